@@ -1,0 +1,83 @@
+// SPDX-License-Identifier: Apache-2.0
+// The lazy tensor: a TensorImpl with a chain of views from an alias root; the root holds the current value.
+#pragma once
+#include <c10/core/StorageImpl.h>
+#include <c10/core/TensorImpl.h>
+#include <ATen/core/Tensor.h>
+
+#include <memory>
+#include <vector>
+
+#include "graph/graph.h"
+#include "runtime/data.h"
+
+namespace spmdx::bridge {
+
+constexpr c10::DeviceType kDeviceType = c10::DeviceType::PrivateUse1;
+
+// A value of the graph being recorded (`epoch` is the recorder's), or data of an earlier step.
+struct LazyValue {
+  uint64_t epoch = 0;
+  ValueId id = kNone;
+  DataRef data;                            // wins when set
+};
+
+// What the user wrote for this tensor. Belongs to the root: in-place updates keep it.
+struct Annotation {
+  ShardingRef sharding = nullptr;
+  SourceId source = 0;
+};
+
+// Declared (logical, eager-like) metadata of a tensor.
+struct Meta {
+  c10::ScalarType dtype = c10::ScalarType::Float;
+  std::vector<int64_t> sizes, strides;
+  int64_t offset = 0;
+  bool defined = true;
+};
+
+// One step of a view chain: the recorded call (its first operand is the source) and which result it is.
+struct ViewStep {
+  CallRef call;
+  std::vector<Param> params;
+  uint32_t result = 0;
+  Meta in, out;
+};
+
+// The alias root. Views share it through storage_; data pointer is null.
+class Root final : public c10::StorageImpl {
+ public:
+  Root(const Meta& base, LazyValue value);
+  ~Root() override;
+  LazyValue current;
+  uint64_t generation = 1;                 // bumped by every write
+  uint64_t serial = 0;                     // order of creation
+  Meta base;
+  std::unique_ptr<Annotation> annotation;
+  DataRef previous;                        // what it held before the running graph first wrote it (donation, tie, rollback)
+};
+
+class LazyTensor final : public c10::TensorImpl {
+ public:
+  LazyTensor(c10::Storage storage, const Meta& meta);
+  std::shared_ptr<const std::vector<ViewStep>> chain;   // null: the root itself
+  LazyValue cached;
+  uint64_t cached_generation = 0;
+
+  Root& root() const { return *static_cast<Root*>(storage_.unsafeGetStorageImpl()); }
+  bool has_storage() const override { return false; }   // save, deepcopy and compile need it so
+  c10::intrusive_ptr<TensorImpl> shallow_copy_and_detach(const c10::VariableVersion&, bool) const override;
+  c10::intrusive_ptr<TensorImpl> shallow_copy_and_detach(c10::VariableVersion&&, bool) const override;
+  void shallow_copy_from(const c10::intrusive_ptr<TensorImpl>&) override;
+  const char* tensorimpl_type_name() const override { return "spmdx::LazyTensor"; }
+};
+
+// Null for any tensor that is not ours, FakeTensors with our device included.
+LazyTensor* as_lazy(const at::Tensor& tensor);
+Meta meta_of(const at::Tensor& tensor);
+// A fresh root holding `value`.
+at::Tensor make_tensor(LazyValue value, const Meta& meta);
+// A view of `source`'s root, one step further.
+at::Tensor make_view(const LazyTensor& source, ViewStep step, LazyValue value);
+
+}  // namespace spmdx::bridge

@@ -1,0 +1,59 @@
+// SPDX-License-Identifier: Apache-2.0
+// The tracer: every ATen op on a lazy tensor becomes a node of the one graph being recorded.
+#pragma once
+#include <ATen/core/Tensor.h>
+#include <ATen/core/dispatch/Dispatcher.h>
+
+#include <mutex>
+#include <vector>
+
+#include "bridge/tensor.h"
+#include "runtime/step.h"
+
+namespace spmdx::bridge {
+
+// Process-wide; every function takes the recorder's lock (recursive: autograd may re-enter).
+class Recorder {
+ public:
+  static Recorder& instance();
+
+  // The graph value a tensor stands for now: replays its views where the root was written since.
+  ValueId read(LazyTensor& tensor);
+  // Makes `value` the content of what `tensor` views: folds the inverse views back into the root.
+  void write(LazyTensor& tensor, ValueId value);
+  ValueId record(CallRef call, std::vector<ValueId> inputs, const std::vector<Param>& params);
+  // The graph input that stands for this data.
+  ValueId input(const DataRef& data);
+  LazyValue lazy(ValueId value);
+
+  // Ends the graph: every live root with a recorded value becomes an output. Returns when it is queued.
+  void flush(bool implicit);
+  // flush, wait, and the whole tensor on the CPU in its declared layout.
+  at::Tensor materialise(const at::Tensor& tensor);
+  // Plans what is pending and runs nothing; the shardings of `tensor`'s value.
+  PlanRef plan_pending();
+
+  // Annotates in place (REQUIRES: lazy tensor); a recorded value gets a constraint, existing data is resharded at
+  // the next flush. Null removes the annotation.
+  void annotate(const at::Tensor& tensor, ShardingRef sharding, SourceId source);
+
+  int64_t ops_recorded() const;
+  int64_t implicit_syncs() const;
+  void reset_counters();
+
+ private:
+  Recorder();
+};
+
+Engine& engine();
+
+// The boxed kernel behind every op of the device.
+void trace(const c10::OperatorHandle& op, c10::DispatchKeySet keys, torch::jit::Stack* stack);
+
+// ---- user's file and line (source.cpp) -------------------------------------------------------------
+// Of the innermost Python frame outside torch and spmdx; inside a backward, of the forward op. Cheap: keeps the code
+// object and instruction, resolves the line only when asked.
+SourceId current_source();
+std::string source_text(SourceId source);  // "train.py:41", or "" for 0
+
+}  // namespace spmdx::bridge

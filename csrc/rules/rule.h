@@ -1,0 +1,85 @@
+// SPDX-License-Identifier: Apache-2.0
+// Rule: all that spmdx knows of an op. Factors, linearity, how attributes become local, how it expands.
+#pragma once
+#include <memory>
+#include <string_view>
+#include <vector>
+
+#include "graph/graph.h"
+
+namespace spmdx {
+
+enum class FactorKind : uint8_t {
+  pass,        // in inputs and outputs: any cut of it is local work
+  reduce,      // in inputs only: cutting it makes the outputs partial with `reduction`
+  replicate,   // `!`: may not be cut
+  composite    // may be cut only after OpRule::expand turned the node into simpler ones
+};
+
+struct Factor {
+  int64_t size = 1;
+  FactorKind kind = FactorKind::pass;
+  // For reduce: the reduction. For composite: sum where the expansion ends in partial outputs (addmm's k, mean),
+  // none where it exchanges rows (softmax, layer_norm).
+  Reduction reduction = Reduction::none;
+};
+
+// How a partial operand may flow to the outputs. Only operands in OpRule::linear_inputs take part.
+enum class Linearity : uint8_t {
+  none,        // operands must be reduced first
+  joint,       // all of them partial (sum) over the same atoms: outputs are partial likewise
+  each,        // exactly one of them partial (sum), the others whole: outputs are partial
+  monotone,    // single operand partial max or min: outputs likewise
+  movement     // joint, for any reduction: the op only moves data
+};
+
+// Factors of every dim of a tensor, major → minor. A dim without factors is never cut (size 1, broadcast).
+using TensorFactors = std::vector<std::vector<int>>;
+
+struct OpRule;
+
+// Rewrites `args` (a copy of call.args) for the device that holds these boxes. Most attributes need no change.
+using Localise = void (*)(const Call& call, const std::vector<Box>& inputs, const std::vector<Box>& outputs,
+                          std::vector<Arg>& args);
+
+// Appends to a graph what replaces a node. `emit` keeps the node's source line.
+class Builder;
+// Returns one value per output of the node (kNone: an output the caller may treat as unused).
+using Expand = std::vector<ValueId> (*)(Builder& builder, const Node& node);
+
+struct OpRule {
+  std::vector<Factor> factors;
+  std::vector<TensorFactors> inputs;       // one per tensor operand
+  std::vector<TensorFactors> outputs;
+  Linearity linearity = Linearity::none;
+  uint64_t linear_inputs = ~uint64_t{0};   // bit i: operand i takes part (operands ≥ 64 always do)
+  Localise localise = nullptr;
+  Expand expand = nullptr;                 // required where a factor is composite
+  bool random = false;                     // never merged or duplicated
+  bool fallback = false;                   // no row: everything is replicated, and reported
+  double flops_per_element = 1;            // per element of the product of all factor sizes
+};
+using OpRuleRef = std::shared_ptr<const OpRule>;
+
+// The rule of this call; cached by call. Never null: an op without a row gets a fallback rule.
+OpRuleRef rule_for(const CallRef& call);
+
+// True for an op whose row exists, under its full or base name.
+bool has_rule(std::string_view op);
+std::vector<std::string> all_rules();      // names in the table, sorted
+
+class Builder {
+ public:
+  Builder(Graph& graph, SourceId source) : graph_(graph), source_(source) {}
+  const TensorType& type(ValueId value) const { return graph_.values[value].type; }
+  // Appends op(args) with the given operands and result types; returns the first result.
+  ValueId emit(std::string op, std::vector<Arg> args, std::vector<ValueId> inputs, std::vector<TensorType> outputs,
+               uint32_t num_params = 0, uint32_t param = 0);
+  Graph& graph() { return graph_; }
+
+ private:
+  Graph& graph_;
+  SourceId source_;
+};
+
+}  // namespace spmdx

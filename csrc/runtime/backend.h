@@ -1,0 +1,59 @@
+// SPDX-License-Identifier: Apache-2.0
+// Backend: what the runtime needs of whoever owns buffers and kernels. Implemented above (bridge).
+#pragma once
+#include <memory>
+#include <span>
+#include <vector>
+
+#include "graph/graph.h"
+
+namespace spmdx {
+
+// Opaque, shared, and never written after it was produced (but for donation).
+class Buffer {
+ public:
+  virtual ~Buffer() = default;
+};
+using BufferRef = std::shared_ptr<Buffer>;
+// The shards of one value, by distinct index of its sharding; null where no local device holds it.
+using Shards = std::vector<BufferRef>;
+
+union Param {
+  double real;
+  int64_t integer;
+};
+
+// One op with its arguments fixed, for one set of equal local shapes. Called by one thread at a time.
+class Kernel {
+ public:
+  virtual ~Kernel() = default;
+  // `params` are the node's own. `outputs` has one slot per result of the call. `donated` is the index of an
+  // operand that nobody reads afterwards and whose buffer the result may overwrite, or -1.
+  virtual void run(std::span<const BufferRef> inputs, std::span<const Param> params, std::span<BufferRef> outputs,
+                   int donated) = 0;
+};
+
+class Backend {
+ public:
+  virtual ~Backend() = default;
+  // `local` has localised arguments and local types. Thread-safe.
+  virtual std::unique_ptr<Kernel> prepare(const Call& local) = 0;
+
+  virtual BufferRef empty(DType dtype, const Shape& shape) = 0;
+  // Filled with the identity of the reduction: 0, 1, lowest, highest.
+  virtual BufferRef identity(DType dtype, const Shape& shape, Reduction reduction) = 0;
+  // A view of a part of `buffer`; ranges are relative to it.
+  virtual BufferRef narrow(const BufferRef& buffer, const Box& box) = 0;
+  // dst[dst_starts …] = src[src_box]; extents are src_box's.
+  virtual void copy_box(const BufferRef& dst, const std::vector<int64_t>& dst_starts, const BufferRef& src,
+                        const Box& src_box) = 0;
+  // dst = dst ∘ src, element by element; 16-bit floats accumulate as the buffer's own dtype does in eager.
+  virtual void reduce_into(const BufferRef& dst, const BufferRef& src, Reduction reduction) = 0;
+  // Sum (or other reduction) of equal buffers in order, accumulated in f32 for 16-bit floats; a new buffer.
+  virtual BufferRef reduce(std::span<const BufferRef> buffers, Reduction reduction) = 0;
+  // The same data in storage of its own, no larger than needed; `buffer` itself if it already is.
+  virtual BufferRef compact(const BufferRef& buffer) = 0;
+  virtual int64_t bytes(const BufferRef& buffer) = 0;
+};
+
+}  // namespace spmdx

@@ -1,0 +1,43 @@
+// SPDX-License-Identifier: Apache-2.0
+// Data: a value that outlives a step, perhaps still being computed.
+#pragma once
+#include <condition_variable>
+#include <exception>
+#include <memory>
+#include <mutex>
+
+#include "runtime/backend.h"
+
+namespace spmdx {
+
+// Made empty when a step is submitted, filled by the thread that runs it. Thread-safe.
+class Data {
+ public:
+  explicit Data(TensorType type) : type_(std::move(type)) {}
+  // Data that is there at once: one whole buffer (sharding null) or shards of a sharding.
+  Data(TensorType type, ShardingRef sharding, Shards shards);
+
+  const TensorType& type() const { return type_; }
+  // Known as soon as the step that makes it is compiled; null: held whole in one buffer.
+  ShardingRef sharding() const { return sharding_; }
+  void set_sharding(ShardingRef sharding) { sharding_ = sharding; }
+
+  bool ready() const;
+  void fill(Shards shards);
+  // The step failed: whoever waits gets this error.
+  void fail(std::exception_ptr error);
+  // Blocks until filled; rethrows the error of a failed step.
+  const Shards& wait() const;
+
+ private:
+  TensorType type_;
+  ShardingRef sharding_ = nullptr;
+  Shards shards_;
+  std::exception_ptr error_;
+  bool done_ = false;
+  mutable std::mutex mutex_;
+  mutable std::condition_variable filled_;
+};
+using DataRef = std::shared_ptr<Data>;
+
+}  // namespace spmdx

@@ -1,0 +1,34 @@
+// SPDX-License-Identifier: Apache-2.0
+// Executor: runs a compiled graph over numbered slots, every op once per distinct shard.
+#pragma once
+#include <memory>
+#include <vector>
+
+#include "graph/text.h"
+#include "runtime/backend.h"
+#include "runtime/comm.h"
+#include "runtime/data.h"
+
+namespace spmdx {
+
+// Turns an exception raised by a kernel into one that leads with the user's line and the op. Rethrows; never returns.
+using ErrorTranslator = std::function<std::exception_ptr(std::exception_ptr, const Node&)>;
+
+// Prepared once per plan: localised arguments, kernels, last uses. A run only drops buffers into place.
+class Executable {
+ public:
+  Executable(Graph graph, Backend& backend, Comm& comm);
+  ~Executable();
+  // Inputs and outputs in the order of Graph::inputs / outputs. Waits for inputs that are still being computed.
+  // Throws what a kernel threw, through `translate`.
+  std::vector<Shards> run(const std::vector<DataRef>& inputs, const std::vector<Param>& params,
+                          const ErrorTranslator& translate);
+  const Graph& graph() const;
+  int64_t peak_bytes() const;              // per device, predicted from the graph
+
+ private:
+  struct Impl;
+  std::unique_ptr<Impl> impl_;
+};
+
+}  // namespace spmdx

@@ -1,0 +1,56 @@
+// SPDX-License-Identifier: Apache-2.0
+// Step: find or compile the plan of a traced graph, and run it behind the caller's back.
+#pragma once
+#include <cstdint>
+#include <functional>
+#include <memory>
+#include <vector>
+
+#include "passes/passes.h"
+#include "runtime/executor.h"
+
+namespace spmdx {
+
+struct StepCounters {
+  int64_t steps = 0;
+  int64_t plans_compiled = 0;
+  int64_t plan_cache_hits = 0;
+  int64_t collectives = 0;                 // executed
+  int64_t wire_bytes = 0;                  // per device
+  int64_t fallback_ops = 0;
+};
+
+// A compiled plan and what reports need of it.
+struct Plan {
+  Graph traced;                            // as recorded: what a later graph is compared with
+  std::unique_ptr<Executable> executable;
+  int64_t collectives = 0, wire_bytes = 0, fallback_ops = 0;
+};
+using PlanRef = std::shared_ptr<const Plan>;
+
+// One per process. Steps run in order on one background thread; at most one waits while one runs.
+class Engine {
+ public:
+  Engine(Backend& backend, Comm& comm);
+  ~Engine();                               // waits for running steps, joins the thread
+
+  void set_options(CompileOptions options);
+  void set_translator(ErrorTranslator translate);
+  // Plans (throws ShardingError here, at the caller) and queues. `outputs` get their shardings at once and their
+  // shards later; on failure every one of them is failed, and the error is kept for `rethrow`.
+  void submit(Graph graph, std::vector<DataRef> inputs, std::vector<Param> params, std::vector<DataRef> outputs);
+  // Plans only; runs nothing.
+  PlanRef plan(const Graph& graph);
+  PlanRef last_plan() const;
+  void wait();                             // until every queued step has ended
+  void rethrow();                          // raises, once, the error of a step that failed since the last call
+  StepCounters counters() const;
+  void reset_counters();
+  void clear_cache();
+
+ private:
+  struct Impl;
+  std::unique_ptr<Impl> impl_;
+};
+
+}  // namespace spmdx

@@ -1,0 +1,32 @@
+// SPDX-License-Identifier: Apache-2.0
+// The reshard planner: the cheapest chain of moves that turns one sharding of a value into another.
+#pragma once
+#include <vector>
+
+#include "sharding/sharding.h"
+#include "sharding/topology.h"
+
+namespace spmdx {
+
+// One move. The sharding before it is the previous move's `to` (or the plan's `from`).
+struct Move {
+  Collective kind = Collective::slice;
+  AtomSet atoms = 0;        // the atoms the collective runs over
+  ShardingRef to = nullptr;
+  int64_t bytes = 0;        // received by a device
+};
+
+struct ReshardPlan {
+  std::vector<Move> moves;  // empty when from == to
+  int64_t bytes = 0;
+  int64_t cost_ns = 0;
+};
+
+// Dijkstra over (atoms per dim, partial set): slice, all_gather of a suffix, all_to_all of a suffix to the end of
+// another dim, collective_permute among equal-size layouts, reduce_scatter, all_reduce; to_partial only if `to` is partial; granule
+// changes are a send_recv. Never replicates in order to slice. Cached by (bytes per element, shape, from, to).
+// REQUIRES: both on the same mesh, same rank as `shape`. The result stays valid for the process' life.
+const ReshardPlan& plan_reshard(DType dtype, const Shape& shape, ShardingRef from, ShardingRef to,
+                                const Topology& topology);
+
+}  // namespace spmdx
