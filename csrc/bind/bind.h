@@ -1,0 +1,13 @@
+// SPDX-License-Identifier: Apache-2.0
+// The parts of the Python module spmdx._C; each is one file of this folder.
+#pragma once
+#include <pybind11/pybind11.h>
+
+namespace spmdx::bind {
+
+void bind_device(pybind11::module_& module);     // register the device, generators, what is pending
+void bind_sharding(pybind11::module_& module);   // Mesh, PartitionSpec, Sharding, annotations
+void bind_step(pybind11::module_& module);       // mark_step, shards of a tensor
+void bind_debug(pybind11::module_& module);      // explain, counters, dumps
+
+}  // namespace spmdx::bind
