@@ -1,0 +1,150 @@
+// SPDX-License-Identifier: Apache-2.0
+// Axis references, and the pieces into which they cut a dim.
+#include "sharding/cuts.h"
+
+#include <algorithm>
+#include <charconv>
+
+#include "base/error.h"
+
+namespace spmdx {
+namespace {
+
+std::string quoted_axes(const Mesh& mesh) {
+  std::string out;
+  for (const Axis& axis : mesh.axes()) out += (out.empty() ? "'" : ", '") + axis.name + "'";
+  return out.empty() ? "no axis at all" : out;
+}
+
+[[noreturn]] void bad_part(const Mesh& mesh, int axis, std::string_view text) {
+  const Axis& whole = mesh.axes()[axis];
+  throw ShardingError("'" + std::string(text) + "' is not a part of axis '" + whole.name + "' of " + mesh.str() +
+                      ". Expected name:(p)k where p and p·k are products of the first prime factors of " +
+                      std::to_string(whole.size) + ". Write '" + whole.name + "' for the whole axis.");
+}
+
+bool parse_number(std::string_view text, int64_t& value) {
+  const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), value);
+  return error == std::errc{} && end == text.data() + text.size() && value > 0;
+}
+
+// Cuts each of `ranges` into `parts`.
+std::vector<Range> cut(const std::vector<Range>& ranges, int64_t granule, int64_t parts) {
+  std::vector<Range> out;
+  out.reserve(ranges.size() * parts);
+  for (const Range& range : ranges) {
+    const int64_t chunk = chunk_size(range.extent, granule, parts);
+    for (int64_t i = 0; i < parts; ++i) {
+      const int64_t offset = std::min(i * chunk, range.extent);
+      out.push_back({range.start + offset, std::min(chunk, range.extent - offset)});
+    }
+  }
+  return out;
+}
+
+int64_t pieces_count(const Mesh& mesh, const DimSharding& dim) {
+  int64_t n = 1;
+  for (AtomId atom : dim.atoms) n *= mesh.atom_size(atom);
+  return n;
+}
+
+}  // namespace
+
+std::vector<AxisRef> axis_refs(const Mesh& mesh, const std::vector<AtomId>& atoms) {
+  std::vector<AxisRef> refs;
+  for (size_t i = 0; i < atoms.size(); ++i) {
+    const Atom& atom = mesh.atoms()[atoms[i]];
+    const bool continues = i > 0 && atoms[i] == atoms[i - 1] + 1 && refs.back().axis == atom.axis;
+    if (continues) {
+      refs.back().size *= atom.size;
+    } else {
+      refs.push_back({atom.axis, atom.pre, atom.size, false});
+    }
+    refs.back().whole = refs.back().size == mesh.axes()[atom.axis].size;
+  }
+  return refs;
+}
+
+std::vector<AtomId> atoms_of(const Mesh& mesh, const AxisRef& ref) {
+  std::vector<AtomId> atoms;
+  for (AtomId atom : mesh.axis_atoms(ref.axis)) {
+    const int64_t pre = mesh.atoms()[atom].pre;
+    if (pre >= ref.pre && pre < ref.pre * ref.size) atoms.push_back(atom);
+  }
+  return atoms;
+}
+
+std::string str(const Mesh& mesh, const AxisRef& ref) {
+  const std::string& name = mesh.axes()[ref.axis].name;
+  if (ref.whole) return name;
+  return name + ":(" + std::to_string(ref.pre) + ")" + std::to_string(ref.size);
+}
+
+std::vector<AtomId> parse_axis(const Mesh& mesh, std::string_view text) {
+  const size_t colon = text.find(':');
+  const std::string name(text.substr(0, colon));
+  const int axis = mesh.axis_index(name);
+  if (axis < 0) {
+    throw ShardingError(mesh.str() + " has no axis '" + name + "'. Expected one of " + quoted_axes(mesh) +
+                        ". Write one of these names.");
+  }
+  if (colon == text.npos) return mesh.axis_atoms(axis);
+  const std::string_view part = text.substr(colon + 1);
+  const size_t close = part.find(')');
+  AxisRef ref{axis, 1, 1, false};
+  if (!part.starts_with('(') || close == part.npos || !parse_number(part.substr(1, close - 1), ref.pre) ||
+      !parse_number(part.substr(close + 1), ref.size))
+    bad_part(mesh, axis, text);
+  std::vector<AtomId> atoms = atoms_of(mesh, ref);
+  const std::vector<AxisRef> found = axis_refs(mesh, atoms);
+  if (found.size() != 1 || found[0].pre != ref.pre || found[0].size != ref.size) bad_part(mesh, axis, text);
+  return atoms;
+}
+
+std::vector<Range> pieces(const Mesh& mesh, const DimSharding& dim, int64_t size) {
+  std::vector<Range> ranges = {{0, size}};
+  for (const AxisRef& ref : axis_refs(mesh, dim.atoms)) ranges = cut(ranges, dim.granule, ref.size);
+  return ranges;
+}
+
+bool refines(const Mesh& mesh, const DimSharding& fine, const DimSharding& coarse, int64_t size) {
+  const int64_t fine_count = pieces_count(mesh, fine), coarse_count = pieces_count(mesh, coarse);
+  if (size % (fine_count * fine.granule) == 0 && size % (coarse_count * coarse.granule) == 0) return true;
+  const std::vector<Range> parts = pieces(mesh, fine, size), wholes = pieces(mesh, coarse, size);
+  const int64_t each = fine_count / coarse_count;
+  for (int64_t i = 0; i < coarse_count; ++i) {
+    const Range& first = parts[i * each];
+    const Range& last = parts[(i + 1) * each - 1];
+    if (wholes[i].extent == 0 && last.start + last.extent == first.start) continue;
+    if (first.start != wholes[i].start) return false;
+    if (last.start + last.extent != wholes[i].start + wholes[i].extent) return false;
+  }
+  return true;
+}
+
+bool is_legal(const Mesh& mesh, const DimSharding& dim, int64_t size) {
+  if (size % (pieces_count(mesh, dim) * dim.granule) == 0) return true;
+  std::vector<Range> ranges = {{0, size}};
+  for (const AxisRef& ref : axis_refs(mesh, dim.atoms)) {
+    const auto even = [&](const Range& range) {
+      return chunk_size(range.extent, dim.granule, ref.size) * ref.size == range.extent;
+    };
+    if (!ref.whole && !std::all_of(ranges.begin(), ranges.end(), even)) return false;
+    ranges = cut(ranges, dim.granule, ref.size);
+  }
+  return true;
+}
+
+bool same_cuts(const Mesh& mesh, const DimSharding& a, const DimSharding& b, int64_t size) {
+  if (a.atoms == b.atoms) {
+    if (a.granule == b.granule || a.empty()) return true;
+    const int64_t count = pieces_count(mesh, a);
+    if (size % (count * a.granule) == 0 && size % (count * b.granule) == 0) return true;
+    return pieces(mesh, a, size) == pieces(mesh, b, size);
+  }
+  for (int64_t position = 0; position < mesh.size(); ++position)
+    if (local_range(mesh, a, size, position) != local_range(mesh, b, size, position)) return false;
+  return true;
+}
+
+}  // namespace spmdx

@@ -1,0 +1,44 @@
+// SPDX-License-Identifier: Apache-2.0
+// Cuts: a list of atoms seen as whole axes and parts of axes, the units in which a dim is cut.
+#pragma once
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "sharding/sharding.h"
+
+namespace spmdx {
+
+// An axis seen as [pre, size, rest], of which the middle is meant. Whole when `size` is the axis' size.
+struct AxisRef {
+  int axis = 0;
+  int64_t pre = 1;
+  int64_t size = 1;
+  bool whole = true;
+  bool operator==(const AxisRef&) const = default;
+};
+
+// Consecutive atoms that are consecutive parts of one axis are one reference.
+std::vector<AxisRef> axis_refs(const Mesh& mesh, const std::vector<AtomId>& atoms);
+std::vector<AtomId> atoms_of(const Mesh& mesh, const AxisRef& ref);
+
+// "model" or "model:(1)2".
+std::string str(const Mesh& mesh, const AxisRef& ref);
+// The atoms such a text means; empty for a whole axis of size 1. Throws ShardingError: unknown axis, a part that the
+// axis' prime factors do not have.
+std::vector<AtomId> parse_axis(const Mesh& mesh, std::string_view text);
+
+// Elements in the first of the `parts` pieces of `extent` elements.
+inline int64_t chunk_size(int64_t extent, int64_t granule, int64_t parts) {
+  const int64_t units = (extent + granule - 1) / granule;
+  return granule * ((units + parts - 1) / parts);
+}
+
+// Whether every piece of `coarse` is the union of the pieces of `fine`, whose atoms begin with those of `coarse`: then
+// a slice leads from coarse to fine, and a gather of the other atoms back.
+bool refines(const Mesh& mesh, const DimSharding& fine, const DimSharding& coarse, int64_t size);
+
+// The pieces of a dim in the order of its atoms, first atom most significant.
+std::vector<Range> pieces(const Mesh& mesh, const DimSharding& dim, int64_t size);
+
+}  // namespace spmdx

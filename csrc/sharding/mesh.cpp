@@ -1,0 +1,168 @@
+// SPDX-License-Identifier: Apache-2.0
+// Meshes: validation, the cut of axes into atoms, printing.
+#include "sharding/mesh.h"
+
+#include <algorithm>
+#include <numeric>
+#include <set>
+
+#include "base/error.h"
+#include "sharding/cuts.h"
+
+namespace spmdx {
+namespace {
+
+constexpr std::string_view kNotation = ",()[]{}@:/!'\" \t\n";  // characters with a meaning in printed types
+
+std::string names_text(const std::vector<std::string>& names) {
+  std::string out = "(";
+  for (size_t i = 0; i < names.size(); ++i) out += (i ? ", '" : "'") + names[i] + "'";
+  return out + (names.size() == 1 ? ",)" : ")");
+}
+
+std::vector<std::string> default_names(size_t count) {
+  std::vector<std::string> names;
+  for (size_t i = 0; i < count; ++i) names.push_back("axis" + std::to_string(i));
+  return names;
+}
+
+void check_ids(const std::vector<int64_t>& ids) {
+  if (ids.empty()) throw ShardingError("the mesh has no devices. Expected at least one device id. Write range(n).");
+  std::set<int64_t> seen;
+  for (int64_t id : ids) {
+    if (id < 0)
+      throw ShardingError("device id " + std::to_string(id) +
+                          " is negative. Expected ids from 0. Write the ids of existing devices, as range(n).");
+    if (!seen.insert(id).second)
+      throw ShardingError("device id " + std::to_string(id) +
+                          " is in the mesh twice. Expected every device once. Leave out the repeated id.");
+  }
+}
+
+void check_shape(const std::vector<int64_t>& shape, size_t ids) {
+  int64_t product = 1;
+  const auto count = static_cast<int64_t>(ids);
+  for (int64_t size : shape) {
+    if (size < 1)
+      throw ShardingError("the mesh shape " + str(shape) + " has an axis of size " + std::to_string(size) +
+                          ". Expected sizes of at least 1. Leave the axis out, or make it 1.");
+    // Sizes beyond the number of ids are wrong already; the bound keeps the product from overflowing.
+    product = size > count ? count + 1 : std::min(product * size, count + 1);
+  }
+  if (product == count) return;
+  std::string sizes;
+  for (int64_t size : shape) sizes += (sizes.empty() ? "" : "·") + std::to_string(size);
+  throw ShardingError("the mesh shape " + str(shape) + " does not hold " + std::to_string(ids) +
+                      " devices. Expected sizes whose product (" + (sizes.empty() ? "1" : sizes) +
+                      ") is the number of device ids. Change the shape, or give as many ids as it holds.");
+}
+
+void check_names(const std::vector<std::string>& names, size_t axes) {
+  if (names.size() != axes)
+    throw ShardingError("the mesh has " + std::to_string(axes) + " axes but " + std::to_string(names.size()) +
+                        " names " + names_text(names) + ". Expected one name for each axis. Write " +
+                        std::to_string(axes) + " names, or none.");
+  std::set<std::string> seen;
+  for (const std::string& name : names) {
+    if (name.empty())
+      throw ShardingError("an axis of the mesh has an empty name: " + names_text(names) +
+                          ". Expected a name of at least one letter. Write names like ('data', 'model').");
+    if (name.find_first_of(kNotation) != name.npos)
+      throw ShardingError("the axis name '" + name + "' has a character that shardings are printed with. Expected " +
+                          "letters, digits, '_', '-' or '.'. Write a name like 'data_parallel'.");
+    if (!seen.insert(name).second)
+      throw ShardingError("the axis name '" + name + "' is in the mesh twice: " + names_text(names) +
+                          ". Expected different names. Rename one of them.");
+  }
+}
+
+std::vector<int64_t> prime_factors(int64_t n) {
+  std::vector<int64_t> factors;
+  for (int64_t p = 2; p * p <= n; ++p)
+    for (; n % p == 0; n /= p) factors.push_back(p);
+  if (n > 1) factors.push_back(n);
+  return factors;
+}
+
+std::vector<Atom> cut_into_atoms(const std::vector<Axis>& axes, int64_t stride) {
+  std::vector<Atom> atoms;
+  for (size_t axis = 0; axis < axes.size(); ++axis) {
+    int64_t pre = 1;
+    for (int64_t prime : prime_factors(axes[axis].size)) {
+      stride /= prime;
+      atoms.push_back({static_cast<int>(axis), pre, prime, stride});
+      pre *= prime;
+    }
+  }
+  return atoms;
+}
+
+}  // namespace
+
+MeshRef Mesh::make(std::vector<int64_t> device_ids, std::vector<int64_t> shape, std::vector<std::string> names) {
+  check_ids(device_ids);
+  check_shape(shape, device_ids.size());
+  if (names.empty()) names = default_names(shape.size());
+  check_names(names, shape.size());
+  std::shared_ptr<Mesh> mesh(new Mesh());
+  mesh->device_ids_ = std::move(device_ids);
+  for (size_t i = 0; i < shape.size(); ++i) mesh->axes_.push_back({names[i], shape[i]});
+  mesh->atoms_ = cut_into_atoms(mesh->axes_, mesh->size());
+  uint64_t hash = 0;
+  for (int64_t id : mesh->device_ids_) hash = hash_combine(hash, static_cast<uint64_t>(id));
+  for (const Axis& axis : mesh->axes_) {
+    hash = hash_combine(hash, static_cast<uint64_t>(axis.size));
+    for (char c : axis.name) hash = hash_combine(hash, static_cast<unsigned char>(c));
+  }
+  mesh->hash_ = hash;
+  return mesh;
+}
+
+int Mesh::axis_index(const std::string& name) const {
+  for (size_t i = 0; i < axes_.size(); ++i)
+    if (axes_[i].name == name) return static_cast<int>(i);
+  return -1;
+}
+
+std::vector<AtomId> Mesh::axis_atoms(int axis) const {
+  std::vector<AtomId> atoms;
+  for (size_t i = 0; i < atoms_.size(); ++i)
+    if (atoms_[i].axis == axis) atoms.push_back(static_cast<AtomId>(i));
+  return atoms;
+}
+
+int64_t Mesh::group_size(AtomSet atoms) const {
+  int64_t size = 1;
+  for (size_t i = 0; i < atoms_.size(); ++i)
+    if (atoms >> i & 1) size *= atoms_[i].size;
+  return size;
+}
+
+bool Mesh::operator==(const Mesh& other) const {
+  return hash_ == other.hash_ && axes_ == other.axes_ && device_ids_ == other.device_ids_;
+}
+
+std::string Mesh::str() const {
+  std::string out = "Mesh(";
+  for (size_t i = 0; i < axes_.size(); ++i)
+    out += (i ? ", " : "") + axes_[i].name + "=" + std::to_string(axes_[i].size);
+  std::vector<int64_t> iota(device_ids_.size());
+  std::iota(iota.begin(), iota.end(), 0);
+  if (device_ids_ != iota) out += (axes_.empty() ? "ids=" : ", ids=") + spmdx::str(device_ids_);
+  return out + ")";
+}
+
+std::vector<std::string> axis_names(const Mesh& mesh, const std::vector<AtomId>& atoms) {
+  std::vector<std::string> names;
+  for (const AxisRef& ref : axis_refs(mesh, atoms)) names.push_back(str(mesh, ref));
+  return names;
+}
+
+std::vector<AtomId> atom_list(AtomSet set) {
+  std::vector<AtomId> atoms;
+  for (int i = 0; i < 64; ++i)
+    if (set >> i & 1) atoms.push_back(static_cast<AtomId>(i));
+  return atoms;
+}
+
+}  // namespace spmdx

@@ -1,0 +1,112 @@
+// SPDX-License-Identifier: Apache-2.0
+// Shardings: the table of interned ones, and the names of reductions.
+#include "sharding/sharding.h"
+
+#include <array>
+#include <memory>
+#include <mutex>
+#include <unordered_set>
+
+#include "base/error.h"
+
+namespace spmdx {
+namespace {
+
+// In the order of the enumerators of Reduction.
+constexpr std::array<std::string_view, 7> kReductions = {"none", "sum", "max", "min", "prod", "any", "all"};
+
+struct ByValue {
+  using is_transparent = void;
+  size_t operator()(const Sharding& sharding) const {
+    uint64_t h = hash_combine(sharding.mesh->hash(), sharding.partial);
+    h = hash_combine(h, static_cast<uint64_t>(sharding.reduction));
+    for (const DimSharding& dim : sharding.dims) {
+      h = hash_combine(h, static_cast<uint64_t>(dim.granule));
+      for (AtomId atom : dim.atoms) h = hash_combine(h, atom + 1);
+    }
+    return h;
+  }
+  size_t operator()(const std::unique_ptr<const Sharding>& sharding) const { return (*this)(*sharding); }
+
+  bool operator()(const Sharding& a, const std::unique_ptr<const Sharding>& b) const { return a == *b; }
+  bool operator()(const std::unique_ptr<const Sharding>& a, const Sharding& b) const { return *a == b; }
+  bool operator()(const std::unique_ptr<const Sharding>& a, const std::unique_ptr<const Sharding>& b) const {
+    return *a == *b;
+  }
+};
+
+// Never destroyed: shardings live until the process ends, later than any static that holds one.
+struct Table {
+  std::mutex mutex;
+  std::unordered_set<std::unique_ptr<const Sharding>, ByValue, ByValue> shardings;
+};
+Table& table() {
+  static Table* table = new Table();
+  return *table;
+}
+
+void check_well_formed(const Sharding& sharding) {
+  internal_check(sharding.mesh != nullptr, "a sharding without a mesh");
+  AtomSet seen = sharding.partial;
+  const size_t count = sharding.mesh->atoms().size();
+  internal_check(count >= 64 || seen >> count == 0, "a sharding partial over an atom its mesh does not have");
+  for (const DimSharding& dim : sharding.dims) {
+    internal_check(dim.granule >= 1, "a sharding with a granule below 1");
+    for (AtomId atom : dim.atoms) {
+      internal_check(atom < count, "a sharding with an atom its mesh does not have");
+      internal_check(!(seen >> atom & 1), "a sharding that uses an atom twice");
+      seen |= AtomSet{1} << atom;
+    }
+  }
+  internal_check((sharding.partial == 0) == (sharding.reduction == Reduction::none),
+                 "a sharding whose reduction and partial atoms disagree");
+}
+
+ShardingRef find_or_add(Sharding sharding) {
+  Table& all = table();
+  const std::lock_guard lock(all.mutex);
+  if (const auto found = all.shardings.find(sharding); found != all.shardings.end()) return found->get();
+  return all.shardings.insert(std::make_unique<const Sharding>(std::move(sharding))).first->get();
+}
+
+}  // namespace
+
+std::string_view name(Reduction reduction) { return kReductions.at(static_cast<size_t>(reduction)); }
+
+std::optional<Reduction> parse_reduction(std::string_view text) {
+  for (size_t i = 0; i < kReductions.size(); ++i)
+    if (kReductions[i] == text) return static_cast<Reduction>(i);
+  return std::nullopt;
+}
+
+bool Sharding::operator==(const Sharding& other) const {
+  return partial == other.partial && reduction == other.reduction && dims == other.dims &&
+         (mesh == other.mesh || *mesh == *other.mesh);
+}
+
+AtomSet Sharding::dim_atoms() const {
+  AtomSet set = 0;
+  for (const DimSharding& dim : dims) set |= atom_set(dim.atoms);
+  return set;
+}
+
+AtomSet Sharding::used() const { return dim_atoms() | partial; }
+
+ShardingRef intern(Sharding sharding, const Shape& shape) {
+  check_well_formed(sharding);
+  internal_check(sharding.dims.size() == shape.size(), "a sharding of rank " + std::to_string(sharding.dims.size()) +
+                                                           " for a value of shape " + str(shape));
+  for (size_t i = 0; i < shape.size(); ++i) {
+    DimSharding& dim = sharding.dims[i];
+    if (dim.granule == 1) continue;
+    if (same_cuts(*sharding.mesh, dim, {dim.atoms, 1}, shape[i])) dim.granule = 1;
+  }
+  return find_or_add(std::move(sharding));
+}
+
+ShardingRef replicated(const MeshRef& mesh, size_t rank) {
+  internal_check(mesh != nullptr, "a replicated sharding without a mesh");
+  return find_or_add({mesh, std::vector<DimSharding>(rank), 0, Reduction::none});
+}
+
+}  // namespace spmdx
