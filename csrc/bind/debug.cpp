@@ -1,0 +1,100 @@
+// SPDX-License-Identifier: Apache-2.0
+// Reports from Python: what a plan decided, as plain dicts.
+#include <pybind11/stl.h>
+#include <torch/csrc/utils/pybind.h>
+
+#include "bind/bind.h"
+#include "bind/handles.h"
+#include "bridge/tracer.h"
+#include "rules/rule.h"
+
+namespace spmdx {
+namespace {
+
+namespace py = pybind11;
+using namespace py::literals;
+
+// Slices and the like are local work: a report lists only what crosses the wire.
+bool crosses_wire(const Node& node) {
+  if (!is_collective(node)) return false;
+  const Collective kind = collective_kind(node);
+  return kind != Collective::slice && kind != Collective::to_partial;
+}
+
+py::dict collective_row(const Graph& graph, const Node& node) {
+  const Value& in = graph.value(node.inputs.at(0));
+  return py::dict("kind"_a = std::string(name(collective_kind(node))),
+                  "axes"_a = axis_names(*graph.mesh, atom_list(node.atoms)),
+                  "group_size"_a = graph.mesh->group_size(node.atoms),
+                  "dtype"_a = std::string(name(in.type.dtype)), "bytes"_a = node.bytes, "count"_a = 1,
+                  "cause"_a = node.cause, "source"_a = bridge::source_text(node.source));
+}
+
+std::string provenance(const Value& value) {
+  if (!value.why.via.empty()) return value.why.via;
+  const std::string source = bridge::source_text(value.why.source);
+  return source.empty() ? source : "annotation at " + source;
+}
+
+py::dict value_row(const Value& value, const std::string& op, SourceId source) {
+  return py::dict("op"_a = op, "shape"_a = py::tuple(py::cast(value.type.shape)),
+                  "dtype"_a = std::string(name(value.type.dtype)), "sharding"_a = str(value.type, value.sharding),
+                  "provenance"_a = provenance(value), "source"_a = bridge::source_text(source));
+}
+
+// Bytes one device receives so that this op sees its operands whole.
+int64_t gathered_bytes(const Graph& graph, const Node& node) {
+  int64_t bytes = 0;
+  for (ValueId input : node.inputs) {
+    if (input == kNone || graph.value(input).producer == kNone) continue;
+    const Node& producer = graph.nodes[graph.value(input).producer];
+    if (crosses_wire(producer)) bytes += producer.bytes;
+  }
+  return bytes;
+}
+
+py::dict report(const Plan& plan) {
+  const Graph& graph = plan.executable->graph();
+  py::list collectives, values, fallbacks;
+  for (const Input& input : graph.inputs) {
+    const std::string label = input.name.empty() ? "input" : "input \"" + input.name + "\"";
+    values.append(value_row(graph.value(input.value), label, input.source));
+  }
+  for (const Node& node : graph.nodes) {
+    if (crosses_wire(node)) collectives.append(collective_row(graph, node));
+    if (is_collective(node)) continue;
+    for (size_t i = 0; i < node.call->outputs.size(); ++i) {
+      values.append(value_row(graph.value(node.output + i), node.call->op, node.source));
+    }
+    if (!node.inputs.empty() && rule_for(node.call)->fallback) {
+      fallbacks.append(py::dict("op"_a = node.call->op, "bytes"_a = gathered_bytes(graph, node),
+                                "source"_a = bridge::source_text(node.source)));
+    }
+  }
+  return py::dict("mesh"_a = graph.mesh ? py::cast(graph.mesh->str()) : py::none(), "collectives"_a = collectives,
+                  "values"_a = values, "fallbacks"_a = fallbacks, "peak_bytes"_a = plan.executable->peak_bytes());
+}
+
+py::object report_or_none(const PlanRef& plan) { return plan ? py::object(report(*plan)) : py::none(); }
+
+PlanRef pending() {
+  py::gil_scoped_release no_gil;
+  return bridge::Recorder::instance().plan_pending();
+}
+
+}  // namespace
+
+void bind_debug(py::module_& m) {
+  m.def("report_last", [] { return report_or_none(bridge::engine().last_plan()); });
+  m.def("report_pending", [](const at::Tensor& tensor) {
+    bind::require_lazy(tensor, "explain");
+    return report_or_none(pending());
+  });
+  m.def("here", [] { return bridge::source_text(bridge::current_source()); });
+  m.def("dump_last", [] {
+    const PlanRef plan = bridge::engine().last_plan();
+    return plan ? print(plan->executable->graph(), bridge::source_text) : std::string();
+  });
+}
+
+}  // namespace spmdx

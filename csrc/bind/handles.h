@@ -1,0 +1,34 @@
+// SPDX-License-Identifier: Apache-2.0
+// What the bindings share: Python's handles of meshes and shardings, tensor checks, and waits that Ctrl-C ends.
+#pragma once
+#include <functional>
+#include <string>
+#include <vector>
+
+#include "bridge/tensor.h"
+#include "sharding/sharding.h"
+
+namespace spmdx::bind {
+
+struct MeshHandle {
+  MeshRef mesh;
+};
+// Interned: lives as long as the process.
+struct ShardingHandle {
+  ShardingRef sharding = nullptr;
+};
+
+// The lazy tensor behind `tensor`. Throws ShardingError naming `what` for a tensor of another device.
+bridge::LazyTensor& require_lazy(const at::Tensor& tensor, const char* what);
+
+// Data that holds exactly what `tensor` shows, views included; flushes what is pending. Does not wait for it.
+DataRef settle(const at::Tensor& tensor);
+
+// The sharding of `tensor`, planning what is pending and running nothing. Null: nothing known.
+ShardingRef sharding_of(const at::Tensor& tensor);
+
+// Calls `block` on a helper thread and waits for it without the GIL; a pending Python signal ends the wait with its
+// exception. REQUIRES: the GIL is held, `block` owns what it uses and does not touch Python.
+void wait_interruptibly(std::function<void()> block);
+
+}  // namespace spmdx::bind

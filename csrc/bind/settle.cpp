@@ -1,0 +1,86 @@
+// SPDX-License-Identifier: Apache-2.0
+// From a tensor to its data or its planned sharding, and waits that Ctrl-C ends.
+#include <pybind11/pybind11.h>
+
+#include <chrono>
+#include <future>
+#include <thread>
+
+#include "base/error.h"
+#include "bind/handles.h"
+#include "bridge/tracer.h"
+
+namespace spmdx::bind {
+namespace {
+
+namespace py = pybind11;
+
+// A tensor of its own that holds what `tensor` shows: `tensor` itself unless it is a view.
+at::Tensor rooted(const at::Tensor& tensor) {
+  bridge::LazyTensor& lazy = require_lazy(tensor, "spmdx");
+  if (!lazy.chain) return tensor;
+  auto& recorder = bridge::Recorder::instance();
+  return bridge::make_tensor(recorder.lazy(recorder.read(lazy)), bridge::meta_of(tensor));
+}
+
+// The sharding the plan gives to the pending value `id`: values that are alive are outputs, in the same order before
+// and after planning.
+ShardingRef planned(const Plan& plan, ValueId id) {
+  const std::vector<Output>& traced = plan.traced.outputs;
+  const Graph& compiled = plan.executable->graph();
+  for (size_t i = 0; i < traced.size(); ++i) {
+    if (traced[i].value == id) return compiled.value(compiled.outputs.at(i).value).sharding;
+  }
+  return nullptr;
+}
+
+}  // namespace
+
+bridge::LazyTensor& require_lazy(const at::Tensor& tensor, const char* what) {
+  bridge::LazyTensor* lazy = tensor.defined() ? bridge::as_lazy(tensor) : nullptr;
+  if (!lazy) {
+    std::string device = tensor.defined() ? tensor.device().str() : "no device";
+    throw ShardingError(std::string(what) + ": the tensor is on " + device +
+                        ". Expected a tensor on device 'spmdx'. Move it there first with .to(\"spmdx\").");
+  }
+  return *lazy;
+}
+
+DataRef settle(const at::Tensor& tensor) {
+  at::Tensor own = rooted(tensor);
+  bridge::Root& root = require_lazy(own, "spmdx").root();
+  if (!root.current.data) {
+    py::gil_scoped_release no_gil;
+    bridge::Recorder::instance().flush(true);
+  }
+  internal_check(root.current.data != nullptr, "a flush left a live tensor without data");
+  return root.current.data;
+}
+
+ShardingRef sharding_of(const at::Tensor& tensor) {
+  at::Tensor own = rooted(tensor);
+  bridge::Root& root = require_lazy(own, "get_sharding").root();
+  if (root.current.data) return root.current.data->sharding();
+  PlanRef plan;
+  {
+    py::gil_scoped_release no_gil;
+    plan = bridge::Recorder::instance().plan_pending();
+  }
+  return plan ? planned(*plan, root.current.id) : nullptr;
+}
+
+void wait_interruptibly(std::function<void()> block) {
+  auto task = std::make_shared<std::packaged_task<void()>>(std::move(block));
+  std::future<void> done = task->get_future();
+  std::thread([task] { (*task)(); }).detach();
+  for (bool ended = false; !ended;) {
+    {
+      py::gil_scoped_release no_gil;
+      ended = done.wait_for(std::chrono::milliseconds(50)) == std::future_status::ready;
+    }
+    if (!ended && PyErr_CheckSignals() != 0) throw py::error_already_set();
+  }
+  done.get();
+}
+
+}  // namespace spmdx::bind

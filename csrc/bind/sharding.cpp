@@ -1,0 +1,195 @@
+// SPDX-License-Identifier: Apache-2.0
+// Python's Mesh and Sharding handles, annotations of tensors, and the translation of spmdx's errors.
+#include <ATen/core/operator_name.h>
+#include <pybind11/stl.h>
+#include <torch/csrc/utils/pybind.h>
+
+#include <algorithm>
+#include <exception>
+#include <optional>
+
+#include "base/error.h"
+#include "bind/bind.h"
+#include "bind/handles.h"
+#include "bridge/aten_backend.h"
+#include "bridge/tracer.h"
+
+namespace spmdx {
+namespace {
+
+namespace py = pybind11;
+using bind::MeshHandle;
+using bind::ShardingHandle;
+using Entries = std::vector<std::vector<SpecAxis>>;
+
+void raise_as(const char* type, const std::exception& error) {
+  py::object cls = py::module_::import("spmdx.errors").attr(type);
+  PyErr_SetString(cls.ptr(), error.what());
+}
+
+void translate(std::exception_ptr pointer) {
+  try {
+    std::rethrow_exception(pointer);
+  } catch (const ShardingError& e) {
+    raise_as("ShardingError", e);
+  } catch (const CommError& e) {
+    raise_as("CommError", e);
+  } catch (const InternalError& e) {
+    raise_as("InternalError", e);
+  } catch (const c10::IndexError& e) {
+    PyErr_SetString(PyExc_IndexError, e.what_without_backtrace());
+  } catch (const c10::ValueError& e) {
+    PyErr_SetString(PyExc_ValueError, e.what_without_backtrace());
+  } catch (const c10::TypeError& e) {
+    PyErr_SetString(PyExc_TypeError, e.what_without_backtrace());
+  } catch (const c10::NotImplementedError& e) {
+    PyErr_SetString(PyExc_NotImplementedError, e.what_without_backtrace());
+  } catch (const c10::Error& e) {
+    PyErr_SetString(PyExc_RuntimeError, e.what_without_backtrace());
+  }
+}
+
+TensorType type_of(const at::Tensor& tensor) {
+  return TensorType{bridge::to_dtype(tensor.scalar_type()), tensor.sizes().vec(), false};
+}
+
+std::vector<std::vector<std::pair<int64_t, int64_t>>> boxes(const Sharding& sharding, const Shape& shape) {
+  std::vector<std::vector<std::pair<int64_t, int64_t>>> result(sharding.mesh->size());
+  for (int64_t position = 0; position < sharding.mesh->size(); ++position) {
+    for (const Range& range : local_box(sharding, shape, position)) {
+      result[position].emplace_back(range.start, range.start + range.extent);
+    }
+  }
+  return result;
+}
+
+std::vector<int64_t> replica_ids(const Sharding& sharding) {
+  std::vector<int64_t> result, seen(num_distinct(*sharding.mesh, sharding.used()), 0);
+  for (int64_t position = 0; position < sharding.mesh->size(); ++position) {
+    result.push_back(seen[distinct_index(*sharding.mesh, sharding.used(), position)]++);
+  }
+  return result;
+}
+
+// The tensors that the devices of the mesh hold, in order of position; replicas share one tensor.
+std::vector<at::Tensor> local_data(const at::Tensor& tensor) {
+  DataRef data = bind::settle(tensor);
+  if (!data->ready()) bind::wait_interruptibly([data] { data->wait(); });
+  const Shards& shards = data->wait();
+  const Sharding* sharding = data->sharding();
+  if (!sharding) return {bridge::tensor_of(shards.at(0))};
+  std::vector<at::Tensor> result;
+  for (int64_t position = 0; position < sharding->mesh->size(); ++position) {
+    result.push_back(bridge::tensor_of(shards.at(distinct_index(*sharding->mesh, sharding->used(), position))));
+  }
+  return result;
+}
+
+// Data made of one tensor per device of the mesh. REQUIRES: shapes are those of the boxes, no partial sharding.
+DataRef data_from(const TensorType& type, ShardingRef sharding, const std::vector<at::Tensor>& locals) {
+  Shards shards;
+  const Mesh& mesh = *sharding->mesh;
+  for (int64_t index = 0; index < num_distinct(mesh, sharding->used()); ++index) {
+    const at::Tensor& local = locals.at(representative(mesh, sharding->used(), index));
+    shards.push_back(bridge::buffer_of(local.detach().clone(at::MemoryFormat::Contiguous)));
+  }
+  return std::make_shared<Data>(type, sharding, std::move(shards));
+}
+
+void load_local(const at::Tensor& tensor, const ShardingHandle& handle, const std::vector<at::Tensor>& locals) {
+  auto& lazy = bind::require_lazy(tensor, "load_local_shards_");
+  auto& recorder = bridge::Recorder::instance();
+  recorder.write(lazy, recorder.input(data_from(type_of(tensor), handle.sharding, locals)));
+}
+
+std::vector<int64_t> contiguous_strides(const Shape& shape) {
+  std::vector<int64_t> strides(shape.size(), 1);
+  for (size_t d = shape.size(); d-- > 1;) strides[d - 1] = strides[d] * std::max<int64_t>(shape[d], 1);
+  return strides;
+}
+
+at::Tensor from_local(const std::vector<at::Tensor>& locals, const ShardingHandle& handle, const Shape& shape) {
+  TensorType type{bridge::to_dtype(locals.at(0).scalar_type()), shape, false};
+  bridge::Meta meta;
+  meta.dtype = locals[0].scalar_type();
+  meta.sizes = shape;
+  meta.strides = contiguous_strides(shape);
+  bridge::LazyValue value;
+  value.data = data_from(type, handle.sharding, locals);
+  return bridge::make_tensor(std::move(value), meta);
+}
+
+py::object annotation(const at::Tensor& tensor) {
+  bridge::LazyTensor* lazy = bridge::as_lazy(tensor);
+  if (!lazy || lazy->chain || !lazy->root().annotation) return py::none();
+  return py::cast(ShardingHandle{lazy->root().annotation->sharding});
+}
+
+void annotate(const at::Tensor& tensor, std::optional<ShardingHandle> handle) {
+  bind::require_lazy(tensor, "mark_sharding");
+  bridge::Recorder::instance().annotate(tensor, handle ? handle->sharding : nullptr, bridge::current_source());
+}
+
+py::object sharding_or_none(const at::Tensor& tensor) {
+  ShardingRef sharding = bind::sharding_of(tensor);
+  return sharding ? py::cast(ShardingHandle{sharding}) : py::none();
+}
+
+void bind_mesh(py::module_& m) {
+  py::class_<MeshHandle>(m, "MeshHandle")
+      .def(py::init([](std::vector<int64_t> ids, std::vector<int64_t> shape, std::vector<std::string> names) {
+             return MeshHandle{Mesh::make(std::move(ids), std::move(shape), std::move(names))};
+           }),
+           py::arg("device_ids"), py::arg("mesh_shape"), py::arg("axis_names"))
+      .def_property_readonly("device_ids", [](const MeshHandle& h) { return h.mesh->device_ids(); })
+      .def_property_readonly("axes",
+                             [](const MeshHandle& h) {
+                               std::vector<std::pair<std::string, int64_t>> axes;
+                               for (const Axis& axis : h.mesh->axes()) axes.emplace_back(axis.name, axis.size);
+                               return axes;
+                             })
+      .def("__eq__", [](const MeshHandle& a, const MeshHandle& b) { return *a.mesh == *b.mesh; })
+      .def("__hash__", [](const MeshHandle& h) { return static_cast<int64_t>(h.mesh->hash() >> 1); })
+      .def("__str__", [](const MeshHandle& h) { return h.mesh->str(); });
+}
+
+void bind_handle(py::module_& m) {
+  py::class_<ShardingHandle>(m, "ShardingHandle")
+      .def_property_readonly("mesh", [](const ShardingHandle& h) { return MeshHandle{h.sharding->mesh}; })
+      .def_property_readonly("entries", [](const ShardingHandle& h) { return to_spec(*h.sharding).entries; })
+      .def_property_readonly("partial",
+                             [](const ShardingHandle& h) {
+                               return axis_names(*h.sharding->mesh, atom_list(h.sharding->partial));
+                             })
+      .def_property_readonly("reduction",
+                             [](const ShardingHandle& h) { return std::string(name(h.sharding->reduction)); })
+      .def_property_readonly("replicated", [](const ShardingHandle& h) { return h.sharding->replicated(); })
+      .def("boxes", [](const ShardingHandle& h, const Shape& shape) { return boxes(*h.sharding, shape); })
+      .def("replica_ids", [](const ShardingHandle& h) { return replica_ids(*h.sharding); })
+      .def("__eq__", [](const ShardingHandle& a, const ShardingHandle& b) { return a.sharding == b.sharding; })
+      .def("__hash__", [](const ShardingHandle& h) { return std::hash<const void*>{}(h.sharding); });
+}
+
+}  // namespace
+
+void bind_sharding(py::module_& m) {
+  py::register_local_exception_translator(translate);
+  bind_mesh(m);
+  bind_handle(m);
+  m.def("to_sharding", [](Entries entries, const MeshHandle& mesh, const Shape& shape, const std::string& tensor) {
+    return ShardingHandle{to_sharding(PartitionSpec{std::move(entries)}, mesh.mesh, shape, tensor)};
+  });
+  m.def("is_lazy", [](const at::Tensor& tensor) { return bridge::as_lazy(tensor) != nullptr; });
+  m.def("is_view", [](const at::Tensor& t) { return bind::require_lazy(t, "is_view").chain != nullptr; });
+  m.def("type_text", [](const at::Tensor& tensor, std::optional<ShardingHandle> handle) {
+    return str(type_of(tensor), handle ? handle->sharding : nullptr);
+  });
+  m.def("annotate", annotate);
+  m.def("annotation", annotation);
+  m.def("sharding_of", sharding_or_none);
+  m.def("local_data", local_data);
+  m.def("load_local", load_local);
+  m.def("from_local", from_local);
+}
+
+}  // namespace spmdx

@@ -1,0 +1,52 @@
+// SPDX-License-Identifier: Apache-2.0
+// Steps from Python: cut the trace, wait, counters, options.
+#include <pybind11/stl.h>
+#include <torch/csrc/utils/pybind.h>
+
+#include <map>
+
+#include "bind/bind.h"
+#include "bind/handles.h"
+#include "bridge/tracer.h"
+
+namespace spmdx {
+namespace {
+
+namespace py = pybind11;
+
+std::map<std::string, int64_t> counters() {
+  const bridge::Recorder& recorder = bridge::Recorder::instance();
+  const StepCounters steps = bridge::engine().counters();
+  return {{"ops_recorded", recorder.ops_recorded()},    {"steps", steps.steps},
+          {"plans_compiled", steps.plans_compiled},     {"plan_cache_hits", steps.plan_cache_hits},
+          {"implicit_syncs", recorder.implicit_syncs()}, {"collectives", steps.collectives},
+          {"wire_bytes", steps.wire_bytes},             {"fallback_ops", steps.fallback_ops}};
+}
+
+void reset_counters() {
+  bridge::Recorder::instance().reset_counters();
+  bridge::engine().reset_counters();
+}
+
+void configure(const std::string& dump_dir) {
+  CompileOptions options;
+  options.dump_dir = dump_dir;
+  options.source = bridge::source_text;
+  bridge::engine().set_options(std::move(options));
+}
+
+}  // namespace
+
+void bind_step(py::module_& m) {
+  m.def("flush", [] { bridge::Recorder::instance().flush(false); }, py::call_guard<py::gil_scoped_release>());
+  m.def("wait", [] {
+    bind::wait_interruptibly([] { bridge::engine().wait(); });
+    bridge::engine().rethrow();
+  });
+  m.def("counters", counters);
+  m.def("reset_counters", reset_counters);
+  m.def("clear_cache", [] { bridge::engine().clear_cache(); });
+  m.def("configure", configure, py::arg("dump_dir"));
+}
+
+}  // namespace spmdx
