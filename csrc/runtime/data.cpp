@@ -1,0 +1,44 @@
+// SPDX-License-Identifier: Apache-2.0
+// Data: filled once by the thread that runs the step, waited for by anybody.
+#include "runtime/data.h"
+
+#include "base/error.h"
+
+namespace spmdx {
+
+Data::Data(TensorType type, ShardingRef sharding, Shards shards)
+    : type_(std::move(type)), sharding_(sharding), shards_(std::move(shards)), done_(true) {}
+
+bool Data::ready() const {
+  std::lock_guard lock(mutex_);
+  return done_;
+}
+
+void Data::fill(Shards shards) {
+  {
+    std::lock_guard lock(mutex_);
+    internal_check(!done_, "data were filled twice");
+    shards_ = std::move(shards);
+    done_ = true;
+  }
+  filled_.notify_all();
+}
+
+void Data::fail(std::exception_ptr error) {
+  {
+    std::lock_guard lock(mutex_);
+    if (done_) return;
+    error_ = std::move(error);
+    done_ = true;
+  }
+  filled_.notify_all();
+}
+
+const Shards& Data::wait() const {
+  std::unique_lock lock(mutex_);
+  filled_.wait(lock, [this] { return done_; });
+  if (error_) std::rethrow_exception(error_);
+  return shards_;
+}
+
+}  // namespace spmdx

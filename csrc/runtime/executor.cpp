@@ -1,0 +1,137 @@
+// SPDX-License-Identifier: Apache-2.0
+// Executor: walks the works of a program; the loop only moves buffers between slots and kernels.
+#include "runtime/executor.h"
+
+#include "base/error.h"
+#include "runtime/program.h"
+
+namespace spmdx {
+
+struct Executable::Impl {
+  Impl(Graph compiled, Backend& owner, Comm& exchange)
+      : graph(std::move(compiled)), backend(owner), comm(exchange), program(prepare(graph, backend)),
+        peak(predict_peak_bytes(graph)) {}
+
+  Graph graph;
+  Backend& backend;
+  Comm& comm;
+  Program program;
+  int64_t peak = 0;
+};
+
+namespace {
+
+// The buffers of one run.
+struct Frame {
+  std::vector<BufferRef> slots, operands, results;
+};
+
+void load_inputs(const Graph& graph, const Program& program, const std::vector<DataRef>& inputs, Frame& frame) {
+  internal_check(inputs.size() == graph.inputs.size(),
+                 "a run got " + std::to_string(inputs.size()) + " inputs, its plan has " +
+                     std::to_string(graph.inputs.size()));
+  for (size_t i = 0; i < inputs.size(); ++i) {
+    const ValueId value = graph.inputs[i].value;
+    const Shards& shards = inputs[i]->wait();
+    internal_check(shards.size() == program.num_slots[value],
+                   "input " + std::to_string(i) + " has " + std::to_string(shards.size()) + " shards, its plan expects " +
+                       std::to_string(program.num_slots[value]));
+    std::copy(shards.begin(), shards.end(), frame.slots.begin() + program.first_slot[value]);
+  }
+}
+
+void take_operands(const Program& program, const Work& work, Frame& frame) {
+  const Operand* operand = program.operands.data() + work.first_operand;
+  for (uint32_t i = 0; i < work.num_operands; ++i, ++operand) {
+    BufferRef& slot = frame.slots[operand->slot];
+    if (operand->last)
+      frame.operands[i] = std::move(slot);
+    else
+      frame.operands[i] = slot;
+  }
+}
+
+void store_results(const Program& program, const Work& work, Frame& frame) {
+  for (uint32_t r = 0; r < work.num_results; ++r) {
+    const uint32_t slot = program.results[work.first_result + r];
+    if (slot != kNone) frame.slots[slot] = std::move(frame.results[r]);
+    frame.results[r].reset();
+  }
+  for (uint32_t i = 0; i < work.num_operands; ++i) frame.operands[i].reset();
+}
+
+void run_kernel(const Program& program, const Work& work, const std::vector<Param>& params, Frame& frame) {
+  take_operands(program, work, frame);
+  const bool sole_owner = work.donated >= 0 && frame.operands[work.donated].use_count() == 1;
+  program.kernels[work.index]->run({frame.operands.data(), work.num_operands},
+                                   {params.data() + work.first_param, work.num_params},
+                                   {frame.results.data(), work.num_results}, sole_owner ? work.donated : -1);
+  store_results(program, work, frame);
+}
+
+void run_fill(const Program& program, const Work& work, Backend& backend, Frame& frame) {
+  for (uint32_t r = 0; r < work.num_results; ++r) {
+    const Fill& fill = program.fills[work.index + r];
+    if (fill.dtype == DType::unknown) continue;
+    frame.results[r] = numel(fill.shape) == 0 ? backend.empty(fill.dtype, fill.shape)
+                                              : backend.identity(fill.dtype, fill.shape, fill.reduction);
+  }
+  store_results(program, work, frame);
+}
+
+void run_exchange(const Program& program, const Work& work, Comm& comm, Frame& frame) {
+  take_operands(program, work, frame);
+  const Exchange& exchange = program.exchanges[work.index];
+  const Shards before(std::make_move_iterator(frame.operands.begin()),
+                      std::make_move_iterator(frame.operands.begin() + work.num_operands));
+  Shards after = comm.run(exchange.kind, exchange.type, before, exchange.from, exchange.to);
+  internal_check(after.size() == work.num_results, "a collective returned another number of shards than planned");
+  std::move(after.begin(), after.end(), frame.results.begin());
+  store_results(program, work, frame);
+}
+
+}  // namespace
+
+Executable::Executable(Graph graph, Backend& backend, Comm& comm)
+    : impl_(std::make_unique<Impl>(std::move(graph), backend, comm)) {}
+
+Executable::~Executable() = default;
+
+const Graph& Executable::graph() const { return impl_->graph; }
+
+int64_t Executable::peak_bytes() const { return impl_->peak; }
+
+std::vector<Shards> Executable::run(const std::vector<DataRef>& inputs, const std::vector<Param>& params,
+                                    const ErrorTranslator& translate) {
+  const Graph& graph = impl_->graph;
+  const Program& program = impl_->program;
+  internal_check(params.size() >= graph.num_params, "a run got fewer parameters than its plan has");
+  Frame frame;
+  frame.slots.resize(program.total_slots);
+  frame.operands.resize(program.most_operands);
+  frame.results.resize(program.most_results);
+  load_inputs(graph, program, inputs, frame);
+  const Work* work = program.works.data();
+  try {
+    for (const Work* end = work + program.works.size(); work != end; ++work) switch (work->kind) {
+        case WorkKind::kernel: run_kernel(program, *work, params, frame); break;
+        case WorkKind::fill: run_fill(program, *work, impl_->backend, frame); break;
+        case WorkKind::exchange: run_exchange(program, *work, impl_->comm, frame); break;
+      }
+  } catch (...) {
+    if (!translate) throw;
+    std::rethrow_exception(translate(std::current_exception(), graph.nodes[work->node]));
+  }
+  std::vector<Shards> outputs;
+  for (const Output& output : graph.outputs) {
+    Shards& shards = outputs.emplace_back();
+    for (uint32_t s = 0; s < program.num_slots[output.value]; ++s) {
+      BufferRef& slot = frame.slots[program.first_slot[output.value] + s];
+      if (slot) slot = impl_->backend.compact(slot);
+      shards.push_back(slot);
+    }
+  }
+  return outputs;
+}
+
+}  // namespace spmdx

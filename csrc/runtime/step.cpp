@@ -1,0 +1,225 @@
+// SPDX-License-Identifier: Apache-2.0
+// Engine: plans at the caller, runs on one background thread, keeps the first error for whoever asks.
+#include "runtime/step.h"
+
+#include <unistd.h>
+
+#include <atomic>
+#include <deque>
+#include <thread>
+#include <utility>
+
+#include "base/error.h"
+#include "runtime/plan_cache.h"
+
+namespace spmdx {
+namespace {
+
+struct Job {
+  PlanRef plan;
+  std::vector<DataRef> inputs;
+  std::vector<Param> params;
+  std::vector<DataRef> outputs;
+};
+
+bool moves_bytes(const Node& node) {
+  if (!is_collective(node)) return false;
+  const Collective kind = collective_kind(node);
+  return kind != Collective::slice && kind != Collective::to_partial;
+}
+
+void count_work(Plan& plan) {
+  const Graph& graph = plan.executable->graph();
+  for (const Node& node : graph.nodes) {
+    if (moves_bytes(node)) {
+      plan.collectives += 1;
+      plan.wire_bytes += node.bytes;
+    } else if (graph.mesh && !is_collective(node) && rule_for(node.call)->fallback) {
+      plan.fallback_ops += 1;
+    }
+  }
+}
+
+void run_job(const Job& job, const ErrorTranslator& translate) {
+  std::vector<Shards> results = job.plan->executable->run(job.inputs, job.params, translate);
+  for (size_t i = 0; i < results.size(); ++i) job.outputs[i]->fill(std::move(results[i]));
+}
+
+}  // namespace
+
+struct Engine::Impl {
+  Impl(Backend& owner, Comm& exchange) : backend(owner), comm(exchange) {}
+
+  // A child of fork has no background thread, so that waiting for it would never end.
+  void check_process() const {
+    if (process != 0 && process != getpid())
+      throw std::runtime_error("spmdx was used in a process forked after its first step. The thread that runs steps "
+                               "exists only in the parent. Start processes with the method 'spawn' instead.");
+  }
+
+  // Called with the lock held.
+  void start_thread() {
+    if (process != 0) return;
+    process = getpid();
+    thread = std::thread([this] { work(); });
+  }
+
+  void work() {
+    std::unique_lock lock(mutex);
+    while (true) {
+      changed.wait(lock, [this] { return stopping || !queue.empty(); });
+      if (queue.empty()) return;
+      Job job = std::move(queue.front());
+      queue.pop_front();
+      running = true;
+      changed.notify_all();
+      const ErrorTranslator translator = translate;
+      lock.unlock();
+      std::exception_ptr error = attempt(job, translator);
+      const PlanRef plan = job.plan;
+      job = Job{};                         // buffers are freed before anybody is told that the step has ended
+      lock.lock();
+      finish(*plan, error);
+    }
+  }
+
+  static std::exception_ptr attempt(const Job& job, const ErrorTranslator& translator) {
+    try {
+      run_job(job, translator);
+      return nullptr;
+    } catch (...) {
+      const std::exception_ptr error = std::current_exception();
+      for (const DataRef& output : job.outputs) output->fail(error);
+      return error;
+    }
+  }
+
+  // Called with the lock held.
+  void finish(const Plan& plan, const std::exception_ptr& error) {
+    running = false;
+    counters.steps += 1;
+    if (error) {
+      if (!first_error) first_error = error;
+    } else {
+      counters.collectives += plan.collectives;
+      counters.wire_bytes += plan.wire_bytes;
+      counters.fallback_ops += plan.fallback_ops;
+    }
+    changed.notify_all();
+  }
+
+  Backend& backend;
+  Comm& comm;
+  std::mutex planning;                     // held while a plan is looked up or compiled
+  PlanCache cache;                         // guarded by planning
+  CompileOptions options;                  // guarded by planning
+  std::mutex mutex;                        // guards everything below
+  std::condition_variable changed;
+  ErrorTranslator translate;
+  std::deque<Job> queue;
+  bool running = false, stopping = false;
+  PlanRef last;
+  std::exception_ptr first_error;
+  StepCounters counters;
+  std::atomic<pid_t> process = 0;          // the one that has the thread
+  std::thread thread;
+};
+
+Engine::Engine(Backend& backend, Comm& comm) : impl_(std::make_unique<Impl>(backend, comm)) {}
+
+Engine::~Engine() {
+  if (!impl_->thread.joinable()) return;
+  if (impl_->process != getpid()) {        // a forked child: the thread is not there to be joined
+    impl_->thread.detach();
+    return;
+  }
+  {
+    std::lock_guard lock(impl_->mutex);
+    impl_->stopping = true;
+  }
+  impl_->changed.notify_all();
+  impl_->thread.join();
+}
+
+void Engine::set_options(CompileOptions options) {
+  std::lock_guard lock(impl_->planning);
+  impl_->options = std::move(options);
+  impl_->cache.clear();
+}
+
+void Engine::set_translator(ErrorTranslator translate) {
+  std::lock_guard lock(impl_->mutex);
+  impl_->translate = std::move(translate);
+}
+
+PlanRef Engine::plan(const Graph& graph) {
+  impl_->check_process();
+  std::lock_guard planning(impl_->planning);
+  const uint64_t hash = structural_hash(graph);
+  PlanRef plan = impl_->cache.find(hash, graph);
+  const bool known = plan != nullptr;
+  if (!known) {
+    auto fresh = std::make_shared<Plan>();
+    fresh->traced = graph;
+    Graph compiled = graph;
+    compile(compiled, impl_->options);
+    fresh->executable = std::make_unique<Executable>(std::move(compiled), impl_->backend, impl_->comm);
+    count_work(*fresh);
+    plan = fresh;
+    impl_->cache.insert(hash, plan);
+  }
+  std::lock_guard lock(impl_->mutex);
+  (known ? impl_->counters.plan_cache_hits : impl_->counters.plans_compiled) += 1;
+  impl_->last = plan;
+  return plan;
+}
+
+void Engine::submit(Graph graph, std::vector<DataRef> inputs, std::vector<Param> params,
+                    std::vector<DataRef> outputs) {
+  internal_check(outputs.size() == graph.outputs.size(), "a step was submitted with another number of outputs");
+  const PlanRef plan = this->plan(graph);
+  const Graph& compiled = plan->executable->graph();
+  for (size_t i = 0; i < outputs.size(); ++i)
+    outputs[i]->set_sharding(compiled.values[compiled.outputs[i].value].sharding);
+  std::unique_lock lock(impl_->mutex);
+  impl_->start_thread();
+  impl_->changed.wait(lock, [this] { return impl_->queue.empty(); });
+  impl_->queue.push_back({plan, std::move(inputs), std::move(params), std::move(outputs)});
+  impl_->changed.notify_all();
+}
+
+PlanRef Engine::last_plan() const {
+  std::lock_guard lock(impl_->mutex);
+  return impl_->last;
+}
+
+void Engine::wait() {
+  impl_->check_process();
+  std::unique_lock lock(impl_->mutex);
+  impl_->changed.wait(lock, [this] { return impl_->queue.empty() && !impl_->running; });
+}
+
+void Engine::rethrow() {
+  std::unique_lock lock(impl_->mutex);
+  if (const std::exception_ptr error = std::exchange(impl_->first_error, nullptr)) {
+    lock.unlock();
+    std::rethrow_exception(error);
+  }
+}
+
+StepCounters Engine::counters() const {
+  std::lock_guard lock(impl_->mutex);
+  return impl_->counters;
+}
+
+void Engine::reset_counters() {
+  std::lock_guard lock(impl_->mutex);
+  impl_->counters = {};
+}
+
+void Engine::clear_cache() {
+  std::lock_guard lock(impl_->planning);
+  impl_->cache.clear();
+}
+
+}  // namespace spmdx
