@@ -43,6 +43,7 @@ struct ViewStep {
   uint32_t result = 0;
   Meta in, out;
 };
+using ViewChain = std::shared_ptr<const std::vector<ViewStep>>;
 
 // The alias root. Views share it through storage_; data pointer is null.
 class Root final : public c10::StorageImpl {
@@ -54,30 +55,48 @@ class Root final : public c10::StorageImpl {
   uint64_t serial = 0;                     // order of creation
   Meta base;
   std::unique_ptr<Annotation> annotation;
-  DataRef previous;                        // what it held before the running graph first wrote it (donation, tie, rollback)
+  DataRef previous;                        // what it held when the graph being recorded first wrote it: for ties
+  DataRef good;                            // the last value known to have been computed: what a failed step goes back to
 };
+using RootRef = c10::intrusive_ptr<c10::StorageImpl>;
+inline Root& root_of(const RootRef& ref) { return static_cast<Root&>(*ref); }
+// Every root that is still reachable, in order of creation. Thread-safe.
+std::vector<RootRef> live_roots();
 
 class LazyTensor final : public c10::TensorImpl {
  public:
   LazyTensor(c10::Storage storage, const Meta& meta);
-  std::shared_ptr<const std::vector<ViewStep>> chain;   // null: the root itself
-  LazyValue cached;
+  ViewChain chain;                         // null: the root itself
+  LazyValue cached;                        // of a view
   uint64_t cached_generation = 0;
 
   Root& root() const { return *static_cast<Root*>(storage_.unsafeGetStorageImpl()); }
+  const c10::Storage& root_storage() const { return storage_; }
   bool has_storage() const override { return false; }   // save, deepcopy and compile need it so
   c10::intrusive_ptr<TensorImpl> shallow_copy_and_detach(const c10::VariableVersion&, bool) const override;
   c10::intrusive_ptr<TensorImpl> shallow_copy_and_detach(c10::VariableVersion&&, bool) const override;
   void shallow_copy_from(const c10::intrusive_ptr<TensorImpl>&) override;
   const char* tensorimpl_type_name() const override { return "spmdx::LazyTensor"; }
+  // Changes what the tensor views and its declared layout, in place (inplace_view ops, resize_, set_).
+  void become(const LazyTensor& other);
+
+ private:
+  template <class Version>
+  c10::intrusive_ptr<TensorImpl> copy_and_detach(Version&& version, bool allow_change) const;
 };
 
 // Null for any tensor that is not ours, FakeTensors with our device included.
 LazyTensor* as_lazy(const at::Tensor& tensor);
+// Has our device's key, lazy or not.
+bool has_our_device(const at::Tensor& tensor);
 Meta meta_of(const at::Tensor& tensor);
+TensorType type_of(const Meta& meta);
+std::vector<int64_t> contiguous_strides(const std::vector<int64_t>& sizes);
 // A fresh root holding `value`.
 at::Tensor make_tensor(LazyValue value, const Meta& meta);
-// A view of `source`'s root, one step further.
-at::Tensor make_view(const LazyTensor& source, ViewStep step, LazyValue value);
+// A view of `source`'s root: its chain and `steps`. `value` may be empty (it is then derived at the first read).
+at::Tensor make_view(const LazyTensor& source, const std::vector<ViewStep>& steps, const Meta& meta, LazyValue value);
+// A view of a whole root.
+at::Tensor make_view_of_root(const c10::Storage& root, std::vector<ViewStep> steps, const Meta& meta);
 
 }  // namespace spmdx::bridge

@@ -34,8 +34,8 @@ class Recorder {
   PlanRef plan_pending();
 
   // Annotates in place (REQUIRES: lazy tensor); a recorded value gets a constraint, existing data is resharded at
-  // the next flush. Null removes the annotation.
-  void annotate(const at::Tensor& tensor, ShardingRef sharding, SourceId source);
+  // the next flush. Null removes the annotation. `state`: the tensor is a parameter or buffer, not data.
+  void annotate(const at::Tensor& tensor, ShardingRef sharding, SourceId source, bool state);
 
   int64_t ops_recorded() const;
   int64_t implicit_syncs() const;

@@ -96,6 +96,8 @@ struct Input {
   ShardingRef annotation = nullptr;
   SourceId source = 0;                     // where the user annotated it
   std::string name;
+  // A parameter or other state: its layout says how it is stored, so it yields to the layout of the data.
+  bool state = false;
 };
 
 // A value that outlives the step. `tied` is the input whose sharding it should have (the value that the

@@ -1,0 +1,40 @@
+// SPDX-License-Identifier: Apache-2.0
+// Layouts: every layout a value already has in the graph being built, and the cheapest way to one more.
+#pragma once
+#include <vector>
+
+#include "passes/rewrite.h"
+#include "sharding/reshard.h"
+
+namespace spmdx {
+
+struct Layout {
+  ShardingRef sharding;
+  ValueId value;                           // in the new graph
+};
+
+class Layouts {
+ public:
+  Layouts(const Graph& from, Rewrite& rewrite, const Topology& topology)
+      : from_(from), rewrite_(rewrite), topology_(topology), known_(from.values.size()) {}
+
+  // The layout a value was made with.
+  void add(ValueId value, ShardingRef sharding, ValueId made) { known_[value].push_back({sharding, made}); }
+  const std::vector<Layout>& of(ValueId value) const { return known_[value]; }
+  ShardingRef native(ValueId value) const { return known_[value].front().sharding; }
+  // Time of the cheapest way to `wanted`.
+  int64_t cost(ValueId value, ShardingRef wanted) const;
+  // The value laid out as `wanted`; appends collectives where it is not there yet, with the cause "reason".
+  ValueId get(ValueId value, ShardingRef wanted, SourceId source, const std::string& reason);
+
+ private:
+  const ReshardPlan& plan(ValueId value, const Layout& layout, ShardingRef wanted) const;
+  size_t cheapest(ValueId value, ShardingRef wanted) const;
+
+  const Graph& from_;
+  Rewrite& rewrite_;
+  const Topology& topology_;
+  std::vector<std::vector<Layout>> known_;
+};
+
+}  // namespace spmdx

@@ -1,0 +1,87 @@
+// SPDX-License-Identifier: Apache-2.0
+// Simplify: drop nodes no output needs, merge equal data movements, give constants one node a use.
+#include <unordered_map>
+
+#include "passes/passes.h"
+#include "passes/rewrite.h"
+
+namespace spmdx {
+namespace {
+
+// Work that is recomputed on purpose (activation checkpointing) is not merged; moving data twice never is a purpose.
+bool may_merge(const Node& node) {
+  if (node.call->num_params || node.inputs.empty() || is_collective(node)) return false;
+  return rule_for(node.call)->linearity == Linearity::movement;
+}
+
+struct Key {
+  CallRef call;
+  std::vector<ValueId> inputs;
+  bool operator==(const Key& other) const {
+    return inputs == other.inputs && (call == other.call || *call == *other.call);
+  }
+};
+
+struct KeyHash {
+  size_t operator()(const Key& key) const {
+    uint64_t h = key.call->hash;
+    for (ValueId value : key.inputs) h = hash_combine(h, value);
+    return h;
+  }
+};
+
+bool is_constant(const Node& node) {
+  return node.inputs.empty() && !is_collective(node) && !rule_for(node.call)->random;
+}
+
+}  // namespace
+
+void simplify(Graph& graph) {
+  const std::vector<bool> needed = needed_nodes(graph);
+  std::vector<bool> pinned(graph.values.size(), false);   // a user's constraint is on this very value
+  for (const Constraint& constraint : graph.constraints) pinned[constraint.value] = true;
+  Rewrite rewrite(graph);
+  std::unordered_map<Key, ValueId, KeyHash> seen;
+  for (size_t i = 0; i < graph.nodes.size(); ++i) {
+    const Node& node = graph.nodes[i];
+    if (!needed[i]) continue;
+    if (!may_merge(node) || pinned[node.output]) {
+      rewrite.keep(node);
+      continue;
+    }
+    auto [entry, fresh] = seen.try_emplace(Key{node.call, rewrite.mapped(node).inputs}, kNone);
+    if (fresh) {
+      rewrite.keep(node);
+      entry->second = rewrite.at(node.output);
+    } else {
+      for (size_t k = 0; k < node.call->outputs.size(); ++k)
+        rewrite.map(node.output + static_cast<ValueId>(k), entry->second + static_cast<ValueId>(k));
+    }
+  }
+  graph = rewrite.finish();
+}
+
+void split_constants(Graph& graph) {
+  std::vector<NodeId> constant(graph.values.size(), kNone);   // the constant node behind a value
+  std::vector<bool> outlives(graph.values.size(), false);
+  for (const Output& output : graph.outputs) outlives[output.value] = true;
+  for (const Constraint& constraint : graph.constraints) outlives[constraint.value] = true;
+  Rewrite rewrite(graph);
+  std::vector<bool> taken(graph.nodes.size(), false);
+  for (NodeId i = 0; i < graph.nodes.size(); ++i) {
+    const Node& node = graph.nodes[i];
+    for (ValueId value : node.inputs) {
+      if (constant[value] == kNone) continue;
+      if (taken[constant[value]]) rewrite.keep(graph.nodes[constant[value]]);   // one more copy, for this use
+      taken[constant[value]] = true;
+    }
+    rewrite.keep(node);
+    if (is_constant(node) && node.call->outputs.size() == 1) {
+      constant[node.output] = i;
+      taken[i] = outlives[node.output];
+    }
+  }
+  graph = rewrite.finish();
+}
+
+}  // namespace spmdx

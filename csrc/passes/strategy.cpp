@@ -1,0 +1,260 @@
+// SPDX-License-Identifier: Apache-2.0
+// Strategies: from shardings of tensors to cuts of factors and back.
+#include "passes/strategy.h"
+
+#include <algorithm>
+#include <numeric>
+
+namespace spmdx {
+namespace {
+
+int64_t product(const Mesh& mesh, const std::vector<AtomId>& atoms) { return mesh.group_size(atom_set(atoms)); }
+
+// Whether `dim` is cut where a factor (major part of the dim, `rest` elements each) cut by `cut` would cut it.
+bool cuts_as(const Mesh& mesh, const DimSharding& dim, const DimSharding& cut, int64_t rest, int64_t size) {
+  return same_cuts(mesh, dim, DimSharding{cut.atoms, cut.granule * rest}, size);
+}
+
+// The longest prefix of dim's atoms that falls between whole elements of the major factor.
+DimSharding prefix_on(const Mesh& mesh, const DimSharding& dim, int64_t factor_size, int64_t rest, int64_t size) {
+  for (size_t n = dim.atoms.size(); n > 0; --n) {
+    DimSharding head{{dim.atoms.begin(), dim.atoms.begin() + static_cast<long>(n)}, dim.granule};
+    DimSharding cut{head.atoms, dim.granule % rest == 0 ? dim.granule / rest : 1};
+    if (!is_legal(mesh, head, size) || !is_legal(mesh, cut, factor_size)) continue;
+    if (cuts_as(mesh, head, cut, rest, size)) return cut;
+  }
+  return {};
+}
+
+// Hands dim's atoms to its factors, major → minor; stops at the first factor they do not split into single elements.
+void project_dim(const OpContext& op, const std::vector<int>& factors, DimSharding dim, int64_t size,
+                 std::vector<DimSharding>& cuts) {
+  int64_t rest = size;
+  for (size_t i = 0; i < factors.size() && !dim.empty(); ++i) {
+    const int64_t factor_size = op.rule->factors[factors[i]].size;
+    if (factor_size == 0) return;
+    const int64_t extent = rest;
+    rest /= factor_size;
+    if (factor_size == 1) continue;
+    DimSharding cut = prefix_on(*op.mesh, dim, factor_size, rest, extent);
+    if (cut.empty()) return;
+    dim.atoms.erase(dim.atoms.begin(), dim.atoms.begin() + static_cast<long>(cut.atoms.size()));
+    const bool whole = product(*op.mesh, cut.atoms) == factor_size;
+    cuts[factors[i]] = std::move(cut);
+    if (!whole) return;
+    dim.granule = 1;
+  }
+}
+
+// The sharding of one dim under a strategy, or nothing where it would need a strided layout.
+std::optional<DimSharding> unproject_dim(const OpContext& op, const std::vector<int>& factors, int64_t size,
+                                         const std::vector<DimSharding>& cuts) {
+  DimSharding dim;
+  int64_t rest = size;
+  bool open = true;                        // every factor so far is split into single elements
+  for (int f : factors) {
+    const int64_t factor_size = op.rule->factors[f].size;
+    if (factor_size <= 1) continue;
+    rest /= factor_size;
+    const DimSharding& cut = cuts[f];
+    if (!cut.empty() && !open) return std::nullopt;
+    if (!cut.empty()) {
+      dim.atoms.insert(dim.atoms.end(), cut.atoms.begin(), cut.atoms.end());
+      dim.granule = cut.granule * rest;
+    }
+    open = open && !cut.empty() && product(*op.mesh, cut.atoms) == factor_size;
+  }
+  if (!is_legal(*op.mesh, dim, size)) return std::nullopt;
+  return dim;
+}
+
+bool may_cut(const OpContext& op, const Factor& factor) {
+  if (factor.kind == FactorKind::replicate || factor.size <= 1) return false;
+  return factor.kind != FactorKind::composite || (op.composite && op.rule->expand != nullptr);
+}
+
+bool has_factor(const TensorFactors& factors, int f) {
+  return std::any_of(factors.begin(), factors.end(),
+                     [f](const std::vector<int>& dim) { return std::find(dim.begin(), dim.end(), f) != dim.end(); });
+}
+
+// Adds what `more` cuts beyond `strategy`, as far as atoms are free and the factor can take them.
+void merge(const OpContext& op, Strategy& strategy, const Strategy& more) {
+  AtomSet used = strategy.used();
+  for (size_t f = 0; f < strategy.cuts.size(); ++f) {
+    DimSharding& mine = strategy.cuts[f];
+    const DimSharding& other = more.cuts[f];
+    if (other.atoms.size() <= mine.atoms.size()) continue;
+    if (!mine.empty() && mine.granule != other.granule) continue;
+    if (!std::equal(mine.atoms.begin(), mine.atoms.end(), other.atoms.begin())) continue;
+    DimSharding longer{mine.atoms, other.granule};
+    for (size_t i = mine.atoms.size(); i < other.atoms.size(); ++i) {
+      if (used & (AtomSet{1} << other.atoms[i])) break;
+      longer.atoms.push_back(other.atoms[i]);
+    }
+    while (longer.atoms.size() > mine.atoms.size() && !is_legal(*op.mesh, longer, op.rule->factors[f].size))
+      longer.atoms.pop_back();
+    if (longer.atoms.size() <= mine.atoms.size()) continue;
+    used |= atom_set(longer.atoms);
+    mine = std::move(longer);
+  }
+}
+
+struct Hint {
+  Strategy strategy;
+  int64_t bytes;
+};
+
+std::vector<Hint> collect_hints(const OpContext& op, const std::vector<std::vector<ShardingRef>>& hints) {
+  std::vector<Hint> found;
+  for (size_t t = 0; t < hints.size(); ++t)
+    for (ShardingRef sharding : hints[t]) {
+      if (!sharding || sharding->dim_atoms() == 0) continue;
+      Strategy strategy = project(op, t, sharding);
+      if (strategy.used() == 0) continue;
+      const int64_t bytes = op.type(t).bytes();
+      auto same = std::find_if(found.begin(), found.end(), [&](const Hint& h) { return h.strategy == strategy; });
+      if (same == found.end())
+        found.push_back({std::move(strategy), bytes});
+      else
+        same->bytes = std::max(same->bytes, bytes);
+    }
+  std::stable_sort(found.begin(), found.end(), [](const Hint& a, const Hint& b) { return a.bytes > b.bytes; });
+  return found;
+}
+
+}  // namespace
+
+AtomSet Strategy::used() const {
+  AtomSet set = partial;
+  for (const DimSharding& cut : cuts) set |= atom_set(cut.atoms);
+  return set;
+}
+
+const TensorFactors& OpContext::factors(size_t tensor) const {
+  return tensor < rule->inputs.size() ? rule->inputs[tensor] : rule->outputs[tensor - rule->inputs.size()];
+}
+
+const TensorType& OpContext::type(size_t tensor) const {
+  return tensor < call->inputs.size() ? call->inputs[tensor] : call->outputs[tensor - call->inputs.size()];
+}
+
+Strategy project(const OpContext& op, size_t tensor, ShardingRef sharding) {
+  Strategy strategy;
+  strategy.cuts.resize(op.rule->factors.size());
+  const TensorFactors& factors = op.factors(tensor);
+  for (size_t d = 0; d < factors.size() && d < sharding->dims.size(); ++d)
+    project_dim(op, factors[d], sharding->dims[d], op.type(tensor).shape[d], strategy.cuts);
+  for (size_t f = 0; f < strategy.cuts.size(); ++f)
+    if (!may_cut(op, op.rule->factors[f])) strategy.cuts[f] = {};
+  return strategy;
+}
+
+std::optional<Placement> place(const OpContext& op, const Strategy& strategy) {
+  Placement placement;
+  for (size_t t = 0; t < op.num_tensors(); ++t) {
+    Sharding sharding{op.mesh, {}, 0, Reduction::none};
+    const TensorFactors& factors = op.factors(t);
+    for (size_t d = 0; d < factors.size(); ++d) {
+      auto dim = unproject_dim(op, factors[d], op.type(t).shape[d], strategy.cuts);
+      if (!dim) return std::nullopt;
+      sharding.dims.push_back(std::move(*dim));
+    }
+    const bool is_input = t < op.rule->inputs.size();
+    if (is_input) {
+      if (strategy.partial && (t >= 64 || (op.rule->linear_inputs >> t & 1))) {
+        sharding.partial = strategy.partial;
+        sharding.reduction = strategy.reduction;
+      }
+    } else {
+      sharding.partial = strategy.partial;
+      sharding.reduction = strategy.reduction;
+      for (size_t f = 0; f < strategy.cuts.size(); ++f) {
+        const Factor& factor = op.rule->factors[f];
+        if (strategy.cuts[f].empty() || factor.reduction == Reduction::none || has_factor(factors, static_cast<int>(f)))
+          continue;
+        if (sharding.partial && sharding.reduction != factor.reduction) return std::nullopt;
+        sharding.partial |= atom_set(strategy.cuts[f].atoms);
+        sharding.reduction = factor.reduction;
+      }
+    }
+    (is_input ? placement.inputs : placement.outputs).push_back(intern(std::move(sharding), op.type(t).shape));
+  }
+  return placement;
+}
+
+std::vector<Strategy> candidates(const OpContext& op, const std::vector<std::vector<ShardingRef>>& hints) {
+  const std::vector<Hint> found = collect_hints(op, hints);
+  std::vector<Strategy> result;
+  for (size_t lead = 0; lead < found.size(); ++lead) {
+    Strategy strategy = found[lead].strategy;
+    for (size_t i = 0; i < found.size(); ++i)
+      if (i != lead) merge(op, strategy, found[i].strategy);
+    if (std::find(result.begin(), result.end(), strategy) == result.end()) result.push_back(std::move(strategy));
+    if (found[lead].strategy != result.back() &&
+        std::find(result.begin(), result.end(), found[lead].strategy) == result.end())
+      result.push_back(found[lead].strategy);
+  }
+  result.push_back(Strategy{std::vector<DimSharding>(op.rule->factors.size()), 0, Reduction::none});
+  return result;
+}
+
+int64_t compute_ns(const OpContext& op, const Strategy& strategy, const Topology& topology) {
+  if (op.rule->linearity == Linearity::movement) return 0;
+  double elements = 1;
+  for (size_t f = 0; f < strategy.cuts.size(); ++f) {
+    const int64_t size = op.rule->factors[f].size;
+    elements *= static_cast<double>(
+        local_range(*op.mesh, strategy.cuts[f], size, 0).extent);
+  }
+  const double picoseconds =
+      elements * op.rule->flops_per_element * static_cast<double>(topology.picoseconds_per_flop);
+  return static_cast<int64_t>(std::min(picoseconds / 1000, 1e15));
+}
+
+int64_t composite_ns(const OpContext& op, const Strategy& strategy, const Topology& topology) {
+  int64_t total = 0;
+  for (size_t f = 0; f < strategy.cuts.size(); ++f) {
+    const Factor& factor = op.rule->factors[f];
+    if (factor.kind != FactorKind::composite || strategy.cuts[f].empty() || factor.reduction != Reduction::none)
+      continue;
+    const int64_t group = product(*op.mesh, strategy.cuts[f].atoms);
+    const int64_t rows = op.type(op.num_tensors() - 1).bytes() / std::max<int64_t>(factor.size, 1);
+    total += 2 * topology.cost_ns(Collective::all_reduce, wire_bytes(Collective::all_reduce, rows, group));
+  }
+  return total;
+}
+
+bool cuts_composite(const OpContext& op, const Strategy& strategy) {
+  for (size_t f = 0; f < strategy.cuts.size(); ++f)
+    if (op.rule->factors[f].kind == FactorKind::composite && !strategy.cuts[f].empty()) return true;
+  return false;
+}
+
+ShardingRef extend(ShardingRef base, ShardingRef more, const Shape& shape) {
+  if (base == more) return base;
+  Sharding result = *base;
+  AtomSet used = base->used();
+  for (size_t d = 0; d < result.dims.size(); ++d) {
+    const DimSharding& mine = base->dims[d];
+    const DimSharding& other = more->dims[d];
+    if (other.atoms.size() <= mine.atoms.size()) continue;
+    if (!mine.empty() && mine.granule != other.granule) continue;
+    if (!std::equal(mine.atoms.begin(), mine.atoms.end(), other.atoms.begin())) continue;
+    const AtomSet added = atom_set(other.atoms) & ~atom_set(mine.atoms);
+    if (used & added) continue;
+    used |= added;
+    result.dims[d] = other;
+  }
+  return intern(std::move(result), shape);
+}
+
+ShardingRef without_partial(ShardingRef sharding, const Shape& shape) {
+  if (!sharding->partial) return sharding;
+  Sharding whole = *sharding;
+  whole.partial = 0;
+  whole.reduction = Reduction::none;
+  return intern(std::move(whole), shape);
+}
+
+}  // namespace spmdx

@@ -1,0 +1,60 @@
+// SPDX-License-Identifier: Apache-2.0
+// Strategy: which atoms cut which factor of one op, what that asks of its operands, and what it costs.
+#pragma once
+#include <optional>
+#include <vector>
+
+#include "rules/rule.h"
+#include "sharding/reshard.h"
+
+namespace spmdx {
+
+// The cut of each factor of a rule. `partial`: atoms over which linear operands, and so the results, stay partial.
+struct Strategy {
+  std::vector<DimSharding> cuts;
+  AtomSet partial = 0;
+  Reduction reduction = Reduction::none;
+
+  bool operator==(const Strategy&) const = default;
+  AtomSet used() const;
+};
+
+// The shardings a strategy asks of the operands and gives to the results.
+struct Placement {
+  std::vector<ShardingRef> inputs, outputs;
+};
+
+// One op in its mesh: what the functions below need to know of it.
+struct OpContext {
+  MeshRef mesh;
+  const Call* call;
+  const OpRule* rule;
+  bool composite = false;                  // whether composite factors may be cut
+
+  size_t num_tensors() const { return rule->inputs.size() + rule->outputs.size(); }
+  // Operands first, then results.
+  const TensorFactors& factors(size_t tensor) const;
+  const TensorType& type(size_t tensor) const;
+};
+
+// What a tensor's sharding says of the factors; atoms that fit no factor are dropped. Partial atoms are ignored.
+Strategy project(const OpContext& op, size_t tensor, ShardingRef sharding);
+
+// Nothing where some tensor cannot be laid out so (a minor factor cut below an uncut major one, mixed reductions).
+std::optional<Placement> place(const OpContext& op, const Strategy& strategy);
+
+// Every hint led once and completed by the others, largest tensor first; and the uncut strategy. hints[tensor] lists shardings.
+std::vector<Strategy> candidates(const OpContext& op, const std::vector<std::vector<ShardingRef>>& hints);
+
+// Time of the op itself on the device that has most to do.
+int64_t compute_ns(const OpContext& op, const Strategy& strategy, const Topology& topology);
+// Estimate of the row-sized exchanges inside an expansion, where a composite factor is cut.
+int64_t composite_ns(const OpContext& op, const Strategy& strategy, const Topology& topology);
+bool cuts_composite(const OpContext& op, const Strategy& strategy);
+
+// `base` with the dims that `more` cuts further; `base` itself where that does not fit.
+ShardingRef extend(ShardingRef base, ShardingRef more, const Shape& shape);
+// Without its partial atoms.
+ShardingRef without_partial(ShardingRef sharding, const Shape& shape);
+
+}  // namespace spmdx
