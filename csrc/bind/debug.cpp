@@ -8,7 +8,7 @@
 #include "bridge/tracer.h"
 #include "rules/rule.h"
 
-namespace spmdx {
+namespace spmdx::bind {
 namespace {
 
 namespace py = pybind11;
@@ -87,7 +87,7 @@ PlanRef pending() {
 void bind_debug(py::module_& m) {
   m.def("report_last", [] { return report_or_none(bridge::engine().last_plan()); });
   m.def("report_pending", [](const at::Tensor& tensor) {
-    bind::require_lazy(tensor, "explain");
+    require_lazy(tensor, "explain");
     return report_or_none(pending());
   });
   m.def("here", [] { return bridge::source_text(bridge::current_source()); });
@@ -97,4 +97,4 @@ void bind_debug(py::module_& m) {
   });
 }
 
-}  // namespace spmdx
+}  // namespace spmdx::bind

@@ -4,7 +4,6 @@
 #include <pybind11/stl.h>
 #include <torch/csrc/utils/pybind.h>
 
-#include <algorithm>
 #include <exception>
 #include <optional>
 
@@ -14,12 +13,10 @@
 #include "bridge/aten_backend.h"
 #include "bridge/tracer.h"
 
-namespace spmdx {
+namespace spmdx::bind {
 namespace {
 
 namespace py = pybind11;
-using bind::MeshHandle;
-using bind::ShardingHandle;
 using Entries = std::vector<std::vector<SpecAxis>>;
 
 void raise_as(const char* type, const std::exception& error) {
@@ -73,8 +70,8 @@ std::vector<int64_t> replica_ids(const Sharding& sharding) {
 
 // The tensors that the devices of the mesh hold, in order of position; replicas share one tensor.
 std::vector<at::Tensor> local_data(const at::Tensor& tensor) {
-  DataRef data = bind::settle(tensor);
-  if (!data->ready()) bind::wait_interruptibly([data] { data->wait(); });
+  DataRef data = settle(tensor);
+  if (!data->ready()) wait_interruptibly([data] { data->wait(); });
   const Shards& shards = data->wait();
   const Sharding* sharding = data->sharding();
   if (!sharding) return {bridge::tensor_of(shards.at(0))};
@@ -97,15 +94,9 @@ DataRef data_from(const TensorType& type, ShardingRef sharding, const std::vecto
 }
 
 void load_local(const at::Tensor& tensor, const ShardingHandle& handle, const std::vector<at::Tensor>& locals) {
-  auto& lazy = bind::require_lazy(tensor, "load_local_shards_");
+  auto& lazy = require_lazy(tensor, "load_local_shards_");
   auto& recorder = bridge::Recorder::instance();
   recorder.write(lazy, recorder.input(data_from(type_of(tensor), handle.sharding, locals)));
-}
-
-std::vector<int64_t> contiguous_strides(const Shape& shape) {
-  std::vector<int64_t> strides(shape.size(), 1);
-  for (size_t d = shape.size(); d-- > 1;) strides[d - 1] = strides[d] * std::max<int64_t>(shape[d], 1);
-  return strides;
 }
 
 at::Tensor from_local(const std::vector<at::Tensor>& locals, const ShardingHandle& handle, const Shape& shape) {
@@ -113,7 +104,7 @@ at::Tensor from_local(const std::vector<at::Tensor>& locals, const ShardingHandl
   bridge::Meta meta;
   meta.dtype = locals[0].scalar_type();
   meta.sizes = shape;
-  meta.strides = contiguous_strides(shape);
+  meta.strides = bridge::contiguous_strides(shape);
   bridge::LazyValue value;
   value.data = data_from(type, handle.sharding, locals);
   return bridge::make_tensor(std::move(value), meta);
@@ -125,13 +116,13 @@ py::object annotation(const at::Tensor& tensor) {
   return py::cast(ShardingHandle{lazy->root().annotation->sharding});
 }
 
-void annotate(const at::Tensor& tensor, std::optional<ShardingHandle> handle) {
-  bind::require_lazy(tensor, "mark_sharding");
-  bridge::Recorder::instance().annotate(tensor, handle ? handle->sharding : nullptr, bridge::current_source());
+void annotate(const at::Tensor& tensor, std::optional<ShardingHandle> handle, bool state) {
+  require_lazy(tensor, "mark_sharding");
+  bridge::Recorder::instance().annotate(tensor, handle ? handle->sharding : nullptr, bridge::current_source(), state);
 }
 
 py::object sharding_or_none(const at::Tensor& tensor) {
-  ShardingRef sharding = bind::sharding_of(tensor);
+  ShardingRef sharding = sharding_of(tensor);
   return sharding ? py::cast(ShardingHandle{sharding}) : py::none();
 }
 
@@ -173,14 +164,17 @@ void bind_handle(py::module_& m) {
 }  // namespace
 
 void bind_sharding(py::module_& m) {
+  // Tried before every other translator; the module's own names are the classes users catch.
   py::register_local_exception_translator(translate);
+  py::object errors = py::module_::import("spmdx.errors");
+  for (const char* type : {"ShardingError", "CommError", "InternalError"}) m.attr(type) = errors.attr(type);
   bind_mesh(m);
   bind_handle(m);
   m.def("to_sharding", [](Entries entries, const MeshHandle& mesh, const Shape& shape, const std::string& tensor) {
     return ShardingHandle{to_sharding(PartitionSpec{std::move(entries)}, mesh.mesh, shape, tensor)};
   });
   m.def("is_lazy", [](const at::Tensor& tensor) { return bridge::as_lazy(tensor) != nullptr; });
-  m.def("is_view", [](const at::Tensor& t) { return bind::require_lazy(t, "is_view").chain != nullptr; });
+  m.def("is_view", [](const at::Tensor& t) { return require_lazy(t, "is_view").chain != nullptr; });
   m.def("type_text", [](const at::Tensor& tensor, std::optional<ShardingHandle> handle) {
     return str(type_of(tensor), handle ? handle->sharding : nullptr);
   });
@@ -192,4 +186,4 @@ void bind_sharding(py::module_& m) {
   m.def("from_local", from_local);
 }
 
-}  // namespace spmdx
+}  // namespace spmdx::bind

@@ -9,7 +9,7 @@
 #include "bind/handles.h"
 #include "bridge/tracer.h"
 
-namespace spmdx {
+namespace spmdx::bind {
 namespace {
 
 namespace py = pybind11;
@@ -40,7 +40,7 @@ void configure(const std::string& dump_dir) {
 void bind_step(py::module_& m) {
   m.def("flush", [] { bridge::Recorder::instance().flush(false); }, py::call_guard<py::gil_scoped_release>());
   m.def("wait", [] {
-    bind::wait_interruptibly([] { bridge::engine().wait(); });
+    wait_interruptibly([] { bridge::engine().wait(); });
     bridge::engine().rethrow();
   });
   m.def("counters", counters);
@@ -49,4 +49,4 @@ void bind_step(py::module_& m) {
   m.def("configure", configure, py::arg("dump_dir"));
 }
 
-}  // namespace spmdx
+}  // namespace spmdx::bind
