@@ -1,0 +1,44 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Every Python block of the README and the docs runs, and every file they name exists."""
+import re
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).parents[2]
+PAGES = [ROOT / "README.md", *sorted((ROOT / "docs").glob("*.md"))]
+START = "import spmdx\nspmdx.runtime.set_device_count(8)\n"
+
+
+def blocks(page):
+    """The ```python blocks of a page, joined: later ones build on earlier ones."""
+    return re.findall(r"^```python\n(.*?)^```", page.read_text(), re.MULTILINE | re.DOTALL)
+
+
+def folder_paths(page):
+    """Paths of the repository that a page names in back-quotes."""
+    named = re.findall(r"`((?:csrc|python|tests|examples|benchmarks|docs)/[\w/.*{},-]+)`",
+                       page.read_text())
+    return [path.rstrip("/") for path in named if not set(path) & set("*{}")]
+
+
+@pytest.mark.parametrize("page", [p for p in PAGES if blocks(p)], ids=lambda p: p.name)
+def test_the_blocks_of_a_page_run(page, tmp_path):
+    script = tmp_path / (page.stem + ".py")
+    script.write_text(START + "\n".join(blocks(page)))
+    done = subprocess.run([sys.executable, str(script)], cwd=tmp_path, capture_output=True,
+                          text=True, timeout=300)
+    assert done.returncode == 0, done.stdout + done.stderr
+
+
+@pytest.mark.parametrize("page", PAGES, ids=lambda p: p.name)
+def test_files_named_by_a_page_exist(page):
+    missing = [path for path in folder_paths(page) if not (ROOT / path).exists()]
+    assert not missing, f"{page.name} names files that do not exist: {missing}"
+
+
+def test_the_readme_and_the_tour_have_blocks():
+    with_blocks = {page.name for page in PAGES if blocks(page)}
+    assert {"README.md", "sharding.md", "add_an_op.md"} <= with_blocks
