@@ -1,0 +1,204 @@
+// SPDX-License-Identifier: Apache-2.0
+// Building graphs, and their structural equality and hash.
+#include "graph/graph.h"
+
+#include <algorithm>
+#include <bit>
+#include <utility>
+
+#include "base/error.h"
+
+namespace spmdx {
+namespace {
+
+// Doubles are compared and hashed by their bits: a NaN equals itself, and 0.0 is not -0.0.
+uint64_t bits(double value) { return std::bit_cast<uint64_t>(value); }
+
+bool equal(const Arg& a, const Arg& b) {
+  if (a.index() != b.index()) return false;
+  if (const auto* x = std::get_if<double>(&a)) return bits(*x) == bits(std::get<double>(b));
+  if (const auto* x = std::get_if<std::vector<double>>(&a)) {
+    return std::ranges::equal(*x, std::get<std::vector<double>>(b), {}, bits, bits);
+  }
+  return a == b;
+}
+
+struct HashArg {
+  uint64_t operator()(std::monostate) const { return 0; }
+  uint64_t operator()(const TensorArg& arg) const { return arg.input; }
+  uint64_t operator()(const TensorListArg& arg) const { return list(arg.inputs); }
+  uint64_t operator()(bool arg) const { return arg; }
+  uint64_t operator()(int64_t arg) const { return static_cast<uint64_t>(arg); }
+  uint64_t operator()(double arg) const { return bits(arg); }
+  uint64_t operator()(const std::string& arg) const { return std::hash<std::string>{}(arg); }
+  uint64_t operator()(DType arg) const { return static_cast<uint64_t>(arg); }
+  uint64_t operator()(const RealParam& arg) const { return arg.index; }
+  uint64_t operator()(const IntParam& arg) const { return arg.index; }
+  uint64_t operator()(const OpaqueArg& arg) const { return (*this)(arg.text); }
+  template <class T>
+  uint64_t operator()(const std::vector<T>& arg) const {
+    return list(arg);
+  }
+
+ private:
+  template <class T>
+  uint64_t list(const std::vector<T>& items) const {
+    uint64_t h = items.size();
+    for (const auto& item : items) h = hash_combine(h, HashArg{}(static_cast<Item<T>>(item)));
+    return h;
+  }
+  template <class T>
+  using Item = std::conditional_t<std::is_same_v<T, uint32_t>, int64_t, T>;
+};
+
+uint64_t hash_call(const Call& call) {
+  uint64_t h = std::hash<std::string>{}(call.op);
+  for (const Arg& arg : call.args) h = hash_combine(hash_combine(h, arg.index()), std::visit(HashArg{}, arg));
+  h = hash_combine(h, call.inputs.size());
+  for (const TensorType& type : call.inputs) h = hash_combine(h, hash(type));
+  h = hash_combine(h, call.outputs.size());
+  for (const TensorType& type : call.outputs) h = hash_combine(h, hash(type));
+  return hash_combine(h, call.num_params);
+}
+
+// By content, so that every process computes the same.
+uint64_t hash_sharding(ShardingRef sharding) {
+  if (!sharding) return 0;
+  uint64_t h = hash_combine(1 + sharding->partial, static_cast<uint64_t>(sharding->reduction));
+  for (const DimSharding& dim : sharding->dims) {
+    h = hash_combine(h, static_cast<uint64_t>(dim.granule) + dim.atoms.size());
+    for (AtomId atom : dim.atoms) h = hash_combine(h, atom);
+  }
+  return h;
+}
+
+uint64_t hash_node(uint64_t h, const Node& node) {
+  h = hash_combine(h, node.call->hash);
+  for (ValueId value : node.inputs) h = hash_combine(h, value);
+  h = hash_combine(hash_combine(h, node.output), node.atoms);
+  return node.call->num_params ? hash_combine(h, node.param) : h;
+}
+
+bool same_mesh(const MeshRef& a, const MeshRef& b) { return a == b || (a && b && *a == *b); }
+
+bool same_nodes(const Node& a, const Node& b) {
+  return (a.call == b.call || (a.call->hash == b.call->hash && *a.call == *b.call)) && a.inputs == b.inputs &&
+         a.output == b.output && a.atoms == b.atoms && (a.call->num_params == 0 || a.param == b.param);
+}
+
+bool same_inputs(const Graph& a, const Graph& b) {
+  return std::ranges::equal(a.inputs, b.inputs, [&](const Input& x, const Input& y) {
+    return x.value == y.value && x.physical == y.physical && x.annotation == y.annotation &&
+           a.values[x.value].type == b.values[y.value].type;
+  });
+}
+
+bool same_outputs(const Output& a, const Output& b) {
+  return a.value == b.value && a.annotation == b.annotation && a.tied == b.tied && a.donates == b.donates;
+}
+
+bool same_constraints(const Constraint& a, const Constraint& b) {
+  return a.value == b.value && a.sharding == b.sharding;
+}
+
+ValueId next_value(const Graph& graph) {
+  internal_check(graph.values.size() < kNone, "a graph has too many values");
+  return static_cast<ValueId>(graph.values.size());
+}
+
+constexpr Collective kCollectives[] = {
+    Collective::slice,          Collective::all_gather, Collective::all_to_all, Collective::collective_permute,
+    Collective::reduce_scatter, Collective::all_reduce, Collective::to_partial, Collective::send_recv};
+constexpr std::string_view kCollectivePrefix = "spmdx.comm.";
+
+}  // namespace
+
+bool Call::operator==(const Call& other) const {
+  return op == other.op && num_params == other.num_params && inputs == other.inputs && outputs == other.outputs &&
+         std::ranges::equal(args, other.args, equal);
+}
+
+CallRef seal(Call call) {
+  call.hash = hash_call(call);
+  return std::make_shared<const Call>(std::move(call));
+}
+
+ValueId Graph::add_input(TensorType type, std::string name) {
+  const ValueId id = next_value(*this);
+  values.push_back({.type = std::move(type), .why = {}});
+  inputs.push_back({.value = id, .name = std::move(name)});
+  return id;
+}
+
+ValueId Graph::add_node(CallRef call, std::vector<ValueId> operands, SourceId source, uint32_t param) {
+  internal_check(call != nullptr, "a node without a call");
+  internal_check(call->inputs.size() == operands.size(),
+                 call->op + " has " + std::to_string(call->inputs.size()) + " operand types and " +
+                     std::to_string(operands.size()) + " operands");
+  const ValueId first = next_value(*this);
+  for (ValueId value : operands) internal_check(value < first, call->op + " uses a value that is not in the graph");
+  const auto id = static_cast<NodeId>(nodes.size());
+  for (const TensorType& type : call->outputs) values.push_back({.type = type, .producer = id, .why = {}});
+  num_params = std::max(num_params, call->num_params ? param + call->num_params : 0);
+  nodes.push_back({.call = std::move(call),
+                   .inputs = std::move(operands),
+                   .output = first,
+                   .param = param,
+                   .source = source,
+                   .cause = {}});
+  return first;
+}
+
+uint64_t structural_hash(const Graph& graph) {
+  uint64_t h = graph.mesh ? graph.mesh->hash() : 0;
+  for (const Input& input : graph.inputs) {
+    h = hash_combine(hash_combine(h, input.value), hash(graph.values[input.value].type));
+    h = hash_combine(hash_combine(h, hash_sharding(input.physical)), hash_sharding(input.annotation));
+  }
+  for (const Node& node : graph.nodes) h = hash_node(h, node);
+  for (const Output& output : graph.outputs) {
+    h = hash_combine(hash_combine(h, output.value), hash_sharding(output.annotation));
+    h = hash_combine(h, uint64_t{output.tied} * 2 + output.donates);
+  }
+  for (const Constraint& constraint : graph.constraints) {
+    h = hash_combine(hash_combine(h, constraint.value), hash_sharding(constraint.sharding));
+  }
+  return hash_combine(h, graph.num_params);
+}
+
+bool same(const Graph& a, const Graph& b) {
+  return same_mesh(a.mesh, b.mesh) && a.num_params == b.num_params && same_inputs(a, b) &&
+         std::ranges::equal(a.nodes, b.nodes, same_nodes) && std::ranges::equal(a.outputs, b.outputs, same_outputs) &&
+         std::ranges::equal(a.constraints, b.constraints, same_constraints);
+}
+
+std::vector<std::vector<NodeId>> users(const Graph& graph) {
+  std::vector<std::vector<NodeId>> result(graph.values.size());
+  for (NodeId id = 0; id < graph.nodes.size(); ++id) {
+    for (ValueId value : graph.nodes[id].inputs) {
+      if (result[value].empty() || result[value].back() != id) result[value].push_back(id);
+    }
+  }
+  return result;
+}
+
+// "ns.op.overload" → "ns.op". Our own ops have no overloads: "spmdx.comm.all_gather" stays whole.
+std::string_view base_name(std::string_view op) {
+  if (op.starts_with("spmdx.")) return op;
+  const size_t op_start = op.find('.');
+  if (op_start == op.npos) return op;
+  return op.substr(0, op.find('.', op_start + 1));
+}
+
+std::string collective_op(Collective kind) { return std::string(kCollectivePrefix) + std::string(name(kind)); }
+
+Collective collective_kind(const Node& node) {
+  const std::string_view op = node.call->op;
+  internal_check(is_collective(node), node.call->op + " is not a collective");
+  for (Collective kind : kCollectives) {
+    if (op.substr(kCollectivePrefix.size()) == name(kind)) return kind;
+  }
+  throw InternalError("unknown collective " + node.call->op);
+}
+
+}  // namespace spmdx

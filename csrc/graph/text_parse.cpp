@@ -1,0 +1,241 @@
+// SPDX-License-Identifier: Apache-2.0
+// Parses the text form of graphs: one statement a line, `//` starts a comment.
+#include <algorithm>
+#include <tuple>
+#include <utility>
+
+#include "base/error.h"
+#include "graph/text.h"
+#include "graph/text_args.h"
+#include "graph/text_cursor.h"
+#include "sharding/cuts.h"
+
+namespace spmdx {
+namespace {
+
+constexpr ValueId kMaxValue = 1 << 20;  // a larger number is a typing error, not a graph
+constexpr int64_t kMaxDevices = 1 << 20;
+
+// Reads lines into a graph.
+class Parser {
+ public:
+  void line(std::string_view text) {
+    Cursor cursor(text);
+    if (cursor.at_end()) return;
+    if (cursor.peek("mesh")) {
+      mesh(cursor);
+    } else if (cursor.accept("params")) {
+      graph_.num_params = std::max(graph_.num_params, cursor.number<uint32_t>("the number of parameters"));
+    } else if (cursor.accept("constrain")) {
+      constrain(cursor);
+    } else if (cursor.accept("return")) {
+      output(cursor);
+    } else {
+      definition(cursor);
+    }
+    if (!cursor.at_end()) cursor.fail("the end of the line");
+  }
+  Graph take() { return std::move(graph_); }
+
+ private:
+  void mesh(Cursor& cursor) {
+    if (graph_.mesh) throw ShardingError("a second mesh. Expected one mesh, on the first line.");
+    if (!graph_.values.empty()) throw ShardingError("the mesh comes after a value. Expected it on the first line.");
+    std::vector<int64_t> shape, ids;
+    std::vector<std::string> names;
+    cursor.expect("mesh");
+    cursor.expect("(");
+    int64_t size = 1;
+    while (!cursor.accept(")")) {
+      if (!names.empty()) cursor.expect(",");
+      names.push_back(cursor.axis_name());
+      cursor.expect("=");
+      shape.push_back(cursor.number<int64_t>("the size of an axis"));
+      if (shape.back() < 1 || shape.back() > kMaxDevices / size) {
+        throw ShardingError("axis '" + names.back() + "' has size " + std::to_string(shape.back()) +
+                            ". Expected at least 1, and at most 2^20 devices in all.");
+      }
+      size *= shape.back();
+    }
+    if (cursor.accept("ids")) {
+      cursor.expect("[");
+      while (!cursor.accept("]")) {
+        if (!ids.empty()) cursor.expect(",");
+        ids.push_back(cursor.number<int64_t>("a device id"));
+      }
+    } else {
+      for (int64_t id = 0; id < size; ++id) ids.push_back(id);
+    }
+    graph_.mesh = Mesh::make(std::move(ids), std::move(shape), std::move(names));
+  }
+
+  ValueId known_value(Cursor& cursor) {
+    cursor.expect("%");
+    const auto id = cursor.number<ValueId>("the number of a value");
+    if (id < defined_.size() && defined_[id]) return id;
+    throw ShardingError("%" + std::to_string(id) + " is not defined. Expected an input or the result of a node.");
+  }
+
+  ValueId new_value(Cursor& cursor) {
+    cursor.expect("%");
+    const auto id = cursor.number<ValueId>("the number of a value");
+    if (id >= kMaxValue) {
+      throw ShardingError("%" + std::to_string(id) + " is too large. Expected numbers below 2^20.");
+    }
+    if (id < defined_.size() && defined_[id]) {
+      throw ShardingError("%" + std::to_string(id) + " is defined twice. Expected a new number.");
+    }
+    if (id >= defined_.size()) {
+      defined_.resize(id + 1);
+      graph_.values.resize(id + 1);
+    }
+    return id;
+  }
+
+  ShardingRef sharding_of(Cursor& cursor, ValueId value, const char* what) {
+    const auto [type, sharding] = cursor.type(graph_.mesh);
+    const TensorType& expected = graph_.values[value].type;
+    if (type.dtype == expected.dtype && type.shape == expected.shape) return sharding;
+    throw ShardingError(std::string(what) + " of %" + std::to_string(value) + " has type " + str(type) + ". Expected " +
+                        str(expected) + ", the type of the value.");
+  }
+
+  // An annotation is always decided: one without axes means replicated.
+  ShardingRef annotation(Cursor& cursor, ValueId value, const char* what) {
+    const ShardingRef sharding = sharding_of(cursor, value, what);
+    if (sharding) return sharding;
+    if (!graph_.mesh) throw ShardingError(std::string(what) + " without a mesh. Expected a mesh on the first line.");
+    return replicated(graph_.mesh, graph_.values[value].type.shape.size());
+  }
+
+  void constrain(Cursor& cursor) {
+    const ValueId value = known_value(cursor);
+    const ShardingRef sharding = annotation(cursor, value, "the constraint");
+    graph_.constraints.push_back({.value = value, .sharding = sharding});
+  }
+
+  void output(Cursor& cursor) {
+    Output out{.value = known_value(cursor)};
+    if (cursor.accept("!")) out.annotation = annotation(cursor, out.value, "the annotation");
+    if (cursor.accept("tied")) {
+      const ValueId tied = known_value(cursor);
+      const auto is_tied = [&](const Input& input) { return input.value == tied; };
+      const auto found = std::ranges::find_if(graph_.inputs, is_tied);
+      if (found == graph_.inputs.end()) {
+        throw ShardingError("'tied' to %" + std::to_string(tied) + ", which is no input. Expected an input.");
+      }
+      out.tied = static_cast<uint32_t>(found - graph_.inputs.begin());
+    }
+    out.donates = cursor.accept("donates");
+    graph_.outputs.push_back(out);
+  }
+
+  // "%0 = input …", "%1 : T, %2 : T = op(…)", or "op(…)" for an op without results.
+  void definition(Cursor& cursor) {
+    std::vector<ValueId> results;
+    while (cursor.peek("%")) {
+      results.push_back(new_value(cursor));
+      if (results.back() != results.front() + results.size() - 1) {
+        throw ShardingError("the results of a node are not numbered in a row. Expected %" +
+                            std::to_string(results.front() + results.size() - 1) + ".");
+      }
+      if (cursor.accept(":")) {
+        const auto [type, sharding] = cursor.type(graph_.mesh);
+        graph_.values[results.back()] = {.type = type, .sharding = sharding, .why = {}};
+      } else if (results.size() > 1 || !cursor.peek("=")) {
+        cursor.fail("':' and a type");
+      } else {
+        cursor.expect("=");
+        cursor.expect("input");
+        return input(cursor, results[0], false);
+      }
+      if (!cursor.accept(",")) break;
+    }
+    if (!results.empty()) cursor.expect("=");
+    if (results.size() == 1 && cursor.accept("input")) return input(cursor, results[0], true);
+    node(cursor, results);
+  }
+
+  void input(Cursor& cursor, ValueId id, bool has_type) {
+    Input in{.value = id, .name = {}};
+    if (cursor.peek("\"")) in.name = cursor.quoted();
+    if (has_type) {
+      in.physical = sharding_of(cursor, id, "the physical layout");
+    } else {
+      std::tie(graph_.values[id].type, in.physical) = cursor.type(graph_.mesh);
+    }
+    if (cursor.accept("!")) in.annotation = annotation(cursor, id, "the annotation");
+    defined_[id] = true;
+    graph_.inputs.push_back(std::move(in));
+  }
+
+  void node(Cursor& cursor, const std::vector<ValueId>& results) {
+    Call call{.op = cursor.word("the name of an op"), .args = {}, .inputs = {}, .outputs = {}};
+    ArgReader args(cursor, graph_, defined_);
+    args.read(call);
+    for (ValueId id : results) call.outputs.push_back(graph_.values[id].type);
+    Node node;
+    node.inputs = args.operands;
+    node.output = results.empty() ? static_cast<ValueId>(graph_.values.size()) : results[0];
+    attributes(cursor, node);
+    node.param = args.params.empty() ? 0 : args.params[0];
+    auto count = static_cast<uint32_t>(args.params.size());
+    if (cursor.accept("params")) {
+      node.param = cursor.number<uint32_t>("the first parameter");
+      count = cursor.number<uint32_t>("the number of parameters");
+    }
+    args.number_params(call, node.param, count);
+    if (count) graph_.num_params = std::max(graph_.num_params, node.param + count);
+    node.call = seal(std::move(call));
+    for (ValueId id : results) {
+      graph_.values[id].producer = static_cast<NodeId>(graph_.nodes.size());
+      defined_[id] = true;
+    }
+    graph_.nodes.push_back(std::move(node));
+  }
+
+  void attributes(Cursor& cursor, Node& node) {
+    if (cursor.accept("over")) {
+      do {
+        node.atoms |= atoms(cursor);
+      } while (cursor.accept(","));
+    }
+    if (cursor.accept("bytes")) node.bytes = cursor.number<int64_t>("a number of bytes");
+    if (cursor.accept("cause")) node.cause = cursor.quoted();
+  }
+
+  // "model", or a part of an axis: "model:(pre)size".
+  AtomSet atoms(Cursor& cursor) {
+    if (!graph_.mesh) throw ShardingError("'over' without a mesh. Expected a line like mesh(data=2) at the top.");
+    std::string axis = cursor.axis_name();
+    if (cursor.accept(":")) {
+      cursor.expect("(");
+      axis += ":(" + std::to_string(cursor.number<int64_t>("the product of the more major sizes")) + ")";
+      cursor.expect(")");
+      axis += std::to_string(cursor.number<int64_t>("the size of the part"));
+    }
+    return atom_set(parse_axis(*graph_.mesh, axis));
+  }
+
+  Graph graph_;
+  std::vector<bool> defined_;  // by value id; a node's results only once it is read
+};
+
+}  // namespace
+
+Graph parse_graph(const std::string& text) {
+  Parser parser;
+  std::string_view rest = text;
+  for (int number = 1; !rest.empty(); ++number) {
+    const std::string_view line = rest.substr(0, rest.find('\n'));
+    rest.remove_prefix(std::min(line.size() + 1, rest.size()));
+    try {
+      parser.line(line);
+    } catch (const ShardingError& error) {
+      throw ShardingError("line " + std::to_string(number) + ": " + error.what());
+    }
+  }
+  return parser.take();
+}
+
+}  // namespace spmdx
