@@ -1,0 +1,58 @@
+# SPDX-License-Identifier: Apache-2.0
+# The commands of this repository. `make build` comes first; every other one calls it.
+PYTHON ?= python3
+VENV := .venv
+BIN := $(CURDIR)/$(VENV)/bin
+INSTALLED := $(VENV)/.requirements-installed
+CMAKE := $(BIN)/cmake -G Ninja -DCMAKE_MAKE_PROGRAM=$(BIN)/ninja -DCMAKE_BUILD_TYPE=Release
+CXX_FILES = $(shell find csrc tests/core -name '*.h' -o -name '*.cpp')
+PYTEST = OMP_NUM_THREADS=1 $(BIN)/python -m pytest -n 2
+.DEFAULT_GOAL := build
+.PHONY: build demo test lint format bench asan clean
+
+# A virtual environment with the pinned requirements, and python/ on its path.
+$(INSTALLED): requirements.txt
+	test -x $(BIN)/python || $(PYTHON) -m venv $(VENV)
+	$(BIN)/python -m pip install --quiet --disable-pip-version-check -r requirements.txt
+	echo $(CURDIR)/python > "$$($(BIN)/python -c 'import sysconfig; print(sysconfig.get_path("purelib"))')/spmdx-dev.pth"
+	touch $@
+
+build/build.ninja: $(INSTALLED) CMakeLists.txt cmake/FindTorchWheel.cmake
+	$(CMAKE) -S . -B build -DPython_EXECUTABLE=$(BIN)/python -DSPMDX_WERROR=ON
+	touch $@
+
+build: build/build.ninja
+	$(BIN)/ninja -C build --quiet
+
+demo: build
+	$(BIN)/python examples/train_gpt.py --demo
+
+test: build
+	build/spmdx-core-tests
+	$(PYTEST) tests
+
+lint: $(INSTALLED)
+	$(BIN)/ruff check .
+	$(BIN)/ruff format --check .
+	$(BIN)/clang-format --dry-run --Werror $(CXX_FILES)
+
+format: $(INSTALLED)
+	$(BIN)/ruff check --fix .
+	$(BIN)/ruff format .
+	$(BIN)/clang-format -i $(CXX_FILES)
+
+bench: build
+	$(BIN)/python benchmarks/step.py
+
+# The core, its tests and the golden tests under AddressSanitizer and UBSan. Needs no torch.
+build-asan/build.ninja: $(INSTALLED) CMakeLists.txt
+	$(CMAKE) -S . -B build-asan -DSPMDX_SANITIZE=ON -DSPMDX_TORCH=OFF -DSPMDX_WERROR=ON
+	touch $@
+
+asan: build-asan/build.ninja
+	$(BIN)/ninja -C build-asan --quiet
+	build-asan/spmdx-core-tests
+	SPMDX_OPT=$(CURDIR)/build-asan/spmdx-opt $(PYTEST) tests/test_golden.py
+
+clean:
+	rm -rf build build-asan dist python/spmdx/_C*.so

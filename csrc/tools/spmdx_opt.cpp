@@ -1,0 +1,194 @@
+// SPDX-License-Identifier: Apache-2.0
+// spmdx-opt: reads graph text, runs passes and prints the result; shows rules and reshard plans.
+#include <fstream>
+#include <iostream>
+#include <iterator>
+#include <string>
+#include <vector>
+
+#include "base/error.h"
+#include "graph/text.h"
+#include "passes/passes.h"
+#include "rules/rule.h"
+#include "sharding/reshard.h"
+
+namespace spmdx {
+namespace {
+
+constexpr const char* kUsage =
+    "usage: spmdx-opt [--pass NAME]... [--compile] [--verify] FILE|-   run passes, print the graph\n"
+    "       spmdx-opt --passes                                         list the passes\n"
+    "       spmdx-opt --rules                                          list the ops that have a rule\n"
+    "       spmdx-opt --rule FILE|-                                    print the rule of every node\n"
+    "       spmdx-opt --reshard 'mesh(a=2, b=4)' 'f32[8@a, 4]' 'f32[8, 4@a]'\n";
+
+using Words = std::vector<std::string>;
+
+// A mistake on the command line: shown with the usage.
+struct UsageError : ShardingError {
+  using ShardingError::ShardingError;
+};
+
+std::string read_all(const std::string& path) {
+  if (path == "-") return {std::istreambuf_iterator<char>(std::cin), {}};
+  std::ifstream file(path);
+  if (!file) throw UsageError("cannot open '" + path + "'. Expected a readable file, or - for the standard input.");
+  return {std::istreambuf_iterator<char>(file), {}};
+}
+
+// ---- rules ----
+
+std::string factor_name(int factor) {
+  constexpr std::string_view kLetters = "ijklmnopqrstuvwxyzabcdefgh";
+  const auto index = static_cast<size_t>(factor);
+  return index < kLetters.size() ? std::string(1, kLetters[index]) : "f" + std::to_string(factor) + " ";
+}
+
+// "ij", "(ij)k" where a dim has several factors, "1" for a dim without, "()" for rank 0.
+std::string operand_text(const TensorFactors& dims) {
+  std::string out;
+  for (const std::vector<int>& factors : dims) {
+    std::string dim;
+    for (int factor : factors) dim += factor_name(factor);
+    out += factors.empty() ? "1" : factors.size() == 1 ? dim : "(" + dim + ")";
+  }
+  return dims.empty() ? "()" : out;
+}
+
+std::string operands_text(const std::vector<TensorFactors>& operands) {
+  std::string out;
+  for (size_t i = 0; i < operands.size(); ++i) out += (i ? "," : "") + operand_text(operands[i]);
+  return out;
+}
+
+std::string factor_text(int index, const Factor& factor) {
+  constexpr const char* kKinds[] = {"", "reduce", "replicate", "composite"};
+  std::string out = " " + factor_name(index) + "=" + std::to_string(factor.size);
+  if (factor.kind == FactorKind::pass) return out;
+  out += std::string("(") + kKinds[static_cast<size_t>(factor.kind)];
+  if (factor.reduction != Reduction::none) out += " " + std::string(name(factor.reduction));
+  return out + ")";
+}
+
+// "aten.mm: ij,jk->ik  i=4 j=8(reduce sum) k=2  linear each".
+std::string rule_text(const std::string& op, const OpRule& rule) {
+  constexpr const char* kLinearities[] = {"", "joint", "each", "monotone", "movement"};
+  std::string out = op + ": " + operands_text(rule.inputs) + "->" + operands_text(rule.outputs) + " ";
+  for (size_t i = 0; i < rule.factors.size(); ++i) out += factor_text(static_cast<int>(i), rule.factors[i]);
+  if (rule.linearity != Linearity::none) {
+    out += std::string("  linear ") + kLinearities[static_cast<size_t>(rule.linearity)];
+    for (size_t i = 0; i < rule.inputs.size() && i < 64; ++i) {
+      if ((rule.linear_inputs >> i & 1) == 0) out += " not " + std::to_string(i);
+    }
+  }
+  if (rule.expand) out += "  expands";
+  if (rule.random) out += "  random";
+  return rule.fallback ? out + "  fallback" : out;
+}
+
+int show_rules_of(const std::string& path) {
+  const Graph graph = parse_graph(read_all(path));
+  for (const Node& node : graph.nodes) std::cout << rule_text(node.call->op, *rule_for(node.call)) << "\n";
+  return 0;
+}
+
+// ---- reshard ----
+
+std::string over(const Mesh& mesh, AtomSet atoms) {
+  std::string out;
+  for (const std::string& axis : axis_names(mesh, atom_list(atoms))) out += (out.empty() ? " over " : ",") + axis;
+  return out;
+}
+
+int show_reshard(const std::string& mesh, const std::string& from, const std::string& to) {
+  const Graph graph = parse_graph(mesh + "\n%0 = input " + from + "\n%1 = input " + to + "\n");
+  if (!graph.mesh) throw ShardingError("'" + mesh + "' is no mesh. Expected one like mesh(a=2, b=4).");
+  const TensorType& type = graph.values[0].type;
+  if (type != graph.values[1].type) {
+    throw ShardingError("cannot turn " + str(type) + " into " + str(graph.values[1].type) +
+                        ". Expected the same dtype and shape twice.");
+  }
+  const auto decided = [&](const Input& input) {
+    return input.physical ? input.physical : replicated(graph.mesh, type.shape.size());
+  };
+  const ShardingRef source = decided(graph.inputs[0]);
+  const ReshardPlan& plan = plan_reshard(type.dtype, type.shape, source, decided(graph.inputs[1]), Topology{});
+  std::cout << str(type, source) << "\n";
+  for (const Move& move : plan.moves) {
+    std::cout << "  " << name(move.kind) << over(*graph.mesh, move.atoms) << " -> " << str(type, move.to) << "  bytes "
+              << move.bytes << "\n";
+  }
+  std::cout << "moves " << plan.moves.size() << " bytes " << plan.bytes << " cost_ns " << plan.cost_ns << "\n";
+  return 0;
+}
+
+// ---- passes ----
+
+const Pass& pass_named(const std::string& wanted) {
+  std::string known;
+  for (const Pass& pass : all_passes()) {
+    if (wanted == pass.name) return pass;
+    known += (known.empty() ? "" : ", ") + std::string(pass.name);
+  }
+  throw UsageError("no pass is called '" + wanted + "'. Expected one of " + known + ".");
+}
+
+int run_passes(const Words& words) {
+  CompileOptions options;
+  std::vector<Pass> passes;
+  std::string path;
+  bool verify_after = false;
+  for (size_t i = 0; i < words.size(); ++i) {
+    if (words[i] == "--pass") {
+      if (++i == words.size()) throw UsageError("--pass without a name. Expected the name of a pass.");
+      passes.push_back(pass_named(words[i]));
+    } else if (words[i] == "--compile") {
+      passes.push_back({"compile", compile});
+    } else if (words[i] == "--verify") {
+      verify_after = true;
+    } else if (!path.empty() || (words[i].starts_with("-") && words[i] != "-")) {
+      throw UsageError("unexpected argument '" + words[i] + "'. Expected options, then one file.");
+    } else {
+      path = words[i];
+    }
+  }
+  if (path.empty()) throw UsageError("no file is given. Expected a file, or - for the standard input.");
+  Graph graph = parse_graph(read_all(path));
+  for (const Pass& pass : passes) pass.run(graph, options);
+  if (verify_after) verify(graph);
+  std::cout << print(graph);
+  return 0;
+}
+
+int list_passes() {
+  for (const Pass& pass : all_passes()) std::cout << pass.name << "\n";
+  return 0;
+}
+
+int list_rules() {
+  for (const std::string& rule : all_rules()) std::cout << rule << "\n";
+  return 0;
+}
+
+int run(const Words& words) {
+  if (words == Words{"--passes"}) return list_passes();
+  if (words == Words{"--rules"}) return list_rules();
+  if (words == Words{"--help"}) return std::cout << kUsage, 0;
+  if (words.size() == 2 && words[0] == "--rule") return show_rules_of(words[1]);
+  if (words.size() == 4 && words[0] == "--reshard") return show_reshard(words[1], words[2], words[3]);
+  return run_passes(words);
+}
+
+}  // namespace
+}  // namespace spmdx
+
+int main(int argc, char** argv) {
+  try {
+    return spmdx::run({argv + 1, argv + argc});
+  } catch (const spmdx::UsageError& error) {
+    std::cerr << "spmdx-opt: " << error.what() << "\n" << spmdx::kUsage;
+  } catch (const std::exception& error) {
+    std::cerr << "spmdx-opt: " << error.what() << "\n";
+  }
+  return 1;
+}
