@@ -42,7 +42,7 @@ class Parser {
       type.shape.push_back(number("the size of a dim"));
       dims_.push_back(accept('@') ? dim() : DimSharding{});
     }
-    if (accept('{')) partial();
+    if (pos_ < text_.size() && text_[pos_] == '{') ++pos_, partial();
     if (!sharded_) return {type, nullptr};
     return {type, finish(type.shape)};
   }
