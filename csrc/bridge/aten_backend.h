@@ -2,6 +2,7 @@
 // AtenBackend: buffers are at::Tensor, kernels are prepared ATen calls.
 #pragma once
 #include <ATen/core/Tensor.h>
+#include <ATen/core/operator_name.h>
 
 #include "runtime/backend.h"
 

@@ -1,0 +1,179 @@
+// SPDX-License-Identifier: Apache-2.0
+// AtenBackend: buffers as CPU tensors, names of ops and dtypes on both sides.
+#include "bridge/aten_backend.h"
+
+#include <ATen/Dispatch.h>
+#include <ATen/Dispatch_v2.h>
+#include <ATen/Functions.h>
+
+#include <array>
+
+#include "base/error.h"
+#include "bridge/aten_kernel.h"
+#include "bridge/compat.h"
+
+namespace spmdx::bridge {
+namespace {
+
+// In the order of the enumerators of DType, without `unknown`.
+constexpr std::array kScalarTypes = {
+    c10::ScalarType::Float,         c10::ScalarType::Double,        c10::ScalarType::Half,
+    c10::ScalarType::BFloat16,      c10::ScalarType::Char,          c10::ScalarType::Short,
+    c10::ScalarType::Int,           c10::ScalarType::Long,          c10::ScalarType::Byte,
+    c10::ScalarType::UInt16,        c10::ScalarType::UInt32,        c10::ScalarType::UInt64,
+    c10::ScalarType::Bool,          c10::ScalarType::ComplexHalf,   c10::ScalarType::ComplexFloat,
+    c10::ScalarType::ComplexDouble, c10::ScalarType::Float8_e4m3fn, c10::ScalarType::Float8_e5m2};
+static_assert(kScalarTypes.size() == static_cast<size_t>(DType::unknown));
+
+bool is_16_bit_float(c10::ScalarType type) {
+  return type == c10::ScalarType::Half || type == c10::ScalarType::BFloat16;
+}
+
+at::Tensor box_view(at::Tensor tensor, const Box& box) {
+  for (size_t d = 0; d < box.size(); ++d)
+    if (box[d].start != 0 || box[d].extent != tensor.size(static_cast<int64_t>(d)))
+      tensor = tensor.narrow(static_cast<int64_t>(d), box[d].start, box[d].extent);
+  return tensor;
+}
+
+at::Tensor combine(const at::Tensor& a, const at::Tensor& b, Reduction reduction) {
+  switch (reduction) {
+    case Reduction::none: break;
+    case Reduction::sum: return at::add(a, b);
+    case Reduction::max: return at::maximum(a, b);
+    case Reduction::min: return at::minimum(a, b);
+    case Reduction::prod: return at::mul(a, b);
+    case Reduction::any: return at::logical_or(a, b).to(a.scalar_type());
+    case Reduction::all: return at::logical_and(a, b).to(a.scalar_type());
+  }
+  throw InternalError("a reduction without an operator");
+}
+
+// The least or the greatest value of a dtype.
+at::Tensor extreme(const at::Tensor& like, bool lowest) {
+  if (c10::isFloatingType(like.scalar_type())) {
+    const double infinity = std::numeric_limits<double>::infinity();
+    return at::full_like(like, lowest ? -infinity : infinity);
+  }
+  internal_check(!c10::isComplexType(like.scalar_type()), "complex numbers have no order");
+  at::Tensor bound = at::empty_like(like);
+  AT_DISPATCH_V2(like.scalar_type(), "extreme", AT_WRAP([&] {
+    bound.fill_(lowest ? std::numeric_limits<scalar_t>::lowest() : std::numeric_limits<scalar_t>::max());
+  }), AT_EXPAND(AT_INTEGRAL_TYPES), AT_EXPAND(AT_BAREBONES_UNSIGNED_TYPES), at::kBool);
+  return bound;
+}
+
+at::Tensor make_identity(const at::Tensor& like, Reduction reduction) {
+  switch (reduction) {
+    case Reduction::none: break;
+    case Reduction::sum:
+    case Reduction::any: return at::zeros_like(like);
+    case Reduction::prod:
+    case Reduction::all: return at::ones_like(like);
+    case Reduction::max: return extreme(like, true);
+    case Reduction::min: return extreme(like, false);
+  }
+  throw InternalError("a reduction without an identity");
+}
+
+class AtenBackend final : public Backend {
+ public:
+  std::unique_ptr<Kernel> prepare(const Call& local) override {
+    if (!local.op.starts_with("spmdx.")) return prepare_aten(local);
+    std::unique_ptr<Kernel> kernel = prepare_random(local);
+    if (!kernel) kernel = prepare_own(local);
+    internal_check(kernel != nullptr, "no kernel for " + local.op);
+    return kernel;
+  }
+
+  BufferRef empty(DType dtype, const Shape& shape) override {
+    KernelGuard guard;
+    return buffer_of(at::empty(shape, at::TensorOptions(to_scalar_type(dtype))));
+  }
+
+  BufferRef identity(DType dtype, const Shape& shape, Reduction reduction) override {
+    KernelGuard guard;
+    return buffer_of(make_identity(at::empty(shape, at::TensorOptions(to_scalar_type(dtype))), reduction));
+  }
+
+  BufferRef narrow(const BufferRef& buffer, const Box& box) override {
+    KernelGuard guard;
+    return buffer_of(box_view(tensor_of(buffer), box));
+  }
+
+  void copy_box(const BufferRef& dst, const std::vector<int64_t>& dst_starts, const BufferRef& src,
+                const Box& src_box) override {
+    KernelGuard guard;
+    Box dst_box = src_box;
+    for (size_t d = 0; d < dst_box.size(); ++d) dst_box[d].start = dst_starts[d];
+    box_view(tensor_of(dst), dst_box).copy_(box_view(tensor_of(src), src_box));
+  }
+
+  void reduce_into(const BufferRef& dst, const BufferRef& src, Reduction reduction) override {
+    KernelGuard guard;
+    tensor_of(dst).copy_(combine(tensor_of(dst), tensor_of(src), reduction));
+  }
+
+  BufferRef reduce(std::span<const BufferRef> buffers, Reduction reduction) override {
+    KernelGuard guard;
+    internal_check(!buffers.empty(), "a reduction of nothing");
+    const c10::ScalarType type = tensor_of(buffers[0]).scalar_type();
+    const c10::ScalarType accumulate = is_16_bit_float(type) ? c10::ScalarType::Float : type;
+    at::Tensor total = tensor_of(buffers[0]).to(accumulate);
+    for (size_t i = 1; i < buffers.size(); ++i) {
+      // From the second sum on, `total` is ours to write.
+      if (reduction == Reduction::sum && i > 1)
+        total.add_(tensor_of(buffers[i]));
+      else
+        total = combine(total, tensor_of(buffers[i]).to(accumulate), reduction);
+    }
+    return buffer_of(buffers.size() == 1 ? tensor_of(buffers[0]).clone() : total.to(type));
+  }
+
+  BufferRef compact(const BufferRef& buffer) override {
+    const at::Tensor& tensor = tensor_of(buffer);
+    const auto needed = static_cast<size_t>(tensor.numel()) * tensor.element_size();
+    const bool plain = !tensor.is_conj() && !tensor.is_neg();
+    if (plain && tensor.storage().nbytes() <= needed) return buffer;
+    KernelGuard guard;
+    return buffer_of(tensor.resolve_conj().resolve_neg().clone(at::MemoryFormat::Contiguous));
+  }
+
+  int64_t bytes(const BufferRef& buffer) override { return static_cast<int64_t>(tensor_of(buffer).nbytes()); }
+};
+
+}  // namespace
+
+Backend& aten_backend() {
+  static auto* backend = new AtenBackend;  // never destroyed: a step may still run while the process exits
+  return *backend;
+}
+
+std::string op_name(const c10::OperatorName& name) {
+  std::string text = name.name;
+  if (const size_t colons = text.find("::"); colons != std::string::npos) text.replace(colons, 2, ".");
+  return name.overload_name.empty() ? text : text + "." + name.overload_name;
+}
+
+c10::OperatorName operator_name(std::string_view op) {
+  const size_t first = op.find('.');
+  internal_check(first != op.npos, "an op without a namespace: " + std::string(op));
+  const size_t second = op.find('.', first + 1);
+  const std::string base(op.substr(first + 1, second == op.npos ? op.npos : second - first - 1));
+  return {std::string(op.substr(0, first)) + "::" + base,
+          second == op.npos ? std::string() : std::string(op.substr(second + 1))};
+}
+
+DType to_dtype(c10::ScalarType type) {
+  for (size_t i = 0; i < kScalarTypes.size(); ++i)
+    if (kScalarTypes[i] == type) return static_cast<DType>(i);
+  throw ShardingError("spmdx cannot hold tensors of dtype " + std::string(c10::toString(type)) +
+                      ". Expected a floating, complex, integer or bool dtype. Convert the tensor first.");
+}
+
+c10::ScalarType to_scalar_type(DType dtype) {
+  internal_check(dtype != DType::unknown, "an absent value has no dtype");
+  return kScalarTypes[static_cast<size_t>(dtype)];
+}
+
+}  // namespace spmdx::bridge

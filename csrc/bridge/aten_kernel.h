@@ -1,0 +1,19 @@
+// SPDX-License-Identifier: Apache-2.0
+// Kernels of the ATen backend: prepared ATen calls, and the ops of our own that ATen lacks.
+#pragma once
+#include <memory>
+
+#include "runtime/backend.h"
+
+namespace spmdx::bridge {
+
+// A call of the op `call.op` through the dispatcher.
+std::unique_ptr<Kernel> prepare_aten(const Call& call);
+
+// Ops named "spmdx.…"; null for any other.
+std::unique_ptr<Kernel> prepare_own(const Call& call);
+
+// Ops named "spmdx.random.…"; null for any other.
+std::unique_ptr<Kernel> prepare_random(const Call& call);
+
+}  // namespace spmdx::bridge

@@ -1,0 +1,29 @@
+// SPDX-License-Identifier: Apache-2.0
+// What differs between versions of PyTorch, in one place.
+#pragma once
+#include <ATen/core/Tensor.h>
+#include <ATen/core/grad_mode.h>
+#include <c10/core/DispatchKeySet.h>
+#include <c10/core/impl/LocalDispatchKeySet.h>
+#include <torch/version.h>
+
+#if TORCH_VERSION_MAJOR < 2 || (TORCH_VERSION_MAJOR == 2 && TORCH_VERSION_MINOR < 11)
+#error "spmdx needs PyTorch 2.11 or newer"
+#endif
+
+namespace spmdx::bridge {
+
+// What must not see an op that runs on local shards: autograd, autocast, Python modes.
+inline c10::DispatchKeySet keys_above_kernels() {
+  return c10::autograd_dispatch_keyset_with_ADInplaceOrView | c10::autocast_dispatch_keyset | c10::python_ks |
+         c10::DispatchKeySet(c10::DispatchKey::PythonDispatcher);
+}
+
+// Held while kernels run, on whichever thread that is.
+struct KernelGuard {
+  KernelGuard() : excluded(keys_above_kernels()) {}
+  c10::impl::ExcludeDispatchKeyGuard excluded;
+  at::NoGradGuard no_grad;
+};
+
+}  // namespace spmdx::bridge

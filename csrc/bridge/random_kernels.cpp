@@ -1,0 +1,297 @@
+// SPDX-License-Identifier: Apache-2.0
+// Kernels of spmdx.random.*: fill the box that a device holds with the numbers of the global tensor.
+#include "bridge/random_kernels.h"
+
+#include <ATen/Dispatch.h>
+#include <ATen/Dispatch_v2.h>
+#include <ATen/Functions.h>
+#include <ATen/Parallel.h>
+
+#include <algorithm>
+#include <functional>
+#include <map>
+#include <numeric>
+
+#include "base/error.h"
+#include "bridge/aten_backend.h"
+#include "bridge/aten_kernel.h"
+#include "bridge/compat.h"
+
+namespace spmdx::bridge {
+namespace {
+
+// An argument that is a constant or a parameter of the run.
+struct Number {
+  Param constant = {.integer = 0};
+  int64_t param = -1;
+  bool integer = false;
+
+  Param get(std::span<const Param> params) const {
+    return param >= 0 ? params[static_cast<size_t>(param)] : constant;
+  }
+  double real(std::span<const Param> params) const {
+    const Param value = get(params);
+    return integer ? static_cast<double>(value.integer) : value.real;
+  }
+  int64_t whole(std::span<const Param> params) const {
+    const Param value = get(params);
+    return integer ? value.integer : static_cast<int64_t>(value.real);
+  }
+};
+
+Number number(const Call& call, size_t index) {
+  internal_check(index < call.args.size(), call.op + " lacks an argument");
+  const Arg& arg = call.args[index];
+  if (const auto* value = std::get_if<int64_t>(&arg)) return {{.integer = *value}, -1, true};
+  if (const auto* value = std::get_if<double>(&arg)) return {{.real = *value}, -1, false};
+  if (const auto* value = std::get_if<bool>(&arg)) return {{.integer = *value}, -1, true};
+  if (const auto* param = std::get_if<RealParam>(&arg)) return {{}, param->index, false};
+  if (const auto* param = std::get_if<IntParam>(&arg)) return {{}, param->index, true};
+  throw InternalError(call.op + " has an argument that is not a number");
+}
+
+const std::vector<int64_t>& ints(const Call& call, size_t index) {
+  internal_check(index < call.args.size() && std::holds_alternative<std::vector<int64_t>>(call.args[index]),
+                 call.op + " lacks a list of sizes");
+  return std::get<std::vector<int64_t>>(call.args[index]);
+}
+
+c10::ScalarType dtype_of(const Call& call, size_t index) {
+  internal_check(index < call.args.size() && std::holds_alternative<DType>(call.args[index]),
+                 call.op + " lacks its dtype");
+  return to_scalar_type(std::get<DType>(call.args[index]));
+}
+
+// The box of a tensor of `sizes` that a device holds.
+struct Region {
+  std::vector<int64_t> sizes, starts, extents;
+
+  int64_t elements() const { return std::accumulate(extents.begin(), extents.end(), int64_t{1}, std::multiplies<>()); }
+  int64_t row() const { return extents.empty() ? 1 : extents.back(); }
+
+  // Global row-major index of the first element of row `index`.
+  int64_t row_start(int64_t index) const {
+    int64_t global = extents.empty() ? 0 : starts.back(), stride = extents.empty() ? 1 : sizes.back();
+    for (size_t d = extents.size(); d-- > 1;) {
+      global += (starts[d - 1] + index % extents[d - 1]) * stride;
+      index /= extents[d - 1];
+      stride *= sizes[d - 1];
+    }
+    return global;
+  }
+};
+
+struct Draw {
+  uint64_t seed = 0, draw = 0;
+  PhiloxWords words(int64_t element) const { return philox_words(seed, draw, static_cast<uint64_t>(element)); }
+};
+
+// out[i] = make(words of the element), for every element of the region.
+template <class T, class Make>
+void fill_region(T* out, const Region& region, const Draw& draw, const Make& make) {
+  const int64_t row = region.row();
+  at::parallel_for(0, region.elements(), 4096, [&](int64_t begin, int64_t end) {
+    for (int64_t i = begin; i < end;) {
+      const int64_t stop = std::min(end, (i / row + 1) * row);
+      int64_t global = region.row_start(i / row) + i % row;
+      for (; i < stop; ++i, ++global) out[i] = make(draw.words(global));
+    }
+  });
+}
+
+// The greatest number of T below `bound`, for rounding that reached it.
+template <class T>
+T below(double bound) {
+  T value = static_cast<T>(bound);
+  if constexpr (sizeof(T) >= 4) {
+    while (static_cast<double>(value) >= bound) value = std::nextafter(value, std::numeric_limits<T>::lowest());
+  } else {
+    // Bits of a 16-bit float, in order of magnitude.
+    while (static_cast<double>(value) >= bound) {
+      if (value.x == 0)
+        value.x = 0x8001;
+      else
+        value.x = static_cast<uint16_t>(value.x & 0x8000 ? value.x + 1 : value.x - 1);
+    }
+  }
+  return value;
+}
+
+template <class T>
+void fill_uniform(T* out, const Region& region, const Draw& draw, double low, double high) {
+  if (!(low < high)) return static_cast<void>(std::fill(out, out + region.elements(), static_cast<T>(low)));
+  const T last = below<T>(high);
+  const auto clip = [=](auto value) {
+    const T rounded = static_cast<T>(value);
+    return static_cast<double>(rounded) < high ? rounded : last;
+  };
+  if constexpr (std::is_same_v<T, double>) {
+    fill_region(out, region, draw, [=](const PhiloxWords& w) { return clip(low + unit_53(w.first) * (high - low)); });
+  } else {
+    const auto from = static_cast<float>(low), span = static_cast<float>(high - low);
+    fill_region(out, region, draw, [=](const PhiloxWords& w) { return clip(from + unit_24(w.first) * span); });
+  }
+}
+
+using Fill = std::function<void(at::Tensor& out, const Region& region, const Draw& draw,
+                                std::span<const Param> params)>;
+
+void require(bool holds, const std::string& what) {
+  if (!holds) throw ShardingError(what);
+}
+
+Fill prepare_uniform(const Call& call) {
+  return [low = number(call, 4), high = number(call, 5)](at::Tensor& out, const Region& region, const Draw& draw,
+                                                         std::span<const Param> params) {
+    const double from = low.real(params), to = high.real(params);
+    require(from <= to, "uniform got low " + std::to_string(from) + " and high " + std::to_string(to) +
+                            ". Expected low <= high. Swap them.");
+    AT_DISPATCH_FLOATING_TYPES_AND2(at::kHalf, at::kBFloat16, out.scalar_type(), "uniform", [&] {
+      fill_uniform(out.mutable_data_ptr<scalar_t>(), region, draw, from, to);
+    });
+  };
+}
+
+Fill prepare_normal(const Call& call) {
+  return [mean = number(call, 4), std = number(call, 5)](at::Tensor& out, const Region& region, const Draw& draw,
+                                                         std::span<const Param> params) {
+    const double centre = mean.real(params), width = std.real(params);
+    require(width >= 0, "normal got the standard deviation " + std::to_string(width) +
+                            ". Expected a number that is not negative. Pass its absolute value.");
+    if (out.is_complex()) {
+      const double half = width * std::numbers::sqrt2 / 2;
+      AT_DISPATCH_COMPLEX_TYPES(out.scalar_type(), "normal", [&] {
+        fill_region(out.mutable_data_ptr<scalar_t>(), region, draw, [=](const PhiloxWords& words) {
+          const NormalPair pair = normal_pair(words);
+          using Part = typename scalar_t::value_type;
+          return scalar_t(static_cast<Part>(centre + half * pair.first), static_cast<Part>(half * pair.second));
+        });
+      });
+      return;
+    }
+    AT_DISPATCH_FLOATING_TYPES_AND2(at::kHalf, at::kBFloat16, out.scalar_type(), "normal", [&] {
+      fill_region(out.mutable_data_ptr<scalar_t>(), region, draw, [=](const PhiloxWords& words) {
+        return static_cast<scalar_t>(centre + width * normal_pair(words).first);
+      });
+    });
+  };
+}
+
+Fill prepare_exponential(const Call& call) {
+  return [lambd = number(call, 4)](at::Tensor& out, const Region& region, const Draw& draw,
+                                   std::span<const Param> params) {
+    const double rate = lambd.real(params);
+    require(rate > 0, "exponential got the rate " + std::to_string(rate) + ". Expected lambd > 0. Pass another rate.");
+    AT_DISPATCH_FLOATING_TYPES_AND2(at::kHalf, at::kBFloat16, out.scalar_type(), "exponential", [&] {
+      fill_region(out.mutable_data_ptr<scalar_t>(), region, draw, [=](const PhiloxWords& words) {
+        return static_cast<scalar_t>(exponential(words.first) / rate);
+      });
+    });
+  };
+}
+
+#define SPMDX_EVERY_REAL_TYPE                                                                       \
+  AT_EXPAND(AT_INTEGRAL_TYPES), AT_EXPAND(AT_BAREBONES_UNSIGNED_TYPES), AT_EXPAND(AT_FLOATING_TYPES), \
+      at::kHalf, at::kBFloat16, at::kBool
+
+Fill prepare_bernoulli(const Call& call) {
+  return [chance = number(call, 4)](at::Tensor& out, const Region& region, const Draw& draw,
+                                    std::span<const Param> params) {
+    const double p = chance.real(params);
+    require(p >= 0 && p <= 1, "bernoulli got the probability " + std::to_string(p) +
+                                  ". Expected 0 <= p <= 1. Clamp it first.");
+    AT_DISPATCH_V2(out.scalar_type(), "bernoulli", AT_WRAP([&] {
+      fill_region(out.mutable_data_ptr<scalar_t>(), region, draw, [=](const PhiloxWords& words) {
+        return static_cast<scalar_t>(unit_53(words.first) < p ? 1 : 0);
+      });
+    }), SPMDX_EVERY_REAL_TYPE);
+  };
+}
+
+Fill prepare_randint(const Call& call) {
+  return [low = number(call, 4), high = number(call, 5)](at::Tensor& out, const Region& region, const Draw& draw,
+                                                         std::span<const Param> params) {
+    const int64_t from = low.whole(params), to = high.whole(params);
+    require(from < to, "randint got low " + std::to_string(from) + " and high " + std::to_string(to) +
+                           ". Expected low < high. Pass a range that is not empty.");
+    const uint64_t range = static_cast<uint64_t>(to) - static_cast<uint64_t>(from);
+    AT_DISPATCH_V2(out.scalar_type(), "randint", AT_WRAP([&] {
+      fill_region(out.mutable_data_ptr<scalar_t>(), region, draw, [=](const PhiloxWords& words) {
+        return static_cast<scalar_t>(bounded(words.first, from, range));
+      });
+    }), SPMDX_EVERY_REAL_TYPE);
+  };
+}
+
+struct Row {
+  Fill (*prepare)(const Call& call);
+  size_t seed = 0;                         // position of the seed; the draw follows
+};
+
+const std::map<std::string_view, Row> kDistributions = {
+    {"spmdx.random.uniform", {prepare_uniform, 6}},         {"spmdx.random.normal", {prepare_normal, 6}},
+    {"spmdx.random.bernoulli", {prepare_bernoulli, 5}},     {"spmdx.random.randint", {prepare_randint, 6}},
+    {"spmdx.random.exponential", {prepare_exponential, 5}},
+};
+
+class RandomKernel final : public Kernel {
+ public:
+  RandomKernel(const Call& call, const Row& row)
+      : region_{ints(call, 0), ints(call, 1), ints(call, 2)}, dtype_(dtype_of(call, 3)), fill_(row.prepare(call)),
+        seed_(number(call, row.seed)), draw_(number(call, row.seed + 1)) {
+    const size_t rank = region_.sizes.size();
+    internal_check(region_.starts.size() == rank && region_.extents == call.outputs.at(0).shape,
+                   call.op + " fills another box than its plan expects");
+  }
+
+  void run(std::span<const BufferRef>, std::span<const Param> params, std::span<BufferRef> outputs, int) override {
+    KernelGuard guard;
+    at::Tensor out = at::empty(region_.extents, at::TensorOptions(dtype_));
+    fill_(out, region_, {static_cast<uint64_t>(seed_.whole(params)), static_cast<uint64_t>(draw_.whole(params))},
+          params);
+    outputs[0] = buffer_of(std::move(out));
+  }
+
+ private:
+  Region region_;
+  c10::ScalarType dtype_;
+  Fill fill_;
+  Number seed_, draw_;
+};
+
+// Indices in the order of random keys: equal keys keep their order, so that every machine agrees.
+class RandpermKernel final : public Kernel {
+ public:
+  explicit RandpermKernel(const Call& call)
+      : size_(number(call, 0)), dtype_(dtype_of(call, 1)), seed_(number(call, 2)), draw_(number(call, 3)) {}
+
+  void run(std::span<const BufferRef>, std::span<const Param> params, std::span<BufferRef> outputs, int) override {
+    KernelGuard guard;
+    const int64_t size = size_.whole(params);
+    require(size >= 0, "randperm got " + std::to_string(size) + ". Expected a size that is not negative.");
+    const Draw draw{static_cast<uint64_t>(seed_.whole(params)), static_cast<uint64_t>(draw_.whole(params))};
+    std::vector<uint64_t> keys(static_cast<size_t>(size));
+    for (int64_t i = 0; i < size; ++i) keys[static_cast<size_t>(i)] = draw.words(i).first;
+    at::Tensor order = at::empty({size}, at::kLong);
+    auto* begin = order.mutable_data_ptr<int64_t>();
+    std::iota(begin, begin + size, int64_t{0});
+    std::stable_sort(begin, begin + size, [&](int64_t a, int64_t b) { return keys[a] < keys[b]; });
+    outputs[0] = buffer_of(order.to(dtype_));
+  }
+
+ private:
+  Number size_;
+  c10::ScalarType dtype_;
+  Number seed_, draw_;
+};
+
+}  // namespace
+
+std::unique_ptr<Kernel> prepare_random(const Call& call) {
+  if (call.op == "spmdx.random.randperm") return std::make_unique<RandpermKernel>(call);
+  const auto known = kDistributions.find(call.op);
+  if (known == kDistributions.end()) return nullptr;
+  return std::make_unique<RandomKernel>(call, known->second);
+}
+
+}  // namespace spmdx::bridge
