@@ -68,18 +68,19 @@ std::vector<int64_t> replica_ids(const Sharding& sharding) {
   return result;
 }
 
-// The tensors that the devices of the mesh hold, in order of position; replicas share one tensor.
-std::vector<at::Tensor> local_data(const at::Tensor& tensor) {
+// The tensors that the devices of the mesh hold, in order of position, replicas sharing one; and their sharding.
+// Data that no mesh knows of are one tensor without a sharding.
+std::pair<std::vector<at::Tensor>, std::optional<ShardingHandle>> local_data(const at::Tensor& tensor) {
   DataRef data = settle(tensor);
   if (!data->ready()) wait_interruptibly([data] { data->wait(); });
   const Shards& shards = data->wait();
   const Sharding* sharding = data->sharding();
-  if (!sharding) return {bridge::tensor_of(shards.at(0))};
+  if (!sharding) return {{bridge::tensor_of(shards.at(0))}, std::nullopt};
   std::vector<at::Tensor> result;
   for (int64_t position = 0; position < sharding->mesh->size(); ++position) {
     result.push_back(bridge::tensor_of(shards.at(distinct_index(*sharding->mesh, sharding->used(), position))));
   }
-  return result;
+  return {std::move(result), ShardingHandle{sharding}};
 }
 
 // Data made of one tensor per device of the mesh. REQUIRES: shapes are those of the boxes, no partial sharding.

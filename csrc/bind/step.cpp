@@ -38,6 +38,7 @@ void configure(const std::string& dump_dir) {
 }  // namespace
 
 void bind_step(py::module_& m) {
+  m.attr("TORCH_VERSION") = SPMDX_TORCH_VERSION;
   m.def("flush", [] { bridge::Recorder::instance().flush(false); }, py::call_guard<py::gil_scoped_release>());
   m.def("wait", [] {
     wait_interruptibly([] { bridge::engine().wait(); });

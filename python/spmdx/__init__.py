@@ -1,0 +1,68 @@
+# SPDX-License-Identifier: Apache-2.0
+"""spmdx: write single-device PyTorch, annotate a few tensors, run on a mesh of devices."""
+
+import torch
+
+from spmdx import errors as errors
+from spmdx._check import check_torch, load_core
+
+_C = load_core()
+check_torch(_C.TORCH_VERSION, torch.__version__)
+
+import os as _os  # noqa: E402
+
+from spmdx import _device as _device  # noqa: E402
+from spmdx import debug, nn, runtime  # noqa: E402
+from spmdx.debug import explain  # noqa: E402
+from spmdx.errors import CommError, InternalError, ShardingError  # noqa: E402
+from spmdx.mesh import Mesh, get_1d_mesh, get_global_mesh, set_global_mesh  # noqa: E402
+from spmdx.nn import fully_shard  # noqa: E402
+from spmdx.seeds import manual_seed  # noqa: E402
+from spmdx.settings import check_environment as _check_environment  # noqa: E402
+from spmdx.sharding import (  # noqa: E402
+    clear_sharding,
+    distribute_tensor,
+    get_annotation,
+    get_sharding,
+    mark_sharding,
+    mark_sharding_with_gradients,
+    shard_as,
+)
+from spmdx.spec import PartitionSpec, Sharding  # noqa: E402
+from spmdx.step import mark_step, step, sync  # noqa: E402
+from spmdx.tensor import LocalShard, ShardedTensor  # noqa: E402
+from spmdx.visualize import visualize_sharding  # noqa: E402
+
+_check_environment()
+_C.configure(dump_dir=_os.environ.get("SPMDX_DUMP", ""))
+
+__all__ = [
+    "CommError",
+    "InternalError",
+    "LocalShard",
+    "Mesh",
+    "PartitionSpec",
+    "ShardedTensor",
+    "Sharding",
+    "ShardingError",
+    "clear_sharding",
+    "debug",
+    "distribute_tensor",
+    "explain",
+    "fully_shard",
+    "get_1d_mesh",
+    "get_annotation",
+    "get_global_mesh",
+    "get_sharding",
+    "manual_seed",
+    "mark_sharding",
+    "mark_sharding_with_gradients",
+    "mark_step",
+    "nn",
+    "runtime",
+    "set_global_mesh",
+    "shard_as",
+    "step",
+    "sync",
+    "visualize_sharding",
+]

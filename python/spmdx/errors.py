@@ -1,0 +1,79 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The errors spmdx raises, and how a message gets to lead with the user's own line."""
+
+import contextlib
+import os
+import sys
+from collections.abc import Iterator
+
+import torch
+
+
+class ShardingError(ValueError):
+    """The program is wrong: a mesh, a partition spec or a tensor does not fit.
+
+    Example:
+        >>> issubclass(ShardingError, ValueError)
+        True
+    """
+
+
+class CommError(RuntimeError):
+    """The world is wrong: a peer died, stalled, or runs another program."""
+
+
+class InternalError(RuntimeError):
+    """spmdx is wrong: the message says that this is a bug in spmdx."""
+
+
+_OWN = tuple(os.path.dirname(os.path.abspath(m)) + os.sep for m in (__file__, torch.__file__))
+
+
+def user_frame():
+    """The innermost frame that is neither spmdx's nor torch's; None when there is none."""
+    frame = sys._getframe(1)
+    while frame is not None and frame.f_code.co_filename.startswith(_OWN):
+        frame = frame.f_back
+    return frame
+
+
+def user_line() -> str:
+    """The user's file and line as in ``"train.py:41"``; empty when no frame is the user's."""
+    frame = user_frame()
+    if frame is None:
+        return ""
+    return f"{os.path.basename(frame.f_code.co_filename)}:{frame.f_lineno}"
+
+
+def located(function: str, message: str) -> str:
+    """``message`` led by the user's line and the function that raises it."""
+    return ": ".join(part for part in (user_line(), function, message) if part)
+
+
+@contextlib.contextmanager
+def naming(function: str) -> Iterator[None]:
+    """Lead every ShardingError of the block with the user's line and ``function``."""
+    try:
+        yield
+    except ShardingError as error:
+        raise ShardingError(located(function, str(error))) from None
+
+
+def name_of(tensor: torch.Tensor, fallback: str) -> str:
+    """What the user calls ``tensor``: a variable, or a parameter of a module in one.
+
+    Looks only where the error was raised from, so it costs nothing while all is well.
+    """
+    frame = user_frame()
+    scopes = [] if frame is None else [frame.f_locals, frame.f_globals]
+    for scope in scopes:
+        for name, value in list(scope.items()):
+            if value is tensor:
+                return name
+    for scope in scopes:
+        for name, value in list(scope.items()):
+            if isinstance(value, torch.nn.Module):
+                for path, parameter in value.named_parameters():
+                    if parameter is tensor:
+                        return f"{name}.{path}"
+    return fallback

@@ -1,0 +1,156 @@
+# SPDX-License-Identifier: Apache-2.0
+"""What spmdx runs on: devices, processes, memory."""
+
+import os
+import resource
+import sys
+
+from spmdx.errors import ShardingError, located
+
+_count: int | None = None
+_count_used = False
+
+
+def _count_from_environment() -> int:
+    text = os.environ.get("SPMDX_NUM_DEVICES", "1")
+    if not text.strip().isdigit() or int(text) < 1:
+        raise ShardingError(
+            f"SPMDX_NUM_DEVICES is {text!r}. Expected a number of devices of at least 1. "
+            "Write SPMDX_NUM_DEVICES=8."
+        )
+    return int(text)
+
+
+def set_device_count(n: int) -> None:
+    """Say how many virtual devices this process plays, before the first mesh is made.
+
+    Args:
+        n: the number of devices, at least 1. It wins over ``SPMDX_NUM_DEVICES``.
+
+    Raises:
+        ShardingError: ``n`` is no positive int, or meshes exist for another number of devices.
+
+    Example:
+        >>> import spmdx
+        >>> spmdx.runtime.set_device_count(8)
+        >>> spmdx.runtime.global_runtime_device_count()
+        8
+    """
+    global _count
+    if isinstance(n, bool) or not isinstance(n, int) or n < 1:
+        raise ShardingError(
+            located(
+                "set_device_count",
+                f"{n!r} is no number of devices. Expected an int of at least 1. Write 8.",
+            )
+        )
+    if _count_used and n != _count:
+        raise ShardingError(
+            located(
+                "set_device_count",
+                f"a mesh was made for {_count} devices already, {n} came too late. Expected "
+                "the call before the first mesh. Move it to the top, or set SPMDX_NUM_DEVICES.",
+            )
+        )
+    _count = n
+
+
+def _device_count_for_mesh() -> int:
+    """The device count, which is fixed from now on."""
+    global _count, _count_used
+    _count = global_runtime_device_count()
+    _count_used = True
+    return _count
+
+
+def global_runtime_device_count() -> int:
+    """The number of devices of all processes.
+
+    Returns:
+        What :func:`set_device_count` or ``SPMDX_NUM_DEVICES`` said; 1 if neither did.
+
+    Example:
+        >>> import spmdx
+        >>> spmdx.runtime.global_runtime_device_count()
+        8
+    """
+    return _count if _count is not None else _count_from_environment()
+
+
+def addressable_runtime_device_count() -> int:
+    """The number of devices of this process: all of them, in a single process.
+
+    Example:
+        >>> import spmdx
+        >>> spmdx.runtime.addressable_runtime_device_count()
+        8
+    """
+    return global_runtime_device_count()
+
+
+def local_process_count() -> int:
+    """The number of processes on this machine that run the program."""
+    return 1
+
+
+def process_index() -> int:
+    """The index of this process, from 0.
+
+    Example:
+        >>> import spmdx
+        >>> spmdx.runtime.process_index(), spmdx.runtime.process_count()
+        (0, 1)
+    """
+    return 0
+
+
+def process_count() -> int:
+    """The number of processes that run the program together."""
+    return 1
+
+
+def device_type() -> str:
+    """The kind of hardware below the devices: ``"CPU"``."""
+    return "CPU"
+
+
+def use_spmd(auto: bool = False) -> None:
+    """Do nothing: spmdx has no mode to enter. It is here for programs written for PyTorch/XLA.
+
+    Args:
+        auto: ignored.
+
+    Example:
+        >>> import spmdx
+        >>> spmdx.runtime.use_spmd()
+        >>> spmdx.runtime.is_spmd()
+        True
+    """
+
+
+def is_spmd() -> bool:
+    """Whether tensors can be sharded: always true."""
+    return True
+
+
+def memory_info() -> dict[str, int]:
+    """The memory of the host, which all virtual devices share.
+
+    Returns:
+        ``bytes_used`` and ``peak_bytes_used`` of this process, ``bytes_limit`` of the machine.
+
+    Example:
+        >>> import spmdx
+        >>> info = spmdx.runtime.memory_info()
+        >>> 0 < info["bytes_used"] <= info["bytes_limit"]
+        True
+    """
+    page = os.sysconf("SC_PAGE_SIZE")
+    unit = 1 if sys.platform == "darwin" else 1024
+    peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * unit
+    used = peak
+    if os.path.exists("/proc/self/statm"):
+        with open("/proc/self/statm", encoding="ascii") as file:
+            used = int(file.read().split()[1]) * page
+    limit = os.sysconf("SC_PHYS_PAGES") * page
+    return {"bytes_used": used, "peak_bytes_used": max(peak, used), "bytes_limit": limit}

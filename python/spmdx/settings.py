@@ -1,0 +1,38 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The environment variables spmdx reads, and a warning for one that it does not know."""
+
+import difflib
+import os
+import warnings
+from collections.abc import Mapping
+
+KNOWN = {
+    "SPMDX_NUM_DEVICES": "how many virtual devices this process plays (an int, default 1)",
+    "SPMDX_DUMP": "a folder that gets the graph after every pass of every plan",
+}
+# Read by the build and the tests, not by the library.
+TOOLING = ("SPMDX_TORCH", "SPMDX_SANITIZE", "SPMDX_DEV", "SPMDX_OPT")
+
+
+def check_environment(environment: Mapping[str, str] | None = None) -> None:
+    """Warn of every ``SPMDX_*`` variable that nothing reads, with the nearest known name.
+
+    Args:
+        environment: names and values; None means ``os.environ``.
+
+    Example:
+        >>> check_environment({"SPMDX_NUM_DEVICES": "8"})
+    """
+    environment = os.environ if environment is None else environment
+    for name in sorted(environment):
+        if not name.startswith("SPMDX_") or name in KNOWN or name in TOOLING:
+            continue
+        if name.startswith("SPMDX_TEST_"):
+            continue
+        near = difflib.get_close_matches(name, KNOWN, n=1, cutoff=0.0)
+        warnings.warn(
+            f"the environment variable {name} is not one that spmdx reads. "
+            f"Expected one of {', '.join(KNOWN)}. Did you mean {near[0]}?",
+            UserWarning,
+            stacklevel=2,
+        )

@@ -1,0 +1,154 @@
+# SPDX-License-Identifier: Apache-2.0
+"""PartitionSpec and Sharding: what users write for a tensor, and what spmdx decided."""
+
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Any
+
+import torch
+
+from spmdx import _C
+from spmdx.errors import ShardingError
+from spmdx.mesh import Mesh
+
+if TYPE_CHECKING:
+    from torch.distributed.tensor.placement_types import Placement
+
+SpecEntry = None | int | str | tuple[int | str, ...]
+
+
+class PartitionSpec(tuple):
+    """One entry a dim: None, an axis (name or index), or a tuple of axes, first is major.
+
+    A plain tuple does as well; axes that are not named hold replicas.
+
+    Args:
+        *entries: the entries.
+
+    Example:
+        >>> import spmdx
+        >>> spmdx.PartitionSpec("data", None)
+        PartitionSpec('data', None)
+        >>> spmdx.PartitionSpec("data", None) == ("data", None)
+        True
+    """
+
+    __slots__ = ()
+
+    def __new__(cls, *entries: SpecEntry):
+        return super().__new__(cls, entries)
+
+    def __repr__(self) -> str:
+        return f"PartitionSpec({', '.join(map(repr, self))})"
+
+    def __reduce__(self):
+        return PartitionSpec, tuple(self)
+
+
+class Sharding:
+    """Which mesh axes cut each dim of a value. Immutable, hashable; made by spmdx.
+
+    Example:
+        >>> import torch, spmdx
+        >>> mesh = spmdx.Mesh(range(8), (4, 2), ("data", "model"))
+        >>> x = spmdx.mark_sharding(torch.zeros(64, 128).to("spmdx"), mesh, ("data", None))
+        >>> x.sharding.spec
+        PartitionSpec('data', None)
+        >>> x.sharding.mesh == mesh
+        True
+    """
+
+    __slots__ = ("_handle",)
+
+    def __init__(self, handle: "_C.ShardingHandle"):
+        self._handle = handle
+
+    @property
+    def mesh(self) -> Mesh:
+        """The mesh."""
+        return Mesh._of(self._handle.mesh)
+
+    @property
+    def spec(self) -> PartitionSpec:
+        """One entry a dim: None, the name of an axis, or a tuple of names."""
+        return PartitionSpec(*(_entry(axes) for axes in self._handle.entries))
+
+    @property
+    def partial(self) -> tuple[str, ...]:
+        """The axes over which the value still has to be reduced."""
+        return tuple(self._handle.partial)
+
+    @property
+    def is_fully_replicated(self) -> bool:
+        """Whether every device holds all of it."""
+        return self._handle.replicated
+
+    @property
+    def placements(self) -> "tuple[Placement, ...]":
+        """The same as DTensor placements, one for each axis of the mesh.
+
+        Raises:
+            ShardingError: DTensor cannot say it: a part of an axis, or a minor axis first.
+        """
+        from torch.distributed.tensor import Partial, Replicate, Shard
+
+        names = self.mesh.axis_names
+        result: list[Any] = [Replicate() for _ in names]
+        for dim, axes in enumerate(self._handle.entries):
+            places = [names.index(a) if a in names else -1 for a in axes]
+            if -1 in places or places != sorted(places):
+                raise ShardingError(
+                    f"DTensor placements cannot say {self}. Expected whole axes, major first. "
+                    "Read .partition_spec instead."
+                )
+            for place in places:
+                result[place] = Shard(dim)
+        for axis in self.partial:
+            result[names.index(axis)] = Partial(self._handle.reduction)
+        return tuple(result)
+
+    def boxes(self, shape: Sequence[int]) -> list[tuple[slice, ...]]:
+        """What each device holds of a tensor of this global shape, in order of position."""
+        return [tuple(slice(a, b) for a, b in box) for box in self._handle.boxes(list(shape))]
+
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, Sharding) and self._handle == other._handle
+
+    def __hash__(self) -> int:
+        return hash(self._handle)
+
+    def __repr__(self) -> str:
+        partial = f", partial {self._handle.reduction}: {self.partial}" if self.partial else ""
+        return f"Sharding({self.mesh!r}, {self.spec!r}{partial})"
+
+
+def _entry(axes: Sequence[int | str]) -> SpecEntry:
+    if not axes:
+        return None
+    return axes[0] if len(axes) == 1 else tuple(axes)
+
+
+def _axes(entry: Any, spec: Any) -> list[int | str]:
+    axes = list(entry) if isinstance(entry, tuple | list) else [] if entry is None else [entry]
+    for axis in axes:
+        if isinstance(axis, bool) or not isinstance(axis, int | str):
+            raise ShardingError(
+                f"the partition spec {spec!r} has the entry {entry!r}. Expected None, an axis "
+                "name, an axis index, or a tuple of them. Write ('data', None)."
+            )
+    return axes
+
+
+def to_handle(spec: Any, mesh: Mesh, tensor: torch.Tensor, name: str) -> "_C.ShardingHandle":
+    """The sharding of ``tensor``, which messages call ``name``. Raises ShardingError."""
+    if not isinstance(mesh, Mesh):
+        raise ShardingError(
+            f"the mesh is a {type(mesh).__name__}. Expected a spmdx.Mesh. Make one with "
+            "spmdx.Mesh(device_ids, mesh_shape, axis_names)."
+        )
+    if not isinstance(spec, tuple | list):
+        raise ShardingError(
+            f"the partition spec is {spec!r}. Expected a tuple with one entry a dim. "
+            f"Write {(spec,) + (None,) * (tensor.dim() - 1)!r}."
+        )
+    entries = [_axes(entry, spec) for entry in spec]
+    return _C.to_sharding(entries, mesh._handle, list(tensor.shape), name)

@@ -1,0 +1,335 @@
+# SPDX-License-Identifier: Apache-2.0
+"""ShardedTensor: an annotated tensor, seen as the pieces that the devices hold."""
+
+import copy
+import functools
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import torch
+
+from spmdx import _C
+from spmdx.errors import ShardingError, naming
+from spmdx.mesh import Mesh
+from spmdx.spec import PartitionSpec, Sharding, to_handle
+
+
+@dataclass(frozen=True)
+class LocalShard:
+    """What one device holds of a tensor.
+
+    Attributes:
+        data: the elements, on the CPU. Replicas share memory: do not write to it.
+        indices: one slice a dim, into the global tensor.
+        replica_id: 0 for the first device that holds these elements, then 1, 2, ….
+        device: the id of the device.
+    """
+
+    data: torch.Tensor
+    indices: tuple[slice, ...]
+    replica_id: int
+    device: int
+
+
+class ShardedTensor(torch.Tensor):
+    """A ``torch.Tensor`` on device "spmdx" that :func:`spmdx.mark_sharding` has annotated.
+
+    It is the global tensor: code that takes tensors takes it. Results of ops are plain tensors.
+
+    Example:
+        >>> import torch, spmdx
+        >>> mesh = spmdx.Mesh(range(8), (4, 2), ("data", "model"))
+        >>> w = torch.nn.Parameter(torch.ones(16, 8).to("spmdx"))
+        >>> w = spmdx.mark_sharding(w, mesh, ("model", None))
+        >>> isinstance(w, spmdx.ShardedTensor), isinstance(w, torch.nn.Parameter)
+        (True, True)
+        >>> w.local_shards[1].indices
+        (slice(8, 16, None), slice(0, 8, None))
+        >>> type(w + 1)
+        <class 'torch.Tensor'>
+    """
+
+    __torch_function__ = torch._C._disabled_torch_function_impl
+
+    @property
+    def sharding(self) -> Sharding | None:
+        """How it lies on the devices."""
+        from spmdx.sharding import get_sharding
+
+        return get_sharding(self)
+
+    def _known(self) -> Sharding:
+        sharding = self.sharding
+        if sharding is None:
+            raise ShardingError(
+                "the tensor has no sharding. Expected one that was annotated. "
+                "Call spmdx.mark_sharding on it first."
+            )
+        return sharding
+
+    @property
+    def mesh(self) -> Mesh:
+        """The mesh."""
+        return self._known().mesh
+
+    @property
+    def partition_spec(self) -> PartitionSpec:
+        """One entry a dim: None, the name of an axis, or a tuple of names."""
+        return self._known().spec
+
+    @property
+    def placements(self) -> tuple[Any, ...]:
+        """The same as DTensor placements, one for each axis of the mesh."""
+        return self._known().placements
+
+    @property
+    def local_shards(self) -> list[LocalShard]:
+        """One piece for each device of this process, in the mesh's order; waits for the data."""
+        data, handle = _C.local_data(self)
+        sharding = self._known() if handle is None else Sharding(handle)
+        if handle is None:  # held whole, for all
+            data = data * sharding.mesh.size()
+        return [
+            LocalShard(piece, box, replica, device)
+            for piece, box, replica, device in zip(
+                data,
+                sharding.boxes(self.shape),
+                sharding._handle.replica_ids(),
+                sharding.mesh.device_ids.tolist(),
+                strict=True,
+            )
+        ]
+
+    def load_local_shards_(self, shards: Sequence["torch.Tensor | LocalShard"]) -> "ShardedTensor":
+        """Overwrite the elements with one piece a device; the sharding stays.
+
+        Args:
+            shards: tensors of the shapes of ``local_shards``, in the mesh's order, same dtype;
+                of replicas the first counts.
+
+        Returns:
+            The tensor itself.
+
+        Raises:
+            ShardingError: the number of pieces, their shapes or dtypes do not fit.
+
+        Example:
+            >>> import torch, spmdx
+            >>> x = torch.zeros(8).to("spmdx")
+            >>> x = spmdx.mark_sharding(x, spmdx.get_1d_mesh("data"), ("data",))
+            >>> _ = x.load_local_shards_([torch.tensor([float(i)]) for i in range(8)])
+            >>> x.cpu().tolist()
+            [0.0, 1.0, 2.0, 3.0, 4.0, 5.0, 6.0, 7.0]
+        """
+        with naming("load_local_shards_"):
+            sharding = self._known()
+            pieces = _pieces(shards, sharding.mesh, self.dtype)
+            _check_shapes(pieces, sharding, self.shape)
+            with torch.no_grad():
+                _C.load_local(self, sharding._handle, pieces)
+        return self
+
+    def redistribute(self, mesh: Any, spec: Sequence[Any]) -> "ShardedTensor":
+        """The same values with another sharding; autograd flows through.
+
+        Args:
+            mesh: a :class:`spmdx.Mesh` or a ``torch.distributed.DeviceMesh``.
+            spec: a partition spec, or DTensor placements, one for each axis of the mesh.
+
+        Returns:
+            A new tensor.
+
+        Example:
+            >>> import torch, spmdx
+            >>> mesh = spmdx.get_1d_mesh("data")
+            >>> x = spmdx.mark_sharding(torch.ones(8, 8).to("spmdx"), mesh, ("data", None))
+            >>> x.redistribute(mesh, (None, "data")).partition_spec
+            PartitionSpec(None, 'data')
+        """
+        from spmdx.sharding import mark_sharding, spec_of_placements
+
+        mesh = mesh if isinstance(mesh, Mesh) else Mesh.from_device_mesh(mesh)
+        if any(hasattr(entry, "is_shard") for entry in spec):
+            with naming("redistribute"):
+                spec = spec_of_placements(spec, mesh, self.dim())
+        return mark_sharding(self.clone(), mesh, spec)
+
+    def full_tensor(self) -> torch.Tensor:
+        """All of it, on the CPU; waits for the data, autograd flows through."""
+        return self.cpu()
+
+    @staticmethod
+    def from_local_shards(
+        shards: Sequence["torch.Tensor | LocalShard"], mesh: Mesh, spec: Sequence[Any]
+    ) -> "ShardedTensor":
+        """A tensor made of one piece a device.
+
+        Args:
+            shards: CPU tensors of one dtype and rank, in the mesh's order. A dim that is cut is
+                as long as its pieces together; of replicas the first counts.
+            mesh: the devices.
+            spec: a partition spec.
+
+        Returns:
+            A tensor on device "spmdx".
+
+        Raises:
+            ShardingError: the number of pieces, their ranks, shapes or dtypes do not fit.
+
+        Example:
+            >>> import torch, spmdx
+            >>> mesh = spmdx.get_1d_mesh("data")
+            >>> pieces = [torch.full((1, 2), float(i)) for i in range(8)]
+            >>> spmdx.ShardedTensor.from_local_shards(pieces, mesh, ("data", None)).shape
+            torch.Size([8, 2])
+        """
+        from spmdx.sharding import mark_sharding
+
+        with naming("from_local_shards"):
+            pieces = _pieces(shards, mesh, None)
+            shape = _global_shape(pieces, mesh, spec)
+            sample = torch.empty(shape, dtype=pieces[0].dtype, device="meta")
+            sharding = Sharding(to_handle(spec, mesh, sample, "the tensor"))
+            _check_shapes(pieces, sharding, shape)
+            result = _C.from_local(pieces, sharding._handle, list(shape))
+        return mark_sharding(result, mesh, spec)
+
+    def __deepcopy__(self, memo: dict) -> torch.Tensor:
+        if id(self) in memo:
+            return memo[id(self)]
+        if not self.is_leaf:
+            raise RuntimeError(
+                "a tensor that autograd computed cannot be deep-copied. Expected a leaf. "
+                "Copy .detach() of it."
+            )
+        with torch.no_grad():
+            copied = _revive(
+                self.detach().clone(),
+                _base_name(self),
+                self.requires_grad,
+                _written(self),
+                copy.deepcopy(self.__dict__, memo),
+            )
+            if self.grad is not None:
+                copied.grad = copy.deepcopy(self.grad, memo)
+        memo[id(self)] = copied
+        return copied
+
+    def __reduce_ex__(self, protocol: Any):
+        state = {k: v for k, v in self.__dict__.items() if not k.startswith("_backward")}
+        plain = self.detach()
+        return _revive, (plain, _base_name(self), self.requires_grad, _written(self), state)
+
+    def __repr__(self, *, tensor_contents: Any = None) -> str:
+        text = repr(self.detach())
+        note = "" if self.requires_grad is False else ", requires_grad=True"
+        return f"Sharded{text[:-1] if text.endswith(')') else text}{note}, {self.sharding!r})"
+
+
+class ShardedParameter(ShardedTensor, torch.nn.Parameter):
+    """What an annotated ``torch.nn.Parameter`` becomes: both at once."""
+
+    __torch_function__ = torch._C._disabled_torch_function_impl
+
+    def __repr__(self, *, tensor_contents: Any = None) -> str:
+        return "Parameter containing:\n" + ShardedTensor.__repr__(self)
+
+
+@functools.cache
+def sharded_class(cls: type) -> type:
+    """The class a tensor of class ``cls`` takes when it is annotated."""
+    if issubclass(cls, ShardedTensor):
+        return cls
+    if cls is torch.Tensor:
+        return ShardedTensor
+    if cls is torch.nn.Parameter:
+        return ShardedParameter
+    return type(f"Sharded{cls.__name__}", (ShardedTensor, cls), {"_plain_class": cls})
+
+
+def plain_class(cls: type) -> type:
+    """The inverse of :func:`sharded_class`."""
+    table = {ShardedTensor: torch.Tensor, ShardedParameter: torch.nn.Parameter}
+    return table.get(cls) or getattr(cls, "_plain_class", cls)
+
+
+def _base_name(tensor: torch.Tensor) -> str:
+    return "parameter" if isinstance(tensor, torch.nn.Parameter) else "tensor"
+
+
+def _written(tensor: torch.Tensor) -> tuple | None:
+    """Mesh and spec of the annotation in values every unpickler takes."""
+    handle = _C.annotation(tensor)
+    if handle is None:
+        return None
+    sharding = Sharding(handle)
+    mesh = sharding.mesh
+    return mesh.device_ids.tolist(), mesh.mesh_shape, mesh.axis_names, tuple(sharding.spec)
+
+
+def _revive(
+    plain: torch.Tensor, base: str, requires_grad: bool, written: tuple | None, state: dict
+) -> torch.Tensor:
+    """The tensor that was pickled or copied; without annotation where it lies elsewhere now."""
+    from spmdx.sharding import mark_sharding
+
+    result = plain.detach()
+    if base == "parameter":
+        result = torch.nn.Parameter(result, requires_grad)
+    else:
+        result.requires_grad_(requires_grad)
+    result.__dict__.update(state)
+    if written is not None and _C.is_lazy(result):
+        ids, shape, names, spec = written
+        mark_sharding(result, Mesh(ids, shape, names), spec)
+    return result
+
+
+def _pieces(shards: Sequence[Any], mesh: Mesh, dtype: torch.dtype | None) -> list[torch.Tensor]:
+    pieces = [s.data if isinstance(s, LocalShard) else s for s in shards]
+    if len(pieces) != mesh.size():
+        raise ShardingError(
+            f"{len(pieces)} shards for {mesh!r}. Expected one for each of its {mesh.size()} "
+            "devices. Give replicas too, in the order of the mesh's positions."
+        )
+    for i, piece in enumerate(pieces):
+        if not isinstance(piece, torch.Tensor) or piece.device.type != "cpu":
+            where = getattr(piece, "device", type(piece).__name__)
+            raise ShardingError(
+                f"shard {i} is on {where}. Expected CPU tensors. Call .cpu() on it."
+            )
+        wanted = dtype or pieces[0].dtype
+        if piece.dtype != wanted or piece.dim() != pieces[0].dim():
+            raise ShardingError(
+                f"shard {i} is {piece.dtype} of rank {piece.dim()}. Expected {wanted} of rank "
+                f"{pieces[0].dim()}, as the others. Convert it with .to or .view."
+            )
+    return pieces
+
+
+def _check_shapes(pieces: list[torch.Tensor], sharding: Sharding, shape: Sequence[int]) -> None:
+    for i, (piece, box) in enumerate(zip(pieces, sharding.boxes(shape), strict=True)):
+        wanted = tuple(s.stop - s.start for s in box)
+        if tuple(piece.shape) != wanted:
+            raise ShardingError(
+                f"shard {i} has shape {tuple(piece.shape)}. Expected {wanted}, its part of "
+                f"{tuple(shape)} under {tuple(sharding.spec)}. Cut the tensor as torch.chunk does."
+            )
+
+
+def _global_shape(pieces: list[torch.Tensor], mesh: Mesh, spec: Sequence[Any]) -> tuple[int, ...]:
+    """Dims that are cut are as long as the pieces along their axes, the other coordinates 0."""
+    sample = torch.empty((mesh.size(),) * pieces[0].dim(), device="meta")
+    entries = Sharding(to_handle(spec, mesh, sample, "the tensor")).spec
+    positions = np.arange(mesh.size()).reshape(mesh.mesh_shape)
+    shape = []
+    for dim, entry in enumerate(entries):
+        axes = entry if isinstance(entry, tuple) else () if entry is None else (entry,)
+        line = tuple(slice(None) if name in axes else 0 for name in mesh.axis_names)
+        shape.append(sum(pieces[p].shape[dim] for p in np.ravel(positions[line])))
+    return tuple(shape)
+
+
+torch.serialization.add_safe_globals([_revive])

@@ -1,0 +1,83 @@
+# SPDX-License-Identifier: Apache-2.0
+"""A drawing of which device holds what part of a tensor."""
+
+import math
+from collections.abc import Sequence
+
+import rich.console
+import rich.table
+import torch
+
+from spmdx.errors import ShardingError, naming
+from spmdx.sharding import get_sharding
+from spmdx.spec import Sharding
+
+_COLOURS = ("red", "green", "yellow", "blue", "magenta", "cyan", "white", "bright_red")
+
+
+def visualize_sharding(
+    tensor: torch.Tensor | tuple[Sequence[int], Sharding], file=None
+) -> rich.table.Table:
+    """Draw which devices hold which part of a tensor, and print it.
+
+    Args:
+        tensor: on device "spmdx"; or a pair of a global shape and a sharding. Rank 1 is a row,
+            rank 2 a grid; of more dims, all but the last are rows together.
+        file: where to print; None means the terminal.
+
+    Returns:
+        The table that was printed.
+
+    Raises:
+        ShardingError: nothing is known of the tensor's sharding.
+
+    Example:
+        >>> import torch, spmdx
+        >>> mesh = spmdx.Mesh(range(8), (4, 2), ("data", "model"))
+        >>> x = spmdx.mark_sharding(torch.ones(8, 4).to("spmdx"), mesh, ("data", None))
+        >>> spmdx.visualize_sharding(x).row_count
+        4
+    """
+    if isinstance(tensor, torch.Tensor):
+        shape, sharding = tuple(tensor.shape), get_sharding(tensor)
+    else:
+        shape, sharding = tuple(tensor[0]), tensor[1]
+    if sharding is None:
+        with naming("visualize_sharding"):
+            raise ShardingError(
+                "the tensor has no sharding. Expected one that is annotated or computed from "
+                "annotated ones. Call spmdx.mark_sharding first."
+            )
+    table = _draw(_holders(sharding, shape))
+    rich.console.Console(file=file).print(table)
+    return table
+
+
+def _holders(
+    sharding: Sharding, shape: tuple[int, ...]
+) -> dict[tuple[tuple[int, ...], int], list[int]]:
+    """Devices by the (row, column) where their part starts; empty parts are left out."""
+    cells: dict[tuple[tuple[int, ...], int], list[int]] = {}
+    boxes = sharding.boxes(shape)
+    for device, box in zip(sharding.mesh.device_ids.tolist(), boxes, strict=True):
+        if math.prod(s.stop - s.start for s in box) == 0 and math.prod(shape) != 0:
+            continue
+        starts = tuple(s.start for s in box)
+        cells.setdefault((starts[:-1], starts[-1] if starts else 0), []).append(device)
+    return cells
+
+
+def _draw(cells: dict[tuple[tuple[int, ...], int], list[int]]) -> rich.table.Table:
+    rows = sorted({row for row, _ in cells})
+    columns = sorted({column for _, column in cells})
+    table = rich.table.Table(show_header=False, show_lines=True, padding=(0, 2))
+    for _ in columns:
+        table.add_column(justify="center")
+    for row in rows:
+        line = []
+        for column in columns:
+            devices = cells.get((row, column), [])
+            colour = _COLOURS[devices[0] % len(_COLOURS)] if devices else "white"
+            line.append(f"[{colour}]{', '.join(map(str, devices))}[/{colour}]")
+        table.add_row(*line)
+    return table
