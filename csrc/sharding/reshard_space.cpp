@@ -189,6 +189,33 @@ void ReshardSpace::suffix_moves(const Layout& layout, const Emit& emit) const {
   }
 }
 
+// One all_gather of suffixes of two or more dims: the bytes of one after the other, the latency of one.
+void ReshardSpace::joint_gathers(const Layout& layout, Layout& next, size_t dim, AtomSet gathered, int dims,
+                                 const Emit& emit) const {
+  if (dim == layout.dims.size()) {
+    if (dims < 2) return;
+    const int64_t group = mesh_.group_size(gathered);
+    return emit({Collective::all_gather, gathered, wire_bytes(Collective::all_gather, local_bytes(next), group), next});
+  }
+  const DimSharding& now = layout.dims[dim];
+  next.dims[dim] = now;
+  const bool all_choices = tokens_.size() <= kMaxPermutedTokens;
+  if (all_choices || is_prefix(now.atoms, goal_.dims[dim].atoms))
+    joint_gathers(layout, next, dim + 1, gathered, dims, emit);
+  for (size_t start : suffix_starts(layout, dim)) {
+    // Among many tokens: down to what the goal keeps, or not at all.
+    if (!all_choices && start != common_prefix(now.atoms, goal_.dims[dim].atoms)) continue;
+    const auto middle = now.atoms.begin() + static_cast<std::ptrdiff_t>(start);
+    const AtomSet set = atom_set({middle, now.atoms.end()});
+    for (DimSharding& coarser : variants(dim, now, {now.atoms.begin(), middle})) {
+      if (!refines(mesh_, now, coarser, shape_[dim])) continue;
+      next.dims[dim] = std::move(coarser);
+      joint_gathers(layout, next, dim + 1, gathered | set, dims + 1, emit);
+    }
+  }
+  next.dims[dim] = now;
+}
+
 // Chooses the atoms of `dim` and of those after it so that every dim falls into the pieces it has now; `cuts` is what
 // is left to choose for `dim`.
 void ReshardSpace::fill_permutes(const Layout& layout, Layout& next, size_t dim, int64_t cuts, AtomSet free,
@@ -314,6 +341,8 @@ void ReshardSpace::direct(const Layout& layout, const Emit& emit) const {
 void ReshardSpace::steps(const Layout& layout, bool with_direct, const Emit& emit) const {
   slices(layout, emit);
   suffix_moves(layout, emit);
+  Layout next = layout;
+  joint_gathers(layout, next, 0, 0, 0, emit);
   permutes(layout, emit);
   reductions(layout, emit);
   to_partial(layout, emit);

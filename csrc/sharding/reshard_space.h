@@ -50,6 +50,8 @@ class ReshardSpace {
  private:
   void slices(const Layout& layout, const Emit& emit) const;
   void suffix_moves(const Layout& layout, const Emit& emit) const;
+  void joint_gathers(const Layout& layout, Layout& next, size_t dim, AtomSet gathered, int dims,
+                     const Emit& emit) const;
   void permutes(const Layout& layout, const Emit& emit) const;
   void reductions(const Layout& layout, const Emit& emit) const;
   void to_partial(const Layout& layout, const Emit& emit) const;

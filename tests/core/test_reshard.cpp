@@ -1,0 +1,326 @@
+// SPDX-License-Identifier: Apache-2.0
+// The reshard planner: every move is what its kind says, plans are cheap, and known cases come out as they must.
+#include <algorithm>
+#include <cmath>
+#include <numeric>
+#include <random>
+
+#include "base/error.h"
+#include "check.h"
+#include "sharding/cuts.h"
+#include "sharding/reshard.h"
+
+using namespace spmdx;
+
+namespace {
+
+const Topology kTopology;
+const Topology kBytesOnly{0, 1000, 0, 0};
+
+MeshRef mesh_of(std::vector<int64_t> shape, std::vector<std::string> names = {}) {
+  int64_t n = 1;
+  for (int64_t size : shape) n *= size;
+  std::vector<int64_t> ids(n);
+  std::iota(ids.begin(), ids.end(), 0);
+  return Mesh::make(ids, std::move(shape), std::move(names));
+}
+
+int64_t local_bytes(const Sharding& sharding, const Shape& shape) { return 4 * max_local_numel(sharding, shape); }
+
+bool contains(const Box& outer, const Box& inner) {
+  for (const Range& range : inner)
+    if (range.extent == 0) return true;
+  for (size_t i = 0; i < outer.size(); ++i)
+    if (inner[i].start < outer[i].start ||
+        inner[i].start + inner[i].extent > outer[i].start + outer[i].extent)
+      return false;
+  return true;
+}
+
+// The boxes of the devices that differ from `position` only along `atoms`.
+bool group_covers(const Sharding& from, const Shape& shape, int64_t position, AtomSet atoms, const Box& wanted) {
+  int64_t present = 0, volume = 1;
+  const Mesh& mesh = *from.mesh;
+  for (const Range& range : wanted) volume *= range.extent;
+  std::vector<Box> seen;
+  for (int64_t p = 0; p < mesh.size(); ++p) {
+    bool member = true;
+    for (size_t a = 0; a < mesh.atoms().size(); ++a)
+      member &= (atoms >> a & 1) || mesh.digit(p, static_cast<AtomId>(a)) == mesh.digit(position, static_cast<AtomId>(a));
+    const Box box = local_box(from, shape, p);
+    if (!member || std::count(seen.begin(), seen.end(), box)) continue;
+    seen.push_back(box);
+    int64_t overlap = 1;
+    for (size_t i = 0; i < box.size(); ++i)
+      overlap *= std::max<int64_t>(0, std::min(box[i].start + box[i].extent, wanted[i].start + wanted[i].extent) -
+                                          std::max(box[i].start, wanted[i].start));
+    present += overlap;
+  }
+  return present == volume;
+}
+
+int64_t missing_bytes(const Sharding& from, const Sharding& to, const Shape& shape) {
+  int64_t most = 0;
+  for (int64_t p = 0; p < from.mesh->size(); ++p) {
+    const Box a = local_box(from, shape, p), b = local_box(to, shape, p);
+    int64_t wanted = 1, present = 1;
+    for (size_t i = 0; i < a.size(); ++i) {
+      wanted *= b[i].extent;
+      present *= std::max<int64_t>(0, std::min(a[i].start + a[i].extent, b[i].start + b[i].extent) -
+                                          std::max(a[i].start, b[i].start));
+    }
+    most = std::max(most, wanted - present);
+  }
+  return 4 * most;
+}
+
+// Checks one move by the boxes of all devices, without the planner's own idea of cuts.
+bool move_holds(const Sharding& from, const Move& move, const Shape& shape) {
+  const Sharding& to = *move.to;
+  const Mesh& mesh = *from.mesh;
+  for (size_t i = 0; i < shape.size(); ++i)
+    if (!is_legal(mesh, to.dims[i], shape[i])) return false;
+  const int64_t group = mesh.group_size(move.atoms), in = local_bytes(from, shape), out = local_bytes(to, shape);
+  const auto every = [&](auto holds) {
+    for (int64_t p = 0; p < mesh.size(); ++p)
+      if (!holds(local_box(from, shape, p), local_box(to, shape, p), p)) return false;
+    return true;
+  };
+  const auto covered = [&](const Box&, const Box& now, int64_t p) {
+    return group_covers(from, shape, p, move.atoms, now);
+  };
+  const auto narrower = [](const Box& old, const Box& now, int64_t) { return contains(old, now); };
+  const auto same = [](const Box& old, const Box& now, int64_t) { return old == now; };
+  const auto wider = [](const Box& old, const Box& now, int64_t) { return contains(now, old); };
+  const bool same_partial = from.partial == to.partial && from.reduction == to.reduction;
+  switch (move.kind) {
+    case Collective::slice:
+      return same_partial && move.bytes == 0 && every(narrower);
+    case Collective::all_gather:
+      return same_partial && move.bytes == out * (group - 1) / group && every(covered) && every(wider);
+    case Collective::all_to_all:
+      return same_partial && move.bytes == std::max(in, out) * (group - 1) / group && every(covered);
+    case Collective::collective_permute:
+      return same_partial && move.bytes == in && in == out && every(covered) &&
+             every([&](const Box&, const Box& now, int64_t) {
+               for (int64_t p = 0; p < mesh.size(); ++p)
+                 if (local_box(from, shape, p) == now) return true;
+               return false;
+             });
+    case Collective::reduce_scatter:
+      return (from.partial & ~to.partial) == move.atoms && (to.partial & ~from.partial) == 0 &&
+             move.bytes == in * (group - 1) / group && every(narrower);
+    case Collective::all_reduce:
+      return (from.partial & ~to.partial) == move.atoms && (to.partial & ~from.partial) == 0 &&
+             move.bytes == 2 * in * (group - 1) / group && every(same);
+    case Collective::to_partial:
+      return (to.partial & ~from.partial) == move.atoms && (from.partial & ~to.partial) == 0 && move.bytes == 0 &&
+             every(same) && (from.partial == 0 || from.reduction == to.reduction);
+    case Collective::send_recv:
+      return from.partial == 0 && to.partial == 0 && move.bytes == missing_bytes(from, to, shape);
+  }
+  return false;
+}
+
+std::string show_plan(const Shape& shape, ShardingRef from, ShardingRef to, const ReshardPlan& plan) {
+  const TensorType type{DType::f32, shape, false};
+  std::string out = str(type, from);
+  for (const Move& move : plan.moves)
+    out += " -" + std::string(name(move.kind)) + " " + std::to_string(move.bytes) + "-> " + str(type, move.to);
+  return out + " wanted " + str(type, to) + " cost " + std::to_string(plan.cost_ns);
+}
+
+int64_t replicate_cost(const Shape& shape, const Sharding& from, const Topology& topology) {
+  int64_t cost = 0;
+  const int64_t group = from.mesh->group_size(from.partial), parts = from.mesh->group_size(from.dim_atoms());
+  if (from.partial != 0)
+    cost += topology.cost_ns(Collective::all_reduce, 2 * local_bytes(from, shape) * (group - 1) / group);
+  return cost + topology.cost_ns(Collective::all_gather, 4 * numel(shape) * (parts - 1) / parts);
+}
+
+void check_plan(const Shape& shape, ShardingRef from, ShardingRef to, const Topology& topology) {
+  const ReshardPlan& plan = plan_reshard(DType::f32, shape, from, to, topology);
+  const auto check = [&](bool holds, const char* what) {
+    spmdx::test::check(holds, __FILE__, __LINE__, holds ? "" : what + (": " + show_plan(shape, from, to, plan)));
+  };
+  ShardingRef at = from;
+  int64_t cost = 0, bytes = 0;
+  bool gathered_whole = false, even = topology.latency_ns == 0;
+  for (int64_t size : shape) even &= size % 24 == 0;
+  for (const Move& move : plan.moves) {
+    check(move_holds(*at, move, shape), name(move.kind).data());
+    check(!(gathered_whole && move.kind == Collective::slice && at->dim_atoms() == 0), "replicates, then slices");
+    check(!(gathered_whole && move.kind == Collective::slice && even), "replicates, and slices later");
+    gathered_whole |= at->dim_atoms() != 0 && move.to->dim_atoms() == 0;
+    cost += topology.cost_ns(move.kind, move.bytes);
+    bytes += move.bytes;
+    check(at != move.to, "a move that does nothing");
+    at = move.to;
+  }
+  check(at == to, "does not end at the goal");
+  check(cost == plan.cost_ns && bytes == plan.bytes, "sums");
+  check(cost <= replicate_cost(shape, *from, topology), "slower than replicating");
+  check((from == to) == plan.moves.empty(), "empty exactly between equals");
+}
+
+// A random legal sharding; parts of axes where they divide.
+ShardingRef random_sharding(const MeshRef& mesh, const Shape& shape, bool granules, std::mt19937& random) {
+  const auto draw = [&](int64_t n) { return static_cast<int64_t>(random() % static_cast<uint64_t>(n)); };
+  while (true) {
+    Sharding sharding{mesh, std::vector<DimSharding>(shape.size()), 0, Reduction::none};
+    const bool whole = draw(2);
+    std::vector<std::vector<AtomId>> runs;
+    for (size_t axis = 0; axis < mesh->axes().size(); ++axis) {
+      const std::vector<AtomId> atoms = mesh->axis_atoms(static_cast<int>(axis));
+      if (whole) runs.push_back(atoms);
+      else for (AtomId atom : atoms) runs.push_back({atom});
+    }
+    std::shuffle(runs.begin(), runs.end(), random);
+    for (const std::vector<AtomId>& run : runs) {
+      const int64_t place = draw(static_cast<int64_t>(shape.size()) + 2);
+      if (place < static_cast<int64_t>(shape.size())) {
+        std::vector<AtomId>& atoms = sharding.dims[place].atoms;
+        atoms.insert(atoms.end(), run.begin(), run.end());
+      } else if (place == static_cast<int64_t>(shape.size())) {
+        sharding.partial |= atom_set(run);
+      }
+    }
+    if (sharding.partial) sharding.reduction = draw(4) ? Reduction::sum : Reduction::max;
+    if (granules)
+      for (DimSharding& dim : sharding.dims) dim.granule = draw(3) ? 1 : 2 + draw(3);
+    bool legal = true;
+    for (size_t i = 0; i < shape.size(); ++i) legal &= is_legal(*mesh, sharding.dims[i], shape[i]);
+    if (legal) return intern(std::move(sharding), shape);
+  }
+}
+
+ShardingRef parse(const std::string& text, const MeshRef& mesh) {
+  size_t pos = 0;
+  const auto [type, sharding] = parse_type(text, pos, mesh);
+  return sharding ? sharding : replicated(mesh, type.shape.size());
+}
+
+std::string kinds(const ReshardPlan& plan) {
+  std::string out;
+  for (const Move& move : plan.moves) out += (out.empty() ? "" : " ") + std::string(name(move.kind));
+  return out;
+}
+
+// The moves from one type to another, as words.
+std::string plan_of(const MeshRef& mesh, const std::string& from, const std::string& to) {
+  size_t pos = 0;
+  const TensorType type = parse_type(from, pos, mesh).first;
+  return kinds(plan_reshard(type.dtype, type.shape, parse(from, mesh), parse(to, mesh), kTopology));
+}
+
+}  // namespace
+
+TEST(random_reshards_hold) {
+  std::mt19937 random(7);
+  for (const std::vector<int64_t>& axes : std::vector<std::vector<int64_t>>{
+           {2}, {3}, {4}, {8}, {4, 2}, {2, 2, 2}, {3, 2}, {6}, {2, 1, 3}}) {
+    const MeshRef mesh = mesh_of(axes);
+    for (int i = 0; i < 500; ++i) {
+      Shape shape;
+      for (size_t rank = random() % 4; rank > 0; --rank)
+        shape.push_back(i % 2 ? 1 + static_cast<int64_t>(random() % 9) : 24 * (1 + static_cast<int64_t>(random() % 3)));
+      const bool granules = i % 5 == 0;
+      const ShardingRef from = random_sharding(mesh, shape, granules, random);
+      const ShardingRef to = random_sharding(mesh, shape, granules, random);
+      check_plan(shape, from, to, i % 3 ? kTopology : kBytesOnly);
+      CHECK_EQ(plan_reshard(DType::f32, shape, from, from, kTopology).cost_ns, 0);
+    }
+  }
+}
+
+TEST(many_axes_stay_bounded) {
+  std::mt19937 random(11);
+  const MeshRef mesh = mesh_of({4, 8, 2, 3, 2});
+  for (int i = 0; i < 12; ++i) {
+    const Shape shape = {96, 192, 96};
+    check_plan(shape, random_sharding(mesh, shape, false, random), random_sharding(mesh, shape, false, random),
+               kTopology);
+  }
+}
+
+TEST(known_reshards) {
+  const MeshRef mesh = mesh_of({4, 2}, {"data", "model"});
+  CHECK_EQ(plan_of(mesh, "f32[64, 64]", "f32[64@data, 64@model]"), std::string("slice"
+                                                                              " slice"));
+  CHECK_EQ(plan_of(mesh, "f32[64@data, 64]", "f32[64, 64]"), std::string("all_gather"));
+  CHECK_EQ(plan_of(mesh, "f32[64@data, 64]", "f32[64, 64@data]"), std::string("all_to_all"));
+  CHECK_EQ(plan_of(mesh, "f32[7@data, 5]", "f32[7, 5@data]"), std::string("all_to_all"));
+  CHECK_EQ(plan_of(mesh, "f32[64@(data,model)]", "f32[64@(model,data)]"), std::string("collective_permute"));
+  CHECK_EQ(plan_of(mesh, "f32[64, 8]{partial sum: data}", "f32[64@data, 8]"), std::string("reduce_scatter"));
+  CHECK_EQ(plan_of(mesh, "f32[7@model, 8]{partial sum: data}", "f32[7@(model,data), 8]"),
+           std::string("reduce_scatter"));
+  CHECK_EQ(plan_of(mesh, "f32[7, 8]{partial sum: data}", "f32[7@data, 8]"), std::string("reduce_scatter"));
+  CHECK_EQ(plan_of(mesh, "f32[64, 8]{partial sum: data}", "f32[64, 8]"), std::string("all_reduce"));
+  CHECK_EQ(plan_of(mesh, "f32[64]{partial sum: data}", "f32[64]{partial max: data}"),
+           std::string("all_reduce to_partial"));
+  CHECK_EQ(plan_of(mesh, "f32[64]{partial sum: data,model}", "f32[64]{partial sum: model}"),
+           std::string("all_reduce"));
+  CHECK_EQ(plan_of(mesh, "f32[]", "f32[]{partial sum: data}"), std::string("to_partial"));
+  CHECK_EQ(plan_of(mesh, "f32[12@model/4]", "f32[12@model]"), std::string("send_recv"));
+  CHECK_EQ(plan_of(mesh, "f32[7@data]", "f32[7@model]"), std::string("send_recv"));
+}
+
+TEST(granule_bytes_are_exact) {
+  const MeshRef mesh = mesh_of({2}, {"x"});
+  const ShardingRef from = parse("f32[12@x/4]", mesh), to = parse("f32[12@x]", mesh);
+  // 8 and 4 become 6 and 6: one device lacks two elements.
+  CHECK_EQ(plan_reshard(DType::f32, {12}, from, to, kTopology).bytes, 8);
+  CHECK_EQ(plan_reshard(DType::f64, {12}, from, to, kTopology).bytes, 16);
+}
+
+TEST(reshards_between_meshes_are_refused) {
+  const MeshRef a = mesh_of({2}, {"a"}), b = mesh_of({2}, {"b"});
+  CHECK_THROWS(ShardingError, plan_reshard(DType::f32, {4}, replicated(a, 1), replicated(b, 1), kTopology),
+               "a value on Mesh(a=2) is needed on Mesh(b=2). Expected both on one mesh. Mark both with the same mesh.");
+}
+
+TEST(plans_are_cached) {
+  const MeshRef mesh = mesh_of({2}, {"a"});
+  const ShardingRef from = parse("f32[4@a]", mesh), to = replicated(mesh, 1);
+  const ReshardPlan& plan = plan_reshard(DType::f32, {4}, from, to, kTopology);
+  CHECK(&plan == &plan_reshard(DType::i32, {4}, from, to, kTopology));
+  CHECK(&plan != &plan_reshard(DType::f64, {4}, from, to, kTopology));
+  CHECK(&plan != &plan_reshard(DType::f32, {4}, from, to, kBytesOnly));
+}
+
+TEST(planned_bytes_against_replicate_then_slice) {
+  const MeshRef mesh = mesh_of({2, 2, 2}, {"x", "y", "z"});
+  const Shape shape = {64, 64, 64};
+  std::vector<ShardingRef> all;
+  for (int places = 0; places < 64; ++places) {  // the dim of each axis, or nowhere
+    std::vector<int> order = {0, 1, 2};
+    do {
+      Sharding sharding{mesh, std::vector<DimSharding>(3), 0, Reduction::none};
+      for (int axis : order)
+        if (const int dim = places >> (2 * axis) & 3; dim < 3) sharding.dims[dim].atoms.push_back(static_cast<AtomId>(axis));
+      const ShardingRef ref = intern(std::move(sharding), shape);
+      if (!std::count(all.begin(), all.end(), ref)) all.push_back(ref);
+    } while (std::next_permutation(order.begin(), order.end()));
+  }
+  CHECK_EQ(all.size(), 106u);
+  double logs = 0;
+  int64_t pairs = 0, most_moves = 0;
+  for (ShardingRef from : all)
+    for (ShardingRef to : all) {
+      const ReshardPlan& plan = plan_reshard(DType::f32, shape, from, to, kBytesOnly);
+      int64_t collectives = 0;
+      for (const Move& move : plan.moves) {
+        collectives += move.bytes > 0;
+        CHECK(max_local_numel(*move.to, shape) <=
+              std::max(max_local_numel(*from, shape), max_local_numel(*to, shape)));
+      }
+      most_moves = std::max(most_moves, collectives);
+      if (plan.bytes == 0) continue;
+      const int64_t naive = 4 * numel(shape) - local_bytes(*from, shape);
+      logs += std::log(static_cast<double>(naive) / static_cast<double>(plan.bytes));
+      ++pairs;
+    }
+  const double ratio = std::exp(logs / static_cast<double>(pairs));
+  CHECK(most_moves <= 4);
+  spmdx::test::check(ratio > 4 && ratio < 4.5, __FILE__, __LINE__, "geometric mean " + std::to_string(ratio));
+}
