@@ -1,0 +1,36 @@
+// SPDX-License-Identifier: Apache-2.0
+// Expansions of composite ops. Each returns one value per output of the node, kNone for outputs not produced.
+#pragma once
+#include "rules/rule.h"
+
+namespace spmdx {
+
+using Values = std::vector<ValueId>;
+
+// linear_expand.cpp
+Values expand_addmm(Builder& builder, const Node& node);       // also baddbmm, addmv
+Values expand_convolution(Builder& builder, const Node& node);
+Values expand_embedding(Builder& builder, const Node& node);
+Values expand_amp_unscale(Builder& builder, const Node& node);
+// statistics_expand.cpp
+Values expand_mean(Builder& builder, const Node& node);
+Values expand_var(Builder& builder, const Node& node);         // also std, var_mean, std_mean
+Values expand_vector_norm(Builder& builder, const Node& node);
+Values expand_logsumexp(Builder& builder, const Node& node);
+// softmax_expand.cpp
+Values expand_softmax(Builder& builder, const Node& node);     // also _safe_softmax
+Values expand_log_softmax(Builder& builder, const Node& node);
+Values expand_softmax_backward(Builder& builder, const Node& node);
+Values expand_log_softmax_backward(Builder& builder, const Node& node);
+// norm_expand.cpp
+Values expand_layer_norm(Builder& builder, const Node& node);
+Values expand_layer_norm_backward(Builder& builder, const Node& node);
+Values expand_batch_norm(Builder& builder, const Node& node);
+Values expand_batch_norm_backward(Builder& builder, const Node& node);
+// loss_expand.cpp
+Values expand_loss(Builder& builder, const Node& node);
+Values expand_loss_backward(Builder& builder, const Node& node);
+Values expand_nll_loss(Builder& builder, const Node& node);
+Values expand_nll_loss_backward(Builder& builder, const Node& node);
+
+}  // namespace spmdx

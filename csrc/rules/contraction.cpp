@@ -1,0 +1,64 @@
+// SPDX-License-Identifier: Apache-2.0
+// Rules of products that add a bias: the contracted dim is composite, because the bias must be added once.
+#include "rules/families.h"
+
+namespace spmdx {
+namespace {
+
+// self broadcasts to the result, so it has the result's last letters.
+OpRule with_self(const Call& call, const std::string& a, const std::string& b, const std::string& out) {
+  const size_t rank = call.inputs[0].shape.size();
+  return from_letters(call, {{out.substr(out.size() - std::min(rank, out.size())), a, b}, {out}});
+}
+
+}  // namespace
+
+OpRule addmm(const Call& call) { return with_self(call, "mk+", "kn", "mn"); }
+OpRule baddbmm(const Call& call) { return with_self(call, "bmk+", "bkn", "bmn"); }
+OpRule addmv(const Call& call) { return with_self(call, "mk+", "k", "m"); }
+
+// convolution(x, w, bias, stride, padding, dilation, transposed, output_padding, groups)
+OpRule convolution(const Call& call) {
+  const size_t spatial = call.inputs[0].shape.size() - 2;
+  const bool transposed = boolean(call, 6, false), bias = operand(call, 2) >= 0;
+  const bool grouped = integer(call, 8, 1) != 1;
+  const std::string in = grouped ? "I!" : bias ? "c+" : "c", out = grouped ? "O!" : "o";
+  // With groups one of the weight's dims counts channels of a group only.
+  const std::string weight = grouped ? (transposed ? "I!P!" : "O!P!") : (transposed ? "co" : "oc");
+  Letters letters{{"n" + in + dims(spatial, 'p', '!'), weight + dims(spatial, 's', '!')},
+                  {"n" + out + dims(spatial, 'v', '!')}};
+  if (bias) letters.inputs.push_back(out);
+  OpRule rule = from_letters(call, letters);
+  if (!bias) rule.linearity = Linearity::each;
+  rule.flops_per_element = 2;
+  return rule;
+}
+
+// convolution_backward(grad, x, w, bias_sizes, …, transposed 7, output_padding, groups 9, mask) -> dx, dw, db
+OpRule convolution_backward(const Call& call) {
+  const size_t spatial = call.inputs[0].shape.size() - 2;
+  const bool transposed = boolean(call, 7, false), grouped = integer(call, 9, 1) != 1;
+  const std::string in = grouped ? "I!" : "c.", out = grouped ? "O!" : "o";
+  const std::string weight = (grouped ? (transposed ? "I!P!" : "O!P!") : (transposed ? "co" : "oc")) +
+                             dims(spatial, 's', '!');
+  const std::string x = "n" + in + dims(spatial, 'p', '!');
+  return from_letters(call, {{"n" + out + dims(spatial, 'v', '!'), x, weight}, {x, weight, out}});
+}
+
+// (q, k, v, dropout_p, is_causal, attn_mask, scale) -> (out, logsumexp)
+OpRule attention(const Call& call) {
+  Letters letters{{"bhq!e!", "bhk!e!", "bhk!f!"}, {"bhq!f!", "bhq!"}};
+  const std::string mask = "bhq!k!";
+  if (call.inputs.size() > 3) letters.inputs.push_back(call.inputs[3].shape.size() == 2 ? "q!k!" : mask);
+  return from_letters(call, letters);
+}
+
+// (grad, q, k, v, out, logsumexp, dropout_p, is_causal, attn_mask, scale) -> (dq, dk, dv)
+OpRule attention_backward(const Call& call) {
+  const std::string q = "bhq!e!", k = "bhk!e!", v = "bhk!f!", out = "bhq!f!";
+  Letters letters{{out, q, k, v, out, "bhq!"}, {q, k, v}};
+  if (call.inputs.size() > 6) letters.inputs.push_back(call.inputs[6].shape.size() == 2 ? "q!k!" : "bhq!k!");
+  return from_letters(call, letters);
+}
+
+}  // namespace spmdx

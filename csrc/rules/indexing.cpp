@@ -1,0 +1,158 @@
+// SPDX-License-Identifier: Apache-2.0
+// Rules of ops that read or write at indices: indexed dims stay whole, index dims pass where each writes its own row.
+#include <algorithm>
+
+#include "base/error.h"
+#include "rules/families.h"
+
+namespace spmdx {
+namespace {
+
+size_t dim_of(const Call& call, size_t rank) {
+  return static_cast<size_t>(normal_dim(integer(call, 1, 0), rank));
+}
+
+char letter(size_t dim) { return static_cast<char>('a' + static_cast<char>(dim)); }
+char upper(size_t dim) { return static_cast<char>('A' + static_cast<char>(dim)); }
+
+// Shared letters where the operands of gather or scatter agree in size, `whole` ones of `tensor`'s own elsewhere.
+std::string aligned(const Call& call, size_t tensor, size_t dim, size_t rank) {
+  std::string text;
+  for (size_t d = 0; d < rank; ++d) {
+    bool same = d != dim;
+    for (const TensorType& type : call.inputs)
+      same &= type.shape.size() == rank && type.shape[d] == call.inputs[0].shape[d];
+    // 24 letters are enough for operands of rank 8: the sizes that differ are whole in each operand for itself.
+    if (same) text += letter(d);
+    else text += {upper(tensor * 8 + d), '!'};
+  }
+  return text;
+}
+
+// The indices of index and index_put: for each dim of self the operand that indexes it, or -1.
+std::vector<int> index_operands(const Call& call, size_t rank) {
+  std::vector<int> operands(rank, -1);
+  if (const auto* list = std::get_if<TensorListArg>(&argument(call, 1)))
+    for (size_t d = 0; d < list->inputs.size() && d < rank; ++d)
+      if (list->inputs[d] != kNone) operands[d] = static_cast<int>(list->inputs[d]);
+  return operands;
+}
+
+// Letters of `self` (indexed dims upper case), of the broadcast indices ('n'…), and of self[indices].
+struct Indexed {
+  std::string self, index, result;
+  size_t index_rank = 0;
+};
+
+Indexed letters_of_index(const Call& call, const std::vector<int>& operands, bool whole_index) {
+  Indexed letters;
+  std::vector<size_t> at;
+  for (size_t d = 0; d < operands.size(); ++d) {
+    if (operands[d] < 0) continue;
+    at.push_back(d);
+    letters.index_rank = std::max(letters.index_rank, call.inputs[static_cast<size_t>(operands[d])].shape.size());
+    internal_check(call.inputs[static_cast<size_t>(operands[d])].dtype != DType::b8, "an index by a mask");
+  }
+  letters.index = dims(letters.index_rank, 'n', whole_index ? '!' : '\0');
+  const bool adjacent = !at.empty() && at.back() - at.front() + 1 == at.size();
+  const size_t place = adjacent ? at.front() : 0;
+  if (!adjacent) letters.result = letters.index;
+  for (size_t d = 0; d < operands.size(); ++d) {
+    if (adjacent && d == place) letters.result += letters.index;
+    if (operands[d] >= 0) letters.self += {upper(d), '!'};
+    else letters.self += letter(d);
+    if (operands[d] < 0) letters.result += letter(d);
+  }
+  return letters;
+}
+
+// The last `rank` dims of a text of letters with marks.
+std::string last_dims(const std::string& text, size_t rank) {
+  size_t begin = text.size();
+  for (size_t left = rank; left > 0 && begin > 0; --left) {
+    --begin;
+    while (begin > 0 && text[begin] == '!') --begin;
+  }
+  return text.substr(begin);
+}
+
+}  // namespace
+
+// gather(x, dim, index): x is whole along dim, the index's own dim passes.
+OpRule gather(const Call& call) {
+  const size_t rank = call.inputs[0].shape.size(), dim = dim_of(call, rank);
+  internal_check(rank <= 8, "gather of rank above 8");
+  std::string index = aligned(call, 1, dim, rank);
+  if (rank > 0) index.replace(index.find(upper(8 + dim)), 2, "z");
+  return from_letters(call, {{aligned(call, 0, dim, rank), index}, {index}});
+}
+
+// scatter(x, dim, index[, src]): equal indices meet in one row, so the dim is whole in every operand.
+OpRule scatter(const Call& call) {
+  const size_t rank = call.inputs[0].shape.size(), dim = dim_of(call, rank);
+  internal_check(rank <= 8, "scatter of rank above 8");
+  Letters letters{{}, {aligned(call, 0, dim, rank)}};
+  for (size_t i = 0; i < call.inputs.size(); ++i)
+    letters.inputs.push_back(call.inputs[i].shape.empty() ? "" : aligned(call, i, dim, rank));
+  return from_letters(call, letters);
+}
+
+OpRule index_select(const Call& call) {
+  const size_t rank = call.inputs[0].shape.size();
+  if (rank == 0) return replicated(call);
+  std::string self = dims(rank), out = self;
+  const size_t dim = dim_of(call, rank);
+  out[dim] = 'z';
+  self.insert(dim + 1, "!");
+  return from_letters(call, {{self, call.inputs[1].shape.empty() ? "" : "z"}, {out}});
+}
+
+// index_add, index_copy(x, dim, index, source)
+OpRule index_add(const Call& call) {
+  const size_t rank = call.inputs[0].shape.size();
+  if (rank == 0) return replicated(call);
+  std::string self = dims(rank), source = self;
+  const size_t dim = dim_of(call, rank);
+  source[dim] = 'z';
+  self.insert(dim + 1, "!");
+  source.insert(dim + 1, "!");
+  return from_letters(call, {{self, call.inputs[1].shape.empty() ? "" : "z!", source}, {self}});
+}
+
+OpRule index(const Call& call) {
+  const size_t rank = call.inputs[0].shape.size();
+  const std::vector<int> operands = index_operands(call, rank);
+  const Indexed text = letters_of_index(call, operands, false);
+  Letters letters{{text.self}, {text.result}};
+  for (size_t i = 1; i < call.inputs.size(); ++i)
+    letters.inputs.push_back(last_dims(text.index, call.inputs[i].shape.size()));
+  return from_letters(call, letters);
+}
+
+// Equal indices may meet in one row: index dims are whole, dims without an index pass.
+OpRule index_put(const Call& call) {
+  const size_t rank = call.inputs[0].shape.size();
+  const std::vector<int> operands = index_operands(call, rank);
+  const Indexed text = letters_of_index(call, operands, true);
+  Letters letters{{text.self}, {text.self}};
+  for (size_t i = 1; i + 1 < call.inputs.size(); ++i)
+    letters.inputs.push_back(last_dims(text.index, call.inputs[i].shape.size()));
+  letters.inputs.push_back(last_dims(text.result, call.inputs.back().shape.size()));
+  OpRule rule = from_letters(call, letters);
+  if (boolean(call, 3, false)) {
+    rule.linearity = Linearity::joint;
+    rule.linear_inputs = uint64_t{1} | uint64_t{1} << std::min<size_t>(call.inputs.size() - 1, 63);
+  }
+  return rule;
+}
+
+// (grad, indices, num_weights, padding_idx, scale_grad_by_freq): frequencies are counts over all indices.
+OpRule embedding_backward(const Call& call) {
+  const bool by_frequency = boolean(call, 4, false);
+  OpRule rule = from_letters(call, by_frequency ? Letters{{"*!Z", "*!"}, {"V!Z"}} : Letters{{"*Z", "*"}, {"V!Z"}});
+  rule.linearity = Linearity::joint;
+  rule.linear_inputs = 1;
+  return rule;
+}
+
+}  // namespace spmdx

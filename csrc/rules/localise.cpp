@@ -1,0 +1,89 @@
+// SPDX-License-Identifier: Apache-2.0
+// Attributes that speak of sizes or positions, for the boxes of one device. All others are the same everywhere.
+#include "rules/localise.h"
+
+#include "base/error.h"
+
+namespace spmdx {
+namespace {
+
+std::vector<int64_t> extents(const Box& box) {
+  std::vector<int64_t> sizes;
+  for (const Range& range : box) sizes.push_back(range.extent);
+  return sizes;
+}
+
+std::vector<int64_t> starts(const Box& box) {
+  std::vector<int64_t> result;
+  for (const Range& range : box) result.push_back(range.start);
+  return result;
+}
+
+void set_sizes(size_t index, const Box& box, std::vector<Arg>& args) {
+  internal_check(index < args.size(), "an op without its sizes");
+  args[index] = extents(box);
+}
+
+int64_t integer_or(const std::vector<Arg>& args, size_t index, int64_t missing) {
+  const auto* value = index < args.size() ? std::get_if<int64_t>(&args[index]) : nullptr;
+  return value ? *value : missing;
+}
+
+}  // namespace
+
+void sizes_0(const Call&, const Boxes&, const Boxes& outputs, std::vector<Arg>& args) {
+  set_sizes(0, outputs.at(0), args);
+}
+void sizes_1(const Call&, const Boxes&, const Boxes& outputs, std::vector<Arg>& args) {
+  set_sizes(1, outputs.at(0), args);
+}
+void sizes_2(const Call&, const Boxes&, const Boxes& outputs, std::vector<Arg>& args) {
+  set_sizes(2, outputs.at(0), args);
+}
+
+// (sizes, starts, extents, …)
+void random_box(const Call&, const Boxes&, const Boxes& outputs, std::vector<Arg>& args) {
+  internal_check(args.size() > 2, "a random op without its box");
+  args[1] = starts(outputs.at(0));
+  args[2] = extents(outputs.at(0));
+}
+
+// Global j − i ≤ k is local j' − i' ≤ k + row start − column start.
+void diagonal_offset(const Call&, const Boxes&, const Boxes& outputs, std::vector<Arg>& args) {
+  const Box& box = outputs.at(0);
+  internal_check(box.size() >= 2, "tril or triu of fewer than two dims");
+  if (args.size() < 2) args.resize(2, int64_t{0});
+  args[1] = integer_or(args, 1, 0) + box[box.size() - 2].start - box[box.size() - 1].start;
+}
+
+// (start, end, step, …), whole numbers
+void arange_range(const Call&, const Boxes&, const Boxes& outputs, std::vector<Arg>& args) {
+  const auto* first = std::get_if<int64_t>(&args.at(0));
+  if (!first) return;  // not cut, see the family
+  const bool has_step = args.size() > 2 && std::holds_alternative<int64_t>(args[2]);
+  const int64_t step = has_step ? integer_or(args, 2, 1) : 1;
+  const Range range = outputs.at(0).at(0);
+  const int64_t start = *first + range.start * step;
+  args[0] = start;
+  args[1] = start + range.extent * step;
+}
+
+// spmdx.masked_embedding(weight, indices, start)
+void table_start(const Call&, const Boxes& inputs, const Boxes&, std::vector<Arg>& args) {
+  args.at(2) = inputs.at(0).at(0).start;
+}
+
+void group_norm_batch(const Call&, const Boxes& inputs, const Boxes&, std::vector<Arg>& args) {
+  args.at(3) = inputs.at(0).at(0).extent;
+}
+void group_norm_backward_batch(const Call&, const Boxes& inputs, const Boxes&, std::vector<Arg>& args) {
+  args.at(5) = inputs.at(0).at(0).extent;
+}
+
+// convolution_backward: the bias has as many elements as the local gradient has channels.
+void bias_size(const Call&, const Boxes& inputs, const Boxes&, std::vector<Arg>& args) {
+  if (std::holds_alternative<std::vector<int64_t>>(args.at(3)))
+    args[3] = std::vector<int64_t>{inputs.at(0).at(1).extent};
+}
+
+}  // namespace spmdx

@@ -1,0 +1,21 @@
+// SPDX-License-Identifier: Apache-2.0
+// Localise functions: the few attributes that speak of sizes or positions.
+#pragma once
+#include "rules/rule.h"
+
+namespace spmdx {
+
+using Boxes = std::vector<Box>;
+
+void sizes_0(const Call& call, const Boxes& inputs, const Boxes& outputs, std::vector<Arg>& args);  // full
+void sizes_1(const Call& call, const Boxes& inputs, const Boxes& outputs, std::vector<Arg>& args);  // view, expand
+void sizes_2(const Call& call, const Boxes& inputs, const Boxes& outputs, std::vector<Arg>& args);  // upsample backward
+void random_box(const Call& call, const Boxes& inputs, const Boxes& outputs, std::vector<Arg>& args);
+void diagonal_offset(const Call& call, const Boxes& inputs, const Boxes& outputs, std::vector<Arg>& args);
+void arange_range(const Call& call, const Boxes& inputs, const Boxes& outputs, std::vector<Arg>& args);
+void table_start(const Call& call, const Boxes& inputs, const Boxes& outputs, std::vector<Arg>& args);
+void group_norm_batch(const Call& call, const Boxes& inputs, const Boxes& outputs, std::vector<Arg>& args);
+void group_norm_backward_batch(const Call& call, const Boxes& inputs, const Boxes& outputs, std::vector<Arg>& args);
+void bias_size(const Call& call, const Boxes& inputs, const Boxes& outputs, std::vector<Arg>& args);
+
+}  // namespace spmdx

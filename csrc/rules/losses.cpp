@@ -1,0 +1,71 @@
+// SPDX-License-Identifier: Apache-2.0
+// Rules of losses: without reduction pointwise, as a sum partial, as a mean composite (the count is global).
+#include "rules/families.h"
+
+namespace spmdx {
+namespace {
+
+enum : int64_t { kNoReduction = 0, kMean = 1 };
+
+OpRule loss(const Call& call, size_t arg) {
+  const int64_t reduction = integer(call, arg, kMean);
+  if (reduction == kNoReduction) return pointwise(call);
+  const char* text = reduction == kMean ? "*+" : "*";
+  return from_letters(call, {std::vector<std::string>(call.inputs.size(), text), {""}});
+}
+
+// (grad, self, target, …): grad is a scalar unless there is no reduction; a mean divides by the local count.
+OpRule loss_backward(const Call& call, size_t arg) {
+  const int64_t reduction = integer(call, arg, kMean);
+  const char* text = reduction == kMean ? "*^" : "*";
+  Letters letters{std::vector<std::string>(call.inputs.size(), text), {text}};
+  if (call.inputs[0].shape.empty()) letters.inputs[0] = "";
+  return from_letters(call, letters);
+}
+
+// Class dim 1, all others are rows ('b', and from 'd' for nll_loss2d).
+std::string scores(size_t rank, const char* row_mark, const char* class_mark) {
+  std::string text;
+  for (size_t d = 0; d < rank; ++d)
+    text += static_cast<char>('b' + static_cast<char>(d)) + std::string(d == 1 ? class_mark : row_mark);
+  return text;
+}
+
+std::string rows(size_t rank) {
+  std::string text;
+  for (size_t d = 0; d < rank; ++d)
+    if (d != 1) text += static_cast<char>('b' + static_cast<char>(d));
+  return text;
+}
+
+}  // namespace
+
+OpRule loss_2(const Call& call) { return loss(call, 2); }
+OpRule loss_3(const Call& call) { return loss(call, 3); }
+OpRule loss_4(const Call& call) { return loss(call, 4); }
+OpRule loss_backward_3(const Call& call) { return loss_backward(call, 3); }
+OpRule loss_backward_4(const Call& call) { return loss_backward(call, 4); }
+
+// (self, target, weight, reduction, ignore_index) -> (output, total_weight)
+OpRule nll_loss(const Call& call) {
+  const size_t rank = call.inputs[0].shape.size();
+  if (rank < 2) return replicated(call);
+  const bool whole = integer(call, 3, kMean) == kNoReduction;
+  Letters letters{{scores(rank, whole ? "." : "+", "^"), rows(rank)}, {whole ? rows(rank) : "", ""}};
+  if (call.inputs.size() > 2) letters.inputs.push_back("c");
+  if (!call.outputs[1].shape.empty()) letters.outputs[1] = "_";
+  return from_letters(call, letters);
+}
+
+// (grad, self, target, weight, reduction, ignore_index, total_weight) -> dself
+OpRule nll_loss_backward(const Call& call) {
+  const size_t rank = call.inputs[1].shape.size();
+  if (rank < 2) return replicated(call);
+  const std::string x = scores(rank, ".", "^");
+  Letters letters{{call.inputs[0].shape.empty() ? "" : rows(rank), x, rows(rank)}, {x}};
+  if (operand(call, 3) >= 0) letters.inputs.push_back("c");
+  letters.inputs.push_back(call.inputs.back().shape.empty() ? "" : "_");
+  return from_letters(call, letters);
+}
+
+}  // namespace spmdx

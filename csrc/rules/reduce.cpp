@@ -1,0 +1,49 @@
+// SPDX-License-Identifier: Apache-2.0
+// Rules of reductions: which dims go away, and what is left when they are cut.
+#include "base/error.h"
+#include "rules/families.h"
+
+namespace spmdx {
+namespace {
+
+// Dims that are reduced carry `mark` in the input and are missing (or 1) in every output.
+OpRule reduce(const Call& call, size_t arg, Reduction reduction, char mark) {
+  const size_t rank = call.inputs[0].shape.size();
+  const std::vector<bool> acted = acted_dims(call, arg, rank);
+  const bool keepdim = rank > 0 && call.outputs[0].shape.size() == rank;
+  std::string in, out;
+  for (size_t d = 0; d < rank; ++d) {
+    const char letter = static_cast<char>('a' + static_cast<char>(d));
+    in += letter;
+    if (acted[d] && mark) in += mark;
+    if (!acted[d]) out += letter;
+    else if (keepdim) out += '_';
+    internal_check(!acted[d] || !keepdim || call.outputs[0].shape[d] == 1, "a reduced dim is left in " + call.op);
+  }
+  return from_letters(call, {{in}, std::vector<std::string>(call.outputs.size(), out)}, reduction);
+}
+
+}  // namespace
+
+OpRule reduce_sum(const Call& call) { return reduce(call, 1, Reduction::sum, 0); }
+OpRule reduce_max(const Call& call) { return reduce(call, 1, Reduction::max, 0); }
+OpRule reduce_min(const Call& call) { return reduce(call, 1, Reduction::min, 0); }
+OpRule reduce_prod(const Call& call) { return reduce(call, 1, Reduction::prod, 0); }
+OpRule reduce_any(const Call& call) { return reduce(call, 1, Reduction::any, 0); }
+OpRule reduce_all(const Call& call) { return reduce(call, 1, Reduction::all, 0); }
+OpRule reduce_whole(const Call& call) { return reduce(call, 1, Reduction::none, '!'); }
+OpRule reduce_whole_2(const Call& call) { return reduce(call, 2, Reduction::none, '!'); }
+OpRule reduce_mean(const Call& call) { return reduce(call, 1, Reduction::sum, '+'); }
+OpRule reduce_rows(const Call& call) {
+  return reduce(call, 1, Reduction::sum, is_complex(call.inputs.at(0).dtype) ? '!' : '^');
+}
+
+// (x, ord, dim, keepdim, dtype): an order that is not a constant cannot be expanded.
+OpRule vector_norm(const Call& call) {
+  const Arg& order = argument(call, 1);
+  const bool known = std::holds_alternative<double>(order) || std::holds_alternative<int64_t>(order) ||
+                     std::holds_alternative<std::monostate>(order);
+  return reduce(call, 2, Reduction::sum, known && !is_complex(call.inputs[0].dtype) ? '+' : '!');
+}
+
+}  // namespace spmdx

@@ -1,0 +1,142 @@
+// SPDX-License-Identifier: Apache-2.0
+// From a call to its rule: the row, the fallback, and the cache.
+#include "rules/rule.h"
+
+#include <algorithm>
+#include <mutex>
+#include <unordered_map>
+
+#include "base/error.h"
+#include "rules/table.h"
+
+namespace spmdx {
+namespace {
+
+// Enough for any program; a program whose shapes change for ever does not grow without end.
+constexpr size_t kMaxCached = 1 << 16;
+
+OpRule fallback_rule(const Call& call) {
+  OpRule rule = replicated(call);
+  rule.fallback = true;
+  return rule;
+}
+
+bool draws_numbers(const Call& call) {
+  return std::any_of(call.args.begin(), call.args.end(), [](const Arg& arg) {
+    const auto* opaque = std::get_if<OpaqueArg>(&arg);
+    return opaque && opaque->text == "generator";
+  });
+}
+
+bool has_unknown_index(const TensorFactors& factors, size_t count) {
+  for (const std::vector<int>& dim : factors)
+    for (int factor : dim)
+      if (factor < 0 || static_cast<size_t>(factor) >= count) return true;
+  return false;
+}
+
+// The factors of each dim multiply to its size; a dim may have none.
+void check(const OpRule& rule, const Call& call) {
+  auto check_tensor = [&](const TensorFactors& factors, const TensorType& type) {
+    internal_check(factors.size() == type.shape.size() && !has_unknown_index(factors, rule.factors.size()),
+                   "the rule of " + call.op + " does not fit " + str(type));
+    for (size_t d = 0; d < factors.size(); ++d) {
+      int64_t product = 1;
+      for (int factor : factors[d]) product *= rule.factors[static_cast<size_t>(factor)].size;
+      internal_check(factors[d].empty() || product == type.shape[d],
+                     "the factors of dim " + std::to_string(d) + " of " + str(type) + " in " + call.op +
+                         " multiply to " + std::to_string(product));
+    }
+  };
+  internal_check(rule.inputs.size() == call.inputs.size() && rule.outputs.size() == call.outputs.size(),
+                 "the rule of " + call.op + " has another number of tensors");
+  for (size_t i = 0; i < rule.inputs.size(); ++i) check_tensor(rule.inputs[i], call.inputs[i]);
+  for (size_t i = 0; i < rule.outputs.size(); ++i)
+    if (produced(call.outputs[i])) check_tensor(rule.outputs[i], call.outputs[i]);
+}
+
+OpRule instantiate(const Row& row, const Call& call) {
+  OpRule rule = row.family ? row.family(call) : from_letters(call, parse_letters(row.letters, call));
+  if (row.linearity != Linearity::none) {
+    rule.linearity = row.linearity;
+    rule.linear_inputs = row.linear_inputs;
+  }
+  rule.localise = row.localise;
+  rule.expand = row.expand;
+  rule.random = row.random || draws_numbers(call);
+  rule.flops_per_element = row.flops;
+  for (Factor& factor : rule.factors)
+    if (factor.kind == FactorKind::composite && !rule.expand) factor = {factor.size, FactorKind::replicate};
+  check(rule, call);
+  return rule;
+}
+
+OpRule make_rule(const Call& call) {
+  const Row* row = find_row(call.op);
+  OpRule rule = fallback_rule(call);
+  rule.random = draws_numbers(call);
+  if (!row) return rule;
+  // A call of a form that no row foresaw (a mask as an index, unequal sizes) is run replicated, and reported.
+  try {
+    return instantiate(*row, call);
+  } catch (const InternalError&) {
+  } catch (const std::out_of_range&) {
+  }
+  rule.random |= row->random;
+  return rule;
+}
+
+class Cache {
+ public:
+  OpRuleRef find(const CallRef& call) {
+    const std::lock_guard lock(mutex_);
+    const auto bucket = rules_.find(call->hash);
+    if (bucket == rules_.end()) return nullptr;
+    for (const auto& [key, rule] : bucket->second)
+      if (key == call || *key == *call) return rule;
+    return nullptr;
+  }
+  void insert(const CallRef& call, OpRuleRef rule) {
+    const std::lock_guard lock(mutex_);
+    if (rules_.size() >= kMaxCached) rules_.clear();
+    rules_[call->hash].emplace_back(call, std::move(rule));
+  }
+
+ private:
+  std::mutex mutex_;
+  std::unordered_map<uint64_t, std::vector<std::pair<CallRef, OpRuleRef>>> rules_;
+};
+
+}  // namespace
+
+OpRuleRef rule_for(const CallRef& call) {
+  static Cache cache;
+  if (OpRuleRef rule = cache.find(call)) return rule;
+  auto rule = std::make_shared<const OpRule>(make_rule(*call));
+  cache.insert(call, rule);
+  return rule;
+}
+
+bool has_rule(std::string_view op) { return find_row(op) != nullptr; }
+
+std::vector<std::string> all_rules() {
+  std::vector<std::string> names;
+  for (const Row& row : rows()) names.emplace_back(row.op);
+  for (const PointwiseOps& group : pointwise_ops())
+    for (std::string_view op : group.ops) names.emplace_back(op);
+  std::sort(names.begin(), names.end());
+  return names;
+}
+
+ValueId Builder::emit(std::string op, std::vector<Arg> args, std::vector<ValueId> inputs,
+                      std::vector<TensorType> outputs, uint32_t num_params, uint32_t param) {
+  Call call;
+  call.op = std::move(op);
+  call.args = std::move(args);
+  for (ValueId input : inputs) call.inputs.push_back(graph_.values.at(input).type);
+  call.outputs = std::move(outputs);
+  call.num_params = num_params;
+  return graph_.add_node(seal(std::move(call)), std::move(inputs), source_, param);
+}
+
+}  // namespace spmdx

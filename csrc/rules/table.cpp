@@ -1,0 +1,321 @@
+// SPDX-License-Identifier: Apache-2.0
+// THE table: all that spmdx knows of each op, one row an op, alphabetical.
+#include "rules/table.h"
+
+#include <unordered_map>
+
+namespace spmdx {
+namespace {
+
+constexpr Linearity kJoint = Linearity::joint, kEach = Linearity::each, kMovement = Linearity::movement;
+// Bits of Row::linear_inputs. Joint with kFirst alone: linear in the first operand, which is what backward ops are.
+constexpr uint64_t kFirst = 1, kSecond = 2, kThird = 4, kAllInputs = ~uint64_t{0};
+
+constexpr Row kRows[] = {
+    {.op = "aten._adaptive_avg_pool2d", .family = planes_2, .linearity = kJoint},
+    {.op = "aten._adaptive_avg_pool2d_backward", .family = planes_2, .linearity = kJoint, .linear_inputs = kFirst},
+    {.op = "aten._adaptive_avg_pool3d", .family = planes_3, .linearity = kJoint},
+    {.op = "aten._adaptive_avg_pool3d_backward", .family = planes_3, .linearity = kJoint, .linear_inputs = kFirst},
+    {.op = "aten._amp_foreach_non_finite_check_and_unscale", .family = amp_unscale, .expand = expand_amp_unscale},
+    {.op = "aten._fft_c2c", .family = replicated},
+    {.op = "aten._fft_c2r", .family = replicated},
+    {.op = "aten._fft_r2c", .family = replicated},
+    {.op = "aten._fused_rms_norm", .family = rms_norm},
+    {.op = "aten._fused_rms_norm_backward", .family = rms_norm_backward, .linearity = kJoint, .linear_inputs = kFirst},
+    {.op = "aten._log_softmax", .family = softmax, .expand = expand_log_softmax},
+    {.op = "aten._log_softmax_backward_data", .family = softmax_backward, .linearity = kJoint,
+     .linear_inputs = kFirst, .expand = expand_log_softmax_backward},
+    {.op = "aten._native_batch_norm_legit_functional", .family = batch_norm, .expand = expand_batch_norm},
+    {.op = "aten._safe_softmax", .family = softmax, .expand = expand_softmax},
+    {.op = "aten._scaled_dot_product_flash_attention_for_cpu", .family = attention, .flops = 2},
+    {.op = "aten._scaled_dot_product_flash_attention_for_cpu_backward", .family = attention_backward,
+     .linearity = kJoint, .linear_inputs = kFirst, .flops = 4},
+    {.op = "aten._softmax", .family = softmax, .expand = expand_softmax},
+    {.op = "aten._softmax_backward_data", .family = softmax_backward, .linearity = kJoint, .linear_inputs = kFirst,
+     .expand = expand_softmax_backward},
+    {.op = "aten._to_copy", .family = to_copy},
+    {.op = "aten._unsafe_view", .family = view, .linearity = kMovement, .localise = sizes_1},
+    {.op = "aten._upsample_nearest_exact1d", .family = planes_1, .linearity = kJoint},
+    {.op = "aten._upsample_nearest_exact1d_backward", .family = planes_1, .linearity = kJoint, .localise = sizes_2},
+    {.op = "aten._upsample_nearest_exact2d", .family = planes_2, .linearity = kJoint},
+    {.op = "aten._upsample_nearest_exact2d_backward", .family = planes_2, .linearity = kJoint, .localise = sizes_2},
+    {.op = "aten.adaptive_max_pool2d", .family = planes_2},
+    {.op = "aten.adaptive_max_pool2d_backward", .family = planes_2, .linearity = kJoint, .linear_inputs = kFirst},
+    {.op = "aten.adaptive_max_pool3d", .family = planes_3},
+    {.op = "aten.adaptive_max_pool3d_backward", .family = planes_3, .linearity = kJoint, .linear_inputs = kFirst},
+    {.op = "aten.add", .family = pointwise, .linearity = kJoint},
+    {.op = "aten.add.Scalar", .family = pointwise},
+    {.op = "aten.addmm", .family = addmm, .expand = expand_addmm, .flops = 2},
+    {.op = "aten.addmm.dtype", .family = replicated},
+    {.op = "aten.addmv", .family = addmv, .expand = expand_addmm, .flops = 2},
+    {.op = "aten.all", .family = reduce_all},
+    {.op = "aten.amax", .family = reduce_max},
+    {.op = "aten.amin", .family = reduce_min},
+    {.op = "aten.any", .family = reduce_any},
+    {.op = "aten.arange", .family = replicated},
+    {.op = "aten.arange.start", .family = arange, .localise = arange_range},
+    {.op = "aten.arange.start_step", .family = arange, .localise = arange_range},
+    {.op = "aten.argmax", .family = reduce_whole},
+    {.op = "aten.argmin", .family = reduce_whole},
+    {.op = "aten.argsort", .family = scan_1},
+    {.op = "aten.argsort.stable", .family = scan_2},
+    {.op = "aten.avg_pool1d", .family = planes_1, .linearity = kJoint},
+    {.op = "aten.avg_pool2d", .family = planes_2, .linearity = kJoint},
+    {.op = "aten.avg_pool2d_backward", .family = planes_2, .linearity = kJoint, .linear_inputs = kFirst},
+    {.op = "aten.avg_pool3d", .family = planes_3, .linearity = kJoint},
+    {.op = "aten.avg_pool3d_backward", .family = planes_3, .linearity = kJoint, .linear_inputs = kFirst},
+    {.op = "aten.baddbmm", .family = baddbmm, .expand = expand_addmm, .flops = 2},
+    {.op = "aten.baddbmm.dtype", .family = replicated},
+    {.op = "aten.binary_cross_entropy", .family = loss_3, .expand = expand_loss},
+    {.op = "aten.binary_cross_entropy_backward", .family = loss_backward_4, .linearity = kJoint,
+     .linear_inputs = kFirst, .expand = expand_loss_backward},
+    {.op = "aten.binary_cross_entropy_with_logits", .family = loss_4, .expand = expand_loss},
+    {.op = "aten.bincount", .family = replicated},
+    {.op = "aten.bmm", .letters = "bmk,bkn->bmn", .linearity = kEach, .flops = 2},
+    {.op = "aten.cat", .family = cat, .linearity = kMovement},
+    {.op = "aten.constant_pad_nd", .family = pad},
+    {.op = "aten.convolution", .family = convolution, .expand = expand_convolution, .flops = 2},
+    {.op = "aten.convolution_backward", .family = convolution_backward, .linearity = kJoint,
+     .linear_inputs = kFirst, .localise = bias_size, .flops = 4},
+    {.op = "aten.count_nonzero", .family = reduce_sum},
+    {.op = "aten.cummax", .family = scan_1},
+    {.op = "aten.cummin", .family = scan_1},
+    {.op = "aten.cumprod", .family = scan_1},
+    {.op = "aten.cumsum", .family = scan_1, .linearity = kJoint},
+    {.op = "aten.diagonal", .family = diagonal, .linearity = kMovement},
+    {.op = "aten.diagonal_backward", .family = diagonal_backward, .linearity = kJoint, .localise = sizes_1},
+    {.op = "aten.diagonal_copy", .family = diagonal, .linearity = kMovement},
+    {.op = "aten.div", .family = pointwise, .linearity = kJoint, .linear_inputs = kFirst},
+    {.op = "aten.div.Scalar_mode", .family = pointwise},
+    {.op = "aten.div.Tensor_mode", .family = pointwise},
+    {.op = "aten.dot", .letters = "k,k->", .linearity = kEach, .flops = 2},
+    {.op = "aten.embedding", .letters = "v+d,*->*d", .linearity = kMovement, .linear_inputs = kFirst,
+     .expand = expand_embedding},
+    {.op = "aten.embedding_dense_backward", .family = embedding_backward},
+    {.op = "aten.expand", .family = expand, .linearity = kMovement, .localise = sizes_1},
+    {.op = "aten.eye", .family = replicated},
+    {.op = "aten.flip", .family = flip, .linearity = kMovement},
+    {.op = "aten.full", .family = creation, .localise = sizes_0},
+    {.op = "aten.gather", .family = gather, .linearity = kMovement, .linear_inputs = kFirst},
+    {.op = "aten.glu", .family = resized_1},
+    {.op = "aten.glu_backward", .family = resized_2, .linearity = kJoint, .linear_inputs = kFirst},
+    {.op = "aten.histc", .family = replicated},
+    {.op = "aten.huber_loss", .family = loss_2, .expand = expand_loss},
+    {.op = "aten.huber_loss_backward", .family = loss_backward_3, .linearity = kJoint, .linear_inputs = kFirst,
+     .expand = expand_loss_backward},
+    {.op = "aten.index", .family = index, .linearity = kMovement, .linear_inputs = kFirst},
+    {.op = "aten.index_add", .family = index_add, .linearity = kJoint, .linear_inputs = kFirst | kThird},
+    {.op = "aten.index_copy", .family = index_add},
+    {.op = "aten.index_put", .family = index_put},
+    {.op = "aten.index_select", .family = index_select, .linearity = kMovement, .linear_inputs = kFirst},
+    {.op = "aten.kthvalue", .family = reduce_whole_2},
+    {.op = "aten.l1_loss", .family = loss_2, .expand = expand_loss},
+    {.op = "aten.lerp", .family = pointwise, .linearity = kJoint, .linear_inputs = kFirst | kSecond},
+    {.op = "aten.linalg_cholesky_ex", .letters = "*M!N!->*M!N!,*"},
+    {.op = "aten.linalg_inv_ex", .letters = "*M!N!->*M!N!,*"},
+    {.op = "aten.linalg_solve_triangular", .letters = "*M!M!,*M!N!->*M!N!"},
+    {.op = "aten.linalg_vector_norm", .family = vector_norm, .expand = expand_vector_norm},
+    {.op = "aten.linspace", .family = replicated},
+    {.op = "aten.logcumsumexp", .family = scan_1},
+    {.op = "aten.logspace", .family = replicated},
+    {.op = "aten.logsumexp", .family = reduce_rows, .expand = expand_logsumexp},
+    {.op = "aten.max", .family = reduce_max},
+    {.op = "aten.max.dim", .family = reduce_whole},
+    {.op = "aten.max.other", .family = pointwise},
+    {.op = "aten.max_pool2d_with_indices", .family = planes_2},
+    {.op = "aten.max_pool2d_with_indices_backward", .family = planes_2, .linearity = kJoint, .linear_inputs = kFirst},
+    {.op = "aten.max_pool3d_with_indices", .family = planes_3},
+    {.op = "aten.max_pool3d_with_indices_backward", .family = planes_3, .linearity = kJoint, .linear_inputs = kFirst},
+    {.op = "aten.mean", .family = reduce_mean, .linearity = kJoint, .expand = expand_mean},
+    {.op = "aten.median", .family = replicated},
+    {.op = "aten.median.dim", .family = reduce_whole},
+    {.op = "aten.min", .family = reduce_min},
+    {.op = "aten.min.dim", .family = reduce_whole},
+    {.op = "aten.min.other", .family = pointwise},
+    {.op = "aten.mm", .letters = "mk,kn->mn", .linearity = kEach, .flops = 2},
+    {.op = "aten.mode", .family = reduce_whole},
+    {.op = "aten.mse_loss", .family = loss_2, .expand = expand_loss},
+    {.op = "aten.mse_loss_backward", .family = loss_backward_3, .linearity = kJoint, .linear_inputs = kFirst,
+     .expand = expand_loss_backward},
+    {.op = "aten.mul", .family = pointwise, .linearity = kEach},
+    {.op = "aten.mv", .letters = "mk,k->m", .linearity = kEach, .flops = 2},
+    {.op = "aten.nanmedian", .family = replicated},
+    {.op = "aten.nanmedian.dim", .family = reduce_whole},
+    {.op = "aten.nansum", .family = reduce_sum},
+    {.op = "aten.native_batch_norm_backward", .family = batch_norm_backward, .linearity = kJoint,
+     .linear_inputs = kFirst, .expand = expand_batch_norm_backward},
+    {.op = "aten.native_group_norm", .family = group_norm, .localise = group_norm_batch},
+    {.op = "aten.native_group_norm_backward", .family = group_norm_backward, .linearity = kJoint,
+     .linear_inputs = kFirst, .localise = group_norm_backward_batch},
+    {.op = "aten.native_layer_norm", .family = layer_norm, .expand = expand_layer_norm},
+    {.op = "aten.native_layer_norm_backward", .family = layer_norm_backward, .linearity = kJoint,
+     .linear_inputs = kFirst, .expand = expand_layer_norm_backward},
+    {.op = "aten.nll_loss2d_backward", .family = nll_loss_backward, .linearity = kJoint, .linear_inputs = kFirst,
+     .expand = expand_nll_loss_backward},
+    {.op = "aten.nll_loss2d_forward", .family = nll_loss, .expand = expand_nll_loss},
+    {.op = "aten.nll_loss_backward", .family = nll_loss_backward, .linearity = kJoint, .linear_inputs = kFirst,
+     .expand = expand_nll_loss_backward},
+    {.op = "aten.nll_loss_forward", .family = nll_loss, .expand = expand_nll_loss},
+    {.op = "aten.nonzero", .family = replicated},
+    {.op = "aten.permute", .family = permute, .linearity = kMovement},
+    {.op = "aten.pixel_shuffle", .family = planes_3, .linearity = kMovement},
+    {.op = "aten.pixel_unshuffle", .family = planes_3, .linearity = kMovement},
+    {.op = "aten.prod", .family = reduce_prod},
+    {.op = "aten.reflection_pad1d", .family = planes_1, .linearity = kMovement},
+    {.op = "aten.reflection_pad1d_backward", .family = planes_1, .linearity = kJoint, .linear_inputs = kFirst},
+    {.op = "aten.reflection_pad2d", .family = planes_2, .linearity = kMovement},
+    {.op = "aten.reflection_pad2d_backward", .family = planes_2, .linearity = kJoint, .linear_inputs = kFirst},
+    {.op = "aten.reflection_pad3d", .family = planes_3, .linearity = kMovement},
+    {.op = "aten.reflection_pad3d_backward", .family = planes_3, .linearity = kJoint, .linear_inputs = kFirst},
+    {.op = "aten.repeat", .family = repeat, .linearity = kMovement},
+    {.op = "aten.replication_pad1d", .family = planes_1, .linearity = kMovement},
+    {.op = "aten.replication_pad1d_backward", .family = planes_1, .linearity = kJoint, .linear_inputs = kFirst},
+    {.op = "aten.replication_pad2d", .family = planes_2, .linearity = kMovement},
+    {.op = "aten.replication_pad2d_backward", .family = planes_2, .linearity = kJoint, .linear_inputs = kFirst},
+    {.op = "aten.replication_pad3d", .family = planes_3, .linearity = kMovement},
+    {.op = "aten.replication_pad3d_backward", .family = planes_3, .linearity = kJoint, .linear_inputs = kFirst},
+    {.op = "aten.reshape", .family = view, .linearity = kMovement, .localise = sizes_1},
+    {.op = "aten.roll", .family = rolled, .linearity = kMovement},
+    {.op = "aten.rsub", .family = pointwise, .linearity = kJoint},
+    {.op = "aten.rsub.Scalar", .family = pointwise},
+    {.op = "aten.scalar_tensor", .family = creation},
+    {.op = "aten.scatter", .family = scatter},
+    {.op = "aten.scatter_add", .family = scatter, .linearity = kJoint, .linear_inputs = kFirst | kThird},
+    {.op = "aten.scatter_reduce", .family = scatter},
+    {.op = "aten.select", .family = select, .linearity = kMovement},
+    {.op = "aten.select_backward", .family = select_backward, .linearity = kJoint, .localise = sizes_1},
+    {.op = "aten.select_scatter", .family = select_scatter, .linearity = kMovement},
+    {.op = "aten.slice", .family = slice, .linearity = kMovement},
+    {.op = "aten.slice_backward", .family = slice_backward, .linearity = kJoint, .localise = sizes_1},
+    {.op = "aten.slice_scatter", .family = slice_scatter, .linearity = kMovement},
+    {.op = "aten.smooth_l1_loss", .family = loss_2, .expand = expand_loss},
+    {.op = "aten.smooth_l1_loss_backward", .family = loss_backward_3, .linearity = kJoint, .linear_inputs = kFirst,
+     .expand = expand_loss_backward},
+    {.op = "aten.soft_margin_loss", .family = loss_2, .expand = expand_loss},
+    {.op = "aten.soft_margin_loss_backward", .family = loss_backward_3, .linearity = kJoint,
+     .linear_inputs = kFirst, .expand = expand_loss_backward},
+    {.op = "aten.sort", .family = scan_1},
+    {.op = "aten.sort.stable", .family = scan_2},
+    {.op = "aten.stack", .family = stack, .linearity = kMovement},
+    {.op = "aten.std", .family = reduce_rows, .expand = expand_var},
+    {.op = "aten.std_mean", .family = reduce_rows, .expand = expand_var},
+    {.op = "aten.sub", .family = pointwise, .linearity = kJoint},
+    {.op = "aten.sub.Scalar", .family = pointwise},
+    {.op = "aten.sum", .family = reduce_sum, .linearity = kJoint},
+    {.op = "aten.topk", .family = resized_2},
+    {.op = "aten.tril", .family = pointwise, .linearity = kJoint, .localise = diagonal_offset},
+    {.op = "aten.tril_indices", .family = replicated},
+    {.op = "aten.triu", .family = pointwise, .linearity = kJoint, .localise = diagonal_offset},
+    {.op = "aten.triu_indices", .family = replicated},
+    {.op = "aten.unfold", .family = unfold, .linearity = kMovement},
+    {.op = "aten.upsample_bicubic2d", .family = planes_2, .linearity = kJoint},
+    {.op = "aten.upsample_bicubic2d_backward", .family = planes_2, .linearity = kJoint, .localise = sizes_2},
+    {.op = "aten.upsample_bilinear2d", .family = planes_2, .linearity = kJoint},
+    {.op = "aten.upsample_bilinear2d_backward", .family = planes_2, .linearity = kJoint, .localise = sizes_2},
+    {.op = "aten.upsample_linear1d", .family = planes_1, .linearity = kJoint},
+    {.op = "aten.upsample_linear1d_backward", .family = planes_1, .linearity = kJoint, .localise = sizes_2},
+    {.op = "aten.upsample_nearest1d", .family = planes_1, .linearity = kJoint},
+    {.op = "aten.upsample_nearest1d_backward", .family = planes_1, .linearity = kJoint, .localise = sizes_2},
+    {.op = "aten.upsample_nearest2d", .family = planes_2, .linearity = kJoint},
+    {.op = "aten.upsample_nearest2d_backward", .family = planes_2, .linearity = kJoint, .localise = sizes_2},
+    {.op = "aten.upsample_nearest3d", .family = planes_3, .linearity = kJoint},
+    {.op = "aten.upsample_nearest3d_backward", .family = planes_3, .linearity = kJoint, .localise = sizes_2},
+    {.op = "aten.upsample_trilinear3d", .family = planes_3, .linearity = kJoint},
+    {.op = "aten.upsample_trilinear3d_backward", .family = planes_3, .linearity = kJoint, .localise = sizes_2},
+    {.op = "aten.var", .family = reduce_rows, .expand = expand_var},
+    {.op = "aten.var_mean", .family = reduce_rows, .expand = expand_var},
+    {.op = "aten.vdot", .letters = "k,k->", .flops = 2},
+    {.op = "aten.view", .family = view, .linearity = kMovement, .localise = sizes_1},
+    {.op = "aten.view_as_complex", .letters = "*_->*", .linearity = kMovement},
+    {.op = "aten.view_as_real", .letters = "*->*_", .linearity = kMovement},
+    {.op = "aten.where", .family = pointwise, .linearity = kMovement, .linear_inputs = kSecond | kThird},
+    {.op = "aten.where.Scalar", .family = pointwise},
+    {.op = "aten.where.ScalarOther", .family = pointwise},
+    {.op = "aten.where.ScalarSelf", .family = pointwise},
+    {.op = "spmdx.annotate", .family = pointwise, .linearity = kMovement},
+    {.op = "spmdx.as_strided", .family = replicated},
+    {.op = "spmdx.masked_embedding", .letters = "vd,*->*d", .linearity = kJoint, .linear_inputs = kFirst,
+     .localise = table_start},
+    {.op = "spmdx.random.bernoulli", .family = creation, .localise = random_box, .random = true},
+    {.op = "spmdx.random.exponential", .family = creation, .localise = random_box, .random = true},
+    {.op = "spmdx.random.normal", .family = creation, .localise = random_box, .random = true},
+    {.op = "spmdx.random.randint", .family = creation, .localise = random_box, .random = true},
+    {.op = "spmdx.random.randperm", .family = replicated, .random = true},
+    {.op = "spmdx.random.uniform", .family = creation, .localise = random_box, .random = true},
+};
+
+// ---- pointwise ops that need no more than their name ---------------------------------------------------
+
+// A partial operand is reduced first.
+constexpr std::string_view kNonlinear[] = {
+    "aten._amp_update_scale", "aten._prelu_kernel", "aten._prelu_kernel_backward", "aten.abs", "aten.absolute",
+    "aten.acos", "aten.acosh", "aten.addcdiv", "aten.addcmul", "aten.angle", "aten.asin", "aten.atan2",
+    "aten.atanh", "aten.bitwise_and", "aten.bitwise_left_shift", "aten.bitwise_not", "aten.bitwise_or",
+    "aten.bitwise_right_shift", "aten.bitwise_xor", "aten.bucketize", "aten.clamp.Tensor", "aten.clamp_max.Tensor",
+    "aten.clamp_min.Tensor", "aten.complex", "aten.copysign", "aten.cos", "aten.cosh", "aten.digamma", "aten.elu",
+    "aten.eq", "aten.erfc", "aten.erfinv", "aten.float_power", "aten.floor_divide", "aten.fmax", "aten.fmin",
+    "aten.fmod", "aten.frac", "aten.gcd", "aten.ge", "aten.gelu", "aten.gt", "aten.hardshrink", "aten.hardswish",
+    "aten.heaviside", "aten.hypot", "aten.i0", "aten.igamma", "aten.igammac", "aten.isfinite", "aten.isinf",
+    "aten.isnan", "aten.isneginf", "aten.isposinf", "aten.lcm", "aten.ldexp", "aten.le", "aten.leaky_relu",
+    "aten.lgamma", "aten.log", "aten.log10", "aten.log1p", "aten.log2", "aten.log_sigmoid_forward",
+    "aten.logaddexp", "aten.logaddexp2", "aten.logical_and", "aten.logical_not", "aten.logical_or",
+    "aten.logical_xor", "aten.logit", "aten.lt", "aten.masked_fill", "aten.maximum", "aten.minimum", "aten.mish",
+    "aten.mvlgamma", "aten.nan_to_num", "aten.native_dropout", "aten.ne", "aten.nextafter", "aten.polar",
+    "aten.polygamma", "aten.pow", "aten.prelu", "aten.reciprocal", "aten.remainder",
+    "aten.rrelu_with_noise_functional", "aten.rsqrt", "aten.sgn", "aten.sign", "aten.signbit", "aten.silu",
+    "aten.sin", "aten.sinc", "aten.sinh", "aten.softplus", "aten.softshrink", "aten.special_entr",
+    "aten.special_erfcx", "aten.special_i0e", "aten.special_i1", "aten.special_i1e", "aten.special_log_ndtr",
+    "aten.special_ndtri", "aten.special_xlog1py", "aten.special_zeta", "aten.sqrt", "aten.square", "aten.tan",
+    "aten.threshold", "aten.xlogy"};
+
+// Rising functions of one operand, defined everywhere (the log of a negative part would be NaN): maxima pass.
+constexpr std::string_view kMonotone[] = {
+    "aten.asinh", "aten.atan", "aten.ceil", "aten.clamp", "aten.clamp_max", "aten.clamp_min", "aten.erf",
+    "aten.exp", "aten.exp2", "aten.expm1", "aten.floor", "aten.hardsigmoid", "aten.hardtanh", "aten.relu",
+    "aten.relu6", "aten.round", "aten.sigmoid", "aten.tanh", "aten.trunc"};
+
+// Linear in all operands together.
+constexpr std::string_view kLinear[] = {
+    "aten._conj", "aten._conj_physical", "aten.alias", "aten.clone", "aten.conj", "aten.conj_physical",
+    "aten.deg2rad", "aten.imag", "aten.neg", "aten.rad2deg", "aten.real", "aten.resolve_conj"};
+
+// Gradients: linear in the incoming one.
+constexpr std::string_view kLinearInFirst[] = {
+    "aten.elu_backward", "aten.gelu_backward", "aten.hardshrink_backward", "aten.hardsigmoid_backward",
+    "aten.hardswish_backward", "aten.hardtanh_backward", "aten.leaky_relu_backward", "aten.log_sigmoid_backward",
+    "aten.mish_backward", "aten.native_dropout_backward", "aten.sigmoid_backward", "aten.silu_backward",
+    "aten.softplus_backward", "aten.softshrink_backward", "aten.tanh_backward", "aten.threshold_backward"};
+
+constexpr PointwiseOps kPointwise[] = {{Linearity::none, kAllInputs, kNonlinear},
+                                       {Linearity::monotone, kFirst, kMonotone},
+                                       {Linearity::joint, kAllInputs, kLinear},
+                                       {Linearity::joint, kFirst, kLinearInFirst}};
+
+using Index = std::unordered_map<std::string_view, Row>;
+
+const Index& table_index() {
+  static const Index index = [] {
+    Index map;
+    for (const PointwiseOps& group : kPointwise)
+      for (std::string_view op : group.ops)
+        map.emplace(op, Row{.op = op, .family = pointwise, .linearity = group.linearity,
+                            .linear_inputs = group.linear_inputs});
+    for (const Row& row : kRows) map.insert_or_assign(row.op, row);
+    return map;
+  }();
+  return index;
+}
+
+}  // namespace
+
+std::span<const Row> rows() { return kRows; }
+std::span<const PointwiseOps> pointwise_ops() { return kPointwise; }
+
+const Row* find_row(std::string_view op) {
+  const Index& index = table_index();
+  auto found = index.find(op);
+  if (found == index.end()) found = index.find(base_name(op));
+  return found == index.end() ? nullptr : &found->second;
+}
+
+}  // namespace spmdx
