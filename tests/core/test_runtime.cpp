@@ -1,0 +1,292 @@
+// SPDX-License-Identifier: Apache-2.0
+// The runtime over a backend of doubles: collectives box by box, distinct shards, queueing, errors, Philox.
+#include <atomic>
+#include <cmath>
+#include <thread>
+
+#include "base/error.h"
+#include "base/philox.h"
+#include "check.h"
+#include "runtime/step.h"
+
+namespace spmdx {
+namespace {
+
+struct Doubles final : Buffer {
+  Shape shape;
+  std::vector<double> data;
+};
+using Array = std::shared_ptr<Doubles>;
+
+Array array(Shape shape, double value = 0) {
+  auto made = std::make_shared<Doubles>();
+  made->data.assign(static_cast<size_t>(numel(shape)), value);
+  made->shape = std::move(shape);
+  return made;
+}
+const Doubles& at(const BufferRef& buffer) { return static_cast<const Doubles&>(*buffer); }
+
+// Calls visit(offset in `outer`, offset in the box) for every element of a box, in row-major order.
+template <class Visit>
+void each(const Shape& outer, const Box& box, const Visit& visit) {
+  int64_t count = 1;
+  for (const Range& range : box) count *= range.extent;
+  for (int64_t i = 0; i < count; ++i) {
+    int64_t rest = i, offset = 0, stride = 1;
+    for (size_t d = box.size(); d-- > 0;) {
+      offset += (box[d].start + rest % box[d].extent) * stride;
+      rest /= box[d].extent;
+      stride *= outer[d];
+    }
+    visit(offset, i);
+  }
+}
+
+std::atomic<int> kernel_runs = 0, kernel_donations = 0;
+
+class FakeKernel final : public Kernel {
+ public:
+  explicit FakeKernel(const Call& call) : call_(call) {}
+  void run(std::span<const BufferRef> inputs, std::span<const Param> params, std::span<BufferRef> outputs,
+           int donated) override {
+    ++kernel_runs;
+    kernel_donations += donated >= 0;
+    if (call_.op == "aten.relu") throw std::runtime_error("relu is out of order");
+    if (call_.op == "aten.sigmoid") std::this_thread::sleep_for(std::chrono::milliseconds(20));
+    Array result = array(call_.outputs[0].shape);
+    for (size_t i = 0; i < result->data.size(); ++i) {
+      double value = params.empty() ? 0 : params[0].real;
+      for (const BufferRef& input : inputs) value += at(input).data.at(i);
+      result->data[i] = value;
+    }
+    outputs[0] = result;
+  }
+
+ private:
+  Call call_;
+};
+
+class FakeBackend final : public Backend {
+ public:
+  std::unique_ptr<Kernel> prepare(const Call& local) override { return std::make_unique<FakeKernel>(local); }
+  BufferRef empty(DType, const Shape& shape) override { return array(shape, std::nan("")); }
+  BufferRef identity(DType, const Shape& shape, Reduction reduction) override {
+    return array(shape, reduction == Reduction::max ? -INFINITY : 0);
+  }
+  BufferRef narrow(const BufferRef& buffer, const Box& box) override {
+    Shape shape;
+    for (const Range& range : box) shape.push_back(range.extent);
+    Array part = array(shape);
+    each(at(buffer).shape, box, [&](int64_t from, int64_t to) { part->data[to] = at(buffer).data[from]; });
+    return part;
+  }
+  void copy_box(const BufferRef& dst, const std::vector<int64_t>& starts, const BufferRef& src,
+                const Box& box) override {
+    const Array part = std::static_pointer_cast<Doubles>(narrow(src, box));
+    Box target = box;
+    for (size_t d = 0; d < target.size(); ++d) target[d].start = starts[d];
+    each(at(dst).shape, target, [&](int64_t to, int64_t from) {
+      static_cast<Doubles&>(*dst).data[to] = part->data[from];
+    });
+  }
+  void reduce_into(const BufferRef& dst, const BufferRef& src, Reduction reduction) override {
+    auto& target = static_cast<Doubles&>(*dst).data;
+    for (size_t i = 0; i < target.size(); ++i)
+      target[i] = reduction == Reduction::max ? std::max(target[i], at(src).data[i]) : target[i] + at(src).data[i];
+  }
+  BufferRef reduce(std::span<const BufferRef> buffers, Reduction reduction) override {
+    Array total = std::make_shared<Doubles>(at(buffers[0]));
+    for (const BufferRef& buffer : buffers.subspan(1)) reduce_into(total, buffer, reduction);
+    return total;
+  }
+  BufferRef compact(const BufferRef& buffer) override { return buffer; }
+  int64_t bytes(const BufferRef& buffer) override { return static_cast<int64_t>(at(buffer).data.size() * 8); }
+};
+
+struct Fixture {
+  FakeBackend backend;
+  std::unique_ptr<Comm> comm = make_local_comm(backend);
+};
+
+MeshRef mesh() { return Mesh::make({0, 1, 2, 3, 4, 5}, {3, 2}, {"x", "y"}); }
+
+ShardingRef sharding(const MeshRef& mesh, const Shape& shape, std::vector<std::vector<AtomId>> dims,
+                     AtomSet partial = 0, Reduction reduction = Reduction::none) {
+  Sharding made{mesh, {}, partial, reduction};
+  for (auto& atoms : dims) made.dims.push_back({atoms, 1});
+  return intern(made, shape);
+}
+
+// Element i of the whole value holds i; of a partial value, the digits 0 and 1 hold parts that add up to it.
+Shards shards_of(const Shape& shape, ShardingRef layout) {
+  const Mesh& mesh = *layout->mesh;
+  Array whole = array(shape);
+  for (size_t i = 0; i < whole->data.size(); ++i) whole->data[i] = static_cast<double>(i);
+  Shards shards;
+  FakeBackend backend;
+  for (int64_t i = 0; i < num_distinct(mesh, layout->used()); ++i) {
+    const int64_t position = representative(mesh, layout->used(), i);
+    BufferRef shard = backend.narrow(whole, local_box(*layout, shape, position));
+    const int64_t terms = num_distinct(mesh, layout->partial), term = distinct_index(mesh, layout->partial, position);
+    for (double& value : static_cast<Doubles&>(*shard).data)
+      if (terms > 1) value = term == 0 ? value - 10.0 * (terms - 1) : 10;
+    shards.push_back(shard);
+  }
+  return shards;
+}
+
+// The elements of every shard.
+std::vector<std::vector<double>> contents(const Shards& shards) {
+  std::vector<std::vector<double>> all;
+  for (const BufferRef& shard : shards) all.push_back(at(shard).data);
+  return all;
+}
+
+void check_exchange(const Shape& shape, ShardingRef from, ShardingRef to) {
+  Fixture fixture;
+  const Shards moved = fixture.comm->run(Collective::send_recv, {DType::f64, shape}, shards_of(shape, from), from, to);
+  CHECK_EQ(contents(moved), contents(shards_of(shape, to)));
+}
+
+CallRef call(const std::string& op, size_t inputs, const Shape& shape, bool param = false) {
+  Call made;
+  made.op = op;
+  for (uint32_t i = 0; i < inputs; ++i) made.args.push_back(TensorArg{i});
+  if (param) made.args.push_back(RealParam{0});
+  made.num_params = param;
+  made.inputs.assign(inputs, {DType::f64, shape});
+  made.outputs = {{DType::f64, shape}};
+  return seal(std::move(made));
+}
+
+DataRef ready(const Shape& shape, double value) {
+  return std::make_shared<Data>(TensorType{DType::f64, shape}, nullptr, Shards{array(shape, value)});
+}
+DataRef pending(const Shape& shape) { return std::make_shared<Data>(TensorType{DType::f64, shape}); }
+
+// out = op(x + p)
+Graph chain(const std::string& op) {
+  Graph graph;
+  const ValueId x = graph.add_input({DType::f64, {2}}, "x");
+  const ValueId sum = graph.add_node(call("aten.add.Scalar", 1, {2}, true), {x}, 0, 0);
+  graph.num_params = 1;
+  graph.outputs.push_back({graph.add_node(call(op, 1, {2}), {sum}), nullptr, kNone, false, 0});
+  return graph;
+}
+
+}  // namespace
+
+TEST(philox_known_answers) {
+  CHECK(philox({0, 0, 0, 0}, 0, 0) == PhiloxBlock{0x6627e8d5, 0xe169c58d, 0xbc57ac4c, 0x9b00dbd8});
+  CHECK(philox({~0u, ~0u, ~0u, ~0u}, ~0u, ~0u) == PhiloxBlock{0x408f276d, 0x41c83b0e, 0xa20bc7c6, 0x6d5451fd});
+  CHECK(philox({0x243f6a88, 0x85a308d3, 0x13198a2e, 0x03707344}, 0xa4093822, 0x299f31d0) ==
+        PhiloxBlock{0xd16cfe09, 0x94fdcceb, 0x5001e420, 0x24126ea1});
+}
+
+TEST(exchange_moves_boxes) {
+  const MeshRef m = mesh();
+  for (const Shape& shape : {Shape{6, 4}, Shape{5, 3}, Shape{2, 1}, Shape{1, 7}}) {
+    const std::vector<ShardingRef> layouts = {
+        sharding(m, shape, {{}, {}}), sharding(m, shape, {{0}, {}}), sharding(m, shape, {{}, {0}}),
+        sharding(m, shape, {{0}, {1}}), sharding(m, shape, {{1}, {0}}), sharding(m, shape, {{0, 1}, {}}),
+        sharding(m, shape, {{}, {1, 0}})};
+    for (ShardingRef from : layouts)
+      for (ShardingRef to : layouts) check_exchange(shape, from, to);
+  }
+}
+
+TEST(exchange_reduces_partials) {
+  const MeshRef m = mesh();
+  const Shape shape = {5, 4};
+  const auto sum = Reduction::sum;
+  check_exchange(shape, sharding(m, shape, {{}, {}}, 1, sum), sharding(m, shape, {{}, {}}));
+  check_exchange(shape, sharding(m, shape, {{}, {}}, 1, sum), sharding(m, shape, {{0}, {}}));
+  check_exchange(shape, sharding(m, shape, {{}, {0}}, 2, sum), sharding(m, shape, {{1}, {0}}));
+  check_exchange(shape, sharding(m, shape, {{1}, {}}, 1, sum), sharding(m, shape, {{}, {}}, 1, sum));
+  check_exchange(shape, sharding(m, shape, {{}, {}}, 3, sum), sharding(m, shape, {{}, {}}));
+}
+
+TEST(to_partial_keeps_the_data_once) {
+  Fixture fixture;
+  const MeshRef m = mesh();
+  const Shape shape = {2};
+  const ShardingRef whole = sharding(m, shape, {{}}), partial = sharding(m, shape, {{}}, 1, Reduction::max);
+  const Shards before = shards_of(shape, whole);
+  const Shards after = fixture.comm->run(Collective::to_partial, {DType::f64, shape}, before, whole, partial);
+  const std::vector<std::vector<double>> expected = {{0, 1}, {-INFINITY, -INFINITY}, {-INFINITY, -INFINITY}};
+  CHECK_EQ(contents(after), expected);
+  CHECK(after[0] == before[0]);
+}
+
+TEST(op_runs_once_per_distinct_shard) {
+  Fixture fixture;
+  const MeshRef m = mesh();
+  const Shape shape = {4};  // cut in 2, 2 and 0
+  Graph graph;
+  graph.mesh = m;
+  const ValueId x = graph.add_input({DType::f64, shape}, "x");
+  const ValueId y = graph.add_node(call("aten.neg", 1, shape), {x});
+  graph.outputs.push_back({y, nullptr, kNone, false, 0});
+  const ShardingRef cut = sharding(m, shape, {{0}});
+  graph.inputs[0].physical = graph.values[x].sharding = graph.values[y].sharding = cut;
+  Executable executable(graph, fixture.backend, *fixture.comm);
+  kernel_runs = 0;
+  const DataRef data = std::make_shared<Data>(TensorType{DType::f64, shape}, cut, shards_of(shape, cut));
+  const std::vector<std::vector<double>> expected = {{0, 1}, {2, 3}, {}};
+  CHECK_EQ(contents(executable.run({data}, {}, {})[0]), expected);
+  CHECK_EQ(kernel_runs.load(), 2);  // neither for the empty shard nor again along y
+}
+
+TEST(steps_run_in_order_with_their_parameters) {
+  Fixture fixture;
+  Engine engine(fixture.backend, *fixture.comm);
+  DataRef data = ready({2}, 1);
+  for (int i = 1; i <= 10; ++i) {
+    const DataRef next = pending({2});
+    engine.submit(chain("aten.sigmoid"), {data}, {{.real = double(i)}}, {next});
+    data = next;
+  }
+  CHECK_EQ(at(data->wait()[0]).data, (std::vector<double>{56, 56}));
+  engine.wait();
+  const StepCounters counters = engine.counters();
+  CHECK_EQ(counters.steps, 10);
+  CHECK_EQ(counters.plans_compiled, 1);
+  CHECK_EQ(counters.plan_cache_hits, 9);
+}
+
+TEST(dead_buffers_are_donated_but_not_inputs) {
+  Fixture fixture;
+  Executable executable(chain("aten.neg"), fixture.backend, *fixture.comm);
+  const DataRef x = ready({2}, 3);
+  kernel_donations = 0;
+  CHECK_EQ(at(executable.run({x}, {{.real = 4}}, {})[0][0]).data, (std::vector<double>{7, 7}));
+  CHECK_EQ(kernel_donations.load(), 1);
+  CHECK_EQ(at(x->wait()[0]).data, (std::vector<double>{3, 3}));
+}
+
+TEST(failed_step_fails_its_outputs_and_is_reported_once) {
+  Fixture fixture;
+  Engine engine(fixture.backend, *fixture.comm);
+  engine.set_translator([](std::exception_ptr, const Node& node) {
+    return std::make_exception_ptr(std::runtime_error("train.py:3, in " + node.call->op));
+  });
+  const DataRef x = ready({2}, 1), bad = pending({2}), worse = pending({2}), good = pending({2});
+  engine.submit(chain("aten.relu"), {x}, {{.real = 1}}, {bad});
+  engine.submit(chain("aten.neg"), {bad}, {{.real = 1}}, {worse});
+  engine.submit(chain("aten.neg"), {x}, {{.real = 1}}, {good});
+  CHECK_THROWS(std::runtime_error, bad->wait(), "train.py:3, in aten.relu");
+  CHECK_THROWS(std::runtime_error, worse->wait(), "train.py:3, in aten.relu");
+  CHECK_EQ(at(good->wait()[0]).data, (std::vector<double>{2, 2}));
+  engine.wait();
+  CHECK_THROWS(std::runtime_error, engine.rethrow(), "train.py:3");
+  engine.rethrow();  // the error was reported
+  CHECK_EQ(engine.counters().steps, 3);
+}
+
+TEST(peak_bytes_counts_inputs_and_live_values) {
+  Fixture fixture;
+  const Executable executable(chain("aten.neg"), fixture.backend, *fixture.comm);
+  CHECK_EQ(executable.peak_bytes(), 3 * 2 * 8);
+}
+
+}  // namespace spmdx
