@@ -6,6 +6,7 @@
 Everything is timed in one process in interleaved rounds, eager PyTorch first in each; ratios are
 medians of the rounds' ratios, so a slow moment of the machine hits both sides.
 """
+
 import argparse
 import gc
 import json
@@ -35,9 +36,15 @@ def op_cases(device):
     """Ops as a model calls them: no gradient, small operands, so that the call dominates."""
     x, y = torch.ones(16, 16).to(device), torch.ones(16, 16).to(device)
     return {
-        "add": lambda: x + y, "mul by a number": lambda: x * 1.5, "relu": lambda: torch.relu(x),
-        "mm": lambda: x @ y, "sum over a dim": lambda: x.sum(1), "transpose": lambda: x.t(),
-        "view": lambda: x.view(256), "slice": lambda: x[2:9], "softmax": lambda: x.softmax(-1),
+        "add": lambda: x + y,
+        "mul by a number": lambda: x * 1.5,
+        "relu": lambda: torch.relu(x),
+        "mm": lambda: x @ y,
+        "sum over a dim": lambda: x.sum(1),
+        "transpose": lambda: x.t(),
+        "view": lambda: x.view(256),
+        "slice": lambda: x[2:9],
+        "softmax": lambda: x.softmax(-1),
         "add_ in place": lambda: x.add_(y),
     }
 
@@ -134,8 +141,12 @@ def show(figures):
     for name, (eager, lazy) in figures["ops_us"].items():
         ops.add_row(name, f"{eager:.2f}", f"{lazy:.2f}", f"{lazy - eager:+.2f}")
     console.print(ops)
-    steps = Table("devices", "host time / eager's", "whole step / eager's",
-                  title=f"2-layer GPT step, data parallel; eager {figures['eager_step_ms']:.1f} ms")
+    steps = Table(
+        "devices",
+        "host time / eager's",
+        "whole step / eager's",
+        title=f"2-layer GPT step, data parallel; eager {figures['eager_step_ms']:.1f} ms",
+    )
     for n in DEVICE_COUNTS:
         steps.add_row(str(n), f"{figures['host_ratio'][n]:.2f}", f"{figures['step_ratio'][n]:.2f}")
     console.print(steps)

@@ -1,5 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 """The tables and the picture that `train_gpt.py --demo` shows."""
+
 from collections import Counter
 
 import matplotlib
@@ -29,9 +30,16 @@ def table_of_modes(runs):
     """One row a mode: what it learned and what it cost."""
     reference = runs[0]
     table = Table(title="One model, one loop, five ways to lie on the devices (dropout 0)")
-    for title in ("mode", "first loss", "last loss", f"largest diff., {COMPARED} steps",
-                  "collectives a step", "kB on the wire a step, device",
-                  "kB of parameters a device", "step time / eager"):
+    for title in (
+        "mode",
+        "first loss",
+        "last loss",
+        f"largest diff., {COMPARED} steps",
+        "collectives a step",
+        "kB on the wire a step, device",
+        "kB of parameters a device",
+        "step time / eager",
+    ):
         table.add_column(title, justify="left" if title == "mode" else "right")
     for run in runs:
         wire = ("-", "-")
@@ -40,10 +48,14 @@ def table_of_modes(runs):
             wire = (str(count), f"{run.report.wire_bytes / 1e3:,.1f}")
         same = run is reference
         table.add_row(
-            NAMES[run.mode], f"{run.losses[0]:.4f}", f"{run.losses[-1]:.4f}",
-            "-" if same else f"{largest_difference(run.losses, reference.losses):.1e}", *wire,
+            NAMES[run.mode],
+            f"{run.losses[0]:.4f}",
+            f"{run.losses[-1]:.4f}",
+            "-" if same else f"{largest_difference(run.losses, reference.losses):.1e}",
+            *wire,
             f"{run.parameter_bytes / 1e3:,.1f}",
-            f"{run.step_seconds * 1e3:.0f} ms" if same
+            f"{run.step_seconds * 1e3:.0f} ms"
+            if same
             else f"{run.step_seconds / reference.step_seconds:.2f}",
         )
     return table

@@ -1,11 +1,12 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Train a character-level GPT unsharded, or on 8 virtual devices in four ways, with one model and one loop.
+"""Train a character-level GPT unsharded, or on 8 virtual devices in four ways, with one loop.
 
     python examples/train_gpt.py --mode dp_tp --steps 200     # one mode
     python examples/train_gpt.py --demo                       # all five modes, side by side
 
 The text is the English of CPython's own `pydoc_data.topics`, so nothing is downloaded.
 """
+
 import argparse
 import math
 import os
@@ -107,7 +108,8 @@ def annotate(model, mode, mesh):
     if mode == "fsdp":
         for p in model.parameters():  # every parameter on its first dim that the devices divide
             dim = next((d for d, n in enumerate(p.shape) if n % mesh.size() == 0), 0)
-            spmdx.mark_sharding(p, mesh, tuple("data" if d == dim else None for d in range(p.dim())))
+            spec = tuple("data" if d == dim else None for d in range(p.dim()))
+            spmdx.mark_sharding(p, mesh, spec)
     if mode in ("tp", "dp_tp"):
         for block in model.blocks:
             heads = block.attention
@@ -200,13 +202,15 @@ def train(mode, ids, config, steps, batch_size=16, devices=8, dtype=torch.float3
 
 def local_bytes(tensor):
     """Bytes of `tensor` that the most loaded device holds."""
-    shards = [s.data for s in getattr(tensor, "local_shards", ())] or [tensor]
-    return max(s.numel() * s.element_size() for s in shards)
+    sharding = spmdx.get_sharding(tensor) if tensor.device.type == "spmdx" else None
+    boxes = sharding.boxes(tensor.shape) if sharding else [tuple(map(slice, tensor.shape))]
+    elements = max(math.prod(s.stop - (s.start or 0) for s in box) for box in boxes)
+    return elements * tensor.element_size()
 
 
 @torch.no_grad()
 def generate(model, ids, characters, context, length=240, seed=2):
-    """Continue a piece of the text; the window has a fixed length, so one plan serves all tokens."""
+    """Continue a piece of the text; the window has a fixed length, so one plan does."""
     model.eval()
     device = next(model.parameters()).device
     generator = torch.Generator().manual_seed(seed)
@@ -240,8 +244,10 @@ def main():
     ids, characters = load_text()
     # Random numbers on the device are the same on every mesh but not eager's, so dropout would hide
     # whether a sharded run equals eager: the comparison is made without it.
-    default = 0.0 if options.demo else 0.1
-    config = Config(len(characters), dropout=options.dropout if options.dropout is not None else default)
+    dropout = options.dropout
+    if dropout is None:
+        dropout = 0.0 if options.demo else 0.1
+    config = Config(len(characters), dropout=dropout)
     if options.tiny:
         config.layers, config.width, config.context = 2, 32, 16
     if options.demo or options.mode != "eager":

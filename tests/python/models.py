@@ -1,5 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 """Small models with batches, losses and tensor-parallel annotations, and a trainer for any mesh."""
+
 import copy
 import sys
 from collections.abc import Callable
@@ -61,12 +62,16 @@ class Translator(nn.Module):
 
     def forward(self, source, target):
         mask = torch.full((target.shape[1],) * 2, float("-inf"), device=target.device).triu(1)
-        y = self.transformer(self.embed(source), self.embed(target), tgt_mask=mask.to(torch.float64))
+        y = self.transformer(
+            self.embed(source), self.embed(target), tgt_mask=mask.to(torch.float64)
+        )
         return self.head(y)
 
 
 def mlp():
-    return nn.Sequential(nn.Linear(10, 16), nn.GELU(), nn.Linear(16, 16), nn.ReLU(), nn.Linear(16, 6))
+    return nn.Sequential(
+        nn.Linear(10, 16), nn.GELU(), nn.Linear(16, 16), nn.ReLU(), nn.Linear(16, 6)
+    )
 
 
 def numbers(*shape):
@@ -94,10 +99,14 @@ CASES = {
         lambda: GPT(GPT_TINY),
         lambda n: ((torch.randint(24, (n, 8)),), torch.randint(24, (n, 8))),
         {
-            **{f"blocks.*.{name}.weight": COLUMN for name in
-               ("attention.q", "attention.k", "attention.v", "up")},
-            **{f"blocks.*.{name}.bias": COLUMN_BIAS for name in
-               ("attention.q", "attention.k", "attention.v", "up")},
+            **{
+                f"blocks.*.{name}.weight": COLUMN
+                for name in ("attention.q", "attention.k", "attention.v", "up")
+            },
+            **{
+                f"blocks.*.{name}.bias": COLUMN_BIAS
+                for name in ("attention.q", "attention.k", "attention.v", "up")
+            },
             "blocks.*.attention.out.weight": ROW,
             "blocks.*.down.weight": ROW,
         },
@@ -106,8 +115,10 @@ CASES = {
     "lstm": Case(Reader, lambda n: ((numbers(n, 4, 6),), torch.randint(5, (n,)))),
     "transformer": Case(
         Translator,
-        lambda n: ((torch.randint(12, (n, 5)), torch.randint(12, (n, 4))),
-                   torch.randint(12, (n, 4))),
+        lambda n: (
+            (torch.randint(12, (n, 5)), torch.randint(12, (n, 4))),
+            torch.randint(12, (n, 4)),
+        ),
         {"*.linear1.weight": COLUMN, "*.linear1.bias": COLUMN_BIAS, "*.linear2.weight": ROW},
     ),
 }
@@ -127,15 +138,17 @@ class Plan:
 
 
 def annotate(model, case, plan, mesh):
-    """Mark the parameters of `model` as `plan` says; "model" specs apply if the mesh has the axis."""
+    """Mark the parameters of `model` as `plan` says; "model" specs need that axis."""
     for name, p in model.named_parameters():
-        spec = next((s for pattern, s in case.tensor_parallel.items() if fnmatch(name, pattern)),
-                    None)
+        spec = next(
+            (s for pattern, s in case.tensor_parallel.items() if fnmatch(name, pattern)), None
+        )
         if spec is not None and "model" in plan.axes:
             spmdx.mark_sharding(p, mesh, spec)
         elif plan.fully_sharded:
             dim = next((d for d, n in enumerate(p.shape) if n % mesh.size() == 0), 0)
-            spmdx.mark_sharding(p, mesh, tuple("data" if d == dim else None for d in range(p.dim())))
+            spec = tuple("data" if d == dim else None for d in range(p.dim()))
+            spmdx.mark_sharding(p, mesh, spec)
 
 
 def make(name, seed=0):
@@ -163,8 +176,16 @@ class Trace:
     plans: list = field(default_factory=list)  # plans_compiled after every step
 
 
-def run(name, batches, plan=None, device="spmdx", clip=None, schedule=False, keep_gradients=True,
-        model=None):
+def run(
+    name,
+    batches,
+    plan=None,
+    device="spmdx",
+    clip=None,
+    schedule=False,
+    keep_gradients=True,
+    model=None,
+):
     """Train a case on plain CPU PyTorch (device="cpu"), or on the mesh of `plan`."""
     model = (model if model is not None else make(name)).to(device)
     mesh = plan.mesh() if plan is not None else None
@@ -217,8 +238,11 @@ def assert_equal(got, want, what, relative=1e-9):
 def assert_same(got, want):
     """Two traces agree: losses, every gradient of every step, parameters and buffers."""
     for step, (a, b) in enumerate(zip(got.losses, want.losses, strict=True)):
-        assert_equal(torch.tensor(a, dtype=torch.float64), torch.tensor(b, dtype=torch.float64),
-                     f"loss of step {step}")
+        assert_equal(
+            torch.tensor(a, dtype=torch.float64),
+            torch.tensor(b, dtype=torch.float64),
+            f"loss of step {step}",
+        )
     for step, (a, b) in enumerate(zip(got.gradients, want.gradients, strict=True)):
         for name in a:
             assert_equal(a[name], b[name], f"gradient of {name} in step {step}")

@@ -1,5 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 """The example trains in every mode, and the demo's five runs agree."""
+
 import os
 import re
 import subprocess
@@ -19,8 +20,11 @@ def command(*arguments, folder):
     where = os.pathsep.join(filter(None, [str(ROOT / "python"), os.environ.get("PYTHONPATH")]))
     done = subprocess.run(
         [sys.executable, str(ROOT / "examples" / "train_gpt.py"), *arguments],
-        cwd=folder, env={**os.environ, "PYTHONPATH": where, "OMP_NUM_THREADS": "1"},
-        capture_output=True, text=True, timeout=600,
+        cwd=folder,
+        env={**os.environ, "PYTHONPATH": where, "OMP_NUM_THREADS": "1"},
+        capture_output=True,
+        text=True,
+        timeout=600,
     )
     assert done.returncode == 0, done.stdout + done.stderr
     return done.stdout
@@ -54,7 +58,7 @@ def test_modes_hold_and_move_what_their_names_say(text):
 def test_the_learning_rate_warms_up_and_falls():
     rates = [train_gpt.learning_rate(step, 200) for step in range(200)]
     assert rates[0] == 1 / train_gpt.WARM_UP and max(rates) == 1.0
-    assert rates[train_gpt.WARM_UP:] == sorted(rates[train_gpt.WARM_UP:], reverse=True)
+    assert rates[train_gpt.WARM_UP :] == sorted(rates[train_gpt.WARM_UP :], reverse=True)
     assert rates[-1] == pytest.approx(0.1, abs=1e-3)
 
 

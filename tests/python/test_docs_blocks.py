@@ -1,5 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 """Every Python block of the README and the docs runs, and every file they name exists."""
+
 import re
 import subprocess
 import sys
@@ -19,8 +20,9 @@ def blocks(page):
 
 def folder_paths(page):
     """Paths of the repository that a page names in back-quotes."""
-    named = re.findall(r"`((?:csrc|python|tests|examples|benchmarks|docs)/[\w/.*{},-]+)`",
-                       page.read_text())
+    named = re.findall(
+        r"`((?:csrc|python|tests|examples|benchmarks|docs)/[\w/.*{},-]+)`", page.read_text()
+    )
     return [path.rstrip("/") for path in named if not set(path) & set("*{}")]
 
 
@@ -28,8 +30,9 @@ def folder_paths(page):
 def test_the_blocks_of_a_page_run(page, tmp_path):
     script = tmp_path / (page.stem + ".py")
     script.write_text(START + "\n".join(blocks(page)))
-    done = subprocess.run([sys.executable, str(script)], cwd=tmp_path, capture_output=True,
-                          text=True, timeout=300)
+    done = subprocess.run(
+        [sys.executable, str(script)], cwd=tmp_path, capture_output=True, text=True, timeout=300
+    )
     assert done.returncode == 0, done.stdout + done.stderr
 
 

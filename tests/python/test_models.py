@@ -1,6 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
 """Whole models train the same on every mesh as on one device, and move no more than they need."""
+
 import functools
+import math
 
 import models
 import pytest
@@ -105,8 +107,11 @@ def parameter_bytes(model):
     return sum(p.numel() * p.element_size() for p in model.parameters())
 
 
-def local_bytes(tensor):
-    return max(s.data.numel() * s.data.element_size() for s in tensor.local_shards)
+def held_bytes(tensor):
+    """Bytes that the most loaded device holds of a tensor."""
+    boxes = spmdx.get_sharding(tensor).boxes(tensor.shape)
+    elements = max(math.prod(s.stop - s.start for s in box) for box in boxes)
+    return elements * tensor.element_size()
 
 
 def test_data_parallel_moves_only_gradients():
@@ -120,23 +125,15 @@ def test_fully_sharded_holds_an_eighth_between_steps():
     trace = steady(FULLY[8])
     for name, p in trace.model.named_parameters():
         state = trace.optimizer.state[p]
-        for what, t in (("", p), (" exp_avg", state["exp_avg"]), (" exp_avg_sq", state["exp_avg_sq"])):
+        for what, t in (
+            ("", p),
+            (" exp_avg", state["exp_avg"]),
+            (" exp_avg_sq", state["exp_avg_sq"]),
+        ):
             whole = t.numel() * t.element_size()
             assert spmdx.get_sharding(t) is not None, f"{name}{what} has no sharding"
-            held = local_bytes(t) if isinstance(t, spmdx.ShardedTensor) else held_bytes(t)
+            held = held_bytes(t)
             assert held * 8 <= whole, f"{name}{what}: {held} of {whole} bytes on one device"
-
-
-def held_bytes(tensor):
-    """Bytes on one device of a tensor that was not annotated, from its sharding."""
-    sharding = spmdx.get_sharding(tensor)
-    ways = 1
-    sizes = dict(zip(sharding.mesh.axis_names, sharding.mesh.mesh_shape, strict=True))
-    for entry in sharding.partition_spec:
-        for axis in (entry if isinstance(entry, tuple) else (entry,)):
-            if axis is not None:
-                ways *= sizes[axis] if isinstance(axis, str) else sharding.mesh.mesh_shape[axis]
-    return tensor.numel() * tensor.element_size() // ways
 
 
 def test_fully_sharded_gathers_each_parameter_at_most_twice():
@@ -149,8 +146,11 @@ def test_fully_sharded_gathers_each_parameter_at_most_twice():
 @pytest.mark.parametrize("plan", [TENSOR[8], MIXED["4x2"]], ids=str)
 def test_tensor_parallel_never_gathers_a_weight(plan):
     trace = steady(plan)
-    smallest = min(p.numel() * p.element_size() for n, p in trace.model.named_parameters()
-                   if "attention.q.weight" in n)
+    smallest = min(
+        p.numel() * p.element_size()
+        for n, p in trace.model.named_parameters()
+        if "attention.q.weight" in n
+    )
     model_axis = [c for c in trace.report.collectives if "model" in c.axes]
     assert model_axis, "tensor parallel without a collective cannot be right"
     for c in model_axis:

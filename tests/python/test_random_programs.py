@@ -1,8 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
 """Random small programs on random meshes and specs equal the unsharded run, values and gradients.
 
-    python tests/python/test_random_programs.py 17        # run the program of one seed again
+python tests/python/test_random_programs.py 17        # run the program of one seed again
 """
+
 import random
 import sys
 import traceback
@@ -16,8 +17,15 @@ import spmdx
 
 PROGRAMS, A_TEST, MOST_ELEMENTS = 500, 25, 600
 MESHES = [
-    (range(1), (1,)), (range(2), (2,)), (range(3), (3,)), (range(4), (4,)), (range(8), (8,)),
-    (range(8), (4, 2)), (range(8), (2, 2, 2)), (range(6), (2, 3)), ((5, 0, 3, 6), (2, 2)),
+    (range(1), (1,)),
+    (range(2), (2,)),
+    (range(3), (3,)),
+    (range(4), (4,)),
+    (range(8), (8,)),
+    (range(8), (4, 2)),
+    (range(8), (2, 2, 2)),
+    (range(6), (2, 3)),
+    ((5, 0, 3, 6), (2, 2)),
 ]
 
 
@@ -29,9 +37,22 @@ def some_dim(rng, x):
 
 
 def unary(rng, values):
-    f = rng.choice([torch.tanh, torch.sigmoid, torch.relu, torch.neg, torch.abs, torch.sin,
-                    F.gelu, F.silu, lambda x: x.tanh().exp(), lambda x: x * 1.5 + 0.25,
-                    lambda x: 1.0 / (x * x + 1.0), lambda x: (x * x + 0.5).sqrt()])
+    f = rng.choice(
+        [
+            torch.tanh,
+            torch.sigmoid,
+            torch.relu,
+            torch.neg,
+            torch.abs,
+            torch.sin,
+            F.gelu,
+            F.silu,
+            lambda x: x.tanh().exp(),
+            lambda x: x * 1.5 + 0.25,
+            lambda x: 1.0 / (x * x + 1.0),
+            lambda x: (x * x + 0.5).sqrt(),
+        ]
+    )
     return [f(rng.choice(values))]
 
 
@@ -40,8 +61,17 @@ def binary(rng, values):
     pairs = zip(reversed(x.shape), reversed(y.shape), strict=False)
     if any(a != b and 1 not in (a, b) for a, b in pairs):
         y = x.flip(0) if x.dim() else x * 0.5
-    f = rng.choice([torch.add, torch.sub, torch.mul, torch.maximum, torch.minimum,
-                    lambda a, b: a / (b * b + 1.0), lambda a, b: torch.where(a > b, a, b * 2.0)])
+    f = rng.choice(
+        [
+            torch.add,
+            torch.sub,
+            torch.mul,
+            torch.maximum,
+            torch.minimum,
+            lambda a, b: a / (b * b + 1.0),
+            lambda a, b: torch.where(a > b, a, b * 2.0),
+        ]
+    )
     return [f(x, y)]
 
 
@@ -74,9 +104,13 @@ def movement(rng, values):
     part = next((p for p in (2, 3, 5) if size % p == 0), 1)
     merge = min(dim, x.dim() - 2)
     choices = [
-        lambda: x.permute(order), lambda: x.transpose(dim, -1), lambda: x.reshape(-1),
-        lambda: x.unflatten(dim, (part, size // part)), lambda: x.unflatten(dim, (-1, part)),
-        lambda: x.unsqueeze(dim), lambda: x.unsqueeze(dim).expand(*x.shape[:dim], 2, *x.shape[dim:]),
+        lambda: x.permute(order),
+        lambda: x.transpose(dim, -1),
+        lambda: x.reshape(-1),
+        lambda: x.unflatten(dim, (part, size // part)),
+        lambda: x.unflatten(dim, (-1, part)),
+        lambda: x.unsqueeze(dim),
+        lambda: x.unsqueeze(dim).expand(*x.shape[:dim], 2, *x.shape[dim:]),
         lambda: x.flip(dim),
     ]
     if x.dim() >= 2:
@@ -100,9 +134,15 @@ def along_a_dim(rng, values):
     if x.dim() == 0:
         return None
     dim = some_dim(rng, x)
-    choices = [lambda: x.softmax(dim), lambda: x.log_softmax(dim), lambda: x.cumsum(dim) * 0.5,
-               lambda: F.layer_norm(x, x.shape[-1:]), lambda: x.max(dim).values,
-               lambda: x.sort(dim).values, lambda: x.topk(max(1, x.shape[dim] // 2), dim).values]
+    choices = [
+        lambda: x.softmax(dim),
+        lambda: x.log_softmax(dim),
+        lambda: x.cumsum(dim) * 0.5,
+        lambda: F.layer_norm(x, x.shape[-1:]),
+        lambda: x.max(dim).values,
+        lambda: x.sort(dim).values,
+        lambda: x.topk(max(1, x.shape[dim] // 2), dim).values,
+    ]
     return [rng.choice(choices)()]
 
 
@@ -116,9 +156,14 @@ def cut(rng, values):
     end, step = rng.randint(start + 1, size), rng.choice([1, 1, 2])
     index = torch.tensor([rng.randrange(size) for _ in range(rng.randint(1, 5))]).to(x.device)
     slices = (slice(None),) * dim + (slice(start, end, step),)
-    choices = [lambda: [x[slices]], lambda: [x.select(dim, start)],
-               lambda: list(x.chunk(2, dim)), lambda: list(x.split(max(1, size - 1), dim)),
-               lambda: [x.index_select(dim, index)], lambda: [x.narrow(dim, start, end - start)]]
+    choices = [
+        lambda: [x[slices]],
+        lambda: [x.select(dim, start)],
+        lambda: list(x.chunk(2, dim)),
+        lambda: list(x.split(max(1, size - 1), dim)),
+        lambda: [x.index_select(dim, index)],
+        lambda: [x.narrow(dim, start, end - start)],
+    ]
     return rng.choice(choices)()
 
 
@@ -127,13 +172,20 @@ def join(rng, values):
     if x.dim() == 0:
         return None
     dim = some_dim(rng, x)
-    fit = [y for y in values if y.dim() == x.dim()
-           and all(a == b for d, (a, b) in enumerate(zip(x.shape, y.shape, strict=True)) if d != dim)]
+    fit = [
+        y
+        for y in values
+        if y.dim() == x.dim()
+        and all(a == b for d, (a, b) in enumerate(zip(x.shape, y.shape, strict=True)) if d != dim)
+    ]
     same = [y for y in values if y.shape == x.shape]
     padding = [0, 0] * (x.dim() - 1 - dim) + [1, 2]
-    choices = [lambda: torch.cat([x, rng.choice(fit)], dim),
-               lambda: torch.stack([x, rng.choice(same)], dim),
-               lambda: F.pad(x, padding), lambda: torch.cat([x, x * 2.0, x], dim)]
+    choices = [
+        lambda: torch.cat([x, rng.choice(fit)], dim),
+        lambda: torch.stack([x, rng.choice(same)], dim),
+        lambda: F.pad(x, padding),
+        lambda: torch.cat([x, x * 2.0, x], dim),
+    ]
     return [rng.choice(choices)()]
 
 
@@ -143,13 +195,33 @@ def mutation(rng, values):
         return None
     y, dim = x.clone(), some_dim(rng, x)
     view = y.narrow(dim, rng.randrange(y.shape[dim]), 1)
-    rng.choice([lambda: y.mul_(1.5), lambda: view.mul_(2.0), lambda: view.zero_(),
-                lambda: y.transpose(0, -1).add_(0.5), lambda: y.select(dim, 0).copy_(y.select(dim, -1) * 3.0)])()
+    rng.choice(
+        [
+            lambda: y.mul_(1.5),
+            lambda: view.mul_(2.0),
+            lambda: view.zero_(),
+            lambda: y.transpose(0, -1).add_(0.5),
+            lambda: y.select(dim, 0).copy_(y.select(dim, -1) * 3.0),
+        ]
+    )()
     return [y]
 
 
-OPS = (unary, unary, binary, binary, matmul, linear, movement, movement, reduction, along_a_dim, cut,
-       join, mutation)
+OPS = (
+    unary,
+    unary,
+    binary,
+    binary,
+    matmul,
+    linear,
+    movement,
+    movement,
+    reduction,
+    along_a_dim,
+    cut,
+    join,
+    mutation,
+)
 
 
 # --- one program ----------------------------------------------------------------------------------
@@ -158,8 +230,11 @@ OPS = (unary, unary, binary, binary, matmul, linear, movement, movement, reducti
 def random_shapes(rng):
     size = [rng.choice([1, 2, 3, 4, 5, 6, 7, 8]) for _ in range(4)]
     a, b, c, d = size
-    return [s for s in rng.sample([(a, b), (b, c), (a, b, c), (b,), (c, b), (a, c, b, d), (d, a)], 4)
-            if torch.Size(s).numel() <= MOST_ELEMENTS]
+    return [
+        s
+        for s in rng.sample([(a, b), (b, c), (a, b, c), (b,), (c, b), (a, c, b, d), (d, a)], 4)
+        if torch.Size(s).numel() <= MOST_ELEMENTS
+    ]
 
 
 def random_spec(rng, rank, axes):
@@ -183,7 +258,7 @@ def execute(seed, length, inputs, mark):
             if 0 < value.numel() <= MOST_ELEMENTS and value.dim() <= 5:
                 mark(value)
                 values.append(value)
-    return values[len(inputs):], said
+    return values[len(inputs) :], said
 
 
 def run(seed, length, device, mesh=None):
@@ -203,10 +278,17 @@ def run(seed, length, device, mesh=None):
         mark(x, 0.8)
     outputs, _ = execute(seed, length, inputs, mark)
     if outputs:
-        loss = sum((o * torch.linspace(0.5, 1.5, o.shape[-1] if o.dim() else 1, dtype=o.dtype)
-                    .to(device)).sum() for o in outputs)
+        loss = sum(
+            (
+                o
+                * torch.linspace(0.5, 1.5, o.shape[-1] if o.dim() else 1, dtype=o.dtype).to(device)
+            ).sum()
+            for o in outputs
+        )
         loss.backward()
-    return [o.detach().cpu() for o in outputs], [None if x.grad is None else x.grad.cpu() for x in inputs]
+    return [o.detach().cpu() for o in outputs], [
+        None if x.grad is None else x.grad.cpu() for x in inputs
+    ]
 
 
 def mesh_of(seed):

@@ -1,5 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 """Random numbers are the same on every mesh and spec, and are distributed as they should be."""
+
 import math
 
 import models  # noqa: F401 - sets the number of devices
@@ -12,9 +13,16 @@ import spmdx
 DEV = "spmdx"
 SHAPE = (6, 9)
 PLANS = [
-    ((1,), (None, None)), ((2,), ("x", None)), ((3,), ("x", None)), ((4,), ("x", None)),
-    ((4,), (None, "x")), ((8,), ("x", None)), ((8,), (None, "x")), ((4, 2), ("x", "y")),
-    ((4, 2), (("y", "x"), None)), ((2, 2, 2), ("z", ("x", "y"))),
+    ((1,), (None, None)),
+    ((2,), ("x", None)),
+    ((3,), ("x", None)),
+    ((4,), ("x", None)),
+    ((4,), (None, "x")),
+    ((8,), ("x", None)),
+    ((8,), (None, "x")),
+    ((4, 2), ("x", "y")),
+    ((4, 2), (("y", "x"), None)),
+    ((2, 2, 2), ("z", ("x", "y"))),
 ]
 
 FUNCTIONS = {
