@@ -15,12 +15,11 @@ import sys
 import time
 from pathlib import Path
 
+import spmdx
 import torch
 import torch.nn.functional as F
 from rich.console import Console
 from rich.table import Table
-
-import spmdx
 
 sys.path.insert(0, str(Path(__file__).parents[1] / "examples"))
 from train_gpt import GPT, Config  # noqa: E402

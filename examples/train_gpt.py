@@ -15,12 +15,11 @@ import time
 from dataclasses import dataclass, field
 from pydoc_data.topics import topics
 
+import spmdx
 import torch
 import torch.nn.functional as F
 from rich.progress import track
 from torch import nn
-
-import spmdx
 
 MODES = ("eager", "dp", "fsdp", "tp", "dp_tp")
 LEARNING_RATE, WARM_UP = 2e-3, 20

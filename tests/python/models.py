@@ -8,11 +8,10 @@ from dataclasses import dataclass, field
 from fnmatch import fnmatch
 from pathlib import Path
 
+import spmdx
 import torch
 import torch.nn.functional as F
 from torch import nn
-
-import spmdx
 
 sys.path.insert(0, str(Path(__file__).parents[2] / "examples"))
 from train_gpt import GPT, Config  # noqa: E402

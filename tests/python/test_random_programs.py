@@ -9,11 +9,10 @@ import sys
 import traceback
 
 import pytest
+import spmdx
 import torch
 import torch.nn.functional as F
 from models import assert_equal
-
-import spmdx
 
 PROGRAMS, A_TEST, MOST_ELEMENTS = 500, 25, 600
 MESHES = [

@@ -5,10 +5,9 @@ import math
 
 import models  # noqa: F401 - sets the number of devices
 import pytest
+import spmdx
 import torch
 from torch import nn
-
-import spmdx
 
 DEV = "spmdx"
 SHAPE = (6, 9)
