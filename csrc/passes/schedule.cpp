@@ -11,9 +11,13 @@ namespace {
 // A gathered tensor takes memory until its last use, so gathers are only merged with near ones.
 constexpr size_t kGatherWindow = 48;
 
+// So many cheap nodes may move up with a collective that joins an earlier bucket.
+constexpr size_t kMaxHoisted = 8;
+
 struct Bucket {
   size_t leader;                           // node index: where the merged collective runs
   std::vector<size_t> members;
+  std::vector<size_t> hoisted;             // nodes that run just before it, in program order
   int64_t bytes = 0;
 };
 
@@ -31,31 +35,60 @@ bool same_lane(const Graph& graph, const Node& a, const Node& b) {
          x.sharding->reduction == y.sharding->reduction;
 }
 
-// Joins every collective to the earliest bucket its operand is ready for.
-std::vector<Bucket> find_buckets(const Graph& graph, int64_t limit) {
-  std::vector<Bucket> buckets;
-  std::vector<size_t> runs_at(graph.nodes.size());
-  for (size_t i = 0; i < graph.nodes.size(); ++i) {
-    const Node& node = graph.nodes[i];
-    runs_at[i] = i;
-    if (!may_bucket(node)) continue;
-    const NodeId producer = graph.values[node.inputs[0]].producer;
-    auto fits = [&](const Bucket& bucket) {
-      if (!same_lane(graph, graph.nodes[bucket.leader], node) || bucket.bytes + node.bytes > limit) return false;
-      if (collective_kind(node) == Collective::all_gather && i - bucket.leader > kGatherWindow) return false;
-      return producer == kNone || runs_at[producer] < bucket.leader;
-    };
-    auto bucket = std::find_if(buckets.begin(), buckets.end(), fits);
-    if (bucket == buckets.end()) {
-      buckets.push_back({i, {i}, node.bytes});
-    } else {
-      bucket->members.push_back(i);
-      bucket->bytes += node.bytes;
-      runs_at[i] = bucket->leader;
+// Joins every collective to the earliest bucket its operand is, or can cheaply be made, ready for.
+class Bucketing {
+ public:
+  Bucketing(const Graph& graph, int64_t limit) : graph_(graph), limit_(limit), time_(graph.nodes.size()) {}
+
+  std::vector<Bucket> run() {
+    for (size_t i = 0; i < graph_.nodes.size(); ++i) {
+      time_[i] = 2 * i + 1;
+      if (may_bucket(graph_.nodes[i])) place(i);
     }
+    return std::move(buckets_);
   }
-  return buckets;
-}
+
+ private:
+  void place(size_t i) {
+    const Node& node = graph_.nodes[i];
+    for (Bucket& bucket : buckets_) {
+      if (!same_lane(graph_, graph_.nodes[bucket.leader], node) || bucket.bytes + node.bytes > limit_) continue;
+      if (collective_kind(node) == Collective::all_gather && i - bucket.leader > kGatherWindow) continue;
+      std::vector<size_t> late;
+      if (!ready_before(graph_.values[node.inputs[0]].producer, bucket.leader, late)) continue;
+      join(bucket, i, late);
+      return;
+    }
+    buckets_.push_back({i, {i}, {}, node.bytes});
+  }
+
+  // Whether `producer` runs before `leader` once the nodes in `late` have moved up.
+  bool ready_before(NodeId producer, size_t leader, std::vector<size_t>& late) const {
+    if (producer == kNone || time_[producer] < 2 * leader + 1) return true;
+    if (std::find(late.begin(), late.end(), producer) != late.end()) return true;
+    const Node& node = graph_.nodes[producer];
+    if (is_collective(node) || rule_for(node.call)->random || late.size() == kMaxHoisted) return false;
+    if (rule_for(node.call)->flops_per_element > 1) return false;
+    late.push_back(producer);
+    return std::all_of(node.inputs.begin(), node.inputs.end(), [&](ValueId value) {
+      return ready_before(graph_.values[value].producer, leader, late);
+    });
+  }
+
+  void join(Bucket& bucket, size_t i, const std::vector<size_t>& late) {
+    bucket.members.push_back(i);
+    bucket.bytes += graph_.nodes[i].bytes;
+    time_[i] = 2 * bucket.leader + 1;
+    for (size_t node : late) time_[node] = 2 * bucket.leader;
+    bucket.hoisted.insert(bucket.hoisted.end(), late.begin(), late.end());
+    std::sort(bucket.hoisted.begin(), bucket.hoisted.end());
+  }
+
+  const Graph& graph_;
+  const int64_t limit_;
+  std::vector<size_t> time_;               // node i at 2i + 1; hoisted above leader l at 2l
+  std::vector<Bucket> buckets_;
+};
 
 void emit_bucket(const Graph& graph, const Bucket& bucket, Rewrite& rewrite) {
   Call call;
@@ -89,21 +122,22 @@ void emit_bucket(const Graph& graph, const Bucket& bucket, Rewrite& rewrite) {
 void schedule(Graph& graph, const CompileOptions& options) {
   drop_dead(graph);
   if (!graph.mesh) return;
-  const std::vector<Bucket> buckets = find_buckets(graph, options.bucket_bytes);
+  const std::vector<Bucket> buckets = Bucketing(graph, options.bucket_bytes).run();
   std::vector<const Bucket*> leads(graph.nodes.size(), nullptr);
-  std::vector<bool> joined(graph.nodes.size(), false);
+  std::vector<bool> moved(graph.nodes.size(), false);
   for (const Bucket& bucket : buckets) {
     leads[bucket.leader] = &bucket;
-    for (size_t i : bucket.members) joined[i] = true;
+    for (size_t i : bucket.members) moved[i] = true;
+    for (size_t i : bucket.hoisted) moved[i] = true;
   }
-  // A bucket runs where its leader stood. What its members read may stand between, so everything that
-  // a member needs has run already: find_buckets made sure of it.
   Rewrite rewrite(graph);
   for (size_t i = 0; i < graph.nodes.size(); ++i) {
-    if (leads[i])
+    if (leads[i]) {
+      for (size_t node : leads[i]->hoisted) rewrite.keep(graph.nodes[node]);
       emit_bucket(graph, *leads[i], rewrite);
-    else if (!joined[i])
+    } else if (!moved[i]) {
       rewrite.keep(graph.nodes[i]);
+    }
   }
   graph = rewrite.finish();
 }
