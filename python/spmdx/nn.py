@@ -43,7 +43,7 @@ def shard_module(
             with naming("shard_module"):
                 raise ShardingError(
                     f"the pattern {pattern!r} matches no parameter or buffer. Expected names "
-                    f"like {', '.join(map(repr, list(named)[:3]))}. Mend the pattern or leave it out."
+                    f"like {', '.join(map(repr, list(named)[:3]))}. Mend the pattern, or drop it."
                 )
     for name, tensor in named.items():
         pattern = next((p for p in plan if fnmatch.fnmatchcase(name, p)), None)

@@ -1,0 +1,101 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Importing spmdx checks torch's version, registers the device, and changes nothing else."""
+
+import subprocess
+import sys
+
+import pytest
+import torch
+
+import spmdx
+from spmdx._check import check_torch
+
+
+def run(code, **env):
+    import os
+
+    return subprocess.run(
+        [sys.executable, "-c", code],
+        env={**os.environ, **env},
+        capture_output=True,
+        text=True,
+        timeout=120,
+    )
+
+
+def test_another_torch_is_refused_with_both_versions_and_the_mend():
+    with pytest.raises(ImportError) as caught:
+        check_torch("2.13.0+cpu", "2.12.1")
+    assert str(caught.value) == (
+        "spmdx was built against torch 2.13.0+cpu, but torch 2.12.1 is imported. Expected the "
+        "same version. Rebuild spmdx for this torch: pip install --no-build-isolation "
+        "--force-reinstall . in its source folder."
+    )
+
+
+def test_the_torch_it_was_built_against_is_accepted():
+    check_torch(spmdx._C.TORCH_VERSION, torch.__version__)
+
+
+def test_all_public_names_exist_and_are_documented():
+    for name in spmdx.__all__:
+        assert getattr(spmdx, name).__doc__, name
+
+
+def test_importing_keeps_the_defaults_of_torch():
+    code = (
+        "import torch\n"
+        "def facts(): return (torch.get_default_dtype(), torch.get_default_device(),\n"
+        "    torch.__future__.get_swap_module_params_on_conversion(),\n"
+        "    torch.get_num_threads(), torch.initial_seed(), torch.is_grad_enabled())\n"
+        "torch.manual_seed(3); before = facts()\n"
+        "import spmdx\n"
+        "assert facts() == before, (before, facts())\n"
+        "print(torch.zeros(2, device='spmdx').tolist())"
+    )
+    result = run(code)
+    assert result.returncode == 0, result.stderr
+    assert result.stdout.strip() == "[0.0, 0.0]"
+
+
+def test_a_typing_error_in_a_variable_warns_at_import():
+    result = run("import spmdx", SPMDX_DUMPS="x")
+    assert result.returncode == 0
+    assert "Did you mean SPMDX_DUMP?" in result.stderr
+
+
+def test_the_process_ends_cleanly_while_a_step_runs():
+    code = (
+        "import torch, spmdx\n"
+        "x = torch.ones(300, 300).to('spmdx')\n"
+        "for _ in range(50): x = (x @ x) / 300\n"
+        "spmdx.mark_step()\n"
+        "y = x + 1\n"
+        "print('end')"
+    )
+    result = run(code)
+    assert (result.returncode, result.stdout.strip(), result.stderr) == (0, "end", "")
+
+
+def test_an_error_nobody_saw_is_printed_at_exit():
+    code = (
+        "import torch, spmdx\n"
+        "t, i = torch.ones(4, 2).to('spmdx'), torch.tensor([9]).to('spmdx')\n"
+        "y = torch.nn.functional.embedding(i, t)\n"
+        "spmdx.mark_step()"
+    )
+    assert "embedding" in run(code).stderr
+
+
+def test_ctrl_c_ends_a_wait():
+    code = (
+        "import _thread, threading, torch, spmdx\n"
+        "x = torch.ones(1500, 1500).to('spmdx')\n"
+        "for _ in range(60): x = (x @ x) / 1500\n"
+        "spmdx.mark_step()\n"
+        "threading.Timer(0.2, _thread.interrupt_main).start()\n"
+        "try: spmdx.sync(wait=True); print('waited')\n"
+        "except KeyboardInterrupt: print('interrupted')"
+    )
+    result = run(code)
+    assert result.stdout.strip() == "interrupted", result.stderr
