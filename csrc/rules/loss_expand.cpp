@@ -61,7 +61,7 @@ Classes classes_of(Maths& maths, size_t scores, size_t target, size_t weight_arg
 
 // [n, c, …]: whether this is the class the row is asked for; never where the target is ignored.
 ValueId hits(Maths& maths, const Classes& classes) {
-  const ValueId target = maths.where(classes.valid, classes.target, int64_t{-1});
+  const ValueId target = maths.where_or(classes.valid, classes.target, int64_t{-1});
   const ValueId iota = maths.iota(classes.count, maths.dtype(target));
   return maths.equal(maths.view(iota, classes.column), maths.view(target, classes.row));
 }
@@ -70,12 +70,12 @@ ValueId hits(Maths& maths, const Classes& classes) {
 ValueId row_weights(Maths& maths, const Classes& classes, DType dtype) {
   if (classes.weight < 0) return maths.cast(classes.valid, dtype);
   const ValueId weight = maths.cast(maths.input(static_cast<size_t>(classes.weight)), dtype);
-  const ValueId safe = maths.where(classes.valid, classes.target, int64_t{0});
+  const ValueId safe = maths.where_or(classes.valid, classes.target, int64_t{0});
   const Shape rows = maths.shape(safe);
   const ValueId flat = maths.view(safe, {numel(rows)});
   const ValueId picked = maths.emit("aten.index_select", {TensorArg{0}, int64_t{0}, TensorArg{1}}, {weight, flat},
                                     {{dtype, {numel(rows)}}});
-  return maths.where(classes.valid, maths.view(picked, rows), 0.0);
+  return maths.where_or(classes.valid, maths.view(picked, rows), 0.0);
 }
 
 // Scores times class weights, f32 at least.
@@ -88,7 +88,7 @@ ValueId weighted(Maths& maths, const Classes& classes, ValueId scores) {
 // Classes are cut: every device finds the targets among its own classes, one row-sized sum remains.
 Values pick_by_comparison(Maths& maths, const Classes& classes) {
   const ValueId scores = weighted(maths, classes, maths.wide(maths.input(0)));
-  const ValueId picked = maths.where(hits(maths, classes), scores, 0.0);
+  const ValueId picked = maths.where_or(hits(maths, classes), scores, 0.0);
   const ValueId rows = maths.unary("aten.neg", maths.sum(picked, {1}, false, maths.dtype(scores)));
   const TensorType total = maths.output(1);
   return {maths.cast(rows, maths.output(0).dtype), maths.full(total.shape, 0.0, total.dtype)};
@@ -151,7 +151,7 @@ Values expand_nll_loss_backward(Builder& builder, const Node& node) {
   }
   if (!maths.shape(grad).empty()) grad = maths.view(grad, classes.row);
   const ValueId values = maths.expand(weighted(maths, classes, grad), out.shape);
-  return {maths.cast(maths.where(hits(maths, classes), values, 0.0), out.dtype)};
+  return {maths.cast(maths.where_or(hits(maths, classes), values, 0.0), out.dtype)};
 }
 
 }  // namespace spmdx

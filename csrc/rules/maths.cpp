@@ -9,7 +9,7 @@
 namespace spmdx {
 namespace {
 
-constexpr TensorArg kFirst{0}, kSecond{1}, kThird{2};
+constexpr TensorArg kFirst{0}, kSecond{1};
 const Arg kNothing = std::monostate{};
 
 }  // namespace
@@ -107,12 +107,7 @@ ValueId Maths::lerp(ValueId from, ValueId to, const Scalar& weight) {
               {{dtype(from), broadcast(shape(from), shape(to))}}, weight);
 }
 
-ValueId Maths::where(ValueId condition, ValueId a, ValueId b) {
-  return emit("aten.where.self", {kFirst, kSecond, kThird}, {condition, a, b},
-              {{dtype(a), broadcast(shape(condition), broadcast(shape(a), shape(b)))}});
-}
-
-ValueId Maths::where(ValueId condition, ValueId a, Arg scalar) {
+ValueId Maths::where_or(ValueId condition, ValueId a, Arg scalar) {
   return emit("aten.where.ScalarOther", {kFirst, kSecond, std::move(scalar)}, {condition, a},
               {{dtype(a), broadcast(shape(condition), shape(a))}});
 }

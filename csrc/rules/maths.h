@@ -1,8 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // Maths: writes typed aten nodes into a graph, for the expansions of composite ops.
 #pragma once
-#include <initializer_list>
-
 #include "rules/rule.h"
 
 namespace spmdx {
@@ -46,8 +44,7 @@ class Maths {
   ValueId add(ValueId value, const Scalar& scalar);
   ValueId pow(ValueId value, const Scalar& scalar) { return with("aten.pow.Tensor_Scalar", value, scalar); }
   ValueId lerp(ValueId from, ValueId to, const Scalar& weight);
-  ValueId where(ValueId condition, ValueId a, ValueId b);
-  ValueId where(ValueId condition, ValueId a, Arg scalar);       // aten.where.ScalarOther
+  ValueId where_or(ValueId condition, ValueId a, Arg scalar);    // aten.where.ScalarOther
   ValueId full(Shape shape, Arg value, DType dtype);
   ValueId iota(int64_t count, DType dtype);                      // 0 … count−1
 

@@ -35,7 +35,7 @@ Values expand_softmax(Builder& builder, const Node& node) {
   if (maths.call().op == "aten._safe_softmax") {
     // A row that is −∞ throughout has no distribution; it gives zeros.
     const ValueId some = maths.compare("aten.ne.Scalar", rows.top, -std::numeric_limits<double>::infinity());
-    result = maths.where(some, result, 0.0);
+    result = maths.where_or(some, result, 0.0);
   }
   return {maths.cast(result, maths.output(0).dtype)};
 }
