@@ -59,9 +59,9 @@ void check_shape(const std::vector<int64_t>& shape, size_t ids) {
 
 void check_names(const std::vector<std::string>& names, size_t axes) {
   if (names.size() != axes)
-    throw ShardingError("the mesh has " + std::to_string(axes) + " axes but " + std::to_string(names.size()) +
-                        " names " + names_text(names) + ". Expected one name for each axis. Write " +
-                        std::to_string(axes) + " names, or none.");
+    throw ShardingError("the number of axes of the mesh, " + std::to_string(axes) + ", is not that of their names, " +
+                        std::to_string(names.size()) + ": " + names_text(names) +
+                        ". Expected one name for each axis. Write as many names as the shape has sizes, or none.");
   std::set<std::string> seen;
   for (const std::string& name : names) {
     if (name.empty())

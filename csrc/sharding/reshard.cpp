@@ -3,6 +3,7 @@
 #include "sharding/reshard.h"
 
 #include <algorithm>
+#include <limits>
 #include <map>
 #include <memory>
 #include <mutex>
@@ -20,6 +21,8 @@ namespace {
 
 constexpr size_t kMaxStates = 4000;      // expanded in one search
 constexpr size_t kMaxSingleAtoms = 4;    // so many atoms move one by one; more of them move in units
+
+constexpr int64_t kNoLimit = std::numeric_limits<int64_t>::max();
 
 struct Visit {
   Step step;                             // that led here; step.to is the layout
@@ -41,9 +44,9 @@ std::vector<Step> trace(std::vector<Visit>& visits, int at) {
   return steps;
 }
 
-// The cheapest chain of moves, the shortest among equals, the first generated among those. Empty where there is none
-// or the search grew too large.
-std::optional<Found> search(const ReshardSpace& space, const Topology& topology, bool direct) {
+// The cheapest chain of moves of at most `limit` ns, the shortest among equals, the first generated among those. Empty
+// where there is none or the search grew too large.
+std::optional<Found> search(const ReshardSpace& space, const Topology& topology, bool direct, int64_t limit) {
   using Entry = std::tuple<int64_t, int, int>;  // cost, moves, index: the smallest first
   std::priority_queue<Entry, std::vector<Entry>, std::greater<>> queue;
   std::vector<Visit> visits;
@@ -61,6 +64,8 @@ std::optional<Found> search(const ReshardSpace& space, const Topology& topology,
     ++expanded;
     const Emit relax = [&, cost = cost, moves = moves, at = at](Step step) {
       const int64_t total = cost + topology.cost_ns(step.kind, step.bytes);
+      if (total > limit) return;
+      if (step.to == space.goal()) limit = total;
       const auto [entry, added] = index.try_emplace(key(step.to), static_cast<int>(visits.size()));
       const int next = entry->second;
       if (!added && std::tie(visits[next].cost, visits[next].moves) <= std::make_tuple(total, moves + 1)) return;
@@ -97,17 +102,20 @@ Found find(int64_t itemsize, const Shape& shape, const Sharding& from, const Sha
            const Topology& topology) {
   const Scope scope = atom_list(from.used() | to.used()).size() <= kMaxSingleAtoms ? Scope::atoms : Scope::units;
   const ReshardSpace space(itemsize, shape, from, to, scope);
-  bool direct = has_granule(from) || has_granule(to);
-  std::optional<Found> found = search(space, topology, direct);
-  if (!found && !direct) {
-    // The normal form: moves straight to the goal alone are few in any space.
-    found = search(ReshardSpace(itemsize, shape, from, to, Scope::towards), topology, false);
-  }
-  if (found && (direct || found->cost <= replicate_cost(itemsize, shape, from, to, topology))) return *found;
-  // Nothing as good as replicating: exchange the missing boxes, which is never more than that.
-  const std::optional<Found> exchanged =
-      search(ReshardSpace(itemsize, shape, from, to, Scope::towards), topology, true);
-  if (exchanged && (!found || exchanged->cost < found->cost)) found = exchanged;
+  const bool direct = has_granule(from) || has_granule(to);
+  const int64_t limit = replicate_cost(itemsize, shape, from, to, topology);
+  std::optional<Found> found = search(space, topology, direct, limit);
+  if (found) return *found;
+  // Nothing as good as replicating, or too large a space. Moves straight to the goal are few in any space: these alone
+  // (the normal form), or after them the exchange of the missing boxes, which is never more than replicating.
+  const ReshardSpace towards(itemsize, shape, from, to, Scope::towards);
+  const auto consider = [&](std::optional<Found> other) {
+    if (other && (!found || other->cost < found->cost)) found = std::move(other);
+  };
+  consider(search(towards, topology, false, kNoLimit));
+  if (found && found->cost <= limit) return *found;
+  consider(search(towards, topology, true, kNoLimit));
+  if (!found || found->cost > limit) consider(search(space, topology, direct, kNoLimit));
   internal_check(found.has_value(), "no way from one sharding of a value to another was found");
   return *found;
 }

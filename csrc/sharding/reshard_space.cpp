@@ -133,8 +133,7 @@ std::vector<std::vector<AtomId>> ReshardSpace::appendable(const Layout& layout, 
 
 void ReshardSpace::slices(const Layout& layout, const Emit& emit) const {
   const AtomSet cut = dim_atoms(layout);
-  // A value that was cut is never gathered whole to be cut again.
-  if (cut == 0 && dim_atoms(start_) != 0) return;
+  if (cut == 0 && dim_atoms(start_) != 0) return;  // what was cut is never gathered whole to be cut again
   for (size_t dim = 0; dim < layout.dims.size(); ++dim) {
     const DimSharding& now = layout.dims[dim];
     const DimSharding& goal = goal_.dims[dim];
@@ -273,7 +272,6 @@ void ReshardSpace::permutes(const Layout& layout, const Emit& emit) const {
 }
 
 void ReshardSpace::reductions(const Layout& layout, const Emit& emit) const {
-  if (layout.partial == 0) return;
   const int64_t bytes = local_bytes(layout);
   const auto without = [&](AtomSet atoms) {
     Layout next = layout;
@@ -303,8 +301,8 @@ void ReshardSpace::reductions(const Layout& layout, const Emit& emit) const {
   for (AtomSet set : sets) {
     if (std::count(done.begin(), done.end(), set)) continue;
     done.push_back(set);
-    emit({Collective::all_reduce, set, wire_bytes(Collective::all_reduce, bytes, mesh_.group_size(set)),
-          without(set)});
+    const int64_t wire = wire_bytes(Collective::all_reduce, bytes, mesh_.group_size(set));
+    emit({Collective::all_reduce, set, wire, without(set)});
   }
 }
 
@@ -344,7 +342,7 @@ void ReshardSpace::steps(const Layout& layout, bool with_direct, const Emit& emi
   Layout next = layout;
   joint_gathers(layout, next, 0, 0, 0, emit);
   permutes(layout, emit);
-  reductions(layout, emit);
+  if (layout.partial != 0) reductions(layout, emit);
   to_partial(layout, emit);
   if (with_direct) direct(layout, emit);
 }

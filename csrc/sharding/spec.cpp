@@ -101,7 +101,8 @@ struct Reader {
     PartitionSpec fixed = spec;
     fixed.entries[dim].erase(fixed.entries[dim].begin() + static_cast<std::ptrdiff_t>(slot));
     const std::string dims = earlier == dim ? "twice in dim " + std::to_string(dim)
-                                            : "in dim " + std::to_string(earlier) + " and in dim " + std::to_string(dim);
+                                            : "in dim " + std::to_string(earlier) + " and in dim " +
+                                                  std::to_string(dim);
     throw ShardingError("axis '" + mesh.axes()[axis].name + "' cuts " + tensor + " " + dims + ": " +
                         spmdx::str(spec) + ". Expected every axis at most once. Write " + spmdx::str(fixed) + ".");
   }

@@ -85,13 +85,13 @@ TEST(mesh_errors) {
   CHECK_EQ(make({0, -1}, {2}), std::string("device id -1 is negative. Expected ids from 0. Write the ids of existing "
                                            "devices, as range(n)."));
   CHECK_EQ(make({0, 1, 2}, {2, 2}),
-           std::string("the mesh shape [2, 2] does not hold 3 devices. Expected sizes whose product (2·2) is the number "
-                       "of device ids. Change the shape, or give as many ids as it holds."));
+           std::string("the mesh shape [2, 2] does not hold 3 devices. Expected sizes whose product (2·2) is the "
+                       "number of device ids. Change the shape, or give as many ids as it holds."));
   CHECK_EQ(make({0, 1}, {2, 0}), std::string("the mesh shape [2, 0] has an axis of size 0. Expected sizes of at least "
                                              "1. Leave the axis out, or make it 1."));
   CHECK_EQ(make({0, 1}, {2}, {"a", "b"}),
-           std::string("the mesh has 1 axes but 2 names ('a', 'b'). Expected one name for each axis. Write 1 names, or "
-                       "none."));
+           std::string("the number of axes of the mesh, 1, is not that of their names, 2: ('a', 'b'). Expected one "
+                       "name for each axis. Write as many names as the shape has sizes, or none."));
   CHECK_EQ(make({0, 1}, {2, 1}, {"a", "a"}),
            std::string("the axis name 'a' is in the mesh twice: ('a', 'a'). Expected different names. Rename one of "
                        "them."));

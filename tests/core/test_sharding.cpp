@@ -226,11 +226,11 @@ TEST(spec_errors) {
            std::string("dim 1 of w is to be cut by axis 'modle', which Mesh(data=4, model=2) does not have. Expected "
                        "one of 'data', 'model'. Write 'model' instead of 'modle'."));
   CHECK_EQ(error_of({{{std::string("x")}}}, mesh, {8}),
-           std::string("dim 0 of w is to be cut by axis 'x', which Mesh(data=4, model=2) does not have. Expected one of "
-                       "'data', 'model'. Write one of these names, or None to leave the dim whole."));
+           std::string("dim 0 of w is to be cut by axis 'x', which Mesh(data=4, model=2) does not have. Expected one "
+                       "of 'data', 'model'. Write one of these names, or None to leave the dim whole."));
   CHECK_EQ(error_of({{{int64_t{2}}}}, mesh, {8}),
-           std::string("dim 0 of w is to be cut by axis 2, but Mesh(data=4, model=2) has 2 axes. Expected an index from "
-                       "0 to 1 or a name of an axis. Write 1 or 'model' instead of 2."));
+           std::string("dim 0 of w is to be cut by axis 2, but Mesh(data=4, model=2) has 2 axes. Expected an index "
+                       "from 0 to 1 or a name of an axis. Write 1 or 'model' instead of 2."));
   CHECK_EQ(error_of({{{int64_t{-1}}}}, mesh, {8}),
            std::string("dim 0 of w is to be cut by axis -1, a negative index. Expected an index from 0 to 1 or a name "
                        "of an axis. Write 1 or 'model' instead of -1."));
@@ -238,8 +238,8 @@ TEST(spec_errors) {
            std::string("axis 'data' cuts w in dim 0 and in dim 1: ('data', 0). Expected every axis at most once. Write "
                        "('data', None)."));
   CHECK_EQ(error_of({{{data, data}}}, mesh, {8}),
-           std::string("axis 'data' cuts w twice in dim 0: (('data', 'data'),). Expected every axis at most once. Write "
-                       "('data',)."));
+           std::string("axis 'data' cuts w twice in dim 0: (('data', 'data'),). Expected every axis at most once. "
+                       "Write ('data',)."));
   CHECK_EQ(error_of({{{std::string("data:(1)2")}}}, mesh, {7}),
            std::string("dim 0 of w, of size 7, is to be cut by a part of an axis that does not divide it: 'data:(1)2'. "
                        "Expected whole axes, or parts that divide evenly. Write the whole axis, or None."));
