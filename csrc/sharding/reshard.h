@@ -22,9 +22,10 @@ struct ReshardPlan {
   int64_t cost_ns = 0;
 };
 
-// Dijkstra over (atoms per dim, partial set): slice, all_gather of a suffix, all_to_all of a suffix to the end of
-// another dim, collective_permute among equal-size layouts, reduce_scatter, all_reduce; to_partial only if `to` is
-// partial; granule changes are a send_recv. An all_gather may take suffixes of several dims at once. Never replicates in order to slice. Cached by (bytes per element, shape, from, to).
+// Dijkstra over (atoms per dim, partial set): slice, all_gather of a suffix (or of suffixes of several dims at once),
+// all_to_all of a suffix to the end of another dim, collective_permute among equal-size layouts, reduce_scatter,
+// all_reduce; to_partial only if `to` is partial; granule changes, and what nothing else reaches, are a send_recv.
+// Never replicates in order to slice. Cached by (bytes per element, shape, from, to) and the topology.
 // REQUIRES: both on the same mesh, same rank as `shape`. The result stays valid for the process' life.
 const ReshardPlan& plan_reshard(DType dtype, const Shape& shape, ShardingRef from, ShardingRef to,
                                 const Topology& topology);
