@@ -65,8 +65,13 @@ OpRule instantiate(const Row& row, const Call& call) {
   rule.expand = row.expand;
   rule.random = row.random || draws_numbers(call);
   rule.flops_per_element = row.flops;
-  for (Factor& factor : rule.factors)
-    if (factor.kind == FactorKind::composite && !rule.expand) factor = {factor.size, FactorKind::replicate};
+  bool composite = false;
+  for (Factor& factor : rule.factors) {
+    if (factor.kind != FactorKind::composite) continue;
+    if (!rule.expand) factor = {factor.size, FactorKind::replicate};
+    composite = true;
+  }
+  if (!composite) rule.expand = nullptr;  // an expansion may rely on what makes its node composite
   check(rule, call);
   return rule;
 }

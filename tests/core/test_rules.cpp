@@ -360,6 +360,8 @@ TEST(rules_loss_expansions) {
   expansion("f32[]; f32[4, 8]; f32[4, 8]", "f32[4, 8]", "aten.mse_loss_backward(%0, %1, %2, 1)");
   expansion("f32[4, 8]; f32[4, 8]", "f32[]", "aten.smooth_l1_loss(%0, %1, 1, real#0)");
   expansion("f32[4, 8]; f32[4, 8]; f32[4, 8]", "f32[]", "aten.binary_cross_entropy(%0, %1, %2, 1)");
+  // Without a reduction there is nothing to expand.
+  CHECK(program("f32[4, 8]; f32[4, 8]", "f32[4, 8]", "aten.mse_loss(%0, %1, 0)").rule->expand == nullptr);
   for (const char* reduction : {"0", "1", "2"})
     for (const bool weighted : {false, true}) {
       const std::string none = reduction[0] == '0' ? "4" : "", weight = weighted ? "; f32[9]" : "";
