@@ -10,8 +10,8 @@ PYBIND11_MODULE(_C, module) {
   py::register_exception<spmdx::ShardingError>(module, "ShardingError", PyExc_ValueError);
   py::register_exception<spmdx::CommError>(module, "CommError", PyExc_RuntimeError);
   py::register_exception<spmdx::InternalError>(module, "InternalError", PyExc_RuntimeError);
-  spmdx::bind::bind_device(module);
-  spmdx::bind::bind_sharding(module);
-  spmdx::bind::bind_step(module);
-  spmdx::bind::bind_debug(module);
+  spmdx::bind_device(module);
+  spmdx::bind_sharding(module);
+  spmdx::bind_step(module);
+  spmdx::bind_debug(module);
 }

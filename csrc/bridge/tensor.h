@@ -26,6 +26,7 @@ struct LazyValue {
 struct Annotation {
   ShardingRef sharding = nullptr;
   SourceId source = 0;
+  bool state = false;                      // a parameter or other state, see Input::state
 };
 
 // Declared (logical, eager-like) metadata of a tensor.

@@ -25,11 +25,27 @@ class Recorder {
   // The graph input that stands for this data.
   ValueId input(const DataRef& data);
   LazyValue lazy(ValueId value);
+  // A number on the host (a 0-dim CPU tensor): a graph input whose data come with each run.
+  ValueId host_scalar(const at::Tensor& tensor);
+  const TensorType& type(ValueId value) const;
+  // Held around everything below; a thread that must wait for it gives up the GIL meanwhile.
+  class Lock {
+   public:
+    Lock();
+    ~Lock();
+    Lock(const Lock&) = delete;
+  };
 
   // Ends the graph: every live root with a recorded value becomes an output. Returns when it is queued.
   void flush(bool implicit);
   // flush, wait, and the whole tensor on the CPU in its declared layout.
   at::Tensor materialise(const at::Tensor& tensor);
+  // The same, but the result may share memory with values of the graph: REQUIRES that nobody writes to it.
+  at::Tensor peek(const at::Tensor& tensor);
+  // A tensor of the device holding a CPU tensor's elements, copied now.
+  at::Tensor upload(const at::Tensor& host);
+  // Raises the error of a step that failed since the last call; tensors go back to what they held before it.
+  void check_failed();
   // Plans what is pending and runs nothing; the shardings of `tensor`'s value.
   PlanRef plan_pending();
 
@@ -43,6 +59,9 @@ class Recorder {
 
  private:
   Recorder();
+  struct Impl;
+  std::unique_ptr<Impl> impl_;
+  friend class Lock;
 };
 
 Engine& engine();
@@ -54,6 +73,8 @@ void trace(const c10::OperatorHandle& op, c10::DispatchKeySet keys, torch::jit::
 // Of the innermost Python frame outside torch and spmdx; inside a backward, of the forward op. Cheap: keeps the code
 // object and instruction, resolves the line only when asked.
 SourceId current_source();
+// A kernel's exception, led by the user's line and the op.
+std::exception_ptr translate_error(std::exception_ptr error, const Node& node);
 std::string source_text(SourceId source);  // "train.py:41", or "" for 0
 
 }  // namespace spmdx::bridge

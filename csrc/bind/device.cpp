@@ -1,0 +1,33 @@
+// SPDX-License-Identifier: Apache-2.0
+// The device from Python: registration and random state.
+#include <torch/csrc/utils/pybind.h>
+
+#include "bind/bind.h"
+#include "bridge/device.h"
+#include "bridge/generator.h"
+#include "bridge/trace.h"
+
+namespace spmdx {
+
+namespace py = pybind11;
+
+void bind_device(py::module_& module) {
+  module.def("register_device", [] {
+    bridge::register_hooks();
+    bridge::register_all();
+  });
+  module.def("manual_seed", &bridge::manual_seed, py::arg("seed"));
+  module.def("default_generator", [] { return bridge::default_generator(); });
+  module.def("is_lazy", [](const at::Tensor& tensor) { return bridge::as_lazy(tensor) != nullptr; });
+  module.def("materialise", [](const at::Tensor& tensor) {
+    py::gil_scoped_release no_gil;
+    return bridge::Recorder::instance().materialise(tensor);
+  });
+  module.def("current_source", [] { return bridge::source_text(bridge::current_source()); });
+  module.def("wait_at_exit", [] {
+    py::gil_scoped_release no_gil;
+    bridge::engine().wait();
+  });
+}
+
+}  // namespace spmdx

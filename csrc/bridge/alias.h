@@ -1,0 +1,25 @@
+// SPDX-License-Identifier: Apache-2.0
+// Views as chains of canonical steps, and how a write through a view changes what it views.
+#pragma once
+#include "bridge/ivalue.h"
+
+namespace spmdx::bridge {
+
+// One result of a view-like op on a tensor declared as `in`: its steps (none: the same elements) and its layout.
+struct ViewResult {
+  std::vector<ViewStep> steps;
+  Meta meta;                               // offset absolute in the root's storage
+};
+
+// Ops that only show elements of their first operand, whether or not the result aliases it.
+bool is_view_like(const OpInfo& info);
+// `results` are the declared layouts that shape inference gave, offsets relative to `in`.
+std::vector<ViewResult> view_results(const OpInfo& info, IValues args, const Meta& in, const std::vector<Meta>& results);
+
+// Steps from a whole root laid out as `base` to the elements at (sizes, strides, offset) of its storage.
+std::vector<ViewStep> strided_steps(const Meta& base, const Meta& target);
+
+// The value of the step's source after its result was overwritten with `written`.
+ValueId write_back(const ViewStep& step, ValueId source, ValueId written);
+
+}  // namespace spmdx::bridge

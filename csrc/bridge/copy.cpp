@@ -1,0 +1,238 @@
+// SPDX-License-Identifier: Apache-2.0
+// Copies within the device and to and from the host; ops that change what a tensor views.
+#include <ATen/ops/_to_copy.h>
+#include <ATen/ops/empty_like.h>
+
+#include "bridge/alias.h"
+#include "bridge/aten_backend.h"
+#include "bridge/compat.h"
+#include "bridge/record.h"
+#include "bridge/shapes.h"
+#include "bridge/trace.h"
+
+namespace spmdx::bridge {
+namespace {
+
+void copy_into_lazy(const at::Tensor& target, const at::Tensor& source) {
+  TORCH_CHECK(as_lazy(source) || source.is_cpu(), "cannot copy from ", source.device(), " to spmdx. Copy to the CPU first.");
+  const at::Tensor here = as_lazy(source) ? source : Recorder::instance().upload(source);
+  ValueId value = cast(operand(here), to_dtype(target.scalar_type()));
+  assign(target, expand(value, target.sizes().vec()), false);
+}
+
+void copy_into(const at::Tensor& target, const at::Tensor& source) {
+  if (as_lazy(target)) return copy_into_lazy(target, source);
+  at::Tensor whole = Recorder::instance().peek(source);
+  KernelGuard kernels_only;
+  target.copy_(whole);
+}
+
+bool copy_(const OpInfo& info, Stack* stack) {
+  const IValues args = arguments(info, *stack);
+  const at::Tensor self = args[0].toTensor();
+  copy_into(self, args[1].toTensor());
+  finish(info, stack, self);
+  return true;
+}
+
+bool copy_from(const OpInfo& info, Stack* stack) {
+  const IValues args = arguments(info, *stack);
+  const at::Tensor target = args[1].toTensor();
+  copy_into(target, args[0].toTensor());
+  finish(info, stack, target);
+  return true;
+}
+
+bool copy_from_and_resize(const OpInfo& info, Stack* stack) {
+  const IValues args = arguments(info, *stack);
+  const at::Tensor source = args[0].toTensor(), target = args[1].toTensor();
+  if (target.sizes() != source.sizes()) target.resize_(source.sizes());
+  copy_into(target, source);
+  finish(info, stack, target);
+  return true;
+}
+
+bool to_copy(const OpInfo& info, Stack* stack) {
+  const IValues args = arguments(info, *stack);
+  const at::Tensor self = args[0].toTensor();
+  const auto dtype = named(info, args, "dtype").toOptional<c10::ScalarType>().value_or(self.scalar_type());
+  const auto format = named(info, args, "memory_format").toOptional<c10::MemoryFormat>();
+  const auto device = named(info, args, "device").toOptional<c10::Device>();
+  if (device && device->is_cpu()) {
+    at::Tensor host = Recorder::instance().materialise(self);
+    KernelGuard kernels_only;
+    finish(info, stack, at::_to_copy(host, host.options().dtype(dtype), false, format));
+    return true;
+  }
+  const Meta in = meta_of(self);
+  if (device && device->type() != kDeviceType) {
+    TORCH_CHECK(device->is_meta(), "cannot copy from spmdx to ", *device, ". Copy to the CPU first.");
+    finish(info, stack, at::empty_like(meta_tensor(in), meta_tensor(in).options().dtype(dtype), format));
+    return true;
+  }
+  KernelGuard kernels_only;
+  const at::Tensor like = at::empty_like(meta_tensor(in), meta_tensor(in).options().dtype(dtype), format);
+  finish(info, stack, wrap_value(cast(operand(self), to_dtype(dtype)), meta_of(like)));
+  return true;
+}
+
+bool local_scalar(const OpInfo& info, Stack* stack) {
+  const at::Tensor whole = Recorder::instance().peek(arguments(info, *stack)[0].toTensor());
+  finish(info, stack, whole.item());
+  return true;
+}
+
+// ---- what a tensor views -----------------------------------------------------------------------------
+
+at::Tensor strided_view(const LazyTensor& source, const Shape& sizes, const Shape& strides, int64_t offset) {
+  Meta meta{source.dtype().toScalarType(), sizes, strides, offset, true};
+  Meta base = source.root().base;
+  TORCH_CHECK(base.dtype == meta.dtype, "as_strided of a view with another dtype than its base is not supported");
+  for (size_t d = 0; d < sizes.size(); ++d) TORCH_CHECK(strides[d] >= 0, "as_strided: Negative strides are not supported");
+  const auto needed = at::detail::computeStorageNbytes(sizes, strides, c10::elementSize(meta.dtype), offset);
+  TORCH_CHECK(needed <= source.root().nbytes(), "setStorage: sizes ", c10::IntArrayRef(sizes), ", strides ",
+              c10::IntArrayRef(strides), ", storage offset ", offset, " require a storage size of ", needed,
+              " which is out of bounds for storage of size ", source.root().nbytes());
+  return make_view_of_root(source.root_storage(), strided_steps(base, meta), meta);
+}
+
+Shape default_strides(const c10::IValue& strides, const Shape& sizes) {
+  return strides.isNone() || (strides.isList() && strides.toListRef().empty()) ? contiguous_strides(sizes)
+                                                                               : int_list(strides);
+}
+
+at::Tensor as_strided_of(const OpInfo& info, IValues args) {
+  const LazyTensor& self = *as_lazy(args[0].toTensor());
+  const c10::IValue offset = named(info, args, "storage_offset");
+  return strided_view(self, int_list(args[1]), int_list(args[2]),
+                      offset.isNone() ? self.storage_offset() : int_value(offset));
+}
+
+bool as_strided(const OpInfo& info, Stack* stack) {
+  finish(info, stack, as_strided_of(info, arguments(info, *stack)));
+  return true;
+}
+
+bool as_strided_(const OpInfo& info, Stack* stack) {
+  const IValues args = arguments(info, *stack);
+  const at::Tensor self = args[0].toTensor();
+  as_lazy(self)->become(*as_lazy(as_strided_of(info, args)));
+  finish(info, stack, self);
+  return true;
+}
+
+// t_, transpose_, squeeze_, unsqueeze_ …: the tensor becomes the view that the op without `_` gives.
+bool become_view(const OpInfo& info, Stack* stack) {
+  const IValues args = arguments(info, *stack);
+  const at::Tensor self = args[0].toTensor();
+  const std::string name = info.op.schema().name();
+  const OpInfo& view = find_op(name.substr(0, name.size() - 1).c_str(), info.op.schema().overload_name().c_str());
+  Stack viewed(args.begin(), args.end());
+  trace_op(view, &viewed);
+  as_lazy(self)->become(*as_lazy(viewed.at(0).toTensor()));
+  finish(info, stack, self);
+  return true;
+}
+
+bool detach_(const OpInfo& info, Stack* stack) {
+  finish(info, stack, arguments(info, *stack)[0]);
+  return true;
+}
+
+// Smaller: a view of the first elements of the storage. Larger: storage of its own, the new elements 0.
+void resize(const at::Tensor& self, const Shape& sizes) {
+  LazyTensor& lazy = *as_lazy(self);
+  if (self.sizes() == c10::IntArrayRef(sizes)) return;
+  const Shape strides = contiguous_strides(sizes);
+  const auto needed =
+      at::detail::computeStorageNbytes(sizes, strides, self.element_size(), self.storage_offset());
+  if (needed <= lazy.root().nbytes() && lazy.root().base.dtype == self.scalar_type()) {
+    lazy.become(*as_lazy(strided_view(lazy, sizes, strides, self.storage_offset())));
+    return;
+  }
+  const int64_t count = numel(sizes), old = self.numel();
+  const DType dtype = to_dtype(self.scalar_type());
+  ValueId value = full_int({count}, 0, dtype);
+  if (old > 0) value = scatter(value, iota(old), view(operand(self), {old}));
+  const at::Tensor fresh = wrap_value(view(value, sizes));
+  lazy.become(*as_lazy(fresh));
+}
+
+bool resize_(const OpInfo& info, Stack* stack) {
+  const IValues args = arguments(info, *stack);
+  const at::Tensor self = args[0].toTensor();
+  resize(self, info.base == "aten.resize_as_" ? args[1].toTensor().sizes().vec() : int_list(args[1]));
+  finish(info, stack, self);
+  return true;
+}
+
+bool set_tensor_(const OpInfo& info, Stack* stack) {
+  const IValues args = arguments(info, *stack);
+  const at::Tensor self = args[0].toTensor();
+  LazyTensor* source = as_lazy(args[1].toTensor());
+  TORCH_CHECK(source, "set_: the source is not on spmdx. Move it with .to('spmdx') first.");
+  as_lazy(self)->become(*source);
+  finish(info, stack, self);
+  return true;
+}
+
+bool set_storage_(const OpInfo& info, Stack* stack) {
+  const IValues args = arguments(info, *stack);
+  const at::Tensor self = args[0].toTensor();
+  c10::Storage storage = args[1].toStorage();
+  auto* root = dynamic_cast<Root*>(storage.unsafeGetStorageImpl());
+  TORCH_CHECK(root, "set_: the storage is not one of spmdx. Pass untyped_storage() of an spmdx tensor.");
+  const c10::IValue size = named(info, args, "size"), offset = named(info, args, "storage_offset");
+  const Shape sizes = size.isNone() ? Shape{numel(root->base.sizes)} : int_list(size);
+  const at::Tensor whole = make_view_of_root(storage, {}, root->base);
+  as_lazy(self)->become(*as_lazy(strided_view(*as_lazy(whole), sizes,
+                                              default_strides(named(info, args, "stride"), sizes),
+                                              offset.isNone() ? 0 : int_value(offset))));
+  finish(info, stack, self);
+  return true;
+}
+
+bool set_nothing_(const OpInfo& info, Stack* stack) {
+  const at::Tensor self = arguments(info, *stack)[0].toTensor();
+  const at::Tensor fresh = wrap_value(full_int({0}, 0, to_dtype(self.scalar_type())));
+  as_lazy(self)->become(*as_lazy(fresh));
+  finish(info, stack, self);
+  return true;
+}
+
+bool compatible_shallow_copy(const OpInfo& info, Stack* stack) {
+  const IValues args = arguments(info, *stack);
+  finish(info, stack, as_lazy(args[0].toTensor()) && as_lazy(args[1].toTensor()));
+  return true;
+}
+
+bool record_stream(const OpInfo& info, Stack* stack) {
+  torch::jit::drop(*stack, info.slots.size());
+  return true;
+}
+
+}  // namespace
+
+void add_copy_handlers() {
+  add_handler("aten.copy_", copy_);
+  add_handler("aten._copy_from", copy_from);
+  add_handler("aten._copy_from_and_resize", copy_from_and_resize);
+  add_handler("aten._to_copy", to_copy);
+  add_handler("aten._local_scalar_dense", local_scalar);
+  add_handler("aten.as_strided", as_strided);
+  add_handler("aten.as_strided_", as_strided_);
+  for (const char* name : {"aten.squeeze_", "aten.t_", "aten.transpose_", "aten.unsqueeze_"}) {
+    add_handler(name, become_view);
+  }
+  add_handler("aten.detach_", detach_);
+  add_handler("aten.resize_", resize_);
+  add_handler("aten.resize_as_", resize_);
+  add_handler("aten.set_", set_nothing_);
+  add_handler("aten.set_.source_Tensor", set_tensor_);
+  add_handler("aten.set_.source_Storage", set_storage_);
+  add_handler("aten.set_.source_Storage_storage_offset", set_storage_);
+  add_handler("aten._has_compatible_shallow_copy_type", compatible_shallow_copy);
+  add_handler("aten.record_stream", record_stream);
+}
+
+}  // namespace spmdx::bridge

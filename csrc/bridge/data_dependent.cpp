@@ -1,0 +1,177 @@
+// SPDX-License-Identifier: Apache-2.0
+// Ops whose result shape depends on data: their operands are computed now and the op runs on the CPU.
+#include <ATen/ExpandUtils.h>
+#include <ATen/ops/nonzero.h>
+
+#include "bridge/aten_backend.h"
+#include "bridge/compat.h"
+#include "bridge/record.h"
+#include "bridge/trace.h"
+
+namespace spmdx::bridge {
+namespace {
+
+at::Tensor on_host(const at::Tensor& tensor, bool written) {
+  if (!as_lazy(tensor)) return tensor;
+  return written ? Recorder::instance().materialise(tensor) : Recorder::instance().peek(tensor);
+}
+
+c10::IValue host_argument(const c10::IValue& value, bool written) {
+  if (value.isTensor()) return value.toTensor().defined() ? on_host(value.toTensor(), written) : at::Tensor();
+  if (value.isDevice()) return c10::Device(c10::kCPU);
+  if (value.isTensorList()) {
+    c10::List<at::Tensor> tensors;
+    for (const auto& item : value.toTensorVector()) tensors.push_back(on_host(item, written));
+    return tensors;
+  }
+  if (value.isList() && !value.toListRef().empty() && (value.isOptionalTensorList())) {
+    c10::List<std::optional<at::Tensor>> tensors;
+    for (const auto& item : value.toListRef()) {
+      tensors.push_back(item.isTensor() ? std::optional(on_host(item.toTensor(), written)) : std::nullopt);
+    }
+    return tensors;
+  }
+  return value.isGenerator() ? c10::IValue() : value;
+}
+
+at::Tensor to_device(const at::Tensor& host) {
+  return host.defined() && host.is_cpu() ? Recorder::instance().upload(host) : host;
+}
+
+c10::IValue device_result(const c10::IValue& value) {
+  if (value.isTensor()) return to_device(value.toTensor());
+  if (!value.isTensorList()) return value;
+  c10::List<at::Tensor> tensors;
+  for (const auto& item : value.toTensorVector()) tensors.push_back(to_device(item));
+  return tensors;
+}
+
+void write_from(const c10::IValue& target, const c10::IValue& host) {
+  auto put = [](const at::Tensor& tensor, const at::Tensor& value) {
+    if (as_lazy(tensor)) assign(tensor, operand(Recorder::instance().upload(value)), true);
+  };
+  if (target.isTensor()) return put(target.toTensor(), host.toTensor());
+  if (!target.isTensorList()) return;
+  const auto targets = target.toTensorVector(), values = host.toTensorVector();
+  for (size_t i = 0; i < targets.size(); ++i) put(targets[i], values[i]);
+}
+
+bool host_only(const OpInfo& info, Stack* stack) {
+  run_on_host(info, stack);
+  return true;
+}
+
+bool is_mask(const at::Tensor& index) {
+  return index.defined() && (index.scalar_type() == at::kBool || index.scalar_type() == at::kByte);
+}
+
+// A mask as index tensors, one per dim of it: only the mask is computed now.
+void append_positions(c10::List<std::optional<at::Tensor>>& indices, const at::Tensor& mask) {
+  at::Tensor positions;
+  const at::Tensor host = on_host(mask, false);
+  {
+    KernelGuard kernels_only;
+    positions = at::nonzero(host);
+  }
+  for (int64_t d = 0; d < mask.dim(); ++d) {
+    KernelGuard kernels_only;
+    indices.push_back(Recorder::instance().upload(positions.select(1, d)));
+  }
+}
+
+bool index_with_mask(const OpInfo& info, Stack* stack) {
+  const IValues args = arguments(info, *stack);
+  bool masked = false;
+  for (const auto& item : args[1].toListRef()) masked |= item.isTensor() && is_mask(item.toTensor());
+  if (!masked) return false;
+  c10::List<std::optional<at::Tensor>> indices;
+  const at::Tensor self = args[0].toTensor();
+  for (const auto& item : args[1].toListRef()) {
+    if (!item.isTensor() || !item.toTensor().defined()) {
+      indices.push_back(std::nullopt);
+    } else if (!is_mask(item.toTensor())) {
+      indices.push_back(item.toTensor());
+    } else {
+      const at::Tensor mask = item.toTensor();
+      const auto at_dim = static_cast<int64_t>(indices.size());
+      for (int64_t d = 0; d < mask.dim(); ++d) {
+        TORCH_CHECK_INDEX(at_dim + d < self.dim() && mask.size(d) == self.size(at_dim + d), "The shape of the mask ",
+                          mask.sizes(), " at index ", d, " does not match the shape of the indexed tensor ",
+                          self.sizes(), " at index ", at_dim + d);
+      }
+      append_positions(indices, mask);
+    }
+  }
+  Stack replaced{self, indices};
+  trace_op(info, &replaced);
+  finish(info, stack, replaced.at(0));
+  return true;
+}
+
+bool masked_select(const OpInfo& info, Stack* stack) {
+  const IValues args = arguments(info, *stack);
+  const at::Tensor self = args[0].toTensor(), mask = args[1].toTensor();
+  TORCH_CHECK(mask.scalar_type() == at::kBool, "masked_select: expected BoolTensor for mask");
+  const auto sizes = at::infer_size(self.sizes(), mask.sizes());
+  c10::List<std::optional<at::Tensor>> indices;
+  const bool scalar = sizes.empty();
+  append_positions(indices, scalar ? mask.reshape({1}) : mask.expand(sizes));
+  const at::Tensor source = scalar ? self.reshape({1}) : self.expand(sizes);
+  Stack replaced{source, indices};
+  trace_op(find_op("aten::index", "Tensor"), &replaced);
+  finish(info, stack, replaced.at(0));
+  return true;
+}
+
+// The CPU has no histc of ints; other devices do, and programs count on it.
+bool histc(const OpInfo& info, Stack* stack) {
+  const IValues args = arguments(info, *stack);
+  const at::Tensor self = args[0].toTensor();
+  if (c10::isFloatingType(self.scalar_type())) return host_only(info, stack);
+  Stack replaced(args.begin(), args.end());
+  replaced[0] = self.to(at::kDouble);
+  run_on_host(info, &replaced);
+  finish(info, stack, replaced.at(0).toTensor().to(self.scalar_type()));
+  return true;
+}
+
+}  // namespace
+
+void run_on_host(const OpInfo& info, Stack* stack) {
+  const IValues args = arguments(info, *stack);
+  Stack host;
+  for (size_t i = 0; i < args.size(); ++i) {
+    const bool written = std::find(info.written.begin(), info.written.end(), static_cast<int>(i)) != info.written.end();
+    host.push_back(host_argument(args[i], written));
+  }
+  Stack kept = host;
+  {
+    KernelGuard kernels_only;
+    info.op.callBoxed(&host);
+  }
+  Stack results;
+  for (size_t r = 0; r < host.size(); ++r) {
+    const int written = info.returned.at(r);
+    results.push_back(written >= 0 ? args[written] : device_result(host[r]));
+  }
+  for (int written : info.written) {
+    if (!kept[written].isNone()) write_from(args[written], kept[written]);
+  }
+  torch::jit::drop(*stack, info.slots.size());
+  for (auto& result : results) stack->push_back(std::move(result));
+}
+
+void add_data_dependent_handlers() {
+  for (const char* name : {"aten.nonzero", "aten.nonzero_static", "aten._unique", "aten._unique2", "aten.unique_dim",
+                           "aten.unique_consecutive", "aten.unique_dim_consecutive", "aten.repeat_interleave.Tensor",
+                           "aten.bincount", "aten.equal", "aten.is_set_to", "aten._linalg_check_errors",
+                           "aten.segment_reduce", "aten._ctc_loss.Tensor", "aten._ctc_loss_backward.Tensor",
+                           "aten._assert_async", "aten._assert_async.msg", "aten.histogram", "aten._histogramdd_bin_edges"}) {
+    add_handler(name, host_only);
+  }
+  add_handler("aten.histc", histc);
+  add_handler("aten.index.Tensor", index_with_mask);
+  add_handler("aten.masked_select", masked_select);
+}
+
+}  // namespace spmdx::bridge

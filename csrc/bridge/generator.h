@@ -1,0 +1,19 @@
+// SPDX-License-Identifier: Apache-2.0
+// Random state of the device: a seed and a count of draws, stamped into every random op.
+#pragma once
+#include <ATen/core/Generator.h>
+
+#include <optional>
+
+namespace spmdx::bridge {
+
+struct Draw {
+  uint64_t seed = 0, draw = 0;
+};
+// Takes one draw from `generator`, or from the device's own. Throws for a generator of another device.
+Draw next_draw(const std::optional<at::Generator>& generator);
+const at::Generator& default_generator();
+at::Generator new_generator();
+void manual_seed(uint64_t seed);
+
+}  // namespace spmdx::bridge

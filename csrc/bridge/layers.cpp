@@ -1,0 +1,80 @@
+// SPDX-License-Identifier: Apache-2.0
+// Layers whose kernels hide something: batch norm writes its statistics, RNN cells are fused for accelerators only.
+#include <ATen/core/dispatch/Dispatcher.h>
+#include <ATen/TensorOperators.h>
+#include <ATen/ops/cat.h>
+#include <torch/library.h>
+
+#include "bridge/trace.h"
+
+namespace spmdx::bridge {
+namespace {
+
+using at::Tensor;
+using OptionalTensor = std::optional<Tensor>;
+
+Tensor group(const Traced& traced, size_t index) {
+  ValueId value = traced.first;
+  for (size_t i = 0; i < index; ++i) value += static_cast<ValueId>((*traced.results)[i].size());
+  const Meta& meta = (*traced.results)[index].at(0);
+  return meta.defined ? wrap_value(value, meta) : Tensor();
+}
+
+bool batch_norm(const OpInfo& info, Stack* stack) {
+  const IValues args = arguments(info, *stack);
+  const bool has_statistics = args[3].isTensor() && args[3].toTensor().defined();
+  const bool training = args[5].toBool();
+  Stack results;
+  if (has_statistics) {
+    const Traced traced = record_op(find_op("aten::_native_batch_norm_legit_functional"), args);
+    for (size_t i = 0; i < 3; ++i) results.push_back(group(traced, i));
+    if (training) {
+      assign(args[3].toTensor(), traced.first + 3, false);
+      assign(args[4].toTensor(), traced.first + 4, false);
+    }
+  } else {
+    Stack rest(args.begin(), args.end());
+    rest.erase(rest.begin() + 3, rest.begin() + 5);
+    const Traced traced = record_op(find_op("aten::_native_batch_norm_legit", "no_stats"), rest);
+    for (size_t i = 0; i < 3; ++i) results.push_back(group(traced, i));
+  }
+  torch::jit::drop(*stack, info.slots.size());
+  for (auto& result : results) stack->push_back(std::move(result));
+  return true;
+}
+
+Tensor plus(const Tensor& gates, const OptionalTensor& bias) {
+  return bias && bias->defined() ? gates + *bias : gates;
+}
+
+// Differentiable pieces: autograd sees them, so no backward of their own is needed.
+std::tuple<Tensor, Tensor, Tensor> lstm_cell(const Tensor& input, const Tensor& hidden, const Tensor& cell,
+                                             const OptionalTensor& input_bias, const OptionalTensor& hidden_bias) {
+  const Tensor gates = plus(input, input_bias) + plus(hidden, hidden_bias);
+  const auto parts = gates.chunk(4, 1);
+  const Tensor next = parts[1].sigmoid() * cell + parts[0].sigmoid() * parts[2].tanh();
+  return {parts[3].sigmoid() * next.tanh(), next, gates};
+}
+
+std::tuple<Tensor, Tensor> gru_cell(const Tensor& input, const Tensor& hidden, const Tensor& state,
+                                    const OptionalTensor& input_bias, const OptionalTensor& hidden_bias) {
+  const auto in = plus(input, input_bias).chunk(3, 1), by = plus(hidden, hidden_bias).chunk(3, 1);
+  const Tensor reset = (in[0] + by[0]).sigmoid(), update = (in[1] + by[1]).sigmoid();
+  const Tensor fresh = (in[2] + reset * by[2]).tanh();
+  return {fresh + update * (state - fresh), at::cat({reset, update, fresh}, 1)};
+}
+
+}  // namespace
+
+TORCH_LIBRARY_IMPL(aten, PrivateUse1, library) {
+  library.impl("_thnn_fused_lstm_cell", lstm_cell);
+  library.impl("_thnn_fused_gru_cell", gru_cell);
+}
+TORCH_LIBRARY_IMPL(aten, AutogradPrivateUse1, library) {
+  library.impl("_thnn_fused_lstm_cell", lstm_cell);
+  library.impl("_thnn_fused_gru_cell", gru_cell);
+}
+
+void add_layer_handlers() { add_handler("aten.native_batch_norm", batch_norm); }
+
+}  // namespace spmdx::bridge

@@ -1,0 +1,213 @@
+// SPDX-License-Identifier: Apache-2.0
+// Random ops with a counter-based form of our own: the same numbers on every mesh.
+#include <limits>
+
+#include "bridge/aten_backend.h"
+#include "bridge/generator.h"
+#include "bridge/record.h"
+#include "bridge/trace.h"
+
+namespace spmdx::bridge {
+namespace {
+
+Draw draw_for(const OpInfo& info, IValues args) {
+  const c10::IValue generator = named(info, args, "generator");
+  return next_draw(generator.isGenerator() ? std::optional(generator.toGenerator()) : std::nullopt);
+}
+
+// spmdx.random.<kind>(sizes, starts, extents, dtype, numbers…, seed, draw)
+ValueId random_value(const char* kind, const Shape& sizes, DType dtype, const std::vector<Arg>& numbers,
+                     std::vector<Param> params, Draw draw) {
+  std::vector<Arg> args{sizes, Shape(sizes.size(), 0), sizes, dtype};
+  args.insert(args.end(), numbers.begin(), numbers.end());
+  const auto first = static_cast<uint32_t>(params.size());
+  args.emplace_back(IntParam{first});
+  args.emplace_back(IntParam{first + 1});
+  params.push_back({.integer = static_cast<int64_t>(draw.seed)});
+  params.push_back({.integer = static_cast<int64_t>(draw.draw)});
+  auto call = make_call(std::string("spmdx.random.") + kind, {}, std::move(args), {dtype, sizes, false}, first + 2);
+  return record_call(std::move(call), {}, params);
+}
+
+ValueId of_reals(const char* kind, const Shape& sizes, DType dtype, const std::vector<double>& reals, Draw draw) {
+  std::vector<Arg> numbers;
+  std::vector<Param> params;
+  for (double real : reals) {
+    numbers.emplace_back(RealParam{static_cast<uint32_t>(params.size())});
+    params.push_back({.real = real});
+  }
+  return random_value(kind, sizes, dtype, numbers, std::move(params), draw);
+}
+
+ValueId of_ints(const Shape& sizes, DType dtype, int64_t low, int64_t high, Draw draw) {
+  TORCH_CHECK(low < high, "random_ expects 'from' to be less than 'to', but got from=", low, " >= to=", high);
+  return random_value("randint", sizes, dtype, {low, high}, {}, draw);
+}
+
+double real_or(const c10::IValue& value, double otherwise) { return value.isNone() ? otherwise : real_value(value); }
+
+// ---- in place: the operand gives sizes and dtype -----------------------------------------------------
+
+bool put(const OpInfo& info, Stack* stack, const at::Tensor& self, ValueId value) {
+  assign(self, value, false);
+  finish(info, stack, self);
+  return true;
+}
+
+bool uniform_(const OpInfo& info, Stack* stack) {
+  const IValues args = arguments(info, *stack);
+  const at::Tensor self = args[0].toTensor();
+  const double low = real_value(args[1]), high = real_value(args[2]);
+  TORCH_CHECK(low <= high, "uniform_ expects to return a [from, to) range, but found from=", low, " > to=", high);
+  return put(info, stack, self,
+             of_reals("uniform", self.sizes().vec(), to_dtype(self.scalar_type()), {low, high}, draw_for(info, args)));
+}
+
+bool normal_(const OpInfo& info, Stack* stack) {
+  const IValues args = arguments(info, *stack);
+  const at::Tensor self = args[0].toTensor();
+  const double deviation = real_value(args[2]);
+  TORCH_CHECK(deviation >= 0, "normal expects std >= 0.0, but found std ", deviation);
+  return put(info, stack, self, of_reals("normal", self.sizes().vec(), to_dtype(self.scalar_type()),
+                                         {real_value(args[1]), deviation}, draw_for(info, args)));
+}
+
+bool exponential_(const OpInfo& info, Stack* stack) {
+  const IValues args = arguments(info, *stack);
+  const at::Tensor self = args[0].toTensor();
+  const double rate = real_value(args[1]);
+  TORCH_CHECK(rate > 0, "exponential_ expects lambda > 0.0, but found lambda=", rate);
+  return put(info, stack, self, of_reals("exponential", self.sizes().vec(), to_dtype(self.scalar_type()), {rate},
+                                         draw_for(info, args)));
+}
+
+ValueId bernoulli_like(const OpInfo& info, IValues args) {
+  const at::Tensor self = args[0].toTensor();
+  const double p = real_value(args[1]);
+  TORCH_CHECK(0 <= p && p <= 1, "bernoulli_ expects p to be in [0, 1], but got p=", p);
+  return of_reals("bernoulli", self.sizes().vec(), to_dtype(self.scalar_type()), {p}, draw_for(info, args));
+}
+
+bool bernoulli_(const OpInfo& info, Stack* stack) {
+  const IValues args = arguments(info, *stack);
+  const at::Tensor self = args[0].toTensor();
+  return put(info, stack, self, bernoulli_like(info, args));
+}
+
+bool bernoulli_p(const OpInfo& info, Stack* stack) {
+  finish(info, stack, wrap_value(bernoulli_like(info, arguments(info, *stack))));
+  return true;
+}
+
+// The largest range eager's random_() draws from: integers that the dtype represents exactly.
+int64_t exact_limit(c10::ScalarType dtype) {
+  switch (dtype) {
+    case c10::kBool: return 2;
+    case c10::kByte: return 256;
+    case c10::kChar: return 128;
+    case c10::kShort: return 32768;
+    case c10::kInt: return int64_t{1} << 31;
+    case c10::kHalf: return (1 << 11) + 1;
+    case c10::kBFloat16: return (1 << 8) + 1;
+    case c10::kFloat: return (1 << 24) + 1;
+    case c10::kDouble: return (int64_t{1} << 53) + 1;
+    default: return std::numeric_limits<int64_t>::max();
+  }
+}
+
+bool random_(const OpInfo& info, Stack* stack) {
+  const IValues args = arguments(info, *stack);
+  const at::Tensor self = args[0].toTensor();
+  const c10::IValue from = named(info, args, "from"), to = named(info, args, "to");
+  const int64_t low = from.isNone() ? 0 : int_value(from);
+  const int64_t high = to.isNone() ? exact_limit(self.scalar_type()) : int_value(to);
+  return put(info, stack, self,
+             of_ints(self.sizes().vec(), to_dtype(self.scalar_type()), low, high, draw_for(info, args)));
+}
+
+// ---- factories ---------------------------------------------------------------------------------------
+
+c10::ScalarType dtype_of(const OpInfo& info, IValues args, c10::ScalarType otherwise) {
+  const c10::IValue dtype = named(info, args, "dtype");
+  return dtype.isNone() ? otherwise : static_cast<c10::ScalarType>(int_value(dtype));
+}
+
+bool make_reals(const OpInfo& info, Stack* stack, const char* kind) {
+  const IValues args = arguments(info, *stack);
+  const DType dtype = to_dtype(dtype_of(info, args, c10::get_default_dtype_as_scalartype()));
+  finish(info, stack, wrap_value(of_reals(kind, int_list(args[0]), dtype, {0.0, 1.0}, draw_for(info, args))));
+  return true;
+}
+bool rand(const OpInfo& info, Stack* stack) { return make_reals(info, stack, "uniform"); }
+bool randn(const OpInfo& info, Stack* stack) { return make_reals(info, stack, "normal"); }
+
+bool normal_sized(const OpInfo& info, Stack* stack) {
+  const IValues args = arguments(info, *stack);
+  const DType dtype = to_dtype(dtype_of(info, args, c10::get_default_dtype_as_scalartype()));
+  finish(info, stack, wrap_value(of_reals("normal", int_list(args[2]), dtype,
+                                          {real_or(args[0], 0), real_or(args[1], 1)}, draw_for(info, args))));
+  return true;
+}
+
+bool randint(const OpInfo& info, Stack* stack) {
+  const IValues args = arguments(info, *stack);
+  const c10::IValue low = named(info, args, "low");
+  const DType dtype = to_dtype(dtype_of(info, args, c10::kLong));
+  finish(info, stack, wrap_value(of_ints(int_list(named(info, args, "size")), dtype, low.isNone() ? 0 : int_value(low),
+                                         int_value(named(info, args, "high")), draw_for(info, args))));
+  return true;
+}
+
+bool randperm(const OpInfo& info, Stack* stack) {
+  const IValues args = arguments(info, *stack);
+  const int64_t n = int_value(args[0]);
+  TORCH_CHECK(n >= 0, "n must be non-negative, got ", n);
+  const DType dtype = to_dtype(dtype_of(info, args, c10::kLong));
+  const Draw draw = draw_for(info, args);
+  auto call = make_call("spmdx.random.randperm", {}, {n, dtype, IntParam{0}, IntParam{1}}, {dtype, {n}, false}, 2);
+  finish(info, stack, wrap_value(record_call(std::move(call), {}, {{.integer = static_cast<int64_t>(draw.seed)},
+                                                                   {.integer = static_cast<int64_t>(draw.draw)}})));
+  return true;
+}
+
+// Its kernel has no generator argument: written with one that has.
+bool native_dropout(const OpInfo& info, Stack* stack) {
+  const IValues args = arguments(info, *stack);
+  const at::Tensor self = args[0].toTensor();
+  const double p = real_value(args[1]);
+  const bool train = args[2].isNone() || args[2].toBool();
+  const Shape sizes = self.sizes().vec();
+  const ValueId x = operand(self);
+  if (!train) {
+    const at::Tensor mask = wrap_value(full_bool(sizes, true, DType::b8)), same = wrap_value(x, meta_of(self));
+    torch::jit::drop(*stack, info.slots.size());
+    torch::jit::push(*stack, same, mask);
+    return true;
+  }
+  const at::Tensor mask = wrap_value(of_reals("bernoulli", sizes, DType::b8, {1 - p}, next_draw(std::nullopt)));
+  const at::Tensor kept = self.mul(mask).mul(p == 1 ? 0.0 : 1 / (1 - p));
+  torch::jit::drop(*stack, info.slots.size());
+  torch::jit::push(*stack, kept, mask);
+  return true;
+}
+
+}  // namespace
+
+void add_random_handlers() {
+  for (const char* name : {"aten.random_", "aten.random_.to", "aten.random_.from"}) add_handler(name, random_);
+  for (const char* name : {"aten.rand", "aten.rand.generator"}) add_handler(name, rand);
+  for (const char* name : {"aten.randn", "aten.randn.generator"}) add_handler(name, randn);
+  for (const char* name : {"aten.randperm", "aten.randperm.generator"}) add_handler(name, randperm);
+  for (const char* name : {"aten.randint", "aten.randint.generator", "aten.randint.low", "aten.randint.low_generator"}) {
+    add_handler(name, randint);
+  }
+  add_handler("aten.uniform_", uniform_);
+  add_handler("aten.normal_", normal_);
+  add_handler("aten.normal.float_float", normal_sized);
+  add_handler("aten.exponential_", exponential_);
+  add_handler("aten.bernoulli_.float", bernoulli_);
+  add_handler("aten.bernoulli.p", bernoulli_p);
+  add_handler("aten.native_dropout", native_dropout);
+}
+
+}  // namespace spmdx::bridge

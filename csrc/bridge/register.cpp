@@ -1,0 +1,83 @@
+// SPDX-License-Identifier: Apache-2.0
+// One boxed kernel for every op of the dispatcher: a fallback alone loses against composite kernels.
+#include <ATen/core/dispatch/Dispatcher.h>
+#include <torch/library.h>
+
+#include <array>
+#include <string_view>
+
+#include "bridge/aten_backend.h"
+#include "bridge/trace.h"
+
+namespace spmdx::bridge {
+namespace {
+
+// Composites that end in ops we record, and families of other layouts.
+constexpr std::array<std::string_view, 9> kSkippedPrefixes = {
+    "aten::_foreach", "aten::new_", "aten::quantize", "aten::_nested", "aten::mkldnn_",
+    "aten::_mkldnn", "aten::cudnn_", "aten::_cudnn", "aten::miopen_"};
+constexpr std::array<std::string_view, 4> kSkippedParts = {"_like", "sparse", "nested", "_empty_"};
+
+bool skipped(const std::string& name) {
+  if (name == "aten::to_sparse" || name == "aten::from_file" || name == "aten::empty_quantized") return true;
+  for (auto prefix : kSkippedPrefixes) {
+    if (name.starts_with(prefix)) return true;
+  }
+  for (auto part : kSkippedParts) {
+    if (name.find(part) != name.npos) return true;
+  }
+  return false;
+}
+
+bool mentions_tensor(const c10::Argument& argument) { return argument.type()->str().find("Tensor") != std::string::npos; }
+
+// Ops the boxed kernel understands: tensors or a device go in, tensors come out.
+bool is_traceable(const c10::FunctionSchema& schema) {
+  bool reaches = false;
+  for (const auto& argument : schema.arguments()) reaches |= mentions_tensor(argument) || argument.name() == "device";
+  for (const auto& result : schema.returns()) {
+    if (!mentions_tensor(result)) return false;
+  }
+  return reaches;
+}
+
+bool wanted(const c10::OperatorHandle& op) {
+  if (op.operator_name().name.rfind("aten::", 0) != 0) return false;
+  if (op.hasKernelForDispatchKey(c10::DispatchKey::CompositeImplicitAutograd) ||
+      op.hasKernelForDispatchKey(c10::DispatchKey::PrivateUse1)) {
+    return false;
+  }
+  const std::string name = op_name(op.operator_name());
+  if (find_handler(name) || find_handler(std::string(base_name(name)))) return true;
+  return !skipped(op.operator_name().name) && is_traceable(op.schema());
+}
+
+}  // namespace
+
+TORCH_LIBRARY_IMPL(_, PrivateUse1, library) {
+  library.fallback(torch::CppFunction::makeFromBoxedFunction<&trace>());
+}
+
+// Composite for autograd's sake elsewhere, but `.to`, `.data =` and friends ask it of the device.
+TORCH_LIBRARY_IMPL(aten, PrivateUse1, library) {
+  library.impl("_has_compatible_shallow_copy_type", torch::CppFunction::makeFromBoxedFunction<&trace>());
+}
+
+void register_all() {
+  add_factory_handlers();
+  add_random_handlers();
+  add_copy_handlers();
+  add_data_dependent_handlers();
+  add_layer_handlers();
+  static auto* handles = new std::vector<c10::RegistrationHandleRAII>;
+  auto& dispatcher = c10::Dispatcher::singleton();
+  for (const auto& name : dispatcher.getAllOpNames()) {
+    auto op = dispatcher.findSchema(name);
+    if (!op || !wanted(*op)) continue;
+    handles->push_back(dispatcher.registerImpl(name, c10::DispatchKey::PrivateUse1,
+                                               c10::KernelFunction::makeFromBoxedFunction<&trace>(), std::nullopt,
+                                               nullptr, "spmdx"));
+  }
+}
+
+}  // namespace spmdx::bridge

@@ -1,0 +1,44 @@
+// SPDX-License-Identifier: Apache-2.0
+// What the tracer needs to know of an op's schema, worked out once per op.
+#pragma once
+#include <ATen/core/dispatch/Dispatcher.h>
+
+#include <string>
+#include <vector>
+
+namespace spmdx::bridge {
+
+// What an argument of an op is to the tracer.
+enum class Slot : uint8_t {
+  tensor, tensor_list, optional_tensor_list, real, number, dtype, memory_format, generator, host_only, constant
+};
+
+struct OpInfo;
+// Takes over an op entirely: reads its arguments off the stack and leaves its results. False: not this time.
+using Handler = bool (*)(const OpInfo& info, torch::jit::Stack* stack);
+
+struct OpInfo {
+  explicit OpInfo(c10::OperatorHandle op) : op(op) {}
+  c10::OperatorHandle op;
+  std::string name;                        // "aten.add.Tensor"
+  std::string base;                        // "aten.add"
+  std::vector<Slot> slots;                 // one per argument
+  std::vector<int> written;                // arguments the op writes to
+  std::vector<int> returned;               // per result: the written argument it is, or -1
+  std::vector<bool> list_result;           // per result: a list of tensors
+  int viewed = -1;                         // the argument that results are views of, or -1
+  bool is_out = false;
+  bool constant_reals = false;             // floats are part of the op's meaning
+  const OpInfo* functional = nullptr;      // the variant without writes; null where there is none
+  std::vector<int> functional_args;        // which of our arguments each of its arguments is
+  Handler handler = nullptr;
+};
+
+// Cached; the reference stays valid for the process' life. REQUIRES: the recorder's lock.
+const OpInfo& op_info(const c10::OperatorHandle& op);
+
+// "aten.mm" → its handler, by full name, then by base name; null if none.
+Handler find_handler(const std::string& name);
+void add_handler(const std::string& name, Handler handler);
+
+}  // namespace spmdx::bridge

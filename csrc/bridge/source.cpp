@@ -1,0 +1,169 @@
+// SPDX-License-Identifier: Apache-2.0
+// The user's file and line behind an op: interned (code, instruction), resolved only when somebody asks.
+#include <Python.h>
+#include <frameobject.h>
+
+#include <ATen/SequenceNumber.h>
+#include <c10/core/impl/LocalDispatchKeySet.h>
+#include <torch/csrc/autograd/function.h>
+
+#include <filesystem>
+#include <unordered_map>
+
+#include "base/error.h"
+#include "bridge/tracer.h"
+
+namespace spmdx::bridge {
+namespace {
+
+constexpr size_t kMaxSequences = 1 << 20;  // forward ops remembered for their backward
+
+struct Place {
+  PyCodeObject* code = nullptr;            // a reference is kept
+  int instruction = 0;
+};
+
+// Guarded by the GIL for Python objects, and by `mutex` for the tables: the engine's thread resolves sources.
+struct Sources {
+  std::mutex mutex;
+  std::vector<Place> places{Place{}};
+  std::unordered_map<uint64_t, SourceId> ids;
+  std::unordered_map<PyCodeObject*, bool> is_user;
+  std::unordered_map<uint64_t, SourceId> of_sequence;
+};
+Sources& sources() {
+  static auto* instance = new Sources;
+  return *instance;
+}
+
+bool user_file(PyCodeObject* code) {
+  const char* path = PyUnicode_AsUTF8(code->co_filename);
+  if (!path) {
+    PyErr_Clear();
+    return false;
+  }
+  const std::string_view file(path);
+  const bool library = file.find("/torch/") != file.npos || file.find("/python/spmdx/") != file.npos ||
+                       file.find("-packages/spmdx/") != file.npos || file.starts_with('<');
+  return !library;
+}
+
+bool is_user(Sources& all, PyCodeObject* code) {
+  auto [entry, fresh] = all.is_user.emplace(code, false);
+  if (fresh) {
+    entry->second = user_file(code);
+    Py_INCREF(code);                       // so that the address is not used again
+  }
+  return entry->second;
+}
+
+// REQUIRES: the GIL.
+SourceId innermost(Sources& all) {
+  PyFrameObject* frame = PyEval_GetFrame();
+  Py_XINCREF(frame);
+  SourceId found = 0;
+  while (frame) {
+    PyCodeObject* code = PyFrame_GetCode(frame);
+    if (is_user(all, code)) {
+      const int instruction = PyFrame_GetLasti(frame);
+      const uint64_t key = reinterpret_cast<uintptr_t>(code) * 0x9e3779b97f4a7c15ULL ^ static_cast<uint64_t>(instruction);
+      auto [entry, fresh] = all.ids.emplace(key, static_cast<SourceId>(all.places.size()));
+      if (fresh) all.places.push_back({code, instruction});
+      found = entry->second;
+    }
+    Py_DECREF(code);
+    PyFrameObject* outer = found ? nullptr : PyFrame_GetBack(frame);
+    Py_DECREF(frame);
+    frame = outer;
+  }
+  return found;
+}
+
+// In a backward: the source of the forward op that made this node.
+SourceId of_backward(Sources& all) {
+  auto node = torch::autograd::get_current_node();
+  if (!node) return 0;
+  auto found = all.of_sequence.find(node->sequence_nr());
+  return found == all.of_sequence.end() ? 0 : found->second;
+}
+
+struct WithGil {
+  WithGil() : state(PyGILState_Ensure()) {}
+  ~WithGil() { PyGILState_Release(state); }
+  PyGILState_STATE state;
+};
+
+}  // namespace
+
+SourceId current_source() {
+  Sources& all = sources();
+  if (torch::autograd::get_current_node()) {
+    std::lock_guard lock(all.mutex);
+    return of_backward(all);
+  }
+  if (!Py_IsInitialized() || !PyGILState_Check()) return 0;   // a thread without Python: nothing to say
+  std::lock_guard lock(all.mutex);
+  const SourceId source = innermost(all);
+  if (source && at::GradMode::is_enabled()) {
+    if (all.of_sequence.size() > kMaxSequences) all.of_sequence.clear();
+    // The node that records this op's gradient took the number before the next.
+    all.of_sequence[at::sequence_number::peek() - 1] = source;
+  }
+  return source;
+}
+
+std::string source_text(SourceId source) {
+  if (source == 0 || !Py_IsInitialized()) return "";
+  WithGil gil;
+  Sources& all = sources();
+  Place place;
+  {
+    std::lock_guard lock(all.mutex);
+    if (source >= all.places.size()) return "";
+    place = all.places[source];
+  }
+  const char* path = PyUnicode_AsUTF8(place.code->co_filename);
+  if (!path) {
+    PyErr_Clear();
+    return "";
+  }
+  const int line = PyCode_Addr2Line(place.code, place.instruction);
+  return std::filesystem::path(path).filename().string() + ":" + std::to_string(line);
+}
+
+namespace {
+
+std::string lead(const Node& node) {
+  const std::string where = source_text(node.source);
+  return (where.empty() ? "" : where + ": ") + node.call->op + ": ";
+}
+
+}  // namespace
+
+// The kind of the exception stays, so that `except IndexError` works as in eager.
+std::exception_ptr translate_error(std::exception_ptr error, const Node& node) {
+  try {
+    std::rethrow_exception(error);
+  } catch (const c10::IndexError& e) {
+    return std::make_exception_ptr(c10::IndexError({__func__, __FILE__, __LINE__}, lead(node) + e.what_without_backtrace()));
+  } catch (const c10::ValueError& e) {
+    return std::make_exception_ptr(c10::ValueError({__func__, __FILE__, __LINE__}, lead(node) + e.what_without_backtrace()));
+  } catch (const c10::NotImplementedError& e) {
+    return std::make_exception_ptr(
+        c10::NotImplementedError({__func__, __FILE__, __LINE__}, lead(node) + e.what_without_backtrace()));
+  } catch (const c10::Error& e) {
+    return std::make_exception_ptr(c10::Error({__func__, __FILE__, __LINE__}, lead(node) + e.what_without_backtrace()));
+  } catch (const InternalError& e) {
+    return std::make_exception_ptr(InternalError(lead(node) + e.what()));
+  } catch (const ShardingError& e) {
+    return std::make_exception_ptr(ShardingError(lead(node) + e.what()));
+  } catch (const CommError& e) {
+    return std::make_exception_ptr(CommError(lead(node) + e.what()));
+  } catch (const std::exception& e) {
+    return std::make_exception_ptr(std::runtime_error(lead(node) + e.what()));
+  } catch (...) {
+    return error;
+  }
+}
+
+}  // namespace spmdx::bridge

@@ -1,0 +1,172 @@
+// SPDX-License-Identifier: Apache-2.0
+// Lazy tensors, their alias roots, and the list of roots that are alive.
+#include "bridge/tensor.h"
+
+#include <ATen/EmptyTensor.h>
+
+#include <algorithm>
+#include <map>
+#include <mutex>
+
+#include "bridge/aten_backend.h"
+
+namespace spmdx::bridge {
+namespace {
+
+// A leaf lock: nothing is acquired and no Python runs while it is held, so a root may die anywhere.
+struct Registry {
+  std::mutex mutex;
+  std::map<uint64_t, Root*> roots;
+  uint64_t next = 1;
+};
+Registry& registry() {
+  static auto* instance = new Registry;   // outlives every tensor, module globals included
+  return *instance;
+}
+
+size_t storage_bytes(const Meta& meta) {
+  return at::detail::computeStorageNbytes(meta.sizes, meta.strides, c10::elementSize(meta.dtype));
+}
+
+ViewChain extended(const ViewChain& chain, const std::vector<ViewStep>& steps) {
+  if (steps.empty()) return chain;
+  auto longer = chain ? *chain : std::vector<ViewStep>{};
+  longer.insert(longer.end(), steps.begin(), steps.end());
+  return std::make_shared<const std::vector<ViewStep>>(std::move(longer));
+}
+
+LazyTensor& lazy_of(const at::Tensor& tensor) { return *static_cast<LazyTensor*>(tensor.unsafeGetTensorImpl()); }
+
+}  // namespace
+
+Root::Root(const Meta& base, LazyValue value)
+    : StorageImpl(use_byte_size_t(), storage_bytes(base), at::DataPtr(nullptr, c10::Device(kDeviceType, 0)), nullptr,
+                  false),
+      current(std::move(value)),
+      base(base) {
+  Registry& all = registry();
+  std::lock_guard lock(all.mutex);
+  serial = all.next++;
+  all.roots.emplace(serial, this);
+}
+
+Root::~Root() {
+  Registry& all = registry();
+  std::lock_guard lock(all.mutex);
+  all.roots.erase(serial);
+}
+
+std::vector<RootRef> live_roots() {
+  std::vector<RootRef> alive;
+  Registry& all = registry();
+  std::lock_guard lock(all.mutex);
+  alive.reserve(all.roots.size());
+  for (auto& [serial, root] : all.roots) {
+    // A root whose last reference just went waits for our lock in its destructor: lock() then gives null.
+    if (auto* held = c10::raw::weak_intrusive_ptr::lock(root)) {
+      alive.push_back(RootRef::reclaim(static_cast<c10::StorageImpl*>(held)));
+    }
+  }
+  return alive;
+}
+
+LazyTensor::LazyTensor(c10::Storage storage, const Meta& meta)
+    : TensorImpl(std::move(storage), c10::DispatchKeySet(c10::DispatchKey::PrivateUse1),
+                 c10::scalarTypeToTypeMeta(meta.dtype)) {
+  set_sizes_and_strides(meta.sizes, meta.strides, meta.offset);
+}
+
+template <class Version>
+c10::intrusive_ptr<c10::TensorImpl> LazyTensor::copy_and_detach(Version&& version, bool allow_change) const {
+  auto copy = c10::make_intrusive<LazyTensor>(c10::Storage(storage_), Meta{});
+  copy_tensor_metadata(this, copy.get(), std::forward<Version>(version), allow_change);
+  copy->chain = chain;
+  copy->cached = cached;
+  copy->cached_generation = cached_generation;
+  copy->refresh_numel();
+  copy->refresh_contiguous();
+  return copy;
+}
+
+c10::intrusive_ptr<c10::TensorImpl> LazyTensor::shallow_copy_and_detach(const c10::VariableVersion& version,
+                                                                        bool allow_change) const {
+  return copy_and_detach(version, allow_change);
+}
+
+c10::intrusive_ptr<c10::TensorImpl> LazyTensor::shallow_copy_and_detach(c10::VariableVersion&& version,
+                                                                        bool allow_change) const {
+  return copy_and_detach(std::move(version), allow_change);
+}
+
+void LazyTensor::shallow_copy_from(const c10::intrusive_ptr<TensorImpl>& source) {
+  auto* lazy = dynamic_cast<LazyTensor*>(source.get());
+  TORCH_CHECK(lazy, "cannot make an spmdx tensor share the data of a tensor on another device. "
+                    "Expected an spmdx tensor. Move it with .to('spmdx') first.");
+  copy_tensor_metadata(lazy, this, version_counter(), allow_tensor_metadata_change());
+  chain = lazy->chain;
+  cached = lazy->cached;
+  cached_generation = lazy->cached_generation;
+  refresh_numel();
+  refresh_contiguous();
+}
+
+void LazyTensor::become(const LazyTensor& other) {
+  storage_ = other.storage_;
+  chain = other.chain;
+  cached = other.cached;
+  cached_generation = other.cached_generation;
+  set_sizes_and_strides(other.sizes(), other.strides(), other.storage_offset());
+}
+
+LazyTensor* as_lazy(const at::Tensor& tensor) {
+  return has_our_device(tensor) ? dynamic_cast<LazyTensor*>(tensor.unsafeGetTensorImpl()) : nullptr;
+}
+
+bool has_our_device(const at::Tensor& tensor) {
+  return tensor.defined() && tensor.key_set().has_backend(c10::BackendComponent::PrivateUse1Bit);
+}
+
+Meta meta_of(const at::Tensor& tensor) {
+  return {tensor.scalar_type(), tensor.sizes().vec(), tensor.strides().vec(), tensor.storage_offset(), true};
+}
+
+TensorType type_of(const Meta& meta) {
+  if (!meta.defined) return {DType::unknown, {}, false};
+  return {to_dtype(meta.dtype), meta.sizes, false};
+}
+
+std::vector<int64_t> contiguous_strides(const std::vector<int64_t>& sizes) {
+  std::vector<int64_t> strides(sizes.size());
+  int64_t step = 1;
+  for (size_t d = sizes.size(); d-- > 0;) {
+    strides[d] = step;
+    step *= std::max<int64_t>(sizes[d], 1);
+  }
+  return strides;
+}
+
+at::Tensor make_tensor(LazyValue value, const Meta& meta) {
+  Meta base = meta;
+  base.offset = 0;
+  auto root = c10::make_intrusive<Root>(base, std::move(value));
+  return at::detail::make_tensor<LazyTensor>(c10::Storage(std::move(root)), base);
+}
+
+at::Tensor make_view(const LazyTensor& source, const std::vector<ViewStep>& steps, const Meta& meta, LazyValue value) {
+  auto view = at::detail::make_tensor<LazyTensor>(source.root_storage(), meta);
+  LazyTensor& lazy = lazy_of(view);
+  lazy.chain = extended(source.chain, steps);
+  if (value.data || value.id != kNone) {
+    lazy.cached = std::move(value);
+    lazy.cached_generation = source.root().generation;
+  }
+  return view;
+}
+
+at::Tensor make_view_of_root(const c10::Storage& root, std::vector<ViewStep> steps, const Meta& meta) {
+  auto view = at::detail::make_tensor<LazyTensor>(root, meta);
+  lazy_of(view).chain = extended(nullptr, steps);
+  return view;
+}
+
+}  // namespace spmdx::bridge

@@ -1,0 +1,49 @@
+// SPDX-License-Identifier: Apache-2.0
+// Parts of tracing that hand-written kernels and handlers share.
+#pragma once
+#include <functional>
+
+#include "bridge/ivalue.h"
+#include "bridge/tracer.h"
+
+namespace spmdx::bridge {
+
+using torch::jit::Stack;
+
+// Values of a recorded op, per result of its schema.
+struct Traced {
+  ValueId first = kNone;
+  const std::vector<std::vector<Meta>>* results = nullptr;
+};
+
+// Records an op without writes; equal calls share one Call. Not for view-like ops.
+Traced record_op(const OpInfo& info, IValues args);
+// The whole of a trace but for handlers: views, writes, plain ops. Replaces the arguments on the stack.
+void trace_op(const OpInfo& info, Stack* stack);
+// Runs the op on the CPU with the operands' values and wraps what it gives; writes go back to the operands.
+void run_on_host(const OpInfo& info, Stack* stack);
+
+// The graph value of an operand: a lazy tensor or a number on the host. Throws as eager does for another device.
+ValueId operand(const at::Tensor& tensor);
+// `value` becomes the content of `tensor`, cast to its dtype. `resize`: it may change shape (an `out=` tensor).
+void assign(const at::Tensor& tensor, ValueId value, bool resize);
+at::Tensor wrap_value(ValueId value, const Meta& meta);
+// A contiguous tensor of this value's type.
+at::Tensor wrap_value(ValueId value);
+
+// The argument called `name`; none if the op has no such argument.
+c10::IValue named(const OpInfo& info, IValues args, const char* name);
+// The op's arguments, still on the stack.
+IValues arguments(const OpInfo& info, const Stack& stack);
+// Drops the arguments and pushes one result.
+void finish(const OpInfo& info, Stack* stack, c10::IValue result);
+const OpInfo& find_op(const char* name, const char* overload = "");
+
+void add_factory_handlers();               // factory.cpp
+void add_random_handlers();                // random.cpp
+void add_copy_handlers();                  // copy.cpp
+void add_data_dependent_handlers();        // data_dependent.cpp
+void add_layer_handlers();                 // layers.cpp
+void register_all();                       // register.cpp: every op of the dispatcher. Once.
+
+}  // namespace spmdx::bridge

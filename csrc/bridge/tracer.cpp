@@ -1,0 +1,456 @@
+// SPDX-License-Identifier: Apache-2.0
+// The recorder: values of the graph being recorded, reads and writes through views, the end of a graph.
+#include "bridge/tracer.h"
+
+#include <Python.h>
+#include <ATen/ops/empty.h>
+#include <ATen/ops/empty_strided.h>
+
+#include <algorithm>
+#include <atomic>
+#include <unordered_map>
+
+#include "base/error.h"
+#include "bridge/alias.h"
+#include "bridge/aten_backend.h"
+#include "bridge/compat.h"
+#include "bridge/record.h"
+#include "runtime/comm.h"
+
+namespace spmdx::bridge {
+namespace {
+
+constexpr size_t kMaxNodes = 50'000;       // a longer trace is cut: memory and compile time stay bounded
+
+std::recursive_mutex& recorder_mutex() {
+  static auto* mutex = new std::recursive_mutex;
+  return *mutex;
+}
+
+std::atomic<bool> step_failed{false};
+
+std::exception_ptr note_and_translate(std::exception_ptr error, const Node& node) {
+  step_failed = true;
+  return translate_error(error, node);
+}
+
+// Gives up the GIL, if this thread has it, for as long as it lives.
+class NoGil {
+ public:
+  NoGil() : state_(Py_IsInitialized() && PyGILState_Check() ? PyEval_SaveThread() : nullptr) {}
+  ~NoGil() {
+    if (state_) PyEval_RestoreThread(state_);
+  }
+  NoGil(const NoGil&) = delete;
+
+ private:
+  PyThreadState* state_;
+};
+
+bool has_failed(const Data& data) {
+  if (!data.ready()) return false;
+  try {
+    data.wait();
+    return false;
+  } catch (...) {
+    return true;
+  }
+}
+
+void check_mesh(MeshRef& mesh, ShardingRef sharding) {
+  if (!sharding || mesh == sharding->mesh) return;
+  if (!mesh || *mesh == *sharding->mesh) {
+    mesh = sharding->mesh;
+    return;
+  }
+  throw ShardingError("one step uses tensors of two meshes, " + mesh->str() + " and " + sharding->mesh->str() +
+                      ". Expected one mesh per step. Annotate all tensors on one of them, or end the step between "
+                      "them with mark_step().");
+}
+
+// True where a write through this tensor would hit one element several times.
+bool overlaps_itself(const LazyTensor& tensor) {
+  for (int64_t d = 0; d < tensor.dim(); ++d) {
+    if (tensor.sizes()[d] > 1 && tensor.strides()[d] == 0) return true;
+  }
+  return false;
+}
+
+at::Tensor assembled(const Data& data, const Shards& shards) {
+  const ShardingRef sharding = data.sharding();
+  if (!sharding || sharding->used() == 0) return tensor_of(shards.at(0));
+  const Mesh& mesh = *sharding->mesh;
+  const AtomSet used = sharding->used();
+  at::Tensor whole = at::empty(data.type().shape, at::TensorOptions().dtype(to_scalar_type(data.type().dtype)));
+  for (int64_t i = 0; i < num_distinct(mesh, used); ++i) {
+    if (!shards.at(i)) continue;
+    at::Tensor part = whole;
+    const Box box = local_box(*sharding, data.type().shape, representative(mesh, used, i));
+    for (size_t d = 0; d < box.size(); ++d) part = part.narrow(static_cast<int64_t>(d), box[d].start, box[d].extent);
+    part.copy_(tensor_of(shards[i]));
+  }
+  return whole;
+}
+
+}  // namespace
+
+struct Recorder::Impl {
+  Graph graph;
+  uint64_t epoch = 1;
+  std::vector<DataRef> inputs;
+  std::vector<Param> params;
+  std::unordered_map<const Data*, uint32_t> input_of;      // index into inputs
+  // Leaves that require grad and were read: their gradients are tied to them.
+  std::vector<std::pair<c10::weak_intrusive_ptr<c10::TensorImpl>, uint32_t>> leaves;
+  int64_t ops = 0, implicit_syncs = 0;
+
+  bool pending(const LazyValue& value) const { return !value.data && value.id != kNone && value.epoch == epoch; }
+  void reset();
+  uint32_t tie_of(const Root& root, const std::unordered_map<const Root*, uint32_t>& gradients) const;
+  std::unordered_map<const Root*, uint32_t> gradients();
+  Graph finish(std::vector<RootRef>& owners);
+  void roll_back(std::exception_ptr error);
+};
+
+void Recorder::Impl::reset() {
+  graph = Graph{};
+  inputs.clear();
+  params.clear();
+  input_of.clear();
+  leaves.clear();
+  ++epoch;
+}
+
+std::unordered_map<const Root*, uint32_t> Recorder::Impl::gradients() {
+  std::unordered_map<const Root*, uint32_t> tied;
+  for (auto& [weak, input] : leaves) {
+    auto leaf = weak.lock();
+    if (!leaf || !leaf->requires_grad()) continue;
+    const at::Tensor& gradient = leaf->grad();
+    if (auto* lazy = gradient.defined() ? as_lazy(gradient) : nullptr) tied.emplace(&lazy->root(), input);
+  }
+  return tied;
+}
+
+uint32_t Recorder::Impl::tie_of(const Root& root, const std::unordered_map<const Root*, uint32_t>& gradients) const {
+  if (root.previous) {
+    if (auto found = input_of.find(root.previous.get()); found != input_of.end()) return found->second;
+  }
+  auto found = gradients.find(&root);
+  return found == gradients.end() ? kNone : found->second;
+}
+
+// Adds outputs and the mesh. `owners` are the roots of the outputs, in the same order.
+Graph Recorder::Impl::finish(std::vector<RootRef>& owners) {
+  for (auto& root : live_roots()) {
+    if (pending(root_of(root).current)) owners.push_back(std::move(root));
+  }
+  std::stable_sort(owners.begin(), owners.end(),
+                   [](auto& a, auto& b) { return root_of(a).current.id < root_of(b).current.id; });
+  const auto tied = gradients();
+  Graph done = graph;
+  for (const auto& owner : owners) {
+    const Root& root = root_of(owner);
+    Output output{root.current.id, nullptr, tie_of(root, tied), false, 0};
+    if (root.annotation) {
+      output.annotation = root.annotation->sharding;
+      output.source = root.annotation->source;
+    }
+    done.outputs.push_back(output);
+    check_mesh(done.mesh, output.annotation);
+  }
+  for (size_t i = 0; i < done.inputs.size(); ++i) {
+    done.inputs[i].physical = inputs[i]->sharding();
+    check_mesh(done.mesh, done.inputs[i].physical);
+    check_mesh(done.mesh, done.inputs[i].annotation);
+  }
+  for (const auto& constraint : done.constraints) check_mesh(done.mesh, constraint.sharding);
+  return done;
+}
+
+// Drops the pending graph. Roots go back to what was last computed; those that never were hold the error.
+void Recorder::Impl::roll_back(std::exception_ptr error) {
+  for (const auto& ref : live_roots()) {
+    Root& root = root_of(ref);
+    const bool lost = pending(root.current) || (root.current.data && has_failed(*root.current.data));
+    if (!lost) continue;
+    DataRef good = root.good && !has_failed(*root.good) ? root.good : nullptr;
+    if (!good && root.previous && !has_failed(*root.previous)) good = root.previous;
+    if (!good) {
+      good = std::make_shared<Data>(type_of(root.base));
+      good->fail(error);
+    }
+    root.current = {0, kNone, good};
+    root.previous = root.good = nullptr;
+    ++root.generation;
+  }
+  reset();
+}
+
+Recorder::Recorder() : impl_(std::make_unique<Impl>()) {}
+
+Recorder& Recorder::instance() {
+  static auto* recorder = new Recorder;
+  return *recorder;
+}
+
+Recorder::Lock::Lock() {
+  if (recorder_mutex().try_lock()) return;
+  // Nobody waits for this lock while holding the GIL, so its owner can always get the GIL.
+  NoGil no_gil;
+  recorder_mutex().lock();
+}
+Recorder::Lock::~Lock() { recorder_mutex().unlock(); }
+
+const TensorType& Recorder::type(ValueId value) const { return impl_->graph.values[value].type; }
+
+LazyValue Recorder::lazy(ValueId value) {
+  Lock lock;
+  return {impl_->epoch, value, nullptr};
+}
+
+ValueId Recorder::input(const DataRef& data) {
+  Lock lock;
+  auto [found, fresh] = impl_->input_of.emplace(data.get(), impl_->inputs.size());
+  if (fresh) {
+    impl_->graph.add_input(data->type());
+    impl_->inputs.push_back(data);
+  }
+  return impl_->graph.inputs[found->second].value;
+}
+
+ValueId Recorder::host_scalar(const at::Tensor& tensor) {
+  const bool wrapped = tensor.unsafeGetTensorImpl()->is_wrapped_number();
+  KernelGuard kernels_only;
+  TensorType type{to_dtype(tensor.scalar_type()), {}, wrapped};
+  // A wrapped number is nobody else's; any other scalar may be written to before the step runs.
+  Shards shards{buffer_of(wrapped ? tensor : tensor.detach().clone())};
+  return input(std::make_shared<Data>(std::move(type), nullptr, std::move(shards)));
+}
+
+ValueId Recorder::record(CallRef call, std::vector<ValueId> inputs, const std::vector<Param>& params) {
+  Lock lock;
+  const auto first = static_cast<uint32_t>(impl_->params.size());
+  impl_->params.insert(impl_->params.end(), params.begin(), params.end());
+  impl_->graph.num_params = static_cast<uint32_t>(impl_->params.size());
+  ++impl_->ops;
+  return impl_->graph.add_node(std::move(call), std::move(inputs), current_source(), first);
+}
+
+namespace {
+
+// The value of a root; existing data becomes an input that carries the root's annotation.
+ValueId read_root(Recorder& recorder, Root& root, Graph& graph, const std::unordered_map<const Data*, uint32_t>& index) {
+  const DataRef data = root.current.data;
+  ValueId value = recorder.input(data);
+  if (!root.annotation) return value;
+  Input& input = graph.inputs[index.at(data.get())];
+  if (!input.annotation) {
+    input.annotation = root.annotation->sharding;
+    input.source = root.annotation->source;
+    input.state = root.annotation->state;
+  }
+  return value;
+}
+
+}  // namespace
+
+ValueId Recorder::read(LazyTensor& tensor) {
+  Lock lock;
+  Root& root = tensor.root();
+  auto base = [&]() -> ValueId {
+    if (!root.current.data) {
+      internal_check(impl_->pending(root.current), "a tensor holds a value of a graph that has ended");
+      return root.current.id;
+    }
+    return read_root(*this, root, impl_->graph, impl_->input_of);
+  };
+  if (!tensor.chain) {
+    const bool existing = root.current.data != nullptr;
+    const ValueId value = base();
+    if (existing && tensor.requires_grad()) {
+      impl_->leaves.emplace_back(c10::intrusive_ptr<c10::TensorImpl>::unsafe_reclaim_from_nonowning(&tensor),
+                                 impl_->input_of.at(root.current.data.get()));
+    }
+    return value;
+  }
+  if (tensor.cached_generation == root.generation && impl_->pending(tensor.cached)) return tensor.cached.id;
+  ValueId value = base();
+  for (const auto& step : *tensor.chain) value = record(step.call, {value}, step.params) + step.result;
+  tensor.cached = lazy(value);
+  tensor.cached_generation = root.generation;
+  return value;
+}
+
+void Recorder::write(LazyTensor& tensor, ValueId value) {
+  Lock lock;
+  if (overlaps_itself(tensor)) {
+    throw std::runtime_error(
+        "unsupported operation: more than one element of the written-to tensor refers to a single memory location. "
+        "Please clone() the tensor before performing the operation.");
+  }
+  Root& root = tensor.root();
+  const ValueId seen = value;
+  if (tensor.chain) {
+    const auto& steps = *tensor.chain;
+    std::vector<ValueId> sources{root.current.data ? read_root(*this, root, impl_->graph, impl_->input_of)
+                                                   : root.current.id};
+    for (size_t i = 0; i + 1 < steps.size(); ++i) {
+      sources.push_back(record(steps[i].call, {sources[i]}, steps[i].params) + steps[i].result);
+    }
+    for (size_t i = steps.size(); i-- > 0;) value = write_back(steps[i], sources[i], value);
+  }
+  if (root.current.data) {
+    root.previous = root.current.data;
+    if (root.current.data->ready()) root.good = root.current.data;
+  }
+  root.current = lazy(value);
+  ++root.generation;
+  tensor.cached = lazy(seen);
+  tensor.cached_generation = root.generation;
+}
+
+void Recorder::flush(bool implicit) {
+  Lock lock;
+  check_failed();
+  std::vector<RootRef> owners;
+  if (impl_->graph.nodes.empty() && impl_->inputs.empty()) return;
+  if (implicit) ++impl_->implicit_syncs;
+  try {
+    Graph graph = impl_->finish(owners);
+    std::vector<DataRef> outputs;
+    for (const auto& output : graph.outputs) outputs.push_back(std::make_shared<Data>(graph.value(output.value).type));
+    if (!outputs.empty()) {
+      NoGil no_gil;
+      engine().submit(std::move(graph), impl_->inputs, impl_->params, outputs);
+    }
+    for (size_t i = 0; i < owners.size(); ++i) {
+      Root& root = root_of(owners[i]);
+      if (!root.good && root.previous) root.good = root.previous;
+      root.previous = nullptr;
+      root.current = {0, kNone, outputs[i]};
+    }
+  } catch (...) {
+    impl_->roll_back(std::current_exception());
+    throw;
+  }
+  impl_->reset();
+  for (const auto& ref : live_roots()) {     // what was computed needs no way back
+    Root& root = root_of(ref);
+    if (root.good && root.current.data && root.current.data->ready() && !step_failed) root.good = nullptr;
+  }
+}
+
+void Recorder::check_failed() {
+  if (!step_failed.load(std::memory_order_relaxed)) return;
+  Lock lock;
+  if (!step_failed.exchange(false)) return;
+  {
+    NoGil no_gil;
+    engine().wait();
+  }
+  step_failed = false;
+  auto error = std::make_exception_ptr(std::runtime_error("a step that this tensor depends on failed"));
+  try {
+    engine().rethrow();
+  } catch (...) {
+    error = std::current_exception();
+  }
+  impl_->roll_back(error);
+  std::rethrow_exception(error);
+}
+
+at::Tensor Recorder::peek(const at::Tensor& tensor) {
+  LazyTensor* lazy_tensor = as_lazy(tensor);
+  internal_check(lazy_tensor, "materialise of a tensor that is not ours");
+  DataRef data;
+  at::Tensor held = tensor;
+  {
+    Lock lock;
+    if (lazy_tensor->chain) held = make_tensor(lazy(read(*lazy_tensor)), meta_of(tensor));
+    Root& root = as_lazy(held)->root();
+    if (!root.current.data || !impl_->graph.nodes.empty()) flush(true);
+    data = root.current.data;
+    internal_check(data != nullptr, "a flush left a live tensor without data");
+  }
+  KernelGuard kernels_only;
+  const Shards* shards = nullptr;
+  try {
+    NoGil no_gil;
+    shards = &data->wait();
+  } catch (...) {
+    check_failed();
+    throw;
+  }
+  return assembled(*data, *shards);
+}
+
+at::Tensor Recorder::materialise(const at::Tensor& tensor) {
+  at::Tensor whole = peek(tensor);
+  KernelGuard kernels_only;
+  const Meta meta = meta_of(tensor);
+  at::Tensor result = at::empty_strided(meta.sizes, meta.strides, whole.options());
+  result.copy_(whole);
+  return result;
+}
+
+at::Tensor Recorder::upload(const at::Tensor& host) {
+  KernelGuard kernels_only;
+  at::Tensor copy = host.detach().resolve_conj().resolve_neg().clone();
+  auto data = std::make_shared<Data>(TensorType{to_dtype(copy.scalar_type()), copy.sizes().vec(), false}, nullptr,
+                                     Shards{buffer_of(copy)});
+  return make_tensor({0, kNone, std::move(data)}, meta_of(copy));
+}
+
+PlanRef Recorder::plan_pending() {
+  Lock lock;
+  check_failed();
+  std::vector<RootRef> owners;
+  Graph graph = impl_->finish(owners);
+  if (graph.outputs.empty()) return nullptr;
+  NoGil no_gil;
+  return engine().plan(graph);
+}
+
+void Recorder::annotate(const at::Tensor& tensor, ShardingRef sharding, SourceId source, bool state) {
+  Lock lock;
+  LazyTensor* lazy_tensor = as_lazy(tensor);
+  internal_check(lazy_tensor, "annotate of a tensor that is not ours");
+  Root& root = lazy_tensor->root();
+  if (!sharding) {
+    root.annotation.reset();
+    return;
+  }
+  if (lazy_tensor->chain) {                  // a view: what it shows now is constrained, not the whole root
+    impl_->graph.constraints.push_back({read(*lazy_tensor), sharding, source});
+    return;
+  }
+  root.annotation = std::make_unique<Annotation>(Annotation{sharding, source, state});
+  if (root.current.data) {
+    const DataRef data = root.current.data;
+    if (data->sharding() == sharding) return;
+    const ValueId before = input(data);
+    const ValueId after = record(make_call("spmdx.annotate", {data->type()}, {}, data->type()), {before}, {});
+    write(*lazy_tensor, after);
+  }
+  impl_->graph.constraints.push_back({root.current.id, sharding, source});
+}
+
+int64_t Recorder::ops_recorded() const { return impl_->ops; }
+int64_t Recorder::implicit_syncs() const { return impl_->implicit_syncs; }
+void Recorder::reset_counters() {
+  Lock lock;
+  impl_->ops = impl_->implicit_syncs = 0;
+}
+
+Engine& engine() {
+  static auto* instance = [] {
+    static auto* comm = make_local_comm(aten_backend()).release();
+    auto* made = new Engine(aten_backend(), *comm);   // outlives every tensor; Python waits for it at exit
+    made->set_translator(note_and_translate);
+    return made;
+  }();
+  return *instance;
+}
+
+}  // namespace spmdx::bridge
