@@ -171,7 +171,7 @@ Fill prepare_normal(const Call& call) {
     }
     AT_DISPATCH_FLOATING_TYPES_AND2(at::kHalf, at::kBFloat16, out.scalar_type(), "normal", [&] {
       fill_region(out.mutable_data_ptr<scalar_t>(), region, draw, [=](const PhiloxWords& words) {
-        return static_cast<scalar_t>(centre + width * normal_pair(words).first);
+        return static_cast<scalar_t>(centre + width * normal(words));
       });
     });
   };

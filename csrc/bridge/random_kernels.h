@@ -15,14 +15,15 @@ inline double unit_53(uint64_t word) { return static_cast<double>(word >> 11) * 
 // In (0, 1), symmetric: never 0, so that it has a logarithm.
 inline double open_unit(uint64_t word) { return (static_cast<double>(word >> 12) + 0.5) * 0x1p-52; }
 
-// Box-Muller: two independent standard normal numbers.
+// Box-Muller: one of the two standard normal numbers that two words give, or both.
 struct NormalPair {
   double first = 0, second = 0;
 };
+inline double normal_radius(const PhiloxWords& words) { return std::sqrt(-2 * std::log(open_unit(words.first))); }
+inline double normal_angle(const PhiloxWords& words) { return 2 * std::numbers::pi * unit_53(words.second); }
+inline double normal(const PhiloxWords& words) { return normal_radius(words) * std::cos(normal_angle(words)); }
 inline NormalPair normal_pair(const PhiloxWords& words) {
-  const double radius = std::sqrt(-2 * std::log(open_unit(words.first)));
-  const double angle = 2 * std::numbers::pi * unit_53(words.second);
-  return {radius * std::cos(angle), radius * std::sin(angle)};
+  return {normal(words), normal_radius(words) * std::sin(normal_angle(words))};
 }
 
 // Of standard exponential distribution.
