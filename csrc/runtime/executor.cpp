@@ -2,6 +2,9 @@
 // Executor: walks the works of a program; the loop only moves buffers between slots and kernels.
 #include "runtime/executor.h"
 
+#include <algorithm>
+#include <iterator>
+
 #include "base/error.h"
 #include "runtime/program.h"
 
@@ -34,8 +37,8 @@ void load_inputs(const Graph& graph, const Program& program, const std::vector<D
     const ValueId value = graph.inputs[i].value;
     const Shards& shards = inputs[i]->wait();
     internal_check(shards.size() == program.num_slots[value],
-                   "input " + std::to_string(i) + " has " + std::to_string(shards.size()) + " shards, its plan expects " +
-                       std::to_string(program.num_slots[value]));
+                   "input " + std::to_string(i) + " has " + std::to_string(shards.size()) +
+                       " shards, its plan expects " + std::to_string(program.num_slots[value]));
     std::copy(shards.begin(), shards.end(), frame.slots.begin() + program.first_slot[value]);
   }
 }
