@@ -8,10 +8,11 @@
 #include "bridge/tracer.h"
 #include "rules/rule.h"
 
-namespace spmdx::bind {
+namespace spmdx {
 namespace {
 
 namespace py = pybind11;
+using namespace bind;
 using namespace py::literals;
 
 // Slices and the like are local work: a report lists only what crosses the wire.
@@ -97,4 +98,4 @@ void bind_debug(py::module_& m) {
   });
 }
 
-}  // namespace spmdx::bind
+}  // namespace spmdx

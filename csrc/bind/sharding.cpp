@@ -13,10 +13,11 @@
 #include "bridge/aten_backend.h"
 #include "bridge/tracer.h"
 
-namespace spmdx::bind {
+namespace spmdx {
 namespace {
 
 namespace py = pybind11;
+using namespace bind;
 using Entries = std::vector<std::vector<SpecAxis>>;
 
 void raise_as(const char* type, const std::exception& error) {
@@ -174,7 +175,6 @@ void bind_sharding(py::module_& m) {
   m.def("to_sharding", [](Entries entries, const MeshHandle& mesh, const Shape& shape, const std::string& tensor) {
     return ShardingHandle{to_sharding(PartitionSpec{std::move(entries)}, mesh.mesh, shape, tensor)};
   });
-  m.def("is_lazy", [](const at::Tensor& tensor) { return bridge::as_lazy(tensor) != nullptr; });
   m.def("is_view", [](const at::Tensor& t) { return require_lazy(t, "is_view").chain != nullptr; });
   m.def("type_text", [](const at::Tensor& tensor, std::optional<ShardingHandle> handle) {
     return str(type_of(tensor), handle ? handle->sharding : nullptr);
@@ -187,4 +187,4 @@ void bind_sharding(py::module_& m) {
   m.def("from_local", from_local);
 }
 
-}  // namespace spmdx::bind
+}  // namespace spmdx

@@ -9,10 +9,11 @@
 #include "bind/handles.h"
 #include "bridge/tracer.h"
 
-namespace spmdx::bind {
+namespace spmdx {
 namespace {
 
 namespace py = pybind11;
+using namespace bind;
 
 std::map<std::string, int64_t> counters() {
   const bridge::Recorder& recorder = bridge::Recorder::instance();
@@ -50,4 +51,4 @@ void bind_step(py::module_& m) {
   m.def("configure", configure, py::arg("dump_dir"));
 }
 
-}  // namespace spmdx::bind
+}  // namespace spmdx

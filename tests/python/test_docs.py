@@ -6,7 +6,6 @@ import importlib
 import pkgutil
 
 import pytest
-
 import spmdx
 
 MODULES = sorted(f"spmdx.{m.name}" for m in pkgutil.iter_modules(spmdx.__path__) if m.name != "_C")

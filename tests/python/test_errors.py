@@ -8,9 +8,8 @@ import sys
 import warnings
 
 import pytest
-import torch
-
 import spmdx
+import torch
 from spmdx.settings import check_environment
 
 FILE = os.path.basename(__file__)

@@ -6,9 +6,8 @@ import json
 import os
 
 import pytest
-import torch
-
 import spmdx
+import torch
 
 FILE = os.path.basename(__file__)
 

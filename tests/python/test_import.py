@@ -5,9 +5,8 @@ import subprocess
 import sys
 
 import pytest
-import torch
-
 import spmdx
+import torch
 from spmdx._check import check_torch
 
 

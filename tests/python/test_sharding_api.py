@@ -8,9 +8,8 @@ from collections import OrderedDict
 
 import numpy as np
 import pytest
-import torch
-
 import spmdx
+import torch
 
 
 @pytest.fixture(scope="module")
