@@ -26,6 +26,7 @@ const std::set<std::string_view> kNeedsContiguous = {
     "aten.view_as_complex",
     "aten._scaled_dot_product_flash_attention_for_cpu",
     "aten._scaled_dot_product_flash_attention_for_cpu_backward",
+    "aten.native_layer_norm_backward",
 };
 
 // Element by element, first operand and result alike: the in-place variant may write over the first operand.
