@@ -44,7 +44,7 @@ Values expand_convolution(Builder& builder, const Node& node) {
 // Every device looks up the rows it has; all others are zero. The last argument is the number of rows of all.
 Values expand_embedding(Builder& builder, const Node& node) {
   Maths maths(builder, node);
-  return {maths.emit("spmdx.masked_embedding", {TensorArg{0}, TensorArg{1}, int64_t{0}, maths.type(maths.input(0)).shape[0]},
+  return {maths.emit("spmdx.masked_embedding", {TensorArg{0}, TensorArg{1}, int64_t{0}, maths.shape(maths.input(0))[0]},
                      {maths.input(0), maths.input(1)}, {maths.output(0)})};
 }
 
