@@ -1,10 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
 """The errors spmdx raises, and how a message gets to lead with the user's own line."""
 
-import contextlib
 import os
 import sys
-from collections.abc import Iterator
 
 import torch
 
@@ -50,13 +48,18 @@ def located(function: str, message: str) -> str:
     return ": ".join(part for part in (user_line(), function, message) if part)
 
 
-@contextlib.contextmanager
-def naming(function: str) -> Iterator[None]:
-    """Lead every ShardingError of the block with the user's line and ``function``."""
-    try:
-        yield
-    except ShardingError as error:
-        raise ShardingError(located(function, str(error))) from None
+class naming:
+    """A block whose ShardingErrors lead with the user's line and the name of a function."""
+
+    def __init__(self, function: str):
+        self._function = function
+
+    def __enter__(self) -> None:
+        pass
+
+    def __exit__(self, kind: type | None, error: BaseException | None, trace: object) -> None:
+        if isinstance(error, ShardingError):
+            raise ShardingError(located(self._function, str(error))) from None
 
 
 def name_of(tensor: torch.Tensor, fallback: str) -> str:

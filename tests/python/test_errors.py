@@ -56,8 +56,8 @@ MESHES = [
     ),
     (
         (range(4), (2, 2), ("a",)),
-        "the mesh has 2 axes but 1 names ('a'). Expected one name for each axis. Write 2 names, "
-        "or none.",
+        "the number of axes of the mesh, 2, is not that of their names, 1: ('a',). Expected one "
+        "name for each axis. Write as many names as the shape has sizes, or none.",
     ),
     (
         (range(4), (2, 2), ("a", "a")),
@@ -80,7 +80,7 @@ def test_a_mesh_shape_that_does_not_hold_the_devices_is_refused(mesh):
     text = message_of(spmdx.ShardingError, lambda: spmdx.Mesh(range(8), (3, 2), ("a", "b")))
     assert text == (
         "HERE: Mesh: the mesh shape [3, 2] does not hold 8 devices. Expected sizes whose product "
-        "(3 * 2) is the number of device ids. Change the shape, or give as many ids as it holds."
+        "(3·2) is the number of device ids. Change the shape, or give as many ids as it holds."
     )
 
 
