@@ -99,9 +99,12 @@ SourceId current_source() {
   Sources& all = sources();
   if (torch::autograd::get_current_node()) {
     std::lock_guard lock(all.mutex);
-    return of_backward(all);
+    if (const SourceId forward = of_backward(all)) return forward;
   }
-  if (!Py_IsInitialized() || !PyGILState_Check()) return 0;   // a thread without Python: nothing to say
+  // PyTorch's bindings give up the GIL before they dispatch; this thread's frames are still there. A thread that never
+  // ran Python has none.
+  if (!Py_IsInitialized() || !PyGILState_GetThisThreadState()) return 0;
+  WithGil gil;
   std::lock_guard lock(all.mutex);
   const SourceId source = innermost(all);
   if (source && at::GradMode::is_enabled()) {
