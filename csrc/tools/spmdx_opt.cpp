@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // spmdx-opt: reads graph text, runs passes and prints the result; shows rules and reshard plans.
+#include <algorithm>
 #include <fstream>
 #include <iostream>
 #include <iterator>
@@ -38,32 +39,52 @@ std::string read_all(const std::string& path) {
 
 // ---- rules ----
 
-std::string factor_name(int factor) {
-  constexpr std::string_view kLetters = "ijklmnopqrstuvwxyzabcdefgh";
-  const auto index = static_cast<size_t>(factor);
-  return index < kLetters.size() ? std::string(1, kLetters[index]) : "f" + std::to_string(factor) + " ";
-}
+// Factors are named in the order in which they appear in the operands, then the results.
+class FactorNames {
+ public:
+  explicit FactorNames(const OpRule& rule) {
+    for (const TensorFactors& operand : rule.inputs) add(operand);
+    for (const TensorFactors& result : rule.outputs) add(result);
+    for (int factor = 0; factor < static_cast<int>(rule.factors.size()); ++factor) add({{factor}});
+  }
+  const std::vector<int>& order() const { return order_; }
+  std::string name(int factor) const {
+    constexpr std::string_view kLetters = "ijklmnopqrstuvwxyzabcdefgh";
+    const auto index = static_cast<size_t>(std::ranges::find(order_, factor) - order_.begin());
+    return index < kLetters.size() ? std::string(1, kLetters[index]) : "f" + std::to_string(index) + " ";
+  }
+
+ private:
+  void add(const TensorFactors& dims) {
+    for (const std::vector<int>& dim : dims) {
+      for (int factor : dim) {
+        if (std::ranges::find(order_, factor) == order_.end()) order_.push_back(factor);
+      }
+    }
+  }
+  std::vector<int> order_;
+};
 
 // "ij", "(ij)k" where a dim has several factors, "1" for a dim without, "()" for rank 0.
-std::string operand_text(const TensorFactors& dims) {
+std::string operand_text(const TensorFactors& dims, const FactorNames& names) {
   std::string out;
   for (const std::vector<int>& factors : dims) {
     std::string dim;
-    for (int factor : factors) dim += factor_name(factor);
+    for (int factor : factors) dim += names.name(factor);
     out += factors.empty() ? "1" : factors.size() == 1 ? dim : "(" + dim + ")";
   }
   return dims.empty() ? "()" : out;
 }
 
-std::string operands_text(const std::vector<TensorFactors>& operands) {
+std::string operands_text(const std::vector<TensorFactors>& operands, const FactorNames& names) {
   std::string out;
-  for (size_t i = 0; i < operands.size(); ++i) out += (i ? "," : "") + operand_text(operands[i]);
+  for (size_t i = 0; i < operands.size(); ++i) out += (i ? "," : "") + operand_text(operands[i], names);
   return out;
 }
 
-std::string factor_text(int index, const Factor& factor) {
+std::string factor_text(const std::string& letter, const Factor& factor) {
   constexpr const char* kKinds[] = {"", "reduce", "replicate", "composite"};
-  std::string out = " " + factor_name(index) + "=" + std::to_string(factor.size);
+  std::string out = " " + letter + "=" + std::to_string(factor.size);
   if (factor.kind == FactorKind::pass) return out;
   out += std::string("(") + kKinds[static_cast<size_t>(factor.kind)];
   if (factor.reduction != Reduction::none) out += " " + std::string(name(factor.reduction));
@@ -73,8 +94,9 @@ std::string factor_text(int index, const Factor& factor) {
 // "aten.mm: ij,jk->ik  i=4 j=8(reduce sum) k=2  linear each".
 std::string rule_text(const std::string& op, const OpRule& rule) {
   constexpr const char* kLinearities[] = {"", "joint", "each", "monotone", "movement"};
-  std::string out = op + ": " + operands_text(rule.inputs) + "->" + operands_text(rule.outputs) + " ";
-  for (size_t i = 0; i < rule.factors.size(); ++i) out += factor_text(static_cast<int>(i), rule.factors[i]);
+  const FactorNames names(rule);
+  std::string out = op + ": " + operands_text(rule.inputs, names) + "->" + operands_text(rule.outputs, names) + " ";
+  for (int factor : names.order()) out += factor_text(names.name(factor), rule.factors[factor]);
   if (rule.linearity != Linearity::none) {
     out += std::string("  linear ") + kLinearities[static_cast<size_t>(rule.linearity)];
     for (size_t i = 0; i < rule.inputs.size() && i < 64; ++i) {
