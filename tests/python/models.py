@@ -171,7 +171,7 @@ class Trace:
     state: dict = None  # parameters and buffers at the end
     model: nn.Module = None
     optimizer: object = None
-    report: object = None
+    report: object = None  # of the last new plan of a step
     plans: list = field(default_factory=list)  # plans_compiled after every step
 
 
@@ -210,11 +210,13 @@ def run(
         if scheduler is not None:
             scheduler.step()
         if device != "cpu":
+            before = spmdx.debug.counters()["plans_compiled"]
             spmdx.mark_step()
             trace.plans.append(spmdx.debug.counters()["plans_compiled"])
+            if trace.plans[-1] > before:
+                trace.report = spmdx.explain()
         trace.gradients.append({n: g.cpu() for n, g in held.items()})
         losses.append(loss.detach())
-    trace.report = spmdx.explain() if device != "cpu" else None
     trace.losses = [loss.item() for loss in losses]
     trace.state = {n: t.detach().cpu() for n, t in copy.copy(model.state_dict()).items()}
     return trace

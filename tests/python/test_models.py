@@ -7,6 +7,7 @@ import math
 import models
 import pytest
 import spmdx
+from spmdx import _C
 import torch
 from models import CASES, GPT_TINY, Plan, assert_same, data, run
 
@@ -32,7 +33,7 @@ def check(name, plan, sizes, **settings):
     before = spmdx.debug.counters()["fallback_ops"]
     trace = run(name, data(name, sizes), plan, **settings)
     assert_same(trace, reference(name, sizes, **settings))
-    assert spmdx.debug.counters()["fallback_ops"] == before, str(trace.report.fallbacks)
+    assert spmdx.debug.counters()["fallback_ops"] == before, "an op has no rule"
     return trace
 
 
@@ -99,6 +100,7 @@ def test_dropout_is_the_same_on_every_mesh(plan):
 @functools.cache
 def steady(plan, name="gpt"):
     """A run of a few equal steps; its report is that of a warm step."""
+    _C.clear_cache()  # an equal program of another test would leave nothing to report
     return run(name, data(name, (8,) * 4), plan, clip=1.0, keep_gradients=False)
 
 
@@ -157,12 +159,14 @@ def test_tensor_parallel_never_gathers_a_weight(plan):
 
 
 def test_tensor_parallel_reduces_four_times_a_layer():
+    _C.clear_cache()
     trace = run("gpt", data("gpt", (8,) * 3), TENSOR[8], keep_gradients=False)
     reduces = sum(c.count for c in trace.report.collectives if c.kind == "all_reduce")
     assert reduces <= 4 * GPT_TINY.layers, str(trace.report)
 
 
 def test_an_mlp_needs_one_reduction_in_a_column_row_pair():
+    _C.clear_cache()
     trace = run("mlp", data("mlp", (8,) * 3), TENSOR[8], keep_gradients=False)
     assert trace.report.count("all_reduce") == 1, str(trace.report)
     assert len(trace.report.collectives) == 1, str(trace.report)
