@@ -242,17 +242,19 @@ std::vector<ViewStep> matched_steps(const Meta& base, const Meta& target, const 
 
 // ---- writing back ----------------------------------------------------------------------------------
 
-// base with `written` put where `step` reads: the step applied to element numbers says where.
-ValueId scatter_back(const ViewStep& step, ValueId source, ValueId written) {
-  const int64_t count = numel(step.in.sizes);
-  Call call = *step.call;
-  call.inputs[0].dtype = DType::i64;
-  call.outputs[0].dtype = DType::i64;
-  const ValueId numbers = view(iota(count), step.in.sizes);
-  const ValueId index = record_call(seal(std::move(call)), {numbers}, step.params);
-  const int64_t changed = numel(step.out.sizes);
-  const ValueId flat = scatter(view(source, {count}), view(index, {changed}), view(written, {changed}));
-  return view(flat, step.in.sizes);
+// base with `written` put where `steps` read: the steps applied to element numbers say where.
+ValueId scatter_back(c10::ArrayRef<ViewStep> steps, ValueId base, ValueId written) {
+  const Shape& sizes = steps.front().in.sizes;
+  const int64_t count = numel(sizes), changed = numel(steps.back().out.sizes);
+  ValueId index = view(iota(count), sizes);
+  for (const auto& step : steps) {
+    Call call = *step.call;
+    call.inputs[0].dtype = DType::i64;
+    call.outputs[0].dtype = DType::i64;
+    index = record_call(seal(std::move(call)), {index}, step.params) + step.result;
+  }
+  const ValueId flat = scatter(view(base, {count}), view(index, {changed}), view(written, {changed}));
+  return view(flat, sizes);
 }
 
 ValueId into_view(const ViewStep& step, ValueId, ValueId written) { return view(written, step.in.sizes); }
@@ -272,13 +274,10 @@ ValueId into_part(const ViewStep& step, ValueId source, ValueId written) {
                      {source, written});
 }
 
-ValueId into_expand(const ViewStep& step, ValueId, ValueId written) {
-  if (numel(step.in.sizes) != numel(step.out.sizes)) {
-    throw std::runtime_error(
-        "unsupported operation: more than one element of the written-to tensor refers to a single memory location. "
-        "Please clone() the tensor before performing the operation.");
-  }
-  return view(written, step.in.sizes);
+ValueId into_expand(const ViewStep& step, ValueId, ValueId written) { return view(written, step.in.sizes); }
+
+bool repeats(const ViewStep& step) {
+  return step.call->op == "aten.expand" && numel(step.in.sizes) != numel(step.out.sizes);
 }
 
 // Ops that undo themselves or each other.
@@ -351,9 +350,19 @@ std::vector<ViewStep> strided_steps(const Meta& base, const Meta& target) {
   return {step(as_strided_call(type_in(base), target.sizes, target.strides, target.offset, base.strides), base, out)};
 }
 
-ValueId write_back(const ViewStep& step, ValueId source, ValueId written) {
-  auto row = inverses().find(step.call->op);
-  return row == inverses().end() ? scatter_back(step, source, written) : row->second(step, source, written);
+ValueId write_back(const std::vector<ViewStep>& steps, ValueId base, ValueId written) {
+  // A part of an expanded tensor may be written although the whole may not: no step by step inverse.
+  if (std::any_of(steps.begin(), steps.end(), repeats)) return scatter_back(steps, base, written);
+  std::vector<ValueId> sources{base};
+  for (size_t i = 0; i + 1 < steps.size(); ++i) {
+    sources.push_back(record_call(steps[i].call, {sources[i]}, steps[i].params) + steps[i].result);
+  }
+  for (size_t i = steps.size(); i-- > 0;) {
+    auto row = inverses().find(steps[i].call->op);
+    written = row == inverses().end() ? scatter_back(steps[i], sources[i], written)
+                                      : row->second(steps[i], sources[i], written);
+  }
+  return written;
 }
 
 }  // namespace spmdx::bridge

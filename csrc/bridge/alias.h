@@ -19,7 +19,7 @@ std::vector<ViewResult> view_results(const OpInfo& info, IValues args, const Met
 // Steps from a whole root laid out as `base` to the elements at (sizes, strides, offset) of its storage.
 std::vector<ViewStep> strided_steps(const Meta& base, const Meta& target);
 
-// The value of the step's source after its result was overwritten with `written`.
-ValueId write_back(const ViewStep& step, ValueId source, ValueId written);
+// The value of a root, now `base`, after what `steps` show of it was overwritten with `written`.
+ValueId write_back(const std::vector<ViewStep>& steps, ValueId base, ValueId written);
 
 }  // namespace spmdx::bridge

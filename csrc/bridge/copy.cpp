@@ -58,7 +58,7 @@ bool to_copy(const OpInfo& info, Stack* stack) {
   const auto dtype = named(info, args, "dtype").toOptional<c10::ScalarType>().value_or(self.scalar_type());
   const auto format = named(info, args, "memory_format").toOptional<c10::MemoryFormat>();
   const auto device = named(info, args, "device").toOptional<c10::Device>();
-  if (device && device->is_cpu()) {
+  if (device && device->is_cpu() && as_lazy(self)) {
     at::Tensor host = Recorder::instance().materialise(self);
     KernelGuard kernels_only;
     finish(info, stack, at::_to_copy(host, host.options().dtype(dtype), false, format));
@@ -70,9 +70,11 @@ bool to_copy(const OpInfo& info, Stack* stack) {
     finish(info, stack, at::empty_like(meta_tensor(in), meta_tensor(in).options().dtype(dtype), format));
     return true;
   }
+  TORCH_CHECK(as_lazy(self) || self.is_cpu(), "cannot copy from ", self.device(), " to spmdx. Copy to the CPU first.");
+  const at::Tensor here = as_lazy(self) ? self : Recorder::instance().upload(self);
   KernelGuard kernels_only;
   const at::Tensor like = at::empty_like(meta_tensor(in), meta_tensor(in).options().dtype(dtype), format);
-  finish(info, stack, wrap_value(cast(operand(self), to_dtype(dtype)), meta_of(like)));
+  finish(info, stack, wrap_value(cast(operand(here), to_dtype(dtype)), meta_of(like)));
   return true;
 }
 

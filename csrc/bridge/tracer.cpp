@@ -4,6 +4,7 @@
 
 #include <Python.h>
 #include <ATen/ops/empty.h>
+#include <ATen/ops/empty_like.h>
 #include <ATen/ops/empty_strided.h>
 
 #include <algorithm>
@@ -15,6 +16,7 @@
 #include "bridge/aten_backend.h"
 #include "bridge/compat.h"
 #include "bridge/record.h"
+#include "bridge/shapes.h"
 #include "runtime/comm.h"
 
 namespace spmdx::bridge {
@@ -292,13 +294,8 @@ void Recorder::write(LazyTensor& tensor, ValueId value) {
   Root& root = tensor.root();
   const ValueId seen = value;
   if (tensor.chain) {
-    const auto& steps = *tensor.chain;
-    std::vector<ValueId> sources{root.current.data ? read_root(*this, root, impl_->graph, impl_->input_of)
-                                                   : root.current.id};
-    for (size_t i = 0; i + 1 < steps.size(); ++i) {
-      sources.push_back(record(steps[i].call, {sources[i]}, steps[i].params) + steps[i].result);
-    }
-    for (size_t i = steps.size(); i-- > 0;) value = write_back(steps[i], sources[i], value);
+    const ValueId base = root.current.data ? read_root(*this, root, impl_->graph, impl_->input_of) : root.current.id;
+    value = write_back(*tensor.chain, base, value);
   }
   if (root.current.data) {
     root.previous = root.current.data;
@@ -388,8 +385,9 @@ at::Tensor Recorder::peek(const at::Tensor& tensor) {
 at::Tensor Recorder::materialise(const at::Tensor& tensor) {
   at::Tensor whole = peek(tensor);
   KernelGuard kernels_only;
-  const Meta meta = meta_of(tensor);
-  at::Tensor result = at::empty_strided(meta.sizes, meta.strides, whole.options());
+  // A copy of a tensor with holes or repeats is dense, in the order of its strides.
+  const at::Tensor like = at::empty_like(meta_tensor(meta_of(tensor)));
+  at::Tensor result = at::empty_strided(like.sizes(), like.strides(), whole.options());
   result.copy_(whole);
   return result;
 }

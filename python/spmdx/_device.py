@@ -1,0 +1,190 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Registers the device "spmdx" with PyTorch: its name, its module torch.spmdx, and Module.to."""
+
+import atexit
+import contextlib
+import functools
+import types
+
+import torch
+
+from spmdx import _C
+
+NAME = "spmdx"
+
+
+class Stream:
+    """The one stream of the device; work is ordered as it was written."""
+
+    def __init__(self, *args, **kwargs):
+        pass
+
+    def synchronize(self):
+        _C.wait()
+
+    def wait_stream(self, stream):
+        """Nothing to do: there is one stream."""
+
+    def wait_event(self, event):
+        """Nothing to do: there is one stream."""
+
+    def record_event(self, event=None):
+        return event or Event()
+
+    def query(self):
+        return True
+
+
+class Event:
+    """A point in the one stream; it is always behind what runs next."""
+
+    def __init__(self, *args, **kwargs):
+        pass
+
+    def record(self, stream=None):
+        """Nothing to do: there is one stream."""
+
+    def wait(self, stream=None):
+        """Nothing to do: there is one stream."""
+
+    def query(self):
+        return True
+
+    def synchronize(self):
+        _C.wait()
+
+
+def _synchronize(device=None):
+    _C.flush()
+    _C.wait()
+
+
+def _get_rng_state(device=NAME):
+    return _C.default_generator().get_state()
+
+
+def _set_rng_state(state, device=NAME):
+    _C.default_generator().set_state(state)
+
+
+def _manual_seed(seed):
+    _C.manual_seed(int(seed) & (2**64 - 1))
+
+
+def _seed():
+    return _C.default_generator().seed()
+
+
+def _device_module():
+    """What PyTorch and libraries ask of torch.<device>."""
+    module = types.ModuleType(f"torch.{NAME}")
+    one_stream = Stream()
+    module.Stream = Stream
+    module.Event = Event
+    module.is_available = lambda: True
+    module.is_initialized = lambda: True
+    module.init = lambda: None
+    module._lazy_init = lambda: None
+    module._is_in_bad_fork = lambda: False
+    module.device_count = lambda: 1
+    module.current_device = lambda: 0
+    module.set_device = lambda device: None
+    module.get_device_name = lambda device=None: NAME
+    module.device = lambda device: contextlib.nullcontext()
+    module.synchronize = _synchronize
+    module.current_stream = lambda device=None: one_stream
+    module.default_stream = lambda device=None: one_stream
+    module.set_stream = lambda stream: None
+    module.stream = lambda stream: contextlib.nullcontext()
+    module.manual_seed = _manual_seed
+    module.manual_seed_all = _manual_seed
+    module.seed = _seed
+    module.seed_all = _seed
+    module.initial_seed = lambda: _C.default_generator().initial_seed()
+    module.get_rng_state = _get_rng_state
+    module.set_rng_state = _set_rng_state
+    module.get_rng_state_all = lambda: [_get_rng_state()]
+    module.set_rng_state_all = lambda states: _set_rng_state(states[0])
+    module.default_generators = (_C.default_generator(),)
+    module.get_amp_supported_dtype = lambda: [torch.bfloat16, torch.float16]
+    module.is_bf16_supported = lambda including_emulation=True: True
+    module.empty_cache = lambda: None
+    module.memory_allocated = lambda device=None: 0
+    module.max_memory_allocated = lambda device=None: 0
+    module.memory_reserved = lambda device=None: 0
+    module.max_memory_reserved = lambda device=None: 0
+    module.reset_peak_memory_stats = lambda device=None: None
+    module.ipc_collect = lambda: None
+    return module
+
+
+@contextlib.contextmanager
+def _swapping():
+    """PyTorch converts parameters by swapping their contents instead of making new ones."""
+    before = torch.__future__.get_swap_module_params_on_conversion()
+    torch.__future__.set_swap_module_params_on_conversion(True)
+    try:
+        yield
+    finally:
+        torch.__future__.set_swap_module_params_on_conversion(before)
+
+
+def _names_device(value):
+    if isinstance(value, torch.Tensor):
+        return value.device.type == NAME
+    if isinstance(value, (str, torch.device)):
+        return str(value).split(":")[0] == NAME
+    return False
+
+
+def _keep_parameters(method):
+    """Lets a conversion to or from the device keep every Parameter object.
+
+    Without it, PyTorch makes new Parameters on this device: tied weights come apart and an optimizer
+    made before keeps the old ones. The swap happens only for conversions that involve the device,
+    so programs that do not use it see PyTorch unchanged.
+    """
+
+    @functools.wraps(method)
+    def converted(self, *args, **kwargs):
+        involved = any(_names_device(value) for value in (*args, *kwargs.values()))
+        involved = involved or any(t.device.type == NAME for t in self.parameters())
+        if not involved:
+            return method(self, *args, **kwargs)
+        with _swapping():
+            return method(self, *args, **kwargs)
+
+    converted._spmdx = True
+    return converted
+
+
+def _keep_parameters_everywhere():
+    module = torch.nn.Module
+    for name in ("to", "to_empty", "_apply"):
+        method = getattr(module, name)
+        if not getattr(method, "_spmdx", False):
+            setattr(module, name, _keep_parameters(method))
+    move = getattr(module, NAME)
+
+    @functools.wraps(move)
+    def to_device(self, *args, **kwargs):
+        with _swapping():
+            return move(self, *args, **kwargs)
+
+    setattr(module, NAME, to_device)
+
+
+def register():
+    """Makes "spmdx" a device of PyTorch. Runs once, when spmdx is imported."""
+    torch.utils.rename_privateuse1_backend(NAME)
+    _C.register_device()
+    torch._register_device_module(NAME, _device_module())
+    torch.utils.generate_methods_for_privateuse1_backend(
+        for_tensor=True, for_module=True, for_packed_sequence=True, for_storage=False
+    )
+    _keep_parameters_everywhere()
+    # The thread that runs steps must be idle before Python tears down.
+    atexit.register(_C.wait_at_exit)
+
+
+register()
