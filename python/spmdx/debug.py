@@ -148,7 +148,9 @@ def explain(tensor: torch.Tensor | None = None) -> Report:
         >>> import torch, spmdx
         >>> mesh = spmdx.get_1d_mesh("data")
         >>> x = spmdx.mark_sharding(torch.ones(64, 4).to("spmdx"), mesh, ("data", None))
-        >>> report = spmdx.explain(x.sum())
+        >>> spmdx.mark_step()
+        >>> total = x.sum()
+        >>> report = spmdx.explain(total)
         >>> report.count("all_reduce"), report.collectives[0].axes
         (1, ('data',))
         >>> report.collectives[0].bytes  # 2 * 4 bytes * 7/8

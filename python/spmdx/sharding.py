@@ -191,7 +191,7 @@ def shard_as(a: torch.Tensor, b: torch.Tensor) -> tuple[torch.Tensor, torch.Tens
         >>> _ = spmdx.mark_sharding(a, spmdx.get_1d_mesh("data"), ("data",))
         >>> _ = spmdx.shard_as(a, b)
         >>> spmdx.get_annotation(b).spec
-        PartitionSpec('data',)
+        PartitionSpec('data')
     """
     with naming("shard_as"):
         _require_spmdx(a)

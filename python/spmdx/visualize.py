@@ -35,8 +35,16 @@ def visualize_sharding(
         >>> import torch, spmdx
         >>> mesh = spmdx.Mesh(range(8), (4, 2), ("data", "model"))
         >>> x = spmdx.mark_sharding(torch.ones(8, 4).to("spmdx"), mesh, ("data", None))
-        >>> spmdx.visualize_sharding(x).row_count
-        4
+        >>> table = spmdx.visualize_sharding(x)
+        ┌────────┐
+        │  0, 1  │
+        ├────────┤
+        │  2, 3  │
+        ├────────┤
+        │  4, 5  │
+        ├────────┤
+        │  6, 7  │
+        └────────┘
     """
     if isinstance(tensor, torch.Tensor):
         shape, sharding = tuple(tensor.shape), get_sharding(tensor)

@@ -23,6 +23,7 @@ def test_examples_of_docstrings_run(module):
     runner = doctest.DocTestRunner(optionflags=doctest.NORMALIZE_WHITESPACE)
     output = []
     for test in examples(module):
+        spmdx.sync(wait=True)  # what the example before left behind may be on another mesh
         runner.run(test, out=output.append)
     assert runner.failures == 0, "".join(output)
 

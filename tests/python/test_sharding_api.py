@@ -97,6 +97,7 @@ def test_marking_is_in_place_and_results_are_plain(mesh):
 def test_a_parameter_stays_one(mesh):
     net = torch.nn.Linear(8, 8).to("spmdx")
     weight = spmdx.mark_sharding(net.weight, mesh, ("model", None))
+    spmdx.mark_step()
     assert weight is net.weight and weight in set(net.parameters())
     assert isinstance(weight, torch.nn.Parameter) and isinstance(weight, spmdx.ShardedTensor)
     net(numbers(2, 8).to("spmdx")).sum().backward()
@@ -209,6 +210,12 @@ def test_patterns_annotate_modules(mesh):
     assert net[0].weight.partition_spec == ("model", None)
     assert net[1].weight.partition_spec == (None, "data")
     assert type(net[0].bias) is torch.nn.Parameter
+
+
+@pytest.fixture(autouse=True)
+def _own_steps():
+    """Every test begins with nothing pending, so that none sees another's mesh."""
+    spmdx.sync(wait=True)
 
 
 def test_sync_waits_and_steps_are_counted(mesh):
