@@ -132,9 +132,9 @@ ValueId Graph::add_input(TensorType type, std::string name) {
 
 ValueId Graph::add_node(CallRef call, std::vector<ValueId> operands, SourceId source, uint32_t param) {
   internal_check(call != nullptr, "a node without a call");
-  internal_check(call->inputs.size() == operands.size(),
-                 call->op + " has " + std::to_string(call->inputs.size()) + " operand types and " +
-                     std::to_string(operands.size()) + " operands");
+  internal_check(call->inputs.size() == operands.size(), call->op + " has " + std::to_string(call->inputs.size()) +
+                                                             " operand types and " + std::to_string(operands.size()) +
+                                                             " operands");
   const ValueId first = next_value(*this);
   for (ValueId value : operands) internal_check(value < first, call->op + " uses a value that is not in the graph");
   const auto id = static_cast<NodeId>(nodes.size());

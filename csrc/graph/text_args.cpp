@@ -20,7 +20,8 @@ uint32_t ArgReader::operand() {
   cursor_.expect("%");
   const auto id = cursor_.number<ValueId>("the number of a value");
   if (id >= defined_.size() || !defined_[id]) {
-    throw ShardingError("%" + std::to_string(id) + " is used before it is defined. Expected an input or the result "
+    throw ShardingError("%" + std::to_string(id) +
+                        " is used before it is defined. Expected an input or the result "
                         "of an earlier line.");
   }
   operands.push_back(id);

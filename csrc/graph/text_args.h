@@ -20,14 +20,14 @@ class ArgReader {
   static void number_params(Call& call, uint32_t base, uint32_t count);
 
   std::vector<ValueId> operands;
-  std::vector<uint32_t> params;            // their numbers in the graph
+  std::vector<uint32_t> params;  // their numbers in the graph
 
  private:
   uint32_t operand();
   uint32_t param();
   Arg argument();
   Arg dtype();
-  Arg list();                              // the first item says what it holds
+  Arg list();  // the first item says what it holds
   template <class T>
   T empty_list();
   template <class T>

@@ -15,8 +15,8 @@ class Cursor {
  public:
   explicit Cursor(std::string_view line) : line_(line) {}
 
-  bool at_end();                           // nothing left but a comment
-  bool peek(std::string_view token);       // a word must end where the token ends
+  bool at_end();                      // nothing left but a comment
+  bool peek(std::string_view token);  // a word must end where the token ends
   bool accept(std::string_view token);
   void expect(std::string_view token);
   [[noreturn]] void fail(const std::string& expected);  // throws ShardingError saying what is there
@@ -24,7 +24,7 @@ class Cursor {
   std::string word(const char* expected);  // letters, digits, '_' and '.'
   std::string axis_name();                 // anything but the punctuation of the notation
   std::string quoted();
-  Arg numeric();                           // an integer; a double where it has a point, an exponent, or is inf or nan
+  Arg numeric();  // an integer; a double where it has a point, an exponent, or is inf or nan
   template <class T>
   T number(const char* expected);
   // A type in the sharding notation; `replicated` after it says that null is not meant, `number` a wrapped number.

@@ -66,9 +66,9 @@ void check_throws(const std::function<void()>& run, const std::string& part, con
 
 }  // namespace spmdx::test
 
-#define TEST(id)                                                                     \
-  static void test_##id();                                                           \
-  static const ::spmdx::test::Register register_##id{__FILE__, #id, &test_##id};     \
+#define TEST(id)                                                                 \
+  static void test_##id();                                                       \
+  static const ::spmdx::test::Register register_##id{__FILE__, #id, &test_##id}; \
   static void test_##id()
 #define CHECK(...) ::spmdx::test::check(static_cast<bool>(__VA_ARGS__), __FILE__, __LINE__, #__VA_ARGS__)
 #define CHECK_EQ(a, b) ::spmdx::test::check_eq((a), (b), __FILE__, __LINE__, #a " == " #b)

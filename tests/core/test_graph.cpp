@@ -59,7 +59,8 @@ TEST(graph_text_keeps_device_ids_and_axes_of_size_one) {
 }
 
 TEST(graph_text_tells_undecided_from_replicated) {
-  const Graph graph = parse_graph("mesh(a=2)\n%0 = input f32[4]\n%1 = input f32[4] replicated\n%2 = input f32[4] !f32[4]\n");
+  const Graph graph =
+      parse_graph("mesh(a=2)\n%0 = input f32[4]\n%1 = input f32[4] replicated\n%2 = input f32[4] !f32[4]\n");
   CHECK(graph.inputs[0].physical == nullptr);
   CHECK(graph.inputs[1].physical == replicated(graph.mesh, 1));
   CHECK(graph.inputs[2].annotation == replicated(graph.mesh, 1));
@@ -69,9 +70,11 @@ TEST(graph_text_tells_undecided_from_replicated) {
 TEST(graph_text_round_trips_every_kind_of_argument) {
   const double inf = std::numeric_limits<double>::infinity();
   check_round_trip(one_node({std::monostate{}, true, int64_t{-7}, 2.0, -0.0, 1e-30, 0.1, inf, -inf, std::nan("")}));
-  check_round_trip(one_node({std::vector<int64_t>{1, -2}, std::vector<double>{1, 0.5, inf}, std::vector<bool>{true, false}}));
+  check_round_trip(
+      one_node({std::vector<int64_t>{1, -2}, std::vector<double>{1, 0.5, inf}, std::vector<bool>{true, false}}));
   check_round_trip(one_node({std::vector<int64_t>{}, std::vector<double>{}, std::vector<bool>{}, TensorListArg{}}));
-  check_round_trip(one_node({std::string("a \"b\" \\ // \n c"), std::string(), DType::bf16, OpaqueArg{"memory_format:2"}}));
+  check_round_trip(
+      one_node({std::string("a \"b\" \\ // \n c"), std::string(), DType::bf16, OpaqueArg{"memory_format:2"}}));
   check_round_trip(one_node({RealParam{0}, IntParam{1}}, 2, 5));
   check_round_trip(one_node({RealParam{1}}, 3, 5));
   check_round_trip(one_node({TensorListArg{{kNone, kNone}}}));
@@ -123,7 +126,8 @@ TEST(graph_hash_sees_every_difference) {
 }
 
 TEST(graph_text_errors_name_the_line) {
-  CHECK_THROWS(ShardingError, parse_graph("%0 = input f32[2]\n%1 : f32[2] = aten.neg(%7)\n"), "line 2: %7 is used before");
+  CHECK_THROWS(ShardingError, parse_graph("%0 = input f32[2]\n%1 : f32[2] = aten.neg(%7)\n"),
+               "line 2: %7 is used before");
   CHECK_THROWS(ShardingError, parse_graph("%1 : f32[2] = aten.neg(%1)\n"), "line 1: %1 is used before");
   CHECK_THROWS(ShardingError, parse_graph("%0 = input f32[2]\n%0 = input f32[2]"), "line 2: %0 is defined twice");
   CHECK_THROWS(ShardingError, parse_graph("%0 = inputs f32[2]"), "Expected 'input'");
@@ -144,7 +148,8 @@ TEST(graph_text_errors_name_the_line) {
 }
 
 TEST(graph_users_are_in_program_order_and_counted_once) {
-  const Graph graph = parse_graph("%0 = input f32[2]\n%1 : f32[2] = aten.mul(%0, %0)\n%2 : f32[2] = aten.add(%0, %1)\n");
+  const Graph graph =
+      parse_graph("%0 = input f32[2]\n%1 : f32[2] = aten.mul(%0, %0)\n%2 : f32[2] = aten.add(%0, %1)\n");
   const auto uses = users(graph);
   CHECK_EQ(uses[0], (std::vector<NodeId>{0, 1}));
   CHECK_EQ(uses[1], (std::vector<NodeId>{1}));
