@@ -223,9 +223,9 @@ class ShardedTensor(torch.Tensor):
         return _revive, (plain, _base_name(self), self.requires_grad, _written(self), state)
 
     def __repr__(self, *, tensor_contents: Any = None) -> str:
-        text = repr(self.detach())
+        text = repr(self.detach()).removeprefix("tensor")
         note = "" if self.requires_grad is False else ", requires_grad=True"
-        return f"Sharded{text[:-1] if text.endswith(')') else text}{note}, {self.sharding!r})"
+        return f"ShardedTensor{text[:-1] if text.endswith(')') else text}{note}, {self.sharding!r})"
 
 
 class ShardedParameter(ShardedTensor, torch.nn.Parameter):
