@@ -9,6 +9,7 @@ matplotlib.use("Agg")
 import matplotlib.pyplot as plt
 from rich.console import Console
 from rich.table import Table
+from rich.text import Text
 
 NAMES = {
     "eager": "plain PyTorch (cpu)",
@@ -61,19 +62,31 @@ def table_of_modes(runs):
     return table
 
 
-def table_of_collectives(run, rows=12):
+def merged(collectives):
+    """(kind, axes, cause, source) → [count, bytes] of equal ones together, most bytes first."""
+    rows = {}
+    for c in collectives:
+        row = rows.setdefault((c.kind, ", ".join(c.axes), c.cause, c.source), [0, 0])
+        row[0] += c.count
+        row[1] += c.bytes * c.count
+    return sorted(rows.items(), key=lambda item: -item[1][1])
+
+
+def table_of_collectives(run, shown=10):
     """The collectives of one step: what moved, why, and the line of the program it stems from."""
     table = Table(title=f"Collectives of one step, {NAMES[run.mode]}")
     for title in ("kind", "axes", "count", "kB", "cause", "source"):
         table.add_column(title, justify="right" if title in ("count", "kB") else "left")
-    ordered = sorted(run.report.collectives, key=lambda c: -c.bytes)
-    for c in ordered[:rows]:
-        axes = ", ".join(c.axes)
-        table.add_row(c.kind, axes, str(c.count), f"{c.bytes / 1e3:,.1f}", str(c.cause), c.source)
-    if rest := ordered[rows:]:
-        kinds = Counter(c.kind for c in rest)
+    rows = merged(run.report.collectives)
+    for (kind, axes, cause, source), (count, size) in rows[:shown]:
+        table.add_row(kind, axes, str(count), f"{size / 1e3:,.1f}", Text(cause), source)
+    kinds, rest = Counter(), 0
+    for (kind, *_), (count, size) in rows[shown:]:
+        kinds[kind] += count
+        rest += size
+    if kinds:
         said = ", ".join(f"{n} {kind}" for kind, n in kinds.items())
-        table.add_row("...", "", "", f"{sum(c.bytes for c in rest) / 1e3:,.1f}", said, "")
+        table.add_row("...", "", str(kinds.total()), f"{rest / 1e3:,.1f}", said, "")
     return table
 
 
