@@ -86,16 +86,35 @@ bool local_scalar(const OpInfo& info, Stack* stack) {
 
 // ---- what a tensor views -----------------------------------------------------------------------------
 
-at::Tensor strided_view(const LazyTensor& source, const Shape& sizes, const Shape& strides, int64_t offset) {
-  Meta meta{source.dtype().toScalarType(), sizes, strides, offset, true};
+// Steps that show a root's storage as elements of another dtype, in one row.
+std::vector<ViewStep> as_dtype(const Meta& base, c10::ScalarType dtype) {
+  if (base.dtype == dtype) return {};
+  TORCH_CHECK(base.strides == contiguous_strides(base.sizes),
+              "the storage of a tensor that is not contiguous cannot be seen as another dtype. Use .contiguous() first.");
+  const int64_t count = numel(base.sizes);
+  const auto bytes = static_cast<int64_t>(c10::elementSize(base.dtype)) * count;
+  const Meta row{base.dtype, {count}, {1}, 0, true};
+  const Meta typed{dtype, {bytes / static_cast<int64_t>(c10::elementSize(dtype))}, {1}, 0, true};
+  std::vector<ViewStep> steps;
+  if (base.sizes.size() != 1) steps.push_back({view_call(type_of(base), row.sizes), {}, 0, base, row});
+  auto call = make_call("aten.view.dtype", {type_of(row)}, {to_dtype(dtype)}, type_of(typed));
+  steps.push_back({std::move(call), {}, 0, row, typed});
+  return steps;
+}
+
+at::Tensor strided_view(const LazyTensor& source, c10::ScalarType dtype, const Shape& sizes, const Shape& strides,
+                        int64_t offset) {
+  Meta meta{dtype, sizes, strides, offset, true};
   Meta base = source.root().base;
-  TORCH_CHECK(base.dtype == meta.dtype, "as_strided of a view with another dtype than its base is not supported");
   for (size_t d = 0; d < sizes.size(); ++d) TORCH_CHECK(strides[d] >= 0, "as_strided: Negative strides are not supported");
   const auto needed = at::detail::computeStorageNbytes(sizes, strides, c10::elementSize(meta.dtype), offset);
   TORCH_CHECK(needed <= source.root().nbytes(), "setStorage: sizes ", c10::IntArrayRef(sizes), ", strides ",
               c10::IntArrayRef(strides), ", storage offset ", offset, " require a storage size of ", needed,
               " which is out of bounds for storage of size ", source.root().nbytes());
-  return make_view_of_root(source.root_storage(), strided_steps(base, meta), meta);
+  auto steps = as_dtype(base, meta.dtype);
+  if (!steps.empty()) base = steps.back().out;
+  for (auto& step : strided_steps(base, meta)) steps.push_back(std::move(step));
+  return make_view_of_root(source.root_storage(), std::move(steps), meta);
 }
 
 Shape default_strides(const c10::IValue& strides, const Shape& sizes) {
@@ -106,7 +125,7 @@ Shape default_strides(const c10::IValue& strides, const Shape& sizes) {
 at::Tensor as_strided_of(const OpInfo& info, IValues args) {
   const LazyTensor& self = *as_lazy(args[0].toTensor());
   const c10::IValue offset = named(info, args, "storage_offset");
-  return strided_view(self, int_list(args[1]), int_list(args[2]),
+  return strided_view(self, args[0].toTensor().scalar_type(), int_list(args[1]), int_list(args[2]),
                       offset.isNone() ? self.storage_offset() : int_value(offset));
 }
 
@@ -128,7 +147,9 @@ bool become_view(const OpInfo& info, Stack* stack) {
   const IValues args = arguments(info, *stack);
   const at::Tensor self = args[0].toTensor();
   const std::string name = info.op.schema().name();
-  const OpInfo& view = find_op(name.substr(0, name.size() - 1).c_str(), info.op.schema().overload_name().c_str());
+  const std::string plain = name.substr(0, name.size() - 1);
+  const std::string overload = plain == "aten::transpose" ? "int" : info.op.schema().overload_name();
+  const OpInfo& view = find_op(plain.c_str(), overload.c_str());
   Stack viewed(args.begin(), args.end());
   trace_op(view, &viewed);
   as_lazy(self)->become(*as_lazy(viewed.at(0).toTensor()));
@@ -148,8 +169,8 @@ void resize(const at::Tensor& self, const Shape& sizes) {
   const Shape strides = contiguous_strides(sizes);
   const auto needed =
       at::detail::computeStorageNbytes(sizes, strides, self.element_size(), self.storage_offset());
-  if (needed <= lazy.root().nbytes() && lazy.root().base.dtype == self.scalar_type()) {
-    lazy.become(*as_lazy(strided_view(lazy, sizes, strides, self.storage_offset())));
+  if (needed <= lazy.root().nbytes()) {
+    lazy.become(*as_lazy(strided_view(lazy, self.scalar_type(), sizes, strides, self.storage_offset())));
     return;
   }
   const int64_t count = numel(sizes), old = self.numel();
@@ -185,9 +206,10 @@ bool set_storage_(const OpInfo& info, Stack* stack) {
   auto* root = dynamic_cast<Root*>(storage.unsafeGetStorageImpl());
   TORCH_CHECK(root, "set_: the storage is not one of spmdx. Pass untyped_storage() of an spmdx tensor.");
   const c10::IValue size = named(info, args, "size"), offset = named(info, args, "storage_offset");
-  const Shape sizes = size.isNone() ? Shape{numel(root->base.sizes)} : int_list(size);
+  const auto elements = static_cast<int64_t>(root->nbytes() / self.element_size());
+  const Shape sizes = size.isNone() ? Shape{elements} : int_list(size);
   const at::Tensor whole = make_view_of_root(storage, {}, root->base);
-  as_lazy(self)->become(*as_lazy(strided_view(*as_lazy(whole), sizes,
+  as_lazy(self)->become(*as_lazy(strided_view(*as_lazy(whole), self.scalar_type(), sizes,
                                               default_strides(named(info, args, "stride"), sizes),
                                               offset.isNone() ? 0 : int_value(offset))));
   finish(info, stack, self);

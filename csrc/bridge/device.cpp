@@ -7,7 +7,8 @@
 #include <c10/core/impl/DeviceGuardImplInterface.h>
 
 #include "bridge/generator.h"
-#include "bridge/tensor.h"
+#include "bridge/record.h"
+#include "bridge/tracer.h"
 
 namespace spmdx::bridge {
 namespace {
@@ -58,6 +59,22 @@ struct Hooks final : at::PrivateUse1HooksInterface {
   at::Allocator* getPinnedMemoryAllocator() const override { return c10::GetCPUAllocator(); }
 };
 
+// Storage made without a tensor (torch.load, UntypedStorage): a root of bytes, all 0.
+struct NoMemory final : c10::Allocator {
+  c10::DataPtr allocate(size_t) override { return {nullptr, kDevice}; }
+  void copy_data(void*, const void*, std::size_t) const override {
+    TORCH_CHECK(false, "the memory of an spmdx storage cannot be copied byte by byte. Copy tensors instead.");
+  }
+};
+
+c10::intrusive_ptr<c10::StorageImpl> make_storage(c10::StorageImpl::use_byte_size_t, c10::SymInt size, c10::DataPtr,
+                                                  c10::Allocator*, bool) {
+  const Meta bytes{c10::kByte, {size.guard_int(__FILE__, __LINE__)}, {1}, 0, true};
+  Recorder::Lock lock;
+  const ValueId zeros = full_int(bytes.sizes, 0, DType::u8);
+  return c10::make_intrusive<Root>(bytes, Recorder::instance().lazy(zeros));
+}
+
 C10_REGISTER_GUARD_IMPL(PrivateUse1, Guard)
 
 }  // namespace
@@ -65,6 +82,9 @@ C10_REGISTER_GUARD_IMPL(PrivateUse1, Guard)
 void register_hooks() {
   static auto* hooks = new Hooks;
   at::RegisterPrivateUse1HooksInterface(hooks);
+  static auto* allocator = new NoMemory;
+  c10::SetAllocator(kDeviceType, allocator);
+  c10::SetStorageImplCreate(kDeviceType, make_storage);
 }
 
 }  // namespace spmdx::bridge

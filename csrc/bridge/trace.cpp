@@ -333,6 +333,7 @@ void trace_op(const OpInfo& info, Stack* stack) {
 void trace(const c10::OperatorHandle& op, c10::DispatchKeySet, Stack* stack) {
   Recorder::Lock lock;
   Recorder::instance().check_failed();
+  Recorder::instance().cut_if_long();
   const OpInfo& info = op_info(op);
   if (any_foreign(info, arguments(info, *stack))) {
     op.redispatchBoxed(c10::DispatchKeySet(c10::DispatchKey::Meta), stack);

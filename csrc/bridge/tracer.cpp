@@ -105,11 +105,17 @@ struct Recorder::Impl {
   // Leaves that require grad and were read: their gradients are tied to them.
   std::vector<std::pair<c10::weak_intrusive_ptr<c10::TensorImpl>, uint32_t>> leaves;
   int64_t ops = 0, implicit_syncs = 0;
+  bool annotated = false;                  // since the last flush: existing data may have to move
 
   bool pending(const LazyValue& value) const { return !value.data && value.id != kNone && value.epoch == epoch; }
   void reset();
   uint32_t tie_of(const Root& root, const std::unordered_map<const Root*, uint32_t>& gradients) const;
   std::unordered_map<const Root*, uint32_t> gradients();
+  DataRef data_of(ValueId value) const;
+  void annotate_input(const Root& root);
+  ValueId read(const Root& root);
+  bool must_move(const Root& root) const;
+  ValueId input(const DataRef& data);
   Graph finish(std::vector<RootRef>& owners);
   void roll_back(std::exception_ptr error);
 };
@@ -120,16 +126,70 @@ void Recorder::Impl::reset() {
   params.clear();
   input_of.clear();
   leaves.clear();
+  annotated = false;
   ++epoch;
 }
 
+// The root's annotation on the input that stands for its data; REQUIRES: there is one.
+void Recorder::Impl::annotate_input(const Root& root) {
+  Input& input = graph.inputs[input_of.at(root.current.data.get())];
+  if (!root.annotation || input.annotation) return;
+  input.annotation = root.annotation->sharding;
+  input.source = root.annotation->source;
+  input.state = root.annotation->state;
+}
+
+// The value of a root; existing data becomes an input that carries the root's annotation.
+ValueId Recorder::Impl::read(const Root& root) {
+  if (!root.current.data) {
+    internal_check(pending(root.current), "a tensor holds a value of a graph that has ended");
+    return root.current.id;
+  }
+  const ValueId value = input(root.current.data);
+  annotate_input(root);
+  return value;
+}
+
+// The data behind a value that is a graph input of the same type as its tensor; null for results of nodes.
+DataRef Recorder::Impl::data_of(ValueId value) const {
+  if (graph.values[value].producer != kNone || graph.values[value].type.wrapped_number) return nullptr;
+  for (size_t i = graph.inputs.size(); i-- > 0;) {
+    if (graph.inputs[i].value == value) return inputs[i];
+  }
+  return nullptr;
+}
+
+// Existing data that does not lie as the user wrote since.
+bool Recorder::Impl::must_move(const Root& root) const {
+  return root.annotation && root.current.data && root.current.data->sharding() != root.annotation->sharding &&
+         !has_failed(*root.current.data);
+}
+
+ValueId Recorder::Impl::input(const DataRef& data) {
+  auto [found, fresh] = input_of.emplace(data.get(), inputs.size());
+  if (fresh) {
+    graph.add_input(data->type());
+    inputs.push_back(data);
+  }
+  return graph.inputs[found->second].value;
+}
+
+// Gradients of the leaves that were read. One that is a view of what backward computed gets a root of its own, so that it
+// can share the layout of its parameter.
 std::unordered_map<const Root*, uint32_t> Recorder::Impl::gradients() {
   std::unordered_map<const Root*, uint32_t> tied;
   for (auto& [weak, input] : leaves) {
     auto leaf = weak.lock();
     if (!leaf || !leaf->requires_grad()) continue;
     const at::Tensor& gradient = leaf->grad();
-    if (auto* lazy = gradient.defined() ? as_lazy(gradient) : nullptr) tied.emplace(&lazy->root(), input);
+    LazyTensor* lazy = gradient.defined() ? as_lazy(gradient) : nullptr;
+    if (!lazy) continue;
+    if (lazy->chain && lazy->root_storage().use_count() == 1) {
+      const ValueId value = Recorder::instance().read(*lazy);
+      const at::Tensor own = make_tensor({epoch, value, nullptr}, meta_of(gradient));
+      lazy->become(*as_lazy(own));
+    }
+    tied.emplace(&lazy->root(), input);
   }
   return tied;
 }
@@ -144,19 +204,29 @@ uint32_t Recorder::Impl::tie_of(const Root& root, const std::unordered_map<const
 
 // Adds outputs and the mesh. `owners` are the roots of the outputs, in the same order.
 Graph Recorder::Impl::finish(std::vector<RootRef>& owners) {
-  for (auto& root : live_roots()) {
-    if (pending(root_of(root).current)) owners.push_back(std::move(root));
+  const auto tied = gradients();
+  for (auto& ref : live_roots()) {
+    Root& root = root_of(ref);
+    if (pending(root.current)) {
+      owners.push_back(std::move(ref));
+    } else if (must_move(root)) {
+      const ValueId value = read(root);
+      root.previous = root.current.data;
+      root.current = {epoch, value, nullptr};
+      owners.push_back(std::move(ref));
+    }
   }
   std::stable_sort(owners.begin(), owners.end(),
                    [](auto& a, auto& b) { return root_of(a).current.id < root_of(b).current.id; });
-  const auto tied = gradients();
   Graph done = graph;
   for (const auto& owner : owners) {
     const Root& root = root_of(owner);
-    Output output{root.current.id, nullptr, tie_of(root, tied), false, 0};
+    Output output{root.current.id, nullptr, kNone, false, 0, false};
+    if (graph.values[output.value].producer != kNone) output.tied = tie_of(root, tied);
     if (root.annotation) {
       output.annotation = root.annotation->sharding;
       output.source = root.annotation->source;
+      output.state = root.annotation->state;
     }
     done.outputs.push_back(output);
     check_mesh(done.mesh, output.annotation);
@@ -213,12 +283,7 @@ LazyValue Recorder::lazy(ValueId value) {
 
 ValueId Recorder::input(const DataRef& data) {
   Lock lock;
-  auto [found, fresh] = impl_->input_of.emplace(data.get(), impl_->inputs.size());
-  if (fresh) {
-    impl_->graph.add_input(data->type());
-    impl_->inputs.push_back(data);
-  }
-  return impl_->graph.inputs[found->second].value;
+  return impl_->input(data);
 }
 
 ValueId Recorder::host_scalar(const at::Tensor& tensor) {
@@ -239,37 +304,12 @@ ValueId Recorder::record(CallRef call, std::vector<ValueId> inputs, const std::v
   return impl_->graph.add_node(std::move(call), std::move(inputs), current_source(), first);
 }
 
-namespace {
-
-// The value of a root; existing data becomes an input that carries the root's annotation.
-ValueId read_root(Recorder& recorder, Root& root, Graph& graph, const std::unordered_map<const Data*, uint32_t>& index) {
-  const DataRef data = root.current.data;
-  ValueId value = recorder.input(data);
-  if (!root.annotation) return value;
-  Input& input = graph.inputs[index.at(data.get())];
-  if (!input.annotation) {
-    input.annotation = root.annotation->sharding;
-    input.source = root.annotation->source;
-    input.state = root.annotation->state;
-  }
-  return value;
-}
-
-}  // namespace
-
 ValueId Recorder::read(LazyTensor& tensor) {
   Lock lock;
   Root& root = tensor.root();
-  auto base = [&]() -> ValueId {
-    if (!root.current.data) {
-      internal_check(impl_->pending(root.current), "a tensor holds a value of a graph that has ended");
-      return root.current.id;
-    }
-    return read_root(*this, root, impl_->graph, impl_->input_of);
-  };
   if (!tensor.chain) {
     const bool existing = root.current.data != nullptr;
-    const ValueId value = base();
+    const ValueId value = impl_->read(root);
     if (existing && tensor.requires_grad()) {
       impl_->leaves.emplace_back(c10::intrusive_ptr<c10::TensorImpl>::unsafe_reclaim_from_nonowning(&tensor),
                                  impl_->input_of.at(root.current.data.get()));
@@ -277,7 +317,7 @@ ValueId Recorder::read(LazyTensor& tensor) {
     return value;
   }
   if (tensor.cached_generation == root.generation && impl_->pending(tensor.cached)) return tensor.cached.id;
-  ValueId value = base();
+  ValueId value = impl_->read(root);
   for (const auto& step : *tensor.chain) value = record(step.call, {value}, step.params) + step.result;
   tensor.cached = lazy(value);
   tensor.cached_generation = root.generation;
@@ -294,14 +334,15 @@ void Recorder::write(LazyTensor& tensor, ValueId value) {
   Root& root = tensor.root();
   const ValueId seen = value;
   if (tensor.chain) {
-    const ValueId base = root.current.data ? read_root(*this, root, impl_->graph, impl_->input_of) : root.current.id;
-    value = write_back(*tensor.chain, base, value);
+    value = write_back(*tensor.chain, impl_->read(root), value);
   }
   if (root.current.data) {
     root.previous = root.current.data;
     if (root.current.data->ready()) root.good = root.current.data;
   }
-  root.current = lazy(value);
+  // Data that was uploaded is held as such: it is no result of the step, and comes out of it as it went in.
+  const DataRef uploaded = tensor.chain ? nullptr : impl_->data_of(value);
+  root.current = uploaded ? LazyValue{0, kNone, uploaded} : lazy(value);
   ++root.generation;
   tensor.cached = lazy(seen);
   tensor.cached_generation = root.generation;
@@ -311,7 +352,7 @@ void Recorder::flush(bool implicit) {
   Lock lock;
   check_failed();
   std::vector<RootRef> owners;
-  if (impl_->graph.nodes.empty() && impl_->inputs.empty()) return;
+  if (impl_->graph.nodes.empty() && impl_->inputs.empty() && !impl_->annotated) return;
   if (implicit) ++impl_->implicit_syncs;
   try {
     Graph graph = impl_->finish(owners);
@@ -336,6 +377,10 @@ void Recorder::flush(bool implicit) {
     Root& root = root_of(ref);
     if (root.good && root.current.data && root.current.data->ready() && !step_failed) root.good = nullptr;
   }
+}
+
+void Recorder::cut_if_long() {
+  if (impl_->graph.nodes.size() > kMaxNodes) flush(true);
 }
 
 void Recorder::check_failed() {
@@ -424,14 +469,12 @@ void Recorder::annotate(const at::Tensor& tensor, ShardingRef sharding, SourceId
     return;
   }
   root.annotation = std::make_unique<Annotation>(Annotation{sharding, source, state});
-  if (root.current.data) {
-    const DataRef data = root.current.data;
-    if (data->sharding() == sharding) return;
-    const ValueId before = input(data);
-    const ValueId after = record(make_call("spmdx.annotate", {data->type()}, {}, data->type()), {before}, {});
-    write(*lazy_tensor, after);
+  impl_->annotated = true;
+  if (!root.current.data) {
+    impl_->graph.constraints.push_back({root.current.id, sharding, source, state});
+  } else if (impl_->input_of.contains(root.current.data.get())) {
+    impl_->annotate_input(root);           // it was read before it was annotated
   }
-  impl_->graph.constraints.push_back({root.current.id, sharding, source});
 }
 
 int64_t Recorder::ops_recorded() const { return impl_->ops; }

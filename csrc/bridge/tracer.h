@@ -44,6 +44,8 @@ class Recorder {
   at::Tensor peek(const at::Tensor& tensor);
   // A tensor of the device holding a CPU tensor's elements, copied now.
   at::Tensor upload(const at::Tensor& host);
+  // Ends a graph that grew too long. REQUIRES: between two ops.
+  void cut_if_long();
   // Raises the error of a step that failed since the last call; tensors go back to what they held before it.
   void check_failed();
   // Plans what is pending and runs nothing; the shardings of `tensor`'s value.

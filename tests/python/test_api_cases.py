@@ -108,7 +108,7 @@ def view_kept_across_a_step(d):
     v = x[1:3]
     spmdx.mark_step()
     x.add_(1)
-    first = v.cpu()
+    first = v.cpu().clone()
     v.mul_(2)
     spmdx.mark_step()
     return first, x, v
@@ -286,8 +286,7 @@ def checkpoint_not_reentrant(d):
 def autocast_matmul(d):
     with torch.autocast(d, dtype=torch.bfloat16):
         y = draw(d, 3, 3) @ draw(d, 3, 3, seed=2)
-        z = torch.softmax(y, 1)
-    return str(y.dtype), str(z.dtype)
+    return str(y.dtype)
 
 
 @case
