@@ -229,7 +229,8 @@ at::Tensor view_of(const at::Tensor& source, const ViewResult& view, bool aliase
   }
   Meta meta = view.meta;
   meta.offset += source.storage_offset();
-  return make_view(lazy, view.steps, meta, view.steps.empty() ? lazy.cached : LazyValue{});
+  const bool current = view.steps.empty() && lazy.cached_generation == lazy.root().generation;
+  return make_view(lazy, view.steps, meta, current ? lazy.cached : LazyValue{});
 }
 
 void trace_view(const OpInfo& info, Stack* stack) {

@@ -89,16 +89,18 @@ bool same_nodes(const Node& a, const Node& b) {
 bool same_inputs(const Graph& a, const Graph& b) {
   return std::ranges::equal(a.inputs, b.inputs, [&](const Input& x, const Input& y) {
     return x.value == y.value && x.physical == y.physical && x.annotation == y.annotation &&
+           x.state == y.state &&
            a.values[x.value].type == b.values[y.value].type;
   });
 }
 
 bool same_outputs(const Output& a, const Output& b) {
-  return a.value == b.value && a.annotation == b.annotation && a.tied == b.tied && a.donates == b.donates;
+  return a.value == b.value && a.annotation == b.annotation && a.tied == b.tied && a.donates == b.donates &&
+         a.state == b.state;
 }
 
 bool same_constraints(const Constraint& a, const Constraint& b) {
-  return a.value == b.value && a.sharding == b.sharding;
+  return a.value == b.value && a.sharding == b.sharding && a.state == b.state;
 }
 
 ValueId next_value(const Graph& graph) {
@@ -154,14 +156,16 @@ uint64_t structural_hash(const Graph& graph) {
   for (const Input& input : graph.inputs) {
     h = hash_combine(hash_combine(h, input.value), hash(graph.values[input.value].type));
     h = hash_combine(hash_combine(h, hash_sharding(input.physical)), hash_sharding(input.annotation));
+    h = hash_combine(h, input.state);
   }
   for (const Node& node : graph.nodes) h = hash_node(h, node);
   for (const Output& output : graph.outputs) {
     h = hash_combine(hash_combine(h, output.value), hash_sharding(output.annotation));
-    h = hash_combine(h, uint64_t{output.tied} * 2 + output.donates);
+    h = hash_combine(h, uint64_t{output.tied} * 4 + output.donates * 2 + output.state);
   }
   for (const Constraint& constraint : graph.constraints) {
     h = hash_combine(hash_combine(h, constraint.value), hash_sharding(constraint.sharding));
+    h = hash_combine(h, constraint.state);
   }
   return hash_combine(h, graph.num_params);
 }

@@ -108,6 +108,7 @@ struct Output {
   uint32_t tied = kNone;                   // index into Graph::inputs
   bool donates = false;                    // the tied input dies with this step: its buffer may be reused
   SourceId source = 0;
+  bool state = false;                      // as of Input
 };
 
 // A sharding the user put on a traced value.
@@ -115,6 +116,7 @@ struct Constraint {
   ValueId value = 0;
   ShardingRef sharding = nullptr;
   SourceId source = 0;
+  bool state = false;                      // as of Input
 };
 
 struct Graph {

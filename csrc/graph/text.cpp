@@ -138,14 +138,16 @@ std::string print_input(const Input& input, const Graph& graph) {
   out += " = input ";
   if (!input.name.empty()) out += quoted(input.name) + " ";
   out += typed(value.type, input.physical);
-  return input.annotation ? out + " !" + typed(value.type, input.annotation) : out;
+  if (input.annotation) out += " !" + typed(value.type, input.annotation);
+  return input.state ? out + " state" : out;
 }
 
 std::string print_output(const Output& output, const Graph& graph) {
   std::string out = "return " + percent(output.value);
   if (output.annotation) out += " !" + typed(graph.values[output.value].type, output.annotation);
   if (output.tied != kNone) out += " tied " + percent(graph.inputs[output.tied].value);
-  return output.donates ? out + " donates" : out;
+  if (output.donates) out += " donates";
+  return output.state ? out + " state" : out;
 }
 
 // The number of parameters that the nodes use: what a reader takes Graph::num_params to be.

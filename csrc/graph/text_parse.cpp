@@ -111,7 +111,7 @@ class Parser {
   void constrain(Cursor& cursor) {
     const ValueId value = known_value(cursor);
     const ShardingRef sharding = annotation(cursor, value, "the constraint");
-    graph_.constraints.push_back({.value = value, .sharding = sharding});
+    graph_.constraints.push_back({.value = value, .sharding = sharding, .state = cursor.accept("state")});
   }
 
   void output(Cursor& cursor) {
@@ -127,6 +127,7 @@ class Parser {
       out.tied = static_cast<uint32_t>(found - graph_.inputs.begin());
     }
     out.donates = cursor.accept("donates");
+    out.state = cursor.accept("state");
     graph_.outputs.push_back(out);
   }
 
@@ -165,6 +166,7 @@ class Parser {
       std::tie(graph_.values[id].type, in.physical) = cursor.type(graph_.mesh);
     }
     if (cursor.accept("!")) in.annotation = annotation(cursor, id, "the annotation");
+    in.state = cursor.accept("state");
     defined_[id] = true;
     graph_.inputs.push_back(std::move(in));
   }

@@ -84,28 +84,27 @@ class Propagation {
         hidden_[input.value] = true;
       }
     }
-    for (const Constraint& constraint : graph_.constraints) {
-      if (fixed_[constraint.value]) continue;
-      set(constraint.value, constraint.sharding, {constraint.source, "annotation"});
-      fixed_[constraint.value] = true;
-    }
-    for (const Output& output : graph_.outputs) {
-      if (!output.annotation || fixed_[output.value]) continue;
-      fixed_[output.value] = true;
-      if (output.tied == kNone)
-        set(output.value, output.annotation, {output.source, "annotation"});
-      else
-        hidden_[output.value] = true;
-    }
+    for (const Constraint& constraint : graph_.constraints)
+      seed_result(constraint.value, constraint.sharding, constraint.source, constraint.state);
+    for (const Output& output : graph_.outputs)
+      if (output.annotation)
+        seed_result(output.value, output.annotation, output.source, output.state || output.tied != kNone);
+  }
+
+  void seed_result(ValueId value, ShardingRef sharding, SourceId source, bool state) {
+    if (fixed_[value]) return;
+    fixed_[value] = true;
+    hidden_[value] = state;
+    state ? states_.push_back({value, sharding, source, true})
+          : set(value, sharding, {source, "annotation"});
   }
 
   void seed_state() {
     hidden_.assign(hidden_.size(), false);
     for (const Input& input : graph_.inputs)
       if (input.state) seed_input(input);
-    for (const Output& output : graph_.outputs)
-      if (output.annotation && output.tied != kNone && current_[output.value]->replicated())
-        set(output.value, output.annotation, {output.source, "annotation of the tensor it is written to"});
+    for (const Constraint& state : states_)
+      set(state.value, state.sharding, {state.source, "annotation of the tensor it is written to"});
     follow_ties();
   }
 
@@ -237,6 +236,7 @@ class Propagation {
   std::vector<ShardingRef> current_;
   std::vector<bool> fixed_;                // the user's word: never changed
   std::vector<bool> hidden_;               // not to be looked at yet
+  std::vector<Constraint> states_;         // annotated results that are state
   std::vector<std::pair<ValueId, ValueId>> ties_;
   std::vector<OpRuleRef> rules_;
 };
