@@ -366,7 +366,7 @@ void assign(const at::Tensor& tensor, ValueId value, bool resize) {
   recorder.write(*lazy, value);
 }
 
-at::Tensor wrap_value(ValueId value, const Meta& meta) { return make_tensor(Recorder::instance().lazy(value), meta); }
+at::Tensor wrap_value(ValueId value, const Meta& meta) { return make_tensor(Recorder::instance().held(value), meta); }
 
 at::Tensor wrap_value(ValueId value) {
   const TensorType& type = Recorder::instance().type(value);
