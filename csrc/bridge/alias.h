@@ -14,7 +14,8 @@ struct ViewResult {
 // Ops that only show elements of their first operand, whether or not the result aliases it.
 bool is_view_like(const OpInfo& info);
 // `results` are the declared layouts that shape inference gave, offsets relative to `in`.
-std::vector<ViewResult> view_results(const OpInfo& info, IValues args, const Meta& in, const std::vector<Meta>& results);
+std::vector<ViewResult> view_results(const OpInfo& info, IValues args, const Meta& in,
+                                     const std::vector<Meta>& results);
 
 // Steps from a whole root laid out as `base` to the elements at (sizes, strides, offset) of its storage.
 std::vector<ViewStep> strided_steps(const Meta& base, const Meta& target);

@@ -80,7 +80,9 @@ std::vector<std::vector<Meta>> metas(const Stack& results) {
     } else if (result.isTensor()) {
       group.push_back(layout(result.toTensor()));
     } else {
-      for (const auto& item : result.toListRef()) group.push_back(layout(item.isNone() ? at::Tensor() : item.toTensor()));
+      for (const auto& item : result.toListRef()) {
+        group.push_back(layout(item.isNone() ? at::Tensor() : item.toTensor()));
+      }
     }
   }
   return all;
@@ -95,7 +97,9 @@ std::vector<std::vector<Meta>> run(const OpInfo& info, IValues args, c10::Device
 
 }  // namespace
 
-at::Tensor meta_tensor(const Meta& meta) { return at::detail::empty_strided_meta(meta.sizes, meta.strides, meta.dtype); }
+at::Tensor meta_tensor(const Meta& meta) {
+  return at::detail::empty_strided_meta(meta.sizes, meta.strides, meta.dtype);
+}
 
 std::vector<std::vector<Meta>> infer(const OpInfo& info, IValues args) {
   if (std::find(kMetaDiffers.begin(), kMetaDiffers.end(), info.name) != kMetaDiffers.end()) {

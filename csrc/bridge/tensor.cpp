@@ -7,6 +7,7 @@
 #include <algorithm>
 #include <map>
 #include <mutex>
+#include <unordered_map>
 
 #include "bridge/aten_backend.h"
 
@@ -21,6 +22,16 @@ struct Registry {
 };
 Registry& registry() {
   static auto* instance = new Registry;   // outlives every tensor, module globals included
+  return *instance;
+}
+
+// A leaf lock too: a leaf that dies waits in its destructor, whole, until nobody looks at it.
+struct Leaves {
+  std::mutex mutex;
+  std::unordered_map<LazyTensor*, uint32_t> inputs;
+};
+Leaves& leaves() {
+  static auto* instance = new Leaves;
   return *instance;
 }
 
@@ -74,6 +85,33 @@ LazyTensor::LazyTensor(c10::Storage storage, const Meta& meta)
     : TensorImpl(std::move(storage), c10::DispatchKeySet(c10::DispatchKey::PrivateUse1),
                  c10::scalarTypeToTypeMeta(meta.dtype)) {
   set_sizes_and_strides(meta.sizes, meta.strides, meta.offset);
+}
+
+LazyTensor::~LazyTensor() {
+  if (!watched) return;
+  std::lock_guard lock(leaves().mutex);
+  leaves().inputs.erase(this);
+}
+
+void watch_leaf(LazyTensor& leaf, uint32_t input) {
+  std::lock_guard lock(leaves().mutex);
+  leaf.watched = true;
+  leaves().inputs[&leaf] = input;
+}
+
+void forget_leaves() {
+  std::lock_guard lock(leaves().mutex);
+  leaves().inputs.clear();
+}
+
+std::vector<std::pair<at::Tensor, uint32_t>> leaf_gradients() {
+  std::vector<std::pair<at::Tensor, uint32_t>> gradients;
+  std::lock_guard lock(leaves().mutex);
+  for (auto& [leaf, input] : leaves().inputs) {
+    if (leaf->requires_grad() && leaf->grad().defined()) gradients.emplace_back(leaf->grad(), input);
+  }
+  std::sort(gradients.begin(), gradients.end(), [](auto& a, auto& b) { return a.second < b.second; });
+  return gradients;
 }
 
 template <class Version>

@@ -57,7 +57,7 @@ class Root final : public c10::StorageImpl {
   Meta base;
   std::unique_ptr<Annotation> annotation;
   DataRef previous;                        // what it held when the graph being recorded first wrote it: for ties
-  DataRef good;                            // the last value known to have been computed: what a failed step goes back to
+  DataRef good;                            // the last value known to be computed: a failed step goes back to it
 };
 using RootRef = c10::intrusive_ptr<c10::StorageImpl>;
 inline Root& root_of(const RootRef& ref) { return static_cast<Root&>(*ref); }
@@ -67,6 +67,8 @@ std::vector<RootRef> live_roots();
 class LazyTensor final : public c10::TensorImpl {
  public:
   LazyTensor(c10::Storage storage, const Meta& meta);
+  ~LazyTensor() override;
+  bool watched = false;                    // in the list of leaves
   ViewChain chain;                         // null: the root itself
   LazyValue cached;                        // of a view
   uint64_t cached_generation = 0;
@@ -85,6 +87,12 @@ class LazyTensor final : public c10::TensorImpl {
   template <class Version>
   c10::intrusive_ptr<TensorImpl> copy_and_detach(Version&& version, bool allow_change) const;
 };
+
+// Leaves that a step read, with the graph input of each. No weak references: they would forbid torch's swap_tensors.
+void watch_leaf(LazyTensor& leaf, uint32_t input);
+void forget_leaves();
+// The gradients that leaves alive have now, with their leaf's input.
+std::vector<std::pair<at::Tensor, uint32_t>> leaf_gradients();
 
 // Null for any tensor that is not ours, FakeTensors with our device included.
 LazyTensor* as_lazy(const at::Tensor& tensor);

@@ -11,6 +11,7 @@
 #include "bridge/alias.h"
 #include "bridge/aten_backend.h"
 #include "bridge/compat.h"
+#include "bridge/errors.h"
 #include "bridge/generator.h"
 #include "bridge/record.h"
 #include "bridge/shapes.h"
@@ -333,15 +334,16 @@ void trace_op(const OpInfo& info, Stack* stack) {
 
 void trace(const c10::OperatorHandle& op, c10::DispatchKeySet, Stack* stack) {
   Recorder::Lock lock;
-  Recorder::instance().check_failed();
-  Recorder::instance().cut_if_long();
-  const OpInfo& info = op_info(op);
-  if (any_foreign(info, arguments(info, *stack))) {
-    op.redispatchBoxed(c10::DispatchKeySet(c10::DispatchKey::Meta), stack);
-    return;
-  }
-  if (info.handler && info.handler(info, stack)) return;
-  trace_op(info, stack);
+  with_python_errors([&] {
+    Recorder::instance().check_failed();
+    Recorder::instance().cut_if_long();
+    const OpInfo& info = op_info(op);
+    if (any_foreign(info, arguments(info, *stack))) {
+      op.redispatchBoxed(c10::DispatchKeySet(c10::DispatchKey::Meta), stack);
+    } else if (!info.handler || !info.handler(info, stack)) {
+      trace_op(info, stack);
+    }
+  });
 }
 
 ValueId operand(const at::Tensor& tensor) {

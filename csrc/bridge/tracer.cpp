@@ -70,6 +70,19 @@ void check_mesh(MeshRef& mesh, ShardingRef sharding) {
                       "them with mark_step().");
 }
 
+// What the outputs are computed from.
+std::vector<bool> needed_values(const Graph& graph, const std::vector<Output>& outputs) {
+  std::vector<bool> needed(graph.values.size(), false);
+  for (const Output& output : outputs) needed[output.value] = true;
+  for (size_t i = graph.nodes.size(); i-- > 0;) {
+    const Node& node = graph.nodes[i];
+    bool used = false;
+    for (size_t r = 0; r < node.call->outputs.size(); ++r) used |= needed[node.output + r];
+    for (ValueId value : node.inputs) needed[value] = needed[value] || used;
+  }
+  return needed;
+}
+
 // True where a write through this tensor would hit one element several times.
 bool overlaps_itself(const LazyTensor& tensor) {
   for (int64_t d = 0; d < tensor.dim(); ++d) {
@@ -102,8 +115,6 @@ struct Recorder::Impl {
   std::vector<DataRef> inputs;
   std::vector<Param> params;
   std::unordered_map<const Data*, uint32_t> input_of;      // index into inputs
-  // Leaves that require grad and were read: their gradients are tied to them.
-  std::vector<std::pair<c10::weak_intrusive_ptr<c10::TensorImpl>, uint32_t>> leaves;
   int64_t ops = 0, implicit_syncs = 0;
   bool annotated = false;                  // since the last flush: existing data may have to move
 
@@ -116,6 +127,9 @@ struct Recorder::Impl {
   ValueId read(const Root& root);
   bool must_move(const Root& root) const;
   ValueId input(const DataRef& data);
+  Output output_of(const Root& root, const std::unordered_map<const Root*, uint32_t>& gradients) const;
+  MeshRef mesh_of(const std::vector<Output>& outputs, const std::vector<bool>& needed) const;
+  void add_moves(MeshRef& mesh, std::vector<RootRef>& owners, std::vector<Output>& outputs);
   Graph finish(std::vector<RootRef>& owners);
   void roll_back(std::exception_ptr error);
 };
@@ -125,7 +139,7 @@ void Recorder::Impl::reset() {
   inputs.clear();
   params.clear();
   input_of.clear();
-  leaves.clear();
+  forget_leaves();
   annotated = false;
   ++epoch;
 }
@@ -178,11 +192,8 @@ ValueId Recorder::Impl::input(const DataRef& data) {
 // can share the layout of its parameter.
 std::unordered_map<const Root*, uint32_t> Recorder::Impl::gradients() {
   std::unordered_map<const Root*, uint32_t> tied;
-  for (auto& [weak, input] : leaves) {
-    auto leaf = weak.lock();
-    if (!leaf || !leaf->requires_grad()) continue;
-    const at::Tensor& gradient = leaf->grad();
-    LazyTensor* lazy = gradient.defined() ? as_lazy(gradient) : nullptr;
+  for (const auto& [gradient, input] : leaf_gradients()) {
+    LazyTensor* lazy = as_lazy(gradient);
     if (!lazy) continue;
     if (lazy->chain && lazy->root_storage().use_count() == 1) {
       const ValueId value = Recorder::instance().read(*lazy);
@@ -202,41 +213,74 @@ uint32_t Recorder::Impl::tie_of(const Root& root, const std::unordered_map<const
   return found == gradients.end() ? kNone : found->second;
 }
 
+Output Recorder::Impl::output_of(const Root& root, const std::unordered_map<const Root*, uint32_t>& gradients) const {
+  Output output{root.current.id, nullptr, kNone, false, 0, false};
+  if (graph.values[output.value].producer != kNone) output.tied = tie_of(root, gradients);
+  if (!root.annotation) return output;
+  output.annotation = root.annotation->sharding;
+  output.source = root.annotation->source;
+  output.state = root.annotation->state;
+  return output;
+}
+
+// The one mesh of what the outputs need; what nobody needs any more may lie on any.
+MeshRef Recorder::Impl::mesh_of(const std::vector<Output>& outputs, const std::vector<bool>& needed) const {
+  MeshRef mesh;
+  for (const Output& output : outputs) check_mesh(mesh, output.annotation);
+  for (size_t i = 0; i < graph.inputs.size(); ++i) {
+    if (!needed[graph.inputs[i].value]) continue;
+    check_mesh(mesh, inputs[i]->sharding());
+    check_mesh(mesh, graph.inputs[i].annotation);
+  }
+  for (const Constraint& constraint : graph.constraints) {
+    if (needed[constraint.value]) check_mesh(mesh, constraint.sharding);
+  }
+  return mesh;
+}
+
+// Annotated data that lies otherwise leaves the step as it was annotated. Data of another mesh waits for a step of its own.
+void Recorder::Impl::add_moves(MeshRef& mesh, std::vector<RootRef>& owners, std::vector<Output>& outputs) {
+  annotated = false;
+  for (auto& ref : live_roots()) {
+    Root& root = root_of(ref);
+    if (!must_move(root)) continue;
+    const MeshRef& wanted = root.annotation->sharding->mesh;
+    if (mesh && !(*mesh == *wanted)) {
+      annotated = true;
+      continue;
+    }
+    mesh = wanted;
+    const ValueId value = read(root);
+    root.previous = root.current.data;
+    root.current = {epoch, value, nullptr};
+    outputs.push_back(output_of(root, {}));
+    owners.push_back(std::move(ref));
+  }
+}
+
 // Adds outputs and the mesh. `owners` are the roots of the outputs, in the same order.
 Graph Recorder::Impl::finish(std::vector<RootRef>& owners) {
   const auto tied = gradients();
   for (auto& ref : live_roots()) {
-    Root& root = root_of(ref);
-    if (pending(root.current)) {
-      owners.push_back(std::move(ref));
-    } else if (must_move(root)) {
-      const ValueId value = read(root);
-      root.previous = root.current.data;
-      root.current = {epoch, value, nullptr};
-      owners.push_back(std::move(ref));
-    }
+    if (pending(root_of(ref).current)) owners.push_back(std::move(ref));
   }
   std::stable_sort(owners.begin(), owners.end(),
                    [](auto& a, auto& b) { return root_of(a).current.id < root_of(b).current.id; });
+  std::vector<Output> outputs;
+  for (const auto& owner : owners) outputs.push_back(output_of(root_of(owner), tied));
+  std::vector<bool> needed = needed_values(graph, outputs);
+  MeshRef mesh = mesh_of(outputs, needed);
+  add_moves(mesh, owners, outputs);
+  needed.resize(graph.values.size(), true);
+  for (const Output& output : outputs) needed[output.value] = true;
   Graph done = graph;
-  for (const auto& owner : owners) {
-    const Root& root = root_of(owner);
-    Output output{root.current.id, nullptr, kNone, false, 0, false};
-    if (graph.values[output.value].producer != kNone) output.tied = tie_of(root, tied);
-    if (root.annotation) {
-      output.annotation = root.annotation->sharding;
-      output.source = root.annotation->source;
-      output.state = root.annotation->state;
-    }
-    done.outputs.push_back(output);
-    check_mesh(done.mesh, output.annotation);
-  }
+  done.mesh = std::move(mesh);
+  done.outputs = std::move(outputs);
+  std::erase_if(done.constraints, [&](const Constraint& c) { return !needed[c.value]; });
   for (size_t i = 0; i < done.inputs.size(); ++i) {
-    done.inputs[i].physical = inputs[i]->sharding();
-    check_mesh(done.mesh, done.inputs[i].physical);
-    check_mesh(done.mesh, done.inputs[i].annotation);
+    if (needed[done.inputs[i].value]) done.inputs[i].physical = inputs[i]->sharding();
+    else done.inputs[i].annotation = nullptr;
   }
-  for (const auto& constraint : done.constraints) check_mesh(done.mesh, constraint.sharding);
   return done;
 }
 
@@ -281,6 +325,12 @@ LazyValue Recorder::lazy(ValueId value) {
   return {impl_->epoch, value, nullptr};
 }
 
+LazyValue Recorder::held(ValueId value) {
+  Lock lock;
+  if (DataRef data = impl_->data_of(value)) return {0, kNone, std::move(data)};
+  return lazy(value);
+}
+
 ValueId Recorder::input(const DataRef& data) {
   Lock lock;
   return impl_->input(data);
@@ -311,8 +361,7 @@ ValueId Recorder::read(LazyTensor& tensor) {
     const bool existing = root.current.data != nullptr;
     const ValueId value = impl_->read(root);
     if (existing && tensor.requires_grad()) {
-      impl_->leaves.emplace_back(c10::intrusive_ptr<c10::TensorImpl>::unsafe_reclaim_from_nonowning(&tensor),
-                                 impl_->input_of.at(root.current.data.get()));
+      watch_leaf(tensor, impl_->input_of.at(root.current.data.get()));
     }
     return value;
   }
@@ -340,9 +389,7 @@ void Recorder::write(LazyTensor& tensor, ValueId value) {
     root.previous = root.current.data;
     if (root.current.data->ready()) root.good = root.current.data;
   }
-  // Data that was uploaded is held as such: it is no result of the step, and comes out of it as it went in.
-  const DataRef uploaded = tensor.chain ? nullptr : impl_->data_of(value);
-  root.current = uploaded ? LazyValue{0, kNone, uploaded} : lazy(value);
+  root.current = held(value);
   ++root.generation;
   tensor.cached = lazy(seen);
   tensor.cached_generation = root.generation;
@@ -373,6 +420,7 @@ void Recorder::flush(bool implicit) {
     throw;
   }
   impl_->reset();
+  if (impl_->annotated) flush(implicit);     // data of another mesh
   for (const auto& ref : live_roots()) {     // what was computed needs no way back
     Root& root = root_of(ref);
     if (root.good && root.current.data && root.current.data->ready() && !step_failed) root.good = nullptr;
@@ -421,6 +469,7 @@ at::Tensor Recorder::peek(const at::Tensor& tensor) {
     NoGil no_gil;
     shards = &data->wait();
   } catch (...) {
+    step_failed = true;                      // also where no kernel ran, as when an input had failed before
     check_failed();
     throw;
   }

@@ -25,6 +25,8 @@ class Recorder {
   // The graph input that stands for this data.
   ValueId input(const DataRef& data);
   LazyValue lazy(ValueId value);
+  // What a root holds to have this value: uploaded data is held as such, it is no result of the step.
+  LazyValue held(ValueId value);
   // A number on the host (a 0-dim CPU tensor): a graph input whose data come with each run.
   ValueId host_scalar(const at::Tensor& tensor);
   const TensorType& type(ValueId value) const;

@@ -141,8 +141,8 @@ def _names_device(value):
 def _keep_parameters(method):
     """Lets a conversion to or from the device keep every Parameter object.
 
-    Without it, PyTorch makes new Parameters on this device: tied weights come apart and an optimizer
-    made before keeps the old ones. The swap happens only for conversions that involve the device,
+    Without it, PyTorch makes new Parameters on this device: tied weights come apart and optimizers
+    made before keep the old ones. The swap happens only for conversions that involve the device,
     so programs that do not use it see PyTorch unchanged.
     """
 

@@ -5,9 +5,8 @@ import os
 import random
 
 import pytest
-import torch
-
 import spmdx
+import torch
 
 # Programs in all; a failing program's seed is printed, `SPMDX_ALIAS_SEED=n` runs that one alone.
 COUNT = int(os.environ.get("SPMDX_ALIAS_COUNT", "2000"))

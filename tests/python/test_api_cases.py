@@ -6,12 +6,11 @@ import io
 import pickle
 
 import pytest
+import spmdx
 import torch
 import torch.nn.functional as F
 from torch import nn
 from torch.utils.checkpoint import checkpoint
-
-import spmdx
 
 CASES = {}
 
@@ -716,7 +715,7 @@ def test_modules_of_other_devices_convert_as_without_spmdx():
 def test_data_loader_with_workers_and_pinned_memory():
     data = torch.utils.data.TensorDataset(torch.arange(12.0).view(6, 2))
     loader = torch.utils.data.DataLoader(data, batch_size=2, num_workers=1, pin_memory=True)
-    total = sum((batch[0].to("spmdx", non_blocking=True).sum() for batch in loader))
+    total = sum(batch[0].to("spmdx", non_blocking=True).sum() for batch in loader)
     assert total.item() == 66
 
 
@@ -787,3 +786,14 @@ def test_many_pending_ops_are_cut_and_freed():
     for _ in range(60_000):
         x = x + 1
     assert x.item() == 60_000
+
+
+def test_tensors_of_two_meshes_raise_a_sharding_error_at_the_op_that_waits():
+    spmdx.runtime.set_device_count(max(4, spmdx.runtime.global_runtime_device_count()))
+    meshes = spmdx.Mesh(range(4), (4,), ("a",)), spmdx.Mesh(range(4), (2, 2), ("b", "c"))
+    x, y = (torch.ones(8, 8, device="spmdx") for _ in meshes)
+    spmdx.mark_sharding(x, meshes[0], ("a", None))
+    spmdx.mark_sharding(y, meshes[1], ("b", None))
+    with pytest.raises(spmdx.ShardingError, match="two meshes.*a=4.*b=2"):
+        (x + y).sum().item()
+    assert torch.ones(2, device="spmdx").sum().item() == 2

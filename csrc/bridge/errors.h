@@ -1,0 +1,19 @@
+// SPDX-License-Identifier: Apache-2.0
+// Errors of spmdx on their way through PyTorch, which would make every std::exception a RuntimeError.
+#pragma once
+namespace spmdx::bridge {
+
+// REQUIRES: called in a catch block. Rethrows what is being handled, errors of spmdx with their Python class.
+[[noreturn]] void rethrow_for_python();
+
+// Runs `body`; its errors leave as `rethrow_for_python` gives them.
+template <class Body>
+void with_python_errors(Body&& body) {
+  try {
+    body();
+  } catch (...) {
+    rethrow_for_python();
+  }
+}
+
+}  // namespace spmdx::bridge
