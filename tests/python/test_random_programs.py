@@ -346,6 +346,19 @@ def test_the_generator_makes_programs_of_every_op():
     assert said == {op.__name__ for op in OPS}
 
 
+def test_the_programs_are_sharded_and_communicate():
+    before = spmdx.debug.counters()["collectives"]
+    for seed in range(20):
+        run(seed, length_of(seed), "spmdx", mesh_of(seed))
+    assert spmdx.debug.counters()["collectives"] - before > 20
+
+
+def test_a_wrong_result_would_be_found():
+    want = run(3, length_of(3), "cpu")[0][0]
+    with pytest.raises(AssertionError, match="differs by"):
+        assert_equal(want * (1 + 1e-8), want, "output 0")
+
+
 if __name__ == "__main__":
     wanted = int(sys.argv[1])
     print(f"mesh {mesh_of(wanted)}, {length_of(wanted)} ops")
