@@ -190,7 +190,7 @@ def run(
     mesh = plan.mesh() if plan is not None else None
     if mesh is not None:
         annotate(model, CASES[name], plan, mesh)
-    # A gradient that is zero but for rounding (a bias before batch norm) must not be divided by less.
+    # eps: a gradient that is zero but for rounding (a bias before batch norm) stays near zero.
     optimizer = torch.optim.AdamW(model.parameters(), lr=1e-2, eps=1e-6)
     scheduler = torch.optim.lr_scheduler.ExponentialLR(optimizer, 0.9) if schedule else None
     trace = Trace(model=model, optimizer=optimizer)
