@@ -49,7 +49,9 @@ bridge::LazyTensor& require_lazy(const at::Tensor& tensor, const char* what) {
 DataRef settle(const at::Tensor& tensor) {
   at::Tensor own = rooted(tensor);
   bridge::Root& root = require_lazy(own, "spmdx").root();
-  if (!root.current.data) {
+  const bool lies_elsewhere =
+      root.annotation && root.current.data && root.current.data->sharding() != root.annotation->sharding;
+  if (!root.current.data || lies_elsewhere) {
     py::gil_scoped_release no_gil;
     bridge::Recorder::instance().flush(true);
   }
@@ -58,14 +60,16 @@ DataRef settle(const at::Tensor& tensor) {
 }
 
 ShardingRef sharding_of(const at::Tensor& tensor) {
+  auto plan_pending = [] {
+    py::gil_scoped_release no_gil;
+    return bridge::Recorder::instance().plan_pending();
+  };
+  if (require_lazy(tensor, "get_sharding").chain) plan_pending();   // a gradient gets a root of its own when it is planned
   at::Tensor own = rooted(tensor);
   bridge::Root& root = require_lazy(own, "get_sharding").root();
+  if (root.annotation) return root.annotation->sharding;
   if (root.current.data) return root.current.data->sharding();
-  PlanRef plan;
-  {
-    py::gil_scoped_release no_gil;
-    plan = bridge::Recorder::instance().plan_pending();
-  }
+  const PlanRef plan = plan_pending();
   return plan ? planned(*plan, root.current.id) : nullptr;
 }
 

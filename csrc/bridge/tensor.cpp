@@ -7,7 +7,7 @@
 #include <algorithm>
 #include <map>
 #include <mutex>
-#include <unordered_map>
+#include <unordered_set>
 
 #include "bridge/aten_backend.h"
 
@@ -28,7 +28,7 @@ Registry& registry() {
 // A leaf lock too: a leaf that dies waits in its destructor, whole, until nobody looks at it.
 struct Leaves {
   std::mutex mutex;
-  std::unordered_map<LazyTensor*, uint32_t> inputs;
+  std::unordered_set<LazyTensor*> alive;
 };
 Leaves& leaves() {
   static auto* instance = new Leaves;
@@ -90,27 +90,31 @@ LazyTensor::LazyTensor(c10::Storage storage, const Meta& meta)
 LazyTensor::~LazyTensor() {
   if (!watched) return;
   std::lock_guard lock(leaves().mutex);
-  leaves().inputs.erase(this);
+  leaves().alive.erase(this);
 }
 
-void watch_leaf(LazyTensor& leaf, uint32_t input) {
+void watch_leaf(LazyTensor& leaf) {
   std::lock_guard lock(leaves().mutex);
   leaf.watched = true;
-  leaves().inputs[&leaf] = input;
+  leaves().alive.insert(&leaf);
 }
 
 void forget_leaves() {
   std::lock_guard lock(leaves().mutex);
-  leaves().inputs.clear();
+  leaves().alive.clear();
 }
 
-std::vector<std::pair<at::Tensor, uint32_t>> leaf_gradients() {
-  std::vector<std::pair<at::Tensor, uint32_t>> gradients;
-  std::lock_guard lock(leaves().mutex);
-  for (auto& [leaf, input] : leaves().inputs) {
-    if (leaf->requires_grad() && leaf->grad().defined()) gradients.emplace_back(leaf->grad(), input);
+std::vector<LeafGradient> leaf_gradients() {
+  std::vector<LeafGradient> gradients;
+  {
+    std::lock_guard lock(leaves().mutex);
+    for (LazyTensor* leaf : leaves().alive) {
+      if (!leaf->requires_grad() || !leaf->grad().defined()) continue;
+      gradients.push_back({leaf->grad(), RootRef::unsafe_reclaim_from_nonowning(&leaf->root())});
+    }
   }
-  std::sort(gradients.begin(), gradients.end(), [](auto& a, auto& b) { return a.second < b.second; });
+  std::sort(gradients.begin(), gradients.end(),
+            [](auto& a, auto& b) { return root_of(a.leaf).serial < root_of(b.leaf).serial; });
   return gradients;
 }
 

@@ -88,11 +88,16 @@ class LazyTensor final : public c10::TensorImpl {
   c10::intrusive_ptr<TensorImpl> copy_and_detach(Version&& version, bool allow_change) const;
 };
 
-// Leaves that a step read, with the graph input of each. No weak references: they would forbid torch's swap_tensors.
-void watch_leaf(LazyTensor& leaf, uint32_t input);
+// Leaves that require grad and were used, themselves or a view of them. No weak references: torch's swap_tensors
+// refuses tensors that have some.
+void watch_leaf(LazyTensor& leaf);
 void forget_leaves();
-// The gradients that leaves alive have now, with their leaf's input.
-std::vector<std::pair<at::Tensor, uint32_t>> leaf_gradients();
+struct LeafGradient {
+  at::Tensor gradient;
+  RootRef leaf;
+};
+// The gradients that watched leaves have now, in order of their leaves' creation.
+std::vector<LeafGradient> leaf_gradients();
 
 // Null for any tensor that is not ours, FakeTensors with our device included.
 LazyTensor* as_lazy(const at::Tensor& tensor);

@@ -113,6 +113,7 @@ struct Recorder::Impl {
   Graph graph;
   uint64_t epoch = 1;
   std::vector<DataRef> inputs;
+  std::vector<DataRef> submitted;                          // those of the finished graph
   std::vector<Param> params;
   std::unordered_map<const Data*, uint32_t> input_of;      // index into inputs
   int64_t ops = 0, implicit_syncs = 0;
@@ -131,6 +132,7 @@ struct Recorder::Impl {
   MeshRef mesh_of(const std::vector<Output>& outputs, const std::vector<bool>& needed) const;
   void add_moves(MeshRef& mesh, std::vector<RootRef>& owners, std::vector<Output>& outputs);
   Graph finish(std::vector<RootRef>& owners);
+  void keep_inputs(Graph& done, const std::vector<bool>& needed);
   void roll_back(std::exception_ptr error);
 };
 
@@ -192,15 +194,17 @@ ValueId Recorder::Impl::input(const DataRef& data) {
 // can share the layout of its parameter.
 std::unordered_map<const Root*, uint32_t> Recorder::Impl::gradients() {
   std::unordered_map<const Root*, uint32_t> tied;
-  for (const auto& [gradient, input] : leaf_gradients()) {
+  for (const auto& [gradient, leaf] : leaf_gradients()) {
     LazyTensor* lazy = as_lazy(gradient);
-    if (!lazy) continue;
+    const Root& root = root_of(leaf);
+    const auto input = input_of.find(root.previous ? root.previous.get() : root.current.data.get());
+    if (!lazy || input == input_of.end()) continue;
     if (lazy->chain && lazy->root_storage().use_count() == 1) {
       const ValueId value = Recorder::instance().read(*lazy);
       const at::Tensor own = make_tensor({epoch, value, nullptr}, meta_of(gradient));
       lazy->become(*as_lazy(own));
     }
-    tied.emplace(&lazy->root(), input);
+    tied.emplace(&lazy->root(), input->second);
   }
   return tied;
 }
@@ -277,11 +281,31 @@ Graph Recorder::Impl::finish(std::vector<RootRef>& owners) {
   done.mesh = std::move(mesh);
   done.outputs = std::move(outputs);
   std::erase_if(done.constraints, [&](const Constraint& c) { return !needed[c.value]; });
-  for (size_t i = 0; i < done.inputs.size(); ++i) {
-    if (needed[done.inputs[i].value]) done.inputs[i].physical = inputs[i]->sharding();
-    else done.inputs[i].annotation = nullptr;
-  }
+  keep_inputs(done, needed);
   return done;
+}
+
+// Inputs with the layout of their data. One that nobody needs and that lies on another mesh is left out.
+void Recorder::Impl::keep_inputs(Graph& done, const std::vector<bool>& needed) {
+  std::vector<uint32_t> place(done.inputs.size(), kNone);
+  std::vector<Input> kept;
+  submitted.clear();
+  for (size_t i = 0; i < done.inputs.size(); ++i) {
+    Input input = done.inputs[i];
+    input.physical = inputs[i]->sharding();
+    const bool is_needed = needed[input.value];
+    if (!is_needed) {
+      input.annotation = nullptr;
+      if (input.physical && !(done.mesh && *input.physical->mesh == *done.mesh)) continue;
+    }
+    place[i] = static_cast<uint32_t>(kept.size());
+    kept.push_back(std::move(input));
+    submitted.push_back(inputs[i]);
+  }
+  done.inputs = std::move(kept);
+  for (Output& output : done.outputs) {
+    if (output.tied != kNone) output.tied = place[output.tied];
+  }
 }
 
 // Drops the pending graph. Roots go back to what was last computed; those that never were hold the error.
@@ -358,12 +382,8 @@ ValueId Recorder::read(LazyTensor& tensor) {
   Lock lock;
   Root& root = tensor.root();
   if (!tensor.chain) {
-    const bool existing = root.current.data != nullptr;
-    const ValueId value = impl_->read(root);
-    if (existing && tensor.requires_grad()) {
-      watch_leaf(tensor, impl_->input_of.at(root.current.data.get()));
-    }
-    return value;
+    if (root.current.data && tensor.requires_grad()) watch_leaf(tensor);
+    return impl_->read(root);
   }
   if (tensor.cached_generation == root.generation && impl_->pending(tensor.cached)) return tensor.cached.id;
   ValueId value = impl_->read(root);
@@ -407,7 +427,7 @@ void Recorder::flush(bool implicit) {
     for (const auto& output : graph.outputs) outputs.push_back(std::make_shared<Data>(graph.value(output.value).type));
     if (!outputs.empty()) {
       NoGil no_gil;
-      engine().submit(std::move(graph), impl_->inputs, impl_->params, outputs);
+      engine().submit(std::move(graph), std::move(impl_->submitted), impl_->params, outputs);
     }
     for (size_t i = 0; i < owners.size(); ++i) {
       Root& root = root_of(owners[i]);
