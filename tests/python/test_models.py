@@ -7,9 +7,9 @@ import math
 import models
 import pytest
 import spmdx
-from spmdx import _C
 import torch
 from models import CASES, GPT_TINY, Plan, assert_same, data, run
+from spmdx import _C
 
 ONE = Plan((1,), ("data",))
 DATA = {n: Plan((n,), ("data",)) for n in (1, 2, 3, 4, 8)}
