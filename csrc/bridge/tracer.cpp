@@ -70,10 +70,13 @@ void check_mesh(MeshRef& mesh, ShardingRef sharding) {
                       "them with mark_step().");
 }
 
-// What the outputs are computed from.
+// What the outputs are computed from, and whose layout they share.
 std::vector<bool> needed_values(const Graph& graph, const std::vector<Output>& outputs) {
   std::vector<bool> needed(graph.values.size(), false);
-  for (const Output& output : outputs) needed[output.value] = true;
+  for (const Output& output : outputs) {
+    needed[output.value] = true;
+    if (output.tied != kNone) needed[graph.inputs[output.tied].value] = true;
+  }
   for (size_t i = graph.nodes.size(); i-- > 0;) {
     const Node& node = graph.nodes[i];
     bool used = false;
