@@ -133,6 +133,7 @@ struct Recorder::Impl {
   ValueId input(const DataRef& data);
   Output output_of(const Root& root, const std::unordered_map<const Root*, uint32_t>& gradients) const;
   MeshRef mesh_of(const std::vector<Output>& outputs, const std::vector<bool>& needed) const;
+  void need_ties(MeshRef& mesh, const std::vector<Output>& outputs, std::vector<bool>& needed) const;
   void add_moves(MeshRef& mesh, std::vector<RootRef>& owners, std::vector<Output>& outputs);
   Graph finish(std::vector<RootRef>& owners);
   void keep_inputs(Graph& done, const std::vector<bool>& needed);
@@ -265,6 +266,16 @@ void Recorder::Impl::add_moves(MeshRef& mesh, std::vector<RootRef>& owners, std:
   }
 }
 
+// A gradient may need no value of its parameter and still lie as the parameter does.
+void Recorder::Impl::need_ties(MeshRef& mesh, const std::vector<Output>& outputs, std::vector<bool>& needed) const {
+  for (const Output& output : outputs) {
+    if (output.tied == kNone) continue;
+    const ShardingRef layout = inputs[output.tied]->sharding();
+    if (layout && !mesh) mesh = layout->mesh;
+    if (!layout || *mesh == *layout->mesh) needed[graph.inputs[output.tied].value] = true;
+  }
+}
+
 // Adds outputs and the mesh. `owners` are the roots of the outputs, in the same order.
 Graph Recorder::Impl::finish(std::vector<RootRef>& owners) {
   const auto tied = gradients();
@@ -277,6 +288,7 @@ Graph Recorder::Impl::finish(std::vector<RootRef>& owners) {
   for (const auto& owner : owners) outputs.push_back(output_of(root_of(owner), tied));
   std::vector<bool> needed = needed_values(graph, outputs);
   MeshRef mesh = mesh_of(outputs, needed);
+  need_ties(mesh, outputs, needed);
   add_moves(mesh, owners, outputs);
   needed.resize(graph.values.size(), true);
   for (const Output& output : outputs) needed[output.value] = true;
