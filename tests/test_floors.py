@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The floors of the source tree: includes go down, the core knows no torch, every file starts well."""
+"""The floors of the tree: includes go down, the core knows no torch, every file starts well."""
 
 import pathlib
 import re

@@ -20,7 +20,7 @@ COMMANDS = {
 
 
 def arguments(folder: str, text: str) -> list[str]:
-    """A case in reshard/ is a command line in quotes; in errors/ the first line names the options."""
+    """A case in reshard/ is a quoted command line; in errors/ the first line names the options."""
     if folder == "reshard":
         return ["--reshard", *shlex.split(text, comments=False)]
     if folder == "errors":

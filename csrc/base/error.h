@@ -18,8 +18,7 @@ struct CommError : std::runtime_error {
 
 // spmdx is wrong: becomes spmdx.InternalError; the message says that this is a bug in spmdx.
 struct InternalError : std::logic_error {
-  explicit InternalError(const std::string& what)
-      : std::logic_error("this is a bug in spmdx: " + what) {}
+  explicit InternalError(const std::string& what) : std::logic_error("this is a bug in spmdx: " + what) {}
 };
 
 // Throws InternalError when a fact spmdx itself guarantees does not hold.

@@ -29,10 +29,9 @@ struct PhiloxWords {
 };
 
 inline PhiloxWords philox_words(uint64_t seed, uint64_t draw, uint64_t element) {
-  const PhiloxBlock block =
-      philox({static_cast<uint32_t>(element), static_cast<uint32_t>(element >> 32), static_cast<uint32_t>(draw),
-              static_cast<uint32_t>(draw >> 32)},
-             static_cast<uint32_t>(seed), static_cast<uint32_t>(seed >> 32));
+  const PhiloxBlock block = philox({static_cast<uint32_t>(element), static_cast<uint32_t>(element >> 32),
+                                    static_cast<uint32_t>(draw), static_cast<uint32_t>(draw >> 32)},
+                                   static_cast<uint32_t>(seed), static_cast<uint32_t>(seed >> 32));
   return {block[0] | (uint64_t{block[1]} << 32), block[2] | (uint64_t{block[3]} << 32)};
 }
 

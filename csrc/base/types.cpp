@@ -17,11 +17,11 @@ struct DTypeRow {
 
 // In the order of the enumerators of DType.
 constexpr std::array<DTypeRow, 19> kDTypes = {{
-    {"f32", 4, Kind::floating},    {"f64", 8, Kind::floating},   {"f16", 2, Kind::floating},
-    {"bf16", 2, Kind::floating},   {"i8", 1, Kind::integer},     {"i16", 2, Kind::integer},
-    {"i32", 4, Kind::integer},     {"i64", 8, Kind::integer},    {"u8", 1, Kind::integer},
-    {"u16", 2, Kind::integer},     {"u32", 4, Kind::integer},    {"u64", 8, Kind::integer},
-    {"b8", 1, Kind::integer},      {"c32", 4, Kind::complex},    {"c64", 8, Kind::complex},
+    {"f32", 4, Kind::floating},    {"f64", 8, Kind::floating},    {"f16", 2, Kind::floating},
+    {"bf16", 2, Kind::floating},   {"i8", 1, Kind::integer},      {"i16", 2, Kind::integer},
+    {"i32", 4, Kind::integer},     {"i64", 8, Kind::integer},     {"u8", 1, Kind::integer},
+    {"u16", 2, Kind::integer},     {"u32", 4, Kind::integer},     {"u64", 8, Kind::integer},
+    {"b8", 1, Kind::integer},      {"c32", 4, Kind::complex},     {"c64", 8, Kind::complex},
     {"c128", 16, Kind::complex},   {"f8e4m3", 1, Kind::floating}, {"f8e5m2", 1, Kind::floating},
     {"unknown", 1, Kind::integer},
 }};

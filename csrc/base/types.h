@@ -11,12 +11,30 @@ namespace spmdx {
 
 // One row per dtype in types.cpp: name, bytes per element, kind.
 enum class DType : uint8_t {
-  f32, f64, f16, bf16, i8, i16, i32, i64, u8, u16, u32, u64, b8, c32, c64, c128, f8e4m3, f8e5m2, unknown
+  f32,
+  f64,
+  f16,
+  bf16,
+  i8,
+  i16,
+  i32,
+  i64,
+  u8,
+  u16,
+  u32,
+  u64,
+  b8,
+  c32,
+  c64,
+  c128,
+  f8e4m3,
+  f8e5m2,
+  unknown
 };
 
-std::string_view name(DType dtype);                    // "f32"
-int64_t itemsize(DType dtype);                         // bytes
-bool is_floating(DType dtype);                         // f*, bf16 and complex
+std::string_view name(DType dtype);  // "f32"
+int64_t itemsize(DType dtype);       // bytes
+bool is_floating(DType dtype);       // f*, bf16 and complex
 bool is_complex(DType dtype);
 std::optional<DType> parse_dtype(std::string_view text);
 
@@ -34,8 +52,8 @@ struct TensorType {
   int64_t bytes() const { return numel(shape) * itemsize(dtype); }
 };
 
-std::string str(const TensorType& type);               // "f32[64, 128]"
-std::string str(const Shape& shape);                   // "[64, 128]"
+std::string str(const TensorType& type);  // "f32[64, 128]"
+std::string str(const Shape& shape);      // "[64, 128]"
 
 inline uint64_t hash_combine(uint64_t a, uint64_t b) {
   a ^= b + 0x9e3779b97f4a7c15ULL + (a << 6) + (a >> 2);

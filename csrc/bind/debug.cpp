@@ -24,11 +24,10 @@ bool crosses_wire(const Node& node) {
 
 py::dict collective_row(const Graph& graph, const Node& node) {
   const Value& in = graph.value(node.inputs.at(0));
-  return py::dict("kind"_a = std::string(name(collective_kind(node))),
-                  "axes"_a = axis_names(*graph.mesh, atom_list(node.atoms)),
-                  "group_size"_a = graph.mesh->group_size(node.atoms),
-                  "dtype"_a = std::string(name(in.type.dtype)), "bytes"_a = node.bytes, "count"_a = 1,
-                  "cause"_a = node.cause, "source"_a = bridge::source_text(node.source));
+  return py::dict(
+      "kind"_a = std::string(name(collective_kind(node))), "axes"_a = axis_names(*graph.mesh, atom_list(node.atoms)),
+      "group_size"_a = graph.mesh->group_size(node.atoms), "dtype"_a = std::string(name(in.type.dtype)),
+      "bytes"_a = node.bytes, "count"_a = 1, "cause"_a = node.cause, "source"_a = bridge::source_text(node.source));
 }
 
 std::string provenance(const Value& value) {

@@ -64,7 +64,8 @@ ShardingRef sharding_of(const at::Tensor& tensor) {
     py::gil_scoped_release no_gil;
     return bridge::Recorder::instance().plan_pending();
   };
-  if (require_lazy(tensor, "get_sharding").chain) plan_pending();   // a gradient gets a root of its own when it is planned
+  if (require_lazy(tensor, "get_sharding").chain)
+    plan_pending();  // a gradient gets a root of its own when it is planned
   at::Tensor own = rooted(tensor);
   bridge::Root& root = require_lazy(own, "get_sharding").root();
   if (root.annotation) return root.annotation->sharding;

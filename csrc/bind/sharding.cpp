@@ -150,10 +150,9 @@ void bind_handle(py::module_& m) {
   py::class_<ShardingHandle>(m, "ShardingHandle")
       .def_property_readonly("mesh", [](const ShardingHandle& h) { return MeshHandle{h.sharding->mesh}; })
       .def_property_readonly("entries", [](const ShardingHandle& h) { return to_spec(*h.sharding).entries; })
-      .def_property_readonly("partial",
-                             [](const ShardingHandle& h) {
-                               return axis_names(*h.sharding->mesh, atom_list(h.sharding->partial));
-                             })
+      .def_property_readonly(
+          "partial",
+          [](const ShardingHandle& h) { return axis_names(*h.sharding->mesh, atom_list(h.sharding->partial)); })
       .def_property_readonly("reduction",
                              [](const ShardingHandle& h) { return std::string(name(h.sharding->reduction)); })
       .def_property_readonly("replicated", [](const ShardingHandle& h) { return h.sharding->replicated(); })

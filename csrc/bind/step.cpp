@@ -18,10 +18,14 @@ using namespace bind;
 std::map<std::string, int64_t> counters() {
   const bridge::Recorder& recorder = bridge::Recorder::instance();
   const StepCounters steps = bridge::engine().counters();
-  return {{"ops_recorded", recorder.ops_recorded()},    {"steps", steps.steps},
-          {"plans_compiled", steps.plans_compiled},     {"plan_cache_hits", steps.plan_cache_hits},
-          {"implicit_syncs", recorder.implicit_syncs()}, {"collectives", steps.collectives},
-          {"wire_bytes", steps.wire_bytes},             {"fallback_ops", steps.fallback_ops}};
+  return {{"ops_recorded", recorder.ops_recorded()},
+          {"steps", steps.steps},
+          {"plans_compiled", steps.plans_compiled},
+          {"plan_cache_hits", steps.plan_cache_hits},
+          {"implicit_syncs", recorder.implicit_syncs()},
+          {"collectives", steps.collectives},
+          {"wire_bytes", steps.wire_bytes},
+          {"fallback_ops", steps.fallback_ops}};
 }
 
 void reset_counters() {

@@ -120,16 +120,31 @@ void negated(Steps& steps, IValues, const Meta& out, size_t) {
 }
 
 const std::unordered_map<std::string, Make>& table() {
-  static const std::unordered_map<std::string, Make> rows = {
-      {"aten._conj", conjugated},          {"aten._neg_view", negated},         {"aten._reshape_alias", to_sizes},
-      {"aten._unsafe_view", to_sizes},     {"aten.alias", no_steps},            {"aten.clone", no_steps},
-      {"aten.detach", no_steps},           {"aten.expand", expanded},           {"aten.lift", no_steps},
-      {"aten.lift_fresh", no_steps},       {"aten.permute", permuted},          {"aten.select.int", selected},
-      {"aten.slice.Tensor", sliced},       {"aten.split.Tensor", split_equal},  {"aten.split_with_sizes", split_sizes},
-      {"aten.squeeze", to_sizes},          {"aten.squeeze.dim", to_sizes},      {"aten.squeeze.dims", to_sizes},
-      {"aten.t", matrix_transposed},       {"aten.transpose.int", transposed},  {"aten.unbind.int", unbound},
-      {"aten.unsafe_split.Tensor", split_equal}, {"aten.unsafe_split_with_sizes", split_sizes},
-      {"aten.unsqueeze", to_sizes},        {"aten.view", to_sizes}};
+  static const std::unordered_map<std::string, Make> rows = {{"aten._conj", conjugated},
+                                                             {"aten._neg_view", negated},
+                                                             {"aten._reshape_alias", to_sizes},
+                                                             {"aten._unsafe_view", to_sizes},
+                                                             {"aten.alias", no_steps},
+                                                             {"aten.clone", no_steps},
+                                                             {"aten.detach", no_steps},
+                                                             {"aten.expand", expanded},
+                                                             {"aten.lift", no_steps},
+                                                             {"aten.lift_fresh", no_steps},
+                                                             {"aten.permute", permuted},
+                                                             {"aten.select.int", selected},
+                                                             {"aten.slice.Tensor", sliced},
+                                                             {"aten.split.Tensor", split_equal},
+                                                             {"aten.split_with_sizes", split_sizes},
+                                                             {"aten.squeeze", to_sizes},
+                                                             {"aten.squeeze.dim", to_sizes},
+                                                             {"aten.squeeze.dims", to_sizes},
+                                                             {"aten.t", matrix_transposed},
+                                                             {"aten.transpose.int", transposed},
+                                                             {"aten.unbind.int", unbound},
+                                                             {"aten.unsafe_split.Tensor", split_equal},
+                                                             {"aten.unsafe_split_with_sizes", split_sizes},
+                                                             {"aten.unsqueeze", to_sizes},
+                                                             {"aten.view", to_sizes}};
   return rows;
 }
 
@@ -158,7 +173,7 @@ ViewStep own_step(const OpInfo& info, IValues args, const Meta& in, const Meta& 
 // ---- as_strided ------------------------------------------------------------------------------------
 
 struct StridedDim {
-  int64_t size, stride, from;              // `from`: the dim of the base it walks along, -1 none
+  int64_t size, stride, from;  // `from`: the dim of the base it walks along, -1 none
   int64_t step = 1;
 };
 
@@ -231,8 +246,10 @@ std::vector<ViewStep> matched_steps(const Meta& base, const Meta& target, const 
   std::vector<int64_t> order;
   Shape ones = target.sizes;
   for (size_t t = 0; t < dims.size(); ++t) {
-    if (dims[t].from >= 0) order.push_back(place[dims[t].from]);
-    else ones[t] = 1;
+    if (dims[t].from >= 0)
+      order.push_back(place[dims[t].from]);
+    else
+      ones[t] = 1;
   }
   steps.permute(order);
   steps.view(ones);
@@ -298,10 +315,11 @@ ValueId into_bits(const ViewStep& step, ValueId, ValueId written) {
 using WriteBack = ValueId (*)(const ViewStep&, ValueId, ValueId);
 const std::unordered_map<std::string, WriteBack>& inverses() {
   static const std::unordered_map<std::string, WriteBack> rows = {
-      {"aten.view", into_view},          {"aten.permute", into_permute},         {"aten.slice.Tensor", into_part},
-      {"aten.select.int", into_part},    {"aten.expand", into_expand},           {"aten.conj_physical", into_same},
-      {"aten.neg", into_same},           {"aten.view_as_real", into_real},       {"aten.view.dtype", into_bits},
-      {"aten.view_as_complex", into_complex}};
+      {"aten.view", into_view},         {"aten.permute", into_permute},
+      {"aten.slice.Tensor", into_part}, {"aten.select.int", into_part},
+      {"aten.expand", into_expand},     {"aten.conj_physical", into_same},
+      {"aten.neg", into_same},          {"aten.view_as_real", into_real},
+      {"aten.view.dtype", into_bits},   {"aten.view_as_complex", into_complex}};
   return rows;
 }
 

@@ -8,7 +8,7 @@ namespace spmdx::bridge {
 // One result of a view-like op on a tensor declared as `in`: its steps (none: the same elements) and its layout.
 struct ViewResult {
   std::vector<ViewStep> steps;
-  Meta meta;                               // offset absolute in the root's storage
+  Meta meta;  // offset absolute in the root's storage
 };
 
 // Ops that only show elements of their first operand, whether or not the result aliases it.

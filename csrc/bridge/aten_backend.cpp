@@ -38,13 +38,20 @@ at::Tensor box_view(at::Tensor tensor, const Box& box) {
 
 at::Tensor combine(const at::Tensor& a, const at::Tensor& b, Reduction reduction) {
   switch (reduction) {
-    case Reduction::none: break;
-    case Reduction::sum: return at::add(a, b);
-    case Reduction::max: return at::maximum(a, b);
-    case Reduction::min: return at::minimum(a, b);
-    case Reduction::prod: return at::mul(a, b);
-    case Reduction::any: return at::logical_or(a, b).to(a.scalar_type());
-    case Reduction::all: return at::logical_and(a, b).to(a.scalar_type());
+    case Reduction::none:
+      break;
+    case Reduction::sum:
+      return at::add(a, b);
+    case Reduction::max:
+      return at::maximum(a, b);
+    case Reduction::min:
+      return at::minimum(a, b);
+    case Reduction::prod:
+      return at::mul(a, b);
+    case Reduction::any:
+      return at::logical_or(a, b).to(a.scalar_type());
+    case Reduction::all:
+      return at::logical_and(a, b).to(a.scalar_type());
   }
   throw InternalError("a reduction without an operator");
 }
@@ -58,20 +65,26 @@ at::Tensor extreme(const at::Tensor& like, bool lowest) {
   internal_check(!c10::isComplexType(like.scalar_type()), "complex numbers have no order");
   at::Tensor bound = at::empty_like(like);
   AT_DISPATCH_V2(like.scalar_type(), "extreme", AT_WRAP([&] {
-    bound.fill_(lowest ? std::numeric_limits<scalar_t>::lowest() : std::numeric_limits<scalar_t>::max());
-  }), AT_EXPAND(AT_INTEGRAL_TYPES), AT_EXPAND(AT_BAREBONES_UNSIGNED_TYPES), at::kBool);
+                   bound.fill_(lowest ? std::numeric_limits<scalar_t>::lowest() : std::numeric_limits<scalar_t>::max());
+                 }),
+                 AT_EXPAND(AT_INTEGRAL_TYPES), AT_EXPAND(AT_BAREBONES_UNSIGNED_TYPES), at::kBool);
   return bound;
 }
 
 at::Tensor make_identity(const at::Tensor& like, Reduction reduction) {
   switch (reduction) {
-    case Reduction::none: break;
+    case Reduction::none:
+      break;
     case Reduction::sum:
-    case Reduction::any: return at::zeros_like(like);
+    case Reduction::any:
+      return at::zeros_like(like);
     case Reduction::prod:
-    case Reduction::all: return at::ones_like(like);
-    case Reduction::max: return extreme(like, true);
-    case Reduction::min: return extreme(like, false);
+    case Reduction::all:
+      return at::ones_like(like);
+    case Reduction::max:
+      return extreme(like, true);
+    case Reduction::min:
+      return extreme(like, false);
   }
   throw InternalError("a reduction without an identity");
 }

@@ -13,9 +13,7 @@ class AtenBuffer final : public Buffer {
   explicit AtenBuffer(at::Tensor tensor) : tensor(std::move(tensor)) {}
   at::Tensor tensor;
 };
-inline const at::Tensor& tensor_of(const BufferRef& buffer) {
-  return static_cast<const AtenBuffer&>(*buffer).tensor;
-}
+inline const at::Tensor& tensor_of(const BufferRef& buffer) { return static_cast<const AtenBuffer&>(*buffer).tensor; }
 inline BufferRef buffer_of(at::Tensor tensor) { return std::make_shared<AtenBuffer>(std::move(tensor)); }
 
 // Kernels for device type CPU. The process-wide instance.

@@ -31,10 +31,10 @@ const std::set<std::string_view> kNeedsContiguous = {
 
 // Element by element, first operand and result alike: the in-place variant may write over the first operand.
 const std::set<std::string_view> kPointwise = {
-    "aten.add",     "aten.sub",        "aten.mul",     "aten.div",      "aten.neg",        "aten.exp",
-    "aten.sqrt",    "aten.rsqrt",      "aten.relu",    "aten.tanh",     "aten.sigmoid",    "aten.addcmul",
-    "aten.addcdiv", "aten.reciprocal", "aten.abs",     "aten.pow",      "aten.log",        "aten.clamp",
-    "aten.lerp",    "aten.sin",        "aten.cos",     "aten.square",   "aten.clamp_min",  "aten.silu",
+    "aten.add",     "aten.sub",        "aten.mul",      "aten.div",         "aten.neg",       "aten.exp",
+    "aten.sqrt",    "aten.rsqrt",      "aten.relu",     "aten.tanh",        "aten.sigmoid",   "aten.addcmul",
+    "aten.addcdiv", "aten.reciprocal", "aten.abs",      "aten.pow",         "aten.log",       "aten.clamp",
+    "aten.lerp",    "aten.sin",        "aten.cos",      "aten.square",      "aten.clamp_min", "aten.silu",
     "aten.gelu",    "aten.leaky_relu", "aten.hardtanh", "aten.masked_fill", "aten.clamp_max"};
 
 struct TensorPlace {
@@ -77,7 +77,7 @@ c10::IValue opaque_value(const std::string& text) {
 
 // A constant argument as its schema type wants it.
 struct ToIValue {
-  c10::TypePtr type;                       // without `?`
+  c10::TypePtr type;  // without `?`
 
   c10::TypeKind element() const {
     if (type->kind() != c10::TypeKind::ListType) return type->kind();
@@ -159,8 +159,8 @@ class AtenKernel final : public Kernel {
 
  private:
   void add_default(const c10::Argument& argument) {
-    internal_check(argument.default_value().has_value(), name_ + " was recorded without its argument " +
-                                                             argument.name());
+    internal_check(argument.default_value().has_value(),
+                   name_ + " was recorded without its argument " + argument.name());
     template_.push_back(*argument.default_value());
   }
 
@@ -179,8 +179,8 @@ class AtenKernel final : public Kernel {
     } else if (const auto* opaque = std::get_if<OpaqueArg>(&arg); opaque && opaque->text == "generator") {
       generator_ = static_cast<int>(index);
     }
-    const bool absent_tensor = std::holds_alternative<std::monostate>(arg) &&
-                               argument.type()->kind() == c10::TypeKind::TensorType;
+    const bool absent_tensor =
+        std::holds_alternative<std::monostate>(arg) && argument.type()->kind() == c10::TypeKind::TensorType;
     if (absent_tensor)
       template_.push_back(at::Tensor());
     else if (generator_ == static_cast<int>(index))
@@ -252,12 +252,13 @@ class AtenKernel final : public Kernel {
         for (const at::Tensor& tensor : value.toTensorVector()) store(tensor, outputs, next);
       }
     }
-    internal_check(next == outputs.size(), name_ + " returned " + std::to_string(next) + " tensors, its trace says " +
-                                               std::to_string(outputs.size()));
+    if (next != outputs.size())  // built only where it is needed: this runs for every op
+      throw InternalError(name_ + " returned " + std::to_string(next) + " tensors, its trace says " +
+                          std::to_string(outputs.size()));
   }
 
   void store(at::Tensor tensor, std::span<BufferRef> outputs, size_t& next) const {
-    internal_check(next < outputs.size(), name_ + " returned more tensors than its trace says");
+    if (next >= outputs.size()) throw InternalError(name_ + " returned more tensors than its trace says");
     const size_t index = next++;
     if (outputs_[index].dtype == DType::unknown) return;
     check_result(tensor, outputs_[index]);
@@ -268,8 +269,8 @@ class AtenKernel final : public Kernel {
     if (tensor.defined() && tensor.sizes() == c10::IntArrayRef(expected.shape) &&
         tensor.scalar_type() == to_scalar_type(expected.dtype))
       return;
-    const std::string actual = !tensor.defined() ? "nothing" : std::string(c10::toString(tensor.scalar_type())) +
-                                                                   str(tensor.sizes().vec());
+    const std::string actual =
+        !tensor.defined() ? "nothing" : std::string(c10::toString(tensor.scalar_type())) + str(tensor.sizes().vec());
     throw InternalError(name_ + " returned " + actual + " where its plan expects " + str(expected));
   }
 

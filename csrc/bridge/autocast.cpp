@@ -16,8 +16,9 @@ namespace {
 
 // As on every other device: its gradient overflows in 16 bits, and fp32 here would hide that.
 Tensor unsafe_binary_cross_entropy(const Tensor&, const Tensor&, const std::optional<Tensor>&, int64_t) {
-  TORCH_CHECK(false, "torch.nn.functional.binary_cross_entropy and torch.nn.BCELoss are unsafe to autocast. Use "
-                     "binary_cross_entropy_with_logits, or turn autocast off around them.");
+  TORCH_CHECK(false,
+              "torch.nn.functional.binary_cross_entropy and torch.nn.BCELoss are unsafe to autocast. Use "
+              "binary_cross_entropy_with_logits, or turn autocast off around them.");
 }
 
 }  // namespace

@@ -14,7 +14,8 @@ namespace spmdx::bridge {
 namespace {
 
 void copy_into_lazy(const at::Tensor& target, const at::Tensor& source) {
-  TORCH_CHECK(as_lazy(source) || source.is_cpu(), "cannot copy from ", source.device(), " to spmdx. Copy to the CPU first.");
+  TORCH_CHECK(as_lazy(source) || source.is_cpu(), "cannot copy from ", source.device(),
+              " to spmdx. Copy to the CPU first.");
   const at::Tensor here = as_lazy(source) ? source : Recorder::instance().upload(source);
   ValueId value = cast(operand(here), to_dtype(target.scalar_type()));
   assign(target, expand(value, target.sizes().vec()), false);
@@ -89,8 +90,9 @@ bool local_scalar(const OpInfo& info, Stack* stack) {
 // Steps that show a root's storage as elements of another dtype, in one row.
 std::vector<ViewStep> as_dtype(const Meta& base, c10::ScalarType dtype) {
   if (base.dtype == dtype) return {};
-  TORCH_CHECK(base.strides == contiguous_strides(base.sizes),
-              "the storage of a tensor that is not contiguous cannot be seen as another dtype. Use .contiguous() first.");
+  TORCH_CHECK(
+      base.strides == contiguous_strides(base.sizes),
+      "the storage of a tensor that is not contiguous cannot be seen as another dtype. Use .contiguous() first.");
   const int64_t count = numel(base.sizes);
   const auto bytes = static_cast<int64_t>(c10::elementSize(base.dtype)) * count;
   const Meta row{base.dtype, {count}, {1}, 0, true};
@@ -106,7 +108,8 @@ at::Tensor strided_view(const LazyTensor& source, c10::ScalarType dtype, const S
                         int64_t offset) {
   Meta meta{dtype, sizes, strides, offset, true};
   Meta base = source.root().base;
-  for (size_t d = 0; d < sizes.size(); ++d) TORCH_CHECK(strides[d] >= 0, "as_strided: Negative strides are not supported");
+  for (size_t d = 0; d < sizes.size(); ++d)
+    TORCH_CHECK(strides[d] >= 0, "as_strided: Negative strides are not supported");
   const auto needed = at::detail::computeStorageNbytes(sizes, strides, c10::elementSize(meta.dtype), offset);
   TORCH_CHECK(needed <= source.root().nbytes(), "setStorage: sizes ", c10::IntArrayRef(sizes), ", strides ",
               c10::IntArrayRef(strides), ", storage offset ", offset, " require a storage size of ", needed,
@@ -167,8 +170,7 @@ void resize(const at::Tensor& self, const Shape& sizes) {
   LazyTensor& lazy = *as_lazy(self);
   if (self.sizes() == c10::IntArrayRef(sizes)) return;
   const Shape strides = contiguous_strides(sizes);
-  const auto needed =
-      at::detail::computeStorageNbytes(sizes, strides, self.element_size(), self.storage_offset());
+  const auto needed = at::detail::computeStorageNbytes(sizes, strides, self.element_size(), self.storage_offset());
   if (needed <= lazy.root().nbytes()) {
     lazy.become(*as_lazy(strided_view(lazy, self.scalar_type(), sizes, strides, self.storage_offset())));
     return;

@@ -4,6 +4,6 @@
 
 namespace spmdx::bridge {
 
-void register_hooks();                     // once, before the first tensor
+void register_hooks();  // once, before the first tensor
 
 }  // namespace spmdx::bridge

@@ -13,8 +13,7 @@ namespace {
 
 class DrawGenerator final : public c10::GeneratorImpl {
  public:
-  DrawGenerator()
-      : GeneratorImpl(c10::Device(kDeviceType, 0), c10::DispatchKeySet(c10::DispatchKey::PrivateUse1)) {}
+  DrawGenerator() : GeneratorImpl(c10::Device(kDeviceType, 0), c10::DispatchKeySet(c10::DispatchKey::PrivateUse1)) {}
 
   void set_current_seed(uint64_t seed) override { state_ = {seed, 0}; }
   uint64_t current_seed() const override { return state_.seed; }
@@ -28,8 +27,9 @@ class DrawGenerator final : public c10::GeneratorImpl {
 
   void set_state(const c10::TensorImpl& state) override {
     if (state.numel() != sizeof(Draw) || state.itemsize() != 1 || !state.is_contiguous()) {
-      throw ShardingError("set_state: the tensor is no state of an spmdx generator. Expected 16 bytes on the CPU. Pass "
-                          "what get_state() returned.");
+      throw ShardingError(
+          "set_state: the tensor is no state of an spmdx generator. Expected 16 bytes on the CPU. Pass "
+          "what get_state() returned.");
     }
     std::memcpy(&state_, state.data(), sizeof(Draw));
   }

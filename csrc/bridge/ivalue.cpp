@@ -102,7 +102,8 @@ void add_words(Key& key, Slot slot, const c10::IValue& value, bool constant_real
     key.push_back(kComplex);
     add_text(key, complex_text(value));
   } else {
-    throw ShardingError("an argument of kind " + value.tagKind() + " cannot be traced. Expected numbers, lists of "
+    throw ShardingError("an argument of kind " + value.tagKind() +
+                        " cannot be traced. Expected numbers, lists of "
                         "numbers, strings and tensors. Move the tensors to the CPU for this op.");
   }
 }

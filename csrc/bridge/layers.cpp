@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // Layers whose kernels hide something: batch norm writes its statistics, RNN cells are fused for accelerators only.
-#include <ATen/core/dispatch/Dispatcher.h>
 #include <ATen/TensorOperators.h>
+#include <ATen/core/dispatch/Dispatcher.h>
 #include <ATen/ops/cat.h>
 #include <torch/library.h>
 
@@ -43,9 +43,7 @@ bool batch_norm(const OpInfo& info, Stack* stack) {
   return true;
 }
 
-Tensor plus(const Tensor& gates, const OptionalTensor& bias) {
-  return bias && bias->defined() ? gates + *bias : gates;
-}
+Tensor plus(const Tensor& gates, const OptionalTensor& bias) { return bias && bias->defined() ? gates + *bias : gates; }
 
 // Differentiable pieces: autograd sees them, so no backward of their own is needed.
 std::tuple<Tensor, Tensor, Tensor> lstm_cell(const Tensor& input, const Tensor& hidden, const Tensor& cell,

@@ -18,8 +18,8 @@ using Compute = std::function<at::Tensor(std::span<const BufferRef> inputs)>;
 
 class OwnKernel final : public Kernel {
  public:
-  OwnKernel(const Call& call, Compute compute) : name_(call.op), expected_(call.outputs.at(0)),
-                                                 compute_(std::move(compute)) {}
+  OwnKernel(const Call& call, Compute compute)
+      : name_(call.op), expected_(call.outputs.at(0)), compute_(std::move(compute)) {}
 
   void run(std::span<const BufferRef> inputs, std::span<const Param>, std::span<BufferRef> outputs, int) override {
     KernelGuard guard;
@@ -82,14 +82,9 @@ Compute prepare_masked_embedding(const Call& call) {
   };
 }
 
-Compute prepare_annotate(const Call&) {
-  return [](std::span<const BufferRef> inputs) { return tensor_of(inputs[0]); };
-}
-
 const std::map<std::string_view, Compute (*)(const Call&)> kOwnKernels = {
     {"spmdx.as_strided", prepare_as_strided},
     {"spmdx.masked_embedding", prepare_masked_embedding},
-    {"spmdx.annotate", prepare_annotate},
 };
 
 }  // namespace

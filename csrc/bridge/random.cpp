@@ -68,8 +68,9 @@ bool normal_(const OpInfo& info, Stack* stack) {
   const at::Tensor self = args[0].toTensor();
   const double deviation = real_value(args[2]);
   TORCH_CHECK(deviation >= 0, "normal expects std >= 0.0, but found std ", deviation);
-  return put(info, stack, self, of_reals("normal", self.sizes().vec(), to_dtype(self.scalar_type()),
-                                         {real_value(args[1]), deviation}, draw_for(info, args)));
+  return put(info, stack, self,
+             of_reals("normal", self.sizes().vec(), to_dtype(self.scalar_type()), {real_value(args[1]), deviation},
+                      draw_for(info, args)));
 }
 
 bool exponential_(const OpInfo& info, Stack* stack) {
@@ -77,8 +78,8 @@ bool exponential_(const OpInfo& info, Stack* stack) {
   const at::Tensor self = args[0].toTensor();
   const double rate = real_value(args[1]);
   TORCH_CHECK(rate > 0, "exponential_ expects lambda > 0.0, but found lambda=", rate);
-  return put(info, stack, self, of_reals("exponential", self.sizes().vec(), to_dtype(self.scalar_type()), {rate},
-                                         draw_for(info, args)));
+  return put(info, stack, self,
+             of_reals("exponential", self.sizes().vec(), to_dtype(self.scalar_type()), {rate}, draw_for(info, args)));
 }
 
 ValueId bernoulli_like(const OpInfo& info, IValues args) {
@@ -102,16 +103,26 @@ bool bernoulli_p(const OpInfo& info, Stack* stack) {
 // The largest range eager's random_() draws from: integers that the dtype represents exactly.
 int64_t exact_limit(c10::ScalarType dtype) {
   switch (dtype) {
-    case c10::kBool: return 2;
-    case c10::kByte: return 256;
-    case c10::kChar: return 128;
-    case c10::kShort: return 32768;
-    case c10::kInt: return int64_t{1} << 31;
-    case c10::kHalf: return (1 << 11) + 1;
-    case c10::kBFloat16: return (1 << 8) + 1;
-    case c10::kFloat: return (1 << 24) + 1;
-    case c10::kDouble: return (int64_t{1} << 53) + 1;
-    default: return std::numeric_limits<int64_t>::max();
+    case c10::kBool:
+      return 2;
+    case c10::kByte:
+      return 256;
+    case c10::kChar:
+      return 128;
+    case c10::kShort:
+      return 32768;
+    case c10::kInt:
+      return int64_t{1} << 31;
+    case c10::kHalf:
+      return (1 << 11) + 1;
+    case c10::kBFloat16:
+      return (1 << 8) + 1;
+    case c10::kFloat:
+      return (1 << 24) + 1;
+    case c10::kDouble:
+      return (int64_t{1} << 53) + 1;
+    default:
+      return std::numeric_limits<int64_t>::max();
   }
 }
 
@@ -144,8 +155,9 @@ bool randn(const OpInfo& info, Stack* stack) { return make_reals(info, stack, "n
 bool normal_sized(const OpInfo& info, Stack* stack) {
   const IValues args = arguments(info, *stack);
   const DType dtype = to_dtype(dtype_of(info, args, c10::get_default_dtype_as_scalartype()));
-  finish(info, stack, wrap_value(of_reals("normal", int_list(args[2]), dtype,
-                                          {real_or(args[0], 0), real_or(args[1], 1)}, draw_for(info, args))));
+  finish(info, stack,
+         wrap_value(of_reals("normal", int_list(args[2]), dtype, {real_or(args[0], 0), real_or(args[1], 1)},
+                             draw_for(info, args))));
   return true;
 }
 
@@ -153,8 +165,9 @@ bool randint(const OpInfo& info, Stack* stack) {
   const IValues args = arguments(info, *stack);
   const c10::IValue low = named(info, args, "low");
   const DType dtype = to_dtype(dtype_of(info, args, c10::kLong));
-  finish(info, stack, wrap_value(of_ints(int_list(named(info, args, "size")), dtype, low.isNone() ? 0 : int_value(low),
-                                         int_value(named(info, args, "high")), draw_for(info, args))));
+  finish(info, stack,
+         wrap_value(of_ints(int_list(named(info, args, "size")), dtype, low.isNone() ? 0 : int_value(low),
+                            int_value(named(info, args, "high")), draw_for(info, args))));
   return true;
 }
 
@@ -165,8 +178,10 @@ bool randperm(const OpInfo& info, Stack* stack) {
   const DType dtype = to_dtype(dtype_of(info, args, c10::kLong));
   const Draw draw = draw_for(info, args);
   auto call = make_call("spmdx.random.randperm", {}, {n, dtype, IntParam{0}, IntParam{1}}, {dtype, {n}, false}, 2);
-  finish(info, stack, wrap_value(record_call(std::move(call), {}, {{.integer = static_cast<int64_t>(draw.seed)},
-                                                                   {.integer = static_cast<int64_t>(draw.draw)}})));
+  finish(info, stack,
+         wrap_value(record_call(
+             std::move(call), {},
+             {{.integer = static_cast<int64_t>(draw.seed)}, {.integer = static_cast<int64_t>(draw.draw)}})));
   return true;
 }
 
@@ -198,7 +213,8 @@ void add_random_handlers() {
   for (const char* name : {"aten.rand", "aten.rand.generator"}) add_handler(name, rand);
   for (const char* name : {"aten.randn", "aten.randn.generator"}) add_handler(name, randn);
   for (const char* name : {"aten.randperm", "aten.randperm.generator"}) add_handler(name, randperm);
-  for (const char* name : {"aten.randint", "aten.randint.generator", "aten.randint.low", "aten.randint.low_generator"}) {
+  for (const char* name :
+       {"aten.randint", "aten.randint.generator", "aten.randint.low", "aten.randint.low_generator"}) {
     add_handler(name, randint);
   }
   add_handler("aten.uniform_", uniform_);

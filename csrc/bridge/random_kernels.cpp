@@ -26,9 +26,7 @@ struct Number {
   int64_t param = -1;
   bool integer = false;
 
-  Param get(std::span<const Param> params) const {
-    return param >= 0 ? params[static_cast<size_t>(param)] : constant;
-  }
+  Param get(std::span<const Param> params) const { return param >= 0 ? params[static_cast<size_t>(param)] : constant; }
   double real(std::span<const Param> params) const {
     const Param value = get(params);
     return integer ? static_cast<double>(value.integer) : value.real;
@@ -133,8 +131,8 @@ void fill_uniform(T* out, const Region& region, const Draw& draw, double low, do
   }
 }
 
-using Fill = std::function<void(at::Tensor& out, const Region& region, const Draw& draw,
-                                std::span<const Param> params)>;
+using Fill =
+    std::function<void(at::Tensor& out, const Region& region, const Draw& draw, std::span<const Param> params)>;
 
 void require(bool holds, const std::string& what) {
   if (!holds) throw ShardingError(what);
@@ -146,9 +144,8 @@ Fill prepare_uniform(const Call& call) {
     const double from = low.real(params), to = high.real(params);
     require(from <= to, "uniform got low " + std::to_string(from) + " and high " + std::to_string(to) +
                             ". Expected low <= high. Swap them.");
-    AT_DISPATCH_FLOATING_TYPES_AND2(at::kHalf, at::kBFloat16, out.scalar_type(), "uniform", [&] {
-      fill_uniform(out.mutable_data_ptr<scalar_t>(), region, draw, from, to);
-    });
+    AT_DISPATCH_FLOATING_TYPES_AND2(at::kHalf, at::kBFloat16, out.scalar_type(), "uniform",
+                                    [&] { fill_uniform(out.mutable_data_ptr<scalar_t>(), region, draw, from, to); });
   };
 }
 
@@ -170,9 +167,8 @@ Fill prepare_normal(const Call& call) {
       return;
     }
     AT_DISPATCH_FLOATING_TYPES_AND2(at::kHalf, at::kBFloat16, out.scalar_type(), "normal", [&] {
-      fill_region(out.mutable_data_ptr<scalar_t>(), region, draw, [=](const PhiloxWords& words) {
-        return static_cast<scalar_t>(centre + width * normal(words));
-      });
+      fill_region(out.mutable_data_ptr<scalar_t>(), region, draw,
+                  [=](const PhiloxWords& words) { return static_cast<scalar_t>(centre + width * normal(words)); });
     });
   };
 }
@@ -183,28 +179,28 @@ Fill prepare_exponential(const Call& call) {
     const double rate = lambd.real(params);
     require(rate > 0, "exponential got the rate " + std::to_string(rate) + ". Expected lambd > 0. Pass another rate.");
     AT_DISPATCH_FLOATING_TYPES_AND2(at::kHalf, at::kBFloat16, out.scalar_type(), "exponential", [&] {
-      fill_region(out.mutable_data_ptr<scalar_t>(), region, draw, [=](const PhiloxWords& words) {
-        return static_cast<scalar_t>(exponential(words.first) / rate);
-      });
+      fill_region(out.mutable_data_ptr<scalar_t>(), region, draw,
+                  [=](const PhiloxWords& words) { return static_cast<scalar_t>(exponential(words.first) / rate); });
     });
   };
 }
 
-#define SPMDX_EVERY_REAL_TYPE                                                                       \
-  AT_EXPAND(AT_INTEGRAL_TYPES), AT_EXPAND(AT_BAREBONES_UNSIGNED_TYPES), AT_EXPAND(AT_FLOATING_TYPES), \
-      at::kHalf, at::kBFloat16, at::kBool
+#define SPMDX_EVERY_REAL_TYPE                                                                                    \
+  AT_EXPAND(AT_INTEGRAL_TYPES), AT_EXPAND(AT_BAREBONES_UNSIGNED_TYPES), AT_EXPAND(AT_FLOATING_TYPES), at::kHalf, \
+      at::kBFloat16, at::kBool
 
 Fill prepare_bernoulli(const Call& call) {
   return [chance = number(call, 4)](at::Tensor& out, const Region& region, const Draw& draw,
                                     std::span<const Param> params) {
     const double p = chance.real(params);
-    require(p >= 0 && p <= 1, "bernoulli got the probability " + std::to_string(p) +
-                                  ". Expected 0 <= p <= 1. Clamp it first.");
+    require(p >= 0 && p <= 1,
+            "bernoulli got the probability " + std::to_string(p) + ". Expected 0 <= p <= 1. Clamp it first.");
     AT_DISPATCH_V2(out.scalar_type(), "bernoulli", AT_WRAP([&] {
-      fill_region(out.mutable_data_ptr<scalar_t>(), region, draw, [=](const PhiloxWords& words) {
-        return static_cast<scalar_t>(unit_53(words.first) < p ? 1 : 0);
-      });
-    }), SPMDX_EVERY_REAL_TYPE);
+                     fill_region(out.mutable_data_ptr<scalar_t>(), region, draw, [=](const PhiloxWords& words) {
+                       return static_cast<scalar_t>(unit_53(words.first) < p ? 1 : 0);
+                     });
+                   }),
+                   SPMDX_EVERY_REAL_TYPE);
   };
 }
 
@@ -216,16 +212,17 @@ Fill prepare_randint(const Call& call) {
                            ". Expected low < high. Pass a range that is not empty.");
     const uint64_t range = static_cast<uint64_t>(to) - static_cast<uint64_t>(from);
     AT_DISPATCH_V2(out.scalar_type(), "randint", AT_WRAP([&] {
-      fill_region(out.mutable_data_ptr<scalar_t>(), region, draw, [=](const PhiloxWords& words) {
-        return static_cast<scalar_t>(bounded(words.first, from, range));
-      });
-    }), SPMDX_EVERY_REAL_TYPE);
+                     fill_region(out.mutable_data_ptr<scalar_t>(), region, draw, [=](const PhiloxWords& words) {
+                       return static_cast<scalar_t>(bounded(words.first, from, range));
+                     });
+                   }),
+                   SPMDX_EVERY_REAL_TYPE);
   };
 }
 
 struct Row {
   Fill (*prepare)(const Call& call);
-  size_t seed = 0;                         // position of the seed; the draw follows
+  size_t seed = 0;  // position of the seed; the draw follows
 };
 
 const std::map<std::string_view, Row> kDistributions = {
@@ -237,8 +234,11 @@ const std::map<std::string_view, Row> kDistributions = {
 class RandomKernel final : public Kernel {
  public:
   RandomKernel(const Call& call, const Row& row)
-      : region_{ints(call, 0), ints(call, 1), ints(call, 2)}, dtype_(dtype_of(call, 3)), fill_(row.prepare(call)),
-        seed_(number(call, row.seed)), draw_(number(call, row.seed + 1)) {
+      : region_{ints(call, 0), ints(call, 1), ints(call, 2)},
+        dtype_(dtype_of(call, 3)),
+        fill_(row.prepare(call)),
+        seed_(number(call, row.seed)),
+        draw_(number(call, row.seed + 1)) {
     const size_t rank = region_.sizes.size();
     internal_check(region_.starts.size() == rank && region_.extents == call.outputs.at(0).shape,
                    call.op + " fills another box than its plan expects");

@@ -86,9 +86,9 @@ ValueId cast(ValueId x, DType dtype) {
 
 ValueId full_real(const Shape& sizes, double value, DType dtype) {
   static const Arg none = std::monostate{};
-  return record_call(make_call("aten.full", {}, {sizes, RealParam{0}, dtype, none, none, none}, {dtype, sizes, false},
-                               1),
-                     {}, {{.real = value}});
+  return record_call(
+      make_call("aten.full", {}, {sizes, RealParam{0}, dtype, none, none, none}, {dtype, sizes, false}, 1), {},
+      {{.real = value}});
 }
 
 ValueId full_int(const Shape& sizes, int64_t value, DType dtype) {

@@ -13,9 +13,9 @@ namespace spmdx::bridge {
 namespace {
 
 // Composites that end in ops we record, and families of other layouts.
-constexpr std::array<std::string_view, 9> kSkippedPrefixes = {
-    "aten::_foreach", "aten::new_", "aten::quantize", "aten::_nested", "aten::mkldnn_",
-    "aten::_mkldnn", "aten::cudnn_", "aten::_cudnn", "aten::miopen_"};
+constexpr std::array<std::string_view, 9> kSkippedPrefixes = {"aten::_foreach", "aten::new_",    "aten::quantize",
+                                                              "aten::_nested",  "aten::mkldnn_", "aten::_mkldnn",
+                                                              "aten::cudnn_",   "aten::_cudnn",  "aten::miopen_"};
 constexpr std::array<std::string_view, 4> kSkippedParts = {"_like", "sparse", "nested", "_empty_"};
 
 bool skipped(const std::string& name) {
@@ -29,7 +29,9 @@ bool skipped(const std::string& name) {
   return false;
 }
 
-bool mentions_tensor(const c10::Argument& argument) { return argument.type()->str().find("Tensor") != std::string::npos; }
+bool mentions_tensor(const c10::Argument& argument) {
+  return argument.type()->str().find("Tensor") != std::string::npos;
+}
 
 // Ops the boxed kernel understands: tensors or a device go in, tensors come out.
 bool is_traceable(const c10::FunctionSchema& schema) {
@@ -54,9 +56,7 @@ bool wanted(const c10::OperatorHandle& op) {
 
 }  // namespace
 
-TORCH_LIBRARY_IMPL(_, PrivateUse1, library) {
-  library.fallback(torch::CppFunction::makeFromBoxedFunction<&trace>());
-}
+TORCH_LIBRARY_IMPL(_, PrivateUse1, library) { library.fallback(torch::CppFunction::makeFromBoxedFunction<&trace>()); }
 
 // Composite for autograd's sake elsewhere, but `.to`, `.data =` and friends ask it of the device.
 TORCH_LIBRARY_IMPL(aten, PrivateUse1, library) {

@@ -23,8 +23,8 @@ bool contains(const auto& list, const auto& item) {
 constexpr std::array<std::string_view, 4> kHostNames = {"device", "layout", "pin_memory", "non_blocking"};
 // Ops whose floats decide a shape or what is computed.
 constexpr std::array<std::string_view, 8> kConstantReals = {
-    "aten.arange", "aten.range", "aten.linspace", "aten.logspace", "aten.histc", "aten.norm", "aten.linalg_vector_norm",
-    "aten._grouped_mm"};
+    "aten.arange", "aten.range", "aten.linspace",           "aten.logspace",
+    "aten.histc",  "aten.norm",  "aten.linalg_vector_norm", "aten._grouped_mm"};
 
 bool has_constant_reals(std::string_view base) {
   return contains(kConstantReals, base) || base.starts_with("aten.upsample") || base.starts_with("aten._upsample") ||
@@ -37,14 +37,21 @@ Slot slot_of(const c10::Argument& argument) {
   if (auto optional = type->cast<c10::OptionalType>()) type = optional->getElementType();
   if (contains(kHostNames, std::string_view(argument.name()))) return Slot::host_only;
   switch (type->kind()) {
-    case TypeKind::TensorType: return Slot::tensor;
-    case TypeKind::FloatType: return Slot::real;
-    case TypeKind::NumberType: return Slot::number;
-    case TypeKind::ScalarTypeType: return Slot::dtype;
-    case TypeKind::MemoryFormatType: return Slot::memory_format;
-    case TypeKind::GeneratorType: return Slot::generator;
+    case TypeKind::TensorType:
+      return Slot::tensor;
+    case TypeKind::FloatType:
+      return Slot::real;
+    case TypeKind::NumberType:
+      return Slot::number;
+    case TypeKind::ScalarTypeType:
+      return Slot::dtype;
+    case TypeKind::MemoryFormatType:
+      return Slot::memory_format;
+    case TypeKind::GeneratorType:
+      return Slot::generator;
     case TypeKind::DeviceObjType:
-    case TypeKind::LayoutType: return Slot::host_only;
+    case TypeKind::LayoutType:
+      return Slot::host_only;
     case TypeKind::ListType: {
       auto element = type->castRaw<c10::ListType>()->getElementType();
       if (element->kind() == TypeKind::TensorType) return Slot::tensor_list;
@@ -53,7 +60,8 @@ Slot slot_of(const c10::Argument& argument) {
       }
       return Slot::constant;
     }
-    default: return Slot::constant;
+    default:
+      return Slot::constant;
   }
 }
 

@@ -10,7 +10,16 @@ namespace spmdx::bridge {
 
 // What an argument of an op is to the tracer.
 enum class Slot : uint8_t {
-  tensor, tensor_list, optional_tensor_list, real, number, dtype, memory_format, generator, host_only, constant
+  tensor,
+  tensor_list,
+  optional_tensor_list,
+  real,
+  number,
+  dtype,
+  memory_format,
+  generator,
+  host_only,
+  constant
 };
 
 struct OpInfo;
@@ -20,17 +29,17 @@ using Handler = bool (*)(const OpInfo& info, torch::jit::Stack* stack);
 struct OpInfo {
   explicit OpInfo(c10::OperatorHandle op) : op(op) {}
   c10::OperatorHandle op;
-  std::string name;                        // "aten.add.Tensor"
-  std::string base;                        // "aten.add"
-  std::vector<Slot> slots;                 // one per argument
-  std::vector<int> written;                // arguments the op writes to
-  std::vector<int> returned;               // per result: the written argument it is, or -1
-  std::vector<bool> list_result;           // per result: a list of tensors
-  int viewed = -1;                         // the argument that results are views of, or -1
+  std::string name;               // "aten.add.Tensor"
+  std::string base;               // "aten.add"
+  std::vector<Slot> slots;        // one per argument
+  std::vector<int> written;       // arguments the op writes to
+  std::vector<int> returned;      // per result: the written argument it is, or -1
+  std::vector<bool> list_result;  // per result: a list of tensors
+  int viewed = -1;                // the argument that results are views of, or -1
   bool is_out = false;
-  bool constant_reals = false;             // floats are part of the op's meaning
-  const OpInfo* functional = nullptr;      // the variant without writes; null where there is none
-  std::vector<int> functional_args;        // which of our arguments each of its arguments is
+  bool constant_reals = false;         // floats are part of the op's meaning
+  const OpInfo* functional = nullptr;  // the variant without writes; null where there is none
+  std::vector<int> functional_args;    // which of our arguments each of its arguments is
   Handler handler = nullptr;
 };
 

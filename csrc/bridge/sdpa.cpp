@@ -12,7 +12,7 @@ namespace {
 using at::Tensor;
 using OptionalTensor = std::optional<Tensor>;
 
-constexpr int64_t kMaths = 0, kOneNode = 4;    // at::SDPBackend
+constexpr int64_t kMaths = 0, kOneNode = 4;  // at::SDPBackend
 
 bool mask_fits(const OptionalTensor& mask, const Tensor& query) {
   if (!mask || !mask->defined()) return true;

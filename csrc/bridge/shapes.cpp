@@ -15,9 +15,9 @@ namespace spmdx::bridge {
 namespace {
 
 // Ops whose meta kernel gives other sizes than the CPU kernel: empty statistics in evaluation.
-constexpr std::array<std::string_view, 3> kMetaDiffers = {
-    "aten._native_batch_norm_legit_functional", "aten._native_batch_norm_legit.no_stats",
-    "aten._native_batch_norm_legit_no_training"};
+constexpr std::array<std::string_view, 3> kMetaDiffers = {"aten._native_batch_norm_legit_functional",
+                                                          "aten._native_batch_norm_legit.no_stats",
+                                                          "aten._native_batch_norm_legit_no_training"};
 
 using Stack = torch::jit::Stack;
 
@@ -41,8 +41,10 @@ c10::IValue stand_in_list(const c10::IValue& value, c10::DeviceType device, bool
       continue;
     }
     const auto stand = stand_in(item.toTensor(), device);
-    if (optional) maybe.push_back(stand.defined() ? std::optional(stand) : std::nullopt);
-    else tensors.push_back(stand);
+    if (optional)
+      maybe.push_back(stand.defined() ? std::optional(stand) : std::nullopt);
+    else
+      tensors.push_back(stand);
   }
   return optional ? c10::IValue(std::move(maybe)) : c10::IValue(std::move(tensors));
 }

@@ -16,10 +16,10 @@
 namespace spmdx::bridge {
 namespace {
 
-constexpr size_t kMaxSequences = 1 << 20;  // forward ops remembered for their backward
+constexpr size_t kSequences = 1 << 16;  // the latest forward ops are remembered for their backward
 
 struct Place {
-  PyCodeObject* code = nullptr;            // a reference is kept
+  PyCodeObject* code = nullptr;  // a reference is kept
   int instruction = 0;
 };
 
@@ -29,7 +29,13 @@ struct Sources {
   std::vector<Place> places{Place{}};
   std::unordered_map<uint64_t, SourceId> ids;
   std::unordered_map<PyCodeObject*, bool> is_user;
-  std::unordered_map<uint64_t, SourceId> of_sequence;
+  struct Forward {
+    uint64_t sequence = UINT64_MAX;
+    SourceId source = 0;
+  };
+  std::vector<Forward> forwards = std::vector<Forward>(kSequences);  // by sequence number, modulo their count
+
+  Forward& forward(uint64_t sequence) { return forwards[sequence % kSequences]; }
 };
 Sources& sources() {
   static auto* instance = new Sources;
@@ -52,7 +58,7 @@ bool is_user(Sources& all, PyCodeObject* code) {
   auto [entry, fresh] = all.is_user.emplace(code, false);
   if (fresh) {
     entry->second = user_file(code);
-    Py_INCREF(code);                       // so that the address is not used again
+    Py_INCREF(code);  // so that the address is not used again
   }
   return entry->second;
 }
@@ -66,7 +72,8 @@ SourceId innermost(Sources& all) {
     PyCodeObject* code = PyFrame_GetCode(frame);
     if (is_user(all, code)) {
       const int instruction = PyFrame_GetLasti(frame);
-      const uint64_t key = reinterpret_cast<uintptr_t>(code) * 0x9e3779b97f4a7c15ULL ^ static_cast<uint64_t>(instruction);
+      const uint64_t key =
+          reinterpret_cast<uintptr_t>(code) * 0x9e3779b97f4a7c15ULL ^ static_cast<uint64_t>(instruction);
       auto [entry, fresh] = all.ids.emplace(key, static_cast<SourceId>(all.places.size()));
       if (fresh) all.places.push_back({code, instruction});
       found = entry->second;
@@ -83,8 +90,8 @@ SourceId innermost(Sources& all) {
 SourceId of_backward(Sources& all) {
   auto node = torch::autograd::get_current_node();
   if (!node) return 0;
-  auto found = all.of_sequence.find(node->sequence_nr());
-  return found == all.of_sequence.end() ? 0 : found->second;
+  const auto& forward = all.forward(node->sequence_nr());
+  return forward.sequence == node->sequence_nr() ? forward.source : 0;
 }
 
 struct WithGil {
@@ -108,9 +115,9 @@ SourceId current_source() {
   std::lock_guard lock(all.mutex);
   const SourceId source = innermost(all);
   if (source && at::GradMode::is_enabled()) {
-    if (all.of_sequence.size() > kMaxSequences) all.of_sequence.clear();
     // The node that records this op's gradient took the number before the next.
-    all.of_sequence[at::sequence_number::peek() - 1] = source;
+    const uint64_t sequence = at::sequence_number::peek() - 1;
+    all.forward(sequence) = {sequence, source};
   }
   return source;
 }
@@ -148,9 +155,11 @@ std::exception_ptr translate_error(std::exception_ptr error, const Node& node) {
   try {
     std::rethrow_exception(error);
   } catch (const c10::IndexError& e) {
-    return std::make_exception_ptr(c10::IndexError({__func__, __FILE__, __LINE__}, lead(node) + e.what_without_backtrace()));
+    return std::make_exception_ptr(
+        c10::IndexError({__func__, __FILE__, __LINE__}, lead(node) + e.what_without_backtrace()));
   } catch (const c10::ValueError& e) {
-    return std::make_exception_ptr(c10::ValueError({__func__, __FILE__, __LINE__}, lead(node) + e.what_without_backtrace()));
+    return std::make_exception_ptr(
+        c10::ValueError({__func__, __FILE__, __LINE__}, lead(node) + e.what_without_backtrace()));
   } catch (const c10::NotImplementedError& e) {
     return std::make_exception_ptr(
         c10::NotImplementedError({__func__, __FILE__, __LINE__}, lead(node) + e.what_without_backtrace()));

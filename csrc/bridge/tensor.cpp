@@ -5,8 +5,8 @@
 #include <ATen/EmptyTensor.h>
 
 #include <algorithm>
-#include <map>
 #include <mutex>
+#include <typeinfo>
 #include <unordered_set>
 
 #include "bridge/aten_backend.h"
@@ -17,11 +17,12 @@ namespace {
 // A leaf lock: nothing is acquired and no Python runs while it is held, so a root may die anywhere.
 struct Registry {
   std::mutex mutex;
-  std::map<uint64_t, Root*> roots;
+  Root *oldest = nullptr, *newest = nullptr;
+  size_t count = 0;
   uint64_t next = 1;
 };
 Registry& registry() {
-  static auto* instance = new Registry;   // outlives every tensor, module globals included
+  static auto* instance = new Registry;  // outlives every tensor, module globals included
   return *instance;
 }
 
@@ -58,21 +59,26 @@ Root::Root(const Meta& base, LazyValue value)
   Registry& all = registry();
   std::lock_guard lock(all.mutex);
   serial = all.next++;
-  all.roots.emplace(serial, this);
+  older = all.newest;
+  (older ? older->newer : all.oldest) = this;
+  all.newest = this;
+  ++all.count;
 }
 
 Root::~Root() {
   Registry& all = registry();
   std::lock_guard lock(all.mutex);
-  all.roots.erase(serial);
+  (older ? older->newer : all.oldest) = newer;
+  (newer ? newer->older : all.newest) = older;
+  --all.count;
 }
 
 std::vector<RootRef> live_roots() {
   std::vector<RootRef> alive;
   Registry& all = registry();
   std::lock_guard lock(all.mutex);
-  alive.reserve(all.roots.size());
-  for (auto& [serial, root] : all.roots) {
+  alive.reserve(all.count);
+  for (Root* root = all.oldest; root; root = root->newer) {
     // A root whose last reference just went waits for our lock in its destructor: lock() then gives null.
     if (auto* held = c10::raw::weak_intrusive_ptr::lock(root)) {
       alive.push_back(RootRef::reclaim(static_cast<c10::StorageImpl*>(held)));
@@ -142,8 +148,9 @@ c10::intrusive_ptr<c10::TensorImpl> LazyTensor::shallow_copy_and_detach(c10::Var
 
 void LazyTensor::shallow_copy_from(const c10::intrusive_ptr<TensorImpl>& source) {
   auto* lazy = dynamic_cast<LazyTensor*>(source.get());
-  TORCH_CHECK(lazy, "cannot make an spmdx tensor share the data of a tensor on another device. "
-                    "Expected an spmdx tensor. Move it with .to('spmdx') first.");
+  TORCH_CHECK(lazy,
+              "cannot make an spmdx tensor share the data of a tensor on another device. "
+              "Expected an spmdx tensor. Move it with .to('spmdx') first.");
   copy_tensor_metadata(lazy, this, version_counter(), allow_tensor_metadata_change());
   chain = lazy->chain;
   cached = lazy->cached;
@@ -161,7 +168,9 @@ void LazyTensor::become(const LazyTensor& other) {
 }
 
 LazyTensor* as_lazy(const at::Tensor& tensor) {
-  return has_our_device(tensor) ? dynamic_cast<LazyTensor*>(tensor.unsafeGetTensorImpl()) : nullptr;
+  if (!has_our_device(tensor)) return nullptr;
+  c10::TensorImpl& impl = *tensor.unsafeGetTensorImpl();
+  return typeid(impl) == typeid(LazyTensor) ? static_cast<LazyTensor*>(&impl) : nullptr;  // the class is final
 }
 
 bool has_our_device(const at::Tensor& tensor) {

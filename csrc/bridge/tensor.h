@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 // The lazy tensor: a TensorImpl with a chain of views from an alias root; the root holds the current value.
 #pragma once
+#include <ATen/core/Tensor.h>
 #include <c10/core/StorageImpl.h>
 #include <c10/core/TensorImpl.h>
-#include <ATen/core/Tensor.h>
 
 #include <memory>
 #include <vector>
@@ -19,14 +19,14 @@ constexpr c10::DeviceType kDeviceType = c10::DeviceType::PrivateUse1;
 struct LazyValue {
   uint64_t epoch = 0;
   ValueId id = kNone;
-  DataRef data;                            // wins when set
+  DataRef data;  // wins when set
 };
 
 // What the user wrote for this tensor. Belongs to the root: in-place updates keep it.
 struct Annotation {
   ShardingRef sharding = nullptr;
   SourceId source = 0;
-  bool state = false;                      // a parameter or other state, see Input::state
+  bool state = false;  // a parameter or other state, see Input::state
 };
 
 // Declared (logical, eager-like) metadata of a tensor.
@@ -52,12 +52,13 @@ class Root final : public c10::StorageImpl {
   Root(const Meta& base, LazyValue value);
   ~Root() override;
   LazyValue current;
-  uint64_t generation = 1;                 // bumped by every write
-  uint64_t serial = 0;                     // order of creation
+  uint64_t generation = 1;                  // bumped by every write
+  uint64_t serial = 0;                      // order of creation
+  Root *newer = nullptr, *older = nullptr;  // in the list of roots that are alive
   Meta base;
   std::unique_ptr<Annotation> annotation;
-  DataRef previous;                        // what it held when the graph being recorded first wrote it: for ties
-  DataRef good;                            // the last value known to be computed: a failed step goes back to it
+  DataRef previous;  // what it held when the graph being recorded first wrote it: for ties
+  DataRef good;      // the last value known to be computed: a failed step goes back to it
 };
 using RootRef = c10::intrusive_ptr<c10::StorageImpl>;
 inline Root& root_of(const RootRef& ref) { return static_cast<Root&>(*ref); }
@@ -68,14 +69,14 @@ class LazyTensor final : public c10::TensorImpl {
  public:
   LazyTensor(c10::Storage storage, const Meta& meta);
   ~LazyTensor() override;
-  bool watched = false;                    // in the list of leaves
-  ViewChain chain;                         // null: the root itself
-  LazyValue cached;                        // of a view
+  bool watched = false;  // in the list of leaves
+  ViewChain chain;       // null: the root itself
+  LazyValue cached;      // of a view
   uint64_t cached_generation = 0;
 
   Root& root() const { return *static_cast<Root*>(storage_.unsafeGetStorageImpl()); }
   const c10::Storage& root_storage() const { return storage_; }
-  bool has_storage() const override { return false; }   // save, deepcopy and compile need it so
+  bool has_storage() const override { return false; }  // save, deepcopy and compile need it so
   c10::intrusive_ptr<TensorImpl> shallow_copy_and_detach(const c10::VariableVersion&, bool) const override;
   c10::intrusive_ptr<TensorImpl> shallow_copy_and_detach(c10::VariableVersion&&, bool) const override;
   void shallow_copy_from(const c10::intrusive_ptr<TensorImpl>&) override;

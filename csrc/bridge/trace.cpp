@@ -24,7 +24,7 @@ using Values = std::vector<ValueId>;
 // What equal calls share.
 struct Interned {
   std::vector<uint64_t> key;
-  CallRef call;                            // null for a view-like op
+  CallRef call;  // null for a view-like op
   std::vector<std::vector<Meta>> results;
   std::vector<ViewResult> views;
 };
@@ -54,9 +54,7 @@ Interned* lookup(const Key& key, uint64_t hash, bool insert) {
   return table->emplace(hash, std::move(entry))->second.get();
 }
 
-bool is_foreign(const at::Tensor& tensor) {
-  return tensor.defined() && has_our_device(tensor) && !as_lazy(tensor);
-}
+bool is_foreign(const at::Tensor& tensor) { return tensor.defined() && has_our_device(tensor) && !as_lazy(tensor); }
 
 // FakeTensors and the like: meta tensors that carry our device's bit.
 bool any_foreign(const OpInfo& info, IValues args) {
@@ -103,8 +101,10 @@ struct Gathered {
     const auto items = value.toListRef();
     key.push_back(items.size() << 8 | 7);
     for (const auto& item : items) {
-      if (item.isTensor() && item.toTensor().defined()) tensor(item.toTensor());
-      else absent();
+      if (item.isTensor() && item.toTensor().defined())
+        tensor(item.toTensor());
+      else
+        absent();
     }
   }
   void all(const OpInfo& info, IValues args) {
@@ -112,9 +112,12 @@ struct Gathered {
     key.push_back(static_cast<uint64_t>(c10::get_default_dtype_as_scalartype()));
     for (size_t i = 0; i < args.size(); ++i) {
       const Slot slot = info.slots[i];
-      if (args[i].isNone()) absent();
-      else if (slot == Slot::tensor) args[i].toTensor().defined() ? tensor(args[i].toTensor()) : absent();
-      else if (slot == Slot::tensor_list || slot == Slot::optional_tensor_list) list(args[i]);
+      if (args[i].isNone())
+        absent();
+      else if (slot == Slot::tensor)
+        args[i].toTensor().defined() ? tensor(args[i].toTensor()) : absent();
+      else if (slot == Slot::tensor_list || slot == Slot::optional_tensor_list)
+        list(args[i]);
       else {
         add_words(key, slot, args[i], info.constant_reals);
         add_params(params, slot, args[i], info.constant_reals);
@@ -229,7 +232,7 @@ at::Tensor view_of(const at::Tensor& source, const ViewResult& view, bool aliase
     return wrap_value(value, view.meta);
   }
   if (!lazy.chain && lazy.requires_grad() && lazy.root().current.data) watch_leaf(lazy);
-  if (lazy.requires_grad()) Recorder::instance().read(lazy);   // a parameter is noted also where only its views are read
+  if (lazy.requires_grad()) Recorder::instance().read(lazy);  // a parameter is noted also where only its views are read
   Meta meta = view.meta;
   meta.offset += source.storage_offset();
   const bool current = view.steps.empty() && lazy.cached_generation == lazy.root().generation;
@@ -307,8 +310,10 @@ void trace_writes(const OpInfo& info, Stack* stack) {
   ValueId next = traced.first;
   size_t group = 0;
   for (size_t r = 0; r < info.returned.size(); ++r) {
-    if (info.returned[r] >= 0) results.push_back(args[info.returned[r]]);
-    else results.push_back(wrap_group(next, traced.results->at(group++), info.list_result[r]));
+    if (info.returned[r] >= 0)
+      results.push_back(args[info.returned[r]]);
+    else
+      results.push_back(wrap_group(next, traced.results->at(group++), info.list_result[r]));
   }
   for (int written : info.written) assign_group(args[written], traced.results->at(group++), next, info.is_out);
   torch::jit::drop(*stack, info.slots.size());
@@ -382,9 +387,7 @@ c10::IValue named(const OpInfo& info, IValues args, const char* name) {
   return position ? args[*position] : c10::IValue();
 }
 
-IValues arguments(const OpInfo& info, const Stack& stack) {
-  return torch::jit::last(stack, info.slots.size());
-}
+IValues arguments(const OpInfo& info, const Stack& stack) { return torch::jit::last(stack, info.slots.size()); }
 
 void finish(const OpInfo& info, Stack* stack, c10::IValue result) {
   torch::jit::drop(*stack, info.slots.size());

@@ -39,11 +39,11 @@ IValues arguments(const OpInfo& info, const Stack& stack);
 void finish(const OpInfo& info, Stack* stack, c10::IValue result);
 const OpInfo& find_op(const char* name, const char* overload = "");
 
-void add_factory_handlers();               // factory.cpp
-void add_random_handlers();                // random.cpp
-void add_copy_handlers();                  // copy.cpp
-void add_data_dependent_handlers();        // data_dependent.cpp
-void add_layer_handlers();                 // layers.cpp
-void register_all();                       // register.cpp: every op of the dispatcher. Once.
+void add_factory_handlers();         // factory.cpp
+void add_random_handlers();          // random.cpp
+void add_copy_handlers();            // copy.cpp
+void add_data_dependent_handlers();  // data_dependent.cpp
+void add_layer_handlers();           // layers.cpp
+void register_all();                 // register.cpp: every op of the dispatcher. Once.
 
 }  // namespace spmdx::bridge

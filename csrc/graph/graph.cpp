@@ -88,8 +88,7 @@ bool same_nodes(const Node& a, const Node& b) {
 
 bool same_inputs(const Graph& a, const Graph& b) {
   return std::ranges::equal(a.inputs, b.inputs, [&](const Input& x, const Input& y) {
-    return x.value == y.value && x.physical == y.physical && x.annotation == y.annotation &&
-           x.state == y.state &&
+    return x.value == y.value && x.physical == y.physical && x.annotation == y.annotation && x.state == y.state &&
            a.values[x.value].type == b.values[y.value].type;
   });
 }
@@ -134,11 +133,13 @@ ValueId Graph::add_input(TensorType type, std::string name) {
 
 ValueId Graph::add_node(CallRef call, std::vector<ValueId> operands, SourceId source, uint32_t param) {
   internal_check(call != nullptr, "a node without a call");
-  internal_check(call->inputs.size() == operands.size(), call->op + " has " + std::to_string(call->inputs.size()) +
-                                                             " operand types and " + std::to_string(operands.size()) +
-                                                             " operands");
+  // Messages are built only where they are needed: this runs for every recorded op.
+  if (call->inputs.size() != operands.size())
+    throw InternalError(call->op + " has " + std::to_string(call->inputs.size()) + " operand types and " +
+                        std::to_string(operands.size()) + " operands");
   const ValueId first = next_value(*this);
-  for (ValueId value : operands) internal_check(value < first, call->op + " uses a value that is not in the graph");
+  for (ValueId value : operands)
+    if (value >= first) throw InternalError(call->op + " uses a value that is not in the graph");
   const auto id = static_cast<NodeId>(nodes.size());
   for (const TensorType& type : call->outputs) values.push_back({.type = type, .producer = id, .why = {}});
   num_params = std::max(num_params, call->num_params ? param + call->num_params : 0);

@@ -16,7 +16,7 @@ namespace spmdx {
 
 using ValueId = uint32_t;
 using NodeId = uint32_t;
-using SourceId = uint32_t;                 // 0: unknown. Resolved by whoever recorded it.
+using SourceId = uint32_t;  // 0: unknown. Resolved by whoever recorded it.
 constexpr uint32_t kNone = UINT32_MAX;
 
 // ---- arguments of a call -------------------------------------------------------------------------
@@ -26,7 +26,7 @@ struct TensorArg {
   bool operator==(const TensorArg&) const = default;
 };
 struct TensorListArg {
-  std::vector<uint32_t> inputs;            // kNone: an absent optional tensor
+  std::vector<uint32_t> inputs;  // kNone: an absent optional tensor
   bool operator==(const TensorListArg&) const = default;
 };
 // A number that changes from run to run (learning rate, random draw): param `index` of the node.
@@ -43,48 +43,47 @@ struct OpaqueArg {
   std::string text;
   bool operator==(const OpaqueArg&) const = default;
 };
-using Arg = std::variant<std::monostate, TensorArg, TensorListArg, bool, int64_t, double,
-                         std::vector<int64_t>, std::vector<double>, std::vector<bool>, std::string, DType,
-                         RealParam, IntParam, OpaqueArg>;
+using Arg = std::variant<std::monostate, TensorArg, TensorListArg, bool, int64_t, double, std::vector<int64_t>,
+                         std::vector<double>, std::vector<bool>, std::string, DType, RealParam, IntParam, OpaqueArg>;
 
 // One op with its arguments and result types: all that shapes, rules and hashes depend on. Shared and
 // immutable; the tracer interns them, so equal calls are usually the same pointer.
 struct Call {
-  std::string op;                          // "aten.add.Tensor"; the overload "default" is left out: "aten.mm"
-  std::vector<Arg> args;                   // one per schema argument
-  std::vector<TensorType> inputs;          // types of the tensor operands, in argument order
+  std::string op;                  // "aten.add.Tensor"; the overload "default" is left out: "aten.mm"
+  std::vector<Arg> args;           // one per schema argument
+  std::vector<TensorType> inputs;  // types of the tensor operands, in argument order
   std::vector<TensorType> outputs;
-  uint32_t num_params = 0;                 // RealParam and IntParam together, numbered in argument order
-  uint64_t hash = 0;                       // set by seal()
+  uint32_t num_params = 0;  // RealParam and IntParam together, numbered in argument order
+  uint64_t hash = 0;        // set by seal()
 
-  bool operator==(const Call& other) const;   // compares everything but the hash
+  bool operator==(const Call& other) const;  // compares everything but the hash
 };
 using CallRef = std::shared_ptr<const Call>;
-CallRef seal(Call call);                   // computes the hash
+CallRef seal(Call call);  // computes the hash
 
 // ---- nodes and values ----------------------------------------------------------------------------
 struct Node {
   CallRef call;
   std::vector<ValueId> inputs;
-  ValueId output = 0;                      // first result; result i is output + i
-  uint32_t param = 0;                      // first parameter in Graph::params
+  ValueId output = 0;  // first result; result i is output + i
+  uint32_t param = 0;  // first parameter in Graph::params
   SourceId source = 0;
   // For collectives (op "spmdx.all_gather" …): what moves. Shardings are those of input and output.
   AtomSet atoms = 0;
   int64_t bytes = 0;
-  std::string cause;                       // why this collective is here
+  std::string cause;  // why this collective is here
 };
 
 // Why a dim of a value is cut: which annotation, through which op it came.
 struct Provenance {
-  SourceId source = 0;                     // of the annotation
-  std::string via;                         // "annotation of input 3, through aten.mm at train.py:12"
+  SourceId source = 0;  // of the annotation
+  std::string via;      // "annotation of input 3, through aten.mm at train.py:12"
 };
 
 struct Value {
   TensorType type;
-  NodeId producer = kNone;                 // kNone: a graph input
-  ShardingRef sharding = nullptr;          // null: not decided yet
+  NodeId producer = kNone;         // kNone: a graph input
+  ShardingRef sharding = nullptr;  // null: not decided yet
   Provenance why;
 };
 
@@ -94,7 +93,7 @@ struct Input {
   ValueId value = 0;
   ShardingRef physical = nullptr;
   ShardingRef annotation = nullptr;
-  SourceId source = 0;                     // where the user annotated it
+  SourceId source = 0;  // where the user annotated it
   std::string name;
   // A parameter or other state: its layout says how it is stored, so it yields to the layout of the data.
   bool state = false;
@@ -105,10 +104,10 @@ struct Input {
 struct Output {
   ValueId value = 0;
   ShardingRef annotation = nullptr;
-  uint32_t tied = kNone;                   // index into Graph::inputs
-  bool donates = false;                    // the tied input dies with this step: its buffer may be reused
+  uint32_t tied = kNone;  // index into Graph::inputs
+  bool donates = false;   // the tied input dies with this step: its buffer may be reused
   SourceId source = 0;
-  bool state = false;                      // as of Input
+  bool state = false;  // as of Input
 };
 
 // A sharding the user put on a traced value.
@@ -116,26 +115,26 @@ struct Constraint {
   ValueId value = 0;
   ShardingRef sharding = nullptr;
   SourceId source = 0;
-  bool state = false;                      // as of Input
+  bool state = false;  // as of Input
 };
 
 struct Graph {
-  MeshRef mesh;                            // null: no annotation anywhere; runs on one device
-  std::vector<Node> nodes;                 // topological: a node's inputs come before it
+  MeshRef mesh;             // null: no annotation anywhere; runs on one device
+  std::vector<Node> nodes;  // topological: a node's inputs come before it
   std::vector<Value> values;
   std::vector<Input> inputs;
   std::vector<Output> outputs;
   std::vector<Constraint> constraints;
 
   const Value& value(ValueId id) const { return values[id]; }
-  ValueId add_input(TensorType type, std::string name = {});     // index into inputs is inputs.size()-1
+  ValueId add_input(TensorType type, std::string name = {});  // index into inputs is inputs.size()-1
   // Appends a node; its result values get the call's output types. Returns the first result.
   ValueId add_node(CallRef call, std::vector<ValueId> inputs, SourceId source = 0, uint32_t param = 0);
   uint32_t num_params = 0;
 };
 
-// Equal programs have equal hashes: ops, arguments, wiring, types, shardings of inputs, annotations, ties and outputs; sources
-// and param values are not part of it. `same` compares the same things exactly.
+// Equal programs have equal hashes: ops, arguments, wiring, types, shardings of inputs, annotations, ties and outputs;
+// sources and param values are not part of it. `same` compares the same things exactly.
 uint64_t structural_hash(const Graph& graph);
 bool same(const Graph& a, const Graph& b);
 

@@ -18,7 +18,8 @@ void expand_node(Rewrite& rewrite, const Node& node) {
   Builder builder(rewrite.to(), node.source);
   const OpRuleRef rule = rule_for(node.call);
   const std::vector<ValueId> results = rule->expand(builder, rewrite.mapped(node));
-  internal_check(results.size() == node.call->outputs.size(), "wrong number of results from the expansion of " + node.call->op);
+  internal_check(results.size() == node.call->outputs.size(),
+                 "wrong number of results from the expansion of " + node.call->op);
   for (size_t i = 0; i < results.size(); ++i) {
     const TensorType& type = node.call->outputs[i];
     const ValueId value = results[i] == kNone ? absent(builder, type) : results[i];

@@ -13,7 +13,7 @@ size_t Layouts::cheapest(ValueId value, ShardingRef wanted) const {
   size_t best = 0;
   int64_t best_cost = -1;
   for (size_t i = 0; i < known_[value].size(); ++i) {
-    if (known_[value][i].sharding == wanted) return i;   // also where a slice would be as cheap
+    if (known_[value][i].sharding == wanted) return i;  // also where a slice would be as cheap
     const int64_t cost = plan(value, known_[value][i], wanted).cost_ns;
     if (best_cost >= 0 && cost >= best_cost) continue;
     best = i;

@@ -10,7 +10,7 @@ namespace spmdx {
 
 struct Layout {
   ShardingRef sharding;
-  ValueId value;                           // in the new graph
+  ValueId value;  // in the new graph
 };
 
 class Layouts {

@@ -19,8 +19,12 @@ struct Choice {
 class Partition {
  public:
   Partition(const Graph& graph, const CompileOptions& options)
-      : graph_(graph), options_(options), rewrite_(graph), layouts_(graph, rewrite_, options.topology),
-        users_(users(graph)), pinned_(graph.values.size(), false) {
+      : graph_(graph),
+        options_(options),
+        rewrite_(graph),
+        layouts_(graph, rewrite_, options.topology),
+        users_(users(graph)),
+        pinned_(graph.values.size(), false) {
     for (const Output& output : graph.outputs) pinned_[output.value] = true;
     for (const Constraint& constraint : graph.constraints) pinned_[constraint.value] = true;
   }
@@ -34,7 +38,7 @@ class Partition {
       layouts_.add(input.value, layout, made);
     }
     for (const Node& node : graph_.nodes) visit(node);
-    std::vector<ValueId> kept;             // two outputs may be one value in two layouts
+    std::vector<ValueId> kept;  // two outputs may be one value in two layouts
     for (const Output& output : graph_.outputs) kept.push_back(finish_output(output));
     Graph result = rewrite_.finish();
     for (size_t i = 0; i < kept.size(); ++i) result.outputs[i].value = kept[i];
@@ -42,9 +46,7 @@ class Partition {
   }
 
  private:
-  OpContext context(const Node& node, const OpRule& rule) const {
-    return {graph_.mesh, node.call.get(), &rule, false};
-  }
+  OpContext context(const Node& node, const OpRule& rule) const { return {graph_.mesh, node.call.get(), &rule, false}; }
 
   static bool takes_part(const OpRule& rule, size_t operand) {
     return operand >= 64 || (rule.linear_inputs >> operand & 1);
@@ -86,10 +88,10 @@ class Partition {
     if (!with) return found;
     const bool sum = found.second == Reduction::sum;
     const bool extreme = found.second == Reduction::max || found.second == Reduction::min;
-    const bool allowed = rule.linearity == Linearity::movement  ? with == taking_part
-                         : rule.linearity == Linearity::joint    ? sum && with == taking_part
-                         : rule.linearity == Linearity::each     ? sum && with == 1
-                                                                 : extreme && with == 1 && taking_part == 1;
+    const bool allowed = rule.linearity == Linearity::movement ? with == taking_part
+                         : rule.linearity == Linearity::joint  ? sum && with == taking_part
+                         : rule.linearity == Linearity::each   ? sum && with == 1
+                                                               : extreme && with == 1 && taking_part == 1;
     return allowed ? found : std::pair<AtomSet, Reduction>{0, Reduction::none};
   }
 
@@ -112,9 +114,9 @@ class Partition {
       const TensorType& type = node.call->outputs[i];
       const ValueId value = node.output + static_cast<ValueId>(i);
       if (users_[value].empty() && !pinned_[value]) continue;
-      total += plan_reshard(type.dtype, type.shape, placement.outputs[i], graph_.values[value].sharding,
-                            options_.topology)
-                   .cost_ns;
+      total +=
+          plan_reshard(type.dtype, type.shape, placement.outputs[i], graph_.values[value].sharding, options_.topology)
+              .cost_ns;
     }
     return total;
   }
@@ -138,7 +140,7 @@ class Partition {
         strategy.reduction = reduction;
         delayed.push_back(std::move(strategy));
       }
-      all.insert(all.begin(), delayed.begin(), delayed.end());   // first: wins where costs are equal
+      all.insert(all.begin(), delayed.begin(), delayed.end());  // first: wins where costs are equal
     }
     std::optional<Choice> best;
     for (Strategy& strategy : all) {
@@ -184,7 +186,8 @@ class Partition {
   // "w f32[64@data, 8] as f32[64, 8] for aten.mm"
   std::string cause(ValueId value, ShardingRef wanted, const Node& user) const {
     const TensorType& type = graph_.values[value].type;
-    return describe(value) + " " + str(type, layouts_.native(value)) + " as " + str(type, wanted) + " for " + user.call->op;
+    return describe(value) + " " + str(type, layouts_.native(value)) + " as " + str(type, wanted) + " for " +
+           user.call->op;
   }
 
   std::string describe(ValueId value) const {
@@ -206,9 +209,9 @@ class Partition {
     const SourceId source = graph_.values[output.value].producer == kNone
                                 ? output.source
                                 : graph_.nodes[graph_.values[output.value].producer].source;
-    return layouts_.get(output.value, wanted, source,
-                        describe(output.value) + " " + str(type, native) + " as " + str(type, wanted) +
-                            ", kept after the step");
+    return layouts_.get(
+        output.value, wanted, source,
+        describe(output.value) + " " + str(type, native) + " as " + str(type, wanted) + ", kept after the step");
   }
 
   const Graph& graph_;

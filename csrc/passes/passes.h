@@ -13,8 +13,8 @@ namespace spmdx {
 
 struct CompileOptions {
   Topology topology;
-  std::string dump_dir;                    // empty: no dumps
-  SourcePrinter source;                    // for dumps and messages
+  std::string dump_dir;  // empty: no dumps
+  SourcePrinter source;  // for dumps and messages
   int64_t bucket_bytes = 30 << 20;
 };
 
@@ -46,6 +46,6 @@ struct Pass {
   const char* name;
   std::function<void(Graph&, const CompileOptions&)> run;
 };
-const std::vector<Pass>& all_passes();     // in compile's order
+const std::vector<Pass>& all_passes();  // in compile's order
 
 }  // namespace spmdx

@@ -95,8 +95,7 @@ class Propagation {
     if (fixed_[value]) return;
     fixed_[value] = true;
     hidden_[value] = state;
-    state ? states_.push_back({value, sharding, source, true})
-          : set(value, sharding, {source, "annotation"});
+    state ? states_.push_back({value, sharding, source, true}) : set(value, sharding, {source, "annotation"});
   }
 
   void seed_state() {
@@ -234,9 +233,9 @@ class Propagation {
   Graph& graph_;
   const CompileOptions& options_;
   std::vector<ShardingRef> current_;
-  std::vector<bool> fixed_;                // the user's word: never changed
-  std::vector<bool> hidden_;               // not to be looked at yet
-  std::vector<Constraint> states_;         // annotated results that are state
+  std::vector<bool> fixed_;         // the user's word: never changed
+  std::vector<bool> hidden_;        // not to be looked at yet
+  std::vector<Constraint> states_;  // annotated results that are state
   std::vector<std::pair<ValueId, ValueId>> ties_;
   std::vector<OpRuleRef> rules_;
 };

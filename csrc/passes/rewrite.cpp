@@ -23,7 +23,7 @@ Node Rewrite::mapped(const Node& node) const {
   Node copy = node;
   for (ValueId& value : copy.inputs) {
     value = map_[value];
-    internal_check(value != kNone, "a rewritten node reads a value that is gone: " + node.call->op);
+    if (value == kNone) throw InternalError("a rewritten node reads a value that is gone: " + node.call->op);
   }
   return copy;
 }

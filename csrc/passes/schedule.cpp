@@ -15,9 +15,9 @@ constexpr size_t kGatherWindow = 48;
 constexpr size_t kMaxHoisted = 8;
 
 struct Bucket {
-  size_t leader;                           // node index: where the merged collective runs
+  size_t leader;  // node index: where the merged collective runs
   std::vector<size_t> members;
-  std::vector<size_t> hoisted;             // nodes that run just before it, in program order
+  std::vector<size_t> hoisted;  // nodes that run just before it, in program order
   int64_t bytes = 0;
 };
 
@@ -70,9 +70,8 @@ class Bucketing {
     if (is_collective(node) || rule_for(node.call)->random || late.size() == kMaxHoisted) return false;
     if (rule_for(node.call)->flops_per_element > 1) return false;
     late.push_back(producer);
-    return std::all_of(node.inputs.begin(), node.inputs.end(), [&](ValueId value) {
-      return ready_before(graph_.values[value].producer, leader, late);
-    });
+    return std::all_of(node.inputs.begin(), node.inputs.end(),
+                       [&](ValueId value) { return ready_before(graph_.values[value].producer, leader, late); });
   }
 
   void join(Bucket& bucket, size_t i, const std::vector<size_t>& late) {
@@ -86,7 +85,7 @@ class Bucketing {
 
   const Graph& graph_;
   const int64_t limit_;
-  std::vector<size_t> time_;               // node i at 2i + 1; hoisted above leader l at 2l
+  std::vector<size_t> time_;  // node i at 2i + 1; hoisted above leader l at 2l
   std::vector<Bucket> buckets_;
 };
 

@@ -38,7 +38,7 @@ bool is_constant(const Node& node) {
 
 void simplify(Graph& graph) {
   const std::vector<bool> needed = needed_nodes(graph);
-  std::vector<bool> pinned(graph.values.size(), false);   // a user's constraint is on this very value
+  std::vector<bool> pinned(graph.values.size(), false);  // a user's constraint is on this very value
   for (const Constraint& constraint : graph.constraints) pinned[constraint.value] = true;
   Rewrite rewrite(graph);
   std::unordered_map<Key, ValueId, KeyHash> seen;
@@ -62,7 +62,7 @@ void simplify(Graph& graph) {
 }
 
 void split_constants(Graph& graph) {
-  std::vector<NodeId> constant(graph.values.size(), kNone);   // the constant node behind a value
+  std::vector<NodeId> constant(graph.values.size(), kNone);  // the constant node behind a value
   std::vector<bool> outlives(graph.values.size(), false);
   for (const Output& output : graph.outputs) outlives[output.value] = true;
   for (const Constraint& constraint : graph.constraints) outlives[constraint.value] = true;
@@ -72,7 +72,7 @@ void split_constants(Graph& graph) {
     const Node& node = graph.nodes[i];
     for (ValueId value : node.inputs) {
       if (constant[value] == kNone) continue;
-      if (taken[constant[value]]) rewrite.keep(graph.nodes[constant[value]]);   // one more copy, for this use
+      if (taken[constant[value]]) rewrite.keep(graph.nodes[constant[value]]);  // one more copy, for this use
       taken[constant[value]] = true;
     }
     rewrite.keep(node);

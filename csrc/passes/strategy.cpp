@@ -51,7 +51,7 @@ std::optional<DimSharding> unproject_dim(const OpContext& op, const std::vector<
                                          const std::vector<DimSharding>& cuts) {
   DimSharding dim;
   int64_t rest = size;
-  bool open = true;                        // every factor so far is split into single elements
+  bool open = true;  // every factor so far is split into single elements
   for (int f : factors) {
     const int64_t factor_size = op.rule->factors[f].size;
     if (factor_size <= 1) continue;
@@ -204,11 +204,9 @@ int64_t compute_ns(const OpContext& op, const Strategy& strategy, const Topology
   double elements = 1;
   for (size_t f = 0; f < strategy.cuts.size(); ++f) {
     const int64_t size = op.rule->factors[f].size;
-    elements *= static_cast<double>(
-        local_range(*op.mesh, strategy.cuts[f], size, 0).extent);
+    elements *= static_cast<double>(local_range(*op.mesh, strategy.cuts[f], size, 0).extent);
   }
-  const double picoseconds =
-      elements * op.rule->flops_per_element * static_cast<double>(topology.picoseconds_per_flop);
+  const double picoseconds = elements * op.rule->flops_per_element * static_cast<double>(topology.picoseconds_per_flop);
   return static_cast<int64_t>(std::min(picoseconds / 1000, 1e15));
 }
 

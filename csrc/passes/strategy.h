@@ -29,7 +29,7 @@ struct OpContext {
   MeshRef mesh;
   const Call* call;
   const OpRule* rule;
-  bool composite = false;                  // whether composite factors may be cut
+  bool composite = false;  // whether composite factors may be cut
 
   size_t num_tensors() const { return rule->inputs.size() + rule->outputs.size(); }
   // Operands first, then results.
@@ -43,7 +43,8 @@ Strategy project(const OpContext& op, size_t tensor, ShardingRef sharding);
 // Nothing where some tensor cannot be laid out so (a minor factor cut below an uncut major one, mixed reductions).
 std::optional<Placement> place(const OpContext& op, const Strategy& strategy);
 
-// Every hint led once and completed by the others, largest tensor first; and the uncut strategy. hints[tensor] lists shardings.
+// Every hint led once and completed by the others, largest tensor first; and the uncut strategy. hints[tensor] lists
+// shardings.
 std::vector<Strategy> candidates(const OpContext& op, const std::vector<std::vector<ShardingRef>>& hints);
 
 // Time of the op itself on the device that has most to do.

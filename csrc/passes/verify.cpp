@@ -10,7 +10,7 @@
 namespace spmdx {
 namespace {
 
-constexpr int64_t kPositions = 64;         // of the mesh that are looked at
+constexpr int64_t kPositions = 64;  // of the mesh that are looked at
 
 [[noreturn]] void reject(const Graph& graph, const Node& node, const std::string& why) {
   throw InternalError("verify: " + why + " in " + print(node, graph));
@@ -79,7 +79,8 @@ void check_partials(const Graph& graph, const Node& node, const OpRule& rule) {
     const AtomSet partial = graph.values[node.inputs[t]].sharding->partial;
     if (!partial) continue;
     const bool takes_part = t >= 64 || (rule.linear_inputs >> t & 1);
-    if (rule.linearity == Linearity::none || !takes_part) reject(graph, node, "a partial operand meets an op that is not linear in it");
+    if (rule.linearity == Linearity::none || !takes_part)
+      reject(graph, node, "a partial operand meets an op that is not linear in it");
     if (rule.linearity == Linearity::each && flowing) reject(graph, node, "two operands of a product are partial");
     flowing |= partial;
   }

@@ -8,17 +8,17 @@ namespace spmdx {
 using Values = std::vector<ValueId>;
 
 // linear_expand.cpp
-Values expand_addmm(Builder& builder, const Node& node);       // also baddbmm, addmv
+Values expand_addmm(Builder& builder, const Node& node);  // also baddbmm, addmv
 Values expand_convolution(Builder& builder, const Node& node);
 Values expand_embedding(Builder& builder, const Node& node);
 Values expand_amp_unscale(Builder& builder, const Node& node);
 // statistics_expand.cpp
 Values expand_mean(Builder& builder, const Node& node);
-Values expand_var(Builder& builder, const Node& node);         // also std, var_mean, std_mean
+Values expand_var(Builder& builder, const Node& node);  // also std, var_mean, std_mean
 Values expand_vector_norm(Builder& builder, const Node& node);
 Values expand_logsumexp(Builder& builder, const Node& node);
 // softmax_expand.cpp
-Values expand_softmax(Builder& builder, const Node& node);     // also _safe_softmax
+Values expand_softmax(Builder& builder, const Node& node);  // also _safe_softmax
 Values expand_log_softmax(Builder& builder, const Node& node);
 Values expand_softmax_backward(Builder& builder, const Node& node);
 Values expand_log_softmax_backward(Builder& builder, const Node& node);

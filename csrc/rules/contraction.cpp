@@ -39,8 +39,8 @@ OpRule convolution_backward(const Call& call) {
   const size_t spatial = call.inputs[0].shape.size() - 2;
   const bool transposed = boolean(call, 7, false), grouped = integer(call, 9, 1) != 1;
   const std::string in = grouped ? "I!" : "c.", out = grouped ? "O!" : "o";
-  const std::string weight = (grouped ? (transposed ? "I!P!" : "O!P!") : (transposed ? "co" : "oc")) +
-                             dims(spatial, 's', '!');
+  const std::string weight =
+      (grouped ? (transposed ? "I!P!" : "O!P!") : (transposed ? "co" : "oc")) + dims(spatial, 's', '!');
   const std::string x = "n" + in + dims(spatial, 'p', '!');
   return from_letters(call, {{"n" + out + dims(spatial, 'v', '!'), x, weight}, {x, weight, out}});
 }

@@ -8,20 +8,20 @@ namespace spmdx {
 using Family = OpRule (*)(const Call& call);
 
 // ---- attributes of a call (attributes.cpp) --------------------------------------------------------
-const Arg& argument(const Call& call, size_t index);           // none where the call has fewer
-int operand(const Call& call, size_t arg);                     // index of a tensor operand, -1: absent
+const Arg& argument(const Call& call, size_t index);  // none where the call has fewer
+int operand(const Call& call, size_t arg);            // index of a tensor operand, -1: absent
 int64_t integer(const Call& call, size_t arg, int64_t missing);
-std::vector<int64_t> integers(const Call& call, size_t arg);   // empty where absent; an int is a list of one
+std::vector<int64_t> integers(const Call& call, size_t arg);  // empty where absent; an int is a list of one
 bool boolean(const Call& call, size_t arg, bool missing);
 int64_t normal_dim(int64_t dim, size_t rank);
 // Which dims an op acts on: the list or int in `arg`; all where it is absent or empty.
 std::vector<bool> acted_dims(const Call& call, size_t arg, size_t rank);
 
 // ---- pointwise and creation (pointwise.cpp) --------------------------------------------------------
-OpRule pointwise(const Call& call);        // every operand broadcasts to every output
-OpRule to_copy(const Call& call);          // linear between floating dtypes
-OpRule creation(const Call& call);         // no operands: all dims of the outputs are free
-OpRule replicated(const Call& call);       // nothing may be cut, and that is known
+OpRule pointwise(const Call& call);   // every operand broadcasts to every output
+OpRule to_copy(const Call& call);     // linear between floating dtypes
+OpRule creation(const Call& call);    // no operands: all dims of the outputs are free
+OpRule replicated(const Call& call);  // nothing may be cut, and that is known
 OpRule arange(const Call& call);
 OpRule amp_unscale(const Call& call);
 
@@ -45,10 +45,10 @@ OpRule flip(const Call& call);
 OpRule unfold(const Call& call);
 OpRule diagonal(const Call& call);
 OpRule diagonal_backward(const Call& call);
-OpRule scan_1(const Call& call);           // one shape, the dim in argument 1 whole (cumsum, softmax without expansion)
-OpRule scan_2(const Call& call);           // the same, dim in argument 2
-OpRule resized_1(const Call& call);        // the dim in argument 1 has another size in each tensor (glu)
-OpRule resized_2(const Call& call);        // (topk)
+OpRule scan_1(const Call& call);     // one shape, the dim in argument 1 whole (cumsum, softmax without expansion)
+OpRule scan_2(const Call& call);     // the same, dim in argument 2
+OpRule resized_1(const Call& call);  // the dim in argument 1 has another size in each tensor (glu)
+OpRule resized_2(const Call& call);  // (topk)
 
 // ---- indexing (indexing.cpp) -------------------------------------------------------------------------
 OpRule gather(const Call& call);
@@ -66,10 +66,10 @@ OpRule reduce_min(const Call& call);
 OpRule reduce_prod(const Call& call);
 OpRule reduce_any(const Call& call);
 OpRule reduce_all(const Call& call);
-OpRule reduce_whole(const Call& call);     // reduced dims may not be cut (argmax, median)
-OpRule reduce_whole_2(const Call& call);   // dim in argument 2 (kthvalue)
-OpRule reduce_mean(const Call& call);      // composite that ends in a sum
-OpRule reduce_rows(const Call& call);      // composite (var, logsumexp)
+OpRule reduce_whole(const Call& call);    // reduced dims may not be cut (argmax, median)
+OpRule reduce_whole_2(const Call& call);  // dim in argument 2 (kthvalue)
+OpRule reduce_mean(const Call& call);     // composite that ends in a sum
+OpRule reduce_rows(const Call& call);     // composite (var, logsumexp)
 OpRule vector_norm(const Call& call);
 
 // ---- layers (contraction.cpp, normalisation.cpp, spatial.cpp, losses.cpp) --------------------------------
@@ -90,10 +90,10 @@ OpRule group_norm(const Call& call);
 OpRule group_norm_backward(const Call& call);
 OpRule batch_norm(const Call& call);
 OpRule batch_norm_backward(const Call& call);
-OpRule planes_1(const Call& call);         // the last dim whole, everything before passes (pool1d, pad)
+OpRule planes_1(const Call& call);  // the last dim whole, everything before passes (pool1d, pad)
 OpRule planes_2(const Call& call);
 OpRule planes_3(const Call& call);
-OpRule loss_2(const Call& call);           // pointwise loss, reduction in argument 2
+OpRule loss_2(const Call& call);  // pointwise loss, reduction in argument 2
 OpRule loss_3(const Call& call);
 OpRule loss_4(const Call& call);
 OpRule loss_backward_3(const Call& call);

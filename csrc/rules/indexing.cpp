@@ -8,9 +8,7 @@
 namespace spmdx {
 namespace {
 
-size_t dim_of(const Call& call, size_t rank) {
-  return static_cast<size_t>(normal_dim(integer(call, 1, 0), rank));
-}
+size_t dim_of(const Call& call, size_t rank) { return static_cast<size_t>(normal_dim(integer(call, 1, 0), rank)); }
 
 char letter(size_t dim) { return static_cast<char>('a' + static_cast<char>(dim)); }
 char upper(size_t dim) { return static_cast<char>('A' + static_cast<char>(dim)); }
@@ -23,8 +21,10 @@ std::string aligned(const Call& call, size_t tensor, size_t dim, size_t rank) {
     for (const TensorType& type : call.inputs)
       same &= type.shape.size() == rank && type.shape[d] == call.inputs[0].shape[d];
     // 24 letters are enough for operands of rank 8: the sizes that differ are whole in each operand for itself.
-    if (same) text += letter(d);
-    else text += {upper(tensor * 8 + d), '!'};
+    if (same)
+      text += letter(d);
+    else
+      text += {upper(tensor * 8 + d), '!'};
   }
   return text;
 }
@@ -59,8 +59,10 @@ Indexed letters_of_index(const Call& call, const std::vector<int>& operands, boo
   if (!adjacent) letters.result = letters.index;
   for (size_t d = 0; d < operands.size(); ++d) {
     if (adjacent && d == place) letters.result += letters.index;
-    if (operands[d] >= 0) letters.self += {upper(d), '!'};
-    else letters.self += letter(d);
+    if (operands[d] >= 0)
+      letters.self += {upper(d), '!'};
+    else
+      letters.self += letter(d);
     if (operands[d] < 0) letters.result += letter(d);
   }
   return letters;

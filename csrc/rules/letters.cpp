@@ -65,11 +65,16 @@ void note_missing(const std::vector<int>& keys, Entries& entries) {
 
 Factor factor_of(const Entry& entry, Reduction reduction) {
   switch (entry.mark) {
-    case '!': return {entry.size, FactorKind::replicate, Reduction::none};
-    case '+': return {entry.size, FactorKind::composite, Reduction::sum};
-    case '^': return {entry.size, FactorKind::composite, Reduction::none};
-    case '.': return {entry.size, FactorKind::pass, Reduction::none};
-    default: break;
+    case '!':
+      return {entry.size, FactorKind::replicate, Reduction::none};
+    case '+':
+      return {entry.size, FactorKind::composite, Reduction::sum};
+    case '^':
+      return {entry.size, FactorKind::composite, Reduction::none};
+    case '.':
+      return {entry.size, FactorKind::pass, Reduction::none};
+    default:
+      break;
   }
   const bool reduced = entry.in_input && entry.missing_in_output;
   return reduced ? Factor{entry.size, FactorKind::reduce, reduction} : Factor{entry.size};
@@ -82,9 +87,9 @@ TensorFactors assign(const std::vector<int>& keys, const TensorType& type, bool 
     if (keys[d] < 0) continue;
     const Entry& entry = entries[keys[d]];
     const bool fits = type.shape[d] == entry.size;
-    internal_check(fits || empty || (type.shape[d] == 1 && !output),
-                   "sizes of one factor differ: " + str(type) + " dim " + std::to_string(d) + " and " +
-                       std::to_string(entry.size));
+    internal_check(fits || empty || (type.shape[d] == 1 && !output), "sizes of one factor differ: " + str(type) +
+                                                                         " dim " + std::to_string(d) + " and " +
+                                                                         std::to_string(entry.size));
     if (fits && entry.index >= 0) result[d] = {entry.index};
   }
   return result;
@@ -98,8 +103,10 @@ Letters parse_letters(std::string_view text, const Call& call) {
   auto split = [](std::string_view part, size_t count) {
     std::vector<std::string> tensors(1);
     for (char c : part)
-      if (c == ',') tensors.emplace_back();
-      else tensors.back() += c;
+      if (c == ',')
+        tensors.emplace_back();
+      else
+        tensors.back() += c;
     internal_check(tensors.size() >= count || (tensors.size() == 1 && tensors[0].empty() && count == 0),
                    "a rule for fewer tensors than the call has: " + std::string(part));
     tensors.resize(count);

@@ -16,8 +16,10 @@ enum : int64_t { kNoReduction = 0, kMean = 1 };
 size_t reduction_arg(const Call& call, bool backward) {
   const std::string_view base = base_name(call.op);
   size_t arg = 2;
-  if (base.starts_with("aten.binary_cross_entropy_with_logits")) arg = 4;
-  else if (base.starts_with("aten.binary_cross_entropy")) arg = 3;
+  if (base.starts_with("aten.binary_cross_entropy_with_logits"))
+    arg = 4;
+  else if (base.starts_with("aten.binary_cross_entropy"))
+    arg = 3;
   return arg + (backward ? 1 : 0);
 }
 
@@ -39,10 +41,10 @@ std::vector<int64_t> all_dims(const Shape& shape) {
 // For nll_loss: scores [n, c, …], targets [n, …], with one weight a class or none.
 struct Classes {
   ValueId target, valid;
-  int weight = -1;          // operand
+  int weight = -1;  // operand
   int64_t count = 1;
-  Shape column;             // [1, c, 1 …]
-  Shape row;                // [n, 1, …]
+  Shape column;  // [1, c, 1 …]
+  Shape row;     // [n, 1, …]
 };
 
 Classes classes_of(Maths& maths, size_t scores, size_t target, size_t weight_arg, size_t ignore_arg) {
@@ -129,8 +131,8 @@ Values expand_nll_loss(Builder& builder, const Node& node) {
   const Shape rows_shape = maths.shape(classes.target);
   std::vector<Arg> args = maths.call().args;
   args.at(3) = int64_t{kNoReduction};
-  const ValueId rows = maths.emit(maths.call().op, std::move(args), node.inputs,
-                                  {{out.dtype, rows_shape}, {weight_type.dtype, {}}});
+  const ValueId rows =
+      maths.emit(maths.call().op, std::move(args), node.inputs, {{out.dtype, rows_shape}, {weight_type.dtype, {}}});
   const DType acc = wide(out.dtype);
   const std::vector<int64_t> dims = all_dims(rows_shape);
   const ValueId weight = maths.sum(row_weights(maths, classes, acc), dims, false, acc);

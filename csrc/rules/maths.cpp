@@ -39,8 +39,10 @@ Shape reduced_shape(const Shape& shape, const std::vector<int64_t>& dims, bool k
   for (int64_t d = 0; d < rank; ++d) {
     auto is_this = [&](int64_t x) { return x == d || x + rank == d; };
     const bool gone = dims.empty() || std::any_of(dims.begin(), dims.end(), is_this);
-    if (!gone) result.push_back(shape[static_cast<size_t>(d)]);
-    else if (keepdim) result.push_back(1);
+    if (!gone)
+      result.push_back(shape[static_cast<size_t>(d)]);
+    else if (keepdim)
+      result.push_back(1);
   }
   return result;
 }
@@ -118,8 +120,8 @@ ValueId Maths::full(Shape shape, Arg value, DType dtype) {
 }
 
 ValueId Maths::iota(int64_t count, DType dtype) {
-  return emit("aten.arange.start_step",
-              {int64_t{0}, count, int64_t{1}, dtype, kNothing, kNothing, kNothing}, {}, {{dtype, {count}}});
+  return emit("aten.arange.start_step", {int64_t{0}, count, int64_t{1}, dtype, kNothing, kNothing, kNothing}, {},
+              {{dtype, {count}}});
 }
 
 ValueId Maths::sum(ValueId value, std::vector<int64_t> dims, bool keepdim, DType dtype) {

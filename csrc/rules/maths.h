@@ -26,27 +26,27 @@ class Maths {
   const Shape& shape(ValueId value) const { return builder_.type(value).shape; }
   DType dtype(ValueId value) const { return builder_.type(value).dtype; }
 
-  ValueId cast(ValueId value, DType dtype);                      // itself where nothing changes
-  ValueId wide(ValueId value);                                   // at least f32
+  ValueId cast(ValueId value, DType dtype);  // itself where nothing changes
+  ValueId wide(ValueId value);               // at least f32
   ValueId view(ValueId value, Shape shape);
   ValueId expand(ValueId value, Shape shape);
-  ValueId unary(std::string op, ValueId value);                  // "aten.exp"; the type stays
-  ValueId binary(const std::string& op, ValueId a, ValueId b);   // broadcasts; the wider dtype
+  ValueId unary(std::string op, ValueId value);                 // "aten.exp"; the type stays
+  ValueId binary(const std::string& op, ValueId a, ValueId b);  // broadcasts; the wider dtype
   ValueId add(ValueId a, ValueId b);
   ValueId sub(ValueId a, ValueId b);
   ValueId mul(ValueId a, ValueId b) { return binary("aten.mul.Tensor", a, b); }
   ValueId div(ValueId a, ValueId b) { return binary("aten.div.Tensor", a, b); }
-  ValueId equal(ValueId a, ValueId b);                           // b8
-  ValueId compare(std::string op, ValueId value, Arg scalar);    // "aten.ne.Scalar"; b8
+  ValueId equal(ValueId a, ValueId b);                         // b8
+  ValueId compare(std::string op, ValueId value, Arg scalar);  // "aten.ne.Scalar"; b8
   ValueId mul(ValueId value, const Scalar& scalar) { return with(std::string("aten.mul.Scalar"), value, scalar); }
   ValueId mul(ValueId value, double scalar) { return mul(value, Scalar{scalar}); }
   ValueId div(ValueId value, double scalar) { return with("aten.div.Scalar", value, Scalar{scalar}); }
   ValueId add(ValueId value, const Scalar& scalar);
   ValueId pow(ValueId value, const Scalar& scalar) { return with("aten.pow.Tensor_Scalar", value, scalar); }
   ValueId lerp(ValueId from, ValueId to, const Scalar& weight);
-  ValueId where_or(ValueId condition, ValueId a, Arg scalar);    // aten.where.ScalarOther
+  ValueId where_or(ValueId condition, ValueId a, Arg scalar);  // aten.where.ScalarOther
   ValueId full(Shape shape, Arg value, DType dtype);
-  ValueId iota(int64_t count, DType dtype);                      // 0 … count−1
+  ValueId iota(int64_t count, DType dtype);  // 0 … count−1
 
   // Reductions; an empty `dims` is all.
   ValueId sum(ValueId value, std::vector<int64_t> dims, bool keepdim, DType dtype);
@@ -66,9 +66,9 @@ class Maths {
   const Node& node_;
 };
 
-DType wide(DType dtype);                                         // f32 for 16-bit floats
+DType wide(DType dtype);  // f32 for 16-bit floats
 Shape broadcast(const Shape& a, const Shape& b);
-bool is_number(const Arg& arg, double number);                   // a constant equal to `number`
+bool is_number(const Arg& arg, double number);  // a constant equal to `number`
 Shape reduced_shape(const Shape& shape, const std::vector<int64_t>& dims, bool keepdim);
 
 }  // namespace spmdx

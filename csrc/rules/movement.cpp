@@ -24,8 +24,10 @@ std::string marked(const std::vector<bool>& acted, char first = 'a') {
 std::string resized(const std::vector<bool>& acted, char tensor) {
   std::string text;
   for (size_t d = 0; d < acted.size(); ++d) {
-    if (acted[d]) text += {tensor, '!'};
-    else text += static_cast<char>('a' + static_cast<char>(d));
+    if (acted[d])
+      text += {tensor, '!'};
+    else
+      text += static_cast<char>('a' + static_cast<char>(d));
     tensor = static_cast<char>(tensor + acted[d]);
   }
   return text;
@@ -56,8 +58,8 @@ OpRule resize_dims(const Call& call, const std::vector<bool>& acted) {
 
 OpRule whole_dims(const Call& call, const std::vector<bool>& acted) {
   const std::string text = marked(acted);
-  return from_letters(call, {std::vector<std::string>(call.inputs.size(), text),
-                             std::vector<std::string>(call.outputs.size(), text)});
+  return from_letters(
+      call, {std::vector<std::string>(call.inputs.size(), text), std::vector<std::string>(call.outputs.size(), text)});
 }
 
 // `big` has one dim more than `small`: it is whole, the others pass.
@@ -166,8 +168,10 @@ OpRule cat(const Call& call) {
     if (shape.size() != out.size()) return;
     for (size_t d = 0; d < shape.size(); ++d) {
       if (shape[d] == 1) continue;
-      if (d != dim || output) factors[d] = {shared[d]};
-      else factors[d] = {fresh(shape[d], FactorKind::replicate)};
+      if (d != dim || output)
+        factors[d] = {shared[d]};
+      else
+        factors[d] = {fresh(shape[d], FactorKind::replicate)};
     }
   };
   for (size_t i = 0; i < call.inputs.size(); ++i) assign(call.inputs[i].shape, rule.inputs[i], false);
@@ -209,8 +213,10 @@ OpRule diagonal(const Call& call) {
   for (size_t d = 0; d < rank; ++d) {
     const bool acted = d == first || d == second;
     in += static_cast<char>('a' + static_cast<char>(d));
-    if (acted) in += '!';
-    else out += static_cast<char>('a' + static_cast<char>(d));
+    if (acted)
+      in += '!';
+    else
+      out += static_cast<char>('a' + static_cast<char>(d));
   }
   return from_letters(call, {{in}, {out + "_"}});
 }
@@ -222,8 +228,10 @@ OpRule diagonal_backward(const Call& call) {
   for (size_t d = 0; d < rank; ++d) {
     const bool acted = d == first || d == second;
     big += static_cast<char>('a' + static_cast<char>(d));
-    if (acted) big += '!';
-    else small += static_cast<char>('a' + static_cast<char>(d));
+    if (acted)
+      big += '!';
+    else
+      small += static_cast<char>('a' + static_cast<char>(d));
   }
   return from_letters(call, {{small + "_"}, {big}});
 }

@@ -18,8 +18,10 @@ std::string statistics(size_t leading, size_t rank) { return dims(leading) + std
 std::string channels(size_t rank, char mark) {
   std::string text;
   for (size_t d = 0; d < rank; ++d) {
-    if (d == 1) text += 'c';
-    else text += static_cast<char>('p' + static_cast<char>(d));
+    if (d == 1)
+      text += 'c';
+    else
+      text += static_cast<char>('p' + static_cast<char>(d));
     if (d != 1 && mark) text += mark;
   }
   return text;
@@ -106,8 +108,7 @@ OpRule batch_norm(const Call& call) {
   // In evaluation the statistics are given, so batch and space pass.
   const std::string x = channels(rank, boolean(call, 5, true) ? '^' : '.');
   Letters letters{{x}, {x}};
-  for (size_t i = 1; i < call.inputs.size(); ++i)
-    letters.inputs.push_back(channel_or_nothing(call.inputs[i], count));
+  for (size_t i = 1; i < call.inputs.size(); ++i) letters.inputs.push_back(channel_or_nothing(call.inputs[i], count));
   for (size_t i = 1; i < call.outputs.size(); ++i)
     letters.outputs.push_back(channel_or_nothing(call.outputs[i], count));
   return from_letters(call, letters);
@@ -119,8 +120,7 @@ OpRule batch_norm_backward(const Call& call) {
   const int64_t count = call.inputs[1].shape.at(1);
   const std::string x = channels(rank, boolean(call, 7, true) ? '^' : '\0');
   Letters letters{{x, x}, {x, "c", "c"}};
-  for (size_t i = 2; i < call.inputs.size(); ++i)
-    letters.inputs.push_back(channel_or_nothing(call.inputs[i], count));
+  for (size_t i = 2; i < call.inputs.size(); ++i) letters.inputs.push_back(channel_or_nothing(call.inputs[i], count));
   return from_letters(call, letters);
 }
 

@@ -16,8 +16,10 @@ OpRule reduce(const Call& call, size_t arg, Reduction reduction, char mark) {
     const char letter = static_cast<char>('a' + static_cast<char>(d));
     in += letter;
     if (acted[d] && mark) in += mark;
-    if (!acted[d]) out += letter;
-    else if (keepdim) out += '_';
+    if (!acted[d])
+      out += letter;
+    else if (keepdim)
+      out += '_';
     internal_check(!acted[d] || !keepdim || call.outputs[0].shape[d] == 1, "a reduced dim is left in " + call.op);
   }
   return from_letters(call, {{in}, std::vector<std::string>(call.outputs.size(), out)}, reduction);

@@ -37,9 +37,7 @@ int add_factor(OpRule& rule, int64_t size, FactorKind kind) {
   return static_cast<int>(rule.factors.size()) - 1;
 }
 
-void take_whole(OpRule& rule, Side& side) {
-  side.take(add_factor(rule, side.left, FactorKind::replicate), side.left);
-}
+void take_whole(OpRule& rule, Side& side) { side.take(add_factor(rule, side.left, FactorKind::replicate), side.left); }
 
 // Neither rest divides the other: what follows is not cut until both sides have covered equally many elements.
 void skip_unaligned(OpRule& rule, Side& a, Side& b) {

@@ -43,9 +43,9 @@ void check(const OpRule& rule, const Call& call) {
     for (size_t d = 0; d < factors.size(); ++d) {
       int64_t product = 1;
       for (int factor : factors[d]) product *= rule.factors[static_cast<size_t>(factor)].size;
-      internal_check(factors[d].empty() || product == type.shape[d],
-                     "the factors of dim " + std::to_string(d) + " of " + str(type) + " in " + call.op +
-                         " multiply to " + std::to_string(product));
+      internal_check(factors[d].empty() || product == type.shape[d], "the factors of dim " + std::to_string(d) +
+                                                                         " of " + str(type) + " in " + call.op +
+                                                                         " multiply to " + std::to_string(product));
     }
   };
   internal_check(rule.inputs.size() == call.inputs.size() && rule.outputs.size() == call.outputs.size(),

@@ -10,10 +10,10 @@
 namespace spmdx {
 
 enum class FactorKind : uint8_t {
-  pass,        // in inputs and outputs: any cut of it is local work
-  reduce,      // in inputs only: cutting it makes the outputs partial with `reduction`
-  replicate,   // `!`: may not be cut
-  composite    // may be cut only after OpRule::expand turned the node into simpler ones
+  pass,       // in inputs and outputs: any cut of it is local work
+  reduce,     // in inputs only: cutting it makes the outputs partial with `reduction`
+  replicate,  // `!`: may not be cut
+  composite   // may be cut only after OpRule::expand turned the node into simpler ones
 };
 
 struct Factor {
@@ -26,11 +26,11 @@ struct Factor {
 
 // How a partial operand may flow to the outputs. Only operands in OpRule::linear_inputs take part.
 enum class Linearity : uint8_t {
-  none,        // operands must be reduced first
-  joint,       // all of them partial (sum) over the same atoms: outputs are partial likewise
-  each,        // exactly one of them partial (sum), the others whole: outputs are partial
-  monotone,    // single operand partial max or min: outputs likewise
-  movement     // joint, for any reduction: the op only moves data
+  none,      // operands must be reduced first
+  joint,     // all of them partial (sum) over the same atoms: outputs are partial likewise
+  each,      // exactly one of them partial (sum), the others whole: outputs are partial
+  monotone,  // single operand partial max or min: outputs likewise
+  movement   // joint, for any reduction: the op only moves data
 };
 
 // Factors of every dim of a tensor, major → minor. A dim without factors is never cut (size 1, broadcast).
@@ -49,15 +49,15 @@ using Expand = std::vector<ValueId> (*)(Builder& builder, const Node& node);
 
 struct OpRule {
   std::vector<Factor> factors;
-  std::vector<TensorFactors> inputs;       // one per tensor operand
+  std::vector<TensorFactors> inputs;  // one per tensor operand
   std::vector<TensorFactors> outputs;
   Linearity linearity = Linearity::none;
-  uint64_t linear_inputs = ~uint64_t{0};   // bit i: operand i takes part (operands ≥ 64 always do)
+  uint64_t linear_inputs = ~uint64_t{0};  // bit i: operand i takes part (operands ≥ 64 always do)
   Localise localise = nullptr;
-  Expand expand = nullptr;                 // required where a factor is composite
-  bool random = false;                     // never merged or duplicated
-  bool fallback = false;                   // no row: everything is replicated, and reported
-  double flops_per_element = 1;            // per element of the product of all factor sizes
+  Expand expand = nullptr;       // required where a factor is composite
+  bool random = false;           // never merged or duplicated
+  bool fallback = false;         // no row: everything is replicated, and reported
+  double flops_per_element = 1;  // per element of the product of all factor sizes
 };
 using OpRuleRef = std::shared_ptr<const OpRule>;
 
@@ -66,7 +66,7 @@ OpRuleRef rule_for(const CallRef& call);
 
 // True for an op whose row exists, under its full or base name.
 bool has_rule(std::string_view op);
-std::vector<std::string> all_rules();      // names in the table, sorted
+std::vector<std::string> all_rules();  // names in the table, sorted
 
 class Builder {
  public:

@@ -10,9 +10,9 @@ namespace spmdx {
 namespace {
 
 struct Rows {
-  ValueId shifted;   // x − max of its row
+  ValueId shifted;  // x − max of its row
   ValueId exp;
-  ValueId total;     // sum of exp over the row, keeping the dim
+  ValueId total;  // sum of exp over the row, keeping the dim
   ValueId top;
 };
 

@@ -104,11 +104,11 @@ Values expand_logsumexp(Builder& builder, const Node& node) {
   const ValueId x = maths.cast(maths.input(0), wide(out.dtype));
   const DType acc = maths.dtype(x);
   const ValueId top = maths.extremum("aten.amax", x, by.dims, true);
-  const ValueId finite = maths.compare("aten.ne.Scalar", maths.unary("aten.abs", top),
-                                       std::numeric_limits<double>::infinity());
+  const ValueId finite =
+      maths.compare("aten.ne.Scalar", maths.unary("aten.abs", top), std::numeric_limits<double>::infinity());
   const ValueId shift = maths.where_or(finite, top, 0.0);
-  const ValueId rest = maths.unary("aten.log", maths.sum(maths.unary("aten.exp", maths.sub(x, shift)), by.dims,
-                                                         true, acc));
+  const ValueId rest =
+      maths.unary("aten.log", maths.sum(maths.unary("aten.exp", maths.sub(x, shift)), by.dims, true, acc));
   return {maths.cast(maths.view(maths.add(rest, shift), out.shape), out.dtype)};
 }
 

@@ -12,13 +12,13 @@ namespace spmdx {
 
 struct Row {
   std::string_view op;
-  std::string_view letters = {};           // see letters.h; empty: the family says
+  std::string_view letters = {};  // see letters.h; empty: the family says
   Family family = nullptr;
-  Linearity linearity = Linearity::none;   // what the family says where this is none
+  Linearity linearity = Linearity::none;  // what the family says where this is none
   uint64_t linear_inputs = ~uint64_t{0};
   Localise localise = nullptr;
   Expand expand = nullptr;
-  double flops = 1;                        // per element; matrix products have 2
+  double flops = 1;  // per element; matrix products have 2
   bool random = false;
 };
 

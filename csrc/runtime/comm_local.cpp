@@ -12,23 +12,23 @@ namespace {
 // A part of one source shard and where it goes in a fragment.
 struct Piece {
   size_t source = 0;
-  Box source_box;                          // relative to the source shard
-  std::vector<int64_t> starts;             // in the fragment
+  Box source_box;               // relative to the source shard
+  std::vector<int64_t> starts;  // in the fragment
 };
 
 // One term of a target shard's sum: it covers the whole shard.
 struct Fragment {
   std::vector<Piece> pieces;
-  bool whole_source = false;               // the one piece is all of its source
+  bool whole_source = false;  // the one piece is all of its source
 };
 
 struct Target {
   Shape shape;
-  bool identity = false;                   // not the first coordinate of a new partial: adds nothing
-  std::vector<Fragment> fragments;         // in order of the coordinates that are reduced
+  bool identity = false;            // not the first coordinate of a new partial: adds nothing
+  std::vector<Fragment> fragments;  // in order of the coordinates that are reduced
 };
 
-using Recipe = std::vector<Target>;        // by distinct index of `to`
+using Recipe = std::vector<Target>;  // by distinct index of `to`
 
 // The part of the wanted box that the source holds; false where there is none.
 bool intersect(const Box& source, const Box& wanted, Piece& piece) {

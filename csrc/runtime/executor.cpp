@@ -12,7 +12,10 @@ namespace spmdx {
 
 struct Executable::Impl {
   Impl(Graph compiled, Backend& owner, Comm& exchange)
-      : graph(std::move(compiled)), backend(owner), comm(exchange), program(prepare(graph, backend)),
+      : graph(std::move(compiled)),
+        backend(owner),
+        comm(exchange),
+        program(prepare(graph, backend)),
         peak(predict_peak_bytes(graph)) {}
 
   Graph graph;
@@ -30,9 +33,9 @@ struct Frame {
 };
 
 void load_inputs(const Graph& graph, const Program& program, const std::vector<DataRef>& inputs, Frame& frame) {
-  internal_check(inputs.size() == graph.inputs.size(),
-                 "a run got " + std::to_string(inputs.size()) + " inputs, its plan has " +
-                     std::to_string(graph.inputs.size()));
+  internal_check(
+      inputs.size() == graph.inputs.size(),
+      "a run got " + std::to_string(inputs.size()) + " inputs, its plan has " + std::to_string(graph.inputs.size()));
   for (size_t i = 0; i < inputs.size(); ++i) {
     const ValueId value = graph.inputs[i].value;
     const Shards& shards = inputs[i]->wait();
@@ -117,9 +120,15 @@ std::vector<Shards> Executable::run(const std::vector<DataRef>& inputs, const st
   const Work* work = program.works.data();
   try {
     for (const Work* end = work + program.works.size(); work != end; ++work) switch (work->kind) {
-        case WorkKind::kernel: run_kernel(program, *work, params, frame); break;
-        case WorkKind::fill: run_fill(program, *work, impl_->backend, frame); break;
-        case WorkKind::exchange: run_exchange(program, *work, impl_->comm, frame); break;
+        case WorkKind::kernel:
+          run_kernel(program, *work, params, frame);
+          break;
+        case WorkKind::fill:
+          run_fill(program, *work, impl_->backend, frame);
+          break;
+        case WorkKind::exchange:
+          run_exchange(program, *work, impl_->comm, frame);
+          break;
       }
   } catch (...) {
     if (!translate) throw;

@@ -24,7 +24,7 @@ class Executable {
   std::vector<Shards> run(const std::vector<DataRef>& inputs, const std::vector<Param>& params,
                           const ErrorTranslator& translate);
   const Graph& graph() const;
-  int64_t peak_bytes() const;              // per device, predicted from the graph
+  int64_t peak_bytes() const;  // per device, predicted from the graph
 
  private:
   struct Impl;

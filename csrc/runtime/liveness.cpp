@@ -8,8 +8,8 @@ namespace spmdx {
 namespace {
 
 int64_t local_bytes(const Value& value) {
-  const int64_t elements = value.sharding ? max_local_numel(*value.sharding, value.type.shape)
-                                          : numel(value.type.shape);
+  const int64_t elements =
+      value.sharding ? max_local_numel(*value.sharding, value.type.shape) : numel(value.type.shape);
   return elements * itemsize(value.type.dtype);
 }
 

@@ -12,8 +12,8 @@ namespace spmdx {
 class PlanCache {
  public:
   static constexpr size_t kCapacity = 256;
-  PlanRef find(uint64_t hash, const Graph& graph);   // null: not here
-  void insert(uint64_t hash, PlanRef plan);          // drops the one that was not used for longest
+  PlanRef find(uint64_t hash, const Graph& graph);  // null: not here
+  void insert(uint64_t hash, PlanRef plan);         // drops the one that was not used for longest
   void clear();
 
  private:
@@ -21,7 +21,7 @@ class PlanCache {
     uint64_t hash = 0;
     PlanRef plan;
   };
-  std::list<Entry> recent_;                          // most recently used first
+  std::list<Entry> recent_;  // most recently used first
   std::unordered_multimap<uint64_t, std::list<Entry>::iterator> by_hash_;
 };
 

@@ -92,8 +92,7 @@ class Preparer {
     for (ValueId input : node.inputs) atoms |= used_atoms(graph_.values[input]);
     for (size_t r = 0; r < node.call->outputs.size(); ++r) atoms |= used_atoms(graph_.values[node.output + r]);
     const int64_t shards = atoms ? num_distinct(*graph_.mesh, atoms) : 1;
-    for (int64_t i = 0; i < shards; ++i)
-      add_shard(id, atoms, atoms ? representative(*graph_.mesh, atoms, i) : 0);
+    for (int64_t i = 0; i < shards; ++i) add_shard(id, atoms, atoms ? representative(*graph_.mesh, atoms, i) : 0);
   }
 
   void add_shard(NodeId id, AtomSet atoms, int64_t position) {
@@ -136,8 +135,8 @@ class Preparer {
     for (size_t r = 0; r < local.outputs.size(); ++r) {
       const ShardingRef sharding = graph_.values[node.output + r].sharding;
       const Reduction reduction = sharding ? sharding->reduction : Reduction::none;
-      program_.fills.push_back({local.outputs[r].dtype, local.outputs[r].shape,
-                                reduction == Reduction::none ? Reduction::sum : reduction});
+      program_.fills.push_back(
+          {local.outputs[r].dtype, local.outputs[r].shape, reduction == Reduction::none ? Reduction::sum : reduction});
     }
     return first;
   }

@@ -12,19 +12,19 @@ namespace spmdx {
 // A slot holds one distinct shard of one value.
 struct Operand {
   uint32_t slot = 0;
-  bool last = false;                       // nobody reads the slot afterwards: take the buffer out of it
+  bool last = false;  // nobody reads the slot afterwards: take the buffer out of it
 };
 
 enum class WorkKind : uint8_t {
-  kernel,                                  // run kernels[index]
-  fill,                                    // results are constants: fills[index + result]
-  exchange                                 // a collective on one operand: exchanges[index]
+  kernel,   // run kernels[index]
+  fill,     // results are constants: fills[index + result]
+  exchange  // a collective on one operand: exchanges[index]
 };
 
 // One op on one distinct shard, or one collective on all shards of a value.
 struct Work {
   WorkKind kind = WorkKind::kernel;
-  int donated = -1;                        // operand whose buffer has the type of the only result and dies here
+  int donated = -1;  // operand whose buffer has the type of the only result and dies here
   NodeId node = 0;
   uint32_t index = 0;
   uint32_t first_operand = 0, num_operands = 0;
@@ -34,7 +34,7 @@ struct Work {
 
 // What a device holds where the op has nothing to compute: an empty shard, or the identity of a reduction.
 struct Fill {
-  DType dtype = DType::unknown;            // unknown: no buffer
+  DType dtype = DType::unknown;  // unknown: no buffer
   Shape shape;
   Reduction reduction = Reduction::none;
 };
@@ -46,14 +46,14 @@ struct Exchange {
 };
 
 struct Program {
-  std::vector<Work> works;                 // in the order of the nodes
+  std::vector<Work> works;  // in the order of the nodes
   std::vector<Operand> operands;
-  std::vector<uint32_t> results;           // slot to store in, kNone: nobody reads it
+  std::vector<uint32_t> results;  // slot to store in, kNone: nobody reads it
   std::vector<Fill> fills;
   std::vector<Exchange> exchanges;
   std::vector<std::unique_ptr<Kernel>> kernels;
-  std::vector<uint32_t> first_slot;        // by value; the shards of a value have consecutive slots
-  std::vector<uint32_t> num_slots;         // by value
+  std::vector<uint32_t> first_slot;  // by value; the shards of a value have consecutive slots
+  std::vector<uint32_t> num_slots;   // by value
   uint32_t total_slots = 0;
   uint32_t most_operands = 0, most_results = 0;
 };

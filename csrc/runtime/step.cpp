@@ -53,8 +53,9 @@ struct Engine::Impl {
   // A child of fork has no background thread, so that waiting for it would never end.
   void check_process() const {
     if (process != 0 && process != getpid())
-      throw std::runtime_error("spmdx was used in a process forked after its first step. The thread that runs steps "
-                               "exists only in the parent. Start processes with the method 'spawn' instead.");
+      throw std::runtime_error(
+          "spmdx was used in a process forked after its first step. The thread that runs steps "
+          "exists only in the parent. Start processes with the method 'spawn' instead.");
   }
 
   // Called with the lock held.
@@ -77,7 +78,7 @@ struct Engine::Impl {
       lock.unlock();
       std::exception_ptr error = attempt(job, translator);
       const PlanRef plan = job.plan;
-      job = Job{};                         // buffers are freed before anybody is told that the step has ended
+      job = Job{};  // buffers are freed before anybody is told that the step has ended
       lock.lock();
       finish(*plan, error);
     }
@@ -110,10 +111,10 @@ struct Engine::Impl {
 
   Backend& backend;
   Comm& comm;
-  std::mutex planning;                     // held while a plan is looked up or compiled
-  PlanCache cache;                         // guarded by planning
-  CompileOptions options;                  // guarded by planning
-  std::mutex mutex;                        // guards everything below
+  std::mutex planning;     // held while a plan is looked up or compiled
+  PlanCache cache;         // guarded by planning
+  CompileOptions options;  // guarded by planning
+  std::mutex mutex;        // guards everything below
   std::condition_variable changed;
   ErrorTranslator translate;
   std::deque<Job> queue;
@@ -121,7 +122,7 @@ struct Engine::Impl {
   PlanRef last;
   std::exception_ptr first_error;
   StepCounters counters;
-  std::atomic<pid_t> process = 0;          // the one that has the thread
+  std::atomic<pid_t> process = 0;  // the one that has the thread
   std::thread thread;
 };
 
@@ -129,7 +130,7 @@ Engine::Engine(Backend& backend, Comm& comm) : impl_(std::make_unique<Impl>(back
 
 Engine::~Engine() {
   if (!impl_->thread.joinable()) return;
-  if (impl_->process != getpid()) {        // a forked child: the thread is not there to be joined
+  if (impl_->process != getpid()) {  // a forked child: the thread is not there to be joined
     impl_->thread.detach();
     return;
   }
@@ -174,8 +175,7 @@ PlanRef Engine::plan(const Graph& graph) {
   return plan;
 }
 
-void Engine::submit(Graph graph, std::vector<DataRef> inputs, std::vector<Param> params,
-                    std::vector<DataRef> outputs) {
+void Engine::submit(Graph graph, std::vector<DataRef> inputs, std::vector<Param> params, std::vector<DataRef> outputs) {
   internal_check(outputs.size() == graph.outputs.size(), "a step was submitted with another number of outputs");
   const PlanRef plan = this->plan(graph);
   const Graph& compiled = plan->executable->graph();

@@ -15,14 +15,14 @@ struct StepCounters {
   int64_t steps = 0;
   int64_t plans_compiled = 0;
   int64_t plan_cache_hits = 0;
-  int64_t collectives = 0;                 // executed
-  int64_t wire_bytes = 0;                  // per device
+  int64_t collectives = 0;  // executed
+  int64_t wire_bytes = 0;   // per device
   int64_t fallback_ops = 0;
 };
 
 // A compiled plan and what reports need of it.
 struct Plan {
-  Graph traced;                            // as recorded: what a later graph is compared with
+  Graph traced;  // as recorded: what a later graph is compared with
   std::unique_ptr<Executable> executable;
   int64_t collectives = 0, wire_bytes = 0, fallback_ops = 0;
 };
@@ -32,7 +32,7 @@ using PlanRef = std::shared_ptr<const Plan>;
 class Engine {
  public:
   Engine(Backend& backend, Comm& comm);
-  ~Engine();                               // waits for running steps, joins the thread
+  ~Engine();  // waits for running steps, joins the thread
 
   void set_options(CompileOptions options);
   void set_translator(ErrorTranslator translate);
@@ -42,8 +42,8 @@ class Engine {
   // Plans only; runs nothing.
   PlanRef plan(const Graph& graph);
   PlanRef last_plan() const;
-  void wait();                             // until every queued step has ended
-  void rethrow();                          // raises, once, the error of a step that failed since the last call
+  void wait();     // until every queued step has ended
+  void rethrow();  // raises, once, the error of a step that failed since the last call
   StepCounters counters() const;
   void reset_counters();
   void clear_cache();

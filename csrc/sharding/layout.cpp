@@ -31,8 +31,7 @@ Range local_range(const Mesh& mesh, const DimSharding& dim, int64_t size, int64_
 Box local_box(const Sharding& sharding, const Shape& shape, int64_t position) {
   internal_check(sharding.dims.size() == shape.size(), "a sharding whose rank is not that of the value");
   Box box(shape.size());
-  for (size_t i = 0; i < shape.size(); ++i)
-    box[i] = local_range(*sharding.mesh, sharding.dims[i], shape[i], position);
+  for (size_t i = 0; i < shape.size(); ++i) box[i] = local_range(*sharding.mesh, sharding.dims[i], shape[i], position);
   return box;
 }
 
@@ -43,9 +42,7 @@ Shape local_shape(const Sharding& sharding, const Shape& shape, int64_t position
   return local;
 }
 
-int64_t max_local_numel(const Sharding& sharding, const Shape& shape) {
-  return numel(local_shape(sharding, shape, 0));
-}
+int64_t max_local_numel(const Sharding& sharding, const Shape& shape) { return numel(local_shape(sharding, shape, 0)); }
 
 int64_t num_distinct(const Mesh& mesh, AtomSet used) { return mesh.group_size(used); }
 

@@ -36,8 +36,7 @@ class Mesh {
  public:
   // Throws ShardingError: empty or repeated ids, sizes whose product is not the number of ids, names
   // that repeat, are empty or do not match the number of axes. Empty `names`: "axis0", "axis1", ….
-  static MeshRef make(std::vector<int64_t> device_ids, std::vector<int64_t> shape,
-                      std::vector<std::string> names = {});
+  static MeshRef make(std::vector<int64_t> device_ids, std::vector<int64_t> shape, std::vector<std::string> names = {});
 
   const std::vector<int64_t>& device_ids() const { return device_ids_; }
   const std::vector<Axis>& axes() const { return axes_; }
@@ -51,9 +50,7 @@ class Mesh {
 
   int64_t atom_size(AtomId atom) const { return atoms_[atom].size; }
   // This device's digit along `atom`.
-  int64_t digit(int64_t position, AtomId atom) const {
-    return (position / atoms_[atom].stride) % atoms_[atom].size;
-  }
+  int64_t digit(int64_t position, AtomId atom) const { return (position / atoms_[atom].stride) % atoms_[atom].size; }
   // Devices that differ only along `atoms`, of which `position` is one: product of the sizes.
   int64_t group_size(AtomSet atoms) const;
 

@@ -19,13 +19,13 @@
 namespace spmdx {
 namespace {
 
-constexpr size_t kMaxStates = 4000;      // expanded in one search
-constexpr size_t kMaxSingleAtoms = 4;    // so many atoms move one by one; more of them move in units
+constexpr size_t kMaxStates = 4000;    // expanded in one search
+constexpr size_t kMaxSingleAtoms = 4;  // so many atoms move one by one; more of them move in units
 
 constexpr int64_t kNoLimit = std::numeric_limits<int64_t>::max();
 
 struct Visit {
-  Step step;                             // that led here; step.to is the layout
+  Step step;  // that led here; step.to is the layout
   int64_t cost = 0;
   int moves = 0;
   int parent = -1;
@@ -70,8 +70,10 @@ std::optional<Found> search(const ReshardSpace& space, const Topology& topology,
       const int next = entry->second;
       if (!added && std::tie(visits[next].cost, visits[next].moves) <= std::make_tuple(total, moves + 1)) return;
       Visit visit{std::move(step), total, moves + 1, at, false};
-      if (added) visits.push_back(std::move(visit));
-      else visits[next] = std::move(visit);
+      if (added)
+        visits.push_back(std::move(visit));
+      else
+        visits[next] = std::move(visit);
       queue.push({total, moves + 1, next});
     };
     space.steps(layout, direct, relax);
@@ -90,16 +92,15 @@ int64_t replicate_cost(int64_t itemsize, const Shape& shape, const Sharding& fro
     cost += topology.cost_ns(Collective::all_reduce, wire_bytes(Collective::all_reduce, local, group));
   }
   const int64_t parts = mesh.group_size(from.dim_atoms());
-  return cost + topology.cost_ns(Collective::all_gather,
-                                 wire_bytes(Collective::all_gather, numel(shape) * itemsize, parts));
+  return cost +
+         topology.cost_ns(Collective::all_gather, wire_bytes(Collective::all_gather, numel(shape) * itemsize, parts));
 }
 
 bool has_granule(const Sharding& sharding) {
   return std::any_of(sharding.dims.begin(), sharding.dims.end(), [](const auto& dim) { return dim.granule != 1; });
 }
 
-Found find(int64_t itemsize, const Shape& shape, const Sharding& from, const Sharding& to,
-           const Topology& topology) {
+Found find(int64_t itemsize, const Shape& shape, const Sharding& from, const Sharding& to, const Topology& topology) {
   const Scope scope = atom_list(from.used() | to.used()).size() <= kMaxSingleAtoms ? Scope::atoms : Scope::units;
   const ReshardSpace space(itemsize, shape, from, to, scope);
   const bool direct = has_granule(from) || has_granule(to);
@@ -127,8 +128,7 @@ ReshardPlan make_plan(int64_t itemsize, const Shape& shape, ShardingRef from, Sh
   Found found = find(itemsize, shape, *from, *to, topology);
   plan.cost_ns = found.cost;
   for (Step& step : found.steps) {
-    const ShardingRef next =
-        intern({from->mesh, std::move(step.to.dims), step.to.partial, step.to.reduction}, shape);
+    const ShardingRef next = intern({from->mesh, std::move(step.to.dims), step.to.partial, step.to.reduction}, shape);
     plan.moves.push_back({step.kind, step.atoms, next, step.bytes});
     plan.bytes += step.bytes;
   }

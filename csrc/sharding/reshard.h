@@ -11,9 +11,9 @@ namespace spmdx {
 // One move. The sharding before it is the previous move's `to` (or the plan's `from`).
 struct Move {
   Collective kind = Collective::slice;
-  AtomSet atoms = 0;        // the atoms the collective runs over
+  AtomSet atoms = 0;  // the atoms the collective runs over
   ShardingRef to = nullptr;
-  int64_t bytes = 0;        // received by a device
+  int64_t bytes = 0;  // received by a device
 };
 
 struct ReshardPlan {

@@ -59,11 +59,15 @@ std::string key(const Layout& layout) {
   return out;
 }
 
-ReshardSpace::ReshardSpace(int64_t itemsize, const Shape& shape, const Sharding& from, const Sharding& to,
-                           Scope scope)
-    : mesh_(*from.mesh), shape_(shape), itemsize_(itemsize), scope_(scope),
-      start_{from.dims, from.partial, from.reduction}, goal_{to.dims, to.partial, to.reduction},
-      atoms_(from.used() | to.used()), token_of_(mesh_.atoms().size()) {
+ReshardSpace::ReshardSpace(int64_t itemsize, const Shape& shape, const Sharding& from, const Sharding& to, Scope scope)
+    : mesh_(*from.mesh),
+      shape_(shape),
+      itemsize_(itemsize),
+      scope_(scope),
+      start_{from.dims, from.partial, from.reduction},
+      goal_{to.dims, to.partial, to.reduction},
+      atoms_(from.used() | to.used()),
+      token_of_(mesh_.atoms().size()) {
   const std::vector<Place> before = places(start_, token_of_.size()), after = places(goal_, token_of_.size());
   for (AtomId atom : atom_list(atoms_)) {
     const bool joins = scope != Scope::atoms && !tokens_.empty() && tokens_.back().back() + 1 == atom &&
@@ -91,8 +95,7 @@ int64_t ReshardSpace::local_bytes(const Layout& layout) const {
 }
 
 // `atoms` as a legal cut of the dim, with every granule that occurs for it, normalised as interning does.
-std::vector<DimSharding> ReshardSpace::variants(size_t dim, const DimSharding& now,
-                                                std::vector<AtomId> atoms) const {
+std::vector<DimSharding> ReshardSpace::variants(size_t dim, const DimSharding& now, std::vector<AtomId> atoms) const {
   std::vector<DimSharding> out;
   for (int64_t granule : {int64_t{1}, now.granule, start_.dims[dim].granule, goal_.dims[dim].granule}) {
     DimSharding cut{atoms, granule};

@@ -29,9 +29,9 @@ using Emit = std::function<void(Step)>;
 
 // How finely atoms move, and where to.
 enum class Scope : uint8_t {
-  atoms,      // every atom by itself
-  units,      // runs of an axis that both ends of the plan treat alike move as one
-  towards     // units, and only straight to their places in `to`
+  atoms,   // every atom by itself
+  units,   // runs of an axis that both ends of the plan treat alike move as one
+  towards  // units, and only straight to their places in `to`
 };
 
 // REQUIRES: `from` and `to` interned, on one mesh, of the rank of `shape`. Keeps references: outlived by its arguments.
@@ -70,10 +70,10 @@ class ReshardSpace {
   const int64_t itemsize_;
   const Scope scope_;
   Layout start_, goal_;
-  AtomSet atoms_ = 0;                           // of from and to: no other atom ever moves
-  std::vector<std::vector<AtomId>> tokens_;     // what moves as one
-  std::vector<std::vector<AtomId>> runs_;       // tokens, and whole axes of several tokens
-  std::vector<size_t> token_of_;                // by atom
+  AtomSet atoms_ = 0;                        // of from and to: no other atom ever moves
+  std::vector<std::vector<AtomId>> tokens_;  // what moves as one
+  std::vector<std::vector<AtomId>> runs_;    // tokens, and whole axes of several tokens
+  std::vector<size_t> token_of_;             // by atom
 };
 
 }  // namespace spmdx

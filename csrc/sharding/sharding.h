@@ -33,8 +33,8 @@ struct Sharding {
   Reduction reduction = Reduction::none;  // none exactly when partial == 0
 
   bool operator==(const Sharding& other) const;
-  AtomSet used() const;                                // atoms of the dims and of the partial
-  AtomSet dim_atoms() const;                           // atoms of the dims
+  AtomSet used() const;       // atoms of the dims and of the partial
+  AtomSet dim_atoms() const;  // atoms of the dims
   bool replicated() const { return used() == 0; }
 };
 using ShardingRef = const Sharding*;
@@ -76,12 +76,11 @@ struct PartitionSpec {
   std::vector<std::vector<SpecAxis>> entries;
   bool operator==(const PartitionSpec&) const = default;
 };
-std::string str(const PartitionSpec& spec);            // "('data', None)"
+std::string str(const PartitionSpec& spec);  // "('data', None)"
 
 // Throws ShardingError in three sentences (what, expected, mend), naming `tensor` (as "dim 1 of w"):
 // wrong length, unknown name, index out of range or negative, an axis used twice.
-ShardingRef to_sharding(const PartitionSpec& spec, const MeshRef& mesh, const Shape& shape,
-                        const std::string& tensor);
+ShardingRef to_sharding(const PartitionSpec& spec, const MeshRef& mesh, const Shape& shape, const std::string& tensor);
 // Inverse of to_sharding; an axis of size 1 is never in it. Parts of axes print as "model:(1)2".
 PartitionSpec to_spec(const Sharding& sharding);
 

@@ -52,8 +52,8 @@ struct Reader {
     PartitionSpec fixed = spec;
     // Leave out Nones first, the last one first, then whatever is beyond the rank.
     while (fixed.entries.size() > rank) {
-      const auto none = std::find_if(fixed.entries.rbegin(), fixed.entries.rend(),
-                                     [](const auto& entry) { return entry.empty(); });
+      const auto none =
+          std::find_if(fixed.entries.rbegin(), fixed.entries.rend(), [](const auto& entry) { return entry.empty(); });
       fixed.entries.erase(none == fixed.entries.rend() ? fixed.entries.end() - 1 : std::prev(none.base()));
     }
     fixed.entries.resize(rank);
@@ -77,8 +77,8 @@ struct Reader {
     const std::string mend = nearest.empty() ? "Write one of these names, or None to leave the dim whole."
                                              : "Write '" + nearest + "' instead of '" + name + "'.";
     throw ShardingError(where(dim) + " is to be cut by axis '" + name + "', which " + mesh.str() +
-                        " does not have. Expected " + (names.empty() ? "None: the mesh has no axes" :
-                        "one of " + names) + ". " + mend);
+                        " does not have. Expected " +
+                        (names.empty() ? "None: the mesh has no axes" : "one of " + names) + ". " + mend);
   }
 
   [[noreturn]] void bad_index(size_t dim, int64_t index) const {
@@ -91,20 +91,19 @@ struct Reader {
       const int64_t meant = index < 0 ? std::max<int64_t>(index + axes, 0) : axes - 1;
       mend = "Write " + std::to_string(meant) + " or '" + mesh.axes()[meant].name + "' instead of " + text;
     }
-    const std::string expected =
-        axes == 0 ? "no index: the mesh has no axes"
-                  : "an index from 0 to " + std::to_string(axes - 1) + " or a name of an axis";
+    const std::string expected = axes == 0 ? "no index: the mesh has no axes"
+                                           : "an index from 0 to " + std::to_string(axes - 1) + " or a name of an axis";
     throw ShardingError(what + ". Expected " + expected + ". " + mend + ".");
   }
 
   [[noreturn]] void repeated(size_t dim, size_t slot, size_t earlier, int axis) const {
     PartitionSpec fixed = spec;
     fixed.entries[dim].erase(fixed.entries[dim].begin() + static_cast<std::ptrdiff_t>(slot));
-    const std::string dims = earlier == dim ? "twice in dim " + std::to_string(dim)
-                                            : "in dim " + std::to_string(earlier) + " and in dim " +
-                                                  std::to_string(dim);
-    throw ShardingError("axis '" + mesh.axes()[axis].name + "' cuts " + tensor + " " + dims + ": " +
-                        spmdx::str(spec) + ". Expected every axis at most once. Write " + spmdx::str(fixed) + ".");
+    const std::string dims = earlier == dim
+                                 ? "twice in dim " + std::to_string(dim)
+                                 : "in dim " + std::to_string(earlier) + " and in dim " + std::to_string(dim);
+    throw ShardingError("axis '" + mesh.axes()[axis].name + "' cuts " + tensor + " " + dims + ": " + spmdx::str(spec) +
+                        ". Expected every axis at most once. Write " + spmdx::str(fixed) + ".");
   }
 
   // The axis an entry names and the atoms it means.
@@ -128,8 +127,7 @@ std::string str(const PartitionSpec& spec) {
   return out + (spec.entries.size() == 1 ? ",)" : ")");
 }
 
-ShardingRef to_sharding(const PartitionSpec& spec, const MeshRef& mesh, const Shape& shape,
-                        const std::string& tensor) {
+ShardingRef to_sharding(const PartitionSpec& spec, const MeshRef& mesh, const Shape& shape, const std::string& tensor) {
   internal_check(mesh != nullptr, "a partition spec without a mesh");
   const Reader reader{spec, *mesh, tensor.empty() ? "the tensor" : tensor};
   if (spec.entries.size() != shape.size()) reader.wrong_rank(shape.size());
@@ -150,9 +148,8 @@ ShardingRef to_sharding(const PartitionSpec& spec, const MeshRef& mesh, const Sh
     }
     if (!is_legal(*mesh, sharding.dims[dim], shape[dim]))
       throw ShardingError(reader.where(dim) + ", of size " + std::to_string(shape[dim]) +
-                          ", is to be cut by a part of an axis that does not divide it: " +
-                          str(spec.entries[dim]) + ". Expected whole axes, or parts that divide evenly. " +
-                          "Write the whole axis, or None.");
+                          ", is to be cut by a part of an axis that does not divide it: " + str(spec.entries[dim]) +
+                          ". Expected whole axes, or parts that divide evenly. " + "Write the whole axis, or None.");
   }
   return intern(std::move(sharding), shape);
 }

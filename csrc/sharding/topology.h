@@ -7,22 +7,22 @@
 namespace spmdx {
 
 enum class Collective : uint8_t {
-  slice,               // free: keep a part of what is here
+  slice,  // free: keep a part of what is here
   all_gather,
   all_to_all,
   collective_permute,
   reduce_scatter,
   all_reduce,
-  to_partial,          // free: replicated → partial (zero on all but the first coordinate)
-  send_recv            // direct exchange of exactly the missing boxes
+  to_partial,  // free: replicated → partial (zero on all but the first coordinate)
+  send_recv    // direct exchange of exactly the missing boxes
 };
-std::string_view name(Collective kind);                // "all_gather"
+std::string_view name(Collective kind);  // "all_gather"
 
 struct Topology {
-  int64_t latency_ns = 5'000;                          // α of one collective
-  int64_t picoseconds_per_byte = 500;                  // 1 / bandwidth: 2 GB/s
-  int64_t picoseconds_per_flop = 50;                   // 1 / compute rate: 20 GFLOP/s
-  int64_t picoseconds_per_local_byte = 100;            // 1 / memory bandwidth: 10 GB/s
+  int64_t latency_ns = 5'000;                // α of one collective
+  int64_t picoseconds_per_byte = 500;        // 1 / bandwidth: 2 GB/s
+  int64_t picoseconds_per_flop = 50;         // 1 / compute rate: 20 GFLOP/s
+  int64_t picoseconds_per_local_byte = 100;  // 1 / memory bandwidth: 10 GB/s
 
   // Time of a collective by which a device receives `bytes`. Moves without wire bytes cost 0.
   int64_t cost_ns(Collective kind, int64_t bytes) const;

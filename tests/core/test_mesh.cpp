@@ -78,8 +78,7 @@ TEST(mesh_errors) {
   const auto make = [](std::vector<int64_t> ids, std::vector<int64_t> shape, std::vector<std::string> names = {}) {
     return error_of([&] { Mesh::make(ids, shape, names); });
   };
-  CHECK_EQ(make({}, {0}),
-           std::string("the mesh has no devices. Expected at least one device id. Write range(n)."));
+  CHECK_EQ(make({}, {0}), std::string("the mesh has no devices. Expected at least one device id. Write range(n)."));
   CHECK_EQ(make({0, 1, 1}, {3}), std::string("device id 1 is in the mesh twice. Expected every device once. Leave out "
                                              "the repeated id."));
   CHECK_EQ(make({0, -1}, {2}), std::string("device id -1 is negative. Expected ids from 0. Write the ids of existing "

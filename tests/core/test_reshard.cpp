@@ -31,8 +31,7 @@ bool contains(const Box& outer, const Box& inner) {
   for (const Range& range : inner)
     if (range.extent == 0) return true;
   for (size_t i = 0; i < outer.size(); ++i)
-    if (inner[i].start < outer[i].start ||
-        inner[i].start + inner[i].extent > outer[i].start + outer[i].extent)
+    if (inner[i].start < outer[i].start || inner[i].start + inner[i].extent > outer[i].start + outer[i].extent)
       return false;
   return true;
 }
@@ -46,8 +45,8 @@ bool group_covers(const Sharding& from, const Shape& shape, int64_t position, At
   for (int64_t p = 0; p < mesh.size(); ++p) {
     bool member = true;
     for (size_t a = 0; a < mesh.atoms().size(); ++a)
-      member &= (atoms >> a & 1) ||
-                mesh.digit(p, static_cast<AtomId>(a)) == mesh.digit(position, static_cast<AtomId>(a));
+      member &=
+          (atoms >> a & 1) || mesh.digit(p, static_cast<AtomId>(a)) == mesh.digit(position, static_cast<AtomId>(a));
     const Box box = local_box(from, shape, p);
     if (!member || std::count(seen.begin(), seen.end(), box)) continue;
     seen.push_back(box);
@@ -67,8 +66,8 @@ int64_t missing_bytes(const Sharding& from, const Sharding& to, const Shape& sha
     int64_t wanted = 1, present = 1;
     for (size_t i = 0; i < a.size(); ++i) {
       wanted *= b[i].extent;
-      present *= std::max<int64_t>(0, std::min(a[i].start + a[i].extent, b[i].start + b[i].extent) -
-                                          std::max(a[i].start, b[i].start));
+      present *= std::max<int64_t>(
+          0, std::min(a[i].start + a[i].extent, b[i].start + b[i].extent) - std::max(a[i].start, b[i].start));
     }
     most = std::max(most, wanted - present);
   }
@@ -173,8 +172,10 @@ ShardingRef random_sharding(const MeshRef& mesh, const Shape& shape, bool granul
     std::vector<std::vector<AtomId>> runs;
     for (size_t axis = 0; axis < mesh->axes().size(); ++axis) {
       const std::vector<AtomId> atoms = mesh->axis_atoms(static_cast<int>(axis));
-      if (whole) runs.push_back(atoms);
-      else for (AtomId atom : atoms) runs.push_back({atom});
+      if (whole)
+        runs.push_back(atoms);
+      else
+        for (AtomId atom : atoms) runs.push_back({atom});
     }
     std::shuffle(runs.begin(), runs.end(), random);
     for (const std::vector<AtomId>& run : runs) {
@@ -218,8 +219,8 @@ std::string plan_of(const MeshRef& mesh, const std::string& from, const std::str
 
 TEST(random_reshards_hold) {
   std::mt19937 random(7);
-  for (const std::vector<int64_t>& axes : std::vector<std::vector<int64_t>>{
-           {2}, {3}, {4}, {8}, {4, 2}, {2, 2, 2}, {3, 2}, {6}, {2, 1, 3}}) {
+  for (const std::vector<int64_t>& axes :
+       std::vector<std::vector<int64_t>>{{2}, {3}, {4}, {8}, {4, 2}, {2, 2, 2}, {3, 2}, {6}, {2, 1, 3}}) {
     const MeshRef mesh = mesh_of(axes);
     for (int i = 0; i < 300; ++i) {
       Shape shape;
@@ -247,7 +248,7 @@ TEST(many_axes_stay_bounded) {
 TEST(known_reshards) {
   const MeshRef mesh = mesh_of({4, 2}, {"data", "model"});
   CHECK_EQ(plan_of(mesh, "f32[64, 64]", "f32[64@data, 64@model]"), std::string("slice"
-                                                                              " slice"));
+                                                                               " slice"));
   CHECK_EQ(plan_of(mesh, "f32[64@data, 64]", "f32[64, 64]"), std::string("all_gather"));
   CHECK_EQ(plan_of(mesh, "f32[64@data, 64]", "f32[64, 64@data]"), std::string("all_to_all"));
   CHECK_EQ(plan_of(mesh, "f32[7@data, 5]", "f32[7, 5@data]"), std::string("all_to_all"));
@@ -259,8 +260,7 @@ TEST(known_reshards) {
   CHECK_EQ(plan_of(mesh, "f32[64, 8]{partial sum: data}", "f32[64, 8]"), std::string("all_reduce"));
   CHECK_EQ(plan_of(mesh, "f32[64]{partial sum: data}", "f32[64]{partial max: data}"),
            std::string("all_reduce to_partial"));
-  CHECK_EQ(plan_of(mesh, "f32[64]{partial sum: data,model}", "f32[64]{partial sum: model}"),
-           std::string("all_reduce"));
+  CHECK_EQ(plan_of(mesh, "f32[64]{partial sum: data,model}", "f32[64]{partial sum: model}"), std::string("all_reduce"));
   CHECK_EQ(plan_of(mesh, "f32[]", "f32[]{partial sum: data}"), std::string("to_partial"));
   CHECK_EQ(plan_of(mesh, "f32[12@model/4]", "f32[12@model]"), std::string("send_recv"));
   CHECK_EQ(plan_of(mesh, "f32[7@data]", "f32[7@model]"), std::string("send_recv"));
@@ -313,8 +313,7 @@ TEST(planned_bytes_against_replicate_then_slice) {
       int64_t collectives = 0;
       for (const Move& move : plan.moves) {
         collectives += move.bytes > 0;
-        CHECK(max_local_numel(*move.to, shape) <=
-              std::max(max_local_numel(*from, shape), max_local_numel(*to, shape)));
+        CHECK(max_local_numel(*move.to, shape) <= std::max(max_local_numel(*from, shape), max_local_numel(*to, shape)));
       }
       most_moves = std::max(most_moves, collectives);
       if (plan.bytes == 0) continue;

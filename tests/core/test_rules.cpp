@@ -44,11 +44,14 @@ Program program(const std::string& inputs, const std::string& results, const std
 
 char mark_of(const Factor& factor) {
   switch (factor.kind) {
-    case FactorKind::replicate: return '!';
-    case FactorKind::composite: return factor.reduction == Reduction::sum ? '+' : '^';
+    case FactorKind::replicate:
+      return '!';
+    case FactorKind::composite:
+      return factor.reduction == Reduction::sum ? '+' : '^';
     case FactorKind::reduce:
       return factor.reduction == Reduction::sum ? '/' : factor.reduction == Reduction::max ? '>' : '?';
-    default: return 0;
+    default:
+      return 0;
   }
 }
 
@@ -195,8 +198,7 @@ TEST(rules_movement) {
 }
 
 TEST(rules_indexing) {
-  CHECK_EQ(rule_of("f32[9, 8]; i64[4, 5]", "f32[4, 5, 8]", "aten.embedding(%0, %1, -1, false, false)"),
-           "a+b,cd->cdb");
+  CHECK_EQ(rule_of("f32[9, 8]; i64[4, 5]", "f32[4, 5, 8]", "aten.embedding(%0, %1, -1, false, false)"), "a+b,cd->cdb");
   CHECK_EQ(rule_of("f32[4, 5, 8]; i64[4, 5]", "f32[9, 8]", "aten.embedding_dense_backward(%0, %1, 9, -1, false)"),
            "a/b/c,a/b/->d!c");
   CHECK_EQ(rule_of("f32[4, 6]; i64[4, 2]", "f32[4, 2]", "aten.gather(%0, 1, %1, false)"), "ab!,ac->ac");
@@ -218,9 +220,9 @@ TEST(rules_layers) {
                    "aten.native_layer_norm_backward(%0, %1, [6], %2, %3, %4, %5, [true, true, true])"),
            "a/b^,a/b^,a/_,a/_,b^,b^->a/b^,b^,b^");
   const std::string conv = ", [1, 1], [1, 1], [1, 1], false, [0, 0], ";
-  CHECK_EQ(rule_of("f32[2, 3, 8, 8]; f32[4, 3, 3, 3]", "f32[2, 4, 8, 8]",
-                   "aten.convolution(%0, %1, none" + conv + "1)"),
-           "ab/c!d!,eb/f!g!->aeh!i!");
+  CHECK_EQ(
+      rule_of("f32[2, 3, 8, 8]; f32[4, 3, 3, 3]", "f32[2, 4, 8, 8]", "aten.convolution(%0, %1, none" + conv + "1)"),
+      "ab/c!d!,eb/f!g!->aeh!i!");
   CHECK_EQ(rule_of("f32[2, 3, 8, 8]; f32[4, 3, 3, 3]; f32[4]", "f32[2, 4, 8, 8]",
                    "aten.convolution(%0, %1, %2" + conv + "1)"),
            "ab+c!d!,eb+f!g!,e->aeh!i!");
@@ -231,22 +233,20 @@ TEST(rules_layers) {
   CHECK_EQ(rule_of("f32[2, 4, 8]; f32[2, 4, 8]", "f32[2, 4, 8]", "aten.mse_loss(%0, %1, 0)"), "abc,abc->abc");
   CHECK_EQ(rule_of("f32[4, 8]; f32[4, 8]", "f32[]", "aten.mse_loss(%0, %1, 2)"), "a/b/,a/b/->");
   CHECK_EQ(rule_of("f32[4, 8]; f32[4, 8]", "f32[]", "aten.mse_loss(%0, %1, 1)"), "a+b+,a+b+->");
-  CHECK_EQ(rule_of("f32[4, 9]; i64[4]", "f32[]; f32[]", "aten.nll_loss_forward(%0, %1, none, 1, -100)"),
-           "a+b^,a+->,");
-  CHECK_EQ(rule_of("f32[]; f32[4, 9]; i64[4]; f32[]", "f32[4, 9]",
-                   "aten.nll_loss_backward(%0, %1, %2, none, 1, -100, %3)"),
-           ",ab^,a,->ab^");
+  CHECK_EQ(rule_of("f32[4, 9]; i64[4]", "f32[]; f32[]", "aten.nll_loss_forward(%0, %1, none, 1, -100)"), "a+b^,a+->,");
+  CHECK_EQ(
+      rule_of("f32[]; f32[4, 9]; i64[4]; f32[]", "f32[4, 9]", "aten.nll_loss_backward(%0, %1, %2, none, 1, -100, %3)"),
+      ",ab^,a,->ab^");
   CHECK_EQ(rule_of("f32[2, 3, 8, 8]", "f32[2, 3, 4, 4]; i64[2, 3, 4, 4]",
                    "aten.max_pool2d_with_indices(%0, [2, 2], [2, 2], [0, 0], [1, 1], false)"),
            "abc!d!->abe!f!,abg!h!");
-  CHECK_EQ(rule_of("f32[2, 4, 5, 8]; f32[2, 4, 6, 8]; f32[2, 4, 6, 8]; f32[1, 1, 5, 6]",
-                   "f32[2, 4, 5, 8]; f32[2, 4, 5]",
-                   "aten._scaled_dot_product_flash_attention_for_cpu(%0, %1, %2, real#0, false, %3, none)"),
-           "abc!d!,abe!d!,abe!f!,__c!e!->abc!f!,abc!");
+  CHECK_EQ(
+      rule_of("f32[2, 4, 5, 8]; f32[2, 4, 6, 8]; f32[2, 4, 6, 8]; f32[1, 1, 5, 6]", "f32[2, 4, 5, 8]; f32[2, 4, 5]",
+              "aten._scaled_dot_product_flash_attention_for_cpu(%0, %1, %2, real#0, false, %3, none)"),
+      "abc!d!,abe!d!,abe!f!,__c!e!->abc!f!,abc!");
   const std::string norm = "aten._native_batch_norm_legit_functional(%0, %1, %2, %3, %4, true, real#0, real#1)";
   const std::string operands = "f32[4, 3, 5]; f32[3]; f32[3]; f32[3]; f32[3]";
-  CHECK_EQ(rule_of(operands, operands, norm),
-           "a^bc^,b,b,b,b->a^bc^,b,b,b,b");
+  CHECK_EQ(rule_of(operands, operands, norm), "a^bc^,b,b,b,b->a^bc^,b,b,b,b");
 }
 
 TEST(rules_fallback) {
@@ -285,10 +285,8 @@ TEST(rules_view_brute_force) {
   for (const Shape& from : shapes)
     for (const Shape& to : shapes) {
       if (numel(from) != numel(to)) continue;
-      Call call{.op = "aten.view",
-                .args = {TensorArg{0}, to},
-                .inputs = {{DType::f32, from}},
-                .outputs = {{DType::f32, to}}};
+      Call call{
+          .op = "aten.view", .args = {TensorArg{0}, to}, .inputs = {{DType::f32, from}}, .outputs = {{DType::f32, to}}};
       const OpRuleRef rule = rule_for(seal(std::move(call)));
       all_equal &= !rule->fallback;
       for (size_t f = 0; f < rule->factors.size(); ++f) {
@@ -313,8 +311,8 @@ TEST(rules_localise) {
   const Program range = program("", "i64[10]", "aten.arange.start_step(3, 23, 2, dtype:i64, none, none, none)");
   const std::vector<Arg> args = localised(range, {}, {{{4, 3}}});
   CHECK(args[0] == Arg{int64_t{11}} && args[1] == Arg{int64_t{17}});
-  const Program draw = program("", "f32[4, 6]",
-                               "spmdx.random.uniform([4, 6], [0, 0], [4, 6], dtype:f32, real#0, real#1, int#2, int#3)");
+  const Program draw =
+      program("", "f32[4, 6]", "spmdx.random.uniform([4, 6], [0, 0], [4, 6], dtype:f32, real#0, real#1, int#2, int#3)");
   CHECK(draw.rule->random);
   const std::vector<Arg> box = localised(draw, {}, {{{2, 2}, {3, 3}}});
   CHECK(box[0] == Arg{std::vector<int64_t>{4, 6}});

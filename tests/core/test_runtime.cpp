@@ -85,9 +85,8 @@ class FakeBackend final : public Backend {
     const Array part = std::static_pointer_cast<Doubles>(narrow(src, box));
     Box target = box;
     for (size_t d = 0; d < target.size(); ++d) target[d].start = starts[d];
-    each(at(dst).shape, target, [&](int64_t to, int64_t from) {
-      static_cast<Doubles&>(*dst).data[to] = part->data[from];
-    });
+    each(at(dst).shape, target,
+         [&](int64_t to, int64_t from) { static_cast<Doubles&>(*dst).data[to] = part->data[from]; });
   }
   void reduce_into(const BufferRef& dst, const BufferRef& src, Reduction reduction) override {
     auto& target = static_cast<Doubles&>(*dst).data;
@@ -186,10 +185,10 @@ TEST(philox_known_answers) {
 TEST(exchange_moves_boxes) {
   const MeshRef m = mesh();
   for (const Shape& shape : {Shape{6, 4}, Shape{5, 3}, Shape{2, 1}, Shape{1, 7}}) {
-    const std::vector<ShardingRef> layouts = {
-        sharding(m, shape, {{}, {}}), sharding(m, shape, {{0}, {}}), sharding(m, shape, {{}, {0}}),
-        sharding(m, shape, {{0}, {1}}), sharding(m, shape, {{1}, {0}}), sharding(m, shape, {{0, 1}, {}}),
-        sharding(m, shape, {{}, {1, 0}})};
+    const std::vector<ShardingRef> layouts = {sharding(m, shape, {{}, {}}),    sharding(m, shape, {{0}, {}}),
+                                              sharding(m, shape, {{}, {0}}),   sharding(m, shape, {{0}, {1}}),
+                                              sharding(m, shape, {{1}, {0}}),  sharding(m, shape, {{0, 1}, {}}),
+                                              sharding(m, shape, {{}, {1, 0}})};
     for (ShardingRef from : layouts)
       for (ShardingRef to : layouts) check_exchange(shape, from, to);
   }

@@ -163,10 +163,10 @@ TEST(interning) {
 
 TEST(notation_round_trips) {
   const MeshRef mesh = mesh_of({2, 8, 2, 2}, {"data", "model", "seq", "expert"});
-  for (const std::string text : {"f32[64@data, 128@(model,seq), 7]{partial sum: expert}", "bf16[]", "i64[7@model]",
-                                 "f32[12@data/4, 128@model:(1)2]", "f32[16@(model:(4)2,model:(1)2)]",
-                                 "f32[24@(data,model)/6]", "f32[]{partial max: data,expert}",
-                                 "b8[0@data]", "f32[4]{partial any: model:(2)4}"}) {
+  for (const std::string text :
+       {"f32[64@data, 128@(model,seq), 7]{partial sum: expert}", "bf16[]", "i64[7@model]",
+        "f32[12@data/4, 128@model:(1)2]", "f32[16@(model:(4)2,model:(1)2)]", "f32[24@(data,model)/6]",
+        "f32[]{partial max: data,expert}", "b8[0@data]", "f32[4]{partial any: model:(2)4}"}) {
     size_t pos = 0;
     const auto [type, sharding] = parse_type(text + " = x", pos, mesh);
     CHECK_EQ(str(type, sharding), text);

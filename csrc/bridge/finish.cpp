@@ -1,0 +1,176 @@
+// SPDX-License-Identifier: Apache-2.0
+// The end of a graph: which values leave it, what they share their layout with, and its mesh.
+#include <algorithm>
+
+#include "base/error.h"
+#include "bridge/recorder.h"
+
+namespace spmdx::bridge {
+namespace {
+
+void check_mesh(MeshRef& mesh, ShardingRef sharding) {
+  if (!sharding || mesh == sharding->mesh) return;
+  if (!mesh || *mesh == *sharding->mesh) {
+    mesh = sharding->mesh;
+    return;
+  }
+  throw ShardingError("one step uses tensors of two meshes, " + mesh->str() + " and " + sharding->mesh->str() +
+                      ". Expected one mesh per step. Annotate all tensors on one of them, or end the step between "
+                      "them with mark_step().");
+}
+
+// What the outputs are computed from, and whose layout they share.
+std::vector<bool> needed_values(const Graph& graph, const std::vector<Output>& outputs) {
+  std::vector<bool> needed(graph.values.size(), false);
+  for (const Output& output : outputs) {
+    needed[output.value] = true;
+    if (output.tied != kNone) needed[graph.inputs[output.tied].value] = true;
+  }
+  for (size_t i = graph.nodes.size(); i-- > 0;) {
+    const Node& node = graph.nodes[i];
+    bool used = false;
+    for (size_t r = 0; r < node.call->outputs.size(); ++r) used |= needed[node.output + r];
+    for (ValueId value : node.inputs) needed[value] = needed[value] || used;
+  }
+  return needed;
+}
+
+}  // namespace
+
+// Existing data that does not lie as the user wrote since.
+bool Recorder::Impl::must_move(const Root& root) const {
+  return root.annotation && root.current.data && root.current.data->sharding() != root.annotation->sharding &&
+         !has_failed(*root.current.data);
+}
+
+// Gradients of the leaves that were read. One that is a view of what backward computed gets a root of its own, so that
+// it can share the layout of its parameter.
+std::unordered_map<const Root*, uint32_t> Recorder::Impl::gradients() {
+  std::unordered_map<const Root*, uint32_t> tied;
+  for (const auto& [gradient, leaf] : leaf_gradients()) {
+    LazyTensor* lazy = as_lazy(gradient);
+    const Root& root = root_of(leaf);
+    const auto input = input_of.find(root.previous ? root.previous.get() : root.current.data.get());
+    if (!lazy || input == input_of.end()) continue;
+    if (lazy->chain && lazy->root_storage().use_count() == 1) {
+      const ValueId value = Recorder::instance().read(*lazy);
+      const at::Tensor own = make_tensor({epoch, value, nullptr}, meta_of(gradient));
+      lazy->become(*as_lazy(own));
+    }
+    tied.emplace(&lazy->root(), input->second);
+  }
+  return tied;
+}
+
+uint32_t Recorder::Impl::tie_of(const Root& root, const std::unordered_map<const Root*, uint32_t>& gradients) const {
+  if (root.previous) {
+    if (auto found = input_of.find(root.previous.get()); found != input_of.end()) return found->second;
+  }
+  auto found = gradients.find(&root);
+  return found == gradients.end() ? kNone : found->second;
+}
+
+Output Recorder::Impl::output_of(const Root& root, const std::unordered_map<const Root*, uint32_t>& gradients) const {
+  Output output{root.current.id, nullptr, kNone, false, 0, false};
+  if (graph.values[output.value].producer != kNone) output.tied = tie_of(root, gradients);
+  if (!root.annotation) return output;
+  output.annotation = root.annotation->sharding;
+  output.source = root.annotation->source;
+  output.state = root.annotation->state;
+  return output;
+}
+
+// The one mesh of what the outputs need; what nobody needs any more may lie on any.
+MeshRef Recorder::Impl::mesh_of(const std::vector<Output>& outputs, const std::vector<bool>& needed) const {
+  MeshRef mesh;
+  for (const Output& output : outputs) check_mesh(mesh, output.annotation);
+  for (size_t i = 0; i < graph.inputs.size(); ++i) {
+    if (!needed[graph.inputs[i].value]) continue;
+    check_mesh(mesh, inputs[i]->sharding());
+    check_mesh(mesh, graph.inputs[i].annotation);
+  }
+  for (const Constraint& constraint : graph.constraints) {
+    if (needed[constraint.value]) check_mesh(mesh, constraint.sharding);
+  }
+  return mesh;
+}
+
+// Annotated data that lies otherwise leaves the step as it was annotated. Data of another mesh waits for a step of its
+// own.
+void Recorder::Impl::add_moves(MeshRef& mesh, std::vector<RootRef>& owners, std::vector<Output>& outputs) {
+  annotated = false;
+  for (auto& ref : live_roots()) {
+    Root& root = root_of(ref);
+    if (!must_move(root)) continue;
+    const MeshRef& wanted = root.annotation->sharding->mesh;
+    if (mesh && !(*mesh == *wanted)) {
+      annotated = true;
+      continue;
+    }
+    mesh = wanted;
+    const ValueId value = read(root);
+    root.previous = root.current.data;
+    root.current = {epoch, value, nullptr};
+    outputs.push_back(output_of(root, {}));
+    owners.push_back(std::move(ref));
+  }
+}
+
+// A gradient may need no value of its parameter and still lie as the parameter does.
+void Recorder::Impl::need_ties(MeshRef& mesh, const std::vector<Output>& outputs, std::vector<bool>& needed) const {
+  for (const Output& output : outputs) {
+    if (output.tied == kNone) continue;
+    const ShardingRef layout = inputs[output.tied]->sharding();
+    if (layout && !mesh) mesh = layout->mesh;
+    if (!layout || *mesh == *layout->mesh) needed[graph.inputs[output.tied].value] = true;
+  }
+}
+
+// Adds outputs and the mesh. `owners` are the roots of the outputs, in the same order.
+Graph Recorder::Impl::finish(std::vector<RootRef>& owners) {
+  const auto tied = gradients();
+  for (auto& ref : live_roots()) {
+    if (pending(root_of(ref).current)) owners.push_back(std::move(ref));
+  }
+  std::stable_sort(owners.begin(), owners.end(),
+                   [](auto& a, auto& b) { return root_of(a).current.id < root_of(b).current.id; });
+  std::vector<Output> outputs;
+  for (const auto& owner : owners) outputs.push_back(output_of(root_of(owner), tied));
+  std::vector<bool> needed = needed_values(graph, outputs);
+  MeshRef mesh = mesh_of(outputs, needed);
+  need_ties(mesh, outputs, needed);
+  add_moves(mesh, owners, outputs);
+  needed.resize(graph.values.size(), true);
+  for (const Output& output : outputs) needed[output.value] = true;
+  Graph done = graph;
+  done.mesh = std::move(mesh);
+  done.outputs = std::move(outputs);
+  std::erase_if(done.constraints, [&](const Constraint& c) { return !needed[c.value]; });
+  keep_inputs(done, needed);
+  return done;
+}
+
+// Inputs with the layout of their data. One that nobody needs and that lies on another mesh is left out.
+void Recorder::Impl::keep_inputs(Graph& done, const std::vector<bool>& needed) {
+  std::vector<uint32_t> place(done.inputs.size(), kNone);
+  std::vector<Input> kept;
+  submitted.clear();
+  for (size_t i = 0; i < done.inputs.size(); ++i) {
+    Input input = done.inputs[i];
+    input.physical = inputs[i]->sharding();
+    const bool is_needed = needed[input.value];
+    if (!is_needed) {
+      input.annotation = nullptr;
+      if (input.physical && !(done.mesh && *input.physical->mesh == *done.mesh)) continue;
+    }
+    place[i] = static_cast<uint32_t>(kept.size());
+    kept.push_back(std::move(input));
+    submitted.push_back(inputs[i]);
+  }
+  done.inputs = std::move(kept);
+  for (Output& output : done.outputs) {
+    if (output.tied != kNone) output.tied = place[output.tied];
+  }
+}
+
+}  // namespace spmdx::bridge

@@ -1,0 +1,55 @@
+// SPDX-License-Identifier: Apache-2.0
+// What the recorder holds while a graph is recorded; shared by the files that implement it.
+#pragma once
+#include <Python.h>
+
+#include <unordered_map>
+
+#include "bridge/tracer.h"
+
+namespace spmdx::bridge {
+
+// Gives up the GIL, if this thread has it, for as long as it lives.
+class NoGil {
+ public:
+  NoGil() : state_(Py_IsInitialized() && PyGILState_Check() ? PyEval_SaveThread() : nullptr) {}
+  ~NoGil() {
+    if (state_) PyEval_RestoreThread(state_);
+  }
+  NoGil(const NoGil&) = delete;
+
+ private:
+  PyThreadState* state_;
+};
+
+bool has_failed(const Data& data);
+
+struct Recorder::Impl {
+  Graph graph;
+  uint64_t epoch = 1;
+  std::vector<DataRef> inputs;
+  std::vector<DataRef> submitted;  // those of the finished graph
+  std::vector<Param> params;
+  std::unordered_map<const Data*, uint32_t> input_of;  // index into inputs
+  int64_t ops = 0, implicit_syncs = 0;
+  bool annotated = false;  // since the last flush: existing data may have to move
+
+  bool pending(const LazyValue& value) const { return !value.data && value.id != kNone && value.epoch == epoch; }
+  void reset();
+  uint32_t tie_of(const Root& root, const std::unordered_map<const Root*, uint32_t>& gradients) const;
+  std::unordered_map<const Root*, uint32_t> gradients();
+  DataRef data_of(ValueId value) const;
+  void annotate_input(const Root& root);
+  ValueId read(const Root& root);
+  bool must_move(const Root& root) const;
+  ValueId input(const DataRef& data);
+  Output output_of(const Root& root, const std::unordered_map<const Root*, uint32_t>& gradients) const;
+  MeshRef mesh_of(const std::vector<Output>& outputs, const std::vector<bool>& needed) const;
+  void need_ties(MeshRef& mesh, const std::vector<Output>& outputs, std::vector<bool>& needed) const;
+  void add_moves(MeshRef& mesh, std::vector<RootRef>& owners, std::vector<Output>& outputs);
+  Graph finish(std::vector<RootRef>& owners);
+  void keep_inputs(Graph& done, const std::vector<bool>& needed);
+  void roll_back(std::exception_ptr error);
+};
+
+}  // namespace spmdx::bridge
