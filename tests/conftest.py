@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What all tests share: the repository's root, spmdx-opt, and the --regen option."""
+"""What all tests share: the repository's root, spmdx-opt, the options --regen and --count."""
 
 import os
 import pathlib
@@ -13,6 +13,12 @@ def pytest_addoption(parser):
     parser.addoption(
         "--regen", action="store_true", help="rewrite the expected part of the golden files"
     )
+    parser.addoption("--count", type=int, help="how many random programs the random tests run")
+
+
+def pytest_configure(config):
+    if config.getoption("--count"):  # read where the tests are collected, in every worker
+        os.environ["RANDOM_PROGRAMS"] = str(config.getoption("--count"))
 
 
 @pytest.fixture(scope="session")

@@ -49,9 +49,12 @@ std::unordered_map<const Root*, uint32_t> Recorder::Impl::gradients() {
   std::unordered_map<const Root*, uint32_t> tied;
   for (const auto& [gradient, leaf] : leaf_gradients()) {
     LazyTensor* lazy = as_lazy(gradient);
+    if (!lazy || !pending(lazy->root().current)) continue;
     const Root& root = root_of(leaf);
+    if (root.current.data && !has_failed(*root.current.data))
+      read(root);  // also a parameter whose value this graph does not need
     const auto input = input_of.find(root.previous ? root.previous.get() : root.current.data.get());
-    if (!lazy || input == input_of.end()) continue;
+    if (input == input_of.end()) continue;
     if (lazy->chain && lazy->root_storage().use_count() == 1) {
       const ValueId value = Recorder::instance().read(*lazy);
       const at::Tensor own = make_tensor({epoch, value, nullptr}, meta_of(gradient));

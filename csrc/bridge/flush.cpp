@@ -59,14 +59,14 @@ void Recorder::Impl::roll_back(std::exception_ptr error) {
     Root& root = root_of(ref);
     const bool lost = pending(root.current) || (root.current.data && has_failed(*root.current.data));
     if (!lost) continue;
-    DataRef good = root.good && !has_failed(*root.good) ? root.good : nullptr;
-    if (!good && root.previous && !has_failed(*root.previous)) good = root.previous;
+    DataRef good = root.current.data ? root.current.data : root.previous;
+    while (good && has_failed(*good)) good = good->fallback();
     if (!good) {
       good = std::make_shared<Data>(type_of(root.base));
       good->fail(error);
     }
     root.current = {0, kNone, good};
-    root.previous = root.good = nullptr;
+    root.previous = nullptr;
     ++root.generation;
   }
   reset();
@@ -82,13 +82,13 @@ void Recorder::flush(bool implicit) {
     Graph graph = impl_->finish(owners);
     std::vector<DataRef> outputs;
     for (const auto& output : graph.outputs) outputs.push_back(std::make_shared<Data>(graph.value(output.value).type));
+    for (size_t i = 0; i < owners.size(); ++i) outputs[i]->set_fallback(root_of(owners[i]).previous);
     if (!outputs.empty()) {
       NoGil no_gil;
       engine().submit(std::move(graph), std::move(impl_->submitted), impl_->params, outputs);
     }
     for (size_t i = 0; i < owners.size(); ++i) {
       Root& root = root_of(owners[i]);
-      if (!root.good && root.previous) root.good = root.previous;
       root.previous = nullptr;
       root.current = {0, kNone, outputs[i]};
     }
@@ -101,10 +101,6 @@ void Recorder::flush(bool implicit) {
   if (more) {  // data of another mesh
     impl_->annotated = true;
     flush(implicit);
-  }
-  for (const auto& ref : live_roots()) {  // what was computed needs no way back
-    Root& root = root_of(ref);
-    if (root.good && root.current.data && root.current.data->ready() && !step_failed) root.good = nullptr;
   }
 }
 

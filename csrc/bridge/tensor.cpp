@@ -100,14 +100,10 @@ LazyTensor::~LazyTensor() {
 }
 
 void watch_leaf(LazyTensor& leaf) {
+  if (leaf.watched) return;
   std::lock_guard lock(leaves().mutex);
   leaf.watched = true;
   leaves().alive.insert(&leaf);
-}
-
-void forget_leaves() {
-  std::lock_guard lock(leaves().mutex);
-  leaves().alive.clear();
 }
 
 std::vector<LeafGradient> leaf_gradients() {

@@ -58,7 +58,6 @@ class Root final : public c10::StorageImpl {
   Meta base;
   std::unique_ptr<Annotation> annotation;
   DataRef previous;  // what it held when the graph being recorded first wrote it: for ties
-  DataRef good;      // the last value known to be computed: a failed step goes back to it
 };
 using RootRef = c10::intrusive_ptr<c10::StorageImpl>;
 inline Root& root_of(const RootRef& ref) { return static_cast<Root&>(*ref); }
@@ -92,7 +91,6 @@ class LazyTensor final : public c10::TensorImpl {
 // Leaves that require grad and were used, themselves or a view of them. No weak references: torch's swap_tensors
 // refuses tensors that have some.
 void watch_leaf(LazyTensor& leaf);
-void forget_leaves();
 struct LeafGradient {
   at::Tensor gradient;
   RootRef leaf;

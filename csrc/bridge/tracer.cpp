@@ -31,7 +31,6 @@ void Recorder::Impl::reset() {
   inputs.clear();
   params.clear();
   input_of.clear();
-  forget_leaves();
   annotated = false;
   ++epoch;
 }
@@ -152,10 +151,7 @@ void Recorder::write(LazyTensor& tensor, ValueId value) {
   if (tensor.chain) {
     value = write_back(*tensor.chain, impl_->read(root), value);
   }
-  if (root.current.data) {
-    root.previous = root.current.data;
-    if (root.current.data->ready()) root.good = root.current.data;
-  }
+  if (root.current.data) root.previous = root.current.data;
   root.current = held(value);
   ++root.generation;
   tensor.cached = lazy(seen);

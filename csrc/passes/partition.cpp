@@ -114,9 +114,10 @@ class Partition {
       const TensorType& type = node.call->outputs[i];
       const ValueId value = node.output + static_cast<ValueId>(i);
       if (users_[value].empty() && !pinned_[value]) continue;
-      total +=
-          plan_reshard(type.dtype, type.shape, placement.outputs[i], graph_.values[value].sharding, options_.topology)
-              .cost_ns;
+      const ShardingRef made = placement.outputs[i], wanted = graph_.values[value].sharding;
+      const int64_t move = plan_reshard(type.dtype, type.shape, made, wanted, options_.topology).cost_ns;
+      // Ops that follow would take the layout on, and each of their results would have to move as well.
+      total += made->partial ? move : 2 * move;
     }
     return total;
   }

@@ -30,7 +30,9 @@ class Propagation {
   void run() {
     seed_data();
     sweep_until_stable();
-    seed_state();
+    seed_annotated_state();
+    sweep_until_stable();
+    seed_other_state();
     sweep_until_stable();
     for (size_t v = 0; v < current_.size(); ++v) graph_.values[v].sharding = current_[v];
   }
@@ -98,12 +100,20 @@ class Propagation {
     state ? states_.push_back({value, sharding, source, true}) : set(value, sharding, {source, "annotation"});
   }
 
-  void seed_state() {
+  void seed_annotated_state() {
     hidden_.assign(hidden_.size(), false);
     for (const Input& input : graph_.inputs)
-      if (input.state) seed_input(input);
+      if (input.state && input.annotation) seed_input(input);
     for (const Constraint& state : states_)
       set(state.value, state.sharding, {state.source, "annotation of the tensor it is written to"});
+    follow_ties();
+  }
+
+  // How unannotated state lies now decides only where nothing else does: it was found in an earlier step, which may
+  // have known less.
+  void seed_other_state() {
+    for (const Input& input : graph_.inputs)
+      if (input.state && !input.annotation && current_[input.value]->replicated()) seed_input(input);
     follow_ties();
   }
 

@@ -14,11 +14,18 @@ bool Data::ready() const {
   return done_;
 }
 
+std::shared_ptr<Data> Data::fallback() const {
+  std::lock_guard lock(mutex_);
+  return fallback_;
+}
+
 void Data::fill(Shards shards) {
+  std::shared_ptr<Data> previous;  // dies after the lock is given up
   {
     std::lock_guard lock(mutex_);
     internal_check(!done_, "data were filled twice");
     shards_ = std::move(shards);
+    previous = std::move(fallback_);
     done_ = true;
   }
   filled_.notify_all();

@@ -22,6 +22,11 @@ class Data {
   ShardingRef sharding() const { return sharding_; }
   void set_sharding(ShardingRef sharding) { sharding_ = sharding; }
 
+  // What to go back to when the step that makes this fails. Held until this is filled, so that both are in memory only
+  // while the step runs. REQUIRES: set before the step is submitted.
+  void set_fallback(std::shared_ptr<Data> previous) { fallback_ = std::move(previous); }
+  std::shared_ptr<Data> fallback() const;
+
   bool ready() const;
   void fill(Shards shards);
   // The step failed: whoever waits gets this error.
@@ -34,6 +39,7 @@ class Data {
   ShardingRef sharding_ = nullptr;
   Shards shards_;
   std::exception_ptr error_;
+  std::shared_ptr<Data> fallback_;
   bool done_ = false;
   mutable std::mutex mutex_;
   mutable std::condition_variable filled_;

@@ -8,8 +8,8 @@ import pytest
 import spmdx
 import torch
 
-# Programs in all; a failing program's seed is printed, `SPMDX_ALIAS_SEED=n` runs that one alone.
-COUNT = int(os.environ.get("SPMDX_ALIAS_COUNT", "2000"))
+# Programs in all (`--count N`); a failing program's seed is printed, `ALIAS_SEED=n` runs it alone.
+COUNT = int(os.environ.get("RANDOM_PROGRAMS", "2000"))
 CHUNKS = 20
 
 
@@ -183,7 +183,7 @@ def run_program(seed):
 
 @pytest.mark.parametrize("chunk", range(CHUNKS))
 def test_random_programs_of_views_and_writes_equal_the_cpu(chunk):
-    alone = os.environ.get("SPMDX_ALIAS_SEED")
+    alone = os.environ.get("ALIAS_SEED")
     per_chunk = max(1, COUNT // CHUNKS)
     seeds = [int(alone)] if alone else range(chunk * per_chunk, (chunk + 1) * per_chunk)
     failed = {}

@@ -4,6 +4,7 @@
 python tests/python/test_random_programs.py 17        # run the program of one seed again
 """
 
+import os
 import random
 import sys
 import traceback
@@ -14,7 +15,8 @@ import torch
 from models import assert_equal
 from program_ops import OPS
 
-PROGRAMS, A_TEST, MOST_ELEMENTS = 500, 25, 600
+A_TEST, MOST_ELEMENTS = 25, 600
+PROGRAMS = int(os.environ.get("RANDOM_PROGRAMS", "500"))  # `--count N`
 MESHES = [
     (range(1), (1,)),
     (range(2), (2,)),
