@@ -88,7 +88,9 @@ def test_an_error_nobody_saw_is_printed_at_exit():
 
 def test_ctrl_c_ends_a_wait():
     code = (
-        "import _thread, threading, torch, spmdx\n"
+        "import _thread, signal, threading, torch, spmdx\n"
+        # A shell's background job starts with the signal ignored.
+        "signal.signal(signal.SIGINT, signal.default_int_handler)\n"
         "x = torch.ones(1500, 1500).to('spmdx')\n"
         "for _ in range(60): x = (x @ x) / 1500\n"
         "spmdx.mark_step()\n"
