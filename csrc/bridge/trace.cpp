@@ -231,8 +231,7 @@ at::Tensor view_of(const at::Tensor& source, const ViewResult& view, bool aliase
     for (const auto& step : view.steps) value = record_call(step.call, {value}, step.params) + step.result;
     return wrap_value(value, view.meta);
   }
-  if (!lazy.chain && lazy.requires_grad() && lazy.root().current.data) watch_leaf(lazy);
-  if (lazy.requires_grad()) Recorder::instance().read(lazy);  // a parameter is noted also where only its views are read
+  if (!lazy.chain && lazy.requires_grad() && lazy.root().current.data) watch_leaf(lazy);  // views too
   Meta meta = view.meta;
   meta.offset += source.storage_offset();
   const bool current = view.steps.empty() && lazy.cached_generation == lazy.root().generation;
