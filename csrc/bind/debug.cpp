@@ -90,7 +90,6 @@ void bind_debug(py::module_& m) {
     require_lazy(tensor, "explain");
     return report_or_none(pending());
   });
-  m.def("here", [] { return bridge::source_text(bridge::current_source()); });
   m.def("dump_last", [] {
     const PlanRef plan = bridge::engine().last_plan();
     return plan ? print(plan->executable->graph(), bridge::source_text) : std::string();

@@ -19,11 +19,6 @@ void bind_device(py::module_& module) {
   module.def("manual_seed", &bridge::manual_seed, py::arg("seed"));
   module.def("default_generator", [] { return bridge::default_generator(); });
   module.def("is_lazy", [](const at::Tensor& tensor) { return bridge::as_lazy(tensor) != nullptr; });
-  module.def("materialise", [](const at::Tensor& tensor) {
-    py::gil_scoped_release no_gil;
-    return bridge::Recorder::instance().materialise(tensor);
-  });
-  module.def("current_source", [] { return bridge::source_text(bridge::current_source()); });
   module.def("wait_at_exit", [] {
     py::gil_scoped_release no_gil;
     bridge::engine().wait();

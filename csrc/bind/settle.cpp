@@ -20,7 +20,7 @@ at::Tensor rooted(const at::Tensor& tensor) {
   bridge::LazyTensor& lazy = require_lazy(tensor, "spmdx");
   if (!lazy.chain) return tensor;
   auto& recorder = bridge::Recorder::instance();
-  return bridge::make_tensor(recorder.lazy(recorder.read(lazy)), bridge::meta_of(tensor));
+  return bridge::make_tensor(recorder.lazy(recorder.read(lazy)), bridge::share(bridge::meta_of(tensor)));
 }
 
 // The sharding the plan gives to the pending value `id`: values that are alive are outputs, in the same order before

@@ -109,7 +109,7 @@ at::Tensor from_local(const std::vector<at::Tensor>& locals, const ShardingHandl
   meta.strides = bridge::contiguous_strides(shape);
   bridge::LazyValue value;
   value.data = data_from(type, handle.sharding, locals);
-  return bridge::make_tensor(std::move(value), meta);
+  return bridge::make_tensor(std::move(value), bridge::share(std::move(meta)));
 }
 
 py::object annotation(const at::Tensor& tensor) {
@@ -173,10 +173,6 @@ void bind_sharding(py::module_& m) {
   bind_handle(m);
   m.def("to_sharding", [](Entries entries, const MeshHandle& mesh, const Shape& shape, const std::string& tensor) {
     return ShardingHandle{to_sharding(PartitionSpec{std::move(entries)}, mesh.mesh, shape, tensor)};
-  });
-  m.def("is_view", [](const at::Tensor& t) { return require_lazy(t, "is_view").chain != nullptr; });
-  m.def("type_text", [](const at::Tensor& tensor, std::optional<ShardingHandle> handle) {
-    return str(type_of(tensor), handle ? handle->sharding : nullptr);
   });
   m.def("annotate", annotate);
   m.def("annotation", annotation);

@@ -5,10 +5,10 @@
 
 namespace spmdx::bridge {
 
-// One result of a view-like op on a tensor declared as `in`: its steps (none: the same elements) and its layout.
+// One result of a view-like op on a tensor declared as `in`: its steps and its layout.
 struct ViewResult {
-  std::vector<ViewStep> steps;
-  Meta meta;  // offset absolute in the root's storage
+  ViewChain steps;  // null: the same elements
+  Meta meta;        // offset relative to the source's
 };
 
 // Ops that only show elements of their first operand, whether or not the result aliases it.

@@ -75,7 +75,7 @@ bool to_copy(const OpInfo& info, Stack* stack) {
   const at::Tensor here = as_lazy(self) ? self : Recorder::instance().upload(self);
   KernelGuard kernels_only;
   const at::Tensor like = at::empty_like(meta_tensor(in), meta_tensor(in).options().dtype(dtype), format);
-  finish(info, stack, wrap_value(cast(operand(here), to_dtype(dtype)), meta_of(like)));
+  finish(info, stack, wrap_value(cast(operand(here), to_dtype(dtype)), share(meta_of(like))));
   return true;
 }
 
@@ -107,7 +107,7 @@ std::vector<ViewStep> as_dtype(const Meta& base, c10::ScalarType dtype) {
 at::Tensor strided_view(const LazyTensor& source, c10::ScalarType dtype, const Shape& sizes, const Shape& strides,
                         int64_t offset) {
   Meta meta{dtype, sizes, strides, offset, true};
-  Meta base = source.root().base;
+  Meta base = *source.root().base;
   for (size_t d = 0; d < sizes.size(); ++d)
     TORCH_CHECK(strides[d] >= 0, "as_strided: Negative strides are not supported");
   const auto needed = at::detail::computeStorageNbytes(sizes, strides, c10::elementSize(meta.dtype), offset);
@@ -210,7 +210,7 @@ bool set_storage_(const OpInfo& info, Stack* stack) {
   const c10::IValue size = named(info, args, "size"), offset = named(info, args, "storage_offset");
   const auto elements = static_cast<int64_t>(root->nbytes() / self.element_size());
   const Shape sizes = size.isNone() ? Shape{elements} : int_list(size);
-  const at::Tensor whole = make_view_of_root(storage, {}, root->base);
+  const at::Tensor whole = make_view_of_root(storage, {}, *root->base);
   as_lazy(self)->become(*as_lazy(strided_view(*as_lazy(whole), self.scalar_type(), sizes,
                                               default_strides(named(info, args, "stride"), sizes),
                                               offset.isNone() ? 0 : int_value(offset))));

@@ -69,9 +69,9 @@ struct NoMemory final : c10::Allocator {
 
 c10::intrusive_ptr<c10::StorageImpl> make_storage(c10::StorageImpl::use_byte_size_t, c10::SymInt size, c10::DataPtr,
                                                   c10::Allocator*, bool) {
-  const Meta bytes{c10::kByte, {size.guard_int(__FILE__, __LINE__)}, {1}, 0, true};
+  const MetaRef bytes = share({c10::kByte, {size.guard_int(__FILE__, __LINE__)}, {1}, 0, true});
   Recorder::Lock lock;
-  const ValueId zeros = full_int(bytes.sizes, 0, DType::u8);
+  const ValueId zeros = full_int(bytes->sizes, 0, DType::u8);
   auto root = c10::make_intrusive<Root>(bytes, Recorder::instance().lazy(zeros));
   // torch.load asks for an address that is not null; nothing of ours reads through it.
   static char nowhere;

@@ -1,12 +1,15 @@
 // SPDX-License-Identifier: Apache-2.0
-// Python classes of spmdx's errors, found by name when one is raised.
+// Python classes of spmdx's errors, found by name when one is raised; messages led by the user's line.
 #include "bridge/errors.h"
 
 #include <Python.h>
 
 #include <torch/csrc/Exceptions.h>
 
+#include <new>
+
 #include "base/error.h"
+#include "bridge/tracer.h"
 
 namespace spmdx::bridge {
 namespace {
@@ -43,6 +46,50 @@ void rethrow_for_python() {
     throw PythonError("CommError", "RuntimeError", error.what());
   } catch (const InternalError& error) {
     throw PythonError("InternalError", "RuntimeError", error.what());
+  }
+}
+
+namespace {
+
+template <class Error>
+std::exception_ptr torch_error(const std::string& lead, const c10::Error& error) {
+  return std::make_exception_ptr(Error({__func__, __FILE__, __LINE__}, lead + error.what_without_backtrace()));
+}
+
+}  // namespace
+
+// The kind of the exception stays, so that `except IndexError` works as in eager.
+std::exception_ptr lead_error(std::exception_ptr error, SourceId source, const std::string& op) {
+  const std::string where = source_text(source);
+  const std::string lead = (where.empty() ? "" : where + ": ") + op + ": ";
+  try {
+    std::rethrow_exception(error);
+  } catch (const c10::IndexError& e) {
+    return torch_error<c10::IndexError>(lead, e);
+  } catch (const c10::ValueError& e) {
+    return torch_error<c10::ValueError>(lead, e);
+  } catch (const c10::TypeError& e) {
+    return torch_error<c10::TypeError>(lead, e);
+  } catch (const c10::NotImplementedError& e) {
+    return torch_error<c10::NotImplementedError>(lead, e);
+  } catch (const c10::OutOfMemoryError& e) {
+    return torch_error<c10::OutOfMemoryError>(lead, e);
+  } catch (const c10::Error& e) {
+    return torch_error<c10::Error>(lead, e);
+  } catch (const InternalError& e) {
+    return std::make_exception_ptr(InternalError(lead + e.what()));
+  } catch (const ShardingError& e) {
+    return std::make_exception_ptr(ShardingError(lead + e.what()));
+  } catch (const CommError& e) {
+    return std::make_exception_ptr(CommError(lead + e.what()));
+  } catch (const std::runtime_error& e) {
+    return std::make_exception_ptr(std::runtime_error(lead + e.what()));
+  } catch (const std::logic_error& e) {
+    return std::make_exception_ptr(std::runtime_error(lead + e.what()));
+  } catch (const std::bad_alloc&) {
+    return std::make_exception_ptr(std::runtime_error(lead + "out of memory"));
+  } catch (...) {
+    return error;
   }
 }
 

@@ -67,7 +67,7 @@ bool empty_with(const OpInfo& info, Stack* stack) {
     auto options = at::TensorOptions().dtype(dtype).memory_format(static_cast<c10::MemoryFormat>(int_value(format)));
     meta = meta_of(at::detail::empty_meta(sizes, options));
   }
-  finish(info, stack, wrap_value(full_int(sizes, 0, to_dtype(dtype)), meta));
+  finish(info, stack, wrap_value(full_int(sizes, 0, to_dtype(dtype)), share(std::move(meta))));
   return true;
 }
 

@@ -57,7 +57,7 @@ std::unordered_map<const Root*, uint32_t> Recorder::Impl::gradients() {
     if (input == input_of.end()) continue;
     if (lazy->chain && lazy->root_storage().use_count() == 1) {
       const ValueId value = Recorder::instance().read(*lazy);
-      const at::Tensor own = make_tensor({epoch, value, nullptr}, meta_of(gradient));
+      const at::Tensor own = make_tensor({epoch, value, nullptr}, share(meta_of(gradient)));
       lazy->become(*as_lazy(own));
     }
     tied.emplace(&lazy->root(), input->second);

@@ -1,6 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Flush: a recorded graph goes to the engine; results come back to the host; failed steps are undone.
-#include <ATen/ops/empty.h>
+// Flush: a recorded graph goes to the engine, results come back to the host.
 #include <ATen/ops/empty_like.h>
 #include <ATen/ops/empty_strided.h>
 
@@ -22,75 +21,44 @@ std::atomic<bool> step_failed{false};
 
 std::exception_ptr note_and_translate(std::exception_ptr error, const Node& node) {
   step_failed = true;
-  return translate_error(error, node);
-}
-
-at::Tensor assembled(const Data& data, const Shards& shards) {
-  const ShardingRef sharding = data.sharding();
-  if (!sharding || sharding->used() == 0) return tensor_of(shards.at(0));
-  const Mesh& mesh = *sharding->mesh;
-  const AtomSet used = sharding->used();
-  at::Tensor whole = at::empty(data.type().shape, at::TensorOptions().dtype(to_scalar_type(data.type().dtype)));
-  for (int64_t i = 0; i < num_distinct(mesh, used); ++i) {
-    if (!shards.at(i)) continue;
-    at::Tensor part = whole;
-    const Box box = local_box(*sharding, data.type().shape, representative(mesh, used, i));
-    for (size_t d = 0; d < box.size(); ++d) part = part.narrow(static_cast<int64_t>(d), box[d].start, box[d].extent);
-    part.copy_(tensor_of(shards[i]));
-  }
-  return whole;
+  return lead_error(error, node.source, node.call->op);
 }
 
 }  // namespace
 
-bool has_failed(const Data& data) {
-  if (!data.ready()) return false;
-  try {
-    data.wait();
-    return false;
-  } catch (...) {
-    return true;
+// Queues a finished graph. `owners` are the roots of its outputs, in the same order; they hold its results from now on.
+void Recorder::Impl::send(Graph done, std::vector<DataRef> sources, const std::vector<RootRef>& owners) {
+  std::vector<DataRef> outputs;
+  for (const auto& output : done.outputs) outputs.push_back(std::make_shared<Data>(done.value(output.value).type));
+  for (size_t i = 0; i < owners.size(); ++i) outputs[i]->set_fallback(root_of(owners[i]).previous);
+  if (!outputs.empty()) {
+    NoGil no_gil;
+    engine().submit(std::move(done), std::move(sources), params, outputs);
+  }
+  for (size_t i = 0; i < owners.size(); ++i) {
+    Root& root = root_of(owners[i]);
+    root.previous = nullptr;
+    root.current = {0, kNone, outputs[i]};
   }
 }
 
-// Drops the pending graph. Roots go back to what was last computed; those that never were hold the error.
-void Recorder::Impl::roll_back(std::exception_ptr error) {
-  for (const auto& ref : live_roots()) {
-    Root& root = root_of(ref);
-    const bool lost = pending(root.current) || (root.current.data && has_failed(*root.current.data));
-    if (!lost) continue;
-    DataRef good = root.current.data ? root.current.data : root.previous;
-    while (good && has_failed(*good)) good = good->fallback();
-    if (!good) {
-      good = std::make_shared<Data>(type_of(root.base));
-      good->fail(error);
-    }
-    root.current = {0, kNone, good};
-    root.previous = nullptr;
-    ++root.generation;
-  }
-  reset();
+void Recorder::Impl::submit() {
+  std::vector<RootRef> owners;
+  Graph done = finish(owners);
+  send(std::move(done), std::move(submitted), owners);
 }
 
 void Recorder::flush(bool implicit) {
   Lock lock;
   check_failed();
-  std::vector<RootRef> owners;
   if (impl_->graph.nodes.empty() && impl_->inputs.empty() && !impl_->annotated) return;
   if (implicit) ++impl_->implicit_syncs;
   try {
-    Graph graph = impl_->finish(owners);
-    std::vector<DataRef> outputs;
-    for (const auto& output : graph.outputs) outputs.push_back(std::make_shared<Data>(graph.value(output.value).type));
-    for (size_t i = 0; i < owners.size(); ++i) outputs[i]->set_fallback(root_of(owners[i]).previous);
-    if (!outputs.empty()) {
-      NoGil no_gil;
-      engine().submit(std::move(graph), std::move(impl_->submitted), impl_->params, outputs);
-    }
-    for (size_t i = 0; i < owners.size(); ++i) {
-      Root& root = root_of(owners[i]);
-      root.previous = nullptr;
-      root.current = {0, kNone, outputs[i]};
+    try {
+      impl_->submit();
+    } catch (const ShardingError&) {
+      impl_->compute_unsharded();
+      throw;
     }
   } catch (...) {
     impl_->roll_back(std::current_exception());
@@ -134,7 +102,7 @@ at::Tensor Recorder::peek(const at::Tensor& tensor) {
   at::Tensor held = tensor;
   {
     Lock lock;
-    if (lazy_tensor->chain) held = make_tensor(lazy(read(*lazy_tensor)), meta_of(tensor));
+    if (lazy_tensor->chain) held = make_tensor(lazy(read(*lazy_tensor)), share(meta_of(tensor)));
     Root& root = as_lazy(held)->root();
     if (!root.current.data || !impl_->graph.nodes.empty()) flush(true);
     data = root.current.data;

@@ -16,8 +16,8 @@ using OptionalTensor = std::optional<Tensor>;
 Tensor group(const Traced& traced, size_t index) {
   ValueId value = traced.first;
   for (size_t i = 0; i < index; ++i) value += static_cast<ValueId>((*traced.results)[i].size());
-  const Meta& meta = (*traced.results)[index].at(0);
-  return meta.defined ? wrap_value(value, meta) : Tensor();
+  const MetaRef& meta = (*traced.results)[index].at(0);
+  return meta ? wrap_value(value, meta) : Tensor();
 }
 
 bool batch_norm(const OpInfo& info, Stack* stack) {

@@ -194,7 +194,7 @@ bool native_dropout(const OpInfo& info, Stack* stack) {
   const Shape sizes = self.sizes().vec();
   const ValueId x = operand(self);
   if (!train) {
-    const at::Tensor mask = wrap_value(full_bool(sizes, true, DType::b8)), same = wrap_value(x, meta_of(self));
+    const at::Tensor mask = wrap_value(full_bool(sizes, true, DType::b8)), same = wrap_value(x, share(meta_of(self)));
     torch::jit::drop(*stack, info.slots.size());
     torch::jit::push(*stack, same, mask);
     return true;

@@ -23,6 +23,8 @@ class NoGil {
 };
 
 bool has_failed(const Data& data);
+// The whole of data on the host. REQUIRES: it has not failed.
+at::Tensor assembled(const Data& data, const Shards& shards);
 
 struct Recorder::Impl {
   Graph graph;
@@ -49,6 +51,9 @@ struct Recorder::Impl {
   void add_moves(MeshRef& mesh, std::vector<RootRef>& owners, std::vector<Output>& outputs);
   Graph finish(std::vector<RootRef>& owners);
   void keep_inputs(Graph& done, const std::vector<bool>& needed);
+  void send(Graph done, std::vector<DataRef> sources, const std::vector<RootRef>& owners);
+  void submit();
+  void compute_unsharded();  // rescue.cpp
   void roll_back(std::exception_ptr error);
 };
 

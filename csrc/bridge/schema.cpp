@@ -127,9 +127,12 @@ OpInfo describe(const c10::OperatorHandle& op) {
   const auto& schema = op.schema();
   info.name = op_name(op.operator_name());
   info.base = std::string(base_name(info.name));
+  info.indexes = info.base == "aten.index" || info.base == "aten.index_put" || info.base == "aten._unsafe_index" ||
+                 info.base == "aten._index_put_impl";
   for (size_t i = 0; i < schema.arguments().size(); ++i) {
     const auto& argument = schema.arguments()[i];
     info.slots.push_back(slot_of(argument));
+    info.draws |= info.slots.back() == Slot::generator;
     info.is_out |= argument.is_out();
     if (!argument.alias_info()) continue;
     if (argument.alias_info()->isWrite()) info.written.push_back(static_cast<int>(i));

@@ -10,7 +10,6 @@
 #include <filesystem>
 #include <unordered_map>
 
-#include "base/error.h"
 #include "bridge/tracer.h"
 
 namespace spmdx::bridge {
@@ -139,43 +138,6 @@ std::string source_text(SourceId source) {
   }
   const int line = PyCode_Addr2Line(place.code, place.instruction);
   return std::filesystem::path(path).filename().string() + ":" + std::to_string(line);
-}
-
-namespace {
-
-std::string lead(const Node& node) {
-  const std::string where = source_text(node.source);
-  return (where.empty() ? "" : where + ": ") + node.call->op + ": ";
-}
-
-}  // namespace
-
-// The kind of the exception stays, so that `except IndexError` works as in eager.
-std::exception_ptr translate_error(std::exception_ptr error, const Node& node) {
-  try {
-    std::rethrow_exception(error);
-  } catch (const c10::IndexError& e) {
-    return std::make_exception_ptr(
-        c10::IndexError({__func__, __FILE__, __LINE__}, lead(node) + e.what_without_backtrace()));
-  } catch (const c10::ValueError& e) {
-    return std::make_exception_ptr(
-        c10::ValueError({__func__, __FILE__, __LINE__}, lead(node) + e.what_without_backtrace()));
-  } catch (const c10::NotImplementedError& e) {
-    return std::make_exception_ptr(
-        c10::NotImplementedError({__func__, __FILE__, __LINE__}, lead(node) + e.what_without_backtrace()));
-  } catch (const c10::Error& e) {
-    return std::make_exception_ptr(c10::Error({__func__, __FILE__, __LINE__}, lead(node) + e.what_without_backtrace()));
-  } catch (const InternalError& e) {
-    return std::make_exception_ptr(InternalError(lead(node) + e.what()));
-  } catch (const ShardingError& e) {
-    return std::make_exception_ptr(ShardingError(lead(node) + e.what()));
-  } catch (const CommError& e) {
-    return std::make_exception_ptr(CommError(lead(node) + e.what()));
-  } catch (const std::exception& e) {
-    return std::make_exception_ptr(std::runtime_error(lead(node) + e.what()));
-  } catch (...) {
-    return error;
-  }
 }
 
 }  // namespace spmdx::bridge

@@ -40,10 +40,10 @@ size_t storage_bytes(const Meta& meta) {
   return at::detail::computeStorageNbytes(meta.sizes, meta.strides, c10::elementSize(meta.dtype));
 }
 
-ViewChain extended(const ViewChain& chain, const std::vector<ViewStep>& steps) {
-  if (steps.empty()) return chain;
-  auto longer = chain ? *chain : std::vector<ViewStep>{};
-  longer.insert(longer.end(), steps.begin(), steps.end());
+ViewChain extended(const ViewChain& chain, const ViewChain& steps) {
+  if (!chain || !steps) return chain ? chain : steps;
+  auto longer = *chain;
+  longer.insert(longer.end(), steps->begin(), steps->end());
   return std::make_shared<const std::vector<ViewStep>>(std::move(longer));
 }
 
@@ -51,11 +51,11 @@ LazyTensor& lazy_of(const at::Tensor& tensor) { return *static_cast<LazyTensor*>
 
 }  // namespace
 
-Root::Root(const Meta& base, LazyValue value)
-    : StorageImpl(use_byte_size_t(), storage_bytes(base), at::DataPtr(nullptr, c10::Device(kDeviceType, 0)), nullptr,
+Root::Root(MetaRef base, LazyValue value)
+    : StorageImpl(use_byte_size_t(), storage_bytes(*base), at::DataPtr(nullptr, c10::Device(kDeviceType, 0)), nullptr,
                   false),
       current(std::move(value)),
-      base(base) {
+      base(std::move(base)) {
   Registry& all = registry();
   std::lock_guard lock(all.mutex);
   serial = all.next++;
@@ -87,10 +87,10 @@ std::vector<RootRef> live_roots() {
   return alive;
 }
 
-LazyTensor::LazyTensor(c10::Storage storage, const Meta& meta)
+LazyTensor::LazyTensor(c10::Storage storage, const Meta& meta, int64_t offset)
     : TensorImpl(std::move(storage), c10::DispatchKeySet(c10::DispatchKey::PrivateUse1),
                  c10::scalarTypeToTypeMeta(meta.dtype)) {
-  set_sizes_and_strides(meta.sizes, meta.strides, meta.offset);
+  set_sizes_and_strides(meta.sizes, meta.strides, offset);
 }
 
 LazyTensor::~LazyTensor() {
@@ -122,7 +122,7 @@ std::vector<LeafGradient> leaf_gradients() {
 
 template <class Version>
 c10::intrusive_ptr<c10::TensorImpl> LazyTensor::copy_and_detach(Version&& version, bool allow_change) const {
-  auto copy = c10::make_intrusive<LazyTensor>(c10::Storage(storage_), Meta{});
+  auto copy = c10::make_intrusive<LazyTensor>(c10::Storage(storage_), Meta{}, 0);
   copy_tensor_metadata(this, copy.get(), std::forward<Version>(version), allow_change);
   copy->chain = chain;
   copy->cached = cached;
@@ -177,6 +177,11 @@ Meta meta_of(const at::Tensor& tensor) {
   return {tensor.scalar_type(), tensor.sizes().vec(), tensor.strides().vec(), tensor.storage_offset(), true};
 }
 
+MetaRef share(Meta meta) {
+  meta.offset = 0;
+  return std::make_shared<const Meta>(std::move(meta));
+}
+
 TensorType type_of(const Meta& meta) {
   if (!meta.defined) return {DType::unknown, {}, false};
   return {to_dtype(meta.dtype), meta.sizes, false};
@@ -192,15 +197,14 @@ std::vector<int64_t> contiguous_strides(const std::vector<int64_t>& sizes) {
   return strides;
 }
 
-at::Tensor make_tensor(LazyValue value, const Meta& meta) {
-  Meta base = meta;
-  base.offset = 0;
-  auto root = c10::make_intrusive<Root>(base, std::move(value));
-  return at::detail::make_tensor<LazyTensor>(c10::Storage(std::move(root)), base);
+at::Tensor make_tensor(LazyValue value, MetaRef meta) {
+  const Meta& layout = *meta;
+  auto root = c10::make_intrusive<Root>(std::move(meta), std::move(value));
+  return at::detail::make_tensor<LazyTensor>(c10::Storage(std::move(root)), layout, 0);
 }
 
-at::Tensor make_view(const LazyTensor& source, const std::vector<ViewStep>& steps, const Meta& meta, LazyValue value) {
-  auto view = at::detail::make_tensor<LazyTensor>(source.root_storage(), meta);
+at::Tensor make_view(const LazyTensor& source, const ViewChain& steps, const Meta& meta, LazyValue value) {
+  auto view = at::detail::make_tensor<LazyTensor>(source.root_storage(), meta, source.storage_offset() + meta.offset);
   LazyTensor& lazy = lazy_of(view);
   lazy.chain = extended(source.chain, steps);
   if (value.data || value.id != kNone) {
@@ -211,8 +215,8 @@ at::Tensor make_view(const LazyTensor& source, const std::vector<ViewStep>& step
 }
 
 at::Tensor make_view_of_root(const c10::Storage& root, std::vector<ViewStep> steps, const Meta& meta) {
-  auto view = at::detail::make_tensor<LazyTensor>(root, meta);
-  lazy_of(view).chain = extended(nullptr, steps);
+  auto view = at::detail::make_tensor<LazyTensor>(root, meta, meta.offset);
+  if (!steps.empty()) lazy_of(view).chain = std::make_shared<const std::vector<ViewStep>>(std::move(steps));
   return view;
 }
 

@@ -36,6 +36,7 @@ struct Meta {
   int64_t offset = 0;
   bool defined = true;
 };
+using MetaRef = std::shared_ptr<const Meta>;
 
 // One step of a view chain: the recorded call (its first operand is the source) and which result it is.
 struct ViewStep {
@@ -49,13 +50,13 @@ using ViewChain = std::shared_ptr<const std::vector<ViewStep>>;
 // The alias root. Views share it through storage_; data pointer is null.
 class Root final : public c10::StorageImpl {
  public:
-  Root(const Meta& base, LazyValue value);
+  Root(MetaRef base, LazyValue value);
   ~Root() override;
   LazyValue current;
   uint64_t generation = 1;                  // bumped by every write
   uint64_t serial = 0;                      // order of creation
   Root *newer = nullptr, *older = nullptr;  // in the list of roots that are alive
-  Meta base;
+  const MetaRef base;                       // declared layout of the whole, offset 0
   std::unique_ptr<Annotation> annotation;
   DataRef previous;  // what it held when the graph being recorded first wrote it: for ties
 };
@@ -66,7 +67,7 @@ std::vector<RootRef> live_roots();
 
 class LazyTensor final : public c10::TensorImpl {
  public:
-  LazyTensor(c10::Storage storage, const Meta& meta);
+  LazyTensor(c10::Storage storage, const Meta& meta, int64_t offset);
   ~LazyTensor() override;
   bool watched = false;  // in the list of leaves
   ViewChain chain;       // null: the root itself
@@ -103,12 +104,15 @@ LazyTensor* as_lazy(const at::Tensor& tensor);
 // Has our device's key, lazy or not.
 bool has_our_device(const at::Tensor& tensor);
 Meta meta_of(const at::Tensor& tensor);
+// The layout of a whole: `meta` at offset 0.
+MetaRef share(Meta meta);
 TensorType type_of(const Meta& meta);
 std::vector<int64_t> contiguous_strides(const std::vector<int64_t>& sizes);
-// A fresh root holding `value`.
-at::Tensor make_tensor(LazyValue value, const Meta& meta);
-// A view of `source`'s root: its chain and `steps`. `value` may be empty (it is then derived at the first read).
-at::Tensor make_view(const LazyTensor& source, const std::vector<ViewStep>& steps, const Meta& meta, LazyValue value);
+// A fresh root holding `value`. REQUIRES: offset 0.
+at::Tensor make_tensor(LazyValue value, MetaRef meta);
+// A view of `source`: `steps` (null: none) on top of its chain, laid out as `meta` from its own offset on. `value` may
+// be empty (it is then derived at the first read).
+at::Tensor make_view(const LazyTensor& source, const ViewChain& steps, const Meta& meta, LazyValue value);
 // A view of a whole root.
 at::Tensor make_view_of_root(const c10::Storage& root, std::vector<ViewStep> steps, const Meta& meta);
 

@@ -13,7 +13,7 @@ using torch::jit::Stack;
 // Values of a recorded op, per result of its schema.
 struct Traced {
   ValueId first = kNone;
-  const std::vector<std::vector<Meta>>* results = nullptr;
+  const std::vector<std::vector<MetaRef>>* results = nullptr;
 };
 
 // Records an op without writes; equal calls share one Call. Not for view-like ops.
@@ -27,7 +27,8 @@ void run_on_host(const OpInfo& info, Stack* stack);
 ValueId operand(const at::Tensor& tensor);
 // `value` becomes the content of `tensor`, cast to its dtype. `resize`: it may change shape (an `out=` tensor).
 void assign(const at::Tensor& tensor, ValueId value, bool resize);
-at::Tensor wrap_value(ValueId value, const Meta& meta);
+// A fresh tensor laid out as `meta`, whose offset is 0.
+at::Tensor wrap_value(ValueId value, MetaRef meta);
 // A contiguous tensor of this value's type.
 at::Tensor wrap_value(ValueId value);
 

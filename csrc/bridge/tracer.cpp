@@ -11,10 +11,11 @@
 namespace spmdx::bridge {
 namespace {
 
-std::recursive_mutex& recorder_mutex() {
-  static auto* mutex = new std::recursive_mutex;
+std::mutex& recorder_mutex() {
+  static auto* mutex = new std::mutex;
   return *mutex;
 }
+thread_local int lock_depth = 0;  // taken by this thread; cheaper than a recursive mutex, and every op takes it often
 
 // True where a write through this tensor would hit one element several times.
 bool overlaps_itself(const LazyTensor& tensor) {
@@ -27,7 +28,11 @@ bool overlaps_itself(const LazyTensor& tensor) {
 }  // namespace
 
 void Recorder::Impl::reset() {
-  graph = Graph{};
+  Graph next;  // the next step is likely as long as this one
+  next.values.reserve(graph.values.size());
+  next.nodes.reserve(graph.nodes.size());
+  next.inputs.reserve(graph.inputs.size());
+  graph = std::move(next);
   inputs.clear();
   params.clear();
   input_of.clear();
@@ -81,12 +86,14 @@ Recorder& Recorder::instance() {
 }
 
 Recorder::Lock::Lock() {
-  if (recorder_mutex().try_lock()) return;
+  if (lock_depth++ > 0 || recorder_mutex().try_lock()) return;
   // Nobody waits for this lock while holding the GIL, so its owner can always get the GIL.
   NoGil no_gil;
   recorder_mutex().lock();
 }
-Recorder::Lock::~Lock() { recorder_mutex().unlock(); }
+Recorder::Lock::~Lock() {
+  if (--lock_depth == 0) recorder_mutex().unlock();
+}
 
 const TensorType& Recorder::type(ValueId value) const { return impl_->graph.values[value].type; }
 
@@ -108,11 +115,16 @@ ValueId Recorder::input(const DataRef& data) {
 
 ValueId Recorder::host_scalar(const at::Tensor& tensor) {
   const bool wrapped = tensor.unsafeGetTensorImpl()->is_wrapped_number();
-  KernelGuard kernels_only;
-  TensorType type{to_dtype(tensor.scalar_type()), {}, wrapped};
-  // A wrapped number is nobody else's; any other scalar may be written to before the step runs.
-  Shards shards{buffer_of(wrapped ? tensor : tensor.detach().clone())};
-  return input(std::make_shared<Data>(std::move(type), nullptr, std::move(shards)));
+  const TensorType type{to_dtype(tensor.scalar_type()), {}, wrapped};
+  at::Tensor own = tensor;  // a wrapped number is nobody else's
+  if (!wrapped) {           // any other scalar may be written to before the step runs
+    KernelGuard kernels_only;
+    own = tensor.detach().clone();
+  }
+  Lock lock;
+  const ValueId value = impl_->graph.add_input(type);
+  impl_->inputs.push_back(std::make_shared<Data>(type, nullptr, Shards{buffer_of(own)}));  // fresh: in no map
+  return value;
 }
 
 ValueId Recorder::record(CallRef call, std::vector<ValueId> inputs, const std::vector<Param>& params) {
@@ -163,7 +175,7 @@ at::Tensor Recorder::upload(const at::Tensor& host) {
   at::Tensor copy = host.detach().resolve_conj().resolve_neg().clone();
   auto data = std::make_shared<Data>(TensorType{to_dtype(copy.scalar_type()), copy.sizes().vec(), false}, nullptr,
                                      Shards{buffer_of(copy)});
-  return make_tensor({0, kNone, std::move(data)}, meta_of(copy));
+  return make_tensor({0, kNone, std::move(data)}, share(meta_of(copy)));
 }
 
 void Recorder::annotate(const at::Tensor& tensor, ShardingRef sharding, SourceId source, bool state) {

@@ -77,8 +77,8 @@ void trace(const c10::OperatorHandle& op, c10::DispatchKeySet keys, torch::jit::
 // Of the innermost Python frame outside torch and spmdx; inside a backward, of the forward op. Cheap: keeps the code
 // object and instruction, resolves the line only when asked.
 SourceId current_source();
-// A kernel's exception, led by the user's line and the op.
-std::exception_ptr translate_error(std::exception_ptr error, const Node& node);
+// The exception of an op, led by the user's line and the op. Python's own exceptions stay as they are.
+std::exception_ptr lead_error(std::exception_ptr error, SourceId source, const std::string& op);
 std::string source_text(SourceId source);  // "train.py:41", or "" for 0
 
 }  // namespace spmdx::bridge

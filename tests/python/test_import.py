@@ -1,8 +1,10 @@
 # SPDX-License-Identifier: Apache-2.0
 """Importing spmdx checks torch's version, registers the device, and changes nothing else."""
 
+import ast
 import subprocess
 import sys
+from pathlib import Path
 
 import pytest
 import spmdx
@@ -100,3 +102,24 @@ def test_ctrl_c_ends_a_wait():
     )
     result = run(code)
     assert result.stdout.strip() == "interrupted", result.stderr
+
+
+def members(names):
+    return {name for name in names if not name.startswith("_") or name == "__init__"}
+
+
+def test_the_stub_of_the_compiled_module_names_what_it_has():
+    stub = ast.parse((Path(spmdx.__file__).parent / "_C.pyi").read_text())
+    classes = {node.name: node for node in stub.body if isinstance(node, ast.ClassDef)}
+    named = {
+        *classes,
+        *(node.name for node in stub.body if isinstance(node, ast.FunctionDef)),
+        *(node.target.id for node in stub.body if isinstance(node, ast.AnnAssign)),
+    }
+    assert named == members(vars(spmdx._C))
+    for name, node in classes.items():
+        methods = {item.name for item in node.body if isinstance(item, ast.FunctionDef)}
+        actual = members(vars(getattr(spmdx._C, name)))
+        if issubclass(getattr(spmdx._C, name), Exception):
+            continue  # defined in spmdx.errors
+        assert methods - {"__init__"} == actual - {"__init__"}, name

@@ -1,0 +1,91 @@
+// SPDX-License-Identifier: Apache-2.0
+// What happens to pending values when their graph does not run: computed without shardings, or undone.
+#include <ATen/ops/empty.h>
+
+#include "bridge/aten_backend.h"
+#include "bridge/compat.h"
+#include "bridge/recorder.h"
+
+namespace spmdx::bridge {
+
+at::Tensor assembled(const Data& data, const Shards& shards) {
+  const ShardingRef sharding = data.sharding();
+  if (!sharding || sharding->used() == 0) return tensor_of(shards.at(0));
+  const Mesh& mesh = *sharding->mesh;
+  const AtomSet used = sharding->used();
+  at::Tensor whole = at::empty(data.type().shape, at::TensorOptions().dtype(to_scalar_type(data.type().dtype)));
+  for (int64_t i = 0; i < num_distinct(mesh, used); ++i) {
+    if (!shards.at(i)) continue;
+    at::Tensor part = whole;
+    const Box box = local_box(*sharding, data.type().shape, representative(mesh, used, i));
+    for (size_t d = 0; d < box.size(); ++d) part = part.narrow(static_cast<int64_t>(d), box[d].start, box[d].extent);
+    part.copy_(tensor_of(shards[i]));
+  }
+  return whole;
+}
+
+bool has_failed(const Data& data) {
+  if (!data.ready()) return false;
+  try {
+    data.wait();
+    return false;
+  } catch (...) {
+    return true;
+  }
+}
+
+namespace {
+
+DataRef whole_of(const DataRef& data) {
+  if (!data->sharding()) return data;
+  NoGil no_gil;
+  KernelGuard kernels_only;
+  return std::make_shared<Data>(data->type(), nullptr, Shards{buffer_of(assembled(*data, data->wait()))});
+}
+
+}  // namespace
+
+// The graph cannot be planned as annotated. Values that were never computed would be lost with it, a fresh model's
+// parameters among them: they are computed whole, on one device. Annotations stay on their tensors.
+void Recorder::Impl::compute_unsharded() {
+  Graph whole = graph;
+  whole.constraints.clear();
+  std::vector<RootRef> owners;
+  for (auto& ref : live_roots()) {
+    Root& root = root_of(ref);
+    if (!pending(root.current)) continue;
+    if (DataRef existing = data_of(root.current.id)) {  // it was only to be moved
+      root.current = {0, kNone, std::move(existing)};
+      root.previous = nullptr;
+      continue;
+    }
+    whole.outputs.push_back({.value = root.current.id});
+    owners.push_back(std::move(ref));
+  }
+  std::vector<DataRef> sources;
+  for (Input& input : whole.inputs) input.annotation = nullptr;
+  for (const DataRef& data : inputs) sources.push_back(whole_of(data));
+  send(std::move(whole), std::move(sources), owners);
+  reset();
+}
+
+// Drops the pending graph. Roots go back to what was last computed; those that never were hold the error.
+void Recorder::Impl::roll_back(std::exception_ptr error) {
+  for (const auto& ref : live_roots()) {
+    Root& root = root_of(ref);
+    const bool lost = pending(root.current) || (root.current.data && has_failed(*root.current.data));
+    if (!lost) continue;
+    DataRef good = root.current.data ? root.current.data : root.previous;
+    while (good && has_failed(*good)) good = good->fallback();
+    if (!good) {
+      good = std::make_shared<Data>(type_of(*root.base));
+      good->fail(error);
+    }
+    root.current = {0, kNone, good};
+    root.previous = nullptr;
+    ++root.generation;
+  }
+  reset();
+}
+
+}  // namespace spmdx::bridge

@@ -1,0 +1,117 @@
+// SPDX-License-Identifier: Apache-2.0
+// as_strided as canonical steps, where its strides say which dims it walks along.
+#include <numeric>
+
+#include "bridge/alias.h"
+#include "bridge/view_steps.h"
+
+namespace spmdx::bridge {
+namespace {
+
+struct StridedDim {
+  int64_t size, stride, from;  // `from`: the dim of the base it walks along, -1 none
+  int64_t step = 1;
+};
+
+// Matches target dims to base dims and the offset to starts. False where the strides do not say.
+bool match_dims(const Meta& base, const Meta& target, std::vector<StridedDim>& dims, std::vector<int64_t>& starts) {
+  const size_t rank = base.sizes.size();
+  std::vector<int64_t> order(rank);
+  std::iota(order.begin(), order.end(), 0);
+  std::stable_sort(order.begin(), order.end(), [&](auto a, auto b) { return base.strides[a] > base.strides[b]; });
+  starts.assign(rank, 0);
+  int64_t rest = target.offset;
+  for (int64_t d : order) {
+    if (base.sizes[d] <= 1 || base.strides[d] <= 0) continue;
+    starts[d] = std::min(rest / base.strides[d], base.sizes[d] - 1);
+    rest -= starts[d] * base.strides[d];
+  }
+  if (rest != 0) return false;
+  std::vector<bool> taken(rank, false);
+  for (size_t t = 0; t < target.sizes.size(); ++t) {
+    StridedDim dim{target.sizes[t], target.strides[t], -1};
+    if (dim.size > 1 && dim.stride > 0) {
+      for (int64_t d : order) {
+        if (taken[d] || base.sizes[d] <= 1 || base.strides[d] <= 0 || dim.stride % base.strides[d]) continue;
+        const int64_t k = dim.stride / base.strides[d];
+        if (starts[d] + (dim.size - 1) * k >= base.sizes[d]) continue;
+        dim.from = d;
+        dim.step = k;
+        taken[d] = true;
+        break;
+      }
+      if (dim.from < 0) return false;
+    }
+    dims.push_back(dim);
+  }
+  return true;
+}
+
+// Elements at no two places of `meta` share an address, and every address is inside; what matching relies on.
+bool is_dense(const Meta& meta) {
+  std::vector<std::pair<int64_t, int64_t>> dims;
+  for (size_t d = 0; d < meta.sizes.size(); ++d) {
+    if (meta.sizes[d] != 1) dims.emplace_back(meta.strides[d], meta.sizes[d]);
+  }
+  std::sort(dims.begin(), dims.end());
+  int64_t expected = 1;
+  for (auto [stride, size] : dims) {
+    if (stride != expected) return false;
+    expected *= size;
+  }
+  return true;
+}
+
+std::vector<ViewStep> matched_steps(const Meta& base, const Meta& target, const std::vector<StridedDim>& dims,
+                                    const std::vector<int64_t>& starts) {
+  Steps steps(base);
+  std::vector<int64_t> place(base.sizes.size(), -1);
+  for (const auto& dim : dims) {
+    if (dim.from < 0) continue;
+    place[dim.from] = 0;
+    const int64_t start = starts[dim.from], end = start + (dim.size - 1) * dim.step + 1;
+    steps.slice(dim.from, start, end, dim.step);
+  }
+  for (size_t d = base.sizes.size(); d-- > 0;) {
+    if (place[d] < 0) steps.select(static_cast<int64_t>(d), starts[d]);
+  }
+  int64_t kept = 0;
+  for (auto& at : place) {
+    if (at == 0) at = kept++;
+  }
+  std::vector<int64_t> order;
+  Shape ones = target.sizes;
+  for (size_t t = 0; t < dims.size(); ++t) {
+    if (dims[t].from >= 0)
+      order.push_back(place[dims[t].from]);
+    else
+      ones[t] = 1;
+  }
+  steps.permute(order);
+  steps.view(ones);
+  steps.expand(target.sizes);
+  return steps.take();
+}
+
+}  // namespace
+
+std::vector<ViewStep> strided_steps(const Meta& base, const Meta& target) {
+  std::vector<StridedDim> dims;
+  std::vector<int64_t> starts;
+  if (base.sizes == target.sizes && base.strides == target.strides && target.offset == 0) return {};
+  if (numel(target.sizes) > 0 && is_dense(base)) {
+    if (match_dims(base, target, dims, starts)) return matched_steps(base, target, dims, starts);
+    if (target.offset == 0 && numel(base.sizes) == numel(target.sizes) &&
+        base.strides == contiguous_strides(base.sizes) && target.strides == contiguous_strides(target.sizes)) {
+      Steps steps(base);
+      steps.view(target.sizes);
+      return steps.take();
+    }
+  }
+  Meta out = target;
+  out.dtype = base.dtype;
+  return {
+      view_step(as_strided_call(type_of(base), target.sizes, target.strides, target.offset, base.strides), base, out)};
+}
+
+}  // namespace spmdx::bridge
