@@ -237,8 +237,8 @@ def test_writing_to_an_expanded_view_is_refused_as_in_eager():
     x = device(1, 4).expand(3, 4)
     text = message_of(RuntimeError, lambda: x.add_(1))
     assert text == (
-        "HERE: aten.add_.Tensor: unsupported operation: more than one element of the written-to tensor refers to a "
-        "single memory location. Please clone() the tensor before performing the operation."
+        "HERE: aten.add_.Tensor: unsupported operation: more than one element of the written-to "
+        "tensor refers to a single memory location. Please clone() the tensor before performing the operation."
     )
 
 
