@@ -238,7 +238,8 @@ def test_writing_to_an_expanded_view_is_refused_as_in_eager():
     text = message_of(RuntimeError, lambda: x.add_(1))
     assert text == (
         "HERE: aten.add_.Tensor: unsupported operation: more than one element of the written-to "
-        "tensor refers to a single memory location. Please clone() the tensor before performing the operation."
+        "tensor refers to a single memory location. Please clone() the tensor before performing "
+        "the operation."
     )
 
 
