@@ -154,10 +154,6 @@ bool ReshardSpace::may_go_direct(const ReshardState& state) const {
   return state.partial == 0 || state.reduction == goal_.reduction;
 }
 
-int64_t ReshardSpace::missing_bytes(const ReshardState& state) const {
-  return may_go_direct(state) ? missing(mesh_, shape_, state.dims, goal_.dims).elements * itemsize_ : 0;
-}
-
 ReshardStep ReshardSpace::direct(const ReshardState& state) const {
   ReshardState next = state;
   next.dims = goal_.dims;

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Dijkstra over reshard states. A direct exchange is tried where it can win: at the start, and after a reduction.
+// A* over reshard states. A direct exchange is tried where it can win: at the start, and after a reduction.
 #include "sharding/reshard_search.h"
 
 #include <algorithm>
@@ -16,6 +16,7 @@ constexpr size_t kMaxStates = 4000;  // expanded in one search
 struct Visit {
   ReshardStep step;  // that led here; step.to is the state
   int64_t cost = 0;
+  int64_t rest = 0;  // what the way on costs at least
   int moves = 0;
   int parent = -1;
   bool done = false;
@@ -34,14 +35,14 @@ class Search {
   }
 
   std::optional<ReshardChain> run() {
-    visits_.push_back({{Collective::slice, 0, 0, 1, space_.start()}, 0, 0, -1, false});
+    visits_.push_back({{Collective::slice, 0, 0, 1, space_.start()}, 0, 0, 0, -1, false});
     index_.emplace(key(space_.start()), 0);
     queue_.push({0, 0, 0});
     for (size_t expanded = 0; !queue_.empty() && expanded < kMaxStates;) {
-      const auto [cost, moves, at] = queue_.top();
+      const int at = std::get<2>(queue_.top());
       queue_.pop();
       if (std::exchange(visits_[at].done, true)) continue;
-      if (visits_[at].step.to == space_.goal()) return ReshardChain{trace(at), cost};
+      if (visits_[at].step.to == space_.goal()) return ReshardChain{trace(at), visits_[at].cost};
       ++expanded;
       expand(at);
     }
@@ -49,7 +50,7 @@ class Search {
   }
 
  private:
-  using Entry = std::tuple<int64_t, int, int>;  // cost, moves, index: the smallest first
+  using Entry = std::tuple<int64_t, int, int>;  // cost with rest, moves, index: the smallest first
 
   void expand(int at) {
     const ReshardState state = visits_[at].step.to;  // a copy: visits grow below
@@ -58,29 +59,33 @@ class Search {
     space_.steps(state, ask, [this, at](ReshardStep step) { relax(at, std::move(step)); });
   }
 
-  // What no way from `state` to the goal can cost less than: nothing brings a device less than it lacks.
+  // What no way from `state` to the goal can cost less than.
   int64_t least_rest(const ReshardState& state) const {
-    const int64_t bytes = space_.missing_bytes(state);
+    const int64_t bytes = space_.least_bytes(state);
     return bytes == 0 ? 0 : least_latency_ + bytes * least_rate_ / 1000;
   }
 
+  // A state may be reached anew, at less cost, after it was expanded: then it is expanded again.
   void relax(int at, ReshardStep step) {
     const int64_t total = visits_[at].cost + cost_ns(step, topology_, levels_);
     if (total > limits_.cost_ns) return;
     const int moves = visits_[at].moves + 1;
-    if (step.to == space_.goal())
+    const bool arrives = step.to == space_.goal();
+    if (arrives)
       limits_.cost_ns = total;
-    else if (space_.local_bytes(step.to) > limits_.bytes || total + least_rest(step.to) > limits_.cost_ns)
+    else if (space_.local_bytes(step.to) > limits_.bytes)
       return;
     const auto [entry, added] = index_.try_emplace(key(step.to), static_cast<int>(visits_.size()));
     const int next = entry->second;
     if (!added && std::tie(visits_[next].cost, visits_[next].moves) <= std::tie(total, moves)) return;
-    Visit visit{std::move(step), total, moves, at, false};
+    const int64_t rest = !added ? visits_[next].rest : arrives ? 0 : least_rest(step.to);
+    Visit visit{std::move(step), total, rest, moves, at, total + rest > limits_.cost_ns};
+    const bool hopeless = visit.done;
     if (added)
       visits_.push_back(std::move(visit));
     else
       visits_[next] = std::move(visit);
-    queue_.push({total, moves, next});
+    if (!hopeless) queue_.push({total + rest, moves, next});
   }
 
   std::vector<ReshardStep> trace(int at) {

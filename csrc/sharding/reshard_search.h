@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// The search of the reshard planner: Dijkstra over the states of a space, within bounds of time and memory.
+// The search of the reshard planner: A* over the states of a space, within bounds of time and memory.
 #pragma once
 #include <optional>
 #include <vector>

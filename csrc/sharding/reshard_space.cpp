@@ -6,6 +6,7 @@
 #include <utility>
 
 #include "sharding/cuts.h"
+#include "sharding/reshard_direct.h"
 
 namespace spmdx {
 namespace {
@@ -125,6 +126,17 @@ std::vector<std::vector<AtomId>> ReshardSpace::appendable(const ReshardState& st
     out.push_back(run);
   }
   return out;
+}
+
+// Where groups of g devices have sums to make, on average a device receives (g−1) terms of a g-th of what the group
+// needs, and the rest of its own part, summed by others.
+int64_t ReshardSpace::least_bytes(const ReshardState& state) const {
+  if (may_go_direct(state)) return missing(mesh_, shape_, state.dims, goal_.dims).elements * itemsize_;
+  const AtomSet summed = state.reduction == goal_.reduction ? state.partial & ~goal_.partial : state.partial;
+  if (summed == 0) return 0;
+  const int64_t group = mesh_.group_size(summed), parts = mesh_.group_size(summed & dim_atoms(goal_));
+  const int64_t wanted = local_bytes(goal_), needed = std::min(wanted * parts, local_bytes(state));
+  return needed / group * (group - 1) + std::max<int64_t>(0, wanted - (needed + group - 1) / group);
 }
 
 ReshardStep ReshardSpace::move(Collective kind, AtomSet atoms, int64_t local_bytes, ReshardState to) const {

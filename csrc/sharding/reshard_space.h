@@ -66,8 +66,8 @@ class ReshardSpace {
   // From `state` straight to the goal's cuts; a slice where nothing is missing. REQUIRES: may_go_direct(state).
   ReshardStep direct(const ReshardState& state) const;
   bool may_go_direct(const ReshardState& state) const;
-  // What some device lacks of the goal's cuts; 0 where sums have to be made first.
-  int64_t missing_bytes(const ReshardState& state) const;
+  // What some device has to receive on any way to the goal.
+  int64_t least_bytes(const ReshardState& state) const;
   // all_reduce of `atoms` of the partial.
   ReshardStep all_reduce(const ReshardState& state, AtomSet atoms) const;
   // What the goal is partial over and `state` not. REQUIRES: one of them, and none of `state` that the goal lacks.
