@@ -13,6 +13,9 @@ def pytest_addoption(parser):
     parser.addoption(
         "--regen", action="store_true", help="rewrite the expected part of the golden files"
     )
+    parser.addoption(
+        "--all-pairs", action="store_true", help="reshard between all pairs, not a sample of them"
+    )
     parser.addoption("--count", type=int, help="how many random programs the random tests run")
 
 

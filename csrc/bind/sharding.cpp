@@ -130,16 +130,24 @@ py::object sharding_or_none(const at::Tensor& tensor) {
 
 void bind_mesh(py::module_& m) {
   py::class_<MeshHandle>(m, "MeshHandle")
-      .def(py::init([](std::vector<int64_t> ids, std::vector<int64_t> shape, std::vector<std::string> names) {
-             return MeshHandle{Mesh::make(std::move(ids), std::move(shape), std::move(names))};
+      .def(py::init([](std::vector<int64_t> ids, std::vector<int64_t> shape, std::vector<std::string> names,
+                       const std::vector<int64_t>& outer) {
+             return MeshHandle{Mesh::make(std::move(ids), std::move(shape), std::move(names), outer)};
            }),
-           py::arg("device_ids"), py::arg("mesh_shape"), py::arg("axis_names"))
+           py::arg("device_ids"), py::arg("mesh_shape"), py::arg("axis_names"),
+           py::arg("outer_shape") = std::vector<int64_t>{})
       .def_property_readonly("device_ids", [](const MeshHandle& h) { return h.mesh->device_ids(); })
       .def_property_readonly("axes",
                              [](const MeshHandle& h) {
                                std::vector<std::pair<std::string, int64_t>> axes;
                                for (const Axis& axis : h.mesh->axes()) axes.emplace_back(axis.name, axis.size);
                                return axes;
+                             })
+      .def_property_readonly("outer_shape",
+                             [](const MeshHandle& h) {
+                               std::vector<int64_t> outer;
+                               for (const Axis& axis : h.mesh->axes()) outer.push_back(axis.outer);
+                               return outer;
                              })
       .def("__eq__", [](const MeshHandle& a, const MeshHandle& b) { return *a.mesh == *b.mesh; })
       .def("__hash__", [](const MeshHandle& h) { return static_cast<int64_t>(h.mesh->hash() >> 1); })

@@ -34,7 +34,7 @@ void reset_counters() {
 }
 
 void configure(const std::string& dump_dir) {
-  CompileOptions options;
+  CompileOptions options = bridge::engine().options();
   options.dump_dir = dump_dir;
   options.source = bridge::source_text;
   bridge::engine().set_options(std::move(options));

@@ -122,7 +122,9 @@ std::string comment(SourceId id, const SourcePrinter& source) {
 std::string print_mesh(const Mesh& mesh) {
   std::string out = "mesh(";
   for (const Axis& axis : mesh.axes()) {
-    out += (out.back() == '(' ? "" : ", ") + axis.name + "=" + std::to_string(axis.size);
+    out += (out.back() == '(' ? "" : ", ") + axis.name + "=";
+    if (axis.outer != 1) out += std::to_string(axis.outer) + "*";
+    out += std::to_string(axis.size / axis.outer);
   }
   out += ")";
   bool plain = true;

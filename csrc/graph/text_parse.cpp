@@ -41,7 +41,7 @@ class Parser {
   void mesh(Cursor& cursor) {
     if (graph_.mesh) throw ShardingError("a second mesh. Expected one mesh, on the first line.");
     if (!graph_.values.empty()) throw ShardingError("the mesh comes after a value. Expected it on the first line.");
-    std::vector<int64_t> shape, ids;
+    std::vector<int64_t> shape, outer, ids;
     std::vector<std::string> names;
     cursor.expect("mesh");
     cursor.expect("(");
@@ -50,12 +50,11 @@ class Parser {
       if (!names.empty()) cursor.expect(",");
       names.push_back(cursor.axis_name());
       cursor.expect("=");
-      shape.push_back(cursor.number<int64_t>("the size of an axis"));
-      if (shape.back() < 1 || shape.back() > kMaxDevices / size) {
-        throw ShardingError("axis '" + names.back() + "' has size " + std::to_string(shape.back()) +
-                            ". Expected at least 1, and at most 2^20 devices in all.");
-      }
-      size *= shape.back();
+      shape.push_back(axis_part(cursor, names.back(), size));
+      outer.push_back(1);
+      if (!cursor.accept("*")) continue;
+      outer.back() = shape.back();
+      shape.back() *= axis_part(cursor, names.back(), size);
     }
     if (cursor.accept("ids")) {
       cursor.expect("[");
@@ -66,7 +65,18 @@ class Parser {
     } else {
       for (int64_t id = 0; id < size; ++id) ids.push_back(id);
     }
-    graph_.mesh = Mesh::make(std::move(ids), std::move(shape), std::move(names));
+    graph_.mesh = Mesh::make(std::move(ids), std::move(shape), std::move(names), outer);
+  }
+
+  // A factor of the size of an axis; `size` is the number of devices so far.
+  static int64_t axis_part(Cursor& cursor, const std::string& name, int64_t& size) {
+    const auto part = cursor.number<int64_t>("the size of an axis");
+    if (part < 1 || part > kMaxDevices / size) {
+      throw ShardingError("axis '" + name + "' has size " + std::to_string(part) +
+                          ". Expected at least 1, and at most 2^20 devices in all.");
+    }
+    size *= part;
+    return part;
   }
 
   ValueId known_value(Cursor& cursor) {

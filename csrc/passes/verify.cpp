@@ -6,11 +6,13 @@
 
 #include "base/error.h"
 #include "passes/passes.h"
+#include "sharding/reshard_direct.h"
 
 namespace spmdx {
 namespace {
 
 constexpr int64_t kPositions = 64;  // of the mesh that are looked at
+constexpr int64_t kBoxes = 256;     // of a collective that are looked at
 
 [[noreturn]] void reject(const Graph& graph, const Node& node, const std::string& why) {
   throw InternalError("verify: " + why + " in " + print(node, graph));
@@ -115,6 +117,16 @@ void check_op(const Graph& graph, const Node& node) {
   check_partials(graph, node, *rule);
 }
 
+// All that a device holds afterwards was on the devices that differ from it along `atoms`.
+void check_boxes(const Graph& graph, const Node& node, size_t operand, AtomSet atoms) {
+  const Value &before = graph.values[node.inputs[operand]], &after = graph.values[node.output + operand];
+  const int64_t size = graph.mesh->size();
+  const int64_t positions = std::clamp<int64_t>(kBoxes / graph.mesh->group_size(atoms), 1, size);
+  for (int64_t i = 0; i < positions; ++i)
+    if (!group_holds(*before.sharding, *after.sharding, before.type.shape, atoms, (i + 1) * size / positions - 1))
+      reject(graph, node, "a device needs what no device of its group has");
+}
+
 void check_collective(const Graph& graph, const Node& node) {
   for (size_t i = 0; i < node.inputs.size(); ++i) {
     const Sharding& from = *graph.values[node.inputs[i]].sharding;
@@ -126,6 +138,7 @@ void check_collective(const Graph& graph, const Node& node) {
     if (!reduces && lost) reject(graph, node, "a partial is dropped without a reduction");
     if (kind == Collective::all_reduce && from.dims != to.dims) reject(graph, node, "an all_reduce changes the layout");
     if (kind != Collective::to_partial && (to.partial & ~from.partial)) reject(graph, node, "a partial appears");
+    check_boxes(graph, node, i, kind == Collective::slice ? 0 : node.atoms);
   }
 }
 

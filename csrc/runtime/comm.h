@@ -11,7 +11,8 @@ namespace spmdx {
 class Comm {
  public:
   virtual ~Comm() = default;
-  // Turns the shards of a value laid out as `from` into those of `to` (same mesh, one move of the planner).
+  // Turns the shards of a value laid out as `from` into those of `to`: one move of the planner, on one mesh or, for
+  // send_recv, from one mesh to another.
   virtual Shards run(Collective kind, const TensorType& type, const Shards& shards, ShardingRef from,
                      ShardingRef to) = 0;
 };

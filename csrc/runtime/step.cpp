@@ -148,6 +148,11 @@ void Engine::set_options(CompileOptions options) {
   impl_->cache.clear();
 }
 
+CompileOptions Engine::options() const {
+  std::lock_guard lock(impl_->planning);
+  return impl_->options;
+}
+
 void Engine::set_translator(ErrorTranslator translate) {
   std::lock_guard lock(impl_->mutex);
   impl_->translate = std::move(translate);

@@ -34,7 +34,8 @@ class Engine {
   Engine(Backend& backend, Comm& comm);
   ~Engine();  // waits for running steps, joins the thread
 
-  void set_options(CompileOptions options);
+  void set_options(CompileOptions options);  // forgets plans made with others
+  CompileOptions options() const;
   void set_translator(ErrorTranslator translate);
   // Plans (throws ShardingError here, at the caller) and queues. `outputs` get their shardings at once and their
   // shards later; on failure every one of them is failed, and the error is kept for `rethrow`.

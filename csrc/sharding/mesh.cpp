@@ -88,30 +88,45 @@ std::vector<Atom> cut_into_atoms(const std::vector<Axis>& axes, int64_t stride) 
   std::vector<Atom> atoms;
   for (size_t axis = 0; axis < axes.size(); ++axis) {
     int64_t pre = 1;
-    for (int64_t prime : prime_factors(axes[axis].size)) {
-      stride /= prime;
-      atoms.push_back({static_cast<int>(axis), pre, prime, stride});
-      pre *= prime;
-    }
+    const auto add = [&](int64_t part, bool outer) {
+      for (int64_t prime : prime_factors(part)) {
+        stride /= prime;
+        atoms.push_back({static_cast<int>(axis), pre, prime, stride, outer});
+        pre *= prime;
+      }
+    };
+    add(axes[axis].outer, true);
+    add(axes[axis].size / axes[axis].outer, false);
   }
   return atoms;
 }
 
+void check_outer(const std::vector<int64_t>& outer, const std::vector<int64_t>& shape) {
+  bool divides = outer.size() == shape.size();
+  for (size_t i = 0; divides && i < shape.size(); ++i) divides = outer[i] >= 1 && shape[i] % outer[i] == 0;
+  if (divides) return;
+  throw ShardingError("the outer shape " + str(outer) + " is no part of the mesh shape " + str(shape) +
+                      ". Expected for each axis a divisor of its size. Write 1 for an axis inside the fast blocks.");
+}
+
 }  // namespace
 
-MeshRef Mesh::make(std::vector<int64_t> device_ids, std::vector<int64_t> shape, std::vector<std::string> names) {
+MeshRef Mesh::make(std::vector<int64_t> device_ids, std::vector<int64_t> shape, std::vector<std::string> names,
+                   const std::vector<int64_t>& outer) {
   check_ids(device_ids);
   check_shape(shape, device_ids.size());
+  if (!outer.empty()) check_outer(outer, shape);
   if (names.empty()) names = default_names(shape.size());
   check_names(names, shape.size());
   std::shared_ptr<Mesh> mesh(new Mesh());
   mesh->device_ids_ = std::move(device_ids);
-  for (size_t i = 0; i < shape.size(); ++i) mesh->axes_.push_back({names[i], shape[i]});
+  for (size_t i = 0; i < shape.size(); ++i) mesh->axes_.push_back({names[i], shape[i], outer.empty() ? 1 : outer[i]});
   mesh->atoms_ = cut_into_atoms(mesh->axes_, mesh->size());
   uint64_t hash = 0;
   for (int64_t id : mesh->device_ids_) hash = hash_combine(hash, static_cast<uint64_t>(id));
   for (const Axis& axis : mesh->axes_) {
     hash = hash_combine(hash, static_cast<uint64_t>(axis.size));
+    if (axis.outer != 1) hash = hash_combine(hash, static_cast<uint64_t>(axis.outer));
     for (char c : axis.name) hash = hash_combine(hash, static_cast<unsigned char>(c));
   }
   mesh->hash_ = hash;
@@ -144,8 +159,11 @@ bool Mesh::operator==(const Mesh& other) const {
 
 std::string Mesh::str() const {
   std::string out = "Mesh(";
-  for (size_t i = 0; i < axes_.size(); ++i)
-    out += (i ? ", " : "") + axes_[i].name + "=" + std::to_string(axes_[i].size);
+  for (size_t i = 0; i < axes_.size(); ++i) {
+    out += (i ? ", " : "") + axes_[i].name + "=";
+    if (axes_[i].outer != 1) out += std::to_string(axes_[i].outer) + "*";
+    out += std::to_string(axes_[i].size / axes_[i].outer);
+  }
   std::vector<int64_t> iota(device_ids_.size());
   std::iota(iota.begin(), iota.end(), 0);
   if (device_ids_ != iota) out += (axes_.empty() ? "ids=" : ", ids=") + spmdx::str(device_ids_);

@@ -16,6 +16,7 @@ using AtomSet = uint64_t;  // bit i set: atom i is a member
 struct Axis {
   std::string name;
   int64_t size = 1;
+  int64_t outer = 1;  // the major part of the size that leads from one fast block of devices to another
   bool operator==(const Axis&) const = default;
 };
 
@@ -25,6 +26,7 @@ struct Atom {
   int64_t pre = 1;
   int64_t size = 1;
   int64_t stride = 1;  // of this digit in a device's position
+  bool outer = false;  // of the outer part of its axis
 };
 
 class Mesh;
@@ -36,7 +38,9 @@ class Mesh {
  public:
   // Throws ShardingError: empty or repeated ids, sizes whose product is not the number of ids, names
   // that repeat, are empty or do not match the number of axes. Empty `names`: "axis0", "axis1", ….
-  static MeshRef make(std::vector<int64_t> device_ids, std::vector<int64_t> shape, std::vector<std::string> names = {});
+  // `outer`, if any, is the outer part of every size, a divisor of it.
+  static MeshRef make(std::vector<int64_t> device_ids, std::vector<int64_t> shape, std::vector<std::string> names = {},
+                      const std::vector<int64_t>& outer = {});
 
   const std::vector<int64_t>& device_ids() const { return device_ids_; }
   const std::vector<Axis>& axes() const { return axes_; }
@@ -56,7 +60,7 @@ class Mesh {
 
   bool operator==(const Mesh& other) const;
   uint64_t hash() const { return hash_; }
-  std::string str() const;  // "Mesh(data=4, model=2)"; ids are printed where they are not 0 … n-1
+  std::string str() const;  // "Mesh(data=4, model=2)"; outer parts as "data=2*4"; ids where they are not 0 … n-1
 
  private:
   Mesh() = default;

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // The space the reshard planner searches: layouts of one value, and the moves that lead from one to the next.
 #pragma once
+#include <algorithm>
 #include <functional>
 #include <string>
 #include <vector>
@@ -11,68 +12,94 @@
 namespace spmdx {
 
 // A sharding that is not interned (yet): the planner visits many and keeps few.
-struct Layout {
+struct ReshardState {
   std::vector<DimSharding> dims;
   AtomSet partial = 0;
   Reduction reduction = Reduction::none;
-  bool operator==(const Layout&) const = default;
+  bool operator==(const ReshardState&) const = default;
 };
-std::string key(const Layout& layout);
+std::string key(const ReshardState& state);
 
-struct Step {
+struct ReshardStep {
   Collective kind = Collective::slice;
   AtomSet atoms = 0;
-  int64_t bytes = 0;
-  Layout to;
+  int64_t bytes = 0;  // received by a device
+  int64_t group = 1;  // devices that take part; of a send_recv, one and all it receives from
+  ReshardState to;
 };
-using Emit = std::function<void(Step)>;
+using EmitStep = std::function<void(ReshardStep)>;
 
 // How finely atoms move, and where to.
-enum class Scope : uint8_t {
+enum class ReshardScope : uint8_t {
   atoms,   // every atom by itself
   units,   // runs of an axis that both ends of the plan treat alike move as one
   towards  // units, and only straight to their places in `to`
 };
 
-// REQUIRES: `from` and `to` interned, on one mesh, of the rank of `shape`. Keeps references: outlived by its arguments.
+// Which moves a state is asked for.
+struct ReshardAsk {
+  bool wire = true;    // moves that cross the wire at all
+  bool direct = true;  // the exchange of exactly the missing boxes
+};
+
+AtomSet dim_atoms(const ReshardState& state);
+inline bool is_prefix(const std::vector<AtomId>& prefix, const std::vector<AtomId>& list) {
+  return prefix.size() <= list.size() && std::equal(prefix.begin(), prefix.end(), list.begin());
+}
+inline size_t common_prefix(const std::vector<AtomId>& a, const std::vector<AtomId>& b) {
+  return static_cast<size_t>(std::mismatch(a.begin(), a.end(), b.begin(), b.end()).first - a.begin());
+}
+
+// REQUIRES: `from` and `to` interned, on one mesh, of the rank of `shape`; `levels` as atom_levels. Keeps references:
+// outlived by its arguments.
 class ReshardSpace {
  public:
-  ReshardSpace(int64_t itemsize, const Shape& shape, const Sharding& from, const Sharding& to, Scope scope);
+  ReshardSpace(int64_t itemsize, const Shape& shape, const Sharding& from, const Sharding& to,
+               const std::vector<uint8_t>& levels, ReshardScope scope);
 
-  const Layout& start() const { return start_; }
-  const Layout& goal() const { return goal_; }
+  const ReshardState& start() const { return start_; }
+  const ReshardState& goal() const { return goal_; }
   size_t num_tokens() const { return tokens_.size(); }
 
-  // Every move from `layout`, in an order that depends on the arguments alone; with `direct` also the exchange of
-  // exactly the missing boxes.
-  void steps(const Layout& layout, bool direct, const Emit& emit) const;
+  // Every move from `state` that was asked for, in an order that depends on the arguments alone.
+  void steps(const ReshardState& state, ReshardAsk ask, const EmitStep& emit) const;
+  // From `state` straight to the goal's cuts; a slice where nothing is missing. REQUIRES: may_go_direct(state).
+  ReshardStep direct(const ReshardState& state) const;
+  bool may_go_direct(const ReshardState& state) const;
+  // What some device has to receive on any way to the goal.
+  int64_t least_bytes(const ReshardState& state) const;
+  // all_reduce of `atoms` of the partial.
+  ReshardStep all_reduce(const ReshardState& state, AtomSet atoms) const;
+  // What the goal is partial over and `state` not. REQUIRES: one of them, and none of `state` that the goal lacks.
+  ReshardStep to_partial(const ReshardState& state) const;
+  // Of the device that holds most.
+  int64_t local_bytes(const ReshardState& state) const;
 
  private:
-  void slices(const Layout& layout, const Emit& emit) const;
-  void suffix_moves(const Layout& layout, const Emit& emit) const;
-  void joint_gathers(const Layout& layout, Layout& next, size_t dim, AtomSet gathered, int dims,
-                     const Emit& emit) const;
-  void permutes(const Layout& layout, const Emit& emit) const;
-  void reductions(const Layout& layout, const Emit& emit) const;
-  void to_partial(const Layout& layout, const Emit& emit) const;
-  void direct(const Layout& layout, const Emit& emit) const;
+  void slices(const ReshardState& state, const EmitStep& emit) const;
+  void suffix_moves(const ReshardState& state, const EmitStep& emit) const;
+  void joint_gathers(const ReshardState& state, ReshardState& next, size_t dim, AtomSet gathered, int dims,
+                     const EmitStep& emit) const;
+  void reductions(const ReshardState& state, const EmitStep& emit) const;
 
-  void fill_permutes(const Layout& layout, Layout& next, size_t dim, int64_t cuts, AtomSet free,
-                     const Emit& emit) const;
-  std::vector<std::vector<AtomId>> appendable(const Layout& layout, size_t dim, AtomSet free) const;
+  void permutes(const ReshardState& state, const EmitStep& emit) const;  // these two: reshard_permutes.cpp
+  void fill_permutes(const ReshardState& state, ReshardState& next, size_t dim, int64_t cuts, AtomSet free,
+                     const EmitStep& emit) const;
+  std::vector<std::vector<AtomId>> appendable(const ReshardState& state, size_t dim, AtomSet free) const;
   std::vector<DimSharding> variants(size_t dim, const DimSharding& now, std::vector<AtomId> atoms) const;
-  std::vector<size_t> suffix_starts(const Layout& layout, size_t dim) const;
+  std::vector<size_t> suffix_starts(const ReshardState& state, size_t dim) const;
   int64_t cuts(const DimSharding& dim) const;
-  int64_t local_bytes(const Layout& layout) const;
+  ReshardStep move(Collective kind, AtomSet atoms, int64_t local_bytes, ReshardState to) const;
 
   const Mesh& mesh_;
   const Shape& shape_;
   const int64_t itemsize_;
-  const Scope scope_;
-  Layout start_, goal_;
+  const ReshardScope scope_;
+  ReshardState start_, goal_;
   AtomSet atoms_ = 0;                        // of from and to: no other atom ever moves
   std::vector<std::vector<AtomId>> tokens_;  // what moves as one
   std::vector<std::vector<AtomId>> runs_;    // tokens, and whole axes of several tokens
+  std::vector<AtomSet> fast_;                // the atoms of every level but the last, and of those below it
   std::vector<size_t> token_of_;             // by atom
 };
 

@@ -1,43 +1,162 @@
 // SPDX-License-Identifier: Apache-2.0
-// The kinds of collectives, the bytes they move and the time they take.
+// The kinds of collectives, the bytes they move and the time they take over the links of a topology.
 #include "sharding/topology.h"
 
+#include <algorithm>
 #include <array>
+#include <bit>
+#include <map>
+#include <memory>
+#include <mutex>
+#include <string>
+#include <utility>
+
+#include "base/error.h"
 
 namespace spmdx {
 namespace {
 
 __extension__ using Wide = __int128;
 
-// Bytes a device receives: times · local · (g−1)/g, or all of `local` where `all` is set.
+// How many messages a device waits for: as many rounds as a tree has levels, or as there are peers.
+enum class Rounds : uint8_t { none, one, tree, peers };
+
+// Bytes a device receives: times · local · (g−1)/g, or all of `local` where `all` is set. Messages: as many times the
+// rounds; an exchange of boxes posts a send and a receive for every peer.
 struct KindRow {
   std::string_view name;
   int64_t times;
   bool all;
+  Rounds rounds;
+  int64_t messages;
 };
 
 // In the order of the enumerators of Collective.
 constexpr std::array<KindRow, 8> kKinds = {{
-    {"slice", 0, false},
-    {"all_gather", 1, false},
-    {"all_to_all", 1, false},
-    {"collective_permute", 1, true},
-    {"reduce_scatter", 1, false},
-    {"all_reduce", 2, false},
-    {"to_partial", 0, false},
-    {"send_recv", 1, true},
+    {"slice", 0, false, Rounds::none, 0},
+    {"all_gather", 1, false, Rounds::tree, 1},
+    {"all_to_all", 1, false, Rounds::peers, 1},
+    {"collective_permute", 1, true, Rounds::one, 1},
+    {"reduce_scatter", 1, false, Rounds::tree, 1},
+    {"all_reduce", 2, false, Rounds::tree, 2},
+    {"to_partial", 0, false, Rounds::none, 0},
+    {"send_recv", 1, true, Rounds::peers, 2},
 }};
 
 const KindRow& row(Collective kind) { return kKinds.at(static_cast<size_t>(kind)); }
+
+struct NamedTopology {
+  std::string_view name;
+  Topology topology;
+};
+
+// Orders of magnitude, for plans made before anything was measured: a device's own share of each kind of link.
+const std::vector<NamedTopology>& named() {
+  constexpr Level kNvlink{0, 8'000, 500, 4};          // 250 GB/s
+  constexpr Level kNvlinkNode{8, 8'000, 500, 4};      // the same, in nodes of 8
+  constexpr Level kInfiniband{0, 15'000, 2'000, 40};  // 25 GB/s
+  constexpr Level kGloo{0, 60'000, 20'000, 800};      // 1.25 GB/s
+  constexpr double kGpuFlop = 0.01;                   // 100 TFLOP/s
+  constexpr int64_t kGpuByte = 1;                     // 1 TB/s
+  static const std::vector<NamedTopology> all = {{"in-process", {}},
+                                                 {"gloo", {{kGloo}, 50, 100}},
+                                                 {"nvlink", {{kNvlink}, kGpuFlop, kGpuByte}},
+                                                 {"infiniband", {{kNvlinkNode, kInfiniband}, kGpuFlop, kGpuByte}}};
+  return all;
+}
+
+// Devices that differ along the atom alone lie in one block of the level.
+bool stays_within(const Mesh& mesh, const Atom& atom, const Level& level) {
+  if (level.devices <= 0) return !atom.outer;
+  const std::vector<int64_t>& ids = mesh.device_ids();
+  for (int64_t position = 0; position < mesh.size(); ++position) {
+    const int64_t first = position - position / atom.stride % atom.size * atom.stride;
+    if (ids[position] / level.devices != ids[first] / level.devices) return false;
+  }
+  return true;
+}
+
+std::vector<uint8_t> find_levels(const Mesh& mesh, const Topology& topology) {
+  std::vector<uint8_t> found;
+  for (const Atom& atom : mesh.atoms()) {
+    size_t level = 0;
+    while (level + 1 < topology.levels.size() && !stays_within(mesh, atom, topology.levels[level])) ++level;
+    found.push_back(static_cast<uint8_t>(level));
+  }
+  return found;
+}
+
+// What was found out before; never destroyed.
+struct Known {
+  std::mutex mutex;
+  std::vector<Topology> topologies;
+  std::map<std::pair<MeshRef, size_t>, std::unique_ptr<const std::vector<uint8_t>>> levels;
+};
+Known& known() {
+  static Known* known = new Known();
+  return *known;
+}
 
 }  // namespace
 
 std::string_view name(Collective kind) { return row(kind).name; }
 
-int64_t Topology::cost_ns(Collective kind, int64_t bytes) const {
+int64_t messages(Collective kind, int64_t group) {
+  const KindRow& kind_row = row(kind);
+  if (group <= 1) return 0;
+  switch (kind_row.rounds) {
+    case Rounds::none:
+      return 0;
+    case Rounds::one:
+      return kind_row.messages;
+    case Rounds::tree:
+      return kind_row.messages * std::bit_width(static_cast<uint64_t>(group - 1));
+    case Rounds::peers:
+      return kind_row.messages * (group - 1);
+  }
+  return 0;
+}
+
+int64_t Topology::cost_ns(Collective kind, int64_t bytes, int64_t group, size_t level) const {
   if (row(kind).times == 0 || bytes <= 0) return 0;
+  const Level& links = levels.at(std::min(level, levels.size() - 1));
   // 128 bits: bytes · picoseconds leaves 64 bits at some petabytes.
-  return latency_ns + static_cast<int64_t>(static_cast<Wide>(bytes) * picoseconds_per_byte / 1000);
+  const auto transfer = static_cast<int64_t>(static_cast<Wide>(bytes) * links.picoseconds_per_byte / 1000);
+  return links.latency_ns + links.message_ns * messages(kind, group) + transfer;
+}
+
+std::vector<std::string_view> topology_names() {
+  std::vector<std::string_view> names;
+  for (const NamedTopology& topology : named()) names.push_back(topology.name);
+  return names;
+}
+
+Topology topology_named(std::string_view name) {
+  std::string expected;
+  for (const NamedTopology& topology : named()) {
+    if (topology.name == name) return topology.topology;
+    expected += (expected.empty() ? "'" : ", '") + std::string(topology.name) + "'";
+  }
+  throw ShardingError("no topology is called '" + std::string(name) + "'. Expected one of " + expected +
+                      ". Write one of these names, or load a file.");
+}
+
+size_t topology_id(const Topology& topology) {
+  Known& all = known();
+  const std::lock_guard lock(all.mutex);
+  for (size_t i = 0; i < all.topologies.size(); ++i)
+    if (all.topologies[i] == topology) return i;
+  all.topologies.push_back(topology);
+  return all.topologies.size() - 1;
+}
+
+const std::vector<uint8_t>& atom_levels(const MeshRef& mesh, const Topology& topology) {
+  const size_t id = topology_id(topology);
+  Known& all = known();
+  const std::lock_guard lock(all.mutex);
+  auto& levels = all.levels[{mesh, id}];
+  if (!levels) levels = std::make_unique<const std::vector<uint8_t>>(find_levels(*mesh, topology));
+  return *levels;
 }
 
 int64_t wire_bytes(Collective kind, int64_t local_bytes, int64_t group) {
@@ -45,6 +164,13 @@ int64_t wire_bytes(Collective kind, int64_t local_bytes, int64_t group) {
   if (group <= 1) return 0;
   if (kind_row.all) return local_bytes;
   return static_cast<int64_t>(static_cast<Wide>(kind_row.times) * local_bytes * (group - 1) / group);
+}
+
+size_t level_of(const std::vector<uint8_t>& atom_levels, AtomSet atoms) {
+  size_t level = 0;
+  for (size_t i = 0; i < atom_levels.size(); ++i)
+    if (atoms >> i & 1) level = std::max<size_t>(level, atom_levels[i]);
+  return level;
 }
 
 }  // namespace spmdx

@@ -1,8 +1,12 @@
 // SPDX-License-Identifier: Apache-2.0
-// What a collective costs: α + bytes / bandwidth, in integer nanoseconds so that every rank agrees.
+// What a collective costs: α + bytes / bandwidth of the links it crosses, in integer nanoseconds so that every rank
+// agrees.
 #pragma once
 #include <cstdint>
 #include <string_view>
+#include <vector>
+
+#include "sharding/mesh.h"
 
 namespace spmdx {
 
@@ -18,15 +22,40 @@ enum class Collective : uint8_t {
 };
 std::string_view name(Collective kind);  // "all_gather"
 
+// The links that join the devices of one block.
+struct Level {
+  int64_t devices = 0;                 // of a block, which holds ids k·devices …; 0: what the mesh calls inner
+  int64_t latency_ns = 5'000;          // to start a collective
+  int64_t message_ns = 50;             // for every message a device waits for in turn
+  int64_t picoseconds_per_byte = 500;  // 1 / bandwidth of a device: 2 GB/s
+  bool operator==(const Level&) const = default;
+};
+
 struct Topology {
-  int64_t latency_ns = 5'000;                // α of one collective
-  int64_t picoseconds_per_byte = 500;        // 1 / bandwidth: 2 GB/s
-  int64_t picoseconds_per_flop = 50;         // 1 / compute rate: 20 GFLOP/s
+  std::vector<Level> levels = {Level{}};     // the innermost and fastest first; the last one joins everything
+  double picoseconds_per_flop = 50;          // 1 / compute rate: 20 GFLOP/s
   int64_t picoseconds_per_local_byte = 100;  // 1 / memory bandwidth: 10 GB/s
 
-  // Time of a collective by which a device receives `bytes`. Moves without wire bytes cost 0.
-  int64_t cost_ns(Collective kind, int64_t bytes) const;
+  // Time of a collective of `group` devices by which one of them receives `bytes`. Moves without wire bytes cost 0.
+  // For send_recv, `group` is the device and all it receives from.
+  int64_t cost_ns(Collective kind, int64_t bytes, int64_t group = 2, size_t level = 0) const;
+  bool operator==(const Topology&) const = default;
 };
+
+// The named ones: "in-process", "gloo", "nvlink", "infiniband" (nvlink inside blocks of 8).
+std::vector<std::string_view> topology_names();
+// Throws ShardingError for a name that is none of them.
+Topology topology_named(std::string_view name);
+
+// The level each atom of the mesh needs: the innermost one within whose blocks it stays. A group of devices needs the
+// largest level of its atoms.
+const std::vector<uint8_t>& atom_levels(const MeshRef& mesh, const Topology& topology);
+size_t level_of(const std::vector<uint8_t>& atom_levels, AtomSet atoms);
+// A number for each different topology, in order of appearance.
+size_t topology_id(const Topology& topology);
+
+// Messages that a device waits for one after the other: log2 g rounds of a gather, g − 1 of an exchange, …
+int64_t messages(Collective kind, int64_t group);
 
 // Bytes one device receives (g = group size): all_gather out·(g−1)/g, reduce_scatter in·(g−1)/g,
 // all_reduce 2·size·(g−1)/g, all_to_all local·(g−1)/g, collective_permute the data received, others 0.

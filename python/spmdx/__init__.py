@@ -15,7 +15,13 @@ from spmdx import _device as _device  # noqa: E402
 from spmdx import debug, nn, runtime  # noqa: E402
 from spmdx.debug import explain  # noqa: E402
 from spmdx.errors import CommError, InternalError, ShardingError  # noqa: E402
-from spmdx.mesh import Mesh, get_1d_mesh, get_global_mesh, set_global_mesh  # noqa: E402
+from spmdx.mesh import (  # noqa: E402
+    HybridMesh,
+    Mesh,
+    get_1d_mesh,
+    get_global_mesh,
+    set_global_mesh,
+)
 from spmdx.nn import fully_shard  # noqa: E402
 from spmdx.seeds import manual_seed  # noqa: E402
 from spmdx.settings import check_environment as _check_environment  # noqa: E402
@@ -31,13 +37,22 @@ from spmdx.sharding import (  # noqa: E402
 from spmdx.spec import PartitionSpec, Sharding  # noqa: E402
 from spmdx.step import mark_step, step, sync  # noqa: E402
 from spmdx.tensor import LocalShard, ShardedTensor  # noqa: E402
+from spmdx.topology import (  # noqa: E402
+    Topology,
+    calibrate,
+    get_topology,
+    set_topology,
+)
 from spmdx.visualize import visualize_sharding  # noqa: E402
 
 _check_environment()
 _C.configure(dump_dir=_os.environ.get("SPMDX_DUMP", ""))
+if _os.environ.get("SPMDX_TOPOLOGY"):
+    set_topology(_os.environ["SPMDX_TOPOLOGY"])
 
 __all__ = [
     "CommError",
+    "HybridMesh",
     "InternalError",
     "LocalShard",
     "Mesh",
@@ -45,6 +60,8 @@ __all__ = [
     "ShardedTensor",
     "Sharding",
     "ShardingError",
+    "Topology",
+    "calibrate",
     "clear_sharding",
     "debug",
     "distribute_tensor",
@@ -54,6 +71,7 @@ __all__ = [
     "get_annotation",
     "get_global_mesh",
     "get_sharding",
+    "get_topology",
     "manual_seed",
     "mark_sharding",
     "mark_sharding_with_gradients",
@@ -61,6 +79,7 @@ __all__ = [
     "nn",
     "runtime",
     "set_global_mesh",
+    "set_topology",
     "shard_as",
     "step",
     "sync",

@@ -66,21 +66,13 @@ class Mesh:
                     f"the mesh has {len(sizes)} axes but no names. Expected one name for each "
                     "axis. Write as many names, or None."
                 )
-            handle = _C.MeshHandle(ids, sizes, names)
-            count = _device_count_for_mesh()
-            missing = [i for i in ids if i >= count]
-            if missing:
-                raise ShardingError(
-                    f"the mesh wants device {missing[0]}, but there are {count} devices "
-                    f"(0 to {count - 1}). Expected ids below {count}. Set SPMDX_NUM_DEVICES="
-                    f"{max(ids) + 1}, call spmdx.runtime.set_device_count({max(ids) + 1}) "
-                    "first, or make the mesh smaller."
-                )
-        self._handle = handle
+            self._handle = _C.MeshHandle(ids, sizes, names)
+            self._check_devices()
 
     @classmethod
     def _of(cls, handle: "_C.MeshHandle") -> "Mesh":
-        mesh = object.__new__(cls)
+        hybrid = any(part != 1 for part in handle.outer_shape)
+        mesh = object.__new__(HybridMesh if hybrid else Mesh)
         mesh._handle = handle
         return mesh
 
@@ -131,7 +123,7 @@ class Mesh:
             A mesh of the same shape.
         """
         grid = device_mesh.mesh
-        return cls(grid.flatten().tolist(), tuple(grid.shape), device_mesh.mesh_dim_names)
+        return Mesh(grid.flatten().tolist(), tuple(grid.shape), device_mesh.mesh_dim_names)
 
     def __eq__(self, other: object) -> bool:
         return isinstance(other, Mesh) and self._handle == other._handle
@@ -144,6 +136,107 @@ class Mesh:
 
     def __reduce__(self):
         return Mesh, (list(self._handle.device_ids), self.mesh_shape, self.axis_names)
+
+    def _check_devices(self) -> None:
+        """Raises where the mesh wants a device that is not there."""
+        ids, count = self._handle.device_ids, _device_count_for_mesh()
+        missing = [i for i in ids if i >= count]
+        if missing:
+            raise ShardingError(
+                f"the mesh wants device {missing[0]}, but there are {count} devices "
+                f"(0 to {count - 1}). Expected ids below {count}. Set SPMDX_NUM_DEVICES="
+                f"{max(ids) + 1}, call spmdx.runtime.set_device_count({max(ids) + 1}) "
+                "first, or make the mesh smaller."
+            )
+
+
+class HybridMesh(Mesh):
+    """A mesh of blocks: fast links inside a block of devices, slower ones between blocks.
+
+    Every axis is the product of its outer part, which leads from block to block, and its inner
+    part. Consecutive devices form a block. Under a topology of two or more levels
+    (:func:`spmdx.set_topology`) the planner keeps bytes inside the blocks where that is cheaper.
+
+    Args:
+        ici_mesh_shape: the size of every axis inside a block.
+        dcn_mesh_shape: the number of blocks along every axis; None means one block.
+        axis_names: a name for every axis; None gives ``"axis0"``, ``"axis1"``, ….
+        device_ids: ids of the devices, block after block; None means 0, 1, 2, ….
+
+    Raises:
+        ShardingError: shapes of different lengths, or what :class:`Mesh` refuses.
+
+    Example:
+        >>> import spmdx
+        >>> mesh = spmdx.HybridMesh(
+        ...     ici_mesh_shape=(2, 2), dcn_mesh_shape=(2, 1), axis_names=("data", "model")
+        ... )
+        >>> mesh
+        Mesh(data=2*2, model=2)
+        >>> mesh.get_logical_mesh().tolist()
+        [[0, 1], [2, 3], [4, 5], [6, 7]]
+
+    Source: the names follow PyTorch/XLA's ``HybridMesh``.
+    """
+
+    __slots__ = ()
+
+    def __init__(
+        self,
+        ici_mesh_shape: Sequence[int],
+        dcn_mesh_shape: Sequence[int] | None = None,
+        axis_names: Sequence[str] | None = None,
+        device_ids: Iterable[int] | None = None,
+    ):
+        with naming("HybridMesh"):
+            inner = _integers(ici_mesh_shape, "ici_mesh_shape")
+            outer = [1] * len(inner)
+            if dcn_mesh_shape is not None:
+                outer = _integers(dcn_mesh_shape, "dcn_mesh_shape")
+            if len(inner) != len(outer):
+                raise ShardingError(
+                    f"ici_mesh_shape has {len(inner)} sizes, dcn_mesh_shape {len(outer)}. Expected "
+                    "as many. Write 1 for an axis that lies inside the blocks, or leads from one "
+                    "to the next only."
+                )
+            sizes = [i * o for i, o in zip(inner, outer, strict=True)]
+            bad = [size for size in (*inner, *outer) if size < 1]
+            if bad:
+                raise ShardingError(
+                    f"the mesh has an axis of size {bad[0]}. Expected sizes of at least 1. Leave "
+                    "the axis out, or make it 1."
+                )
+            count = int(np.prod(sizes))
+            ids = range(count) if device_ids is None else _integers(device_ids, "device_ids")
+            if len(ids) == count:  # else the core says what is wrong
+                ids = _blocks_to_grid(np.array(ids), inner, outer)
+            names = [] if axis_names is None else [str(name) for name in axis_names]
+            self._handle = _C.MeshHandle(list(ids), sizes, names, outer)
+            self._check_devices()
+
+    @property
+    def dcn_mesh_shape(self) -> tuple[int, ...]:
+        """The number of blocks along every axis."""
+        return tuple(self._handle.outer_shape)
+
+    @property
+    def ici_mesh_shape(self) -> tuple[int, ...]:
+        """The size of every axis inside a block."""
+        return tuple(s // o for s, o in zip(self.mesh_shape, self.dcn_mesh_shape, strict=True))
+
+    def __reduce__(self):
+        inner, outer = self.ici_mesh_shape, self.dcn_mesh_shape
+        pairs = [size for pair in zip(outer, inner, strict=True) for size in pair]
+        order = [*range(0, len(pairs), 2), *range(1, len(pairs), 2)]
+        ids = self.device_ids.reshape(pairs).transpose(order).reshape(-1).tolist()
+        return HybridMesh, (inner, outer, self.axis_names, ids)
+
+
+def _blocks_to_grid(ids: np.ndarray, inner: list[int], outer: list[int]) -> list[int]:
+    """Device ids block after block, as a row-major grid of axes that are outer · inner."""
+    axes = len(inner)
+    order = [axis for i in range(axes) for axis in (i, axes + i)]
+    return ids.reshape(*outer, *inner).transpose(order).reshape(-1).tolist()
 
 
 def get_1d_mesh(axis_name: str = "axis0") -> Mesh:

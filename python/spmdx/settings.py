@@ -9,6 +9,7 @@ from collections.abc import Mapping
 KNOWN = {
     "SPMDX_NUM_DEVICES": "how many virtual devices this process plays (an int, default 1)",
     "SPMDX_DUMP": "a folder that gets the graph after every pass of every plan",
+    "SPMDX_TOPOLOGY": "what joins the devices: the name of a topology, or a file",
 }
 # Read by the build and the tests, not by the library.
 TOOLING = ("SPMDX_TORCH", "SPMDX_SANITIZE", "SPMDX_DEV", "SPMDX_OPT")

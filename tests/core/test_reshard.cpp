@@ -9,13 +9,14 @@
 #include "check.h"
 #include "sharding/cuts.h"
 #include "sharding/reshard.h"
+#include "sharding/reshard_direct.h"
 
 using namespace spmdx;
 
 namespace {
 
 const Topology kTopology;
-const Topology kBytesOnly{0, 1000, 0, 0};
+const Topology kBytesOnly{{Level{0, 0, 0, 1000}}, 0, 0};
 
 MeshRef mesh_of(std::vector<int64_t> shape, std::vector<std::string> names = {}) {
   int64_t n = 1;
@@ -59,19 +60,28 @@ bool group_covers(const Sharding& from, const Shape& shape, int64_t position, At
   return present == volume;
 }
 
-int64_t missing_bytes(const Sharding& from, const Sharding& to, const Shape& shape) {
-  int64_t most = 0;
+// By the boxes of all devices: what the worst one lacks, and how many distinct shards it lies in.
+std::pair<int64_t, int64_t> lacking(const Sharding& from, const Sharding& to, const Shape& shape) {
+  int64_t most = 0, peers = 0;
+  const AtomSet kept = from.dim_atoms();
   for (int64_t p = 0; p < from.mesh->size(); ++p) {
-    const Box a = local_box(from, shape, p), b = local_box(to, shape, p);
-    int64_t wanted = 1, present = 1;
-    for (size_t i = 0; i < a.size(); ++i) {
-      wanted *= b[i].extent;
-      present *= std::max<int64_t>(
-          0, std::min(a[i].start + a[i].extent, b[i].start + b[i].extent) - std::max(a[i].start, b[i].start));
+    const Box wanted = local_box(to, shape, p);
+    int64_t needed = 1, here = 0, sources = 0;
+    for (const Range& range : wanted) needed *= range.extent;
+    for (int64_t i = 0; i < num_distinct(*from.mesh, kept); ++i) {
+      const Box box = local_box(from, shape, representative(*from.mesh, kept, i));
+      int64_t overlap = 1;
+      for (size_t d = 0; d < box.size(); ++d)
+        overlap *= std::max<int64_t>(0, std::min(box[d].start + box[d].extent, wanted[d].start + wanted[d].extent) -
+                                            std::max(box[d].start, wanted[d].start));
+      const bool own = i == distinct_index(*from.mesh, kept, p);
+      if (own) here = overlap;
+      sources += overlap > 0 && !own;
     }
-    most = std::max(most, wanted - present);
+    most = std::max(most, needed - here);
+    if (needed > here) peers = std::max(peers, sources);
   }
-  return 4 * most;
+  return {most, peers};
 }
 
 // Checks one move by the boxes of all devices, without the planner's own idea of cuts.
@@ -117,7 +127,7 @@ bool move_holds(const Sharding& from, const Move& move, const Shape& shape) {
       return (to.partial & ~from.partial) == move.atoms && (from.partial & ~to.partial) == 0 && move.bytes == 0 &&
              every(same) && (from.partial == 0 || from.reduction == to.reduction);
     case Collective::send_recv:
-      return from.partial == 0 && to.partial == 0 && move.bytes == missing_bytes(from, to, shape);
+      return same_partial && move.bytes == 4 * lacking(from, to, shape).first && every(covered);
   }
   return false;
 }
@@ -127,15 +137,17 @@ std::string show_plan(const Shape& shape, ShardingRef from, ShardingRef to, cons
   std::string out = str(type, from);
   for (const Move& move : plan.moves)
     out += " -" + std::string(name(move.kind)) + " " + std::to_string(move.bytes) + "-> " + str(type, move.to);
-  return out + " wanted " + str(type, to) + " cost " + std::to_string(plan.cost_ns);
+  return out + " peak " + std::to_string(plan.peak_bytes) + " wanted " + str(type, to) + " cost " +
+         std::to_string(plan.cost_ns);
 }
 
 int64_t replicate_cost(const Shape& shape, const Sharding& from, const Topology& topology) {
   int64_t cost = 0;
   const int64_t group = from.mesh->group_size(from.partial), parts = from.mesh->group_size(from.dim_atoms());
+  const int64_t gathered = 4 * lacking(from, *replicated(from.mesh, shape.size()), shape).first;
   if (from.partial != 0)
-    cost += topology.cost_ns(Collective::all_reduce, 2 * local_bytes(from, shape) * (group - 1) / group);
-  return cost + topology.cost_ns(Collective::all_gather, 4 * numel(shape) * (parts - 1) / parts);
+    cost += topology.cost_ns(Collective::all_reduce, 2 * local_bytes(from, shape) * (group - 1) / group, group);
+  return cost + topology.cost_ns(Collective::all_gather, gathered, parts);
 }
 
 void check_plan(const Shape& shape, ShardingRef from, ShardingRef to, const Topology& topology) {
@@ -145,21 +157,29 @@ void check_plan(const Shape& shape, ShardingRef from, ShardingRef to, const Topo
   };
   ShardingRef at = from;
   int64_t cost = 0, bytes = 0;
-  bool gathered_whole = false, even = topology.latency_ns == 0;
+  bool gathered_whole = false, even = topology.levels[0].latency_ns == 0;
+  int64_t peak = local_bytes(*from, shape);
   for (int64_t size : shape) even &= size % 24 == 0;
   for (const Move& move : plan.moves) {
     check(move_holds(*at, move, shape), name(move.kind).data());
     check(!(gathered_whole && move.kind == Collective::slice && at->dim_atoms() == 0), "replicates, then slices");
     check(!(gathered_whole && move.kind == Collective::slice && even), "replicates, and slices later");
     gathered_whole |= at->dim_atoms() != 0 && move.to->dim_atoms() == 0;
-    cost += topology.cost_ns(move.kind, move.bytes);
+    const int64_t group = move.kind == Collective::send_recv ? lacking(*at, *move.to, shape).second + 1
+                                                             : from->mesh->group_size(move.atoms);
+    cost += topology.cost_ns(move.kind, move.bytes, group);
+    peak = std::max(peak, local_bytes(*move.to, shape));
     bytes += move.bytes;
     check(at != move.to, "a move that does nothing");
     at = move.to;
   }
   check(at == to, "does not end at the goal");
   check(cost == plan.cost_ns && bytes == plan.bytes, "sums");
-  check(cost <= replicate_cost(shape, *from, topology), "slower than replicating");
+  check(peak == plan.peak_bytes, "peak");
+  check(peak <= std::max(local_bytes(*from, shape), local_bytes(*to, shape)) + kReshardSlack, "too much memory");
+  // Replicating may start fewer messages, but does not fit the memory.
+  const int64_t posts = 2 * from->mesh->size() * topology.levels[0].message_ns;
+  check(cost <= replicate_cost(shape, *from, topology) + posts, "slower than replicating");
   check((from == to) == plan.moves.empty(), "empty exactly between equals");
 }
 
@@ -274,10 +294,44 @@ TEST(granule_bytes_are_exact) {
   CHECK_EQ(plan_reshard(DType::f64, {12}, from, to, kTopology).bytes, 16);
 }
 
-TEST(reshards_between_meshes_are_refused) {
-  const MeshRef a = mesh_of({2}, {"a"}), b = mesh_of({2}, {"b"});
-  CHECK_THROWS(ShardingError, plan_reshard(DType::f32, {4}, replicated(a, 1), replicated(b, 1), kTopology),
-               "a value on Mesh(a=2) is needed on Mesh(b=2). Expected both on one mesh. Mark both with the same mesh.");
+TEST(reshards_between_meshes_send_what_is_missing) {
+  const MeshRef a = mesh_of({4}, {"a"}), b = mesh_of({2, 2}, {"b", "c"});
+  const MeshRef other = Mesh::make({5, 4, 3, 2}, {4}, {"d"}), reversed = Mesh::make({3, 2, 1, 0}, {4}, {"a"});
+  const auto plan = [](const Shape& shape, ShardingRef from, ShardingRef to) {
+    const ReshardPlan& found = plan_reshard(DType::f32, shape, from, to, kTopology);
+    CHECK(found.moves.back().to == to);
+    return kinds(found) + " " + std::to_string(found.bytes);
+  };
+  CHECK_EQ(plan({8}, parse("f32[8@a]", a), parse("f32[8@(b,c)]", b)), std::string("send_recv 0"));
+  CHECK_EQ(plan({8}, parse("f32[8@a]", a), parse("f32[8@b]", b)), std::string("send_recv 8"));
+  CHECK_EQ(plan({8}, parse("f32[8@a]", a), parse("f32[8@a]", reversed)), std::string("send_recv 8"));
+  CHECK_EQ(plan({7}, parse("f32[7@a]", a), parse("f32[7@d]", other)), std::string("send_recv 8"));
+  CHECK_EQ(plan({8}, replicated(a, 1), parse("f32[8@d]", other)), std::string("send_recv 8"));
+  CHECK_EQ(plan({64}, parse("f32[64]{partial sum: a}", a), replicated(b, 1)), std::string("all_reduce send_recv 384"));
+  CHECK_EQ(plan({8}, parse("f32[8@a]", a), parse("f32[8]{partial sum: b}", b)), std::string("send_recv to_partial 24"));
+}
+
+TEST(missing_boxes_in_closed_form) {
+  std::mt19937 random(5);
+  for (const std::vector<int64_t>& axes : std::vector<std::vector<int64_t>>{{4, 2}, {2, 2, 2}, {3, 2}, {2, 3}, {12}}) {
+    const MeshRef mesh = mesh_of(axes);
+    for (int i = 0; i < 200; ++i) {
+      Shape shape;
+      for (int rank = 0; rank < 3; ++rank) shape.push_back(i % 2 ? 24 : static_cast<int64_t>(random() % 8));
+      Sharding from = *random_sharding(mesh, shape, i % 4 == 0, random);
+      Sharding to = *random_sharding(mesh, shape, i % 4 == 0, random);
+      from.partial = to.partial = 0;
+      const Missing found = missing(*mesh, shape, from.dims, to.dims);
+      CHECK_EQ(found.elements, lacking(from, to, shape).first);
+      CHECK_EQ(found.peers, lacking(from, to, shape).second);
+      const AtomSet atoms = exchanging_atoms(*mesh, shape, from.dims, to.dims);
+      for (int64_t p = 0; p < mesh->size(); ++p) {
+        CHECK(group_holds(from, to, shape, atoms, p));
+        CHECK_EQ(group_holds(from, to, shape, 0, p), contains(local_box(from, shape, p), local_box(to, shape, p)));
+      }
+      CHECK_EQ(missing(from, to, shape).elements, found.elements);
+    }
+  }
 }
 
 TEST(plans_are_cached) {
@@ -323,5 +377,5 @@ TEST(planned_bytes_against_replicate_then_slice) {
     }
   const double ratio = std::exp(logs / static_cast<double>(pairs));
   CHECK(most_moves <= 4);
-  spmdx::test::check(ratio > 4 && ratio < 4.5, __FILE__, __LINE__, "geometric mean " + std::to_string(ratio));
+  spmdx::test::check(ratio > 4.2 && ratio < 5.5, __FILE__, __LINE__, "geometric mean " + std::to_string(ratio));
 }

@@ -1,0 +1,140 @@
+// SPDX-License-Identifier: Apache-2.0
+// Topologies and reshard plans from Python: which one plans are made for, what a plan does, how long an exchange takes.
+#include <ATen/ATen.h>
+#include <pybind11/stl.h>
+#include <torch/csrc/utils/pybind.h>
+
+#include <algorithm>
+#include <chrono>
+
+#include "base/error.h"
+#include "bind/bind.h"
+#include "bind/handles.h"
+#include "bridge/aten_backend.h"
+#include "bridge/tracer.h"
+#include "runtime/comm.h"
+#include "sharding/reshard.h"
+#include "sharding/reshard_direct.h"
+
+namespace spmdx {
+namespace {
+
+namespace py = pybind11;
+using namespace bind;
+using namespace py::literals;
+
+py::dict as_dict(const Topology& topology) {
+  py::list levels;
+  for (const Level& level : topology.levels)
+    levels.append(py::dict("devices"_a = level.devices, "latency_ns"_a = level.latency_ns,
+                           "message_ns"_a = level.message_ns, "picoseconds_per_byte"_a = level.picoseconds_per_byte));
+  return py::dict("levels"_a = levels, "picoseconds_per_flop"_a = topology.picoseconds_per_flop,
+                  "picoseconds_per_local_byte"_a = topology.picoseconds_per_local_byte);
+}
+
+Topology from_dict(const py::dict& fields) {
+  Topology topology;
+  topology.levels.clear();
+  for (const py::handle& item : fields["levels"]) {
+    const auto level = py::cast<py::dict>(item);
+    const auto at = [&](const char* name) { return level[name].cast<int64_t>(); };
+    topology.levels.push_back({at("devices"), at("latency_ns"), at("message_ns"), at("picoseconds_per_byte")});
+  }
+  topology.picoseconds_per_flop = fields["picoseconds_per_flop"].cast<double>();
+  topology.picoseconds_per_local_byte = fields["picoseconds_per_local_byte"].cast<int64_t>();
+  return topology;
+}
+
+void set_topology(const py::dict& fields) {
+  CompileOptions options = bridge::engine().options();
+  options.topology = from_dict(fields);
+  bridge::engine().set_options(std::move(options));
+}
+
+DType dtype_named(const std::string& text) {
+  const auto dtype = parse_dtype(text);
+  if (!dtype) throw ShardingError("'" + text + "' is no dtype. Expected a name like 'f32'. Write 'f32' or 'bf16'.");
+  return *dtype;
+}
+
+py::dict reshard_plan(const std::string& dtype, const Shape& shape, const ShardingHandle& from,
+                      const ShardingHandle& to, const py::dict& topology) {
+  const DType type = dtype_named(dtype);
+  const auto began = std::chrono::steady_clock::now();
+  const ReshardPlan& plan = plan_reshard(type, shape, from.sharding, to.sharding, from_dict(topology));
+  const double us = std::chrono::duration<double, std::micro>(std::chrono::steady_clock::now() - began).count();
+  py::list moves;
+  for (const Move& move : plan.moves)
+    moves.append(py::dict("kind"_a = std::string(name(move.kind)), "bytes"_a = move.bytes,
+                          "axes"_a = axis_names(*move.to->mesh, atom_list(move.atoms)),
+                          "to"_a = str(TensorType{type, shape, false}, move.to)));
+  return py::dict("moves"_a = moves, "bytes"_a = plan.bytes, "cost_ns"_a = plan.cost_ns,
+                  "peak_bytes"_a = plan.peak_bytes, "microseconds"_a = us);
+}
+
+// Bytes that the busiest device lacks. REQUIRES: nothing is partial.
+int64_t missing_bytes(const std::string& dtype, const Shape& shape, const ShardingHandle& from,
+                      const ShardingHandle& to) {
+  return missing(*from.sharding, *to.sharding, shape).elements * itemsize(dtype_named(dtype));
+}
+
+// Executes the plan, shard by shard, on tensors in order of position, and gives back such tensors.
+std::vector<at::Tensor> run_reshard(const std::vector<at::Tensor>& locals, const Shape& shape,
+                                    const ShardingHandle& from, const ShardingHandle& to, const py::dict& topology) {
+  static const std::unique_ptr<Comm> comm = make_local_comm(bridge::aten_backend());
+  const TensorType type{bridge::to_dtype(locals.at(0).scalar_type()), shape, false};
+  const ReshardPlan& plan = plan_reshard(type.dtype, shape, from.sharding, to.sharding, from_dict(topology));
+  ShardingRef at = from.sharding;
+  Shards shards;
+  for (int64_t i = 0; i < num_distinct(*at->mesh, at->used()); ++i)
+    shards.push_back(bridge::buffer_of(locals.at(representative(*at->mesh, at->used(), i))));
+  for (const Move& move : plan.moves) {
+    shards = comm->run(move.kind, type, shards, at, move.to);
+    at = move.to;
+  }
+  std::vector<at::Tensor> results;
+  for (int64_t p = 0; p < at->mesh->size(); ++p)
+    results.push_back(bridge::tensor_of(shards.at(distinct_index(*at->mesh, at->used(), p))));
+  return results;
+}
+
+// Least nanoseconds of one all_to_all of f32 shards on a mesh of one axis, in this process.
+int64_t time_exchange(int64_t devices, int64_t rows, int repeats) {
+  std::vector<int64_t> ids(devices);
+  for (int64_t i = 0; i < devices; ++i) ids[i] = i;
+  const MeshRef mesh = Mesh::make(ids, {devices}, {"x"});
+  const Shape shape = {devices * rows, devices};
+  const TensorType type{DType::f32, shape, false};
+  const ShardingRef from = to_sharding({{{int64_t{0}}, {}}}, mesh, shape, "x");
+  const ShardingRef to = to_sharding({{{}, {int64_t{0}}}}, mesh, shape, "x");
+  const std::unique_ptr<Comm> comm = make_local_comm(bridge::aten_backend());
+  Shards shards;
+  for (int64_t i = 0; i < devices; ++i) shards.push_back(bridge::buffer_of(at::ones({rows, devices}, at::kFloat)));
+  int64_t least = INT64_MAX;
+  for (int i = 0; i < repeats; ++i) {
+    const auto began = std::chrono::steady_clock::now();
+    const Shards moved = comm->run(Collective::all_to_all, type, shards, from, to);
+    const auto ended = std::chrono::steady_clock::now();
+    least = std::min<int64_t>(least, std::chrono::duration_cast<std::chrono::nanoseconds>(ended - began).count());
+  }
+  return least;
+}
+
+}  // namespace
+
+void bind_topology(py::module_& m) {
+  m.def("topology_names", [] {
+    std::vector<std::string> names;
+    for (std::string_view name : topology_names()) names.emplace_back(name);
+    return names;
+  });
+  m.def("topology_named", [](const std::string& name) { return as_dict(topology_named(name)); });
+  m.def("topology", [] { return as_dict(bridge::engine().options().topology); });
+  m.def("set_topology", set_topology);
+  m.def("reshard_plan", reshard_plan);
+  m.def("missing_bytes", missing_bytes);
+  m.def("run_reshard", run_reshard);
+  m.def("time_exchange", time_exchange, py::call_guard<py::gil_scoped_release>());
+}
+
+}  // namespace spmdx

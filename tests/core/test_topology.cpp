@@ -1,0 +1,113 @@
+// SPDX-License-Identifier: Apache-2.0
+// Topologies: which links a group needs, what that costs, and plans that keep bytes inside fast blocks.
+#include <numeric>
+
+#include "base/error.h"
+#include "check.h"
+#include "sharding/reshard.h"
+
+using namespace spmdx;
+
+namespace {
+
+std::vector<int64_t> iota(int64_t n) {
+  std::vector<int64_t> ids(n);
+  std::iota(ids.begin(), ids.end(), 0);
+  return ids;
+}
+
+// Fast inside blocks of `devices` ids (0: what the mesh calls inner), 50 times slower between them.
+Topology two_levels(int64_t devices) { return {{{devices, 5'000, 50, 10}, {0, 20'000, 50, 500}}, 50, 100}; }
+
+std::vector<int> levels(const MeshRef& mesh, const Topology& topology) {
+  const std::vector<uint8_t>& found = atom_levels(mesh, topology);
+  return {found.begin(), found.end()};
+}
+
+std::string plan_of(const MeshRef& mesh, const std::string& from, const std::string& to, const Topology& topology) {
+  size_t at = 0, end = 0;
+  const auto [type, source] = parse_type(from, at, mesh);
+  const ShardingRef target = parse_type(to, end, mesh).second;
+  const ReshardPlan& plan = plan_reshard(type.dtype, type.shape, source ? source : replicated(mesh, type.shape.size()),
+                                         target ? target : replicated(mesh, type.shape.size()), topology);
+  std::string out;
+  for (const Move& move : plan.moves) {
+    out += (out.empty() ? "" : ", ") + std::string(name(move.kind));
+    for (const std::string& axis : axis_names(*mesh, atom_list(move.atoms))) out += " " + axis;
+  }
+  return out;
+}
+
+}  // namespace
+
+TEST(levels_of_atoms_by_device_ids) {
+  const MeshRef mesh = Mesh::make(iota(16), {4, 4}, {"a", "b"});
+  CHECK_EQ(levels(mesh, two_levels(4)), (std::vector<int>{1, 1, 0, 0}));
+  CHECK_EQ(levels(mesh, two_levels(8)), (std::vector<int>{1, 0, 0, 0}));
+  CHECK_EQ(levels(mesh, two_levels(16)), (std::vector<int>{0, 0, 0, 0}));
+  CHECK_EQ(levels(mesh, two_levels(1)), (std::vector<int>{1, 1, 1, 1}));
+  CHECK_EQ(levels(mesh, Topology{}), (std::vector<int>{0, 0, 0, 0}));
+  const MeshRef mixed = Mesh::make({0, 4, 1, 5}, {2, 2}, {"a", "b"});
+  CHECK_EQ(levels(mixed, two_levels(4)), (std::vector<int>{0, 1}));
+  CHECK_EQ(level_of(atom_levels(mixed, two_levels(4)), 1), 0u);
+  CHECK_EQ(level_of(atom_levels(mixed, two_levels(4)), 3), 1u);
+}
+
+TEST(levels_of_atoms_by_the_mesh) {
+  const MeshRef mesh = Mesh::make(iota(12), {6, 2}, {"a", "b"}, {3, 1});
+  CHECK_EQ(mesh->str(), std::string("Mesh(a=3*2, b=2)"));
+  CHECK_EQ(mesh->atoms()[0].size, 3);  // the outer part comes first, whatever its size
+  CHECK_EQ(levels(mesh, two_levels(0)), (std::vector<int>{1, 0, 0}));
+  CHECK(!(*mesh == *Mesh::make(iota(12), {6, 2}, {"a", "b"})));
+  CHECK(mesh->hash() != Mesh::make(iota(12), {6, 2}, {"a", "b"})->hash());
+  CHECK_THROWS(ShardingError, Mesh::make(iota(6), {6}, {"a"}, {4}),
+               "the outer shape [4] is no part of the mesh shape [6]. Expected for each axis a divisor of its size. "
+               "Write 1 for an axis inside the fast blocks.");
+}
+
+TEST(cost_is_latency_messages_and_bytes) {
+  const Topology topology = two_levels(4);
+  CHECK_EQ(topology.cost_ns(Collective::all_gather, 1'000'000, 8, 0), 5'000 + 3 * 50 + 10'000);
+  CHECK_EQ(topology.cost_ns(Collective::all_gather, 1'000'000, 8, 1), 20'000 + 3 * 50 + 500'000);
+  CHECK_EQ(topology.cost_ns(Collective::all_reduce, 1'000, 5, 0), 5'000 + 6 * 50 + 10);
+  CHECK_EQ(topology.cost_ns(Collective::all_to_all, 1'000, 8, 0), 5'000 + 7 * 50 + 10);
+  CHECK_EQ(topology.cost_ns(Collective::send_recv, 1'000, 8, 0), 5'000 + 14 * 50 + 10);
+  CHECK_EQ(topology.cost_ns(Collective::slice, 1'000, 8, 1), 0);
+  CHECK_EQ(topology.cost_ns(Collective::all_gather, 0, 8, 1), 0);
+  CHECK_EQ(Topology{}.cost_ns(Collective::all_gather, int64_t{1} << 60, 2), 5'050 + (int64_t{1} << 59));
+}
+
+TEST(sums_across_blocks_are_hierarchical_where_that_is_cheaper) {
+  const MeshRef mesh = Mesh::make(iota(16), {16}, {"data"});
+  const std::string partial = "{partial sum: data}";
+  const Topology wide = two_levels(8), network = topology_named("infiniband");
+  const std::string scattered = "reduce_scatter data:(2)8, all_reduce data:(1)2, all_gather data:(2)8";
+  CHECK_EQ(plan_of(mesh, "f32[4096, 4096]" + partial, "f32[4096, 4096]", wide), scattered);
+  CHECK_EQ(plan_of(mesh, "f32[4096, 4096]" + partial, "f32[4096, 4096]", network), scattered);
+  CHECK_EQ(plan_of(mesh, "f32[4]" + partial, "f32[4]", wide), std::string("all_reduce data"));
+  CHECK_EQ(plan_of(mesh, "f32[]" + partial, "f32[]", wide), std::string("all_reduce data"));
+  // No dim can be cut in 8 equal parts. Still fewer bytes cross the slow links: two rounds instead of one.
+  CHECK_EQ(plan_of(mesh, "f32[4097, 4097]" + partial, "f32[4097, 4097]", wide),
+           std::string("all_reduce data:(2)8, all_reduce data:(1)2"));
+  CHECK_EQ(plan_of(mesh, "f32[4096, 4096]" + partial, "f32[4096, 4096]", Topology{}), std::string("all_reduce data"));
+}
+
+TEST(a_hybrid_mesh_needs_no_block_size) {
+  const MeshRef mesh = Mesh::make(iota(12), {6, 2}, {"data", "model"}, {3, 1});
+  CHECK_EQ(plan_of(mesh, "f32[4096, 4096]{partial sum: data}", "f32[4096, 4096]", two_levels(0)),
+           std::string("reduce_scatter data:(3)2, all_reduce data:(1)3, all_gather data:(3)2"));
+  CHECK_EQ(plan_of(mesh, "f32[4096, 4096]{partial sum: data,model}", "f32[4096, 4096]", two_levels(0)),
+           std::string("reduce_scatter data:(3)2 model, all_reduce data:(1)3, all_gather data:(3)2 model"));
+}
+
+TEST(named_topologies) {
+  for (std::string_view name : topology_names()) {
+    const Topology topology = topology_named(name);
+    CHECK(!topology.levels.empty() && topology.levels.back().devices == 0);
+    CHECK_EQ(topology_id(topology), topology_id(topology_named(name)));
+  }
+  CHECK(topology_named("in-process") == Topology{});
+  CHECK_THROWS(ShardingError, topology_named("carrier pigeon"),
+               "no topology is called 'carrier pigeon'. Expected one of 'in-process', 'gloo', 'nvlink', 'infiniband'. "
+               "Write one of these names, or load a file.");
+}
