@@ -9,6 +9,7 @@
 #include "base/error.h"
 #include "bridge/aten_backend.h"
 #include "bridge/compat.h"
+#include "bridge/plan_only.h"
 #include "bridge/recorder.h"
 #include "bridge/shapes.h"
 #include "runtime/comm.h"
@@ -41,9 +42,29 @@ at::Tensor assembled(const Data& data, const Shards& shards) {
   return whole;
 }
 
+DataRef result_data(const TensorType& type) {
+  return planning_only() ? hollow_data(type) : std::make_shared<Data>(type);
+}
+
+// What the root goes back to; results of steps that were only planned are skipped.
+DataRef computed_before(const Root& root) {
+  const DataRef& previous = root.previous;
+  return previous && previous->is_hollow() ? previous->fallback() : previous;
+}
+
+void hand_over(Graph graph, std::vector<DataRef> inputs, std::vector<Param> params,
+               const std::vector<DataRef>& outputs) {
+  NoGil no_gil;
+  if (planning_only())
+    set_shardings(*engine().plan(graph), outputs);
+  else
+    engine().submit(std::move(graph), std::move(inputs), std::move(params), outputs);
+}
+
 }  // namespace
 
 bool has_failed(const Data& data) {
+  if (data.is_hollow()) return !planning_only();
   if (!data.ready()) return false;
   try {
     data.wait();
@@ -57,7 +78,8 @@ bool has_failed(const Data& data) {
 void Recorder::Impl::roll_back(std::exception_ptr error) {
   for (const auto& ref : live_roots()) {
     Root& root = root_of(ref);
-    const bool lost = pending(root.current) || (root.current.data && has_failed(*root.current.data));
+    const DataRef& data = root.current.data;
+    const bool lost = pending(root.current) || (data && !data->is_hollow() && has_failed(*data));
     if (!lost) continue;
     DataRef good = root.current.data ? root.current.data : root.previous;
     while (good && has_failed(*good)) good = good->fallback();
@@ -81,12 +103,9 @@ void Recorder::flush(bool implicit) {
   try {
     Graph graph = impl_->finish(owners);
     std::vector<DataRef> outputs;
-    for (const auto& output : graph.outputs) outputs.push_back(std::make_shared<Data>(graph.value(output.value).type));
-    for (size_t i = 0; i < owners.size(); ++i) outputs[i]->set_fallback(root_of(owners[i]).previous);
-    if (!outputs.empty()) {
-      NoGil no_gil;
-      engine().submit(std::move(graph), std::move(impl_->submitted), impl_->params, outputs);
-    }
+    for (const auto& output : graph.outputs) outputs.push_back(result_data(graph.value(output.value).type));
+    for (size_t i = 0; i < owners.size(); ++i) outputs[i]->set_fallback(computed_before(root_of(owners[i])));
+    if (!outputs.empty()) hand_over(std::move(graph), std::move(impl_->submitted), impl_->params, outputs);
     for (size_t i = 0; i < owners.size(); ++i) {
       Root& root = root_of(owners[i]);
       root.previous = nullptr;
@@ -134,9 +153,10 @@ at::Tensor Recorder::peek(const at::Tensor& tensor) {
   at::Tensor held = tensor;
   {
     Lock lock;
+    require_values(*lazy_tensor);
     if (lazy_tensor->chain) held = make_tensor(lazy(read(*lazy_tensor)), meta_of(tensor));
     Root& root = as_lazy(held)->root();
-    if (!root.current.data || !impl_->graph.nodes.empty()) flush(true);
+    if (!root.current.data || !(impl_->graph.nodes.empty() || planning_only())) flush(true);
     data = root.current.data;
     internal_check(data != nullptr, "a flush left a live tensor without data");
   }

@@ -17,6 +17,7 @@ from spmdx.debug import explain  # noqa: E402
 from spmdx.errors import CommError, InternalError, ShardingError  # noqa: E402
 from spmdx.mesh import Mesh, get_1d_mesh, get_global_mesh, set_global_mesh  # noqa: E402
 from spmdx.nn import fully_shard  # noqa: E402
+from spmdx.plan import plan_only  # noqa: E402
 from spmdx.seeds import manual_seed  # noqa: E402
 from spmdx.settings import check_environment as _check_environment  # noqa: E402
 from spmdx.sharding import (  # noqa: E402
@@ -59,6 +60,7 @@ __all__ = [
     "mark_sharding_with_gradients",
     "mark_step",
     "nn",
+    "plan_only",
     "runtime",
     "set_global_mesh",
     "shard_as",

@@ -15,6 +15,7 @@ if TYPE_CHECKING:
     from torch.distributed import DeviceMesh
 
 _global_mesh: "Mesh | None" = None
+_imagined: "set[Mesh]" = set()  # made where nothing runs: nobody has asked whether the devices exist
 
 
 def _integers(values: Iterable[int], what: str) -> list[int]:
@@ -24,6 +25,26 @@ def _integers(values: Iterable[int], what: str) -> list[int]:
         raise ShardingError(
             f"{what} is {values!r}. Expected integers. Write range(8) or (4, 2)."
         ) from None
+
+
+def require_devices(ids: Sequence[int]) -> None:
+    """Raise ShardingError unless this machine has all these devices."""
+    count = _device_count_for_mesh()
+    missing = [i for i in ids if i >= count]
+    if missing:
+        raise ShardingError(
+            f"the mesh wants device {missing[0]}, but there are {count} devices "
+            f"(0 to {count - 1}). Expected ids below {count}. Set SPMDX_NUM_DEVICES="
+            f"{max(ids) + 1}, call spmdx.runtime.set_device_count({max(ids) + 1}) "
+            "first, or make the mesh smaller."
+        )
+
+
+def require_real(mesh: "Mesh") -> None:
+    """Raise ShardingError for a mesh from inside plan_only that would run on missing devices."""
+    if mesh in _imagined and not _C.planning_only():
+        require_devices(mesh._handle.device_ids)
+        _imagined.discard(mesh)
 
 
 class Mesh:
@@ -36,7 +57,7 @@ class Mesh:
 
     Raises:
         ShardingError: repeated or missing ids, sizes or names that do not fit, or more devices
-            than there are.
+            than there are (inside :func:`spmdx.plan_only` there are any).
 
     Example:
         >>> import spmdx
@@ -67,16 +88,11 @@ class Mesh:
                     "axis. Write as many names, or None."
                 )
             handle = _C.MeshHandle(ids, sizes, names)
-            count = _device_count_for_mesh()
-            missing = [i for i in ids if i >= count]
-            if missing:
-                raise ShardingError(
-                    f"the mesh wants device {missing[0]}, but there are {count} devices "
-                    f"(0 to {count - 1}). Expected ids below {count}. Set SPMDX_NUM_DEVICES="
-                    f"{max(ids) + 1}, call spmdx.runtime.set_device_count({max(ids) + 1}) "
-                    "first, or make the mesh smaller."
-                )
-        self._handle = handle
+            self._handle = handle
+            if _C.planning_only():
+                _imagined.add(self)
+            else:
+                require_devices(ids)
 
     @classmethod
     def _of(cls, handle: "_C.MeshHandle") -> "Mesh":
