@@ -3,9 +3,9 @@
 
     python benchmarks/bytes.py [--worlds 2 4] [--sizes 4L/128d 6L/384d] [--json figures.json]
 
-The peers run as processes over Gloo on this machine; every collective they start is counted, in the
-fourth step. spmdx's step of the same model, batch and layout is planned for as many devices. Bytes are
-those one rank receives: all_reduce 2·size·(g − 1)/g, all_gather out·(g − 1)/g, reduce_scatter
+The peers run as processes over Gloo on this machine; every collective of their fifth step is
+counted. spmdx's step of the same model, batch and layout is planned for as many devices. Bytes
+are those one rank receives: all_reduce 2·size·(g − 1)/g, all_gather out·(g − 1)/g, reduce_scatter
 in·(g − 1)/g, in a group of g. Nobody keeps a global loss.
 """
 
@@ -19,7 +19,7 @@ from pathlib import Path
 
 import spmdx
 import torch
-from nanogpt import GPT, Config, train_step
+from nanogpt import GPT, Config, token_mean, train_step, valid_mean
 from rich.console import Console
 from rich.table import Table
 
@@ -28,12 +28,13 @@ SIZES = {
     "4L/128d": (dict(layers=4, width=128, heads=4, context=64), 12),
     "6L/384d": (dict(layers=6, width=384, heads=6, context=256), 2),
 }
-ROWS = {  # name: (the peer's mode, q, k and v in one matrix)
-    "data parallel": ("ddp", True),
-    "fully sharded": ("fsdp", True),
-    "fully sharded, no reshard": ("fsdp, no reshard", True),
-    "tensor parallel, MLP": ("tp", True),
-    "tensor parallel, MLP and heads": ("tp", False),
+ROWS = {  # name: (the peer's mode, q, k and v in one matrix, a loss that may ignore tokens)
+    "data parallel": ("ddp", True, False),
+    "data parallel, ignored tokens": ("ddp", True, True),
+    "fully sharded": ("fsdp", True, False),
+    "fully sharded, no reshard": ("fsdp, no reshard", True, False),
+    "tensor parallel, MLP": ("tp", True, False),
+    "tensor parallel, MLP and heads": ("tp", False, False),
 }
 SECONDS = 1200  # for all cases of one world
 
@@ -74,8 +75,8 @@ def annotate(model, mode, mesh):
                 spmdx.mark_sharding(row.weight, mesh, (None, "axis"))
 
 
-def plan(mode, sizes, batch, world):
-    """spmdx's plan of the fourth step."""
+def plan(mode, sizes, batch, ignoring, world):
+    """spmdx's plan of the fourth step: the optimizer's state has its layout by then."""
     config = Config(**sizes)
     with spmdx.plan_only():
         mesh = spmdx.Mesh(range(world), (world,), ("axis",))
@@ -90,7 +91,7 @@ def plan(mode, sizes, batch, world):
             if mode != "tp":
                 spmdx.mark_sharding(x, mesh, ("axis", None))
                 spmdx.mark_sharding(y, mesh, ("axis", None))
-            train_step(model, optimizer, x, y)
+            train_step(model, optimizer, x, y, valid_mean if ignoring else token_mean)
             spmdx.mark_step()
         return spmdx.explain()
 
@@ -112,14 +113,14 @@ def totals(found):
 def compare(world, sizes):
     """[(row, size, the peer's, spmdx's)] for `sizes`, {name: (model's sizes, rows a process)}."""
     cases = [
-        (name, label, mode, dict(config, fused=fused), batch)
+        (name, label, (mode, dict(config, fused=fused), batch, ignoring))
         for label, (config, batch) in sizes.items()
-        for name, (mode, fused) in ROWS.items()
+        for name, (mode, fused, ignoring) in ROWS.items()
     ]
-    theirs = peers(world, [case[2:] for case in cases])
+    theirs = peers(world, [case for _, _, case in cases])
     return [
-        (name, label, found, counted(plan(mode, config, batch, world)))
-        for (name, label, mode, config, batch), found in zip(cases, theirs, strict=True)
+        (name, label, found, counted(plan(*case, world)))
+        for (name, label, case), found in zip(cases, theirs, strict=True)
     ]
 
 

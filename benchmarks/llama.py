@@ -90,7 +90,7 @@ ROWS = ("attention.out", "down")
 
 
 def mark_tensor_parallel(model, mesh, shard_state=False):
-    """Heads and hidden units along "model"; with `shard_state` the rest of a matrix along "data"."""
+    """Heads and hidden units along "model"; with `shard_state` the other dim along "data"."""
     other = "data" if shard_state else None
     for block in model.blocks:
         for name in COLUMNS:

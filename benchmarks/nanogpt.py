@@ -66,9 +66,19 @@ class GPT(nn.Module):
         return self.head(self.norm(x))
 
 
-def train_step(model, optimizer, x, y):
+def token_mean(logits, y):
+    """The mean over all tokens, of which every process has equally many."""
+    return F.cross_entropy(logits, y, reduction="sum") / y.numel()
+
+
+def valid_mean(logits, y):
+    """The mean over the tokens that are not -1, however many of them a process has."""
+    return F.cross_entropy(logits, y, ignore_index=-1)
+
+
+def train_step(model, optimizer, x, y, loss_function):
     """One step; the loss is not kept, as every process of a peer has only its own."""
-    loss = F.cross_entropy(model(x).flatten(0, 1), y.flatten(), ignore_index=-1)
+    loss = loss_function(model(x).flatten(0, 1), y.flatten())
     loss.backward()
     optimizer.step()
     optimizer.zero_grad()

@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """One process of DDP, FSDP2 or DTensor tensor parallelism over Gloo, counting what it sends.
 
-    RANK=0 WORLD_SIZE=2 python benchmarks/peers.py FILE '[["ddp", {...sizes...}, batch], …]'
+    RANK=0 WORLD_SIZE=2 python benchmarks/peers.py FILE '[["ddp", {…sizes…}, batch, false], …]'
 
 Started by bytes.py. Rank 0 prints one JSON line: for every case {kind: [collectives, bytes]}, the
 bytes one rank receives in a step, by the same formulas as in spmdx's reports.
@@ -13,7 +13,8 @@ import sys
 
 import torch
 import torch.distributed as dist
-from nanogpt import GPT, Config, train_step
+import torch.nn.functional as F
+from nanogpt import GPT, Config, token_mean, train_step
 from torch.distributed.fsdp import fully_shard
 from torch.distributed.tensor.parallel import (
     ColwiseParallel,
@@ -22,7 +23,7 @@ from torch.distributed.tensor.parallel import (
 )
 from torch.utils._python_dispatch import TorchDispatchMode
 
-STEPS = 4  # the last is counted: DDP sorts its buckets after the first
+STEPS = 5  # the last is counted: DDP sorts its buckets after the first
 
 
 def size(tensors):
@@ -44,7 +45,12 @@ COLLECTIVES = {
     "_c10d_functional::reduce_scatter_tensor": ("reduce_scatter", lambda args, out: size(args[0])),
     "_c10d_functional::all_to_all_single": ("all_to_all", lambda args, out: size(args[0])),
 }
-SILENT = ("_c10d_functional::wait_tensor", "c10d::barrier")
+# Ops of the same namespaces that send nothing.
+SILENT = (
+    "_c10d_functional::wait_tensor",
+    "_c10d_functional::_wrap_tensor_autograd",
+    "c10d::barrier",
+)
 
 
 def received(kind, whole, group):
@@ -89,7 +95,7 @@ def fully_sharded(reshard):
     def wrap(model, mesh):
         for block in model.blocks:
             fully_shard(block, mesh=mesh, reshard_after_forward=reshard)
-        return fully_shard(model, mesh=mesh, reshard_after_forward=reshard)
+        return fully_shard(model, mesh=mesh, reshard_after_forward=False)  # its default
 
     return wrap
 
@@ -112,20 +118,28 @@ PEERS = {
 }
 
 
-def run_case(mode, sizes, batch):
+def valid_mean(logits, y):
+    """The mean over the valid tokens of all processes; DDP divides by their number afterwards."""
+    valid = (y != -1).sum().float()
+    dist.all_reduce(valid)
+    loss = F.cross_entropy(logits, y, ignore_index=-1, reduction="sum")
+    return loss * dist.get_world_size() / valid
+
+
+def run_case(mode, sizes, batch, ignoring):
     """What one rank sends in the last of a few steps; `batch` rows a process."""
     torch.manual_seed(0)
     config = Config(**sizes)
     mesh = dist.device_mesh.init_device_mesh("cpu", (dist.get_world_size(),))
     model = PEERS[mode](GPT(config), mesh)
     optimizer = torch.optim.AdamW(model.parameters(), lr=1e-3, foreach=False)
+    loss = valid_mean if ignoring else token_mean
     torch.manual_seed(1 if mode == "tp" else dist.get_rank())
-    for step in range(STEPS):
+    for _ in range(STEPS - 1):
         x, y = torch.randint(config.vocab, (2, batch, config.context)).unbind(0)
-        if step < STEPS - 1:
-            train_step(model, optimizer, x, y)
+        train_step(model, optimizer, x, y, loss)
     with Counter() as counter:
-        train_step(model, optimizer, x, y)
+        train_step(model, optimizer, x, y, loss)
     everyone = [None] * dist.get_world_size()
     dist.all_gather_object(everyone, counter.found)
     assert all(found == counter.found for found in everyone), everyone

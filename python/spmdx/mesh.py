@@ -15,7 +15,8 @@ if TYPE_CHECKING:
     from torch.distributed import DeviceMesh
 
 _global_mesh: "Mesh | None" = None
-_imagined: "set[Mesh]" = set()  # made where nothing runs: nobody has asked whether the devices exist
+# Made where nothing runs: nobody has asked yet whether their devices exist.
+_imagined: "set[Mesh]" = set()
 
 
 def _integers(values: Iterable[int], what: str) -> list[int]:
