@@ -8,6 +8,7 @@
 
 #include "base/error.h"
 #include "bind/handles.h"
+#include "bridge/plan_only.h"
 #include "bridge/tracer.h"
 
 namespace spmdx::bind {
@@ -47,11 +48,13 @@ bridge::LazyTensor& require_lazy(const at::Tensor& tensor, const char* what) {
 }
 
 DataRef settle(const at::Tensor& tensor) {
+  bridge::require_values(require_lazy(tensor, "spmdx"));
   at::Tensor own = rooted(tensor);
   bridge::Root& root = require_lazy(own, "spmdx").root();
   const bool lies_elsewhere =
       root.annotation && root.current.data && root.current.data->sharding() != root.annotation->sharding;
   if (!root.current.data || lies_elsewhere) {
+    if (bridge::planning_only()) bridge::refuse_values();
     py::gil_scoped_release no_gil;
     bridge::Recorder::instance().flush(true);
   }

@@ -11,6 +11,7 @@
 #include "bind/bind.h"
 #include "bind/handles.h"
 #include "bridge/aten_backend.h"
+#include "bridge/plan_only.h"
 #include "bridge/tracer.h"
 
 namespace spmdx {
@@ -86,6 +87,7 @@ std::pair<std::vector<at::Tensor>, std::optional<ShardingHandle>> local_data(con
 
 // Data made of one tensor per device of the mesh. REQUIRES: shapes are those of the boxes, no partial sharding.
 DataRef data_from(const TensorType& type, ShardingRef sharding, const std::vector<at::Tensor>& locals) {
+  if (bridge::planning_only()) return bridge::hollow_data(type, sharding);
   Shards shards;
   const Mesh& mesh = *sharding->mesh;
   for (int64_t index = 0; index < num_distinct(mesh, sharding->used()); ++index) {

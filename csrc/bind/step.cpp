@@ -7,6 +7,7 @@
 
 #include "bind/bind.h"
 #include "bind/handles.h"
+#include "bridge/plan_only.h"
 #include "bridge/tracer.h"
 
 namespace spmdx {
@@ -49,6 +50,9 @@ void bind_step(py::module_& m) {
     wait_interruptibly([] { bridge::engine().wait(); });
     bridge::engine().rethrow();
   });
+  m.def("begin_plan_only", [] { bridge::Recorder::instance().begin_plan_only(); });
+  m.def("end_plan_only", [] { bridge::Recorder::instance().end_plan_only(); });
+  m.def("planning_only", &bridge::planning_only);
   m.def("counters", counters);
   m.def("reset_counters", reset_counters);
   m.def("clear_cache", [] { bridge::engine().clear_cache(); });

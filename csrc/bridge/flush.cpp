@@ -8,6 +8,7 @@
 #include "base/error.h"
 #include "bridge/aten_backend.h"
 #include "bridge/compat.h"
+#include "bridge/plan_only.h"
 #include "bridge/recorder.h"
 #include "bridge/shapes.h"
 #include "runtime/comm.h"
@@ -24,17 +25,33 @@ std::exception_ptr note_and_translate(std::exception_ptr error, const Node& node
   return lead_error(error, node.source, node.call->op);
 }
 
+DataRef result_data(const TensorType& type) {
+  return planning_only() ? hollow_data(type) : std::make_shared<Data>(type);
+}
+
+// What the root goes back to; results of steps that were only planned are skipped.
+DataRef computed_before(const Root& root) {
+  const DataRef& previous = root.previous;
+  return previous && previous->is_hollow() ? previous->fallback() : previous;
+}
+
+void hand_over(Graph graph, std::vector<DataRef> inputs, std::vector<Param> params,
+               const std::vector<DataRef>& outputs) {
+  NoGil no_gil;
+  if (planning_only())
+    set_shardings(*engine().plan(graph), outputs);
+  else
+    engine().submit(std::move(graph), std::move(inputs), std::move(params), outputs);
+}
+
 }  // namespace
 
 // Queues a finished graph. `owners` are the roots of its outputs, in the same order; they hold its results from now on.
 void Recorder::Impl::send(Graph done, std::vector<DataRef> sources, const std::vector<RootRef>& owners) {
   std::vector<DataRef> outputs;
-  for (const auto& output : done.outputs) outputs.push_back(std::make_shared<Data>(done.value(output.value).type));
-  for (size_t i = 0; i < owners.size(); ++i) outputs[i]->set_fallback(root_of(owners[i]).previous);
-  if (!outputs.empty()) {
-    NoGil no_gil;
-    engine().submit(std::move(done), std::move(sources), params, outputs);
-  }
+  for (const auto& output : done.outputs) outputs.push_back(result_data(done.value(output.value).type));
+  for (size_t i = 0; i < owners.size(); ++i) outputs[i]->set_fallback(computed_before(root_of(owners[i])));
+  if (!outputs.empty()) hand_over(std::move(done), std::move(sources), params, outputs);
   for (size_t i = 0; i < owners.size(); ++i) {
     Root& root = root_of(owners[i]);
     root.previous = nullptr;
@@ -102,9 +119,10 @@ at::Tensor Recorder::peek(const at::Tensor& tensor) {
   at::Tensor held = tensor;
   {
     Lock lock;
+    require_values(*lazy_tensor);
     if (lazy_tensor->chain) held = make_tensor(lazy(read(*lazy_tensor)), share(meta_of(tensor)));
     Root& root = as_lazy(held)->root();
-    if (!root.current.data || !impl_->graph.nodes.empty()) flush(true);
+    if (!root.current.data || !(impl_->graph.nodes.empty() || planning_only())) flush(true);
     data = root.current.data;
     internal_check(data != nullptr, "a flush left a live tensor without data");
   }

@@ -4,6 +4,7 @@
 
 #include "bridge/aten_backend.h"
 #include "bridge/compat.h"
+#include "bridge/plan_only.h"
 #include "bridge/recorder.h"
 
 namespace spmdx::bridge {
@@ -25,6 +26,7 @@ at::Tensor assembled(const Data& data, const Shards& shards) {
 }
 
 bool has_failed(const Data& data) {
+  if (data.is_hollow()) return !planning_only();
   if (!data.ready()) return false;
   try {
     data.wait();
@@ -38,6 +40,7 @@ namespace {
 
 DataRef whole_of(const DataRef& data) {
   if (!data->sharding()) return data;
+  if (data->is_hollow()) return hollow_data(data->type());
   NoGil no_gil;
   KernelGuard kernels_only;
   return std::make_shared<Data>(data->type(), nullptr, Shards{buffer_of(assembled(*data, data->wait()))});
@@ -73,7 +76,8 @@ void Recorder::Impl::compute_unsharded() {
 void Recorder::Impl::roll_back(std::exception_ptr error) {
   for (const auto& ref : live_roots()) {
     Root& root = root_of(ref);
-    const bool lost = pending(root.current) || (root.current.data && has_failed(*root.current.data));
+    const DataRef& data = root.current.data;
+    const bool lost = pending(root.current) || (data && !data->is_hollow() && has_failed(*data));
     if (!lost) continue;
     DataRef good = root.current.data ? root.current.data : root.previous;
     while (good && has_failed(*good)) good = good->fallback();

@@ -2,11 +2,15 @@
 // The recorder: values of the graph being recorded, reads and writes through views, annotations.
 #include "bridge/tracer.h"
 
+#include <ATen/ops/empty_like.h>
+
 #include "base/error.h"
 #include "bridge/alias.h"
 #include "bridge/aten_backend.h"
 #include "bridge/compat.h"
+#include "bridge/plan_only.h"
 #include "bridge/recorder.h"
+#include "bridge/shapes.h"
 
 namespace spmdx::bridge {
 namespace {
@@ -70,6 +74,7 @@ DataRef Recorder::Impl::data_of(ValueId value) const {
 }
 
 ValueId Recorder::Impl::input(const DataRef& data) {
+  if (data->is_hollow() && !planning_only()) refuse_values();
   auto [found, fresh] = input_of.emplace(data.get(), inputs.size());
   if (fresh) {
     graph.add_input(data->type());
@@ -172,6 +177,7 @@ void Recorder::write(LazyTensor& tensor, ValueId value) {
 
 at::Tensor Recorder::upload(const at::Tensor& host) {
   KernelGuard kernels_only;
+  if (planning_only()) return make_hollow(meta_of(at::empty_like(meta_tensor(meta_of(host)))));
   at::Tensor copy = host.detach().resolve_conj().resolve_neg().clone();
   auto data = std::make_shared<Data>(TensorType{to_dtype(copy.scalar_type()), copy.sizes().vec(), false}, nullptr,
                                      Shards{buffer_of(copy)});

@@ -57,6 +57,11 @@ class Recorder {
   // the next flush. Null removes the annotation. `state`: the tensor is a parameter or buffer, not data.
   void annotate(const at::Tensor& tensor, ShardingRef sharding, SourceId source, bool state);
 
+  // From here on steps are planned and not run; what is pending still runs.
+  void begin_plan_only();
+  // What is pending is dropped; tensors from before get back the values and annotations they had then.
+  void end_plan_only();
+
   int64_t ops_recorded() const;
   int64_t implicit_syncs() const;
   void reset_counters();

@@ -16,11 +16,12 @@ constexpr int kMaxExpansions = 4;
 // stored says nothing of where the work on it should be done while the data says something else.
 class Propagation {
  public:
-  Propagation(Graph& graph, const CompileOptions& options) : graph_(graph), options_(options) {
+  Propagation(Graph& graph, const CompileOptions& options) : graph_(graph), options_(options), users_(users(graph)) {
     const size_t n = graph.values.size();
     current_.resize(n);
     fixed_.assign(n, false);
     hidden_.assign(n, false);
+    dirty_.assign(graph.nodes.size(), true);
     for (size_t v = 0; v < n; ++v) current_[v] = replicated(graph.mesh, graph.values[v].type.shape.size());
     for (Value& value : graph.values) value.why = {};
     for (const Node& node : graph.nodes) rules_.push_back(rule_for(node.call));
@@ -63,6 +64,8 @@ class Propagation {
   void set(ValueId value, ShardingRef sharding, Provenance why) {
     current_[value] = sharding;
     graph_.values[value].why = std::move(why);
+    for (NodeId user : users_[value]) dirty_[user] = true;
+    if (graph_.values[value].producer != kNone) dirty_[graph_.values[value].producer] = true;
   }
 
   void seed_input(const Input& input) {
@@ -102,6 +105,7 @@ class Propagation {
 
   void seed_annotated_state() {
     hidden_.assign(hidden_.size(), false);
+    dirty_.assign(dirty_.size(), true);
     for (const Input& input : graph_.inputs)
       if (input.state && input.annotation) seed_input(input);
     for (const Constraint& state : states_)
@@ -209,7 +213,10 @@ class Propagation {
     return {from->source, std::move(text)};
   }
 
+  // What a node asks for depends on its own tensors only: it is looked at again when one of them has changed.
   bool visit(size_t index) {
+    if (!dirty_[index]) return false;
+    dirty_[index] = false;
     const Node& node = graph_.nodes[index];
     const OpContext op = context(index);
     const auto strategy = choose(index, op);
@@ -243,8 +250,10 @@ class Propagation {
   Graph& graph_;
   const CompileOptions& options_;
   std::vector<ShardingRef> current_;
-  std::vector<bool> fixed_;         // the user's word: never changed
-  std::vector<bool> hidden_;        // not to be looked at yet
+  std::vector<bool> fixed_;   // the user's word: never changed
+  std::vector<bool> hidden_;  // not to be looked at yet
+  std::vector<bool> dirty_;   // by node: a tensor of it has changed since the last visit
+  std::vector<std::vector<NodeId>> users_;
   std::vector<Constraint> states_;  // annotated results that are state
   std::vector<std::pair<ValueId, ValueId>> ties_;
   std::vector<OpRuleRef> rules_;

@@ -16,6 +16,9 @@ class Data {
   explicit Data(TensorType type) : type_(std::move(type)) {}
   // Data that is there at once: one whole buffer (sharding null) or shards of a sharding.
   Data(TensorType type, ShardingRef sharding, Shards shards);
+  // Data that will never be there: steps are planned with it, and whoever waits for it gets `error`.
+  static std::shared_ptr<Data> hollow(TensorType type, ShardingRef sharding, std::exception_ptr error);
+  bool is_hollow() const { return hollow_; }
 
   const TensorType& type() const { return type_; }
   // Known as soon as the step that makes it is compiled; null: held whole in one buffer.
@@ -40,7 +43,7 @@ class Data {
   Shards shards_;
   std::exception_ptr error_;
   std::shared_ptr<Data> fallback_;
-  bool done_ = false;
+  bool done_ = false, hollow_ = false;
   mutable std::mutex mutex_;
   mutable std::condition_variable filled_;
 };

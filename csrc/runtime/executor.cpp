@@ -4,6 +4,7 @@
 
 #include <algorithm>
 #include <iterator>
+#include <mutex>
 
 #include "base/error.h"
 #include "runtime/program.h"
@@ -12,17 +13,14 @@ namespace spmdx {
 
 struct Executable::Impl {
   Impl(Graph compiled, Backend& owner, Comm& exchange)
-      : graph(std::move(compiled)),
-        backend(owner),
-        comm(exchange),
-        program(prepare(graph, backend)),
-        peak(predict_peak_bytes(graph)) {}
+      : graph(std::move(compiled)), backend(owner), comm(exchange), peak(predict_peak_bytes(graph)) {}
 
   Graph graph;
   Backend& backend;
   Comm& comm;
-  Program program;
   int64_t peak = 0;
+  std::once_flag prepared;
+  Program program;
 };
 
 namespace {
@@ -103,12 +101,17 @@ Executable::Executable(Graph graph, Backend& backend, Comm& comm)
 
 Executable::~Executable() = default;
 
+void Executable::prepare() {
+  std::call_once(impl_->prepared, [this] { impl_->program = spmdx::prepare(impl_->graph, impl_->backend); });
+}
+
 const Graph& Executable::graph() const { return impl_->graph; }
 
 int64_t Executable::peak_bytes() const { return impl_->peak; }
 
 std::vector<Shards> Executable::run(const std::vector<DataRef>& inputs, const std::vector<Param>& params,
                                     const ErrorTranslator& translate) {
+  prepare();
   const Graph& graph = impl_->graph;
   const Program& program = impl_->program;
   internal_check(params.size() >= graph.num_params, "a run got fewer parameters than its plan has");

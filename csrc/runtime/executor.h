@@ -14,11 +14,14 @@ namespace spmdx {
 // Turns an exception raised by a kernel into one that leads with the user's line and the op. Rethrows; never returns.
 using ErrorTranslator = std::function<std::exception_ptr(std::exception_ptr, const Node&)>;
 
-// Prepared once per plan: localised arguments, kernels, last uses. A run only drops buffers into place.
+// Prepared once per plan, at the first run at the latest: localised arguments, kernels, last uses. A run then only
+// drops buffers into place. A plan that is only looked at is never prepared, so it may have any number of devices.
 class Executable {
  public:
   Executable(Graph graph, Backend& backend, Comm& comm);
   ~Executable();
+  // Throws where an op has no kernel. Thread-safe.
+  void prepare();
   // Inputs and outputs in the order of Graph::inputs / outputs. Waits for inputs that are still being computed.
   // Throws what a kernel threw, through `translate`.
   std::vector<Shards> run(const std::vector<DataRef>& inputs, const std::vector<Param>& params,

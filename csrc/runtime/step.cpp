@@ -47,6 +47,11 @@ void run_job(const Job& job, const ErrorTranslator& translate) {
 
 }  // namespace
 
+void set_shardings(const Plan& plan, const std::vector<DataRef>& outputs) {
+  const Graph& graph = plan.executable->graph();
+  for (size_t i = 0; i < outputs.size(); ++i) outputs[i]->set_sharding(graph.values[graph.outputs[i].value].sharding);
+}
+
 struct Engine::Impl {
   Impl(Backend& owner, Comm& exchange) : backend(owner), comm(exchange) {}
 
@@ -183,9 +188,8 @@ PlanRef Engine::plan(const Graph& graph) {
 void Engine::submit(Graph graph, std::vector<DataRef> inputs, std::vector<Param> params, std::vector<DataRef> outputs) {
   internal_check(outputs.size() == graph.outputs.size(), "a step was submitted with another number of outputs");
   const PlanRef plan = this->plan(graph);
-  const Graph& compiled = plan->executable->graph();
-  for (size_t i = 0; i < outputs.size(); ++i)
-    outputs[i]->set_sharding(compiled.values[compiled.outputs[i].value].sharding);
+  plan->executable->prepare();
+  set_shardings(*plan, outputs);
   std::unique_lock lock(impl_->mutex);
   impl_->start_thread();
   impl_->changed.wait(lock, [this] { return impl_->queue.empty(); });

@@ -28,6 +28,9 @@ struct Plan {
 };
 using PlanRef = std::shared_ptr<const Plan>;
 
+// `outputs`, data of a planned step, learn how they will lie.
+void set_shardings(const Plan& plan, const std::vector<DataRef>& outputs);
+
 // One per process. Steps run in order on one background thread; at most one waits while one runs.
 class Engine {
  public:

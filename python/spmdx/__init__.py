@@ -23,6 +23,7 @@ from spmdx.mesh import (  # noqa: E402
     set_global_mesh,
 )
 from spmdx.nn import fully_shard  # noqa: E402
+from spmdx.plan import plan_only  # noqa: E402
 from spmdx.seeds import manual_seed  # noqa: E402
 from spmdx.settings import check_environment as _check_environment  # noqa: E402
 from spmdx.sharding import (  # noqa: E402
@@ -77,6 +78,7 @@ __all__ = [
     "mark_sharding_with_gradients",
     "mark_step",
     "nn",
+    "plan_only",
     "runtime",
     "set_global_mesh",
     "set_topology",

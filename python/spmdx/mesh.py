@@ -15,6 +15,8 @@ if TYPE_CHECKING:
     from torch.distributed import DeviceMesh
 
 _global_mesh: "Mesh | None" = None
+# Made where nothing runs: nobody has asked yet whether their devices exist.
+_imagined: "set[Mesh]" = set()
 
 
 def _integers(values: Iterable[int], what: str) -> list[int]:
@@ -24,6 +26,26 @@ def _integers(values: Iterable[int], what: str) -> list[int]:
         raise ShardingError(
             f"{what} is {values!r}. Expected integers. Write range(8) or (4, 2)."
         ) from None
+
+
+def require_devices(ids: Sequence[int]) -> None:
+    """Raise ShardingError unless this machine has all these devices."""
+    count = _device_count_for_mesh()
+    missing = [i for i in ids if i >= count]
+    if missing:
+        raise ShardingError(
+            f"the mesh wants device {missing[0]}, but there are {count} devices "
+            f"(0 to {count - 1}). Expected ids below {count}. Set SPMDX_NUM_DEVICES="
+            f"{max(ids) + 1}, call spmdx.runtime.set_device_count({max(ids) + 1}) "
+            "first, or make the mesh smaller."
+        )
+
+
+def require_real(mesh: "Mesh") -> None:
+    """Raise ShardingError for a mesh from inside plan_only that would run on missing devices."""
+    if mesh in _imagined and not _C.planning_only():
+        require_devices(mesh._handle.device_ids)
+        _imagined.discard(mesh)
 
 
 class Mesh:
@@ -36,7 +58,7 @@ class Mesh:
 
     Raises:
         ShardingError: repeated or missing ids, sizes or names that do not fit, or more devices
-            than there are.
+            than there are (inside :func:`spmdx.plan_only` there are any).
 
     Example:
         >>> import spmdx
@@ -139,15 +161,10 @@ class Mesh:
 
     def _check_devices(self) -> None:
         """Raises where the mesh wants a device that is not there."""
-        ids, count = self._handle.device_ids, _device_count_for_mesh()
-        missing = [i for i in ids if i >= count]
-        if missing:
-            raise ShardingError(
-                f"the mesh wants device {missing[0]}, but there are {count} devices "
-                f"(0 to {count - 1}). Expected ids below {count}. Set SPMDX_NUM_DEVICES="
-                f"{max(ids) + 1}, call spmdx.runtime.set_device_count({max(ids) + 1}) "
-                "first, or make the mesh smaller."
-            )
+        if _C.planning_only():
+            _imagined.add(self)
+        else:
+            require_devices(self._handle.device_ids)
 
 
 class HybridMesh(Mesh):

@@ -8,7 +8,7 @@ import torch
 
 from spmdx import _C
 from spmdx.errors import ShardingError
-from spmdx.mesh import Mesh
+from spmdx.mesh import Mesh, require_real
 
 if TYPE_CHECKING:
     from torch.distributed.tensor.placement_types import Placement
@@ -150,5 +150,6 @@ def to_handle(spec: Any, mesh: Mesh, tensor: torch.Tensor, name: str) -> "_C.Sha
             f"the partition spec is {spec!r}. Expected a tuple with one entry a dim. "
             f"Write {(spec,) + (None,) * (tensor.dim() - 1)!r}."
         )
+    require_real(mesh)
     entries = [_axes(entry, spec) for entry in spec]
     return _C.to_sharding(entries, mesh._handle, list(tensor.shape), name)
