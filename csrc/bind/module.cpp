@@ -6,5 +6,6 @@ PYBIND11_MODULE(_C, module) {
   spmdx::bind_device(module);
   spmdx::bind_sharding(module);
   spmdx::bind_step(module);
+  spmdx::bind_checks(module);
   spmdx::bind_debug(module);
 }

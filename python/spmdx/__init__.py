@@ -19,6 +19,7 @@ from spmdx.mesh import Mesh, get_1d_mesh, get_global_mesh, set_global_mesh  # no
 from spmdx.nn import fully_shard  # noqa: E402
 from spmdx.seeds import manual_seed  # noqa: E402
 from spmdx.settings import check_environment as _check_environment  # noqa: E402
+from spmdx.settings import wants_poison as _wants_poison  # noqa: E402
 from spmdx.sharding import (  # noqa: E402
     clear_sharding,
     distribute_tensor,
@@ -35,6 +36,7 @@ from spmdx.visualize import visualize_sharding  # noqa: E402
 
 _check_environment()
 _C.configure(dump_dir=_os.environ.get("SPMDX_DUMP", ""))
+_C.set_checks(poison=_wants_poison())
 
 __all__ = [
     "CommError",
