@@ -8,7 +8,7 @@ CMAKE := $(BIN)/cmake -G Ninja -DCMAKE_MAKE_PROGRAM=$(BIN)/ninja -DCMAKE_BUILD_T
 CXX_FILES = $(shell find csrc tests/core -name '*.h' -o -name '*.cpp')
 PYTEST = OMP_NUM_THREADS=1 $(BIN)/python -m pytest -n 2
 .DEFAULT_GOAL := build
-.PHONY: build demo test lint format bench asan clean
+.PHONY: build demo test fuzz lint format bench asan clean
 
 # A virtual environment with the pinned requirements, and python/ on its path.
 $(INSTALLED): requirements.txt
@@ -30,6 +30,11 @@ demo: build
 test: build
 	build/spmdx-core-tests
 	$(PYTEST) tests
+
+# More random programs than `test` runs: make fuzz COUNT=100000 [SEED=0]
+COUNT ?= 10000
+fuzz: build
+	$(BIN)/python tests/fuzz/fuzz.py --count $(COUNT) $(if $(SEED),--first $(SEED))
 
 lint: $(INSTALLED)
 	$(BIN)/ruff check .

@@ -9,6 +9,7 @@ void bind_device(pybind11::module_& module);    // register the device, generato
 void bind_sharding(pybind11::module_& module);  // Mesh, PartitionSpec, Sharding, annotations
 void bind_step(pybind11::module_& module);      // mark_step, shards of a tensor
 void bind_topology(pybind11::module_& module);  // topologies, reshard plans
+void bind_checks(pybind11::module_& module);    // debug modes of a run, replaced rules
 void bind_debug(pybind11::module_& module);     // explain, counters, dumps
 
 }  // namespace spmdx

@@ -11,6 +11,7 @@
 #include "base/error.h"
 #include "bridge/aten_kernel.h"
 #include "bridge/compat.h"
+#include "runtime/check.h"
 
 namespace spmdx::bridge {
 namespace {
@@ -89,6 +90,29 @@ at::Tensor make_identity(const at::Tensor& like, Reduction reduction) {
   throw InternalError("a reduction without an identity");
 }
 
+// Of a fence, in bytes: a multiple of any alignment that kernels care for.
+constexpr int64_t kBand = 256;
+
+// Every byte 0xFF: NaN, -1, the largest unsigned number; true where a byte must be 0 or 1.
+void fill_with_garbage(at::Tensor& bytes, c10::ScalarType type) {
+  bytes.fill_(type == c10::ScalarType::Bool ? 0x01 : 0xFF);
+}
+
+// Garbage of this layout with bands of garbage around it. REQUIRES: every element has an address of its own.
+at::Tensor fenced_garbage(c10::IntArrayRef sizes, c10::IntArrayRef strides, c10::ScalarType type) {
+  const auto item = static_cast<int64_t>(c10::elementSize(type));
+  at::Tensor bytes = at::empty({c10::multiply_integers(sizes) * item + 2 * kBand}, at::kByte);
+  fill_with_garbage(bytes, type);
+  at::Tensor made = at::empty({0}, at::TensorOptions(type));
+  made.set_(bytes.storage(), kBand / item, sizes, strides);
+  return made;
+}
+
+bool owns_memory_alone(const at::Tensor& tensor) {
+  return tensor.use_count() == 1 && tensor.storage().use_count() == 1 && tensor.is_non_overlapping_and_dense() &&
+         !tensor.is_conj() && !tensor.is_neg() && !tensor.unsafeGetTensorImpl()->is_wrapped_number();
+}
+
 class AtenBackend final : public Backend {
  public:
   std::unique_ptr<Kernel> prepare(const Call& local) override {
@@ -101,7 +125,8 @@ class AtenBackend final : public Backend {
 
   BufferRef empty(DType dtype, const Shape& shape) override {
     KernelGuard guard;
-    return buffer_of(at::empty(shape, at::TensorOptions(to_scalar_type(dtype))));
+    at::Tensor made = at::empty(shape, at::TensorOptions(to_scalar_type(dtype)));
+    return buffer_of(check_modes().poison ? fenced_garbage(made.sizes(), made.strides(), made.scalar_type()) : made);
   }
 
   BufferRef identity(DType dtype, const Shape& shape, Reduction reduction) override {
@@ -153,6 +178,31 @@ class AtenBackend final : public Backend {
   }
 
   int64_t bytes(const BufferRef& buffer) override { return static_cast<int64_t>(tensor_of(buffer).nbytes()); }
+
+  Memory memory(const BufferRef& buffer) override {
+    const c10::Storage& storage = tensor_of(buffer).storage();
+    return {storage.unsafeGetStorageImpl(), static_cast<int64_t>(storage.nbytes())};
+  }
+
+  bool poison(const BufferRef& buffer) override {
+    KernelGuard guard;
+    const at::Tensor& tensor = tensor_of(buffer);
+    if (!owns_memory_alone(tensor) || tensor.numel() == 0) return false;
+    const auto size = static_cast<int64_t>(tensor.storage().nbytes());
+    at::Tensor bytes = at::empty({0}, at::kByte);
+    bytes.set_(tensor.storage(), 0, {size}, {1});
+    fill_with_garbage(bytes, tensor.scalar_type());
+    return true;
+  }
+
+  BufferRef fence(const BufferRef& buffer) override {
+    KernelGuard guard;
+    const at::Tensor& tensor = tensor_of(buffer);
+    if (!owns_memory_alone(tensor) || tensor.storage_offset() != 0) return buffer;
+    at::Tensor fenced = fenced_garbage(tensor.sizes(), tensor.strides(), tensor.scalar_type());
+    fenced.copy_(tensor);
+    return buffer_of(std::move(fenced));
+  }
 };
 
 }  // namespace

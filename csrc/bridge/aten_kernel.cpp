@@ -13,6 +13,7 @@
 #include "base/philox.h"
 #include "bridge/aten_backend.h"
 #include "bridge/compat.h"
+#include "runtime/memory_use.h"
 
 namespace spmdx::bridge {
 namespace {
@@ -27,15 +28,9 @@ const std::set<std::string_view> kNeedsContiguous = {
     "aten._scaled_dot_product_flash_attention_for_cpu",
     "aten._scaled_dot_product_flash_attention_for_cpu_backward",
     "aten.native_layer_norm_backward",
+    "aten.native_group_norm",
+    "aten.native_group_norm_backward",
 };
-
-// Element by element, first operand and result alike: the in-place variant may write over the first operand.
-const std::set<std::string_view> kPointwise = {
-    "aten.add",     "aten.sub",        "aten.mul",      "aten.div",         "aten.neg",       "aten.exp",
-    "aten.sqrt",    "aten.rsqrt",      "aten.relu",     "aten.tanh",        "aten.sigmoid",   "aten.addcmul",
-    "aten.addcdiv", "aten.reciprocal", "aten.abs",      "aten.pow",         "aten.log",       "aten.clamp",
-    "aten.lerp",    "aten.sin",        "aten.cos",      "aten.square",      "aten.clamp_min", "aten.silu",
-    "aten.gelu",    "aten.leaky_relu", "aten.hardtanh", "aten.masked_fill", "aten.clamp_max"};
 
 struct TensorPlace {
   uint32_t argument = 0, input = 0;
@@ -200,9 +195,7 @@ class AtenKernel final : public Kernel {
 
   void find_in_place(const Call& call) {
     const std::string base(base_name(call.op));
-    const bool first_is_self = !call.args.empty() && call.args[0] == Arg(TensorArg{0});
-    if (!first_is_self || !kPointwise.contains(base)) return;
-    if (call.outputs.size() != 1 || call.outputs[0] != call.inputs[0]) return;
+    if (memory_use(call) != MemoryUse::in_place) return;
     const std::string in_place = base + "_" + call.op.substr(base.size());
     const auto found = c10::Dispatcher::singleton().findSchema(operator_name(in_place));
     if (found && found->schema().arguments().size() == op_.schema().arguments().size()) in_place_ = *found;

@@ -27,37 +27,82 @@ ValueId value_of(const Node& node, size_t tensor) {
                                      : node.output + static_cast<ValueId>(tensor - node.inputs.size());
 }
 
-// What a device holds of each factor, read off every dim that is made of that factor alone; all must agree.
+using Ranges = std::vector<std::optional<Range>>;
+
+// Factors that may not be cut are whole everywhere.
+Ranges whole_factors(const OpRule& rule) {
+  Ranges ranges(rule.factors.size());
+  for (size_t f = 0; f < rule.factors.size(); ++f)
+    if (rule.factors[f].kind == FactorKind::replicate || rule.factors[f].kind == FactorKind::composite)
+      ranges[f] = Range{0, rule.factors[f].size};
+  return ranges;
+}
+
+void learn(const Graph& graph, const Node& node, const OpRule& rule, int factor, const Range& range, Ranges& ranges) {
+  std::optional<Range>& known = ranges[factor];
+  if (known && known->extent == 0 && range.extent == 0) return;
+  if (known && *known != range) {
+    const FactorKind kind = rule.factors[factor].kind;
+    const bool whole = kind == FactorKind::replicate || kind == FactorKind::composite;
+    reject(graph, node,
+           whole ? "a factor that must be whole is cut" : "operands and results hold different parts of a factor");
+  }
+  known = range;
+}
+
+// A dim of several factors tells what a device holds of the most major one, if the others are whole.
+void learn_major(const Graph& graph, const Node& node, const OpRule& rule, const std::vector<int>& factors,
+                 const Range& range, Ranges& ranges) {
+  int64_t rest = 1;
+  for (size_t i = 1; i < factors.size(); ++i) {
+    const int64_t size = rule.factors[factors[i]].size;
+    if (ranges[factors[i]] != Range{0, size}) return;
+    rest *= size;
+  }
+  if (range.extent == 0) return;
+  if (range.start % rest || range.extent % rest) reject(graph, node, "a merged dim is cut inside of a whole factor");
+  learn(graph, node, rule, factors[0], {range.start / rest, range.extent / rest}, ranges);
+}
+
+// What a device holds of a merged dim if it holds these parts of its factors, major → minor. Nothing where that is not
+// known; an extent of −1 where it would be no range.
+std::optional<Range> merged(const OpRule& rule, const std::vector<int>& factors, const Ranges& ranges) {
+  Range all{0, 1};
+  for (int f : factors) {
+    if (!ranges[f]) return std::nullopt;
+    const int64_t size = rule.factors[f].size;
+    if (ranges[f]->extent != size && ranges[f]->extent != 0 && all.extent > 1) return Range{0, -1};
+    all = {all.start * size + ranges[f]->start, all.extent * ranges[f]->extent};
+  }
+  return all;
+}
+
+// All operands and results hold the same part of each factor.
 void check_ranges(const Graph& graph, const Node& node, const OpRule& rule, int64_t position) {
-  std::vector<std::optional<Range>> range(rule.factors.size());
+  Ranges ranges = whole_factors(rule);
   const size_t tensors = rule.inputs.size() + rule.outputs.size();
+  std::vector<Box> boxes;
   for (size_t t = 0; t < tensors; ++t) {
     const Value& value = graph.values[value_of(node, t)];
-    const Box box = local_box(*value.sharding, value.type.shape, position);
-    const TensorFactors& dims = factors_of(rule, t);
-    for (size_t d = 0; d < dims.size(); ++d) {
-      if (dims[d].size() != 1) continue;
-      std::optional<Range>& known = range[dims[d][0]];
-      if (known && known->extent == 0 && box[d].extent == 0) continue;
-      if (known && *known != box[d]) reject(graph, node, "operands and results hold different parts of a factor");
-      known = box[d];
-    }
+    boxes.push_back(local_box(*value.sharding, value.type.shape, position));
   }
-  for (size_t t = 0; t < tensors; ++t) {
-    const Value& value = graph.values[value_of(node, t)];
-    const Shape local = local_shape(*value.sharding, value.type.shape, position);
-    const TensorFactors& dims = factors_of(rule, t);
-    for (size_t d = 0; d < dims.size(); ++d) {
-      if (dims[d].empty() && local[d] != value.type.shape[d]) reject(graph, node, "a dim without factor is cut");
-      int64_t product = 1;
-      bool known = dims[d].size() > 1;
-      for (int f : dims[d]) {
-        known = known && range[f].has_value();
-        product *= known ? range[f]->extent : 1;
-      }
-      if (known && product != local[d]) reject(graph, node, "a merged dim does not hold what its factors hold");
-    }
-  }
+  const auto each_dim = [&](auto&& visit) {
+    for (size_t t = 0; t < tensors; ++t)
+      for (size_t d = 0; d < factors_of(rule, t).size(); ++d) visit(t, d, factors_of(rule, t)[d]);
+  };
+  each_dim([&](size_t t, size_t d, const std::vector<int>& factors) {
+    if (factors.size() == 1) learn(graph, node, rule, factors[0], boxes[t][d], ranges);
+  });
+  each_dim([&](size_t t, size_t d, const std::vector<int>& factors) {
+    if (factors.size() > 1) learn_major(graph, node, rule, factors, boxes[t][d], ranges);
+  });
+  each_dim([&](size_t t, size_t d, const std::vector<int>& factors) {
+    const Range whole{0, graph.values[value_of(node, t)].type.shape[d]};
+    if (factors.empty() && boxes[t][d] != whole) reject(graph, node, "a dim without factor is cut");
+    const std::optional<Range> expected = factors.size() > 1 ? merged(rule, factors, ranges) : std::nullopt;
+    if (!expected || (expected->extent == 0 && boxes[t][d].extent == 0)) return;
+    if (*expected != boxes[t][d]) reject(graph, node, "a merged dim does not hold what its factors hold");
+  });
 }
 
 AtomSet atoms_on(const Graph& graph, const Node& node, const OpRule& rule, int factor) {
@@ -75,43 +120,78 @@ bool contains(const TensorFactors& dims, int factor) {
   });
 }
 
-void check_partials(const Graph& graph, const Node& node, const OpRule& rule) {
-  AtomSet flowing = 0;
-  for (size_t t = 0; t < node.inputs.size(); ++t) {
-    const AtomSet partial = graph.values[node.inputs[t]].sharding->partial;
-    if (!partial) continue;
-    const bool takes_part = t >= 64 || (rule.linear_inputs >> t & 1);
-    if (rule.linearity == Linearity::none || !takes_part)
-      reject(graph, node, "a partial operand meets an op that is not linear in it");
-    if (rule.linearity == Linearity::each && flowing) reject(graph, node, "two operands of a product are partial");
-    flowing |= partial;
+// Which reductions pass through an op of this linearity.
+bool lets_pass(Linearity linearity, Reduction reduction) {
+  const bool extreme = reduction == Reduction::max || reduction == Reduction::min;
+  switch (linearity) {
+    case Linearity::none:
+      return false;
+    case Linearity::joint:
+    case Linearity::each:
+      return reduction == Reduction::sum;
+    case Linearity::monotone:
+      return extreme;
+    case Linearity::movement:
+      return true;
   }
-  if (flowing && rule.linearity != Linearity::each)
-    for (size_t t = 0; t < node.inputs.size(); ++t)
-      if ((t >= 64 || (rule.linear_inputs >> t & 1)) && graph.values[node.inputs[t]].sharding->partial != flowing)
-        reject(graph, node, "operands are partial over different axes");
+  return false;
+}
+
+// What flows into the results because operands are partial.
+struct Flow {
+  AtomSet atoms = 0;
+  Reduction reduction = Reduction::none;
+};
+
+Flow check_partial_operands(const Graph& graph, const Node& node, const OpRule& rule) {
+  Flow flow;
+  size_t taking_part = 0, partial = 0;
+  for (size_t t = 0; t < node.inputs.size(); ++t) {
+    const Sharding& sharding = *graph.values[node.inputs[t]].sharding;
+    const bool takes_part = t >= 64 || (rule.linear_inputs >> t & 1);
+    taking_part += takes_part;
+    if (!sharding.partial) continue;
+    if (!takes_part || !lets_pass(rule.linearity, sharding.reduction))
+      reject(graph, node, "a partial operand meets an op that is not linear in it");
+    if (partial++ && (sharding.partial != flow.atoms || sharding.reduction != flow.reduction))
+      reject(graph, node, "operands are partial over different axes");
+    flow = {sharding.partial, sharding.reduction};
+  }
+  if (!partial) return flow;
+  const bool each = rule.linearity == Linearity::each;
+  if (each && partial > 1) reject(graph, node, "two operands of a product are partial");
+  if (!each && partial != taking_part) reject(graph, node, "a partial operand is combined with a whole one");
+  if (rule.linearity == Linearity::monotone && taking_part > 1)
+    reject(graph, node, "maxima of several operands are combined");
+  for (size_t t = 0; t < node.inputs.size() + node.call->outputs.size(); ++t)
+    if (graph.values[value_of(node, t)].sharding->dim_atoms() & flow.atoms)
+      reject(graph, node, "devices that hold summands hold different parts");
+  return flow;
+}
+
+void check_partials(const Graph& graph, const Node& node, const OpRule& rule) {
+  const Flow flow = check_partial_operands(graph, node, rule);
   for (size_t t = 0; t < rule.outputs.size(); ++t) {
-    AtomSet expected = flowing;
-    for (size_t f = 0; f < rule.factors.size(); ++f)
-      if (rule.factors[f].reduction != Reduction::none && !contains(rule.outputs[t], static_cast<int>(f)))
-        expected |= atoms_on(graph, node, rule, static_cast<int>(f));
-    const AtomSet actual = graph.values[node.output + t].sharding->partial;
-    if ((expected & ~actual) != 0) reject(graph, node, "a result that is partial is taken for whole");
-    if ((actual & ~expected) != 0) {
-      // Factors of merged dims are not read by atoms_on: accept atoms that some operand's dims are cut by.
-      AtomSet cut = 0;
-      for (ValueId value : node.inputs) cut |= graph.values[value].sharding->dim_atoms();
-      if ((actual & ~expected & ~cut) != 0) reject(graph, node, "a whole result is taken for partial");
+    Flow expected = flow;
+    for (size_t f = 0; f < rule.factors.size(); ++f) {
+      const Factor& factor = rule.factors[f];
+      if (factor.reduction == Reduction::none || contains(rule.outputs[t], static_cast<int>(f))) continue;
+      const AtomSet atoms = atoms_on(graph, node, rule, static_cast<int>(f));
+      if (atoms && expected.atoms && expected.reduction != factor.reduction)
+        reject(graph, node, "a result mixes two reductions");
+      if (atoms) expected = {expected.atoms | atoms, factor.reduction};
     }
+    const Sharding& actual = *graph.values[node.output + t].sharding;
+    if (expected.atoms & ~actual.partial) reject(graph, node, "a result that is partial is taken for whole");
+    if (actual.partial & ~expected.atoms) reject(graph, node, "a whole result is taken for partial");
+    if (actual.partial && actual.reduction != expected.reduction)
+      reject(graph, node, "a result is reduced otherwise than it was made");
   }
 }
 
 void check_op(const Graph& graph, const Node& node) {
   const OpRuleRef rule = rule_for(node.call);
   if (rule->inputs.size() != node.inputs.size()) reject(graph, node, "the rule has other operands");
-  for (size_t f = 0; f < rule->factors.size(); ++f)
-    if (rule->factors[f].kind == FactorKind::replicate || rule->factors[f].kind == FactorKind::composite)
-      if (atoms_on(graph, node, *rule, static_cast<int>(f))) reject(graph, node, "a factor that must be whole is cut");
   const int64_t positions = std::min(graph.mesh->size(), kPositions);
   for (int64_t i = 0; i < positions; ++i) check_ranges(graph, node, *rule, i * graph.mesh->size() / positions);
   check_partials(graph, node, *rule);

@@ -7,6 +7,7 @@
 #include <unordered_map>
 
 #include "base/error.h"
+#include "rules/override.h"
 #include "rules/table.h"
 
 namespace spmdx {
@@ -63,7 +64,7 @@ OpRule instantiate(const Row& row, const Call& call) {
   }
   rule.localise = row.localise;
   rule.expand = row.expand;
-  rule.random = row.random || draws_numbers(call);
+  rule.random = row.random;
   rule.flops_per_element = row.flops;
   bool composite = false;
   for (Factor& factor : rule.factors) {
@@ -71,16 +72,19 @@ OpRule instantiate(const Row& row, const Call& call) {
     if (!rule.expand) factor = {factor.size, FactorKind::replicate};
     composite = true;
   }
+  adjust_factors(call, rule);
   if (!composite) rule.expand = nullptr;  // an expansion may rely on what makes its node composite
   check(rule, call);
   return rule;
 }
 
 OpRule make_rule(const Call& call) {
-  const Row* row = find_row(call.op);
+  const Row* row = find_override(call.op);
+  if (!row) row = find_row(call.op);
   OpRule rule = fallback_rule(call);
   rule.random = draws_numbers(call);
-  if (!row) return rule;
+  // A generator's numbers go with the order of all elements: on a shard they would be others.
+  if (!row || rule.random) return rule;
   // A call of a form that no row foresaw (a mask as an index, unequal sizes) is run replicated, and reported.
   try {
     return instantiate(*row, call);
@@ -101,6 +105,10 @@ class Cache {
       if (key == call || *key == *call) return rule;
     return nullptr;
   }
+  void clear() {
+    const std::lock_guard lock(mutex_);
+    rules_.clear();
+  }
   void insert(const CallRef& call, OpRuleRef rule) {
     const std::lock_guard lock(mutex_);
     if (rules_.size() >= kMaxCached) rules_.clear();
@@ -112,15 +120,21 @@ class Cache {
   std::unordered_map<uint64_t, std::vector<std::pair<CallRef, OpRuleRef>>> rules_;
 };
 
+Cache& cache() {
+  static Cache rules;
+  return rules;
+}
+
 }  // namespace
 
 OpRuleRef rule_for(const CallRef& call) {
-  static Cache cache;
-  if (OpRuleRef rule = cache.find(call)) return rule;
+  if (OpRuleRef rule = cache().find(call)) return rule;
   auto rule = std::make_shared<const OpRule>(make_rule(*call));
-  cache.insert(call, rule);
+  cache().insert(call, rule);
   return rule;
 }
+
+void forget_rules() { cache().clear(); }
 
 bool has_rule(std::string_view op) { return find_row(op) != nullptr; }
 

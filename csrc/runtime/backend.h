@@ -33,6 +33,12 @@ class Kernel {
                    int donated) = 0;
 };
 
+// Where elements lie: equal ids are the same memory.
+struct Memory {
+  const void* id = nullptr;
+  int64_t bytes = 0;
+};
+
 class Backend {
  public:
   virtual ~Backend() = default;
@@ -54,6 +60,14 @@ class Backend {
   // The same data in storage of its own, no larger than needed; `buffer` itself if it already is.
   virtual BufferRef compact(const BufferRef& buffer) = 0;
   virtual int64_t bytes(const BufferRef& buffer) = 0;
+
+  // ---- for the debug modes of check.h ----
+  // The memory behind a buffer, shared by its views.
+  virtual Memory memory(const BufferRef& buffer) { return {buffer.get(), bytes(buffer)}; }
+  // Overwrites with garbage what nobody but `buffer` can see; returns whether there was anything.
+  virtual bool poison(const BufferRef&) { return false; }
+  // The same data between two bands of garbage; `buffer` itself where others see its memory.
+  virtual BufferRef fence(const BufferRef& buffer) { return buffer; }
 };
 
 }  // namespace spmdx

@@ -3,10 +3,14 @@
 #include "runtime/executor.h"
 
 #include <algorithm>
+#include <atomic>
 #include <iterator>
 #include <mutex>
+#include <optional>
 
 #include "base/error.h"
+#include "runtime/check.h"
+#include "runtime/meter.h"
 #include "runtime/program.h"
 
 namespace spmdx {
@@ -21,6 +25,7 @@ struct Executable::Impl {
   int64_t peak = 0;
   std::once_flag prepared;
   Program program;
+  std::atomic<int64_t> measured_peak = 0;
 };
 
 namespace {
@@ -28,6 +33,8 @@ namespace {
 // The buffers of one run.
 struct Frame {
   std::vector<BufferRef> slots, operands, results;
+  bool poison = false;
+  std::optional<MemoryMeter> meter;
 };
 
 void load_inputs(const Graph& graph, const Program& program, const std::vector<DataRef>& inputs, Frame& frame) {
@@ -40,7 +47,11 @@ void load_inputs(const Graph& graph, const Program& program, const std::vector<D
     internal_check(shards.size() == program.num_slots[value],
                    "input " + std::to_string(i) + " has " + std::to_string(shards.size()) +
                        " shards, its plan expects " + std::to_string(program.num_slots[value]));
-    std::copy(shards.begin(), shards.end(), frame.slots.begin() + program.first_slot[value]);
+    const uint32_t first = program.first_slot[value];
+    std::copy(shards.begin(), shards.end(), frame.slots.begin() + first);
+    for (uint32_t s = 0; frame.meter && s < shards.size(); ++s)
+      for (int holder = 0; holder < 2; ++holder)  // the slot, and the caller, who keeps it for the whole run
+        frame.meter->store(first + s, shards[s], false);
   }
 }
 
@@ -48,6 +59,7 @@ void take_operands(const Program& program, const Work& work, Frame& frame) {
   const Operand* operand = program.operands.data() + work.first_operand;
   for (uint32_t i = 0; i < work.num_operands; ++i, ++operand) {
     BufferRef& slot = frame.slots[operand->slot];
+    internal_check(slot != nullptr, "an op reads a shard that is not there: never made, or used up");
     if (operand->last)
       frame.operands[i] = std::move(slot);
     else
@@ -55,7 +67,26 @@ void take_operands(const Program& program, const Work& work, Frame& frame) {
   }
 }
 
-void store_results(const Program& program, const Work& work, Frame& frame) {
+// The debug modes, when a work is done and still holds its operands.
+void check_work(const Program& program, const Work& work, Backend& backend, Frame& frame) {
+  if (frame.poison)
+    for (uint32_t r = 0; r < work.num_results; ++r)
+      if (frame.results[r]) frame.results[r] = backend.fence(frame.results[r]);
+  if (frame.meter) {
+    for (uint32_t r = 0; r < work.num_results; ++r)
+      if (const uint32_t slot = program.results[work.first_result + r]; slot != kNone)
+        frame.meter->store(slot, frame.results[r], work.kind == WorkKind::exchange);
+    for (uint32_t i = 0; i < work.num_operands; ++i)
+      if (const Operand& operand = program.operands[work.first_operand + i]; operand.last)
+        frame.meter->drop(operand.slot, frame.operands[i]);
+  }
+  if (frame.poison)
+    for (uint32_t i = 0; i < work.num_operands; ++i)
+      if (frame.operands[i].use_count() == 1) backend.poison(frame.operands[i]);
+}
+
+void store_results(const Program& program, const Work& work, Backend& backend, Frame& frame) {
+  if (frame.poison || frame.meter) check_work(program, work, backend, frame);
   for (uint32_t r = 0; r < work.num_results; ++r) {
     const uint32_t slot = program.results[work.first_result + r];
     if (slot != kNone) frame.slots[slot] = std::move(frame.results[r]);
@@ -64,13 +95,14 @@ void store_results(const Program& program, const Work& work, Frame& frame) {
   for (uint32_t i = 0; i < work.num_operands; ++i) frame.operands[i].reset();
 }
 
-void run_kernel(const Program& program, const Work& work, const std::vector<Param>& params, Frame& frame) {
+void run_kernel(const Program& program, const Work& work, const std::vector<Param>& params, Backend& backend,
+                Frame& frame) {
   take_operands(program, work, frame);
   const bool sole_owner = work.donated >= 0 && frame.operands[work.donated].use_count() == 1;
   program.kernels[work.index]->run({frame.operands.data(), work.num_operands},
                                    {params.data() + work.first_param, work.num_params},
                                    {frame.results.data(), work.num_results}, sole_owner ? work.donated : -1);
-  store_results(program, work, frame);
+  store_results(program, work, backend, frame);
 }
 
 void run_fill(const Program& program, const Work& work, Backend& backend, Frame& frame) {
@@ -80,18 +112,42 @@ void run_fill(const Program& program, const Work& work, Backend& backend, Frame&
     frame.results[r] = numel(fill.shape) == 0 ? backend.empty(fill.dtype, fill.shape)
                                               : backend.identity(fill.dtype, fill.shape, fill.reduction);
   }
-  store_results(program, work, frame);
+  store_results(program, work, backend, frame);
 }
 
-void run_exchange(const Program& program, const Work& work, Comm& comm, Frame& frame) {
+void run_exchange(const Program& program, const Work& work, Comm& comm, Backend& backend, Frame& frame) {
   take_operands(program, work, frame);
   const Exchange& exchange = program.exchanges[work.index];
-  const Shards before(std::make_move_iterator(frame.operands.begin()),
-                      std::make_move_iterator(frame.operands.begin() + work.num_operands));
+  Shards before(std::make_move_iterator(frame.operands.begin()),
+                std::make_move_iterator(frame.operands.begin() + work.num_operands));
   Shards after = comm.run(exchange.kind, exchange.type, before, exchange.from, exchange.to);
   internal_check(after.size() == work.num_results, "a collective returned another number of shards than planned");
+  std::move(before.begin(), before.end(), frame.operands.begin());
   std::move(after.begin(), after.end(), frame.results.begin());
-  store_results(program, work, frame);
+  store_results(program, work, backend, frame);
+}
+
+// What outlives the run, in memory no larger than needed.
+std::vector<Shards> take_outputs(const Graph& graph, const Program& program, Backend& backend, Frame& frame) {
+  std::vector<Shards> outputs;
+  for (const Output& output : graph.outputs) {
+    Shards& shards = outputs.emplace_back();
+    for (uint32_t s = 0; s < program.num_slots[output.value]; ++s) {
+      const uint32_t index = program.first_slot[output.value] + s;
+      BufferRef& slot = frame.slots[index];
+      if (slot) {
+        BufferRef compact = backend.compact(slot);
+        if (frame.poison) compact = backend.fence(compact);
+        if (frame.meter && compact != slot) {
+          frame.meter->store(index, compact, false);
+          frame.meter->drop(index, slot);
+        }
+        slot = std::move(compact);
+      }
+      shards.push_back(slot);
+    }
+  }
+  return outputs;
 }
 
 }  // namespace
@@ -109,6 +165,8 @@ const Graph& Executable::graph() const { return impl_->graph; }
 
 int64_t Executable::peak_bytes() const { return impl_->peak; }
 
+int64_t Executable::measured_peak_bytes() const { return impl_->measured_peak; }
+
 std::vector<Shards> Executable::run(const std::vector<DataRef>& inputs, const std::vector<Param>& params,
                                     const ErrorTranslator& translate) {
   prepare();
@@ -119,33 +177,29 @@ std::vector<Shards> Executable::run(const std::vector<DataRef>& inputs, const st
   frame.slots.resize(program.total_slots);
   frame.operands.resize(program.most_operands);
   frame.results.resize(program.most_results);
+  const CheckModes modes = check_modes();
+  frame.poison = modes.poison;
+  if (modes.memory) frame.meter.emplace(graph, program, impl_->backend);
   load_inputs(graph, program, inputs, frame);
   const Work* work = program.works.data();
   try {
     for (const Work* end = work + program.works.size(); work != end; ++work) switch (work->kind) {
         case WorkKind::kernel:
-          run_kernel(program, *work, params, frame);
+          run_kernel(program, *work, params, impl_->backend, frame);
           break;
         case WorkKind::fill:
           run_fill(program, *work, impl_->backend, frame);
           break;
         case WorkKind::exchange:
-          run_exchange(program, *work, impl_->comm, frame);
+          run_exchange(program, *work, impl_->comm, impl_->backend, frame);
           break;
       }
   } catch (...) {
     if (!translate) throw;
     std::rethrow_exception(translate(std::current_exception(), graph.nodes[work->node]));
   }
-  std::vector<Shards> outputs;
-  for (const Output& output : graph.outputs) {
-    Shards& shards = outputs.emplace_back();
-    for (uint32_t s = 0; s < program.num_slots[output.value]; ++s) {
-      BufferRef& slot = frame.slots[program.first_slot[output.value] + s];
-      if (slot) slot = impl_->backend.compact(slot);
-      shards.push_back(slot);
-    }
-  }
+  std::vector<Shards> outputs = take_outputs(graph, program, impl_->backend, frame);
+  if (frame.meter) impl_->measured_peak = frame.meter->peak_bytes();
   return outputs;
 }
 

@@ -28,6 +28,8 @@ class Executable {
                           const ErrorTranslator& translate);
   const Graph& graph() const;
   int64_t peak_bytes() const;  // per device, predicted from the graph
+  // Of the last run with CheckModes::memory: of the device that held most; 0 before there was one.
+  int64_t measured_peak_bytes() const;
 
  private:
   struct Impl;

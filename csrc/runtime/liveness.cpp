@@ -1,17 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
-// Liveness: where a slot is read for the last time, which buffer a result may take over, what a device holds at most.
+// Liveness: where a slot is read for the last time, and which buffer a result may take over.
 #include <algorithm>
 
 #include "runtime/program.h"
 
 namespace spmdx {
 namespace {
-
-int64_t local_bytes(const Value& value) {
-  const int64_t elements =
-      value.sharding ? max_local_numel(*value.sharding, value.type.shape) : numel(value.type.shape);
-  return elements * itemsize(value.type.dtype);
-}
 
 // The first operand that dies here and has the type of the only result.
 int donation_candidate(const Program& program, const Work& work, const Graph& graph) {
@@ -46,37 +40,6 @@ void mark_last_uses(Program& program, const Graph& graph) {
     }
     work->donated = donation_candidate(program, *work, graph);
   }
-}
-
-int64_t predict_peak_bytes(const Graph& graph) {
-  const auto never = static_cast<NodeId>(graph.nodes.size());
-  std::vector<NodeId> last_use(graph.values.size(), 0);
-  int64_t live = 0;
-  for (NodeId id = 0; id < graph.nodes.size(); ++id) {
-    const Node& node = graph.nodes[id];
-    for (size_t r = 0; r < node.call->outputs.size(); ++r) last_use[node.output + r] = id;
-    for (ValueId input : node.inputs) last_use[input] = id;
-  }
-  for (const Output& output : graph.outputs) last_use[output.value] = never;
-  for (const Input& input : graph.inputs) {
-    last_use[input.value] = never;
-    live += local_bytes(graph.values[input.value]);
-  }
-  int64_t peak = live;
-  for (NodeId id = 0; id < graph.nodes.size(); ++id) {
-    const Node& node = graph.nodes[id];
-    std::vector<ValueId> touched = node.inputs;
-    for (size_t r = 0; r < node.call->outputs.size(); ++r) {
-      touched.push_back(node.output + static_cast<ValueId>(r));
-      live += local_bytes(graph.values[touched.back()]);
-    }
-    peak = std::max(peak, live);
-    std::sort(touched.begin(), touched.end());
-    touched.erase(std::unique(touched.begin(), touched.end()), touched.end());
-    for (ValueId value : touched)
-      if (last_use[value] == id) live -= local_bytes(graph.values[value]);
-  }
-  return peak;
 }
 
 }  // namespace spmdx

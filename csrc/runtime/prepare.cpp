@@ -135,8 +135,10 @@ class Preparer {
     for (size_t r = 0; r < local.outputs.size(); ++r) {
       const ShardingRef sharding = graph_.values[node.output + r].sharding;
       const Reduction reduction = sharding ? sharding->reduction : Reduction::none;
-      program_.fills.push_back(
-          {local.outputs[r].dtype, local.outputs[r].shape, reduction == Reduction::none ? Reduction::sum : reduction});
+      const TensorType& type = local.outputs[r];
+      internal_check(reduction != Reduction::none || type.dtype == DType::unknown || numel(type.shape) == 0,
+                     node.call->op + " would have to make up the whole " + str(type) + " from an empty shard");
+      program_.fills.push_back({type.dtype, type.shape, reduction});
     }
     return first;
   }

@@ -26,6 +26,7 @@ from spmdx.nn import fully_shard  # noqa: E402
 from spmdx.plan import plan_only  # noqa: E402
 from spmdx.seeds import manual_seed  # noqa: E402
 from spmdx.settings import check_environment as _check_environment  # noqa: E402
+from spmdx.settings import wants_poison as _wants_poison  # noqa: E402
 from spmdx.sharding import (  # noqa: E402
     clear_sharding,
     distribute_tensor,
@@ -50,6 +51,7 @@ _check_environment()
 _C.configure(dump_dir=_os.environ.get("SPMDX_DUMP", ""))
 if _os.environ.get("SPMDX_TOPOLOGY"):
     set_topology(_os.environ["SPMDX_TOPOLOGY"])
+_C.set_checks(poison=_wants_poison())
 
 __all__ = [
     "CommError",

@@ -10,6 +10,7 @@ KNOWN = {
     "SPMDX_NUM_DEVICES": "how many virtual devices this process plays (an int, default 1)",
     "SPMDX_DUMP": "a folder that gets the graph after every pass of every plan",
     "SPMDX_TOPOLOGY": "what joins the devices: the name of a topology, or a file",
+    "SPMDX_CHECK": "'poison': memory that no shard owns holds NaN, so that a read of it shows",
 }
 # Read by the build and the tests, not by the library.
 TOOLING = ("SPMDX_TORCH", "SPMDX_SANITIZE", "SPMDX_DEV", "SPMDX_OPT")
@@ -37,3 +38,26 @@ def check_environment(environment: Mapping[str, str] | None = None) -> None:
             UserWarning,
             stacklevel=2,
         )
+
+
+def wants_poison(environment: Mapping[str, str] | None = None) -> bool:
+    """Whether ``SPMDX_CHECK`` asks for poison mode.
+
+    Args:
+        environment: names and values; None means ``os.environ``.
+
+    Raises:
+        ValueError: it asks for something else.
+
+    Example:
+        >>> wants_poison({"SPMDX_CHECK": "poison"}), wants_poison({})
+        (True, False)
+    """
+    environment = os.environ if environment is None else environment
+    wanted = environment.get("SPMDX_CHECK", "")
+    if wanted not in ("", "poison"):
+        raise ValueError(
+            f"SPMDX_CHECK is {wanted!r}, which is no check. Expected 'poison', or nothing. "
+            "Unset SPMDX_CHECK, or write SPMDX_CHECK=poison."
+        )
+    return wanted == "poison"

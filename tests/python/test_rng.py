@@ -3,10 +3,11 @@
 
 import math
 
-import models  # noqa: F401 - sets the number of devices
+import models
 import pytest
 import spmdx
 import torch
+import torch.utils.checkpoint
 from torch import nn
 
 DEV = "spmdx"
@@ -24,7 +25,48 @@ PLANS = [
     ((2, 2, 2), ("z", ("x", "y"))),
 ]
 
+
+def ones(*shape):
+    return torch.ones(shape or SHAPE, device=DEV)
+
+
+def shares(shift=0.0):
+    return torch.arange(54.0).reshape(SHAPE).div(54).to(DEV) + shift
+
+
+def attend():
+    x = ones(2, 2, 4, 8)
+    return nn.functional.scaled_dot_product_attention(x, x, x, dropout_p=0.3)
+
+
 FUNCTIONS = {
+    "bernoulli of a tensor": lambda: torch.bernoulli(shares()),
+    "multinomial": lambda: torch.multinomial(shares(0.1), 4),
+    "multinomial with replacement": lambda: torch.multinomial(shares(0.1), 20, replacement=True),
+    "poisson": lambda: torch.poisson(shares() * 5),
+    "binomial": lambda: torch.binomial(ones() * 10, shares()),
+    "standard_gamma": lambda: torch._standard_gamma(shares(0.5)),
+    "dirichlet": lambda: torch._sample_dirichlet(shares(0.5)),
+    "normal of two tensors": lambda: torch.normal(shares(), shares(0.1)),
+    "normal of a mean": lambda: torch.normal(shares(), 2.0),
+    "normal of a deviation": lambda: torch.normal(1.0, shares(0.1)),
+    "randn_like": lambda: torch.randn_like(ones()),
+    "randint_like": lambda: torch.randint_like(ones(), 3, 900),
+    "rand bfloat16": lambda: torch.rand(SHAPE, device=DEV, dtype=torch.bfloat16),
+    "randn complex": lambda: torch.randn(SHAPE, device=DEV, dtype=torch.complex64),
+    "native_dropout": lambda: torch.native_dropout(ones(), 0.3, True)[0],
+    "dropout1d": lambda: nn.functional.dropout1d(ones(4, 16, 3), 0.4),
+    "dropout2d": lambda: nn.functional.dropout2d(ones(4, 16, 3, 3), 0.4),
+    "dropout3d": lambda: nn.functional.dropout3d(ones(4, 16, 3, 3, 3), 0.4),
+    "alpha_dropout": lambda: nn.functional.alpha_dropout(ones(), 0.4, training=True),
+    "feature_alpha_dropout": lambda: nn.functional.feature_alpha_dropout(ones(4, 16, 3), 0.4, True),
+    "rrelu": lambda: nn.functional.rrelu(-ones(), training=True),
+    "gumbel_softmax": lambda: nn.functional.gumbel_softmax(shares(), hard=True, dim=0),
+    "attention with dropout": attend,
+    "distributions.Normal": lambda: torch.distributions.Normal(shares(), shares(1)).sample(),
+    "distributions.Beta": lambda: torch.distributions.Beta(shares(1), shares(1)).sample(),
+    "distributions.Categorical": lambda: torch.distributions.Categorical(shares(1)).sample((9,)),
+    "distributions.StudentT": lambda: torch.distributions.StudentT(shares(3)).sample(),
     "rand": lambda: torch.rand(SHAPE, device=DEV),
     "randn": lambda: torch.randn(SHAPE, device=DEV),
     "randn double": lambda: torch.randn(SHAPE, device=DEV, dtype=torch.float64),
@@ -35,6 +77,13 @@ FUNCTIONS = {
     "dropout": lambda: nn.functional.dropout(torch.ones(SHAPE, device=DEV), 0.4),
 }
 IN_PLACE = {
+    "bernoulli_ of a tensor": lambda t: t.bernoulli_(shares()),
+    "cauchy_": lambda t: t.cauchy_(1.0, 2.0),
+    "log_normal_": lambda t: t.log_normal_(1.0, 0.5),
+    "geometric_": lambda t: t.geometric_(0.03),
+    "random_ whole range": lambda t: t.random_(),
+    "init.orthogonal_": nn.init.orthogonal_,
+    "init.sparse_": lambda t: nn.init.sparse_(t, 0.3),
     "normal_": lambda t: t.normal_(1.0, 2.0),
     "uniform_": lambda t: t.uniform_(-2.0, 3.0),
     "bernoulli_": lambda t: t.bernoulli_(0.25),
@@ -60,7 +109,8 @@ def draw(make, plan, seed=5):
     mesh = mesh_of(plan[0])
     values = [make() for _ in range(3)]
     for value in values:
-        spmdx.mark_sharding(value, mesh, plan[1])
+        if value.dim():
+            spmdx.mark_sharding(value, mesh, (*plan[1], None, None, None)[: value.dim()])
     return [value.cpu() for value in values]
 
 
@@ -103,6 +153,25 @@ def test_filling_a_tensor_marked_before_draws_the_same_on_every_mesh(name):
         assert torch.equal(filled(plan), alone), f"differs on mesh {plan[0]} with spec {plan[1]}"
 
 
+FIXED = ("constant_", "dirac_", "eye_", "ones_", "zeros_")  # draw nothing
+
+
+def test_every_initialiser_of_pytorch_is_tried():
+    known = {n for n in dir(nn.init) if n.endswith("_") and not n.startswith("_")}
+    assert known - set(FIXED) <= {name.removeprefix("init.") for name in IN_PLACE}
+
+
+@pytest.mark.parametrize("name", FIXED)
+def test_initialisers_without_chance_fill_the_same_on_every_mesh(name):
+    shape = (6, 9, 3) if name == "dirac_" else SHAPE
+    arguments = (3.0,) if name == "constant_" else ()
+    want = getattr(nn.init, name)(torch.empty(shape), *arguments)
+    for sizes, spec in PLANS:
+        t = torch.empty(shape, device=DEV)
+        spmdx.mark_sharding(t, mesh_of(sizes), (*spec, None)[: t.dim()])
+        assert torch.equal(getattr(nn.init, name)(t, *arguments).cpu(), want)
+
+
 def test_randperm_is_the_same_permutation_on_every_mesh():
     def permutation(devices):
         torch.manual_seed(3)
@@ -134,19 +203,42 @@ def test_dropout_scales_and_its_gradient_uses_the_same_mask():
     assert set(y.detach().cpu().unique().tolist()) == {0.0, torch.tensor(1 / 0.75).item()}
 
 
-def test_recomputation_in_a_checkpoint_replays_the_draws():
-    def gradient(checkpointed):
-        torch.manual_seed(0)
-        x = torch.ones(16, 10, device=DEV, requires_grad=True)
+class Noisy(nn.Module):
+    """Draws in three ways, the last one by an op without a counter-based form."""
 
-        def f(x):
-            return nn.functional.dropout(x * 2.0, 0.5).square()
+    def __init__(self):
+        super().__init__()
+        self.linear = nn.Linear(10, 12, dtype=torch.float64)
 
-        y = torch.utils.checkpoint.checkpoint(f, x, use_reentrant=False) if checkpointed else f(x)
+    def forward(self, x):
+        y = nn.functional.dropout(self.linear(x), 0.5).square()
+        y = y * torch.rand_like(y) + torch.randn(12, device=y.device, dtype=y.dtype)
+        return nn.functional.rrelu(y, training=True) * torch.bernoulli(y.detach().sigmoid())
+
+
+def gradients(plan, checkpointed, reentrant=False):
+    """Of two steps of a Noisy layer whose weight and batch are cut."""
+    torch.manual_seed(0)
+    model = Noisy().to(DEV)
+    x = torch.randn(16, 10, dtype=torch.float64).to(DEV).requires_grad_()
+    mesh = mesh_of(plan[0])
+    spmdx.mark_sharding(x, mesh, plan[1])
+    spmdx.mark_sharding(model.linear.weight, mesh, plan[1][::-1])
+    for _ in range(2):
+        if checkpointed:
+            y = torch.utils.checkpoint.checkpoint(model, x, use_reentrant=reentrant)
+        else:
+            y = model(x)
         y.sum().backward()
-        return x.grad.cpu()
+    return [x.grad.cpu(), model.linear.weight.grad.cpu(), model.linear.bias.grad.cpu()]
 
-    assert torch.equal(gradient(True), gradient(False))
+
+@pytest.mark.parametrize("reentrant", [False, True])
+def test_recomputation_in_a_checkpoint_replays_the_draws_on_every_mesh(reentrant):
+    want = gradients(PLANS[0], False)
+    for plan in PLANS:
+        for a, b in zip(gradients(plan, True, reentrant), want, strict=True):
+            models.assert_equal(a, b, f"a gradient on mesh {plan[0]} with spec {plan[1]}")
 
 
 def test_the_state_can_be_saved_and_restored():

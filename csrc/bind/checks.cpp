@@ -1,0 +1,51 @@
+// SPDX-License-Identifier: Apache-2.0
+// Checks from Python: debug modes of a run, what it held at most, and rules changed by a test.
+#include "runtime/check.h"
+
+#include <torch/csrc/utils/pybind.h>
+
+#include "bind/bind.h"
+#include "bridge/tracer.h"
+#include "rules/override.h"
+
+namespace spmdx {
+namespace {
+
+namespace py = pybind11;
+
+void wait_for_steps() {
+  py::gil_scoped_release no_gil;
+  bridge::engine().wait();
+}
+
+int64_t measured_peak_bytes() {
+  wait_for_steps();
+  const PlanRef plan = bridge::engine().last_plan();
+  return plan ? plan->executable->measured_peak_bytes() : 0;
+}
+
+}  // namespace
+
+void bind_checks(py::module_& m) {
+  m.def(
+      "set_checks",
+      [](bool poison, bool memory) {
+        wait_for_steps();
+        set_check_modes({poison, memory});
+      },
+      py::arg("poison") = false, py::arg("memory") = false);
+  m.def("checks", [] {
+    const CheckModes modes = check_modes();
+    return py::dict(py::arg("poison") = modes.poison, py::arg("memory") = modes.memory);
+  });
+  m.def("measured_peak_bytes", measured_peak_bytes);
+  m.def(
+      "override_rule",
+      [](const std::string& op, const std::string& changes) {
+        override_rule(op, changes);
+        bridge::engine().clear_cache();
+      },
+      py::arg("op"), py::arg("changes"));
+}
+
+}  // namespace spmdx

@@ -1,0 +1,21 @@
+// SPDX-License-Identifier: Apache-2.0
+// Check: two process-wide flags.
+#include "runtime/check.h"
+
+#include <atomic>
+
+namespace spmdx {
+namespace {
+
+std::atomic<bool> poison{false}, memory{false};
+
+}  // namespace
+
+CheckModes check_modes() { return {poison.load(), memory.load()}; }
+
+void set_check_modes(CheckModes modes) {
+  poison = modes.poison;
+  memory = modes.memory;
+}
+
+}  // namespace spmdx
