@@ -79,6 +79,7 @@ std::exception_ptr lead_error(std::exception_ptr error, SourceId source, const s
   } catch (const InternalError& e) {
     return std::make_exception_ptr(InternalError(lead + e.what()));
   } catch (const ShardingError& e) {
+    if (!where.empty() && std::string_view(e.what()).starts_with(where + ": ")) return error;  // led already
     return std::make_exception_ptr(ShardingError(lead + e.what()));
   } catch (const CommError& e) {
     return std::make_exception_ptr(CommError(lead + e.what()));

@@ -41,7 +41,7 @@ DataRef hollow_data(const TensorType& type, ShardingRef sharding) {
   return Data::hollow(type, sharding, *error);
 }
 
-at::Tensor make_hollow(const Meta& meta) { return make_tensor({0, kNone, hollow_data(type_of(meta))}, meta); }
+at::Tensor make_hollow(const Meta& meta) { return make_tensor({0, kNone, hollow_data(type_of(meta))}, share(meta)); }
 
 void refuse_values() {
   const std::string where = source_text(current_source());
@@ -71,7 +71,7 @@ void Recorder::end_plan_only() {
   for (const auto& ref : live_roots()) {
     Root& root = root_of(ref);
     DataRef data = root.current.data;
-    if (impl_->pending(root.current)) data = root.previous ? root.previous : hollow_data(type_of(root.base));
+    if (impl_->pending(root.current)) data = root.previous ? root.previous : hollow_data(type_of(*root.base));
     if (data && data->is_hollow() && data->fallback()) data = data->fallback();
     if (data != root.current.data) {
       root.current = {0, kNone, std::move(data)};

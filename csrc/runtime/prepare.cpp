@@ -29,6 +29,7 @@ class Preparer {
 
   Program run() {
     assign_slots();
+    find_reads();
     for (NodeId id = 0; id < graph_.nodes.size(); ++id)
       is_collective(graph_.nodes[id]) ? add_exchanges(id) : add_op(id);
     for (const Work& work : program_.works) {
@@ -49,6 +50,13 @@ class Preparer {
       program_.total_slots += static_cast<uint32_t>(shards);
     }
     filled_.assign(program_.total_slots, false);
+  }
+
+  void find_reads() {
+    is_read_.assign(graph_.values.size(), false);
+    for (const Node& node : graph_.nodes)
+      for (ValueId value : node.inputs) is_read_[value] = true;
+    for (const Output& output : graph_.outputs) is_read_[output.value] = true;
   }
 
   uint32_t slot_at(ValueId id, int64_t position) const {
@@ -119,15 +127,25 @@ class Preparer {
     program_.works.push_back(work);
   }
 
-  // No kernel is called with a shard that sharding made empty.
+  // A kernel is not called with a shard that sharding made empty, unless for a result that is whole on every device: that
+  // one depends on no row of it (as the total weight of a loss without reduction).
   WorkKind choose_kind(const Node& node, const Call& local) const {
     bool all_empty = !local.outputs.empty();
     for (size_t r = 0; r < local.outputs.size(); ++r)
       all_empty &= emptied_by_sharding(local.outputs[r], node.call->outputs[r]);
     if (all_empty) return WorkKind::fill;
+    for (size_t r = 0; r < local.outputs.size(); ++r)
+      if (is_whole(node.output + r, local.outputs[r])) return WorkKind::kernel;
     for (size_t i = 0; i < local.inputs.size(); ++i)
       if (emptied_by_sharding(local.inputs[i], node.call->inputs[i])) return WorkKind::fill;
     return WorkKind::kernel;
+  }
+
+  // Read, of some elements here, and no part of a sum: it cannot be made up.
+  bool is_whole(ValueId value, const TensorType& local) const {
+    const ShardingRef sharding = graph_.values[value].sharding;
+    const bool partial = sharding && sharding->reduction != Reduction::none;
+    return is_read_[value] && !partial && local.dtype != DType::unknown && numel(local.shape) != 0;
   }
 
   uint32_t add_fills(const Node& node, const Call& local) {
@@ -136,9 +154,7 @@ class Preparer {
       const ShardingRef sharding = graph_.values[node.output + r].sharding;
       const Reduction reduction = sharding ? sharding->reduction : Reduction::none;
       const TensorType& type = local.outputs[r];
-      internal_check(reduction != Reduction::none || type.dtype == DType::unknown || numel(type.shape) == 0,
-                     node.call->op + " would have to make up the whole " + str(type) + " from an empty shard");
-      program_.fills.push_back({type.dtype, type.shape, reduction});
+      program_.fills.push_back(is_read_[node.output + r] ? Fill{type.dtype, type.shape, reduction} : Fill{});
     }
     return first;
   }
@@ -177,6 +193,7 @@ class Preparer {
   Backend& backend_;
   Program program_;
   std::vector<bool> filled_;
+  std::vector<bool> is_read_;  // by value
   std::unordered_map<uint64_t, std::vector<std::pair<CallRef, uint32_t>>> kernels_;
 };
 

@@ -38,7 +38,7 @@ constexpr std::array<KindRow, 8> kKinds = {{
     {"all_to_all", 1, false, Rounds::peers, 1},
     {"collective_permute", 1, true, Rounds::one, 1},
     {"reduce_scatter", 1, false, Rounds::tree, 1},
-    {"all_reduce", 2, false, Rounds::tree, 2},
+    {"all_reduce", 2, false, Rounds::tree, 1},
     {"to_partial", 0, false, Rounds::none, 0},
     {"send_recv", 1, true, Rounds::peers, 2},
 }};

@@ -69,7 +69,7 @@ TEST(cost_is_latency_messages_and_bytes) {
   const Topology topology = two_levels(4);
   CHECK_EQ(topology.cost_ns(Collective::all_gather, 1'000'000, 8, 0), 5'000 + 3 * 50 + 10'000);
   CHECK_EQ(topology.cost_ns(Collective::all_gather, 1'000'000, 8, 1), 20'000 + 3 * 50 + 500'000);
-  CHECK_EQ(topology.cost_ns(Collective::all_reduce, 1'000, 5, 0), 5'000 + 6 * 50 + 10);
+  CHECK_EQ(topology.cost_ns(Collective::all_reduce, 1'000, 5, 0), 5'000 + 3 * 50 + 10);
   CHECK_EQ(topology.cost_ns(Collective::all_to_all, 1'000, 8, 0), 5'000 + 7 * 50 + 10);
   CHECK_EQ(topology.cost_ns(Collective::send_recv, 1'000, 8, 0), 5'000 + 14 * 50 + 10);
   CHECK_EQ(topology.cost_ns(Collective::slice, 1'000, 8, 1), 0);
