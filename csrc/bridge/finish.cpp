@@ -76,6 +76,7 @@ uint32_t Recorder::Impl::tie_of(const Root& root, const std::unordered_map<const
 Output Recorder::Impl::output_of(const Root& root, const std::unordered_map<const Root*, uint32_t>& gradients) const {
   Output output{root.current.id, nullptr, kNone, false, 0, false};
   if (graph.values[output.value].producer != kNone) output.tied = tie_of(root, gradients);
+  output.donates = output.tied != kNone && root.previous == inputs[output.tied];
   if (!root.annotation) return output;
   output.annotation = root.annotation->sharding;
   output.source = root.annotation->source;

@@ -35,15 +35,6 @@ DataRef computed_before(const Root& root) {
   return previous && previous->is_hollow() ? previous->fallback() : previous;
 }
 
-void hand_over(Graph graph, std::vector<DataRef> inputs, std::vector<Param> params,
-               const std::vector<DataRef>& outputs) {
-  NoGil no_gil;
-  if (planning_only())
-    set_shardings(*engine().plan(graph), outputs);
-  else
-    engine().submit(std::move(graph), std::move(inputs), std::move(params), outputs);
-}
-
 }  // namespace
 
 // Queues a finished graph. `owners` are the roots of its outputs, in the same order; they hold its results from now on.
@@ -51,12 +42,25 @@ void Recorder::Impl::send(Graph done, std::vector<DataRef> sources, const std::v
   std::vector<DataRef> outputs;
   for (const auto& output : done.outputs) outputs.push_back(result_data(done.value(output.value).type));
   for (size_t i = 0; i < owners.size(); ++i) outputs[i]->set_fallback(computed_before(root_of(owners[i])));
-  if (!outputs.empty()) hand_over(std::move(done), std::move(sources), params, outputs);
+  if (outputs.empty()) return;
+  PlanRef plan;
+  {
+    NoGil no_gil;
+    plan = engine().plan(done);
+  }
+  // From here on nothing fails. What the step overwrites must be held by nobody else, so that it may take the memory.
   for (size_t i = 0; i < owners.size(); ++i) {
     Root& root = root_of(owners[i]);
     root.previous = nullptr;
     root.current = {0, kNone, outputs[i]};
   }
+  inputs.clear();
+  input_of.clear();
+  NoGil no_gil;
+  if (planning_only())
+    set_shardings(*plan, outputs);
+  else
+    engine().run(plan, std::move(sources), std::move(params), std::move(outputs));
 }
 
 void Recorder::Impl::submit() {

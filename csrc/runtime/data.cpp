@@ -2,6 +2,8 @@
 // Data: filled once by the thread that runs the step, waited for by anybody.
 #include "runtime/data.h"
 
+#include <stdexcept>
+
 #include "base/error.h"
 
 namespace spmdx {
@@ -48,10 +50,18 @@ void Data::fail(std::exception_ptr error) {
   filled_.notify_all();
 }
 
+void Data::give_up(size_t shard) {
+  BufferRef buffer;
+  std::lock_guard lock(mutex_);
+  buffer.swap(shards_.at(shard));  // dies after the lock is given up
+  given_up_ = true;
+}
+
 const Shards& Data::wait() const {
   std::unique_lock lock(mutex_);
   filled_.wait(lock, [this] { return done_; });
   if (error_) std::rethrow_exception(error_);
+  if (given_up_) throw std::runtime_error("the step that was overwriting this tensor failed, its values are lost");
   return shards_;
 }
 

@@ -34,6 +34,8 @@ class Data {
   void fill(Shards shards);
   // The step failed: whoever waits gets this error.
   void fail(std::exception_ptr error);
+  // Gives up one shard, so that its memory can be reused: from now on `wait` throws. REQUIRES: filled.
+  void give_up(size_t shard);
   // Blocks until filled; rethrows the error of a failed step.
   const Shards& wait() const;
 
@@ -43,7 +45,7 @@ class Data {
   Shards shards_;
   std::exception_ptr error_;
   std::shared_ptr<Data> fallback_;
-  bool done_ = false, hollow_ = false;
+  bool done_ = false, hollow_ = false, given_up_ = false;
   mutable std::mutex mutex_;
   mutable std::condition_variable filled_;
 };

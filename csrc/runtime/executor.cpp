@@ -33,11 +33,14 @@ namespace {
 // The buffers of one run.
 struct Frame {
   std::vector<BufferRef> slots, operands, results;
+  std::vector<Data*> spare;  // by slot: the input that gives it up at its last use; empty if there are none
+  bool gave_up = false;
   bool poison = false;
   std::optional<MemoryMeter> meter;
 };
 
-void load_inputs(const Graph& graph, const Program& program, const std::vector<DataRef>& inputs, Frame& frame) {
+void load_inputs(const Graph& graph, const Program& program, const std::vector<DataRef>& inputs,
+                 const std::vector<bool>& spare, Frame& frame) {
   internal_check(
       inputs.size() == graph.inputs.size(),
       "a run got " + std::to_string(inputs.size()) + " inputs, its plan has " + std::to_string(graph.inputs.size()));
@@ -49,10 +52,22 @@ void load_inputs(const Graph& graph, const Program& program, const std::vector<D
                        " shards, its plan expects " + std::to_string(program.num_slots[value]));
     const uint32_t first = program.first_slot[value];
     std::copy(shards.begin(), shards.end(), frame.slots.begin() + first);
+    const bool is_spare = i < spare.size() && spare[i];
+    if (is_spare) {
+      frame.spare.resize(program.total_slots, nullptr);
+      std::fill_n(frame.spare.begin() + first, shards.size(), inputs[i].get());
+    }
     for (uint32_t s = 0; frame.meter && s < shards.size(); ++s)
-      for (int holder = 0; holder < 2; ++holder)  // the slot, and the caller, who keeps it for the whole run
+      for (int holder = is_spare; holder < 2; ++holder)  // the slot, and the caller, if he keeps it for the whole run
         frame.meter->store(first + s, shards[s], false);
   }
+}
+
+void give_up(const Program& program, uint32_t slot, Frame& frame) {
+  // The first slot of the value is the last entry that is not beyond the slot.
+  const auto after = std::upper_bound(program.first_slot.begin(), program.first_slot.end(), slot);
+  frame.spare[slot]->give_up(slot - *std::prev(after));
+  frame.gave_up = true;
 }
 
 void take_operands(const Program& program, const Work& work, Frame& frame) {
@@ -60,10 +75,12 @@ void take_operands(const Program& program, const Work& work, Frame& frame) {
   for (uint32_t i = 0; i < work.num_operands; ++i, ++operand) {
     BufferRef& slot = frame.slots[operand->slot];
     internal_check(slot != nullptr, "an op reads a shard that is not there: never made, or used up");
-    if (operand->last)
-      frame.operands[i] = std::move(slot);
-    else
+    if (!operand->last) {
       frame.operands[i] = slot;
+      continue;
+    }
+    frame.operands[i] = std::move(slot);
+    if (!frame.spare.empty() && frame.spare[operand->slot]) give_up(program, operand->slot, frame);
   }
 }
 
@@ -150,6 +167,30 @@ std::vector<Shards> take_outputs(const Graph& graph, const Program& program, Bac
   return outputs;
 }
 
+// Of a run that failed: those whose shards are all there.
+std::vector<Shards> complete_outputs(const Graph& graph, const Program& program, const Frame& frame) {
+  std::vector<Shards> outputs;
+  for (const Output& output : graph.outputs) {
+    const auto first = frame.slots.begin() + program.first_slot[output.value];
+    Shards shards(first, first + program.num_slots[output.value]);
+    if (std::count(shards.begin(), shards.end(), nullptr)) shards.clear();
+    outputs.push_back(std::move(shards));
+  }
+  return outputs;
+}
+
+void run_work(const Program& program, const Work& work, const std::vector<Param>& params, Backend& backend, Comm& comm,
+              Frame& frame) {
+  switch (work.kind) {
+    case WorkKind::kernel:
+      return run_kernel(program, work, params, backend, frame);
+    case WorkKind::fill:
+      return run_fill(program, work, backend, frame);
+    case WorkKind::exchange:
+      return run_exchange(program, work, comm, backend, frame);
+  }
+}
+
 }  // namespace
 
 Executable::Executable(Graph graph, Backend& backend, Comm& comm)
@@ -167,8 +208,8 @@ int64_t Executable::peak_bytes() const { return impl_->peak; }
 
 int64_t Executable::measured_peak_bytes() const { return impl_->measured_peak; }
 
-std::vector<Shards> Executable::run(const std::vector<DataRef>& inputs, const std::vector<Param>& params,
-                                    const ErrorTranslator& translate) {
+RunResult Executable::run(const std::vector<DataRef>& inputs, const std::vector<Param>& params,
+                          const ErrorTranslator& translate, const std::vector<bool>& spare) {
   prepare();
   const Graph& graph = impl_->graph;
   const Program& program = impl_->program;
@@ -180,27 +221,19 @@ std::vector<Shards> Executable::run(const std::vector<DataRef>& inputs, const st
   const CheckModes modes = check_modes();
   frame.poison = modes.poison;
   if (modes.memory) frame.meter.emplace(graph, program, impl_->backend);
-  load_inputs(graph, program, inputs, frame);
+  load_inputs(graph, program, inputs, spare, frame);
   const Work* work = program.works.data();
   try {
-    for (const Work* end = work + program.works.size(); work != end; ++work) switch (work->kind) {
-        case WorkKind::kernel:
-          run_kernel(program, *work, params, impl_->backend, frame);
-          break;
-        case WorkKind::fill:
-          run_fill(program, *work, impl_->backend, frame);
-          break;
-        case WorkKind::exchange:
-          run_exchange(program, *work, impl_->comm, impl_->backend, frame);
-          break;
-      }
+    for (const Work* end = work + program.works.size(); work != end; ++work)
+      run_work(program, *work, params, impl_->backend, impl_->comm, frame);
   } catch (...) {
-    if (!translate) throw;
-    std::rethrow_exception(translate(std::current_exception(), graph.nodes[work->node]));
+    const std::exception_ptr error = std::current_exception();
+    return {frame.gave_up ? complete_outputs(graph, program, frame) : std::vector<Shards>{},
+            translate ? translate(error, graph.nodes[work->node]) : error};
   }
-  std::vector<Shards> outputs = take_outputs(graph, program, impl_->backend, frame);
+  RunResult result{take_outputs(graph, program, impl_->backend, frame), nullptr};
   if (frame.meter) impl_->measured_peak = frame.meter->peak_bytes();
-  return outputs;
+  return result;
 }
 
 }  // namespace spmdx

@@ -22,7 +22,11 @@ class Tide {
       for (ValueId input : node.inputs) last_use_[input] = id;
     }
     for (const Output& output : graph.outputs) last_use_[output.value] = kNone;
-    for (const Input& input : graph.inputs) last_use_[input.value] = kNone;
+    std::vector<bool> spare(graph.inputs.size(), false);
+    for (const Output& output : graph.outputs)
+      if (output.donates) spare[output.tied] = true;
+    for (size_t i = 0; i < graph.inputs.size(); ++i)
+      if (!spare[i]) last_use_[graph.inputs[i].value] = kNone;  // the caller keeps it
   }
 
   int64_t run() {

@@ -127,8 +127,8 @@ class Preparer {
     program_.works.push_back(work);
   }
 
-  // A kernel is not called with a shard that sharding made empty, unless for a result that is whole on every device: that
-  // one depends on no row of it (as the total weight of a loss without reduction).
+  // A kernel is not called with a shard that sharding made empty, unless for a result that is whole on every device:
+  // that one depends on no row of it (as the total weight of a loss without reduction).
   WorkKind choose_kind(const Node& node, const Call& local) const {
     bool all_empty = !local.outputs.empty();
     for (size_t r = 0; r < local.outputs.size(); ++r)

@@ -40,9 +40,31 @@ void count_work(Plan& plan) {
   }
 }
 
-void run_job(const Job& job, const ErrorTranslator& translate) {
-  std::vector<Shards> results = job.plan->executable->run(job.inputs, job.params, translate);
-  for (size_t i = 0; i < results.size(); ++i) job.outputs[i]->fill(std::move(results[i]));
+// Inputs whose memory the run may take: replaced by an output, and held by this job and its way back alone.
+std::vector<bool> spare_inputs(const Job& job) {
+  std::vector<bool> spare(job.inputs.size(), false);
+  const Graph& graph = job.plan->executable->graph();
+  for (size_t i = 0; i < job.outputs.size(); ++i) {
+    const Output& output = graph.outputs[i];
+    if (!output.donates || job.outputs[i]->fallback() != job.inputs[output.tied]) continue;
+    spare[output.tied] = job.inputs[output.tied].use_count() == 2;
+  }
+  return spare;
+}
+
+// The error of the run, if any.
+std::exception_ptr run_job(const Job& job, const ErrorTranslator& translate) {
+  RunResult result;
+  try {
+    result = job.plan->executable->run(job.inputs, job.params, translate, spare_inputs(job));
+  } catch (...) {
+    result.error = std::current_exception();
+  }
+  for (size_t i = 0; i < job.outputs.size(); ++i) {
+    const bool complete = i < result.outputs.size() && !result.outputs[i].empty();
+    complete ? job.outputs[i]->fill(std::move(result.outputs[i])) : job.outputs[i]->fail(result.error);
+  }
+  return result.error;
 }
 
 }  // namespace
@@ -81,22 +103,11 @@ struct Engine::Impl {
       changed.notify_all();
       const ErrorTranslator translator = translate;
       lock.unlock();
-      std::exception_ptr error = attempt(job, translator);
+      const std::exception_ptr error = run_job(job, translator);
       const PlanRef plan = job.plan;
       job = Job{};  // buffers are freed before anybody is told that the step has ended
       lock.lock();
       finish(*plan, error);
-    }
-  }
-
-  static std::exception_ptr attempt(const Job& job, const ErrorTranslator& translator) {
-    try {
-      run_job(job, translator);
-      return nullptr;
-    } catch (...) {
-      const std::exception_ptr error = std::current_exception();
-      for (const DataRef& output : job.outputs) output->fail(error);
-      return error;
     }
   }
 
@@ -185,11 +196,12 @@ PlanRef Engine::plan(const Graph& graph) {
   return plan;
 }
 
-void Engine::submit(Graph graph, std::vector<DataRef> inputs, std::vector<Param> params, std::vector<DataRef> outputs) {
-  internal_check(outputs.size() == graph.outputs.size(), "a step was submitted with another number of outputs");
-  const PlanRef plan = this->plan(graph);
-  plan->executable->prepare();
-  set_shardings(*plan, outputs);
+void Engine::run(const PlanRef& plan, std::vector<DataRef> inputs, std::vector<Param> params,
+                 std::vector<DataRef> outputs) {
+  const Graph& compiled = plan->executable->graph();
+  internal_check(outputs.size() == compiled.outputs.size(), "a step was submitted with another number of outputs");
+  for (size_t i = 0; i < outputs.size(); ++i)
+    outputs[i]->set_sharding(compiled.values[compiled.outputs[i].value].sharding);
   std::unique_lock lock(impl_->mutex);
   impl_->start_thread();
   impl_->changed.wait(lock, [this] { return impl_->queue.empty(); });

@@ -40,11 +40,12 @@ class Engine {
   void set_options(CompileOptions options);  // forgets plans made with others
   CompileOptions options() const;
   void set_translator(ErrorTranslator translate);
-  // Plans (throws ShardingError here, at the caller) and queues. `outputs` get their shardings at once and their
-  // shards later; on failure every one of them is failed, and the error is kept for `rethrow`.
-  void submit(Graph graph, std::vector<DataRef> inputs, std::vector<Param> params, std::vector<DataRef> outputs);
-  // Plans only; runs nothing.
+  // Finds or compiles a plan; runs nothing. Throws ShardingError.
   PlanRef plan(const Graph& graph);
+  // Queues a run. `outputs` get their shardings at once and their shards later; the error of a run that fails is kept
+  // for `rethrow`, and its outputs are failed. Memory of an input that an output replaces (Output::donates) is reused
+  // if nobody but this run holds the input; if the run fails after that, outputs that are complete are kept.
+  void run(const PlanRef& plan, std::vector<DataRef> inputs, std::vector<Param> params, std::vector<DataRef> outputs);
   PlanRef last_plan() const;
   void wait();     // until every queued step has ended
   void rethrow();  // raises, once, the error of a step that failed since the last call

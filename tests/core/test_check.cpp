@@ -138,7 +138,7 @@ std::vector<double> run(const Graph& graph, bool poison) {
   const auto comm = make_local_comm(backend);
   Executable executable(graph, backend, *comm);
   const auto x = std::make_shared<Data>(TensorType{DType::f64, {4}}, nullptr, Shards{fresh(4, 1)});
-  const BufferRef out = executable.run({x}, {}, {})[0][0];
+  const BufferRef out = executable.run({x}, {}, {}).outputs[0][0];
   std::vector<double> elements;
   for (int64_t i = 0; i < at(out).size; ++i) elements.push_back(element(out, i));
   return elements;
