@@ -48,6 +48,7 @@ format: $(INSTALLED)
 
 bench: build
 	$(BIN)/python benchmarks/step.py
+	$(BIN)/python benchmarks/reshard.py
 
 # The core, its tests and the golden tests under AddressSanitizer and UBSan. Needs no torch.
 build-asan/build.ninja: $(INSTALLED) CMakeLists.txt
