@@ -34,9 +34,9 @@ def make_model():
     return nn.Sequential(nn.Linear(64, 96), nn.GELU(), nn.Linear(96, 64))
 
 
-def train(model, optimizer, mesh, rows=64, device="spmdx"):
+def train(model, optimizer, mesh, rows=64):
     """A step with AdamW; what mark_step planned."""
-    x = torch.ones(rows, 64).to(device)
+    x = torch.ones(rows, 64).to("spmdx")
     spmdx.mark_sharding(x, mesh, ("data", None))
     model(x).square().mean().backward()
     optimizer.step()
@@ -45,7 +45,7 @@ def train(model, optimizer, mesh, rows=64, device="spmdx"):
     return spmdx.explain()
 
 
-def steps_of(mesh, steps, device):
+def steps_of(mesh, rows, device, steps=3):
     model = make_model().to("spmdx") if device == "cpu" else None
     if model is None:
         with torch.device("spmdx"):
@@ -53,19 +53,19 @@ def steps_of(mesh, steps, device):
     mark(model, mesh)
     spmdx.mark_step()
     optimizer = torch.optim.AdamW(model.parameters())
-    return [train(model, optimizer, mesh) for _ in range(steps)]
+    return [train(model, optimizer, mesh, rows) for _ in range(steps)]
 
 
 @pytest.mark.parametrize("rows", [64, 61])
 @pytest.mark.parametrize("built_on", ["cpu", "spmdx"])
 def test_a_plan_is_the_one_that_would_run(built_on, rows):
     mesh = make_mesh(8)
-    ran = [r.to_dict() for r in steps_of(mesh, 3, built_on)]
+    ran = [r.to_dict() for r in steps_of(mesh, rows, built_on)]
     spmdx.sync(wait=True)
     spmdx.debug.reset_counters()
     spmdx._C.clear_cache()
     with spmdx.plan_only():
-        planned = [r.to_dict() for r in steps_of(mesh, 3, built_on)]
+        planned = [r.to_dict() for r in steps_of(mesh, rows, built_on)]
     assert planned == ran
     assert ran[2]["collectives"]
     counted = spmdx.debug.counters()
