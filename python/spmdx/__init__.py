@@ -13,7 +13,7 @@ import os as _os  # noqa: E402
 
 from spmdx import _device as _device  # noqa: E402
 from spmdx import collectives, debug, nn, runtime  # noqa: E402
-from spmdx.debug import explain  # noqa: E402
+from spmdx.debug import explain, explain_diff  # noqa: E402
 from spmdx.errors import CommError, InternalError, ShardingError  # noqa: E402
 from spmdx.manual import shard_map  # noqa: E402
 from spmdx.mesh import (  # noqa: E402
@@ -71,6 +71,7 @@ __all__ = [
     "debug",
     "distribute_tensor",
     "explain",
+    "explain_diff",
     "fully_shard",
     "get_1d_mesh",
     "get_annotation",

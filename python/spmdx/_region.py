@@ -114,6 +114,24 @@ def reach(region: Region, tensor: torch.Tensor, body: Body) -> torch.Tensor:
     return _Reach.apply(tensor, _Task(region, body), *coordinates)
 
 
+def _embedding(indices: torch.Tensor, weight: torch.Tensor, *options: Any, **more: Any):
+    """Rows of a table of the device's own: vmap would look them up in the tables of all devices."""
+    if options or any(value not in (None, False, 2.0) for value in more.values()):
+        return torch.nn.functional.embedding(indices, weight, *options, **more)
+    rows = indices.reshape(-1, 1).expand(-1, weight.shape[1])
+    return weight.gather(0, rows).reshape(*indices.shape, weight.shape[1])
+
+
+class _Rewritten(torch.overrides.TorchFunctionMode):
+    """Functions whose vmap rule mixes what belongs to different devices, by ones that do not."""
+
+    table = {torch.nn.functional.embedding: _embedding}
+
+    def __torch_function__(self, function, types, args=(), kwargs=None):
+        function = self.table.get(function, function)
+        return function(*args, **(kwargs or {}))
+
+
 def run_levels(
     region: Region,
     function: Callable[..., Any],
@@ -143,6 +161,6 @@ def run_levels(
         coordinates = torch.arange(0, size, device="spmdx")
         torch.vmap(one, in_dims=dims, randomness="different")(coordinates, *values)
 
-    with inside(region):
+    with inside(region), _Rewritten():
         level(0, *tensors)
     return results[0]

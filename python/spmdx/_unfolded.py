@@ -12,6 +12,37 @@ from spmdx.mesh import Mesh
 from spmdx.spec import to_handle
 
 
+class _PermuteRows(torch.autograd.Function):
+    """Its gradient takes every part back to where it came from."""
+
+    @staticmethod
+    def forward(ctx, tensor: torch.Tensor, dim: int, sources: tuple[int, ...]) -> torch.Tensor:
+        ctx.dim, ctx.sources = dim, sources
+        return _C.permute_rows(tensor, dim, list(sources))
+
+    @staticmethod
+    def backward(ctx, grad: torch.Tensor):
+        back = [-1] * len(ctx.sources)
+        for receiver, sender in enumerate(ctx.sources):
+            if sender >= 0:
+                back[sender] = receiver
+        return permute_rows(grad, ctx.dim, tuple(back)), None, None
+
+
+def permute_rows(tensor: torch.Tensor, dim: int, sources: tuple[int, ...]) -> torch.Tensor:
+    """Part i of a dim becomes part sources[i], or zeros where that is negative.
+
+    REQUIRES: no source twice.
+    """
+    if _C.is_lazy(tensor):
+        return _PermuteRows.apply(tensor, dim, sources)
+    parts = [  # somebody else's vmap or grad is around it
+        tensor.select(dim, i) if i >= 0 else torch.zeros_like(tensor.select(dim, 0))
+        for i in sources
+    ]
+    return torch.stack(parts, dim)
+
+
 @dataclasses.dataclass(frozen=True)
 class Unfolded:
     """One local tensor a device, all in one: leading dims for the axes along which they differ.
@@ -71,15 +102,9 @@ class Unfolded:
         return self._with(over(self.tensor, places), [a for a in self.lead if a not in axes])
 
     def permute(self, axis: str, sources: Sequence[int]) -> "Unfolded":
-        """Row i of a leading dim becomes row sources[i], or zeros where that is negative."""
-        place = self.lead.index(axis)
-        rows = [
-            self.tensor.select(place, i)
-            if i >= 0
-            else torch.zeros_like(self.tensor.select(place, 0))
-            for i in sources
-        ]
-        return self._with(torch.stack(rows, place), self.lead)
+        """Part i of a leading dim becomes part sources[i], or zeros where that is negative."""
+        rows = permute_rows(self.tensor, self.lead.index(axis), tuple(sources))
+        return self._with(rows, self.lead)
 
     def rename(self, axis: str, level: Any) -> "Unfolded":
         """With another name for a leading dim, so that there is room for a new ``axis``."""

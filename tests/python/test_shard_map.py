@@ -215,6 +215,44 @@ def test_a_ring_of_permutes_sums_what_an_all_reduce_sums():
     check(run, lambda x: sum(x.chunk(size)).repeat(size, 1), numbers(8, 3))
 
 
+@pytest.mark.parametrize("size", SIZES)
+def test_a_permute_moves_each_part_once_forward_and_backward(size):
+    mesh = line_of(size)
+    x = spmdx.mark_sharding(numbers(2 * size, 3).to("spmdx"), mesh, ("i", None)).requires_grad_()
+    spmdx.mark_step()
+
+    def local(x):
+        return comm.permute(x * x, "i", ring(size)) * 2
+
+    y = spmdx.shard_map(local, mesh, (("i", None),), ("i", None))(x)
+    (sent,) = spmdx.explain(y).collectives
+    assert (sent.kind, sent.axes, sent.bytes) == ("collective_permute", ("i",), 2 * 3 * 4)
+    assert sent.cause == (
+        f"parts of dim 0 of f32[{size}@i, 2, 3] go from device to device in spmdx.permute_rows"
+    )
+    y.backward(spmdx.mark_sharding(torch.ones(2 * size, 3).to("spmdx"), mesh, ("i", None)))
+    spmdx.mark_step()
+    assert [c.kind for c in spmdx.explain().collectives] == ["collective_permute"] * 2
+    assert torch.allclose(x.grad.cpu(), 4 * x.detach().cpu())
+
+
+@pytest.mark.parametrize("axes", [("i",), ("j",), ("i", "j")])
+def test_a_permute_on_a_grid_is_the_same_whatever_is_manual(axes):
+    def local(x):
+        return comm.permute(x, axes[0], [(0, 1)])
+
+    spec = tuple(axis if axis in axes else None for axis in ("i", "j"))
+    run = spmdx.shard_map(local, grid(2, 3), (spec,), spec, axes=axes)
+    dim, parts = (0, 2) if axes[0] == "i" else (1, 3)
+
+    def reference(x):
+        first, *others = x.chunk(parts, dim)
+        zeros = [torch.zeros_like(part) for part in others]
+        return torch.cat([zeros[0], first, *zeros[1:]], dim)
+
+    check(run, reference, numbers(4, 6))
+
+
 def test_who_is_sent_nothing_has_zeros():
     run = spmdx.shard_map(
         lambda x: comm.permute(x, "i", [(0, 2), (3, 0)]), line_of(4), (("i",),), ("i",)
@@ -364,6 +402,34 @@ def test_a_region_can_be_recomputed_by_a_checkpoint():
 
     tensors = numbers(8, 6), numbers(6, 24, seed=1), numbers(24, seed=2), numbers(24, 5, seed=3)
     check(recomputed, lambda x, w1, b1, w2: torch.relu(x @ w1 + b1) @ w2, *tensors)
+
+
+@pytest.mark.parametrize("size", SIZES)
+def test_a_table_cut_by_rows_is_looked_up_where_its_rows_are(size):
+    """Megatron's vocabulary-parallel embedding: one sum of rows forward, none backward."""
+    mesh = line_of(size)
+
+    def local(indices, table):
+        own = indices - comm.axis_index("i") * table.shape[0]
+        here = (own >= 0) & (own < table.shape[0])
+        rows = torch.nn.functional.embedding(own.clamp(0, table.shape[0] - 1), table)
+        return comm.all_reduce(rows * here[..., None], "i")
+
+    host = numbers(24, 5).requires_grad_()
+    table = spmdx.mark_sharding(host.detach().to("spmdx"), mesh, ("i", None)).requires_grad_()
+    indices = torch.randint(0, 24, (4, 3), generator=torch.Generator().manual_seed(1))
+    ours = indices.to("spmdx")
+    spmdx.mark_step()
+    y = spmdx.shard_map(local, mesh, (None, ("i", None)), (None, None, None))(ours, table)
+    bytes_of_rows = 4 * 3 * 5 * 4
+    assert kinds(spmdx.explain(y)) == [("all_reduce", 2 * bytes_of_rows * (size - 1) // size)]
+    expected = torch.nn.functional.embedding(indices, host)
+    torch.testing.assert_close(y.cpu(), expected.detach())
+    expected.sum().backward()
+    y.sum().backward()
+    spmdx.mark_step()
+    assert not spmdx.explain().collectives
+    torch.testing.assert_close(table.grad.cpu(), host.grad)
 
 
 def test_attention_by_all_to_all_equals_attention():
@@ -580,6 +646,12 @@ ERRORS = {
         )(x),
         "the pair (1, 1) repeats a sender or a receiver",
     ),
+    "mark inside": (
+        lambda m, x: spmdx.shard_map(
+            lambda x: spmdx.mark_sharding(x * 2, m, (None, None)), m, (("i", None),), ("i", None)
+        )(x),
+        "the tensor is local to a manual region",
+    ),
     "same axis again": (
         lambda m, x: spmdx.shard_map(
             lambda x: spmdx.shard_map(double, m, (None,), None)(x), m, (None,), None
@@ -611,6 +683,23 @@ def test_reading_a_number_inside_a_region_is_refused():
     run = spmdx.shard_map(lambda x: x * x.sum().item(), line_of(2), (("i",),), ("i",))
     with pytest.raises(RuntimeError, match="item"):
         run(torch.ones(4).to("spmdx"))
+
+
+def test_a_gradient_taken_inside_a_region_through_a_collective_is_refused():
+    def local(x):
+        return torch.func.grad(lambda t: comm.all_reduce((t * t).sum(), "i"))(x)
+
+    run = spmdx.shard_map(local, line_of(2), (("i",),), ("i",))
+    with pytest.raises(spmdx.ShardingError, match="taken through a collective inside"):
+        run(torch.ones(4).to("spmdx"))
+
+
+def test_a_gradient_taken_inside_a_region_of_local_work_is_local():
+    def local(x):
+        return torch.func.grad(lambda t: (t * t).sum())(x) * comm.all_reduce(x.sum(), "i")
+
+    run = spmdx.shard_map(local, line_of(2), (("i",),), ("i",))
+    check(run, lambda x: 2 * x * x.sum(), numbers(6))
 
 
 def test_the_cases_cover_every_public_collective():
