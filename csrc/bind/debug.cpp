@@ -3,9 +3,12 @@
 #include <pybind11/stl.h>
 #include <torch/csrc/utils/pybind.h>
 
+#include <algorithm>
+
 #include "bind/bind.h"
 #include "bind/handles.h"
 #include "bridge/tracer.h"
+#include "passes/timeline.h"
 #include "rules/rule.h"
 
 namespace spmdx {
@@ -30,16 +33,44 @@ py::dict collective_row(const Graph& graph, const Node& node) {
       "bytes"_a = node.bytes, "count"_a = 1, "cause"_a = node.cause, "source"_a = bridge::source_text(node.source));
 }
 
-std::string provenance(const Value& value) {
-  if (!value.why.via.empty()) return value.why.via;
-  const std::string source = bridge::source_text(value.why.source);
-  return source.empty() ? source : "annotation at " + source;
+// "its operands are cut: f32[16, 32@model], f32[32@model, 8]"
+std::string cut_operands(const Graph& graph, const Node& node) {
+  std::string text;
+  for (ValueId input : node.inputs) {
+    const Value& operand = graph.value(input);
+    if (operand.sharding && operand.sharding->used())
+      text += (text.empty() ? "its operands are cut: " : ", ") + str(operand.type, operand.sharding);
+  }
+  return text;
 }
 
-py::dict value_row(const Value& value, const std::string& op, SourceId source) {
+// "annotation of w at train.py:41, through aten.mm at train.py:50". `node` made the value; null: it is an input.
+std::string provenance(const Graph& graph, const Value& value, const Node* node) {
+  const std::string source = bridge::source_text(value.why.source);
+  std::string text = value.why.via;
+  if (!text.empty() && !source.empty()) text.insert(std::min(text.find(", through "), text.size()), " at " + source);
+  if (text.empty() && !source.empty()) text = "annotation at " + source;
+  if (text.empty() && node && value.sharding && value.sharding->partial) text = cut_operands(graph, *node);
+  return text.empty() ? "nothing cuts it" : text;
+}
+
+py::dict value_row(const Graph& graph, ValueId id, const Node* node, const std::string& op, SourceId source) {
+  const Value& value = graph.value(id);
   return py::dict("op"_a = op, "shape"_a = py::tuple(py::cast(value.type.shape)),
                   "dtype"_a = std::string(name(value.type.dtype)), "sharding"_a = str(value.type, value.sharding),
-                  "provenance"_a = provenance(value), "source"_a = bridge::source_text(source));
+                  "provenance"_a = provenance(graph, value, node), "source"_a = bridge::source_text(source));
+}
+
+py::list timeline(const Plan& plan) {
+  const Graph& graph = plan.executable->graph();
+  py::list rows;
+  for (const Span& span : time_line(graph, bridge::engine().options().topology)) {
+    const Node& node = graph.nodes[span.node];
+    const std::string label = is_collective(node) ? std::string(name(collective_kind(node))) : node.call->op;
+    rows.append(py::dict("lane"_a = span.wire ? "wire" : "compute", "name"_a = label, "start_ns"_a = span.start_ns,
+                         "end_ns"_a = span.end_ns, "source"_a = bridge::source_text(node.source)));
+  }
+  return rows;
 }
 
 // Bytes one device receives so that this op sees its operands whole.
@@ -58,13 +89,13 @@ py::dict report(const Plan& plan) {
   py::list collectives, values, fallbacks;
   for (const Input& input : graph.inputs) {
     const std::string label = input.name.empty() ? "input" : "input \"" + input.name + "\"";
-    values.append(value_row(graph.value(input.value), label, input.source));
+    values.append(value_row(graph, input.value, nullptr, label, input.source));
   }
   for (const Node& node : graph.nodes) {
     if (crosses_wire(node)) collectives.append(collective_row(graph, node));
     if (is_collective(node)) continue;
     for (size_t i = 0; i < node.call->outputs.size(); ++i) {
-      values.append(value_row(graph.value(node.output + i), node.call->op, node.source));
+      values.append(value_row(graph, node.output + static_cast<ValueId>(i), &node, node.call->op, node.source));
     }
     if (!node.inputs.empty() && rule_for(node.call)->fallback) {
       fallbacks.append(py::dict("op"_a = node.call->op, "bytes"_a = gathered_bytes(graph, node),
@@ -72,7 +103,8 @@ py::dict report(const Plan& plan) {
     }
   }
   return py::dict("mesh"_a = graph.mesh ? py::cast(graph.mesh->str()) : py::none(), "collectives"_a = collectives,
-                  "values"_a = values, "fallbacks"_a = fallbacks, "peak_bytes"_a = plan.executable->peak_bytes());
+                  "values"_a = values, "fallbacks"_a = fallbacks, "peak_bytes"_a = plan.executable->peak_bytes(),
+                  "timeline"_a = timeline(plan));
 }
 
 py::object report_or_none(const PlanRef& plan) { return plan ? py::object(report(*plan)) : py::none(); }

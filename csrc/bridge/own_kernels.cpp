@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Kernels of the ops that ATen lacks: as_strided over a declared layout, rows of a cut table, annotations.
+// Kernels of the ops that ATen lacks: as_strided over a declared layout, rows of a cut table, rows that change places.
 #include <ATen/Functions.h>
 
 #include <algorithm>
@@ -82,9 +82,22 @@ Compute prepare_masked_embedding(const Call& call) {
   };
 }
 
+// Part i of a dim is part sources[i], or zeros where that is negative: where nobody cut the dim.
+Compute prepare_permute_rows(const Call& call) {
+  return [dim = argument<int64_t>(call, 1),
+          sources = argument<std::vector<int64_t>>(call, 2)](std::span<const BufferRef> inputs) {
+    const at::Tensor& source = tensor_of(inputs[0]);
+    at::Tensor result = at::zeros(source.sizes(), source.options());
+    for (size_t i = 0; i < sources.size(); ++i)
+      if (sources[i] >= 0) result.select(dim, static_cast<int64_t>(i)).copy_(source.select(dim, sources[i]));
+    return result;
+  };
+}
+
 const std::map<std::string_view, Compute (*)(const Call&)> kOwnKernels = {
     {"spmdx.as_strided", prepare_as_strided},
     {"spmdx.masked_embedding", prepare_masked_embedding},
+    {"spmdx.permute_rows", prepare_permute_rows},
 };
 
 }  // namespace

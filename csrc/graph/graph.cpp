@@ -2,6 +2,8 @@
 // Building graphs, and their structural equality and hash.
 #include "graph/graph.h"
 
+#include "graph/rows.h"
+
 #include <algorithm>
 #include <bit>
 #include <utility>
@@ -200,6 +202,7 @@ std::string collective_op(Collective kind) { return std::string(kCollectivePrefi
 Collective collective_kind(const Node& node) {
   const std::string_view op = node.call->op;
   internal_check(is_collective(node), node.call->op + " is not a collective");
+  if (op == kPermuteRows) return Collective::collective_permute;
   for (Collective kind : kCollectives) {
     if (op.substr(kCollectivePrefix.size()) == name(kind)) return kind;
   }

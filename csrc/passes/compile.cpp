@@ -4,6 +4,7 @@
 #include <filesystem>
 #include <fstream>
 
+#include "passes/exchange.h"
 #include "passes/passes.h"
 
 namespace spmdx {
@@ -26,6 +27,7 @@ const std::vector<Pass>& all_passes() {
       {"split-constants", [](Graph& graph, const CompileOptions&) { split_constants(graph); }},
       {"propagate", propagate},
       {"partition", partition},
+      {"exchange", [](Graph& graph, const CompileOptions&) { exchange(graph); }},
       {"schedule", schedule},
       {"verify", [](Graph& graph, const CompileOptions&) { verify(graph); }},
   };

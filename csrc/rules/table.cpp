@@ -284,6 +284,7 @@ constexpr Row kRows[] = {
      .linearity = kJoint,
      .linear_inputs = kFirst,
      .localise = table_start},
+    {.op = "spmdx.permute_rows", .family = pointwise, .linearity = kJoint},
     {.op = "spmdx.random.bernoulli", .family = creation, .localise = random_box, .random = true},
     {.op = "spmdx.random.exponential", .family = creation, .localise = random_box, .random = true},
     {.op = "spmdx.random.normal", .family = creation, .localise = random_box, .random = true},

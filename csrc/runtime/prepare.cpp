@@ -84,7 +84,8 @@ class Preparer {
       internal_check(source.sharding && target.sharding, node.call->op + " without a sharding");
       Work work = start(id, WorkKind::exchange);
       work.index = static_cast<uint32_t>(program_.exchanges.size());
-      program_.exchanges.push_back({collective_kind(node), source.type, source.sharding, target.sharding});
+      program_.exchanges.push_back(
+          {collective_kind(node), source.type, source.sharding, target.sharding, row_map(*node.call)});
       work.num_operands = program_.num_slots[from];
       work.num_results = program_.num_slots[to];
       for (uint32_t s = 0; s < work.num_operands; ++s)

@@ -5,6 +5,7 @@
 #include <vector>
 
 #include "graph/graph.h"
+#include "graph/rows.h"
 #include "runtime/backend.h"
 
 namespace spmdx {
@@ -43,6 +44,7 @@ struct Exchange {
   Collective kind = Collective::slice;
   TensorType type;
   ShardingRef from = nullptr, to = nullptr;
+  RowMap rows;  // of a permute_rows
 };
 
 struct Program {

@@ -12,9 +12,10 @@ check_torch(_C.TORCH_VERSION, torch.__version__)
 import os as _os  # noqa: E402
 
 from spmdx import _device as _device  # noqa: E402
-from spmdx import debug, nn, runtime  # noqa: E402
-from spmdx.debug import explain  # noqa: E402
+from spmdx import collectives, debug, nn, runtime  # noqa: E402
+from spmdx.debug import explain, explain_diff  # noqa: E402
 from spmdx.errors import CommError, InternalError, ShardingError  # noqa: E402
+from spmdx.manual import shard_map  # noqa: E402
 from spmdx.mesh import (  # noqa: E402
     HybridMesh,
     Mesh,
@@ -66,9 +67,11 @@ __all__ = [
     "Topology",
     "calibrate",
     "clear_sharding",
+    "collectives",
     "debug",
     "distribute_tensor",
     "explain",
+    "explain_diff",
     "fully_shard",
     "get_1d_mesh",
     "get_annotation",
@@ -85,6 +88,7 @@ __all__ = [
     "set_global_mesh",
     "set_topology",
     "shard_as",
+    "shard_map",
     "step",
     "sync",
     "visualize_sharding",

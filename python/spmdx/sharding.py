@@ -7,6 +7,7 @@ from typing import Any
 import torch
 
 from spmdx import _C
+from spmdx._region import current_region
 from spmdx.errors import ShardingError, name_of, naming
 from spmdx.mesh import Mesh
 from spmdx.spec import Sharding, to_handle
@@ -18,6 +19,11 @@ def _require_spmdx(tensor: Any) -> None:
         raise ShardingError(
             f"the first argument is a {type(tensor).__name__}. Expected a torch.Tensor on "
             "device 'spmdx'. Pass a tensor, for a module one of its parameters."
+        )
+    if not _C.is_lazy(tensor) and current_region() is not None:
+        raise ShardingError(
+            "the tensor is local to a manual region. Expected a global one: inside, specs and "
+            "collectives say where things are. Mark what goes into the region or comes out of it."
         )
     if not _C.is_lazy(tensor):
         name = name_of(tensor, "tensor")
@@ -167,7 +173,7 @@ def mark_sharding_with_gradients(
         64.0
     """
     result = mark_sharding(tensor, mesh, partition_spec)
-    if result.requires_grad:
+    if result.requires_grad and not result.is_leaf:  # a leaf's gradient follows it anyway
         result.register_hook(lambda grad: mark_sharding(grad.clone(), mesh, partition_spec))
     return result
 

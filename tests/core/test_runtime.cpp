@@ -7,6 +7,7 @@
 #include "base/error.h"
 #include "base/philox.h"
 #include "check.h"
+#include "runtime/permute_rows.h"
 #include "runtime/step.h"
 
 namespace spmdx {
@@ -203,6 +204,28 @@ TEST(exchange_reduces_partials) {
   check_exchange(shape, sharding(m, shape, {{}, {0}}, 2, sum), sharding(m, shape, {{1}, {0}}));
   check_exchange(shape, sharding(m, shape, {{1}, {}}, 1, sum), sharding(m, shape, {{}, {}}, 1, sum));
   check_exchange(shape, sharding(m, shape, {{}, {}}, 3, sum), sharding(m, shape, {{}, {}}));
+}
+
+TEST(rows_change_places_between_devices) {
+  const MeshRef m = mesh();
+  const Shape shape = {6, 2};
+  const RowMap rows = {0, {5, -1, 1, 0, 2, 4}};
+  Fixture fixture;
+  for (ShardingRef layout : {sharding(m, shape, {{0, 1}, {}}), sharding(m, shape, {{0}, {1}}),
+                             sharding(m, shape, {{1}, {}}, 1, Reduction::sum), sharding(m, shape, {{}, {}})}) {
+    const Shards moved = permute_rows(fixture.backend, {DType::f64, shape}, shards_of(shape, layout), layout, rows);
+    for (int64_t position = 0; position < m->size(); ++position) {
+      const Box box = local_box(*layout, shape, position);
+      std::vector<double> expected;
+      for (int64_t r = box[0].start; r < box[0].start + box[0].extent; ++r)
+        for (int64_t c = box[1].start; c < box[1].start + box[1].extent; ++c) {
+          const int64_t source = rows.sources[r], term = distinct_index(*m, layout->partial, position);
+          const double whole = static_cast<double>(source * 2 + c), share = term == 0 ? whole - 20 : 10;
+          expected.push_back(source < 0 ? 0 : layout->partial ? share : whole);
+        }
+      CHECK_EQ(at(moved[distinct_index(*m, layout->used(), position)]).data, expected);
+    }
+  }
 }
 
 TEST(to_partial_keeps_the_data_once) {
