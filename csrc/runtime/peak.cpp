@@ -102,7 +102,8 @@ class Tide {
   bool takes_over(NodeId id) const {
     const Node& node = graph_.nodes[id];
     const ValueId first = node.inputs[0];
-    return last_use_[first] == id && blocks_[block_of_[first]].values == 1 &&
+    const Block& block = blocks_[block_of_[first]];
+    return last_use_[first] == id && block.values == 1 && block.bytes == local_bytes(first) &&
            graph_.values[first].sharding == graph_.values[node.output].sharding &&
            std::count(node.inputs.begin(), node.inputs.end(), first) == 1;
   }

@@ -63,23 +63,23 @@ def matmul(g):
     if g[x].dim() == 1:
         same = g.float(lambda t: t.shape == g[x].shape)
         return g.choice((f"torch.outer({x}, {same}) * 0.5", f"torch.dot({x}, {same}) * 0.5"))
-    k = g[x].shape[-1]
+    k, scale = g[x].shape[-1], g.choice(("", " * 0.3"))
     y = g.float(lambda t: t.dim() == 2 and t.shape[0] == k)
     z = g.float(lambda t: t.dim() == 2 and t.shape[1] == k)
     v = g.float(lambda t: t.shape == (k,))
     stacked = g.float(lambda t: t.dim() == 3 and t.shape[1] == k)
-    forms = [f"({x} @ {x}.mT) * 0.3", f"({x}.mT @ {x}) * 0.3"]
-    forms += [f"({x} @ {y}) * 0.3"] * 3 if y else []
-    forms += [f"F.linear({x}, {z}) * 0.3"] * 3 if z else []
-    forms += [f"({x} @ {v}) * 0.3"] if v else []
+    forms = [f"({x} @ {x}.mT){scale}", f"({x}.mT @ {x}){scale}"]
+    forms += [f"({x} @ {y}){scale}"] * 3 if y else []
+    forms += [f"F.linear({x}, {z}){scale}"] * 3 if z else []
+    forms += [f"({x} @ {v}){scale}"] if v else []
     if z:
         bias = g.float(lambda t: t.shape == g[z].shape[:1])
-        forms += [f"F.linear({x}, {z}, {bias}) * 0.3"] * 2 if bias else []
+        forms += [f"F.linear({x}, {z}, {bias}){scale}"] * 2 if bias else []
     if y and g[x].dim() == 2:
         bias = g.float(lambda t: t.shape in (g[y].shape[1:], (g[x].shape[0], g[y].shape[1])))
         forms += [f"torch.addmm({bias}, {x}, {y}, beta=0.5, alpha=0.3)"] if bias else []
     if stacked and g[x].dim() == 3 and g[stacked].shape[0] == g[x].shape[0]:
-        forms += [f"torch.bmm({x}, {stacked}) * 0.3"] * 2
+        forms += [f"torch.bmm({x}, {stacked}){scale}"] * 2
     return g.choice(forms)
 
 
@@ -87,13 +87,14 @@ def einsum(g):
     x = g.float(lambda t: t.dim() == 3)
     if x is None:
         return None
+    scale = g.choice(("", " * 0.3"))
     y = g.float(lambda t: t.dim() >= 2 and t.shape[-1] == g[x].shape[-1] and t.dim() <= 3)
     if g[y].dim() == 2:
         how = g.choice(("abk,ck->cab", "abk,ck->bc"))
-        return f"torch.einsum('{how}', {x}, {y}) * 0.3"
+        return f"torch.einsum('{how}', {x}, {y}){scale}"
     if g[y].shape[0] != g[x].shape[0]:
-        return f"torch.einsum('abk,cdk->acbd', {x}, {y}) * 0.3"
-    return f"torch.einsum('abk,ack->abc', {x}, {y}) * 0.3"
+        return f"torch.einsum('abk,cdk->acbd', {x}, {y}){scale}"
+    return f"torch.einsum('abk,ack->abc', {x}, {y}){scale}"
 
 
 def movement(g):

@@ -47,7 +47,7 @@ MUTATIONS = {
     "aten.nll_loss_forward": ("composite=pass", "F.cross_entropy("),
     "aten.constant_pad_nd": ("linearity=joint", "value=0.5"),
 }
-MOST_PROGRAMS = 400
+MOST_PROGRAMS = 200
 
 
 @contextlib.contextmanager
@@ -81,7 +81,10 @@ def catch(op):
 
 
 def main():
-    found = {op: catch(op) for op in MUTATIONS}
+    found = {}
+    for op in MUTATIONS:
+        found[op] = catch(op)
+        print(op, found[op], file=sys.stderr, flush=True)
     from programs import draft, judge
 
     right = [judge(draft(seed, length=4))[0] for seed, _ in filter(None, found.values())]
