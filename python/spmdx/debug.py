@@ -72,6 +72,8 @@ class Report:
         values: inputs and results of ops, in program order.
         fallbacks: ops without a rule.
         peak_bytes: of live tensors, a device, predicted.
+        flops: floating-point operations of the device that has most to do.
+        whole_flops: those of the same ops on one device; a share of 1 / devices is an even one.
     """
 
     mesh: str | None
@@ -79,6 +81,8 @@ class Report:
     values: list[ValueReport]
     fallbacks: list[FallbackReport]
     peak_bytes: int
+    flops: int = 0
+    whole_flops: int = 0
 
     @property
     def wire_bytes(self) -> int:
@@ -171,6 +175,8 @@ def explain(tensor: torch.Tensor | None = None) -> Report:
         [ValueReport(**v) for v in row["values"]],
         [FallbackReport(**f) for f in row["fallbacks"]],
         row["peak_bytes"],
+        row["flops"],
+        row["whole_flops"],
     )
 
 
