@@ -9,6 +9,7 @@
 #include "bind/handles.h"
 #include "bridge/tracer.h"
 #include "passes/timeline.h"
+#include "passes/flops.h"
 #include "rules/rule.h"
 
 namespace spmdx {
@@ -102,9 +103,11 @@ py::dict report(const Plan& plan) {
                                 "source"_a = bridge::source_text(node.source)));
     }
   }
+  const Flops flops = count_flops(graph);
   return py::dict("mesh"_a = graph.mesh ? py::cast(graph.mesh->str()) : py::none(), "collectives"_a = collectives,
                   "values"_a = values, "fallbacks"_a = fallbacks, "peak_bytes"_a = plan.executable->peak_bytes(),
-                  "timeline"_a = timeline(plan));
+                  "timeline"_a = timeline(plan),
+                  "flops"_a = flops.device, "whole_flops"_a = flops.whole);
 }
 
 py::object report_or_none(const PlanRef& plan) { return plan ? py::object(report(*plan)) : py::none(); }

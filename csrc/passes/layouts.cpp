@@ -2,6 +2,8 @@
 // Layouts of values, and the collectives that make new ones.
 #include "passes/layouts.h"
 
+#include <algorithm>
+
 namespace spmdx {
 
 const ReshardPlan& Layouts::plan(ValueId value, const Layout& layout, ShardingRef wanted) const {
@@ -22,30 +24,34 @@ size_t Layouts::cheapest(ValueId value, ShardingRef wanted) const {
   return best;
 }
 
-int64_t Layouts::cost(ValueId value, ShardingRef wanted) const {
-  return plan(value, known_[value][cheapest(value, wanted)], wanted).cost_ns;
+void Layouts::forget(ValueId value, NodeId at) {
+  std::vector<Layout>& known = known_[value];
+  known.erase(std::remove_if(known.begin() + 1, known.end(), [at](const Layout& copy) { return copy.used < at; }),
+              known.end());
 }
 
-ValueId Layouts::get(ValueId value, ShardingRef wanted, SourceId source, const std::string& reason) {
-  const Layout start = known_[value][cheapest(value, wanted)];
+ValueId Layouts::get(ValueId value, ShardingRef wanted, NodeId at, SourceId source, const std::string& reason) {
+  Layout& nearest = known_[value][cheapest(value, wanted)];
+  if (nearest.sharding == wanted) nearest.used = at;
+  const Layout start = nearest;
   const TensorType& type = from_.values[value].type;
-  ValueId at = start.value;
+  ValueId made = start.value;
   for (const Move& move : plan(value, start, wanted).moves) {
     Call call;
     call.op = collective_op(move.kind);
     call.args = {TensorArg{0}};
     call.inputs = {type};
     call.outputs = {type};
-    at = rewrite_.to().add_node(seal(std::move(call)), {at}, source);
+    made = rewrite_.to().add_node(seal(std::move(call)), {made}, source);
     Node& node = rewrite_.to().nodes.back();
     node.atoms = move.atoms;
     node.bytes = move.bytes;
     node.cause = reason;
-    rewrite_.to().values[at].sharding = move.to;
-    rewrite_.to().values[at].why = from_.values[value].why;
-    known_[value].push_back({move.to, at});
+    rewrite_.to().values[made].sharding = move.to;
+    rewrite_.to().values[made].why = from_.values[value].why;
+    known_[value].push_back({move.to, made, at});
   }
-  return at;
+  return made;
 }
 
 }  // namespace spmdx

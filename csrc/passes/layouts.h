@@ -10,7 +10,8 @@ namespace spmdx {
 
 struct Layout {
   ShardingRef sharding;
-  ValueId value;  // in the new graph
+  ValueId value;    // in the new graph
+  NodeId used = 0;  // by this node of the old graph, last
 };
 
 class Layouts {
@@ -20,12 +21,14 @@ class Layouts {
 
   // The layout a value was made with.
   void add(ValueId value, ShardingRef sharding, ValueId made) { known_[value].push_back({sharding, made}); }
-  const std::vector<Layout>& of(ValueId value) const { return known_[value]; }
+  // From now on readers start from this layout alone.
+  void only(ValueId value, ShardingRef sharding, ValueId made) { known_[value] = {{sharding, made}}; }
   ShardingRef native(ValueId value) const { return known_[value].front().sharding; }
-  // Time of the cheapest way to `wanted`.
-  int64_t cost(ValueId value, ShardingRef wanted) const;
-  // The value laid out as `wanted`; appends collectives where it is not there yet, with the cause "reason".
-  ValueId get(ValueId value, ShardingRef wanted, SourceId source, const std::string& reason);
+  // Copies that were last used before node `at` are forgotten.
+  void forget(ValueId value, NodeId at);
+  // The value laid out as `wanted` for node `at`; appends collectives where it is not there yet, with the cause
+  // "reason".
+  ValueId get(ValueId value, ShardingRef wanted, NodeId at, SourceId source, const std::string& reason);
 
  private:
   const ReshardPlan& plan(ValueId value, const Layout& layout, ShardingRef wanted) const;

@@ -4,6 +4,8 @@
 
 #include "passes/expand.h"
 #include "passes/passes.h"
+#include "passes/rows.h"
+#include "passes/search.h"
 #include "passes/strategy.h"
 
 namespace spmdx {
@@ -11,6 +13,7 @@ namespace {
 
 constexpr int kMaxSweeps = 8;
 constexpr int kMaxExpansions = 4;
+constexpr size_t kMaxTurns = 3;
 
 // What is known of the values so far. Layouts of data lead, layouts of state (parameters) follow: how a parameter is
 // stored says nothing of where the work on it should be done while the data says something else.
@@ -259,10 +262,7 @@ class Propagation {
   std::vector<OpRuleRef> rules_;
 };
 
-}  // namespace
-
-void propagate(Graph& graph, const CompileOptions& options) {
-  if (!graph.mesh) return;
+void spread(Graph& graph, const CompileOptions& options) {
   for (int round = 0;; ++round) {
     Propagation propagation(graph, options);
     propagation.run();
@@ -270,6 +270,27 @@ void propagate(Graph& graph, const CompileOptions& options) {
     const std::vector<bool> nodes = propagation.to_expand();
     if (std::find(nodes.begin(), nodes.end(), true) == nodes.end()) return;
     expand(graph, nodes);
+  }
+}
+
+int64_t planned_cost(const Graph& graph, const CompileOptions& options) {
+  Assignment assignment(graph, options);
+  choose_greedily(assignment);
+  improve(assignment);
+  return assignment.total();
+}
+
+}  // namespace
+
+void propagate(Graph& graph, const CompileOptions& options) {
+  if (!graph.mesh) return;
+  spread(graph, options);
+  const std::vector<Merge> merges = blocked_merges(graph);
+  for (size_t i = 0; i < merges.size() && i < kMaxTurns; ++i) {
+    auto turned = turn_rows(graph, merges[i]);
+    if (!turned) continue;
+    spread(*turned, options);
+    if (planned_cost(*turned, options) < planned_cost(graph, options)) graph = std::move(*turned);
   }
 }
 

@@ -3,10 +3,17 @@
 #include "passes/strategy.h"
 
 #include <algorithm>
-#include <numeric>
 
 namespace spmdx {
 namespace {
+
+// Work that every device repeats may save bytes of a small problem, but never scales: sharing contractions out is worth
+// more than the time they take on one device. Where all strategies share them out alike this changes nothing.
+constexpr double kContractionWeight = 20;
+
+constexpr size_t kMaxMoved = 2;  // strategies made by moving blocked atoms, for one hint
+
+bool contracts(const OpRule& rule) { return rule.flops_per_element >= 2; }
 
 int64_t product(const Mesh& mesh, const std::vector<AtomId>& atoms) { return mesh.group_size(atom_set(atoms)); }
 
@@ -105,22 +112,86 @@ struct Hint {
   int64_t bytes;
 };
 
+std::vector<AtomId> blocked_atoms(const OpContext& op, const std::vector<DimSharding>& cuts) {
+  std::vector<AtomId> atoms;
+  for (size_t f = 0; f < cuts.size(); ++f)
+    if (!may_cut(op, op.rule->factors[f])) atoms.insert(atoms.end(), cuts[f].atoms.begin(), cuts[f].atoms.end());
+  return atoms;
+}
+
+// Where `sharding` cuts what the op needs whole: the same atoms on a factor that passes and that they divide evenly. An
+// all_to_all leads there, less than gathering. At most kMaxMoved, in the order of factors.
+std::vector<Strategy> moved(const OpContext& op, size_t tensor, ShardingRef sharding) {
+  std::vector<DimSharding> cuts(op.rule->factors.size());
+  const TensorFactors& factors = op.factors(tensor);
+  for (size_t d = 0; d < factors.size() && d < sharding->dims.size(); ++d)
+    project_dim(op, factors[d], sharding->dims[d], op.type(tensor).shape[d], cuts);
+  const std::vector<AtomId> atoms = blocked_atoms(op, cuts);
+  std::vector<Strategy> result;
+  if (atoms.empty()) return result;
+  const int64_t parts = product(*op.mesh, atoms);
+  for (size_t f = 0; f < cuts.size(); ++f)
+    if (!may_cut(op, op.rule->factors[f])) cuts[f] = {};
+  for (size_t f = 0; f < cuts.size() && result.size() < kMaxMoved; ++f) {
+    const Factor& factor = op.rule->factors[f];
+    if (factor.kind != FactorKind::pass || !cuts[f].empty() || factor.size % parts != 0) continue;
+    if (!has_factor(factors, static_cast<int>(f))) continue;
+    Strategy strategy;
+    strategy.cuts = cuts;
+    strategy.cuts[f] = {atoms, 1};
+    if (is_legal(*op.mesh, strategy.cuts[f], factor.size)) result.push_back(std::move(strategy));
+  }
+  return result;
+}
+
+void add_hint(std::vector<Hint>& found, Strategy strategy, int64_t bytes) {
+  if (strategy.used() == 0) return;
+  auto same = std::find_if(found.begin(), found.end(), [&](const Hint& h) { return h.strategy == strategy; });
+  if (same == found.end())
+    found.push_back({std::move(strategy), bytes});
+  else
+    same->bytes = std::max(same->bytes, bytes);
+}
+
+void sort_hints(std::vector<Hint>& found) {
+  std::stable_sort(found.begin(), found.end(), [](const Hint& a, const Hint& b) { return a.bytes > b.bytes; });
+}
+
+// What the tensors say directly, then what they say after moving blocked atoms; each part largest tensor first.
 std::vector<Hint> collect_hints(const OpContext& op, const std::vector<std::vector<ShardingRef>>& hints) {
-  std::vector<Hint> found;
+  std::vector<Hint> found, far;
   for (size_t t = 0; t < hints.size(); ++t)
     for (ShardingRef sharding : hints[t]) {
       if (!sharding || sharding->dim_atoms() == 0) continue;
-      Strategy strategy = project(op, t, sharding);
-      if (strategy.used() == 0) continue;
-      const int64_t bytes = op.type(t).bytes();
-      auto same = std::find_if(found.begin(), found.end(), [&](const Hint& h) { return h.strategy == strategy; });
-      if (same == found.end())
-        found.push_back({std::move(strategy), bytes});
-      else
-        same->bytes = std::max(same->bytes, bytes);
+      add_hint(found, project(op, t, sharding), op.type(t).bytes());
+      if (op.composite) continue;  // while propagating: a way around one op is nothing for others to follow
+      for (Strategy& strategy : moved(op, t, sharding)) add_hint(far, std::move(strategy), op.type(t).bytes());
     }
-  std::stable_sort(found.begin(), found.end(), [](const Hint& a, const Hint& b) { return a.bytes > b.bytes; });
+  sort_hints(found);
+  sort_hints(far);
+  for (Hint& hint : far) add_hint(found, std::move(hint.strategy), 0);
   return found;
+}
+
+// What the device that has most holds of each factor.
+std::vector<double> local_extents(const OpContext& op, const Strategy& strategy) {
+  std::vector<double> extents;
+  for (size_t f = 0; f < op.rule->factors.size(); ++f) {
+    const int64_t size = op.rule->factors[f].size;
+    const bool cut = f < strategy.cuts.size() && !strategy.cuts[f].empty();
+    extents.push_back(static_cast<double>(cut ? local_range(*op.mesh, strategy.cuts[f], size, 0).extent : size));
+  }
+  return extents;
+}
+
+double local_elements(const OpContext& op, size_t tensor, const std::vector<double>& extents) {
+  double elements = 1;
+  const TensorFactors& factors = op.factors(tensor);
+  for (size_t d = 0; d < factors.size(); ++d) {
+    if (factors[d].empty()) elements *= static_cast<double>(op.type(tensor).shape[d]);
+    for (int f : factors[d]) elements *= extents[static_cast<size_t>(f)];
+  }
+  return elements;
 }
 
 }  // namespace
@@ -162,7 +233,7 @@ std::optional<Placement> place(const OpContext& op, const Strategy& strategy) {
     }
     const bool is_input = t < op.rule->inputs.size();
     if (is_input) {
-      if (strategy.partial && (t >= 64 || (op.rule->linear_inputs >> t & 1))) {
+      if (strategy.partial && takes_part(*op.rule, t) && (t >= 64 || (strategy.carriers >> t & 1))) {
         sharding.partial = strategy.partial;
         sharding.reduction = strategy.reduction;
       }
@@ -199,14 +270,32 @@ std::vector<Strategy> candidates(const OpContext& op, const std::vector<std::vec
   return result;
 }
 
+bool takes_part(const OpRule& rule, size_t operand) { return operand >= 64 || (rule.linear_inputs >> operand & 1); }
+
+double local_flops(const OpContext& op, const Strategy& strategy) {
+  if (op.rule->linearity == Linearity::movement) return 0;
+  const std::vector<double> extents = local_extents(op, strategy);
+  double elements = 1;
+  if (contracts(*op.rule)) {
+    for (double extent : extents) elements *= extent;
+  } else {  // every element is touched once
+    elements = 0;
+    for (size_t t = 0; t < op.num_tensors(); ++t) elements = std::max(elements, local_elements(op, t, extents));
+  }
+  return elements * op.rule->flops_per_element;
+}
+
 int64_t compute_ns(const OpContext& op, const Strategy& strategy, const Topology& topology) {
   if (op.rule->linearity == Linearity::movement) return 0;
-  double elements = 1;
-  for (size_t f = 0; f < strategy.cuts.size(); ++f) {
-    const int64_t size = op.rule->factors[f].size;
-    elements *= static_cast<double>(local_range(*op.mesh, strategy.cuts[f], size, 0).extent);
+  const double weight = contracts(*op.rule) ? kContractionWeight : 1;
+  double picoseconds = local_flops(op, strategy) * weight * static_cast<double>(topology.picoseconds_per_flop);
+  if (!contracts(*op.rule)) {
+    const std::vector<double> extents = local_extents(op, strategy);
+    double bytes = 0;
+    for (size_t t = 0; t < op.num_tensors(); ++t)
+      bytes += local_elements(op, t, extents) * static_cast<double>(itemsize(op.type(t).dtype));
+    picoseconds = std::max(picoseconds, bytes * static_cast<double>(topology.picoseconds_per_local_byte));
   }
-  const double picoseconds = elements * op.rule->flops_per_element * static_cast<double>(topology.picoseconds_per_flop);
   return static_cast<int64_t>(std::min(picoseconds / 1000, 1e15));
 }
 

@@ -9,11 +9,13 @@
 
 namespace spmdx {
 
-// The cut of each factor of a rule. `partial`: atoms over which linear operands, and so the results, stay partial.
+// The cut of each factor of a rule. `partial`: atoms over which the operands in `carriers` (a bit each, of those in
+// OpRule::linear_inputs), and so the results, stay partial.
 struct Strategy {
   std::vector<DimSharding> cuts;
   AtomSet partial = 0;
   Reduction reduction = Reduction::none;
+  uint64_t carriers = ~uint64_t{0};
 
   bool operator==(const Strategy&) const = default;
   AtomSet used() const;
@@ -43,11 +45,16 @@ Strategy project(const OpContext& op, size_t tensor, ShardingRef sharding);
 // Nothing where some tensor cannot be laid out so (a minor factor cut below an uncut major one, mixed reductions).
 std::optional<Placement> place(const OpContext& op, const Strategy& strategy);
 
-// Every hint led once and completed by the others, largest tensor first; and the uncut strategy. hints[tensor] lists
-// shardings.
+// Every hint led once and completed by the others, largest tensor first; the same with atoms that cut what must be
+// whole moved to a factor that may be cut; and the uncut strategy. hints[tensor] lists shardings.
 std::vector<Strategy> candidates(const OpContext& op, const std::vector<std::vector<ShardingRef>>& hints);
 
-// Time of the op itself on the device that has most to do.
+// Whether a partial operand may flow through this op at all.
+bool takes_part(const OpRule& rule, size_t operand);
+
+// Floating-point operations of the device that has most to do; of one device for all where nothing is cut.
+double local_flops(const OpContext& op, const Strategy& strategy);
+// Time of the op itself on the device that has most to do. Contractions weigh more than they last: see strategy.cpp.
 int64_t compute_ns(const OpContext& op, const Strategy& strategy, const Topology& topology);
 // Estimate of the row-sized exchanges inside an expansion, where a composite factor is cut.
 int64_t composite_ns(const OpContext& op, const Strategy& strategy, const Topology& topology);

@@ -50,6 +50,8 @@ def explain(tensor: torch.Tensor | None = None) -> Report:
         [FallbackReport(**f) for f in row["fallbacks"]],
         row["peak_bytes"],
         [SpanReport(**s) for s in row["timeline"]],
+        row["flops"],
+        row["whole_flops"],
     )
 
 

@@ -89,6 +89,8 @@ class Report:
         fallbacks: ops without a rule.
         peak_bytes: of live tensors, a device, predicted.
         spans: when ops and collectives run, predicted, on the device that has most to do.
+        flops: floating-point operations of the device that has most to do.
+        whole_flops: those of the same ops on one device; a share of 1 / devices is an even one.
     """
 
     mesh: str | None
@@ -97,6 +99,8 @@ class Report:
     fallbacks: list[FallbackReport]
     peak_bytes: int
     spans: list[SpanReport] = dataclasses.field(default_factory=list)
+    flops: int = 0
+    whole_flops: int = 0
 
     @property
     def wire_bytes(self) -> int:

@@ -57,7 +57,8 @@ def test_a_cut_step_equals_the_whole_one_and_moves_about_its_bytes(sharded, cuts
     torch.testing.assert_close(losses, want_losses, rtol=1e-9, atol=0)
     for a, b in zip(got, want, strict=True):
         torch.testing.assert_close(a, b, rtol=1e-9, atol=1e-12)
-    assert moved <= 1.1 * whole + 64, f"{moved} bytes a step, {whole} where it is not cut"
+    again = 256 * 64 * 8 * 7 // 8 if sharded else 0  # the last weight is gathered on both sides
+    assert moved <= 1.1 * whole + again + 64, f"{moved} bytes a step, {whole} uncut"
 
 
 def test_values_that_cross_the_cut_stay_sharded_and_know_why():

@@ -1,0 +1,42 @@
+// SPDX-License-Identifier: Apache-2.0
+// Choices: everything one node could do, given the shardings its neighbours have or want.
+#pragma once
+#include <memory>
+#include <unordered_map>
+#include <vector>
+
+#include "passes/strategy.h"
+
+namespace spmdx {
+
+// A strategy with what follows from it.
+struct Choice {
+  Strategy strategy;
+  Placement placement;
+  int64_t compute_ns = 0;
+};
+using ChoiceRef = std::shared_ptr<const Choice>;
+using Choices = std::vector<ChoiceRef>;
+
+// hints[tensor]: distinct shardings, operands first, then results.
+using Hints = std::vector<std::vector<ShardingRef>>;
+
+// Remembers what it made: layers of a model are alike.
+class ChoiceTable {
+ public:
+  explicit ChoiceTable(const Topology& topology) : topology_(topology) {}
+  // Strategies led by every hint; before them the same that leave partial operands partial, behind them those for
+  // which some operand has to be made partial. Never empty.
+  const Choices& of(const OpContext& op, const Hints& hints);
+
+ private:
+  struct Entry {
+    const Call* call;
+    Hints hints;
+    Choices choices;
+  };
+  const Topology& topology_;
+  std::unordered_map<uint64_t, std::vector<std::unique_ptr<Entry>>> entries_;
+};
+
+}  // namespace spmdx

@@ -1,0 +1,17 @@
+// SPDX-License-Identifier: Apache-2.0
+// Flops: what a planned program computes, on the device that has most to do and as if on one device.
+#pragma once
+#include "graph/graph.h"
+
+namespace spmdx {
+
+struct Flops {
+  int64_t device = 0;  // of the most loaded device
+  int64_t whole = 0;   // every op of the plan once, on whole tensors
+};
+
+// Counts two for every multiply-add of a contraction, one for an element of any other op, none for data movement.
+// REQUIRES: planned, so that values have their shardings; a graph without mesh is one device's.
+Flops count_flops(const Graph& graph);
+
+}  // namespace spmdx

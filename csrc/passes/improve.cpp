@@ -1,0 +1,199 @@
+// SPDX-License-Identifier: Apache-2.0
+// Improving an assignment: best answers of single nodes, and waves that carry one layout over many nodes at once.
+#include <algorithm>
+#include <deque>
+#include <set>
+
+#include "passes/search.h"
+
+namespace spmdx {
+namespace {
+
+constexpr size_t kMaxWave = 64;    // nodes one wave changes
+constexpr size_t kMaxAnswers = 4;  // times a node is asked again in one settling
+constexpr int kMaxRounds = 3;      // over all moves
+constexpr int kMaxFailures = 2;    // of waves that are alike
+
+class Improvement {
+ public:
+  explicit Improvement(Assignment& assignment) : assignment_(assignment), graph_(assignment.graph()) {}
+
+  void run() {
+    std::vector<NodeId> all;
+    for (NodeId node = 0; node < graph_.nodes.size(); ++node) all.push_back(node);
+    settle(all);
+    assignment_.forget();
+    for (int round = 0; round < kMaxRounds; ++round)
+      if (!try_waves()) return;
+  }
+
+ private:
+  // The choice that costs least, what is decided if none costs less.
+  bool answer(NodeId node) {
+    ChoiceRef best = assignment_.choice_ref(node);
+    const int64_t before = assignment_.cost_around(node, *best);
+    int64_t least = before;
+    if (before == 0) return false;
+    for (const ChoiceRef& choice : assignment_.choices(node)) {
+      const int64_t now = assignment_.cost_around(node, *choice);
+      if (now >= least) continue;
+      best = choice;
+      least = now;
+    }
+    if (least == before) return false;
+    assignment_.decide(node, best);
+    return true;
+  }
+
+  void add_neighbours(NodeId node, std::set<NodeId>& to) const {
+    const OpContext op = assignment_.context(node);
+    for (size_t t = 0; t < op.num_tensors(); ++t) {
+      const ValueId value = assignment_.value(node, t);
+      if (graph_.values[value].producer != kNone) to.insert(graph_.values[value].producer);
+      for (NodeId user : assignment_.users(value)) to.insert(user);
+    }
+  }
+
+  // Asks these nodes, and the neighbours of those that change, until nobody changes any more.
+  void settle(const std::vector<NodeId>& nodes) {
+    std::set<NodeId> now(nodes.begin(), nodes.end());
+    for (size_t pass = 0; pass < kMaxAnswers && !now.empty(); ++pass) {
+      std::set<NodeId> next;
+      for (NodeId node : now)
+        if (answer(node)) add_neighbours(node, next);
+      now = std::move(next);
+    }
+  }
+
+  // Makes `node` have or want `layout` for one of its tensors, as cheaply as it can. False where it cannot.
+  bool adopt(NodeId node, size_t tensor, ShardingRef layout) {
+    const size_t inputs = graph_.nodes[node].inputs.size();
+    const auto of = [&](const Choice& choice) {
+      return tensor < inputs ? choice.placement.inputs[tensor] : choice.placement.outputs[tensor - inputs];
+    };
+    ChoiceRef best;
+    int64_t least = 0;
+    for (const ChoiceRef& choice : assignment_.choices(node, tensor, layout)) {
+      if (of(*choice) != layout) continue;
+      const int64_t now = assignment_.cost_around(node, *choice);
+      if (best && now >= least) continue;
+      best = choice;
+      least = now;
+    }
+    if (!best) return false;
+    assignment_.decide(node, best);
+    return true;
+  }
+
+  struct Step {
+    NodeId node;
+    size_t tensor;
+    ShardingRef layout;
+  };
+
+  // Neighbours of a node that changed, which may follow.
+  void follow(NodeId node, const Choice& before, std::deque<Step>& queue) const {
+    const Choice& now = assignment_.choice(node);
+    const std::vector<ValueId>& operands = graph_.nodes[node].inputs;
+    for (size_t i = 0; i < operands.size(); ++i) {
+      const NodeId producer = graph_.values[operands[i]].producer;
+      const ShardingRef wanted = now.placement.inputs[i];
+      if (producer == kNone || wanted == before.placement.inputs[i]) continue;
+      if (assignment_.offered(operands[i]) == wanted) continue;
+      if (assignment_.native(operands[i])->partial && !wanted->partial)
+        hand_on(operands[i], wanted, queue);  // once it is summed up for one reader, the others have the sum as well
+      else
+        queue.push_back(
+            {producer, graph_.nodes[producer].inputs.size() + operands[i] - graph_.nodes[producer].output, wanted});
+    }
+    for (size_t r = 0; r < now.placement.outputs.size(); ++r)
+      if (now.placement.outputs[r] != before.placement.outputs[r])
+        hand_on(graph_.nodes[node].output + static_cast<ValueId>(r),
+                assignment_.offered(graph_.nodes[node].output + static_cast<ValueId>(r)), queue);
+  }
+
+  // To every reader that wants another layout.
+  void hand_on(ValueId value, ShardingRef layout, std::deque<Step>& queue) const {
+    for (NodeId user : assignment_.users(value)) {
+      const std::vector<ValueId>& operands = graph_.nodes[user].inputs;
+      for (size_t i = 0; i < operands.size(); ++i)
+        if (operands[i] == value && assignment_.choice(user).placement.inputs[i] != layout)
+          queue.push_back({user, i, layout});
+    }
+  }
+
+  // Keeps what it did only if the total fell.
+  bool wave(std::deque<Step> queue) {
+    const int64_t before = assignment_.total();
+    const size_t mark = assignment_.mark();
+    std::set<NodeId> touched;
+    while (!queue.empty() && touched.size() < kMaxWave) {
+      const Step step = queue.front();
+      queue.pop_front();
+      if (touched.contains(step.node)) continue;
+      const ChoiceRef old = assignment_.choice_ref(step.node);
+      if (!adopt(step.node, step.tensor, step.layout)) continue;
+      touched.insert(step.node);
+      follow(step.node, *old, queue);
+    }
+    std::set<NodeId> asked = touched;
+    for (NodeId node : touched) add_neighbours(node, asked);
+    settle({asked.begin(), asked.end()});
+    if (assignment_.total() < before) {
+      assignment_.forget();
+      return true;
+    }
+    assignment_.undo(mark);
+    return false;
+  }
+
+  // What makes two places of a program alike: the op that makes the value, and the layouts it has and should have.
+  uint64_t likeness(ValueId value, ShardingRef wanted, bool forward) const {
+    const NodeId producer = graph_.values[value].producer;
+    uint64_t h = hash_combine(forward, producer == kNone ? 0 : graph_.nodes[producer].call->hash);
+    for (NodeId user : assignment_.users(value)) h = hash_combine(h, graph_.nodes[user].call->hash);
+    h = hash_combine(h, reinterpret_cast<uintptr_t>(assignment_.native(value)));
+    return hash_combine(h, reinterpret_cast<uintptr_t>(wanted));
+  }
+
+  bool attempt(uint64_t like, std::deque<Step> queue) {
+    int& failures = failures_[like];
+    if (queue.empty() || failures >= kMaxFailures) return false;
+    const bool better = wave(std::move(queue));
+    failures = better ? 0 : failures + 1;
+    return better;
+  }
+
+  // Two ways to save the moves of a value: its readers take it as it is made, or it is made as a reader wants it.
+  bool try_waves_at(ValueId value) {
+    const ShardingRef made = assignment_.native(value), offered = assignment_.offered(value);
+    std::deque<Step> queue;
+    hand_on(value, offered, queue);
+    if (attempt(likeness(value, offered, true), std::move(queue))) return true;
+    const NodeId producer = graph_.values[value].producer;
+    if (producer == kNone) return false;
+    const size_t tensor = graph_.nodes[producer].inputs.size() + value - graph_.nodes[producer].output;
+    for (ShardingRef wanted : assignment_.demands(value)) {
+      if (wanted == made || assignment_.move_ns(value, made, wanted) == 0) continue;
+      if (attempt(likeness(value, wanted, false), {{producer, tensor, wanted}})) return true;
+    }
+    return false;
+  }
+
+  bool try_waves() {
+    bool better = false;
+    for (ValueId value = 0; value < graph_.values.size(); ++value)
+      if (assignment_.moves_ns(value) > 0) better |= try_waves_at(value);
+    return better;
+  }
+
+  Assignment& assignment_;
+  const Graph& graph_;
+  std::unordered_map<uint64_t, int> failures_;
+};
+
+}  // namespace
+
+void improve(Assignment& assignment) { Improvement(assignment).run(); }
+
+}  // namespace spmdx
