@@ -222,6 +222,17 @@ def _least_seconds(call, repeats: int) -> float:
     return least
 
 
+def _exchange_ns(devices: int, columns: int) -> int:
+    """Least nanoseconds in which shards that are rows become shards that are columns."""
+    mesh = _C.MeshHandle(list(range(devices)), [devices], ["x"])
+    shape = [devices, devices * columns]
+    rows = _C.to_sharding([["x"], []], mesh, shape, "calibrate")
+    cut = _C.to_sharding([[], ["x"]], mesh, shape, "calibrate")
+    shards = [torch.ones(1, shape[1]) for _ in range(devices)]
+    fields = Topology.named("in-process")._fields()
+    return int(1e9 * _least_seconds(lambda: _C.run_reshard(shards, shape, rows, cut, fields), 10))
+
+
 def calibrate(path: str | os.PathLike | None = None, *, devices: int = 8) -> Topology:
     """Measure the links between the virtual devices of this process; takes about a second.
 
@@ -249,16 +260,15 @@ def calibrate(path: str | os.PathLike | None = None, *, devices: int = 8) -> Top
             raise ShardingError(f"devices is {devices!r}. Expected an int of at least 2. Write 8.")
     pair = _C.time_exchange(2, 1, 2000)
     small = _C.time_exchange(devices, 1, 1000)
-    rows = max(1, (1 << 22) // (4 * devices))  # shards of 4 MiB
-    received = 4 * rows * (devices - 1)
-    large = _C.time_exchange(devices, rows, 10)
-    message = max(0, (small - pair) // max(1, devices - 2))
+    columns = max(1, (1 << 20) // devices)  # shards of 4 MiB, pieces in one stretch of memory
+    received = 4 * columns * (devices - 1)
+    large = _exchange_ns(devices, columns)
     matrix, copied = torch.ones(512, 512), torch.ones(1 << 22)
     product = _least_seconds(lambda: matrix @ matrix, 10)
     copy = _least_seconds(copied.clone, 10)
     level = Level(
-        latency_ns=max(1, pair - message),
-        message_ns=message,
+        latency_ns=pair,
+        message_ns=max(0, small - pair) // (devices - 1),
         picoseconds_per_byte=max(1, 1000 * max(0, large - small) // received),
     )
     topology = Topology(
