@@ -130,7 +130,7 @@ def test_a_marked_residual_stream_is_sequence_parallelism():
 
 @pytest.mark.xfail(
     strict=True,
-    reason="strategies are chosen op by op: where starting a collective is dear, layer_norm and its "
+    reason="strategies are chosen op by op: where a collective starts dearly, layer_norm and its "
     "backward are put behind the gather, and two sums a layer stay whole",
 )
 def test_a_training_step_with_a_marked_stream_gathers_and_scatters_twice_a_layer_each_way():
