@@ -114,19 +114,27 @@ def test_lines_that_moved_are_no_difference(mesh):
 
 
 def test_a_difference_prints_what_changed_and_why(mesh):
-    before, after = reports(mesh, (DATA, COLUMN, ROW), (DATA, COLUMN, ROW), marked=True)
+    before, after = reports(mesh, (DATA, WHOLE, WHOLE), (DATA, COLUMN, ROW))
     diff = spmdx.explain_diff(before, after)
     text = str(diff)
     lines = text.splitlines()
-    assert lines[
-        0
-    ] == f"collectives: 1 → {len(after.collectives)} (+{len(after.collectives) - 1})" or (
-        lines[0] == "collectives: 1 → 1"
+    assert lines[0] == "collectives: 0 → 1 (+1)"
+    assert lines[1] == "bytes over the wire: 0 → 512 (+512)"
+    saved = before.peak_bytes - after.peak_bytes
+    assert lines[2] == (
+        f"bytes of memory: {before.peak_bytes:,} → {after.peak_bytes:,} (-{saved:,})"
     )
-    assert lines[1].startswith(f"bytes over the wire: {before.wire_bytes:,} → {after.wire_bytes:,}")
-    for part in ("f32[16@data, 64@model] → f32[16@data, 64]", "annotation", FILE):
-        assert part in text.replace("\n", "")
+    for part in ("new", "all_reduce", "Shardings", "64@model", "because of", "annotation", FILE):
+        assert part in text
     assert json.loads(json.dumps(diff.to_dict()))["wire_bytes"] == diff.wire_bytes
+
+
+def test_a_constraint_inside_a_model_shows_as_the_collective_it_costs(mesh):
+    before, after = reports(mesh, (DATA, COLUMN, ROW), (DATA, COLUMN, ROW), marked=True)
+    diff = spmdx.explain_diff(before, after)
+    assert diff.wire_bytes > 0 and {c.what for c in diff.collectives} <= {"new", "changed"}
+    gathers = [c.after for c in diff.collectives if c.after.kind == "all_gather"]
+    assert gathers and all(c.cause and c.source.startswith(FILE) for c in gathers)
 
 
 def test_what_is_no_report_is_refused(mesh):
