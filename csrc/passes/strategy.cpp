@@ -285,8 +285,19 @@ double local_flops(const OpContext& op, const Strategy& strategy) {
   return elements * op.rule->flops_per_element;
 }
 
+// A reduction over dims of which every device has one element: what is left to do is the collective's part.
+bool reduces_nothing(const OpContext& op, const std::vector<double>& extents) {
+  bool reduces = false;
+  for (size_t f = 0; f < extents.size(); ++f) {
+    if (op.rule->factors[f].kind != FactorKind::reduce) continue;
+    if (extents[f] > 1) return false;
+    reduces = true;
+  }
+  return reduces && !contracts(*op.rule);
+}
+
 int64_t compute_ns(const OpContext& op, const Strategy& strategy, const Topology& topology) {
-  if (op.rule->linearity == Linearity::movement) return 0;
+  if (op.rule->linearity == Linearity::movement || reduces_nothing(op, local_extents(op, strategy))) return 0;
   const double weight = contracts(*op.rule) ? kContractionWeight : 1;
   double picoseconds = local_flops(op, strategy) * weight * static_cast<double>(topology.picoseconds_per_flop);
   if (!contracts(*op.rule)) {

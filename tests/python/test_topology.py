@@ -156,7 +156,7 @@ def linear_training(mesh, batch, steps=2):
 
 
 @pytest.mark.parametrize("inner, outer", [(2, 2), (4, 2), (2, 4), (2, 3), (3, 2)])
-@pytest.mark.parametrize("batch", [24, 13])
+@pytest.mark.parametrize("batch", [960, 517])
 def test_training_across_blocks_gives_the_numbers_of_one_device(inner, outer, batch):
     expected, _ = linear_training(None, batch)
     spmdx.set_topology(spmdx.Topology("slow", (Level(0, 10, 1, 1), Level(0, 20, 1, 1_000_000))))
