@@ -49,6 +49,8 @@ format: $(INSTALLED)
 bench: build
 	$(BIN)/python benchmarks/step.py
 	$(BIN)/python benchmarks/reshard.py
+	$(BIN)/python benchmarks/plan.py
+	$(BIN)/python benchmarks/bytes.py
 
 # The core, its tests and the golden tests under AddressSanitizer and UBSan. Needs no torch.
 build-asan/build.ninja: $(INSTALLED) CMakeLists.txt

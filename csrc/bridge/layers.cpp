@@ -1,10 +1,13 @@
 // SPDX-License-Identifier: Apache-2.0
-// Layers whose kernels hide something: batch norm writes its statistics, RNN cells are fused for accelerators only.
+// Layers whose kernels hide something: written statistics, cells fused for accelerators only, operands nobody reads.
 #include <ATen/TensorOperators.h>
+#include <ATen/core/Reduction.h>
 #include <ATen/core/dispatch/Dispatcher.h>
 #include <ATen/ops/cat.h>
 #include <torch/library.h>
 
+#include "bridge/aten_backend.h"
+#include "bridge/record.h"
 #include "bridge/trace.h"
 
 namespace spmdx::bridge {
@@ -62,6 +65,17 @@ std::tuple<Tensor, Tensor> gru_cell(const Tensor& input, const Tensor& hidden, c
   return {fresh + update * (state - fresh), at::cat({reset, update, fresh}, 1)};
 }
 
+// Without a mean the weight of all tokens is not read: a constant keeps it from being summed over the devices.
+bool nll_loss_backward(const OpInfo& info, Stack* stack) {
+  const IValues args = arguments(info, *stack);
+  if (args[4].toInt() == at::Reduction::Mean) return false;
+  Stack replaced(args.begin(), args.end());
+  replaced[6] = wrap_value(full_int({}, 0, to_dtype(args[6].toTensor().scalar_type())));
+  trace_op(info, &replaced);
+  finish(info, stack, replaced.at(0));
+  return true;
+}
+
 }  // namespace
 
 TORCH_LIBRARY_IMPL(aten, PrivateUse1, library) {
@@ -73,6 +87,9 @@ TORCH_LIBRARY_IMPL(aten, AutogradPrivateUse1, library) {
   library.impl("_thnn_fused_gru_cell", gru_cell);
 }
 
-void add_layer_handlers() { add_handler("aten.native_batch_norm", batch_norm); }
+void add_layer_handlers() {
+  add_handler("aten.native_batch_norm", batch_norm);
+  for (const char* name : {"aten.nll_loss_backward", "aten.nll_loss2d_backward"}) add_handler(name, nll_loss_backward);
+}
 
 }  // namespace spmdx::bridge
