@@ -27,12 +27,13 @@ MESHES = [
 
 @dataclasses.dataclass(frozen=True)
 class Input:
-    """What a program starts from: floats that want a gradient, or indices below 8; and its spec."""
+    """What a program starts from: floats, perhaps with a gradient, or indices below 8."""
 
     name: str
     shape: tuple
     index: bool = False
     spec: tuple | None = None
+    gradient: bool = True
 
 
 @dataclasses.dataclass(frozen=True)
@@ -59,9 +60,13 @@ class Program:
         return spmdx.Mesh(self.mesh[0], self.mesh[1], self.axes)
 
     def made(self):
-        """The names that its lines make, in order."""
+        """The names that its lines make and keep, in order: those that are compared."""
         names = {n: None for line in self.lines for n in NAME.findall(line.split(" = ")[0])}
-        return [n for n in names if n not in {i.name for i in self.inputs}]
+        gone = {line.removeprefix("del ") for line in self.lines if line.startswith("del ")}
+        return [n for n in names if n not in gone | {i.name for i in self.inputs}]
+
+    def leaves(self):
+        return [i.name for i in self.inputs if i.gradient]
 
     def text(self):
         """A Python program that shows the difference by itself."""
@@ -90,9 +95,9 @@ class Program:
         ]
         for i in self.inputs:
             body.append(f"    {i.name} = {drawn(i)}.to(device)")
-            body += [] if i.index else [f"    {i.name}.requires_grad_()"]
+            body += [f"    {i.name}.requires_grad_()"] if i.gradient else []
             body += [f"    mark({i.name}, {i.spec})"] if i.spec else []
-        leaves = ", ".join(i.name for i in self.inputs if not i.index)
+        leaves = ", ".join(self.leaves())
         names = ", ".join(self.made())
         optimizer = self.steps > 1
         if optimizer:
@@ -171,8 +176,8 @@ class Draft:
         fitting = [n for n in self.names if fits(self[n])]
         if not fitting:
             return None
-        late = fitting[-4:]
-        return self.choice(late if self.rng.random() < 0.5 else fitting)
+        late = fitting[-self.choice((1, 3)) :]
+        return self.choice(late if self.rng.random() < 0.6 else fitting)
 
     def float(self, fits=lambda t: True):
         return self.pick(lambda t: t.is_floating_point() and fits(t))
@@ -213,6 +218,17 @@ class Draft:
         self.lines += lines
         self.names += made
         return made
+
+
+def hide(rng, lines, names):
+    """Most values that others are made of die at their last use: only such may stay partial."""
+    lines = list(lines)
+    for name in names:
+        used = [k for k, line in enumerate(lines) if name in NAME.findall(line)]
+        read = [k for k in used if name in NAME.findall(lines[k].split(" = ")[-1])]
+        if any("mark(" not in lines[k] for k in read) and rng.random() < 0.7:
+            lines.insert(used[-1] + 1, f"del {name}")
+    return lines
 
 
 def kept(value):
@@ -262,11 +278,13 @@ def draft(seed, length=None, ops=None, mesh=None):
     first = shapes[0][0]
     for s, index in [(s, False) for s in shapes] + [((first,), True), (shapes[-1], True)]:
         spec = random_spec(rng, len(s), axes) if rng.random() < 0.8 else None
-        inputs.append(Input(d.fresh(), s, index, spec))
+        inputs.append(Input(d.fresh(), s, index, spec, not index and rng.random() < 0.75))
+    if not any(i.gradient for i in inputs):
+        inputs[0] = dataclasses.replace(inputs[0], gradient=True)
     generator = torch.Generator().manual_seed(seed)
     for i in inputs:
         value = eval(drawn(i), {"torch": torch, "generator": generator})
-        d.space[i.name] = value if i.index else value.requires_grad_()
+        d.space[i.name] = value.requires_grad_(i.gradient)
         d.names.append(i.name)
     length = length or rng.choice((3, 4, 5, 6, 7, 8, 10))
     menu, weights = zip(*(ops or OPS).items(), strict=True)
@@ -284,6 +302,8 @@ def draft(seed, length=None, ops=None, mesh=None):
             d.lines.append(f"mark({name}, {random_spec(rng, d[name].dim(), axes)})")
         if made and rng.random() < 0.04:
             d.lines.append("step()")
+    made = [n for n in d.names if n not in {i.name for i in inputs}]
+    d.lines = hide(rng, d.lines, made)
     steps = rng.choice((1, 1, 1, 2))
     optimizer, clip = rng.choice(sorted(OPTIMIZERS)), rng.choice((None, 0.5))
     mesh = (tuple(ids), shape)
@@ -318,10 +338,10 @@ def run(program, device, mesh=None, nudge=None, respec=lambda spec: spec):
         space["mark"] = lambda value, spec: spmdx.mark_sharding(value, mesh, respec(spec))
     for i in program.inputs:
         value = eval(drawn(i), {"torch": torch, "generator": generator}).to(device)
-        space[i.name] = value if i.index else value.requires_grad_()
+        space[i.name] = value.requires_grad_(i.gradient)
         if i.spec is not None:
             space["mark"](value, i.spec)
-    leaves = {i.name: space[i.name] for i in program.inputs if not i.index}
+    leaves = {name: space[name] for name in program.leaves()}
     optimizer = None
     if program.steps > 1:
         text = OPTIMIZERS[program.optimizer].format(", ".join(leaves))

@@ -26,10 +26,10 @@ MUTATIONS = {
     "aten.sum": ("reduced=pass", ".sum("),
     "aten.amax": ("reduced=pass", ".amax("),
     "aten.prod": ("reduced=max", ".prod("),
-    "aten.mean": ("composite=reduce expand=none", ".mean("),  # the mean of local means, added
+    "aten.mean": ("composite=reduce", ".mean("),  # the mean of local means, added
     "aten.var": ("composite=pass", ".var("),
     "aten.logsumexp": ("composite=pass", ".logsumexp("),
-    "aten.linalg_vector_norm": ("composite=reduce expand=none", "vector_norm"),
+    "aten.linalg_vector_norm": ("composite=reduce", "vector_norm"),
     "aten._softmax": ("letters=*->*", ".softmax("),
     "aten._log_softmax": ("letters=*->*", "log_softmax"),
     "aten._softmax_backward_data": ("letters=*,*->*", ".softmax("),
@@ -45,9 +45,16 @@ MUTATIONS = {
     "aten.native_layer_norm": ("composite=pass", "F.layer_norm("),
     "aten._native_batch_norm_legit_functional": ("composite=pass", "F.batch_norm("),
     "aten.nll_loss_forward": ("composite=pass", "F.cross_entropy("),
-    "aten.constant_pad_nd": ("linearity=joint", "value=0.5"),
 }
-MOST_PROGRAMS = 200
+AFTER_A_PRODUCT = {
+    "aten.add": "{0} + 1.0 * v0.sum()",
+    "aten.mul": "{0} * {0}",
+    "aten.relu": "{0}.relu()",
+    "aten.tanh": "{0}.tanh()",
+    "aten.abs": "{0}.detach().abs()",
+    "aten.maximum": "torch.maximum({0}.detach(), {0}.detach() * 2.0)",
+}
+MOST_PROGRAMS = 300
 
 
 @contextlib.contextmanager
@@ -60,15 +67,24 @@ def overridden(core, op, changes):
 
 
 def catch(op):
-    """(seed, what was said) of the first program that a changed rule breaks, or None."""
+    """(program, what was said) of the first one that a changed rule breaks, or None."""
+    import program_ops as ops
     import spmdx
     from programs import draft, judge
 
     changes, pattern = MUTATIONS[op]
+    menu = None
+    if changes.startswith("linearity"):
+        # Only an op that follows a product at once can meet its sum unfinished.
+        def follow(g):
+            x = g.names[-1]
+            return AFTER_A_PRODUCT[op].format(x) if g[x].is_floating_point() else None
+
+        menu = {ops.matmul: 4, follow: 4, ops.join: 1, ops.binary: 1}
     tried = 0
     with overridden(spmdx._C, op, changes):
-        for seed in range(10**5, 10**5 + 20 * MOST_PROGRAMS):
-            program = draft(seed, length=4)
+        for seed in range(10**5, 10**5 + 40 * MOST_PROGRAMS):
+            program = draft(seed, length=5, ops=menu)
             if not any(pattern in line for line in program.lines):
                 continue
             tried += 1
@@ -76,18 +92,18 @@ def catch(op):
                 return None
             verdict, said = judge(program)
             if verdict == "different":
-                return seed, said.splitlines()[0]
+                return program, said.splitlines()[0]
     return None
 
 
 def main():
-    found = {}
-    for op in MUTATIONS:
-        found[op] = catch(op)
-        print(op, found[op], file=sys.stderr, flush=True)
-    from programs import draft, judge
+    from programs import judge
 
-    right = [judge(draft(seed, length=4))[0] for seed, _ in filter(None, found.values())]
+    found, right = {}, []
+    for op in sys.argv[1:] or MUTATIONS:
+        program, found[op] = catch(op) or (None, None)
+        print(f"{op}: {found[op]}", file=sys.stderr, flush=True)
+        right += [judge(program)[0]] if program else []
     print(json.dumps({"found": found, "right": right}))
 
 

@@ -83,7 +83,7 @@ def wrong_run(monkeypatch, break_value):
 
 def test_a_wrong_result_is_found_and_made_smaller(monkeypatch):
     def break_value(program, name, value):
-        makes = next((li for li in program.lines if li.startswith(f"{name} = ")), "")
+        makes = next((line for line in program.lines if line.startswith(f"{name} = ")), "")
         return value * (1 + 1e-7) if ".tanh()" in makes and value.is_floating_point() else value
 
     wrong_run(monkeypatch, break_value)
