@@ -22,10 +22,12 @@ bool mask_fits(const OptionalTensor& mask, const Tensor& query) {
 }
 
 int64_t choose(const Tensor& query, const Tensor& key, const Tensor& value, const OptionalTensor& mask, double dropout,
-               bool, std::optional<double>, bool) {
+               bool, std::optional<double>, bool grouped) {
   const bool ranks = query.dim() == 4 && key.dim() == 4 && value.dim() == 4;
   if (!ranks || dropout != 0 || !as_lazy(query) || !as_lazy(key) || !as_lazy(value)) return kMaths;
-  const bool heads = query.size(1) == key.size(1) && query.size(1) == value.size(1);
+  const bool same_heads = query.size(1) == key.size(1);
+  const bool shared_heads = grouped && key.size(1) > 0 && query.size(1) % key.size(1) == 0;
+  const bool heads = key.size(1) == value.size(1) && (same_heads || shared_heads);
   const bool dims = query.size(3) == key.size(3) && query.size(3) == value.size(3);
   const bool batch = query.size(0) == key.size(0) && query.size(0) == value.size(0);
   const bool filled = query.numel() > 0 && key.numel() > 0;

@@ -11,7 +11,19 @@ using Values = std::vector<ValueId>;
 Values expand_addmm(Builder& builder, const Node& node);  // also baddbmm, addmv
 Values expand_convolution(Builder& builder, const Node& node);
 Values expand_embedding(Builder& builder, const Node& node);
+Values expand_embedding_backward(Builder& builder, const Node& node);
 Values expand_amp_unscale(Builder& builder, const Node& node);
+// extremum_expand.cpp
+Values expand_extremum(Builder& builder, const Node& node);  // argmax, argmin, max and min of a dim
+// blocks_expand.cpp
+Values expand_scan(Builder& builder, const Node& node);  // cumsum, cumprod, logcumsumexp
+Values expand_topk(Builder& builder, const Node& node);
+// attention_expand.cpp
+Values expand_attention(Builder& builder, const Node& node);
+Values expand_attention_backward(Builder& builder, const Node& node);
+Values expand_attention_block(Builder& builder, const Node& node);
+// window_expand.cpp
+Values expand_window(Builder& builder, const Node& node);  // gather, scatter, index_select, index_add …
 // statistics_expand.cpp
 Values expand_mean(Builder& builder, const Node& node);
 Values expand_var(Builder& builder, const Node& node);  // also std, var_mean, std_mean
@@ -27,6 +39,8 @@ Values expand_layer_norm(Builder& builder, const Node& node);
 Values expand_layer_norm_backward(Builder& builder, const Node& node);
 Values expand_batch_norm(Builder& builder, const Node& node);
 Values expand_batch_norm_backward(Builder& builder, const Node& node);
+Values expand_group_norm(Builder& builder, const Node& node);
+Values expand_group_norm_backward(Builder& builder, const Node& node);
 // loss_expand.cpp
 Values expand_loss(Builder& builder, const Node& node);
 Values expand_loss_backward(Builder& builder, const Node& node);

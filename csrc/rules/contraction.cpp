@@ -45,20 +45,4 @@ OpRule convolution_backward(const Call& call) {
   return from_letters(call, {{"n" + out + dims(spatial, 'v', '!'), x, weight}, {x, weight, out}});
 }
 
-// (q, k, v, dropout_p, is_causal, attn_mask, scale) -> (out, logsumexp)
-OpRule attention(const Call& call) {
-  Letters letters{{"bhq!e!", "bhk!e!", "bhk!f!"}, {"bhq!f!", "bhq!"}};
-  const std::string mask = "bhq!k!";
-  if (call.inputs.size() > 3) letters.inputs.push_back(call.inputs[3].shape.size() == 2 ? "q!k!" : mask);
-  return from_letters(call, letters);
-}
-
-// (grad, q, k, v, out, logsumexp, dropout_p, is_causal, attn_mask, scale) -> (dq, dk, dv)
-OpRule attention_backward(const Call& call) {
-  const std::string q = "bhq!e!", k = "bhk!e!", v = "bhk!f!", out = "bhq!f!";
-  Letters letters{{out, q, k, v, out, "bhq!"}, {q, k, v}};
-  if (call.inputs.size() > 6) letters.inputs.push_back(call.inputs[6].shape.size() == 2 ? "q!k!" : "bhq!k!");
-  return from_letters(call, letters);
-}
-
 }  // namespace spmdx

@@ -19,6 +19,7 @@ std::vector<bool> acted_dims(const Call& call, size_t arg, size_t rank);
 
 // ---- pointwise and creation (pointwise.cpp) --------------------------------------------------------
 OpRule pointwise(const Call& call);   // every operand broadcasts to every output
+OpRule where_other(const Call& call);  // linear where the other value is 0
 OpRule to_copy(const Call& call);     // linear between floating dtypes
 OpRule creation(const Call& call);    // no operands: all dims of the outputs are free
 OpRule replicated(const Call& call);  // nothing may be cut, and that is known
@@ -47,8 +48,10 @@ OpRule diagonal(const Call& call);
 OpRule diagonal_backward(const Call& call);
 OpRule scan_1(const Call& call);     // one shape, the dim in argument 1 whole (cumsum, softmax without expansion)
 OpRule scan_2(const Call& call);     // the same, dim in argument 2
+OpRule scan_blocks(const Call& call);  // cumsum: the dim in argument 1 is composite
+OpRule topk(const Call& call);
 OpRule resized_1(const Call& call);  // the dim in argument 1 has another size in each tensor (glu)
-OpRule resized_2(const Call& call);  // (topk)
+OpRule resized_2(const Call& call);
 
 // ---- indexing (indexing.cpp) -------------------------------------------------------------------------
 OpRule gather(const Call& call);
@@ -58,6 +61,9 @@ OpRule index_add(const Call& call);
 OpRule index(const Call& call);
 OpRule index_put(const Call& call);
 OpRule embedding_backward(const Call& call);
+OpRule embedding_rows(const Call& call);
+OpRule masked_embedding(const Call& call);
+OpRule window(const Call& call);  // window.cpp
 
 // ---- reductions (reduce.cpp) ---------------------------------------------------------------------------
 OpRule reduce_sum(const Call& call);
@@ -66,8 +72,9 @@ OpRule reduce_min(const Call& call);
 OpRule reduce_prod(const Call& call);
 OpRule reduce_any(const Call& call);
 OpRule reduce_all(const Call& call);
-OpRule reduce_whole(const Call& call);    // reduced dims may not be cut (argmax, median)
+OpRule reduce_whole(const Call& call);    // reduced dims may not be cut (median)
 OpRule reduce_whole_2(const Call& call);  // dim in argument 2 (kthvalue)
+OpRule reduce_index(const Call& call);    // extremum and where it is (argmax)
 OpRule reduce_mean(const Call& call);     // composite that ends in a sum
 OpRule reduce_rows(const Call& call);     // composite (var, logsumexp)
 OpRule vector_norm(const Call& call);
@@ -78,8 +85,12 @@ OpRule baddbmm(const Call& call);
 OpRule addmv(const Call& call);
 OpRule convolution(const Call& call);
 OpRule convolution_backward(const Call& call);
-OpRule attention(const Call& call);
+OpRule attention(const Call& call);  // attention.cpp
 OpRule attention_backward(const Call& call);
+OpRule attention_block(const Call& call);
+OpRule attention_top(const Call& call);
+OpRule attention_sums(const Call& call);
+OpRule attention_block_backward(const Call& call);
 OpRule softmax(const Call& call);
 OpRule softmax_backward(const Call& call);
 OpRule layer_norm(const Call& call);
@@ -100,5 +111,7 @@ OpRule loss_backward_3(const Call& call);
 OpRule loss_backward_4(const Call& call);
 OpRule nll_loss(const Call& call);
 OpRule nll_loss_backward(const Call& call);
+OpRule nll_rows(const Call& call);
+OpRule place(const Call& call);
 
 }  // namespace spmdx

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Rules of ops that read or write at indices: indexed dims stay whole, index dims pass where each writes its own row.
+// Rules of ops that read or write at indices: an indexed dim is cut into windows, index dims pass where each writes its
+// own row.
 #include <algorithm>
 
 #include "base/error.h"
@@ -13,7 +14,8 @@ size_t dim_of(const Call& call, size_t rank) { return static_cast<size_t>(normal
 char letter(size_t dim) { return static_cast<char>('a' + static_cast<char>(dim)); }
 char upper(size_t dim) { return static_cast<char>('A' + static_cast<char>(dim)); }
 
-// Shared letters where the operands of gather or scatter agree in size, `whole` ones of `tensor`'s own elsewhere.
+// Shared letters where the operands of gather or scatter agree in size, whole ones of `tensor`'s own elsewhere. The
+// first tensor is the one that is indexed: its dim may be cut into windows.
 std::string aligned(const Call& call, size_t tensor, size_t dim, size_t rank) {
   std::string text;
   for (size_t d = 0; d < rank; ++d) {
@@ -24,7 +26,7 @@ std::string aligned(const Call& call, size_t tensor, size_t dim, size_t rank) {
     if (same)
       text += letter(d);
     else
-      text += {upper(tensor * 8 + d), '!'};
+      text += {upper(tensor * 8 + d), tensor == 0 && d == dim ? '+' : '!'};
   }
   return text;
 }
@@ -54,13 +56,14 @@ Indexed letters_of_index(const Call& call, const std::vector<int>& operands, boo
     internal_check(call.inputs[static_cast<size_t>(operands[d])].dtype != DType::b8, "an index by a mask");
   }
   letters.index = dims(letters.index_rank, 'n', whole_index ? '!' : '\0');
+  const char mark = at.size() == 1 ? '+' : '!';  // a window of one dim
   const bool adjacent = !at.empty() && at.back() - at.front() + 1 == at.size();
   const size_t place = adjacent ? at.front() : 0;
   if (!adjacent) letters.result = letters.index;
   for (size_t d = 0; d < operands.size(); ++d) {
     if (adjacent && d == place) letters.result += letters.index;
     if (operands[d] >= 0)
-      letters.self += {upper(d), '!'};
+      letters.self += {upper(d), mark};
     else
       letters.self += letter(d);
     if (operands[d] < 0) letters.result += letter(d);
@@ -73,14 +76,14 @@ std::string last_dims(const std::string& text, size_t rank) {
   size_t begin = text.size();
   for (size_t left = rank; left > 0 && begin > 0; --left) {
     --begin;
-    while (begin > 0 && text[begin] == '!') --begin;
+    while (begin > 0 && (text[begin] == '!' || text[begin] == '+')) --begin;
   }
   return text.substr(begin);
 }
 
 }  // namespace
 
-// gather(x, dim, index): x is whole along dim, the index's own dim passes.
+// gather(x, dim, index): the index's own dim passes.
 OpRule gather(const Call& call) {
   const size_t rank = call.inputs[0].shape.size(), dim = dim_of(call, rank);
   internal_check(rank <= 8, "gather of rank above 8");
@@ -105,7 +108,7 @@ OpRule index_select(const Call& call) {
   std::string self = dims(rank), out = self;
   const size_t dim = dim_of(call, rank);
   out[dim] = 'z';
-  self.insert(dim + 1, "!");
+  self.insert(dim + 1, "+");
   return from_letters(call, {{self, call.inputs[1].shape.empty() ? "" : "z"}, {out}});
 }
 
@@ -116,7 +119,7 @@ OpRule index_add(const Call& call) {
   std::string self = dims(rank), source = self;
   const size_t dim = dim_of(call, rank);
   source[dim] = 'z';
-  self.insert(dim + 1, "!");
+  self.insert(dim + 1, "+");
   source.insert(dim + 1, "!");
   return from_letters(call, {{self, call.inputs[1].shape.empty() ? "" : "z!", source}, {self}});
 }
@@ -148,12 +151,29 @@ OpRule index_put(const Call& call) {
   return rule;
 }
 
-// (grad, indices, num_weights, padding_idx, scale_grad_by_freq): frequencies are counts over all indices.
+// (grad, indices, num_weights, padding_idx, scale_grad_by_freq): frequencies are counts over all indices. The work does
+// not grow with the number of rows of the table.
 OpRule embedding_backward(const Call& call) {
   const bool by_frequency = boolean(call, 4, false);
-  OpRule rule = from_letters(call, by_frequency ? Letters{{"*!Z", "*!"}, {"V!Z"}} : Letters{{"*Z", "*"}, {"V!Z"}});
+  OpRule rule = from_letters(call, by_frequency ? Letters{{"*!Z", "*!"}, {"V+Z"}} : Letters{{"*Z", "*"}, {"V+Z"}});
   rule.linearity = Linearity::joint;
   rule.linear_inputs = 1;
+  rule.flops_per_element = 1 / static_cast<double>(std::max<int64_t>(call.outputs[0].shape.at(0), 1));
+  return rule;
+}
+
+// (grad, indices, start, rows, total, padding_idx, scale_grad_by_freq)
+OpRule embedding_rows(const Call& call) {
+  const bool by_frequency = boolean(call, 6, false);
+  OpRule rule = from_letters(call, by_frequency ? Letters{{"*!Z", "*!"}, {"VZ"}} : Letters{{"*Z", "*"}, {"VZ"}});
+  rule.flops_per_element = 1 / static_cast<double>(std::max<int64_t>(call.outputs[0].shape.at(0), 1));
+  return rule;
+}
+
+// (weight, indices, start, rows of all)
+OpRule masked_embedding(const Call& call) {
+  OpRule rule = from_letters(call, {{"vd", "*"}, {"*d"}});
+  rule.flops_per_element = 1 / static_cast<double>(std::max<int64_t>(call.inputs[0].shape.at(0), 1));
   return rule;
 }
 

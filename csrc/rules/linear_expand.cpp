@@ -2,6 +2,7 @@
 // Expansions into a product that may stay partial, and a bias added once to its sum.
 #include "base/error.h"
 #include "rules/composite.h"
+#include "rules/families.h"
 #include "rules/maths.h"
 
 namespace spmdx {
@@ -45,6 +46,16 @@ Values expand_convolution(Builder& builder, const Node& node) {
 Values expand_embedding(Builder& builder, const Node& node) {
   Maths maths(builder, node);
   return {maths.emit("spmdx.masked_embedding", {TensorArg{0}, TensorArg{1}, int64_t{0}, maths.shape(maths.input(0))[0]},
+                     {maths.input(0), maths.input(1)}, {maths.output(0)})};
+}
+
+// Every device adds to the rows it has.
+Values expand_embedding_backward(Builder& builder, const Node& node) {
+  Maths maths(builder, node);
+  const int64_t rows = maths.output(0).shape.at(0);
+  return {maths.emit("spmdx.embedding_rows",
+                     {TensorArg{0}, TensorArg{1}, int64_t{0}, rows, rows, integer(maths.call(), 3, -1),
+                      boolean(maths.call(), 4, false)},
                      {maths.input(0), maths.input(1)}, {maths.output(0)})};
 }
 

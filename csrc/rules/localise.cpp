@@ -73,11 +73,45 @@ void table_start(const Call&, const Boxes& inputs, const Boxes&, std::vector<Arg
   args.at(2) = inputs.at(0).at(0).start;
 }
 
-void group_norm_batch(const Call&, const Boxes& inputs, const Boxes&, std::vector<Arg>& args) {
-  args.at(3) = inputs.at(0).at(0).extent;
+// spmdx.nll_rows(scores, target, weight, ignore_index, start, classes)
+void nll_start(const Call&, const Boxes& inputs, const Boxes&, std::vector<Arg>& args) {
+  args.at(4) = inputs.at(0).at(1).start;
 }
-void group_norm_backward_batch(const Call&, const Boxes& inputs, const Boxes&, std::vector<Arg>& args) {
-  args.at(5) = inputs.at(0).at(0).extent;
+
+// spmdx.place(rows, target, dim, start, count)
+void place_box(const Call&, const Boxes&, const Boxes& outputs, std::vector<Arg>& args) {
+  const Range range = outputs.at(0).at(static_cast<size_t>(std::get<int64_t>(args.at(2))));
+  args.at(3) = range.start;
+  args.at(4) = range.extent;
+}
+
+// spmdx.embedding_rows(grad, indices, start, rows, …)
+void embedding_box(const Call&, const Boxes&, const Boxes& outputs, std::vector<Arg>& args) {
+  args.at(2) = outputs.at(0).at(0).start;
+  args.at(3) = outputs.at(0).at(0).extent;
+}
+
+// The last two arguments: where the queries and the keys begin.
+void attention_starts(const Call&, const Boxes& inputs, const Boxes&, std::vector<Arg>& args) {
+  args.at(args.size() - 2) = inputs.at(0).at(2).start;
+  args.at(args.size() - 1) = inputs.at(1).at(2).start;
+}
+void attention_backward_starts(const Call&, const Boxes& inputs, const Boxes&, std::vector<Arg>& args) {
+  args.at(args.size() - 2) = inputs.at(1).at(2).start;
+  args.at(args.size() - 1) = inputs.at(2).at(2).start;
+}
+
+// (x, weight, bias, N, C, HxW, group, eps) -> (out, mean [N, group], …)
+void group_norm_sizes(const Call&, const Boxes& inputs, const Boxes& outputs, std::vector<Arg>& args) {
+  args.at(3) = inputs.at(0).at(0).extent;
+  args.at(4) = inputs.at(0).at(1).extent;
+  args.at(6) = outputs.at(1).at(1).extent;
+}
+// (grad, x, mean, rstd, weight, N, C, HxW, group, mask)
+void group_norm_backward_sizes(const Call&, const Boxes& inputs, const Boxes&, std::vector<Arg>& args) {
+  args.at(5) = inputs.at(1).at(0).extent;
+  args.at(6) = inputs.at(1).at(1).extent;
+  args.at(8) = inputs.at(2).at(1).extent;
 }
 
 // convolution_backward: the bias has as many elements as the local gradient has channels.

@@ -14,8 +14,14 @@ void random_box(const Call& call, const Boxes& inputs, const Boxes& outputs, std
 void diagonal_offset(const Call& call, const Boxes& inputs, const Boxes& outputs, std::vector<Arg>& args);
 void arange_range(const Call& call, const Boxes& inputs, const Boxes& outputs, std::vector<Arg>& args);
 void table_start(const Call& call, const Boxes& inputs, const Boxes& outputs, std::vector<Arg>& args);
-void group_norm_batch(const Call& call, const Boxes& inputs, const Boxes& outputs, std::vector<Arg>& args);
-void group_norm_backward_batch(const Call& call, const Boxes& inputs, const Boxes& outputs, std::vector<Arg>& args);
+void nll_start(const Call& call, const Boxes& inputs, const Boxes& outputs, std::vector<Arg>& args);
+void place_box(const Call& call, const Boxes& inputs, const Boxes& outputs, std::vector<Arg>& args);
+void embedding_box(const Call& call, const Boxes& inputs, const Boxes& outputs, std::vector<Arg>& args);
+void attention_starts(const Call& call, const Boxes& inputs, const Boxes& outputs, std::vector<Arg>& args);
+void attention_backward_starts(const Call& call, const Boxes& inputs, const Boxes& outputs, std::vector<Arg>& args);
+void window_start(const Call& call, const Boxes& inputs, const Boxes& outputs, std::vector<Arg>& args);
+void group_norm_sizes(const Call& call, const Boxes& inputs, const Boxes& outputs, std::vector<Arg>& args);
+void group_norm_backward_sizes(const Call& call, const Boxes& inputs, const Boxes& outputs, std::vector<Arg>& args);
 void bias_size(const Call& call, const Boxes& inputs, const Boxes& outputs, std::vector<Arg>& args);
 
 }  // namespace spmdx

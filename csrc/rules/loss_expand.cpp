@@ -38,62 +38,31 @@ std::vector<int64_t> all_dims(const Shape& shape) {
   return dims;
 }
 
-// For nll_loss: scores [n, c, …], targets [n, …], with one weight a class or none.
+// For nll_loss: targets [n, …] with one weight a class or none.
 struct Classes {
   ValueId target, valid;
   int weight = -1;  // operand
-  int64_t count = 1;
-  Shape column;  // [1, c, 1 …]
-  Shape row;     // [n, 1, …]
 };
 
-Classes classes_of(Maths& maths, size_t scores, size_t target, size_t weight_arg, size_t ignore_arg) {
+Classes classes_of(Maths& maths, size_t target, size_t weight_arg, size_t ignore_arg) {
   Classes classes{};
-  const Shape shape = maths.shape(maths.input(scores));
   classes.target = maths.input(target);
   classes.valid = maths.compare("aten.ne.Scalar", classes.target, argument(maths.call(), ignore_arg));
   classes.weight = operand(maths.call(), weight_arg);
-  classes.count = shape.at(1);
-  classes.column.assign(shape.size(), 1);
-  classes.column[1] = shape[1];
-  classes.row = shape;
-  classes.row[1] = 1;
   return classes;
 }
 
-// [n, c, …]: whether this is the class the row is asked for; never where the target is ignored.
-ValueId hits(Maths& maths, const Classes& classes) {
-  const ValueId target = maths.where_or(classes.valid, classes.target, int64_t{-1});
-  const ValueId iota = maths.iota(classes.count, maths.dtype(target));
-  return maths.equal(maths.view(iota, classes.column), maths.view(target, classes.row));
-}
-
-// [n, …]: the weight of each row's class, 0 where it is ignored.
-ValueId row_weights(Maths& maths, const Classes& classes, DType dtype) {
-  if (classes.weight < 0) return maths.cast(classes.valid, dtype);
+// [n, …]: `value` (a scalar, or one a row) times the weight of the row's class, 0 where the row is ignored.
+ValueId row_values(Maths& maths, const Classes& classes, ValueId value) {
+  const Shape rows = maths.shape(classes.target);
+  if (classes.weight < 0) return maths.where_or(classes.valid, maths.expand(value, rows), 0.0);
+  const DType dtype = maths.dtype(value);
   const ValueId weight = maths.cast(maths.input(static_cast<size_t>(classes.weight)), dtype);
   const ValueId safe = maths.where_or(classes.valid, classes.target, int64_t{0});
-  const Shape rows = maths.shape(safe);
   const ValueId flat = maths.view(safe, {numel(rows)});
   const ValueId picked = maths.emit("aten.index_select", {TensorArg{0}, int64_t{0}, TensorArg{1}}, {weight, flat},
                                     {{dtype, {numel(rows)}}});
-  return maths.where_or(classes.valid, maths.view(picked, rows), 0.0);
-}
-
-// Scores times class weights, f32 at least.
-ValueId weighted(Maths& maths, const Classes& classes, ValueId scores) {
-  if (classes.weight < 0) return scores;
-  const ValueId weight = maths.view(maths.input(static_cast<size_t>(classes.weight)), classes.column);
-  return maths.mul(scores, maths.cast(weight, maths.dtype(scores)));
-}
-
-// Classes are cut: every device finds the targets among its own classes, one row-sized sum remains.
-Values pick_by_comparison(Maths& maths, const Classes& classes) {
-  const ValueId scores = weighted(maths, classes, maths.wide(maths.input(0)));
-  const ValueId picked = maths.where_or(hits(maths, classes), scores, 0.0);
-  const ValueId rows = maths.unary("aten.neg", maths.sum(picked, {1}, false, maths.dtype(scores)));
-  const TensorType total = maths.output(1);
-  return {maths.cast(rows, maths.output(0).dtype), maths.full(total.shape, 0.0, total.dtype)};
+  return maths.where_or(classes.valid, maths.mul(maths.view(picked, rows), value), 0.0);
 }
 
 }  // namespace
@@ -121,21 +90,24 @@ Values expand_loss_backward(Builder& builder, const Node& node) {
   return {unreduced(maths, node, reduction_arg(maths.call(), true), std::move(inputs), out)};
 }
 
-// (self, target, weight, reduction, ignore_index) -> (output, total_weight)
+// (self, target, weight, reduction, ignore_index) -> (output, total_weight). The sums over rows and over classes are
+// one: whoever has a row's class adds the row.
 Values expand_nll_loss(Builder& builder, const Node& node) {
   Maths maths(builder, node);
-  const int64_t reduction = integer(maths.call(), 3, kMean);
-  const Classes classes = classes_of(maths, 0, 1, 2, 4);
-  if (reduction == kNoReduction) return pick_by_comparison(maths, classes);
   const TensorType out = maths.output(0), weight_type = maths.output(1);
-  const Shape rows_shape = maths.shape(classes.target);
-  std::vector<Arg> args = maths.call().args;
-  args.at(3) = int64_t{kNoReduction};
-  const ValueId rows =
-      maths.emit(maths.call().op, std::move(args), node.inputs, {{out.dtype, rows_shape}, {weight_type.dtype, {}}});
   const DType acc = wide(out.dtype);
-  const std::vector<int64_t> dims = all_dims(rows_shape);
-  const ValueId weight = maths.sum(row_weights(maths, classes, acc), dims, false, acc);
+  const Shape shape = maths.shape(maths.input(1));
+  const int64_t classes = maths.shape(maths.input(0)).at(1), reduction = integer(maths.call(), 3, kMean);
+  const ValueId rows = maths.emit(
+      "spmdx.nll_rows",
+      {TensorArg{0}, TensorArg{1}, argument(maths.call(), 2), argument(maths.call(), 4), int64_t{0}, classes},
+      node.inputs, {{acc, shape}, {acc, shape}});
+  if (reduction == kNoReduction)
+    return {maths.cast(rows, out.dtype), maths.full(weight_type.shape, 0.0, weight_type.dtype)};
+  const std::vector<int64_t> dims = all_dims(shape);
+  // Without class weights the targets alone tell how many rows count.
+  const Classes known = classes_of(maths, 1, 2, 4);
+  const ValueId weight = maths.sum(known.weight < 0 ? maths.cast(known.valid, acc) : rows + 1, dims, false, acc);
   ValueId total = maths.sum(rows, dims, false, acc);
   if (reduction == kMean) total = maths.div(total, weight);
   return {maths.cast(total, out.dtype), maths.view(maths.cast(weight, weight_type.dtype), weight_type.shape)};
@@ -144,16 +116,14 @@ Values expand_nll_loss(Builder& builder, const Node& node) {
 // (grad, self, target, weight, reduction, ignore_index, total_weight): −w·g where a class is the row's own
 Values expand_nll_loss_backward(Builder& builder, const Node& node) {
   Maths maths(builder, node);
-  const Classes classes = classes_of(maths, 1, 2, 3, 5);
+  const Classes classes = classes_of(maths, 2, 3, 5);
   const TensorType out = maths.output(0);
   ValueId grad = maths.unary("aten.neg", maths.wide(maths.input(0)));
-  if (integer(maths.call(), 4, kMean) == kMean) {
-    const ValueId total = maths.view(maths.wide(node.inputs.back()), {});
-    grad = maths.div(grad, total);
-  }
-  if (!maths.shape(grad).empty()) grad = maths.view(grad, classes.row);
-  const ValueId values = maths.expand(weighted(maths, classes, grad), out.shape);
-  return {maths.cast(maths.where_or(hits(maths, classes), values, 0.0), out.dtype)};
+  if (integer(maths.call(), 4, kMean) == kMean)
+    grad = maths.div(grad, maths.view(maths.wide(node.inputs.back()), {}));
+  const ValueId rows = maths.cast(row_values(maths, classes, grad), out.dtype);
+  return {maths.emit("spmdx.place", {TensorArg{0}, TensorArg{1}, int64_t{1}, int64_t{0}, out.shape.at(1)},
+                     {rows, classes.target}, {out})};
 }
 
 }  // namespace spmdx

@@ -1,5 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // Rules of losses: without reduction pointwise, as a sum partial, as a mean composite (the count is global).
+#include <algorithm>
+
 #include "rules/families.h"
 
 namespace spmdx {
@@ -31,6 +33,12 @@ std::string scores(size_t rank, const char* row_mark, const char* class_mark) {
   return text;
 }
 
+// One class of a row is looked at, not all of them.
+OpRule once_a_row(OpRule rule, const TensorType& scores) {
+  rule.flops_per_element = 1 / static_cast<double>(std::max<int64_t>(scores.shape.at(1), 1));
+  return rule;
+}
+
 std::string rows(size_t rank) {
   std::string text;
   for (size_t d = 0; d < rank; ++d)
@@ -51,21 +59,37 @@ OpRule nll_loss(const Call& call) {
   const size_t rank = call.inputs[0].shape.size();
   if (rank < 2) return replicated(call);
   const bool whole = integer(call, 3, kMean) == kNoReduction;
-  Letters letters{{scores(rank, whole ? "." : "+", "^"), rows(rank)}, {whole ? rows(rank) : "", ""}};
+  Letters letters{{scores(rank, whole ? "." : "+", "+"), rows(rank)}, {whole ? rows(rank) : "", ""}};
   if (call.inputs.size() > 2) letters.inputs.push_back("c");
   if (!call.outputs[1].shape.empty()) letters.outputs[1] = "_";
-  return from_letters(call, letters);
+  return once_a_row(from_letters(call, letters), call.inputs[0]);
 }
 
 // (grad, self, target, weight, reduction, ignore_index, total_weight) -> dself
 OpRule nll_loss_backward(const Call& call) {
   const size_t rank = call.inputs[1].shape.size();
   if (rank < 2) return replicated(call);
-  const std::string x = scores(rank, ".", "^");
+  const std::string x = scores(rank, ".", "+");
   Letters letters{{call.inputs[0].shape.empty() ? "" : rows(rank), x, rows(rank)}, {x}};
   if (operand(call, 3) >= 0) letters.inputs.push_back("c");
   letters.inputs.push_back(call.inputs.back().shape.empty() ? "" : "_");
   return from_letters(call, letters);
+}
+
+// (scores, target[, weight]) -> (rows, weights): each row is found by the device that has its class.
+OpRule nll_rows(const Call& call) {
+  const size_t rank = call.inputs[0].shape.size();
+  Letters letters{{scores(rank, "", ""), rows(rank)}, {rows(rank), rows(rank)}};
+  if (call.inputs.size() > 2) letters.inputs.push_back("c");
+  return once_a_row(from_letters(call, letters), call.inputs[0]);
+}
+
+// (rows, target, dim, start, count): the new dim of the result is a factor of its own.
+OpRule place(const Call& call) {
+  const std::string rows = dims(call.inputs[0].shape.size());
+  std::string result = rows;
+  result.insert(static_cast<size_t>(integer(call, 2, 0)), "Z");
+  return from_letters(call, {{rows, rows}, {result}});
 }
 
 }  // namespace spmdx

@@ -55,6 +55,20 @@ Scalar Maths::scalar(size_t arg) const {
   return {value};
 }
 
+int64_t Maths::parts(ValueId value, size_t dim) const {
+  const Graph& graph = builder_.graph();
+  if (!graph.mesh) return 1;
+  const ShardingRef known = graph.values.at(value).sharding;
+  const AtomSet atoms = known ? atom_set(known->dims.at(dim).atoms) : 0;
+  return atoms ? graph.mesh->group_size(atoms) : graph.mesh->size();
+}
+
+const Node* Maths::producer(ValueId value) const {
+  const Graph& graph = builder_.graph();
+  const NodeId node = graph.values.at(value).producer;
+  return node == kNone ? nullptr : &graph.nodes[node];
+}
+
 ValueId Maths::cast(ValueId value, DType dtype) {
   if (this->dtype(value) == dtype) return value;
   return emit("aten._to_copy", {kFirst, dtype, kNothing, kNothing, kNothing, false, kNothing}, {value},

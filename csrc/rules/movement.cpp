@@ -246,6 +246,24 @@ OpRule scan_2(const Call& call) {
   return whole_dims(call, only(dim_of(call, 2, rank, -1), rank));
 }
 
+OpRule scan_blocks(const Call& call) {
+  const size_t rank = rank_of(call);
+  std::string text = dims(rank);
+  if (rank > 0) text.insert(dim_of(call, 1, rank, -1) + 1, "^");
+  return from_letters(call, {{text}, {text}});
+}
+
+// (x, k, dim, largest, sorted) -> (values, indices): only the dim of x may be cut.
+OpRule topk(const Call& call) {
+  const size_t rank = rank_of(call);
+  if (rank == 0) return replicated(call);
+  const size_t dim = dim_of(call, 2, rank, -1);
+  std::string in = dims(rank), out = in;
+  in.replace(dim, 1, "A^");
+  out.replace(dim, 1, "N!");
+  return from_letters(call, {{in}, {out, out}});
+}
+
 OpRule resized_1(const Call& call) {
   const size_t rank = rank_of(call);
   return resize_dims(call, only(dim_of(call, 1, rank, -1), rank));

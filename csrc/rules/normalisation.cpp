@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // Rules of softmax and the norms: normalised dims are composite, all others pass (or are summed in weight gradients).
 #include "rules/families.h"
+#include "rules/split_dims.h"
 
 namespace spmdx {
 namespace {
@@ -85,20 +86,36 @@ OpRule rms_norm_backward(const Call& call) {
   return from_letters(call, letters);
 }
 
-// (x, weight, bias, N, C, HxW, group, eps) -> (out, mean, rstd)
+// (x, weight, bias, N, C, HxW, group, eps) -> (out, mean, rstd): channels are (group, one of its own).
 OpRule group_norm(const Call& call) {
-  const std::string x = "b" + dims(call.inputs[0].shape.size() - 1, 'c', '!');
-  Letters letters{{x}, {x, "bG!", "bG!"}};
-  while (letters.inputs.size() < call.inputs.size()) letters.inputs.push_back("c!");
-  return from_letters(call, letters);
+  const int64_t groups = integer(call, 6, 1);
+  const std::string x = "bgc^" + dims(call.inputs[0].shape.size() - 2, 'p', '^');
+  SplitDims split(call);
+  split.split_input(0, 1, groups);
+  split.split_output(0, 1, groups);
+  Letters letters{{x}, {x, "bg", "bg"}};
+  for (size_t i = 1; i < call.inputs.size(); ++i) {
+    split.split_input(i, 0, groups);
+    letters.inputs.push_back("gc");
+  }
+  return split.rule(letters);
 }
 
 // (grad, x, mean, rstd, weight, N, C, HxW, group, mask) -> (dx, dw, db)
 OpRule group_norm_backward(const Call& call) {
-  const std::string x = "b" + dims(call.inputs[0].shape.size() - 1, 'c', '!');
-  Letters letters{{x, x, "bG!", "bG!"}, {x, "c!", "c!"}};
-  if (call.inputs.size() > 4) letters.inputs.push_back("c!");
-  return from_letters(call, letters);
+  const int64_t groups = integer(call, 8, 1);
+  const std::string x = "bgc^" + dims(call.inputs[1].shape.size() - 2, 'p', '^');
+  SplitDims split(call);
+  for (size_t i : {0, 1}) split.split_input(i, 1, groups);
+  if (produced(call.outputs[0])) split.split_output(0, 1, groups);
+  for (size_t i : {1, 2})
+    if (produced(call.outputs[i])) split.split_output(i, 0, groups);
+  Letters letters{{x, x, "bg", "bg"}, {x, "gc", "gc"}};
+  if (call.inputs.size() > 4) {
+    split.split_input(4, 0, groups);
+    letters.inputs.push_back("gc");
+  }
+  return split.rule(letters);
 }
 
 // (x, weight, bias, running_mean, running_var, training, momentum, eps) -> (out, mean, invstd, running…)

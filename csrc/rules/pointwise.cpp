@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // Rules of pointwise ops and of ops that create values out of nothing.
 #include "rules/families.h"
+#include "rules/maths.h"
 
 namespace spmdx {
 namespace {
@@ -12,6 +13,14 @@ Letters all_stars(const Call& call) {
 }  // namespace
 
 OpRule pointwise(const Call& call) { return from_letters(call, all_stars(call)); }
+
+OpRule where_other(const Call& call) {
+  OpRule rule = pointwise(call);
+  if (!is_number(argument(call, 2), 0)) return rule;
+  rule.linearity = Linearity::joint;
+  rule.linear_inputs = 2;
+  return rule;
+}
 
 OpRule to_copy(const Call& call) {
   OpRule rule = pointwise(call);

@@ -35,6 +35,7 @@ OpRule reduce_any(const Call& call) { return reduce(call, 1, Reduction::any, 0);
 OpRule reduce_all(const Call& call) { return reduce(call, 1, Reduction::all, 0); }
 OpRule reduce_whole(const Call& call) { return reduce(call, 1, Reduction::none, '!'); }
 OpRule reduce_whole_2(const Call& call) { return reduce(call, 2, Reduction::none, '!'); }
+OpRule reduce_index(const Call& call) { return reduce(call, 1, Reduction::none, '^'); }
 OpRule reduce_mean(const Call& call) { return reduce(call, 1, Reduction::sum, '+'); }
 OpRule reduce_rows(const Call& call) {
   return reduce(call, 1, Reduction::sum, is_complex(call.inputs.at(0).dtype) ? '!' : '^');

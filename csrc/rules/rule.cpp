@@ -65,7 +65,7 @@ OpRule instantiate(const Row& row, const Call& call) {
   rule.localise = row.localise;
   rule.expand = row.expand;
   rule.random = row.random;
-  rule.flops_per_element = row.flops;
+  if (row.flops != 1) rule.flops_per_element = row.flops;  // else the family's
   bool composite = false;
   for (Factor& factor : rule.factors) {
     if (factor.kind != FactorKind::composite) continue;

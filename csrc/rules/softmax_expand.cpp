@@ -4,6 +4,7 @@
 
 #include "rules/composite.h"
 #include "rules/families.h"
+#include "rules/known_sums.h"
 #include "rules/maths.h"
 
 namespace spmdx {
@@ -55,11 +56,12 @@ Values expand_softmax_backward(Builder& builder, const Node& node) {
   return {maths.cast(maths.sub(product, maths.mul(y, total)), maths.output(0).dtype)};
 }
 
-// g − exp(y)·Σ g
+// g − exp(y)·Σ g; the gradient of nll_loss has one element a row, so that its sum is known
 Values expand_log_softmax_backward(Builder& builder, const Node& node) {
   Maths maths(builder, node);
   const ValueId grad = maths.wide(maths.input(0)), y = maths.wide(maths.input(1));
-  const ValueId total = maths.sum(grad, integers(maths.call(), 2), true, maths.dtype(grad));
+  const std::optional<ValueId> known = known_sum(maths, maths.input(0), integer(maths.call(), 2, -1));
+  const ValueId total = known ? *known : maths.sum(grad, integers(maths.call(), 2), true, maths.dtype(grad));
   return {maths.cast(maths.sub(grad, maths.mul(maths.unary("aten.exp", y), total)), maths.output(0).dtype)};
 }
 

@@ -1,0 +1,100 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Runs a function on one device and on a mesh: equal results, and what crossed the wire."""
+
+from contextlib import contextmanager
+
+import spmdx
+import torch
+from models import assert_equal
+
+MESHES = {n: ((n,), ("x",)) for n in (2, 3, 4, 8)} | {"4x2": ((4, 2), ("x", "y"))}
+
+
+def mesh_of(key):
+    shape, names = MESHES[key]
+    return spmdx.Mesh(range(torch.Size(shape).numel()), shape, names)
+
+
+@contextmanager
+def topology(picoseconds_per_byte, picoseconds_per_flop):
+    """Starting a collective costs nothing inside: small tensors show what large ones do."""
+    before = spmdx.get_topology()
+    level = spmdx.Level(latency_ns=0, message_ns=0, picoseconds_per_byte=picoseconds_per_byte)
+    spmdx.set_topology(
+        spmdx.Topology(name="for tests", levels=(level,), picoseconds_per_flop=picoseconds_per_flop)
+    )
+    try:
+        yield
+    finally:
+        spmdx.set_topology(before)
+
+
+def fewest_bytes():
+    """What is moved is all that counts, but for a little compute."""
+    return topology(picoseconds_per_byte=500, picoseconds_per_flop=5)
+
+
+def least_work():
+    """Moving is free: every device does its part of everything that can be cut."""
+    return topology(picoseconds_per_byte=0, picoseconds_per_flop=1_000_000)
+
+
+def run(function, tensors, device, mesh=None, specs=None):
+    """Outputs and gradients on the CPU; the gradient flowing in differs from element to element."""
+    placed = []
+    for i, tensor in enumerate(tensors):
+        t = tensor.to(device)
+        if tensor.is_floating_point():
+            t = t.requires_grad_()
+        if mesh is not None and specs[i] is not None:
+            spmdx.mark_sharding(t, mesh, specs[i])
+        placed.append(t)
+    if mesh is not None:
+        spmdx.mark_step()  # laying out the data is no part of what is counted
+    outputs = function(*placed)
+    outputs = list(outputs) if isinstance(outputs, (tuple, list)) else [outputs]
+    total = 0
+    for out in outputs:
+        if out.requires_grad:
+            ramp = torch.linspace(0.5, 1.5, max(out.shape[-1], 1) if out.dim() else 1)
+            total = (
+                total
+                + (out * ramp.to(out.dtype).to(device)[: out.shape[-1] if out.dim() else 1]).sum()
+            )
+    if isinstance(total, torch.Tensor):
+        total.backward()
+    gradients = [t.grad for t in placed]
+    if mesh is not None:
+        spmdx.mark_step()
+    report = spmdx.explain() if mesh is not None else None
+    return (
+        [out.detach().cpu() for out in outputs],
+        [None if g is None else g.cpu() for g in gradients],
+        report,
+    )
+
+
+def compare(function, tensors, mesh, specs, relative=1e-9):
+    """Outputs and gradients equal those of plain PyTorch; returns the report of the mesh's plan."""
+    want = run(function, [t.clone() for t in tensors], "cpu")
+    with least_work():
+        got = run(function, [t.clone() for t in tensors], "spmdx", mesh, specs)
+    check(got, want, relative)
+    with fewest_bytes():
+        got = run(function, [t.clone() for t in tensors], "spmdx", mesh, specs)
+    check(got, want, relative)
+    return got[2]
+
+
+def check(got, want, relative):
+    for i, (a, b) in enumerate(zip(got[0], want[0], strict=True)):
+        assert_equal(a, b, f"output {i}", relative)
+    for i, (a, b) in enumerate(zip(got[1], want[1], strict=True)):
+        assert (a is None) == (b is None), f"gradient {i} exists on one side only"
+        if a is not None:
+            assert_equal(a, b, f"gradient of input {i}", relative)
+
+
+def received(report, kind):
+    """Bytes a device receives in collectives of one kind."""
+    return sum(c.bytes for c in report.collectives if c.kind == kind)
