@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // Simplify: drop nodes no output needs, merge equal data movements, give constants one node a use.
+#include <algorithm>
 #include <unordered_map>
 
 #include "passes/passes.h"
@@ -34,9 +35,45 @@ bool is_constant(const Node& node) {
   return node.inputs.empty() && !is_collective(node) && !rule_for(node.call)->random;
 }
 
+const std::vector<int64_t>* permute_dims(const Graph& graph, ValueId value) {
+  const NodeId producer = graph.values[value].producer;
+  if (producer == kNone || graph.nodes[producer].call->op != "aten.permute") return nullptr;
+  return std::get_if<std::vector<int64_t>>(&graph.nodes[producer].call->args[1]);
+}
+
+// The permute of a permute is one permute of what the first one read, or that value itself. A backward reads its
+// weight as the transpose of the transpose; through the first it would keep a gathered weight alive since the forward.
+void join_permutes(Graph& graph) {
+  std::vector<bool> kept(graph.values.size(), false);  // a value of its own to the user
+  for (const Output& output : graph.outputs) kept[output.value] = true;
+  for (const Constraint& constraint : graph.constraints) kept[constraint.value] = true;
+  Rewrite rewrite(graph);
+  for (const Node& node : graph.nodes) {
+    const std::vector<int64_t>* outer = kept[node.output] ? nullptr : permute_dims(graph, node.output);
+    const std::vector<int64_t>* inner = outer ? permute_dims(rewrite.to(), rewrite.at(node.inputs[0])) : nullptr;
+    if (!inner) {
+      rewrite.keep(node);
+      continue;
+    }
+    const ValueId source = rewrite.to().nodes[rewrite.to().values[rewrite.at(node.inputs[0])].producer].inputs[0];
+    std::vector<int64_t> dims;
+    for (int64_t dim : *outer) dims.push_back((*inner)[dim]);
+    if (std::is_sorted(dims.begin(), dims.end())) {
+      rewrite.map(node.output, source);
+      continue;
+    }
+    Call call = *node.call;
+    call.inputs[0] = rewrite.to().values[source].type;
+    call.args[1] = std::move(dims);
+    rewrite.map(node.output, rewrite.to().add_node(seal(std::move(call)), {source}, node.source));
+  }
+  graph = rewrite.finish();
+}
+
 }  // namespace
 
 void simplify(Graph& graph) {
+  join_permutes(graph);
   const std::vector<bool> needed = needed_nodes(graph);
   std::vector<bool> pinned(graph.values.size(), false);  // a user's constraint is on this very value
   for (const Constraint& constraint : graph.constraints) pinned[constraint.value] = true;
