@@ -19,7 +19,7 @@ def mesh_of(key):
 def topology(picoseconds_per_byte, picoseconds_per_flop):
     """Starting a collective costs nothing inside: small tensors show what large ones do."""
     before = spmdx.get_topology()
-    level = spmdx.Level(latency_ns=0, message_ns=0, picoseconds_per_byte=picoseconds_per_byte)
+    level = spmdx.topology.Level(latency_ns=0, message_ns=0, picoseconds_per_byte=picoseconds_per_byte)
     spmdx.set_topology(
         spmdx.Topology(name="for tests", levels=(level,), picoseconds_per_flop=picoseconds_per_flop)
     )
