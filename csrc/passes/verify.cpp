@@ -105,12 +105,30 @@ void check_ranges(const Graph& graph, const Node& node, const OpRule& rule, int6
   });
 }
 
+// Those of a dim's atoms that cut this one of its factors: a factor has atoms only where the one before it is cut into
+// single elements.
+AtomSet atoms_of_factor(const Mesh& mesh, const OpRule& rule, const std::vector<int>& factors,
+                        const std::vector<AtomId>& atoms, int factor) {
+  size_t next = 0;
+  for (int f : factors) {
+    const int64_t size = rule.factors[f].size;
+    AtomSet mine = 0;
+    while (next < atoms.size() && mesh.group_size(mine) < size) mine |= AtomSet{1} << atoms[next++];
+    if (f == factor) return mine;
+    if (mesh.group_size(mine) != size) return 0;
+  }
+  return 0;
+}
+
 AtomSet atoms_on(const Graph& graph, const Node& node, const OpRule& rule, int factor) {
   AtomSet atoms = 0;
   for (size_t t = 0; t < rule.inputs.size(); ++t)
-    for (size_t d = 0; d < rule.inputs[t].size(); ++d)
-      if (rule.inputs[t][d] == std::vector<int>{factor})
-        atoms |= atom_set(graph.values[node.inputs[t]].sharding->dims[d].atoms);
+    for (size_t d = 0; d < rule.inputs[t].size(); ++d) {
+      const std::vector<int>& factors = rule.inputs[t][d];
+      const std::vector<AtomId>& cut = graph.values[node.inputs[t]].sharding->dims[d].atoms;
+      atoms |= factors == std::vector<int>{factor} ? atom_set(cut)
+                                                   : atoms_of_factor(*graph.mesh, rule, factors, cut, factor);
+    }
   return atoms;
 }
 

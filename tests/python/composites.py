@@ -19,7 +19,9 @@ def mesh_of(key):
 def topology(picoseconds_per_byte, picoseconds_per_flop):
     """Starting a collective costs nothing inside: small tensors show what large ones do."""
     before = spmdx.get_topology()
-    level = spmdx.topology.Level(latency_ns=0, message_ns=0, picoseconds_per_byte=picoseconds_per_byte)
+    level = spmdx.topology.Level(
+        latency_ns=0, message_ns=0, picoseconds_per_byte=picoseconds_per_byte
+    )
     spmdx.set_topology(
         spmdx.Topology(name="for tests", levels=(level,), picoseconds_per_flop=picoseconds_per_flop)
     )
@@ -53,16 +55,15 @@ def run(function, tensors, device, mesh=None, specs=None):
         spmdx.mark_step()  # laying out the data is no part of what is counted
     outputs = function(*placed)
     outputs = list(outputs) if isinstance(outputs, (tuple, list)) else [outputs]
-    total = 0
-    for out in outputs:
-        if out.requires_grad:
-            ramp = torch.linspace(0.5, 1.5, max(out.shape[-1], 1) if out.dim() else 1)
-            total = (
-                total
-                + (out * ramp.to(out.dtype).to(device)[: out.shape[-1] if out.dim() else 1]).sum()
-            )
-    if isinstance(total, torch.Tensor):
-        total.backward()
+    made = [out for out in outputs if out.requires_grad]
+    upstream = [
+        torch.linspace(0.5, 1.5, max(out.numel(), 1))[: out.numel()].reshape(out.shape)
+        for out in made
+    ]
+    if made:
+        torch.autograd.backward(
+            made, [g.to(out.dtype).to(device) for g, out in zip(upstream, made, strict=True)]
+        )
     gradients = [t.grad for t in placed]
     if mesh is not None:
         spmdx.mark_step()
