@@ -47,8 +47,11 @@ void join_permutes(Graph& graph) {
   std::vector<bool> kept(graph.values.size(), false);  // a value of its own to the user
   for (const Output& output : graph.outputs) kept[output.value] = true;
   for (const Constraint& constraint : graph.constraints) kept[constraint.value] = true;
+  const std::vector<bool> needed = needed_nodes(graph);
   Rewrite rewrite(graph);
-  for (const Node& node : graph.nodes) {
+  for (size_t i = 0; i < graph.nodes.size(); ++i) {
+    if (!needed[i]) continue;
+    const Node& node = graph.nodes[i];
     const std::vector<int64_t>* outer = kept[node.output] ? nullptr : permute_dims(graph, node.output);
     const std::vector<int64_t>* inner = outer ? permute_dims(rewrite.to(), rewrite.at(node.inputs[0])) : nullptr;
     if (!inner) {
