@@ -266,7 +266,7 @@ def loss(g):
         forms += [f"F.cross_entropy({x}, {target}, reduction='{how}', label_smoothing=0.2)"] * 2
         forms += [f"F.nll_loss({x}.log_softmax(1), {target}, reduction='{how}')"]
         if classes > 1 and n > 1:
-            forms += [f"F.cross_entropy({x}, {target}, reduction='sum', ignore_index=1) * 0.5"]
+            forms += [f"F.cross_entropy({x}, {target}, reduction='sum', ignore_index=1) * 0.5"] * 2
         if w:
             forms += [
                 f"F.cross_entropy({x}, {target}, {w}.detach().abs() + 0.1, reduction='{how}')"
@@ -404,7 +404,7 @@ OPS = {
     normalisation: 2,
     cut: 2,
     indexing: 3,
-    loss: 2,
+    loss: 3,
     join: 2,
     mutation: 2,
     attention: 1,
