@@ -90,11 +90,25 @@ std::vector<std::vector<Meta>> metas(const Stack& results) {
   return all;
 }
 
+// Kernels leave out the gradients that their caller does not want; meta kernels make some of them all the same.
+void leave_out_unwanted(const OpInfo& info, IValues args, std::vector<std::vector<Meta>>& results) {
+  for (size_t i = 0; i < args.size(); ++i) {
+    if (info.op.schema().arguments()[i].name() != "output_mask" || !args[i].isBoolList()) continue;
+    Meta nothing;
+    nothing.defined = false;
+    const c10::List<bool> wanted = args[i].toBoolList();
+    for (size_t r = 0; r < results.size() && r < wanted.size(); ++r)
+      if (!wanted.get(r)) results[r] = {nothing};
+  }
+}
+
 std::vector<std::vector<Meta>> run(const OpInfo& info, IValues args, c10::DeviceType device) {
   KernelGuard kernels_only;
   Stack stack = stand_ins(info, args, device);
   info.op.callBoxed(&stack);
-  return metas(stack);
+  std::vector<std::vector<Meta>> results = metas(stack);
+  leave_out_unwanted(info, args, results);
+  return results;
 }
 
 }  // namespace

@@ -383,6 +383,7 @@ def constants(g):
     return g.choice(
         (
             f"{x} * torch.arange({n}, {like}) * 0.2",
+            f"{x} * torch.arange(1, {n + 1}, {like}) * 0.2",
             f"{x} + torch.linspace(-1, 1, {n}, {like})",
             f"{x}.new_zeros({x}.shape) + {x}.mean()",
             f"torch.full_like({x}, 0.5) * {x}",

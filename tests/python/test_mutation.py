@@ -40,7 +40,7 @@ MUTATIONS = {
     "aten.tril": ("localise=none", ".tril("),
     "aten.view": ("localise=none", "flatten("),
     "aten.expand": ("localise=none", ".expand("),
-    "aten.arange": ("localise=none", "arange("),
+    "aten.arange.start": ("localise=none", "arange(1,"),
     "aten.embedding": ("letters=v.d,*->*d expand=none", "F.embedding("),
     "aten.native_layer_norm": ("composite=pass", "F.layer_norm("),
     "aten._native_batch_norm_legit_functional": ("composite=pass", "F.batch_norm("),

@@ -94,6 +94,16 @@ def test_a_wrong_result_is_found_and_made_smaller(monkeypatch):
     assert len(small.lines) < len(program.lines) and all(i.spec is None for i in small.inputs)
 
 
+def test_a_layer_whose_input_wants_no_gradient_gives_none():
+    """Found by random programs: PyTorch's shape function promises what its kernel leaves out."""
+    for line in ("F.batch_norm(v0, None, None, v1, training=True)", "F.group_norm(v0, 2, v1)"):
+        inputs = (programs.Input("v0", (4, 6, 5), gradient=False), programs.Input("v1", (6,)))
+        for spec in (("x", None, None), (None, "x", None), None):
+            marked = (programs.dataclasses.replace(inputs[0], spec=spec), inputs[1])
+            program = programs.Program(1, ((0, 1), (2,)), marked, (f"v2 = {line}",))
+            assert judge(program) == ("equal", None)
+
+
 def test_a_program_at_a_tie_is_called_unsteady(monkeypatch):
     inputs = (programs.Input("v0", (4,)),)
     lines = ("v1 = v0 - v0 * 3.0 + v0 + v0", "v2 = (v1 > 0.0).to(torch.float64) * 2.0")
