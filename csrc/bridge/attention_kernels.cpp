@@ -59,9 +59,7 @@ struct Operands {
   std::optional<Tensor> mask;
   std::optional<double> scale;
 
-  static Tensor from(const Tensor& tensor, int64_t query) {
-    return tensor.narrow(2, query, tensor.size(2) - query);
-  }
+  static Tensor from(const Tensor& tensor, int64_t query) { return tensor.narrow(2, query, tensor.size(2) - query); }
   Operands part(const Part& part) const {
     // A mask comes without causality, so its only part is the whole.
     return {from(query, part.query), key.narrow(2, part.key, part.keys), value.narrow(2, part.key, part.keys), mask,
@@ -86,7 +84,9 @@ Attended attend(const Operands& of, bool causal) {
 }
 
 // exp(a − b), and 0 where a has no keys.
-Tensor share(const Tensor& a, const Tensor& b) { return at::sub(a, b).exp_().masked_fill_(a.eq(kNever), 0).unsqueeze(-1); }
+Tensor share(const Tensor& a, const Tensor& b) {
+  return at::sub(a, b).exp_().masked_fill_(a.eq(kNever), 0).unsqueeze(-1);
+}
 
 // Two blocks of keys as one: each output counts by its share of the sum of exponentials.
 void merge(Attended& total, const Attended& part, int64_t query) {
@@ -110,11 +110,14 @@ Attended attend_parts(const Operands& of, const Setting& setting) {
   return total;
 }
 
+// ATen's kernel takes rows for dense without looking.
+Tensor dense(const BufferRef& buffer) { return tensor_of(buffer).contiguous(); }
+
 Operands operands_of(std::span<const BufferRef> inputs, size_t first, const Setting& setting,
                      std::optional<double> scale) {
   std::optional<Tensor> mask;
-  if (setting.mask >= 0) mask = tensor_of(inputs[static_cast<size_t>(setting.mask)]);
-  return {tensor_of(inputs[first]), tensor_of(inputs[first + 1]), tensor_of(inputs[first + 2]), mask, scale};
+  if (setting.mask >= 0) mask = dense(inputs[static_cast<size_t>(setting.mask)]);
+  return {dense(inputs[first]), dense(inputs[first + 1]), dense(inputs[first + 2]), mask, scale};
 }
 
 // A kernel that gets the operands from `first` on and the settings from argument `at` on.
@@ -135,7 +138,8 @@ Results attention(const Operands& of, const Setting& setting, std::span<const Bu
   return {result.out.to(of.query.scalar_type()), result.logsumexp.masked_fill(result.logsumexp.eq(kNever), 0)};
 }
 
-// The same -> a number of each row that is within reach of its largest score: the logsumexp over the keys that are here.
+// The same -> a number of each row that is within reach of its largest score: the logsumexp over the keys that are
+// here.
 Results attention_top(const Operands& of, const Setting& setting, std::span<const BufferRef>) {
   return {attend_parts(of, setting).logsumexp};
 }
@@ -149,7 +153,7 @@ Results attention_sums(const Operands& of, const Setting& setting, std::span<con
 
 // (grad, q, k, v, out, logsumexp, …) -> (dq, dk, dv), each over the queries and keys that are here
 Results attention_backward(const Operands& of, const Setting& setting, std::span<const BufferRef> inputs) {
-  const Tensor &grad = tensor_of(inputs[0]), &out = tensor_of(inputs[4]), &logsumexp = tensor_of(inputs[5]);
+  const Tensor grad = dense(inputs[0]), out = dense(inputs[4]), logsumexp = dense(inputs[5]);
   Results total = {at::zeros_like(of.query), at::zeros_like(of.key), at::zeros_like(of.value)};
   for (const Part& part : parts_of(setting, of.query.size(2), of.key.size(2))) {
     const Operands some = of.part(part);

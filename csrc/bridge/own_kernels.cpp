@@ -98,8 +98,7 @@ Compute prepare_embedding_rows(const Call& call) {
     const at::Tensor& indices = tensor_of(inputs[1]);
     at::Tensor local = in_window(indices, start, rows, rows);
     if (padding >= 0) local.masked_fill_(indices.eq(padding), rows);
-    return {at::embedding_dense_backward(tensor_of(inputs[0]), local, rows + 1, rows, by_frequency)
-                .narrow(0, 0, rows)};
+    return {at::embedding_dense_backward(tensor_of(inputs[0]), local, rows + 1, rows, by_frequency).narrow(0, 0, rows)};
   };
 }
 
@@ -164,16 +163,20 @@ at::Tensor in_window(const at::Tensor& indices, int64_t start, int64_t extent, i
 void check_indices(const at::Tensor& indices, int64_t least, int64_t total, const char* what) {
   if (indices.numel() == 0) return;
   const auto [lowest, highest] = indices.aminmax();
-  TORCH_CHECK_INDEX(lowest.item<int64_t>() >= least && highest.item<int64_t>() < total, "index out of range in self: ",
-                    what, " got indices from ", lowest.item<int64_t>(), " to ", highest.item<int64_t>(),
-                    ". Expected ", least, " to ", total - 1, ". Check the size that the indices point into.");
+  TORCH_CHECK_INDEX(lowest.item<int64_t>() >= least && highest.item<int64_t>() < total,
+                    "index out of range in self: ", what, " got indices from ", lowest.item<int64_t>(), " to ",
+                    highest.item<int64_t>(), ". Expected ", least, " to ", total - 1,
+                    ". Check the size that the indices point into.");
 }
 
 const OwnKernels& table_kernels() {
   static const OwnKernels kernels = {
-      {"spmdx.as_strided", prepare_as_strided},         {"spmdx.embedding_rows", prepare_embedding_rows},
-      {"spmdx.masked_embedding", prepare_masked_embedding}, {"spmdx.nll_rows", prepare_nll_rows},
-      {"spmdx.permute_rows", prepare_permute_rows},     {"spmdx.place", prepare_place},
+      {"spmdx.as_strided", prepare_as_strided},
+      {"spmdx.embedding_rows", prepare_embedding_rows},
+      {"spmdx.masked_embedding", prepare_masked_embedding},
+      {"spmdx.nll_rows", prepare_nll_rows},
+      {"spmdx.permute_rows", prepare_permute_rows},
+      {"spmdx.place", prepare_place},
   };
   return kernels;
 }

@@ -12,9 +12,9 @@ namespace {
 enum class Access { read, write };
 
 const std::map<std::string_view, Access> kAccess = {
-    {"aten.gather", Access::read},    {"aten.index", Access::read},      {"aten.index_select", Access::read},
-    {"aten.scatter", Access::write},  {"aten.scatter_add", Access::write}, {"aten.scatter_reduce", Access::write},
-    {"aten.index_add", Access::write}, {"aten.index_copy", Access::write}, {"aten.index_put", Access::write},
+    {"aten.gather", Access::read},     {"aten.index", Access::read},        {"aten.index_select", Access::read},
+    {"aten.scatter", Access::write},   {"aten.scatter_add", Access::write}, {"aten.scatter_reduce", Access::write},
+    {"aten.index_add", Access::write}, {"aten.index_copy", Access::write},  {"aten.index_put", Access::write},
 };
 
 struct Window {
@@ -28,8 +28,8 @@ struct Window {
 // What indexes each element of a result that was read: as many trailing dims as the result needs to broadcast.
 at::Tensor mask_of(const Window& window, const at::Tensor& outside, const at::Tensor& result) {
   if (base_name(window.op) == "aten.gather") return outside;
-  std::vector<int64_t> shape = base_name(window.op) == "aten.index_select" ? std::vector<int64_t>{outside.numel()}
-                                                                           : outside.sizes().vec();
+  std::vector<int64_t> shape =
+      base_name(window.op) == "aten.index_select" ? std::vector<int64_t>{outside.numel()} : outside.sizes().vec();
   const int64_t trailing = result.dim() - window.dim - static_cast<int64_t>(shape.size());
   shape.insert(shape.end(), static_cast<size_t>(std::max<int64_t>(trailing, 0)), 1);
   return outside.reshape(shape);

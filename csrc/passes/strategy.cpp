@@ -312,12 +312,16 @@ int64_t compute_ns(const OpContext& op, const Strategy& strategy, const Topology
 
 int64_t composite_ns(const OpContext& op, const Strategy& strategy, const Topology& topology) {
   int64_t total = 0;
+  const std::vector<double> extents = local_extents(op, strategy);
+  const size_t result = op.num_tensors() - 1;
   for (size_t f = 0; f < strategy.cuts.size(); ++f) {
     const Factor& factor = op.rule->factors[f];
     if (factor.kind != FactorKind::composite || strategy.cuts[f].empty() || factor.reduction != Reduction::none)
       continue;
     const int64_t group = product(*op.mesh, strategy.cuts[f].atoms);
-    const int64_t rows = op.type(op.num_tensors() - 1).bytes() / std::max<int64_t>(factor.size, 1);
+    double elements = local_elements(op, result, extents);
+    if (has_factor(op.factors(result), static_cast<int>(f))) elements /= std::max(extents[f], 1.0);
+    const int64_t rows = static_cast<int64_t>(elements) * itemsize(op.type(result).dtype);
     total += 2 * topology.cost_ns(Collective::all_reduce, wire_bytes(Collective::all_reduce, rows, group));
   }
   return total;

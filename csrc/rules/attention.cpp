@@ -14,9 +14,9 @@ struct Marks {
   std::string query, key;
 };
 
-const Marks kWhole = {"+", "+"};   // ATen's ops: an expansion says where the sequences begin
-const Marks kBlock = {".", "+"};   // spmdx.attention: queries pass, keys need two passes
-const Marks kSummed = {"", ""};    // sums and maxima over keys, gradients
+const Marks kWhole = {"+", "+"};  // ATen's ops: an expansion says where the sequences begin
+const Marks kBlock = {".", "+"};  // spmdx.attention: queries pass, keys need two passes
+const Marks kSummed = {"", ""};   // sums and maxima over keys, gradients
 
 // A query head is (kv head g, one of the r that share it); out is (b, g, r, queries, width).
 struct Texts {

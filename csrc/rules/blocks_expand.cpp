@@ -68,9 +68,8 @@ ValueId before_blocks(Maths& maths, const Scan& by, ValueId local, const Blocks&
   Shape shape = maths.shape(local);
   shape.at(blocks.dim + 1) = 1;
   const auto inner = static_cast<int64_t>(blocks.dim) + 1;
-  const ValueId totals = maths.emit("aten.slice.Tensor",
-                                    {TensorArg{0}, inner, blocks.size - 1, blocks.size, int64_t{1}}, {local},
-                                    {{dtype, shape}});
+  const ValueId totals = maths.emit(
+      "aten.slice.Tensor", {TensorArg{0}, inner, blocks.size - 1, blocks.size, int64_t{1}}, {local}, {{dtype, shape}});
   std::vector<int64_t> widths(2 * (shape.size() - blocks.dim), 0);
   widths[widths.size() - 2] = 1;
   widths[widths.size() - 1] = -1;

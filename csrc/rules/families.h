@@ -18,11 +18,11 @@ int64_t normal_dim(int64_t dim, size_t rank);
 std::vector<bool> acted_dims(const Call& call, size_t arg, size_t rank);
 
 // ---- pointwise and creation (pointwise.cpp) --------------------------------------------------------
-OpRule pointwise(const Call& call);   // every operand broadcasts to every output
+OpRule pointwise(const Call& call);    // every operand broadcasts to every output
 OpRule where_other(const Call& call);  // linear where the other value is 0
-OpRule to_copy(const Call& call);     // linear between floating dtypes
-OpRule creation(const Call& call);    // no operands: all dims of the outputs are free
-OpRule replicated(const Call& call);  // nothing may be cut, and that is known
+OpRule to_copy(const Call& call);      // linear between floating dtypes
+OpRule creation(const Call& call);     // no operands: all dims of the outputs are free
+OpRule replicated(const Call& call);   // nothing may be cut, and that is known
 OpRule arange(const Call& call);
 OpRule amp_unscale(const Call& call);
 
@@ -46,8 +46,8 @@ OpRule flip(const Call& call);
 OpRule unfold(const Call& call);
 OpRule diagonal(const Call& call);
 OpRule diagonal_backward(const Call& call);
-OpRule scan_1(const Call& call);     // one shape, the dim in argument 1 whole (cumsum, softmax without expansion)
-OpRule scan_2(const Call& call);     // the same, dim in argument 2
+OpRule scan_1(const Call& call);       // one shape, the dim in argument 1 whole (cumsum, softmax without expansion)
+OpRule scan_2(const Call& call);       // the same, dim in argument 2
 OpRule scan_blocks(const Call& call);  // cumsum: the dim in argument 1 is composite
 OpRule topk(const Call& call);
 OpRule resized_1(const Call& call);  // the dim in argument 1 has another size in each tensor (glu)

@@ -119,8 +119,7 @@ Values expand_nll_loss_backward(Builder& builder, const Node& node) {
   const Classes classes = classes_of(maths, 2, 3, 5);
   const TensorType out = maths.output(0);
   ValueId grad = maths.unary("aten.neg", maths.wide(maths.input(0)));
-  if (integer(maths.call(), 4, kMean) == kMean)
-    grad = maths.div(grad, maths.view(maths.wide(node.inputs.back()), {}));
+  if (integer(maths.call(), 4, kMean) == kMean) grad = maths.div(grad, maths.view(maths.wide(node.inputs.back()), {}));
   const ValueId rows = maths.cast(row_values(maths, classes, grad), out.dtype);
   return {maths.emit("spmdx.place", {TensorArg{0}, TensorArg{1}, int64_t{1}, int64_t{0}, out.shape.at(1)},
                      {rows, classes.target}, {out})};

@@ -26,7 +26,7 @@ class Maths {
   const Shape& shape(ValueId value) const { return builder_.type(value).shape; }
   DType dtype(ValueId value) const { return builder_.type(value).dtype; }
   int64_t parts(ValueId value, size_t dim) const;  // that the dim is cut into; of the mesh where not known yet
-  const Node* producer(ValueId value) const;  // null for an input; valid until the next node
+  const Node* producer(ValueId value) const;       // null for an input; valid until the next node
 
   ValueId cast(ValueId value, DType dtype);  // itself where nothing changes
   ValueId wide(ValueId value);               // at least f32

@@ -11,7 +11,9 @@ class SplitDims {
   explicit SplitDims(const Call& call) : call_(call), inputs_(call.inputs.size()), outputs_(call.outputs.size()) {}
 
   // Dim `dim` of an operand or result as [major, size / major]; a dim of size 1 as [1, 1]. At most one dim a tensor.
-  void split_input(size_t tensor, size_t dim, int64_t major) { split(call_.inputs.at(tensor), inputs_, tensor, dim, major); }
+  void split_input(size_t tensor, size_t dim, int64_t major) {
+    split(call_.inputs.at(tensor), inputs_, tensor, dim, major);
+  }
   void split_output(size_t tensor, size_t dim, int64_t major) {
     split(call_.outputs.at(tensor), outputs_, tensor, dim, major);
   }
