@@ -15,12 +15,16 @@ if spmdx.runtime.global_runtime_device_count() != 8:
 torch.set_num_threads(1)
 
 SIZES = [2, 4, 8]
-NO_COMPOSITE = pytest.mark.xfail(
-    strict=True, reason="the op has no form of its own for a cut dim yet"
+GATHERED = pytest.mark.xfail(
+    strict=True, reason="at this size the planner takes gathering the small operand for cheaper"
 )
 NO_BOXES = pytest.mark.xfail(
     strict=True, reason="direct boxes between unequal cuts are not planned yet"
 )
+
+
+def gathered(*groups):
+    return [pytest.param(n, marks=GATHERED) if n in groups else n for n in SIZES]
 
 
 def line(size, axis="x"):
@@ -144,7 +148,6 @@ def test_parts_of_a_cut_fused_projection_need_one_exchange_of_weight_rows(group)
     enough(q + k + v, moved(3 * width * width, group))
 
 
-@NO_COMPOSITE
 @pytest.mark.parametrize("group", SIZES)
 def test_cross_entropy_with_cut_classes_takes_two_rows_and_a_number(group):
     mesh, rows, classes = line(group), 64, 1024
@@ -156,8 +159,7 @@ def test_cross_entropy_with_cut_classes_takes_two_rows_and_a_number(group):
     enough(loss, 2 * reduced(rows, group) + reduced(1, group))
 
 
-@NO_COMPOSITE
-@pytest.mark.parametrize("group", SIZES)
+@pytest.mark.parametrize("group", gathered(2, 8))
 def test_a_running_sum_over_a_cut_dim_exchanges_totals(group):
     mesh = line(group)
     x = data(mesh, (None, "x"), 16, 64 * group)
@@ -165,8 +167,7 @@ def test_a_running_sum_over_a_cut_dim_exchanges_totals(group):
     enough(x.cumsum(1), moved(16 * group, group))
 
 
-@NO_COMPOSITE
-@pytest.mark.parametrize("group", SIZES)
+@pytest.mark.parametrize("group", gathered(8))
 def test_the_largest_of_a_cut_dim_gathers_candidates(group):
     mesh, k = line(group), 4
     x = data(mesh, (None, "x"), 16, 256 * group)
@@ -174,8 +175,7 @@ def test_the_largest_of_a_cut_dim_gathers_candidates(group):
     enough(x.topk(k, dim=1).values, moved(16 * k * group, group, 4 + 8))
 
 
-@NO_COMPOSITE
-@pytest.mark.parametrize("group", SIZES)
+@pytest.mark.parametrize("group", gathered(2))
 def test_the_place_of_the_largest_takes_two_rows(group):
     mesh = line(group)
     x = data(mesh, (None, "x"), 16, 64 * group)
