@@ -174,9 +174,9 @@ TEST(rules_reductions) {
   CHECK_EQ(rule_of("f32[4, 6]", "f32[]", "aten.sum(%0, none)"), "a/b/->");
   CHECK_EQ(rule_of("f32[4, 6]", "f32[6]", "aten.amax(%0, [0], false)"), "a>b->b");
   CHECK_EQ(rule_of("f32[4, 6]", "f32[]", "aten.mean(%0, none)"), "a+b+->");
-  CHECK_EQ(rule_of("f32[4, 6]", "f32[4]; i64[4]", "aten.max.dim(%0, 1, false)"), "ab!->a,a");
+  CHECK_EQ(rule_of("f32[4, 6]", "f32[4]; i64[4]", "aten.max.dim(%0, 1, false)"), "ab^->a,a");
   CHECK_EQ(rule_of("f32[4]; f32[4]", "f32[4]", "aten.max.other(%0, %1)"), "a,a->a");
-  CHECK_EQ(rule_of("f32[4, 6]", "i64[4]", "aten.argmax(%0, 1, false)"), "ab!->a");
+  CHECK_EQ(rule_of("f32[4, 6]", "i64[4]", "aten.argmax(%0, 1, false)"), "ab^->a");
   CHECK_EQ(rule_of("f32[4, 6]", "f32[]", "aten.linalg_vector_norm(%0, 2, none, false, none)"), "a+b+->");
   CHECK_EQ(rule_of("f32[4, 6]", "f32[4]", "aten.var.correction(%0, [1], 1, false)"), "ab^->a");
 }
@@ -191,8 +191,8 @@ TEST(rules_movement) {
   CHECK_EQ(rule_of("f32[4, 2]; f32[4, 3]", "f32[4, 5]", "aten.cat([%0, %1], 1)"), "ab!,ac!->ad!");
   CHECK_EQ(rule_of("f32[4]; f32[4]", "f32[4, 2]", "aten.stack([%0, %1], 1)"), "a,a->ab!");
   CHECK_EQ(rule_of("f32[4, 6]", "f32[4, 8]", "aten.constant_pad_nd(%0, [1, 1], 0)"), "ab!->ac!");
-  CHECK_EQ(rule_of("f32[4, 6]", "f32[4, 6]", "aten.cumsum(%0, 1, none)"), "ab!->ab!");
-  CHECK_EQ(rule_of("f32[4, 6]", "f32[4, 2]; i64[4, 2]", "aten.topk(%0, 2, 1, true, true)"), "ab!->ac!,ad!");
+  CHECK_EQ(rule_of("f32[4, 6]", "f32[4, 6]", "aten.cumsum(%0, 1, none)"), "ab^->ab^");
+  CHECK_EQ(rule_of("f32[4, 6]", "f32[4, 2]; i64[4, 2]", "aten.topk(%0, 2, 1, true, true)"), "ab^->ac!,ac!");
   CHECK_EQ(rule_of("f32[4, 6]", "f32[4, 6]; i64[4, 6]", "aten.sort.stable(%0, true, 0, false)"), "a!b->a!b,a!b");
   CHECK_EQ(rule_of("f32[4, 6]", "f32[8, 6]", "aten.repeat(%0, [2, 1])"), "a!b->c!b");
 }
@@ -200,15 +200,15 @@ TEST(rules_movement) {
 TEST(rules_indexing) {
   CHECK_EQ(rule_of("f32[9, 8]; i64[4, 5]", "f32[4, 5, 8]", "aten.embedding(%0, %1, -1, false, false)"), "a+b,cd->cdb");
   CHECK_EQ(rule_of("f32[4, 5, 8]; i64[4, 5]", "f32[9, 8]", "aten.embedding_dense_backward(%0, %1, 9, -1, false)"),
-           "a/b/c,a/b/->d!c");
-  CHECK_EQ(rule_of("f32[4, 6]; i64[4, 2]", "f32[4, 2]", "aten.gather(%0, 1, %1, false)"), "ab!,ac->ac");
-  CHECK_EQ(rule_of("f32[4, 6]; i64[3]", "f32[4, 3]", "aten.index_select(%0, 1, %1)"), "ab!,c->ac");
-  CHECK_EQ(rule_of("f32[4, 6, 5]; i64[3]", "f32[4, 3, 5]", "aten.index.Tensor(%0, [none, %1])"), "ab!c,d->adc");
+           "a/b/c,a/b/->d+c");
+  CHECK_EQ(rule_of("f32[4, 6]; i64[4, 2]", "f32[4, 2]", "aten.gather(%0, 1, %1, false)"), "ab+,ac->ac");
+  CHECK_EQ(rule_of("f32[4, 6]; i64[3]", "f32[4, 3]", "aten.index_select(%0, 1, %1)"), "ab+,c->ac");
+  CHECK_EQ(rule_of("f32[4, 6, 5]; i64[3]", "f32[4, 3, 5]", "aten.index.Tensor(%0, [none, %1])"), "ab+c,d->adc");
   CHECK_EQ(rule_of("f32[4, 6]; i64[3, 1]; i64[2]", "f32[3, 2]", "aten.index.Tensor(%0, [%1, %2])"), "a!b!,c_,d->cd");
   CHECK_EQ(rule_of("f32[4, 6]; i64[3]; f32[3, 6]", "f32[4, 6]", "aten.index_put(%0, [%1], %2, true)"),
-           "a!b,c!,c!b->a!b");
+           "a+b,c!,c!b->a+b");
   CHECK_EQ(rule_of("f32[4, 6]; i64[4, 2]; f32[4, 2]", "f32[4, 6]", "aten.scatter_add(%0, 1, %1, %2)"),
-           "ab!,ac!,ad!->ab!");
+           "ab+,ac!,ad!->ab+");
 }
 
 TEST(rules_layers) {
@@ -233,17 +233,17 @@ TEST(rules_layers) {
   CHECK_EQ(rule_of("f32[2, 4, 8]; f32[2, 4, 8]", "f32[2, 4, 8]", "aten.mse_loss(%0, %1, 0)"), "abc,abc->abc");
   CHECK_EQ(rule_of("f32[4, 8]; f32[4, 8]", "f32[]", "aten.mse_loss(%0, %1, 2)"), "a/b/,a/b/->");
   CHECK_EQ(rule_of("f32[4, 8]; f32[4, 8]", "f32[]", "aten.mse_loss(%0, %1, 1)"), "a+b+,a+b+->");
-  CHECK_EQ(rule_of("f32[4, 9]; i64[4]", "f32[]; f32[]", "aten.nll_loss_forward(%0, %1, none, 1, -100)"), "a+b^,a+->,");
+  CHECK_EQ(rule_of("f32[4, 9]; i64[4]", "f32[]; f32[]", "aten.nll_loss_forward(%0, %1, none, 1, -100)"), "a+b+,a+->,");
   CHECK_EQ(
       rule_of("f32[]; f32[4, 9]; i64[4]; f32[]", "f32[4, 9]", "aten.nll_loss_backward(%0, %1, %2, none, 1, -100, %3)"),
-      ",ab^,a,->ab^");
+      ",ab+,a,->ab+");
   CHECK_EQ(rule_of("f32[2, 3, 8, 8]", "f32[2, 3, 4, 4]; i64[2, 3, 4, 4]",
                    "aten.max_pool2d_with_indices(%0, [2, 2], [2, 2], [0, 0], [1, 1], false)"),
            "abc!d!->abe!f!,abg!h!");
   CHECK_EQ(
       rule_of("f32[2, 4, 5, 8]; f32[2, 4, 6, 8]; f32[2, 4, 6, 8]; f32[1, 1, 5, 6]", "f32[2, 4, 5, 8]; f32[2, 4, 5]",
               "aten._scaled_dot_product_flash_attention_for_cpu(%0, %1, %2, real#0, false, %3, none)"),
-      "abc!d!,abe!d!,abe!f!,__c!e!->abc!f!,abc!");
+      "abc+d!,abe+d!,abe+d!,__c+e+->abc+d!,abc+");
   const std::string norm = "aten._native_batch_norm_legit_functional(%0, %1, %2, %3, %4, true, real#0, real#1)";
   const std::string operands = "f32[4, 3, 5]; f32[3]; f32[3]; f32[3]; f32[3]";
   CHECK_EQ(rule_of(operands, operands, norm), "a^bc^,b,b,b,b->a^bc^,b,b,b,b");

@@ -232,7 +232,7 @@ def test_attention_with_fewer_key_heads_than_devices(devices, heads, key_heads):
         [HEADS, None, None],
     )
     if heads % devices == 0 and (key_heads % devices == 0 or devices % key_heads == 0):
-        # Queries stay where they are, gradients of keys are summed by those who share a head, and all of them are kept.
+        # Queries stay; gradients of keys are summed by those who share a head.
         gradients = 2 * B * key_heads * S * W * EIGHT
         assert report.wire_bytes <= 2 * gradients * (devices - 1) // devices
 

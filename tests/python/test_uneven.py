@@ -172,7 +172,8 @@ def attention(cut, causal=False, heads=1):
     def of(x):
         n = x.shape[1]
         line = torch.linspace(-1, 1, 5, dtype=x.dtype).to(x.device)
-        long = (x.T[None, None] * line[:3]).expand(1, 2, n, 3)
+        # Dense: ATen's CPU kernel misreads one row whose heads are repeated by a stride of 0.
+        long = (x.T[None, None] * line[:3]).expand(1, 2, n, 3).contiguous()
         short = (line[:, None] * line[:3]).expand(1, 2, 5, 3) * x.sum()
         if cut == "heads":
             long = x.T[None, :, None] * line[:, None]  # [1, n, 5, 3]
