@@ -8,8 +8,8 @@
 #include "bind/bind.h"
 #include "bind/handles.h"
 #include "bridge/tracer.h"
-#include "passes/timeline.h"
 #include "passes/flops.h"
+#include "passes/timeline.h"
 #include "rules/rule.h"
 
 namespace spmdx {
@@ -106,15 +106,14 @@ py::dict report(const Plan& plan) {
   const Flops flops = count_flops(graph);
   return py::dict("mesh"_a = graph.mesh ? py::cast(graph.mesh->str()) : py::none(), "collectives"_a = collectives,
                   "values"_a = values, "fallbacks"_a = fallbacks, "peak_bytes"_a = plan.executable->peak_bytes(),
-                  "timeline"_a = timeline(plan),
-                  "flops"_a = flops.device, "whole_flops"_a = flops.whole);
+                  "timeline"_a = timeline(plan), "flops"_a = flops.device, "whole_flops"_a = flops.whole);
 }
 
 py::object report_or_none(const PlanRef& plan) { return plan ? py::object(report(*plan)) : py::none(); }
 
-PlanRef pending() {
+PlanRef pending(const at::Tensor& tensor) {
   py::gil_scoped_release no_gil;
-  return bridge::Recorder::instance().plan_pending();
+  return bridge::Recorder::instance().plan_pending(tensor);
 }
 
 }  // namespace
@@ -123,7 +122,7 @@ void bind_debug(py::module_& m) {
   m.def("report_last", [] { return report_or_none(bridge::engine().last_plan()); });
   m.def("report_pending", [](const at::Tensor& tensor) {
     require_lazy(tensor, "explain");
-    return report_or_none(pending());
+    return report_or_none(pending(tensor));
   });
   m.def("dump_last", [] {
     const PlanRef plan = bridge::engine().last_plan();

@@ -63,17 +63,17 @@ DataRef settle(const at::Tensor& tensor) {
 }
 
 ShardingRef sharding_of(const at::Tensor& tensor) {
-  auto plan_pending = [] {
+  auto plan_pending = [](const at::Tensor& pending) {
     py::gil_scoped_release no_gil;
-    return bridge::Recorder::instance().plan_pending();
+    return bridge::Recorder::instance().plan_pending(pending);
   };
   if (require_lazy(tensor, "get_sharding").chain)
-    plan_pending();  // a gradient gets a root of its own when it is planned
+    plan_pending(tensor);  // a gradient gets a root of its own when it is planned
   at::Tensor own = rooted(tensor);
   bridge::Root& root = require_lazy(own, "get_sharding").root();
   if (root.annotation) return root.annotation->sharding;
   if (root.current.data) return root.current.data->sharding();
-  const PlanRef plan = plan_pending();
+  const PlanRef plan = plan_pending(own);
   return plan ? planned(*plan, root.current.id) : nullptr;
 }
 

@@ -130,14 +130,52 @@ void Recorder::Impl::need_ties(MeshRef& mesh, const std::vector<Output>& outputs
   }
 }
 
-// Adds outputs and the mesh. `owners` are the roots of the outputs, in the same order.
-Graph Recorder::Impl::finish(std::vector<RootRef>& owners) {
-  const auto tied = gradients();
-  for (auto& ref : live_roots()) {
-    if (pending(root_of(ref).current)) owners.push_back(std::move(ref));
+// The mesh each value is computed on, by what it is computed from; null: none is known.
+std::vector<MeshRef> Recorder::Impl::meshes() const {
+  std::vector<MeshRef> found(graph.values.size());
+  auto add = [&](ValueId value, ShardingRef sharding) {
+    if (sharding && !found[value]) found[value] = sharding->mesh;
+  };
+  for (const Constraint& constraint : graph.constraints) add(constraint.value, constraint.sharding);
+  for (size_t i = 0; i < graph.inputs.size(); ++i) {
+    add(graph.inputs[i].value, graph.inputs[i].annotation);
+    add(graph.inputs[i].value, inputs[i]->sharding());
   }
-  std::stable_sort(owners.begin(), owners.end(),
-                   [](auto& a, auto& b) { return root_of(a).current.id < root_of(b).current.id; });
+  for (const Node& node : graph.nodes)
+    for (size_t r = 0; r < node.call->outputs.size(); ++r)
+      for (ValueId value : node.inputs)
+        if (MeshRef& mesh = found[node.output + r]; !mesh) mesh = found[value];
+  return found;
+}
+
+// Roots of pending values in the order they were recorded, those of each mesh together: values that have nothing to do
+// with each other may lie on different meshes. At least one group, perhaps empty.
+std::vector<std::vector<RootRef>> Recorder::Impl::pending_by_mesh() const {
+  const std::vector<MeshRef> mesh_of_value = meshes();
+  std::vector<std::pair<MeshRef, std::vector<RootRef>>> groups;
+  for (auto& ref : live_roots()) {
+    const Root& root = root_of(ref);
+    if (!pending(root.current)) continue;
+    const MeshRef mesh = root.annotation ? root.annotation->sharding->mesh : mesh_of_value[root.current.id];
+    auto same = std::find_if(groups.begin(), groups.end(), [&](const auto& group) {
+      return group.first == mesh || !group.first || !mesh || *group.first == *mesh;
+    });
+    if (same == groups.end()) same = groups.insert(groups.end(), {mesh, {}});
+    if (!same->first) same->first = mesh;
+    same->second.push_back(std::move(ref));
+  }
+  std::vector<std::vector<RootRef>> result(groups.empty() ? 1 : 0);
+  for (auto& [mesh, owners] : groups) {
+    std::stable_sort(owners.begin(), owners.end(),
+                     [](auto& a, auto& b) { return root_of(a).current.id < root_of(b).current.id; });
+    result.push_back(std::move(owners));
+  }
+  return result;
+}
+
+// Adds outputs and the mesh. `owners` are the roots of the outputs, in the same order; data that has to move joins
+// them.
+Graph Recorder::Impl::finish(std::vector<RootRef>& owners, const std::unordered_map<const Root*, uint32_t>& tied) {
   std::vector<Output> outputs;
   for (const auto& owner : owners) outputs.push_back(output_of(root_of(owner), tied));
   std::vector<bool> needed = needed_values(graph, outputs);

@@ -3,6 +3,7 @@
 #include <ATen/ops/empty_like.h>
 #include <ATen/ops/empty_strided.h>
 
+#include <algorithm>
 #include <atomic>
 
 #include "base/error.h"
@@ -37,36 +38,48 @@ DataRef computed_before(const Root& root) {
 
 }  // namespace
 
-// Queues a finished graph. `owners` are the roots of its outputs, in the same order; they hold its results from now on.
-void Recorder::Impl::send(Graph done, std::vector<DataRef> sources, const std::vector<RootRef>& owners) {
-  std::vector<DataRef> outputs;
-  for (const auto& output : done.outputs) outputs.push_back(result_data(done.value(output.value).type));
-  for (size_t i = 0; i < owners.size(); ++i) outputs[i]->set_fallback(computed_before(root_of(owners[i])));
-  if (outputs.empty()) return;
-  PlanRef plan;
-  {
-    NoGil no_gil;
-    plan = engine().plan(done);
-  }
-  // From here on nothing fails. What the step overwrites must be held by nobody else, so that it may take the memory.
-  for (size_t i = 0; i < owners.size(); ++i) {
-    Root& root = root_of(owners[i]);
-    root.previous = nullptr;
-    root.current = {0, kNone, outputs[i]};
+// Plans a finished graph. Throws ShardingError; nothing has changed then.
+Part Recorder::Impl::planned(Graph done, std::vector<DataRef> sources, std::vector<RootRef> owners) {
+  Part part{nullptr, std::move(sources), {}, std::move(owners)};
+  for (const auto& output : done.outputs) part.outputs.push_back(result_data(done.value(output.value).type));
+  for (size_t i = 0; i < part.owners.size(); ++i)
+    part.outputs[i]->set_fallback(computed_before(root_of(part.owners[i])));
+  if (part.outputs.empty()) return part;
+  NoGil no_gil;
+  part.plan = engine().plan(done);
+  return part;
+}
+
+// Queues what was planned; the roots hold the results from now on. Nothing fails here. What a step overwrites must be
+// held by nobody else, so that it may take the memory.
+void Recorder::Impl::send(std::vector<Part> parts) {
+  for (const Part& part : parts) {
+    for (size_t i = 0; i < part.owners.size(); ++i) {
+      Root& root = root_of(part.owners[i]);
+      root.previous = nullptr;
+      root.current = {0, kNone, part.outputs[i]};
+    }
   }
   inputs.clear();
   input_of.clear();
   NoGil no_gil;
-  if (planning_only())
-    set_shardings(*plan, outputs);
-  else
-    engine().run(plan, std::move(sources), std::move(params), std::move(outputs));
+  for (Part& part : parts) {
+    if (part.outputs.empty()) continue;
+    if (planning_only())
+      set_shardings(*part.plan, part.outputs);
+    else
+      engine().run(part.plan, std::move(part.sources), params, std::move(part.outputs));
+  }
 }
 
 void Recorder::Impl::submit() {
-  std::vector<RootRef> owners;
-  Graph done = finish(owners);
-  send(std::move(done), std::move(submitted), owners);
+  const auto tied = gradients();
+  std::vector<Part> parts;
+  for (auto& owners : pending_by_mesh()) {
+    Graph done = finish(owners, tied);
+    parts.push_back(planned(std::move(done), std::move(submitted), std::move(owners)));
+  }
+  send(std::move(parts));
 }
 
 void Recorder::flush(bool implicit) {
@@ -153,11 +166,17 @@ at::Tensor Recorder::materialise(const at::Tensor& tensor) {
   return result;
 }
 
-PlanRef Recorder::plan_pending() {
+PlanRef Recorder::plan_pending(const at::Tensor& tensor) {
   Lock lock;
   check_failed();
-  std::vector<RootRef> owners;
-  Graph graph = impl_->finish(owners);
+  const Root* wanted = &as_lazy(tensor)->root();
+  const auto tied = impl_->gradients();
+  auto groups = impl_->pending_by_mesh();
+  auto group = std::find_if(groups.begin(), groups.end(), [&](const auto& owners) {
+    return std::any_of(owners.begin(), owners.end(), [&](const RootRef& ref) { return &root_of(ref) == wanted; });
+  });
+  std::vector<RootRef>& owners = group == groups.end() ? groups.front() : *group;
+  const Graph graph = impl_->finish(owners, tied);
   if (graph.outputs.empty()) return nullptr;
   NoGil no_gil;
   return engine().plan(graph);

@@ -26,6 +26,13 @@ bool has_failed(const Data& data);
 // The whole of data on the host. REQUIRES: it has not failed.
 at::Tensor assembled(const Data& data, const Shards& shards);
 
+// A finished graph on its way to the engine.
+struct Part {
+  PlanRef plan;
+  std::vector<DataRef> sources, outputs;
+  std::vector<RootRef> owners;  // the roots of the outputs, in the same order
+};
+
 struct Recorder::Impl {
   Graph graph;
   uint64_t epoch = 1;
@@ -49,9 +56,12 @@ struct Recorder::Impl {
   MeshRef mesh_of(const std::vector<Output>& outputs, const std::vector<bool>& needed) const;
   void need_ties(MeshRef& mesh, const std::vector<Output>& outputs, std::vector<bool>& needed) const;
   void add_moves(MeshRef& mesh, std::vector<RootRef>& owners, std::vector<Output>& outputs);
-  Graph finish(std::vector<RootRef>& owners);
+  std::vector<MeshRef> meshes() const;
+  std::vector<std::vector<RootRef>> pending_by_mesh() const;
+  Graph finish(std::vector<RootRef>& owners, const std::unordered_map<const Root*, uint32_t>& gradients);
   void keep_inputs(Graph& done, const std::vector<bool>& needed);
-  void send(Graph done, std::vector<DataRef> sources, const std::vector<RootRef>& owners);
+  Part planned(Graph done, std::vector<DataRef> sources, std::vector<RootRef> owners);
+  void send(std::vector<Part> parts);
   void submit();
   void compute_unsharded();  // rescue.cpp
   void roll_back(std::exception_ptr error);

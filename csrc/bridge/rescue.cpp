@@ -68,7 +68,9 @@ void Recorder::Impl::compute_unsharded() {
   std::vector<DataRef> sources;
   for (Input& input : whole.inputs) input.annotation = nullptr;
   for (const DataRef& data : inputs) sources.push_back(whole_of(data));
-  send(std::move(whole), std::move(sources), owners);
+  std::vector<Part> parts;
+  parts.push_back(planned(std::move(whole), std::move(sources), std::move(owners)));
+  send(std::move(parts));
   reset();
 }
 

@@ -50,8 +50,8 @@ class Recorder {
   void cut_if_long();
   // Raises the error of a step that failed since the last call; tensors go back to what they held before it.
   void check_failed();
-  // Plans what is pending and runs nothing; the shardings of `tensor`'s value.
-  PlanRef plan_pending();
+  // Plans what is pending on the mesh of this tensor and runs nothing. REQUIRES: it is ours.
+  PlanRef plan_pending(const at::Tensor& tensor);
 
   // Annotates in place (REQUIRES: lazy tensor); a recorded value gets a constraint, existing data is resharded at
   // the next flush. Null removes the annotation. `state`: the tensor is a parameter or buffer, not data.

@@ -247,3 +247,28 @@ def test_a_drawing_has_a_cell_for_every_part(mesh):
     pair = ((8,), spmdx.get_sharding(marked(mesh, ("model",), 8)))
     table = spmdx.visualize_sharding(pair, file=io.StringIO())
     assert (table.row_count, len(table.columns)) == (1, 2)
+
+
+def test_values_that_have_nothing_to_do_with_each_other_may_lie_on_two_meshes():
+    meshes = [
+        spmdx.Mesh(range(8), (4, 2), ("data", "model")),
+        spmdx.Mesh([5, 3, 1], (3,), ("z",)),
+    ]
+    xs = [torch.arange(21.0).reshape(7, 3) + i for i in range(2)]
+    held = []
+    for mesh, x in zip(meshes, xs, strict=True):
+        w = torch.nn.Parameter(torch.ones(3, 3).to("spmdx"))
+        spmdx.mark_sharding(w, mesh, (mesh.axis_names[0], None))
+        y = spmdx.mark_sharding(x.to("spmdx"), mesh, (mesh.axis_names[0], None)) @ w
+        y.sum().backward()
+        held.append((mesh, x, w, y))
+    plain = torch.zeros(2).to("spmdx") + 1
+    for mesh, _, _, y in held:
+        report = spmdx.explain(y)
+        assert report.mesh == str(mesh)
+    spmdx.mark_step()
+    for mesh, x, w, y in held:
+        assert spmdx.get_sharding(y).mesh == mesh
+        assert torch.equal(y.cpu(), x @ torch.ones(3, 3))
+        assert torch.equal(w.grad.cpu(), x.sum(0)[:, None].expand(3, 3))
+    assert plain.tolist() == [1.0, 1.0]
