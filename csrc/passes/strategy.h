@@ -51,10 +51,12 @@ std::vector<Strategy> candidates(const OpContext& op, const std::vector<std::vec
 
 // Whether a partial operand may flow through this op at all.
 bool takes_part(const OpRule& rule, size_t operand);
+bool has_factor(const TensorFactors& factors, int f);
 
 // Floating-point operations of the device that has most to do; of one device for all where nothing is cut.
 double local_flops(const OpContext& op, const Strategy& strategy);
-// Time of the op itself on the device that has most to do. Contractions weigh more than they last: see strategy.cpp.
+// Time of the op itself on the device that has most to do. Contractions weigh more than they last: see
+// strategy_cost.cpp.
 int64_t compute_ns(const OpContext& op, const Strategy& strategy, const Topology& topology);
 // Estimate of the row-sized exchanges inside an expansion, where a composite factor is cut.
 int64_t composite_ns(const OpContext& op, const Strategy& strategy, const Topology& topology);

@@ -1,0 +1,94 @@
+// SPDX-License-Identifier: Apache-2.0
+// What a strategy costs on the device that has most to do: work, memory traffic, exchanges inside composites.
+#include <algorithm>
+
+#include "passes/strategy.h"
+
+namespace spmdx {
+namespace {
+
+// Work that every device repeats may save bytes of a small problem, but never scales: sharing contractions out is worth
+// more than the time they take on one device. Where all strategies share them out alike this changes nothing.
+constexpr double kContractionWeight = 20;
+
+bool contracts(const OpRule& rule) { return rule.flops_per_element >= 2; }
+
+// What the device that has most holds of each factor.
+std::vector<double> local_extents(const OpContext& op, const Strategy& strategy) {
+  std::vector<double> extents;
+  for (size_t f = 0; f < op.rule->factors.size(); ++f) {
+    const int64_t size = op.rule->factors[f].size;
+    const bool cut = f < strategy.cuts.size() && !strategy.cuts[f].empty();
+    extents.push_back(static_cast<double>(cut ? local_range(*op.mesh, strategy.cuts[f], size, 0).extent : size));
+  }
+  return extents;
+}
+
+double local_elements(const OpContext& op, size_t tensor, const std::vector<double>& extents) {
+  double elements = 1;
+  const TensorFactors& factors = op.factors(tensor);
+  for (size_t d = 0; d < factors.size(); ++d) {
+    if (factors[d].empty()) elements *= static_cast<double>(op.type(tensor).shape[d]);
+    for (int f : factors[d]) elements *= extents[static_cast<size_t>(f)];
+  }
+  return elements;
+}
+
+// A reduction over dims of which every device has one element: what is left to do is the collective's part.
+bool reduces_nothing(const OpContext& op, const std::vector<double>& extents) {
+  bool reduces = false;
+  for (size_t f = 0; f < extents.size(); ++f) {
+    if (op.rule->factors[f].kind != FactorKind::reduce) continue;
+    if (extents[f] > 1) return false;
+    reduces = true;
+  }
+  return reduces && !contracts(*op.rule);
+}
+
+}  // namespace
+
+double local_flops(const OpContext& op, const Strategy& strategy) {
+  if (op.rule->linearity == Linearity::movement) return 0;
+  const std::vector<double> extents = local_extents(op, strategy);
+  double elements = 1;
+  if (contracts(*op.rule)) {
+    for (double extent : extents) elements *= extent;
+  } else {  // every element is touched once
+    elements = 0;
+    for (size_t t = 0; t < op.num_tensors(); ++t) elements = std::max(elements, local_elements(op, t, extents));
+  }
+  return elements * op.rule->flops_per_element;
+}
+
+int64_t compute_ns(const OpContext& op, const Strategy& strategy, const Topology& topology) {
+  if (op.rule->linearity == Linearity::movement || reduces_nothing(op, local_extents(op, strategy))) return 0;
+  const double weight = contracts(*op.rule) ? kContractionWeight : 1;
+  double picoseconds = local_flops(op, strategy) * weight * static_cast<double>(topology.picoseconds_per_flop);
+  if (!contracts(*op.rule)) {
+    const std::vector<double> extents = local_extents(op, strategy);
+    double bytes = 0;
+    for (size_t t = 0; t < op.num_tensors(); ++t)
+      bytes += local_elements(op, t, extents) * static_cast<double>(itemsize(op.type(t).dtype));
+    picoseconds = std::max(picoseconds, bytes * static_cast<double>(topology.picoseconds_per_local_byte));
+  }
+  return static_cast<int64_t>(std::min(picoseconds / 1000, 1e15));
+}
+
+int64_t composite_ns(const OpContext& op, const Strategy& strategy, const Topology& topology) {
+  int64_t total = 0;
+  const std::vector<double> extents = local_extents(op, strategy);
+  const size_t result = op.num_tensors() - 1;
+  for (size_t f = 0; f < strategy.cuts.size(); ++f) {
+    const Factor& factor = op.rule->factors[f];
+    if (factor.kind != FactorKind::composite || strategy.cuts[f].empty() || factor.reduction != Reduction::none)
+      continue;
+    const int64_t group = op.mesh->group_size(atom_set(strategy.cuts[f].atoms));
+    double elements = local_elements(op, result, extents);
+    if (has_factor(op.factors(result), static_cast<int>(f))) elements /= std::max(extents[f], 1.0);
+    const int64_t rows = static_cast<int64_t>(elements) * itemsize(op.type(result).dtype);
+    total += 2 * topology.cost_ns(Collective::all_reduce, wire_bytes(Collective::all_reduce, rows, group));
+  }
+  return total;
+}
+
+}  // namespace spmdx
