@@ -14,7 +14,6 @@ import torch.distributed as dist
 BENCHMARKS = Path(__file__).parents[2] / "benchmarks"
 SIZE = {"2L/32d": (dict(layers=2, width=32, heads=4, context=16), 4)}
 LOSES = {
-    "fully sharded": "a tied weight is gathered for each kind of use",
     "fully sharded, no reshard": "a parameter is gathered for the forward and for the backward",
 }
 
