@@ -85,9 +85,9 @@ def of_report(report):
 # --- cases ----------------------------------------------------------------------------------------
 
 
-def small_case(layers, devices):
+def small_case(layers, devices, model):
     with spmdx.plan_only():
-        mesh = make_mesh(devices, 2)
+        mesh = make_mesh(devices, model)
         config = Config(layers=layers, **TINY)
         return measure(config, mesh, devices, MODES[0], torch.float32)
 
@@ -122,7 +122,7 @@ def fastest(cases, rounds):
 
 def layers_for(nodes):
     """How many layers give a step of about so many nodes."""
-    few, more = (in_own_process("small", layers, 8)["nodes"] for layers in (1, 2))
+    few, more = (in_own_process("small", layers, 8, 2)["nodes"] for layers in (1, 2))
     return {n: max(1, round((n - few) / (more - few)) + 1) for n in nodes}
 
 
@@ -174,14 +174,14 @@ def main():
         return
     console = Console(width=None if sys.stdout.isatty() else 120)
     layers = layers_for(NODES)
-    cases = {n: ("small", layers[n], 8) for n in NODES}
+    cases = {n: ("small", layers[n], 8, 2) for n in NODES}
     found = fastest(list(cases.values()), options.rounds)
     by_nodes = [(n, found[case]) for n, case in cases.items()]
-    show_scaling(console, "Plan time by nodes, 8 devices", "asked for", by_nodes)
-    cases = {n: ("small", layers[5000], n) for n in DEVICES}
+    show_scaling(console, "Plan time by nodes, 4 × 2 devices, data × tensor", "asked for", by_nodes)
+    cases = {n: ("small", layers[5000], n, 1) for n in DEVICES}  # one axis: two devices have no two
     found = fastest(list(cases.values()), options.rounds)
     by_devices = [(n, found[case]) for n, case in cases.items()]
-    show_scaling(console, "Plan time by devices", "devices", by_devices)
+    show_scaling(console, "Plan time by devices, data parallel", "devices", by_devices)
     llama = {mode: in_own_process("llama", mode, 1024, 32) for mode in MODES}
     show_llama(console, llama, 1024)
     if options.json:
