@@ -8,7 +8,7 @@ CMAKE := $(BIN)/cmake -G Ninja -DCMAKE_MAKE_PROGRAM=$(BIN)/ninja -DCMAKE_BUILD_T
 CXX_FILES = $(shell find csrc tests/core -name '*.h' -o -name '*.cpp')
 PYTEST = OMP_NUM_THREADS=1 $(BIN)/python -m pytest -n 2
 .DEFAULT_GOAL := build
-.PHONY: build demo test fuzz lint format bench asan clean
+.PHONY: build module demo test fuzz lint format bench asan clean
 
 # A virtual environment with the pinned requirements, and python/ on its path.
 $(INSTALLED): requirements.txt
@@ -24,7 +24,11 @@ build/build.ninja: $(INSTALLED) CMakeLists.txt cmake/FindTorchWheel.cmake
 build: build/build.ninja
 	$(BIN)/ninja -C build --quiet
 
-demo: build
+# The Python module alone.
+module: build/build.ninja
+	$(BIN)/ninja -C build --quiet _C
+
+demo: module
 	$(BIN)/python examples/train_gpt.py --demo
 
 test: build
@@ -46,7 +50,7 @@ format: $(INSTALLED)
 	$(BIN)/ruff format .
 	$(BIN)/clang-format -i $(CXX_FILES)
 
-bench: build
+bench: module
 	$(BIN)/python benchmarks/step.py
 	$(BIN)/python benchmarks/reshard.py
 	$(BIN)/python benchmarks/plan.py
