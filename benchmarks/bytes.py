@@ -116,6 +116,7 @@ def compare(world, sizes):
         (name, label, (mode, dict(config, fused=fused), batch, ignoring))
         for label, (config, batch) in sizes.items()
         for name, (mode, fused, ignoring) in ROWS.items()
+        if fused or config["heads"] % world == 0  # DTensor cuts whole heads only
     ]
     theirs = peers(world, [case for _, _, case in cases])
     return [
