@@ -84,17 +84,19 @@ Output Recorder::Impl::output_of(const Root& root, const std::unordered_map<cons
   return output;
 }
 
-// The one mesh of what the outputs need; what nobody needs any more may lie on any.
+// The one mesh of what the user annotated among all that the outputs need. Other data may lie on any mesh, and moves to
+// this one.
 MeshRef Recorder::Impl::mesh_of(const std::vector<Output>& outputs, const std::vector<bool>& needed) const {
   MeshRef mesh;
   for (const Output& output : outputs) check_mesh(mesh, output.annotation);
-  for (size_t i = 0; i < graph.inputs.size(); ++i) {
-    if (!needed[graph.inputs[i].value]) continue;
-    check_mesh(mesh, inputs[i]->sharding());
-    check_mesh(mesh, graph.inputs[i].annotation);
+  for (const Input& input : graph.inputs) {
+    if (needed[input.value]) check_mesh(mesh, input.annotation);
   }
   for (const Constraint& constraint : graph.constraints) {
     if (needed[constraint.value]) check_mesh(mesh, constraint.sharding);
+  }
+  for (size_t i = 0; i < graph.inputs.size() && !mesh; ++i) {
+    if (const ShardingRef layout = inputs[i]->sharding(); layout && needed[graph.inputs[i].value]) mesh = layout->mesh;
   }
   return mesh;
 }
@@ -130,33 +132,37 @@ void Recorder::Impl::need_ties(MeshRef& mesh, const std::vector<Output>& outputs
   }
 }
 
-// The mesh each value is computed on, by what it is computed from; null: none is known.
-std::vector<MeshRef> Recorder::Impl::meshes() const {
-  std::vector<MeshRef> found(graph.values.size());
-  auto add = [&](ValueId value, ShardingRef sharding) {
-    if (sharding && !found[value]) found[value] = sharding->mesh;
+// The mesh each value is computed on: that of an annotation it is computed from, or else of data; null: none is known.
+std::vector<const Mesh*> Recorder::Impl::meshes() const {
+  std::vector<const Mesh*> annotated(graph.values.size()), found(graph.values.size());
+  auto add = [](const Mesh*& mesh, const ShardingRef& sharding) {
+    if (sharding && !mesh) mesh = sharding->mesh.get();
   };
-  for (const Constraint& constraint : graph.constraints) add(constraint.value, constraint.sharding);
+  for (const Constraint& constraint : graph.constraints) add(annotated[constraint.value], constraint.sharding);
   for (size_t i = 0; i < graph.inputs.size(); ++i) {
-    add(graph.inputs[i].value, graph.inputs[i].annotation);
-    add(graph.inputs[i].value, inputs[i]->sharding());
+    add(annotated[graph.inputs[i].value], graph.inputs[i].annotation);
+    add(found[graph.inputs[i].value], inputs[i]->sharding());
   }
   for (const Node& node : graph.nodes)
-    for (size_t r = 0; r < node.call->outputs.size(); ++r)
-      for (ValueId value : node.inputs)
-        if (MeshRef& mesh = found[node.output + r]; !mesh) mesh = found[value];
+    for (ValueId result = node.output; result < node.output + node.call->outputs.size(); ++result)
+      for (ValueId value : node.inputs) {
+        if (!annotated[result]) annotated[result] = annotated[value];
+        if (!found[result]) found[result] = found[value];
+      }
+  for (ValueId value = 0; value < found.size(); ++value)
+    if (annotated[value]) found[value] = annotated[value];
   return found;
 }
 
 // Roots of pending values in the order they were recorded, those of each mesh together: values that have nothing to do
 // with each other may lie on different meshes. At least one group, perhaps empty.
 std::vector<std::vector<RootRef>> Recorder::Impl::pending_by_mesh() const {
-  const std::vector<MeshRef> mesh_of_value = meshes();
-  std::vector<std::pair<MeshRef, std::vector<RootRef>>> groups;
+  const std::vector<const Mesh*> mesh_of_value = meshes();
+  std::vector<std::pair<const Mesh*, std::vector<RootRef>>> groups;
   for (auto& ref : live_roots()) {
     const Root& root = root_of(ref);
     if (!pending(root.current)) continue;
-    const MeshRef mesh = root.annotation ? root.annotation->sharding->mesh : mesh_of_value[root.current.id];
+    const Mesh* mesh = root.annotation ? root.annotation->sharding->mesh.get() : mesh_of_value[root.current.id];
     auto same = std::find_if(groups.begin(), groups.end(), [&](const auto& group) {
       return group.first == mesh || !group.first || !mesh || *group.first == *mesh;
     });

@@ -56,7 +56,7 @@ struct Recorder::Impl {
   MeshRef mesh_of(const std::vector<Output>& outputs, const std::vector<bool>& needed) const;
   void need_ties(MeshRef& mesh, const std::vector<Output>& outputs, std::vector<bool>& needed) const;
   void add_moves(MeshRef& mesh, std::vector<RootRef>& owners, std::vector<Output>& outputs);
-  std::vector<MeshRef> meshes() const;
+  std::vector<const Mesh*> meshes() const;
   std::vector<std::vector<RootRef>> pending_by_mesh() const;
   Graph finish(std::vector<RootRef>& owners, const std::unordered_map<const Root*, uint32_t>& gradients);
   void keep_inputs(Graph& done, const std::vector<bool>& needed);

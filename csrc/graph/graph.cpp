@@ -179,6 +179,10 @@ bool same(const Graph& a, const Graph& b) {
          std::ranges::equal(a.constraints, b.constraints, same_constraints);
 }
 
+bool comes_from_another_mesh(const Graph& graph, const Input& input) {
+  return input.physical && graph.mesh && *input.physical->mesh != *graph.mesh;
+}
+
 std::vector<std::vector<NodeId>> users(const Graph& graph) {
   std::vector<std::vector<NodeId>> result(graph.values.size());
   for (NodeId id = 0; id < graph.nodes.size(); ++id) {

@@ -140,6 +140,8 @@ bool same(const Graph& a, const Graph& b);
 
 // Consumers of every value, in program order (a node once, even if it uses the value twice).
 std::vector<std::vector<NodeId>> users(const Graph& graph);
+// Its data lies on another mesh than the graph's, as an earlier step left it.
+bool comes_from_another_mesh(const Graph& graph, const Input& input);
 
 // Base name of an op: "aten.add" for "aten.add.Tensor".
 std::string_view base_name(std::string_view op);

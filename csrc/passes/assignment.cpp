@@ -59,6 +59,7 @@ Assignment::Assignment(const Graph& graph, const CompileOptions& options)
   for (const Input& input : graph.inputs) {
     inputs_[input.value] =
         input.physical ? input.physical : replicated(graph.mesh, graph.values[input.value].type.shape.size());
+    if (comes_from_another_mesh(graph, input)) inputs_[input.value] = graph.values[input.value].sharding;
     if (input.annotation) ends_[input.value].push_back({input.annotation, true, false});
   }
   for (const Constraint& constraint : graph.constraints)

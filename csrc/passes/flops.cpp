@@ -5,24 +5,6 @@
 #include "passes/strategy.h"
 
 namespace spmdx {
-namespace {
-
-// The cuts of the factors that the shardings of operands and results show.
-Strategy shown(const OpContext& op, const Graph& graph, const Node& node) {
-  Strategy strategy;
-  strategy.cuts.resize(op.rule->factors.size());
-  for (size_t t = 0; t < op.num_tensors(); ++t) {
-    const ValueId value =
-        t < node.inputs.size() ? node.inputs[t] : node.output + static_cast<ValueId>(t - node.inputs.size());
-    const Strategy seen = project(op, t, graph.values[value].sharding);
-    for (size_t f = 0; f < strategy.cuts.size(); ++f)
-      if (seen.cuts[f].atoms.size() > strategy.cuts[f].atoms.size()) strategy.cuts[f] = seen.cuts[f];
-  }
-  return strategy;
-}
-
-}  // namespace
-
 Flops count_flops(const Graph& graph) {
   double device = 0, whole = 0;
   for (const Node& node : graph.nodes) {
@@ -31,7 +13,7 @@ Flops count_flops(const Graph& graph) {
     const OpContext op{graph.mesh, node.call.get(), rule.get(), true};
     const double all = local_flops(op, Strategy{});
     whole += all;
-    device += graph.mesh ? local_flops(op, shown(op, graph, node)) : all;
+    device += graph.mesh ? local_flops(op, strategy_of(op, graph, node)) : all;
   }
   return {static_cast<int64_t>(device), static_cast<int64_t>(whole)};
 }

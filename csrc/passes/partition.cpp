@@ -23,6 +23,9 @@ class Partition {
       if (!layout) layout = replicated(graph_.mesh, graph_.values[input.value].type.shape.size());
       rewrite_.to().values[made].sharding = layout;
       layouts_.add(input.value, layout, made);
+      if (comes_from_another_mesh(graph_, input))
+        pin(input.value, graph_.values[input.value].sharding, input.source, 0,
+            describe(input.value) + " from another mesh");
       if (input.annotation)
         pin(input.value, input.annotation, input.source, 0, "annotation of " + describe(input.value));
     }

@@ -76,7 +76,7 @@ class Propagation {
     if (input.annotation) {
       set(input.value, input.annotation, {input.source, "annotation of " + name});
       fixed_[input.value] = true;
-    } else if (input.physical && !fixed_[input.value]) {
+    } else if (input.physical && !comes_from_another_mesh(graph_, input) && !fixed_[input.value]) {
       set(input.value, without_partial(input.physical, graph_.values[input.value].type.shape),
           {0, "layout of " + name});
     }
@@ -88,7 +88,7 @@ class Propagation {
         seed_input(input);
       } else if (input.annotation) {
         fixed_[input.value] = hidden_[input.value] = true;
-      } else if (input.physical && !input.physical->replicated()) {
+      } else if (input.physical && !comes_from_another_mesh(graph_, input) && !input.physical->replicated()) {
         hidden_[input.value] = true;
       }
     }

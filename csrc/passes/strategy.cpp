@@ -243,6 +243,21 @@ std::vector<Strategy> candidates(const OpContext& op, const std::vector<std::vec
   return result;
 }
 
+Strategy strategy_of(const OpContext& op, const Graph& graph, const Node& node) {
+  Strategy strategy;
+  strategy.cuts.resize(op.rule->factors.size());
+  for (size_t t = 0; t < op.num_tensors(); ++t) {
+    const ValueId value =
+        t < node.inputs.size() ? node.inputs[t] : node.output + static_cast<ValueId>(t - node.inputs.size());
+    const ShardingRef sharding = graph.values[value].sharding;
+    if (!sharding) continue;
+    const Strategy seen = project(op, t, sharding);
+    for (size_t f = 0; f < seen.cuts.size(); ++f)
+      if (seen.cuts[f].atoms.size() > strategy.cuts[f].atoms.size()) strategy.cuts[f] = seen.cuts[f];
+  }
+  return strategy;
+}
+
 bool takes_part(const OpRule& rule, size_t operand) { return operand >= 64 || (rule.linear_inputs >> operand & 1); }
 
 bool cuts_composite(const OpContext& op, const Strategy& strategy) {

@@ -49,6 +49,9 @@ std::optional<Placement> place(const OpContext& op, const Strategy& strategy);
 // whole moved to a factor that may be cut; and the uncut strategy. hints[tensor] lists shardings.
 std::vector<Strategy> candidates(const OpContext& op, const std::vector<std::vector<ShardingRef>>& hints);
 
+// The cut of every factor as the shardings of a node's operands and results show it.
+Strategy strategy_of(const OpContext& op, const Graph& graph, const Node& node);
+
 // Whether a partial operand may flow through this op at all.
 bool takes_part(const OpRule& rule, size_t operand);
 bool has_factor(const TensorFactors& factors, int f);

@@ -34,6 +34,17 @@ double local_elements(const OpContext& op, size_t tensor, const std::vector<doub
   return elements;
 }
 
+double flops_of(const OpContext& op, const std::vector<double>& extents) {
+  double elements = 1;
+  if (contracts(*op.rule)) {
+    for (double extent : extents) elements *= extent;
+  } else {  // every element is touched once
+    elements = 0;
+    for (size_t t = 0; t < op.num_tensors(); ++t) elements = std::max(elements, local_elements(op, t, extents));
+  }
+  return elements * op.rule->flops_per_element;
+}
+
 // A reduction over dims of which every device has one element: what is left to do is the collective's part.
 bool reduces_nothing(const OpContext& op, const std::vector<double>& extents) {
   bool reduces = false;
@@ -48,24 +59,16 @@ bool reduces_nothing(const OpContext& op, const std::vector<double>& extents) {
 }  // namespace
 
 double local_flops(const OpContext& op, const Strategy& strategy) {
-  if (op.rule->linearity == Linearity::movement) return 0;
-  const std::vector<double> extents = local_extents(op, strategy);
-  double elements = 1;
-  if (contracts(*op.rule)) {
-    for (double extent : extents) elements *= extent;
-  } else {  // every element is touched once
-    elements = 0;
-    for (size_t t = 0; t < op.num_tensors(); ++t) elements = std::max(elements, local_elements(op, t, extents));
-  }
-  return elements * op.rule->flops_per_element;
+  return op.rule->linearity == Linearity::movement ? 0 : flops_of(op, local_extents(op, strategy));
 }
 
 int64_t compute_ns(const OpContext& op, const Strategy& strategy, const Topology& topology) {
-  if (op.rule->linearity == Linearity::movement || reduces_nothing(op, local_extents(op, strategy))) return 0;
+  if (op.rule->linearity == Linearity::movement) return 0;
+  const std::vector<double> extents = local_extents(op, strategy);
+  if (reduces_nothing(op, extents)) return 0;
   const double weight = contracts(*op.rule) ? kContractionWeight : 1;
-  double picoseconds = local_flops(op, strategy) * weight * static_cast<double>(topology.picoseconds_per_flop);
+  double picoseconds = flops_of(op, extents) * weight * static_cast<double>(topology.picoseconds_per_flop);
   if (!contracts(*op.rule)) {
-    const std::vector<double> extents = local_extents(op, strategy);
     double bytes = 0;
     for (size_t t = 0; t < op.num_tensors(); ++t)
       bytes += local_elements(op, t, extents) * static_cast<double>(itemsize(op.type(t).dtype));

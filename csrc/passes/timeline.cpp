@@ -9,31 +9,17 @@
 namespace spmdx {
 namespace {
 
-// The cut of every factor as the shardings of operands and results have it.
-Strategy strategy_of(const Graph& graph, const Node& node, const OpContext& op) {
-  Strategy strategy;
-  strategy.cuts.resize(op.rule->factors.size());
-  for (size_t t = 0; t < op.num_tensors(); ++t) {
-    const ValueId value =
-        t < node.inputs.size() ? node.inputs[t] : node.output + static_cast<ValueId>(t - node.inputs.size());
-    const ShardingRef sharding = graph.values[value].sharding;
-    if (!sharding) continue;
-    const Strategy seen = project(op, t, sharding);
-    for (size_t f = 0; f < seen.cuts.size(); ++f)
-      if (seen.cuts[f].atoms.size() > strategy.cuts[f].atoms.size()) strategy.cuts[f] = seen.cuts[f];
-  }
-  return strategy;
-}
-
 int64_t duration(const Graph& graph, const Node& node, const Topology& topology) {
   if (is_collective(node)) {
+    if (node.atoms == 0 && node.bytes > 0)  // from another mesh: one message over the slowest wires
+      return topology.cost_ns(collective_kind(node), node.bytes, 2, topology.levels.size() - 1);
     const size_t level = level_of(atom_levels(graph.mesh, topology), node.atoms);
     return topology.cost_ns(collective_kind(node), node.bytes, graph.mesh->group_size(node.atoms), level);
   }
   static const MeshRef kOne = Mesh::make({0}, {1});
   const OpRuleRef rule = rule_for(node.call);
   const OpContext op{graph.mesh ? graph.mesh : kOne, node.call.get(), rule.get(), false};
-  return compute_ns(op, strategy_of(graph, node, op), topology);
+  return compute_ns(op, strategy_of(op, graph, node), topology);
 }
 
 }  // namespace

@@ -215,9 +215,14 @@ void check_op(const Graph& graph, const Node& node) {
   check_partials(graph, node, *rule);
 }
 
-// All that a device holds afterwards was on the devices that differ from it along `atoms`.
+// All that a device holds afterwards was on the devices that differ from it along `atoms`. What comes from another mesh
+// may come from all of its devices, and they hold everything.
 void check_boxes(const Graph& graph, const Node& node, size_t operand, AtomSet atoms) {
   const Value &before = graph.values[node.inputs[operand]], &after = graph.values[node.output + operand];
+  if (*before.sharding->mesh != *after.sharding->mesh) {
+    if (before.sharding->partial | after.sharding->partial) reject(graph, node, "a sum between two meshes");
+    return;
+  }
   const int64_t size = graph.mesh->size();
   const int64_t positions = std::clamp<int64_t>(kBoxes / graph.mesh->group_size(atoms), 1, size);
   for (int64_t i = 0; i < positions; ++i)

@@ -44,7 +44,7 @@ class Preparer {
     for (const Value& value : graph_.values) {
       const AtomSet used = used_atoms(value);
       internal_check(used == 0 || graph_.mesh, "a value is sharded in a graph without mesh");
-      const int64_t shards = used ? num_distinct(*graph_.mesh, used) : 1;
+      const int64_t shards = used ? num_distinct(*value.sharding->mesh, used) : 1;  // an input may lie on another mesh
       program_.first_slot.push_back(program_.total_slots);
       program_.num_slots.push_back(static_cast<uint32_t>(shards));
       program_.total_slots += static_cast<uint32_t>(shards);

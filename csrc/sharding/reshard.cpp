@@ -99,8 +99,9 @@ ReshardPlan plan_between_meshes(const Task& task) {
     ReshardPlan plan = plan_within_mesh({task.itemsize, task.shape, task.from, start, task.topology});
     const Missing lacking = missing(*start, *landing, task.shape);
     const int64_t bytes = lacking.elements * task.itemsize;
-    append(plan, {Collective::send_recv, 0, landing, bytes},
-           task.topology.cost_ns(Collective::send_recv, bytes, lacking.peers + 1, task.topology.levels.size() - 1));
+    const Collective kind = bytes ? Collective::send_recv : Collective::slice;
+    append(plan, {kind, 0, landing, bytes},
+           task.topology.cost_ns(kind, bytes, lacking.peers + 1, task.topology.levels.size() - 1));
     if (!best || plan.cost_ns < best->cost_ns) best = std::move(plan);
   }
   if (landing != task.to) append(*best, {Collective::to_partial, task.to->partial, task.to, 0}, 0);

@@ -3,94 +3,22 @@
 
 import dataclasses
 import math
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 
 import torch
 
-from spmdx._region import Body, Region, current_region, reach
+from spmdx._collective_arguments import (
+    Axes,
+    Reduction,
+    local_dim,
+    one_axis,
+    reduction_of,
+    region_of,
+    sources_of,
+)
+from spmdx._region import Body, reach
 from spmdx._unfolded import Unfolded
-from spmdx.errors import ShardingError, naming
-
-Axes = str | Sequence[str]
-
-
-@dataclasses.dataclass(frozen=True)
-class _Reduction:
-    over: Callable[[torch.Tensor, list[int]], torch.Tensor]
-    copies: Callable[[torch.Tensor, int], torch.Tensor]  # of n equal tensors
-    dtypes: str  # a word for those that are refused, or nothing
-
-
-_REDUCTIONS = {
-    "sum": _Reduction(lambda x, dims: x.sum(dims, dtype=x.dtype), lambda x, n: x * n, "bool"),
-    "mean": _Reduction(lambda x, dims: x.mean(dims), lambda x, n: x, "integer"),
-    "max": _Reduction(lambda x, dims: x.amax(dims), lambda x, n: x, ""),
-    "min": _Reduction(lambda x, dims: x.amin(dims), lambda x, n: x, ""),
-}
-
-
-def _reduction(op: str, tensor: torch.Tensor) -> _Reduction:
-    if op not in _REDUCTIONS:
-        raise ShardingError(
-            f"there is no reduction {op!r}. Expected one of {', '.join(_REDUCTIONS)}. "
-            'Write op="sum".'
-        )
-    found = _REDUCTIONS[op]
-    real = tensor.dtype.is_floating_point or tensor.dtype.is_complex
-    if found.dtypes and (tensor.dtype == torch.bool or (found.dtypes == "integer" and not real)):
-        raise ShardingError(
-            f"the {op} of tensors of dtype {tensor.dtype} is not defined. Expected numbers"
-            f"{' with a fraction' if found.dtypes == 'integer' else ''}. Convert the tensor first: "
-            "tensor.float()."
-        )
-    return found
-
-
-def _region(tensor: torch.Tensor | None, axis: Axes) -> tuple[Region, tuple[str, ...]]:
-    region = current_region()
-    if region is None:
-        raise ShardingError(
-            "it was called outside of a manual region. Expected a call from a function that "
-            "spmdx.shard_map runs. Outside, tensors are global: use torch's own functions."
-        )
-    if tensor is not None and not (
-        isinstance(tensor, torch.Tensor) and tensor.device.type == "spmdx"
-    ):
-        what = f"on device {tensor.device}" if isinstance(tensor, torch.Tensor) else repr(tensor)
-        raise ShardingError(
-            f"the first argument is {what}. Expected a tensor on device 'spmdx'. "
-            'Move it there first: tensor.to("spmdx").'
-        )
-    axes = (axis,) if isinstance(axis, str) else tuple(axis)
-    for name in axes:
-        if name not in region.axes:
-            raise ShardingError(
-                f"{name!r} is no manual axis here. Expected one of "
-                f"{', '.join(map(repr, region.axes))}. Name an axis of spmdx.shard_map's mesh."
-            )
-    if len(set(axes)) != len(axes) or not axes:
-        raise ShardingError(
-            f"the axes are {axes!r}. Expected at least one, and none twice. Write "
-            f"{region.axes[0]!r}."
-        )
-    return region, axes
-
-
-def _local_dim(tensor: torch.Tensor, dim: int, divisor: int = 1) -> int:
-    rank = tensor.dim()
-    if not -rank <= dim < rank:
-        raise ShardingError(
-            f"there is no dim {dim} in a local tensor of shape {tuple(tensor.shape)}. "
-            f"Expected a dim from {-rank} to {rank - 1}. Mind that shapes are local here."
-        )
-    dim %= rank
-    if tensor.shape[dim] % divisor:
-        raise ShardingError(
-            f"dim {dim} of the local shape {tuple(tensor.shape)} is not a multiple of the "
-            f"{divisor} devices that share it. Expected equal parts. Pad the tensor to "
-            f"{math.ceil(tensor.shape[dim] / divisor) * divisor} first."
-        )
-    return dim
+from spmdx.errors import naming
 
 
 def _pinned(body: Body) -> Body:
@@ -122,12 +50,12 @@ def all_reduce(tensor: torch.Tensor, axis: Axes, op: str = "sum") -> torch.Tenso
         120.0
     """
     with naming("all_reduce"):
-        region, axes = _region(tensor, axis)
-        reduction = _reduction(op, tensor)
+        region, axes = region_of(tensor, axis)
+        reduction = reduction_of(op, tensor)
     return reach(region, tensor, _pinned(lambda x: _reduce(x, axes, reduction)))
 
 
-def _reduce(x: Unfolded, axes: Sequence[str], reduction: _Reduction) -> Unfolded:
+def _reduce(x: Unfolded, axes: Sequence[str], reduction: Reduction) -> Unfolded:
     copies = math.prod(x.mesh.shape()[axis] for axis in axes if axis not in x.lead)
     x = x.reduce([axis for axis in axes if axis in x.lead], reduction.over)
     return x if copies == 1 else dataclasses.replace(x, tensor=reduction.copies(x.tensor, copies))
@@ -157,8 +85,8 @@ def all_gather(tensor: torch.Tensor, axis: Axes, dim: int = 0) -> torch.Tensor:
         [8.0, 8.0]
     """
     with naming("all_gather"):
-        region, axes = _region(tensor, axis)
-        dim = _local_dim(tensor, dim)
+        region, axes = region_of(tensor, axis)
+        dim = local_dim(tensor, dim)
 
     def body(x: Unfolded) -> Unfolded:
         for name in reversed(axes):
@@ -193,9 +121,9 @@ def reduce_scatter(tensor: torch.Tensor, axis: Axes, dim: int = 0, op: str = "su
         [0.0, 8.0, 16.0, 24.0, 32.0, 40.0, 48.0, 56.0]
     """
     with naming("reduce_scatter"):
-        region, axes = _region(tensor, axis)
-        reduction = _reduction(op, tensor)
-        dim = _local_dim(tensor, dim, math.prod(region.mesh.shape()[name] for name in axes))
+        region, axes = region_of(tensor, axis)
+        reduction = reduction_of(op, tensor)
+        dim = local_dim(tensor, dim, math.prod(region.mesh.shape()[name] for name in axes))
 
     def body(x: Unfolded) -> Unfolded:
         x = _reduce(x, axes, reduction)
@@ -231,21 +159,15 @@ def all_to_all(tensor: torch.Tensor, axis: str, split_dim: int, concat_dim: int)
         True
     """
     with naming("all_to_all"):
-        region, (axis,) = _one_axis(tensor, axis)
-        split_dim = _local_dim(tensor, split_dim, region.mesh.shape()[axis])
-        concat_dim = _local_dim(tensor, concat_dim)
+        region, (axis,) = one_axis(tensor, axis)
+        split_dim = local_dim(tensor, split_dim, region.mesh.shape()[axis])
+        concat_dim = local_dim(tensor, concat_dim)
     sender = object()
 
     def body(x: Unfolded) -> Unfolded:
         return x.vary(axis).rename(axis, sender).split(axis, split_dim).join(sender, concat_dim)
 
     return reach(region, tensor, _pinned(body))
-
-
-def _one_axis(tensor: torch.Tensor | None, axis: str) -> tuple[Region, tuple[str, ...]]:
-    if not isinstance(axis, str):
-        raise ShardingError(f"the axis is {axis!r}. Expected the name of one axis. Write 'data'.")
-    return _region(tensor, axis)
 
 
 def permute(tensor: torch.Tensor, axis: str, pairs: Sequence[tuple[int, int]]) -> torch.Tensor:
@@ -272,27 +194,9 @@ def permute(tensor: torch.Tensor, axis: str, pairs: Sequence[tuple[int, int]]) -
         [7.0, 0.0, 1.0, 2.0, 3.0, 4.0, 5.0, 6.0]
     """
     with naming("permute"):
-        region, (axis,) = _one_axis(tensor, axis)
-        sources = _sources(pairs, region.mesh.shape()[axis], axis)
+        region, (axis,) = one_axis(tensor, axis)
+        sources = sources_of(pairs, region.mesh.shape()[axis], axis)
     return reach(region, tensor, _pinned(lambda x: x.vary(axis).permute(axis, sources)))
-
-
-def _sources(pairs: Sequence[tuple[int, int]], size: int, axis: str) -> list[int]:
-    """By receiver, who sends to it; -1 where nobody does."""
-    sources = [-1] * size
-    for sender, receiver in pairs:
-        if not (0 <= sender < size and 0 <= receiver < size):
-            raise ShardingError(
-                f"the pair ({sender}, {receiver}) names a device that axis {axis!r} of size "
-                f"{size} lacks. Expected coordinates from 0 to {size - 1}. Count along the axis."
-            )
-        if sources[receiver] >= 0 or sender in sources:
-            raise ShardingError(
-                f"the pair ({sender}, {receiver}) repeats a sender or a receiver. Expected each "
-                "at most once. Use all_gather to send to many."
-            )
-        sources[receiver] = sender
-    return sources
 
 
 def axis_index(axis: str) -> torch.Tensor:
@@ -317,7 +221,7 @@ def axis_index(axis: str) -> torch.Tensor:
         [0.0, 1.0, 2.0, 3.0, 4.0, 5.0, 6.0, 7.0]
     """
     with naming("axis_index"):
-        region, (axis,) = _one_axis(None, axis)
+        region, (axis,) = one_axis(None, axis)
     return region.coordinates[axis]
 
 
@@ -343,7 +247,7 @@ def axis_size(axis: str) -> int:
         1.0
     """
     with naming("axis_size"):
-        region, (axis,) = _one_axis(None, axis)
+        region, (axis,) = one_axis(None, axis)
     return region.mesh.shape()[axis]
 
 

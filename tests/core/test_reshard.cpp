@@ -304,12 +304,12 @@ TEST(reshards_between_meshes_send_what_is_missing) {
     CHECK(found.moves.back().to == to);
     return kinds(found) + " " + std::to_string(found.bytes);
   };
-  CHECK_EQ(plan({8}, parse("f32[8@a]", a), parse("f32[8@(b,c)]", b)), std::string("send_recv 0"));
+  CHECK_EQ(plan({8}, parse("f32[8@a]", a), parse("f32[8@(b,c)]", b)), std::string("slice 0"));
   CHECK_EQ(plan({8}, parse("f32[8@a]", a), parse("f32[8@b]", b)), std::string("send_recv 8"));
   CHECK_EQ(plan({8}, parse("f32[8@a]", a), parse("f32[8@a]", reversed)), std::string("send_recv 8"));
   CHECK_EQ(plan({7}, parse("f32[7@a]", a), parse("f32[7@d]", other)), std::string("send_recv 8"));
   CHECK_EQ(plan({8}, replicated(a, 1), parse("f32[8@d]", other)), std::string("send_recv 8"));
-  CHECK_EQ(plan({64}, parse("f32[64]{partial sum: a}", a), replicated(b, 1)), std::string("all_reduce send_recv 384"));
+  CHECK_EQ(plan({64}, parse("f32[64]{partial sum: a}", a), replicated(b, 1)), std::string("all_reduce slice 384"));
   CHECK_EQ(plan({8}, parse("f32[8@a]", a), parse("f32[8]{partial sum: b}", b)), std::string("send_recv to_partial 24"));
 }
 

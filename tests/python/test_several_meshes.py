@@ -1,0 +1,96 @@
+# SPDX-License-Identifier: Apache-2.0
+"""One program on several meshes: what lies on one is at hand on the other."""
+
+import itertools
+
+import pytest
+import spmdx
+import torch
+
+MESHES = {
+    "eight": ((8,), range(8)),
+    "two by two": ((2, 2), range(4)),
+    "three": ((3,), [7, 5, 6]),
+    "reversed": ((2, 4), range(7, -1, -1)),
+}
+PAIRS = list(itertools.permutations(MESHES, 2))
+
+
+@pytest.fixture(autouse=True)
+def eight_devices():
+    spmdx.runtime.set_device_count(8)
+    spmdx.sync(wait=True)
+
+
+def mesh_of(name):
+    shape, ids = MESHES[name]
+    return spmdx.Mesh(ids, shape, ("a", "b")[: len(shape)])
+
+
+def cut(tensor, mesh, dim=0):
+    spec = [None] * tensor.dim()
+    spec[dim] = tuple(mesh.shape())
+    return spmdx.mark_sharding(tensor.to("spmdx"), mesh, tuple(spec))
+
+
+def table(rows, columns):
+    return torch.arange(float(rows * columns)).view(rows, columns)
+
+
+@pytest.mark.parametrize("rows", [24, 10, 1])
+@pytest.mark.parametrize("first, second", PAIRS)
+def test_a_result_on_one_mesh_is_read_on_another(first, second, rows):
+    x, y = table(rows, 6), table(rows, 6).flip(0)
+    h = cut(x, mesh_of(first)) * 2
+    spmdx.mark_step()
+    there = cut(y, mesh_of(second), dim=1)
+    torch.testing.assert_close((h + there).cpu(), x * 2 + y)
+    torch.testing.assert_close((h.t() @ there).cpu(), (x * 2).t() @ y)
+    torch.testing.assert_close(h.cpu(), x * 2)
+
+
+@pytest.mark.parametrize("first, second", PAIRS)
+def test_annotating_data_anew_moves_it_to_the_other_mesh(first, second):
+    x = table(10, 6)
+    moved = cut(x, mesh_of(first))
+    spmdx.sync(wait=True)
+    spmdx.mark_sharding(moved, mesh_of(second), (None, tuple(mesh_of(second).shape())))
+    torch.testing.assert_close((moved + 1).cpu(), x + 1)
+    spmdx.sync(wait=True)
+    assert spmdx.get_sharding(moved).mesh == mesh_of(second)
+    torch.testing.assert_close(moved.cpu(), x)
+
+
+@pytest.mark.parametrize("first, second", PAIRS)
+def test_values_of_no_mesh_serve_both(first, second):
+    position = torch.arange(6, device="spmdx") * 1.0
+    left, right = cut(table(9, 6), mesh_of(first)), cut(table(9, 6), mesh_of(second), dim=1)
+    a, b = left + position, right * position
+    spmdx.mark_step()
+    expected = torch.arange(6.0)
+    torch.testing.assert_close(a.cpu(), table(9, 6) + expected)
+    torch.testing.assert_close(b.cpu(), table(9, 6) * expected)
+    torch.testing.assert_close((right - position).cpu(), table(9, 6) - expected)
+    torch.testing.assert_close((left - position).cpu(), table(9, 6) - expected)
+
+
+def test_a_move_between_meshes_is_counted():
+    h = cut(table(8, 4), mesh_of("eight")) * 2
+    spmdx.mark_step()
+    there = cut(table(8, 4), mesh_of("two by two"))
+    report = spmdx.explain(h + there)
+    (move,) = report.collectives
+    # Device 3 gets the rows 6 and 7, 16 bytes each, and holds neither.
+    assert (move.kind, move.bytes) == ("send_recv", 32)
+    assert "from another mesh" in move.cause
+
+
+def test_what_was_left_behind_does_not_hinder_the_next_step():
+    kept = cut(table(8, 4), mesh_of("eight")) + torch.arange(4, device="spmdx")
+    position = torch.arange(4, device="spmdx") + 1
+    other = cut(table(8, 4), mesh_of("three")) + position
+    spmdx.mark_step()
+    torch.testing.assert_close(
+        (other * position).cpu(), (table(8, 4) + torch.arange(1, 5)) * torch.arange(1, 5)
+    )
+    torch.testing.assert_close(kept.cpu(), table(8, 4) + torch.arange(4))
