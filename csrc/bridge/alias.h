@@ -11,7 +11,7 @@ struct ViewResult {
   Meta meta;        // offset relative to the source's
 };
 
-// Ops that only show elements of their first operand, whether or not the result aliases it.
+// Ops that only show elements of their first operand, whether or not the result aliases it. OpInfo keeps the answer.
 bool is_view_like(const OpInfo& info);
 // `results` are the declared layouts that shape inference gave, offsets relative to `in`.
 std::vector<ViewResult> view_results(const OpInfo& info, IValues args, const Meta& in,

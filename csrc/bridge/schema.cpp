@@ -8,6 +8,7 @@
 #include <string_view>
 #include <unordered_map>
 
+#include "bridge/alias.h"
 #include "bridge/aten_backend.h"
 
 namespace spmdx::bridge {
@@ -143,6 +144,7 @@ OpInfo describe(const c10::OperatorHandle& op) {
     if (result.alias_info() && !result.alias_info()->isWrite() && info.written.empty()) info.viewed = 0;
   }
   info.constant_reals = has_constant_reals(info.base);
+  info.view_like = is_view_like(info);
   info.handler = find_handler(info.name);
   if (!info.handler) info.handler = find_handler(info.base);
   return info;

@@ -144,13 +144,10 @@ c10::IValue wrap_group(ValueId& next, const std::vector<MetaRef>& group, bool li
 
 void trace_plain(const OpInfo& info, Stack* stack) {
   const Traced traced = record_op(info, arguments(info, *stack));
-  Stack results;
-  ValueId next = traced.first;
-  for (size_t r = 0; r < traced.results->size(); ++r) {
-    results.push_back(wrap_group(next, (*traced.results)[r], info.list_result[r]));
-  }
   torch::jit::drop(*stack, info.slots.size());
-  for (auto& result : results) stack->push_back(std::move(result));
+  ValueId next = traced.first;
+  for (size_t r = 0; r < traced.results->size(); ++r)
+    stack->push_back(wrap_group(next, (*traced.results)[r], info.list_result[r]));
 }
 
 void check_cast(const at::Tensor& tensor, c10::ScalarType result) {
@@ -208,7 +205,7 @@ Traced record_op(const OpInfo& info, IValues args) {
 void trace_op(const OpInfo& info, Stack* stack) {
   if (!info.written.empty() && !info.functional) return run_on_host(info, stack);
   try {
-    if (is_view_like(info))
+    if (info.view_like)
       trace_view(info, stack);
     else if (info.written.empty())
       trace_plain(info, stack);

@@ -4,6 +4,9 @@
 
 #include <ATen/ops/empty_like.h>
 
+#include <array>
+#include <cstring>
+
 #include "base/error.h"
 #include "bridge/alias.h"
 #include "bridge/aten_backend.h"
@@ -27,6 +30,29 @@ bool overlaps_itself(const LazyTensor& tensor) {
     if (tensor.sizes()[d] > 1 && tensor.strides()[d] == 0) return true;
   }
   return false;
+}
+
+// A scalar that may be written to before the step runs.
+DataRef scalar_data(const at::Tensor& tensor, const TensorType& type) {
+  KernelGuard kernels_only;
+  return std::make_shared<Data>(type, nullptr, Shards{buffer_of(tensor.detach().clone())});
+}
+
+// A number from the program's text: nobody writes to it, and it comes again with the next step. The latest are kept.
+// REQUIRES: the recorder's lock.
+DataRef number_data(const at::Tensor& tensor, const TensorType& type) {
+  struct Known {
+    uint64_t bits = 0;
+    DataRef data;
+  };
+  static auto* latest = new std::array<Known, 256>;
+  uint64_t bits = 0;
+  if (tensor.element_size() > sizeof bits) return std::make_shared<Data>(type, nullptr, Shards{buffer_of(tensor)});
+  std::memcpy(&bits, tensor.const_data_ptr(), tensor.element_size());
+  Known& known = (*latest)[hash_combine(bits, static_cast<uint64_t>(type.dtype)) % latest->size()];
+  if (!known.data || known.bits != bits || known.data->type().dtype != type.dtype)
+    known = {bits, std::make_shared<Data>(type, nullptr, Shards{buffer_of(tensor)})};
+  return known.data;
 }
 
 }  // namespace
@@ -121,14 +147,9 @@ ValueId Recorder::input(const DataRef& data) {
 ValueId Recorder::host_scalar(const at::Tensor& tensor) {
   const bool wrapped = tensor.unsafeGetTensorImpl()->is_wrapped_number();
   const TensorType type{to_dtype(tensor.scalar_type()), {}, wrapped};
-  at::Tensor own = tensor;  // a wrapped number is nobody else's
-  if (!wrapped) {           // any other scalar may be written to before the step runs
-    KernelGuard kernels_only;
-    own = tensor.detach().clone();
-  }
   Lock lock;
   const ValueId value = impl_->graph.add_input(type);
-  impl_->inputs.push_back(std::make_shared<Data>(type, nullptr, Shards{buffer_of(own)}));  // fresh: in no map
+  impl_->inputs.push_back(wrapped ? number_data(tensor, type) : scalar_data(tensor, type));  // in no map
   return value;
 }
 

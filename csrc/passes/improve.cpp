@@ -180,10 +180,18 @@ class Improvement {
     return false;
   }
 
+  // In the order of their first use: in which order inputs were numbered does not matter.
   bool try_waves() {
+    std::vector<bool> seen(graph_.values.size(), false);
     bool better = false;
-    for (ValueId value = 0; value < graph_.values.size(); ++value)
-      if (assignment_.moves_ns(value) > 0) better |= try_waves_at(value);
+    const auto visit = [&](ValueId value) {
+      if (!seen[value] && assignment_.moves_ns(value) > 0) better |= try_waves_at(value);
+      seen[value] = true;
+    };
+    for (const Node& node : graph_.nodes) {
+      for (ValueId value : node.inputs) visit(value);
+      for (size_t r = 0; r < node.call->outputs.size(); ++r) visit(node.output + static_cast<ValueId>(r));
+    }
     return better;
   }
 
