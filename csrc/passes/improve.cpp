@@ -180,23 +180,34 @@ class Improvement {
     return false;
   }
 
-  // In the order of their first use: in which order inputs were numbered does not matter.
-  bool try_waves() {
+  // Inputs in the order of their first use, so that it does not matter in which order they were numbered; then results.
+  std::vector<ValueId> in_order() const {
     std::vector<bool> seen(graph_.values.size(), false);
+    std::vector<ValueId> order;
+    for (const Node& node : graph_.nodes)
+      for (ValueId value : node.inputs) {
+        if (graph_.values[value].producer == kNone && !seen[value]) order.push_back(value);
+        seen[value] = true;
+      }
+    for (const Node& node : graph_.nodes)
+      for (size_t r = 0; r < node.call->outputs.size(); ++r) order.push_back(node.output + static_cast<ValueId>(r));
+    return order;
+  }
+
+  // The largest moves first.
+  bool try_waves() {
+    std::vector<ValueId> order = order_;
+    std::stable_sort(order.begin(), order.end(),
+                     [&](ValueId a, ValueId b) { return assignment_.moves_ns(a) > assignment_.moves_ns(b); });
     bool better = false;
-    const auto visit = [&](ValueId value) {
-      if (!seen[value] && assignment_.moves_ns(value) > 0) better |= try_waves_at(value);
-      seen[value] = true;
-    };
-    for (const Node& node : graph_.nodes) {
-      for (ValueId value : node.inputs) visit(value);
-      for (size_t r = 0; r < node.call->outputs.size(); ++r) visit(node.output + static_cast<ValueId>(r));
-    }
+    for (ValueId value : order)
+      if (assignment_.moves_ns(value) > 0) better |= try_waves_at(value);
     return better;
   }
 
   Assignment& assignment_;
   const Graph& graph_;
+  std::vector<ValueId> order_ = in_order();
   std::unordered_map<uint64_t, int> failures_;
 };
 
