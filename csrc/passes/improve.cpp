@@ -4,6 +4,7 @@
 #include <deque>
 #include <set>
 
+#include "passes/rewrite.h"
 #include "passes/search.h"
 
 namespace spmdx {
@@ -180,15 +181,10 @@ class Improvement {
     return false;
   }
 
-  // Inputs in the order of their first use, so that it does not matter in which order they were numbered; then results.
+  // Independent of how inputs are numbered.
   std::vector<ValueId> in_order() const {
-    std::vector<bool> seen(graph_.values.size(), false);
     std::vector<ValueId> order;
-    for (const Node& node : graph_.nodes)
-      for (ValueId value : node.inputs) {
-        if (graph_.values[value].producer == kNone && !seen[value]) order.push_back(value);
-        seen[value] = true;
-      }
+    for (size_t input : inputs_by_use(graph_)) order.push_back(graph_.inputs[input].value);
     for (const Node& node : graph_.nodes)
       for (size_t r = 0; r < node.call->outputs.size(); ++r) order.push_back(node.output + static_cast<ValueId>(r));
     return order;

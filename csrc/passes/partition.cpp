@@ -1,5 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 // Partition: a strategy for every node by cost, and the collectives its operands need.
+#include <algorithm>
+#include <numeric>
+
 #include "base/error.h"
 #include "passes/layouts.h"
 #include "passes/passes.h"
@@ -7,6 +10,14 @@
 
 namespace spmdx {
 namespace {
+
+// In the order they are made: what moves at the end does not depend on the order in which outputs are listed.
+std::vector<size_t> by_value(const std::vector<Output>& outputs) {
+  std::vector<size_t> order(outputs.size());
+  std::iota(order.begin(), order.end(), 0);
+  std::stable_sort(order.begin(), order.end(), [&](size_t a, size_t b) { return outputs[a].value < outputs[b].value; });
+  return order;
+}
 
 class Partition {
  public:
@@ -17,7 +28,8 @@ class Partition {
   }
 
   Graph run() {
-    for (const Input& input : graph_.inputs) {
+    for (size_t i : inputs_by_use(graph_)) {
+      const Input& input = graph_.inputs[i];
       const ValueId made = rewrite_.at(input.value);
       ShardingRef layout = input.physical;
       if (!layout) layout = replicated(graph_.mesh, graph_.values[input.value].type.shape.size());
@@ -30,8 +42,8 @@ class Partition {
         pin(input.value, input.annotation, input.source, 0, "annotation of " + describe(input.value));
     }
     for (NodeId node = 0; node < graph_.nodes.size(); ++node) visit(node);
-    std::vector<ValueId> kept;  // two outputs may be one value in two layouts
-    for (const Output& output : graph_.outputs) kept.push_back(finish_output(output));
+    std::vector<ValueId> kept(graph_.outputs.size());  // two outputs may be one value in two layouts
+    for (size_t i : by_value(graph_.outputs)) kept[i] = finish_output(graph_.outputs[i]);
     Graph result = rewrite_.finish();
     for (size_t i = 0; i < kept.size(); ++i) result.outputs[i].value = kept[i];
     return result;

@@ -2,6 +2,8 @@
 // Rewriting a graph node by node.
 #include "passes/rewrite.h"
 
+#include <algorithm>
+
 #include "base/error.h"
 
 namespace spmdx {
@@ -67,6 +69,18 @@ std::vector<bool> needed_nodes(const Graph& graph) {
       for (ValueId value : node.inputs) needed[value] = true;
   }
   return nodes;
+}
+
+std::vector<size_t> inputs_by_use(const Graph& graph) {
+  std::vector<size_t> place(graph.values.size(), SIZE_MAX), order;
+  for (size_t i = 0; i < graph.inputs.size(); ++i) place[graph.inputs[i].value] = i;
+  const auto add = [&](ValueId value) {
+    if (place[value] != SIZE_MAX) order.push_back(place[value]);
+    place[value] = SIZE_MAX;
+  };
+  for (const Node& node : graph.nodes) std::for_each(node.inputs.begin(), node.inputs.end(), add);
+  for (const Input& input : graph.inputs) add(input.value);
+  return order;
 }
 
 void drop_dead(Graph& graph) {

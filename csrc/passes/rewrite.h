@@ -30,5 +30,7 @@ class Rewrite {
 // Nodes that some output needs.
 std::vector<bool> needed_nodes(const Graph& graph);
 void drop_dead(Graph& graph);
+// Inputs, as indices of Graph::inputs, in the order of their first use; then those that no node reads.
+std::vector<size_t> inputs_by_use(const Graph& graph);
 
 }  // namespace spmdx

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // spmdx-opt: reads graph text, runs passes and prints the result; shows rules and reshard plans.
 #include <algorithm>
+#include <cstdlib>
 #include <fstream>
 #include <iostream>
 #include <iterator>
@@ -17,7 +18,7 @@ namespace spmdx {
 namespace {
 
 constexpr const char* kUsage =
-    "usage: spmdx-opt [--pass NAME]... [--compile] [--verify] FILE|-   run passes, print the graph\n"
+    "usage: spmdx-opt [--pass NAME]... [--compile] [--verify] [--hash-seed N] FILE|-   run passes, print the graph\n"
     "       spmdx-opt --passes                                         list the passes\n"
     "       spmdx-opt --rules                                          list the ops that have a rule\n"
     "       spmdx-opt --rule FILE|-                                    print the rule of every node\n"
@@ -168,6 +169,9 @@ int run_passes(const Words& words) {
       passes.push_back({"compile", compile});
     } else if (words[i] == "--verify") {
       verify_after = true;
+    } else if (words[i] == "--hash-seed") {
+      if (++i == words.size()) throw UsageError("--hash-seed without a number. Expected a whole number.");
+      hash_seed = std::strtoull(words[i].c_str(), nullptr, 10);
     } else if (!path.empty() || (words[i].starts_with("-") && words[i] != "-")) {
       throw UsageError("unexpected argument '" + words[i] + "'. Expected options, then one file.");
     } else {
