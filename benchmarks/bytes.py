@@ -78,6 +78,7 @@ def annotate(model, mode, mesh):
 def plan(mode, sizes, batch, ignoring, world):
     """spmdx's plan of the fourth step: the optimizer's state has its layout by then."""
     config = Config(**sizes)
+    spmdx.set_gather_budget(None if mode == "fsdp, no reshard" else 0)
     with spmdx.plan_only():
         mesh = spmdx.Mesh(range(world), (world,), ("axis",))
         with torch.device("spmdx"):

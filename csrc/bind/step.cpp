@@ -4,6 +4,7 @@
 #include <torch/csrc/utils/pybind.h>
 
 #include <map>
+#include <optional>
 
 #include "bind/bind.h"
 #include "bind/handles.h"
@@ -41,6 +42,17 @@ void configure(const std::string& dump_dir) {
   bridge::engine().set_options(std::move(options));
 }
 
+void set_gather_budget(std::optional<int64_t> bytes) {
+  CompileOptions options = bridge::engine().options();
+  options.gather_budget = bytes.value_or(kNoLimit);
+  bridge::engine().set_options(std::move(options));
+}
+
+std::optional<int64_t> gather_budget() {
+  const int64_t bytes = bridge::engine().options().gather_budget;
+  return bytes == kNoLimit ? std::nullopt : std::optional(bytes);
+}
+
 }  // namespace
 
 void bind_step(py::module_& m) {
@@ -57,6 +69,8 @@ void bind_step(py::module_& m) {
   m.def("reset_counters", reset_counters);
   m.def("clear_cache", [] { bridge::engine().clear_cache(); });
   m.def("configure", configure, py::arg("dump_dir"));
+  m.def("set_gather_budget", set_gather_budget, py::arg("bytes").none(true));
+  m.def("gather_budget", gather_budget);
 }
 
 }  // namespace spmdx

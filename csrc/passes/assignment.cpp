@@ -25,18 +25,6 @@ std::vector<uint32_t> number_types(const Graph& graph) {
   return result;
 }
 
-// State, and what only movement and casts make of it.
-std::vector<bool> derived_from_state(const Graph& graph) {
-  std::vector<bool> derived(graph.values.size(), false);
-  for (const Input& input : graph.inputs) derived[input.value] = input.state;
-  for (const Node& node : graph.nodes) {
-    if (node.inputs.size() != 1 || !derived[node.inputs[0]]) continue;
-    if (rule_for(node.call)->linearity == Linearity::movement || base_name(node.call->op) == "aten._to_copy")
-      derived[node.output] = true;
-  }
-  return derived;
-}
-
 }  // namespace
 
 size_t Assignment::PlanHash::operator()(const PlanKey& key) const {
@@ -44,7 +32,7 @@ size_t Assignment::PlanHash::operator()(const PlanKey& key) const {
                       reinterpret_cast<uintptr_t>(key.to));
 }
 
-Assignment::Assignment(const Graph& graph, const CompileOptions& options)
+Assignment::Assignment(const Graph& graph, const CompileOptions& options, std::vector<bool> fleeting)
     : graph_(graph),
       options_(options),
       table_(options.topology),
@@ -52,7 +40,7 @@ Assignment::Assignment(const Graph& graph, const CompileOptions& options)
       ends_(graph.values.size()),
       inputs_(graph.values.size(), nullptr),
       type_of_(number_types(graph)),
-      fleeting_(derived_from_state(graph)),
+      fleeting_(std::move(fleeting)),
       choices_(graph.nodes.size()),
       moves_(graph.values.size(), 0) {
   for (const Node& node : graph.nodes) rules_.push_back(rule_for(node.call));
@@ -135,6 +123,12 @@ int64_t Assignment::move_ns(ValueId value, ShardingRef from, ShardingRef to) con
 
 // As the collectives are made: every demand from the nearest layout there is by then, with those on the way.
 int64_t Assignment::moves_with(ValueId value, NodeId node, const Choice* choice) const {
+  return moves_with(value, node, choice, fleeting_[value]);
+}
+
+int64_t Assignment::moves_ns_if_kept(ValueId value) const { return moves_with(value, kNone, nullptr, false); }
+
+int64_t Assignment::moves_with(ValueId value, NodeId node, const Choice* choice, bool fleeting) const {
   const ShardingRef made = native_with(value, node, choice);
   if (!made) return 0;
   ShardingRef base = made;
@@ -151,7 +145,7 @@ int64_t Assignment::moves_with(ValueId value, NodeId node, const Choice* choice)
   std::vector<Copy> known;  // beyond `base`
   each_demand(value, made, node, choice, [&](ShardingRef wanted, NodeId at) {
     if (wanted == base) return;
-    if (fleeting_[value]) std::erase_if(known, [&](const Copy& copy) { return copy.used + kResidence < at; });
+    if (fleeting) std::erase_if(known, [&](const Copy& copy) { return copy.used + kResidence < at; });
     const auto same = std::find_if(known.begin(), known.end(), [&](const Copy& c) { return c.sharding == wanted; });
     if (same != known.end()) {
       same->used = at;

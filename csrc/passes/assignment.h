@@ -10,8 +10,9 @@ namespace spmdx {
 
 class Assignment {
  public:
-  // REQUIRES: propagated; `graph` and `options` outlive this. No node is decided yet.
-  Assignment(const Graph& graph, const CompileOptions& options);
+  // `fleeting`, by value: gathered copies are dropped between uses that lie far apart. REQUIRES: propagated; `graph`
+  // and `options` outlive this. No node is decided yet.
+  Assignment(const Graph& graph, const CompileOptions& options, std::vector<bool> fleeting);
 
   const Graph& graph() const { return graph_; }
   OpContext context(NodeId node) const;
@@ -40,9 +41,9 @@ class Assignment {
   int64_t move_ns(ValueId value, ShardingRef from, ShardingRef to) const;
   // Time of all moves of a value.
   int64_t moves_ns(ValueId value) const { return moves_[value]; }
+  // The same, if the value were not fleeting.
+  int64_t moves_ns_if_kept(ValueId value) const;
 
-  // Whether gathered copies are dropped between uses that lie far apart: parameters and what is only moved or cast of
-  // them. Forward and backward gather a sharded parameter separately, so that it is never held whole in between.
   bool fleeting(ValueId value) const { return fleeting_[value]; }
 
   void decide(NodeId node, ChoiceRef choice);
@@ -56,6 +57,7 @@ class Assignment {
  private:
   const ReshardPlan& plan(ValueId value, ShardingRef from, ShardingRef to) const;
   int64_t moves_with(ValueId value, NodeId node, const Choice* choice) const;
+  int64_t moves_with(ValueId value, NodeId node, const Choice* choice, bool fleeting) const;
   ShardingRef native_with(ValueId value, NodeId node, const Choice* choice) const;
   template <class Visit>
   void each_demand(ValueId value, ShardingRef native, NodeId node, const Choice* choice, const Visit& visit) const;

@@ -6,6 +6,7 @@
 #include "base/error.h"
 #include "passes/layouts.h"
 #include "passes/passes.h"
+#include "passes/rewrite.h"
 #include "passes/search.h"
 
 namespace spmdx {
@@ -22,10 +23,11 @@ std::vector<size_t> by_value(const std::vector<Output>& outputs) {
 class Partition {
  public:
   Partition(const Graph& graph, const CompileOptions& options)
-      : graph_(graph), rewrite_(graph), layouts_(graph, rewrite_, options.topology), assignment_(graph, options) {
-    choose_greedily(assignment_);
-    improve(assignment_);
-  }
+      : graph_(graph),
+        rewrite_(graph),
+        layouts_(graph, rewrite_, options.topology),
+        decided_(decide(graph, options)),
+        assignment_(*decided_) {}
 
   Graph run() {
     for (size_t i : inputs_by_use(graph_)) {
@@ -115,7 +117,8 @@ class Partition {
   const Graph& graph_;
   Rewrite rewrite_;
   Layouts layouts_;
-  Assignment assignment_;
+  std::unique_ptr<const Assignment> decided_;
+  const Assignment& assignment_;
 };
 
 }  // namespace

@@ -11,11 +11,15 @@
 
 namespace spmdx {
 
+constexpr int64_t kNoLimit = INT64_MAX;
+
 struct CompileOptions {
   Topology topology;
   std::string dump_dir;  // empty: no dumps
   SourcePrinter source;  // for dumps and messages
   int64_t bucket_bytes = 30 << 20;
+  // Bytes a device may spend on gathered parameters that are kept from forward to backward.
+  int64_t gather_budget = 0;
 };
 
 // Gives every use of a constant (no operands, not random) a node of its own, so that uses do not bind each other.

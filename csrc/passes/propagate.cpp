@@ -273,13 +273,6 @@ void spread(Graph& graph, const CompileOptions& options) {
   }
 }
 
-int64_t planned_cost(const Graph& graph, const CompileOptions& options) {
-  Assignment assignment(graph, options);
-  choose_greedily(assignment);
-  improve(assignment);
-  return assignment.total();
-}
-
 }  // namespace
 
 void propagate(Graph& graph, const CompileOptions& options) {
@@ -290,7 +283,7 @@ void propagate(Graph& graph, const CompileOptions& options) {
     auto turned = turn_rows(graph, merges[i]);
     if (!turned) continue;
     spread(*turned, options);
-    if (planned_cost(*turned, options) < planned_cost(graph, options)) graph = std::move(*turned);
+    if (decide(*turned, options)->total() < decide(graph, options)->total()) graph = std::move(*turned);
   }
 }
 

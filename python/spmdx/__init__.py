@@ -15,6 +15,7 @@ from spmdx import _device as _device  # noqa: E402
 from spmdx import collectives, debug, nn, runtime  # noqa: E402
 from spmdx.debug import explain, explain_diff  # noqa: E402
 from spmdx.errors import CommError, InternalError, ShardingError  # noqa: E402
+from spmdx.gathering import get_gather_budget, set_gather_budget  # noqa: E402
 from spmdx.manual import shard_map  # noqa: E402
 from spmdx.mesh import (  # noqa: E402
     HybridMesh,
@@ -75,6 +76,7 @@ __all__ = [
     "fully_shard",
     "get_1d_mesh",
     "get_annotation",
+    "get_gather_budget",
     "get_global_mesh",
     "get_sharding",
     "get_topology",
@@ -85,6 +87,7 @@ __all__ = [
     "nn",
     "plan_only",
     "runtime",
+    "set_gather_budget",
     "set_global_mesh",
     "set_topology",
     "shard_as",

@@ -61,7 +61,8 @@ def fully_shard(module: torch.nn.Module, mesh: Mesh, axis: str = "fsdp") -> torc
         axis: an axis of ``mesh``.
 
     Returns:
-        ``module`` itself; parameters without such a dim are replicated.
+        ``module`` itself; parameters without such a dim are replicated. Whether they are gathered
+        again for the backward pass is said by :func:`spmdx.set_gather_budget`.
 
     Raises:
         ShardingError: the mesh has no such axis.

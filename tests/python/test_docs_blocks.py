@@ -1,6 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """Every Python block of the README and the docs runs, and every file they name exists."""
 
+import os
 import re
 import subprocess
 import sys
@@ -18,6 +19,32 @@ def blocks(page):
     return re.findall(r"^```python\n(.*?)^```", page.read_text(), re.MULTILINE | re.DOTALL)
 
 
+def dumps(page):
+    """[(pass, lines)] of the excerpts that a page gives as what SPMDX_DUMP writes."""
+    marked = r"^<!-- dump: ([\w-]+) -->\n```text\n(.*?)^```"
+    found = re.findall(marked, page.read_text(), re.MULTILINE | re.DOTALL)
+    return [(name, [line for line in text.splitlines() if line != "…"]) for name, text in found]
+
+
+def run(page, folder, **environment):
+    script = folder / (page.stem + ".py")
+    script.write_text(START + "\n".join(blocks(page)))
+    return subprocess.run(
+        [sys.executable, str(script)],
+        cwd=folder,
+        capture_output=True,
+        text=True,
+        timeout=300,
+        env={**os.environ, **environment},
+    )
+
+
+def holds(text, lines):
+    """Whether these lines come in this order; where an op was written does not count."""
+    written = iter([re.sub(r"  // \S+:\d+$", "", line) for line in text.splitlines()])
+    return all(line in written for line in lines)
+
+
 def folder_paths(page):
     """Paths of the repository that a page names in back-quotes."""
     named = re.findall(
@@ -28,12 +55,17 @@ def folder_paths(page):
 
 @pytest.mark.parametrize("page", [p for p in PAGES if blocks(p)], ids=lambda p: p.name)
 def test_the_blocks_of_a_page_run(page, tmp_path):
-    script = tmp_path / (page.stem + ".py")
-    script.write_text(START + "\n".join(blocks(page)))
-    done = subprocess.run(
-        [sys.executable, str(script)], cwd=tmp_path, capture_output=True, text=True, timeout=300
-    )
+    done = run(page, tmp_path)
     assert done.returncode == 0, done.stdout + done.stderr
+
+
+@pytest.mark.parametrize("page", [p for p in PAGES if dumps(p)], ids=lambda p: p.name)
+def test_the_dumps_of_a_page_are_what_is_written(page, tmp_path):
+    done = run(page, tmp_path, SPMDX_DUMP=str(tmp_path / "dumps"))
+    assert done.returncode == 0, done.stdout + done.stderr
+    for name, lines in dumps(page):
+        texts = [path.read_text() for path in (tmp_path / "dumps").glob(f"*-{name}.txt")]
+        assert any(holds(text, lines) for text in texts), f"no dump after {name} has {lines}"
 
 
 @pytest.mark.parametrize("page", PAGES, ids=lambda p: p.name)
@@ -45,3 +77,4 @@ def test_files_named_by_a_page_exist(page):
 def test_the_readme_and_the_tour_have_blocks():
     with_blocks = {page.name for page in PAGES if blocks(page)}
     assert {"README.md", "sharding.md", "add_an_op.md"} <= with_blocks
+    assert len(dumps(ROOT / "docs" / "sharding.md")) == 4

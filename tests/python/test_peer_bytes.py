@@ -13,9 +13,6 @@ import torch.distributed as dist
 
 BENCHMARKS = Path(__file__).parents[2] / "benchmarks"
 SIZE = {"2L/32d": (dict(layers=2, width=32, heads=4, context=16), 4)}
-LOSES = {
-    "fully sharded, no reshard": "a parameter is gathered for the forward and for the backward",
-}
 
 
 @pytest.fixture(scope="module")
@@ -46,11 +43,6 @@ ROWS = (
 )
 
 
-def lost(name):
-    mark = pytest.mark.xfail(strict=True, reason=LOSES[name]) if name in LOSES else ()
-    return pytest.param(name, marks=mark)
-
-
 pytestmark = pytest.mark.skipif(not dist.is_available(), reason="torch has no distributed")
 
 
@@ -60,7 +52,7 @@ def test_no_more_collectives_than_the_peer(benchmark, rows, row):
     assert 0 < benchmark.totals(ours)[0] <= benchmark.totals(theirs)[0], (theirs, ours)
 
 
-@pytest.mark.parametrize("row", [lost(name) for name in ROWS])
+@pytest.mark.parametrize("row", ROWS)
 def test_no_more_bytes_than_the_peer(benchmark, rows, row):
     theirs, ours = rows[row]
     assert 0 < benchmark.totals(ours)[1] <= benchmark.totals(theirs)[1], (theirs, ours)
