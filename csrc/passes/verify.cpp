@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 // Verify: an independent check that every node can run on what its operands' shards really hold.
 #include <algorithm>
-#include <map>
 #include <optional>
+#include <set>
 
 #include "base/error.h"
 #include "passes/passes.h"
@@ -207,7 +207,14 @@ void check_partials(const Graph& graph, const Node& node, const OpRule& rule) {
   }
 }
 
-void check_op(const Graph& graph, const Node& node) {
+// Calls with the shardings of all their operands and results, which have been checked: layers repeat themselves.
+using Checked = std::set<std::vector<const void*>>;
+
+void check_op(const Graph& graph, const Node& node, Checked& checked) {
+  std::vector<const void*> key{node.call.get()};
+  for (size_t t = 0; t < node.inputs.size() + node.call->outputs.size(); ++t)
+    key.push_back(graph.values[value_of(node, t)].sharding);
+  if (!checked.insert(std::move(key)).second) return;
   const OpRuleRef rule = rule_for(node.call);
   if (rule->inputs.size() != node.inputs.size()) reject(graph, node, "the rule has other operands");
   const int64_t positions = std::min(graph.mesh->size(), kPositions);
@@ -249,6 +256,7 @@ void check_collective(const Graph& graph, const Node& node) {
 
 void verify(const Graph& graph) {
   std::vector<bool> made(graph.values.size(), false);
+  Checked checked;
   for (const Input& input : graph.inputs) made[input.value] = true;
   for (const Node& node : graph.nodes) {
     for (ValueId value : node.inputs)
@@ -258,7 +266,7 @@ void verify(const Graph& graph) {
     if (is_collective(node))
       check_collective(graph, node);
     else
-      check_op(graph, node);
+      check_op(graph, node, checked);
   }
   if (!graph.mesh) return;
   for (const Output& output : graph.outputs) {
