@@ -2,6 +2,7 @@
 // Propagate: from a few user shardings to a sharding and a provenance on every value.
 #include <algorithm>
 
+#include "passes/chunks.h"
 #include "passes/expand.h"
 #include "passes/passes.h"
 #include "passes/rows.h"
@@ -273,10 +274,8 @@ void spread(Graph& graph, const CompileOptions& options) {
   }
 }
 
-}  // namespace
-
-void propagate(Graph& graph, const CompileOptions& options) {
-  if (!graph.mesh) return;
+// Propagates, and turns rows where the plan is cheaper for it.
+void spread_and_turn(Graph& graph, const CompileOptions& options) {
   spread(graph, options);
   const std::vector<Merge> merges = blocked_merges(graph);
   for (size_t i = 0; i < merges.size() && i < kMaxTurns; ++i) {
@@ -285,6 +284,17 @@ void propagate(Graph& graph, const CompileOptions& options) {
     spread(*turned, options);
     if (decide(*turned, options)->total() < decide(graph, options)->total()) graph = std::move(*turned);
   }
+}
+
+}  // namespace
+
+void propagate(Graph& graph, const CompileOptions& options) {
+  if (!graph.mesh) return;
+  spread_and_turn(graph, options);
+  auto chunks = see_chunks(graph);
+  if (!chunks) return;
+  spread_and_turn(*chunks, options);
+  if (decide(*chunks, options)->total() < decide(graph, options)->total()) graph = std::move(*chunks);
 }
 
 }  // namespace spmdx

@@ -41,11 +41,37 @@ std::optional<Merge> blocked(const OpContext& op, const std::vector<int>& factor
   return merge;
 }
 
-// Calls found(merge, value, dim) for every merged dim that a view cannot lay out as its other side is.
+bool selects(const Node& node, size_t dim) {
+  return node.call->op == "aten.select.int" && std::get<int64_t>(node.call->args.at(1)) == static_cast<int64_t>(dim);
+}
+
+// The dim that a view splits into pieces × rest, where each reader takes one piece: the pieces should not be cut.
+std::optional<size_t> dim_of_pieces(const Graph& graph, const Node& node, const std::vector<NodeId>& readers) {
+  const Shape &in = node.call->inputs[0].shape, &out = node.call->outputs[0].shape;
+  if (out.size() != in.size() + 1 || readers.empty()) return std::nullopt;
+  const auto dim = static_cast<size_t>(std::mismatch(in.begin(), in.end(), out.begin()).first - in.begin());
+  if (dim == in.size() ||
+      !std::equal(in.begin() + static_cast<long>(dim) + 1, in.end(), out.begin() + static_cast<long>(dim) + 2))
+    return std::nullopt;
+  const auto one_piece = [&](NodeId reader) { return selects(graph.nodes[reader], dim); };
+  if (!std::all_of(readers.begin(), readers.end(), one_piece)) return std::nullopt;
+  return dim;
+}
+
+// Calls found(merge, value, dim) for every merged dim that a view cannot, or should not, lay out as its other side is.
 template <class Found>
 void each_blocked(const Graph& graph, const Found& found) {
+  const std::vector<std::vector<NodeId>> readers = users(graph);
   for (const Node& node : graph.nodes) {
     if (!is_view(node)) continue;
+    if (const auto dim = dim_of_pieces(graph, node, readers[node.output])) {
+      const Shape& out = node.call->outputs[0].shape;
+      const ShardingRef whole = graph.values[node.inputs[0]].sharding;
+      if (whole && !whole->dims[*dim].empty()) {
+        found(Merge{out[*dim], out[*dim + 1], 1}, node.inputs[0], *dim);
+        continue;
+      }
+    }
     const OpRuleRef rule = rule_for(node.call);
     const OpContext op{graph.mesh, node.call.get(), rule.get(), false};
     for (size_t from = 0; from < 2; ++from) {

@@ -89,6 +89,10 @@ int64_t composite_ns(const OpContext& op, const Strategy& strategy, const Topolo
     double elements = local_elements(op, result, extents);
     if (has_factor(op.factors(result), static_cast<int>(f))) elements /= std::max(extents[f], 1.0);
     const int64_t rows = static_cast<int64_t>(elements) * itemsize(op.type(result).dtype);
+    if (op.rule->linearity == Linearity::movement) {  // of the result, a part changes hands
+      total += topology.cost_ns(Collective::all_to_all, wire_bytes(Collective::all_to_all, rows / group, group), group);
+      continue;
+    }
     total += 2 * topology.cost_ns(Collective::all_reduce, wire_bytes(Collective::all_reduce, rows, group));
   }
   return total;

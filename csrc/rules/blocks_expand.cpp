@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // Expansions that see a cut dim as blocks, one a part: each does its own, and the little that is left of a block moves.
 #include <limits>
+#include <numeric>
 
 #include "rules/composite.h"
 #include "rules/families.h"
@@ -119,6 +120,32 @@ Values expand_topk(Builder& builder, const Node& node) {
   const ValueId where = maths.emit("aten.gather", {TensorArg{0}, static_cast<int64_t>(dim), TensorArg{1}, false},
                                    {index, best + 1}, {{DType::i64, out.shape}});
   return {best, where};
+}
+
+// (tensors, dim), all alike: blocks of each tensor are joined where they lie; then whole tensors come one after the
+// other, which moves only what changes hands.
+Values expand_cat(Builder& builder, const Node& node) {
+  Maths maths(builder, node);
+  const TensorType out = maths.output(0);
+  const auto dim = static_cast<size_t>(normal_dim(integer(maths.call(), 1, 0), out.shape.size()));
+  const Blocks blocks = blocks_of(maths, maths.input(0), dim);
+  if (blocks.count == 1) return unchanged(maths, node);
+  const auto count = static_cast<int64_t>(node.inputs.size());
+  std::vector<ValueId> parts;
+  for (ValueId input : node.inputs) parts.push_back(maths.view(input, blocked(maths.shape(input), blocks)));
+  std::vector<Arg> args = maths.call().args;
+  args.at(1) = static_cast<int64_t>(dim) + 1;
+  Shape local = blocked(out.shape, Blocks{dim, blocks.count, count * blocks.size});
+  const ValueId joined = maths.emit(maths.call().op, std::move(args), parts, {{out.dtype, local}});
+  local[dim + 1] = blocks.size;
+  local.insert(local.begin() + static_cast<long>(dim) + 1, count);
+  const ValueId apart = maths.view(joined, local);
+  std::vector<int64_t> order(local.size());
+  std::iota(order.begin(), order.end(), 0);
+  std::swap(order[dim], order[dim + 1]);
+  std::swap(local[dim], local[dim + 1]);
+  const ValueId ordered = maths.emit("aten.permute", {TensorArg{0}, order}, {apart}, {{out.dtype, local}});
+  return {maths.view(ordered, out.shape)};
 }
 
 }  // namespace spmdx

@@ -18,6 +18,7 @@ Values expand_extremum(Builder& builder, const Node& node);  // argmax, argmin, 
 // blocks_expand.cpp
 Values expand_scan(Builder& builder, const Node& node);  // cumsum, cumprod, logcumsumexp
 Values expand_topk(Builder& builder, const Node& node);
+Values expand_cat(Builder& builder, const Node& node);
 // attention_expand.cpp
 Values expand_attention(Builder& builder, const Node& node);
 Values expand_attention_backward(Builder& builder, const Node& node);

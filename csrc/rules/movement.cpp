@@ -150,6 +150,16 @@ OpRule select_scatter(const Call& call) {
   return from_letters(call, {{big, small}, {big}});
 }
 
+// The extent that all operands have on the joined dim, which may then be cut in all of them alike; −1 where they
+// differ.
+int64_t joined_extent(const Call& call, size_t dim) {
+  const size_t rank = call.outputs[0].shape.size();
+  const Shape& first = call.inputs[0].shape;
+  for (const TensorType& type : call.inputs)
+    if (type.shape.size() != rank || type.shape[dim] != first.at(dim)) return -1;
+  return first[dim];
+}
+
 // Legacy: an empty 1-D tensor among others takes no part.
 OpRule cat(const Call& call) {
   OpRule rule = replicated(call);
@@ -163,6 +173,8 @@ OpRule cat(const Call& call) {
   };
   for (size_t d = 0; d < out.size(); ++d)
     if (out[d] != 1) shared[d] = fresh(out[d], d == dim ? FactorKind::replicate : FactorKind::pass);
+  const int64_t extent = out.empty() ? -1 : joined_extent(call, dim);
+  const int joined = extent > 1 ? fresh(extent, FactorKind::composite) : -1;
   auto assign = [&](const Shape& shape, TensorFactors& factors, bool output) {
     factors.assign(shape.size(), {});
     if (shape.size() != out.size()) return;
@@ -171,7 +183,7 @@ OpRule cat(const Call& call) {
       if (d != dim || output)
         factors[d] = {shared[d]};
       else
-        factors[d] = {fresh(shape[d], FactorKind::replicate)};
+        factors[d] = {joined >= 0 ? joined : fresh(shape[d], FactorKind::replicate)};
     }
   };
   for (size_t i = 0; i < call.inputs.size(); ++i) assign(call.inputs[i].shape, rule.inputs[i], false);

@@ -84,7 +84,7 @@ constexpr Row kRows[] = {
     {.op = "aten.binary_cross_entropy_with_logits", .family = loss_4, .expand = expand_loss},
     {.op = "aten.bincount", .family = replicated},
     {.op = "aten.bmm", .letters = "bmk,bkn->bmn", .linearity = kEach, .flops = 2},
-    {.op = "aten.cat", .family = cat, .linearity = kMovement},
+    {.op = "aten.cat", .family = cat, .linearity = kMovement, .expand = expand_cat},
     {.op = "aten.constant_pad_nd", .family = pad},
     {.op = "aten.convolution", .family = convolution, .expand = expand_convolution, .flops = 2},
     {.op = "aten.convolution_backward",

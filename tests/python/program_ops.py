@@ -388,7 +388,7 @@ def constants(g):
             f"{x}.new_zeros({x}.shape) + {x}.mean()",
             f"torch.full_like({x}, 0.5) * {x}",
             f"{x} @ torch.eye({n}, {like})",
-            f"{x} * float({x}.detach().mean().item())",
+            f"{x} * round(float({x}.detach().mean().item()), 6)",
             f"{x}.masked_fill(torch.ones({n}, {n}, {like}).triu(1)[0] > 0, 0.2)",
         )
     )
