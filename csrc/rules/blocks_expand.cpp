@@ -3,20 +3,11 @@
 #include <limits>
 #include <numeric>
 
-#include "rules/composite.h"
+#include "rules/blocks.h"
 #include "rules/families.h"
-#include "rules/maths.h"
 
 namespace spmdx {
-namespace {
 
-struct Blocks {
-  size_t dim = 0;     // of the blocks; dim + 1 is within one
-  int64_t count = 1;  // 1: the dim cannot be seen so
-  int64_t size = 1;
-};
-
-// As many blocks as the operand's dim has parts; as the mesh has devices where that is not known.
 Blocks blocks_of(Maths& maths, ValueId value, size_t dim) {
   const Shape& shape = maths.shape(value);
   const int64_t parts = maths.parts(value, dim);
@@ -30,7 +21,6 @@ Shape blocked(Shape shape, const Blocks& blocks) {
   return shape;
 }
 
-// The node as it was: its dim will be gathered.
 Values unchanged(Maths& maths, const Node& node) {
   const Call& call = maths.call();
   const ValueId first =
@@ -39,6 +29,8 @@ Values unchanged(Maths& maths, const Node& node) {
   for (size_t i = 0; i < call.outputs.size(); ++i) results.push_back(first + static_cast<ValueId>(i));
   return results;
 }
+
+namespace {
 
 // How a scan goes on from one block to the next.
 struct Scan {

@@ -6,10 +6,11 @@
 namespace spmdx {
 
 using Values = std::vector<ValueId>;
+class Maths;
 
 // linear_expand.cpp
 Values expand_addmm(Builder& builder, const Node& node);  // also baddbmm, addmv
-Values expand_convolution(Builder& builder, const Node& node);
+Values add_bias_after(Maths& maths);                      // of a convolution
 Values expand_embedding(Builder& builder, const Node& node);
 Values expand_embedding_backward(Builder& builder, const Node& node);
 Values expand_amp_unscale(Builder& builder, const Node& node);
@@ -19,6 +20,9 @@ Values expand_extremum(Builder& builder, const Node& node);  // argmax, argmin, 
 Values expand_scan(Builder& builder, const Node& node);  // cumsum, cumprod, logcumsumexp
 Values expand_topk(Builder& builder, const Node& node);
 Values expand_cat(Builder& builder, const Node& node);
+// halo_expand.cpp
+Values expand_convolution(Builder& builder, const Node& node);
+Values expand_convolution_backward(Builder& builder, const Node& node);
 // attention_expand.cpp
 Values expand_attention(Builder& builder, const Node& node);
 Values expand_attention_backward(Builder& builder, const Node& node);

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // Rules of products that add a bias: the contracted dim is composite, because the bias must be added once.
 #include "rules/families.h"
+#include "rules/halo.h"
 
 namespace spmdx {
 namespace {
@@ -17,6 +18,27 @@ OpRule addmm(const Call& call) { return with_self(call, "mk+", "kn", "mn"); }
 OpRule baddbmm(const Call& call) { return with_self(call, "bmk+", "bkn", "bmn"); }
 OpRule addmv(const Call& call) { return with_self(call, "mk+", "k", "m"); }
 
+namespace {
+
+// The letters of the spatial dims of a convolution's input and of its result. Places that are the same in both share a
+// letter: cut, a part needs a halo of its neighbours, or nothing where the window is one place.
+struct Spatial {
+  std::string input, result;
+};
+Spatial spatial_letters(const Call& call, size_t first, const Shape& x, const Shape& weight, const Shape& result) {
+  Spatial letters;
+  for (size_t i = 0; i + 2 < x.size(); ++i) {
+    const char in = static_cast<char>('p' + static_cast<char>(i)), out = static_cast<char>('v' + static_cast<char>(i));
+    const auto reach = reach_of(call, first, x, weight, result, i);
+    const bool halo = reach && reach->before >= 0 && reach->after >= 0;
+    letters.input += halo ? std::string{in} + (reach->local() ? "" : "^") : std::string{in, '!'};
+    letters.result += halo ? std::string{in} + (reach->local() ? "" : "^") : std::string{out, '!'};
+  }
+  return letters;
+}
+
+}  // namespace
+
 // convolution(x, w, bias, stride, padding, dilation, transposed, output_padding, groups)
 OpRule convolution(const Call& call) {
   const size_t spatial = call.inputs[0].shape.size() - 2;
@@ -25,8 +47,8 @@ OpRule convolution(const Call& call) {
   const std::string in = grouped ? "I!" : bias ? "c+" : "c", out = grouped ? "O!" : "o";
   // With groups one of the weight's dims counts channels of a group only.
   const std::string weight = grouped ? (transposed ? "I!P!" : "O!P!") : (transposed ? "co" : "oc");
-  Letters letters{{"n" + in + dims(spatial, 'p', '!'), weight + dims(spatial, 's', '!')},
-                  {"n" + out + dims(spatial, 'v', '!')}};
+  const Spatial places = spatial_letters(call, 3, call.inputs[0].shape, call.inputs[1].shape, call.outputs[0].shape);
+  Letters letters{{"n" + in + places.input, weight + dims(spatial, 's', '!')}, {"n" + out + places.result}};
   if (bias) letters.inputs.push_back(out);
   OpRule rule = from_letters(call, letters);
   if (!bias) rule.linearity = Linearity::each;
@@ -41,8 +63,9 @@ OpRule convolution_backward(const Call& call) {
   const std::string in = grouped ? "I!" : "c.", out = grouped ? "O!" : "o";
   const std::string weight =
       (grouped ? (transposed ? "I!P!" : "O!P!") : (transposed ? "co" : "oc")) + dims(spatial, 's', '!');
-  const std::string x = "n" + in + dims(spatial, 'p', '!');
-  return from_letters(call, {{"n" + out + dims(spatial, 'v', '!'), x, weight}, {x, weight, out}});
+  const Spatial places = spatial_letters(call, 4, call.inputs[1].shape, call.inputs[2].shape, call.inputs[0].shape);
+  const std::string x = "n" + in + places.input;
+  return from_letters(call, {{"n" + out + places.result, x, weight}, {x, weight, out}});
 }
 
 }  // namespace spmdx

@@ -31,8 +31,8 @@ Values expand_addmm(Builder& builder, const Node& node) {
   return {maths.add(right, scaled(maths, maths.input(0), beta))};
 }
 
-Values expand_convolution(Builder& builder, const Node& node) {
-  Maths maths(builder, node);
+// Of a convolution: the bias is added once.
+Values add_bias_after(Maths& maths) {
   std::vector<Arg> args = maths.call().args;
   args.at(2) = std::monostate{};
   const ValueId product =

@@ -63,6 +63,11 @@ int64_t Maths::parts(ValueId value, size_t dim) const {
   return atoms ? graph.mesh->group_size(atoms) : graph.mesh->size();
 }
 
+bool Maths::is_cut(ValueId value, size_t dim) const {
+  const ShardingRef known = builder_.graph().values.at(value).sharding;
+  return known && !known->dims.at(dim).empty();
+}
+
 const Node* Maths::producer(ValueId value) const {
   const Graph& graph = builder_.graph();
   const NodeId node = graph.values.at(value).producer;

@@ -26,6 +26,7 @@ class Maths {
   const Shape& shape(ValueId value) const { return builder_.type(value).shape; }
   DType dtype(ValueId value) const { return builder_.type(value).dtype; }
   int64_t parts(ValueId value, size_t dim) const;  // that the dim is cut into; of the mesh where not known yet
+  bool is_cut(ValueId value, size_t dim) const;    // as far as is known
   const Node* producer(ValueId value) const;       // null for an input; valid until the next node
 
   ValueId cast(ValueId value, DType dtype);  // itself where nothing changes

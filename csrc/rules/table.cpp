@@ -92,6 +92,7 @@ constexpr Row kRows[] = {
      .linearity = kJoint,
      .linear_inputs = kFirst,
      .localise = bias_size,
+     .expand = expand_convolution_backward,
      .flops = 4},
     {.op = "aten.count_nonzero", .family = reduce_sum},
     {.op = "aten.cummax", .family = scan_1},

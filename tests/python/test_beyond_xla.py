@@ -247,10 +247,7 @@ def test_input_gradients_of_three_projections_are_scattered_once(group):
     assert report.count("reduce_scatter") == 1 and report.count("all_gather") == 1
 
 
-@pytest.mark.xfail(
-    strict=True, reason="convolutions do not exchange halos yet: a cut height is gathered"
-)
-@pytest.mark.parametrize("group", [2, 4])
+@pytest.mark.parametrize("group", SIZES)
 def test_a_convolution_gradient_exchanges_the_halo_of_the_narrower_operand(group):
     mesh, batch, narrow, wide, height = line(group), 2, 4, 32, 32
     x = data(mesh, (None, None, "x", None), batch, narrow, height, 16)
