@@ -4,6 +4,8 @@
 import dataclasses
 import math
 from collections.abc import Callable, Sequence
+from numbers import Integral
+from typing import Any
 
 import torch
 
@@ -60,7 +62,7 @@ def region_of(tensor: torch.Tensor | None, axis: Axes) -> tuple[Region, tuple[st
             f"the first argument is {what}. Expected a tensor on device 'spmdx'. "
             'Move it there first: tensor.to("spmdx").'
         )
-    axes = (axis,) if isinstance(axis, str) else tuple(axis)
+    axes = tuple(axis) if isinstance(axis, tuple | list) else (axis,)
     for name in axes:
         if name not in region.axes:
             raise ShardingError(
@@ -77,9 +79,14 @@ def region_of(tensor: torch.Tensor | None, axis: Axes) -> tuple[Region, tuple[st
 
 def local_dim(tensor: torch.Tensor, dim: int, divisor: int = 1) -> int:
     rank = tensor.dim()
-    if not -rank <= dim < rank:
+    if not rank:
         raise ShardingError(
-            f"there is no dim {dim} in a local tensor of shape {tuple(tensor.shape)}. "
+            "the local tensor has no dims. Expected at least one. Give it one first: "
+            "tensor.reshape(1)."
+        )
+    if not isinstance(dim, Integral) or not -rank <= dim < rank:
+        raise ShardingError(
+            f"there is no dim {dim!r} in a local tensor of shape {tuple(tensor.shape)}. "
             f"Expected a dim from {-rank} to {rank - 1}. Mind that shapes are local here."
         )
     dim %= rank
@@ -98,9 +105,22 @@ def one_axis(tensor: torch.Tensor | None, axis: str) -> tuple[Region, tuple[str,
     return region_of(tensor, axis)
 
 
+def _are_pairs(pairs: Any) -> bool:
+    return isinstance(pairs, tuple | list) and all(
+        isinstance(pair, tuple | list)
+        and len(pair) == 2
+        and all(isinstance(i, Integral) for i in pair)
+        for pair in pairs
+    )
+
+
 def sources_of(pairs: Sequence[tuple[int, int]], size: int, axis: str) -> list[int]:
     """By receiver, who sends to it; -1 where nobody does."""
     sources = [-1] * size
+    if not _are_pairs(pairs):
+        raise ShardingError(
+            f"the pairs are {pairs!r}. Expected (sender, receiver) pairs of ints. Write [(0, 1)]."
+        )
     for sender, receiver in pairs:
         if not (0 <= sender < size and 0 <= receiver < size):
             raise ShardingError(

@@ -7,6 +7,7 @@ from spmdx import _C
 from spmdx.errors import ShardingError, naming
 from spmdx.report import CollectiveReport, FallbackReport, Report, SpanReport, ValueReport
 from spmdx.report_diff import explain_diff
+from spmdx.sharding import require_spmdx
 
 
 def explain(tensor: torch.Tensor | None = None) -> Report:
@@ -35,6 +36,8 @@ def explain(tensor: torch.Tensor | None = None) -> Report:
         7
     """
     with naming("explain"):
+        if tensor is not None:
+            require_spmdx(tensor)
         row = _C.report_last() if tensor is None else _C.report_pending(tensor)
         if row is None and tensor is None:
             raise ShardingError(

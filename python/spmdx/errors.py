@@ -30,9 +30,15 @@ _OWN = tuple(os.path.dirname(os.path.abspath(m)) + os.sep for m in (__file__, to
 def user_frame():
     """The innermost frame that is neither spmdx's nor torch's; None when there is none."""
     frame = sys._getframe(1)
-    while frame is not None and frame.f_code.co_filename.startswith(_OWN):
+    while frame is not None and _is_own(frame):
         frame = frame.f_back
     return frame
+
+
+def _is_own(frame) -> bool:
+    """Whether code of spmdx or torch runs in ``frame``, that which dataclasses write included."""
+    module = frame.f_globals.get("__name__", "")
+    return frame.f_code.co_filename.startswith(_OWN) or module.startswith(("spmdx.", "torch."))
 
 
 def user_line() -> str:
@@ -48,8 +54,16 @@ def located(function: str, message: str) -> str:
     return ": ".join(part for part in (user_line(), function, message) if part)
 
 
+def bare(error: ShardingError) -> str:
+    """Its message without the line and the function that a block of :class:`naming` put first."""
+    return getattr(error, "_message", str(error))
+
+
 class naming:
-    """A block whose ShardingErrors lead with the user's line and the name of a function."""
+    """A block whose ShardingErrors lead with the user's line and the name of a function.
+
+    Of blocks within blocks the outermost names the function: the one that the user called.
+    """
 
     def __init__(self, function: str):
         self._function = function
@@ -59,7 +73,9 @@ class naming:
 
     def __exit__(self, kind: type | None, error: BaseException | None, trace: object) -> None:
         if isinstance(error, ShardingError):
-            raise ShardingError(located(self._function, str(error))) from None
+            led = ShardingError(located(self._function, bare(error)))
+            led._message = bare(error)
+            raise led from None
 
 
 def name_of(tensor: torch.Tensor, fallback: str) -> str:

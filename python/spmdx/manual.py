@@ -10,7 +10,7 @@ import torch
 from spmdx._region import Region, current_region, reach, run_levels
 from spmdx._unfolded import Unfolded
 from spmdx.errors import ShardingError, naming
-from spmdx.mesh import Mesh
+from spmdx.mesh import Mesh, require_mesh
 
 
 def shard_map(
@@ -81,12 +81,13 @@ def shard_map(
 
 
 def _manual_axes(mesh: Mesh, axes: Sequence[str] | None) -> tuple[str, ...]:
-    if not isinstance(mesh, Mesh):
-        raise ShardingError(
-            f"the mesh is a {type(mesh).__name__}. Expected a spmdx.Mesh. Make one with "
-            "spmdx.Mesh(device_ids, mesh_shape, axis_names)."
-        )
+    require_mesh(mesh)
     chosen = mesh.axis_names if axes is None else (axes,) if isinstance(axes, str) else axes
+    if not isinstance(chosen, tuple | list) or not chosen:
+        raise ShardingError(
+            f"axes is {axes!r}. Expected at least one axis of {mesh!r}. Leave axes out for all "
+            "of them."
+        )
     for axis in chosen:
         if axis not in mesh.axis_names:
             raise ShardingError(
@@ -112,10 +113,9 @@ def _region(mesh: Mesh, names: tuple[str, ...]) -> tuple[Region, tuple[str, ...]
 
 def _per_argument(in_specs: Sequence[Any], args: tuple[Any, ...]) -> list[tuple[Any, Any]]:
     if not isinstance(in_specs, tuple | list) or len(in_specs) != len(args):
-        count = len(in_specs) if isinstance(in_specs, tuple | list) else 0
         raise ShardingError(
-            f"in_specs is {in_specs!r}, {count} specs for {len(args)} arguments. Expected one "
-            "spec for each argument. Write (('data', None), None): a tuple of specs."
+            f"in_specs is {in_specs!r}, {_length(in_specs)} specs for {len(args)} arguments. "
+            "Expected one spec for each argument. Write (('data', None), None): a tuple of specs."
         )
     return list(zip(args, in_specs, strict=True))
 
@@ -132,7 +132,7 @@ def _children(value: Any, spec: Any, name: str) -> Iterator[tuple[Any, Any, Any,
     keys = list(value) if isinstance(value, dict) else range(len(value))
     kind = dict if isinstance(value, dict) else tuple | list
     if spec is not None:
-        known = list(spec) if isinstance(spec, dict) else range(len(spec or ()))
+        known = list(spec) if isinstance(spec, dict) else range(_length(spec))
         if not isinstance(spec, kind) or list(keys) != list(known):
             raise ShardingError(
                 f"{name} is a {type(value).__name__} of {len(value)}, its spec is {spec!r}. "
@@ -141,6 +141,10 @@ def _children(value: Any, spec: Any, name: str) -> Iterator[tuple[Any, Any, Any,
             )
     for key in keys:
         yield key, value[key], None if spec is None else spec[key], f"{name}[{key!r}]"
+
+
+def _length(spec: Any) -> int:
+    return len(spec) if isinstance(spec, tuple | list) else 0
 
 
 def _rebuilt(value: Any, parts: list[tuple[Any, Any]]) -> Any:

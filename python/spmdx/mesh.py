@@ -3,7 +3,7 @@
 
 from collections import OrderedDict
 from collections.abc import Iterable, Sequence
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
@@ -26,6 +26,15 @@ def _integers(values: Iterable[int], what: str) -> list[int]:
         raise ShardingError(
             f"{what} is {values!r}. Expected integers. Write range(8) or (4, 2)."
         ) from None
+
+
+def require_mesh(mesh: Any) -> None:
+    """Raise ShardingError unless it is a Mesh."""
+    if not isinstance(mesh, Mesh):
+        raise ShardingError(
+            f"the mesh is a {type(mesh).__name__}. Expected a spmdx.Mesh. Make one with "
+            "spmdx.Mesh(device_ids, mesh_shape, axis_names)."
+        )
 
 
 def require_devices(ids: Sequence[int]) -> None:
@@ -144,6 +153,9 @@ class Mesh:
         Returns:
             A mesh of the same shape.
         """
+        if not hasattr(device_mesh, "mesh_dim_names"):
+            with naming("from_device_mesh"):
+                require_mesh(device_mesh)
         grid = device_mesh.mesh
         return Mesh(grid.flatten().tolist(), tuple(grid.shape), device_mesh.mesh_dim_names)
 

@@ -8,7 +8,7 @@ from typing import Any
 import torch
 
 from spmdx.errors import ShardingError, naming
-from spmdx.mesh import Mesh
+from spmdx.mesh import Mesh, require_mesh
 from spmdx.sharding import mark_sharding
 
 
@@ -76,10 +76,12 @@ def fully_shard(module: torch.nn.Module, mesh: Mesh, axis: str = "fsdp") -> torc
 
     Source: ZeRO, arXiv:1910.02054.
     """
-    if axis not in mesh.axis_names:
-        with naming("fully_shard"):
+    with naming("fully_shard"):
+        require_mesh(mesh)
+        if axis not in mesh.axis_names:
             raise ShardingError(
-                f"{mesh!r} has no axis {axis!r}. Expected one of {mesh.axis_names}. Pass axis=."
+                f"{mesh!r} has no axis {axis!r}. Expected one of {mesh.axis_names}. "
+                f"Pass axis={mesh.axis_names[0]!r}."
             )
     n = mesh.shape()[axis]
     for parameter in module.parameters():

@@ -14,7 +14,8 @@ from spmdx.spec import Sharding, to_handle
 from spmdx.tensor import ShardedTensor, plain_class, sharded_class
 
 
-def _require_spmdx(tensor: Any) -> None:
+def require_spmdx(tensor: Any) -> None:
+    """Raise ShardingError unless it is a global tensor on device "spmdx"."""
     if not isinstance(tensor, torch.Tensor):
         raise ShardingError(
             f"the first argument is a {type(tensor).__name__}. Expected a torch.Tensor on "
@@ -68,7 +69,7 @@ def mark_sharding(tensor: torch.Tensor, mesh: Mesh, partition_spec: Sequence) ->
     Source: GSPMD, arXiv:2105.04663; the name is PyTorch/XLA's.
     """
     with naming("mark_sharding"):
-        _require_spmdx(tensor)
+        require_spmdx(tensor)
         try:
             handle = to_handle(partition_spec, mesh, tensor, "tensor")
         except ShardingError:  # again, for a message that names the tensor as the user does
@@ -98,7 +99,7 @@ def clear_sharding(tensor: torch.Tensor) -> torch.Tensor:
         True
     """
     with naming("clear_sharding"):
-        _require_spmdx(tensor)
+        require_spmdx(tensor)
         _C.annotate(tensor, None, _is_state(tensor))
     tensor.__class__ = plain_class(type(tensor))
     return tensor
@@ -200,8 +201,8 @@ def shard_as(a: torch.Tensor, b: torch.Tensor) -> tuple[torch.Tensor, torch.Tens
         PartitionSpec('data')
     """
     with naming("shard_as"):
-        _require_spmdx(a)
-        _require_spmdx(b)
+        require_spmdx(a)
+        require_spmdx(b)
         if a.dim() != b.dim():
             raise ShardingError(
                 f"the tensors have rank {a.dim()} and {b.dim()}. Expected the same rank. "
@@ -242,8 +243,8 @@ def distribute_tensor(
         >>> spmdx.distribute_tensor(torch.ones(8, 2), mesh, [Shard(0), Replicate()]).partition_spec
         PartitionSpec('data', None)
     """
-    mesh = device_mesh if isinstance(device_mesh, Mesh) else Mesh.from_device_mesh(device_mesh)
     with naming("distribute_tensor"):
+        mesh = device_mesh if isinstance(device_mesh, Mesh) else Mesh.from_device_mesh(device_mesh)
         spec = spec_of_placements(placements, mesh, tensor.dim())
     if not _C.is_lazy(tensor):
         tensor = tensor.detach().to("spmdx").requires_grad_(tensor.requires_grad)
@@ -263,10 +264,10 @@ def spec_of_placements(placements: Sequence[Any], mesh: Mesh, rank: int) -> tupl
             continue
         dim = getattr(placement, "dim", None)
         if not placement.is_shard() or not -rank <= dim < rank:
+            mend = "Reduce the values first" if placement.is_partial() else "Write Replicate()"
             raise ShardingError(
                 f"the placement {placement} of axis {axis!r} does not fit a tensor of rank "
-                f"{rank}. Expected Replicate() or Shard(dim) with a dim of the tensor. "
-                "Reduce partial values first."
+                f"{rank}. Expected Replicate() or Shard(dim) with a dim of the tensor. {mend}."
             )
         dims[dim].append(axis)
     return tuple(tuple(axes) or None for axes in dims)

@@ -7,8 +7,8 @@ from typing import TYPE_CHECKING, Any
 import torch
 
 from spmdx import _C
-from spmdx.errors import ShardingError
-from spmdx.mesh import Mesh, require_real
+from spmdx.errors import ShardingError, naming
+from spmdx.mesh import Mesh, require_mesh, require_real
 
 if TYPE_CHECKING:
     from torch.distributed.tensor.placement_types import Placement
@@ -96,10 +96,11 @@ class Sharding:
         for dim, axes in enumerate(self._handle.entries):
             places = [names.index(a) if a in names else -1 for a in axes]
             if -1 in places or places != sorted(places):
-                raise ShardingError(
-                    f"DTensor placements cannot say {self}. Expected whole axes, major first. "
-                    "Read .partition_spec instead."
-                )
+                with naming("placements"):
+                    raise ShardingError(
+                        f"DTensor placements cannot say {self}. Expected whole axes, major first. "
+                        "Read .partition_spec instead."
+                    )
             for place in places:
                 result[place] = Shard(dim)
         for axis in self.partial:
@@ -140,11 +141,7 @@ def _axes(entry: Any, spec: Any) -> list[int | str]:
 
 def to_handle(spec: Any, mesh: Mesh, tensor: torch.Tensor, name: str) -> "_C.ShardingHandle":
     """The sharding of ``tensor``, which messages call ``name``. Raises ShardingError."""
-    if not isinstance(mesh, Mesh):
-        raise ShardingError(
-            f"the mesh is a {type(mesh).__name__}. Expected a spmdx.Mesh. Make one with "
-            "spmdx.Mesh(device_ids, mesh_shape, axis_names)."
-        )
+    require_mesh(mesh)
     if not isinstance(spec, tuple | list):
         raise ShardingError(
             f"the partition spec is {spec!r}. Expected a tuple with one entry a dim. "

@@ -12,7 +12,7 @@ import torch
 
 from spmdx import _C
 from spmdx.errors import ShardingError, naming
-from spmdx.mesh import Mesh
+from spmdx.mesh import Mesh, require_mesh
 from spmdx.spec import PartitionSpec, Sharding, to_handle
 
 
@@ -60,35 +60,36 @@ class ShardedTensor(torch.Tensor):
 
         return get_sharding(self)
 
-    def _known(self) -> Sharding:
+    def _known(self, asked: str) -> Sharding:
         sharding = self.sharding
         if sharding is None:
-            raise ShardingError(
-                "the tensor has no sharding. Expected one that was annotated. "
-                "Call spmdx.mark_sharding on it first."
-            )
+            with naming(asked):
+                raise ShardingError(
+                    "the tensor has no sharding. Expected one that was annotated. "
+                    "Call spmdx.mark_sharding on it first."
+                )
         return sharding
 
     @property
     def mesh(self) -> Mesh:
         """The mesh."""
-        return self._known().mesh
+        return self._known("mesh").mesh
 
     @property
     def partition_spec(self) -> PartitionSpec:
         """One entry a dim: None, the name of an axis, or a tuple of names."""
-        return self._known().spec
+        return self._known("partition_spec").spec
 
     @property
     def placements(self) -> tuple[Any, ...]:
         """The same as DTensor placements, one for each axis of the mesh."""
-        return self._known().placements
+        return self._known("placements").placements
 
     @property
     def local_shards(self) -> list[LocalShard]:
         """One piece for each device of this process, in the mesh's order; waits for the data."""
         data, handle = _C.local_data(self)
-        sharding = self._known() if handle is None else Sharding(handle)
+        sharding = self._known("local_shards") if handle is None else Sharding(handle)
         if handle is None:  # held whole, for all
             data = data * sharding.mesh.size()
         return [
@@ -124,7 +125,7 @@ class ShardedTensor(torch.Tensor):
             [0.0, 1.0, 2.0, 3.0, 4.0, 5.0, 6.0, 7.0]
         """
         with naming("load_local_shards_"):
-            sharding = self._known()
+            sharding = self._known("load_local_shards_")
             pieces = _pieces(shards, sharding.mesh, self.dtype)
             _check_shapes(pieces, sharding, self.shape)
             with torch.no_grad():
@@ -150,9 +151,9 @@ class ShardedTensor(torch.Tensor):
         """
         from spmdx.sharding import mark_sharding, spec_of_placements
 
-        mesh = mesh if isinstance(mesh, Mesh) else Mesh.from_device_mesh(mesh)
-        if any(hasattr(entry, "is_shard") for entry in spec):
-            with naming("redistribute"):
+        with naming("redistribute"):
+            mesh = mesh if isinstance(mesh, Mesh) else Mesh.from_device_mesh(mesh)
+            if any(hasattr(entry, "is_shard") for entry in spec):
                 spec = spec_of_placements(spec, mesh, self.dim())
         return mark_sharding(self.clone(), mesh, spec)
 
@@ -188,6 +189,7 @@ class ShardedTensor(torch.Tensor):
         from spmdx.sharding import mark_sharding
 
         with naming("from_local_shards"):
+            require_mesh(mesh)
             pieces = _pieces(shards, mesh, None)
             shape = _global_shape(pieces, mesh, spec)
             sample = torch.empty(shape, dtype=pieces[0].dtype, device="meta")

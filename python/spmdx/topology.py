@@ -11,7 +11,7 @@ from typing import Any
 import torch
 
 from spmdx import _C
-from spmdx.errors import ShardingError, naming
+from spmdx.errors import ShardingError, bare, naming
 
 _name = "in-process"
 
@@ -67,8 +67,9 @@ class Topology:
 
     def __post_init__(self):
         with naming("Topology"):
-            object.__setattr__(self, "levels", tuple(self.levels))
-            if not self.levels or not all(isinstance(level, Level) for level in self.levels):
+            if isinstance(self.levels, list):
+                object.__setattr__(self, "levels", tuple(self.levels))
+            if not self.levels or not _are_levels(self.levels):
                 raise ShardingError(
                     f"the levels are {self.levels!r}. Expected one or more spmdx.topology.Level. "
                     "Write (Level(latency_ns=5000),) for links that are all alike."
@@ -109,7 +110,7 @@ class Topology:
             1
         """
         with naming("Topology.named"):
-            return cls._of(name, _C.topology_named(name))
+            return cls._of(name, _C.topology_named(str(name)))
 
     @classmethod
     def _of(cls, name: str, fields: dict[str, Any]) -> "Topology":
@@ -138,10 +139,12 @@ class Topology:
         with naming("Topology.load"):
             try:
                 fields = json.loads(Path(path).read_text(encoding="utf-8"))
+                if not isinstance(fields, dict):
+                    raise TypeError(f"it holds a {type(fields).__name__}")
                 return cls._of(fields.pop("name"), fields)
+            except ShardingError as error:
+                raise ShardingError(f"{path}: {bare(error)}") from None
             except (OSError, ValueError, TypeError, KeyError, AttributeError) as error:
-                if isinstance(error, ShardingError):
-                    raise
                 raise ShardingError(
                     f"{path} is no topology: {type(error).__name__}: {error}. Expected a JSON "
                     "file with name and levels. Write one with Topology.save or spmdx.calibrate."
@@ -166,6 +169,10 @@ class Topology:
         fields = dataclasses.asdict(self)
         del fields["name"]
         return fields
+
+
+def _are_levels(levels: Any) -> bool:
+    return isinstance(levels, tuple) and all(isinstance(level, Level) for level in levels)
 
 
 def set_topology(topology: Topology | str | os.PathLike) -> None:

@@ -1,0 +1,37 @@
+# SPDX-License-Identifier: Apache-2.0
+"""What the tests of messages share: the whole text of an error, and what provokes errors."""
+
+import os
+import re
+
+import pytest
+import spmdx
+import torch
+
+
+def message_of(error, call):
+    """The message of what ``call`` raises; "HERE" stands for the line of the caller's file."""
+    with pytest.raises(error) as caught:
+        call()
+    assert caught.type is error
+    file = re.escape(os.path.basename(call.__code__.co_filename))
+    return re.sub(rf"^{file}:\d+: ", "HERE: ", str(caught.value))
+
+
+def eight_devices():
+    """Without them ``grid`` cannot be made."""
+    if spmdx.runtime.global_runtime_device_count() != 8:
+        spmdx.runtime.set_device_count(8)
+
+
+def grid():
+    return spmdx.Mesh(range(8), (4, 2), ("i", "j"))
+
+
+def device(*shape, dtype=None):
+    return torch.zeros(*shape, dtype=dtype).to("spmdx")
+
+
+def cases(table):
+    """Parameters for a test from rows of name, what to call and its message."""
+    return [pytest.param(*row[1:], id=row[0]) for row in table]

@@ -1,0 +1,399 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The whole messages about meshes, placements and the pieces that tensors are made of."""
+
+import copy
+
+import pytest
+import spmdx
+import torch
+from messages import cases, device, eight_devices, grid, message_of
+from torch.distributed.tensor import Partial, Replicate, Shard
+
+
+@pytest.fixture(scope="module", autouse=True)
+def devices():
+    eight_devices()
+
+
+MESHES = [
+    (
+        "size_0",
+        lambda: spmdx.Mesh(range(8), (8, 0)),
+        "HERE: Mesh: the mesh shape [8, 0] has an axis of size 0. Expected sizes of at least 1. "
+        "Leave the axis out, or make it 1.",
+    ),
+    (
+        "no_names",
+        lambda: spmdx.Mesh(range(8), (4, 2), ()),
+        "HERE: Mesh: the mesh has 2 axes but no names. Expected one name for each axis. Write as "
+        "many names, or None.",
+    ),
+    (
+        "empty_name",
+        lambda: spmdx.Mesh(range(8), (4, 2), ("a", "")),
+        "HERE: Mesh: an axis of the mesh has an empty name: ('a', ''). Expected a name of at "
+        "least one letter. Write names like ('data', 'model').",
+    ),
+    (
+        "name_with_a_colon",
+        lambda: spmdx.Mesh(range(8), (8,), ("a:b",)),
+        "HERE: Mesh: the axis name 'a:b' has a character that shardings are printed with. "
+        "Expected letters, digits, '_', '-' or '.'. Write a name like 'data_parallel'.",
+    ),
+    (
+        "shape_of_words",
+        lambda: spmdx.Mesh(range(8), ("a",)),
+        "HERE: Mesh: mesh_shape is ('a',). Expected integers. Write range(8) or (4, 2).",
+    ),
+    (
+        "hybrid_ranks",
+        lambda: spmdx.HybridMesh((4,), (2, 1)),
+        "HERE: HybridMesh: ici_mesh_shape has 1 sizes, dcn_mesh_shape 2. Expected as many. Write "
+        "1 for an axis that lies inside the blocks, or leads from one to the next only.",
+    ),
+    (
+        "hybrid_size_0",
+        lambda: spmdx.HybridMesh((4, 0), (2, 1)),
+        "HERE: HybridMesh: the mesh has an axis of size 0. Expected sizes of at least 1. Leave "
+        "the axis out, or make it 1.",
+    ),
+    (
+        "hybrid_words",
+        lambda: spmdx.HybridMesh((2, "a"), (2, 1)),
+        "HERE: HybridMesh: ici_mesh_shape is (2, 'a'). Expected integers. Write range(8) or (4, "
+        "2).",
+    ),
+    (
+        "hybrid_ids",
+        lambda: spmdx.HybridMesh((2,), (2,), device_ids=range(3)),
+        "HERE: HybridMesh: the mesh shape [4] does not hold 3 devices. Expected sizes whose "
+        "product (4) is the number of device ids. Change the shape, or give as many ids as it "
+        "holds.",
+    ),
+    (
+        "hybrid_devices",
+        lambda: spmdx.HybridMesh((4, 2), (2, 1)),
+        "HERE: HybridMesh: the mesh wants device 8, but there are 8 devices (0 to 7). Expected "
+        "ids below 8. Set SPMDX_NUM_DEVICES=16, call spmdx.runtime.set_device_count(16) first, or"
+        " make the mesh smaller.",
+    ),
+    (
+        "global_mesh",
+        lambda: spmdx.set_global_mesh((4, 2)),
+        "HERE: set_global_mesh: the argument is a tuple. Expected a spmdx.Mesh or None. Make one "
+        "with spmdx.Mesh(device_ids, mesh_shape, axis_names).",
+    ),
+    (
+        "count_of_a_word",
+        lambda: spmdx.runtime.set_device_count("8"),
+        "HERE: set_device_count: '8' is no number of devices. Expected an int of at least 1. "
+        "Write 8.",
+    ),
+    (
+        "count_0",
+        lambda: spmdx.runtime.set_device_count(0),
+        "HERE: set_device_count: 0 is no number of devices. Expected an int of at least 1. Write "
+        "8.",
+    ),
+]
+
+
+@pytest.mark.parametrize("call, message", cases(MESHES))
+def test_a_wrong_mesh_is_refused(call, message):
+    assert message_of(spmdx.ShardingError, call) == message
+
+
+def marked(spec, shape=(8, 8), mesh=None):
+    return spmdx.mark_sharding(device(*shape), mesh or grid(), spec)
+
+
+def unmarked():
+    """A ShardedTensor whose annotation went away with its elements."""
+    x = marked(("i", None))
+    x.data = device(8, 8)
+    return x
+
+
+def on_cpu():
+    return torch.zeros(2).as_subclass(spmdx.ShardedTensor)
+
+
+def a_net():
+    return torch.nn.Linear(4, 4).to("spmdx")
+
+
+def distributed(*placements):
+    return spmdx.distribute_tensor(device(4), grid(), placements)
+
+
+SPECS = [
+    (
+        "axis_of_no_axes",
+        lambda: marked(("a",), (4,), spmdx.Mesh([0], (), ())),
+        "HERE: mark_sharding: dim 0 of tensor is to be cut by axis 'a', which Mesh() does not "
+        "have. Expected None: the mesh has no axes. Write one of these names, or None to leave "
+        "the dim whole.",
+    ),
+    (
+        "index_of_no_axes",
+        lambda: marked((0,), (4,), spmdx.Mesh([0], (), ())),
+        "HERE: mark_sharding: dim 0 of tensor is to be cut by axis 0, but Mesh() has 0 axes. "
+        "Expected no index: the mesh has no axes. Write None.",
+    ),
+    (
+        "axis_twice_in_a_dim",
+        lambda: marked((("i", "i"), None)),
+        "HERE: mark_sharding: axis 'i' cuts tensor twice in dim 0: (('i', 'i'), None). Expected "
+        "every axis at most once. Write ('i', None).",
+    ),
+    (
+        "no_part_of_an_axis",
+        lambda: marked(("i:(3)2", None)),
+        "HERE: mark_sharding: 'i:(3)2' is not a part of axis 'i' of Mesh(i=4, j=2). Expected "
+        "name:(p)k where p and p·k are products of the first prime factors of 4. Write 'i' for "
+        "the whole axis.",
+    ),
+    (
+        "part_that_does_not_divide",
+        lambda: marked(("i:(2)2", None), (3, 1)),
+        "HERE: mark_sharding: dim 0 of tensor, of size 3, is to be cut by a part of an axis that "
+        "does not divide it: 'i:(2)2'. Expected whole axes, or parts that divide evenly. Write "
+        "the whole axis, or None.",
+    ),
+    (
+        "shard_as_ranks",
+        lambda: spmdx.shard_as(device(4), device(4, 4)),
+        "HERE: shard_as: the tensors have rank 1 and 2. Expected the same rank. Reshape one of "
+        "them first.",
+    ),
+    (
+        "shard_as_unknown",
+        lambda: spmdx.shard_as(device(4), device(4)),
+        "HERE: shard_as: nothing is known of the sharding of either tensor. Expected one of them "
+        "to have one. Call spmdx.mark_sharding on it first.",
+    ),
+    (
+        "shard_as_cpu",
+        lambda: spmdx.shard_as(device(4), torch.zeros(4)),
+        "HERE: shard_as: tensor is on device 'cpu'. Expected a tensor on device 'spmdx'. Move it "
+        'there first: tensor = tensor.to("spmdx").',
+    ),
+    (
+        "too_few_placements",
+        lambda: distributed(Shard(0)),
+        "HERE: distribute_tensor: 1 placements for Mesh(i=4, j=2). Expected one for every axis of"
+        " the mesh. Write 2 of Shard(dim) and Replicate().",
+    ),
+    (
+        "placement_of_no_dim",
+        lambda: distributed(Shard(1), Replicate()),
+        "HERE: distribute_tensor: the placement S(1) of axis 'i' does not fit a tensor of rank 1."
+        " Expected Replicate() or Shard(dim) with a dim of the tensor. Write Replicate().",
+    ),
+    (
+        "partial_placement",
+        lambda: distributed(Replicate(), Partial()),
+        "HERE: distribute_tensor: the placement P(sum) of axis 'j' does not fit a tensor of rank "
+        "1. Expected Replicate() or Shard(dim) with a dim of the tensor. Reduce the values first.",
+    ),
+    (
+        "too_many_redistributed",
+        lambda: marked(("i",), (8,)).redistribute(grid(), [Shard(0)]),
+        "HERE: redistribute: 1 placements for Mesh(i=4, j=2). Expected one for every axis of the "
+        "mesh. Write 2 of Shard(dim) and Replicate().",
+    ),
+    (
+        "fully_shard",
+        lambda: spmdx.nn.fully_shard(a_net(), grid(), "k"),
+        "HERE: fully_shard: Mesh(i=4, j=2) has no axis 'k'. Expected one of ('i', 'j'). Pass "
+        "axis='i'.",
+    ),
+    (
+        "fully_shard_no_mesh",
+        lambda: spmdx.nn.fully_shard(a_net(), (4, 2)),
+        "HERE: fully_shard: the mesh is a tuple. Expected a spmdx.Mesh. Make one with "
+        "spmdx.Mesh(device_ids, mesh_shape, axis_names).",
+    ),
+    (
+        "distribute_no_mesh",
+        lambda: spmdx.distribute_tensor(device(4), None, []),
+        "HERE: distribute_tensor: the mesh is a NoneType. Expected a spmdx.Mesh. Make one with "
+        "spmdx.Mesh(device_ids, mesh_shape, axis_names).",
+    ),
+    (
+        "redistribute_no_mesh",
+        lambda: marked(("i",), (8,)).redistribute((4, 2), (None,)),
+        "HERE: redistribute: the mesh is a tuple. Expected a spmdx.Mesh. Make one with "
+        "spmdx.Mesh(device_ids, mesh_shape, axis_names).",
+    ),
+]
+
+
+@pytest.mark.parametrize("call, message", cases(SPECS))
+def test_a_wrong_placement_is_refused(call, message):
+    assert message_of(spmdx.ShardingError, call) == message
+
+
+QUESTIONS = [
+    (
+        "minor_axis_first",
+        lambda: marked((("j", "i"), None)).placements,
+        "HERE: placements: DTensor placements cannot say Sharding(Mesh(i=4, j=2), "
+        "PartitionSpec(('j', 'i'), None)). Expected whole axes, major first. Read .partition_spec"
+        " instead.",
+    ),
+    (
+        "part_of_an_axis",
+        lambda: marked(("i:(2)2", None)).placements,
+        "HERE: placements: DTensor placements cannot say Sharding(Mesh(i=4, j=2), "
+        "PartitionSpec('i:(2)2', None)). Expected whole axes, major first. Read .partition_spec "
+        "instead.",
+    ),
+    (
+        "mesh_of_unmarked",
+        lambda: unmarked().mesh,
+        "HERE: mesh: the tensor has no sharding. Expected one that was annotated. Call "
+        "spmdx.mark_sharding on it first.",
+    ),
+    (
+        "spec_of_unmarked",
+        lambda: unmarked().partition_spec,
+        "HERE: partition_spec: the tensor has no sharding. Expected one that was annotated. Call "
+        "spmdx.mark_sharding on it first.",
+    ),
+    (
+        "placements_of_unmarked",
+        lambda: unmarked().placements,
+        "HERE: placements: the tensor has no sharding. Expected one that was annotated. Call "
+        "spmdx.mark_sharding on it first.",
+    ),
+    (
+        "shards_of_unmarked",
+        lambda: unmarked().local_shards,
+        "HERE: local_shards: the tensor has no sharding. Expected one that was annotated. Call "
+        "spmdx.mark_sharding on it first.",
+    ),
+    (
+        "load_unmarked",
+        lambda: unmarked().load_local_shards_([]),
+        "HERE: load_local_shards_: the tensor has no sharding. Expected one that was annotated. "
+        "Call spmdx.mark_sharding on it first.",
+    ),
+    (
+        "nothing_to_draw",
+        lambda: spmdx.visualize_sharding(device(4)),
+        "HERE: visualize_sharding: the tensor has no sharding. Expected one that is annotated or "
+        "computed from annotated ones. Call spmdx.mark_sharding first.",
+    ),
+    (
+        "explain_cpu",
+        lambda: spmdx.explain(torch.zeros(2)),
+        "HERE: explain: tensor is on device 'cpu'. Expected a tensor on device 'spmdx'. Move it "
+        'there first: tensor = tensor.to("spmdx").',
+    ),
+    (
+        "explain_a_number",
+        lambda: spmdx.explain(3),
+        "HERE: explain: the first argument is a int. Expected a torch.Tensor on device 'spmdx'. "
+        "Pass a tensor, for a module one of its parameters.",
+    ),
+    (
+        "shards_of_cpu",
+        lambda: on_cpu().local_shards,
+        "spmdx: the tensor is on cpu. Expected a tensor on device 'spmdx'. Move it there first "
+        'with .to("spmdx").',
+    ),
+]
+
+
+@pytest.mark.parametrize("call, message", cases(QUESTIONS))
+def test_what_cannot_be_answered_is_refused(call, message):
+    assert message_of(spmdx.ShardingError, call) == message
+
+
+def shards(count=8, dtype=None):
+    return [torch.zeros(2, dtype=dtype) for _ in range(count)]
+
+
+def joined(pieces, spec=("i",), mesh=None):
+    return spmdx.ShardedTensor.from_local_shards(pieces, mesh or grid(), spec)
+
+
+def loaded(pieces):
+    return marked(("i",), (8,)).load_local_shards_(pieces)
+
+
+PIECES = [
+    (
+        "none",
+        lambda: joined([]),
+        "HERE: from_local_shards: 0 shards for Mesh(i=4, j=2). Expected one for each of its 8 "
+        "devices. Give replicas too, in the order of the mesh's positions.",
+    ),
+    (
+        "on_the_device",
+        lambda: joined([device(2)] * 8),
+        "HERE: from_local_shards: shard 0 is on spmdx:0. Expected CPU tensors. Call .cpu() on it.",
+    ),
+    (
+        "numbers",
+        lambda: joined([2.0] * 8),
+        "HERE: from_local_shards: shard 0 is on float. Expected CPU tensors. Call .cpu() on it.",
+    ),
+    (
+        "another_dtype",
+        lambda: joined([*shards(7), torch.zeros(2).long()]),
+        "HERE: from_local_shards: shard 7 is torch.int64 of rank 1. Expected torch.float32 of "
+        "rank 1, as the others. Convert it with .to or .view.",
+    ),
+    (
+        "another_rank",
+        lambda: joined([*shards(7), torch.zeros(2, 1)]),
+        "HERE: from_local_shards: shard 7 is torch.float32 of rank 2. Expected torch.float32 of "
+        "rank 1, as the others. Convert it with .to or .view.",
+    ),
+    (
+        "another_shape",
+        lambda: joined([*shards(7), torch.zeros(3)]),
+        "HERE: from_local_shards: shard 7 has shape (3,). Expected (2,), its part of (8,) under "
+        "('i',). Cut the tensor as torch.chunk does.",
+    ),
+    (
+        "too_long_spec",
+        lambda: joined(shards(), ("i", None)),
+        "HERE: from_local_shards: the tensor has rank 1, but its partition spec ('i', None) has 2"
+        " entries. Expected 1 entry, one for each dim. Write ('i',).",
+    ),
+    (
+        "unknown_axis",
+        lambda: joined(shards(), ("k",)),
+        "HERE: from_local_shards: dim 0 of the tensor is to be cut by axis 'k', which Mesh(i=4, "
+        "j=2) does not have. Expected one of 'i', 'j'. Write one of these names, or None to leave"
+        " the dim whole.",
+    ),
+    (
+        "no_mesh",
+        lambda: joined(shards(), mesh=(4, 2)),
+        "HERE: from_local_shards: the mesh is a tuple. Expected a spmdx.Mesh. Make one with "
+        "spmdx.Mesh(device_ids, mesh_shape, axis_names).",
+    ),
+    (
+        "load_another_dtype",
+        lambda: loaded(shards(dtype=torch.int32)),
+        "HERE: load_local_shards_: shard 0 is torch.int32 of rank 1. Expected torch.float32 of "
+        "rank 1, as the others. Convert it with .to or .view.",
+    ),
+]
+
+
+@pytest.mark.parametrize("call, message", cases(PIECES))
+def test_pieces_that_do_not_fit_are_refused(call, message):
+    assert message_of(spmdx.ShardingError, call) == message
+
+
+def test_a_copy_of_what_autograd_computed_is_refused():
+    result = spmdx.mark_sharding(device(8).requires_grad_() * 2, grid(), ("i",))
+    assert message_of(RuntimeError, lambda: copy.deepcopy(result)) == (
+        "a tensor that autograd computed cannot be deep-copied. Expected a leaf. Copy .detach() "
+        "of it."
+    )
