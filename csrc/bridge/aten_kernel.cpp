@@ -27,6 +27,7 @@ const std::set<std::string_view> kNeedsContiguous = {
     "aten.view_as_complex",
     "aten._scaled_dot_product_flash_attention_for_cpu",
     "aten._scaled_dot_product_flash_attention_for_cpu_backward",
+    "aten.native_batch_norm_backward",  // reads an expanded weight past its end
     "aten.native_layer_norm_backward",
     "aten.native_group_norm",
     "aten.native_group_norm_backward",

@@ -767,6 +767,24 @@ def test_write_to_an_expanded_view_raises_as_eager_does():
         torch.ones(3, 1, device="spmdx").expand(3, 4).add_(1)
 
 
+@pytest.mark.parametrize("devices", [1, 2, 4])
+def test_batch_norm_with_an_expanded_weight_reads_that_weight(devices):
+    """The CPU kernel of the backward takes a weight of stride 0 for a contiguous one."""
+    spmdx.runtime.set_device_count(max(4, spmdx.runtime.global_runtime_device_count()))
+    mesh = spmdx.Mesh(range(devices), (devices,), ("x",))
+
+    def gradient(x, scale, expanded):
+        x = x.detach().requires_grad_()
+        weight = scale.expand(6) if expanded else scale.expand(6).clone()
+        y = F.batch_norm(x, None, None, weight=weight, training=True)
+        (y * torch.linspace(1, 2, 6, dtype=x.dtype).to(x.device)).square().sum().backward()
+        return x.grad.cpu()
+
+    x, scale = torch.randn(8, 6, dtype=torch.float64), torch.tensor(0.7, dtype=torch.float64)
+    ours = spmdx.mark_sharding(x.to("spmdx"), mesh, ("x", None))
+    torch.testing.assert_close(gradient(ours, scale.to("spmdx"), True), gradient(x, scale, False))
+
+
 def test_a_kernel_error_names_op_and_line_and_loses_nothing():
     m = nn.Embedding(4, 2).to("spmdx")
     before = m.weight.detach().cpu().clone()
