@@ -31,13 +31,12 @@ def indices(mesh, spec, high, *shape):
     return spmdx.mark_sharding(torch.randint(high, shape).to("spmdx"), mesh, spec)
 
 
-def enough(tensor, most, even=True):
+def enough(tensor, most):
     """Plan what is pending; it moves at most `most` bytes and the work is shared out."""
     report = spmdx.explain(tensor)
     lines = "\n".join(f"{c.kind} {c.bytes} {c.cause}" for c in report.collectives)
     assert report.wire_bytes <= most, f"{report.wire_bytes} bytes, {most} are enough:\n{lines}"
-    if even:
-        assert report.flops <= 1.1 * report.whole_flops / size_of(report), lines
+    assert report.flops <= 1.1 * report.whole_flops / size_of(report), lines
     return report
 
 
@@ -61,9 +60,9 @@ def moved(count, group, items=4):
 def test_a_sum_is_delayed_past_a_product_that_shrinks_it(group):
     mesh = line(group)
     a, b = data(mesh, (None, "x"), 64, 512), data(mesh, ("x", None), 512, 256)
-    c = data(mesh, (None, None), 256, 16)
+    c = data(mesh, (None, None), 256, 4)
     spmdx.mark_step()
-    enough((a @ b) @ c, reduced(64 * 16, group), even=False)
+    enough((a @ b) @ c, reduced(64 * 4, group))
 
 
 @pytest.mark.parametrize("group", SIZES)
@@ -94,12 +93,12 @@ def test_the_gradient_of_a_large_table_gathers_rows(group):
     table = torch.randn(vocabulary, width).to("spmdx").requires_grad_()
     spmdx.mark_sharding(table, mesh, (None, None))
     ids = indices(mesh, ("x", None), vocabulary, rows, 4)
-    up = data(mesh, ("x", None, None), rows, 4, width)
+    layer = data(mesh, (None, None), width, 512)
     spmdx.mark_step()
-    loss = (F.embedding(ids, table) * up).sum()
+    loss = (F.embedding(ids, table) @ layer).square().sum()
     loss.backward()
     upstream, picked = moved(rows * 4 * width, group), moved(rows * 4, group, 8)
-    enough(loss, upstream + picked + reduced(1, group), even=False)
+    enough(loss, upstream + picked + reduced(1, group))
 
 
 @pytest.mark.parametrize("heads", [8, 16])
