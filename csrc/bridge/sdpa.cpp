@@ -46,7 +46,9 @@ using Forward = std::tuple<Tensor, Tensor, Tensor, Tensor, c10::SymInt, c10::Sym
 
 Forward forward(const Tensor& query, const Tensor& key, const Tensor& value, const OptionalTensor& mask, double dropout,
                 bool causal, bool, std::optional<double> scale) {
-  Stack stack{query, key, value, dropout, causal, additive(mask, query), scale};
+  // Eager's kernel lays its result out as the query; where it cannot be used, the result is contiguous.
+  const bool as_query = query.stride(3) == 1 && key.stride(3) == 1 && value.stride(3) == 1;
+  Stack stack{as_query ? query : query.contiguous(), key, value, dropout, causal, additive(mask, query), scale};
   c10::Dispatcher::singleton()
       .findSchemaOrThrow("aten::_scaled_dot_product_flash_attention_for_cpu", "")
       .callBoxed(&stack);

@@ -767,6 +767,29 @@ def test_write_to_an_expanded_view_raises_as_eager_does():
         torch.ones(3, 1, device="spmdx").expand(3, 4).add_(1)
 
 
+@pytest.mark.parametrize("grad", [False, True])
+@pytest.mark.parametrize("name", ["heads last", "contiguous", "permuted", "batch last"])
+def test_attention_is_laid_out_as_in_eager(name, grad):
+    def query(device):
+        x = torch.linspace(-1, 1, 280, dtype=torch.float64).to(device)
+        return {
+            "heads last": lambda: x.view(7, 5, 2, 4).transpose(1, 2),
+            "contiguous": lambda: x.view(7, 2, 5, 4),
+            "permuted": lambda: x.view(4, 7, 2, 5).permute(1, 2, 3, 0),
+            "batch last": lambda: x.view(2, 5, 4, 7).permute(3, 0, 1, 2),
+        }[name]()
+
+    host, ours = (query(device).detach().requires_grad_(grad) for device in ("cpu", "spmdx"))
+    want = F.scaled_dot_product_attention(host, host, host)
+    got = F.scaled_dot_product_attention(ours, ours, ours)
+    assert got.stride() == want.stride()
+    torch.testing.assert_close(got.detach().cpu(), want.detach())
+    if grad:
+        want.square().sum().backward()
+        got.square().sum().backward()
+        torch.testing.assert_close(ours.grad.cpu(), host.grad)
+
+
 @pytest.mark.parametrize("devices", [1, 2, 4])
 def test_batch_norm_with_an_expanded_weight_reads_that_weight(devices):
     """The CPU kernel of the backward takes a weight of stride 0 for a contiguous one."""
