@@ -47,7 +47,8 @@ DataRef number_data(const at::Tensor& tensor, const TensorType& type) {
   };
   static auto* latest = new std::array<Known, 256>;
   uint64_t bits = 0;
-  if (tensor.element_size() > sizeof bits) return std::make_shared<Data>(type, nullptr, Shards{buffer_of(tensor)});
+  if (static_cast<size_t>(tensor.element_size()) > sizeof bits)
+    return std::make_shared<Data>(type, nullptr, Shards{buffer_of(tensor)});
   std::memcpy(&bits, tensor.const_data_ptr(), tensor.element_size());
   Known& known = (*latest)[hash_combine(bits, static_cast<uint64_t>(type.dtype)) % latest->size()];
   if (!known.data || known.bits != bits || known.data->type().dtype != type.dtype)
