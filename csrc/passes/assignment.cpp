@@ -45,9 +45,9 @@ Assignment::Assignment(const Graph& graph, const CompileOptions& options, std::v
       moves_(graph.values.size(), 0) {
   for (const Node& node : graph.nodes) rules_.push_back(rule_for(node.call));
   for (const Input& input : graph.inputs) {
-    inputs_[input.value] =
-        input.physical ? input.physical : replicated(graph.mesh, graph.values[input.value].type.shape.size());
-    if (comes_from_another_mesh(graph, input)) inputs_[input.value] = graph.values[input.value].sharding;
+    const Value& value = graph.values[input.value];
+    const ShardingRef here = input.physical ? input.physical : replicated(graph.mesh, value.type.shape.size());
+    inputs_[input.value] = comes_from_another_mesh(graph, input) ? value.sharding : here;
     if (input.annotation) ends_[input.value].push_back({input.annotation, true, false});
   }
   for (const Constraint& constraint : graph.constraints)

@@ -2,9 +2,10 @@
 #include "passes/chunks.h"
 
 #include <map>
+#include <set>
 
 #include "passes/rewrite.h"
-#include "rules/rule.h"
+#include "rules/maths.h"
 
 namespace spmdx {
 namespace {
@@ -14,11 +15,6 @@ struct Slice {
   size_t dim = 0;
   int64_t piece = 0, pieces = 0;
 };
-
-bool is_cut(const Graph& graph, ValueId value, size_t dim) {
-  const ShardingRef sharding = graph.values[value].sharding;
-  return sharding && !sharding->dims.at(dim).empty();
-}
 
 // (x, dim, start, end, step) of one of equal pieces.
 std::optional<Slice> slice_of(const Node& node) {
@@ -36,24 +32,29 @@ std::optional<Slice> slice_of(const Node& node) {
 using Place = std::tuple<ValueId, size_t, int64_t>;  // value, dim, pieces
 
 // Places of which several pieces are taken, and where the dim is cut.
-std::map<Place, size_t> worth_seeing(const Graph& graph) {
-  std::map<Place, size_t> taken;
-  std::map<Place, bool> cut;
+std::set<Place> worth_seeing(const Graph& graph) {
+  struct Taken {
+    size_t slices = 0;
+    bool cut = false;
+  };
+  std::map<Place, Taken> all;
   for (const Node& node : graph.nodes) {
     const auto slice = slice_of(node);
     if (!slice) continue;
-    const Place place{slice->from, slice->dim, slice->pieces};
-    ++taken[place];
-    cut[place] = cut[place] || is_cut(graph, slice->from, slice->dim) || is_cut(graph, node.output, slice->dim);
+    Taken& taken = all[{slice->from, slice->dim, slice->pieces}];
+    ++taken.slices;
+    taken.cut = taken.cut || is_cut(graph, slice->from, slice->dim) || is_cut(graph, node.output, slice->dim);
   }
-  std::erase_if(taken, [&](const auto& entry) { return entry.second < 2 || !cut[entry.first]; });
-  return taken;
+  std::set<Place> worth;
+  for (const auto& [place, taken] : all)
+    if (taken.slices > 1 && taken.cut) worth.insert(place);
+  return worth;
 }
 
 }  // namespace
 
 std::optional<Graph> see_chunks(const Graph& graph) {
-  const std::map<Place, size_t> worth = worth_seeing(graph);
+  const std::set<Place> worth = worth_seeing(graph);
   if (worth.empty()) return std::nullopt;
   Rewrite rewrite(graph);
   std::map<Place, ValueId> seen;

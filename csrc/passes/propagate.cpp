@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // Propagate: from a few user shardings to a sharding and a provenance on every value.
 #include <algorithm>
+#include <optional>
 
 #include "passes/chunks.h"
 #include "passes/expand.h"
@@ -274,27 +275,42 @@ void spread(Graph& graph, const CompileOptions& options) {
   }
 }
 
+// A propagated graph, and the time of its plan once somebody has asked: a search is most of the work.
+struct Candidate {
+  Graph graph;
+  std::optional<int64_t> known;
+
+  int64_t total(const CompileOptions& options) {
+    if (!known) known = decide(graph, options)->total();
+    return *known;
+  }
+};
+
 // Propagates, and turns rows where the plan is cheaper for it.
-void spread_and_turn(Graph& graph, const CompileOptions& options) {
+Candidate spread_and_turn(Graph graph, const CompileOptions& options) {
   spread(graph, options);
-  const std::vector<Merge> merges = blocked_merges(graph);
+  Candidate best{std::move(graph), {}};
+  const std::vector<Merge> merges = blocked_merges(best.graph);
   for (size_t i = 0; i < merges.size() && i < kMaxTurns; ++i) {
-    auto turned = turn_rows(graph, merges[i]);
+    auto turned = turn_rows(best.graph, merges[i]);
     if (!turned) continue;
     spread(*turned, options);
-    if (decide(*turned, options)->total() < decide(graph, options)->total()) graph = std::move(*turned);
+    Candidate other{std::move(*turned), {}};
+    if (other.total(options) < best.total(options)) best = std::move(other);
   }
+  return best;
 }
 
 }  // namespace
 
 void propagate(Graph& graph, const CompileOptions& options) {
   if (!graph.mesh) return;
-  spread_and_turn(graph, options);
-  auto chunks = see_chunks(graph);
-  if (!chunks) return;
-  spread_and_turn(*chunks, options);
-  if (decide(*chunks, options)->total() < decide(graph, options)->total()) graph = std::move(*chunks);
+  Candidate plain = spread_and_turn(std::move(graph), options);
+  if (auto chunks = see_chunks(plain.graph)) {
+    Candidate seen = spread_and_turn(std::move(*chunks), options);
+    if (seen.total(options) < plain.total(options)) plain = std::move(seen);
+  }
+  graph = std::move(plain.graph);
 }
 
 }  // namespace spmdx

@@ -7,6 +7,7 @@
 
 #include "passes/rewrite.h"
 #include "passes/strategy.h"
+#include "rules/maths.h"
 
 namespace spmdx {
 namespace {
@@ -66,8 +67,7 @@ void each_blocked(const Graph& graph, const Found& found) {
     if (!is_view(node)) continue;
     if (const auto dim = dim_of_pieces(graph, node, readers[node.output])) {
       const Shape& out = node.call->outputs[0].shape;
-      const ShardingRef whole = graph.values[node.inputs[0]].sharding;
-      if (whole && !whole->dims[*dim].empty()) {
+      if (is_cut(graph, node.inputs[0], *dim)) {
         found(Merge{out[*dim], out[*dim + 1], 1}, node.inputs[0], *dim);
         continue;
       }

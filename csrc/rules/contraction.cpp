@@ -31,8 +31,9 @@ Spatial spatial_letters(const Call& call, size_t first, const Shape& x, const Sh
     const char in = static_cast<char>('p' + static_cast<char>(i)), out = static_cast<char>('v' + static_cast<char>(i));
     const auto reach = reach_of(call, first, x, weight, result, i);
     const bool halo = reach && reach->before >= 0 && reach->after >= 0;
-    letters.input += halo ? std::string{in} + (reach->local() ? "" : "^") : std::string{in, '!'};
-    letters.result += halo ? std::string{in} + (reach->local() ? "" : "^") : std::string{out, '!'};
+    const std::string shared = std::string{in} + (halo && reach->local() ? "" : "^");
+    letters.input += halo ? shared : std::string{in, '!'};
+    letters.result += halo ? shared : std::string{out, '!'};
   }
   return letters;
 }

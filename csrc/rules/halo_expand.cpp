@@ -168,14 +168,10 @@ std::vector<Arg> without_padding(const Call& call, size_t padding, size_t spatia
   return args;
 }
 
-Shape with_dim(Shape shape, size_t dim, int64_t size) {
-  shape.at(dim) = size;
-  return shape;
-}
-
 Shape batch_of(Shape shape, const Blocks& blocks, int64_t rows) {
   shape.at(0) *= blocks.count;
-  return with_dim(std::move(shape), blocks.dim, rows);
+  shape.at(blocks.dim) = rows;
+  return shape;
 }
 
 }  // namespace

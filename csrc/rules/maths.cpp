@@ -63,8 +63,8 @@ int64_t Maths::parts(ValueId value, size_t dim) const {
   return atoms ? graph.mesh->group_size(atoms) : graph.mesh->size();
 }
 
-bool Maths::is_cut(ValueId value, size_t dim) const {
-  const ShardingRef known = builder_.graph().values.at(value).sharding;
+bool is_cut(const Graph& graph, ValueId value, size_t dim) {
+  const ShardingRef known = graph.values.at(value).sharding;
   return known && !known->dims.at(dim).empty();
 }
 

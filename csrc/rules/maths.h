@@ -12,6 +12,8 @@ struct Scalar {
   uint32_t param = 0;
 };
 
+bool is_cut(const Graph& graph, ValueId value, size_t dim);  // as far as is known
+
 class Maths {
  public:
   Maths(Builder& builder, const Node& node) : builder_(builder), node_(node) {}
@@ -26,8 +28,8 @@ class Maths {
   const Shape& shape(ValueId value) const { return builder_.type(value).shape; }
   DType dtype(ValueId value) const { return builder_.type(value).dtype; }
   int64_t parts(ValueId value, size_t dim) const;  // that the dim is cut into; of the mesh where not known yet
-  bool is_cut(ValueId value, size_t dim) const;    // as far as is known
-  const Node* producer(ValueId value) const;       // null for an input; valid until the next node
+  bool is_cut(ValueId value, size_t dim) const { return spmdx::is_cut(builder_.graph(), value, dim); }
+  const Node* producer(ValueId value) const;  // null for an input; valid until the next node
 
   ValueId cast(ValueId value, DType dtype);  // itself where nothing changes
   ValueId wide(ValueId value);               // at least f32
