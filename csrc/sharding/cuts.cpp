@@ -4,6 +4,7 @@
 
 #include <algorithm>
 #include <charconv>
+#include <set>
 
 #include "base/error.h"
 
@@ -40,6 +41,14 @@ std::vector<Range> cut(const std::vector<Range>& ranges, int64_t granule, int64_
     }
   }
   return out;
+}
+
+// Adds the different extents of what `cut` makes of a range.
+void add_extents(int64_t extent, int64_t granule, int64_t parts, std::set<int64_t>& extents) {
+  const int64_t chunk = chunk_size(extent, granule, parts);
+  extents.insert(std::min(chunk, extent));
+  if (chunk > 0 && chunk < extent && extent % chunk) extents.insert(extent % chunk);
+  if (chunk * (parts - 1) >= extent) extents.insert(0);
 }
 
 int64_t pieces_count(const Mesh& mesh, const DimSharding& dim) {
@@ -124,13 +133,14 @@ bool refines(const Mesh& mesh, const DimSharding& fine, const DimSharding& coars
 
 bool is_legal(const Mesh& mesh, const DimSharding& dim, int64_t size) {
   if (size % (pieces_count(mesh, dim) * dim.granule) == 0) return true;
-  std::vector<Range> ranges = {{0, size}};
+  std::set<int64_t> extents = {size};  // that pieces have so far: a few, however many pieces there are
   for (const AxisRef& ref : axis_refs(mesh, dim.atoms)) {
-    const auto even = [&](const Range& range) {
-      return chunk_size(range.extent, dim.granule, ref.size) * ref.size == range.extent;
-    };
-    if (!ref.whole && !std::all_of(ranges.begin(), ranges.end(), even)) return false;
-    ranges = cut(ranges, dim.granule, ref.size);
+    std::set<int64_t> smaller;
+    for (int64_t extent : extents) {
+      if (!ref.whole && chunk_size(extent, dim.granule, ref.size) * ref.size != extent) return false;
+      add_extents(extent, dim.granule, ref.size, smaller);
+    }
+    extents = std::move(smaller);
   }
   return true;
 }

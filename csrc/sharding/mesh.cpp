@@ -154,7 +154,7 @@ int64_t Mesh::group_size(AtomSet atoms) const {
 }
 
 bool Mesh::operator==(const Mesh& other) const {
-  return hash_ == other.hash_ && axes_ == other.axes_ && device_ids_ == other.device_ids_;
+  return this == &other || (hash_ == other.hash_ && axes_ == other.axes_ && device_ids_ == other.device_ids_);
 }
 
 std::string Mesh::str() const {

@@ -94,8 +94,9 @@ AtomSet Sharding::used() const { return dim_atoms() | partial; }
 
 ShardingRef intern(Sharding sharding, const Shape& shape) {
   check_well_formed(sharding);
-  internal_check(sharding.dims.size() == shape.size(),
-                 "a sharding of rank " + std::to_string(sharding.dims.size()) + " for a value of shape " + str(shape));
+  if (sharding.dims.size() != shape.size())  // called a million times: the message is not made before it is needed
+    throw InternalError("a sharding of rank " + std::to_string(sharding.dims.size()) + " for a value of shape " +
+                        str(shape));
   for (size_t i = 0; i < shape.size(); ++i) {
     DimSharding& dim = sharding.dims[i];
     if (dim.granule == 1) continue;
