@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // Copies within the device and to and from the host; ops that change what a tensor views.
 #include <ATen/ops/_to_copy.h>
+#include <ATen/ops/clone.h>
 #include <ATen/ops/empty_like.h>
 
 #include "bridge/alias.h"
@@ -137,6 +138,28 @@ bool as_strided(const OpInfo& info, Stack* stack) {
   return true;
 }
 
+bool as_strided_copy(const OpInfo& info, Stack* stack) {
+  finish(info, stack, at::clone(as_strided_of(info, arguments(info, *stack)), at::MemoryFormat::Contiguous));
+  return true;
+}
+
+// The storage is copied as it is, since the strides may reach beyond what the tensor shows of it.
+bool as_strided_scatter(const OpInfo& info, Stack* stack) {
+  const IValues args = arguments(info, *stack);
+  const at::Tensor self = args[0].toTensor();
+  const LazyTensor& lazy = *as_lazy(self);
+  const auto elements = static_cast<int64_t>(lazy.root().nbytes() / self.element_size());
+  const at::Tensor storage = at::clone(strided_view(lazy, self.scalar_type(), {elements}, {1}, 0));
+  const auto view = [&](const Shape& sizes, const Shape& strides, int64_t offset) {
+    return strided_view(*as_lazy(storage), self.scalar_type(), sizes, strides, offset);
+  };
+  const c10::IValue offset = named(info, args, "storage_offset");
+  view(int_list(args[2]), int_list(args[3]), offset.isNone() ? self.storage_offset() : int_value(offset))
+      .copy_(args[1].toTensor());
+  finish(info, stack, view(self.sizes().vec(), self.strides().vec(), self.storage_offset()));
+  return true;
+}
+
 bool as_strided_(const OpInfo& info, Stack* stack) {
   const IValues args = arguments(info, *stack);
   const at::Tensor self = args[0].toTensor();
@@ -247,6 +270,8 @@ void add_copy_handlers() {
   add_handler("aten._local_scalar_dense", local_scalar);
   add_handler("aten.as_strided", as_strided);
   add_handler("aten.as_strided_", as_strided_);
+  add_handler("aten.as_strided_copy", as_strided_copy);
+  add_handler("aten.as_strided_scatter", as_strided_scatter);
   for (const char* name : {"aten.squeeze_", "aten.t_", "aten.transpose_", "aten.unsqueeze_"}) {
     add_handler(name, become_view);
   }

@@ -14,10 +14,11 @@
 namespace spmdx::bridge {
 namespace {
 
-// Ops whose meta kernel gives other sizes than the CPU kernel: empty statistics in evaluation.
-constexpr std::array<std::string_view, 3> kMetaDiffers = {"aten._native_batch_norm_legit_functional",
-                                                          "aten._native_batch_norm_legit.no_stats",
-                                                          "aten._native_batch_norm_legit_no_training"};
+// Ops whose meta kernel gives other sizes than the CPU kernel: empty statistics in evaluation, what only a backward
+// reads.
+constexpr std::array<std::string_view, 5> kMetaDiffers = {
+    "aten._embedding_bag", "aten._embedding_bag_forward_only", "aten._native_batch_norm_legit_functional",
+    "aten._native_batch_norm_legit.no_stats", "aten._native_batch_norm_legit_no_training"};
 
 using Stack = torch::jit::Stack;
 

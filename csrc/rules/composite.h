@@ -14,6 +14,8 @@ Values add_bias_after(Maths& maths);                      // of a convolution
 Values expand_embedding(Builder& builder, const Node& node);
 Values expand_embedding_backward(Builder& builder, const Node& node);
 Values expand_amp_unscale(Builder& builder, const Node& node);
+// slots.cpp
+Values expand_slots(Builder& builder, const Node& node);
 // extremum_expand.cpp
 Values expand_extremum(Builder& builder, const Node& node);  // argmax, argmin, max and min of a dim
 // blocks_expand.cpp

@@ -17,6 +17,7 @@ OpRule with_self(const Call& call, const std::string& a, const std::string& b, c
 OpRule addmm(const Call& call) { return with_self(call, "mk+", "kn", "mn"); }
 OpRule baddbmm(const Call& call) { return with_self(call, "bmk+", "bkn", "bmn"); }
 OpRule addmv(const Call& call) { return with_self(call, "mk+", "k", "m"); }
+OpRule addr(const Call& call) { return with_self(call, "m", "n", "mn"); }
 
 namespace {
 
@@ -61,7 +62,8 @@ OpRule convolution(const Call& call) {
 OpRule convolution_backward(const Call& call) {
   const size_t spatial = call.inputs[0].shape.size() - 2;
   const bool transposed = boolean(call, 7, false), grouped = integer(call, 9, 1) != 1;
-  const std::string in = grouped ? "I!" : "c.", out = grouped ? "O!" : "o";
+  // The bias's gradient knows no input channels: where those are cut, it is made by itself.
+  const std::string in = grouped ? "I!" : produced(call.outputs[2]) ? "c^" : "c.", out = grouped ? "O!" : "o";
   const std::string weight =
       (grouped ? (transposed ? "I!P!" : "O!P!") : (transposed ? "co" : "oc")) + dims(spatial, 's', '!');
   const Spatial places = spatial_letters(call, 4, call.inputs[1].shape, call.inputs[2].shape, call.inputs[0].shape);

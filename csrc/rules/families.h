@@ -26,6 +26,9 @@ OpRule replicated(const Call& call);   // nothing may be cut, and that is known
 OpRule arange(const Call& call);
 OpRule amp_unscale(const Call& call);
 
+// ---- lists (slots.cpp) ------------------------------------------------------------------------------
+OpRule slots(const Call& call);  // element i of all lists together, pointwise (_fused_adam)
+
 // ---- movement (reshape.cpp, movement.cpp) -------------------------------------------------------------
 OpRule view(const Call& call);
 OpRule permute(const Call& call);
@@ -43,9 +46,9 @@ OpRule pad(const Call& call);
 OpRule pad_backward(const Call& call);
 OpRule rolled(const Call& call);
 OpRule flip(const Call& call);
+OpRule rot90(const Call& call);
 OpRule unfold(const Call& call);
-OpRule diagonal(const Call& call);
-OpRule diagonal_backward(const Call& call);
+OpRule unfold_backward(const Call& call);
 OpRule scan_1(const Call& call);       // one shape, the dim in argument 1 whole (cumsum, softmax without expansion)
 OpRule scan_2(const Call& call);       // the same, dim in argument 2
 OpRule scan_blocks(const Call& call);  // cumsum: the dim in argument 1 is composite
@@ -53,16 +56,26 @@ OpRule topk(const Call& call);
 OpRule resized_1(const Call& call);  // the dim in argument 1 has another size in each tensor (glu)
 OpRule resized_2(const Call& call);
 
-// ---- indexing (indexing.cpp) -------------------------------------------------------------------------
+// ---- diagonals (diagonals.cpp) ------------------------------------------------------------------------
+OpRule diagonal(const Call& call);
+OpRule diagonal_backward(const Call& call);
+OpRule diag_embed(const Call& call);
+
+// ---- indexing (indexing.cpp, lookup.cpp) -------------------------------------------------------------------------
 OpRule gather(const Call& call);
 OpRule scatter(const Call& call);
 OpRule index_select(const Call& call);
 OpRule index_add(const Call& call);
+OpRule index_fill(const Call& call);
+OpRule index_reduce(const Call& call);
 OpRule index(const Call& call);
 OpRule index_put(const Call& call);
 OpRule embedding_backward(const Call& call);
 OpRule embedding_rows(const Call& call);
 OpRule masked_embedding(const Call& call);
+OpRule take(const Call& call);
+OpRule isin(const Call& call);
+OpRule searchsorted(const Call& call);
 OpRule window(const Call& call);  // window.cpp
 
 // ---- reductions (reduce.cpp) ---------------------------------------------------------------------------
@@ -83,6 +96,7 @@ OpRule vector_norm(const Call& call);
 OpRule addmm(const Call& call);
 OpRule baddbmm(const Call& call);
 OpRule addmv(const Call& call);
+OpRule addr(const Call& call);
 OpRule convolution(const Call& call);
 OpRule convolution_backward(const Call& call);
 OpRule attention(const Call& call);  // attention.cpp

@@ -200,13 +200,26 @@ Values expand_convolution(Builder& builder, const Node& node) {
                                  std::move(inputs), {{maths.output(0).dtype, shape}}))};
 }
 
+// The gradients of input and weight, and that of the bias by itself.
+Values bias_gradient_apart(Maths& maths, const Node& node) {
+  std::vector<Arg> args = maths.call().args;
+  std::vector<TensorType> types = maths.call().outputs;
+  args.at(10) = std::vector<bool>{produced(types[0]), produced(types[1]), false};
+  types[2].dtype = DType::unknown;
+  const ValueId grad = maths.input(0), made = maths.emit(maths.call().op, std::move(args), node.inputs, types);
+  std::vector<int64_t> dims(maths.shape(grad).size());
+  std::iota(dims.begin(), dims.end(), 0);
+  dims.erase(dims.begin() + 1);
+  return {made, made + 1, maths.sum(grad, dims, false, maths.output(2).dtype)};
+}
+
 // (grad, x, w, bias_sizes, stride, padding, dilation, transposed, output_padding, groups, mask) → dx, dw, db
 Values expand_convolution_backward(Builder& builder, const Node& node) {
   Maths maths(builder, node);
   const ValueId grad = maths.input(0), x = maths.input(1);
   const Shape weight = maths.shape(maths.input(2)), whole = maths.shape(x);
   const auto found = cut_dim(maths, 4, x, grad, weight, maths.shape(grad));
-  if (!found) return unchanged(maths, node);
+  if (!found) return produced(maths.output(2)) ? bias_gradient_apart(maths, node) : unchanged(maths, node);
   Halo halo(maths, found->blocks, found->reach);
   std::vector<TensorType> types = maths.call().outputs;
   const bool wanted = produced(types[0]);

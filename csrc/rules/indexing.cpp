@@ -124,6 +124,28 @@ OpRule index_add(const Call& call) {
   return from_letters(call, {{self, call.inputs[1].shape.empty() ? "" : "z!", source}, {self}});
 }
 
+// (x, dim, index, source, …): rows that meet are not just added.
+OpRule index_reduce(const Call& call) {
+  const size_t rank = call.inputs[0].shape.size();
+  if (rank == 0) return replicated(call);
+  std::string self = dims(rank), source = self;
+  const size_t dim = dim_of(call, rank);
+  self.insert(dim + 1, "!");
+  source.replace(dim, 1, "z!");
+  return from_letters(call, {{self, call.inputs[1].shape.empty() ? "" : "z!", source}, {self}});
+}
+
+// (x, dim, index, value)
+OpRule index_fill(const Call& call) {
+  const size_t rank = call.inputs[0].shape.size();
+  if (rank == 0) return replicated(call);
+  std::string self = dims(rank);
+  self.insert(dim_of(call, rank) + 1, "!");
+  Letters letters{{self, call.inputs[1].shape.empty() ? "" : "z!"}, {self}};
+  if (call.inputs.size() > 2) letters.inputs.push_back("");
+  return from_letters(call, letters);
+}
+
 OpRule index(const Call& call) {
   const size_t rank = call.inputs[0].shape.size();
   const std::vector<int> operands = index_operands(call, rank);
@@ -134,10 +156,21 @@ OpRule index(const Call& call) {
   return from_letters(call, letters);
 }
 
+// x[mask] = number: the mask covers the dims of x from `first` on, and the rest is as without it.
+OpRule index_put_masked(const Call& call, size_t first) {
+  const std::string self = dims(call.inputs[0].shape.size());
+  const std::string value(call.inputs[2].shape.size(), '_');
+  return from_letters(call, {{self, self.substr(first, call.inputs[1].shape.size()), value}, {self}});
+}
+
 // Equal indices may meet in one row: index dims are whole, dims without an index pass.
 OpRule index_put(const Call& call) {
   const size_t rank = call.inputs[0].shape.size();
   const std::vector<int> operands = index_operands(call, rank);
+  const auto first = std::find(operands.begin(), operands.end(), 1);
+  const bool one_mask = call.inputs.size() == 3 && call.inputs[1].dtype == DType::b8 && first != operands.end();
+  if (one_mask && numel(call.inputs[2].shape) == 1)
+    return index_put_masked(call, static_cast<size_t>(first - operands.begin()));
   const Indexed text = letters_of_index(call, operands, true);
   Letters letters{{text.self}, {text.self}};
   for (size_t i = 1; i + 1 < call.inputs.size(); ++i)

@@ -27,6 +27,7 @@ std::vector<int> keys_of(const std::string& text, const TensorType& type, Entrie
   size_t letters = 0;
   for (char c : text) letters += std::isalpha(static_cast<unsigned char>(c)) || c == kNoFactor;
   const size_t rank = type.shape.size();
+  if (letters > rank && numel(type.shape) == 0) return std::vector<int>(rank, -1);  // left out: U of SVD's values alone
   internal_check(letters <= rank, "a rule has more letters (" + text + ") than " + str(type) + " has dims");
   std::vector<int> keys;
   size_t last = 0;  // where the marks that follow apply: keys from here on

@@ -213,39 +213,22 @@ OpRule flip(const Call& call) {
   return whole_dims(call, integers(call, 1).empty() ? std::vector<bool>(rank) : acted_dims(call, 1, rank));
 }
 
+OpRule rot90(const Call& call) {
+  const size_t rank = rank_of(call);
+  return resize_dims(call, acted_dims(call, 2, rank));
+}
+
 OpRule unfold(const Call& call) {
   const size_t rank = rank_of(call);
   const std::vector<bool> acted = only(dim_of(call, 1, rank), rank);
   return from_letters(call, {{resized(acted, 'A')}, {resized(acted, 'B') + "_"}});
 }
 
-OpRule diagonal(const Call& call) {
-  const size_t rank = rank_of(call), first = dim_of(call, 2, rank), second = dim_of(call, 3, rank, 1);
-  std::string in, out;
-  for (size_t d = 0; d < rank; ++d) {
-    const bool acted = d == first || d == second;
-    in += static_cast<char>('a' + static_cast<char>(d));
-    if (acted)
-      in += '!';
-    else
-      out += static_cast<char>('a' + static_cast<char>(d));
-  }
-  return from_letters(call, {{in}, {out + "_"}});
-}
-
-OpRule diagonal_backward(const Call& call) {
+// (grad, sizes of x, dim, size, step)
+OpRule unfold_backward(const Call& call) {
   const size_t rank = call.outputs[0].shape.size();
-  const size_t first = dim_of(call, 3, rank), second = dim_of(call, 4, rank, 1);
-  std::string big, small;
-  for (size_t d = 0; d < rank; ++d) {
-    const bool acted = d == first || d == second;
-    big += static_cast<char>('a' + static_cast<char>(d));
-    if (acted)
-      big += '!';
-    else
-      small += static_cast<char>('a' + static_cast<char>(d));
-  }
-  return from_letters(call, {{small + "_"}, {big}});
+  const std::vector<bool> acted = only(dim_of(call, 2, rank), rank);
+  return from_letters(call, {{resized(acted, 'A') + "_"}, {resized(acted, 'B')}});
 }
 
 OpRule scan_1(const Call& call) {

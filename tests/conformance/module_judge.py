@@ -1,0 +1,114 @@
+# SPDX-License-Identifier: Apache-2.0
+"""One entry of torch's module_db on a mesh: batch and parameters sharded, against plain PyTorch."""
+
+import copy
+from typing import Any
+
+import spmdx
+import torch
+from op_judge import Verdict, compare, cotangent, on_cpu
+from torch import nn
+from torch.testing._internal.common_modules import module_db
+from torch.utils import _pytree as pytree
+
+MODES = ("batch", "parameters", "both")
+
+
+def entries() -> list[Any]:
+    """All float32 entries of module_db."""
+    return [info for info in module_db if torch.float32 in info.dtypes]
+
+
+def name_of(info: Any) -> str:
+    """As ``"nn.BatchNorm2d"``."""
+    return info.name
+
+
+def cut(tensor: torch.Tensor, mesh: Any) -> None:
+    """Marks dim 0, where there is one."""
+    if tensor.dim():
+        spmdx.mark_sharding(tensor, mesh, ("x", *[None] * (tensor.dim() - 1)))
+
+
+def run(
+    module: nn.Module, inputs: Any, device: str, mesh: Any = None, mode: str = "", seed: int = 7
+) -> Any:
+    """Results and buffers, and gradients of inputs and parameters, on the CPU."""
+    module = copy.deepcopy(module).to(device)
+    if mode in ("parameters", "both"):
+        for parameter in module.parameters():
+            cut(parameter, mesh)
+    leaves, structure = pytree.tree_flatten((inputs.args, inputs.kwargs))
+    placed, leaf_tensors = [], []
+    for leaf in leaves:
+        if isinstance(leaf, torch.Tensor):
+            leaf = leaf.detach().clone().to(device).requires_grad_(leaf.requires_grad)
+            if mode in ("batch", "both"):
+                cut(leaf, mesh)
+            leaf_tensors.append(leaf)
+        placed.append(leaf)
+    args, kwargs = pytree.tree_unflatten(placed, structure)
+    torch.manual_seed(seed)
+    outputs = [o for o in pytree.tree_leaves(module(*args, **kwargs)) if o is not None]
+    made = [o for o in outputs if isinstance(o, torch.Tensor) and o.requires_grad]
+    wanted = [t for t in [*leaf_tensors, *module.parameters()] if t.requires_grad]
+    gradients = []
+    if made and wanted:
+        upstream = [cotangent(o, at).to(device) for at, o in enumerate(made)]
+        gradients = torch.autograd.grad(made, wanted, upstream, allow_unused=True)
+    if device == "spmdx":
+        spmdx.mark_step()
+    results = [*outputs, *module.buffers()]
+    return [on_cpu(o) for o in results], [on_cpu(g) for g in gradients]
+
+
+def judge(info: Any, devices: int, at=lambda *where: None) -> Verdict:
+    """Runs an entry in training and evaluation, each input in each mode.
+
+    Args:
+        info: the entry.
+        devices: of the mesh.
+        at: is told where it is.
+    """
+    verdict = Verdict(name_of(info))
+    mesh = spmdx.Mesh(range(devices), (devices,), ("x",))
+    for training in (True, False):
+        drawn = info.module_inputs_func(
+            info, device="cpu", dtype=torch.float32, requires_grad=True, training=training
+        )
+        for number, sample in enumerate(drawn):
+            if sample.forward_input is None:
+                continue
+            judge_sample(info, sample, training, number, mesh, at, verdict)
+    return verdict
+
+
+def judge_sample(info, sample, training, number, mesh, at, verdict) -> None:
+    torch.manual_seed(0)
+    constructor = sample.constructor_input
+    module = info.module_cls(*constructor.args, **constructor.kwargs).train(training)
+    inputs = sample.forward_input
+    try:
+        wanted, again = run(module, inputs, "cpu"), run(module, inputs, "cpu", seed=8)
+    except Exception:  # what PyTorch refuses is no yardstick
+        return
+    if compare(again, wanted):  # dropout: numbers are drawn
+        wanted = run(module, inputs, "spmdx")
+    for mode in MODES:
+        where = f"sample {number}, {'training' if training else 'evaluation'}, {mode} sharded"
+        at(where)
+        spmdx.debug.reset_counters()
+        try:
+            said = compare(run(module, inputs, "spmdx", mesh, mode), wanted)
+        except Exception as error:
+            said = f"{type(error).__name__}: {error}"
+        counters = spmdx.debug.counters()
+        if said:
+            verdict.trouble.append(f"{where}: {said}")
+            continue
+        verdict.runs += 1
+        verdict.wire_bytes += counters["wire_bytes"]
+        if counters["fallback_ops"]:
+            verdict.fell_back += 1
+            verdict.fallbacks.update({f.op for f in spmdx.explain().fallbacks})
+
