@@ -74,17 +74,6 @@ py::list timeline(const Plan& plan) {
   return rows;
 }
 
-// Bytes one device receives so that this op sees its operands whole.
-int64_t gathered_bytes(const Graph& graph, const Node& node) {
-  int64_t bytes = 0;
-  for (ValueId input : node.inputs) {
-    if (input == kNone || graph.value(input).producer == kNone) continue;
-    const Node& producer = graph.nodes[graph.value(input).producer];
-    if (crosses_wire(producer)) bytes += producer.bytes;
-  }
-  return bytes;
-}
-
 py::dict report(const Plan& plan) {
   const Graph& graph = plan.executable->graph();
   py::list collectives, values, fallbacks;
@@ -98,11 +87,10 @@ py::dict report(const Plan& plan) {
     for (size_t i = 0; i < node.call->outputs.size(); ++i) {
       values.append(value_row(graph, node.output + static_cast<ValueId>(i), &node, node.call->op, node.source));
     }
-    if (!node.inputs.empty() && rule_for(node.call)->fallback) {
-      fallbacks.append(py::dict("op"_a = node.call->op, "bytes"_a = gathered_bytes(graph, node),
-                                "source"_a = bridge::source_text(node.source)));
-    }
   }
+  for (const Fallback& fallback : plan.fallbacks)
+    fallbacks.append(
+        py::dict("op"_a = fallback.op, "bytes"_a = fallback.bytes, "source"_a = bridge::source_text(fallback.source)));
   const Flops flops = count_flops(graph);
   return py::dict("mesh"_a = graph.mesh ? py::cast(graph.mesh->str()) : py::none(), "collectives"_a = collectives,
                   "values"_a = values, "fallbacks"_a = fallbacks, "peak_bytes"_a = plan.executable->peak_bytes(),

@@ -8,6 +8,7 @@
 
 #include "bind/bind.h"
 #include "bind/handles.h"
+#include "bridge/fallback.h"
 #include "bridge/plan_only.h"
 #include "bridge/tracer.h"
 
@@ -67,6 +68,8 @@ void bind_step(py::module_& m) {
   m.def("planning_only", &bridge::planning_only);
   m.def("counters", counters);
   m.def("reset_counters", reset_counters);
+  m.def("fallback_counts", [] { return bridge::engine().counters().fallbacks; });
+  m.def("set_fallbacks_are_errors", bridge::set_fallbacks_are_errors, py::arg("errors"));
   m.def("clear_cache", [] { bridge::engine().clear_cache(); });
   m.def("configure", configure, py::arg("dump_dir"));
   m.def("set_gather_budget", set_gather_budget, py::arg("bytes").none(true));

@@ -135,6 +135,12 @@ bool histc(const OpInfo& info, Stack* stack) {
   return true;
 }
 
+// Nested tensors do not lie on this device: a padded batch stays padded.
+bool stay_padded(const OpInfo& info, Stack* stack) {
+  finish(info, stack, false);
+  return true;
+}
+
 }  // namespace
 
 void run_on_host(const OpInfo& info, Stack* stack) {
@@ -185,6 +191,7 @@ void add_data_dependent_handlers() {
     add_handler(name, host_only);
   }
   add_handler("aten.histc", histc);
+  add_handler("aten._nested_tensor_from_mask_left_aligned", stay_padded);
   add_handler("aten.index.Tensor", index_with_mask);
   add_handler("aten.masked_select", masked_select);
 }

@@ -9,6 +9,7 @@
 #include "base/error.h"
 #include "bridge/aten_backend.h"
 #include "bridge/compat.h"
+#include "bridge/fallback.h"
 #include "bridge/plan_only.h"
 #include "bridge/recorder.h"
 #include "bridge/shapes.h"
@@ -45,8 +46,11 @@ Part Recorder::Impl::planned(Graph done, std::vector<DataRef> sources, std::vect
   for (size_t i = 0; i < part.owners.size(); ++i)
     part.outputs[i]->set_fallback(computed_before(root_of(part.owners[i])));
   if (part.outputs.empty()) return part;
-  NoGil no_gil;
-  part.plan = engine().plan(done);
+  {
+    NoGil no_gil;
+    part.plan = engine().plan(done);
+  }
+  if (!part.plan->fallbacks.empty()) mind_fallbacks(*part.plan);
   return part;
 }
 

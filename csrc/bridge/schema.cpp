@@ -140,6 +140,7 @@ OpInfo describe(const c10::OperatorHandle& op) {
   }
   for (const auto& result : schema.returns()) {
     info.returned.push_back(written_result(schema, result, info.written));
+    info.returns_values |= result.type()->str().find("Tensor") == std::string::npos;
     info.list_result.push_back(result.type()->kind() == TypeKind::ListType);
     if (result.alias_info() && !result.alias_info()->isWrite() && info.written.empty()) info.viewed = 0;
   }

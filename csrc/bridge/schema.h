@@ -37,6 +37,7 @@ struct OpInfo {
   std::vector<bool> list_result;  // per result: a list of tensors
   int viewed = -1;                // the argument that results are views of, or -1
   bool is_out = false;
+  bool returns_values = false;         // some result is a number, a bool … of the host
   bool view_like = false;              // see is_view_like
   bool indexes = false;                // takes index tensors, which may be on the host
   bool draws = false;                  // random numbers: its Call has two more parameters, seed and draw number

@@ -203,7 +203,7 @@ Traced record_op(const OpInfo& info, IValues args) {
 }
 
 void trace_op(const OpInfo& info, Stack* stack) {
-  if (!info.written.empty() && !info.functional) return run_on_host(info, stack);
+  if (info.returns_values || (!info.written.empty() && !info.functional)) return run_on_host(info, stack);
   try {
     if (info.view_like)
       trace_view(info, stack);

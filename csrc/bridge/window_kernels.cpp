@@ -15,6 +15,7 @@ const std::map<std::string_view, Access> kAccess = {
     {"aten.gather", Access::read},     {"aten.index", Access::read},        {"aten.index_select", Access::read},
     {"aten.scatter", Access::write},   {"aten.scatter_add", Access::write}, {"aten.scatter_reduce", Access::write},
     {"aten.index_add", Access::write}, {"aten.index_copy", Access::write},  {"aten.index_put", Access::write},
+    {"aten._index_put_impl", Access::write},
 };
 
 struct Window {
@@ -44,7 +45,7 @@ at::Tensor run(const Window& window, std::vector<BufferRef> inputs, std::span<co
 // Negative indices count from the end in index and index_put; elsewhere they are errors.
 at::Tensor checked_indices(const Window& window, const at::Tensor& given) {
   const std::string_view base = base_name(window.op);
-  const bool from_end = base == "aten.index" || base == "aten.index_put";
+  const bool from_end = base == "aten.index" || base == "aten.index_put" || base == "aten._index_put_impl";
   check_indices(given, from_end ? -window.total : 0, window.total, window.op.c_str() + 5);
   return from_end ? at::where(given.lt(0), at::add(given, window.total), given) : given;
 }

@@ -114,6 +114,7 @@ OpRule rms_norm_backward(const Call& call);
 OpRule group_norm(const Call& call);
 OpRule group_norm_backward(const Call& call);
 OpRule batch_norm(const Call& call);
+bool keeps_statistics(const Call& call);  // batch_norm has running ones among its arguments
 OpRule batch_norm_backward(const Call& call);
 OpRule planes_1(const Call& call);  // the last dim whole, everything before passes (pool1d, pad)
 OpRule planes_2(const Call& call);

@@ -71,11 +71,14 @@ Values expand_batch_norm(Builder& builder, const Node& node) {
   const Shape channels = per_channel(maths.shape(x));
   const std::vector<int64_t> dims = all_but_channels(channels.size());
   const double count = count_of(maths.shape(x), dims);
-  const Normalised stats = normalise(maths, x, dims, maths.scalar(7));
+  const bool keeps = keeps_statistics(maths.call());
+  const Normalised stats = normalise(maths, x, dims, maths.scalar(keeps ? 7 : 5));
   ValueId out = stats.xhat;
   if (operand(maths.call(), 1) >= 0) out = maths.mul(out, given(maths, 1, channels));
   if (operand(maths.call(), 2) >= 0) out = maths.add(out, given(maths, 2, channels));
-  Values results = {finish(maths, out, 0), finish(maths, stats.mean, 1), finish(maths, stats.rstd, 2), kNone, kNone};
+  Values results = {finish(maths, out, 0), finish(maths, stats.mean, 1), finish(maths, stats.rstd, 2)};
+  if (!keeps) return results;
+  results.resize(5, kNone);
   const Scalar momentum = maths.scalar(6);
   const ValueId unbiased = maths.mul(stats.var, count / (count - 1));
   if (wanted(maths, 3)) results[3] = finish(maths, maths.lerp(given(maths, 3, channels), stats.mean, momentum), 3);

@@ -119,11 +119,13 @@ OpRule group_norm_backward(const Call& call) {
 }
 
 // (x, weight, bias, running_mean, running_var, training, momentum, eps) -> (out, mean, invstd, running…)
+bool keeps_statistics(const Call& call) { return !call.op.ends_with(".no_stats"); }
+
 OpRule batch_norm(const Call& call) {
   const size_t rank = call.inputs[0].shape.size();
   const int64_t count = call.inputs[0].shape.at(1);
   // In evaluation the statistics are given, so batch and space pass.
-  const std::string x = channels(rank, boolean(call, 5, true) ? '^' : '.');
+  const std::string x = channels(rank, boolean(call, keeps_statistics(call) ? 5 : 3, true) ? '^' : '.');
   Letters letters{{x}, {x}};
   for (size_t i = 1; i < call.inputs.size(); ++i) letters.inputs.push_back(channel_or_nothing(call.inputs[i], count));
   for (size_t i = 1; i < call.outputs.size(); ++i)

@@ -40,6 +40,7 @@ constexpr Row kRows[] = {
      .linearity = kJoint,
      .linear_inputs = kFirst,
      .expand = expand_log_softmax_backward},
+    {.op = "aten._native_batch_norm_legit.no_stats", .family = batch_norm, .expand = expand_batch_norm},
     {.op = "aten._native_batch_norm_legit_functional", .family = batch_norm, .expand = expand_batch_norm},
     {.op = "aten._safe_softmax", .family = softmax, .expand = expand_softmax},
     {.op = "aten._scaled_dot_product_flash_attention_for_cpu", .family = attention, .expand = expand_attention},

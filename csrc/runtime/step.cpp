@@ -28,14 +28,25 @@ bool moves_bytes(const Node& node) {
   return kind != Collective::slice && kind != Collective::to_partial;
 }
 
+// Bytes one device receives so that this op sees its operands whole.
+int64_t gathered_bytes(const Graph& graph, const Node& node) {
+  int64_t bytes = 0;
+  for (ValueId input : node.inputs) {
+    if (input == kNone || graph.value(input).producer == kNone) continue;
+    const Node& producer = graph.nodes[graph.value(input).producer];
+    if (moves_bytes(producer)) bytes += producer.bytes;
+  }
+  return bytes;
+}
+
 void count_work(Plan& plan) {
   const Graph& graph = plan.executable->graph();
   for (const Node& node : graph.nodes) {
     if (moves_bytes(node)) {
       plan.collectives += 1;
       plan.wire_bytes += node.bytes;
-    } else if (graph.mesh && !is_collective(node) && rule_for(node.call)->fallback) {
-      plan.fallback_ops += 1;
+    } else if (graph.mesh && !is_collective(node) && !node.inputs.empty() && rule_for(node.call)->fallback) {
+      plan.fallbacks.push_back({node.call->op, gathered_bytes(graph, node), node.source});
     }
   }
 }
@@ -120,7 +131,8 @@ struct Engine::Impl {
     } else {
       counters.collectives += plan.collectives;
       counters.wire_bytes += plan.wire_bytes;
-      counters.fallback_ops += plan.fallback_ops;
+      counters.fallback_ops += static_cast<int64_t>(plan.fallbacks.size());
+      for (const Fallback& fallback : plan.fallbacks) counters.fallbacks[fallback.op] += 1;
     }
     changed.notify_all();
   }

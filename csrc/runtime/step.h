@@ -3,7 +3,9 @@
 #pragma once
 #include <cstdint>
 #include <functional>
+#include <map>
 #include <memory>
+#include <string>
 #include <vector>
 
 #include "passes/passes.h"
@@ -18,13 +20,22 @@ struct StepCounters {
   int64_t collectives = 0;  // executed
   int64_t wire_bytes = 0;   // per device
   int64_t fallback_ops = 0;
+  std::map<std::string, int64_t> fallbacks;  // by op
+};
+
+// An op without a rule: what a device receives so that it sees its operands whole.
+struct Fallback {
+  std::string op;
+  int64_t bytes = 0;
+  SourceId source = 0;
 };
 
 // A compiled plan and what reports need of it.
 struct Plan {
   Graph traced;  // as recorded: what a later graph is compared with
   std::unique_ptr<Executable> executable;
-  int64_t collectives = 0, wire_bytes = 0, fallback_ops = 0;
+  int64_t collectives = 0, wire_bytes = 0;
+  std::vector<Fallback> fallbacks;
 };
 using PlanRef = std::shared_ptr<const Plan>;
 

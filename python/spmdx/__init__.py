@@ -28,6 +28,7 @@ from spmdx.nn import fully_shard  # noqa: E402
 from spmdx.plan import plan_only  # noqa: E402
 from spmdx.seeds import manual_seed  # noqa: E402
 from spmdx.settings import check_environment as _check_environment  # noqa: E402
+from spmdx.settings import wants_fallback_errors as _wants_fallback_errors  # noqa: E402
 from spmdx.settings import wants_poison as _wants_poison  # noqa: E402
 from spmdx.sharding import (  # noqa: E402
     clear_sharding,
@@ -54,6 +55,7 @@ _C.configure(dump_dir=_os.environ.get("SPMDX_DUMP", ""))
 if _os.environ.get("SPMDX_TOPOLOGY"):
     set_topology(_os.environ["SPMDX_TOPOLOGY"])
 _C.set_checks(poison=_wants_poison())
+_C.set_fallbacks_are_errors(_wants_fallback_errors())
 
 __all__ = [
     "CommError",

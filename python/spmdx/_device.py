@@ -7,6 +7,7 @@ import functools
 import types
 
 import torch
+from torch.nn.parameter import is_lazy
 
 from spmdx import _C
 
@@ -159,8 +160,30 @@ def _keep_parameters(method):
     return converted
 
 
+def _keep_uninitialized(apply):
+    """Lets parameters of lazy modules stay uninitialized where they move before the first call."""
+
+    @functools.wraps(apply)
+    def applied(self, *args, **kwargs):
+        lazy = {name: type(p) for name, p in self._parameters.items() if is_lazy(p)}
+        lazy_buffers = {name: type(b) for name, b in self._buffers.items() if is_lazy(b)}
+        result = apply(self, *args, **kwargs)
+        for name, kind in lazy.items():
+            if not is_lazy(self._parameters[name]):
+                self._parameters[name].__class__ = kind
+        for name, kind in lazy_buffers.items():
+            moved = self._buffers[name]
+            if not is_lazy(moved):
+                self._buffers[name] = kind(device=moved.device, dtype=moved.dtype)
+        return result
+
+    return applied
+
+
 def _keep_parameters_everywhere():
     module = torch.nn.Module
+    if not hasattr(module._apply, "_spmdx"):
+        module._apply = _keep_uninitialized(module._apply)
     for name in ("to", "to_empty", "_apply"):
         method = getattr(module, name)
         if not getattr(method, "_spmdx", False):

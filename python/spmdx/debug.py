@@ -73,6 +73,22 @@ def counters() -> dict[str, int]:
     return dict(_C.counters())
 
 
+def fallbacks() -> dict[str, int]:
+    """How often ops without a rule ran since the start or :func:`reset_counters`, by name.
+
+    Example:
+        >>> import torch, spmdx
+        >>> spmdx.sync(wait=True)
+        >>> spmdx.debug.reset_counters()
+        >>> mesh = spmdx.get_1d_mesh("data")
+        >>> x = spmdx.mark_sharding(torch.ones(8, 3, 3).to("spmdx"), mesh, ("data", None, None))
+        >>> y = torch.linalg.matrix_exp(x).cpu()
+        >>> spmdx.debug.fallbacks()
+        {'aten.linalg_matrix_exp': 1}
+    """
+    return dict(_C.fallback_counts())
+
+
 def reset_counters() -> None:
     """Set every counter to 0.
 
@@ -107,5 +123,6 @@ __all__ = [
     "dump",
     "explain",
     "explain_diff",
+    "fallbacks",
     "reset_counters",
 ]

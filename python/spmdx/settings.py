@@ -11,6 +11,7 @@ KNOWN = {
     "SPMDX_DUMP": "a folder that gets the graph after every pass of every plan",
     "SPMDX_TOPOLOGY": "what joins the devices: the name of a topology, or a file",
     "SPMDX_CHECK": "'poison': memory that no shard owns holds NaN, so that a read of it shows",
+    "SPMDX_FALLBACK": "'error': an op without a rule, for which devices gather, raises",
 }
 # Read by the build and the tests, not by the library.
 TOOLING = ("SPMDX_TORCH", "SPMDX_SANITIZE", "SPMDX_DEV", "SPMDX_OPT")
@@ -53,11 +54,30 @@ def wants_poison(environment: Mapping[str, str] | None = None) -> bool:
         >>> wants_poison({"SPMDX_CHECK": "poison"}), wants_poison({})
         (True, False)
     """
-    environment = os.environ if environment is None else environment
-    wanted = environment.get("SPMDX_CHECK", "")
-    if wanted not in ("", "poison"):
+    return _asks_for("poison", "SPMDX_CHECK", "check", environment)
+
+
+def wants_fallback_errors(environment: Mapping[str, str] | None = None) -> bool:
+    """Whether ``SPMDX_FALLBACK`` makes ops without a rule errors.
+
+    Args:
+        environment: names and values; None means ``os.environ``.
+
+    Raises:
+        ValueError: it asks for something else.
+
+    Example:
+        >>> wants_fallback_errors({"SPMDX_FALLBACK": "error"}), wants_fallback_errors({})
+        (True, False)
+    """
+    return _asks_for("error", "SPMDX_FALLBACK", "way to treat a fallback", environment)
+
+
+def _asks_for(word: str, name: str, what: str, environment: Mapping[str, str] | None) -> bool:
+    wanted = (os.environ if environment is None else environment).get(name, "")
+    if wanted not in ("", word):
         raise ValueError(
-            f"SPMDX_CHECK is {wanted!r}, which is no check. Expected 'poison', or nothing. "
-            "Unset SPMDX_CHECK, or write SPMDX_CHECK=poison."
+            f"{name} is {wanted!r}, which is no {what}. Expected {word!r}, or nothing. "
+            f"Unset {name}, or write {name}={word}."
         )
-    return wanted == "poison"
+    return wanted == word

@@ -6,8 +6,10 @@ from typing import Any
 
 import spmdx
 import torch
-from op_judge import Verdict, compare, cotangent, on_cpu
+from op_judge import Verdict, compare, cotangent, mesh_of, on_cpu
+from settings import Setting
 from torch import nn
+from torch.nn.parameter import is_lazy
 from torch.testing._internal.common_modules import module_db
 from torch.utils import _pytree as pytree
 
@@ -62,16 +64,16 @@ def run(
     return [on_cpu(o) for o in results], [on_cpu(g) for g in gradients]
 
 
-def judge(info: Any, devices: int, at=lambda *where: None) -> Verdict:
+def judge(info: Any, setting: Setting, at=lambda *where: None) -> Verdict:
     """Runs an entry in training and evaluation, each input in each mode.
 
     Args:
         info: the entry.
-        devices: of the mesh.
+        setting: the mesh; dim 0 is cut over its first axis.
         at: is told where it is.
     """
     verdict = Verdict(name_of(info))
-    mesh = spmdx.Mesh(range(devices), (devices,), ("x",))
+    mesh = mesh_of(setting)
     for training in (True, False):
         drawn = info.module_inputs_func(
             info, device="cpu", dtype=torch.float32, requires_grad=True, training=training
@@ -83,11 +85,18 @@ def judge(info: Any, devices: int, at=lambda *where: None) -> Verdict:
     return verdict
 
 
+def initialize(module: nn.Module, inputs: Any) -> None:
+    """Gives a lazy module its parameters."""
+    if any(is_lazy(t) for t in (*module.parameters(), *module.buffers())):
+        module(*inputs.args, **inputs.kwargs)
+
+
 def judge_sample(info, sample, training, number, mesh, at, verdict) -> None:
     torch.manual_seed(0)
     constructor = sample.constructor_input
     module = info.module_cls(*constructor.args, **constructor.kwargs).train(training)
-    inputs = sample.forward_input
+    module, inputs = module.to(torch.float32), sample.forward_input
+    initialize(module, inputs)
     try:
         wanted, again = run(module, inputs, "cpu"), run(module, inputs, "cpu", seed=8)
     except Exception:  # what PyTorch refuses is no yardstick
@@ -110,5 +119,4 @@ def judge_sample(info, sample, training, number, mesh, at, verdict) -> None:
         verdict.wire_bytes += counters["wire_bytes"]
         if counters["fallback_ops"]:
             verdict.fell_back += 1
-            verdict.fallbacks.update({f.op for f in spmdx.explain().fallbacks})
-
+            verdict.fallbacks.update(spmdx.debug.fallbacks())

@@ -8,22 +8,15 @@ from typing import Any
 
 import spmdx
 import torch
-from op_samples import UNWRITTEN, Sample, name_of, samples
+from op_samples import UNWRITTEN, Sample, entries, name_of, samples
 from placements import Placement, placements
+from settings import Setting
 from torch.utils import _pytree as pytree
 
+# Muon orthogonalises in bfloat16.
+LOOSE = {"Muon": 2e-2}
 RELATIVE = 2e-4  # of a tensor's largest finite number: f32, summed in another order
 SMALL = 1e-2  # the largest number of a tensor counts as at least that
-
-
-@dataclasses.dataclass
-class Setting:
-    """A mesh, the sizes of the samples, and how many of them and of their placements are run."""
-
-    mesh: tuple[int, ...]
-    sizes: dict[str, int]
-    most_samples: int | None = None
-    most_placements: int | None = None
 
 
 @dataclasses.dataclass
@@ -49,6 +42,7 @@ class Verdict:
     note: str = ""
 
 
+__all__ = ["Verdict", "entries", "judge", "name_of"]
 Results = tuple[list[Any], list[torch.Tensor | None]]
 
 
@@ -93,7 +87,7 @@ def on_cpu(leaf: Any) -> Any:
     return leaf.detach().cpu() if isinstance(leaf, torch.Tensor) else leaf
 
 
-def difference(found: Any, wanted: Any, values: bool = True) -> str:
+def difference(found: Any, wanted: Any, values: bool = True, close: float = RELATIVE) -> str:
     """How two leaves differ; empty where they do not."""
     if type(found) is not type(wanted):
         return f"a {type(found).__name__} where PyTorch gives a {type(wanted).__name__}"
@@ -107,10 +101,10 @@ def difference(found: Any, wanted: Any, values: bool = True) -> str:
         return "" if torch.equal(found, wanted) else "other whole numbers"
     finite = wanted[wanted.isfinite()].abs()
     scale = max(float(finite.max()) if finite.numel() else 0.0, SMALL)
-    off = torch.isclose(found, wanted, rtol=RELATIVE, atol=RELATIVE * scale, equal_nan=True)
-    if off.all():
+    near = torch.isclose(found, wanted, rtol=close, atol=close * scale, equal_nan=True)
+    if near.all():
         return ""
-    at = (~off).nonzero()[0].tolist()
+    at = (~near).nonzero()[0].tolist()
     return f"{found[tuple(at)].item()!r}, not {wanted[tuple(at)].item()!r}, at {at}"
 
 
@@ -121,23 +115,25 @@ def same_number(found: Any, wanted: Any) -> bool:
     return found == wanted
 
 
-def compare(found: Results, wanted: Results, values: bool = True) -> str:
+def compare(found: Results, wanted: Results, values: bool = True, close: float = RELATIVE) -> str:
     """How results or gradients differ; empty where they do not."""
     for what, here, there in zip(("result", "gradient"), found, wanted, strict=True):
         if len(here) != len(there):
             return f"{len(here)} {what}s, not {len(there)}"
         for at, (x, y) in enumerate(zip(here, there, strict=True)):
-            said = difference(x, y, values)
+            said = difference(x, y, values, close)
             if said:
                 return f"{what} {at}: {said}"
     return ""
 
 
 def reference(op: Any, sample: Sample) -> Results | None:
-    """What plain PyTorch gives, or one spmdx device where numbers are drawn; None where it raises."""
+    """What PyTorch gives, or one spmdx device where numbers are drawn; None where it raises."""
     try:
         wanted, again = run(op, sample, "cpu"), run(op, sample, "cpu", seed=8)
-    except Exception:  # op_db has samples for sizes of its own; what PyTorch refuses is no yardstick
+    except (
+        Exception
+    ):  # op_db has samples for sizes of its own; what PyTorch refuses is no yardstick
         return None
     drawn = compare(again, wanted) and name_of(op) not in UNWRITTEN
     return run(op, sample, "spmdx") if drawn else wanted
@@ -154,8 +150,13 @@ def judge_placement(op, sample, wanted, mesh, placement, verdict: Verdict) -> st
     verdict.wire_bytes += counters["wire_bytes"]
     if counters["fallback_ops"]:
         verdict.fell_back += 1
-        verdict.fallbacks.update({f.op for f in spmdx.explain().fallbacks})
+        verdict.fallbacks.update(spmdx.debug.fallbacks())
     return compare(found, wanted, values=name_of(op) not in UNWRITTEN)
+
+
+def mesh_of(setting: Setting) -> spmdx.Mesh:
+    names = ("x", "y")[: len(setting.mesh)]
+    return spmdx.Mesh(range(math.prod(setting.mesh)), setting.mesh, names)
 
 
 def judge(op: Any, setting: Setting, at=lambda sample, placement: None) -> Verdict:
@@ -167,8 +168,7 @@ def judge(op: Any, setting: Setting, at=lambda sample, placement: None) -> Verdi
         at: is told which sample and placement are about to run.
     """
     verdict = Verdict(name_of(op))
-    names = ("x", "y")[: len(setting.mesh)]
-    mesh = spmdx.Mesh(range(math.prod(setting.mesh)), setting.mesh, names)
+    mesh = mesh_of(setting)
     try:
         drawn = samples(op, setting.sizes)
     except Exception as error:
@@ -183,7 +183,7 @@ def judge(op: Any, setting: Setting, at=lambda sample, placement: None) -> Verdi
         if wanted is None:
             continue
         ndims = [sample.leaves[i].dim() for i in sample.tensors]
-        for placement in placements(ndims, len(names), setting.most_placements, number):
+        for placement in placements(ndims, len(setting.mesh), setting.most_placements, number):
             at(number, placement)
             said = judge_placement(op, sample, wanted, mesh, placement, verdict)
             if said:

@@ -10,9 +10,6 @@ import torch
 import torch.testing._internal.common_methods_invocations as invocations
 from torch.utils import _pytree as pytree
 
-# What op_db calls extra small, small, medium and large. Torch's test of DTensor has the even ones.
-EVEN = {"XS": 2, "S": 4, "M": 12, "L": 24}
-UNEVEN = {"XS": 3, "S": 5, "M": 10, "L": 20}
 # Memory nobody wrote has no value: shapes and types are compared.
 UNWRITTEN = {
     "empty",

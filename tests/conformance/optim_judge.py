@@ -1,12 +1,13 @@
 # SPDX-License-Identifier: Apache-2.0
-"""One optimizer of torch's optim_db on a mesh: parameters and state sharded, against plain PyTorch."""
+"""One optimizer of optim_db on a mesh: parameters and state sharded, against plain PyTorch."""
 
 import copy
 from typing import Any
 
 import spmdx
 import torch
-from op_judge import Verdict, compare, on_cpu
+from op_judge import LOOSE, RELATIVE, Verdict, compare, mesh_of, on_cpu
+from settings import Setting
 from torch.testing._internal.common_optimizers import optim_db
 
 STEPS = 4
@@ -66,16 +67,16 @@ def run(info: Any, options: dict[str, Any], device: str, mesh: Any = None) -> An
     return [on_cpu(x) for x in [*losses, *parameters]], [on_cpu(x) for x in state]
 
 
-def judge(info: Any, devices: int, at=lambda *where: None) -> Verdict:
+def judge(info: Any, setting: Setting, at=lambda *where: None) -> Verdict:
     """Runs an optimizer with every set of options and every implementation that it has.
 
     Args:
         info: the entry.
-        devices: of the mesh.
+        setting: the mesh; dim 0 is cut over its first axis.
         at: is told where it is.
     """
     verdict = Verdict(name_of(info))
-    mesh = spmdx.Mesh(range(devices), (devices,), ("x",))
+    mesh = mesh_of(setting)
     for number, drawn in enumerate(info.optim_inputs_func(device="cpu")):
         for flags in flags_of(info):
             judge_options(info, {**drawn.kwargs, **flags}, number, mesh, at, verdict)
@@ -91,7 +92,11 @@ def judge_options(info, options, number, mesh, at, verdict) -> None:
         return
     spmdx.debug.reset_counters()
     try:
-        said = compare(run(info, options, "spmdx", mesh), wanted)
+        said = compare(
+            run(info, options, "spmdx", mesh),
+            wanted,
+            close=LOOSE.get(name_of(info), RELATIVE),
+        )
     except Exception as error:
         said = f"{type(error).__name__}: {error}"
     counters = spmdx.debug.counters()
@@ -102,4 +107,4 @@ def judge_options(info, options, number, mesh, at, verdict) -> None:
     verdict.wire_bytes += counters["wire_bytes"]
     if counters["fallback_ops"]:
         verdict.fell_back += 1
-        verdict.fallbacks.update({f.op for f in spmdx.explain().fallbacks})
+        verdict.fallbacks.update(spmdx.debug.fallbacks())

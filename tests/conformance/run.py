@@ -1,0 +1,79 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Every op, module and optimizer of torch's own test tables on meshes, against plain PyTorch.
+
+    python tests/conformance/run.py [--suites ops] [--settings '4 even'] [--names 'nn.*'] [--jobs 2]
+
+Prints a table a suite, then every difference, error, crash and hang. The status is 0 if there is
+none but of the entries in exceptions.py.
+"""
+
+import argparse
+import importlib
+import json
+import pathlib
+import re
+import sys
+import warnings
+
+import farm
+import report
+from settings import SETTINGS
+
+SUITES = {"ops": "op_judge", "modules": "module_judge", "optimizers": "optim_judge"}
+
+
+def prepare() -> None:
+    """Moving is free, so that all is cut that a rule allows; memory that nobody owns holds NaN."""
+    sys.path.insert(0, str(pathlib.Path(__file__).parents[1] / "python"))
+    import spmdx
+    from composites import least_work
+
+    warnings.filterwarnings("ignore")
+    least_work().__enter__()
+    spmdx._C.set_checks(poison=True)
+
+
+def handle(item: str, sign) -> dict:
+    """The child's part: one entry of a suite in one setting."""
+    suite, setting, name = item.split("/", 2)
+    judge = importlib.import_module(SUITES[suite])
+    entry = next(e for e in judge.entries() if judge.name_of(e) == name)
+    verdict = judge.judge(entry, SETTINGS[setting], lambda *at: sign(repr(at)))
+    return vars(verdict) | {"troubles": len(verdict.trouble), "trouble": verdict.trouble[:20]}
+
+
+def items_of(options: argparse.Namespace) -> list[str]:
+    """``suite/setting/name`` of all that is asked for."""
+    items = []
+    for suite in options.suites.split(","):
+        judge = importlib.import_module(SUITES[suite])
+        names = [judge.name_of(e) for e in judge.entries()]
+        chosen = [name for name in dict.fromkeys(names) if re.search(options.names, name)]
+        items += [f"{suite}/{key}/{name}" for key in options.settings.split(",") for name in chosen]
+    return items
+
+
+def main() -> int:
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser.add_argument("--suites", default=",".join(SUITES), help="of ops, modules, optimizers")
+    parser.add_argument("--settings", default=",".join(SETTINGS), help="of settings.py")
+    parser.add_argument("--names", default="", help="a pattern of names")
+    parser.add_argument("--jobs", type=int, default=2, help="processes at a time")
+    parser.add_argument("--out", help="a file that gets a line of JSON an entry")
+    options = parser.parse_args()
+    prepare()
+    rows = []
+    for row in farm.work_off(__file__, items_of(options), options.jobs):
+        rows.append(row)
+        if options.out:
+            with open(options.out, "a") as out:
+                print(json.dumps(row), file=out)
+    return report.show(rows)
+
+
+if __name__ == "__main__":
+    if "--child" in sys.argv:
+        prepare()
+        farm.serve(handle)
+    else:
+        sys.exit(1 if main() else 0)
