@@ -8,7 +8,7 @@ CMAKE := $(BIN)/cmake -G Ninja -DCMAKE_MAKE_PROGRAM=$(BIN)/ninja -DCMAKE_BUILD_T
 CXX_FILES = $(shell find csrc tests/core -name '*.h' -o -name '*.cpp')
 PYTEST = OMP_NUM_THREADS=1 $(BIN)/python -m pytest -n 2
 .DEFAULT_GOAL := build
-.PHONY: build module demo test fuzz lint format bench asan clean
+.PHONY: build module demo test fuzz conformance lint format bench asan clean
 
 # A virtual environment with the pinned requirements, and python/ on its path.
 $(INSTALLED): requirements.txt
@@ -39,6 +39,10 @@ test: build
 COUNT ?= 10000
 fuzz: build
 	$(BIN)/python tests/fuzz/fuzz.py --count $(COUNT) $(if $(SEED),--first $(SEED))
+
+# All of torch's op_db, module_db and optim_db on meshes (tests/conformance); `test` runs a third.
+conformance: build
+	$(BIN)/python tests/conformance/run.py
 
 lint: $(INSTALLED)
 	$(BIN)/ruff check .
