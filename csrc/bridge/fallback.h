@@ -7,7 +7,9 @@ namespace spmdx::bridge {
 
 void set_fallbacks_are_errors(bool errors);
 
-// REQUIRES: the GIL may be taken. Throws ShardingError where fallbacks are errors.
+// Throws ShardingError where fallbacks are errors, else remembers what to say. REQUIRES: the recorder's lock.
 void mind_fallbacks(const Plan& plan);
+// Says it. A user may have made warnings errors, so the step must be on its way by then. REQUIRES: the recorder's lock.
+void warn_of_fallbacks();
 
 }  // namespace spmdx::bridge

@@ -108,6 +108,7 @@ void Recorder::flush(bool implicit) {
     impl_->annotated = true;
     flush(implicit);
   }
+  warn_of_fallbacks();
 }
 
 void Recorder::cut_if_long() {

@@ -27,16 +27,20 @@ for _ in range(2):
 
 @pytest.fixture
 def train(tmp_path):
-    """Runs the program in a process of its own."""
-    path = tmp_path / "train.py"
-    path.write_text(PROGRAM)
-    return lambda **environment: subprocess.run(
-        [sys.executable, path],
-        env={**os.environ, "OMP_NUM_THREADS": "1", **environment},
-        capture_output=True,
-        text=True,
-        check=False,
-    )
+    """Runs a program in a process of its own."""
+
+    def run(program=PROGRAM, **environment):
+        path = tmp_path / "train.py"
+        path.write_text(program)
+        return subprocess.run(
+            [sys.executable, path],
+            env={**os.environ, "OMP_NUM_THREADS": "1", **environment},
+            capture_output=True,
+            text=True,
+            check=False,
+        )
+
+    return run
 
 
 @pytest.fixture
@@ -68,6 +72,17 @@ def test_the_environment_makes_it_an_error(train):
         "96 bytes a device are gathered, and it runs whole on every device. Expected an op with a "
         "rule. Use one, or add a rule as docs/add_an_op.md shows, or unset SPMDX_FALLBACK."
     )
+
+
+def test_a_warning_made_an_error_loses_nothing(train):
+    done = train(PYTHONWARNINGS="error::UserWarning")
+    assert done.returncode == 1
+    assert done.stderr.count("\nUserWarning: train.py:7: aten.linalg_matrix_exp") == 1
+    guarded = PROGRAM.replace(
+        "    assert", "    try:\n        z.cpu()\n    except UserWarning:\n        pass\n    assert"
+    )
+    done = train(guarded, PYTHONWARNINGS="error::UserWarning")
+    assert done.returncode == 0, done.stderr
 
 
 def test_an_error_loses_nothing(errors):
