@@ -12,10 +12,11 @@ namespace {
 enum class Access { read, write };
 
 const std::map<std::string_view, Access> kAccess = {
-    {"aten.gather", Access::read},     {"aten.index", Access::read},        {"aten.index_select", Access::read},
-    {"aten.scatter", Access::write},   {"aten.scatter_add", Access::write}, {"aten.scatter_reduce", Access::write},
-    {"aten.index_add", Access::write}, {"aten.index_copy", Access::write},  {"aten.index_put", Access::write},
-    {"aten._index_put_impl", Access::write},
+    {"aten.gather", Access::read},       {"aten.index", Access::read},
+    {"aten.index_select", Access::read}, {"aten.scatter", Access::write},
+    {"aten.scatter_add", Access::write}, {"aten.scatter_reduce", Access::write},
+    {"aten.index_add", Access::write},   {"aten.index_copy", Access::write},
+    {"aten.index_put", Access::write},   {"aten._index_put_impl", Access::write},
 };
 
 struct Window {
