@@ -2,16 +2,17 @@
 """One entry of torch's module_db on a mesh: batch and parameters sharded, against plain PyTorch."""
 
 import copy
+from functools import partial
 from typing import Any
 
 import spmdx
 import torch
-from op_judge import Verdict, compare, cotangent, mesh_of, on_cpu
 from settings import Setting
 from torch import nn
 from torch.nn.parameter import is_lazy
 from torch.testing._internal.common_modules import module_db
 from torch.utils import _pytree as pytree
+from verdict import Verdict, compare, cut, gradients, mesh_of, on_cpu
 
 MODES = ("batch", "parameters", "both")
 
@@ -24,12 +25,6 @@ def entries() -> list[Any]:
 def name_of(info: Any) -> str:
     """As ``"nn.BatchNorm2d"``."""
     return info.name
-
-
-def cut(tensor: torch.Tensor, mesh: Any) -> None:
-    """Marks dim 0, where there is one."""
-    if tensor.dim():
-        spmdx.mark_sharding(tensor, mesh, ("x", *[None] * (tensor.dim() - 1)))
 
 
 def run(
@@ -52,16 +47,11 @@ def run(
     args, kwargs = pytree.tree_unflatten(placed, structure)
     torch.manual_seed(seed)
     outputs = [o for o in pytree.tree_leaves(module(*args, **kwargs)) if o is not None]
-    made = [o for o in outputs if isinstance(o, torch.Tensor) and o.requires_grad]
-    wanted = [t for t in [*leaf_tensors, *module.parameters()] if t.requires_grad]
-    gradients = []
-    if made and wanted:
-        upstream = [cotangent(o, at).to(device) for at, o in enumerate(made)]
-        gradients = torch.autograd.grad(made, wanted, upstream, allow_unused=True)
+    found = gradients(outputs, [*leaf_tensors, *module.parameters()], device)
     if device == "spmdx":
         spmdx.mark_step()
     results = [*outputs, *module.buffers()]
-    return [on_cpu(o) for o in results], [on_cpu(g) for g in gradients]
+    return [on_cpu(o) for o in results], [on_cpu(g) for g in found]
 
 
 def judge(info: Any, setting: Setting, at=lambda *where: None) -> Verdict:
@@ -106,17 +96,4 @@ def judge_sample(info, sample, training, number, mesh, at, verdict) -> None:
     for mode in MODES:
         where = f"sample {number}, {'training' if training else 'evaluation'}, {mode} sharded"
         at(where)
-        spmdx.debug.reset_counters()
-        try:
-            said = compare(run(module, inputs, "spmdx", mesh, mode), wanted)
-        except Exception as error:
-            said = f"{type(error).__name__}: {error}"
-        counters = spmdx.debug.counters()
-        if said:
-            verdict.trouble.append(f"{where}: {said}")
-            continue
-        verdict.runs += 1
-        verdict.wire_bytes += counters["wire_bytes"]
-        if counters["fallback_ops"]:
-            verdict.fell_back += 1
-            verdict.fallbacks.update(spmdx.debug.fallbacks())
+        verdict.hold(where, partial(run, module, inputs, "spmdx", mesh, mode), wanted)

@@ -15,16 +15,18 @@ import re
 import sys
 import warnings
 
-import farm
-import report
-from settings import SETTINGS
+sys.path.insert(0, str(pathlib.Path(__file__).parents[1] / "python"))
+import farm  # noqa: E402
+import report  # noqa: E402
+from settings import SETTINGS  # noqa: E402
 
+CHUNK = 8  # entries a process runs
+PATIENCE = 300  # seconds without a finished placement: it hangs
 SUITES = {"ops": "op_judge", "modules": "module_judge", "optimizers": "optim_judge"}
 
 
 def prepare() -> None:
     """Moving is free, so that all is cut that a rule allows; memory that nobody owns holds NaN."""
-    sys.path.insert(0, str(pathlib.Path(__file__).parents[1] / "python"))
     import spmdx
     from composites import least_work
 
@@ -63,7 +65,7 @@ def main() -> int:
     options = parser.parse_args()
     prepare()
     rows = []
-    for row in farm.work_off(__file__, items_of(options), options.jobs):
+    for row in farm.work_off(__file__, items_of(options), options.jobs, CHUNK, PATIENCE):
         rows.append(row)
         if options.out:
             with open(options.out, "a") as out:

@@ -11,42 +11,43 @@ import tempfile
 import time
 from collections.abc import Callable, Iterator
 
-PATIENCE = 300  # seconds without a sign of life: it hangs
 
-
-def work_off(script: str, items: list[str], jobs: int) -> Iterator[dict]:
+def work_off(
+    script: str, items: list[str], jobs: int, chunk: int, patience: float
+) -> Iterator[dict]:
     """Yields what ``script --child`` printed about each item, or how it died.
 
     Args:
         script: a file that ends in :func:`serve`.
         items: names, each handled once; whoever is free takes the next.
         jobs: how many processes at a time.
+        chunk: how many items a process gets.
+        patience: seconds without a sign of life after which a process hangs.
 
     Returns:
         A dict an item, as they come: what the child said, or ``{"item", "died"}``.
     """
-    chunks = [items[at : at + 8] for at in range(0, len(items), 8)]
+    chunks = [items[at : at + chunk] for at in range(0, len(items), chunk)]
     with concurrent.futures.ThreadPoolExecutor(jobs) as pool:
-        for done in concurrent.futures.as_completed(
-            [pool.submit(lambda c: list(run_chunk(script, c)), chunk) for chunk in chunks]
-        ):
+        work = [pool.submit(run_chunk, script, some, patience) for some in chunks]
+        for done in concurrent.futures.as_completed(work):
             yield from done.result()
 
 
-def run_chunk(script: str, items: list[str]) -> Iterator[dict]:
+def run_chunk(script: str, items: list[str], patience: float) -> list[dict]:
     """The lines of as many children as it takes."""
-    left = list(items)
+    left, rows = list(items), []
     while left:
-        died, lines, where = run_child(script, left)
+        died, lines, where = run_child(script, left, patience)
+        rows += lines
         for line in lines:
             left.remove(line["item"])
-            yield line
         if died and left:
-            yield {"item": left[0], "died": f"{died} {where}"}
-            left = left[1:]
+            rows.append({"item": left.pop(0), "died": f"{died} {where}"})
+    return rows
 
 
-def run_child(script: str, items: list[str]) -> tuple[str, list[dict], str]:
+def run_child(script: str, items: list[str], patience: float) -> tuple[str, list[dict], str]:
     """(how it died, its lines, where it was)."""
     with tempfile.TemporaryDirectory() as folder:
         sign = pathlib.Path(folder) / "sign"
@@ -57,13 +58,13 @@ def run_child(script: str, items: list[str]) -> tuple[str, list[dict], str]:
                 stdout=out,
                 env={**os.environ, "OMP_NUM_THREADS": "1"},
             )
-            died = watch(child, sign)
+            died = watch(child, sign, patience)
             out.seek(0)
             lines = [json.loads(line) for line in out if line.startswith("{")]
         return died, lines, sign.read_text()
 
 
-def watch(child: subprocess.Popen, sign: pathlib.Path) -> str:
+def watch(child: subprocess.Popen, sign: pathlib.Path, patience: float) -> str:
     """Waits for the end; says how it ended where that was not well."""
     seen, since = None, time.monotonic()
     while child.poll() is None:
@@ -71,10 +72,10 @@ def watch(child: subprocess.Popen, sign: pathlib.Path) -> str:
         now = sign.stat().st_mtime_ns
         if now != seen:
             seen, since = now, time.monotonic()
-        elif time.monotonic() - since > PATIENCE:
+        elif time.monotonic() - since > patience:
             child.kill()
             child.wait()
-            return f"hung for {PATIENCE} s"
+            return f"hung for {patience} s"
     return f"crashed with status {child.returncode}" if child.returncode else ""
 
 
