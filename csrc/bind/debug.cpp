@@ -20,12 +20,6 @@ using namespace bind;
 using namespace py::literals;
 
 // Slices and the like are local work: a report lists only what crosses the wire.
-bool crosses_wire(const Node& node) {
-  if (!is_collective(node)) return false;
-  const Collective kind = collective_kind(node);
-  return kind != Collective::slice && kind != Collective::to_partial;
-}
-
 py::dict collective_row(const Graph& graph, const Node& node) {
   const Value& in = graph.value(node.inputs.at(0));
   return py::dict(
@@ -82,7 +76,7 @@ py::dict report(const Plan& plan) {
     values.append(value_row(graph, input.value, nullptr, label, input.source));
   }
   for (const Node& node : graph.nodes) {
-    if (crosses_wire(node)) collectives.append(collective_row(graph, node));
+    if (moves_bytes(node)) collectives.append(collective_row(graph, node));
     if (is_collective(node)) continue;
     for (size_t i = 0; i < node.call->outputs.size(); ++i) {
       values.append(value_row(graph, node.output + static_cast<ValueId>(i), &node, node.call->op, node.source));

@@ -21,6 +21,8 @@ using namespace bind;
 std::map<std::string, int64_t> counters() {
   const bridge::Recorder& recorder = bridge::Recorder::instance();
   const StepCounters steps = bridge::engine().counters();
+  int64_t fallback_ops = 0;
+  for (const auto& [op, times] : steps.fallbacks) fallback_ops += times;
   return {{"ops_recorded", recorder.ops_recorded()},
           {"steps", steps.steps},
           {"plans_compiled", steps.plans_compiled},
@@ -28,7 +30,7 @@ std::map<std::string, int64_t> counters() {
           {"implicit_syncs", recorder.implicit_syncs()},
           {"collectives", steps.collectives},
           {"wire_bytes", steps.wire_bytes},
-          {"fallback_ops", steps.fallback_ops}};
+          {"fallback_ops", fallback_ops}};
 }
 
 void reset_counters() {

@@ -126,11 +126,15 @@ Shape default_strides(const c10::IValue& strides, const Shape& sizes) {
                                                                                : int_list(strides);
 }
 
+int64_t asked_offset(const OpInfo& info, IValues args) {
+  const c10::IValue offset = named(info, args, "storage_offset");
+  return offset.isNone() ? args[0].toTensor().storage_offset() : int_value(offset);
+}
+
 at::Tensor as_strided_of(const OpInfo& info, IValues args) {
   const LazyTensor& self = *as_lazy(args[0].toTensor());
-  const c10::IValue offset = named(info, args, "storage_offset");
   return strided_view(self, args[0].toTensor().scalar_type(), int_list(args[1]), int_list(args[2]),
-                      offset.isNone() ? self.storage_offset() : int_value(offset));
+                      asked_offset(info, args));
 }
 
 bool as_strided(const OpInfo& info, Stack* stack) {
@@ -153,9 +157,7 @@ bool as_strided_scatter(const OpInfo& info, Stack* stack) {
   const auto view = [&](const Shape& sizes, const Shape& strides, int64_t offset) {
     return strided_view(*as_lazy(storage), self.scalar_type(), sizes, strides, offset);
   };
-  const c10::IValue offset = named(info, args, "storage_offset");
-  view(int_list(args[2]), int_list(args[3]), offset.isNone() ? self.storage_offset() : int_value(offset))
-      .copy_(args[1].toTensor());
+  view(int_list(args[2]), int_list(args[3]), asked_offset(info, args)).copy_(args[1].toTensor());
   finish(info, stack, view(self.sizes().vec(), self.strides().vec(), self.storage_offset()));
   return true;
 }

@@ -29,10 +29,6 @@ bool skipped(const std::string& name) {
   return false;
 }
 
-bool mentions_tensor(const c10::Argument& argument) {
-  return argument.type()->str().find("Tensor") != std::string::npos;
-}
-
 // Ops the boxed kernel understands: tensors or a device go in, tensors come out.
 bool is_traceable(const c10::FunctionSchema& schema) {
   bool reaches = false;

@@ -140,7 +140,7 @@ OpInfo describe(const c10::OperatorHandle& op) {
   }
   for (const auto& result : schema.returns()) {
     info.returned.push_back(written_result(schema, result, info.written));
-    info.returns_values |= result.type()->str().find("Tensor") == std::string::npos;
+    info.returns_values |= !mentions_tensor(result);
     info.list_result.push_back(result.type()->kind() == TypeKind::ListType);
     if (result.alias_info() && !result.alias_info()->isWrite() && info.written.empty()) info.viewed = 0;
   }
@@ -152,6 +152,10 @@ OpInfo describe(const c10::OperatorHandle& op) {
 }
 
 }  // namespace
+
+bool mentions_tensor(const c10::Argument& argument) {
+  return argument.type()->str().find("Tensor") != std::string::npos;
+}
 
 const OpInfo& op_info(const c10::OperatorHandle& op) {
   static auto* table = new std::unordered_map<const void*, OpInfo*>;

@@ -47,6 +47,8 @@ struct OpInfo {
   Handler handler = nullptr;
 };
 
+bool mentions_tensor(const c10::Argument& argument);  // a tensor, perhaps optional, or a list of them
+
 // Cached; the reference stays valid for the process' life. REQUIRES: the recorder's lock.
 const OpInfo& op_info(const c10::OperatorHandle& op);
 

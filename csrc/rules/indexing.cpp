@@ -81,6 +81,17 @@ std::string last_dims(const std::string& text, size_t rank) {
   return text.substr(begin);
 }
 
+// index_add, index_copy, index_reduce(x, dim, index, source, …): `mark` is that of the dim of x.
+OpRule rows_written(const Call& call, char mark) {
+  const size_t rank = call.inputs[0].shape.size();
+  if (rank == 0) return replicated(call);
+  std::string self = dims(rank), source = self;
+  const size_t dim = dim_of(call, rank);
+  self.insert(dim + 1, 1, mark);
+  source.replace(dim, 1, "z!");
+  return from_letters(call, {{self, call.inputs[1].shape.empty() ? "" : "z!", source}, {self}});
+}
+
 }  // namespace
 
 // gather(x, dim, index): the index's own dim passes.
@@ -112,28 +123,8 @@ OpRule index_select(const Call& call) {
   return from_letters(call, {{self, call.inputs[1].shape.empty() ? "" : "z"}, {out}});
 }
 
-// index_add, index_copy(x, dim, index, source)
-OpRule index_add(const Call& call) {
-  const size_t rank = call.inputs[0].shape.size();
-  if (rank == 0) return replicated(call);
-  std::string self = dims(rank), source = self;
-  const size_t dim = dim_of(call, rank);
-  source[dim] = 'z';
-  self.insert(dim + 1, "+");
-  source.insert(dim + 1, "!");
-  return from_letters(call, {{self, call.inputs[1].shape.empty() ? "" : "z!", source}, {self}});
-}
-
-// (x, dim, index, source, …): rows that meet are not just added.
-OpRule index_reduce(const Call& call) {
-  const size_t rank = call.inputs[0].shape.size();
-  if (rank == 0) return replicated(call);
-  std::string self = dims(rank), source = self;
-  const size_t dim = dim_of(call, rank);
-  self.insert(dim + 1, "!");
-  source.replace(dim, 1, "z!");
-  return from_letters(call, {{self, call.inputs[1].shape.empty() ? "" : "z!", source}, {self}});
-}
+OpRule index_add(const Call& call) { return rows_written(call, '+'); }
+OpRule index_reduce(const Call& call) { return rows_written(call, '!'); }  // rows that meet are not just added
 
 // (x, dim, index, value)
 OpRule index_fill(const Call& call) {

@@ -118,9 +118,9 @@ OpRule group_norm_backward(const Call& call) {
   return split.rule(letters);
 }
 
-// (x, weight, bias, running_mean, running_var, training, momentum, eps) -> (out, mean, invstd, running…)
 bool keeps_statistics(const Call& call) { return !call.op.ends_with(".no_stats"); }
 
+// (x, weight, bias[, running_mean, running_var], training, momentum, eps) -> (out, mean, invstd[, running…])
 OpRule batch_norm(const Call& call) {
   const size_t rank = call.inputs[0].shape.size();
   const int64_t count = call.inputs[0].shape.at(1);

@@ -32,10 +32,9 @@ std::vector<uint32_t> operands_of(const Call& call, size_t slot) {
 // Several slots are cut only as calls of their own.
 OpRule slots(const Call& call) {
   const size_t count = slots_of(call);
-  OpRule rule = replicated(call);
-  rule.factors.clear();
-  for (TensorFactors& factors : rule.inputs) factors.assign(factors.size(), {});
-  for (TensorFactors& factors : rule.outputs) factors.assign(factors.size(), {});
+  OpRule rule;
+  for (const TensorType& type : call.inputs) rule.inputs.emplace_back(type.shape.size());
+  for (const TensorType& type : call.outputs) rule.outputs.emplace_back(type.shape.size());
   for (size_t slot = 0; slot < count; ++slot) {
     const std::vector<uint32_t> operands = operands_of(call, slot);
     const Shape& shape = call.inputs[operands.at(0)].shape;

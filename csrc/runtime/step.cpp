@@ -22,12 +22,6 @@ struct Job {
   std::vector<DataRef> outputs;
 };
 
-bool moves_bytes(const Node& node) {
-  if (!is_collective(node)) return false;
-  const Collective kind = collective_kind(node);
-  return kind != Collective::slice && kind != Collective::to_partial;
-}
-
 // Bytes one device receives so that this op sees its operands whole.
 int64_t gathered_bytes(const Graph& graph, const Node& node) {
   int64_t bytes = 0;
@@ -80,6 +74,12 @@ std::exception_ptr run_job(const Job& job, const ErrorTranslator& translate) {
 
 }  // namespace
 
+bool moves_bytes(const Node& node) {
+  if (!is_collective(node)) return false;
+  const Collective kind = collective_kind(node);
+  return kind != Collective::slice && kind != Collective::to_partial;
+}
+
 void set_shardings(const Plan& plan, const std::vector<DataRef>& outputs) {
   const Graph& graph = plan.executable->graph();
   for (size_t i = 0; i < outputs.size(); ++i) outputs[i]->set_sharding(graph.values[graph.outputs[i].value].sharding);
@@ -131,7 +131,6 @@ struct Engine::Impl {
     } else {
       counters.collectives += plan.collectives;
       counters.wire_bytes += plan.wire_bytes;
-      counters.fallback_ops += static_cast<int64_t>(plan.fallbacks.size());
       for (const Fallback& fallback : plan.fallbacks) counters.fallbacks[fallback.op] += 1;
     }
     changed.notify_all();

@@ -17,9 +17,8 @@ struct StepCounters {
   int64_t steps = 0;
   int64_t plans_compiled = 0;
   int64_t plan_cache_hits = 0;
-  int64_t collectives = 0;  // executed
-  int64_t wire_bytes = 0;   // per device
-  int64_t fallback_ops = 0;
+  int64_t collectives = 0;                   // executed
+  int64_t wire_bytes = 0;                    // per device
   std::map<std::string, int64_t> fallbacks;  // by op
 };
 
@@ -38,6 +37,8 @@ struct Plan {
   std::vector<Fallback> fallbacks;
 };
 using PlanRef = std::shared_ptr<const Plan>;
+
+bool moves_bytes(const Node& node);  // a collective that is more than a view of what is here
 
 // `outputs`, data of a planned step, learn how they will lie.
 void set_shardings(const Plan& plan, const std::vector<DataRef>& outputs);
