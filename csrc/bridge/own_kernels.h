@@ -18,7 +18,10 @@ using OwnKernels = std::map<std::string_view, PrepareCompute>;
 
 const OwnKernels& table_kernels();      // own_kernels.cpp: rows of cut tables, as_strided
 const OwnKernels& window_kernels();     // window_kernels.cpp
+const OwnKernels& stencil_kernels();    // stencil_kernels.cpp: convolution and pooling of parts
 const OwnKernels& attention_kernels();  // attention_kernels.cpp
+
+Compute prepare_taps(const Call& local);  // tap_kernels.cpp: spmdx.stencil of interpolation and padding
 
 template <class T>
 const T& own_argument(const Call& call, size_t index) {

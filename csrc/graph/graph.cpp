@@ -206,7 +206,7 @@ std::string collective_op(Collective kind) { return std::string(kCollectivePrefi
 Collective collective_kind(const Node& node) {
   const std::string_view op = node.call->op;
   if (!is_collective(node)) throw InternalError(node.call->op + " is not a collective");
-  if (op == kPermuteRows) return Collective::collective_permute;
+  if (op == kPermuteRows || op == kCommHalo) return Collective::collective_permute;
   for (Collective kind : kCollectives) {
     if (op.substr(kCollectivePrefix.size()) == name(kind)) return kind;
   }

@@ -5,15 +5,39 @@
 #include "base/error.h"
 
 namespace spmdx {
+namespace {
+
+using Ints = std::vector<int64_t>;
+
+const Ints& list(const Call& call, size_t arg) {
+  const Ints* values = arg < call.args.size() ? std::get_if<Ints>(&call.args[arg]) : nullptr;
+  internal_check(values, call.op + " lacks a list of rows");
+  return *values;
+}
+
+Ints halo_sources(const Call& call, int64_t rows) {
+  const Ints &starts = list(call, kHaloStarts), &lengths = list(call, kHaloLengths);
+  internal_check(starts.size() == lengths.size() && !starts.empty(), call.op + " has parts without a length");
+  const int64_t extent = rows / static_cast<int64_t>(starts.size());
+  Ints sources;
+  for (size_t i = 0; i < starts.size(); ++i)
+    for (int64_t r = 0; r < extent; ++r) sources.push_back(r < lengths[i] ? starts[i] + r : -1);
+  return sources;
+}
+
+}  // namespace
 
 RowMap row_map(const Call& call) {
-  if (call.op != kPermuteRows && call.op != "spmdx.permute_rows") return {};
-  const auto* dim = call.args.size() == 3 ? std::get_if<int64_t>(&call.args[1]) : nullptr;
-  const auto* sources = dim ? std::get_if<std::vector<int64_t>>(&call.args[2]) : nullptr;
-  internal_check(sources && *dim >= 0 && *dim < static_cast<int64_t>(call.inputs.at(0).shape.size()) &&
-                     static_cast<int64_t>(sources->size()) == call.inputs[0].shape[*dim],
+  const bool halo = call.op == kHalo || call.op == kCommHalo;
+  if (!halo && call.op != kPermuteRows && call.op != "spmdx.permute_rows") return {};
+  const auto* dim = call.args.size() > 2 ? std::get_if<int64_t>(&call.args[1]) : nullptr;
+  internal_check(dim && *dim >= 0 && *dim < static_cast<int64_t>(call.inputs.at(0).shape.size()),
+                 call.op + " does not name a dim of its operand");
+  const int64_t rows = call.outputs.at(0).shape.at(*dim);
+  RowMap map{*dim, halo ? halo_sources(call, rows) : list(call, 2)};
+  internal_check(static_cast<int64_t>(map.sources.size()) == rows,
                  call.op + " does not name a source for every part of a dim");
-  return {*dim, *sources};
+  return map;
 }
 
 }  // namespace spmdx

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Exchange: a permute_rows along a cut dim is a collective, whose bytes are the rows that come from elsewhere.
+// Exchange: a permute_rows or halo along a cut dim is a collective, whose bytes are the rows that come from elsewhere.
 #include "passes/exchange.h"
 
 #include <algorithm>
@@ -9,21 +9,23 @@
 namespace spmdx {
 namespace {
 
-// Rows that the device at `position` has to be sent.
-int64_t rows_from_elsewhere(const Range& mine, const RowMap& rows) {
+// Rows that a device has to be sent, which has the rows `own` and shall have those of the map at `mine`.
+int64_t rows_from_elsewhere(const Range& own, const Range& mine, const RowMap& rows) {
   return std::count_if(rows.sources.begin() + mine.start, rows.sources.begin() + mine.start + mine.extent,
-                       [&](int64_t s) { return s >= 0 && (s < mine.start || s >= mine.start + mine.extent); });
+                       [&](int64_t s) { return s >= 0 && (s < own.start || s >= own.start + own.extent); });
 }
 
 // On the device that is sent most.
-int64_t received_bytes(const Value& value, const RowMap& rows) {
-  const Sharding& sharding = *value.sharding;
+int64_t received_bytes(const Value& from, const Value& to, const RowMap& rows) {
+  const Sharding& sharding = *to.sharding;
   const Mesh& mesh = *sharding.mesh;
   const AtomSet cuts = sharding.dim_atoms();
   int64_t most = 0;
   for (int64_t i = 0; i < num_distinct(mesh, cuts); ++i) {
-    const Box box = local_box(sharding, value.type.shape, representative(mesh, cuts, i));
-    int64_t bytes = rows_from_elsewhere(box[rows.dim], rows) * itemsize(value.type.dtype);
+    const int64_t position = representative(mesh, cuts, i);
+    const Box box = local_box(sharding, to.type.shape, position);
+    const Range own = local_range(mesh, from.sharding->dims[rows.dim], from.type.shape[rows.dim], position);
+    int64_t bytes = rows_from_elsewhere(own, box[rows.dim], rows) * itemsize(to.type.dtype);
     for (size_t d = 0; d < box.size(); ++d)
       if (static_cast<int64_t>(d) != rows.dim) bytes *= box[d].extent;
     most = std::max(most, bytes);
@@ -31,14 +33,14 @@ int64_t received_bytes(const Value& value, const RowMap& rows) {
   return most;
 }
 
-void make_collective(const Value& value, Node& node, const RowMap& rows) {
+void make_collective(const Value& value, Node& node, const RowMap& rows, int64_t bytes) {
   Call call = *node.call;
   node.cause = "parts of dim " + std::to_string(rows.dim) + " of " + str(value.type, value.sharding) +
                " go from device to device in " + call.op;
-  call.op = kPermuteRows;
+  call.op = call.op == kHalo ? kCommHalo : kPermuteRows;
   node.call = seal(std::move(call));
   node.atoms = atom_set(value.sharding->dims[rows.dim].atoms);
-  node.bytes = received_bytes(value, rows);
+  node.bytes = bytes;
 }
 
 }  // namespace
@@ -49,8 +51,10 @@ void exchange(Graph& graph) {
     if (is_collective(node)) continue;
     const RowMap rows = row_map(*node.call);
     if (rows.dim < 0) continue;
-    const Value& value = graph.values[node.output];
-    if (!value.sharding->dims[rows.dim].empty()) make_collective(value, node, rows);
+    const Value &from = graph.values[node.inputs[0]], &to = graph.values[node.output];
+    if (to.sharding->dims[rows.dim].empty()) continue;
+    const int64_t bytes = received_bytes(from, to, rows);
+    if (bytes > 0 || node.call->op != kHalo) make_collective(from, node, rows, bytes);
   }
 }
 

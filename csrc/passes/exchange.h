@@ -5,7 +5,8 @@
 
 namespace spmdx {
 
-// REQUIRES: a partitioned graph. Every spmdx.permute_rows whose dim is cut becomes a spmdx.comm.permute_rows.
+// REQUIRES: a partitioned graph. Every spmdx.permute_rows whose dim is cut becomes a spmdx.comm.permute_rows, every
+// spmdx.halo for which rows come from elsewhere a spmdx.comm.halo.
 void exchange(Graph& graph);
 
 }  // namespace spmdx

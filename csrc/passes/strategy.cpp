@@ -4,6 +4,8 @@
 
 #include <algorithm>
 
+#include "sharding/cuts.h"
+
 namespace spmdx {
 namespace {
 
@@ -27,9 +29,36 @@ DimSharding prefix_on(const Mesh& mesh, const DimSharding& dim, int64_t factor_s
   return {};
 }
 
+// A dim of one loose factor: cut by the same atoms in the ordinary layout.
+bool is_loose(const OpContext& op, const std::vector<int>& factors) {
+  return factors.size() == 1 && op.rule->factors[factors[0]].loose;
+}
+
+// Several axes cut a dim one after the other, which gives other parts than one cut where they do not divide it.
+bool is_one_cut(const Mesh& mesh, const DimSharding& cut, int64_t size) {
+  const std::vector<Range> parts = pieces(mesh, cut, size);
+  const int64_t rows = chunk_size(size, 1, static_cast<int64_t>(parts.size()));
+  int64_t start = 0;
+  for (const Range& part : parts) {
+    if (part.extent != std::min(rows, size - start) || (part.extent > 0 && part.start != start)) return false;
+    start += part.extent;
+  }
+  return true;
+}
+
+bool fits_loosely(const OpContext& op, const Factor& factor, const DimSharding& cut, int64_t size) {
+  if (!is_legal(*op.mesh, cut, size) || !is_one_cut(*op.mesh, cut, size)) return false;
+  return factor.kind == FactorKind::composite || product(*op.mesh, cut.atoms) == factor.size;
+}
+
 // Hands dim's atoms to its factors, major → minor; stops at the first factor they do not split into single elements.
 void project_dim(const OpContext& op, const std::vector<int>& factors, DimSharding dim, int64_t size,
                  std::vector<DimSharding>& cuts) {
+  if (is_loose(op, factors)) {
+    DimSharding cut{std::move(dim.atoms), 1};
+    if (fits_loosely(op, op.rule->factors[factors[0]], cut, size)) cuts[factors[0]] = std::move(cut);
+    return;
+  }
   int64_t rest = size;
   for (size_t i = 0; i < factors.size() && !dim.empty(); ++i) {
     const int64_t factor_size = op.rule->factors[factors[i]].size;
@@ -50,6 +79,11 @@ void project_dim(const OpContext& op, const std::vector<int>& factors, DimShardi
 // The sharding of one dim under a strategy, or nothing where it would need a strided layout.
 std::optional<DimSharding> unproject_dim(const OpContext& op, const std::vector<int>& factors, int64_t size,
                                          const std::vector<DimSharding>& cuts) {
+  if (is_loose(op, factors)) {
+    const DimSharding& cut = cuts[factors[0]];
+    if (!cut.empty() && !fits_loosely(op, op.rule->factors[factors[0]], cut, size)) return std::nullopt;
+    return cut;
+  }
   DimSharding dim;
   int64_t rest = size;
   bool open = true;  // every factor so far is split into single elements

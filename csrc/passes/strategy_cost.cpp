@@ -28,8 +28,13 @@ double local_elements(const OpContext& op, size_t tensor, const std::vector<doub
   double elements = 1;
   const TensorFactors& factors = op.factors(tensor);
   for (size_t d = 0; d < factors.size(); ++d) {
-    if (factors[d].empty()) elements *= static_cast<double>(op.type(tensor).shape[d]);
-    for (int f : factors[d]) elements *= extents[static_cast<size_t>(f)];
+    const auto size = static_cast<double>(op.type(tensor).shape[d]);
+    if (factors[d].empty()) elements *= size;
+    for (int f : factors[d]) {
+      const Factor& factor = op.rule->factors[static_cast<size_t>(f)];
+      const double of_size = factor.loose ? size / static_cast<double>(factor.size) : 1;
+      elements *= of_size * extents[static_cast<size_t>(f)];
+    }
   }
   return elements;
 }
@@ -89,6 +94,10 @@ int64_t composite_ns(const OpContext& op, const Strategy& strategy, const Topolo
     double elements = local_elements(op, result, extents);
     if (has_factor(op.factors(result), static_cast<int>(f))) elements /= std::max(extents[f], 1.0);
     const int64_t rows = static_cast<int64_t>(elements) * itemsize(op.type(result).dtype);
+    if (factor.loose) {  // neighbours send each other some rows
+      total += topology.cost_ns(Collective::collective_permute, rows);
+      continue;
+    }
     if (op.rule->linearity == Linearity::movement) {  // of the result, a part changes hands
       total += topology.cost_ns(Collective::all_to_all, wire_bytes(Collective::all_to_all, rows / group, group), group);
       continue;

@@ -5,6 +5,7 @@
 #include <set>
 
 #include "base/error.h"
+#include "graph/rows.h"
 #include "passes/passes.h"
 #include "sharding/reshard_direct.h"
 
@@ -50,6 +51,16 @@ void learn(const Graph& graph, const Node& node, const OpRule& rule, int factor,
   known = range;
 }
 
+// What a device holds of a dim, counted in the parts of a loose factor; itself for others. Nothing where that does not
+// say which part it is.
+std::optional<Range> in_parts(const Factor& factor, const Range& range, int64_t size) {
+  if (!factor.loose) return range;
+  if (range.extent == 0) return std::nullopt;
+  if (range.extent == size) return Range{0, factor.size};
+  const int64_t rows = (size + factor.size - 1) / factor.size;
+  return Range{range.start / rows, (range.extent + rows - 1) / rows};
+}
+
 // A dim of several factors tells what a device holds of the most major one, if the others are whole.
 void learn_major(const Graph& graph, const Node& node, const OpRule& rule, const std::vector<int>& factors,
                  const Range& range, Ranges& ranges) {
@@ -91,7 +102,10 @@ void check_ranges(const Graph& graph, const Node& node, const OpRule& rule, int6
       for (size_t d = 0; d < factors_of(rule, t).size(); ++d) visit(t, d, factors_of(rule, t)[d]);
   };
   each_dim([&](size_t t, size_t d, const std::vector<int>& factors) {
-    if (factors.size() == 1) learn(graph, node, rule, factors[0], boxes[t][d], ranges);
+    if (factors.size() != 1) return;
+    const int64_t size = graph.values[value_of(node, t)].type.shape[d];
+    if (const auto range = in_parts(rule.factors[factors[0]], boxes[t][d], size))
+      learn(graph, node, rule, factors[0], *range, ranges);
   });
   each_dim([&](size_t t, size_t d, const std::vector<int>& factors) {
     if (factors.size() > 1) learn_major(graph, node, rule, factors, boxes[t][d], ranges);
@@ -237,6 +251,18 @@ void check_boxes(const Graph& graph, const Node& node, size_t operand, AtomSet a
       reject(graph, node, "a device needs what no device of its group has");
 }
 
+// Rows of one dim are on devices that differ along its atoms, and nothing else changes.
+void check_rows(const Graph& graph, const Node& node) {
+  const Value &before = graph.values[node.inputs[0]], &after = graph.values[node.output];
+  const RowMap rows = row_map(*node.call);
+  const Sharding &from = *before.sharding, &to = *after.sharding;
+  if (atom_set(from.dims[rows.dim].atoms) & ~node.atoms) reject(graph, node, "rows come from outside of its group");
+  for (size_t d = 0; d < from.dims.size(); ++d)
+    if (static_cast<int64_t>(d) != rows.dim && from.dims[d] != to.dims[d]) reject(graph, node, "another dim changes");
+  for (int64_t source : rows.sources)
+    if (source >= before.type.shape[rows.dim]) reject(graph, node, "a row is taken that is not there");
+}
+
 void check_collective(const Graph& graph, const Node& node) {
   for (size_t i = 0; i < node.inputs.size(); ++i) {
     const Sharding& from = *graph.values[node.inputs[i]].sharding;
@@ -248,7 +274,10 @@ void check_collective(const Graph& graph, const Node& node) {
     if (!reduces && lost) reject(graph, node, "a partial is dropped without a reduction");
     if (kind == Collective::all_reduce && from.dims != to.dims) reject(graph, node, "an all_reduce changes the layout");
     if (kind != Collective::to_partial && (to.partial & ~from.partial)) reject(graph, node, "a partial appears");
-    check_boxes(graph, node, i, kind == Collective::slice ? 0 : node.atoms);
+    if (node.call->op == kCommHalo)
+      check_rows(graph, node);
+    else
+      check_boxes(graph, node, i, kind == Collective::slice ? 0 : node.atoms);
   }
 }
 

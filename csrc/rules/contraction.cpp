@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // Rules of products that add a bias: the contracted dim is composite, because the bias must be added once.
 #include "rules/families.h"
-#include "rules/halo.h"
+#include "rules/stencil.h"
 
 namespace spmdx {
 namespace {
@@ -21,20 +21,21 @@ OpRule addr(const Call& call) { return with_self(call, "m", "n", "mn"); }
 
 namespace {
 
-// The letters of the spatial dims of a convolution's input and of its result. Places that are the same in both share a
-// letter: cut, a part needs a halo of its neighbours, or nothing where the window is one place.
+// The letters of the spatial dims of a convolution's input and of its result. Cut alike, parts exchange halos, or
+// nothing where a window is one place.
 struct Spatial {
   std::string input, result;
 };
-Spatial spatial_letters(const Call& call, size_t first, const Shape& x, const Shape& weight, const Shape& result) {
+Spatial spatial_letters(const Call& call) {
+  const Stencil stencil = *stencil_of(call);
   Spatial letters;
-  for (size_t i = 0; i + 2 < x.size(); ++i) {
+  for (size_t i = 0; i < spatial_dims(call, stencil); ++i) {
     const char in = static_cast<char>('p' + static_cast<char>(i)), out = static_cast<char>('v' + static_cast<char>(i));
-    const auto reach = reach_of(call, first, x, weight, result, i);
-    const bool halo = reach && reach->before >= 0 && reach->after >= 0;
-    const std::string shared = std::string{in} + (halo && reach->local() ? "" : "^");
-    letters.input += halo ? shared : std::string{in, '!'};
-    letters.result += halo ? shared : std::string{out, '!'};
+    const Windows windows = windows_of(call, stencil, i);
+    const bool apart = windows.identity() || windows.divisible();
+    const std::string shared = std::string{in} + (windows.identity() ? "" : "~");
+    letters.input += apart ? shared : std::string{in, '!'};
+    letters.result += apart ? shared : std::string{out, '!'};
   }
   return letters;
 }
@@ -49,7 +50,7 @@ OpRule convolution(const Call& call) {
   const std::string in = grouped ? "I!" : bias ? "c+" : "c", out = grouped ? "O!" : "o";
   // With groups one of the weight's dims counts channels of a group only.
   const std::string weight = grouped ? (transposed ? "I!P!" : "O!P!") : (transposed ? "co" : "oc");
-  const Spatial places = spatial_letters(call, 3, call.inputs[0].shape, call.inputs[1].shape, call.outputs[0].shape);
+  const Spatial places = spatial_letters(call);
   Letters letters{{"n" + in + places.input, weight + dims(spatial, 's', '!')}, {"n" + out + places.result}};
   if (bias) letters.inputs.push_back(out);
   OpRule rule = from_letters(call, letters);
@@ -66,7 +67,7 @@ OpRule convolution_backward(const Call& call) {
   const std::string in = grouped ? "I!" : produced(call.outputs[2]) ? "c^" : "c.", out = grouped ? "O!" : "o";
   const std::string weight =
       (grouped ? (transposed ? "I!P!" : "O!P!") : (transposed ? "co" : "oc")) + dims(spatial, 's', '!');
-  const Spatial places = spatial_letters(call, 4, call.inputs[1].shape, call.inputs[2].shape, call.inputs[0].shape);
+  const Spatial places = spatial_letters(call);
   const std::string x = "n" + in + places.input;
   return from_letters(call, {{"n" + out + places.result, x, weight}, {x, weight, out}});
 }

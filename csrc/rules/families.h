@@ -119,6 +119,8 @@ OpRule batch_norm_backward(const Call& call);
 OpRule planes_1(const Call& call);  // the last dim whole, everything before passes (pool1d, pad)
 OpRule planes_2(const Call& call);
 OpRule planes_3(const Call& call);
+OpRule stencil(const Call& call);
+OpRule halo(const Call& call);
 OpRule loss_2(const Call& call);  // pointwise loss, reduction in argument 2
 OpRule loss_3(const Call& call);
 OpRule loss_4(const Call& call);

@@ -72,6 +72,8 @@ Factor factor_of(const Entry& entry, Reduction reduction) {
       return {entry.size, FactorKind::composite, Reduction::sum};
     case '^':
       return {entry.size, FactorKind::composite, Reduction::none};
+    case '~':
+      return {entry.size, FactorKind::composite, Reduction::none, true};
     case '.':
       return {entry.size, FactorKind::pass, Reduction::none};
     default:
@@ -87,7 +89,7 @@ TensorFactors assign(const std::vector<int>& keys, const TensorType& type, bool 
   for (size_t d = 0; d < keys.size(); ++d) {
     if (keys[d] < 0) continue;
     const Entry& entry = entries[keys[d]];
-    const bool fits = type.shape[d] == entry.size;
+    const bool fits = type.shape[d] == entry.size || (entry.mark == '~' && type.shape[d] != 1);
     internal_check(fits || empty || (type.shape[d] == 1 && !output), "sizes of one factor differ: " + str(type) +
                                                                          " dim " + std::to_string(d) + " and " +
                                                                          std::to_string(entry.size));

@@ -10,7 +10,8 @@
 namespace spmdx {
 
 // A letter is a factor, `*` the remaining dims (aligned at the right over all tensors), `_` a dim without factor.
-// Marks, once anywhere: `!` replicate, `.` pass, `+` composite that ends in a sum, `^` composite that exchanges rows.
+// Marks, once anywhere: `!` replicate, `.` pass, `+` composite that ends in a sum, `^` composite that exchanges rows,
+// `~` the same for dims of different sizes, which are cut alike.
 // An unmarked factor that an input has and a produced output lacks is reduced; all others pass.
 struct Letters {
   std::vector<std::string> inputs;

@@ -22,6 +22,8 @@ void attention_backward_starts(const Call& call, const Boxes& inputs, const Boxe
 void window_start(const Call& call, const Boxes& inputs, const Boxes& outputs, std::vector<Arg>& args);
 void group_norm_sizes(const Call& call, const Boxes& inputs, const Boxes& outputs, std::vector<Arg>& args);
 void group_norm_backward_sizes(const Call& call, const Boxes& inputs, const Boxes& outputs, std::vector<Arg>& args);
+void stencil_first(const Call&, const Boxes&, const Boxes&, std::vector<Arg>&);  // spatial.cpp
+void halo_parts(const Call&, const Boxes&, const Boxes&, std::vector<Arg>&);
 void bias_size(const Call& call, const Boxes& inputs, const Boxes& outputs, std::vector<Arg>& args);
 
 }  // namespace spmdx

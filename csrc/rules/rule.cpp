@@ -44,6 +44,7 @@ void check(const OpRule& rule, const Call& call) {
     for (size_t d = 0; d < factors.size(); ++d) {
       int64_t product = 1;
       for (int factor : factors[d]) product *= rule.factors[static_cast<size_t>(factor)].size;
+      if (factors[d].size() == 1 && rule.factors[static_cast<size_t>(factors[d][0])].loose) continue;
       internal_check(factors[d].empty() || product == type.shape[d], "the factors of dim " + std::to_string(d) +
                                                                          " of " + str(type) + " in " + call.op +
                                                                          " multiply to " + std::to_string(product));
@@ -69,7 +70,7 @@ OpRule instantiate(const Row& row, const Call& call) {
   bool composite = false;
   for (Factor& factor : rule.factors) {
     if (factor.kind != FactorKind::composite) continue;
-    if (!rule.expand) factor = {factor.size, FactorKind::replicate};
+    if (!rule.expand) factor = {factor.size, FactorKind::replicate, Reduction::none, factor.loose};
     composite = true;
   }
   adjust_factors(call, rule);

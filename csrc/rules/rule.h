@@ -22,6 +22,9 @@ struct Factor {
   // For reduce: the reduction. For composite: sum where the expansion ends in partial outputs (addmm's k, mean),
   // none where it exchanges rows (softmax, layer_norm).
   Reduction reduction = Reduction::none;
+  // A dim of this factor alone may have another size. It is cut by the same atoms in the ordinary layout: where the
+  // factor may be cut at run time, it counts parts, and is cut into all of them or not at all.
+  bool loose = false;
 };
 
 // How a partial operand may flow to the outputs. Only operands in OpRule::linear_inputs take part.

@@ -138,8 +138,9 @@ void run_exchange(const Program& program, const Work& work, Comm& comm, Backend&
   const Exchange& exchange = program.exchanges[work.index];
   Shards before(std::make_move_iterator(frame.operands.begin()),
                 std::make_move_iterator(frame.operands.begin() + work.num_operands));
-  Shards after = exchange.rows.dim < 0 ? comm.run(exchange.kind, exchange.type, before, exchange.from, exchange.to)
-                                       : permute_rows(backend, exchange.type, before, exchange.from, exchange.rows);
+  Shards after = exchange.rows.dim < 0
+                     ? comm.run(exchange.kind, exchange.type, before, exchange.from, exchange.to)
+                     : permute_rows(backend, exchange.type, before, exchange.from, exchange.to, exchange.rows);
   internal_check(after.size() == work.num_results, "a collective returned another number of shards than planned");
   std::move(before.begin(), before.end(), frame.operands.begin());
   std::move(after.begin(), after.end(), frame.results.begin());

@@ -44,7 +44,7 @@ struct Exchange {
   Collective kind = Collective::slice;
   TensorType type;
   ShardingRef from = nullptr, to = nullptr;
-  RowMap rows;  // of a permute_rows
+  RowMap rows;  // of a permute_rows or halo
 };
 
 struct Program {

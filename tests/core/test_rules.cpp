@@ -239,7 +239,7 @@ TEST(rules_layers) {
       ",ab+,a,->ab+");
   CHECK_EQ(rule_of("f32[2, 3, 8, 8]", "f32[2, 3, 4, 4]; i64[2, 3, 4, 4]",
                    "aten.max_pool2d_with_indices(%0, [2, 2], [2, 2], [0, 0], [1, 1], false)"),
-           "abc!d!->abe!f!,abg!h!");
+           "abc^d^->abc^d^,abc^d^");
   CHECK_EQ(
       rule_of("f32[2, 4, 5, 8]; f32[2, 4, 6, 8]; f32[2, 4, 6, 8]; f32[1, 1, 5, 6]", "f32[2, 4, 5, 8]; f32[2, 4, 5]",
               "aten._scaled_dot_product_flash_attention_for_cpu(%0, %1, %2, real#0, false, %3, none)"),

@@ -213,7 +213,7 @@ TEST(rows_change_places_between_devices) {
   Fixture fixture;
   for (ShardingRef layout : {sharding(m, shape, {{0, 1}, {}}), sharding(m, shape, {{0}, {1}}),
                              sharding(m, shape, {{1}, {}}, 1, Reduction::sum), sharding(m, shape, {{}, {}})}) {
-    const Shards moved = permute_rows(fixture.backend, {DType::f64, shape}, shards_of(shape, layout), layout, rows);
+    const Shards moved = permute_rows(fixture.backend, {DType::f64, shape}, shards_of(shape, layout), layout, layout, rows);
     for (int64_t position = 0; position < m->size(); ++position) {
       const Box box = local_box(*layout, shape, position);
       std::vector<double> expected;

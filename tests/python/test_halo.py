@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Convolutions over cut spatial dims: equal to plain PyTorch, with halos where parts allow it."""
+"""Convolutions over cut spatial dims: equal to plain PyTorch, with no more moved than halos."""
 
 import pytest
 import spmdx
@@ -57,6 +57,10 @@ KINDS = {
     "larger": dict(size=1, padding=1),
     "grouped": dict(size=3, padding=1, groups=2),
     "depthwise": dict(size=3, padding=1, groups=4),
+    "wide": dict(size=7, padding=3),
+    "strided and dilated": dict(size=3, padding=2, stride=2, dilation=2),
+    "steps over rows": dict(size=1, stride=3),
+    "same": dict(size=4, padding="same", dilation=2),
 }
 
 
@@ -99,11 +103,22 @@ def test_two_axes(spec, shape):
     check(lambda x, w, b: F.conv2d(x, w, b, padding=1), tensors, mesh, spec)
 
 
-@pytest.mark.parametrize("devices", [2, 4])
-def test_a_transposed_convolution_is_right(devices):
-    tensors = [numbers(2, 4, 8, 6), numbers(4, 6, 3, 3)]
-    spec = (None, None, "x", None)
-    check(lambda x, w: F.conv_transpose2d(x, w, padding=1), tensors, line(devices), spec)
+TRANSPOSED = {
+    "1": dict(padding=1),
+    "stride": dict(stride=2, padding=1, output_padding=1),
+    "gaps": dict(stride=4),
+    "dilated": dict(padding=2, dilation=2, stride=2),
+    "grouped": dict(padding=1, groups=2),
+}
+
+
+@pytest.mark.parametrize("devices", MESHES)
+@pytest.mark.parametrize("kind", TRANSPOSED)
+def test_a_transposed_convolution(devices, kind):
+    options = TRANSPOSED[kind]
+    tensors = [numbers(2, 4, 13, 6), numbers(4, 6 // options.get("groups", 1), 3, 3), numbers(6)]
+    conv = lambda x, w, b: F.conv_transpose2d(x, w, b, **options)  # noqa: E731
+    check(conv, tensors, line(devices), (None, None, "x", None))
 
 
 @pytest.mark.parametrize("devices", [2, 4, 8])
