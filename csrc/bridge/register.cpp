@@ -59,20 +59,24 @@ TORCH_LIBRARY_IMPL(aten, PrivateUse1, library) {
   library.impl("_has_compatible_shallow_copy_type", torch::CppFunction::makeFromBoxedFunction<&trace>());
 }
 
+void record_whole(const c10::OperatorHandle& op) {
+  if (op.hasKernelForDispatchKey(c10::DispatchKey::PrivateUse1)) return;
+  static auto* handles = new std::vector<c10::RegistrationHandleRAII>;
+  handles->push_back(c10::Dispatcher::singleton().registerImpl(op.operator_name(), c10::DispatchKey::PrivateUse1,
+                                                               c10::KernelFunction::makeFromBoxedFunction<&trace>(),
+                                                               std::nullopt, nullptr, "spmdx"));
+}
+
 void register_all() {
   add_factory_handlers();
   add_random_handlers();
   add_copy_handlers();
   add_data_dependent_handlers();
   add_layer_handlers();
-  static auto* handles = new std::vector<c10::RegistrationHandleRAII>;
   auto& dispatcher = c10::Dispatcher::singleton();
   for (const auto& name : dispatcher.getAllOpNames()) {
-    auto op = dispatcher.findSchema(name);
-    if (!op || !wanted(*op)) continue;
-    handles->push_back(dispatcher.registerImpl(name, c10::DispatchKey::PrivateUse1,
-                                               c10::KernelFunction::makeFromBoxedFunction<&trace>(), std::nullopt,
-                                               nullptr, "spmdx"));
+    const auto op = dispatcher.findSchema(name);
+    if (op && wanted(*op)) record_whole(*op);
   }
 }
 

@@ -69,11 +69,6 @@ std::optional<DimSharding> unproject_dim(const OpContext& op, const std::vector<
   return dim;
 }
 
-bool may_cut(const OpContext& op, const Factor& factor) {
-  if (factor.kind == FactorKind::replicate || factor.size <= 1) return false;
-  return factor.kind != FactorKind::composite || (op.composite && op.rule->expand != nullptr);
-}
-
 // Adds what `more` cuts beyond `strategy`, as far as atoms are free and the factor can take them.
 void merge(const OpContext& op, Strategy& strategy, const Strategy& more) {
   AtomSet used = strategy.used();
@@ -181,6 +176,11 @@ const TensorFactors& OpContext::factors(size_t tensor) const {
 
 const TensorType& OpContext::type(size_t tensor) const {
   return tensor < call->inputs.size() ? call->inputs[tensor] : call->outputs[tensor - call->inputs.size()];
+}
+
+bool may_cut(const OpContext& op, const Factor& factor) {
+  if (factor.kind == FactorKind::replicate || factor.size <= 1) return false;
+  return factor.kind != FactorKind::composite || (op.composite && op.rule->expand != nullptr);
 }
 
 Strategy project(const OpContext& op, size_t tensor, ShardingRef sharding) {

@@ -39,6 +39,9 @@ struct OpContext {
   const TensorType& type(size_t tensor) const;
 };
 
+// Whether an axis may cut this factor of the op at all.
+bool may_cut(const OpContext& op, const Factor& factor);
+
 // What a tensor's sharding says of the factors; atoms that fit no factor are dropped. Partial atoms are ignored.
 Strategy project(const OpContext& op, size_t tensor, ShardingRef sharding);
 

@@ -588,8 +588,7 @@ std::span<const PointwiseOps> pointwise_ops() { return kPointwise; }
 
 const Row* find_row(std::string_view op) {
   const Index& index = table_index();
-  auto found = index.find(op);
-  if (found == index.end()) found = index.find(base_name(op));
+  const auto found = find_named(index, op);
   return found == index.end() ? nullptr : &found->second;
 }
 
