@@ -8,6 +8,7 @@
 
 #include "bridge/aten_backend.h"
 #include "bridge/trace.h"
+#include "rules/rule.h"
 
 namespace spmdx::bridge {
 namespace {
@@ -50,6 +51,20 @@ bool wanted(const c10::OperatorHandle& op) {
   return !skipped(op.operator_name().name) && is_traceable(op.schema());
 }
 
+// "aten::renorm", with its overload
+std::string full_name(const OpInfo& info) { return c10::toString(info.op.operator_name()); }
+
+// Asked only of ops that would be recorded as they are, and of in-place variants of such.
+bool is_composed(const c10::OperatorHandle& op, const Composes& composed) {
+  const Recorder::Lock lock;
+  const OpInfo& info = op_info(op);
+  const bool in_place = info.functional && info.written == std::vector<int>{0} && !info.is_out;
+  if (info.handler || info.view_like || info.viewed >= 0 || info.returns_values || info.draws) return false;
+  if (!info.written.empty() && !in_place) return false;
+  const OpInfo& functional = in_place ? *info.functional : info;
+  return !has_rule(functional.name) && !functional.handler && composed(full_name(info), full_name(functional));
+}
+
 }  // namespace
 
 TORCH_LIBRARY_IMPL(_, PrivateUse1, library) { library.fallback(torch::CppFunction::makeFromBoxedFunction<&trace>()); }
@@ -67,7 +82,7 @@ void record_whole(const c10::OperatorHandle& op) {
                                                                std::nullopt, nullptr, "spmdx"));
 }
 
-void register_all() {
+void register_all(const Composes& composed) {
   add_factory_handlers();
   add_random_handlers();
   add_copy_handlers();
@@ -76,7 +91,7 @@ void register_all() {
   auto& dispatcher = c10::Dispatcher::singleton();
   for (const auto& name : dispatcher.getAllOpNames()) {
     const auto op = dispatcher.findSchema(name);
-    if (op && wanted(*op)) record_whole(*op);
+    if (op && wanted(*op) && !is_composed(*op, composed)) record_whole(*op);
   }
 }
 

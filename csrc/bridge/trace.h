@@ -45,6 +45,11 @@ void add_random_handlers();          // random.cpp
 void add_copy_handlers();            // copy.cpp
 void add_data_dependent_handlers();  // data_dependent.cpp
 void add_layer_handlers();           // layers.cpp
-void register_all();                 // register.cpp: every op of the dispatcher. Once.
+
+// Called with an op without a rule, as "aten::renorm", and its variant without writes, which may be itself: whether
+// somebody else composes it of other ops.
+using Composes = std::function<bool(const std::string& op, const std::string& functional)>;
+// Every op of the dispatcher but those composed otherwise (register.cpp). Once.
+void register_all(const Composes& composed);
 
 }  // namespace spmdx::bridge
