@@ -66,6 +66,8 @@ OpRule gather(const Call& call);
 OpRule scatter(const Call& call);
 OpRule index_select(const Call& call);
 OpRule index_add(const Call& call);
+OpRule index_copy(const Call& call);
+bool adds_rows(const Call& call);  // what is written is added, also where indices meet
 OpRule index_fill(const Call& call);
 OpRule index_reduce(const Call& call);
 OpRule index(const Call& call);

@@ -180,7 +180,7 @@ constexpr Row kRows[] = {
      .linearity = kJoint,
      .linear_inputs = kFirst | kThird,
      .expand = expand_window},
-    {.op = "aten.index_copy", .family = index_add, .expand = expand_window},
+    {.op = "aten.index_copy", .family = index_copy, .expand = expand_window},
     {.op = "aten.index_fill", .family = index_fill},
     {.op = "aten.index_put", .family = index_put, .expand = expand_window},
     {.op = "aten.index_reduce", .family = index_reduce},

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Products of groups of rows, and histograms: any dim may be cut."""
+"""Products of groups of rows, histograms, and rows that are added: any dim may be cut."""
 
 import pytest
 import spmdx
@@ -78,3 +78,33 @@ def test_a_histogram_without_ends_finds_them_in_all_parts():
         return x.detach().histc(5), x.detach().round().histc(3)
 
     compare(count, [x], mesh_of(4), [("x", None)])
+
+
+@pytest.mark.parametrize("dtype", [torch.float64, torch.int64])
+@pytest.mark.parametrize("base", ["zeros", "numbers"])
+def test_rows_that_are_added_are_added_where_they_are(dtype, base):
+    index, rows = torch.arange(24).reshape(8, 3) % 5 - 1, numbers(8, 3, 6).mul(9).to(dtype)
+    table = torch.zeros(5, 6, dtype=dtype) if base == "zeros" else numbers(5, 6).mul(9).to(dtype)
+
+    def add(index, rows):
+        to = table.to(rows.device) if base == "numbers" else rows.new_zeros(5, 6)
+        return to.index_put((index,), rows.detach(), accumulate=True)
+
+    report = compare(add, [index, rows], mesh_of(8), [("x", None), ("x", None, None)])
+    assert {c.kind for c in report.collectives} == {"all_reduce"}
+    assert report.wire_bytes <= 2 * 5 * 6 * 8
+
+
+def test_a_table_that_a_cut_batch_reads_moves_only_its_gradient():
+    index, table = torch.arange(64).reshape(16, 4) % 7, numbers(7, 5).double()
+    mesh = mesh_of(4)
+    for read in (
+        lambda t, i: t[i],
+        lambda t, i: t.gather(0, i.reshape(-1, 1).expand(-1, 5)),
+        lambda t, i: t.index_select(0, i.reshape(-1)),
+        lambda t, i: t.T[:, i],
+        lambda t, i: t[i, i % 5],
+    ):
+        report = compare(read, [table, index], mesh, [(None, None), ("x", None)])
+        assert {c.kind for c in report.collectives} == {"all_reduce"}
+        assert report.wire_bytes <= 2 * 7 * 5 * 8
