@@ -36,9 +36,10 @@ def test_fully_sharded_gathers_twice_and_scatters_once(name):
     assert step.counters["wire_bytes"] <= most + SCALARS
 
 
-def test_tensor_parallel_reduces_four_activations_a_layer():
-    step = train("llama", Place("tensor parallel", (N,)), rows=ROWS)
+@pytest.mark.parametrize("name", ["llama", "bert"])  # norms before, and after the residual
+def test_tensor_parallel_reduces_four_activations_a_layer(name):
+    step = train(name, Place("tensor parallel", (N,)), rows=ROWS)
     activation = 2 * (N - 1) / N * ROWS * LENGTH * WIDTH * 4
-    reduced = [c for c in step.report.collectives if c.bytes >= activation]
-    assert {c.kind for c in reduced} == {"all_reduce"}
-    assert sum(c.count for c in reduced) <= 4 * LAYERS + 1  # and the table of words
+    reduced = [c for c in step.report.collectives if c.kind == "all_reduce"]
+    # The table of words is one more.
+    assert sum(c.count for c in reduced if c.bytes >= activation) <= 4 * LAYERS + 1
