@@ -123,11 +123,25 @@ class Improvement {
     }
   }
 
+  // What a wave begins with: a node that does its work another way, or steps.
+  struct Start {
+    NodeId node = kNone;
+    ChoiceRef choice;
+    std::deque<Step> queue;
+  };
+
   // Keeps what it did only if the total fell.
-  bool wave(std::deque<Step> queue) {
+  bool wave(Start start) {
     const int64_t before = assignment_.total();
     const size_t mark = assignment_.mark();
     std::set<NodeId> touched;
+    std::deque<Step> queue = std::move(start.queue);
+    if (start.node != kNone) {
+      const ChoiceRef old = assignment_.choice_ref(start.node);
+      assignment_.decide(start.node, start.choice);
+      touched.insert(start.node);
+      follow(start.node, *old, queue);
+    }
     while (!queue.empty() && touched.size() < kMaxWave) {
       const Step step = queue.front();
       queue.pop_front();
@@ -157,26 +171,46 @@ class Improvement {
     return hash_combine(h, reinterpret_cast<uintptr_t>(wanted));
   }
 
-  bool attempt(uint64_t like, std::deque<Step> queue) {
+  bool attempt(uint64_t like, Start start) {
     int& failures = failures_[like];
-    if (queue.empty() || failures >= kMaxFailures) return false;
-    const bool better = wave(std::move(queue));
+    if ((start.queue.empty() && start.node == kNone) || failures >= kMaxFailures) return false;
+    const bool better = wave(std::move(start));
     failures = better ? 0 : failures + 1;
     return better;
   }
 
-  // Two ways to save the moves of a value: its readers take it as it is made, or it is made as a reader wants it.
+  // The choice of a reader that moves least of what it reads; null where that is what it does.
+  ChoiceRef least_moving(NodeId node) {
+    ChoiceRef best;
+    int64_t least = assignment_.cost_before(node, assignment_.choice(node));
+    for (const ChoiceRef& choice : assignment_.choices(node)) {
+      const int64_t now = assignment_.cost_before(node, *choice);
+      if (now >= least) continue;
+      best = choice;
+      least = now;
+    }
+    return best;
+  }
+
+  // Ways to save the moves of a value: its readers take it as it is made, one of them does with less of a move and
+  // others follow, or it is made as a reader wants it.
   bool try_waves_at(ValueId value) {
     const ShardingRef made = assignment_.native(value), offered = assignment_.offered(value);
-    std::deque<Step> queue;
-    hand_on(value, offered, queue);
-    if (attempt(likeness(value, offered, true), std::move(queue))) return true;
+    Start all;
+    hand_on(value, offered, all.queue);
+    if (attempt(likeness(value, offered, true), std::move(all))) return true;
+    for (NodeId user : assignment_.users(value)) {
+      const ChoiceRef less = least_moving(user);
+      if (!less) continue;
+      const uint64_t like = hash_combine(likeness(value, offered, true), graph_.nodes[user].call->hash);
+      if (attempt(like, {user, less, {}})) return true;
+    }
     const NodeId producer = graph_.values[value].producer;
     if (producer == kNone) return false;
     const size_t tensor = graph_.nodes[producer].inputs.size() + value - graph_.nodes[producer].output;
     for (ShardingRef wanted : assignment_.demands(value)) {
       if (wanted == made || assignment_.move_ns(value, made, wanted) == 0) continue;
-      if (attempt(likeness(value, wanted, false), {{producer, tensor, wanted}})) return true;
+      if (attempt(likeness(value, wanted, false), {kNone, nullptr, {{producer, tensor, wanted}}})) return true;
     }
     return false;
   }
