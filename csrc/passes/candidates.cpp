@@ -104,14 +104,20 @@ void sort_hints(std::vector<Hint>& found) {
   std::stable_sort(found.begin(), found.end(), [](const Hint& a, const Hint& b) { return a.bytes > b.bytes; });
 }
 
-// Where two tensors cut different factors by the same atoms: those atoms on a factor that all operands have. Two
-// all_to_alls may be less than one gather. At most kMaxMoved, in the order of factors.
+bool sums(const OpContext& op, const Strategy& strategy) {
+  for (size_t f = 0; f < strategy.cuts.size(); ++f)
+    if (op.rule->factors[f].kind == FactorKind::reduce && !strategy.cuts[f].empty()) return true;
+  return false;
+}
+
+// Where two tensors cut different factors by the same atoms, or one that is summed over: those atoms on a factor that
+// all operands have. Two all_to_alls may be less than a gather or a sum. At most kMaxMoved, in the order of factors.
 std::vector<Strategy> agreed(const OpContext& op, const std::vector<Hint>& found) {
   std::vector<Strategy> result;
-  if (found.size() < 2 || op.rule->inputs.size() < 2) return result;
+  if (found.empty() || op.rule->inputs.size() < 2) return result;
   const Strategy& first = found[0].strategy;
   const auto differs = [&](const Hint& h) { return h.strategy.used() == first.used() && h.strategy != first; };
-  if (std::none_of(found.begin() + 1, found.end(), differs)) return result;
+  if (!sums(op, first) && std::none_of(found.begin() + 1, found.end(), differs)) return result;
   std::vector<AtomId> atoms;
   for (const DimSharding& cut : first.cuts) atoms.insert(atoms.end(), cut.atoms.begin(), cut.atoms.end());
   for (size_t f = 0; f < first.cuts.size() && result.size() < kMaxMoved; ++f) {

@@ -12,6 +12,7 @@ namespace {
 
 constexpr size_t kMaxWave = 64;    // nodes one wave changes
 constexpr size_t kMaxAnswers = 4;  // times a node is asked again in one settling
+constexpr size_t kMaxLayouts = 2;  // in which the readers of a value are offered it
 constexpr int kMaxRounds = 3;      // over all moves
 constexpr int kMaxFailures = 2;    // of waves that are alike
 
@@ -123,25 +124,11 @@ class Improvement {
     }
   }
 
-  // What a wave begins with: a node that does its work another way, or steps.
-  struct Start {
-    NodeId node = kNone;
-    ChoiceRef choice;
-    std::deque<Step> queue;
-  };
-
   // Keeps what it did only if the total fell.
-  bool wave(Start start) {
+  bool wave(std::deque<Step> queue) {
     const int64_t before = assignment_.total();
     const size_t mark = assignment_.mark();
     std::set<NodeId> touched;
-    std::deque<Step> queue = std::move(start.queue);
-    if (start.node != kNone) {
-      const ChoiceRef old = assignment_.choice_ref(start.node);
-      assignment_.decide(start.node, start.choice);
-      touched.insert(start.node);
-      follow(start.node, *old, queue);
-    }
     while (!queue.empty() && touched.size() < kMaxWave) {
       const Step step = queue.front();
       queue.pop_front();
@@ -171,48 +158,75 @@ class Improvement {
     return hash_combine(h, reinterpret_cast<uintptr_t>(wanted));
   }
 
-  bool attempt(uint64_t like, Start start) {
+  bool attempt(uint64_t like, std::deque<Step> queue) {
     int& failures = failures_[like];
-    if ((start.queue.empty() && start.node == kNone) || failures >= kMaxFailures) return false;
-    const bool better = wave(std::move(start));
+    if (queue.empty() || failures >= kMaxFailures) return false;
+    const bool better = wave(std::move(queue));
     failures = better ? 0 : failures + 1;
     return better;
   }
 
-  // The choice of a reader that moves least of what it reads; null where that is what it does.
-  ChoiceRef least_moving(NodeId node) {
-    ChoiceRef best;
-    int64_t least = assignment_.cost_before(node, assignment_.choice(node));
-    for (const ChoiceRef& choice : assignment_.choices(node)) {
-      const int64_t now = assignment_.cost_before(node, *choice);
-      if (now >= least) continue;
-      best = choice;
-      least = now;
+  // Layouts in which readers could take a value for less than its moves cost now, in program order.
+  std::vector<ShardingRef> cheaper_layouts(ValueId value) {
+    std::vector<ShardingRef> found;
+    const ShardingRef offered = assignment_.offered(value);
+    for (NodeId user : assignment_.users(value)) {
+      const std::vector<ValueId>& operands = graph_.nodes[user].inputs;
+      const size_t operand = static_cast<size_t>(std::find(operands.begin(), operands.end(), value) - operands.begin());
+      for (const ChoiceRef& choice : assignment_.choices(user)) {
+        const ShardingRef wanted = choice->placement.inputs[operand];
+        if (found.size() == kMaxLayouts) return found;
+        if (wanted == offered || std::find(found.begin(), found.end(), wanted) != found.end()) continue;
+        if (assignment_.move_ns(value, offered, wanted) < assignment_.moves_ns(value)) found.push_back(wanted);
+      }
     }
-    return best;
+    return found;
   }
 
-  // Ways to save the moves of a value: its readers take it as it is made, one of them does with less of a move and
-  // others follow, or it is made as a reader wants it.
-  bool try_waves_at(ValueId value) {
-    const ShardingRef made = assignment_.native(value), offered = assignment_.offered(value);
-    Start all;
-    hand_on(value, offered, all.queue);
-    if (attempt(likeness(value, offered, true), std::move(all))) return true;
-    for (NodeId user : assignment_.users(value)) {
-      const ChoiceRef less = least_moving(user);
-      if (!less) continue;
-      const uint64_t like = hash_combine(likeness(value, offered, true), graph_.nodes[user].call->hash);
-      if (attempt(like, {user, less, {}})) return true;
+  // Where a partial value began to be partial: a sum may be made whole there, and stay so on its way.
+  ValueId origin(ValueId value) const {
+    for (NodeId producer = graph_.values[value].producer; producer != kNone;) {
+      const std::vector<ValueId>& operands = graph_.nodes[producer].inputs;
+      const auto from = std::find_if(operands.begin(), operands.end(),
+                                     [&](ValueId operand) { return assignment_.native(operand)->partial != 0; });
+      if (from == operands.end()) break;
+      value = *from;
+      producer = graph_.values[value].producer;
     }
+    return value;
+  }
+
+  Step made_as(ValueId value, ShardingRef layout) const {
     const NodeId producer = graph_.values[value].producer;
-    if (producer == kNone) return false;
-    const size_t tensor = graph_.nodes[producer].inputs.size() + value - graph_.nodes[producer].output;
-    for (ShardingRef wanted : assignment_.demands(value)) {
-      if (wanted == made || assignment_.move_ns(value, made, wanted) == 0) continue;
-      if (attempt(likeness(value, wanted, false), {kNone, nullptr, {{producer, tensor, wanted}}})) return true;
+    return {producer, graph_.nodes[producer].inputs.size() + value - graph_.nodes[producer].output, layout};
+  }
+
+  bool try_readers(ValueId value) {
+    const ShardingRef offered = assignment_.offered(value);
+    std::vector<ShardingRef> layouts = cheaper_layouts(value);
+    layouts.insert(layouts.begin(), offered);
+    for (ShardingRef layout : layouts) {
+      std::deque<Step> queue;
+      hand_on(value, layout, queue);
+      if (attempt(likeness(value, layout, true), std::move(queue))) return true;
     }
     return false;
+  }
+
+  // Ways to save the moves of a value: its readers take it as it is made, or as it comes for less; it is made as a
+  // reader wants it, or never becomes partial.
+  bool try_waves_at(ValueId value) {
+    const ShardingRef made = assignment_.native(value);
+    if (try_readers(value)) return true;
+    if (graph_.values[value].producer == kNone) return false;
+    for (ShardingRef wanted : assignment_.demands(value)) {
+      if (wanted == made || assignment_.move_ns(value, made, wanted) == 0) continue;
+      if (attempt(likeness(value, wanted, false), {made_as(value, wanted)})) return true;
+    }
+    const ValueId from = made->partial ? origin(value) : value;
+    if (from == value || graph_.values[from].producer == kNone) return false;
+    const ShardingRef whole = without_partial(assignment_.native(from), graph_.values[from].type.shape);
+    return attempt(likeness(from, whole, false), {made_as(from, whole)});
   }
 
   // Independent of how inputs are numbered.
