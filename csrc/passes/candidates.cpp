@@ -51,17 +51,17 @@ std::vector<int> operands_cut(const OpContext& op, const std::vector<std::vector
   return count;
 }
 
-// By factor: whether its cut has no place in the op, or only at the price of a sum. Where two operands are cut alike
-// the sum is what is meant: anything else would gather one of them.
+// By factor: whether its cut has no place in the op, or only at the price of a product's sum. Where two operands are
+// cut alike the sum is what is meant: anything else would gather one of them.
 std::vector<bool> in_the_way(const OpContext& op, const std::vector<DimSharding>& cuts, const std::vector<int>& count) {
   std::vector<bool> blocked(cuts.size(), false);
   Strategy rest{cuts, 0, Reduction::none};
   for (size_t f = 0; f < cuts.size(); ++f)
     if (!may_cut(op, op.rule->factors[f])) rest.cuts[f] = {};
-  const bool fits = place(op, rest).has_value();
+  const bool fits = place(op, rest).has_value(), product = contracts(*op.rule);
   for (size_t f = 0; f < cuts.size(); ++f)
-    blocked[f] = !cuts[f].empty() &&
-                 (!fits || rest.cuts[f].empty() || (op.rule->factors[f].kind == FactorKind::reduce && count[f] == 1));
+    blocked[f] = !cuts[f].empty() && (!fits || rest.cuts[f].empty() ||
+                                      (product && op.rule->factors[f].kind == FactorKind::reduce && count[f] == 1));
   return blocked;
 }
 
@@ -110,11 +110,12 @@ bool sums(const OpContext& op, const Strategy& strategy) {
   return false;
 }
 
-// Where two tensors cut different factors by the same atoms, or one that is summed over: those atoms on a factor that
-// all operands have. Two all_to_alls may be less than a gather or a sum. At most kMaxMoved, in the order of factors.
+// Of a product, where two tensors cut different factors by the same atoms, or one that is summed over: those atoms on a
+// factor that all operands have. Two all_to_alls may be less than a gather or a sum. At most kMaxMoved, in the order of
+// factors.
 std::vector<Strategy> agreed(const OpContext& op, const std::vector<Hint>& found) {
   std::vector<Strategy> result;
-  if (found.empty() || op.rule->inputs.size() < 2) return result;
+  if (found.empty() || !contracts(*op.rule)) return result;
   const Strategy& first = found[0].strategy;
   const auto differs = [&](const Hint& h) { return h.strategy.used() == first.used() && h.strategy != first; };
   if (!sums(op, first) && std::none_of(found.begin() + 1, found.end(), differs)) return result;

@@ -12,7 +12,6 @@ namespace {
 
 constexpr size_t kMaxWave = 64;    // nodes one wave changes
 constexpr size_t kMaxAnswers = 4;  // times a node is asked again in one settling
-constexpr size_t kMaxLayouts = 2;  // in which the readers of a value are offered it
 constexpr int kMaxRounds = 3;      // over all moves
 constexpr int kMaxFailures = 2;    // of waves that are alike
 
@@ -166,67 +165,20 @@ class Improvement {
     return better;
   }
 
-  // Layouts in which readers could take a value for less than its moves cost now, in program order.
-  std::vector<ShardingRef> cheaper_layouts(ValueId value) {
-    std::vector<ShardingRef> found;
-    const ShardingRef offered = assignment_.offered(value);
-    for (NodeId user : assignment_.users(value)) {
-      const std::vector<ValueId>& operands = graph_.nodes[user].inputs;
-      const size_t operand = static_cast<size_t>(std::find(operands.begin(), operands.end(), value) - operands.begin());
-      for (const ChoiceRef& choice : assignment_.choices(user)) {
-        const ShardingRef wanted = choice->placement.inputs[operand];
-        if (found.size() == kMaxLayouts) return found;
-        if (wanted == offered || std::find(found.begin(), found.end(), wanted) != found.end()) continue;
-        if (assignment_.move_ns(value, offered, wanted) < assignment_.moves_ns(value)) found.push_back(wanted);
-      }
-    }
-    return found;
-  }
-
-  // Where a partial value began to be partial: a sum may be made whole there, and stay so on its way.
-  ValueId origin(ValueId value) const {
-    for (NodeId producer = graph_.values[value].producer; producer != kNone;) {
-      const std::vector<ValueId>& operands = graph_.nodes[producer].inputs;
-      const auto from = std::find_if(operands.begin(), operands.end(),
-                                     [&](ValueId operand) { return assignment_.native(operand)->partial != 0; });
-      if (from == operands.end()) break;
-      value = *from;
-      producer = graph_.values[value].producer;
-    }
-    return value;
-  }
-
-  Step made_as(ValueId value, ShardingRef layout) const {
-    const NodeId producer = graph_.values[value].producer;
-    return {producer, graph_.nodes[producer].inputs.size() + value - graph_.nodes[producer].output, layout};
-  }
-
-  bool try_readers(ValueId value) {
-    const ShardingRef offered = assignment_.offered(value);
-    std::vector<ShardingRef> layouts = cheaper_layouts(value);
-    layouts.insert(layouts.begin(), offered);
-    for (ShardingRef layout : layouts) {
-      std::deque<Step> queue;
-      hand_on(value, layout, queue);
-      if (attempt(likeness(value, layout, true), std::move(queue))) return true;
-    }
-    return false;
-  }
-
-  // Ways to save the moves of a value: its readers take it as it is made, or as it comes for less; it is made as a
-  // reader wants it, or never becomes partial.
+  // Two ways to save the moves of a value: its readers take it as it is made, or it is made as a reader wants it.
   bool try_waves_at(ValueId value) {
-    const ShardingRef made = assignment_.native(value);
-    if (try_readers(value)) return true;
-    if (graph_.values[value].producer == kNone) return false;
+    const ShardingRef made = assignment_.native(value), offered = assignment_.offered(value);
+    std::deque<Step> queue;
+    hand_on(value, offered, queue);
+    if (attempt(likeness(value, offered, true), std::move(queue))) return true;
+    const NodeId producer = graph_.values[value].producer;
+    if (producer == kNone) return false;
+    const size_t tensor = graph_.nodes[producer].inputs.size() + value - graph_.nodes[producer].output;
     for (ShardingRef wanted : assignment_.demands(value)) {
       if (wanted == made || assignment_.move_ns(value, made, wanted) == 0) continue;
-      if (attempt(likeness(value, wanted, false), {made_as(value, wanted)})) return true;
+      if (attempt(likeness(value, wanted, false), {{producer, tensor, wanted}})) return true;
     }
-    const ValueId from = made->partial ? origin(value) : value;
-    if (from == value || graph_.values[from].producer == kNone) return false;
-    const ShardingRef whole = without_partial(assignment_.native(from), graph_.values[from].type.shape);
-    return attempt(likeness(from, whole, false), {made_as(from, whole)});
+    return false;
   }
 
   // Independent of how inputs are numbered.
