@@ -292,7 +292,7 @@ constexpr Row kRows[] = {
     {.op = "aten.replication_pad3d", .family = planes_3, .linearity = kMovement},
     {.op = "aten.replication_pad3d_backward", .family = planes_3, .linearity = kJoint, .linear_inputs = kFirst},
     {.op = "aten.reshape", .family = view, .linearity = kMovement, .localise = sizes_1},
-    {.op = "aten.roll", .family = rolled, .linearity = kMovement},
+    {.op = "aten.roll", .family = rolled, .linearity = kMovement, .expand = expand_roll},
     {.op = "aten.rot90", .family = rot90, .linearity = kMovement},
     {.op = "aten.rsub", .family = pointwise, .linearity = kJoint},
     {.op = "aten.rsub.Scalar", .family = pointwise},
