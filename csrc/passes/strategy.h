@@ -41,6 +41,8 @@ struct OpContext {
 
 // Whether an axis may cut this factor of the op at all.
 bool may_cut(const OpContext& op, const Factor& factor);
+// What a tensor's sharding says of the factors; atoms that fit no factor are dropped. Partial atoms are ignored.
+std::vector<DimSharding> cuts_of(const OpContext& op, size_t tensor, ShardingRef sharding);
 // The same without factors that may not be cut.
 Strategy project(const OpContext& op, size_t tensor, ShardingRef sharding);
 
