@@ -59,6 +59,7 @@ bench: module
 	$(BIN)/python benchmarks/reshard.py
 	$(BIN)/python benchmarks/plan.py
 	$(BIN)/python benchmarks/bytes.py
+	$(BIN)/python benchmarks/op_bytes.py
 
 # The core, its tests and the golden tests under AddressSanitizer and UBSan. Needs no torch.
 build-asan/build.ninja: $(INSTALLED) CMakeLists.txt

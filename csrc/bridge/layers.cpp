@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Layers whose kernels hide something: written statistics, cells fused for accelerators only, operands nobody reads.
+// Layers whose kernels hide something: written statistics, cells fused for accelerators only, operands nobody reads,
+// strides that a part need not have.
 #include <ATen/TensorOperators.h>
 #include <ATen/core/Reduction.h>
 #include <ATen/core/dispatch/Dispatcher.h>
@@ -76,6 +77,36 @@ bool nll_loss_backward(const OpInfo& info, Stack* stack) {
   return true;
 }
 
+// spmdx.grouped_mm(a, b, ends, start, first, count): see docs/ir.md.
+ValueId grouped_product(ValueId a, ValueId b, const Tensor& ends, const TensorType& result) {
+  const auto& recorder = Recorder::instance();
+  const ValueId groups = operand(ends);
+  const std::vector<TensorType> types{recorder.type(a), recorder.type(b), recorder.type(groups)};
+  const std::vector<Arg> whole{int64_t{0}, int64_t{0}, ends.numel()};
+  return record_call(make_call("spmdx.grouped_mm", types, whole, result), {a, b, groups});
+}
+
+// The groups are matrices of `mat2`, of `self` (then everything is turned over), of both (a batch) or of the result.
+bool grouped_mm(const OpInfo& info, Stack* stack) {
+  const IValues args = arguments(info, *stack);
+  const MetaRef& meta = layouts(info, args).at(0).at(0);
+  const Tensor self = args[0].toTensor(), mat2 = args[1].toTensor();
+  const ValueId a = operand(self), b = operand(mat2);
+  TensorType result = type_of(*meta);
+  ValueId product = kNone;
+  if (self.dim() == 3 && mat2.dim() == 3) {
+    const auto& recorder = Recorder::instance();
+    product = record_call(make_call("aten.bmm", {recorder.type(a), recorder.type(b)}, {}, result), {a, b});
+  } else if (self.dim() == 3) {
+    std::swap(result.shape[0], result.shape[1]);
+    product = permute(grouped_product(permute(b, {1, 0}), permute(a, {0, 2, 1}), args[2].toTensor(), result), {1, 0});
+  } else {
+    product = grouped_product(a, b, args[2].toTensor(), result);
+  }
+  finish(info, stack, wrap_value(product, meta));
+  return true;
+}
+
 }  // namespace
 
 TORCH_LIBRARY_IMPL(aten, PrivateUse1, library) {
@@ -88,6 +119,7 @@ TORCH_LIBRARY_IMPL(aten, AutogradPrivateUse1, library) {
 }
 
 void add_layer_handlers() {
+  add_handler("aten._grouped_mm", grouped_mm);
   add_handler("aten.native_batch_norm", batch_norm);
   for (const char* name : {"aten.nll_loss_backward", "aten.nll_loss2d_backward"}) add_handler(name, nll_loss_backward);
 }

@@ -202,6 +202,12 @@ Traced record_op(const OpInfo& info, IValues args) {
   return {first, &entry.results};
 }
 
+const std::vector<std::vector<MetaRef>>& layouts(const OpInfo& info, IValues args) {
+  Gathered gathered;
+  gathered.all(info, args);
+  return intern_op(info, args, gathered.key).results;
+}
+
 void trace_op(const OpInfo& info, Stack* stack) {
   if (info.returns_values || (!info.written.empty() && !info.functional)) return run_on_host(info, stack);
   try {

@@ -1,5 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
-// Rules of products that add a bias: the contracted dim is composite, because the bias must be added once.
+// Rules of products: of groups of rows, and those that add a bias, whose contracted dim is composite, because the bias
+// must be added once.
+#include <algorithm>
+
 #include "rules/families.h"
 #include "rules/halo.h"
 
@@ -18,6 +21,16 @@ OpRule addmm(const Call& call) { return with_self(call, "mk+", "kn", "mn"); }
 OpRule baddbmm(const Call& call) { return with_self(call, "bmk+", "bkn", "bmn"); }
 OpRule addmv(const Call& call) { return with_self(call, "mk+", "k", "m"); }
 OpRule addr(const Call& call) { return with_self(call, "m", "n", "mn"); }
+
+// spmdx.grouped_mm(a, b, ends, …): each row meets one of the groups.
+OpRule grouped_mm(const Call& call) {
+  const bool matrices = call.inputs[1].shape.size() == 3;
+  const int64_t groups = call.inputs[2].shape.at(0);
+  OpRule rule =
+      from_letters(call, matrices ? Letters{{"mk", "gkn", "G!"}, {"mn"}} : Letters{{"kt", "tn", "G!"}, {"gkn"}});
+  rule.flops_per_element = 2.0 / std::max(1.0, static_cast<double>(groups * groups));
+  return rule;
+}
 
 namespace {
 

@@ -66,6 +66,8 @@ OpRule gather(const Call& call);
 OpRule scatter(const Call& call);
 OpRule index_select(const Call& call);
 OpRule index_add(const Call& call);
+OpRule index_copy(const Call& call);
+bool adds_rows(const Call& call);  // what is written is added, also where indices meet
 OpRule index_fill(const Call& call);
 OpRule index_reduce(const Call& call);
 OpRule index(const Call& call);
@@ -89,6 +91,7 @@ OpRule reduce_whole(const Call& call);    // reduced dims may not be cut (median
 OpRule reduce_whole_2(const Call& call);  // dim in argument 2 (kthvalue)
 OpRule reduce_index(const Call& call);    // extremum and where it is (argmax)
 OpRule reduce_mean(const Call& call);     // composite that ends in a sum
+OpRule histc(const Call& call);           // a sum, where the ends are given
 OpRule reduce_rows(const Call& call);     // composite (var, logsumexp)
 OpRule vector_norm(const Call& call);
 
@@ -97,6 +100,7 @@ OpRule addmm(const Call& call);
 OpRule baddbmm(const Call& call);
 OpRule addmv(const Call& call);
 OpRule addr(const Call& call);
+OpRule grouped_mm(const Call& call);
 OpRule convolution(const Call& call);
 OpRule convolution_backward(const Call& call);
 OpRule attention(const Call& call);  // attention.cpp

@@ -91,6 +91,15 @@ void embedding_box(const Call&, const Boxes&, const Boxes& outputs, std::vector<
   args.at(3) = outputs.at(0).at(0).extent;
 }
 
+// spmdx.grouped_mm(a, b, ends, start, first, count)
+void groups_start(const Call& call, const Boxes& inputs, const Boxes& outputs, std::vector<Arg>& args) {
+  const bool matrices = call.inputs.at(1).shape.size() == 3;
+  const Range groups = matrices ? inputs.at(1).at(0) : outputs.at(0).at(0);
+  args.at(3) = inputs.at(0).at(matrices ? 0 : 1).start;
+  args.at(4) = groups.start;
+  args.at(5) = groups.extent;
+}
+
 // The last two arguments: where the queries and the keys begin.
 void attention_starts(const Call&, const Boxes& inputs, const Boxes&, std::vector<Arg>& args) {
   args.at(args.size() - 2) = inputs.at(0).at(2).start;

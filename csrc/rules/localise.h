@@ -19,6 +19,7 @@ void place_box(const Call& call, const Boxes& inputs, const Boxes& outputs, std:
 void embedding_box(const Call& call, const Boxes& inputs, const Boxes& outputs, std::vector<Arg>& args);
 void attention_starts(const Call& call, const Boxes& inputs, const Boxes& outputs, std::vector<Arg>& args);
 void attention_backward_starts(const Call& call, const Boxes& inputs, const Boxes& outputs, std::vector<Arg>& args);
+void groups_start(const Call& call, const Boxes& inputs, const Boxes& outputs, std::vector<Arg>& args);
 void window_start(const Call& call, const Boxes& inputs, const Boxes& outputs, std::vector<Arg>& args);
 void group_norm_sizes(const Call& call, const Boxes& inputs, const Boxes& outputs, std::vector<Arg>& args);
 void group_norm_backward_sizes(const Call& call, const Boxes& inputs, const Boxes& outputs, std::vector<Arg>& args);

@@ -41,6 +41,17 @@ OpRule reduce_rows(const Call& call) {
   return reduce(call, 1, Reduction::sum, is_complex(call.inputs.at(0).dtype) ? '!' : '^');
 }
 
+// (x, bins, min, max): equal ends stand for the least and the largest element.
+OpRule histc(const Call& call) {
+  auto number = [&call](size_t index) {
+    const Arg& value = argument(call, index);
+    if (const auto* real = std::get_if<double>(&value)) return *real;
+    return static_cast<double>(integer(call, index, 0));
+  };
+  const bool given = number(2) != number(3);
+  return from_letters(call, {{dims(call.inputs[0].shape.size(), 'a', given ? 0 : '!')}, {"Z!"}});
+}
+
 // (x, ord, dim, keepdim, dtype): an order that is not a constant cannot be expanded.
 OpRule vector_norm(const Call& call) {
   const Arg& order = argument(call, 1);
