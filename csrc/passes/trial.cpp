@@ -26,6 +26,7 @@ bool makes_sense(const OpContext& op, const Delay& delay) {
     const DType dtype = op.type(i).dtype;
     const bool logical = delay.reduction == Reduction::any || delay.reduction == Reduction::all;
     const bool ordering = delay.reduction == Reduction::max || delay.reduction == Reduction::min;
+    if (op.type(i).wrapped_number) return false;  // of a number: it has no parts
     if ((logical && dtype != DType::b8) || (ordering && is_complex(dtype))) return false;
   }
   return true;

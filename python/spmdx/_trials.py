@@ -88,7 +88,7 @@ def parts_of(value: torch.Tensor, reduction: str, count: int) -> list[torch.Tens
 
 
 def summands(value: torch.Tensor, count: int) -> list[torch.Tensor]:
-    """0.6 of a number, 0.4 of it in halves, and a wave from one part to the next.
+    """0.6 of a number, 0.4 of it in halves, and a wave of it from one part to the next.
 
     Equal or proportional parts would hide what is counted twice or compared too early.
     """
@@ -99,7 +99,7 @@ def summands(value: torch.Tensor, count: int) -> list[torch.Tensor]:
     wave = 1.5 * torch.sin(3.0 * torch.arange(value.numel())).reshape(value.shape)
     left, parts = value, []
     for part in range(count - 1):
-        taken = (left * (0.5 if part else 0.6) + wave).to(value.dtype)
+        taken = (left * ((0.5 if part else 0.6) + wave)).to(value.dtype)
         parts.append(torch.where(finite, taken, none if part else value))
         left = torch.where(finite, left - taken, none)
     return [*parts, left]
@@ -139,11 +139,16 @@ def joined(shards: Sequence[torch.Tensor], layout: Layout, like: torch.Tensor) -
     return result
 
 
-def difference(found: torch.Tensor, wanted: torch.Tensor) -> str:
+def closeness(tensors: Sequence[torch.Tensor]) -> float:
+    """How close the result of these operands is, of its largest number."""
+    smooth = [t.dtype for t in tensors if t.is_floating_point() or t.is_complex()]
+    return max((CLOSE.get(dtype, CLOSE_BY_DEFAULT) for dtype in smooth), default=CLOSE_BY_DEFAULT)
+
+
+def difference(found: torch.Tensor, wanted: torch.Tensor, close: float) -> str:
     """How two tensors differ; empty where they do not."""
     if not (wanted.is_floating_point() or wanted.is_complex()):
         return "" if torch.equal(found, wanted) else "other whole numbers"
-    close = CLOSE.get(wanted.dtype, CLOSE_BY_DEFAULT)
     finite = wanted[wanted.isfinite()].abs()
     scale = max(float(finite.max()) if finite.numel() else 0.0, SMALL)
     near = torch.isclose(found, wanted, rtol=close, atol=close * scale, equal_nan=True)
@@ -179,7 +184,7 @@ class Node:
         made = trial.run(shards)
         wanted = [result for result in self.results if result is not None]
         for number, (found, at, whole) in enumerate(zip(made, trial.outputs, wanted, strict=True)):
-            said = difference(joined(found, at, whole), whole)
+            said = difference(joined(found, at, whole), whole, closeness([whole, *self.operands]))
             if said and not self.op.startswith(UNWRITTEN):
                 return f"result {number}: {said}"
         return ""

@@ -88,7 +88,13 @@ class RuleCheck:
     missed: Mapping[str, int]
 
 
-def check_rule(op: Any, args: Sequence[Any], kwargs: Mapping[str, Any] | None = None) -> RuleCheck:
+def check_rule(
+    op: Any,
+    args: Sequence[Any],
+    kwargs: Mapping[str, Any] | None = None,
+    *,
+    find_missed: bool = False,
+) -> RuleCheck:
     """Run an op in every way that its rule offers, and compare with the op itself.
 
     Every letter is cut over 2, 3 and 4 devices and two letters over a mesh of 2 x 2; operands that
@@ -99,6 +105,9 @@ def check_rule(op: Any, args: Sequence[Any], kwargs: Mapping[str, Any] | None = 
         op: as for :func:`register_rule`; ops of PyTorch can be checked, too.
         args: what the op is called with; tensors are on the CPU.
         kwargs: keyword arguments likewise.
+        find_missed: also look for layouts that the rule does not offer. The op is then called with
+            shards that may not belong together: a kernel that does not check its operands'
+            shapes can end the process.
 
     Returns:
         How many ways were tried, and which the rule misses.
@@ -109,7 +118,8 @@ def check_rule(op: Any, args: Sequence[Any], kwargs: Mapping[str, Any] | None = 
 
     Example:
         >>> import torch, spmdx
-        >>> found = spmdx.check_rule("aten::mm", (torch.rand(6, 5), torch.rand(5, 7)))
+        >>> operands = torch.rand(6, 5), torch.rand(5, 7)
+        >>> found = spmdx.check_rule("aten::mm", operands, find_missed=True)
         >>> found.tried > 9, dict(found.missed)
         (True, {})
         >>> @torch.library.custom_op("docs::first", mutates_args=())
@@ -136,7 +146,8 @@ def check_rule(op: Any, args: Sequence[Any], kwargs: Mapping[str, Any] | None = 
                 more = node.try_rule(*shape)
                 found.tried += more.tried
                 found.wrong += more.wrong
-            found.missed |= node.missed(AXES[0])
+            if find_missed:
+                found.missed |= node.missed(AXES[0])
         if found.wrong:
             raise ShardingError(
                 f"the rule of {name} is wrong in {len(found.wrong)} of {found.tried} ways. "

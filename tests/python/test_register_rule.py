@@ -111,7 +111,7 @@ def test_a_right_rule_is_confirmed_and_a_wrong_one_refused():
     ):
         spmdx.check_rule(right, (torch.rand(6, 5),))
     spmdx.register_rule(right, "a!b->ab", linear="joint")  # registered again: the latest counts
-    found = spmdx.check_rule(right, (torch.rand(6, 5),))
+    found = spmdx.check_rule(right, (torch.rand(6, 5),), find_missed=True)
     assert found.tried >= 10 and not found.missed
     spmdx.register_rule(wrong, "a!b->ab", linear="movement")  # a maximum does not pass
     with pytest.raises(spmdx.ShardingError, match="partial max"):
@@ -121,7 +121,7 @@ def test_a_right_rule_is_confirmed_and_a_wrong_one_refused():
 def test_what_a_rule_misses_is_listed_with_bytes():
     op = weighing()
     spmdx.register_rule(op, "b!s,s->b", linear="each")
-    missed = spmdx.check_rule(op, (torch.rand(6, 4), torch.rand(4))).missed
+    missed = spmdx.check_rule(op, (torch.rand(6, 4), torch.rand(4)), find_missed=True).missed
     assert missed["f32[6@x, 4], f32[4] -> f32[6@x]"] == 6 * 4 * 4 // 2
 
 

@@ -35,7 +35,7 @@ def judge(
     name: str,
     most: int | None = None,
     meshes=MESHES,
-    guess: bool = True,
+    guess: bool = False,
     at: Callable[[str], object] = lambda where: None,
 ) -> Tally:
     """Tries all calls of an entry.
@@ -44,19 +44,19 @@ def judge(
         name: the entry.
         most: samples of each dtype and size; None for all.
         meshes: shapes to try every call on.
-        guess: whether to look for layouts that rules miss.
+        guess: look for layouts that rules miss instead. The ops are called with shards that may
+            not belong together, which can end the process.
         at: is told which call is about to be tried.
     """
     tally, known, guessed = Tally(), set(), {}
     for call in calls_of(name, most):
         for node in nodes_of(call, known):
             at(node.text)
-            try_node(node, meshes, tally)
-            if guess and guessed.setdefault(node.op, 0) < MOST_GUESSED:
+            if not guess:
+                try_node(node, meshes, tally)
+            elif node.has_rule and guessed.setdefault(node.op, 0) < MOST_GUESSED:
                 guessed[node.op] += 1
-                missed = node.missed(2)
-                if missed:
-                    tally.missed.setdefault(node.op, {}).update(missed)
+                tally.missed.setdefault(node.op, {}).update(node.missed(2))
     return tally
 
 
