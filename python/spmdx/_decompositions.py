@@ -6,6 +6,8 @@ import functools
 import torch
 from torch._decomp import decomposition_table
 
+# PyTorch's compositions that give another shape than its op.
+UNLIKE_THE_OP = {"aten::multilabel_margin_loss_forward"}
 _library = torch.library.Library("aten", "IMPL")  # alive as long as its kernels are wanted
 _composed: dict[str, str] = {}
 
@@ -17,7 +19,7 @@ def composes(op: str, functional: str) -> bool:
         op: as ``"aten::renorm_"``.
         functional: its variant without writes, as ``"aten::renorm"``; perhaps itself.
     """
-    if _overload(functional) not in decomposition_table:
+    if functional in UNLIKE_THE_OP or _overload(functional) not in decomposition_table:
         return False
     _composed[op] = functional
     return True

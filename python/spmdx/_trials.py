@@ -58,10 +58,14 @@ def shards_of(value: torch.Tensor, layout: Layout) -> list[torch.Tensor]:
     """What every shard of a layout holds; parts of a sum are unequal, so that errors show."""
     parts = parts_of(value, layout["reduction"], max(layout["parts"]) + 1)
     pieces = zip(layout["boxes"], layout["parts"], strict=True)
-    return [
-        within(parts[part], box).clone(memory_format=torch.contiguous_format)
-        for box, part in pieces
-    ]
+    return [held(parts[part], box) for box, part in pieces]
+
+
+def held(value: torch.Tensor, box: Sequence[tuple[int, int]]) -> torch.Tensor:
+    """What a device holds; a number stays a number, which a copy of it would not be."""
+    if not box:
+        return value
+    return within(value, box).clone(memory_format=torch.contiguous_format)
 
 
 def within(value: torch.Tensor, box: Sequence[tuple[int, int]]) -> torch.Tensor:

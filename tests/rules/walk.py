@@ -8,6 +8,7 @@ from typing import Any
 
 import spmdx
 import torch
+from exceptions import EXCEPTIONS
 from more_calls import MORE
 from op_samples import entries, name_of, samples
 from spmdx import _trials
@@ -22,7 +23,8 @@ Call = Callable[[], Any]
 
 def names() -> list[str]:
     """Every entry of op_db, and the programs of more_calls.py."""
-    return [*dict.fromkeys(name_of(op) for op in entries()), *MORE]
+    drawn = dict.fromkeys(name_of(op) for op in entries())
+    return [*(name for name in drawn if name not in EXCEPTIONS), *MORE]
 
 
 def calls_of(name: str, most: int | None) -> Iterator[Call]:
