@@ -74,11 +74,6 @@ struct TrialHandle {
   Graph graph;
   std::vector<Param> params;
 
-  int64_t bytes() const {
-    int64_t sum = 0;
-    for (const Node& node : graph.nodes) sum += moves_bytes(node) ? node.bytes : 0;
-    return sum;
-  }
   std::vector<Tensors> run(const std::vector<Tensors>& shards) const {
     std::vector<DataRef> inputs;
     for (size_t i = 0; i < shards.size(); ++i) {
@@ -99,8 +94,7 @@ py::dict node_row(const Graph& graph, const Node& node) {
     outputs.append(produced(node.call->outputs[r]) ? py::cast(node.output + r) : py::none());
   const OpRuleRef rule = rule_for(node.call);
   return py::dict("op"_a = node.call->op, "inputs"_a = node.inputs, "outputs"_a = outputs,
-                  "text"_a = print(node, graph), "has_rule"_a = !rule->fallback, "hash"_a = node.call->hash,
-                  "source"_a = bridge::source_text(node.source));
+                  "text"_a = print(node, graph), "has_rule"_a = !rule->fallback, "hash"_a = node.call->hash);
 }
 
 py::list nodes(const bridge::Recording& recording) {
@@ -132,8 +126,8 @@ std::vector<TrialHandle> trials_of(const bridge::Recording& recording, size_t in
   const Node& node = recording.graph.nodes.at(index);
   const std::vector<Param> params = params_of(recording, node);
   std::vector<TrialHandle> result;
-  for (Trial& trial : trials(node.call, mesh.mesh, bridge::engine().options()))
-    result.push_back({std::move(trial.graph), params});
+  for (Graph& graph : trials(node.call, mesh.mesh, bridge::engine().options()))
+    result.push_back({std::move(graph), params});
   return result;
 }
 
@@ -156,7 +150,7 @@ TrialHandle guess(const bridge::Recording& recording, size_t index, const MeshHa
     placement.inputs.push_back(sharding_as(inputs.at(i), node.call->inputs[i], mesh.mesh));
   for (size_t r = 0; r < node.call->outputs.size(); ++r)
     placement.outputs.push_back(sharding_as(outputs.at(r), node.call->outputs[r], mesh.mesh));
-  return {laid_out(node.call, mesh.mesh, placement).graph, params_of(recording, node)};
+  return {laid_out(node.call, mesh.mesh, placement), params_of(recording, node)};
 }
 
 }  // namespace
@@ -165,7 +159,6 @@ void bind_trials(py::module_& m) {
   py::class_<TrialHandle>(m, "Trial")
       .def_property_readonly("inputs", [](const TrialHandle& trial) { return layouts(trial.graph, true); })
       .def_property_readonly("outputs", [](const TrialHandle& trial) { return layouts(trial.graph, false); })
-      .def_property_readonly("bytes", &TrialHandle::bytes)
       .def_property_readonly("text", [](const TrialHandle& trial) { return print(trial.graph); })
       .def("run", &TrialHandle::run, "shards"_a);
   py::class_<bridge::Recording>(m, "Recording")

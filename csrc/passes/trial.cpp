@@ -86,9 +86,8 @@ void verify_inside(Graph graph) {
 
 }  // namespace
 
-Trial laid_out(const CallRef& call, const MeshRef& mesh, const Placement& placement) {
-  Trial trial;
-  Graph& graph = trial.graph;
+Graph laid_out(const CallRef& call, const MeshRef& mesh, const Placement& placement) {
+  Graph graph;
   graph.mesh = mesh;
   std::vector<ValueId> operands;
   for (size_t i = 0; i < call->inputs.size(); ++i) {
@@ -102,23 +101,23 @@ Trial laid_out(const CallRef& call, const MeshRef& mesh, const Placement& placem
     graph.values[first + r].sharding = placement.outputs[r];
     if (produced(call->outputs[r])) graph.outputs.push_back({.value = first + static_cast<ValueId>(r)});
   }
-  return trial;
+  return graph;
 }
 
-std::vector<Trial> trials(const CallRef& call, const MeshRef& mesh, const CompileOptions& options) {
+std::vector<Graph> trials(const CallRef& call, const MeshRef& mesh, const CompileOptions& options) {
   const OpRuleRef rule = rule_for(call);
   const OpContext op{mesh, call.get(), rule.get(), true};
-  std::vector<Trial> result;
+  std::vector<Graph> result;
   for (const Strategy& strategy : strategies(op)) {
     const auto placement = place(op, strategy);
     if (!placement) continue;
-    Trial trial = laid_out(call, mesh, *placement);
+    Graph trial = laid_out(call, mesh, *placement);
     if (cuts_composite(op, strategy)) {
-      expand(trial.graph, {true});
-      compile(trial.graph, options);
+      expand(trial, {true});
+      compile(trial, options);
     } else {
-      exchange(trial.graph);
-      verify_inside(trial.graph);
+      exchange(trial);
+      verify_inside(trial);
     }
     result.push_back(std::move(trial));
   }

@@ -8,17 +8,13 @@
 
 namespace spmdx {
 
-// One node, or what it expands to. Inputs lie as the rule says, partial ones too; so do the outputs, of which there is
-// one for every result that the op makes.
-struct Trial {
-  Graph graph;
-};
+// A program that runs the call as it lies in this placement, whether a rule offers that or not. Its outputs, which may
+// be partial, are the results that the op makes.
+Graph laid_out(const CallRef& call, const MeshRef& mesh, const Placement& placement);
 
-// A program that runs the call as it lies in this placement, whether a rule offers that or not.
-Trial laid_out(const CallRef& call, const MeshRef& mesh, const Placement& placement);
-
-// All that the rule of this call offers: on every axis of the mesh nothing, a factor that is cut, or operands that stay
-// partial, in every combination. Without the one in which nothing is cut.
-std::vector<Trial> trials(const CallRef& call, const MeshRef& mesh, const CompileOptions& options);
+// All that the rule of this call offers, as programs of the one node or of what it expands to: on every axis of the
+// mesh nothing, a factor that is cut, or operands that stay partial, in every combination. Without the one in which
+// nothing is cut.
+std::vector<Graph> trials(const CallRef& call, const MeshRef& mesh, const CompileOptions& options);
 
 }  // namespace spmdx

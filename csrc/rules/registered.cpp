@@ -31,16 +31,6 @@ std::map<std::string, Entry*, std::less<>>& entries() {
                       ". Expected one as 'bs,s->b': a letter for each dim of each tensor operand and result. " + mend);
 }
 
-std::vector<std::string> tensors_in(std::string_view part) {
-  std::vector<std::string> tensors(1);
-  for (char c : part)
-    if (c == ',')
-      tensors.emplace_back();
-    else
-      tensors.back() += c;
-  return tensors;
-}
-
 bool is_letter(char c) { return std::isalpha(static_cast<unsigned char>(c)); }
 
 void check_tensor(const RegisteredRule& rule, const std::string& text) {
@@ -74,7 +64,7 @@ void check(const RegisteredRule& rule, int operands, int results) {
   if (arrow == std::string::npos) refuse(rule, "has no ->", "Write the operands, then ->, then the results.");
   const std::string left = rule.letters.substr(0, arrow), right = rule.letters.substr(arrow + 2);
   const auto count = [&](const std::string& part, int expected, const char* what) {
-    const std::vector<std::string> tensors = tensors_in(part);
+    const std::vector<std::string> tensors = split_tensors(part);
     for (const std::string& tensor : tensors) check_tensor(rule, tensor);
     if (expected >= 0 && static_cast<int>(tensors.size()) != expected)
       refuse(rule, "is for " + std::to_string(tensors.size()) + " " + what + ", the op has " + std::to_string(expected),

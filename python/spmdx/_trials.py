@@ -12,6 +12,7 @@ from torch.utils import _pytree as pytree
 from spmdx import _C
 
 WHOLE, SUM = -1, -2  # how an operand lies in a guess; else the dim that is cut
+MESHES = ((2,), (3,), (4,), (2, 2))  # shapes that rules are tried on
 MOST_GUESSES = 600  # for one op over one axis
 CLOSE = {torch.float64: 1e-9, torch.complex128: 1e-9, torch.bfloat16: 4e-2, torch.float16: 4e-3}
 CLOSE_BY_DEFAULT = 2e-4  # of a tensor's largest finite number: f32, added in another order

@@ -11,9 +11,6 @@ from torch.utils import _pytree as pytree
 from spmdx import _C, _trials
 from spmdx.errors import ShardingError, naming
 
-AXES = (2, 3, 4)  # devices along the axis that a rule is checked on
-PAIR = (2, 2)  # and two axes at once
-
 
 def register_rule(
     op: Any,
@@ -143,12 +140,12 @@ def check_rule(
                     f"{name} has no rule for {node.text}. Expected one. Register it with "
                     "spmdx.register_rule first."
                 )
-            for shape in (*((axis,) for axis in AXES), PAIR):
+            for shape in _trials.MESHES:
                 more = node.try_rule(*shape)
                 found.tried += more.tried
                 found.wrong += more.wrong
             if find_missed:
-                found.missed |= node.missed(AXES[0])
+                found.missed |= node.missed(2)
         if found.wrong:
             raise ShardingError(
                 f"the rule of {name} is wrong in {len(found.wrong)} of {found.tried} ways. "

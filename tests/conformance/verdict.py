@@ -10,11 +10,11 @@ from typing import Any
 import spmdx
 import torch
 from settings import Setting
+from spmdx._trials import difference as numbers_differ
 
 RELATIVE = 2e-4  # of a tensor's largest finite number: f32, summed in another order
 RELATIVE_IN_DOUBLE = 1e-9
 SEED = 7
-SMALL = 1e-2  # the largest number of a tensor counts as at least that
 Results = tuple[list[Any], list[torch.Tensor | None]]
 
 
@@ -127,15 +127,7 @@ def difference(found: Any, wanted: Any, values: bool = True, close: float = RELA
         return f"{found.dtype} {list(found.shape)}, not {wanted.dtype} {list(wanted.shape)}"
     if not values:
         return ""
-    if not (wanted.is_floating_point() or wanted.is_complex()):
-        return "" if torch.equal(found, wanted) else "other whole numbers"
-    finite = wanted[wanted.isfinite()].abs()
-    scale = max(float(finite.max()) if finite.numel() else 0.0, SMALL)
-    near = torch.isclose(found, wanted, rtol=close, atol=close * scale, equal_nan=True)
-    if near.all():
-        return ""
-    at = (~near).nonzero()[0].tolist()
-    return f"{found[tuple(at)].item()!r}, not {wanted[tuple(at)].item()!r}, at {at}"
+    return numbers_differ(found, wanted, close)
 
 
 def same_number(found: Any, wanted: Any) -> bool:

@@ -4,9 +4,9 @@
 import dataclasses
 from collections.abc import Callable
 
+from spmdx._trials import MESHES
 from walk import calls_of, nodes_of, ops_in
 
-MESHES = ((2,), (3,), (4,), (2, 2))
 MOST_GUESSED = 2  # calls of an op that missed layouts are looked for in
 
 

@@ -4,12 +4,11 @@
 import pytest
 import spmdx
 from composites import least_work
-from exceptions import EXCEPTIONS
 from judge import judge
-from op_samples import entries, name_of
+from spmdx._trials import MESHES
+from walk import names
 
-NAMES = [n for n in dict.fromkeys(name_of(op) for op in entries()) if n not in EXCEPTIONS][1::6]
-MESHES = ((2,), (3,), (4,), (2, 2))
+NAMES = names()[1::6]
 
 
 @pytest.fixture(autouse=True)

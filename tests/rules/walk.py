@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The calls that rules are tried on: what torch's own samples record in tiny sizes, and more."""
+"""The calls that rules are tried on: what torch's own samples record in tiny sizes."""
 
 import re
 from collections.abc import Callable, Iterator
@@ -9,7 +9,6 @@ from typing import Any
 import spmdx
 import torch
 from exceptions import EXCEPTIONS
-from more_calls import MORE
 from op_samples import entries, name_of, samples
 from spmdx import _trials
 from torch.utils import _pytree as pytree
@@ -22,9 +21,9 @@ Call = Callable[[], Any]
 
 
 def names() -> list[str]:
-    """Every entry of op_db, and the programs of more_calls.py."""
+    """Every entry of op_db that is expected to run."""
     drawn = dict.fromkeys(name_of(op) for op in entries())
-    return [*(name for name in drawn if name not in EXCEPTIONS), *MORE]
+    return [name for name in drawn if name not in EXCEPTIONS]
 
 
 def calls_of(name: str, most: int | None) -> Iterator[Call]:
@@ -34,9 +33,6 @@ def calls_of(name: str, most: int | None) -> Iterator[Call]:
         name: of :func:`names`.
         most: samples of each dtype and size; None for all.
     """
-    if name in MORE:
-        yield from (partial(MORE[name], size) for size in (4, 6, 7))
-        return
     op = next(op for op in entries() if name_of(op) == name)
     for dtype in DTYPES:
         if dtype not in op.dtypes:
