@@ -182,7 +182,8 @@ const OwnKernels& table_kernels() {
 }
 
 std::unique_ptr<Kernel> prepare_own(const Call& call) {
-  for (const OwnKernels* kernels : {&table_kernels(), &window_kernels(), &attention_kernels()})
+  for (const OwnKernels* kernels :
+       {&table_kernels(), &window_kernels(), &ctc_kernels(), &grouped_kernels(), &attention_kernels()})
     if (const auto known = kernels->find(call.op); known != kernels->end())
       return std::make_unique<OwnKernel>(call, known->second(call));
   return nullptr;
