@@ -1,6 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Layers whose kernels hide something: written statistics, cells fused for accelerators only, operands nobody reads,
-// strides that a part need not have.
+// Layers whose kernels hide something: written statistics, cells fused for accelerators only, operands nobody reads.
 #include <ATen/TensorOperators.h>
 #include <ATen/core/Reduction.h>
 #include <ATen/core/dispatch/Dispatcher.h>
@@ -24,8 +23,8 @@ Tensor group(const Traced& traced, size_t index) {
   return meta ? wrap_value(value, meta) : Tensor();
 }
 
-bool batch_norm(const OpInfo& info, Stack* stack) {
-  const IValues args = arguments(info, *stack);
+// (x, weight, bias, running_mean, running_var, training, momentum, eps) -> (out, mean, invstd)
+Stack record_batch_norm(IValues args) {
   const bool has_statistics = args[3].isTensor() && args[3].toTensor().defined();
   const bool training = args[5].toBool();
   Stack results;
@@ -42,9 +41,29 @@ bool batch_norm(const OpInfo& info, Stack* stack) {
     const Traced traced = record_op(find_op("aten::_native_batch_norm_legit", "no_stats"), rest);
     for (size_t i = 0; i < 3; ++i) results.push_back(group(traced, i));
   }
-  torch::jit::drop(*stack, info.slots.size());
-  for (auto& result : results) stack->push_back(std::move(result));
-  return true;
+  return results;
+}
+
+bool batch_norm(const OpInfo& info, Stack* stack) {
+  return finish_all(info, stack, record_batch_norm(arguments(info, *stack)));
+}
+
+// The same without `training`, which it is; and a fourth result that is for kernels of accelerators.
+bool batch_norm_with_update(const OpInfo& info, Stack* stack) {
+  const IValues args = arguments(info, *stack);
+  Stack all(args.begin(), args.end());
+  all.insert(all.begin() + 5, true);
+  Stack results = record_batch_norm(all);
+  results.push_back(wrap_value(full_int({0}, 0, DType::u8)));
+  return finish_all(info, stack, std::move(results));
+}
+
+// native_batch_norm_backward, and that fourth result.
+bool batch_norm_backward(const OpInfo& info, Stack* stack) {
+  const IValues args = arguments(info, *stack);
+  Stack replaced(args.begin(), args.end() - 1);
+  trace_op(find_op("aten::native_batch_norm_backward"), &replaced);
+  return finish_all(info, stack, std::move(replaced));
 }
 
 Tensor plus(const Tensor& gates, const OptionalTensor& bias) { return bias && bias->defined() ? gates + *bias : gates; }
@@ -77,36 +96,6 @@ bool nll_loss_backward(const OpInfo& info, Stack* stack) {
   return true;
 }
 
-// spmdx.grouped_mm(a, b, ends, start, first, count): see docs/ir.md.
-ValueId grouped_product(ValueId a, ValueId b, const Tensor& ends, const TensorType& result) {
-  const auto& recorder = Recorder::instance();
-  const ValueId groups = operand(ends);
-  const std::vector<TensorType> types{recorder.type(a), recorder.type(b), recorder.type(groups)};
-  const std::vector<Arg> whole{int64_t{0}, int64_t{0}, ends.numel()};
-  return record_call(make_call("spmdx.grouped_mm", types, whole, result), {a, b, groups});
-}
-
-// The groups are matrices of `mat2`, of `self` (then everything is turned over), of both (a batch) or of the result.
-bool grouped_mm(const OpInfo& info, Stack* stack) {
-  const IValues args = arguments(info, *stack);
-  const MetaRef& meta = layouts(info, args).at(0).at(0);
-  const Tensor self = args[0].toTensor(), mat2 = args[1].toTensor();
-  const ValueId a = operand(self), b = operand(mat2);
-  TensorType result = type_of(*meta);
-  ValueId product = kNone;
-  if (self.dim() == 3 && mat2.dim() == 3) {
-    const auto& recorder = Recorder::instance();
-    product = record_call(make_call("aten.bmm", {recorder.type(a), recorder.type(b)}, {}, result), {a, b});
-  } else if (self.dim() == 3) {
-    std::swap(result.shape[0], result.shape[1]);
-    product = permute(grouped_product(permute(b, {1, 0}), permute(a, {0, 2, 1}), args[2].toTensor(), result), {1, 0});
-  } else {
-    product = grouped_product(a, b, args[2].toTensor(), result);
-  }
-  finish(info, stack, wrap_value(product, meta));
-  return true;
-}
-
 }  // namespace
 
 TORCH_LIBRARY_IMPL(aten, PrivateUse1, library) {
@@ -119,7 +108,8 @@ TORCH_LIBRARY_IMPL(aten, AutogradPrivateUse1, library) {
 }
 
 void add_layer_handlers() {
-  add_handler("aten._grouped_mm", grouped_mm);
+  add_handler("aten._batch_norm_with_update", batch_norm_with_update);
+  add_handler("aten.batch_norm_backward", batch_norm_backward);
   add_handler("aten.native_batch_norm", batch_norm);
   for (const char* name : {"aten.nll_loss_backward", "aten.nll_loss2d_backward"}) add_handler(name, nll_loss_backward);
 }

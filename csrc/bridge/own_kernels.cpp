@@ -141,35 +141,6 @@ Compute prepare_place(const Call& call) {
   };
 }
 
-// Where group `index` begins and ends among the `rows` rows from `start` on.
-std::pair<int64_t, int64_t> rows_of_group(const at::Tensor& ends, int64_t index, int64_t start, int64_t rows) {
-  auto here = [&](int64_t row) { return std::clamp<int64_t>(row - start, 0, rows); };
-  const int64_t begin = here(index == 0 ? 0 : ends.data_ptr<int>()[index - 1]);
-  return {begin, std::max(begin, here(ends.data_ptr<int>()[index]))};
-}
-
-// Rows from `start` on with the matrices of groups from `first` on. A matrix for each group in `b`: each row times that
-// of its group, 0 where this is not here. No matrices: columns times rows of each group, by itself.
-Compute prepare_grouped_mm(const Call& call) {
-  return [start = own_argument<int64_t>(call, 3), first = own_argument<int64_t>(call, 4),
-          count = own_argument<int64_t>(call, 5), shape = call.outputs.at(0).shape](
-             std::span<const BufferRef> inputs, std::span<const Param>) -> std::vector<at::Tensor> {
-    const at::Tensor &a = tensor_of(inputs[0]), &b = tensor_of(inputs[1]);
-    const at::Tensor ends = tensor_of(inputs[2]).contiguous();
-    const bool matrices = b.dim() == 3;
-    at::Tensor result = at::zeros(shape, a.options());
-    for (int64_t group = 0; group < count; ++group) {
-      const auto [begin, end] = rows_of_group(ends, first + group, start, a.size(matrices ? 0 : 1));
-      if (begin == end) continue;
-      if (matrices)
-        result.narrow(0, begin, end - begin).copy_(a.narrow(0, begin, end - begin).mm(b.select(0, group)));
-      else
-        result.select(0, group).copy_(a.narrow(1, begin, end - begin).mm(b.narrow(0, begin, end - begin)));
-    }
-    return {result};
-  };
-}
-
 }  // namespace
 
 double own_number(const Call& call, size_t index, std::span<const Param> params, double missing) {
@@ -201,16 +172,19 @@ void check_indices(const at::Tensor& indices, int64_t least, int64_t total, cons
 
 const OwnKernels& table_kernels() {
   static const OwnKernels kernels = {
-      {"spmdx.as_strided", prepare_as_strided}, {"spmdx.embedding_rows", prepare_embedding_rows},
-      {"spmdx.grouped_mm", prepare_grouped_mm}, {"spmdx.masked_embedding", prepare_masked_embedding},
-      {"spmdx.nll_rows", prepare_nll_rows},     {"spmdx.permute_rows", prepare_permute_rows},
+      {"spmdx.as_strided", prepare_as_strided},
+      {"spmdx.embedding_rows", prepare_embedding_rows},
+      {"spmdx.masked_embedding", prepare_masked_embedding},
+      {"spmdx.nll_rows", prepare_nll_rows},
+      {"spmdx.permute_rows", prepare_permute_rows},
       {"spmdx.place", prepare_place},
   };
   return kernels;
 }
 
 std::unique_ptr<Kernel> prepare_own(const Call& call) {
-  for (const OwnKernels* kernels : {&table_kernels(), &window_kernels(), &attention_kernels()})
+  for (const OwnKernels* kernels :
+       {&table_kernels(), &window_kernels(), &ctc_kernels(), &grouped_kernels(), &attention_kernels()})
     if (const auto known = kernels->find(call.op); known != kernels->end())
       return std::make_unique<OwnKernel>(call, known->second(call));
   return nullptr;

@@ -4,6 +4,7 @@
 #include <torch/library.h>
 
 #include <array>
+#include <set>
 #include <string_view>
 
 #include "bridge/aten_backend.h"
@@ -19,8 +20,26 @@ constexpr std::array<std::string_view, 9> kSkippedPrefixes = {"aten::_foreach", 
                                                               "aten::cudnn_",   "aten::_cudnn",  "aten::miopen_"};
 constexpr std::array<std::string_view, 4> kSkippedParts = {"_like", "sparse", "nested", "_empty_"};
 
+// Composites one by one: ATen's own kernels put them together from ops that have rules.
+const std::set<std::string_view> kSkipped = {"aten::_batch_norm_with_update_functional",
+                                             "aten::_chunk_cat",
+                                             "aten::_unsafe_masked_index",
+                                             "aten::_unsafe_masked_index_put_accumulate",
+                                             "aten::affine_grid_generator",
+                                             "aten::block_diag",
+                                             "aten::cauchy",
+                                             "aten::dist",
+                                             "aten::empty_quantized",
+                                             "aten::from_file",
+                                             "aten::geometric",
+                                             "aten::log_normal",
+                                             "aten::masked_scatter",
+                                             "aten::put",
+                                             "aten::rrelu_with_noise_functional",
+                                             "aten::to_sparse"};
+
 bool skipped(const std::string& name) {
-  if (name == "aten::to_sparse" || name == "aten::from_file" || name == "aten::empty_quantized") return true;
+  if (kSkipped.contains(name)) return true;
   for (auto prefix : kSkippedPrefixes) {
     if (name.starts_with(prefix)) return true;
   }
@@ -87,6 +106,8 @@ void register_all(const Composes& composed) {
   add_random_handlers();
   add_copy_handlers();
   add_data_dependent_handlers();
+  add_composite_handlers();
+  add_embedding_bag_handlers();
   add_layer_handlers();
   auto& dispatcher = c10::Dispatcher::singleton();
   for (const auto& name : dispatcher.getAllOpNames()) {

@@ -279,6 +279,12 @@ void finish(const OpInfo& info, Stack* stack, c10::IValue result) {
   stack->push_back(std::move(result));
 }
 
+bool finish_all(const OpInfo& info, Stack* stack, Stack results) {
+  torch::jit::drop(*stack, info.slots.size());
+  for (auto& result : results) stack->push_back(std::move(result));
+  return true;
+}
+
 const OpInfo& find_op(const char* name, const char* overload) {
   return op_info(c10::Dispatcher::singleton().findSchemaOrThrow(name, overload));
 }

@@ -40,12 +40,16 @@ c10::IValue named(const OpInfo& info, IValues args, const char* name);
 IValues arguments(const OpInfo& info, const Stack& stack);
 // Drops the arguments and pushes one result.
 void finish(const OpInfo& info, Stack* stack, c10::IValue result);
+// The same for several results; true, as a handler says that it did its work.
+bool finish_all(const OpInfo& info, Stack* stack, Stack results);
 const OpInfo& find_op(const char* name, const char* overload = "");
 
 void add_factory_handlers();         // factory.cpp
 void add_random_handlers();          // random.cpp
 void add_copy_handlers();            // copy.cpp
 void add_data_dependent_handlers();  // data_dependent.cpp
+void add_composite_handlers();       // composites.cpp
+void add_embedding_bag_handlers();   // embedding_bag.cpp
 void add_layer_handlers();           // layers.cpp
 
 // Called with an op without a rule, as "aten::renorm", and its variant without writes, which may be itself: whether

@@ -34,6 +34,7 @@ Values expand_attention_block(Builder& builder, const Node& node);
 // window_expand.cpp
 Values expand_window(Builder& builder, const Node& node);  // gather, scatter, index_select, index_add …
 // statistics_expand.cpp
+Values expand_trace(Builder& builder, const Node& node);
 Values expand_mean(Builder& builder, const Node& node);
 Values expand_var(Builder& builder, const Node& node);  // also std, var_mean, std_mean
 Values expand_vector_norm(Builder& builder, const Node& node);
@@ -55,5 +56,10 @@ Values expand_loss(Builder& builder, const Node& node);
 Values expand_loss_backward(Builder& builder, const Node& node);
 Values expand_nll_loss(Builder& builder, const Node& node);
 Values expand_nll_loss_backward(Builder& builder, const Node& node);
+// grouped.cpp
+Values expand_grouped_mm(Builder& builder, const Node& node);
+// ctc.cpp
+Values expand_ctc_loss(Builder& builder, const Node& node);
+Values expand_ctc_loss_backward(Builder& builder, const Node& node);
 
 }  // namespace spmdx

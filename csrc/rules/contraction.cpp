@@ -24,16 +24,6 @@ OpRule baddbmm(const Call& call) { return with_self(call, "bmk+", "bkn", "bmn");
 OpRule addmv(const Call& call) { return with_self(call, "mk+", "k", "m"); }
 OpRule addr(const Call& call) { return with_self(call, "m", "n", "mn"); }
 
-// spmdx.grouped_mm(a, b, ends, …): each row meets one of the groups.
-OpRule grouped_mm(const Call& call) {
-  const bool matrices = call.inputs[1].shape.size() == 3;
-  const int64_t groups = call.inputs[2].shape.at(0);
-  OpRule rule =
-      from_letters(call, matrices ? Letters{{"mk", "gkn", "G!"}, {"mn"}} : Letters{{"kt", "tn", "G!"}, {"gkn"}});
-  rule.flops_per_element = 2.0 / std::max(1.0, static_cast<double>(groups * groups));
-  return rule;
-}
-
 namespace {
 
 // The letters of the spatial dims of a convolution's input and of its result. Places that are the same in both share a

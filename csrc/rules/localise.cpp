@@ -48,6 +48,12 @@ void random_box(const Call&, const Boxes&, const Boxes& outputs, std::vector<Arg
   args[2] = extents(outputs.at(0));
 }
 
+// Random ops of ATen: after all arguments the global sizes, and where the box begins.
+void random_place(const Call& call, const Boxes&, const Boxes& outputs, std::vector<Arg>& args) {
+  args.emplace_back(std::vector<int64_t>(call.outputs.at(0).shape));
+  args.emplace_back(starts(outputs.at(0)));
+}
+
 // Global j − i ≤ k is local j' − i' ≤ k + row start − column start.
 void diagonal_offset(const Call&, const Boxes&, const Boxes& outputs, std::vector<Arg>& args) {
   const Box& box = outputs.at(0);
@@ -91,13 +97,9 @@ void embedding_box(const Call&, const Boxes&, const Boxes& outputs, std::vector<
   args.at(3) = outputs.at(0).at(0).extent;
 }
 
-// spmdx.grouped_mm(a, b, ends, start, first, count)
-void groups_start(const Call& call, const Boxes& inputs, const Boxes& outputs, std::vector<Arg>& args) {
-  const bool matrices = call.inputs.at(1).shape.size() == 3;
-  const Range groups = matrices ? inputs.at(1).at(0) : outputs.at(0).at(0);
-  args.at(3) = inputs.at(0).at(matrices ? 0 : 1).start;
-  args.at(4) = groups.start;
-  args.at(5) = groups.extent;
+// The last argument: the first sequence here. The first operand is the scores, or the gradient of each sequence.
+void ctc_start(const Call&, const Boxes& inputs, const Boxes&, std::vector<Arg>& args) {
+  args.back() = inputs.at(0).at(inputs.at(0).size() == 1 ? 0 : 1).start;
 }
 
 // The last two arguments: where the queries and the keys begin.

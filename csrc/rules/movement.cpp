@@ -86,6 +86,12 @@ bool is_zero(const Arg& arg) {
 
 }  // namespace
 
+// The same bits: where items are of another size, those of the last dim belong together.
+OpRule view_dtype(const Call& call) {
+  const bool same = itemsize(call.inputs.at(0).dtype) == itemsize(call.outputs.at(0).dtype);
+  return from_letters(call, {{same ? "*" : "*A!"}, {same ? "*" : "*B!"}});
+}
+
 OpRule permute(const Call& call) {
   const size_t rank = rank_of(call);
   std::string out;
@@ -124,6 +130,8 @@ OpRule slice_backward(const Call& call) {
   const size_t rank = rank_of(call);
   return resize_dims(call, only(dim_of(call, 2, rank), rank));
 }
+
+OpRule fft(const Call& call) { return resize_dims(call, acted_dims(call, 1, rank_of(call))); }
 
 OpRule select(const Call& call) {
   const size_t rank = rank_of(call);

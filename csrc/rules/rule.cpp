@@ -99,8 +99,9 @@ OpRule make_rule(const Call& call) {
   if (!row) row = find_registered(call.op);
   OpRule rule = fallback_rule(call);
   rule.random = draws_numbers(call);
-  // A generator's numbers go with the order of all elements: on a shard they would be others.
-  if (!row || rule.random) return rule;
+  // A generator's numbers go with the order of all elements: on a shard they would be others. A row that is random says
+  // that its kernel counts elements instead.
+  if (!row || (rule.random && !row->random)) return rule;
   // A call of a form that no row foresaw (a mask as an index, unequal sizes) is run replicated, and reported.
   try {
     return instantiate(*row, call);

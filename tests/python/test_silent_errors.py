@@ -6,17 +6,12 @@ random before they flow back, so that errors of two devices cannot make up for e
 """
 
 import pytest
-import spmdx
 import torch
 import torch.nn.functional as F
-from composites import compare
-
-if spmdx.runtime.global_runtime_device_count() != 8:
-    spmdx.runtime.set_device_count(8)
-torch.set_num_threads(1)
+from cuts import BATCH, LAST, SIZES, agree, chances, indices, numbers
 
 ROWS = pytest.mark.parametrize("rows", [24, 13], ids=["even", "uneven"])
-DEVICES = pytest.mark.parametrize("devices", [2, 3, 4, 8])
+DEVICES = pytest.mark.parametrize("devices", SIZES)
 REDUCTIONS = pytest.mark.parametrize("reduction", ["mean", "sum", "none"])
 
 
@@ -25,37 +20,6 @@ def everywhere(test):
     return DEVICES(ROWS(test))
 
 
-def numbers(*shape, seed=0):
-    generator = torch.Generator().manual_seed(seed)
-    return torch.randn(shape, dtype=torch.float64, generator=generator)
-
-
-def chances(*shape, seed=0):
-    return numbers(*shape, seed=seed).sigmoid()
-
-
-def indices(high, *shape, seed=0):
-    return torch.randint(high, shape, generator=torch.Generator().manual_seed(seed))
-
-
-def weighed(function):
-    """The function, its result times random numbers."""
-
-    def with_weights(*tensors):
-        result = function(*tensors)
-        return result * chances(*result.shape, seed=9).to(result.device)
-
-    return with_weights
-
-
-def agree(function, tensors, devices, placements):
-    """For every placement of the tensors, as if nothing were cut."""
-    mesh = spmdx.Mesh(range(devices), (devices,), ("x",))
-    for specs in placements:
-        compare(weighed(function), tensors, mesh, specs)
-
-
-BATCH, LAST = ("x", None), (None, "x")
 PAIRS = [(BATCH, BATCH), (BATCH, None), (None, BATCH), (LAST, LAST), (BATCH, LAST)]
 
 
