@@ -8,7 +8,7 @@ CMAKE := $(BIN)/cmake -G Ninja -DCMAKE_MAKE_PROGRAM=$(BIN)/ninja -DCMAKE_BUILD_T
 CXX_FILES = $(shell find csrc tests/core -name '*.h' -o -name '*.cpp')
 PYTEST = OMP_NUM_THREADS=1 $(BIN)/python -m pytest -n 2
 .DEFAULT_GOAL := build
-.PHONY: build module demo test fuzz conformance lint format bench asan clean
+.PHONY: build module demo test fuzz conformance rules lint format bench asan clean
 
 # A virtual environment with the pinned requirements, and python/ on its path.
 $(INSTALLED): requirements.txt
@@ -44,6 +44,10 @@ fuzz: build
 conformance: build
 	$(BIN)/python tests/conformance/run.py
 
+# Every rule of the table against brute force (tests/rules); `test` runs a sample.
+rules: build
+	$(BIN)/python tests/rules/run.py
+
 lint: $(INSTALLED)
 	$(BIN)/ruff check .
 	$(BIN)/ruff format --check .
@@ -59,6 +63,7 @@ bench: module
 	$(BIN)/python benchmarks/reshard.py
 	$(BIN)/python benchmarks/plan.py
 	$(BIN)/python benchmarks/bytes.py
+	$(BIN)/python benchmarks/op_bytes.py
 
 # The core, its tests and the golden tests under AddressSanitizer and UBSan. Needs no torch.
 build-asan/build.ninja: $(INSTALLED) CMakeLists.txt

@@ -19,7 +19,6 @@ namespace py = pybind11;
 using namespace bind;
 using namespace py::literals;
 
-// Slices and the like are local work: a report lists only what crosses the wire.
 py::dict collective_row(const Graph& graph, const Node& node) {
   const Value& in = graph.value(node.inputs.at(0));
   return py::dict(

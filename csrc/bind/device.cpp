@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // The device from Python: registration and random state.
+#include <pybind11/functional.h>
 #include <torch/csrc/utils/pybind.h>
 
 #include "bind/bind.h"
@@ -12,10 +13,13 @@ namespace spmdx {
 namespace py = pybind11;
 
 void bind_device(py::module_& module) {
-  module.def("register_device", [] {
-    bridge::register_hooks();
-    bridge::register_all();
-  });
+  module.def(
+      "register_device",
+      [](const bridge::Composes& composed) {
+        bridge::register_hooks();
+        bridge::register_all(composed);
+      },
+      py::arg("composed"));
   module.def("manual_seed", &bridge::manual_seed, py::arg("seed"));
   module.def("default_generator", [] { return bridge::default_generator(); });
   module.def("is_lazy", [](const at::Tensor& tensor) { return bridge::as_lazy(tensor) != nullptr; });

@@ -8,6 +8,8 @@ PYBIND11_MODULE(_C, module) {
   spmdx::bind_step(module);
   spmdx::bind_topology(module);
   spmdx::bind_checks(module);
+  spmdx::bind_rules(module);
+  spmdx::bind_trials(module);
   spmdx::bind_manual(module);
   spmdx::bind_debug(module);
 }

@@ -116,11 +116,10 @@ bool owns_memory_alone(const at::Tensor& tensor) {
 class AtenBackend final : public Backend {
  public:
   std::unique_ptr<Kernel> prepare(const Call& local) override {
-    if (!local.op.starts_with("spmdx.")) return prepare_aten(local);
     std::unique_ptr<Kernel> kernel = prepare_random(local);
     if (!kernel) kernel = prepare_own(local);
-    internal_check(kernel != nullptr, "no kernel for " + local.op);
-    return kernel;
+    internal_check(kernel || !local.op.starts_with("spmdx."), "no kernel for " + local.op);
+    return kernel ? std::move(kernel) : prepare_aten(local);
   }
 
   BufferRef empty(DType dtype, const Shape& shape) override {

@@ -13,7 +13,7 @@ std::unique_ptr<Kernel> prepare_aten(const Call& call);
 // Ops named "spmdx.…"; null for any other.
 std::unique_ptr<Kernel> prepare_own(const Call& call);
 
-// Ops named "spmdx.random.…"; null for any other.
+// Ops that draw numbers by the global index of an element; null for any other.
 std::unique_ptr<Kernel> prepare_random(const Call& call);
 
 }  // namespace spmdx::bridge

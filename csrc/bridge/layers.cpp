@@ -23,8 +23,8 @@ Tensor group(const Traced& traced, size_t index) {
   return meta ? wrap_value(value, meta) : Tensor();
 }
 
-bool batch_norm(const OpInfo& info, Stack* stack) {
-  const IValues args = arguments(info, *stack);
+// (x, weight, bias, running_mean, running_var, training, momentum, eps) -> (out, mean, invstd)
+Stack record_batch_norm(IValues args) {
   const bool has_statistics = args[3].isTensor() && args[3].toTensor().defined();
   const bool training = args[5].toBool();
   Stack results;
@@ -41,9 +41,29 @@ bool batch_norm(const OpInfo& info, Stack* stack) {
     const Traced traced = record_op(find_op("aten::_native_batch_norm_legit", "no_stats"), rest);
     for (size_t i = 0; i < 3; ++i) results.push_back(group(traced, i));
   }
-  torch::jit::drop(*stack, info.slots.size());
-  for (auto& result : results) stack->push_back(std::move(result));
-  return true;
+  return results;
+}
+
+bool batch_norm(const OpInfo& info, Stack* stack) {
+  return finish_all(info, stack, record_batch_norm(arguments(info, *stack)));
+}
+
+// The same without `training`, which it is; and a fourth result that is for kernels of accelerators.
+bool batch_norm_with_update(const OpInfo& info, Stack* stack) {
+  const IValues args = arguments(info, *stack);
+  Stack all(args.begin(), args.end());
+  all.insert(all.begin() + 5, true);
+  Stack results = record_batch_norm(all);
+  results.push_back(wrap_value(full_int({0}, 0, DType::u8)));
+  return finish_all(info, stack, std::move(results));
+}
+
+// native_batch_norm_backward, and that fourth result.
+bool batch_norm_backward(const OpInfo& info, Stack* stack) {
+  const IValues args = arguments(info, *stack);
+  Stack replaced(args.begin(), args.end() - 1);
+  trace_op(find_op("aten::native_batch_norm_backward"), &replaced);
+  return finish_all(info, stack, std::move(replaced));
 }
 
 Tensor plus(const Tensor& gates, const OptionalTensor& bias) { return bias && bias->defined() ? gates + *bias : gates; }
@@ -88,6 +108,8 @@ TORCH_LIBRARY_IMPL(aten, AutogradPrivateUse1, library) {
 }
 
 void add_layer_handlers() {
+  add_handler("aten._batch_norm_with_update", batch_norm_with_update);
+  add_handler("aten.batch_norm_backward", batch_norm_backward);
   add_handler("aten.native_batch_norm", batch_norm);
   for (const char* name : {"aten.nll_loss_backward", "aten.nll_loss2d_backward"}) add_handler(name, nll_loss_backward);
 }

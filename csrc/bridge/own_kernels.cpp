@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Kernels of the ops that ATen lacks: as_strided over a declared layout, rows of a cut table, losses of cut classes.
+// Kernels of the ops that ATen lacks: as_strided over a declared layout, rows of a cut table, losses of cut
+// classes, products of groups.
 #include "bridge/own_kernels.h"
 
 #include <ATen/Functions.h>
@@ -182,7 +183,8 @@ const OwnKernels& table_kernels() {
 }
 
 std::unique_ptr<Kernel> prepare_own(const Call& call) {
-  for (const OwnKernels* kernels : {&table_kernels(), &window_kernels(), &stencil_kernels(), &attention_kernels()})
+  for (const OwnKernels* kernels : {&table_kernels(), &window_kernels(), &ctc_kernels(), &grouped_kernels(),
+                                    &stencil_kernels(), &attention_kernels()})
     if (const auto known = kernels->find(call.op); known != kernels->end())
       return std::make_unique<OwnKernel>(call, known->second(call));
   return nullptr;

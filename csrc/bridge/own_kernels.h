@@ -18,6 +18,8 @@ using OwnKernels = std::map<std::string_view, PrepareCompute>;
 
 const OwnKernels& table_kernels();      // own_kernels.cpp: rows of cut tables, as_strided
 const OwnKernels& window_kernels();     // window_kernels.cpp
+const OwnKernels& ctc_kernels();        // ctc_kernels.cpp
+const OwnKernels& grouped_kernels();    // grouped_kernels.cpp
 const OwnKernels& stencil_kernels();    // stencil_kernels.cpp: convolution and pooling of parts
 const OwnKernels& attention_kernels();  // attention_kernels.cpp
 

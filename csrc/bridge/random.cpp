@@ -1,5 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // Random ops with a counter-based form of our own: the same numbers on every mesh.
+#include <ATen/Functions.h>
+
 #include <limits>
 
 #include "bridge/aten_backend.h"
@@ -54,32 +56,53 @@ bool put(const OpInfo& info, Stack* stack, const at::Tensor& self, ValueId value
   return true;
 }
 
-bool uniform_(const OpInfo& info, Stack* stack) {
+// The operand becomes `kind` with these numbers.
+bool fill(const OpInfo& info, Stack* stack, const char* kind, const std::vector<double>& reals) {
   const IValues args = arguments(info, *stack);
   const at::Tensor self = args[0].toTensor();
-  const double low = real_value(args[1]), high = real_value(args[2]);
-  TORCH_CHECK(low <= high, "uniform_ expects to return a [from, to) range, but found from=", low, " > to=", high);
   return put(info, stack, self,
-             of_reals("uniform", self.sizes().vec(), to_dtype(self.scalar_type()), {low, high}, draw_for(info, args)));
+             of_reals(kind, self.sizes().vec(), to_dtype(self.scalar_type()), reals, draw_for(info, args)));
+}
+
+double real_at(const OpInfo& info, Stack* stack, size_t index) { return real_value(arguments(info, *stack)[index]); }
+
+bool uniform_(const OpInfo& info, Stack* stack) {
+  const double low = real_at(info, stack, 1), high = real_at(info, stack, 2);
+  TORCH_CHECK(low <= high, "uniform_ expects to return a [from, to) range, but found from=", low, " > to=", high);
+  return fill(info, stack, "uniform", {low, high});
 }
 
 bool normal_(const OpInfo& info, Stack* stack) {
-  const IValues args = arguments(info, *stack);
-  const at::Tensor self = args[0].toTensor();
-  const double deviation = real_value(args[2]);
+  const double mean = real_at(info, stack, 1), deviation = real_at(info, stack, 2);
   TORCH_CHECK(deviation >= 0, "normal expects std >= 0.0, but found std ", deviation);
-  return put(info, stack, self,
-             of_reals("normal", self.sizes().vec(), to_dtype(self.scalar_type()), {real_value(args[1]), deviation},
-                      draw_for(info, args)));
+  return fill(info, stack, "normal", {mean, deviation});
 }
 
 bool exponential_(const OpInfo& info, Stack* stack) {
-  const IValues args = arguments(info, *stack);
-  const at::Tensor self = args[0].toTensor();
-  const double rate = real_value(args[1]);
+  const double rate = real_at(info, stack, 1);
   TORCH_CHECK(rate > 0, "exponential_ expects lambda > 0.0, but found lambda=", rate);
-  return put(info, stack, self,
-             of_reals("exponential", self.sizes().vec(), to_dtype(self.scalar_type()), {rate}, draw_for(info, args)));
+  return fill(info, stack, "exponential", {rate});
+}
+
+bool log_normal_(const OpInfo& info, Stack* stack) {
+  const double mean = real_at(info, stack, 1), deviation = real_at(info, stack, 2);
+  TORCH_CHECK(deviation > 0, "log_normal_ expects std > 0.0, but found std=", deviation);
+  return fill(info, stack, "log_normal", {mean, deviation});
+}
+
+bool cauchy_(const OpInfo& info, Stack* stack) {
+  const at::Tensor self = arguments(info, *stack)[0].toTensor();
+  const double median = real_at(info, stack, 1), width = real_at(info, stack, 2);
+  TORCH_CHECK(width > 0, "cauchy_ expects sigma > 0.0, but found sigma=", width);
+  TORCH_CHECK(at::isFloatingType(self.scalar_type()), "Cauchy distribution is a continuous probability distribution. ",
+              "dtype must be a floating point but you specified ", self.dtype());
+  return fill(info, stack, "cauchy", {median, width});
+}
+
+bool geometric_(const OpInfo& info, Stack* stack) {
+  const double p = real_at(info, stack, 1);
+  TORCH_CHECK(0 < p && p < 1, "geometric_ expects p to be in (0, 1), but got p=", p);
+  return fill(info, stack, "geometric", {p});
 }
 
 ValueId bernoulli_like(const OpInfo& info, IValues args) {
@@ -206,6 +229,26 @@ bool native_dropout(const OpInfo& info, Stack* stack) {
   return true;
 }
 
+// Where x is negative the noise is a slope of its own, elsewhere 1.
+bool rrelu(const OpInfo& info, Stack* stack) {
+  const IValues args = arguments(info, *stack);
+  const at::Tensor self = args[0].toTensor(), noise = args[1].toTensor();
+  const double low = real_value(args[2]), high = real_value(args[3]);
+  if (info.is_out) return false;
+  const bool in_place = info.written.size() == 2;
+  TORCH_CHECK(low <= high, "Lower bound should be less than or equal to the upper bound");
+  if (!args[4].toBool()) {
+    const at::Tensor result = at::leaky_relu(self, (low + high) / 2);
+    return in_place ? put(info, stack, self, operand(result)) : (finish(info, stack, result), true);
+  }
+  const DType dtype = to_dtype(self.scalar_type());
+  const at::Tensor slopes =
+      wrap_value(of_reals("uniform", self.sizes().vec(), dtype, {low, high}, draw_for(info, args)));
+  const at::Tensor drawn = at::where(self.le(0), slopes, at::ones_like(self)), result = self.mul(drawn);
+  assign(noise, operand(drawn), true);
+  return in_place ? put(info, stack, self, operand(result)) : (finish(info, stack, result), true);
+}
+
 }  // namespace
 
 void add_random_handlers() {
@@ -221,6 +264,10 @@ void add_random_handlers() {
   add_handler("aten.normal_", normal_);
   add_handler("aten.normal.float_float", normal_sized);
   add_handler("aten.exponential_", exponential_);
+  add_handler("aten.cauchy_", cauchy_);
+  add_handler("aten.geometric_", geometric_);
+  add_handler("aten.log_normal_", log_normal_);
+  for (const char* name : {"aten.rrelu_with_noise", "aten.rrelu_with_noise_"}) add_handler(name, rrelu);
   add_handler("aten.bernoulli_.float", bernoulli_);
   add_handler("aten.bernoulli.p", bernoulli_p);
   add_handler("aten.native_dropout", native_dropout);

@@ -1,52 +1,21 @@
 // SPDX-License-Identifier: Apache-2.0
 // Kernels of spmdx.random.*: fill the box that a device holds with the numbers of the global tensor.
-#include "bridge/random_kernels.h"
+#include "bridge/random_region.h"
 
 #include <ATen/Dispatch.h>
 #include <ATen/Dispatch_v2.h>
 #include <ATen/Functions.h>
-#include <ATen/Parallel.h>
 
 #include <algorithm>
-#include <functional>
 #include <map>
 #include <numeric>
 
 #include "base/error.h"
-#include "bridge/aten_backend.h"
 #include "bridge/aten_kernel.h"
 #include "bridge/compat.h"
 
 namespace spmdx::bridge {
 namespace {
-
-// An argument that is a constant or a parameter of the run.
-struct Number {
-  Param constant = {.integer = 0};
-  int64_t param = -1;
-  bool integer = false;
-
-  Param get(std::span<const Param> params) const { return param >= 0 ? params[static_cast<size_t>(param)] : constant; }
-  double real(std::span<const Param> params) const {
-    const Param value = get(params);
-    return integer ? static_cast<double>(value.integer) : value.real;
-  }
-  int64_t whole(std::span<const Param> params) const {
-    const Param value = get(params);
-    return integer ? value.integer : static_cast<int64_t>(value.real);
-  }
-};
-
-Number number(const Call& call, size_t index) {
-  internal_check(index < call.args.size(), call.op + " lacks an argument");
-  const Arg& arg = call.args[index];
-  if (const auto* value = std::get_if<int64_t>(&arg)) return {{.integer = *value}, -1, true};
-  if (const auto* value = std::get_if<double>(&arg)) return {{.real = *value}, -1, false};
-  if (const auto* value = std::get_if<bool>(&arg)) return {{.integer = *value}, -1, true};
-  if (const auto* param = std::get_if<RealParam>(&arg)) return {{}, param->index, false};
-  if (const auto* param = std::get_if<IntParam>(&arg)) return {{}, param->index, true};
-  throw InternalError(call.op + " has an argument that is not a number");
-}
 
 const std::vector<int64_t>& ints(const Call& call, size_t index) {
   internal_check(index < call.args.size() && std::holds_alternative<std::vector<int64_t>>(call.args[index]),
@@ -58,43 +27,6 @@ c10::ScalarType dtype_of(const Call& call, size_t index) {
   internal_check(index < call.args.size() && std::holds_alternative<DType>(call.args[index]),
                  call.op + " lacks its dtype");
   return to_scalar_type(std::get<DType>(call.args[index]));
-}
-
-// The box of a tensor of `sizes` that a device holds.
-struct Region {
-  std::vector<int64_t> sizes, starts, extents;
-
-  int64_t elements() const { return std::accumulate(extents.begin(), extents.end(), int64_t{1}, std::multiplies<>()); }
-  int64_t row() const { return extents.empty() ? 1 : extents.back(); }
-
-  // Global row-major index of the first element of row `index`.
-  int64_t row_start(int64_t index) const {
-    int64_t global = extents.empty() ? 0 : starts.back(), stride = extents.empty() ? 1 : sizes.back();
-    for (size_t d = extents.size(); d-- > 1;) {
-      global += (starts[d - 1] + index % extents[d - 1]) * stride;
-      index /= extents[d - 1];
-      stride *= sizes[d - 1];
-    }
-    return global;
-  }
-};
-
-struct Draw {
-  uint64_t seed = 0, draw = 0;
-  PhiloxWords words(int64_t element) const { return philox_words(seed, draw, static_cast<uint64_t>(element)); }
-};
-
-// out[i] = make(words of the element), for every element of the region.
-template <class T, class Make>
-void fill_region(T* out, const Region& region, const Draw& draw, const Make& make) {
-  const int64_t row = region.row();
-  at::parallel_for(0, region.elements(), 4096, [&](int64_t begin, int64_t end) {
-    for (int64_t i = begin; i < end;) {
-      const int64_t stop = std::min(end, (i / row + 1) * row);
-      int64_t global = region.row_start(i / row) + i % row;
-      for (; i < stop; ++i, ++global) out[i] = make(draw.words(global));
-    }
-  });
 }
 
 // The greatest number of T below `bound`, for rounding that reached it.
@@ -116,7 +48,7 @@ T below(double bound) {
 }
 
 template <class T>
-void fill_uniform(T* out, const Region& region, const Draw& draw, double low, double high) {
+void fill_uniform(T* out, const Region& region, const ElementWords& draw, double low, double high) {
   if (!(low < high)) return static_cast<void>(std::fill(out, out + region.elements(), static_cast<T>(low)));
   const T last = below<T>(high);
   const auto clip = [=](auto value) {
@@ -132,15 +64,24 @@ void fill_uniform(T* out, const Region& region, const Draw& draw, double low, do
 }
 
 using Fill =
-    std::function<void(at::Tensor& out, const Region& region, const Draw& draw, std::span<const Param> params)>;
+    std::function<void(at::Tensor& out, const Region& region, const ElementWords& draw, std::span<const Param> params)>;
 
 void require(bool holds, const std::string& what) {
   if (!holds) throw ShardingError(what);
 }
 
+// Every element of a floating tensor is one(its words), which is a double.
+template <class One>
+void fill_floating(at::Tensor& out, const Region& region, const ElementWords& draw, const One& one) {
+  AT_DISPATCH_FLOATING_TYPES_AND2(at::kHalf, at::kBFloat16, out.scalar_type(), "random numbers", [&] {
+    fill_region(out.mutable_data_ptr<scalar_t>(), region, draw,
+                [=](const PhiloxWords& words) { return static_cast<scalar_t>(one(words)); });
+  });
+}
+
 Fill prepare_uniform(const Call& call) {
-  return [low = number(call, 4), high = number(call, 5)](at::Tensor& out, const Region& region, const Draw& draw,
-                                                         std::span<const Param> params) {
+  return [low = number(call, 4), high = number(call, 5)](at::Tensor& out, const Region& region,
+                                                         const ElementWords& draw, std::span<const Param> params) {
     const double from = low.real(params), to = high.real(params);
     require(from <= to, "uniform got low " + std::to_string(from) + " and high " + std::to_string(to) +
                             ". Expected low <= high. Swap them.");
@@ -150,8 +91,8 @@ Fill prepare_uniform(const Call& call) {
 }
 
 Fill prepare_normal(const Call& call) {
-  return [mean = number(call, 4), std = number(call, 5)](at::Tensor& out, const Region& region, const Draw& draw,
-                                                         std::span<const Param> params) {
+  return [mean = number(call, 4), std = number(call, 5)](at::Tensor& out, const Region& region,
+                                                         const ElementWords& draw, std::span<const Param> params) {
     const double centre = mean.real(params), width = std.real(params);
     require(width >= 0, "normal got the standard deviation " + std::to_string(width) +
                             ". Expected a number that is not negative. Pass its absolute value.");
@@ -166,21 +107,34 @@ Fill prepare_normal(const Call& call) {
       });
       return;
     }
-    AT_DISPATCH_FLOATING_TYPES_AND2(at::kHalf, at::kBFloat16, out.scalar_type(), "normal", [&] {
-      fill_region(out.mutable_data_ptr<scalar_t>(), region, draw,
-                  [=](const PhiloxWords& words) { return static_cast<scalar_t>(centre + width * normal(words)); });
-    });
+    fill_floating(out, region, draw, [=](const PhiloxWords& words) { return centre + width * normal(words); });
   };
 }
 
 Fill prepare_exponential(const Call& call) {
-  return [lambd = number(call, 4)](at::Tensor& out, const Region& region, const Draw& draw,
+  return [lambd = number(call, 4)](at::Tensor& out, const Region& region, const ElementWords& draw,
                                    std::span<const Param> params) {
     const double rate = lambd.real(params);
     require(rate > 0, "exponential got the rate " + std::to_string(rate) + ". Expected lambd > 0. Pass another rate.");
-    AT_DISPATCH_FLOATING_TYPES_AND2(at::kHalf, at::kBFloat16, out.scalar_type(), "exponential", [&] {
-      fill_region(out.mutable_data_ptr<scalar_t>(), region, draw,
-                  [=](const PhiloxWords& words) { return static_cast<scalar_t>(exponential(words.first) / rate); });
+    fill_floating(out, region, draw, [=](const PhiloxWords& words) { return exponential(words.first) / rate; });
+  };
+}
+
+Fill prepare_log_normal(const Call& call) {
+  return [mean = number(call, 4), std = number(call, 5)](at::Tensor& out, const Region& region,
+                                                         const ElementWords& draw, std::span<const Param> params) {
+    const double centre = mean.real(params), width = std.real(params);
+    fill_floating(out, region, draw,
+                  [=](const PhiloxWords& words) { return std::exp(centre + width * normal(words)); });
+  };
+}
+
+Fill prepare_cauchy(const Call& call) {
+  return [median = number(call, 4), sigma = number(call, 5)](at::Tensor& out, const Region& region,
+                                                             const ElementWords& draw, std::span<const Param> params) {
+    const double centre = median.real(params), width = sigma.real(params);
+    fill_floating(out, region, draw, [=](const PhiloxWords& words) {
+      return centre + width * std::tan(std::numbers::pi * (open_unit(words.first) - 0.5));
     });
   };
 }
@@ -190,7 +144,7 @@ Fill prepare_exponential(const Call& call) {
       at::kBFloat16, at::kBool
 
 Fill prepare_bernoulli(const Call& call) {
-  return [chance = number(call, 4)](at::Tensor& out, const Region& region, const Draw& draw,
+  return [chance = number(call, 4)](at::Tensor& out, const Region& region, const ElementWords& draw,
                                     std::span<const Param> params) {
     const double p = chance.real(params);
     require(p >= 0 && p <= 1,
@@ -204,9 +158,23 @@ Fill prepare_bernoulli(const Call& call) {
   };
 }
 
+// How many trials there are up to the first success.
+Fill prepare_geometric(const Call& call) {
+  return [chance = number(call, 4)](at::Tensor& out, const Region& region, const ElementWords& draw,
+                                    std::span<const Param> params) {
+    const double failure = std::log1p(-chance.real(params));
+    AT_DISPATCH_V2(out.scalar_type(), "geometric", AT_WRAP([&] {
+                     fill_region(out.mutable_data_ptr<scalar_t>(), region, draw, [=](const PhiloxWords& words) {
+                       return static_cast<scalar_t>(std::ceil(std::log(open_unit(words.first)) / failure));
+                     });
+                   }),
+                   SPMDX_EVERY_REAL_TYPE);
+  };
+}
+
 Fill prepare_randint(const Call& call) {
-  return [low = number(call, 4), high = number(call, 5)](at::Tensor& out, const Region& region, const Draw& draw,
-                                                         std::span<const Param> params) {
+  return [low = number(call, 4), high = number(call, 5)](at::Tensor& out, const Region& region,
+                                                         const ElementWords& draw, std::span<const Param> params) {
     const int64_t from = low.whole(params), to = high.whole(params);
     require(from < to, "randint got low " + std::to_string(from) + " and high " + std::to_string(to) +
                            ". Expected low < high. Pass a range that is not empty.");
@@ -226,9 +194,10 @@ struct Row {
 };
 
 const std::map<std::string_view, Row> kDistributions = {
-    {"spmdx.random.uniform", {prepare_uniform, 6}},         {"spmdx.random.normal", {prepare_normal, 6}},
-    {"spmdx.random.bernoulli", {prepare_bernoulli, 5}},     {"spmdx.random.randint", {prepare_randint, 6}},
-    {"spmdx.random.exponential", {prepare_exponential, 5}},
+    {"spmdx.random.cauchy", {prepare_cauchy, 6}},         {"spmdx.random.geometric", {prepare_geometric, 5}},
+    {"spmdx.random.log_normal", {prepare_log_normal, 6}}, {"spmdx.random.uniform", {prepare_uniform, 6}},
+    {"spmdx.random.normal", {prepare_normal, 6}},         {"spmdx.random.bernoulli", {prepare_bernoulli, 5}},
+    {"spmdx.random.randint", {prepare_randint, 6}},       {"spmdx.random.exponential", {prepare_exponential, 5}},
 };
 
 class RandomKernel final : public Kernel {
@@ -269,7 +238,7 @@ class RandpermKernel final : public Kernel {
     KernelGuard guard;
     const int64_t size = size_.whole(params);
     require(size >= 0, "randperm got " + std::to_string(size) + ". Expected a size that is not negative.");
-    const Draw draw{static_cast<uint64_t>(seed_.whole(params)), static_cast<uint64_t>(draw_.whole(params))};
+    const ElementWords draw{static_cast<uint64_t>(seed_.whole(params)), static_cast<uint64_t>(draw_.whole(params))};
     std::vector<uint64_t> keys(static_cast<size_t>(size));
     for (int64_t i = 0; i < size; ++i) keys[static_cast<size_t>(i)] = draw.words(i).first;
     at::Tensor order = at::empty({size}, at::kLong);
@@ -287,10 +256,21 @@ class RandpermKernel final : public Kernel {
 
 }  // namespace
 
+Number number(const Call& call, size_t index) {
+  internal_check(index < call.args.size(), call.op + " lacks an argument");
+  const Arg& arg = call.args[index];
+  if (const auto* value = std::get_if<int64_t>(&arg)) return {{.integer = *value}, -1, true};
+  if (const auto* value = std::get_if<double>(&arg)) return {{.real = *value}, -1, false};
+  if (const auto* value = std::get_if<bool>(&arg)) return {{.integer = *value}, -1, true};
+  if (const auto* param = std::get_if<RealParam>(&arg)) return {{}, param->index, false};
+  if (const auto* param = std::get_if<IntParam>(&arg)) return {{}, param->index, true};
+  throw InternalError(call.op + " has an argument that is not a number");
+}
+
 std::unique_ptr<Kernel> prepare_random(const Call& call) {
   if (call.op == "spmdx.random.randperm") return std::make_unique<RandpermKernel>(call);
   const auto known = kDistributions.find(call.op);
-  if (known == kDistributions.end()) return nullptr;
+  if (known == kDistributions.end()) return prepare_random_of(call);
   return std::make_unique<RandomKernel>(call, known->second);
 }
 

@@ -4,10 +4,12 @@
 #include <torch/library.h>
 
 #include <array>
+#include <set>
 #include <string_view>
 
 #include "bridge/aten_backend.h"
 #include "bridge/trace.h"
+#include "rules/rule.h"
 
 namespace spmdx::bridge {
 namespace {
@@ -18,8 +20,26 @@ constexpr std::array<std::string_view, 9> kSkippedPrefixes = {"aten::_foreach", 
                                                               "aten::cudnn_",   "aten::_cudnn",  "aten::miopen_"};
 constexpr std::array<std::string_view, 4> kSkippedParts = {"_like", "sparse", "nested", "_empty_"};
 
+// Composites one by one: ATen's own kernels put them together from ops that have rules.
+const std::set<std::string_view> kSkipped = {"aten::_batch_norm_with_update_functional",
+                                             "aten::_chunk_cat",
+                                             "aten::_unsafe_masked_index",
+                                             "aten::_unsafe_masked_index_put_accumulate",
+                                             "aten::affine_grid_generator",
+                                             "aten::block_diag",
+                                             "aten::cauchy",
+                                             "aten::dist",
+                                             "aten::empty_quantized",
+                                             "aten::from_file",
+                                             "aten::geometric",
+                                             "aten::log_normal",
+                                             "aten::masked_scatter",
+                                             "aten::put",
+                                             "aten::rrelu_with_noise_functional",
+                                             "aten::to_sparse"};
+
 bool skipped(const std::string& name) {
-  if (name == "aten::to_sparse" || name == "aten::from_file" || name == "aten::empty_quantized") return true;
+  if (kSkipped.contains(name)) return true;
   for (auto prefix : kSkippedPrefixes) {
     if (name.starts_with(prefix)) return true;
   }
@@ -50,6 +70,20 @@ bool wanted(const c10::OperatorHandle& op) {
   return !skipped(op.operator_name().name) && is_traceable(op.schema());
 }
 
+// "aten::renorm", with its overload
+std::string full_name(const OpInfo& info) { return c10::toString(info.op.operator_name()); }
+
+// Asked only of ops that would be recorded as they are, and of in-place variants of such.
+bool is_composed(const c10::OperatorHandle& op, const Composes& composed) {
+  const Recorder::Lock lock;
+  const OpInfo& info = op_info(op);
+  const bool in_place = info.functional && info.written == std::vector<int>{0} && !info.is_out;
+  if (info.handler || info.view_like || info.viewed >= 0 || info.returns_values || info.draws) return false;
+  if (!info.written.empty() && !in_place) return false;
+  const OpInfo& functional = in_place ? *info.functional : info;
+  return !has_rule(functional.name) && !functional.handler && composed(full_name(info), full_name(functional));
+}
+
 }  // namespace
 
 TORCH_LIBRARY_IMPL(_, PrivateUse1, library) { library.fallback(torch::CppFunction::makeFromBoxedFunction<&trace>()); }
@@ -59,20 +93,26 @@ TORCH_LIBRARY_IMPL(aten, PrivateUse1, library) {
   library.impl("_has_compatible_shallow_copy_type", torch::CppFunction::makeFromBoxedFunction<&trace>());
 }
 
-void register_all() {
+void record_whole(const c10::OperatorHandle& op) {
+  if (op.hasKernelForDispatchKey(c10::DispatchKey::PrivateUse1)) return;
+  static auto* handles = new std::vector<c10::RegistrationHandleRAII>;
+  handles->push_back(c10::Dispatcher::singleton().registerImpl(op.operator_name(), c10::DispatchKey::PrivateUse1,
+                                                               c10::KernelFunction::makeFromBoxedFunction<&trace>(),
+                                                               std::nullopt, nullptr, "spmdx"));
+}
+
+void register_all(const Composes& composed) {
   add_factory_handlers();
   add_random_handlers();
   add_copy_handlers();
   add_data_dependent_handlers();
+  add_composite_handlers();
+  add_embedding_bag_handlers();
   add_layer_handlers();
-  static auto* handles = new std::vector<c10::RegistrationHandleRAII>;
   auto& dispatcher = c10::Dispatcher::singleton();
   for (const auto& name : dispatcher.getAllOpNames()) {
-    auto op = dispatcher.findSchema(name);
-    if (!op || !wanted(*op)) continue;
-    handles->push_back(dispatcher.registerImpl(name, c10::DispatchKey::PrivateUse1,
-                                               c10::KernelFunction::makeFromBoxedFunction<&trace>(), std::nullopt,
-                                               nullptr, "spmdx"));
+    const auto op = dispatcher.findSchema(name);
+    if (op && wanted(*op) && !is_composed(*op, composed)) record_whole(*op);
   }
 }
 

@@ -202,6 +202,12 @@ Traced record_op(const OpInfo& info, IValues args) {
   return {first, &entry.results};
 }
 
+const std::vector<std::vector<MetaRef>>& layouts(const OpInfo& info, IValues args) {
+  Gathered gathered;
+  gathered.all(info, args);
+  return intern_op(info, args, gathered.key).results;
+}
+
 void trace_op(const OpInfo& info, Stack* stack) {
   if (info.returns_values || (!info.written.empty() && !info.functional)) return run_on_host(info, stack);
   try {
@@ -271,6 +277,12 @@ IValues arguments(const OpInfo& info, const Stack& stack) { return torch::jit::l
 void finish(const OpInfo& info, Stack* stack, c10::IValue result) {
   torch::jit::drop(*stack, info.slots.size());
   stack->push_back(std::move(result));
+}
+
+bool finish_all(const OpInfo& info, Stack* stack, Stack results) {
+  torch::jit::drop(*stack, info.slots.size());
+  for (auto& result : results) stack->push_back(std::move(result));
+  return true;
 }
 
 const OpInfo& find_op(const char* name, const char* overload) {

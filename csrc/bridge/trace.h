@@ -18,6 +18,8 @@ struct Traced {
 
 // Records an op without writes; equal calls share one Call. Not for view-like ops.
 Traced record_op(const OpInfo& info, IValues args);
+// Layouts of the results that the op would have, per result of its schema. Throws what eager throws.
+const std::vector<std::vector<MetaRef>>& layouts(const OpInfo& info, IValues args);
 // The whole of a trace but for handlers: views, writes, plain ops. Replaces the arguments on the stack.
 void trace_op(const OpInfo& info, Stack* stack);
 // Runs the op on the CPU with the operands' values and wraps what it gives; writes go back to the operands.
@@ -38,13 +40,22 @@ c10::IValue named(const OpInfo& info, IValues args, const char* name);
 IValues arguments(const OpInfo& info, const Stack& stack);
 // Drops the arguments and pushes one result.
 void finish(const OpInfo& info, Stack* stack, c10::IValue result);
+// The same for several results; true, as a handler says that it did its work.
+bool finish_all(const OpInfo& info, Stack* stack, Stack results);
 const OpInfo& find_op(const char* name, const char* overload = "");
 
 void add_factory_handlers();         // factory.cpp
 void add_random_handlers();          // random.cpp
 void add_copy_handlers();            // copy.cpp
 void add_data_dependent_handlers();  // data_dependent.cpp
+void add_composite_handlers();       // composites.cpp
+void add_embedding_bag_handlers();   // embedding_bag.cpp
 void add_layer_handlers();           // layers.cpp
-void register_all();                 // register.cpp: every op of the dispatcher. Once.
+
+// Called with an op without a rule, as "aten::renorm", and its variant without writes, which may be itself: whether
+// somebody else composes it of other ops.
+using Composes = std::function<bool(const std::string& op, const std::string& functional)>;
+// Every op of the dispatcher but those composed otherwise (register.cpp). Once.
+void register_all(const Composes& composed);
 
 }  // namespace spmdx::bridge

@@ -228,6 +228,11 @@ void Recorder::annotate(const at::Tensor& tensor, ShardingRef sharding, SourceId
   }
 }
 
+Recording Recorder::recording() {
+  Lock lock;
+  return {impl_->graph, impl_->inputs, impl_->params};
+}
+
 int64_t Recorder::ops_recorded() const { return impl_->ops; }
 int64_t Recorder::implicit_syncs() const { return impl_->implicit_syncs; }
 void Recorder::reset_counters() {

@@ -12,6 +12,13 @@
 
 namespace spmdx::bridge {
 
+// What is recorded and has not run: a graph without outputs, the data of its inputs, and its parameters.
+struct Recording {
+  Graph graph;
+  std::vector<DataRef> inputs;
+  std::vector<Param> params;
+};
+
 // Process-wide; every function takes the recorder's lock (recursive: autograd may re-enter).
 class Recorder {
  public:
@@ -52,6 +59,8 @@ class Recorder {
   void check_failed();
   // Plans what is pending on the mesh of this tensor and runs nothing. REQUIRES: it is ours.
   PlanRef plan_pending(const at::Tensor& tensor);
+  // A copy of what is recorded now.
+  Recording recording();
 
   // Annotates in place (REQUIRES: lazy tensor); a recorded value gets a constraint, existing data is resharded at
   // the next flush. Null removes the annotation. `state`: the tensor is a parameter or buffer, not data.
@@ -74,6 +83,9 @@ class Recorder {
 };
 
 Engine& engine();
+
+// From now on the op is one node, where its kernel for any device would have been taken apart (register.cpp).
+void record_whole(const c10::OperatorHandle& op);
 
 // The boxed kernel behind every op of the device.
 void trace(const c10::OperatorHandle& op, c10::DispatchKeySet keys, torch::jit::Stack* stack);

@@ -4,6 +4,7 @@
 
 #include "bridge/aten_kernel.h"
 #include "bridge/own_kernels.h"
+#include "rules/families.h"
 #include "rules/window.h"
 
 namespace spmdx::bridge {
@@ -25,6 +26,7 @@ struct Window {
   int64_t dim = 0, start = 0, total = 0, extent = 0;
   std::shared_ptr<Kernel> kernel;
   size_t results = 1;
+  bool adds = false;
 };
 
 // What indexes each element of a result that was read: as many trailing dims as the result needs to broadcast.
@@ -59,12 +61,19 @@ std::vector<at::Tensor> read(const Window& window, std::span<const BufferRef> in
   return {result.masked_fill(mask_of(window, outside_window(indices, window.start, window.extent), result), 0)};
 }
 
-// What is meant for other devices goes to one row more, which is then left out.
+// The first operand with one row more; where rows are added it counts as zeros.
+at::Tensor with_spare_row(const Window& window, const at::Tensor& self) {
+  if (!window.adds) return at::cat({self, self.narrow(window.dim, 0, 1)}, window.dim);
+  std::vector<int64_t> sizes = self.sizes().vec();
+  ++sizes[static_cast<size_t>(window.dim)];
+  return at::zeros(sizes, self.options());
+}
+
+// What is meant for other devices goes to the spare row, which is then left out.
 std::vector<at::Tensor> write(const Window& window, std::span<const BufferRef> inputs, std::span<const Param> params) {
   const at::Tensor indices = checked_indices(window, tensor_of(inputs[window.index]));
-  const at::Tensor& self = tensor_of(inputs[0]);
   std::vector<BufferRef> operands(inputs.begin(), inputs.end());
-  operands[0] = buffer_of(at::cat({self, self.narrow(window.dim, 0, 1)}, window.dim));
+  operands[0] = buffer_of(with_spare_row(window, tensor_of(inputs[0])));
   operands[window.index] = buffer_of(in_window(indices, window.start, window.extent, window.extent));
   return {run(window, std::move(operands), params).narrow(window.dim, 0, window.extent)};
 }
@@ -73,6 +82,7 @@ Compute prepare_window(const Call& call) {
   Call inner = windowed_call(call);
   Window window;
   window.op = inner.op;
+  window.adds = adds_rows(inner);
   window.index = static_cast<size_t>(own_argument<int64_t>(call, kWindowIndex));
   window.dim = own_argument<int64_t>(call, kWindowDim);
   window.start = own_argument<int64_t>(call, kWindowStart);

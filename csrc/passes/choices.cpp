@@ -9,15 +9,6 @@
 namespace spmdx {
 namespace {
 
-// Operands that stay partial over `atoms`, and whether one of them has to be made partial for it.
-struct Delay {
-  AtomSet atoms = 0;
-  Reduction reduction = Reduction::none;
-  uint64_t carriers = 0;
-  bool made = false;
-  bool operator==(const Delay&) const = default;
-};
-
 bool has_partial(const std::vector<ShardingRef>& hints, AtomSet atoms, Reduction reduction) {
   return std::any_of(hints.begin(), hints.end(),
                      [&](ShardingRef s) { return s->partial == atoms && s->reduction == reduction; });
@@ -102,6 +93,23 @@ uint64_t hash_of(const Call& call, const Hints& hints) {
 }
 
 }  // namespace
+
+std::vector<Delay> all_delays(const OpContext& op, AtomSet atoms) {
+  constexpr Reduction kAll[] = {Reduction::sum,  Reduction::max, Reduction::min,
+                                Reduction::prod, Reduction::any, Reduction::all};
+  std::vector<Delay> delays;
+  for (Reduction reduction : kAll) {
+    Hints hints(op.num_tensors());
+    for (size_t i = 0; i < op.rule->inputs.size(); ++i) {
+      Sharding partial = *replicated(op.mesh, op.type(i).shape.size());
+      partial.partial = atoms;
+      partial.reduction = reduction;
+      hints[i] = {intern(std::move(partial), op.type(i).shape)};
+    }
+    delays_of(op, hints, atoms, reduction, delays);
+  }
+  return delays;
+}
 
 const Choices& ChoiceTable::of(const OpContext& op, const Hints& hints) {
   auto& bucket = entries_[hash_of(*op.call, hints)];

@@ -21,6 +21,17 @@ using Choices = std::vector<ChoiceRef>;
 // hints[tensor]: distinct shardings, operands first, then results.
 using Hints = std::vector<std::vector<ShardingRef>>;
 
+// Operands that stay partial over `atoms`: a bit each of `carriers`. `made`: one of them has to be made partial for it.
+struct Delay {
+  AtomSet atoms = 0;
+  Reduction reduction = Reduction::none;
+  uint64_t carriers = 0;
+  bool made = false;
+  bool operator==(const Delay&) const = default;
+};
+// Every way in which partial operands may flow through the op, for whatever reduction; none has to be made.
+std::vector<Delay> all_delays(const OpContext& op, AtomSet atoms);
+
 // Remembers what it made: layers of a model are alike.
 class ChoiceTable {
  public:

@@ -2,6 +2,7 @@
 // Improving an assignment: best answers of single nodes, and waves that carry one layout over many nodes at once.
 #include <algorithm>
 #include <deque>
+#include <iterator>
 #include <set>
 
 #include "passes/rewrite.h"
@@ -113,6 +114,15 @@ class Improvement {
                 assignment_.offered(graph_.nodes[node].output + static_cast<ValueId>(r)), queue);
   }
 
+  // Whether a reader of `value`, partial as in `layout`, has another operand that is partial likewise.
+  bool joins(NodeId user, ValueId value, ShardingRef layout) const {
+    const std::vector<ValueId>& operands = graph_.nodes[user].inputs;
+    return std::any_of(operands.begin(), operands.end(), [&](ValueId other) {
+      const ShardingRef made = assignment_.native(other);
+      return other != value && made->partial == layout->partial && made->reduction == layout->reduction;
+    });
+  }
+
   // To every reader that wants another layout.
   void hand_on(ValueId value, ShardingRef layout, std::deque<Step>& queue) const {
     for (NodeId user : assignment_.users(value)) {
@@ -123,8 +133,16 @@ class Improvement {
     }
   }
 
-  // Keeps what it did only if the total fell.
-  bool wave(std::deque<Step> queue) {
+  void hand_on_to_joins(ValueId sum, std::deque<Step>& queue) const {
+    const ShardingRef made = assignment_.native(sum);
+    std::deque<Step> all;
+    hand_on(sum, made, all);
+    std::copy_if(all.begin(), all.end(), std::back_inserter(queue),
+                 [&](const Step& step) { return joins(step.node, sum, made); });
+  }
+
+  // Keeps what it did only if the total fell. A wave that joins carries a partial sum on to what has more summands.
+  bool wave(std::deque<Step> queue, bool joining) {
     const int64_t before = assignment_.total();
     const size_t mark = assignment_.mark();
     std::set<NodeId> touched;
@@ -135,7 +153,10 @@ class Improvement {
       const ChoiceRef old = assignment_.choice_ref(step.node);
       if (!adopt(step.node, step.tensor, step.layout)) continue;
       touched.insert(step.node);
-      follow(step.node, *old, queue);
+      if (!joining)
+        follow(step.node, *old, queue);
+      else if (const ValueId sum = graph_.nodes[step.node].output; assignment_.native(sum)->partial)
+        hand_on_to_joins(sum, queue);
     }
     std::set<NodeId> asked = touched;
     for (NodeId node : touched) add_neighbours(node, asked);
@@ -157,20 +178,26 @@ class Improvement {
     return hash_combine(h, reinterpret_cast<uintptr_t>(wanted));
   }
 
-  bool attempt(uint64_t like, std::deque<Step> queue) {
+  bool attempt(uint64_t like, std::deque<Step> queue, bool joining = false) {
     int& failures = failures_[like];
     if (queue.empty() || failures >= kMaxFailures) return false;
-    const bool better = wave(std::move(queue));
+    const bool better = wave(std::move(queue), joining);
     failures = better ? 0 : failures + 1;
     return better;
   }
 
-  // Two ways to save the moves of a value: its readers take it as it is made, or it is made as a reader wants it.
+  // Three ways to save the moves of a value: its readers take it as it is made, or as one summand of several, or it is
+  // made as a reader wants it.
   bool try_waves_at(ValueId value) {
     const ShardingRef made = assignment_.native(value), offered = assignment_.offered(value);
     std::deque<Step> queue;
     hand_on(value, offered, queue);
     if (attempt(likeness(value, offered, true), std::move(queue))) return true;
+    if (made->partial) {
+      std::deque<Step> readers;
+      hand_on(value, made, readers);
+      if (attempt(hash_combine(likeness(value, made, true), 1), std::move(readers), true)) return true;
+    }
     const NodeId producer = graph_.values[value].producer;
     if (producer == kNone) return false;
     const size_t tensor = graph_.nodes[producer].inputs.size() + value - graph_.nodes[producer].output;

@@ -6,6 +6,7 @@
 #include "passes/chunks.h"
 #include "passes/expand.h"
 #include "passes/passes.h"
+#include "passes/rewrite.h"
 #include "passes/rows.h"
 #include "passes/search.h"
 #include "passes/strategy.h"
@@ -272,6 +273,7 @@ void spread(Graph& graph, const CompileOptions& options) {
     const std::vector<bool> nodes = propagation.to_expand();
     if (std::find(nodes.begin(), nodes.end(), true) == nodes.end()) return;
     expand(graph, nodes);
+    drop_dead(graph);  // what an expansion makes for results that nobody reads
   }
 }
 

@@ -9,8 +9,6 @@
 namespace spmdx {
 namespace {
 
-constexpr size_t kMaxMoved = 2;  // strategies made by moving blocked atoms, for one hint
-
 int64_t product(const Mesh& mesh, const std::vector<AtomId>& atoms) { return mesh.group_size(atom_set(atoms)); }
 
 // Whether `dim` is cut where a factor (major part of the dim, `rest` elements each) cut by `cut` would cut it.
@@ -103,100 +101,20 @@ std::optional<DimSharding> unproject_dim(const OpContext& op, const std::vector<
   return dim;
 }
 
+}  // namespace
+
 bool may_cut(const OpContext& op, const Factor& factor) {
   if (factor.kind == FactorKind::replicate || factor.size <= 1) return false;
   return factor.kind != FactorKind::composite || (op.composite && op.rule->expand != nullptr);
 }
 
-// Adds what `more` cuts beyond `strategy`, as far as atoms are free and the factor can take them.
-void merge(const OpContext& op, Strategy& strategy, const Strategy& more) {
-  AtomSet used = strategy.used();
-  for (size_t f = 0; f < strategy.cuts.size(); ++f) {
-    DimSharding& mine = strategy.cuts[f];
-    const DimSharding& other = more.cuts[f];
-    if (other.atoms.size() <= mine.atoms.size()) continue;
-    if (!mine.empty() && mine.granule != other.granule) continue;
-    if (!std::equal(mine.atoms.begin(), mine.atoms.end(), other.atoms.begin())) continue;
-    DimSharding longer{mine.atoms, other.granule};
-    for (size_t i = mine.atoms.size(); i < other.atoms.size(); ++i) {
-      if (used & (AtomSet{1} << other.atoms[i])) break;
-      longer.atoms.push_back(other.atoms[i]);
-    }
-    while (longer.atoms.size() > mine.atoms.size() && !is_legal(*op.mesh, longer, op.rule->factors[f].size))
-      longer.atoms.pop_back();
-    if (longer.atoms.size() <= mine.atoms.size()) continue;
-    used |= atom_set(longer.atoms);
-    mine = std::move(longer);
-  }
-}
-
-struct Hint {
-  Strategy strategy;
-  int64_t bytes;
-};
-
-std::vector<AtomId> blocked_atoms(const OpContext& op, const std::vector<DimSharding>& cuts) {
-  std::vector<AtomId> atoms;
-  for (size_t f = 0; f < cuts.size(); ++f)
-    if (!may_cut(op, op.rule->factors[f])) atoms.insert(atoms.end(), cuts[f].atoms.begin(), cuts[f].atoms.end());
-  return atoms;
-}
-
-// Where `sharding` cuts what the op needs whole: the same atoms on a factor that passes and that they divide evenly. An
-// all_to_all leads there, less than gathering. At most kMaxMoved, in the order of factors.
-std::vector<Strategy> moved(const OpContext& op, size_t tensor, ShardingRef sharding) {
+std::vector<DimSharding> cuts_of(const OpContext& op, size_t tensor, ShardingRef sharding) {
   std::vector<DimSharding> cuts(op.rule->factors.size());
   const TensorFactors& factors = op.factors(tensor);
   for (size_t d = 0; d < factors.size() && d < sharding->dims.size(); ++d)
     project_dim(op, factors[d], sharding->dims[d], op.type(tensor).shape[d], cuts);
-  const std::vector<AtomId> atoms = blocked_atoms(op, cuts);
-  std::vector<Strategy> result;
-  if (atoms.empty()) return result;
-  const int64_t parts = product(*op.mesh, atoms);
-  for (size_t f = 0; f < cuts.size(); ++f)
-    if (!may_cut(op, op.rule->factors[f])) cuts[f] = {};
-  for (size_t f = 0; f < cuts.size() && result.size() < kMaxMoved; ++f) {
-    const Factor& factor = op.rule->factors[f];
-    if (factor.kind != FactorKind::pass || !cuts[f].empty() || factor.size % parts != 0) continue;
-    if (!has_factor(factors, static_cast<int>(f))) continue;
-    Strategy strategy;
-    strategy.cuts = cuts;
-    strategy.cuts[f] = {atoms, 1};
-    if (is_legal(*op.mesh, strategy.cuts[f], factor.size)) result.push_back(std::move(strategy));
-  }
-  return result;
+  return cuts;
 }
-
-void add_hint(std::vector<Hint>& found, Strategy strategy, int64_t bytes) {
-  if (strategy.used() == 0) return;
-  auto same = std::find_if(found.begin(), found.end(), [&](const Hint& h) { return h.strategy == strategy; });
-  if (same == found.end())
-    found.push_back({std::move(strategy), bytes});
-  else
-    same->bytes = std::max(same->bytes, bytes);
-}
-
-void sort_hints(std::vector<Hint>& found) {
-  std::stable_sort(found.begin(), found.end(), [](const Hint& a, const Hint& b) { return a.bytes > b.bytes; });
-}
-
-// What the tensors say directly, then what they say after moving blocked atoms; each part largest tensor first.
-std::vector<Hint> collect_hints(const OpContext& op, const std::vector<std::vector<ShardingRef>>& hints) {
-  std::vector<Hint> found, far;
-  for (size_t t = 0; t < hints.size(); ++t)
-    for (ShardingRef sharding : hints[t]) {
-      if (!sharding || sharding->dim_atoms() == 0) continue;
-      add_hint(found, project(op, t, sharding), op.type(t).bytes());
-      if (op.composite) continue;  // while propagating: a way around one op is nothing for others to follow
-      for (Strategy& strategy : moved(op, t, sharding)) add_hint(far, std::move(strategy), op.type(t).bytes());
-    }
-  sort_hints(found);
-  sort_hints(far);
-  for (Hint& hint : far) add_hint(found, std::move(hint.strategy), 0);
-  return found;
-}
-
-}  // namespace
 
 bool has_factor(const TensorFactors& factors, int f) {
   return std::any_of(factors.begin(), factors.end(),
@@ -219,10 +137,7 @@ const TensorType& OpContext::type(size_t tensor) const {
 
 Strategy project(const OpContext& op, size_t tensor, ShardingRef sharding) {
   Strategy strategy;
-  strategy.cuts.resize(op.rule->factors.size());
-  const TensorFactors& factors = op.factors(tensor);
-  for (size_t d = 0; d < factors.size() && d < sharding->dims.size(); ++d)
-    project_dim(op, factors[d], sharding->dims[d], op.type(tensor).shape[d], strategy.cuts);
+  strategy.cuts = cuts_of(op, tensor, sharding);
   for (size_t f = 0; f < strategy.cuts.size(); ++f)
     if (!may_cut(op, op.rule->factors[f])) strategy.cuts[f] = {};
   return strategy;
@@ -259,22 +174,6 @@ std::optional<Placement> place(const OpContext& op, const Strategy& strategy) {
     (is_input ? placement.inputs : placement.outputs).push_back(intern(std::move(sharding), op.type(t).shape));
   }
   return placement;
-}
-
-std::vector<Strategy> candidates(const OpContext& op, const std::vector<std::vector<ShardingRef>>& hints) {
-  const std::vector<Hint> found = collect_hints(op, hints);
-  std::vector<Strategy> result;
-  for (size_t lead = 0; lead < found.size(); ++lead) {
-    Strategy strategy = found[lead].strategy;
-    for (size_t i = 0; i < found.size(); ++i)
-      if (i != lead) merge(op, strategy, found[i].strategy);
-    if (std::find(result.begin(), result.end(), strategy) == result.end()) result.push_back(std::move(strategy));
-    if (found[lead].strategy != result.back() &&
-        std::find(result.begin(), result.end(), found[lead].strategy) == result.end())
-      result.push_back(found[lead].strategy);
-  }
-  result.push_back(Strategy{std::vector<DimSharding>(op.rule->factors.size()), 0, Reduction::none});
-  return result;
 }
 
 Strategy strategy_of(const OpContext& op, const Graph& graph, const Node& node) {

@@ -39,14 +39,19 @@ struct OpContext {
   const TensorType& type(size_t tensor) const;
 };
 
+// Whether an axis may cut this factor of the op at all.
+bool may_cut(const OpContext& op, const Factor& factor);
 // What a tensor's sharding says of the factors; atoms that fit no factor are dropped. Partial atoms are ignored.
+std::vector<DimSharding> cuts_of(const OpContext& op, size_t tensor, ShardingRef sharding);
+// The same without factors that may not be cut.
 Strategy project(const OpContext& op, size_t tensor, ShardingRef sharding);
 
 // Nothing where some tensor cannot be laid out so (a minor factor cut below an uncut major one, mixed reductions).
 std::optional<Placement> place(const OpContext& op, const Strategy& strategy);
 
 // Every hint led once and completed by the others, largest tensor first; the same with atoms that cut what must be
-// whole moved to a factor that may be cut; and the uncut strategy. hints[tensor] lists shardings.
+// whole, what is summed over, or what cannot be laid out, moved to a factor that passes; and the uncut strategy.
+// hints[tensor] lists shardings.
 std::vector<Strategy> candidates(const OpContext& op, const std::vector<std::vector<ShardingRef>>& hints);
 
 // The cut of every factor as the shardings of a node's operands and results show it.
@@ -55,6 +60,7 @@ Strategy strategy_of(const OpContext& op, const Graph& graph, const Node& node);
 // Whether a partial operand may flow through this op at all.
 bool takes_part(const OpRule& rule, size_t operand);
 bool has_factor(const TensorFactors& factors, int f);
+inline bool contracts(const OpRule& rule) { return rule.flops_per_element >= 2; }  // a product, with a sum
 
 // Floating-point operations of the device that has most to do; of one device for all where nothing is cut.
 double local_flops(const OpContext& op, const Strategy& strategy);

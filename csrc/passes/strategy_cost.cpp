@@ -11,8 +11,6 @@ namespace {
 // more than the time they take on one device. Where all strategies share them out alike this changes nothing.
 constexpr double kContractionWeight = 20;
 
-bool contracts(const OpRule& rule) { return rule.flops_per_element >= 2; }
-
 // What the device that has most holds of each factor.
 std::vector<double> local_extents(const OpContext& op, const Strategy& strategy) {
   std::vector<double> extents;

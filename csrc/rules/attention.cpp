@@ -101,4 +101,26 @@ OpRule attention_sums(const Call& call) { return forward(call, kSummed, 5, true,
 // (grad, q, k, v, out, logsumexp, is_causal, attn_mask, scale, query_start, key_start) -> (dq, dk, dv)
 OpRule attention_block_backward(const Call& call) { return backward(call, kSummed, 7); }
 
+namespace {
+
+// A layer in one kernel: sequences pass, weights are whole. A mask of type 1 has a row for each sequence.
+OpRule by_sequence(const Call& call, size_t sequences, size_t mask, size_t mask_type) {
+  const auto whole_but_first = [](const TensorType& type) { return "b" + std::string(type.shape.size() - 1, '_'); };
+  Letters letters;
+  for (size_t i = 0; i < call.inputs.size(); ++i) {
+    const bool first =
+        i < sequences || (static_cast<int>(i) == operand(call, mask) && integer(call, mask_type, 0) == 1);
+    letters.inputs.push_back(first ? whole_but_first(call.inputs[i]) : std::string(call.inputs[i].shape.size(), '_'));
+  }
+  for (const TensorType& type : call.outputs) letters.outputs.push_back(produced(type) ? whole_but_first(type) : "");
+  return from_letters(call, letters);
+}
+
+}  // namespace
+
+// (src, …, mask 18, mask_type)
+OpRule encoder_layer(const Call& call) { return by_sequence(call, 1, 18, 19); }
+// (query, key, value, …, mask 9, need_weights, average, mask_type)
+OpRule multi_head_attention(const Call& call) { return by_sequence(call, 3, 9, 12); }
+
 }  // namespace spmdx

@@ -17,6 +17,9 @@ Blocks blocks_of(Maths& maths, ValueId value, size_t dim);
 
 Shape blocked(Shape shape, const Blocks& blocks);
 
+// Rows `start` to `stop` of a dim.
+ValueId rows_between(Maths& maths, ValueId value, size_t dim, int64_t start, int64_t stop);
+
 // The node as it was: its dim will be gathered.
 Values unchanged(Maths& maths, const Node& node);
 

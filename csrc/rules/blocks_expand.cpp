@@ -21,6 +21,14 @@ Shape blocked(Shape shape, const Blocks& blocks) {
   return shape;
 }
 
+ValueId rows_between(Maths& maths, ValueId value, size_t dim, int64_t start, int64_t stop) {
+  const DType dtype = maths.dtype(value);
+  Shape shape = maths.shape(value);
+  shape.at(dim) = stop - start;
+  return maths.emit("aten.slice.Tensor", {TensorArg{0}, static_cast<int64_t>(dim), start, stop, int64_t{1}}, {value},
+                    {{dtype, std::move(shape)}});
+}
+
 Values unchanged(Maths& maths, const Node& node) {
   const Call& call = maths.call();
   const ValueId first =
@@ -58,11 +66,8 @@ ValueId scan(Maths& maths, const Scan& by, ValueId value, size_t dim, DType dtyp
 // What comes before each block: the totals of all blocks, one place later.
 ValueId before_blocks(Maths& maths, const Scan& by, ValueId local, const Blocks& blocks) {
   const DType dtype = maths.dtype(local);
-  Shape shape = maths.shape(local);
-  shape.at(blocks.dim + 1) = 1;
-  const auto inner = static_cast<int64_t>(blocks.dim) + 1;
-  const ValueId totals = maths.emit(
-      "aten.slice.Tensor", {TensorArg{0}, inner, blocks.size - 1, blocks.size, int64_t{1}}, {local}, {{dtype, shape}});
+  const ValueId totals = rows_between(maths, local, blocks.dim + 1, blocks.size - 1, blocks.size);
+  const Shape shape = maths.shape(totals);
   std::vector<int64_t> widths(2 * (shape.size() - blocks.dim), 0);
   widths[widths.size() - 2] = 1;
   widths[widths.size() - 1] = -1;

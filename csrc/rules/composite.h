@@ -22,6 +22,8 @@ Values expand_extremum(Builder& builder, const Node& node);  // argmax, argmin, 
 Values expand_scan(Builder& builder, const Node& node);  // cumsum, cumprod, logcumsumexp
 Values expand_topk(Builder& builder, const Node& node);
 Values expand_cat(Builder& builder, const Node& node);
+// roll_expand.cpp
+Values expand_roll(Builder& builder, const Node& node);
 // stencil_expand.cpp
 Values expand_stencil(Builder& builder, const Node& node);  // pooling
 Values expand_convolution(Builder& builder, const Node& node);
@@ -33,6 +35,7 @@ Values expand_attention_block(Builder& builder, const Node& node);
 // window_expand.cpp
 Values expand_window(Builder& builder, const Node& node);  // gather, scatter, index_select, index_add …
 // statistics_expand.cpp
+Values expand_trace(Builder& builder, const Node& node);
 Values expand_mean(Builder& builder, const Node& node);
 Values expand_var(Builder& builder, const Node& node);  // also std, var_mean, std_mean
 Values expand_vector_norm(Builder& builder, const Node& node);
@@ -54,5 +57,10 @@ Values expand_loss(Builder& builder, const Node& node);
 Values expand_loss_backward(Builder& builder, const Node& node);
 Values expand_nll_loss(Builder& builder, const Node& node);
 Values expand_nll_loss_backward(Builder& builder, const Node& node);
+// grouped.cpp
+Values expand_grouped_mm(Builder& builder, const Node& node);
+// ctc.cpp
+Values expand_ctc_loss(Builder& builder, const Node& node);
+Values expand_ctc_loss_backward(Builder& builder, const Node& node);
 
 }  // namespace spmdx

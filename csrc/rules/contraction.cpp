@@ -1,13 +1,18 @@
 // SPDX-License-Identifier: Apache-2.0
-// Rules of products that add a bias: the contracted dim is composite, because the bias must be added once.
+// Rules of products: of groups of rows, and those that add a bias, whose contracted dim is composite, because the bias
+// must be added once.
+#include <algorithm>
+
 #include "rules/families.h"
 #include "rules/stencil.h"
 
 namespace spmdx {
 namespace {
 
-// self broadcasts to the result, so it has the result's last letters.
-OpRule with_self(const Call& call, const std::string& a, const std::string& b, const std::string& out) {
+// self broadcasts to the result, so it has the result's last letters. What scales the parts of a sum is recorded as a
+// real number, so integers are summed whole.
+OpRule with_self(const Call& call, std::string a, const std::string& b, const std::string& out) {
+  if (!is_floating(call.outputs[0].dtype)) std::replace(a.begin(), a.end(), '+', '!');
   const size_t rank = call.inputs[0].shape.size();
   return from_letters(call, {{out.substr(out.size() - std::min(rank, out.size())), a, b}, {out}});
 }

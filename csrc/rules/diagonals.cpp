@@ -42,6 +42,12 @@ OpRule diagonal_backward(const Call& call) {
   return from_letters(call, {{text.diagonals}, {text.matrices}});
 }
 
+// (x, diagonals, offset, dim1, dim2)
+OpRule diagonal_scatter(const Call& call) {
+  const Diagonal text = diagonal_of(call, call.outputs[0].shape.size(), 3, 4, 0, 1);
+  return from_letters(call, {{text.matrices, text.diagonals}, {text.matrices}});
+}
+
 // (diagonals, offset, dim1, dim2)
 OpRule diag_embed(const Call& call) {
   const Diagonal text = diagonal_of(call, call.outputs[0].shape.size(), 2, 3, -2, -1);

@@ -19,6 +19,8 @@ std::vector<bool> acted_dims(const Call& call, size_t arg, size_t rank);
 
 // ---- pointwise and creation (pointwise.cpp) --------------------------------------------------------
 OpRule pointwise(const Call& call);    // every operand broadcasts to every output
+OpRule channelwise(const Call& call);  // pointwise, other operands are one of the channels (argument 3)
+OpRule random_of(const Call& call);    // the same, drawn: real numbers only
 OpRule where_other(const Call& call);  // linear where the other value is 0
 OpRule to_copy(const Call& call);      // linear between floating dtypes
 OpRule creation(const Call& call);     // no operands: all dims of the outputs are free
@@ -31,6 +33,7 @@ OpRule slots(const Call& call);  // element i of all lists together, pointwise (
 
 // ---- movement (reshape.cpp, movement.cpp) -------------------------------------------------------------
 OpRule view(const Call& call);
+OpRule view_dtype(const Call& call);
 OpRule permute(const Call& call);
 OpRule expand(const Call& call);
 OpRule repeat(const Call& call);
@@ -45,6 +48,7 @@ OpRule stack(const Call& call);
 OpRule pad(const Call& call);
 OpRule pad_backward(const Call& call);
 OpRule rolled(const Call& call);
+OpRule fft(const Call& call);  // the dims in argument 1 whole, of a size of their own in each tensor
 OpRule flip(const Call& call);
 OpRule rot90(const Call& call);
 OpRule unfold(const Call& call);
@@ -59,6 +63,7 @@ OpRule resized_2(const Call& call);
 // ---- diagonals (diagonals.cpp) ------------------------------------------------------------------------
 OpRule diagonal(const Call& call);
 OpRule diagonal_backward(const Call& call);
+OpRule diagonal_scatter(const Call& call);
 OpRule diag_embed(const Call& call);
 
 // ---- indexing (indexing.cpp, lookup.cpp) -------------------------------------------------------------------------
@@ -66,6 +71,8 @@ OpRule gather(const Call& call);
 OpRule scatter(const Call& call);
 OpRule index_select(const Call& call);
 OpRule index_add(const Call& call);
+OpRule index_copy(const Call& call);
+bool adds_rows(const Call& call);  // what is written is added, also where indices meet
 OpRule index_fill(const Call& call);
 OpRule index_reduce(const Call& call);
 OpRule index(const Call& call);
@@ -85,11 +92,14 @@ OpRule reduce_min(const Call& call);
 OpRule reduce_prod(const Call& call);
 OpRule reduce_any(const Call& call);
 OpRule reduce_all(const Call& call);
-OpRule reduce_whole(const Call& call);    // reduced dims may not be cut (median)
-OpRule reduce_whole_2(const Call& call);  // dim in argument 2 (kthvalue)
-OpRule reduce_index(const Call& call);    // extremum and where it is (argmax)
-OpRule reduce_mean(const Call& call);     // composite that ends in a sum
-OpRule reduce_rows(const Call& call);     // composite (var, logsumexp)
+OpRule reduce_whole(const Call& call);      // reduced dims may not be cut (median)
+OpRule reduce_whole_2(const Call& call);    // dim in argument 2 (kthvalue)
+OpRule reduce_index(const Call& call);      // extremum and where it is (argmax)
+OpRule reduce_mean(const Call& call);       // composite that ends in a sum
+OpRule histc(const Call& call);             // a sum, where the ends are given
+OpRule reduce_rows(const Call& call);       // composite (var, logsumexp)
+OpRule histogram_counts(const Call& call);  // sums over rows
+OpRule histogram_edges(const Call& call);
 OpRule vector_norm(const Call& call);
 
 // ---- layers (contraction.cpp, normalisation.cpp, spatial.cpp, losses.cpp) --------------------------------
@@ -97,6 +107,11 @@ OpRule addmm(const Call& call);
 OpRule baddbmm(const Call& call);
 OpRule addmv(const Call& call);
 OpRule addr(const Call& call);
+OpRule trilinear(const Call& call);
+OpRule linalg_solve(const Call& call);
+OpRule scaled_mm(const Call& call);
+OpRule grouped_mm(const Call& call);  // grouped.cpp
+OpRule grouped_block(const Call& call);
 OpRule convolution(const Call& call);
 OpRule convolution_backward(const Call& call);
 OpRule attention(const Call& call);  // attention.cpp
@@ -105,8 +120,13 @@ OpRule attention_block(const Call& call);
 OpRule attention_top(const Call& call);
 OpRule attention_sums(const Call& call);
 OpRule attention_block_backward(const Call& call);
+OpRule encoder_layer(const Call& call);
+OpRule multi_head_attention(const Call& call);
 OpRule softmax(const Call& call);
 OpRule softmax_backward(const Call& call);
+OpRule masked_softmax(const Call& call);
+OpRule masked_softmax_backward(const Call& call);
+OpRule weight_norm(const Call& call);  // the dim in the last argument passes
 OpRule layer_norm(const Call& call);
 OpRule layer_norm_backward(const Call& call);
 OpRule rms_norm(const Call& call);
@@ -126,8 +146,16 @@ OpRule loss_3(const Call& call);
 OpRule loss_4(const Call& call);
 OpRule loss_backward_3(const Call& call);
 OpRule loss_backward_4(const Call& call);
+OpRule multi_margin_loss(const Call& call);
+OpRule multi_margin_loss_backward(const Call& call);
+OpRule multilabel_margin_loss(const Call& call);
+OpRule multilabel_margin_loss_backward(const Call& call);
 OpRule nll_loss(const Call& call);
 OpRule nll_loss_backward(const Call& call);
+OpRule ctc_loss(const Call& call);  // ctc.cpp
+OpRule ctc_loss_backward(const Call& call);
+OpRule ctc_block(const Call& call);
+OpRule ctc_block_backward(const Call& call);
 OpRule nll_rows(const Call& call);
 OpRule place(const Call& call);
 

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // Rules of ops that read or write at indices: an indexed dim is cut into windows, index dims pass where each writes its
-// own row.
+// own row, and end in a sum where rows are added.
 #include <algorithm>
 
 #include "base/error.h"
@@ -46,7 +46,7 @@ struct Indexed {
   size_t index_rank = 0;
 };
 
-Indexed letters_of_index(const Call& call, const std::vector<int>& operands, bool whole_index) {
+Indexed letters_of_index(const Call& call, const std::vector<int>& operands, char index_mark) {
   Indexed letters;
   std::vector<size_t> at;
   for (size_t d = 0; d < operands.size(); ++d) {
@@ -55,7 +55,7 @@ Indexed letters_of_index(const Call& call, const std::vector<int>& operands, boo
     letters.index_rank = std::max(letters.index_rank, call.inputs[static_cast<size_t>(operands[d])].shape.size());
     internal_check(call.inputs[static_cast<size_t>(operands[d])].dtype != DType::b8, "an index by a mask");
   }
-  letters.index = dims(letters.index_rank, 'n', whole_index ? '!' : '\0');
+  letters.index = dims(letters.index_rank, 'n', index_mark);
   const char mark = at.size() == 1 ? '+' : '!';  // a window of one dim
   const bool adjacent = !at.empty() && at.back() - at.front() + 1 == at.size();
   const size_t place = adjacent ? at.front() : 0;
@@ -81,18 +81,26 @@ std::string last_dims(const std::string& text, size_t rank) {
   return text.substr(begin);
 }
 
-// index_add, index_copy, index_reduce(x, dim, index, source, …): `mark` is that of the dim of x.
-OpRule rows_written(const Call& call, char mark) {
+// index_add, index_copy, index_reduce(x, dim, index, source, …): marks of the dim of x and of the index.
+OpRule rows_written(const Call& call, char mark, char index_mark) {
   const size_t rank = call.inputs[0].shape.size();
   if (rank == 0) return replicated(call);
   std::string self = dims(rank), source = self;
   const size_t dim = dim_of(call, rank);
   self.insert(dim + 1, 1, mark);
-  source.replace(dim, 1, "z!");
-  return from_letters(call, {{self, call.inputs[1].shape.empty() ? "" : "z!", source}, {self}});
+  const std::string index{'z', index_mark};
+  source.replace(dim, 1, index);
+  return from_letters(call, {{self, call.inputs[1].shape.empty() ? "" : index, source}, {self}});
 }
 
 }  // namespace
+
+bool adds_rows(const Call& call) {
+  if (call.outputs.at(0).dtype == DType::b8) return false;
+  const std::string_view base = base_name(call.op);
+  if (base == "aten.index_put" || base == "aten._index_put_impl") return boolean(call, 3, false);
+  return base == "aten.index_add" || base == "aten.scatter_add";
+}
 
 // gather(x, dim, index): the index's own dim passes.
 OpRule gather(const Call& call) {
@@ -103,13 +111,16 @@ OpRule gather(const Call& call) {
   return from_letters(call, {{aligned(call, 0, dim, rank), index}, {index}});
 }
 
-// scatter(x, dim, index[, src]): equal indices meet in one row, so the dim is whole in every operand.
+// scatter(x, dim, index[, src]): equal indices meet in one row, so the dim is whole in every operand, unless rows that
+// meet are added.
 OpRule scatter(const Call& call) {
   const size_t rank = call.inputs[0].shape.size(), dim = dim_of(call, rank);
   internal_check(rank <= 8, "scatter of rank above 8");
   Letters letters{{}, {aligned(call, 0, dim, rank)}};
   for (size_t i = 0; i < call.inputs.size(); ++i)
     letters.inputs.push_back(call.inputs[i].shape.empty() ? "" : aligned(call, i, dim, rank));
+  if (rank > 0 && adds_rows(call) && call.inputs[1].shape.at(dim) == call.inputs[2].shape.at(dim))
+    for (size_t i : {1, 2}) letters.inputs[i].replace(letters.inputs[i].find(upper(i * 8 + dim)), 2, "z+");
   return from_letters(call, letters);
 }
 
@@ -123,8 +134,9 @@ OpRule index_select(const Call& call) {
   return from_letters(call, {{self, call.inputs[1].shape.empty() ? "" : "z"}, {out}});
 }
 
-OpRule index_add(const Call& call) { return rows_written(call, '+'); }
-OpRule index_reduce(const Call& call) { return rows_written(call, '!'); }  // rows that meet are not just added
+OpRule index_add(const Call& call) { return rows_written(call, '+', adds_rows(call) ? '+' : '!'); }
+OpRule index_copy(const Call& call) { return rows_written(call, '+', '!'); }
+OpRule index_reduce(const Call& call) { return rows_written(call, '!', '!'); }  // rows that meet are not just added
 
 // (x, dim, index, value)
 OpRule index_fill(const Call& call) {
@@ -140,7 +152,7 @@ OpRule index_fill(const Call& call) {
 OpRule index(const Call& call) {
   const size_t rank = call.inputs[0].shape.size();
   const std::vector<int> operands = index_operands(call, rank);
-  const Indexed text = letters_of_index(call, operands, false);
+  const Indexed text = letters_of_index(call, operands, 0);
   Letters letters{{text.self}, {text.result}};
   for (size_t i = 1; i < call.inputs.size(); ++i)
     letters.inputs.push_back(last_dims(text.index, call.inputs[i].shape.size()));
@@ -154,7 +166,7 @@ OpRule index_put_masked(const Call& call, size_t first) {
   return from_letters(call, {{self, self.substr(first, call.inputs[1].shape.size()), value}, {self}});
 }
 
-// Equal indices may meet in one row: index dims are whole, dims without an index pass.
+// Equal indices may meet in one row: index dims are whole unless rows are added, dims without an index pass.
 OpRule index_put(const Call& call) {
   const size_t rank = call.inputs[0].shape.size();
   const std::vector<int> operands = index_operands(call, rank);
@@ -162,7 +174,7 @@ OpRule index_put(const Call& call) {
   const bool one_mask = call.inputs.size() == 3 && call.inputs[1].dtype == DType::b8 && first != operands.end();
   if (one_mask && numel(call.inputs[2].shape) == 1)
     return index_put_masked(call, static_cast<size_t>(first - operands.begin()));
-  const Indexed text = letters_of_index(call, operands, true);
+  const Indexed text = letters_of_index(call, operands, adds_rows(call) ? '+' : '!');
   Letters letters{{text.self}, {text.self}};
   for (size_t i = 1; i + 1 < call.inputs.size(); ++i)
     letters.inputs.push_back(last_dims(text.index, call.inputs[i].shape.size()));

@@ -100,16 +100,21 @@ TensorFactors assign(const std::vector<int>& keys, const TensorType& type, bool 
 
 }  // namespace
 
+std::vector<std::string> split_tensors(std::string_view part) {
+  std::vector<std::string> tensors(1);
+  for (char c : part)
+    if (c == ',')
+      tensors.emplace_back();
+    else
+      tensors.back() += c;
+  return tensors;
+}
+
 Letters parse_letters(std::string_view text, const Call& call) {
   const size_t arrow = text.find("->");
   internal_check(arrow != std::string_view::npos, "a rule without ->: " + std::string(text));
   auto split = [](std::string_view part, size_t count) {
-    std::vector<std::string> tensors(1);
-    for (char c : part)
-      if (c == ',')
-        tensors.emplace_back();
-      else
-        tensors.back() += c;
+    std::vector<std::string> tensors = split_tensors(part);
     internal_check(tensors.size() >= count || (tensors.size() == 1 && tensors[0].empty() && count == 0),
                    "a rule for fewer tensors than the call has: " + std::string(part));
     tensors.resize(count);

@@ -18,6 +18,9 @@ struct Letters {
   std::vector<std::string> outputs;
 };
 
+// "mk,kn" → "mk" and "kn".
+std::vector<std::string> split_tensors(std::string_view part);
+
 // Splits "mk,kn->mn". Tensors beyond those the call has are dropped, so trailing optional operands may be absent.
 Letters parse_letters(std::string_view text, const Call& call);
 

@@ -48,6 +48,12 @@ void random_box(const Call&, const Boxes&, const Boxes& outputs, std::vector<Arg
   args[2] = extents(outputs.at(0));
 }
 
+// Random ops of ATen: after all arguments the global sizes, and where the box begins.
+void random_place(const Call& call, const Boxes&, const Boxes& outputs, std::vector<Arg>& args) {
+  args.emplace_back(std::vector<int64_t>(call.outputs.at(0).shape));
+  args.emplace_back(starts(outputs.at(0)));
+}
+
 // Global j − i ≤ k is local j' − i' ≤ k + row start − column start.
 void diagonal_offset(const Call&, const Boxes&, const Boxes& outputs, std::vector<Arg>& args) {
   const Box& box = outputs.at(0);
@@ -89,6 +95,11 @@ void place_box(const Call&, const Boxes&, const Boxes& outputs, std::vector<Arg>
 void embedding_box(const Call&, const Boxes&, const Boxes& outputs, std::vector<Arg>& args) {
   args.at(2) = outputs.at(0).at(0).start;
   args.at(3) = outputs.at(0).at(0).extent;
+}
+
+// The last argument: the first sequence here. The first operand is the scores, or the gradient of each sequence.
+void ctc_start(const Call&, const Boxes& inputs, const Boxes&, std::vector<Arg>& args) {
+  args.back() = inputs.at(0).at(inputs.at(0).size() == 1 ? 0 : 1).start;
 }
 
 // The last two arguments: where the queries and the keys begin.

@@ -11,6 +11,7 @@ void sizes_0(const Call& call, const Boxes& inputs, const Boxes& outputs, std::v
 void sizes_1(const Call& call, const Boxes& inputs, const Boxes& outputs, std::vector<Arg>& args);  // view, expand
 void sizes_2(const Call& call, const Boxes& inputs, const Boxes& outputs, std::vector<Arg>& args);  // upsample backward
 void random_box(const Call& call, const Boxes& inputs, const Boxes& outputs, std::vector<Arg>& args);
+void random_place(const Call& call, const Boxes& inputs, const Boxes& outputs, std::vector<Arg>& args);
 void diagonal_offset(const Call& call, const Boxes& inputs, const Boxes& outputs, std::vector<Arg>& args);
 void arange_range(const Call& call, const Boxes& inputs, const Boxes& outputs, std::vector<Arg>& args);
 void table_start(const Call& call, const Boxes& inputs, const Boxes& outputs, std::vector<Arg>& args);
@@ -19,6 +20,8 @@ void place_box(const Call& call, const Boxes& inputs, const Boxes& outputs, std:
 void embedding_box(const Call& call, const Boxes& inputs, const Boxes& outputs, std::vector<Arg>& args);
 void attention_starts(const Call& call, const Boxes& inputs, const Boxes& outputs, std::vector<Arg>& args);
 void attention_backward_starts(const Call& call, const Boxes& inputs, const Boxes& outputs, std::vector<Arg>& args);
+void group_starts(const Call& call, const Boxes& inputs, const Boxes& outputs, std::vector<Arg>& args);
+void ctc_start(const Call& call, const Boxes& inputs, const Boxes& outputs, std::vector<Arg>& args);
 void window_start(const Call& call, const Boxes& inputs, const Boxes& outputs, std::vector<Arg>& args);
 void group_norm_sizes(const Call& call, const Boxes& inputs, const Boxes& outputs, std::vector<Arg>& args);
 void group_norm_backward_sizes(const Call& call, const Boxes& inputs, const Boxes& outputs, std::vector<Arg>& args);

@@ -16,19 +16,34 @@ enum : int64_t { kNoReduction = 0, kMean = 1 };
 size_t reduction_arg(const Call& call, bool backward) {
   const std::string_view base = base_name(call.op);
   size_t arg = 2;
-  if (base.starts_with("aten.binary_cross_entropy_with_logits"))
+  if (base.starts_with("aten.multi_margin_loss"))
+    arg = 5;
+  else if (base.starts_with("aten.binary_cross_entropy_with_logits"))
     arg = 4;
   else if (base.starts_with("aten.binary_cross_entropy"))
     arg = 3;
   return arg + (backward ? 1 : 0);
 }
 
+// What a loss is without its reduction: one number an element, or one a row where classes are looked at together.
+Shape unreduced_shape(const Call& call, const Shape& elements) {
+  const bool of_rows = base_name(call.op).starts_with("aten.multi");
+  return of_rows ? Shape{elements.at(0)} : elements;
+}
+
+Shape elements_of(const Call& call) {
+  if (base_name(call.op).starts_with("aten.multi")) return call.inputs.at(0).shape;
+  Shape shape;
+  for (const TensorType& type : call.inputs) shape = broadcast(shape, type.shape);
+  return shape;
+}
+
 // The node again, without reduction, with the given operands; its parameters are all kept.
-ValueId unreduced(Maths& maths, const Node& node, size_t arg, Values inputs, const TensorType& out) {
+ValueId unreduced(Maths& maths, const Node& node, size_t arg, Values inputs, std::vector<TensorType> outputs) {
   std::vector<Arg> args = maths.call().args;
   if (args.size() <= arg) args.resize(arg + 1);
   args[arg] = int64_t{kNoReduction};
-  return maths.emit(maths.call().op, std::move(args), std::move(inputs), {out},
+  return maths.emit(maths.call().op, std::move(args), std::move(inputs), std::move(outputs),
                     Scalar{{}, maths.call().num_params, node.param});
 }
 
@@ -70,24 +85,28 @@ ValueId row_values(Maths& maths, const Classes& classes, ValueId value) {
 Values expand_loss(Builder& builder, const Node& node) {
   Maths maths(builder, node);
   const TensorType out = maths.output(0);
-  Shape shape;
-  for (const TensorType& type : maths.call().inputs) shape = broadcast(shape, type.shape);
+  const Shape shape = unreduced_shape(maths.call(), elements_of(maths.call()));
   const size_t arg = reduction_arg(maths.call(), false);
   const int64_t reduction = integer(maths.call(), arg, kMean);
-  const ValueId each = unreduced(maths, node, arg, node.inputs, {out.dtype, shape});
+  std::vector<TensorType> outputs = maths.call().outputs;
+  outputs[0].shape = shape;
+  const ValueId each = unreduced(maths, node, arg, node.inputs, outputs);
   ValueId total = maths.sum(each, all_dims(shape), false, wide(out.dtype));
   if (reduction == kMean) total = maths.div(total, static_cast<double>(numel(shape)));
-  return {maths.cast(total, out.dtype)};
+  Values results{maths.cast(total, out.dtype)};
+  for (size_t i = 1; i < outputs.size(); ++i) results.push_back(each + static_cast<ValueId>(i));
+  return results;
 }
 
 // A mean divides by the local count in a kernel: divide the incoming gradient by the global one instead.
 Values expand_loss_backward(Builder& builder, const Node& node) {
   Maths maths(builder, node);
   const TensorType out = maths.output(0);
-  const double count = static_cast<double>(std::max<int64_t>(numel(out.shape), 1));
+  const Shape shape = unreduced_shape(maths.call(), out.shape);
+  const double count = static_cast<double>(std::max<int64_t>(numel(shape), 1));
   Values inputs = node.inputs;
-  inputs.at(0) = maths.expand(maths.div(inputs.at(0), count), out.shape);
-  return {unreduced(maths, node, reduction_arg(maths.call(), true), std::move(inputs), out)};
+  inputs.at(0) = maths.expand(maths.div(inputs.at(0), count), shape);
+  return {unreduced(maths, node, reduction_arg(maths.call(), true), std::move(inputs), {out})};
 }
 
 // (self, target, weight, reduction, ignore_index) -> (output, total_weight). The sums over rows and over classes are

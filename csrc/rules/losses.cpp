@@ -25,6 +25,12 @@ OpRule loss_backward(const Call& call, size_t arg) {
   return from_letters(call, letters);
 }
 
+// (self, target, …) of a row's classes together, which are whole: n for the rows, and one number each.
+std::string of_rows(const TensorType& type, const char* row_mark) {
+  if (type.shape.size() == 2) return "n" + std::string(row_mark) + "C!";
+  return type.shape.empty() ? "" : "n";
+}
+
 // Class dim 1, all others are rows ('b', and from 'd' for nll_loss2d).
 std::string scores(size_t rank, const char* row_mark, const char* class_mark) {
   std::string text;
@@ -53,6 +59,31 @@ OpRule loss_3(const Call& call) { return loss(call, 3); }
 OpRule loss_4(const Call& call) { return loss(call, 4); }
 OpRule loss_backward_3(const Call& call) { return loss_backward(call, 3); }
 OpRule loss_backward_4(const Call& call) { return loss_backward(call, 4); }
+
+// (self, target, …, reduction) -> (output[, is_target]); a weight is one of the classes.
+OpRule margin_loss(const Call& call, size_t arg) {
+  if (call.inputs[0].shape.size() != 2) return replicated(call);
+  const bool each = integer(call, arg, kMean) == kNoReduction;
+  Letters letters;
+  for (const TensorType& type : call.inputs) letters.inputs.push_back(of_rows(type, each ? "" : "+"));
+  if (call.inputs.size() > 2) letters.inputs[2] = "C!";
+  for (const TensorType& type : call.outputs) letters.outputs.push_back(of_rows(type, ""));
+  return from_letters(call, letters);
+}
+OpRule multi_margin_loss(const Call& call) { return margin_loss(call, 5); }
+OpRule multilabel_margin_loss(const Call& call) { return margin_loss(call, 2); }
+
+// (grad, self, target, …, reduction, …) -> dself; a mean divides by the local count.
+OpRule margin_loss_backward(const Call& call, size_t arg, int weight) {
+  if (call.inputs[1].shape.size() != 2) return replicated(call);
+  const char* mark = integer(call, arg, kMean) == kMean ? "^" : ".";
+  Letters letters;
+  for (const TensorType& type : call.inputs) letters.inputs.push_back(of_rows(type, mark));
+  if (weight >= 0) letters.inputs.at(static_cast<size_t>(weight)) = "C!";
+  return from_letters(call, {letters.inputs, {"nC!"}});
+}
+OpRule multi_margin_loss_backward(const Call& call) { return margin_loss_backward(call, 6, operand(call, 5)); }
+OpRule multilabel_margin_loss_backward(const Call& call) { return margin_loss_backward(call, 3, -1); }
 
 // (self, target, weight, reduction, ignore_index) -> (output, total_weight)
 OpRule nll_loss(const Call& call) {

@@ -10,12 +10,12 @@ namespace {
 
 size_t rank_of(const Call& call) { return call.inputs.at(0).shape.size(); }
 
-// One letter per dim; those in `acted` get the mark `!`.
-std::string marked(const std::vector<bool>& acted, char first = 'a') {
+// One letter per dim; those in `acted` get the mark.
+std::string marked(const std::vector<bool>& acted, char mark = '!') {
   std::string text;
   for (size_t d = 0; d < acted.size(); ++d) {
-    text += static_cast<char>(first + static_cast<char>(d));
-    if (acted[d]) text += '!';
+    text += static_cast<char>('a' + static_cast<char>(d));
+    if (acted[d]) text += mark;
   }
   return text;
 }
@@ -86,6 +86,12 @@ bool is_zero(const Arg& arg) {
 
 }  // namespace
 
+// The same bits: where items are of another size, those of the last dim belong together.
+OpRule view_dtype(const Call& call) {
+  const bool same = itemsize(call.inputs.at(0).dtype) == itemsize(call.outputs.at(0).dtype);
+  return from_letters(call, {{same ? "*" : "*A!"}, {same ? "*" : "*B!"}});
+}
+
 OpRule permute(const Call& call) {
   const size_t rank = rank_of(call);
   std::string out;
@@ -124,6 +130,8 @@ OpRule slice_backward(const Call& call) {
   const size_t rank = rank_of(call);
   return resize_dims(call, only(dim_of(call, 2, rank), rank));
 }
+
+OpRule fft(const Call& call) { return resize_dims(call, acted_dims(call, 1, rank_of(call))); }
 
 OpRule select(const Call& call) {
   const size_t rank = rank_of(call);
@@ -206,7 +214,13 @@ OpRule pad(const Call& call) {
 
 OpRule pad_backward(const Call& call) { return resize_dims(call, padded_dims(call, 2, rank_of(call))); }
 
-OpRule rolled(const Call& call) { return whole_dims(call, acted_dims(call, 2, rank_of(call))); }
+// A roll without dims is one of the flattened tensor.
+OpRule rolled(const Call& call) {
+  const size_t rank = rank_of(call);
+  if (integers(call, 2).empty()) return whole_dims(call, std::vector<bool>(rank, true));
+  const std::string text = marked(acted_dims(call, 2, rank), '^');
+  return from_letters(call, {{text}, {text}});
+}
 
 OpRule flip(const Call& call) {
   const size_t rank = rank_of(call);

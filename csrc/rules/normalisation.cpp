@@ -43,6 +43,31 @@ OpRule softmax(const Call& call) {
   return from_letters(call, {{text}, {text}});
 }
 
+// A row at a time, and a mask of its own for each element.
+OpRule masked_rows(const Call& call, size_t arg) {
+  const size_t rank = call.inputs[0].shape.size();
+  std::string text = dims(rank);
+  if (rank > 0) text.insert(static_cast<size_t>(normal_dim(integer(call, arg, -1), rank)) + 1, "!");
+  return from_letters(call, {std::vector<std::string>(call.inputs.size(), text), {text}});
+}
+OpRule masked_softmax(const Call& call) { return masked_rows(call, 2); }
+OpRule masked_softmax_backward(const Call& call) { return masked_rows(call, 3); }
+
+// (v, g, dim) -> (w, norms) and its gradients: the norm is over all dims but one.
+OpRule weight_norm(const Call& call) {
+  const size_t rank = call.inputs[0].shape.size();
+  const auto dim = static_cast<size_t>(normal_dim(integer(call, call.args.size() - 1, 0), rank));
+  std::string weights = dims(rank, 'a', '!');
+  weights.erase(2 * dim + 1, 1);
+  const std::string norms =
+      std::string(dim, '_') + static_cast<char>('a' + static_cast<char>(dim)) + std::string(rank - dim - 1, '_');
+  const auto letters_of = [&](const TensorType& type) { return type.shape == call.inputs[0].shape ? weights : norms; };
+  Letters letters;
+  for (const TensorType& type : call.inputs) letters.inputs.push_back(letters_of(type));
+  for (const TensorType& type : call.outputs) letters.outputs.push_back(letters_of(type));
+  return from_letters(call, letters);
+}
+
 OpRule softmax_backward(const Call& call) {
   const size_t rank = call.inputs[0].shape.size();
   std::string text = dims(rank);

@@ -34,21 +34,8 @@ bool allowed() {
 const Override* find(std::string_view op) {
   const Overrides& known = overrides();
   if (known.empty()) return nullptr;
-  auto found = known.find(op);
-  if (found == known.end()) found = known.find(base_name(op));
+  const auto found = find_named(known, op);
   return found == known.end() ? nullptr : found->second.get();
-}
-
-Linearity parse_linearity(const std::string& text) {
-  static const std::map<std::string, Linearity> names = {{"none", Linearity::none},
-                                                         {"joint", Linearity::joint},
-                                                         {"each", Linearity::each},
-                                                         {"monotone", Linearity::monotone},
-                                                         {"movement", Linearity::movement}};
-  const auto found = names.find(text);
-  if (found == names.end())
-    throw ShardingError("'" + text + "' is no linearity. Expected none, joint, each, monotone or movement.");
-  return found->second;
 }
 
 using Setter = std::function<void(Override&, const std::string& value)>;

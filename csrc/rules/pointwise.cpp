@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // Rules of pointwise ops and of ops that create values out of nothing.
+#include "base/error.h"
 #include "rules/families.h"
 #include "rules/maths.h"
 
@@ -13,6 +14,20 @@ Letters all_stars(const Call& call) {
 }  // namespace
 
 OpRule pointwise(const Call& call) { return from_letters(call, all_stars(call)); }
+
+OpRule channelwise(const Call& call) {
+  const size_t rank = call.inputs.at(0).shape.size();
+  const std::string all = dims(rank);
+  const std::string channel(1, all.at(static_cast<size_t>(normal_dim(integer(call, 3, 0), rank))));
+  Letters letters{{all}, std::vector<std::string>(call.outputs.size(), all)};
+  letters.inputs.resize(call.inputs.size(), channel);
+  return from_letters(call, letters);
+}
+
+OpRule random_of(const Call& call) {
+  internal_check(!is_complex(call.outputs.at(0).dtype), "complex random numbers have no kernel of their own");
+  return pointwise(call);
+}
 
 OpRule where_other(const Call& call) {
   OpRule rule = pointwise(call);

@@ -41,6 +41,36 @@ OpRule reduce_rows(const Call& call) {
   return reduce(call, 1, Reduction::sum, is_complex(call.inputs.at(0).dtype) ? '!' : '^');
 }
 
+// (x, bins, min, max): equal ends stand for the least and the largest element.
+OpRule histc(const Call& call) {
+  auto number = [&call](size_t index) {
+    const Arg& value = argument(call, index);
+    if (const auto* real = std::get_if<double>(&value)) return *real;
+    return static_cast<double>(integer(call, index, 0));
+  };
+  const bool given = number(2) != number(3);
+  return from_letters(call, {{dims(call.inputs[0].shape.size(), 'a', given ? 0 : '!')}, {"Z!"}});
+}
+
+// (rows, …): the counts of the rows of all devices add up, densities do not. Bins and edges are whole.
+OpRule histogram(const Call& call, int weight, size_t density) {
+  const std::string row = boolean(call, density, false) ? "*!" : "*";
+  Letters letters{{row + "D!"}, {}};
+  for (size_t i = 1; i < call.inputs.size(); ++i)
+    letters.inputs.push_back(static_cast<int>(i) == weight ? row : dims(1, static_cast<char>('a' + i), '!'));
+  for (const TensorType& type : call.outputs) letters.outputs.push_back(dims(type.shape.size(), 'M', '!'));
+  return from_letters(call, letters);
+}
+
+// (x, bins, range, weight, density): a range that is not given is that of all rows.
+OpRule histogram_counts(const Call& call) {
+  const bool given = !std::holds_alternative<std::monostate>(argument(call, 2));
+  return given ? histogram(call, operand(call, 3), 4) : replicated(call);
+}
+
+// (x, edges, weight, density)
+OpRule histogram_edges(const Call& call) { return histogram(call, operand(call, 2), 3); }
+
 // (x, ord, dim, keepdim, dtype): an order that is not a constant cannot be expanded.
 OpRule vector_norm(const Call& call) {
   const Arg& order = argument(call, 1);

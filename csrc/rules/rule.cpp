@@ -8,6 +8,7 @@
 
 #include "base/error.h"
 #include "rules/override.h"
+#include "rules/registered.h"
 #include "rules/table.h"
 
 namespace spmdx {
@@ -57,9 +58,14 @@ void check(const OpRule& rule, const Call& call) {
     if (produced(call.outputs[i])) check_tensor(rule.outputs[i], call.outputs[i]);
 }
 
+// An average of integers is rounded: that of a sum is not the sum of those of its parts.
+bool rounds(const Call& call) {
+  return call.op.find("avg_pool") != std::string::npos && !is_floating(call.outputs.at(0).dtype);
+}
+
 OpRule instantiate(const Row& row, const Call& call) {
-  OpRule rule = row.family ? row.family(call) : from_letters(call, parse_letters(row.letters, call));
-  if (row.linearity != Linearity::none) {
+  OpRule rule = row.family ? row.family(call) : from_letters(call, parse_letters(row.letters, call), row.reduction);
+  if (row.linearity != Linearity::none && !rounds(call)) {
     rule.linearity = row.linearity;
     rule.linear_inputs = row.linear_inputs;
   }
@@ -79,17 +85,29 @@ OpRule instantiate(const Row& row, const Call& call) {
   return rule;
 }
 
+[[noreturn]] void does_not_fit(const Row& row, const Call& call) {
+  std::string operands, results;
+  for (const TensorType& type : call.inputs) operands += (operands.empty() ? "" : ", ") + str(type);
+  for (const TensorType& type : call.outputs) results += (results.empty() ? "" : ", ") + str(type);
+  throw ShardingError(
+      "the rule '" + std::string(row.letters) + "' of " + call.op + " does not fit " + operands + " -> " + results +
+      ". Expected a letter for each dim, and equal sizes where letters are equal. Register another rule.");
+}
+
 OpRule make_rule(const Call& call) {
   const Row* row = find_override(call.op);
   if (!row) row = find_row(call.op);
+  if (!row) row = find_registered(call.op);
   OpRule rule = fallback_rule(call);
   rule.random = draws_numbers(call);
-  // A generator's numbers go with the order of all elements: on a shard they would be others.
-  if (!row || rule.random) return rule;
+  // A generator's numbers go with the order of all elements: on a shard they would be others. A row that is random says
+  // that its kernel counts elements instead.
+  if (!row || (rule.random && !row->random)) return rule;
   // A call of a form that no row foresaw (a mask as an index, unequal sizes) is run replicated, and reported.
   try {
     return instantiate(*row, call);
   } catch (const InternalError&) {
+    if (row->registered) does_not_fit(*row, call);
   } catch (const std::out_of_range&) {
   }
   rule.random |= row->random;
@@ -137,7 +155,7 @@ OpRuleRef rule_for(const CallRef& call) {
 
 void forget_rules() { cache().clear(); }
 
-bool has_rule(std::string_view op) { return find_row(op) != nullptr; }
+bool has_rule(std::string_view op) { return find_row(op) != nullptr || find_registered(op) != nullptr; }
 
 std::vector<std::string> all_rules() {
   std::vector<std::string> names;
@@ -146,6 +164,18 @@ std::vector<std::string> all_rules() {
     for (std::string_view op : group.ops) names.emplace_back(op);
   std::sort(names.begin(), names.end());
   return names;
+}
+
+Linearity parse_linearity(const std::string& text) {
+  static const std::unordered_map<std::string, Linearity> names = {{"none", Linearity::none},
+                                                                   {"joint", Linearity::joint},
+                                                                   {"each", Linearity::each},
+                                                                   {"monotone", Linearity::monotone},
+                                                                   {"movement", Linearity::movement}};
+  const auto found = names.find(text);
+  if (found == names.end())
+    throw ShardingError("'" + text + "' is no linearity. Expected none, joint, each, monotone or movement.");
+  return found->second;
 }
 
 ValueId Builder::emit(std::string op, std::vector<Arg> args, std::vector<ValueId> inputs,

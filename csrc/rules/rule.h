@@ -36,6 +36,9 @@ enum class Linearity : uint8_t {
   movement   // joint, for any reduction: the op only moves data
 };
 
+// "joint" and so on. Throws ShardingError.
+Linearity parse_linearity(const std::string& text);
+
 // Factors of every dim of a tensor, major → minor. A dim without factors is never cut (size 1, broadcast).
 using TensorFactors = std::vector<std::vector<int>>;
 

@@ -43,6 +43,15 @@ double correction_of(const Call& call) {
 
 }  // namespace
 
+// The sum of what is neither above nor below the diagonal: both are told by global positions.
+Values expand_trace(Builder& builder, const Node& node) {
+  Maths maths(builder, node);
+  const TensorType type = maths.call().inputs.at(0);
+  ValueId x = maths.input(0);
+  for (const char* op : {"aten.tril", "aten.triu"}) x = maths.emit(op, {TensorArg{0}, int64_t{0}}, {x}, {type});
+  return {maths.sum(x, {0, 1}, false, maths.output(0).dtype)};
+}
+
 Values expand_mean(Builder& builder, const Node& node) {
   Maths maths(builder, node);
   const Reduced by = reduced_by(maths.call(), 1);

@@ -12,7 +12,8 @@ namespace spmdx {
 
 struct Row {
   std::string_view op;
-  std::string_view letters = {};  // see letters.h; empty: the family says
+  std::string_view letters = {};         // see letters.h; empty: the family says
+  Reduction reduction = Reduction::sum;  // of the factors that only operands have
   Family family = nullptr;
   Linearity linearity = Linearity::none;  // what the family says where this is none
   uint64_t linear_inputs = ~uint64_t{0};
@@ -20,6 +21,7 @@ struct Row {
   Expand expand = nullptr;
   double flops = 1;  // per element; matrix products have 2
   bool random = false;
+  bool registered = false;  // a user's
 };
 
 std::span<const Row> rows();
@@ -34,5 +36,12 @@ std::span<const PointwiseOps> pointwise_ops();
 
 // The row of this op, or null.
 const Row* find_row(std::string_view op);
+
+// An op's entry of a map under its full name, or else its base name.
+template <class Map>
+auto find_named(Map& entries, std::string_view op) {
+  const auto found = entries.find(op);
+  return found == entries.end() ? entries.find(base_name(op)) : found;
+}
 
 }  // namespace spmdx

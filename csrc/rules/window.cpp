@@ -43,6 +43,8 @@ OpRule window(const Call& call) {
     rule.linearity = row->linearity;
     rule.linear_inputs = row->linear_inputs;
   }
+  // Rows are added to nothing, see expand_window: the first operand is not read.
+  if (adds_rows(inner)) rule.linear_inputs &= ~uint64_t{1};
   // What is read outside of the window is 0, which only sums pass over.
   if (rule.linearity == Linearity::movement) rule.linearity = Linearity::joint;
   return rule;

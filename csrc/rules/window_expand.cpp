@@ -24,8 +24,14 @@ Indexing indexing_of(const Call& call) {
   return {operand(call, 2), static_cast<size_t>(normal_dim(integer(call, 1, 0), rank))};
 }
 
+bool is_zeros(const Maths& maths, ValueId value) {
+  const Node* made = maths.producer(value);
+  return made && made->call->op == "aten.full" && is_number(argument(*made->call, 1), 0);
+}
+
 }  // namespace
 
+// Rows that are added are added to zeros first, so that devices may do a part of the rows each.
 Values expand_window(Builder& builder, const Node& node) {
   Maths maths(builder, node);
   const Call& call = maths.call();
@@ -34,8 +40,12 @@ Values expand_window(Builder& builder, const Node& node) {
   std::vector<Arg> args = {call.op, int64_t{at.operand}, static_cast<int64_t>(at.dim), int64_t{0},
                            call.inputs[0].shape.at(at.dim)};
   args.insert(args.end(), call.args.begin(), call.args.end());
-  return {maths.emit("spmdx.window", std::move(args), node.inputs, {maths.output(0)},
-                     Scalar{{}, call.num_params, node.param})};
+  Values inputs = node.inputs;
+  const bool adds = adds_rows(call), to_zeros = is_zeros(maths, inputs[0]);
+  if (adds && !to_zeros) inputs[0] = maths.full(call.inputs[0].shape, int64_t{0}, call.inputs[0].dtype);
+  const ValueId written = maths.emit("spmdx.window", std::move(args), std::move(inputs), {maths.output(0)},
+                                     Scalar{{}, call.num_params, node.param});
+  return {adds && !to_zeros ? maths.add(node.inputs[0], written) : written};
 }
 
 }  // namespace spmdx

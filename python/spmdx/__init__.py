@@ -26,6 +26,7 @@ from spmdx.mesh import (  # noqa: E402
 )
 from spmdx.nn import fully_shard  # noqa: E402
 from spmdx.plan import plan_only  # noqa: E402
+from spmdx.rules import RuleCheck, check_rule, register_rule  # noqa: E402
 from spmdx.seeds import manual_seed  # noqa: E402
 from spmdx.settings import check_environment as _check_environment  # noqa: E402
 from spmdx.settings import wants_fallback_errors as _wants_fallback_errors  # noqa: E402
@@ -64,11 +65,13 @@ __all__ = [
     "LocalShard",
     "Mesh",
     "PartitionSpec",
+    "RuleCheck",
     "ShardedTensor",
     "Sharding",
     "ShardingError",
     "Topology",
     "calibrate",
+    "check_rule",
     "clear_sharding",
     "collectives",
     "debug",
@@ -88,6 +91,7 @@ __all__ = [
     "mark_step",
     "nn",
     "plan_only",
+    "register_rule",
     "runtime",
     "set_gather_budget",
     "set_global_mesh",

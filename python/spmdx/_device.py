@@ -9,7 +9,7 @@ import types
 import torch
 from torch.nn.parameter import is_lazy
 
-from spmdx import _C
+from spmdx import _C, _decompositions
 
 NAME = "spmdx"
 
@@ -201,7 +201,8 @@ def _keep_parameters_everywhere():
 def register():
     """Makes "spmdx" a device of PyTorch. Runs once, when spmdx is imported."""
     torch.utils.rename_privateuse1_backend(NAME)
-    _C.register_device()
+    _C.register_device(_decompositions.composes)
+    _decompositions.install()
     torch._register_device_module(NAME, _device_module())
     torch.utils.generate_methods_for_privateuse1_backend(
         for_tensor=True, for_module=True, for_packed_sequence=True, for_storage=False

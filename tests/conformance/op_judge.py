@@ -10,7 +10,17 @@ from op_samples import UNWRITTEN, Sample, entries, name_of, samples
 from placements import Placement, placements
 from settings import Setting
 from torch.utils import _pytree as pytree
-from verdict import Results, Verdict, compare, gradients, mesh_of, on_cpu
+from verdict import (
+    RELATIVE_IN_DOUBLE,
+    SEED,
+    Results,
+    Verdict,
+    compare,
+    draws_numbers,
+    gradients,
+    mesh_of,
+    on_cpu,
+)
 
 __all__ = ["entries", "judge", "name_of"]
 
@@ -21,7 +31,6 @@ def run(
     device: str,
     mesh: Any = None,
     placement: Placement = (),
-    seed: int = 7,
 ) -> Results:
     """Leaves of the result and gradients of the tensors, on the CPU."""
     tensors = []
@@ -32,7 +41,7 @@ def run(
             spmdx.mark_sharding(tensor, mesh, placement[at])
         tensors.append(tensor)
     value, args, kwargs = sample.replaced(tensors, device)
-    torch.manual_seed(seed)
+    torch.manual_seed(SEED)
     outputs = pytree.tree_leaves(sample.simplify(op(value, *args, **kwargs)))
     found = iter(gradients(outputs, tensors, device))
     if device == "spmdx":
@@ -43,12 +52,22 @@ def run(
 
 def reference(op: Any, sample: Sample) -> Results | None:
     """What PyTorch gives, or one spmdx device where numbers are drawn; None where it raises."""
+    here = partial(run, op, sample, "cpu")
     try:
-        wanted, again = run(op, sample, "cpu"), run(op, sample, "cpu", seed=8)
+        drawn = draws_numbers(here)
     except Exception:  # some samples fit other sizes; what PyTorch refuses is no yardstick
         return None
-    drawn = compare(again, wanted) and name_of(op) not in UNWRITTEN
-    return run(op, sample, "spmdx") if drawn else wanted
+    return run(op, sample, "spmdx") if drawn else here()
+
+
+def said_in_double(op: Any, sample: Sample, mesh: Any, placement: Placement) -> str:
+    """How results and gradients differ if the tensors are f64."""
+    doubled = sample.doubled()
+    wanted = reference(op, doubled)
+    if wanted is None:
+        return "PyTorch refuses double precision"
+    found = run(op, doubled, "spmdx", mesh, placement)
+    return compare(found, wanted, close=RELATIVE_IN_DOUBLE)
 
 
 def judge(op: Any, setting: Setting, at=lambda sample, placement: None) -> Verdict:
@@ -78,7 +97,9 @@ def judge(op: Any, setting: Setting, at=lambda sample, placement: None) -> Verdi
         for placement in placements(ndims, len(setting.mesh), setting.most_placements, number):
             at(number, placement)
             here = partial(run, op, sample, "spmdx", mesh, placement)
-            verdict.hold(f"sample {number}, {placement}", here, wanted, values=written)
+            in_double = partial(said_in_double, op, sample, mesh, placement)
+            where = f"sample {number}, {placement}"
+            verdict.hold(where, here, wanted, in_double, values=written)
     if not verdict.runs and not verdict.trouble and not verdict.note:
         verdict.note = "no sample has a dim to cut, or PyTorch refuses all"
     return verdict

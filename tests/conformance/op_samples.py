@@ -49,6 +49,16 @@ class Sample:
         leaves = [by_id.get(id(leaf), leaf) for leaf in self.leaves]
         return pytree.tree_unflatten([device if is_cpu(x) else x for x in leaves], self.structure)
 
+    def doubled(self) -> "Sample":
+        """The same with f64 tensors in place of f32."""
+        made: dict[int, torch.Tensor] = {}
+        for leaf in self.leaves:
+            if is_dense(leaf) and leaf.dtype == torch.float32 and id(leaf) not in made:
+                copy = leaf.detach().clone().double()
+                made[id(leaf)] = copy.requires_grad_(leaf.requires_grad)
+        leaves = [made.get(id(leaf), leaf) for leaf in self.leaves]
+        return dataclasses.replace(self, leaves=leaves)
+
 
 @contextlib.contextmanager
 def sizes(which: dict[str, int]) -> Iterator[None]:
@@ -83,11 +93,12 @@ def is_dense(leaf: Any) -> bool:
     return isinstance(leaf, torch.Tensor) and leaf.layout == torch.strided
 
 
-def samples(op: Any, which: dict[str, int]) -> list[Sample]:
+def samples(op: Any, which: dict[str, int], dtype: torch.dtype = torch.float32) -> list[Sample]:
     """All samples of an entry that have a dense tensor."""
+    smooth = op.supports_autograd and dtype.is_floating_point
     with sizes(which):
         torch.manual_seed(0)
-        drawn = list(op.sample_inputs("cpu", torch.float32, requires_grad=op.supports_autograd))
+        drawn = list(op.sample_inputs("cpu", dtype, requires_grad=smooth))
     made, stay = [], ON_CPU.get(op.name, set())
     for sample in drawn:
         leaves, structure = pytree.tree_flatten((sample.input, sample.args, sample.kwargs))

@@ -68,6 +68,7 @@ def figures(rows: list[dict]) -> dict[str, str]:
         "crash or hang": str(sum(1 for r in rows if "died" in r)),
         "cut without fallback somewhere": str(sum(1 for r in ran if r["fell_back"] < r["runs"])),
         "placements": f"{runs:,}",
+        "of them equal in double precision only": f"{sum(r['rounded'] for r in ran):,}",
         "of them with a fallback": f"{fell:,} ({100 * fell / max(runs, 1):.1f} %)",
         "MB a device received": f"{sum(r['wire_bytes'] for r in ran) / 1e6:,.1f}",
     }

@@ -26,6 +26,12 @@ def dumps(page):
     return [(name, [line for line in text.splitlines() if line != "…"]) for name, text in found]
 
 
+def prints(page):
+    """What a page says that its blocks print, in one ```text block a mark."""
+    marked = r"^<!-- prints -->\n```text\n(.*?)^```"
+    return re.findall(marked, page.read_text(), re.MULTILINE | re.DOTALL)
+
+
 def run(page, folder, **environment):
     script = folder / (page.stem + ".py")
     script.write_text(START + "\n".join(blocks(page)))
@@ -57,6 +63,8 @@ def folder_paths(page):
 def test_the_blocks_of_a_page_run(page, tmp_path):
     done = run(page, tmp_path)
     assert done.returncode == 0, done.stdout + done.stderr
+    for printed in prints(page):
+        assert printed in done.stdout
 
 
 @pytest.mark.parametrize("page", [p for p in PAGES if dumps(p)], ids=lambda p: p.name)
@@ -78,3 +86,4 @@ def test_the_readme_and_the_tour_have_blocks():
     with_blocks = {page.name for page in PAGES if blocks(page)}
     assert {"README.md", "sharding.md", "add_an_op.md"} <= with_blocks
     assert len(dumps(ROOT / "docs" / "sharding.md")) == 4
+    assert len(prints(ROOT / "docs" / "hugging_face.md")) == 1

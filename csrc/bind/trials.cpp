@@ -1,0 +1,172 @@
+// SPDX-License-Identifier: Apache-2.0
+// Trials from Python: what was recorded, what the rules of its ops offer, and a run of each with given shards.
+#include "passes/trial.h"
+
+#include <pybind11/stl.h>
+#include <torch/csrc/utils/pybind.h>
+
+#include "bind/bind.h"
+#include "bind/handles.h"
+#include "bridge/aten_backend.h"
+#include "bridge/compat.h"
+#include "bridge/tracer.h"
+#include "rules/letters.h"
+
+namespace spmdx {
+namespace {
+
+namespace py = pybind11;
+using namespace bind;
+using namespace py::literals;
+using Tensors = std::vector<at::Tensor>;
+
+Comm& local_comm() {
+  static Comm* comm = make_local_comm(bridge::aten_backend()).release();
+  return *comm;
+}
+
+// Runs a graph now, on this thread.
+std::vector<Shards> run_now(const Graph& graph, const std::vector<DataRef>& inputs, const std::vector<Param>& params) {
+  py::gil_scoped_release no_gil;
+  bridge::KernelGuard kernels_only;
+  Executable executable(graph, bridge::aten_backend(), local_comm());
+  const auto as_it_is = [](std::exception_ptr error, const Node&) { return error; };
+  RunResult result = executable.run(inputs, params, as_it_is);
+  if (result.error) std::rethrow_exception(result.error);
+  return std::move(result.outputs);
+}
+
+Tensors tensors_of(const Shards& shards) {
+  Tensors result;
+  for (const BufferRef& shard : shards) result.push_back(bridge::tensor_of(shard));
+  return result;
+}
+
+// Who holds what of a value: for every distinct shard its box, and the number of its part of a sum.
+py::dict layout(const Graph& graph, ValueId id) {
+  const Value& value = graph.values[id];
+  const Mesh& mesh = *graph.mesh;
+  const ShardingRef sharding = value.sharding ? value.sharding : replicated(graph.mesh, value.type.shape.size());
+  py::list boxes, parts;
+  for (int64_t index = 0; index < num_distinct(mesh, sharding->used()); ++index) {
+    const int64_t position = representative(mesh, sharding->used(), index);
+    py::list box;
+    for (const Range& range : local_box(*sharding, value.type.shape, position))
+      box.append(py::make_tuple(range.start, range.extent));
+    boxes.append(py::tuple(box));
+    parts.append(sharding->partial ? distinct_index(mesh, sharding->partial, position) : 0);
+  }
+  return py::dict("boxes"_a = boxes, "parts"_a = parts, "reduction"_a = std::string(name(sharding->reduction)),
+                  "text"_a = str(value.type, sharding));
+}
+
+py::list layouts(const Graph& graph, bool inputs) {
+  py::list result;
+  if (inputs)
+    for (const Input& input : graph.inputs) result.append(layout(graph, input.value));
+  else
+    for (const Output& output : graph.outputs) result.append(layout(graph, output.value));
+  return result;
+}
+
+// A trial with the numbers that its op is called with.
+struct TrialHandle {
+  Graph graph;
+  std::vector<Param> params;
+
+  std::vector<Tensors> run(const std::vector<Tensors>& shards) const {
+    std::vector<DataRef> inputs;
+    for (size_t i = 0; i < shards.size(); ++i) {
+      const Value& value = graph.values[graph.inputs.at(i).value];
+      Shards buffers;
+      for (const at::Tensor& shard : shards[i]) buffers.push_back(bridge::buffer_of(shard));
+      inputs.push_back(std::make_shared<Data>(value.type, value.sharding, std::move(buffers)));
+    }
+    std::vector<Tensors> outputs;
+    for (const Shards& made : run_now(graph, inputs, params)) outputs.push_back(tensors_of(made));
+    return outputs;
+  }
+};
+
+py::dict node_row(const Graph& graph, const Node& node) {
+  py::list outputs;
+  for (size_t r = 0; r < node.call->outputs.size(); ++r)
+    outputs.append(produced(node.call->outputs[r]) ? py::cast(node.output + r) : py::none());
+  const OpRuleRef rule = rule_for(node.call);
+  return py::dict("op"_a = node.call->op, "inputs"_a = node.inputs, "outputs"_a = outputs,
+                  "text"_a = print(node, graph), "has_rule"_a = !rule->fallback, "hash"_a = node.call->hash);
+}
+
+py::list nodes(const bridge::Recording& recording) {
+  py::list rows;
+  for (const Node& node : recording.graph.nodes) rows.append(node_row(recording.graph, node));
+  return rows;
+}
+
+// Every value as one device computes it; none for a result that its op does not make.
+std::vector<std::optional<at::Tensor>> values(const bridge::Recording& recording) {
+  Graph graph = recording.graph;
+  graph.mesh = nullptr;
+  graph.outputs.clear();
+  graph.constraints.clear();
+  for (ValueId value = 0; value < graph.values.size(); ++value)
+    if (produced(graph.values[value].type)) graph.outputs.push_back({.value = value});
+  const std::vector<Shards> made = run_now(graph, recording.inputs, recording.params);
+  std::vector<std::optional<at::Tensor>> result(graph.values.size());
+  for (size_t i = 0; i < made.size(); ++i) result[graph.outputs[i].value] = bridge::tensor_of(made[i].at(0));
+  return result;
+}
+
+std::vector<Param> params_of(const bridge::Recording& recording, const Node& node) {
+  const auto first = recording.params.begin() + node.param;
+  return {first, first + node.call->num_params};
+}
+
+std::vector<TrialHandle> trials_of(const bridge::Recording& recording, size_t index, const MeshHandle& mesh) {
+  const Node& node = recording.graph.nodes.at(index);
+  const std::vector<Param> params = params_of(recording, node);
+  std::vector<TrialHandle> result;
+  for (Graph& graph : trials(node.call, mesh.mesh, bridge::engine().options()))
+    result.push_back({std::move(graph), params});
+  return result;
+}
+
+constexpr int kWhole = -1, kSum = -2;  // else: the dim that all devices of the mesh cut
+
+ShardingRef sharding_as(int how, const TensorType& type, const MeshRef& mesh) {
+  Sharding sharding = *replicated(mesh, type.shape.size());
+  const std::vector<AtomId> atoms = mesh->axis_atoms(0);
+  if (how >= 0) sharding.dims.at(how) = {atoms, 1};
+  if (how == kSum) sharding.partial = atom_set(atoms), sharding.reduction = Reduction::sum;
+  return intern(std::move(sharding), type.shape);
+}
+
+// The node as if its operands and results could lie so.
+TrialHandle guess(const bridge::Recording& recording, size_t index, const MeshHandle& mesh,
+                  const std::vector<int>& inputs, const std::vector<int>& outputs) {
+  const Node& node = recording.graph.nodes.at(index);
+  Placement placement;
+  for (size_t i = 0; i < node.call->inputs.size(); ++i)
+    placement.inputs.push_back(sharding_as(inputs.at(i), node.call->inputs[i], mesh.mesh));
+  for (size_t r = 0; r < node.call->outputs.size(); ++r)
+    placement.outputs.push_back(sharding_as(outputs.at(r), node.call->outputs[r], mesh.mesh));
+  return {laid_out(node.call, mesh.mesh, placement), params_of(recording, node)};
+}
+
+}  // namespace
+
+void bind_trials(py::module_& m) {
+  py::class_<TrialHandle>(m, "Trial")
+      .def_property_readonly("inputs", [](const TrialHandle& trial) { return layouts(trial.graph, true); })
+      .def_property_readonly("outputs", [](const TrialHandle& trial) { return layouts(trial.graph, false); })
+      .def_property_readonly("text", [](const TrialHandle& trial) { return print(trial.graph); })
+      .def("run", &TrialHandle::run, "shards"_a);
+  py::class_<bridge::Recording>(m, "Recording")
+      .def_property_readonly("nodes", nodes)
+      .def("values", values)
+      .def("trials", trials_of, "node"_a, "mesh"_a)
+      .def("guess", guess, "node"_a, "mesh"_a, "inputs"_a, "outputs"_a);
+  m.def("recording", [] { return bridge::Recorder::instance().recording(); });
+}
+
+}  // namespace spmdx
