@@ -28,5 +28,5 @@ OPEN = {
     "slice · 2": (1, BOXES),
     "sort": (0, "on more than two devices the 8-byte indices go back, the gradient is less"),
     "attention": (1, "where features are cut, operands are gathered instead of exchanged"),
-    "conv2d": (15, ROWS),
+    "conv2d": (5, ROWS),
 }

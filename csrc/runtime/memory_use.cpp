@@ -7,24 +7,21 @@
 namespace spmdx {
 namespace {
 
-const std::set<std::string_view> kViews = {"aten.permute",      "aten.expand",          "aten.slice", "aten.select",
-                                           "aten.diagonal",     "aten.unfold",          "aten._conj", "aten.real",
-                                           "aten.view_as_real", "aten.view_as_complex", "aten.imag",  "aten.alias"};
-
-const std::set<std::string_view> kReshapes = {"aten.view", "aten._unsafe_view", "aten.reshape"};
+const std::set<std::string_view> kViews = {"aten.permute",  "aten.expand", "aten.slice",        "aten.select",
+                                           "aten.diagonal", "aten.unfold", "aten.view_as_real", "aten.view_as_complex"};
 
 const std::set<std::string_view> kInPlace = {
-    "aten.add",     "aten.sub",        "aten.mul",      "aten.div",         "aten.neg",       "aten.exp",
-    "aten.sqrt",    "aten.rsqrt",      "aten.relu",     "aten.tanh",        "aten.sigmoid",   "aten.addcmul",
-    "aten.addcdiv", "aten.reciprocal", "aten.abs",      "aten.pow",         "aten.log",       "aten.clamp",
-    "aten.lerp",    "aten.sin",        "aten.cos",      "aten.square",      "aten.clamp_min", "aten.silu",
-    "aten.gelu",    "aten.leaky_relu", "aten.hardtanh", "aten.masked_fill", "aten.clamp_max"};
+    "aten.add",        "aten.sub",        "aten.mul",         "aten.div",       "aten.neg",     "aten.exp",
+    "aten.sqrt",       "aten.rsqrt",      "aten.relu",        "aten.tanh",      "aten.sigmoid", "aten.addcmul",
+    "aten.addcdiv",    "aten.reciprocal", "aten.abs",         "aten.pow",       "aten.log",     "aten.clamp",
+    "aten.lerp",       "aten.sin",        "aten.cos",         "aten.clamp_min", "aten.silu",    "aten.gelu",
+    "aten.leaky_relu", "aten.hardtanh",   "aten.masked_fill", "aten.clamp_max"};
 
 }  // namespace
 
 MemoryUse memory_use(const Call& call) {
   const std::string_view base = base_name(call.op);
-  if (kReshapes.contains(base) && call.op != "aten.view.dtype") return MemoryUse::reshape;
+  if (call.op == "aten.view") return MemoryUse::reshape;
   if (kViews.contains(base)) return MemoryUse::view;
   const bool first = !call.args.empty() && call.args[0] == Arg(TensorArg{0});
   if (first && kInPlace.contains(base) && call.outputs.size() == 1 && call.outputs[0] == call.inputs[0])

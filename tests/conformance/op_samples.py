@@ -73,9 +73,9 @@ def sizes(which: dict[str, int]) -> Iterator[None]:
             setattr(invocations, name, size)
 
 
-def entries() -> list[Any]:
-    """All float32 entries of op_db."""
-    return [op for op in invocations.op_db if torch.float32 in op.dtypes]
+def entries(dtypes: tuple[torch.dtype, ...] = (torch.float32,)) -> list[Any]:
+    """All entries of op_db that take one of these."""
+    return [op for op in invocations.op_db if any(dtype in op.dtypes for dtype in dtypes)]
 
 
 def name_of(op: Any) -> str:

@@ -175,7 +175,7 @@ TEST(rules_reductions) {
   CHECK_EQ(rule_of("f32[4, 6]", "f32[6]", "aten.amax(%0, [0], false)"), "a>b->b");
   CHECK_EQ(rule_of("f32[4, 6]", "f32[]", "aten.mean(%0, none)"), "a+b+->");
   CHECK_EQ(rule_of("f32[4, 6]", "f32[4]; i64[4]", "aten.max.dim(%0, 1, false)"), "ab^->a,a");
-  CHECK_EQ(rule_of("f32[4]; f32[4]", "f32[4]", "aten.max.other(%0, %1)"), "a,a->a");
+  CHECK_EQ(rule_of("f32[4]; f32[4]", "f32[4]", "aten.maximum(%0, %1)"), "a,a->a");
   CHECK_EQ(rule_of("f32[4, 6]", "i64[4]", "aten.argmax(%0, 1, false)"), "ab^->a");
   CHECK_EQ(rule_of("f32[4, 6]", "f32[]", "aten.linalg_vector_norm(%0, 2, none, false, none)"), "a+b+->");
   CHECK_EQ(rule_of("f32[4, 6]", "f32[4]", "aten.var.correction(%0, [1], 1, false)"), "ab^->a");

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The calls that rules are tried on: what torch's own samples record in tiny sizes."""
+"""The calls that rules are tried on: what torch's own samples, and more, record in tiny sizes."""
 
 import re
 from collections.abc import Callable, Iterator
@@ -9,6 +9,7 @@ from typing import Any
 import spmdx
 import torch
 from exceptions import EXCEPTIONS
+from more_calls import CALLS
 from op_samples import entries, name_of, samples
 from spmdx import _trials
 from torch.utils import _pytree as pytree
@@ -21,9 +22,9 @@ Call = Callable[[], Any]
 
 
 def names() -> list[str]:
-    """Every entry of op_db that is expected to run."""
-    drawn = dict.fromkeys(name_of(op) for op in entries())
-    return [name for name in drawn if name not in EXCEPTIONS]
+    """Every entry of op_db that is expected to run, and the calls of more_calls.py."""
+    drawn = dict.fromkeys(name_of(op) for op in entries(DTYPES))
+    return [name for name in drawn if name not in EXCEPTIONS] + list(CALLS)
 
 
 def calls_of(name: str, most: int | None) -> Iterator[Call]:
@@ -33,7 +34,10 @@ def calls_of(name: str, most: int | None) -> Iterator[Call]:
         name: of :func:`names`.
         most: samples of each dtype and size; None for all.
     """
-    op = next(op for op in entries() if name_of(op) == name)
+    if name in CALLS:
+        yield from (partial(seeded, CALLS[name], sizes) for sizes in SIZES)
+        return
+    op = next(op for op in entries(DTYPES) if name_of(op) == name)
     for dtype in DTYPES:
         if dtype not in op.dtypes:
             continue
@@ -51,6 +55,11 @@ def step_of(drawn: list, most: int | None) -> int:
     return max(1, len(drawn) // most) if most else 1
 
 
+def seeded(call: Callable[[dict[str, int]], Any], sizes: dict[str, int]) -> Any:
+    torch.manual_seed(7)
+    return call(sizes)
+
+
 def forward_and_backward(op: Any, sample: Any) -> Any:
     """Results and gradients for random cotangents, on the device."""
     tensors = []
@@ -65,7 +74,10 @@ def forward_and_backward(op: Any, sample: Any) -> Any:
     if not smooth or not wanted:
         return made
     upstream = [cotangent(o, at).to("spmdx") for at, o in enumerate(smooth)]
-    return made, torch.autograd.grad(smooth, wanted, upstream, allow_unused=True)
+    try:
+        return made, torch.autograd.grad(smooth, wanted, upstream, allow_unused=True)
+    except RuntimeError:  # eigenvectors have a gradient for some cotangents only
+        return made
 
 
 def nodes_of(call: Call, known: set[int]) -> list[_trials.Node]:
