@@ -100,6 +100,17 @@ class Wire:
     def bytes(self, name, letters):
         return ITEM * self.elements(letters) * (2 if name in self.op.integers else 1)
 
+    def part(self, letter, device):
+        """The share of a dim that a device has, of a whole one all."""
+        if letter is None:
+            return 1
+        size, rows = self.op.size(letter), -(-self.op.size(letter) // self.n)
+        return max(0, min(rows, size - device * rows)) / size
+
+    def lacked_share(self, start, end):
+        """Of a tensor cut along one dim, what the busiest device has to be sent to have it along another."""
+        return max(self.part(end, i) * (1 - self.part(start, i)) for i in range(self.n))
+
     def __getitem__(self, name):
         return self.names[name] if name in self.names else self.elements(name.replace("_", ""))
 
@@ -142,12 +153,10 @@ class Bound:
 
 def moved(wire, name, letters, start, end):
     """What it takes to bring a tensor from one cut to another."""
-    size = wire.bytes(name, letters)
     if start is None or start == end:
         return Bound()
-    if end is None:
-        return Bound(wire["gather"](size), f"gather({name})")
-    return Bound(wire["swap"](size), f"swap({name})")
+    lacked = wire.bytes(name, letters) * wire.lacked_share(start, end)
+    return Bound(lacked, f"gather({name})" if end is None else f"swap({name})")
 
 
 def summed(wire, name, letters, end):

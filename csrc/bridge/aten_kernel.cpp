@@ -31,6 +31,8 @@ const std::set<std::string_view> kNeedsContiguous = {
     "aten.native_layer_norm_backward",
     "aten.native_group_norm",
     "aten.native_group_norm_backward",
+    "aten._pdist_forward",
+    "aten._pdist_backward",
 };
 
 struct TensorPlace {

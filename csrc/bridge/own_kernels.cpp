@@ -79,12 +79,14 @@ Compute prepare_masked_embedding(const Call& call) {
   };
 }
 
-// Part i of a dim is part sources[i], or zeros where that is negative: where nobody cut the dim.
+// Part i of a dim is part sources[i], or zeros where that is negative: where no rows come from other devices.
 Compute prepare_permute_rows(const Call& call) {
   return [dim = own_argument<int64_t>(call, 1), sources = own_argument<std::vector<int64_t>>(call, 2)](
              std::span<const BufferRef> inputs, std::span<const Param>) -> std::vector<at::Tensor> {
     const at::Tensor& source = tensor_of(inputs[0]);
-    at::Tensor result = at::zeros(source.sizes(), source.options());
+    std::vector<int64_t> shape = source.sizes().vec();
+    shape.at(static_cast<size_t>(dim)) = static_cast<int64_t>(sources.size());
+    at::Tensor result = at::zeros(shape, source.options());
     for (size_t i = 0; i < sources.size(); ++i)
       if (sources[i] >= 0) result.select(dim, static_cast<int64_t>(i)).copy_(source.select(dim, sources[i]));
     return {result};
@@ -177,6 +179,7 @@ const OwnKernels& table_kernels() {
       {"spmdx.masked_embedding", prepare_masked_embedding},
       {"spmdx.nll_rows", prepare_nll_rows},
       {"spmdx.permute_rows", prepare_permute_rows},
+      {"spmdx.take_rows", prepare_permute_rows},
       {"spmdx.place", prepare_place},
   };
   return kernels;

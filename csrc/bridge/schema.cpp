@@ -23,9 +23,10 @@ bool contains(const auto& list, const auto& item) {
 // Arguments about where and how on the host, which mean nothing to a graph.
 constexpr std::array<std::string_view, 4> kHostNames = {"device", "layout", "pin_memory", "non_blocking"};
 // Ops whose floats decide a shape or what is computed.
-constexpr std::array<std::string_view, 8> kConstantReals = {
-    "aten.arange", "aten.range", "aten.linspace",           "aten.logspace",
-    "aten.histc",  "aten.norm",  "aten.linalg_vector_norm", "aten._grouped_mm"};
+constexpr std::array<std::string_view, 9> kConstantReals = {
+    "aten.arange",         "aten.range", "aten.linspace",           "aten.logspace",
+    "aten.histc",          "aten.norm",  "aten.linalg_vector_norm", "aten._grouped_mm",
+    "aten.constant_pad_nd"};
 
 bool has_constant_reals(std::string_view base) {
   return contains(kConstantReals, base) || base.starts_with("aten.upsample") || base.starts_with("aten._upsample") ||

@@ -2,6 +2,8 @@
 // Rows: read off a call.
 #include "graph/rows.h"
 
+#include <algorithm>
+
 #include "base/error.h"
 
 namespace spmdx {
@@ -29,7 +31,7 @@ Ints halo_sources(const Call& call, int64_t rows) {
 
 RowMap row_map(const Call& call) {
   const bool halo = call.op == kHalo || call.op == kCommHalo;
-  if (!halo && call.op != kPermuteRows && call.op != "spmdx.permute_rows") return {};
+  if (!halo && call.op != kPermuteRows && call.op != kTakeRows && call.op != "spmdx.permute_rows") return {};
   const auto* dim = call.args.size() > 2 ? std::get_if<int64_t>(&call.args[1]) : nullptr;
   internal_check(dim && *dim >= 0 && *dim < static_cast<int64_t>(call.inputs.at(0).shape.size()),
                  call.op + " does not name a dim of its operand");
@@ -38,6 +40,11 @@ RowMap row_map(const Call& call) {
   internal_check(static_cast<int64_t>(map.sources.size()) == rows,
                  call.op + " does not name a source for every part of a dim");
   return map;
+}
+
+int64_t rows_from_elsewhere(const RowMap& rows, const Range& own, const Range& mine) {
+  return std::count_if(rows.sources.begin() + mine.start, rows.sources.begin() + mine.start + mine.extent,
+                       [&](int64_t s) { return s >= 0 && (s < own.start || s >= own.start + own.extent); });
 }
 
 }  // namespace spmdx

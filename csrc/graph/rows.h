@@ -17,10 +17,18 @@ struct RowMap {
 constexpr std::string_view kHalo = "spmdx.halo";
 enum : size_t { kHaloDim = 1, kHaloStarts, kHaloLengths };
 
-// The same two between devices; the atoms that cut the dim stay. Their kind is a collective_permute.
+// spmdx.take_rows(x, dim, sources, parts): row i of the result's dim, which is as long as `sources`, is row sources[i]
+// of x, or zeros where that is negative. Both dims are cut into `parts`, or whole.
+constexpr std::string_view kTakeRows = "spmdx.take_rows";
+
+// The same between devices, rows taken as permuted ones; the atoms that cut the dim stay. Their kind is a
+// collective_permute.
 constexpr std::string_view kPermuteRows = "spmdx.comm.permute_rows", kCommHalo = "spmdx.comm.halo";
 
-// Of calls by these four names; nothing moves in any other call.
+// Of calls by these names; nothing moves in any other call.
 RowMap row_map(const Call& call);
+
+// Rows that a device has to be sent, which has the rows `own` and shall have those of the map at `mine`.
+int64_t rows_from_elsewhere(const RowMap& rows, const Range& own, const Range& mine);
 
 }  // namespace spmdx

@@ -49,6 +49,9 @@ Assignment::Assignment(const Graph& graph, const CompileOptions& options, std::v
     const ShardingRef here = input.physical ? input.physical : replicated(graph.mesh, value.type.shape.size());
     inputs_[input.value] = comes_from_another_mesh(graph, input) ? value.sharding : here;
     if (input.annotation) ends_[input.value].push_back({input.annotation, true, false});
+    for (const DimSharding& dim : inputs_[input.value]->dims)
+      if (!dim.empty() && std::find(cutting_.begin(), cutting_.end(), dim.atoms) == cutting_.end())
+        cutting_.push_back(dim.atoms);
   }
   for (const Constraint& constraint : graph.constraints)
     if (graph.values[constraint.value].producer != kNone)
@@ -60,6 +63,7 @@ Assignment::Assignment(const Graph& graph, const CompileOptions& options, std::v
     if (!inputs_[value]) continue;
     moves_[value] = moves_with(value, kNone, nullptr);
     total_ += moves_[value];
+    moving_ += moves_[value];
   }
 }
 
@@ -190,6 +194,7 @@ void Assignment::put(NodeId node, ChoiceRef choice) {
   for (ValueId value : values_of(node, true)) {
     const int64_t now = moves_with(value, kNone, nullptr);
     total_ += now - moves_[value];
+    moving_ += now - moves_[value];
     moves_[value] = now;
   }
 }
@@ -221,6 +226,15 @@ const Choices& Assignment::choices(NodeId node, size_t tensor, ShardingRef with)
     add_hints(value(node, t), node, hints[t]);
   }
   return table_.of(op, hints);
+}
+
+Choices Assignment::shifts(NodeId node) const {
+  const OpContext op = context(node);
+  Choices result;
+  for (const std::vector<AtomId>& atoms : cutting_)
+    for (Strategy& strategy : shifted(op, choices_[node]->strategy, atoms))
+      if (ChoiceRef choice = choice_of(op, std::move(strategy), options_.topology)) result.push_back(std::move(choice));
+  return result;
 }
 
 ShardingRef wanted_of(const Graph& graph, const Output& output, ShardingRef native) {

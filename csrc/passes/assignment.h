@@ -33,6 +33,8 @@ class Assignment {
 
   // What it could do, given all that its neighbours and propagation say, and `with` for one tensor.
   const Choices& choices(NodeId node, size_t tensor = SIZE_MAX, ShardingRef with = nullptr);
+  // What it could do if one axis, or part of one, that cuts an input cut another factor, or none.
+  Choices shifts(NodeId node) const;
   // Time of the node itself and of the moves of its operands and results, if it did that.
   int64_t cost_around(NodeId node, const Choice& choice) const;
   // The same without the moves of its results.
@@ -48,6 +50,7 @@ class Assignment {
 
   void decide(NodeId node, ChoiceRef choice);
   int64_t total() const { return total_; }
+  int64_t moving() const { return moving_; }  // of the total, the moves
 
   // Decisions made after mark() can be taken back.
   size_t mark() const { return log_.size(); }
@@ -77,12 +80,13 @@ class Assignment {
   std::vector<OpRuleRef> rules_;
   std::vector<std::vector<NodeId>> users_;
   std::vector<std::vector<End>> ends_;
-  std::vector<ShardingRef> inputs_;  // by value; null for results of nodes
-  std::vector<uint32_t> type_of_;    // by value: equal types have equal numbers
+  std::vector<ShardingRef> inputs_;           // by value; null for results of nodes
+  std::vector<std::vector<AtomId>> cutting_;  // the atoms that cut dims of inputs, or are wanted to
+  std::vector<uint32_t> type_of_;             // by value: equal types have equal numbers
   std::vector<bool> fleeting_;
   std::vector<ChoiceRef> choices_;
   std::vector<int64_t> moves_;
-  int64_t total_ = 0;
+  int64_t total_ = 0, moving_ = 0;
   std::vector<std::pair<NodeId, ChoiceRef>> log_;  // what was there before
   struct PlanKey {
     uint32_t type;

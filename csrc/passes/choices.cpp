@@ -55,10 +55,7 @@ std::vector<Delay> delays_of(const OpContext& op, const Hints& hints) {
 }
 
 void add(const OpContext& op, Strategy strategy, const Topology& topology, Choices& choices) {
-  auto placement = place(op, strategy);
-  if (!placement) return;
-  const int64_t compute = compute_ns(op, strategy, topology);
-  choices.push_back(std::make_shared<const Choice>(Choice{std::move(strategy), std::move(*placement), compute}));
+  if (ChoiceRef choice = choice_of(op, std::move(strategy), topology)) choices.push_back(std::move(choice));
 }
 
 Choices make(const OpContext& op, const Hints& hints, const Topology& topology) {
@@ -109,6 +106,13 @@ std::vector<Delay> all_delays(const OpContext& op, AtomSet atoms) {
     delays_of(op, hints, atoms, reduction, delays);
   }
   return delays;
+}
+
+ChoiceRef choice_of(const OpContext& op, Strategy strategy, const Topology& topology) {
+  auto placement = place(op, strategy);
+  if (!placement) return nullptr;
+  const int64_t compute = compute_ns(op, strategy, topology);
+  return std::make_shared<const Choice>(Choice{std::move(strategy), std::move(*placement), compute});
 }
 
 const Choices& ChoiceTable::of(const OpContext& op, const Hints& hints) {

@@ -18,6 +18,9 @@ struct Choice {
 using ChoiceRef = std::shared_ptr<const Choice>;
 using Choices = std::vector<ChoiceRef>;
 
+// Null where some tensor cannot be laid out so.
+ChoiceRef choice_of(const OpContext& op, Strategy strategy, const Topology& topology);
+
 // hints[tensor]: distinct shardings, operands first, then results.
 using Hints = std::vector<std::vector<ShardingRef>>;
 

@@ -4,8 +4,10 @@
 #include <map>
 #include <set>
 
+#include "graph/rows.h"
 #include "passes/rewrite.h"
 #include "rules/maths.h"
+#include "rules/taken_rows.h"
 
 namespace spmdx {
 namespace {
@@ -16,17 +18,28 @@ struct Slice {
   int64_t piece = 0, pieces = 0;
 };
 
-// (x, dim, start, end, step) of one of equal pieces.
+// The first row and the dim, where rows that follow one another are taken.
+std::optional<std::pair<int64_t, size_t>> run_of_rows(const Call& call) {
+  if (call.op == kTakeRows) {
+    const RowMap rows = row_map(call);
+    for (size_t i = 1; i < rows.sources.size(); ++i)
+      if (rows.sources[i] != rows.sources[0] + static_cast<int64_t>(i)) return std::nullopt;
+    if (rows.sources.empty() || rows.sources[0] < 0) return std::nullopt;
+    return std::pair{rows.sources[0], static_cast<size_t>(rows.dim)};
+  }
+  const std::vector<TakenRows> rows = call.op == "aten.slice.Tensor" ? taken_rows(call) : std::vector<TakenRows>{};
+  if (rows.size() != 1 || rows[0].step != 1) return std::nullopt;
+  return std::pair{rows[0].first, rows[0].dim};
+}
+
+// One of equal pieces.
 std::optional<Slice> slice_of(const Node& node) {
-  if (node.call->op != "aten.slice.Tensor") return std::nullopt;
-  const Shape &whole = node.call->inputs[0].shape, &part = node.call->outputs[0].shape;
-  const auto number = [&](size_t arg) { return std::get<int64_t>(node.call->args.at(arg)); };
-  for (size_t arg = 1; arg < 5; ++arg)
-    if (!std::holds_alternative<int64_t>(node.call->args.at(arg))) return std::nullopt;
-  const auto dim = static_cast<size_t>(number(1));
-  const int64_t size = part.at(dim);
-  if (number(4) != 1 || size == 0 || size == whole[dim] || whole[dim] % size || number(2) % size) return std::nullopt;
-  return Slice{node.inputs[0], dim, number(2) / size, whole[dim] / size};
+  const auto run = run_of_rows(*node.call);
+  if (!run) return std::nullopt;
+  const auto [first, dim] = *run;
+  const int64_t whole = node.call->inputs[0].shape[dim], size = node.call->outputs[0].shape.at(dim);
+  if (size == 0 || size == whole || whole % size || first % size) return std::nullopt;
+  return Slice{node.inputs[0], dim, first / size, whole / size};
 }
 
 using Place = std::tuple<ValueId, size_t, int64_t>;  // value, dim, pieces

@@ -9,12 +9,6 @@
 namespace spmdx {
 namespace {
 
-// Rows that a device has to be sent, which has the rows `own` and shall have those of the map at `mine`.
-int64_t rows_from_elsewhere(const Range& own, const Range& mine, const RowMap& rows) {
-  return std::count_if(rows.sources.begin() + mine.start, rows.sources.begin() + mine.start + mine.extent,
-                       [&](int64_t s) { return s >= 0 && (s < own.start || s >= own.start + own.extent); });
-}
-
 // On the device that is sent most.
 int64_t received_bytes(const Value& from, const Value& to, const RowMap& rows) {
   const Sharding& sharding = *to.sharding;
@@ -25,7 +19,7 @@ int64_t received_bytes(const Value& from, const Value& to, const RowMap& rows) {
     const int64_t position = representative(mesh, cuts, i);
     const Box box = local_box(sharding, to.type.shape, position);
     const Range own = local_range(mesh, from.sharding->dims[rows.dim], from.type.shape[rows.dim], position);
-    int64_t bytes = rows_from_elsewhere(own, box[rows.dim], rows) * itemsize(to.type.dtype);
+    int64_t bytes = rows_from_elsewhere(rows, own, box[rows.dim]) * itemsize(to.type.dtype);
     for (size_t d = 0; d < box.size(); ++d)
       if (static_cast<int64_t>(d) != rows.dim) bytes *= box[d].extent;
     most = std::max(most, bytes);
@@ -54,7 +48,7 @@ void exchange(Graph& graph) {
     const Value &from = graph.values[node.inputs[0]], &to = graph.values[node.output];
     if (to.sharding->dims[rows.dim].empty()) continue;
     const int64_t bytes = received_bytes(from, to, rows);
-    if (bytes > 0 || node.call->op != kHalo) make_collective(from, node, rows, bytes);
+    if (bytes > 0 || node.call->op == "spmdx.permute_rows") make_collective(from, node, rows, bytes);
   }
 }
 

@@ -11,10 +11,12 @@
 namespace spmdx {
 namespace {
 
-constexpr size_t kMaxWave = 64;    // nodes one wave changes
-constexpr size_t kMaxAnswers = 4;  // times a node is asked again in one settling
-constexpr int kMaxRounds = 3;      // over all moves
-constexpr int kMaxFailures = 2;    // of waves that are alike
+constexpr size_t kMaxWave = 64;     // nodes one wave changes
+constexpr size_t kMaxAnswers = 4;   // times a node is asked again in one settling
+constexpr int kMaxRounds = 3;       // over all moves
+constexpr int kMaxFailures = 2;     // of waves that are alike
+constexpr size_t kMaxShifted = 16;  // nodes of a graph in which each tries what no tensor suggests
+constexpr int64_t kRounding = 16;   // nanoseconds by which sums of moves may differ that are alike
 
 class Improvement {
  public:
@@ -26,7 +28,7 @@ class Improvement {
     settle(all);
     assignment_.forget();
     for (int round = 0; round < kMaxRounds; ++round)
-      if (!try_waves()) return;
+      if (!try_waves() && !try_shifts()) return;
   }
 
  private:
@@ -93,8 +95,8 @@ class Improvement {
     ShardingRef layout;
   };
 
-  // Neighbours of a node that changed, which may follow.
-  void follow(NodeId node, const Choice& before, std::deque<Step>& queue) const {
+  // Who made the operands of a node that changed, and may make them otherwise.
+  void follow_up(NodeId node, const Choice& before, std::deque<Step>& queue) const {
     const Choice& now = assignment_.choice(node);
     const std::vector<ValueId>& operands = graph_.nodes[node].inputs;
     for (size_t i = 0; i < operands.size(); ++i) {
@@ -108,6 +110,12 @@ class Improvement {
         queue.push_back(
             {producer, graph_.nodes[producer].inputs.size() + operands[i] - graph_.nodes[producer].output, wanted});
     }
+  }
+
+  // All neighbours, which may follow.
+  void follow(NodeId node, const Choice& before, std::deque<Step>& queue) const {
+    follow_up(node, before, queue);
+    const Choice& now = assignment_.choice(node);
     for (size_t r = 0; r < now.placement.outputs.size(); ++r)
       if (now.placement.outputs[r] != before.placement.outputs[r])
         hand_on(graph_.nodes[node].output + static_cast<ValueId>(r),
@@ -141,11 +149,19 @@ class Improvement {
                  [&](const Step& step) { return joins(step.node, sum, made); });
   }
 
-  // Keeps what it did only if the total fell. A wave that joins carries a partial sum on to what has more summands.
-  bool wave(std::deque<Step> queue, bool joining) {
-    const int64_t before = assignment_.total();
-    const size_t mark = assignment_.mark();
-    std::set<NodeId> touched;
+  // Who follows a node that changed: all neighbours; the same but the other readers of what is made for one; what adds
+  // more to a partial sum.
+  enum class Spread { all, branch, joins };
+
+  // What there was before a few decisions.
+  struct Before {
+    size_t mark;
+    int64_t total, moving;
+  };
+  Before before() const { return {assignment_.mark(), assignment_.total(), assignment_.moving()}; }
+
+  // Those of `touched` have changed already.
+  void spread_out(std::deque<Step> queue, Spread spread, std::set<NodeId> touched) {
     while (!queue.empty() && touched.size() < kMaxWave) {
       const Step step = queue.front();
       queue.pop_front();
@@ -153,20 +169,28 @@ class Improvement {
       const ChoiceRef old = assignment_.choice_ref(step.node);
       if (!adopt(step.node, step.tensor, step.layout)) continue;
       touched.insert(step.node);
-      if (!joining)
-        follow(step.node, *old, queue);
+      const bool made_for_one = spread == Spread::branch && step.tensor >= graph_.nodes[step.node].inputs.size();
+      if (spread != Spread::joins)
+        made_for_one ? follow_up(step.node, *old, queue) : follow(step.node, *old, queue);
       else if (const ValueId sum = graph_.nodes[step.node].output; assignment_.native(sum)->partial)
         hand_on_to_joins(sum, queue);
     }
     std::set<NodeId> asked = touched;
     for (NodeId node : touched) add_neighbours(node, asked);
     settle({asked.begin(), asked.end()});
-    if (assignment_.total() < before) {
-      assignment_.forget();
-      return true;
-    }
-    assignment_.undo(mark);
-    return false;
+  }
+
+  // Takes back what was decided since if it was not better.
+  bool keep(const Before& since, bool better) {
+    better ? assignment_.forget() : assignment_.undo(since.mark);
+    return better;
+  }
+
+  // Keeps what it did only if the total fell.
+  bool wave(std::deque<Step> queue, Spread spread) {
+    const Before since = before();
+    spread_out(std::move(queue), spread, {});
+    return keep(since, assignment_.total() < since.total);
   }
 
   // What makes two places of a program alike: the op that makes the value, and the layouts it has and should have.
@@ -178,10 +202,10 @@ class Improvement {
     return hash_combine(h, reinterpret_cast<uintptr_t>(wanted));
   }
 
-  bool attempt(uint64_t like, std::deque<Step> queue, bool joining = false) {
+  bool attempt(uint64_t like, std::deque<Step> queue, Spread spread = Spread::all) {
     int& failures = failures_[like];
     if (queue.empty() || failures >= kMaxFailures) return false;
-    const bool better = wave(std::move(queue), joining);
+    const bool better = wave(std::move(queue), spread);
     failures = better ? 0 : failures + 1;
     return better;
   }
@@ -196,7 +220,7 @@ class Improvement {
     if (made->partial) {
       std::deque<Step> readers;
       hand_on(value, made, readers);
-      if (attempt(hash_combine(likeness(value, made, true), 1), std::move(readers), true)) return true;
+      if (attempt(hash_combine(likeness(value, made, true), 1), std::move(readers), Spread::joins)) return true;
     }
     const NodeId producer = graph_.values[value].producer;
     if (producer == kNone) return false;
@@ -226,6 +250,44 @@ class Improvement {
     for (ValueId value : order)
       if (assignment_.moves_ns(value) > 0) better |= try_waves_at(value);
     return better;
+  }
+
+  // In a small graph: a node does what nobody asked for, and others follow, or settle for what is best then.
+  bool try_shifts() {
+    if (graph_.nodes.size() > kMaxShifted || assignment_.moving() == 0) return false;
+    bool better = false;
+    for (NodeId node = 0; node < graph_.nodes.size(); ++node)
+      for (const ChoiceRef& choice : assignment_.shifts(node))
+        better |= shift(node, choice, Spread::all) || shift(node, choice, Spread::branch) || shift_alone(node, choice);
+    return better;
+  }
+
+  // Sharing work out is no reason by itself: something has to move less.
+  bool keep_shift(const Before& since) {
+    return keep(since, assignment_.total() < since.total && assignment_.moving() + kRounding < since.moving);
+  }
+
+  bool shift(NodeId node, const ChoiceRef& choice, Spread spread) {
+    const Before since = before();
+    const ChoiceRef old = assignment_.choice_ref(node);
+    assignment_.decide(node, choice);
+    std::deque<Step> queue;
+    follow(node, *old, queue);
+    for (size_t i = 0; spread == Spread::all && i < graph_.nodes[node].inputs.size(); ++i)
+      if (choice->placement.inputs[i] != old->placement.inputs[i])
+        hand_on(graph_.nodes[node].inputs[i], choice->placement.inputs[i], queue);  // one move serves all readers
+    spread_out(std::move(queue), spread, {node});
+    return keep_shift(since);
+  }
+
+  bool shift_alone(NodeId node, const ChoiceRef& choice) {
+    const Before since = before();
+    assignment_.decide(node, choice);
+    std::set<NodeId> around;
+    add_neighbours(node, around);
+    around.erase(node);  // asked itself it would go back at once
+    settle({around.begin(), around.end()});
+    return keep_shift(since);
   }
 
   Assignment& assignment_;

@@ -54,6 +54,9 @@ std::optional<Placement> place(const OpContext& op, const Strategy& strategy);
 // hints[tensor] lists shardings.
 std::vector<Strategy> candidates(const OpContext& op, const std::vector<std::vector<ShardingRef>>& hints);
 
+// `now` with these atoms on any other factor, or on none.
+std::vector<Strategy> shifted(const OpContext& op, const Strategy& now, const std::vector<AtomId>& atoms);
+
 // The cut of every factor as the shardings of a node's operands and results show it.
 Strategy strategy_of(const OpContext& op, const Graph& graph, const Node& node);
 

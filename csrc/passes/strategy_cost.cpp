@@ -2,7 +2,10 @@
 // What a strategy costs on the device that has most to do: work, memory traffic, exchanges inside composites.
 #include <algorithm>
 
+#include "graph/rows.h"
 #include "passes/strategy.h"
+#include "rules/stencil.h"
+#include "rules/taken_rows.h"
 
 namespace spmdx {
 namespace {
@@ -59,6 +62,36 @@ bool reduces_nothing(const OpContext& op, const std::vector<double>& extents) {
   return reduces && !contracts(*op.rule);
 }
 
+// Rows that parts of a cut dim send each other: what the pass `exchange` makes of the op.
+int64_t exchange_ns(const OpContext& op, const Strategy& strategy, const std::vector<double>& extents,
+                    const Topology& topology) {
+  const RowMap rows = op.call->op.starts_with("spmdx.") ? row_map(*op.call) : RowMap{};
+  if (rows.dim < 0) return 0;
+  const size_t result = op.rule->inputs.size(), dim = static_cast<size_t>(rows.dim);
+  const std::vector<int>& factors = op.factors(result).at(dim);
+  if (factors.size() != 1 || strategy.cuts[static_cast<size_t>(factors[0])].empty()) return 0;
+  const int64_t parts = op.mesh->group_size(atom_set(strategy.cuts[static_cast<size_t>(factors[0])].atoms));
+  const int64_t of = op.type(0).shape.at(dim), to = op.type(result).shape.at(dim);
+  int64_t most = 0;
+  for (int64_t i = 0; i < parts; ++i)
+    most = std::max(most, rows_from_elsewhere(rows, part_of(of, parts, i), part_of(to, parts, i)));
+  const double share = static_cast<double>(most) / static_cast<double>(part_of(to, parts, 0).extent);
+  const double bytes =
+      local_elements(op, result, extents) * share * static_cast<double>(itemsize(op.type(result).dtype));
+  return topology.cost_ns(Collective::collective_permute, static_cast<int64_t>(bytes));
+}
+
+// Rows that go from part to part inside an expansion: those of a slice, or about one where neighbours overlap.
+int64_t rows_lacked(const OpContext& op, size_t factor, int64_t parts) {
+  for (const TakenRows& rows : taken_rows(*op.call)) {
+    const std::vector<int>& factors = op.factors(0).at(rows.dim);
+    if (std::find(factors.begin(), factors.end(), static_cast<int>(factor)) != factors.end())
+      return most_lacked(rows, op.type(0).shape.at(rows.dim), op.type(op.rule->inputs.size()).shape.at(rows.dim),
+                         parts);
+  }
+  return 1;
+}
+
 }  // namespace
 
 double local_flops(const OpContext& op, const Strategy& strategy) {
@@ -68,6 +101,7 @@ double local_flops(const OpContext& op, const Strategy& strategy) {
 int64_t compute_ns(const OpContext& op, const Strategy& strategy, const Topology& topology) {
   if (op.rule->linearity == Linearity::movement) return 0;
   const std::vector<double> extents = local_extents(op, strategy);
+  const int64_t exchanged = exchange_ns(op, strategy, extents, topology);
   if (reduces_nothing(op, extents)) return 0;
   const double weight = contracts(*op.rule) ? kContractionWeight : 1;
   double picoseconds = flops_of(op, extents) * weight * static_cast<double>(topology.picoseconds_per_flop);
@@ -77,7 +111,7 @@ int64_t compute_ns(const OpContext& op, const Strategy& strategy, const Topology
       bytes += local_elements(op, t, extents) * static_cast<double>(itemsize(op.type(t).dtype));
     picoseconds = std::max(picoseconds, bytes * static_cast<double>(topology.picoseconds_per_local_byte));
   }
-  return static_cast<int64_t>(std::min(picoseconds / 1000, 1e15));
+  return exchanged + static_cast<int64_t>(std::min(picoseconds / 1000, 1e15));
 }
 
 int64_t composite_ns(const OpContext& op, const Strategy& strategy, const Topology& topology) {
@@ -93,7 +127,7 @@ int64_t composite_ns(const OpContext& op, const Strategy& strategy, const Topolo
     if (has_factor(op.factors(result), static_cast<int>(f))) elements /= std::max(extents[f], 1.0);
     const int64_t rows = static_cast<int64_t>(elements) * itemsize(op.type(result).dtype);
     if (factor.loose) {  // neighbours send each other some rows
-      total += topology.cost_ns(Collective::collective_permute, rows);
+      total += topology.cost_ns(Collective::collective_permute, rows * rows_lacked(op, f, group));
       continue;
     }
     if (op.rule->linearity == Linearity::movement) {  // of the result, a part changes hands

@@ -274,7 +274,7 @@ void check_collective(const Graph& graph, const Node& node) {
     if (!reduces && lost) reject(graph, node, "a partial is dropped without a reduction");
     if (kind == Collective::all_reduce && from.dims != to.dims) reject(graph, node, "an all_reduce changes the layout");
     if (kind != Collective::to_partial && (to.partial & ~from.partial)) reject(graph, node, "a partial appears");
-    if (node.call->op == kCommHalo)
+    if (node.call->op == kCommHalo || node.call->op == kPermuteRows)
       check_rows(graph, node);
     else
       check_boxes(graph, node, i, kind == Collective::slice ? 0 : node.atoms);

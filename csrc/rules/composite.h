@@ -22,6 +22,8 @@ Values expand_extremum(Builder& builder, const Node& node);  // argmax, argmin, 
 Values expand_scan(Builder& builder, const Node& node);  // cumsum, cumprod, logcumsumexp
 Values expand_topk(Builder& builder, const Node& node);
 Values expand_cat(Builder& builder, const Node& node);
+// taken_rows.cpp
+Values expand_taken_rows(Builder& builder, const Node& node);
 // roll_expand.cpp
 Values expand_roll(Builder& builder, const Node& node);
 // stencil_expand.cpp

@@ -46,6 +46,7 @@ OpRule select_scatter(const Call& call);
 OpRule cat(const Call& call);
 OpRule stack(const Call& call);
 OpRule pad(const Call& call);
+bool is_zero(const Arg& arg);  // as a number, or not given
 OpRule pad_backward(const Call& call);
 OpRule rolled(const Call& call);
 OpRule fft(const Call& call);  // the dims in argument 1 whole, of a size of their own in each tensor
@@ -141,7 +142,10 @@ OpRule planes_2(const Call& call);
 OpRule planes_3(const Call& call);
 OpRule stencil(const Call& call);
 OpRule halo(const Call& call);
-OpRule loss_2(const Call& call);  // pointwise loss, reduction in argument 2
+OpRule parts_of_dim(const Call& call, size_t dim, int64_t parts);
+OpRule take_rows(const Call& call);                                    // taken_rows.cpp
+OpRule taking_rows(const Call& call, const std::vector<bool>& acted);  // of movement.cpp's slices and padding
+OpRule loss_2(const Call& call);                                       // pointwise loss, reduction in argument 2
 OpRule loss_3(const Call& call);
 OpRule loss_4(const Call& call);
 OpRule loss_backward_3(const Call& call);

@@ -26,6 +26,7 @@ void window_start(const Call& call, const Boxes& inputs, const Boxes& outputs, s
 void group_norm_sizes(const Call& call, const Boxes& inputs, const Boxes& outputs, std::vector<Arg>& args);
 void group_norm_backward_sizes(const Call& call, const Boxes& inputs, const Boxes& outputs, std::vector<Arg>& args);
 void stencil_first(const Call&, const Boxes&, const Boxes&, std::vector<Arg>&);  // spatial.cpp
+void rows_here(const Call& call, const Boxes& inputs, const Boxes& outputs, std::vector<Arg>& args);
 void halo_parts(const Call&, const Boxes&, const Boxes&, std::vector<Arg>&);
 void bias_size(const Call& call, const Boxes& inputs, const Boxes& outputs, std::vector<Arg>& args);
 

@@ -78,12 +78,6 @@ std::vector<bool> padded_dims(const Call& call, size_t arg, size_t rank) {
   return acted;
 }
 
-bool is_zero(const Arg& arg) {
-  const auto* whole = std::get_if<int64_t>(&arg);
-  const auto* real = std::get_if<double>(&arg);
-  return std::holds_alternative<std::monostate>(arg) || (whole && *whole == 0) || (real && *real == 0);
-}
-
 }  // namespace
 
 // The same bits: where items are of another size, those of the last dim belong together.
@@ -123,12 +117,12 @@ OpRule repeat(const Call& call) {
 OpRule slice(const Call& call) {
   const size_t rank = rank_of(call), dim = dim_of(call, 1, rank);
   if (call.inputs[0].shape == call.outputs[0].shape) return whole_dims(call, std::vector<bool>(rank, false));
-  return resize_dims(call, only(dim, rank));
+  return taking_rows(call, only(dim, rank));
 }
 
 OpRule slice_backward(const Call& call) {
   const size_t rank = rank_of(call);
-  return resize_dims(call, only(dim_of(call, 2, rank), rank));
+  return taking_rows(call, only(dim_of(call, 2, rank), rank));
 }
 
 OpRule fft(const Call& call) { return resize_dims(call, acted_dims(call, 1, rank_of(call))); }
@@ -207,7 +201,7 @@ OpRule stack(const Call& call) {
 
 // Padding with zeros is linear, with anything else it is not.
 OpRule pad(const Call& call) {
-  OpRule rule = resize_dims(call, padded_dims(call, 1, rank_of(call)));
+  OpRule rule = taking_rows(call, padded_dims(call, 1, rank_of(call)));
   if (is_zero(argument(call, 2))) rule.linearity = Linearity::joint;
   return rule;
 }

@@ -95,16 +95,20 @@ void stencil_first(const Call& call, const Boxes& inputs, const Boxes&, std::vec
   args.at(kStencilFirst) = first;
 }
 
-// spmdx.halo(x, dim, starts, lengths)
-OpRule halo(const Call& call) {
-  const auto dim = static_cast<size_t>(integer(call, kHaloDim, 0));
+// The dim, of another size in the result, is cut into so many parts or whole; all others pass.
+OpRule parts_of_dim(const Call& call, size_t dim, int64_t parts) {
   std::string text = dims(call.inputs[0].shape.size());
   text.insert(dim + 1, "~");
   OpRule rule = from_letters(call, {{text}, {text}});
-  const auto parts = static_cast<int64_t>(integers(call, kHaloStarts).size());
   rule.factors.at(static_cast<size_t>(sole_factor(rule.inputs[0], dim, call))) = {parts, FactorKind::pass,
                                                                                   Reduction::none, true};
   return rule;
+}
+
+// spmdx.halo(x, dim, starts, lengths)
+OpRule halo(const Call& call) {
+  return parts_of_dim(call, static_cast<size_t>(integer(call, kHaloDim, 0)),
+                      static_cast<int64_t>(integers(call, kHaloStarts).size()));
 }
 
 // Where no rows come from elsewhere: the parts that are here, counted from the first row that is here.

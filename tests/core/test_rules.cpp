@@ -185,12 +185,16 @@ TEST(rules_movement) {
   CHECK_EQ(rule_of("f32[2, 3, 4]", "f32[4, 2, 3]", "aten.permute(%0, [2, 0, 1])"), "abc->cab");
   CHECK_EQ(rule_of("f32[3, 1]", "f32[2, 3, 4]", "aten.expand(%0, [2, 3, 4], false)"), "a_->bac");
   CHECK_EQ(rule_of("f32[4, 6]", "f32[4, 3]", "aten.slice.Tensor(%0, 1, 0, 3, 1)"), "ab!->ac!");
+  CHECK_EQ(rule_of("f32[4, 60]", "f32[4, 30]", "aten.slice.Tensor(%0, 1, 0, 30, 1)"), "ab^->ab^");
+  CHECK_EQ(rule_of("f32[4, 60]", "f32[4, 12]", "aten.slice.Tensor(%0, 1, 0, 12, 1)"), "ab!->ac!");
   CHECK_EQ(rule_of("f32[4, 6]", "f32[4, 6]", "aten.slice.Tensor(%0, 1, 0, 6, 1)"), "ab->ab");
   CHECK_EQ(rule_of("f32[4, 6]", "f32[6]", "aten.select.int(%0, 0, 2)"), "a!b->b");
   CHECK_EQ(rule_of("f32[6]", "f32[4, 6]", "aten.select_backward(%0, [4, 6], 0, 2)"), "a->b!a");
   CHECK_EQ(rule_of("f32[4, 2]; f32[4, 3]", "f32[4, 5]", "aten.cat([%0, %1], 1)"), "ab!,ac!->ad!");
   CHECK_EQ(rule_of("f32[4]; f32[4]", "f32[4, 2]", "aten.stack([%0, %1], 1)"), "a,a->ab!");
   CHECK_EQ(rule_of("f32[4, 6]", "f32[4, 8]", "aten.constant_pad_nd(%0, [1, 1], 0)"), "ab!->ac!");
+  CHECK_EQ(rule_of("f32[4, 60]", "f32[4, 62]", "aten.constant_pad_nd(%0, [1, 1], 0)"), "ab^->ab^");
+  CHECK_EQ(rule_of("f32[4, 60]", "f32[4, 62]", "aten.constant_pad_nd(%0, [1, 1], 1)"), "ab!->ac!");
   CHECK_EQ(rule_of("f32[4, 6]", "f32[4, 6]", "aten.cumsum(%0, 1, none)"), "ab^->ab^");
   CHECK_EQ(rule_of("f32[4, 6]", "f32[4, 2]; i64[4, 2]", "aten.topk(%0, 2, 1, true, true)"), "ab^->ac!,ac!");
   CHECK_EQ(rule_of("f32[4, 6]", "f32[4, 6]; i64[4, 6]", "aten.sort.stable(%0, true, 0, false)"), "a!b->a!b,a!b");

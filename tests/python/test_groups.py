@@ -91,7 +91,6 @@ def test_rows_that_are_added_are_added_where_they_are(dtype, base):
         return to.index_put((index,), rows.detach(), accumulate=True)
 
     report = compare(add, [index, rows], mesh_of(8), [("x", None), ("x", None, None)])
-    assert {c.kind for c in report.collectives} == {"all_reduce"}
     assert report.wire_bytes <= 2 * 5 * 6 * 8
 
 
