@@ -108,7 +108,7 @@ class Wire:
         return max(0, min(rows, size - device * rows)) / size
 
     def lacked_share(self, start, end):
-        """Of a tensor cut along one dim, what the busiest device has to be sent to have it along another."""
+        """Of a tensor, what the busiest device lacks that changes the dim of its part."""
         return max(self.part(end, i) * (1 - self.part(start, i)) for i in range(self.n))
 
     def __getitem__(self, name):

@@ -51,9 +51,11 @@ def test_greedy_tokens_are_those_of_plain_pytorch(name):
     assert spmdx.debug.fallbacks() == {}
 
 
-@pytest.mark.parametrize("name", ["gpt2", "whisper"])
+@pytest.mark.parametrize("name", ["gpt2", "mixtral", "whisper"])
 def test_sampled_tokens_are_those_of_one_device(name):
     want = alone(name)
     assert not torch.equal(want, generate(name, ALONE, do_sample=False))
+    spmdx.debug.reset_counters()
     for plan in PLANS:
         assert torch.equal(generate(name, Place(plan), **SAMPLED), want), plan
+    assert spmdx.debug.fallbacks() == {}
