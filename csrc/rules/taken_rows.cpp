@@ -114,7 +114,7 @@ Values expand_taken_rows(Builder& builder, const Node& node) {
       base_name(maths.call().op) == "aten.constant_pad_nd" ? integers(maths.call(), 1) : std::vector<int64_t>{};
   bool taken = false;
   for (const TakenRows& rows : taken_rows(maths.call())) {
-    if (!maths.is_cut(value, rows.dim)) continue;
+    if (!maths.is_cut(maths.input(0), rows.dim)) continue;
     TensorType type{maths.dtype(value), maths.shape(value)};
     const int64_t of = type.shape[rows.dim], to = maths.output(0).shape.at(rows.dim);
     type.shape[rows.dim] = to;

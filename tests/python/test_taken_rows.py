@@ -32,9 +32,11 @@ def numbers(*shape):
 @pytest.mark.parametrize("rows", [24, 25, 31])
 @pytest.mark.parametrize("take", TAKES)
 def test_it_is_what_it_is_of_the_whole_tensor(take, rows, devices):
-    for axis in ("x", ("x", "y")) if devices == "4x2" else ("x",):
-        for spec in ((axis, None), (None, axis)):
-            compare(TAKES[take], [numbers(rows, 24)], mesh_of(devices), [spec])
+    specs = [("x", None), (None, "x")]
+    if devices == "4x2":
+        specs += [(("x", "y"), None), (None, ("x", "y")), ("x", "y"), ("y", "x")]
+    for spec in specs:
+        compare(TAKES[take], [numbers(rows, 24)], mesh_of(devices), [spec])
 
 
 @DEVICES
