@@ -7,10 +7,8 @@ TARGETS = "the backward op takes scores that it does not read, and moves them to
 
 OPEN = {
     "addmm": (0, "on more than two devices, " + CHAIN),
-    "linear · 2": (6, CHAIN),
-    "einsum · 2": (2, CHAIN),
     "rms_norm": (1, CHAIN),
-    "layer_norm": (4, STATE),
+    "layer_norm": (5, CHAIN + "; " + STATE),
     "group_norm": (2, STATE),
     "cross_entropy": (1, TARGETS),
     "nll_loss": (1, TARGETS),

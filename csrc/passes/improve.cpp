@@ -11,12 +11,12 @@
 namespace spmdx {
 namespace {
 
-constexpr size_t kMaxWave = 64;     // nodes one wave changes
-constexpr size_t kMaxAnswers = 4;   // times a node is asked again in one settling
-constexpr int kMaxRounds = 3;       // over all moves
-constexpr int kMaxFailures = 2;     // of waves that are alike
-constexpr size_t kMaxShifted = 16;  // nodes of a graph in which each tries what no tensor suggests
-constexpr int64_t kRounding = 16;   // nanoseconds by which sums of moves may differ that are alike
+constexpr size_t kMaxWave = 64;    // nodes one wave changes
+constexpr size_t kMaxAnswers = 4;  // times a node is asked again in one settling
+constexpr int kMaxRounds = 3;      // over all moves
+constexpr int kMaxFailures = 2;    // of waves that are alike
+constexpr size_t kMaxShifted = 8;  // ops that compute, of a graph in which each node tries what no tensor suggests
+constexpr int64_t kRounding = 16;  // nanoseconds by which sums of moves may differ that are alike
 
 class Improvement {
  public:
@@ -252,9 +252,16 @@ class Improvement {
     return better;
   }
 
+  bool is_small() const {
+    size_t computing = 0;
+    for (NodeId node = 0; node < graph_.nodes.size(); ++node)
+      computing += assignment_.context(node).rule->linearity != Linearity::movement;
+    return computing <= kMaxShifted;
+  }
+
   // In a small graph: a node does what nobody asked for, and others follow, or settle for what is best then.
   bool try_shifts() {
-    if (graph_.nodes.size() > kMaxShifted || assignment_.moving() == 0) return false;
+    if (assignment_.moving() == 0 || !is_small()) return false;
     bool better = false;
     for (NodeId node = 0; node < graph_.nodes.size(); ++node)
       for (const ChoiceRef& choice : assignment_.shifts(node))

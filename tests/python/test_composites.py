@@ -330,8 +330,7 @@ def test_the_lowest_position_of_an_extremum(devices, size, name):
 @pytest.mark.parametrize("name", ["max", "min"])
 def test_extremum_of_a_cut_dim_with_gradient(devices, size, name):
     report = compare(lambda t: getattr(t, name)(-1), [with_ties(6, size)], mesh_of(devices), LAST)
-    if size % devices == 0:  # few rows of unequal parts are less than their extrema
-        assert {c.kind for c in report.collectives} <= {"all_reduce"}
+    assert {c.kind for c in report.collectives} <= {"all_reduce"}
     assert report.wire_bytes <= 2 * (2 * 6 * EIGHT * (devices - 1) // devices)
 
 
