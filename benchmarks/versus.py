@@ -126,7 +126,7 @@ def show(line: str) -> None:
     label, mode, times = json.loads(line)
     median = {name: statistics.median(values) for name, values in times.items()}
 
-    def ratio(a, b):
+    def ratio(a: str, b: str) -> float:
         return statistics.median(x / y for x, y in zip(times[a], times[b], strict=True))
 
     print(

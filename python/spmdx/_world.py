@@ -87,7 +87,7 @@ def join() -> None:
 
 
 def _meet() -> tuple[int, int, Any, bool]:
-    """Index, count and store of torch.distributed; whether this process is the one that hosts it."""
+    """Index, count and store of torch.distributed; whether this process hosts the store."""
     try:
         if dist.is_initialized():
             store = dist.distributed_c10d._get_default_store()

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Starts a Python program as several processes that meet over loopback, and gathers what they say."""
+"""Starts a program as several processes that meet over loopback, and gathers what they say."""
 
 import dataclasses
 import os

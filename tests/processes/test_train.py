@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Training in many processes equals training in plain PyTorch, whatever the processes and meshes."""
+"""Training in many processes equals training in plain PyTorch, on any mesh."""
 
 import functools
 import re

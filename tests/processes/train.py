@@ -10,10 +10,9 @@ the hash of random numbers drawn on the device, which must not depend on the pro
 import hashlib
 import sys
 
+import spmdx
 import torch
 import torch.nn.functional as F
-
-import spmdx
 
 STEPS = 30
 
