@@ -129,11 +129,10 @@ def show(line: str) -> None:
     def ratio(a: str, b: str) -> float:
         return statistics.median(x / y for x, y in zip(times[a], times[b], strict=True))
 
-    print(
-        f"{label}  {PEER_OF[mode]:18} spmdx / peer {ratio('spmdx', 'peer'):5.2f}   "
-        f"single / spmdx {ratio('single', 'spmdx'):5.2f}   single / peer {ratio('single', 'peer'):5.2f}   "
-        f"({median['spmdx'] * 1e3:.0f}, {median['peer'] * 1e3:.0f}, {median['single'] * 1e3:.0f} ms)"
-    )
+    ratios = [("spmdx", "peer"), ("single", "spmdx"), ("single", "peer")]
+    shown = "   ".join(f"{a} / {b} {ratio(a, b):5.2f}" for a, b in ratios)
+    took = ", ".join(f"{name} {seconds * 1e3:.0f}" for name, seconds in median.items())
+    print(f"{label}  {PEER_OF[mode]:18} {shown}   ({took} ms)", flush=True)
 
 
 def main() -> None:

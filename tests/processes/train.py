@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""A small transformer in float64: 30 steps on the devices of all processes, and in plain PyTorch here.
+"""A small transformer in float64, 30 steps on all processes' devices and in plain PyTorch here.
 
     train.py MODE BATCH
 
