@@ -144,6 +144,8 @@ TEST(the_first_difference_between_programs_is_quoted_with_both_lines) {
   const std::string said = first_difference(mine, {other});
   CHECK(said.find("process 0 has `%1 : f32[2] = aten.add(%0, %0)` (train.py:3)") != said.npos);
   CHECK(said.find("process 1 has `%1 : f32[2] = aten.mul(%0, %0)` (train.py:5)") != said.npos);
+  const Account longer{1, "mesh(x=2)\n%1 = input i64[] number\n%2 : f32[2] = aten.mul(%0, %1)  // train.py:5\nvalues"};
+  CHECK(first_difference(mine, {longer}).find("`%1 = input i64[] number` (before train.py:5)") != said.npos);
   const Account elsewhere{1, "mesh(x=2)\n%1 : f32[2] = aten.add(%0, %0)  // other.py:9\nvalues\n%0 2f"};
   CHECK(first_difference(mine, {elsewhere}).find("feed different values") != said.npos);
   CHECK(first_difference(mine, {{1, mine.text}}).find("planned the same program differently") != said.npos);

@@ -1,0 +1,62 @@
+# SPDX-License-Identifier: Apache-2.0
+"""One process gets into trouble: the others name it, and nobody waits for ever."""
+
+import os
+import re
+import signal
+
+import pytest
+from launch import Running, run
+
+LIMIT = 120  # seconds after which a process hangs
+IN_VAIN = ("stopped", "stalls")  # what only a limit of time tells; it must leave time to start, too
+
+# What the others say of process 1.
+SAID = {
+    "killed": r"process 1 \(pid \d+\) has died",
+    "quits": r"process 1 \(pid \d+\) has died",
+    "raises": r"process 1 \(pid \d+\) has ended after 3 steps: ValueError: the loss of process 1",
+    "exits": r"process 1 \(pid \d+\) has ended after 3 steps: its program came to its end",
+    "interrupted": r"process 1 \(pid \d+\) has ended after 3 steps: KeyboardInterrupt",
+    "stopped": r"process 1 \(pid \d+\) is stopped",
+    "stalls": r"process \d has waited for 15 seconds, in step 3.*process 1 \(pid \d+\) is in step 2",
+    "index": r"process 1 \(pid \d+\) failed in step 3 at fail.py:\d+: aten\.\S+: .*out of range",
+}
+
+
+@pytest.mark.parametrize(
+    "kind, processes", [*((kind, 2) for kind in SAID), ("killed", 4), ("index", 3)]
+)
+def test_the_others_name_the_process_in_trouble(kind, processes):
+    with Running("fail.py", processes, 1, kind, SPMDX_TIMEOUT=4) as running:
+        others = [rank for rank in range(processes) if rank != 1]
+        assert running.wait_for(1, "step 3")
+        ended = running.end(LIMIT) if kind not in ("stopped", "stalls") else None
+        if ended is None:
+            for rank in others:
+                running.children[rank].wait(LIMIT)
+            ended = running.end(0)
+    for rank in others:
+        assert ended[rank].status not in (0, None), ended[rank].out + ended[rank].err
+        assert re.search(r"CommError: fail.py:\d+: .*" + SAID[kind], ended[rank].out), ended[
+            rank
+        ].out
+    if kind == "index":
+        assert "IndexError: fail.py:" in ended[1].out
+
+
+def test_a_program_goes_on_after_an_error_that_all_processes_catch():
+    said = run("fail.py", 2, 1, "recovers", SPMDX_TIMEOUT=LIMIT)
+    losses = [re.findall(r"loss (\S+)", line) for line in said]
+    assert losses[0] == losses[1] and len(losses[0]) == 5  # the step that failed is left out
+    assert re.findall(r"end (\S+)", said[0]) == re.findall(r"end (\S+)", said[1])
+
+
+def test_a_signal_that_ends_the_launcher_ends_all_of_them():
+    with Running("fail.py", 2, 1, "stalls", SPMDX_TIMEOUT=LIMIT) as running:
+        assert running.wait_for(1, "step 3")
+        for child in running.children:
+            os.kill(child.pid, signal.SIGINT)
+        for how in running.end(LIMIT):
+            assert how.status not in (0, None)
+            assert "KeyboardInterrupt" in how.err
