@@ -29,14 +29,15 @@ int64_t measured_peak_bytes() {
 void bind_checks(py::module_& m) {
   m.def(
       "set_checks",
-      [](bool poison, bool memory) {
+      [](bool poison, bool memory, bool replicas) {
         wait_for_steps();
-        set_check_modes({poison, memory});
+        set_check_modes({poison, memory, replicas});
       },
-      py::arg("poison") = false, py::arg("memory") = false);
+      py::arg("poison") = false, py::arg("memory") = false, py::arg("replicas") = false);
   m.def("checks", [] {
     const CheckModes modes = check_modes();
-    return py::dict(py::arg("poison") = modes.poison, py::arg("memory") = modes.memory);
+    return py::dict(py::arg("poison") = modes.poison, py::arg("memory") = modes.memory,
+                    py::arg("replicas") = modes.replicas);
   });
   m.def("measured_peak_bytes", measured_peak_bytes);
   m.def(

@@ -10,7 +10,6 @@
 #include <deque>
 #include <future>
 #include <memory>
-#include <set>
 
 #include "base/error.h"
 #include "bridge/aten_backend.h"
@@ -25,11 +24,10 @@ constexpr int kTag = 0;
 // So many processes tell each other directly what they are about to do; more of them tell some.
 constexpr int64_t kAllPeers = 16;
 
-// What was announced for one step: to whom it went, and what comes in.
+// What was announced for one step, and what comes in.
 struct Roll {
   at::Tensor mine;
   std::vector<at::Tensor> theirs;
-  std::vector<int64_t> peers;
   Works works;
 };
 
@@ -37,6 +35,12 @@ at::Tensor one_number(int64_t value) {
   at::Tensor tensor = at::empty({1}, at::kLong);
   *tensor.data_ptr<int64_t>() = value;
   return tensor;
+}
+
+// Led by the user's line.
+std::string led(const Progress& at, const std::string& reason) {
+  const std::string line = source_text(at.source);
+  return (line.empty() ? "" : line + ": ") + reason;
 }
 
 at::Tensor sendable(const at::Tensor& tensor) { return tensor.resolve_conj().resolve_neg().contiguous(); }
@@ -59,7 +63,6 @@ class C10dComm final : public Comm {
     watch_->check();
     KernelGuard guard;
     Works works;
-    std::set<int64_t> peers;
     std::vector<std::pair<at::Tensor, at::Tensor>> late;  // what came for a tensor that is not contiguous
     try {
       for (const Message& message : receives) {
@@ -68,19 +71,17 @@ class C10dComm final : public Comm {
         std::vector<at::Tensor> whole = {target.is_contiguous() ? target : at::empty(target.sizes(), target.options())};
         if (!target.is_contiguous()) late.emplace_back(target, whole[0]);
         works.push_back(data_->recv(whole, static_cast<int>(message.peer), kTag));
-        peers.insert(message.peer);
       }
       for (const Message& message : sends) {
         std::vector<at::Tensor> whole = {sendable(tensor_of(message.buffer))};
         if (whole[0].numel() == 0) continue;
         works.push_back(data_->send(whole, static_cast<int>(message.peer), kTag));
-        peers.insert(message.peer);
         sent_.push_back(whole[0]);
       }
     } catch (const std::exception&) {
       // A connection that is closed already: waiting tells why.
     }
-    watch_->wait(works, {peers.begin(), peers.end()}, at);
+    watch_->wait(works, at);
     for (const auto& [target, came] : late) target.copy_(came);
     sent_.clear();
   }
@@ -96,7 +97,6 @@ class C10dComm final : public Comm {
           roll.works.push_back(control_->recv(coming, static_cast<int>(from), kTag));
           roll.works.push_back(control_->send(going, static_cast<int>(to), kTag));
           roll.theirs.push_back(coming[0]);
-          roll.peers.push_back(from);
         }
       } catch (const std::exception&) {
         // A connection that is closed already: `agree` tells why.
@@ -114,13 +114,18 @@ class C10dComm final : public Comm {
       roll = std::move(rolls_.front());
       rolls_.pop_front();
     }
-    watch_->wait(roll.works, roll.peers, at);
+    try {
+      watch_->wait(roll.works, at);
+    } catch (const CommError& error) {
+      throw CommError(led(at, error.what()));  // no op has begun that could lead
+    }
     bool equal = roll.theirs.size() == neighbours().size();
     for (const at::Tensor& other : roll.theirs) equal &= *other.data_ptr<int64_t>() == *roll.mine.data_ptr<int64_t>();
     if (!equal) disagree(at, describe());
   }
 
-  void failed(const Progress& at, std::exception_ptr error) override {
+  void failed(const Progress& at, std::exception_ptr error, bool overwrote) override {
+    overwrote_ |= overwrote;
     if (!watch_ || !watch_->broken().empty()) return;
     std::string what = "an error that is no exception";
     try {
@@ -151,6 +156,11 @@ class C10dComm final : public Comm {
     }
     generation_ = generation;
     open_groups();
+    if (watch_->anybody(overwrote_.exchange(false)))
+      throw CommError(
+          "the step that failed had begun to overwrite tensors, which may now differ between processes. "
+          "Expected them as they were before it. The processes can talk again: load the last checkpoint, "
+          "then go on.");
   }
 
  private:
@@ -201,10 +211,10 @@ class C10dComm final : public Comm {
       const std::vector<uint8_t> text = store->get(name(process));
       others.push_back({process, {text.begin(), text.end()}});
     }
-    const std::string line = source_text(at.source);
-    const std::string said = first_difference({processes_.here, account}, others);
-    watch_->set_broken("step " + std::to_string(at.step) + ": " + said);
-    throw CommError((line.empty() ? "" : line + ": ") + "step " + std::to_string(at.step) + ": " + said);
+    const std::string said =
+        "step " + std::to_string(at.step) + ": " + first_difference({processes_.here, account}, others);
+    watch_->set_broken(said);
+    throw CommError(led(at, said));
   }
 
   Processes processes_;
@@ -213,7 +223,8 @@ class C10dComm final : public Comm {
   Group data_, control_;
   int64_t generation_ = 0;
   std::atomic<int64_t> announced_ = 0;
-  std::vector<at::Tensor> sent_;  // alive until they are gone
+  std::atomic<bool> overwrote_ = false;  // by a step that failed
+  std::vector<at::Tensor> sent_;         // alive until they are gone
   std::mutex mutex_;
   std::deque<Roll> rolls_;  // announced, not agreed on yet
 };
@@ -251,6 +262,25 @@ void await_keys(const std::vector<std::string>& keys) {
   C10dComm& all = instance();
   all.watch()->wait_until([&] { return all.watch()->world().store->check(keys); },
                           {all.announced(), current_source(), "exchange between the processes"});
+}
+
+void compare_replicas(uint64_t digest) {
+  static std::atomic<int64_t> count = 0;
+  const World& world = instance().watch()->world();
+  const std::string prefix = "replica/" + std::to_string(count++) + "/", mine = std::to_string(digest);
+  std::vector<std::string> keys;
+  for (int64_t process = 0; process < world.processes.count; ++process)
+    keys.push_back(prefix + std::to_string(process));
+  world.store->set(keys[world.processes.here], std::vector<uint8_t>(mine.begin(), mine.end()));
+  await_keys(keys);
+  for (int64_t process = 0; process < world.processes.count; ++process) {
+    const std::vector<uint8_t> theirs = world.store->get(keys[process]);
+    if (std::string(theirs.begin(), theirs.end()) == mine) continue;
+    throw CommError(world.peers[process].name + " reads another value than process " +
+                    std::to_string(world.processes.here) +
+                    " here. Expected replicas to be equal. Look for what was set on one process only "
+                    "(load_local_shards_, from_local_shards, a custom op that is not deterministic).");
+  }
 }
 
 bool lives(int64_t process) { return instance().watch()->lives(process); }

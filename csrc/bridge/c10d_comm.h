@@ -32,6 +32,8 @@ void recover();
 
 // Until the store has all these keys. Throws CommError where they will not come. REQUIRES: joined.
 void await_keys(const std::vector<std::string>& keys);
+// Throws CommError where the processes, all of which call it, have different numbers. REQUIRES: joined.
+void compare_replicas(uint64_t digest);
 bool lives(int64_t process);  // as far as can be seen from here
 
 // Why no process can be reached any more; empty while all is well.

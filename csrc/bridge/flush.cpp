@@ -15,6 +15,7 @@
 #include "bridge/plan_only.h"
 #include "bridge/recorder.h"
 #include "bridge/shapes.h"
+#include "runtime/check.h"
 
 namespace spmdx::bridge {
 namespace {
@@ -161,7 +162,12 @@ at::Tensor Recorder::peek(const at::Tensor& tensor) {
     check_failed();
     throw;
   }
-  return assembled(*data, *shards);
+  at::Tensor whole = assembled(*data, *shards);
+  if (check_modes().replicas && comm().processes().count > 1) {
+    NoGil no_gil;
+    compare_replicas(aten_backend().digest(buffer_of(whole)));
+  }
+  return whole;
 }
 
 at::Tensor Recorder::materialise(const at::Tensor& tensor) {

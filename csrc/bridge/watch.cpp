@@ -30,12 +30,6 @@ std::string place(const Progress& at) {
   return line.empty() || at.op.empty() ? line + at.op : line + ": " + at.op;
 }
 
-// Led by the user's line; `reason` says what happened, and how to mend it.
-std::string led(const Progress& at, const std::string& reason) {
-  const std::string where = place(at);
-  return (where.empty() ? "" : where + ": ") + reason;
-}
-
 struct Status {
   char state = 0;  // 0: there is no such process
   uint64_t started = 0;
@@ -97,7 +91,7 @@ std::list<Watch::Wait>::iterator Watch::begin(Wait wait) {
 }
 
 void Watch::wait_until(const std::function<bool()>& ready, const Progress& at) {
-  const auto mine = begin({{}, {}, at, Clock::now()});
+  const auto mine = begin({{}, at, Clock::now()});
   bool is_ready = ready();
   for (milliseconds pause{1}; !is_ready && broken().empty(); pause = std::min(pause * 2, milliseconds(50))) {
     std::this_thread::sleep_for(pause);
@@ -108,8 +102,8 @@ void Watch::wait_until(const std::function<bool()>& ready, const Progress& at) {
   if (!is_ready) throw CommError(broken_);
 }
 
-void Watch::wait(const Works& works, const std::vector<int64_t>& peers, const Progress& at) {
-  const auto mine = begin({works, peers, at, Clock::now()});
+void Watch::wait(const Works& works, const Progress& at) {
+  const auto mine = begin({works, at, Clock::now()});
   std::string lost;
   for (const auto& work : works) {
     try {
@@ -123,7 +117,7 @@ void Watch::wait(const Works& works, const std::vector<int64_t>& peers, const Pr
   // A connection that broke has a reason, which the watch finds out sooner or later.
   if (!lost.empty()) changed_.wait_for(lock, kSilence + seconds(5), [this] { return !broken_.empty() || stopping_; });
   waits_.erase(mine);
-  if (!lost.empty() && broken_.empty()) broken_ = led(at, "the connection to another process was lost: " + lost);
+  if (!lost.empty() && broken_.empty()) broken_ = "the connection to another process was lost: " + lost;
   if (!broken_.empty()) throw CommError(broken_);
 }
 
@@ -146,6 +140,14 @@ int64_t Watch::recover() {
   world_.store->add(callers, 1);
   wait_until([&] { return world_.store->add(callers, 0) >= world_.processes.count; }, {INT64_MAX, 0, "recover"});
   return generation_;
+}
+
+bool Watch::anybody(bool here) {
+  const std::string yes = key("yes"), asked = key("asked");
+  if (here) world_.store->add(yes, 1);
+  world_.store->add(asked, 1);
+  wait_until([&] { return world_.store->add(asked, 0) >= world_.processes.count; }, {INT64_MAX, 0, "recover"});
+  return world_.store->add(yes, 0) > 0;
 }
 
 // ---- the thread ----------------------------------------------------------------------------------------
@@ -197,19 +199,19 @@ std::string Watch::trouble_of(const Wait& wait) {
     looked_at_ = wait.since;
     where_ = where;
   }
-  if (const std::string trouble = reported(); !trouble.empty()) return led(wait.at, trouble);
+  if (const std::string trouble = reported(); !trouble.empty()) return trouble;
   for (int64_t peer = 0; peer < world_.processes.count; ++peer) {
     if (peer == world_.processes.here) continue;
     std::string trouble = gone(peer, wait.at.step);
     if (trouble.empty()) trouble = silent(peer);
     if (trouble.empty()) continue;
     report(trouble);
-    return led(wait.at, trouble);
+    return trouble;
   }
   if (Clock::now() - wait.since < world_.timeout) return {};
   const std::string trouble = late(wait);
   report(trouble);
-  return led(wait.at, trouble);
+  return trouble;
 }
 
 std::string Watch::reported() {

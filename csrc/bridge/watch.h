@@ -46,8 +46,8 @@ class Watch {
   ~Watch();
   const World& world() const { return world_; }
 
-  // Waits for works of `peers`. Throws CommError with the reason where the world breaks.
-  void wait(const Works& works, const std::vector<int64_t>& peers, const Progress& at);
+  // Waits for works with other processes. Throws CommError with the reason where the world breaks.
+  void wait(const Works& works, const Progress& at);
   // Looks again and again whether `ready`; throws likewise.
   void wait_until(const std::function<bool()>& ready, const Progress& at);
   bool lives(int64_t peer) const;  // as far as can be seen from here
@@ -60,6 +60,8 @@ class Watch {
   void leave(int64_t steps, const std::string& why);
   // When all have called it: forgets what broke the world; returns how often that has happened.
   int64_t recover();
+  // Whether any process says yes, once in each generation; all have to ask.
+  bool anybody(bool here);
   // The thread ends; nobody is watched any more.
   void stop();
 
@@ -67,7 +69,6 @@ class Watch {
   using Clock = std::chrono::steady_clock;
   struct Wait {
     Works works;
-    std::vector<int64_t> peers;
     Progress at;
     Clock::time_point since;
   };

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Check: debug modes of a run. Both are off unless asked for, and then cost one test of a flag per op.
+// Check: debug modes of a run. All are off unless asked for, and then cost one test of a flag per op.
 #pragma once
 
 namespace spmdx {
@@ -10,6 +10,8 @@ struct CheckModes {
   bool poison = false;
   // The bytes every device holds are counted, and their maximum over a run is kept (Executable::measured_peak_bytes).
   bool memory = false;
+  // Values that the program reads are compared between processes.
+  bool replicas = false;
 };
 
 // Of the process; read when a run starts. Thread-safe.

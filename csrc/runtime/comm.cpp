@@ -14,6 +14,6 @@ void Comm::announce(uint64_t) {}
 
 void Comm::agree(const Progress&, const std::function<std::string()>&) {}
 
-void Comm::failed(const Progress&, std::exception_ptr) {}
+void Comm::failed(const Progress&, std::exception_ptr, bool) {}
 
 }  // namespace spmdx

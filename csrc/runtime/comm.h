@@ -36,8 +36,8 @@ class Comm {
   // Until every process has announced its step of this number (from 0). Throws CommError where one differs;
   // `describe` then tells the others what is run here.
   virtual void agree(const Progress& at, const std::function<std::string()>& describe);
-  // The step failed here, so that the others need not wait for it.
-  virtual void failed(const Progress& at, std::exception_ptr error);
+  // The step failed here, so that the others need not wait for it; it had begun to overwrite what it was given.
+  virtual void failed(const Progress& at, std::exception_ptr error, bool overwrote);
 };
 
 }  // namespace spmdx

@@ -51,7 +51,7 @@ RunResult Executable::run(const std::vector<DataRef>& inputs, const std::vector<
     run.execute(params);
   } catch (...) {
     const std::exception_ptr error = std::current_exception();
-    impl_->exchanger.comm().failed(run.progress(), error);  // ends what is under way, here and there
+    impl_->exchanger.comm().failed(run.progress(), error, run.gave_up());  // ends what is under way, here and there
     const Node& node = impl_->graph.nodes[run.node()];
     return {run.gave_up() ? run.complete_outputs() : std::vector<Shards>{}, translate ? translate(error, node) : error};
   }

@@ -91,12 +91,14 @@ void Run::give_up(uint32_t slot) {
   gave_up_ = true;
 }
 
+void Run::await(const Operand& operand) {
+  if (awaited_.empty() || !awaited_[operand.slot]) return;
+  const NodeId reader = node_;
+  settle(pending_[awaited_[operand.slot] - 1]);
+  node_ = reader;
+}
+
 BufferRef Run::take(const Operand& operand) {
-  if (!awaited_.empty() && awaited_[operand.slot]) {
-    const NodeId reader = node_;
-    settle(pending_[awaited_[operand.slot] - 1]);
-    node_ = reader;
-  }
   BufferRef& slot = slots_[operand.slot];
   internal_check(slot != nullptr, "an op reads a shard that is not there: never made, or used up");
   if (!operand.last) return slot;
@@ -105,7 +107,9 @@ BufferRef Run::take(const Operand& operand) {
   return taken;
 }
 
+// What a collective brings is awaited first: if that fails, nothing was taken.
 void Run::take_operands(const Work& work) {
+  for (uint32_t i = 0; i < work.num_operands; ++i) await(program_.operands[work.first_operand + i]);
   for (uint32_t i = 0; i < work.num_operands; ++i) operands_[i] = take(program_.operands[work.first_operand + i]);
 }
 

@@ -38,6 +38,7 @@ class Run {
   };
 
   void give_up(uint32_t slot);
+  void await(const Operand& operand);
   BufferRef take(const Operand& operand);
   void take_operands(const Work& work);
   void store_results(const Work& work);

@@ -31,7 +31,7 @@ from spmdx.rules import RuleCheck, check_rule, register_rule  # noqa: E402
 from spmdx.seeds import manual_seed  # noqa: E402
 from spmdx.settings import check_environment as _check_environment  # noqa: E402
 from spmdx.settings import wants_fallback_errors as _wants_fallback_errors  # noqa: E402
-from spmdx.settings import wants_poison as _wants_poison  # noqa: E402
+from spmdx.settings import wanted_checks as _wanted_checks  # noqa: E402
 from spmdx.sharding import (  # noqa: E402
     clear_sharding,
     distribute_tensor,
@@ -56,7 +56,7 @@ _check_environment()
 _C.configure(dump_dir=_os.environ.get("SPMDX_DUMP", ""))
 if _os.environ.get("SPMDX_TOPOLOGY"):
     set_topology(_os.environ["SPMDX_TOPOLOGY"])
-_C.set_checks(poison=_wants_poison())
+_C.set_checks(**_wanted_checks())
 _C.set_fallbacks_are_errors(_wants_fallback_errors())
 
 __all__ = [

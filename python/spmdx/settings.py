@@ -11,7 +11,8 @@ KNOWN = {
     "SPMDX_TIMEOUT": "how long a process waits for the others (seconds, default 600)",
     "SPMDX_DUMP": "a folder that gets the graph after every pass of every plan",
     "SPMDX_TOPOLOGY": "what joins the devices: the name of a topology, or a file",
-    "SPMDX_CHECK": "'poison': memory that no shard owns holds NaN, so that a read of it shows",
+    "SPMDX_CHECK": "'poison': memory that no shard owns holds NaN, so that a read of it shows; "
+    "'replicas': what processes read is compared; or both, with a comma between",
     "SPMDX_FALLBACK": "'error': an op without a rule, for which devices gather, raises",
 }
 # Read by the build and the tests, not by the library.
@@ -42,8 +43,11 @@ def check_environment(environment: Mapping[str, str] | None = None) -> None:
         )
 
 
-def wants_poison(environment: Mapping[str, str] | None = None) -> bool:
-    """Whether ``SPMDX_CHECK`` asks for poison mode.
+CHECKS = ("poison", "replicas")
+
+
+def wanted_checks(environment: Mapping[str, str] | None = None) -> dict[str, bool]:
+    """Which of ``CHECKS`` the variable ``SPMDX_CHECK`` asks for.
 
     Args:
         environment: names and values; None means ``os.environ``.
@@ -52,10 +56,19 @@ def wants_poison(environment: Mapping[str, str] | None = None) -> bool:
         ValueError: it asks for something else.
 
     Example:
-        >>> wants_poison({"SPMDX_CHECK": "poison"}), wants_poison({})
-        (True, False)
+        >>> wanted_checks({"SPMDX_CHECK": "poison"})
+        {'poison': True, 'replicas': False}
     """
-    return _asks_for("poison", "SPMDX_CHECK", "check", environment)
+    text = (os.environ if environment is None else environment).get("SPMDX_CHECK", "")
+    wanted = [word.strip() for word in text.split(",") if word.strip()]
+    for word in wanted:
+        if word not in CHECKS:
+            raise ValueError(
+                f"SPMDX_CHECK is {text!r}, and {word!r} is no check. Expected "
+                f"{' or '.join(map(repr, CHECKS))}, or nothing. Unset SPMDX_CHECK, or write "
+                f"SPMDX_CHECK={CHECKS[0]}."
+            )
+    return {check: check in wanted for check in CHECKS}
 
 
 def wants_fallback_errors(environment: Mapping[str, str] | None = None) -> bool:

@@ -44,23 +44,23 @@ def train_step(table: torch.Tensor, index: torch.Tensor) -> float:
     loss = torch.nn.functional.embedding(index, table).pow(2).sum()
     loss.backward()
     with torch.no_grad():
-        table -= 0.1 * table.grad
+        table -= 0.001 * table.grad
         table.grad = None
     return loss.item()
 
 
 def main() -> None:
     torch.manual_seed(0)
-    table = torch.nn.Parameter(torch.randn(10, 4).to("spmdx"))
+    table = torch.nn.Parameter(torch.randn(10, 64).to("spmdx"))
     spmdx.mark_sharding(table, MESH, (None, None))
     done = 0
     while done < STEPS:
         print("step", done, flush=True)
         if done == WHEN and OTHER:
             trouble(KIND)
-        index = torch.arange(COUNT) % 10
+        index = torch.arange(512 * COUNT) % 10  # so many that it pays to cut the work
         if done == WHEN and KIND in ("index", "recovers"):
-            index[1] = 99  # in the part of process 1
+            index[600] = 99  # in the part of process 1
         try:
             loss = train_step(table, index)
         except (spmdx.CommError, IndexError) as error:

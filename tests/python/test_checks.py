@@ -9,7 +9,7 @@ import models
 import pytest
 import spmdx
 import torch
-from spmdx.settings import wants_poison
+from spmdx.settings import wanted_checks
 
 
 @pytest.fixture
@@ -68,8 +68,9 @@ def test_the_environment_turns_poison_on():
 
 def test_an_unknown_check_is_refused():
     with pytest.raises(ValueError) as error:
-        wants_poison({"SPMDX_CHECK": "poisson"})
+        wanted_checks({"SPMDX_CHECK": "poisson"})
     assert str(error.value) == (
-        "SPMDX_CHECK is 'poisson', which is no check. Expected 'poison', or nothing. "
+        "SPMDX_CHECK is 'poisson', and 'poisson' is no check. Expected 'poison' or 'replicas', or "
+        "nothing. "
         "Unset SPMDX_CHECK, or write SPMDX_CHECK=poison."
     )
