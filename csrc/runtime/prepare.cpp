@@ -20,7 +20,7 @@ Box box_of(const Value& value, int64_t position) {
 }
 
 bool emptied_by_sharding(const TensorType& local, const TensorType& global) {
-  return numel(local.shape) == 0 && local.shape != global.shape;
+  return numel(local.shape) == 0 && numel(global.shape) != 0;
 }
 
 class Preparer {
