@@ -37,11 +37,13 @@ def parts_of(value: torch.Tensor, reduction: str, count: int) -> list[torch.Tens
     if reduction == "sum":
         return summands(value, count)
     if reduction == "prod":
-        halves = (
-            torch.full_like(value, 0.5) if value.is_floating_point() else torch.ones_like(value)
-        )
-        rest = [torch.ones_like(value) for _ in range(count - 2)]
-        return [value / halves if value.is_floating_point() else value, halves, *rest]
+        ones = torch.ones_like(value)
+        halves = torch.where(divisible(value), 0.5, ones) if value.is_floating_point() else ones
+        return [
+            value / halves if value.is_floating_point() else value,
+            halves,
+            *[ones] * (count - 2),
+        ]
     owner = torch.arange(value.numel()).reshape(value.shape) % count
     return [torch.where(owner == part, value, dominated(value, reduction)) for part in range(count)]
 
@@ -54,14 +56,21 @@ def summands(value: torch.Tensor, count: int) -> list[torch.Tensor]:
     none = torch.zeros_like(value)
     if value.dtype == torch.bool:
         return [value] + [none] * (count - 1)
-    finite = value.isfinite()
+    shared = divisible(value)
     wave = 1.5 * torch.sin(3.0 * torch.arange(value.numel())).reshape(value.shape)
     left, parts = value, []
     for part in range(count - 1):
         taken = (left * ((0.5 if part else 0.6) + wave)).to(value.dtype)
-        parts.append(torch.where(finite, taken, none if part else value))
-        left = torch.where(finite, left - taken, none)
+        parts.append(torch.where(shared, taken, none if part else value))
+        left = torch.where(shared, left - taken, none)
     return [*parts, left]
+
+
+def divisible(value: torch.Tensor) -> torch.Tensor:
+    """Which numbers have larger shares: not those at the ends of the range, as masks are."""
+    if not (value.is_floating_point() or value.is_complex()):
+        return torch.ones_like(value, dtype=torch.bool)
+    return value.abs() < torch.finfo(value.dtype).max / 16
 
 
 def dominated(value: torch.Tensor, reduction: str) -> torch.Tensor:

@@ -1,7 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
 """Trials: all that the rule of a recorded op offers, run on shards and held against the whole."""
 
+import contextlib
 import dataclasses
+import functools
 import itertools
 from collections.abc import Callable, Iterator, Sequence
 from typing import Any
@@ -10,13 +12,14 @@ import torch
 from torch.utils import _pytree as pytree
 
 from spmdx import _C
-from spmdx._closeness import closeness, difference
+from spmdx._closeness import closeness, difference, leeway_of
 from spmdx._shares import joined, shards_of
 
 WHOLE, SUM = -1, -2  # how an operand lies in a guess; else the dim that is cut
 MESHES = ((2,), (3,), (4,), (2, 2))  # shapes that rules are tried on
 MOST_GUESSES = 600  # for one op over one axis
 UNWRITTEN = ("aten.empty", "aten.new_empty")  # memory nobody wrote has no value
+PARTLY_WRITTEN = ("aten._ctc_loss",)  # its table has rows of all lengths, filled to each target's
 
 
 @dataclasses.dataclass
@@ -50,6 +53,17 @@ def mesh_of(*shape: int) -> "_C.MeshHandle":
     )
 
 
+@contextlib.contextmanager
+def unwritten_is_nan() -> Iterator[None]:
+    """Numbers that kernels leave as memory was are NaN inside."""
+    before = torch.get_deterministic_debug_mode()
+    torch.set_deterministic_debug_mode("warn")  # fills new memory, too
+    try:
+        yield
+    finally:
+        torch.set_deterministic_debug_mode(before)
+
+
 class Node:
     """A recorded op with the values of its operands and results."""
 
@@ -71,12 +85,31 @@ class Node:
         """How the results of a trial differ from the op's; empty where they do not."""
         shards = [shards_of(v, at) for v, at in zip(self.operands, trial.inputs, strict=True)]
         made = trial.run(shards)
+        if self.op.startswith(UNWRITTEN):
+            return ""
         wanted = [result for result in self.results if result is not None]
         for number, (found, at, whole) in enumerate(zip(made, trial.outputs, wanted, strict=True)):
-            said = difference(joined(found, at, whole), whole, closeness([whole, *self.operands]))
-            if said and not self.op.startswith(UNWRITTEN):
+            close = closeness([whole, *self.operands])
+            leeway = functools.partial(self.leeway, number)
+            said = difference(joined(found, at, whole), whole, close, leeway)
+            if said:
                 return f"result {number}: {said}"
         return ""
+
+    def leeway(self, number: int) -> torch.Tensor:
+        """What each number of a result may differ by, the op being what it is."""
+        whole = self.recording.guess(
+            self.index, mesh_of(2), [WHOLE] * len(self.operands), [WHOLE] * len(self.results)
+        )
+
+        def run(operands: list[torch.Tensor]) -> torch.Tensor:
+            return whole.run([[operand] for operand in operands])[number][0]
+
+        if self.op not in PARTLY_WRITTEN:
+            return leeway_of(run, self.operands)
+        with unwritten_is_nan():
+            written = ~run(self.operands).isnan()
+        return torch.where(written, 0.0, torch.inf)
 
     def try_rule(
         self, *shape: int, seen: Callable[["_C.Trial"], None] = lambda trial: None
