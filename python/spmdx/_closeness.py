@@ -18,7 +18,7 @@ CLOSE_BY_DEFAULT = 2e-4  # of a tensor's largest finite number: f32, added in an
 SMALL = 1e-2  # the largest number of a tensor counts as at least that
 EIGHT_BITS = (torch.float8_e4m3fn, torch.float8_e5m2)  # they can be converted, and little else
 ROUNDINGS = 8  # of an operand, in units of its last place, whose effect on a result is excused
-NUDGES = 4  # draws of signs of these
+NUDGES = 8  # draws of signs of these
 
 
 def closeness(tensors: Sequence[torch.Tensor]) -> float:
