@@ -68,3 +68,11 @@ def test_parts_of_a_sum_pass_a_cat_with_nothing(sizes, dim):
     shapes = [(size, 4) if dim == 0 else (4, size) for size in sizes]
     operands = [torch.randn(shape) for shape in shapes]
     assert spmdx.check_rule("aten::cat", (operands, dim)).tried > 20
+
+
+@pytest.mark.parametrize("devices", [2, 3, 4])
+@pytest.mark.parametrize("mode", ["replicate", "reflect", "circular"])
+def test_nothing_is_padded_along_a_cut_dim(mode, devices):
+    mesh = spmdx.Mesh(range(devices), (devices,), ("x",))
+    x = torch.zeros(0, 2, 5, dtype=torch.float64)
+    compare(lambda x: F.pad(x, (1, 2), mode=mode), [x], mesh, [(None, None, "x")])
