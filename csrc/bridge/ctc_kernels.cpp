@@ -2,6 +2,7 @@
 // Kernels of CTC losses of a part of the batch.
 #include <ATen/Functions.h>
 
+#include <limits>
 #include <numeric>
 
 #include "bridge/aten_kernel.h"
@@ -11,6 +12,9 @@ namespace spmdx::bridge {
 namespace {
 
 using Ints = std::vector<int64_t>;
+
+// The logarithm of an alpha beyond a target's end, as PyTorch starts its first row.
+constexpr double kImpossible = -std::numeric_limits<double>::infinity();
 
 // The lengths of all sequences, and where ours begin.
 struct Lengths {
@@ -48,7 +52,7 @@ Compute prepare_ctc_loss(const Call& call) {
     if (count == 0) return {at::zeros(loss, scores.options()), at::zeros(wide, scores.options())};
     auto [losses, alphas] = at::_ctc_loss(scores, lengths.own(tensor_of(inputs[1]), count), lengths.own_inputs(count),
                                           lengths.own_targets(count), blank, no_infinity);
-    return {losses, at::constant_pad_nd(alphas, {0, wide.at(2) - alphas.size(2)})};
+    return {losses, at::constant_pad_nd(alphas, {0, wide.at(2) - alphas.size(2)}, kImpossible)};
   };
 }
 

@@ -5,6 +5,7 @@
 
 #include "base/error.h"
 #include "rules/families.h"
+#include "rules/summed.h"
 
 namespace spmdx {
 namespace {
@@ -96,7 +97,8 @@ OpRule rows_written(const Call& call, char mark, char index_mark) {
 }  // namespace
 
 bool adds_rows(const Call& call) {
-  if (call.outputs.at(0).dtype == DType::b8) return false;
+  const DType dtype = call.outputs.at(0).dtype;
+  if (dtype == DType::b8 || !is_summed(dtype)) return false;
   const std::string_view base = base_name(call.op);
   if (base == "aten.index_put" || base == "aten._index_put_impl") return boolean(call, 3, false);
   return base == "aten.index_add" || base == "aten.scatter_add";

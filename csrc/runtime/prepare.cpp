@@ -19,8 +19,14 @@ Box box_of(const Value& value, int64_t position) {
   return whole;
 }
 
+// It has no elements here, and has some elsewhere.
 bool emptied_by_sharding(const TensorType& local, const TensorType& global) {
   return numel(local.shape) == 0 && numel(global.shape) != 0;
+}
+
+// A cut shard of no elements, maybe of a tensor that has none at all: a kernel may not take its shape, and need not.
+bool is_empty_cut(const TensorType& local, const TensorType& global) {
+  return numel(local.shape) == 0 && local.shape != global.shape;
 }
 
 class Preparer {
@@ -139,7 +145,7 @@ class Preparer {
   WorkKind choose_kind(const Node& node, const Call& local) const {
     bool all_empty = !local.outputs.empty();
     for (size_t r = 0; r < local.outputs.size(); ++r)
-      all_empty &= emptied_by_sharding(local.outputs[r], node.call->outputs[r]);
+      all_empty &= is_empty_cut(local.outputs[r], node.call->outputs[r]);
     if (all_empty) return WorkKind::fill;
     for (size_t r = 0; r < local.outputs.size(); ++r)
       if (is_whole(node.output + r, local.outputs[r])) return WorkKind::kernel;

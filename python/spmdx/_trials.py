@@ -1,7 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
 """Trials: all that the rule of a recorded op offers, run on shards and held against the whole."""
 
+import contextlib
 import dataclasses
+import functools
 import itertools
 from collections.abc import Callable, Iterator, Sequence
 from typing import Any
@@ -10,15 +12,14 @@ import torch
 from torch.utils import _pytree as pytree
 
 from spmdx import _C
+from spmdx._closeness import closeness, difference, leeway_of
+from spmdx._shares import joined, shards_of
 
 WHOLE, SUM = -1, -2  # how an operand lies in a guess; else the dim that is cut
 MESHES = ((2,), (3,), (4,), (2, 2))  # shapes that rules are tried on
 MOST_GUESSES = 600  # for one op over one axis
-CLOSE = {torch.float64: 1e-9, torch.complex128: 1e-9, torch.bfloat16: 4e-2, torch.float16: 4e-3}
-CLOSE_BY_DEFAULT = 2e-4  # of a tensor's largest finite number: f32, added in another order
-SMALL = 1e-2  # the largest number of a tensor counts as at least that
 UNWRITTEN = ("aten.empty", "aten.new_empty")  # memory nobody wrote has no value
-Layout = dict[str, Any]
+PARTLY_WRITTEN = ("aten._ctc_loss",)  # its table has rows of all lengths, filled to each target's
 
 
 @dataclasses.dataclass
@@ -52,118 +53,15 @@ def mesh_of(*shape: int) -> "_C.MeshHandle":
     )
 
 
-# ---- shards of a value and back -----------------------------------------------------------------
-
-
-def shards_of(value: torch.Tensor, layout: Layout) -> list[torch.Tensor]:
-    """What every shard of a layout holds; parts of a sum are unequal, so that errors show."""
-    parts = parts_of(value, layout["reduction"], max(layout["parts"]) + 1)
-    pieces = zip(layout["boxes"], layout["parts"], strict=True)
-    return [held(parts[part], box) for box, part in pieces]
-
-
-def held(value: torch.Tensor, box: Sequence[tuple[int, int]]) -> torch.Tensor:
-    """What a device holds; a number stays a number, which a copy of it would not be."""
-    if not box:
-        return value
-    return within(value, box).clone(memory_format=torch.contiguous_format)
-
-
-def within(value: torch.Tensor, box: Sequence[tuple[int, int]]) -> torch.Tensor:
-    """The part of a tensor in a box."""
-    for dim, (start, extent) in enumerate(box):
-        value = value.narrow(dim, start, extent)
-    return value
-
-
-def parts_of(value: torch.Tensor, reduction: str, count: int) -> list[torch.Tensor]:
-    """Different tensors that reduce to ``value``."""
-    if count == 1:
-        return [value]
-    if reduction == "sum":
-        return summands(value, count)
-    if reduction == "prod":
-        halves = (
-            torch.full_like(value, 0.5) if value.is_floating_point() else torch.ones_like(value)
-        )
-        rest = [torch.ones_like(value) for _ in range(count - 2)]
-        return [value / halves if value.is_floating_point() else value, halves, *rest]
-    owner = torch.arange(value.numel()).reshape(value.shape) % count
-    return [torch.where(owner == part, value, dominated(value, reduction)) for part in range(count)]
-
-
-def summands(value: torch.Tensor, count: int) -> list[torch.Tensor]:
-    """0.6 of a number, 0.4 of it in halves, and a wave of it from one part to the next.
-
-    Equal or proportional parts would hide what is counted twice or compared too early.
-    """
-    none = torch.zeros_like(value)
-    if value.dtype == torch.bool:
-        return [value] + [none] * (count - 1)
-    finite = value.isfinite()
-    wave = 1.5 * torch.sin(3.0 * torch.arange(value.numel())).reshape(value.shape)
-    left, parts = value, []
-    for part in range(count - 1):
-        taken = (left * ((0.5 if part else 0.6) + wave)).to(value.dtype)
-        parts.append(torch.where(finite, taken, none if part else value))
-        left = torch.where(finite, left - taken, none)
-    return [*parts, left]
-
-
-def dominated(value: torch.Tensor, reduction: str) -> torch.Tensor:
-    """What the others hold beside the one that has the maximum, minimum, ``any`` or ``all``."""
-    if value.dtype == torch.bool:
-        return torch.full_like(value, reduction in ("min", "all"))
-    below = reduction == "max"
-    if value.is_floating_point():
-        return value - 1 if below else value + 1
-    limits = torch.iinfo(value.dtype)
-    return torch.full_like(value, limits.min if below else limits.max)
-
-
-REDUCTIONS: dict[str, Callable[[torch.Tensor, torch.Tensor], torch.Tensor]] = {
-    "sum": torch.add,
-    "prod": torch.mul,
-    "max": torch.maximum,
-    "min": torch.minimum,
-    "any": torch.logical_or,
-    "all": torch.logical_and,
-}
-
-
-def joined(shards: Sequence[torch.Tensor], layout: Layout, like: torch.Tensor) -> torch.Tensor:
-    """The value that these shards hold together."""
-    result = torch.empty_like(like, memory_format=torch.contiguous_format)
-    by_box: dict[Any, torch.Tensor] = {}
-    for shard, box in zip(shards, layout["boxes"], strict=True):
-        known = by_box.get(box)
-        reduce = REDUCTIONS.get(layout["reduction"])
-        by_box[box] = shard if known is None or reduce is None else reduce(known, shard)
-    for box, shard in by_box.items():
-        within(result, box).copy_(shard)
-    return result
-
-
-def closeness(tensors: Sequence[torch.Tensor]) -> float:
-    """How close the result of these operands is, of its largest number."""
-    smooth = [t.dtype for t in tensors if t.is_floating_point() or t.is_complex()]
-    return max((CLOSE.get(dtype, CLOSE_BY_DEFAULT) for dtype in smooth), default=CLOSE_BY_DEFAULT)
-
-
-def difference(found: torch.Tensor, wanted: torch.Tensor, close: float) -> str:
-    """How two tensors differ; empty where they do not."""
-    if not (wanted.is_floating_point() or wanted.is_complex()):
-        return "" if torch.equal(found, wanted) else "other whole numbers"
-    finite = wanted[wanted.isfinite()].abs()
-    scale = max(float(finite.max()) if finite.numel() else 0.0, SMALL)
-    near = torch.isclose(found, wanted, rtol=close, atol=close * scale, equal_nan=True)
-    if near.all():
-        return ""
-    at = tuple((~near).nonzero()[0].tolist())
-    return f"{found[at].item()!r}, not {wanted[at].item()!r}, at {list(at)}"
-
-
-# ---- one op --------------------------------------------------------------------------------------
+@contextlib.contextmanager
+def unwritten_is_nan() -> Iterator[None]:
+    """Numbers that kernels leave as memory was are NaN inside."""
+    before = torch.get_deterministic_debug_mode()
+    torch.set_deterministic_debug_mode("warn")  # fills new memory, too
+    try:
+        yield
+    finally:
+        torch.set_deterministic_debug_mode(before)
 
 
 class Node:
@@ -187,12 +85,31 @@ class Node:
         """How the results of a trial differ from the op's; empty where they do not."""
         shards = [shards_of(v, at) for v, at in zip(self.operands, trial.inputs, strict=True)]
         made = trial.run(shards)
+        if self.op.startswith(UNWRITTEN):
+            return ""
         wanted = [result for result in self.results if result is not None]
         for number, (found, at, whole) in enumerate(zip(made, trial.outputs, wanted, strict=True)):
-            said = difference(joined(found, at, whole), whole, closeness([whole, *self.operands]))
-            if said and not self.op.startswith(UNWRITTEN):
+            close = closeness([whole, *self.operands])
+            leeway = functools.partial(self.leeway, number)
+            said = difference(joined(found, at, whole), whole, close, leeway)
+            if said:
                 return f"result {number}: {said}"
         return ""
+
+    def leeway(self, number: int) -> torch.Tensor:
+        """What each number of a result may differ by, the op being what it is."""
+        whole = self.recording.guess(
+            self.index, mesh_of(2), [WHOLE] * len(self.operands), [WHOLE] * len(self.results)
+        )
+
+        def run(operands: list[torch.Tensor]) -> torch.Tensor:
+            return whole.run([[operand] for operand in operands])[number][0]
+
+        if self.op not in PARTLY_WRITTEN:
+            return leeway_of(run, self.operands)
+        with unwritten_is_nan():
+            written = ~run(self.operands).isnan()
+        return torch.where(written, 0.0, torch.inf)
 
     def try_rule(
         self, *shape: int, seen: Callable[["_C.Trial"], None] = lambda trial: None

@@ -10,7 +10,7 @@ from typing import Any
 import spmdx
 import torch
 from settings import Setting
-from spmdx._trials import difference as numbers_differ
+from spmdx._closeness import difference as numbers_differ
 
 RELATIVE = 2e-4  # of a tensor's largest finite number: f32, summed in another order
 RELATIVE_IN_DOUBLE = 1e-9

@@ -208,6 +208,14 @@ def complex_numbers(s: Sizes) -> Any:
     return x.conj(), x.conj().resolve_conj(), aten._linalg_eigvals(matrices), x.mul(x.conj())
 
 
+def rows_without_sums(s: Sizes) -> Any:
+    """Of dtypes that are not added."""
+    at, bits = whole(s["M"], s["L"]), numbers(s["M"], s["S"]).to(torch.float8_e5m2)
+    words = whole(99, s["M"], s["S"]).to(torch.uint16)
+    taken = [f(x) for x in (bits, words) for f in (lambda x: x[at], lambda x: F.embedding(at, x))]
+    return taken, [bits.index_put((at,), bits[at], accumulate=add) for add in (False, True)]
+
+
 OTHERS: dict[str, Callable[[Sizes], Any]] = {
     "random": random,
     "shifted": shifted,
@@ -232,6 +240,7 @@ OTHERS: dict[str, Callable[[Sizes], Any]] = {
         torch.tril_indices(s["S"], s["M"], device="spmdx"),
         torch.triu_indices(s["S"], s["M"], device="spmdx"),
     ],
+    "rows without sums": rows_without_sums,
     "clamp_max": lambda s: numbers(s["S"], s["M"]).clamp_max(0.5),
 }
 

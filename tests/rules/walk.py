@@ -46,9 +46,19 @@ def calls_of(name: str, most: int | None) -> Iterator[Call]:
                 drawn = samples(op, sizes, dtype)
             except Exception:  # op_db makes no samples of these sizes
                 continue
-            yield from (
-                partial(forward_and_backward, op, s) for s in drawn[:: step_of(drawn, most)]
-            )
+            some = [s for s in drawn[:: step_of(drawn, most)] if is_legal(op, s)]
+            yield from (partial(forward_and_backward, op, s) for s in some)
+
+
+def is_legal(op: Any, sample: Any) -> bool:
+    """Whether plain PyTorch takes a sample; some, as indices, are drawn for other sizes."""
+    tensors = [sample.leaves[at].detach().clone() for at in sample.tensors]
+    value, args, kwargs = sample.replaced(tensors, "cpu")
+    try:
+        op(value, *args, **kwargs)
+    except Exception:  # of many kinds
+        return False
+    return True
 
 
 def step_of(drawn: list, most: int | None) -> int:
@@ -81,11 +91,8 @@ def forward_and_backward(op: Any, sample: Any) -> Any:
 
 
 def nodes_of(call: Call, known: set[int]) -> list[_trials.Node]:
-    """The nodes that a call records and that are not known; those of what PyTorch refuses: none."""
-    try:
-        recording, _made = _trials.record(call)
-    except Exception:  # some samples fit other sizes
-        return []
+    """The nodes that a call records and that are not known."""
+    recording, _made = _trials.record(call)
     rows = recording.nodes
     fresh = []
     for at, row in enumerate(rows):
