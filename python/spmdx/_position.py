@@ -8,8 +8,8 @@ from collections.abc import Callable, Iterator
 from typing import Any
 
 import torch
-from torch.utils.data import DataLoader, IterableDataset
 
+from spmdx._sampling import Workers, generators, parts_of, skipped
 from spmdx.errors import ShardingError, naming
 
 
@@ -40,6 +40,7 @@ class Position:
         self._global: torch.Tensor | None = None  # states at the start of the epoch
         self._own: list[torch.Tensor] = []
         self._snapshot: Any = None
+        self._workers = Workers()
         self.keeps_itself = hasattr(loader, "state_dict") and hasattr(loader, "load_state_dict")
 
     def begin(self) -> Iterator[Any]:
@@ -55,10 +56,11 @@ class Position:
         if resumed:
             for generator, state in zip(generators(self._loader), self._own, strict=True):
                 generator.set_state(state)
+        self._workers.begin(resumed)
         if amid:
             return self._rest()
         self._global, self._own = torch.get_rng_state(), self._states()
-        return iter(self._loader)
+        return self._workers.iterate(self._loader)
 
     def advance(self, snapshot: Any) -> None:
         """Another batch was given to the loop."""
@@ -84,6 +86,7 @@ class Position:
             # Between epochs the global generator is the program's own to keep.
             state["global_generator"] = self._global
             state["generators"] = self._own if self._global is not None else self._states()
+            state["workers_seeded"] = self._workers.seeded_at(self._open)
         state["open"] = self._open
         return copy.deepcopy(state)
 
@@ -105,12 +108,13 @@ class Position:
             self._loader.load_state_dict(state["loader"])
         else:
             self._global, self._own = state["global_generator"], state["generators"]
+            self._workers = Workers(state["workers_seeded"])
 
     def _rest(self) -> Iterator[Any]:
         """The epoch's order, drawn again; the global generator stands as before after it."""
         with _global_generator_at(self._global):
             # A sampler draws when it is first asked, so the first batch is drawn in here too.
-            batches = skipped(self._loader, self._consumed)
+            batches = skipped(self._loader, self._consumed, self._workers.iterate)
             ahead = list(itertools.islice(batches, 1))
         yield from ahead
         ahead.clear()
@@ -121,7 +125,7 @@ class Position:
 
     def _tell_epoch(self, resumed: bool) -> None:
         """Samplers shuffle by epoch. One that the program moved itself says which epoch it is."""
-        listeners = [p for p in _parts(self._loader) if callable(getattr(p, "set_epoch", None))]
+        listeners = [p for p in parts_of(self._loader) if callable(getattr(p, "set_epoch", None))]
         known = next(
             (p.epoch for p in listeners if isinstance(getattr(p, "epoch", None), int)), None
         )
@@ -132,24 +136,6 @@ class Position:
         self._told = self.epoch
 
 
-def _parts(loader: Any) -> list[Any]:
-    """The loader's samplers and data set, each once, where it has them."""
-    batch_sampler = getattr(loader, "batch_sampler", None)
-    named = (
-        getattr(loader, "sampler", None),
-        batch_sampler,
-        getattr(batch_sampler, "sampler", None),
-        getattr(loader, "dataset", None),
-    )
-    return list({id(part): part for part in named if part is not None}.values())
-
-
-def generators(loader: Any) -> list[torch.Generator]:
-    """The generators from which the loader, its samplers and its data set draw, each once."""
-    held = [getattr(part, "generator", None) for part in (loader, *_parts(loader))]
-    return list({id(g): g for g in held if isinstance(g, torch.Generator)}.values())
-
-
 @contextlib.contextmanager
 def _global_generator_at(state: torch.Tensor) -> Iterator[None]:
     before = torch.get_rng_state()
@@ -158,32 +144,3 @@ def _global_generator_at(state: torch.Tensor) -> Iterator[None]:
         yield
     finally:
         torch.set_rng_state(before)
-
-
-class _Rest:
-    """A sampler without its first ``count`` entries."""
-
-    def __init__(self, sampler: Any, count: int):
-        self._sampler = sampler
-        self._count = count
-
-    def __iter__(self) -> Iterator[Any]:
-        return itertools.islice(iter(self._sampler), self._count, None)
-
-    def __len__(self) -> int:
-        return max(0, len(self._sampler) - self._count)
-
-
-def skipped(loader: Any, count: int) -> Iterator[Any]:
-    """The loader's batches after the first ``count``.
-
-    Those of a DataLoader over a data set with indices are not read: its sampler leaves them out.
-    """
-    indexed = isinstance(loader, DataLoader) and not isinstance(loader.dataset, IterableDataset)
-    if not count or not indexed:
-        return itertools.islice(iter(loader), count, None)
-    rest = copy.copy(loader)
-    name = "sampler" if loader.batch_sampler is None else "batch_sampler"
-    rest.__dict__[name] = _Rest(getattr(loader, name), count)  # a DataLoader forbids assignment
-    rest._iterator = None  # its workers are its own
-    return iter(rest)

@@ -179,7 +179,7 @@ def test_a_newer_loop_over_workers_that_stay_ends_the_older():
 
 
 def test_errors_in_worker_processes_surface():
-    loader = DataLoader(Failing(), batch_size=4, num_workers=2)
+    loader = DataLoader(Failing(), batch_size=4, num_workers=1)
     seen = []
     with pytest.raises(ValueError, match="record 7 is damaged"):
         for x in device_loader(loader, input_sharding=spec()):
