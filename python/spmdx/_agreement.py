@@ -8,7 +8,7 @@ from typing import Any
 import torch
 
 from spmdx._batches import Path, map_tensors, name_of_path
-from spmdx._parts import Split
+from spmdx._split import Split
 from spmdx.errors import CommError, ShardingError, naming
 
 Rows = dict[Path, list[int]]  # for each tensor that comes in parts, the rows of every process
@@ -47,10 +47,11 @@ class Agreed:
             return next(self._batches), {}
         batch, mine = self._fetched()
         said = _exchange(mine)
-        raise_errors(said)
+        _raise_errors(said)
         if not any("tensors" in one for one in said):
             raise StopIteration
         with naming("device_loader"):
+            _require_equal_ends(said)
             batch = self._empty() if "end" in mine else batch
             self._last, self._count = batch, self._count + 1
             return batch, self._compared(batch, said)
@@ -61,7 +62,7 @@ class Agreed:
             batch = next(self._batches)
             return batch, {"tensors": self._described(batch)}
         except StopIteration:
-            return None, {"end": True}
+            return None, {"end": self._count}
         except Exception as error:
             _exchange({"error": f"{type(error).__name__}: {error}"})
             raise
@@ -82,22 +83,7 @@ class Agreed:
 
     def _empty(self) -> Any:
         """Parts of no rows, with the structure of the last batch."""
-
-        def emptied(path: Path, tensor: torch.Tensor) -> torch.Tensor:
-            if self._split(path, tensor) is not None:
-                return tensor[:0]
-            raise ShardingError(
-                f"this process has no more batches, others have, and {name_of_path(path)} is to be "
-                "whole in all. Expected as many batches in every process. Give the data set a "
-                "length that the processes share, or cut the tensor as the others."
-            )
-
-        if self._last is None:
-            raise ShardingError(
-                "the loader of this process gave no batch, those of others did. Expected one at "
-                "least in every process. Give it a share of the data."
-            )
-        return map_tensors(emptied, self._last)
+        return map_tensors(lambda path, tensor: tensor[:0], self._last)
 
     def _compared(self, batch: Any, said: list[dict[str, Any]]) -> Rows:
         """The rows of every process. Raises where the batches do not fit together."""
@@ -127,7 +113,7 @@ def checksum(tensor: torch.Tensor) -> int:
     return zlib.crc32(flat.view(torch.uint8).numpy()) if flat.numel() else 0
 
 
-def raise_errors(said: list[dict[str, Any]]) -> None:
+def _raise_errors(said: list[dict[str, Any]]) -> None:
     """Raise where the loader of another process did."""
     for process, one in enumerate(said):
         if "error" in one:
@@ -138,6 +124,19 @@ def _exchange(value: Any) -> list[Any]:
     from spmdx import _world
 
     return _world.exchange(value)
+
+
+def _require_equal_ends(said: list[dict[str, Any]]) -> None:
+    """Batches that ended can be followed by parts of no rows, where all tensors are parts."""
+    ended = {process: one["end"] for process, one in enumerate(said) if "end" in one}
+    whole = [t[0] for one in said for t in one.get("tensors", ()) if t[3]]
+    for process, count in ended.items():
+        if whole or not count:
+            why = f"{whole[0]} is to be whole in every process" if whole else "others have some"
+            raise ShardingError(
+                f"process {process} has no more batches after {count}, and {why}. Expected as many "
+                "batches in every process. Give every process as large a share of the data."
+            )
 
 
 def _require_like(first: list[Any], p: int, other: list[Any], q: int) -> None:

@@ -10,7 +10,8 @@ import torch
 from spmdx import runtime
 from spmdx._batches import Path, entry_for, name_of_path
 from spmdx._device import NAME
-from spmdx._parts import Split, padded, place_part, place_whole, split_of
+from spmdx._parts import place_part, place_whole
+from spmdx._split import Split, padded, split_of
 from spmdx.errors import ShardingError, naming
 from spmdx.mesh import Mesh, require_mesh
 from spmdx.sharding import mark_sharding

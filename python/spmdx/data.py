@@ -8,9 +8,9 @@ from spmdx import runtime
 from spmdx._agreement import Agreed, Rows
 from spmdx._batches import map_tensors
 from spmdx._input_sharding import Placement, ShardingSpec
-from spmdx._parts import split_of
 from spmdx._position import Position
 from spmdx._prefetch import Prefetch
+from spmdx._split import split_of
 from spmdx.errors import ShardingError, naming
 from spmdx.mesh import Mesh, require_mesh
 from spmdx.step import mark_step as end_step

@@ -1,0 +1,60 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Stands in for several processes in one: which devices are whose, and how they exchange values."""
+
+import contextlib
+import sys
+import threading
+import types
+
+import spmdx
+from spmdx import runtime
+
+
+class World:
+    """``processes`` processes of ``each`` devices; ``here`` is the one that this thread plays."""
+
+    def __init__(self, monkeypatch, processes, each):
+        self.processes = processes
+        self._thread = threading.local()
+        self._told = [None] * processes
+        self._met = threading.Barrier(processes, timeout=20)
+        self.exchanges = 0
+        monkeypatch.setattr(runtime, "process_count", lambda: processes)
+        monkeypatch.setattr(runtime, "process_index", lambda: self._thread.index)
+        monkeypatch.setattr(runtime, "addressable_runtime_device_count", lambda: each)
+        module = types.ModuleType("spmdx._world")
+        module.exchange = self._exchange
+        monkeypatch.setitem(sys.modules, "spmdx._world", module)
+        monkeypatch.setattr(spmdx, "_world", module, raising=False)
+
+    @contextlib.contextmanager
+    def here(self, index):
+        self._thread.index = index
+        yield
+
+    def _exchange(self, value):
+        self._told[self._thread.index] = value
+        if self._met.wait() == 0:
+            self.exchanges += 1
+        told = list(self._told)
+        self._met.wait()
+        return told
+
+    def run(self, program):
+        """What ``program(index)`` gives or raises in every process, which run at the same time."""
+        results = [None] * self.processes
+
+        def play(index):
+            with self.here(index):
+                try:
+                    results[index] = program(index)
+                except Exception as error:
+                    results[index] = error
+
+        threads = [threading.Thread(target=play, args=(i,)) for i in range(self.processes)]
+        for thread in threads:
+            thread.start()
+        for thread in threads:
+            thread.join(30)
+        assert not any(thread.is_alive() for thread in threads), "processes wait for each other"
+        return results
