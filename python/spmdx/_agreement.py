@@ -73,7 +73,8 @@ class Agreed:
 
         def tell(path: Path, tensor: torch.Tensor) -> torch.Tensor:
             whole = self._split(path, tensor) is None
-            summed = None if self._count else checksum(tensor)
+            readable = tensor.device.type == "cpu" and tensor.layout == torch.strided
+            summed = checksum(tensor) if readable and not self._count else None
             shape = list(tensor.shape)
             told.append([name_of_path(path), str(tensor.dtype), shape, whole, summed])
             return tensor
@@ -100,10 +101,12 @@ class Agreed:
             _require_like(first, having[0], said[process]["tensors"], process)
         rows: Rows = {}
         for i, (path, split) in enumerate(splits):
-            tensors = {p: said[p]["tensors"][i] for p in having}
-            _require_equal_replicas(tensors, [0] * len(said) if split is None else split.part_of)
+            shapes = [one["tensors"][i][2] if "tensors" in one else [0] for one in said]
+            sums = [one["tensors"][i][4] if "tensors" in one else None for one in said]
+            part_of = [0] * len(said) if split is None else split.part_of
+            _require_equal_replicas(name_of_path(path), shapes, sums, part_of)
             if split is not None:
-                rows[path] = [tensors[p][2][0] if p in tensors else 0 for p in range(len(said))]
+                rows[path] = [shape[0] for shape in shapes]
         return rows
 
 
@@ -162,12 +165,13 @@ def _require_like(first: list[Any], p: int, other: list[Any], q: int) -> None:
             )
 
 
-def _require_equal_replicas(tensors: dict[int, list[Any]], part_of: list[int]) -> None:
-    """Processes that hold the same rows were given the same rows."""
-    seen: dict[int, int] = {}
-    for process, (name, _, shape, _, summed) in tensors.items():
-        first = seen.setdefault(part_of[process], process)
-        if (shape, summed) != (tensors[first][2], tensors[first][4]):
+def _require_equal_replicas(
+    name: str, shapes: list[list[int]], sums: list[int | None], part_of: list[int]
+) -> None:
+    """Processes that hold the same rows were given the same rows, or none all of them."""
+    for process, part in enumerate(part_of):
+        first = part_of.index(part)
+        if (shapes[process], sums[process]) != (shapes[first], sums[first]):
             raise ShardingError(
                 f"{name} differs between processes {first} and {process}, which hold the same "
                 "rows. Expected equal batches there. Seed the sampler alike in all processes; for "

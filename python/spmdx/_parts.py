@@ -8,7 +8,6 @@ import torch
 
 from spmdx import _C, runtime
 from spmdx._split import Split, processes_of, sharding_of
-from spmdx.errors import ShardingError
 from spmdx.mesh import Mesh
 from spmdx.sharding import mark_sharding
 from spmdx.spec import Sharding
@@ -20,7 +19,7 @@ def place_whole(tensor: torch.Tensor, mesh: Mesh, spec: Sequence[Any], name: str
     boxes = zip(sharding.boxes(tensor.shape), processes_of(mesh), strict=True)
     here = runtime.process_index()
     pieces = [tensor[box] for box, process in boxes if process == here]
-    return mark_sharding(_joined(pieces, sharding, tensor.shape, here), mesh, sharding.spec)
+    return mark_sharding(_joined(pieces, sharding, tensor.shape), mesh, sharding.spec)
 
 
 def place_part(
@@ -65,7 +64,7 @@ def place_part(
         for box, chunk, process in placed
         if process == here
     ]
-    whole = _joined(pieces, sharding, shape, here)
+    whole = _joined(pieces, sharding, shape)
     if not fits:
         whole = _without_filling(whole, longest, lengths)
     return mark_sharding(whole, mesh, sharding.spec)
@@ -111,12 +110,5 @@ def _without_filling(whole: torch.Tensor, longest: int, lengths: Sequence[int]) 
         return torch.cat([whole[start:stop] for start, stop in runs])
 
 
-def _joined(
-    pieces: list[torch.Tensor], sharding: Sharding, shape: Sequence[int], process: int
-) -> torch.Tensor:
-    if not pieces:
-        raise ShardingError(
-            f"process {process} has no device of {sharding.mesh!r}. Expected one of every process "
-            "that loads data. Make the mesh larger, or start fewer processes."
-        )
+def _joined(pieces: list[torch.Tensor], sharding: Sharding, shape: Sequence[int]) -> torch.Tensor:
     return _C.from_local(pieces, sharding._handle, list(shape))

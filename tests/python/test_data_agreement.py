@@ -90,6 +90,7 @@ def test_replicas_that_differ_are_refused_at_the_first_batch(monkeypatch):
     assert "batch['x'] differs between processes 0 and 1, which hold the same rows." in said
     tensor_parallel = (None,)  # all rows in every process
     refused(monkeypatch, [[one], [other]], spec=tensor_parallel)
+    refused(monkeypatch, [[one] * 2, [one]], spec=tensor_parallel)
     (batch, _), *_ = agreed(World(monkeypatch, 2, 2), [[one], [one]], spec=tensor_parallel)[1]
     assert batch is one
 
@@ -120,3 +121,9 @@ def test_checksums_of_all_kinds(tensor):
         other = tensor.clone()
         other[(0,) * other.dim()] = 0
         assert checksum(other) != checksum(tensor)
+
+
+def test_tensors_that_are_not_on_the_cpu_are_not_read(monkeypatch):
+    x = torch.ones(4).to("spmdx")
+    results = agreed(World(monkeypatch, 2, 2), [[{"x": x}]] * 2, replicated=("x",))
+    assert all(result[0][0]["x"] is x for result in results)
