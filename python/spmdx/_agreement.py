@@ -9,7 +9,7 @@ import torch
 
 from spmdx._batches import Path, map_tensors, name_of_path
 from spmdx._split import Split
-from spmdx.errors import CommError, ShardingError, naming
+from spmdx.errors import CommError, ShardingError, located, naming
 
 Rows = dict[Path, list[int]]  # for each tensor that comes in parts, the rows of every process
 
@@ -120,7 +120,11 @@ def _raise_errors(said: list[dict[str, Any]]) -> None:
     """Raise where the loader of another process did."""
     for process, one in enumerate(said):
         if "error" in one:
-            raise CommError(f"the loader of process {process} raised {one['error']}")
+            message = (
+                f"the loader of process {process} raised {one['error']}. Expected batches of every "
+                "process. See the traceback of that process."
+            )
+            raise CommError(located("device_loader", message))
 
 
 def _exchange(value: Any) -> list[Any]:
