@@ -1,8 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 """Loaders of several processes give the global batches, on any mesh, of any sizes and ends."""
 
-import threading
-
 import pytest
 import spmdx
 import torch
@@ -30,15 +28,11 @@ def world(layout, monkeypatch):
     """Processes as threads; a tensor is made in each of what all of them upload."""
     processes, each, mesh, _ = layout
     world = World(monkeypatch, processes, each)
-    from_local, uploaded = spmdx._C.from_local, [None] * processes
-    met = threading.Barrier(processes, timeout=20)
+    from_local = spmdx._C.from_local
 
     def joined(pieces, sharding, shape):
-        uploaded[spmdx.runtime.process_index()] = pieces
-        met.wait()
-        of = [iter(some) for some in uploaded]
+        of = [iter(some) for some in world.meet(pieces)]
         whole = [next(of[process]) for process in _split.processes_of(mesh)]
-        met.wait()
         return from_local(whole, sharding._handle, list(shape))
 
     monkeypatch.setattr(_parts, "_joined", joined)

@@ -11,13 +11,17 @@ from spmdx import runtime
 
 
 class World:
-    """``processes`` processes of ``each`` devices; ``here`` is the one that this thread plays."""
+    """``processes`` processes of ``each`` devices; ``here`` is the one that this thread plays.
+
+    They take turns: a process goes on until it ends or meets the others.
+    """
 
     def __init__(self, monkeypatch, processes, each):
         self.processes = processes
         self._thread = threading.local()
         self._told = [None] * processes
         self._met = threading.Barrier(processes, timeout=20)
+        self._turn = threading.Lock()
         self.exchanges = 0
         monkeypatch.setattr(runtime, "process_count", lambda: processes)
         monkeypatch.setattr(runtime, "process_index", lambda: self._thread.index)
@@ -32,12 +36,24 @@ class World:
         self._thread.index = index
         yield
 
-    def _exchange(self, value):
+    def meet(self, value):
+        """The values of all processes, once all have come here."""
         self._told[self._thread.index] = value
-        if self._met.wait() == 0:
-            self.exchanges += 1
+        self._wait()
         told = list(self._told)
-        self._met.wait()
+        self._wait()
+        return told
+
+    def _wait(self):
+        self._turn.release()
+        try:
+            self._met.wait()
+        finally:
+            self._turn.acquire()
+
+    def _exchange(self, value):
+        told = self.meet(value)
+        self.exchanges += self._thread.index == 0
         return told
 
     def run(self, program):
@@ -45,7 +61,7 @@ class World:
         results = [None] * self.processes
 
         def play(index):
-            with self.here(index):
+            with self._turn, self.here(index):
                 try:
                     results[index] = program(index)
                 except Exception as error:
