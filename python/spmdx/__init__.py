@@ -12,6 +12,7 @@ check_torch(_C.TORCH_VERSION, torch.__version__)
 import os as _os  # noqa: E402
 
 from spmdx import _device as _device  # noqa: E402
+from spmdx import _world as _world  # noqa: E402
 from spmdx import collectives, data, debug, nn, runtime  # noqa: E402
 from spmdx.debug import explain, explain_diff  # noqa: E402
 from spmdx.errors import CommError, InternalError, ShardingError  # noqa: E402

@@ -19,7 +19,7 @@ def place_whole(tensor: torch.Tensor, mesh: Mesh, spec: Sequence[Any], name: str
     boxes = zip(sharding.boxes(tensor.shape), processes_of(mesh), strict=True)
     here = runtime.process_index()
     pieces = [tensor[box] for box, process in boxes if process == here]
-    return mark_sharding(_joined(pieces, sharding, tensor.shape), mesh, sharding.spec)
+    return mark_sharding(_joined(pieces, sharding, tensor.shape, tensor.dtype), mesh, sharding.spec)
 
 
 def place_part(
@@ -64,7 +64,7 @@ def place_part(
         for box, chunk, process in placed
         if process == here
     ]
-    whole = _joined(pieces, sharding, shape)
+    whole = _joined(pieces, sharding, shape, part.dtype)
     if not fits:
         whole = _without_filling(whole, longest, lengths)
     return mark_sharding(whole, mesh, sharding.spec)
@@ -110,5 +110,8 @@ def _without_filling(whole: torch.Tensor, longest: int, lengths: Sequence[int]) 
         return torch.cat([whole[start:stop] for start, stop in runs])
 
 
-def _joined(pieces: list[torch.Tensor], sharding: Sharding, shape: Sequence[int]) -> torch.Tensor:
-    return _C.from_local(pieces, sharding._handle, list(shape))
+def _joined(
+    pieces: list[torch.Tensor], sharding: Sharding, shape: Sequence[int], dtype: torch.dtype
+) -> torch.Tensor:
+    """A tensor of the pieces of all processes. That of one that has no device has no pieces."""
+    return _C.from_local(pieces, sharding._handle, list(shape), dtype)

@@ -34,16 +34,9 @@ class Split:
 
 
 def processes_of(mesh: Mesh) -> list[int]:
-    """For each position of ``mesh`` the process that has the device; every process has one."""
+    """For each position of ``mesh`` the process that has the device."""
     each = runtime.addressable_runtime_device_count()
-    owners = [device // each for device in mesh.device_ids.tolist()]
-    without = set(range(runtime.process_count())) - set(owners)
-    if without:  # seen by all processes, so that none waits for another
-        raise ShardingError(
-            f"process {min(without)} has no device of {mesh!r}. Expected one of every process, "
-            "since all load data. Make the mesh larger, or start fewer processes."
-        )
-    return owners
+    return [device // each for device in mesh.device_ids.tolist()]
 
 
 def split_of(mesh: Mesh, spec: Sequence[Any]) -> Split:
@@ -53,6 +46,12 @@ def split_of(mesh: Mesh, spec: Sequence[Any]) -> Split:
     for process, chunk in zip(processes_of(mesh), chunk_at, strict=True):
         held[process].add(chunk)
     parts = sorted({tuple(sorted(chunks)) for chunks in held})
+    if set() in held:
+        raise ShardingError(
+            f"process {held.index(set())} has no device of {mesh!r}. Expected one of every "
+            "process, since each gives a part of the batch. Make the mesh larger, or set "
+            "minibatch=False."
+        )
     if len({len(part) for part in parts}) > 1 or sum(map(len, parts)) > len(set(chunk_at)):
         shown = ", ".join(f"process {p}: {sorted(chunks)}" for p, chunks in enumerate(held))
         raise ShardingError(

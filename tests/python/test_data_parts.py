@@ -59,17 +59,17 @@ def place_everywhere(world, monkeypatch, parts, where, spec):
     at = dict.fromkeys(range(where.size()))
     from_local = spmdx._C.from_local
 
-    def note(pieces, sharding, shape):
+    def note(pieces, sharding, shape, dtype):
         owners = _split.processes_of(where)
         mine = [i for i, p in enumerate(owners) if p == spmdx.runtime.process_index()]
         assert len(pieces) == len(mine)
         at.update(zip(mine, pieces, strict=True))
         if any(piece is None for piece in at.values()):  # others come; only the last one is used
-            return torch.zeros(shape, dtype=pieces[0].dtype).to("spmdx")
+            return torch.zeros(shape, dtype=dtype).to("spmdx")
         boxes = sharding.boxes(shape)
         for piece, box in zip(at.values(), boxes, strict=True):
             assert list(piece.shape) == [s.stop - s.start for s in box]
-        return from_local(list(at.values()), sharding._handle, list(shape))
+        return from_local(list(at.values()), sharding._handle, list(shape), dtype)
 
     monkeypatch.setattr(_parts, "_joined", note)
     for process in range(world.processes):
@@ -161,6 +161,7 @@ def test_rows_that_are_no_equal_parts_are_refused(monkeypatch):
     assert "process 0: [0, 1], process 1: [1, 2]" in said(overlapping)
     assert said(mesh((4,), LINE)) == (
         "HERE: batch_shard: process 1 has no device of Mesh(data=4). Expected one of every "
-        "process, since all load data. Make the mesh larger, or start fewer processes."
+        "process, since each gives a part of the batch. Make the mesh larger, or set "
+        "minibatch=False."
     )
     assert "'rows'" in said(mesh((8,), LINE), ("rows",))

@@ -30,10 +30,10 @@ def world(layout, monkeypatch):
     world = World(monkeypatch, processes, each)
     from_local = spmdx._C.from_local
 
-    def joined(pieces, sharding, shape):
+    def joined(pieces, sharding, shape, dtype):
         of = [iter(some) for some in world.meet(pieces)]
         whole = [next(of[process]) for process in _split.processes_of(mesh)]
-        return from_local(whole, sharding._handle, list(shape))
+        return from_local(whole, sharding._handle, list(shape), dtype)
 
     monkeypatch.setattr(_parts, "_joined", joined)
     return world
