@@ -23,6 +23,7 @@ class World:
         self._met = threading.Barrier(processes, timeout=20)
         self._turn = threading.Lock()
         self.exchanges = 0
+        monkeypatch.setattr(runtime, "_count", runtime._count)  # meshes write it; it comes back
         monkeypatch.setattr(runtime, "process_count", lambda: processes)
         monkeypatch.setattr(runtime, "process_index", lambda: self._thread.index)
         monkeypatch.setattr(runtime, "addressable_runtime_device_count", lambda: each)
