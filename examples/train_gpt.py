@@ -139,6 +139,11 @@ def batches(ids, steps, batch_size, context, seed=1):
         yield window[:, :-1], window[:, 1:]
 
 
+def is_first():
+    """Whether this process is the one that prints."""
+    return spmdx.runtime.process_index() == 0
+
+
 def learning_rate(step, steps):
     """Factor of the learning rate: linear warm-up, then half a cosine down to a tenth."""
     if step < WARM_UP:
@@ -173,11 +178,11 @@ def train(mode, ids, config, steps, batch_size=16, devices=8, dtype=torch.float3
 
     run, unread, groups, began = Run(mode, model), [], [], time.perf_counter()
     data = batches(ids, steps, batch_size, config.context)
-    for step, (x, y) in enumerate(track(data, description=f"{mode:>6}", total=steps)):
-        x, y = x.to(device), y.to(device)
-        if mesh is not None and "data" in mesh.axis_names:
-            spmdx.mark_sharding(x, mesh, ("data", None))
-            spmdx.mark_sharding(y, mesh, ("data", None))
+    if mesh is not None:
+        by_rows = spmdx.data.ShardingSpec(mesh, ("data",)) if "data" in mesh.axis_names else None
+        data = spmdx.data.device_loader(data, input_sharding=by_rows)
+    shown = track(data, f"{mode:>6}", total=steps, disable=not is_first())
+    for step, (x, y) in enumerate(shown):
         loss = F.cross_entropy(model(x).flatten(0, 1), y.flatten())
         loss.backward()
         nn.utils.clip_grad_norm_(model.parameters(), 1.0)
@@ -253,16 +258,19 @@ def main():
         # One process plays all devices here; under torchrun the processes are the devices.
         if "WORLD_SIZE" not in os.environ:
             spmdx.runtime.set_device_count(options.devices)
-    settings = (options.steps, options.batch_size, options.devices)
+    devices = spmdx.runtime.global_runtime_device_count()
+    settings = (options.steps, options.batch_size, devices)
     if options.demo:
         import demo_report
-
-        runs = [train(mode, ids, config, *settings) for mode in MODES]
+    modes = MODES if options.demo else (options.mode,)
+    runs = [train(mode, ids, config, *settings) for mode in modes]
+    sample = generate(runs[-1].model, ids, characters, config.context)
+    if not is_first():
+        return
+    if options.demo:
         demo_report.show(runs, options.picture)
     else:
-        runs = [train(options.mode, ids, config, *settings)]
         print(f"loss {runs[0].losses[0]:.4f} -> {runs[0].losses[-1]:.4f}")
-    sample = generate(runs[-1].model, ids, characters, config.context)
     print(f"\nWritten by the model trained as {runs[-1].mode}:\n{sample}")
 
 

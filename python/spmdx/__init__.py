@@ -13,7 +13,7 @@ import os as _os  # noqa: E402
 
 from spmdx import _device as _device  # noqa: E402
 from spmdx import _world as _world  # noqa: E402
-from spmdx import collectives, debug, nn, runtime  # noqa: E402
+from spmdx import collectives, data, debug, nn, runtime  # noqa: E402
 from spmdx.debug import explain, explain_diff  # noqa: E402
 from spmdx.errors import CommError, InternalError, ShardingError  # noqa: E402
 from spmdx.gathering import get_gather_budget, set_gather_budget  # noqa: E402
@@ -75,6 +75,7 @@ __all__ = [
     "check_rule",
     "clear_sharding",
     "collectives",
+    "data",
     "debug",
     "distribute_tensor",
     "explain",

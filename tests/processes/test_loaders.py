@@ -1,0 +1,90 @@
+# SPDX-License-Identifier: Apache-2.0
+"""What many processes load is what one process loads, whole, in parts, and from streams."""
+
+import json
+import os
+import pathlib
+import re
+import subprocess
+import sys
+
+import pytest
+import torch
+from launch import Running, run
+from load import WAYS, loader, stream
+
+ROOT = pathlib.Path(__file__).parents[2]
+CASES = [  # processes, devices of each, mesh, spec, parts
+    (2, 1, (2,), ("a",), [0, 1]),
+    (2, 4, (4, 2), ("a",), [0, 1]),
+    (3, 1, (3,), ("a",), [0, 1, 2]),
+    (4, 1, (2, 2), ("a",), [0, 0, 1, 1]),
+    (2, 2, (4,), (None,), [0, 0]),
+]
+
+
+def expected(way, parts):
+    """[(x, y)] of two epochs in one process: parts one after another."""
+    count = max(parts) + 1
+    if way == "whole":
+        plain = loader(way, 1, 0)
+        return [batch for _ in range(2) for batch in plain]
+    loaders = [loader(way, count, part) for part in range(count)]
+    batches = []
+    for epoch in range(2):
+        for each in loaders:
+            if way == "parts":
+                each.sampler.set_epoch(epoch)
+        lists = [list(each) for each in loaders]
+        for i in range(max(map(len, lists))):
+            present = [some[i] for some in lists if i < len(some)]
+            batches.append(tuple(torch.cat(tensors) for tensors in zip(*present, strict=True)))
+    return batches
+
+
+@pytest.mark.parametrize("case", CASES, ids=lambda case: f"{case[0]}x{case[1]} {case[2]} {case[3]}")
+def test_batches_are_those_of_one_process(case):
+    processes, devices, shape, spec, parts = case
+    said = run("load.py", processes, devices, repr(shape), repr(spec))
+    for process, line in enumerate(said):
+        count, part, seen = json.loads(line)
+        assert (count, part) == (max(parts) + 1, parts[process])
+        for way in WAYS:
+            batches = expected(way, parts)
+            assert seen[way] == [[x.tolist(), y.tolist(), 4 * x.sum().item()] for x, y in batches]
+
+
+def test_streams_differ_in_length():
+    assert len(stream(1)) == len(stream(0)) + 1
+
+
+def test_whole_batches_that_differ_are_refused_in_every_process():
+    with Running("load.py", 2, 1, "(2,)", "('a',)", "differing") as running:
+        for how in running.end():
+            assert how.status == 1
+            assert "differs between processes 0 and 1, which hold the same rows" in how.err
+
+
+def test_the_example_runs_under_torchrun_and_prints_once(tmp_path):
+    where = os.pathsep.join(filter(None, [str(ROOT / "python"), os.environ.get("PYTHONPATH")]))
+    command = [
+        sys.executable,
+        "-m",
+        "torch.distributed.run",
+        "--standalone",
+        "--nproc-per-node",
+        "2",
+    ]
+    arguments = ["--tiny", "--steps", "12", "--mode", "dp", "--dropout", "0"]
+    done = subprocess.run(
+        [*command, str(ROOT / "examples" / "train_gpt.py"), *arguments],
+        cwd=tmp_path,
+        env={**os.environ, "PYTHONPATH": where, "OMP_NUM_THREADS": "1"},
+        capture_output=True,
+        text=True,
+        timeout=300,
+    )
+    assert done.returncode == 0, done.stdout + done.stderr
+    losses = re.findall(r"loss (\S+) -> (\S+)", done.stdout)
+    assert len(losses) == 1 and done.stdout.count("Written by the model") == 1
+    assert float(losses[0][1]) < float(losses[0][0])
