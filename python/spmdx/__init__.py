@@ -12,7 +12,8 @@ check_torch(_C.TORCH_VERSION, torch.__version__)
 import os as _os  # noqa: E402
 
 from spmdx import _device as _device  # noqa: E402
-from spmdx import collectives, debug, nn, runtime  # noqa: E402
+from spmdx import checkpoint, collectives, debug, nn, runtime  # noqa: E402
+from spmdx.checkpoint_protocol import install as _answer_checkpoints  # noqa: E402
 from spmdx.debug import explain, explain_diff  # noqa: E402
 from spmdx.errors import CommError, InternalError, ShardingError  # noqa: E402
 from spmdx.gathering import get_gather_budget, set_gather_budget  # noqa: E402
@@ -52,6 +53,7 @@ from spmdx.topology import (  # noqa: E402
 from spmdx.visualize import visualize_sharding  # noqa: E402
 
 _check_environment()
+_answer_checkpoints()
 _C.configure(dump_dir=_os.environ.get("SPMDX_DUMP", ""))
 if _os.environ.get("SPMDX_TOPOLOGY"):
     set_topology(_os.environ["SPMDX_TOPOLOGY"])
@@ -72,6 +74,7 @@ __all__ = [
     "Topology",
     "calibrate",
     "check_rule",
+    "checkpoint",
     "clear_sharding",
     "collectives",
     "debug",
