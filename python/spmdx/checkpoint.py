@@ -10,6 +10,8 @@ import torch
 
 from spmdx.checkpoint_async import SaveFuture, raise_unseen, start, wait_for_last
 from spmdx.checkpoint_load import Unmatched, load_into
+from spmdx.checkpoint_safetensors import load_safetensors
+from spmdx.checkpoint_safetensors_save import save_safetensors
 from spmdx.checkpoint_save import Snapshot, snapshot, write
 from spmdx.checkpoint_together import Exchange, in_background, in_step, together
 from spmdx.errors import CheckpointError, naming
@@ -21,8 +23,10 @@ __all__ = [
     "Unmatched",
     "async_save",
     "load",
+    "load_safetensors",
     "rng_state",
     "save",
+    "save_safetensors",
 ]
 
 
