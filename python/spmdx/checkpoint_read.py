@@ -100,8 +100,8 @@ def read_chunk(folder: Path, name: str, chunk: Chunk) -> Any:
         raise
     except Exception as error:  # torch.load has no error of its own
         raise CheckpointError(
-            f"{name} cannot be read from {path}: {error}. Expected what torch.save writes of "
-            f"tensors, numbers, texts and containers. {MEND}."
+            f"{name} cannot be read from {path}: {str(error).split('. ')[0]}. Expected what "
+            f"torch.save writes of tensors, numbers, texts and containers. {MEND}."
         ) from error
 
 

@@ -86,8 +86,8 @@ def _as_bytes(name: str, value: Any) -> bytes:
     except Exception as error:  # pickle raises what the value's own code raises
         raise CheckpointError(
             f"{name}, a {type(value).__name__}, cannot be saved so that loading it is safe: "
-            f"{error}. Expected tensors, numbers, texts, lists and dicts. Store those, or leave "
-            "it out."
+            f"{str(error).split('. ')[0]}. Expected tensors, numbers, texts, lists and dicts. "
+            "Store those, or leave it out."
         ) from error
     return stream.getvalue()
 

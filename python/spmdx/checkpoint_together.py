@@ -11,7 +11,7 @@ from spmdx.runtime import process_count, process_index
 
 # Gives every process the JSON-able values of all, in order of process.
 Exchange = Callable[[Any], list]
-_PATIENCE = datetime.timedelta(hours=2)  # other processes may still be writing
+_PATIENCE = datetime.timedelta(minutes=30)  # other processes may still be writing
 _background_saves = 0
 
 

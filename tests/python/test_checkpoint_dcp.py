@@ -115,7 +115,8 @@ dcp_to_torch_save(folder, folder + ".pt")
 again = torch.load(folder + ".pt", weights_only=True)
 assert torch.equal(again["model"]["w"], state["model"]["w"]) and again["step"] == 3
 assert "spmdx" not in sys.modules
-dcp.save({"w": torch.full((5, 3), 4.0), "list": [torch.ones(2), {"n": 5}]}, checkpoint_id=folder + "2")
+other = {"w": torch.full((5, 3), 4.0), "list": [torch.ones(2), {"n": 5}]}
+dcp.save(other, checkpoint_id=folder + "2")
 """
 
 

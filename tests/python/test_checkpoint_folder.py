@@ -65,49 +65,59 @@ def test_what_is_no_checkpoint_is_never_removed(kind, tmp_path):
 
 
 KILLED = """
-import os, sys
+import torch.distributed.checkpoint  # before anything counts
 from test_checkpoint_folder import *
-path, where, count = sys.argv[1], sys.argv[2], int(sys.argv[3])
-torch.distributed.checkpoint  # imported before anything counts
-eight_devices()
-save(state(1), path)
-new = state(2)
-module, name = (torch, "save") if where == "torch.save" else (os, where.split(".")[1])
-original, calls = getattr(module, name), []
-def dying(*args, **kwargs):
-    calls.append(1)
-    if len(calls) == count:
-        os._exit(9)
-    return original(*args, **kwargs)
-setattr(module, name, dying)
-save(new, path)
+import sys
+for folder, where, count in zip(*[iter(sys.argv[1:])] * 3):
+    if os.fork():  # nothing ran yet, so nothing is lost
+        assert os.waitstatus_to_exitcode(os.wait()[1]) == 9, (where, count)
+        continue
+    eight_devices()
+    save(state(1), folder)
+    new = state(2)
+    module = torch if where == "torch.save" else os
+    original, calls = getattr(module, where.split(".")[1]), []
+    def dying(*args, **kwargs):
+        calls.append(1)
+        if len(calls) == int(count):
+            os._exit(9)
+        return original(*args, **kwargs)
+    setattr(module, where.split(".")[1], dying)
+    save(new, folder)
 """
+# Where the save dies, at which call of it, and which checkpoint is there then.
+DEATHS = [
+    ("torch.save", 5, 1),  # in the middle of the data
+    ("os.fsync", 1, 1),  # at the end of the data
+    ("os.fsync", 3, 1),  # the manifest is written, the disk may not have it
+    ("os.rename", 1, 1),  # all is written
+    ("os.rename", 2, 1),  # the old one is out of the way
+    ("os.fsync", 5, 2),  # the new one is in place
+]
 
 
-@pytest.mark.parametrize(
-    ("where", "count", "left"),
-    [("torch.save", 5, 1), ("os.fsync", 1, 1), ("os.fsync", 3, 1), ("os.rename", 1, 1)]
-    + [("os.rename", 2, 1), ("os.fsync", 5, 2)],
-)
-def test_a_killed_save_leaves_the_checkpoint_before_or_the_new_one(where, count, left, tmp_path):
-    path = tmp_path / "c"
-    done = run_python("import torch.distributed.checkpoint\n" + KILLED, path, where, count, check=0)
-    assert done.returncode == 9, done.stderr
-    with warnings.catch_warnings(record=True) as told:
+def told(call):
+    with warnings.catch_warnings(record=True) as caught:
         warnings.simplefilter("always")
-        assert loaded(path) == left
-    found = [str(w.message) for w in told if str(tmp_path) in str(w.message)]
-    unfinished = [name for name in names(tmp_path) if ".saving-" in name]
-    assert bool(unfinished) is (left == 1)
-    assert any("did not end: it is not read" in text for text in found) is bool(unfinished)
-    assert any("the checkpoint before it is back" in text for text in found) is (
-        (where, count) == ("os.rename", 2)
-    )
-    with warnings.catch_warnings(record=True) as told:
-        warnings.simplefilter("always")
-        save(state(3), path)
-    assert any("did not end: it is removed" in str(w.message) for w in told) is bool(unfinished)
-    assert names(tmp_path) == ["c"] and loaded(path) == 3
+        result = call()
+    return result, " ".join(str(w.message) for w in caught)
+
+
+def test_a_killed_save_leaves_the_checkpoint_before_or_the_new_one(tmp_path):
+    paths = [tmp_path / str(i) / "c" for i in range(len(DEATHS))]
+    deaths = [(path, *death[:2]) for path, death in zip(paths, DEATHS, strict=True)]
+    run_python(KILLED, *(word for death in deaths for word in death))
+    for path, (where, count, left) in zip(paths, DEATHS, strict=True):
+        unfinished = [name for name in names(path.parent) if ".saving-" in name]
+        assert bool(unfinished) is (left == 1)
+        found, text = told(lambda path=path: loaded(path))
+        assert found == left
+        assert ("did not end: it is not read" in text) is bool(unfinished)
+        back = "the checkpoint before it is back" in text
+        assert back is ((where, count) == ("os.rename", 2))
+        _, text = told(lambda path=path: save(state(3), path))
+        assert ("did not end: it is removed" in text) is bool(unfinished)
+        assert names(path.parent) == ["c"] and loaded(path) == 3
 
 
 @pytest.mark.parametrize("count", [1, 2])
