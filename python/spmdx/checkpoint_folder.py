@@ -5,11 +5,14 @@ import glob
 import os
 import secrets
 import shutil
+import time
 import warnings
 from pathlib import Path
 
 from spmdx.checkpoint_manifest import MANIFEST, METADATA, SUFFIX
 from spmdx.errors import CheckpointError
+
+_BETWEEN_RENAMES = 1.0  # seconds: a save of another program that lives needs less
 
 
 def _previous(target: Path) -> Path:
@@ -24,10 +27,11 @@ def _unfinished(target: Path) -> list[Path]:
 def mend(target: Path) -> None:
     """Undo what a save left that was killed while it put the new folder in place."""
     previous = _previous(target)
-    if not previous.is_dir():
-        return
+    if previous.is_dir() and not target.exists():
+        time.sleep(_BETWEEN_RENAMES)
     if target.exists():
-        shutil.rmtree(previous)
+        shutil.rmtree(previous, ignore_errors=True)
+    if target.exists() or not previous.is_dir():
         return
     os.rename(previous, target)
     warnings.warn(
@@ -87,8 +91,7 @@ def commit(folder: Path, target: Path) -> None:
             os.rename(previous, target)
         raise
     _sync(target.parent)
-    if previous.exists():
-        shutil.rmtree(previous)
+    shutil.rmtree(previous, ignore_errors=True)  # a load may do it at the same time
 
 
 def _sync(folder: Path) -> None:
