@@ -101,7 +101,7 @@ def fill(tensors: dict[str, torch.Tensor], filler: Callable[[str], Filler]) -> N
                 filler(name)(pieces_of(new))
                 tensor.detach().copy_(new)
                 del new
-    except CheckpointError as error:
+    except (CheckpointError, OSError) as error:
         raise CheckpointError(
             f"{bare(error)} A part of the state is overwritten: load again before you use it."
         ) from error

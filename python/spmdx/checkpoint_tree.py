@@ -35,10 +35,10 @@ class Entry:
 
 @dataclass
 class Tree:
-    """The entries by name, and the objects whose state_dict() is among them."""
+    """The entries by name, and objects with their state_dict(), which is among the entries."""
 
     entries: dict[str, Entry] = field(default_factory=dict)
-    objects: list[tuple[Any, dict, Path]] = field(default_factory=list)
+    objects: list[tuple[Any, dict]] = field(default_factory=list)
 
 
 def flatten(state: Any, saved: dict[str, Saved] | None = None) -> Tree:
@@ -50,13 +50,17 @@ def flatten(state: Any, saved: dict[str, Saved] | None = None) -> Tree:
         )
     tree = Tree()
     for entry in _walk(state, (), tree, saved):
-        name = ".".join(map(str, entry.path))
+        name = _name(entry.path)
         if name in tree.entries:
             raise CheckpointError(
                 f"two entries of the state are called {name}. Expected one. Rename a key."
             )
         tree.entries[name] = entry
     return tree
+
+
+def _name(path: Path) -> str:
+    return ".".join(map(str, path))
 
 
 def _walk(container: Any, prefix: Path, tree: Tree, saved: dict | None) -> Iterator[Entry]:
@@ -67,7 +71,7 @@ def _walk(container: Any, prefix: Path, tree: Tree, saved: dict | None) -> Itera
             held = value.state_dict()
             if saved is not None and isinstance(value, torch.optim.Optimizer):
                 held = _optimizer_state(value, held, path, saved)
-            tree.objects.append((value, held, path))
+            tree.objects.append((value, held))
             value = held
         if isinstance(value, Mapping) or (isinstance(value, list) and not _is_leaf(value)):
             yield from _walk(value, path, tree, saved)
@@ -101,30 +105,39 @@ def _optimizer_state(
     own = [(e.path[len(prefix) :], e) for e in saved.values() if e.path[: len(prefix)] == prefix]
     if not own:
         return held
-    groups = zip(held["param_groups"], optimizer.param_groups, strict=True)
-    pairs = [zip(h["params"], g["params"], strict=True) for h, g in groups]
-    by_name = {str(i): (i, parameter) for pair in pairs for i, parameter in pair}
+    numbered = _by_number(optimizer, held)
     known = {**held, "state": {str(i): state for i, state in held["state"].items()}}
     made: dict[str, Any] = {"state": {}, "param_groups": []}
     for path, entry in own:
-        name = path[1] if path[0] == "state" and len(path) > 1 else None
-        if name is not None and name not in by_name:
+        number = path[1] if path[0] == "state" and len(path) > 1 else None
+        if number is not None and number not in numbered:
             raise CheckpointError(
-                f"the checkpoint has {'.'.join(map(str, entry.path))}, the state of parameter "
-                f"{name}. Expected one of the optimizer's {len(by_name)} parameters, by its "
-                "number. Make the optimizer as it was when the checkpoint was saved."
+                f"the checkpoint has {_name(entry.path)}, the state of parameter {number}. "
+                f"Expected one of the optimizer's {len(numbered)} parameters, by its number. "
+                "Make the optimizer as it was when the checkpoint was saved."
             )
         value = _find(known, path)
-        parameter = None if name is None else by_name[name][1]
+        parameter = None if number is None else numbered[number][1]
         set_element(made, path, _blank(entry, parameter) if value is None else value)
-    if len(made["param_groups"]) != len(held["param_groups"]):
-        raise CheckpointError(
-            f"the checkpoint has {len(made['param_groups'])} parameter groups for "
-            f"{'.'.join(map(str, prefix))}, the optimizer {len(held['param_groups'])}. Expected as "
-            "many. Make the optimizer as it was when the checkpoint was saved."
-        )
-    made["state"] = {by_name[name][0]: state for name, state in made["state"].items()}
+    _require_as_many_groups(made, held, prefix)
+    made["state"] = {numbered[number][0]: state for number, state in made["state"].items()}
     return made
+
+
+def _by_number(optimizer: torch.optim.Optimizer, held: dict) -> dict[str, tuple]:
+    """Key in the state and parameter, by the name that the key has in a path."""
+    groups = zip(held["param_groups"], optimizer.param_groups, strict=True)
+    pairs = [zip(h["params"], g["params"], strict=True) for h, g in groups]
+    return {str(key): (key, parameter) for pair in pairs for key, parameter in pair}
+
+
+def _require_as_many_groups(made: dict, held: dict, prefix: Path) -> None:
+    found, own = len(made["param_groups"]), len(held["param_groups"])
+    if found != own:
+        raise CheckpointError(
+            f"the checkpoint has {found} parameter groups for {_name(prefix)}, the optimizer {own}."
+            " Expected as many. Make the optimizer as it was when the checkpoint was saved."
+        )
 
 
 def _find(root: Any, path: Path) -> Any:
@@ -147,5 +160,5 @@ def _blank(saved: Saved, parameter: torch.Tensor | None) -> Any:
 
 def finish(tree: Tree) -> None:
     """Give the objects their states, in the order in which they stand."""
-    for owner, held, _ in tree.objects:
+    for owner, held in tree.objects:
         owner.load_state_dict(held)
