@@ -15,14 +15,17 @@ from spmdx.sharding import get_sharding
 class _OnDevice:
     """An attribute that tensors on device "spmdx" have; on all others it does not exist.
 
-    It stands on ``torch.Tensor``, since what a state dict holds are plain tensors.
+    It stands on ``torch.Tensor``, since what a state dict holds are plain tensors. The class itself
+    has it, as properties do: torch.compile asks the class for whatever dir() lists.
     """
 
     def __init__(self, method: Callable):
         self._method = method
 
-    def __get__(self, tensor: torch.Tensor | None, owner: type) -> Callable:
-        if tensor is None or not _C.is_lazy(tensor):
+    def __get__(self, tensor: torch.Tensor | None, owner: type) -> Any:
+        if tensor is None:
+            return self
+        if not _C.is_lazy(tensor):
             raise AttributeError(self._method.__name__)
         return self._method.__get__(tensor, owner)
 
