@@ -11,6 +11,7 @@
 #include "bind/bind.h"
 #include "bind/handles.h"
 #include "bridge/aten_backend.h"
+#include "bridge/c10d_comm.h"
 #include "bridge/plan_only.h"
 #include "bridge/tracer.h"
 
@@ -70,7 +71,13 @@ std::vector<int64_t> replica_ids(const Sharding& sharding) {
   return result;
 }
 
-// The tensors that the devices of the mesh hold, in order of position, replicas sharing one; and their sharding.
+// The positions of a mesh whose devices are in this process.
+std::vector<int64_t> addressable(const Mesh& mesh) {
+  const Processes processes = bridge::comm().processes();
+  return positions_of(processes, processes.here, mesh);
+}
+
+// The tensors that the devices of this process hold, in order of position, replicas sharing one; and their sharding.
 // Data that no mesh knows of are one tensor without a sharding.
 std::pair<std::vector<at::Tensor>, std::optional<ShardingHandle>> local_data(const at::Tensor& tensor) {
   DataRef data = settle(tensor);
@@ -78,21 +85,23 @@ std::pair<std::vector<at::Tensor>, std::optional<ShardingHandle>> local_data(con
   const Shards& shards = data->wait();
   const Sharding* sharding = data->sharding();
   if (!sharding) return {{bridge::tensor_of(shards.at(0))}, std::nullopt};
+  Holdings holdings(bridge::comm().processes());
   std::vector<at::Tensor> result;
-  for (int64_t position = 0; position < sharding->mesh->size(); ++position) {
-    result.push_back(bridge::tensor_of(shards.at(distinct_index(*sharding->mesh, sharding->used(), position))));
-  }
+  for (const int64_t position : addressable(*sharding->mesh))
+    result.push_back(bridge::tensor_of(shards.at(holdings.place(sharding->mesh, sharding->used(), position))));
   return {std::move(result), ShardingHandle{sharding}};
 }
 
-// Data made of one tensor per device of the mesh. REQUIRES: shapes are those of the boxes, no partial sharding.
+// Data made of one tensor per device of the mesh in this process; of replicas the first counts. REQUIRES: shapes are
+// those of the boxes, no partial sharding.
 DataRef data_from(const TensorType& type, ShardingRef sharding, const std::vector<at::Tensor>& locals) {
   if (bridge::planning_only()) return bridge::hollow_data(type, sharding);
-  Shards shards;
-  const Mesh& mesh = *sharding->mesh;
-  for (int64_t index = 0; index < num_distinct(mesh, sharding->used()); ++index) {
-    const at::Tensor& local = locals.at(representative(mesh, sharding->used(), index));
-    shards.push_back(bridge::buffer_of(local.detach().clone(at::MemoryFormat::Contiguous)));
+  Holdings holdings(bridge::comm().processes());
+  Shards shards(holdings.of(sharding->mesh, sharding->used()).size());
+  const std::vector<int64_t> positions = addressable(*sharding->mesh);
+  for (size_t i = 0; i < positions.size(); ++i) {
+    BufferRef& shard = shards.at(holdings.place(sharding->mesh, sharding->used(), positions[i]));
+    if (!shard) shard = bridge::buffer_of(locals.at(i).detach().clone(at::MemoryFormat::Contiguous));
   }
   return std::make_shared<Data>(type, sharding, std::move(shards));
 }
@@ -103,10 +112,11 @@ void load_local(const at::Tensor& tensor, const ShardingHandle& handle, const st
   recorder.write(lazy, recorder.input(data_from(type_of(tensor), handle.sharding, locals)));
 }
 
-at::Tensor from_local(const std::vector<at::Tensor>& locals, const ShardingHandle& handle, const Shape& shape) {
-  TensorType type{bridge::to_dtype(locals.at(0).scalar_type()), shape, false};
+at::Tensor from_local(const std::vector<at::Tensor>& locals, const ShardingHandle& handle, const Shape& shape,
+                      at::ScalarType dtype) {
+  TensorType type{bridge::to_dtype(dtype), shape, false};
   bridge::Meta meta;
-  meta.dtype = locals[0].scalar_type();
+  meta.dtype = dtype;
   meta.sizes = shape;
   meta.strides = bridge::contiguous_strides(shape);
   bridge::LazyValue value;
@@ -139,6 +149,7 @@ void bind_mesh(py::module_& m) {
            py::arg("device_ids"), py::arg("mesh_shape"), py::arg("axis_names"),
            py::arg("outer_shape") = std::vector<int64_t>{})
       .def_property_readonly("device_ids", [](const MeshHandle& h) { return h.mesh->device_ids(); })
+      .def_property_readonly("addressable_positions", [](const MeshHandle& h) { return addressable(*h.mesh); })
       .def_property_readonly("axes",
                              [](const MeshHandle& h) {
                                std::vector<std::pair<std::string, int64_t>> axes;

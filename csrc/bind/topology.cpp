@@ -12,7 +12,7 @@
 #include "bind/handles.h"
 #include "bridge/aten_backend.h"
 #include "bridge/tracer.h"
-#include "runtime/comm.h"
+#include "runtime/transfer.h"
 #include "sharding/reshard.h"
 #include "sharding/reshard_direct.h"
 
@@ -81,7 +81,6 @@ int64_t missing_bytes(const std::string& dtype, const Shape& shape, const Shardi
 // Executes the plan, shard by shard, on tensors in order of position, and gives back such tensors.
 std::vector<at::Tensor> run_reshard(const std::vector<at::Tensor>& locals, const Shape& shape,
                                     const ShardingHandle& from, const ShardingHandle& to, const py::dict& topology) {
-  static const std::unique_ptr<Comm> comm = make_local_comm(bridge::aten_backend());
   const TensorType type{bridge::to_dtype(locals.at(0).scalar_type()), shape, false};
   const ReshardPlan& plan = plan_reshard(type.dtype, shape, from.sharding, to.sharding, from_dict(topology));
   ShardingRef at = from.sharding;
@@ -89,7 +88,7 @@ std::vector<at::Tensor> run_reshard(const std::vector<at::Tensor>& locals, const
   for (int64_t i = 0; i < num_distinct(*at->mesh, at->used()); ++i)
     shards.push_back(bridge::buffer_of(locals.at(representative(*at->mesh, at->used(), i))));
   for (const Move& move : plan.moves) {
-    shards = comm->run(move.kind, type, shards, at, move.to);
+    shards = transfer_here(bridge::aten_backend(), type.dtype, {shape, at, move.to, {}}, std::move(shards));
     at = move.to;
   }
   std::vector<at::Tensor> results;
@@ -104,16 +103,15 @@ int64_t time_exchange(int64_t devices, int64_t rows, int repeats) {
   for (int64_t i = 0; i < devices; ++i) ids[i] = i;
   const MeshRef mesh = Mesh::make(ids, {devices}, {"x"});
   const Shape shape = {devices * rows, devices};
-  const TensorType type{DType::f32, shape, false};
   const ShardingRef from = to_sharding({{{int64_t{0}}, {}}}, mesh, shape, "x");
   const ShardingRef to = to_sharding({{{}, {int64_t{0}}}}, mesh, shape, "x");
-  const std::unique_ptr<Comm> comm = make_local_comm(bridge::aten_backend());
+  const Route route = make_route({}, {shape, from, to, {}});
   Shards shards;
   for (int64_t i = 0; i < devices; ++i) shards.push_back(bridge::buffer_of(at::ones({rows, devices}, at::kFloat)));
   int64_t least = INT64_MAX;
   for (int i = 0; i < repeats; ++i) {
     const auto began = std::chrono::steady_clock::now();
-    const Shards moved = comm->run(Collective::all_to_all, type, shards, from, to);
+    const Shards moved = Transfer(bridge::aten_backend(), route, DType::f32, Reduction::none, shards).finish();
     const auto ended = std::chrono::steady_clock::now();
     least = std::min<int64_t>(least, std::chrono::duration_cast<std::chrono::nanoseconds>(ended - began).count());
   }

@@ -138,6 +138,11 @@ class AtenBackend final : public Backend {
     return buffer_of(box_view(tensor_of(buffer), box));
   }
 
+  BufferRef reshape(const BufferRef& buffer, const Shape& shape) override {
+    KernelGuard guard;
+    return buffer_of(tensor_of(buffer).reshape(shape));
+  }
+
   void copy_box(const BufferRef& dst, const std::vector<int64_t>& dst_starts, const BufferRef& src,
                 const Box& src_box) override {
     KernelGuard guard;
@@ -177,6 +182,13 @@ class AtenBackend final : public Backend {
   }
 
   int64_t bytes(const BufferRef& buffer) override { return static_cast<int64_t>(tensor_of(buffer).nbytes()); }
+
+  uint64_t digest(const BufferRef& buffer) override {
+    KernelGuard guard;
+    const at::Tensor plain = tensor_of(buffer).resolve_conj().resolve_neg().contiguous();
+    const std::string_view bytes(static_cast<const char*>(plain.const_data_ptr()), plain.nbytes());
+    return std::hash<std::string_view>{}(bytes);
+  }
 
   Memory memory(const BufferRef& buffer) override {
     const c10::Storage& storage = tensor_of(buffer).storage();

@@ -8,12 +8,13 @@
 
 #include "base/error.h"
 #include "bridge/aten_backend.h"
+#include "bridge/c10d_comm.h"
 #include "bridge/compat.h"
 #include "bridge/fallback.h"
+#include "bridge/fetch.h"
 #include "bridge/plan_only.h"
 #include "bridge/recorder.h"
 #include "bridge/shapes.h"
-#include "runtime/comm.h"
 
 namespace spmdx::bridge {
 namespace {
@@ -87,6 +88,7 @@ void Recorder::Impl::submit() {
 }
 
 void Recorder::flush(bool implicit) {
+  note_use();
   Lock lock;
   check_failed();
   if (impl_->graph.nodes.empty() && impl_->inputs.empty() && !impl_->annotated) return;
@@ -147,6 +149,7 @@ at::Tensor Recorder::peek(const at::Tensor& tensor) {
     if (!root.current.data || !(impl_->graph.nodes.empty() || planning_only())) flush(true);
     data = root.current.data;
     internal_check(data != nullptr, "a flush left a live tensor without data");
+    data = held_here(data);
   }
   KernelGuard kernels_only;
   const Shards* shards = nullptr;
@@ -189,8 +192,7 @@ PlanRef Recorder::plan_pending(const at::Tensor& tensor) {
 
 Engine& engine() {
   static auto* instance = [] {
-    static auto* comm = make_local_comm(aten_backend()).release();
-    auto* made = new Engine(aten_backend(), *comm);  // outlives every tensor; Python waits for it at exit
+    auto* made = new Engine(aten_backend(), comm());  // outlives every tensor; Python waits for it at exit
     made->set_translator(note_and_translate);
     return made;
   }();

@@ -4,6 +4,7 @@
 
 #include "bridge/aten_backend.h"
 #include "bridge/compat.h"
+#include "bridge/fetch.h"
 #include "bridge/plan_only.h"
 #include "bridge/recorder.h"
 
@@ -41,9 +42,10 @@ namespace {
 DataRef whole_of(const DataRef& data) {
   if (!data->sharding()) return data;
   if (data->is_hollow()) return hollow_data(data->type());
+  const DataRef here = held_here(data);
   NoGil no_gil;
   KernelGuard kernels_only;
-  return std::make_shared<Data>(data->type(), nullptr, Shards{buffer_of(assembled(*data, data->wait()))});
+  return std::make_shared<Data>(here->type(), nullptr, Shards{buffer_of(assembled(*here, here->wait()))});
 }
 
 }  // namespace

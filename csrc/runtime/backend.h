@@ -50,6 +50,8 @@ class Backend {
   virtual BufferRef identity(DType dtype, const Shape& shape, Reduction reduction) = 0;
   // A view of a part of `buffer`; ranges are relative to it.
   virtual BufferRef narrow(const BufferRef& buffer, const Box& box) = 0;
+  // The same elements in row-major order; a view where they lie in that order.
+  virtual BufferRef reshape(const BufferRef& buffer, const Shape& shape) = 0;
   // dst[dst_starts …] = src[src_box]; extents are src_box's.
   virtual void copy_box(const BufferRef& dst, const std::vector<int64_t>& dst_starts, const BufferRef& src,
                         const Box& src_box) = 0;
@@ -60,6 +62,8 @@ class Backend {
   // The same data in storage of its own, no larger than needed; `buffer` itself if it already is.
   virtual BufferRef compact(const BufferRef& buffer) = 0;
   virtual int64_t bytes(const BufferRef& buffer) = 0;
+  // Equal for equal elements, here and in other processes.
+  virtual uint64_t digest(const BufferRef& buffer) = 0;
 
   // ---- for the debug modes of check.h ----
   // The memory behind a buffer, shared by its views.

@@ -3,19 +3,25 @@
 #include "runtime/data.h"
 
 #include <stdexcept>
+#include <utility>
 
 #include "base/error.h"
 
 namespace spmdx {
 
 Data::Data(TensorType type, ShardingRef sharding, Shards shards)
-    : type_(std::move(type)), sharding_(sharding), shards_(std::move(shards)), done_(true) {}
+    : type_(std::move(type)), sharding_(sharding), shards_(std::move(shards)), done_(true), upload_(!sharding) {}
 
 std::shared_ptr<Data> Data::hollow(TensorType type, ShardingRef sharding, std::exception_ptr error) {
   auto data = std::make_shared<Data>(std::move(type), sharding, Shards{});
   data->error_ = std::move(error);
   data->hollow_ = true;
   return data;
+}
+
+bool Data::is_new_upload() {
+  std::lock_guard lock(mutex_);
+  return std::exchange(upload_, false);
 }
 
 bool Data::ready() const {

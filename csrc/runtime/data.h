@@ -19,6 +19,8 @@ class Data {
   // Data that will never be there: steps are planned with it, and whoever waits for it gets `error`.
   static std::shared_ptr<Data> hollow(TensorType type, ShardingRef sharding, std::exception_ptr error);
   bool is_hollow() const { return hollow_; }
+  // Whether it came whole from the program, and nobody has asked this before: every process should have the same.
+  bool is_new_upload();
 
   const TensorType& type() const { return type_; }
   // Known as soon as the step that makes it is compiled; null: held whole in one buffer.
@@ -46,6 +48,7 @@ class Data {
   std::exception_ptr error_;
   std::shared_ptr<Data> fallback_;
   bool done_ = false, hollow_ = false, given_up_ = false;
+  bool upload_ = false;  // and not asked about yet
   mutable std::mutex mutex_;
   mutable std::condition_variable filled_;
 };

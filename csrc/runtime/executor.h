@@ -6,8 +6,8 @@
 
 #include "graph/text.h"
 #include "runtime/backend.h"
-#include "runtime/comm.h"
 #include "runtime/data.h"
+#include "runtime/exchanger.h"
 
 namespace spmdx {
 
@@ -25,14 +25,15 @@ struct RunResult {
 // drops buffers into place. A plan that is only looked at is never prepared, so it may have any number of devices.
 class Executable {
  public:
-  Executable(Graph graph, Backend& backend, Comm& comm);
+  Executable(Graph graph, Backend& backend, Exchanger& exchanger);
   ~Executable();
   // Throws where an op has no kernel. Thread-safe.
   void prepare();
   // Inputs and outputs in the order of Graph::inputs / outputs. Waits for inputs that are still being computed; throws
-  // if one of them failed. The memory of `spare` inputs is taken where they are read for the last time.
+  // if one of them failed. The memory of `spare` inputs is taken where they are read for the last time. `step` is the
+  // number that other processes know the run by.
   RunResult run(const std::vector<DataRef>& inputs, const std::vector<Param>& params, const ErrorTranslator& translate,
-                const std::vector<bool>& spare = {});
+                const std::vector<bool>& spare = {}, int64_t step = 0);
   const Graph& graph() const;
   int64_t peak_bytes() const;  // per device, predicted from the graph
   // Of the last run with CheckModes::memory: of the device that held most; 0 before there was one.

@@ -6,14 +6,18 @@
 
 namespace spmdx {
 
-MemoryMeter::MemoryMeter(const Graph& graph, const Program& program, Backend& backend)
-    : backend_(backend), devices_(graph.mesh ? graph.mesh->size() : 1), holders_(program.total_slots) {
+MemoryMeter::MemoryMeter(const Graph& graph, const Program& program, const Processes& processes, Backend& backend)
+    : backend_(backend), holders_(program.total_slots) {
+  Holdings holdings(processes);
+  const std::vector<int64_t> positions =
+      graph.mesh ? positions_of(processes, processes.here, *graph.mesh) : std::vector<int64_t>{0};
+  devices_.resize(positions.size());
   for (ValueId value = 0; value < graph.values.size(); ++value) {
     const ShardingRef sharding = graph.values[value].sharding;
     const AtomSet used = sharding ? sharding->used() : 0;
     for (uint32_t device = 0; device < devices_.size(); ++device) {
-      const int64_t shard = used ? distinct_index(*graph.mesh, used, device) : 0;
-      holders_[program.first_slot[value] + static_cast<uint32_t>(shard)].push_back(device);
+      const uint32_t shard = used ? holdings.place(graph.mesh, used, positions[device]) : 0;
+      holders_[program.first_slot[value] + shard].push_back(device);
     }
   }
 }

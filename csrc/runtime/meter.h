@@ -13,7 +13,7 @@ namespace spmdx {
 // counts as its own size, although here it may be a view of the other device's shard.
 class MemoryMeter {
  public:
-  MemoryMeter(const Graph& graph, const Program& program, Backend& backend);
+  MemoryMeter(const Graph& graph, const Program& program, const Processes& processes, Backend& backend);
   // The slot now holds `buffer`; null is nothing. `received`: by an exchange.
   void store(uint32_t slot, const BufferRef& buffer, bool received);
   void drop(uint32_t slot, const BufferRef& buffer);

@@ -20,12 +20,13 @@ Box box_of(const Value& value, int64_t position) {
 }
 
 bool emptied_by_sharding(const TensorType& local, const TensorType& global) {
-  return numel(local.shape) == 0 && local.shape != global.shape;
+  return numel(local.shape) == 0 && numel(global.shape) != 0;
 }
 
 class Preparer {
  public:
-  Preparer(const Graph& graph, Backend& backend) : graph_(graph), backend_(backend) {}
+  Preparer(const Graph& graph, Backend& backend, const Processes& processes)
+      : graph_(graph), backend_(backend), processes_(processes), holdings_(processes) {}
 
   Program run() {
     assign_slots();
@@ -44,7 +45,8 @@ class Preparer {
     for (const Value& value : graph_.values) {
       const AtomSet used = used_atoms(value);
       internal_check(used == 0 || graph_.mesh, "a value is sharded in a graph without mesh");
-      const int64_t shards = used ? num_distinct(*value.sharding->mesh, used) : 1;  // an input may lie on another mesh
+      // An input may lie on another mesh. What no sharding cuts is whole in every process.
+      const size_t shards = value.sharding ? holdings_.of(value.sharding->mesh, used).size() : 1;
       program_.first_slot.push_back(program_.total_slots);
       program_.num_slots.push_back(static_cast<uint32_t>(shards));
       program_.total_slots += static_cast<uint32_t>(shards);
@@ -59,10 +61,9 @@ class Preparer {
     for (const Output& output : graph_.outputs) is_read_[output.value] = true;
   }
 
-  uint32_t slot_at(ValueId id, int64_t position) const {
+  uint32_t slot_at(ValueId id, int64_t position) {
     const AtomSet used = used_atoms(graph_.values[id]);
-    const int64_t index = used ? distinct_index(*graph_.mesh, used, position) : 0;
-    return program_.first_slot[id] + static_cast<uint32_t>(index);
+    return program_.first_slot[id] + (used ? holdings_.place(graph_.mesh, used, position) : 0);
   }
 
   Work start(NodeId id, WorkKind kind) const {
@@ -84,8 +85,7 @@ class Preparer {
       internal_check(source.sharding && target.sharding, node.call->op + " without a sharding");
       Work work = start(id, WorkKind::exchange);
       work.index = static_cast<uint32_t>(program_.exchanges.size());
-      program_.exchanges.push_back(
-          {collective_kind(node), source.type, source.sharding, target.sharding, row_map(*node.call)});
+      program_.exchanges.push_back(make_exchange(source, target, row_map(*node.call)));
       work.num_operands = program_.num_slots[from];
       work.num_results = program_.num_slots[to];
       for (uint32_t s = 0; s < work.num_operands; ++s)
@@ -95,13 +95,19 @@ class Preparer {
     }
   }
 
+  Exchange make_exchange(const Value& source, const Value& target, RowMap rows) const {
+    const Relayout relayout{source.type.shape, source.sharding, target.sharding, std::move(rows)};
+    return {source.type.dtype, relayout.reduction(), make_route(processes_, relayout)};
+  }
+
   void add_op(NodeId id) {
     const Node& node = graph_.nodes[id];
     AtomSet atoms = 0;
     for (ValueId input : node.inputs) atoms |= used_atoms(graph_.values[input]);
     for (size_t r = 0; r < node.call->outputs.size(); ++r) atoms |= used_atoms(graph_.values[node.output + r]);
-    const int64_t shards = atoms ? num_distinct(*graph_.mesh, atoms) : 1;
-    for (int64_t i = 0; i < shards; ++i) add_shard(id, atoms, atoms ? representative(*graph_.mesh, atoms, i) : 0);
+    if (!graph_.mesh) return add_shard(id, 0, 0);
+    for (const int64_t i : holdings_.of(graph_.mesh, atoms))
+      add_shard(id, atoms, atoms ? representative(*graph_.mesh, atoms, i) : 0);
   }
 
   void add_shard(NodeId id, AtomSet atoms, int64_t position) {
@@ -192,6 +198,8 @@ class Preparer {
 
   const Graph& graph_;
   Backend& backend_;
+  Processes processes_;
+  Holdings holdings_;
   Program program_;
   std::vector<bool> filled_;
   std::vector<bool> is_read_;  // by value
@@ -200,8 +208,8 @@ class Preparer {
 
 }  // namespace
 
-Program prepare(const Graph& graph, Backend& backend) {
-  Program program = Preparer(graph, backend).run();
+Program prepare(const Graph& graph, Backend& backend, const Processes& processes) {
+  Program program = Preparer(graph, backend, processes).run();
   mark_last_uses(program, graph);
   return program;
 }

@@ -5,8 +5,8 @@
 #include <vector>
 
 #include "graph/graph.h"
-#include "graph/rows.h"
 #include "runtime/backend.h"
+#include "runtime/route.h"
 
 namespace spmdx {
 
@@ -40,11 +40,11 @@ struct Fill {
   Reduction reduction = Reduction::none;
 };
 
+// One value on its way from one layout to another.
 struct Exchange {
-  Collective kind = Collective::slice;
-  TensorType type;
-  ShardingRef from = nullptr, to = nullptr;
-  RowMap rows;  // of a permute_rows or halo
+  DType dtype = DType::unknown;
+  Reduction reduction = Reduction::none;
+  Route route;
 };
 
 struct Program {
@@ -54,14 +54,15 @@ struct Program {
   std::vector<Fill> fills;
   std::vector<Exchange> exchanges;
   std::vector<std::unique_ptr<Kernel>> kernels;
-  std::vector<uint32_t> first_slot;  // by value; the shards of a value have consecutive slots
+  std::vector<uint32_t> first_slot;  // by value; the shards held here have consecutive slots
   std::vector<uint32_t> num_slots;   // by value
   uint32_t total_slots = 0;
   uint32_t most_operands = 0, most_results = 0;
 };
 
-// Localises every node, once per distinct shard. Nodes keep their order; equal local calls share a kernel.
-Program prepare(const Graph& graph, Backend& backend);
+// Localises every node, once per distinct shard that this process holds. Nodes keep their order; equal local calls
+// share a kernel.
+Program prepare(const Graph& graph, Backend& backend, const Processes& processes);
 
 // Marks last uses and drops results that nobody reads (liveness.cpp).
 void mark_last_uses(Program& program, const Graph& graph);

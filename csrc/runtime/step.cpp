@@ -10,12 +10,14 @@
 #include <utility>
 
 #include "base/error.h"
+#include "runtime/differences.h"
 #include "runtime/plan_cache.h"
 
 namespace spmdx {
 namespace {
 
 struct Job {
+  int64_t number = 0;  // counted from 0, the same in every process
   PlanRef plan;
   std::vector<DataRef> inputs;
   std::vector<Param> params;
@@ -57,16 +59,56 @@ std::vector<bool> spare_inputs(const Job& job) {
   return spare;
 }
 
+// A line of the user's that a step is known by.
+SourceId first_source(const Graph& graph) {
+  for (const Node& node : graph.nodes)
+    if (node.source) return node.source;
+  return 0;
+}
+
+// Equal in processes that run the same program with the same options.
+uint64_t fingerprint_of(const Plan& plan) {
+  return std::hash<std::string>{}(print(plan.traced) + print(plan.executable->graph()));
+}
+
+// What the host feeds to a step must be the same everywhere: numbers, and tensors that came whole.
+uint64_t fingerprint_of(const Job& job, Backend& backend) {
+  uint64_t h = job.plan->fingerprint;
+  for (uint32_t i = 0; i < job.plan->traced.num_params; ++i) h = hash_combine(h, job.params[i].integer);
+  for (const DataRef& input : job.inputs)
+    if (input->is_new_upload()) h = hash_combine(h, backend.digest(input->wait().at(0)));
+  return h;
+}
+
+// The program and what is fed to it, for the others to compare with theirs.
+std::string account_of(const Job& job, Backend& backend, const SourcePrinter& source) {
+  std::string text = print(job.plan->traced, source) + "\n" + kValuesHead + "\n";
+  const Graph& graph = job.plan->traced;
+  for (size_t i = 0; i < job.inputs.size(); ++i) {
+    if (job.inputs[i]->sharding() || !job.inputs[i]->ready()) continue;
+    const Input& input = graph.inputs[i];
+    const std::string line = source && input.source ? "  // " + source(input.source) : "";
+    text += "input %" + std::to_string(input.value) + " " + str(graph.values[input.value].type, nullptr) +
+            " with digest " + std::to_string(backend.digest(job.inputs[i]->wait().at(0))) + line + "\n";
+  }
+  for (uint32_t i = 0; i < graph.num_params; ++i)
+    text += "number #" + std::to_string(i) + " is " + std::to_string(job.params[i].real) + " or " +
+            std::to_string(job.params[i].integer) + "\n";
+  return text;
+}
+
 // The error of the run, if any.
-std::exception_ptr run_job(const Job& job, const ErrorTranslator& translate) {
+std::exception_ptr run_job(const Job& job, Comm& comm, Backend& backend, const SourcePrinter& source,
+                           const ErrorTranslator& translate) {
   RunResult result;
   try {
-    result = job.plan->executable->run(job.inputs, job.params, translate, spare_inputs(job));
+    comm.agree({job.number, first_source(job.plan->traced), {}}, [&] { return account_of(job, backend, source); });
+    result = job.plan->executable->run(job.inputs, job.params, translate, spare_inputs(job), job.number);
   } catch (...) {
     result.error = std::current_exception();
   }
   for (size_t i = 0; i < job.outputs.size(); ++i) {
-    const bool complete = i < result.outputs.size() && !result.outputs[i].empty();
+    const bool complete = !result.error || (i < result.outputs.size() && !result.outputs[i].empty());
     complete ? job.outputs[i]->fill(std::move(result.outputs[i])) : job.outputs[i]->fail(result.error);
   }
   return result.error;
@@ -86,7 +128,7 @@ void set_shardings(const Plan& plan, const std::vector<DataRef>& outputs) {
 }
 
 struct Engine::Impl {
-  Impl(Backend& owner, Comm& exchange) : backend(owner), comm(exchange) {}
+  Impl(Backend& owner, Comm& exchange) : backend(owner), comm(exchange), exchanger(exchange) {}
 
   // A child of fork has no background thread, so that waiting for it would never end.
   void check_process() const {
@@ -114,12 +156,17 @@ struct Engine::Impl {
       changed.notify_all();
       const ErrorTranslator translator = translate;
       lock.unlock();
-      const std::exception_ptr error = run_job(job, translator);
+      const std::exception_ptr error = run_job(job, comm, backend, source(), translator);
       const PlanRef plan = job.plan;
       job = Job{};  // buffers are freed before anybody is told that the step has ended
       lock.lock();
       finish(*plan, error);
     }
+  }
+
+  SourcePrinter source() const {
+    std::lock_guard lock(planning);
+    return options.source;
   }
 
   // Called with the lock held.
@@ -138,13 +185,15 @@ struct Engine::Impl {
 
   Backend& backend;
   Comm& comm;
-  std::mutex planning;     // held while a plan is looked up or compiled
-  PlanCache cache;         // guarded by planning
-  CompileOptions options;  // guarded by planning
-  std::mutex mutex;        // guards everything below
+  Exchanger exchanger;
+  mutable std::mutex planning;  // held while a plan is looked up or compiled
+  PlanCache cache;              // guarded by planning
+  CompileOptions options;       // guarded by planning
+  std::mutex mutex;             // guards everything below
   std::condition_variable changed;
   ErrorTranslator translate;
   std::deque<Job> queue;
+  int64_t next = 0;  // number of a step
   bool running = false, stopping = false;
   PlanRef last;
   std::exception_ptr first_error;
@@ -185,7 +234,7 @@ void Engine::set_translator(ErrorTranslator translate) {
   impl_->translate = std::move(translate);
 }
 
-PlanRef Engine::plan(const Graph& graph) {
+PlanRef Engine::plan(const Graph& graph, bool reported) {
   impl_->check_process();
   std::lock_guard planning(impl_->planning);
   const uint64_t hash = structural_hash(graph);
@@ -196,11 +245,13 @@ PlanRef Engine::plan(const Graph& graph) {
     fresh->traced = graph;
     Graph compiled = graph;
     compile(compiled, impl_->options);
-    fresh->executable = std::make_unique<Executable>(std::move(compiled), impl_->backend, impl_->comm);
+    fresh->executable = std::make_unique<Executable>(std::move(compiled), impl_->backend, impl_->exchanger);
     count_work(*fresh);
+    if (impl_->comm.processes().count > 1) fresh->fingerprint = fingerprint_of(*fresh);
     plan = fresh;
     impl_->cache.insert(hash, plan);
   }
+  if (!reported) return plan;
   std::lock_guard lock(impl_->mutex);
   (known ? impl_->counters.plan_cache_hits : impl_->counters.plans_compiled) += 1;
   impl_->last = plan;
@@ -216,7 +267,9 @@ void Engine::run(const PlanRef& plan, std::vector<DataRef> inputs, std::vector<P
   std::unique_lock lock(impl_->mutex);
   impl_->start_thread();
   impl_->changed.wait(lock, [this] { return impl_->queue.empty(); });
-  impl_->queue.push_back({plan, std::move(inputs), std::move(params), std::move(outputs)});
+  Job job{impl_->next++, plan, std::move(inputs), std::move(params), std::move(outputs)};
+  if (impl_->comm.processes().count > 1) impl_->comm.announce(fingerprint_of(job, impl_->backend));
+  impl_->queue.push_back(std::move(job));
   impl_->changed.notify_all();
 }
 
@@ -224,6 +277,8 @@ PlanRef Engine::last_plan() const {
   std::lock_guard lock(impl_->mutex);
   return impl_->last;
 }
+
+Comm& Engine::comm() { return impl_->comm; }
 
 void Engine::wait() {
   impl_->check_process();

@@ -35,6 +35,7 @@ struct Plan {
   std::unique_ptr<Executable> executable;
   int64_t collectives = 0, wire_bytes = 0;
   std::vector<Fallback> fallbacks;
+  uint64_t fingerprint = 0;  // where there are several processes: equal where the plans are
 };
 using PlanRef = std::shared_ptr<const Plan>;
 
@@ -52,13 +53,15 @@ class Engine {
   void set_options(CompileOptions options);  // forgets plans made with others
   CompileOptions options() const;
   void set_translator(ErrorTranslator translate);
-  // Finds or compiles a plan; runs nothing. Throws ShardingError.
-  PlanRef plan(const Graph& graph);
+  // Finds or compiles a plan; runs nothing. Throws ShardingError. One that the user did not ask for is not `reported`:
+  // neither counted nor the last.
+  PlanRef plan(const Graph& graph, bool reported = true);
   // Queues a run. `outputs` get their shardings at once and their shards later; the error of a run that fails is kept
   // for `rethrow`, and its outputs are failed. Memory of an input that an output replaces (Output::donates) is reused
   // if nobody but this run holds the input; if the run fails after that, outputs that are complete are kept.
   void run(const PlanRef& plan, std::vector<DataRef> inputs, std::vector<Param> params, std::vector<DataRef> outputs);
   PlanRef last_plan() const;
+  Comm& comm();
   void wait();     // until every queued step has ended
   void rethrow();  // raises, once, the error of a step that failed since the last call
   StepCounters counters() const;

@@ -12,6 +12,7 @@ check_torch(_C.TORCH_VERSION, torch.__version__)
 import os as _os  # noqa: E402
 
 from spmdx import _device as _device  # noqa: E402
+from spmdx import _world as _world  # noqa: E402
 from spmdx import checkpoint, collectives, debug, nn, runtime  # noqa: E402
 from spmdx.checkpoint_protocol import install as _answer_checkpoints  # noqa: E402
 from spmdx.debug import explain, explain_diff  # noqa: E402

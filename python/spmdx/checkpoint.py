@@ -13,7 +13,7 @@ from spmdx.checkpoint_load import Unmatched, load_into
 from spmdx.checkpoint_safetensors import load_safetensors
 from spmdx.checkpoint_safetensors_save import save_safetensors
 from spmdx.checkpoint_save import Snapshot, snapshot, write
-from spmdx.checkpoint_together import Exchange, in_background, in_step, together
+from spmdx.checkpoint_together import Exchange, channel, together
 from spmdx.errors import CheckpointError, naming
 
 __all__ = [
@@ -61,7 +61,7 @@ def save(state: Mapping[str, Any], path: str | os.PathLike) -> None:
     """
     with naming("save"):
         raise_unseen()
-        exchange = in_step()
+        exchange = channel()
         write(_snapshot(state, exchange, copy=False), _absolute(path), exchange)
 
 
@@ -94,8 +94,8 @@ def async_save(state: Mapping[str, Any], path: str | os.PathLike) -> SaveFuture:
     """
     with naming("async_save"):
         raise_unseen()
-        copied, target = _snapshot(state, in_step(), copy=True), _absolute(path)
-        exchange = in_background()
+        exchange, target = channel(), _absolute(path)
+        copied = _snapshot(state, exchange, copy=True)
         return start(lambda: write(copied, target, exchange), f"the save to {target}")
 
 
@@ -130,7 +130,7 @@ def load(state: Mapping[str, Any], path: str | os.PathLike, *, strict: bool = Tr
     """
     with naming("load"):
         wait_for_last()
-        return load_into(state, _absolute(path), strict, in_step())
+        return load_into(state, _absolute(path), strict, channel())
 
 
 class RngState:

@@ -114,7 +114,7 @@ def fresh(shape: Sequence[int], dtype: torch.dtype, sharding: Sharding | None) -
     if sharding is None:
         return hollow.expand(shape).to("spmdx")
     pieces = [hollow.expand(box.sizes) for box in _own_boxes(sharding, shape)]
-    return _C.from_local(pieces, sharding._handle, list(shape))
+    return _C.from_local(pieces, sharding._handle, list(shape), dtype)
 
 
 def release(tensors: Sequence[torch.Tensor]) -> None:

@@ -12,7 +12,7 @@ import torch
 from spmdx.checkpoint_boxes import Box, Piece, settle, whole
 from spmdx.checkpoint_load import Filler, Unmatched, fill, match
 from spmdx.checkpoint_manifest import MEND, Saved
-from spmdx.checkpoint_together import in_step, together
+from spmdx.checkpoint_together import channel, together
 from spmdx.checkpoint_tree import flatten
 from spmdx.errors import CheckpointError, naming
 
@@ -91,7 +91,7 @@ def load_safetensors(
     Source: https://github.com/huggingface/safetensors
     """
     with naming("load_safetensors"):
-        exchange, found = in_step(), []
+        exchange, found = channel(), []
 
         def check() -> None:
             settle()

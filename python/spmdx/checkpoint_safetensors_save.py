@@ -11,7 +11,7 @@ import torch
 
 from spmdx.checkpoint_boxes import is_device_tensor, settle
 from spmdx.checkpoint_safetensors import DTYPES, ENDING, INDEX, State, tensors_of
-from spmdx.checkpoint_together import Exchange, in_step, together
+from spmdx.checkpoint_together import Exchange, channel, together
 from spmdx.errors import CheckpointError, naming
 from spmdx.runtime import process_index
 
@@ -79,7 +79,7 @@ def save_safetensors(
     Source: https://github.com/huggingface/safetensors
     """
     with naming("save_safetensors"):
-        exchange, planned = in_step(), []
+        exchange, planned = channel(), []
 
         def plan() -> None:
             settle()

@@ -1,48 +1,43 @@
 # SPDX-License-Identifier: Apache-2.0
 """How the processes of a save or a load agree: what one of them raises, all raise."""
 
-import datetime
 import json
+import time
 from collections.abc import Callable
 from typing import Any
 
+from spmdx import _C, _world
 from spmdx.errors import CheckpointError, bare
 from spmdx.runtime import process_count, process_index
 
 # Gives every process the JSON-able values of all, in order of process.
 Exchange = Callable[[Any], list]
-_PATIENCE = datetime.timedelta(minutes=30)  # other processes may still be writing
-_background_saves = 0
+_PATIENCE = 2 * 3600.0  # seconds: others may still be writing, longer than any step takes
+_GLANCE = 0.02
+_operations = 0
 
 
 def alone(value: Any) -> list:
     return [value]
 
 
-def in_step() -> Exchange:
-    """For the thread that runs the program: ordered with what else the processes exchange."""
-    if process_count() == 1:
-        return alone
-    from spmdx import _world
+def channel() -> Exchange:
+    """For one save or load, which all processes call in the same order.
 
-    return _world.exchange
-
-
-def in_background() -> Exchange:
-    """For a thread beside the program: a connection of its own, in keys of its own."""
+    It has a connection and keys of its own, so that a thread can use it while the program goes on.
+    """
     if process_count() == 1:
         return alone
     from torch.distributed import PrefixStore
 
-    from spmdx import _world
-
-    global _background_saves
-    _background_saves += 1
-    store = PrefixStore(f"spmdx.checkpoint.{_background_saves}", _world.store().clone())
-    return _through(store, process_index(), process_count())
+    global _operations
+    _operations += 1
+    store = PrefixStore(f"checkpoint/{_operations}", _world.store().clone())
+    return through(store, process_index(), process_count(), _C.lives)
 
 
-def _through(store: Any, process: int, count: int) -> Exchange:
+def through(store: Any, process: int, count: int, lives: Callable[[int], bool]) -> Exchange:
+    """An exchange in the keys of ``store``."""
     rounds = 0
 
     def exchange(value: Any) -> list:
@@ -50,10 +45,29 @@ def _through(store: Any, process: int, count: int) -> Exchange:
         rounds += 1
         store.set(f"{rounds}/{process}", json.dumps(value))
         keys = [f"{rounds}/{p}" for p in range(count)]
-        store.wait(keys, _PATIENCE)
-        return [json.loads(store.get(key)) for key in keys]
+        _wait(store, keys, lives)
+        values = [json.loads(store.get(key)) for key in keys]
+        if rounds > 1:  # all have come here, so all have read what was before
+            store.delete_key(f"{rounds - 1}/{process}")
+        return values
 
     return exchange
+
+
+def _wait(store: Any, keys: list[str], lives: Callable[[int], bool]) -> None:
+    """Until all keys are there."""
+    until = time.monotonic() + _PATIENCE
+    while not store.check(keys):
+        ended = [p for p in range(len(keys)) if not lives(p)]
+        missing = [p for p, key in enumerate(keys) if not store.check([key])]
+        lost = [p for p in missing if p in ended]
+        if lost or time.monotonic() > until:
+            raise CheckpointError(
+                f"process {(lost or missing)[0]} {'has ended' if lost else 'did not come'} while "
+                "the checkpoint was saved or loaded. Expected all processes to call the same. See "
+                "what it printed, and start the program again."
+            )
+        time.sleep(_GLANCE)
 
 
 def together(exchange: Exchange, work: Callable[[], Any]) -> list:

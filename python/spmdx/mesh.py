@@ -39,6 +39,7 @@ def require_mesh(mesh: Any) -> None:
 
 def require_devices(ids: Sequence[int]) -> None:
     """Raise ShardingError unless this machine has all these devices."""
+    _C.note_use()
     count = _device_count_for_mesh()
     missing = [i for i in ids if i >= count]
     if missing:
@@ -111,6 +112,18 @@ class Mesh:
     def device_ids(self) -> np.ndarray:
         """The ids of the devices, flat, in order of position."""
         return np.array(self._handle.device_ids, dtype=np.int64)
+
+    @property
+    def addressable_positions(self) -> list[int]:
+        """The positions whose devices are in this process, ascending.
+
+        Example:
+            >>> import spmdx
+            >>> spmdx.Mesh([3, 1], (2,), ("data",)).addressable_positions
+            [0, 1]
+        """
+        _C.note_use()
+        return self._handle.addressable_positions
 
     @property
     def mesh_shape(self) -> tuple[int, ...]:

@@ -5,6 +5,7 @@ import os
 import resource
 import sys
 
+from spmdx import _C
 from spmdx.errors import ShardingError, located
 
 _count: int | None = None
@@ -22,7 +23,7 @@ def _count_from_environment() -> int:
 
 
 def set_device_count(n: int) -> None:
-    """Say how many virtual devices this process plays, before the first mesh is made.
+    """Say how many virtual devices each process plays, before the first mesh is made.
 
     Args:
         n: the number of devices, at least 1. It wins over ``SPMDX_NUM_DEVICES``.
@@ -56,41 +57,43 @@ def set_device_count(n: int) -> None:
 
 
 def _device_count_for_mesh() -> int:
-    """The device count, which is fixed from now on."""
+    """The number of devices of all processes, which is fixed from now on."""
     global _count, _count_used
-    _count = global_runtime_device_count()
+    _count = addressable_runtime_device_count()
     _count_used = True
-    return _count
+    return global_runtime_device_count()
 
 
 def global_runtime_device_count() -> int:
     """The number of devices of all processes.
-
-    Returns:
-        What :func:`set_device_count` or ``SPMDX_NUM_DEVICES`` said; 1 if neither did.
 
     Example:
         >>> import spmdx
         >>> spmdx.runtime.global_runtime_device_count()
         8
     """
-    return _count if _count is not None else _count_from_environment()
+    return addressable_runtime_device_count() * process_count()
 
 
 def addressable_runtime_device_count() -> int:
-    """The number of devices of this process: all of them, in a single process.
+    """The number of devices of this process.
+
+    Returns:
+        What :func:`set_device_count` or ``SPMDX_NUM_DEVICES`` said; 1 if neither did.
 
     Example:
         >>> import spmdx
         >>> spmdx.runtime.addressable_runtime_device_count()
         8
     """
-    return global_runtime_device_count()
+    return _count if _count is not None else _count_from_environment()
 
 
 def local_process_count() -> int:
     """The number of processes on this machine that run the program."""
-    return 1
+    from spmdx import _world
+
+    return _world.local_count()
 
 
 def process_index() -> int:
@@ -101,12 +104,34 @@ def process_index() -> int:
         >>> spmdx.runtime.process_index(), spmdx.runtime.process_count()
         (0, 1)
     """
-    return 0
+    from spmdx import _world
+
+    return _world.expected()[0]
 
 
 def process_count() -> int:
     """The number of processes that run the program together."""
-    return 1
+    from spmdx import _world
+
+    return _world.expected()[1]
+
+
+def recover() -> None:
+    """Go on after an error that not every process had; every process has to call it.
+
+    When a step fails in one process, or processes run different programs, all of them raise, and
+    every later step raises the same error. A program that catches it and wants to go on calls
+    this; it returns when every process has called it. Tensors that the failed step would have
+    changed are as before it, where it did not change them yet.
+
+    Raises:
+        CommError: a process has ended, or did not call it in time.
+
+    Example:
+        >>> import spmdx
+        >>> spmdx.runtime.recover()
+    """
+    _C.recover()
 
 
 def device_type() -> str:

@@ -7,7 +7,8 @@ import warnings
 from collections.abc import Mapping
 
 KNOWN = {
-    "SPMDX_NUM_DEVICES": "how many virtual devices this process plays (an int, default 1)",
+    "SPMDX_NUM_DEVICES": "how many virtual devices a process plays (an int, default 1)",
+    "SPMDX_TIMEOUT": "how long a process waits for the others (seconds, default 600)",
     "SPMDX_DUMP": "a folder that gets the graph after every pass of every plan",
     "SPMDX_TOPOLOGY": "what joins the devices: the name of a topology, or a file",
     "SPMDX_CHECK": "'poison': memory that no shard owns holds NaN, so that a read of it shows",

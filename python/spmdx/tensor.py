@@ -90,17 +90,14 @@ class ShardedTensor(torch.Tensor):
         """One piece for each device of this process, in the mesh's order; waits for the data."""
         data, handle = _C.local_data(self)
         sharding = self._known("local_shards") if handle is None else Sharding(handle)
+        mesh = sharding.mesh
+        positions = mesh.addressable_positions
         if handle is None:  # held whole, for all
-            data = data * sharding.mesh.size()
+            data = data * len(positions)
+        boxes, replicas = sharding.boxes(self.shape), sharding._handle.replica_ids()
         return [
-            LocalShard(piece, box, replica, device)
-            for piece, box, replica, device in zip(
-                data,
-                sharding.boxes(self.shape),
-                sharding._handle.replica_ids(),
-                sharding.mesh.device_ids.tolist(),
-                strict=True,
-            )
+            LocalShard(piece, boxes[p], replicas[p], int(mesh.device_ids[p]))
+            for piece, p in zip(data, positions, strict=True)
         ]
 
     def load_local_shards_(self, shards: Sequence["torch.Tensor | LocalShard"]) -> "ShardedTensor":
@@ -108,7 +105,7 @@ class ShardedTensor(torch.Tensor):
 
         Args:
             shards: tensors of the shapes of ``local_shards``, in the mesh's order, same dtype;
-                of replicas the first counts.
+                of replicas the first counts. Where there are many processes, those of this one.
 
         Returns:
             The tensor itself.
@@ -168,8 +165,9 @@ class ShardedTensor(torch.Tensor):
         """A tensor made of one piece a device.
 
         Args:
-            shards: CPU tensors of one dtype and rank, in the mesh's order. A dim that is cut is
-                as long as its pieces together; of replicas the first counts.
+            shards: CPU tensors of one dtype and rank, one for each device of the mesh in this
+                process, in the mesh's order. A dim that is cut is as long as its pieces together,
+                those of other processes included; of replicas the first counts.
             mesh: the devices.
             spec: a partition spec.
 
@@ -191,11 +189,12 @@ class ShardedTensor(torch.Tensor):
         with naming("from_local_shards"):
             require_mesh(mesh)
             pieces = _pieces(shards, mesh, None)
-            shape = _global_shape(pieces, mesh, spec)
-            sample = torch.empty(shape, dtype=pieces[0].dtype, device="meta")
+            dtype, shapes = _all_shapes(pieces, mesh)
+            shape = _global_shape(shapes, mesh, spec)
+            sample = torch.empty(shape, dtype=dtype, device="meta")
             sharding = Sharding(to_handle(spec, mesh, sample, "the tensor"))
             _check_shapes(pieces, sharding, shape)
-            result = _C.from_local(pieces, sharding._handle, list(shape))
+            result = _C.from_local(pieces, sharding._handle, list(shape), dtype)
         return mark_sharding(result, mesh, spec)
 
     def __deepcopy__(self, memo: dict) -> torch.Tensor:
@@ -291,9 +290,11 @@ def _revive(
 
 def _pieces(shards: Sequence[Any], mesh: Mesh, dtype: torch.dtype | None) -> list[torch.Tensor]:
     pieces = [s.data if isinstance(s, LocalShard) else s for s in shards]
-    if len(pieces) != mesh.size():
+    count = len(mesh.addressable_positions)
+    if len(pieces) != count:
+        whose = "its" if count == mesh.size() else "this process's"
         raise ShardingError(
-            f"{len(pieces)} shards for {mesh!r}. Expected one for each of its {mesh.size()} "
+            f"{len(pieces)} shards for {mesh!r}. Expected one for each of {whose} {count} "
             "devices. Give replicas too, in the order of the mesh's positions."
         )
     for i, piece in enumerate(pieces):
@@ -312,25 +313,46 @@ def _pieces(shards: Sequence[Any], mesh: Mesh, dtype: torch.dtype | None) -> lis
 
 
 def _check_shapes(pieces: list[torch.Tensor], sharding: Sharding, shape: Sequence[int]) -> None:
-    for i, (piece, box) in enumerate(zip(pieces, sharding.boxes(shape), strict=True)):
-        wanted = tuple(s.stop - s.start for s in box)
+    boxes = sharding.boxes(shape)
+    for piece, position in zip(pieces, sharding.mesh.addressable_positions, strict=True):
+        wanted = tuple(s.stop - s.start for s in boxes[position])
         if tuple(piece.shape) != wanted:
             raise ShardingError(
-                f"shard {i} has shape {tuple(piece.shape)}. Expected {wanted}, its part of "
+                f"shard {position} has shape {tuple(piece.shape)}. Expected {wanted}, its part of "
                 f"{tuple(shape)} under {tuple(sharding.spec)}. Cut the tensor as torch.chunk does."
             )
 
 
-def _global_shape(pieces: list[torch.Tensor], mesh: Mesh, spec: Sequence[Any]) -> tuple[int, ...]:
+def _all_shapes(pieces: list[torch.Tensor], mesh: Mesh) -> tuple[torch.dtype, list[list[int]]]:
+    """The dtype, and the shape of every device's piece, of other processes too."""
+    from spmdx import _world
+
+    dtypes = [str(piece.dtype).removeprefix("torch.") for piece in pieces[:1]]
+    mine = [list(piece.shape) for piece in pieces]
+    shapes: list[list[int]] = [[]] * mesh.size()
+    for positions, theirs, named in _world.exchange([mesh.addressable_positions, mine, dtypes]):
+        dtypes += named
+        for position, shape in zip(positions, theirs, strict=True):
+            shapes[position] = shape
+    if len(set(dtypes)) != 1 or len({len(shape) for shape in shapes}) != 1:
+        raise ShardingError(
+            f"shards are {', '.join(sorted(set(dtypes)))} of ranks "
+            f"{sorted({len(shape) for shape in shapes})} in different processes. Expected one "
+            "dtype and one rank. Convert them with .to or .view."
+        )
+    return getattr(torch, dtypes[0]), shapes
+
+
+def _global_shape(shapes: list[list[int]], mesh: Mesh, spec: Sequence[Any]) -> tuple[int, ...]:
     """Dims that are cut are as long as the pieces along their axes, the other coordinates 0."""
-    sample = torch.empty((mesh.size(),) * pieces[0].dim(), device="meta")
+    sample = torch.empty((mesh.size(),) * len(shapes[0]), device="meta")
     entries = Sharding(to_handle(spec, mesh, sample, "the tensor")).spec
     positions = np.arange(mesh.size()).reshape(mesh.mesh_shape)
     shape = []
     for dim, entry in enumerate(entries):
         axes = entry if isinstance(entry, tuple) else () if entry is None else (entry,)
         line = tuple(slice(None) if name in axes else 0 for name in mesh.axis_names)
-        shape.append(sum(pieces[p].shape[dim] for p in np.ravel(positions[line])))
+        shape.append(sum(shapes[p][dim] for p in np.ravel(positions[line])))
     return tuple(shape)
 
 

@@ -63,6 +63,7 @@ class PartBackend final : public Backend {
   BufferRef narrow(const BufferRef& buffer, const Box& box) override {
     return part(at(buffer).memory, at(buffer).start + box[0].start, box[0].extent);
   }
+  BufferRef reshape(const BufferRef& buffer, const Shape&) override { return buffer; }
   void copy_box(const BufferRef& dst, const std::vector<int64_t>& starts, const BufferRef& src,
                 const Box& box) override {
     for (int64_t i = 0; i < box[0].extent; ++i) element(dst, starts[0] + i) = element(src, box[0].start + i);
@@ -71,6 +72,7 @@ class PartBackend final : public Backend {
   BufferRef reduce(std::span<const BufferRef> buffers, Reduction) override { return buffers[0]; }
   BufferRef compact(const BufferRef& buffer) override { return buffer; }
   int64_t bytes(const BufferRef& buffer) override { return at(buffer).size * 8; }
+  uint64_t digest(const BufferRef&) override { return 0; }
   Memory memory(const BufferRef& buffer) override {
     return {at(buffer).memory.get(), static_cast<int64_t>(at(buffer).memory->size()) * 8};
   }
@@ -92,23 +94,6 @@ class PartBackend final : public Backend {
  private:
   const std::vector<double>* seen_ = nullptr;
   std::shared_ptr<std::vector<double>> kept_;
-};
-
-// Forgets the last element of everything it assembles.
-class ForgetfulComm final : public Comm {
- public:
-  explicit ForgetfulComm(Backend& backend) : backend_(backend) {}
-  Shards run(Collective, const TensorType& type, const Shards& shards, ShardingRef, ShardingRef) override {
-    BufferRef whole = backend_.empty(type.dtype, type.shape);
-    int64_t next = 0;
-    for (const BufferRef& shard : shards)
-      for (int64_t i = 0; i < at(shard).size && next + 1 < at(whole).size; ++i)
-        element(whole, next++) = element(shard, i);
-    return {whole};
-  }
-
- private:
-  Backend& backend_;
 };
 
 struct Modes {
@@ -135,8 +120,9 @@ Graph chain(const std::vector<std::string>& ops) {
 std::vector<double> run(const Graph& graph, bool poison) {
   const Modes modes({poison, false});
   PartBackend backend;
-  const auto comm = make_local_comm(backend);
-  Executable executable(graph, backend, *comm);
+  Comm comm;
+  Exchanger exchanger(comm);
+  Executable executable(graph, backend, exchanger);
   const auto x = std::make_shared<Data>(TensorType{DType::f64, {4}}, nullptr, Shards{fresh(4, 1)});
   const BufferRef out = executable.run({x}, {}, {}).outputs[0][0];
   std::vector<double> elements;
@@ -163,14 +149,16 @@ TEST(poison_shows_a_read_after_the_last_use) { CHECK(has_nan(run(chain({"aten.ne
 
 TEST(poison_shows_what_a_collective_left_out) {
   PartBackend backend;
-  ForgetfulComm comm(backend);
-  const MeshRef mesh = Mesh::make({0, 1}, {2}, {"x"});
-  const TensorType type{DType::f64, {4}};
-  const ShardingRef whole = replicated(mesh, 1), cut = intern({mesh, {{{0}, 1}}, 0, Reduction::none}, {4});
-  const Shards halves = {fresh(2, 1), fresh(2, 1)};
+  Route forgetful;  // its one target lacks its last element
+  forgetful.sources = {0, 1};
+  const auto half = [](int64_t source, int64_t extent) {
+    return Share{0, {{Piece{source, source, {{0, extent}}, {0}, extent == 2}}}, {extent}, {2 * source}};
+  };
+  forgetful.targets.push_back({{4}, false, false, {{half(0, 2), half(1, 1)}}, {}});
   for (const bool poison : {false, true}) {
     const Modes modes({poison, false});
-    const BufferRef out = comm.run(Collective::all_gather, type, halves, cut, whole)[0];
+    const Shards halves = {fresh(2, 1), fresh(2, 1)};
+    const BufferRef out = Transfer(backend, forgetful, DType::f64, Reduction::none, halves).finish()[0];
     CHECK_EQ(std::isnan(element(out, 3)), poison);
   }
 }
@@ -178,10 +166,11 @@ TEST(poison_shows_what_a_collective_left_out) {
 TEST(meter_counts_memory_once_however_many_views_there_are) {
   const Modes modes({false, true});
   PartBackend backend;
-  const auto comm = make_local_comm(backend);
+  Comm comm;
+  Exchanger exchanger(comm);
   const auto x = std::make_shared<Data>(TensorType{DType::f64, {4}}, nullptr, Shards{fresh(4, 1)});
   auto peak = [&](const std::vector<std::string>& ops) {
-    Executable executable(chain(ops), backend, *comm);
+    Executable executable(chain(ops), backend, exchanger);
     CHECK_EQ(executable.measured_peak_bytes(), 0);
     executable.run({x}, {}, {});
     return executable.measured_peak_bytes();
@@ -195,7 +184,8 @@ TEST(meter_counts_memory_once_however_many_views_there_are) {
 TEST(meter_counts_every_device_for_itself) {
   const Modes modes({false, true});
   PartBackend backend;
-  const auto comm = make_local_comm(backend);
+  Comm comm;
+  Exchanger exchanger(comm);
   Graph graph;
   graph.mesh = Mesh::make({0, 1}, {2}, {"x"});
   const ShardingRef cut = intern({graph.mesh, {{{0}, 1}}, 0, Reduction::none}, {4});
@@ -213,7 +203,7 @@ TEST(meter_counts_every_device_for_itself) {
   graph.inputs[0].physical = graph.values[x].sharding = cut;
   graph.values[gathered].sharding = whole;
   graph.outputs.push_back({gathered, nullptr, kNone, false, 0, false});
-  Executable executable(graph, backend, *comm);
+  Executable executable(graph, backend, exchanger);
   const auto data = std::make_shared<Data>(TensorType{DType::f64, {4}}, cut, Shards{fresh(2, 1), fresh(2, 1)});
   executable.run({data}, {}, {});
   CHECK_EQ(executable.measured_peak_bytes(), 16 + 32);  // its half, and the whole

@@ -1,150 +1,27 @@
 // SPDX-License-Identifier: Apache-2.0
 // The runtime over a backend of doubles: collectives box by box, distinct shards, queueing, errors, Philox.
-#include <atomic>
-#include <cmath>
-#include <thread>
-
 #include "base/error.h"
 #include "base/philox.h"
 #include "check.h"
-#include "runtime/permute_rows.h"
+#include "fake_backend.h"
 #include "runtime/step.h"
 
 namespace spmdx {
 namespace {
 
-struct Doubles final : Buffer {
-  Shape shape;
-  std::vector<double> data;
-};
-using Array = std::shared_ptr<Doubles>;
-
-Array array(Shape shape, double value = 0) {
-  auto made = std::make_shared<Doubles>();
-  made->data.assign(static_cast<size_t>(numel(shape)), value);
-  made->shape = std::move(shape);
-  return made;
-}
-const Doubles& at(const BufferRef& buffer) { return static_cast<const Doubles&>(*buffer); }
-
-// Calls visit(offset in `outer`, offset in the box) for every element of a box, in row-major order.
-template <class Visit>
-void each(const Shape& outer, const Box& box, const Visit& visit) {
-  int64_t count = 1;
-  for (const Range& range : box) count *= range.extent;
-  for (int64_t i = 0; i < count; ++i) {
-    int64_t rest = i, offset = 0, stride = 1;
-    for (size_t d = box.size(); d-- > 0;) {
-      offset += (box[d].start + rest % box[d].extent) * stride;
-      rest /= box[d].extent;
-      stride *= outer[d];
-    }
-    visit(offset, i);
-  }
-}
-
-std::atomic<int> kernel_runs = 0, kernel_donations = 0;
-
-class FakeKernel final : public Kernel {
- public:
-  explicit FakeKernel(const Call& call) : call_(call) {}
-  void run(std::span<const BufferRef> inputs, std::span<const Param> params, std::span<BufferRef> outputs,
-           int donated) override {
-    ++kernel_runs;
-    kernel_donations += donated >= 0;
-    if (call_.op == "aten.relu") throw std::runtime_error("relu is out of order");
-    if (call_.op == "aten.sigmoid") std::this_thread::sleep_for(std::chrono::milliseconds(20));
-    Array result = array(call_.outputs[0].shape);
-    for (size_t i = 0; i < result->data.size(); ++i) {
-      double value = params.empty() ? 0 : params[0].real;
-      for (const BufferRef& input : inputs) value += at(input).data.at(i);
-      result->data[i] = value;
-    }
-    outputs[0] = result;
-  }
-
- private:
-  Call call_;
-};
-
-class FakeBackend final : public Backend {
- public:
-  std::unique_ptr<Kernel> prepare(const Call& local) override { return std::make_unique<FakeKernel>(local); }
-  BufferRef empty(DType, const Shape& shape) override { return array(shape, std::nan("")); }
-  BufferRef identity(DType, const Shape& shape, Reduction reduction) override {
-    return array(shape, reduction == Reduction::max ? -INFINITY : 0);
-  }
-  BufferRef narrow(const BufferRef& buffer, const Box& box) override {
-    Shape shape;
-    for (const Range& range : box) shape.push_back(range.extent);
-    Array part = array(shape);
-    each(at(buffer).shape, box, [&](int64_t from, int64_t to) { part->data[to] = at(buffer).data[from]; });
-    return part;
-  }
-  void copy_box(const BufferRef& dst, const std::vector<int64_t>& starts, const BufferRef& src,
-                const Box& box) override {
-    const Array part = std::static_pointer_cast<Doubles>(narrow(src, box));
-    Box target = box;
-    for (size_t d = 0; d < target.size(); ++d) target[d].start = starts[d];
-    each(at(dst).shape, target,
-         [&](int64_t to, int64_t from) { static_cast<Doubles&>(*dst).data[to] = part->data[from]; });
-  }
-  void reduce_into(const BufferRef& dst, const BufferRef& src, Reduction reduction) override {
-    auto& target = static_cast<Doubles&>(*dst).data;
-    for (size_t i = 0; i < target.size(); ++i)
-      target[i] = reduction == Reduction::max ? std::max(target[i], at(src).data[i]) : target[i] + at(src).data[i];
-  }
-  BufferRef reduce(std::span<const BufferRef> buffers, Reduction reduction) override {
-    Array total = std::make_shared<Doubles>(at(buffers[0]));
-    for (const BufferRef& buffer : buffers.subspan(1)) reduce_into(total, buffer, reduction);
-    return total;
-  }
-  BufferRef compact(const BufferRef& buffer) override { return buffer; }
-  int64_t bytes(const BufferRef& buffer) override { return static_cast<int64_t>(at(buffer).data.size() * 8); }
-};
+using namespace test;
 
 struct Fixture {
   FakeBackend backend;
-  std::unique_ptr<Comm> comm = make_local_comm(backend);
+  Comm comm;
+  Exchanger exchanger{comm};
 };
 
 MeshRef mesh() { return Mesh::make({0, 1, 2, 3, 4, 5}, {3, 2}, {"x", "y"}); }
 
-ShardingRef sharding(const MeshRef& mesh, const Shape& shape, std::vector<std::vector<AtomId>> dims,
-                     AtomSet partial = 0, Reduction reduction = Reduction::none) {
-  Sharding made{mesh, {}, partial, reduction};
-  for (auto& atoms : dims) made.dims.push_back({atoms, 1});
-  return intern(made, shape);
-}
-
-// Element i of the whole value holds i; of a partial value, the digits 0 and 1 hold parts that add up to it.
-Shards shards_of(const Shape& shape, ShardingRef layout) {
-  const Mesh& mesh = *layout->mesh;
-  Array whole = array(shape);
-  for (size_t i = 0; i < whole->data.size(); ++i) whole->data[i] = static_cast<double>(i);
-  Shards shards;
-  FakeBackend backend;
-  for (int64_t i = 0; i < num_distinct(mesh, layout->used()); ++i) {
-    const int64_t position = representative(mesh, layout->used(), i);
-    BufferRef shard = backend.narrow(whole, local_box(*layout, shape, position));
-    const int64_t terms = num_distinct(mesh, layout->partial), term = distinct_index(mesh, layout->partial, position);
-    for (double& value : static_cast<Doubles&>(*shard).data)
-      if (terms > 1) value = term == 0 ? value - 10.0 * (terms - 1) : 10;
-    shards.push_back(shard);
-  }
-  return shards;
-}
-
-// The elements of every shard.
-std::vector<std::vector<double>> contents(const Shards& shards) {
-  std::vector<std::vector<double>> all;
-  for (const BufferRef& shard : shards) all.push_back(at(shard).data);
-  return all;
-}
-
 void check_exchange(const Shape& shape, ShardingRef from, ShardingRef to) {
   Fixture fixture;
-  const Shards moved = fixture.comm->run(Collective::send_recv, {DType::f64, shape}, shards_of(shape, from), from, to);
+  const Shards moved = transfer_here(fixture.backend, DType::f64, {shape, from, to, {}}, shards_of(shape, from));
   CHECK_EQ(contents(moved), contents(shards_of(shape, to)));
 }
 
@@ -213,7 +90,8 @@ TEST(rows_change_places_between_devices) {
   Fixture fixture;
   for (ShardingRef layout : {sharding(m, shape, {{0, 1}, {}}), sharding(m, shape, {{0}, {1}}),
                              sharding(m, shape, {{1}, {}}, 1, Reduction::sum), sharding(m, shape, {{}, {}})}) {
-    const Shards moved = permute_rows(fixture.backend, {DType::f64, shape}, shards_of(shape, layout), layout, layout, rows);
+    const Shards moved =
+        transfer_here(fixture.backend, DType::f64, {shape, layout, layout, rows}, shards_of(shape, layout));
     for (int64_t position = 0; position < m->size(); ++position) {
       const Box box = local_box(*layout, shape, position);
       std::vector<double> expected;
@@ -234,7 +112,7 @@ TEST(to_partial_keeps_the_data_once) {
   const Shape shape = {2};
   const ShardingRef whole = sharding(m, shape, {{}}), partial = sharding(m, shape, {{}}, 1, Reduction::max);
   const Shards before = shards_of(shape, whole);
-  const Shards after = fixture.comm->run(Collective::to_partial, {DType::f64, shape}, before, whole, partial);
+  const Shards after = transfer_here(fixture.backend, DType::f64, {shape, whole, partial, {}}, before);
   const std::vector<std::vector<double>> expected = {{0, 1}, {-INFINITY, -INFINITY}, {-INFINITY, -INFINITY}};
   CHECK_EQ(contents(after), expected);
   CHECK(after[0] == before[0]);
@@ -251,7 +129,7 @@ TEST(op_runs_once_per_distinct_shard) {
   graph.outputs.push_back({y, nullptr, kNone, false, 0});
   const ShardingRef cut = sharding(m, shape, {{0}});
   graph.inputs[0].physical = graph.values[x].sharding = graph.values[y].sharding = cut;
-  Executable executable(graph, fixture.backend, *fixture.comm);
+  Executable executable(graph, fixture.backend, fixture.exchanger);
   kernel_runs = 0;
   const DataRef data = std::make_shared<Data>(TensorType{DType::f64, shape}, cut, shards_of(shape, cut));
   const std::vector<std::vector<double>> expected = {{0, 1}, {2, 3}, {}};
@@ -261,7 +139,7 @@ TEST(op_runs_once_per_distinct_shard) {
 
 TEST(steps_run_in_order_with_their_parameters) {
   Fixture fixture;
-  Engine engine(fixture.backend, *fixture.comm);
+  Engine engine(fixture.backend, fixture.comm);
   DataRef data = ready({2}, 1);
   for (int i = 1; i <= 10; ++i) {
     const DataRef next = pending({2});
@@ -278,7 +156,7 @@ TEST(steps_run_in_order_with_their_parameters) {
 
 TEST(dead_buffers_are_donated_but_not_inputs) {
   Fixture fixture;
-  Executable executable(chain("aten.neg"), fixture.backend, *fixture.comm);
+  Executable executable(chain("aten.neg"), fixture.backend, fixture.exchanger);
   const DataRef x = ready({2}, 3);
   kernel_donations = 0;
   CHECK_EQ(at(executable.run({x}, {{.real = 4}}, {}).outputs[0][0]).data, (std::vector<double>{7, 7}));
@@ -296,7 +174,7 @@ Graph overwriting(const std::string& op) {
 
 TEST(an_overwritten_input_gives_up_its_memory) {
   Fixture fixture;
-  Engine engine(fixture.backend, *fixture.comm);
+  Engine engine(fixture.backend, fixture.comm);
   for (const bool held_elsewhere : {false, true}) {
     DataRef x = ready({2}, 3);
     const DataRef other = held_elsewhere ? x : nullptr, y = pending({2});
@@ -308,12 +186,12 @@ TEST(an_overwritten_input_gives_up_its_memory) {
     CHECK_EQ(kernel_donations.load(), held_elsewhere ? 1 : 2);
     if (other) CHECK_EQ(at(other->wait()[0]).data, (std::vector<double>{3, 3}));
   }
-  CHECK_EQ(Executable(overwriting("aten.neg"), fixture.backend, *fixture.comm).peak_bytes(), 2 * 8);
+  CHECK_EQ(Executable(overwriting("aten.neg"), fixture.backend, fixture.exchanger).peak_bytes(), 2 * 8);
 }
 
 TEST(a_step_that_fails_while_it_overwrites_keeps_what_is_complete) {
   Fixture fixture;
-  Engine engine(fixture.backend, *fixture.comm);
+  Engine engine(fixture.backend, fixture.comm);
   Graph graph = overwriting("aten.neg");  // updates x, then w fails half-way
   const ValueId w = graph.add_input({DType::f64, {2}}, "w");
   const ValueId half = graph.add_node(call("aten.neg", 1, {2}), {w});
@@ -331,7 +209,7 @@ TEST(a_step_that_fails_while_it_overwrites_keeps_what_is_complete) {
 
 TEST(failed_step_fails_its_outputs_and_is_reported_once) {
   Fixture fixture;
-  Engine engine(fixture.backend, *fixture.comm);
+  Engine engine(fixture.backend, fixture.comm);
   engine.set_translator([](std::exception_ptr, const Node& node) {
     return std::make_exception_ptr(std::runtime_error("train.py:3, in " + node.call->op));
   });
@@ -350,7 +228,7 @@ TEST(failed_step_fails_its_outputs_and_is_reported_once) {
 
 TEST(peak_bytes_counts_inputs_and_live_values) {
   Fixture fixture;
-  const Executable executable(chain("aten.neg"), fixture.backend, *fixture.comm);
+  const Executable executable(chain("aten.neg"), fixture.backend, fixture.exchanger);
   CHECK_EQ(executable.peak_bytes(), 2 * 2 * 8);
 }
 

@@ -1,7 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 """Who writes what when several processes save: threads stand in for processes of two devices."""
 
-import datetime
 import json
 import os
 import threading
@@ -13,7 +12,7 @@ from checkpoints import LAYOUTS, assert_same_bits, mesh_of, placed, values, zero
 from messages import eight_devices
 from spmdx import checkpoint_boxes, checkpoint_save, checkpoint_together, runtime
 from spmdx.checkpoint import CheckpointError, load
-from torch.distributed import HashStore, PrefixStore, TCPStore
+from torch.distributed import HashStore
 
 COUNT, DEVICES = 4, 2
 current = threading.local()
@@ -50,6 +49,10 @@ def in_turn(work):
     return results
 
 
+def _exchange(store, process):
+    return checkpoint_together.through(store, process, COUNT, lambda process: True)
+
+
 def at_once(work):
     """What ``work(process, exchange)`` gives or raises in each process, all at the same time."""
     store, results = HashStore(), [None] * COUNT
@@ -57,7 +60,7 @@ def at_once(work):
     def run(process):
         current.process = process
         try:
-            results[process] = work(process, checkpoint_together._through(store, process, COUNT))
+            results[process] = work(process, _exchange(store, process))
         except Exception as error:
             results[process] = error
 
@@ -133,37 +136,28 @@ def test_boxes_to_fill_are_those_of_the_process():
     assert in_turn(lambda: checkpoint_boxes.boxes_to_fill(torch.ones(2))) == [[((0,), (2,))]] * 4
 
 
-def test_the_background_has_keys_and_a_connection_of_its_own(monkeypatch):
-    store = TCPStore("localhost", 0, is_master=True, wait_for_workers=False)
-
-    class World:
-        @staticmethod
-        def store():
-            return store
-
-    monkeypatch.setattr(spmdx, "_world", World, raising=False)
-    monkeypatch.setitem(__import__("sys").modules, "spmdx._world", World)
-    monkeypatch.setattr(checkpoint_together, "_PATIENCE", datetime.timedelta(seconds=30))
-    saves = []
-    for current.process in range(COUNT):  # as in as many processes: each counts its saves
-        monkeypatch.setattr(checkpoint_together, "_background_saves", 7)
-        saves.append(checkpoint_together.in_background())
-    answers = [None] * COUNT
-
-    def run(process):
-        answers[process] = [saves[process](["first", process]), saves[process](process)]
-
-    threads = [threading.Thread(target=run, args=(p,)) for p in range(COUNT)]
-    for thread in threads:
-        thread.start()
-    store.set("busy", "1")  # the program's own connection is free meanwhile
-    for thread in threads:
-        thread.join(60)
-    assert answers == [[[["first", p] for p in range(COUNT)], list(range(COUNT))]] * COUNT
-    assert PrefixStore("spmdx.checkpoint.8", store).get("2/3") == b"3"
+def test_a_process_that_ends_is_missed():
+    store = HashStore()
+    exchange = checkpoint_together.through(store, 0, 2, lambda process: process != 1)
+    with pytest.raises(CheckpointError, match="process 1 has ended while the checkpoint was saved"):
+        exchange("here")
+    store.set("2/1", '"there"')  # one that ended after it had said all does no harm
+    assert exchange("here") == ["here", "there"]
 
 
-def test_one_process_needs_no_world(monkeypatch):
+def test_keys_are_removed_when_all_have_read_them():
+    store = HashStore()
+    pair = [checkpoint_together.through(store, p, 2, lambda process: True) for p in range(2)]
+    for turn in range(3):
+        waiting = threading.Thread(target=lambda turn=turn: pair[0]([turn, 0]))
+        waiting.start()
+        assert pair[1]([turn, 1]) == [[turn, 0], [turn, 1]]
+        waiting.join(60)
+    present = [f"{r}/{p}" for r in (1, 2, 3) for p in (0, 1) if store.check([f"{r}/{p}"])]
+    assert present == ["3/0", "3/1"]
+
+
+def test_one_process_needs_no_store(monkeypatch):
     monkeypatch.undo()
     assert runtime.process_count() == 1
-    assert checkpoint_together.in_step()(5) == checkpoint_together.in_background()(5) == [5]
+    assert checkpoint_together.channel()(5) == [5]

@@ -1,0 +1,53 @@
+// SPDX-License-Identifier: Apache-2.0
+// Processes from Python: how they are joined, left and mended.
+#include <pybind11/functional.h>
+#include <pybind11/stl.h>
+#include <torch/csrc/utils/pybind.h>
+#include <torch/csrc/distributed/c10d/Backend.hpp>
+#include <torch/csrc/distributed/c10d/Store.hpp>
+
+#include "bind/bind.h"
+#include "bind/handles.h"
+#include "bridge/c10d_comm.h"
+#include "bridge/tracer.h"
+
+namespace spmdx {
+namespace {
+
+namespace py = pybind11;
+
+// (name, pid, start) of every process; a pid of 0 is one of another machine.
+using PeerRows = std::vector<std::tuple<std::string, int64_t, uint64_t>>;
+
+void join(int64_t here, int64_t devices, const PeerRows& rows, c10::intrusive_ptr<c10d::Store> store, double timeout_s,
+          std::function<bridge::Group(const std::string&)> make_group) {
+  bridge::World world;
+  world.processes = {static_cast<int64_t>(rows.size()), here, devices};
+  for (const auto& [name, pid, started] : rows) world.peers.push_back({name, pid, started});
+  world.store = std::move(store);
+  world.timeout = std::chrono::milliseconds(static_cast<int64_t>(timeout_s * 1000));
+  bridge::join(std::move(world), std::move(make_group));
+}
+
+}  // namespace
+
+void bind_processes(py::module_& m) {
+  m.def("join", join, py::arg("here"), py::arg("devices"), py::arg("peers"), py::arg("store"), py::arg("timeout"),
+        py::arg("make_group"), py::call_guard<py::gil_scoped_release>());
+  m.def("leave", bridge::leave, py::arg("why"), py::call_guard<py::gil_scoped_release>());
+  m.def("recover", [] {
+    bind::wait_interruptibly([] {
+      bridge::engine().wait();
+      bridge::recover();
+    });
+  });
+  m.def("await_keys", [](std::vector<std::string> keys) {
+    bind::wait_interruptibly([keys = std::move(keys)] { bridge::await_keys(keys); });
+  });
+  m.def("lives", bridge::lives, py::arg("process"));
+  m.def("broken", bridge::broken);
+  m.def("set_before_first_use", bridge::set_before_first_use, py::arg("callback"));
+  m.def("note_use", bridge::note_use);
+}
+
+}  // namespace spmdx

@@ -1,0 +1,268 @@
+// SPDX-License-Identifier: Apache-2.0
+// C10dComm: point-to-point messages of a c10d backend.
+#include "bridge/c10d_comm.h"
+
+#include <ATen/ops/empty.h>
+#include <torch/csrc/distributed/c10d/Backend.hpp>
+#include <torch/csrc/distributed/c10d/Store.hpp>
+
+#include <atomic>
+#include <deque>
+#include <future>
+#include <memory>
+#include <set>
+
+#include "base/error.h"
+#include "bridge/aten_backend.h"
+#include "bridge/compat.h"
+#include "bridge/recorder.h"
+#include "runtime/differences.h"
+
+namespace spmdx::bridge {
+namespace {
+
+constexpr int kTag = 0;
+// So many processes tell each other directly what they are about to do; more of them tell some.
+constexpr int64_t kAllPeers = 16;
+
+// What was announced for one step: to whom it went, and what comes in.
+struct Roll {
+  at::Tensor mine;
+  std::vector<at::Tensor> theirs;
+  std::vector<int64_t> peers;
+  Works works;
+};
+
+at::Tensor one_number(int64_t value) {
+  at::Tensor tensor = at::empty({1}, at::kLong);
+  *tensor.data_ptr<int64_t>() = value;
+  return tensor;
+}
+
+at::Tensor sendable(const at::Tensor& tensor) { return tensor.resolve_conj().resolve_neg().contiguous(); }
+
+class C10dComm final : public Comm {
+ public:
+  void join(World world, std::function<Group(const std::string&)> make_group) {
+    make_group_ = std::move(make_group);
+    processes_ = world.processes;
+    watch_ = std::make_unique<Watch>(std::move(world));
+    open_groups();
+  }
+
+  Watch* watch() { return watch_.get(); }
+  int64_t announced() const { return announced_; }
+  Processes processes() const override { return processes_; }
+
+  void exchange(std::span<const Message> sends, std::span<const Message> receives, const Progress& at) override {
+    if (!watch_) return Comm::exchange(sends, receives, at);
+    watch_->check();
+    KernelGuard guard;
+    Works works;
+    std::set<int64_t> peers;
+    std::vector<std::pair<at::Tensor, at::Tensor>> late;  // what came for a tensor that is not contiguous
+    try {
+      for (const Message& message : receives) {
+        const at::Tensor target = tensor_of(message.buffer);
+        if (target.numel() == 0) continue;
+        std::vector<at::Tensor> whole = {target.is_contiguous() ? target : at::empty(target.sizes(), target.options())};
+        if (!target.is_contiguous()) late.emplace_back(target, whole[0]);
+        works.push_back(data_->recv(whole, static_cast<int>(message.peer), kTag));
+        peers.insert(message.peer);
+      }
+      for (const Message& message : sends) {
+        std::vector<at::Tensor> whole = {sendable(tensor_of(message.buffer))};
+        if (whole[0].numel() == 0) continue;
+        works.push_back(data_->send(whole, static_cast<int>(message.peer), kTag));
+        peers.insert(message.peer);
+        sent_.push_back(whole[0]);
+      }
+    } catch (const std::exception&) {
+      // A connection that is closed already: waiting tells why.
+    }
+    watch_->wait(works, {peers.begin(), peers.end()}, at);
+    for (const auto& [target, came] : late) target.copy_(came);
+    sent_.clear();
+  }
+
+  void announce(uint64_t fingerprint) override {
+    if (!watch_) return;
+    ++announced_;
+    Roll roll;
+    roll.mine = one_number(static_cast<int64_t>(fingerprint));
+    if (watch_->broken().empty()) try {
+        for (const auto& [to, from] : neighbours()) {
+          std::vector<at::Tensor> coming = {one_number(0)}, going = {roll.mine};
+          roll.works.push_back(control_->recv(coming, static_cast<int>(from), kTag));
+          roll.works.push_back(control_->send(going, static_cast<int>(to), kTag));
+          roll.theirs.push_back(coming[0]);
+          roll.peers.push_back(from);
+        }
+      } catch (const std::exception&) {
+        // A connection that is closed already: `agree` tells why.
+      }
+    std::lock_guard lock(mutex_);
+    rolls_.push_back(std::move(roll));
+  }
+
+  void agree(const Progress& at, const std::function<std::string()>& describe) override {
+    if (!watch_) return;
+    Roll roll;
+    {
+      std::lock_guard lock(mutex_);
+      internal_check(!rolls_.empty(), "a step was not announced");
+      roll = std::move(rolls_.front());
+      rolls_.pop_front();
+    }
+    watch_->wait(roll.works, roll.peers, at);
+    bool equal = roll.theirs.size() == neighbours().size();
+    for (const at::Tensor& other : roll.theirs) equal &= *other.data_ptr<int64_t>() == *roll.mine.data_ptr<int64_t>();
+    if (!equal) disagree(at, describe());
+  }
+
+  void failed(const Progress& at, std::exception_ptr error) override {
+    if (!watch_ || !watch_->broken().empty()) return;
+    std::string what = "an error that is no exception";
+    try {
+      std::rethrow_exception(error);
+    } catch (const std::exception& known) {
+      what = known.what();
+    }
+    what = what.substr(0, what.find('\n'));
+    const std::string line = source_text(at.source);
+    const std::string trouble = watch_->world().peers[processes_.here].name + " failed in step " +
+                                std::to_string(at.step) + " at " + (line.empty() ? "" : line + ": ") + at.op + ": " +
+                                what +
+                                ". Expected the step to run everywhere. Mend that, and catch the error in every "
+                                "process to go on: spmdx.runtime.recover().";
+    try {
+      watch_->report(trouble);
+    } catch (const std::exception&) {
+      // The store is gone as well; what is raised here is the error that came first.
+    }
+    watch_->set_broken(trouble);
+  }
+
+  void recover() {
+    const int64_t generation = watch_->recover();
+    {
+      std::lock_guard lock(mutex_);
+      rolls_.clear();
+    }
+    generation_ = generation;
+    open_groups();
+  }
+
+ private:
+  void open_groups() {
+    const std::string suffix = "/" + std::to_string(generation_);
+    data_ = open_group("data" + suffix);
+    control_ = open_group("control" + suffix);
+  }
+
+  // Making it waits for all the others, on a thread that is left behind if they do not come.
+  Group open_group(const std::string& name) {
+    auto made = std::make_shared<std::promise<Group>>();
+    std::future<Group> group = made->get_future();
+    std::thread([make = make_group_, name, made] {
+      try {
+        made->set_value(make(name));
+      } catch (...) {
+        made->set_exception(std::current_exception());
+      }
+    }).detach();
+    watch_->wait_until([&] { return group.wait_for(std::chrono::seconds(0)) == std::future_status::ready; },
+                       {announced_, 0, "meeting of the processes"});
+    return group.get();
+  }
+
+  // (to, from) for every message that announces a step.
+  std::vector<std::pair<int64_t, int64_t>> neighbours() const {
+    const int64_t count = processes_.count, here = processes_.here;
+    std::vector<std::pair<int64_t, int64_t>> pairs;
+    for (int64_t distance = 1; distance < count; count <= kAllPeers ? ++distance : distance *= 2)
+      pairs.emplace_back((here + distance) % count, (here + count - distance) % count);
+    return pairs;
+  }
+
+  // Everybody tells what it was about to run, and quotes the first line that is not the same.
+  [[noreturn]] void disagree(const Progress& at, const std::string& account) {
+    const auto& store = watch_->world().store;
+    const std::string prefix = "account/" + std::to_string(generation_) + "/" + std::to_string(at.step) + "/";
+    const auto name = [&](int64_t process) { return prefix + std::to_string(process); };
+    store->set(name(processes_.here), std::vector<uint8_t>(account.begin(), account.end()));
+    std::vector<Account> others;
+    const auto until = std::chrono::steady_clock::now() + std::chrono::seconds(10);
+    for (int64_t process = 0; process < processes_.count; ++process) {
+      if (process == processes_.here) continue;
+      while (!store->check({name(process)}) && std::chrono::steady_clock::now() < until)
+        std::this_thread::sleep_for(std::chrono::milliseconds(20));
+      if (!store->check({name(process)})) continue;
+      const std::vector<uint8_t> text = store->get(name(process));
+      others.push_back({process, {text.begin(), text.end()}});
+    }
+    const std::string line = source_text(at.source);
+    const std::string said = first_difference({processes_.here, account}, others);
+    watch_->set_broken("step " + std::to_string(at.step) + ": " + said);
+    throw CommError((line.empty() ? "" : line + ": ") + "step " + std::to_string(at.step) + ": " + said);
+  }
+
+  Processes processes_;
+  std::function<Group(const std::string&)> make_group_;
+  std::unique_ptr<Watch> watch_;
+  Group data_, control_;
+  int64_t generation_ = 0;
+  std::atomic<int64_t> announced_ = 0;
+  std::vector<at::Tensor> sent_;  // alive until they are gone
+  std::mutex mutex_;
+  std::deque<Roll> rolls_;  // announced, not agreed on yet
+};
+
+C10dComm& instance() {
+  static auto* comm = new C10dComm;  // outlives the thread that runs steps
+  return *comm;
+}
+
+std::function<void()>& before_first_use() {
+  static auto* callback = new std::function<void()>;  // a Python function, which outlives its interpreter
+  return *callback;
+}
+
+}  // namespace
+
+Comm& comm() { return instance(); }
+
+void join(World world, std::function<Group(const std::string& name)> make_group) {
+  instance().join(std::move(world), std::move(make_group));
+}
+
+void leave(const std::string& why) {
+  Watch* watch = instance().watch();
+  if (!watch) return;
+  watch->leave(instance().announced(), why);
+  watch->stop();
+}
+
+void recover() {
+  if (instance().watch()) instance().recover();
+}
+
+void await_keys(const std::vector<std::string>& keys) {
+  C10dComm& all = instance();
+  all.watch()->wait_until([&] { return all.watch()->world().store->check(keys); },
+                          {all.announced(), current_source(), "exchange between the processes"});
+}
+
+bool lives(int64_t process) { return instance().watch()->lives(process); }
+
+std::string broken() { return instance().watch() ? instance().watch()->broken() : std::string(); }
+
+void set_before_first_use(std::function<void()> callback) { before_first_use() = std::move(callback); }
+
+void note_use() {
+  static std::once_flag once;
+  NoGil no_gil;  // the callback takes the lock of the interpreter
+  if (before_first_use()) std::call_once(once, [] { before_first_use()(); });
+}
+
+}  // namespace spmdx::bridge

@@ -1,0 +1,44 @@
+// SPDX-License-Identifier: Apache-2.0
+// The processes of a program, joined by torch.distributed: messages through a c10d backend, agreement and failures
+// through its store.
+#pragma once
+#include <functional>
+#include <string>
+#include <vector>
+
+#include "bridge/watch.h"
+#include "runtime/comm.h"
+
+namespace c10d {
+class Backend;
+}
+
+namespace spmdx::bridge {
+
+using Group = c10::intrusive_ptr<c10d::Backend>;
+
+// The one Comm of this process; until `join`, of a program that is one process.
+Comm& comm();
+
+// From now on the program is many processes. `make_group` gives the backend of all of them that has this name; every
+// process asks for the same names in the same order. REQUIRES: called once, before any step.
+void join(World world, std::function<Group(const std::string& name)> make_group);
+
+// Says so to the others, with the number of steps done, and stops watching them.
+void leave(const std::string& why);
+
+// After a failure: groups under new names, when every process has said that it wants to go on. REQUIRES: no step runs.
+void recover();
+
+// Until the store has all these keys. Throws CommError where they will not come. REQUIRES: joined.
+void await_keys(const std::vector<std::string>& keys);
+bool lives(int64_t process);  // as far as can be seen from here
+
+// Why no process can be reached any more; empty while all is well.
+std::string broken();
+
+// `callback` is called once, before the first step, draw of a random number or question about processes.
+void set_before_first_use(std::function<void()> callback);
+void note_use();
+
+}  // namespace spmdx::bridge

@@ -1,0 +1,58 @@
+// SPDX-License-Identifier: Apache-2.0
+// Processes: positions and shards of each.
+#include "sharding/processes.h"
+
+#include <algorithm>
+#include <numeric>
+
+#include "base/error.h"
+#include "sharding/sharding.h"
+
+namespace spmdx {
+
+std::vector<int64_t> positions_of(const Processes& processes, int64_t process, const Mesh& mesh) {
+  std::vector<int64_t> positions;
+  for (int64_t position = 0; position < mesh.size(); ++position)
+    if (processes.owner(mesh.device_ids()[position]) == process) positions.push_back(position);
+  return positions;
+}
+
+std::vector<int64_t> held_by(const Processes& processes, int64_t process, const Mesh& mesh, AtomSet used) {
+  const int64_t count = used ? num_distinct(mesh, used) : 1;
+  if (processes.count == 1) {
+    std::vector<int64_t> all(count);
+    std::iota(all.begin(), all.end(), 0);
+    return all;
+  }
+  std::vector<bool> seen(count, false);
+  for (const int64_t position : positions_of(processes, process, mesh))
+    seen[used ? distinct_index(mesh, used, position) : 0] = true;
+  std::vector<int64_t> held;
+  for (int64_t index = 0; index < count; ++index)
+    if (seen[index]) held.push_back(index);
+  return held;
+}
+
+bool held_everywhere(const Processes& processes, const Mesh& mesh, AtomSet used) {
+  const int64_t count = used ? num_distinct(mesh, used) : 1;
+  for (int64_t process = 0; process < processes.count; ++process)
+    if (static_cast<int64_t>(held_by(processes, process, mesh, used).size()) != count) return false;
+  return true;
+}
+
+const std::vector<int64_t>& Holdings::of(const MeshRef& mesh, AtomSet used) {
+  const auto [at, fresh] = held_.try_emplace({mesh, used});
+  if (fresh) at->second = held_by(processes_, processes_.here, *mesh, used);
+  return at->second;
+}
+
+uint32_t Holdings::place(const MeshRef& mesh, AtomSet used, int64_t position) {
+  const int64_t index = used ? distinct_index(*mesh, used, position) : 0;
+  if (processes_.count == 1) return static_cast<uint32_t>(index);
+  const auto& held = of(mesh, used);
+  const auto at = std::lower_bound(held.begin(), held.end(), index);
+  internal_check(at != held.end() && *at == index, "a shard of a device of another process");
+  return static_cast<uint32_t>(at - held.begin());
+}
+
+}  // namespace spmdx

@@ -1,0 +1,42 @@
+// SPDX-License-Identifier: Apache-2.0
+// Processes: which process of the program owns which device, and which shards it therefore holds.
+#pragma once
+#include <map>
+#include <vector>
+
+#include "sharding/mesh.h"
+
+namespace spmdx {
+
+// Every process owns as many devices, one after the other. By default one process owns whatever there is.
+struct Processes {
+  int64_t count = 1, here = 0;
+  int64_t devices = 0;  // of each, where there are several
+
+  int64_t owner(int64_t device) const { return count == 1 ? 0 : device / devices; }
+};
+
+// The positions of the mesh that are devices of `process`, ascending.
+std::vector<int64_t> positions_of(const Processes& processes, int64_t process, const Mesh& mesh);
+
+// The distinct shards (by index, ascending) of a value that uses these atoms which `process` holds.
+std::vector<int64_t> held_by(const Processes& processes, int64_t process, const Mesh& mesh, AtomSet used);
+
+// Whether every process, also one without a device of the mesh, holds all of such a value.
+bool held_everywhere(const Processes& processes, const Mesh& mesh, AtomSet used);
+
+// The shards that this process holds, remembered. Values keep their shards in this order.
+class Holdings {
+ public:
+  explicit Holdings(const Processes& processes) : processes_(processes) {}
+  // By distinct index, ascending.
+  const std::vector<int64_t>& of(const MeshRef& mesh, AtomSet used);
+  // Where in that list the shard of the device at `position` is. REQUIRES: it is there.
+  uint32_t place(const MeshRef& mesh, AtomSet used, int64_t position);
+
+ private:
+  Processes processes_;
+  std::map<std::pair<MeshRef, AtomSet>, std::vector<int64_t>> held_;
+};
+
+}  // namespace spmdx

@@ -1,0 +1,152 @@
+// SPDX-License-Identifier: Apache-2.0
+// Collectives between processes, all of them played here: each shard is what one process would have made of it.
+#include <deque>
+#include <map>
+#include <random>
+
+#include "check.h"
+#include "fake_backend.h"
+#include "runtime/differences.h"
+#include "runtime/transfer.h"
+
+namespace spmdx {
+namespace {
+
+using namespace test;
+
+// The shards of `all` that a process holds, in order.
+Shards part_of_process(const Processes& processes, int64_t process, const Sharding& layout, const Shards& all) {
+  Shards held;
+  for (const int64_t index : held_by(processes, process, *layout.mesh, layout.used())) held.push_back(all.at(index));
+  return held;
+}
+
+struct Post {
+  std::map<std::pair<int64_t, int64_t>, std::deque<BufferRef>> sent;  // by (from, to)
+  int64_t elements = 0;
+
+  void deliver(int64_t here, const Messages& receives) {
+    for (const Message& message : receives) {
+      auto& waiting = sent[{message.peer, here}];
+      CHECK(!waiting.empty());
+      if (waiting.empty()) return;
+      CHECK_EQ(at(waiting.front()).data.size(), at(message.buffer).data.size());
+      static_cast<Doubles&>(*message.buffer).data = at(waiting.front()).data;
+      elements += static_cast<int64_t>(at(waiting.front()).data.size());
+      waiting.pop_front();
+    }
+  }
+};
+
+// One collective in `count` processes; returns how many elements went from one to another.
+int64_t check_transfer(int64_t count, int64_t devices, const Relayout& relayout) {
+  FakeBackend backend;
+  const Shards before = shards_of(relayout.shape, relayout.from);
+  const Shards expected = transfer_here(backend, DType::f64, relayout, before);
+  std::vector<Route> routes;
+  std::vector<Transfer> transfers;
+  for (int64_t p = 0; p < count; ++p) routes.push_back(make_route({count, p, devices}, relayout));
+  for (int64_t p = 0; p < count; ++p)
+    transfers.emplace_back(backend, routes[p], DType::f64, relayout.reduction(),
+                           part_of_process({count, p, devices}, p, *relayout.from, before));
+  Post post;
+  for (const auto round : {&Transfer::first_round, &Transfer::second_round}) {
+    std::vector<Messages> receives(count);
+    for (int64_t p = 0; p < count; ++p) {
+      Messages sends;
+      (transfers[p].*round)(sends, receives[p]);
+      for (const Message& message : sends) post.sent[{p, message.peer}].push_back(message.buffer);
+    }
+    for (int64_t p = 0; p < count; ++p) post.deliver(p, receives[p]);
+    for (const auto& [ends, left] : post.sent) CHECK(left.empty());
+  }
+  for (int64_t p = 0; p < count; ++p)
+    CHECK_EQ(contents(transfers[p].finish()),
+             contents(part_of_process({count, p, devices}, p, *relayout.to, expected)));
+  return post.elements;
+}
+
+// Any layout of a value of two dims: each atom cuts a dim, sums, or is idle.
+ShardingRef any_layout(const MeshRef& mesh, const Shape& shape, AtomSet partial, std::mt19937& random) {
+  std::vector<std::vector<AtomId>> dims(shape.size());
+  for (AtomId atom = 0; atom < mesh->atoms().size(); ++atom) {
+    const size_t where = random() % (dims.size() + 1);
+    if (!(partial >> atom & 1) && where < dims.size()) dims[where].push_back(atom);
+  }
+  return sharding(mesh, shape, dims, partial, partial ? Reduction::sum : Reduction::none);
+}
+
+}  // namespace
+
+TEST(processes_hold_the_shards_of_their_devices) {
+  const MeshRef mesh = Mesh::make({0, 1, 2, 3, 4, 5}, {3, 2}, {"x", "y"});
+  const Processes second{3, 1, 2};
+  CHECK_EQ(positions_of(second, 1, *mesh), (std::vector<int64_t>{2, 3}));
+  CHECK_EQ(held_by(second, 1, *mesh, 0b01), (std::vector<int64_t>{1}));
+  CHECK_EQ(held_by(second, 1, *mesh, 0b10), (std::vector<int64_t>{0, 1}));
+  CHECK(held_everywhere(second, *mesh, 0b10));
+  CHECK(!held_everywhere(second, *mesh, 0b01));
+  CHECK(!held_everywhere({4, 0, 2}, *mesh, 0));  // the last process has no device of the mesh
+}
+
+TEST(collectives_between_processes_equal_those_within_one) {
+  std::mt19937 random(1);
+  const MeshRef meshes[] = {Mesh::make({0, 1, 2, 3, 4, 5}, {3, 2}, {"x", "y"}),
+                            Mesh::make({5, 0, 3, 1, 4, 2}, {3, 2}, {"x", "y"}),
+                            Mesh::make({0, 2, 1, 3}, {2, 2}, {"x", "y"})};
+  for (const MeshRef& mesh : meshes)
+    for (const int64_t devices : {1, 2, 3})
+      for (int trial = 0; trial < 60; ++trial) {
+        const Shape shape = {static_cast<int64_t>(1 + random() % 9), static_cast<int64_t>(1 + random() % 7)};
+        const AtomSet before = random() % 4, after = before & random();
+        const Relayout relayout{
+            shape, any_layout(mesh, shape, before, random), any_layout(mesh, shape, after, random), {}};
+        if (relayout.from->partial == 0b11 && relayout.to->partial) continue;  // shards_of knows sums that end at once
+        check_transfer((6 + devices - 1) / devices, devices, relayout);
+      }
+}
+
+TEST(a_large_sum_is_shared_out_among_processes) {
+  const MeshRef mesh = Mesh::make({0, 1, 2, 3}, {4}, {"x"});
+  const Shape shape = {kLeastSharedSum, 2};
+  const ShardingRef partial = sharding(mesh, shape, {{}, {}}, 0b11, Reduction::sum);
+  const int64_t elements = check_transfer(4, 1, {shape, partial, sharding(mesh, shape, {{}, {}}), {}});
+  CHECK_EQ(elements, 2 * 3 * numel(shape));  // 2 · size · (g − 1) / g for each of g
+}
+
+TEST(processes_with_several_devices_sum_before_they_send) {
+  const MeshRef mesh = Mesh::make({0, 1, 2, 3, 4, 5, 6, 7}, {2, 2, 2}, {"x", "y", "z"});
+  const Shape shape = {3, 5};
+  const ShardingRef partial = sharding(mesh, shape, {{}, {}}, 0b111, Reduction::sum);
+  const int64_t elements = check_transfer(2, 4, {shape, partial, sharding(mesh, shape, {{}, {}}), {}});
+  CHECK_EQ(elements, 2 * numel(shape));
+}
+
+TEST(a_gather_between_processes_sends_every_row_once_to_each) {
+  const MeshRef mesh = Mesh::make({0, 1, 2, 3}, {2, 2}, {"x", "y"});
+  const Shape shape = {4, 3};
+  const ShardingRef cut = sharding(mesh, shape, {{0, 1}, {}}), whole = sharding(mesh, shape, {{}, {}});
+  CHECK_EQ(check_transfer(4, 1, {shape, cut, whole, {}}), 3 * numel(shape));
+  CHECK_EQ(check_transfer(2, 2, {shape, cut, whole, {}}), numel(shape));
+}
+
+TEST(rows_change_places_between_processes) {
+  const MeshRef mesh = Mesh::make({0, 1, 2}, {3}, {"x"});
+  const Shape shape = {7, 2};
+  const ShardingRef cut = sharding(mesh, shape, {{0}, {}});
+  const Relayout relayout{shape, cut, cut, {0, {6, 5, -1, 3, 2, 1, 0}}};
+  CHECK(check_transfer(3, 1, relayout) > 0);
+}
+
+TEST(the_first_difference_between_programs_is_quoted_with_both_lines) {
+  const Account mine{0, "mesh(x=2)\n%1 : f32[2] = aten.add(%0, %0)  // train.py:3\nvalues\n%0 1f"};
+  const Account other{1, "mesh(x=2)\n%1 : f32[2] = aten.mul(%0, %0)  // train.py:5\nvalues\n%0 1f"};
+  const std::string said = first_difference(mine, {other});
+  CHECK(said.find("process 0 has `%1 : f32[2] = aten.add(%0, %0)` (train.py:3)") != said.npos);
+  CHECK(said.find("process 1 has `%1 : f32[2] = aten.mul(%0, %0)` (train.py:5)") != said.npos);
+  const Account elsewhere{1, "mesh(x=2)\n%1 : f32[2] = aten.add(%0, %0)  // other.py:9\nvalues\n%0 2f"};
+  CHECK(first_difference(mine, {elsewhere}).find("feed different values") != said.npos);
+  CHECK(first_difference(mine, {{1, mine.text}}).find("planned the same program differently") != said.npos);
+}
+
+}  // namespace spmdx
