@@ -13,7 +13,8 @@ import os as _os  # noqa: E402
 
 from spmdx import _device as _device  # noqa: E402
 from spmdx import _world as _world  # noqa: E402
-from spmdx import collectives, data, debug, nn, runtime  # noqa: E402
+from spmdx import checkpoint, collectives, data, debug, nn, runtime  # noqa: E402
+from spmdx.checkpoint_protocol import install as _answer_checkpoints  # noqa: E402
 from spmdx.debug import explain, explain_diff  # noqa: E402
 from spmdx.errors import CommError, InternalError, ShardingError  # noqa: E402
 from spmdx.gathering import get_gather_budget, set_gather_budget  # noqa: E402
@@ -53,6 +54,7 @@ from spmdx.topology import (  # noqa: E402
 from spmdx.visualize import visualize_sharding  # noqa: E402
 
 _check_environment()
+_answer_checkpoints()
 _C.configure(dump_dir=_os.environ.get("SPMDX_DUMP", ""))
 if _os.environ.get("SPMDX_TOPOLOGY"):
     set_topology(_os.environ["SPMDX_TOPOLOGY"])
@@ -73,6 +75,7 @@ __all__ = [
     "Topology",
     "calibrate",
     "check_rule",
+    "checkpoint",
     "clear_sharding",
     "collectives",
     "data",

@@ -20,6 +20,10 @@ class CommError(RuntimeError):
     """The world is wrong: a peer died, stalled, or runs another program."""
 
 
+class CheckpointError(RuntimeError):
+    """A checkpoint cannot be written or read: files, names, shapes or dtypes do not fit."""
+
+
 class InternalError(RuntimeError):
     """spmdx is wrong: the message says that this is a bug in spmdx."""
 
@@ -54,13 +58,13 @@ def located(function: str, message: str) -> str:
     return ": ".join(part for part in (user_line(), function, message) if part)
 
 
-def bare(error: ShardingError) -> str:
+def bare(error: Exception) -> str:
     """Its message without the line and the function that a block of :class:`naming` put first."""
     return getattr(error, "_message", str(error))
 
 
 class naming:
-    """A block whose ShardingErrors lead with the user's line and the name of a function.
+    """A block whose errors of use lead with the user's line and the name of a function.
 
     Of blocks within blocks the outermost names the function: the one that the user called.
     """
@@ -72,10 +76,10 @@ class naming:
         pass
 
     def __exit__(self, kind: type | None, error: BaseException | None, trace: object) -> None:
-        if isinstance(error, ShardingError):
-            led = ShardingError(located(self._function, bare(error)))
+        if isinstance(error, ShardingError | CheckpointError):
+            led = type(error)(located(self._function, bare(error)))
             led._message = bare(error)
-            raise led from None
+            raise led from error.__cause__
 
 
 def name_of(tensor: torch.Tensor, fallback: str) -> str:

@@ -1,0 +1,163 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Who writes what when several processes save: threads stand in for processes of two devices."""
+
+import json
+import os
+import threading
+
+import pytest
+import spmdx
+import torch
+from checkpoints import LAYOUTS, assert_same_bits, mesh_of, placed, values, zeros
+from messages import eight_devices
+from spmdx import checkpoint_boxes, checkpoint_save, checkpoint_together, runtime
+from spmdx.checkpoint import CheckpointError, load
+from torch.distributed import HashStore
+
+COUNT, DEVICES = 4, 2
+current = threading.local()
+
+
+@pytest.fixture(autouse=True)
+def four_processes(monkeypatch):
+    """Each thread is a process: it sees the data of its own devices only."""
+    eight_devices()
+    held = checkpoint_boxes._held
+
+    def held_by_devices(tensor):
+        data, sharding = held(tensor)
+        if sharding is None:
+            return data, None
+        devices = sharding.mesh.device_ids.tolist()
+        mine = [device // DEVICES == current.process for device in devices]
+        return [d for d, own in zip(data, mine, strict=True) if own], sharding
+
+    monkeypatch.setattr(checkpoint_boxes, "_held", held_by_devices)
+    for module in checkpoint_boxes, checkpoint_save, checkpoint_together:
+        monkeypatch.setattr(module, "process_index", lambda: current.process)
+        monkeypatch.setattr(module, "process_count", lambda: COUNT)
+    monkeypatch.setattr(checkpoint_boxes, "addressable_runtime_device_count", lambda: DEVICES)
+    yield
+    current.process = 0
+
+
+def in_turn(work):
+    """What ``work()`` gives in each process, one after the other."""
+    results = []
+    for current.process in range(COUNT):
+        results.append(work())
+    return results
+
+
+def _exchange(store, process):
+    return checkpoint_together.through(store, process, COUNT, lambda process: True)
+
+
+def at_once(work):
+    """What ``work(process, exchange)`` gives or raises in each process, all at the same time."""
+    store, results = HashStore(), [None] * COUNT
+
+    def run(process):
+        current.process = process
+        try:
+            results[process] = work(process, _exchange(store, process))
+        except Exception as error:
+            results[process] = error
+
+    threads = [threading.Thread(target=run, args=(p,)) for p in range(COUNT)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join(60)
+    assert not any(thread.is_alive() for thread in threads)
+    return results
+
+
+def snapshots(tensors):
+    return in_turn(lambda: checkpoint_save.snapshot({**tensors, "step": 5}, copy=False))
+
+
+def write_all(tensors, path):
+    taken = snapshots(tensors)
+    return at_once(lambda process, exchange: checkpoint_save.write(taken[process], path, exchange))
+
+
+def load_alone(target, path, monkeypatch):
+    monkeypatch.undo()
+    load(target, path)
+    return target
+
+
+@pytest.mark.parametrize("layout", LAYOUTS)
+def test_every_box_is_written_by_one_process_that_holds_it(layout, tmp_path, monkeypatch):
+    expected = values()
+    assert write_all(placed(expected, layout, 8), tmp_path / "c") == [None] * COUNT
+    written = json.loads((tmp_path / "c" / "spmdx.manifest.json").read_text())["manifest"]
+    files = {chunk[2] for entry in written["entries"].values() for chunk in entry[3]}
+    assert files == {f"__{process}_0.distcp" for process in range(COUNT)}
+    target = load_alone({**zeros(expected), "step": 0}, tmp_path / "c", monkeypatch)
+    assert target.pop("step") == 5
+    assert_same_bits(target, expected)
+
+
+def test_bytes_are_balanced():
+    big = {f"t{i}": torch.ones(8, 8).to("spmdx") for i in range(8)}
+    for t in big.values():
+        spmdx.mark_sharding(t, mesh_of(8), (None, "b"))  # four replicas of each half
+    taken = snapshots(big)
+    sizes = [sum(d.nbytes for _, _, d in s.own if not isinstance(d, bytes)) for s in taken]
+    assert sizes == [8 * 8 * 8 * 4 // COUNT] * COUNT
+    assert [sum(isinstance(d, bytes) for _, _, d in s.own) for s in taken] == [1, 0, 0, 0]
+
+
+def test_what_one_process_cannot_write_all_hear_of(tmp_path, monkeypatch):
+    tensors = placed(values(), "2-D", 8)
+    write_all(tensors, tmp_path / "c")
+    original = checkpoint_save._write_own
+
+    def failing(folder, snap):
+        if current.process == 2:
+            raise OSError(28, "No space left on device")
+        return original(folder, snap)
+
+    monkeypatch.setattr(checkpoint_save, "_write_own", failing)
+    errors = write_all({name: t * 1 for name, t in tensors.items()}, tmp_path / "c")
+    assert all(isinstance(error, CheckpointError) for error in errors)
+    assert str(errors[0]).startswith("process 2 failed: OSError: [Errno 28] No space left")
+    assert os.listdir(tmp_path) == ["c"]
+    target = load_alone({**zeros(values()), "step": 0}, tmp_path / "c", monkeypatch)
+    assert target["step"] == 5
+
+
+def test_boxes_to_fill_are_those_of_the_process():
+    x = spmdx.mark_sharding(torch.ones(8, 6).to("spmdx"), mesh_of(8), ("a", "b"))
+    found = in_turn(lambda: checkpoint_boxes.boxes_to_fill(x))
+    assert found[1] == [((2, 0), (2, 3)), ((2, 3), (2, 3))]
+    assert in_turn(lambda: checkpoint_boxes.boxes_to_fill(torch.ones(2))) == [[((0,), (2,))]] * 4
+
+
+def test_a_process_that_ends_is_missed():
+    store = HashStore()
+    exchange = checkpoint_together.through(store, 0, 2, lambda process: process != 1)
+    with pytest.raises(CheckpointError, match="process 1 has ended while the checkpoint was saved"):
+        exchange("here")
+    store.set("2/1", '"there"')  # one that ended after it had said all does no harm
+    assert exchange("here") == ["here", "there"]
+
+
+def test_keys_are_removed_when_all_have_read_them():
+    store = HashStore()
+    pair = [checkpoint_together.through(store, p, 2, lambda process: True) for p in range(2)]
+    for turn in range(3):
+        waiting = threading.Thread(target=lambda turn=turn: pair[0]([turn, 0]))
+        waiting.start()
+        assert pair[1]([turn, 1]) == [[turn, 0], [turn, 1]]
+        waiting.join(60)
+    present = [f"{r}/{p}" for r in (1, 2, 3) for p in (0, 1) if store.check([f"{r}/{p}"])]
+    assert present == ["3/0", "3/1"]
+
+
+def test_one_process_needs_no_store(monkeypatch):
+    monkeypatch.undo()
+    assert runtime.process_count() == 1
+    assert checkpoint_together.channel()(5) == [5]
