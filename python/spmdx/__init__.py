@@ -31,8 +31,8 @@ from spmdx.plan import plan_only  # noqa: E402
 from spmdx.rules import RuleCheck, check_rule, register_rule  # noqa: E402
 from spmdx.seeds import manual_seed  # noqa: E402
 from spmdx.settings import check_environment as _check_environment  # noqa: E402
-from spmdx.settings import wants_fallback_errors as _wants_fallback_errors  # noqa: E402
 from spmdx.settings import wanted_checks as _wanted_checks  # noqa: E402
+from spmdx.settings import wants_fallback_errors as _wants_fallback_errors  # noqa: E402
 from spmdx.sharding import (  # noqa: E402
     clear_sharding,
     distribute_tensor,

@@ -19,7 +19,7 @@ SAID = {
     "exits": r"process 1 \(pid \d+\) has ended after 3 steps: its program came to its end",
     "interrupted": r"process 1 \(pid \d+\) has ended after 3 steps: KeyboardInterrupt",
     "stopped": r"process 1 \(pid \d+\) is stopped",
-    "stalls": r"process \d has waited for 15 seconds, in step 3.*process 1 \(pid \d+\) is in step 2",
+    "stalls": r"process \d has waited for 15 seconds, in step 3.*process 1 \(pid \d+\) is in",
     "index": r"process 1 \(pid \d+\) failed in step 3 at fail.py:\d+: aten\.\S+: .*out of range",
 }
 
