@@ -12,10 +12,7 @@ from messages import eight_devices
 from spmdx.checkpoint import load, save
 from torch.distributed.checkpoint._nested_dict import flatten_state_dict
 
-
-@pytest.fixture(autouse=True)
-def devices():
-    eight_devices()
+eight_devices()
 
 
 def manifest(folder):

@@ -6,12 +6,13 @@ from checkpoint_damage import ANY, flip, make, make_theirs, trials
 from checkpoints import values
 from messages import eight_devices
 
+eight_devices()
+
 pytestmark = pytest.mark.filterwarnings("ignore:torch.distributed is disabled")
 
 
 @pytest.fixture(scope="module")
 def ours(tmp_path_factory):
-    eight_devices()
     return make(tmp_path_factory.mktemp("ours"))
 
 
@@ -22,7 +23,6 @@ def test_a_damaged_checkpoint_is_refused_or_equal(ways, count, ours):
 
 
 def test_nor_is_a_damaged_one_of_plain_pytorch_taken(tmp_path):
-    eight_devices()
     counts, wrong = trials(40, make_theirs(tmp_path), (flip,))
     assert not wrong and counts["refused"] > 20
 

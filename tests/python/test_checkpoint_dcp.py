@@ -11,12 +11,9 @@ from checkpoints import LAYOUTS, assert_same_bits, mesh_of, placed, run_python, 
 from messages import eight_devices
 from spmdx.checkpoint import CheckpointError, load, rng_state, save
 
+eight_devices()
+
 pytestmark = pytest.mark.filterwarnings("ignore:torch.distributed is disabled")
-
-
-@pytest.fixture(autouse=True)
-def devices():
-    eight_devices()
 
 
 def trained(seed, spec):

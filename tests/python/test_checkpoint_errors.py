@@ -10,10 +10,7 @@ from checkpoints import mesh_of
 from messages import eight_devices, message_of
 from spmdx.checkpoint import CheckpointError, load, save
 
-
-@pytest.fixture(autouse=True)
-def devices():
-    eight_devices()
+eight_devices()
 
 
 @pytest.fixture

@@ -13,10 +13,7 @@ from messages import eight_devices
 from spmdx import checkpoint_save
 from spmdx.checkpoint import CheckpointError, async_save, load, save
 
-
-@pytest.fixture(autouse=True)
-def devices():
-    eight_devices()
+eight_devices()
 
 
 def state(fill):
@@ -72,7 +69,6 @@ for folder, where, count in zip(*[iter(sys.argv[1:])] * 3):
     if os.fork():  # nothing ran yet, so nothing is lost
         assert os.waitstatus_to_exitcode(os.wait()[1]) == 9, (where, count)
         continue
-    eight_devices()
     save(state(1), folder)
     new = state(2)
     module = torch if where == "torch.save" else os
@@ -206,7 +202,7 @@ def test_an_error_of_a_background_save_surfaces_once(tmp_path, monkeypatch):
 
 def test_the_interpreter_ends_after_the_save(tmp_path):
     code = (
-        "import sys\nfrom test_checkpoint_folder import *\neight_devices()\n"
+        "import sys\nfrom test_checkpoint_folder import *\n"
         "import time\noriginal = checkpoint_save._write_own\n"
         "def slow(*a):\n    time.sleep(1)\n    return original(*a)\n"
         "checkpoint_save._write_own = slow\nasync_save(state(6), sys.argv[1])\n"

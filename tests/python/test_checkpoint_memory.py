@@ -14,6 +14,8 @@ from checkpoints import mesh_of, run_python
 from messages import eight_devices
 from spmdx.checkpoint import save, save_safetensors
 
+eight_devices()
+
 pytestmark = pytest.mark.skipif(sys.platform != "linux", reason="reads /proc")
 
 COUNT, ROWS, COLUMNS = 4, 4096, 2048  # tensors of 32 MiB
@@ -63,7 +65,6 @@ for what, devices, spec in json.loads(sys.argv[2]):
 @pytest.fixture(scope="module")
 def growth(tmp_path_factory):
     """{case: bytes that the resident set grew by}."""
-    eight_devices()
     folder = tmp_path_factory.mktemp("memory")
     state = {f"t{i}": torch.full((ROWS, COLUMNS), float(i)) for i in range(COUNT)}
     device = {name: t.to("spmdx") for name, t in state.items()}

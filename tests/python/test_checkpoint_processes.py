@@ -14,6 +14,8 @@ from spmdx import checkpoint_boxes, checkpoint_save, checkpoint_together, runtim
 from spmdx.checkpoint import CheckpointError, load
 from torch.distributed import HashStore
 
+eight_devices()
+
 COUNT, DEVICES = 4, 2
 current = threading.local()
 
@@ -21,7 +23,6 @@ current = threading.local()
 @pytest.fixture(autouse=True)
 def four_processes(monkeypatch):
     """Each thread is a process: it sees the data of its own devices only."""
-    eight_devices()
     held = checkpoint_boxes._held
 
     def held_by_devices(tensor):

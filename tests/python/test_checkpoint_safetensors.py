@@ -13,10 +13,7 @@ from safetensors import safe_open
 from safetensors.torch import load_file, save_file
 from spmdx.checkpoint import CheckpointError, load_safetensors, save_safetensors
 
-
-@pytest.fixture(autouse=True)
-def devices():
-    eight_devices()
+eight_devices()
 
 
 def tensors():

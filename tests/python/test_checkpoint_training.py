@@ -8,6 +8,8 @@ from checkpoints import mesh_of
 from messages import eight_devices
 from spmdx.checkpoint import CheckpointError, load, rng_state, save
 
+eight_devices()
+
 OPTIMIZERS = {
     "SGD": lambda p: torch.optim.SGD(p, lr=0.1),
     "SGD with momentum": lambda p: torch.optim.SGD(p, lr=0.1, momentum=0.9),
@@ -19,11 +21,6 @@ OPTIMIZERS = {
     "Rprop": lambda p: torch.optim.Rprop(p),
     "two groups": lambda p: torch.optim.Adam([{"params": p[:2], "lr": 0.1}, {"params": p[2:]}]),
 }
-
-
-@pytest.fixture(autouse=True)
-def devices():
-    eight_devices()
 
 
 class Run:
