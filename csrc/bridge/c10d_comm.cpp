@@ -125,7 +125,7 @@ class C10dComm final : public Comm {
   }
 
   void failed(const Progress& at, std::exception_ptr error, bool overwrote) override {
-    overwrote_ |= overwrote;
+    if (overwrote) overwrote_ = true;
     if (!watch_ || !watch_->broken().empty()) return;
     std::string what = "an error that is no exception";
     try {
