@@ -8,7 +8,6 @@ import pytest
 from launch import run
 
 CASES = [  # mode, batch, processes, devices of each
-    ("data", 8, 2, 1),
     ("data", 7, 2, 1),
     ("fsdp", 8, 2, 1),
     ("tensor", 5, 2, 1),
@@ -16,7 +15,6 @@ CASES = [  # mode, batch, processes, devices of each
     ("fsdp", 7, 4, 1),
     ("both", 6, 4, 1),
     ("data", 9, 2, 4),
-    ("fsdp", 8, 2, 4),
     ("both", 7, 2, 4),
     ("tensor", 4, 2, 4),
     ("both", 8, 3, 2),
