@@ -256,7 +256,7 @@ std::string Watch::gone(int64_t peer, int64_t step) {
 std::string Watch::silent(int64_t peer) {
   const Peer& other = world_.peers[peer];
   const auto now = Clock::now();
-  const auto limit = std::min<Clock::duration>(kSilence, world_.timeout);
+  const auto limit = std::min<Clock::duration>(kSilence, world_.timeout / 2);
   if (other.pid != 0) {
     if (status_of(other.pid).state != 'T') {
       stopped_.erase(peer);
