@@ -15,7 +15,7 @@ class Buffer {
   virtual ~Buffer() = default;
 };
 using BufferRef = std::shared_ptr<Buffer>;
-// The shards of one value, by distinct index of its sharding; null where no local device holds it.
+// The shards of one value that this process holds, in order of their distinct index.
 using Shards = std::vector<BufferRef>;
 
 union Param {
