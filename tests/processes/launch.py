@@ -29,6 +29,11 @@ def free_port() -> int:
         return probe.getsockname()[1]
 
 
+def _listen_to_interrupts() -> None:
+    """Ctrl-C ends a process also where the tests run in the background, which ignores it."""
+    signal.signal(signal.SIGINT, signal.SIG_DFL)
+
+
 class Running:
     """The processes of one program. As a context, it leaves none behind."""
 
@@ -64,6 +69,7 @@ class Running:
                     stdout=files[0],
                     stderr=files[1],
                     cwd=folder,
+                    preexec_fn=_listen_to_interrupts,
                 )
             )
 

@@ -51,7 +51,7 @@ def test_every_shard_lies_between_bands_of_garbage(dtype, poison):
 
 
 def test_poison_is_off_unless_asked_for():
-    assert spmdx._C.checks() == {"poison": False, "memory": False}
+    assert not any(spmdx._C.checks().values())
     y = torch.ones(4).to("spmdx") * 2.0
     spmdx.sync(wait=True)
     assert spmdx._C.local_data(y)[0][0].untyped_storage().nbytes() == 16
