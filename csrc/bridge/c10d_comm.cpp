@@ -29,6 +29,7 @@ struct Roll {
   at::Tensor mine;
   std::vector<at::Tensor> theirs;
   Works works;
+  std::string lost;  // why some of it could not be sent
 };
 
 at::Tensor one_number(int64_t value) {
@@ -63,6 +64,7 @@ class C10dComm final : public Comm {
     watch_->check();
     KernelGuard guard;
     Works works;
+    std::string lost;
     std::vector<std::pair<at::Tensor, at::Tensor>> late;  // what came for a tensor that is not contiguous
     try {
       for (const Message& message : receives) {
@@ -78,10 +80,10 @@ class C10dComm final : public Comm {
         works.push_back(data_->send(whole, static_cast<int>(message.peer), kTag));
         sent_.push_back(whole[0]);
       }
-    } catch (const std::exception&) {
-      // A connection that is closed already: waiting tells why.
+    } catch (const std::exception& error) {  // a connection that is closed already
+      lost = error.what();
     }
-    watch_->wait(works, at);
+    watch_->wait(works, at, lost);
     for (const auto& [target, came] : late) target.copy_(came);
     sent_.clear();
   }
@@ -98,8 +100,8 @@ class C10dComm final : public Comm {
           roll.works.push_back(control_->send(going, static_cast<int>(to), kTag));
           roll.theirs.push_back(coming[0]);
         }
-      } catch (const std::exception&) {
-        // A connection that is closed already: `agree` tells why.
+      } catch (const std::exception& error) {  // a connection that is closed already: `agree` tells why
+        roll.lost = error.what();
       }
     std::lock_guard lock(mutex_);
     rolls_.push_back(std::move(roll));
@@ -115,7 +117,7 @@ class C10dComm final : public Comm {
       rolls_.pop_front();
     }
     try {
-      watch_->wait(roll.works, at);
+      watch_->wait(roll.works, at, roll.lost);
     } catch (const CommError& error) {
       throw CommError(led(at, error.what()));  // no op has begun that could lead
     }

@@ -102,16 +102,14 @@ void Watch::wait_until(const std::function<bool()>& ready, const Progress& at) {
   if (!is_ready) throw CommError(broken_);
 }
 
-void Watch::wait(const Works& works, const Progress& at) {
+void Watch::wait(const Works& works, const Progress& at, std::string lost) {
   const auto mine = begin({works, at, Clock::now()});
-  std::string lost;
-  for (const auto& work : works) {
+  for (auto work = works.begin(); work != works.end() && lost.empty(); ++work) {
     try {
-      if (!work->wait() && lost.empty()) lost = "the wait was ended";
+      if (!(*work)->wait()) lost = "the wait was ended";
     } catch (const std::exception& error) {
-      if (lost.empty()) lost = error.what();
+      lost = error.what();
     }
-    if (!lost.empty()) break;
   }
   std::unique_lock lock(mutex_);
   // A connection that broke has a reason, which the watch finds out sooner or later.

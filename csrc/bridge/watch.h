@@ -46,8 +46,9 @@ class Watch {
   ~Watch();
   const World& world() const { return world_; }
 
-  // Waits for works with other processes. Throws CommError with the reason where the world breaks.
-  void wait(const Works& works, const Progress& at);
+  // Waits for works with other processes. Throws CommError with the reason where the world breaks. If something was
+  // `lost` when they were posted, nothing is waited for but the reason.
+  void wait(const Works& works, const Progress& at, std::string lost = {});
   // Looks again and again whether `ready`; throws likewise.
   void wait_until(const std::function<bool()>& ready, const Progress& at);
   bool lives(int64_t peer) const;  // as far as can be seen from here

@@ -42,6 +42,15 @@ def test_the_others_name_the_process_in_trouble(kind, processes):
         assert "IndexError: fail.py:" in ended[1].out
 
 
+def test_a_death_between_two_collectives_of_a_step():
+    with Running("fail_within.py", 2, 1, SPMDX_TIMEOUT=LIMIT) as running:
+        ended = running.end(LIMIT)
+    assert re.search(r"CommError: fail_within.py:\d+: .*" + SAID["killed"], ended[0].err), ended[
+        0
+    ].err
+    assert "loss" in ended[0].out and "lost" not in ended[0].out
+
+
 def test_a_program_goes_on_after_an_error_that_all_processes_catch():
     said = run("fail.py", 2, 1, "recovers", SPMDX_TIMEOUT=LIMIT)
     losses = [re.findall(r"loss (\S+)", line) for line in said]
