@@ -10,6 +10,7 @@
 #include <filesystem>
 #include <unordered_map>
 
+#include "bridge/recorder.h"
 #include "bridge/tracer.h"
 
 namespace spmdx::bridge {
@@ -22,9 +23,11 @@ struct Place {
   int instruction = 0;
 };
 
-// Guarded by the GIL for Python objects, and by `mutex` for the tables: the engine's thread resolves sources.
+// Guarded by the GIL for Python objects, and by `mutex` for the tables: the engine's thread resolves sources. Frames
+// are objects, and making one may collect garbage, which runs any Python code: the GIL may be given up and wanted back
+// while the mutex is held, so nobody waits for the mutex with the GIL; and the same thread may come here again.
 struct Sources {
-  std::mutex mutex;
+  std::recursive_mutex mutex;
   std::vector<Place> places{Place{}};
   std::unordered_map<uint64_t, SourceId> ids;
   std::unordered_map<PyCodeObject*, bool> is_user;
@@ -54,12 +57,10 @@ bool user_file(PyCodeObject* code) {
 }
 
 bool is_user(Sources& all, PyCodeObject* code) {
-  auto [entry, fresh] = all.is_user.emplace(code, false);
-  if (fresh) {
-    entry->second = user_file(code);
-    Py_INCREF(code);  // so that the address is not used again
-  }
-  return entry->second;
+  const auto known = all.is_user.find(code);
+  if (known != all.is_user.end()) return known->second;
+  Py_INCREF(code);  // so that the address is not used again
+  return all.is_user[code] = user_file(code);
 }
 
 // REQUIRES: the GIL.
@@ -99,19 +100,30 @@ struct WithGil {
   PyGILState_STATE state;
 };
 
+// The mutex, then the GIL.
+class Reading {
+ public:
+  explicit Reading(Sources& all) : lock_(all.mutex) {}
+
+ private:
+  NoGil no_gil_;
+  std::lock_guard<std::recursive_mutex> lock_;
+  WithGil gil_;
+};
+
 }  // namespace
 
 SourceId current_source() {
   Sources& all = sources();
   if (torch::autograd::get_current_node()) {
+    NoGil no_gil;
     std::lock_guard lock(all.mutex);
     if (const SourceId forward = of_backward(all)) return forward;
   }
   // PyTorch's bindings give up the GIL before they dispatch; this thread's frames are still there. A thread that never
   // ran Python has none.
   if (!Py_IsInitialized() || !PyGILState_GetThisThreadState()) return 0;
-  WithGil gil;
-  std::lock_guard lock(all.mutex);
+  const Reading reading(all);
   const SourceId source = innermost(all);
   if (source && at::GradMode::is_enabled()) {
     // The node that records this op's gradient took the number before the next.
@@ -123,14 +135,10 @@ SourceId current_source() {
 
 std::string source_text(SourceId source) {
   if (source == 0 || !Py_IsInitialized()) return "";
-  WithGil gil;
   Sources& all = sources();
-  Place place;
-  {
-    std::lock_guard lock(all.mutex);
-    if (source >= all.places.size()) return "";
-    place = all.places[source];
-  }
+  const Reading reading(all);
+  if (source >= all.places.size()) return "";
+  const Place place = all.places[source];
   const char* path = PyUnicode_AsUTF8(place.code->co_filename);
   if (!path) {
     PyErr_Clear();
