@@ -97,21 +97,12 @@ std::string account_of(const Job& job, Backend& backend, const SourcePrinter& so
   return text;
 }
 
-// The error of the run, if any.
-std::exception_ptr run_job(const Job& job, Comm& comm, Backend& backend, const SourcePrinter& source,
-                           const ErrorTranslator& translate) {
-  RunResult result;
-  try {
-    comm.agree({job.number, first_source(job.plan->traced), {}}, [&] { return account_of(job, backend, source); });
-    result = job.plan->executable->run(job.inputs, job.params, translate, spare_inputs(job), job.number);
-  } catch (...) {
-    result.error = std::current_exception();
-  }
+// Whoever waits for the outputs goes on.
+void deliver(const Job& job, RunResult result) {
   for (size_t i = 0; i < job.outputs.size(); ++i) {
     const bool complete = !result.error || (i < result.outputs.size() && !result.outputs[i].empty());
     complete ? job.outputs[i]->fill(std::move(result.outputs[i])) : job.outputs[i]->fail(result.error);
   }
-  return result.error;
 }
 
 }  // namespace
@@ -156,11 +147,24 @@ struct Engine::Impl {
       changed.notify_all();
       const ErrorTranslator translator = translate;
       lock.unlock();
-      const std::exception_ptr error = run_job(job, comm, backend, source(), translator);
-      const PlanRef plan = job.plan;
+      RunResult result = run(job, translator);
+      lock.lock();
+      count(*job.plan, result.error);
+      lock.unlock();
+      deliver(job, std::move(result));
       job = Job{};  // buffers are freed before anybody is told that the step has ended
       lock.lock();
-      finish(*plan, error);
+      running = false;
+      changed.notify_all();
+    }
+  }
+
+  RunResult run(const Job& job, const ErrorTranslator& translator) {
+    try {
+      comm.agree({job.number, first_source(job.plan->traced), {}}, [&] { return account_of(job, backend, source()); });
+      return job.plan->executable->run(job.inputs, job.params, translator, spare_inputs(job), job.number);
+    } catch (...) {
+      return {{}, std::current_exception()};
     }
   }
 
@@ -169,18 +173,16 @@ struct Engine::Impl {
     return options.source;
   }
 
-  // Called with the lock held.
-  void finish(const Plan& plan, const std::exception_ptr& error) {
-    running = false;
+  // Before anybody can read the results. Called with the lock held.
+  void count(const Plan& plan, const std::exception_ptr& error) {
     counters.steps += 1;
     if (error) {
       if (!first_error) first_error = error;
-    } else {
-      counters.collectives += plan.collectives;
-      counters.wire_bytes += plan.wire_bytes;
-      for (const Fallback& fallback : plan.fallbacks) counters.fallbacks[fallback.op] += 1;
+      return;
     }
-    changed.notify_all();
+    counters.collectives += plan.collectives;
+    counters.wire_bytes += plan.wire_bytes;
+    for (const Fallback& fallback : plan.fallbacks) counters.fallbacks[fallback.op] += 1;
   }
 
   Backend& backend;
