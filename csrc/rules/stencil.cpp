@@ -180,11 +180,6 @@ Range Windows::points_of(const Range& rows) const {
   return first < stop ? between(first, stop) : Range{};
 }
 
-Range part_of(int64_t size, int64_t count, int64_t index) {
-  const int64_t rows = (size + count - 1) / count, start = std::min(index * rows, size);
-  return {start, std::min(rows, size - start)};
-}
-
 Range needed(const Windows& windows, bool owns_points, int64_t count, int64_t index) {
   return owns_points ? windows.field_of(part_of(windows.points, count, index))
                      : windows.points_of(part_of(windows.field, count, index));

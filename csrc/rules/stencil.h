@@ -73,8 +73,6 @@ Windows windows_of(const Call& call, const Stencil& stencil, size_t spatial);
 // How many dims are spatial: the last ones.
 size_t spatial_dims(const Call& call, const Stencil& stencil);
 
-// Part `index` of `count` of a dim in the ordinary layout.
-Range part_of(int64_t size, int64_t count, int64_t index);
 // What part `index` of `count` needs of the side that the parts do not own.
 Range needed(const Windows& windows, bool owns_points, int64_t count, int64_t index);
 int64_t needed_extent(const Windows& windows, bool owns_points, int64_t count);  // of the part that needs most

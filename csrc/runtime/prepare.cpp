@@ -1,6 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 // Prepares a graph: what every device's own call is, and which of them are the same.
 #include <algorithm>
+#include <map>
+#include <tuple>
 #include <unordered_map>
 
 #include "base/error.h"
@@ -28,6 +30,9 @@ bool emptied_by_sharding(const TensorType& local, const TensorType& global) {
 bool is_empty_cut(const TensorType& local, const TensorType& global) {
   return numel(local.shape) == 0 && local.shape != global.shape;
 }
+
+// What a route depends on: the layouts of a value, and rows that change places.
+using RouteKey = std::tuple<Shape, ShardingRef, ShardingRef, int64_t, std::vector<int64_t>>;
 
 class Preparer {
  public:
@@ -101,9 +106,12 @@ class Preparer {
     }
   }
 
-  Exchange make_exchange(const Value& source, const Value& target, RowMap rows) const {
+  Exchange make_exchange(const Value& source, const Value& target, RowMap rows) {
+    const RouteKey key{source.type.shape, source.sharding, target.sharding, rows.dim, rows.sources};
     const Relayout relayout{source.type.shape, source.sharding, target.sharding, std::move(rows)};
-    return {source.type.dtype, relayout.reduction(), make_route(processes_, relayout)};
+    const auto [at, fresh] = routes_.try_emplace(key, static_cast<uint32_t>(program_.routes.size()));
+    if (fresh) program_.routes.push_back(make_route(processes_, relayout));
+    return {source.type.dtype, relayout.reduction(), at->second};
   }
 
   void add_op(NodeId id) {
@@ -207,6 +215,7 @@ class Preparer {
   Processes processes_;
   Holdings holdings_;
   Program program_;
+  std::map<RouteKey, uint32_t> routes_;
   std::vector<bool> filled_;
   std::vector<bool> is_read_;  // by value
   std::unordered_map<uint64_t, std::vector<std::pair<CallRef, uint32_t>>> kernels_;

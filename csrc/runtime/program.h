@@ -44,7 +44,7 @@ struct Fill {
 struct Exchange {
   DType dtype = DType::unknown;
   Reduction reduction = Reduction::none;
-  Route route;
+  uint32_t route = 0;
 };
 
 struct Program {
@@ -53,6 +53,7 @@ struct Program {
   std::vector<uint32_t> results;  // slot to store in, kNone: nobody reads it
   std::vector<Fill> fills;
   std::vector<Exchange> exchanges;
+  std::vector<Route> routes;
   std::vector<std::unique_ptr<Kernel>> kernels;
   std::vector<uint32_t> first_slot;  // by value; the shards held here have consecutive slots
   std::vector<uint32_t> num_slots;   // by value

@@ -11,7 +11,7 @@ namespace {
 
 // The part of a position that the digits of `atoms` make up.
 int64_t restrict_to(const Mesh& mesh, AtomSet atoms, int64_t position) {
-  return atoms ? representative(mesh, atoms, distinct_index(mesh, atoms, position)) : 0;
+  return representative(mesh, atoms, distinct_index(mesh, atoms, position));
 }
 
 AtomSet all_atoms(const Mesh& mesh) {
@@ -36,14 +36,8 @@ bool intersect(const Box& source, const Box& wanted, Piece& piece) {
   return true;
 }
 
-int64_t volume(const Box& box) {
-  int64_t elements = 1;
-  for (const Range& range : box) elements *= range.extent;
-  return elements;
-}
-
 int64_t shard_at(const Sharding& layout, int64_t position) {
-  return layout.used() ? distinct_index(*layout.mesh, layout.used(), position) : 0;
+  return distinct_index(*layout.mesh, layout.used(), position);
 }
 
 // Digits of disjoint sets of atoms add up to a position.
@@ -52,9 +46,9 @@ Fragment find_fragment(const Shape& shape, const Sharding& from, const Box& want
   const AtomSet cuts = from.dim_atoms();
   Fragment fragment;
   int64_t found = 0;
-  const int64_t needed = volume(wanted), sources = cuts ? num_distinct(mesh, cuts) : 1;
+  const int64_t needed = volume(wanted), sources = num_distinct(mesh, cuts);
   for (int64_t i = 0; i < sources && found < needed; ++i) {
-    const int64_t position = digits + (cuts ? representative(mesh, cuts, i) : 0);
+    const int64_t position = digits + representative(mesh, cuts, i);
     const Box box = local_box(from, shape, position);
     Piece piece;
     if (!intersect(box, wanted, piece)) continue;
@@ -82,10 +76,9 @@ Recipe relayout_at(const Relayout& relayout, int64_t position) {
   recipe.identity = restrict_to(mesh, added, position) != 0;
   if (recipe.identity || numel(recipe.shape) == 0) return recipe;
   const int64_t fixed = idle_digits(from, to, position) + restrict_to(mesh, kept, position);
-  const int64_t terms = dropped ? num_distinct(mesh, dropped) : 1;
+  const int64_t terms = num_distinct(mesh, dropped);
   for (int64_t t = 0; t < terms; ++t)
-    recipe.fragments.push_back(
-        find_fragment(relayout.shape, from, wanted, fixed + (dropped ? representative(mesh, dropped, t) : 0)));
+    recipe.fragments.push_back(find_fragment(relayout.shape, from, wanted, fixed + representative(mesh, dropped, t)));
   return recipe;
 }
 
@@ -98,8 +91,8 @@ int64_t holder_of(const Relayout& relayout, int64_t position, int64_t row) {
   const DimSharding& dim = from.dims[relayout.rows.dim];
   const AtomSet along = atom_set(dim.atoms);
   const int64_t base = restrict_to(mesh, all_atoms(mesh) & ~along, position);
-  for (int64_t i = 0; i < (along ? num_distinct(mesh, along) : 1); ++i) {
-    const int64_t candidate = base + (along ? representative(mesh, along, i) : 0);
+  for (int64_t i = 0; i < num_distinct(mesh, along); ++i) {
+    const int64_t candidate = base + representative(mesh, along, i);
     const Range range = local_range(mesh, dim, relayout.shape[relayout.rows.dim], candidate);
     if (row >= range.start && row < range.start + range.extent) return candidate;
   }

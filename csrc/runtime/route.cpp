@@ -107,8 +107,7 @@ class Router {
   Target target_of(int64_t process, int64_t position, int64_t index) {
     const Recipe recipe = recipe_at(relayout_, position);
     const Recipe canonical =
-        processes_.count == 1 ? recipe
-                              : recipe_at(relayout_, to().used() ? representative(*to().mesh, to().used(), index) : 0);
+        processes_.count == 1 ? recipe : recipe_at(relayout_, representative(*to().mesh, to().used(), index));
     Target target{recipe.shape, recipe.identity, recipe.holes, {}, {}};
     add_terms(process, recipe, canonical, target);
     return target;
@@ -119,11 +118,11 @@ class Router {
     std::map<int64_t, Target> targets;
     if (processes_.count == 1) {
       for (const int64_t index : held_by(processes_, 0, mesh, to().used()))
-        targets.emplace(index, target_of(0, to().used() ? representative(mesh, to().used(), index) : 0, index));
+        targets.emplace(index, target_of(0, representative(mesh, to().used(), index), index));
       return targets;
     }
     for (const int64_t position : positions_of(processes_, process, mesh)) {
-      const int64_t index = to().used() ? distinct_index(mesh, to().used(), position) : 0;
+      const int64_t index = distinct_index(mesh, to().used(), position);
       if (!targets.contains(index)) targets.emplace(index, target_of(process, position, index));
     }
     return targets;
@@ -178,12 +177,6 @@ class Router {
 };
 
 }  // namespace
-
-Range part_of(int64_t numel, size_t i, size_t count) {
-  const auto part = static_cast<int64_t>(i), parts = static_cast<int64_t>(count);
-  const int64_t start = numel * part / parts;
-  return {start, numel * (part + 1) / parts - start};
-}
 
 Route make_route(const Processes& processes, const Relayout& relayout) { return Router(processes, relayout).run(); }
 

@@ -43,9 +43,6 @@ struct Route {
 // Sums of at least this many elements are shared out, among more than two partners.
 constexpr int64_t kLeastSharedSum = 16'384;
 
-// The part of `numel` elements that partner i of `count` sums.
-Range part_of(int64_t numel, size_t i, size_t count);
-
 Route make_route(const Processes& processes, const Relayout& relayout);
 
 }  // namespace spmdx

@@ -63,7 +63,7 @@ void Run::execute(const std::vector<Param>& params) {
   const Work* const end = program_.works.data() + program_.works.size();
   for (const Work* work = program_.works.data(); work != end; ++work) {
     node_ = work->node;
-    if (work->kind == WorkKind::exchange && program_.exchanges[work->index].route.crosses)
+    if (work->kind == WorkKind::exchange && route_of(*work).crosses)
       work = start_exchanges(work, end);
     else
       run_work(*work, params);
@@ -132,13 +132,19 @@ void Run::check_work(const Work& work) {
 }
 
 void Run::store_results(const Work& work) {
-  if (poison_ || meter_) check_work(work);
+  if (checking()) check_work(work);
   for (uint32_t r = 0; r < work.num_results; ++r) {
     const uint32_t slot = program_.results[work.first_result + r];
     if (slot != kNone) slots_[slot] = std::move(results_[r]);
     results_[r].reset();
   }
   for (uint32_t i = 0; i < work.num_operands; ++i) operands_[i].reset();
+}
+
+void Run::store_shards(const Work& work, Shards shards) {
+  internal_check(shards.size() == work.num_results, "a collective returned another number of shards than planned");
+  std::move(shards.begin(), shards.end(), results_.begin());
+  store_results(work);
 }
 
 // ---- ops -----------------------------------------------------------------------------------------------
@@ -169,24 +175,18 @@ Transfer Run::transfer(const Work& work) {
   take_operands(work);
   const auto first = operands_.begin(), last = first + work.num_operands;
   Shards shards =
-      poison_ || meter_ ? Shards(first, last) : Shards(std::make_move_iterator(first), std::make_move_iterator(last));
+      checking() ? Shards(first, last) : Shards(std::make_move_iterator(first), std::make_move_iterator(last));
   const Exchange& exchange = program_.exchanges[work.index];
-  return Transfer(backend_, exchange.route, exchange.dtype, exchange.reduction, std::move(shards));
+  return Transfer(backend_, route_of(work), exchange.dtype, exchange.reduction, std::move(shards));
 }
 
-void Run::run_exchange(const Work& work) {
-  Shards after = transfer(work).finish();
-  internal_check(after.size() == work.num_results, "a collective returned another number of shards than planned");
-  std::move(after.begin(), after.end(), results_.begin());
-  store_results(work);
-}
+void Run::run_exchange(const Work& work) { store_shards(work, transfer(work).finish()); }
 
 const Work* Run::start_exchanges(const Work* first, const Work* end) {
-  const bool one_by_one = poison_ || meter_;
   std::vector<Transfer> transfers;
   const Work* work = first;
   for (; work != end && work->kind == WorkKind::exchange && work->node == first->node; ++work) {
-    if (work != first && one_by_one) break;
+    if (work != first && checking()) break;
     transfers.push_back(transfer(*work));
   }
   const auto count = static_cast<size_t>(work - first);
@@ -196,7 +196,7 @@ const Work* Run::start_exchanges(const Work* first, const Work* end) {
     for (uint32_t r = 0; r < one->num_results; ++r)
       if (const uint32_t slot = program_.results[one->first_result + r]; slot != kNone)
         awaited_[slot] = static_cast<uint32_t>(pending_.size());
-  if (one_by_one) settle(pending_.back());
+  if (checking()) settle(pending_.back());
   return work - 1;
 }
 
@@ -207,18 +207,9 @@ void Run::settle(Pending& pending) {
   std::vector<Shards> shards = round->wait();
   for (size_t i = 0; i < pending.count; ++i) {
     const Work& work = pending.first[i];
-    internal_check(shards[i].size() == work.num_results, "a collective returned another number of shards than planned");
     for (uint32_t r = 0; r < work.num_results; ++r)
       if (const uint32_t slot = program_.results[work.first_result + r]; slot != kNone) awaited_[slot] = 0;
-    const bool nested = !poison_ && !meter_;  // an op may be about to run, whose operands are being taken
-    if (!nested) {
-      std::move(shards[i].begin(), shards[i].end(), results_.begin());
-      store_results(work);
-      continue;
-    }
-    for (uint32_t r = 0; r < work.num_results; ++r)
-      if (const uint32_t slot = program_.results[work.first_result + r]; slot != kNone)
-        slots_[slot] = std::move(shards[i][r]);
+    store_shards(work, std::move(shards[i]));
   }
 }
 

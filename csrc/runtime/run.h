@@ -43,6 +43,7 @@ class Run {
   void take_operands(const Work& work);
   void store_results(const Work& work);
   void check_work(const Work& work);
+  void store_shards(const Work& work, Shards shards);
   void run_work(const Work& work, const std::vector<Param>& params);
   void run_kernel(const Work& work, const std::vector<Param>& params);
   void run_fill(const Work& work);
@@ -50,6 +51,8 @@ class Run {
   // Of the works of one collective from `first` on; returns the last of them.
   const Work* start_exchanges(const Work* first, const Work* end);
   void settle(Pending& pending);
+  const Route& route_of(const Work& work) const { return program_.routes[program_.exchanges[work.index].route]; }
+  bool checking() const { return poison_ || meter_; }
   Transfer transfer(const Work& work);
 
   const Graph& graph_;

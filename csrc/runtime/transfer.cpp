@@ -15,6 +15,11 @@ Box whole_box(const Shape& shape) {
   return box;
 }
 
+// What partner i sums, of the elements in one row.
+Range share_of(const Target& target, size_t i) {
+  return part_of(numel(target.shape), std::ssize(target.partners), static_cast<int64_t>(i));
+}
+
 size_t partner_index(const std::vector<int64_t>& partners, int64_t process) {
   return static_cast<size_t>(std::find(partners.begin(), partners.end(), process) - partners.begin());
 }
@@ -52,10 +57,6 @@ BufferRef Transfer::give(const Share& share) const {
   return backend_.reduce(terms, reduction_);
 }
 
-BufferRef Transfer::part(const BufferRef& row, int64_t numel, size_t i, size_t count) const {
-  return backend_.narrow(row, {part_of(numel, i, count)});
-}
-
 void Transfer::ask(const Target& target, Arrival& arrival, Messages& receives) const {
   const auto await = [&](int64_t peer, const Shape& shape) {
     arrival.received.push_back(backend_.empty(dtype_, shape));
@@ -66,7 +67,7 @@ void Transfer::ask(const Target& target, Arrival& arrival, Messages& receives) c
     const size_t here = partner_index(partners, route_.here);
     arrival.mine = backend_.reshape(give(target.terms[here].front()), {numel(target.shape)});
     for (const int64_t partner : partners)
-      if (partner != route_.here) await(partner, {part_of(numel(target.shape), here, partners.size()).extent});
+      if (partner != route_.here) await(partner, {share_of(target, here).extent});
     return;
   }
   for (const Term& term : target.terms)
@@ -83,8 +84,7 @@ void Transfer::first_round(Messages& sends, Messages& receives) {
     }
     const Target& target = route_.targets[delivery.target];
     const size_t there = partner_index(target.partners, delivery.peer);
-    sends.push_back(
-        {delivery.peer, part(arrivals_[delivery.target].mine, numel(target.shape), there, target.partners.size())});
+    sends.push_back({delivery.peer, backend_.narrow(arrivals_[delivery.target].mine, {share_of(target, there)})});
   }
 }
 
@@ -96,11 +96,10 @@ void Transfer::second_round(Messages& sends, Messages& receives) {
     Arrival& arrival = arrivals_[t];
     const size_t here = partner_index(partners, route_.here);
     Shards terms = arrival.received;
-    terms.insert(terms.begin() + static_cast<int64_t>(here),
-                 part(arrival.mine, numel(target.shape), here, partners.size()));
+    terms.insert(terms.begin() + static_cast<int64_t>(here), backend_.narrow(arrival.mine, {share_of(target, here)}));
     const BufferRef sum = backend_.reduce(terms, reduction_);
     for (size_t i = 0; i < partners.size(); ++i) {
-      const Shape shape = {part_of(numel(target.shape), i, partners.size()).extent};
+      const Shape shape = {share_of(target, i).extent};
       arrival.parts.push_back(i == here ? sum : backend_.empty(dtype_, shape));
       if (i == here) continue;
       sends.push_back({partners[i], sum});
@@ -130,10 +129,9 @@ BufferRef Transfer::finish_term(const Target& target, const Term& term, const Ar
 }
 
 BufferRef Transfer::finish_shared(const Target& target, const Arrival& arrival) const {
-  const int64_t count = numel(target.shape);
-  BufferRef row = backend_.empty(dtype_, {count});
+  BufferRef row = backend_.empty(dtype_, {numel(target.shape)});
   for (size_t i = 0; i < arrival.parts.size(); ++i) {
-    const Range range = part_of(count, i, arrival.parts.size());
+    const Range range = share_of(target, i);
     backend_.copy_box(row, {range.start}, arrival.parts[i], {{0, range.extent}});
   }
   return backend_.reshape(row, target.shape);

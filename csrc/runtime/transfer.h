@@ -31,7 +31,6 @@ class Transfer {
   BufferRef shard(const Piece& piece) const;
   BufferRef join(const Fragment& fragment, const Shape& shape) const;
   BufferRef give(const Share& share) const;
-  BufferRef part(const BufferRef& row, int64_t numel, size_t i, size_t count) const;
   void ask(const Target& target, Arrival& arrival, Messages& receives) const;
   BufferRef finish_term(const Target& target, const Term& term, const Arrival& arrival, size_t& next) const;
   BufferRef finish_target(const Target& target, const Arrival& arrival) const;

@@ -7,6 +7,17 @@
 
 namespace spmdx {
 
+int64_t volume(const Box& box) {
+  int64_t elements = 1;
+  for (const Range& range : box) elements *= range.extent;
+  return elements;
+}
+
+Range part_of(int64_t size, int64_t count, int64_t index) {
+  const int64_t rows = (size + count - 1) / count, start = std::min(index * rows, size);
+  return {start, std::min(rows, size - start)};
+}
+
 Range local_range(const Mesh& mesh, const DimSharding& dim, int64_t size, int64_t position) {
   Range range{0, size};
   const std::vector<AtomId>& atoms = dim.atoms;

@@ -18,7 +18,7 @@ std::vector<int64_t> positions_of(const Processes& processes, int64_t process, c
 }
 
 std::vector<int64_t> held_by(const Processes& processes, int64_t process, const Mesh& mesh, AtomSet used) {
-  const int64_t count = used ? num_distinct(mesh, used) : 1;
+  const int64_t count = num_distinct(mesh, used);
   if (processes.count == 1) {
     std::vector<int64_t> all(count);
     std::iota(all.begin(), all.end(), 0);
@@ -26,7 +26,7 @@ std::vector<int64_t> held_by(const Processes& processes, int64_t process, const 
   }
   std::vector<bool> seen(count, false);
   for (const int64_t position : positions_of(processes, process, mesh))
-    seen[used ? distinct_index(mesh, used, position) : 0] = true;
+    seen[distinct_index(mesh, used, position)] = true;
   std::vector<int64_t> held;
   for (int64_t index = 0; index < count; ++index)
     if (seen[index]) held.push_back(index);
@@ -34,7 +34,7 @@ std::vector<int64_t> held_by(const Processes& processes, int64_t process, const 
 }
 
 bool held_everywhere(const Processes& processes, const Mesh& mesh, AtomSet used) {
-  const int64_t count = used ? num_distinct(mesh, used) : 1;
+  const int64_t count = num_distinct(mesh, used);
   for (int64_t process = 0; process < processes.count; ++process)
     if (static_cast<int64_t>(held_by(processes, process, mesh, used).size()) != count) return false;
   return true;
@@ -47,7 +47,7 @@ const std::vector<int64_t>& Holdings::of(const MeshRef& mesh, AtomSet used) {
 }
 
 uint32_t Holdings::place(const MeshRef& mesh, AtomSet used, int64_t position) {
-  const int64_t index = used ? distinct_index(*mesh, used, position) : 0;
+  const int64_t index = distinct_index(*mesh, used, position);
   if (processes_.count == 1) return static_cast<uint32_t>(index);
   const auto& held = of(mesh, used);
   const auto at = std::lower_bound(held.begin(), held.end(), index);

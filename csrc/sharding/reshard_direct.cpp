@@ -20,12 +20,6 @@ int64_t overlap(const Range& a, const Range& b) {
   return std::max<int64_t>(0, std::min(a.start + a.extent, b.start + b.extent) - std::max(a.start, b.start));
 }
 
-int64_t volume(const Box& box) {
-  int64_t elements = 1;
-  for (const Range& range : box) elements *= range.extent;
-  return elements;
-}
-
 int64_t overlap(const Box& a, const Box& b) {
   int64_t elements = 1;
   for (size_t i = 0; i < a.size(); ++i) elements *= overlap(a[i], b[i]);

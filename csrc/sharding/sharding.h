@@ -54,6 +54,10 @@ struct Range {
   bool operator==(const Range&) const = default;
 };
 using Box = std::vector<Range>;
+int64_t volume(const Box& box);
+
+// Part `index` of `count` of a dim, as torch.chunk cuts it.
+Range part_of(int64_t size, int64_t count, int64_t index);
 
 // What the device at `position` holds of a dim / of a value of this global shape.
 Range local_range(const Mesh& mesh, const DimSharding& dim, int64_t size, int64_t position);
