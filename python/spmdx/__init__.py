@@ -18,6 +18,7 @@ from spmdx.checkpoint_protocol import install as _answer_checkpoints  # noqa: E4
 from spmdx.debug import explain, explain_diff  # noqa: E402
 from spmdx.errors import CommError, InternalError, ShardingError  # noqa: E402
 from spmdx.gathering import get_gather_budget, set_gather_budget  # noqa: E402
+from spmdx.local_shards import LocalShard  # noqa: E402
 from spmdx.manual import shard_map  # noqa: E402
 from spmdx.mesh import (  # noqa: E402
     HybridMesh,
@@ -44,7 +45,7 @@ from spmdx.sharding import (  # noqa: E402
 )
 from spmdx.spec import PartitionSpec, Sharding  # noqa: E402
 from spmdx.step import mark_step, step, sync  # noqa: E402
-from spmdx.tensor import LocalShard, ShardedTensor  # noqa: E402
+from spmdx.tensor import ShardedTensor  # noqa: E402
 from spmdx.topology import (  # noqa: E402
     Topology,
     calibrate,

@@ -4,33 +4,15 @@
 import copy
 import functools
 from collections.abc import Sequence
-from dataclasses import dataclass
 from typing import Any
 
-import numpy as np
 import torch
 
 from spmdx import _C
 from spmdx.errors import ShardingError, naming
+from spmdx.local_shards import LocalShard, all_shapes, check_shapes, global_shape, pieces_of
 from spmdx.mesh import Mesh, require_mesh
 from spmdx.spec import PartitionSpec, Sharding, to_handle
-
-
-@dataclass(frozen=True)
-class LocalShard:
-    """What one device holds of a tensor.
-
-    Attributes:
-        data: the elements, on the CPU. Replicas share memory: do not write to it.
-        indices: one slice a dim, into the global tensor.
-        replica_id: 0 for the first device that holds these elements, then 1, 2, ….
-        device: the id of the device.
-    """
-
-    data: torch.Tensor
-    indices: tuple[slice, ...]
-    replica_id: int
-    device: int
 
 
 class ShardedTensor(torch.Tensor):
@@ -123,8 +105,8 @@ class ShardedTensor(torch.Tensor):
         """
         with naming("load_local_shards_"):
             sharding = self._known("load_local_shards_")
-            pieces = _pieces(shards, sharding.mesh, self.dtype)
-            _check_shapes(pieces, sharding, self.shape)
+            pieces = pieces_of(shards, sharding.mesh, self.dtype)
+            check_shapes(pieces, sharding, self.shape)
             with torch.no_grad():
                 _C.load_local(self, sharding._handle, pieces)
         return self
@@ -188,12 +170,12 @@ class ShardedTensor(torch.Tensor):
 
         with naming("from_local_shards"):
             require_mesh(mesh)
-            pieces = _pieces(shards, mesh, None)
-            dtype, shapes = _all_shapes(pieces, mesh)
-            shape = _global_shape(shapes, mesh, spec)
+            pieces = pieces_of(shards, mesh, None)
+            dtype, shapes = all_shapes(pieces, mesh)
+            shape = global_shape(shapes, mesh, spec)
             sample = torch.empty(shape, dtype=dtype, device="meta")
             sharding = Sharding(to_handle(spec, mesh, sample, "the tensor"))
-            _check_shapes(pieces, sharding, shape)
+            check_shapes(pieces, sharding, shape)
             result = _C.from_local(pieces, sharding._handle, list(shape), dtype)
         return mark_sharding(result, mesh, spec)
 
@@ -286,74 +268,6 @@ def _revive(
         ids, shape, names, spec = written
         mark_sharding(result, Mesh(ids, shape, names), spec)
     return result
-
-
-def _pieces(shards: Sequence[Any], mesh: Mesh, dtype: torch.dtype | None) -> list[torch.Tensor]:
-    pieces = [s.data if isinstance(s, LocalShard) else s for s in shards]
-    count = len(mesh.addressable_positions)
-    if len(pieces) != count:
-        whose = "its" if count == mesh.size() else "this process's"
-        raise ShardingError(
-            f"{len(pieces)} shards for {mesh!r}. Expected one for each of {whose} {count} "
-            "devices. Give replicas too, in the order of the mesh's positions."
-        )
-    for i, piece in enumerate(pieces):
-        if not isinstance(piece, torch.Tensor) or piece.device.type != "cpu":
-            where = getattr(piece, "device", type(piece).__name__)
-            raise ShardingError(
-                f"shard {i} is on {where}. Expected CPU tensors. Call .cpu() on it."
-            )
-        wanted = dtype or pieces[0].dtype
-        if piece.dtype != wanted or piece.dim() != pieces[0].dim():
-            raise ShardingError(
-                f"shard {i} is {piece.dtype} of rank {piece.dim()}. Expected {wanted} of rank "
-                f"{pieces[0].dim()}, as the others. Convert it with .to or .view."
-            )
-    return pieces
-
-
-def _check_shapes(pieces: list[torch.Tensor], sharding: Sharding, shape: Sequence[int]) -> None:
-    boxes = sharding.boxes(shape)
-    for piece, position in zip(pieces, sharding.mesh.addressable_positions, strict=True):
-        wanted = tuple(s.stop - s.start for s in boxes[position])
-        if tuple(piece.shape) != wanted:
-            raise ShardingError(
-                f"shard {position} has shape {tuple(piece.shape)}. Expected {wanted}, its part of "
-                f"{tuple(shape)} under {tuple(sharding.spec)}. Cut the tensor as torch.chunk does."
-            )
-
-
-def _all_shapes(pieces: list[torch.Tensor], mesh: Mesh) -> tuple[torch.dtype, list[list[int]]]:
-    """The dtype, and the shape of every device's piece, of other processes too."""
-    from spmdx import _world
-
-    dtypes = [str(piece.dtype).removeprefix("torch.") for piece in pieces[:1]]
-    mine = [list(piece.shape) for piece in pieces]
-    shapes: list[list[int]] = [[]] * mesh.size()
-    for positions, theirs, named in _world.exchange([mesh.addressable_positions, mine, dtypes]):
-        dtypes += named
-        for position, shape in zip(positions, theirs, strict=True):
-            shapes[position] = shape
-    if len(set(dtypes)) != 1 or len({len(shape) for shape in shapes}) != 1:
-        raise ShardingError(
-            f"shards are {', '.join(sorted(set(dtypes)))} of ranks "
-            f"{sorted({len(shape) for shape in shapes})} in different processes. Expected one "
-            "dtype and one rank. Convert them with .to or .view."
-        )
-    return getattr(torch, dtypes[0]), shapes
-
-
-def _global_shape(shapes: list[list[int]], mesh: Mesh, spec: Sequence[Any]) -> tuple[int, ...]:
-    """Dims that are cut are as long as the pieces along their axes, the other coordinates 0."""
-    sample = torch.empty((mesh.size(),) * len(shapes[0]), device="meta")
-    entries = Sharding(to_handle(spec, mesh, sample, "the tensor")).spec
-    positions = np.arange(mesh.size()).reshape(mesh.mesh_shape)
-    shape = []
-    for dim, entry in enumerate(entries):
-        axes = entry if isinstance(entry, tuple) else () if entry is None else (entry,)
-        line = tuple(slice(None) if name in axes else 0 for name in mesh.axis_names)
-        shape.append(sum(shapes[p][dim] for p in np.ravel(positions[line])))
-    return tuple(shape)
 
 
 torch.serialization.add_safe_globals([_revive])
