@@ -6,6 +6,8 @@ import time
 from collections.abc import Callable
 from typing import Any
 
+from torch.distributed import DistError
+
 from spmdx import _C, _world
 from spmdx.errors import CheckpointError, bare
 from spmdx.runtime import process_count, process_index
@@ -41,6 +43,16 @@ def through(store: Any, process: int, count: int, lives: Callable[[int], bool]) 
     rounds = 0
 
     def exchange(value: Any) -> list:
+        try:
+            return by_turns(value)
+        except DistError as error:
+            raise CheckpointError(
+                "the process that hosts the store (process 0 or the launcher) has ended while the "
+                f"checkpoint was saved or loaded: {str(error).splitlines()[0]}. Expected it to "
+                "live as long as the others. See what it printed, and start the program again."
+            ) from error
+
+    def by_turns(value: Any) -> list:
         nonlocal rounds
         rounds += 1
         store.set(f"{rounds}/{process}", json.dumps(value))

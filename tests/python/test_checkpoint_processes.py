@@ -12,7 +12,7 @@ from checkpoints import LAYOUTS, assert_same_bits, mesh_of, placed, values, zero
 from messages import eight_devices
 from spmdx import checkpoint_boxes, checkpoint_save, checkpoint_together, runtime
 from spmdx.checkpoint import CheckpointError, load
-from torch.distributed import HashStore
+from torch.distributed import HashStore, TCPStore
 
 eight_devices()
 
@@ -144,6 +144,15 @@ def test_a_process_that_ends_is_missed():
         exchange("here")
     store.set("2/1", '"there"')  # one that ended after it had said all does no harm
     assert exchange("here") == ["here", "there"]
+
+
+def test_the_end_of_the_process_that_hosts_the_store_is_told():
+    host = TCPStore("127.0.0.1", 0, is_master=True, wait_for_workers=False)
+    exchange = checkpoint_together.through(host.clone(), 0, 1, lambda process: True)
+    assert exchange("here") == ["here"]
+    del host
+    with pytest.raises(CheckpointError, match=r"hosts the store \(process 0 or the launcher\) has"):
+        exchange("there")
 
 
 def test_keys_are_removed_when_all_have_read_them():
