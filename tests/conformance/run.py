@@ -20,7 +20,7 @@ import farm  # noqa: E402
 import report  # noqa: E402
 from settings import SETTINGS  # noqa: E402
 
-CHUNK = 8  # entries a process runs
+MOST = 60  # entries a process takes
 PATIENCE = 300  # seconds without a finished placement: it hangs
 SUITES = {"ops": "op_judge", "modules": "module_judge", "optimizers": "optim_judge"}
 
@@ -65,7 +65,7 @@ def main() -> int:
     options = parser.parse_args()
     prepare()
     rows = []
-    for row in farm.work_off(__file__, items_of(options), options.jobs, CHUNK, PATIENCE):
+    for row in farm.work_off(__file__, items_of(options), options.jobs, MOST, PATIENCE):
         rows.append(row)
         if options.out:
             with open(options.out, "a") as out:

@@ -15,7 +15,7 @@ TESTS = pathlib.Path(__file__).parents[1] / "python"
 sys.path.insert(0, str(TESTS))
 import farm  # noqa: E402
 
-CHUNK = 250  # programs a process runs
+MOST = 250  # programs a process runs
 PATIENCE = 120  # seconds without a finished program: it hangs
 
 
@@ -41,11 +41,11 @@ def main():
     seeds = range(options.first, options.first + options.count)
     print(f"{options.count} programs, seeds {seeds[0]} to {seeds[-1]}", flush=True)
     counts, start = collections.Counter(), time.monotonic()
-    for row in farm.work_off(__file__, [str(s) for s in seeds], options.jobs, CHUNK, PATIENCE):
+    for row in farm.work_off(__file__, [str(s) for s in seeds], options.jobs, MOST, PATIENCE):
         counts[row.get("verdict", "died")] += 1
         if "died" in row:
             print(f"seed {row['item']}: the process {row['died']}", flush=True)
-        if sum(counts.values()) % (20 * CHUNK) == 0:
+        if sum(counts.values()) % (20 * MOST) == 0:
             print(f"{dict(counts)} in {time.monotonic() - start:.0f} s", flush=True)
     print(f"{dict(counts)} in {time.monotonic() - start:.0f} s")
     return int(counts["different"] + counts["died"] > 0)

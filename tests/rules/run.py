@@ -19,7 +19,7 @@ HERE = pathlib.Path(__file__).parent
 sys.path[:0] = [str(HERE.parent / "python"), str(HERE.parent / "conformance")]
 import farm  # noqa: E402
 
-CHUNK = 8  # entries a process tries
+MOST = 60  # entries a process takes
 PATIENCE = 300  # seconds without a finished call: it hangs
 
 
@@ -101,7 +101,7 @@ def main() -> int:
 
     how = f"{options.most}/{'missed' if options.missed else 'offered'}"
     items = [f"{how}/{name}" for name in names() if re.search(options.names, name)]
-    rows = list(farm.work_off(__file__, items, options.jobs, CHUNK, PATIENCE))
+    rows = list(farm.work_off(__file__, items, options.jobs, MOST, PATIENCE))
     if options.missed:
         show_missed([row for row in rows if "died" not in row])
         return 0
