@@ -4,6 +4,7 @@
 Every process looks at the shards of its own devices; nothing is gathered to be compared.
 """
 
+import ctypes
 import os
 import pathlib
 import sys
@@ -156,6 +157,7 @@ def grows(folder, layout):
         spmdx.sync(wait=True)
         return {"x": x}
 
+    ctypes.CDLL(None).mallopt(-3, 65536)  # M_MMAP_THRESHOLD: what is freed is given back
     small = made(64)
     spmdx.checkpoint.save(small, folder / "small")
     spmdx.checkpoint.load(small, folder / "small")

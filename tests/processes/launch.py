@@ -2,14 +2,16 @@
 """Starts a program as several processes that meet over loopback, and gathers what they say."""
 
 import dataclasses
+import functools
 import os
 import pathlib
 import signal
 import socket
 import subprocess
-import sys
 import tempfile
 import time
+
+from forks import Server
 
 HERE = pathlib.Path(__file__).parent
 
@@ -29,9 +31,9 @@ def free_port() -> int:
         return probe.getsockname()[1]
 
 
-def _listen_to_interrupts() -> None:
-    """Ctrl-C ends a process also where the tests run in the background, which ignores it."""
-    signal.signal(signal.SIGINT, signal.SIG_DFL)
+@functools.cache
+def _server() -> Server:
+    return Server()
 
 
 class Running:
@@ -63,13 +65,8 @@ class Running:
             files = [open(folder / f"{rank}.{kind}", "w+") for kind in ("out", "err")]
             self._files.append(files)
             self.children.append(
-                subprocess.Popen(
-                    [sys.executable, str(path), *arguments],
-                    env=environment,
-                    stdout=files[0],
-                    stderr=files[1],
-                    cwd=folder,
-                    preexec_fn=_listen_to_interrupts,
+                _server().start(
+                    [str(path), *arguments], environment, str(folder), *(f.name for f in files)
                 )
             )
 

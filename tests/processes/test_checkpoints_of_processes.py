@@ -55,9 +55,7 @@ def test_a_process_that_dies_while_it_writes(tmp_path):
 
 
 def test_a_process_holds_its_own_shards_and_a_chunk(tmp_path):
-    said = run(
-        "checkpoint.py", 4, 1, "grows", str(tmp_path), "dim 0", MALLOC_MMAP_THRESHOLD_="65536"
-    )
+    said = run("checkpoint.py", 4, 1, "grows", str(tmp_path), "dim 0")
     for out in said:
         grown = dict(line.split() for line in out.splitlines())
         chunk = 8192 * 2048 * 4 // 2  # the mesh is 2 x 2, so dim 0 is cut in two
