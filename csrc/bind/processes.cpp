@@ -29,6 +29,15 @@ void join(int64_t here, int64_t devices, const PeerRows& rows, c10::intrusive_pt
   bridge::join(std::move(world), std::move(make_group));
 }
 
+std::vector<std::string> await_values(const std::vector<std::string>& keys, const std::string& what,
+                                      const std::string& stale, double patience_s) {
+  const auto patience = std::chrono::milliseconds(static_cast<int64_t>(patience_s * 1000));
+  const bridge::Awaited awaited{what, bridge::current_source(), stale, patience};
+  auto values = std::make_shared<std::vector<std::string>>();
+  bind::wait_interruptibly([=] { *values = bridge::await_values(keys, awaited); });
+  return *values;
+}
+
 }  // namespace
 
 void bind_processes(py::module_& m) {
@@ -41,9 +50,8 @@ void bind_processes(py::module_& m) {
       bridge::recover();
     });
   });
-  m.def("await_keys", [](std::vector<std::string> keys) {
-    bind::wait_interruptibly([keys = std::move(keys)] { bridge::await_keys(keys); });
-  });
+  m.def("await_values", await_values, py::arg("keys"), py::arg("what"), py::arg("stale") = "",
+        py::arg("patience") = 0.0);
   m.def("lives", bridge::lives, py::arg("process"));
   m.def("broken", bridge::broken);
   m.def("set_before_first_use", bridge::set_before_first_use, py::arg("callback"));

@@ -6,6 +6,7 @@
 #include <torch/csrc/distributed/c10d/Backend.hpp>
 #include <torch/csrc/distributed/c10d/Store.hpp>
 
+#include <algorithm>
 #include <atomic>
 #include <deque>
 #include <future>
@@ -142,11 +143,7 @@ class C10dComm final : public Comm {
                                 what +
                                 ". Expected the step to run everywhere. Mend that, and catch the error in every "
                                 "process to go on: spmdx.runtime.recover().";
-    try {
-      watch_->report(trouble);
-    } catch (const std::exception&) {
-      // The store is gone as well; what is raised here is the error that came first.
-    }
+    watch_->report(trouble);
     watch_->set_broken(trouble);
   }
 
@@ -175,7 +172,7 @@ class C10dComm final : public Comm {
   // Making it waits for all the others, on a thread that is left behind if they do not come.
   Group open_group(const std::string& name) {
     auto made = std::make_shared<std::promise<Group>>();
-    std::future<Group> group = made->get_future();
+    const std::shared_future<Group> group = made->get_future().share();
     std::thread([make = make_group_, name, made] {
       try {
         made->set_value(make(name));
@@ -183,8 +180,10 @@ class C10dComm final : public Comm {
         made->set_exception(std::current_exception());
       }
     }).detach();
-    watch_->wait_until([&] { return group.wait_for(std::chrono::seconds(0)) == std::future_status::ready; },
-                       {announced_, 0, "meeting of the processes"});
+    const auto is_made = [group](c10d::Store&) {
+      return group.wait_for(std::chrono::seconds(0)) == std::future_status::ready;
+    };
+    watch_->wait_until(is_made, {announced_, 0, "meeting of the processes"});
     return group.get();
   }
 
@@ -199,22 +198,23 @@ class C10dComm final : public Comm {
 
   // Everybody tells what it was about to run, and quotes the first line that is not the same.
   [[noreturn]] void disagree(const Progress& at, const std::string& account) {
-    const auto& store = watch_->world().store;
     const std::string prefix = "account/" + std::to_string(generation_) + "/" + std::to_string(at.step) + "/";
-    const auto name = [&](int64_t process) { return prefix + std::to_string(process); };
-    store->set(name(processes_.here), std::vector<uint8_t>(account.begin(), account.end()));
-    std::vector<Account> others;
+    watch_->set(prefix + std::to_string(processes_.here), account);
+    auto others = std::make_shared<std::vector<Account>>();
     const auto until = std::chrono::steady_clock::now() + std::chrono::seconds(10);
-    for (int64_t process = 0; process < processes_.count; ++process) {
-      if (process == processes_.here) continue;
-      while (!store->check({name(process)}) && std::chrono::steady_clock::now() < until)
-        std::this_thread::sleep_for(std::chrono::milliseconds(20));
-      if (!store->check({name(process)})) continue;
-      const std::vector<uint8_t> text = store->get(name(process));
-      others.push_back({process, {text.begin(), text.end()}});
-    }
+    const auto gathered = [prefix, others, until, all = processes_](c10d::Store& store) {
+      others->clear();
+      for (int64_t process = 0; process < all.count; ++process) {
+        const std::string name = prefix + std::to_string(process);
+        if (process == all.here || !store.check({name})) continue;
+        const std::vector<uint8_t> text = store.get(name);
+        others->push_back({process, {text.begin(), text.end()}});
+      }
+      return std::ssize(*others) == all.count - 1 || std::chrono::steady_clock::now() > until;
+    };
+    watch_->wait_until(gathered, at, Watch::kUnwatched);
     const std::string said =
-        "step " + std::to_string(at.step) + ": " + first_difference({processes_.here, account}, others);
+        "step " + std::to_string(at.step) + ": " + first_difference({processes_.here, account}, *others);
     watch_->set_broken(said);
     throw CommError(led(at, said));
   }
@@ -250,39 +250,34 @@ void join(World world, std::function<Group(const std::string& name)> make_group)
 }
 
 void leave(const std::string& why) {
-  Watch* watch = instance().watch();
-  if (!watch) return;
-  watch->leave(instance().announced(), why);
-  watch->stop();
+  if (Watch* watch = instance().watch()) watch->leave(instance().announced(), why);
 }
 
 void recover() {
   if (instance().watch()) instance().recover();
 }
 
-void await_keys(const std::vector<std::string>& keys) {
-  C10dComm& all = instance();
-  all.watch()->wait_until([&] { return all.watch()->world().store->check(keys); },
-                          {all.announced(), current_source(), "exchange between the processes"});
+std::vector<std::string> await_values(const std::vector<std::string>& keys, const Awaited& awaited) {
+  const Progress at{instance().announced(), awaited.source, awaited.what};
+  return instance().watch()->wait_for(keys, at, awaited.stale, awaited.patience);
 }
 
 void compare_replicas(uint64_t digest) {
   static std::atomic<int64_t> count = 0;
-  const World& world = instance().watch()->world();
+  Watch& watch = *instance().watch();
+  const World& world = watch.world();
   const std::string prefix = "replica/" + std::to_string(count++) + "/", mine = std::to_string(digest);
   std::vector<std::string> keys;
   for (int64_t process = 0; process < world.processes.count; ++process)
     keys.push_back(prefix + std::to_string(process));
-  world.store->set(keys[world.processes.here], std::vector<uint8_t>(mine.begin(), mine.end()));
-  await_keys(keys);
-  for (int64_t process = 0; process < world.processes.count; ++process) {
-    const std::vector<uint8_t> theirs = world.store->get(keys[process]);
-    if (std::string(theirs.begin(), theirs.end()) == mine) continue;
-    throw CommError(world.peers[process].name + " reads another value than process " +
-                    std::to_string(world.processes.here) +
-                    " here. Expected replicas to be equal. Look for what was set on one process only "
-                    "(load_local_shards_, from_local_shards, a custom op that is not deterministic).");
-  }
+  watch.set(keys[world.processes.here], mine);
+  const std::vector<std::string> all = await_values(keys, {"comparison of replicas", current_source()});
+  const auto other = std::find_if(all.begin(), all.end(), [&](const std::string& theirs) { return theirs != mine; });
+  if (other == all.end()) return;
+  throw CommError(world.peers[other - all.begin()].name + " reads another value than process " +
+                  std::to_string(world.processes.here) +
+                  " here. Expected replicas to be equal. Look for what was set on one process only "
+                  "(load_local_shards_, from_local_shards, a custom op that is not deterministic).");
 }
 
 bool lives(int64_t process) { return instance().watch()->lives(process); }

@@ -30,8 +30,14 @@ void leave(const std::string& why);
 // After a failure: groups under new names, when every process has said that it wants to go on. REQUIRES: no step runs.
 void recover();
 
-// Until the store has all these keys. Throws CommError where they will not come. REQUIRES: joined.
-void await_keys(const std::vector<std::string>& keys);
+struct Awaited {
+  std::string what;                      // for errors
+  SourceId source = 0;                   // the user's line
+  std::string stale = {};                // a key that nobody needs any more when all are there
+  std::chrono::milliseconds patience{};  // how long nobody is missed who takes his time, if longer than SPMDX_TIMEOUT
+};
+// What the store has under these keys, when all are there. Throws CommError where they will not come. REQUIRES: joined.
+std::vector<std::string> await_values(const std::vector<std::string>& keys, const Awaited& awaited);
 // Throws CommError where the processes, all of which call it, have different numbers. REQUIRES: joined.
 void compare_replicas(uint64_t digest);
 bool lives(int64_t process);  // as far as can be seen from here

@@ -1,15 +1,14 @@
 // SPDX-License-Identifier: Apache-2.0
-// Watch: beats, reports and signs of life, in the store and in /proc.
+// Watch: waits, and the threads that end those in vain.
 #include "bridge/watch.h"
 
 #include <torch/csrc/distributed/c10d/Store.hpp>
 #include <torch/csrc/distributed/c10d/Work.hpp>
 
-#include <fstream>
-#include <sstream>
+#include <algorithm>
+#include <utility>
 
 #include "base/error.h"
-#include "bridge/tracer.h"
 
 namespace spmdx::bridge {
 namespace {
@@ -17,52 +16,32 @@ namespace {
 using std::chrono::milliseconds;
 using std::chrono::seconds;
 
-constexpr milliseconds kGlance{100};    // between two looks
-constexpr milliseconds kPatience{200};  // a wait this short is not looked at
+constexpr milliseconds kGlance{100};       // between two looks
+constexpr milliseconds kLongestPause{50};  // between two questions
+constexpr milliseconds kPatience{200};     // a wait this short is not looked at
 constexpr seconds kBeat{1};
-constexpr seconds kSilence{20};  // a process elsewhere, or a stopped one, may be silent for so long
-
-std::vector<uint8_t> bytes_of(const std::string& text) { return {text.begin(), text.end()}; }
-
-// "train.py:41: aten.mm", or what there is of it.
-std::string place(const Progress& at) {
-  const std::string line = source_text(at.source);
-  return line.empty() || at.op.empty() ? line + at.op : line + ": " + at.op;
-}
-
-struct Status {
-  char state = 0;  // 0: there is no such process
-  uint64_t started = 0;
-};
-
-// Of a process on this machine: fields 3 and 22 of /proc/pid/stat, counted after the name, which may hold anything.
-Status status_of(int64_t pid) {
-  std::ifstream file("/proc/" + std::to_string(pid) + "/stat");
-  std::string text;
-  if (!std::getline(file, text)) return {};
-  std::istringstream fields(text.substr(text.rfind(')') + 1));
-  Status status;
-  fields >> status.state;
-  std::string skipped;
-  for (int field = 4; field < 22; ++field) fields >> skipped;
-  fields >> status.started;
-  return status;
-}
+constexpr seconds kSilence{20};  // a process elsewhere, a stopped one, or the store may be silent for so long
+constexpr seconds kFarewell{2};
 
 }  // namespace
 
-Watch::Watch(World world) : world_(std::move(world)), thread_([this] { run(); }) {}
+Watch::Watch(World world) : world_(std::move(world)), thread_([this] { run(); }), sentry_([this] { run_sentry(); }) {}
 
 Watch::~Watch() { stop(); }
 
 void Watch::stop() {
-  {
-    std::lock_guard lock(mutex_);
-    stopping_ = true;
-  }
+  std::unique_lock lock(mutex_);
+  stopping_ = true;
   changed_.notify_all();
-  if (thread_.joinable()) thread_.join();
+  changed_.wait_for(lock, kFarewell, [this] { return !running_; });
+  const bool ended = !running_;
+  lock.unlock();
+  if (sentry_.joinable()) sentry_.join();
+  if (!thread_.joinable()) return;
+  ended ? thread_.join() : thread_.detach();  // which waits for a store that does not answer
 }
+
+milliseconds Watch::silence() const { return std::min<milliseconds>(kSilence, world_.timeout / 2); }
 
 std::string Watch::key(const std::string& name) const { return std::to_string(generation_) + "/" + name; }
 
@@ -81,29 +60,62 @@ void Watch::set_broken(const std::string& reason) {
   if (broken_.empty()) broken_ = reason;
   for (Wait& wait : waits_)
     for (const auto& work : wait.works) work->abort();
+  changed_.notify_all();
 }
+
+// ---- waits -----------------------------------------------------------------------------------------------
 
 std::list<Watch::Wait>::iterator Watch::begin(Wait wait) {
   std::lock_guard lock(mutex_);
+  if (!lost_.empty()) throw CommError(lost_);
   if (!broken_.empty()) throw CommError(broken_);
   step_ = wait.at.step;
+  if (wait.task) fresh_ = true;
+  changed_.notify_all();
   return waits_.insert(waits_.end(), std::move(wait));
 }
 
-void Watch::wait_until(const std::function<bool()>& ready, const Progress& at) {
-  const auto mine = begin({{}, at, Clock::now()});
-  bool is_ready = ready();
-  for (milliseconds pause{1}; !is_ready && broken().empty(); pause = std::min(pause * 2, milliseconds(50))) {
-    std::this_thread::sleep_for(pause);
-    is_ready = ready();
-  }
-  std::lock_guard lock(mutex_);
+void Watch::wait_until(Question ready, const Progress& at, milliseconds patience) {
+  auto task = std::make_shared<Task>(Task{std::move(ready)});
+  const auto mine = begin({{}, at, Clock::now(), patience, task});
+  std::unique_lock lock(mutex_);
+  changed_.wait(lock, [&] { return task->done || !broken_.empty() || stopping_; });
   waits_.erase(mine);
-  if (!is_ready) throw CommError(broken_);
+  if (!task->done) throw CommError(broken_.empty() ? "the program is coming to its end" : broken_);
+}
+
+std::vector<std::string> Watch::wait_for(const std::vector<std::string>& keys, const Progress& at,
+                                         const std::string& stale, milliseconds patience) {
+  auto values = std::make_shared<std::vector<std::string>>();
+  const auto all_there = [keys, values, stale](c10d::Store& store) {
+    if (!store.check(keys)) return false;
+    for (const std::string& key : keys) {
+      const std::vector<uint8_t> value = store.get(key);
+      values->emplace_back(value.begin(), value.end());
+    }
+    if (!stale.empty()) store.deleteKey(stale);
+    return true;
+  };
+  wait_until(all_there, at, patience);
+  return *values;
+}
+
+void Watch::tell(std::function<void(c10d::Store&)> message) {
+  auto task = std::make_shared<Task>(Task{[message = std::move(message)](c10d::Store& store) {
+    message(store);
+    return true;
+  }});
+  std::unique_lock lock(mutex_);
+  const auto mine = waits_.insert(waits_.end(), Wait{{}, {}, Clock::now(), kUnwatched, task});
+  fresh_ = true;
+  changed_.notify_all();
+  // Nobody waits long for a store that is lost: he has something to say that is worse.
+  changed_.wait_for(lock, kFarewell, [&] { return task->done || !running_ || !lost_.empty(); });
+  waits_.erase(mine);
 }
 
 void Watch::wait(const Works& works, const Progress& at, std::string lost) {
-  const auto mine = begin({works, at, Clock::now()});
+  const auto mine = begin({works, at, Clock::now(), {}, nullptr});
   for (auto work = works.begin(); work != works.end() && lost.empty(); ++work) {
     try {
       if (!(*work)->wait()) lost = "the wait was ended";
@@ -120,12 +132,16 @@ void Watch::wait(const Works& works, const Progress& at, std::string lost) {
 }
 
 void Watch::report(const std::string& trouble) {
-  const int64_t number = world_.store->add(key("troubles"), 1);
-  world_.store->set(key("trouble/" + std::to_string(number)), bytes_of(trouble));
+  tell([this, trouble](c10d::Store&) { post(trouble); });
 }
 
 void Watch::leave(int64_t steps, const std::string& why) {
-  world_.store->set("left/" + std::to_string(world_.processes.here), bytes_of(std::to_string(steps) + " " + why));
+  set("left/" + std::to_string(world_.processes.here), std::to_string(steps) + " " + why);
+  stop();
+}
+
+void Watch::set(const std::string& name, const std::string& text) {
+  tell([name, text](c10d::Store& store) { store.set(name, std::vector<uint8_t>(text.begin(), text.end())); });
 }
 
 int64_t Watch::recover() {
@@ -134,161 +150,93 @@ int64_t Watch::recover() {
     broken_.clear();
     ++generation_;  // from now on reports go by another name
   }
-  const std::string callers = key("recover");
-  world_.store->add(callers, 1);
-  wait_until([&] { return world_.store->add(callers, 0) >= world_.processes.count; }, {INT64_MAX, 0, "recover"});
+  all_call(key("recover"));
   return generation_;
 }
 
-bool Watch::anybody(bool here) {
-  const std::string yes = key("yes"), asked = key("asked");
-  if (here) world_.store->add(yes, 1);
-  world_.store->add(asked, 1);
-  wait_until([&] { return world_.store->add(asked, 0) >= world_.processes.count; }, {INT64_MAX, 0, "recover"});
-  return world_.store->add(yes, 0) > 0;
+void Watch::all_call(const std::string& name) {
+  const auto all_have = [name, count = world_.processes.count, called = false](c10d::Store& store) mutable {
+    return store.add(name, std::exchange(called, true) ? 0 : 1) >= count;
+  };
+  wait_until(all_have, {INT64_MAX, 0, "recover"});
 }
 
-// ---- the thread ----------------------------------------------------------------------------------------
+bool Watch::anybody(bool here) {
+  const std::string yes = key("yes");
+  if (here) tell([yes](c10d::Store& store) { store.add(yes, 1); });
+  all_call(key("asked"));
+  auto said = std::make_shared<bool>(false);
+  const auto count = [yes, said](c10d::Store& store) {
+    *said = store.add(yes, 0) > 0;
+    return true;
+  };
+  wait_until(count, {INT64_MAX, 0, "recover"});
+  return *said;
+}
+
+// ---- the threads -----------------------------------------------------------------------------------------
+
+// Answers what is asked. Returns the trouble that it sees.
+std::string Watch::round(const std::vector<Wait>& waits, bool well) {
+  if (Clock::now() - last_beat_ >= kBeat) {
+    last_beat_ = Clock::now();
+    beat();
+  }
+  for (const Wait& wait : waits) {
+    if (!wait.task || wait.task->done || !wait.task->ready(*world_.store)) continue;
+    std::lock_guard lock(mutex_);
+    wait.task->done = true;
+    changed_.notify_all();
+  }
+  if (!well) return {};
+  for (const Wait& wait : waits) {
+    const bool done = wait.task && wait.task->done;
+    if (done || wait.patience == kUnwatched || Clock::now() - wait.since <= kPatience) continue;
+    if (const std::string trouble = trouble_of(wait); !trouble.empty()) return trouble;
+  }
+  return {};
+}
 
 void Watch::run() {
-  auto last_beat = Clock::now() - kBeat;
+  milliseconds pause{1};
+  std::unique_lock lock(mutex_);
+  while (!stopping_ && lost_.empty()) {
+    const std::vector<Wait> waits(waits_.begin(), waits_.end());
+    const bool well = broken_.empty();
+    asked_ = Clock::now();
+    lock.unlock();
+    std::string trouble, lost;
+    try {
+      trouble = round(waits, well);
+    } catch (const std::exception& error) {
+      trouble = lost = lost_store(error.what());
+    }
+    if (!trouble.empty()) set_broken(trouble);
+    lock.lock();
+    asked_.reset();
+    lost_ = lost;
+    const bool asks = std::any_of(waits_.begin(), waits_.end(), [](const Wait& w) { return w.task && !w.task->done; });
+    pause = std::exchange(fresh_, false) ? milliseconds(1) : std::min(pause * 2, asks ? kLongestPause : kGlance);
+    changed_.wait_for(lock, pause, [this] { return stopping_ || fresh_; });
+  }
+  running_ = false;
+  changed_.notify_all();
+}
+
+// Counts its own glances: while this process is stopped, nobody owes it an answer.
+void Watch::run_sentry() {
+  std::optional<Clock::time_point> seen;
+  milliseconds mute{0};
   std::unique_lock lock(mutex_);
   while (!stopping_) {
-    std::vector<Wait> waits(waits_.begin(), waits_.end());
-    const bool well = broken_.empty();
-    lock.unlock();
-    std::string trouble;
-    try {
-      if (Clock::now() - last_beat >= kBeat) {
-        beat();
-        last_beat = Clock::now();
-      }
-      for (const Wait& wait : waits)
-        if (well && trouble.empty() && Clock::now() - wait.since > kPatience) trouble = trouble_of(wait);
-    } catch (const std::exception& error) {
-      trouble =
-          "the store that joins the processes cannot be reached, so the process that hosts it (process 0 or the "
-          "launcher) has ended: " +
-          std::string(error.what()).substr(0, 200) + ". Start the program again.";
-    }
-    if (!trouble.empty() && well) {
-      set_broken(trouble);
-      changed_.notify_all();
-    }
-    lock.lock();
     changed_.wait_for(lock, kGlance, [this] { return stopping_; });
+    mute = asked_ && asked_ == seen ? mute + kGlance : milliseconds(0);
+    seen = asked_;
+    if (mute < silence() || !broken_.empty()) continue;
+    lock.unlock();
+    set_broken(mute_store());
+    lock.lock();
   }
-}
-
-void Watch::beat() {
-  std::string text = std::to_string(++beats_sent_) + " step ";
-  {
-    std::lock_guard lock(mutex_);
-    text += std::to_string(step_) + (where_.empty() || waits_.empty() ? "" : ", " + where_);
-  }
-  world_.store->set("beat/" + std::to_string(world_.processes.here), bytes_of(text));
-}
-
-// Why this wait is in vain; empty while there is hope. What others found out comes first: it is nearer to the cause.
-std::string Watch::trouble_of(const Wait& wait) {
-  if (wait.since != looked_at_) {
-    const std::string where = place(wait.at);
-    std::lock_guard lock(mutex_);
-    looked_at_ = wait.since;
-    where_ = where;
-  }
-  if (const std::string trouble = reported(); !trouble.empty()) return trouble;
-  for (int64_t peer = 0; peer < world_.processes.count; ++peer) {
-    if (peer == world_.processes.here) continue;
-    std::string trouble = gone(peer, wait.at.step);
-    if (trouble.empty()) trouble = silent(peer);
-    if (trouble.empty()) continue;
-    report(trouble);
-    return trouble;
-  }
-  if (Clock::now() - wait.since < world_.timeout) return {};
-  const std::string trouble = late(wait);
-  report(trouble);
-  return trouble;
-}
-
-std::string Watch::reported() {
-  if (world_.store->add(key("troubles"), 0) == 0 || !world_.store->check({key("trouble/1")})) return {};
-  const std::vector<uint8_t> text = world_.store->get(key("trouble/1"));
-  return {text.begin(), text.end()};
-}
-
-bool Watch::lives(int64_t index) const {
-  const Peer& peer = world_.peers.at(index);
-  if (peer.pid == 0) return true;
-  const Status status = status_of(peer.pid);
-  return status.state != 0 && status.state != 'Z' && status.state != 'X' && status.started == peer.started;
-}
-
-std::string Watch::last_words(int64_t peer) {
-  const std::string name = "left/" + std::to_string(peer);
-  if (!world_.store->check({name})) return {};
-  const std::vector<uint8_t> text = world_.store->get(name);
-  return {text.begin(), text.end()};
-}
-
-// A process that has ended before it did `step`.
-std::string Watch::gone(int64_t peer, int64_t step) {
-  const Peer& other = world_.peers[peer];
-  const bool dead = !lives(peer);
-  const std::string words = last_words(peer);
-  if (!words.empty()) {
-    const size_t space = words.find(' ');
-    const int64_t steps = std::stoll(words.substr(0, space));
-    if (steps > step) return {};
-    return other.name + " has ended after " + std::to_string(steps) + " steps: " + words.substr(space + 1) +
-           ". Expected every process to do the same steps. Mend that process, then start the program again.";
-  }
-  if (!dead) return {};
-  return other.name +
-         " has died. Expected it to live as long as the others. See what killed it (memory, a signal), then "
-         "start again from the last checkpoint.";
-}
-
-// A process that says nothing, here because it is stopped.
-std::string Watch::silent(int64_t peer) {
-  const Peer& other = world_.peers[peer];
-  const auto now = Clock::now();
-  const auto limit = std::min<Clock::duration>(kSilence, world_.timeout / 2);
-  if (other.pid != 0) {
-    if (status_of(other.pid).state != 'T') {
-      stopped_.erase(peer);
-      return {};
-    }
-    const auto since = stopped_.try_emplace(peer, now).first->second;
-    if (now - since < limit) return {};
-    return other.name + " is stopped (by a signal or a debugger). Expected it to go on. Continue or end it.";
-  }
-  const std::string name = "beat/" + std::to_string(peer);
-  const std::vector<uint8_t> bytes = world_.store->check({name}) ? world_.store->get(name) : std::vector<uint8_t>{};
-  const std::string text(bytes.begin(), bytes.end());
-  Beat& known = beats_.try_emplace(peer, Beat{text, now}).first->second;
-  if (known.text != text) known = {text, now};
-  if (now - known.changed < limit) return {};
-  return other.name + " has been silent for " + std::to_string(limit / seconds(1)) +
-         " seconds. Expected a sign of life every second. See whether its machine and network are up.";
-}
-
-// Nothing is wrong but that it takes too long: who is where.
-std::string Watch::late(const Wait& wait) {
-  std::string text = "process " + std::to_string(world_.processes.here) + " has waited for " +
-                     std::to_string(world_.timeout / seconds(1)) + " seconds, in step " + std::to_string(wait.at.step) +
-                     ". The others:";
-  for (int64_t peer = 0; peer < world_.processes.count; ++peer) {
-    if (peer == world_.processes.here) continue;
-    const std::string name = "beat/" + std::to_string(peer);
-    const std::vector<uint8_t> bytes = world_.store->check({name}) ? world_.store->get(name) : std::vector<uint8_t>{};
-    const std::string beat(bytes.begin(), bytes.end());
-    text +=
-        " " + world_.peers[peer].name + " is in " + (beat.empty() ? "no step" : beat.substr(beat.find(' ') + 1)) + ";";
-  }
-  text.back() = '.';
-  return text + " Expected all of them to reach the same collective. Raise SPMDX_TIMEOUT if they only need longer.";
 }
 
 }  // namespace spmdx::bridge

@@ -8,7 +8,9 @@
 #include <functional>
 #include <list>
 #include <map>
+#include <memory>
 #include <mutex>
+#include <optional>
 #include <string>
 #include <thread>
 #include <vector>
@@ -38,8 +40,9 @@ struct World {
 
 using Works = std::vector<c10::intrusive_ptr<c10d::Work>>;
 
-// A thread that beats for the others, and looks after them while this process waits. What it learns breaks the world:
-// works that are waited for are aborted, and everything fails with the reason from then on.
+// Looks after the others while this process waits. What it learns breaks the world: works that are waited for are
+// aborted, and everything fails with the reason from then on. One thread beats for the others and alone talks to the
+// store, whose answers may never come if the process that hosts it is stopped; a second one sees to that.
 class Watch {
  public:
   explicit Watch(World world);
@@ -49,8 +52,16 @@ class Watch {
   // Waits for works with other processes. Throws CommError with the reason where the world breaks. If something was
   // `lost` when they were posted, nothing is waited for but the reason.
   void wait(const Works& works, const Progress& at, std::string lost = {});
-  // Looks again and again whether `ready`; throws likewise.
-  void wait_until(const std::function<bool()>& ready, const Progress& at);
+  // Asks again and again whether `ready`, on the thread that may talk to the store; throws likewise. What `ready`
+  // refers to must live on where it throws. `patience`: how long nobody is missed who only takes his time.
+  using Question = std::function<bool(c10d::Store&)>;
+  static constexpr auto kUnwatched = std::chrono::milliseconds::max();  // looks after itself
+  void wait_until(Question ready, const Progress& at, std::chrono::milliseconds patience = {});
+  // What the store has under these keys, when all are there. Then nobody needs the key `stale` any more.
+  std::vector<std::string> wait_for(const std::vector<std::string>& keys, const Progress& at,
+                                    const std::string& stale = {}, std::chrono::milliseconds patience = {});
+  // For the others, under this key.
+  void set(const std::string& key, const std::string& text);
   bool lives(int64_t peer) const;  // as far as can be seen from here
   // Throws CommError if the world is broken.
   void check() const;
@@ -58,20 +69,25 @@ class Watch {
   void set_broken(const std::string& reason);
   // For the others: this process is in trouble that is its own.
   void report(const std::string& trouble);
+  // The last words to the others; then nobody is watched any more.
   void leave(int64_t steps, const std::string& why);
   // When all have called it: forgets what broke the world; returns how often that has happened.
   int64_t recover();
   // Whether any process says yes, once in each generation; all have to ask.
   bool anybody(bool here);
-  // The thread ends; nobody is watched any more.
-  void stop();
 
  private:
   using Clock = std::chrono::steady_clock;
+  struct Task {
+    Question ready;
+    bool done = false;
+  };
   struct Wait {
     Works works;
     Progress at;
     Clock::time_point since;
+    std::chrono::milliseconds patience{};
+    std::shared_ptr<Task> task;  // or works
   };
   struct Beat {
     std::string text;
@@ -80,28 +96,42 @@ class Watch {
 
   std::list<Wait>::iterator begin(Wait wait);
   void run();
-  void beat();
+  void run_sentry();
+  void stop();
+  std::string round(const std::vector<Wait>& waits, bool well);
+  void tell(std::function<void(c10d::Store&)> message);
+  void all_call(const std::string& name);
   std::string key(const std::string& name) const;
+  std::chrono::milliseconds silence() const;
+
+  // watch_signs.cpp: what the signs of the others say. Empty: no trouble.
+  void beat();
   std::string trouble_of(const Wait& wait);
   std::string reported();
   std::string gone(int64_t peer, int64_t step);
   std::string silent(int64_t peer);
   std::string late(const Wait& wait);
-  std::string last_words(int64_t peer);
+  std::string text_at(const std::string& key);
+  void post(const std::string& trouble);
+  std::string lost_store(const std::string& error) const;
+  std::string mute_store() const;
 
   const World world_;
   mutable std::mutex mutex_;
   std::condition_variable changed_;
   std::list<Wait> waits_;
-  std::string broken_;
+  std::string broken_, lost_;  // lost: the store
   int64_t step_ = 0;
   std::string where_;  // of a wait that was looked at
   Clock::time_point looked_at_;
   std::map<int64_t, Beat> beats_;                 // of peers elsewhere
   std::map<int64_t, Clock::time_point> stopped_;  // peers here that do not run, since when
   int64_t beats_sent_ = 0, generation_ = 0;
-  bool stopping_ = false;
-  std::thread thread_;
+  Clock::time_point last_beat_;
+  std::optional<Clock::time_point> asked_;  // since when the thread waits for an answer of the store
+  bool stopping_ = false, running_ = true;
+  bool fresh_ = false;  // there is a new task
+  std::thread thread_, sentry_;
 };
 
 }  // namespace spmdx::bridge

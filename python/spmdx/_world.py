@@ -35,6 +35,7 @@ class _World:
 
 
 _world: _World | None = None
+_failure: CommError | None = None
 _lock = threading.RLock()
 _last_words = "its program came to its end"
 
@@ -72,18 +73,29 @@ def local_count() -> int:
 
 def join() -> None:
     """Meet the other processes, if there are any; the first call does it."""
-    global _world
+    global _failure
     with _lock:
+        if _failure is not None:
+            raise CommError(str(_failure))
         if _world is not None or expected()[1] == 1:
             return
-        from spmdx.runtime import addressable_runtime_device_count
+        try:
+            _join()
+        except CommError as error:  # the others will not wait for a second try
+            _failure = error
+            raise
 
-        devices = addressable_runtime_device_count()
-        index, count, store, hosts = _meet()
-        rows = _introduce(store, index, count, devices)
-        _world = _World(index, count, store, hosts, [row[1] != 0 for row in rows])
-        _C.join(index, devices, rows, _clone(store), _timeout(), _make_group)
-        _listen_for_the_end()
+
+def _join() -> None:
+    global _world
+    from spmdx.runtime import addressable_runtime_device_count
+
+    devices = addressable_runtime_device_count()
+    index, count, store, hosts = _meet()
+    rows = _introduce(store, index, count, devices)
+    _world = _World(index, count, store, hosts, [row[1] != 0 for row in rows])
+    _listen_for_the_end()
+    _C.join(index, devices, rows, _clone(store), _timeout(), _make_group)
 
 
 def _meet() -> tuple[int, int, Any, bool]:
@@ -92,18 +104,44 @@ def _meet() -> tuple[int, int, Any, bool]:
         if dist.is_initialized():
             store = dist.distributed_c10d._get_default_store()
             index, count = dist.get_rank(), dist.get_world_size()
+            hosts = index == 0
         else:
-            limit = datetime.timedelta(seconds=_timeout())
-            store, index, count = next(iter(dist.rendezvous("env://", timeout=limit)))
-    except (ValueError, RuntimeError) as error:
+            index, count = expected()
+            hosts = index == 0 and os.environ.get("TORCHELASTIC_USE_AGENT_STORE") != "True"
+            address, port = os.environ["MASTER_ADDR"], int(os.environ["MASTER_PORT"])
+            if not hosts:
+                _await_host(address, port)
+            store = dist.TCPStore(
+                address,
+                port,
+                count,
+                hosts,
+                datetime.timedelta(seconds=_timeout()),
+                wait_for_workers=False,  # who does not come is named below
+                multi_tenant=True,  # the program may call init_process_group later
+            )
+    except (KeyError, ValueError, RuntimeError) as error:
         raise CommError(
-            f"the processes of the program could not meet: {error}. Expected RANK, WORLD_SIZE, "
-            "MASTER_ADDR and MASTER_PORT as torchrun sets them, and all processes to start. "
-            "Start the program with torchrun."
+            f"the processes of the program could not meet: {str(error).splitlines()[0]}. Expected "
+            "RANK, WORLD_SIZE, MASTER_ADDR and MASTER_PORT as torchrun sets them, and process 0 "
+            "(or torchrun) to host the store there. See whether process 0 has started, or start "
+            "the program with torchrun."
         ) from error
     store.set_timeout(FAR)
-    hosted_elsewhere = os.environ.get("TORCHELASTIC_USE_AGENT_STORE") == "True"
-    return index, count, dist.PrefixStore("spmdx", store), index == 0 and not hosted_elsewhere
+    return index, count, dist.PrefixStore("spmdx", store), hosts
+
+
+def _await_host(address: str, port: int) -> None:
+    """Until somebody listens there; a store would not let itself be interrupted meanwhile."""
+    until = time.monotonic() + _timeout()
+    while True:
+        try:
+            socket.create_connection((address, port), 1.0).close()
+            return
+        except OSError as error:
+            if time.monotonic() > until:
+                raise RuntimeError(f"nobody hosts the store at {address}:{port}") from error
+        time.sleep(0.05)
 
 
 def _clone(store: Any) -> Any:
@@ -136,8 +174,9 @@ def _introduce(store: Any, index: int, count: int, devices: int) -> list[tuple[s
         "devices": devices,
         "torch": torch.__version__,
     }
-    store.set(f"who/{index}", json.dumps(mine))
-    all_of_them = [json.loads(text) for text in _wait_for(store, "who", count)]
+    keys = [f"who/{process}" for process in range(count)]
+    store.set(keys[index], json.dumps(mine))
+    all_of_them = [json.loads(text) for text in _gathered(store, keys)]
     for other, theirs in enumerate(all_of_them):
         for key, what in (("devices", "SPMDX_NUM_DEVICES"), ("torch", "the version of torch")):
             if theirs[key] != mine[key]:
@@ -160,20 +199,43 @@ def _introduce(store: Any, index: int, count: int, devices: int) -> list[tuple[s
     return rows
 
 
-def _wait_for(store: Any, name: str, count: int) -> list[bytes]:
-    """The values of ``name/0`` to ``name/count-1``, when all are there; nobody is watched yet."""
-    keys = [f"{name}/{process}" for process in range(count)]
+def _gathered(store: Any, keys: list[str]) -> list[bytes]:
+    """The values of ``keys``, one of each process, when all are there; nobody is watched yet.
+
+    A thread asks, since a store that does not answer holds up whoever asked.
+    """
+    found: dict[str, bytes] = {}
+    errors: list[RuntimeError] = []
+
+    def ask() -> None:
+        try:
+            while len(found) < len(keys) and time.monotonic() < until:
+                for key in keys:
+                    if key not in found and store.check([key]):
+                        found[key] = store.get(key)
+                time.sleep(0.02)
+        except RuntimeError as error:
+            errors.append(error)
+
     until = time.monotonic() + _timeout()
-    while not store.check(keys):
-        if time.monotonic() > until:
-            missing = [str(p) for p, key in enumerate(keys) if not store.check([key])]
-            raise CommError(
-                f"after {_timeout():g} seconds {len(missing)} of {count} processes are missing: "
-                f"{', '.join(missing)}. Expected all of them to import spmdx and use it. "
-                "See whether they died, or raise SPMDX_TIMEOUT."
-            )
-        time.sleep(0.02)
-    return [store.get(key) for key in keys]
+    thread = threading.Thread(target=ask, daemon=True)
+    thread.start()
+    while thread.is_alive() and time.monotonic() < until + 1:
+        thread.join(0.1)  # which Ctrl-C can end
+    if errors:
+        raise CommError(
+            "process 0, or the launcher, which hosts the store, has ended before all processes "
+            f"have met: {str(errors[0]).splitlines()[0]}. Expected it to live as long as the "
+            "others. See what ended it, and start the program again."
+        ) from errors[0]
+    if len(found) < len(keys):
+        missing = [str(process) for process, key in enumerate(keys) if key not in found]
+        raise CommError(
+            f"after {_timeout():g} seconds {len(missing)} of {len(keys)} processes are missing: "
+            f"{', '.join(missing)}. Expected all of them to import spmdx and use it. "
+            "See whether they died or are stopped, or raise SPMDX_TIMEOUT."
+        )
+    return [found[key] for key in keys]
 
 
 def _make_group(name: str) -> Any:
@@ -195,23 +257,24 @@ def exchange(value: Any) -> list[Any]:
     join()
     if _world is None:
         return [json.loads(json.dumps(value))]
-    name = f"exchange/{_world.exchanges}"
     _world.exchanges += 1
-    _world.store.set(f"{name}/{_world.index}", json.dumps(value))
-    keys = [f"{name}/{process}" for process in range(_world.count)]
-    _C.await_keys(keys)
-    return [json.loads(_world.store.get(key)) for key in keys]
+    return in_turn("exchange", _world.exchanges - 1, value)
+
+
+def in_turn(name: str, turn: int, value: Any, patience: float = 0.0) -> list[Any]:
+    """What every process gives for this ``turn`` of ``name``; turns are 0, 1, 2, …."""
+    assert _world is not None
+    _world.store.set(f"{name}/{turn}/{_world.index}", json.dumps(value))
+    keys = [f"{name}/{turn}/{process}" for process in range(_world.count)]
+    # Who gives this turn has read the one before.
+    stale = f"{name}/{turn - 1}/{_world.index}" if turn else ""
+    what = f"{name} between the processes"
+    return [json.loads(text) for text in _C.await_values(keys, what, stale, patience)]
 
 
 def barrier() -> None:
     """End when every process has called it."""
     exchange(None)
-
-
-def store() -> Any:
-    """A ``torch.distributed.Store`` that all processes share; None where there is one process."""
-    join()
-    return None if _world is None else dist.PrefixStore("user", _world.store)
 
 
 def _listen_for_the_end() -> None:

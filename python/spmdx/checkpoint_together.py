@@ -1,21 +1,19 @@
 # SPDX-License-Identifier: Apache-2.0
 """How the processes of a save or a load agree: what one of them raises, all raise."""
 
-import json
-import time
+import itertools
 from collections.abc import Callable
 from typing import Any
 
 from torch.distributed import DistError
 
-from spmdx import _C, _world
-from spmdx.errors import CheckpointError, bare
-from spmdx.runtime import process_count, process_index
+from spmdx import _world
+from spmdx.errors import CheckpointError, CommError, bare
+from spmdx.runtime import process_count
 
 # Gives every process the JSON-able values of all, in order of process.
 Exchange = Callable[[Any], list]
 _PATIENCE = 2 * 3600.0  # seconds: others may still be writing, longer than any step takes
-_GLANCE = 0.02
 _operations = 0
 
 
@@ -26,60 +24,24 @@ def alone(value: Any) -> list:
 def channel() -> Exchange:
     """For one save or load, which all processes call in the same order.
 
-    It has a connection and keys of its own, so that a thread can use it while the program goes on.
+    It has keys of its own, so that a thread can use it while the program goes on.
     """
     if process_count() == 1:
         return alone
-    from torch.distributed import PrefixStore
-
     global _operations
     _operations += 1
-    store = PrefixStore(f"checkpoint/{_operations}", _world.store().clone())
-    return through(store, process_index(), process_count(), _C.lives)
-
-
-def through(store: Any, process: int, count: int, lives: Callable[[int], bool]) -> Exchange:
-    """An exchange in the keys of ``store``."""
-    rounds = 0
+    _world.join()
+    turns, name = itertools.count(), f"checkpoint {_operations}"
 
     def exchange(value: Any) -> list:
         try:
-            return by_turns(value)
-        except DistError as error:
+            return _world.in_turn(name, next(turns), value, _PATIENCE)
+        except (CommError, DistError) as error:
             raise CheckpointError(
-                "the process that hosts the store (process 0 or the launcher) has ended while the "
-                f"checkpoint was saved or loaded: {str(error).splitlines()[0]}. Expected it to "
-                "live as long as the others. See what it printed, and start the program again."
+                f"the checkpoint was not finished: {str(error).splitlines()[0]}"
             ) from error
 
-    def by_turns(value: Any) -> list:
-        nonlocal rounds
-        rounds += 1
-        store.set(f"{rounds}/{process}", json.dumps(value))
-        keys = [f"{rounds}/{p}" for p in range(count)]
-        _wait(store, keys, lives)
-        values = [json.loads(store.get(key)) for key in keys]
-        if rounds > 1:  # all have come here, so all have read what was before
-            store.delete_key(f"{rounds - 1}/{process}")
-        return values
-
     return exchange
-
-
-def _wait(store: Any, keys: list[str], lives: Callable[[int], bool]) -> None:
-    """Until all keys are there."""
-    until = time.monotonic() + _PATIENCE
-    while not store.check(keys):
-        ended = [p for p in range(len(keys)) if not lives(p)]
-        missing = [p for p, key in enumerate(keys) if not store.check([key])]
-        lost = [p for p in missing if p in ended]
-        if lost or time.monotonic() > until:
-            raise CheckpointError(
-                f"process {(lost or missing)[0]} {'has ended' if lost else 'did not come'} while "
-                "the checkpoint was saved or loaded. Expected all processes to call the same. See "
-                "what it printed, and start the program again."
-            )
-        time.sleep(_GLANCE)
 
 
 def together(exchange: Exchange, work: Callable[[], Any]) -> list:

@@ -4,6 +4,7 @@
 import json
 import os
 import threading
+from functools import partial
 
 import pytest
 import spmdx
@@ -12,7 +13,6 @@ from checkpoints import LAYOUTS, assert_same_bits, mesh_of, placed, values, zero
 from messages import eight_devices
 from spmdx import checkpoint_boxes, checkpoint_save, checkpoint_together, runtime
 from spmdx.checkpoint import CheckpointError, load
-from torch.distributed import HashStore, TCPStore
 
 eight_devices()
 
@@ -34,8 +34,9 @@ def four_processes(monkeypatch):
         return [d for d, own in zip(data, mine, strict=True) if own], sharding
 
     monkeypatch.setattr(checkpoint_boxes, "_held", held_by_devices)
-    for module in checkpoint_boxes, checkpoint_save, checkpoint_together:
+    for module in checkpoint_boxes, checkpoint_save:
         monkeypatch.setattr(module, "process_index", lambda: current.process)
+    for module in checkpoint_boxes, checkpoint_save, checkpoint_together:
         monkeypatch.setattr(module, "process_count", lambda: COUNT)
     monkeypatch.setattr(checkpoint_boxes, "addressable_runtime_device_count", lambda: DEVICES)
     yield
@@ -50,18 +51,28 @@ def in_turn(work):
     return results
 
 
-def _exchange(store, process):
-    return checkpoint_together.through(store, process, COUNT, lambda process: True)
+class Meeting:
+    """Where threads exchange values as processes do."""
+
+    def __init__(self):
+        self._told, self._met = [None] * COUNT, threading.Barrier(COUNT, timeout=60)
+
+    def exchange(self, process, value):
+        self._told[process] = json.loads(json.dumps(value))
+        self._met.wait()
+        told = list(self._told)
+        self._met.wait()
+        return told
 
 
 def at_once(work):
     """What ``work(process, exchange)`` gives or raises in each process, all at the same time."""
-    store, results = HashStore(), [None] * COUNT
+    meeting, results = Meeting(), [None] * COUNT
 
     def run(process):
         current.process = process
         try:
-            results[process] = work(process, _exchange(store, process))
+            results[process] = work(process, partial(meeting.exchange, process))
         except Exception as error:
             results[process] = error
 
@@ -135,36 +146,6 @@ def test_boxes_to_fill_are_those_of_the_process():
     found = in_turn(lambda: checkpoint_boxes.boxes_to_fill(x))
     assert found[1] == [((2, 0), (2, 3)), ((2, 3), (2, 3))]
     assert in_turn(lambda: checkpoint_boxes.boxes_to_fill(torch.ones(2))) == [[((0,), (2,))]] * 4
-
-
-def test_a_process_that_ends_is_missed():
-    store = HashStore()
-    exchange = checkpoint_together.through(store, 0, 2, lambda process: process != 1)
-    with pytest.raises(CheckpointError, match="process 1 has ended while the checkpoint was saved"):
-        exchange("here")
-    store.set("2/1", '"there"')  # one that ended after it had said all does no harm
-    assert exchange("here") == ["here", "there"]
-
-
-def test_the_end_of_the_process_that_hosts_the_store_is_told():
-    host = TCPStore("127.0.0.1", 0, is_master=True, wait_for_workers=False)
-    exchange = checkpoint_together.through(host.clone(), 0, 1, lambda process: True)
-    assert exchange("here") == ["here"]
-    del host
-    with pytest.raises(CheckpointError, match=r"hosts the store \(process 0 or the launcher\) has"):
-        exchange("there")
-
-
-def test_keys_are_removed_when_all_have_read_them():
-    store = HashStore()
-    pair = [checkpoint_together.through(store, p, 2, lambda process: True) for p in range(2)]
-    for turn in range(3):
-        waiting = threading.Thread(target=lambda turn=turn: pair[0]([turn, 0]))
-        waiting.start()
-        assert pair[1]([turn, 1]) == [[turn, 0], [turn, 1]]
-        waiting.join(60)
-    present = [f"{r}/{p}" for r in (1, 2, 3) for p in (0, 1) if store.check([f"{r}/{p}"])]
-    assert present == ["3/0", "3/1"]
 
 
 def test_one_process_needs_no_store(monkeypatch):

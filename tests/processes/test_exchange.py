@@ -1,0 +1,23 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Values that processes tell each other: in order, and not kept for ever."""
+
+import pytest
+from launch import run
+
+PROGRAM = """
+import spmdx
+from spmdx import _world
+
+here, count = spmdx.runtime.process_index(), spmdx.runtime.process_count()
+kept = []
+for turn in range(30):
+    assert _world.exchange([turn, here]) == [[turn, p] for p in range(count)]
+    kept.append(_world._world.store.num_keys())
+assert max(kept[2:]) <= max(kept[:2]) + 2 * count, kept  # the others may be a turn ahead
+print("exchanged")
+"""
+
+
+@pytest.mark.parametrize("processes", [2, 3])
+def test_exchanges_leave_no_keys(processes):
+    assert run(PROGRAM, processes) == ["exchanged\n"] * processes
