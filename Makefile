@@ -8,7 +8,7 @@ CMAKE := $(BIN)/cmake -G Ninja -DCMAKE_MAKE_PROGRAM=$(BIN)/ninja -DCMAKE_BUILD_T
 CXX_FILES = $(shell find csrc tests/core -name '*.h' -o -name '*.cpp')
 PYTEST = OMP_NUM_THREADS=1 $(BIN)/python -m pytest -n 2
 .DEFAULT_GOAL := build
-.PHONY: build module demo test fuzz conformance rules lint format bench asan clean
+.PHONY: build module demo test fuzz conformance rules chaos lint format bench asan clean
 
 # A virtual environment with the pinned requirements, and python/ on its path.
 $(INSTALLED): requirements.txt
@@ -47,6 +47,10 @@ conformance: build
 # Every rule of the table against brute force (tests/rules); `test` runs a sample.
 rules: build
 	$(BIN)/python tests/rules/run.py
+
+# Kills and stops at every point of a program (tests/processes); `test` plays a few.
+chaos: build
+	$(BIN)/python tests/processes/run_chaos.py
 
 lint: $(INSTALLED)
 	$(BIN)/ruff check .

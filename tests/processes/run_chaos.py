@@ -1,0 +1,62 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Kills and stops a process at every point of a program, and goes on from its checkpoint.
+
+python tests/processes/run_chaos.py --seeds 20 --processes 2,4 --jobs 2
+"""
+
+import argparse
+import collections
+import concurrent.futures
+import sys
+
+from chaos_cases import LIMIT, POINTS, SIGNALS, Case, Verdict, calm, judge
+
+
+def show(verdicts: list[Verdict]) -> None:
+    """A row a point: cases, those in which the point was reached, trouble, longest wait."""
+    rows = collections.defaultdict(list)
+    for verdict in verdicts:
+        rows[verdict.case.kind, verdict.case.point].append(verdict)
+    print(f"\n{'':24}{'cases':>8}{'struck':>8}{'trouble':>9}{'longest':>10}")
+    for (kind, point), some in rows.items():
+        struck = [v for v in some if v.struck]
+        longest = max([0.0, *(v.seconds for v in struck)])
+        wrong = sum(bool(v.trouble) for v in some)
+        print(f"{kind + ' ' + point:24}{len(some):8}{len(struck):8}{wrong:9}{longest:8.1f} s")
+    wrong = sum(bool(v.trouble) for v in verdicts)
+    print(f"{len(verdicts)} cases, {wrong} with trouble; nobody may wait for {LIMIT} s")
+
+
+def main() -> int:
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser.add_argument("--seeds", type=int, default=20, help="cases of each kind")
+    parser.add_argument("--first", type=int, default=0, help="seed")
+    parser.add_argument("--processes", default="2,4", help="how many, in turn")
+    parser.add_argument("--points", default=",".join(POINTS))
+    parser.add_argument("--kinds", default=",".join(SIGNALS))
+    parser.add_argument("--jobs", type=int, default=2, help="programs at a time")
+    options = parser.parse_args()
+    counts = [int(count) for count in options.processes.split(",")]
+    for count in counts:
+        calm(count)
+    cases = [
+        Case(point, kind, count, options.first + seed)
+        for seed in range(options.seeds)
+        for point in options.points.split(",")
+        for kind in options.kinds.split(",")
+        for count in counts
+    ]
+    verdicts = []
+    with concurrent.futures.ThreadPoolExecutor(options.jobs) as pool:
+        for verdict in pool.map(judge, cases):
+            verdicts.append(verdict)
+            if verdict.trouble:
+                print(f"{verdict.case}: {verdict.trouble}\n", flush=True)
+            if len(verdicts) % 40 == 0:
+                print(f"{len(verdicts)} of {len(cases)} cases", flush=True)
+    show(verdicts)
+    return int(any(v.trouble for v in verdicts))
+
+
+if __name__ == "__main__":
+    sys.exit(main())
