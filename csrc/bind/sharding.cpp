@@ -92,16 +92,26 @@ std::pair<std::vector<at::Tensor>, std::optional<ShardingHandle>> local_data(con
   return {std::move(result), ShardingHandle{sharding}};
 }
 
+// The same memory where that can be lent: contiguous, and seen by tensors only, who count its users. Nothing is written
+// to it then.
+at::Tensor lent(const at::Tensor& tensor) {
+  const at::Tensor same = tensor.detach().resolve_conj().resolve_neg().contiguous();
+  return same.is_alias_of(tensor) && !same.storage().resizable() ? same.clone() : same;
+}
+
 // Data made of one tensor per device of the mesh in this process; of replicas the first counts. REQUIRES: shapes are
 // those of the boxes, no partial sharding.
-DataRef data_from(const TensorType& type, ShardingRef sharding, const std::vector<at::Tensor>& locals) {
+DataRef data_from(const TensorType& type, ShardingRef sharding, const std::vector<at::Tensor>& locals,
+                  bool lend = false) {
   if (bridge::planning_only()) return bridge::hollow_data(type, sharding);
   Holdings holdings(bridge::comm().processes());
   Shards shards(holdings.of(sharding->mesh, sharding->used()).size());
   const std::vector<int64_t> positions = addressable(*sharding->mesh);
   for (size_t i = 0; i < positions.size(); ++i) {
     BufferRef& shard = shards.at(holdings.place(sharding->mesh, sharding->used(), positions[i]));
-    if (!shard) shard = bridge::buffer_of(locals.at(i).detach().clone(at::MemoryFormat::Contiguous));
+    if (shard) continue;
+    const at::Tensor& local = locals.at(i);
+    shard = bridge::buffer_of(lend ? lent(local) : local.detach().clone(at::MemoryFormat::Contiguous));
   }
   return std::make_shared<Data>(type, sharding, std::move(shards));
 }
@@ -113,14 +123,14 @@ void load_local(const at::Tensor& tensor, const ShardingHandle& handle, const st
 }
 
 at::Tensor from_local(const std::vector<at::Tensor>& locals, const ShardingHandle& handle, const Shape& shape,
-                      at::ScalarType dtype) {
+                      at::ScalarType dtype, bool lend) {
   TensorType type{bridge::to_dtype(dtype), shape, false};
   bridge::Meta meta;
   meta.dtype = dtype;
   meta.sizes = shape;
   meta.strides = bridge::contiguous_strides(shape);
   bridge::LazyValue value;
-  value.data = data_from(type, handle.sharding, locals);
+  value.data = data_from(type, handle.sharding, locals, lend);
   return bridge::make_tensor(std::move(value), bridge::share(std::move(meta)));
 }
 
@@ -200,7 +210,8 @@ void bind_sharding(py::module_& m) {
   m.def("sharding_of", sharding_or_none);
   m.def("local_data", local_data);
   m.def("load_local", load_local);
-  m.def("from_local", from_local);
+  m.def("from_local", from_local, py::arg("locals"), py::arg("sharding"), py::arg("shape"), py::arg("dtype"),
+        py::arg("lend") = false);
 }
 
 }  // namespace spmdx

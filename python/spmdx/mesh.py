@@ -172,6 +172,29 @@ class Mesh:
         grid = device_mesh.mesh
         return Mesh(grid.flatten().tolist(), tuple(grid.shape), device_mesh.mesh_dim_names)
 
+    def to_device_mesh(self) -> "DeviceMesh":
+        """The ``torch.distributed.DeviceMesh`` of the same shape and names.
+
+        Every process calls it: the first call for a mesh makes groups of processes.
+
+        Returns:
+            The same object for equal meshes; its ranks are the device ids.
+
+        Raises:
+            ShardingError: processes have several devices, or no default process group.
+
+        Example:
+            >>> import spmdx
+            >>> spmdx.get_1d_mesh("data").to_device_mesh()  # in one process with virtual devices
+            Traceback (most recent call last):
+            ...
+            spmdx.errors.ShardingError: ...to_device_mesh: Mesh...has 8 devices, this program 1 ...
+        """
+        from spmdx.dtensor import device_mesh
+
+        with naming("to_device_mesh"):
+            return device_mesh(self)
+
     def __eq__(self, other: object) -> bool:
         return isinstance(other, Mesh) and self._handle == other._handle
 

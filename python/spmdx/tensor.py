@@ -179,6 +179,57 @@ class ShardedTensor(torch.Tensor):
             result = _C.from_local(pieces, sharding._handle, list(shape), dtype)
         return mark_sharding(result, mesh, spec)
 
+    @staticmethod
+    def from_dtensor(dtensor: Any) -> "ShardedTensor":
+        """A tensor of the same elements in the same memory, where processes have one device each.
+
+        Its ops never write to that memory. What is written to the DTensor later may be seen here.
+
+        Args:
+            dtensor: a ``torch.distributed.tensor.DTensor`` on the CPU, no sum of parts.
+
+        Returns:
+            A tensor on device "spmdx", a parameter if it was one; autograd does not flow through.
+
+        Raises:
+            ShardingError: it is no DTensor, not on the CPU, or has a placement that cannot be said.
+
+        Example:
+            >>> import torch, spmdx
+            >>> spmdx.ShardedTensor.from_dtensor(torch.ones(2))
+            Traceback (most recent call last):
+            ...
+            spmdx.errors.ShardingError: ...from_dtensor: a Tensor was given. Expected a ...
+        """
+        from spmdx.dtensor import from_dtensor
+
+        return from_dtensor(dtensor)
+
+    def to_dtensor(self) -> Any:
+        """A ``torch.distributed.tensor.DTensor`` of the same elements in the same memory.
+
+        Do not write to it: the tensor itself, and others, may lie there too. Waits for the data.
+        Every process calls it, since the first one of a mesh makes groups of processes.
+
+        Returns:
+            A leaf, a parameter if this is one; autograd does not flow through.
+
+        Raises:
+            ShardingError: processes have several devices, or DTensor cannot say the sharding.
+
+        Example:
+            >>> import torch, spmdx
+            >>> mesh = spmdx.get_1d_mesh("data")
+            >>> x = spmdx.mark_sharding(torch.ones(8).to("spmdx"), mesh, ("data",))
+            >>> x.to_dtensor()  # in one process with eight virtual devices
+            Traceback (most recent call last):
+            ...
+            spmdx.errors.ShardingError: ...to_dtensor: Mesh...has 8 devices, this program 1 ...
+        """
+        from spmdx.dtensor import to_dtensor
+
+        return to_dtensor(self)
+
     def __deepcopy__(self, memo: dict) -> torch.Tensor:
         if id(self) in memo:
             return memo[id(self)]
