@@ -4,18 +4,24 @@
 
 #include <algorithm>
 #include <map>
+#include <set>
 
 #include "base/error.h"
 
 namespace spmdx {
 namespace {
 
+using Providers = std::vector<int64_t>;
+
 class Router {
  public:
   Router(const Processes& processes, const Relayout& relayout) : processes_(processes), relayout_(relayout) {}
 
   Route run() {
-    for (int64_t process = 0; process < processes_.count; ++process) targets_[process] = targets_of(process);
+    for (int64_t process = 0; process < processes_.count; ++process) {
+      targets_[process] = targets_of(process);
+      for (const auto& [index, target] : targets_[process]) providers_[{process, index}] = providers_of(target);
+    }
     for (auto& [process, targets] : targets_)
       for (auto& [index, target] : targets) target.partners = partners_of(process, index);
     Route route;
@@ -128,30 +134,32 @@ class Router {
     return targets;
   }
 
-  // Who gives the terms of this shard, if each gives a whole one and there are enough to share out the sum.
-  std::vector<int64_t> providers_of(int64_t process, int64_t index) const {
-    const auto& targets = targets_.at(process);
-    const auto at = targets.find(index);
-    if (at == targets.end() || at->second.terms.size() < 3 || numel(at->second.shape) < kLeastSharedSum) return {};
-    std::vector<int64_t> providers;
-    for (const Term& term : at->second.terms) {
-      const int64_t provider = term.front().provider;
-      const bool again = std::find(providers.begin(), providers.end(), provider) != providers.end();
-      if (term.size() != 1 || term.front().shape != at->second.shape || again) return {};
-      providers.push_back(provider);
+  // Who gives the terms of a shard, if each gives a whole one and there are enough to share out the sum; else null.
+  const Providers* providers_of(const Target& target) {
+    if (target.terms.size() < 3 || numel(target.shape) < kLeastSharedSum) return nullptr;
+    Providers providers;
+    for (const Term& term : target.terms) {
+      if (term.size() != 1 || term.front().shape != target.shape) return nullptr;
+      providers.push_back(term.front().provider);
     }
-    return providers;
+    const std::set<int64_t> distinct(providers.begin(), providers.end());
+    return distinct.size() == providers.size() ? &*lists_.insert(std::move(providers)).first : nullptr;
   }
 
   // The providers, where all of them want this shard, of the same terms.
-  std::vector<int64_t> partners_of(int64_t process, int64_t index) const {
-    const std::vector<int64_t> providers = providers_of(process, index);
+  Providers partners_of(int64_t process, int64_t index) const {
+    const auto wanted = [&](int64_t who) {
+      const auto at = providers_.find({who, index});
+      return at == providers_.end() ? nullptr : at->second;
+    };
+    const Providers* providers = wanted(process);
+    if (!providers) return {};
     bool here = false;
-    for (const int64_t provider : providers) {
+    for (const int64_t provider : *providers) {
       here |= provider == process;
-      if (providers_of(provider, index) != providers) return {};
+      if (wanted(provider) != providers) return {};
     }
-    return here ? providers : std::vector<int64_t>{};
+    return here ? *providers : Providers{};
   }
 
   void deliver_to(int64_t peer, const std::map<int64_t, Target>& targets, Route& route) {
@@ -174,6 +182,8 @@ class Router {
   const Relayout& relayout_;
   std::map<int64_t, std::vector<int64_t>> holdings_;      // by process
   std::map<int64_t, std::map<int64_t, Target>> targets_;  // by process, by distinct index of the new layout
+  std::set<Providers> lists_;                             // each once, to be known by its address
+  std::map<std::pair<int64_t, int64_t>, const Providers*> providers_;  // by process and index
 };
 
 }  // namespace
