@@ -5,7 +5,8 @@
 
 Starts two processes of one thread each. Every row times the peer and spmdx in turn, in the same
 processes, step by step, on the same model and batch; the ratio is the median of the paired ratios.
-The last row is the same step in one process in plain PyTorch, with the whole batch.
+"single" is the same step in one process in plain PyTorch, with the whole batch. At the end are the
+bytes that a process receives in a step, counted as in bytes.py.
 """
 
 import argparse
@@ -21,7 +22,7 @@ import torch
 import torch.distributed as dist
 from bytes import SIZES
 from nanogpt import GPT, Config, token_mean, train_step
-from peers import PEERS
+from peers import PEERS, Counter
 
 WARM = 4  # steps that are not timed: plans, buckets, allocations
 PEER_OF = {
@@ -101,6 +102,19 @@ def measure(programs, mode, repeats) -> dict[str, list[float]]:
     return times
 
 
+def received(programs) -> dict[str, int]:
+    """Bytes that one process receives in a step of the peer and of spmdx."""
+    import spmdx
+
+    torch.manual_seed(0)
+    with Counter() as counter:
+        programs["peer"]()
+    spmdx.debug.reset_counters()
+    programs["spmdx"]()
+    theirs = sum(size for _, size in counter.found.values())
+    return {"peer": theirs, "spmdx": spmdx.debug.counters()["wire_bytes"]}
+
+
 def run_rank(options) -> None:
     torch.set_num_threads(1)
     rank, world = int(os.environ["RANK"]), int(os.environ["WORLD_SIZE"])
@@ -117,13 +131,14 @@ def run_rank(options) -> None:
                 "single": single(config, batch, mode),
             }
             times = measure(programs, mode, options.repeats)
+            sizes_of = received(programs)
             if rank == 0:
-                print(json.dumps([label, mode, times]), flush=True)
+                print(json.dumps([label, mode, times, sizes_of]), flush=True)
     dist.destroy_process_group()
 
 
 def show(line: str) -> None:
-    label, mode, times = json.loads(line)
+    label, mode, times, received = json.loads(line)
     median = {name: statistics.median(values) for name, values in times.items()}
 
     def ratio(a: str, b: str) -> float:
@@ -132,7 +147,8 @@ def show(line: str) -> None:
     ratios = [("spmdx", "peer"), ("single", "spmdx"), ("single", "peer")]
     shown = "   ".join(f"{a} / {b} {ratio(a, b):5.2f}" for a, b in ratios)
     took = ", ".join(f"{name} {seconds * 1e3:.0f}" for name, seconds in median.items())
-    print(f"{label}  {PEER_OF[mode]:18} {shown}   ({took} ms)", flush=True)
+    sent = ", ".join(f"{name} {size / 1e6:.2f}" for name, size in received.items())
+    print(f"{label}  {PEER_OF[mode]:18} {shown}   ({took} ms; {sent} MB)", flush=True)
 
 
 def main() -> None:

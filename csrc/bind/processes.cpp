@@ -53,6 +53,7 @@ void bind_processes(py::module_& m) {
   m.def("await_values", await_values, py::arg("keys"), py::arg("what"), py::arg("stale") = "",
         py::arg("patience") = 0.0);
   m.def("lives", bridge::lives, py::arg("process"));
+  m.def("runs", bridge::runs, py::arg("process"));
   m.def("broken", bridge::broken);
   m.def("set_before_first_use", bridge::set_before_first_use, py::arg("callback"));
   m.def("note_use", bridge::note_use);

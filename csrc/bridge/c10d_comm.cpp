@@ -282,6 +282,8 @@ void compare_replicas(uint64_t digest) {
 
 bool lives(int64_t process) { return instance().watch()->lives(process); }
 
+bool runs(int64_t process) { return instance().watch()->runs(process); }
+
 std::string broken() { return instance().watch() ? instance().watch()->broken() : std::string(); }
 
 void set_before_first_use(std::function<void()> callback) { before_first_use() = std::move(callback); }

@@ -41,6 +41,7 @@ std::vector<std::string> await_values(const std::vector<std::string>& keys, cons
 // Throws CommError where the processes, all of which call it, have different numbers. REQUIRES: joined.
 void compare_replicas(uint64_t digest);
 bool lives(int64_t process);  // as far as can be seen from here
+bool runs(int64_t process);   // and is not stopped
 
 // Why no process can be reached any more; empty while all is well.
 std::string broken();

@@ -63,6 +63,7 @@ class Watch {
   // For the others, under this key.
   void set(const std::string& key, const std::string& text);
   bool lives(int64_t peer) const;  // as far as can be seen from here
+  bool runs(int64_t peer) const;   // and is not stopped
   // Throws CommError if the world is broken.
   void check() const;
   std::string broken() const;

@@ -48,6 +48,8 @@ Status status_of(int64_t pid) {
   return status;
 }
 
+bool is_stopped(const Peer& peer) { return peer.pid != 0 && status_of(peer.pid).state == 'T'; }
+
 }  // namespace
 
 void Watch::beat() {
@@ -108,6 +110,8 @@ bool Watch::lives(int64_t index) const {
   return status.state != 0 && status.state != 'Z' && status.state != 'X' && status.started == peer.started;
 }
 
+bool Watch::runs(int64_t index) const { return lives(index) && !is_stopped(world_.peers.at(index)); }
+
 // A process that has ended before it did `step`.
 std::string Watch::gone(int64_t peer, int64_t step) {
   const Peer& other = world_.peers[peer];
@@ -138,7 +142,7 @@ std::string Watch::mute_store() const {
       "the store that joins the processes has not answered for " + std::to_string(silence() / seconds(1)) + " seconds";
   for (int64_t peer = 0; peer < world_.processes.count; ++peer) {
     const Peer& other = world_.peers[peer];
-    if (other.pid != 0 && status_of(other.pid).state == 'T') return stopped(other) + " Meanwhile " + text + ".";
+    if (is_stopped(other)) return stopped(other) + " Meanwhile " + text + ".";
   }
   return text +
          ". Expected the process that hosts it (process 0 or the launcher) to answer at once. See whether it "
@@ -151,7 +155,7 @@ std::string Watch::silent(int64_t peer) {
   const auto now = Clock::now();
   const auto limit = silence();
   if (other.pid != 0) {
-    if (status_of(other.pid).state != 'T') {
+    if (!is_stopped(other)) {
       stopped_.erase(peer);
       return {};
     }

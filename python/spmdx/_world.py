@@ -306,8 +306,9 @@ def _leave() -> None:
         _C.leave(_last_words)
         until = time.monotonic() + min(30.0, _timeout())
         others = [p for p in range(_world.count) if p != _world.index]
+        may_come = _C.runs if _C.broken() else _C.lives
         while _world.hosts_store and others and time.monotonic() < until:
-            others = [p for p in others if not _world.store.check([f"left/{p}"]) and _C.lives(p)]
+            others = [p for p in others if not _world.store.check([f"left/{p}"]) and may_come(p)]
             time.sleep(0.02)
     except RuntimeError:
         # The store has ended before this process: nobody is left to be told.
