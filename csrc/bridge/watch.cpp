@@ -70,8 +70,10 @@ std::list<Watch::Wait>::iterator Watch::begin(Wait wait) {
   if (!lost_.empty()) throw CommError(lost_);
   if (!broken_.empty()) throw CommError(broken_);
   step_ = wait.at.step;
-  if (wait.task) fresh_ = true;
-  changed_.notify_all();
+  if (wait.task) {
+    fresh_ = true;
+    changed_.notify_all();
+  }
   return waits_.insert(waits_.end(), std::move(wait));
 }
 
