@@ -220,7 +220,7 @@ OTHERS: dict[str, Callable[[Sizes], Any]] = {
     "random": random,
     "shifted": shifted,
     "counted": counted,
-    "complex": complex_numbers,
+    "complex numbers": complex_numbers,
     "bits of another type": lambda s: [
         numbers(s["S"], s["M"]).view(torch.int32),
         numbers(s["S"], 8).view(torch.float64),
@@ -241,7 +241,8 @@ OTHERS: dict[str, Callable[[Sizes], Any]] = {
         torch.triu_indices(s["S"], s["M"], device="spmdx"),
     ],
     "rows without sums": rows_without_sums,
-    "clamp_max": lambda s: numbers(s["S"], s["M"]).clamp_max(0.5),
+    "eigenvalues": lambda s: torch.linalg.eig(numbers(s["M"], s["S"], s["S"])),
+    "clamp_max by a number": lambda s: numbers(s["S"], s["M"]).clamp_max(0.5),
 }
 
 CALLS = PRODUCTS | OPTIMIZERS | LAYERS | OTHERS

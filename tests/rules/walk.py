@@ -24,6 +24,7 @@ Call = Callable[[], Any]
 def names() -> list[str]:
     """Every entry of op_db that is expected to run, and the calls of more_calls.py."""
     drawn = dict.fromkeys(name_of(op) for op in entries(DTYPES))
+    assert not drawn.keys() & CALLS.keys()
     return [name for name in drawn if name not in EXCEPTIONS] + list(CALLS)
 
 
