@@ -183,8 +183,14 @@ class C10dComm final : public Comm {
     const auto is_made = [group](c10d::Store&) {
       return group.wait_for(std::chrono::seconds(0)) == std::future_status::ready;
     };
-    watch_->wait_until(is_made, {announced_, 0, "meeting of the processes"});
-    return group.get();
+    const Progress at{announced_, 0, "meeting of the processes"};
+    watch_->wait_until(is_made, at);
+    try {
+      return group.get();
+    } catch (const std::exception& error) {  // somebody has gone: waiting tells who
+      watch_->wait({}, at, error.what());
+      throw;
+    }
   }
 
   // (to, from) for every message that announces a step.

@@ -30,8 +30,14 @@ POINTS = (
 )
 SIGNALS = {"kill": signal.SIGKILL, "stop": signal.SIGSTOP}
 STEPS, HALF = 5, 2
-TIMEOUT = 10  # SPMDX_TIMEOUT
-LIMIT = 30  # seconds in which the others must have ended
+
+
+@dataclasses.dataclass(frozen=True)
+class Patience:
+    """Seconds: SPMDX_TIMEOUT, and how long the others may take to end."""
+
+    timeout: int = 10
+    limit: int = 30
 
 
 @dataclasses.dataclass(frozen=True)
@@ -95,20 +101,22 @@ def calm(processes: int) -> Calm:
     return Calm(losses(said[0]), end, events, folder / "half")
 
 
-def judge(case: Case) -> Verdict:
+def judge(case: Case, patience: Patience) -> Verdict:
     """Plays a case, and goes on after it."""
     quiet, verdict = calm(case.processes), Verdict(case)
     with tempfile.TemporaryDirectory() as name:
         folder = pathlib.Path(name)
         if case.point == "loading":
             shutil.copytree(quiet.saved, folder / "c")
-        saved = _disturbed(case, quiet, folder, verdict)
+        saved = _disturbed(case, patience, quiet, folder, verdict)
         if not verdict.trouble:
             _resumed(case, quiet, folder, verdict, saved)
     return verdict
 
 
-def _disturbed(case: Case, quiet: Calm, folder: pathlib.Path, verdict: Verdict) -> int:
+def _disturbed(
+    case: Case, patience: Patience, quiet: Calm, folder: pathlib.Path, verdict: Verdict
+) -> int:
     """The case itself; returns how many steps are known to be saved."""
     victim = random.Random(str(case)).randrange(case.processes)
     told = {
@@ -119,18 +127,20 @@ def _disturbed(case: Case, quiet: Calm, folder: pathlib.Path, verdict: Verdict) 
         "events": quiet.events,
     }
     arguments = (str(folder), str(STEPS), json.dumps(told))
-    with Running("chaos.py", case.processes, 1, *arguments, SPMDX_TIMEOUT=TIMEOUT) as running:
+    with Running(
+        "chaos.py", case.processes, 1, *arguments, SPMDX_TIMEOUT=patience.timeout
+    ) as running:
         others = [rank for rank in range(case.processes) if rank != victim]
-        until, struck = time.monotonic() + 4 * LIMIT, folder / "struck"
+        until, struck = time.monotonic() + 4 * patience.limit, folder / "struck"
         while any(running.children[rank].poll() is None for rank in others):
             time.sleep(0.02)
             since = float(struck.read_text() or "inf") if struck.exists() else None
-            if time.monotonic() > (until if since is None else since + LIMIT):
+            if time.monotonic() > (until if since is None else since + patience.limit):
                 break
         verdict.struck = struck.exists()
         if verdict.struck:
             verdict.seconds = time.monotonic() - float(struck.read_text())
-        ended = running.end(LIMIT if not verdict.struck else 0)
+        ended = running.end(0 if verdict.struck else patience.limit)
     for rank in others:
         verdict.trouble = verdict.trouble or _unwell(ended[rank], rank, victim, quiet)
     return max(max([0, *numbers("saved", how.out), *numbers("resumed", how.out)]) for how in ended)

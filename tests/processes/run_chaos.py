@@ -9,7 +9,7 @@ import collections
 import concurrent.futures
 import sys
 
-from chaos_cases import LIMIT, POINTS, SIGNALS, Case, Verdict, calm, judge
+from chaos_cases import POINTS, SIGNALS, Case, Patience, Verdict, calm, judge
 
 
 def show(verdicts: list[Verdict]) -> None:
@@ -24,7 +24,7 @@ def show(verdicts: list[Verdict]) -> None:
         wrong = sum(bool(v.trouble) for v in some)
         print(f"{kind + ' ' + point:24}{len(some):8}{len(struck):8}{wrong:9}{longest:8.1f} s")
     wrong = sum(bool(v.trouble) for v in verdicts)
-    print(f"{len(verdicts)} cases, {wrong} with trouble; nobody may wait for {LIMIT} s")
+    print(f"{len(verdicts)} cases, {wrong} with trouble; nobody may wait for {Patience.limit} s")
 
 
 def main() -> int:
@@ -48,7 +48,7 @@ def main() -> int:
     ]
     verdicts = []
     with concurrent.futures.ThreadPoolExecutor(options.jobs) as pool:
-        for verdict in pool.map(judge, cases):
+        for verdict in pool.map(lambda case: judge(case, Patience()), cases):
             verdicts.append(verdict)
             if verdict.trouble:
                 print(f"{verdict.case}: {verdict.trouble}\n", flush=True)
