@@ -59,6 +59,11 @@ class Calm:
     digest: str
     events: dict[str, list[int]]
     saved: pathlib.Path  # its checkpoint after HALF of the steps
+    folder: tempfile.TemporaryDirectory  # which holds that, as long as it is needed
+
+    def differs_from(self, out: str) -> bool:
+        """Whether a program printed a loss that is not bit-equal."""
+        return any(self.losses[step] != loss for step, loss in losses(out).items())
 
 
 @dataclasses.dataclass
@@ -87,7 +92,8 @@ def play(folder: pathlib.Path, processes: int, *arguments: object) -> list:
 @functools.cache
 def calm(processes: int) -> Calm:
     """Of a number of processes: sums of other shards are other sums."""
-    folder = pathlib.Path(tempfile.mkdtemp())
+    holder = tempfile.TemporaryDirectory()
+    folder = pathlib.Path(holder.name)
     said = [how.out for how in play(folder, processes, HALF)]
     shutil.copytree(folder / "c", folder / "half")
     rest = play(folder, processes, STEPS)
@@ -98,7 +104,7 @@ def calm(processes: int) -> Calm:
         for point in ("import", "saving", "loading")
     }
     (end,) = {re.findall(r"^end (\S+)$", out, re.MULTILINE)[-1] for out in said}
-    return Calm(losses(said[0]), end, events, folder / "half")
+    return Calm(losses(said[0]), end, events, folder / "half", holder)
 
 
 def judge(case: Case, patience: Patience) -> Verdict:
@@ -151,7 +157,7 @@ def _unwell(how, rank: int, victim: int, quiet: Calm) -> str:
     said = how.out + how.err
     if how.status is None:
         return f"process {rank} hangs:\n{said[-2000:]}"
-    if any(quiet.losses[step] != loss for step, loss in losses(how.out).items()):
+    if quiet.differs_from(how.out):
         return f"process {rank} has other losses:\n{said[-2000:]}"
     if how.status == 0:
         return "" if f"end {quiet.digest}" in how.out else f"process {rank} ends early:\n{said}"
@@ -170,5 +176,5 @@ def _resumed(case: Case, quiet: Calm, folder: pathlib.Path, verdict: Verdict, sa
             verdict.trouble = f"process {rank} goes on from {from_step}, but {saved} was saved"
         elif f"end {quiet.digest}" not in how.out:
             verdict.trouble = f"process {rank} ends with other parameters"
-        elif any(quiet.losses[step] != loss for step, loss in losses(how.out).items()):
+        elif quiet.differs_from(how.out):
             verdict.trouble = f"process {rank} goes on with other losses"
