@@ -1,6 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """The folder of a checkpoint: it appears as a whole, or the one before it stays."""
 
+import ctypes
 import glob
 import os
 import secrets
@@ -13,6 +14,8 @@ from spmdx.checkpoint_manifest import MANIFEST, METADATA, SUFFIX
 from spmdx.errors import CheckpointError
 
 _BETWEEN_RENAMES = 1.0  # seconds: a save of another program that lives needs less
+_LIBC = ctypes.CDLL(None, use_errno=True)
+_AT_FDCWD, _RENAME_EXCHANGE = -100, 2  # renameat2(2)
 
 
 def _previous(target: Path) -> Path:
@@ -81,17 +84,34 @@ def _require_replaceable(target: Path) -> None:
 def commit(folder: Path, target: Path) -> None:
     """Put the written folder in place of what lies at ``target``. For one process."""
     _sync(folder)
+    before = folder  # where the checkpoint that was at `target` lies then
+    if not target.exists():
+        os.rename(folder, target)
+    elif not _swap(folder, target):
+        before = _replace(folder, target)
+    _sync(target.parent)
+    shutil.rmtree(before, ignore_errors=True)  # a load may do it at the same time
+
+
+def _swap(folder: Path, target: Path) -> bool:
+    """Exchange two folders in one go, where the system can (Linux, most of its file systems)."""
+    rename = getattr(_LIBC, "renameat2", None)
+    if rename is None:
+        return False
+    paths = (_AT_FDCWD, os.fsencode(folder), _AT_FDCWD, os.fsencode(target))
+    return rename(*paths, _RENAME_EXCHANGE) == 0
+
+
+def _replace(folder: Path, target: Path) -> Path:
+    """In two steps: who is killed between them leaves it to :func:`mend`."""
     previous = _previous(target)
-    if target.exists():
-        os.rename(target, previous)
+    os.rename(target, previous)
     try:
         os.rename(folder, target)
     except OSError:
-        if previous.exists():
-            os.rename(previous, target)
+        os.rename(previous, target)
         raise
-    _sync(target.parent)
-    shutil.rmtree(previous, ignore_errors=True)  # a load may do it at the same time
+    return previous
 
 
 def _sync(folder: Path) -> None:

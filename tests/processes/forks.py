@@ -166,6 +166,8 @@ def report(error: BaseException, program: str) -> None:
 
 
 if __name__ == "__main__":
+    import rich.table  # noqa: F401
+    import torch._dynamo  # noqa: F401: optimizers ask for it
     import torch.distributed.checkpoint  # noqa: F401
 
     program = serve()

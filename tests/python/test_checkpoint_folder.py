@@ -10,7 +10,7 @@ import spmdx
 import torch
 from checkpoints import mesh_of, run_python
 from messages import eight_devices
-from spmdx import checkpoint_save
+from spmdx import checkpoint_folder, checkpoint_save
 from spmdx.checkpoint import CheckpointError, async_save, load, save
 
 eight_devices()
@@ -65,10 +65,12 @@ KILLED = """
 import torch.distributed.checkpoint  # before anything counts
 from test_checkpoint_folder import *
 import sys
-for folder, where, count in zip(*[iter(sys.argv[1:])] * 3):
+for folder, way, where, count in zip(*[iter(sys.argv[1:])] * 4):
     if os.fork():  # nothing ran yet, so nothing is lost
         assert os.waitstatus_to_exitcode(os.wait()[1]) == 9, (where, count)
         continue
+    if way == "in two steps":
+        checkpoint_folder._LIBC = None
     save(state(1), folder)
     new = state(2)
     module = torch if where == "torch.save" else os
@@ -81,14 +83,16 @@ for folder, where, count in zip(*[iter(sys.argv[1:])] * 3):
     setattr(module, where.split(".")[1], dying)
     save(new, folder)
 """
-# Where the save dies, at which call of it, and which checkpoint is there then.
+# How the folders change places, where the save dies, at which call of it, and which checkpoint is
+# there then, in its place or not.
 DEATHS = [
-    ("torch.save", 5, 1),  # in the middle of the data
-    ("os.fsync", 1, 1),  # at the end of the data
-    ("os.fsync", 3, 1),  # the manifest is written, the disk may not have it
-    ("os.rename", 1, 1),  # all is written
-    ("os.rename", 2, 1),  # the old one is out of the way
-    ("os.fsync", 5, 2),  # the new one is in place
+    ("at once", "torch.save", 5, 1, True),  # in the middle of the data
+    ("at once", "os.fsync", 1, 1, True),  # at the end of the data
+    ("at once", "os.fsync", 3, 1, True),  # the manifest is written, the disk may not have it
+    ("at once", "os.fsync", 5, 2, True),  # the new one is in place
+    ("in two steps", "os.rename", 1, 1, True),  # all is written
+    ("in two steps", "os.rename", 2, 1, False),  # the old one is out of the way
+    ("in two steps", "os.fsync", 5, 2, True),  # the new one is in place
 ]
 
 
@@ -101,16 +105,17 @@ def told(call):
 
 def test_a_killed_save_leaves_the_checkpoint_before_or_the_new_one(tmp_path):
     paths = [tmp_path / str(i) / "c" for i in range(len(DEATHS))]
-    deaths = [(path, *death[:2]) for path, death in zip(paths, DEATHS, strict=True)]
+    deaths = [(path, *death[:3]) for path, death in zip(paths, DEATHS, strict=True)]
     run_python(KILLED, *(word for death in deaths for word in death))
-    for path, (where, count, left) in zip(paths, DEATHS, strict=True):
+    for path, (way, _, _, left, in_place) in zip(paths, DEATHS, strict=True):
         unfinished = [name for name in names(path.parent) if ".saving-" in name]
-        assert bool(unfinished) is (left == 1)
+        assert bool(unfinished) is (left == 1 or way == "at once")
+        assert path.exists() is in_place
         found, text = told(lambda path=path: loaded(path))
         assert found == left
         assert ("did not end: it is not read" in text) is bool(unfinished)
         back = "the checkpoint before it is back" in text
-        assert back is ((where, count) == ("os.rename", 2))
+        assert back is not in_place
         _, text = told(lambda path=path: save(state(3), path))
         assert ("did not end: it is removed" in text) is bool(unfinished)
         assert names(path.parent) == ["c"] and loaded(path) == 3
@@ -118,6 +123,7 @@ def test_a_killed_save_leaves_the_checkpoint_before_or_the_new_one(tmp_path):
 
 @pytest.mark.parametrize("count", [1, 2])
 def test_a_save_that_fails_leaves_the_checkpoint_before(count, tmp_path, monkeypatch):
+    monkeypatch.setattr(checkpoint_folder, "_LIBC", None)  # one that cannot swap folders
     save(state(1), tmp_path / "c")
     original, calls = os.rename, []
 
