@@ -6,6 +6,7 @@
 #include "bind/bind.h"
 #include "bridge/device.h"
 #include "bridge/generator.h"
+#include "bridge/place.h"
 #include "bridge/trace.h"
 
 namespace spmdx {
@@ -22,6 +23,8 @@ void bind_device(py::module_& module) {
       py::arg("composed"));
   module.def("manual_seed", &bridge::manual_seed, py::arg("seed"));
   module.def("default_generator", [] { return bridge::default_generator(); });
+  module.def("set_place", [](const std::string& device) { bridge::set_place(c10::Device(device)); }, py::arg("device"));
+  module.def("place", [] { return bridge::place().str(); });
   module.def("is_lazy", [](const at::Tensor& tensor) { return bridge::as_lazy(tensor) != nullptr; });
   module.def("wait_at_exit", [] {
     py::gil_scoped_release no_gil;

@@ -12,6 +12,7 @@
 #include "bind/handles.h"
 #include "bridge/aten_backend.h"
 #include "bridge/c10d_comm.h"
+#include "bridge/place.h"
 #include "bridge/plan_only.h"
 #include "bridge/tracer.h"
 
@@ -79,24 +80,30 @@ std::vector<int64_t> addressable(const Mesh& mesh) {
 
 // The tensors that the devices of this process hold, in order of position, replicas sharing one; and their sharding.
 // Data that no mesh knows of are one tensor without a sharding.
-std::pair<std::vector<at::Tensor>, std::optional<ShardingHandle>> local_data(const at::Tensor& tensor) {
+std::pair<std::vector<at::Tensor>, std::optional<ShardingHandle>> local_data(const at::Tensor& tensor, bool on_host) {
   DataRef data = settle(tensor);
   if (!data->ready()) wait_interruptibly([data] { data->wait(); });
   const Shards& shards = data->wait();
   const Sharding* sharding = data->sharding();
-  if (!sharding) return {{bridge::tensor_of(shards.at(0))}, std::nullopt};
+  const auto shown = [&](const BufferRef& shard) {
+    return on_host ? bridge::to_host(bridge::tensor_of(shard)) : bridge::tensor_of(shard);
+  };
+  if (!sharding) return {{shown(shards.at(0))}, std::nullopt};
   Holdings holdings(bridge::comm().processes());
-  std::vector<at::Tensor> result;
-  for (const int64_t position : addressable(*sharding->mesh))
-    result.push_back(bridge::tensor_of(shards.at(holdings.place(sharding->mesh, sharding->used(), position))));
+  std::vector<at::Tensor> distinct(shards.size()), result;
+  for (const int64_t position : addressable(*sharding->mesh)) {
+    const size_t index = holdings.place(sharding->mesh, sharding->used(), position);
+    if (!distinct.at(index).defined()) distinct[index] = shown(shards[index]);
+    result.push_back(distinct[index]);
+  }
   return {std::move(result), ShardingHandle{sharding}};
 }
 
 // The same memory where that can be lent: contiguous, and seen by tensors only, who count its users. Nothing is written
 // to it then.
-at::Tensor lent(const at::Tensor& tensor) {
+BufferRef lent(const at::Tensor& tensor) {
   const at::Tensor same = tensor.detach().resolve_conj().resolve_neg().contiguous();
-  return same.is_alias_of(tensor) && !same.storage().resizable() ? same.clone() : same;
+  return same.is_alias_of(tensor) && !same.storage().resizable() ? bridge::uploaded(same) : bridge::lent(same);
 }
 
 // Data made of one tensor per device of the mesh in this process; of replicas the first counts. REQUIRES: shapes are
@@ -111,7 +118,7 @@ DataRef data_from(const TensorType& type, ShardingRef sharding, const std::vecto
     BufferRef& shard = shards.at(holdings.place(sharding->mesh, sharding->used(), positions[i]));
     if (shard) continue;
     const at::Tensor& local = locals.at(i);
-    shard = bridge::buffer_of(lend ? lent(local) : local.detach().clone(at::MemoryFormat::Contiguous));
+    shard = lend ? lent(local) : bridge::uploaded(local, at::MemoryFormat::Contiguous);
   }
   return std::make_shared<Data>(type, sharding, std::move(shards));
 }
@@ -208,7 +215,7 @@ void bind_sharding(py::module_& m) {
   m.def("annotate", annotate);
   m.def("annotation", annotation);
   m.def("sharding_of", sharding_or_none);
-  m.def("local_data", local_data);
+  m.def("local_data", local_data, py::arg("tensor"), py::arg("on_host") = true);
   m.def("load_local", load_local);
   m.def("from_local", from_local, py::arg("locals"), py::arg("sharding"), py::arg("shape"), py::arg("dtype"),
         py::arg("lend") = false);

@@ -11,6 +11,7 @@
 #include "bind/bind.h"
 #include "bind/handles.h"
 #include "bridge/aten_backend.h"
+#include "bridge/place.h"
 #include "bridge/tracer.h"
 #include "runtime/transfer.h"
 #include "sharding/reshard.h"
@@ -86,14 +87,14 @@ std::vector<at::Tensor> run_reshard(const std::vector<at::Tensor>& locals, const
   ShardingRef at = from.sharding;
   Shards shards;
   for (int64_t i = 0; i < num_distinct(*at->mesh, at->used()); ++i)
-    shards.push_back(bridge::buffer_of(locals.at(representative(*at->mesh, at->used(), i))));
+    shards.push_back(bridge::lent(locals.at(representative(*at->mesh, at->used(), i))));
   for (const Move& move : plan.moves) {
     shards = transfer_here(bridge::aten_backend(), type.dtype, {shape, at, move.to, {}}, std::move(shards));
     at = move.to;
   }
   std::vector<at::Tensor> results;
   for (int64_t p = 0; p < at->mesh->size(); ++p)
-    results.push_back(bridge::tensor_of(shards.at(distinct_index(*at->mesh, at->used(), p))));
+    results.push_back(bridge::to_host(bridge::tensor_of(shards.at(distinct_index(*at->mesh, at->used(), p)))));
   return results;
 }
 
@@ -107,7 +108,7 @@ int64_t time_exchange(int64_t devices, int64_t rows, int repeats) {
   const ShardingRef to = to_sharding({{{}, {int64_t{0}}}}, mesh, shape, "x");
   const Route route = make_route({}, {shape, from, to, {}});
   Shards shards;
-  for (int64_t i = 0; i < devices; ++i) shards.push_back(bridge::buffer_of(at::ones({rows, devices}, at::kFloat)));
+  for (int64_t i = 0; i < devices; ++i) shards.push_back(bridge::lent(at::ones({rows, devices}, at::kFloat)));
   int64_t least = INT64_MAX;
   for (int i = 0; i < repeats; ++i) {
     const auto began = std::chrono::steady_clock::now();

@@ -8,7 +8,7 @@
 #include "bind/bind.h"
 #include "bind/handles.h"
 #include "bridge/aten_backend.h"
-#include "bridge/compat.h"
+#include "bridge/place.h"
 #include "bridge/tracer.h"
 #include "rules/letters.h"
 
@@ -40,7 +40,7 @@ std::vector<Shards> run_now(const Graph& graph, const std::vector<DataRef>& inpu
 
 Tensors tensors_of(const Shards& shards) {
   Tensors result;
-  for (const BufferRef& shard : shards) result.push_back(bridge::tensor_of(shard));
+  for (const BufferRef& shard : shards) result.push_back(bridge::to_host(bridge::tensor_of(shard)));
   return result;
 }
 
@@ -81,7 +81,7 @@ struct TrialHandle {
     for (size_t i = 0; i < shards.size(); ++i) {
       const Value& value = graph.values[graph.inputs.at(i).value];
       Shards buffers;
-      for (const at::Tensor& shard : shards[i]) buffers.push_back(bridge::buffer_of(shard));
+      for (const at::Tensor& shard : shards[i]) buffers.push_back(bridge::lent(shard));
       inputs.push_back(std::make_shared<Data>(value.type, value.sharding, std::move(buffers)));
     }
     std::vector<Tensors> outputs;
@@ -115,7 +115,8 @@ std::vector<std::optional<at::Tensor>> values(const bridge::Recording& recording
     if (produced(graph.values[value].type)) graph.outputs.push_back({.value = value});
   const std::vector<Shards> made = run_now(graph, recording.inputs, recording.params);
   std::vector<std::optional<at::Tensor>> result(graph.values.size());
-  for (size_t i = 0; i < made.size(); ++i) result[graph.outputs[i].value] = bridge::tensor_of(made[i].at(0));
+  for (size_t i = 0; i < made.size(); ++i)
+    result[graph.outputs[i].value] = bridge::to_host(bridge::tensor_of(made[i].at(0)));
   return result;
 }
 

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// AtenBackend: buffers as CPU tensors, names of ops and dtypes on both sides.
+// AtenBackend: buffers as tensors, names of ops and dtypes on both sides.
 #include "bridge/aten_backend.h"
 
 #include <ATen/Dispatch.h>
@@ -10,7 +10,8 @@
 
 #include "base/error.h"
 #include "bridge/aten_kernel.h"
-#include "bridge/compat.h"
+#include "bridge/host_kernel.h"
+#include "bridge/place.h"
 #include "runtime/check.h"
 
 namespace spmdx::bridge {
@@ -101,9 +102,9 @@ void fill_with_garbage(at::Tensor& bytes, c10::ScalarType type) {
 // Garbage of this layout with bands of garbage around it. REQUIRES: every element has an address of its own.
 at::Tensor fenced_garbage(c10::IntArrayRef sizes, c10::IntArrayRef strides, c10::ScalarType type) {
   const auto item = static_cast<int64_t>(c10::elementSize(type));
-  at::Tensor bytes = at::empty({c10::multiply_integers(sizes) * item + 2 * kBand}, at::kByte);
+  at::Tensor bytes = at::empty({c10::multiply_integers(sizes) * item + 2 * kBand}, placed(at::kByte));
   fill_with_garbage(bytes, type);
-  at::Tensor made = at::empty({0}, at::TensorOptions(type));
+  at::Tensor made = at::empty({0}, placed(type));
   made.set_(bytes.storage(), kBand / item, sizes, strides);
   return made;
 }
@@ -113,24 +114,40 @@ bool owns_memory_alone(const at::Tensor& tensor) {
          !tensor.is_conj() && !tensor.is_neg() && !tensor.unsafeGetTensorImpl()->is_wrapped_number();
 }
 
+// What the lane of messages makes, the other one reads.
+BufferRef shared_by_lanes(at::Tensor tensor) {
+  cross_lanes(tensor);
+  return buffer_of(std::move(tensor));
+}
+
+std::unique_ptr<Kernel> prepare_here(const Call& local) {
+  std::unique_ptr<Kernel> kernel = prepare_random(local);
+  if (!kernel) kernel = prepare_own(local);
+  internal_check(kernel || !local.op.starts_with("spmdx."), "no kernel for " + local.op);
+  return kernel ? std::move(kernel) : prepare_aten(local);
+}
+
 class AtenBackend final : public Backend {
  public:
   std::unique_ptr<Kernel> prepare(const Call& local) override {
-    std::unique_ptr<Kernel> kernel = prepare_random(local);
-    if (!kernel) kernel = prepare_own(local);
-    internal_check(kernel || !local.op.starts_with("spmdx."), "no kernel for " + local.op);
-    return kernel ? std::move(kernel) : prepare_aten(local);
+    settle_place();
+    return runs_on_host(local) ? prepare_on_host(local, prepare_here) : prepare_here(local);
   }
+
+  void enter(Lane lane) override { bridge::enter(lane); }
+  Mark mark() override { return bridge::mark(); }
+  void follow(const Mark& mark) override { bridge::follow(mark); }
 
   BufferRef empty(DType dtype, const Shape& shape) override {
     KernelGuard guard;
-    at::Tensor made = at::empty(shape, at::TensorOptions(to_scalar_type(dtype)));
-    return buffer_of(check_modes().poison ? fenced_garbage(made.sizes(), made.strides(), made.scalar_type()) : made);
+    at::Tensor made = at::empty(shape, placed(to_scalar_type(dtype)));
+    if (check_modes().poison) made = fenced_garbage(made.sizes(), made.strides(), made.scalar_type());
+    return shared_by_lanes(std::move(made));
   }
 
   BufferRef identity(DType dtype, const Shape& shape, Reduction reduction) override {
     KernelGuard guard;
-    return buffer_of(make_identity(at::empty(shape, at::TensorOptions(to_scalar_type(dtype))), reduction));
+    return buffer_of(make_identity(at::empty(shape, placed(to_scalar_type(dtype))), reduction));
   }
 
   BufferRef narrow(const BufferRef& buffer, const Box& box) override {
@@ -169,7 +186,7 @@ class AtenBackend final : public Backend {
       else
         total = combine(total, tensor_of(buffers[i]).to(accumulate), reduction);
     }
-    return buffer_of(buffers.size() == 1 ? tensor_of(buffers[0]).clone() : total.to(type));
+    return shared_by_lanes(buffers.size() == 1 ? tensor_of(buffers[0]).clone() : total.to(type));
   }
 
   BufferRef compact(const BufferRef& buffer) override {
@@ -185,7 +202,9 @@ class AtenBackend final : public Backend {
 
   uint64_t digest(const BufferRef& buffer) override {
     KernelGuard guard;
-    const at::Tensor plain = tensor_of(buffer).resolve_conj().resolve_neg().contiguous();
+    const at::Tensor& host = static_cast<const AtenBuffer&>(*buffer).host;
+    const at::Tensor here = host.defined() ? host : to_host(tensor_of(buffer));
+    const at::Tensor plain = here.resolve_conj().resolve_neg().contiguous();
     const std::string_view bytes(static_cast<const char*>(plain.const_data_ptr()), plain.nbytes());
     return std::hash<std::string_view>{}(bytes);
   }
@@ -200,7 +219,7 @@ class AtenBackend final : public Backend {
     const at::Tensor& tensor = tensor_of(buffer);
     if (!owns_memory_alone(tensor) || tensor.numel() == 0) return false;
     const auto size = static_cast<int64_t>(tensor.storage().nbytes());
-    at::Tensor bytes = at::empty({0}, at::kByte);
+    at::Tensor bytes = at::empty({0}, placed(at::kByte));
     bytes.set_(tensor.storage(), 0, {size}, {1});
     fill_with_garbage(bytes, tensor.scalar_type());
     return true;
@@ -217,6 +236,21 @@ class AtenBackend final : public Backend {
 };
 
 }  // namespace
+
+BufferRef lent(const at::Tensor& tensor) {
+  settle_place();
+  if (tensor.device() == place()) return buffer_of(tensor);
+  return std::make_shared<AtenBuffer>(to_place(tensor), tensor.is_cpu() ? tensor : at::Tensor());
+}
+
+BufferRef uploaded(const at::Tensor& tensor, at::MemoryFormat format) {
+  settle_place();
+  KernelGuard guard;
+  const at::Tensor plain = tensor.detach().resolve_conj().resolve_neg();
+  if (plain.device() == place()) return buffer_of(plain.clone(format));
+  if (!plain.is_cpu()) return buffer_of(to_place(plain.clone(format)));
+  return lent(pinned_copy(plain, format));
+}
 
 Backend& aten_backend() {
   static auto* backend = new AtenBackend;  // never destroyed: a step may still run while the process exits

@@ -10,13 +10,18 @@ namespace spmdx::bridge {
 
 class AtenBuffer final : public Buffer {
  public:
-  explicit AtenBuffer(at::Tensor tensor) : tensor(std::move(tensor)) {}
+  explicit AtenBuffer(at::Tensor tensor, at::Tensor host = {}) : tensor(std::move(tensor)), host(std::move(host)) {}
   at::Tensor tensor;
+  at::Tensor host;  // the same elements there, if they came from there
 };
 inline const at::Tensor& tensor_of(const BufferRef& buffer) { return static_cast<const AtenBuffer&>(*buffer).tensor; }
 inline BufferRef buffer_of(at::Tensor tensor) { return std::make_shared<AtenBuffer>(std::move(tensor)); }
+// The elements of a tensor where shards lie. Nobody may write to the tensor any more; memory is shared if it is there.
+BufferRef lent(const at::Tensor& tensor);
+// The same, of a tensor that may be overwritten at once.
+BufferRef uploaded(const at::Tensor& tensor, at::MemoryFormat format = at::MemoryFormat::Preserve);
 
-// Kernels for device type CPU. The process-wide instance.
+// The process-wide instance.
 Backend& aten_backend();
 
 // "aten.add.Tensor" for an operator name, and back. The overload "default" is left out.

@@ -12,7 +12,7 @@
 #include "base/error.h"
 #include "base/philox.h"
 #include "bridge/aten_backend.h"
-#include "bridge/compat.h"
+#include "bridge/place.h"
 #include "runtime/memory_use.h"
 
 namespace spmdx::bridge {
@@ -71,6 +71,10 @@ c10::IValue opaque_value(const std::string& text) {
     return c10::complex<double>(part(text.substr(colon + 1, comma - colon - 1)), part(text.substr(comma + 1)));
   }
   throw InternalError("an opaque argument of no known kind: " + text);
+}
+
+bool is_device(const c10::Argument& argument) {
+  return strip_optional(argument.type())->kind() == c10::TypeKind::DeviceObjType;
 }
 
 // A constant argument as its schema type wants it.
@@ -159,7 +163,7 @@ class AtenKernel final : public Kernel {
   void add_default(const c10::Argument& argument) {
     internal_check(argument.default_value().has_value(),
                    name_ + " was recorded without its argument " + argument.name());
-    template_.push_back(*argument.default_value());
+    template_.push_back(is_device(argument) ? c10::IValue(bridge::place()) : *argument.default_value());
   }
 
   void add_argument(size_t index, const c10::Argument& argument, const Arg& arg) {
@@ -183,6 +187,8 @@ class AtenKernel final : public Kernel {
       template_.push_back(at::Tensor());
     else if (generator_ == static_cast<int>(index))
       template_.push_back({});
+    else if (is_device(argument))
+      template_.push_back(bridge::place());
     else
       template_.push_back(std::visit(ToIValue{type}, arg));
   }

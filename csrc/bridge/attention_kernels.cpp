@@ -5,6 +5,7 @@
 #include <algorithm>
 #include <limits>
 
+#include "bridge/flash.h"
 #include "bridge/own_kernels.h"
 
 namespace spmdx::bridge {
@@ -67,13 +68,8 @@ struct Operands {
   }
 };
 
-struct Attended {
-  Tensor out, logsumexp;
-};
-
 Attended attend(const Operands& of, bool causal) {
-  auto [out, logsumexp] =
-      at::_scaled_dot_product_flash_attention_for_cpu(of.query, of.key, of.value, 0.0, causal, of.mask, of.scale);
+  auto [out, logsumexp] = flash({of.query, of.key, of.value, of.mask, of.scale, causal});
   if (of.mask) {
     // ATen calls the logsumexp of a row without keys 0.
     const Tensor& mask = *of.mask;
@@ -157,9 +153,9 @@ Results attention_backward(const Operands& of, const Setting& setting, std::span
   Results total = {at::zeros_like(of.query), at::zeros_like(of.key), at::zeros_like(of.value)};
   for (const Part& part : parts_of(setting, of.query.size(2), of.key.size(2))) {
     const Operands some = of.part(part);
-    const auto [dq, dk, dv] = at::_scaled_dot_product_flash_attention_for_cpu_backward(
-        Operands::from(grad, part.query), some.query, some.key, some.value, Operands::from(out, part.query),
-        Operands::from(logsumexp, part.query), 0.0, part.causal, some.mask, some.scale);
+    const Attended result{Operands::from(out, part.query), Operands::from(logsumexp, part.query)};
+    const auto [dq, dk, dv] = flash_backward({some.query, some.key, some.value, some.mask, some.scale, part.causal},
+                                             Operands::from(grad, part.query), result);
     Operands::from(total[0], part.query).add_(dq);
     total[1].narrow(2, part.key, part.keys).add_(dk);
     total[2].narrow(2, part.key, part.keys).add_(dv);

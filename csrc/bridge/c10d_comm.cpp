@@ -14,7 +14,7 @@
 
 #include "base/error.h"
 #include "bridge/aten_backend.h"
-#include "bridge/compat.h"
+#include "bridge/place.h"
 #include "bridge/recorder.h"
 #include "runtime/differences.h"
 
@@ -45,7 +45,15 @@ std::string led(const Progress& at, const std::string& reason) {
   return (line.empty() ? "" : line + ": ") + reason;
 }
 
-at::Tensor sendable(const at::Tensor& tensor) { return tensor.resolve_conj().resolve_neg().contiguous(); }
+// The memory of a tensor. REQUIRES: it is contiguous.
+at::Tensor memory_of(const at::Tensor& tensor) {
+  at::Tensor bytes = at::empty({0}, tensor.options().dtype(at::kByte));
+  return bytes.set_(tensor.storage(), tensor.storage_offset() * static_cast<int64_t>(tensor.element_size()),
+                    {static_cast<int64_t>(tensor.nbytes())}, {1});
+}
+
+// Received for a tensor that a group cannot write to.
+using Late = std::vector<std::pair<at::Tensor, at::Tensor>>;
 
 class C10dComm final : public Comm {
  public:
@@ -66,25 +74,13 @@ class C10dComm final : public Comm {
     KernelGuard guard;
     Works works;
     std::string lost;
-    std::vector<std::pair<at::Tensor, at::Tensor>> late;  // what came for a tensor that is not contiguous
+    Late late;
     try {
-      for (const Message& message : receives) {
-        const at::Tensor target = tensor_of(message.buffer);
-        if (target.numel() == 0) continue;
-        std::vector<at::Tensor> whole = {target.is_contiguous() ? target : at::empty(target.sizes(), target.options())};
-        if (!target.is_contiguous()) late.emplace_back(target, whole[0]);
-        works.push_back(data_->recv(whole, static_cast<int>(message.peer), kTag));
-      }
-      for (const Message& message : sends) {
-        std::vector<at::Tensor> whole = {sendable(tensor_of(message.buffer))};
-        if (whole[0].numel() == 0) continue;
-        works.push_back(data_->send(whole, static_cast<int>(message.peer), kTag));
-        sent_.push_back(whole[0]);
-      }
+      works = on_stream() ? posted_as_one(sends, receives, late) : posted(sends, receives, late);
     } catch (const std::exception& error) {  // a connection that is closed already
       lost = error.what();
     }
-    watch_->wait(works, at, lost);
+    watch_->wait(works, at, lost, on_stream());
     for (const auto& [target, came] : late) target.copy_(came);
     sent_.clear();
   }
@@ -163,6 +159,57 @@ class C10dComm final : public Comm {
   }
 
  private:
+  bool on_stream() const { return watch_->world().on_stream; }
+  bool carries(const at::Tensor& tensor) const { return tensor.is_cpu() || on_stream(); }
+
+  // NCCL does not know every dtype.
+  at::Tensor as_sent(const at::Tensor& tensor) const { return on_stream() ? memory_of(tensor) : tensor; }
+
+  at::Tensor sendable(const at::Tensor& tensor) const {
+    const at::Tensor plain = tensor.resolve_conj().resolve_neg().contiguous();
+    return carries(plain) ? plain : to_host(plain);
+  }
+
+  at::Tensor landing(const at::Tensor& target, Late& late) const {
+    if (target.is_contiguous() && carries(target)) return target;
+    const auto device = carries(target) ? target.device() : c10::Device(c10::kCPU);
+    return late.emplace_back(target, at::empty(target.sizes(), target.options().device(device))).second;
+  }
+
+  Works posted(std::span<const Message> sends, std::span<const Message> receives, Late& late) {
+    Works works;
+    for (const Message& message : receives) {
+      const at::Tensor target = tensor_of(message.buffer);
+      if (target.numel() == 0) continue;
+      std::vector<at::Tensor> whole = {as_sent(landing(target, late))};
+      works.push_back(data_->recv(whole, static_cast<int>(message.peer), kTag));
+    }
+    for (const Message& message : sends) {
+      std::vector<at::Tensor> whole = {as_sent(sendable(tensor_of(message.buffer)))};
+      if (whole[0].numel() == 0) continue;
+      works.push_back(data_->send(whole, static_cast<int>(message.peer), kTag));
+      sent_.push_back(whole[0]);
+    }
+    return works;
+  }
+
+  // Of a stream, which runs one after the other: none would end before the others have begun, were they not one work.
+  Works posted_as_one(std::span<const Message> sends, std::span<const Message> receives, Late& late) {
+    data_->startCoalescing();
+    try {
+      const bool any = !posted(sends, receives, late).empty();
+      const auto all = data_->endCoalescing();
+      return any && all ? Works{all} : Works{};
+    } catch (...) {
+      const std::exception_ptr error = std::current_exception();
+      try {
+        data_->endCoalescing();          // or the next group would be a part of this one
+      } catch (const std::exception&) {  // follows from the first error, which says more
+      }
+      std::rethrow_exception(error);
+    }
+  }
+
   void open_groups() {
     const std::string suffix = "/" + std::to_string(generation_);
     data_ = open_group("data" + suffix);

@@ -19,11 +19,4 @@ inline c10::DispatchKeySet keys_above_kernels() {
          c10::DispatchKeySet(c10::DispatchKey::PythonDispatcher);
 }
 
-// Held while kernels run, on whichever thread that is.
-struct KernelGuard {
-  KernelGuard() : excluded(keys_above_kernels()) {}
-  c10::impl::ExcludeDispatchKeyGuard excluded;
-  at::NoGradGuard no_grad;
-};
-
 }  // namespace spmdx::bridge

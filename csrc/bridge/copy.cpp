@@ -6,7 +6,7 @@
 
 #include "bridge/alias.h"
 #include "bridge/aten_backend.h"
-#include "bridge/compat.h"
+#include "bridge/place.h"
 #include "bridge/record.h"
 #include "bridge/shapes.h"
 #include "bridge/trace.h"
@@ -14,10 +14,16 @@
 namespace spmdx::bridge {
 namespace {
 
-void copy_into_lazy(const at::Tensor& target, const at::Tensor& source) {
-  TORCH_CHECK(as_lazy(source) || source.is_cpu(), "cannot copy from ", source.device(),
+// A tensor of the device with these elements: the tensor itself if it is one.
+at::Tensor on_device(const at::Tensor& source) {
+  if (as_lazy(source)) return source;
+  TORCH_CHECK(source.is_cpu() || source.device() == place(), "cannot copy from ", source.device(),
               " to spmdx. Copy to the CPU first.");
-  const at::Tensor here = as_lazy(source) ? source : Recorder::instance().upload(source);
+  return Recorder::instance().upload(source);
+}
+
+void copy_into_lazy(const at::Tensor& target, const at::Tensor& source) {
+  const at::Tensor here = on_device(source);
   ValueId value = cast(operand(here), to_dtype(target.scalar_type()));
   assign(target, expand(value, target.sizes().vec()), false);
 }
@@ -72,8 +78,7 @@ bool to_copy(const OpInfo& info, Stack* stack) {
     finish(info, stack, at::empty_like(meta_tensor(in), meta_tensor(in).options().dtype(dtype), format));
     return true;
   }
-  TORCH_CHECK(as_lazy(self) || self.is_cpu(), "cannot copy from ", self.device(), " to spmdx. Copy to the CPU first.");
-  const at::Tensor here = as_lazy(self) ? self : Recorder::instance().upload(self);
+  const at::Tensor here = on_device(self);
   KernelGuard kernels_only;
   const at::Tensor like = at::empty_like(meta_tensor(in), meta_tensor(in).options().dtype(dtype), format);
   finish(info, stack, wrap_value(cast(operand(here), to_dtype(dtype)), share(meta_of(like))));

@@ -4,7 +4,7 @@
 #include <ATen/ops/nonzero.h>
 
 #include "bridge/aten_backend.h"
-#include "bridge/compat.h"
+#include "bridge/place.h"
 #include "bridge/record.h"
 #include "bridge/trace.h"
 

@@ -25,7 +25,7 @@ Compute prepare_grouped_mm(const Call& call) {
     const at::Tensor &a = tensor_of(inputs[0]), &b = tensor_of(inputs[1]);
     const bool rows = b.dim() == 3, columns = a.dim() == 3;
     if (rows && columns) return {at::bmm(a, b).to(dtype)};
-    const at::Tensor ends = tensor_of(inputs[2]).to(at::kLong).contiguous();
+    const at::Tensor ends = to_host(tensor_of(inputs[2])).to(at::kLong).contiguous();
     at::Tensor out = at::zeros(shape, a.options().dtype(dtype));
     const int64_t extent = rows ? a.size(0) : columns ? b.size(1) : a.size(1);
     const int64_t groups = rows ? b.size(0) : columns ? a.size(0) : out.size(0);

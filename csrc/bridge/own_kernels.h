@@ -8,6 +8,7 @@
 
 #include "base/error.h"
 #include "bridge/aten_backend.h"
+#include "bridge/place.h"
 
 namespace spmdx::bridge {
 
@@ -22,6 +23,7 @@ const OwnKernels& ctc_kernels();        // ctc_kernels.cpp
 const OwnKernels& grouped_kernels();    // grouped_kernels.cpp
 const OwnKernels& stencil_kernels();    // stencil_kernels.cpp: convolution and pooling of parts
 const OwnKernels& attention_kernels();  // attention_kernels.cpp
+const OwnKernels& flash_kernels();      // flash.cpp; none on the CPU, where ATen has them
 
 Compute prepare_taps(const Call& local);  // tap_kernels.cpp: spmdx.stencil of interpolation and padding
 

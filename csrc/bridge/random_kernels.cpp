@@ -12,7 +12,7 @@
 
 #include "base/error.h"
 #include "bridge/aten_kernel.h"
-#include "bridge/compat.h"
+#include "bridge/place.h"
 
 namespace spmdx::bridge {
 namespace {
@@ -83,8 +83,7 @@ Fill prepare_uniform(const Call& call) {
   return [low = number(call, 4), high = number(call, 5)](at::Tensor& out, const Region& region,
                                                          const ElementWords& draw, std::span<const Param> params) {
     const double from = low.real(params), to = high.real(params);
-    require(from <= to, "uniform got low " + std::to_string(from) + " and high " + std::to_string(to) +
-                            ". Expected low <= high. Swap them.");
+    check_bounds(from, to);
     AT_DISPATCH_FLOATING_TYPES_AND2(at::kHalf, at::kBFloat16, out.scalar_type(), "uniform",
                                     [&] { fill_uniform(out.mutable_data_ptr<scalar_t>(), region, draw, from, to); });
   };
@@ -147,8 +146,7 @@ Fill prepare_bernoulli(const Call& call) {
   return [chance = number(call, 4)](at::Tensor& out, const Region& region, const ElementWords& draw,
                                     std::span<const Param> params) {
     const double p = chance.real(params);
-    require(p >= 0 && p <= 1,
-            "bernoulli got the probability " + std::to_string(p) + ". Expected 0 <= p <= 1. Clamp it first.");
+    check_probability(p);
     AT_DISPATCH_V2(out.scalar_type(), "bernoulli", AT_WRAP([&] {
                      fill_region(out.mutable_data_ptr<scalar_t>(), region, draw, [=](const PhiloxWords& words) {
                        return static_cast<scalar_t>(unit_53(words.first) < p ? 1 : 0);
@@ -206,6 +204,7 @@ class RandomKernel final : public Kernel {
       : region_{ints(call, 0), ints(call, 1), ints(call, 2)},
         dtype_(dtype_of(call, 3)),
         fill_(row.prepare(call)),
+        by_tensors_(prepare_by_tensors(call)),
         seed_(number(call, row.seed)),
         draw_(number(call, row.seed + 1)) {
     const size_t rank = region_.sizes.size();
@@ -215,16 +214,21 @@ class RandomKernel final : public Kernel {
 
   void run(std::span<const BufferRef>, std::span<const Param> params, std::span<BufferRef> outputs, int) override {
     KernelGuard guard;
-    at::Tensor out = at::empty(region_.extents, at::TensorOptions(dtype_));
-    fill_(out, region_, {static_cast<uint64_t>(seed_.whole(params)), static_cast<uint64_t>(draw_.whole(params))},
-          params);
-    outputs[0] = buffer_of(std::move(out));
+    const ElementWords draw{static_cast<uint64_t>(seed_.whole(params)), static_cast<uint64_t>(draw_.whole(params))};
+    if (!place().is_cpu() && by_tensors_ && numel(region_.extents) > 0) {
+      outputs[0] = buffer_of(by_tensors_(region_, dtype_, draw, params));
+      return;
+    }
+    at::Tensor out = at::empty(region_.extents, dtype_);
+    fill_(out, region_, draw, params);
+    outputs[0] = lent(out);
   }
 
  private:
   Region region_;
   c10::ScalarType dtype_;
   Fill fill_;
+  FillByTensors by_tensors_;  // null: the host draws
   Number seed_, draw_;
 };
 
@@ -265,6 +269,21 @@ Number number(const Call& call, size_t index) {
   if (const auto* param = std::get_if<RealParam>(&arg)) return {{}, param->index, false};
   if (const auto* param = std::get_if<IntParam>(&arg)) return {{}, param->index, true};
   throw InternalError(call.op + " has an argument that is not a number");
+}
+
+void check_bounds(double low, double high) {
+  require(low <= high, "uniform got low " + std::to_string(low) + " and high " + std::to_string(high) +
+                           ". Expected low <= high. Swap them.");
+}
+
+void check_probability(double p) {
+  require(p >= 0 && p <= 1,
+          "bernoulli got the probability " + std::to_string(p) + ". Expected 0 <= p <= 1. Clamp it first.");
+}
+
+double greatest_below(double bound, c10::ScalarType dtype) {
+  return AT_DISPATCH_FLOATING_TYPES_AND2(at::kHalf, at::kBFloat16, dtype, "greatest_below",
+                                         [&] { return static_cast<double>(below<scalar_t>(bound)); });
 }
 
 std::unique_ptr<Kernel> prepare_random(const Call& call) {

@@ -8,7 +8,7 @@
 
 #include "base/error.h"
 #include "bridge/aten_kernel.h"
-#include "bridge/compat.h"
+#include "bridge/place.h"
 #include "bridge/random_region.h"
 
 namespace spmdx::bridge {

@@ -3,8 +3,8 @@
 #include <ATen/ops/empty.h>
 
 #include "bridge/aten_backend.h"
-#include "bridge/compat.h"
 #include "bridge/fetch.h"
+#include "bridge/place.h"
 #include "bridge/plan_only.h"
 #include "bridge/recorder.h"
 
@@ -12,7 +12,7 @@ namespace spmdx::bridge {
 
 at::Tensor assembled(const Data& data, const Shards& shards) {
   const ShardingRef sharding = data.sharding();
-  if (!sharding || sharding->used() == 0) return tensor_of(shards.at(0));
+  if (!sharding || sharding->used() == 0) return to_host(tensor_of(shards.at(0)));
   const Mesh& mesh = *sharding->mesh;
   const AtomSet used = sharding->used();
   at::Tensor whole = at::empty(data.type().shape, at::TensorOptions().dtype(to_scalar_type(data.type().dtype)));
@@ -45,7 +45,7 @@ DataRef whole_of(const DataRef& data) {
   const DataRef here = held_here(data);
   NoGil no_gil;
   KernelGuard kernels_only;
-  return std::make_shared<Data>(here->type(), nullptr, Shards{buffer_of(assembled(*here, here->wait()))});
+  return std::make_shared<Data>(here->type(), nullptr, Shards{lent(assembled(*here, here->wait()))});
 }
 
 }  // namespace

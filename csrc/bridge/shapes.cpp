@@ -5,7 +5,7 @@
 #include <ATen/EmptyTensor.h>
 #include <ATen/ops/empty_strided.h>
 
-#include "bridge/compat.h"
+#include "bridge/place.h"
 
 #include <algorithm>
 #include <array>

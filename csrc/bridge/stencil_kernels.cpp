@@ -172,7 +172,7 @@ std::vector<at::Tensor> run_jobs(const Problem& problem, std::span<const BufferR
   for (size_t r = 0; r < results.size(); ++r) {
     const TensorType& type = problem.outputs[r];
     if (type.dtype != DType::unknown && !results[r].defined())
-      results[r] = at::zeros(type.shape, at::TensorOptions(to_scalar_type(type.dtype)));
+      results[r] = at::zeros(type.shape, placed(to_scalar_type(type.dtype)));
   }
   return results;
 }

@@ -37,14 +37,15 @@ at::Tensor weighted(const at::Tensor& rows, const std::vector<double>& weights, 
   if (std::all_of(weights.begin(), weights.end(), [](double w) { return w == 1; })) return rows;
   Ints shape(static_cast<size_t>(back), 1);
   shape[0] = -1;
-  return rows.mul(at::tensor(weights, at::kDouble).to(rows.scalar_type()).view(shape));
+  return rows.mul(at::tensor(weights, placed(at::kDouble)).to(rows.scalar_type()).view(shape));
 }
 
 at::Tensor along(const TapDim& dim, const at::Tensor& x) {
   const int64_t at = x.dim() - dim.back;
   at::Tensor result;
   for (const Moves& moves : dim.taps) {
-    const at::Tensor rows = weighted(x.index_select(at, at::tensor(moves.from, at::kLong)), moves.weights, dim.back);
+    const at::Tensor rows =
+        weighted(x.index_select(at, at::tensor(moves.from, placed(at::kLong))), moves.weights, dim.back);
     if (dim.reads) {
       result = result.defined() ? result.add_(rows) : rows;
       continue;
@@ -52,7 +53,7 @@ at::Tensor along(const TapDim& dim, const at::Tensor& x) {
     Ints shape = x.sizes().vec();
     shape[static_cast<size_t>(at)] = dim.rows;
     if (!result.defined()) result = at::zeros(shape, x.options());
-    result.index_add_(at, at::tensor(moves.to, at::kLong), rows);
+    result.index_add_(at, at::tensor(moves.to, placed(at::kLong)), rows);
   }
   return result;
 }

@@ -10,7 +10,7 @@
 #include "base/error.h"
 #include "bridge/alias.h"
 #include "bridge/aten_backend.h"
-#include "bridge/compat.h"
+#include "bridge/place.h"
 #include "bridge/plan_only.h"
 #include "bridge/recorder.h"
 #include "bridge/shapes.h"
@@ -34,8 +34,7 @@ bool overlaps_itself(const LazyTensor& tensor) {
 
 // A scalar that may be written to before the step runs.
 DataRef scalar_data(const at::Tensor& tensor, const TensorType& type) {
-  KernelGuard kernels_only;
-  return std::make_shared<Data>(type, nullptr, Shards{buffer_of(tensor.detach().clone())});
+  return std::make_shared<Data>(type, nullptr, Shards{uploaded(tensor)});
 }
 
 // A number from the program's text: nobody writes to it, and it comes again with the next step. The latest are kept.
@@ -48,11 +47,11 @@ DataRef number_data(const at::Tensor& tensor, const TensorType& type) {
   static auto* latest = new std::array<Known, 256>;
   uint64_t bits = 0;
   if (static_cast<size_t>(tensor.element_size()) > sizeof bits)
-    return std::make_shared<Data>(type, nullptr, Shards{buffer_of(tensor)});
+    return std::make_shared<Data>(type, nullptr, Shards{lent(tensor)});
   std::memcpy(&bits, tensor.const_data_ptr(), tensor.element_size());
   Known& known = (*latest)[hash_combine(bits, static_cast<uint64_t>(type.dtype)) % latest->size()];
   if (!known.data || known.bits != bits || known.data->type().dtype != type.dtype)
-    known = {bits, std::make_shared<Data>(type, nullptr, Shards{buffer_of(tensor)})};
+    known = {bits, std::make_shared<Data>(type, nullptr, Shards{lent(tensor)})};
   return known.data;
 }
 
@@ -200,10 +199,10 @@ void Recorder::write(LazyTensor& tensor, ValueId value) {
 at::Tensor Recorder::upload(const at::Tensor& host) {
   KernelGuard kernels_only;
   if (planning_only()) return make_hollow(meta_of(at::empty_like(meta_tensor(meta_of(host)))));
-  at::Tensor copy = host.detach().resolve_conj().resolve_neg().clone();
-  auto data = std::make_shared<Data>(TensorType{to_dtype(copy.scalar_type()), copy.sizes().vec(), false}, nullptr,
-                                     Shards{buffer_of(copy)});
-  return make_tensor({0, kNone, std::move(data)}, share(meta_of(copy)));
+  BufferRef copy = uploaded(host);
+  const MetaRef meta = share(meta_of(tensor_of(copy)));
+  auto data = std::make_shared<Data>(type_of(*meta), nullptr, Shards{std::move(copy)});
+  return make_tensor({0, kNone, std::move(data)}, meta);
 }
 
 void Recorder::annotate(const at::Tensor& tensor, ShardingRef sharding, SourceId source, bool state) {

@@ -22,6 +22,14 @@ constexpr milliseconds kPatience{200};     // a wait this short is not looked at
 constexpr seconds kBeat{1};
 constexpr seconds kSilence{20};  // a process elsewhere, a stopped one, or the store may be silent for so long
 constexpr seconds kFarewell{2};
+constexpr std::chrono::microseconds kLongestNap{500};
+
+// Until the work of a stream has ended. Throws what it threw.
+void sleep_until_ended(c10d::Work& work) {
+  for (std::chrono::microseconds nap{10}; !work.isCompleted(); nap = std::min(nap * 2, kLongestNap))
+    std::this_thread::sleep_for(nap);
+  if (const std::exception_ptr error = work.exception()) std::rethrow_exception(error);
+}
 
 }  // namespace
 
@@ -116,10 +124,11 @@ void Watch::tell(std::function<void(c10d::Store&)> message) {
   waits_.erase(mine);
 }
 
-void Watch::wait(const Works& works, const Progress& at, std::string lost) {
+void Watch::wait(const Works& works, const Progress& at, std::string lost, bool on_stream) {
   const auto mine = begin({works, at, Clock::now(), {}, nullptr});
   for (auto work = works.begin(); work != works.end() && lost.empty(); ++work) {
     try {
+      if (on_stream) sleep_until_ended(**work);
       if (!(*work)->wait()) lost = "the wait was ended";
     } catch (const std::exception& error) {
       lost = error.what();

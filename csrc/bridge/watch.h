@@ -36,6 +36,7 @@ struct World {
   std::vector<Peer> peers;  // this one included
   c10::intrusive_ptr<c10d::Store> store;
   std::chrono::milliseconds timeout{600'000};
+  bool on_stream = false;  // messages with data are works of a stream of an accelerator
 };
 
 using Works = std::vector<c10::intrusive_ptr<c10d::Work>>;
@@ -50,8 +51,9 @@ class Watch {
   const World& world() const { return world_; }
 
   // Waits for works with other processes. Throws CommError with the reason where the world breaks. If something was
-  // `lost` when they were posted, nothing is waited for but the reason.
-  void wait(const Works& works, const Progress& at, std::string lost = {});
+  // `lost` when they were posted, nothing is waited for but the reason. `on_stream`: their own wait() holds up a
+  // stream.
+  void wait(const Works& works, const Progress& at, std::string lost = {}, bool on_stream = false);
   // Asks again and again whether `ready`, on the thread that may talk to the store; throws likewise. What `ready`
   // refers to must live on where it throws. `patience`: how long nobody is missed who only takes his time.
   using Question = std::function<bool(c10d::Store&)>;

@@ -9,6 +9,8 @@ namespace spmdx {
 void Round::run(Comm& comm) {
   std::exception_ptr error;
   try {
+    backend_.enter(Lane::messages);
+    backend_.follow(begun_);
     Messages sends, receives;
     for (Transfer& transfer : transfers_) transfer.first_round(sends, receives);
     comm.exchange(sends, receives, at_);
@@ -16,6 +18,7 @@ void Round::run(Comm& comm) {
     receives.clear();
     for (Transfer& transfer : transfers_) transfer.second_round(sends, receives);
     if (!sends.empty() || !receives.empty()) comm.exchange(sends, receives, at_);
+    come_ = backend_.mark();
   } catch (...) {
     error = std::current_exception();
   }
@@ -33,6 +36,7 @@ void Round::join() {
 std::vector<Shards> Round::wait() {
   join();
   if (error_) std::rethrow_exception(error_);
+  backend_.follow(come_);
   std::vector<Shards> results;
   for (Transfer& transfer : transfers_) results.push_back(transfer.finish());
   transfers_.clear();
@@ -48,8 +52,8 @@ Exchanger::~Exchanger() {
   if (thread_.joinable()) thread_.join();
 }
 
-RoundRef Exchanger::start(std::vector<Transfer> transfers, Progress at) {
-  auto round = std::make_shared<Round>(std::move(transfers), std::move(at));
+RoundRef Exchanger::start(Backend& backend, std::vector<Transfer> transfers, Progress at) {
+  auto round = std::make_shared<Round>(backend, std::move(transfers), std::move(at));
   std::lock_guard lock(mutex_);
   if (!thread_.joinable()) thread_ = std::thread([this] { work(); });
   queue_.push_back(round);

@@ -15,7 +15,9 @@ namespace spmdx {
 // The values of one collective, under way.
 class Round {
  public:
-  Round(std::vector<Transfer> transfers, Progress at) : transfers_(std::move(transfers)), at_(std::move(at)) {}
+  // What was computed so far may be sent.
+  Round(Backend& backend, std::vector<Transfer> transfers, Progress at)
+      : backend_(backend), transfers_(std::move(transfers)), at_(std::move(at)), begun_(backend.mark()) {}
   // Blocks until all has come. The new shards, by transfer. Throws what the exchange threw. Called once.
   std::vector<Shards> wait();
   // Blocks until nothing is under way any more, whatever came of it.
@@ -23,8 +25,10 @@ class Round {
   void run(Comm& comm);
 
  private:
+  Backend& backend_;
   std::vector<Transfer> transfers_;
   Progress at_;
+  Mark begun_, come_;
   bool done_ = false;
   std::exception_ptr error_;
   std::mutex mutex_;
@@ -37,7 +41,7 @@ class Exchanger {
  public:
   explicit Exchanger(Comm& comm) : comm_(comm) {}
   ~Exchanger();  // waits for what was started
-  RoundRef start(std::vector<Transfer> transfers, Progress at);
+  RoundRef start(Backend& backend, std::vector<Transfer> transfers, Progress at);
   Comm& comm() { return comm_; }
 
  private:

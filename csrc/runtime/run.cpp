@@ -190,7 +190,7 @@ const Work* Run::start_exchanges(const Work* first, const Work* end) {
     transfers.push_back(transfer(*work));
   }
   const auto count = static_cast<size_t>(work - first);
-  pending_.push_back({first, count, exchanger_.start(std::move(transfers), progress())});
+  pending_.push_back({first, count, exchanger_.start(backend_, std::move(transfers), progress())});
   awaited_.resize(program_.total_slots, 0);
   for (const Work* one = first; one != work; ++one)
     for (uint32_t r = 0; r < one->num_results; ++r)

@@ -12,6 +12,7 @@ check_torch(_C.TORCH_VERSION, torch.__version__)
 import os as _os  # noqa: E402
 
 from spmdx import _device as _device  # noqa: E402
+from spmdx import _place as _place  # noqa: E402
 from spmdx import _world as _world  # noqa: E402
 from spmdx import checkpoint, collectives, data, debug, nn, runtime  # noqa: E402
 from spmdx.checkpoint_protocol import install as _answer_checkpoints  # noqa: E402
@@ -55,6 +56,7 @@ from spmdx.topology import (  # noqa: E402
 from spmdx.visualize import visualize_sharding  # noqa: E402
 
 _check_environment()
+_place.choose_by_environment()
 _answer_checkpoints()
 _C.configure(dump_dir=_os.environ.get("SPMDX_DUMP", ""))
 if _os.environ.get("SPMDX_TOPOLOGY"):

@@ -15,8 +15,15 @@ from typing import Any, TypeVar
 import torch
 import torch.distributed as dist
 
+from spmdx import _place
 from spmdx.errors import CommError
 
+# What every process must have alike, and what users call it.
+_ALIKE = {
+    "devices": "SPMDX_NUM_DEVICES",
+    "torch": "the version of torch",
+    "carrier": "what carries messages (SPMDX_COMM, SPMDX_DEVICE_TYPE)",
+}
 FAR = datetime.timedelta(days=7)  # spmdx limits every wait itself, by SPMDX_TIMEOUT
 _LINGER = 1.0  # seconds in which the others can still ask who is missing
 T = TypeVar("T")
@@ -157,13 +164,14 @@ def _introduce(store: Any, index: int, count: int, devices: int, until: float) -
         "started": _started() if on_linux else 0,
         "devices": devices,
         "torch": torch.__version__,
+        "carrier": _place.carrier(),
     }
     keys = [f"who/{process}" for process in range(count)]
     store.set(keys[index], json.dumps(mine))
     texts = _in_time(lambda: _gathered(store, keys, until), until)
     all_of_them = [json.loads(text) for text in texts]
     for other, theirs in enumerate(all_of_them):
-        for key, what in (("devices", "SPMDX_NUM_DEVICES"), ("torch", "the version of torch")):
+        for key, what in _ALIKE.items():
             if theirs[key] != mine[key]:
                 raise CommError(
                     f"{what} is {mine[key]} in process {index}, but {theirs[key]} in process "

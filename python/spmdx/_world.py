@@ -12,7 +12,7 @@ from typing import Any
 
 import torch.distributed as dist
 
-from spmdx import _C, _meeting
+from spmdx import _C, _meeting, _place
 from spmdx.errors import CommError, user_line
 
 
@@ -75,14 +75,26 @@ def _join() -> None:
     store, connection, hosts, rows = _meeting.meet(index, count, devices)
     _world = _World(index, count, store, hosts, [row[1] != 0 for row in rows])
     _listen_for_the_end()
-    _C.join(index, devices, rows, connection, _meeting.timeout(), _make_group)
+    on_stream = _place.carrier() == "nccl"
+    _C.join(index, devices, rows, connection, _meeting.timeout(), on_stream, _make_group)
 
 
 def _make_group(name: str) -> Any:
     """A c10d backend of all processes; each name is made once by each of them."""
     assert _world is not None
     store = dist.PrefixStore(f"group/{name}", _meeting.clone_of(_world.store))
+    if name.startswith("data") and _place.carrier() == "nccl":
+        return _nccl_group(store)
     return dist.ProcessGroupGloo(store, _world.index, _world.count, _meeting.FAR)
+
+
+def _nccl_group(store: Any) -> Any:
+    assert _world is not None
+    # Who waits for the others is us: NCCL's own watchdog would end the process instead of raising.
+    os.environ.setdefault("TORCH_NCCL_ASYNC_ERROR_HANDLING", "0")
+    options = dist.ProcessGroupNCCL.Options()
+    options._timeout = _meeting.FAR
+    return dist.ProcessGroupNCCL(store, _world.index, _world.count, options)
 
 
 def exchange(value: Any) -> list[Any]:

@@ -69,7 +69,7 @@ def _own_boxes(sharding: Sharding, shape: Sequence[int]) -> list[Box]:
 
 def _held(tensor: torch.Tensor) -> tuple[list[torch.Tensor], Sharding | None]:
     """What this process's devices hold, by position; one whole without a sharding."""
-    data, handle = _C.local_data(tensor)
+    data, handle = _C.local_data(tensor, on_host=False)
     return data, None if handle is None else Sharding(handle)
 
 

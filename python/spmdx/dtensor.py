@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Any
 
 import torch
 
-from spmdx import _C
+from spmdx import _C, _place
 from spmdx.errors import ShardingError, naming
 from spmdx.local_shards import check_shapes, pieces_of
 from spmdx.mesh import Mesh
@@ -34,7 +34,7 @@ def device_mesh(mesh: Mesh) -> "DeviceMesh":
             "without SPMDX_NUM_DEVICES."
         )
     grid = torch.from_numpy(mesh.get_logical_mesh())
-    return DeviceMesh("cpu", grid, mesh_dim_names=mesh.axis_names)
+    return DeviceMesh(_place.kind(), grid, mesh_dim_names=mesh.axis_names)
 
 
 def from_dtensor(dtensor: Any) -> "ShardedTensor":
@@ -68,9 +68,9 @@ def to_dtensor(tensor: "ShardedTensor") -> Any:
 
     with naming("to_dtensor"):
         mesh = device_mesh(tensor.mesh)
-        (shard,) = tensor.local_shards
+        (shard,) = _C.local_data(tensor, on_host=False)[0]
         result = DTensor.from_local(
-            shard.data,
+            shard,
             mesh,
             tensor.placements,
             run_check=False,

@@ -8,6 +8,7 @@ from typing import Any
 import numpy as np
 import torch
 
+from spmdx import _place
 from spmdx.errors import ShardingError
 from spmdx.mesh import Mesh
 from spmdx.spec import Sharding, to_handle
@@ -41,7 +42,7 @@ def pieces_of(shards: Sequence[Any], mesh: Mesh, dtype: torch.dtype | None) -> l
             "devices. Give replicas too, in the order of the mesh's positions."
         )
     for i, piece in enumerate(pieces):
-        if not isinstance(piece, torch.Tensor) or piece.device.type != "cpu":
+        if not isinstance(piece, torch.Tensor) or piece.device.type not in ("cpu", _place.kind()):
             where = getattr(piece, "device", type(piece).__name__)
             raise ShardingError(
                 f"shard {i} is on {where}. Expected CPU tensors. Call .cpu() on it."

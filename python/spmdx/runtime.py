@@ -5,8 +5,10 @@ import os
 import resource
 import sys
 
-from spmdx import _C
-from spmdx.errors import ShardingError, located
+import torch
+
+from spmdx import _C, _place
+from spmdx.errors import ShardingError, located, naming
 
 _count: int | None = None
 _count_used = False
@@ -135,8 +137,34 @@ def recover() -> None:
 
 
 def device_type() -> str:
-    """The kind of hardware below the devices: ``"CPU"``."""
-    return "CPU"
+    """The kind of hardware below the devices: ``"CPU"`` or ``"CUDA"``.
+
+    Example:
+        >>> import spmdx
+        >>> spmdx.runtime.device_type()
+        'CPU'
+    """
+    return _place.kind().upper()
+
+
+def set_device_type(device_type: str) -> None:
+    """Choose the hardware below the devices of this process, before the first tensor.
+
+    On ``"CUDA"`` a process uses one GPU, the one that ``LOCAL_RANK`` names if there are several,
+    and all its devices share it.
+
+    Args:
+        device_type: ``"CPU"`` or ``"CUDA"``, in any case. It wins over ``SPMDX_DEVICE_TYPE``.
+
+    Raises:
+        ShardingError: there is no such hardware here, or tensors lie elsewhere already.
+
+    Example:
+        >>> import spmdx
+        >>> spmdx.runtime.set_device_type("CPU")
+    """
+    with naming("set_device_type"):
+        _place.choose(str(device_type).lower())
 
 
 def use_spmd(auto: bool = False) -> None:
@@ -159,10 +187,11 @@ def is_spmd() -> bool:
 
 
 def memory_info() -> dict[str, int]:
-    """The memory of the host, which all virtual devices share.
+    """The memory of the host, or of the GPU, which all devices of a process share.
 
     Returns:
-        ``bytes_used`` and ``peak_bytes_used`` of this process, ``bytes_limit`` of the machine.
+        ``bytes_used`` and ``peak_bytes_used`` of this process, ``bytes_limit`` of the machine or
+        the GPU.
 
     Example:
         >>> import spmdx
@@ -170,6 +199,10 @@ def memory_info() -> dict[str, int]:
         >>> 0 < info["bytes_used"] <= info["bytes_limit"]
         True
     """
+    if _place.kind() == "cuda":
+        used, peak = torch.cuda.memory_allocated(), torch.cuda.max_memory_allocated()
+        limit = torch.cuda.mem_get_info()[1]
+        return {"bytes_used": used, "peak_bytes_used": peak, "bytes_limit": limit}
     page = os.sysconf("SC_PAGE_SIZE")
     unit = 1 if sys.platform == "darwin" else 1024
     peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * unit

@@ -6,6 +6,7 @@ messages. What reads the environment when a process starts (an allocator) has re
 """
 
 import atexit
+import gc
 import json
 import os
 import pathlib
@@ -167,9 +168,10 @@ def report(error: BaseException, program: str) -> None:
 
 if __name__ == "__main__":
     import rich.table  # noqa: F401
-    import torch._dynamo  # noqa: F401: optimizers ask for it
+    import torch._dynamo  # noqa: F401
     import torch.distributed.checkpoint  # noqa: F401
 
+    gc.freeze()  # programs need not go through all this when they end
     program = serve()
     if program is not None:
         play(program)

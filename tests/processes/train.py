@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
-"""A small transformer in float64, 30 steps on all processes' devices and in plain PyTorch here.
+"""A small transformer in float64, trained on all processes' devices and in plain PyTorch here.
 
-    train.py MODE BATCH
+    train.py MODE BATCH [STEPS]
 
 MODE is one of ``annotate``. Fails unless every parameter and loss is the same within 1e-9; prints
 the hash of random numbers drawn on the device, which must not depend on the processes either.
@@ -14,7 +14,7 @@ import spmdx
 import torch
 import torch.nn.functional as F
 
-STEPS = 30
+STEPS = int(sys.argv[3]) if len(sys.argv) > 3 else 30
 
 
 class Block(torch.nn.Module):

@@ -1,0 +1,87 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The hardware below the devices of this process, and what carries messages from there."""
+
+import os
+
+import torch
+import torch.distributed as dist
+
+from spmdx import _C
+from spmdx.errors import ShardingError
+
+TYPES = ("cpu", "cuda")
+CARRIERS = ("gloo", "nccl")
+
+
+def choose(device_type: str) -> None:
+    """Put the shards of this process on hardware of this kind, one of ``TYPES``.
+
+    Raises:
+        ShardingError: there is no such kind, or none at hand.
+    """
+    if device_type not in TYPES:
+        raise ShardingError(
+            f"{device_type!r} is no kind of hardware. Expected 'cpu' or 'cuda'. Write 'cuda' for "
+            "NVIDIA GPUs."
+        )
+    if device_type == "cpu":
+        _C.set_place("cpu")
+        return
+    if not torch.cuda.is_available():
+        built = "" if torch.version.cuda else " (this PyTorch is built without CUDA)"
+        raise ShardingError(
+            f"'cuda' was asked for, and PyTorch sees no GPU{built}. Expected one. See what "
+            "torch.cuda.is_available() says, or write 'cpu'."
+        )
+    torch.cuda.init()
+    # Processes of one machine take its GPUs in turn, as torchrun numbers them.
+    index = int(os.environ.get("LOCAL_RANK", "0")) % torch.cuda.device_count()
+    torch.cuda.set_device(index)
+    _C.set_place(f"cuda:{index}")
+
+
+def choose_by_environment() -> None:
+    """What ``SPMDX_DEVICE_TYPE`` says."""
+    wanted = os.environ.get("SPMDX_DEVICE_TYPE", "").strip()
+    if not wanted:
+        return
+    try:
+        choose(wanted.lower())
+    except ShardingError as error:
+        raise ShardingError(f"SPMDX_DEVICE_TYPE is {wanted!r}: {error}") from None
+
+
+def kind() -> str:
+    """One of ``TYPES``."""
+    return _C.place().split(":")[0]
+
+
+def carrier() -> str:
+    """What carries messages between processes: ``SPMDX_COMM``, or what the hardware is made for.
+
+    Raises:
+        ShardingError: ``SPMDX_COMM`` names something that cannot carry them.
+    """
+    wanted = os.environ.get("SPMDX_COMM", "").strip() or ("nccl" if _has_nccl() else "gloo")
+    if wanted not in CARRIERS:
+        raise ShardingError(
+            f"SPMDX_COMM is {wanted!r}. Expected 'gloo' or 'nccl'. Unset it: 'cuda' then takes "
+            "nccl, 'cpu' gloo."
+        )
+    if wanted == "nccl" and not _has_nccl():
+        why = "shards lie on the CPU"
+        if kind() == "cuda":
+            nccl = dist.is_nccl_available()
+            why = "processes share a GPU" if nccl else "this PyTorch has no NCCL"
+        raise ShardingError(
+            f"SPMDX_COMM is 'nccl', but {why}. Expected SPMDX_DEVICE_TYPE=cuda, a PyTorch with "
+            "NCCL and a GPU for each process. Write SPMDX_COMM=gloo."
+        )
+    return wanted
+
+
+def _has_nccl() -> bool:
+    """Which wants a GPU for each process of a machine."""
+    if kind() != "cuda" or not dist.is_nccl_available():
+        return False
+    return int(os.environ.get("LOCAL_WORLD_SIZE", "1")) <= torch.cuda.device_count()

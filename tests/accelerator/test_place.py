@@ -1,0 +1,101 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Shards on an accelerator: results, gradients and random numbers are those of the CPU.
+
+The accelerator is a CUDA device that threads play (simulated_cuda.cpp), whose memory the host
+cannot read and whose streams run apart; and a GPU where there is one.
+"""
+
+import os
+import pathlib
+import re
+
+import pytest
+import torch
+from launch import HERE as PROGRAMS
+from launch import Running, run
+
+HERE = pathlib.Path(__file__).parent
+BUILT = HERE.parent.parent / "build" / "tests" / "libsimulated_cuda.so"
+LIBRARY = pathlib.Path(os.environ.get("SIMULATED_CUDA", BUILT))
+ON_SIMULATED = HERE / "on_simulated.py"
+TRAIN, CHECKS = str(PROGRAMS / "train.py"), str(HERE / "checks.py")
+STEPS = "4"
+NAMES = ("random", "attention", "uploads", "ops", "checkpoint")
+
+on_gpu = pytest.mark.skipif(not torch.cuda.is_available(), reason="PyTorch sees no GPU here")
+on_gpus = pytest.mark.skipif(torch.cuda.device_count() < 2, reason="needs two GPUs, for NCCL")
+
+
+def simulated(processes: int, devices: int, *program: str, **settings) -> list[str]:
+    assert LIBRARY.exists(), f"{LIBRARY} is not there: run `make build`"
+    settings["SIMULATED_CUDA"] = LIBRARY
+    return run(str(ON_SIMULATED), processes, devices, *program, **settings)
+
+
+CASES = [("data", 5, 1, 1), ("both", 6, 1, 4), ("fsdp", 7, 2, 2), ("tensor", 4, 3, 1)]
+
+
+@pytest.mark.parametrize("mode, batch, processes, devices", CASES)
+def test_training_on_the_simulated_device_equals_pytorch(mode, batch, processes, devices):
+    simulated(processes, devices, TRAIN, mode, str(batch), STEPS)
+
+
+@pytest.mark.parametrize("delays", ["0,3000", "300,0"])
+def test_messages_wait_for_kernels_and_kernels_for_messages(delays):
+    """Microseconds by which kernels of the streams are late: of computing, of messages."""
+    simulated(2, 1, TRAIN, "fsdp", "5", STEPS, SIMULATED_CUDA_DELAY_US=delays)
+
+
+@pytest.mark.parametrize("late", [0, 2000])
+@pytest.mark.parametrize("mode, batch, processes, devices", [("both", 7, 2, 2), ("fsdp", 7, 3, 1)])
+def test_training_over_nccl_equals_pytorch(mode, batch, processes, devices, late):
+    """``late``: microseconds by which messages are."""
+    settings = {"SPMDX_TEST_NCCL": 1, "SIMULATED_NCCL_DELAY_US": late}
+    simulated(processes, devices, TRAIN, mode, str(batch), STEPS, **settings)
+
+
+def test_a_death_is_told_to_who_waits_for_nccl():
+    settings = {"SPMDX_TEST_NCCL": 1, "SIMULATED_CUDA": LIBRARY, "SPMDX_TIMEOUT": 60}
+    program = str(PROGRAMS / "fail_within.py")
+    with Running(str(ON_SIMULATED), 2, 1, program, **settings) as running:
+        ended = running.end(120)
+    said = ended[0].err
+    assert re.search(r"CommError: fail_within.py:\d+: .*process 1 \(pid \d+\) has died", said), said
+
+
+@pytest.mark.parametrize("check", NAMES)
+def test_what_plain_pytorch_does_on_the_cpu_is_done_there(check):
+    assert simulated(1, 4, CHECKS, check) == run(CHECKS, 1, 4, check)
+
+
+def test_copies_from_the_host_are_not_overtaken():
+    simulated(1, 4, CHECKS, "uploads", SIMULATED_CUDA_DELAY_US="2000,0")
+
+
+def test_the_place_of_tensors_cannot_change():
+    (said,) = simulated(1, 1, CHECKS, "too_late")
+    assert "set_device_type: tensors lie on cuda:0 already, so that cpu comes too late." in said
+
+
+@on_gpu
+@pytest.mark.parametrize("mode, batch, devices", [("data", 5, 1), ("both", 6, 4), ("fsdp", 7, 3)])
+def test_training_on_a_gpu_equals_pytorch(mode, batch, devices):
+    run(TRAIN, 1, devices, mode, str(batch), SPMDX_DEVICE_TYPE="cuda")
+
+
+@on_gpu
+@pytest.mark.parametrize("check", NAMES)
+def test_what_plain_pytorch_does_on_the_cpu_is_done_on_a_gpu(check):
+    there = run(CHECKS, 1, 4, check, SPMDX_DEVICE_TYPE="cuda")
+    assert there == run(CHECKS, 1, 4, check, SPMDX_DEVICE_TYPE="cpu")
+
+
+@on_gpu
+def test_processes_that_share_a_gpu_talk_over_gloo():
+    settings = {"SPMDX_DEVICE_TYPE": "cuda", "SPMDX_COMM": "gloo"}
+    run(TRAIN, 2, 2, "fsdp", "7", **settings)
+
+
+@on_gpus
+def test_processes_with_a_gpu_each_talk_over_nccl():
+    run(TRAIN, 2, 1, "fsdp", "7", SPMDX_DEVICE_TYPE="cuda", SPMDX_COMM="nccl")
