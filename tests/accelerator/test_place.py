@@ -5,7 +5,6 @@ The accelerator is a CUDA device that threads play (simulated_cuda.cpp), whose m
 cannot read and whose streams run apart; and a GPU where there is one.
 """
 
-import os
 import pathlib
 import re
 
@@ -13,10 +12,9 @@ import pytest
 import torch
 from launch import HERE as PROGRAMS
 from launch import Running, run
+from simulated_place import LIBRARY
 
 HERE = pathlib.Path(__file__).parent
-BUILT = HERE.parent.parent / "build" / "tests" / "libsimulated_cuda.so"
-LIBRARY = pathlib.Path(os.environ.get("SIMULATED_CUDA", BUILT))
 ON_SIMULATED = HERE / "on_simulated.py"
 TRAIN, CHECKS = str(PROGRAMS / "train.py"), str(HERE / "checks.py")
 STEPS = "4"
@@ -28,7 +26,6 @@ on_gpus = pytest.mark.skipif(torch.cuda.device_count() < 2, reason="needs two GP
 
 def simulated(processes: int, devices: int, *program: str, **settings) -> list[str]:
     assert LIBRARY.exists(), f"{LIBRARY} is not there: run `make build`"
-    settings["SIMULATED_CUDA"] = LIBRARY
     return run(str(ON_SIMULATED), processes, devices, *program, **settings)
 
 
@@ -55,7 +52,7 @@ def test_training_over_nccl_equals_pytorch(mode, batch, processes, devices, late
 
 
 def test_a_death_is_told_to_who_waits_for_nccl():
-    settings = {"SPMDX_TEST_NCCL": 1, "SIMULATED_CUDA": LIBRARY, "SPMDX_TIMEOUT": 60}
+    settings = {"SPMDX_TEST_NCCL": 1, "SPMDX_TIMEOUT": 60}
     program = str(PROGRAMS / "fail_within.py")
     with Running(str(ON_SIMULATED), 2, 1, program, **settings) as running:
         ended = running.end(120)

@@ -2,19 +2,11 @@
 """The simulated CUDA device finds races, host accesses, mixed devices; it computes what CPUs do."""
 
 import os
-import pathlib
 import subprocess
 import sys
 import textwrap
 
-import pytest
-
-HERE = pathlib.Path(__file__).resolve().parent
-LIBRARY = pathlib.Path(
-    os.environ.get(
-        "SIMULATED_CUDA", HERE.parent.parent / "build" / "tests" / "libsimulated_cuda.so"
-    )
-)
+from simulated_place import LIBRARY
 
 PRELUDE = f"""
 import torch
@@ -53,12 +45,6 @@ def passes(program: str, **environment) -> str:
     done = run_program(program, **environment)
     assert done.returncode == 0, done.stdout + done.stderr
     return done.stderr
-
-
-@pytest.fixture(autouse=True, scope="module")
-def library():
-    if not LIBRARY.exists():
-        pytest.skip(f"{LIBRARY} does not exist. Build it, or set SIMULATED_CUDA to a built one.")
 
 
 def test_a_missing_event_is_seen_and_an_event_helps():

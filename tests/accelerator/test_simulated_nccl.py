@@ -2,19 +2,12 @@
 """The simulated NCCL group: many messages are one work, for which streams wait and hosts do not."""
 
 import os
-import pathlib
 import subprocess
 import sys
 import textwrap
 
 import pytest
-
-HERE = pathlib.Path(__file__).resolve().parent
-LIBRARY = pathlib.Path(
-    os.environ.get(
-        "SIMULATED_CUDA", HERE.parent.parent / "build" / "tests" / "libsimulated_cuda.so"
-    )
-)
+from simulated_place import LIBRARY
 
 PRELUDE = f"""
 import importlib.machinery, importlib.util, os, sys, time
@@ -60,12 +53,6 @@ def expect(error, text, function, *args):
     else:
         raise AssertionError(f"no {{error.__name__}}: {{text}}")
 """
-
-
-@pytest.fixture(autouse=True, scope="module")
-def library():
-    if not LIBRARY.exists():
-        pytest.skip(f"{LIBRARY} does not exist. Build it, or set SIMULATED_CUDA to a built one.")
 
 
 @pytest.fixture

@@ -1,0 +1,47 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Puts the shards of a process on the simulated CUDA device; a plugin of pytest, too.
+
+PYTHONPATH=tests/accelerator python -m pytest -p simulated_place tests/python/test_models.py
+
+SIMULATED_CUDA is the built library; with SPMDX_TEST_NCCL=1 a simulated NCCL group sends messages.
+"""
+
+import importlib.machinery
+import importlib.util
+import os
+import pathlib
+
+import torch
+import torch.distributed as dist
+
+BUILT = pathlib.Path(__file__).parents[2] / "build" / "tests" / "libsimulated_cuda.so"
+LIBRARY = pathlib.Path(os.environ.get("SIMULATED_CUDA", BUILT))
+
+
+def install() -> None:
+    torch.ops.load_library(str(LIBRARY))
+    from spmdx import _C
+
+    _C.set_place("cuda:0")
+    if os.environ.get("SPMDX_TEST_NCCL"):
+        _use_nccl()
+
+
+def _use_nccl() -> None:
+    from spmdx import _meeting, _place, _world
+
+    loader = importlib.machinery.ExtensionFileLoader("simulated_nccl", str(LIBRARY))
+    spec = importlib.util.spec_from_loader("simulated_nccl", loader)
+    module = importlib.util.module_from_spec(spec)
+    loader.exec_module(module)
+
+    def group(store):
+        here, count = _world.expected()
+        return module.make(dist.ProcessGroupGloo(store, here, count, _meeting.FAR))
+
+    _place.carrier = lambda: "nccl"
+    _world._nccl_group = group
+
+
+def pytest_configure(config):
+    install()
