@@ -20,6 +20,9 @@ TRAIN, CHECKS = str(PROGRAMS / "train.py"), str(HERE / "checks.py")
 STEPS = "4"
 NAMES = ("random", "attention", "uploads", "ops", "checkpoint")
 
+simulator = pytest.mark.skipif(
+    torch.version.cuda is not None, reason="this PyTorch has a CUDA device of its own"
+)
 on_gpu = pytest.mark.skipif(not torch.cuda.is_available(), reason="PyTorch sees no GPU here")
 on_gpus = pytest.mark.skipif(torch.cuda.device_count() < 2, reason="needs two GPUs, for NCCL")
 
@@ -32,17 +35,20 @@ def simulated(processes: int, devices: int, *program: str, **settings) -> list[s
 CASES = [("data", 5, 1, 1), ("both", 6, 1, 4), ("fsdp", 7, 2, 2), ("tensor", 4, 3, 1)]
 
 
+@simulator
 @pytest.mark.parametrize("mode, batch, processes, devices", CASES)
 def test_training_on_the_simulated_device_equals_pytorch(mode, batch, processes, devices):
     simulated(processes, devices, TRAIN, mode, str(batch), STEPS)
 
 
+@simulator
 @pytest.mark.parametrize("delays", ["0,3000", "300,0"])
 def test_messages_wait_for_kernels_and_kernels_for_messages(delays):
     """Microseconds by which kernels of the streams are late: of computing, of messages."""
     simulated(2, 1, TRAIN, "fsdp", "5", STEPS, SIMULATED_CUDA_DELAY_US=delays)
 
 
+@simulator
 @pytest.mark.parametrize("late", [0, 2000])
 @pytest.mark.parametrize("mode, batch, processes, devices", [("both", 7, 2, 2), ("fsdp", 7, 3, 1)])
 def test_training_over_nccl_equals_pytorch(mode, batch, processes, devices, late):
@@ -51,6 +57,7 @@ def test_training_over_nccl_equals_pytorch(mode, batch, processes, devices, late
     simulated(processes, devices, TRAIN, mode, str(batch), STEPS, **settings)
 
 
+@simulator
 def test_a_death_is_told_to_who_waits_for_nccl():
     settings = {"SPMDX_TEST_NCCL": 1, "SPMDX_TIMEOUT": 60}
     program = str(PROGRAMS / "fail_within.py")
@@ -60,15 +67,18 @@ def test_a_death_is_told_to_who_waits_for_nccl():
     assert re.search(r"CommError: fail_within.py:\d+: .*process 1 \(pid \d+\) has died", said), said
 
 
+@simulator
 @pytest.mark.parametrize("check", NAMES)
 def test_what_plain_pytorch_does_on_the_cpu_is_done_there(check):
     assert simulated(1, 4, CHECKS, check) == run(CHECKS, 1, 4, check)
 
 
+@simulator
 def test_copies_from_the_host_are_not_overtaken():
     simulated(1, 4, CHECKS, "uploads", SIMULATED_CUDA_DELAY_US="2000,0")
 
 
+@simulator
 def test_the_place_of_tensors_cannot_change():
     (said,) = simulated(1, 1, CHECKS, "too_late")
     assert "set_device_type: tensors lie on cuda:0 already, so that cpu comes too late." in said

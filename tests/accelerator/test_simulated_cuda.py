@@ -6,8 +6,13 @@ import subprocess
 import sys
 import textwrap
 
+import pytest
+import torch
 from simulated_place import LIBRARY
 
+pytestmark = pytest.mark.skipif(
+    torch.version.cuda is not None, reason="this PyTorch has a CUDA device of its own"
+)
 PRELUDE = f"""
 import torch
 import torch.nn.functional as F

@@ -7,8 +7,12 @@ import sys
 import textwrap
 
 import pytest
+import torch
 from simulated_place import LIBRARY
 
+pytestmark = pytest.mark.skipif(
+    torch.version.cuda is not None, reason="this PyTorch has a CUDA device of its own"
+)
 PRELUDE = f"""
 import importlib.machinery, importlib.util, os, sys, time
 from datetime import timedelta
