@@ -23,7 +23,9 @@ void bind_device(py::module_& module) {
       py::arg("composed"));
   module.def("manual_seed", &bridge::manual_seed, py::arg("seed"));
   module.def("default_generator", [] { return bridge::default_generator(); });
-  module.def("set_place", [](const std::string& device) { bridge::set_place(c10::Device(device)); }, py::arg("device"));
+  module.def(
+      "set_place", [](const std::string& device, bool compared) { bridge::set_place(c10::Device(device), compared); },
+      py::arg("device"), py::arg("compared") = false);
   module.def("place", [] { return bridge::place().str(); });
   module.def("is_lazy", [](const at::Tensor& tensor) { return bridge::as_lazy(tensor) != nullptr; });
   module.def("wait_at_exit", [] {

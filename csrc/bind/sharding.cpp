@@ -86,7 +86,10 @@ std::pair<std::vector<at::Tensor>, std::optional<ShardingHandle>> local_data(con
   const Shards& shards = data->wait();
   const Sharding* sharding = data->sharding();
   const auto shown = [&](const BufferRef& shard) {
-    return on_host ? bridge::to_host(bridge::tensor_of(shard)) : bridge::tensor_of(shard);
+    if (on_host) return bridge::to_host(bridge::tensor_of(shard));
+    static_cast<bridge::AtenBuffer&>(*shard).host = at::Tensor();  // the caller may write to what he gets
+    bridge::lead_program();
+    return bridge::tensor_of(shard);
   };
   if (!sharding) return {{shown(shards.at(0))}, std::nullopt};
   Holdings holdings(bridge::comm().processes());
@@ -101,7 +104,7 @@ std::pair<std::vector<at::Tensor>, std::optional<ShardingHandle>> local_data(con
 
 // The same memory where that can be lent: contiguous, and seen by tensors only, who count its users. Nothing is written
 // to it then.
-BufferRef lent(const at::Tensor& tensor) {
+BufferRef borrowed(const at::Tensor& tensor) {
   const at::Tensor same = tensor.detach().resolve_conj().resolve_neg().contiguous();
   return same.is_alias_of(tensor) && !same.storage().resizable() ? bridge::uploaded(same) : bridge::lent(same);
 }
@@ -118,7 +121,7 @@ DataRef data_from(const TensorType& type, ShardingRef sharding, const std::vecto
     BufferRef& shard = shards.at(holdings.place(sharding->mesh, sharding->used(), positions[i]));
     if (shard) continue;
     const at::Tensor& local = locals.at(i);
-    shard = lend ? lent(local) : bridge::uploaded(local, at::MemoryFormat::Contiguous);
+    shard = lend ? borrowed(local) : bridge::uploaded(local, at::MemoryFormat::Contiguous);
   }
   return std::make_shared<Data>(type, sharding, std::move(shards));
 }

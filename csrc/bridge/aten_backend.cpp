@@ -7,6 +7,7 @@
 #include <ATen/Functions.h>
 
 #include <array>
+#include <utility>
 
 #include "base/error.h"
 #include "bridge/aten_kernel.h"
@@ -202,7 +203,7 @@ class AtenBackend final : public Backend {
 
   uint64_t digest(const BufferRef& buffer) override {
     KernelGuard guard;
-    const at::Tensor& host = static_cast<const AtenBuffer&>(*buffer).host;
+    const at::Tensor host = std::exchange(static_cast<AtenBuffer&>(*buffer).host, at::Tensor());
     const at::Tensor here = host.defined() ? host : to_host(tensor_of(buffer));
     const at::Tensor plain = here.resolve_conj().resolve_neg().contiguous();
     const std::string_view bytes(static_cast<const char*>(plain.const_data_ptr()), plain.nbytes());
@@ -239,17 +240,20 @@ class AtenBackend final : public Backend {
 
 BufferRef lent(const at::Tensor& tensor) {
   settle_place();
-  if (tensor.device() == place()) return buffer_of(tensor);
-  return std::make_shared<AtenBuffer>(to_place(tensor), tensor.is_cpu() ? tensor : at::Tensor());
+  follow_program(tensor);
+  return buffer_of(to_place(tensor));
 }
 
 BufferRef uploaded(const at::Tensor& tensor, at::MemoryFormat format) {
   settle_place();
+  follow_program(tensor);
   KernelGuard guard;
   const at::Tensor plain = tensor.detach().resolve_conj().resolve_neg();
   if (plain.device() == place()) return buffer_of(plain.clone(format));
   if (!plain.is_cpu()) return buffer_of(to_place(plain.clone(format)));
-  return lent(pinned_copy(plain, format));
+  at::Tensor host = pinned_copy(plain, format);
+  at::Tensor there = to_place(host, true);
+  return std::make_shared<AtenBuffer>(std::move(there), uploads_are_compared() ? std::move(host) : at::Tensor());
 }
 
 Backend& aten_backend() {

@@ -12,7 +12,7 @@ class AtenBuffer final : public Buffer {
  public:
   explicit AtenBuffer(at::Tensor tensor, at::Tensor host = {}) : tensor(std::move(tensor)), host(std::move(host)) {}
   at::Tensor tensor;
-  at::Tensor host;  // the same elements there, if they came from there
+  at::Tensor host;  // the same elements there, until somebody asked for their digest or may write to `tensor`
 };
 inline const at::Tensor& tensor_of(const BufferRef& buffer) { return static_cast<const AtenBuffer&>(*buffer).tensor; }
 inline BufferRef buffer_of(at::Tensor tensor) { return std::make_shared<AtenBuffer>(std::move(tensor)); }

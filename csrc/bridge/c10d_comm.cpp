@@ -62,6 +62,7 @@ class C10dComm final : public Comm {
     processes_ = world.processes;
     watch_ = std::make_unique<Watch>(std::move(world));
     open_groups();
+    if (on_stream()) watch_->set_abort_stream([this] { carrier()->abort(); });
   }
 
   Watch* watch() { return watch_.get(); }
@@ -70,17 +71,13 @@ class C10dComm final : public Comm {
 
   void exchange(std::span<const Message> sends, std::span<const Message> receives, const Progress& at) override {
     if (!watch_) return Comm::exchange(sends, receives, at);
-    watch_->check();
     KernelGuard guard;
-    Works works;
-    std::string lost;
+    sent_.clear();
     Late late;
-    try {
-      works = on_stream() ? posted_as_one(sends, receives, late) : posted(sends, receives, late);
-    } catch (const std::exception& error) {  // a connection that is closed already
-      lost = error.what();
-    }
-    watch_->wait(works, at, lost, on_stream());
+    const auto post = [&] {
+      return on_stream() ? posted_as_one(sends, receives, late) : posted(sends, receives, late);
+    };
+    watch_->carry(post, at, on_stream());
     for (const auto& [target, came] : late) target.copy_(came);
     sent_.clear();
   }
@@ -159,6 +156,11 @@ class C10dComm final : public Comm {
   }
 
  private:
+  Group carrier() {
+    std::lock_guard lock(mutex_);
+    return data_;
+  }
+
   bool on_stream() const { return watch_->world().on_stream; }
   bool carries(const at::Tensor& tensor) const { return tensor.is_cpu() || on_stream(); }
 
@@ -212,7 +214,11 @@ class C10dComm final : public Comm {
 
   void open_groups() {
     const std::string suffix = "/" + std::to_string(generation_);
-    data_ = open_group("data" + suffix);
+    Group data = open_group("data" + suffix);
+    {
+      std::lock_guard lock(mutex_);
+      data_.swap(data);
+    }
     control_ = open_group("control" + suffix);
   }
 

@@ -90,9 +90,11 @@ namespace {
 // The arguments after the tensors: dropout, causal, mask, scale.
 Attention attention_of(const Call& call, size_t first, size_t settings, std::span<const BufferRef> inputs,
                        std::span<const Param> params) {
-  Attention of{tensor_of(inputs[first]), tensor_of(inputs[first + 1]), tensor_of(inputs[first + 2]), {}, {}};
-  of.causal = own_argument<bool>(call, settings + 1);
-  if (const auto* mask = std::get_if<TensorArg>(&call.args.at(settings + 2))) of.mask = tensor_of(inputs[mask->input]);
+  const auto operand = [&](size_t i) { return tensor_of(inputs[own_argument<TensorArg>(call, i).input]); };
+  Attention of{operand(first), operand(first + 1), operand(first + 2), {}, {}};
+  of.causal = call.args.size() > settings + 1 && own_argument<bool>(call, settings + 1);
+  if (call.args.size() > settings + 2)
+    if (const auto* mask = std::get_if<TensorArg>(&call.args[settings + 2])) of.mask = tensor_of(inputs[mask->input]);
   if (call.args.size() > settings + 3 && !std::holds_alternative<std::monostate>(call.args[settings + 3]))
     of.scale = own_number(call, settings + 3, params, 0);
   return of;
@@ -107,7 +109,8 @@ Compute prepare_flash(const Call& call) {
 
 Compute prepare_flash_backward(const Call& call) {
   return [call](std::span<const BufferRef> inputs, std::span<const Param> params) -> std::vector<Tensor> {
-    const Attended result{tensor_of(inputs[4]), tensor_of(inputs[5])};
+    const Attended result{tensor_of(inputs[own_argument<TensorArg>(call, 4).input]),
+                          tensor_of(inputs[own_argument<TensorArg>(call, 5).input])};
     auto [query, key, value] = flash_backward(attention_of(call, 1, 6, inputs, params), tensor_of(inputs[0]), result);
     return {std::move(query), std::move(key), std::move(value)};
   };

@@ -167,7 +167,9 @@ void check_indices(const at::Tensor& indices, int64_t least, int64_t total, cons
   if (indices.numel() == 0) return;
   if (!indices.is_cpu()) {  // looked at where they are: the host waits for nothing
     at::_assert_async(indices.ge(least).logical_and_(indices.lt(total)).all(),
-                      std::string("index out of range in ") + what);
+                      std::string("index out of range in self: ") + what + " expected indices from " +
+                          std::to_string(least) + " to " + std::to_string(total - 1) +
+                          ". Check the size that the indices point into.");
     return;
   }
   const auto [lowest, highest] = indices.aminmax();

@@ -16,6 +16,7 @@ namespace {
 
 struct Place {
   c10::Device device{c10::kCPU};
+  bool compared = false;
   std::atomic<bool> settled = false;
   std::optional<c10::Stream> compute, messages;
 
@@ -37,27 +38,30 @@ const Place* accelerator() { return on_host || the_place().device.is_cpu() ? nul
 
 c10::Device place() { return on_host ? c10::Device(c10::kCPU) : the_place().device; }
 
-void set_place(c10::Device device) {
+void set_place(c10::Device device, bool compared) {
   Place& place = the_place();
   if (place.device == device) return;
   if (place.settled)
     throw ShardingError("tensors lie on " + place.device.str() + " already, so that " + device.str() +
                         " comes too late. Expected the choice before the first tensor. Move it to the top, or set "
                         "SPMDX_DEVICE_TYPE.");
+  if (!device.is_cpu()) {
+    const c10::impl::VirtualGuardImpl guard(device.type());
+    place.compute = guard.getDefaultStream(device);  // the one that programs use unless told otherwise
+    place.messages = guard.getStreamFromGlobalPool(device, true);
+  }
   place.device = device;
-  if (device.is_cpu()) return;
-  const c10::impl::VirtualGuardImpl guard(device.type());
-  // The stream that a program of PyTorch's uses unless told otherwise: what it made there is there for us.
-  place.compute = guard.getDefaultStream(device);
-  place.messages = guard.getStreamFromGlobalPool(device, true);
+  place.compared = compared;
 }
+
+bool uploads_are_compared() { return the_place().compared; }
 
 void settle_place() { the_place().settled = true; }
 
-at::Tensor to_place(const at::Tensor& tensor) {
+at::Tensor to_place(const at::Tensor& tensor, bool behind) {
   if (tensor.device() == place()) return tensor;
   KernelGuard guard;
-  at::Tensor moved = tensor.to(place(), /*non_blocking=*/true);
+  at::Tensor moved = tensor.to(place(), /*non_blocking=*/behind);
   if (tensor.unsafeGetTensorImpl()->is_wrapped_number()) moved.unsafeGetTensorImpl()->set_wrapped_number(true);
   return moved;
 }
@@ -96,6 +100,28 @@ void cross_lanes(const at::Tensor& tensor) {
   const Place* place = accelerator();
   if (!place || thread_lane == Lane::compute || tensor.numel() == 0) return;
   c10::impl::VirtualGuardImpl(place->device.type()).recordDataPtrOnStream(tensor.storage().data_ptr(), *place->compute);
+}
+
+void follow_program(const at::Tensor& made) {
+  const Place* place = accelerator();
+  if (!place || made.device() != place->device) return;
+  const c10::impl::VirtualGuardImpl guard(place->device.type());
+  const c10::Stream theirs = guard.getStream(place->device);
+  if (theirs == *place->compute) return;
+  c10::Event event(place->device.type());
+  event.record(theirs);
+  event.block(*place->compute);
+  if (made.numel() > 0) guard.recordDataPtrOnStream(made.storage().data_ptr(), *place->compute);
+}
+
+void lead_program() {
+  const Place* place = accelerator();
+  if (!place) return;
+  const c10::Stream theirs = c10::impl::VirtualGuardImpl(place->device.type()).getStream(place->device);
+  if (theirs == *place->compute) return;
+  c10::Event event(place->device.type());
+  event.record(*place->compute);
+  event.block(theirs);
 }
 
 KernelGuard::KernelGuard() : excluded_(keys_above_kernels()) {

@@ -64,11 +64,20 @@ void Watch::check() const {
 }
 
 void Watch::set_broken(const std::string& reason) {
-  std::lock_guard lock(mutex_);
+  std::unique_lock lock(mutex_);
   if (broken_.empty()) broken_ = reason;
+  const std::function<void()> abort_stream = abort_stream_;
   for (Wait& wait : waits_)
-    for (const auto& work : wait.works) work->abort();
+    for (const auto& work : wait.works)
+      if (!abort_stream) work->abort();
   changed_.notify_all();
+  lock.unlock();
+  if (abort_stream) abort_stream();
+}
+
+void Watch::set_abort_stream(std::function<void()> abort_stream) {
+  std::lock_guard lock(mutex_);
+  abort_stream_ = std::move(abort_stream);
 }
 
 // ---- waits -----------------------------------------------------------------------------------------------
@@ -124,8 +133,29 @@ void Watch::tell(std::function<void(c10d::Store&)> message) {
   waits_.erase(mine);
 }
 
-void Watch::wait(const Works& works, const Progress& at, std::string lost, bool on_stream) {
-  const auto mine = begin({works, at, Clock::now(), {}, nullptr});
+void Watch::wait(const Works& works, const Progress& at, std::string lost) {
+  end(begin({works, at, Clock::now(), {}, nullptr}), works, std::move(lost), false);
+}
+
+void Watch::carry(const std::function<Works()>& post, const Progress& at, bool on_stream) {
+  const auto mine = begin({{}, at, Clock::now(), {}, nullptr});
+  Works works;
+  std::string lost;
+  try {
+    works = post();
+  } catch (const std::exception& error) {  // a connection that is closed already
+    lost = error.what();
+  }
+  {
+    std::lock_guard lock(mutex_);
+    mine->works = works;
+    if (!broken_.empty() && !on_stream)  // while they were posted
+      for (const auto& work : works) work->abort();
+  }
+  end(mine, works, std::move(lost), on_stream);
+}
+
+void Watch::end(std::list<Wait>::iterator mine, const Works& works, std::string lost, bool on_stream) {
   for (auto work = works.begin(); work != works.end() && lost.empty(); ++work) {
     try {
       if (on_stream) sleep_until_ended(**work);

@@ -50,10 +50,13 @@ class Watch {
   ~Watch();
   const World& world() const { return world_; }
 
-  // Waits for works with other processes. Throws CommError with the reason where the world breaks. If something was
-  // `lost` when they were posted, nothing is waited for but the reason. `on_stream`: their own wait() holds up a
-  // stream.
-  void wait(const Works& works, const Progress& at, std::string lost = {}, bool on_stream = false);
+  // Posts works with other processes and waits for them. Throws CommError with the reason where the world breaks.
+  // `on_stream`: their own wait() holds up a stream, and posting may hold up this thread, until `abort_stream` is
+  // called.
+  void carry(const std::function<Works()>& post, const Progress& at, bool on_stream);
+  void set_abort_stream(std::function<void()> abort_stream);
+  // Waits for works that were posted. If something was `lost` then, nothing is waited for but the reason.
+  void wait(const Works& works, const Progress& at, std::string lost = {});
   // Asks again and again whether `ready`, on the thread that may talk to the store; throws likewise. What `ready`
   // refers to must live on where it throws. `patience`: how long nobody is missed who only takes his time.
   using Question = std::function<bool(c10d::Store&)>;
@@ -98,6 +101,7 @@ class Watch {
   };
 
   std::list<Wait>::iterator begin(Wait wait);
+  void end(std::list<Wait>::iterator mine, const Works& works, std::string lost, bool on_stream);
   void run();
   void run_sentry();
   void stop();
@@ -124,6 +128,7 @@ class Watch {
   std::condition_variable changed_;
   std::list<Wait> waits_;
   std::string broken_, lost_;  // lost: the store
+  std::function<void()> abort_stream_;
   int64_t step_ = 0;
   std::string where_;  // of a wait that was looked at
   Clock::time_point looked_at_;

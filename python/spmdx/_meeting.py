@@ -10,7 +10,7 @@ import sys
 import threading
 import time
 from collections.abc import Callable
-from typing import Any, TypeVar
+from typing import Any, NamedTuple, TypeVar
 
 import torch
 import torch.distributed as dist
@@ -22,13 +22,12 @@ from spmdx.errors import CommError
 _ALIKE = {
     "devices": "SPMDX_NUM_DEVICES",
     "torch": "the version of torch",
-    "carrier": "what carries messages (SPMDX_COMM, SPMDX_DEVICE_TYPE)",
+    "kind": "SPMDX_DEVICE_TYPE",
+    "carrier": "SPMDX_COMM",
 }
 FAR = datetime.timedelta(days=7)  # spmdx limits every wait itself, by SPMDX_TIMEOUT
 _LINGER = 1.0  # seconds in which the others can still ask who is missing
 T = TypeVar("T")
-# Name, process id (0: on another machine) and start of every process.
-Rows = list[tuple[str, int, int]]
 
 
 def timeout() -> float:
@@ -46,7 +45,16 @@ def timeout() -> float:
     return seconds
 
 
-def meet(index: int, count: int, devices: int) -> tuple[Any, Any, bool, Rows]:
+class Peer(NamedTuple):
+    """A process: what messages call it, its id (0: on another machine), its start, its hardware."""
+
+    name: str
+    pid: int
+    started: int
+    hardware: str
+
+
+def meet(index: int, count: int, devices: int) -> tuple[Any, Any, bool, list[Peer]]:
     """Two connections to the store, whether this process hosts it, and who has come.
 
     Args:
@@ -62,8 +70,8 @@ def meet(index: int, count: int, devices: int) -> tuple[Any, Any, bool, Rows]:
         dist.is_initialized() or os.environ.get("TORCHELASTIC_USE_AGENT_STORE") != "True"
     )
     store = dist.PrefixStore("spmdx", _in_time(lambda: _open_store(count, hosts, until), until))
-    rows = _introduce(store, index, count, devices, until)
-    return store, _in_time(lambda: clone_of(store), until), hosts, rows
+    peers = _introduce(store, index, count, devices, until)
+    return store, _in_time(lambda: clone_of(store), until), hosts, peers
 
 
 def _in_time(work: Callable[[], T], until: float) -> T:
@@ -154,7 +162,7 @@ def _machine() -> str:
     return f"{boot.read_text(encoding='ascii').strip()}/{os.readlink('/proc/self/ns/pid')}"
 
 
-def _introduce(store: Any, index: int, count: int, devices: int, until: float) -> Rows:
+def _introduce(store: Any, index: int, count: int, devices: int, until: float) -> list[Peer]:
     """Name, process id (0: on another machine) and start of every process; checks that they fit."""
     on_linux = sys.platform == "linux"
     mine = {
@@ -164,7 +172,9 @@ def _introduce(store: Any, index: int, count: int, devices: int, until: float) -
         "started": _started() if on_linux else 0,
         "devices": devices,
         "torch": torch.__version__,
-        "carrier": _place.carrier(),
+        "kind": _place.kind(),
+        "carrier": _place.wanted_carrier(),
+        "hardware": _place.hardware(),
     }
     keys = [f"who/{process}" for process in range(count)]
     store.set(keys[index], json.dumps(mine))
@@ -178,18 +188,19 @@ def _introduce(store: Any, index: int, count: int, devices: int, until: float) -
                     f"{other}. Expected the same in every process. Start them all alike."
                 )
     hosts = {who["host"] for who in all_of_them}
-    rows = []
+    peers = []
     for other, who in enumerate(all_of_them):
         place = f" on {who['host']}" if len(hosts) > 1 else ""
         near = on_linux and who["machine"] == mine["machine"]
-        rows.append(
-            (
+        peers.append(
+            Peer(
                 f"process {other} (pid {who['pid']}{place})",
                 who["pid"] if near else 0,
                 who["started"],
+                who["hardware"],
             )
         )
-    return rows
+    return peers
 
 
 def _gathered(store: Any, keys: list[str], until: float) -> list[bytes]:

@@ -35,9 +35,10 @@ def choose(device_type: str) -> None:
         )
     torch.cuda.init()
     # Processes of one machine take its GPUs in turn, as torchrun numbers them.
-    index = int(os.environ.get("LOCAL_RANK", "0")) % torch.cuda.device_count()
+    rank = int(os.environ.get("LOCAL_RANK", os.environ.get("RANK", "0")))
+    index = rank % torch.cuda.device_count()
     torch.cuda.set_device(index)
-    _C.set_place(f"cuda:{index}")
+    _C.set_place(f"cuda:{index}", int(os.environ.get("WORLD_SIZE", "1")) > 1)
 
 
 def choose_by_environment() -> None:
@@ -56,32 +57,48 @@ def kind() -> str:
     return _C.place().split(":")[0]
 
 
-def carrier() -> str:
-    """What carries messages between processes: ``SPMDX_COMM``, or what the hardware is made for.
+def wanted_carrier() -> str:
+    """What ``SPMDX_COMM`` says, which may be nothing.
 
     Raises:
-        ShardingError: ``SPMDX_COMM`` names something that cannot carry them.
+        ShardingError: it names none of ``CARRIERS``.
     """
-    wanted = os.environ.get("SPMDX_COMM", "").strip() or ("nccl" if _has_nccl() else "gloo")
-    if wanted not in CARRIERS:
+    wanted = os.environ.get("SPMDX_COMM", "").strip()
+    if wanted not in ("", *CARRIERS):
         raise ShardingError(
-            f"SPMDX_COMM is {wanted!r}. Expected 'gloo' or 'nccl'. Unset it: 'cuda' then takes "
-            "nccl, 'cpu' gloo."
-        )
-    if wanted == "nccl" and not _has_nccl():
-        why = "shards lie on the CPU"
-        if kind() == "cuda":
-            nccl = dist.is_nccl_available()
-            why = "processes share a GPU" if nccl else "this PyTorch has no NCCL"
-        raise ShardingError(
-            f"SPMDX_COMM is 'nccl', but {why}. Expected SPMDX_DEVICE_TYPE=cuda, a PyTorch with "
-            "NCCL and a GPU for each process. Write SPMDX_COMM=gloo."
+            f"SPMDX_COMM is {wanted!r}. Expected 'gloo' or 'nccl'. Unset it: processes with a GPU "
+            "each then take nccl, others gloo."
         )
     return wanted
 
 
-def _has_nccl() -> bool:
-    """Which wants a GPU for each process of a machine."""
-    if kind() != "cuda" or not dist.is_nccl_available():
-        return False
-    return int(os.environ.get("LOCAL_WORLD_SIZE", "1")) <= torch.cuda.device_count()
+def hardware() -> str:
+    """A name of what holds the shards of this process, which no other hardware has."""
+    if kind() == "cuda" and torch.cuda.is_available():
+        return str(torch.cuda.get_device_properties(torch.device(_C.place())).uuid)
+    return kind()
+
+
+def carrier(hardware_of_all: list[str]) -> str:
+    """What carries messages between processes: ``SPMDX_COMM``, or what the hardware is made for.
+
+    Args:
+        hardware_of_all: the :func:`hardware` of every process.
+
+    Raises:
+        ShardingError: ``SPMDX_COMM`` names something that cannot carry them.
+    """
+    if kind() != "cuda":
+        why = "shards lie on the CPU"
+    elif not dist.is_nccl_available():
+        why = "this PyTorch has no NCCL"
+    elif len(set(hardware_of_all)) < len(hardware_of_all):
+        why = "processes share a GPU"
+    else:
+        return wanted_carrier() or "nccl"
+    if wanted_carrier() == "nccl":
+        raise ShardingError(
+            f"SPMDX_COMM is 'nccl', but {why}. Expected SPMDX_DEVICE_TYPE=cuda, a PyTorch with "
+            "NCCL and a GPU for each process. Write SPMDX_COMM=gloo."
+        )
+    return "gloo"

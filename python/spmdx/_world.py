@@ -2,14 +2,17 @@
 """The processes of the program: found, joined before the first step, and left in order."""
 
 import atexit
+import contextlib
 import dataclasses
 import json
 import os
 import sys
 import threading
 import time
+from collections.abc import Iterator
 from typing import Any
 
+import torch
 import torch.distributed as dist
 
 from spmdx import _C, _meeting, _place
@@ -25,6 +28,7 @@ class _World:
     store: Any
     hosts_store: bool
     here: list[bool]  # which of them run on this machine
+    carrier: str  # of messages with data
     exchanges: int = 0
 
 
@@ -72,10 +76,12 @@ def _join() -> None:
 
     index, count = expected()
     devices = addressable_runtime_device_count()
-    store, connection, hosts, rows = _meeting.meet(index, count, devices)
-    _world = _World(index, count, store, hosts, [row[1] != 0 for row in rows])
+    store, connection, hosts, peers = _meeting.meet(index, count, devices)
+    carrier = _place.carrier([peer.hardware for peer in peers])
+    _world = _World(index, count, store, hosts, [peer.pid != 0 for peer in peers], carrier)
     _listen_for_the_end()
-    on_stream = _place.carrier() == "nccl"
+    rows = [peer[:3] for peer in peers]
+    on_stream = carrier == "nccl"
     _C.join(index, devices, rows, connection, _meeting.timeout(), on_stream, _make_group)
 
 
@@ -83,18 +89,34 @@ def _make_group(name: str) -> Any:
     """A c10d backend of all processes; each name is made once by each of them."""
     assert _world is not None
     store = dist.PrefixStore(f"group/{name}", _meeting.clone_of(_world.store))
-    if name.startswith("data") and _place.carrier() == "nccl":
+    if name.startswith("data") and _world.carrier == "nccl":
         return _nccl_group(store)
     return dist.ProcessGroupGloo(store, _world.index, _world.count, _meeting.FAR)
 
 
 def _nccl_group(store: Any) -> Any:
     assert _world is not None
-    # Who waits for the others is us: NCCL's own watchdog would end the process instead of raising.
-    os.environ.setdefault("TORCH_NCCL_ASYNC_ERROR_HANDLING", "0")
     options = dist.ProcessGroupNCCL.Options()
     options._timeout = _meeting.FAR
-    return dist.ProcessGroupNCCL(store, _world.index, _world.count, options)
+    # Who waits for the others is us: NCCL's own watchdog would end the process instead of raising.
+    with _environment("TORCH_NCCL_ASYNC_ERROR_HANDLING", "0"):
+        group = dist.ProcessGroupNCCL(store, _world.index, _world.count, options)
+    # All processes take part; a first message would ask that of them, too, and not all send one.
+    group.eager_connect_single_device(torch.device(_C.place()))
+    return group
+
+
+@contextlib.contextmanager
+def _environment(name: str, value: str) -> Iterator[None]:
+    before = os.environ.get(name)
+    os.environ[name] = value
+    try:
+        yield
+    finally:
+        if before is None:
+            del os.environ[name]
+        else:
+            os.environ[name] = before
 
 
 def exchange(value: Any) -> list[Any]:

@@ -84,13 +84,15 @@ def _require_replaceable(target: Path) -> None:
 def commit(folder: Path, target: Path) -> None:
     """Put the written folder in place of what lies at ``target``. For one process."""
     _sync(folder)
-    before = folder  # where the checkpoint that was at `target` lies then
+    previous = _previous(target)
     if not target.exists():
         os.rename(folder, target)
-    elif not _swap(folder, target):
-        before = _replace(folder, target)
+    elif _swap(folder, target):
+        os.rename(folder, previous)
+    else:
+        _replace(folder, target)
     _sync(target.parent)
-    shutil.rmtree(before, ignore_errors=True)  # a load may do it at the same time
+    shutil.rmtree(previous, ignore_errors=True)  # a load may do it at the same time
 
 
 def _swap(folder: Path, target: Path) -> bool:
@@ -102,7 +104,7 @@ def _swap(folder: Path, target: Path) -> bool:
     return rename(*paths, _RENAME_EXCHANGE) == 0
 
 
-def _replace(folder: Path, target: Path) -> Path:
+def _replace(folder: Path, target: Path) -> None:
     """In two steps: who is killed between them leaves it to :func:`mend`."""
     previous = _previous(target)
     os.rename(target, previous)
@@ -111,7 +113,6 @@ def _replace(folder: Path, target: Path) -> Path:
     except OSError:
         os.rename(previous, target)
         raise
-    return previous
 
 
 def _sync(folder: Path) -> None:

@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 import torch
 
-from spmdx import _place
+from spmdx import _C
 from spmdx.errors import ShardingError
 from spmdx.mesh import Mesh
 from spmdx.spec import Sharding, to_handle
@@ -42,11 +42,10 @@ def pieces_of(shards: Sequence[Any], mesh: Mesh, dtype: torch.dtype | None) -> l
             "devices. Give replicas too, in the order of the mesh's positions."
         )
     for i, piece in enumerate(pieces):
-        if not isinstance(piece, torch.Tensor) or piece.device.type not in ("cpu", _place.kind()):
+        if not isinstance(piece, torch.Tensor) or str(piece.device) not in ("cpu", _C.place()):
             where = getattr(piece, "device", type(piece).__name__)
-            raise ShardingError(
-                f"shard {i} is on {where}. Expected CPU tensors. Call .cpu() on it."
-            )
+            there = "CPU tensors" if _C.place() == "cpu" else f"tensors on the CPU or {_C.place()}"
+            raise ShardingError(f"shard {i} is on {where}. Expected {there}. Call .cpu() on it.")
         wanted = dtype or pieces[0].dtype
         if piece.dtype != wanted or piece.dim() != pieces[0].dim():
             raise ShardingError(
