@@ -30,9 +30,14 @@ Place& the_place() {
 
 thread_local bool on_host = false;
 thread_local Lane thread_lane = Lane::compute;
+thread_local std::optional<c10::Stream> before_guards;  // the program's stream, while this thread holds a KernelGuard
 
 // The accelerator, where this thread's work goes there; null for the CPU.
 const Place* accelerator() { return on_host || the_place().device.is_cpu() ? nullptr : &the_place(); }
+
+c10::Stream stream_of_program(const Place& place) {
+  return before_guards ? *before_guards : c10::impl::VirtualGuardImpl(place.device.type()).getStream(place.device);
+}
 
 }  // namespace
 
@@ -106,7 +111,7 @@ void follow_program(const at::Tensor& made) {
   const Place* place = accelerator();
   if (!place || made.device() != place->device) return;
   const c10::impl::VirtualGuardImpl guard(place->device.type());
-  const c10::Stream theirs = guard.getStream(place->device);
+  const c10::Stream theirs = stream_of_program(*place);
   if (theirs == *place->compute) return;
   c10::Event event(place->device.type());
   event.record(theirs);
@@ -117,7 +122,7 @@ void follow_program(const at::Tensor& made) {
 void lead_program() {
   const Place* place = accelerator();
   if (!place) return;
-  const c10::Stream theirs = c10::impl::VirtualGuardImpl(place->device.type()).getStream(place->device);
+  const c10::Stream theirs = stream_of_program(*place);
   if (theirs == *place->compute) return;
   c10::Event event(place->device.type());
   event.record(*place->compute);
@@ -125,7 +130,15 @@ void lead_program() {
 }
 
 KernelGuard::KernelGuard() : excluded_(keys_above_kernels()) {
-  if (const Place* place = accelerator()) stream_.emplace(place->stream(thread_lane));
+  const Place* place = accelerator();
+  if (!place) return;
+  outermost_ = !before_guards;
+  if (outermost_) before_guards = stream_of_program(*place);
+  stream_.emplace(place->stream(thread_lane));
+}
+
+KernelGuard::~KernelGuard() {
+  if (outermost_) before_guards.reset();
 }
 
 }  // namespace spmdx::bridge

@@ -58,11 +58,14 @@ void lead_program();
 class KernelGuard {
  public:
   KernelGuard();
+  ~KernelGuard();
+  KernelGuard(const KernelGuard&) = delete;
 
  private:
   c10::impl::ExcludeDispatchKeyGuard excluded_;
   at::NoGradGuard no_grad_;
   std::optional<c10::StreamGuard> stream_;
+  bool outermost_ = false;
 };
 
 }  // namespace spmdx::bridge

@@ -15,6 +15,7 @@ import spmdx
 import torch
 import torch.distributed.checkpoint as dcp
 import torch.nn.functional as F
+from spmdx import _C
 
 COUNT = spmdx.runtime.addressable_runtime_device_count()
 MESH = spmdx.get_1d_mesh("data")
@@ -136,6 +137,28 @@ def checkpoint() -> None:
             y = cut(torch.zeros(10, 3).to("spmdx"), 1)
             load({"x": y}, **{at: folder})
             assert torch.equal(y.cpu(), x.cpu())
+
+
+def streams() -> None:
+    """What the program makes on a stream of its own, and what it reads there (simulated only)."""
+    simulated = torch.ops.simulated_cuda
+    host = torch.arange(12.0).reshape(4, 3)
+    mine = simulated.to_device(host)
+    simulated.synchronize()
+    simulated.use_stream(2)
+    for late, stream in ((100_000, 2), (100_000, 0)):
+        simulated.set_delay(0, 2 - stream)
+        simulated.set_delay(late, stream)
+        made = mine * 3 + 1
+        there = cut(made.to("spmdx"))
+        del made  # its memory is taken for the next one
+        other = mine * 0
+        assert torch.equal((there * 2).cpu(), host * 6 + 2)
+        there = there + 1
+        spmdx.mark_step()
+        (first, *_), _ = _C.local_data(there, on_host=False)
+        assert torch.equal(simulated.to_host(first * 2), (host * 6 + 4)[: len(first)])
+        del other
 
 
 def too_late() -> None:

@@ -79,6 +79,11 @@ def test_copies_from_the_host_are_not_overtaken():
 
 
 @simulator
+def test_streams_of_the_program_are_waited_for_and_wait():
+    simulated(1, 2, CHECKS, "streams")
+
+
+@simulator
 def test_the_place_of_tensors_cannot_change():
     (said,) = simulated(1, 1, CHECKS, "too_late")
     assert "set_device_type: tensors lie on cuda:0 already, so that cpu comes too late." in said
