@@ -8,7 +8,7 @@ CMAKE := $(BIN)/cmake -G Ninja -DCMAKE_MAKE_PROGRAM=$(BIN)/ninja -DCMAKE_BUILD_T
 CXX_FILES = $(shell find csrc tests/core tests/accelerator -name '*.h' -o -name '*.cpp')
 PYTEST = OMP_NUM_THREADS=1 $(BIN)/python -m pytest -n 2
 .DEFAULT_GOAL := build
-.PHONY: build module demo test fuzz conformance rules chaos lint format bench asan clean
+.PHONY: build module demo test fuzz conformance rules chaos faults lint format bench asan clean
 
 # A virtual environment with the pinned requirements, and python/ on its path.
 $(INSTALLED): requirements.txt
@@ -51,6 +51,10 @@ rules: build
 # Kills and stops at every point of a program (tests/processes); `test` plays a few.
 chaos: build
 	$(BIN)/python tests/processes/run_chaos.py
+
+# Programs in which something goes wrong, and that recover: make faults COUNT=1000 [SEED=0]
+faults: build
+	$(BIN)/python tests/processes/run_faults.py --count $(COUNT) $(if $(SEED),--first $(SEED))
 
 lint: $(INSTALLED)
 	$(BIN)/ruff check .

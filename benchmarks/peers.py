@@ -155,6 +155,8 @@ def main():
     if rank == 0:
         print(json.dumps(found))
     dist.destroy_process_group()
+    sys.stdout.flush()
+    os._exit(0)  # a thread of PyTorch's that is still there would abort the process at its end
 
 
 if __name__ == "__main__":

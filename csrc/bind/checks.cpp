@@ -46,7 +46,7 @@ void bind_checks(py::module_& m) {
         override_rule(op, changes);
         bridge::engine().clear_cache();
       },
-      py::arg("op"), py::arg("changes"));
+      py::arg("op"), py::arg("changes"), py::call_guard<py::gil_scoped_release>());
 }
 
 }  // namespace spmdx

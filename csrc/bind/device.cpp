@@ -7,6 +7,9 @@
 #include "bridge/device.h"
 #include "bridge/generator.h"
 #include "bridge/place.h"
+#include "bridge/resize.h"
+#include "bridge/signals.h"
+#include "bridge/ties.h"
 #include "bridge/trace.h"
 
 namespace spmdx {
@@ -17,6 +20,7 @@ void bind_device(py::module_& module) {
   module.def(
       "register_device",
       [](const bridge::Composes& composed) {
+        bridge::heed_signals();
         bridge::register_hooks();
         bridge::register_all(composed);
       },
@@ -28,6 +32,14 @@ void bind_device(py::module_& module) {
       py::arg("device"), py::arg("compared") = false);
   module.def("place", [] { return bridge::place().str(); });
   module.def("is_lazy", [](const at::Tensor& tensor) { return bridge::as_lazy(tensor) != nullptr; });
+  module.def("resize_storage", &bridge::resize_storage);
+  module.def("memory_id", &bridge::memory_id);
+  module.def("shows_whole", &bridge::shows_whole);
+  module.def("is_strided", &bridge::is_strided);
+  module.def("shares_memory", &bridge::shares_memory);
+  module.def("whole_of", &bridge::whole_of);
+  module.def("copy_of_whole", &bridge::copy_of_whole);
+  module.def("show_same_of", &bridge::show_same_of);
   module.def("wait_at_exit", [] {
     py::gil_scoped_release no_gil;
     bridge::engine().wait();

@@ -1,7 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // What the bindings share: Python's handles of meshes and shardings, tensor checks, and waits that Ctrl-C ends.
 #pragma once
-#include <functional>
 #include <string>
 #include <vector>
 
@@ -26,9 +25,5 @@ DataRef settle(const at::Tensor& tensor);
 
 // The sharding of `tensor`, planning what is pending and running nothing. Null: nothing known.
 ShardingRef sharding_of(const at::Tensor& tensor);
-
-// Calls `block` on a helper thread and waits for it without the GIL; a pending Python signal ends the wait with its
-// exception. REQUIRES: the GIL is held, `block` owns what it uses and does not touch Python.
-void wait_interruptibly(std::function<void()> block);
 
 }  // namespace spmdx::bind

@@ -7,7 +7,6 @@
 #include <torch/csrc/distributed/c10d/Store.hpp>
 
 #include "bind/bind.h"
-#include "bind/handles.h"
 #include "bridge/c10d_comm.h"
 #include "bridge/tracer.h"
 
@@ -34,9 +33,23 @@ std::vector<std::string> await_values(const std::vector<std::string>& keys, cons
                                       const std::string& stale, double patience_s) {
   const auto patience = std::chrono::milliseconds(static_cast<int64_t>(patience_s * 1000));
   const bridge::Awaited awaited{what, bridge::current_source(), stale, patience};
-  auto values = std::make_shared<std::vector<std::string>>();
-  bind::wait_interruptibly([=] { *values = bridge::await_values(keys, awaited); });
-  return *values;
+  py::gil_scoped_release no_gil;
+  return bridge::await_values(keys, awaited);
+}
+
+// Returns the error of a step that the program has not seen; empty if there is none.
+std::string recover(const std::string& why) {
+  py::gil_scoped_release no_gil;
+  bridge::call_off(why);
+  bridge::engine().wait();
+  std::string unseen;
+  try {
+    if (const std::exception_ptr error = bridge::Recorder::instance().undo()) std::rethrow_exception(error);
+  } catch (const std::exception& error) {
+    unseen = error.what();
+  }
+  bridge::recover();
+  return unseen;
 }
 
 }  // namespace
@@ -45,12 +58,11 @@ void bind_processes(py::module_& m) {
   m.def("join", join, py::arg("here"), py::arg("devices"), py::arg("peers"), py::arg("store"), py::arg("timeout"),
         py::arg("on_stream"), py::arg("make_group"), py::call_guard<py::gil_scoped_release>());
   m.def("leave", bridge::leave, py::arg("why"), py::call_guard<py::gil_scoped_release>());
-  m.def("recover", [] {
-    bind::wait_interruptibly([] {
-      bridge::engine().wait();
-      bridge::recover();
-    });
-  });
+  m.def("recover", recover, py::arg("why"));
+  m.def("generation", bridge::generation);
+  m.def("call_off", bridge::call_off, py::arg("why"), py::call_guard<py::gil_scoped_release>());
+  m.def("end_world", bridge::end_world, py::arg("why"), py::call_guard<py::gil_scoped_release>());
+  m.def("idle", [] { return bridge::engine().idle(); });
   m.def("await_values", await_values, py::arg("keys"), py::arg("what"), py::arg("stale") = "",
         py::arg("patience") = 0.0);
   m.def("lives", bridge::lives, py::arg("process"));

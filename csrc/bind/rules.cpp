@@ -69,6 +69,7 @@ void register_user_rule(const std::string& name, const std::string& letters, con
   register_rule({bridge::op_name({name, ""}), letters, linearity, linear_inputs, *reduced, flops},
                 count_tensors(schema.arguments()), count_tensors(schema.returns()));
   for (const c10::OperatorHandle& op : ops) bridge::record_whole(op);
+  py::gil_scoped_release no_gil;
   bridge::engine().clear_cache();
 }
 

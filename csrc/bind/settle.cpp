@@ -1,10 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// From a tensor to its data or its planned sharding, and waits that Ctrl-C ends.
+// From a tensor to its data or its planned sharding.
 #include <pybind11/pybind11.h>
-
-#include <chrono>
-#include <future>
-#include <thread>
 
 #include "base/error.h"
 #include "bind/handles.h"
@@ -19,9 +15,12 @@ namespace py = pybind11;
 // A tensor of its own that holds what `tensor` shows: `tensor` itself unless it is a view.
 at::Tensor rooted(const at::Tensor& tensor) {
   bridge::LazyTensor& lazy = require_lazy(tensor, "spmdx");
-  if (!lazy.chain) return tensor;
+  if (!lazy.chain()) return tensor;
   auto& recorder = bridge::Recorder::instance();
-  return bridge::make_tensor(recorder.lazy(recorder.read(lazy)), bridge::share(bridge::meta_of(tensor)));
+  const at::Tensor own =
+      bridge::make_tensor(recorder.lazy(recorder.read(lazy)), bridge::share(bridge::meta_of(tensor)));
+  if (lazy.of_view) require_lazy(own, "spmdx").root().annotation = std::make_unique<bridge::Annotation>(*lazy.of_view);
+  return own;
 }
 
 // The sharding the plan gives to the pending value `id`: values that are alive are outputs, in the same order before
@@ -67,28 +66,14 @@ ShardingRef sharding_of(const at::Tensor& tensor) {
     py::gil_scoped_release no_gil;
     return bridge::Recorder::instance().plan_pending(pending);
   };
-  if (require_lazy(tensor, "get_sharding").chain)
-    plan_pending(tensor);  // a gradient gets a root of its own when it is planned
+  const bridge::LazyTensor& lazy = require_lazy(tensor, "get_sharding");
+  if (lazy.annotation()) return lazy.annotation()->sharding;
+  if (lazy.chain()) plan_pending(tensor);  // a gradient gets a root of its own when it is planned
   at::Tensor own = rooted(tensor);
   bridge::Root& root = require_lazy(own, "get_sharding").root();
-  if (root.annotation) return root.annotation->sharding;
   if (root.current.data) return root.current.data->sharding();
   const PlanRef plan = plan_pending(own);
   return plan ? planned(*plan, root.current.id) : nullptr;
-}
-
-void wait_interruptibly(std::function<void()> block) {
-  auto task = std::make_shared<std::packaged_task<void()>>(std::move(block));
-  std::future<void> done = task->get_future();
-  std::thread([task] { (*task)(); }).detach();
-  for (bool ended = false; !ended;) {
-    {
-      py::gil_scoped_release no_gil;
-      ended = done.wait_for(std::chrono::milliseconds(50)) == std::future_status::ready;
-    }
-    if (!ended && PyErr_CheckSignals() != 0) throw py::error_already_set();
-  }
-  done.get();
 }
 
 }  // namespace spmdx::bind

@@ -1,10 +1,12 @@
 // SPDX-License-Identifier: Apache-2.0
 // Python's Mesh and Sharding handles, annotations of tensors, and the translation of spmdx's errors.
 #include <ATen/core/operator_name.h>
+#include <ATen/ops/zeros.h>
 #include <pybind11/stl.h>
 #include <torch/csrc/utils/pybind.h>
 
 #include <exception>
+#include <functional>
 #include <optional>
 
 #include "base/error.h"
@@ -82,7 +84,10 @@ std::vector<int64_t> addressable(const Mesh& mesh) {
 // Data that no mesh knows of are one tensor without a sharding.
 std::pair<std::vector<at::Tensor>, std::optional<ShardingHandle>> local_data(const at::Tensor& tensor, bool on_host) {
   DataRef data = settle(tensor);
-  if (!data->ready()) wait_interruptibly([data] { data->wait(); });
+  if (!data->ready()) {
+    py::gil_scoped_release no_gil;
+    data->wait();
+  }
   const Shards& shards = data->wait();
   const Sharding* sharding = data->sharding();
   const auto shown = [&](const BufferRef& shard) {
@@ -109,21 +114,49 @@ BufferRef borrowed(const at::Tensor& tensor) {
   return same.is_alias_of(tensor) && !same.storage().resizable() ? bridge::uploaded(same) : bridge::lent(same);
 }
 
-// Data made of one tensor per device of the mesh in this process; of replicas the first counts. REQUIRES: shapes are
-// those of the boxes, no partial sharding.
-DataRef data_from(const TensorType& type, ShardingRef sharding, const std::vector<at::Tensor>& locals,
-                  bool lend = false) {
+// Data whose distinct shards `make` gives, called with the index of a device of the mesh in this process and its
+// position.
+DataRef data_of_shards(const TensorType& type, ShardingRef sharding,
+                       const std::function<BufferRef(size_t, int64_t)>& make) {
   if (bridge::planning_only()) return bridge::hollow_data(type, sharding);
   Holdings holdings(bridge::comm().processes());
   Shards shards(holdings.of(sharding->mesh, sharding->used()).size());
   const std::vector<int64_t> positions = addressable(*sharding->mesh);
   for (size_t i = 0; i < positions.size(); ++i) {
     BufferRef& shard = shards.at(holdings.place(sharding->mesh, sharding->used(), positions[i]));
-    if (shard) continue;
-    const at::Tensor& local = locals.at(i);
-    shard = lend ? borrowed(local) : bridge::uploaded(local, at::MemoryFormat::Contiguous);
+    if (!shard) shard = make(i, positions[i]);
   }
   return std::make_shared<Data>(type, sharding, std::move(shards));
+}
+
+// Data made of one tensor per device of the mesh in this process; of replicas the first counts. REQUIRES: shapes are
+// those of the boxes, no partial sharding.
+DataRef data_from(const TensorType& type, ShardingRef sharding, const std::vector<at::Tensor>& locals,
+                  bool lend = false) {
+  return data_of_shards(type, sharding, [&](size_t i, int64_t) {
+    const at::Tensor& local = locals.at(i);
+    return lend ? borrowed(local) : bridge::uploaded(local, at::MemoryFormat::Contiguous);
+  });
+}
+
+// Zeros in memory that nobody else holds, made where the shards lie: nothing is uploaded that processes would compare.
+DataRef blank_data(const TensorType& type, ShardingRef sharding) {
+  const auto zeros = [&](const Shape& shape) {
+    bridge::settle_place();
+    bridge::KernelGuard guard;
+    return bridge::buffer_of(at::zeros(shape, bridge::placed(bridge::to_scalar_type(type.dtype))));
+  };
+  if (sharding) {
+    return data_of_shards(type, sharding, [&](size_t, int64_t position) {
+      Shape shape;
+      for (const Range& range : local_box(*sharding, type.shape, position)) shape.push_back(range.extent);
+      return zeros(shape);
+    });
+  }
+  if (bridge::planning_only()) return bridge::hollow_data(type, nullptr);
+  auto data = std::make_shared<Data>(type);
+  data->fill({zeros(type.shape)});
+  return data;
 }
 
 void load_local(const at::Tensor& tensor, const ShardingHandle& handle, const std::vector<at::Tensor>& locals) {
@@ -132,22 +165,41 @@ void load_local(const at::Tensor& tensor, const ShardingHandle& handle, const st
   recorder.write(lazy, recorder.input(data_from(type_of(tensor), handle.sharding, locals)));
 }
 
-at::Tensor from_local(const std::vector<at::Tensor>& locals, const ShardingHandle& handle, const Shape& shape,
-                      at::ScalarType dtype, bool lend) {
-  TensorType type{bridge::to_dtype(dtype), shape, false};
+at::Tensor tensor_with(DataRef data, at::ScalarType dtype, const Shape& shape) {
   bridge::Meta meta;
   meta.dtype = dtype;
   meta.sizes = shape;
   meta.strides = bridge::contiguous_strides(shape);
   bridge::LazyValue value;
-  value.data = data_from(type, handle.sharding, locals, lend);
+  value.data = std::move(data);
   return bridge::make_tensor(std::move(value), bridge::share(std::move(meta)));
+}
+
+at::Tensor from_local(const std::vector<at::Tensor>& locals, const ShardingHandle& handle, const Shape& shape,
+                      at::ScalarType dtype, bool lend, std::optional<uint64_t> digest) {
+  const TensorType type{bridge::to_dtype(dtype), shape, false};
+  DataRef data = data_from(type, handle.sharding, locals, lend);
+  if (digest) data->set_digest(*digest);
+  return tensor_with(std::move(data), dtype, shape);
+}
+
+at::Tensor blank(const Shape& shape, at::ScalarType dtype, const std::optional<ShardingHandle>& handle) {
+  const TensorType type{bridge::to_dtype(dtype), shape, false};
+  return tensor_with(blank_data(type, handle ? handle->sharding : nullptr), dtype, shape);
 }
 
 py::object annotation(const at::Tensor& tensor) {
   bridge::LazyTensor* lazy = bridge::as_lazy(tensor);
-  if (!lazy || lazy->chain || !lazy->root().annotation) return py::none();
-  return py::cast(ShardingHandle{lazy->root().annotation->sharding});
+  if (!lazy || !lazy->annotation()) return py::none();
+  return py::cast(ShardingHandle{lazy->annotation()->sharding});
+}
+
+// What was written for `from` holds for `to`, where both are ours. Returns whether `to` is annotated.
+bool keep_annotation(const at::Tensor& from, const at::Tensor& to) {
+  bridge::LazyTensor *source = bridge::as_lazy(from), *target = bridge::as_lazy(to);
+  if (!target) return false;
+  if (source && source->annotation()) bridge::Recorder::instance().keep_annotation(*target, *source->annotation());
+  return target->annotation() != nullptr;
 }
 
 void annotate(const at::Tensor& tensor, std::optional<ShardingHandle> handle, bool state) {
@@ -217,11 +269,18 @@ void bind_sharding(py::module_& m) {
   });
   m.def("annotate", annotate);
   m.def("annotation", annotation);
+  m.def("keep_annotation", keep_annotation, py::arg("source"), py::arg("target"));
+  m.def("warn_of_lost_annotation", bridge::warn_of_lost_annotation, py::arg("why"));
   m.def("sharding_of", sharding_or_none);
   m.def("local_data", local_data, py::arg("tensor"), py::arg("on_host") = true);
+  m.def("blank", blank, py::arg("shape"), py::arg("dtype"), py::arg("sharding"));
   m.def("load_local", load_local);
   m.def("from_local", from_local, py::arg("locals"), py::arg("sharding"), py::arg("shape"), py::arg("dtype"),
-        py::arg("lend") = false);
+        py::arg("lend") = false, py::arg("digest") = py::none());
+  m.def("digest", [](const at::Tensor& host) {
+    py::gil_scoped_release no_gil;
+    return bridge::aten_backend().digest(bridge::lent(host));
+  });
 }
 
 }  // namespace spmdx

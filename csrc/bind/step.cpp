@@ -56,13 +56,19 @@ std::optional<int64_t> gather_budget() {
   return bytes == kNoLimit ? std::nullopt : std::optional(bytes);
 }
 
+// Plans are dropped, or compiled, by a thread that may want the GIL.
+using NoGil = py::call_guard<py::gil_scoped_release>;
+
 }  // namespace
 
 void bind_step(py::module_& m) {
   m.attr("TORCH_VERSION") = SPMDX_TORCH_VERSION;
-  m.def("flush", [] { bridge::Recorder::instance().flush(false); }, py::call_guard<py::gil_scoped_release>());
+  m.def("flush", [] { bridge::Recorder::instance().flush(false); }, NoGil());
   m.def("wait", [] {
-    wait_interruptibly([] { bridge::engine().wait(); });
+    {
+      py::gil_scoped_release no_gil;
+      bridge::engine().wait();
+    }
     bridge::engine().rethrow();
   });
   m.def("begin_plan_only", [] { bridge::Recorder::instance().begin_plan_only(); });
@@ -72,9 +78,9 @@ void bind_step(py::module_& m) {
   m.def("reset_counters", reset_counters);
   m.def("fallback_counts", [] { return bridge::engine().counters().fallbacks; });
   m.def("set_fallbacks_are_errors", bridge::set_fallbacks_are_errors, py::arg("errors"));
-  m.def("clear_cache", [] { bridge::engine().clear_cache(); });
-  m.def("configure", configure, py::arg("dump_dir"));
-  m.def("set_gather_budget", set_gather_budget, py::arg("bytes").none(true));
+  m.def("clear_cache", [] { bridge::engine().clear_cache(); }, NoGil());
+  m.def("configure", configure, py::arg("dump_dir"), NoGil());
+  m.def("set_gather_budget", set_gather_budget, py::arg("bytes").none(true), NoGil());
   m.def("gather_budget", gather_budget);
 }
 

@@ -49,6 +49,7 @@ Topology from_dict(const py::dict& fields) {
 void set_topology(const py::dict& fields) {
   CompileOptions options = bridge::engine().options();
   options.topology = from_dict(fields);
+  py::gil_scoped_release no_gil;
   bridge::engine().set_options(std::move(options));
 }
 

@@ -17,6 +17,8 @@ bool is_view_like(const OpInfo& info);
 std::vector<ViewResult> view_results(const OpInfo& info, IValues args, const Meta& in,
                                      const std::vector<Meta>& results);
 
+// Whether elements at no two places of a layout share an address, and every address in it is of one.
+bool is_dense(const Meta& meta);
 // Steps from a whole root laid out as `base` to the elements at (sizes, strides, offset) of its storage.
 std::vector<ViewStep> strided_steps(const Meta& base, const Meta& target);
 

@@ -12,7 +12,9 @@
 #include "base/error.h"
 #include "base/philox.h"
 #include "bridge/aten_backend.h"
+#include "bridge/overlap.h"
 #include "bridge/place.h"
+#include "bridge/tensor.h"
 #include "runtime/memory_use.h"
 
 namespace spmdx::bridge {
@@ -20,6 +22,9 @@ namespace {
 
 // Recorded under one name, run as another of the same schema. Local layouts differ from declared ones.
 const std::map<std::string_view, std::string_view> kRunsAs = {{"aten.view", "aten.reshape"}};
+
+// Kernels that see elements as larger ones: those have to begin where one of these may.
+const std::set<std::string_view> kNeedsAligned = {"aten.view.dtype", "aten.view_as_complex"};
 
 // Kernels that assume the layout that the tracer's user saw.
 const std::set<std::string_view> kNeedsContiguous = {
@@ -31,9 +36,18 @@ const std::set<std::string_view> kNeedsContiguous = {
     "aten.native_layer_norm_backward",
     "aten.native_group_norm",
     "aten.native_group_norm_backward",
+    "aten._fused_adagrad",  // and the next three: they walk a parameter and its moments by address alone
+    "aten._fused_adam",
+    "aten._fused_adamw",
+    "aten._fused_sgd",
+    "aten._weight_norm_interface",
+    "aten._weight_norm_interface_backward",
     "aten._pdist_forward",
     "aten._pdist_backward",
 };
+
+// Kernels that write into a copy of their first operand with its own strides.
+const std::set<std::string_view> kKeepsStrides = {"aten.diagonal_scatter", "aten.select_scatter", "aten.slice_scatter"};
 
 struct TensorPlace {
   uint32_t argument = 0, input = 0;
@@ -140,6 +154,8 @@ class AtenKernel final : public Kernel {
       i < call.args.size() ? add_argument(i, schema[i], call.args[i]) : add_default(schema[i]);
     if (generator_ >= 0) add_generator_params(call, schema.size());
     needs_contiguous_ = kNeedsContiguous.contains(call.op);
+    needs_aligned_ = kNeedsAligned.contains(call.op);
+    keeps_strides_ = kKeepsStrides.contains(base_name(call.op));
     find_in_place(call);
   }
 
@@ -216,12 +232,18 @@ class AtenKernel final : public Kernel {
            !tensor.is_conj() && !tensor.is_neg() && !tensor.unsafeGetTensorImpl()->is_wrapped_number();
   }
 
+  // Where a dim has one element, or none, any stride counts as contiguous; kernels look at it all the same.
   at::Tensor operand(const BufferRef& buffer) const {
-    return needs_contiguous_ ? tensor_of(buffer).contiguous() : tensor_of(buffer);
+    if (!needs_contiguous_) return tensor_of(buffer);
+    at::Tensor plain = tensor_of(buffer).contiguous();
+    if (needs_aligned_ && plain.storage_offset() != 0) plain = plain.clone();
+    const Shape strides = contiguous_strides(plain.sizes().vec());
+    return plain.strides() == c10::IntArrayRef(strides) ? plain : plain.as_strided(plain.sizes(), strides);
   }
 
   void drop_in(std::span<const BufferRef> inputs, std::span<const Param> params) {
     for (const TensorPlace& place : tensors_) stack_[place.argument] = operand(inputs[place.input]);
+    if (keeps_strides_) separate(stack_[0]);
     for (const ListPlace& place : lists_) stack_[place.argument] = list_of(place, inputs);
     for (const ParamPlace& place : params_) {
       const Param& param = params[place.param];
@@ -230,6 +252,12 @@ class AtenKernel final : public Kernel {
     if (generator_ < 0) return;
     const auto seed = static_cast<uint64_t>(params[seed_].integer), draw = static_cast<uint64_t>(params[draw_].integer);
     stack_[generator_] = at::make_generator<at::CPUGeneratorImpl>(philox_words(seed, draw, 0).first);
+  }
+
+  // A view may show an element at several places, and what is written to one of them is not meant for the others.
+  static void separate(c10::IValue& first) {
+    const at::Tensor tensor = first.toTensor();
+    if (may_repeat(tensor.sizes(), tensor.strides())) first = tensor.clone(at::MemoryFormat::Contiguous);
   }
 
   c10::IValue list_of(const ListPlace& place, std::span<const BufferRef> inputs) const {
@@ -287,7 +315,7 @@ class AtenKernel final : public Kernel {
   std::vector<ParamPlace> params_;
   int generator_ = -1;
   uint32_t seed_ = 0, draw_ = 0;
-  bool needs_contiguous_ = false;
+  bool needs_contiguous_ = false, needs_aligned_ = false, keeps_strides_ = false;
 };
 
 }  // namespace

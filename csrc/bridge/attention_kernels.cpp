@@ -54,22 +54,20 @@ std::vector<Part> parts_of(const Setting& setting, int64_t queries, int64_t keys
   return parts;
 }
 
-// The operands of one call, and how to reach a part of them.
-struct Operands {
-  Tensor query, key, value;
-  std::optional<Tensor> mask;
-  std::optional<double> scale;
+Tensor from(const Tensor& tensor, int64_t query) { return tensor.narrow(2, query, tensor.size(2) - query); }
 
-  static Tensor from(const Tensor& tensor, int64_t query) { return tensor.narrow(2, query, tensor.size(2) - query); }
-  Operands part(const Part& part) const {
-    // A mask comes without causality, so its only part is the whole.
-    return {from(query, part.query), key.narrow(2, part.key, part.keys), value.narrow(2, part.key, part.keys), mask,
-            scale};
-  }
-};
+// A mask comes without causality, so its only part is the whole.
+Attention part_of(const Attention& of, const Part& part) {
+  return {from(of.query, part.query),
+          of.key.narrow(2, part.key, part.keys),
+          of.value.narrow(2, part.key, part.keys),
+          of.mask,
+          of.scale,
+          part.causal};
+}
 
-Attended attend(const Operands& of, bool causal) {
-  auto [out, logsumexp] = flash({of.query, of.key, of.value, of.mask, of.scale, causal});
+Attended attend(const Attention& of) {
+  auto [out, logsumexp] = flash(of);
   if (of.mask) {
     // ATen calls the logsumexp of a row without keys 0.
     const Tensor& mask = *of.mask;
@@ -94,23 +92,23 @@ void merge(Attended& total, const Attended& part, int64_t query) {
 }
 
 // The output is as wide as the logsumexp: f32 for 16-bit operands.
-Attended attend_parts(const Operands& of, const Setting& setting) {
+Attended attend_parts(const Attention& of, const Setting& setting) {
   const std::vector<Part> parts = parts_of(setting, of.query.size(2), of.key.size(2));
-  if (parts.size() == 1 && parts[0].query == 0) return attend(of.part(parts[0]), parts[0].causal);
+  if (parts.size() == 1 && parts[0].query == 0) return attend(part_of(of, parts[0]));
   const auto wide = of.query.scalar_type() == at::kDouble ? at::kDouble : at::kFloat;
   std::vector<int64_t> rows = of.query.sizes().vec();
   rows.pop_back();
   Attended total{at::zeros(of.query.sizes(), of.query.options().dtype(wide)),
                  at::full(rows, kNever, of.query.options().dtype(wide))};
-  for (const Part& part : parts) merge(total, attend(of.part(part), part.causal), part.query);
+  for (const Part& part : parts) merge(total, attend(part_of(of, part)), part.query);
   return total;
 }
 
 // ATen's kernel takes rows for dense without looking.
 Tensor dense(const BufferRef& buffer) { return tensor_of(buffer).contiguous(); }
 
-Operands operands_of(std::span<const BufferRef> inputs, size_t first, const Setting& setting,
-                     std::optional<double> scale) {
+Attention operands_of(std::span<const BufferRef> inputs, size_t first, const Setting& setting,
+                      std::optional<double> scale) {
   std::optional<Tensor> mask;
   if (setting.mask >= 0) mask = dense(inputs[static_cast<size_t>(setting.mask)]);
   return {dense(inputs[first]), dense(inputs[first + 1]), dense(inputs[first + 2]), mask, scale};
@@ -118,7 +116,7 @@ Operands operands_of(std::span<const BufferRef> inputs, size_t first, const Sett
 
 // A kernel that gets the operands from `first` on and the settings from argument `at` on.
 Compute with_setting(const Call& call, size_t first, size_t at,
-                     Results (*compute)(const Operands&, const Setting&, std::span<const BufferRef>)) {
+                     Results (*compute)(const Attention&, const Setting&, std::span<const BufferRef>)) {
   return [call, first, setting = setting_of(call, at), compute](std::span<const BufferRef> inputs,
                                                                 std::span<const Param> params) -> Results {
     std::optional<double> scale;
@@ -129,34 +127,32 @@ Compute with_setting(const Call& call, size_t first, size_t at,
 }
 
 // (q, k, v, causal, mask, scale, query_start, key_start) -> (out, logsumexp)
-Results attention(const Operands& of, const Setting& setting, std::span<const BufferRef>) {
+Results attention(const Attention& of, const Setting& setting, std::span<const BufferRef>) {
   Attended result = attend_parts(of, setting);
   return {result.out.to(of.query.scalar_type()), result.logsumexp.masked_fill(result.logsumexp.eq(kNever), 0)};
 }
 
 // The same -> a number of each row that is within reach of its largest score: the logsumexp over the keys that are
 // here.
-Results attention_top(const Operands& of, const Setting& setting, std::span<const BufferRef>) {
+Results attention_top(const Attention& of, const Setting& setting, std::span<const BufferRef>) {
   return {attend_parts(of, setting).logsumexp};
 }
 
 // (q, k, v, top, …) -> (Σ exp(s − top)·v, Σ exp(s − top)) over the keys that are here
-Results attention_sums(const Operands& of, const Setting& setting, std::span<const BufferRef> inputs) {
+Results attention_sums(const Attention& of, const Setting& setting, std::span<const BufferRef> inputs) {
   const Attended here = attend_parts(of, setting);
   const Tensor weight = share(here.logsumexp, tensor_of(inputs[3]));
   return {at::mul(here.out, weight), weight.squeeze(-1)};
 }
 
 // (grad, q, k, v, out, logsumexp, …) -> (dq, dk, dv), each over the queries and keys that are here
-Results attention_backward(const Operands& of, const Setting& setting, std::span<const BufferRef> inputs) {
+Results attention_backward(const Attention& of, const Setting& setting, std::span<const BufferRef> inputs) {
   const Tensor grad = dense(inputs[0]), out = dense(inputs[4]), logsumexp = dense(inputs[5]);
   Results total = {at::zeros_like(of.query), at::zeros_like(of.key), at::zeros_like(of.value)};
   for (const Part& part : parts_of(setting, of.query.size(2), of.key.size(2))) {
-    const Operands some = of.part(part);
-    const Attended result{Operands::from(out, part.query), Operands::from(logsumexp, part.query)};
-    const auto [dq, dk, dv] = flash_backward({some.query, some.key, some.value, some.mask, some.scale, part.causal},
-                                             Operands::from(grad, part.query), result);
-    Operands::from(total[0], part.query).add_(dq);
+    const Attended result{from(out, part.query), from(logsumexp, part.query)};
+    const auto [dq, dk, dv] = flash_backward(part_of(of, part), from(grad, part.query), result);
+    from(total[0], part.query).add_(dq);
     total[1].narrow(2, part.key, part.keys).add_(dk);
     total[2].narrow(2, part.key, part.keys).add_(dv);
   }

@@ -16,12 +16,12 @@
 #include "bridge/aten_backend.h"
 #include "bridge/place.h"
 #include "bridge/recorder.h"
+#include "bridge/regroup.h"
 #include "runtime/differences.h"
 
 namespace spmdx::bridge {
 namespace {
 
-constexpr int kTag = 0;
 // So many processes tell each other directly what they are about to do; more of them tell some.
 constexpr int64_t kAllPeers = 16;
 
@@ -45,16 +45,6 @@ std::string led(const Progress& at, const std::string& reason) {
   return (line.empty() ? "" : line + ": ") + reason;
 }
 
-// The memory of a tensor. REQUIRES: it is contiguous.
-at::Tensor memory_of(const at::Tensor& tensor) {
-  at::Tensor bytes = at::empty({0}, tensor.options().dtype(at::kByte));
-  return bytes.set_(tensor.storage(), tensor.storage_offset() * static_cast<int64_t>(tensor.element_size()),
-                    {static_cast<int64_t>(tensor.nbytes())}, {1});
-}
-
-// Received for a tensor that a group cannot write to.
-using Late = std::vector<std::pair<at::Tensor, at::Tensor>>;
-
 class C10dComm final : public Comm {
  public:
   void join(World world, std::function<Group(const std::string&)> make_group) {
@@ -62,7 +52,7 @@ class C10dComm final : public Comm {
     processes_ = world.processes;
     watch_ = std::make_unique<Watch>(std::move(world));
     open_groups();
-    if (on_stream()) watch_->set_abort_stream([this] { carrier()->abort(); });
+    if (watch_->world().on_stream) watch_->set_abort_stream([this] { carrier()->abort(); });
   }
 
   Watch* watch() { return watch_.get(); }
@@ -72,14 +62,9 @@ class C10dComm final : public Comm {
   void exchange(std::span<const Message> sends, std::span<const Message> receives, const Progress& at) override {
     if (!watch_) return Comm::exchange(sends, receives, at);
     KernelGuard guard;
-    sent_.clear();
-    Late late;
-    const auto post = [&] {
-      return on_stream() ? posted_as_one(sends, receives, late) : posted(sends, receives, late);
-    };
-    watch_->carry(post, at, on_stream());
-    for (const auto& [target, came] : late) target.copy_(came);
-    sent_.clear();
+    const std::shared_ptr<Carrier> data = carrier();
+    watch_->carry([&] { return data->post(sends, receives); }, at);
+    data->land();
   }
 
   void announce(uint64_t fingerprint) override {
@@ -140,81 +125,52 @@ class C10dComm final : public Comm {
     watch_->set_broken(trouble);
   }
 
+  void call_off(const std::string& why) { watch_->call_off(announced_, why); }
+
   void recover() {
-    const int64_t generation = watch_->recover();
-    {
-      std::lock_guard lock(mutex_);
-      rolls_.clear();
+    const Progress at{announced_, current_source(), "recover"};
+    try {
+      regroup(at);
+    } catch (const CommError& error) {
+      throw CommError(led(at, error.what()));
+    } catch (...) {
+      watch_->break_off("spmdx.runtime.recover() was broken off. Expected it to end. Call it again.");
+      throw;
     }
-    generation_ = generation;
-    open_groups();
-    if (watch_->anybody(overwrote_.exchange(false)))
-      throw CommError(
-          "the step that failed had begun to overwrite tensors, which may now differ between processes. "
-          "Expected them as they were before it. The processes can talk again: load the last checkpoint, "
-          "then go on.");
   }
 
  private:
-  Group carrier() {
+  std::shared_ptr<Carrier> carrier() {
     std::lock_guard lock(mutex_);
     return data_;
   }
 
-  bool on_stream() const { return watch_->world().on_stream; }
-  bool carries(const at::Tensor& tensor) const { return tensor.is_cpu() || on_stream(); }
-
-  // NCCL does not know every dtype.
-  at::Tensor as_sent(const at::Tensor& tensor) const { return on_stream() ? memory_of(tensor) : tensor; }
-
-  at::Tensor sendable(const at::Tensor& tensor) const {
-    const at::Tensor plain = tensor.resolve_conj().resolve_neg().contiguous();
-    return carries(plain) ? plain : to_host(plain);
-  }
-
-  at::Tensor landing(const at::Tensor& target, Late& late) const {
-    if (target.is_contiguous() && carries(target)) return target;
-    const auto device = carries(target) ? target.device() : c10::Device(c10::kCPU);
-    return late.emplace_back(target, at::empty(target.sizes(), target.options().device(device))).second;
-  }
-
-  Works posted(std::span<const Message> sends, std::span<const Message> receives, Late& late) {
-    Works works;
-    for (const Message& message : receives) {
-      const at::Tensor target = tensor_of(message.buffer);
-      if (target.numel() == 0) continue;
-      std::vector<at::Tensor> whole = {as_sent(landing(target, late))};
-      works.push_back(data_->recv(whole, static_cast<int>(message.peer), kTag));
+  void regroup(const Progress& at) {
+    at::Generator generator = default_generator();
+    const Reached mine{engine().standing(), overwrote_, {generator.current_seed(), generator.get_offset()}};
+    std::vector<Reached> all;
+    for (const std::string& text : watch_->regroup(text_of(mine), at)) all.push_back(reached_from(text));
+    {
+      std::lock_guard lock(mutex_);
+      rolls_.clear();
     }
-    for (const Message& message : sends) {
-      std::vector<at::Tensor> whole = {as_sent(sendable(tensor_of(message.buffer)))};
-      if (whole[0].numel() == 0) continue;
-      works.push_back(data_->send(whole, static_cast<int>(message.peer), kTag));
-      sent_.push_back(whole[0]);
-    }
-    return works;
-  }
-
-  // Of a stream, which runs one after the other: none would end before the others have begun, were they not one work.
-  Works posted_as_one(std::span<const Message> sends, std::span<const Message> receives, Late& late) {
-    data_->startCoalescing();
-    try {
-      const bool any = !posted(sends, receives, late).empty();
-      const auto all = data_->endCoalescing();
-      return any && all ? Works{all} : Works{};
-    } catch (...) {
-      const std::exception_ptr error = std::current_exception();
-      try {
-        data_->endCoalescing();          // or the next group would be a part of this one
-      } catch (const std::exception&) {  // follows from the first error, which says more
-      }
-      std::rethrow_exception(error);
-    }
+    open_groups();
+    const Resumed now = resumed(all);
+    generator.set_current_seed(now.drawn.seed);
+    generator.set_offset(now.drawn.draw);
+    announced_ = now.next;
+    engine().resume(now.agreed, now.next);
+    overwrote_ = false;
+    watch_->end_regrouping();
+    if (const std::string why = why_tensors_may_differ(all); !why.empty())
+      throw CommError(why +
+                      " Expected them as they were before it. The processes can talk again: load the last "
+                      "checkpoint, then go on.");
   }
 
   void open_groups() {
-    const std::string suffix = "/" + std::to_string(generation_);
-    Group data = open_group("data" + suffix);
+    const std::string suffix = "/" + std::to_string(watch_->generation());
+    auto data = std::make_shared<Carrier>(open_group("data" + suffix), watch_->world().on_stream);
     {
       std::lock_guard lock(mutex_);
       data_.swap(data);
@@ -223,9 +179,8 @@ class C10dComm final : public Comm {
   }
 
   // Making it waits for all the others, on a thread that is left behind if they do not come.
-  Group open_group(const std::string& name) {
+  std::shared_future<Group> begin_group(const std::string& name) {
     auto made = std::make_shared<std::promise<Group>>();
-    const std::shared_future<Group> group = made->get_future().share();
     std::thread([make = make_group_, name, made] {
       try {
         made->set_value(make(name));
@@ -233,6 +188,13 @@ class C10dComm final : public Comm {
         made->set_exception(std::current_exception());
       }
     }).detach();
+    return made->get_future().share();
+  }
+
+  // A wait that was broken off goes on with the same group.
+  Group open_group(const std::string& name) {
+    if (opening_.first != name) opening_ = {name, begin_group(name)};
+    const std::shared_future<Group> group = opening_.second;
     const auto is_made = [group](c10d::Store&) {
       return group.wait_for(std::chrono::seconds(0)) == std::future_status::ready;
     };
@@ -257,23 +219,23 @@ class C10dComm final : public Comm {
 
   // Everybody tells what it was about to run, and quotes the first line that is not the same.
   [[noreturn]] void disagree(const Progress& at, const std::string& account) {
-    const std::string prefix = "account/" + std::to_string(generation_) + "/" + std::to_string(at.step) + "/";
+    const std::string prefix = "account/" + std::to_string(watch_->generation()) + "/" + std::to_string(at.step) + "/";
     watch_->set(prefix + std::to_string(processes_.here), account);
     auto others = std::make_shared<std::vector<Account>>();
     const auto until = std::chrono::steady_clock::now() + std::chrono::seconds(10);
     const auto gathered = [prefix, others, until, all = processes_](c10d::Store& store) {
       others->clear();
       for (int64_t process = 0; process < all.count; ++process) {
-        const std::string name = prefix + std::to_string(process);
-        if (process == all.here || !store.check({name})) continue;
-        const std::vector<uint8_t> text = store.get(name);
-        others->push_back({process, {text.begin(), text.end()}});
+        if (process == all.here) continue;
+        const std::string text = text_at(store, prefix + std::to_string(process));
+        if (!text.empty()) others->push_back({process, text});
       }
       return std::ssize(*others) == all.count - 1 || std::chrono::steady_clock::now() > until;
     };
     watch_->wait_until(gathered, at, Watch::kUnwatched);
     const std::string said =
         "step " + std::to_string(at.step) + ": " + first_difference({processes_.here, account}, *others);
+    if (processes_.count > kAllPeers) watch_->report(said);  // some of them see no difference
     watch_->set_broken(said);
     throw CommError(led(at, said));
   }
@@ -281,11 +243,11 @@ class C10dComm final : public Comm {
   Processes processes_;
   std::function<Group(const std::string&)> make_group_;
   std::unique_ptr<Watch> watch_;
-  Group data_, control_;
-  int64_t generation_ = 0;
+  std::shared_ptr<Carrier> data_;  // guarded by mutex_
+  Group control_;
+  std::pair<std::string, std::shared_future<Group>> opening_;  // the last group
   std::atomic<int64_t> announced_ = 0;
   std::atomic<bool> overwrote_ = false;  // by a step that failed
-  std::vector<at::Tensor> sent_;         // alive until they are gone
   std::mutex mutex_;
   std::deque<Roll> rolls_;  // announced, not agreed on yet
 };
@@ -309,12 +271,22 @@ void join(World world, std::function<Group(const std::string& name)> make_group)
 }
 
 void leave(const std::string& why) {
-  if (Watch* watch = instance().watch()) watch->leave(instance().announced(), why);
+  if (Watch* watch = instance().watch()) watch->leave(engine().standing().done, why);
+}
+
+void end_world(const std::string& why) {
+  if (Watch* watch = instance().watch()) watch->set_broken(why);
+}
+
+void call_off(const std::string& why) {
+  if (instance().watch()) instance().call_off(why);
 }
 
 void recover() {
   if (instance().watch()) instance().recover();
 }
+
+int64_t generation() { return instance().watch() ? instance().watch()->generation() : 0; }
 
 std::vector<std::string> await_values(const std::vector<std::string>& keys, const Awaited& awaited) {
   const Progress at{instance().announced(), awaited.source, awaited.what};
@@ -322,21 +294,24 @@ std::vector<std::string> await_values(const std::vector<std::string>& keys, cons
 }
 
 void compare_replicas(uint64_t digest) {
-  static std::atomic<int64_t> count = 0;
+  static std::pair<int64_t, int64_t> turn{-1, 0};  // generation and number; of the thread of the program
   Watch& watch = *instance().watch();
   const World& world = watch.world();
-  const std::string prefix = "replica/" + std::to_string(count++) + "/", mine = std::to_string(digest);
+  turn = {watch.generation(), turn.first == watch.generation() ? turn.second + 1 : 0};
+  const std::string prefix = "replica/" + std::to_string(turn.first) + "/" + std::to_string(turn.second) + "/";
+  const std::string mine = std::to_string(digest);
   std::vector<std::string> keys;
   for (int64_t process = 0; process < world.processes.count; ++process)
     keys.push_back(prefix + std::to_string(process));
   watch.set(keys[world.processes.here], mine);
-  const std::vector<std::string> all = await_values(keys, {"comparison of replicas", current_source()});
+  const Progress at{instance().announced(), current_source(), "comparison of replicas"};
+  const std::vector<std::string> all = await_values(keys, {at.op, at.source});
   const auto other = std::find_if(all.begin(), all.end(), [&](const std::string& theirs) { return theirs != mine; });
   if (other == all.end()) return;
-  throw CommError(world.peers[other - all.begin()].name + " reads another value than process " +
-                  std::to_string(world.processes.here) +
-                  " here. Expected replicas to be equal. Look for what was set on one process only "
-                  "(load_local_shards_, from_local_shards, a custom op that is not deterministic).");
+  throw CommError(led(at, world.peers[other - all.begin()].name + " reads another value than process " +
+                              std::to_string(world.processes.here) +
+                              " here. Expected replicas to be equal. Look for what was set on one process only "
+                              "(load_local_shards_, from_local_shards, a custom op that is not deterministic)."));
 }
 
 bool lives(int64_t process) { return instance().watch()->lives(process); }

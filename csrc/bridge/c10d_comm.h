@@ -6,16 +6,11 @@
 #include <string>
 #include <vector>
 
+#include "bridge/carrier.h"
 #include "bridge/watch.h"
 #include "runtime/comm.h"
 
-namespace c10d {
-class Backend;
-}
-
 namespace spmdx::bridge {
-
-using Group = c10::intrusive_ptr<c10d::Backend>;
 
 // The one Comm of this process; until `join`, of a program that is one process.
 Comm& comm();
@@ -26,9 +21,16 @@ void join(World world, std::function<Group(const std::string& name)> make_group)
 
 // Says so to the others, with the number of steps done, and stops watching them.
 void leave(const std::string& why);
+// Ends whatever is under way between processes here: it fails for this reason. REQUIRES: joined.
+void end_world(const std::string& why);
 
-// After a failure: groups under new names, when every process has said that it wants to go on. REQUIRES: no step runs.
+// Says so to the others: this process announces no step any more before it recovers. They need not wait for it.
+void call_off(const std::string& why);
+// After a failure: groups under new names, when every process has said that it wants to go on; they agree again on the
+// number of the next step, on what was compared, and on the state of the device's generator. Throws CommError where
+// tensors may differ now. May be called again where it was broken off. REQUIRES: no step runs.
 void recover();
+int64_t generation();  // how often that has happened
 
 struct Awaited {
   std::string what;                      // for errors

@@ -2,8 +2,10 @@
 // Ops that are others put together: recorded as those, so that what these may cut they may.
 #include <ATen/ExpandUtils.h>
 #include <ATen/Functions.h>
+#include <torch/library.h>
 
 #include "bridge/aten_backend.h"
+#include "bridge/overlap.h"
 #include "bridge/trace.h"
 
 namespace spmdx::bridge {
@@ -12,7 +14,7 @@ namespace {
 // The result of an op; undefined: not in these arguments, which are traced as they are (and refused there).
 using Compose = at::Tensor (*)(IValues args);
 
-// The op itself, in place, and with `out=`.
+// The op itself, and in place.
 template <Compose compose>
 bool composed(const OpInfo& info, Stack* stack) {
   const IValues args = arguments(info, *stack);
@@ -23,7 +25,7 @@ bool composed(const OpInfo& info, Stack* stack) {
     return true;
   }
   const at::Tensor target = args[static_cast<size_t>(info.written[0])].toTensor();
-  assign(target, operand(result), info.is_out);
+  assign(target, operand(result), false);
   finish(info, stack, target);
   return true;
 }
@@ -83,7 +85,8 @@ at::Tensor renorm(IValues args) {
   const at::Tensor norm = at::linalg_vector_norm(self, p, others, true, wide);
   // The small number is that of PyTorch: the result stays below maxnorm.
   const at::Tensor scale = norm.add(1e-7).reciprocal().mul(most);
-  return self.mul(at::where(norm.gt(most), scale, at::ones_like(scale)).to(self.scalar_type()));
+  // Whatever lies in which order, the kernel's result is contiguous.
+  return self.mul(at::where(norm.gt(most), scale, at::ones_like(scale)).to(self.scalar_type())).contiguous();
 }
 
 // (weight, indices, max_norm, norm_type): rows of a table that are looked up are scaled down as in renorm.
@@ -113,9 +116,41 @@ at::Tensor unsafe_index_put(IValues args) {
   return args[0].toTensor().index_put(args[1].toOptionalTensorList(), args[2].toTensor(), args[3].toBool());
 }
 
+// Of an expanded tensor: an element is filled where the mask says so at any of its places.
+bool masked_fill_(const OpInfo& info, Stack* stack) {
+  const IValues args = arguments(info, *stack);
+  const at::Tensor self = args[0].toTensor();
+  if (!may_repeat(self.sizes(), self.strides())) return false;
+  std::vector<int64_t> repeated, once = self.sizes().vec();
+  for (int64_t d = 0; d < self.dim(); ++d) {
+    if (self.stride(d) != 0 || self.size(d) == 1) continue;
+    repeated.push_back(d);
+    once[static_cast<size_t>(d)] = 1;
+  }
+  if (may_repeat(once, self.strides())) refuse_repeats();
+  const at::Tensor mask = at::any(args[1].toTensor().expand(self.sizes()), repeated, true).expand(self.sizes());
+  const at::Tensor filled = args[2].isTensor() ? at::masked_fill(self, mask, args[2].toTensor())
+                                               : at::masked_fill(self, mask, args[2].toScalar());
+  assign(self, operand(filled), false);
+  finish(info, stack, self);
+  return true;
+}
+
+// PyTorch's own writes through an `_unsafe_view`, which is no view to anybody else.
+at::Tensor& kron_out(const at::Tensor& self, const at::Tensor& other, at::Tensor& out) {
+  const at::Tensor result = at::kron(self, other);
+  TORCH_CHECK(c10::canCast(result.scalar_type(), out.scalar_type()), "result type ", result.scalar_type(),
+              " can't be cast to the desired output type ", out.scalar_type());
+  if (out.sizes() != result.sizes()) out.resize_(result.sizes());
+  return out.copy_(result);
+}
+
 }  // namespace
 
+TORCH_LIBRARY_IMPL(aten, PrivateUse1, library) { library.impl("kron.out", kron_out); }
+
 void add_composite_handlers() {
+  add_handler("aten.masked_fill_", masked_fill_);
   add_handler("aten._unsafe_index", composed<unsafe_index>);
   add_handler("aten._unsafe_index_put", composed<unsafe_index_put>);
   for (const char* name : {"aten.addbmm", "aten.addbmm_"}) add_handler(name, composed<addbmm>);

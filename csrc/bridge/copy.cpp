@@ -6,9 +6,12 @@
 
 #include "bridge/alias.h"
 #include "bridge/aten_backend.h"
+#include "bridge/kernel_layouts.h"
+#include "bridge/overlap.h"
 #include "bridge/place.h"
 #include "bridge/record.h"
 #include "bridge/shapes.h"
+#include "bridge/strided_view.h"
 #include "bridge/trace.h"
 
 namespace spmdx::bridge {
@@ -25,6 +28,7 @@ at::Tensor on_device(const at::Tensor& source) {
 void copy_into_lazy(const at::Tensor& target, const at::Tensor& source) {
   const at::Tensor here = on_device(source);
   ValueId value = cast(operand(here), to_dtype(target.scalar_type()));
+  if (may_repeat(target.sizes(), target.strides()) && !Recorder::instance().is_uniform(value)) refuse_repeats();
   assign(target, expand(value, target.sizes().vec()), false);
 }
 
@@ -80,8 +84,10 @@ bool to_copy(const OpInfo& info, Stack* stack) {
   }
   const at::Tensor here = on_device(self);
   KernelGuard kernels_only;
-  const at::Tensor like = at::empty_like(meta_tensor(in), meta_tensor(in).options().dtype(dtype), format);
-  finish(info, stack, wrap_value(cast(operand(here), to_dtype(dtype)), share(meta_of(like))));
+  const bool kept = format.value_or(at::MemoryFormat::Preserve) == at::MemoryFormat::Preserve;
+  Meta meta = meta_of(kept ? dense_like(meta_tensor(in)) : at::empty_like(meta_tensor(in), {}, format));
+  meta.dtype = dtype;
+  finish(info, stack, wrap_value(cast(operand(here), to_dtype(dtype)), share(std::move(meta))));
   return true;
 }
 
@@ -97,22 +103,32 @@ bool local_scalar(const OpInfo& info, Stack* stack) {
 std::vector<ViewStep> as_dtype(const Meta& base, c10::ScalarType dtype) {
   if (base.dtype == dtype) return {};
   TORCH_CHECK(
-      base.strides == contiguous_strides(base.sizes),
-      "the storage of a tensor that is not contiguous cannot be seen as another dtype. Use .contiguous() first.");
+      is_dense(base),
+      "the storage of a tensor with holes or repeats cannot be seen as another dtype. Use .contiguous() first.");
   const int64_t count = numel(base.sizes);
   const auto bytes = static_cast<int64_t>(c10::elementSize(base.dtype)) * count;
   const Meta row{base.dtype, {count}, {1}, 0, true};
   const Meta typed{dtype, {bytes / static_cast<int64_t>(c10::elementSize(dtype))}, {1}, 0, true};
-  std::vector<ViewStep> steps;
-  if (base.sizes.size() != 1) steps.push_back({view_call(type_of(base), row.sizes), {}, 0, base, row});
+  std::vector<ViewStep> steps = strided_steps(base, row);
   auto call = make_call("aten.view.dtype", {type_of(row)}, {to_dtype(dtype)}, type_of(typed));
   steps.push_back({std::move(call), {}, 0, row, typed});
   return steps;
 }
 
-at::Tensor strided_view(const LazyTensor& source, c10::ScalarType dtype, const Shape& sizes, const Shape& strides,
-                        int64_t offset) {
-  Meta meta{dtype, sizes, strides, offset, true};
+// What the bits of `meta` stand for.
+void add_bits(std::vector<ViewStep>& steps, const Meta& meta) {
+  const auto add = [&](const char* op) {
+    steps.push_back({make_call(op, {type_of(meta)}, {}, type_of(meta)), {}, 0, meta, meta});
+  };
+  if (meta.conjugate) add("aten.conj_physical");
+  if (meta.negative) add("aten.neg");
+}
+
+}  // namespace
+
+at::Tensor strided_view(const LazyTensor& source, const Meta& meta) {
+  const Shape &sizes = meta.sizes, &strides = meta.strides;
+  const int64_t offset = meta.offset;
   Meta base = *source.root().base;
   for (size_t d = 0; d < sizes.size(); ++d)
     TORCH_CHECK(strides[d] >= 0, "as_strided: Negative strides are not supported");
@@ -123,8 +139,11 @@ at::Tensor strided_view(const LazyTensor& source, c10::ScalarType dtype, const S
   auto steps = as_dtype(base, meta.dtype);
   if (!steps.empty()) base = steps.back().out;
   for (auto& step : strided_steps(base, meta)) steps.push_back(std::move(step));
-  return make_view_of_root(source.root_storage(), std::move(steps), meta);
+  add_bits(steps, meta);
+  return make_view_of_root(source.root_storage(), std::move(steps), meta, &source);
 }
+
+namespace {
 
 Shape default_strides(const c10::IValue& strides, const Shape& sizes) {
   return strides.isNone() || (strides.isList() && strides.toListRef().empty()) ? contiguous_strides(sizes)
@@ -136,10 +155,14 @@ int64_t asked_offset(const OpInfo& info, IValues args) {
   return offset.isNone() ? args[0].toTensor().storage_offset() : int_value(offset);
 }
 
+// The layout of a tensor that shows its storage as `self` does, elsewhere in it.
+Meta like(const at::Tensor& self, Shape sizes, Shape strides, int64_t offset) {
+  return {self.scalar_type(), std::move(sizes), std::move(strides), offset, true, self.is_conj(), self.is_neg()};
+}
+
 at::Tensor as_strided_of(const OpInfo& info, IValues args) {
-  const LazyTensor& self = *as_lazy(args[0].toTensor());
-  return strided_view(self, args[0].toTensor().scalar_type(), int_list(args[1]), int_list(args[2]),
-                      asked_offset(info, args));
+  const at::Tensor self = args[0].toTensor();
+  return strided_view(*as_lazy(self), like(self, int_list(args[1]), int_list(args[2]), asked_offset(info, args)));
 }
 
 bool as_strided(const OpInfo& info, Stack* stack) {
@@ -158,9 +181,9 @@ bool as_strided_scatter(const OpInfo& info, Stack* stack) {
   const at::Tensor self = args[0].toTensor();
   const LazyTensor& lazy = *as_lazy(self);
   const auto elements = static_cast<int64_t>(lazy.root().nbytes() / self.element_size());
-  const at::Tensor storage = at::clone(strided_view(lazy, self.scalar_type(), {elements}, {1}, 0));
+  const at::Tensor storage = at::clone(strided_view(lazy, {self.scalar_type(), {elements}, {1}, 0, true}));
   const auto view = [&](const Shape& sizes, const Shape& strides, int64_t offset) {
-    return strided_view(*as_lazy(storage), self.scalar_type(), sizes, strides, offset);
+    return strided_view(*as_lazy(storage), {self.scalar_type(), sizes, strides, offset, true});
   };
   view(int_list(args[2]), int_list(args[3]), asked_offset(info, args)).copy_(args[1].toTensor());
   finish(info, stack, view(self.sizes().vec(), self.strides().vec(), self.storage_offset()));
@@ -195,38 +218,17 @@ bool detach_(const OpInfo& info, Stack* stack) {
   return true;
 }
 
-// Smaller: a view of the first elements of the storage. Larger: storage of its own, the new elements 0.
-void resize(const at::Tensor& self, const Shape& sizes) {
-  LazyTensor& lazy = *as_lazy(self);
-  if (self.sizes() == c10::IntArrayRef(sizes)) return;
-  const Shape strides = contiguous_strides(sizes);
-  const auto needed = at::detail::computeStorageNbytes(sizes, strides, self.element_size(), self.storage_offset());
-  if (needed <= lazy.root().nbytes()) {
-    lazy.become(*as_lazy(strided_view(lazy, self.scalar_type(), sizes, strides, self.storage_offset())));
-    return;
-  }
-  const int64_t count = numel(sizes), old = self.numel();
-  const DType dtype = to_dtype(self.scalar_type());
-  ValueId value = full_int({count}, 0, dtype);
-  if (old > 0) value = scatter(value, iota(old), view(operand(self), {old}));
-  const at::Tensor fresh = wrap_value(view(value, sizes));
-  lazy.become(*as_lazy(fresh));
-}
-
-bool resize_(const OpInfo& info, Stack* stack) {
-  const IValues args = arguments(info, *stack);
-  const at::Tensor self = args[0].toTensor();
-  resize(self, info.base == "aten.resize_as_" ? args[1].toTensor().sizes().vec() : int_list(args[1]));
-  finish(info, stack, self);
-  return true;
-}
-
 bool set_tensor_(const OpInfo& info, Stack* stack) {
   const IValues args = arguments(info, *stack);
   const at::Tensor self = args[0].toTensor();
-  LazyTensor* source = as_lazy(args[1].toTensor());
+  const at::Tensor other = args[1].toTensor();
+  LazyTensor* source = as_lazy(other);
   TORCH_CHECK(source, "set_: the source is not on spmdx. Move it with .to('spmdx') first.");
-  as_lazy(self)->become(*source);
+  if (other.is_conj() == self.is_conj() && other.is_neg() == self.is_neg())
+    as_lazy(self)->become(*source);
+  else
+    as_lazy(self)->become(*as_lazy(
+        strided_view(*source, like(self, other.sizes().vec(), other.strides().vec(), other.storage_offset()))));
   finish(info, stack, self);
   return true;
 }
@@ -241,9 +243,9 @@ bool set_storage_(const OpInfo& info, Stack* stack) {
   const auto elements = static_cast<int64_t>(root->nbytes() / self.element_size());
   const Shape sizes = size.isNone() ? Shape{elements} : int_list(size);
   const at::Tensor whole = make_view_of_root(storage, {}, *root->base);
-  as_lazy(self)->become(*as_lazy(strided_view(*as_lazy(whole), self.scalar_type(), sizes,
-                                              default_strides(named(info, args, "stride"), sizes),
-                                              offset.isNone() ? 0 : int_value(offset))));
+  as_lazy(self)->become(
+      *as_lazy(strided_view(*as_lazy(whole), like(self, sizes, default_strides(named(info, args, "stride"), sizes),
+                                                  offset.isNone() ? 0 : int_value(offset)))));
   finish(info, stack, self);
   return true;
 }
@@ -283,8 +285,6 @@ void add_copy_handlers() {
     add_handler(name, become_view);
   }
   add_handler("aten.detach_", detach_);
-  add_handler("aten.resize_", resize_);
-  add_handler("aten.resize_as_", resize_);
   add_handler("aten.set_", set_nothing_);
   add_handler("aten.set_.source_Tensor", set_tensor_);
   add_handler("aten.set_.source_Storage", set_storage_);

@@ -8,6 +8,7 @@
 
 #include "bridge/generator.h"
 #include "bridge/record.h"
+#include "bridge/resize.h"
 #include "bridge/tracer.h"
 
 namespace spmdx::bridge {
@@ -56,6 +57,9 @@ struct Hooks final : at::PrivateUse1HooksInterface {
   const at::Generator& getDefaultGenerator(c10::DeviceIndex) const override { return default_generator(); }
   at::Generator getNewGenerator(c10::DeviceIndex) const override { return new_generator(); }
   at::Device getDeviceFromPtr(void*) const override { return kDevice; }
+  void resizePrivateUse1Bytes(const c10::Storage& storage, size_t bytes) const override {
+    resize_storage(storage, bytes);
+  }
   at::Allocator* getPinnedMemoryAllocator() const override { return c10::GetCPUAllocator(); }
 };
 

@@ -57,7 +57,7 @@ bool embedding_bag(const OpInfo& info, Stack* stack) {
   const IValues args = arguments(info, *stack);
   const at::Tensor weight = args[0].toTensor(), indices = args[1].toTensor(), offsets = args[2].toTensor();
   const int64_t count = offsets.numel() - (args[7].toBool() ? 1 : 0), mode = args[4].toInt();
-  if (info.is_out || weight.dim() != 2 || offsets.dim() != 1 || !is_sum(indices, count, mode)) return false;
+  if (weight.dim() != 2 || offsets.dim() != 1 || !is_sum(indices, count, mode)) return false;
   const Bags here = bags_of(indices, offsets, count, args[8].toInt());
   const at::Tensor samples = tensor_or_none(args[6]);
   at::Tensor rows = at::embedding(weight, indices);
@@ -88,7 +88,7 @@ bool embedding_bag_backward(const OpInfo& info, Stack* stack) {
 bool sample_weights_backward(const OpInfo& info, Stack* stack) {
   const IValues args = arguments(info, *stack);
   const at::Tensor grad = args[0].toTensor(), indices = args[2].toTensor();
-  if (info.is_out || grad.dim() != 2 || !is_sum(indices, grad.size(0), args[5].toInt())) return false;
+  if (grad.dim() != 2 || !is_sum(indices, grad.size(0), args[5].toInt())) return false;
   const Bags here = bags_of(indices, args[3].toTensor(), grad.size(0), args[6].toInt());
   const at::Tensor products = grad.index_select(0, here.of).mul(at::embedding(args[1].toTensor(), indices));
   finish(info, stack, without_padding(here, products).sum(1));

@@ -100,6 +100,8 @@ bool fill_tensor_(const OpInfo& info, Stack* stack) {
 
 void add_factory_handlers() {
   add_handler("aten.zeros", zeros);
+  // Zeros that autograd leaves unwritten elsewhere; kernels that write in place refuse those.
+  add_handler("aten._efficientzerotensor", zeros);
   add_handler("aten.ones", ones);
   add_handler("aten.full", full_of);
   add_handler("aten.scalar_tensor", scalar_tensor);

@@ -55,7 +55,7 @@ std::unordered_map<const Root*, uint32_t> Recorder::Impl::gradients() {
       read(root);  // also a parameter whose value this graph does not need
     const auto input = input_of.find(root.previous ? root.previous.get() : root.current.data.get());
     if (input == input_of.end()) continue;
-    if (lazy->chain && lazy->root_storage().use_count() == 1) {
+    if (lazy->chain() && lazy->root_storage().use_count() == 1) {
       const ValueId value = Recorder::instance().read(*lazy);
       const at::Tensor own = make_tensor({epoch, value, nullptr}, share(meta_of(gradient)));
       lazy->become(*as_lazy(own));
@@ -66,7 +66,7 @@ std::unordered_map<const Root*, uint32_t> Recorder::Impl::gradients() {
 }
 
 uint32_t Recorder::Impl::tie_of(const Root& root, const std::unordered_map<const Root*, uint32_t>& gradients) const {
-  if (root.previous) {
+  if (root.previous && root.previous->type().shape == root.base->sizes) {
     if (auto found = input_of.find(root.previous.get()); found != input_of.end()) return found->second;
   }
   auto found = gradients.find(&root);

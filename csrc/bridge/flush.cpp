@@ -66,6 +66,7 @@ void Recorder::Impl::send(std::vector<Part> parts) {
       root.current = {0, kNone, part.outputs[i]};
     }
   }
+  send_rebound(parts);
   inputs.clear();
   input_of.clear();
   NoGil no_gil;
@@ -93,6 +94,10 @@ void Recorder::flush(bool implicit) {
   Lock lock;
   check_failed();
   if (impl_->graph.nodes.empty() && impl_->inputs.empty() && !impl_->annotated) return;
+  {
+    NoGil no_gil;
+    engine().wait_for_room();  // here, where Ctrl-C changes nothing
+  }
   if (implicit) ++impl_->implicit_syncs;
   try {
     try {
@@ -118,10 +123,12 @@ void Recorder::cut_if_long() {
   if (impl_->graph.nodes.size() > kMaxNodes) flush(true);
 }
 
+bool has_unseen_failure() { return step_failed; }
+
 void Recorder::check_failed() {
   if (!step_failed.load(std::memory_order_relaxed)) return;
   Lock lock;
-  if (!step_failed.exchange(false)) return;
+  if (!step_failed) return;
   {
     NoGil no_gil;
     engine().wait();
@@ -137,6 +144,21 @@ void Recorder::check_failed() {
   std::rethrow_exception(error);
 }
 
+std::exception_ptr Recorder::undo() {
+  Lock lock;
+  step_failed = false;
+  std::exception_ptr unseen;
+  try {
+    engine().rethrow();
+  } catch (...) {
+    unseen = std::current_exception();
+  }
+  impl_->roll_back(std::make_exception_ptr(std::runtime_error(
+      "this tensor was not computed before spmdx.runtime.recover(), which undoes what has failed and drops what had "
+      "not begun. Expected a tensor of a step that ran. Make it again.")));
+  return unseen;
+}
+
 at::Tensor Recorder::peek(const at::Tensor& tensor) {
   LazyTensor* lazy_tensor = as_lazy(tensor);
   internal_check(lazy_tensor, "materialise of a tensor that is not ours");
@@ -145,7 +167,7 @@ at::Tensor Recorder::peek(const at::Tensor& tensor) {
   {
     Lock lock;
     require_values(*lazy_tensor);
-    if (lazy_tensor->chain) held = make_tensor(lazy(read(*lazy_tensor)), share(meta_of(tensor)));
+    if (lazy_tensor->chain()) held = make_tensor(lazy(read(*lazy_tensor)), share(meta_of(tensor)));
     Root& root = as_lazy(held)->root();
     if (!root.current.data || !(impl_->graph.nodes.empty() || planning_only())) flush(true);
     data = root.current.data;
@@ -158,7 +180,8 @@ at::Tensor Recorder::peek(const at::Tensor& tensor) {
     NoGil no_gil;
     shards = &data->wait();
   } catch (...) {
-    step_failed = true;  // also where no kernel ran, as when an input had failed before
+    if (!data->ready()) throw;  // the wait was broken off
+    step_failed = true;         // also where no kernel ran, as when an input had failed before
     check_failed();
     throw;
   }

@@ -5,7 +5,6 @@
 #include <ATen/core/dispatch/Dispatcher.h>
 
 #include <algorithm>
-#include <set>
 
 #include "bridge/aten_backend.h"
 #include "bridge/own_kernels.h"
@@ -34,12 +33,7 @@ class HostKernel final : public Kernel {
   std::unique_ptr<Kernel> inner_;
 };
 
-// Their kernels walk over elements, one after the other.
-const std::set<std::string_view> kWalks = {
-    "aten.multinomial",         "aten._sample_dirichlet", "aten._standard_gamma",      "aten.bernoulli",
-    "aten.bernoulli.Tensor",    "aten.binomial",          "aten.normal.Tensor_Tensor", "aten.normal.Tensor_float",
-    "aten.normal.float_Tensor", "aten.poisson",           "spmdx.random.randperm"};
-
+// Its numbers come from a generator of the CPU.
 bool draws(const Call& call) {
   return std::any_of(call.args.begin(), call.args.end(), [](const Arg& arg) {
     const auto* opaque = std::get_if<OpaqueArg>(&arg);
@@ -57,9 +51,7 @@ bool lacks_kernel(const Call& call) {
 
 }  // namespace
 
-bool runs_on_host(const Call& call) {
-  return !place().is_cpu() && (kWalks.contains(call.op) || draws(call) || lacks_kernel(call));
-}
+bool runs_on_host(const Call& call) { return !place().is_cpu() && (draws(call) || lacks_kernel(call)); }
 
 std::unique_ptr<Kernel> prepare_on_host(const Call& call, std::unique_ptr<Kernel> (*prepare)(const Call& call)) {
   HostGuard host;

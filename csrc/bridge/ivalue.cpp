@@ -110,7 +110,8 @@ void add_words(Key& key, Slot slot, const c10::IValue& value, bool constant_real
 
 void add_tensor(Key& key, const at::Tensor& tensor, bool host_scalar) {
   const auto* impl = tensor.unsafeGetTensorImpl();
-  key.push_back(uint64_t{1} << 63 | static_cast<uint64_t>(tensor.scalar_type()) << 32 |
+  key.push_back(uint64_t{1} << 63 | static_cast<uint64_t>(tensor.is_conj()) << 62 |
+                static_cast<uint64_t>(tensor.is_neg()) << 61 | static_cast<uint64_t>(tensor.scalar_type()) << 32 |
                 static_cast<uint64_t>(impl->dim()) << 2 | static_cast<uint64_t>(impl->is_wrapped_number()) << 1 |
                 static_cast<uint64_t>(host_scalar));
   for (int64_t size : impl->sizes()) key.push_back(static_cast<uint64_t>(size));

@@ -52,7 +52,7 @@ void require_values(const LazyTensor& tensor) {
   const DataRef& data = tensor.root().current.data;
   const bool exist = data && !data->is_hollow();
   const bool computable = !planning_only() && !(data && data->is_hollow());
-  if (!computable && (!exist || tensor.chain)) refuse_values();
+  if (!computable && (!exist || tensor.chain())) refuse_values();
 }
 
 void Recorder::begin_plan_only() {
@@ -84,6 +84,8 @@ void Recorder::end_plan_only() {
   before().annotations.clear();
   before().newest_root = 0;
   before().active = false;
+  for (const auto& ref : live_roots())
+    if (root_of(ref).current.data) impl_->follow_growth(root_of(ref));
 }
 
 }  // namespace spmdx::bridge

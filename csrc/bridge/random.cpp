@@ -46,6 +46,16 @@ ValueId of_ints(const Shape& sizes, DType dtype, int64_t low, int64_t high, Draw
   return random_value("randint", sizes, dtype, {low, high}, {}, draw);
 }
 
+// A complex number is two of them.
+ValueId uniform(const Shape& sizes, DType dtype, double low, double high, Draw draw) {
+  if (!is_complex(dtype)) return of_reals("uniform", sizes, dtype, {low, high}, draw);
+  Shape pairs = sizes;
+  pairs.push_back(2);
+  const DType part = to_dtype(c10::toRealValueType(to_scalar_type(dtype)));
+  const ValueId parts = of_reals("uniform", pairs, part, {low, high}, draw);
+  return record_call(make_call("aten.view_as_complex", {{part, pairs, false}}, {}, {dtype, sizes, false}), {parts});
+}
+
 double real_or(const c10::IValue& value, double otherwise) { return value.isNone() ? otherwise : real_value(value); }
 
 // ---- in place: the operand gives sizes and dtype -----------------------------------------------------
@@ -69,7 +79,10 @@ double real_at(const OpInfo& info, Stack* stack, size_t index) { return real_val
 bool uniform_(const OpInfo& info, Stack* stack) {
   const double low = real_at(info, stack, 1), high = real_at(info, stack, 2);
   TORCH_CHECK(low <= high, "uniform_ expects to return a [from, to) range, but found from=", low, " > to=", high);
-  return fill(info, stack, "uniform", {low, high});
+  const IValues args = arguments(info, *stack);
+  const at::Tensor self = args[0].toTensor();
+  return put(info, stack, self,
+             uniform(self.sizes().vec(), to_dtype(self.scalar_type()), low, high, draw_for(info, args)));
 }
 
 bool normal_(const OpInfo& info, Stack* stack) {
@@ -166,14 +179,21 @@ c10::ScalarType dtype_of(const OpInfo& info, IValues args, c10::ScalarType other
   return dtype.isNone() ? otherwise : static_cast<c10::ScalarType>(int_value(dtype));
 }
 
-bool make_reals(const OpInfo& info, Stack* stack, const char* kind) {
+DType floating_dtype(const OpInfo& info, IValues args) {
+  return to_dtype(dtype_of(info, args, c10::get_default_dtype_as_scalartype()));
+}
+bool rand(const OpInfo& info, Stack* stack) {
   const IValues args = arguments(info, *stack);
-  const DType dtype = to_dtype(dtype_of(info, args, c10::get_default_dtype_as_scalartype()));
-  finish(info, stack, wrap_value(of_reals(kind, int_list(args[0]), dtype, {0.0, 1.0}, draw_for(info, args))));
+  const ValueId made = uniform(int_list(args[0]), floating_dtype(info, args), 0.0, 1.0, draw_for(info, args));
+  finish(info, stack, wrap_value(made));
   return true;
 }
-bool rand(const OpInfo& info, Stack* stack) { return make_reals(info, stack, "uniform"); }
-bool randn(const OpInfo& info, Stack* stack) { return make_reals(info, stack, "normal"); }
+bool randn(const OpInfo& info, Stack* stack) {
+  const IValues args = arguments(info, *stack);
+  const Draw draw = draw_for(info, args);
+  finish(info, stack, wrap_value(of_reals("normal", int_list(args[0]), floating_dtype(info, args), {0.0, 1.0}, draw)));
+  return true;
+}
 
 bool normal_sized(const OpInfo& info, Stack* stack) {
   const IValues args = arguments(info, *stack);
@@ -234,7 +254,6 @@ bool rrelu(const OpInfo& info, Stack* stack) {
   const IValues args = arguments(info, *stack);
   const at::Tensor self = args[0].toTensor(), noise = args[1].toTensor();
   const double low = real_value(args[2]), high = real_value(args[3]);
-  if (info.is_out) return false;
   const bool in_place = info.written.size() == 2;
   TORCH_CHECK(low <= high, "Lower bound should be less than or equal to the upper bound");
   if (!args[4].toBool()) {

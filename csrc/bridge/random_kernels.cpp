@@ -249,7 +249,7 @@ class RandpermKernel final : public Kernel {
     auto* begin = order.mutable_data_ptr<int64_t>();
     std::iota(begin, begin + size, int64_t{0});
     std::stable_sort(begin, begin + size, [&](int64_t a, int64_t b) { return keys[a] < keys[b]; });
-    outputs[0] = buffer_of(order.to(dtype_));
+    outputs[0] = lent(order.to(dtype_));
   }
 
  private:

@@ -23,6 +23,8 @@ class NoGil {
 };
 
 bool has_failed(const Data& data);
+// Whether a step failed of which the program has not heard yet.
+bool has_unseen_failure();
 // The whole of data on the host. REQUIRES: it has not failed.
 at::Tensor assembled(const Data& data, const Shards& shards);
 
@@ -33,6 +35,14 @@ struct Part {
   std::vector<RootRef> owners;  // the roots of the outputs, in the same order
 };
 
+// A root that took over data which is at hand, as `copy_` of a whole tensor does: no result of a step, but it holds if
+// the step does that it was written beside.
+struct Rebound {
+  c10::weak_intrusive_ptr<c10::StorageImpl> root;
+  DataRef before;
+  DataRef step;  // a result of that step; null until it is sent
+};
+
 struct Recorder::Impl {
   Graph graph;
   uint64_t epoch = 1;
@@ -41,7 +51,8 @@ struct Recorder::Impl {
   std::vector<Param> params;
   std::unordered_map<const Data*, uint32_t> input_of;  // index into inputs
   int64_t ops = 0, implicit_syncs = 0;
-  bool annotated = false;  // since the last flush: existing data may have to move
+  bool annotated = false;        // since the last flush: existing data may have to move
+  std::vector<Rebound> rebound;
 
   bool pending(const LazyValue& value) const { return !value.data && value.id != kNone && value.epoch == epoch; }
   void reset();
@@ -49,6 +60,9 @@ struct Recorder::Impl {
   std::unordered_map<const Root*, uint32_t> gradients();
   DataRef data_of(ValueId value) const;
   void annotate_input(const Root& root);
+  void annotate(LazyTensor& tensor, const Annotation& annotation);
+  void constrain(ValueId value, const Annotation& annotation);
+  void cache(LazyTensor& tensor, ValueId value);
   ValueId read(const Root& root);
   bool must_move(const Root& root) const;
   ValueId input(const DataRef& data);
@@ -63,8 +77,15 @@ struct Recorder::Impl {
   Part planned(Graph done, std::vector<DataRef> sources, std::vector<RootRef> owners);
   void send(std::vector<Part> parts);
   void submit();
+  static ValueId grown(const Outgrown& from, const Meta& to, ValueId value);
+  // Data from before the root grew lies as the root does now.
+  void follow_growth(Root& root);
   void compute_unsharded();  // rescue.cpp
   void roll_back(std::exception_ptr error);
+  bool at_start_of_step() const;
+  void note_rebound(Root& root, DataRef before);
+  void send_rebound(const std::vector<Part>& parts);
+  void undo_rebound();
 };
 
 }  // namespace spmdx::bridge

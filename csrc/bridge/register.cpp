@@ -23,6 +23,7 @@ constexpr std::array<std::string_view, 4> kSkippedParts = {"_like", "sparse", "n
 // Composites one by one: ATen's own kernels put them together from ops that have rules.
 const std::set<std::string_view> kSkipped = {"aten::_batch_norm_with_update_functional",
                                              "aten::_chunk_cat",
+                                             "aten::_pack_padded_sequence",
                                              "aten::_unsafe_masked_index",
                                              "aten::_unsafe_masked_index_put_accumulate",
                                              "aten::affine_grid_generator",
@@ -105,8 +106,10 @@ void register_all(const Composes& composed) {
   add_factory_handlers();
   add_random_handlers();
   add_copy_handlers();
+  add_resize_handlers();
   add_data_dependent_handlers();
   add_composite_handlers();
+  add_forward_mode_handlers();
   add_embedding_bag_handlers();
   add_layer_handlers();
   auto& dispatcher = c10::Dispatcher::singleton();

@@ -3,6 +3,7 @@
 #include <ATen/ops/empty.h>
 
 #include "bridge/aten_backend.h"
+#include "bridge/c10d_comm.h"
 #include "bridge/fetch.h"
 #include "bridge/place.h"
 #include "bridge/plan_only.h"
@@ -78,7 +79,8 @@ void Recorder::Impl::compute_unsharded() {
 
 // Drops the pending graph. Roots go back to what was last computed; those that never were hold the error.
 void Recorder::Impl::roll_back(std::exception_ptr error) {
-  for (const auto& ref : live_roots()) {
+  std::vector<RootRef> outgrown;
+  for (auto& ref : live_roots()) {
     Root& root = root_of(ref);
     const DataRef& data = root.current.data;
     const bool lost = pending(root.current) || (data && !data->is_hollow() && has_failed(*data));
@@ -92,8 +94,48 @@ void Recorder::Impl::roll_back(std::exception_ptr error) {
     root.current = {0, kNone, good};
     root.previous = nullptr;
     ++root.generation;
+    if (good->type().shape != root.base->sizes) outgrown.push_back(std::move(ref));
   }
+  undo_rebound();
   reset();
+  for (const RootRef& ref : outgrown) follow_growth(root_of(ref));
+}
+
+// Whether nothing that may still fail was recorded before. What a program that runs alone does here is done; where there
+// are more, they have to agree on what was undone, and only steps are counted.
+bool Recorder::Impl::at_start_of_step() const {
+  return graph.nodes.empty() && engine().idle() && !has_unseen_failure();
+}
+
+void Recorder::Impl::note_rebound(Root& root, DataRef before) {
+  if (!before || (comm().processes().count == 1 && at_start_of_step())) return;
+  const RootRef ref = RootRef::unsafe_reclaim_from_nonowning(&root);
+  rebound.push_back({c10::weak_intrusive_ptr<c10::StorageImpl>(ref), std::move(before), nullptr});
+}
+
+// What was written beside earlier steps that have ended well is let go.
+void Recorder::Impl::send_rebound(const std::vector<Part>& parts) {
+  const DataRef step = parts.empty() || parts[0].outputs.empty() ? nullptr : parts[0].outputs[0];
+  std::erase_if(rebound, [&](Rebound& one) {
+    if (!one.step) one.step = step;
+    return !one.step || (one.step != step && one.step->ready() && !has_failed(*one.step));
+  });
+}
+
+void Recorder::Impl::undo_rebound() {
+  for (size_t i = rebound.size(); i-- > 0;) {
+    const auto& [weak, before, step] = rebound[i];
+    const RootRef ref = weak.lock();
+    if (!ref || (step && !has_failed(*step))) continue;
+    DataRef good = before;
+    while (good && has_failed(*good)) good = good->fallback();
+    Root& root = root_of(ref);
+    if (!good || good->type().shape != root.base->sizes) continue;  // it grew since, and keeps what it holds
+    root.current = {0, kNone, std::move(good)};
+    root.previous = nullptr;
+    ++root.generation;
+  }
+  rebound.clear();
 }
 
 }  // namespace spmdx::bridge

@@ -148,7 +148,8 @@ OpInfo describe(const c10::OperatorHandle& op) {
   info.constant_reals = has_constant_reals(info.base);
   info.view_like = is_view_like(info);
   info.handler = find_handler(info.name);
-  if (!info.handler) info.handler = find_handler(info.base);
+  // What is written to `out=` is the result of the functional op, by its handler: see trace_writes.
+  if (!info.handler && !info.is_out) info.handler = find_handler(info.base);
   return info;
 }
 

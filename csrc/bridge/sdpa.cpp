@@ -21,10 +21,10 @@ bool mask_fits(const OptionalTensor& mask, const Tensor& query) {
          query.size(2) > 0;
 }
 
-int64_t choose(const Tensor& query, const Tensor& key, const Tensor& value, const OptionalTensor& mask, double dropout,
-               bool, std::optional<double>, bool grouped) {
+bool fits_one_node(const Tensor& query, const Tensor& key, const Tensor& value, const OptionalTensor& mask,
+                   double dropout, bool grouped) {
   const bool ranks = query.dim() == 4 && key.dim() == 4 && value.dim() == 4;
-  if (!ranks || dropout != 0 || !as_lazy(query) || !as_lazy(key) || !as_lazy(value)) return kMaths;
+  if (!ranks || dropout != 0 || !as_lazy(query) || !as_lazy(key) || !as_lazy(value)) return false;
   const bool same_heads = query.size(1) == key.size(1);
   const bool shared_heads = grouped && key.size(1) > 0 && query.size(1) % key.size(1) == 0;
   const bool heads = key.size(1) == value.size(1) && (same_heads || shared_heads);
@@ -33,7 +33,18 @@ int64_t choose(const Tensor& query, const Tensor& key, const Tensor& value, cons
   const bool filled = query.numel() > 0 && key.numel() > 0;
   const bool floats = c10::isFloatingType(query.scalar_type()) && query.scalar_type() == key.scalar_type() &&
                       query.scalar_type() == value.scalar_type();
-  return heads && dims && batch && filled && floats && mask_fits(mask, query) ? kOneNode : kMaths;
+  return heads && dims && batch && filled && floats && mask_fits(mask, query);
+}
+
+// As the CPU's choice between its flash kernel and the formula; torch.nn.attention.sdpa_kernel says which may be taken.
+int64_t choose(const Tensor& query, const Tensor& key, const Tensor& value, const OptionalTensor& mask, double dropout,
+               bool, std::optional<double>, bool grouped) {
+  const at::Context& context = at::globalContext();
+  if (context.userEnabledFlashSDP() && fits_one_node(query, key, value, mask, dropout, grouped)) return kOneNode;
+  TORCH_CHECK(context.userEnabledMathSDP(),
+              "no kernel that sdpa_kernel allows computes this attention. Expected FLASH_ATTENTION with tensors that "
+              "its kernel takes, or MATH. Allow SDPBackend.MATH, too.");
+  return kMaths;
 }
 
 c10::IValue additive(const OptionalTensor& mask, const Tensor& query) {

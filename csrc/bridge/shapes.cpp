@@ -2,32 +2,31 @@
 // Shape inference by running the op on meta tensors, or on zeros where that is not possible.
 #include "bridge/shapes.h"
 
+#include <ATen/Context.h>
 #include <ATen/EmptyTensor.h>
+#include <ATen/Parallel.h>
 #include <ATen/ops/empty_strided.h>
-
-#include "bridge/place.h"
 
 #include <algorithm>
 #include <array>
 #include <string_view>
 
+#include "bridge/corrections.h"
+
 namespace spmdx::bridge {
 namespace {
 
-// Ops whose meta kernel gives other sizes than the CPU kernel: empty statistics in evaluation, what only a backward
-// reads.
-constexpr std::array<std::string_view, 6> kMetaDiffers = {"aten._embedding_bag",
-                                                          "aten._embedding_bag_forward_only",
-                                                          "aten.multilabel_margin_loss_forward",
-                                                          "aten._native_batch_norm_legit_functional",
-                                                          "aten._native_batch_norm_legit.no_stats",
-                                                          "aten._native_batch_norm_legit_no_training"};
-
 using Stack = torch::jit::Stack;
+
+// Ops whose meta kernel gives other sizes than the kernels of any device: what only a backward reads.
+constexpr std::array<std::string_view, 3> kMetaDiffers = {"aten._embedding_bag", "aten._embedding_bag_forward_only",
+                                                          "aten.multilabel_margin_loss_forward"};
 
 at::Tensor zeros_like(const Meta& meta) {
   auto options = at::TensorOptions().dtype(meta.dtype).device(c10::kCPU);
-  return at::empty_strided(meta.sizes, meta.strides, options).zero_();
+  at::Tensor zeros = at::empty_strided(meta.sizes, meta.strides, options).zero_();
+  set_bits(zeros, meta);
+  return zeros;
 }
 
 // A stand-in on `device` for an operand; numbers on the host stay, kernels want to read them.
@@ -72,8 +71,8 @@ Stack stand_ins(const OpInfo& info, IValues args, c10::DeviceType device) {
   return stack;
 }
 
-std::vector<std::vector<Meta>> metas(const Stack& results) {
-  std::vector<std::vector<Meta>> all;
+Results metas(const Stack& results) {
+  Results all;
   auto layout = [](const at::Tensor& tensor) {
     Meta meta;
     meta.defined = tensor.defined();
@@ -95,7 +94,7 @@ std::vector<std::vector<Meta>> metas(const Stack& results) {
 }
 
 // Kernels leave out the gradients that their caller does not want; meta kernels make some of them all the same.
-void leave_out_unwanted(const OpInfo& info, IValues args, std::vector<std::vector<Meta>>& results) {
+void leave_out_unwanted(const OpInfo& info, IValues args, Results& results) {
   for (size_t i = 0; i < args.size(); ++i) {
     if (info.op.schema().arguments()[i].name() != "output_mask" || !args[i].isBoolList()) continue;
     Meta nothing;
@@ -106,27 +105,25 @@ void leave_out_unwanted(const OpInfo& info, IValues args, std::vector<std::vecto
   }
 }
 
-// PyTorch 2.11's meta kernel of attention says f32 for the logsumexp of doubles, too.
-void widen_logsumexp(const OpInfo& info, IValues args, std::vector<std::vector<Meta>>& results) {
-  if (info.name == "aten._scaled_dot_product_flash_attention_for_cpu" &&
-      args[0].toTensor().scalar_type() == at::kDouble)
-    results[1][0].dtype = at::kDouble;
-}
-
-std::vector<std::vector<Meta>> run(const OpInfo& info, IValues args, c10::DeviceType device) {
+Results run(const OpInfo& info, IValues args, c10::DeviceType device) {
   KernelGuard kernels_only;
   Stack stack = stand_ins(info, args, device);
   info.op.callBoxed(&stack);
-  std::vector<std::vector<Meta>> results = metas(stack);
+  Results results = metas(stack);
   leave_out_unwanted(info, args, results);
-  widen_logsumexp(info, args, results);
+  if (device == c10::kMeta) {
+    correct_types(info, args, results);
+    correct_layouts(info, args, results);
+  }
   return results;
 }
 
 }  // namespace
 
 at::Tensor meta_tensor(const Meta& meta) {
-  return at::detail::empty_strided_meta(meta.sizes, meta.strides, meta.dtype);
+  at::Tensor tensor = at::detail::empty_strided_meta(meta.sizes, meta.strides, meta.dtype);
+  set_bits(tensor, meta);
+  return tensor;
 }
 
 std::vector<std::vector<Meta>> infer(const OpInfo& info, IValues args) {
@@ -140,6 +137,12 @@ std::vector<std::vector<Meta>> infer(const OpInfo& info, IValues args) {
     // one that eager users see.
     return run(info, args, c10::kCPU);
   }
+}
+
+uint64_t settings_of_inference() {
+  return static_cast<uint64_t>(c10::get_default_dtype_as_scalartype()) |
+         static_cast<uint64_t>(at::globalContext().userEnabledMkldnn()) << 8 |
+         static_cast<uint64_t>(at::get_num_threads()) << 16;
 }
 
 }  // namespace spmdx::bridge

@@ -9,5 +9,7 @@ at::Tensor meta_tensor(const Meta& meta);
 // Per result of the schema its tensors (a list has several). Runs the op on meta tensors; where PyTorch has no meta
 // kernel or refuses, on the CPU with zeros. Throws what the CPU kernel throws.
 std::vector<std::vector<Meta>> infer(const OpInfo& info, IValues args);
+// What of PyTorch's settings the answer depends on: the default dtype, and what convolutions are chosen by.
+uint64_t settings_of_inference();
 
 }  // namespace spmdx::bridge

@@ -47,19 +47,33 @@ bool match_dims(const Meta& base, const Meta& target, std::vector<StridedDim>& d
   return true;
 }
 
-// Elements at no two places of `meta` share an address, and every address is inside; what matching relies on.
-bool is_dense(const Meta& meta) {
-  std::vector<std::pair<int64_t, int64_t>> dims;
-  for (size_t d = 0; d < meta.sizes.size(); ++d) {
-    if (meta.sizes[d] != 1) dims.emplace_back(meta.strides[d], meta.sizes[d]);
+// The dims in the order in which a dense layout stores them.
+std::vector<int64_t> storage_order(const Meta& meta) {
+  std::vector<int64_t> order(meta.sizes.size());
+  std::iota(order.begin(), order.end(), 0);
+  std::stable_sort(order.begin(), order.end(), [&](auto a, auto b) {
+    const bool one_a = meta.sizes[a] == 1, one_b = meta.sizes[b] == 1;
+    return !one_a && !one_b ? meta.strides[a] > meta.strides[b] : one_a && !one_b;
+  });
+  return order;
+}
+
+// Part of a dense whole that is dense itself: elements one after the other, in another shape or order.
+std::vector<ViewStep> run_of_elements(const Meta& base, const Meta& target) {
+  Steps steps(base);
+  steps.permute(storage_order(base));
+  steps.view({numel(base.sizes)});
+  steps.slice(0, target.offset, target.offset + numel(target.sizes), 1);
+  const std::vector<int64_t> order = storage_order(target);
+  Shape stored(order.size());
+  std::vector<int64_t> place(order.size());
+  for (size_t i = 0; i < order.size(); ++i) {
+    stored[i] = target.sizes[order[i]];
+    place[order[i]] = static_cast<int64_t>(i);
   }
-  std::sort(dims.begin(), dims.end());
-  int64_t expected = 1;
-  for (auto [stride, size] : dims) {
-    if (stride != expected) return false;
-    expected *= size;
-  }
-  return true;
+  steps.view(stored);
+  steps.permute(place);
+  return steps.take();
 }
 
 std::vector<ViewStep> matched_steps(const Meta& base, const Meta& target, const std::vector<StridedDim>& dims,
@@ -95,18 +109,26 @@ std::vector<ViewStep> matched_steps(const Meta& base, const Meta& target, const 
 
 }  // namespace
 
+bool is_dense(const Meta& meta) {
+  if (numel(meta.sizes) == 0) return true;
+  const std::vector<int64_t> order = storage_order(meta);
+  int64_t expected = 1;
+  for (size_t i = order.size(); i-- > 0;) {
+    const int64_t d = order[i];
+    if (meta.sizes[d] == 1) continue;
+    if (meta.strides[d] != expected) return false;
+    expected *= meta.sizes[d];
+  }
+  return true;
+}
+
 std::vector<ViewStep> strided_steps(const Meta& base, const Meta& target) {
   std::vector<StridedDim> dims;
   std::vector<int64_t> starts;
   if (base.sizes == target.sizes && base.strides == target.strides && target.offset == 0) return {};
   if (numel(target.sizes) > 0 && is_dense(base)) {
     if (match_dims(base, target, dims, starts)) return matched_steps(base, target, dims, starts);
-    if (target.offset == 0 && numel(base.sizes) == numel(target.sizes) &&
-        base.strides == contiguous_strides(base.sizes) && target.strides == contiguous_strides(target.sizes)) {
-      Steps steps(base);
-      steps.view(target.sizes);
-      return steps.take();
-    }
+    if (is_dense(target)) return run_of_elements(base, target);
   }
   Meta out = target;
   out.dtype = base.dtype;

@@ -6,10 +6,12 @@
 
 #include <algorithm>
 #include <mutex>
+#include <optional>
 #include <typeinfo>
 #include <unordered_set>
 
 #include "bridge/aten_backend.h"
+#include "bridge/tracer.h"
 
 namespace spmdx::bridge {
 namespace {
@@ -45,6 +47,11 @@ ViewChain extended(const ViewChain& chain, const ViewChain& steps) {
   auto longer = *chain;
   longer.insert(longer.end(), steps->begin(), steps->end());
   return std::make_shared<const std::vector<ViewStep>>(std::move(longer));
+}
+
+std::optional<Annotation> annotation_of(const LazyTensor& tensor) {
+  const Annotation* annotation = tensor.annotation();
+  return annotation ? std::optional(*annotation) : std::nullopt;
 }
 
 LazyTensor& lazy_of(const at::Tensor& tensor) { return *static_cast<LazyTensor*>(tensor.unsafeGetTensorImpl()); }
@@ -91,6 +98,18 @@ LazyTensor::LazyTensor(c10::Storage storage, const Meta& meta, int64_t offset)
     : TensorImpl(std::move(storage), c10::DispatchKeySet(c10::DispatchKey::PrivateUse1),
                  c10::scalarTypeToTypeMeta(meta.dtype)) {
   set_sizes_and_strides(meta.sizes, meta.strides, offset);
+  grown_ = root().outgrown.size();
+}
+
+LazyTensor::LazyTensor(c10::Storage storage, const Meta& meta, int64_t offset, c10::DispatchKeySet keys)
+    : TensorImpl(TensorImpl::VIEW, std::move(storage), keys, c10::scalarTypeToTypeMeta(meta.dtype)) {
+  set_sizes_and_strides(meta.sizes, meta.strides, offset);
+  grown_ = root().outgrown.size();
+}
+
+void LazyTensor::follow_growth() const {
+  for (const auto& outgrown = root().outgrown; grown_ < outgrown.size(); ++grown_)
+    chain_ = extended(outgrown[grown_].steps, chain_);
 }
 
 LazyTensor::~LazyTensor() {
@@ -124,9 +143,10 @@ template <class Version>
 c10::intrusive_ptr<c10::TensorImpl> LazyTensor::copy_and_detach(Version&& version, bool allow_change) const {
   auto copy = c10::make_intrusive<LazyTensor>(c10::Storage(storage_), Meta{}, 0);
   copy_tensor_metadata(this, copy.get(), std::forward<Version>(version), allow_change);
-  copy->chain = chain;
+  copy->set_chain(chain());
   copy->cached = cached;
   copy->cached_generation = cached_generation;
+  copy->of_view = of_view;
   copy->refresh_numel();
   copy->refresh_contiguous();
   return copy;
@@ -147,20 +167,28 @@ void LazyTensor::shallow_copy_from(const c10::intrusive_ptr<TensorImpl>& source)
   TORCH_CHECK(lazy,
               "cannot make an spmdx tensor share the data of a tensor on another device. "
               "Expected an spmdx tensor. Move it with .to('spmdx') first.");
+  const std::optional<Annotation> had = annotation_of(*this);
   copy_tensor_metadata(lazy, this, version_counter(), allow_tensor_metadata_change());
-  chain = lazy->chain;
+  set_chain(lazy->chain());
   cached = lazy->cached;
   cached_generation = lazy->cached_generation;
+  of_view = lazy->of_view;
   refresh_numel();
   refresh_contiguous();
+  if (had) Recorder::instance().keep_annotation(*this, *had);
 }
 
 void LazyTensor::become(const LazyTensor& other) {
+  const std::optional<Annotation> had = &root() == &other.root() ? std::nullopt : annotation_of(*this);
   storage_ = other.storage_;
-  chain = other.chain;
+  set_chain(other.chain());
   cached = other.cached;
   cached_generation = other.cached_generation;
+  of_view = other.of_view;
   set_sizes_and_strides(other.sizes(), other.strides(), other.storage_offset());
+  _set_conj(other.is_conj());
+  _set_neg(other.is_neg());
+  if (had) Recorder::instance().keep_annotation(*this, *had);
 }
 
 LazyTensor* as_lazy(const at::Tensor& tensor) {
@@ -174,11 +202,18 @@ bool has_our_device(const at::Tensor& tensor) {
 }
 
 Meta meta_of(const at::Tensor& tensor) {
-  return {tensor.scalar_type(), tensor.sizes().vec(), tensor.strides().vec(), tensor.storage_offset(), true};
+  return {tensor.scalar_type(), tensor.sizes().vec(), tensor.strides().vec(), tensor.storage_offset(), true,
+          tensor.is_conj(),     tensor.is_neg()};
+}
+
+void set_bits(const at::Tensor& tensor, const Meta& meta) {
+  if (tensor.is_conj() != meta.conjugate) tensor._set_conj(meta.conjugate);
+  if (tensor.is_neg() != meta.negative) tensor._set_neg(meta.negative);
 }
 
 MetaRef share(Meta meta) {
   meta.offset = 0;
+  meta.conjugate = meta.negative = false;
   return std::make_shared<const Meta>(std::move(meta));
 }
 
@@ -204,9 +239,14 @@ at::Tensor make_tensor(LazyValue value, MetaRef meta) {
 }
 
 at::Tensor make_view(const LazyTensor& source, const ViewChain& steps, const Meta& meta, LazyValue value) {
-  auto view = at::detail::make_tensor<LazyTensor>(source.root_storage(), meta, source.storage_offset() + meta.offset);
+  // Offsets count elements of the tensor's own dtype.
+  const auto bytes = source.storage_offset() * static_cast<int64_t>(source.dtype().itemsize());
+  const int64_t offset = bytes / static_cast<int64_t>(c10::elementSize(meta.dtype)) + meta.offset;
+  auto view = at::detail::make_tensor<LazyTensor>(source.root_storage(), meta, offset, source.key_set());
+  set_bits(view, meta);
   LazyTensor& lazy = lazy_of(view);
-  lazy.chain = extended(source.chain, steps);
+  lazy.set_chain(extended(source.chain(), steps));
+  if (!steps) lazy.of_view = source.of_view;  // the same elements
   if (value.data || value.id != kNone) {
     lazy.cached = std::move(value);
     lazy.cached_generation = source.root().generation;
@@ -214,9 +254,12 @@ at::Tensor make_view(const LazyTensor& source, const ViewChain& steps, const Met
   return view;
 }
 
-at::Tensor make_view_of_root(const c10::Storage& root, std::vector<ViewStep> steps, const Meta& meta) {
-  auto view = at::detail::make_tensor<LazyTensor>(root, meta, meta.offset);
-  if (!steps.empty()) lazy_of(view).chain = std::make_shared<const std::vector<ViewStep>>(std::move(steps));
+at::Tensor make_view_of_root(const c10::Storage& root, std::vector<ViewStep> steps, const Meta& meta,
+                             const LazyTensor* source) {
+  auto view = source ? at::detail::make_tensor<LazyTensor>(root, meta, meta.offset, source->key_set())
+                     : at::detail::make_tensor<LazyTensor>(root, meta, meta.offset);
+  set_bits(view, meta);
+  if (!steps.empty()) lazy_of(view).set_chain(std::make_shared<const std::vector<ViewStep>>(std::move(steps)));
   return view;
 }
 

@@ -9,7 +9,10 @@
 #include "bridge/errors.h"
 #include "bridge/generator.h"
 #include "bridge/intern.h"
+#include "bridge/overlap.h"
 #include "bridge/record.h"
+#include "bridge/resize.h"
+#include "bridge/shapes.h"
 
 namespace spmdx::bridge {
 namespace {
@@ -70,7 +73,7 @@ struct Gathered {
   }
   void all(const OpInfo& info, IValues args) {
     key.push_back(reinterpret_cast<uintptr_t>(&info));
-    key.push_back(static_cast<uint64_t>(c10::get_default_dtype_as_scalartype()));
+    key.push_back(settings_of_inference());
     for (size_t i = 0; i < args.size(); ++i) {
       const Slot slot = info.slots[i];
       if (args[i].isNone())
@@ -108,7 +111,7 @@ at::Tensor view_of(const at::Tensor& source, const ViewResult& view, bool aliase
     }
     return wrap_value(value, share(view.meta));
   }
-  if (!lazy.chain && lazy.requires_grad() && lazy.root().current.data) watch_leaf(lazy);  // views too
+  if (!lazy.chain() && lazy.requires_grad() && lazy.root().current.data) watch_leaf(lazy);  // views too
   const bool current = !view.steps && lazy.cached_generation == lazy.root().generation;
   return make_view(lazy, view.steps, view.meta, current ? lazy.cached : LazyValue{});
 }
@@ -155,12 +158,18 @@ void check_cast(const at::Tensor& tensor, c10::ScalarType result) {
               " can't be cast to the desired output type ", c10::toString(tensor.scalar_type()));
 }
 
+// What grows to hold a result lies as the result would.
+void write_result(const at::Tensor& tensor, ValueId value, const Meta& result, bool resize) {
+  check_cast(tensor, result.dtype);
+  if (resize && as_lazy(tensor) && tensor.sizes() != c10::IntArrayRef(result.sizes))
+    bridge::resize(tensor, result.sizes, result.strides);
+  assign(tensor, value, resize);
+}
+
 void assign_group(const c10::IValue& target, const std::vector<MetaRef>& group, ValueId& next, bool resize) {
   auto put = [&](const at::Tensor& tensor, const MetaRef& meta) {
     const ValueId value = next++;
-    if (!tensor.defined() || !meta) return;
-    check_cast(tensor, meta->dtype);
-    assign(tensor, value, resize);
+    if (tensor.defined() && meta) write_result(tensor, value, *meta, resize);
   };
   if (target.isTensor()) return put(target.toTensor(), group.at(0));
   if (!target.isList()) {
@@ -171,11 +180,41 @@ void assign_group(const c10::IValue& target, const std::vector<MetaRef>& group, 
   for (const auto& item : target.toListRef()) put(item.isTensor() ? item.toTensor() : at::Tensor(), group.at(i++));
 }
 
+// Where the functional variant would choose a dtype, an op in place has that of its tensor (cumsum_).
+void compute_in_own_dtype(const OpInfo& functional, Stack& args) {
+  const auto dtype = functional.op.schema().argumentIndexWithName("dtype");
+  if (dtype && args[*dtype].isNone() && args[0].isTensor())
+    args[*dtype] = static_cast<int64_t>(args[0].toTensor().scalar_type());
+}
+
+// The results of a functional op whose handler takes it, in the tensors of `out=`. False: it does not take it.
+bool write_handled(const OpInfo& info, IValues args, const Stack& functional_args) {
+  if (!info.is_out || !info.functional->handler) return false;
+  Stack results = functional_args;
+  const auto dtype = info.functional->op.schema().argumentIndexWithName("dtype");
+  if (dtype && results[*dtype].isNone())  // a factory makes what it is to fill
+    results[*dtype] = static_cast<int64_t>(args[info.written[0]].toTensor().scalar_type());
+  if (!info.functional->handler(*info.functional, &results)) return false;
+  for (size_t k = 0; k < info.written.size(); ++k) {
+    const at::Tensor result = results.at(k).toTensor();
+    write_result(args[info.written[k]].toTensor(), operand(result), meta_of(result), true);
+  }
+  return true;
+}
+
+void finish_writes(const OpInfo& info, Stack* stack) {
+  Stack results;
+  for (const int written : info.returned) results.push_back(arguments(info, *stack)[written]);
+  finish_all(info, stack, std::move(results));
+}
+
 // The functional variant gives first the results that are not written operands, then those operands in order.
 void trace_writes(const OpInfo& info, Stack* stack) {
   const IValues args = arguments(info, *stack);
   Stack functional_args;
   for (int position : info.functional_args) functional_args.push_back(args[position]);
+  if (write_handled(info, args, functional_args)) return finish_writes(info, stack);
+  if (!info.is_out) compute_in_own_dtype(*info.functional, functional_args);
   const Traced traced = record_op(*info.functional, functional_args);
   Stack results;
   ValueId next = traced.first;
@@ -208,18 +247,26 @@ const std::vector<std::vector<MetaRef>>& layouts(const OpInfo& info, IValues arg
   return intern_op(info, args, gathered.key).results;
 }
 
+// What `work` throws leads with the user's line and the op.
+template <class Work>
+void led(const OpInfo& info, Work work) {
+  try {
+    work();
+  } catch (...) {
+    std::rethrow_exception(lead_error(std::current_exception(), current_source(), info.name));
+  }
+}
+
 void trace_op(const OpInfo& info, Stack* stack) {
   if (info.returns_values || (!info.written.empty() && !info.functional)) return run_on_host(info, stack);
-  try {
+  led(info, [&] {
     if (info.view_like)
       trace_view(info, stack);
     else if (info.written.empty())
       trace_plain(info, stack);
     else
       trace_writes(info, stack);
-  } catch (...) {
-    std::rethrow_exception(lead_error(std::current_exception(), current_source(), info.name));
-  }
+  });
 }
 
 void trace(const c10::OperatorHandle& op, c10::DispatchKeySet, Stack* stack) {
@@ -230,8 +277,9 @@ void trace(const c10::OperatorHandle& op, c10::DispatchKeySet, Stack* stack) {
     const OpInfo& info = op_info(op);
     if (any_foreign(info, arguments(info, *stack))) {
       op.redispatchBoxed(c10::DispatchKeySet(c10::DispatchKey::Meta), stack);
-    } else if (!info.handler || !info.handler(info, stack)) {
-      trace_op(info, stack);
+    } else {
+      led(info, [&] { check_overlaps(info, arguments(info, *stack)); });
+      if (!info.handler || !info.handler(info, stack)) trace_op(info, stack);
     }
   });
 }
@@ -251,9 +299,7 @@ void assign(const at::Tensor& tensor, ValueId value, bool resize) {
   if (tensor.sizes() != c10::IntArrayRef(type.shape)) {
     TORCH_CHECK(resize, "output with shape ", tensor.sizes(), " doesn't match the broadcast shape ",
                 c10::IntArrayRef(type.shape));
-    at::Tensor fresh = wrap_value(value);
-    lazy->become(*as_lazy(fresh));
-    return;
+    bridge::resize(tensor, type.shape, contiguous_strides(type.shape));
   }
   recorder.write(*lazy, value);
 }

@@ -47,10 +47,12 @@ const OpInfo& find_op(const char* name, const char* overload = "");
 void add_factory_handlers();         // factory.cpp
 void add_random_handlers();          // random.cpp
 void add_copy_handlers();            // copy.cpp
+void add_resize_handlers();          // resize.cpp
 void add_data_dependent_handlers();  // data_dependent.cpp
 void add_composite_handlers();       // composites.cpp
 void add_embedding_bag_handlers();   // embedding_bag.cpp
 void add_layer_handlers();           // layers.cpp
+void add_forward_mode_handlers();    // forward_mode.cpp
 
 // Called with an op without a rule, as "aten::renorm", and its variant without writes, which may be itself: whether
 // somebody else composes it of other ops.

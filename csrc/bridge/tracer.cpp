@@ -1,18 +1,20 @@
 // SPDX-License-Identifier: Apache-2.0
-// The recorder: values of the graph being recorded, reads and writes through views, annotations.
+// The recorder: values of the graph being recorded, reads and writes through views.
 #include "bridge/tracer.h"
-
-#include <ATen/ops/empty_like.h>
 
 #include <array>
 #include <cstring>
+#include <unordered_set>
 
 #include "base/error.h"
 #include "bridge/alias.h"
 #include "bridge/aten_backend.h"
+#include "bridge/kernel_layouts.h"
 #include "bridge/place.h"
 #include "bridge/plan_only.h"
+#include "bridge/record.h"
 #include "bridge/recorder.h"
+#include "bridge/resize.h"
 #include "bridge/shapes.h"
 
 namespace spmdx::bridge {
@@ -23,14 +25,6 @@ std::mutex& recorder_mutex() {
   return *mutex;
 }
 thread_local int lock_depth = 0;  // taken by this thread; cheaper than a recursive mutex, and every op takes it often
-
-// True where a write through this tensor would hit one element several times.
-bool overlaps_itself(const LazyTensor& tensor) {
-  for (int64_t d = 0; d < tensor.dim(); ++d) {
-    if (tensor.sizes()[d] > 1 && tensor.strides()[d] == 0) return true;
-  }
-  return false;
-}
 
 // A scalar that may be written to before the step runs.
 DataRef scalar_data(const at::Tensor& tensor, const TensorType& type) {
@@ -50,8 +44,11 @@ DataRef number_data(const at::Tensor& tensor, const TensorType& type) {
     return std::make_shared<Data>(type, nullptr, Shards{lent(tensor)});
   std::memcpy(&bits, tensor.const_data_ptr(), tensor.element_size());
   Known& known = (*latest)[hash_combine(bits, static_cast<uint64_t>(type.dtype)) % latest->size()];
-  if (!known.data || known.bits != bits || known.data->type().dtype != type.dtype)
+  if (!known.data || known.bits != bits || known.data->type().dtype != type.dtype) {
     known = {bits, std::make_shared<Data>(type, nullptr, Shards{lent(tensor)})};
+    known.data->set_digest(bits);
+    known.data->set_kept();
+  }
   return known.data;
 }
 
@@ -109,6 +106,13 @@ ValueId Recorder::Impl::input(const DataRef& data) {
   return graph.inputs[found->second].value;
 }
 
+// `value` is what the tensor shows; the annotation of a view is a constraint on it.
+void Recorder::Impl::cache(LazyTensor& tensor, ValueId value) {
+  tensor.cached = {epoch, value, nullptr};
+  tensor.cached_generation = tensor.root().generation;
+  if (tensor.of_view) constrain(value, *tensor.of_view);
+}
+
 Recorder::Recorder() : impl_(std::make_unique<Impl>()) {}
 
 Recorder& Recorder::instance() {
@@ -127,6 +131,21 @@ Recorder::Lock::~Lock() {
 }
 
 const TensorType& Recorder::type(ValueId value) const { return impl_->graph.values[value].type; }
+
+bool Recorder::is_uniform(ValueId value) const {
+  static const std::unordered_set<std::string_view> same_elements = {"aten.expand", "aten.view", "aten.permute",
+                                                                     "aten._to_copy", "aten.slice.Tensor"};
+  const Graph& graph = impl_->graph;
+  for (;;) {
+    if (numel(graph.values[value].type.shape) <= 1) return true;
+    const NodeId producer = graph.values[value].producer;
+    if (producer == kNone) return false;
+    const Node& node = graph.nodes[producer];
+    if (node.call->op == "aten.full") return true;
+    if (!same_elements.contains(node.call->op)) return false;
+    value = node.inputs.at(0);
+  }
+}
 
 LazyValue Recorder::lazy(ValueId value) {
   Lock lock;
@@ -165,66 +184,69 @@ ValueId Recorder::record(CallRef call, std::vector<ValueId> inputs, const std::v
 ValueId Recorder::read(LazyTensor& tensor) {
   Lock lock;
   Root& root = tensor.root();
-  if (!tensor.chain) {
+  if (root.cut_short) require_storage(tensor);
+  if (!tensor.chain()) {
     if (root.current.data && tensor.requires_grad()) watch_leaf(tensor);
     return impl_->read(root);
   }
   if (tensor.cached_generation == root.generation && impl_->pending(tensor.cached)) return tensor.cached.id;
   ValueId value = impl_->read(root);
-  for (const auto& step : *tensor.chain) value = record(step.call, {value}, step.params) + step.result;
-  tensor.cached = lazy(value);
-  tensor.cached_generation = root.generation;
+  for (const auto& step : *tensor.chain()) value = record(step.call, {value}, step.params) + step.result;
+  impl_->cache(tensor, value);
   return value;
 }
 
 void Recorder::write(LazyTensor& tensor, ValueId value) {
   Lock lock;
-  if (overlaps_itself(tensor)) {
-    throw std::runtime_error(
-        "unsupported operation: more than one element of the written-to tensor refers to a single memory location. "
-        "Please clone() the tensor before performing the operation.");
-  }
   Root& root = tensor.root();
   const ValueId seen = value;
-  if (tensor.chain) {
-    value = write_back(*tensor.chain, impl_->read(root), value);
-  }
+  if (root.cut_short) require_storage(tensor);
+  if (tensor.chain()) value = write_back(*tensor.chain(), impl_->read(root), value);
   if (root.current.data) root.previous = root.current.data;
   root.current = held(value);
+  if (root.current.data) {  // no result of the step: nothing to tie
+    impl_->note_rebound(root, std::move(root.previous));
+    root.previous = nullptr;
+  }
   ++root.generation;
-  tensor.cached = lazy(seen);
-  tensor.cached_generation = root.generation;
+  impl_->cache(tensor, seen);
+}
+
+// What a whole of one layout holds, where one of the next layout has it.
+ValueId Recorder::Impl::grown(const Outgrown& from, const Meta& to, ValueId value) {
+  const ValueId zeros = full_int(to.sizes, 0, to_dtype(to.dtype));
+  return numel(from.base->sizes) == 0 ? zeros : write_back(*from.steps, zeros, value);
+}
+
+void Recorder::Impl::follow_growth(Root& root) {
+  const DataRef data = root.current.data;
+  size_t at = root.outgrown.size();
+  while (at > 0 && root.layout(at).sizes != data->type().shape) --at;
+  if (at == root.outgrown.size()) return;
+  ValueId value = input(data);
+  for (; at < root.outgrown.size(); ++at) value = grown(root.outgrown[at], root.layout(at + 1), value);
+  root.current = {epoch, value, nullptr};
+}
+
+void Recorder::grow(Root& root, const Meta& whole) {
+  Lock lock;
+  Outgrown from{root.base, std::make_shared<const std::vector<ViewStep>>(strided_steps(whole, *root.base))};
+  const ValueId value = Impl::grown(from, whole, impl_->read(root));
+  if (root.current.data) root.previous = root.current.data;
+  root.outgrown.push_back(std::move(from));
+  root.base = share(whole);
+  root.annotation.reset();
+  root.current = lazy(value);
+  ++root.generation;
 }
 
 at::Tensor Recorder::upload(const at::Tensor& host) {
   KernelGuard kernels_only;
-  if (planning_only()) return make_hollow(meta_of(at::empty_like(meta_tensor(meta_of(host)))));
+  if (planning_only()) return make_hollow(meta_of(dense_like(meta_tensor(meta_of(host)))));
   BufferRef copy = uploaded(host);
   const MetaRef meta = share(meta_of(tensor_of(copy)));
   auto data = std::make_shared<Data>(type_of(*meta), nullptr, Shards{std::move(copy)});
   return make_tensor({0, kNone, std::move(data)}, meta);
-}
-
-void Recorder::annotate(const at::Tensor& tensor, ShardingRef sharding, SourceId source, bool state) {
-  Lock lock;
-  LazyTensor* lazy_tensor = as_lazy(tensor);
-  internal_check(lazy_tensor, "annotate of a tensor that is not ours");
-  Root& root = lazy_tensor->root();
-  if (!sharding) {
-    root.annotation.reset();
-    return;
-  }
-  if (lazy_tensor->chain) {  // a view: what it shows now is constrained, not the whole root
-    impl_->graph.constraints.push_back({read(*lazy_tensor), sharding, source});
-    return;
-  }
-  root.annotation = std::make_unique<Annotation>(Annotation{sharding, source, state});
-  impl_->annotated = true;
-  if (!root.current.data) {
-    impl_->graph.constraints.push_back({root.current.id, sharding, source, state});
-  } else if (impl_->input_of.contains(root.current.data.get())) {
-    impl_->annotate_input(root);  // it was read before it was annotated
-  }
 }
 
 Recording Recorder::recording() {

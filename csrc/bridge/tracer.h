@@ -28,6 +28,8 @@ class Recorder {
   ValueId read(LazyTensor& tensor);
   // Makes `value` the content of what `tensor` views: folds the inverse views back into the root.
   void write(LazyTensor& tensor, ValueId value);
+  // The root's storage becomes one of this layout; its elements stay in their places, others are 0. An annotation goes.
+  void grow(Root& root, const Meta& whole);
   ValueId record(CallRef call, std::vector<ValueId> inputs, const std::vector<Param>& params);
   // The graph input that stands for this data.
   ValueId input(const DataRef& data);
@@ -37,6 +39,8 @@ class Recorder {
   // A number on the host (a 0-dim CPU tensor): a graph input whose data come with each run.
   ValueId host_scalar(const at::Tensor& tensor);
   const TensorType& type(ValueId value) const;
+  // Known to be one number everywhere.
+  bool is_uniform(ValueId value) const;
   // Held around everything below; a thread that must wait for it gives up the GIL meanwhile.
   class Lock {
    public:
@@ -57,6 +61,9 @@ class Recorder {
   void cut_if_long();
   // Raises the error of a step that failed since the last call; tensors go back to what they held before it.
   void check_failed();
+  // Drops what is pending and the error of a step that failed, which it returns if nobody has seen it: tensors go back
+  // to what was last computed, and those that never were hold an error. REQUIRES: no step runs.
+  std::exception_ptr undo();
   // Plans what is pending on the mesh of this tensor and runs nothing. REQUIRES: it is ours.
   PlanRef plan_pending(const at::Tensor& tensor);
   // A copy of what is recorded now.
@@ -65,6 +72,9 @@ class Recorder {
   // Annotates in place (REQUIRES: lazy tensor); a recorded value gets a constraint, existing data is resharded at
   // the next flush. Null removes the annotation. `state`: the tensor is a parameter or buffer, not data.
   void annotate(const at::Tensor& tensor, ShardingRef sharding, SourceId source, bool state);
+  // The tensor was annotated and shows other memory now: that is annotated so, unless it is annotated already. Where
+  // the spec does not fit, a warning says that the annotation is gone.
+  void keep_annotation(LazyTensor& tensor, const Annotation& had);
 
   // From here on steps are planned and not run; what is pending still runs.
   void begin_plan_only();
@@ -83,6 +93,10 @@ class Recorder {
 };
 
 Engine& engine();
+
+// Warns that annotations are gone, led by the user's line; once a line. REQUIRES: three sentences, the first of which
+// goes on after "the annotation ".
+void warn_of_lost_annotation(const std::string& why);
 
 // From now on the op is one node, where its kernel for any device would have been taken apart (register.cpp).
 void record_whole(const c10::OperatorHandle& op);

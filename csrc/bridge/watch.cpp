@@ -9,6 +9,7 @@
 #include <utility>
 
 #include "base/error.h"
+#include "base/waiting.h"
 
 namespace spmdx::bridge {
 namespace {
@@ -31,6 +32,16 @@ void sleep_until_ended(c10d::Work& work) {
   if (const std::exception_ptr error = work.exception()) std::rethrow_exception(error);
 }
 
+// Whether there is something under each key, and what.
+Watch::Question all_at(const std::vector<std::string>& keys, const std::shared_ptr<std::vector<std::string>>& values) {
+  return [keys, values](c10d::Store& store) {
+    if (!store.check(keys)) return false;
+    values->clear();
+    for (const std::string& key : keys) values->push_back(text_at(store, key));
+    return true;
+  };
+}
+
 }  // namespace
 
 Watch::Watch(World world) : world_(std::move(world)), thread_([this] { run(); }), sentry_([this] { run_sentry(); }) {}
@@ -51,7 +62,7 @@ void Watch::stop() {
 
 milliseconds Watch::silence() const { return std::min<milliseconds>(kSilence, world_.timeout / 2); }
 
-std::string Watch::key(const std::string& name) const { return std::to_string(generation_) + "/" + name; }
+std::string Watch::key(const std::string& name, int64_t generation) { return std::to_string(generation) + "/" + name; }
 
 std::string Watch::broken() const {
   std::lock_guard lock(mutex_);
@@ -94,24 +105,31 @@ std::list<Watch::Wait>::iterator Watch::begin(Wait wait) {
   return waits_.insert(waits_.end(), std::move(wait));
 }
 
-void Watch::wait_until(Question ready, const Progress& at, milliseconds patience) {
-  auto task = std::make_shared<Task>(Task{std::move(ready)});
-  const auto mine = begin({{}, at, Clock::now(), patience, task});
+// For a task, on a thread of the program.
+void Watch::await(Wait wait) {
+  const std::shared_ptr<Task> task = wait.task;
+  const auto mine = begin(std::move(wait));
   std::unique_lock lock(mutex_);
-  changed_.wait(lock, [&] { return task->done || !broken_.empty() || stopping_; });
+  try {
+    wait_until_ready(changed_, lock, [&] { return task->done || !broken_.empty() || stopping_; });
+  } catch (...) {  // with the lock given up
+    lock.lock();
+    waits_.erase(mine);
+    throw;
+  }
   waits_.erase(mine);
   if (!task->done) throw CommError(broken_.empty() ? "the program is coming to its end" : broken_);
 }
 
+void Watch::wait_until(Question ready, const Progress& at, milliseconds patience) {
+  await({{}, at, Clock::now(), patience, std::make_shared<Task>(Task{std::move(ready)})});
+}
+
 std::vector<std::string> Watch::wait_for(const std::vector<std::string>& keys, const Progress& at,
                                          const std::string& stale, milliseconds patience) {
-  auto values = std::make_shared<std::vector<std::string>>();
-  const auto all_there = [keys, values, stale](c10d::Store& store) {
-    if (!store.check(keys)) return false;
-    for (const std::string& key : keys) {
-      const std::vector<uint8_t> value = store.get(key);
-      values->emplace_back(value.begin(), value.end());
-    }
+  const auto values = std::make_shared<std::vector<std::string>>();
+  const auto all_there = [all = all_at(keys, values), stale](c10d::Store& store) {
+    if (!all(store)) return false;
     if (!stale.empty()) store.deleteKey(stale);
     return true;
   };
@@ -137,7 +155,7 @@ void Watch::wait(const Works& works, const Progress& at, std::string lost) {
   end(begin({works, at, Clock::now(), {}, nullptr}), works, std::move(lost), false);
 }
 
-void Watch::carry(const std::function<Works()>& post, const Progress& at, bool on_stream) {
+void Watch::carry(const std::function<Works()>& post, const Progress& at) {
   const auto mine = begin({{}, at, Clock::now(), {}, nullptr});
   Works works;
   std::string lost;
@@ -149,10 +167,10 @@ void Watch::carry(const std::function<Works()>& post, const Progress& at, bool o
   {
     std::lock_guard lock(mutex_);
     mine->works = works;
-    if (!broken_.empty() && !on_stream)  // while they were posted
+    if (!broken_.empty() && !world_.on_stream)  // while they were posted
       for (const auto& work : works) work->abort();
   }
-  end(mine, works, std::move(lost), on_stream);
+  end(mine, works, std::move(lost), world_.on_stream);
 }
 
 void Watch::end(std::list<Wait>::iterator mine, const Works& works, std::string lost, bool on_stream) {
@@ -173,7 +191,7 @@ void Watch::end(std::list<Wait>::iterator mine, const Works& works, std::string 
 }
 
 void Watch::report(const std::string& trouble) {
-  tell([this, trouble](c10d::Store&) { post(trouble); });
+  tell([this, trouble, in = generation()](c10d::Store&) { post(trouble, in); });
 }
 
 void Watch::leave(int64_t steps, const std::string& why) {
@@ -185,34 +203,42 @@ void Watch::set(const std::string& name, const std::string& text) {
   tell([name, text](c10d::Store& store) { store.set(name, std::vector<uint8_t>(text.begin(), text.end())); });
 }
 
-int64_t Watch::recover() {
+void Watch::call_off(int64_t steps, const std::string& why) {
+  set(key("called off/" + std::to_string(world_.processes.here), generation()), std::to_string(steps) + " " + why);
+}
+
+std::vector<std::string> Watch::regroup(const std::string& told, const Progress& at) {
   {
     std::lock_guard lock(mutex_);
+    if (regrouping_ && !broken_off_ && !broken_.empty()) throw CommError(broken_);
+    if (!regrouping_) ++generation_;  // from now on reports go by another name
+    regrouping_ = true;
+    broken_off_ = false;
     broken_.clear();
-    ++generation_;  // from now on reports go by another name
   }
-  all_call(key("recover"));
+  std::vector<std::string> keys;
+  for (int64_t process = 0; process < world_.processes.count; ++process)
+    keys.push_back(key("regroups/" + std::to_string(process), generation()));
+  set(keys[world_.processes.here], told);
+  const auto values = std::make_shared<std::vector<std::string>>();
+  await({{}, at, Clock::now(), {}, std::make_shared<Task>(Task{all_at(keys, values)}), true});
+  return *values;
+}
+
+void Watch::end_regrouping() {
+  std::lock_guard lock(mutex_);
+  regrouping_ = false;
+}
+
+void Watch::break_off(const std::string& reason) {
+  set_broken(reason);
+  std::lock_guard lock(mutex_);
+  broken_off_ = regrouping_;
+}
+
+int64_t Watch::generation() const {
+  std::lock_guard lock(mutex_);
   return generation_;
-}
-
-void Watch::all_call(const std::string& name) {
-  const auto all_have = [name, count = world_.processes.count, called = false](c10d::Store& store) mutable {
-    return store.add(name, std::exchange(called, true) ? 0 : 1) >= count;
-  };
-  wait_until(all_have, {INT64_MAX, 0, "recover"});
-}
-
-bool Watch::anybody(bool here) {
-  const std::string yes = key("yes");
-  if (here) tell([yes](c10d::Store& store) { store.add(yes, 1); });
-  all_call(key("asked"));
-  auto said = std::make_shared<bool>(false);
-  const auto count = [yes, said](c10d::Store& store) {
-    *said = store.add(yes, 0) > 0;
-    return true;
-  };
-  wait_until(count, {INT64_MAX, 0, "recover"});
-  return *said;
 }
 
 // ---- the threads -----------------------------------------------------------------------------------------
@@ -242,8 +268,9 @@ void Watch::run() {
   milliseconds pause{1};
   std::unique_lock lock(mutex_);
   while (!stopping_ && lost_.empty()) {
-    const std::vector<Wait> waits(waits_.begin(), waits_.end());
+    std::vector<Wait> waits(waits_.begin(), waits_.end());
     const bool well = broken_.empty();
+    looked_in_ = generation_;
     asked_ = Clock::now();
     lock.unlock();
     std::string trouble, lost;
@@ -252,7 +279,9 @@ void Watch::run() {
     } catch (const std::exception& error) {
       trouble = lost = lost_store(error.what());
     }
-    if (!trouble.empty()) set_broken(trouble);
+    const bool of_now = generation() == looked_in_ || !lost.empty();
+    if (!trouble.empty() && of_now) set_broken(trouble);
+    waits.clear();  // what was sent may die with it
     lock.lock();
     asked_.reset();
     lost_ = lost;

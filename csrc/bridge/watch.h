@@ -41,6 +41,9 @@ struct World {
 
 using Works = std::vector<c10::intrusive_ptr<c10d::Work>>;
 
+// What the store has under `key`; empty where that is not there. Does not wait.
+std::string text_at(c10d::Store& store, const std::string& key);
+
 // Looks after the others while this process waits. What it learns breaks the world: works that are waited for are
 // aborted, and everything fails with the reason from then on. One thread beats for the others and alone talks to the
 // store, whose answers may never come if the process that hosts it is stopped; a second one sees to that.
@@ -50,10 +53,9 @@ class Watch {
   ~Watch();
   const World& world() const { return world_; }
 
-  // Posts works with other processes and waits for them. Throws CommError with the reason where the world breaks.
-  // `on_stream`: their own wait() holds up a stream, and posting may hold up this thread, until `abort_stream` is
-  // called.
-  void carry(const std::function<Works()>& post, const Progress& at, bool on_stream);
+  // Posts messages with data and waits for them. Throws CommError with the reason where the world breaks. On a stream
+  // their own wait() holds up the stream only, and posting may hold up this thread until `abort_stream` is called.
+  void carry(const std::function<Works()>& post, const Progress& at);
   void set_abort_stream(std::function<void()> abort_stream);
   // Waits for works that were posted. If something was `lost` then, nothing is waited for but the reason.
   void wait(const Works& works, const Progress& at, std::string lost = {});
@@ -77,10 +79,14 @@ class Watch {
   void report(const std::string& trouble);
   // The last words to the others; then nobody is watched any more.
   void leave(int64_t steps, const std::string& why);
-  // When all have called it: forgets what broke the world; returns how often that has happened.
-  int64_t recover();
-  // Whether any process says yes, once in each generation; all have to ask.
-  bool anybody(bool here);
+  // For the others: this process does no more than these steps of the generation, so that nobody waits for others.
+  void call_off(int64_t steps, const std::string& why);
+  // Begins a generation, which forgets what broke the world: when all have called it, what each of them tells. May be
+  // called again where it was broken off, as by Ctrl-C; where it has failed, it fails again.
+  std::vector<std::string> regroup(const std::string& told, const Progress& at);
+  void end_regrouping();                      // the new generation is complete
+  void break_off(const std::string& reason);  // or it is not, and may be tried again
+  int64_t generation() const;
 
  private:
   using Clock = std::chrono::steady_clock;
@@ -94,6 +100,7 @@ class Watch {
     Clock::time_point since;
     std::chrono::milliseconds patience{};
     std::shared_ptr<Task> task;  // or works
+    bool for_all = false;        // nobody who has ended can come any more, however many steps he did
   };
   struct Beat {
     std::string text;
@@ -101,14 +108,14 @@ class Watch {
   };
 
   std::list<Wait>::iterator begin(Wait wait);
+  void await(Wait wait);
   void end(std::list<Wait>::iterator mine, const Works& works, std::string lost, bool on_stream);
   void run();
   void run_sentry();
   void stop();
   std::string round(const std::vector<Wait>& waits, bool well);
   void tell(std::function<void(c10d::Store&)> message);
-  void all_call(const std::string& name);
-  std::string key(const std::string& name) const;
+  static std::string key(const std::string& name, int64_t generation);
   std::chrono::milliseconds silence() const;
 
   // watch_signs.cpp: what the signs of the others say. Empty: no trouble.
@@ -118,12 +125,13 @@ class Watch {
   std::string gone(int64_t peer, int64_t step);
   std::string silent(int64_t peer);
   std::string late(const Wait& wait);
-  std::string text_at(const std::string& key);
-  void post(const std::string& trouble);
+  std::string text_at(const std::string& key) { return bridge::text_at(*world_.store, key); }
+  void post(const std::string& trouble, int64_t generation);
   std::string lost_store(const std::string& error) const;
   std::string mute_store() const;
 
   const World world_;
+  // A leaf lock: no tensor dies while it is held, which may need the GIL, and who has that waits for this lock.
   mutable std::mutex mutex_;
   std::condition_variable changed_;
   std::list<Wait> waits_;
@@ -134,7 +142,11 @@ class Watch {
   Clock::time_point looked_at_;
   std::map<int64_t, Beat> beats_;                 // of peers elsewhere
   std::map<int64_t, Clock::time_point> stopped_;  // peers here that do not run, since when
-  int64_t beats_sent_ = 0, generation_ = 0;
+  int64_t beats_sent_ = 0;
+  int64_t generation_ = 0;   // how often the processes have regrouped
+  int64_t looked_in_ = 0;    // the generation whose waits the thread looks after
+  bool regrouping_ = false;  // into this generation
+  bool broken_off_ = false;  // meanwhile
   Clock::time_point last_beat_;
   std::optional<Clock::time_point> asked_;  // since when the thread waits for an answer of the store
   bool stopping_ = false, running_ = true;

@@ -50,7 +50,25 @@ Status status_of(int64_t pid) {
 
 bool is_stopped(const Peer& peer) { return peer.pid != 0 && status_of(peer.pid).state == 'T'; }
 
+// With which a process takes leave of a generation, or of all.
+struct LastWords {
+  int64_t steps = 0;  // that it did
+  std::string why;
+};
+
+std::optional<LastWords> last_words(const std::string& text) {
+  if (text.empty()) return {};
+  const size_t space = text.find(' ');
+  return LastWords{std::stoll(text.substr(0, space)), text.substr(space + 1)};
+}
+
 }  // namespace
+
+std::string text_at(c10d::Store& store, const std::string& key) {
+  if (!store.check({key})) return {};
+  const std::vector<uint8_t> text = store.get(key);
+  return {text.begin(), text.end()};
+}
 
 void Watch::beat() {
   std::string text = std::to_string(++beats_sent_) + " step ";
@@ -77,31 +95,24 @@ std::string Watch::trouble_of(const Wait& wait) {
   if (const std::string trouble = reported(); !trouble.empty()) return trouble;
   for (int64_t peer = 0; peer < world_.processes.count; ++peer) {
     if (peer == world_.processes.here) continue;
-    std::string trouble = gone(peer, wait.at.step);
+    std::string trouble = gone(peer, wait.for_all ? INT64_MAX : wait.at.step);
     if (trouble.empty()) trouble = silent(peer);
     if (trouble.empty()) continue;
-    post(trouble);
+    post(trouble, looked_in_);
     return trouble;
   }
   if (Clock::now() - wait.since < std::max(world_.timeout, wait.patience)) return {};
   const std::string trouble = late(wait);
-  post(trouble);
+  post(trouble, looked_in_);
   return trouble;
 }
 
-// Empty where there is none.
-std::string Watch::text_at(const std::string& key) {
-  if (!world_.store->check({key})) return {};
-  const std::vector<uint8_t> text = world_.store->get(key);
-  return {text.begin(), text.end()};
+void Watch::post(const std::string& trouble, int64_t generation) {
+  const int64_t number = world_.store->add(key("troubles", generation), 1);
+  world_.store->set(key("trouble/" + std::to_string(number), generation), bytes_of(trouble));
 }
 
-void Watch::post(const std::string& trouble) {
-  const int64_t number = world_.store->add(key("troubles"), 1);
-  world_.store->set(key("trouble/" + std::to_string(number)), bytes_of(trouble));
-}
-
-std::string Watch::reported() { return text_at(key("trouble/1")); }
+std::string Watch::reported() { return text_at(key("trouble/1", looked_in_)); }
 
 bool Watch::lives(int64_t index) const {
   const Peer& peer = world_.peers.at(index);
@@ -112,19 +123,22 @@ bool Watch::lives(int64_t index) const {
 
 bool Watch::runs(int64_t index) const { return lives(index) && !is_stopped(world_.peers.at(index)); }
 
-// A process that has ended before it did `step`.
+// A process that has ended, or given up, before it did `step`.
 std::string Watch::gone(int64_t peer, int64_t step) {
-  const Peer& other = world_.peers[peer];
+  const std::string index = std::to_string(peer), &name = world_.peers[peer].name;
   const bool dead = !lives(peer);
-  const std::string words = text_at("left/" + std::to_string(peer));
-  if (!words.empty()) {
-    const size_t space = words.find(' ');
-    const int64_t steps = std::stoll(words.substr(0, space));
-    if (steps > step) return {};
-    return other.name + " has ended after " + std::to_string(steps) + " steps: " + words.substr(space + 1) +
+  if (const auto left = last_words(text_at("left/" + index))) {
+    if (left->steps > step) return {};
+    return name + " has ended after " + std::to_string(left->steps) + " steps: " + left->why +
            ". Expected every process to do the same steps. Mend that process, then start the program again.";
   }
-  return dead ? other.name + " has died. " + kMend : "";
+  if (dead) return name + " has died. " + kMend;
+  const auto off = last_words(text_at(key("called off/" + index, looked_in_)));
+  if (!off || off->steps > step) return {};
+  return name + " has called recover() after " + std::to_string(off->steps) + " steps" +
+         (off->why.empty() ? "" : ": " + off->why) +
+         ". Expected every process to do the same steps. Catch the error in every process to go on: "
+         "spmdx.runtime.recover().";
 }
 
 // Whose end took the store away.
@@ -183,7 +197,8 @@ std::string Watch::late(const Wait& wait) {
         " " + world_.peers[peer].name + " is in " + (beat.empty() ? "no step" : beat.substr(beat.find(' ') + 1)) + ";";
   }
   text.back() = '.';
-  return text + " Expected all of them to reach the same collective. Raise SPMDX_TIMEOUT if they only need longer.";
+  return text + " Expected all of them to " + (wait.for_all ? "call recover()" : "reach the same collective") +
+         ". Raise SPMDX_TIMEOUT if they only need longer.";
 }
 
 }  // namespace spmdx::bridge

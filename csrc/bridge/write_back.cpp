@@ -2,26 +2,93 @@
 // Writes through views: what the root becomes, step by step inverse or by element numbers.
 #include <unordered_map>
 
+#include "base/error.h"
 #include "bridge/alias.h"
+#include "bridge/aten_backend.h"
+#include "bridge/overlap.h"
 #include "bridge/record.h"
 #include "bridge/tracer.h"
 
 namespace spmdx::bridge {
 namespace {
 
-// base with `written` put where `steps` read: the steps applied to element numbers say where.
-ValueId scatter_back(c10::ArrayRef<ViewStep> steps, ValueId base, ValueId written) {
-  const Shape& sizes = steps.front().in.sizes;
-  const int64_t count = numel(sizes), changed = numel(steps.back().out.sizes);
-  ValueId index = view(iota(count), sizes);
+bool is_elementwise(const ViewStep& step) {
+  return step.call->op == "aten.conj_physical" || step.call->op == "aten.neg" || step.call->op == "aten.view.dtype";
+}
+bool is_of_pairs(const ViewStep& step) {
+  return step.call->op == "aten.view_as_real" || step.call->op == "aten.view_as_complex";
+}
+
+ValueId unary(const std::string& op, ValueId x, std::vector<Arg> rest, DType dtype, const Shape& sizes) {
+  const TensorType& type = Recorder::instance().type(x);
+  return record_call(make_call(op, {type}, std::move(rest), {dtype, sizes, false}), {x});
+}
+
+DType real_part(DType complex) { return to_dtype(c10::toRealValueType(to_scalar_type(complex))); }
+
+// Complex numbers as a last dim of two.
+ValueId as_pairs(ValueId x) {
+  const TensorType type = Recorder::instance().type(x);
+  if (!is_complex(type.dtype)) return x;
+  Shape sizes = type.shape;
+  sizes.push_back(2);
+  return unary("aten.view_as_real", x, {}, real_part(type.dtype), sizes);
+}
+
+// Which element of a whole of this type each element at the end of the steps is. With `pairs` the parts of complex
+// numbers count each, and a complex number holds the numbers of its two parts.
+ValueId places(c10::ArrayRef<ViewStep> steps, const TensorType& whole, bool pairs) {
+  const bool halves = pairs && is_complex(whole.dtype);
+  Shape sizes = whole.shape;
+  if (halves) sizes.push_back(2);
+  ValueId index = view(iota(numel(sizes)), sizes);
+  if (pairs) index = cast(index, DType::f64);
+  if (halves) index = unary("aten.view_as_complex", index, {}, DType::c128, whole.shape);
   for (const auto& step : steps) {
+    if (is_elementwise(step)) continue;
     Call call = *step.call;
-    call.inputs[0].dtype = DType::i64;
-    call.outputs[0].dtype = DType::i64;
+    call.inputs[0].dtype = Recorder::instance().type(index).dtype;
+    call.outputs[0].dtype = !is_of_pairs(step)                  ? call.inputs[0].dtype
+                            : is_complex(call.outputs[0].dtype) ? DType::c128
+                                                                : DType::f64;
     index = record_call(seal(std::move(call)), {index}, step.params) + step.result;
   }
-  const ValueId flat = scatter(view(base, {count}), view(index, {changed}), view(written, {changed}));
-  return view(flat, sizes);
+  return cast(as_pairs(index), DType::i64);
+}
+
+// `written` as the whole holds it: what the steps do to each element is undone.
+ValueId undone(c10::ArrayRef<ViewStep> steps, ValueId written) {
+  for (size_t i = steps.size(); i-- > 0;) {
+    if (!is_elementwise(steps[i])) continue;
+    const TensorType type = Recorder::instance().type(written);
+    const bool bits = steps[i].call->op == "aten.view.dtype";
+    const DType dtype = to_dtype(steps[i].in.dtype);
+    if ((bits && c10::elementSize(steps[i].in.dtype) != c10::elementSize(steps[i].out.dtype)) ||
+        (!bits && dtype != type.dtype))
+      throw ShardingError(
+          "a part of a repeated tensor, seen as another dtype, cannot be written. Expected a view that keeps the size "
+          "of an element, or one of a tensor without repeats. Write to a clone() of it instead.");
+    written = unary(steps[i].call->op, written, bits ? std::vector<Arg>{dtype} : std::vector<Arg>{}, dtype, type.shape);
+  }
+  return written;
+}
+
+// base with `written` put where `steps` read.
+ValueId scatter_back(c10::ArrayRef<ViewStep> steps, ValueId base, ValueId written) {
+  const TensorType type = Recorder::instance().type(base);
+  const bool pairs = std::any_of(steps.begin(), steps.end(), is_of_pairs);
+  const ValueId index = places(steps, type, pairs);
+  written = undone(steps, written);
+  ValueId whole = base;
+  if (pairs) {
+    whole = as_pairs(whole);
+    written = as_pairs(written);
+  }
+  const Shape sizes = Recorder::instance().type(whole).shape;
+  const int64_t changed = numel(Recorder::instance().type(index).shape);
+  const ValueId flat = scatter(view(whole, {numel(sizes)}), view(index, {changed}), view(written, {changed}));
+  const ValueId result = view(flat, sizes);
+  return sizes == type.shape ? result : unary("aten.view_as_complex", result, {}, type.dtype, type.shape);
 }
 
 ValueId into_view(const ViewStep& step, ValueId, ValueId written) { return view(written, step.in.sizes); }
@@ -43,8 +110,12 @@ ValueId into_part(const ViewStep& step, ValueId source, ValueId written) {
 
 ValueId into_expand(const ViewStep& step, ValueId, ValueId written) { return view(written, step.in.sizes); }
 
+// Shows some element at two places.
 bool repeats(const ViewStep& step) {
-  return step.call->op == "aten.expand" && numel(step.in.sizes) != numel(step.out.sizes);
+  const auto& args = step.call->args;
+  if (step.call->op == "aten.expand") return numel(step.in.sizes) != numel(step.out.sizes);
+  if (step.call->op == "aten.unfold") return std::get<int64_t>(args[2]) > std::get<int64_t>(args[3]);
+  return step.call->op == "spmdx.as_strided" && may_repeat(step.out.sizes, step.out.strides);
 }
 
 // Ops that undo themselves or each other.
@@ -76,13 +147,17 @@ const std::unordered_map<std::string, WriteBack>& inverses() {
 }  // namespace
 
 ValueId write_back(const std::vector<ViewStep>& steps, ValueId base, ValueId written) {
-  // A part of an expanded tensor may be written although the whole may not: no step by step inverse.
-  if (std::any_of(steps.begin(), steps.end(), repeats)) return scatter_back(steps, base, written);
+  // Places that show one element get different numbers where only some of them are written: from the first step that
+  // repeats elements on there is no inverse step by step.
+  const auto first = std::find_if(steps.begin(), steps.end(), repeats);
+  const auto direct = static_cast<size_t>(first - steps.begin());
   std::vector<ValueId> sources{base};
-  for (size_t i = 0; i + 1 < steps.size(); ++i) {
+  for (size_t i = 0; i < direct && i + 1 < steps.size(); ++i) {
     sources.push_back(record_call(steps[i].call, {sources[i]}, steps[i].params) + steps[i].result);
   }
-  for (size_t i = steps.size(); i-- > 0;) {
+  if (first != steps.end())
+    written = scatter_back(c10::ArrayRef<ViewStep>(steps).slice(direct), sources[direct], written);
+  for (size_t i = direct; i-- > 0;) {
     auto row = inverses().find(steps[i].call->op);
     written = row == inverses().end() ? scatter_back(steps[i], sources[i], written)
                                       : row->second(steps[i], sources[i], written);

@@ -138,7 +138,13 @@ OpRule index_select(const Call& call) {
 
 OpRule index_add(const Call& call) { return rows_written(call, '+', adds_rows(call) ? '+' : '!'); }
 OpRule index_copy(const Call& call) { return rows_written(call, '+', '!'); }
-OpRule index_reduce(const Call& call) { return rows_written(call, '!', '!'); }  // rows that meet are not just added
+
+// Rows that meet are not just added. PyTorch's product in 16 bits refuses rows of one element, which a part may have.
+OpRule index_reduce(const Call& call) {
+  const auto* how = std::get_if<std::string>(&argument(call, 4));
+  const bool narrow = itemsize(call.outputs.at(0).dtype) == 2 && is_floating(call.outputs.at(0).dtype);
+  return narrow && how && *how == "prod" ? replicated(call) : rows_written(call, '!', '!');
+}
 
 // (x, dim, index, value)
 OpRule index_fill(const Call& call) {

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Check: two process-wide flags.
+// Check: process-wide flags.
 #include "runtime/check.h"
 
 #include <atomic>
@@ -7,15 +7,16 @@
 namespace spmdx {
 namespace {
 
-std::atomic<bool> poison{false}, memory{false};
+std::atomic<bool> poison{false}, memory{false}, replicas{false};
 
 }  // namespace
 
-CheckModes check_modes() { return {poison.load(), memory.load()}; }
+CheckModes check_modes() { return {poison.load(), memory.load(), replicas.load()}; }
 
 void set_check_modes(CheckModes modes) {
   poison = modes.poison;
   memory = modes.memory;
+  replicas = modes.replicas;
 }
 
 }  // namespace spmdx

@@ -12,6 +12,7 @@ struct CheckModes {
   bool memory = false;
   // Values that the program reads are compared between processes.
   bool replicas = false;
+  bool operator==(const CheckModes&) const = default;
 };
 
 // Of the process; read when a run starts. Thread-safe.

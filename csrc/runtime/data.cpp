@@ -6,11 +6,12 @@
 #include <utility>
 
 #include "base/error.h"
+#include "base/waiting.h"
 
 namespace spmdx {
 
 Data::Data(TensorType type, ShardingRef sharding, Shards shards)
-    : type_(std::move(type)), sharding_(sharding), shards_(std::move(shards)), done_(true), upload_(!sharding) {}
+    : type_(std::move(type)), sharding_(sharding), shards_(std::move(shards)), done_(true), common_(!sharding) {}
 
 std::shared_ptr<Data> Data::hollow(TensorType type, ShardingRef sharding, std::exception_ptr error) {
   auto data = std::make_shared<Data>(std::move(type), sharding, Shards{});
@@ -19,14 +20,14 @@ std::shared_ptr<Data> Data::hollow(TensorType type, ShardingRef sharding, std::e
   return data;
 }
 
-bool Data::is_new_upload() {
-  std::lock_guard lock(mutex_);
-  return std::exchange(upload_, false);
-}
-
 bool Data::ready() const {
   std::lock_guard lock(mutex_);
   return done_;
+}
+
+bool Data::lost() const {
+  std::lock_guard lock(mutex_);
+  return done_ && (error_ || given_up_);
 }
 
 std::shared_ptr<Data> Data::fallback() const {
@@ -65,7 +66,7 @@ void Data::give_up(size_t shard) {
 
 const Shards& Data::wait() const {
   std::unique_lock lock(mutex_);
-  filled_.wait(lock, [this] { return done_; });
+  wait_until_ready(filled_, lock, [this] { return done_; });
   if (error_) std::rethrow_exception(error_);
   if (given_up_) throw std::runtime_error("the step that was overwriting this tensor failed, its values are lost");
   return shards_;

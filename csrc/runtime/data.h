@@ -5,6 +5,7 @@
 #include <exception>
 #include <memory>
 #include <mutex>
+#include <optional>
 
 #include "runtime/backend.h"
 
@@ -19,8 +20,17 @@ class Data {
   // Data that will never be there: steps are planned with it, and whoever waits for it gets `error`.
   static std::shared_ptr<Data> hollow(TensorType type, ShardingRef sharding, std::exception_ptr error);
   bool is_hollow() const { return hollow_; }
-  // Whether it came whole from the program, and nobody has asked this before: every process should have the same.
-  bool is_new_upload();
+  // Whether it came from the program, and every process should have the same: it is one whole buffer, or shards of a
+  // tensor that each process had whole, of which this is the digest.
+  bool is_common() const { return common_ || digest_; }
+  std::optional<uint64_t> digest() const { return digest_; }
+  void set_digest(uint64_t digest) { digest_ = digest; }
+  // The step whose comparison it was part of (counted from 0; -1: none yet). Of the thread that submits steps.
+  int64_t compared_in() const { return compared_in_; }
+  void set_compared_in(int64_t step) { compared_in_ = step; }
+  // One that a process keeps by itself, and others may have made anew: it takes part in every comparison.
+  bool is_kept() const { return kept_; }
+  void set_kept() { kept_ = true; }
 
   const TensorType& type() const { return type_; }
   // Known as soon as the step that makes it is compiled; null: held whole in one buffer.
@@ -33,6 +43,7 @@ class Data {
   std::shared_ptr<Data> fallback() const;
 
   bool ready() const;
+  bool lost() const;  // ready, and `wait` throws
   void fill(Shards shards);
   // The step failed: whoever waits gets this error.
   void fail(std::exception_ptr error);
@@ -48,7 +59,9 @@ class Data {
   std::exception_ptr error_;
   std::shared_ptr<Data> fallback_;
   bool done_ = false, hollow_ = false, given_up_ = false;
-  bool upload_ = false;  // and not asked about yet
+  bool common_ = false, kept_ = false;
+  std::optional<uint64_t> digest_;
+  int64_t compared_in_ = -1;
   mutable std::mutex mutex_;
   mutable std::condition_variable filled_;
 };

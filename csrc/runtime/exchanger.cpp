@@ -66,10 +66,11 @@ void Exchanger::work() {
   while (true) {
     changed_.wait(lock, [this] { return stopping_ || !queue_.empty(); });
     if (queue_.empty()) return;
-    const RoundRef round = std::move(queue_.front());
+    RoundRef round = std::move(queue_.front());
     queue_.pop_front();
     lock.unlock();
     round->run(comm_);
+    round.reset();  // what was sent may die with it
     lock.lock();
   }
 }

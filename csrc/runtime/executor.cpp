@@ -47,15 +47,16 @@ RunResult Executable::run(const std::vector<DataRef>& inputs, const std::vector<
   internal_check(params.size() >= impl_->graph.num_params, "a run got fewer parameters than its plan has");
   Run run(impl_->graph, impl_->program, impl_->backend, impl_->exchanger, step);
   run.load(inputs, spare);
+  RunResult result;
   try {
     run.execute(params);
+    result.outputs = run.take_outputs();
   } catch (...) {
     const std::exception_ptr error = std::current_exception();
     impl_->exchanger.comm().failed(run.progress(), error, run.gave_up());  // ends what is under way, here and there
     const Node& node = impl_->graph.nodes[run.node()];
     return {run.gave_up() ? run.complete_outputs() : std::vector<Shards>{}, translate ? translate(error, node) : error};
   }
-  RunResult result{run.take_outputs(), nullptr};
   impl_->measured_peak = run.measured_peak_bytes();
   return result;
 }

@@ -26,9 +26,13 @@ bool emptied_by_sharding(const TensorType& local, const TensorType& global) {
   return numel(local.shape) == 0 && numel(global.shape) != 0;
 }
 
-// A cut shard of no elements, maybe of a tensor that has none at all: a kernel may not take its shape, and need not.
-bool is_empty_cut(const TensorType& local, const TensorType& global) {
-  return numel(local.shape) == 0 && local.shape != global.shape;
+bool is_empty(const TensorType& type) { return type.dtype == DType::unknown || numel(type.shape) == 0; }
+
+// Some operand or result is not whole here.
+bool is_cut(const Call& local, const Call& global) {
+  auto alike = [](const TensorType& a, const TensorType& b) { return a.shape == b.shape; };
+  return !std::equal(local.inputs.begin(), local.inputs.end(), global.inputs.begin(), alike) ||
+         !std::equal(local.outputs.begin(), local.outputs.end(), global.outputs.begin(), alike);
 }
 
 // What a route depends on: the layouts of a value, and rows that change places.
@@ -148,13 +152,12 @@ class Preparer {
     program_.works.push_back(work);
   }
 
-  // A kernel is not called with a shard that sharding made empty, unless for a result that is whole on every device:
-  // that one depends on no row of it (as the total weight of a loss without reduction).
+  // A kernel may refuse parts that it would take as a whole, and is not called for results without elements. Nor is it
+  // called with a shard that sharding made empty, unless for a result that is whole on every device: that one depends
+  // on no row of it (as the total weight of a loss without reduction).
   WorkKind choose_kind(const Node& node, const Call& local) const {
-    bool all_empty = !local.outputs.empty();
-    for (size_t r = 0; r < local.outputs.size(); ++r)
-      all_empty &= is_empty_cut(local.outputs[r], node.call->outputs[r]);
-    if (all_empty) return WorkKind::fill;
+    const bool nothing = !local.outputs.empty() && std::all_of(local.outputs.begin(), local.outputs.end(), is_empty);
+    if (nothing && is_cut(local, *node.call)) return WorkKind::fill;
     for (size_t r = 0; r < local.outputs.size(); ++r)
       if (is_whole(node.output + r, local.outputs[r])) return WorkKind::kernel;
     for (size_t i = 0; i < local.inputs.size(); ++i)

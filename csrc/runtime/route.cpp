@@ -24,6 +24,7 @@ class Router {
     }
     for (auto& [process, targets] : targets_)
       for (auto& [index, target] : targets) target.partners = partners_of(process, index);
+    lay_out_received();
     Route route;
     route.here = processes_.here;
     route.sources = holdings(processes_.here);
@@ -31,8 +32,7 @@ class Router {
       if (peer != processes_.here) deliver_to(peer, targets, route);
     route.crosses = !route.deliveries.empty();
     for (auto& [index, target] : targets_[processes_.here]) {
-      for (const Term& term : target.terms)
-        for (const Share& share : term) route.crosses |= share.provider != processes_.here;
+      route.crosses |= is_received(processes_.here, target);
       route.targets.push_back(std::move(target));
     }
     return route;
@@ -114,7 +114,7 @@ class Router {
     const Recipe recipe = recipe_at(relayout_, position);
     const Recipe canonical =
         processes_.count == 1 ? recipe : recipe_at(relayout_, representative(*to().mesh, to().used(), index));
-    Target target{recipe.shape, recipe.identity, recipe.holes, {}, {}};
+    Target target{recipe.shape, recipe.identity, recipe.holes, false, {}, {}};
     add_terms(process, recipe, canonical, target);
     return target;
   }
@@ -160,6 +160,22 @@ class Router {
       if (wanted(provider) != providers) return {};
     }
     return here ? *providers : Providers{};
+  }
+
+  static bool is_received(int64_t process, const Target& target) {
+    for (const Term& term : target.terms)
+      for (const Share& share : term)
+        if (share.provider != process) return true;
+    return false;
+  }
+
+  void lay_out_received() {
+    std::set<int64_t> received;
+    for (const auto& [process, targets] : targets_)
+      for (const auto& [index, target] : targets)
+        if (is_received(process, target)) received.insert(index);
+    for (auto& [process, targets] : targets_)
+      for (auto& [index, target] : targets) target.in_rows = received.contains(index);
   }
 
   void deliver_to(int64_t peer, const std::map<int64_t, Target>& targets, Route& route) {

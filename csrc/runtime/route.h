@@ -20,6 +20,9 @@ using Term = std::vector<Share>;
 struct Target {
   Shape shape;
   bool identity = false, holes = false;
+  // Some process receives it, or a part of it. Then it lies in one order in all: kernels add in the order of memory,
+  // and round accordingly.
+  bool in_rows = false;
   std::vector<Term> terms;  // to be reduced; in the same order on every process, so that replicas stay equal
   // If not empty: each of these processes gives one term and wants the sum. Each sums a part of it, and hands that to
   // the others: part i is that of partners[i], who gives terms[i].

@@ -4,25 +4,19 @@
 
 #include <unistd.h>
 
+#include <algorithm>
 #include <atomic>
 #include <deque>
 #include <thread>
 #include <utility>
 
 #include "base/error.h"
-#include "runtime/differences.h"
+#include "base/waiting.h"
+#include "runtime/job.h"
 #include "runtime/plan_cache.h"
 
 namespace spmdx {
 namespace {
-
-struct Job {
-  int64_t number = 0;  // counted from 0, the same in every process
-  PlanRef plan;
-  std::vector<DataRef> inputs;
-  std::vector<Param> params;
-  std::vector<DataRef> outputs;
-};
 
 // Bytes one device receives so that this op sees its operands whole.
 int64_t gathered_bytes(const Graph& graph, const Node& node) {
@@ -47,62 +41,9 @@ void count_work(Plan& plan) {
   }
 }
 
-// Inputs whose memory the run may take: replaced by an output, and held by this job and its way back alone.
-std::vector<bool> spare_inputs(const Job& job) {
-  std::vector<bool> spare(job.inputs.size(), false);
-  const Graph& graph = job.plan->executable->graph();
-  for (size_t i = 0; i < job.outputs.size(); ++i) {
-    const Output& output = graph.outputs[i];
-    if (!output.donates || job.outputs[i]->fallback() != job.inputs[output.tied]) continue;
-    spare[output.tied] = job.inputs[output.tied].use_count() == 2;
-  }
-  return spare;
-}
-
-// A line of the user's that a step is known by.
-SourceId first_source(const Graph& graph) {
-  for (const Node& node : graph.nodes)
-    if (node.source) return node.source;
-  return 0;
-}
-
 // Equal in processes that run the same program with the same options.
 uint64_t fingerprint_of(const Plan& plan) {
   return std::hash<std::string>{}(print(plan.traced) + print(plan.executable->graph()));
-}
-
-// What the host feeds to a step must be the same everywhere: numbers, and tensors that came whole.
-uint64_t fingerprint_of(const Job& job, Backend& backend) {
-  uint64_t h = job.plan->fingerprint;
-  for (uint32_t i = 0; i < job.plan->traced.num_params; ++i) h = hash_combine(h, job.params[i].integer);
-  for (const DataRef& input : job.inputs)
-    if (input->is_new_upload()) h = hash_combine(h, backend.digest(input->wait().at(0)));
-  return h;
-}
-
-// The program and what is fed to it, for the others to compare with theirs.
-std::string account_of(const Job& job, Backend& backend, const SourcePrinter& source) {
-  std::string text = print(job.plan->traced, source) + "\n" + kValuesHead + "\n";
-  const Graph& graph = job.plan->traced;
-  for (size_t i = 0; i < job.inputs.size(); ++i) {
-    if (job.inputs[i]->sharding() || !job.inputs[i]->ready()) continue;
-    const Input& input = graph.inputs[i];
-    const std::string line = source && input.source ? "  // " + source(input.source) : "";
-    text += "input %" + std::to_string(input.value) + " " + str(graph.values[input.value].type, nullptr) +
-            " with digest " + std::to_string(backend.digest(job.inputs[i]->wait().at(0))) + line + "\n";
-  }
-  for (uint32_t i = 0; i < graph.num_params; ++i)
-    text += "number #" + std::to_string(i) + " is " + std::to_string(job.params[i].real) + " or " +
-            std::to_string(job.params[i].integer) + "\n";
-  return text;
-}
-
-// Whoever waits for the outputs goes on.
-void deliver(const Job& job, RunResult result) {
-  for (size_t i = 0; i < job.outputs.size(); ++i) {
-    const bool complete = !result.error || (i < result.outputs.size() && !result.outputs[i].empty());
-    complete ? job.outputs[i]->fill(std::move(result.outputs[i])) : job.outputs[i]->fail(result.error);
-  }
 }
 
 }  // namespace
@@ -148,8 +89,11 @@ struct Engine::Impl {
       const ErrorTranslator translator = translate;
       lock.unlock();
       RunResult result = run(job, translator);
+      const bool changes = changes_values(job);
       lock.lock();
       count(*job.plan, result.error);
+      if (!result.error) standing.done = job.number + 1;
+      if (!result.error && changes) standing.changed = job.number + 1;
       lock.unlock();
       deliver(job, std::move(result));
       job = Job{};  // buffers are freed before anybody is told that the step has ended
@@ -160,16 +104,22 @@ struct Engine::Impl {
   }
 
   RunResult run(const Job& job, const ErrorTranslator& translator) {
+    const Progress begin{job.number, first_source(job.plan->traced), {}};
     try {
-      comm.agree({job.number, first_source(job.plan->traced), {}}, [&] { return account_of(job, backend, source()); });
+      comm.agree(begin, [&] { return account_of(job, backend, source()); });
+      {
+        std::lock_guard lock(mutex);
+        standing.agreed = job.number + 1;
+      }
       return job.plan->executable->run(job.inputs, job.params, translator, spare_inputs(job), job.number);
     } catch (...) {
+      comm.failed(begin, std::current_exception(), false);
       return {{}, std::current_exception()};
     }
   }
 
-  SourcePrinter source() const {
-    std::lock_guard lock(planning);
+  SourcePrinter source() {
+    std::lock_guard lock(mutex);
     return options.source;
   }
 
@@ -188,14 +138,17 @@ struct Engine::Impl {
   Backend& backend;
   Comm& comm;
   Exchanger exchanger;
-  mutable std::mutex planning;  // held while a plan is looked up or compiled
-  PlanCache cache;              // guarded by planning
-  CompileOptions options;       // guarded by planning
-  std::mutex mutex;             // guards everything below
+  std::mutex planning;    // held while a plan is looked up or compiled
+  PlanCache cache;        // guarded by planning
+  std::mutex submitting;  // held while a step is announced: they run in the order of their numbers
+  Uncompared uncompared;  // guarded by submitting
+  // Guards everything below. A leaf lock: no buffer is read or dies while it is held, which may need other locks.
+  std::mutex mutex;
   std::condition_variable changed;
+  CompileOptions options;
   ErrorTranslator translate;
   std::deque<Job> queue;
-  int64_t next = 0;  // number of a step
+  Standing standing;
   bool running = false, stopping = false;
   PlanRef last;
   std::exception_ptr first_error;
@@ -221,13 +174,14 @@ Engine::~Engine() {
 }
 
 void Engine::set_options(CompileOptions options) {
-  std::lock_guard lock(impl_->planning);
-  impl_->options = std::move(options);
+  std::lock_guard planning(impl_->planning);
   impl_->cache.clear();
+  std::lock_guard lock(impl_->mutex);
+  impl_->options = std::move(options);
 }
 
 CompileOptions Engine::options() const {
-  std::lock_guard lock(impl_->planning);
+  std::lock_guard lock(impl_->mutex);
   return impl_->options;
 }
 
@@ -246,7 +200,7 @@ PlanRef Engine::plan(const Graph& graph, bool reported) {
     auto fresh = std::make_shared<Plan>();
     fresh->traced = graph;
     Graph compiled = graph;
-    compile(compiled, impl_->options);
+    compile(compiled, options());
     fresh->executable = std::make_unique<Executable>(std::move(compiled), impl_->backend, impl_->exchanger);
     count_work(*fresh);
     if (impl_->comm.processes().count > 1) fresh->fingerprint = fingerprint_of(*fresh);
@@ -266,13 +220,36 @@ void Engine::run(const PlanRef& plan, std::vector<DataRef> inputs, std::vector<P
   internal_check(outputs.size() == compiled.outputs.size(), "a step was submitted with another number of outputs");
   for (size_t i = 0; i < outputs.size(); ++i)
     outputs[i]->set_sharding(compiled.values[compiled.outputs[i].value].sharding);
-  std::unique_lock lock(impl_->mutex);
+  std::lock_guard submitting(impl_->submitting);
+  Job job{0, plan, std::move(inputs), std::move(params), std::move(outputs)};
+  {
+    std::lock_guard lock(impl_->mutex);
+    job.number = impl_->standing.submitted++;
+  }
+  if (impl_->comm.processes().count > 1) impl_->comm.announce(fingerprint_of(job, impl_->backend, impl_->uncompared));
+  std::lock_guard lock(impl_->mutex);
   impl_->start_thread();
-  impl_->changed.wait(lock, [this] { return impl_->queue.empty(); });
-  Job job{impl_->next++, plan, std::move(inputs), std::move(params), std::move(outputs)};
-  if (impl_->comm.processes().count > 1) impl_->comm.announce(fingerprint_of(job, impl_->backend));
   impl_->queue.push_back(std::move(job));
   impl_->changed.notify_all();
+}
+
+void Engine::wait_for_room() {
+  impl_->check_process();
+  std::unique_lock lock(impl_->mutex);
+  wait_until_ready(impl_->changed, lock, [this] { return impl_->queue.empty(); });
+}
+
+Standing Engine::standing() const {
+  std::lock_guard lock(impl_->mutex);
+  return impl_->standing;
+}
+
+void Engine::resume(int64_t agreed, int64_t next) {
+  std::lock_guard submitting(impl_->submitting);
+  std::lock_guard lock(impl_->mutex);
+  internal_check(impl_->queue.empty() && !impl_->running, "the numbers of steps were changed while one ran");
+  impl_->uncompared.add(agreed, next);
+  impl_->standing = {next, next, next, next};
 }
 
 PlanRef Engine::last_plan() const {
@@ -282,10 +259,15 @@ PlanRef Engine::last_plan() const {
 
 Comm& Engine::comm() { return impl_->comm; }
 
+bool Engine::idle() const {
+  std::lock_guard lock(impl_->mutex);
+  return impl_->queue.empty() && !impl_->running;
+}
+
 void Engine::wait() {
   impl_->check_process();
   std::unique_lock lock(impl_->mutex);
-  impl_->changed.wait(lock, [this] { return impl_->queue.empty() && !impl_->running; });
+  wait_until_ready(impl_->changed, lock, [this] { return impl_->queue.empty() && !impl_->running; });
 }
 
 void Engine::rethrow() {

@@ -44,7 +44,15 @@ bool moves_bytes(const Node& node);  // a collective that is more than a view of
 // `outputs`, data of a planned step, learn how they will lie.
 void set_shardings(const Plan& plan, const std::vector<DataRef>& outputs);
 
-// One per process. Steps run in order on one background thread; at most one waits while one runs.
+// How far the steps of this process have come, each a number of them.
+struct Standing {
+  int64_t submitted = 0;
+  int64_t agreed = 0;   // up to the last that every process was found to run alike
+  int64_t done = 0;     // up to the last that ran to its end
+  int64_t changed = 0;  // up to the last that ran to its end and put values in the place of others
+};
+
+// One per process. Steps run in order on one background thread.
 class Engine {
  public:
   Engine(Backend& backend, Comm& comm);
@@ -56,12 +64,19 @@ class Engine {
   // Finds or compiles a plan; runs nothing. Throws ShardingError. One that the user did not ask for is not `reported`:
   // neither counted nor the last.
   PlanRef plan(const Graph& graph, bool reported = true);
-  // Queues a run. `outputs` get their shardings at once and their shards later; the error of a run that fails is kept
-  // for `rethrow`, and its outputs are failed. Memory of an input that an output replaces (Output::donates) is reused
-  // if nobody but this run holds the input; if the run fails after that, outputs that are complete are kept.
+  // Until no step waits for the one that runs, so that the program is not far ahead of them.
+  void wait_for_room();
+  // Queues a run, at once. `outputs` get their shardings at once and their shards later; the error of a run that fails
+  // is kept for `rethrow`, and its outputs are failed. Memory of an input that an output replaces (Output::donates) is
+  // reused if nobody but this run holds the input; if the run fails after that, outputs that are complete are kept.
   void run(const PlanRef& plan, std::vector<DataRef> inputs, std::vector<Param> params, std::vector<DataRef> outputs);
+  // After a failure, when no step is left: what was compared in steps from `agreed` on counts as not compared, and the
+  // next step has the number `next`.
+  Standing standing() const;
+  void resume(int64_t agreed, int64_t next);
   PlanRef last_plan() const;
   Comm& comm();
+  bool idle() const;
   void wait();     // until every queued step has ended
   void rethrow();  // raises, once, the error of a step that failed since the last call
   StepCounters counters() const;

@@ -137,6 +137,11 @@ BufferRef Transfer::finish_shared(const Target& target, const Arrival& arrival) 
   return backend_.reshape(row, target.shape);
 }
 
+// As one that was received lies.
+BufferRef Transfer::in_rows(const BufferRef& buffer, const Shape& shape) const {
+  return backend_.reshape(backend_.reshape(backend_.compact(buffer), {numel(shape)}), shape);
+}
+
 BufferRef Transfer::finish_target(const Target& target, const Arrival& arrival) const {
   if (target.identity) return backend_.identity(dtype_, target.shape, reduction_);
   if (target.terms.empty()) return backend_.empty(dtype_, target.shape);
@@ -149,7 +154,11 @@ BufferRef Transfer::finish_target(const Target& target, const Arrival& arrival) 
 
 Shards Transfer::finish() {
   Shards shards;
-  for (size_t t = 0; t < arrivals_.size(); ++t) shards.push_back(finish_target(route_.targets[t], arrivals_[t]));
+  for (size_t t = 0; t < arrivals_.size(); ++t) {
+    const Target& target = route_.targets[t];
+    const BufferRef shard = finish_target(target, arrivals_[t]);
+    shards.push_back(target.in_rows ? in_rows(shard, target.shape) : shard);
+  }
   return shards;
 }
 

@@ -34,6 +34,7 @@ class Transfer {
   void ask(const Target& target, Arrival& arrival, Messages& receives) const;
   BufferRef finish_term(const Target& target, const Term& term, const Arrival& arrival, size_t& next) const;
   BufferRef finish_target(const Target& target, const Arrival& arrival) const;
+  BufferRef in_rows(const BufferRef& buffer, const Shape& shape) const;
   BufferRef finish_shared(const Target& target, const Arrival& arrival) const;
 
   Backend& backend_;

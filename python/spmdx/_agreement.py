@@ -18,13 +18,14 @@ class Agreed:
     """An iterator over (batch, rows), where the batches of all processes fit together.
 
     Every process must come to the same exchanges, so what makes one necessary is the same in all:
-    the first batch of an epoch, and every batch where parts may differ in size or number. A
-    process that has no more batches goes on with parts of no rows until all have ended.
+    the first batch of an epoch, and every batch where parts may differ in size or number, or where
+    processes hold the same part. A process that has no more batches goes on with parts of no rows
+    until all have ended. What is whole in every process is compared by the step that uses it.
 
     Args:
         batches: of this process.
         split: from path and tensor to its :class:`Split`; None where every process has it whole.
-        always: whether to agree on every batch, not on the first alone.
+        always: whether parts may differ in size or number.
     """
 
     def __init__(
@@ -44,6 +45,7 @@ class Agreed:
 
     def __next__(self) -> tuple[Any, Rows]:
         if self._count and not self._always:
+            self._count += 1
             return next(self._batches), {}
         batch, mine = self._fetched()
         said = _exchange(mine)
@@ -53,8 +55,9 @@ class Agreed:
         with naming("device_loader"):
             _require_equal_ends(said)
             batch = self._empty() if "end" in mine else batch
+            rows = self._compared(batch, said)
             self._last, self._count = batch, self._count + 1
-            return batch, self._compared(batch, said)
+            return batch, rows
 
     def _fetched(self) -> tuple[Any, dict[str, Any]]:
         """This process's batch, and what the others are told of it."""
@@ -68,13 +71,16 @@ class Agreed:
             raise
 
     def _described(self, batch: Any) -> list[Any]:
-        """Name, dtype, shape, whether it is a part, and at the first batch a checksum."""
+        """Name, dtype, shape, whether it is whole, and a checksum where others have the same."""
         told: list[Any] = []
 
         def tell(path: Path, tensor: torch.Tensor) -> torch.Tensor:
-            whole = self._split(path, tensor) is None
+            split = self._split(path, tensor)
+            whole = split is None
+            shared = not self._count if split is None else split.is_shared
+            self._always = self._always or (shared and not whole)
             readable = tensor.device.type == "cpu" and tensor.layout == torch.strided
-            summed = checksum(tensor) if readable and not self._count else None
+            summed = checksum(tensor) if readable and shared else None
             shape = list(tensor.shape)
             told.append([name_of_path(path), str(tensor.dtype), shape, whole, summed])
             return tensor
@@ -130,7 +136,7 @@ def _raise_errors(said: list[dict[str, Any]]) -> None:
 def _exchange(value: Any) -> list[Any]:
     from spmdx import _world
 
-    return _world.exchange(value)
+    return _world.exchange(value, "device_loader")
 
 
 def _require_equal_ends(said: list[dict[str, Any]]) -> None:

@@ -1,15 +1,13 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Registers the device "spmdx" with PyTorch: its name, its module torch.spmdx, and Module.to."""
+"""Registers the device "spmdx" with PyTorch: its name and its module torch.spmdx."""
 
 import atexit
 import contextlib
-import functools
 import types
 
 import torch
-from torch.nn.parameter import is_lazy
 
-from spmdx import _C, _decompositions
+from spmdx import _C, _conversions, _copies, _decompositions, _printing, _ties
 
 NAME = "spmdx"
 
@@ -120,84 +118,6 @@ def _device_module():
     return module
 
 
-@contextlib.contextmanager
-def _swapping():
-    """PyTorch converts parameters by swapping their contents instead of making new ones."""
-    before = torch.__future__.get_swap_module_params_on_conversion()
-    torch.__future__.set_swap_module_params_on_conversion(True)
-    try:
-        yield
-    finally:
-        torch.__future__.set_swap_module_params_on_conversion(before)
-
-
-def _names_device(value):
-    if isinstance(value, torch.Tensor):
-        return value.device.type == NAME
-    if isinstance(value, (str, torch.device)):
-        return str(value).split(":")[0] == NAME
-    return False
-
-
-def _keep_parameters(method):
-    """Lets a conversion to or from the device keep every Parameter object.
-
-    Without it, PyTorch makes new Parameters on this device: tied weights come apart and optimizers
-    made before keep the old ones. The swap happens only for conversions that involve the device,
-    so programs that do not use it see PyTorch unchanged.
-    """
-
-    @functools.wraps(method)
-    def converted(self, *args, **kwargs):
-        involved = any(_names_device(value) for value in (*args, *kwargs.values()))
-        involved = involved or any(t.device.type == NAME for t in self.parameters())
-        if not involved:
-            return method(self, *args, **kwargs)
-        with _swapping():
-            return method(self, *args, **kwargs)
-
-    converted._spmdx = True
-    return converted
-
-
-def _keep_uninitialized(apply):
-    """Lets parameters of lazy modules stay uninitialized where they move before the first call."""
-
-    @functools.wraps(apply)
-    def applied(self, *args, **kwargs):
-        lazy = {name: type(p) for name, p in self._parameters.items() if is_lazy(p)}
-        lazy_buffers = {name: type(b) for name, b in self._buffers.items() if is_lazy(b)}
-        result = apply(self, *args, **kwargs)
-        for name, kind in lazy.items():
-            if not is_lazy(self._parameters[name]):
-                self._parameters[name].__class__ = kind
-        for name, kind in lazy_buffers.items():
-            moved = self._buffers[name]
-            if not is_lazy(moved):
-                self._buffers[name] = kind(device=moved.device, dtype=moved.dtype)
-        return result
-
-    return applied
-
-
-def _keep_parameters_everywhere():
-    module = torch.nn.Module
-    if not hasattr(module._apply, "_spmdx"):
-        module._apply = _keep_uninitialized(module._apply)
-    for name in ("to", "to_empty", "_apply"):
-        method = getattr(module, name)
-        if not getattr(method, "_spmdx", False):
-            setattr(module, name, _keep_parameters(method))
-    move = getattr(module, NAME)
-
-    @functools.wraps(move)
-    def to_device(self, *args, **kwargs):
-        with _swapping():
-            return move(self, *args, **kwargs)
-
-    setattr(module, NAME, to_device)
-
-
 def register():
     """Makes "spmdx" a device of PyTorch. Runs once, when spmdx is imported."""
     torch.utils.rename_privateuse1_backend(NAME)
@@ -207,7 +127,10 @@ def register():
     torch.utils.generate_methods_for_privateuse1_backend(
         for_tensor=True, for_module=True, for_packed_sequence=True, for_storage=False
     )
-    _keep_parameters_everywhere()
+    _conversions.install()
+    _ties.install()
+    _copies.install()
+    _printing.install()
     # The thread that runs steps must be idle before Python tears down.
     atexit.register(_C.wait_at_exit)
 

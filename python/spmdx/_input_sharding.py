@@ -81,6 +81,12 @@ class Placement:
             self._splits[spec] = split_of(spec.mesh, spec.partition_spec)
         return self._splits[spec]
 
+    def parts(self) -> list[list[int]]:
+        """Of what this process loads parts: which one, of how many."""
+        specs = [spec for spec in _specs(self._entries) if spec.minibatch]
+        splits = [split_of(spec.mesh, spec.partition_spec) for spec in dict.fromkeys(specs)]
+        return [[split.mine, len(split.parts)] for split in splits]
+
     def place(self, path: Path, tensor: torch.Tensor, rows: Sequence[int] | None) -> torch.Tensor:
         """The tensor of all processes on the device.
 

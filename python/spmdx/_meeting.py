@@ -2,7 +2,6 @@
 """How the processes of a program meet: in a store, each with its name. Nobody is watched yet."""
 
 import datetime
-import json
 import os
 import pathlib
 import socket
@@ -16,6 +15,7 @@ import torch
 import torch.distributed as dist
 
 from spmdx import _place
+from spmdx._attempt import LINGER, Attempt
 from spmdx.errors import CommError
 
 # What every process must have alike, and what users call it.
@@ -26,7 +26,6 @@ _ALIKE = {
     "carrier": "SPMDX_COMM",
 }
 FAR = datetime.timedelta(days=7)  # spmdx limits every wait itself, by SPMDX_TIMEOUT
-_LINGER = 1.0  # seconds in which the others can still ask who is missing
 T = TypeVar("T")
 
 
@@ -69,9 +68,25 @@ def meet(index: int, count: int, devices: int) -> tuple[Any, Any, bool, list[Pee
     hosts = index == 0 and (
         dist.is_initialized() or os.environ.get("TORCHELASTIC_USE_AGENT_STORE") != "True"
     )
-    store = dist.PrefixStore("spmdx", _in_time(lambda: _open_store(count, hosts, until), until))
-    peers = _introduce(store, index, count, devices, until)
-    return store, _in_time(lambda: clone_of(store), until), hosts, peers
+    opened = _in_time(lambda: _open_store(count, hosts, until), until)
+    broken_off: list[BaseException] = []
+
+    def waits() -> bool:
+        if broken_off:
+            raise CommError(
+                f"process {index} (pid {os.getpid()}) was broken off by "
+                f"{type(broken_off[0]).__name__} while the processes met. Expected all of them to "
+                "meet. Start the program again."
+            )
+        return time.monotonic() < until
+
+    attempt = Attempt(opened, index, count, _introduction(devices))
+    try:
+        store, told = _in_time(lambda: attempt.enter(waits, f"{timeout():g} seconds"), until)
+    except BaseException as error:
+        broken_off.append(error)  # the thread that waits tells the others
+        raise
+    return store, _in_time(lambda: clone_of(store), until), hosts, _peers(told, index)
 
 
 def _in_time(work: Callable[[], T], until: float) -> T:
@@ -87,12 +102,12 @@ def _in_time(work: Callable[[], T], until: float) -> T:
 
     thread = threading.Thread(target=run, daemon=True)
     thread.start()
-    while thread.is_alive() and time.monotonic() < until + 2 * _LINGER:
+    while thread.is_alive() and time.monotonic() < until + 2 * LINGER:
         thread.join(0.05)  # which Ctrl-C can end
     if returned:
         return returned[0]
     if errors and isinstance(errors[0], CommError):
-        raise errors[0]
+        raise errors.pop()  # no frame keeps it, which keeps the frame
     what = f"has ended: {str(errors[0]).splitlines()[0]}" if errors else "does not answer"
     raise CommError(
         "the processes of the program could not meet: the store, which process 0 or the launcher "
@@ -162,24 +177,24 @@ def _machine() -> str:
     return f"{boot.read_text(encoding='ascii').strip()}/{os.readlink('/proc/self/ns/pid')}"
 
 
-def _introduce(store: Any, index: int, count: int, devices: int, until: float) -> list[Peer]:
-    """Name, process id (0: on another machine) and start of every process; checks that they fit."""
-    on_linux = sys.platform == "linux"
-    mine = {
+def _introduction(devices: int) -> dict[str, Any]:
+    """What the others are told of this process."""
+    return {
         "host": socket.gethostname(),
         "machine": _machine(),
         "pid": os.getpid(),
-        "started": _started() if on_linux else 0,
+        "started": _started() if sys.platform == "linux" else 0,
         "devices": devices,
         "torch": torch.__version__,
         "kind": _place.kind(),
         "carrier": _place.wanted_carrier(),
         "hardware": _place.hardware(),
     }
-    keys = [f"who/{process}" for process in range(count)]
-    store.set(keys[index], json.dumps(mine))
-    texts = _in_time(lambda: _gathered(store, keys, until), until)
-    all_of_them = [json.loads(text) for text in texts]
+
+
+def _peers(all_of_them: list[dict[str, Any]], index: int) -> list[Peer]:
+    """Name, process id (0: on another machine) and start of every process; checks that they fit."""
+    mine = all_of_them[index]
     for other, theirs in enumerate(all_of_them):
         for key, what in _ALIKE.items():
             if theirs[key] != mine[key]:
@@ -191,7 +206,7 @@ def _introduce(store: Any, index: int, count: int, devices: int, until: float) -
     peers = []
     for other, who in enumerate(all_of_them):
         place = f" on {who['host']}" if len(hosts) > 1 else ""
-        near = on_linux and who["machine"] == mine["machine"]
+        near = sys.platform == "linux" and who["machine"] == mine["machine"]
         peers.append(
             Peer(
                 f"process {other} (pid {who['pid']}{place})",
@@ -201,26 +216,3 @@ def _introduce(store: Any, index: int, count: int, devices: int, until: float) -
             )
         )
     return peers
-
-
-def _gathered(store: Any, keys: list[str], until: float) -> list[bytes]:
-    """The values of ``keys``, one of each process; who has waited in vain tells the others."""
-    found: dict[str, bytes] = {}
-    while len(found) < len(keys):
-        for key in (*keys, "missing"):
-            if key not in found and store.check([key]):
-                found[key] = store.get(key)
-        if "missing" in found:
-            raise CommError(found["missing"].decode())
-        if time.monotonic() > until:
-            missing = [str(process) for process, key in enumerate(keys) if key not in found]
-            said = (
-                f"after {timeout():g} seconds {len(missing)} of {len(keys)} processes are missing: "
-                f"{', '.join(missing)}. Expected all of them to import spmdx and use it. "
-                "See whether they died or are stopped, or raise SPMDX_TIMEOUT."
-            )
-            store.set("missing", said)
-            time.sleep(_LINGER)
-            raise CommError(said)
-        time.sleep(0.02)
-    return [found[key] for key in keys]

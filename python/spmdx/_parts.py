@@ -14,12 +14,17 @@ from spmdx.spec import Sharding
 
 
 def place_whole(tensor: torch.Tensor, mesh: Mesh, spec: Sequence[Any], name: str) -> torch.Tensor:
-    """A CPU tensor that every process has, on the device; each uploads what its devices hold."""
+    """A CPU tensor that every process has, on the device; each uploads what its devices hold.
+
+    The step that uses it first compares what the processes have.
+    """
     sharding = sharding_of(mesh, spec, tensor.shape, name)
     boxes = zip(sharding.boxes(tensor.shape), processes_of(mesh), strict=True)
     here = runtime.process_index()
     pieces = [tensor[box] for box, process in boxes if process == here]
-    return mark_sharding(_joined(pieces, sharding, tensor.shape, tensor.dtype), mesh, sharding.spec)
+    digest = _C.digest(tensor) if runtime.process_count() > 1 else None
+    joined = _joined(pieces, sharding, tensor.shape, tensor.dtype, digest)
+    return mark_sharding(joined, mesh, sharding.spec)
 
 
 def place_part(
@@ -111,7 +116,14 @@ def _without_filling(whole: torch.Tensor, longest: int, lengths: Sequence[int]) 
 
 
 def _joined(
-    pieces: list[torch.Tensor], sharding: Sharding, shape: Sequence[int], dtype: torch.dtype
+    pieces: list[torch.Tensor],
+    sharding: Sharding,
+    shape: Sequence[int],
+    dtype: torch.dtype,
+    digest: int | None = None,
 ) -> torch.Tensor:
-    """A tensor of the pieces of all processes. That of one that has no device has no pieces."""
-    return _C.from_local(pieces, sharding._handle, list(shape), dtype)
+    """A tensor of the pieces of all processes. That of one that has no device has no pieces.
+
+    With ``digest`` processes that use it have to have the same.
+    """
+    return _C.from_local(pieces, sharding._handle, list(shape), dtype, digest=digest)

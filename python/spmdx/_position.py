@@ -9,7 +9,7 @@ from typing import Any
 
 import torch
 
-from spmdx._sampling import Workers, generators, parts_of, skipped
+from spmdx._sampling import Workers, draws, generators, parts_of, skipped
 from spmdx.errors import ShardingError, naming
 
 
@@ -22,6 +22,8 @@ class Position:
 
     Args:
         loader: any iterable.
+        parts: tells which part of the batches this process loads, of how many; a list, of nothing
+            where it loads all of them.
 
     Example:
         >>> position = Position(range(5))
@@ -30,8 +32,9 @@ class Position:
         (0, None, 1)
     """
 
-    def __init__(self, loader: Any):
+    def __init__(self, loader: Any, parts: Callable[[], list[list[int]]] = list):
         self.epoch = 0
+        self._parts = parts
         self._loader = loader
         self._consumed = 0
         self._open = False  # an epoch began and did not end
@@ -62,10 +65,11 @@ class Position:
         self._global, self._own = torch.get_rng_state(), self._states()
         return self._workers.iterate(self._loader)
 
-    def advance(self, snapshot: Any) -> None:
-        """Another batch was given to the loop."""
+    def advance(self, *snapshot: Any) -> None:
+        """Another batch was given to the loop, and the loader's state after it if it came there."""
         self._consumed += 1
-        self._snapshot = snapshot
+        if snapshot:
+            (self._snapshot,) = snapshot
 
     def finish(self) -> None:
         """The epoch ended."""
@@ -79,6 +83,7 @@ class Position:
     def state_dict(self) -> dict[str, Any]:
         """The position. Prefetched batches count as not yet read."""
         state: dict[str, Any] = {"epoch": self.epoch, "consumed": self._consumed}
+        state["parts"] = self._parts()
         if self.keeps_itself:
             read = self._snapshot is not None
             state["loader"] = self._snapshot if read else self._loader.state_dict()
@@ -100,6 +105,8 @@ class Position:
                     "the state is that of another kind of loader. Expected one that was built "
                     "alike. Build the loader as in the run that was saved."
                 )
+        with naming("load_state_dict"):
+            self._require_same_parts(state.get("parts", []))
         state = copy.deepcopy(state)
         self.epoch, self._consumed = state["epoch"], state["consumed"]
         self._open, self._resumed = state["open"], True
@@ -109,6 +116,24 @@ class Position:
         else:
             self._global, self._own = state["global_generator"], state["generators"]
             self._workers = Workers(state["workers_seeded"])
+
+    def _require_same_parts(self, saved: list[list[int]]) -> None:
+        """Batches left out are those that were read only if they are cut as they were then.
+
+        What was drawn from a generator, or is the loader's own state, is that of one part.
+        """
+        mine, own = self._parts(), self.keeps_itself or draws(self._loader)
+        counts = [count for _, count in saved], [count for _, count in mine]
+        if counts[0] != counts[1] or (own and saved != mine):
+            said = [
+                " and ".join(f"part {part} of {count}" for part, count in parts) or "all"
+                for parts in (saved, mine)
+            ]
+            raise ShardingError(
+                f"the position is that of a loader of {said[0]} of each batch, and this one loads "
+                f"{said[1]}. Expected the same, or batches would be read twice or left out. Go on "
+                "with as many parts, each process with its own state, or begin an epoch."
+            )
 
     def _rest(self) -> Iterator[Any]:
         """The epoch's order, drawn again; the global generator stands as before after it."""

@@ -7,7 +7,13 @@ from collections.abc import Callable, Iterator
 from typing import Any
 
 import torch
-from torch.utils.data import DataLoader, IterableDataset
+from torch.utils.data import (
+    DataLoader,
+    IterableDataset,
+    RandomSampler,
+    SubsetRandomSampler,
+    WeightedRandomSampler,
+)
 
 
 def parts_of(loader: Any) -> list[Any]:
@@ -26,6 +32,12 @@ def generators(loader: Any) -> list[torch.Generator]:
     """The generators from which the loader, its samplers and its data set draw, each once."""
     held = [getattr(part, "generator", None) for part in (loader, *parts_of(loader))]
     return list({id(g): g for g in held if isinstance(g, torch.Generator)}.values())
+
+
+def draws(loader: Any) -> bool:
+    """Whether its order comes from a generator, its own or the global one."""
+    random = RandomSampler | SubsetRandomSampler | WeightedRandomSampler
+    return bool(generators(loader)) or any(isinstance(p, random) for p in parts_of(loader))
 
 
 class _Rest:

@@ -28,6 +28,11 @@ class Split:
     part_of: list[int]
 
     @property
+    def is_shared(self) -> bool:
+        """Whether some processes hold the same part."""
+        return len(self.parts) < len(self.part_of)
+
+    @property
     def mine(self) -> int:
         """The part of this process."""
         return self.part_of[runtime.process_index()]

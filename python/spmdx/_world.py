@@ -16,7 +16,7 @@ import torch
 import torch.distributed as dist
 
 from spmdx import _C, _meeting, _place
-from spmdx.errors import CommError, user_line
+from spmdx.errors import CommError, located, user_line
 
 
 @dataclasses.dataclass
@@ -29,13 +29,16 @@ class _World:
     hosts_store: bool
     here: list[bool]  # which of them run on this machine
     carrier: str  # of messages with data
-    exchanges: int = 0
+    generation: int = 0
+    turns: dict[str, int] = dataclasses.field(default_factory=dict)
 
 
 _world: _World | None = None
 _failure: CommError | None = None
 _lock = threading.RLock()
-_last_words = "its program came to its end"
+_END = "its program came to its end"
+_FAREWELL = 2.0  # seconds that steps have to end in when the program has failed
+_last_words = _END
 
 
 def expected() -> tuple[int, int]:
@@ -67,6 +70,12 @@ def join() -> None:
             _join()
         except CommError as error:  # the others will not wait for a second try
             _failure = error
+            raise
+        except KeyboardInterrupt:
+            _failure = CommError(
+                "the processes could not meet: KeyboardInterrupt broke it off. Expected all of "
+                "them to meet. Start the program again."
+            )
             raise
 
 
@@ -119,11 +128,12 @@ def _environment(name: str, value: str) -> Iterator[None]:
             os.environ[name] = before
 
 
-def exchange(value: Any) -> list[Any]:
+def exchange(value: Any, what: str = "exchange between the processes") -> list[Any]:
     """What every process calls this with, in order of the processes; ends when all have called it.
 
     Args:
         value: of types that JSON knows.
+        what: what messages call it.
 
     Raises:
         CommError: a process died, or did not come in time.
@@ -131,19 +141,64 @@ def exchange(value: Any) -> list[Any]:
     join()
     if _world is None:
         return [json.loads(json.dumps(value))]
-    _world.exchanges += 1
-    return in_turn("exchange", _world.exchanges - 1, value)
+    generation, turn = turn_of("exchange")
+    try:
+        return in_turn(f"exchange {generation}", turn, value)
+    except CommError as error:
+        raise CommError(located(what, str(error))) from None
+
+
+def turn_of(name: str) -> tuple[int, int]:
+    """How often the processes have recovered, and how often this was called with ``name`` since.
+
+    After an error processes may have come to different turns; those of a generation begin with 0.
+    """
+    assert _world is not None
+    generation = _C.generation()
+    if _world.generation != generation:
+        _world.generation, _world.turns = generation, {}
+    turn = _world.turns.get(name, 0)
+    _world.turns[name] = turn + 1
+    return generation, turn
+
+
+def tell(value: Any) -> None:
+    """Take part in the next :func:`exchange` of the processes without waiting for the others."""
+    join()
+    generation, turn = turn_of("exchange")
+    give(f"exchange {generation}", turn, value)
+
+
+def decide(name: str, turn: int, word: str) -> str:
+    """What the processes have decided on in a ``turn`` of ``name``: the word that came first."""
+    assert _world is not None
+    key = f"{name}/{{}}/decided"
+    if turn and _world.index == 0:  # who comes to this turn has ended the one before
+        _world.store.delete_key(key.format(turn - 1))
+    return _world.store.compare_set(key.format(turn), "", word).decode()
+
+
+def give(name: str, turn: int, value: Any) -> None:
+    """Tell the others what this process has to say in a ``turn`` of ``name``, without waiting."""
+    assert _world is not None
+    _world.store.set(f"{name}/{turn}/{_world.index}", json.dumps(value))
 
 
 def in_turn(name: str, turn: int, value: Any, patience: float = 0.0) -> list[Any]:
     """What every process gives for this ``turn`` of ``name``; turns are 0, 1, 2, …."""
     assert _world is not None
-    _world.store.set(f"{name}/{turn}/{_world.index}", json.dumps(value))
+    give(name, turn, value)
     keys = [f"{name}/{turn}/{process}" for process in range(_world.count)]
     # Who gives this turn has read the one before.
     stale = f"{name}/{turn - 1}/{_world.index}" if turn else ""
     what = f"{name} between the processes"
     return [json.loads(text) for text in _C.await_values(keys, what, stale, patience)]
+
+
+def cause_of_recovery() -> str:
+    """The exception that is being handled, for the others; empty where there is none."""
+    error = sys.exc_info()[1]
+    return "" if error is None else _said(error, user_line_of(error.__traceback__))
 
 
 def barrier() -> None:
@@ -157,12 +212,15 @@ def _listen_for_the_end() -> None:
 
     def told(kind: type, error: BaseException, trace: Any) -> None:
         global _last_words
-        line = user_line_of(trace)
-        _last_words = f"{kind.__name__}: {error}".split("\n")[0] + (f" ({line})" if line else "")
+        _last_words = _said(error, user_line_of(trace))
         before(kind, error, trace)
 
     sys.excepthook = told
     atexit.register(_leave)
+
+
+def _said(error: BaseException, line: str) -> str:
+    return f"{type(error).__name__}: {error}".split("\n")[0] + (f" ({line})" if line else "")
 
 
 def user_line_of(trace: Any) -> str:
@@ -172,10 +230,24 @@ def user_line_of(trace: Any) -> str:
     return f"{os.path.basename(trace.tb_frame.f_code.co_filename)}:{trace.tb_lineno}"
 
 
+def _end_steps() -> None:
+    """Wait for those that run; not for long where the program has failed: others may not come."""
+    global _last_words
+    until = time.monotonic() + _FAREWELL
+    try:
+        while not _C.idle() and (_last_words == _END or time.monotonic() < until):
+            time.sleep(0.005)
+    except KeyboardInterrupt:
+        _last_words = "KeyboardInterrupt"
+    if not _C.idle():
+        _C.end_world(f"the program has ended: {_last_words}")
+    _C.wait_at_exit()
+
+
 def _leave() -> None:
     """Say goodbye; the process that hosts the store stays until the others have said it."""
     assert _world is not None
-    _C.wait_at_exit()
+    _end_steps()
     try:
         _C.leave(_last_words)
         until = time.monotonic() + min(30.0, _meeting.timeout())

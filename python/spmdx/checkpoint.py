@@ -8,12 +8,13 @@ from typing import Any
 
 import torch
 
+from spmdx.checkpoint_agree import agree_on_call
 from spmdx.checkpoint_async import SaveFuture, raise_unseen, start, wait_for_last
 from spmdx.checkpoint_load import Unmatched, load_into
 from spmdx.checkpoint_safetensors import load_safetensors
 from spmdx.checkpoint_safetensors_save import save_safetensors
-from spmdx.checkpoint_save import Snapshot, snapshot, write
-from spmdx.checkpoint_together import Exchange, channel, together
+from spmdx.checkpoint_save import snapshot, write
+from spmdx.checkpoint_together import channel
 from spmdx.errors import CheckpointError, naming
 
 __all__ = [
@@ -33,9 +34,9 @@ __all__ = [
 def save(state: Mapping[str, Any], path: str | os.PathLike) -> None:
     """Write ``state`` to the folder ``path``: as a whole, or not at all.
 
-    Every process calls it. Each distinct shard is written once, by one process that holds it; no
-    tensor is put together. The folder is in place when it returns; a checkpoint that was there
-    is replaced, and stays if the save fails or is killed.
+    Every process calls it, and threads take turns. Each distinct shard is written once, by one
+    process that holds it; no tensor is put together. The folder is in place when it returns; a
+    checkpoint that was there is replaced, and stays if the save fails or is killed.
 
     Args:
         state: a dict of tensors, numbers, texts, lists, dicts, and objects with ``state_dict()``
@@ -59,10 +60,10 @@ def save(state: Mapping[str, Any], path: str | os.PathLike) -> None:
 
     Source: the files are those of ``torch.distributed.checkpoint``, which loads them too.
     """
-    with naming("save"):
-        raise_unseen()
-        exchange = channel()
-        write(_snapshot(state, exchange, copy=False), _absolute(path), exchange)
+    with naming("save"), channel() as exchange:
+        target = _absolute(path)
+        agree_on_call(exchange, "save", str(target), raise_unseen)
+        write(snapshot(state, False, exchange), target, exchange)
 
 
 def async_save(state: Mapping[str, Any], path: str | os.PathLike) -> SaveFuture:
@@ -92,10 +93,10 @@ def async_save(state: Mapping[str, Any], path: str | os.PathLike) -> SaveFuture:
         >>> x[0].item()
         1.0
     """
-    with naming("async_save"):
-        raise_unseen()
-        exchange, target = channel(), _absolute(path)
-        copied = _snapshot(state, exchange, copy=True)
+    with naming("async_save"), channel() as exchange:
+        target = _absolute(path)
+        agree_on_call(exchange, "async_save", str(target), raise_unseen)
+        copied = snapshot(state, True, exchange)
         return start(lambda: write(copied, target, exchange), f"the save to {target}")
 
 
@@ -128,9 +129,9 @@ def load(state: Mapping[str, Any], path: str | os.PathLike, *, strict: bool = Tr
         >>> target["x"].sum().item()
         8.0
     """
-    with naming("load"):
+    with naming("load"), channel() as exchange:
         wait_for_last()
-        return load_into(state, _absolute(path), strict, channel())
+        return load_into(state, _absolute(path), strict, exchange)
 
 
 class RngState:
@@ -164,9 +165,3 @@ def rng_state() -> RngState:
 
 def _absolute(path: str | os.PathLike) -> Path:
     return Path(os.path.abspath(path))
-
-
-def _snapshot(state: Any, exchange: Exchange, copy: bool) -> Snapshot:
-    taken: list[Snapshot] = []
-    together(exchange, lambda: taken.append(snapshot(state, copy)))
-    return taken[0]

@@ -109,12 +109,8 @@ def holders_of(tensor: torch.Tensor) -> dict[Box, list[int]]:
 
 
 def fresh(shape: Sequence[int], dtype: torch.dtype, sharding: Sharding | None) -> torch.Tensor:
-    """A tensor on the device in memory that nobody else holds: its pieces may be written."""
-    hollow = torch.empty((), dtype=dtype)  # expanded it takes no memory; it is copied below
-    if sharding is None:
-        return hollow.expand(shape).to("spmdx")
-    pieces = [hollow.expand(box.sizes) for box in _own_boxes(sharding, shape)]
-    return _C.from_local(pieces, sharding._handle, list(shape), dtype)
+    """Zeros on the device in memory that nobody else holds: its pieces may be written."""
+    return _C.blank(list(shape), dtype, None if sharding is None else sharding._handle)
 
 
 def release(tensors: Sequence[torch.Tensor]) -> None:

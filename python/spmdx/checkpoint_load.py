@@ -1,12 +1,15 @@
 # SPDX-License-Identifier: Apache-2.0
 """Loading: check names and shapes, check the bytes, then fill the tensors box by box."""
 
+import warnings
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any, NamedTuple
 
 import torch
 
+from spmdx._interrupts import interruptible
+from spmdx.checkpoint_agree import agree_on_call, agree_on_index, agree_on_tree
 from spmdx.checkpoint_boxes import (
     Piece,
     boxes_to_fill,
@@ -17,8 +20,15 @@ from spmdx.checkpoint_boxes import (
     settle,
 )
 from spmdx.checkpoint_folder import mend, notice
-from spmdx.checkpoint_manifest import MEND, Chunk, Saved
-from spmdx.checkpoint_read import check_sound, read_chunk, read_index, read_tensor_chunk
+from spmdx.checkpoint_manifest import Chunk, Saved
+from spmdx.checkpoint_optimizer import require_as_many_parameters
+from spmdx.checkpoint_read import (
+    check_sound,
+    find_index,
+    read_chunk,
+    read_index,
+    read_tensor_chunk,
+)
 from spmdx.checkpoint_together import Exchange, together
 from spmdx.checkpoint_tree import Tree, finish, flatten
 from spmdx.errors import CheckpointError, bare
@@ -26,6 +36,7 @@ from spmdx.runtime import process_index
 from spmdx.sharding import get_sharding
 
 _SHOWN = 5  # names in a message
+_MIXED = "A part of the state is overwritten: load again before you use it."
 Filler = Callable[[list[Piece]], None]
 
 
@@ -90,9 +101,9 @@ def fill(tensors: dict[str, torch.Tensor], filler: Callable[[str], Filler]) -> N
     is never more than the tensors' own bytes and what ``filler`` reads at a time.
     """
     shardings = {n: get_sharding(t) for n, t in tensors.items() if is_device_tensor(t)}
-    release([tensors[name] for name in shardings])
     try:
-        with torch.no_grad():
+        with interruptible(), torch.no_grad():
+            release([tensors[name] for name in shardings])
             for name, tensor in tensors.items():
                 if name not in shardings:
                     filler(name)(pieces_of(tensor))
@@ -101,11 +112,12 @@ def fill(tensors: dict[str, torch.Tensor], filler: Callable[[str], Filler]) -> N
                 filler(name)(pieces_of(new))
                 tensor.detach().copy_(new)
                 del new
-    except (CheckpointError, OSError) as error:
-        raise CheckpointError(
-            f"{bare(error)} A part of the state is overwritten: load again before you use it."
-        ) from error
-    settle()
+            settle()
+    except Exception as error:
+        raise CheckpointError(f"{bare(error)} {_MIXED}") from error
+    except BaseException:  # Ctrl-C stays what it is
+        warnings.warn(_MIXED, stacklevel=2)
+        raise
 
 
 class _Source:
@@ -117,12 +129,6 @@ class _Source:
     def check(self, name: str, tensor: torch.Tensor) -> None:
         """Raise CheckpointError unless all that is needed of the tensor is there and sound."""
         boxes = boxes_to_fill(tensor)
-        for box in boxes:
-            if sum(c.box.meet(box).numel for c in self.saved[name].chunks) != box.numel:
-                raise CheckpointError(
-                    f"the chunks of {name} in {self.folder} leave gaps. Expected all of the "
-                    f"tensor. {MEND}."
-                )
         for chunk in self._chunks(name, boxes):
             check_sound(self.folder, name, chunk)
             if chunk.crc is None:  # torch.load sees more than the checksums of the zip file
@@ -158,32 +164,43 @@ def _find(target: Path) -> None:
 
 def load_into(state: Any, target: Path, strict: bool, exchange: Exchange) -> Unmatched:
     """Fill ``state`` from the checkpoint at ``target``. Nothing changes unless all is sound."""
+    agree_on_call(exchange, "load", f"{target}, strict={strict}")
     together(exchange, lambda: _find(target) if process_index() == 0 else None)
-    found: list[tuple] = []
+    index = agree_on_index(exchange, target, lambda: find_index(target))
+    order = agree_on_tree(exchange, lambda: flatten(state))
+    found: list[tuple[_Source, Tree, Unmatched]] = []
+
+    def look() -> None:
+        settle()
+        source = _Source(target, read_index(target, *index))
+        tree = flatten(state, source.saved)
+        tree.order_objects(list(order.objects))
+        found.append((source, tree, match(tree, source.saved, target, strict)))
+
+    together(exchange, look)
+    source, tree, unmatched = found[0]
+    tensors, values = {}, {}
 
     def check() -> None:
-        settle()
-        source = _Source(target, read_index(target))
-        tree = flatten(state, source.saved)
-        unmatched = match(tree, source.saved, target, strict)
-        values = {}
-        for name in [n for n in tree.entries if n in source.saved]:
+        for name in sorted(name for name in tree.entries if name in source.saved):
             if source.saved[name].dtype is None:
                 values[name] = source.value(name)
             else:
-                source.check(name, tree.entries[name].value)
-        found.append((source, tree, unmatched, values))
+                tensors[name] = tree.entries[name].value
+                source.check(name, tensors[name])
+        for name, (owner, held) in tree.objects.items():
+            if isinstance(owner, torch.optim.Optimizer):
+                require_as_many_parameters(owner, held, name, values)
 
     together(exchange, check)
-    source, tree, unmatched, values = found[0]
-    tensors = {
-        name: entry.value
-        for name, entry in tree.entries.items()
-        if name in source.saved and name not in values
-    }
     together(exchange, lambda: fill(tensors, source.filler))
+    together(exchange, lambda: _hand_over(tree, values))
+    return unmatched
+
+
+def _hand_over(tree: Tree, values: dict[str, Any]) -> None:
+    """Put the values that are no tensors into their containers, and these into the objects."""
     for name, value in values.items():
         entry = tree.entries[name]
         entry.container[entry.key] = value
     finish(tree)
-    return unmatched

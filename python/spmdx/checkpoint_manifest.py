@@ -3,6 +3,7 @@
 
 import json
 import os
+import re
 import zlib
 from dataclasses import dataclass
 from pathlib import Path
@@ -11,25 +12,42 @@ from typing import Any
 import torch
 
 from spmdx.checkpoint_boxes import Box
+from spmdx.checkpoint_schema import (
+    MEND,
+    dtype_of,
+    file_size,
+    number,
+    numbers,
+    own_file,
+    parsed,
+    path_of,
+    require_whole,
+    row,
+    shown,
+    table,
+)
 from spmdx.errors import CheckpointError
 
 MANIFEST = "spmdx.manifest.json"
 METADATA = ".metadata"  # what torch.distributed.checkpoint reads first
 SUFFIX = ".distcp"
-_FORMAT = 1
+_FORMAT = 2
+_UNSEEDED = 1  # a format whose checksums do not say which chunk it is
+_WHOLE = re.compile(rb'\{"crc32": (\d{1,10}), "manifest": (\{.*\})\}\n?', re.DOTALL)
+_CRC = 2**32 - 1
 _BLOCK = 1 << 20
-MEND = "Load another checkpoint, or copy this one again from where it is whole"
 
 
 @dataclass(frozen=True)
 class Chunk:
-    """A box and where its bytes lie; ``crc`` is None where nobody noted one."""
+    """A box and where its bytes lie; ``crc``, begun with ``seed``, is None where none was noted."""
 
     box: Box
     file: str
     start: int
     length: int
     crc: int | None
+    seed: int = 0
 
 
 @dataclass(frozen=True)
@@ -47,9 +65,14 @@ class Saved:
         return f"a tensor of shape {self.shape} and {self.dtype}"
 
 
-def checksum(path: Path, start: int = 0, length: int | None = None) -> int:
+def seed_of(name: str, box: Box) -> int:
+    """What the checksum of a chunk begins with: that of another entry or box does not fit then."""
+    return zlib.crc32(json.dumps([name, *box]).encode())
+
+
+def checksum(path: Path, start: int = 0, length: int | None = None, seed: int = 0) -> int:
     """The CRC-32 of a part of a file, or of all of it; never holds more than a block."""
-    crc = 0
+    crc = seed
     with open(path, "rb") as file:
         file.seek(start)
         left = os.fstat(file.fileno()).st_size - start if length is None else length
@@ -75,42 +98,52 @@ def write_manifest(folder: Path, entries: dict[str, Saved], files: dict[str, lis
         os.fsync(file.fileno())
 
 
-def read_manifest(folder: Path) -> dict[str, Saved]:
-    """The entries, after the manifest and the sizes of all files were checked."""
+def read_manifest(folder: Path, text: bytes) -> dict[str, Saved]:
+    """What the manifest ``text`` says, after all of it and the sizes of all files were checked."""
     try:
-        content = json.loads((folder / MANIFEST).read_bytes())
-        body = content["manifest"]
-        if zlib.crc32(json.dumps(body).encode()) != content["crc32"]:
+        parts = _WHOLE.fullmatch(text)
+        if parts is None:
+            raise ValueError("it does not begin and end as one")
+        if zlib.crc32(parts[2]) != int(parts[1]):
             raise ValueError("its checksum does not fit")
-        if body["format"] != _FORMAT:
-            raise ValueError(f"its format is {body['format']!r}, known is {_FORMAT}")
-        for name, (size, crc) in body["files"].items():
-            _check_file(folder / own_file(folder, name), size, crc)
-        return {name: _from_json(folder, entry) for name, entry in body["entries"].items()}
-    except (ValueError, KeyError, TypeError, AttributeError, RecursionError) as error:
+        body = table(parsed(parts[2]))
+        if sorted(body) != ["entries", "files", "format"]:
+            raise ValueError("it lacks a part or has another one")
+        if type(body["format"]) is not int or body["format"] not in (_UNSEEDED, _FORMAT):
+            raise ValueError(f"its format is {shown(body['format'])}, known is {_FORMAT}")
+        sizes = _files(folder, table(body["files"]))
+        seeded = body["format"] == _FORMAT
+        entries = {n: _from_json(n, e, seeded) for n, e in table(body["entries"]).items()}
+        for name, saved in entries.items():
+            require_whole(name, saved, sizes)
+    except (ValueError, RecursionError) as error:
         raise CheckpointError(
             f"{folder / MANIFEST} is damaged or of another version: {error}. Expected it as it "
             f"was saved. {MEND}."
         ) from error
+    return entries
 
 
-def own_file(folder: Path, name: Any) -> str:
-    """``name``, if it can be that of a file in ``folder``: nothing elsewhere is ever opened."""
-    if not isinstance(name, str) or name in ("", ".", "..") or "/" in name or "\0" in name:
-        raise CheckpointError(
-            f"the checkpoint {folder} names the file {name!r}. Expected a file in its own folder. "
-            f"{MEND}."
-        )
-    return name
+def _files(folder: Path, files: dict[str, Any]) -> dict[str, int]:
+    """The size of every file, after it was compared with what is there."""
+    sizes = {}
+    for name, said in files.items():
+        size, crc = row(said, 2)
+        sizes[own_file(folder, name)] = number(size)
+        _check_file(folder / name, size, None if crc is None else number(crc, _CRC))
+    if METADATA not in sizes:
+        raise ValueError(f"it lacks {METADATA}")
+    return sizes
 
 
 def _check_file(path: Path, size: int, crc: int | None) -> None:
-    if not path.is_file():
+    if not os.path.lexists(path):
         raise CheckpointError(f"{path} is missing. Expected a file of {size} bytes. {MEND}.")
-    if path.stat().st_size != size:
+    found = file_size(path)
+    if found != size:
         raise CheckpointError(
-            f"{path} has {path.stat().st_size} bytes. Expected {size}: it was cut off or belongs "
-            f"to another checkpoint. {MEND}."
+            f"{path} has {found} bytes. Expected {size}: it was cut off or belongs to another "
+            f"checkpoint. {MEND}."
         )
     if crc is not None and checksum(path) != crc:
         raise CheckpointError(
@@ -125,17 +158,21 @@ def _to_json(saved: Saved) -> list[Any]:
     return [saved.path, dtype, saved.shape, chunks]
 
 
-def _from_json(folder: Path, entry: list[Any]) -> Saved:
-    path, name, shape, chunks = entry
-    dtype = None if name is None else getattr(torch, name)
-    if not isinstance(dtype, torch.dtype | None):
-        raise ValueError(f"{name!r} is no dtype")
-    return Saved(
-        tuple(path),
-        dtype,
-        tuple(shape),
-        tuple(
-            Chunk(Box(tuple(offsets), tuple(sizes)), own_file(folder, file), start, length, crc)
-            for offsets, sizes, file, start, length, crc in chunks
-        ),
-    )
+def _from_json(name: str, entry: Any, seeded: bool) -> Saved:
+    path, dtype, shape, chunks = row(entry, 4)
+    keys = path_of(path)
+    if ".".join(map(str, keys)) != name:
+        raise ValueError(f"{shown(name)} has the path {shown(path)}")
+    if type(chunks) is not list:
+        raise ValueError(f"{shown(name)} has no list of chunks")
+    read = tuple(_chunk(name, chunk, seeded) for chunk in chunks)
+    return Saved(keys, dtype_of(dtype), numbers(shape), read)
+
+
+def _chunk(name: str, chunk: Any, seeded: bool) -> Chunk:
+    offsets, sizes, file, start, length, crc = row(chunk, 6)
+    box = Box(numbers(offsets), numbers(sizes))
+    if type(file) is not str:
+        raise ValueError(f"{shown(file)} is no file")
+    seed = seed_of(name, box) if seeded else 0
+    return Chunk(box, file, number(start), number(length), number(crc, _CRC), seed)

@@ -29,6 +29,10 @@ class _OnDevice:
             raise AttributeError(self._method.__name__)
         return self._method.__get__(tensor, owner)
 
+    def __set__(self, tensor: torch.Tensor, value: Any) -> None:
+        """There is one for torch.compile and torch.overrides, which take this for a property."""
+        raise AttributeError(f"{self._method.__name__} cannot be set")
+
 
 def _write_items(tensor: torch.Tensor, fqn: str, _: Any) -> list[Any]:
     """One item for each distinct box of this process; replicas elsewhere are dropped later."""

@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """Loading safetensors: each process reads the slices that its shards need."""
 
-import json
+import hashlib
 import os
 from collections.abc import Mapping, Sequence
 from pathlib import Path
@@ -9,9 +9,11 @@ from typing import Any
 
 import torch
 
+from spmdx.checkpoint_agree import ONE_PLACE, agree_on_call, agree_on_tree, require_alike
 from spmdx.checkpoint_boxes import Box, Piece, settle, whole
 from spmdx.checkpoint_load import Filler, Unmatched, fill, match
-from spmdx.checkpoint_manifest import MEND, Saved
+from spmdx.checkpoint_manifest import Saved
+from spmdx.checkpoint_schema import MEND, own_file, parsed, table
 from spmdx.checkpoint_together import channel, together
 from spmdx.checkpoint_tree import flatten
 from spmdx.errors import CheckpointError, naming
@@ -36,6 +38,7 @@ DTYPES = {
 }
 ENDING = ".safetensors"
 INDEX = "model.safetensors.index.json"
+_MOST = 32 << 20  # bytes of an index or a header: of 200000 tensors
 
 State = torch.nn.Module | Mapping[str, Any]
 Paths = str | os.PathLike | Sequence[str | os.PathLike]
@@ -90,10 +93,12 @@ def load_safetensors(
 
     Source: https://github.com/huggingface/safetensors
     """
-    with naming("load_safetensors"):
-        exchange, found = channel(), []
+    with naming("load_safetensors"), channel() as exchange:
+        found: list[tuple] = []
+        agree_on_call(exchange, "load_safetensors", f"{_listed(path_or_paths)}, strict={strict}")
+        agree_on_tree(exchange, lambda: flatten(tensors_of(module_or_state)[0]))
 
-        def check() -> None:
+        def check() -> str:
             settle()
             tensors, tied = tensors_of(module_or_state)
             files = _files(path_or_paths)
@@ -102,9 +107,11 @@ def load_safetensors(
             for name in [n for n in tensors if n not in saved and tied.get(n, n) in present]:
                 del tensors[name]
             unmatched = match(flatten(tensors), saved, path_or_paths, strict)
-            found.append(({n: t for n, t in tensors.items() if n in saved}, files, unmatched))
+            wanted = {name: tensors[name] for name in sorted(tensors) if name in saved}
+            found.append((wanted, files, unmatched))
+            return f"files with SHA-256 {_digest(files, saved)}"
 
-        together(exchange, check)
+        require_alike(together(exchange, check), "finds", ONE_PLACE)
         tensors, files, unmatched = found[0]
 
         def filler(name: str) -> Filler:
@@ -112,6 +119,18 @@ def load_safetensors(
 
         together(exchange, lambda: fill(tensors, filler))
         return unmatched
+
+
+def _listed(paths: Paths) -> str:
+    several = [paths] if isinstance(paths, str | os.PathLike) else paths
+    return ", ".join(os.path.abspath(path) for path in several)
+
+
+def _digest(files: dict[str, Path], saved: dict[str, Saved]) -> str:
+    """Of the files' sizes, and of what their headers say."""
+    sizes = {str(path): path.stat().st_size for path in set(files.values())}
+    told = sorted(sizes.items()), sorted((n, str(s), str(files[n])) for n, s in saved.items())
+    return hashlib.sha256(repr(told).encode()).hexdigest()
 
 
 def _files(paths: Paths) -> dict[str, Path]:
@@ -136,19 +155,24 @@ def _files(paths: Paths) -> dict[str, Path]:
 
 def _index(path: Path) -> dict[str, Path]:
     try:
-        weights = json.loads(path.read_bytes())["weight_map"]
-        return {name: path.parent / file for name, file in weights.items()}
-    except (ValueError, KeyError, TypeError, AttributeError) as error:
+        if path.stat().st_size > _MOST:
+            raise ValueError(f"it has more than {_MOST} bytes")
+        weights = table(table(parsed(path.read_bytes())).get("weight_map"))
+    except (ValueError, RecursionError) as error:
         raise CheckpointError(
             f"{path} is no index of safetensors files: {error}. Expected JSON with a weight_map. "
             f"{MEND}."
         ) from error
+    return {name: path.parent / own_file(path.parent, file) for name, file in weights.items()}
 
 
 def _opened(path: Path) -> Any:
     from safetensors import SafetensorError, safe_open
 
     try:
+        with open(path, "rb") as file:
+            if int.from_bytes(file.read(8), "little") > _MOST:
+                raise SafetensorError(f"its header has more than {_MOST} bytes")
         return safe_open(path, framework="pt")
     except SafetensorError as error:
         raise CheckpointError(

@@ -9,9 +9,11 @@ from typing import Any
 
 import torch
 
+from spmdx.checkpoint_agree import agree_on_call, agree_on_tree
 from spmdx.checkpoint_boxes import is_device_tensor, settle
 from spmdx.checkpoint_safetensors import DTYPES, ENDING, INDEX, State, tensors_of
 from spmdx.checkpoint_together import Exchange, channel, together
+from spmdx.checkpoint_tree import flatten
 from spmdx.errors import CheckpointError, naming
 from spmdx.runtime import process_index
 
@@ -41,7 +43,10 @@ class _Output:
     def close(self) -> None:
         self._attempt(lambda: (self._file.flush(), os.fsync(self._file.fileno())))
         if self._file is not None:
-            self._file.close()
+            try:
+                self._file.close()  # writes what is left, even after an error
+            except OSError as error:
+                self.error = self.error or error
 
 
 def save_safetensors(
@@ -78,20 +83,23 @@ def save_safetensors(
 
     Source: https://github.com/huggingface/safetensors
     """
-    with naming("save_safetensors"):
-        exchange, planned = channel(), []
+    with naming("save_safetensors"), channel() as exchange:
+        planned, target = [], Path(os.path.abspath(path))
+        agree_on_call(exchange, "save_safetensors", f"{target}, max_shard_size={max_shard_size}")
+        agree_on_tree(exchange, lambda: flatten(tensors_of(module_or_state)[0]))
+        orders = together(exchange, lambda: list(tensors_of(module_or_state)[0]))
 
         def plan() -> None:
             settle()
             tensors, tied = tensors_of(module_or_state)
-            tensors = {name: tensor for name, tensor in tensors.items() if name not in tied}
+            tensors = {name: tensors[name] for name in orders[0] if name not in tied}
             for name, tensor in tensors.items():
                 _require_known(name, tensor)
             planned.append((_split(tensors, max_shard_size), {**tied, **(metadata or {})}))
 
         together(exchange, plan)
         groups, notes = planned[0]
-        _write_files(groups, Path(os.path.abspath(path)), {**notes, "format": "pt"}, exchange)
+        _write_files(groups, target, {**notes, "format": "pt"}, exchange)
 
 
 def _require_known(name: str, tensor: torch.Tensor) -> None:
@@ -137,16 +145,20 @@ def _write_files(groups: list[dict], path: Path, notes: dict, exchange: Exchange
     ]
 
     def commit() -> None:
-        if any(errors):
-            for name in names:
+        all_names = [*names, INDEX] if len(names) > 1 else names
+        try:
+            for error in filter(None, errors):
+                raise error
+            if INDEX in all_names:
+                _write_index(_hidden(folder, INDEX), names, groups)
+        except OSError:
+            for name in all_names:
                 _hidden(folder, name).unlink(missing_ok=True)
-            raise next(filter(None, errors))
+            raise
         for old in [] if single else _known_files(folder):
             old.unlink()
-        for name in names:
+        for name in all_names:
             os.replace(_hidden(folder, name), folder / name)
-        if len(names) > 1:
-            _write_index(folder, names, groups)
 
     together(exchange, commit if first else lambda: None)
 
@@ -205,9 +217,8 @@ def _header(names: list[str], group: dict, notes: dict) -> bytes:
     return len(text).to_bytes(8, "little") + text
 
 
-def _write_index(folder: Path, names: list[str], groups: list[dict]) -> None:
+def _write_index(path: Path, names: list[str], groups: list[dict]) -> None:
     weights = {name: file for file, group in zip(names, groups, strict=True) for name in group}
     total = sum(_bytes(tensor) for group in groups for tensor in group.values())
     text = json.dumps({"metadata": {"total_size": total}, "weight_map": weights}, indent=2)
-    _hidden(folder, INDEX).write_text(text + "\n")
-    os.replace(_hidden(folder, INDEX), folder / INDEX)
+    path.write_text(text + "\n")

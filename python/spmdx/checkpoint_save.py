@@ -7,18 +7,28 @@ import shutil
 import zlib
 from collections.abc import Callable
 from dataclasses import dataclass, field
-from functools import partial
 from pathlib import Path
 from typing import Any
 
 import torch
 from torch.utils._pytree import tree_leaves
 
+from spmdx.checkpoint_agree import agree_on_tree
 from spmdx.checkpoint_boxes import Box, holders_of, is_device_tensor, pieces_of, settle, whole
-from spmdx.checkpoint_folder import begin, commit
-from spmdx.checkpoint_manifest import METADATA, SUFFIX, Chunk, Saved, checksum, write_manifest
-from spmdx.checkpoint_together import Exchange, together
-from spmdx.checkpoint_tree import flatten
+from spmdx.checkpoint_folder import MARK, begin, commit, require_seen
+from spmdx.checkpoint_manifest import (
+    METADATA,
+    SUFFIX,
+    Chunk,
+    Saved,
+    checksum,
+    seed_of,
+    write_manifest,
+)
+from spmdx.checkpoint_read import require_small
+from spmdx.checkpoint_schema import require_whole
+from spmdx.checkpoint_together import Exchange, alone, together
+from spmdx.checkpoint_tree import Tree, flatten
 from spmdx.errors import CheckpointError
 from spmdx.runtime import process_count, process_index
 
@@ -28,26 +38,33 @@ class Snapshot:
     """What is to be saved: all entries, still without files, and what this process writes."""
 
     entries: dict[str, Saved] = field(default_factory=dict)
-    boxes: dict[str, list[Box]] = field(default_factory=dict)
-    own: list[tuple[str, int, torch.Tensor | bytes]] = field(default_factory=list)
+    own: list[tuple[str, Box, torch.Tensor | bytes]] = field(default_factory=list)
 
 
-def snapshot(state: Any, copy: bool) -> Snapshot:
+def snapshot(state: Any, copy: bool, exchange: Exchange = alone) -> Snapshot:
     """Look at ``state``; with ``copy`` later changes of it are not seen."""
+    tree, result = agree_on_tree(exchange, lambda: flatten(state)), Snapshot()
+    together(exchange, lambda: _take(tree, result, copy))
+    return result
+
+
+def _take(tree: Tree, result: Snapshot, copy: bool) -> None:
+    """In the order of names: who writes what must not depend on that of a dict."""
     settle()
-    result, load = Snapshot(), [0] * process_count()
-    for name, entry in flatten(state).entries.items():
+    load = [0] * process_count()
+    for name, entry in tree.entries.items():
         value = entry.value
         if isinstance(value, torch.Tensor):
             _require_plain(name, value)
             result.entries[name] = Saved(entry.path, value.dtype, tuple(value.shape), ())
-            _add_boxes(result, name, value, load, copy)
         else:
             result.entries[name] = Saved(entry.path, None, (), ())
-            result.boxes[name] = [whole(())]
-            if process_index() == 0:
-                result.own.append((name, 0, _as_bytes(name, value)))
-    return result
+    for name in sorted(tree.entries):
+        value = tree.entries[name].value
+        if isinstance(value, torch.Tensor):
+            _add_boxes(result, name, value, load, copy)
+        elif process_index() == 0:
+            result.own.append((name, whole(()), _as_bytes(name, value)))
 
 
 def _add_boxes(
@@ -55,14 +72,12 @@ def _add_boxes(
 ) -> None:
     """Every box goes to the holder with the least to write: each process finds the same."""
     pieces = {piece.box: piece.data for piece in pieces_of(tensor)}
-    holders = holders_of(tensor)
-    result.boxes[name] = list(holders)
-    for i, (box, processes) in enumerate(holders.items()):
+    for box, processes in holders_of(tensor).items():
         writer = min(processes, key=lambda process: load[process])
         load[writer] += box.numel * tensor.element_size()
         if writer == process_index():
             data = pieces[box]
-            result.own.append((name, i, data.clone() if copy else data))
+            result.own.append((name, box, data.clone() if copy else data))
 
 
 def _require_plain(name: str, tensor: torch.Tensor) -> None:
@@ -75,14 +90,21 @@ def _require_plain(name: str, tensor: torch.Tensor) -> None:
         )
 
 
+_SIMPLE = (int, float, bool, complex, type(None))  # that any unpickler makes
+
+
 def _as_bytes(name: str, value: Any) -> bytes:
     """A value as torch.distributed.checkpoint stores it, if it can be read without trust."""
     stream = io.BytesIO()
+    if type(value) in _SIMPLE:
+        torch.save(value, stream)
+        return stream.getvalue()
     try:
         if any(is_device_tensor(leaf) for leaf in tree_leaves(value)):
             raise TypeError("it holds a tensor on device 'spmdx' in a tuple")
         torch.save(value, stream)
-        torch.load(io.BytesIO(stream.getvalue()), weights_only=True)
+        require_small(stream, len(stream.getvalue()))
+        torch.load(stream, weights_only=True)
     except Exception as error:  # pickle raises what the value's own code raises
         raise CheckpointError(
             f"{name}, a {type(value).__name__}, cannot be saved so that loading it is safe: "
@@ -93,16 +115,21 @@ def _as_bytes(name: str, value: Any) -> bytes:
 
 
 class _Counted:
-    """A file that knows how many bytes went through it, and their CRC-32."""
+    """A file that knows how many bytes went through it, their CRC-32, and its first error."""
 
-    def __init__(self, file: io.BufferedWriter):
-        self._file = file
-        self.length = self.crc = 0
+    def __init__(self, file: io.BufferedWriter, seed: int):
+        self._file, self.crc = file, seed
+        self.length = 0
+        self.error: OSError | None = None
 
     def write(self, data: Any) -> int:
         self.crc = zlib.crc32(data, self.crc)
         self.length += len(data)
-        return self._file.write(data)
+        try:
+            return self._file.write(data)
+        except OSError as error:
+            self.error = self.error or error
+            raise
 
     def flush(self) -> None:
         self._file.flush()
@@ -115,20 +142,30 @@ def _compact(tensor: torch.Tensor) -> torch.Tensor:
     return tensor if small else tensor.clone()
 
 
+def _put(data: torch.Tensor | bytes, file: _Counted) -> None:
+    try:
+        if isinstance(data, bytes):
+            file.write(data)
+        else:
+            torch.save(_compact(data), file)
+    except Exception as error:
+        # torch.save ends its file even where that is full, and says something else.
+        if file.error is not None:
+            raise file.error from error
+        raise
+
+
 def _write_own(folder: Path, snap: Snapshot) -> list[list]:
-    """Write this process's file; [name, number of the box, file, start, length, CRC] of each."""
+    """Write this process's file; [name, offsets, sizes, file, start, length, CRC] of each chunk."""
     records: list[list] = []
     if not snap.own:
         return records
     name_of_file, start = f"__{process_index()}_0{SUFFIX}", 0
     with open(folder / name_of_file, "xb") as file:
-        for name, i, data in snap.own:
-            counted = _Counted(file)
-            if isinstance(data, bytes):
-                counted.write(data)
-            else:
-                torch.save(_compact(data), counted)
-            records.append([name, i, name_of_file, start, counted.length, counted.crc])
+        for name, box, data in snap.own:
+            counted = _Counted(file, seed_of(name, box))
+            _put(data, counted)
+            records.append([name, *box, name_of_file, start, counted.length, counted.crc])
             start += counted.length
         file.flush()
         os.fsync(file.fileno())
@@ -138,19 +175,39 @@ def _write_own(folder: Path, snap: Snapshot) -> list[list]:
 def _write_metadata(folder: Path, snap: Snapshot, records: list[list]) -> None:
     from spmdx.checkpoint_dcp import write_metadata
 
-    chunks: dict[str, list[Chunk]] = {name: [] for name in snap.entries}
-    for name, i, *place in sorted(records, key=lambda record: record[:2]):
-        chunks[name].append(Chunk(snap.boxes[name][i], *place))
-    entries = {
-        name: Saved(saved.path, saved.dtype, saved.shape, tuple(chunks[name]))
-        for name, saved in snap.entries.items()
-    }
+    entries = _entries(snap, records)
     write_metadata(folder, entries)
     files: dict[str, list] = {}
     for path in sorted(folder.iterdir()):
         crc = checksum(path) if path.name == METADATA else None
-        files[path.name] = [path.stat().st_size, crc]
+        if path.name != MARK:
+            files[path.name] = [path.stat().st_size, crc]
+    try:
+        for name, saved in entries.items():
+            require_whole(name, saved, {file: size for file, (size, _) in files.items()})
+    except ValueError as error:
+        raise CheckpointError(
+            f"what the processes wrote to {folder} is no checkpoint: {error}. Expected every "
+            "element once, in files that process 0 sees. Save to a file system that all processes "
+            "share."
+        ) from error
     write_manifest(folder, entries, files)
+
+
+def _entries(snap: Snapshot, records: list[list]) -> dict[str, Saved]:
+    """What is saved, with the chunks that the processes say they have written."""
+    chunks: dict[str, list[Chunk]] = {name: [] for name in snap.entries}
+    for name, offsets, sizes, *place in sorted(records, key=lambda record: record[:3]):
+        chunks[name].append(Chunk(Box(tuple(offsets), tuple(sizes)), *place))
+    return {
+        name: Saved(saved.path, saved.dtype, saved.shape, tuple(chunks[name]))
+        for name, saved in snap.entries.items()
+    }
+
+
+def _write_seen(folder: Path, snap: Snapshot) -> list[list]:
+    require_seen(folder)
+    return _write_own(folder, snap)
 
 
 def write(snap: Snapshot, target: Path, exchange: Exchange) -> None:
@@ -163,7 +220,7 @@ def write(snap: Snapshot, target: Path, exchange: Exchange) -> None:
         together(exchange, work if first else lambda: None)
 
     try:
-        records = sum(together(exchange, partial(_write_own, folder, snap)), [])
+        records = sum(together(exchange, lambda: _write_seen(folder, snap)), [])
         alone_or_first(lambda: _write_metadata(folder, snap, records))
         alone_or_first(lambda: commit(folder, target))
     except BaseException:

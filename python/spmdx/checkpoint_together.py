@@ -1,37 +1,45 @@
 # SPDX-License-Identifier: Apache-2.0
 """How the processes of a save or a load agree: what one of them raises, all raise."""
 
+import contextlib
 import itertools
-from collections.abc import Callable
+import threading
+from collections.abc import Callable, Iterator
 from typing import Any
 
 from torch.distributed import DistError
 
 from spmdx import _world
+from spmdx._interrupts import interruptible
 from spmdx.errors import CheckpointError, CommError, bare
 from spmdx.runtime import process_count
 
 # Gives every process the JSON-able values of all, in order of process.
 Exchange = Callable[[Any], list]
 _PATIENCE = 2 * 3600.0  # seconds: others may still be writing, longer than any step takes
-_operations = 0
+_one_at_a_time = threading.RLock()  # of this process's threads
 
 
 def alone(value: Any) -> list:
     return [value]
 
 
-def channel() -> Exchange:
-    """For one save or load, which all processes call in the same order.
+@contextlib.contextmanager
+def channel() -> Iterator[Exchange]:
+    """For one save or load, which all processes call in the same order; threads take turns.
 
     It has keys of its own, so that a thread can use it while the program goes on.
     """
+    with _one_at_a_time:
+        yield _open()
+
+
+def _open() -> Exchange:
     if process_count() == 1:
         return alone
-    global _operations
-    _operations += 1
     _world.join()
-    turns, name = itertools.count(), f"checkpoint {_operations}"
+    generation, operation = _world.turn_of("checkpoint")
+    turns, name = itertools.count(), f"checkpoint {generation}.{operation}"
 
     def exchange(value: Any) -> list:
         try:
@@ -40,6 +48,9 @@ def channel() -> Exchange:
             raise CheckpointError(
                 f"the checkpoint was not finished: {str(error).splitlines()[0]}"
             ) from error
+        except KeyboardInterrupt:  # this process comes to no later turn
+            _world.give(name, next(turns), ["KeyboardInterrupt: ", None])
+            raise
 
     return exchange
 
@@ -50,20 +61,18 @@ def together(exchange: Exchange, work: Callable[[], Any]) -> list:
     Raises:
         CheckpointError: it raised, here or in another process.
     """
-    value, error = None, None
     try:
-        value = work()
-    except Exception as caught:  # the others must hear of any
-        error = caught
-    told = None if error is None else f"{type(error).__name__}: {bare(error)}"
-    answers = exchange([told, value])
-    if isinstance(error, OSError):
-        raise CheckpointError(
-            f"{error}. Expected files that can be read and written. Free or mount the file system "
-            "and try again."
-        ) from error
-    if error is not None:
-        raise error
+        with interruptible():
+            value = work()
+    except BaseException as error:  # the others must hear of any, Ctrl-C too
+        exchange([f"{type(error).__name__}: {bare(error)}", None])
+        if isinstance(error, OSError):
+            raise CheckpointError(
+                f"{error}. Expected files that can be read and written. Free or mount the file "
+                "system and try again."
+            ) from error
+        raise
+    answers = exchange([None, value])
     for process, (other, _) in enumerate(answers):
         if other is not None:
             raise CheckpointError(f"process {process} failed: {other}")

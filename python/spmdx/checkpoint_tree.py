@@ -7,12 +7,9 @@ from typing import Any
 
 import torch
 
-from spmdx.checkpoint_boxes import fresh, is_device_tensor
 from spmdx.checkpoint_manifest import Saved
+from spmdx.checkpoint_optimizer import Path, optimizer_state
 from spmdx.errors import CheckpointError
-from spmdx.sharding import get_sharding
-
-Path = tuple[str | int, ...]
 
 
 @dataclass
@@ -38,7 +35,13 @@ class Tree:
     """The entries by name, and objects with their state_dict(), which is among the entries."""
 
     entries: dict[str, Entry] = field(default_factory=dict)
-    objects: list[tuple[Any, dict]] = field(default_factory=list)
+    objects: dict[str, tuple[Any, dict]] = field(default_factory=dict)
+
+    def order_objects(self, names: list[str]) -> None:
+        """Put the objects into the order of ``names``; those that it lacks come last."""
+        places = {name: place for place, name in enumerate(names)}
+        last = len(places)
+        self.objects = dict(sorted(self.objects.items(), key=lambda o: places.get(o[0], last)))
 
 
 def flatten(state: Any, saved: dict[str, Saved] | None = None) -> Tree:
@@ -50,16 +53,20 @@ def flatten(state: Any, saved: dict[str, Saved] | None = None) -> Tree:
         )
     tree = Tree()
     for entry in _walk(state, (), tree, saved):
-        name = _name(entry.path)
-        if name in tree.entries:
-            raise CheckpointError(
-                f"two entries of the state are called {name}. Expected one. Rename a key."
-            )
+        name = name_of(entry.path)
+        _require_new(name, tree.entries)
         tree.entries[name] = entry
     return tree
 
 
-def _name(path: Path) -> str:
+def _require_new(name: str, known: dict[str, Any]) -> None:
+    if name in known:
+        raise CheckpointError(
+            f"two entries of the state are called {name}. Expected one. Rename a key."
+        )
+
+
+def name_of(path: Path) -> str:
     return ".".join(map(str, path))
 
 
@@ -70,8 +77,9 @@ def _walk(container: Any, prefix: Path, tree: Tree, saved: dict | None) -> Itera
         if _is_object(value):
             held = value.state_dict()
             if saved is not None and isinstance(value, torch.optim.Optimizer):
-                held = _optimizer_state(value, held, path, saved)
-            tree.objects.append((value, held))
+                held = optimizer_state(value, held, path, saved)
+            _require_new(name_of(path), tree.objects)
+            tree.objects[name_of(path)] = value, held
             value = held
         if isinstance(value, Mapping) or (isinstance(value, list) and not _is_leaf(value)):
             yield from _walk(value, path, tree, saved)
@@ -93,72 +101,7 @@ def _is_leaf(value: list) -> bool:
     )
 
 
-def _optimizer_state(
-    optimizer: torch.optim.Optimizer, held: dict, prefix: Path, saved: dict[str, Saved]
-) -> dict[str, Any]:
-    """A state of the form that was saved: a new optimizer has none before its first step.
-
-    What ``held`` has stays; what it lacks is made, like the parameter where it is of its shape.
-    """
-    from torch.distributed.checkpoint._traverse import set_element
-
-    own = [(e.path[len(prefix) :], e) for e in saved.values() if e.path[: len(prefix)] == prefix]
-    if not own:
-        return held
-    numbered = _by_number(optimizer, held)
-    known = {**held, "state": {str(i): state for i, state in held["state"].items()}}
-    made: dict[str, Any] = {"state": {}, "param_groups": []}
-    for path, entry in own:
-        number = path[1] if path[0] == "state" and len(path) > 1 else None
-        if number is not None and number not in numbered:
-            raise CheckpointError(
-                f"the checkpoint has {_name(entry.path)}, the state of parameter {number}. "
-                f"Expected one of the optimizer's {len(numbered)} parameters, by its number. "
-                "Make the optimizer as it was when the checkpoint was saved."
-            )
-        value = _find(known, path)
-        parameter = None if number is None else numbered[number][1]
-        set_element(made, path, _blank(entry, parameter) if value is None else value)
-    _require_as_many_groups(made, held, prefix)
-    made["state"] = {numbered[number][0]: state for number, state in made["state"].items()}
-    return made
-
-
-def _by_number(optimizer: torch.optim.Optimizer, held: dict) -> dict[str, tuple]:
-    """Key in the state and parameter, by the name that the key has in a path."""
-    groups = zip(held["param_groups"], optimizer.param_groups, strict=True)
-    pairs = [zip(h["params"], g["params"], strict=True) for h, g in groups]
-    return {str(key): (key, parameter) for pair in pairs for key, parameter in pair}
-
-
-def _require_as_many_groups(made: dict, held: dict, prefix: Path) -> None:
-    found, own = len(made["param_groups"]), len(held["param_groups"])
-    if found != own:
-        raise CheckpointError(
-            f"the checkpoint has {found} parameter groups for {_name(prefix)}, the optimizer {own}."
-            " Expected as many. Make the optimizer as it was when the checkpoint was saved."
-        )
-
-
-def _find(root: Any, path: Path) -> Any:
-    """What stands at ``path``, or None."""
-    try:
-        for part in path:
-            root = root[part]
-    except (KeyError, IndexError, TypeError):
-        return None
-    return root
-
-
-def _blank(saved: Saved, parameter: torch.Tensor | None) -> Any:
-    if saved.dtype is None:
-        return None
-    if is_device_tensor(parameter) and tuple(parameter.shape) == saved.shape:
-        return fresh(saved.shape, saved.dtype, get_sharding(parameter))
-    return torch.empty(saved.shape, dtype=saved.dtype)
-
-
 def finish(tree: Tree) -> None:
-    """Give the objects their states, in the order in which they stand."""
-    for owner, held in tree.objects:
+    """Give the objects their states, in the tree's order of them."""
+    for owner, held in tree.objects.values():
         owner.load_state_dict(held)

@@ -72,7 +72,8 @@ class DeviceLoader:
         self._prefetch_size = prefetch_size
         self._mark_step = mark_step
         self._same_shapes = same_shapes
-        self._position = Position(loader)
+        self._position = Position(loader, placement.parts)
+        self._due: list[Any] = []
         self._running: Prefetch | None = None
 
     @property
@@ -95,7 +96,7 @@ class DeviceLoader:
             state_dict: what :meth:`state_dict` gave, of a loader that was built alike.
 
         Raises:
-            ShardingError: it was built otherwise.
+            ShardingError: it was built otherwise, or loads other parts of the batches.
 
         Example:
             >>> import torch, spmdx
@@ -129,6 +130,9 @@ class DeviceLoader:
         self._running = fetched = Prefetch(lambda: (next(source), snapshot()), self._prefetch_size)
         try:
             for batch, rows in self._agreed(self._given(fetched)):
+                # Also where this process gives no rows, so that all of them count alike.
+                self._position.advance(*self._due)
+                self._due.clear()
                 yield self._placed(batch, rows)
                 if self._mark_step:
                     end_step()
@@ -138,7 +142,7 @@ class DeviceLoader:
 
     def _given(self, fetched: Iterator[tuple[Any, Any]]) -> Iterator[Any]:
         for batch, snapshot in fetched:
-            self._position.advance(snapshot)
+            self._due = [snapshot]  # when the processes have agreed on it
             yield batch
 
     def _agreed(self, batches: Iterator[Any]) -> Iterator[tuple[Any, Rows]]:

@@ -8,7 +8,7 @@ import torch
 
 from spmdx import _C, _place
 from spmdx.errors import ShardingError, naming
-from spmdx.local_shards import check_shapes, pieces_of
+from spmdx.local_shards import check_shapes, pieces_of, shapes_of
 from spmdx.mesh import Mesh
 from spmdx.runtime import addressable_runtime_device_count, process_count
 from spmdx.spec import Sharding, to_handle
@@ -53,7 +53,7 @@ def from_dtensor(dtensor: Any) -> "ShardedTensor":
         pieces = pieces_of(
             [dtensor.detach().to_local()] if mesh.addressable_positions else [], mesh, dtensor.dtype
         )
-        check_shapes(pieces, sharding, dtensor.shape)
+        check_shapes(shapes_of(pieces, mesh), sharding, dtensor.shape)
         result = _C.from_local(pieces, sharding._handle, list(dtensor.shape), dtensor.dtype, True)
     if isinstance(dtensor, torch.nn.Parameter):
         result = torch.nn.Parameter(result, dtensor.requires_grad)

@@ -79,7 +79,10 @@ class naming:
         if isinstance(error, ShardingError | CheckpointError):
             led = type(error)(located(self._function, bare(error)))
             led._message = bare(error)
-            raise led from error.__cause__
+            try:
+                raise led from error.__cause__
+            finally:
+                del led, error, trace  # or this frame holds the error, which holds this frame
 
 
 def name_of(tensor: torch.Tensor, fallback: str) -> str:

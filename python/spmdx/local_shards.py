@@ -9,8 +9,9 @@ import numpy as np
 import torch
 
 from spmdx import _C
+from spmdx._all_or_none import told
 from spmdx.errors import ShardingError
-from spmdx.mesh import Mesh
+from spmdx.mesh import Mesh, require_mesh
 from spmdx.spec import Sharding, to_handle
 
 
@@ -46,6 +47,11 @@ def pieces_of(shards: Sequence[Any], mesh: Mesh, dtype: torch.dtype | None) -> l
             where = getattr(piece, "device", type(piece).__name__)
             there = "CPU tensors" if _C.place() == "cpu" else f"tensors on the CPU or {_C.place()}"
             raise ShardingError(f"shard {i} is on {where}. Expected {there}. Call .cpu() on it.")
+        if not _is_dense(piece):
+            raise ShardingError(
+                f"shard {i} is a {type(piece).__name__} of layout {piece.layout} whose elements do "
+                "not all lie in memory. Expected a dense tensor. Call .to_dense() on a sparse one."
+            )
         wanted = dtype or pieces[0].dtype
         if piece.dtype != wanted or piece.dim() != pieces[0].dim():
             raise ShardingError(
@@ -55,36 +61,62 @@ def pieces_of(shards: Sequence[Any], mesh: Mesh, dtype: torch.dtype | None) -> l
     return pieces
 
 
-def check_shapes(pieces: list[torch.Tensor], sharding: Sharding, shape: Sequence[int]) -> None:
-    """Raises ShardingError unless each piece is the device's part of a tensor of ``shape``."""
+def _is_dense(piece: torch.Tensor) -> bool:
+    has_code = type(piece).__torch_dispatch__ is not torch.Tensor.__torch_dispatch__
+    if piece.layout != torch.strided or has_code:
+        return False
+    if piece.numel() == 0 or piece._is_zerotensor():
+        return True
+    steps = zip(piece.shape, piece.stride(), strict=True)
+    last = piece.storage_offset() + sum((extent - 1) * stride for extent, stride in steps)
+    return piece.untyped_storage().nbytes() >= (last + 1) * piece.itemsize
+
+
+def check_shapes(
+    shapes: dict[int, Sequence[int]], sharding: Sharding, shape: Sequence[int]
+) -> None:
+    """Raises ShardingError unless these are, by position, parts of a tensor of ``shape``."""
     boxes = sharding.boxes(shape)
-    for piece, position in zip(pieces, sharding.mesh.addressable_positions, strict=True):
+    for position, found in shapes.items():
         wanted = tuple(s.stop - s.start for s in boxes[position])
-        if tuple(piece.shape) != wanted:
+        if tuple(found) != wanted:
             raise ShardingError(
-                f"shard {position} has shape {tuple(piece.shape)}. Expected {wanted}, its part of "
+                f"shard {position} has shape {tuple(found)}. Expected {wanted}, its part of "
                 f"{tuple(shape)} under {tuple(sharding.spec)}. Cut the tensor as torch.chunk does."
             )
 
 
-def all_shapes(pieces: list[torch.Tensor], mesh: Mesh) -> tuple[torch.dtype, list[list[int]]]:
-    """The dtype, and the shape of every device's piece, of other processes too."""
-    from spmdx import _world
+def shapes_of(pieces: list[torch.Tensor], mesh: Mesh) -> dict[int, list[int]]:
+    """The shape of the piece of each device of this process, by its position."""
+    positions = mesh.addressable_positions
+    return {position: list(p.shape) for position, p in zip(positions, pieces, strict=True)}
 
-    dtypes = [str(piece.dtype).removeprefix("torch.") for piece in pieces[:1]]
-    mine = [list(piece.shape) for piece in pieces]
-    shapes: list[list[int]] = [[]] * mesh.size()
-    for positions, theirs, named in _world.exchange([mesh.addressable_positions, mine, dtypes]):
+
+def all_pieces(
+    shards: Sequence[Any], mesh: Mesh
+) -> tuple[list[torch.Tensor], torch.dtype, list[list[int]]]:
+    """The tensors of ``shards``, their dtype, and the shapes of those of all processes."""
+    pieces: list[torch.Tensor] = []
+
+    def described() -> list:
+        require_mesh(mesh)
+        pieces.extend(pieces_of(shards, mesh, None))
+        dtypes = [str(piece.dtype).removeprefix("torch.") for piece in pieces[:1]]
+        return [dtypes, list(shapes_of(pieces, mesh).items())]
+
+    dtypes: list[str] = []
+    by_position: dict[int, list[int]] = {}
+    for named, theirs in told("from_local_shards", described):
         dtypes += named
-        for position, shape in zip(positions, theirs, strict=True):
-            shapes[position] = shape
+        by_position.update(theirs)
+    shapes = [by_position[position] for position in range(mesh.size())]
     if len(set(dtypes)) != 1 or len({len(shape) for shape in shapes}) != 1:
         raise ShardingError(
             f"shards are {', '.join(sorted(set(dtypes)))} of ranks "
             f"{sorted({len(shape) for shape in shapes})} in different processes. Expected one "
             "dtype and one rank. Convert them with .to or .view."
         )
-    return getattr(torch, dtypes[0]), shapes
+    return pieces, getattr(torch, dtypes[0]), shapes
 
 
 def global_shape(shapes: list[list[int]], mesh: Mesh, spec: Sequence[Any]) -> tuple[int, ...]:

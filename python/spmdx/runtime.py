@@ -4,6 +4,7 @@
 import os
 import resource
 import sys
+import warnings
 
 import torch
 
@@ -119,21 +120,27 @@ def process_count() -> int:
 
 
 def recover() -> None:
-    """Go on after an error that not every process had; every process has to call it.
+    """Go on after an error; every process has to call it, whether it had one of its own or not.
 
     When a step fails in one process, or processes run different programs, all of them raise, and
     every later step raises the same error. A program that catches it and wants to go on calls
-    this; it returns when every process has called it. Tensors that the failed step would have
-    changed are as before it, where it did not change them yet.
+    this; the others, who may wait for this process, then raise too. It returns when every process
+    has called it. Tensors are as the last step that ran left them: what failed is undone, what was
+    recorded and had not begun is dropped. An error that the program has not seen is a warning.
 
     Raises:
-        CommError: a process has ended, or did not call it in time.
+        CommError: a process has ended, or did not call it in time; or a step ran to its end in
+            some processes only, or had begun to overwrite tensors: load a checkpoint then.
 
     Example:
         >>> import spmdx
         >>> spmdx.runtime.recover()
     """
-    _C.recover()
+    from spmdx import _world
+
+    unseen = _C.recover(_world.cause_of_recovery())
+    if unseen:
+        warnings.warn(f"recover() undid a step that had failed: {unseen}", stacklevel=2)
 
 
 def device_type() -> str:

@@ -34,7 +34,8 @@ def require_spmdx(tensor: Any) -> None:
         )
 
 
-def _is_state(tensor: torch.Tensor) -> bool:
+def is_state(tensor: torch.Tensor) -> bool:
+    """Whether it lasts from step to step: a parameter, or a leaf that gets a gradient."""
     return isinstance(tensor, torch.nn.Parameter) or (tensor.is_leaf and tensor.requires_grad)
 
 
@@ -74,7 +75,7 @@ def mark_sharding(tensor: torch.Tensor, mesh: Mesh, partition_spec: Sequence) ->
             handle = to_handle(partition_spec, mesh, tensor, "tensor")
         except ShardingError:  # again, for a message that names the tensor as the user does
             handle = to_handle(partition_spec, mesh, tensor, name_of(tensor, "tensor"))
-        _C.annotate(tensor, handle, _is_state(tensor))
+        _C.annotate(tensor, handle, is_state(tensor))
     tensor.__class__ = sharded_class(type(tensor))
     return tensor
 
@@ -100,7 +101,7 @@ def clear_sharding(tensor: torch.Tensor) -> torch.Tensor:
     """
     with naming("clear_sharding"):
         require_spmdx(tensor)
-        _C.annotate(tensor, None, _is_state(tensor))
+        _C.annotate(tensor, None, is_state(tensor))
     tensor.__class__ = plain_class(type(tensor))
     return tensor
 

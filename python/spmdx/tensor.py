@@ -1,17 +1,24 @@
 # SPDX-License-Identifier: Apache-2.0
 """ShardedTensor: an annotated tensor, seen as the pieces that the devices hold."""
 
-import copy
 import functools
 from collections.abc import Sequence
 from typing import Any
 
 import torch
 
-from spmdx import _C
+from spmdx import _C, _copies
+from spmdx._all_or_none import all_or_none
 from spmdx.errors import ShardingError, naming
-from spmdx.local_shards import LocalShard, all_shapes, check_shapes, global_shape, pieces_of
-from spmdx.mesh import Mesh, require_mesh
+from spmdx.local_shards import (
+    LocalShard,
+    all_pieces,
+    check_shapes,
+    global_shape,
+    pieces_of,
+    shapes_of,
+)
+from spmdx.mesh import Mesh
 from spmdx.spec import PartitionSpec, Sharding, to_handle
 
 
@@ -85,6 +92,8 @@ class ShardedTensor(torch.Tensor):
     def load_local_shards_(self, shards: Sequence["torch.Tensor | LocalShard"]) -> "ShardedTensor":
         """Overwrite the elements with one piece a device; the sharding stays.
 
+        Every process calls it. All of them take their pieces, or none does.
+
         Args:
             shards: tensors of the shapes of ``local_shards``, in the mesh's order, same dtype;
                 of replicas the first counts. Where there are many processes, those of this one.
@@ -94,6 +103,7 @@ class ShardedTensor(torch.Tensor):
 
         Raises:
             ShardingError: the number of pieces, their shapes or dtypes do not fit.
+            CommError: those of another process do not, or it does not come.
 
         Example:
             >>> import torch, spmdx
@@ -104,12 +114,21 @@ class ShardedTensor(torch.Tensor):
             [0.0, 1.0, 2.0, 3.0, 4.0, 5.0, 6.0, 7.0]
         """
         with naming("load_local_shards_"):
-            sharding = self._known("load_local_shards_")
-            pieces = pieces_of(shards, sharding.mesh, self.dtype)
-            check_shapes(pieces, sharding, self.shape)
-            with torch.no_grad():
-                _C.load_local(self, sharding._handle, pieces)
+            all_or_none("load_local_shards_", lambda: self._fitting(shards), self._take)
         return self
+
+    def _fitting(self, shards: Sequence["torch.Tensor | LocalShard"]) -> tuple[Sharding, list]:
+        """The sharding, and the tensors of ``shards``, which are parts of this one."""
+        sharding = self._known("load_local_shards_")
+        pieces = pieces_of(shards, sharding.mesh, self.dtype)
+        check_shapes(shapes_of(pieces, sharding.mesh), sharding, self.shape)
+        return sharding, pieces
+
+    def _take(self, fitting: tuple[Sharding, list]) -> None:
+        sharding, pieces = fitting
+        with torch.no_grad():
+            _C.load_local(self, sharding._handle, pieces)
+        torch.autograd.graph.increment_version(self)  # for graphs that have saved it
 
     def redistribute(self, mesh: Any, spec: Sequence[Any]) -> "ShardedTensor":
         """The same values with another sharding; autograd flows through.
@@ -158,6 +177,7 @@ class ShardedTensor(torch.Tensor):
 
         Raises:
             ShardingError: the number of pieces, their ranks, shapes or dtypes do not fit.
+            CommError: another process has refused its own, or does not come.
 
         Example:
             >>> import torch, spmdx
@@ -169,13 +189,11 @@ class ShardedTensor(torch.Tensor):
         from spmdx.sharding import mark_sharding
 
         with naming("from_local_shards"):
-            require_mesh(mesh)
-            pieces = pieces_of(shards, mesh, None)
-            dtype, shapes = all_shapes(pieces, mesh)
+            pieces, dtype, shapes = all_pieces(shards, mesh)
             shape = global_shape(shapes, mesh, spec)
             sample = torch.empty(shape, dtype=dtype, device="meta")
             sharding = Sharding(to_handle(spec, mesh, sample, "the tensor"))
-            check_shapes(pieces, sharding, shape)
+            check_shapes(dict(enumerate(shapes)), sharding, shape)
             result = _C.from_local(pieces, sharding._handle, list(shape), dtype)
         return mark_sharding(result, mesh, spec)
 
@@ -238,28 +256,22 @@ class ShardedTensor(torch.Tensor):
                 "a tensor that autograd computed cannot be deep-copied. Expected a leaf. "
                 "Copy .detach() of it."
             )
-        with torch.no_grad():
-            copied = _revive(
-                self.detach().clone(),
-                _base_name(self),
-                self.requires_grad,
-                _written(self),
-                copy.deepcopy(self.__dict__, memo),
-            )
-            if self.grad is not None:
-                copied.grad = copy.deepcopy(self.grad, memo)
-        memo[id(self)] = copied
-        return copied
+        return _copies.deep_copy(self, plain_class(type(self)), memo)
+
+    def __copy__(self) -> torch.Tensor:
+        return _copies.shallow_copy(self, plain_class(type(self)))
 
     def __reduce_ex__(self, protocol: Any):
-        state = {k: v for k, v in self.__dict__.items() if not k.startswith("_backward")}
-        plain = self.detach()
-        return _revive, (plain, _base_name(self), self.requires_grad, _written(self), state)
+        return _copies.reduced(self, plain_class(type(self)), protocol)
 
     def __repr__(self, *, tensor_contents: Any = None) -> str:
         text = repr(self.detach()).removeprefix("tensor")
         note = "" if self.requires_grad is False else ", requires_grad=True"
         return f"ShardedTensor{text[:-1] if text.endswith(')') else text}{note}, {self.sharding!r})"
+
+    def __format__(self, spec: str) -> str:
+        is_number = self.dim() == 0 and plain_class(type(self)) is torch.Tensor  # as PyTorch asks
+        return format(self.item(), spec) if is_number else object.__format__(self, spec)
 
 
 class ShardedParameter(ShardedTensor, torch.nn.Parameter):
@@ -287,38 +299,3 @@ def plain_class(cls: type) -> type:
     """The inverse of :func:`sharded_class`."""
     table = {ShardedTensor: torch.Tensor, ShardedParameter: torch.nn.Parameter}
     return table.get(cls) or getattr(cls, "_plain_class", cls)
-
-
-def _base_name(tensor: torch.Tensor) -> str:
-    return "parameter" if isinstance(tensor, torch.nn.Parameter) else "tensor"
-
-
-def _written(tensor: torch.Tensor) -> tuple | None:
-    """Mesh and spec of the annotation in values every unpickler takes."""
-    handle = _C.annotation(tensor)
-    if handle is None:
-        return None
-    sharding = Sharding(handle)
-    mesh = sharding.mesh
-    return mesh.device_ids.tolist(), mesh.mesh_shape, mesh.axis_names, tuple(sharding.spec)
-
-
-def _revive(
-    plain: torch.Tensor, base: str, requires_grad: bool, written: tuple | None, state: dict
-) -> torch.Tensor:
-    """The tensor that was pickled or copied; without annotation where it lies elsewhere now."""
-    from spmdx.sharding import mark_sharding
-
-    result = plain.detach()
-    if base == "parameter":
-        result = torch.nn.Parameter(result, requires_grad)
-    else:
-        result.requires_grad_(requires_grad)
-    result.__dict__.update(state)
-    if written is not None and _C.is_lazy(result):
-        ids, shape, names, spec = written
-        mark_sharding(result, Mesh(ids, shape, names), spec)
-    return result
-
-
-torch.serialization.add_safe_globals([_revive])

@@ -10,10 +10,13 @@ import importlib.machinery
 import importlib.util
 import os
 import pathlib
+from collections.abc import Callable
+from typing import Any
 
 import torch
 import torch.distributed as dist
 
+HERE = str(pathlib.Path(__file__).parent)
 BUILT = pathlib.Path(__file__).parents[2] / "build" / "tests" / "libsimulated_cuda.so"
 LIBRARY = pathlib.Path(os.environ.get("SIMULATED_CUDA", BUILT))
 
@@ -27,13 +30,29 @@ def install() -> None:
         _use_nccl()
 
 
-def _use_nccl() -> None:
-    from spmdx import _meeting, _place, _world
-
+def load_nccl() -> Any:
+    """The module of the library that makes groups."""
     loader = importlib.machinery.ExtensionFileLoader("simulated_nccl", str(LIBRARY))
     spec = importlib.util.spec_from_loader("simulated_nccl", loader)
     module = importlib.util.module_from_spec(spec)
     loader.exec_module(module)
+    return module
+
+
+def expect(error: type, text: str, function: Callable, *args: Any) -> None:
+    """Fails unless ``function`` raises ``error`` with ``text`` in it."""
+    try:
+        function(*args)
+    except error as raised:
+        assert text in str(raised), raised
+    else:
+        raise AssertionError(f"no {error.__name__}: {text}")
+
+
+def _use_nccl() -> None:
+    from spmdx import _meeting, _place, _world
+
+    module = load_nccl()
 
     def group(store):
         here, count = _world.expected()

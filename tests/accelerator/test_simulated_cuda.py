@@ -8,13 +8,16 @@ import textwrap
 
 import pytest
 import torch
-from simulated_place import LIBRARY
+from simulated_place import HERE, LIBRARY
 
 pytestmark = pytest.mark.skipif(
     torch.version.cuda is not None, reason="this PyTorch has a CUDA device of its own"
 )
 PRELUDE = f"""
+import sys
+sys.path.insert(0, {HERE!r})
 import torch
+from simulated_place import expect
 import torch.nn.functional as F
 torch.ops.load_library({str(LIBRARY)!r})
 torch.cuda._lazy_init = lambda: None  # or factories with device="cuda" refuse
@@ -24,14 +27,6 @@ device = sim.to_device
 def slow(stream, microseconds=100_000):
     sim.synchronize()
     sim.set_delay(microseconds, stream)
-
-def expect(error, text, function, *args):
-    try:
-        function(*args)
-    except error as raised:
-        assert text in str(raised), raised
-    else:
-        raise AssertionError(f"no {{error.__name__}}: {{text}}")
 """
 
 

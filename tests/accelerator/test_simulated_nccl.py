@@ -8,22 +8,20 @@ import textwrap
 
 import pytest
 import torch
-from simulated_place import LIBRARY
+from simulated_place import HERE, LIBRARY
 
 pytestmark = pytest.mark.skipif(
     torch.version.cuda is not None, reason="this PyTorch has a CUDA device of its own"
 )
 PRELUDE = f"""
-import importlib.machinery, importlib.util, os, sys, time
+import os, sys, time
+sys.path.insert(0, {HERE!r})
 from datetime import timedelta
+from simulated_place import expect, load_nccl
 import torch, torch.distributed as dist
 LIBRARY = {str(LIBRARY)!r}
 torch.ops.load_library(LIBRARY)
-loader = importlib.machinery.ExtensionFileLoader("simulated_nccl", LIBRARY)
-simulated_nccl = importlib.util.module_from_spec(
-    importlib.util.spec_from_loader("simulated_nccl", loader)
-)
-loader.exec_module(simulated_nccl)
+simulated_nccl = load_nccl()
 sim = torch.ops.simulated_cuda
 device = sim.to_device
 here, count = int(sys.argv[1]), int(sys.argv[2])
@@ -48,14 +46,6 @@ def ended(work, seconds=20):
     while not work.is_completed() and time.monotonic() < until:
         time.sleep(0.001)
     return work.is_completed()
-
-def expect(error, text, function, *args):
-    try:
-        function(*args)
-    except error as raised:
-        assert text in str(raised), raised
-    else:
-        raise AssertionError(f"no {{error.__name__}}: {{text}}")
 """
 
 

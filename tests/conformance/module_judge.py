@@ -2,6 +2,7 @@
 """One entry of torch's module_db on a mesh: batch and parameters sharded, against plain PyTorch."""
 
 import copy
+import functools
 from functools import partial
 from typing import Any
 
@@ -12,14 +13,27 @@ from torch import nn
 from torch.nn.parameter import is_lazy
 from torch.testing._internal.common_modules import module_db
 from torch.utils import _pytree as pytree
-from verdict import SEED, Verdict, cut, draws_numbers, gradients, mesh_of, on_cpu
+from verdict import (
+    NUDGED,
+    SEED,
+    SIXTEEN_BITS,
+    Verdict,
+    cut,
+    draws_numbers,
+    gradients,
+    mesh_of,
+    nudged,
+    on_cpu,
+    worse,
+)
 
 MODES = ("batch", "parameters", "both")
 
 
-def entries() -> list[Any]:
-    """All float32 entries of module_db."""
-    return [info for info in module_db if torch.float32 in info.dtypes]
+def entries(dtype: torch.dtype = torch.float32) -> list[Any]:
+    """All entries of module_db; in 16 bits, those that PyTorch has kernels for tell themselves."""
+    wanted = torch.float32 if dtype in SIXTEEN_BITS else dtype
+    return [info for info in module_db if wanted in info.dtypes]
 
 
 def name_of(info: Any) -> str:
@@ -52,25 +66,74 @@ def run(module: nn.Module, inputs: Any, device: str, mesh: Any = None, mode: str
     return [on_cpu(o) for o in results], [on_cpu(g) for g in found]
 
 
-def judge(info: Any, setting: Setting, at=lambda *where: None) -> Verdict:
+def judge(
+    info: Any,
+    setting: Setting,
+    at=lambda *where: None,
+    dtype: torch.dtype = torch.float32,
+) -> Verdict:
     """Runs an entry in training and evaluation, each input in each mode.
 
     Args:
         info: the entry.
         setting: the mesh; dim 0 is cut over its first axis.
         at: is told where it is.
+        dtype: of parameters and inputs.
     """
     verdict = Verdict(name_of(info))
     mesh = mesh_of(setting)
     for training in (True, False):
+        torch.manual_seed(0)
         drawn = info.module_inputs_func(
-            info, device="cpu", dtype=torch.float32, requires_grad=True, training=training
+            info, device="cpu", dtype=dtype, requires_grad=True, training=training
         )
         for number, sample in enumerate(drawn):
             if sample.forward_input is None:
                 continue
-            judge_sample(info, sample, training, number, mesh, at, verdict)
+            judge_sample(info, sample, training, number, mesh, at, verdict, dtype)
     return verdict
+
+
+def excuse_of(module: nn.Module, inputs: Any, wanted: Any, drawn: bool) -> Any:
+    """What the judge asks where 16-bit numbers differ: see :func:`worse`."""
+
+    device = "spmdx" if drawn else "cpu"
+
+    @functools.cache
+    def exact() -> Any:
+        doubled = [x.detach().double().requires_grad_(x.requires_grad) for x in short_ones(inputs)]
+        return run(copy.deepcopy(module).double(), with_short_ones(inputs, doubled), device)
+
+    @functools.cache
+    def eager() -> list[Any]:
+        runs = [wanted]
+        for seed in range(NUDGED):
+            twin = copy.deepcopy(module)
+            for parameter in twin.parameters():
+                parameter.data = nudged(parameter.data, seed)
+            near = [nudged(x, seed) for x in short_ones(inputs)]
+            runs.append(run(twin, with_short_ones(inputs, near), device))
+        return runs
+
+    return lambda found: worse(found, eager(), exact())
+
+
+def short_ones(inputs: Any) -> list[torch.Tensor]:
+    """The tensors of 16 bits among the arguments."""
+    return [x for x in pytree.tree_leaves((inputs.args, inputs.kwargs)) if is_short(x)]
+
+
+def with_short_ones(inputs: Any, tensors: list[torch.Tensor]) -> Any:
+    """The arguments with these in place of them."""
+    left, twin = iter(tensors), copy.copy(inputs)
+    twin.args, twin.kwargs = pytree.tree_map(
+        lambda x: next(left) if is_short(x) else x, (inputs.args, inputs.kwargs)
+    )
+    return twin
+
+
+def is_short(leaf: Any) -> bool:
+    return isinstance(leaf, torch.Tensor) and leaf.dtype in SIXTEEN_BITS
 
 
 def initialize(module: nn.Module, inputs: Any) -> None:
@@ -79,18 +142,19 @@ def initialize(module: nn.Module, inputs: Any) -> None:
         module(*inputs.args, **inputs.kwargs)
 
 
-def judge_sample(info, sample, training, number, mesh, at, verdict) -> None:
+def judge_sample(info, sample, training, number, mesh, at, verdict, dtype) -> None:
     torch.manual_seed(0)
     constructor = sample.constructor_input
     module = info.module_cls(*constructor.args, **constructor.kwargs).train(training)
-    module, inputs = module.to(torch.float32), sample.forward_input
+    module, inputs = module.to(dtype), sample.forward_input
     initialize(module, inputs)
     try:
         drawn = draws_numbers(partial(run, module, inputs, "cpu"))
     except Exception:  # what PyTorch refuses is no yardstick
         return
     wanted = run(module, inputs, "spmdx" if drawn else "cpu")
+    excuse = excuse_of(module, inputs, wanted, drawn) if dtype in SIXTEEN_BITS else None
     for mode in MODES:
         where = f"sample {number}, {'training' if training else 'evaluation'}, {mode} sharded"
         at(where)
-        verdict.hold(where, partial(run, module, inputs, "spmdx", mesh, mode), wanted)
+        verdict.hold(where, partial(run, module, inputs, "spmdx", mesh, mode), wanted, excuse)

@@ -1,6 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """One entry of op_db on a mesh: every placement's results and gradients against plain PyTorch."""
 
+import functools
 from functools import partial
 from typing import Any
 
@@ -11,8 +12,10 @@ from placements import Placement, placements
 from settings import Setting
 from torch.utils import _pytree as pytree
 from verdict import (
+    NUDGED,
     RELATIVE_IN_DOUBLE,
     SEED,
+    SIXTEEN_BITS,
     Results,
     Verdict,
     compare,
@@ -20,6 +23,7 @@ from verdict import (
     gradients,
     mesh_of,
     on_cpu,
+    worse,
 )
 
 __all__ = ["entries", "judge", "name_of"]
@@ -70,18 +74,41 @@ def said_in_double(op: Any, sample: Sample, mesh: Any, placement: Placement) -> 
     return compare(found, wanted, close=RELATIVE_IN_DOUBLE)
 
 
-def judge(op: Any, setting: Setting, at=lambda sample, placement: None) -> Verdict:
+def excuse_of(op: Any, sample: Sample, wanted: Results, mesh: Any, dtype: torch.dtype) -> Any:
+    """What the judge asks where numbers differ: see :func:`worse`, and :func:`said_in_double`."""
+    if dtype not in SIXTEEN_BITS:
+        return lambda placement, found: said_in_double(op, sample, mesh, placement)
+    exact = functools.cache(partial(reference, op, sample.doubled()))
+
+    @functools.cache
+    def eager() -> list[Results]:
+        near = [reference(op, sample.nudged(seed)) for seed in range(NUDGED)]
+        return [wanted, *(run for run in near if run is not None)]
+
+    def further(placement: Placement, found: Results) -> str:
+        return worse(found, eager(), exact()) if exact() else "PyTorch refuses double precision"
+
+    return further
+
+
+def judge(
+    op: Any,
+    setting: Setting,
+    at=lambda sample, placement: None,
+    dtype: torch.dtype = torch.float32,
+) -> Verdict:
     """Runs an entry of op_db.
 
     Args:
         op: the entry.
         setting: the mesh and the samples.
         at: is told which sample and placement are about to run.
+        dtype: of the samples.
     """
     verdict, written = Verdict(name_of(op)), name_of(op) not in UNWRITTEN
     mesh = mesh_of(setting)
     try:
-        drawn = samples(op, setting.sizes)
+        drawn = samples(op, setting.sizes, dtype)
     except Exception as error:
         verdict.note = f"op_db makes no samples of these sizes: {error}"
         return verdict
@@ -93,13 +120,13 @@ def judge(op: Any, setting: Setting, at=lambda sample, placement: None) -> Verdi
         wanted = reference(op, sample)
         if wanted is None:
             continue
+        excuse = excuse_of(op, sample, wanted, mesh, dtype)
         ndims = [sample.leaves[i].dim() for i in sample.tensors]
         for placement in placements(ndims, len(setting.mesh), setting.most_placements, number):
             at(number, placement)
             here = partial(run, op, sample, "spmdx", mesh, placement)
-            in_double = partial(said_in_double, op, sample, mesh, placement)
             where = f"sample {number}, {placement}"
-            verdict.hold(where, here, wanted, in_double, values=written)
+            verdict.hold(where, here, wanted, partial(excuse, placement), values=written)
     if not verdict.runs and not verdict.trouble and not verdict.note:
         verdict.note = "no sample has a dim to cut, or PyTorch refuses all"
     return verdict

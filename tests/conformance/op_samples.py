@@ -9,6 +9,7 @@ from typing import Any
 import torch
 import torch.testing._internal.common_methods_invocations as invocations
 from torch.utils import _pytree as pytree
+from verdict import DOUBLE, nudged
 
 # Memory nobody wrote has no value: shapes and types are compared.
 UNWRITTEN = {
@@ -49,12 +50,18 @@ class Sample:
         leaves = [by_id.get(id(leaf), leaf) for leaf in self.leaves]
         return pytree.tree_unflatten([device if is_cpu(x) else x for x in leaves], self.structure)
 
+    def nudged(self, seed: int) -> "Sample":
+        """With numbers of 16 bits one rounding off."""
+        made = {id(leaf): nudged(leaf, seed) for leaf in self.leaves if is_dense(leaf)}
+        leaves = [made.get(id(leaf), leaf) for leaf in self.leaves]
+        return dataclasses.replace(self, leaves=leaves)
+
     def doubled(self) -> "Sample":
-        """The same with f64 tensors in place of f32."""
+        """The same numbers in double precision."""
         made: dict[int, torch.Tensor] = {}
         for leaf in self.leaves:
-            if is_dense(leaf) and leaf.dtype == torch.float32 and id(leaf) not in made:
-                copy = leaf.detach().clone().double()
+            if is_dense(leaf) and leaf.dtype in DOUBLE and id(leaf) not in made:
+                copy = leaf.detach().clone().to(DOUBLE[leaf.dtype])
                 made[id(leaf)] = copy.requires_grad_(leaf.requires_grad)
         leaves = [made.get(id(leaf), leaf) for leaf in self.leaves]
         return dataclasses.replace(self, leaves=leaves)
@@ -73,9 +80,10 @@ def sizes(which: dict[str, int]) -> Iterator[None]:
             setattr(invocations, name, size)
 
 
-def entries(dtypes: tuple[torch.dtype, ...] = (torch.float32,)) -> list[Any]:
-    """All entries of op_db that take one of these."""
-    return [op for op in invocations.op_db if any(dtype in op.dtypes for dtype in dtypes)]
+def entries(*dtypes: torch.dtype) -> list[Any]:
+    """All entries of op_db that take one of these: f32, if none is said."""
+    wanted = dtypes or (torch.float32,)
+    return [op for op in invocations.op_db if any(dtype in op.dtypes for dtype in wanted)]
 
 
 def name_of(op: Any) -> str:
@@ -95,7 +103,7 @@ def is_dense(leaf: Any) -> bool:
 
 def samples(op: Any, which: dict[str, int], dtype: torch.dtype = torch.float32) -> list[Sample]:
     """All samples of an entry that have a dense tensor."""
-    smooth = op.supports_autograd and dtype.is_floating_point
+    smooth = op.supports_autograd and dtype in op.supported_backward_dtypes("cpu")
     with sizes(which):
         torch.manual_seed(0)
         drawn = list(op.sample_inputs("cpu", dtype, requires_grad=smooth))

@@ -3,7 +3,7 @@
 
 import collections
 
-from exceptions import EXCEPTIONS
+from exceptions import reason_for
 from rich.console import Console
 from rich.table import Table
 from settings import YARDSTICK
@@ -27,17 +27,23 @@ def show(rows: list[dict]) -> int:
     console = Console(width=120)
     suites = collections.defaultdict(lambda: collections.defaultdict(list))
     for row in rows:
-        suite, setting, row["name"] = row["item"].split("/", 2)
-        suites[suite][setting].append(row)
+        suite, setting, dtype, row["name"] = row["item"].split("/", 3)
+        suites[suite][setting if dtype == "f32" else f"{setting}, {dtype}"].append(row)
     for suite, settings in suites.items():
         console.print(table_of(suite, settings))
         show_fallbacks(console, settings.get(YARDSTICK, []))
     bad = [row for row in rows if row.get("troubles") or "died" in row]
     for row in bad:
         said = row.get("died") or f"{row['troubles']} × {row['trouble'][0]}"
-        known = EXCEPTIONS.get(row["name"])
+        known = reason_of(row)
         console.print(f"{row['item']}: {known or said}", markup=False, highlight=False)
-    return sum(1 for row in bad if row["name"] not in EXCEPTIONS)
+    return sum(1 for row in bad if not reason_of(row))
+
+
+def reason_of(row: dict) -> str | None:
+    """Why the entry need not pass."""
+    suite, _, dtype, name = row["item"].split("/", 3)
+    return reason_for(suite, name, dtype)
 
 
 def table_of(suite: str, settings: dict[str, list[dict]]) -> Table:
@@ -47,7 +53,7 @@ def table_of(suite: str, settings: dict[str, list[dict]]) -> Table:
     for setting, rows in settings.items():
         table.add_column(setting)
         columns.append(figures(rows))
-        if setting == YARDSTICK:
+        if setting == YARDSTICK and suite in DTENSOR:
             table.add_column(f"DTensor, {setting}")
             columns.append(DTENSOR[suite])
     for figure in figures([]):

@@ -1,7 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
 """Every op, module and optimizer of torch's own test tables on meshes, against plain PyTorch.
 
-    python tests/conformance/run.py [--suites ops] [--settings '4 even'] [--names 'nn.*'] [--jobs 2]
+    python tests/conformance/run.py [--suites ops] [--settings '4 even'] [--dtypes bf16,c64]
+        [--names 'nn.*'] [--jobs 2]
 
 Prints a table a suite, then every difference, error, crash and hang. The status is 0 if there is
 none but of the entries in exceptions.py.
@@ -18,11 +19,16 @@ import warnings
 sys.path.insert(0, str(pathlib.Path(__file__).parents[1] / "python"))
 import farm  # noqa: E402
 import report  # noqa: E402
-from settings import SETTINGS  # noqa: E402
+from settings import DTYPES, SETTINGS, SETTINGS_QUICK  # noqa: E402
 
 MOST = 60  # entries a process takes
 PATIENCE = 300  # seconds without a finished placement: it hangs
-SUITES = {"ops": "op_judge", "modules": "module_judge", "optimizers": "optim_judge"}
+SUITES = {
+    "ops": "op_judge",
+    "modules": "module_judge",
+    "optimizers": "optim_judge",
+    "layouts": "layout_judge",
+}
 
 
 def prepare() -> None:
@@ -37,28 +43,36 @@ def prepare() -> None:
 
 def handle(item: str, sign) -> dict:
     """The child's part: one entry of a suite in one setting."""
-    suite, setting, name = item.split("/", 2)
-    judge = importlib.import_module(SUITES[suite])
-    entry = next(e for e in judge.entries() if judge.name_of(e) == name)
-    verdict = judge.judge(entry, SETTINGS[setting], lambda *at: sign(repr(at)))
+    suite, key, short, name = item.split("/", 3)
+    judge, dtype = importlib.import_module(SUITES[suite]), DTYPES[short]
+    entry = next(e for e in judge.entries(dtype) if judge.name_of(e) == name)
+    verdict = judge.judge(
+        entry, (SETTINGS | SETTINGS_QUICK)[key], lambda *at: sign(repr(at)), dtype
+    )
     return vars(verdict) | {"troubles": len(verdict.trouble), "trouble": verdict.trouble[:20]}
 
 
 def items_of(options: argparse.Namespace) -> list[str]:
-    """``suite/setting/name`` of all that is asked for."""
+    """``suite/setting/dtype/name`` of all that is asked for."""
     items = []
     for suite in options.suites.split(","):
         judge = importlib.import_module(SUITES[suite])
-        names = [judge.name_of(e) for e in judge.entries()]
-        chosen = [name for name in dict.fromkeys(names) if re.search(options.names, name)]
-        items += [f"{suite}/{key}/{name}" for key in options.settings.split(",") for name in chosen]
+        for short in options.dtypes.split(","):
+            names = [judge.name_of(e) for e in judge.entries(DTYPES[short])]
+            chosen = [name for name in dict.fromkeys(names) if re.search(options.names, name)]
+            for key in options.settings.split(","):
+                if (key, short) in getattr(judge, "ASKED", {(key, short)}):
+                    items += [f"{suite}/{key}/{short}/{name}" for name in chosen]
     return items
 
 
 def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
-    parser.add_argument("--suites", default=",".join(SUITES), help="of ops, modules, optimizers")
+    parser.add_argument(
+        "--suites", default=",".join(SUITES), help="of ops, modules, optimizers, layouts"
+    )
     parser.add_argument("--settings", default=",".join(SETTINGS), help="of settings.py")
+    parser.add_argument("--dtypes", default=",".join(DTYPES), help="of settings.py")
     parser.add_argument("--names", default="", help="a pattern of names")
     parser.add_argument("--jobs", type=int, default=2, help="processes at a time")
     parser.add_argument("--out", help="a file that gets a line of JSON an entry")

@@ -3,6 +3,8 @@
 
 import dataclasses
 
+import torch
+
 # What op_db calls extra small, small, medium and large. Torch's test of DTensor has the even ones.
 EVEN = {"XS": 2, "S": 4, "M": 12, "L": 24}
 UNEVEN = {"XS": 3, "S": 5, "M": 10, "L": 20}
@@ -35,4 +37,17 @@ SETTINGS = {
     "3 uneven": Setting((3,), UNEVEN),
     "4 uneven": Setting((4,), UNEVEN),
     "2x3 uneven": Setting((2, 3), UNEVEN),
+}
+# "4 even quick" and the like: a few samples and placements of each entry.
+SETTINGS_QUICK = {
+    f"{key} quick": dataclasses.replace(setting, most_samples=4, most_placements=4)
+    for key, setting in SETTINGS.items()
+}
+DTYPES = {
+    "f32": torch.float32,
+    "bf16": torch.bfloat16,
+    "f16": torch.float16,
+    "i64": torch.int64,
+    "bool": torch.bool,
+    "c64": torch.complex64,
 }

@@ -136,6 +136,16 @@ bool has_nan(const std::vector<double>& elements) {
 
 }  // namespace
 
+TEST(every_mode_that_is_set_is_on_until_it_is_set_again) {
+  for (const CheckModes one : {CheckModes{true, false, false}, {false, true, false}, {false, false, true}}) {
+    {
+      const Modes modes(one);
+      CHECK(check_modes() == one);
+    }
+    CHECK(check_modes() == CheckModes{});
+  }
+}
+
 TEST(poison_leaves_right_programs_alone) {
   CHECK_EQ(run(chain({"aten.neg", "aten.view", "aten.neg"}), true), (std::vector<double>{1, 1, 1, 1}));
 }
@@ -154,7 +164,7 @@ TEST(poison_shows_what_a_collective_left_out) {
   const auto half = [](int64_t source, int64_t extent) {
     return Share{0, {{Piece{source, source, {{0, extent}}, {0}, extent == 2}}}, {extent}, {2 * source}};
   };
-  forgetful.targets.push_back({{4}, false, false, {{half(0, 2), half(1, 1)}}, {}});
+  forgetful.targets.push_back({{4}, false, false, false, {{half(0, 2), half(1, 1)}}, {}});
   for (const bool poison : {false, true}) {
     const Modes modes({poison, false});
     const Shards halves = {fresh(2, 1), fresh(2, 1)};

@@ -130,6 +130,21 @@ TEST(a_gather_between_processes_sends_every_row_once_to_each) {
   CHECK_EQ(check_transfer(2, 2, {shape, cut, whole, {}}), numel(shape));
 }
 
+TEST(a_shard_that_some_process_receives_lies_in_rows_in_all_of_them) {
+  const MeshRef mesh = Mesh::make({0, 1, 2}, {3}, {"x"});
+  const Shape shape = {6, 4};
+  const ShardingRef whole = sharding(mesh, shape, {{}, {}}, 0, Reduction::none);
+  const ShardingRef cut = sharding(mesh, shape, {{0}, {}}, 0, Reduction::none);
+  const auto lie_in_rows = [&](const ShardingRef& from, const ShardingRef& to) {
+    std::vector<bool> rows;
+    for (int64_t p = 0; p < 3; ++p)
+      for (const Target& target : make_route({3, p, 1}, {shape, from, to, {}}).targets) rows.push_back(target.in_rows);
+    return rows;
+  };
+  CHECK_EQ(lie_in_rows(cut, whole), (std::vector<bool>{true, true, true}));
+  CHECK_EQ(lie_in_rows(whole, cut), (std::vector<bool>{false, false, false}));
+}
+
 TEST(rows_change_places_between_processes) {
   const MeshRef mesh = Mesh::make({0, 1, 2}, {3}, {"x"});
   const Shape shape = {7, 2};

@@ -21,7 +21,9 @@ PATIENCE = 120  # seconds without a finished program: it hangs
 
 def judge_seed(seed, sign):
     """The child's part: judges one program, and shows a smaller one where it is different."""
-    from programs import draft, judge, shrink
+    from program_judge import judge
+    from program_shrink import shrink
+    from programs import draft
 
     sign(seed)
     program = draft(int(seed))

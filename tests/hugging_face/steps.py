@@ -66,12 +66,13 @@ def on_host(named):
     return {name: t.detach().cpu() for name, t in named if t is not None}
 
 
-def made(name, device, dtype, batch, rows, dropout):
-    """The model and a batch of a family, from a seed."""
+def made(name, device, dtype, batch, rows, dropout, rounded):
+    """The model and a batch of a family, from a seed, of numbers that `rounded` has as well."""
     family = FAMILIES[name]
     torch.manual_seed(0)
-    model = family.build(**dict.fromkeys(family.dropout, dropout)).to(dtype)
+    model = family.build(**dict.fromkeys(family.dropout, dropout)).to(rounded).to(dtype)
     inputs = (batch or family.batch)(rows)
+    inputs = {k: t.to(rounded) if t.is_floating_point() else t for k, t in inputs.items()}
     inputs = {k: t.to(device, dtype if t.is_floating_point() else None) for k, t in inputs.items()}
     return model.to(device).train(), inputs
 
@@ -85,11 +86,13 @@ def train(
     prepare: Callable = lambda model: None,
     amp: bool = False,
     optimizer: Callable | None = None,
+    dtype: torch.dtype | None = None,
+    rounded: torch.dtype | None = None,
 ) -> Step:
     """One step of a family: plain PyTorch on the CPU without a place, else on its mesh."""
     device = "cpu" if place is None else "spmdx"
-    dtype = torch.float32 if amp else FAMILIES[name].dtype
-    model, inputs = made(name, device, dtype, batch, rows, dropout)
+    dtype = torch.float32 if amp else dtype or FAMILIES[name].dtype
+    model, inputs = made(name, device, dtype, batch, rows, dropout, rounded or dtype)
     if place is not None:
         place.mark(FAMILIES[name], model, inputs)
         spmdx.sync(wait=True)  # moving data to its place is no part of the step

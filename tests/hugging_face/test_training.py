@@ -74,3 +74,22 @@ def test_autocast_to_bf16_rounds_no_more_than_eager_does(name):
     assert 1e-3 < rounding < 0.2
     assert distance(step, exact) < 2 * rounding
     assert distance(step, alone) < 2 * rounding
+
+
+BF16 = torch.bfloat16
+
+
+@pytest.mark.parametrize("name", FAMILIES)
+def test_a_model_in_bf16_rounds_no_more_than_eager_does(name):
+    """Against the same weights in more digits: sums of parts are as exact as eager's sums."""
+    step, eager = train(name, DEALT[name], dtype=BF16), reference(name, dtype=BF16)
+    exact = reference(name, rounded=BF16)
+    assert step.loss.dtype == eager.loss.dtype and step.loss.isfinite()
+    one_rounding = torch.finfo(BF16).eps
+    assert abs(step.loss - eager.loss) <= 2 * one_rounding * abs(eager.loss)
+    assert step.gradients.keys() == eager.gradients.keys()
+    for key, wanted in exact.gradients.items():
+        mine, its = step.gradients[key].double(), eager.gradients[key].double()
+        allowed = 2 * (its - wanted).norm() + one_rounding * wanted.norm()
+        assert step.gradients[key].dtype == BF16
+        assert (mine - wanted).norm() <= allowed, f"the gradient of {key}"

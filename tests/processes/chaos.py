@@ -21,6 +21,7 @@ import time
 FOLDER = pathlib.Path(sys.argv[1])
 UNTIL = int(sys.argv[2])
 HERE = int(os.environ["RANK"])
+BACKGROUND = "during a save in the background"
 FILES = {"open", "os.rename", "os.remove", "os.mkdir", "os.rmdir", "os.listdir", "os.scandir"}
 
 
@@ -78,7 +79,8 @@ class Trouble:
             self.strike()
 
 
-trouble = Trouble(json.loads(sys.argv[3]) if len(sys.argv) > 3 else {})
+case = json.loads(sys.argv[3]) if len(sys.argv) > 3 else {}
+trouble = Trouble(case)
 where = trouble.random.choice(("main", "before", "after"))
 atexit.register(lambda: trouble.at("shutdown", where == "after"))
 with trouble.among("import", {"import"}):
@@ -119,6 +121,25 @@ def digest(model):
     return together.hexdigest()
 
 
+def save():
+    """In the background only if trouble is to come then; it comes at any time of the save."""
+    global took, saving
+    for point in ("during a save", BACKGROUND):
+        trouble.soon(point, 1.5 * took, step == trouble.step)
+    began = time.monotonic()
+    if case.get("point") == BACKGROUND:
+        last, saving = saving, (spmdx.checkpoint.async_save(state, FOLDER / "c"), step)
+        if last is not None:  # it was waited for
+            print("saved", last[1], flush=True)
+        if step < trouble.step:
+            saving[0].result()
+    else:
+        with trouble.among("saving", FILES, step == trouble.step):
+            spmdx.checkpoint.save(state, FOLDER / "c")
+        print("saved", step, flush=True)
+    took = time.monotonic() - began
+
+
 trouble.soon("meeting", 0.2)
 mesh = spmdx.get_1d_mesh("data")
 trouble.at("mesh")
@@ -129,6 +150,7 @@ for parameter in list(model.parameters()):
 optimizer = torch.optim.AdamW(model.parameters(), lr=1e-2)
 rng = spmdx.checkpoint.rng_state()
 state = {"model": model, "optimizer": optimizer, "rng": rng, "step": 0}
+took, saving = 0.05, None  # seconds of the last save; one that runs, and of which step
 step = 0
 if (FOLDER / "c").exists():
     with trouble.among("loading", FILES):
@@ -147,9 +169,10 @@ while step < UNTIL:
     print("step", step, loss.item().hex(), flush=True)
     step += 1
     state["step"] = step
-    with trouble.among("saving", FILES, step == trouble.step):
-        spmdx.checkpoint.save(state, FOLDER / "c")
-    print("saved", step, flush=True)
+    save()
+if saving is not None:
+    saving[0].result()
+    print("saved", saving[1], flush=True)
 print("end", digest(model), flush=True)
 trouble.at("shutdown", where == "main")
 atexit.register(lambda: trouble.at("shutdown", where == "before"))

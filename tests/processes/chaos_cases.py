@@ -27,6 +27,8 @@ POINTS = (
     "saving",
     "loading",
     "shutdown",
+    "during a save",
+    "during a save in the background",
 )
 SIGNALS = {"kill": signal.SIGKILL, "stop": signal.SIGSTOP}
 STEPS, HALF = 5, 2
@@ -168,13 +170,20 @@ def _unwell(how, rank: int, victim: int, quiet: Calm) -> str:
 
 def _resumed(case: Case, quiet: Calm, folder: pathlib.Path, verdict: Verdict, saved: int) -> None:
     ended = play(folder, case.processes, STEPS)
-    for rank, how in enumerate(ended):
-        from_step = max([0, *numbers("resumed", how.out)])
-        if how.status != 0:
-            verdict.trouble = f"process {rank} cannot go on:\n{how.err[-2000:]}"
-        elif from_step < saved:
-            verdict.trouble = f"process {rank} goes on from {from_step}, but {saved} was saved"
-        elif f"end {quiet.digest}" not in how.out:
-            verdict.trouble = f"process {rank} ends with other parameters"
-        elif quiet.differs_from(how.out):
-            verdict.trouble = f"process {rank} goes on with other losses"
+    troubles = (_unresumed(how, quiet, saved) for how in ended)
+    verdict.trouble = "\n".join(
+        f"process {rank} {trouble}" for rank, trouble in enumerate(troubles) if trouble
+    )
+
+
+def _unresumed(how, quiet: Calm, saved: int) -> str:
+    """What is wrong with how one process of the program that went on ended."""
+    from_step = max([0, *numbers("resumed", how.out)])
+    if how.status != 0:
+        said = f"{how.out[-500:]}\n{how.err[-3000:]}"
+        return f"cannot go on, status {how.status}:\n{said}"
+    if from_step < saved:
+        return f"goes on from {from_step}, but {saved} was saved"
+    if f"end {quiet.digest}" not in how.out:
+        return "ends with other parameters"
+    return "goes on with other losses" if quiet.differs_from(how.out) else ""

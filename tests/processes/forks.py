@@ -6,6 +6,7 @@ messages. What reads the environment when a process starts (an allocator) has re
 """
 
 import atexit
+import faulthandler
 import gc
 import json
 import os
@@ -17,6 +18,8 @@ import subprocess
 import sys
 import threading
 from typing import Any
+
+STACKS = signal.SIGUSR1  # makes a program print the stacks of its threads
 
 
 class Child:
@@ -141,6 +144,7 @@ def play(asked: dict[str, Any]) -> None:
         os.dup2(opened, fd)
         os.close(opened)
     signal.signal(signal.SIGINT, signal.default_int_handler)
+    faulthandler.register(STACKS, all_threads=True)
     os.environ.clear()
     os.environ.update(asked["env"])
     os.chdir(asked["cwd"])

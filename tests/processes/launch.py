@@ -11,14 +11,17 @@ import subprocess
 import tempfile
 import time
 
-from forks import Server
+from forks import STACKS, Server
 
 HERE = pathlib.Path(__file__).parent
 
 
 @dataclasses.dataclass
 class Ended:
-    """How one process ended: its status (negative: by a signal; None: it had to be killed)."""
+    """How one process ended: its status (negative: by a signal; None: it had to be killed).
+
+    The messages of one that had to be killed end with the stacks of its threads.
+    """
 
     status: int | None
     out: str
@@ -108,6 +111,8 @@ class Running:
                 statuses.append(child.wait(max(0.0, until - time.monotonic())))
             except subprocess.TimeoutExpired:
                 child.send_signal(signal.SIGCONT)
+                child.send_signal(STACKS)
+                time.sleep(0.2)
                 child.kill()
                 child.wait()
                 statuses.append(None)

@@ -2,6 +2,9 @@
 """Kills and stops a process at every point of a program, and goes on from its checkpoint.
 
 python tests/processes/run_chaos.py --seeds 20 --processes 2,4 --jobs 2
+
+At random times of saves, in the foreground and in the background:
+python tests/processes/run_chaos.py --saves --kinds kill --seeds 15 --processes 2,3
 """
 
 import argparse
@@ -17,12 +20,12 @@ def show(verdicts: list[Verdict]) -> None:
     rows = collections.defaultdict(list)
     for verdict in verdicts:
         rows[verdict.case.kind, verdict.case.point].append(verdict)
-    print(f"\n{'':24}{'cases':>8}{'struck':>8}{'trouble':>9}{'longest':>10}")
+    print(f"\n{'':40}{'cases':>8}{'struck':>8}{'trouble':>9}{'longest':>10}")
     for (kind, point), some in rows.items():
         struck = [v for v in some if v.struck]
         longest = max([0.0, *(v.seconds for v in struck)])
         wrong = sum(bool(v.trouble) for v in some)
-        print(f"{kind + ' ' + point:24}{len(some):8}{len(struck):8}{wrong:9}{longest:8.1f} s")
+        print(f"{kind + ' ' + point:40}{len(some):8}{len(struck):8}{wrong:9}{longest:8.1f} s")
     wrong = sum(bool(v.trouble) for v in verdicts)
     print(f"{len(verdicts)} cases, {wrong} with trouble; nobody may wait for {Patience.limit} s")
 
@@ -33,9 +36,12 @@ def main() -> int:
     parser.add_argument("--first", type=int, default=0, help="seed")
     parser.add_argument("--processes", default="2,4", help="how many, in turn")
     parser.add_argument("--points", default=",".join(POINTS))
+    parser.add_argument("--saves", action="store_true", help="only at random times of saves")
     parser.add_argument("--kinds", default=",".join(SIGNALS))
     parser.add_argument("--jobs", type=int, default=2, help="programs at a time")
     options = parser.parse_args()
+    if options.saves:
+        options.points = ",".join(point for point in POINTS if point.startswith("during a save"))
     counts = [int(count) for count in options.processes.split(",")]
     for count in counts:
         calm(count)

@@ -64,3 +64,37 @@ def test_a_process_holds_its_own_shards_and_a_chunk(tmp_path):
         chunk = 8192 * 2048 * 4 // 2  # the mesh is 2 x 2, so dim 0 is cut in two
         assert int(grown["save"]) < 12 * 2**20
         assert int(grown["load"]) < chunk + 12 * 2**20
+
+
+UNSEEN = """
+import pathlib, sys, torch, warnings
+import spmdx
+from spmdx.checkpoint import CheckpointError, async_save, load, save
+
+warnings.simplefilter("ignore")
+here, folder = spmdx.runtime.process_index(), pathlib.Path(sys.argv[1])
+(folder / "a file").touch()
+saving = async_save({"x": torch.ones(2)}, folder / "a file" / "c")
+if here == 0:
+    print(type(saving.exception()).__name__)
+    try:
+        saving.result()
+    except CheckpointError:
+        print("seen")
+try:
+    save({"x": torch.ones(2)}, folder / "c")
+except CheckpointError as error:
+    print(error)
+save({"x": torch.ones(2)}, folder / "c")
+target = {"x": torch.zeros(2)}
+load(target, folder / "c")
+assert target["x"].tolist() == [1.0, 1.0]
+print("well")
+"""
+
+
+@pytest.mark.parametrize("processes", [2, 3])
+def test_an_error_that_some_have_not_seen_is_raised_in_all(processes, tmp_path):
+    first, *others = run(UNSEEN, processes, 1, str(tmp_path), SPMDX_TIMEOUT=60)
+    assert "process 1 failed: CheckpointError: " in first and first.endswith("well\n"), first
+    assert all("a file" in said and said.endswith("well\n") for said in others), others

@@ -65,6 +65,35 @@ def test_whole_batches_that_differ_are_refused_in_every_process():
             assert "differs between processes 0 and 1, which hold the same rows" in how.err
 
 
+LATER = """
+import sys, torch, spmdx
+minibatch, same_shapes = (word == "True" for word in sys.argv[1:])
+here = spmdx.runtime.process_index()
+mesh = spmdx.Mesh(range(2), (1, 2), ("data", "model"))
+batches = [torch.full((8, 1), float(i * (1 + here))) for i in range(4)]
+spec = spmdx.data.ShardingSpec(mesh, ("data",), minibatch=minibatch)
+got = []
+try:
+    for x in spmdx.data.device_loader(batches, input_sharding=spec, same_shapes=same_shapes):
+        got.append(x.sum().item())
+except (spmdx.ShardingError, spmdx.CommError) as error:
+    print(len(got), error)
+"""
+
+
+@pytest.mark.parametrize(
+    "minibatch, same_shapes, said",
+    [
+        (False, False, "processes feed different values to this step"),
+        (True, False, "differs between processes 0 and 1, which hold the same rows"),
+        (True, True, "differs between processes 0 and 1, which hold the same rows"),
+    ],
+)
+def test_a_later_batch_that_differs_is_refused(minibatch, same_shapes, said):
+    for line in run(LATER, 2, 1, str(minibatch), str(same_shapes)):
+        assert line.startswith("1 program.py:") and said in line, line
+
+
 def test_the_example_runs_under_torchrun_and_prints_once(tmp_path):
     where = os.pathsep.join(filter(None, [str(ROOT / "python"), os.environ.get("PYTHONPATH")]))
     command = [

@@ -6,11 +6,16 @@ Run by itself it tries more: python tests/python/checkpoint_damage.py --count 50
 
 import argparse
 import collections
+import copy
+import json
 import random
+import resource
 import shutil
 import sys
 import tempfile
+import time
 import warnings
+import zlib
 from pathlib import Path
 
 import spmdx
@@ -18,6 +23,7 @@ import torch
 import torch.distributed.checkpoint as dcp
 from checkpoints import LAYOUTS, MESHES, bits, placed, values
 
+MANIFEST = "spmdx.manifest.json"
 REST = {"step": 7, "rates": [0.5, 0.25], "name": "run"}
 
 
@@ -68,6 +74,71 @@ def replace(file, draw, others):
 
 
 ANY = (cut, extend, blank, delete, swap, replace)
+ODD = (None, True, -1, 0, 1, 2**63, 10**30, 0.5, "", "w", "..", "__0_0.distcp", [], [0], {}, "int8")
+
+
+def nodes(value, found):
+    """Every place in JSON: (container, key)."""
+    for key in value if isinstance(value, dict) else range(len(value)):
+        found.append((value, key))
+        if isinstance(value[key], dict | list):
+            nodes(value[key], found)
+    return found
+
+
+def put_in(container, key, value):
+    if isinstance(container, list):
+        container.insert(key, value)
+    else:
+        container[str(value)[:9]] = value
+
+
+def mutate(body, draw):
+    """Change one place in the manifest."""
+    (container, key), (other, its) = draw.choices(nodes(body, []), k=2)
+    way = draw.choice(("odd", "odd", "near", "delete", "copy", "swap", "add", "rename"))
+    if way == "near" and type(container[key]) is int:
+        container[key] += draw.choice((-1, 1, 8))
+    elif way == "delete":
+        del container[key]
+    elif way == "copy":
+        container[key] = copy.deepcopy(other[its])
+    elif way == "swap":
+        container[key], other[its] = copy.deepcopy(other[its]), copy.deepcopy(container[key])
+    elif way == "add":
+        put_in(container, key, copy.deepcopy(other[its]))
+    elif way == "rename" and isinstance(container, dict):
+        container[f"{key}{draw.choice(('', 'x', '.0'))}"] = container.pop(key)
+    else:
+        container[key] = draw.choice(ODD)
+    return f"{way} at {key}"
+
+
+def swap_chunks(body, draw):
+    """Two chunks of the same kind of entry change places: the bytes are there, but not theirs."""
+    chunks = [chunk for entry in body["entries"].values() for chunk in entry[3]]
+    one, other = draw.choices(chunks, k=2)
+    one[2:], other[2:] = other[2:], one[2:]
+    return "swapped chunks"
+
+
+def double_box(body, draw):
+    """A box is written twice, and another one by nobody."""
+    chunks = draw.choice(list(body["entries"].values()))[3]
+    if chunks:
+        chunks[draw.randrange(len(chunks))] = copy.deepcopy(draw.choice(chunks))
+    return "a box twice"
+
+
+def forge(file, draw, others):
+    """The manifest says something else, and its checksum fits."""
+    path = file.parent / MANIFEST
+    body = json.loads(path.read_text())["manifest"]
+    change = draw.choice((mutate, mutate, mutate, swap_chunks, double_box))
+    did = [change(body, draw) for _ in range(draw.randint(1, 2))]
+    text = json.dumps(body)
+    path.write_text(f'{{"crc32": {zlib.crc32(text.encode())}, "manifest": {text}}}\n')
+    return ", ".join(did)
 
 
 def make(folder):
@@ -88,12 +159,18 @@ def make_theirs(folder):
     return {path: values(0)}
 
 
+def peak():
+    """MiB."""
+    return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss >> 10
+
+
 def outcome(path, expected, draw):
     """What a load of ``path`` does: "refused" or "equal"; or what is wrong with it."""
     layout, devices = draw.choice(list(LAYOUTS)), draw.choice(list(MESHES))
     tensors = placed(expected, layout, devices, like=True)
     before = {name: bits(t) for name, t in tensors.items()}
     state = {**tensors, "step": 0, "rates": [], "name": ""}
+    began, held = time.process_time(), peak()
     try:
         spmdx.checkpoint.load(state, path)
     except spmdx.checkpoint.CheckpointError as error:
@@ -102,6 +179,9 @@ def outcome(path, expected, draw):
         return "refused" if same and clear else f"refused, but changed or unclear: {error}"
     except Exception as error:
         return f"raised {type(error).__name__}: {error}"
+    finally:
+        cost = f"{time.process_time() - began:.0f} s, {peak() - held} MiB"
+        assert time.process_time() - began < 10 and peak() - held < 512, cost
     same = all(bits(t) == bits(expected[name]) for name, t in tensors.items())
     return "equal" if same and state.items() >= REST.items() else "other values without a word"
 
@@ -145,6 +225,7 @@ def main():
     for name, made, ways, count in (
         ("bits", make(folder), (flip,), options.count),
         ("files", make(folder), ANY, options.count // 5),
+        ("forged manifests", make(folder / "again"), (forge,), 2 * options.count // 5),
         ("bits, without a manifest", make_theirs(folder), (flip,), options.count // 5),
     ):
         counts, wrong = trials(count, made, ways, options.first)

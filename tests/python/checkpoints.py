@@ -4,6 +4,7 @@
 import os
 import subprocess
 import sys
+import threading
 from pathlib import Path
 
 import spmdx
@@ -86,3 +87,13 @@ def run_python(code, *arguments, devices=8, check=True, **environment):
     )
     assert not check or done.returncode == 0, done.stdout + done.stderr
     return done
+
+
+def in_threads(act, items):
+    """``act`` of each item, in threads of their own, which all end."""
+    threads = [threading.Thread(target=act, args=(item,)) for item in items]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join(60)
+    assert not any(thread.is_alive() for thread in threads)

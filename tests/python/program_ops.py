@@ -394,6 +394,115 @@ def constants(g):
     )
 
 
+WHOLE = ("torch.int64", "torch.int32", "torch.uint8")
+SMOOTH = ("torch.float64", "torch.float32", "torch.bfloat16", "torch.float16")
+
+
+def casts(g):
+    x = g.float()
+    forms = [f"{x}.to({dtype})" for dtype in SMOOTH]
+    forms += [f"({x}.detach() * 4.0).to({dtype})" for dtype in WHOLE[:2]]
+    forms += [f"({x}.detach().abs() * 4.0).to(torch.uint8)", f"{x}.detach() > 0.3"]
+    return g.choice(forms)
+
+
+def whole_numbers(g):
+    """Sums, orders and bits of whole numbers: exact in every dtype."""
+    x = g.pick(lambda t: str(t.dtype) in WHOLE)
+    if x is None:
+        return None
+    y = g.pick(lambda t: str(t.dtype) in WHOLE and g.fits(t, g[x]))
+    forms = [f"{x} + {y}", f"{x} * 3 - {y}", f"{x} & {y}", f"{x} ^ 5", f"{x} == {y}", f"{x} < {y}"]
+    forms += [f"{x} // 3", f"{x} % 5", f"{x}.clamp(1, 5)", f"{x}.bool()", f"{x}.sum()"]
+    forms += [f"{x}.to({dtype})" for dtype in WHOLE] + [f"{x}.to(torch.float64) * 0.1"]
+    if g[x].dim():
+        d = g.dim(x)
+        forms += [f"{x}.{f}({d})" for f in ("sum", "amax", "amin", "cumsum", "flip", "argmax")]
+        forms += [f"{x}.sort({d}).values", f"{x}.max({d}).values", f"({x} % 3).prod({d}) % 100"]
+        forms += [f"torch.cat([{x}, {x} + 1], {d})", f"{x}.roll(1, {d})"]
+    return g.choice(forms)
+
+
+def masks(g):
+    m = g.pick(lambda t: str(t.dtype) == "torch.bool")
+    if m is None:
+        return None
+    other = g.pick(lambda t: str(t.dtype) == "torch.bool" and g.fits(t, g[m]))
+    x = g.float(lambda t: g.fits(t, g[m]))
+    forms = [f"~{m}", f"{m} & {other}", f"{m} | {other}", f"{m} ^ {other}", f"{m}.sum()"]
+    forms += [f"{m}.to({dtype})" for dtype in (*WHOLE, SMOOTH[0], SMOOTH[2])]
+    forms += [f"{x}.masked_fill({m}, 0.5)", f"torch.where({m}, {x}, {x} * 0.5)"] if x else []
+    if g[m].dim():
+        d = g.dim(m)
+        forms += [f"{m}.{f}({d})" for f in ("sum", "any", "all", "amax", "cumsum", "flip")]
+    return g.choice(forms)
+
+
+def complex_numbers(g):
+    x = g.float()
+    if g[x].is_complex():
+        forms = [f"{x}.conj()", f"{x}.real", f"{x}.imag", f"torch.view_as_real({x})"]
+        forms += [f"{x}.conj() * {x}", f"({x}.real ** 2 + {x}.imag ** 2 + 0.1).sqrt()"]
+        forms += [[f"$ = {x}.conj().resolve_conj()", "$.mul_(0.5)"]] * 3
+        forms += [[f"$ = ({x} * 1.0).conj()", "$.imag.mul_(0.5)"], f"{x}.conj().imag.resolve_neg()"]
+        return g.choice(forms)
+    y = g.float(lambda t: t.shape == g[x].shape and t.dtype == g[x].dtype)
+    pairs = g.float(lambda t: t.dim() >= 1 and t.shape[-1] == 2 and not t.is_complex())
+    forms = [f"torch.complex({x}, {y})", f"torch.fft.rfft({x}, norm='ortho')"]
+    forms += [f"torch.view_as_complex({pairs}.contiguous())"] if pairs else []
+    return g.choice(forms)
+
+
+def strided(g):
+    """Views whose elements lie apart, backwards or on top of each other."""
+    x = g.float(lambda t: t.dim() >= 1)
+    if x is None:
+        return None
+    d, rank, count = g.dim(x), g[x].dim(), g[x].numel()
+    size = g[x].shape[d]
+    window = 1 + g.below(size)
+    step = 1 + g.below(3)
+    far, wide = 1 + g.below(3), 1 + g.below(min(4, count))
+    rows = (count - wide) // far + 1
+    first = g.below(count - (rows - 1) * far - wide + 1)
+    forms = [
+        f"{x}.unfold({d}, {window}, {step})",
+        f"({x} * 1.0).reshape(-1).as_strided(({rows}, {wide}), ({far}, 1), {first})",
+        f"{x}.flip({sorted(g.shuffled(range(rank))[: 1 + g.below(rank)])})",
+        f"{x}.expand(2, {', '.join(['-1'] * rank)}).transpose(0, -1)",
+        [f"$ = {x}.clone()", f"$.unfold({d}, {window}, {window}).mul_(1.5)"],
+    ]
+    if rank >= 2:
+        one, two = g.shuffled(range(rank))[:2]
+        diagonal = f"diagonal({g.below(3) - 1}, {one}, {two})"
+        forms += [f"{x}.{diagonal}", [f"$ = {x} * 1.0", f"$.{diagonal}.add_(0.5)"]]
+    if rank == 4:
+        forms = [f"{x}.contiguous(memory_format=torch.channels_last) * 1.0"] + forms[:2]
+    return g.choice(forms)
+
+
+def written_flat(g):
+    """What an op makes is written through a reshape, which copies or not as its strides say."""
+    x = g.float(lambda t: t.dim() >= 2)
+    if x is None:
+        return None
+    rank = g[x].dim()
+    d = g.below(rank - 1)
+    order = g.shuffled(range(rank))
+    x = f"{x}.permute({order})" if g.below(3) else x
+    last = "torch.channels_last" if rank == 4 else "torch.contiguous_format"
+    made = [f"{x} * 1.5", f"{x} + {x}.select(0, 0)", f"{x}.sin()", f"{x}.clone()"]
+    made += [f"{x}.abs()", f"F.pad({x}, (1, 0))", f"torch.cat([{x}, {x}])", f"{x}.cumsum(0)"]
+    made += [f"F.dropout({x}, 0.0)", f"torch.where({x} > 0, {x}, 0.5)", f"{x}.sort(0).values"]
+    if rank == 4:
+        x = f"{x}.contiguous(memory_format={last})"
+        made += [f"{x} * 1.0", f"F.pad({x}, (1, 1))", f"F.interpolate({x}, scale_factor=2)"]
+        made += [f"F.avg_pool2d({x}, 1)", f"F.max_pool2d({x}, 1)", f"{x}.roll(1, 2)"]
+        made += [f"F.conv2d({x}, {x}[:2, :, :1, :1]) * 0.3"]
+    how = (f"$.flatten({d})", "$.reshape(-1)", f"$.transpose({d}, -1).reshape(-1)")
+    return [f"$ = {g.choice(made)}", f"{g.choice(how)}.mul_(0.5)"]
+
+
 OPS = {
     unary: 3,
     binary: 4,
@@ -412,4 +521,11 @@ OPS = {
     spatial: 1,
     logic: 1,
     constants: 1,
+    casts: 0.5,
+    whole_numbers: 1.3,
+    masks: 1.3,
+    complex_numbers: 1,
+    strided: 1.5,
+    written_flat: 1,
 }
+OF_MORE_DTYPES = (casts, masks, complex_numbers)

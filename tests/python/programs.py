@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Random programs as Python text: drafted from a seed, run anywhere, compared, made smaller."""
+"""Random programs as Python text: drafted from a seed. program_judge.py runs and compares them."""
 
 import dataclasses
 import random
@@ -8,10 +8,20 @@ import re
 import spmdx
 import torch
 import torch.nn.functional as F
-from models import assert_equal
-from program_ops import OPS
+from program_ops import OF_MORE_DTYPES, OPS
 
 MOST_ELEMENTS, MOST_DIMS, LARGEST = 400, 5, 100.0
+EXACT = (torch.int64, torch.int32, torch.uint8, torch.bool)
+# Of a program's inputs, with how often of twenty.
+SMOOTH = {
+    torch.float64: 12,
+    torch.float32: 1,
+    torch.bfloat16: 3,
+    torch.float16: 2,
+    torch.complex64: 2,
+}
+CLOSE = 1e-9  # of a tensor's largest element, in double precision
+ROUNDINGS = 8  # of its elements, in fewer digits
 NAME = re.compile(r"\bv\d+\b")
 MESHES = [
     (tuple(range(2)), (2,)),
@@ -27,13 +37,14 @@ MESHES = [
 
 @dataclasses.dataclass(frozen=True)
 class Input:
-    """What a program starts from: floats, perhaps with a gradient, or indices below 8."""
+    """What a program starts from: numbers, perhaps with a gradient, or indices below 8."""
 
     name: str
     shape: tuple
     index: bool = False
     spec: tuple | None = None
     gradient: bool = True
+    dtype: torch.dtype = torch.float64
 
 
 @dataclasses.dataclass(frozen=True)
@@ -41,7 +52,7 @@ class Program:
     """Straight-line Python over values v0, v1, …; on the CPU ``mark`` and ``step`` mean nothing.
 
     With ``steps`` > 1, an optimizer updates the inputs after each step's backward, whose gradients
-    are clipped where ``clip`` is set.
+    are clipped where ``clip`` is set. ``rounding`` is that of the coarsest dtype among its values.
     """
 
     seed: int
@@ -51,6 +62,12 @@ class Program:
     steps: int = 1
     optimizer: str = "sgd"
     clip: float | None = None
+    rounding: float = 0.0
+
+    @property
+    def close(self):
+        """What a result may differ by, of its largest element."""
+        return max(CLOSE, ROUNDINGS * self.rounding)
 
     @property
     def axes(self):
@@ -112,7 +129,8 @@ class Program:
             pad + "rows = [row.to(torch.float64).to(device) for row in rows]",
             pad + "if wanted:",
             pad
-            + "    sum((v * row).sum() for v, row in zip(wanted, rows, strict=True)).backward()",
+            + "    totals = [(v * row).sum().real for v, row in zip(wanted, rows, strict=True)]",
+            pad + "    sum(totals).backward()",
         ]
         body.append(
             pad + f"gradients = [None if x.grad is None else x.grad.clone() for x in ({leaves},)]"
@@ -128,7 +146,7 @@ class Program:
             "",
             'for want, got in zip(run("cpu"), run("spmdx"), strict=True):',
             "    if want is not None:",
-            "        torch.testing.assert_close(got, want, rtol=1e-9, atol=1e-9)",
+            f"        torch.testing.assert_close(got, want, rtol={self.close}, atol={self.close})",
             'print("equal")',
         ]
         return "\n".join(body) + "\n"
@@ -144,10 +162,9 @@ def drawn(i):
     """The expression that makes an input from `generator`."""
     if i.index:
         return f"torch.randint(8, {i.shape}, generator=generator)"
-    return f"torch.randn({i.shape}, dtype=torch.float64, generator=generator)"
-
-
-# --- drafting -------------------------------------------------------------------------------------
+    drawn_as = torch.float64 if i.dtype.is_floating_point else i.dtype
+    made = f"torch.randn({i.shape}, dtype={drawn_as}, generator=generator)"
+    return made if i.dtype == drawn_as else f"{made}.to({i.dtype})"
 
 
 class Draft:
@@ -180,7 +197,8 @@ class Draft:
         return self.choice(late if self.rng.random() < 0.6 else fitting)
 
     def float(self, fits=lambda t: True):
-        return self.pick(lambda t: t.is_floating_point() and fits(t))
+        """Of a complex program a complex number will do."""
+        return self.pick(lambda t: is_smooth(t) and fits(t))
 
     def index(self, fits=lambda t: True):
         return self.pick(lambda t: t.dtype == torch.int64 and fits(t))
@@ -192,9 +210,24 @@ class Draft:
         pairs = zip(reversed(self[x].shape), reversed(self[y].shape), strict=False)
         return all(a == b or 1 in (a, b) for a, b in pairs)
 
+    def fits(self, value, other):
+        """Whether a value broadcasts to the shape of another."""
+        try:
+            return torch.broadcast_shapes(value.shape, other.shape) == other.shape
+        except RuntimeError:
+            return False
+
     def fresh(self):
         self.counter += 1
         return f"v{self.counter - 1}"
+
+    def add_some(self, op):
+        """Add what an op writes, if it finds something to work on."""
+        try:
+            written = op(self)
+        except ValueError:  # no number below 0: a dim has no elements
+            return []
+        return self.add(written) if written else []
 
     def add(self, written):
         """Run what an op wrote; keep it where its values are small, finite numbers or indices."""
@@ -202,7 +235,7 @@ class Draft:
         lines = written if isinstance(written, list) else [f"$ = {written}"]
         try:
             exec("\n".join(lines).replace("$", "made"), space)
-        except (RuntimeError, IndexError, ValueError):  # sizes that PyTorch refuses
+        except (RuntimeError, IndexError, ValueError, TypeError):  # that PyTorch refuses
             return []
         values = space.pop("made")
         several = isinstance(values, (tuple, list))
@@ -231,14 +264,27 @@ def hide(rng, lines, names):
     return lines
 
 
+def is_smooth(value):
+    return value.is_floating_point() or value.is_complex()
+
+
 def kept(value):
-    if not 0 < value.numel() <= MOST_ELEMENTS or value.dim() > MOST_DIMS:
+    if value.numel() > MOST_ELEMENTS or value.dim() > MOST_DIMS:
         return False
-    if not value.is_floating_point():
-        return value.dtype == torch.int64 and value.abs().max() < 1000
-    if value.dtype != torch.float64:
+    if value.dtype == torch.complex32:  # PyTorch has few kernels for it
         return False
-    return bool(value.isfinite().all()) and value.abs().max() < LARGEST
+    if value.numel() == 0:
+        return True
+    if not is_smooth(value):
+        return value.dtype in EXACT and value.to(torch.int64).abs().max() < 1000
+    return bool(value.isfinite().all()) and bool(value.abs().max() < LARGEST)
+
+
+def rounding_of(values):
+    """That of the coarsest dtype; 0 for doubles, and for whole numbers."""
+    fine = (torch.float64, torch.complex128)
+    coarse = [torch.finfo(v.dtype).eps for v in values if is_smooth(v) and v.dtype not in fine]
+    return max(coarse, default=0.0)
 
 
 def random_shapes(rng):
@@ -256,6 +302,8 @@ def random_shapes(rng):
         (a, d, c),
         (3, d, 3),
     ]
+    if rng.random() < 0.08:
+        menu = [*menu[:4], (0, b), (a, 0), (0, b, c), (a, 0, c), (b, c, 0)]
     return [s for s in rng.sample(menu, 4) if torch.Size(s).numel() <= MOST_ELEMENTS]
 
 
@@ -268,17 +316,22 @@ def random_spec(rng, rank, axes):
     return tuple(tuple(e) if len(e) > 1 else (e[0] if e else None) for e in entries)
 
 
-def draft(seed, length=None, ops=None, mesh=None):
-    """The program of a seed: `length` ops, by default 3 to 10; `ops` with their weights."""
+def draft(seed, length=None, ops=None, mesh=None, mixed=True):
+    """The program of a seed: `length` ops, by default 3 to 10; `ops` with their weights.
+
+    Its numbers are doubles, or `mixed`: of any dtype.
+    """
     rng = random.Random(seed)
     ids, shape = mesh or MESHES[seed % len(MESHES)]
     axes = list("xyz"[: len(shape)])
     d, inputs = Draft(seed + 1), []
     shapes = random_shapes(rng)
     first = shapes[0][0]
+    (dtype,) = rng.choices(list(SMOOTH), list(SMOOTH.values())) if mixed else (torch.float64,)
     for s, index in [(s, False) for s in shapes] + [((first,), True), (shapes[-1], True)]:
         spec = random_spec(rng, len(s), axes) if rng.random() < 0.8 else None
-        inputs.append(Input(d.fresh(), s, index, spec, not index and rng.random() < 0.75))
+        gradient = not index and rng.random() < 0.75
+        inputs.append(Input(d.fresh(), s, index, spec, gradient, dtype))
     if not any(i.gradient for i in inputs):
         inputs[0] = dataclasses.replace(inputs[0], gradient=True)
     generator = torch.Generator().manual_seed(seed)
@@ -287,12 +340,12 @@ def draft(seed, length=None, ops=None, mesh=None):
         d.space[i.name] = value.requires_grad_(i.gradient)
         d.names.append(i.name)
     length = length or rng.choice((3, 4, 5, 6, 7, 8, 10))
-    menu, weights = zip(*(ops or OPS).items(), strict=True)
+    menu = ops or {op: w for op, w in OPS.items() if mixed or op not in OF_MORE_DTYPES}
+    menu, weights = zip(*menu.items(), strict=True)
     for _ in range(8 * length):
         if length == 0:
             break
-        written = rng.choices(menu, weights)[0](d)
-        made = d.add(written) if written else []
+        made = d.add_some(rng.choices(menu, weights)[0])
         length -= bool(made)
         for name in made:
             if rng.random() < 0.2:
@@ -307,181 +360,5 @@ def draft(seed, length=None, ops=None, mesh=None):
     steps = rng.choice((1, 1, 1, 2))
     optimizer, clip = rng.choice(sorted(OPTIMIZERS)), rng.choice((None, 0.5))
     mesh = (tuple(ids), shape)
-    return Program(seed, mesh, tuple(inputs), tuple(d.lines), steps, optimizer, clip)
-
-
-# --- running --------------------------------------------------------------------------------------
-
-
-def total_of(values):
-    """A number to differentiate: no two elements of a row weigh the same."""
-    total = None
-    for v in values:
-        if not (v.is_floating_point() and v.requires_grad):
-            continue
-        row = torch.linspace(0.5, 1.5, v.shape[-1] if v.dim() else 1).to(torch.float64)
-        v = (v * row.to(v.device)).sum()
-        total = v if total is None else total + v
-    return total
-
-
-def run(program, device, mesh=None, nudge=None, respec=lambda spec: spec):
-    """What the program makes, by name, on the CPU: values of the last step, inputs, gradients.
-
-    `nudge` maps every float value that a line makes to one that rounding might have made as well;
-    `respec` says a spec of the program in the words of another mesh.
-    """
-    generator = torch.Generator().manual_seed(program.seed)
-    space = {"torch": torch, "F": F, "mark": lambda value, spec: None, "step": lambda: None}
-    if mesh is not None:
-        space["step"] = spmdx.mark_step
-        space["mark"] = lambda value, spec: spmdx.mark_sharding(value, mesh, respec(spec))
-    for i in program.inputs:
-        value = eval(drawn(i), {"torch": torch, "generator": generator}).to(device)
-        space[i.name] = value.requires_grad_(i.gradient)
-        if i.spec is not None:
-            space["mark"](value, i.spec)
-    leaves = {name: space[name] for name in program.leaves()}
-    optimizer = None
-    if program.steps > 1:
-        text = OPTIMIZERS[program.optimizer].format(", ".join(leaves))
-        optimizer = eval(text, space)
-    code = [compile(line, "<program>", "exec") for line in merged(program.lines, nudge)]
-    gradients = {}
-    for _ in range(program.steps):
-        for part in code:
-            exec(part, space)
-            if nudge:
-                nudge(space)
-        values = {name: space[name] for name in program.made()}
-        total = total_of(values.values())
-        if total is not None and total.requires_grad:
-            total.backward()
-        gradients = {f"gradient of {n}": x.grad for n, x in leaves.items() if x.grad is not None}
-        if optimizer is not None:
-            gradients = {n: g.clone() for n, g in gradients.items()}
-            if program.clip is not None:
-                torch.nn.utils.clip_grad_norm_(leaves.values(), program.clip)
-            optimizer.step()
-            optimizer.zero_grad()
-            space["step"]()
-    found = {**values, **leaves, **gradients}
-    return {name: value.detach().cpu() for name, value in found.items()}
-
-
-def merged(lines, apart):
-    return lines if apart else ("\n".join(lines),)
-
-
-def difference(program, want=None):
-    """None where the sharded run equals plain PyTorch; else what is wrong."""
-    want = want or run(program, "cpu")
-    try:
-        got = run(program, "spmdx", program.make_mesh())
-        assert list(got) == list(want), f"made {sorted(got)} instead of {sorted(want)}"
-        for name in want:
-            assert_equal(got[name], want[name], name)
-    except Exception as error:  # noqa: BLE001 - whatever happens is reported with its seed
-        return f"{type(error).__name__}: {error}"
-    return None
-
-
-class Nudge:
-    """Adds to every new float value an error as rounding makes it."""
-
-    def __init__(self, seed):
-        self.generator = torch.Generator().manual_seed(seed)
-        self.seen = set()
-
-    def __call__(self, space):
-        for name, value in list(space.items()):
-            if not NAME.fullmatch(name) or not value.is_floating_point() or id(value) in self.seen:
-                continue
-            if not value.is_leaf or not value.requires_grad:
-                noise = torch.randn(value.shape, dtype=value.dtype, generator=self.generator)
-                space[name] = value + noise * (1e-15 * (value.detach().abs().max() + 1e-3))
-            self.seen.add(id(space[name]))
-            self.kept = [*getattr(self, "kept", ()), space[name]]  # ids stay taken
-
-
-def is_unsteady(program, want, tries=8):
-    """Whether rounding alone may change the result: a comparison at a tie, say."""
-    for seed in range(tries):
-        got = run(program, "cpu", nudge=Nudge(seed))
-        try:
-            for name in want:
-                assert_equal(got[name], want[name], name)
-        except AssertionError:
-            return True
-    return False
-
-
-def judge(program):
-    """(verdict, what is wrong): "equal", "unsteady" (rounding explains it) or "different"."""
-    want = run(program, "cpu")
-    said = difference(program, want)
-    if said is None:
-        return "equal", None
-    if said.startswith("AssertionError") and is_unsteady(program, want):
-        return "unsteady", said
-    return "different", said
-
-
-# --- making smaller -------------------------------------------------------------------------------
-
-
-def still_wrong(program):
-    """What is wrong with a candidate; None for one that is right, unsteady or no program at all."""
-    try:
-        verdict, said = judge(program)
-    except Exception:  # noqa: BLE001 - plain PyTorch refuses it: a name or a shape is missing
-        return None
-    return said if verdict == "different" else None
-
-
-def smaller(program):
-    """Candidates, the boldest first: fewer steps, lines, inputs, marks, axes."""
-    if program.steps > 1:
-        yield dataclasses.replace(program, steps=1)
-        if program.clip is not None:
-            yield dataclasses.replace(program, clip=None)
-    n = len(program.lines)
-    size = n
-    while size:
-        for start in range(0, n, size):
-            lines = program.lines[:start] + program.lines[start + size :]
-            if lines:
-                yield dataclasses.replace(program, lines=lines)
-        size //= 2
-    used = set(NAME.findall("\n".join(program.lines)))
-    for k, i in enumerate(program.inputs):
-        rest = program.inputs[:k], program.inputs[k + 1 :]
-        if i.name not in used:
-            yield dataclasses.replace(program, inputs=rest[0] + rest[1])
-        if i.spec is not None:
-            bare = dataclasses.replace(i, spec=None)
-            yield dataclasses.replace(program, inputs=(*rest[0], bare, *rest[1]))
-            for d, entry in enumerate(i.spec):
-                if entry is not None and any(e for j, e in enumerate(i.spec) if j != d):
-                    spec = (*i.spec[:d], None, *i.spec[d + 1 :])
-                    bare = dataclasses.replace(i, spec=spec)
-                    yield dataclasses.replace(program, inputs=(*rest[0], bare, *rest[1]))
-    for mesh in (((0, 1), (2,)),):
-        if len(program.mesh[1]) == 1 and len(program.mesh[0]) > 2:
-            yield dataclasses.replace(program, mesh=mesh)
-
-
-def shrink(program, attempts=400):
-    """The smallest program found that is still wrong, and what is wrong with it."""
-    said, progress = still_wrong(program), True
-    while progress and said:
-        progress = False
-        for candidate in smaller(program):
-            attempts -= 1
-            if attempts < 0:
-                return program, said
-            found = still_wrong(candidate)
-            if found:
-                program, said, progress = candidate, found, True
-                break
-    return program, said
+    rounding = rounding_of(d[name] for name in d.names)
+    return Program(seed, mesh, tuple(inputs), tuple(d.lines), steps, optimizer, clip, rounding)

@@ -3,6 +3,7 @@
 
 import json
 import math
+import zlib
 
 import pytest
 import spmdx
@@ -156,3 +157,23 @@ def test_conjugates_and_parts_of_memory(tmp_path):
     load(target, tmp_path)
     assert torch.equal(target["part"], big[:2]) and target["conj"].item() == 1 - 2j
     assert (tmp_path / "__0_0.distcp").stat().st_size < 4000
+
+
+def test_a_checkpoint_of_the_first_format_loads(tmp_path):
+    """Its checksums are those of the bytes alone."""
+    tensors = values()
+    save({**placed(tensors, "2-D", 8), "step": 3}, tmp_path)
+    body = manifest(tmp_path)
+    assert body["format"] == 2
+    for *_, chunks in body["entries"].values():
+        for chunk in chunks:
+            _, _, file, start, length, _ = chunk
+            content = (tmp_path / file).read_bytes()[start : start + length]
+            chunk[5] = zlib.crc32(content)
+    text = json.dumps({**body, "format": 1})
+    sealed = f'{{"crc32": {zlib.crc32(text.encode())}, "manifest": {text}}}\n'
+    (tmp_path / "spmdx.manifest.json").write_text(sealed)
+    target = {**placed(tensors, "dim 1", 4, like=True), "step": 0}
+    load(target, tmp_path)
+    assert target.pop("step") == 3
+    assert_same_bits(target, tensors)

@@ -2,7 +2,7 @@
 """Damaged checkpoints are refused, or give every bit: a sample of checkpoint_damage.py."""
 
 import pytest
-from checkpoint_damage import ANY, flip, make, make_theirs, trials
+from checkpoint_damage import ANY, flip, forge, make, make_theirs, trials
 from checkpoints import values
 from messages import eight_devices
 
@@ -16,7 +16,9 @@ def ours(tmp_path_factory):
     return make(tmp_path_factory.mktemp("ours"))
 
 
-@pytest.mark.parametrize(("ways", "count"), [((flip,), 150), (ANY, 60)], ids=["bits", "files"])
+@pytest.mark.parametrize(
+    ("ways", "count"), [((flip,), 150), (ANY, 60), ((forge,), 150)], ids=["bits", "files", "forged"]
+)
 def test_a_damaged_checkpoint_is_refused_or_equal(ways, count, ours):
     counts, wrong = trials(count, ours, ways)
     assert not wrong and counts["refused"] > 0.8 * count

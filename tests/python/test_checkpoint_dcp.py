@@ -186,15 +186,3 @@ def test_chunks_that_do_not_make_the_tensor_are_refused(change, tmp_path):
     (tmp_path / ".metadata").write_bytes(pickle.dumps(metadata))
     with pytest.raises(CheckpointError):
         load({"w": torch.zeros(8)}, tmp_path)
-
-
-@pytest.mark.parametrize("axis", [0, 1])
-def test_overlaps_are_found_among_many_boxes(axis):
-    from spmdx.checkpoint_boxes import Box
-    from spmdx.checkpoint_dcp import _overlap
-
-    boxes = [Box((i, 2 * j), (1, 2)) for i in range(4) for j in range(8)]
-    assert not _overlap(boxes, 2) and _overlap([*boxes, boxes[17]], 2)
-    longer = Box((2, 6), (2, 2) if axis == 0 else (1, 3))
-    assert _overlap([longer if box.offsets == (2, 6) else box for box in boxes], 2)
-    assert _overlap([Box((), ())] * 2, 0) and not _overlap([Box((), ())], 0)

@@ -1,7 +1,12 @@
 # SPDX-License-Identifier: Apache-2.0
 """What does not fit is said with its name, both sides and how to mend it; nothing changes."""
 
+import gc
+import os
 import re
+import signal
+import time
+import weakref
 
 import pytest
 import spmdx
@@ -164,7 +169,127 @@ def test_a_tuple_with_tensors_of_the_device(tmp_path):
     assert target["pair"][0].tolist() == [1.0, 1.0] and target["pair"][1] == 1
 
 
+def test_bytes_are_values(tmp_path):
+    values = {"b": b"\0\xff" * 9, "a": bytearray(b"\0\xff" * 9), "l": [bytearray(), 3]}
+    save(values, tmp_path / "c")
+    target = dict.fromkeys(values, 0)
+    load(target, tmp_path / "c")
+    assert target == values
+    assert "a bytearray of any size" in saving(tmp_path, {"b": [bytearray(b"x"), 10**9]})
+
+
 def test_files_of_another_save_are_noticed(folder, tmp_path):
     save({"w": torch.zeros(8, 4), "step": 3, "s": torch.tensor(2.0)}, tmp_path / "d")
     (folder / ".metadata").write_bytes((tmp_path / "d" / ".metadata").read_bytes())
     assert "belongs to another checkpoint" in refused(folder, state())
+
+
+@pytest.mark.parametrize(
+    "call, why",
+    [
+        (lambda folder: load({"other": torch.zeros(1)}, folder), "lacks other"),
+        (lambda folder: save({"a": object()}, folder / "x"), "cannot be saved"),
+    ],
+)
+def test_an_error_does_not_keep_alive_what_its_callers_held(folder, call, why):
+    class Held:
+        pass
+
+    seen = []
+
+    def fails():
+        held = Held()
+        seen.append(weakref.ref(held))
+        call(folder)
+
+    gc.disable()
+    try:
+        try:
+            fails()
+        except CheckpointError as error:
+            assert why in str(error)
+        assert seen[0]() is None
+    finally:
+        gc.enable()
+
+
+def test_a_target_that_cannot_be_written_is_said_to_leave_a_mixture(folder):
+    w = spmdx.mark_sharding(torch.zeros(8, 4).to("spmdx"), mesh_of(8), ("a", None))
+    repeated = torch.zeros(()).to("spmdx").expand(1, 1)
+    save({"w": w, "r": torch.ones(2, 3)}, folder.parent / "d")
+    with pytest.raises(CheckpointError, match="A part of the state is overwritten: load again"):
+        load({"w": w, "r": repeated.expand(2, 3)}, folder.parent / "d")
+
+
+def test_ctrl_c_while_a_state_is_filled_says_what_it_leaves(folder, monkeypatch):
+    def interrupted(*_):
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr("spmdx.checkpoint_load.fresh", interrupted)
+    target = {"w": state()["w"].to("spmdx"), "s": torch.tensor(0.0), "step": 0}
+    with pytest.raises(KeyboardInterrupt), pytest.warns(UserWarning, match="is overwritten"):
+        load(target, folder)
+
+
+@pytest.fixture
+def ctrl_c():
+    """As in a program in the foreground: what a shell starts in the background ignores it."""
+    before = signal.signal(signal.SIGINT, signal.default_int_handler)
+    yield
+    signal.signal(signal.SIGINT, before)
+
+
+def drops_ctrl_c(kept):
+    """What code in C does that asks whether an object has a method: Ctrl-C comes, and is lost."""
+
+    def call(*_, **__):
+        try:
+            os.kill(os.getpid(), signal.SIGINT)
+            time.sleep(10)
+        except KeyboardInterrupt:
+            if kept:
+                raise RuntimeError("its course") from None
+        raise AttributeError("an object has no attribute 'read'")
+
+    return call
+
+
+@pytest.mark.parametrize("kept", [False, True])
+@pytest.mark.parametrize("function", ["load", "save"])
+def test_ctrl_c_stays_ctrl_c_where_torch_loses_it(folder, monkeypatch, ctrl_c, function, kept):
+    handler = signal.getsignal(signal.SIGINT)
+    monkeypatch.setattr(torch, function, drops_ctrl_c(kept))
+    with pytest.raises(KeyboardInterrupt):
+        load(state(), folder) if function == "load" else save(state(), folder)
+    assert signal.getsignal(signal.SIGINT) is handler
+    monkeypatch.undo()
+    target = state()
+    load(target, folder)
+    assert target["step"] == 3
+
+
+def test_an_error_of_a_save_that_ctrl_c_led_to_is_told(folder):
+    with pytest.raises(CheckpointError, match="is no part of a checkpoint"):
+        try:
+            raise KeyboardInterrupt
+        except KeyboardInterrupt:
+            (folder / "notes.txt").touch()
+            save(state(), folder)
+
+
+def test_a_signal_that_the_program_takes_itself_breaks_nothing_off(folder, monkeypatch):
+    heard = []
+    before = signal.signal(signal.SIGINT, lambda *_: heard.append(True))
+    loads = torch.load
+
+    def call(*arguments, **options):
+        os.kill(os.getpid(), signal.SIGINT)
+        return loads(*arguments, **options)
+
+    monkeypatch.setattr(torch, "load", call)
+    try:
+        target = state()
+        load(target, folder)
+    finally:
+        signal.signal(signal.SIGINT, before)
+    assert heard and target["step"] == 3

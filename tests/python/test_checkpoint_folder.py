@@ -4,11 +4,12 @@
 import os
 import threading
 import warnings
+from functools import partial
 
 import pytest
 import spmdx
 import torch
-from checkpoints import mesh_of, run_python
+from checkpoints import in_threads, mesh_of, run_python
 from messages import eight_devices
 from spmdx import checkpoint_folder, checkpoint_save
 from spmdx.checkpoint import CheckpointError, async_save, load, save
@@ -59,6 +60,66 @@ def test_what_is_no_checkpoint_is_never_removed(kind, tmp_path):
         save(state(2), path)
     assert names(tmp_path) == (["c", "other"] if kind == "a link" else ["c"])
     assert kind.startswith("a file in") is (path / "precious").is_file()
+
+
+@pytest.mark.parametrize("swaps", [True, False])
+@pytest.mark.parametrize("filled", ["with files", "empty", "a checkpoint", "marked", "a link"])
+def test_folders_that_look_like_ours_are_left_alone(filled, swaps, tmp_path, monkeypatch):
+    if not swaps:
+        monkeypatch.setattr(checkpoint_folder, "_LIBC", None)
+    mine = [".c.previous", ".c.saving", ".c.saving-0123abcd", ".c.previous-0123abcd"]
+    (tmp_path / "elsewhere").mkdir()
+    for name in mine:
+        if filled == "a link":
+            (tmp_path / name).symlink_to(tmp_path / "elsewhere")
+            continue
+        (tmp_path / name).mkdir()
+        if filled == "with files":
+            (tmp_path / name / "precious").write_text("mine")
+        elif filled == "a checkpoint":
+            save(state(7), tmp_path / name)
+        elif filled == "marked":  # a copy of what a killed save left, under another name
+            (tmp_path / name / checkpoint_folder.MARK).write_text("fedcba9876543210")
+    with pytest.raises(CheckpointError, match="there is no checkpoint at"):
+        load(state(0), tmp_path / "c")  # none of them is taken for the one before
+    for step in (1, 2):
+        _, text = told(lambda step=step: save(state(step), tmp_path / "c"))
+        assert text == "" and loaded(tmp_path / "c") == step
+    async_save(state(3), tmp_path / "c").result()
+    assert names(tmp_path) == sorted([*mine, "c", "elsewhere"]) and loaded(tmp_path / "c") == 3
+    for name in mine:
+        if filled == "with files":
+            assert (tmp_path / name / "precious").read_text() == "mine"
+        elif filled == "a checkpoint":
+            assert loaded(tmp_path / name) == 7
+
+
+def test_a_folder_in_a_checkpoint_is_never_removed_whatever_its_name(tmp_path):
+    save(state(1), tmp_path / "c")
+    (tmp_path / "c" / "mine.distcp").mkdir()
+    with pytest.raises(CheckpointError, match="mine.distcp is no part of a checkpoint"):
+        save(state(2), tmp_path / "c")
+    assert loaded(tmp_path / "c") == 1
+
+
+@pytest.mark.parametrize("records", ["lost", "twice", "of a cut file"])
+def test_a_save_proves_that_all_was_written_before_it_replaces(records, tmp_path, monkeypatch):
+    save(state(1), tmp_path / "c")
+    original = checkpoint_save._write_own
+
+    def wrong(folder, snap):
+        written = original(folder, snap)
+        if records == "lost":
+            return written[:-1]
+        if records == "twice":
+            return [*written[:-1], written[-2]]
+        os.truncate(folder / written[0][3], 100)
+        return written
+
+    monkeypatch.setattr(checkpoint_save, "_write_own", wrong)
+    with pytest.raises(CheckpointError, match="is no checkpoint: .* Expected every element once"):
+        save(state(2), tmp_path / "c")
+    assert names(tmp_path) == ["c"] and loaded(tmp_path / "c") == 1
 
 
 KILLED = """
@@ -204,6 +265,47 @@ def test_an_error_of_a_background_save_surfaces_once(tmp_path, monkeypatch):
         save(state(3), tmp_path / "c")
     save(state(4), tmp_path / "c")
     assert loaded(tmp_path / "c") == 4 and names(tmp_path) == ["c"]
+
+
+def at_once(*acts):
+    """What the threads raise that do these things at once."""
+    errors = []
+
+    def run(act):
+        try:
+            act()
+        except Exception as error:
+            errors.append(error)
+
+    in_threads(run, acts)
+    return errors
+
+
+SAVES = {
+    "save": (save, load),
+    "async_save": (lambda state, path: async_save(state, path).result(), load),
+    "safetensors": (spmdx.checkpoint.save_safetensors, spmdx.checkpoint.load_safetensors),
+}
+
+
+@pytest.mark.filterwarnings("error")
+@pytest.mark.parametrize("way", SAVES)
+def test_threads_that_save_to_one_path_take_turns(tmp_path, way):
+    write, read = SAVES[way]
+
+    def made(value):
+        return {"a": torch.full((500, 400), value), "b": torch.full((300, 200), value)}
+
+    targets = [made(-1.0) for _ in range(3)]
+    write(made(0.0), tmp_path / "c")
+    writes = [partial(write, made(float(i)), tmp_path / "c") for i in range(1, 6)]
+    reads = [partial(read, target, tmp_path / "c") for target in targets[:2]]
+    assert at_once(*writes, *reads) == []
+    read(targets[2], tmp_path / "c")
+    for target in targets:
+        found = {value for tensor in target.values() for value in tensor.unique().tolist()}
+        assert len(found) == 1 and found <= set(range(6))
+    assert names(tmp_path) == ["c"]
 
 
 def test_the_interpreter_ends_after_the_save(tmp_path):

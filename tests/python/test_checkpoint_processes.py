@@ -9,7 +9,7 @@ from functools import partial
 import pytest
 import spmdx
 import torch
-from checkpoints import LAYOUTS, assert_same_bits, mesh_of, placed, values, zeros
+from checkpoints import LAYOUTS, assert_same_bits, in_threads, mesh_of, placed, values, zeros
 from messages import eight_devices
 from spmdx import checkpoint_boxes, checkpoint_save, checkpoint_together, runtime
 from spmdx.checkpoint import CheckpointError, load
@@ -76,12 +76,7 @@ def at_once(work):
         except Exception as error:
             results[process] = error
 
-    threads = [threading.Thread(target=run, args=(p,)) for p in range(COUNT)]
-    for thread in threads:
-        thread.start()
-    for thread in threads:
-        thread.join(60)
-    assert not any(thread.is_alive() for thread in threads)
+    in_threads(run, range(COUNT))
     return results
 
 
@@ -151,4 +146,5 @@ def test_boxes_to_fill_are_those_of_the_process():
 def test_one_process_needs_no_store(monkeypatch):
     monkeypatch.undo()
     assert runtime.process_count() == 1
-    assert checkpoint_together.channel()(5) == [5]
+    with checkpoint_together.channel() as exchange:
+        assert exchange(5) == [5]

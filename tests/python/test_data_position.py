@@ -8,6 +8,7 @@ import pytest
 import spmdx
 import torch
 from messages import eight_devices, message_of
+from spmdx._position import Position
 from spmdx.data import ShardingSpec, device_loader
 from torch.utils.data import (
     BatchSampler,
@@ -232,3 +233,42 @@ def test_the_state_of_another_loader_is_refused():
     )
     with pytest.raises(spmdx.ShardingError, match="another kind"):
         plain.load_state_dict(wrapped(LOADERS["in order"]).state_dict())
+
+
+def in_part(loader, part, count):
+    return Position(loader, lambda: [[part, count]])
+
+
+def distributed(part, count):
+    sampler = DistributedSampler(range(SIZE), count, part, seed=3)
+    return DataLoader(range(SIZE), batch_size=BATCH, sampler=sampler)
+
+
+@pytest.mark.parametrize("saved, loaded", [(2, 3), (3, 2), (4, 1), (1, 2)])
+def test_a_position_of_other_parts_is_refused(saved, loaded):
+    position = in_part(distributed(0, saved), 0, saved)
+    next(position.begin()), position.advance(None)
+    other = in_part(distributed(0, loaded), 0, loaded)
+    with pytest.raises(spmdx.ShardingError, match="part 0 of .* Expected the same, or batches"):
+        other.load_state_dict(position.state_dict())
+    whole = Position(DataLoader(range(SIZE), batch_size=BATCH))
+    with pytest.raises(spmdx.ShardingError, match=f"part 0 of {saved} of each batch, and .* all"):
+        whole.load_state_dict(position.state_dict())
+
+
+def test_a_position_of_another_part_is_exact_where_the_order_is_no_parts_own():
+    first, second = (in_part(distributed(part, 2), part, 2) for part in range(2))
+    next(first.begin()), first.advance(None)
+    second.load_state_dict(first.state_dict())
+    resumed = [batch.tolist() for batch in second.begin()]
+    assert resumed == [batch.tolist() for batch in distributed(1, 2)][1:]
+
+
+@pytest.mark.parametrize("build", [Stateful, lambda: DataLoader(range(SIZE), shuffle=True)])
+def test_a_position_of_another_part_is_refused_where_the_order_is_its_own(build):
+    first, second = (in_part(build(), part, 2) for part in range(2))
+    next(first.begin()), first.advance(None)
+    with pytest.raises(spmdx.ShardingError, match="part 0 of 2 .* loads part 1 of 2"):
+        second.load_state_dict(first.state_dict())
+    again = in_part(build(), 0, 2)
+    again.load_state_dict(first.state_dict())

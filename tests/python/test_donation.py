@@ -73,3 +73,26 @@ def test_a_step_that_fails_beside_an_update_keeps_old_or_new_values(update_first
     assert w.tolist() in ([2.0] * 4, [3.0] * 4)
     w.add_(1)
     assert w.tolist() in ([3.0] * 4, [4.0] * 4)
+
+
+@pytest.mark.parametrize("update", ["before", "after", "in the step before"])
+def test_a_copy_beside_a_step_that_fails_is_not_kept_without_what_came_before_it(update):
+    w, older, newer = (torch.full((4,), value).to("spmdx") for value in (1.0, 2.0, 3.0))
+    table, ids = torch.zeros(4, 2).to("spmdx"), torch.tensor([9]).to("spmdx")
+    states = [(1.0, 2.0), (2.0, 2.0), (2.0, 3.0)]
+    spmdx.sync(wait=True)
+    if update == "in the step before":
+        w.add_(torch.nn.functional.embedding(ids, table)[0, 0] + 1)
+        spmdx.mark_step()
+    elif update == "before":
+        w.add_(1)
+    older.copy_(newer)
+    if update == "after":
+        w.add_(1)
+        states = [(1.0, 2.0), (1.0, 3.0), (2.0, 3.0)]
+    with pytest.raises(IndexError):
+        torch.nn.functional.embedding(ids, table).cpu()
+    assert (w[0].item(), older[0].item()) in states
+    older.copy_(newer)
+    spmdx.sync(wait=True)
+    assert older.tolist() == [3.0] * 4

@@ -1,11 +1,13 @@
 # SPDX-License-Identifier: Apache-2.0
 """Tensors without elements, which no sharding emptied: ops on them give what plain PyTorch does."""
 
+import math
+
 import pytest
 import spmdx
 import torch
 import torch.nn.functional as F
-from composites import compare
+from composites import compare, least_work, run
 
 if spmdx.runtime.global_runtime_device_count() != 8:
     spmdx.runtime.set_device_count(8)
@@ -76,3 +78,102 @@ def test_nothing_is_padded_along_a_cut_dim(mode, devices):
     mesh = spmdx.Mesh(range(devices), (devices,), ("x",))
     x = torch.zeros(0, 2, 5, dtype=torch.float64)
     compare(lambda x: F.pad(x, (1, 2), mode=mode), [x], mesh, [(None, None, "x")])
+
+
+REDUCTIONS = {
+    "amax": lambda x, d: x.amax(d),
+    "amin that keeps the dim": lambda x, d: x.amin(d, keepdim=True),
+    "max": lambda x, d: tuple(x.max(d)),
+    "argmax": lambda x, d: x.argmax(d),
+    "softmax": lambda x, d: x.softmax(d),
+    "log_softmax": lambda x, d: x.log_softmax(d),
+    "logsumexp": lambda x, d: x.logsumexp(d),
+    "prod": lambda x, d: x.prod(d),
+    "sum": lambda x, d: x.sum(d),
+    "mean": lambda x, d: x.mean(d),
+    "variance": lambda x, d: x.var(d),
+    "norm": lambda x, d: torch.linalg.vector_norm(x, 2, d),
+    "largest norm": lambda x, d: torch.linalg.vector_norm(x, float("inf"), d),
+    "sort": lambda x, d: tuple(x.sort(d)),
+    "topk": lambda x, d: tuple(x.topk(1, d)),
+    "median": lambda x, d: tuple(x.median(d)),
+    "kthvalue": lambda x, d: tuple(x.kthvalue(1, d)),
+    "mode": lambda x, d: tuple(x.mode(d)),
+    "running product": lambda x, d: x.cumprod(d),
+    "running maximum": lambda x, d: tuple(x.cummax(d)),
+    "running logsumexp": lambda x, d: x.logcumsumexp(d),
+    "any": lambda x, d: (x > 0).any(d),
+    "all": lambda x, d: (x > 0).all(d),
+    "normalised": lambda x, d: F.normalize(x, dim=d),
+    "layer norm": lambda x, d: F.layer_norm(x, x.shape[d:]),
+    "cross entropy": lambda x, d: F.cross_entropy(
+        x.movedim(d, -1).reshape(math.prod(x.shape) // x.shape[d], x.shape[d]),
+        torch.zeros(math.prod(x.shape) // x.shape[d], dtype=torch.int64, device=x.device),
+        reduction="none",
+    ),
+}
+SHAPES = [(0, 4), (4, 0), (2, 0, 3), (0, 3, 5), (3, 5, 0), (0, 0), (0, 1)]
+
+
+def finite(values):
+    """Numbers that can be compared, in place of those of no elements."""
+    several = values if isinstance(values, tuple) else (values,)
+    return [v.nan_to_num(7.0, 8.0, 9.0) if v.is_floating_point() else v for v in several]
+
+
+@pytest.mark.filterwarnings("ignore")
+@pytest.mark.parametrize("devices", [2, 3, 4, 8])
+@pytest.mark.parametrize("name", REDUCTIONS)
+def test_a_reduction_of_nothing_is_what_it_is_unsharded(name, devices):
+    """Over every dim, with every dim cut: what PyTorch refuses is refused on a mesh."""
+    mesh = spmdx.Mesh(range(devices), (devices,), ("x",))
+    function, ran = REDUCTIONS[name], 0
+    for shape in SHAPES:
+        x = torch.zeros(shape, dtype=torch.float64)
+        for dim in range(len(shape)):
+            try:
+                function(x, dim)
+            except (IndexError, RuntimeError, ZeroDivisionError):
+                with pytest.raises((IndexError, RuntimeError, ZeroDivisionError)):
+                    run(lambda x, d=dim: function(x, d), [x], "spmdx", mesh, [None])
+                continue
+            for cut in range(len(shape)):
+                spec = tuple("x" if d == cut else None for d in range(len(shape)))
+                compare(lambda x, d=dim: finite(function(x, d)), [x], mesh, [spec])
+                ran += 1
+    assert ran
+
+
+@pytest.mark.parametrize("devices", [2, 3, 4, 8])
+@pytest.mark.parametrize("dtype", [torch.bfloat16, torch.float16, torch.float32, torch.int64])
+@pytest.mark.parametrize("how", ["prod", "mean", "amax", "amin"])
+def test_rows_are_reduced_at_indices_where_a_device_has_one_or_none(how, dtype, devices):
+    mesh = spmdx.Mesh(range(devices), (devices,), ("x",))
+    y, at = torch.ones(5, 5, dtype=dtype), torch.tensor([0, 1, 1, 0, 4])
+    for specs in ((None, "x"), ("x", None), ("x", "x")):
+        for dim in (0, 1):
+            want = y.index_reduce(dim, at, y * 2, how)
+            a, b = (
+                spmdx.mark_sharding(t.to("spmdx"), mesh, (spec, None)) if spec else t.to("spmdx")
+                for t, spec in zip((y, y * 2), specs, strict=True)
+            )
+            with least_work():
+                assert torch.equal(a.index_reduce(dim, at.to("spmdx"), b, how).cpu(), want)
+
+
+@pytest.mark.parametrize("devices", [2, 3, 4, 8])
+def test_a_product_of_nothing_is_seen_as_pairs_of_numbers(devices):
+    """What has no elements counts as contiguous, whatever its strides; kernels look at them."""
+    mesh = spmdx.Mesh(range(devices), (devices,), ("x",))
+
+    def step(device, spec=None):
+        x = torch.zeros(0, 4, 1, dtype=torch.complex64, device=device)
+        x = spmdx.mark_sharding(x, mesh, spec) if spec else x
+        x.requires_grad_()
+        pairs = torch.view_as_real(torch.einsum("abk,ack->abc", x, x))
+        (pairs * torch.ones(2, device=device)).sum().backward()
+        return [pairs.detach().cpu(), x.grad.cpu()]
+
+    for spec in (None, ("x", None, None), (None, "x", None)):
+        for got, want in zip(step("spmdx", spec), step("cpu"), strict=True):
+            assert got.shape == want.shape and got.dtype == want.dtype

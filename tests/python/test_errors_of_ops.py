@@ -69,9 +69,9 @@ def entropy():
 
 
 def other_bytes():
-    """The storage of a tensor whose rows lie side by side, seen as another dtype."""
-    turned = torch.empty_strided((2, 2), (1, 2), device="spmdx")
-    return device(2, dtype=torch.int32).set_(turned.untyped_storage())
+    """The storage of a tensor with room between its rows, seen as another dtype."""
+    apart = torch.empty_strided((2, 2), (3, 1), device="spmdx")
+    return device(2, dtype=torch.int32).set_(apart.untyped_storage())
 
 
 def state(*shape, dtype):
@@ -152,7 +152,7 @@ OWN = [
         "other_bytes",
         RuntimeError,
         other_bytes,
-        "the storage of a tensor that is not contiguous cannot be seen as another dtype. Use "
+        "the storage of a tensor with holes or repeats cannot be seen as another dtype. Use "
         ".contiguous() first.",
     ),
     (

@@ -2,11 +2,13 @@
 """The whole messages about meshes, placements and the pieces that tensors are made of."""
 
 import copy
+import warnings
 
 import pytest
 import spmdx
 import torch
 from messages import cases, device, eight_devices, grid, message_of
+from torch._subclasses.fake_tensor import FakeTensorMode
 from torch.distributed.tensor import Partial, Replicate, Shard
 
 
@@ -108,9 +110,11 @@ def marked(spec, shape=(8, 8), mesh=None):
 
 
 def unmarked():
-    """A ShardedTensor whose annotation went away with its elements."""
+    """A ShardedTensor whose annotation went away with its elements, which had as many dims."""
     x = marked(("i", None))
-    x.data = device(8, 8)
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        x.data = device(8)
     return x
 
 
@@ -323,6 +327,12 @@ def loaded(pieces):
     return marked(("i",), (8,)).load_local_shards_(pieces)
 
 
+def freed():
+    shard = torch.zeros(2)
+    shard.untyped_storage().resize_(0)
+    return shard
+
+
 PIECES = [
     (
         "none",
@@ -376,6 +386,24 @@ PIECES = [
         lambda: joined(shards(), mesh=(4, 2)),
         "HERE: from_local_shards: the mesh is a tuple. Expected a spmdx.Mesh. Make one with "
         "spmdx.Mesh(device_ids, mesh_shape, axis_names).",
+    ),
+    (
+        "sparse",
+        lambda: joined([shard.to_sparse() for shard in shards()]),
+        "HERE: from_local_shards: shard 0 is a Tensor of layout torch.sparse_coo whose elements do "
+        "not all lie in memory. Expected a dense tensor. Call .to_dense() on a sparse one.",
+    ),
+    (
+        "freed",
+        lambda: loaded([*shards(7), freed()]),
+        "HERE: load_local_shards_: shard 7 is a Tensor of layout torch.strided whose elements do "
+        "not all lie in memory. Expected a dense tensor. Call .to_dense() on a sparse one.",
+    ),
+    (
+        "without_data",
+        lambda: loaded([FakeTensorMode().from_tensor(shard) for shard in shards()]),
+        "HERE: load_local_shards_: shard 0 is a FakeTensor of layout torch.strided whose elements "
+        "do not all lie in memory. Expected a dense tensor. Call .to_dense() on a sparse one.",
     ),
     (
         "load_another_dtype",

@@ -123,3 +123,20 @@ def test_the_stub_of_the_compiled_module_names_what_it_has():
         if issubclass(getattr(spmdx._C, name), Exception):
             continue  # defined in spmdx.errors
         assert methods - {"__init__"} == actual - {"__init__"}, name
+
+
+def test_importing_leaves_compiled_cpu_code_and_overrides_alone():
+    code = """
+import torch, spmdx
+assert torch.Tensor.add in torch.overrides.get_overridable_functions()[torch.Tensor]
+module, x = torch.nn.Linear(2, 2), torch.ones(1, 2)
+for backend in ("eager", "aot_eager"):
+    assert torch.equal(torch.compile(module, backend=backend)(x), module(x))
+with torch.inference_mode():
+    assert torch.equal(torch.compile(module, backend="eager")(x), module(x))
+assert not hasattr(x, "__create_write_items__")
+print("alone")
+"""
+    result = run(code)
+    assert result.returncode == 0, result.stderr
+    assert result.stdout.strip() == "alone"

@@ -69,7 +69,8 @@ def catch(op):
     """(program, what was said) of the first one that a changed rule breaks, or None."""
     import program_ops as ops
     import spmdx
-    from programs import draft, judge
+    from program_judge import judge
+    from programs import draft
 
     changes, pattern = MUTATIONS[op]
     # Where starting a collective costs nothing, small operands are cut as large ones are.
@@ -86,7 +87,7 @@ def catch(op):
     tried = 0
     with overridden(spmdx._C, op, changes):
         for seed in range(10**5, 10**5 + 40 * MOST_PROGRAMS):
-            program = draft(seed, length=5, ops=menu)
+            program = draft(seed, length=5, ops=menu, mixed=False)
             if not any(pattern in line for line in program.lines):
                 continue
             tried += 1
@@ -99,7 +100,7 @@ def catch(op):
 
 
 def main():
-    from programs import judge
+    from program_judge import judge
 
     found, right = {}, []
     for op in sys.argv[1:] or MUTATIONS:

@@ -4,15 +4,19 @@
 python tests/python/test_random_programs.py 17        # run the program of one seed again
 """
 
+import collections
 import os
 import re
 import sys
 
+import program_judge
 import programs
 import pytest
 import spmdx
 import torch
-from programs import draft, judge, shrink
+from program_judge import judge
+from program_shrink import shrink
+from programs import draft
 
 A_TEST = 60
 PROGRAMS = int(os.environ.get("RANDOM_PROGRAMS", "3000"))  # `--count N`
@@ -32,13 +36,16 @@ def report(program, said):
 
 @pytest.mark.parametrize("first", range(0, PROGRAMS, A_TEST))
 def test_sharded_programs_equal_unsharded_ones(first, poison):
-    unsteady = 0
+    verdicts, unsteady_doubles = collections.Counter(), 0
     for seed in range(first, min(first + A_TEST, PROGRAMS)):
         program = draft(seed)
         verdict, said = judge(program)
-        unsteady += verdict == "unsteady"
+        verdicts[verdict] += 1
+        unsteady_doubles += verdict == "unsteady" and program.inputs[0].dtype == torch.float64
         assert verdict != "different", report(program, said)
-    assert unsteady <= 2, f"{unsteady} of {A_TEST} programs are at the mercy of rounding"
+    assert unsteady_doubles <= 2, f"{unsteady_doubles} in doubles are at the mercy of rounding"
+    assert verdicts["unsteady"] <= A_TEST // 20, f"{verdicts}: at the mercy of rounding"
+    assert verdicts["refused"] <= 2, f"{verdicts}: not even plain PyTorch runs them"
 
 
 def test_a_seed_makes_one_program_and_other_seeds_make_others():
@@ -47,9 +54,11 @@ def test_a_seed_makes_one_program_and_other_seeds_make_others():
 
 
 def test_the_programs_use_every_op_and_every_mesh():
-    drafted = [draft(seed) for seed in range(400)]
+    drafted = [draft(seed) for seed in range(800)]
     assert {p.mesh for p in drafted} == set(programs.MESHES)
     assert {p.steps for p in drafted} == {1, 2}
+    assert {p.inputs[0].dtype for p in drafted} == set(programs.SMOOTH)
+    assert any(0 in i.shape and i.spec for p in drafted for i in p.inputs)
     text = "\n".join(line for p in drafted for line in p.lines)
     words = """
     @ F.linear( torch.einsum( .reshape( .unflatten( .flatten( .permute( .expand .sum( .mean(
@@ -57,28 +66,30 @@ def test_the_programs_use_every_op_and_every_mesh():
     F.group_norm( F.batch_norm( F.embedding( F.cross_entropy( torch.index_add( .scatter_add(
     .gather( .index_select( torch.cat( F.pad( .mul_( .zero_( .copy_(
     F.scaled_dot_product_attention( F.conv F.max_pool torch.where( .tril( mark( torch.arange(
-    label_smoothing ignore_index is_causal=True reduction='none'"""
+    label_smoothing ignore_index is_causal=True reduction='none' .unfold( .as_strided( .diagonal(
+    .flip( channels_last .conj() .resolve_conj() .resolve_neg() torch.complex( .bool() ^
+    .to(torch.uint8) .to(torch.int32)"""
     missing = [word for word in words.split() if word not in text]
-    assert not missing, f"no program of 400 has {missing}"
+    assert not missing, f"no program of 800 has {missing}"
 
 
 def test_the_programs_are_sharded_and_communicate():
     before = spmdx.debug.counters()["collectives"]
     for seed in range(20):
         program = draft(seed)
-        programs.run(program, "spmdx", program.make_mesh())
+        program_judge.run(program, "spmdx", program.make_mesh())
     assert spmdx.debug.counters()["collectives"] - before > 60
 
 
 def wrong_run(monkeypatch, break_value):
     """Makes every sharded run return something else for the values that `break_value` picks."""
-    right = programs.run
+    right = program_judge.run
 
     def run(program, device, mesh=None, **options):
         found = right(program, device, mesh, **options)
         return found if mesh is None else {n: break_value(program, n, v) for n, v in found.items()}
 
-    monkeypatch.setattr(programs, "run", run)
+    monkeypatch.setattr(program_judge, "run", run)
 
 
 def test_a_wrong_result_is_found_and_made_smaller(monkeypatch):
@@ -123,7 +134,7 @@ def test_the_text_of_a_program_runs_by_itself(capsys):
 
 def test_results_off_by_more_than_rounding_are_told():
     with pytest.raises(AssertionError, match="differs by"):
-        programs.assert_equal(torch.ones(3) * (1 + 1e-5), torch.ones(3), "output 0")
+        program_judge.assert_equal(torch.ones(3) * (1 + 1e-5), torch.ones(3), "output 0")
 
 
 if __name__ == "__main__":

@@ -53,6 +53,7 @@ FUNCTIONS = {
     "randn_like": lambda: torch.randn_like(ones()),
     "randint_like": lambda: torch.randint_like(ones(), 3, 900),
     "rand bfloat16": lambda: torch.rand(SHAPE, device=DEV, dtype=torch.bfloat16),
+    "rand complex": lambda: torch.rand(SHAPE, device=DEV, dtype=torch.complex64),
     "randn complex": lambda: torch.randn(SHAPE, device=DEV, dtype=torch.complex64),
     "native_dropout": lambda: torch.native_dropout(ones(), 0.3, True)[0],
     "dropout1d": lambda: nn.functional.dropout1d(ones(4, 16, 3), 0.4),
@@ -281,6 +282,15 @@ def test_uniform_numbers_are_uniform(dtype):
     u = sample(lambda: torch.rand(N, device=DEV, dtype=dtype))
     assert 0 <= u.min() and u.max() < 1
     assert largest_cdf_error(u, lambda x: x) < 2 / math.sqrt(N)
+
+
+@pytest.mark.parametrize("dtype", [torch.complex64, torch.complex128])
+def test_both_parts_of_complex_numbers_are_uniform_and_differ(dtype):
+    x = torch.zeros(4096, device=DEV, dtype=dtype).uniform_(2, 5).cpu()
+    assert not torch.equal(x.real, x.imag)
+    for part in (x.real, x.imag):
+        assert 2 <= part.min() < 2.01 and 4.99 < part.max() < 5
+        assert abs(part.mean() - 3.5) < 0.06
 
 
 @pytest.mark.parametrize("dtype", [torch.float32, torch.float64])

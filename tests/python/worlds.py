@@ -52,7 +52,7 @@ class World:
         finally:
             self._turn.acquire()
 
-    def _exchange(self, value):
+    def _exchange(self, value, what=""):
         told = self.meet(value)
         self.exchanges += self._thread.index == 0
         return told

@@ -1,0 +1,16 @@
+// SPDX-License-Identifier: Apache-2.0
+// Memory that places of one tensor, or two tensors, share; and the writes that PyTorch refuses because of it.
+#pragma once
+#include "bridge/ivalue.h"
+
+namespace spmdx::bridge {
+
+// False: no two places of this layout have the same address. True may be wrong for large layouts whose dims interleave.
+bool may_repeat(c10::IntArrayRef sizes, c10::IntArrayRef strides);
+// Throws what PyTorch throws of a write to repeated elements.
+[[noreturn]] void refuse_repeats();
+// Throws where the CPU's kernel would: a written operand that repeats elements, or that another operand partly covers.
+// Throws, too, where the CPU's result would depend on the order in which it writes to repeated elements.
+void check_overlaps(const OpInfo& info, IValues args);
+
+}  // namespace spmdx::bridge

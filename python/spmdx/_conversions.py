@@ -1,0 +1,159 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Parameters stay the objects they are, and annotated, where a module is moved or converted."""
+
+import functools
+from typing import Any
+
+import torch
+from torch.nn.parameter import is_lazy
+
+from spmdx import _C
+from spmdx.errors import located
+from spmdx.tensor import plain_class, sharded_class
+
+
+def keep_annotation(source: torch.Tensor, target: torch.Tensor) -> None:
+    """``target`` is annotated as ``source``, whose place it takes, or a warning says why not."""
+    if _C.keep_annotation(source, target):
+        _take_class(target)
+    elif _C.annotation(source) is not None and not _C.is_lazy(target):
+        _C.warn_of_lost_annotation(
+            "of a tensor that leaves device 'spmdx' ends there. Expected annotated tensors to stay "
+            "on the device. Call spmdx.mark_sharding again once it is back; to read it, use .cpu() "
+            "of the tensor, not of the module."
+        )
+
+
+def _take_class(tensor: torch.Tensor) -> None:
+    annotated = _C.annotation(tensor) is not None
+    tensor.__class__ = (sharded_class if annotated else plain_class)(type(tensor))
+
+
+def _refuse_backward(gradients):
+    raise RuntimeError(
+        located(
+            "backward",
+            "a parameter of this graph was moved to or from device 'spmdx' since, so its gradient "
+            "would reach nobody. Expected backward before the move. Call backward() first, or run "
+            "the forward pass again.",
+        )
+    )
+
+
+def _become(tensor: torch.Tensor, content: torch.Tensor) -> None:
+    """Make ``tensor`` hold ``content`` of another device; graphs keep what they saved."""
+    fresh = content.detach().requires_grad_(tensor.requires_grad)
+    hooks, late_hooks = tensor._backward_hooks, tensor._post_accumulate_grad_hooks
+    in_graphs = tensor.requires_grad and tensor.is_leaf and not is_lazy(tensor)
+    if in_graphs and not torch.is_inference_mode_enabled():
+        with torch.enable_grad():
+            node = torch.autograd.graph.get_gradient_edge(tensor).node
+        node.register_prehook(_refuse_backward)  # dies with the node where no graph holds it
+    torch._C._swap_tensor_impl(tensor, fresh)
+    if hooks is not None:
+        tensor._backward_hooks = hooks
+    if late_hooks is not None:
+        tensor._post_accumulate_grad_hooks = late_hooks
+    _take_class(tensor)
+
+
+class _Keeping:
+    """What a module is converted with: the user's function, and what PyTorch would lose.
+
+    Between tensors of one device PyTorch writes ``parameter.data = converted``. Between this
+    device and others it would make new Parameters: tied weights come apart, and optimizers made
+    before keep the old ones. So here the Parameter itself becomes the converted one.
+    """
+
+    def __init__(self, convert):
+        functools.update_wrapper(self, convert)
+        self._convert = convert
+        self._gradients = {}  # converted with their parameters, by id
+
+    def __call__(self, tensor: Any, *args: Any, **kwargs: Any) -> Any:
+        if id(tensor) in self._gradients:
+            return tensor
+        result = self._convert(tensor, *args, **kwargs)
+        if not (isinstance(tensor, torch.Tensor) and isinstance(result, torch.Tensor)):
+            return result
+        was, is_now = _C.is_lazy(tensor), _C.is_lazy(result)
+        if result is tensor or not (was or is_now):
+            return result
+        keep_annotation(tensor, result)
+        if was == is_now or not isinstance(tensor, torch.nn.Parameter):
+            return result
+        self._cross(tensor, result)
+        return tensor
+
+    def _cross(self, parameter: torch.nn.Parameter, converted: torch.Tensor) -> None:
+        gradient, parameter.grad = parameter.grad, None
+        _become(parameter, converted)
+        if gradient is not None:
+            _become(gradient, self._convert(gradient))
+            parameter.grad = gradient
+            self._gradients[id(gradient)] = gradient
+
+
+def _keep_parameters(apply):
+    """``Module._apply`` that keeps Parameters, and lazy modules' buffers uninitialized."""
+
+    @functools.wraps(apply)
+    def applied(self, fn, *args, **kwargs):
+        lazy_buffers = {name: type(b) for name, b in self._buffers.items() if is_lazy(b)}
+        fn = fn if isinstance(fn, _Keeping) else _Keeping(fn)
+        result = apply(self, fn, *args, **kwargs)
+        for name, kind in lazy_buffers.items():
+            moved = self._buffers[name]
+            if not is_lazy(moved):
+                self._buffers[name] = kind(device=moved.device, dtype=moved.dtype)
+        return result
+
+    return applied
+
+
+def _tensors(module: torch.nn.Module):
+    yield from module.named_parameters(remove_duplicate=False)
+    yield from module.named_buffers(remove_duplicate=False)
+
+
+def _keep_names(load):
+    """``Module.load_state_dict`` whose tensors are annotated as those they take the place of."""
+
+    @functools.wraps(load)
+    def loaded(self, state_dict, strict=True, assign=False):
+        before = {}
+        if assign:
+            before = {name: t for name, t in _tensors(self) if _C.annotation(t) is not None}
+        try:
+            return load(self, state_dict, strict, assign)
+        finally:
+            for name, tensor in _tensors(self) if before else ():
+                if name in before and tensor is not before[name]:
+                    keep_annotation(before[name], tensor)
+
+    return loaded
+
+
+def _of_annotated(make):
+    """``Parameter.__new__`` that takes annotated tensors: the result is annotated, too."""
+
+    @functools.wraps(make)
+    def made(cls, data=None, requires_grad=True):
+        # torch.compile reads this: what is called for tensors of other devices is PyTorch's alone.
+        elsewhere = not isinstance(data, torch.Tensor) or data.device.type != "spmdx"
+        if elsewhere or _C.annotation(data) is None:
+            return make(cls, data, requires_grad)
+        result = torch.Tensor._make_subclass(cls, data, requires_grad)
+        _C.annotate(result, _C.annotation(result), True)  # a parameter now, if it was data before
+        _take_class(result)
+        return result
+
+    return staticmethod(made)
+
+
+def install() -> None:
+    """Teach PyTorch's modules and parameters; once."""
+    module = torch.nn.Module
+    module._apply = _keep_parameters(module._apply)
+    module.load_state_dict = _keep_names(module.load_state_dict)
+    torch.nn.Parameter.__new__ = _of_annotated(torch.nn.Parameter.__new__)

@@ -1,0 +1,52 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Ctrl-C within code that drops it, or that says something else of it."""
+
+import signal
+import sys
+import threading
+
+
+class interruptible:
+    """A block that Ctrl-C ends with KeyboardInterrupt, whatever the code in it makes of that.
+
+    torch.load and torch.save call Python from C, where an exception may get lost: what they raise
+    then is that a file is damaged, or that an object has no such method. So it is kept from where
+    the signal is handled. Interrupts that the program was handling already do not count.
+    """
+
+    def __enter__(self) -> None:
+        self._handled = sys.exception()
+        self._heard: BaseException | None = None
+        self._before = None
+        if threading.current_thread() is threading.main_thread():
+            before = signal.getsignal(signal.SIGINT)
+            if callable(before):
+                self._before = before
+                signal.signal(signal.SIGINT, self._hear)
+
+    def _hear(self, number: int, frame: object) -> None:
+        assert callable(self._before)
+        try:
+            self._before(number, frame)
+        except BaseException as error:
+            self._heard = error
+            raise
+
+    def __exit__(self, kind: type | None, error: BaseException | None, trace: object) -> None:
+        if self._before is not None and signal.getsignal(signal.SIGINT) == self._hear:
+            signal.signal(signal.SIGINT, self._before)
+        heard = self._heard or self._interrupt_behind(error)
+        self._handled = self._heard = None
+        try:
+            if heard is not None and not isinstance(error, KeyboardInterrupt):
+                raise heard
+        finally:
+            del heard, error, trace  # or this frame holds the error, which holds this frame
+
+    def _interrupt_behind(self, error: BaseException | None) -> BaseException | None:
+        """The KeyboardInterrupt in whose course ``error`` was raised, if there is one."""
+        while error is not None and error is not self._handled:
+            if isinstance(error, KeyboardInterrupt):
+                return error
+            error = error.__context__
+        return None
