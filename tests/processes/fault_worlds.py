@@ -74,11 +74,13 @@ class Heard:
         return new
 
     def of(self, task: str) -> list[list[dict]]:
-        """By process, from the beginning of a task on."""
+        """By process, from the beginning of a task to its row."""
         found = []
         for said in self.said:
             begins = [n for n, one in enumerate(said) if one.get("details") == [task]]
-            found.append(said[begins[-1] :] if begins else [])
+            some = said[begins[-1] :] if begins else []
+            ends = [n for n, one in enumerate(some, 1) if one.get("task") == task]
+            found.append(some[: ends[0]] if ends else some)
         return found
 
     def rows(self, task: str) -> list[dict | None]:
