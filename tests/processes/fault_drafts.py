@@ -159,9 +159,13 @@ def draft(seed: int) -> Program:
     names, weights = list(DEEDS), list(DEEDS.values())
     deeds = {site: draw.choices(names, weights)[0] for site in sites}
     some["deeds"] = {site: (deed,) for site, deed in deeds.items() if deed != "nothing"}
+    apart = random.Random(f"{seed} apart")
+    copies = apart.choice(sites) if apart.random() < 0.4 else ""
+    in_one = copies != "" and apart.random() < 0.7  # a step that is undone from its beginning
+    if in_one:
+        some["deeds"] = {k: kinds for k, kinds in some["deeds"].items() if kinds[0] not in FLUSHES}
     count = 1 + (draw.random() < 0.15)
     faults = tuple(drafted_fault(draw, sites, len(layers), some) for _ in range(count))
-    apart = random.Random(f"{seed} apart")
     if apart.random() < 0.07:
         step, rank = apart.randrange(some["steps"]), apart.randrange(processes)
         fault = Fault("shards", step, apart.choice(sites), rank, 0.0, apart.randrange(3))
@@ -183,9 +187,9 @@ def draft(seed: int) -> Program:
         updates=updates,
         clips=draw.random() < 0.2,
         passes=draw.random() < 0.3,
-        copies=apart.choice(sites) if apart.random() < 0.4 else "",
+        copies=copies,
         warm=draw.random() < 0.6,
-        end=draw.choice(("mark", "mark", "item", "nothing")),
+        end="mark" if in_one else draw.choice(("mark", "mark", "item", "nothing")),
         snapshots=(0, *(step for step in range(1, some["steps"]) if draw.random() < 0.3)),
         keeps=draw.choice(("host", "host", "checkpoint")),
         repeats=draw.random() < 0.9,

@@ -80,6 +80,7 @@ class Play:
             "mean": torch.zeros((), **doubles),
             "mean before": torch.zeros((), **doubles),
             "mean before that": torch.zeros((), **doubles),
+            "past": torch.zeros((), **doubles),
         }
 
     def optimizer(self, parameters: list) -> torch.optim.Optimizer:
@@ -203,6 +204,7 @@ class Play:
             ones = torch.ones_like(fed["bins"].flatten(), dtype=torch.float64)
             self.rest["bins"].index_add_(0, fed["bins"].flatten(), ones)
             self.rest["mean"].mul_(0.5).add_(loss.detach(), alpha=0.5)
+            self.rest["past"].mul_(0.9).add_(self.rest["mean before that"])
             if self.program.passes:
                 self.rest["mean"].copy_(pass_on(self.rest["mean"]))
         self.at("late", self.rest["bins"])
