@@ -8,7 +8,7 @@ CMAKE := $(BIN)/cmake -G Ninja -DCMAKE_MAKE_PROGRAM=$(BIN)/ninja -DCMAKE_BUILD_T
 CXX_FILES = $(shell find csrc tests/core tests/accelerator -name '*.h' -o -name '*.cpp')
 PYTEST = OMP_NUM_THREADS=1 $(BIN)/python -m pytest -n 2
 .DEFAULT_GOAL := build
-.PHONY: build module demo test fuzz conformance rules chaos faults lint format bench asan clean
+.PHONY: build module demo test fuzz conformance rules chaos faults lint format bench asan tsan clean
 
 # A virtual environment with the pinned requirements, and python/ on its path.
 $(INSTALLED): requirements.txt
@@ -75,7 +75,7 @@ bench: module
 
 # The core, its tests and the golden tests under AddressSanitizer and UBSan. Needs no torch.
 build-asan/build.ninja: $(INSTALLED) CMakeLists.txt
-	$(CMAKE) -S . -B build-asan -DSPMDX_SANITIZE=ON -DSPMDX_TORCH=OFF -DSPMDX_WERROR=ON
+	$(CMAKE) -S . -B build-asan -DSPMDX_SANITIZE=address -DSPMDX_TORCH=OFF -DSPMDX_WERROR=ON
 	touch $@
 
 asan: build-asan/build.ninja
@@ -83,5 +83,14 @@ asan: build-asan/build.ninja
 	build-asan/spmdx-core-tests
 	SPMDX_OPT=$(CURDIR)/build-asan/spmdx-opt $(PYTEST) tests/test_golden.py
 
+# The core and its tests under ThreadSanitizer.
+build-tsan/build.ninja: $(INSTALLED) CMakeLists.txt
+	$(CMAKE) -S . -B build-tsan -DSPMDX_SANITIZE=thread -DSPMDX_TORCH=OFF -DSPMDX_WERROR=ON
+	touch $@
+
+tsan: build-tsan/build.ninja
+	$(BIN)/ninja -C build-tsan --quiet
+	build-tsan/spmdx-core-tests
+
 clean:
-	rm -rf build build-asan dist python/spmdx/_C*.so
+	rm -rf build build-asan build-tsan dist python/spmdx/_C*.so

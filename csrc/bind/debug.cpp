@@ -38,12 +38,17 @@ std::string cut_operands(const Graph& graph, const Node& node) {
   return text;
 }
 
+std::string at_line(SourceId source) {
+  const std::string line = bridge::source_text(source);
+  return line.empty() ? line : " at " + line;
+}
+
 // "annotation of w at train.py:41, through aten.mm at train.py:50". `node` made the value; null: it is an input.
 std::string provenance(const Graph& graph, const Value& value, const Node* node) {
-  const std::string source = bridge::source_text(value.why.source);
-  std::string text = value.why.via;
-  if (!text.empty() && !source.empty()) text.insert(std::min(text.find(", through "), text.size()), " at " + source);
-  if (text.empty() && !source.empty()) text = "annotation at " + source;
+  const Provenance& why = value.why;
+  std::string text = why.origin.empty() && why.source ? "annotation" : why.origin;
+  if (!text.empty()) text += at_line(why.source);
+  if (why.through) text += ", through " + why.through->op + at_line(why.at);
   if (text.empty() && node && value.sharding && value.sharding->partial) text = cut_operands(graph, *node);
   return text.empty() ? "nothing cuts it" : text;
 }

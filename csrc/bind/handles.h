@@ -12,9 +12,9 @@ namespace spmdx::bind {
 struct MeshHandle {
   MeshRef mesh;
 };
-// Interned: lives as long as the process.
 struct ShardingHandle {
-  ShardingRef sharding = nullptr;
+  ShardingRef sharding = nullptr;                // interned: lives as long as the process
+  std::shared_ptr<const PartitionSpec> written;  // what the user wrote, where that says more
 };
 
 // The lazy tensor behind `tensor`. Throws ShardingError naming `what` for a tensor of another device.

@@ -17,6 +17,7 @@ at::Tensor rooted(const at::Tensor& tensor) {
   bridge::LazyTensor& lazy = require_lazy(tensor, "spmdx");
   if (!lazy.chain()) return tensor;
   auto& recorder = bridge::Recorder::instance();
+  const bridge::Recorder::Lock lock;  // the value read is one of the graph that it is put into
   const at::Tensor own =
       bridge::make_tensor(recorder.lazy(recorder.read(lazy)), bridge::share(bridge::meta_of(tensor)));
   if (lazy.of_view) require_lazy(own, "spmdx").root().annotation = std::make_unique<bridge::Annotation>(*lazy.of_view);
@@ -48,6 +49,7 @@ bridge::LazyTensor& require_lazy(const at::Tensor& tensor, const char* what) {
 
 DataRef settle(const at::Tensor& tensor) {
   bridge::require_values(require_lazy(tensor, "spmdx"));
+  const bridge::Recorder::Lock lock;
   at::Tensor own = rooted(tensor);
   bridge::Root& root = require_lazy(own, "spmdx").root();
   const bool lies_elsewhere =
@@ -66,6 +68,7 @@ ShardingRef sharding_of(const at::Tensor& tensor) {
     py::gil_scoped_release no_gil;
     return bridge::Recorder::instance().plan_pending(pending);
   };
+  const bridge::Recorder::Lock lock;
   const bridge::LazyTensor& lazy = require_lazy(tensor, "get_sharding");
   if (lazy.annotation()) return lazy.annotation()->sharding;
   if (lazy.chain()) plan_pending(tensor);  // a gradient gets a root of its own when it is planned

@@ -104,7 +104,7 @@ std::pair<std::vector<at::Tensor>, std::optional<ShardingHandle>> local_data(con
     if (!distinct.at(index).defined()) distinct[index] = shown(shards[index]);
     result.push_back(distinct[index]);
   }
-  return {std::move(result), ShardingHandle{sharding}};
+  return {std::move(result), ShardingHandle{sharding, nullptr}};
 }
 
 // The same memory where that can be lent: contiguous, and seen by tensors only, who count its users. Nothing is written
@@ -162,6 +162,7 @@ DataRef blank_data(const TensorType& type, ShardingRef sharding) {
 void load_local(const at::Tensor& tensor, const ShardingHandle& handle, const std::vector<at::Tensor>& locals) {
   auto& lazy = require_lazy(tensor, "load_local_shards_");
   auto& recorder = bridge::Recorder::instance();
+  const bridge::Recorder::Lock lock;  // the input is one of the graph that is written to
   recorder.write(lazy, recorder.input(data_from(type_of(tensor), handle.sharding, locals)));
 }
 
@@ -191,7 +192,7 @@ at::Tensor blank(const Shape& shape, at::ScalarType dtype, const std::optional<S
 py::object annotation(const at::Tensor& tensor) {
   bridge::LazyTensor* lazy = bridge::as_lazy(tensor);
   if (!lazy || !lazy->annotation()) return py::none();
-  return py::cast(ShardingHandle{lazy->annotation()->sharding});
+  return py::cast(ShardingHandle{lazy->annotation()->sharding, lazy->annotation()->written});
 }
 
 // What was written for `from` holds for `to`, where both are ours. Returns whether `to` is annotated.
@@ -204,12 +205,24 @@ bool keep_annotation(const at::Tensor& from, const at::Tensor& to) {
 
 void annotate(const at::Tensor& tensor, std::optional<ShardingHandle> handle, bool state) {
   require_lazy(tensor, "mark_sharding");
-  bridge::Recorder::instance().annotate(tensor, handle ? handle->sharding : nullptr, bridge::current_source(), state);
+  bridge::Annotation said;
+  if (handle) said = {handle->sharding, bridge::current_source(), state, handle->written};
+  bridge::Recorder::instance().annotate(tensor, said);
 }
 
 py::object sharding_or_none(const at::Tensor& tensor) {
   ShardingRef sharding = sharding_of(tensor);
-  return sharding ? py::cast(ShardingHandle{sharding}) : py::none();
+  return sharding ? py::cast(ShardingHandle{sharding, nullptr}) : py::none();
+}
+
+// A sharding does not tell axes of size 1: they cut nothing. Null where it says all that was written.
+std::shared_ptr<const PartitionSpec> as_written(PartitionSpec spec, const Mesh& mesh) {
+  const auto& axes = mesh.axes();
+  if (std::none_of(axes.begin(), axes.end(), [](const Axis& axis) { return axis.size == 1; })) return nullptr;
+  for (auto& entry : spec.entries)
+    for (SpecAxis& axis : entry)
+      if (const auto* index = std::get_if<int64_t>(&axis)) axis = axes.at(*index).name;
+  return std::make_shared<const PartitionSpec>(std::move(spec));
 }
 
 void bind_mesh(py::module_& m) {
@@ -242,7 +255,9 @@ void bind_mesh(py::module_& m) {
 void bind_handle(py::module_& m) {
   py::class_<ShardingHandle>(m, "ShardingHandle")
       .def_property_readonly("mesh", [](const ShardingHandle& h) { return MeshHandle{h.sharding->mesh}; })
-      .def_property_readonly("entries", [](const ShardingHandle& h) { return to_spec(*h.sharding).entries; })
+      .def_property_readonly(
+          "entries",
+          [](const ShardingHandle& h) { return h.written ? h.written->entries : to_spec(*h.sharding).entries; })
       .def_property_readonly(
           "partial",
           [](const ShardingHandle& h) { return axis_names(*h.sharding->mesh, atom_list(h.sharding->partial)); })
@@ -265,7 +280,9 @@ void bind_sharding(py::module_& m) {
   bind_mesh(m);
   bind_handle(m);
   m.def("to_sharding", [](Entries entries, const MeshHandle& mesh, const Shape& shape, const std::string& tensor) {
-    return ShardingHandle{to_sharding(PartitionSpec{std::move(entries)}, mesh.mesh, shape, tensor)};
+    PartitionSpec spec{std::move(entries)};
+    ShardingRef sharding = to_sharding(spec, mesh.mesh, shape, tensor);
+    return ShardingHandle{sharding, as_written(std::move(spec), *mesh.mesh)};
   });
   m.def("annotate", annotate);
   m.def("annotation", annotation);

@@ -8,9 +8,11 @@
 
 #include "bind/bind.h"
 #include "bind/handles.h"
-#include "bridge/fallback.h"
+#include "bridge/intern.h"
 #include "bridge/plan_only.h"
+#include "bridge/plan_warnings.h"
 #include "bridge/tracer.h"
+#include "sharding/reshard.h"
 
 namespace spmdx {
 namespace {
@@ -20,6 +22,7 @@ using namespace bind;
 
 std::map<std::string, int64_t> counters() {
   const bridge::Recorder& recorder = bridge::Recorder::instance();
+  const bridge::Recorder::Lock lock;
   const StepCounters steps = bridge::engine().counters();
   int64_t fallback_ops = 0;
   for (const auto& [op, times] : steps.fallbacks) fallback_ops += times;
@@ -30,7 +33,11 @@ std::map<std::string, int64_t> counters() {
           {"implicit_syncs", recorder.implicit_syncs()},
           {"collectives", steps.collectives},
           {"wire_bytes", steps.wire_bytes},
-          {"fallback_ops", fallback_ops}};
+          {"fallback_ops", fallback_ops},
+          {"calls_kept", static_cast<int64_t>(bridge::interned_count())},
+          {"plans_kept", static_cast<int64_t>(bridge::engine().plans_kept())},
+          {"reshard_plans_kept", static_cast<int64_t>(reshard_plans_kept())},
+          {"shardings_kept", static_cast<int64_t>(shardings_kept())}};
 }
 
 void reset_counters() {
@@ -74,7 +81,7 @@ void bind_step(py::module_& m) {
   m.def("begin_plan_only", [] { bridge::Recorder::instance().begin_plan_only(); });
   m.def("end_plan_only", [] { bridge::Recorder::instance().end_plan_only(); });
   m.def("planning_only", &bridge::planning_only);
-  m.def("counters", counters);
+  m.def("counters", counters, NoGil());
   m.def("reset_counters", reset_counters);
   m.def("fallback_counts", [] { return bridge::engine().counters().fallbacks; });
   m.def("set_fallbacks_are_errors", bridge::set_fallbacks_are_errors, py::arg("errors"));

@@ -63,15 +63,15 @@ py::dict reshard_plan(const std::string& dtype, const Shape& shape, const Shardi
                       const ShardingHandle& to, const py::dict& topology) {
   const DType type = dtype_named(dtype);
   const auto began = std::chrono::steady_clock::now();
-  const ReshardPlan& plan = plan_reshard(type, shape, from.sharding, to.sharding, from_dict(topology));
+  const ReshardPlanRef plan = plan_reshard(type, shape, from.sharding, to.sharding, from_dict(topology));
   const double us = std::chrono::duration<double, std::micro>(std::chrono::steady_clock::now() - began).count();
   py::list moves;
-  for (const Move& move : plan.moves)
+  for (const Move& move : plan->moves)
     moves.append(py::dict("kind"_a = std::string(name(move.kind)), "bytes"_a = move.bytes,
                           "axes"_a = axis_names(*move.to->mesh, atom_list(move.atoms)),
                           "to"_a = str(TensorType{type, shape, false}, move.to)));
-  return py::dict("moves"_a = moves, "bytes"_a = plan.bytes, "cost_ns"_a = plan.cost_ns,
-                  "peak_bytes"_a = plan.peak_bytes, "microseconds"_a = us);
+  return py::dict("moves"_a = moves, "bytes"_a = plan->bytes, "cost_ns"_a = plan->cost_ns,
+                  "peak_bytes"_a = plan->peak_bytes, "microseconds"_a = us);
 }
 
 // Bytes that the busiest device lacks. REQUIRES: nothing is partial.
@@ -84,12 +84,12 @@ int64_t missing_bytes(const std::string& dtype, const Shape& shape, const Shardi
 std::vector<at::Tensor> run_reshard(const std::vector<at::Tensor>& locals, const Shape& shape,
                                     const ShardingHandle& from, const ShardingHandle& to, const py::dict& topology) {
   const TensorType type{bridge::to_dtype(locals.at(0).scalar_type()), shape, false};
-  const ReshardPlan& plan = plan_reshard(type.dtype, shape, from.sharding, to.sharding, from_dict(topology));
+  const ReshardPlanRef plan = plan_reshard(type.dtype, shape, from.sharding, to.sharding, from_dict(topology));
   ShardingRef at = from.sharding;
   Shards shards;
   for (int64_t i = 0; i < num_distinct(*at->mesh, at->used()); ++i)
     shards.push_back(bridge::lent(locals.at(representative(*at->mesh, at->used(), i))));
-  for (const Move& move : plan.moves) {
+  for (const Move& move : plan->moves) {
     shards = transfer_here(bridge::aten_backend(), type.dtype, {shape, at, move.to, {}}, std::move(shards));
     at = move.to;
   }

@@ -42,17 +42,17 @@ void Recorder::Impl::annotate(LazyTensor& tensor, const Annotation& annotation) 
   }
 }
 
-void Recorder::annotate(const at::Tensor& tensor, ShardingRef sharding, SourceId source, bool state) {
+void Recorder::annotate(const at::Tensor& tensor, const Annotation& said) {
   Lock lock;
   LazyTensor* lazy_tensor = as_lazy(tensor);
   internal_check(lazy_tensor, "annotate of a tensor that is not ours");
   if (lazy_tensor->chain()) lazy_tensor->of_view = nullptr;
-  if (!sharding) {
+  if (!said.sharding) {
     if (!lazy_tensor->chain()) lazy_tensor->root().annotation.reset();
     return;
   }
   if (lazy_tensor->chain()) read(*lazy_tensor);  // what a view shows now is constrained, too
-  impl_->annotate(*lazy_tensor, {sharding, source, state});
+  impl_->annotate(*lazy_tensor, said);
 }
 
 void Recorder::keep_annotation(LazyTensor& tensor, const Annotation& had) {

@@ -9,10 +9,10 @@
 #include "base/error.h"
 #include "bridge/aten_backend.h"
 #include "bridge/c10d_comm.h"
-#include "bridge/fallback.h"
 #include "bridge/fetch.h"
 #include "bridge/place.h"
 #include "bridge/plan_only.h"
+#include "bridge/plan_warnings.h"
 #include "bridge/recorder.h"
 #include "bridge/shapes.h"
 #include "runtime/check.h"
@@ -52,7 +52,7 @@ Part Recorder::Impl::planned(Graph done, std::vector<DataRef> sources, std::vect
     NoGil no_gil;
     part.plan = engine().plan(done);
   }
-  if (!part.plan->fallbacks.empty()) mind_fallbacks(*part.plan);
+  if (!part.plan->fallbacks.empty() || part.plan->repeat) mind(*part.plan);
   return part;
 }
 
@@ -116,7 +116,7 @@ void Recorder::flush(bool implicit) {
     impl_->annotated = true;
     flush(implicit);
   }
-  warn_of_fallbacks();
+  warn_of_plans();
 }
 
 void Recorder::cut_if_long() {

@@ -3,14 +3,16 @@
 #include "bridge/intern.h"
 
 #include <cstring>
-#include <unordered_map>
 
+#include "base/latest.h"
 #include "bridge/aten_backend.h"
 #include "bridge/record.h"
 #include "bridge/shapes.h"
 
 namespace spmdx::bridge {
 namespace {
+
+constexpr size_t kInterned = 1 << 13;  // half of the calls that are kept, of about a kilobyte each
 
 uint64_t hash_words(const Key& key) {
   uint64_t h = key.size();
@@ -22,19 +24,21 @@ bool equal_words(const Key& a, const std::vector<uint64_t>& b) {
   return a.size() == b.size() && std::memcmp(a.data(), b.data(), a.size() * sizeof(uint64_t)) == 0;
 }
 
-// Entries keep their address: results are read through pointers into them.
-Interned* lookup(const Key& key, uint64_t hash, bool insert) {
-  static auto* table = new std::unordered_multimap<uint64_t, std::unique_ptr<Interned>>;
-  if (!insert) {
-    auto [first, last] = table->equal_range(hash);
-    for (; first != last; ++first) {
-      if (equal_words(key, first->second->key)) return first->second.get();
-    }
-    return nullptr;
-  }
-  auto entry = std::make_unique<Interned>();
+using Table = Latest<uint64_t, InternedRef>;
+Table& table() {
+  static auto* instance = new Table(kInterned);  // outlives every tensor
+  return *instance;
+}
+
+InternedRef known(uint64_t hash, const Key& key) {
+  const InternedRef* found = table().find(hash);
+  return found && equal_words(key, (*found)->key) ? *found : nullptr;
+}
+
+std::shared_ptr<Interned> keyed(const Key& key) {
+  auto entry = std::make_shared<Interned>();
   entry->key.assign(key.begin(), key.end());
-  return table->emplace(hash, std::move(entry))->second.get();
+  return entry;
 }
 
 struct CallBuilder {
@@ -100,31 +104,35 @@ std::vector<std::vector<MetaRef>> shared(const std::vector<std::vector<Meta>>& r
 
 }  // namespace
 
-const Interned& intern_op(const OpInfo& info, IValues args, const Key& key) {
+InternedRef intern_op(const OpInfo& info, IValues args, const Key& key) {
   const uint64_t hash = hash_words(key);
-  if (Interned* known = lookup(key, hash, false)) return *known;
+  if (InternedRef found = known(hash, key)) return found;
   auto results = infer(info, args);
   CallRef call = build_call(info, args, results);
-  Interned* fresh = lookup(key, hash, true);
+  const std::shared_ptr<Interned> fresh = keyed(key);
   fresh->call = std::move(call);
   fresh->results = shared(results);
-  return *fresh;
+  table().insert(hash, fresh);
+  return fresh;
 }
 
-const Interned& intern_view(const OpInfo& info, IValues args) {
+InternedRef intern_view(const OpInfo& info, IValues args) {
   Key key;
   key.push_back(reinterpret_cast<uintptr_t>(&info));
   add_tensor(key, args[0].toTensor(), false);
   for (size_t i = 1; i < args.size(); ++i) add_words(key, info.slots[i], args[i], true);
   const uint64_t hash = hash_words(key);
-  if (Interned* known = lookup(key, hash, false)) return *known;
+  if (InternedRef found = known(hash, key)) return found;
   auto results = infer(info, args);
   Meta in = meta_of(args[0].toTensor());
   in.offset = 0;
   auto views = view_results(info, args, in, results.at(0));
-  Interned* fresh = lookup(key, hash, true);
+  const std::shared_ptr<Interned> fresh = keyed(key);
   fresh->views = std::move(views);
-  return *fresh;
+  table().insert(hash, fresh);
+  return fresh;
 }
+
+size_t interned_count() { return table().size(); }
 
 }  // namespace spmdx::bridge

@@ -1,6 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 // What equal calls of an op share: its Call, the layouts of its results, its steps if it is a view.
 #pragma once
+#include <memory>
+
 #include "bridge/alias.h"
 
 namespace spmdx::bridge {
@@ -12,8 +14,11 @@ struct Interned {
   std::vector<ViewResult> views;              // of a view-like op
 };
 
-// Entries live and keep their address for the process' life. REQUIRES: the recorder's lock.
-const Interned& intern_op(const OpInfo& info, IValues args, const Key& key);
-const Interned& intern_view(const OpInfo& info, IValues args);
+using InternedRef = std::shared_ptr<const Interned>;
+
+// Those used last are kept. REQUIRES: the recorder's lock.
+InternedRef intern_op(const OpInfo& info, IValues args, const Key& key);
+InternedRef intern_view(const OpInfo& info, IValues args);
+size_t interned_count();
 
 }  // namespace spmdx::bridge

@@ -7,6 +7,7 @@
 #include <c10/core/impl/LocalDispatchKeySet.h>
 #include <torch/csrc/autograd/function.h>
 
+#include <algorithm>
 #include <filesystem>
 #include <unordered_map>
 
@@ -31,6 +32,7 @@ struct Sources {
   std::vector<Place> places{Place{}};
   std::unordered_map<uint64_t, SourceId> ids;
   std::unordered_map<PyCodeObject*, bool> is_user;
+  std::vector<std::string> libraries;  // folders of code that is not the user's
   struct Forward {
     uint64_t sequence = UINT64_MAX;
     SourceId source = 0;
@@ -44,23 +46,29 @@ Sources& sources() {
   return *instance;
 }
 
-bool user_file(PyCodeObject* code) {
-  const char* path = PyUnicode_AsUTF8(code->co_filename);
-  if (!path) {
-    PyErr_Clear();
-    return false;
-  }
-  const std::string_view file(path);
-  const bool library = file.find("/torch/") != file.npos || file.find("/python/spmdx/") != file.npos ||
-                       file.find("-packages/spmdx/") != file.npos || file.starts_with('<');
-  return !library;
+std::string_view text_of(PyObject* text) {
+  const char* found = text && PyUnicode_Check(text) ? PyUnicode_AsUTF8(text) : nullptr;
+  if (!found) PyErr_Clear();
+  return found ? found : "";
 }
 
-bool is_user(Sources& all, PyCodeObject* code) {
+// As errors.py tells it: neither in a library's folder nor, where a library has written code itself, in its module.
+bool runs_user_code(const Sources& all, PyFrameObject* frame, PyCodeObject* code) {
+  const std::string_view file = text_of(code->co_filename);
+  if (file.empty() || file.starts_with("<frozen ")) return false;
+  const auto is_within = [&](const std::string& folder) { return file.starts_with(folder); };
+  if (std::any_of(all.libraries.begin(), all.libraries.end(), is_within)) return false;
+  PyObject* globals = PyFrame_GetGlobals(frame);
+  const std::string_view module = text_of(PyDict_GetItemString(globals, "__name__"));
+  Py_DECREF(globals);
+  return !module.starts_with("spmdx.") && !module.starts_with("torch.");
+}
+
+bool is_user(Sources& all, PyFrameObject* frame, PyCodeObject* code) {
   const auto known = all.is_user.find(code);
   if (known != all.is_user.end()) return known->second;
   Py_INCREF(code);  // so that the address is not used again
-  return all.is_user[code] = user_file(code);
+  return all.is_user[code] = runs_user_code(all, frame, code);
 }
 
 // REQUIRES: the GIL.
@@ -70,7 +78,7 @@ SourceId innermost(Sources& all) {
   SourceId found = 0;
   while (frame) {
     PyCodeObject* code = PyFrame_GetCode(frame);
-    if (is_user(all, code)) {
+    if (is_user(all, frame, code)) {
       const int instruction = PyFrame_GetLasti(frame);
       const uint64_t key =
           reinterpret_cast<uintptr_t>(code) * 0x9e3779b97f4a7c15ULL ^ static_cast<uint64_t>(instruction);
@@ -112,6 +120,13 @@ class Reading {
 };
 
 }  // namespace
+
+void set_libraries(std::vector<std::string> folders) {
+  Sources& all = sources();
+  const Reading reading(all);
+  all.libraries = std::move(folders);
+  all.is_user.clear();
+}
 
 SourceId current_source() {
   Sources& all = sources();

@@ -27,7 +27,8 @@ struct LazyValue {
 struct Annotation {
   ShardingRef sharding = nullptr;
   SourceId source = 0;
-  bool state = false;  // a parameter or other state, see Input::state
+  bool state = false;                                      // a parameter or other state, see Input::state
+  std::shared_ptr<const PartitionSpec> written = nullptr;  // where it says more than the sharding
 };
 
 // Declared (logical, eager-like) metadata of a tensor.

@@ -46,8 +46,7 @@ at::Tensor copy_of_whole(const at::Tensor& tensor) {
   const at::Tensor whole = whole_of(tensor);
   LazyTensor& lazy = ours(whole);
   const at::Tensor copy = make_tensor(recorder.held(recorder.read(lazy)), lazy.root().base);
-  if (const auto& annotation = lazy.root().annotation)
-    recorder.annotate(copy, annotation->sharding, annotation->source, annotation->state);
+  if (const auto& annotation = lazy.root().annotation) recorder.annotate(copy, *annotation);
   return copy;
 }
 

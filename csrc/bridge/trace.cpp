@@ -120,14 +120,14 @@ void trace_view(const OpInfo& info, Stack* stack) {
   const IValues args = arguments(info, *stack);
   const at::Tensor source = args[0].toTensor();
   if (!as_lazy(source)) device_mismatch(source);
-  const Interned& entry = intern_view(info, args);
+  const InternedRef entry = intern_view(info, args);
   c10::IValue result;
   if (info.list_result.at(0)) {
     c10::List<at::Tensor> list;
-    for (const auto& view : entry.views) list.push_back(view_of(source, view, info.viewed == 0));
+    for (const auto& view : entry->views) list.push_back(view_of(source, view, info.viewed == 0));
     result = std::move(list);
   } else {
-    result = view_of(source, entry.views.at(0), info.viewed == 0);
+    result = view_of(source, entry->views.at(0), info.viewed == 0);
   }
   finish(info, stack, std::move(result));
 }
@@ -235,16 +235,10 @@ void trace_writes(const OpInfo& info, Stack* stack) {
 Traced record_op(const OpInfo& info, IValues args) {
   Gathered gathered;
   gathered.all(info, args);
-  const Interned& entry = intern_op(info, args, gathered.key);
+  const InternedRef entry = intern_op(info, args, gathered.key);
   add_draw(info, args, gathered.params);
-  const ValueId first = Recorder::instance().record(entry.call, std::move(gathered.values), gathered.params);
-  return {first, &entry.results};
-}
-
-const std::vector<std::vector<MetaRef>>& layouts(const OpInfo& info, IValues args) {
-  Gathered gathered;
-  gathered.all(info, args);
-  return intern_op(info, args, gathered.key).results;
+  const ValueId first = Recorder::instance().record(entry->call, std::move(gathered.values), gathered.params);
+  return {first, {entry, &entry->results}};
 }
 
 // What `work` throws leads with the user's line and the op.

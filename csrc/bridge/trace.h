@@ -13,13 +13,11 @@ using torch::jit::Stack;
 // Values of a recorded op, per result of its schema.
 struct Traced {
   ValueId first = kNone;
-  const std::vector<std::vector<MetaRef>>* results = nullptr;
+  std::shared_ptr<const std::vector<std::vector<MetaRef>>> results;
 };
 
 // Records an op without writes; equal calls share one Call. Not for view-like ops.
 Traced record_op(const OpInfo& info, IValues args);
-// Layouts of the results that the op would have, per result of its schema. Throws what eager throws.
-const std::vector<std::vector<MetaRef>>& layouts(const OpInfo& info, IValues args);
 // The whole of a trace but for handlers: views, writes, plain ops. Replaces the arguments on the stack.
 void trace_op(const OpInfo& info, Stack* stack);
 // Runs the op on the CPU with the operands' values and wraps what it gives; writes go back to the operands.

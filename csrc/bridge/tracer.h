@@ -70,8 +70,8 @@ class Recorder {
   Recording recording();
 
   // Annotates in place (REQUIRES: lazy tensor); a recorded value gets a constraint, existing data is resharded at
-  // the next flush. Null removes the annotation. `state`: the tensor is a parameter or buffer, not data.
-  void annotate(const at::Tensor& tensor, ShardingRef sharding, SourceId source, bool state);
+  // the next flush. Without a sharding: forget what was said.
+  void annotate(const at::Tensor& tensor, const Annotation& said);
   // The tensor was annotated and shows other memory now: that is annotated so, unless it is annotated already. Where
   // the spec does not fit, a warning says that the annotation is gone.
   void keep_annotation(LazyTensor& tensor, const Annotation& had);
@@ -110,6 +110,7 @@ void trace(const c10::OperatorHandle& op, c10::DispatchKeySet keys, torch::jit::
 SourceId current_source();
 // The exception of an op, led by the user's line and the op. Python's own exceptions stay as they are.
 std::exception_ptr lead_error(std::exception_ptr error, SourceId source, const std::string& op);
-std::string source_text(SourceId source);  // "train.py:41", or "" for 0
+void set_libraries(std::vector<std::string> folders);  // whose code is not the user's; paths that end in a separator
+std::string source_text(SourceId source);              // "train.py:41", or "" for 0
 
 }  // namespace spmdx::bridge

@@ -74,10 +74,12 @@ struct Node {
   std::string cause;  // why this collective is here
 };
 
-// Why a dim of a value is cut: which annotation, through which op it came.
+// Why a dim of a value is cut: which annotation, through which op it came last.
 struct Provenance {
   SourceId source = 0;  // of the annotation
-  std::string via;      // "annotation of input 3, through aten.mm at train.py:12"
+  std::string origin;   // "annotation of input 3"
+  CallRef through;      // null: none
+  SourceId at = 0;      // of that op
 };
 
 struct Value {

@@ -115,9 +115,9 @@ std::vector<ShardingRef> Assignment::demands(ValueId value) const {
 }
 
 const ReshardPlan& Assignment::plan(ValueId value, ShardingRef from, ShardingRef to) const {
-  const ReshardPlan*& known = plans_[{type_of_[value], from, to}];
+  ReshardPlanRef& known = plans_[{type_of_[value], from, to}];
   const TensorType& type = graph_.values[value].type;
-  if (!known) known = &plan_reshard(type.dtype, type.shape, from, to, options_.topology);
+  if (!known) known = plan_reshard(type.dtype, type.shape, from, to, options_.topology);
   return *known;
 }
 

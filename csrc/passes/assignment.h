@@ -96,7 +96,7 @@ class Assignment {
   struct PlanHash {
     size_t operator()(const PlanKey& key) const;
   };
-  mutable std::unordered_map<PlanKey, const ReshardPlan*, PlanHash> plans_;
+  mutable std::unordered_map<PlanKey, ReshardPlanRef, PlanHash> plans_;
 };
 
 // Uses of a fleeting copy at most so many nodes apart share it.

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // Compile: the passes in their order, with a numbered dump after each.
+#include <atomic>
 #include <cstdio>
 #include <filesystem>
 #include <fstream>
@@ -35,7 +36,7 @@ const std::vector<Pass>& all_passes() {
 }
 
 void compile(Graph& graph, const CompileOptions& options) {
-  static int programs = 0;
+  static std::atomic<int> programs = 0;
   const int program = options.dump_dir.empty() ? 0 : programs++;
   int step = 0;
   dump(graph, options, program, step++, "traced");

@@ -6,7 +6,7 @@
 
 namespace spmdx {
 
-const ReshardPlan& Layouts::plan(ValueId value, const Layout& layout, ShardingRef wanted) const {
+ReshardPlanRef Layouts::plan(ValueId value, const Layout& layout, ShardingRef wanted) const {
   const TensorType& type = from_.values[value].type;
   return plan_reshard(type.dtype, type.shape, layout.sharding, wanted, topology_);
 }
@@ -16,7 +16,7 @@ size_t Layouts::cheapest(ValueId value, ShardingRef wanted) const {
   int64_t best_cost = -1;
   for (size_t i = 0; i < known_[value].size(); ++i) {
     if (known_[value][i].sharding == wanted) return i;  // also where a slice would be as cheap
-    const int64_t cost = plan(value, known_[value][i], wanted).cost_ns;
+    const int64_t cost = plan(value, known_[value][i], wanted)->cost_ns;
     if (best_cost >= 0 && cost >= best_cost) continue;
     best = i;
     best_cost = cost;
@@ -36,7 +36,8 @@ ValueId Layouts::get(ValueId value, ShardingRef wanted, NodeId at, SourceId sour
   const Layout start = nearest;
   const TensorType& type = from_.values[value].type;
   ValueId made = start.value;
-  for (const Move& move : plan(value, start, wanted).moves) {
+  const ReshardPlanRef moves = plan(value, start, wanted);
+  for (const Move& move : moves->moves) {
     Call call;
     call.op = collective_op(move.kind);
     call.args = {TensorArg{0}};

@@ -31,7 +31,7 @@ class Layouts {
   ValueId get(ValueId value, ShardingRef wanted, NodeId at, SourceId source, const std::string& reason);
 
  private:
-  const ReshardPlan& plan(ValueId value, const Layout& layout, ShardingRef wanted) const;
+  ReshardPlanRef plan(ValueId value, const Layout& layout, ShardingRef wanted) const;
   size_t cheapest(ValueId value, ShardingRef wanted) const;
 
   const Graph& from_;

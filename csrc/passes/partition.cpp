@@ -125,6 +125,10 @@ class Partition {
 
 void partition(Graph& graph, const CompileOptions& options) {
   if (!graph.mesh) return;
+  for (const Value& value : graph.values)
+    if (!value.sharding)
+      throw ShardingError("partition: a value of " + str(value.type) +
+                          " has no sharding yet. Expected a graph that was propagated. Run the pass propagate first.");
   graph = Partition(graph, options).run();
 }
 

@@ -16,13 +16,14 @@ constexpr int64_t kNoLimit = INT64_MAX;
 struct CompileOptions {
   Topology topology;
   std::string dump_dir;  // empty: no dumps
-  SourcePrinter source;  // for dumps and messages
+  SourcePrinter source;  // for dumps; passes keep numbers of sources, which reports resolve
   int64_t bucket_bytes = 30 << 20;
   // Bytes a device may spend on gathered parameters that are kept from forward to backward.
   int64_t gather_budget = 0;
 };
 
-// Gives every use of a constant (no operands, not random) a node of its own, so that uses do not bind each other.
+// Gives every use of a constant (no operands, not random) a node of its own, so that uses do not bind each other; not
+// of one that is annotated as data.
 void split_constants(Graph& graph);
 
 // Drops nodes no output needs, merges equal nodes (not random ones).

@@ -77,11 +77,11 @@ class Propagation {
   void seed_input(const Input& input) {
     const std::string name = input.name.empty() ? "an input" : input.name;
     if (input.annotation) {
-      set(input.value, input.annotation, {input.source, "annotation of " + name});
+      set(input.value, input.annotation, {input.source, "annotation of " + name, nullptr});
       fixed_[input.value] = true;
     } else if (input.physical && !comes_from_another_mesh(graph_, input) && !fixed_[input.value]) {
       set(input.value, without_partial(input.physical, graph_.values[input.value].type.shape),
-          {0, "layout of " + name});
+          {0, "layout of " + name, nullptr});
     }
   }
 
@@ -106,7 +106,7 @@ class Propagation {
     if (fixed_[value]) return;
     fixed_[value] = true;
     hidden_[value] = state;
-    state ? states_.push_back({value, sharding, source, true}) : set(value, sharding, {source, "annotation"});
+    state ? states_.push_back({value, sharding, source, true}) : set(value, sharding, {source, "annotation", nullptr});
   }
 
   void seed_annotated_state() {
@@ -115,7 +115,7 @@ class Propagation {
     for (const Input& input : graph_.inputs)
       if (input.state && input.annotation) seed_input(input);
     for (const Constraint& state : states_)
-      set(state.value, state.sharding, {state.source, "annotation of the tensor it is written to"});
+      set(state.value, state.sharding, {state.source, "annotation of the tensor it is written to", nullptr});
     follow_ties();
   }
 
@@ -164,12 +164,12 @@ class Propagation {
       ShardingRef known = current_[value];
       ShardingRef wanted = is_input ? placement.inputs[t] : placement.outputs[t - node.inputs.size()];
       if (is_input) {
-        total += plan_reshard(type.dtype, type.shape, known, wanted, options_.topology).cost_ns;
+        total += plan_reshard(type.dtype, type.shape, known, wanted, options_.topology)->cost_ns;
       } else if (fixed_[value] || !known->replicated()) {
-        total += plan_reshard(type.dtype, type.shape, wanted, known, options_.topology).cost_ns;
+        total += plan_reshard(type.dtype, type.shape, wanted, known, options_.topology)->cost_ns;
       } else if (wanted->partial) {
         total += plan_reshard(type.dtype, type.shape, wanted, without_partial(wanted, type.shape), options_.topology)
-                     .cost_ns;
+                     ->cost_ns;
       }
     }
     return total;
@@ -213,10 +213,7 @@ class Propagation {
       }
     }
     if (!from) return {};
-    std::string text = from->via.substr(0, from->via.find(", through "));
-    text += ", through " + node.call->op;
-    if (options_.source && node.source) text += " at " + options_.source(node.source);
-    return {from->source, std::move(text)};
+    return {from->source, from->origin, node.call, node.source};
   }
 
   // What a node asks for depends on its own tensors only: it is looked at again when one of them has changed.

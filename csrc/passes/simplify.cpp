@@ -103,9 +103,12 @@ void simplify(Graph& graph) {
 
 void split_constants(Graph& graph) {
   std::vector<NodeId> constant(graph.values.size(), kNone);  // the constant node behind a value
-  std::vector<bool> outlives(graph.values.size(), false);
+  std::vector<bool> outlives(graph.values.size(), false), is_data(graph.values.size(), false);
   for (const Output& output : graph.outputs) outlives[output.value] = true;
-  for (const Constraint& constraint : graph.constraints) outlives[constraint.value] = true;
+  for (const Constraint& constraint : graph.constraints) {
+    outlives[constraint.value] = true;
+    if (!constraint.state) is_data[constraint.value] = true;  // as if it came from outside: all uses see its layout
+  }
   Rewrite rewrite(graph);
   std::vector<bool> taken(graph.nodes.size(), false);
   for (NodeId i = 0; i < graph.nodes.size(); ++i) {
@@ -116,7 +119,7 @@ void split_constants(Graph& graph) {
       taken[constant[value]] = true;
     }
     rewrite.keep(node);
-    if (is_constant(node) && node.call->outputs.size() == 1) {
+    if (is_constant(node) && node.call->outputs.size() == 1 && !is_data[node.output]) {
       constant[node.output] = i;
       taken[i] = outlives[node.output];
     }

@@ -7,6 +7,7 @@
 #include <functional>
 #include <map>
 #include <memory>
+#include <mutex>
 #include <set>
 #include <vector>
 
@@ -20,10 +21,15 @@ struct Entry {
   RegisteredRule rule;
   Row row;  // looks at the texts of `rule`
 };
-// Entries that were replaced are kept: somebody may still look at them.
-std::map<std::string, Entry*, std::less<>>& entries() {
-  static std::map<std::string, Entry*, std::less<>> known;
-  return known;
+// Entries that were replaced are kept: somebody may still look at them. Steps look rules up while the program registers
+// others.
+struct Known {
+  std::mutex mutex;
+  std::map<std::string, Entry*, std::less<>> entries;
+};
+Known& known() {
+  static auto* instance = new Known;
+  return *instance;
 }
 
 [[noreturn]] void refuse(const RegisteredRule& rule, const std::string& why, const std::string& mend) {
@@ -92,14 +98,20 @@ void register_rule(RegisteredRule rule, int operands, int results) {
                 .linear_inputs = entry->rule.linear_inputs,
                 .flops = entry->rule.flops,
                 .registered = true};
+  Known& all = known();
+  {
+    const std::lock_guard lock(all.mutex);
+    Entry* kept = entry.release();
+    all.entries[kept->rule.op] = kept;
+  }
   forget_rules();
-  Entry* kept = entry.release();
-  entries()[kept->rule.op] = kept;
 }
 
 const Row* find_registered(std::string_view op) {
-  const auto found = find_named(entries(), op);
-  return found == entries().end() ? nullptr : &found->second->row;
+  Known& all = known();
+  const std::lock_guard lock(all.mutex);
+  const auto found = find_named(all.entries, op);
+  return found == all.entries.end() ? nullptr : &found->second->row;
 }
 
 }  // namespace spmdx

@@ -20,7 +20,7 @@ struct RegisteredRule {
 
 // Replaces a rule that was registered for the same op, and forgets all cached rules; plans made before keep theirs.
 // Throws ShardingError: letters that are no rule for an op with so many tensor operands and results (of lists: −1), or
-// an op that the table has a row for. REQUIRES: nothing is planned meanwhile.
+// an op that the table has a row for.
 void register_rule(RegisteredRule rule, int operands, int results);
 
 // Null: none is registered for this op under its full or base name.

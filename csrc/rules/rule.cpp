@@ -4,9 +4,9 @@
 
 #include <algorithm>
 #include <mutex>
-#include <unordered_map>
 
 #include "base/error.h"
+#include "base/latest.h"
 #include "rules/override.h"
 #include "rules/registered.h"
 #include "rules/table.h"
@@ -14,8 +14,7 @@
 namespace spmdx {
 namespace {
 
-// Enough for any program; a program whose shapes change for ever does not grow without end.
-constexpr size_t kMaxCached = 1 << 16;
+constexpr size_t kCached = 1 << 13;  // half of the rules that are kept, of some kilobytes each
 
 OpRule fallback_rule(const Call& call) {
   OpRule rule = replicated(call);
@@ -114,46 +113,45 @@ OpRule make_rule(const Call& call) {
   return rule;
 }
 
-class Cache {
- public:
-  OpRuleRef find(const CallRef& call) {
-    const std::lock_guard lock(mutex_);
-    const auto bucket = rules_.find(call->hash);
-    if (bucket == rules_.end()) return nullptr;
-    for (const auto& [key, rule] : bucket->second)
-      if (key == call || *key == *call) return rule;
-    return nullptr;
-  }
-  void clear() {
-    const std::lock_guard lock(mutex_);
-    rules_.clear();
-  }
-  void insert(const CallRef& call, OpRuleRef rule) {
-    const std::lock_guard lock(mutex_);
-    if (rules_.size() >= kMaxCached) rules_.clear();
-    rules_[call->hash].emplace_back(call, std::move(rule));
-  }
-
- private:
-  std::mutex mutex_;
-  std::unordered_map<uint64_t, std::vector<std::pair<CallRef, OpRuleRef>>> rules_;
+struct CallHash {
+  size_t operator()(const CallRef& call) const { return call->hash; }
+};
+struct SameCall {
+  bool operator()(const CallRef& a, const CallRef& b) const { return a == b || *a == *b; }
 };
 
+struct Cache {
+  std::mutex mutex;
+  Latest<CallRef, OpRuleRef, CallHash, SameCall> rules{kCached};
+  uint64_t times_forgotten = 0;
+};
 Cache& cache() {
-  static Cache rules;
-  return rules;
+  static auto* instance = new Cache;
+  return *instance;
 }
 
 }  // namespace
 
 OpRuleRef rule_for(const CallRef& call) {
-  if (OpRuleRef rule = cache().find(call)) return rule;
+  Cache& all = cache();
+  uint64_t begun = 0;
+  {
+    const std::lock_guard lock(all.mutex);
+    if (const OpRuleRef* known = all.rules.find(call)) return *known;
+    begun = all.times_forgotten;
+  }
   auto rule = std::make_shared<const OpRule>(make_rule(*call));
-  cache().insert(call, rule);
-  return rule;
+  const std::lock_guard lock(all.mutex);
+  if (begun != all.times_forgotten) return rule;  // of rows that have changed meanwhile
+  return all.rules.insert(call, std::move(rule));
 }
 
-void forget_rules() { cache().clear(); }
+void forget_rules() {
+  Cache& all = cache();
+  const std::lock_guard lock(all.mutex);
+  all.rules.clear();
+  ++all.times_forgotten;
+}
 
 bool has_rule(std::string_view op) { return find_row(op) != nullptr || find_registered(op) != nullptr; }
 

@@ -51,6 +51,8 @@ constexpr Row kRows[] = {
     {.op = "aten._histogramdd_from_bin_tensors", .family = histogram_edges},
     {.op = "aten._index_put_impl", .family = index_put, .expand = expand_window},
     {.op = "aten._int_mm", .letters = "mk,kn->mn", .linearity = kEach, .flops = 2},
+    {.op = "aten._is_all_true", .family = reduce_all},
+    {.op = "aten._is_any_true", .family = reduce_any},
     {.op = "aten._linalg_det", .letters = "*A!B!->*,*C!D!,*E!"},
     {.op = "aten._linalg_eigh", .letters = "*A!B!->*C!,*D!E!"},
     {.op = "aten._linalg_eigvals", .letters = "*A!B!->*C!"},

@@ -15,6 +15,7 @@ class PlanCache {
   PlanRef find(uint64_t hash, const Graph& graph);  // null: not here
   void insert(uint64_t hash, PlanRef plan);         // drops the one that was not used for longest
   void clear();
+  size_t size() const { return recent_.size(); }
 
  private:
   struct Entry {

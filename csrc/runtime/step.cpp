@@ -6,6 +6,7 @@
 
 #include <algorithm>
 #include <atomic>
+#include <chrono>
 #include <deque>
 #include <thread>
 #include <utility>
@@ -140,6 +141,7 @@ struct Engine::Impl {
   Exchanger exchanger;
   std::mutex planning;    // held while a plan is looked up or compiled
   PlanCache cache;        // guarded by planning
+  Repeats repeats;        // guarded by planning
   std::mutex submitting;  // held while a step is announced: they run in the order of their numbers
   Uncompared uncompared;  // guarded by submitting
   // Guards everything below. A leaf lock: no buffer is read or dies while it is held, which may need other locks.
@@ -197,6 +199,7 @@ PlanRef Engine::plan(const Graph& graph, bool reported) {
   PlanRef plan = impl_->cache.find(hash, graph);
   const bool known = plan != nullptr;
   if (!known) {
+    const auto begun = std::chrono::steady_clock::now();
     auto fresh = std::make_shared<Plan>();
     fresh->traced = graph;
     Graph compiled = graph;
@@ -204,6 +207,8 @@ PlanRef Engine::plan(const Graph& graph, bool reported) {
     fresh->executable = std::make_unique<Executable>(std::move(compiled), impl_->backend, impl_->exchanger);
     count_work(*fresh);
     if (impl_->comm.processes().count > 1) fresh->fingerprint = fingerprint_of(*fresh);
+    const std::chrono::nanoseconds took = std::chrono::steady_clock::now() - begun;
+    if (reported) fresh->repeat = impl_->repeats.note(graph, took.count());
     plan = fresh;
     impl_->cache.insert(hash, plan);
   }
@@ -286,6 +291,11 @@ StepCounters Engine::counters() const {
 void Engine::reset_counters() {
   std::lock_guard lock(impl_->mutex);
   impl_->counters = {};
+}
+
+size_t Engine::plans_kept() const {
+  std::lock_guard lock(impl_->planning);
+  return impl_->cache.size();
 }
 
 void Engine::clear_cache() {

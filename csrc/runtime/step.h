@@ -5,11 +5,13 @@
 #include <functional>
 #include <map>
 #include <memory>
+#include <optional>
 #include <string>
 #include <vector>
 
 #include "passes/passes.h"
 #include "runtime/executor.h"
+#include "runtime/repeats.h"
 
 namespace spmdx {
 
@@ -35,7 +37,8 @@ struct Plan {
   std::unique_ptr<Executable> executable;
   int64_t collectives = 0, wire_bytes = 0;
   std::vector<Fallback> fallbacks;
-  uint64_t fingerprint = 0;  // where there are several processes: equal where the plans are
+  std::optional<Repeat> repeat;  // it is one of too many
+  uint64_t fingerprint = 0;      // where there are several processes: equal where the plans are
 };
 using PlanRef = std::shared_ptr<const Plan>;
 
@@ -82,6 +85,7 @@ class Engine {
   StepCounters counters() const;
   void reset_counters();
   void clear_cache();
+  size_t plans_kept() const;
 
  private:
   struct Impl;

@@ -6,10 +6,10 @@
 #include <memory>
 #include <mutex>
 #include <optional>
-#include <unordered_map>
 #include <utility>
 
 #include "base/error.h"
+#include "base/latest.h"
 #include "sharding/reshard_direct.h"
 #include "sharding/reshard_search.h"
 
@@ -45,7 +45,7 @@ ReshardChain straight(const ReshardSpace& space, const Task& task, const std::ve
 
 ReshardChain find(const Task& task) {
   const Sharding &from = *task.from, &to = *task.to;
-  const std::vector<uint8_t>& levels = atom_levels(from.mesh, task.topology);
+  const std::vector<uint8_t> levels = atom_levels(from.mesh, task.topology);
   const bool few = atom_list(from.used() | to.used()).size() <= kMaxSingleAtoms;
   const ReshardScope scope = few ? ReshardScope::atoms : ReshardScope::units;
   const ReshardSpace space(task.itemsize, task.shape, from, to, levels, scope);
@@ -118,6 +118,8 @@ ReshardPlan make_plan(const Task& task) {
 }
 
 // Shardings are interned and never freed: their addresses stand for them.
+constexpr size_t kPlans = 1 << 12;  // half of those that are kept, of about a kilobyte each
+
 struct PlanKey {
   int64_t itemsize;
   Shape shape;
@@ -134,10 +136,10 @@ struct PlanKeyHash {
   }
 };
 
-// Never destroyed, and plans stay where they are: references to them are handed out.
+// Never destroyed.
 struct Plans {
   std::mutex mutex;
-  std::unordered_map<PlanKey, std::unique_ptr<const ReshardPlan>, PlanKeyHash> plans;
+  Latest<PlanKey, ReshardPlanRef, PlanKeyHash> plans{kPlans};
 };
 Plans& plans() {
   static Plans* plans = new Plans();
@@ -146,8 +148,8 @@ Plans& plans() {
 
 }  // namespace
 
-const ReshardPlan& plan_reshard(DType dtype, const Shape& shape, ShardingRef from, ShardingRef to,
-                                const Topology& topology) {
+ReshardPlanRef plan_reshard(DType dtype, const Shape& shape, ShardingRef from, ShardingRef to,
+                            const Topology& topology) {
   internal_check(from != nullptr && to != nullptr, "a reshard without both shardings");
   internal_check(from->dims.size() == shape.size() && to->dims.size() == shape.size(),
                  "a reshard of shardings whose rank is not that of the value");
@@ -155,12 +157,18 @@ const ReshardPlan& plan_reshard(DType dtype, const Shape& shape, ShardingRef fro
   Plans& all = plans();
   {
     const std::lock_guard lock(all.mutex);
-    if (const auto known = all.plans.find(key); known != all.plans.end()) return *known->second;
+    if (const ReshardPlanRef* known = all.plans.find(key)) return *known;
   }
   // Planned without the lock: two threads may plan the same and the first to be done is kept.
-  auto plan = std::make_unique<const ReshardPlan>(make_plan({itemsize(dtype), shape, from, to, topology}));
+  auto plan = std::make_shared<const ReshardPlan>(make_plan({itemsize(dtype), shape, from, to, topology}));
   const std::lock_guard lock(all.mutex);
-  return *all.plans.try_emplace(std::move(key), std::move(plan)).first->second;
+  return all.plans.insert(std::move(key), std::move(plan));
+}
+
+size_t reshard_plans_kept() {
+  Plans& all = plans();
+  const std::lock_guard lock(all.mutex);
+  return all.plans.size();
 }
 
 }  // namespace spmdx

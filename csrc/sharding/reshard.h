@@ -31,8 +31,10 @@ constexpr int64_t kReshardSlack = 4096;
 // exactly the missing boxes; to_partial only if `to` is partial. Never replicates in order to slice; holds at most
 // max(in, out) + kReshardSlack bytes between moves. Between two meshes: reduced on the first, then sent directly.
 // Cached by (bytes per element, shape, from, to) and the topology.
-// REQUIRES: same rank as `shape`. The result stays valid for the process' life.
-const ReshardPlan& plan_reshard(DType dtype, const Shape& shape, ShardingRef from, ShardingRef to,
-                                const Topology& topology);
+// REQUIRES: same rank as `shape`.
+using ReshardPlanRef = std::shared_ptr<const ReshardPlan>;
+ReshardPlanRef plan_reshard(DType dtype, const Shape& shape, ShardingRef from, ShardingRef to,
+                            const Topology& topology);
+size_t reshard_plans_kept();
 
 }  // namespace spmdx

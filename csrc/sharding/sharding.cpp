@@ -71,6 +71,12 @@ ShardingRef find_or_add(Sharding sharding) {
 
 }  // namespace
 
+size_t shardings_kept() {
+  Table& all = table();
+  const std::lock_guard lock(all.mutex);
+  return all.shardings.size();
+}
+
 std::string_view name(Reduction reduction) { return kReductions.at(static_cast<size_t>(reduction)); }
 
 std::optional<Reduction> parse_reduction(std::string_view text) {

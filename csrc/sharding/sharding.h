@@ -42,6 +42,7 @@ using ShardingRef = const Sharding*;
 // The one interned copy. REQUIRES: no atom twice. Granules are normalised against `shape`: 1 wherever the cuts are
 // the same as those of granule 1, and for a dim that is not cut.
 ShardingRef intern(Sharding sharding, const Shape& shape);
+size_t shardings_kept();
 ShardingRef replicated(const MeshRef& mesh, size_t rank);
 
 // Whether the cut is expressible: parts of an axis divide evenly. Whole axes always are.

@@ -86,11 +86,13 @@ std::vector<uint8_t> find_levels(const Mesh& mesh, const Topology& topology) {
   return found;
 }
 
+constexpr size_t kMeshes = 1024;
+
 // What was found out before; never destroyed.
 struct Known {
   std::mutex mutex;
   std::vector<Topology> topologies;
-  std::map<std::pair<MeshRef, size_t>, std::unique_ptr<const std::vector<uint8_t>>> levels;
+  std::map<std::pair<MeshRef, size_t>, std::vector<uint8_t>> levels;
 };
 Known& known() {
   static Known* known = new Known();
@@ -150,13 +152,14 @@ size_t topology_id(const Topology& topology) {
   return all.topologies.size() - 1;
 }
 
-const std::vector<uint8_t>& atom_levels(const MeshRef& mesh, const Topology& topology) {
+std::vector<uint8_t> atom_levels(const MeshRef& mesh, const Topology& topology) {
   const size_t id = topology_id(topology);
   Known& all = known();
   const std::lock_guard lock(all.mutex);
-  auto& levels = all.levels[{mesh, id}];
-  if (!levels) levels = std::make_unique<const std::vector<uint8_t>>(find_levels(*mesh, topology));
-  return *levels;
+  const std::pair key{mesh, id};
+  if (const auto found = all.levels.find(key); found != all.levels.end()) return found->second;
+  if (all.levels.size() >= kMeshes) all.levels.clear();
+  return all.levels[key] = find_levels(*mesh, topology);
 }
 
 int64_t wire_bytes(Collective kind, int64_t local_bytes, int64_t group) {

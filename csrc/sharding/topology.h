@@ -49,7 +49,7 @@ Topology topology_named(std::string_view name);
 
 // The level each atom of the mesh needs: the innermost one within whose blocks it stays. A group of devices needs the
 // largest level of its atoms.
-const std::vector<uint8_t>& atom_levels(const MeshRef& mesh, const Topology& topology);
+std::vector<uint8_t> atom_levels(const MeshRef& mesh, const Topology& topology);
 size_t level_of(const std::vector<uint8_t>& atom_levels, AtomSet atoms);
 // A number for each different topology, in order of appearance.
 size_t topology_id(const Topology& topology);

@@ -135,13 +135,13 @@ int show_reshard(const std::string& mesh, const std::string& from, const std::st
     return input.physical ? input.physical : replicated(graph.mesh, type.shape.size());
   };
   const ShardingRef source = decided(graph.inputs[0]);
-  const ReshardPlan& plan = plan_reshard(type.dtype, type.shape, source, decided(graph.inputs[1]), Topology{});
+  const ReshardPlanRef plan = plan_reshard(type.dtype, type.shape, source, decided(graph.inputs[1]), Topology{});
   std::cout << str(type, source) << "\n";
-  for (const Move& move : plan.moves) {
+  for (const Move& move : plan->moves) {
     std::cout << "  " << name(move.kind) << over(*graph.mesh, move.atoms) << " -> " << str(type, move.to) << "  bytes "
               << move.bytes << "\n";
   }
-  std::cout << "moves " << plan.moves.size() << " bytes " << plan.bytes << " cost_ns " << plan.cost_ns << "\n";
+  std::cout << "moves " << plan->moves.size() << " bytes " << plan->bytes << " cost_ns " << plan->cost_ns << "\n";
   return 0;
 }
 

@@ -74,6 +74,17 @@ def _seed():
     return _C.default_generator().seed()
 
 
+def _memory(key):
+    """Of the process, or of the GPU that its devices share."""
+
+    def asked(device=None):
+        from spmdx.runtime import memory_info
+
+        return memory_info()[key]
+
+    return asked
+
+
 def _device_module():
     """What PyTorch and libraries ask of torch.<device>."""
     module = types.ModuleType(f"torch.{NAME}")
@@ -109,10 +120,8 @@ def _device_module():
     module.get_amp_supported_dtype = lambda: [torch.bfloat16, torch.float16]
     module.is_bf16_supported = lambda including_emulation=True: True
     module.empty_cache = lambda: None
-    module.memory_allocated = lambda device=None: 0
-    module.max_memory_allocated = lambda device=None: 0
-    module.memory_reserved = lambda device=None: 0
-    module.max_memory_reserved = lambda device=None: 0
+    module.memory_allocated = module.memory_reserved = _memory("bytes_used")
+    module.max_memory_allocated = module.max_memory_reserved = _memory("peak_bytes_used")
     module.reset_peak_memory_stats = lambda device=None: None
     module.ipc_collect = lambda: None
     return module

@@ -23,7 +23,7 @@ class ShardingSpec:
     """How tensors of a batch lie on a mesh.
 
     Attributes:
-        mesh: the devices.
+        mesh: the devices; None means the global mesh.
         partition_spec: entries for the first dims of a tensor; the dims after them are not cut.
         minibatch: the loader of each process gives its own part of the rows (dim 0) of the global
             batch, not all of it.
@@ -39,17 +39,18 @@ class ShardingSpec:
     Source: the names are PyTorch/XLA's.
     """
 
-    mesh: Mesh
-    partition_spec: Sequence[Any]
+    mesh: Mesh | None = None
+    partition_spec: Sequence[Any] = ()
     minibatch: bool = False
 
     def __post_init__(self) -> None:
         with naming("ShardingSpec"):
-            require_mesh(self.mesh)
+            mesh = require_mesh(self.mesh)
             spec = self.partition_spec
             rank = len(spec) if isinstance(spec, tuple | list) else 1
-            sample = torch.empty((self.mesh.size(),) * rank, device="meta")
-            checked = Sharding(to_handle(spec, self.mesh, sample, "batch")).spec
+            sample = torch.empty((mesh.size(),) * rank, device="meta")
+            checked = Sharding(to_handle(spec, mesh, sample, "batch")).spec
+        object.__setattr__(self, "mesh", mesh)
         object.__setattr__(self, "partition_spec", checked)
 
 

@@ -18,7 +18,7 @@ from spmdx.step import mark_step as end_step
 __all__ = ["DeviceLoader", "ShardingSpec", "batch_shard", "device_loader"]
 
 
-def batch_shard(mesh: Mesh, partition_spec: Sequence[Any]) -> tuple[int, int]:
+def batch_shard(mesh: Mesh | None = None, partition_spec: Sequence[Any] = ()) -> tuple[int, int]:
     """How many parts the rows of a batch come in, and which of them this process loads.
 
     They are the ``num_replicas`` and ``rank`` of a ``DistributedSampler``, for a loader with
@@ -26,7 +26,7 @@ def batch_shard(mesh: Mesh, partition_spec: Sequence[Any]) -> tuple[int, int]:
     same part.
 
     Args:
-        mesh: the devices.
+        mesh: the devices; None means the global mesh.
         partition_spec: that of the batch; the axes of its first entry cut the rows.
 
     Returns:

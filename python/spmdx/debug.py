@@ -63,12 +63,14 @@ def counters() -> dict[str, int]:
 
     Returns:
         ``ops_recorded``, ``steps``, ``plans_compiled``, ``plan_cache_hits``, ``implicit_syncs``,
-        ``collectives``, ``wire_bytes`` (received by a device), ``fallback_ops``.
+        ``collectives``, ``wire_bytes`` (received by a device), ``fallback_ops``; and how many
+        entries tables hold now: ``calls_kept``, ``plans_kept``, ``reshard_plans_kept``,
+        ``shardings_kept``.
 
     Example:
         >>> import spmdx
         >>> sorted(spmdx.debug.counters())[:3]
-        ['collectives', 'fallback_ops', 'implicit_syncs']
+        ['calls_kept', 'collectives', 'fallback_ops']
     """
     return dict(_C.counters())
 

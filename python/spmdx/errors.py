@@ -28,7 +28,8 @@ class InternalError(RuntimeError):
     """spmdx is wrong: the message says that this is a bug in spmdx."""
 
 
-_OWN = tuple(os.path.dirname(os.path.abspath(m)) + os.sep for m in (__file__, torch.__file__))
+# Folders of code that is not the user's.
+OWN = tuple(os.path.dirname(os.path.abspath(m)) + os.sep for m in (__file__, torch.__file__))
 
 
 def user_frame():
@@ -42,7 +43,7 @@ def user_frame():
 def _is_own(frame) -> bool:
     """Whether code of spmdx or torch runs in ``frame``, that which dataclasses write included."""
     module = frame.f_globals.get("__name__", "")
-    return frame.f_code.co_filename.startswith(_OWN) or module.startswith(("spmdx.", "torch."))
+    return frame.f_code.co_filename.startswith(OWN) or module.startswith(("spmdx.", "torch."))
 
 
 def user_line() -> str:

@@ -15,7 +15,7 @@ from spmdx.mesh import Mesh, require_mesh
 
 def shard_map(
     fn: Callable[..., Any],
-    mesh: Mesh,
+    mesh: Mesh | None,
     in_specs: Sequence[Any],
     out_specs: Any,
     axes: Sequence[str] | None = None,
@@ -29,7 +29,7 @@ def shard_map(
     Args:
         fn: runs once, and is traced for every device; takes and returns tensors, or lists, tuples
             and dicts of tensors. Random numbers in it differ from device to device.
-        mesh: the devices.
+        mesh: the devices; None means the global mesh.
         in_specs: one partition spec for each argument: which axes cut which dim. Every dim must be
             a multiple of the axes that cut it. None: the argument is the same on every device.
         out_specs: partition specs in the structure of what ``fn`` returns: along which axes the
@@ -56,6 +56,7 @@ def shard_map(
     Source: the semantics are those of JAX's shard_map (JEP 14273) with checked replication.
     """
     with naming("shard_map"):
+        mesh = require_mesh(mesh)
         names = _manual_axes(mesh, axes)
 
     @functools.wraps(fn)
@@ -81,7 +82,6 @@ def shard_map(
 
 
 def _manual_axes(mesh: Mesh, axes: Sequence[str] | None) -> tuple[str, ...]:
-    require_mesh(mesh)
     chosen = mesh.axis_names if axes is None else (axes,) if isinstance(axes, str) else axes
     if not isinstance(chosen, tuple | list) or not chosen:
         raise ShardingError(

@@ -28,13 +28,21 @@ def _integers(values: Iterable[int], what: str) -> list[int]:
         ) from None
 
 
-def require_mesh(mesh: Any) -> None:
-    """Raise ShardingError unless it is a Mesh."""
+def require_mesh(mesh: Any) -> "Mesh":
+    """The mesh, or the global one for None. Raises ShardingError where that is none."""
+    if mesh is None and _global_mesh is not None:
+        return _global_mesh
+    if mesh is None:
+        raise ShardingError(
+            "no mesh is given, and there is no global one. Expected a spmdx.Mesh. Pass one, or "
+            "call spmdx.set_global_mesh first."
+        )
     if not isinstance(mesh, Mesh):
         raise ShardingError(
             f"the mesh is a {type(mesh).__name__}. Expected a spmdx.Mesh. Make one with "
             "spmdx.Mesh(device_ids, mesh_shape, axis_names)."
         )
+    return mesh
 
 
 def require_devices(ids: Sequence[int]) -> None:
@@ -323,7 +331,7 @@ def get_1d_mesh(axis_name: str = "axis0") -> Mesh:
 
 
 def set_global_mesh(mesh: Mesh | None) -> None:
-    """Remember a mesh that :func:`get_global_mesh` gives back.
+    """Set the mesh that counts wherever none is given.
 
     Args:
         mesh: the mesh, or None to forget it.

@@ -3,6 +3,7 @@
 
 import fnmatch
 from collections.abc import Mapping, Sequence
+from types import MappingProxyType
 from typing import Any
 
 import torch
@@ -13,13 +14,15 @@ from spmdx.sharding import mark_sharding
 
 
 def shard_module(
-    module: torch.nn.Module, mesh: Mesh, plan: Mapping[str, Sequence[Any]]
+    module: torch.nn.Module,
+    mesh: Mesh | None = None,
+    plan: Mapping[str, Sequence[Any]] = MappingProxyType({}),
 ) -> torch.nn.Module:
     """Annotate parameters and buffers by the pattern of their names.
 
     Args:
         module: on device "spmdx".
-        mesh: the devices.
+        mesh: the devices; None means the global mesh.
         plan: from name patterns (as in the shell: ``*``, ``?``) to partition specs; the first
             pattern that matches a name counts.
 
@@ -52,12 +55,14 @@ def shard_module(
     return module
 
 
-def fully_shard(module: torch.nn.Module, mesh: Mesh, axis: str = "fsdp") -> torch.nn.Module:
+def fully_shard(
+    module: torch.nn.Module, mesh: Mesh | None = None, axis: str = "fsdp"
+) -> torch.nn.Module:
     """Cut every parameter along one axis, on its largest dim that the axis divides.
 
     Args:
         module: on device "spmdx".
-        mesh: the devices.
+        mesh: the devices; None means the global mesh.
         axis: an axis of ``mesh``.
 
     Returns:
@@ -77,7 +82,7 @@ def fully_shard(module: torch.nn.Module, mesh: Mesh, axis: str = "fsdp") -> torc
     Source: ZeRO, arXiv:1910.02054.
     """
     with naming("fully_shard"):
-        require_mesh(mesh)
+        mesh = require_mesh(mesh)
         if axis not in mesh.axis_names:
             raise ShardingError(
                 f"{mesh!r} has no axis {axis!r}. Expected one of {mesh.axis_names}. "

@@ -4,6 +4,7 @@
 import dataclasses
 import io
 import os
+import re
 from collections.abc import Sequence
 from typing import Any
 
@@ -78,8 +79,21 @@ class SpanReport:
     source: str
 
 
-@dataclasses.dataclass(frozen=True)
-class Report:
+class Drawn:
+    """What rich draws: tables where it is printed, and as the last line of a notebook's cell."""
+
+    def __str__(self) -> str:
+        return printed(self)
+
+    def __repr__(self) -> str:
+        return printed(self)
+
+    def _repr_html_(self) -> str:
+        return as_html(self)
+
+
+@dataclasses.dataclass(frozen=True, repr=False)
+class Report(Drawn):
     """What a plan decided; ``print`` draws it as tables.
 
     Attributes:
@@ -158,20 +172,31 @@ class Report:
             f"{self.wire_bytes:,} bytes over the wire and {self.peak_bytes:,} bytes of memory "
             "a device"
         )
+        if self.mesh and set(re.findall(r"=(\d+)", self.mesh)) == {"1"}:
+            yield (
+                "One device holds everything: nothing is cut. For more of them call "
+                "spmdx.runtime.set_device_count first, or start the program with torchrun."
+            )
         yield table("Collectives", CollectiveReport, self.collectives)
         yield table("Values", ValueReport, self.values)
         if self.fallbacks:
             yield table("Ops without a rule", FallbackReport, self.fallbacks)
 
-    def __str__(self) -> str:
-        return printed(self)
-
 
 def printed(renderable: Any) -> str:
     """What rich draws, as text without colours."""
     buffer = io.StringIO()
-    rich.console.Console(file=buffer, width=160, color_system=None).print(renderable)
+    console = rich.console.Console(file=buffer, width=160, color_system=None, force_jupyter=False)
+    console.print(renderable)
     return buffer.getvalue().rstrip()
+
+
+def as_html(renderable: Any) -> str:
+    """What rich draws, as HTML for a notebook's cell."""
+    console = rich.console.Console(file=io.StringIO(), width=160, record=True, force_jupyter=False)
+    console.print(renderable)
+    page = '<pre style="line-height: normal; overflow-x: auto">{code}</pre>'
+    return console.export_html(inline_styles=True, code_format=page)
 
 
 def _cell(value: Any) -> rich.text.Text:

@@ -12,7 +12,7 @@ import rich.table
 import rich.text
 
 from spmdx.errors import ShardingError, naming
-from spmdx.report import CollectiveReport, Report, ValueReport, printed
+from spmdx.report import CollectiveReport, Drawn, Report, ValueReport
 
 Row = TypeVar("Row")
 Pair = tuple[Row | None, Row | None]
@@ -39,8 +39,8 @@ class ValueChange:
     after: ValueReport
 
 
-@dataclasses.dataclass(frozen=True)
-class ReportDiff:
+@dataclasses.dataclass(frozen=True, repr=False)
+class ReportDiff(Drawn):
     """What one more annotation changed; ``print`` draws it as tables.
 
     Attributes:
@@ -91,9 +91,6 @@ class ReportDiff:
 
     def _both(self) -> tuple[Report, Report]:
         return self.before, self.after
-
-    def __str__(self) -> str:
-        return printed(self)
 
 
 def _line(what: str, before: int, after: int) -> str:

@@ -178,7 +178,10 @@ def use_spmd(auto: bool = False) -> None:
     """Do nothing: spmdx has no mode to enter. It is here for programs written for PyTorch/XLA.
 
     Args:
-        auto: ignored.
+        auto: must be false.
+
+    Raises:
+        ShardingError: ``auto`` is true: nothing chooses shardings where nobody has annotated.
 
     Example:
         >>> import spmdx
@@ -186,6 +189,13 @@ def use_spmd(auto: bool = False) -> None:
         >>> spmdx.runtime.is_spmd()
         True
     """
+    if auto:
+        with naming("use_spmd"):
+            raise ShardingError(
+                "auto=True is asked for, and nothing here chooses a strategy for a whole program. "
+                "Expected annotations of some tensors, from which the others follow. Call "
+                "spmdx.fully_shard(model) or spmdx.mark_sharding(tensor, mesh, spec)."
+            )
 
 
 def is_spmd() -> bool:

@@ -12,7 +12,8 @@ KNOWN = {
     "SPMDX_COMM": "what carries messages between processes: 'gloo' (default on cpu) or 'nccl' "
     "(default on cuda)",
     "SPMDX_TIMEOUT": "how long a process waits for the others (seconds, default 600)",
-    "SPMDX_DUMP": "a folder that gets the graph after every pass of every plan",
+    "SPMDX_DUMP": "a folder that gets the graph after every pass of every plan, in folders of the "
+    "processes where there are several",
     "SPMDX_TOPOLOGY": "what joins the devices: the name of a topology, or a file",
     "SPMDX_CHECK": "'poison': memory that no shard owns holds NaN, so that a read of it shows; "
     "'replicas': what processes read is compared; or both, with a comma between",
@@ -44,6 +45,23 @@ def check_environment(environment: Mapping[str, str] | None = None) -> None:
             UserWarning,
             stacklevel=2,
         )
+
+
+def dump_folder(environment: Mapping[str, str] | None = None) -> str:
+    """The folder for this process's dumps; empty where none are asked for.
+
+    Args:
+        environment: names and values; None means ``os.environ``.
+
+    Example:
+        >>> dump_folder({"SPMDX_DUMP": "dumps", "RANK": "1", "WORLD_SIZE": "2"})
+        'dumps/process-1'
+    """
+    environment = os.environ if environment is None else environment
+    folder = environment.get("SPMDX_DUMP", "")
+    if not folder or int(environment.get("WORLD_SIZE", "1")) == 1:
+        return folder
+    return os.path.join(folder, f"process-{environment.get('RANK', '0')}")
 
 
 CHECKS = ("poison", "replicas")

@@ -39,14 +39,16 @@ def is_state(tensor: torch.Tensor) -> bool:
     return isinstance(tensor, torch.nn.Parameter) or (tensor.is_leaf and tensor.requires_grad)
 
 
-def mark_sharding(tensor: torch.Tensor, mesh: Mesh, partition_spec: Sequence) -> ShardedTensor:
+def mark_sharding(
+    tensor: torch.Tensor, mesh: Mesh | None = None, partition_spec: Sequence = ()
+) -> ShardedTensor:
     """Say how ``tensor`` lies on ``mesh``, in place; it never changes a result.
 
     Args:
         tensor: of any shape and dtype, on device "spmdx". Before data exist it never exists as a
             whole; a traced value gets a constraint; a parameter's gradient and optimizer state
             follow it. Marking again moves the data, device to device.
-        mesh: the devices.
+        mesh: the devices; None means the global mesh.
         partition_spec: one entry for each dim of ``tensor``: None, an axis name, an axis index,
             or a tuple of them, first is major. Axes that are not named hold replicas.
 
@@ -150,13 +152,13 @@ def get_sharding(tensor: torch.Tensor) -> Sharding | None:
 
 
 def mark_sharding_with_gradients(
-    tensor: torch.Tensor, mesh: Mesh, partition_spec: Sequence
+    tensor: torch.Tensor, mesh: Mesh | None = None, partition_spec: Sequence = ()
 ) -> ShardedTensor:
     """Like :func:`mark_sharding`, and the gradient of ``tensor`` gets the same sharding.
 
     Args:
         tensor: of any shape and dtype, on device "spmdx".
-        mesh: the devices.
+        mesh: the devices; None means the global mesh.
         partition_spec: as for :func:`mark_sharding`.
 
     Returns:

@@ -139,9 +139,9 @@ def _axes(entry: Any, spec: Any) -> list[int | str]:
     return axes
 
 
-def to_handle(spec: Any, mesh: Mesh, tensor: torch.Tensor, name: str) -> "_C.ShardingHandle":
+def to_handle(spec: Any, mesh: Mesh | None, tensor: torch.Tensor, name: str) -> "_C.ShardingHandle":
     """The sharding of ``tensor``, which messages call ``name``. Raises ShardingError."""
-    require_mesh(mesh)
+    mesh = require_mesh(mesh)
     if not isinstance(spec, tuple | list):
         raise ShardingError(
             f"the partition spec is {spec!r}. Expected a tuple with one entry a dim. "

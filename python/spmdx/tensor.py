@@ -18,7 +18,7 @@ from spmdx.local_shards import (
     pieces_of,
     shapes_of,
 )
-from spmdx.mesh import Mesh
+from spmdx.mesh import Mesh, get_global_mesh
 from spmdx.spec import PartitionSpec, Sharding, to_handle
 
 
@@ -161,7 +161,9 @@ class ShardedTensor(torch.Tensor):
 
     @staticmethod
     def from_local_shards(
-        shards: Sequence["torch.Tensor | LocalShard"], mesh: Mesh, spec: Sequence[Any]
+        shards: Sequence["torch.Tensor | LocalShard"],
+        mesh: Mesh | None = None,
+        spec: Sequence[Any] = (),
     ) -> "ShardedTensor":
         """A tensor made of one piece a device.
 
@@ -169,7 +171,7 @@ class ShardedTensor(torch.Tensor):
             shards: CPU tensors of one dtype and rank, one for each device of the mesh in this
                 process, in the mesh's order. A dim that is cut is as long as its pieces together,
                 those of other processes included; of replicas the first counts.
-            mesh: the devices.
+            mesh: the devices; None means the global mesh.
             spec: a partition spec.
 
         Returns:
@@ -188,6 +190,7 @@ class ShardedTensor(torch.Tensor):
         """
         from spmdx.sharding import mark_sharding
 
+        mesh = get_global_mesh() if mesh is None else mesh
         with naming("from_local_shards"):
             pieces, dtype, shapes = all_pieces(shards, mesh)
             shape = global_shape(shapes, mesh, spec)

@@ -57,7 +57,8 @@ def visualize_sharding(
                 "annotated ones. Call spmdx.mark_sharding first."
             )
     table = _draw(_holders(sharding, shape))
-    rich.console.Console(file=file).print(table)
+    in_a_cell = None if file is None else False  # rich finds out, or is told where to print
+    rich.console.Console(file=file, force_jupyter=in_a_cell).print(table)
     return table
 
 

@@ -28,10 +28,11 @@ std::string plan_of(const MeshRef& mesh, const std::string& from, const std::str
   size_t at = 0, end = 0;
   const auto [type, source] = parse_type(from, at, mesh);
   const ShardingRef target = parse_type(to, end, mesh).second;
-  const ReshardPlan& plan = plan_reshard(type.dtype, type.shape, source ? source : replicated(mesh, type.shape.size()),
-                                         target ? target : replicated(mesh, type.shape.size()), topology);
+  const ReshardPlanRef plan =
+      plan_reshard(type.dtype, type.shape, source ? source : replicated(mesh, type.shape.size()),
+                   target ? target : replicated(mesh, type.shape.size()), topology);
   std::string out;
-  for (const Move& move : plan.moves) {
+  for (const Move& move : plan->moves) {
     out += (out.empty() ? "" : ", ") + std::string(name(move.kind));
     for (const std::string& axis : axis_names(*mesh, atom_list(move.atoms))) out += " " + axis;
   }

@@ -140,3 +140,19 @@ print("alone")
     result = run(code)
     assert result.returncode == 0, result.stderr
     assert result.stdout.strip() == "alone"
+
+
+def test_a_wheel_asks_for_the_torch_that_it_was_built_with(tmp_path):
+    code = (
+        "import scikit_build_core.build as build, sys\n"
+        "print(build.prepare_metadata_for_build_wheel(sys.argv[1]))"
+    )
+    root = Path(__file__).parents[2]
+    done = subprocess.run(
+        [sys.executable, "-c", code, str(tmp_path)], cwd=root, capture_output=True, text=True
+    )
+    assert done.returncode == 0, done.stderr
+    (metadata,) = tmp_path.glob("*.dist-info/METADATA")
+    lines = metadata.read_text().splitlines()
+    assert f"Requires-Dist: torch=={torch.__version__.split('+')[0]}" in lines
+    assert f"Version: {spmdx.__version__}" in lines

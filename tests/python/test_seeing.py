@@ -2,6 +2,7 @@
 """Reports say what changed and draw what happens when."""
 
 import inspect
+import io
 import json
 import os
 
@@ -287,3 +288,27 @@ def test_a_value_and_its_collective_are_told_exactly(mesh):
     )
     # both inputs, the partial product and its sum are alive at the worst moment
     assert report.peak_bytes == (16 * 16 + 16 * 8 + 16 * 8 * 2) * 4
+
+
+def test_a_cell_of_a_notebook_shows_tables(mesh):
+    x = placed(mesh, ("data", None), 8, 4)
+    report = spmdx.explain(x.exp().sum())
+    changed = spmdx.explain_diff(report, spmdx.explain(x * 2))
+    for drawn, head in ((report, "Collectives"), (changed, "collectives: ")):
+        assert drawn._repr_html_().startswith("<pre ") and head in drawn._repr_html_()
+        assert repr(drawn) == str(drawn) and head in str(drawn)
+    table = spmdx.visualize_sharding(x, file=io.StringIO())
+    assert "text/html" in table._repr_mimebundle_([], [])
+
+
+@pytest.mark.parametrize("shape", [(1,), (1, 1)])
+def test_a_mesh_of_one_device_says_that_nothing_is_cut(shape):
+    one = spmdx.Mesh([0], shape, ("data", "model")[: len(shape)])
+    x = placed(one, ("data", None), 8, 4)
+    assert "nothing is cut" in str(spmdx.explain(x.exp().sum()))
+
+
+def test_a_mesh_of_more_devices_does_not_say_so():
+    long = spmdx.Mesh(range(8), (8, 1), ("data", "model"))
+    x = placed(long, ("data", "model"), 8, 4)
+    assert "nothing is cut" not in str(spmdx.explain(x.exp().sum()))

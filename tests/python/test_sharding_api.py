@@ -226,12 +226,16 @@ def test_sync_waits_and_steps_are_counted(mesh):
     spmdx.sync(wait=True)
     counters = spmdx.debug.counters()
     assert sorted(counters) == [
+        "calls_kept",
         "collectives",
         "fallback_ops",
         "implicit_syncs",
         "ops_recorded",
         "plan_cache_hits",
         "plans_compiled",
+        "plans_kept",
+        "reshard_plans_kept",
+        "shardings_kept",
         "steps",
         "wire_bytes",
     ]

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// What users hear of ops without a rule that make devices gather: a warning once a process, or an error.
+// What users hear of their plans: ops without a rule that make devices gather (a warning once a process, or an error),
+// programs that are planned again and again.
 #pragma once
 #include "runtime/step.h"
 
@@ -8,8 +9,8 @@ namespace spmdx::bridge {
 void set_fallbacks_are_errors(bool errors);
 
 // Throws ShardingError where fallbacks are errors, else remembers what to say. REQUIRES: the recorder's lock.
-void mind_fallbacks(const Plan& plan);
+void mind(const Plan& plan);
 // Says it. A user may have made warnings errors, so the step must be on its way by then. REQUIRES: the recorder's lock.
-void warn_of_fallbacks();
+void warn_of_plans();
 
 }  // namespace spmdx::bridge
