@@ -15,6 +15,7 @@ from spmdx import _device as _device  # noqa: E402
 from spmdx import _place as _place  # noqa: E402
 from spmdx import _world as _world  # noqa: E402
 from spmdx import checkpoint, collectives, data, debug, nn, runtime  # noqa: E402
+from spmdx._compile import install as _answer_compilers  # noqa: E402
 from spmdx._version import __version__ as __version__  # noqa: E402
 from spmdx.checkpoint_protocol import install as _answer_checkpoints  # noqa: E402
 from spmdx.debug import explain, explain_diff  # noqa: E402
@@ -61,6 +62,8 @@ _C.set_libraries(list(errors.OWN))
 _check_environment()
 _place.choose_by_environment()
 _answer_checkpoints()
+_answer_compilers()
+_C.configure(dump_dir=_os.environ.get("SPMDX_DUMP", ""))
 _C.configure(dump_dir=_dump_folder())
 if _os.environ.get("SPMDX_TOPOLOGY"):
     set_topology(_os.environ["SPMDX_TOPOLOGY"])

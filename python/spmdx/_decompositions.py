@@ -8,6 +8,14 @@ from torch._decomp import decomposition_table
 
 # PyTorch's compositions that give another shape than its op.
 UNLIKE_THE_OP = {"aten::multilabel_margin_loss_forward"}
+
+
+def _copy(self: torch.Tensor, source: torch.Tensor, non_blocking: bool = False) -> torch.Tensor:
+    """``copy_`` without a write, as compilers write it; the kernel has to know if it blocks."""
+    return self.clone().copy_(source)
+
+
+_OURS = {"aten::copy": _copy}
 _library = torch.library.Library("aten", "IMPL")  # alive as long as its kernels are wanted
 _composed: dict[str, str] = {}
 
@@ -19,7 +27,7 @@ def composes(op: str, functional: str) -> bool:
         op: as ``"aten::renorm_"``.
         functional: its variant without writes, as ``"aten::renorm"``; perhaps itself.
     """
-    if functional in UNLIKE_THE_OP or _overload(functional) not in decomposition_table:
+    if functional in UNLIKE_THE_OP or _composition(functional) is None:
         return False
     _composed[op] = functional
     return True
@@ -28,7 +36,7 @@ def composes(op: str, functional: str) -> bool:
 def install() -> None:
     """Gives the device these kernels. Their ops are recorded where the user called them."""
     for op, functional in _composed.items():
-        decomposition = decomposition_table[_overload(functional)]
+        decomposition = _composition(functional)
         kernel = decomposition if op == functional else _writing(decomposition)
         _library.impl(op.removeprefix("aten::"), kernel, "PrivateUse1")
 
@@ -43,6 +51,8 @@ def _writing(decomposition):
     return write
 
 
-def _overload(name: str):
+def _composition(name: str):
+    """Of an op by its name: a function that composes it, or None."""
     base, _, overload = name.removeprefix("aten::").partition(".")
-    return getattr(getattr(torch.ops.aten, base), overload or "default")
+    op = getattr(getattr(torch.ops.aten, base), overload or "default")
+    return _OURS.get(name) or decomposition_table.get(op)

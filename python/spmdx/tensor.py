@@ -251,6 +251,10 @@ class ShardedTensor(torch.Tensor):
 
         return to_dtensor(self)
 
+    def __coerce_same_metadata_as_tangent__(self, metadata: Any, expected: Any = None) -> Any:
+        """The plain tensor that graphs of torch.compile take where autograd brings this one."""
+        return self.detach() if expected is torch.Tensor else None
+
     def __deepcopy__(self, memo: dict) -> torch.Tensor:
         if id(self) in memo:
             return memo[id(self)]

@@ -1,0 +1,90 @@
+# SPDX-License-Identifier: Apache-2.0
+"""What torch.compile is told of the device, once a program uses it: importing spmdx does not."""
+
+import inspect
+from collections.abc import Callable, Sequence
+from pathlib import Path
+from typing import Any
+
+import torch
+
+from spmdx._after_import import after_import
+from spmdx.tensor import ShardedTensor
+
+NAME = "spmdx"
+
+# Of what stands in these, PyTorch itself calls parts for tensors of other devices.
+_TRACED = {"_conversions.py", "_copies.py", "_printing.py", "_ties.py", "checkpoint_protocol.py"}
+
+_WHY = (
+    "spmdx.{} acts when it is called, so it is called between two graphs. The device records on, "
+    "so this costs nothing. Expected no fullgraph=True around it. Leave that out, or call it "
+    "outside of what is compiled"
+)
+
+
+def record(graph: torch.fx.GraphModule, inputs: Sequence[Any], **options: Any) -> Callable:
+    """The backend "spmdx" of torch.compile: the device records the ops of the graph as they are."""
+    if options:
+        raise ValueError(
+            f'the backend "spmdx" was given {", ".join(sorted(options))}. Expected neither a mode '
+            "nor options: the device plans what it records. Leave them out."
+        )
+    return graph.forward
+
+
+class _NoCode:
+    """Stands where inductor makes code for a device: whatever it is asked for, it refuses."""
+
+    def __getattr__(self, name: str) -> Any:
+        raise RuntimeError(
+            'the backend "inductor", the default of torch.compile, has no code for device '
+            '"spmdx". Expected a backend that calls PyTorch\'s ops, which the device records and '
+            'plans itself. Write torch.compile(..., backend="spmdx").'
+        )
+
+    def __call__(self, *args: Any) -> Any:
+        return self.create(*args)
+
+
+def _refuse_inductor(common: Any) -> None:
+    common.register_backend_for_device(NAME, *[_NoCode()] * 4)
+    common.register_device_op_overrides(NAME, common.DeviceOpOverrides())
+
+
+class _Handled(tuple):
+    """Classes of tensors, and those of annotated ones, which dispatch as they do."""
+
+    def __contains__(self, cls: object) -> bool:
+        return super().__contains__(cls) or issubclass(cls, ShardedTensor)
+
+
+def _take_annotated(wrappers: Any) -> None:
+    """A check of custom ops in the first run of a graph refuses classes that it does not know."""
+    wrappers.HANDLED_TYPES = _Handled(wrappers.HANDLED_TYPES)
+
+
+def _teach(dynamo: Any) -> None:
+    """Registers the backend. Functions of spmdx are called between graphs, not traced."""
+    from torch._dynamo import eval_frame, trace_rules, types
+    from torch._dynamo.backends import registry
+
+    import spmdx
+    from spmdx import _region
+
+    registry.register_backend(record, name=NAME)
+    files = Path(__file__).parent.glob("*.py")
+    trace_rules.FORCE_SKIP_FILES |= {str(f) for f in files if f.name not in _TRACED}
+    skip = types.FrameExecStrategy(types.FrameAction.SKIP, types.FrameAction.SKIP)
+    eval_frame.set_code_exec_strategy(_region.run_levels.__code__, skip)
+    for name, function in vars(spmdx).items():
+        if inspect.isfunction(function) and not name.startswith("_"):
+            function._torchdynamo_disable = True
+            function._torchdynamo_disable_msg = _WHY.format(name)
+
+
+def install() -> None:
+    """Waits for torch.compile to be imported; once."""
+    after_import("torch._dynamo", _teach)
+    after_import("torch._functorch._aot_autograd.runtime_wrappers", _take_annotated)
+    after_import("torch._inductor.codegen.common", _refuse_inductor)
