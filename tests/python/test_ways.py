@@ -87,6 +87,21 @@ ON_CPU = {
     "programs.batches_pinned",
 }
 
+# They give an annotated tensor another shape, or no memory.
+ENDING = {
+    "writes.t_",
+    "writes.transpose_",
+    "writes.unsqueeze_",
+    "writes.as_strided_",
+    "writes.resize_",
+    "writes.resize_as_",
+    "writes.set_nothing",
+    "writes.set_storage",
+    "writes.set_",
+    "writes.data_of_shape",
+    "storages.resize",
+}
+
 # What is wrong today.
 WRONG = {
     "facts.memory": "is_set_to compares the addresses of copies on the host",
@@ -133,6 +148,8 @@ def test_a_way_to_use_a_tensor_gives_what_it_gives_on_the_cpu(name):
             got = [outcome(lambda x=x: way(x), "spmdx", device), facts(x, "spmdx")]
             wanted = [outcome(lambda y=y: compared(y), "cpu", device), facts(y, "cpu")]
             assert not (wrong := differs(got, wanted)), f"{kind} on {devices}: {wrong}"
+            if devices and name not in ENDING:
+                assert spmdx.get_annotation(x).spec == ("a", None), f"{kind} on {devices}"
 
 
 @pytest.mark.parametrize("name", REFUSED | UNABLE)
