@@ -80,7 +80,6 @@ ON_CPU = {
     "conversions.type_of_cpu",
     "conversions.like_on_cpu",
     "conversions.tensor_of_numbers",
-    "writes.copy_to_cpu",
     "copies.map_location",
     "copies.map_location_dict",
     "autograd.clip_none",
@@ -141,12 +140,12 @@ def _quiet():
 @pytest.mark.parametrize("name", known([n for n in WAYS if n not in REFUSED | UNABLE], WRONG))
 def test_a_way_to_use_a_tensor_gives_what_it_gives_on_the_cpu(name):
     way, compared = WAYS[name], COMPARED.get(name, (WAYS[name],))[0]
-    device = name not in ON_CPU
+    here = "cpu" if name in ON_CPU else "spmdx"
     for kind in KINDS:
         for devices, rows in PLACES:
             x, y = made(kind, "spmdx", devices, rows), made(kind, "cpu", None, rows)
-            got = [outcome(lambda x=x: way(x), "spmdx", device), facts(x, "spmdx")]
-            wanted = [outcome(lambda y=y: compared(y), "cpu", device), facts(y, "cpu")]
+            got = [outcome(lambda x=x: way(x), here), facts(x, "spmdx")]
+            wanted = [outcome(lambda y=y: compared(y), "cpu"), facts(y, "cpu")]
             assert not (wrong := differs(got, wanted)), f"{kind} on {devices}: {wrong}"
             if devices and name not in ENDING:
                 assert spmdx.get_annotation(x).spec == ("a", None), f"{kind} on {devices}"

@@ -100,7 +100,7 @@ def test_values_and_annotations_of_moved_parameters_go_with_the_optimizer():
         each.net.to(torch.bfloat16).float()
         each.train()
     assert s.net.up.weight is weight and not lost(s)
-    assert spmdx.get_sharding(s.optimizer.state[weight]["exp_avg"]).spec == ("a", None)
+    assert spmdx.get_sharding(s.optimizer.state[weight]["momentum_buffer"]).spec == ("a", None)
     assert torch.allclose(weight.detach().cpu(), plain.net.up.weight.detach(), atol=1e-4)
 
 

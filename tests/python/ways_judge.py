@@ -1,6 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """What of the outcome of a way a program can tell, and where two outcomes differ."""
 
+import math
 import re
 
 import torch
@@ -43,12 +44,8 @@ def outcome(act, here, device=True):
 def differs(got, wanted, at=""):
     """Where two outcomes differ, in words; empty where they do not."""
     if isinstance(wanted, float) and isinstance(got, float):
-        near = abs(got - wanted) <= 2e-5 * max(1.0, abs(wanted))
-        return (
-            ""
-            if near or got == wanted or got != got != wanted != wanted
-            else f"{at}: {got} {wanted}"
-        )
+        near = math.isclose(got, wanted, rel_tol=2e-5, abs_tol=2e-5)
+        return "" if near or got != got and wanted != wanted else f"{at}: {got} instead of {wanted}"
     if isinstance(wanted, dict) and isinstance(got, dict) and got.keys() == wanted.keys():
         return next(filter(None, (differs(got[k], wanted[k], f"{at}.{k}") for k in wanted)), "")
     if isinstance(wanted, list | tuple) and type(got) is type(wanted) and len(got) == len(wanted):

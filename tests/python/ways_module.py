@@ -40,12 +40,18 @@ def on_cpu(s):
 # ---- moved and converted -------------------------------------------------------------------------
 
 
-def emptied(s):
+def refilled(s):
+    """The module with numbers that are the same to the last bit everywhere, and no gradients."""
     s.net.zero_grad()
-    s.net.to_empty(device=s.device)
     with torch.no_grad():
         for i, t in enumerate((*s.net.parameters(), *s.net.buffers())):
             t.copy_((torch.linspace(-1, 1, t.numel()).view_as(t) * (i + 2)).sin())
+    return s.net
+
+
+def emptied(s):
+    s.net.to_empty(device=s.device)
+    refilled(s)
 
 
 MOVES = {
@@ -58,8 +64,8 @@ MOVES = {
     "to_format": lambda s: s.net.to(memory_format=torch.channels_last) is s.net,
     "type": lambda s: s.net.type(torch.float64) is s.net,
     "double": lambda s: s.net.double() is s.net,
-    "bfloat16": lambda s: s.net.bfloat16().float() is s.net,
-    "half": lambda s: s.net.half().double() is s.net,
+    "bfloat16": lambda s: refilled(s).bfloat16().float() is s.net,
+    "half": lambda s: refilled(s).half().double() is s.net,
     "float": lambda s: s.net.float() is s.net,
     "part": lambda s: s.net.up.double().float() is s.net.up,
     "apply": lambda s: s.net.apply(lambda m: m.eval()).training,
@@ -138,8 +144,11 @@ def exponential(s):
 
 
 def optimizer_reloaded(s):
-    state = loaded(s.optimizer.state_dict())
-    s.optimizer = torch.optim.AdamW(s.net.parameters(), 0.5, foreach=False)
+    """Of an optimizer with numbers on the CPU beside its moments."""
+    s.optimizer = torch.optim.AdamW(s.net.parameters(), 0.1)
+    s.train()
+    state = loaded(s.optimizer.state_dict(), map_location="cpu")
+    s.optimizer = torch.optim.AdamW(s.net.parameters(), 0.5)
     s.optimizer.load_state_dict(state)
 
 
@@ -280,7 +289,9 @@ PARAMETERS = {
     ),
     "clip": lambda s: nn.utils.clip_grad_norm_(s.net.parameters(), 0.01),
     "clip_value": lambda s: nn.utils.clip_grad_value_(s.net.parameters(), 0.001),
-    "functional_call": lambda s: torch.func.functional_call(s.net, s.other(), (s.x,)),
+    "functional_call": lambda s: torch.func.functional_call(
+        s.net, {n: t for n, t in s.other().items() if n != "tied.weight"}, (s.x,)
+    ),
     "functional_grad": lambda s: torch.func.grad(
         lambda p: torch.func.functional_call(s.net, p, (s.x,)).square().mean()
     )({n: p.detach() for n, p in s.net.named_parameters()}),

@@ -35,7 +35,7 @@ class Subject:
         for name, tensor in tensors(self.net).items():
             if devices and name in SPECS:
                 spmdx.mark_sharding(tensor, line(devices), SPECS[name])
-        self.optimizer = torch.optim.AdamW(self.net.parameters(), 0.1, foreach=False)
+        self.optimizer = torch.optim.SGD(self.net.parameters(), 0.1, momentum=0.9)
         self.x = torch.linspace(-2, 2, 30).view(5, 6).to(device)
         self.train()
 
