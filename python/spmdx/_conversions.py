@@ -122,13 +122,14 @@ def _keep_names(load):
     @functools.wraps(load)
     def loaded(self, state_dict, strict=True, assign=False):
         before = {}
-        if assign:
-            before = {name: t for name, t in _tensors(self) if _C.annotation(t) is not None}
+        if assign or torch.__future__.get_swap_module_params_on_conversion():
+            marked = ((name, t) for name, t in _tensors(self) if _C.annotation(t) is not None)
+            before = {name: t.detach() for name, t in marked}  # t itself may be swapped
         try:
             return load(self, state_dict, strict, assign)
         finally:
             for name, tensor in _tensors(self) if before else ():
-                if name in before and tensor is not before[name]:
+                if name in before:
                     keep_annotation(before[name], tensor)
 
     return loaded

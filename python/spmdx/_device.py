@@ -12,8 +12,11 @@ from spmdx import _C, _conversions, _copies, _decompositions, _printing, _ties
 NAME = "spmdx"
 
 
-class Stream:
+class Stream(torch.Stream):
     """The one stream of the device; work is ordered as it was written."""
+
+    def __new__(cls, *args, **kwargs):
+        return super().__new__(cls, device=torch.device(NAME, 0))
 
     def __init__(self, *args, **kwargs):
         pass
@@ -51,6 +54,19 @@ class Event:
 
     def synchronize(self):
         _C.wait()
+
+
+def _set_device(device):
+    if torch._utils._get_device_index(device, optional=True) > 0:
+        raise RuntimeError(
+            f"there is one logical spmdx device, {NAME}:0, not {device}. Expected it. The devices "
+            "of a mesh lie below it: call spmdx.mark_sharding."
+        )
+
+
+def _as_current(device):
+    _set_device(device)
+    return contextlib.nullcontext()
 
 
 def _synchronize(device=None):
@@ -99,9 +115,9 @@ def _device_module():
     module._is_in_bad_fork = lambda: False
     module.device_count = lambda: 1
     module.current_device = lambda: 0
-    module.set_device = lambda device: None
+    module.set_device = _set_device
     module.get_device_name = lambda device=None: NAME
-    module.device = lambda device: contextlib.nullcontext()
+    module.device = _as_current
     module.synchronize = _synchronize
     module.current_stream = lambda device=None: one_stream
     module.default_stream = lambda device=None: one_stream

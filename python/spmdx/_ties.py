@@ -12,6 +12,7 @@ import functools
 import threading
 import weakref
 from collections.abc import Iterator
+from multiprocessing.reduction import ForkingPickler
 from typing import Any
 
 import torch
@@ -212,12 +213,61 @@ def _identity(original, with_id: bool):
     return identity
 
 
+def _is_ours(storage: torch.UntypedStorage) -> bool:
+    return storage.device.type == torch._C._get_privateuse1_backend_name()
+
+
+def _bytes_of(storage: torch.UntypedStorage) -> torch.Tensor:
+    """A tensor in the memory of a storage."""
+    return torch.empty(0, dtype=torch.uint8, device=storage.device).set_(storage)
+
+
+def _copy_bytes(original):
+    """PyTorch takes a storage without an address for one that is gone."""
+
+    @functools.wraps(original)
+    def copy_(self, source, *args, **kwargs):
+        if not (_is_ours(self) or _is_ours(source)):
+            return original(self, source, *args, **kwargs)
+        _bytes_of(self).copy_(_bytes_of(source))
+        return self
+
+    return copy_
+
+
+def _fill_bytes(original):
+    @functools.wraps(original)
+    def fill_(self, value):
+        if not _is_ours(self):
+            return original(self, value)
+        _bytes_of(self).fill_(value)
+        return self
+
+    return fill_
+
+
+def _refuse_process(original):
+    """The memory of the device is not shared between processes, and a copy would not be tied."""
+
+    @functools.wraps(original)
+    def reduce_tensor(tensor):
+        if not _C.is_lazy(tensor):
+            return original(tensor)
+        raise RuntimeError(
+            f"a tensor of device '{tensor.device}' cannot be sent to another process, since its "
+            "memory is not shared. Expected a tensor on the CPU. Send .cpu() of it, or have every "
+            "process make its own."
+        )
+
+    return reduce_tensor
+
+
 def _resize(original):
     """PyTorch takes a storage without an address for one that is gone."""
 
     @functools.wraps(original)
     def resize_(self, size):
-        if self.device.type != torch._C._get_privateuse1_backend_name():
+        if not _is_ours(self):
             return original(self, size)
         _C.resize_storage(self, int(size))
         return self
@@ -243,9 +293,20 @@ def _restore_location(original):
     return location
 
 
+def _keep_in_process() -> None:
+    from spmdx.tensor import ShardedParameter, ShardedTensor
+
+    reduce = _refuse_process(torch.multiprocessing.reductions.reduce_tensor)
+    for kind in (torch.Tensor, torch.nn.Parameter, ShardedTensor, ShardedParameter):
+        ForkingPickler.register(kind, reduce)
+
+
 def install() -> None:
     """Teaches ``copy``, ``pickle``, storages and autograd's saved tensors; runs once."""
     torch.UntypedStorage.resize_ = _resize(torch.UntypedStorage.resize_)
+    torch.UntypedStorage.copy_ = _copy_bytes(torch.UntypedStorage.copy_)
+    torch.UntypedStorage.fill_ = _fill_bytes(torch.UntypedStorage.fill_)
+    _keep_in_process()
     torch.Tensor.__deepcopy__ = _deepcopy(torch.Tensor.__deepcopy__)
     torch.Tensor._reduce_ex_internal = _reduce(torch.Tensor._reduce_ex_internal)
     torch.Tensor.__copy__ = _shallow_copy
