@@ -17,6 +17,7 @@ from typing import Any
 import torch
 
 from spmdx import _C
+from spmdx._lazy import as_in_torch, on_device
 
 _Met = tuple[weakref.ref, weakref.ref]
 
@@ -64,8 +65,9 @@ def tie(copied: torch.Tensor, source: torch.Tensor, memo: dict) -> None:
 
 def _deepcopy(original):
     @functools.wraps(original)
+    @as_in_torch
     def deepcopy(self, memo):
-        if id(self) in memo or not _C.is_lazy(self):
+        if id(self) in memo or not on_device(self):
             return original(self, memo)
         copied = original(self, memo)
         tie(copied, self, memo)
@@ -107,8 +109,9 @@ def _reduce(original):
         return function, (*arguments[:-1], tensor.requires_grad)
 
     @functools.wraps(original)
+    @as_in_torch
     def reduce(self, protocol):
-        if not _C.is_lazy(self):
+        if not on_device(self):
             return original(self, protocol)
         if _copying.by_reference:
             return _same_memory, (self.data, self.requires_grad)
@@ -175,10 +178,11 @@ def _same_memory(tensor: torch.Tensor, requires_grad: bool) -> torch.Tensor:
     return tensor.requires_grad_(requires_grad)
 
 
+@as_in_torch
 def _shallow_copy(self: torch.Tensor) -> torch.Tensor:
     """What ``copy.copy`` makes: another tensor in the same memory."""
     before = _copying.by_reference
-    _copying.by_reference = _C.is_lazy(self)
+    _copying.by_reference = on_device(self)
     try:
         reducer = copyreg.dispatch_table.get(type(self))  # as copy.copy does
         reduced = self.__reduce_ex__(4) if reducer is None else reducer(self)
@@ -189,6 +193,7 @@ def _shallow_copy(self: torch.Tensor) -> torch.Tensor:
 
 def _legacy_save(original):
     @functools.wraps(original)
+    @as_in_torch
     def save(*args, **kwargs):
         _copying.legacy = True
         try:
@@ -203,8 +208,9 @@ def _identity(original, with_id: bool):
     """Tells the tensors that autograd saved apart by their memory where they have no address."""
 
     @functools.wraps(original)
+    @as_in_torch
     def identity(tensor) -> Any:
-        if not isinstance(tensor, torch.Tensor) or not _C.is_lazy(tensor):
+        if not isinstance(tensor, torch.Tensor) or not on_device(tensor):
             return original(tensor)
         address = _C.memory_id(tensor), tensor.storage_offset()
         return (id(tensor), address, tensor._version) if with_id else (address, tensor._version)
@@ -216,6 +222,7 @@ def _resize(original):
     """PyTorch takes a storage without an address for one that is gone."""
 
     @functools.wraps(original)
+    @as_in_torch
     def resize_(self, size):
         if self.device.type != torch._C._get_privateuse1_backend_name():
             return original(self, size)
@@ -232,6 +239,7 @@ def _restore_location(original):
     """
 
     @functools.wraps(original)
+    @as_in_torch
     def location(device):
         asked = torch.serialization._serialization_tls.map_location
         is_ours = torch.device(device).type == torch._C._get_privateuse1_backend_name()
