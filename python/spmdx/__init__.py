@@ -63,7 +63,6 @@ _check_environment()
 _place.choose_by_environment()
 _answer_checkpoints()
 _answer_compilers()
-_C.configure(dump_dir=_os.environ.get("SPMDX_DUMP", ""))
 _C.configure(dump_dir=_dump_folder())
 if _os.environ.get("SPMDX_TOPOLOGY"):
     set_topology(_os.environ["SPMDX_TOPOLOGY"])

@@ -4,9 +4,22 @@
 import importlib.machinery
 import sys
 import types
+import warnings
 from collections.abc import Callable
 
 _Act = Callable[[types.ModuleType], None]
+
+
+def _try(act: _Act, module: types.ModuleType) -> None:
+    """What PyTorch keeps to itself may have other names in another version: its import must not fail."""
+    try:
+        act(module)
+    except (AttributeError, ImportError, TypeError) as error:
+        warnings.warn(
+            f"spmdx cannot tell {module.__name__} of its device: {error}. Expected the names of "
+            "PyTorch 2.13. Programs that do not compile for the device are not concerned.",
+            stacklevel=2,
+        )
 
 
 class _Finder:
@@ -33,7 +46,7 @@ class _Finder:
             execute(module)
             act = self.acts.pop(module.__name__, None)  # not when it is reloaded
             if act is not None:
-                act(module)
+                _try(act, module)
 
         loader.exec_module = exec_module
 
@@ -45,7 +58,7 @@ def after_import(name: str, act: _Act) -> None:
     """Calls ``act`` with the module of this name: now if it is there, or once it is imported."""
     module = sys.modules.get(name)
     if module is not None:
-        act(module)
+        _try(act, module)
         return
     if _finder not in sys.meta_path:
         sys.meta_path.insert(0, _finder)

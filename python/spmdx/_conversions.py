@@ -8,6 +8,7 @@ import torch
 from torch.nn.parameter import is_lazy
 
 from spmdx import _C
+from spmdx._lazy import as_in_torch, on_device
 from spmdx.errors import located
 from spmdx.tensor import plain_class, sharded_class
 
@@ -65,18 +66,20 @@ class _Keeping:
     before keep the old ones. So here the Parameter itself becomes the converted one.
     """
 
+    @as_in_torch
     def __init__(self, convert):
         functools.update_wrapper(self, convert)
         self._convert = convert
         self._gradients = {}  # converted with their parameters, by id
 
+    @as_in_torch
     def __call__(self, tensor: Any, *args: Any, **kwargs: Any) -> Any:
         if id(tensor) in self._gradients:
             return tensor
         result = self._convert(tensor, *args, **kwargs)
         if not (isinstance(tensor, torch.Tensor) and isinstance(result, torch.Tensor)):
             return result
-        was, is_now = _C.is_lazy(tensor), _C.is_lazy(result)
+        was, is_now = on_device(tensor), on_device(result)
         if result is tensor or not (was or is_now):
             return result
         keep_annotation(tensor, result)
@@ -98,6 +101,7 @@ def _keep_parameters(apply):
     """``Module._apply`` that keeps Parameters, and lazy modules' buffers uninitialized."""
 
     @functools.wraps(apply)
+    @as_in_torch
     def applied(self, fn, *args, **kwargs):
         lazy_buffers = {name: type(b) for name, b in self._buffers.items() if is_lazy(b)}
         fn = fn if isinstance(fn, _Keeping) else _Keeping(fn)
@@ -111,6 +115,7 @@ def _keep_parameters(apply):
     return applied
 
 
+@as_in_torch
 def _tensors(module: torch.nn.Module):
     yield from module.named_parameters(remove_duplicate=False)
     yield from module.named_buffers(remove_duplicate=False)
@@ -120,6 +125,7 @@ def _keep_names(load):
     """``Module.load_state_dict`` whose tensors are annotated as those they take the place of."""
 
     @functools.wraps(load)
+    @as_in_torch
     def loaded(self, state_dict, strict=True, assign=False):
         before = {}
         if assign or torch.__future__.get_swap_module_params_on_conversion():
@@ -139,6 +145,7 @@ def _of_annotated(make):
     """``Parameter.__new__`` that takes annotated tensors: the result is annotated, too."""
 
     @functools.wraps(make)
+    @as_in_torch
     def made(cls, data=None, requires_grad=True):
         # torch.compile reads this: what is called for tensors of other devices is PyTorch's alone.
         elsewhere = not isinstance(data, torch.Tensor) or data.device.type != "spmdx"

@@ -7,7 +7,7 @@ import types
 
 import torch
 
-from spmdx import _C, _conversions, _copies, _decompositions, _printing, _ties
+from spmdx import _C, _conversions, _copies, _decompositions, _printing, _profiling, _ties
 
 NAME = "spmdx"
 
@@ -156,6 +156,7 @@ def register():
     _ties.install()
     _copies.install()
     _printing.install()
+    _profiling.install()
     # The thread that runs steps must be idle before Python tears down.
     atexit.register(_C.wait_at_exit)
 

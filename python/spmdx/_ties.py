@@ -18,6 +18,7 @@ from typing import Any
 import torch
 
 from spmdx import _C
+from spmdx._lazy import as_in_torch, on_device
 
 _Met = tuple[weakref.ref, weakref.ref]
 
@@ -65,8 +66,9 @@ def tie(copied: torch.Tensor, source: torch.Tensor, memo: dict) -> None:
 
 def _deepcopy(original):
     @functools.wraps(original)
+    @as_in_torch
     def deepcopy(self, memo):
-        if id(self) in memo or not _C.is_lazy(self):
+        if id(self) in memo or not on_device(self):
             return original(self, memo)
         copied = original(self, memo)
         tie(copied, self, memo)
@@ -108,8 +110,9 @@ def _reduce(original):
         return function, (*arguments[:-1], tensor.requires_grad)
 
     @functools.wraps(original)
+    @as_in_torch
     def reduce(self, protocol):
-        if not _C.is_lazy(self):
+        if not on_device(self):
             return original(self, protocol)
         if _copying.by_reference:
             return _same_memory, (self.data, self.requires_grad)
@@ -176,10 +179,11 @@ def _same_memory(tensor: torch.Tensor, requires_grad: bool) -> torch.Tensor:
     return tensor.requires_grad_(requires_grad)
 
 
+@as_in_torch
 def _shallow_copy(self: torch.Tensor) -> torch.Tensor:
     """What ``copy.copy`` makes: another tensor in the same memory."""
     before = _copying.by_reference
-    _copying.by_reference = _C.is_lazy(self)
+    _copying.by_reference = on_device(self)
     try:
         reducer = copyreg.dispatch_table.get(type(self))  # as copy.copy does
         reduced = self.__reduce_ex__(4) if reducer is None else reducer(self)
@@ -190,6 +194,7 @@ def _shallow_copy(self: torch.Tensor) -> torch.Tensor:
 
 def _legacy_save(original):
     @functools.wraps(original)
+    @as_in_torch
     def save(*args, **kwargs):
         _copying.legacy = True
         try:
@@ -204,8 +209,9 @@ def _identity(original, with_id: bool):
     """Tells the tensors that autograd saved apart by their memory where they have no address."""
 
     @functools.wraps(original)
+    @as_in_torch
     def identity(tensor) -> Any:
-        if not isinstance(tensor, torch.Tensor) or not _C.is_lazy(tensor):
+        if not isinstance(tensor, torch.Tensor) or not on_device(tensor):
             return original(tensor)
         address = _C.memory_id(tensor), tensor.storage_offset()
         return (id(tensor), address, tensor._version) if with_id else (address, tensor._version)
@@ -266,6 +272,7 @@ def _resize(original):
     """PyTorch takes a storage without an address for one that is gone."""
 
     @functools.wraps(original)
+    @as_in_torch
     def resize_(self, size):
         if not _is_ours(self):
             return original(self, size)
@@ -282,6 +289,7 @@ def _restore_location(original):
     """
 
     @functools.wraps(original)
+    @as_in_torch
     def location(device):
         asked = torch.serialization._serialization_tls.map_location
         is_ours = torch.device(device).type == torch._C._get_privateuse1_backend_name()
