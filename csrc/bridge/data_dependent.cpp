@@ -141,6 +141,17 @@ bool stay_padded(const OpInfo& info, Stack* stack) {
   return true;
 }
 
+// Whether two tensors show the same memory alike: nothing is computed.
+bool is_set_to(const OpInfo& info, Stack* stack) {
+  const IValues args = arguments(info, *stack);
+  const LazyTensor *self = as_lazy(args[0].toTensor()), *other = as_lazy(args[1].toTensor());
+  const bool same = self && other && &self->root() == &other->root() && self->sizes() == other->sizes() &&
+                    self->strides() == other->strides() && self->storage_offset() == other->storage_offset();
+  torch::jit::drop(*stack, info.slots.size());
+  stack->emplace_back(same);
+  return true;
+}
+
 }  // namespace
 
 void run_on_host(const OpInfo& info, Stack* stack) {
@@ -178,7 +189,6 @@ void add_data_dependent_handlers() {
                            "aten.repeat_interleave.Tensor",
                            "aten.bincount",
                            "aten.equal",
-                           "aten.is_set_to",
                            "aten._linalg_check_errors",
                            "aten.segment_reduce",
                            "aten._ctc_loss.Tensor",
@@ -190,6 +200,7 @@ void add_data_dependent_handlers() {
                            "aten.linalg_lstsq"}) {
     add_handler(name, host_only);
   }
+  add_handler("aten.is_set_to", is_set_to);
   add_handler("aten.histc", histc);
   add_handler("aten._nested_tensor_from_mask_left_aligned", stay_padded);
   add_handler("aten.index.Tensor", index_with_mask);

@@ -6,8 +6,9 @@
 #include <c10/core/CPUAllocator.h>
 #include <c10/core/impl/DeviceGuardImplInterface.h>
 
+#include "bridge/device_memory.h"
 #include "bridge/generator.h"
-#include "bridge/record.h"
+#include "bridge/recorder.h"
 #include "bridge/resize.h"
 #include "bridge/tracer.h"
 
@@ -15,6 +16,13 @@ namespace spmdx::bridge {
 namespace {
 
 const c10::Device kDevice(kDeviceType, 0);
+
+// Until all has run that was written before.
+void synchronize() {
+  Recorder::instance().flush(false);
+  NoGil no_gil;
+  engine().wait();
+}
 
 struct Guard final : c10::impl::DeviceGuardImplInterface {
   static constexpr c10::DeviceType static_type = kDeviceType;
@@ -40,9 +48,9 @@ struct Guard final : c10::impl::DeviceGuardImplInterface {
   bool queryEvent(void*) const override { return true; }
   void destroyEvent(void*, const c10::DeviceIndex) const noexcept override {}
   bool queryStream(const c10::Stream&) const override { return true; }
-  void synchronizeStream(const c10::Stream&) const override {}
-  void synchronizeEvent(void*) const override {}
-  void synchronizeDevice(const c10::DeviceIndex) const override {}
+  void synchronizeStream(const c10::Stream&) const override { synchronize(); }
+  void synchronizeEvent(void*) const override { synchronize(); }
+  void synchronizeDevice(const c10::DeviceIndex) const override { synchronize(); }
 };
 
 struct Hooks final : at::PrivateUse1HooksInterface {
@@ -63,26 +71,6 @@ struct Hooks final : at::PrivateUse1HooksInterface {
   at::Allocator* getPinnedMemoryAllocator() const override { return c10::GetCPUAllocator(); }
 };
 
-// Storage made without a tensor (torch.load, UntypedStorage): a root of bytes, all 0.
-struct NoMemory final : c10::Allocator {
-  c10::DataPtr allocate(size_t) override { return {nullptr, kDevice}; }
-  void copy_data(void*, const void*, std::size_t) const override {
-    TORCH_CHECK(false, "the memory of an spmdx storage cannot be copied byte by byte. Copy tensors instead.");
-  }
-};
-
-c10::intrusive_ptr<c10::StorageImpl> make_storage(c10::StorageImpl::use_byte_size_t, c10::SymInt size, c10::DataPtr,
-                                                  c10::Allocator*, bool) {
-  const MetaRef bytes = share({c10::kByte, {size.guard_int(__FILE__, __LINE__)}, {1}, 0, true});
-  Recorder::Lock lock;
-  const ValueId zeros = full_int(bytes->sizes, 0, DType::u8);
-  auto root = c10::make_intrusive<Root>(bytes, Recorder::instance().lazy(zeros));
-  // torch.load asks for an address that is not null; nothing of ours reads through it.
-  static char nowhere;
-  root->set_data_ptr_noswap(c10::DataPtr(&nowhere, kDevice));
-  return root;
-}
-
 C10_REGISTER_GUARD_IMPL(PrivateUse1, Guard)
 
 }  // namespace
@@ -90,9 +78,7 @@ C10_REGISTER_GUARD_IMPL(PrivateUse1, Guard)
 void register_hooks() {
   static auto* hooks = new Hooks;
   at::RegisterPrivateUse1HooksInterface(hooks);
-  static auto* allocator = new NoMemory;
-  c10::SetAllocator(kDeviceType, allocator);
-  c10::SetStorageImplCreate(kDeviceType, make_storage);
+  register_memory();
 }
 
 }  // namespace spmdx::bridge

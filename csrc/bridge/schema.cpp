@@ -131,6 +131,7 @@ OpInfo describe(const c10::OperatorHandle& op) {
   info.base = std::string(base_name(info.name));
   info.indexes = info.base == "aten.index" || info.base == "aten.index_put" || info.base == "aten._unsafe_index" ||
                  info.base == "aten._index_put_impl";
+  info.device = schema.argumentIndexWithName("device").value_or(-1);
   for (size_t i = 0; i < schema.arguments().size(); ++i) {
     const auto& argument = schema.arguments()[i];
     info.slots.push_back(slot_of(argument));

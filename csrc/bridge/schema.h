@@ -35,6 +35,7 @@ struct OpInfo {
   std::vector<int> written;       // arguments the op writes to
   std::vector<int> returned;      // per result: the written argument it is, or -1
   std::vector<bool> list_result;  // per result: a list of tensors
+  int device = -1;                // the argument that is a device, or -1
   int viewed = -1;                // the argument that results are views of, or -1
   bool is_out = false;
   bool returns_values = false;         // some result is a number, a bool … of the host

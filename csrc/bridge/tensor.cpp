@@ -179,7 +179,8 @@ void LazyTensor::shallow_copy_from(const c10::intrusive_ptr<TensorImpl>& source)
 }
 
 void LazyTensor::become(const LazyTensor& other) {
-  const std::optional<Annotation> had = &root() == &other.root() ? std::nullopt : annotation_of(*this);
+  const bool stays = &root() == &other.root();
+  const std::optional<Annotation> had = annotation_of(*this);
   storage_ = other.storage_;
   set_chain(other.chain());
   cached = other.cached;
@@ -188,7 +189,11 @@ void LazyTensor::become(const LazyTensor& other) {
   set_sizes_and_strides(other.sizes(), other.strides(), other.storage_offset());
   _set_conj(other.is_conj());
   _set_neg(other.is_neg());
-  if (had) Recorder::instance().keep_annotation(*this, *had);
+  if (!had || (stays && annotation())) return;
+  if (!stays) return Recorder::instance().keep_annotation(*this, *had);
+  warn_of_lost_annotation("made at " + source_text(had->source) +
+                          " is gone: the tensor shows its memory in another layout now. Expected the tensor as it was "
+                          "marked. Call spmdx.mark_sharding again.");
 }
 
 LazyTensor* as_lazy(const at::Tensor& tensor) {

@@ -71,10 +71,17 @@ std::optional<Repeat> Repeats::note(const Graph& traced, int64_t planning_ns) {
   const Node* node = any ? reader_of(traced, traced.inputs[input].value) : &traced.nodes[*family.node];
   if (!node) return std::nullopt;
   const TensorType& changing = traced.value(any ? traced.inputs[input].value : node->output).type;
-  family.values.push_back(str(changing));
-  if (family.values.size() > kShown) family.values.erase(family.values.begin());
-  if (family.plans != kMany + 1) return std::nullopt;
-  return Repeat{node->source, node->call->op, any, family.values, family.plans, family.planning_ns};
+  std::string value = str(changing);
+  std::vector<std::string>& values = family.values;
+  if (values.size() > kMany || std::find(values.begin(), values.end(), value) != values.end()) return std::nullopt;
+  values.push_back(std::move(value));
+  if (values.size() <= kMany) return std::nullopt;
+  return Repeat{node->source,
+                node->call->op,
+                any,
+                {values.end() - kShown, values.end()},
+                family.plans,
+                family.planning_ns};
 }
 
 }  // namespace spmdx

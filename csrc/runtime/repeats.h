@@ -24,8 +24,8 @@ struct Repeat {
 // Not thread-safe: the engine holds a lock around it.
 class Repeats {
  public:
-  static constexpr int64_t kMany = 8;  // more plans of one program are worth a word
-  // Notes a plan that was made in so much time. Something, once a program, when it is one too many.
+  static constexpr size_t kMany = 8;  // more values of what changes are worth a word
+  // Notes a plan that was made in so much time. Something, once a program, when that is for one value too many.
   std::optional<Repeat> note(const Graph& traced, int64_t planning_ns);
 
  private:
@@ -34,7 +34,7 @@ class Repeats {
     std::vector<CallRef> calls;  // of the last plan
     std::vector<bool> varies;    // inputs
     std::optional<size_t> node;  // whose call changed while no input did
-    std::vector<std::string> values;
+    std::vector<std::string> values;  // of what changes, each once
     int64_t plans = 0, planning_ns = 0;
   };
   static constexpr size_t kFamilies = 256;

@@ -11,7 +11,7 @@ _Act = Callable[[types.ModuleType], None]
 
 
 def _try(act: _Act, module: types.ModuleType) -> None:
-    """What PyTorch keeps to itself may have other names in another version: its import must not fail."""
+    """Names that PyTorch keeps to itself may change, and its import must not fail for that."""
     try:
         act(module)
     except (AttributeError, ImportError, TypeError) as error:

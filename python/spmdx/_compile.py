@@ -14,7 +14,15 @@ from spmdx.tensor import ShardedTensor
 NAME = "spmdx"
 
 # Of what stands in these, PyTorch itself calls parts for tensors of other devices.
-_TRACED = {"_conversions.py", "_copies.py", "_printing.py", "_ties.py", "checkpoint_protocol.py"}
+_TRACED = {
+    "_addresses.py",
+    "_conversions.py",
+    "_copies.py",
+    "_lazy.py",
+    "_printing.py",
+    "_ties.py",
+    "checkpoint_protocol.py",
+}
 
 _WHY = (
     "spmdx.{} acts when it is called, so it is called between two graphs. The device records on, "

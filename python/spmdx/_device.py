@@ -7,7 +7,16 @@ import types
 
 import torch
 
-from spmdx import _C, _conversions, _copies, _decompositions, _printing, _profiling, _ties
+from spmdx import (
+    _C,
+    _addresses,
+    _conversions,
+    _copies,
+    _decompositions,
+    _printing,
+    _profiling,
+    _ties,
+)
 
 NAME = "spmdx"
 
@@ -154,6 +163,7 @@ def register():
     )
     _conversions.install()
     _ties.install()
+    _addresses.install()
     _copies.install()
     _printing.install()
     _profiling.install()

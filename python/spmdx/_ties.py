@@ -282,6 +282,14 @@ def _resize(original):
     return resize_
 
 
+def _first_of_ours(device):
+    """The device, where it is no second one of ours."""
+    found = torch.device(device)
+    if found.type == "spmdx" and (found.index or 0) > 0:
+        torch.empty(0, device=found)  # raises what it raises for any tensor
+    return device
+
+
 def _restore_location(original):
     """PyTorch asks no function where a tensor without a storage goes; of the device, it is asked.
 
@@ -294,9 +302,9 @@ def _restore_location(original):
         asked = torch.serialization._serialization_tls.map_location
         is_ours = torch.device(device).type == torch._C._get_privateuse1_backend_name()
         if not is_ours or not callable(asked):
-            return original(device)
+            return _first_of_ours(original(device))
         moved = asked(torch.UntypedStorage(0), str(device))
-        return device if moved is None else moved.device
+        return _first_of_ours(device if moved is None else moved.device)
 
     return location
 

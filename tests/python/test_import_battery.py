@@ -48,7 +48,10 @@ NAMES = {
 }
 NAME = "a process has one device of the type PrivateUse1, and spmdx is its name"
 ACCELERATOR = "PyTorch takes a PrivateUse1 that has a name for the current accelerator"
+COMPILED = "torch.compile is told of the device, and of its backend, once it is imported"
 CHANGED = {
+    "paths_and_finders": COMPILED,
+    "backends": COMPILED,
     "name_of_privateuse1": NAME,
     "device_of_privateuse1": NAME,
     "another_name_for_privateuse1": NAME,

@@ -47,8 +47,6 @@ REFUSED = {
 NO_ADDRESS = "a tensor that is computed later, in pieces, has no address"
 DENSE = "the device holds dense tensors of numbers"
 UNABLE = {
-    "host.data_ptr": (RuntimeError, "data pointer", NO_ADDRESS),
-    "host.storage_data_ptr": (RuntimeError, "data pointer", NO_ADDRESS),
     "host.dlpack": (RuntimeError, "data pointer", NO_ADDRESS),
     "host.numpy_dlpack": (RuntimeError, "data pointer", NO_ADDRESS),
     "host.dlpack_device": (ValueError, "Unknown device type spmdx", NO_ADDRESS),
@@ -56,8 +54,6 @@ UNABLE = {
     "host.to_sparse": (NotImplementedError, "Sparse", DENSE),
     "host.quantized": (spmdx.ShardingError, "cannot hold tensors of dtype QInt8", DENSE),
     "host.nested": (NotImplementedError, "Nested", DENSE),
-    "storages.typed_types": (RuntimeError, "data pointer", "PyTorch makes them from an address"),
-    "storages.saved": (RuntimeError, "data pointer", "files hold tensors; save the tensor"),
 }
 
 # What is another thing on the CPU itself: the way that is compared there, and why.
@@ -101,15 +97,6 @@ ENDING = {
     "storages.resize",
 }
 
-# What is wrong today.
-WRONG = {
-    "facts.memory": "is_set_to compares the addresses of copies on the host",
-    "storages.again": "is_set_to compares the addresses of copies on the host",
-}
-WRONG_OF_MODULES = {
-    "looks.state_is_memory": "is_set_to compares the addresses of copies on the host",
-    "copies.safetensors": "safetensors asks a storage for its address",
-}
 
 
 def made(kind, device, devices, rows):
@@ -120,15 +107,6 @@ def made(kind, device, devices, rows):
     return x if devices is None else spmdx.mark_sharding(x, line(devices), ("a", None))
 
 
-def known(names, table):
-    """The names, those that are wrong today among them as such."""
-    mark = pytest.mark.xfail
-    return [
-        pytest.param(n, marks=mark(strict=True, reason=table[n])) if n in table else n
-        for n in names
-    ]
-
-
 @pytest.fixture(autouse=True)
 def _quiet():
     with warnings.catch_warnings():
@@ -137,7 +115,7 @@ def _quiet():
         yield
 
 
-@pytest.mark.parametrize("name", known([n for n in WAYS if n not in REFUSED | UNABLE], WRONG))
+@pytest.mark.parametrize("name", [n for n in WAYS if n not in REFUSED | UNABLE])
 def test_a_way_to_use_a_tensor_gives_what_it_gives_on_the_cpu(name):
     way, compared = WAYS[name], COMPARED.get(name, (WAYS[name],))[0]
     here = "cpu" if name in ON_CPU else "spmdx"
@@ -175,7 +153,7 @@ NEW_TENSORS = {
 PARTLY_ON_CPU = {"copies.averaged", "copies.exponential", "looks.optimizer_state"}
 
 
-@pytest.mark.parametrize("name", known(ways_module.WAYS, WRONG_OF_MODULES))
+@pytest.mark.parametrize("name", ways_module.WAYS)
 def test_a_way_to_use_a_module_gives_what_it_gives_on_the_cpu(name):
     way = ways_module.WAYS[name]
     device = name not in PARTLY_ON_CPU

@@ -69,9 +69,6 @@ IN_PLACE = {
 
 
 @pytest.mark.parametrize("name", IN_PLACE)
-@pytest.mark.xfail(
-    strict=True, reason="ops that change a shape in place end annotations in silence"
-)
 def test_an_annotation_that_a_new_shape_ends_says_so(name):
     s = Subject("spmdx", 4)
     assert len(warned(lambda: IN_PLACE[name](s))) == 1 and lost(s)
@@ -144,9 +141,9 @@ SECOND = {
 
 
 @pytest.mark.parametrize("name", SECOND)
-@pytest.mark.xfail(strict=True, reason="the index of a device is not read")
 def test_a_second_device_is_refused(name):
-    with pytest.raises(RuntimeError, match="there is one logical spmdx device, spmdx:0, not spmdx"):
+    said = "there is one logical spmdx device, spmdx:0, not spmdx|device_count\\(\\) is 1"
+    with pytest.raises(RuntimeError, match=said):
         SECOND[name](torch.ones(2).to("spmdx"))
 
 
