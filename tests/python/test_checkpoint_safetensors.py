@@ -7,6 +7,7 @@ import os
 import pytest
 import spmdx
 import torch
+import transformers
 from checkpoints import LAYOUTS, assert_same_bits, mesh_of, placed, values, zeros
 from messages import eight_devices
 from safetensors import safe_open
@@ -214,3 +215,22 @@ def test_a_save_that_fails_leaves_the_weights_before(tmp_path, monkeypatch):
             save_safetensors({"a": torch.zeros(2)}, tmp_path)
     assert os.listdir(tmp_path) == ["model.safetensors"]
     assert load_file(tmp_path / "model.safetensors")["a"].tolist() == [1.0, 1.0]
+
+
+def test_a_sharded_model_is_saved_as_transformers_saves_it(tmp_path):
+    sizes = {"vocab_size": 96, "n_positions": 16, "n_embd": 32, "n_layer": 2, "n_head": 4}
+    config = transformers.GPT2Config(**sizes, bos_token_id=0, eos_token_id=0)
+    model = transformers.GPT2LMHeadModel(config).to("spmdx")
+    spmdx.fully_shard(model, spmdx.Mesh(range(4), (4,), ("fsdp",)))
+    model.save_pretrained(tmp_path)
+    again = transformers.GPT2LMHeadModel.from_pretrained(tmp_path)
+    assert again.lm_head.weight is again.transformer.wte.weight
+    assert_same_bits(again.state_dict(), {n: t.cpu() for n, t in model.state_dict().items()})
+
+
+def test_the_library_sees_which_tensors_share_memory(tmp_path):
+    x = torch.arange(6.0).to("spmdx")
+    save_file({"x": x, "y": x.clone()}, tmp_path / "apart")
+    assert_same_bits(load_file(tmp_path / "apart"), {"x": x.cpu(), "y": x.cpu()})
+    with pytest.raises(RuntimeError, match="share memory"):
+        save_file({"x": x, "y": x[1:]}, tmp_path / "tied")
