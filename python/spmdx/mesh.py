@@ -169,14 +169,14 @@ class Mesh:
         """The mesh with the ids and the names of a ``torch.distributed.DeviceMesh``.
 
         Args:
-            device_mesh: its ranks become device ids.
+            device_mesh: its ranks become device ids; None means the global mesh.
 
         Returns:
             A mesh of the same shape.
         """
         if not hasattr(device_mesh, "mesh_dim_names"):
             with naming("from_device_mesh"):
-                require_mesh(device_mesh)
+                return require_mesh(device_mesh)
         grid = device_mesh.mesh
         return Mesh(grid.flatten().tolist(), tuple(grid.shape), device_mesh.mesh_dim_names)
 

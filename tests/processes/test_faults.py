@@ -26,7 +26,7 @@ PLANTED = {
     "forgets_the_generator": (644, "silent: drawn is off by"),
     "does_not_recover": (168, "has waited for|hang|is told|stand at|cannot go on"),
     "never_comes": (168, "hang|has waited for"),
-    "loads_other_values": (8, "silent: count is off by"),
+    "loads_other_values": (14, "silent: count is off by"),
 }
 
 

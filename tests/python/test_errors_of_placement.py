@@ -221,8 +221,8 @@ SPECS = [
     (
         "distribute_no_mesh",
         lambda: spmdx.distribute_tensor(device(4), None, []),
-        "HERE: distribute_tensor: the mesh is a NoneType. Expected a spmdx.Mesh. Make one with "
-        "spmdx.Mesh(device_ids, mesh_shape, axis_names).",
+        "HERE: distribute_tensor: no mesh is given, and there is no global one. Expected a "
+        "spmdx.Mesh. Pass one, or call spmdx.set_global_mesh first.",
     ),
     (
         "redistribute_no_mesh",

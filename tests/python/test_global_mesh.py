@@ -7,6 +7,7 @@ import pickle
 import pytest
 import spmdx
 import torch
+from torch.distributed.tensor import Replicate, Shard
 
 
 @pytest.fixture
@@ -31,7 +32,8 @@ def test_annotations_lie_on_the_global_mesh(mesh):
     pieces = spmdx.ShardedTensor.from_local_shards(
         [torch.ones(1, 2)] * 8, spec=(("fsdp", "model"), None)
     )
-    for tensor in (x, y, net.weight, whole.weight, pieces):
+    theirs = spmdx.distribute_tensor(torch.ones(8, 4), None, [Shard(0), Replicate()])
+    for tensor in (x, y, net.weight, whole.weight, pieces, theirs):
         assert tensor.mesh == mesh
 
 

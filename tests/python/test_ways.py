@@ -98,7 +98,6 @@ ENDING = {
 }
 
 
-
 def made(kind, device, devices, rows):
     torch.manual_seed(0)
     x = torch.linspace(-1, 2, rows * 6).view(rows, 6).clone().to(device)
