@@ -179,25 +179,12 @@ void run_on_host(const OpInfo& info, Stack* stack) {
 }
 
 void add_data_dependent_handlers() {
-  for (const char* name : {"aten.nonzero",
-                           "aten.nonzero_static",
-                           "aten._unique",
-                           "aten._unique2",
-                           "aten.unique_dim",
-                           "aten.unique_consecutive",
-                           "aten.unique_dim_consecutive",
-                           "aten.repeat_interleave.Tensor",
-                           "aten.bincount",
-                           "aten.equal",
-                           "aten._linalg_check_errors",
-                           "aten.segment_reduce",
-                           "aten._ctc_loss.Tensor",
-                           "aten._ctc_loss_backward.Tensor",
-                           "aten._assert_async",
-                           "aten._assert_async.msg",
-                           "aten.histogram",
-                           "aten._histogramdd_bin_edges",
-                           "aten.linalg_lstsq"}) {
+  for (const char* name :
+       {"aten.nonzero", "aten.nonzero_static", "aten._unique", "aten._unique2", "aten.unique_dim",
+        "aten.unique_consecutive", "aten.unique_dim_consecutive", "aten.repeat_interleave.Tensor", "aten.bincount",
+        "aten.equal", "aten._linalg_check_errors", "aten.segment_reduce", "aten._ctc_loss.Tensor",
+        "aten._ctc_loss_backward.Tensor", "aten._assert_async", "aten._assert_async.msg", "aten.histogram",
+        "aten._histogramdd_bin_edges", "aten.linalg_lstsq"}) {
     add_handler(name, host_only);
   }
   add_handler("aten.is_set_to", is_set_to);

@@ -51,7 +51,7 @@ struct Recorder::Impl {
   std::vector<Param> params;
   std::unordered_map<const Data*, uint32_t> input_of;  // index into inputs
   int64_t ops = 0, implicit_syncs = 0;
-  bool annotated = false;        // since the last flush: existing data may have to move
+  bool annotated = false;  // since the last flush: existing data may have to move
   std::vector<Rebound> rebound;
 
   bool pending(const LazyValue& value) const { return !value.data && value.id != kNone && value.epoch == epoch; }

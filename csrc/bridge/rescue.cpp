@@ -101,8 +101,8 @@ void Recorder::Impl::roll_back(std::exception_ptr error) {
   for (const RootRef& ref : outgrown) follow_growth(root_of(ref));
 }
 
-// Whether nothing that may still fail was recorded before. What a program that runs alone does here is done; where there
-// are more, they have to agree on what was undone, and only steps are counted.
+// Whether nothing that may still fail was recorded before. What a program that runs alone does here is done; where
+// there are more, they have to agree on what was undone, and only steps are counted.
 bool Recorder::Impl::at_start_of_step() const {
   return graph.nodes.empty() && engine().idle() && !has_unseen_failure();
 }

@@ -76,12 +76,8 @@ std::optional<Repeat> Repeats::note(const Graph& traced, int64_t planning_ns) {
   if (values.size() > kMany || std::find(values.begin(), values.end(), value) != values.end()) return std::nullopt;
   values.push_back(std::move(value));
   if (values.size() <= kMany) return std::nullopt;
-  return Repeat{node->source,
-                node->call->op,
-                any,
-                {values.end() - kShown, values.end()},
-                family.plans,
-                family.planning_ns};
+  return Repeat{node->source, node->call->op,    any, {values.end() - kShown, values.end()},
+                family.plans, family.planning_ns};
 }
 
 }  // namespace spmdx

@@ -30,10 +30,10 @@ class Repeats {
 
  private:
   struct Family {
-    std::vector<Shape> inputs;   // of the last plan
-    std::vector<CallRef> calls;  // of the last plan
-    std::vector<bool> varies;    // inputs
-    std::optional<size_t> node;  // whose call changed while no input did
+    std::vector<Shape> inputs;        // of the last plan
+    std::vector<CallRef> calls;       // of the last plan
+    std::vector<bool> varies;         // inputs
+    std::optional<size_t> node;       // whose call changed while no input did
     std::vector<std::string> values;  // of what changes, each once
     int64_t plans = 0, planning_ns = 0;
   };
