@@ -180,7 +180,9 @@ TEST(an_overwritten_input_gives_up_its_memory) {
     const DataRef other = held_elsewhere ? x : nullptr, y = pending({2});
     y->set_fallback(x);
     kernel_donations = 0;
-    engine.run(engine.plan(overwriting("aten.neg")), {std::move(x)}, {{.real = 4}}, {y});
+    std::vector<DataRef> inputs(1);
+    inputs[0] = std::move(x);  // a list in braces would hold it, too, as long as the call takes
+    engine.run(engine.plan(overwriting("aten.neg")), std::move(inputs), {{.real = 4}}, {y});
     CHECK_EQ(at(y->wait()[0]).data, (std::vector<double>{7, 7}));
     engine.wait();
     CHECK_EQ(kernel_donations.load(), held_elsewhere ? 1 : 2);
@@ -200,7 +202,10 @@ TEST(a_step_that_fails_while_it_overwrites_keeps_what_is_complete) {
   const DataRef updated = pending({2}), lost = pending({2});
   updated->set_fallback(x);
   lost->set_fallback(old);
-  engine.run(engine.plan(graph), {std::move(x), std::move(old)}, {{.real = 4}}, {updated, lost});
+  std::vector<DataRef> inputs(2);
+  inputs[0] = std::move(x);
+  inputs[1] = std::move(old);
+  engine.run(engine.plan(graph), std::move(inputs), {{.real = 4}}, {updated, lost});
   CHECK_EQ(at(updated->wait()[0]).data, (std::vector<double>{7, 7}));
   CHECK_THROWS(std::runtime_error, lost->wait(), "relu");
   CHECK_THROWS(std::runtime_error, lost->fallback()->wait(), "overwriting");
