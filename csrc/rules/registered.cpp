@@ -26,6 +26,7 @@ struct Entry {
 struct Known {
   std::mutex mutex;
   std::map<std::string, Entry*, std::less<>> entries;
+  std::vector<std::unique_ptr<Entry>> kept;
 };
 Known& known() {
   static auto* instance = new Known;
@@ -101,8 +102,8 @@ void register_rule(RegisteredRule rule, int operands, int results) {
   Known& all = known();
   {
     const std::lock_guard lock(all.mutex);
-    Entry* kept = entry.release();
-    all.entries[kept->rule.op] = kept;
+    all.entries[entry->rule.op] = entry.get();
+    all.kept.push_back(std::move(entry));
   }
   forget_rules();
 }
