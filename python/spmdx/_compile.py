@@ -15,11 +15,11 @@ NAME = "spmdx"
 
 # Of what stands in these, PyTorch itself calls parts for tensors of other devices.
 _TRACED = {
-    "_addresses.py",
     "_conversions.py",
     "_copies.py",
     "_lazy.py",
     "_printing.py",
+    "_storages.py",
     "_ties.py",
     "checkpoint_protocol.py",
 }

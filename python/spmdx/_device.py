@@ -9,12 +9,12 @@ import torch
 
 from spmdx import (
     _C,
-    _addresses,
     _conversions,
     _copies,
     _decompositions,
     _printing,
     _profiling,
+    _storages,
     _ties,
 )
 
@@ -162,8 +162,8 @@ def register():
         for_tensor=True, for_module=True, for_packed_sequence=True, for_storage=False
     )
     _conversions.install()
+    _storages.install()
     _ties.install()
-    _addresses.install()
     _copies.install()
     _printing.install()
     _profiling.install()

@@ -219,39 +219,6 @@ def _identity(original, with_id: bool):
     return identity
 
 
-def _is_ours(storage: torch.UntypedStorage) -> bool:
-    return storage.device.type == torch._C._get_privateuse1_backend_name()
-
-
-def _bytes_of(storage: torch.UntypedStorage) -> torch.Tensor:
-    """A tensor in the memory of a storage."""
-    return torch.empty(0, dtype=torch.uint8, device=storage.device).set_(storage)
-
-
-def _copy_bytes(original):
-    """PyTorch takes a storage without an address for one that is gone."""
-
-    @functools.wraps(original)
-    def copy_(self, source, *args, **kwargs):
-        if not (_is_ours(self) or _is_ours(source)):
-            return original(self, source, *args, **kwargs)
-        _bytes_of(self).copy_(_bytes_of(source))
-        return self
-
-    return copy_
-
-
-def _fill_bytes(original):
-    @functools.wraps(original)
-    def fill_(self, value):
-        if not _is_ours(self):
-            return original(self, value)
-        _bytes_of(self).fill_(value)
-        return self
-
-    return fill_
-
-
 def _refuse_process(original):
     """The memory of the device is not shared between processes, and a copy would not be tied."""
 
@@ -266,20 +233,6 @@ def _refuse_process(original):
         )
 
     return reduce_tensor
-
-
-def _resize(original):
-    """PyTorch takes a storage without an address for one that is gone."""
-
-    @functools.wraps(original)
-    @as_in_torch
-    def resize_(self, size):
-        if not _is_ours(self):
-            return original(self, size)
-        _C.resize_storage(self, int(size))
-        return self
-
-    return resize_
 
 
 def _first_of_ours(device):
@@ -309,6 +262,19 @@ def _restore_location(original):
     return location
 
 
+def _load(original):
+    """Where a load that fails was asked to put tensors, pickles that come later must not go."""
+
+    @functools.wraps(original)
+    def load(*args, **kwargs):
+        try:
+            return original(*args, **kwargs)
+        finally:
+            torch.serialization._serialization_tls.map_location = None
+
+    return load
+
+
 def _keep_in_process() -> None:
     from spmdx.tensor import ShardedParameter, ShardedTensor
 
@@ -318,10 +284,7 @@ def _keep_in_process() -> None:
 
 
 def install() -> None:
-    """Teaches ``copy``, ``pickle``, storages and autograd's saved tensors; runs once."""
-    torch.UntypedStorage.resize_ = _resize(torch.UntypedStorage.resize_)
-    torch.UntypedStorage.copy_ = _copy_bytes(torch.UntypedStorage.copy_)
-    torch.UntypedStorage.fill_ = _fill_bytes(torch.UntypedStorage.fill_)
+    """Teaches ``copy``, ``pickle`` and autograd's saved tensors; runs once."""
     _keep_in_process()
     torch.Tensor.__deepcopy__ = _deepcopy(torch.Tensor.__deepcopy__)
     torch.Tensor._reduce_ex_internal = _reduce(torch.Tensor._reduce_ex_internal)
@@ -330,5 +293,6 @@ def install() -> None:
     graph = torch.autograd.graph
     graph._get_tid = _identity(graph._get_tid, True)
     graph._get_sid = _identity(graph._get_sid, False)
+    torch.serialization._load = _load(torch.serialization._load)
     torch.serialization._legacy_save = _legacy_save(torch.serialization._legacy_save)
     torch.serialization.add_safe_globals([_view_of, _with_bits])

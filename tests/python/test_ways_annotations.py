@@ -147,6 +147,13 @@ def test_a_second_device_is_refused(name):
         SECOND[name](torch.ones(2).to("spmdx"))
 
 
+def test_a_load_that_fails_does_not_say_where_pickles_go():
+    x = torch.ones(2).to("spmdx")
+    with pytest.raises(RuntimeError):
+        loaded(x, map_location="spmdx:1")
+    assert pickle.loads(pickle.dumps(x)).device == x.device
+
+
 @pytest.mark.parametrize("device", [1, "spmdx:1", torch.device("spmdx", 3)])
 def test_a_second_device_is_not_chosen(device):
     for choose in (torch.spmdx.set_device, torch.spmdx.device):
