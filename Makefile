@@ -73,21 +73,20 @@ bench: module
 	$(BIN)/python benchmarks/bytes.py
 	$(BIN)/python benchmarks/op_bytes.py
 
-# The core, its tests and the golden tests under AddressSanitizer and UBSan. Needs no torch.
-build-asan/build.ninja: $(INSTALLED) CMakeLists.txt
-	$(CMAKE) -S . -B build-asan -DSPMDX_SANITIZE=address -DSPMDX_TORCH=OFF -DSPMDX_WERROR=ON
+# The core alone, under sanitizers. Needs no torch.
+build-asan/build.ninja: SANITIZER = address
+build-tsan/build.ninja: SANITIZER = thread
+build-%san/build.ninja: $(INSTALLED) CMakeLists.txt
+	$(CMAKE) -S . -B $(@D) -DSPMDX_SANITIZE=$(SANITIZER) -DSPMDX_TORCH=OFF -DSPMDX_WERROR=ON
 	touch $@
 
+# Its tests and the golden tests under AddressSanitizer and UBSan.
 asan: build-asan/build.ninja
 	$(BIN)/ninja -C build-asan --quiet
 	build-asan/spmdx-core-tests
 	SPMDX_OPT=$(CURDIR)/build-asan/spmdx-opt $(PYTEST) tests/test_golden.py
 
-# The core and its tests under ThreadSanitizer.
-build-tsan/build.ninja: $(INSTALLED) CMakeLists.txt
-	$(CMAKE) -S . -B build-tsan -DSPMDX_SANITIZE=thread -DSPMDX_TORCH=OFF -DSPMDX_WERROR=ON
-	touch $@
-
+# Its tests under ThreadSanitizer.
 tsan: build-tsan/build.ninja
 	$(BIN)/ninja -C build-tsan --quiet
 	build-tsan/spmdx-core-tests

@@ -21,15 +21,10 @@ from spmdx.checkpoint_protocol import install as _answer_checkpoints  # noqa: E4
 from spmdx.debug import explain, explain_diff  # noqa: E402
 from spmdx.errors import CommError, InternalError, ShardingError  # noqa: E402
 from spmdx.gathering import get_gather_budget, set_gather_budget  # noqa: E402
+from spmdx.global_mesh import get_global_mesh, set_global_mesh  # noqa: E402
 from spmdx.local_shards import LocalShard  # noqa: E402
 from spmdx.manual import shard_map  # noqa: E402
-from spmdx.mesh import (  # noqa: E402
-    HybridMesh,
-    Mesh,
-    get_1d_mesh,
-    get_global_mesh,
-    set_global_mesh,
-)
+from spmdx.mesh import HybridMesh, Mesh, get_1d_mesh  # noqa: E402
 from spmdx.nn import fully_shard  # noqa: E402
 from spmdx.plan import plan_only  # noqa: E402
 from spmdx.rules import RuleCheck, check_rule, register_rule  # noqa: E402

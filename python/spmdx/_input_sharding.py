@@ -13,7 +13,8 @@ from spmdx._device import NAME
 from spmdx._parts import place_part, place_whole
 from spmdx._split import Split, padded, split_of
 from spmdx.errors import ShardingError, naming
-from spmdx.mesh import Mesh, require_mesh
+from spmdx.global_mesh import require_mesh
+from spmdx.mesh import Mesh
 from spmdx.sharding import mark_sharding
 from spmdx.spec import Sharding, to_handle
 

@@ -12,7 +12,8 @@ from spmdx._position import Position
 from spmdx._prefetch import Prefetch
 from spmdx._split import split_of
 from spmdx.errors import ShardingError, naming
-from spmdx.mesh import Mesh, require_mesh
+from spmdx.global_mesh import require_mesh
+from spmdx.mesh import Mesh
 from spmdx.step import mark_step as end_step
 
 __all__ = ["DeviceLoader", "ShardingSpec", "batch_shard", "device_loader"]

@@ -10,7 +10,8 @@ import torch
 from spmdx._region import Region, current_region, reach, run_levels
 from spmdx._unfolded import Unfolded
 from spmdx.errors import ShardingError, naming
-from spmdx.mesh import Mesh, require_mesh
+from spmdx.global_mesh import require_mesh
+from spmdx.mesh import Mesh
 
 
 def shard_map(

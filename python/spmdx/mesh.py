@@ -3,7 +3,7 @@
 
 from collections import OrderedDict
 from collections.abc import Iterable, Sequence
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import numpy as np
 
@@ -14,7 +14,6 @@ from spmdx.runtime import _device_count_for_mesh
 if TYPE_CHECKING:
     from torch.distributed import DeviceMesh
 
-_global_mesh: "Mesh | None" = None
 # Made where nothing runs: nobody has asked yet whether their devices exist.
 _imagined: "set[Mesh]" = set()
 
@@ -26,23 +25,6 @@ def _integers(values: Iterable[int], what: str) -> list[int]:
         raise ShardingError(
             f"{what} is {values!r}. Expected integers. Write range(8) or (4, 2)."
         ) from None
-
-
-def require_mesh(mesh: Any) -> "Mesh":
-    """The mesh, or the global one for None. Raises ShardingError where that is none."""
-    if mesh is None and _global_mesh is not None:
-        return _global_mesh
-    if mesh is None:
-        raise ShardingError(
-            "no mesh is given, and there is no global one. Expected a spmdx.Mesh. Pass one, or "
-            "call spmdx.set_global_mesh first."
-        )
-    if not isinstance(mesh, Mesh):
-        raise ShardingError(
-            f"the mesh is a {type(mesh).__name__}. Expected a spmdx.Mesh. Make one with "
-            "spmdx.Mesh(device_ids, mesh_shape, axis_names)."
-        )
-    return mesh
 
 
 def require_devices(ids: Sequence[int]) -> None:
@@ -174,6 +156,8 @@ class Mesh:
         Returns:
             A mesh of the same shape.
         """
+        from spmdx.global_mesh import require_mesh
+
         if not hasattr(device_mesh, "mesh_dim_names"):
             with naming("from_device_mesh"):
                 return require_mesh(device_mesh)
@@ -328,31 +312,3 @@ def get_1d_mesh(axis_name: str = "axis0") -> Mesh:
     """
     count = _device_count_for_mesh()
     return Mesh(range(count), (count,), (axis_name,))
-
-
-def set_global_mesh(mesh: Mesh | None) -> None:
-    """Set the mesh that counts wherever none is given.
-
-    Args:
-        mesh: the mesh, or None to forget it.
-
-    Example:
-        >>> import spmdx
-        >>> spmdx.set_global_mesh(spmdx.Mesh(range(8), (8,), ("data",)))
-        >>> spmdx.get_global_mesh()
-        Mesh(data=8)
-        >>> spmdx.set_global_mesh(None)
-    """
-    global _global_mesh
-    if mesh is not None and not isinstance(mesh, Mesh):
-        with naming("set_global_mesh"):
-            raise ShardingError(
-                f"the argument is a {type(mesh).__name__}. Expected a spmdx.Mesh or None. "
-                "Make one with spmdx.Mesh(device_ids, mesh_shape, axis_names)."
-            )
-    _global_mesh = mesh
-
-
-def get_global_mesh() -> Mesh | None:
-    """The mesh that :func:`set_global_mesh` was given, or None."""
-    return _global_mesh

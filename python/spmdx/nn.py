@@ -9,7 +9,8 @@ from typing import Any
 import torch
 
 from spmdx.errors import ShardingError, naming
-from spmdx.mesh import Mesh, require_mesh
+from spmdx.global_mesh import require_mesh
+from spmdx.mesh import Mesh
 from spmdx.sharding import mark_sharding
 
 

@@ -8,7 +8,8 @@ import torch
 
 from spmdx import _C
 from spmdx.errors import ShardingError, naming
-from spmdx.mesh import Mesh, require_mesh, require_real
+from spmdx.global_mesh import require_mesh
+from spmdx.mesh import Mesh, require_real
 
 if TYPE_CHECKING:
     from torch.distributed.tensor.placement_types import Placement

@@ -10,6 +10,7 @@ import torch
 from spmdx import _C, _copies
 from spmdx._all_or_none import all_or_none
 from spmdx.errors import ShardingError, naming
+from spmdx.global_mesh import get_global_mesh
 from spmdx.local_shards import (
     LocalShard,
     all_pieces,
@@ -18,7 +19,7 @@ from spmdx.local_shards import (
     pieces_of,
     shapes_of,
 )
-from spmdx.mesh import Mesh, get_global_mesh
+from spmdx.mesh import Mesh
 from spmdx.spec import PartitionSpec, Sharding, to_handle
 
 

@@ -7,7 +7,6 @@ python tests/python/checkpoint_model.py --count 1000
 
 import argparse
 import contextlib
-import json
 import random
 import shutil
 import sys
@@ -20,7 +19,7 @@ from pathlib import Path
 
 import spmdx
 import torch
-from checkpoints import MESHES, bits, mesh_of
+from checkpoints import MESHES, Meeting, bits, held_by, in_threads, mesh_of
 from spmdx import checkpoint_agree, checkpoint_boxes, checkpoint_folder, checkpoint_save
 from spmdx import checkpoint_together as together
 
@@ -55,38 +54,21 @@ class Processes:
 
     def __init__(self, count, each):
         self.count, self.each = count, each
-        self._told, self._met = [None] * count, threading.Barrier(count, timeout=60)
+        self._meeting = Meeting(count)
 
     @contextlib.contextmanager
     def playing(self):
-        held = checkpoint_boxes._held
-
-        def own(tensor):
-            data, sharding = held(tensor)
-            if sharding is None:
-                return data, None
-            devices = sharding.mesh.device_ids.tolist()
-            pairs = zip(data, devices, strict=True)
-            return [d for d, device in pairs if device // self.each == local.process], sharding
-
         with contextlib.ExitStack() as stack:
             put = lambda module, name, value: stack.enter_context(  # noqa: E731
                 unittest.mock.patch.object(module, name, value)
             )
-            put(checkpoint_boxes, "_held", own)
+            put(checkpoint_boxes, "_held", held_by(self.each, lambda: local.process))
             put(checkpoint_boxes, "addressable_runtime_device_count", lambda: self.each)
             for module in checkpoint_boxes, checkpoint_save, checkpoint_folder:
                 put(module, "process_index", lambda: local.process)
             for module in checkpoint_boxes, checkpoint_save, checkpoint_agree, together:
                 put(module, "process_count", lambda: self.count)
             yield
-
-    def _exchange(self, process, value):
-        self._told[process] = json.loads(json.dumps(value))
-        self._met.wait()
-        told = list(self._told)
-        self._met.wait()
-        return told
 
     def run(self, work):
         """What ``work(process, exchange)`` gives in each process; one after the other settles."""
@@ -95,17 +77,13 @@ class Processes:
         def play(process):
             local.process = process
             try:
-                results[process] = work(process, partial(self._exchange, process))
+                results[process] = work(process, partial(self._meeting.exchange, process))
             except Exception as error:
-                self._met.abort()
+                self._meeting.met.abort()
                 results[process] = error
 
-        threads = [threading.Thread(target=play, args=(i,)) for i in range(self.count)]
         with self.playing():
-            for thread in threads:
-                thread.start()
-            for thread in threads:
-                thread.join()
+            in_threads(play, range(self.count))
         for result in results:
             if isinstance(result, Exception):
                 raise result

@@ -1,6 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """What the tests of checkpoints share: states of many kinds, layouts, comparison bit by bit."""
 
+import json
 import os
 import subprocess
 import sys
@@ -9,6 +10,7 @@ from pathlib import Path
 
 import spmdx
 import torch
+from spmdx import checkpoint_boxes
 
 # Six ways to cut every tensor; {} stands for as many dims as follow.
 LAYOUTS = {
@@ -97,3 +99,32 @@ def in_threads(act, items):
     for thread in threads:
         thread.join(60)
     assert not any(thread.is_alive() for thread in threads)
+
+
+def held_by(each, here):
+    """``checkpoint_boxes._held`` of a thread that plays process ``here()`` of ``each`` devices."""
+    held = checkpoint_boxes._held
+
+    def own(tensor):
+        data, sharding = held(tensor)
+        if sharding is None:
+            return data, None
+        devices = sharding.mesh.device_ids.tolist()
+        pairs = zip(data, devices, strict=True)
+        return [d for d, device in pairs if device // each == here()], sharding
+
+    return own
+
+
+class Meeting:
+    """Where threads exchange values as processes do."""
+
+    def __init__(self, count):
+        self._told, self.met = [None] * count, threading.Barrier(count, timeout=60)
+
+    def exchange(self, process, value):
+        self._told[process] = json.loads(json.dumps(value))
+        self.met.wait()
+        told = list(self._told)
+        self.met.wait()
+        return told

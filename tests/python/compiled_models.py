@@ -1,6 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """Twelve small models for torch.compile, and a trainer for any backend and mesh."""
 
+import functools
 from collections.abc import Callable
 from dataclasses import dataclass
 
@@ -173,16 +174,8 @@ CASES = {
 }
 
 
-def make(name, seed=0):
-    """The model of a case on the CPU, in double precision, from a seed."""
-    torch.manual_seed(seed)
-    return CASES[name].build().to(torch.float64)
-
-
-def data(name, sizes, seed=1):
-    """One batch a step, of the given sizes."""
-    torch.manual_seed(seed)
-    return [CASES[name].batch(n) for n in sizes]
+make = functools.partial(models.make, cases=CASES)
+data = functools.partial(models.data, cases=CASES)
 
 
 def mark_batch(tensors, mesh, plan):

@@ -150,16 +150,16 @@ def annotate(model, case, plan, mesh):
             spmdx.mark_sharding(p, mesh, spec)
 
 
-def make(name, seed=0):
+def make(name, seed=0, cases=CASES):
     """The model of a case on the CPU, in double precision, from a seed."""
     torch.manual_seed(seed)
-    return CASES[name].build().to(torch.float64)
+    return cases[name].build().to(torch.float64)
 
 
-def data(name, sizes, seed=1):
+def data(name, sizes, seed=1, cases=CASES):
     """One batch a step, of the given sizes."""
     torch.manual_seed(seed)
-    return [CASES[name].batch(n) for n in sizes]
+    return [cases[name].batch(n) for n in sizes]
 
 
 @dataclass

@@ -9,7 +9,17 @@ from functools import partial
 import pytest
 import spmdx
 import torch
-from checkpoints import LAYOUTS, assert_same_bits, in_threads, mesh_of, placed, values, zeros
+from checkpoints import (
+    LAYOUTS,
+    Meeting,
+    assert_same_bits,
+    held_by,
+    in_threads,
+    mesh_of,
+    placed,
+    values,
+    zeros,
+)
 from messages import eight_devices
 from spmdx import checkpoint_boxes, checkpoint_save, checkpoint_together, runtime
 from spmdx.checkpoint import CheckpointError, load
@@ -23,17 +33,8 @@ current = threading.local()
 @pytest.fixture(autouse=True)
 def four_processes(monkeypatch):
     """Each thread is a process: it sees the data of its own devices only."""
-    held = checkpoint_boxes._held
-
-    def held_by_devices(tensor):
-        data, sharding = held(tensor)
-        if sharding is None:
-            return data, None
-        devices = sharding.mesh.device_ids.tolist()
-        mine = [device // DEVICES == current.process for device in devices]
-        return [d for d, own in zip(data, mine, strict=True) if own], sharding
-
-    monkeypatch.setattr(checkpoint_boxes, "_held", held_by_devices)
+    own = held_by(DEVICES, lambda: current.process)
+    monkeypatch.setattr(checkpoint_boxes, "_held", own)
     for module in checkpoint_boxes, checkpoint_save:
         monkeypatch.setattr(module, "process_index", lambda: current.process)
     for module in checkpoint_boxes, checkpoint_save, checkpoint_together:
@@ -51,23 +52,9 @@ def in_turn(work):
     return results
 
 
-class Meeting:
-    """Where threads exchange values as processes do."""
-
-    def __init__(self):
-        self._told, self._met = [None] * COUNT, threading.Barrier(COUNT, timeout=60)
-
-    def exchange(self, process, value):
-        self._told[process] = json.loads(json.dumps(value))
-        self._met.wait()
-        told = list(self._told)
-        self._met.wait()
-        return told
-
-
 def at_once(work):
     """What ``work(process, exchange)`` gives or raises in each process, all at the same time."""
-    meeting, results = Meeting(), [None] * COUNT
+    meeting, results = Meeting(COUNT), [None] * COUNT
 
     def run(process):
         current.process = process
