@@ -41,6 +41,7 @@ void bind_device(py::module_& module) {
   module.def("copy_of_whole", &bridge::copy_of_whole);
   module.def("show_same_of", &bridge::show_same_of);
   module.def("set_libraries", &bridge::set_libraries);
+  module.def("in_forked_child", &in_forked_child);
   module.def("wait_at_exit", [] {
     py::gil_scoped_release no_gil;
     bridge::engine().wait();

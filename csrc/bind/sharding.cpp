@@ -89,7 +89,7 @@ std::pair<std::vector<at::Tensor>, std::optional<ShardingHandle>> local_data(con
     data->wait();
   }
   const Shards& shards = data->wait();
-  const Sharding* sharding = data->sharding();
+  const ShardingRef sharding = data->sharding();
   const auto shown = [&](const BufferRef& shard) {
     if (on_host) return bridge::to_host(bridge::tensor_of(shard));
     static_cast<bridge::AtenBuffer&>(*shard).host = at::Tensor();  // the caller may write to what he gets
@@ -267,7 +267,7 @@ void bind_handle(py::module_& m) {
       .def("boxes", [](const ShardingHandle& h, const Shape& shape) { return boxes(*h.sharding, shape); })
       .def("replica_ids", [](const ShardingHandle& h) { return replica_ids(*h.sharding); })
       .def("__eq__", [](const ShardingHandle& a, const ShardingHandle& b) { return a.sharding == b.sharding; })
-      .def("__hash__", [](const ShardingHandle& h) { return std::hash<const void*>{}(h.sharding); });
+      .def("__hash__", [](const ShardingHandle& h) { return std::hash<const void*>{}(h.sharding.get()); });
 }
 
 }  // namespace

@@ -164,7 +164,7 @@ void run_on_host(const OpInfo& info, Stack* stack) {
   Stack kept = host;
   {
     KernelGuard kernels_only;
-    info.op.callBoxed(&host);
+    led(info, [&] { info.op.callBoxed(&host); });
   }
   Stack results;
   for (size_t r = 0; r < host.size(); ++r) {

@@ -2,10 +2,12 @@
 // Device guard and hooks: one logical device, one stream, events that have always happened.
 #include "bridge/device.h"
 
+#include <ATen/Context.h>
 #include <ATen/detail/PrivateUse1HooksInterface.h>
 #include <c10/core/CPUAllocator.h>
 #include <c10/core/impl/DeviceGuardImplInterface.h>
 
+#include "bridge/accelerator.h"
 #include "bridge/device_memory.h"
 #include "bridge/generator.h"
 #include "bridge/recorder.h"
@@ -37,6 +39,7 @@ struct Guard final : c10::impl::DeviceGuardImplInterface {
   }
   void uncheckedSetDevice(c10::Device) const noexcept override {}
   c10::Stream getStream(c10::Device device) const noexcept override {
+    note_use();  // by autograd, of a fake tensor of the device, too
     return c10::Stream(c10::Stream::DEFAULT, device);
   }
   c10::Stream getDefaultStream(c10::Device device) const override { return getStream(device); }
@@ -53,6 +56,9 @@ struct Guard final : c10::impl::DeviceGuardImplInterface {
   void synchronizeDevice(const c10::DeviceIndex) const override { synchronize(); }
 };
 
+// Host memory is pinned where there is a CUDA device to pin it for.
+bool has_cuda() { return at::globalContext().hasCUDA(); }
+
 struct Hooks final : at::PrivateUse1HooksInterface {
   bool isBuilt() const override { return true; }
   bool isAvailable() const override { return true; }
@@ -68,7 +74,12 @@ struct Hooks final : at::PrivateUse1HooksInterface {
   void resizePrivateUse1Bytes(const c10::Storage& storage, size_t bytes) const override {
     resize_storage(storage, bytes);
   }
-  at::Allocator* getPinnedMemoryAllocator() const override { return c10::GetCPUAllocator(); }
+  at::Allocator* getPinnedMemoryAllocator() const override {
+    return has_cuda() ? at::globalContext().getPinnedMemoryAllocator(at::kCUDA) : c10::GetCPUAllocator();
+  }
+  bool isPinnedPtr(const void* data) const override {
+    return has_cuda() && at::globalContext().isPinnedPtr(data, at::kCUDA);
+  }
 };
 
 C10_REGISTER_GUARD_IMPL(PrivateUse1, Guard)
@@ -78,6 +89,8 @@ C10_REGISTER_GUARD_IMPL(PrivateUse1, Guard)
 void register_hooks() {
   static auto* hooks = new Hooks;
   at::RegisterPrivateUse1HooksInterface(hooks);
+  at::globalContext().lazyInitDevice(kDeviceType);  // nothing of ours, but PyTorch asks no other device what is pinned
+  be_accelerator_once_used();
   register_memory();
 }
 

@@ -74,6 +74,8 @@ std::exception_ptr lead_error(std::exception_ptr error, SourceId source, const s
     return torch_error<c10::NotImplementedError>(lead, e);
   } catch (const c10::OutOfMemoryError& e) {
     return torch_error<c10::OutOfMemoryError>(lead, e);
+  } catch (const c10::LinAlgError& e) {
+    return torch_error<c10::LinAlgError>(lead, e);
   } catch (const c10::Error& e) {
     return torch_error<c10::Error>(lead, e);
   } catch (const InternalError& e) {

@@ -8,16 +8,31 @@
 namespace spmdx::bridge {
 namespace {
 
-void check_mesh(MeshRef& mesh, ShardingRef sharding) {
-  if (!sharding || mesh == sharding->mesh) return;
-  if (!mesh || *mesh == *sharding->mesh) {
-    mesh = sharding->mesh;
-    return;
-  }
-  throw ShardingError("one step uses tensors of two meshes, " + mesh->str() + " and " + sharding->mesh->str() +
-                      ". Expected one mesh per step. Annotate all tensors on one of them, or end the step between "
-                      "them with mark_step().");
+std::string annotated_at(SourceId source) {
+  const std::string line = source_text(source);
+  return line.empty() ? "" : ", annotated at " + line + ",";
 }
+
+// The mesh that all annotations of a step agree on.
+struct Agreed {
+  MeshRef mesh;
+  SourceId source = 0;  // of the annotation that said it
+
+  void add(ShardingRef sharding, SourceId said_at) {
+    if (!sharding || (mesh && *mesh == *sharding->mesh)) return;
+    if (mesh) refuse(*sharding->mesh, said_at);
+    mesh = sharding->mesh;
+    source = said_at;
+  }
+
+  [[noreturn]] void refuse(const Mesh& other, SourceId said_at) const {
+    const std::string line = source_text(current_source());
+    throw ShardingError((line.empty() ? "" : line + ": ") + "one step uses tensors of two meshes, " + mesh->str() +
+                        annotated_at(source) + " and " + other.str() + annotated_at(said_at) +
+                        ". Expected one mesh per step. Annotate all tensors on one of them, or end the step between "
+                        "them with mark_step().");
+  }
+};
 
 // What the outputs are computed from, and whose layout they share.
 std::vector<bool> needed_values(const Graph& graph, const std::vector<Output>& outputs) {
@@ -87,14 +102,15 @@ Output Recorder::Impl::output_of(const Root& root, const std::unordered_map<cons
 // The one mesh of what the user annotated among all that the outputs need. Other data may lie on any mesh, and moves to
 // this one.
 MeshRef Recorder::Impl::mesh_of(const std::vector<Output>& outputs, const std::vector<bool>& needed) const {
-  MeshRef mesh;
-  for (const Output& output : outputs) check_mesh(mesh, output.annotation);
+  Agreed agreed;
+  for (const Output& output : outputs) agreed.add(output.annotation, output.source);
   for (const Input& input : graph.inputs) {
-    if (needed[input.value]) check_mesh(mesh, input.annotation);
+    if (needed[input.value]) agreed.add(input.annotation, input.source);
   }
   for (const Constraint& constraint : graph.constraints) {
-    if (needed[constraint.value]) check_mesh(mesh, constraint.sharding);
+    if (needed[constraint.value]) agreed.add(constraint.sharding, constraint.source);
   }
+  MeshRef mesh = std::move(agreed.mesh);
   for (size_t i = 0; i < graph.inputs.size() && !mesh; ++i) {
     if (const ShardingRef layout = inputs[i]->sharding(); layout && needed[graph.inputs[i].value]) mesh = layout->mesh;
   }

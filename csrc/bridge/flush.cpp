@@ -42,8 +42,8 @@ DataRef computed_before(const Root& root) {
 }  // namespace
 
 // Plans a finished graph. Throws ShardingError; nothing has changed then.
-Part Recorder::Impl::planned(Graph done, std::vector<DataRef> sources, std::vector<RootRef> owners) {
-  Part part{nullptr, std::move(sources), {}, std::move(owners)};
+PlannedPart Recorder::Impl::planned(Graph done, std::vector<DataRef> sources, std::vector<RootRef> owners) {
+  PlannedPart part{nullptr, std::move(sources), {}, std::move(owners)};
   for (const auto& output : done.outputs) part.outputs.push_back(result_data(done.value(output.value).type));
   for (size_t i = 0; i < part.owners.size(); ++i)
     part.outputs[i]->set_fallback(computed_before(root_of(part.owners[i])));
@@ -58,8 +58,8 @@ Part Recorder::Impl::planned(Graph done, std::vector<DataRef> sources, std::vect
 
 // Queues what was planned; the roots hold the results from now on. Nothing fails here. What a step overwrites must be
 // held by nobody else, so that it may take the memory.
-void Recorder::Impl::send(std::vector<Part> parts) {
-  for (const Part& part : parts) {
+void Recorder::Impl::send(std::vector<PlannedPart> parts) {
+  for (const PlannedPart& part : parts) {
     for (size_t i = 0; i < part.owners.size(); ++i) {
       Root& root = root_of(part.owners[i]);
       root.previous = nullptr;
@@ -70,7 +70,7 @@ void Recorder::Impl::send(std::vector<Part> parts) {
   inputs.clear();
   input_of.clear();
   NoGil no_gil;
-  for (Part& part : parts) {
+  for (PlannedPart& part : parts) {
     if (part.outputs.empty()) continue;
     if (planning_only())
       set_shardings(*part.plan, part.outputs);
@@ -81,7 +81,7 @@ void Recorder::Impl::send(std::vector<Part> parts) {
 
 void Recorder::Impl::submit() {
   const auto tied = gradients();
-  std::vector<Part> parts;
+  std::vector<PlannedPart> parts;
   for (auto& owners : pending_by_mesh()) {
     Graph done = finish(owners, tied);
     parts.push_back(planned(std::move(done), std::move(submitted), std::move(owners)));

@@ -29,7 +29,7 @@ bool has_unseen_failure();
 at::Tensor assembled(const Data& data, const Shards& shards);
 
 // A finished graph on its way to the engine.
-struct Part {
+struct PlannedPart {
   PlanRef plan;
   std::vector<DataRef> sources, outputs;
   std::vector<RootRef> owners;  // the roots of the outputs, in the same order
@@ -74,8 +74,8 @@ struct Recorder::Impl {
   std::vector<std::vector<RootRef>> pending_by_mesh() const;
   Graph finish(std::vector<RootRef>& owners, const std::unordered_map<const Root*, uint32_t>& gradients);
   void keep_inputs(Graph& done, const std::vector<bool>& needed);
-  Part planned(Graph done, std::vector<DataRef> sources, std::vector<RootRef> owners);
-  void send(std::vector<Part> parts);
+  PlannedPart planned(Graph done, std::vector<DataRef> sources, std::vector<RootRef> owners);
+  void send(std::vector<PlannedPart> parts);
   void submit();
   static ValueId grown(const Outgrown& from, const Meta& to, ValueId value);
   // Data from before the root grew lies as the root does now.
@@ -84,7 +84,7 @@ struct Recorder::Impl {
   void roll_back(std::exception_ptr error);
   bool at_start_of_step() const;
   void note_rebound(Root& root, DataRef before);
-  void send_rebound(const std::vector<Part>& parts);
+  void send_rebound(const std::vector<PlannedPart>& parts);
   void undo_rebound();
 };
 

@@ -112,6 +112,7 @@ void register_all(const Composes& composed) {
   add_forward_mode_handlers();
   add_embedding_bag_handlers();
   add_layer_handlers();
+  add_dense_only_handlers();
   auto& dispatcher = c10::Dispatcher::singleton();
   for (const auto& name : dispatcher.getAllOpNames()) {
     const auto op = dispatcher.findSchema(name);

@@ -71,7 +71,7 @@ void Recorder::Impl::compute_unsharded() {
   std::vector<DataRef> sources;
   for (Input& input : whole.inputs) input.annotation = nullptr;
   for (const DataRef& data : inputs) sources.push_back(whole_of(data));
-  std::vector<Part> parts;
+  std::vector<PlannedPart> parts;
   parts.push_back(planned(std::move(whole), std::move(sources), std::move(owners)));
   send(std::move(parts));
   reset();
@@ -114,7 +114,7 @@ void Recorder::Impl::note_rebound(Root& root, DataRef before) {
 }
 
 // What was written beside earlier steps that have ended well is let go.
-void Recorder::Impl::send_rebound(const std::vector<Part>& parts) {
+void Recorder::Impl::send_rebound(const std::vector<PlannedPart>& parts) {
   const DataRef step = parts.empty() || parts[0].outputs.empty() ? nullptr : parts[0].outputs[0];
   std::erase_if(rebound, [&](Rebound& one) {
     if (!one.step) one.step = step;

@@ -10,6 +10,7 @@
 #include <typeinfo>
 #include <unordered_set>
 
+#include "bridge/accelerator.h"
 #include "bridge/aten_backend.h"
 #include "bridge/tracer.h"
 
@@ -63,6 +64,7 @@ Root::Root(MetaRef base, LazyValue value)
                   false),
       current(std::move(value)),
       base(std::move(base)) {
+  note_use();
   Registry& all = registry();
   std::lock_guard lock(all.mutex);
   serial = all.next++;

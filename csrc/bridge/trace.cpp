@@ -241,16 +241,6 @@ Traced record_op(const OpInfo& info, IValues args) {
   return {first, {entry, &entry->results}};
 }
 
-// What `work` throws leads with the user's line and the op.
-template <class Work>
-void led(const OpInfo& info, Work work) {
-  try {
-    work();
-  } catch (...) {
-    std::rethrow_exception(lead_error(std::current_exception(), current_source(), info.name));
-  }
-}
-
 void trace_op(const OpInfo& info, Stack* stack) {
   if (info.returns_values || (!info.written.empty() && !info.functional)) return run_on_host(info, stack);
   led(info, [&] {
@@ -274,6 +264,7 @@ void require_our_device(const OpInfo& info, IValues args) {
 void trace(const c10::OperatorHandle& op, c10::DispatchKeySet, Stack* stack) {
   Recorder::Lock lock;
   with_python_errors([&] {
+    check_process();
     Recorder::instance().check_failed();
     Recorder::instance().cut_if_long();
     const OpInfo& info = op_info(op);

@@ -20,6 +20,15 @@ struct Traced {
 Traced record_op(const OpInfo& info, IValues args);
 // The whole of a trace but for handlers: views, writes, plain ops. Replaces the arguments on the stack.
 void trace_op(const OpInfo& info, Stack* stack);
+// What `work` throws leads with the user's line and the op.
+template <class Work>
+void led(const OpInfo& info, Work work) {
+  try {
+    work();
+  } catch (...) {
+    std::rethrow_exception(lead_error(std::current_exception(), current_source(), info.name));
+  }
+}
 // Runs the op on the CPU with the operands' values and wraps what it gives; writes go back to the operands.
 void run_on_host(const OpInfo& info, Stack* stack);
 
@@ -50,6 +59,7 @@ void add_data_dependent_handlers();  // data_dependent.cpp
 void add_composite_handlers();       // composites.cpp
 void add_embedding_bag_handlers();   // embedding_bag.cpp
 void add_layer_handlers();           // layers.cpp
+void add_dense_only_handlers();      // dense_only.cpp
 void add_forward_mode_handlers();    // forward_mode.cpp
 
 // Called with an op without a rule, as "aten::renorm", and its variant without writes, which may be itself: whether

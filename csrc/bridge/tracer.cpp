@@ -235,6 +235,10 @@ void Recorder::grow(Root& root, const Meta& whole) {
   if (root.current.data) root.previous = root.current.data;
   root.outgrown.push_back(std::move(from));
   root.base = share(whole);
+  if (root.annotation)
+    warn_of_lost_annotation("made at " + source_text(root.annotation->source) +
+                            " is gone: the storage of the tensor grew, and the tensor shows a part of it now. Expected "
+                            "a storage of the tensor's size. Call spmdx.mark_sharding again.");
   root.annotation.reset();
   root.current = lazy(value);
   ++root.generation;

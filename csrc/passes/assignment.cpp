@@ -28,8 +28,8 @@ std::vector<uint32_t> number_types(const Graph& graph) {
 }  // namespace
 
 size_t Assignment::PlanHash::operator()(const PlanKey& key) const {
-  return hash_combine(hash_combine(key.type, reinterpret_cast<uintptr_t>(key.from)),
-                      reinterpret_cast<uintptr_t>(key.to));
+  return hash_combine(hash_combine(key.type, reinterpret_cast<uintptr_t>(key.from.get())),
+                      reinterpret_cast<uintptr_t>(key.to.get()));
 }
 
 Assignment::Assignment(const Graph& graph, const CompileOptions& options, std::vector<bool> fleeting)

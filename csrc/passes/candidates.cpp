@@ -41,7 +41,7 @@ std::vector<int> operands_cut(const OpContext& op, const std::vector<std::vector
   std::vector<int> count(op.rule->factors.size(), 0);
   for (size_t t = 0; t < op.rule->inputs.size(); ++t) {
     std::vector<bool> cut(count.size(), false);
-    for (ShardingRef sharding : hints[t]) {
+    for (const ShardingRef& sharding : hints[t]) {
       if (!sharding) continue;
       const Strategy strategy = project(op, t, sharding);
       for (size_t f = 0; f < cut.size(); ++f) cut[f] = cut[f] || !strategy.cuts[f].empty();
@@ -139,7 +139,7 @@ std::vector<Hint> collect_hints(const OpContext& op, const std::vector<std::vect
   std::vector<Hint> found, far;
   const std::vector<int> count = op.composite ? std::vector<int>{} : operands_cut(op, hints);
   for (size_t t = 0; t < hints.size(); ++t)
-    for (ShardingRef sharding : hints[t]) {
+    for (const ShardingRef& sharding : hints[t]) {
       if (!sharding || sharding->dim_atoms() == 0) continue;
       add_hint(found, project(op, t, sharding), op.type(t).bytes());
       if (op.composite) continue;  // while propagating: a way around one op is nothing for others to follow

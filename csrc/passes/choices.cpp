@@ -49,7 +49,7 @@ std::vector<Delay> delays_of(const OpContext& op, const Hints& hints) {
   std::vector<Delay> delays;
   for (size_t i = 0; i < op.rule->inputs.size(); ++i)
     if (takes_part(*op.rule, i))
-      for (ShardingRef sharding : hints[i])
+      for (const ShardingRef& sharding : hints[i])
         if (sharding->partial) delays_of(op, hints, sharding->partial, sharding->reduction, delays);
   return delays;
 }
@@ -84,7 +84,7 @@ uint64_t hash_of(const Call& call, const Hints& hints) {
   uint64_t h = call.hash;
   for (const auto& tensor : hints) {
     h = hash_combine(h, tensor.size());
-    for (ShardingRef sharding : tensor) h = hash_combine(h, reinterpret_cast<uintptr_t>(sharding));
+    for (const ShardingRef& sharding : tensor) h = hash_combine(h, reinterpret_cast<uintptr_t>(sharding.get()));
   }
   return h;
 }

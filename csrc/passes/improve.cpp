@@ -198,8 +198,8 @@ class Improvement {
     const NodeId producer = graph_.values[value].producer;
     uint64_t h = hash_combine(forward, producer == kNone ? 0 : graph_.nodes[producer].call->hash);
     for (NodeId user : assignment_.users(value)) h = hash_combine(h, graph_.nodes[user].call->hash);
-    h = hash_combine(h, reinterpret_cast<uintptr_t>(assignment_.native(value)));
-    return hash_combine(h, reinterpret_cast<uintptr_t>(wanted));
+    h = hash_combine(h, reinterpret_cast<uintptr_t>(assignment_.native(value).get()));
+    return hash_combine(h, reinterpret_cast<uintptr_t>(wanted.get()));
   }
 
   bool attempt(uint64_t like, std::deque<Step> queue, Spread spread = Spread::all) {
@@ -225,7 +225,7 @@ class Improvement {
     const NodeId producer = graph_.values[value].producer;
     if (producer == kNone) return false;
     const size_t tensor = graph_.nodes[producer].inputs.size() + value - graph_.nodes[producer].output;
-    for (ShardingRef wanted : assignment_.demands(value)) {
+    for (const ShardingRef& wanted : assignment_.demands(value)) {
       if (wanted == made || assignment_.move_ns(value, made, wanted) == 0) continue;
       if (attempt(likeness(value, wanted, false), {{producer, tensor, wanted}})) return true;
     }

@@ -227,7 +227,7 @@ using Checked = std::set<std::vector<const void*>>;
 void check_op(const Graph& graph, const Node& node, Checked& checked) {
   std::vector<const void*> key{node.call.get()};
   for (size_t t = 0; t < node.inputs.size() + node.call->outputs.size(); ++t)
-    key.push_back(graph.values[value_of(node, t)].sharding);
+    key.push_back(graph.values[value_of(node, t)].sharding.get());
   if (!checked.insert(std::move(key)).second) return;
   const OpRuleRef rule = rule_for(node.call);
   if (rule->inputs.size() != node.inputs.size()) reject(graph, node, "the rule has other operands");

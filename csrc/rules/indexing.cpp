@@ -3,8 +3,8 @@
 // own row, and end in a sum where rows are added.
 #include <algorithm>
 
-#include "base/error.h"
 #include "rules/families.h"
+#include "rules/fits.h"
 #include "rules/summed.h"
 
 namespace spmdx {
@@ -54,7 +54,7 @@ Indexed letters_of_index(const Call& call, const std::vector<int>& operands, cha
     if (operands[d] < 0) continue;
     at.push_back(d);
     letters.index_rank = std::max(letters.index_rank, call.inputs[static_cast<size_t>(operands[d])].shape.size());
-    internal_check(call.inputs[static_cast<size_t>(operands[d])].dtype != DType::b8, "an index by a mask");
+    fits(call.inputs[static_cast<size_t>(operands[d])].dtype != DType::b8, "an index by a mask");
   }
   letters.index = dims(letters.index_rank, 'n', index_mark);
   const char mark = at.size() == 1 ? '+' : '!';  // a window of one dim
@@ -107,7 +107,7 @@ bool adds_rows(const Call& call) {
 // gather(x, dim, index): the index's own dim passes.
 OpRule gather(const Call& call) {
   const size_t rank = call.inputs[0].shape.size(), dim = dim_of(call, rank);
-  internal_check(rank <= 8, "gather of rank above 8");
+  fits(rank <= 8, "gather of rank above 8");
   std::string index = aligned(call, 1, dim, rank);
   if (rank > 0) index.replace(index.find(upper(8 + dim)), 2, "z");
   return from_letters(call, {{aligned(call, 0, dim, rank), index}, {index}});
@@ -117,7 +117,7 @@ OpRule gather(const Call& call) {
 // meet are added.
 OpRule scatter(const Call& call) {
   const size_t rank = call.inputs[0].shape.size(), dim = dim_of(call, rank);
-  internal_check(rank <= 8, "scatter of rank above 8");
+  fits(rank <= 8, "scatter of rank above 8");
   Letters letters{{}, {aligned(call, 0, dim, rank)}};
   for (size_t i = 0; i < call.inputs.size(); ++i)
     letters.inputs.push_back(call.inputs[i].shape.empty() ? "" : aligned(call, i, dim, rank));

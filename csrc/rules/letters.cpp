@@ -5,6 +5,7 @@
 #include <map>
 
 #include "base/error.h"
+#include "rules/fits.h"
 
 namespace spmdx {
 namespace {
@@ -28,7 +29,7 @@ std::vector<int> keys_of(const std::string& text, const TensorType& type, Entrie
   for (char c : text) letters += std::isalpha(static_cast<unsigned char>(c)) || c == kNoFactor;
   const size_t rank = type.shape.size();
   if (letters > rank && numel(type.shape) == 0) return std::vector<int>(rank, -1);  // left out: U of SVD's values alone
-  internal_check(letters <= rank, "a rule has more letters (" + text + ") than " + str(type) + " has dims");
+  fits(letters <= rank, "a rule has more letters (" + text + ") than " + str(type) + " has dims");
   std::vector<int> keys;
   size_t last = 0;  // where the marks that follow apply: keys from here on
   for (char c : text) {
@@ -43,7 +44,7 @@ std::vector<int> keys_of(const std::string& text, const TensorType& type, Entrie
         if (keys[i] >= 0) entries[keys[i]].mark = c;
     }
   }
-  internal_check(keys.size() == rank, "a rule (" + text + ") does not fit " + str(type));
+  fits(keys.size() == rank, "a rule (" + text + ") does not fit " + str(type));
   return keys;
 }
 
@@ -89,11 +90,11 @@ TensorFactors assign(const std::vector<int>& keys, const TensorType& type, bool 
   for (size_t d = 0; d < keys.size(); ++d) {
     if (keys[d] < 0) continue;
     const Entry& entry = entries[keys[d]];
-    const bool fits = type.shape[d] == entry.size || (entry.mark == '~' && type.shape[d] != 1);
-    internal_check(fits || empty || (type.shape[d] == 1 && !output), "sizes of one factor differ: " + str(type) +
-                                                                         " dim " + std::to_string(d) + " and " +
-                                                                         std::to_string(entry.size));
-    if (fits && entry.index >= 0) result[d] = {entry.index};
+    const bool same = type.shape[d] == entry.size || (entry.mark == '~' && type.shape[d] != 1);
+    fits(same || empty || (type.shape[d] == 1 && !output), "sizes of one factor differ: " + str(type) + " dim " +
+                                                               std::to_string(d) + " and " +
+                                                               std::to_string(entry.size));
+    if (same && entry.index >= 0) result[d] = {entry.index};
   }
   return result;
 }
@@ -115,8 +116,8 @@ Letters parse_letters(std::string_view text, const Call& call) {
   internal_check(arrow != std::string_view::npos, "a rule without ->: " + std::string(text));
   auto split = [](std::string_view part, size_t count) {
     std::vector<std::string> tensors = split_tensors(part);
-    internal_check(tensors.size() >= count || (tensors.size() == 1 && tensors[0].empty() && count == 0),
-                   "a rule for fewer tensors than the call has: " + std::string(part));
+    fits(tensors.size() >= count || (tensors.size() == 1 && tensors[0].empty() && count == 0),
+         "a rule for fewer tensors than the call has: " + std::string(part));
     tensors.resize(count);
     return tensors;
   };
@@ -124,8 +125,8 @@ Letters parse_letters(std::string_view text, const Call& call) {
 }
 
 OpRule from_letters(const Call& call, const Letters& letters, Reduction reduction) {
-  internal_check(letters.inputs.size() == call.inputs.size() && letters.outputs.size() == call.outputs.size(),
-                 "a rule does not name every tensor of " + call.op);
+  fits(letters.inputs.size() == call.inputs.size() && letters.outputs.size() == call.outputs.size(),
+       "a rule does not name every tensor of " + call.op);
   Entries entries;
   std::vector<std::vector<int>> inputs, outputs;
   for (size_t i = 0; i < call.inputs.size(); ++i) {
@@ -152,7 +153,7 @@ OpRule from_letters(const Call& call, const Letters& letters, Reduction reductio
 }
 
 std::string dims(size_t rank, char first, char mark) {
-  internal_check(rank <= 26 && first + static_cast<int>(rank) <= 'z' + 1, "a tensor of more than 26 dims");
+  fits(rank <= 26 && first + static_cast<int>(rank) <= 'z' + 1, "a tensor of more than 26 dims");
   std::string text;
   for (size_t d = 0; d < rank; ++d) {
     text += static_cast<char>(first + static_cast<char>(d));

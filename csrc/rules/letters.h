@@ -24,7 +24,7 @@ std::vector<std::string> split_tensors(std::string_view part);
 // Splits "mk,kn->mn". Tensors beyond those the call has are dropped, so trailing optional operands may be absent.
 Letters parse_letters(std::string_view text, const Call& call);
 
-// Dims of size 1 get no factor: they broadcast, and are never cut. Throws InternalError where sizes disagree.
+// Dims of size 1 get no factor: they broadcast, and are never cut. Throws DoesNotFit where sizes disagree.
 OpRule from_letters(const Call& call, const Letters& letters, Reduction reduction = Reduction::sum);
 
 // "abc…" for `rank` dims from `first`, with `mark` after every letter unless it is 0.

@@ -2,8 +2,8 @@
 // Rules of ops that move data: dims they act upon stay whole, all others pass.
 #include <algorithm>
 
-#include "base/error.h"
 #include "rules/families.h"
+#include "rules/fits.h"
 
 namespace spmdx {
 namespace {
@@ -47,7 +47,7 @@ size_t dim_of(const Call& call, size_t arg, size_t rank, int64_t missing = 0) {
 OpRule resize_dims(const Call& call, const std::vector<bool>& acted) {
   Letters letters;
   const auto count = static_cast<size_t>(std::count(acted.begin(), acted.end(), true));
-  internal_check(count * (call.inputs.size() + call.outputs.size()) <= 26, "too many dims of " + call.op);
+  fits(count * (call.inputs.size() + call.outputs.size()) <= 26, "too many dims of " + call.op);
   char tensor = 'A';
   for (size_t i = 0; i < call.inputs.size() + call.outputs.size(); ++i) {
     (i < call.inputs.size() ? letters.inputs : letters.outputs).push_back(resized(acted, tensor));
@@ -96,7 +96,7 @@ OpRule permute(const Call& call) {
 // A dim that grows from 1, or is new, is a factor of the output alone.
 OpRule expand(const Call& call) {
   const size_t rank = rank_of(call), out_rank = call.outputs[0].shape.size();
-  internal_check(rank <= out_rank, "expand to fewer dims");
+  fits(rank <= out_rank, "expand to fewer dims");
   const std::string out = dims(out_rank);
   return from_letters(call, {{out.substr(out_rank - rank)}, {out}});
 }

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // Rules of pointwise ops and of ops that create values out of nothing.
-#include "base/error.h"
 #include "rules/families.h"
+#include "rules/fits.h"
 #include "rules/maths.h"
 
 namespace spmdx {
@@ -25,7 +25,7 @@ OpRule channelwise(const Call& call) {
 }
 
 OpRule random_of(const Call& call) {
-  internal_check(!is_complex(call.outputs.at(0).dtype), "complex random numbers have no kernel of their own");
+  fits(!is_complex(call.outputs.at(0).dtype), "complex random numbers have no kernel of their own");
   return pointwise(call);
 }
 

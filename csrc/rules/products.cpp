@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // Rules of products whose letters follow from shapes or attributes: of three tensors, with scales, solved for.
-#include "base/error.h"
 #include "rules/families.h"
+#include "rules/fits.h"
 
 namespace spmdx {
 
@@ -39,8 +39,7 @@ std::string scale(const TensorType& type, size_t dim, int64_t size, char free, c
 // (a, b, scale_a, scale_b[, bias][, scale_result]): narrow floats multiplied, scaled and rounded once, so k is whole.
 OpRule scaled_mm(const Call& call) {
   for (const Arg& arg : call.args)
-    if (const auto* list = std::get_if<TensorListArg>(&arg))
-      internal_check(list->inputs.size() == 1, "scales of several levels");
+    if (const auto* list = std::get_if<TensorListArg>(&arg)) fits(list->inputs.size() == 1, "scales of several levels");
   const int64_t m = call.inputs.at(0).shape.at(0), n = call.inputs.at(1).shape.at(1);
   Letters letters{{"mk!", "k!n", scale(call.inputs.at(2), 0, m, 'm', 'A'), scale(call.inputs.at(3), 1, n, 'n', 'E')},
                   {"mn"}};

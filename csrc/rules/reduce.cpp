@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // Rules of reductions: which dims go away, and what is left when they are cut.
-#include "base/error.h"
 #include "rules/families.h"
+#include "rules/fits.h"
 
 namespace spmdx {
 namespace {
@@ -20,7 +20,7 @@ OpRule reduce(const Call& call, size_t arg, Reduction reduction, char mark) {
       out += letter;
     else if (keepdim)
       out += '_';
-    internal_check(!acted[d] || !keepdim || call.outputs[0].shape[d] == 1, "a reduced dim is left in " + call.op);
+    fits(!acted[d] || !keepdim || call.outputs[0].shape[d] == 1, "a reduced dim is left in " + call.op);
   }
   return from_letters(call, {{in}, std::vector<std::string>(call.outputs.size(), out)}, reduction);
 }

@@ -7,6 +7,7 @@
 
 #include "base/error.h"
 #include "base/latest.h"
+#include "rules/fits.h"
 #include "rules/override.h"
 #include "rules/registered.h"
 #include "rules/table.h"
@@ -102,12 +103,12 @@ OpRule make_rule(const Call& call) {
   // A generator's numbers go with the order of all elements: on a shard they would be others. A row that is random says
   // that its kernel counts elements instead.
   if (!row || (rule.random && !row->random)) return rule;
-  // A call of a form that no row foresaw (a mask as an index, unequal sizes) is run replicated, and reported.
+  // A call of a form that no row foresaw (a mask as an index, unequal sizes) is run replicated, and reported. Anything
+  // else that a family throws is a bug, and told as one: replicated, it would never be found.
   try {
     return instantiate(*row, call);
-  } catch (const InternalError&) {
+  } catch (const DoesNotFit&) {
     if (row->registered) does_not_fit(*row, call);
-  } catch (const std::out_of_range&) {
   }
   rule.random |= row->random;
   return rule;

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 // Ops on lists of tensors, as fused optimizers: element i of every list belongs to the same parameter.
-#include "base/error.h"
 #include "rules/composite.h"
 #include "rules/families.h"
+#include "rules/fits.h"
 #include "rules/maths.h"
 
 namespace spmdx {
@@ -13,7 +13,7 @@ size_t slots_of(const Call& call) {
   size_t count = 0;
   for (const Arg& arg : call.args)
     if (const auto* list = std::get_if<TensorListArg>(&arg)) count = std::max(count, list->inputs.size());
-  internal_check(count > 0 && call.outputs.size() % count == 0, "lists of several lengths in " + call.op);
+  fits(count > 0 && call.outputs.size() % count == 0, "lists of several lengths in " + call.op);
   return count;
 }
 
@@ -65,7 +65,7 @@ Values expand_slots(Builder& builder, const Node& node) {
     };
     for (Arg& arg : args) {
       if (auto* list = std::get_if<TensorListArg>(&arg); list && !list->inputs.empty()) {
-        internal_check(list->inputs.size() == count, "lists of several lengths in " + call.op);
+        fits(list->inputs.size() == count, "lists of several lengths in " + call.op);
         list->inputs = {taken(list->inputs[slot])};
       } else if (auto* tensor = std::get_if<TensorArg>(&arg)) {
         tensor->input = taken(tensor->input);

@@ -6,6 +6,7 @@
 #include "base/error.h"
 #include "graph/rows.h"
 #include "rules/families.h"
+#include "rules/fits.h"
 #include "rules/stencil.h"
 #include "rules/table.h"
 
@@ -15,7 +16,7 @@ namespace {
 // Spatial dims of a stencil are cut alike in all tensors; of other ops they have sizes of their own in each tensor.
 OpRule planes(const Call& call, size_t spatial) {
   const size_t rank = call.inputs.at(0).shape.size();
-  internal_check(rank >= spatial && spatial <= 3, "fewer dims than spatial dims in " + call.op);
+  fits(rank >= spatial && spatial <= 3, "fewer dims than spatial dims in " + call.op);
   const auto stencil = stencil_of(call);
   Letters letters;
   char first = 'A';

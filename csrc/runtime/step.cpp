@@ -2,7 +2,7 @@
 // Engine: plans at the caller, runs on one background thread, keeps the first error for whoever asks.
 #include "runtime/step.h"
 
-#include <unistd.h>
+#include <pthread.h>
 
 #include <algorithm>
 #include <atomic>
@@ -47,6 +47,8 @@ uint64_t fingerprint_of(const Plan& plan) {
   return std::hash<std::string>{}(print(plan.traced) + print(plan.executable->graph()));
 }
 
+std::atomic<bool> forked = false;
+
 }  // namespace
 
 bool moves_bytes(const Node& node) {
@@ -60,21 +62,22 @@ void set_shardings(const Plan& plan, const std::vector<DataRef>& outputs) {
   for (size_t i = 0; i < outputs.size(); ++i) outputs[i]->set_sharding(graph.values[graph.outputs[i].value].sharding);
 }
 
+bool in_forked_child() { return forked.load(std::memory_order_relaxed); }
+
+void check_process() {
+  if (!in_forked_child()) return;
+  throw std::runtime_error(
+      "spmdx was used in a process forked after its first step. The thread that runs steps exists only in the parent. "
+      "Keep on the CPU what the processes share, or start them with the method 'spawn'.");
+}
+
 struct Engine::Impl {
   Impl(Backend& owner, Comm& exchange) : backend(owner), comm(exchange), exchanger(exchange) {}
 
-  // A child of fork has no background thread, so that waiting for it would never end.
-  void check_process() const {
-    if (process != 0 && process != getpid())
-      throw std::runtime_error(
-          "spmdx was used in a process forked after its first step. The thread that runs steps "
-          "exists only in the parent. Start processes with the method 'spawn' instead.");
-  }
-
   // Called with the lock held.
   void start_thread() {
-    if (process != 0) return;
-    process = getpid();
+    if (thread.joinable()) return;
+    pthread_atfork(nullptr, nullptr, [] { forked = true; });
     thread = std::thread([this] { work(); });
   }
 
@@ -155,7 +158,6 @@ struct Engine::Impl {
   PlanRef last;
   std::exception_ptr first_error;
   StepCounters counters;
-  std::atomic<pid_t> process = 0;  // the one that has the thread
   std::thread thread;
 };
 
@@ -163,7 +165,7 @@ Engine::Engine(Backend& backend, Comm& comm) : impl_(std::make_unique<Impl>(back
 
 Engine::~Engine() {
   if (!impl_->thread.joinable()) return;
-  if (impl_->process != getpid()) {  // a forked child: the thread is not there to be joined
+  if (in_forked_child()) {  // the thread is not there to be joined
     impl_->thread.detach();
     return;
   }
@@ -193,7 +195,7 @@ void Engine::set_translator(ErrorTranslator translate) {
 }
 
 PlanRef Engine::plan(const Graph& graph, bool reported) {
-  impl_->check_process();
+  check_process();
   std::lock_guard planning(impl_->planning);
   const uint64_t hash = structural_hash(graph);
   PlanRef plan = impl_->cache.find(hash, graph);
@@ -239,7 +241,7 @@ void Engine::run(const PlanRef& plan, std::vector<DataRef> inputs, std::vector<P
 }
 
 void Engine::wait_for_room() {
-  impl_->check_process();
+  check_process();
   std::unique_lock lock(impl_->mutex);
   wait_until_ready(impl_->changed, lock, [this] { return impl_->queue.empty(); });
 }
@@ -270,7 +272,7 @@ bool Engine::idle() const {
 }
 
 void Engine::wait() {
-  impl_->check_process();
+  check_process();
   std::unique_lock lock(impl_->mutex);
   wait_until_ready(impl_->changed, lock, [this] { return impl_->queue.empty() && !impl_->running; });
 }

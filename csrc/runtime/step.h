@@ -55,6 +55,11 @@ struct Standing {
   int64_t changed = 0;  // up to the last that ran to its end and put values in the place of others
 };
 
+// Whether this process was forked after the first step of its parent. It has no thread that runs steps, so that waiting
+// for it would never end: check_process says so.
+bool in_forked_child();
+void check_process();
+
 // One per process. Steps run in order on one background thread.
 class Engine {
  public:

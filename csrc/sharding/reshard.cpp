@@ -95,7 +95,7 @@ ReshardPlan plan_between_meshes(const Task& task) {
   Sharding arrived{task.to->mesh, task.to->dims, 0, Reduction::none};
   const ShardingRef landing = intern(std::move(arrived), task.shape);
   std::optional<ReshardPlan> best;
-  for (ShardingRef start : summed(*task.from, task.shape)) {
+  for (const ShardingRef& start : summed(*task.from, task.shape)) {
     ReshardPlan plan = plan_within_mesh({task.itemsize, task.shape, task.from, start, task.topology});
     const Missing lacking = missing(*start, *landing, task.shape);
     const int64_t bytes = lacking.elements * task.itemsize;
@@ -117,7 +117,6 @@ ReshardPlan make_plan(const Task& task) {
   return plan;
 }
 
-// Shardings are interned and never freed: their addresses stand for them.
 constexpr size_t kPlans = 1 << 12;  // half of those that are kept, of about a kilobyte each
 
 struct PlanKey {
@@ -129,7 +128,7 @@ struct PlanKey {
 };
 struct PlanKeyHash {
   size_t operator()(const PlanKey& key) const {
-    uint64_t h = hash_combine(reinterpret_cast<uintptr_t>(key.from), reinterpret_cast<uintptr_t>(key.to));
+    uint64_t h = hash_combine(reinterpret_cast<uintptr_t>(key.from.get()), reinterpret_cast<uintptr_t>(key.to.get()));
     h = hash_combine(h, static_cast<uint64_t>(key.itemsize) + (key.topology << 8));
     for (int64_t size : key.shape) h = hash_combine(h, static_cast<uint64_t>(size));
     return h;

@@ -5,7 +5,8 @@
 #include <array>
 #include <memory>
 #include <mutex>
-#include <unordered_set>
+#include <unordered_map>
+#include <utility>
 
 #include "base/error.h"
 
@@ -26,19 +27,20 @@ struct ByValue {
     }
     return h;
   }
-  size_t operator()(const std::unique_ptr<const Sharding>& sharding) const { return (*this)(*sharding); }
+  size_t operator()(const Sharding* sharding) const { return (*this)(*sharding); }
 
-  bool operator()(const Sharding& a, const std::unique_ptr<const Sharding>& b) const { return a == *b; }
-  bool operator()(const std::unique_ptr<const Sharding>& a, const Sharding& b) const { return *a == b; }
-  bool operator()(const std::unique_ptr<const Sharding>& a, const std::unique_ptr<const Sharding>& b) const {
-    return *a == *b;
-  }
+  bool operator()(const Sharding& a, const Sharding* b) const { return a == *b; }
+  bool operator()(const Sharding* a, const Sharding& b) const { return *a == b; }
+  bool operator()(const Sharding* a, const Sharding* b) const { return *a == *b; }
 };
 
-// Never destroyed: shardings live until the process ends, later than any static that holds one.
+constexpr size_t kKept = 1 << 14;  // half of those that stay though nobody holds them, as searches come back to them
+
+// Finds a sharding for as long as anybody holds it. Never destroyed: later than any static that holds one.
 struct Table {
   std::mutex mutex;
-  std::unordered_set<std::unique_ptr<const Sharding>, ByValue, ByValue> shardings;
+  std::unordered_map<const Sharding*, std::weak_ptr<const Sharding>, ByValue, ByValue> shardings;
+  std::vector<ShardingRef> latest, older;  // two generations
 };
 Table& table() {
   static Table* table = new Table();
@@ -62,11 +64,33 @@ void check_well_formed(const Sharding& sharding) {
                  "a sharding whose reduction and partial atoms disagree");
 }
 
+// Nobody holds it, and another that is equal may have come in its place.
+void forget(const Sharding* sharding) {
+  {
+    Table& all = table();
+    const std::lock_guard lock(all.mutex);
+    if (const auto found = all.shardings.find(sharding); found != all.shardings.end() && found->first == sharding)
+      all.shardings.erase(found);
+  }
+  delete sharding;
+}
+
 ShardingRef find_or_add(Sharding sharding) {
   Table& all = table();
+  std::vector<ShardingRef> oldest;  // let go after the lock, which letting go takes
   const std::lock_guard lock(all.mutex);
-  if (const auto found = all.shardings.find(sharding); found != all.shardings.end()) return found->get();
-  return all.shardings.insert(std::make_unique<const Sharding>(std::move(sharding))).first->get();
+  const auto found = all.shardings.find(sharding);
+  if (found != all.shardings.end()) {
+    if (ShardingRef held = found->second.lock()) return held;
+    all.shardings.erase(found);
+  }
+  ShardingRef added(new Sharding(std::move(sharding)), forget);
+  all.shardings.emplace(added.get(), added);
+  all.latest.push_back(added);
+  if (all.latest.size() >= kKept) {
+    oldest = std::exchange(all.older, std::exchange(all.latest, {}));
+  }
+  return added;
 }
 
 }  // namespace

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // Sharding: which atoms cut each dim of a value, and over which atoms it is partial.
 #pragma once
+#include <memory>
 #include <optional>
 #include <string>
 #include <variant>
@@ -37,7 +38,7 @@ struct Sharding {
   AtomSet dim_atoms() const;  // atoms of the dims
   bool replicated() const { return used() == 0; }
 };
-using ShardingRef = const Sharding*;
+using ShardingRef = std::shared_ptr<const Sharding>;
 
 // The one interned copy. REQUIRES: no atom twice. Granules are normalised against `shape`: 1 wherever the cuts are
 // the same as those of granule 1, and for a dim that is not cut.

@@ -3,6 +3,9 @@
 
 import atexit
 import contextlib
+import functools
+import os
+import time
 import types
 
 import torch
@@ -12,6 +15,7 @@ from spmdx import (
     _conversions,
     _copies,
     _decompositions,
+    _place,
     _printing,
     _profiling,
     _storages,
@@ -46,14 +50,32 @@ class Stream(torch.Stream):
         return True
 
 
+@functools.cache
+def _one_stream():
+    return Stream()  # which makes the device PyTorch's accelerator: not before it is asked for
+
+
 class Event:
     """A point in the one stream; it is always behind what runs next."""
 
-    def __init__(self, *args, **kwargs):
-        pass
+    def __init__(self, enable_timing=False, *args, **kwargs):
+        self._timed, self._seconds = enable_timing, None
 
     def record(self, stream=None):
-        """Nothing to do: there is one stream."""
+        """Waits for what was written before where the event is to tell times."""
+        if self._timed:
+            _synchronize()
+            self._seconds = time.perf_counter()
+
+    def elapsed_time(self, end_event):
+        """Milliseconds between two events that were recorded with enable_timing=True."""
+        times = self._seconds, end_event._seconds
+        if None in times:
+            raise RuntimeError(
+                "elapsed_time: both events have to be recorded, and to be made with "
+                "enable_timing=True."
+            )
+        return (times[1] - times[0]) * 1e3
 
     def wait(self, stream=None):
         """Nothing to do: there is one stream."""
@@ -110,10 +132,17 @@ def _memory(key):
     return asked
 
 
+def _mem_get_info(device=None):
+    """Bytes that are free, and all of them."""
+    if _place.kind() == "cuda":
+        return torch.cuda.mem_get_info()
+    page = os.sysconf("SC_PAGE_SIZE")
+    return os.sysconf("SC_AVPHYS_PAGES") * page, os.sysconf("SC_PHYS_PAGES") * page
+
+
 def _device_module():
     """What PyTorch and libraries ask of torch.<device>."""
     module = types.ModuleType(f"torch.{NAME}")
-    one_stream = Stream()
     module.Stream = Stream
     module.Event = Event
     module.is_available = lambda: True
@@ -121,15 +150,15 @@ def _device_module():
     module.is_initialized = lambda: True
     module.init = lambda: None
     module._lazy_init = lambda: None
-    module._is_in_bad_fork = lambda: False
+    module._is_in_bad_fork = _C.in_forked_child
     module.device_count = lambda: 1
     module.current_device = lambda: 0
     module.set_device = _set_device
     module.get_device_name = lambda device=None: NAME
     module.device = _as_current
     module.synchronize = _synchronize
-    module.current_stream = lambda device=None: one_stream
-    module.default_stream = lambda device=None: one_stream
+    module.current_stream = lambda device=None: _one_stream()
+    module.default_stream = lambda device=None: _one_stream()
     module.set_stream = lambda stream: None
     module.stream = lambda stream: contextlib.nullcontext()
     module.manual_seed = _manual_seed
@@ -144,6 +173,7 @@ def _device_module():
     module.default_generators = (_C.default_generator(),)
     module.get_amp_supported_dtype = lambda: [torch.bfloat16, torch.float16]
     module.is_bf16_supported = lambda including_emulation=True: True
+    module.mem_get_info = _mem_get_info
     module.empty_cache = lambda: None
     module.memory_allocated = module.memory_reserved = _memory("bytes_used")
     module.max_memory_allocated = module.max_memory_reserved = _memory("peak_bytes_used")

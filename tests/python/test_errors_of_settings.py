@@ -259,7 +259,8 @@ PROCESSES = [
         "fork",
         FORK,
         "RuntimeError: spmdx was used in a process forked after its first step. The thread that "
-        "runs steps exists only in the parent. Start processes with the method 'spawn' instead.",
+        "runs steps exists only in the parent. Keep on the CPU what the processes share, or start "
+        "them with the method 'spawn'.",
     ),
     (
         "from_another_device",

@@ -43,6 +43,19 @@ def test_all_public_names_exist_and_are_documented():
         assert getattr(spmdx, name).__doc__, name
 
 
+def test_the_device_is_the_accelerator_from_its_first_use_on():
+    code = (
+        "import torch, spmdx\n"
+        "print(torch.accelerator.current_accelerator(), torch.ones(1).to('cpu').is_pinned())\n"
+        "torch.spmdx.is_available(), torch.device('spmdx'), spmdx.Mesh([0], (1,), ('a',))\n"
+        "print(torch.accelerator.current_accelerator())\n"
+        "(torch.ones(2, device='spmdx', requires_grad=True) * 2).sum().backward()\n"
+        "print(torch.accelerator.current_accelerator())\n"
+    )
+    result = run(code)
+    assert result.stdout.split() == ["None", "False", "None", "spmdx"], result.stderr
+
+
 def test_importing_keeps_the_defaults_of_torch():
     code = (
         "import torch\n"

@@ -47,7 +47,6 @@ NAMES = {
     "safe_globals": ("files of the device's views are safe to load", ["_view_of", "_with_bits"]),
 }
 NAME = "a process has one device of the type PrivateUse1, and spmdx is its name"
-ACCELERATOR = "PyTorch takes a PrivateUse1 that has a name for the current accelerator"
 COMPILED = "torch.compile is told of the device, and of its backend, once it is imported"
 CHANGED = {
     "paths_and_finders": COMPILED,
@@ -56,33 +55,6 @@ CHANGED = {
     "device_of_privateuse1": NAME,
     "another_name_for_privateuse1": NAME,
     "optimizers_that_capture": NAME,  # in the text of an error
-    "fork_rng": ACCELERATOR,
-    "current_accelerator": ACCELERATOR,
-    "accelerator_available": ACCELERATOR,
-    "accelerator_count": ACCELERATOR,
-    "accelerator_index": ACCELERATOR,
-    "accelerator_synchronize": ACCELERATOR,
-    "accelerator_stream": ACCELERATOR,
-    "accelerator_memory_allocated": ACCELERATOR,
-    "accelerator_memory_stats": ACCELERATOR,
-    "accelerator_memory_info": ACCELERATOR,
-    "accelerator_resets": ACCELERATOR,
-    "accelerator_capability": ACCELERATOR,
-    "device_module": ACCELERATOR,
-    "device_of_a_number": ACCELERATOR,
-    "to_a_number": ACCELERATOR,
-    "streams_and_events": ACCELERATOR,
-    "pin_memory": ACCELERATOR,
-    "pinned_when_made": ACCELERATOR,
-    "pin_memory_of_a_storage": ACCELERATOR,
-    "checkpointed": ACCELERATOR,
-    "loaders_that_pin": ACCELERATOR,
-    "loaders_with_forked_workers": ACCELERATOR,
-    "devices_inside": ACCELERATOR,
-    "sharded_without_a_mesh": ACCELERATOR,
-    "sharded_and_offloaded": ACCELERATOR,
-    "sharded_the_old_way_without_a_device": ACCELERATOR,
-    "states_of_modules": ACCELERATOR,
 }
 
 

@@ -51,9 +51,9 @@ UNABLE = {
     "host.numpy_dlpack": (RuntimeError, "data pointer", NO_ADDRESS),
     "host.dlpack_device": (ValueError, "Unknown device type spmdx", NO_ADDRESS),
     "host.from_dlpack": (ValueError, "Unknown device type spmdx", NO_ADDRESS),
-    "host.to_sparse": (NotImplementedError, "Sparse", DENSE),
+    "host.to_sparse": (spmdx.ShardingError, "spmdx holds dense tensors", DENSE),
     "host.quantized": (spmdx.ShardingError, "cannot hold tensors of dtype QInt8", DENSE),
-    "host.nested": (NotImplementedError, "Nested", DENSE),
+    "host.nested": (spmdx.ShardingError, "spmdx holds dense tensors", DENSE),
 }
 
 # What is another thing on the CPU itself: the way that is compared there, and why.

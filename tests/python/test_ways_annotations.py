@@ -74,11 +74,12 @@ def test_an_annotation_that_a_new_shape_ends_says_so(name):
     assert len(warned(lambda: IN_PLACE[name](s))) == 1 and lost(s)
 
 
-@pytest.mark.xfail(strict=True, reason="a storage that grows ends annotations in silence")
-def test_a_storage_that_grows_keeps_the_annotation():
+def test_a_storage_that_grows_says_that_it_ends_the_annotation():
     s = Subject("spmdx", 4)
-    s.net.scale.untyped_storage().resize_(400)
-    assert s.net.scale.shape == (8,) and not lost(s)
+    before = s.net.scale.tolist()
+    (said,) = warned(lambda: s.net.scale.untyped_storage().resize_(400))
+    assert "the storage of the tensor grew" in said and lost(s)
+    assert s.net.scale.shape == (8,) and s.net.scale.tolist() == before
 
 
 def test_a_storage_that_is_emptied_and_filled_again_keeps_the_annotation():
@@ -145,6 +146,25 @@ def test_a_second_device_is_refused(name):
     said = "there is one logical spmdx device, spmdx:0, not spmdx|device_count\\(\\) is 1"
     with pytest.raises(RuntimeError, match=said):
         SECOND[name](torch.ones(2).to("spmdx"))
+
+
+def test_a_worker_that_uses_the_device_says_so():
+    rows = torch.arange(8.0).to("spmdx") + 1
+    assert rows.tolist()[0] == 1.0
+    loader = torch.utils.data.DataLoader(torch.utils.data.TensorDataset(rows), 2, num_workers=1)
+    with pytest.raises(RuntimeError, match="forked after its first step.*Keep on the CPU"):
+        list(loader)
+
+
+def test_events_tell_times_and_the_module_tells_memory():
+    events = [torch.spmdx.Event(enable_timing=True) for _ in range(2)]
+    with pytest.raises(RuntimeError, match="have to be recorded"):
+        events[0].elapsed_time(events[1])
+    for event in events:
+        event.record()
+    assert events[0].elapsed_time(events[1]) >= 0
+    free, total = torch.spmdx.mem_get_info()
+    assert 0 < free <= total
 
 
 def test_a_load_that_fails_does_not_say_where_pickles_go():
