@@ -71,13 +71,7 @@ using NoGil = py::call_guard<py::gil_scoped_release>;
 void bind_step(py::module_& m) {
   m.attr("TORCH_VERSION") = SPMDX_TORCH_VERSION;
   m.def("flush", [] { bridge::Recorder::instance().flush(false); }, NoGil());
-  m.def("wait", [] {
-    {
-      py::gil_scoped_release no_gil;
-      bridge::engine().wait();
-    }
-    bridge::engine().rethrow();
-  });
+  m.def("wait", [] { bridge::Recorder::instance().wait(); });
   m.def("begin_plan_only", [] { bridge::Recorder::instance().begin_plan_only(); });
   m.def("end_plan_only", [] { bridge::Recorder::instance().end_plan_only(); });
   m.def("planning_only", &bridge::planning_only);

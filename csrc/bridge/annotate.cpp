@@ -3,8 +3,6 @@
 #include <torch/csrc/Exceptions.h>
 #include <torch/csrc/utils/pybind.h>
 
-#include <unordered_set>
-
 #include "base/error.h"
 #include "bridge/plan_only.h"
 #include "bridge/recorder.h"
@@ -65,11 +63,9 @@ void Recorder::keep_annotation(LazyTensor& tensor, const Annotation& had) {
 }
 
 void warn_of_lost_annotation(const std::string& why) {
-  static auto* said = new std::unordered_set<std::string>;  // guarded by the GIL
   const std::string line = source_text(current_source());
   const std::string message = (line.empty() ? "" : line + ": ") + "the annotation " + why;
   const pybind11::gil_scoped_acquire gil;
-  if (!said->insert(line + why).second) return;
   if (PyErr_WarnEx(PyExc_UserWarning, message.c_str(), 1) != 0) throw python_error();
 }
 

@@ -126,21 +126,25 @@ void add_bits(std::vector<ViewStep>& steps, const Meta& meta) {
 
 }  // namespace
 
-at::Tensor strided_view(const LazyTensor& source, const Meta& meta) {
+std::vector<ViewStep> steps_to(const Root& root, const Meta& meta) {
   const Shape &sizes = meta.sizes, &strides = meta.strides;
   const int64_t offset = meta.offset;
-  Meta base = *source.root().base;
+  Meta base = *root.base;
   for (size_t d = 0; d < sizes.size(); ++d)
     TORCH_CHECK(strides[d] >= 0, "as_strided: Negative strides are not supported");
   const auto needed = at::detail::computeStorageNbytes(sizes, strides, c10::elementSize(meta.dtype), offset);
-  TORCH_CHECK(needed <= source.root().nbytes(), "setStorage: sizes ", c10::IntArrayRef(sizes), ", strides ",
+  TORCH_CHECK(needed <= root.nbytes(), "setStorage: sizes ", c10::IntArrayRef(sizes), ", strides ",
               c10::IntArrayRef(strides), ", storage offset ", offset, " require a storage size of ", needed,
-              " which is out of bounds for storage of size ", source.root().nbytes());
+              " which is out of bounds for storage of size ", root.nbytes());
   auto steps = as_dtype(base, meta.dtype);
   if (!steps.empty()) base = steps.back().out;
   for (auto& step : strided_steps(base, meta)) steps.push_back(std::move(step));
   add_bits(steps, meta);
-  return make_view_of_root(source.root_storage(), std::move(steps), meta, &source);
+  return steps;
+}
+
+at::Tensor strided_view(const LazyTensor& source, const Meta& meta) {
+  return make_view_of_root(source.root_storage(), steps_to(source.root(), meta), meta, &source);
 }
 
 namespace {

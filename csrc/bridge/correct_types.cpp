@@ -62,6 +62,11 @@ void attention(IValues args, Results& results) {
   if (type_of_operand(args, 0) == at::kDouble) set_type(results, 1, at::kDouble);
 }
 
+// (query, key, value, …, need_weights 10, …) -> (out, weights)
+void multi_head_attention(IValues args, Results& results) {
+  if (!args[10].toBool()) results.at(1).at(0).defined = false;
+}
+
 // The other operand is converted; meta kernels promote both.
 template <size_t operand>
 void as_operand(IValues args, Results& results) {
@@ -77,6 +82,7 @@ constexpr TypeCorrection kTypeCorrections[] = {
     {"aten._native_batch_norm_legit.no_stats", batch_norm_of_batch},
     {"aten._native_batch_norm_legit_functional", batch_norm},
     {"aten._native_batch_norm_legit_no_training", batch_norm_of_statistics},
+    {"aten._native_multi_head_attention", multi_head_attention, Where::everywhere},
     {"aten._scaled_dot_product_flash_attention_for_cpu", attention},
     {"aten.huber_loss", as_operand<0>, Where::everywhere},
     {"aten.mse_loss_backward", as_operand<1>, Where::everywhere},

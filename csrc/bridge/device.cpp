@@ -9,6 +9,7 @@
 
 #include "bridge/accelerator.h"
 #include "bridge/device_memory.h"
+#include "bridge/errors.h"
 #include "bridge/generator.h"
 #include "bridge/recorder.h"
 #include "bridge/resize.h"
@@ -21,9 +22,10 @@ const c10::Device kDevice(kDeviceType, 0);
 
 // Until all has run that was written before.
 void synchronize() {
-  Recorder::instance().flush(false);
-  NoGil no_gil;
-  engine().wait();
+  with_python_errors([] {
+    Recorder::instance().flush(false);
+    Recorder::instance().wait();
+  });
 }
 
 struct Guard final : c10::impl::DeviceGuardImplInterface {
@@ -39,7 +41,7 @@ struct Guard final : c10::impl::DeviceGuardImplInterface {
   }
   void uncheckedSetDevice(c10::Device) const noexcept override {}
   c10::Stream getStream(c10::Device device) const noexcept override {
-    note_use();  // by autograd, of a fake tensor of the device, too
+    note_device_use();  // by autograd, of a fake tensor of the device, too
     return c10::Stream(c10::Stream::DEFAULT, device);
   }
   c10::Stream getDefaultStream(c10::Device device) const override { return getStream(device); }

@@ -10,7 +10,7 @@ namespace {
 
 std::string annotated_at(SourceId source) {
   const std::string line = source_text(source);
-  return line.empty() ? "" : ", annotated at " + line + ",";
+  return line.empty() ? "" : " (annotated at " + line + ")";
 }
 
 // The mesh that all annotations of a step agree on.
@@ -27,10 +27,11 @@ struct Agreed {
 
   [[noreturn]] void refuse(const Mesh& other, SourceId said_at) const {
     const std::string line = source_text(current_source());
-    throw ShardingError((line.empty() ? "" : line + ": ") + "one step uses tensors of two meshes, " + mesh->str() +
-                        annotated_at(source) + " and " + other.str() + annotated_at(said_at) +
-                        ". Expected one mesh per step. Annotate all tensors on one of them, or end the step between "
-                        "them with mark_step().");
+    throw ShardingError(
+        (line.empty() ? "" : line + ": ") + "one step uses tensors of two meshes, " + mesh->str() +
+        annotated_at(source) + " and " + other.str() + annotated_at(said_at) +
+        ". Expected one mesh for all that is computed together. Annotate all of it on one of them: call "
+        "mark_sharding with that mesh.");
   }
 };
 
@@ -56,28 +57,6 @@ std::vector<bool> needed_values(const Graph& graph, const std::vector<Output>& o
 bool Recorder::Impl::must_move(const Root& root) const {
   return root.annotation && root.current.data && root.current.data->sharding() != root.annotation->sharding &&
          !has_failed(*root.current.data);
-}
-
-// Gradients of the leaves that were read. One that is a view of what backward computed gets a root of its own, so that
-// it can share the layout of its parameter.
-std::unordered_map<const Root*, uint32_t> Recorder::Impl::gradients() {
-  std::unordered_map<const Root*, uint32_t> tied;
-  for (const auto& [gradient, leaf] : leaf_gradients()) {
-    LazyTensor* lazy = as_lazy(gradient);
-    if (!lazy || !pending(lazy->root().current)) continue;
-    const Root& root = root_of(leaf);
-    if (root.current.data && !has_failed(*root.current.data))
-      read(root);  // also a parameter whose value this graph does not need
-    const auto input = input_of.find(root.previous ? root.previous.get() : root.current.data.get());
-    if (input == input_of.end()) continue;
-    if (lazy->chain() && lazy->root_storage().use_count() == 1) {
-      const ValueId value = Recorder::instance().read(*lazy);
-      const at::Tensor own = make_tensor({epoch, value, nullptr}, share(meta_of(gradient)));
-      lazy->become(*as_lazy(own));
-    }
-    tied.emplace(&lazy->root(), input->second);
-  }
-  return tied;
 }
 
 uint32_t Recorder::Impl::tie_of(const Root& root, const std::unordered_map<const Root*, uint32_t>& gradients) const {

@@ -29,6 +29,27 @@ std::exception_ptr note_and_translate(std::exception_ptr error, const Node& node
   return lead_error(error, node.source, node.call->op);
 }
 
+struct LostValue : std::runtime_error {
+  using std::runtime_error::runtime_error;
+};
+
+// What is said of a tensor whose value went with a step that failed.
+std::exception_ptr lost_by(const std::exception_ptr& error) {
+  std::string why;
+  try {
+    std::rethrow_exception(error);
+  } catch (const LostValue&) {
+    return error;  // the step read what had been lost before
+  } catch (const c10::Error& e) {
+    why = e.what_without_backtrace();
+  } catch (const std::exception& e) {
+    why = e.what();
+  }
+  return std::make_exception_ptr(
+      LostValue("the value of this tensor was lost in a step that failed (" + why +
+                "). Expected one that was computed. Give it a new value, or make the tensor again."));
+}
+
 DataRef result_data(const TensorType& type) {
   return planning_only() ? hollow_data(type) : std::make_shared<Data>(type);
 }
@@ -107,7 +128,7 @@ void Recorder::flush(bool implicit) {
       throw;
     }
   } catch (...) {
-    impl_->roll_back(std::current_exception());
+    impl_->roll_back(lost_by(std::current_exception()));
     throw;
   }
   const bool more = impl_->annotated;
@@ -134,14 +155,28 @@ void Recorder::check_failed() {
     engine().wait();
   }
   step_failed = false;
-  auto error = std::make_exception_ptr(std::runtime_error("a step that this tensor depends on failed"));
   try {
     engine().rethrow();
   } catch (...) {
-    error = std::current_exception();
+    impl_->roll_back(lost_by(std::current_exception()));
+    throw;
   }
-  impl_->roll_back(error);
-  std::rethrow_exception(error);
+  impl_->roll_back(nullptr);  // who read its results has seen the error
+}
+
+void Recorder::wait() {
+  {
+    NoGil no_gil;
+    engine().wait();
+  }
+  check_failed();
+  try {
+    engine().rethrow();  // of a step that failed before its first op
+  } catch (...) {
+    Lock lock;
+    impl_->roll_back(lost_by(std::current_exception()));
+    throw;
+  }
 }
 
 std::exception_ptr Recorder::undo() {

@@ -39,11 +39,15 @@ std::string what_repeats(const Repeat& repeat) {
   char seconds[32];
   std::snprintf(seconds, sizeof seconds, "%.2f", static_cast<double>(repeat.planning_ns) * 1e-9);
   const std::string what = repeat.is_input ? " reads an input that has another shape from step to step (lately "
-                                           : " has other arguments from step to step (its result was lately ";
+                                           : " has other arguments from step to step (lately ";
+  const std::string mend =
+      repeat.is_input
+          ? " s. Expected few shapes, as each is planned anew. Pad to some of them, drop the last short batch "
+            "(drop_last=True), or write into a tensor of full length instead of a growing one."
+          : " s. Expected few of them, as each is planned anew. Make a tensor of a number that changes, also "
+            "of an index (x.index_copy_(0, torch.tensor([i], device='spmdx'), row)), or use a few numbers.";
   return head(repeat.source, repeat.op) + what + values + "): " + std::to_string(repeat.plans) +
-         " plans were made for the same program, in " + seconds +
-         " s. Expected few shapes, as each is planned anew. Pad to some of them, drop the last short batch "
-         "(drop_last=True), or write into a tensor of full length instead of a growing one. Said once for a program.";
+         " plans were made for the same program, in " + seconds + mend + " Said once for a program.";
 }
 
 }  // namespace

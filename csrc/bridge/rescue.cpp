@@ -77,7 +77,8 @@ void Recorder::Impl::compute_unsharded() {
   reset();
 }
 
-// Drops the pending graph. Roots go back to what was last computed; those that never were hold the error.
+// Drops the pending graph. Roots go back to what was last computed; those that never were hold the error (null: the one
+// that they hold).
 void Recorder::Impl::roll_back(std::exception_ptr error) {
   std::vector<RootRef> outgrown;
   for (auto& ref : live_roots()) {
@@ -87,9 +88,10 @@ void Recorder::Impl::roll_back(std::exception_ptr error) {
     if (!lost) continue;
     DataRef good = root.current.data ? root.current.data : root.previous;
     while (good && has_failed(*good)) good = good->fallback();
+    if (!good && !error && data) continue;
     if (!good) {
       good = std::make_shared<Data>(type_of(*root.base));
-      good->fail(error);
+      good->fail(error ? error : std::make_exception_ptr(std::runtime_error("a step failed before this tensor's")));
     }
     root.current = {0, kNone, good};
     root.previous = nullptr;

@@ -8,5 +8,7 @@ namespace spmdx::bridge {
 // What lies in the storage of `source` at these sizes, strides and offset, seen as this dtype. Throws as eager does
 // where that is beyond the storage.
 at::Tensor strided_view(const LazyTensor& source, const Meta& meta);
+// The steps of such a view.
+std::vector<ViewStep> steps_to(const Root& root, const Meta& meta);
 
 }  // namespace spmdx::bridge

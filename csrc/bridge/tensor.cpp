@@ -4,14 +4,13 @@
 
 #include <ATen/EmptyTensor.h>
 
-#include <algorithm>
 #include <mutex>
 #include <optional>
 #include <typeinfo>
-#include <unordered_set>
 
 #include "bridge/accelerator.h"
 #include "bridge/aten_backend.h"
+#include "bridge/strided_view.h"
 #include "bridge/tracer.h"
 
 namespace spmdx::bridge {
@@ -26,16 +25,6 @@ struct Registry {
 };
 Registry& registry() {
   static auto* instance = new Registry;  // outlives every tensor, module globals included
-  return *instance;
-}
-
-// A leaf lock too: a leaf that dies waits in its destructor, whole, until nobody looks at it.
-struct Leaves {
-  std::mutex mutex;
-  std::unordered_set<LazyTensor*> alive;
-};
-Leaves& leaves() {
-  static auto* instance = new Leaves;
   return *instance;
 }
 
@@ -64,7 +53,7 @@ Root::Root(MetaRef base, LazyValue value)
                   false),
       current(std::move(value)),
       base(std::move(base)) {
-  note_use();
+  note_device_use();
   Registry& all = registry();
   std::lock_guard lock(all.mutex);
   serial = all.next++;
@@ -114,31 +103,11 @@ void LazyTensor::follow_growth() const {
     chain_ = extended(outgrown[grown_].steps, chain_);
 }
 
-LazyTensor::~LazyTensor() {
-  if (!watched) return;
-  std::lock_guard lock(leaves().mutex);
-  leaves().alive.erase(this);
-}
-
-void watch_leaf(LazyTensor& leaf) {
-  if (leaf.watched) return;
-  std::lock_guard lock(leaves().mutex);
-  leaf.watched = true;
-  leaves().alive.insert(&leaf);
-}
-
-std::vector<LeafGradient> leaf_gradients() {
-  std::vector<LeafGradient> gradients;
-  {
-    std::lock_guard lock(leaves().mutex);
-    for (LazyTensor* leaf : leaves().alive) {
-      if (!leaf->requires_grad() || !leaf->grad().defined()) continue;
-      gradients.push_back({leaf->grad(), RootRef::unsafe_reclaim_from_nonowning(&leaf->root())});
-    }
-  }
-  std::sort(gradients.begin(), gradients.end(),
-            [](auto& a, auto& b) { return root_of(a.leaf).serial < root_of(b.leaf).serial; });
-  return gradients;
+// PyTorch's C++ reader of files gives a tensor a storage, and then writes sizes and strides into it.
+void LazyTensor::follow_sizes() const {
+  std::vector<ViewStep> steps =
+      steps_to(root(), {c10::typeMetaToScalarType(dtype()), sizes().vec(), strides().vec(), storage_offset(), true});
+  chain_ = steps.empty() ? nullptr : std::make_shared<const std::vector<ViewStep>>(std::move(steps));
 }
 
 template <class Version>

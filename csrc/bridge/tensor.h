@@ -70,7 +70,8 @@ class Root final : public c10::StorageImpl {
   MetaRef base;                             // declared layout of the whole, offset 0
   std::vector<Outgrown> outgrown;           // layouts before each growth, in order
   const Meta& layout(size_t growths) const { return growths < outgrown.size() ? *outgrown[growths].base : *base; }
-  bool cut_short = false;  // its storage holds fewer bytes than `base` has
+  bool cut_short = false;    // its storage holds fewer bytes than `base` has
+  uint64_t gradient_of = 0;  // the serial of the leaf whose gradient it is
   std::unique_ptr<Annotation> annotation;
   DataRef previous;  // what it held when the graph being recorded first wrote it: for ties
 };
@@ -84,15 +85,14 @@ class LazyTensor final : public c10::TensorImpl {
   LazyTensor(c10::Storage storage, const Meta& meta, int64_t offset);
   // A view of a tensor with these keys: under inference mode too it is what that is, an inference tensor or not.
   LazyTensor(c10::Storage storage, const Meta& meta, int64_t offset, c10::DispatchKeySet keys);
-  ~LazyTensor() override;
-  bool watched = false;  // in the list of leaves
-  LazyValue cached;      // of a view
+  LazyValue cached;  // of a view
   uint64_t cached_generation = 0;
   std::shared_ptr<const Annotation> of_view;  // null for a whole, and for a view that nobody annotated
 
   // The steps from the whole as it is laid out now; null: the root itself.
   const ViewChain& chain() const {
     if (grown_ != root().outgrown.size()) follow_growth();
+    if (sizes() != c10::IntArrayRef(chain_ ? chain_->back().out.sizes : root().base->sizes)) follow_sizes();
     return chain_;
   }
   void set_chain(ViewChain chain) {
@@ -116,20 +116,11 @@ class LazyTensor final : public c10::TensorImpl {
   template <class Version>
   c10::intrusive_ptr<TensorImpl> copy_and_detach(Version&& version, bool allow_change) const;
   void follow_growth() const;
+  void follow_sizes() const;
 
   mutable ViewChain chain_;
   mutable size_t grown_ = 0;  // how many growths of the root the chain knows of
 };
-
-// Leaves that require grad and were used, themselves or a view of them. No weak references: torch's swap_tensors
-// refuses tensors that have some.
-void watch_leaf(LazyTensor& leaf);
-struct LeafGradient {
-  at::Tensor gradient;
-  RootRef leaf;
-};
-// The gradients that watched leaves have now, in order of their leaves' creation.
-std::vector<LeafGradient> leaf_gradients();
 
 // Null for any tensor that is not ours, FakeTensors with our device included.
 LazyTensor* as_lazy(const at::Tensor& tensor);

@@ -2,12 +2,15 @@
 // The boxed kernel of every op: views extend a chain, writes become functional ops, all else is a node.
 #include "bridge/trace.h"
 
+#include <ATen/native/Resize.h>
+
 #include "base/error.h"
 #include "bridge/alias.h"
 #include "bridge/aten_backend.h"
 #include "bridge/compat.h"
 #include "bridge/errors.h"
 #include "bridge/generator.h"
+#include "bridge/gradients.h"
 #include "bridge/intern.h"
 #include "bridge/overlap.h"
 #include "bridge/record.h"
@@ -111,7 +114,6 @@ at::Tensor view_of(const at::Tensor& source, const ViewResult& view, bool aliase
     }
     return wrap_value(value, share(view.meta));
   }
-  if (!lazy.chain() && lazy.requires_grad() && lazy.root().current.data) watch_leaf(lazy);  // views too
   const bool current = !view.steps && lazy.cached_generation == lazy.root().generation;
   return make_view(lazy, view.steps, view.meta, current ? lazy.cached : LazyValue{});
 }
@@ -127,7 +129,8 @@ void trace_view(const OpInfo& info, Stack* stack) {
     for (const auto& view : entry->views) list.push_back(view_of(source, view, info.viewed == 0));
     result = std::move(list);
   } else {
-    result = view_of(source, entry->views.at(0), info.viewed == 0);
+    const at::Tensor taken = info.name == "aten.detach" ? stolen(source) : at::Tensor();
+    result = taken.defined() ? taken : view_of(source, entry->views.at(0), info.viewed == 0);
   }
   finish(info, stack, std::move(result));
 }
@@ -161,7 +164,8 @@ void check_cast(const at::Tensor& tensor, c10::ScalarType result) {
 // What grows to hold a result lies as the result would.
 void write_result(const at::Tensor& tensor, ValueId value, const Meta& result, bool resize) {
   check_cast(tensor, result.dtype);
-  if (resize && as_lazy(tensor) && tensor.sizes() != c10::IntArrayRef(result.sizes))
+  if (resize && as_lazy(tensor) &&
+      at::native::resize_output_check(tensor, result.sizes))  // warns where it is not empty
     bridge::resize(tensor, result.sizes, result.strides);
   assign(tensor, value, resize);
 }
@@ -274,6 +278,7 @@ void trace(const c10::OperatorHandle& op, c10::DispatchKeySet, Stack* stack) {
     } else {
       led(info, [&] { check_overlaps(info, arguments(info, *stack)); });
       if (!info.handler || !info.handler(info, stack)) trace_op(info, stack);
+      if (!stack->empty()) note_gradient(stack->back());
     }
   });
 }

@@ -185,10 +185,7 @@ ValueId Recorder::read(LazyTensor& tensor) {
   Lock lock;
   Root& root = tensor.root();
   if (root.cut_short) require_storage(tensor);
-  if (!tensor.chain()) {
-    if (root.current.data && tensor.requires_grad()) watch_leaf(tensor);
-    return impl_->read(root);
-  }
+  if (!tensor.chain()) return impl_->read(root);
   if (tensor.cached_generation == root.generation && impl_->pending(tensor.cached)) return tensor.cached.id;
   ValueId value = impl_->read(root);
   for (const auto& step : *tensor.chain()) value = record(step.call, {value}, step.params) + step.result;

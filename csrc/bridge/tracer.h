@@ -61,6 +61,8 @@ class Recorder {
   void cut_if_long();
   // Raises the error of a step that failed since the last call; tensors go back to what they held before it.
   void check_failed();
+  // Until every step has ended that was submitted; then as check_failed.
+  void wait();
   // Drops what is pending and the error of a step that failed, which it returns if nobody has seen it: tensors go back
   // to what was last computed, and those that never were hold an error. REQUIRES: no step runs.
   std::exception_ptr undo();
@@ -94,8 +96,8 @@ class Recorder {
 
 Engine& engine();
 
-// Warns that annotations are gone, led by the user's line; once a line. REQUIRES: three sentences, the first of which
-// goes on after "the annotation ".
+// Warns that annotations are gone, led by the user's line; Python's filters say how often. REQUIRES: three sentences,
+// the first of which goes on after "the annotation ".
 void warn_of_lost_annotation(const std::string& why);
 
 // From now on the op is one node, where its kernel for any device would have been taken apart (register.cpp).

@@ -41,6 +41,17 @@ size_t most_telling(const Graph& graph, const std::vector<bool>& varies) {
   return best;
 }
 
+// One part of one tensor that is read here and there.
+bool is_planned_in_no_time(const Graph& graph) {
+  return graph.nodes.empty() || (graph.nodes.size() == 1 && graph.nodes[0].inputs.size() < 2);
+}
+
+// "aten.slice.Tensor(%0, 0, 3, 5, 1)"
+std::string text_of_call(const Node& node, const Graph& graph) {
+  const std::string text = print(node, graph);
+  return text.substr(text.find(" = ") + 3);
+}
+
 }  // namespace
 
 void Repeats::compare(Family& family, const Graph& traced) {
@@ -59,6 +70,7 @@ void Repeats::compare(Family& family, const Graph& traced) {
 }
 
 std::optional<Repeat> Repeats::note(const Graph& traced, int64_t planning_ns) {
+  if (is_planned_in_no_time(traced)) return std::nullopt;
   const uint64_t program = program_of(traced);
   if (families_.size() >= kFamilies && !families_.contains(program)) families_.clear();
   Family& family = families_[program];
@@ -70,8 +82,7 @@ std::optional<Repeat> Repeats::note(const Graph& traced, int64_t planning_ns) {
   const size_t input = any ? most_telling(traced, family.varies) : 0;
   const Node* node = any ? reader_of(traced, traced.inputs[input].value) : &traced.nodes[*family.node];
   if (!node) return std::nullopt;
-  const TensorType& changing = traced.value(any ? traced.inputs[input].value : node->output).type;
-  std::string value = str(changing);
+  std::string value = any ? str(traced.value(traced.inputs[input].value).type) : text_of_call(*node, traced);
   std::vector<std::string>& values = family.values;
   if (values.size() > kMany || std::find(values.begin(), values.end(), value) != values.end()) return std::nullopt;
   values.push_back(std::move(value));

@@ -16,7 +16,7 @@ struct Repeat {
   SourceId source = 0;              // of an op that it changes
   std::string op;                   // that op
   bool is_input = false;            // an input of the program changes its shape; else a number in the op
-  std::vector<std::string> values;  // of that input or op, the latest ones
+  std::vector<std::string> values;  // types of that input, or calls of that op, the latest ones
   int64_t plans = 0;
   int64_t planning_ns = 0;
 };

@@ -1,6 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
 """The whole messages of ops that are refused: those of eager, and those that only spmdx has."""
 
+import re
+
 import pytest
 import spmdx
 import torch
@@ -283,11 +285,60 @@ def test_what_a_failed_step_overwrote_says_so():
     w = device(4).add_(1)
     spmdx.sync(wait=True)
     w.index_add_(0, ids(1), device(1) + 1)
-    assert message_of(IndexError, lambda: w.cpu()) == (
-        "HERE: aten.index_add: index out of range in self"
-    )
-    assert message_of(RuntimeError, lambda: w.cpu()) == "a step that this tensor depends on failed"
+    with pytest.raises(IndexError, match="aten.index_add: index out of range in self") as caught:
+        w.cpu()
+    file, line = re.match(r"(\w+\.py):(\d+)", str(caught.value)).groups()
+    for _ in range(2):
+        assert message_of(RuntimeError, lambda: w.cpu()) == (
+            f"the value of this tensor was lost in a step that failed ({file}:{line}: "
+            "aten.index_add: index out of range in self). Expected one that was computed. Give it "
+            "a new value, or make the tensor again."
+        )
     assert (w.fill_(2)).tolist() == [2.0] * 4  # new values are as good as any
+
+
+WAITS = {
+    "sync": lambda: spmdx.sync(wait=True),
+    "synchronize": torch.spmdx.synchronize,
+    "accelerator": torch.accelerator.synchronize,
+    "read": lambda: device(2).tolist(),
+    "event": lambda: torch.Event("spmdx").synchronize(),
+}
+
+
+@pytest.mark.parametrize("wait", WAITS.values(), ids=WAITS)
+def test_an_error_is_told_once_and_undoes_one_step(wait):
+    w = device(3)
+    bad = device(8)[ids(9)]
+    with pytest.raises(IndexError, match=r"^test_errors_of_ops.py:\d+: aten.index.Tensor: index 9"):
+        spmdx.mark_step()
+        wait()
+    del bad
+    w.add_(1)
+    spmdx.mark_step()
+    wait()
+    assert w.tolist() == [1.0] * 3 and (device(2) + 1).tolist() == [1.0, 1.0]
+
+
+def test_a_solver_that_fails_names_its_line():
+    with pytest.raises(
+        torch.linalg.LinAlgError, match=r"^test_errors_of_ops.py:\d+: aten.*positive"
+    ):
+        torch.linalg.cholesky(-torch.eye(3).to("spmdx"))
+
+
+def test_two_meshes_are_named_with_the_lines_that_wrote_them():
+    one, other = spmdx.Mesh(range(4), (4,), ("a",)), spmdx.Mesh(range(2), (2,), ("b",))
+    x = spmdx.mark_sharding(device(8, 8), one, ("a", None))
+    y = spmdx.mark_sharding(device(8, 8), other, ("b", None))
+    with pytest.raises(spmdx.ShardingError) as caught:
+        (x + y).tolist()
+    assert re.fullmatch(
+        r"(F:\d+): one step uses tensors of two meshes, Mesh\(a=4\) \(annotated at F:\d+\) and "
+        r"Mesh\(b=2\) \(annotated at F:\d+\)\. Expected one mesh for all that is computed together\. "
+        r"Annotate all of it on one of them: call mark_sharding with that mesh\.",
+        str(caught.value).replace("test_errors_of_ops.py", "F"),
+    )
 
 
 @pytest.fixture(scope="module")

@@ -67,6 +67,24 @@ def test_a_slice_that_grows_is_told(mesh):
     assert re.match(r"test_repeats\.py:\d+: aten\.slice\.Tensor has other arguments", said), said
 
 
+def test_an_index_that_changes_is_told_though_no_shape_does(mesh):
+    cache = torch.zeros(64, 8).to("spmdx")
+
+    def step(n):
+        cache[n] = torch.ones(8).to("spmdx")
+        spmdx.mark_step()
+
+    (said,) = said_by(step, 20)
+    assert "aten.select_scatter has other arguments from step to step (lately aten.select_" in said
+    assert "Make a tensor of a number that changes" in said
+
+
+def test_parts_that_are_read_here_and_there_are_not_worth_a_word(mesh):
+    x = torch.randn(30, 4).to("spmdx")
+    spmdx.mark_step()
+    assert said_by(lambda n: x[n].tolist(), 20) == []
+
+
 def test_two_programs_are_told_of_apart(mesh):
     def step(n):
         (torch.randn(100 + n, 2).to("spmdx").exp().sum() + 1).item()

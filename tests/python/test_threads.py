@@ -15,4 +15,6 @@ def test_threads_plan_ask_and_load_at_once():
     )
     assert done.returncode == 0, done.stderr[-4000:]
     turns = ast.literal_eval(done.stdout.splitlines()[-1])
-    assert set(turns) == {"trains", "asks", "loads"} and min(turns.values()) > 0, turns
+    assert (
+        set(turns) == {"trains", "asks", "loads", "optimises", "logs"} and min(turns.values()) > 0
+    ), turns

@@ -1,11 +1,13 @@
 # SPDX-License-Identifier: Apache-2.0
-"""A thread plans programs that are new each time; others ask whatever can be asked meanwhile.
+"""A thread plans programs that are new each time; others train, log, load and ask meanwhile.
 
 python tests/python/threads.py --seconds 60
 """
 
 import argparse
+import contextlib
 import faulthandler
+import queue
 import threading
 import time
 import warnings
@@ -55,6 +57,7 @@ class Hammer:
         self.until, self.errors, self.turns = time.monotonic() + seconds, [], {}
         self.mesh = spmdx.Mesh(range(4), (4,), ("data",))
         torch.ones(4).to("spmdx").sum().item()  # `explain` has something to tell of
+        self.losses = queue.Queue(maxsize=100)
 
     def run(self, *works):
         threads = [threading.Thread(target=self._go_on, args=(work,)) for work in works]
@@ -89,6 +92,23 @@ class Hammer:
         )[0]
         torch.testing.assert_close(w.grad.cpu(), want, rtol=1e-4, atol=1e-4)
 
+    def optimises(self, turn):
+        """Gradients and parameters that Python has seen are dropped all the time."""
+        model = torch.nn.Linear(8, 4).to("spmdx")
+        optimizer = torch.optim.SGD(model.parameters(), lr=0.01)
+        for _ in range(20):
+            loss = model(torch.ones(16, 8).to("spmdx")).square().mean()
+            optimizer.zero_grad()
+            loss.backward()
+            [parameter.grad for parameter in model.parameters()]
+            optimizer.step()
+            if not self.losses.full():
+                self.losses.put(loss.detach())
+
+    def logs(self, turn):
+        with contextlib.suppress(queue.Empty):
+            assert 0 <= float(self.losses.get(timeout=0.1)) < 100
+
     def asks(self, turn):
         x = spmdx.mark_sharding(torch.ones(8, 4).to("spmdx"), self.mesh, ("data", None))
         QUESTIONS[turn % len(QUESTIONS)](x)
@@ -109,7 +129,7 @@ def main():
     warnings.simplefilter("ignore")
     spmdx.runtime.set_device_count(4)
     hammer = Hammer(options.seconds)
-    hammer.run(hammer.trains, hammer.asks, hammer.loads)
+    hammer.run(hammer.trains, hammer.asks, hammer.loads, hammer.optimises, hammer.logs)
     if hammer.errors:
         raise hammer.errors[0]
     print(hammer.turns)
