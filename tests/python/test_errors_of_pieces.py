@@ -41,6 +41,18 @@ PIECES = [
         "devices. Give replicas too, in the order of the mesh's positions.",
     ),
     (
+        "a_number",
+        lambda: joined(3),
+        "HERE: from_local_shards: the shards are a int. Expected a list of tensors, one for each "
+        "device. Write [part, …], in the order of the mesh's positions.",
+    ),
+    (
+        "load_a_number",
+        lambda: loaded(3),
+        "HERE: load_local_shards_: the shards are a int. Expected a list of tensors, one for each "
+        "device. Write [part, …], in the order of the mesh's positions.",
+    ),
+    (
         "on_the_device",
         lambda: joined([device(2)] * 8),
         "HERE: from_local_shards: shard 0 is on spmdx:0. Expected CPU tensors. Call .cpu() on it.",
