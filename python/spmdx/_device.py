@@ -23,6 +23,7 @@ from spmdx import (
     _storages,
     _ties,
 )
+from spmdx._after_import import keep_whole
 from spmdx.errors import ShardingError, naming
 
 NAME = "spmdx"
@@ -242,6 +243,8 @@ def register():
     _copies.install()
     _printing.install()
     _profiling.install()
+    # Imports sympy when an op first asks for a shape. PyTorch drops an error of that, Ctrl-C too.
+    keep_whole("torch.fx.experimental.symbolic_shapes")
     # The thread that runs steps must be idle before Python tears down.
     atexit.register(_C.wait_at_exit)
 
