@@ -1,11 +1,16 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Calls functions when parts of PyTorch that are not imported yet have been imported."""
+"""Calls functions when parts of PyTorch that are not imported yet have been imported.
+
+Ctrl-C waits for those imports to end: a module that is imported halfway stays broken.
+"""
 
 import importlib.machinery
 import sys
 import types
 import warnings
 from collections.abc import Callable
+
+from spmdx._interrupts import put_off
 
 _Act = Callable[[types.ModuleType], None]
 
@@ -43,7 +48,8 @@ class _Finder:
         execute = loader.exec_module
 
         def exec_module(module: types.ModuleType) -> None:
-            execute(module)
+            with put_off():
+                execute(module)
             act = self.acts.pop(module.__name__, None)  # not when it is reloaded
             if act is not None:
                 _try(act, module)
@@ -63,3 +69,8 @@ def after_import(name: str, act: _Act) -> None:
     if _finder not in sys.meta_path:
         sys.meta_path.insert(0, _finder)
     _finder.acts[name] = act
+
+
+def keep_whole(name: str) -> None:
+    """Lets Ctrl-C wait while the module of this name is imported, and what it imports."""
+    after_import(name, lambda module: None)

@@ -7,6 +7,8 @@ import functools
 import os
 import time
 import types
+from collections.abc import Callable
+from typing import Any
 
 import torch
 
@@ -21,6 +23,8 @@ from spmdx import (
     _storages,
     _ties,
 )
+from spmdx._after_import import keep_whole
+from spmdx.errors import ShardingError, naming
 
 NAME = "spmdx"
 
@@ -35,7 +39,7 @@ class Stream(torch.Stream):
         pass
 
     def synchronize(self):
-        _C.wait()
+        _synchronize()
 
     def wait_stream(self, stream):
         """Nothing to do: there is one stream."""
@@ -84,33 +88,55 @@ class Event:
         return True
 
     def synchronize(self):
-        _C.wait()
+        _synchronize()
 
 
-def _set_device(device):
-    if torch._utils._get_device_index(device, optional=True) > 0:
+def _require_ours(device: Any) -> None:
+    """Raises for what is not the one device; None and numbers below 0 are, as for torch.cuda."""
+    place = torch.device(device) if isinstance(device, str) else device
+    index = place.index or 0 if isinstance(place, torch.device) else place
+    is_other = isinstance(place, torch.device) and place.type != NAME
+    if is_other or not isinstance(index, int | None):
+        raise ShardingError(
+            f"the device is {device!r}. Expected a device of type '{NAME}'. Write '{NAME}', or "
+            "leave it out."
+        )
+    if index is not None and index > 0:
         raise RuntimeError(
             f"there is one logical spmdx device, {NAME}:0, not {device}. Expected it. The devices "
             "of a mesh lie below it: call spmdx.mark_sharding."
         )
 
 
-def _as_current(device):
-    _set_device(device)
-    return contextlib.nullcontext()
+def _of_device(name: str, function: Callable[[], Any]) -> Callable:
+    """``function``, as torch.spmdx.<name> that takes a device as well."""
+
+    def asked(device=None):
+        with naming(f"torch.{NAME}.{name}"):
+            _require_ours(device)
+        return function()
+
+    return asked
 
 
-def _synchronize(device=None):
+def _synchronize():
     _C.flush()
     _C.wait()
 
 
-def _get_rng_state(device=NAME):
-    return _C.default_generator().get_state()
-
-
 def _set_rng_state(state, device=NAME):
+    with naming(f"torch.{NAME}.set_rng_state"):
+        _require_ours(device)
     _C.default_generator().set_state(state)
+
+
+def _set_rng_state_all(states):
+    by_index = list(states)
+    with naming(f"torch.{NAME}.set_rng_state_all"):
+        for index in range(len(by_index)):
+            _require_ours(index)
+    for state in by_index:
+        _set_rng_state(state)
 
 
 def _manual_seed(seed):
@@ -123,21 +149,50 @@ def _seed():
 
 def _memory(key):
     """Of the process, or of the GPU that its devices share."""
+    from spmdx.runtime import memory_info
 
-    def asked(device=None):
-        from spmdx.runtime import memory_info
-
-        return memory_info()[key]
-
-    return asked
+    return memory_info()[key]
 
 
-def _mem_get_info(device=None):
+def _memory_stats():
+    """Those of torch.cuda's statistics that are known."""
+    if _place.kind() == "cuda":
+        return torch.cuda.memory_stats()
+    keys = {"current": "bytes_used", "peak": "peak_bytes_used"}
+    kinds = ("allocated_bytes.all", "reserved_bytes.all")
+    return {f"{kind}.{name}": _memory(key) for kind in kinds for name, key in keys.items()}
+
+
+def _mem_get_info():
     """Bytes that are free, and all of them."""
     if _place.kind() == "cuda":
         return torch.cuda.mem_get_info()
     page = os.sysconf("SC_PAGE_SIZE")
     return os.sysconf("SC_AVPHYS_PAGES") * page, os.sysconf("SC_PHYS_PAGES") * page
+
+
+def _properties():
+    return types.SimpleNamespace(name=NAME, total_memory=_mem_get_info()[1])
+
+
+# What takes a device, and would have to say something else of another one.
+_OF_DEVICES: dict[str, Callable[[], Any]] = {
+    "set_device": lambda: None,
+    "device": contextlib.nullcontext,
+    "synchronize": _synchronize,
+    "get_device_name": lambda: NAME,
+    "get_device_properties": _properties,
+    "current_stream": lambda: _one_stream(),
+    "default_stream": lambda: _one_stream(),
+    "get_rng_state": lambda: _C.default_generator().get_state(),
+    "mem_get_info": _mem_get_info,
+    "memory_stats": _memory_stats,
+    "memory_allocated": lambda: _memory("bytes_used"),
+    "memory_reserved": lambda: _memory("bytes_used"),
+    "max_memory_allocated": lambda: _memory("peak_bytes_used"),
+    "max_memory_reserved": lambda: _memory("peak_bytes_used"),
+    "reset_peak_memory_stats": lambda: None,
+}
 
 
 def _device_module():
@@ -153,12 +208,6 @@ def _device_module():
     module._is_in_bad_fork = _C.in_forked_child
     module.device_count = lambda: 1
     module.current_device = lambda: 0
-    module.set_device = _set_device
-    module.get_device_name = lambda device=None: NAME
-    module.device = _as_current
-    module.synchronize = _synchronize
-    module.current_stream = lambda device=None: _one_stream()
-    module.default_stream = lambda device=None: _one_stream()
     module.set_stream = lambda stream: None
     module.stream = lambda stream: contextlib.nullcontext()
     module.manual_seed = _manual_seed
@@ -166,19 +215,16 @@ def _device_module():
     module.seed = _seed
     module.seed_all = _seed
     module.initial_seed = lambda: _C.default_generator().initial_seed()
-    module.get_rng_state = _get_rng_state
     module.set_rng_state = _set_rng_state
-    module.get_rng_state_all = lambda: [_get_rng_state()]
-    module.set_rng_state_all = lambda states: _set_rng_state(states[0])
+    module.get_rng_state_all = lambda: [_C.default_generator().get_state()]
+    module.set_rng_state_all = _set_rng_state_all
     module.default_generators = (_C.default_generator(),)
     module.get_amp_supported_dtype = lambda: [torch.bfloat16, torch.float16]
     module.is_bf16_supported = lambda including_emulation=True: True
-    module.mem_get_info = _mem_get_info
     module.empty_cache = lambda: None
-    module.memory_allocated = module.memory_reserved = _memory("bytes_used")
-    module.max_memory_allocated = module.max_memory_reserved = _memory("peak_bytes_used")
-    module.reset_peak_memory_stats = lambda device=None: None
     module.ipc_collect = lambda: None
+    for name, function in _OF_DEVICES.items():
+        setattr(module, name, _of_device(name, function))
     return module
 
 
@@ -197,6 +243,8 @@ def register():
     _copies.install()
     _printing.install()
     _profiling.install()
+    # Imports sympy when an op first asks for a shape. PyTorch drops an error of that, Ctrl-C too.
+    keep_whole("torch.fx.experimental.symbolic_shapes")
     # The thread that runs steps must be idle before Python tears down.
     atexit.register(_C.wait_at_exit)
 

@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """The pieces of a tensor that the devices of this process hold, and whether they fit."""
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -35,6 +35,11 @@ class LocalShard:
 
 def pieces_of(shards: Sequence[Any], mesh: Mesh, dtype: torch.dtype | None) -> list[torch.Tensor]:
     """The tensors of ``shards``: one for each device of this process, alike."""
+    if not isinstance(shards, Iterable):
+        raise ShardingError(
+            f"the shards are a {type(shards).__name__}. Expected a list of tensors, one for each "
+            "device. Write [part, …], in the order of the mesh's positions."
+        )
     pieces = [s.data if isinstance(s, LocalShard) else s for s in shards]
     count = len(mesh.addressable_positions)
     if len(pieces) != count:

@@ -1,13 +1,16 @@
 # SPDX-License-Identifier: Apache-2.0
 """Mesh: named axes over an ordered set of devices."""
 
+import math
 from collections import OrderedDict
 from collections.abc import Iterable, Sequence
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 from spmdx import _C
+from spmdx._arguments import axis_names as _names
+from spmdx._arguments import integers
 from spmdx.errors import ShardingError, naming
 from spmdx.runtime import _device_count_for_mesh
 
@@ -18,13 +21,31 @@ if TYPE_CHECKING:
 _imagined: "set[Mesh]" = set()
 
 
-def _integers(values: Iterable[int], what: str) -> list[int]:
-    try:
-        return [int(v) for v in np.asarray(list(values)).reshape(-1).tolist()]
-    except (TypeError, ValueError):
+_MOST = 2**20  # devices of a mesh
+
+
+def _require_few(count: int) -> None:
+    if count > _MOST:
         raise ShardingError(
-            f"{what} is {values!r}. Expected integers. Write range(8) or (4, 2)."
-        ) from None
+            f"the mesh has more than {_MOST} devices. Expected no more. Make an axis smaller."
+        )
+
+
+def _device_ids(ids: Any) -> list[int]:
+    found = integers(ids[: _MOST + 1] if isinstance(ids, range) else ids, "device_ids")
+    _require_few(len(found))
+    return found
+
+
+def _mesh_shape(sizes: Any) -> list[int]:
+    given = sizes if isinstance(sizes, tuple | list) else ()
+    mend = "Write range(8) or (4, 2)."
+    if given and all(isinstance(size, str) for size in given):  # what comes first was left out
+        mend = (
+            "Write device ids first, then the shape, then the names: "
+            "spmdx.Mesh(range(8), (4, 2), ('data', 'model'))."
+        )
+    return integers(sizes, "mesh_shape", mend)
 
 
 def require_devices(ids: Sequence[int]) -> None:
@@ -80,9 +101,8 @@ class Mesh:
         axis_names: Sequence[str] | None = None,
     ):
         with naming("Mesh"):
-            ids = _integers(device_ids, "device_ids")
-            sizes = _integers(mesh_shape, "mesh_shape")
-            names = [] if axis_names is None else [str(name) for name in axis_names]
+            ids, sizes = _device_ids(device_ids), _mesh_shape(mesh_shape)
+            names = _names(axis_names)
             if axis_names is not None and sizes and not names:
                 raise ShardingError(
                     f"the mesh has {len(sizes)} axes but no names. Expected one name for each "
@@ -158,11 +178,11 @@ class Mesh:
         """
         from spmdx.global_mesh import require_mesh
 
-        if not hasattr(device_mesh, "mesh_dim_names"):
-            with naming("from_device_mesh"):
+        with naming("from_device_mesh"):
+            if not hasattr(device_mesh, "mesh_dim_names"):
                 return require_mesh(device_mesh)
-        grid = device_mesh.mesh
-        return Mesh(grid.flatten().tolist(), tuple(grid.shape), device_mesh.mesh_dim_names)
+            grid = device_mesh.mesh
+            return Mesh(grid.flatten().tolist(), tuple(grid.shape), device_mesh.mesh_dim_names)
 
     def to_device_mesh(self) -> "DeviceMesh":
         """The ``torch.distributed.DeviceMesh`` of the same shape and names.
@@ -246,10 +266,10 @@ class HybridMesh(Mesh):
         device_ids: Iterable[int] | None = None,
     ):
         with naming("HybridMesh"):
-            inner = _integers(ici_mesh_shape, "ici_mesh_shape")
+            inner = integers(ici_mesh_shape, "ici_mesh_shape")
             outer = [1] * len(inner)
             if dcn_mesh_shape is not None:
-                outer = _integers(dcn_mesh_shape, "dcn_mesh_shape")
+                outer = integers(dcn_mesh_shape, "dcn_mesh_shape")
             if len(inner) != len(outer):
                 raise ShardingError(
                     f"ici_mesh_shape has {len(inner)} sizes, dcn_mesh_shape {len(outer)}. Expected "
@@ -263,12 +283,12 @@ class HybridMesh(Mesh):
                     f"the mesh has an axis of size {bad[0]}. Expected sizes of at least 1. Leave "
                     "the axis out, or make it 1."
                 )
-            count = int(np.prod(sizes))
-            ids = range(count) if device_ids is None else _integers(device_ids, "device_ids")
+            count = math.prod(sizes)
+            _require_few(count)
+            ids = _device_ids(range(count) if device_ids is None else device_ids)
             if len(ids) == count:  # else the core says what is wrong
                 ids = _blocks_to_grid(np.array(ids), inner, outer)
-            names = [] if axis_names is None else [str(name) for name in axis_names]
-            self._handle = _C.MeshHandle(list(ids), sizes, names, outer)
+            self._handle = _C.MeshHandle(ids, sizes, _names(axis_names), outer)
             self._check_devices()
 
     @property
@@ -293,7 +313,7 @@ def _blocks_to_grid(ids: np.ndarray, inner: list[int], outer: list[int]) -> list
     """Device ids block after block, as a row-major grid of axes that are outer · inner."""
     axes = len(inner)
     order = [axis for i in range(axes) for axis in (i, axes + i)]
-    return ids.reshape(*outer, *inner).transpose(order).reshape(-1).tolist()
+    return ids.reshape([*outer, *inner]).transpose(order).reshape(-1).tolist()
 
 
 def get_1d_mesh(axis_name: str = "axis0") -> Mesh:
@@ -305,10 +325,16 @@ def get_1d_mesh(axis_name: str = "axis0") -> Mesh:
     Returns:
         A mesh of shape ``(number of devices,)``.
 
+    Raises:
+        ShardingError: no name.
+
     Example:
         >>> import spmdx
         >>> spmdx.get_1d_mesh("data")
         Mesh(data=8)
     """
-    count = _device_count_for_mesh()
-    return Mesh(range(count), (count,), (axis_name,))
+    with naming("get_1d_mesh"):
+        if not isinstance(axis_name, str):
+            raise ShardingError(f"axis_name is {axis_name!r}. Expected a string. Write 'data'.")
+        count = _device_count_for_mesh()
+        return Mesh(range(count), (count,), (axis_name,))

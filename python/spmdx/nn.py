@@ -8,10 +8,49 @@ from typing import Any
 
 import torch
 
+from spmdx._arguments import require_shape
 from spmdx.errors import ShardingError, naming
 from spmdx.global_mesh import require_mesh
 from spmdx.mesh import Mesh
-from spmdx.sharding import mark_sharding
+from spmdx.sharding import annotated, checked
+
+
+def _require_module(module: Any) -> None:
+    if not isinstance(module, torch.nn.Module):
+        raise ShardingError(
+            f"the first argument is a {type(module).__name__}. Expected a torch.nn.Module. Pass a "
+            "model or a part of one."
+        )
+
+
+def _mark_all(
+    tensors: Mapping[str, torch.Tensor], mesh: Mesh | None, specs: Mapping[str, Any]
+) -> None:
+    """Marks those that have a spec: all of them, or none where one cannot be marked."""
+    for name in specs:
+        tensor = tensors[name]
+        if tensor.device.type != "spmdx":
+            raise ShardingError(
+                f"{name} is on device '{tensor.device}'. Expected a module on device 'spmdx'. "
+                'Move it there first: module.to("spmdx").'
+            )
+    handles = {name: checked(tensors[name], mesh, spec, name) for name, spec in specs.items()}
+    for name, handle in handles.items():
+        annotated(tensors[name], handle)
+
+
+def _require_plan(plan: Any, names: Sequence[str]) -> None:
+    if not isinstance(plan, Mapping):
+        raise ShardingError(
+            f"the plan is a {type(plan).__name__}. Expected a dict from patterns of names to "
+            "partition specs. Write {'*.weight': ('data', None)}."
+        )
+    for pattern in plan:
+        if not isinstance(pattern, str) or not fnmatch.filter(names, pattern):
+            raise ShardingError(
+                f"the pattern {pattern!r} matches no parameter or buffer. Expected names "
+                f"like {', '.join(map(repr, names[:3]))}. Mend the pattern, or drop it."
+            )
 
 
 def shard_module(
@@ -31,7 +70,8 @@ def shard_module(
         ``module`` itself.
 
     Raises:
-        ShardingError: a pattern that matches nothing, a spec that does not fit.
+        ShardingError: a pattern that matches nothing, a spec that does not fit, a tensor that it
+            is for on another device. Nothing is marked then.
 
     Example:
         >>> import torch, spmdx
@@ -41,18 +81,12 @@ def shard_module(
         >>> net[0].weight.partition_spec
         PartitionSpec('model', None)
     """
-    named = {**dict(module.named_parameters()), **dict(module.named_buffers())}
-    for pattern in plan:
-        if not fnmatch.filter(named, pattern):
-            with naming("shard_module"):
-                raise ShardingError(
-                    f"the pattern {pattern!r} matches no parameter or buffer. Expected names "
-                    f"like {', '.join(map(repr, list(named)[:3]))}. Mend the pattern, or drop it."
-                )
-    for name, tensor in named.items():
-        pattern = next((p for p in plan if fnmatch.fnmatchcase(name, p)), None)
-        if pattern is not None:
-            mark_sharding(tensor, mesh, plan[pattern])
+    with naming("shard_module"):
+        _require_module(module)
+        named = {**dict(module.named_parameters()), **dict(module.named_buffers())}
+        _require_plan(plan, list(named))
+        found = {name: [p for p in plan if fnmatch.fnmatchcase(name, p)] for name in named}
+        _mark_all(named, mesh, {name: plan[p[0]] for name, p in found.items() if p})
     return module
 
 
@@ -71,7 +105,8 @@ def fully_shard(
         again for the backward pass is said by :func:`spmdx.set_gather_budget`.
 
     Raises:
-        ShardingError: the mesh has no such axis.
+        ShardingError: the mesh has no such axis, or a parameter has no shape yet or is on another
+            device. Nothing is marked then.
 
     Example:
         >>> import torch, spmdx
@@ -83,16 +118,21 @@ def fully_shard(
     Source: ZeRO, arXiv:1910.02054.
     """
     with naming("fully_shard"):
+        _require_module(module)
         mesh = require_mesh(mesh)
-        if axis not in mesh.axis_names:
-            raise ShardingError(
-                f"{mesh!r} has no axis {axis!r}. Expected one of {mesh.axis_names}. "
-                f"Pass axis={mesh.axis_names[0]!r}."
-            )
-    n = mesh.shape()[axis]
-    for parameter in module.parameters():
-        fits = [d for d, size in enumerate(parameter.shape) if size and size % n == 0]
-        best = max(fits, key=lambda d: parameter.shape[d], default=None)
-        spec = tuple(axis if d == best else None for d in range(parameter.dim()))
-        mark_sharding(parameter, mesh, spec)
+        names = mesh.axis_names
+        if axis not in names:
+            mend = f"Pass axis={names[0]!r}" if names else "Give the mesh an axis"
+            raise ShardingError(f"{mesh!r} has no axis {axis!r}. Expected one of {names}. {mend}.")
+        named, n = dict(module.named_parameters()), mesh.shape()[axis]
+        for name, parameter in named.items():
+            require_shape(parameter, name)
+        _mark_all(named, mesh, {name: _cut(p.shape, axis, n) for name, p in named.items()})
     return module
+
+
+def _cut(shape: Sequence[int], axis: str, n: int) -> tuple[str | None, ...]:
+    """The spec that cuts the largest dim which ``n`` divides."""
+    fits = [dim for dim, size in enumerate(shape) if size and size % n == 0]
+    best = max(fits, key=lambda dim: shape[dim], default=None)
+    return tuple(axis if dim == best else None for dim in range(len(shape)))

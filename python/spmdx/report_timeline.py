@@ -8,6 +8,7 @@ from collections import defaultdict
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
+from spmdx._arguments import require_path
 from spmdx.errors import ShardingError, naming
 from spmdx.report import Report, SpanReport
 
@@ -28,8 +29,9 @@ _COMPUTE = "tab:blue"
 
 def draw(report: Report, path: str | os.PathLike) -> None:
     """Writes the time line of a report; see :meth:`spmdx.report.Report.timeline`."""
-    target = pathlib.Path(path)
     with naming("timeline"):
+        require_path(path, "step.png")
+        target = pathlib.Path(path)
         if target.suffix not in _WRITERS:
             raise ShardingError(
                 f"the file {target.name!r} ends in {target.suffix!r}. Expected one of "

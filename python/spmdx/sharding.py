@@ -7,36 +7,65 @@ from typing import Any
 import torch
 
 from spmdx import _C
+from spmdx._arguments import require_shape, require_tensor
 from spmdx._region import current_region
 from spmdx.errors import ShardingError, name_of, naming
-from spmdx.mesh import Mesh
+from spmdx.global_mesh import require_mesh
+from spmdx.mesh import Mesh, require_real
 from spmdx.spec import Sharding, to_handle
 from spmdx.tensor import ShardedTensor, plain_class, sharded_class
 
 
-def require_spmdx(tensor: Any) -> None:
+def require_spmdx(tensor: Any, argument: str = "the first argument") -> None:
     """Raise ShardingError unless it is a global tensor on device "spmdx"."""
-    if not isinstance(tensor, torch.Tensor):
-        raise ShardingError(
-            f"the first argument is a {type(tensor).__name__}. Expected a torch.Tensor on "
-            "device 'spmdx'. Pass a tensor, for a module one of its parameters."
-        )
-    if not _C.is_lazy(tensor) and current_region() is not None:
+    require_tensor(tensor, argument, " on device 'spmdx'")
+    if _C.is_lazy(tensor):
+        return
+    if current_region() is not None:
         raise ShardingError(
             "the tensor is local to a manual region. Expected a global one: inside, specs and "
             "collectives say where things are. Mark what goes into the region or comes out of it."
         )
-    if not _C.is_lazy(tensor):
-        name = name_of(tensor, "tensor")
+    name = name_of(tensor, "tensor")
+    if torch._C._functorch.is_functorch_wrapped_tensor(tensor):
         raise ShardingError(
-            f"{name} is on device '{tensor.device}'. Expected a tensor on device 'spmdx'. "
-            f'Move it there first: {name} = {name}.to("spmdx").'
+            f"{name} is inside torch.vmap or another transform of torch.func. Expected a tensor "
+            "outside of it, where it is whole. Make the call outside, with what goes into the "
+            "transform or comes out of it."
         )
+    if tensor.device.type == "spmdx":
+        raise ShardingError(
+            f"{name} is a {type(tensor).__name__}, which stands for other tensors or has no "
+            "elements. Expected a tensor of the device itself. Pass the one that it stands for."
+        )
+    raise ShardingError(
+        f"{name} is on device '{tensor.device}'. Expected a tensor on device 'spmdx'. "
+        f'Move it there first: {name} = {name}.to("spmdx").'
+    )
 
 
 def is_state(tensor: torch.Tensor) -> bool:
     """Whether it lasts from step to step: a parameter, or a leaf that gets a gradient."""
     return isinstance(tensor, torch.nn.Parameter) or (tensor.is_leaf and tensor.requires_grad)
+
+
+def checked(
+    tensor: torch.Tensor, mesh: Mesh | None, spec: Any, name: str | None = None
+) -> "_C.ShardingHandle":
+    """What the spec says of ``tensor``, which messages call ``name``, or else as the user does."""
+    require_spmdx(tensor)
+    require_shape(tensor, name)
+    try:
+        return to_handle(spec, mesh, tensor, name or "tensor")
+    except ShardingError:
+        return to_handle(spec, mesh, tensor, name or name_of(tensor, "tensor"))
+
+
+def annotated(tensor: torch.Tensor, handle: "_C.ShardingHandle") -> ShardedTensor:
+    """``tensor`` itself, which lies so from now on."""
+    _C.annotate(tensor, handle, is_state(tensor))
+    tensor.__class__ = sharded_class(type(tensor))
+    return tensor
 
 
 def mark_sharding(
@@ -72,14 +101,7 @@ def mark_sharding(
     Source: GSPMD, arXiv:2105.04663; the name is PyTorch/XLA's.
     """
     with naming("mark_sharding"):
-        require_spmdx(tensor)
-        try:
-            handle = to_handle(partition_spec, mesh, tensor, "tensor")
-        except ShardingError:  # again, for a message that names the tensor as the user does
-            handle = to_handle(partition_spec, mesh, tensor, name_of(tensor, "tensor"))
-        _C.annotate(tensor, handle, is_state(tensor))
-    tensor.__class__ = sharded_class(type(tensor))
-    return tensor
+        return annotated(tensor, checked(tensor, mesh, partition_spec))
 
 
 def clear_sharding(tensor: torch.Tensor) -> torch.Tensor:
@@ -117,11 +139,16 @@ def get_annotation(tensor: torch.Tensor) -> Sharding | None:
     Returns:
         The sharding of :func:`mark_sharding`; None where it was not called.
 
+    Raises:
+        ShardingError: it is no tensor.
+
     Example:
         >>> import torch, spmdx
         >>> spmdx.get_annotation(torch.ones(8).to("spmdx")) is None
         True
     """
+    with naming("get_annotation"):
+        require_tensor(tensor)
     handle = _C.annotation(tensor)
     return None if handle is None else Sharding(handle)
 
@@ -136,7 +163,7 @@ def get_sharding(tensor: torch.Tensor) -> Sharding | None:
         The sharding; None where nothing is known (no annotation anywhere, other devices).
 
     Raises:
-        ShardingError: the traced program cannot be planned.
+        ShardingError: it is no tensor, or the traced program cannot be planned.
 
     Example:
         >>> import torch, spmdx
@@ -145,6 +172,8 @@ def get_sharding(tensor: torch.Tensor) -> Sharding | None:
         >>> spmdx.get_sharding(torch.relu(x)).spec
         PartitionSpec('data', None)
     """
+    with naming("get_sharding"):
+        require_tensor(tensor)
     if not _C.is_lazy(tensor):
         return None
     handle = _C.annotation(tensor) or _C.sharding_of(tensor)
@@ -176,9 +205,18 @@ def mark_sharding_with_gradients(
         >>> x.grad.cpu().sum().item()
         64.0
     """
-    result = mark_sharding(tensor, mesh, partition_spec)
+    with naming("mark_sharding_with_gradients"):
+        handle = checked(tensor, mesh, partition_spec)
+        mesh = require_mesh(mesh)
+        result = annotated(tensor, handle)
+
+    def mark(grad: torch.Tensor) -> torch.Tensor:  # as was said in the call
+        with naming("mark_sharding_with_gradients"):
+            require_real(mesh)
+            return annotated(grad.clone(), handle)
+
     if result.requires_grad and not result.is_leaf:  # a leaf's gradient follows it anyway
-        result.register_hook(lambda grad: mark_sharding(grad.clone(), mesh, partition_spec))
+        result.register_hook(mark)
     return result
 
 
@@ -205,7 +243,7 @@ def shard_as(a: torch.Tensor, b: torch.Tensor) -> tuple[torch.Tensor, torch.Tens
     """
     with naming("shard_as"):
         require_spmdx(a)
-        require_spmdx(b)
+        require_spmdx(b, "the second argument")
         if a.dim() != b.dim():
             raise ShardingError(
                 f"the tensors have rank {a.dim()} and {b.dim()}. Expected the same rank. "
@@ -237,7 +275,7 @@ def distribute_tensor(
         The tensor on device "spmdx", in place if it was there already.
 
     Raises:
-        ShardingError: placements that are neither, too many or too few of them, a bad dim.
+        ShardingError: no tensor, placements that are neither, too many or too few, a bad dim.
 
     Example:
         >>> import torch, spmdx
@@ -247,20 +285,33 @@ def distribute_tensor(
         PartitionSpec('data', None)
     """
     with naming("distribute_tensor"):
+        require_tensor(tensor)
+        require_shape(tensor)
         mesh = device_mesh if isinstance(device_mesh, Mesh) else Mesh.from_device_mesh(device_mesh)
         spec = spec_of_placements(placements, mesh, tensor.dim())
     if not _C.is_lazy(tensor):
         tensor = tensor.detach().to("spmdx").requires_grad_(tensor.requires_grad)
-    return mark_sharding(tensor, mesh, spec)
+    with naming("distribute_tensor"):
+        return annotated(tensor, checked(tensor, mesh, spec))
 
 
-def spec_of_placements(placements: Sequence[Any], mesh: Mesh, rank: int) -> tuple:
-    """The partition spec that says the same as DTensor ``placements`` for a tensor of ``rank``."""
+def _require_placements(placements: Any, mesh: Mesh) -> None:
+    are = isinstance(placements, tuple | list) and all(hasattr(p, "is_shard") for p in placements)
+    if not are:
+        raise ShardingError(
+            f"the placements are {placements!r}. Expected Shard(dim) or Replicate() for every axis "
+            f"of {mesh!r}. Write them so, or give a partition spec to spmdx.mark_sharding."
+        )
     if len(placements) != mesh.ndim:
         raise ShardingError(
             f"{len(placements)} placements for {mesh!r}. Expected one for every axis of the "
             f"mesh. Write {mesh.ndim} of Shard(dim) and Replicate()."
         )
+
+
+def spec_of_placements(placements: Sequence[Any], mesh: Mesh, rank: int) -> tuple:
+    """The partition spec that says the same as DTensor ``placements`` for a tensor of ``rank``."""
+    _require_placements(placements, mesh)
     dims: list[list[str]] = [[] for _ in range(rank)]
     for axis, placement in zip(mesh.axis_names, placements, strict=True):
         if placement.is_replicate():

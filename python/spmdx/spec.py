@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any
 import torch
 
 from spmdx import _C
+from spmdx._arguments import integers
 from spmdx.errors import ShardingError, naming
 from spmdx.global_mesh import require_mesh
 from spmdx.mesh import Mesh, require_real
@@ -61,6 +62,12 @@ class Sharding:
     __slots__ = ("_handle",)
 
     def __init__(self, handle: "_C.ShardingHandle"):
+        if not isinstance(handle, _C.ShardingHandle):
+            with naming("Sharding"):
+                raise ShardingError(
+                    f"the argument is a {type(handle).__name__}. Expected nothing: spmdx makes "
+                    "shardings. Ask a tensor for its own with spmdx.get_sharding(tensor)."
+                )
         self._handle = handle
 
     @property
@@ -109,8 +116,21 @@ class Sharding:
         return tuple(result)
 
     def boxes(self, shape: Sequence[int]) -> list[tuple[slice, ...]]:
-        """What each device holds of a tensor of this global shape, in order of position."""
-        return [tuple(slice(a, b) for a, b in box) for box in self._handle.boxes(list(shape))]
+        """What each device holds of a tensor of this global shape, in order of position.
+
+        Raises:
+            ShardingError: it is no shape, or one of another rank.
+        """
+        with naming("boxes"):
+            sizes = integers(shape, "the shape", "Write (8, 4).")
+            rank = len(self._handle.entries)
+            if len(sizes) != rank or min(sizes, default=0) < 0:
+                raise ShardingError(
+                    f"{self!r} is of a tensor of rank {rank}, the shape is {tuple(sizes)}. "
+                    f"Expected {rank} sizes of at least 0. Pass the shape of the tensor that it is "
+                    "of."
+                )
+        return [tuple(slice(a, b) for a, b in box) for box in self._handle.boxes(sizes)]
 
     def __eq__(self, other: object) -> bool:
         return isinstance(other, Sharding) and self._handle == other._handle
@@ -129,25 +149,40 @@ def _entry(axes: Sequence[int | str]) -> SpecEntry:
     return axes[0] if len(axes) == 1 else tuple(axes)
 
 
+def _is_axis(value: Any) -> bool:
+    """Whether it may name an axis: a string, or an index that the core can take."""
+    if isinstance(value, int) and not isinstance(value, bool):
+        return -(2**63) <= value < 2**63
+    return isinstance(value, str)
+
+
 def _axes(entry: Any, spec: Any) -> list[int | str]:
     axes = list(entry) if isinstance(entry, tuple | list) else [] if entry is None else [entry]
-    for axis in axes:
-        if isinstance(axis, bool) or not isinstance(axis, int | str):
-            raise ShardingError(
-                f"the partition spec {spec!r} has the entry {entry!r}. Expected None, an axis "
-                "name, an axis index, or a tuple of them. Write ('data', None)."
-            )
+    if not all(map(_is_axis, axes)):
+        raise ShardingError(
+            f"the partition spec {spec!r} has the entry {entry!r}. Expected None, an axis "
+            "name, an axis index, or a tuple of them. Write ('data', None)."
+        )
     return axes
+
+
+def _require_spec(spec: Any, mesh: Mesh, rank: int) -> None:
+    """Raise ShardingError unless it is a tuple or a list, whatever is in it."""
+    if isinstance(spec, tuple | list):
+        return
+    said, first = repr(spec), spec
+    if spec is not None and not _is_axis(spec):
+        said, first = f"a {type(spec).__name__}", next(iter(mesh.axis_names), None)
+    written = ((first,) + (None,) * (rank - 1)) if rank else ()
+    raise ShardingError(
+        f"the partition spec is {said}. Expected a tuple with one entry a dim. Write {written!r}."
+    )
 
 
 def to_handle(spec: Any, mesh: Mesh | None, tensor: torch.Tensor, name: str) -> "_C.ShardingHandle":
     """The sharding of ``tensor``, which messages call ``name``. Raises ShardingError."""
     mesh = require_mesh(mesh)
-    if not isinstance(spec, tuple | list):
-        raise ShardingError(
-            f"the partition spec is {spec!r}. Expected a tuple with one entry a dim. "
-            f"Write {(spec,) + (None,) * (tensor.dim() - 1)!r}."
-        )
+    _require_spec(spec, mesh, tensor.dim())
     require_real(mesh)
     entries = [_axes(entry, spec) for entry in spec]
     return _C.to_sharding(entries, mesh._handle, list(tensor.shape), name)

@@ -141,6 +141,9 @@ class ShardedTensor(torch.Tensor):
         Returns:
             A new tensor.
 
+        Raises:
+            ShardingError: no mesh, or a spec that does not fit.
+
         Example:
             >>> import torch, spmdx
             >>> mesh = spmdx.get_1d_mesh("data")
@@ -148,13 +151,15 @@ class ShardedTensor(torch.Tensor):
             >>> x.redistribute(mesh, (None, "data")).partition_spec
             PartitionSpec(None, 'data')
         """
-        from spmdx.sharding import mark_sharding, spec_of_placements
+        from spmdx.sharding import annotated, checked, spec_of_placements
 
         with naming("redistribute"):
             mesh = mesh if isinstance(mesh, Mesh) else Mesh.from_device_mesh(mesh)
-            if any(hasattr(entry, "is_shard") for entry in spec):
+            entries = spec if isinstance(spec, tuple | list) else ()
+            if any(hasattr(entry, "is_shard") for entry in entries):
                 spec = spec_of_placements(spec, mesh, self.dim())
-        return mark_sharding(self.clone(), mesh, spec)
+            handle = checked(self, mesh, spec)
+        return annotated(self.clone(), handle)
 
     def full_tensor(self) -> torch.Tensor:
         """All of it, on the CPU; waits for the data, autograd flows through."""

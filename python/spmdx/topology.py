@@ -11,6 +11,7 @@ from typing import Any
 import torch
 
 from spmdx import _C
+from spmdx._arguments import require_path
 from spmdx.errors import ShardingError, bare, naming
 
 _name = "in-process"
@@ -50,7 +51,7 @@ class Topology:
         picoseconds_per_local_byte: time of one byte of a device's own memory.
 
     Raises:
-        ShardingError: no level, or a number that is negative or of another type.
+        ShardingError: no name, no level, or a number that is negative or of another type.
 
     Example:
         >>> import spmdx
@@ -67,6 +68,10 @@ class Topology:
 
     def __post_init__(self):
         with naming("Topology"):
+            if not isinstance(self.name, str):
+                raise ShardingError(
+                    f"the name is {self.name!r}. Expected a string. Write 'measured'."
+                )
             if isinstance(self.levels, list):
                 object.__setattr__(self, "levels", tuple(self.levels))
             if not self.levels or not _are_levels(self.levels):
@@ -138,15 +143,17 @@ class Topology:
         """
         with naming("Topology.load"):
             try:
-                fields = json.loads(Path(path).read_text(encoding="utf-8"))
+                with open(os.fspath(path), encoding="utf-8") as file:
+                    fields = json.load(file)
                 if not isinstance(fields, dict):
                     raise TypeError(f"it holds a {type(fields).__name__}")
                 return cls._of(fields.pop("name"), fields)
             except ShardingError as error:
                 raise ShardingError(f"{path}: {bare(error)}") from None
             except (OSError, ValueError, TypeError, KeyError, AttributeError) as error:
+                shown = path or repr(path)
                 raise ShardingError(
-                    f"{path} is no topology: {type(error).__name__}: {error}. Expected a JSON "
+                    f"{shown} is no topology: {type(error).__name__}: {error}. Expected a JSON "
                     "file with name and levels. Write one with Topology.save or spmdx.calibrate."
                 ) from None
 
@@ -156,14 +163,23 @@ class Topology:
         Args:
             path: the file; replaced where it exists.
 
+        Raises:
+            ShardingError: it is no path.
+            OSError: it cannot be written.
+
         Example:
             >>> import spmdx, tempfile
             >>> spmdx.Topology.named("gloo").save(tempfile.mkdtemp() + "/gloo.json")
         """
+        with naming("Topology.save"):
+            require_path(path, "links.json")
         text = json.dumps(dataclasses.asdict(self), indent=2) + "\n"
         partial = Path(f"{os.fspath(path)}.{os.getpid()}.tmp")
-        partial.write_text(text, encoding="utf-8")
-        partial.replace(path)
+        try:
+            partial.write_text(text, encoding="utf-8")
+            partial.replace(path)
+        finally:
+            partial.unlink(missing_ok=True)
 
     def _fields(self) -> dict[str, Any]:
         fields = dataclasses.asdict(self)
@@ -200,7 +216,7 @@ def set_topology(topology: Topology | str | os.PathLike) -> None:
                     f"the argument is a {type(topology).__name__}. Expected a spmdx.Topology, its "
                     "name or a file. Write 'gloo', or the path of a JSON file."
                 )
-            known = name in _C.topology_names() or not Path(name).exists()
+            known = name in _C.topology_names() or not (name and Path(name).exists())
             topology = Topology.named(name) if known else Topology.load(name)
         _C.set_topology(topology._fields())
         _name = topology.name
@@ -255,7 +271,7 @@ def calibrate(path: str | os.PathLike | None = None, *, devices: int = 8) -> Top
         The topology, which is not in use until :func:`set_topology` is called with it.
 
     Raises:
-        ShardingError: fewer than 2 devices.
+        ShardingError: no path, or fewer than 2 devices.
 
     Example:
         >>> import spmdx
@@ -265,6 +281,8 @@ def calibrate(path: str | os.PathLike | None = None, *, devices: int = 8) -> Top
     with naming("calibrate"):
         if isinstance(devices, bool) or not isinstance(devices, int) or devices < 2:
             raise ShardingError(f"devices is {devices!r}. Expected an int of at least 2. Write 8.")
+        if path is not None:
+            require_path(path, "links.json")
     pair = _C.time_exchange(2, 1, 2000)
     small = _C.time_exchange(devices, 1, 1000)
     columns = max(1, (1 << 20) // devices)  # shards of 4 MiB, pieces in one stretch of memory

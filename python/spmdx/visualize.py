@@ -3,11 +3,13 @@
 
 import math
 from collections.abc import Sequence
+from typing import Any
 
 import rich.console
 import rich.table
 import torch
 
+from spmdx._arguments import integers
 from spmdx.errors import ShardingError, naming
 from spmdx.sharding import get_sharding
 from spmdx.spec import Sharding
@@ -29,7 +31,8 @@ def visualize_sharding(
         The table that was printed.
 
     Raises:
-        ShardingError: nothing is known of the tensor's sharding.
+        ShardingError: nothing is known of the tensor's sharding, or it is of another rank than
+            the shape.
 
     Example:
         >>> import torch, spmdx
@@ -46,20 +49,35 @@ def visualize_sharding(
         │  6, 7  │
         └────────┘
     """
-    if isinstance(tensor, torch.Tensor):
-        shape, sharding = tuple(tensor.shape), get_sharding(tensor)
-    else:
-        shape, sharding = tuple(tensor[0]), tensor[1]
-    if sharding is None:
-        with naming("visualize_sharding"):
+    with naming("visualize_sharding"):
+        shape, sharding = _described(tensor)
+        if sharding is None:
             raise ShardingError(
                 "the tensor has no sharding. Expected one that is annotated or computed from "
                 "annotated ones. Call spmdx.mark_sharding first."
             )
-    table = _draw(_holders(sharding, shape))
+        if file is not None and not hasattr(file, "write"):
+            raise ShardingError(
+                f"the file is {file!r}. Expected one that is open for text, or None for the "
+                "terminal. Pass sys.stderr, or what open(path, 'w') returned."
+            )
+        table = _draw(_holders(sharding, shape))
     in_a_cell = None if file is None else False  # rich finds out, or is told where to print
     rich.console.Console(file=file, force_jupyter=in_a_cell).print(table)
     return table
+
+
+def _described(described: Any) -> tuple[tuple[int, ...], Sharding | None]:
+    """Shape and sharding of a tensor, or of what is given instead of one."""
+    if isinstance(described, torch.Tensor):
+        return tuple(described.shape), get_sharding(described)
+    is_pair = isinstance(described, tuple | list) and len(described) == 2
+    if not is_pair or not isinstance(described[1], Sharding | None):
+        raise ShardingError(
+            f"the first argument is {described!r}. Expected a tensor, or a pair of a shape and a "
+            "sharding. Write ((8, 4), spmdx.get_sharding(tensor))."
+        )
+    return tuple(integers(described[0], "the shape", "Write (8, 4).")), described[1]
 
 
 def _holders(

@@ -10,12 +10,12 @@ import torch
 
 
 def message_of(error, call):
-    """The message of what ``call`` raises; "HERE" stands for the line of the caller's file."""
+    """The message of what ``call`` raises; "HERE" is a line of the caller's file, or of this."""
     with pytest.raises(error) as caught:
         call()
     assert caught.type is error
     file = re.escape(os.path.basename(call.__code__.co_filename))
-    return re.sub(rf"^{file}:\d+: ", "HERE: ", str(caught.value))
+    return re.sub(rf"^({file}|messages\.py):\d+: ", "HERE: ", str(caught.value))
 
 
 def eight_devices():
@@ -30,6 +30,10 @@ def grid():
 
 def device(*shape, dtype=None):
     return torch.zeros(*shape, dtype=dtype).to("spmdx")
+
+
+def marked(spec, shape=(8, 8), mesh=None):
+    return spmdx.mark_sharding(device(*shape), mesh or grid(), spec)
 
 
 def cases(table):

@@ -1,13 +1,11 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The whole messages about meshes, placements and the pieces that tensors are made of."""
+"""The whole messages about placements of tensors and modules."""
 
-import copy
-import warnings
-
+import numpy as np
 import pytest
 import spmdx
 import torch
-from messages import cases, device, eight_devices, grid, message_of
+from messages import cases, device, eight_devices, grid, marked, message_of
 from torch._subclasses.fake_tensor import FakeTensorMode
 from torch.distributed.tensor import Partial, Replicate, Shard
 
@@ -17,113 +15,20 @@ def devices():
     eight_devices()
 
 
-MESHES = [
-    (
-        "size_0",
-        lambda: spmdx.Mesh(range(8), (8, 0)),
-        "HERE: Mesh: the mesh shape [8, 0] has an axis of size 0. Expected sizes of at least 1. "
-        "Leave the axis out, or make it 1.",
-    ),
-    (
-        "no_names",
-        lambda: spmdx.Mesh(range(8), (4, 2), ()),
-        "HERE: Mesh: the mesh has 2 axes but no names. Expected one name for each axis. Write as "
-        "many names, or None.",
-    ),
-    (
-        "empty_name",
-        lambda: spmdx.Mesh(range(8), (4, 2), ("a", "")),
-        "HERE: Mesh: an axis of the mesh has an empty name: ('a', ''). Expected a name of at "
-        "least one letter. Write names like ('data', 'model').",
-    ),
-    (
-        "name_with_a_colon",
-        lambda: spmdx.Mesh(range(8), (8,), ("a:b",)),
-        "HERE: Mesh: the axis name 'a:b' has a character that shardings are printed with. "
-        "Expected letters, digits, '_', '-' or '.'. Write a name like 'data_parallel'.",
-    ),
-    (
-        "shape_of_words",
-        lambda: spmdx.Mesh(range(8), ("a",)),
-        "HERE: Mesh: mesh_shape is ('a',). Expected integers. Write range(8) or (4, 2).",
-    ),
-    (
-        "hybrid_ranks",
-        lambda: spmdx.HybridMesh((4,), (2, 1)),
-        "HERE: HybridMesh: ici_mesh_shape has 1 sizes, dcn_mesh_shape 2. Expected as many. Write "
-        "1 for an axis that lies inside the blocks, or leads from one to the next only.",
-    ),
-    (
-        "hybrid_size_0",
-        lambda: spmdx.HybridMesh((4, 0), (2, 1)),
-        "HERE: HybridMesh: the mesh has an axis of size 0. Expected sizes of at least 1. Leave "
-        "the axis out, or make it 1.",
-    ),
-    (
-        "hybrid_words",
-        lambda: spmdx.HybridMesh((2, "a"), (2, 1)),
-        "HERE: HybridMesh: ici_mesh_shape is (2, 'a'). Expected integers. Write range(8) or (4, "
-        "2).",
-    ),
-    (
-        "hybrid_ids",
-        lambda: spmdx.HybridMesh((2,), (2,), device_ids=range(3)),
-        "HERE: HybridMesh: the mesh shape [4] does not hold 3 devices. Expected sizes whose "
-        "product (4) is the number of device ids. Change the shape, or give as many ids as it "
-        "holds.",
-    ),
-    (
-        "hybrid_devices",
-        lambda: spmdx.HybridMesh((4, 2), (2, 1)),
-        "HERE: HybridMesh: the mesh wants device 8, but there are 8 devices (0 to 7). Expected "
-        "ids below 8. Set SPMDX_NUM_DEVICES=16, call spmdx.runtime.set_device_count(16) first, or"
-        " make the mesh smaller.",
-    ),
-    (
-        "global_mesh",
-        lambda: spmdx.set_global_mesh((4, 2)),
-        "HERE: set_global_mesh: the argument is a tuple. Expected a spmdx.Mesh or None. Make one "
-        "with spmdx.Mesh(device_ids, mesh_shape, axis_names).",
-    ),
-    (
-        "count_of_a_word",
-        lambda: spmdx.runtime.set_device_count("8"),
-        "HERE: set_device_count: '8' is no number of devices. Expected an int of at least 1. "
-        "Write 8.",
-    ),
-    (
-        "count_0",
-        lambda: spmdx.runtime.set_device_count(0),
-        "HERE: set_device_count: 0 is no number of devices. Expected an int of at least 1. Write "
-        "8.",
-    ),
-]
-
-
-@pytest.mark.parametrize("call, message", cases(MESHES))
-def test_a_wrong_mesh_is_refused(call, message):
-    assert message_of(spmdx.ShardingError, call) == message
-
-
-def marked(spec, shape=(8, 8), mesh=None):
-    return spmdx.mark_sharding(device(*shape), mesh or grid(), spec)
-
-
-def unmarked():
-    """A ShardedTensor whose annotation went away with its elements, which had as many dims."""
-    x = marked(("i", None))
-    with warnings.catch_warnings():
-        warnings.simplefilter("ignore")
-        x.data = device(8)
-    return x
-
-
-def on_cpu():
-    return torch.zeros(2).as_subclass(spmdx.ShardedTensor)
-
-
 def a_net():
     return torch.nn.Linear(4, 4).to("spmdx")
+
+
+def fully_sharded(module, mesh=None):
+    return spmdx.fully_shard(module, mesh or grid(), "i")
+
+
+def planned(plan, module=None):
+    return spmdx.nn.shard_module(module or a_net(), grid(), plan)
+
+
+def with_gradients(tensor, spec=("i",)):
+    return spmdx.mark_sharding_with_gradients(tensor, grid(), spec)
 
 
 def distributed(*placements):
@@ -163,6 +68,79 @@ SPECS = [
         "HERE: mark_sharding: dim 0 of tensor, of size 3, is to be cut by a part of an axis that "
         "does not divide it: 'i:(2)2'. Expected whole axes, or parts that divide evenly. Write "
         "the whole axis, or None.",
+    ),
+    (
+        "spec_of_a_set",
+        lambda: marked({"i", "j"}),
+        "HERE: mark_sharding: the partition spec is a set. Expected a tuple with one entry a dim. "
+        "Write ('i', None).",
+    ),
+    (
+        "spec_of_a_dict",
+        lambda: marked({"i": "j"}),
+        "HERE: mark_sharding: the partition spec is a dict. Expected a tuple with one entry a dim. "
+        "Write ('i', None).",
+    ),
+    (
+        "spec_of_an_iterator",
+        lambda: marked(iter(("i", None))),
+        "HERE: mark_sharding: the partition spec is a tuple_iterator. Expected a tuple with one "
+        "entry a dim. Write ('i', None).",
+    ),
+    (
+        "spec_of_an_array",
+        lambda: marked(np.array([0, 1])),
+        "HERE: mark_sharding: the partition spec is a ndarray. Expected a tuple with one entry a "
+        "dim. Write ('i', None).",
+    ),
+    (
+        "spec_for_no_dims",
+        lambda: spmdx.mark_sharding(device(4).sum(), grid(), "i"),
+        "HERE: mark_sharding: the partition spec is 'i'. Expected a tuple with one entry a dim. "
+        "Write ().",
+    ),
+    (
+        "spec_without_axes",
+        lambda: marked(2.5, (4,), spmdx.Mesh([0], (), ())),
+        "HERE: mark_sharding: the partition spec is a float. Expected a tuple with one entry a "
+        "dim. Write (None,).",
+    ),
+    (
+        "large_index",
+        lambda: marked((10**30, None)),
+        "HERE: mark_sharding: the partition spec (1000000000000000000000000000000, None) has the "
+        "entry 1000000000000000000000000000000. Expected None, an axis name, an axis index, or a "
+        "tuple of them. Write ('data', None).",
+    ),
+    (
+        "without_a_shape",
+        lambda: spmdx.mark_sharding(torch.nn.LazyLinear(4).to("spmdx").weight, grid(), ()),
+        "HERE: mark_sharding: tensor has no shape yet. Expected a parameter that has one. Call the "
+        "lazy module once first, or give it its sizes.",
+    ),
+    (
+        "fake",
+        lambda: spmdx.mark_sharding(FakeTensorMode().from_tensor(device(4)), grid(), ("i",)),
+        "HERE: mark_sharding: tensor is a FakeTensor, which stands for other tensors or has no "
+        "elements. Expected a tensor of the device itself. Pass the one that it stands for.",
+    ),
+    (
+        "number_with_gradients",
+        lambda: with_gradients(3),
+        "HERE: mark_sharding_with_gradients: the first argument is a int. Expected a torch.Tensor "
+        "on device 'spmdx'. Pass a tensor, for a module one of its parameters.",
+    ),
+    (
+        "spec_with_gradients",
+        lambda: with_gradients(device(4), ()),
+        "HERE: mark_sharding_with_gradients: tensor has rank 1, but its partition spec () has 0 "
+        "entries. Expected 1 entry, one for each dim. Write (None,).",
+    ),
+    (
+        "shard_as_a_number",
+        lambda: spmdx.shard_as(device(4), 3),
+        "HERE: shard_as: the second argument is a int. Expected a torch.Tensor on device 'spmdx'. "
+        "Pass a tensor, for a module one of its parameters.",
     ),
     (
         "shard_as_ranks",
@@ -207,6 +185,98 @@ SPECS = [
         "mesh. Write 2 of Shard(dim) and Replicate().",
     ),
     (
+        "spec_for_placements",
+        lambda: distributed("i", None),
+        "HERE: distribute_tensor: the placements are ('i', None). Expected Shard(dim) or "
+        "Replicate() for every axis of Mesh(i=4, j=2). Write them so, or give a partition spec to "
+        "spmdx.mark_sharding.",
+    ),
+    (
+        "no_placements",
+        lambda: spmdx.distribute_tensor(device(4), grid(), None),
+        "HERE: distribute_tensor: the placements are None. Expected Shard(dim) or Replicate() for "
+        "every axis of Mesh(i=4, j=2). Write them so, or give a partition spec to "
+        "spmdx.mark_sharding.",
+    ),
+    (
+        "distributed_number",
+        lambda: spmdx.distribute_tensor(3, grid(), [Shard(0), Replicate()]),
+        "HERE: distribute_tensor: the first argument is a int. Expected a torch.Tensor. Pass a "
+        "tensor, for a module one of its parameters.",
+    ),
+    (
+        "some_redistributed",
+        lambda: marked(("i",), (8,)).redistribute(grid(), [Shard(0), None]),
+        "HERE: redistribute: the placements are [Shard(dim=0), None]. Expected Shard(dim) or "
+        "Replicate() for every axis of Mesh(i=4, j=2). Write them so, or give a partition spec to "
+        "spmdx.mark_sharding.",
+    ),
+    (
+        "redistributed_to_nothing",
+        lambda: marked(("i",), (8,)).redistribute(grid(), None),
+        "HERE: redistribute: the partition spec is None. Expected a tuple with one entry a dim. "
+        "Write (None,).",
+    ),
+    (
+        "redistributed_to_no_axis",
+        lambda: marked(("i",), (8,)).redistribute(grid(), (2,)),
+        "HERE: redistribute: dim 0 of tensor is to be cut by axis 2, but Mesh(i=4, j=2) has 2 "
+        "axes. Expected an index from 0 to 1 or a name of an axis. Write 1 or 'j' instead of 2.",
+    ),
+    (
+        "fully_shard_a_number",
+        lambda: fully_sharded(3),
+        "HERE: fully_shard: the first argument is a int. Expected a torch.nn.Module. Pass a model "
+        "or a part of one.",
+    ),
+    (
+        "fully_shard_without_a_shape",
+        lambda: fully_sharded(torch.nn.Sequential(a_net(), torch.nn.LazyLinear(3))),
+        "HERE: fully_shard: 1.weight has no shape yet. Expected a parameter that has one. Call the "
+        "lazy module once first, or give it its sizes.",
+    ),
+    (
+        "fully_shard_cpu",
+        lambda: fully_sharded(torch.nn.Sequential(a_net(), torch.nn.Linear(4, 4))),
+        "HERE: fully_shard: 1.weight is on device 'cpu'. Expected a module on device 'spmdx'. Move "
+        'it there first: module.to("spmdx").',
+    ),
+    (
+        "fully_shard_no_axes",
+        lambda: fully_sharded(a_net(), spmdx.Mesh([0], (), ())),
+        "HERE: fully_shard: Mesh() has no axis 'i'. Expected one of (). Give the mesh an axis.",
+    ),
+    (
+        "plan_for_a_number",
+        lambda: planned({}, 3),
+        "HERE: shard_module: the first argument is a int. Expected a torch.nn.Module. Pass a model "
+        "or a part of one.",
+    ),
+    (
+        "plan_of_a_number",
+        lambda: planned(3),
+        "HERE: shard_module: the plan is a int. Expected a dict from patterns of names to "
+        "partition specs. Write {'*.weight': ('data', None)}.",
+    ),
+    (
+        "plan_for_cpu",
+        lambda: planned({"*": ()}, torch.nn.Linear(4, 4)),
+        "HERE: shard_module: weight is on device 'cpu'. Expected a module on device 'spmdx'. Move "
+        'it there first: module.to("spmdx").',
+    ),
+    (
+        "plan_of_no_axis",
+        lambda: planned({"bias": ("k",)}),
+        "HERE: shard_module: dim 0 of bias is to be cut by axis 'k', which Mesh(i=4, j=2) does not "
+        "have. Expected one of 'i', 'j'. Write one of these names, or None to leave the dim whole.",
+    ),
+    (
+        "pattern_of_a_number",
+        lambda: planned({3: ()}),
+        "HERE: shard_module: the pattern 3 matches no parameter or buffer. Expected names like "
+        "'weight', 'bias'. Mend the pattern, or drop it.",
+    ),
+    (
         "fully_shard",
         lambda: spmdx.nn.fully_shard(a_net(), grid(), "k"),
         "HERE: fully_shard: Mesh(i=4, j=2) has no axis 'k'. Expected one of ('i', 'j'). Pass "
@@ -238,190 +308,11 @@ def test_a_wrong_placement_is_refused(call, message):
     assert message_of(spmdx.ShardingError, call) == message
 
 
-QUESTIONS = [
-    (
-        "minor_axis_first",
-        lambda: marked((("j", "i"), None)).placements,
-        "HERE: placements: DTensor placements cannot say Sharding(Mesh(i=4, j=2), "
-        "PartitionSpec(('j', 'i'), None)). Expected whole axes, major first. Read .partition_spec"
-        " instead.",
-    ),
-    (
-        "part_of_an_axis",
-        lambda: marked(("i:(2)2", None)).placements,
-        "HERE: placements: DTensor placements cannot say Sharding(Mesh(i=4, j=2), "
-        "PartitionSpec('i:(2)2', None)). Expected whole axes, major first. Read .partition_spec "
-        "instead.",
-    ),
-    (
-        "mesh_of_unmarked",
-        lambda: unmarked().mesh,
-        "HERE: mesh: the tensor has no sharding. Expected one that was annotated. Call "
-        "spmdx.mark_sharding on it first.",
-    ),
-    (
-        "spec_of_unmarked",
-        lambda: unmarked().partition_spec,
-        "HERE: partition_spec: the tensor has no sharding. Expected one that was annotated. Call "
-        "spmdx.mark_sharding on it first.",
-    ),
-    (
-        "placements_of_unmarked",
-        lambda: unmarked().placements,
-        "HERE: placements: the tensor has no sharding. Expected one that was annotated. Call "
-        "spmdx.mark_sharding on it first.",
-    ),
-    (
-        "shards_of_unmarked",
-        lambda: unmarked().local_shards,
-        "HERE: local_shards: the tensor has no sharding. Expected one that was annotated. Call "
-        "spmdx.mark_sharding on it first.",
-    ),
-    (
-        "load_unmarked",
-        lambda: unmarked().load_local_shards_([]),
-        "HERE: load_local_shards_: the tensor has no sharding. Expected one that was annotated. "
-        "Call spmdx.mark_sharding on it first.",
-    ),
-    (
-        "nothing_to_draw",
-        lambda: spmdx.visualize_sharding(device(4)),
-        "HERE: visualize_sharding: the tensor has no sharding. Expected one that is annotated or "
-        "computed from annotated ones. Call spmdx.mark_sharding first.",
-    ),
-    (
-        "explain_cpu",
-        lambda: spmdx.explain(torch.zeros(2)),
-        "HERE: explain: tensor is on device 'cpu'. Expected a tensor on device 'spmdx'. Move it "
-        'there first: tensor = tensor.to("spmdx").',
-    ),
-    (
-        "explain_a_number",
-        lambda: spmdx.explain(3),
-        "HERE: explain: the first argument is a int. Expected a torch.Tensor on device 'spmdx'. "
-        "Pass a tensor, for a module one of its parameters.",
-    ),
-    (
-        "shards_of_cpu",
-        lambda: on_cpu().local_shards,
-        "spmdx: the tensor is on cpu. Expected a tensor on device 'spmdx'. Move it there first "
-        'with .to("spmdx").',
-    ),
-]
-
-
-@pytest.mark.parametrize("call, message", cases(QUESTIONS))
-def test_what_cannot_be_answered_is_refused(call, message):
-    assert message_of(spmdx.ShardingError, call) == message
-
-
-def shards(count=8, dtype=None):
-    return [torch.zeros(2, dtype=dtype) for _ in range(count)]
-
-
-def joined(pieces, spec=("i",), mesh=None):
-    return spmdx.ShardedTensor.from_local_shards(pieces, mesh or grid(), spec)
-
-
-def loaded(pieces):
-    return marked(("i",), (8,)).load_local_shards_(pieces)
-
-
-def freed():
-    shard = torch.zeros(2)
-    shard.untyped_storage().resize_(0)
-    return shard
-
-
-PIECES = [
-    (
-        "none",
-        lambda: joined([]),
-        "HERE: from_local_shards: 0 shards for Mesh(i=4, j=2). Expected one for each of its 8 "
-        "devices. Give replicas too, in the order of the mesh's positions.",
-    ),
-    (
-        "on_the_device",
-        lambda: joined([device(2)] * 8),
-        "HERE: from_local_shards: shard 0 is on spmdx:0. Expected CPU tensors. Call .cpu() on it.",
-    ),
-    (
-        "numbers",
-        lambda: joined([2.0] * 8),
-        "HERE: from_local_shards: shard 0 is on float. Expected CPU tensors. Call .cpu() on it.",
-    ),
-    (
-        "another_dtype",
-        lambda: joined([*shards(7), torch.zeros(2).long()]),
-        "HERE: from_local_shards: shard 7 is torch.int64 of rank 1. Expected torch.float32 of "
-        "rank 1, as the others. Convert it with .to or .view.",
-    ),
-    (
-        "another_rank",
-        lambda: joined([*shards(7), torch.zeros(2, 1)]),
-        "HERE: from_local_shards: shard 7 is torch.float32 of rank 2. Expected torch.float32 of "
-        "rank 1, as the others. Convert it with .to or .view.",
-    ),
-    (
-        "another_shape",
-        lambda: joined([*shards(7), torch.zeros(3)]),
-        "HERE: from_local_shards: shard 7 has shape (3,). Expected (2,), its part of (8,) under "
-        "('i',). Cut the tensor as torch.chunk does.",
-    ),
-    (
-        "too_long_spec",
-        lambda: joined(shards(), ("i", None)),
-        "HERE: from_local_shards: the tensor has rank 1, but its partition spec ('i', None) has 2"
-        " entries. Expected 1 entry, one for each dim. Write ('i',).",
-    ),
-    (
-        "unknown_axis",
-        lambda: joined(shards(), ("k",)),
-        "HERE: from_local_shards: dim 0 of the tensor is to be cut by axis 'k', which Mesh(i=4, "
-        "j=2) does not have. Expected one of 'i', 'j'. Write one of these names, or None to leave"
-        " the dim whole.",
-    ),
-    (
-        "no_mesh",
-        lambda: joined(shards(), mesh=(4, 2)),
-        "HERE: from_local_shards: the mesh is a tuple. Expected a spmdx.Mesh. Make one with "
-        "spmdx.Mesh(device_ids, mesh_shape, axis_names).",
-    ),
-    (
-        "sparse",
-        lambda: joined([shard.to_sparse() for shard in shards()]),
-        "HERE: from_local_shards: shard 0 is a Tensor of layout torch.sparse_coo whose elements do "
-        "not all lie in memory. Expected a dense tensor. Call .to_dense() on a sparse one.",
-    ),
-    (
-        "freed",
-        lambda: loaded([*shards(7), freed()]),
-        "HERE: load_local_shards_: shard 7 is a Tensor of layout torch.strided whose elements do "
-        "not all lie in memory. Expected a dense tensor. Call .to_dense() on a sparse one.",
-    ),
-    (
-        "without_data",
-        lambda: loaded([FakeTensorMode().from_tensor(shard) for shard in shards()]),
-        "HERE: load_local_shards_: shard 0 is a FakeTensor of layout torch.strided whose elements "
-        "do not all lie in memory. Expected a dense tensor. Call .to_dense() on a sparse one.",
-    ),
-    (
-        "load_another_dtype",
-        lambda: loaded(shards(dtype=torch.int32)),
-        "HERE: load_local_shards_: shard 0 is torch.int32 of rank 1. Expected torch.float32 of "
-        "rank 1, as the others. Convert it with .to or .view.",
-    ),
-]
-
-
-@pytest.mark.parametrize("call, message", cases(PIECES))
-def test_pieces_that_do_not_fit_are_refused(call, message):
-    assert message_of(spmdx.ShardingError, call) == message
-
-
-def test_a_copy_of_what_autograd_computed_is_refused():
-    result = spmdx.mark_sharding(device(8).requires_grad_() * 2, grid(), ("i",))
-    assert message_of(RuntimeError, lambda: copy.deepcopy(result)) == (
-        "a tensor that autograd computed cannot be deep-copied. Expected a leaf. Copy .detach() "
-        "of it."
-    )
+@pytest.mark.parametrize("marks", [fully_sharded, lambda net: planned({"*": (None, "i")}, net)])
+def test_a_module_that_cannot_be_marked_whole_is_not_marked(marks):
+    net = torch.nn.Sequential(a_net(), torch.nn.Linear(4, 4))
+    assert "is on device 'cpu'" in message_of(spmdx.ShardingError, lambda: marks(net))
+    net = a_net()
+    unfit = {"weight": ("i", None), "bias": ("i", None)}
+    assert "entries" in message_of(spmdx.ShardingError, lambda: planned(unfit, net))
+    assert [spmdx.get_annotation(p) for p in net.parameters()] == [None, None]

@@ -94,6 +94,34 @@ TOPOLOGIES = [
         "HERE: calibrate: devices is 1. Expected an int of at least 2. Write 8.",
     ),
     (
+        "number_as_a_name",
+        lambda: Topology(3, (LEVEL,)),
+        "HERE: Topology: the name is 3. Expected a string. Write 'measured'.",
+    ),
+    (
+        "set_nothing",
+        lambda: spmdx.set_topology(""),
+        "HERE: set_topology: no topology is called ''. Expected one of 'in-process', 'gloo', "
+        "'nvlink', 'infiniband'. Write one of these names, or load a file.",
+    ),
+    (
+        "file_without_a_name",
+        lambda: Topology.load(""),
+        "HERE: Topology.load: '' is no topology: FileNotFoundError: [Errno 2] No such file or "
+        "directory: ''. Expected a JSON file with name and levels. Write one with Topology.save "
+        "or spmdx.calibrate.",
+    ),
+    (
+        "save_nowhere",
+        lambda: Topology("x", (LEVEL,)).save(""),
+        "HERE: Topology.save: the path is ''. Expected that of a file. Write 'links.json'.",
+    ),
+    (
+        "calibrated_for_a_number",
+        lambda: spmdx.calibrate(3),
+        "HERE: calibrate: the path is 3. Expected that of a file. Write 'links.json'.",
+    ),
+    (
         "budget_fraction",
         lambda: spmdx.set_gather_budget(1.5),
         "HERE: set_gather_budget: the budget is 1.5. Expected a whole number of bytes, or None "
@@ -182,6 +210,13 @@ def test_a_wrong_file_is_refused(tmp_path, monkeypatch, text, message):
     assert found == f"HERE: set_topology: {message}"
 
 
+def test_a_topology_that_cannot_be_written_leaves_nothing_behind(tmp_path):
+    (tmp_path / "folder").mkdir()
+    with pytest.raises(OSError):
+        Topology("x", (LEVEL,)).save(tmp_path / "folder")
+    assert [path.name for path in tmp_path.iterdir()] == ["folder"]
+
+
 def a_report():
     return spmdx.explain(spmdx.mark_sharding(device(8), grid(), ("i",)) + 1)
 
@@ -191,6 +226,13 @@ def test_a_report_without_work_is_not_drawn(tmp_path):
     assert message_of(spmdx.ShardingError, lambda: report.timeline(tmp_path / "step.png")) == (
         "HERE: timeline: the report has no op that takes time. Expected a program with some. "
         "Explain a step that computes something."
+    )
+
+
+def test_a_report_is_drawn_to_a_file():
+    report = a_report()
+    assert message_of(spmdx.ShardingError, lambda: report.timeline(3)) == (
+        "HERE: timeline: the path is 3. Expected that of a file. Write 'step.png'."
     )
 
 

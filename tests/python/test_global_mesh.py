@@ -37,6 +37,25 @@ def test_annotations_lie_on_the_global_mesh(mesh):
         assert tensor.mesh == mesh
 
 
+@pytest.mark.parametrize(
+    "after", [None, ([*range(7, -1, -1)], (4, 2)), (range(8), (2, 4)), (range(4), (2, 2))], ids=str
+)
+def test_a_gradient_is_marked_as_the_call_said_whatever_the_mesh_and_the_spec_are_by_then(
+    mesh, after
+):
+    x = here(8, 4).requires_grad_()
+    entries = ["model"]
+    spec = [entries, None]
+    y = spmdx.mark_sharding_with_gradients(x * 2, None, spec)
+    seen = []
+    y.register_hook(seen.append)
+    spmdx.set_global_mesh(after and spmdx.Mesh(*after, mesh.axis_names))
+    spec[1], entries[0] = "model", "fsdp"
+    y.square().sum().backward()
+    assert seen[0].mesh == mesh and spmdx.get_annotation(seen[0]).spec == ("model", None)
+    assert (x.grad.cpu() == 8).all()
+
+
 def test_batches_and_manual_regions_lie_on_the_global_mesh(mesh):
     spec = spmdx.data.ShardingSpec(partition_spec=("fsdp",))
     assert spec.mesh is mesh and spmdx.data.batch_shard(partition_spec=("fsdp",)) == (1, 0)

@@ -169,3 +169,34 @@ def test_a_wheel_asks_for_the_torch_that_it_was_built_with(tmp_path):
     lines = metadata.read_text().splitlines()
     assert f"Requires-Dist: torch=={torch.__version__.split('+')[0]}" in lines
     assert f"Version: {spmdx.__version__}" in lines
+
+
+HALFWAY = """
+import importlib.abc, os, signal, sys, time, torch, spmdx
+signal.signal(signal.SIGINT, signal.default_int_handler)
+
+class CtrlC(importlib.abc.MetaPathFinder):
+    def find_spec(self, name, path=None, target=None):
+        if name == {module!r}:
+            sys.meta_path.remove(self)
+            os.kill(os.getpid(), signal.SIGINT)
+
+sys.meta_path.insert(0, CtrlC())
+x = torch.ones(2, 2).to("spmdx")
+try:
+    {op}
+    time.sleep(60)
+except KeyboardInterrupt:
+    print("interrupted", {module!r} in sys.modules)
+print(({op}).sum().item(), torch.compile(lambda x: x + 1, backend="eager")(torch.ones(1)).item())
+print(signal.getsignal(signal.SIGINT) is signal.default_int_handler)
+"""
+
+
+@pytest.mark.parametrize(
+    "op, module",
+    [("x + 1", "torch._dynamo.variables"), ("x + 1", "sympy.polys"), ("x @ x", "sympy.polys")],
+)
+def test_ctrl_c_waits_for_what_pytorch_imports_in_the_first_op(op, module):
+    done = run(HALFWAY.format(op=op, module=module))
+    assert done.stdout.splitlines() == ["interrupted True", "8.0 2.0", "True"], done.stderr
