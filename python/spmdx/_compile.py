@@ -8,7 +8,7 @@ from typing import Any
 
 import torch
 
-from spmdx import _compile_classes
+from spmdx import _compile_checkpoints, _compile_classes
 from spmdx._after_import import after_import
 
 NAME = "spmdx"
@@ -38,6 +38,7 @@ def record(graph: torch.fx.GraphModule, inputs: Sequence[Any], **options: Any) -
             f'the backend "spmdx" was given {", ".join(sorted(options))}. Expected neither a mode '
             "nor options: the device plans what it records. Leave them out."
         )
+    _compile_checkpoints.call_checkpoints(graph)
     return graph.forward
 
 
@@ -81,11 +82,12 @@ def _teach(dynamo: Any) -> None:
 
 def install() -> None:
     """Waits for the parts of torch.compile to be imported; once."""
-    classes = _compile_classes
+    classes, checkpoints = _compile_classes, _compile_checkpoints
     after_import("torch._dynamo", _teach)
     after_import("torch._dynamo.variables.builder", classes.teach_results)
     after_import("torch._dynamo.variables.torch_function", classes.teach_variables)
     after_import("torch._subclasses.fake_tensor", classes.teach_fake_mode)
     after_import("torch.fx.experimental.proxy_tensor", classes.teach_handled)
     after_import("torch._functorch._aot_autograd.runtime_wrappers", classes.teach_handled)
+    after_import("torch._functorch.partitioners", checkpoints.teach_generators)
     after_import("torch._inductor.codegen.common", _refuse_inductor)

@@ -267,10 +267,16 @@ def test_a_compiler_that_was_imported_before_knows_annotated_tensors():
     code = """
 import torch, torch._dynamo, torch._functorch.aot_autograd
 import spmdx
+from torch.utils.checkpoint import checkpoint
 x = spmdx.mark_sharding(torch.arange(4.).to("spmdx"), spmdx.get_1d_mesh("data"), ("data",))
 for backend in ("spmdx", "aot_eager"):
     assert torch.compile(lambda x: x[x > 1], backend=backend)(x).tolist() == [2, 3]
     assert type(torch.compile(lambda x: [*x], backend=backend)(x)[0]) is torch.Tensor
+    y = x.detach().requires_grad_()
+    noisy = lambda y: checkpoint(lambda y: torch.rand_like(y) * y.exp(), y, use_reentrant=False)
+    found = torch.compile(noisy, backend=backend)(y)
+    found.sum().backward()
+    assert torch.equal(found, y.grad)
 assert torch.equal(torch.func.linearize(torch.sin, x)[0], x.sin())
 """
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, timeout=300)
