@@ -8,8 +8,8 @@ from typing import Any
 
 import torch
 
+from spmdx import _compile_checkpoints, _compile_classes
 from spmdx._after_import import after_import
-from spmdx.tensor import ShardedTensor
 
 NAME = "spmdx"
 
@@ -38,6 +38,7 @@ def record(graph: torch.fx.GraphModule, inputs: Sequence[Any], **options: Any) -
             f'the backend "spmdx" was given {", ".join(sorted(options))}. Expected neither a mode '
             "nor options: the device plans what it records. Leave them out."
         )
+    _compile_checkpoints.call_checkpoints(graph)
     return graph.forward
 
 
@@ -60,18 +61,6 @@ def _refuse_inductor(common: Any) -> None:
     common.register_device_op_overrides(NAME, common.DeviceOpOverrides())
 
 
-class _Handled(tuple):
-    """Classes of tensors, and those of annotated ones, which dispatch as they do."""
-
-    def __contains__(self, cls: object) -> bool:
-        return super().__contains__(cls) or issubclass(cls, ShardedTensor)
-
-
-def _take_annotated(wrappers: Any) -> None:
-    """A check of custom ops in the first run of a graph refuses classes that it does not know."""
-    wrappers.HANDLED_TYPES = _Handled(wrappers.HANDLED_TYPES)
-
-
 def _teach(dynamo: Any) -> None:
     """Registers the backend. Functions of spmdx are called between graphs, not traced."""
     from torch._dynamo import eval_frame, trace_rules, types
@@ -92,7 +81,13 @@ def _teach(dynamo: Any) -> None:
 
 
 def install() -> None:
-    """Waits for torch.compile to be imported; once."""
+    """Waits for the parts of torch.compile to be imported; once."""
+    classes, checkpoints = _compile_classes, _compile_checkpoints
     after_import("torch._dynamo", _teach)
-    after_import("torch._functorch._aot_autograd.runtime_wrappers", _take_annotated)
+    after_import("torch._dynamo.variables.builder", classes.teach_results)
+    after_import("torch._dynamo.variables.torch_function", classes.teach_variables)
+    after_import("torch._subclasses.fake_tensor", classes.teach_fake_mode)
+    after_import("torch.fx.experimental.proxy_tensor", classes.teach_handled)
+    after_import("torch._functorch._aot_autograd.runtime_wrappers", classes.teach_handled)
+    after_import("torch._functorch.partitioners", checkpoints.teach_generators)
     after_import("torch._inductor.codegen.common", _refuse_inductor)

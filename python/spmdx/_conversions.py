@@ -8,11 +8,12 @@ import torch
 from torch.nn.parameter import is_lazy
 
 from spmdx import _C
-from spmdx._lazy import as_in_torch, on_device
+from spmdx._lazy import as_in_torch, on_device, untraced
 from spmdx.errors import located
 from spmdx.tensor import plain_class, sharded_class
 
 
+@untraced
 def keep_annotation(source: torch.Tensor, target: torch.Tensor) -> None:
     """``target`` is annotated as ``source``, whose place it takes, or a warning says why not."""
     if _C.keep_annotation(source, target):
@@ -25,6 +26,7 @@ def keep_annotation(source: torch.Tensor, target: torch.Tensor) -> None:
         )
 
 
+@untraced
 def _take_class(tensor: torch.Tensor) -> None:
     annotated = _C.annotation(tensor) is not None
     tensor.__class__ = (sharded_class if annotated else plain_class)(type(tensor))
@@ -41,6 +43,7 @@ def _refuse_backward(gradients):
     )
 
 
+@untraced
 def _become(tensor: torch.Tensor, content: torch.Tensor) -> None:
     """Make ``tensor`` hold ``content`` of another device; graphs keep what they saved."""
     fresh = content.detach().requires_grad_(tensor.requires_grad)
@@ -115,6 +118,11 @@ def _keep_parameters(apply):
     return applied
 
 
+@untraced
+def _is_annotated(tensor: torch.Tensor) -> bool:
+    return _C.annotation(tensor) is not None
+
+
 @as_in_torch
 def _tensors(module: torch.nn.Module):
     yield from module.named_parameters(remove_duplicate=False)
@@ -129,7 +137,8 @@ def _keep_names(load):
     def loaded(self, state_dict, strict=True, assign=False):
         before = {}
         if assign or torch.__future__.get_swap_module_params_on_conversion():
-            marked = ((name, t) for name, t in _tensors(self) if _C.annotation(t) is not None)
+            ours = ((name, t) for name, t in _tensors(self) if on_device(t))
+            marked = ((name, t) for name, t in ours if _is_annotated(t))
             before = {name: t.detach() for name, t in marked}  # t itself may be swapped
         try:
             return load(self, state_dict, strict, assign)
@@ -141,6 +150,14 @@ def _keep_names(load):
     return loaded
 
 
+@untraced
+def _annotated_parameter(cls: type, data: torch.Tensor, requires_grad: bool) -> torch.Tensor:
+    result = torch.Tensor._make_subclass(cls, data, requires_grad)
+    _C.annotate(result, _C.annotation(result), True)  # a parameter now, if it was data before
+    _take_class(result)
+    return result
+
+
 def _of_annotated(make):
     """``Parameter.__new__`` that takes annotated tensors: the result is annotated, too."""
 
@@ -149,12 +166,9 @@ def _of_annotated(make):
     def made(cls, data=None, requires_grad=True):
         # torch.compile reads this: what is called for tensors of other devices is PyTorch's alone.
         elsewhere = not isinstance(data, torch.Tensor) or data.device.type != "spmdx"
-        if elsewhere or _C.annotation(data) is None:
+        if elsewhere or not _is_annotated(data):
             return make(cls, data, requires_grad)
-        result = torch.Tensor._make_subclass(cls, data, requires_grad)
-        _C.annotate(result, _C.annotation(result), True)  # a parameter now, if it was data before
-        _take_class(result)
-        return result
+        return _annotated_parameter(cls, data, requires_grad)
 
     return staticmethod(made)
 

@@ -13,6 +13,7 @@ from typing import Any
 import torch
 
 from spmdx import _C, _ties
+from spmdx._lazy import untraced
 from spmdx.errors import ShardingError, bare
 
 _ANNOTATION, _CLASS = "_spmdx_annotation", "_spmdx_class"  # of tensors in pickles
@@ -31,6 +32,7 @@ def twin_of(tensor: torch.Tensor, plain: type) -> torch.Tensor:
     return twin
 
 
+@untraced
 def deep_copy(tensor: torch.Tensor, plain: type, memo: dict) -> torch.Tensor:
     """What ``copy.deepcopy`` makes of a leaf that was of class ``plain``."""
     twin = twin_of(tensor, plain)
@@ -41,11 +43,13 @@ def deep_copy(tensor: torch.Tensor, plain: type, memo: dict) -> torch.Tensor:
     return annotated(copied, written(tensor), True)
 
 
+@untraced
 def shallow_copy(tensor: torch.Tensor, plain: type) -> torch.Tensor:
     """What ``copy.copy`` makes of a tensor that was of class ``plain``."""
     return annotated(copy.copy(twin_of(tensor, plain)), written(tensor), True)
 
 
+@untraced
 def reduced(tensor: torch.Tensor, plain: type, protocol: Any) -> Any:
     """What ``pickle`` is told of a tensor that was of class ``plain``."""
     twin = twin_of(tensor, plain)
@@ -66,6 +70,7 @@ def written(tensor: torch.Tensor) -> tuple | None:
     return mesh.device_ids.tolist(), mesh.mesh_shape, mesh.axis_names, tuple(sharding.spec)
 
 
+@untraced
 def annotated(tensor: Any, said: tuple | None, takes_class: bool) -> Any:
     """``tensor`` with the annotation that was ``written``, if it is on the device."""
     from spmdx.mesh import Mesh
@@ -102,6 +107,7 @@ def _take_class(tensor: torch.Tensor, _: Any) -> None:
     annotated(tensor, written(tensor), True)
 
 
+@untraced
 def with_annotation(tensor: torch.Tensor, made: tuple) -> tuple:
     """What a pickle holds of a tensor, and its annotation."""
     said = written(tensor)

@@ -20,6 +20,19 @@ def as_in_torch(function: Callable[..., Any]) -> Callable[..., Any]:
     return function
 
 
+def untraced(function: Callable[..., Any]) -> Callable[..., Any]:
+    """Lets torch.compile end a graph before a function, and trace nothing that it calls.
+
+    For what is done to tensors of the device alone: its functions of C++ cannot be traced.
+    """
+    frames = torch._C._dynamo.eval_frame
+    never = frames._FrameExecStrategy(frames._FrameAction.SKIP, frames._FrameAction.SKIP)
+    frames.set_code_exec_strategy(function.__code__, never)
+    function._torchdynamo_disable = True
+    function._torchdynamo_disable_msg = "it acts on tensors of the device where it is called"
+    return function
+
+
 @as_in_torch
 def on_device(tensor: torch.Tensor) -> bool:
     """Whether ``tensor`` is one of ours.

@@ -8,13 +8,14 @@ import functools
 
 import torch
 
-from spmdx import _C
+from spmdx._lazy import as_in_torch, on_device
 
 
 def _on_host(formatted):
     @functools.wraps(formatted)
+    @as_in_torch
     def text(tensor: torch.Tensor, indent: int) -> str:
-        return formatted(tensor.detach().cpu() if _C.is_lazy(tensor) else tensor, indent)
+        return formatted(tensor.detach().cpu() if on_device(tensor) else tensor, indent)
 
     return text
 

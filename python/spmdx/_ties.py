@@ -18,7 +18,7 @@ from typing import Any
 import torch
 
 from spmdx import _C
-from spmdx._lazy import as_in_torch, on_device
+from spmdx._lazy import as_in_torch, on_device, untraced
 
 _Met = tuple[weakref.ref, weakref.ref]
 
@@ -54,6 +54,7 @@ def standing_for(twin: torch.Tensor, tensor: torch.Tensor) -> Iterator[None]:
         _copying.stands_for = before
 
 
+@untraced
 def tie(copied: torch.Tensor, source: torch.Tensor, memo: dict) -> None:
     """Lets a deep copy show the copy of the memory that ``source`` shows, as it is there."""
     if source.is_conj() or source.is_neg():
@@ -126,6 +127,7 @@ def _reduce(original):
 
         return with_annotation(self, tied(self, protocol))
 
+    @untraced
     def tied(self, protocol):
         conjugate, negative = self.is_conj(), self.is_neg()
         if conjugate or negative:

@@ -1,6 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
 """Facts of torch.compile, torch.export and what lies below them."""
 
+import re
+
 import torch
 from import_facts import error, fact, model, numbers
 from torch import nn
@@ -264,3 +266,52 @@ def devices_of_the_compiler():
     from torch.utils._triton import has_triton
 
     return sorted(name for name, _ in get_registered_device_interfaces()), has_triton()
+
+
+@fact
+def texts_in_compiled_functions():
+    return compiled(lambda x: f"{x}" + repr(x * 2), numbers(3), backend="eager")
+
+
+@fact
+def states_loaded_in_compiled_functions():
+    net = model()
+
+    def load(x):
+        net.load_state_dict(net.state_dict(), assign=True)
+        return net(x)
+
+    return compiled(load, numbers(2, 4), backend="eager")
+
+
+@fact
+def random_checkpoints_in_compiled_functions():
+    from torch.utils.checkpoint import checkpoint
+
+    def noisy(x):
+        return checkpoint(lambda x: nn.functional.dropout(x.sin(), 0.3), x, use_reentrant=False)
+
+    found = []
+    for backend in ("aot_eager", "aot_eager_decomp_partition"):
+        x = numbers(8).requires_grad_()
+        y, *graphs = compiled(noisy, x, backend=backend)
+        y.sum().backward()
+        found.append((y, x.grad, graphs))
+    return found
+
+
+@fact
+def rows_of_subclasses_in_compiled_functions():
+    class Plain(torch.Tensor):
+        __torch_function__ = torch._C._disabled_torch_function_impl
+
+    x = numbers(3, 2).as_subclass(Plain)
+    rows, *graphs = compiled(lambda x: list(x), x, backend="eager")
+    by_mask = error(compiled, lambda x: x[x > 0.5], x)  # names a class by its address
+    return [type(row).__name__ for row in rows], graphs, re.sub(r"\d+", "", by_mask)
+
+
+@fact
+def linearized():
+    value, along = torch.func.linearize(torch.sin, numbers(3))
+    return value, along(numbers(3))

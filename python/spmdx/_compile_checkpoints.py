@@ -1,0 +1,68 @@
+# SPDX-License-Identifier: Apache-2.0
+"""torch.utils.checkpoint in compiled programs: what is computed again draws the same numbers.
+
+AOTAutograd computes again by ops that save and restore the state of a device's generator; there is
+one list of devices for each. Dynamo's graphs hold checkpoints as ops, too. These are made for what
+traces them, and leave the generators alone where they are called.
+"""
+
+import functools
+from typing import Any
+
+import torch
+from torch.utils.checkpoint import checkpoint, noop_context_fn
+
+
+def _called(body: torch.fx.GraphModule, *args: Any, **options: Any) -> Any:
+    """A checkpoint of a graph, called: it computes the graph again where autograd asks for it."""
+    # As PyTorch calls it: a graph can have nestings of functorch open where it would stop early.
+    options.update(use_reentrant=False, early_stop=False)
+    contexts = body.meta.get("_checkpoint_context_fn", noop_context_fn)
+    return checkpoint(body, *args, context_fn=contexts, **options)
+
+
+def call_checkpoints(graph: torch.fx.GraphModule) -> None:
+    """Lets the checkpoints of a graph, and of graphs in it, be called instead of traced."""
+    traced = torch.ops.higher_order.tag_activation_checkpoint
+    for module in graph.modules():
+        if isinstance(module, torch.fx.GraphModule):
+            found = module.graph.find_nodes(op="call_function", target=traced)
+            for node in found:
+                node.target = _called
+            if found:
+                module.recompile()
+
+
+def _draw_and_save(op: Any, *args: Any, **kwargs: Any) -> tuple[torch.Tensor, Any]:
+    return torch.spmdx.get_rng_state(), op(*args, **kwargs)
+
+
+def _draw_again(state: torch.Tensor, op: Any, *args: Any, **kwargs: Any) -> Any:
+    current = torch.spmdx.get_rng_state()
+    torch.spmdx.set_rng_state(state)
+    try:
+        return op(*args, **kwargs)
+    finally:
+        torch.spmdx.set_rng_state(current)
+
+
+def _teach(op: Any, ours: Any, before: int, device_of: Any) -> None:
+    """What asks which device draws calls ``ours`` for this one: arguments come after ``before``."""
+    key = torch._C.DispatchKey.BackendSelect
+    others = op.py_kernels[key]
+
+    @functools.wraps(others)
+    def selected(*args, **kwargs):
+        is_ours = device_of(args[before:], kwargs) == "spmdx"
+        return (ours if is_ours else others)(*args, **kwargs)
+
+    op.py_kernels[key] = selected
+    op._dispatch_cache.clear()
+
+
+def teach_generators(partitioners: Any) -> None:
+    """Teaches the ops that save and restore states; it is partitioners that write them."""
+    from torch._prims import rng_prims
+
+    _teach(rng_prims.run_and_save_rng_state, _draw_and_save, 1, rng_prims.get_device)
+    _teach(rng_prims.run_with_rng_state, _draw_again, 2, rng_prims.get_device)
