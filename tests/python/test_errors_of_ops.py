@@ -301,8 +301,7 @@ WAITS = {
     "sync": lambda: spmdx.sync(wait=True),
     "synchronize": torch.spmdx.synchronize,
     "accelerator": torch.accelerator.synchronize,
-    "read": lambda: device(2).tolist(),
-    "event": lambda: torch.Event("spmdx").synchronize(),
+    "stream": lambda: torch.spmdx.current_stream().synchronize(),
 }
 
 
@@ -335,8 +334,8 @@ def test_two_meshes_are_named_with_the_lines_that_wrote_them():
         (x + y).tolist()
     assert re.fullmatch(
         r"(F:\d+): one step uses tensors of two meshes, Mesh\(a=4\) \(annotated at F:\d+\) and "
-        r"Mesh\(b=2\) \(annotated at F:\d+\)\. Expected one mesh for all that is computed together\. "
-        r"Annotate all of it on one of them: call mark_sharding with that mesh\.",
+        r"Mesh\(b=2\) \(annotated at F:\d+\)\. Expected one mesh for all that is computed "
+        r"together\. Annotate all of it on one of them: call mark_sharding with that mesh\.",
         str(caught.value).replace("test_errors_of_ops.py", "F"),
     )
 
