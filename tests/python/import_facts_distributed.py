@@ -79,7 +79,7 @@ def collectives_of_objects():
 @fact
 def data_parallel():
     net = nn.parallel.DistributedDataParallel(model())
-    return trained(net), net.device_type, error(nn.DataParallel, model())
+    return trained(net), net.device_type
 
 
 @fact
@@ -193,3 +193,8 @@ def states_of_modules():
 @fact
 def device_of_a_mesh_less_state():
     return dist._state_dict_utils._offload_state_dict_to_cpu({"x": numbers(2)})
+
+
+@fact
+def one_process_for_all_devices():  # last: where there is a device, its module goes there
+    return next(nn.DataParallel(model()).parameters()).device

@@ -49,6 +49,7 @@ NAMES = {
 NAME = "a process has one device of the type PrivateUse1, and spmdx is its name"
 COMPILED = "torch.compile is told of the device, and of its backend, once it is imported"
 CHANGED = {
+    "one_process_for_all_devices": "DataParallel takes whatever device there is",
     "paths_and_finders": COMPILED,
     "backends": COMPILED,
     "name_of_privateuse1": NAME,
