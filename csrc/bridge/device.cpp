@@ -28,6 +28,8 @@ void synchronize() {
   });
 }
 
+c10::Stream the_stream(c10::Device device) { return c10::Stream(c10::Stream::DEFAULT, device); }
+
 struct Guard final : c10::impl::DeviceGuardImplInterface {
   static constexpr c10::DeviceType static_type = kDeviceType;
   Guard() = default;
@@ -42,11 +44,11 @@ struct Guard final : c10::impl::DeviceGuardImplInterface {
   void uncheckedSetDevice(c10::Device) const noexcept override {}
   c10::Stream getStream(c10::Device device) const noexcept override {
     note_device_use();  // by autograd, of a fake tensor of the device, too
-    return c10::Stream(c10::Stream::DEFAULT, device);
+    return the_stream(device);
   }
-  c10::Stream getDefaultStream(c10::Device device) const override { return getStream(device); }
-  c10::Stream getNewStream(c10::Device device, int) const override { return getStream(device); }
-  c10::Stream exchangeStream(c10::Stream) const noexcept override { return getStream(kDevice); }
+  c10::Stream getDefaultStream(c10::Device device) const override { return the_stream(device); }
+  c10::Stream getNewStream(c10::Device device, int) const override { return the_stream(device); }
+  c10::Stream exchangeStream(c10::Stream) const noexcept override { return the_stream(kDevice); }
   c10::DeviceIndex deviceCount() const noexcept override { return 1; }
   void record(void**, const c10::Stream&, const c10::DeviceIndex, const c10::EventFlag) const override {}
   void block(void*, const c10::Stream&) const override {}
