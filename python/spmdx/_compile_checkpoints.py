@@ -13,24 +13,36 @@ import torch
 from torch.utils.checkpoint import checkpoint, noop_context_fn
 
 
+def _has_nestings(body: torch.fx.GraphModule) -> bool:
+    """Whether it opens levels of torch.func, which stay open where it does not run to its end."""
+    graphs = (m.graph for m in body.modules() if isinstance(m, torch.fx.GraphModule))
+    called = (n.target for g in graphs for n in g.nodes if n.op == "call_function")
+    return any(getattr(f, "__name__", "").endswith("increment_nesting") for f in called)
+
+
 def _called(body: torch.fx.GraphModule, *args: Any, **options: Any) -> Any:
     """A checkpoint of a graph, called: it computes the graph again where autograd asks for it."""
-    # As PyTorch calls it: a graph can have nestings of functorch open where it would stop early.
-    options.update(use_reentrant=False, early_stop=False)
+    options["use_reentrant"] = False  # as PyTorch calls it
     contexts = body.meta.get("_checkpoint_context_fn", noop_context_fn)
     return checkpoint(body, *args, context_fn=contexts, **options)
 
 
+def _call_checkpoints_of(module: torch.fx.GraphModule) -> None:
+    traced = torch.ops.higher_order.tag_activation_checkpoint
+    found = module.graph.find_nodes(op="call_function", target=traced)
+    for node in found:
+        node.target = _called
+        if _has_nestings(module.get_submodule(node.args[0].target)):
+            node.kwargs = {**node.kwargs, "early_stop": False}
+    if found:
+        module.recompile()
+
+
 def call_checkpoints(graph: torch.fx.GraphModule) -> None:
     """Lets the checkpoints of a graph, and of graphs in it, be called instead of traced."""
-    traced = torch.ops.higher_order.tag_activation_checkpoint
     for module in graph.modules():
         if isinstance(module, torch.fx.GraphModule):
-            found = module.graph.find_nodes(op="call_function", target=traced)
-            for node in found:
-                node.target = _called
-            if found:
-                module.recompile()
+            _call_checkpoints_of(module)
 
 
 def _draw_and_save(op: Any, *args: Any, **kwargs: Any) -> tuple[torch.Tensor, Any]:

@@ -41,6 +41,7 @@ NOISY = {
     "several": lambda x: F.dropout(x.cos() * torch.randn_like(x), 0.5) + torch.rand_like(x) * x,
     "bernoulli": lambda x: torch.bernoulli(x.detach().sigmoid()) * x.exp(),
     "multinomial": lambda x: x.sin()[:, torch.multinomial(x.detach().softmax(1)[0], 2)],
+    "vmap": lambda x: torch.vmap(lambda row: row.sin() * row, randomness="same")(x).exp(),
     "one in another": lambda x: F.dropout(kept(lambda y: F.dropout(y.sin(), 0.3), x.cos()), 0.4),
 }
 
@@ -119,6 +120,27 @@ def test_a_compiled_checkpoint_of_the_backend_keeps_no_intermediates():
 
     once = torch.compile(lambda x: kept(layers, x), backend="spmdx")
     assert count(torch.compile(layers, backend="spmdx")) > count(once)
+
+
+def test_a_compiled_checkpoint_is_planned_as_the_eager_one():
+    mesh = spmdx.Mesh(range(4), (4,), ("data",))
+    model = nn.Sequential(nn.Linear(3, 8), nn.GELU(), nn.Dropout(0.2), nn.Linear(8, 3))
+    model = model.double().to("spmdx")
+    spmdx.mark_sharding(model[0].weight, mesh, ("data", None))
+
+    def plans_of_a_step(program):
+        spmdx.mark_step()
+        before = spmdx.debug.counters()["plans_compiled"]
+        program(numbers(7, 3).to("spmdx").requires_grad_()).sum().backward()
+        spmdx.mark_step()
+        spmdx.sync(wait=True)
+        model.zero_grad()
+        return spmdx.debug.counters()["plans_compiled"] - before
+
+    program = functools.partial(kept, model)
+    for _ in range(2):
+        plans_of_a_step(program)
+    assert plans_of_a_step(torch.compile(program, backend="spmdx")) == 0
 
 
 @pytest.mark.parametrize("backend", [None, "aot_eager"])
