@@ -13,11 +13,17 @@
 namespace spmdx::bridge {
 namespace {
 
-// Of the leaf whose gradient autograd stores now; null: it does something else.
-LazyTensor* leaf_of_current_node() {
+// The leaf whose gradient autograd stores now; undefined: it does something else.
+at::Tensor leaf_of_current_node() {
   const auto node = torch::autograd::get_current_node();
   const auto* stores = dynamic_cast<const torch::autograd::AccumulateGrad*>(node.get());
-  return stores ? as_lazy(stores->variable) : nullptr;
+  return stores && as_lazy(stores->variable) ? stores->variable : at::Tensor();
+}
+
+// Whether nobody else sees what this is a view of. Autograd keeps the base of its views.
+bool alone(const at::Tensor& view) {
+  const long views = as_lazy(view)->root_storage().use_count();
+  return view.is_view() ? views == 2 && view._base().use_count() == 1 : views == 1;
 }
 
 // A view of what nobody else sees becomes a whole of its own, which can lie otherwise.
@@ -31,15 +37,18 @@ at::Tensor on_its_own(const at::Tensor& view) {
 
 at::Tensor stolen(const at::Tensor& gradient) {
   const LazyTensor* lazy = as_lazy(gradient);
-  const bool alone = lazy && lazy->chain() && lazy->root_storage().use_count() == 1 && leaf_of_current_node();
-  return alone ? on_its_own(gradient) : at::Tensor();
+  if (!lazy || !lazy->chain()) return {};
+  const at::Tensor leaf = leaf_of_current_node();
+  if (!leaf.defined() || leaf.grad().defined()) return {};  // a hook's doing, after autograd has stored it
+  return alone(gradient) ? on_its_own(gradient) : at::Tensor();
 }
 
 void note_gradient(const c10::IValue& result) {
-  const LazyTensor* leaf = leaf_of_current_node();
-  if (!leaf || !result.isTensor()) return;
+  const at::Tensor leaf = leaf_of_current_node();
+  if (!leaf.defined() || !result.isTensor()) return;
   const LazyTensor* gradient = as_lazy(result.toTensor());
-  if (gradient && gradient->sizes() == leaf->sizes()) gradient->root().gradient_of = leaf->root().serial;
+  if (leaf.grad().defined() && as_lazy(leaf.grad()) != gradient) return;  // a hook's
+  if (gradient && gradient->sizes() == leaf.sizes()) gradient->root().gradient_of = as_lazy(leaf)->root().serial;
 }
 
 // By the gradients that this graph computes, the input that each lies like: its leaf.

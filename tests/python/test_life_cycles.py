@@ -277,7 +277,7 @@ def test_a_loaded_module_is_annotated_as_before(mesh, assign, strict):
 
 def warned(act):
     with warnings.catch_warnings(record=True) as caught:
-        warnings.simplefilter("always")
+        warnings.simplefilter("default")
         act()
     return [str(w.message) for w in caught]
 

@@ -39,7 +39,7 @@ LEAVES = {
 def warned(act):
     """What is said of annotations meanwhile."""
     with warnings.catch_warnings(record=True) as caught:
-        warnings.simplefilter("always")
+        warnings.simplefilter("default")
         act()
     return [str(w.message) for w in caught if "annotation" in str(w.message)]
 
