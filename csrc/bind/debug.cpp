@@ -7,6 +7,7 @@
 
 #include "bind/bind.h"
 #include "bind/handles.h"
+#include "bridge/aten_kernel.h"
 #include "bridge/tracer.h"
 #include "passes/flops.h"
 #include "passes/timeline.h"
@@ -105,6 +106,7 @@ PlanRef pending(const at::Tensor& tensor) {
 }  // namespace
 
 void bind_debug(py::module_& m) {
+  m.def("needs_contiguous", &bridge::needs_contiguous, py::arg("op"));
   m.def("report_last", [] { return report_or_none(bridge::engine().last_plan()); });
   m.def("report_pending", [](const at::Tensor& tensor) {
     require_lazy(tensor, "explain");

@@ -4,6 +4,7 @@
 #include <torch/csrc/utils/pybind.h>
 
 #include "bind/bind.h"
+#include "bridge/autograd_threads.h"
 #include "bridge/device.h"
 #include "bridge/generator.h"
 #include "bridge/place.h"
@@ -45,6 +46,7 @@ void bind_device(py::module_& module) {
   module.def("wait_at_exit", [] {
     py::gil_scoped_release no_gil;
     bridge::engine().wait();
+    bridge::wait_for_autograd();
   });
 }
 

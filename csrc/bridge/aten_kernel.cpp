@@ -44,6 +44,12 @@ const std::set<std::string_view> kNeedsContiguous = {
     "aten._weight_norm_interface_backward",
     "aten._pdist_forward",
     "aten._pdist_backward",
+    "aten._linalg_det",  // and the next: the formulas of their gradients ask how the operand lies
+    "aten._linalg_slogdet",
+    "aten.adaptive_max_pool3d_backward",  // and the next two: they walk the indices by address alone
+    "aten.fractional_max_pool2d_backward",
+    "aten.fractional_max_pool3d_backward",
+    "aten.nll_loss2d_backward",
 };
 
 // Kernels that write into a copy of their first operand with its own strides.
@@ -153,7 +159,7 @@ class AtenKernel final : public Kernel {
     for (size_t i = 0; i < schema.size(); ++i)
       i < call.args.size() ? add_argument(i, schema[i], call.args[i]) : add_default(schema[i]);
     if (generator_ >= 0) add_generator_params(call, schema.size());
-    needs_contiguous_ = kNeedsContiguous.contains(call.op);
+    needs_contiguous_ = bridge::needs_contiguous(call.op);
     needs_aligned_ = kNeedsAligned.contains(call.op);
     keeps_strides_ = kKeepsStrides.contains(base_name(call.op));
     find_in_place(call);
@@ -319,6 +325,8 @@ class AtenKernel final : public Kernel {
 };
 
 }  // namespace
+
+bool needs_contiguous(std::string_view op) { return kNeedsContiguous.contains(op); }
 
 std::unique_ptr<Kernel> prepare_aten(const Call& call) {
   const auto renamed = kRunsAs.find(call.op);

@@ -2,6 +2,7 @@
 // Kernels of the ATen backend: prepared ATen calls, and the ops of our own that ATen lacks.
 #pragma once
 #include <memory>
+#include <string_view>
 
 #include "runtime/backend.h"
 
@@ -9,6 +10,9 @@ namespace spmdx::bridge {
 
 // A call of the op `call.op` through the dispatcher.
 std::unique_ptr<Kernel> prepare_aten(const Call& call);
+
+// Whether the kernel of an op is given contiguous operands alone: it would read others wrongly, or refuse them.
+bool needs_contiguous(std::string_view op);
 
 // Ops named "spmdx.…"; null for any other.
 std::unique_ptr<Kernel> prepare_own(const Call& call);

@@ -136,6 +136,38 @@ bool masked_fill_(const OpInfo& info, Stack* stack) {
   return true;
 }
 
+// Of matrices that do not lie row by row. Kernels factor what does transposed, and the formulas of their gradients ask
+// how the operand lay: that of the traced tensor has to be the answer, wherever its parts lie.
+struct Factored {
+  at::Tensor lu, pivots, diagonal, parity;
+};
+
+std::optional<Factored> factored(IValues args) {
+  const at::Tensor a = args[0].toTensor();
+  if (a.is_contiguous() || a.dim() < 2 || a.size(-1) != a.size(-2)) return std::nullopt;
+  const auto [lu, pivots, info] = at::linalg_lu_factor_ex(a);
+  const at::Tensor unmoved = at::arange(1, a.size(-1) + 1, pivots.options());
+  const at::Tensor parity = pivots.ne(unmoved).sum(-1).remainder(2).mul(-2).add(1).to(a.scalar_type());
+  return Factored{lu, pivots, lu.diagonal(0, -2, -1), parity};
+}
+
+bool linalg_det(const OpInfo& info, Stack* stack) {
+  const auto f = factored(arguments(info, *stack));
+  if (!f) return false;
+  torch::jit::drop(*stack, info.op.schema().arguments().size());
+  torch::jit::push(*stack, f->diagonal.prod(-1).mul(f->parity), f->lu, f->pivots);
+  return true;
+}
+
+bool linalg_slogdet(const OpInfo& info, Stack* stack) {
+  const auto f = factored(arguments(info, *stack));
+  if (!f) return false;
+  torch::jit::drop(*stack, info.op.schema().arguments().size());
+  torch::jit::push(*stack, f->diagonal.sgn().prod(-1).mul(f->parity), f->diagonal.abs().log().sum(-1), f->lu,
+                   f->pivots);
+  return true;
+}
+
 // PyTorch's own writes through an `_unsafe_view`, which is no view to anybody else.
 at::Tensor& kron_out(const at::Tensor& self, const at::Tensor& other, at::Tensor& out) {
   const at::Tensor result = at::kron(self, other);
@@ -154,6 +186,8 @@ void add_composite_handlers() {
   add_handler("aten._unsafe_index", composed<unsafe_index>);
   add_handler("aten._unsafe_index_put", composed<unsafe_index_put>);
   for (const char* name : {"aten.addbmm", "aten.addbmm_"}) add_handler(name, composed<addbmm>);
+  add_handler("aten._linalg_det", linalg_det);
+  add_handler("aten._linalg_slogdet", linalg_slogdet);
   add_handler("aten.embedding_renorm_", composed<embedding_renorm>);
   add_handler("aten.masked_scatter_", composed<masked_scatter>);
   add_handler("aten.masked_scatter_backward", composed<masked_scatter_backward>);

@@ -244,6 +244,7 @@ bool set_storage_(const OpInfo& info, Stack* stack) {
   auto* root = dynamic_cast<Root*>(storage.unsafeGetStorageImpl());
   TORCH_CHECK(root, "set_: the storage is not one of spmdx. Pass untyped_storage() of an spmdx tensor.");
   const c10::IValue size = named(info, args, "size"), offset = named(info, args, "storage_offset");
+  TORCH_CHECK(offset.isNone() || int_value(offset) >= 0, "Tensor: invalid storage offset ", int_value(offset));
   const auto elements = static_cast<int64_t>(root->nbytes() / self.element_size());
   const Shape sizes = size.isNone() ? Shape{elements} : int_list(size);
   const at::Tensor whole = make_view_of_root(storage, {}, *root->base);

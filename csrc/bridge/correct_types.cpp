@@ -73,6 +73,14 @@ void as_operand(IValues args, Results& results) {
   set_type(results, 0, type_of_operand(args, operand));
 }
 
+// (x, dim, keepdim, dtype): of no dims, that of all; the meta kernel leaves x as it is.
+void nansum(IValues args, Results& results) {
+  if (!args[1].isNone() && !int_list(args[1]).empty()) return;
+  Meta& result = results.at(0).at(0);
+  result.sizes.assign(args[2].toBool() ? args[0].toTensor().dim() : 0, 1);
+  result.strides = result.sizes;
+}
+
 struct TypeCorrection {
   std::string_view op;
   void (*correct)(IValues args, Results& results);
@@ -86,6 +94,7 @@ constexpr TypeCorrection kTypeCorrections[] = {
     {"aten._scaled_dot_product_flash_attention_for_cpu", attention},
     {"aten.huber_loss", as_operand<0>, Where::everywhere},
     {"aten.mse_loss_backward", as_operand<1>, Where::everywhere},
+    {"aten.nansum", nansum, Where::everywhere},
     {"aten.native_group_norm", group_norm},
     {"aten.native_group_norm_backward", group_norm_backward},
     {"aten.native_layer_norm", layer_norm},

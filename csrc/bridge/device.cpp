@@ -8,6 +8,7 @@
 #include <c10/core/impl/DeviceGuardImplInterface.h>
 
 #include "bridge/accelerator.h"
+#include "bridge/autograd_threads.h"
 #include "bridge/device_memory.h"
 #include "bridge/errors.h"
 #include "bridge/generator.h"
@@ -44,6 +45,7 @@ struct Guard final : c10::impl::DeviceGuardImplInterface {
   void uncheckedSetDevice(c10::Device) const noexcept override {}
   c10::Stream getStream(c10::Device device) const noexcept override {
     note_device_use();  // by autograd, of a fake tensor of the device, too
+    give_autograd_a_thread();
     return the_stream(device);
   }
   c10::Stream getDefaultStream(c10::Device device) const override { return the_stream(device); }

@@ -35,13 +35,10 @@ struct Agreed {
   }
 };
 
-// What the outputs are computed from, and whose layout they share.
+// What the outputs are computed from.
 std::vector<bool> needed_values(const Graph& graph, const std::vector<Output>& outputs) {
   std::vector<bool> needed(graph.values.size(), false);
-  for (const Output& output : outputs) {
-    needed[output.value] = true;
-    if (output.tied != kNone) needed[graph.inputs[output.tied].value] = true;
-  }
+  for (const Output& output : outputs) needed[output.value] = true;
   for (size_t i = graph.nodes.size(); i-- > 0;) {
     const Node& node = graph.nodes[i];
     bool used = false;
@@ -78,8 +75,12 @@ Output Recorder::Impl::output_of(const Root& root, const std::unordered_map<cons
   return output;
 }
 
-// The one mesh of what the user annotated among all that the outputs need. Other data may lie on any mesh, and moves to
-// this one.
+ShardingRef Recorder::Impl::annotation_of_tie(uint32_t tied) const {
+  return tied == kNone ? nullptr : graph.inputs[tied].annotation;
+}
+
+// The one mesh of what the user annotated among all that the outputs need, or else lie like. Other data may lie on any
+// mesh, and moves to this one.
 MeshRef Recorder::Impl::mesh_of(const std::vector<Output>& outputs, const std::vector<bool>& needed) const {
   Agreed agreed;
   for (const Output& output : outputs) agreed.add(output.annotation, output.source);
@@ -90,6 +91,9 @@ MeshRef Recorder::Impl::mesh_of(const std::vector<Output>& outputs, const std::v
     if (needed[constraint.value]) agreed.add(constraint.sharding, constraint.source);
   }
   MeshRef mesh = std::move(agreed.mesh);
+  for (size_t i = 0; i < outputs.size() && !mesh; ++i) {
+    if (const ShardingRef tie = annotation_of_tie(outputs[i].tied)) mesh = tie->mesh;
+  }
   for (size_t i = 0; i < graph.inputs.size() && !mesh; ++i) {
     if (const ShardingRef layout = inputs[i]->sharding(); layout && needed[graph.inputs[i].value]) mesh = layout->mesh;
   }
@@ -117,9 +121,10 @@ void Recorder::Impl::add_moves(MeshRef& mesh, std::vector<RootRef>& owners, std:
   }
 }
 
-// A gradient may need no value of its parameter and still lie as the parameter does.
-void Recorder::Impl::need_ties(MeshRef& mesh, const std::vector<Output>& outputs, std::vector<bool>& needed) const {
-  for (const Output& output : outputs) {
+// A gradient may need no value of its parameter and still lie as the parameter does, if that is on this mesh.
+void Recorder::Impl::need_ties(MeshRef& mesh, std::vector<Output>& outputs, std::vector<bool>& needed) const {
+  for (Output& output : outputs) {
+    if (const ShardingRef tie = annotation_of_tie(output.tied); tie && !(*tie->mesh == *mesh)) output.tied = kNone;
     if (output.tied == kNone) continue;
     const ShardingRef layout = inputs[output.tied]->sharding();
     if (layout && !mesh) mesh = layout->mesh;
@@ -127,37 +132,39 @@ void Recorder::Impl::need_ties(MeshRef& mesh, const std::vector<Output>& outputs
   }
 }
 
-// The mesh each value is computed on: that of an annotation it is computed from, or else of data; null: none is known.
-std::vector<const Mesh*> Recorder::Impl::meshes() const {
-  std::vector<const Mesh*> annotated(graph.values.size()), found(graph.values.size());
-  auto add = [](const Mesh*& mesh, const ShardingRef& sharding) {
-    if (sharding && !mesh) mesh = sharding->mesh.get();
+// The mesh each value is computed on: that of an annotation it is computed from; of data where it has none, if asked
+// for; null: none is known.
+std::vector<const Mesh*> Recorder::Impl::meshes(bool of_data) const {
+  std::vector<const Mesh*> found(graph.values.size());
+  auto add = [&](ValueId value, const ShardingRef& sharding) {
+    if (sharding && !found[value]) found[value] = sharding->mesh.get();
   };
-  for (const Constraint& constraint : graph.constraints) add(annotated[constraint.value], constraint.sharding);
-  for (size_t i = 0; i < graph.inputs.size(); ++i) {
-    add(annotated[graph.inputs[i].value], graph.inputs[i].annotation);
-    add(found[graph.inputs[i].value], inputs[i]->sharding());
-  }
+  for (const Constraint& constraint : graph.constraints) add(constraint.value, constraint.sharding);
+  for (size_t i = 0; i < graph.inputs.size(); ++i)
+    add(graph.inputs[i].value, of_data ? inputs[i]->sharding() : graph.inputs[i].annotation);
   for (const Node& node : graph.nodes)
     for (ValueId result = node.output; result < node.output + node.call->outputs.size(); ++result)
-      for (ValueId value : node.inputs) {
-        if (!annotated[result]) annotated[result] = annotated[value];
+      for (ValueId value : node.inputs)
         if (!found[result]) found[result] = found[value];
-      }
-  for (ValueId value = 0; value < found.size(); ++value)
-    if (annotated[value]) found[value] = annotated[value];
   return found;
 }
 
 // Roots of pending values in the order they were recorded, those of each mesh together: values that have nothing to do
 // with each other may lie on different meshes. At least one group, perhaps empty.
-std::vector<std::vector<RootRef>> Recorder::Impl::pending_by_mesh() const {
-  const std::vector<const Mesh*> mesh_of_value = meshes();
+std::vector<std::vector<RootRef>> Recorder::Impl::pending_by_mesh(
+    const std::unordered_map<const Root*, uint32_t>& tied) const {
+  const std::vector<const Mesh*> annotated = meshes(false), data = meshes(true);
+  auto mesh_of = [&](const Root& root) -> const Mesh* {
+    if (root.annotation) return root.annotation->sharding->mesh.get();
+    if (annotated[root.current.id]) return annotated[root.current.id];
+    const ShardingRef tie = annotation_of_tie(tie_of(root, tied));
+    return tie ? tie->mesh.get() : data[root.current.id];
+  };
   std::vector<std::pair<const Mesh*, std::vector<RootRef>>> groups;
   for (auto& ref : live_roots()) {
     const Root& root = root_of(ref);
     if (!pending(root.current)) continue;
-    const Mesh* mesh = root.annotation ? root.annotation->sharding->mesh.get() : mesh_of_value[root.current.id];
+    const Mesh* mesh = mesh_of(root);
     auto same = std::find_if(groups.begin(), groups.end(), [&](const auto& group) {
       return group.first == mesh || !group.first || !mesh || *group.first == *mesh;
     });

@@ -103,7 +103,7 @@ void Recorder::Impl::send(std::vector<PlannedPart> parts) {
 void Recorder::Impl::submit() {
   const auto tied = gradients();
   std::vector<PlannedPart> parts;
-  for (auto& owners : pending_by_mesh()) {
+  for (auto& owners : pending_by_mesh(tied)) {
     Graph done = finish(owners, tied);
     parts.push_back(planned(std::move(done), std::move(submitted), std::move(owners)));
   }
@@ -243,7 +243,7 @@ PlanRef Recorder::plan_pending(const at::Tensor& tensor) {
   check_failed();
   const Root* wanted = &as_lazy(tensor)->root();
   const auto tied = impl_->gradients();
-  auto groups = impl_->pending_by_mesh();
+  auto groups = impl_->pending_by_mesh(tied);
   auto group = std::find_if(groups.begin(), groups.end(), [&](const auto& owners) {
     return std::any_of(owners.begin(), owners.end(), [&](const RootRef& ref) { return &root_of(ref) == wanted; });
   });

@@ -5,6 +5,7 @@
 
 #include <torch/csrc/autograd/function.h>
 #include <torch/csrc/autograd/functions/accumulate_grad.h>
+#include <torch/csrc/autograd/graph_task.h>
 
 #include <algorithm>
 
@@ -13,11 +14,33 @@
 namespace spmdx::bridge {
 namespace {
 
-// The leaf whose gradient autograd stores now; undefined: it does something else.
-at::Tensor leaf_of_current_node() {
-  const auto node = torch::autograd::get_current_node();
-  const auto* stores = dynamic_cast<const torch::autograd::AccumulateGrad*>(node.get());
-  return stores && as_lazy(stores->variable) ? stores->variable : at::Tensor();
+// A run of an AccumulateGrad, which runs once in each backward pass.
+struct Run {
+  const torch::autograd::Node* node = nullptr;
+  int pass = -1;
+
+  bool operator==(const Run&) const = default;
+};
+
+constexpr size_t kNested = 64;  // backward passes run in hooks of each other, in one thread; PyTorch stops at 60
+
+// Those that have stored their gradient, of this pass and of those around it. What comes after in one is a hook's doing.
+thread_local std::vector<Run> stored;
+
+Run current_run() { return {torch::autograd::get_current_node().get(), torch::autograd::get_current_graph_task_id()}; }
+
+void note_stored(const Run& run) {
+  std::erase_if(stored, [&](const Run& other) { return other.pass >= run.pass; });  // ended
+  if (stored.size() == kNested) stored.erase(stored.begin());
+  stored.push_back(run);
+}
+
+// The leaf whose gradient autograd stores now; null: it does something else.
+const LazyTensor* leaf_of_current_node() {
+  const Run run = current_run();
+  const auto* stores = dynamic_cast<const torch::autograd::AccumulateGrad*>(run.node);
+  if (!stores || std::find(stored.begin(), stored.end(), run) != stored.end()) return nullptr;
+  return as_lazy(stores->variable);
 }
 
 // Whether nobody else sees what this is a view of. Autograd keeps the base of its views.
@@ -37,18 +60,16 @@ at::Tensor on_its_own(const at::Tensor& view) {
 
 at::Tensor stolen(const at::Tensor& gradient) {
   const LazyTensor* lazy = as_lazy(gradient);
-  if (!lazy || !lazy->chain()) return {};
-  const at::Tensor leaf = leaf_of_current_node();
-  if (!leaf.defined() || leaf.grad().defined()) return {};  // a hook's doing, after autograd has stored it
-  return alone(gradient) ? on_its_own(gradient) : at::Tensor();
+  const bool is_own = lazy && lazy->chain() && leaf_of_current_node() && alone(gradient);
+  return is_own ? on_its_own(gradient) : at::Tensor();
 }
 
 void note_gradient(const c10::IValue& result) {
-  const at::Tensor leaf = leaf_of_current_node();
-  if (!leaf.defined() || !result.isTensor()) return;
-  const LazyTensor* gradient = as_lazy(result.toTensor());
-  if (leaf.grad().defined() && as_lazy(leaf.grad()) != gradient) return;  // a hook's
-  if (gradient && gradient->sizes() == leaf.sizes()) gradient->root().gradient_of = as_lazy(leaf)->root().serial;
+  const LazyTensor* leaf = leaf_of_current_node();
+  if (!leaf) return;
+  note_stored(current_run());
+  const LazyTensor* gradient = result.isTensor() ? as_lazy(result.toTensor()) : nullptr;
+  if (gradient && gradient->sizes() == leaf->sizes()) gradient->root().gradient_of = leaf->root().serial;
 }
 
 // By the gradients that this graph computes, the input that each lies like: its leaf.

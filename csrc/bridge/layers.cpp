@@ -1,6 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 // Layers whose kernels hide something: written statistics, cells fused for accelerators only, operands nobody reads.
+#include <ATen/Context.h>
 #include <ATen/TensorOperators.h>
+#include <ATen/TracerMode.h>
 #include <ATen/core/Reduction.h>
 #include <ATen/core/dispatch/Dispatcher.h>
 #include <ATen/ops/cat.h>
@@ -96,6 +98,28 @@ bool nll_loss_backward(const OpInfo& info, Stack* stack) {
   return true;
 }
 
+// torch.jit.trace writes down no convolution, but the op that PyTorch's kernels of it call.
+bool convolution(const OpInfo& info, Stack* stack) {
+  if (!at::tracer::impl::is_dispatch_enabled()) return false;
+  const IValues args = arguments(info, *stack);
+  Stack traced(args.begin(), args.end());
+  const at::Context& context = at::globalContext();
+  const bool deterministic = context.deterministicCuDNN() || context.deterministicAlgorithms();
+  torch::jit::push(traced, context.benchmarkCuDNN(), deterministic, context.userEnabledCuDNN(),
+                   context.allowTF32CuDNN());
+  find_op("aten::_convolution").op.callBoxed(traced);
+  finish(info, stack, traced.at(0));
+  return true;
+}
+
+bool traced_convolution(const OpInfo& info, Stack* stack) {
+  const IValues args = arguments(info, *stack);
+  Stack replaced(args.begin(), args.begin() + 9);
+  trace_op(find_op("aten::convolution"), &replaced);
+  finish(info, stack, replaced.at(0));
+  return true;
+}
+
 }  // namespace
 
 TORCH_LIBRARY_IMPL(aten, PrivateUse1, library) {
@@ -109,7 +133,9 @@ TORCH_LIBRARY_IMPL(aten, AutogradPrivateUse1, library) {
 
 void add_layer_handlers() {
   add_handler("aten._batch_norm_with_update", batch_norm_with_update);
+  add_handler("aten._convolution", traced_convolution);
   add_handler("aten.batch_norm_backward", batch_norm_backward);
+  add_handler("aten.convolution", convolution);
   add_handler("aten.native_batch_norm", batch_norm);
   for (const char* name : {"aten.nll_loss_backward", "aten.nll_loss2d_backward"}) add_handler(name, nll_loss_backward);
 }

@@ -68,10 +68,11 @@ struct Recorder::Impl {
   ValueId input(const DataRef& data);
   Output output_of(const Root& root, const std::unordered_map<const Root*, uint32_t>& gradients) const;
   MeshRef mesh_of(const std::vector<Output>& outputs, const std::vector<bool>& needed) const;
-  void need_ties(MeshRef& mesh, const std::vector<Output>& outputs, std::vector<bool>& needed) const;
+  void need_ties(MeshRef& mesh, std::vector<Output>& outputs, std::vector<bool>& needed) const;
   void add_moves(MeshRef& mesh, std::vector<RootRef>& owners, std::vector<Output>& outputs);
-  std::vector<const Mesh*> meshes() const;
-  std::vector<std::vector<RootRef>> pending_by_mesh() const;
+  std::vector<const Mesh*> meshes(bool of_data) const;
+  ShardingRef annotation_of_tie(uint32_t tied) const;
+  std::vector<std::vector<RootRef>> pending_by_mesh(const std::unordered_map<const Root*, uint32_t>& tied) const;
   Graph finish(std::vector<RootRef>& owners, const std::unordered_map<const Root*, uint32_t>& gradients);
   void keep_inputs(Graph& done, const std::vector<bool>& needed);
   PlannedPart planned(Graph done, std::vector<DataRef> sources, std::vector<RootRef> owners);

@@ -119,16 +119,28 @@ void check_ranges(const Graph& graph, const Node& node, const OpRule& rule, int6
   });
 }
 
+// How many of a dim's factors, major → minor, its cut can tell apart: it does not go into those that fill a granule.
+size_t factors_cut(const OpRule& rule, const std::vector<int>& factors, int64_t granule) {
+  size_t n = factors.size();
+  for (int64_t rest = 1; n > 1; --n) {
+    rest *= rule.factors[factors[n - 1]].size;
+    if (granule % rest) return n;
+  }
+  return n;
+}
+
 // Those of a dim's atoms that cut this one of its factors: a factor has atoms only where the one before it is cut into
-// single elements.
-AtomSet atoms_of_factor(const Mesh& mesh, const OpRule& rule, const std::vector<int>& factors,
-                        const std::vector<AtomId>& atoms, int factor) {
+// single elements; the last one has all that are left.
+AtomSet atoms_of_factor(const Mesh& mesh, const OpRule& rule, const std::vector<int>& factors, const DimSharding& dim,
+                        int factor) {
   size_t next = 0;
-  for (int f : factors) {
-    const int64_t size = rule.factors[f].size;
+  const size_t n = factors_cut(rule, factors, dim.granule);
+  for (size_t i = 0; i < n; ++i) {
+    const int64_t size = rule.factors[factors[i]].size;
     AtomSet mine = 0;
-    while (next < atoms.size() && mesh.group_size(mine) < size) mine |= AtomSet{1} << atoms[next++];
-    if (f == factor) return mine;
+    while (next < dim.atoms.size() && (i + 1 == n || mesh.group_size(mine) < size))
+      mine |= AtomSet{1} << dim.atoms[next++];
+    if (factors[i] == factor) return mine;
     if (mesh.group_size(mine) != size) return 0;
   }
   return 0;
@@ -138,10 +150,8 @@ AtomSet atoms_on(const Graph& graph, const Node& node, const OpRule& rule, int f
   AtomSet atoms = 0;
   for (size_t t = 0; t < rule.inputs.size(); ++t)
     for (size_t d = 0; d < rule.inputs[t].size(); ++d) {
-      const std::vector<int>& factors = rule.inputs[t][d];
-      const std::vector<AtomId>& cut = graph.values[node.inputs[t]].sharding->dims[d].atoms;
-      atoms |= factors == std::vector<int>{factor} ? atom_set(cut)
-                                                   : atoms_of_factor(*graph.mesh, rule, factors, cut, factor);
+      const DimSharding& cut = graph.values[node.inputs[t]].sharding->dims[d];
+      atoms |= atoms_of_factor(*graph.mesh, rule, rule.inputs[t][d], cut, factor);
     }
   return atoms;
 }

@@ -74,6 +74,18 @@ class _Keeping:
         functools.update_wrapper(self, convert)
         self._convert = convert
         self._gradients = {}  # converted with their parameters, by id
+        self._scripted = False
+
+    def of(self, module: torch.nn.Module) -> "_Keeping":
+        """As this, for the tensors of a module.
+
+        TorchScript keeps parameters of its own: the objects seen in Python come and go.
+        """
+        if not isinstance(module, torch.jit.ScriptModule):
+            return self
+        scripted = _Keeping(self._convert)
+        scripted._scripted = True
+        return scripted
 
     @as_in_torch
     def __call__(self, tensor: Any, *args: Any, **kwargs: Any) -> Any:
@@ -86,7 +98,7 @@ class _Keeping:
         if result is tensor or not (was or is_now):
             return result
         keep_annotation(tensor, result)
-        if was == is_now or not isinstance(tensor, torch.nn.Parameter):
+        if was == is_now or self._scripted or not isinstance(tensor, torch.nn.Parameter):
             return result
         self._cross(tensor, result)
         return tensor
@@ -108,7 +120,7 @@ def _keep_parameters(apply):
     def applied(self, fn, *args, **kwargs):
         lazy_buffers = {name: type(b) for name, b in self._buffers.items() if is_lazy(b)}
         fn = fn if isinstance(fn, _Keeping) else _Keeping(fn)
-        result = apply(self, fn, *args, **kwargs)
+        result = apply(self, fn.of(self), *args, **kwargs)
         for name, kind in lazy_buffers.items():
             moved = self._buffers[name]
             if not is_lazy(moved):

@@ -221,18 +221,28 @@ def _identity(original, with_id: bool):
     return identity
 
 
+def _raise_at_reader(message: str) -> None:
+    raise RuntimeError(message)
+
+
 def _refuse_process(original):
-    """The memory of the device is not shared between processes, and a copy would not be tied."""
+    """The memory of the device is not shared between processes, and a copy would not be tied.
+
+    A queue drops what its thread fails to write, and its reader waits for ever: it gets the error.
+    """
 
     @functools.wraps(original)
     def reduce_tensor(tensor):
         if not _C.is_lazy(tensor):
             return original(tensor)
-        raise RuntimeError(
+        message = (
             f"a tensor of device '{tensor.device}' cannot be sent to another process, since its "
             "memory is not shared. Expected a tensor on the CPU. Send .cpu() of it, or have every "
             "process make its own."
         )
+        if threading.current_thread().name == "QueueFeederThread":
+            return _raise_at_reader, (message,)
+        raise RuntimeError(message)
 
     return reduce_tensor
 

@@ -25,10 +25,18 @@ LAYOUT_EXCEPTIONS = {
     "and each lays out its gradients in its own way; recorded is always one",
 }
 
+# Entries some of whose kernels read slices wrongly, and are called by nobody (slice_judge.py).
+OWN_KERNEL = "the device has a kernel of its own"
+SLICE_EXCEPTIONS = {
+    "nn.functional.ctc_loss": OWN_KERNEL,
+    "nn.functional.embedding_bag": "the device puts it together from other ops",
+}
+
 
 def reason_for(suite: str, entry: str, dtype: str) -> str | None:
     """Why an entry of a suite of run.py need not pass in a dtype, as ``bf16``; None if it must."""
-    listed = EXCEPTIONS | (LAYOUT_EXCEPTIONS if suite == "layouts" else {})
+    of_suite = {"layouts": LAYOUT_EXCEPTIONS, "slices": SLICE_EXCEPTIONS}
+    listed = EXCEPTIONS | of_suite.get(suite, {})
     if dtype in ("bf16", "f16"):
         listed |= EXCEPTIONS_IN_16_BITS
     return listed.get(entry)

@@ -28,6 +28,7 @@ SUITES = {
     "modules": "module_judge",
     "optimizers": "optim_judge",
     "layouts": "layout_judge",
+    "slices": "slice_judge",
 }
 
 
@@ -69,7 +70,7 @@ def items_of(options: argparse.Namespace) -> list[str]:
 def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument(
-        "--suites", default=",".join(SUITES), help="of ops, modules, optimizers, layouts"
+        "--suites", default=",".join(SUITES), help="of ops, modules, optimizers, layouts, slices"
     )
     parser.add_argument("--settings", default=",".join(SETTINGS), help="of settings.py")
     parser.add_argument("--dtypes", default=",".join(DTYPES), help="of settings.py")

@@ -344,6 +344,12 @@ def attention_with_dropout_of_everything_but_nothing(d):
 
 
 @case
+def sums_without_nans_of_no_dims(d):
+    x = draw(d, 2, 3)
+    return torch.nansum(x, dim=[]) + torch.nansum(x, dim=(), keepdim=True)
+
+
+@case
 def attention_of_fewer_key_heads(d):
     q, k = draw(d, 1, 4, 8, 4), draw(d, 1, 2, 8, 4, seed=2)
     return F.scaled_dot_product_attention(q, k, k, enable_gqa=True)

@@ -237,6 +237,14 @@ def test_attention_with_fewer_key_heads_than_devices(devices, heads, key_heads):
         assert report.wire_bytes <= 2 * gradients * (devices - 1) // devices
 
 
+@pytest.mark.parametrize(("heads", "key_heads"), [(4, 2), (8, 2), (6, 3), (6, 2)])
+@pytest.mark.parametrize("devices", [2, 3, 4, 8])
+def test_attention_with_key_heads_cut_over_more_devices_than_there_are(devices, heads, key_heads):
+    inputs = qkv(heads=heads, key_heads=key_heads)
+    for causal in (False, True):
+        compare(attend(causal, grouped=True), inputs, mesh_of(devices), [HEADS] * 3)
+
+
 def test_expanded_key_heads():
     def expanded(q, k, v):
         k, v = (t[:, :, None].expand(B, 2, 4, S, W).reshape(B, 8, S, W) for t in (k, v))

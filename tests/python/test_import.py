@@ -200,3 +200,48 @@ print(signal.getsignal(signal.SIGINT) is signal.default_int_handler)
 def test_ctrl_c_waits_for_what_pytorch_imports_in_the_first_op(op, module):
     done = run(HALFWAY.format(op=op, module=module))
     assert done.stdout.splitlines() == ["interrupted True", "8.0 2.0", "True"], done.stderr
+
+
+def test_a_backward_pass_before_the_import_costs_the_device_none():
+    code = (
+        "import torch\n"
+        "torch.ones(2, requires_grad=True).sum().backward()\n"
+        "import spmdx\n"
+        "x = torch.ones(3).to('spmdx').requires_grad_()\n"
+        "(x * 2).sum().backward()\n"
+        "print(x.grad.tolist())\n"
+        "y = torch.ones(2, requires_grad=True)\n"
+        "y.sum().backward()\n"
+        "print(y.grad.tolist())\n"
+    )
+    done = run(code)
+    assert done.stdout.split("\n") == ["[2.0, 2.0, 2.0]", "[1.0, 1.0]", ""], done.stderr
+
+
+@pytest.mark.parametrize("attempt", range(4))  # half of the programs aborted where nobody waited
+def test_a_program_may_end_with_a_backward_pass(attempt):
+    code = (
+        "import torch, spmdx\n"
+        "p = torch.randn(6, 4).to('spmdx').requires_grad_()\n"
+        "(p.reshape(-1) * 3).sum().backward()\n"
+    )
+    done = run(code, OMP_NUM_THREADS="1")
+    assert (done.returncode, done.stderr) == (0, "")
+
+
+def test_what_workers_of_a_loader_cannot_send_is_told_to_the_reader():
+    code = (
+        "import torch, spmdx\n"
+        "from torch.utils.data import DataLoader\n"
+        "class Rows(torch.utils.data.Dataset):\n"
+        "    def __len__(self):\n"
+        "        return 4\n"
+        "    def __getitem__(self, at):\n"
+        "        return torch.ones(2).to('spmdx')\n"
+        "try:\n"
+        "    list(DataLoader(Rows(), 2, num_workers=1))\n"
+        "except RuntimeError as error:\n"
+        "    print(error)\n"
+    )
+    said = run(code).stdout
+    assert said.startswith("a tensor of device 'spmdx:0' cannot be sent to another process"), said

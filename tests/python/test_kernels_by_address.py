@@ -70,3 +70,79 @@ def test_weight_norm_takes_weights_that_lie_in_columns(devices):
 
     for got, want in zip(trained("spmdx"), trained("cpu"), strict=True):
         torch.testing.assert_close(got, want)
+
+
+def square(*batch):
+    numbers = torch.sin(torch.arange(float(25 * max(1, *batch, 1)))).view(*batch, 5, 5)
+    return numbers + 3 * torch.eye(5)
+
+
+DETERMINANTS = {
+    "det": torch.linalg.det,
+    "slogdet": lambda m: torch.stack(torch.linalg.slogdet(m)).sum(0),
+    "logdet": lambda m: torch.logdet(m @ m.mT),
+}
+LIES = {
+    "as given": lambda m: m,
+    "turned": lambda m: m.mT,
+    "a slice": lambda m: torch.cat([m, m], -1)[..., :5],
+    "flipped and turned": lambda m: m.flip(-1).mT,
+    "one of a stack": lambda m: torch.stack([m, m], -1)[..., 0],
+    "turned, then dense": lambda m: m.mT.contiguous(),
+}
+
+
+@pytest.mark.parametrize("name", DETERMINANTS)
+@pytest.mark.parametrize("lies", LIES)
+def test_determinants_of_matrices_that_lie_in_any_way(name, lies):
+    """The formula of the gradient asks how the matrix lay, of which shards know nothing."""
+
+    def trained(m):
+        m.requires_grad_()
+        DETERMINANTS[name](LIES[lies](m)).sum().backward()
+        return m.grad.cpu()
+
+    for m in (square(), square(4)):
+        right = trained(m.clone())
+        for devices in (0, 2, 3, 4, 8):
+            for dim in range(m.dim()) if devices else (0,):
+                ours = m.clone().to("spmdx")
+                if devices:
+                    spec = tuple("x" if d == dim else None for d in range(m.dim()))
+                    spmdx.mark_sharding(ours, line(devices), spec)
+                torch.testing.assert_close(
+                    trained(ours), right, rtol=1e-3, atol=1e-4 * right.abs().max().item()
+                )
+
+
+POOLS = {
+    "fractional_max_pool2d": (2, lambda x, r: F.fractional_max_pool2d(x, 2, 3, _random_samples=r)),
+    "fractional_max_pool3d": (3, lambda x, r: F.fractional_max_pool3d(x, 2, 3, _random_samples=r)),
+    "adaptive_max_pool2d": (2, lambda x, r: F.adaptive_max_pool2d(x, (2, 3))),
+    "adaptive_max_pool3d": (3, lambda x, r: F.adaptive_max_pool3d(x, (2, 3, 2))),
+    "max_pool3d": (3, lambda x, r: F.max_pool3d(x, 2)),
+}
+
+
+@pytest.mark.parametrize("devices", [2, 3, 4])
+@pytest.mark.parametrize("name", POOLS)
+def test_pools_whose_gradient_is_cut_after_a_whole_forward(name, devices):
+    dims, pool = POOLS[name]
+    x = torch.sin(torch.arange(2 * 4 * 6.0**dims)).view(2, 4, *[6] * dims)
+    draws = torch.full((2, 4, dims), 0.3)
+    plain = x.clone().requires_grad_()
+    upstream = torch.cos(torch.arange(pool(x, draws).numel()).float()).view_as(pool(x, draws))
+    pool(plain, draws).backward(upstream)
+    for marked in ("upstream", "gradient", "x"):
+        ours, there = x.to("spmdx").requires_grad_(), upstream.to("spmdx")
+        y = pool(ours, draws.to("spmdx"))
+        spmdx.mark_step()
+        spec = (None, "x", *[None] * dims)
+        if marked == "upstream":
+            spmdx.mark_sharding(there, line(devices), spec)
+        if marked == "x":
+            spmdx.mark_sharding(ours, line(devices), spec)
+        y.backward(there)
+        if marked == "gradient":
+            spmdx.mark_sharding(ours.grad, line(devices), spec)
+        torch.testing.assert_close(ours.grad.cpu(), plain.grad)

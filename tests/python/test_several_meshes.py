@@ -2,6 +2,7 @@
 """One program on several meshes: what lies on one is at hand on the other."""
 
 import itertools
+import threading
 
 import pytest
 import spmdx
@@ -94,3 +95,75 @@ def test_what_was_left_behind_does_not_hinder_the_next_step():
         (other * position).cpu(), (table(8, 4) + torch.arange(1, 5)) * torch.arange(1, 5)
     )
     torch.testing.assert_close(kept.cpu(), table(8, 4) + torch.arange(4))
+
+
+def two_models():
+    torch.manual_seed(0)
+    models = [torch.nn.Linear(6, 8).double(), torch.nn.Linear(6, 8).double()]
+    for model, name in zip(models, ("two by two", "three"), strict=True):
+        model.to("spmdx")
+        spmdx.mark_sharding(model.weight, mesh_of(name), (mesh_of(name).axis_names[0], None))
+    return models
+
+
+@pytest.mark.parametrize("squared", [False, True])
+@pytest.mark.parametrize("cut_between", [False, True])
+@pytest.mark.parametrize("set_to_none", [False, True])
+def test_models_on_two_meshes_train_in_one_program(squared, cut_between, set_to_none):
+    """A gradient that is computed from nothing annotated lies on the mesh of its parameter."""
+    models, x = two_models(), table(4, 6).double().to("spmdx")
+    plain = [torch.nn.Linear(6, 8).double(), torch.nn.Linear(6, 8).double()]
+    for ours, theirs in zip(models, plain, strict=True):
+        theirs.load_state_dict({n: t.cpu() for n, t in ours.state_dict().items()})
+
+    def train(models, x, between):
+        for _ in range(3):
+            for model in models:
+                model.zero_grad(set_to_none=set_to_none)
+            losses = [model(x) for model in models]
+            losses = [(y.square() if squared else y).sum() for y in losses]
+            between()
+            for loss in losses:
+                loss.backward()
+            with torch.no_grad():
+                for model in models:
+                    for p in model.parameters():
+                        p -= 1e-4 * p.grad
+            between()
+
+    train(models, x, spmdx.mark_step if cut_between else lambda: None)
+    train(plain, x.cpu(), lambda: None)
+    for ours, theirs in zip(models, plain, strict=True):
+        for p, q in zip(ours.parameters(), theirs.parameters(), strict=True):
+            torch.testing.assert_close(p.cpu(), q)
+            torch.testing.assert_close(p.grad.cpu(), q.grad)
+        sharding = spmdx.get_sharding(ours.weight.grad)
+        assert sharding.spec == spmdx.get_sharding(ours.weight).spec
+        assert sharding.mesh == spmdx.get_sharding(ours.weight).mesh
+
+
+def test_threads_train_models_on_meshes_of_their_own():
+    failed = []
+
+    def train(devices):
+        try:
+            model = torch.nn.Linear(6, 8).to("spmdx")
+            if devices:
+                mesh = spmdx.Mesh(range(devices), (devices,), ("a",))
+                spmdx.mark_sharding(model.weight, mesh, ("a", None))
+            optimizer = torch.optim.SGD(model.parameters(), 1e-4)
+            for _ in range(30):
+                loss = model(table(4, 6).to("spmdx")).square().sum()
+                loss.backward()
+                optimizer.step()
+                optimizer.zero_grad()
+                loss.item()
+        except BaseException as error:
+            failed.append(error)
+
+    threads = [threading.Thread(target=train, args=(n,)) for n in (0, 2, 3)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert not failed

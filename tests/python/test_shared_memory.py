@@ -475,8 +475,34 @@ def kept_by_a_hook(x):
     return p.grad
 
 
+def dropped_in_a_hook(x):
+    """An optimizer in backward drops the gradient, and views of what Python never saw come after."""
+    p, seen = x.requires_grad_(), []
+
+    def hook(leaf):
+        a = leaf.detach() + leaf.grad
+        leaf.grad = None
+        product = torch.einsum("ij,kj->ki", a, a)
+        product.detach().zero_()
+        row = torch.matmul(a[0], a.t())
+        row.detach().mul_(2)
+        seen.extend([product.reshape(-1), row])
+
+    p.register_post_accumulate_grad_hook(hook)
+    for _ in range(2):
+        (p.reshape(-1) * 3).sum().backward()
+    return torch.cat(seen)
+
+
 @pytest.mark.parametrize("devices", MESHES)
 @pytest.mark.parametrize("rows", [4, 7])
-@pytest.mark.parametrize("act", [written_in_a_hook, kept_by_a_hook])
+@pytest.mark.parametrize("act", [written_in_a_hook, kept_by_a_hook, dropped_in_a_hook])
 def test_gradients_share_memory_with_whom_they_do_in_eager(act, rows, devices):
     same(act, torch.arange(3.0 * rows).view(rows, 3), devices)
+
+
+def test_set_refuses_what_lies_before_a_storage():
+    x, storage = torch.ones(12).to("spmdx"), torch.ones(12).to("spmdx").untyped_storage()
+    with pytest.raises(RuntimeError, match="invalid storage offset -1"):
+        x.set_(storage, -1, (2, 2), (1, 2))
+    assert x.shape == (12,)

@@ -1,0 +1,73 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "bridge/autograd_threads.h"
+
+#include <torch/csrc/autograd/engine.h>
+#include <torch/csrc/autograd/variable.h>
+
+#include <atomic>
+#include <mutex>
+#include <thread>
+
+#include "bridge/errors.h"
+#include "bridge/plan_only.h"
+#include "bridge/tensor.h"
+#include "runtime/step.h"
+
+namespace spmdx::bridge {
+namespace {
+
+using AutogradEngine = torch::autograd::Engine;
+
+std::atomic<bool> used = false;
+
+struct Queues : AutogradEngine {
+  static auto member() { return &Queues::device_ready_queues_; }
+};
+
+// PyTorch counts the devices at its first backward pass, which may have come before this device was there.
+void add_thread() {
+  AutogradEngine& engine = AutogradEngine::get_default_engine();
+  engine.initialize_device_threads_pool();
+  auto& queues = engine.*Queues::member();
+  if (!queues.empty()) return;
+  queues.push_back(std::make_shared<torch::autograd::ReadyQueue>());
+  std::thread(&AutogradEngine::thread_init, &engine, 0, queues.back(), true).detach();
+}
+
+// A pass through that thread. What it worked on before has been let go then.
+void run_a_backward_pass() {
+  const at::Tensor leaf = make_hollow(Meta{.sizes = {0}, .strides = {1}});
+  const at::Tensor gradient = make_hollow(Meta{.sizes = {0}, .strides = {1}});
+  leaf.set_requires_grad(true);
+  AutogradEngine::get_default_engine().execute({torch::autograd::impl::gradient_edge(leaf)}, {gradient}, false, false,
+                                               true);
+}
+
+}  // namespace
+
+void give_autograd_a_thread() noexcept {
+  if (used.load(std::memory_order_relaxed)) return;
+  static std::once_flag once;
+  std::call_once(once, [] {
+    try {
+      add_thread();
+      used = true;
+    } catch (const std::exception&) {  // in a forked child: PyTorch says so itself in backward
+      used = false;
+    }
+  });
+}
+
+void wait_for_autograd() {
+  if (!used || in_forked_child()) return;
+  // In a thread of its own, for which Python has nothing in store that would have to be let go in turn.
+  std::thread([] {
+    try {
+      run_a_backward_pass();
+    } catch (const std::exception&) {  // a step had failed, which nobody asked about
+      return;
+    }
+  }).join();
+}
+
+}  // namespace spmdx::bridge
