@@ -287,7 +287,6 @@ void bind_sharding(py::module_& m) {
   m.def("annotate", annotate);
   m.def("annotation", annotation);
   m.def("keep_annotation", keep_annotation, py::arg("source"), py::arg("target"));
-  m.def("warn_of_lost_annotation", bridge::warn_of_lost_annotation, py::arg("why"));
   m.def("sharding_of", sharding_or_none);
   m.def("local_data", local_data, py::arg("tensor"), py::arg("on_host") = true);
   m.def("blank", blank, py::arg("shape"), py::arg("dtype"), py::arg("sharding"));

@@ -24,7 +24,8 @@ struct Run {
 
 constexpr size_t kNested = 64;  // backward passes run in hooks of each other, in one thread; PyTorch stops at 60
 
-// Those that have stored their gradient, of this pass and of those around it. What comes after in one is a hook's doing.
+// Those that have stored their gradient, of this pass and of those around it. What comes after in one is a hook's
+// doing.
 thread_local std::vector<Run> stored;
 
 Run current_run() { return {torch::autograd::get_current_node().get(), torch::autograd::get_current_graph_task_id()}; }

@@ -9,15 +9,11 @@ from spmdx._check import check_torch, load_core
 _C = load_core()
 check_torch(_C.TORCH_VERSION, torch.__version__)
 
-import os as _os  # noqa: E402
-
 from spmdx import _device as _device  # noqa: E402
 from spmdx import _place as _place  # noqa: E402
 from spmdx import _world as _world  # noqa: E402
 from spmdx import checkpoint, collectives, data, debug, nn, runtime  # noqa: E402
-from spmdx._compile import install as _answer_compilers  # noqa: E402
 from spmdx._version import __version__ as __version__  # noqa: E402
-from spmdx.checkpoint_protocol import install as _answer_checkpoints  # noqa: E402
 from spmdx.debug import explain, explain_diff  # noqa: E402
 from spmdx.errors import CommError, InternalError, ShardingError  # noqa: E402
 from spmdx.gathering import get_gather_budget, set_gather_budget  # noqa: E402
@@ -29,10 +25,6 @@ from spmdx.nn import fully_shard  # noqa: E402
 from spmdx.plan import plan_only  # noqa: E402
 from spmdx.rules import RuleCheck, check_rule, register_rule  # noqa: E402
 from spmdx.seeds import manual_seed  # noqa: E402
-from spmdx.settings import check_environment as _check_environment  # noqa: E402
-from spmdx.settings import dump_folder as _dump_folder  # noqa: E402
-from spmdx.settings import wanted_checks as _wanted_checks  # noqa: E402
-from spmdx.settings import wants_fallback_errors as _wants_fallback_errors  # noqa: E402
 from spmdx.sharding import (  # noqa: E402
     clear_sharding,
     distribute_tensor,
@@ -52,17 +44,6 @@ from spmdx.topology import (  # noqa: E402
     set_topology,
 )
 from spmdx.visualize import visualize_sharding  # noqa: E402
-
-_C.set_libraries(list(errors.OWN))
-_check_environment()
-_place.choose_by_environment()
-_answer_checkpoints()
-_answer_compilers()
-_C.configure(dump_dir=_dump_folder())
-if _os.environ.get("SPMDX_TOPOLOGY"):
-    set_topology(_os.environ["SPMDX_TOPOLOGY"])
-_C.set_checks(**_wanted_checks())
-_C.set_fallbacks_are_errors(_wants_fallback_errors())
 
 __all__ = [
     "CommError",
@@ -110,3 +91,5 @@ __all__ = [
     "sync",
     "visualize_sharding",
 ]
+
+from spmdx import _start as _start  # noqa: E402

@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 import torch
 
-from spmdx.errors import ShardingError, name_of
+from spmdx.errors import CheckpointError, ShardingError, name_of
 
 
 def integers(values: Any, what: str, mend: str = "Write range(8) or (4, 2).") -> list[int]:
@@ -29,7 +29,7 @@ def axis_names(names: Iterable[str] | None) -> list[str]:
     """The names of a mesh's axes; none for None."""
     if names is None:
         return []
-    found = [names] if isinstance(names, str) or not isinstance(names, Iterable) else list(names)
+    found = [names] if isinstance(names, str) or not is_iterable(names) else list(names)
     if isinstance(names, str) or not all(isinstance(name, str) for name in found):
         written = (names,) if isinstance(names, str) else ("data", "model")
         raise ShardingError(
@@ -57,7 +57,20 @@ def require_shape(tensor: torch.Tensor, name: str | None = None) -> None:
         )
 
 
-def require_path(path: Any, example: str) -> None:
-    """Raise ShardingError unless it is the path of a file, such as ``example``."""
-    if not isinstance(path, str | os.PathLike) or not os.fspath(path):
-        raise ShardingError(f"the path is {path!r}. Expected that of a file. Write {example!r}.")
+def require_path(
+    path: Any,
+    example: str,
+    kind: str = "a file",
+    error: type[ShardingError | CheckpointError] = ShardingError,
+) -> None:
+    """Raise ``error`` unless it is the path of a file, or what ``kind`` says, as ``example``."""
+    text = os.fspath(path) if isinstance(path, str | os.PathLike) else None
+    if not isinstance(text, str) or not text or "\0" in text:
+        raise error(f"the path is {path!r}. Expected that of {kind}. Write {example!r}.")
+
+
+def is_iterable(value: Any) -> bool:
+    """Whether a loop over it can begin; asks for no iterator, as that may start a loader."""
+    if isinstance(value, torch.Tensor):
+        return value.dim() > 0
+    return hasattr(type(value), "__iter__") or hasattr(type(value), "__getitem__")

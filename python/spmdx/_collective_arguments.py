@@ -31,7 +31,7 @@ REDUCTIONS = {
 
 
 def reduction_of(op: str, tensor: torch.Tensor) -> Reduction:
-    if op not in REDUCTIONS:
+    if not isinstance(op, str) or op not in REDUCTIONS:
         raise ShardingError(
             f"there is no reduction {op!r}. Expected one of {', '.join(REDUCTIONS)}. "
             'Write op="sum".'

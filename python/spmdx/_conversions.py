@@ -9,7 +9,7 @@ from torch.nn.parameter import is_lazy
 
 from spmdx import _C
 from spmdx._lazy import as_in_torch, on_device, untraced
-from spmdx.errors import located
+from spmdx.errors import located, warn
 from spmdx.tensor import plain_class, sharded_class
 
 
@@ -19,10 +19,10 @@ def keep_annotation(source: torch.Tensor, target: torch.Tensor) -> None:
     if _C.keep_annotation(source, target):
         _take_class(target)
     elif _C.annotation(source) is not None and not _C.is_lazy(target):
-        _C.warn_of_lost_annotation(
-            "of a tensor that leaves device 'spmdx' ends there. Expected annotated tensors to stay "
-            "on the device. Call spmdx.mark_sharding again once it is back; to read it, use .cpu() "
-            "of the tensor, not of the module."
+        warn(
+            "the annotation of a tensor that leaves device 'spmdx' ends there. Expected annotated "
+            "tensors to stay on the device. Call spmdx.mark_sharding again once it is back; to "
+            "read it, use .cpu() of the tensor, not of the module."
         )
 
 

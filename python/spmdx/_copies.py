@@ -14,7 +14,7 @@ import torch
 
 from spmdx import _C, _ties
 from spmdx._lazy import untraced
-from spmdx.errors import ShardingError, bare
+from spmdx.errors import ShardingError, bare, warn
 
 _ANNOTATION, _CLASS = "_spmdx_annotation", "_spmdx_class"  # of tensors in pickles
 
@@ -85,7 +85,7 @@ def annotated(tensor: Any, said: tuple | None, takes_class: bool) -> Any:
         try:
             handle = to_handle(spec, Mesh(ids, shape, names), tensor, "tensor")
         except ShardingError as error:
-            _C.warn_of_lost_annotation(f"of a tensor that was loaded ends: {bare(error)}")
+            warn(f"the annotation of a tensor that was loaded ends: {bare(error)}")
             return tensor
         _C.annotate(tensor, handle, is_state(tensor))
     if takes_class:

@@ -24,7 +24,7 @@ from spmdx import (
     _ties,
 )
 from spmdx._after_import import keep_whole
-from spmdx.errors import ShardingError, naming
+from spmdx.errors import ShardingError, located, naming
 
 NAME = "spmdx"
 
@@ -106,6 +106,28 @@ def _require_ours(device: Any) -> None:
             f"there is one logical spmdx device, {NAME}:0, not {device}. Expected it. The devices "
             "of a mesh lie below it: call spmdx.mark_sharding."
         )
+
+
+def _require_stream(function: str, stream: Any) -> None:
+    """Raises for what is not a stream of the device; None is taken, as by torch.cuda."""
+    if stream is None or isinstance(stream, torch.Stream) and stream.device.type == NAME:
+        return
+    raise TypeError(
+        located(
+            f"torch.{NAME}.{function}",
+            f"the stream is {stream!r}. Expected a torch.Stream of device '{NAME}'. Write "
+            f"torch.{NAME}.current_stream().",
+        )
+    )
+
+
+def _set_stream(stream):
+    _require_stream("set_stream", stream)
+
+
+def _stream(stream):
+    _require_stream("stream", stream)
+    return contextlib.nullcontext()
 
 
 def _of_device(name: str, function: Callable[[], Any]) -> Callable:
@@ -208,8 +230,8 @@ def _device_module():
     module._is_in_bad_fork = _C.in_forked_child
     module.device_count = lambda: 1
     module.current_device = lambda: 0
-    module.set_stream = lambda stream: None
-    module.stream = lambda stream: contextlib.nullcontext()
+    module.set_stream = _set_stream
+    module.stream = _stream
     module.manual_seed = _manual_seed
     module.manual_seed_all = _manual_seed
     module.seed = _seed

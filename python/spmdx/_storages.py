@@ -6,11 +6,14 @@ Libraries see by them which tensors share it.
 """
 
 import functools
+from numbers import Integral
+from typing import Any
 
 import torch
 
 from spmdx import _C
 from spmdx._lazy import as_in_torch, on_device
+from spmdx.errors import located
 
 _ROOM = 40  # bits of an address within one memory
 
@@ -48,6 +51,18 @@ def _fill_bytes(original):
     return fill_
 
 
+def _count(size: Any) -> int:
+    """Refuses what the CPU refuses, too."""
+    if isinstance(size, bool) or not isinstance(size, Integral | torch.SymInt):
+        wrong = f"the size is {size!r}"
+    elif not 0 <= int(size) < 2**63:
+        wrong = f"the size is {int(size)} bytes"
+    else:
+        return int(size)
+    mend = "Expected a whole number of bytes, from 0 on and below 2**63. Write storage.nbytes()."
+    raise RuntimeError(located("resize_", f"{wrong}. {mend}"))
+
+
 def _resize(original):
     """PyTorch takes a storage without an address for one that is gone."""
 
@@ -56,10 +71,28 @@ def _resize(original):
     def resize_(self, size):
         if not _is_ours(self):
             return original(self, size)
-        _C.resize_storage(self, int(size))
+        _C.resize_storage(self, _count(size))
         return self
 
     return resize_
+
+
+def _swap_bytes(original):
+    """PyTorch reads the bytes in place."""
+
+    @functools.wraps(original)
+    def byteswap(self, dtype):
+        if _is_ours(self):
+            raise RuntimeError(
+                located(
+                    "byteswap",
+                    "the storage is on device 'spmdx', whose bytes the host does not read. "
+                    "Expected one on the CPU. Call .cpu() on it first.",
+                )
+            )
+        return original(self, dtype)
+
+    return byteswap
 
 
 def _of_storages(original):
@@ -89,5 +122,6 @@ def install() -> None:
     kind.resize_ = _resize(kind.resize_)
     kind.copy_ = _copy_bytes(kind.copy_)
     kind.fill_ = _fill_bytes(kind.fill_)
+    kind.byteswap = _swap_bytes(kind.byteswap)
     kind.data_ptr = _of_storages(kind.data_ptr)
     torch.Tensor.data_ptr = _of_tensors(torch.Tensor.data_ptr)

@@ -3,13 +3,13 @@
 
 import os
 from collections.abc import Mapping
-from pathlib import Path
 from typing import Any
 
 import torch
 
 from spmdx.checkpoint_agree import agree_on_call
 from spmdx.checkpoint_async import SaveFuture, raise_unseen, start, wait_for_last
+from spmdx.checkpoint_folder import absolute
 from spmdx.checkpoint_load import Unmatched, load_into
 from spmdx.checkpoint_safetensors import load_safetensors
 from spmdx.checkpoint_safetensors_save import save_safetensors
@@ -61,9 +61,8 @@ def save(state: Mapping[str, Any], path: str | os.PathLike) -> None:
     Source: the files are those of ``torch.distributed.checkpoint``, which loads them too.
     """
     with naming("save"), channel() as exchange:
-        target = _absolute(path)
-        agree_on_call(exchange, "save", str(target), raise_unseen)
-        write(snapshot(state, False, exchange), target, exchange)
+        agree_on_call(exchange, "save", lambda: _target_of_save(path))
+        write(snapshot(state, False, exchange), absolute(path), exchange)
 
 
 def async_save(state: Mapping[str, Any], path: str | os.PathLike) -> SaveFuture:
@@ -94,9 +93,8 @@ def async_save(state: Mapping[str, Any], path: str | os.PathLike) -> SaveFuture:
         1.0
     """
     with naming("async_save"), channel() as exchange:
-        target = _absolute(path)
-        agree_on_call(exchange, "async_save", str(target), raise_unseen)
-        copied = snapshot(state, True, exchange)
+        agree_on_call(exchange, "async_save", lambda: _target_of_save(path))
+        target, copied = absolute(path), snapshot(state, True, exchange)
         return start(lambda: write(copied, target, exchange), f"the save to {target}")
 
 
@@ -131,7 +129,7 @@ def load(state: Mapping[str, Any], path: str | os.PathLike, *, strict: bool = Tr
     """
     with naming("load"), channel() as exchange:
         wait_for_last()
-        return load_into(state, _absolute(path), strict, exchange)
+        return load_into(state, path, strict, exchange)
 
 
 class RngState:
@@ -163,5 +161,8 @@ def rng_state() -> RngState:
     return RngState()
 
 
-def _absolute(path: str | os.PathLike) -> Path:
-    return Path(os.path.abspath(path))
+def _target_of_save(path: str | os.PathLike) -> str:
+    """Where to, unless an error of the save before is still to be raised."""
+    target = absolute(path)
+    raise_unseen()
+    return str(target)

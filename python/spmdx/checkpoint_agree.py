@@ -24,24 +24,16 @@ ONE_PLACE = (
 _FIELDS = ("kind", "path", "dtype", "shape", "place")
 
 
-def agree_on_call(
-    exchange: Exchange, call: str, what: str, first: Callable[[], None] = lambda: None
-) -> None:
+def agree_on_call(exchange: Exchange, call: str, what: Callable[[], str]) -> None:
     """Raise CheckpointError, in all processes, unless all of them make the same call.
 
     Args:
         exchange: of this call.
         call: the function's name.
-        what: what it works on, such as a path.
-        first: done before; what it raises in one process, all raise.
+        what: tells what it works on, such as a path; what it raises in one process, all raise.
     """
-
-    def said() -> str:
-        first()
-        return f"{call}: {what}"
-
     require_alike(
-        together(exchange, said),
+        together(exchange, lambda: f"{call}: {what()}"),
         "calls",
         "Expected one call of all processes, with the same path: each writes or reads its part. "
         "Let one process choose the path, and tell the others.",

@@ -10,7 +10,9 @@ import shutil
 import time
 import warnings
 from pathlib import Path
+from typing import Any
 
+from spmdx._arguments import require_path
 from spmdx.checkpoint_manifest import MANIFEST, METADATA, SUFFIX
 from spmdx.errors import CheckpointError
 from spmdx.runtime import process_index
@@ -86,6 +88,12 @@ def notice(target: Path, then: str) -> list[Path]:
             f"{folder} is left from a save to {target.name} that did not end: {then}", stacklevel=2
         )
     return found
+
+
+def absolute(path: Any, example: str = "runs/step-100", kind: str = "a folder") -> Path:
+    """The whole path; raises CheckpointError unless it is that of ``kind``, as ``example``."""
+    require_path(path, example, kind, CheckpointError)
+    return Path(os.path.abspath(path))
 
 
 def begin(target: Path) -> str:

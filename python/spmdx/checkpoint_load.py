@@ -19,7 +19,7 @@ from spmdx.checkpoint_boxes import (
     release,
     settle,
 )
-from spmdx.checkpoint_folder import mend, notice
+from spmdx.checkpoint_folder import absolute, mend, notice
 from spmdx.checkpoint_manifest import Chunk, Saved
 from spmdx.checkpoint_optimizer import require_as_many_parameters
 from spmdx.checkpoint_read import (
@@ -162,9 +162,10 @@ def _find(target: Path) -> None:
     notice(target, "it is not read, and removed by the next save")
 
 
-def load_into(state: Any, target: Path, strict: bool, exchange: Exchange) -> Unmatched:
-    """Fill ``state`` from the checkpoint at ``target``. Nothing changes unless all is sound."""
-    agree_on_call(exchange, "load", f"{target}, strict={strict}")
+def load_into(state: Any, path: Any, strict: bool, exchange: Exchange) -> Unmatched:
+    """Fill ``state`` from the checkpoint at ``path``. Nothing changes unless all is sound."""
+    agree_on_call(exchange, "load", lambda: f"{absolute(path)}, strict={strict}")
+    target = absolute(path)
     together(exchange, lambda: _find(target) if process_index() == 0 else None)
     index = agree_on_index(exchange, target, lambda: find_index(target))
     order = agree_on_tree(exchange, lambda: flatten(state))

@@ -9,8 +9,10 @@ from typing import Any
 
 import torch
 
+from spmdx._arguments import is_iterable
 from spmdx.checkpoint_agree import ONE_PLACE, agree_on_call, agree_on_tree, require_alike
 from spmdx.checkpoint_boxes import Box, Piece, settle, whole
+from spmdx.checkpoint_folder import absolute
 from spmdx.checkpoint_load import Filler, Unmatched, fill, match
 from spmdx.checkpoint_manifest import Saved
 from spmdx.checkpoint_schema import MEND, own_file, parsed, table
@@ -38,6 +40,7 @@ DTYPES = {
 }
 ENDING = ".safetensors"
 INDEX = "model.safetensors.index.json"
+PATH = ("model.safetensors", "a file or a folder")  # an example, and what it is of
 _MOST = 32 << 20  # bytes of an index or a header: of 200000 tensors
 
 State = torch.nn.Module | Mapping[str, Any]
@@ -95,13 +98,14 @@ def load_safetensors(
     """
     with naming("load_safetensors"), channel() as exchange:
         found: list[tuple] = []
-        agree_on_call(exchange, "load_safetensors", f"{_listed(path_or_paths)}, strict={strict}")
+        several = _several(path_or_paths)
+        agree_on_call(exchange, "load_safetensors", lambda: f"{_listed(several)}, strict={strict}")
         agree_on_tree(exchange, lambda: flatten(tensors_of(module_or_state)[0]))
 
         def check() -> str:
             settle()
             tensors, tied = tensors_of(module_or_state)
-            files = _files(path_or_paths)
+            files = _files(several)
             saved = _describe(files)
             present = {tied.get(name, name) for name in saved}
             for name in [n for n in tensors if n not in saved and tied.get(n, n) in present]:
@@ -121,9 +125,13 @@ def load_safetensors(
         return unmatched
 
 
-def _listed(paths: Paths) -> str:
-    several = [paths] if isinstance(paths, str | os.PathLike) else paths
-    return ", ".join(os.path.abspath(path) for path in several)
+def _several(paths: Paths) -> list[Any]:
+    one = isinstance(paths, str | bytes | os.PathLike) or not is_iterable(paths)
+    return [paths] if one else list(paths)
+
+
+def _listed(several: list[Any]) -> str:
+    return ", ".join(str(absolute(path, *PATH)) for path in several)
 
 
 def _digest(files: dict[str, Path], saved: dict[str, Saved]) -> str:
@@ -133,9 +141,8 @@ def _digest(files: dict[str, Path], saved: dict[str, Saved]) -> str:
     return hashlib.sha256(repr(told).encode()).hexdigest()
 
 
-def _files(paths: Paths) -> dict[str, Path]:
+def _files(several: list[Any]) -> dict[str, Path]:
     """The file of every tensor."""
-    several = [paths] if isinstance(paths, str | os.PathLike) else paths
     files: dict[str, Path] = {}
     for path in map(Path, several):
         if path.is_dir():

@@ -11,7 +11,8 @@ import torch
 
 from spmdx.checkpoint_agree import agree_on_call, agree_on_tree
 from spmdx.checkpoint_boxes import is_device_tensor, settle
-from spmdx.checkpoint_safetensors import DTYPES, ENDING, INDEX, State, tensors_of
+from spmdx.checkpoint_folder import absolute
+from spmdx.checkpoint_safetensors import DTYPES, ENDING, INDEX, PATH, State, tensors_of
 from spmdx.checkpoint_together import Exchange, channel, together
 from spmdx.checkpoint_tree import flatten
 from spmdx.errors import CheckpointError, naming
@@ -84,8 +85,9 @@ def save_safetensors(
     Source: https://github.com/huggingface/safetensors
     """
     with naming("save_safetensors"), channel() as exchange:
-        planned, target = [], Path(os.path.abspath(path))
-        agree_on_call(exchange, "save_safetensors", f"{target}, max_shard_size={max_shard_size}")
+        planned: list[tuple] = []
+        size = f"max_shard_size={max_shard_size}"
+        agree_on_call(exchange, "save_safetensors", lambda: f"{absolute(path, *PATH)}, {size}")
         agree_on_tree(exchange, lambda: flatten(tensors_of(module_or_state)[0]))
         orders = together(exchange, lambda: list(tensors_of(module_or_state)[0]))
 
@@ -99,7 +101,7 @@ def save_safetensors(
 
         together(exchange, plan)
         groups, notes = planned[0]
-        _write_files(groups, target, {**notes, "format": "pt"}, exchange)
+        _write_files(groups, absolute(path, *PATH), {**notes, "format": "pt"}, exchange)
 
 
 def _require_known(name: str, tensor: torch.Tensor) -> None:

@@ -6,6 +6,7 @@ from typing import Any
 
 from spmdx import runtime
 from spmdx._agreement import Agreed, Rows
+from spmdx._arguments import is_iterable
 from spmdx._batches import map_tensors
 from spmdx._input_sharding import Placement, ShardingSpec
 from spmdx._position import Position
@@ -207,6 +208,11 @@ def device_loader(
     Source: the names are PyTorch/XLA's (``MpDeviceLoader``).
     """
     with naming("device_loader"):
+        if not is_iterable(loader):
+            raise ShardingError(
+                f"the loader is a {type(loader).__name__}. Expected batches to loop over. Pass a "
+                "DataLoader, or a list of tensors."
+            )
         if mesh is not None:
             require_mesh(mesh)
         if type(prefetch_size) is not int or prefetch_size < 0:

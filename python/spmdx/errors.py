@@ -3,6 +3,7 @@
 
 import os
 import sys
+import warnings
 
 import torch
 
@@ -52,6 +53,22 @@ def user_line() -> str:
     if frame is None:
         return ""
     return f"{os.path.basename(frame.f_code.co_filename)}:{frame.f_lineno}"
+
+
+def warn(message: str) -> None:
+    """A UserWarning of the user's line, which leads the message."""
+    frame = user_frame()
+    if frame is None:
+        warnings.warn(message, stacklevel=2)
+        return
+    warnings.warn_explicit(
+        f"{user_line()}: {message}",
+        UserWarning,
+        frame.f_code.co_filename,
+        frame.f_lineno,
+        frame.f_globals.get("__name__", "<string>"),
+        frame.f_globals.setdefault("__warningregistry__", {}),
+    )
 
 
 def located(function: str, message: str) -> str:

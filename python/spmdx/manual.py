@@ -41,8 +41,9 @@ def shard_map(
         A function of the same arguments, as global tensors.
 
     Raises:
-        ShardingError: a spec that does not fit, sizes that do not divide, or a result that varies
-            along an axis its spec does not name. Raised where the returned function is called.
+        ShardingError: ``fn`` is no function, or there is no such mesh or axis. Where the returned
+            function is called: a spec that does not fit, sizes that do not divide, or a result
+            that varies along an axis its spec does not name.
 
     Example:
         >>> import torch, spmdx
@@ -57,6 +58,11 @@ def shard_map(
     Source: the semantics are those of JAX's shard_map (JEP 14273) with checked replication.
     """
     with naming("shard_map"):
+        if not callable(fn):
+            raise ShardingError(
+                f"fn is a {type(fn).__name__}. Expected a function of tensors. Write it first: "
+                "spmdx.shard_map(fn, mesh, in_specs, out_specs)."
+            )
         mesh = require_mesh(mesh)
         names = _manual_axes(mesh, axes)
 

@@ -2,13 +2,16 @@
 """Rules of users' own ops: registering one, and checking it against the op itself."""
 
 import dataclasses
+import math
 from collections.abc import Mapping, Sequence
+from numbers import Real
 from typing import Any
 
 import torch
 from torch.utils import _pytree as pytree
 
 from spmdx import _C, _trials
+from spmdx._arguments import integers
 from spmdx.errors import ShardingError, naming
 
 
@@ -63,10 +66,32 @@ def register_rule(
     OpenXLA (sdy.op_sharding_rule).
     """
     with naming("register_rule"):
-        operands = ~0 if linear_operands is None else sum(1 << at for at in set(linear_operands))
-        _C.register_rule(
-            _name_of(op), rule, linear, operands & (2**64 - 1), reduction, float(flops)
-        )
+        name, operands = _name_of(op), _operands(linear_operands)
+        _require_text("the rule", rule, "bs,s->b")
+        _require_text("linear", linear, "each")
+        _require_text("reduction", reduction, "sum")
+        if isinstance(flops, bool) or not isinstance(flops, Real) or not 0 <= flops < math.inf:
+            raise ShardingError(f"flops is {flops!r}. Expected a number from 0 on. Write 2.0.")
+        _C.register_rule(name, rule, linear, operands, reduction, float(flops))
+
+
+def _require_text(what: str, value: Any, example: str) -> None:
+    if not isinstance(value, str):
+        raise ShardingError(f"{what} is {value!r}. Expected a string. Write {example!r}.")
+
+
+def _operands(positions: Any) -> int:
+    """A bit for each position; every bit for None."""
+    if positions is None:
+        return 2**64 - 1
+    found = integers(positions, "linear_operands", "Write (0, 1).")
+    for at in found:
+        if not 0 <= at < 64:
+            raise ShardingError(
+                f"linear_operands has {at}. Expected positions of tensor operands, from 0 on. "
+                "Write (0, 1)."
+            )
+    return sum(1 << at for at in set(found))
 
 
 @dataclasses.dataclass(frozen=True)

@@ -74,7 +74,7 @@ class Topology:
                 )
             if isinstance(self.levels, list):
                 object.__setattr__(self, "levels", tuple(self.levels))
-            if not self.levels or not _are_levels(self.levels):
+            if not _are_levels(self.levels):
                 raise ShardingError(
                     f"the levels are {self.levels!r}. Expected one or more spmdx.topology.Level. "
                     "Write (Level(latency_ns=5000),) for links that are all alike."
@@ -188,7 +188,8 @@ class Topology:
 
 
 def _are_levels(levels: Any) -> bool:
-    return isinstance(levels, tuple) and all(isinstance(level, Level) for level in levels)
+    known = isinstance(levels, tuple) and all(isinstance(level, Level) for level in levels)
+    return known and len(levels) > 0
 
 
 def set_topology(topology: Topology | str | os.PathLike) -> None:

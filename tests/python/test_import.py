@@ -245,3 +245,25 @@ def test_what_workers_of_a_loader_cannot_send_is_told_to_the_reader():
     )
     said = run(code).stdout
     assert said.startswith("a tensor of device 'spmdx:0' cannot be sent to another process"), said
+
+
+AGAIN = """
+import importlib, sys, spmdx, torch
+spmdx.set_topology("gloo")
+mesh, x = spmdx.Mesh(range(2), (2,)), torch.arange(4.0).to("spmdx")
+kinds, add = (spmdx.Mesh, spmdx.ShardingError), torch.nn.Module._apply
+assert importlib.reload(spmdx) is spmdx
+del sys.modules["spmdx"]
+import spmdx as another
+for module in (spmdx, another):
+    assert (module.Mesh, module.ShardingError) == kinds and torch.nn.Module._apply is add
+    assert module.get_topology().name == "gloo"
+    y = module.mark_sharding(x + 1, mesh, ("axis0",))
+    print(y.tolist(), y.partition_spec)
+"""
+
+
+def test_importing_again_changes_nothing():
+    ended = run(AGAIN, SPMDX_NUM_DEVICES="2", SPMDX_TOPOLOGY="nvlink")
+    assert ended.returncode == 0, ended.stderr
+    assert ended.stdout == "[1.0, 2.0, 3.0, 4.0] PartitionSpec('axis0')\n" * 2

@@ -476,7 +476,7 @@ def kept_by_a_hook(x):
 
 
 def dropped_in_a_hook(x):
-    """An optimizer in backward drops the gradient, and views of what Python never saw come after."""
+    """As an optimizer in backward does; views of what Python never saw come after."""
     p, seen = x.requires_grad_(), []
 
     def hook(leaf):

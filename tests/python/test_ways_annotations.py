@@ -59,6 +59,25 @@ def test_annotations_that_end_say_so_once_at_the_users_line(name):
             assert torch.allclose(t.detach().cpu().double(), wanted, atol=1e-5)
 
 
+@pytest.mark.parametrize("move", ["cpu", "double_cpu", "data"])
+def test_the_warning_is_the_users_lines_to_pythons_filters(move):
+    s = Subject("spmdx", 4)
+    ways = {
+        "cpu": lambda: s.net.cpu(),
+        "double_cpu": lambda: s.net.to("cpu", torch.float64),
+        "data": lambda: setattr(s.net.scale, "data", s.x),
+    }
+    with warnings.catch_warnings(record=True) as caught:
+        warnings.resetwarnings()
+        warnings.simplefilter("ignore")
+        warnings.filterwarnings("default", "test_ways.*annotation", module=__name__)
+        for _ in range(2):
+            ways[move]()
+            s = Subject("spmdx", 4)
+    at = [(w.filename, w.lineno) for w in caught]
+    assert at == [(__file__, ways[move].__code__.co_firstlineno)]
+
+
 # On an annotated buffer of one dim, or a weight of two.
 IN_PLACE = {
     "resize_": lambda s: s.net.scale.resize_(2, 2),
