@@ -4,7 +4,7 @@
 #include <vector>
 
 #include "passes/choices.h"
-#include "passes/passes.h"
+#include "passes/options.h"
 
 namespace spmdx {
 

@@ -20,30 +20,45 @@ void dump(const Graph& graph, const CompileOptions& options, int program, int st
   std::ofstream(std::filesystem::path(options.dump_dir) / name) << print(graph, options.source);
 }
 
+template <class Result, class G>
+auto of_graph(Result (*pass)(G&)) {
+  return [pass](Program& program, const CompileOptions&) { pass(program.graph); };
+}
+template <class Result, class G>
+auto of_graph(Result (*pass)(G&, const CompileOptions&)) {
+  return [pass](Program& program, const CompileOptions& options) { pass(program.graph, options); };
+}
+
 }  // namespace
 
 const std::vector<Pass>& all_passes() {
   static const std::vector<Pass> passes = {
-      {"simplify", [](Graph& graph, const CompileOptions&) { simplify(graph); }},
-      {"split-constants", [](Graph& graph, const CompileOptions&) { split_constants(graph); }},
-      {"propagate", propagate},
-      {"partition", partition},
-      {"exchange", [](Graph& graph, const CompileOptions&) { exchange(graph); }},
-      {"schedule", schedule},
-      {"verify", [](Graph& graph, const CompileOptions&) { verify(graph); }},
+      {"simplify", of_graph(simplify)},                // duplicates and what nobody needs go
+      {"split-constants", of_graph(split_constants)},  // each use of a constant has its own
+      {"propagate", of_graph(propagate)},              // from annotations to a sharding for every value
+      {"expand", of_graph(expand_composites)},         // softmax, norms, attention … that are best cut inside
+      {"turn-rows", try_turned_rows},                  // merged dims whose minor part is cut
+      {"see-chunks", try_chunks},                      // slices that take a dim apart into equal pieces
+      {"search", search},                              // a strategy for every node, by cost
+      {"partition", partition},                        // collectives come in
+      {"exchange", of_graph(exchange)},                // moves between neighbours, and of rows
+      {"schedule", of_graph(schedule)},                // the order, and buckets of collectives
+      {"verify", of_graph(verify)},                    // decides again, from the rules alone
   };
   return passes;
 }
 
 void compile(Graph& graph, const CompileOptions& options) {
   static std::atomic<int> programs = 0;
-  const int program = options.dump_dir.empty() ? 0 : programs++;
+  const int number = options.dump_dir.empty() ? 0 : programs++;
   int step = 0;
-  dump(graph, options, program, step++, "traced");
+  Program program{std::move(graph), {}};
+  dump(program.graph, options, number, step++, "traced");
   for (const Pass& pass : all_passes()) {
-    pass.run(graph, options);
-    dump(graph, options, program, step++, pass.name);
+    pass.run(program, options);
+    dump(program.graph, options, number, step++, pass.name);
   }
+  graph = std::move(program.graph);
 }
 
 }  // namespace spmdx

@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <optional>
 
+#include "passes/assignment.h"
 #include "passes/search.h"
 
 namespace spmdx {

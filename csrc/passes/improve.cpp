@@ -5,6 +5,7 @@
 #include <iterator>
 #include <set>
 
+#include "passes/assignment.h"
 #include "passes/rewrite.h"
 #include "passes/search.h"
 

@@ -4,10 +4,10 @@
 #include <numeric>
 
 #include "base/error.h"
+#include "passes/assignment.h"
 #include "passes/layouts.h"
 #include "passes/passes.h"
 #include "passes/rewrite.h"
-#include "passes/search.h"
 
 namespace spmdx {
 namespace {
@@ -22,12 +22,8 @@ std::vector<size_t> by_value(const std::vector<Output>& outputs) {
 
 class Partition {
  public:
-  Partition(const Graph& graph, const CompileOptions& options)
-      : graph_(graph),
-        rewrite_(graph),
-        layouts_(graph, rewrite_, options.topology),
-        decided_(decide(graph, options)),
-        assignment_(*decided_) {}
+  Partition(const Graph& graph, const Decisions& decisions, const CompileOptions& options)
+      : graph_(graph), rewrite_(graph), layouts_(graph, rewrite_, options.topology), decisions_(decisions) {}
 
   Graph run() {
     for (size_t i : inputs_by_use(graph_)) {
@@ -54,10 +50,10 @@ class Partition {
  private:
   void visit(NodeId id) {
     const Node& node = graph_.nodes[id];
-    const Placement& placement = assignment_.choice(id).placement;
+    const Placement& placement = decisions_.choices[id]->placement;
     Node copy = node;
     for (size_t i = 0; i < node.inputs.size(); ++i) {
-      if (assignment_.fleeting(node.inputs[i]) && id > kResidence) layouts_.forget(node.inputs[i], id - kResidence);
+      if (decisions_.fleeting[node.inputs[i]] && id > kResidence) layouts_.forget(node.inputs[i], id - kResidence);
       copy.inputs[i] = layouts_.get(node.inputs[i], placement.inputs[i], id, node.source,
                                     cause(node.inputs[i], placement.inputs[i], node));
     }
@@ -117,19 +113,20 @@ class Partition {
   const Graph& graph_;
   Rewrite rewrite_;
   Layouts layouts_;
-  std::unique_ptr<const Assignment> decided_;
-  const Assignment& assignment_;
+  const Decisions& decisions_;
 };
 
 }  // namespace
 
-void partition(Graph& graph, const CompileOptions& options) {
-  if (!graph.mesh) return;
-  for (const Value& value : graph.values)
+void partition(Program& program, const CompileOptions& options) {
+  if (!program.graph.mesh) return;
+  for (const Value& value : program.graph.values)
     if (!value.sharding)
       throw ShardingError("partition: a value of " + str(value.type) +
                           " has no sharding yet. Expected a graph that was propagated. Run the pass propagate first.");
-  graph = Partition(graph, options).run();
+  search(program, options);
+  program.graph = Partition(program.graph, *program.decisions, options).run();
+  program.decisions.reset();  // of a graph that is no more
 }
 
 }  // namespace spmdx

@@ -2,24 +2,18 @@
 // The passes: Graph in, Graph changed, in the order of compile.cpp.
 #pragma once
 #include <functional>
-#include <string>
+#include <optional>
 #include <vector>
 
-#include "graph/graph.h"
-#include "graph/text.h"
-#include "rules/rule.h"
+#include "passes/options.h"
+#include "passes/search.h"
 
 namespace spmdx {
 
-constexpr int64_t kNoLimit = INT64_MAX;
-
-struct CompileOptions {
-  Topology topology;
-  std::string dump_dir;  // empty: no dumps
-  SourcePrinter source;  // for dumps; passes keep numbers of sources, which reports resolve
-  int64_t bucket_bytes = 30 << 20;
-  // Bytes a device may spend on gathered parameters that are kept from forward to backward.
-  int64_t gather_budget = 0;
+// A program on its way to a plan.
+struct Program {
+  Graph graph;
+  std::optional<Decisions> decisions;  // what search has decided for this graph
 };
 
 // Gives every use of a constant (no operands, not random) a node of its own, so that uses do not bind each other; not
@@ -33,10 +27,21 @@ void simplify(Graph& graph);
 // changes what the user wrote. Ensures: Value::sharding is set and not partial, for all values, when graph.mesh is set.
 void propagate(Graph& graph, const CompileOptions& options);
 
-// Chooses a strategy for every node by cost and inserts collectives, so that every node can run on local shards.
+// Replaces composites that are best cut inside by the ops that they are made of. REQUIRES and ensures: propagated.
+void expand_composites(Graph& graph, const CompileOptions& options);
+
+// The same program with rows of merged dims in another order (passes/rows.h), or with slices seen as pieces
+// (passes/chunks.h), where its plan is cheaper. REQUIRE and ensure: propagated.
+void try_turned_rows(Program& program, const CompileOptions& options);
+void try_chunks(Program& program, const CompileOptions& options);
+
+// Chooses a strategy for every node by cost, if that has not been done for this graph. REQUIRES: propagated.
+void search(Program& program, const CompileOptions& options);
+
+// Inserts the collectives that the strategies ask for, so that every node can run on local shards.
 // Ensures: Value::sharding is what the value really has (may be partial); inputs have their physical layout; outputs
 // have their annotation or propagated sharding, never partial.
-void partition(Graph& graph, const CompileOptions& options);
+void partition(Program& program, const CompileOptions& options);
 
 // Orders nodes, merges neighbouring collectives into buckets.
 void schedule(Graph& graph, const CompileOptions& options);
@@ -49,7 +54,7 @@ void compile(Graph& graph, const CompileOptions& options);
 
 struct Pass {
   const char* name;
-  std::function<void(Graph&, const CompileOptions&)> run;
+  std::function<void(Program&, const CompileOptions&)> run;
 };
 const std::vector<Pass>& all_passes();  // in compile's order
 

@@ -3,20 +3,13 @@
 #include <algorithm>
 #include <optional>
 
-#include "passes/chunks.h"
-#include "passes/expand.h"
 #include "passes/passes.h"
-#include "passes/rewrite.h"
-#include "passes/rows.h"
-#include "passes/search.h"
-#include "passes/strategy.h"
+#include "passes/preference.h"
 
 namespace spmdx {
 namespace {
 
 constexpr int kMaxSweeps = 8;
-constexpr int kMaxExpansions = 4;
-constexpr size_t kMaxTurns = 3;
 
 // What is known of the values so far. Layouts of data lead, layouts of state (parameters) follow: how a parameter is
 // stored says nothing of where the work on it should be done while the data says something else.
@@ -24,11 +17,11 @@ class Propagation {
  public:
   Propagation(Graph& graph, const CompileOptions& options) : graph_(graph), options_(options), users_(users(graph)) {
     const size_t n = graph.values.size();
-    current_.resize(n);
-    fixed_.assign(n, false);
-    hidden_.assign(n, false);
+    known_.shardings.resize(n);
+    known_.fixed.assign(n, false);
+    known_.hidden.assign(n, false);
     dirty_.assign(graph.nodes.size(), true);
-    for (size_t v = 0; v < n; ++v) current_[v] = replicated(graph.mesh, graph.values[v].type.shape.size());
+    for (size_t v = 0; v < n; ++v) known_.shardings[v] = replicated(graph.mesh, graph.values[v].type.shape.size());
     for (Value& value : graph.values) value.why = {};
     for (const Node& node : graph.nodes) rules_.push_back(rule_for(node.call));
     link_ties();
@@ -41,18 +34,7 @@ class Propagation {
     sweep_until_stable();
     seed_other_state();
     sweep_until_stable();
-    for (size_t v = 0; v < current_.size(); ++v) graph_.values[v].sharding = current_[v];
-  }
-
-  // Nodes whose best strategy cuts a composite factor.
-  std::vector<bool> to_expand() {
-    std::vector<bool> expand(graph_.nodes.size(), false);
-    for (size_t i = 0; i < graph_.nodes.size(); ++i) {
-      if (!rules_[i]->expand) continue;
-      const OpContext op = context(i);
-      if (auto best = choose(i, op)) expand[i] = cuts_composite(op, *best);
-    }
-    return expand;
+    for (size_t v = 0; v < known_.shardings.size(); ++v) graph_.values[v].sharding = known_.shardings[v];
   }
 
  private:
@@ -68,7 +50,7 @@ class Propagation {
   }
 
   void set(ValueId value, ShardingRef sharding, Provenance why) {
-    current_[value] = sharding;
+    known_.shardings[value] = sharding;
     graph_.values[value].why = std::move(why);
     for (NodeId user : users_[value]) dirty_[user] = true;
     if (graph_.values[value].producer != kNone) dirty_[graph_.values[value].producer] = true;
@@ -78,8 +60,8 @@ class Propagation {
     const std::string name = input.name.empty() ? "an input" : input.name;
     if (input.annotation) {
       set(input.value, input.annotation, {input.source, "annotation of " + name, nullptr});
-      fixed_[input.value] = true;
-    } else if (input.physical && !comes_from_another_mesh(graph_, input) && !fixed_[input.value]) {
+      known_.fixed[input.value] = true;
+    } else if (input.physical && !comes_from_another_mesh(graph_, input) && !known_.fixed[input.value]) {
       set(input.value, without_partial(input.physical, graph_.values[input.value].type.shape),
           {0, "layout of " + name, nullptr});
     }
@@ -90,9 +72,9 @@ class Propagation {
       if (!input.state) {
         seed_input(input);
       } else if (input.annotation) {
-        fixed_[input.value] = hidden_[input.value] = true;
+        known_.fixed[input.value] = known_.hidden[input.value] = true;
       } else if (input.physical && !comes_from_another_mesh(graph_, input) && !input.physical->replicated()) {
-        hidden_[input.value] = true;
+        known_.hidden[input.value] = true;
       }
     }
     for (const Constraint& constraint : graph_.constraints)
@@ -103,14 +85,14 @@ class Propagation {
   }
 
   void seed_result(ValueId value, ShardingRef sharding, SourceId source, bool state) {
-    if (fixed_[value]) return;
-    fixed_[value] = true;
-    hidden_[value] = state;
+    if (known_.fixed[value]) return;
+    known_.fixed[value] = true;
+    known_.hidden[value] = state;
     state ? states_.push_back({value, sharding, source, true}) : set(value, sharding, {source, "annotation", nullptr});
   }
 
   void seed_annotated_state() {
-    hidden_.assign(hidden_.size(), false);
+    known_.hidden.assign(known_.hidden.size(), false);
     dirty_.assign(dirty_.size(), true);
     for (const Input& input : graph_.inputs)
       if (input.state && input.annotation) seed_input(input);
@@ -123,7 +105,7 @@ class Propagation {
   // have known less.
   void seed_other_state() {
     for (const Input& input : graph_.inputs)
-      if (input.state && !input.annotation && current_[input.value]->replicated()) seed_input(input);
+      if (input.state && !input.annotation && known_.shardings[input.value]->replicated()) seed_input(input);
     follow_ties();
   }
 
@@ -131,16 +113,16 @@ class Propagation {
   bool follow_ties() {
     bool changed = false;
     for (auto [a, b] : ties_) {
-      changed |= adopt(b, current_[a], a);
-      changed |= adopt(a, current_[b], b);
+      changed |= adopt(b, known_.shardings[a], a);
+      changed |= adopt(a, known_.shardings[b], b);
     }
     return changed;
   }
 
   bool adopt(ValueId to, ShardingRef sharding, ValueId from) {
-    if (fixed_[to] || hidden_[to] || hidden_[from]) return false;
-    ShardingRef longer = extend(current_[to], sharding, graph_.values[to].type.shape);
-    if (longer == current_[to]) return false;
+    if (known_.fixed[to] || known_.hidden[to] || known_.hidden[from]) return false;
+    ShardingRef longer = extend(known_.shardings[to], sharding, graph_.values[to].type.shape);
+    if (longer == known_.shardings[to]) return false;
     set(to, longer, graph_.values[from].why);
     return true;
   }
@@ -149,64 +131,13 @@ class Propagation {
     return {graph_.mesh, graph_.nodes[node].call.get(), rules_[node].get(), true};
   }
 
-  ValueId tensor(const Node& node, size_t t) const {
-    return t < node.inputs.size() ? node.inputs[t] : node.output + static_cast<ValueId>(t - node.inputs.size());
-  }
-
-  // Time of moving operands and results between what is known of them and what the strategy wants.
-  int64_t cost(const Node& node, const OpContext& op, const Strategy& strategy, const Placement& placement) const {
-    int64_t total = compute_ns(op, strategy, options_.topology) + composite_ns(op, strategy, options_.topology);
-    for (size_t t = 0; t < op.num_tensors(); ++t) {
-      const bool is_input = t < node.inputs.size();
-      const ValueId value = tensor(node, t);
-      const TensorType& type = op.type(t);
-      if (hidden_[value]) continue;
-      ShardingRef known = current_[value];
-      ShardingRef wanted = is_input ? placement.inputs[t] : placement.outputs[t - node.inputs.size()];
-      if (is_input) {
-        total += plan_reshard(type.dtype, type.shape, known, wanted, options_.topology)->cost_ns;
-      } else if (fixed_[value] || !known->replicated()) {
-        total += plan_reshard(type.dtype, type.shape, wanted, known, options_.topology)->cost_ns;
-      } else if (wanted->partial) {
-        total += plan_reshard(type.dtype, type.shape, wanted, without_partial(wanted, type.shape), options_.topology)
-                     ->cost_ns;
-      }
-    }
-    return total;
-  }
-
-  std::optional<Strategy> choose(size_t index, const OpContext& op) const {
-    const Node& node = graph_.nodes[index];
-    std::vector<std::vector<ShardingRef>> hints(op.num_tensors());
-    bool any = false;
-    for (size_t t = 0; t < hints.size(); ++t) {
-      const ValueId value = tensor(node, t);
-      if (hidden_[value] || current_[value]->replicated()) continue;
-      hints[t].push_back(current_[value]);
-      any = true;
-    }
-    if (!any) return std::nullopt;
-    std::optional<Strategy> best;
-    int64_t best_cost = 0;
-    for (Strategy& strategy : candidates(op, hints)) {
-      auto placement = place(op, strategy);
-      if (!placement) continue;
-      const int64_t now = cost(node, op, strategy, *placement);
-      if (!best || now < best_cost) {
-        best = std::move(strategy);
-        best_cost = now;
-      }
-    }
-    return best;
-  }
-
   // Where a dim's new cut comes from: the largest tensor of the op that already has it.
   Provenance origin(const Node& node, const OpContext& op, ValueId target) const {
     const Provenance* from = nullptr;
     int64_t bytes = -1;
     for (size_t t = 0; t < op.num_tensors(); ++t) {
-      const ValueId value = tensor(node, t);
-      if (value == target || hidden_[value] || current_[value]->replicated()) continue;
+      const ValueId value = tensor_of(node, t);
+      if (value == target || !known_.cuts(value)) continue;
       if (op.type(t).bytes() > bytes) {
         bytes = op.type(t).bytes();
         from = &graph_.values[value].why;
@@ -222,17 +153,17 @@ class Propagation {
     dirty_[index] = false;
     const Node& node = graph_.nodes[index];
     const OpContext op = context(index);
-    const auto strategy = choose(index, op);
+    const auto strategy = preferred(node, op, known_, options_.topology);
     if (!strategy) return false;
     const auto placement = place(op, *strategy);
     bool changed = false;
     for (size_t t = 0; t < op.num_tensors(); ++t) {
-      const ValueId value = tensor(node, t);
-      if (fixed_[value] || hidden_[value]) continue;
+      const ValueId value = tensor_of(node, t);
+      if (known_.fixed[value] || known_.hidden[value]) continue;
       const Shape& shape = op.type(t).shape;
       ShardingRef wanted = t < node.inputs.size() ? placement->inputs[t] : placement->outputs[t - node.inputs.size()];
-      ShardingRef longer = extend(current_[value], without_partial(wanted, shape), shape);
-      if (longer == current_[value]) continue;
+      ShardingRef longer = extend(known_.shardings[value], without_partial(wanted, shape), shape);
+      if (longer == known_.shardings[value]) continue;
       set(value, longer, origin(node, op, value));
       changed = true;
     }
@@ -252,64 +183,18 @@ class Propagation {
 
   Graph& graph_;
   const CompileOptions& options_;
-  std::vector<ShardingRef> current_;
-  std::vector<bool> fixed_;   // the user's word: never changed
-  std::vector<bool> hidden_;  // not to be looked at yet
-  std::vector<bool> dirty_;   // by node: a tensor of it has changed since the last visit
+  Known known_;
+  std::vector<bool> dirty_;  // by node: a tensor of it has changed since the last visit
   std::vector<std::vector<NodeId>> users_;
   std::vector<Constraint> states_;  // annotated results that are state
   std::vector<std::pair<ValueId, ValueId>> ties_;
   std::vector<OpRuleRef> rules_;
 };
 
-void spread(Graph& graph, const CompileOptions& options) {
-  for (int round = 0;; ++round) {
-    Propagation propagation(graph, options);
-    propagation.run();
-    if (round == kMaxExpansions) return;
-    const std::vector<bool> nodes = propagation.to_expand();
-    if (std::find(nodes.begin(), nodes.end(), true) == nodes.end()) return;
-    expand(graph, nodes);
-    drop_dead(graph);  // what an expansion makes for results that nobody reads
-  }
-}
-
-// A propagated graph, and the time of its plan once somebody has asked: a search is most of the work.
-struct Candidate {
-  Graph graph;
-  std::optional<int64_t> known;
-
-  int64_t total(const CompileOptions& options) {
-    if (!known) known = decide(graph, options)->total();
-    return *known;
-  }
-};
-
-// Propagates, and turns rows where the plan is cheaper for it.
-Candidate spread_and_turn(Graph graph, const CompileOptions& options) {
-  spread(graph, options);
-  Candidate best{std::move(graph), {}};
-  const std::vector<Merge> merges = blocked_merges(best.graph);
-  for (size_t i = 0; i < merges.size() && i < kMaxTurns; ++i) {
-    auto turned = turn_rows(best.graph, merges[i]);
-    if (!turned) continue;
-    spread(*turned, options);
-    Candidate other{std::move(*turned), {}};
-    if (other.total(options) < best.total(options)) best = std::move(other);
-  }
-  return best;
-}
-
 }  // namespace
 
 void propagate(Graph& graph, const CompileOptions& options) {
-  if (!graph.mesh) return;
-  Candidate plain = spread_and_turn(std::move(graph), options);
-  if (auto chunks = see_chunks(plain.graph)) {
-    Candidate seen = spread_and_turn(std::move(*chunks), options);
-    if (seen.total(options) < plain.total(options)) plain = std::move(seen);
-  }
-  graph = std::move(plain.graph);
+  if (graph.mesh) Propagation(graph, options).run();
 }
 
 }  // namespace spmdx

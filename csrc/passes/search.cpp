@@ -1,12 +1,16 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "passes/search.h"
+#include "passes/assignment.h"
 
+#include <memory>
+
+#include "passes/passes.h"
 #include "passes/residence.h"
 
 namespace spmdx {
 namespace {
 
-std::unique_ptr<const Assignment> search(const Graph& graph, const CompileOptions& options,
+std::unique_ptr<const Assignment> assign(const Graph& graph, const CompileOptions& options,
                                          const std::vector<bool>& fleeting) {
   auto assignment = std::make_unique<Assignment>(graph, options, fleeting);
   choose_greedily(*assignment);
@@ -14,16 +18,29 @@ std::unique_ptr<const Assignment> search(const Graph& graph, const CompileOption
   return assignment;
 }
 
+Decisions decisions_of(const Assignment& assignment, std::vector<bool> fleeting) {
+  Decisions decisions{{}, std::move(fleeting), assignment.total()};
+  for (NodeId node = 0; node < assignment.graph().nodes.size(); ++node)
+    decisions.choices.push_back(assignment.choice_ref(node));
+  return decisions;
+}
+
 }  // namespace
 
-std::unique_ptr<const Assignment> decide(const Graph& graph, const CompileOptions& options) {
+Decisions decide(const Graph& graph, const CompileOptions& options) {
   std::vector<bool> fleeting = fleeting_values(graph);
   if (options.gather_budget == kNoLimit) fleeting.assign(fleeting.size(), false);
-  auto assignment = search(graph, options, fleeting);
-  if (options.gather_budget == 0 || options.gather_budget == kNoLimit) return assignment;
-  const std::vector<bool> before = fleeting;
-  keep_within(options.gather_budget, *assignment, fleeting);
-  return fleeting == before ? std::move(assignment) : search(graph, options, fleeting);
+  auto assignment = assign(graph, options, fleeting);
+  if (options.gather_budget != 0 && options.gather_budget != kNoLimit) {
+    const std::vector<bool> before = fleeting;
+    keep_within(options.gather_budget, *assignment, fleeting);
+    if (fleeting != before) assignment = assign(graph, options, fleeting);
+  }
+  return decisions_of(*assignment, std::move(fleeting));
+}
+
+void search(Program& program, const CompileOptions& options) {
+  if (program.graph.mesh && !program.decisions) program.decisions = decide(program.graph, options);
 }
 
 }  // namespace spmdx

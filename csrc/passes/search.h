@@ -1,15 +1,25 @@
 // SPDX-License-Identifier: Apache-2.0
 // Search: a choice for every node of a propagated graph, of little total cost.
 #pragma once
-#include <memory>
+#include <vector>
 
-#include "passes/assignment.h"
+#include "passes/choices.h"
+#include "passes/options.h"
 
 namespace spmdx {
 
+class Assignment;
+
+// What each node does, and what that costs.
+struct Decisions {
+  std::vector<ChoiceRef> choices;  // by node
+  std::vector<bool> fleeting;      // by value: gathered copies are dropped between uses that lie far apart
+  int64_t total_ns = 0;
+};
+
 // Both of the below. What is gathered more than once shows only after a search: where options.gather_budget allows for
-// keeping some of it, a second search reckons with that.
-std::unique_ptr<const Assignment> decide(const Graph& graph, const CompileOptions& options);
+// keeping some of it, a second search reckons with that. REQUIRES: propagated.
+Decisions decide(const Graph& graph, const CompileOptions& options);
 
 // Decides every node once, in program order, by what is known so far.
 void choose_greedily(Assignment& assignment);

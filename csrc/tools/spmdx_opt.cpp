@@ -166,7 +166,7 @@ int run_passes(const Words& words) {
       if (++i == words.size()) throw UsageError("--pass without a name. Expected the name of a pass.");
       passes.push_back(pass_named(words[i]));
     } else if (words[i] == "--compile") {
-      passes.push_back({"compile", compile});
+      passes.push_back({"compile", [](Program& program, const CompileOptions& o) { compile(program.graph, o); }});
     } else if (words[i] == "--verify") {
       verify_after = true;
     } else if (words[i] == "--hash-seed") {
@@ -179,10 +179,10 @@ int run_passes(const Words& words) {
     }
   }
   if (path.empty()) throw UsageError("no file is given. Expected a file, or - for the standard input.");
-  Graph graph = parse_graph(read_all(path));
-  for (const Pass& pass : passes) pass.run(graph, options);
-  if (verify_after) verify(graph);
-  std::cout << print(graph);
+  Program program{parse_graph(read_all(path)), {}};
+  for (const Pass& pass : passes) pass.run(program, options);
+  if (verify_after) verify(program.graph);
+  std::cout << print(program.graph);
   return 0;
 }
 

@@ -1,0 +1,23 @@
+// SPDX-License-Identifier: Apache-2.0
+// What a program is compiled for.
+#pragma once
+#include <cstdint>
+#include <string>
+
+#include "graph/text.h"
+#include "sharding/topology.h"
+
+namespace spmdx {
+
+constexpr int64_t kNoLimit = INT64_MAX;
+
+struct CompileOptions {
+  Topology topology;
+  std::string dump_dir;  // empty: no dumps
+  SourcePrinter source;  // for dumps; passes keep numbers of sources, which reports resolve
+  int64_t bucket_bytes = 30 << 20;
+  // Bytes a device may spend on gathered parameters that are kept from forward to backward.
+  int64_t gather_budget = 0;
+};
+
+}  // namespace spmdx
