@@ -86,5 +86,5 @@ def test_files_named_by_a_page_exist(page):
 def test_the_readme_and_the_tour_have_blocks():
     with_blocks = {page.name for page in PAGES if blocks(page)}
     assert {"README.md", "sharding.md", "add_an_op.md"} <= with_blocks
-    assert len(dumps(ROOT / "docs" / "sharding.md")) == 4
+    assert len(dumps(ROOT / "docs" / "sharding.md")) == 5
     assert len(prints(ROOT / "docs" / "hugging_face.md")) == 1
