@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Simplify: drop nodes no output needs, merge equal data movements, give constants one node a use.
+// Simplify: drop nodes no output needs, merge equal data movements, views late; give constants one node a use.
 #include <algorithm>
 #include <unordered_map>
 
@@ -73,6 +73,41 @@ void join_permutes(Graph& graph) {
   graph = rewrite.finish();
 }
 
+// Shows all elements of its operand, in other dims or another order.
+bool is_whole_view(const Node& node) {
+  if (node.inputs.size() != 1 || node.call->outputs.size() != 1 || !may_merge(node)) return false;
+  return numel(node.call->inputs[0].shape) == numel(node.call->outputs[0].shape);
+}
+
+// Views come right before what reads them first, or at the end, whenever they were recorded: what is summed for them
+// late is summed together.
+class LateViews {
+ public:
+  explicit LateViews(const Graph& graph) : graph_(graph), rewrite_(graph), done_(graph.nodes.size(), false) {}
+
+  Graph run() {
+    std::vector<bool> pinned(graph_.values.size(), false);
+    for (const Constraint& constraint : graph_.constraints) pinned[constraint.value] = true;
+    for (NodeId i = 0; i < graph_.nodes.size(); ++i)
+      if (!is_whole_view(graph_.nodes[i]) || pinned[graph_.nodes[i].output]) keep(i);
+    for (NodeId i = 0; i < graph_.nodes.size(); ++i) keep(i);
+    return rewrite_.finish();
+  }
+
+ private:
+  void keep(NodeId i) {
+    if (done_[i]) return;
+    done_[i] = true;
+    for (ValueId value : graph_.nodes[i].inputs)
+      if (const NodeId producer = graph_.values[value].producer; producer != kNone) keep(producer);
+    rewrite_.keep(graph_.nodes[i]);
+  }
+
+  const Graph& graph_;
+  Rewrite rewrite_;
+  std::vector<bool> done_;
+};
+
 }  // namespace
 
 void simplify(Graph& graph) {
@@ -99,6 +134,7 @@ void simplify(Graph& graph) {
     }
   }
   graph = rewrite.finish();
+  graph = LateViews(graph).run();
 }
 
 void split_constants(Graph& graph) {
