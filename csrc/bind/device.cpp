@@ -44,6 +44,7 @@ void bind_device(py::module_& module) {
   module.def("set_libraries", &bridge::set_libraries);
   module.def("in_forked_child", &in_forked_child);
   module.def("wait_at_exit", [] {
+    if (in_forked_child()) return;  // nothing runs there
     py::gil_scoped_release no_gil;
     bridge::engine().wait();
     bridge::wait_for_autograd();

@@ -5,6 +5,8 @@
 #include <torch/csrc/autograd/variable.h>
 
 #include <atomic>
+#include <chrono>
+#include <future>
 #include <mutex>
 #include <thread>
 
@@ -19,6 +21,7 @@ namespace {
 using AutogradEngine = torch::autograd::Engine;
 
 std::atomic<bool> used = false;
+constexpr std::chrono::seconds kPatience{1};  // with a hook that does not return, in a thread that dies with Python
 
 struct Queues : AutogradEngine {
   static auto member() { return &Queues::device_ready_queues_; }
@@ -61,13 +64,16 @@ void give_autograd_a_thread() noexcept {
 void wait_for_autograd() {
   if (!used || in_forked_child()) return;
   // In a thread of its own, for which Python has nothing in store that would have to be let go in turn.
-  std::thread([] {
+  const auto done = std::make_shared<std::promise<void>>();
+  std::thread([done] {
     try {
       run_a_backward_pass();
+      done->set_value();
     } catch (const std::exception&) {  // a step had failed, which nobody asked about
-      return;
+      done->set_value();
     }
-  }).join();
+  }).detach();
+  done->get_future().wait_for(kPatience);
 }
 
 }  // namespace spmdx::bridge

@@ -35,6 +35,11 @@ struct Agreed {
   }
 };
 
+void untie(Output& output) {
+  output.tied = kNone;
+  output.donates = false;
+}
+
 // What the outputs are computed from.
 std::vector<bool> needed_values(const Graph& graph, const std::vector<Output>& outputs) {
   std::vector<bool> needed(graph.values.size(), false);
@@ -124,7 +129,7 @@ void Recorder::Impl::add_moves(MeshRef& mesh, std::vector<RootRef>& owners, std:
 // A gradient may need no value of its parameter and still lie as the parameter does, if that is on this mesh.
 void Recorder::Impl::need_ties(MeshRef& mesh, std::vector<Output>& outputs, std::vector<bool>& needed) const {
   for (Output& output : outputs) {
-    if (const ShardingRef tie = annotation_of_tie(output.tied); tie && !(*tie->mesh == *mesh)) output.tied = kNone;
+    if (const ShardingRef tie = annotation_of_tie(output.tied); tie && !(*tie->mesh == *mesh)) untie(output);
     if (output.tied == kNone) continue;
     const ShardingRef layout = inputs[output.tied]->sharding();
     if (layout && !mesh) mesh = layout->mesh;
@@ -200,7 +205,8 @@ Graph Recorder::Impl::finish(std::vector<RootRef>& owners, const std::unordered_
   return done;
 }
 
-// Inputs with the layout of their data. One that nobody needs and that lies on another mesh is left out.
+// Inputs with the layout of their data. One that nobody needs and that lies on another mesh is left out; one that was
+// read before it was annotated anew, for another mesh, is data that comes from there.
 void Recorder::Impl::keep_inputs(Graph& done, const std::vector<bool>& needed) {
   std::vector<uint32_t> place(done.inputs.size(), kNone);
   std::vector<Input> kept;
@@ -209,8 +215,9 @@ void Recorder::Impl::keep_inputs(Graph& done, const std::vector<bool>& needed) {
     Input input = done.inputs[i];
     input.physical = inputs[i]->sharding();
     const bool is_needed = needed[input.value];
+    const bool is_of_other_mesh = input.annotation && done.mesh && !(*input.annotation->mesh == *done.mesh);
+    if (!is_needed || is_of_other_mesh) input.annotation = nullptr;
     if (!is_needed) {
-      input.annotation = nullptr;
       if (input.physical && !(done.mesh && *input.physical->mesh == *done.mesh)) continue;
     }
     place[i] = static_cast<uint32_t>(kept.size());
@@ -219,7 +226,12 @@ void Recorder::Impl::keep_inputs(Graph& done, const std::vector<bool>& needed) {
   }
   done.inputs = std::move(kept);
   for (Output& output : done.outputs) {
-    if (output.tied != kNone) output.tied = place[output.tied];
+    if (output.tied == kNone) continue;
+    if (place[output.tied] == kNone) {
+      untie(output);
+    } else {
+      output.tied = place[output.tied];
+    }
   }
 }
 

@@ -59,6 +59,11 @@ def step() -> Iterator[None]:
     _C.flush()
 
 
-# Running steps end before the interpreter takes their tensors apart; an error that nobody has
-# seen yet is printed.
-atexit.register(_C.wait)
+@atexit.register
+def _wait() -> None:
+    """Running steps end before the interpreter takes their tensors apart.
+
+    An error that nobody has seen yet is printed. In a forked child nothing runs.
+    """
+    if not _C.in_forked_child():
+        _C.wait()

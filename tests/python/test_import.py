@@ -267,3 +267,35 @@ def test_importing_again_changes_nothing():
     ended = run(AGAIN, SPMDX_NUM_DEVICES="2", SPMDX_TOPOLOGY="nvlink")
     assert ended.returncode == 0, ended.stderr
     assert ended.stdout == "[1.0, 2.0, 3.0, 4.0] PartitionSpec('axis0')\n" * 2
+
+
+def test_a_hook_that_does_not_return_holds_up_no_end():
+    code = (
+        "import os, threading, torch, spmdx\n"
+        "begun = threading.Event()\n"
+        "def wait(gradient):\n"
+        "    begun.set()\n"
+        "    threading.Event().wait()\n"
+        "def train():\n"
+        "    x = torch.ones(3).to('spmdx').requires_grad_()\n"
+        "    x.register_hook(wait)\n"
+        "    (x * 2).sum().backward()\n"
+        "threading.Thread(target=train, daemon=True).start()\n"
+        "begun.wait()\n"
+        "spmdx._C.wait_at_exit()\n"
+        "os._exit(7)\n"  # what Python does to such a thread is not asked
+    )
+    assert run(code).returncode == 7
+
+
+def test_a_forked_child_that_does_not_use_the_device_ends_in_silence():
+    code = (
+        "import os, sys, torch, spmdx\n"
+        "print(torch.ones(3).to('spmdx').sum().item(), flush=True)\n"
+        "child = os.fork()\n"
+        "if child == 0:\n"
+        "    sys.exit(0)\n"
+        "print(os.waitpid(child, 0)[1])\n"
+    )
+    done = run(code)
+    assert (done.stdout, done.stderr) == ("3.0\n0\n", "")

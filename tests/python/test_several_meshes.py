@@ -167,3 +167,31 @@ def test_threads_train_models_on_meshes_of_their_own():
     for thread in threads:
         thread.join()
     assert not failed
+
+
+def test_a_value_is_overwritten_from_another_mesh_while_it_is_read():
+    a, b = cut(torch.ones(6, 6), mesh_of("two by two")), cut(torch.ones(6, 6), mesh_of("three"))
+    e = b * 2
+    spmdx.mark_step()  # lies on the mesh of b, and is not annotated
+    t = e + b
+    e.zero_()
+    e.add_(a)
+    spmdx.mark_step()
+    assert (e.cpu().sum(), t.cpu().sum()) == (36, 108)
+
+
+@pytest.mark.parametrize("first, second", PAIRS)
+def test_what_was_read_before_it_is_annotated_for_another_mesh(first, second):
+    x, y, z = table(4, 4), table(4, 4) + 1, table(4, 4) + 2
+    left, moved, right = x.to("spmdx"), cut(y, mesh_of(first)), z.to("spmdx")
+    doubled = left * 2
+    spmdx.mark_step()
+    product = doubled @ moved
+    spmdx.mark_sharding(right, mesh_of(second), (mesh_of(second).axis_names[0], None))
+    right += 1
+    spmdx.mark_sharding(moved, mesh_of(second), (mesh_of(second).axis_names[0], None))
+    spmdx.mark_step()
+    torch.testing.assert_close(product.cpu(), x * 2 @ y)
+    torch.testing.assert_close(right.cpu(), z + 1)
+    torch.testing.assert_close(moved.cpu(), y)
+    assert spmdx.get_sharding(moved).mesh == mesh_of(second)
