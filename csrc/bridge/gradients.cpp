@@ -38,6 +38,7 @@ void note_stored(const Run& run) {
 
 // The leaf whose gradient autograd stores now; null: it does something else.
 const LazyTensor* leaf_of_current_node() {
+  if (torch::autograd::get_current_graph_task_id() < 0) return nullptr;  // no backward pass; asked for every op
   const Run run = current_run();
   const auto* stores = dynamic_cast<const torch::autograd::AccumulateGrad*>(run.node);
   if (!stores || std::find(stored.begin(), stored.end(), run) != stored.end()) return nullptr;
