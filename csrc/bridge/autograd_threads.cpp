@@ -10,10 +10,8 @@
 #include <mutex>
 #include <thread>
 
-#include "bridge/errors.h"
 #include "bridge/plan_only.h"
 #include "bridge/tensor.h"
-#include "runtime/step.h"
 
 namespace spmdx::bridge {
 namespace {
@@ -39,8 +37,8 @@ void add_thread() {
 
 // A pass through that thread. What it worked on before has been let go then.
 void run_a_backward_pass() {
-  const at::Tensor leaf = make_hollow(Meta{.sizes = {0}, .strides = {1}});
-  const at::Tensor gradient = make_hollow(Meta{.sizes = {0}, .strides = {1}});
+  const Meta nothing{.sizes = {0}, .strides = {1}};
+  const at::Tensor leaf = make_hollow(nothing), gradient = make_hollow(nothing);
   leaf.set_requires_grad(true);
   AutogradEngine::get_default_engine().execute({torch::autograd::impl::gradient_edge(leaf)}, {gradient}, false, false,
                                                true);
@@ -55,25 +53,20 @@ void give_autograd_a_thread() noexcept {
     try {
       add_thread();
       used = true;
-    } catch (const std::exception&) {  // in a forked child: PyTorch says so itself in backward
-      used = false;
+    } catch (const std::exception&) {
+      // In a forked child: PyTorch says so itself in backward.
     }
   });
 }
 
 void wait_for_autograd() {
-  if (!used || in_forked_child()) return;
-  // In a thread of its own, for which Python has nothing in store that would have to be let go in turn.
-  const auto done = std::make_shared<std::promise<void>>();
-  std::thread([done] {
-    try {
-      run_a_backward_pass();
-      done->set_value();
-    } catch (const std::exception&) {  // a step had failed, which nobody asked about
-      done->set_value();
-    }
-  }).detach();
-  done->get_future().wait_for(kPatience);
+  if (!used) return;
+  // In a thread of its own, for which Python has nothing in store that would have to be let go in turn. Nobody asks for
+  // an error: a step had failed, then.
+  std::packaged_task<void()> pass(run_a_backward_pass);
+  const std::future<void> done = pass.get_future();
+  std::thread(std::move(pass)).detach();
+  done.wait_for(kPatience);
 }
 
 }  // namespace spmdx::bridge

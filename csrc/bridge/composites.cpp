@@ -154,18 +154,14 @@ std::optional<Factored> factored(IValues args) {
 bool linalg_det(const OpInfo& info, Stack* stack) {
   const auto f = factored(arguments(info, *stack));
   if (!f) return false;
-  torch::jit::drop(*stack, info.op.schema().arguments().size());
-  torch::jit::push(*stack, f->diagonal.prod(-1).mul(f->parity), f->lu, f->pivots);
-  return true;
+  return finish_all(info, stack, {f->diagonal.prod(-1).mul(f->parity), f->lu, f->pivots});
 }
 
 bool linalg_slogdet(const OpInfo& info, Stack* stack) {
   const auto f = factored(arguments(info, *stack));
   if (!f) return false;
-  torch::jit::drop(*stack, info.op.schema().arguments().size());
-  torch::jit::push(*stack, f->diagonal.sgn().prod(-1).mul(f->parity), f->diagonal.abs().log().sum(-1), f->lu,
-                   f->pivots);
-  return true;
+  const at::Tensor sign = f->diagonal.sgn().prod(-1).mul(f->parity), logarithm = f->diagonal.abs().log().sum(-1);
+  return finish_all(info, stack, {sign, logarithm, f->lu, f->pivots});
 }
 
 // PyTorch's own writes through an `_unsafe_view`, which is no view to anybody else.

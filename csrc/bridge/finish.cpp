@@ -158,12 +158,14 @@ std::vector<const Mesh*> Recorder::Impl::meshes(bool of_data) const {
 // with each other may lie on different meshes. At least one group, perhaps empty.
 std::vector<std::vector<RootRef>> Recorder::Impl::pending_by_mesh(
     const std::unordered_map<const Root*, uint32_t>& tied) const {
-  const std::vector<const Mesh*> annotated = meshes(false), data = meshes(true);
+  const std::vector<const Mesh*> annotated = meshes(false);
+  std::vector<const Mesh*> data;  // where nothing else tells
   auto mesh_of = [&](const Root& root) -> const Mesh* {
     if (root.annotation) return root.annotation->sharding->mesh.get();
     if (annotated[root.current.id]) return annotated[root.current.id];
-    const ShardingRef tie = annotation_of_tie(tie_of(root, tied));
-    return tie ? tie->mesh.get() : data[root.current.id];
+    if (const ShardingRef tie = annotation_of_tie(tie_of(root, tied))) return tie->mesh.get();
+    if (data.empty()) data = meshes(true);
+    return data[root.current.id];
   };
   std::vector<std::pair<const Mesh*, std::vector<RootRef>>> groups;
   for (auto& ref : live_roots()) {

@@ -10,6 +10,7 @@
 #include <algorithm>
 
 #include "bridge/recorder.h"
+#include "bridge/trace.h"
 
 namespace spmdx::bridge {
 namespace {
@@ -58,13 +59,18 @@ at::Tensor on_its_own(const at::Tensor& view) {
   return make_tensor(recorder.lazy(recorder.read(lazy)), share(meta_of(view)));
 }
 
-}  // namespace
-
-at::Tensor stolen(const at::Tensor& gradient) {
+// Autograd takes over a gradient by detaching it.
+bool detach(const OpInfo& info, Stack* stack) {
+  const at::Tensor gradient = arguments(info, *stack)[0].toTensor();
   const LazyTensor* lazy = as_lazy(gradient);
   const bool is_own = lazy && lazy->chain() && leaf_of_current_node() && alone(gradient);
-  return is_own ? on_its_own(gradient) : at::Tensor();
+  if (is_own) finish(info, stack, on_its_own(gradient));
+  return is_own;
 }
+
+}  // namespace
+
+void add_gradient_handlers() { add_handler("aten.detach", detach); }
 
 void note_gradient(const c10::IValue& result) {
   const LazyTensor* leaf = leaf_of_current_node();

@@ -5,8 +5,6 @@
 
 namespace spmdx::bridge {
 
-// What autograd stores instead of this gradient, which it is about to take over; undefined: the gradient itself.
-at::Tensor stolen(const at::Tensor& gradient);
 // Notes the result of an op that autograd stores as a leaf's gradient, if it is one.
 void note_gradient(const c10::IValue& result);
 

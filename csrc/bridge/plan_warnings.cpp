@@ -7,7 +7,6 @@
 
 #include <atomic>
 #include <cstdio>
-#include <set>
 #include <utility>
 #include <vector>
 
@@ -22,8 +21,6 @@ std::atomic<bool> are_errors{false};
 // Guarded by the recorder's lock.
 bool warned = false;  // of an op without a rule
 std::vector<std::string> to_say;
-std::set<std::string> said;  // of plans that repeat: one that is kept is minded at each step
-constexpr size_t kMostSaid = 1024;
 
 std::string head(SourceId source, const std::string& op) {
   const std::string line = source_text(source);
@@ -65,8 +62,7 @@ void mind(const Plan& plan) {
     to_say.push_back(what_happens(fallback) +
                      ". Said once: spmdx.explain().fallbacks lists all, SPMDX_FALLBACK=error makes it an error.");
   }
-  if (plan.repeat && said.size() < kMostSaid)
-    if (std::string text = what_repeats(*plan.repeat); said.insert(text).second) to_say.push_back(std::move(text));
+  if (plan.repeat && !std::exchange(plan.repeat->told, true)) to_say.push_back(what_repeats(*plan.repeat));
 }
 
 void warn_of_plans() {

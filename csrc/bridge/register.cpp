@@ -110,6 +110,7 @@ void register_all(const Composes& composed) {
   add_data_dependent_handlers();
   add_composite_handlers();
   add_forward_mode_handlers();
+  add_gradient_handlers();
   add_embedding_bag_handlers();
   add_layer_handlers();
   add_dense_only_handlers();

@@ -129,8 +129,7 @@ void trace_view(const OpInfo& info, Stack* stack) {
     for (const auto& view : entry->views) list.push_back(view_of(source, view, info.viewed == 0));
     result = std::move(list);
   } else {
-    const at::Tensor taken = info.name == "aten.detach" ? stolen(source) : at::Tensor();
-    result = taken.defined() ? taken : view_of(source, entry->views.at(0), info.viewed == 0);
+    result = view_of(source, entry->views.at(0), info.viewed == 0);
   }
   finish(info, stack, std::move(result));
 }

@@ -61,6 +61,7 @@ void add_embedding_bag_handlers();   // embedding_bag.cpp
 void add_layer_handlers();           // layers.cpp
 void add_dense_only_handlers();      // dense_only.cpp
 void add_forward_mode_handlers();    // forward_mode.cpp
+void add_gradient_handlers();        // gradients.cpp
 
 // Called with an op without a rule, as "aten::renorm", and its variant without writes, which may be itself: whether
 // somebody else composes it of other ops.

@@ -20,12 +20,11 @@ void dump(const Graph& graph, const CompileOptions& options, int program, int st
   std::ofstream(std::filesystem::path(options.dump_dir) / name) << print(graph, options.source);
 }
 
-template <class Result, class G>
-auto of_graph(Result (*pass)(G&)) {
+template <class Seen>  // a graph, or a constant one
+auto of_graph(void (*pass)(Seen&)) {
   return [pass](Program& program, const CompileOptions&) { pass(program.graph); };
 }
-template <class Result, class G>
-auto of_graph(Result (*pass)(G&, const CompileOptions&)) {
+auto of_graph(void (*pass)(Graph&, const CompileOptions&)) {
   return [pass](Program& program, const CompileOptions& options) { pass(program.graph, options); };
 }
 

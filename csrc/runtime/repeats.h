@@ -19,6 +19,7 @@ struct Repeat {
   std::vector<std::string> values;  // types of that input, or calls of that op, the latest ones
   int64_t plans = 0;
   int64_t planning_ns = 0;
+  mutable bool told = false;  // the plan is found again at each step; guarded by the recorder's lock
 };
 
 // Not thread-safe: the engine holds a lock around it.

@@ -28,8 +28,7 @@ def keep_annotation(source: torch.Tensor, target: torch.Tensor) -> None:
 
 @untraced
 def _take_class(tensor: torch.Tensor) -> None:
-    annotated = _C.annotation(tensor) is not None
-    tensor.__class__ = (sharded_class if annotated else plain_class)(type(tensor))
+    tensor.__class__ = (sharded_class if _is_annotated(tensor) else plain_class)(type(tensor))
 
 
 def _refuse_backward(gradients):

@@ -9,7 +9,7 @@ from collections.abc import Callable, Iterator
 from typing import Any
 
 import torch
-from op_samples import Sample, entries, name_of, samples
+from op_samples import Sample, entries, name_of, share_of
 from settings import Setting
 from torch.utils import _pytree as pytree
 from verdict import SEED, Verdict
@@ -127,13 +127,7 @@ def judge(
         dtype: of the samples.
     """
     verdict = Verdict(name_of(op))
-    try:
-        drawn = samples(op, setting.sizes, dtype)
-    except Exception as error:
-        verdict.note = f"op_db makes no samples of these sizes: {error}"
-        return verdict
-    step = max(1, len(drawn) // (setting.most_samples or len(drawn) or 1))
-    for number, sample in list(enumerate(drawn))[::step]:
+    for number, sample in share_of(op, setting, dtype, verdict):
         for layouts, upstream in variants(len(sample.tensors)):
             at(number, layouts)
             try:

@@ -7,7 +7,7 @@ from typing import Any
 
 import spmdx
 import torch
-from op_samples import UNWRITTEN, Sample, entries, name_of, samples
+from op_samples import UNWRITTEN, Sample, entries, name_of, share_of
 from placements import Placement, placements
 from settings import Setting
 from torch.utils import _pytree as pytree
@@ -107,15 +107,7 @@ def judge(
     """
     verdict, written = Verdict(name_of(op)), name_of(op) not in UNWRITTEN
     mesh = mesh_of(setting)
-    try:
-        drawn = samples(op, setting.sizes, dtype)
-    except Exception as error:
-        verdict.note = f"op_db makes no samples of these sizes: {error}"
-        return verdict
-    if not drawn:
-        verdict.note = "takes no dense tensor"
-    step = max(1, len(drawn) // (setting.most_samples or len(drawn) or 1))
-    for number, sample in list(enumerate(drawn))[::step]:
+    for number, sample in share_of(op, setting, dtype, verdict):
         at(number, "on one device")
         wanted = reference(op, sample)
         if wanted is None:

@@ -8,8 +8,9 @@ from typing import Any
 
 import torch
 import torch.testing._internal.common_methods_invocations as invocations
+from settings import Setting
 from torch.utils import _pytree as pytree
-from verdict import DOUBLE, nudged
+from verdict import DOUBLE, Verdict, nudged
 
 # Memory nobody wrote has no value: shapes and types are compared.
 UNWRITTEN = {
@@ -115,3 +116,18 @@ def samples(op: Any, which: dict[str, int], dtype: torch.dtype = torch.float32) 
         if places:
             made.append(Sample(leaves, structure, places, sample.output_process_fn_grad))
     return made
+
+
+def share_of(
+    op: Any, setting: Setting, dtype: torch.dtype, verdict: Verdict
+) -> list[tuple[int, Sample]]:
+    """As many samples of an entry as the setting asks for, numbered; a note says why none."""
+    try:
+        drawn = samples(op, setting.sizes, dtype)
+    except Exception as error:
+        verdict.note = f"op_db makes no samples of these sizes: {error}"
+        return []
+    if not drawn:
+        verdict.note = "takes no dense tensor"
+    step = max(1, len(drawn) // (setting.most_samples or len(drawn) or 1))
+    return list(enumerate(drawn))[::step]

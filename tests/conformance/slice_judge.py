@@ -5,11 +5,12 @@ A device's part of a tensor is often such a slice. A kernel that reads it wrongl
 than what is whole, has to be in the list of those that are given contiguous operands alone.
 """
 
-from collections.abc import Callable
+import dataclasses
 from typing import Any
 
 import torch
-from op_samples import entries, name_of, samples
+from layout_judge import LAYOUTS, Layout
+from op_samples import entries, name_of, share_of
 from settings import Setting
 from spmdx import _C
 from torch.utils import _pytree as pytree
@@ -23,26 +24,12 @@ ASKED = {("4 even", "f32"), ("3 uneven", "f32"), ("4 even", "c64")}
 NOT_FIXED = torch.Tag.nondeterministic_seeded, torch.Tag.nondeterministic_bitwise
 # What these do is said by strides, so the device traces them otherwise.
 BY_STRIDES = {"aten::_unsafe_view", "aten::as_strided_copy", "aten::as_strided_scatter"}
-MOST = 4  # calls of a kernel that are tried, of a sample
-
-
-def sliced(tensor: torch.Tensor, dim: int) -> torch.Tensor:
-    """The same numbers between others, along a dim."""
-    shape = list(tensor.shape)
-    shape[dim] *= 2
-    room = tensor.new_full(shape, 1)
-    part = room.narrow(dim, tensor.shape[dim] // 2, tensor.shape[dim])
-    return part.copy_(tensor)
-
-
-def turned(tensor: torch.Tensor, dim: int) -> torch.Tensor:
-    """The same numbers, column by column."""
-    return tensor.transpose(dim, -1).contiguous().transpose(dim, -1)
-
-
-LAYOUTS: dict[str, Callable[[torch.Tensor, int], torch.Tensor]] = {
-    "a slice": sliced,
-    "turned": turned,
+MOST = 16  # samples
+CALLS = 4  # of a kernel that are tried, of a sample
+OTHERWISE = {how: LAYOUTS[how] for how in ("turned", "some columns")} | {
+    "some channels": Layout(
+        lambda t: torch.cat([t, t], 1), lambda base, shape: base[:, : shape[1]]
+    ),
 }
 
 
@@ -78,7 +65,7 @@ class Kernels(TorchDispatchMode):
     def __torch_dispatch__(self, op, types, args=(), kwargs=None):
         wanted = op(*args, **(kwargs or {}))
         calls = self._calls.get(op.name(), 0)
-        if calls < MOST and is_asked(op):
+        if calls < CALLS and is_asked(op):
             self._calls[op.name()] = calls + 1
             self._try(op, args, kwargs or {}, wanted)
         return wanted
@@ -89,9 +76,9 @@ class Kernels(TorchDispatchMode):
         for at, leaf in enumerate(leaves):
             if not can_lie_otherwise(leaf):
                 continue
-            for how, lay in LAYOUTS.items():
+            for how, layout in OTHERWISE.items():
                 changed = [*leaves]
-                changed[at] = lay(leaf, min(1, leaf.dim() - 2))
+                changed[at] = layout.of(leaf, "cpu")
                 again, named = pytree.tree_unflatten(changed, structure)
                 try:
                     found = pytree.tree_leaves(op(*again, **named)), []
@@ -118,13 +105,8 @@ def judge(
         dtype: of the samples.
     """
     verdict = Verdict(name_of(op))
-    try:
-        drawn = samples(op, setting.sizes, dtype)
-    except Exception as error:
-        verdict.note = f"op_db makes no samples of these sizes: {error}"
-        return verdict
-    most = min(setting.most_samples or 16, 16)
-    for number, sample in list(enumerate(drawn))[:: max(1, len(drawn) // most)]:
+    few = dataclasses.replace(setting, most_samples=min(setting.most_samples or MOST, MOST))
+    for number, sample in share_of(op, few, dtype, verdict):
         at(number, "")
         kernels = Kernels()
         value, args, kwargs = pytree.tree_unflatten(sample.leaves, sample.structure)

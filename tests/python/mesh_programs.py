@@ -10,6 +10,7 @@ import sys
 
 import spmdx
 import torch
+from programs import random_spec
 
 SHAPES = {
     "two": (range(2), (2,)),
@@ -46,17 +47,6 @@ class Pair:
 
     def check(self, what):
         torch.testing.assert_close(self.ours.detach().cpu(), self.plain.detach(), msg=what, **CLOSE)
-
-
-def spec_of(draw, mesh, rank=2):
-    axes, spec = list(mesh.axis_names), [None] * rank
-    draw.shuffle(axes)
-    if draw.random() < 0.3 and len(axes) > 1:
-        spec[draw.randrange(rank)] = tuple(axes)
-        return tuple(spec)
-    for axis, dim in zip(axes, draw.sample(range(rank), len(axes)), strict=True):
-        spec[dim] = axis if draw.random() < 0.8 else None
-    return tuple(spec)
 
 
 UNARY = [
@@ -105,7 +95,7 @@ class Program:
 
     def annotate(self, pair):
         mesh = self.draw.choice(self.meshes)
-        spmdx.mark_sharding(pair.ours, mesh, spec_of(self.draw, mesh))
+        spmdx.mark_sharding(pair.ours, mesh, random_spec(self.draw, 2, mesh.axis_names))
 
     def any(self):
         return self.draw.choice(self.parameters + self.values)
