@@ -12,6 +12,7 @@
 #include "passes/flops.h"
 #include "passes/timeline.h"
 #include "rules/rule.h"
+#include "sharding/notation.h"
 
 namespace spmdx {
 namespace {

@@ -14,8 +14,11 @@
 #include "bridge/place.h"
 #include "bridge/tracer.h"
 #include "runtime/transfer.h"
+#include "sharding/notation.h"
 #include "sharding/reshard.h"
 #include "sharding/reshard_direct.h"
+#include "sharding/shards.h"
+#include "sharding/spec.h"
 
 namespace spmdx {
 namespace {

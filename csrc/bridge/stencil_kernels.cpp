@@ -33,11 +33,6 @@ Compute prepare_halo(const Call& call) {
 
 // ---- one part ------------------------------------------------------------------------------------------------------
 
-Range overlap(const Range& a, const Range& b) {
-  const int64_t start = std::max(a.start, b.start), stop = std::min(a.start + a.extent, b.start + b.extent);
-  return {start, std::max<int64_t>(stop - start, 0)};
-}
-
 // One cut dim of one patch: which rows a buffer holds of either side, and where.
 struct CutRows {
   size_t spatial = 0;

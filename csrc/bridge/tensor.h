@@ -10,6 +10,7 @@
 
 #include "graph/graph.h"
 #include "runtime/data.h"
+#include "sharding/spec.h"
 
 namespace spmdx::bridge {
 

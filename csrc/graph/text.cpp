@@ -7,6 +7,8 @@
 #include <cmath>
 #include <utility>
 
+#include "sharding/notation.h"
+
 namespace spmdx {
 namespace {
 

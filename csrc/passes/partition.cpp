@@ -8,6 +8,7 @@
 #include "passes/layouts.h"
 #include "passes/passes.h"
 #include "passes/rewrite.h"
+#include "sharding/notation.h"
 
 namespace spmdx {
 namespace {

@@ -6,6 +6,7 @@
 #include "passes/strategy.h"
 #include "rules/stencil.h"
 #include "rules/taken_rows.h"
+#include "sharding/shards.h"
 
 namespace spmdx {
 namespace {

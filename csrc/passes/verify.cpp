@@ -8,6 +8,7 @@
 #include "graph/rows.h"
 #include "passes/passes.h"
 #include "sharding/reshard_direct.h"
+#include "sharding/shards.h"
 
 namespace spmdx {
 namespace {

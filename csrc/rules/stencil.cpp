@@ -82,8 +82,6 @@ int64_t entry(const Call& call, int arg, size_t spatial, int64_t missing) {
   return list.empty() ? missing : list.at(list.size() == 1 ? 0 : spatial);
 }
 
-int64_t floor_div(int64_t a, int64_t b) { return a >= 0 ? a / b : -((-a + b - 1) / b); }
-
 Range between(int64_t start, int64_t stop) { return {start, std::max<int64_t>(stop - start, 0)}; }
 
 Range hull(const std::vector<Tap>& taps) {

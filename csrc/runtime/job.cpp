@@ -75,8 +75,8 @@ std::string account_of(const Job& job, Backend& backend, const SourcePrinter& so
     if (!whole && !data.digest()) continue;
     const Input& input = graph.inputs[i];
     const std::string line = source && input.source ? "  // " + source(input.source) : "";
-    text += "input %" + std::to_string(input.value) + " " + str(graph.values[input.value].type, nullptr) +
-            " with digest " + std::to_string(digest_of(data, backend)) + line + "\n";
+    text += "input %" + std::to_string(input.value) + " " + str(graph.values[input.value].type) + " with digest " +
+            std::to_string(digest_of(data, backend)) + line + "\n";
   }
   for (uint32_t i = 0; i < graph.num_params; ++i)
     text += "number #" + std::to_string(i) + " is " + std::to_string(job.params[i].real) + " or " +

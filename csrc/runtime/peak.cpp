@@ -4,6 +4,7 @@
 
 #include "runtime/memory_use.h"
 #include "runtime/program.h"
+#include "sharding/shards.h"
 
 namespace spmdx {
 namespace {

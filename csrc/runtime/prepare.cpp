@@ -8,6 +8,7 @@
 #include "base/error.h"
 #include "rules/rule.h"
 #include "runtime/program.h"
+#include "sharding/shards.h"
 
 namespace spmdx {
 namespace {

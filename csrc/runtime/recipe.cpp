@@ -5,6 +5,7 @@
 #include <algorithm>
 
 #include "base/error.h"
+#include "sharding/shards.h"
 
 namespace spmdx {
 namespace {
@@ -27,11 +28,10 @@ int64_t idle_digits(const Sharding& from, const Sharding& to, int64_t position) 
 // The part of the wanted box that the source holds; false where there is none.
 bool intersect(const Box& source, const Box& wanted, Piece& piece) {
   for (size_t d = 0; d < wanted.size(); ++d) {
-    const int64_t start = std::max(source[d].start, wanted[d].start);
-    const int64_t stop = std::min(source[d].start + source[d].extent, wanted[d].start + wanted[d].extent);
-    if (start >= stop) return false;
-    piece.box.push_back({start - source[d].start, stop - start});
-    piece.starts.push_back(start - wanted[d].start);
+    const Range both = overlap(source[d], wanted[d]);
+    if (both.extent == 0) return false;
+    piece.box.push_back({both.start - source[d].start, both.extent});
+    piece.starts.push_back(both.start - wanted[d].start);
   }
   return true;
 }
@@ -94,7 +94,7 @@ int64_t holder_of(const Relayout& relayout, int64_t position, int64_t row) {
   for (int64_t i = 0; i < num_distinct(mesh, along); ++i) {
     const int64_t candidate = base + representative(mesh, along, i);
     const Range range = local_range(mesh, dim, relayout.shape[relayout.rows.dim], candidate);
-    if (row >= range.start && row < range.start + range.extent) return candidate;
+    if (range.holds(row)) return candidate;
   }
   throw InternalError("no device holds row " + std::to_string(row) + " of a value");
 }

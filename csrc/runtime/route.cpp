@@ -7,6 +7,7 @@
 #include <set>
 
 #include "base/error.h"
+#include "sharding/shards.h"
 
 namespace spmdx {
 namespace {

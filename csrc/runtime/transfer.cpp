@@ -9,12 +9,6 @@
 namespace spmdx {
 namespace {
 
-Box whole_box(const Shape& shape) {
-  Box box;
-  for (const int64_t extent : shape) box.push_back({0, extent});
-  return box;
-}
-
 // What partner i sums, of the elements in one row.
 Range share_of(const Target& target, size_t i) {
   return part_of(numel(target.shape), std::ssize(target.partners), static_cast<int64_t>(i));

@@ -12,6 +12,7 @@
 #include "base/latest.h"
 #include "sharding/reshard_direct.h"
 #include "sharding/reshard_search.h"
+#include "sharding/shards.h"
 
 namespace spmdx {
 namespace {

@@ -7,7 +7,7 @@
 #include <utility>
 
 #include "base/error.h"
-#include "sharding/cuts.h"
+#include "sharding/shards.h"
 
 namespace spmdx {
 namespace {
@@ -15,16 +15,6 @@ namespace {
 constexpr int64_t kMaxMeasured = 4096;  // devices that are looked at one by one
 
 using Cuts = std::vector<DimSharding>;
-
-int64_t overlap(const Range& a, const Range& b) {
-  return std::max<int64_t>(0, std::min(a.start + a.extent, b.start + b.extent) - std::max(a.start, b.start));
-}
-
-int64_t overlap(const Box& a, const Box& b) {
-  int64_t elements = 1;
-  for (size_t i = 0; i < a.size(); ++i) elements *= overlap(a[i], b[i]);
-  return elements;
-}
 
 size_t common_prefix(const std::vector<AtomId>& a, const std::vector<AtomId>& b) {
   return static_cast<size_t>(std::mismatch(a.begin(), a.end(), b.begin(), b.end()).first - a.begin());
@@ -97,9 +87,9 @@ Missing missing_of_each(const Mesh& mesh, const Shape& shape, const Cuts& from, 
       const size_t i = changed[k];
       const Range now = local_range(mesh, to[i], shape[i], position);
       wanted *= now.extent;
-      present *= overlap(local_range(mesh, from[i], shape[i], position), now);
+      present *= overlap(local_range(mesh, from[i], shape[i], position), now).extent;
       met *= std::count_if(sources[k].begin(), sources[k].end(),
-                           [&](const Range& piece) { return overlap(piece, now) > 0; });
+                           [&](const Range& piece) { return overlap(piece, now).extent > 0; });
     }
     most.elements = std::max(most.elements, wanted - present);
     if (wanted > present) most.peers = std::max(most.peers, met - (present > 0));

@@ -7,6 +7,7 @@
 
 #include "sharding/cuts.h"
 #include "sharding/reshard_direct.h"
+#include "sharding/shards.h"
 
 namespace spmdx {
 namespace {

@@ -12,6 +12,7 @@
 #include "graph/text.h"
 #include "passes/passes.h"
 #include "rules/rule.h"
+#include "sharding/notation.h"
 #include "sharding/reshard.h"
 
 namespace spmdx {

@@ -8,6 +8,7 @@
 
 #include "runtime/backend.h"
 #include "sharding/sharding.h"
+#include "sharding/shards.h"
 
 namespace spmdx::test {
 

@@ -5,6 +5,7 @@
 #include "check.h"
 #include "fake_backend.h"
 #include "runtime/step.h"
+#include "sharding/shards.h"
 
 namespace spmdx {
 namespace {

@@ -4,6 +4,7 @@
 
 #include "base/error.h"
 #include "check.h"
+#include "sharding/notation.h"
 #include "sharding/reshard.h"
 
 using namespace spmdx;

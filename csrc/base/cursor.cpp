@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// The cursor over one line of graph text.
-#include "graph/text_cursor.h"
+// The cursor over one line of text.
+#include "base/cursor.h"
 
 #include <algorithm>
 #include <cctype>
@@ -11,16 +11,6 @@ namespace spmdx {
 namespace {
 
 bool is_word(char c) { return std::isalnum(static_cast<unsigned char>(c)) || c == '_' || c == '.'; }
-
-// Sizes whose product does not fit would overflow wherever they are multiplied.
-void check_numel(const TensorType& type) {
-  int64_t bytes = itemsize(type.dtype);
-  for (int64_t size : type.shape) {
-    if (__builtin_mul_overflow(bytes, std::max<int64_t>(size, 1), &bytes)) {
-      throw ShardingError(str(type) + " is too large. Expected at most 2^63 bytes.");
-    }
-  }
-}
 
 }  // namespace
 
@@ -63,12 +53,11 @@ std::string Cursor::word(const char* expected) {
   return std::string(line_.substr(start, pos_ - start));
 }
 
-std::string Cursor::axis_name() {
+std::string_view Cursor::until(std::string_view stops) {
   skip_blanks();
   const size_t start = pos_;
-  pos_ = std::min(line_.find_first_of(" ,:=()", pos_), line_.size());
-  if (pos_ == start) fail("the name of an axis");
-  return std::string(line_.substr(start, pos_ - start));
+  pos_ = std::min(line_.find_first_of(stops, pos_), line_.size());
+  return line_.substr(start, pos_ - start);
 }
 
 std::string Cursor::quoted() {
@@ -83,28 +72,12 @@ std::string Cursor::quoted() {
   return out;
 }
 
-Arg Cursor::numeric() {
+std::variant<int64_t, double> Cursor::numeric() {
   skip_blanks();
   const std::string_view rest = line_.substr(pos_);
   const std::string_view token = rest.substr(0, rest.find_first_of(" ,)]"));
   if (token.find_first_of(".ein") == token.npos) return number<int64_t>("an argument");
   return number<double>("an argument");
-}
-
-std::pair<TensorType, ShardingRef> Cursor::type(const MeshRef& mesh) {
-  skip_blanks();
-  const size_t start = pos_;
-  auto [type, sharding] = parse_type(line_, pos_, mesh);
-  check_numel(type);
-  // "f32[4] replicated" is decided, "f32[4]" is not, though a sharding may stand for it.
-  if (sharding && sharding->replicated()) sharding = nullptr;
-  if (accept("replicated")) {
-    if (!mesh) throw ShardingError("'replicated' without a mesh. Expected a line like mesh(data=2) at the top.");
-    if (sharding) throw ShardingError(std::string(line_.substr(start, pos_ - start)) + " is both cut and replicated.");
-    sharding = replicated(mesh, type.shape.size());
-  }
-  type.wrapped_number = accept("number");
-  return {type, sharding};
 }
 
 }  // namespace spmdx
