@@ -5,13 +5,13 @@
 #include <algorithm>
 #include <map>
 
+#include "passes/limits.h"
+
 namespace spmdx {
 namespace {
 
-constexpr size_t kMaxHints = 6;  // of one tensor
-
-void add_new(std::vector<ShardingRef>& list, ShardingRef sharding) {
-  if (sharding && list.size() < kMaxHints && std::find(list.begin(), list.end(), sharding) == list.end())
+void add_new(std::vector<ShardingRef>& list, const ShardingRef& sharding) {
+  if (sharding && list.size() < kLimits.hints && std::find(list.begin(), list.end(), sharding) == list.end())
     list.push_back(sharding);
 }
 
@@ -28,8 +28,8 @@ std::vector<uint32_t> number_types(const Graph& graph) {
 }  // namespace
 
 size_t Assignment::PlanHash::operator()(const PlanKey& key) const {
-  return hash_combine(hash_combine(key.type, reinterpret_cast<uintptr_t>(key.from.get())),
-                      reinterpret_cast<uintptr_t>(key.to.get()));
+  return hash_combine(hash_combine(key.type, reinterpret_cast<uintptr_t>(key.from)),
+                      reinterpret_cast<uintptr_t>(key.to));
 }
 
 Assignment::Assignment(const Graph& graph, const CompileOptions& options, std::vector<bool> fleeting)
@@ -76,16 +76,17 @@ ValueId Assignment::value(NodeId node, size_t tensor) const {
   return tensor < at.inputs.size() ? at.inputs[tensor] : at.output + static_cast<ValueId>(tensor - at.inputs.size());
 }
 
-ShardingRef Assignment::native_with(ValueId value, NodeId node, const Choice* choice) const {
+const ShardingRef& Assignment::native_with(ValueId value, NodeId node, const Choice* choice) const {
   if (inputs_[value]) return inputs_[value];
   const NodeId producer = graph_.values[value].producer;
   if (producer != node) choice = choices_[producer].get();
-  return choice ? choice->placement.outputs[value - graph_.nodes[producer].output] : nullptr;
+  static const ShardingRef kUndecided;
+  return choice ? choice->placement.outputs[value - graph_.nodes[producer].output] : kUndecided;
 }
 
-ShardingRef Assignment::native(ValueId value) const { return native_with(value, kNone, nullptr); }
+const ShardingRef& Assignment::native(ValueId value) const { return native_with(value, kNone, nullptr); }
 
-ShardingRef Assignment::offered(ValueId value) const {
+const ShardingRef& Assignment::offered(ValueId value) const {
   for (const End& end : ends_[value])
     if (end.early) return end.wanted;
   return native(value);
@@ -93,7 +94,7 @@ ShardingRef Assignment::offered(ValueId value) const {
 
 // Ops in program order, then outputs.
 template <class Visit>
-void Assignment::each_demand(ValueId value, ShardingRef native, NodeId node, const Choice* choice,
+void Assignment::each_demand(ValueId value, const ShardingRef& native, NodeId node, const Choice* choice,
                              const Visit& visit) const {
   for (NodeId user : users_[value]) {
     const Choice* with = user == node ? choice : choices_[user].get();
@@ -108,20 +109,20 @@ void Assignment::each_demand(ValueId value, ShardingRef native, NodeId node, con
 
 std::vector<ShardingRef> Assignment::demands(ValueId value) const {
   std::vector<ShardingRef> list;
-  const ShardingRef made = native(value);
+  const ShardingRef& made = native(value);
   if (!made) return list;
-  each_demand(value, made, kNone, nullptr, [&](ShardingRef wanted, NodeId) { add_new(list, wanted); });
+  each_demand(value, made, kNone, nullptr, [&](const ShardingRef& wanted, NodeId) { add_new(list, wanted); });
   return list;
 }
 
-const ReshardPlan& Assignment::plan(ValueId value, ShardingRef from, ShardingRef to) const {
-  ReshardPlanRef& known = plans_[{type_of_[value], from, to}];
+const ReshardPlan& Assignment::plan(ValueId value, const ShardingRef& from, const ShardingRef& to) const {
+  Planned& known = plans_[{type_of_[value], from.get(), to.get()}];
   const TensorType& type = graph_.values[value].type;
-  if (!known) known = plan_reshard(type.dtype, type.shape, from, to, options_.topology);
-  return *known;
+  if (!known.plan) known = {from, to, plan_reshard(type.dtype, type.shape, from, to, options_.topology)};
+  return *known.plan;
 }
 
-int64_t Assignment::move_ns(ValueId value, ShardingRef from, ShardingRef to) const {
+int64_t Assignment::move_ns(ValueId value, const ShardingRef& from, const ShardingRef& to) const {
   return from == to ? 0 : plan(value, from, to).cost_ns;
 }
 
@@ -133,35 +134,35 @@ int64_t Assignment::moves_with(ValueId value, NodeId node, const Choice* choice)
 int64_t Assignment::moves_ns_if_kept(ValueId value) const { return moves_with(value, kNone, nullptr, false); }
 
 int64_t Assignment::moves_with(ValueId value, NodeId node, const Choice* choice, bool fleeting) const {
-  const ShardingRef made = native_with(value, node, choice);
+  const ShardingRef& made = native_with(value, node, choice);
   if (!made) return 0;
-  ShardingRef base = made;
+  const ShardingRef* base = &made;
   int64_t total = 0;
   for (const End& end : ends_[value]) {
     if (!end.early) continue;
     total = move_ns(value, made, end.wanted);
-    base = end.wanted;
+    base = &end.wanted;
   }
   struct Copy {
-    ShardingRef sharding;
+    const ShardingRef* sharding;  // of a plan that is remembered
     NodeId used;
   };
   std::vector<Copy> known;  // beyond `base`
-  each_demand(value, made, node, choice, [&](ShardingRef wanted, NodeId at) {
-    if (wanted == base) return;
-    if (fleeting) std::erase_if(known, [&](const Copy& copy) { return copy.used + kResidence < at; });
-    const auto same = std::find_if(known.begin(), known.end(), [&](const Copy& c) { return c.sharding == wanted; });
+  each_demand(value, made, node, choice, [&](const ShardingRef& wanted, NodeId at) {
+    if (wanted == *base) return;
+    if (fleeting) std::erase_if(known, [&](const Copy& copy) { return copy.used + kLimits.nodes_a_copy_stays < at; });
+    const auto same = std::find_if(known.begin(), known.end(), [&](const Copy& c) { return *c.sharding == wanted; });
     if (same != known.end()) {
       same->used = at;
       return;
     }
-    const ReshardPlan* best = &plan(value, base, wanted);
+    const ReshardPlan* best = &plan(value, *base, wanted);
     for (const Copy& copy : known) {
-      const ReshardPlan& other = plan(value, copy.sharding, wanted);
+      const ReshardPlan& other = plan(value, *copy.sharding, wanted);
       if (other.cost_ns < best->cost_ns) best = &other;
     }
     total += best->cost_ns;
-    for (const Move& move : best->moves) known.push_back({move.to, at});
+    for (const Move& move : best->moves) known.push_back({&move.to, at});
   });
   return total;
 }
@@ -211,14 +212,14 @@ void Assignment::undo(size_t mark) {
 void Assignment::forget() { log_.clear(); }
 
 void Assignment::add_hints(ValueId value, NodeId asking, std::vector<ShardingRef>& hints) const {
-  const ShardingRef made = native(value);
+  const ShardingRef& made = native(value);
   if (made && graph_.values[value].producer != asking) add_new(hints, offered(value));
   add_new(hints, graph_.values[value].sharding);
   each_demand(value, made ? made : graph_.values[value].sharding, asking, nullptr,
-              [&](ShardingRef wanted, NodeId) { add_new(hints, wanted); });
+              [&](const ShardingRef& wanted, NodeId) { add_new(hints, wanted); });
 }
 
-const Choices& Assignment::choices(NodeId node, size_t tensor, ShardingRef with) {
+const Choices& Assignment::choices(NodeId node, size_t tensor, const ShardingRef& with) {
   const OpContext op = context(node);
   Hints hints(op.num_tensors());
   for (size_t t = 0; t < hints.size(); ++t) {
@@ -237,7 +238,7 @@ Choices Assignment::shifts(NodeId node) const {
   return result;
 }
 
-ShardingRef wanted_of(const Graph& graph, const Output& output, ShardingRef native) {
+ShardingRef wanted_of(const Graph& graph, const Output& output, const ShardingRef& native) {
   if (output.annotation) return output.annotation;
   return output.tied == kNone && !native->partial ? native : graph.values[output.value].sharding;
 }

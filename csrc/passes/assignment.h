@@ -25,14 +25,14 @@ class Assignment {
   const Choice& choice(NodeId node) const { return *choices_[node]; }
   const ChoiceRef& choice_ref(NodeId node) const { return choices_[node]; }
   // The sharding a value is made in; null where its producer is not decided.
-  ShardingRef native(ValueId value) const;
+  const ShardingRef& native(ValueId value) const;
   // The sharding its readers start from: the user's, where the value is constrained.
-  ShardingRef offered(ValueId value) const;
+  const ShardingRef& offered(ValueId value) const;
   // The shardings that readers want, distinct, in program order.
   std::vector<ShardingRef> demands(ValueId value) const;
 
   // What it could do, given all that its neighbours and propagation say, and `with` for one tensor.
-  const Choices& choices(NodeId node, size_t tensor = SIZE_MAX, ShardingRef with = nullptr);
+  const Choices& choices(NodeId node, size_t tensor = SIZE_MAX, const ShardingRef& with = nullptr);
   // What it could do if one axis, or part of one, that cuts an input cut another factor, or none.
   Choices shifts(NodeId node) const;
   // Time of the node itself and of the moves of its operands and results, if it did that.
@@ -40,7 +40,7 @@ class Assignment {
   // The same without the moves of its results.
   int64_t cost_before(NodeId node, const Choice& choice) const;
   // Time of the cheapest way from one sharding of a value to another.
-  int64_t move_ns(ValueId value, ShardingRef from, ShardingRef to) const;
+  int64_t move_ns(ValueId value, const ShardingRef& from, const ShardingRef& to) const;
   // Time of all moves of a value.
   int64_t moves_ns(ValueId value) const { return moves_[value]; }
   // The same, if the value were not fleeting.
@@ -58,12 +58,13 @@ class Assignment {
   void forget();
 
  private:
-  const ReshardPlan& plan(ValueId value, ShardingRef from, ShardingRef to) const;
+  const ReshardPlan& plan(ValueId value, const ShardingRef& from, const ShardingRef& to) const;
   int64_t moves_with(ValueId value, NodeId node, const Choice* choice) const;
   int64_t moves_with(ValueId value, NodeId node, const Choice* choice, bool fleeting) const;
-  ShardingRef native_with(ValueId value, NodeId node, const Choice* choice) const;
+  const ShardingRef& native_with(ValueId value, NodeId node, const Choice* choice) const;
   template <class Visit>
-  void each_demand(ValueId value, ShardingRef native, NodeId node, const Choice* choice, const Visit& visit) const;
+  void each_demand(ValueId value, const ShardingRef& native, NodeId node, const Choice* choice,
+                   const Visit& visit) const;
   void put(NodeId node, ChoiceRef choice);
   std::vector<ValueId> values_of(NodeId node, bool results) const;
   void add_hints(ValueId value, NodeId asking, std::vector<ShardingRef>& hints) const;
@@ -90,19 +91,20 @@ class Assignment {
   std::vector<std::pair<NodeId, ChoiceRef>> log_;  // what was there before
   struct PlanKey {
     uint32_t type;
-    ShardingRef from, to;
+    const Sharding *from, *to;
     bool operator==(const PlanKey&) const = default;
+  };
+  struct Planned {
+    ShardingRef from, to;  // so that nothing else comes to lie at their addresses
+    ReshardPlanRef plan;
   };
   struct PlanHash {
     size_t operator()(const PlanKey& key) const;
   };
-  mutable std::unordered_map<PlanKey, ReshardPlanRef, PlanHash> plans_;
+  mutable std::unordered_map<PlanKey, Planned, PlanHash> plans_;
 };
 
-// Uses of a fleeting copy at most so many nodes apart share it.
-constexpr NodeId kResidence = 32;
-
 // What an output should be laid out as, given how its value is made.
-ShardingRef wanted_of(const Graph& graph, const Output& output, ShardingRef native);
+ShardingRef wanted_of(const Graph& graph, const Output& output, const ShardingRef& native);
 
 }  // namespace spmdx

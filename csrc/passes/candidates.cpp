@@ -2,12 +2,11 @@
 // Candidates: the strategies that the shardings of an op's tensors suggest.
 #include <algorithm>
 
+#include "passes/limits.h"
 #include "passes/strategy.h"
 
 namespace spmdx {
 namespace {
-
-constexpr size_t kMaxMoved = 2;  // strategies made by moving atoms, for one hint
 
 // Adds what `more` cuts beyond `strategy`, as far as atoms are free and the factor can take them.
 void merge(const OpContext& op, Strategy& strategy, const Strategy& more) {
@@ -66,8 +65,9 @@ std::vector<bool> in_the_way(const OpContext& op, const std::vector<DimSharding>
 }
 
 // Where what `sharding` cuts is in the way: the same atoms on a factor that passes and that they divide evenly. An
-// all_to_all leads there, less than gathering. At most kMaxMoved, in the order of factors.
-std::vector<Strategy> moved(const OpContext& op, size_t tensor, ShardingRef sharding, const std::vector<int>& count) {
+// all_to_all leads there, less than gathering. At most kLimits.moved, in the order of factors.
+std::vector<Strategy> moved(const OpContext& op, size_t tensor, const ShardingRef& sharding,
+                            const std::vector<int>& count) {
   std::vector<DimSharding> cuts = cuts_of(op, tensor, sharding);
   const TensorFactors& factors = op.factors(tensor);
   const std::vector<bool> blocked = in_the_way(op, cuts, count);
@@ -79,7 +79,7 @@ std::vector<Strategy> moved(const OpContext& op, size_t tensor, ShardingRef shar
   const int64_t parts = op.mesh->group_size(atom_set(atoms));
   for (size_t f = 0; f < cuts.size(); ++f)
     if (blocked[f]) cuts[f] = {};
-  for (size_t f = 0; f < cuts.size() && result.size() < kMaxMoved; ++f) {
+  for (size_t f = 0; f < cuts.size() && result.size() < kLimits.moved; ++f) {
     const Factor& factor = op.rule->factors[f];
     if (blocked[f] || factor.kind != FactorKind::pass || !cuts[f].empty() || factor.size % parts != 0) continue;
     if (!has_factor(factors, static_cast<int>(f))) continue;
@@ -111,8 +111,8 @@ bool sums(const OpContext& op, const Strategy& strategy) {
 }
 
 // Of a product, where two tensors cut different factors by the same atoms, or one that is summed over: those atoms on a
-// factor that all operands have. Two all_to_alls may be less than a gather or a sum. At most kMaxMoved, in the order of
-// factors.
+// factor that all operands have. Two all_to_alls may be less than a gather or a sum. At most kLimits.moved, in the
+// order of factors.
 std::vector<Strategy> agreed(const OpContext& op, const std::vector<Hint>& found) {
   std::vector<Strategy> result;
   if (found.empty() || !contracts(*op.rule)) return result;
@@ -121,7 +121,7 @@ std::vector<Strategy> agreed(const OpContext& op, const std::vector<Hint>& found
   if (!sums(op, first) && std::none_of(found.begin() + 1, found.end(), differs)) return result;
   std::vector<AtomId> atoms;
   for (const DimSharding& cut : first.cuts) atoms.insert(atoms.end(), cut.atoms.begin(), cut.atoms.end());
-  for (size_t f = 0; f < first.cuts.size() && result.size() < kMaxMoved; ++f) {
+  for (size_t f = 0; f < first.cuts.size() && result.size() < kLimits.moved; ++f) {
     const Factor& factor = op.rule->factors[f];
     if (factor.kind != FactorKind::pass || factor.size % op.mesh->group_size(atom_set(atoms)) != 0) continue;
     const auto has = [&](const TensorFactors& factors) { return has_factor(factors, static_cast<int>(f)); };

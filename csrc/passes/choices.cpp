@@ -11,7 +11,7 @@ namespace {
 
 bool has_partial(const std::vector<ShardingRef>& hints, AtomSet atoms, Reduction reduction) {
   return std::any_of(hints.begin(), hints.end(),
-                     [&](ShardingRef s) { return s->partial == atoms && s->reduction == reduction; });
+                     [&](const ShardingRef& s) { return s->partial == atoms && s->reduction == reduction; });
 }
 
 bool admits(Linearity linearity, Reduction reduction) {

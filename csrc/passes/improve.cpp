@@ -6,18 +6,12 @@
 #include <set>
 
 #include "passes/assignment.h"
+#include "passes/limits.h"
 #include "passes/rewrite.h"
 #include "passes/search.h"
 
 namespace spmdx {
 namespace {
-
-constexpr size_t kMaxWave = 64;    // nodes one wave changes
-constexpr size_t kMaxAnswers = 4;  // times a node is asked again in one settling
-constexpr int kMaxRounds = 3;      // over all moves
-constexpr int kMaxFailures = 2;    // of waves that are alike
-constexpr size_t kMaxShifted = 8;  // ops that compute, of a graph in which each node tries what no tensor suggests
-constexpr int64_t kRounding = 16;  // nanoseconds by which sums of moves may differ that are alike
 
 class Improvement {
  public:
@@ -28,7 +22,7 @@ class Improvement {
     for (NodeId node = 0; node < graph_.nodes.size(); ++node) all.push_back(node);
     settle(all);
     assignment_.forget();
-    for (int round = 0; round < kMaxRounds; ++round)
+    for (int round = 0; round < kLimits.rounds; ++round)
       if (!try_waves() && !try_shifts()) return;
   }
 
@@ -62,7 +56,7 @@ class Improvement {
   // Asks these nodes, and the neighbours of those that change, until nobody changes any more.
   void settle(const std::vector<NodeId>& nodes) {
     std::set<NodeId> now(nodes.begin(), nodes.end());
-    for (size_t pass = 0; pass < kMaxAnswers && !now.empty(); ++pass) {
+    for (size_t pass = 0; pass < kLimits.answers && !now.empty(); ++pass) {
       std::set<NodeId> next;
       for (NodeId node : now)
         if (answer(node)) add_neighbours(node, next);
@@ -71,7 +65,7 @@ class Improvement {
   }
 
   // Makes `node` have or want `layout` for one of its tensors, as cheaply as it can. False where it cannot.
-  bool adopt(NodeId node, size_t tensor, ShardingRef layout) {
+  bool adopt(NodeId node, size_t tensor, const ShardingRef& layout) {
     const size_t inputs = graph_.nodes[node].inputs.size();
     const auto of = [&](const Choice& choice) {
       return tensor < inputs ? choice.placement.inputs[tensor] : choice.placement.outputs[tensor - inputs];
@@ -124,7 +118,7 @@ class Improvement {
   }
 
   // Whether a reader of `value`, partial as in `layout`, has another operand that is partial likewise.
-  bool joins(NodeId user, ValueId value, ShardingRef layout) const {
+  bool joins(NodeId user, ValueId value, const ShardingRef& layout) const {
     const std::vector<ValueId>& operands = graph_.nodes[user].inputs;
     return std::any_of(operands.begin(), operands.end(), [&](ValueId other) {
       const ShardingRef made = assignment_.native(other);
@@ -133,7 +127,7 @@ class Improvement {
   }
 
   // To every reader that wants another layout.
-  void hand_on(ValueId value, ShardingRef layout, std::deque<Step>& queue) const {
+  void hand_on(ValueId value, const ShardingRef& layout, std::deque<Step>& queue) const {
     for (NodeId user : assignment_.users(value)) {
       const std::vector<ValueId>& operands = graph_.nodes[user].inputs;
       for (size_t i = 0; i < operands.size(); ++i)
@@ -163,7 +157,7 @@ class Improvement {
 
   // Those of `touched` have changed already.
   void spread_out(std::deque<Step> queue, Spread spread, std::set<NodeId> touched) {
-    while (!queue.empty() && touched.size() < kMaxWave) {
+    while (!queue.empty() && touched.size() < kLimits.chain) {
       const Step step = queue.front();
       queue.pop_front();
       if (touched.contains(step.node)) continue;
@@ -195,7 +189,7 @@ class Improvement {
   }
 
   // What makes two places of a program alike: the op that makes the value, and the layouts it has and should have.
-  uint64_t likeness(ValueId value, ShardingRef wanted, bool forward) const {
+  uint64_t likeness(ValueId value, const ShardingRef& wanted, bool forward) const {
     const NodeId producer = graph_.values[value].producer;
     uint64_t h = hash_combine(forward, producer == kNone ? 0 : graph_.nodes[producer].call->hash);
     for (NodeId user : assignment_.users(value)) h = hash_combine(h, graph_.nodes[user].call->hash);
@@ -205,7 +199,7 @@ class Improvement {
 
   bool attempt(uint64_t like, std::deque<Step> queue, Spread spread = Spread::all) {
     int& failures = failures_[like];
-    if (queue.empty() || failures >= kMaxFailures) return false;
+    if (queue.empty() || failures >= kLimits.failures) return false;
     const bool better = wave(std::move(queue), spread);
     failures = better ? 0 : failures + 1;
     return better;
@@ -257,7 +251,7 @@ class Improvement {
     size_t computing = 0;
     for (NodeId node = 0; node < graph_.nodes.size(); ++node)
       computing += assignment_.context(node).rule->linearity != Linearity::movement;
-    return computing <= kMaxShifted;
+    return computing <= kLimits.nodes_that_shift;
   }
 
   // In a small graph: a node does what nobody asked for, and others follow, or settle for what is best then.
@@ -272,7 +266,7 @@ class Improvement {
 
   // Sharing work out is no reason by itself: something has to move less.
   bool keep_shift(const Before& since) {
-    return keep(since, assignment_.total() < since.total && assignment_.moving() + kRounding < since.moving);
+    return keep(since, assignment_.total() < since.total && assignment_.moving() + kLimits.rounding_ns < since.moving);
   }
 
   bool shift(NodeId node, const ChoiceRef& choice, Spread spread) {

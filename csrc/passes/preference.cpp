@@ -8,7 +8,7 @@ namespace {
 int64_t move_ns(const Known& known, ValueId value, bool is_input, const TensorType& type, const ShardingRef& wanted,
                 const Topology& topology) {
   const auto time = [&](const ShardingRef& from, const ShardingRef& to) {
-    return plan_reshard(type.dtype, type.shape, from, to, topology)->cost_ns;
+    return from == to ? 0 : plan_reshard(type.dtype, type.shape, from, to, topology)->cost_ns;
   };
   const ShardingRef& now = known.shardings[value];
   if (is_input) return time(now, wanted);

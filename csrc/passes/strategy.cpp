@@ -84,6 +84,7 @@ std::optional<DimSharding> unproject_dim(const OpContext& op, const std::vector<
     return cut;
   }
   DimSharding dim;
+  if (std::all_of(factors.begin(), factors.end(), [&](int f) { return cuts[f].empty(); })) return dim;
   int64_t rest = size;
   bool open = true;  // every factor so far is split into single elements
   for (int f : factors) {
@@ -109,7 +110,7 @@ bool may_cut(const OpContext& op, const Factor& factor) {
   return factor.kind != FactorKind::composite || (op.composite && op.rule->expand != nullptr);
 }
 
-std::vector<DimSharding> cuts_of(const OpContext& op, size_t tensor, ShardingRef sharding) {
+std::vector<DimSharding> cuts_of(const OpContext& op, size_t tensor, const ShardingRef& sharding) {
   std::vector<DimSharding> cuts(op.rule->factors.size());
   const TensorFactors& factors = op.factors(tensor);
   for (size_t d = 0; d < factors.size() && d < sharding->dims.size(); ++d)
@@ -136,7 +137,7 @@ const TensorType& OpContext::type(size_t tensor) const {
   return tensor < call->inputs.size() ? call->inputs[tensor] : call->outputs[tensor - call->inputs.size()];
 }
 
-Strategy project(const OpContext& op, size_t tensor, ShardingRef sharding) {
+Strategy project(const OpContext& op, size_t tensor, const ShardingRef& sharding) {
   Strategy strategy;
   strategy.cuts = cuts_of(op, tensor, sharding);
   for (size_t f = 0; f < strategy.cuts.size(); ++f)
@@ -149,6 +150,7 @@ std::optional<Placement> place(const OpContext& op, const Strategy& strategy) {
   for (size_t t = 0; t < op.num_tensors(); ++t) {
     Sharding sharding{op.mesh, {}, 0, Reduction::none};
     const TensorFactors& factors = op.factors(t);
+    sharding.dims.reserve(factors.size());
     for (size_t d = 0; d < factors.size(); ++d) {
       auto dim = unproject_dim(op, factors[d], op.type(t).shape[d], strategy.cuts);
       if (!dim) return std::nullopt;
@@ -201,7 +203,7 @@ bool cuts_composite(const OpContext& op, const Strategy& strategy) {
   return false;
 }
 
-ShardingRef extend(ShardingRef base, ShardingRef more, const Shape& shape) {
+ShardingRef extend(const ShardingRef& base, const ShardingRef& more, const Shape& shape) {
   if (base == more) return base;
   Sharding result = *base;
   AtomSet used = base->used();
@@ -219,7 +221,7 @@ ShardingRef extend(ShardingRef base, ShardingRef more, const Shape& shape) {
   return intern(std::move(result), shape);
 }
 
-ShardingRef without_partial(ShardingRef sharding, const Shape& shape) {
+ShardingRef without_partial(const ShardingRef& sharding, const Shape& shape) {
   if (!sharding->partial) return sharding;
   Sharding whole = *sharding;
   whole.partial = 0;

@@ -42,9 +42,9 @@ struct OpContext {
 // Whether an axis may cut this factor of the op at all.
 bool may_cut(const OpContext& op, const Factor& factor);
 // What a tensor's sharding says of the factors; atoms that fit no factor are dropped. Partial atoms are ignored.
-std::vector<DimSharding> cuts_of(const OpContext& op, size_t tensor, ShardingRef sharding);
+std::vector<DimSharding> cuts_of(const OpContext& op, size_t tensor, const ShardingRef& sharding);
 // The same without factors that may not be cut.
-Strategy project(const OpContext& op, size_t tensor, ShardingRef sharding);
+Strategy project(const OpContext& op, size_t tensor, const ShardingRef& sharding);
 
 // Nothing where some tensor cannot be laid out so (a minor factor cut below an uncut major one, mixed reductions).
 std::optional<Placement> place(const OpContext& op, const Strategy& strategy);
@@ -67,16 +67,15 @@ inline bool contracts(const OpRule& rule) { return rule.flops_per_element >= 2; 
 
 // Floating-point operations of the device that has most to do; of one device for all where nothing is cut.
 double local_flops(const OpContext& op, const Strategy& strategy);
-// Time of the op itself on the device that has most to do. Contractions weigh more than they last: see
-// strategy_cost.cpp.
+// Time of the op itself on the device that has most to do. Products weigh more than they last: see limits.h.
 int64_t compute_ns(const OpContext& op, const Strategy& strategy, const Topology& topology);
 // Estimate of the row-sized exchanges inside an expansion, where a composite factor is cut.
 int64_t composite_ns(const OpContext& op, const Strategy& strategy, const Topology& topology);
 bool cuts_composite(const OpContext& op, const Strategy& strategy);
 
 // `base` with the dims that `more` cuts further; `base` itself where that does not fit.
-ShardingRef extend(ShardingRef base, ShardingRef more, const Shape& shape);
+ShardingRef extend(const ShardingRef& base, const ShardingRef& more, const Shape& shape);
 // Without its partial atoms.
-ShardingRef without_partial(ShardingRef sharding, const Shape& shape);
+ShardingRef without_partial(const ShardingRef& sharding, const Shape& shape);
 
 }  // namespace spmdx

@@ -3,6 +3,7 @@
 #include <algorithm>
 
 #include "graph/rows.h"
+#include "passes/limits.h"
 #include "passes/strategy.h"
 #include "rules/stencil.h"
 #include "rules/taken_rows.h"
@@ -10,10 +11,6 @@
 
 namespace spmdx {
 namespace {
-
-// Work that every device repeats may save bytes of a small problem, but never scales: sharing contractions out is worth
-// more than the time they take on one device. Where all strategies share them out alike this changes nothing.
-constexpr double kContractionWeight = 20;
 
 // What the device that has most holds of each factor.
 std::vector<double> local_extents(const OpContext& op, const Strategy& strategy) {
@@ -104,7 +101,7 @@ int64_t compute_ns(const OpContext& op, const Strategy& strategy, const Topology
   const std::vector<double> extents = local_extents(op, strategy);
   const int64_t exchanged = exchange_ns(op, strategy, extents, topology);
   if (reduces_nothing(op, extents)) return 0;
-  const double weight = contracts(*op.rule) ? kContractionWeight : 1;
+  const double weight = contracts(*op.rule) ? kLimits.weight_of_products : 1;
   double picoseconds = flops_of(op, extents) * weight * static_cast<double>(topology.picoseconds_per_flop);
   if (!contracts(*op.rule)) {
     double bytes = 0;

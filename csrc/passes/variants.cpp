@@ -1,13 +1,12 @@
 // SPDX-License-Identifier: Apache-2.0
 // Variants: the same program, seen in another way. One is kept where its plan is cheaper.
 #include "passes/chunks.h"
+#include "passes/limits.h"
 #include "passes/passes.h"
 #include "passes/rows.h"
 
 namespace spmdx {
 namespace {
-
-constexpr size_t kMaxTurns = 3;  // merges that are tried: each costs a search
 
 // Searches once: what was found goes on to partition with the program.
 int64_t total_ns(Program& program, const CompileOptions& options) {
@@ -30,7 +29,7 @@ void keep_cheaper(Program& best, Program other, const CompileOptions& options) {
 void try_turned_rows(Program& program, const CompileOptions& options) {
   if (!program.graph.mesh) return;
   const std::vector<Merge> merges = blocked_merges(program.graph);
-  for (size_t i = 0; i < merges.size() && i < kMaxTurns; ++i)
+  for (size_t i = 0; i < merges.size() && i < kLimits.turned_dims; ++i)
     if (auto turned = turn_rows(program.graph, merges[i]))
       keep_cheaper(program, propagated(std::move(*turned), options), options);
 }

@@ -132,7 +132,7 @@ class Parser {
 
 }  // namespace
 
-std::string str(const TensorType& type, ShardingRef sharding) {
+std::string str(const TensorType& type, const ShardingRef& sharding) {
   if (sharding == nullptr) return str(type);
   internal_check(sharding->dims.size() == type.shape.size(), "a sharding whose rank is not that of the value");
   const Mesh& mesh = *sharding->mesh;

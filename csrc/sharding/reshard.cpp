@@ -148,7 +148,7 @@ Plans& plans() {
 
 }  // namespace
 
-ReshardPlanRef plan_reshard(DType dtype, const Shape& shape, ShardingRef from, ShardingRef to,
+ReshardPlanRef plan_reshard(DType dtype, const Shape& shape, const ShardingRef& from, const ShardingRef& to,
                             const Topology& topology) {
   internal_check(from != nullptr && to != nullptr, "a reshard without both shardings");
   internal_check(from->dims.size() == shape.size() && to->dims.size() == shape.size(),

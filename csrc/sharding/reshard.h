@@ -33,7 +33,7 @@ constexpr int64_t kReshardSlack = 4096;
 // Cached by (bytes per element, shape, from, to) and the topology.
 // REQUIRES: same rank as `shape`.
 using ReshardPlanRef = std::shared_ptr<const ReshardPlan>;
-ReshardPlanRef plan_reshard(DType dtype, const Shape& shape, ShardingRef from, ShardingRef to,
+ReshardPlanRef plan_reshard(DType dtype, const Shape& shape, const ShardingRef& from, const ShardingRef& to,
                             const Topology& topology);
 size_t reshard_plans_kept();
 
