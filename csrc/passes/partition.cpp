@@ -127,15 +127,15 @@ class Partition {
 
 }  // namespace
 
-void partition(Program& program, const CompileOptions& options) {
-  if (!program.graph.mesh) return;
-  for (const Value& value : program.graph.values)
+void partition(Draft& draft, const CompileOptions& options) {
+  if (!draft.graph.mesh) return;
+  for (const Value& value : draft.graph.values)
     if (!value.sharding)
       throw ShardingError("partition: a value of " + str(value.type) +
                           " has no sharding yet. Expected a graph that was propagated. Run the pass propagate first.");
-  search(program, options);
-  program.graph = Partition(program.graph, *program.decisions, options).run();
-  program.decisions.reset();  // of a graph that is no more
+  search(draft, options);
+  draft.graph = Partition(draft.graph, *draft.decisions, options).run();
+  draft.decisions.reset();  // of a graph that is no more
 }
 
 }  // namespace spmdx

@@ -39,8 +39,8 @@ Decisions decide(const Graph& graph, const CompileOptions& options) {
   return decisions_of(*assignment, std::move(fleeting));
 }
 
-void search(Program& program, const CompileOptions& options) {
-  if (program.graph.mesh && !program.decisions) program.decisions = decide(program.graph, options);
+void search(Draft& draft, const CompileOptions& options) {
+  if (draft.graph.mesh && !draft.decisions) draft.decisions = decide(draft.graph, options);
 }
 
 }  // namespace spmdx

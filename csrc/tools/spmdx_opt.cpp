@@ -167,7 +167,7 @@ int run_passes(const Words& words) {
       if (++i == words.size()) throw UsageError("--pass without a name. Expected the name of a pass.");
       passes.push_back(pass_named(words[i]));
     } else if (words[i] == "--compile") {
-      passes.push_back({"compile", [](Program& program, const CompileOptions& o) { compile(program.graph, o); }});
+      passes.push_back({"compile", [](Draft& draft, const CompileOptions& o) { compile(draft.graph, o); }});
     } else if (words[i] == "--verify") {
       verify_after = true;
     } else if (words[i] == "--hash-seed") {
@@ -180,10 +180,10 @@ int run_passes(const Words& words) {
     }
   }
   if (path.empty()) throw UsageError("no file is given. Expected a file, or - for the standard input.");
-  Program program{parse_graph(read_all(path)), {}};
-  for (const Pass& pass : passes) pass.run(program, options);
-  if (verify_after) verify(program.graph);
-  std::cout << print(program.graph);
+  Draft draft{parse_graph(read_all(path)), {}};
+  for (const Pass& pass : passes) pass.run(draft, options);
+  if (verify_after) verify(draft.graph);
+  std::cout << print(draft.graph);
   return 0;
 }
 
