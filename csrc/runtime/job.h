@@ -5,7 +5,7 @@
 #include <utility>
 #include <vector>
 
-#include "runtime/step.h"
+#include "runtime/plan.h"
 
 namespace spmdx {
 

@@ -4,7 +4,7 @@
 #include <list>
 #include <unordered_map>
 
-#include "runtime/step.h"
+#include "runtime/plan.h"
 
 namespace spmdx {
 

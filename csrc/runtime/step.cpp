@@ -19,48 +19,9 @@
 namespace spmdx {
 namespace {
 
-// Bytes one device receives so that this op sees its operands whole.
-int64_t gathered_bytes(const Graph& graph, const Node& node) {
-  int64_t bytes = 0;
-  for (ValueId input : node.inputs) {
-    if (input == kNone || graph.value(input).producer == kNone) continue;
-    const Node& producer = graph.nodes[graph.value(input).producer];
-    if (moves_bytes(producer)) bytes += producer.bytes;
-  }
-  return bytes;
-}
-
-void count_work(Plan& plan) {
-  const Graph& graph = plan.executable->graph();
-  for (const Node& node : graph.nodes) {
-    if (moves_bytes(node)) {
-      plan.collectives += 1;
-      plan.wire_bytes += node.bytes;
-    } else if (graph.mesh && !is_collective(node) && !node.inputs.empty() && rule_for(node.call)->fallback) {
-      plan.fallbacks.push_back({node.call->op, gathered_bytes(graph, node), node.source});
-    }
-  }
-}
-
-// Equal in processes that run the same program with the same options.
-uint64_t fingerprint_of(const Plan& plan) {
-  return std::hash<std::string>{}(print(plan.traced) + print(plan.executable->graph()));
-}
-
 std::atomic<bool> forked = false;
 
 }  // namespace
-
-bool moves_bytes(const Node& node) {
-  if (!is_collective(node)) return false;
-  const Collective kind = collective_kind(node);
-  return kind != Collective::slice && kind != Collective::to_partial;
-}
-
-void set_shardings(const Plan& plan, const std::vector<DataRef>& outputs) {
-  const Graph& graph = plan.executable->graph();
-  for (size_t i = 0; i < outputs.size(); ++i) outputs[i]->set_sharding(graph.values[graph.outputs[i].value].sharding);
-}
 
 bool in_forked_child() { return forked.load(std::memory_order_relaxed); }
 
@@ -202,13 +163,7 @@ PlanRef Engine::plan(const Graph& graph, bool reported) {
   const bool known = plan != nullptr;
   if (!known) {
     const auto begun = std::chrono::steady_clock::now();
-    auto fresh = std::make_shared<Plan>();
-    fresh->traced = graph;
-    Graph compiled = graph;
-    compile(compiled, options());
-    fresh->executable = std::make_unique<Executable>(std::move(compiled), impl_->backend, impl_->exchanger);
-    count_work(*fresh);
-    if (impl_->comm.processes().count > 1) fresh->fingerprint = fingerprint_of(*fresh);
+    auto fresh = make_plan(graph, options(), impl_->backend, impl_->exchanger, impl_->comm.processes().count > 1);
     const std::chrono::nanoseconds took = std::chrono::steady_clock::now() - begun;
     if (reported) fresh->repeat = impl_->repeats.note(graph, took.count());
     plan = fresh;
@@ -223,10 +178,9 @@ PlanRef Engine::plan(const Graph& graph, bool reported) {
 
 void Engine::run(const PlanRef& plan, std::vector<DataRef> inputs, std::vector<Param> params,
                  std::vector<DataRef> outputs) {
-  const Graph& compiled = plan->executable->graph();
-  internal_check(outputs.size() == compiled.outputs.size(), "a step was submitted with another number of outputs");
-  for (size_t i = 0; i < outputs.size(); ++i)
-    outputs[i]->set_sharding(compiled.values[compiled.outputs[i].value].sharding);
+  internal_check(outputs.size() == plan->executable->graph().outputs.size(),
+                 "a step was submitted with another number of outputs");
+  set_shardings(*plan, outputs);
   std::lock_guard submitting(impl_->submitting);
   Job job{0, plan, std::move(inputs), std::move(params), std::move(outputs)};
   {

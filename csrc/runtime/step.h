@@ -1,17 +1,15 @@
 // SPDX-License-Identifier: Apache-2.0
-// Step: find or compile the plan of a traced graph, and run it behind the caller's back.
+// Engine: finds or compiles the plan of a traced graph, and runs it behind the caller's back.
 #pragma once
 #include <cstdint>
 #include <functional>
 #include <map>
 #include <memory>
-#include <optional>
 #include <string>
 #include <vector>
 
-#include "passes/passes.h"
-#include "runtime/executor.h"
-#include "runtime/repeats.h"
+#include "passes/options.h"
+#include "runtime/plan.h"
 
 namespace spmdx {
 
@@ -23,29 +21,6 @@ struct StepCounters {
   int64_t wire_bytes = 0;                    // per device
   std::map<std::string, int64_t> fallbacks;  // by op
 };
-
-// An op without a rule: what a device receives so that it sees its operands whole.
-struct Fallback {
-  std::string op;
-  int64_t bytes = 0;
-  SourceId source = 0;
-};
-
-// A compiled plan and what reports need of it.
-struct Plan {
-  Graph traced;  // as recorded: what a later graph is compared with
-  std::unique_ptr<Executable> executable;
-  int64_t collectives = 0, wire_bytes = 0;
-  std::vector<Fallback> fallbacks;
-  std::optional<Repeat> repeat;  // it is one of too many
-  uint64_t fingerprint = 0;      // where there are several processes: equal where the plans are
-};
-using PlanRef = std::shared_ptr<const Plan>;
-
-bool moves_bytes(const Node& node);  // a collective that is more than a view of what is here
-
-// `outputs`, data of a planned step, learn how they will lie.
-void set_shardings(const Plan& plan, const std::vector<DataRef>& outputs);
 
 // How far the steps of this process have come, each a number of them.
 struct Standing {
