@@ -4,8 +4,8 @@
 
 #include "bridge/aten_kernel.h"
 #include "bridge/own_kernels.h"
+#include "graph/args.h"
 #include "graph/rows.h"
-#include "rules/families.h"
 #include "rules/stencil.h"
 
 namespace spmdx::bridge {

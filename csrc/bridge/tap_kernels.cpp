@@ -4,7 +4,6 @@
 
 #include "bridge/aten_kernel.h"
 #include "bridge/own_kernels.h"
-#include "rules/families.h"
 #include "rules/maths.h"
 #include "rules/stencil.h"
 #include "rules/taps.h"

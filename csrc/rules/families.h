@@ -1,21 +1,12 @@
 // SPDX-License-Identifier: Apache-2.0
 // Families: rules that depend on a call's attributes, one function a family.
 #pragma once
+#include "graph/args.h"
 #include "rules/letters.h"
 
 namespace spmdx {
 
 using Family = OpRule (*)(const Call& call);
-
-// ---- attributes of a call (attributes.cpp) --------------------------------------------------------
-const Arg& argument(const Call& call, size_t index);  // none where the call has fewer
-int operand(const Call& call, size_t arg);            // index of a tensor operand, -1: absent
-int64_t integer(const Call& call, size_t arg, int64_t missing);
-std::vector<int64_t> integers(const Call& call, size_t arg);  // empty where absent; an int is a list of one
-bool boolean(const Call& call, size_t arg, bool missing);
-int64_t normal_dim(int64_t dim, size_t rank);
-// Which dims an op acts on: the list or int in `arg`; all where it is absent or empty.
-std::vector<bool> acted_dims(const Call& call, size_t arg, size_t rank);
 
 // ---- pointwise and creation (pointwise.cpp) --------------------------------------------------------
 OpRule pointwise(const Call& call);    // every operand broadcasts to every output
@@ -46,7 +37,6 @@ OpRule select_scatter(const Call& call);
 OpRule cat(const Call& call);
 OpRule stack(const Call& call);
 OpRule pad(const Call& call);
-bool is_zero(const Arg& arg);  // as a number, or not given
 OpRule pad_backward(const Call& call);
 OpRule rolled(const Call& call);
 OpRule fft(const Call& call);  // the dims in argument 1 whole, of a size of their own in each tensor

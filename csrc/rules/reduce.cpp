@@ -43,12 +43,7 @@ OpRule reduce_rows(const Call& call) {
 
 // (x, bins, min, max): equal ends stand for the least and the largest element.
 OpRule histc(const Call& call) {
-  auto number = [&call](size_t index) {
-    const Arg& value = argument(call, index);
-    if (const auto* real = std::get_if<double>(&value)) return *real;
-    return static_cast<double>(integer(call, index, 0));
-  };
-  const bool given = number(2) != number(3);
+  const bool given = real(call, 2, 0) != real(call, 3, 0);
   return from_letters(call, {{dims(call.inputs[0].shape.size(), 'a', given ? 0 : '!')}, {"Z!"}});
 }
 
