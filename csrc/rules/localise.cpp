@@ -4,6 +4,7 @@
 
 #include "base/error.h"
 #include "graph/args.h"
+#include "rules/row.h"
 
 namespace spmdx {
 namespace {
@@ -20,21 +21,12 @@ std::vector<int64_t> starts(const Box& box) {
   return result;
 }
 
-void set_sizes(size_t index, const Box& box, std::vector<Arg>& args) {
-  internal_check(index < args.size(), "an op without its sizes");
-  args[index] = extents(box);
-}
-
 }  // namespace
 
-void sizes_0(const Call&, const Boxes&, const Boxes& outputs, std::vector<Arg>& args) {
-  set_sizes(0, outputs.at(0), args);
-}
-void sizes_1(const Call&, const Boxes&, const Boxes& outputs, std::vector<Arg>& args) {
-  set_sizes(1, outputs.at(0), args);
-}
-void sizes_2(const Call&, const Boxes&, const Boxes& outputs, std::vector<Arg>& args) {
-  set_sizes(2, outputs.at(0), args);
+void sizes(const Call& call, const Boxes&, const Boxes& outputs, std::vector<Arg>& args) {
+  const size_t at = row_of(call).sizes;
+  internal_check(at < args.size(), "an op without its sizes");
+  args[at] = extents(outputs.at(0));
 }
 
 // (sizes, starts, extents, …)

@@ -2,6 +2,7 @@
 // Rules of reductions: which dims go away, and what is left when they are cut.
 #include "rules/families.h"
 #include "rules/fits.h"
+#include "rules/row.h"
 
 namespace spmdx {
 namespace {
@@ -33,8 +34,7 @@ OpRule reduce_min(const Call& call) { return reduce(call, 1, Reduction::min, 0);
 OpRule reduce_prod(const Call& call) { return reduce(call, 1, Reduction::prod, 0); }
 OpRule reduce_any(const Call& call) { return reduce(call, 1, Reduction::any, 0); }
 OpRule reduce_all(const Call& call) { return reduce(call, 1, Reduction::all, 0); }
-OpRule reduce_whole(const Call& call) { return reduce(call, 1, Reduction::none, '!'); }
-OpRule reduce_whole_2(const Call& call) { return reduce(call, 2, Reduction::none, '!'); }
+OpRule reduce_whole(const Call& call) { return reduce(call, row_of(call).arg, Reduction::none, '!'); }
 OpRule reduce_index(const Call& call) { return reduce(call, 1, Reduction::none, '^'); }
 OpRule reduce_mean(const Call& call) { return reduce(call, 1, Reduction::sum, '+'); }
 OpRule reduce_rows(const Call& call) {
