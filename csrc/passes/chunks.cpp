@@ -7,6 +7,7 @@
 #include "graph/rows.h"
 #include "passes/rewrite.h"
 #include "rules/maths.h"
+#include "rules/row.h"
 #include "rules/taken_rows.h"
 
 namespace spmdx {
@@ -27,7 +28,7 @@ std::optional<std::pair<int64_t, size_t>> run_of_rows(const Call& call) {
     if (rows.sources.empty() || rows.sources[0] < 0) return std::nullopt;
     return std::pair{rows.sources[0], static_cast<size_t>(rows.dim)};
   }
-  const std::vector<TakenRows> rows = call.op == "aten.slice.Tensor" ? taken_rows(call) : std::vector<TakenRows>{};
+  const std::vector<TakenRows> rows = form_of(call) == Form::slice ? taken_rows(call) : std::vector<TakenRows>{};
   if (rows.size() != 1 || rows[0].step != 1) return std::nullopt;
   return std::pair{rows[0].first, rows[0].dim};
 }

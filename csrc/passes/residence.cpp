@@ -3,6 +3,8 @@
 
 #include <algorithm>
 
+#include "rules/row.h"
+
 namespace spmdx {
 namespace {
 
@@ -44,7 +46,7 @@ std::vector<bool> fleeting_values(const Graph& graph) {
   for (const Input& input : graph.inputs) derived[input.value] = input.state;
   for (const Node& node : graph.nodes) {
     if (node.inputs.size() != 1 || !derived[node.inputs[0]]) continue;
-    if (rule_for(node.call)->linearity == Linearity::movement || base_name(node.call->op) == "aten._to_copy")
+    if (rule_for(node.call)->linearity == Linearity::movement || form_of(*node.call) == Form::cast)
       derived[node.output] = true;
   }
   return derived;

@@ -8,11 +8,12 @@
 #include "passes/rewrite.h"
 #include "passes/strategy.h"
 #include "rules/maths.h"
+#include "rules/row.h"
 
 namespace spmdx {
 namespace {
 
-bool is_view(const Node& node) { return node.call->op == "aten.view"; }
+bool is_view(const Node& node) { return form_of(*node.call) == Form::view; }
 
 struct Place {
   ValueId value;
@@ -43,7 +44,7 @@ std::optional<Merge> blocked(const OpContext& op, const std::vector<int>& factor
 }
 
 bool selects(const Node& node, size_t dim) {
-  return node.call->op == "aten.select.int" && std::get<int64_t>(node.call->args.at(1)) == static_cast<int64_t>(dim);
+  return form_of(*node.call) == Form::select && std::get<int64_t>(node.call->args.at(1)) == static_cast<int64_t>(dim);
 }
 
 // The dim that a view splits into pieces × rest, where each reader takes one piece: the pieces should not be cut.

@@ -72,12 +72,6 @@ int64_t most_lacked(const TakenRows& rows, int64_t of, int64_t to, int64_t parts
   return most;
 }
 
-bool is_zero(const Arg& arg) {
-  const auto* whole = std::get_if<int64_t>(&arg);
-  const auto* real = std::get_if<double>(&arg);
-  return std::holds_alternative<std::monostate>(arg) || (whole && *whole == 0) || (real && *real == 0);
-}
-
 std::vector<TakenRows> taken_rows(const Call& call) {
   const std::string_view op = base_name(call.op);
   const auto all_known = [&](size_t first) {

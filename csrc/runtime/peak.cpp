@@ -112,7 +112,7 @@ class Tide {
   void run_op(NodeId id) {
     const Node& node = graph_.nodes[id];
     const MemoryUse use = memory_use(*node.call);
-    const bool shares = use == MemoryUse::view || (use == MemoryUse::reshape && row_major_[node.inputs[0]]) ||
+    const bool shares = is_view(use) || (use == MemoryUse::reshape && row_major_[node.inputs[0]]) ||
                         (use == MemoryUse::in_place && takes_over(id));
     std::vector<ValueId> touched = node.inputs;
     for (size_t r = 0; r < node.call->outputs.size(); ++r) {
@@ -130,14 +130,15 @@ class Tide {
   bool lies_in_row_major_order(const Node& node, MemoryUse use) const {
     if (node.inputs.empty() || use == MemoryUse::reshape) return true;
     const TensorType &in = node.call->inputs[0], &out = node.call->outputs[0];
-    if (use == MemoryUse::view) return starts_at_a_major_dim(node);
+    if (is_view(use)) return use == MemoryUse::part && starts_at_a_major_dim(node);
     return in.shape != out.shape || row_major_[node.inputs[0]];  // element by element: laid out as its operand
   }
 
-  // Whether a view leaves gaps: none where only the first dim that is more than 1 is cut.
+  static bool is_view(MemoryUse use) { return use == MemoryUse::view || use == MemoryUse::part; }
+
+  // Whether a part of one dim leaves no gaps: where it is the first dim that is more than 1.
   bool starts_at_a_major_dim(const Node& node) const {
-    const std::string_view base = base_name(node.call->op);
-    if (!row_major_[node.inputs[0]] || (base != "aten.slice" && base != "aten.select")) return false;
+    if (!row_major_[node.inputs[0]]) return false;
     const Shape& shape = node.call->inputs[0].shape;
     const auto* dim = std::get_if<int64_t>(&node.call->args[1]);
     return dim && std::all_of(shape.begin(), shape.begin() + *dim, [](int64_t size) { return size == 1; });

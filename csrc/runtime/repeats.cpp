@@ -46,7 +46,7 @@ bool is_planned_in_no_time(const Graph& graph) {
   return graph.nodes.empty() || (graph.nodes.size() == 1 && graph.nodes[0].inputs.size() < 2);
 }
 
-// "aten.slice.Tensor(%0, 0, 3, 5, 1)"
+// The op with its arguments: "slice(%0, 0, 3, 5, 1)" in full
 std::string text_of_call(const Node& node, const Graph& graph) {
   const std::string text = print(node, graph);
   return text.substr(text.find(" = ") + 3);

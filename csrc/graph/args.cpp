@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
-// Reading attributes of a call, tolerant of absent ones.
+// Arguments of a call: by kind, with a value where they are absent.
+#include "graph/args.h"
+
 #include "base/error.h"
-#include "rules/families.h"
 
 namespace spmdx {
 
@@ -20,6 +21,13 @@ int64_t integer(const Call& call, size_t arg, int64_t missing) {
   return value ? *value : missing;
 }
 
+double real(const Call& call, size_t arg, double missing) {
+  const Arg& value = argument(call, arg);
+  if (const auto* number = std::get_if<double>(&value)) return *number;
+  if (const auto* whole = std::get_if<int64_t>(&value)) return static_cast<double>(*whole);
+  return missing;
+}
+
 std::vector<int64_t> integers(const Call& call, size_t arg) {
   const Arg& value = argument(call, arg);
   if (const auto* list = std::get_if<std::vector<int64_t>>(&value)) return *list;
@@ -30,6 +38,23 @@ std::vector<int64_t> integers(const Call& call, size_t arg) {
 bool boolean(const Call& call, size_t arg, bool missing) {
   const auto* value = std::get_if<bool>(&argument(call, arg));
   return value ? *value : missing;
+}
+
+const std::vector<int64_t>& list_of_integers(const Call& call, size_t arg) {
+  const auto* list = std::get_if<std::vector<int64_t>>(&argument(call, arg));
+  if (!list) throw InternalError(call.op + " has no list of integers as its argument " + std::to_string(arg));
+  return *list;
+}
+
+bool is_number(const Arg& arg, double number) {
+  if (const auto* real = std::get_if<double>(&arg)) return *real == number;
+  if (const auto* whole = std::get_if<int64_t>(&arg)) return static_cast<double>(*whole) == number;
+  if (const auto* truth = std::get_if<bool>(&arg)) return (*truth ? 1.0 : 0.0) == number;
+  return false;
+}
+
+bool is_zero(const Arg& arg) {
+  return std::holds_alternative<std::monostate>(arg) || (!std::holds_alternative<bool>(arg) && is_number(arg, 0));
 }
 
 int64_t normal_dim(int64_t dim, size_t rank) {
