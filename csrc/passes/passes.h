@@ -2,19 +2,12 @@
 // The passes: Graph in, Graph changed, in the order of compile.cpp.
 #pragma once
 #include <functional>
-#include <optional>
 #include <vector>
 
 #include "passes/options.h"
 #include "passes/search.h"
 
 namespace spmdx {
-
-// A program on its way to a plan.
-struct Draft {
-  Graph graph;
-  std::optional<Decisions> decisions;  // what search has decided for this graph
-};
 
 // Gives every use of a constant (no operands, not random) a node of its own, so that uses do not bind each other; not
 // of one that is annotated as data.
@@ -34,9 +27,6 @@ void expand_composites(Graph& graph, const CompileOptions& options);
 // (passes/chunks.h), where its plan is cheaper. REQUIRE and ensure: propagated.
 void try_turned_rows(Draft& draft, const CompileOptions& options);
 void try_chunks(Draft& draft, const CompileOptions& options);
-
-// Chooses a strategy for every node by cost, if that has not been done for this graph. REQUIRES: propagated.
-void search(Draft& draft, const CompileOptions& options);
 
 // Inserts the collectives that the strategies ask for, so that every node can run on local shards.
 // Ensures: Value::sharding is what the value really has (may be partial); inputs have their physical layout; outputs

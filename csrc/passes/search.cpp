@@ -1,10 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
+// Search: assignments are made, improved, and made again for what is worth keeping.
 #include "passes/search.h"
-#include "passes/assignment.h"
 
 #include <memory>
 
-#include "passes/passes.h"
+#include "passes/assignment.h"
 #include "passes/residence.h"
 
 namespace spmdx {

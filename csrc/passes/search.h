@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // Search: a choice for every node of a propagated graph, of little total cost.
 #pragma once
+#include <optional>
 #include <vector>
 
 #include "passes/choices.h"
@@ -16,6 +17,15 @@ struct Decisions {
   std::vector<bool> fleeting;      // by value: gathered copies are dropped between uses that lie far apart
   int64_t total_ns = 0;
 };
+
+// A program on its way to a plan.
+struct Draft {
+  Graph graph;
+  std::optional<Decisions> decisions;  // what search has decided for this graph
+};
+
+// The pass: chooses a strategy for every node by cost, if that has not been done for this graph. REQUIRES: propagated.
+void search(Draft& draft, const CompileOptions& options);
 
 // Both of the below. What is gathered more than once shows only after a search: where options.gather_budget allows for
 // keeping some of it, a second search reckons with that. REQUIRES: propagated.
