@@ -13,10 +13,10 @@
 #include "bridge/aten_backend.h"
 #include "bridge/place.h"
 #include "bridge/tracer.h"
-#include "runtime/transfer.h"
+#include "runtime/collective/transfer.h"
 #include "sharding/notation.h"
-#include "sharding/reshard.h"
-#include "sharding/reshard_direct.h"
+#include "sharding/reshard/missing.h"
+#include "sharding/reshard/reshard.h"
 #include "sharding/shards.h"
 #include "sharding/spec.h"
 

@@ -13,7 +13,7 @@
 #include "bridge/overlap.h"
 #include "bridge/place.h"
 #include "bridge/tensor.h"
-#include "runtime/memory_use.h"
+#include "runtime/program/memory_use.h"
 
 namespace spmdx::bridge {
 namespace {

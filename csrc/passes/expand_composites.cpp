@@ -3,11 +3,11 @@
 // they are made of, whose strategies are then chosen one by one.
 #include <algorithm>
 
-#include "passes/expand.h"
-#include "passes/limits.h"
+#include "graph/rewrite.h"
 #include "passes/passes.h"
-#include "passes/preference.h"
-#include "passes/rewrite.h"
+#include "passes/rewrites/expand.h"
+#include "passes/settings/limits.h"
+#include "passes/strategy/preference.h"
 
 namespace spmdx {
 namespace {

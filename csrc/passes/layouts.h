@@ -3,8 +3,8 @@
 #pragma once
 #include <vector>
 
-#include "passes/rewrite.h"
-#include "sharding/reshard.h"
+#include "graph/rewrite.h"
+#include "sharding/reshard/reshard.h"
 
 namespace spmdx {
 

@@ -5,11 +5,11 @@
 #include <numeric>
 
 #include "base/error.h"
-#include "passes/assignment.h"
+#include "graph/rewrite.h"
 #include "passes/layouts.h"
-#include "passes/limits.h"
 #include "passes/passes.h"
-#include "passes/rewrite.h"
+#include "passes/search/assignment.h"
+#include "passes/settings/limits.h"
 #include "sharding/notation.h"
 
 namespace spmdx {

@@ -4,8 +4,8 @@
 #include <functional>
 #include <vector>
 
-#include "passes/options.h"
-#include "passes/search.h"
+#include "passes/search/search.h"
+#include "passes/settings/options.h"
 
 namespace spmdx {
 
@@ -23,8 +23,8 @@ void propagate(Graph& graph, const CompileOptions& options);
 // Replaces composites that are best cut inside by the ops that they are made of. REQUIRES and ensures: propagated.
 void expand_composites(Graph& graph, const CompileOptions& options);
 
-// The same program with rows of merged dims in another order (passes/rows.h), or with slices seen as pieces
-// (passes/chunks.h), where its plan is cheaper. REQUIRE and ensure: propagated.
+// The same program with rows of merged dims in another order (passes/rewrites/rows.h), or with slices seen as pieces
+// (passes/rewrites/chunks.h), where its plan is cheaper. REQUIRE and ensure: propagated.
 void try_turned_rows(Draft& draft, const CompileOptions& options);
 void try_chunks(Draft& draft, const CompileOptions& options);
 

@@ -3,9 +3,9 @@
 #include <algorithm>
 #include <optional>
 
-#include "passes/limits.h"
 #include "passes/passes.h"
-#include "passes/preference.h"
+#include "passes/settings/limits.h"
+#include "passes/strategy/preference.h"
 
 namespace spmdx {
 namespace {

@@ -3,8 +3,8 @@
 #include <algorithm>
 #include <unordered_map>
 
+#include "graph/rewrite.h"
 #include "passes/passes.h"
-#include "passes/rewrite.h"
 #include "rules/row.h"
 
 namespace spmdx {

@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 // Variants: the same program, seen in another way. One is kept where its plan is cheaper.
-#include "passes/chunks.h"
-#include "passes/limits.h"
 #include "passes/passes.h"
-#include "passes/rows.h"
+#include "passes/rewrites/chunks.h"
+#include "passes/rewrites/rows.h"
+#include "passes/settings/limits.h"
 
 namespace spmdx {
 namespace {

@@ -13,7 +13,7 @@
 #include "passes/passes.h"
 #include "rules/rule.h"
 #include "sharding/notation.h"
-#include "sharding/reshard.h"
+#include "sharding/reshard/reshard.h"
 
 namespace spmdx {
 namespace {

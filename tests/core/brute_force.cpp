@@ -4,7 +4,7 @@
 #include <algorithm>
 #include <map>
 
-#include "passes/assignment.h"
+#include "passes/search/assignment.h"
 
 namespace spmdx::test {
 namespace {

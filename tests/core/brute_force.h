@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 // Brute force: every strategy of every node of a small graph, and the least time that any combination of them takes.
 #pragma once
-#include "passes/options.h"
-#include "passes/strategy.h"
+#include "passes/settings/options.h"
+#include "passes/strategy/strategy.h"
 
 namespace spmdx::test {
 

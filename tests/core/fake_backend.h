@@ -6,7 +6,7 @@
 #include <cmath>
 #include <thread>
 
-#include "runtime/backend.h"
+#include "runtime/data/backend.h"
 #include "sharding/sharding.h"
 #include "sharding/shards.h"
 

@@ -2,8 +2,8 @@
 // The search on small programs whose cheapest plan can be computed by hand.
 #include "check.h"
 #include "graph/text.h"
-#include "passes/assignment.h"
 #include "passes/passes.h"
+#include "passes/search/assignment.h"
 
 using namespace spmdx;
 

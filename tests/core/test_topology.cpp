@@ -5,7 +5,7 @@
 #include "base/error.h"
 #include "check.h"
 #include "sharding/notation.h"
-#include "sharding/reshard.h"
+#include "sharding/reshard/reshard.h"
 
 using namespace spmdx;
 
