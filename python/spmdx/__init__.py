@@ -92,4 +92,6 @@ __all__ = [
     "visualize_sharding",
 ]
 
-from spmdx import _start as _start  # noqa: E402
+from spmdx import _start  # noqa: E402
+
+_start.start(vars())

@@ -7,6 +7,7 @@ from typing import Any
 
 import torch
 
+from spmdx import _world
 from spmdx._batches import Path, map_tensors, name_of_path
 from spmdx._split import Split
 from spmdx.errors import CommError, ShardingError, located, naming
@@ -134,8 +135,6 @@ def _raise_errors(said: list[dict[str, Any]]) -> None:
 
 
 def _exchange(value: Any) -> list[Any]:
-    from spmdx import _world
-
     return _world.exchange(value, "device_loader")
 
 

@@ -4,8 +4,8 @@
 from collections.abc import Callable
 from typing import Any
 
+from spmdx import _world
 from spmdx.errors import CommError, bare, located
-from spmdx.runtime import process_count
 
 _YES, _NO = "yes", "no"
 
@@ -16,12 +16,10 @@ def told(what: str, work: Callable[[], Any]) -> Any:
     Raises:
         CommError: it raised in another process. Who raises waits for nobody.
     """
-    from spmdx import _world
-
     try:
         value = work()
     except BaseException as error:  # the others must hear of any, Ctrl-C too
-        if process_count() > 1:
+        if _world.process_count() > 1:
             _world.tell([_said(error), None])
         raise
     answers = _world.exchange([None, value], what)
@@ -44,9 +42,7 @@ def all_or_none(what: str, check: Callable[[], Any], take: Callable[[Any], None]
     Raises:
         CommError: another process has refused, or does not come.
     """
-    from spmdx import _world
-
-    if process_count() == 1:
+    if _world.process_count() == 1:
         return take(check())
     _world.join()
     generation, turn = _world.turn_of("shards")
@@ -74,8 +70,6 @@ def all_or_none(what: str, check: Callable[[], Any], take: Callable[[Any], None]
 
 
 def _decided(name: str, turn: int) -> str:
-    from spmdx import _world
-
     try:
         return _world.decide(name, turn, _NO)
     except RuntimeError:  # the store has ended, and with it the program

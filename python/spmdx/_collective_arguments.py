@@ -9,7 +9,7 @@ from typing import Any
 
 import torch
 
-from spmdx._region import Region, current_region
+from spmdx._regions import Region, current_region
 from spmdx.errors import ShardingError
 
 Axes = str | Sequence[str]

@@ -2,7 +2,7 @@
 """What torch.compile is told of the device, once a program uses it: importing spmdx does not."""
 
 import inspect
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -10,6 +10,7 @@ import torch
 
 from spmdx import _compile_checkpoints, _compile_classes
 from spmdx._after_import import after_import
+from spmdx._region import run_levels
 
 NAME = "spmdx"
 
@@ -61,29 +62,30 @@ def _refuse_inductor(common: Any) -> None:
     common.register_device_op_overrides(NAME, common.DeviceOpOverrides())
 
 
-def _teach(dynamo: Any) -> None:
+def _teach(public: Mapping[str, Any]) -> None:
     """Registers the backend. Functions of spmdx are called between graphs, not traced."""
     from torch._dynamo import eval_frame, trace_rules, types
     from torch._dynamo.backends import registry
-
-    import spmdx
-    from spmdx import _region
 
     registry.register_backend(record, name=NAME)
     files = Path(__file__).parent.glob("*.py")
     trace_rules.FORCE_SKIP_FILES |= {str(f) for f in files if f.name not in _TRACED}
     skip = types.FrameExecStrategy(types.FrameAction.SKIP, types.FrameAction.SKIP)
-    eval_frame.set_code_exec_strategy(_region.run_levels.__code__, skip)
-    for name, function in vars(spmdx).items():
+    eval_frame.set_code_exec_strategy(run_levels.__code__, skip)
+    for name, function in public.items():
         if inspect.isfunction(function) and not name.startswith("_"):
             function._torchdynamo_disable = True
             function._torchdynamo_disable_msg = _WHY.format(name)
 
 
-def install() -> None:
-    """Waits for the parts of torch.compile to be imported; once."""
+def install(public: Mapping[str, Any]) -> None:
+    """Waits for the parts of torch.compile to be imported; once.
+
+    Args:
+        public: the names of the package, functions among them.
+    """
     classes, checkpoints = _compile_classes, _compile_checkpoints
-    after_import("torch._dynamo", _teach)
+    after_import("torch._dynamo", lambda _: _teach(public))
     after_import("torch._dynamo.variables.builder", classes.teach_results)
     after_import("torch._dynamo.variables.torch_function", classes.teach_variables)
     after_import("torch._subclasses.fake_tensor", classes.teach_fake_mode)

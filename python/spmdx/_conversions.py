@@ -8,9 +8,9 @@ import torch
 from torch.nn.parameter import is_lazy
 
 from spmdx import _C
+from spmdx._classes import plain_class, sharded_class
 from spmdx._lazy import as_in_torch, on_device, untraced
 from spmdx.errors import located, warn
-from spmdx.tensor import plain_class, sharded_class
 
 
 @untraced

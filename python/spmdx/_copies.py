@@ -12,9 +12,14 @@ from typing import Any
 
 import torch
 
-from spmdx import _C, _ties
+from spmdx import _C
+from spmdx._classes import sharded_class
+from spmdx._copying import standing_for
 from spmdx._lazy import untraced
 from spmdx.errors import ShardingError, bare, warn
+from spmdx.mesh import Mesh
+from spmdx.sharding import get_annotation, is_state
+from spmdx.spec import to_handle
 
 _ANNOTATION, _CLASS = "_spmdx_annotation", "_spmdx_class"  # of tensors in pickles
 
@@ -55,14 +60,12 @@ def reduced(tensor: torch.Tensor, plain: type, protocol: Any) -> Any:
     twin = twin_of(tensor, plain)
     if not isinstance(tensor, torch.nn.Parameter):  # to which PyTorch gives its class back
         twin.__dict__[_CLASS] = True
-    with _ties.standing_for(twin, tensor):
+    with standing_for(twin, tensor):
         return twin.__reduce_ex__(protocol)
 
 
 def written(tensor: torch.Tensor) -> tuple | None:
     """Mesh and spec of the annotation in values every unpickler takes."""
-    from spmdx.sharding import get_annotation
-
     sharding = get_annotation(tensor)
     if sharding is None:
         return None
@@ -73,11 +76,6 @@ def written(tensor: torch.Tensor) -> tuple | None:
 @untraced
 def annotated(tensor: Any, said: tuple | None, takes_class: bool) -> Any:
     """``tensor`` with the annotation that was ``written``, if it is on the device."""
-    from spmdx.mesh import Mesh
-    from spmdx.sharding import is_state
-    from spmdx.spec import to_handle
-    from spmdx.tensor import sharded_class
-
     if said is None or not isinstance(tensor, torch.Tensor) or not _C.is_lazy(tensor):
         return tensor
     if written(tensor) != said:

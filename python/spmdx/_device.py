@@ -171,9 +171,7 @@ def _seed():
 
 def _memory(key):
     """Of the process, or of the GPU that its devices share."""
-    from spmdx.runtime import memory_info
-
-    return memory_info()[key]
+    return _place.memory()[key]
 
 
 def _memory_stats():

@@ -7,14 +7,13 @@ from typing import Any
 
 import torch
 
-from spmdx import runtime
+from spmdx import _world
 from spmdx._batches import Path, entry_for, name_of_path
 from spmdx._device import NAME
 from spmdx._parts import place_part, place_whole
 from spmdx._split import Split, padded, split_of
 from spmdx.errors import ShardingError, naming
-from spmdx.global_mesh import require_mesh
-from spmdx.mesh import Mesh
+from spmdx.mesh import Mesh, require_mesh
 from spmdx.sharding import mark_sharding
 from spmdx.spec import Sharding, to_handle
 
@@ -113,9 +112,9 @@ class Placement:
         tensor = tensor.detach().resolve_conj().resolve_neg()
         name = name_of_path(path)
         split = self.split(path, tensor)
-        if split is None or runtime.process_count() == 1:
+        if split is None or _world.process_count() == 1:
             return place_whole(tensor, spec.mesh, spec.partition_spec, name)
-        rows = rows or [len(tensor)] * runtime.process_count()
+        rows = rows or [len(tensor)] * _world.process_count()
         return place_part(tensor, rows, split, spec.mesh, spec.partition_spec, name)
 
     def _spec(self, path: Path) -> ShardingSpec | None:

@@ -6,7 +6,7 @@ from typing import Any
 
 import torch
 
-from spmdx import _C, runtime
+from spmdx import _C, _world
 from spmdx._split import Split, processes_of, sharding_of
 from spmdx.mesh import Mesh
 from spmdx.sharding import mark_sharding
@@ -20,9 +20,9 @@ def place_whole(tensor: torch.Tensor, mesh: Mesh, spec: Sequence[Any], name: str
     """
     sharding = sharding_of(mesh, spec, tensor.shape, name)
     boxes = zip(sharding.boxes(tensor.shape), processes_of(mesh), strict=True)
-    here = runtime.process_index()
+    here = _world.process_index()
     pieces = [tensor[box] for box, process in boxes if process == here]
-    digest = _C.digest(tensor) if runtime.process_count() > 1 else None
+    digest = _C.digest(tensor) if _world.process_count() > 1 else None
     joined = _joined(pieces, sharding, tensor.shape, tensor.dtype, digest)
     return mark_sharding(joined, mesh, sharding.spec)
 
@@ -62,7 +62,7 @@ def place_part(
     sharding = sharding_of(mesh, spec, shape, name)
     mine = split.parts[split.mine]
     own = dict(zip(mine, part.split([lengths[chunk] for chunk in mine]), strict=True))
-    here = runtime.process_index()
+    here = _world.process_index()
     placed = zip(sharding.boxes(shape), split.chunk_at, processes_of(mesh), strict=True)
     pieces = [
         _filled(own[chunk], longest)[(slice(None), *box[1:])]

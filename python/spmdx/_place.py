@@ -2,6 +2,8 @@
 """The hardware below the devices of this process, and what carries messages from there."""
 
 import os
+import resource
+import sys
 
 import torch
 import torch.distributed as dist
@@ -102,3 +104,20 @@ def carrier(hardware_of_all: list[str]) -> str:
             "NCCL and a GPU for each process. Write SPMDX_COMM=gloo."
         )
     return "gloo"
+
+
+def memory() -> dict[str, int]:
+    """Bytes of the host, or of the GPU: ``bytes_used``, ``peak_bytes_used``, ``bytes_limit``."""
+    if kind() == "cuda":
+        used, peak = torch.cuda.memory_allocated(), torch.cuda.max_memory_allocated()
+        limit = torch.cuda.mem_get_info()[1]
+        return {"bytes_used": used, "peak_bytes_used": peak, "bytes_limit": limit}
+    page = os.sysconf("SC_PAGE_SIZE")
+    unit = 1 if sys.platform == "darwin" else 1024
+    peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * unit
+    used = peak
+    if os.path.exists("/proc/self/statm"):
+        with open("/proc/self/statm", encoding="ascii") as file:
+            used = int(file.read().split()[1]) * page
+    limit = os.sysconf("SC_PHYS_PAGES") * page
+    return {"bytes_used": used, "peak_bytes_used": max(peak, used), "bytes_limit": limit}

@@ -1,53 +1,16 @@
 # SPDX-License-Identifier: Apache-2.0
 """Manual regions underneath: a vmap level for each mesh axis, and how ops reach through them."""
 
-import dataclasses
-import threading
 from collections.abc import Callable, Sequence
 from typing import Any
 
 import torch
 
+from spmdx._regions import Region, inside
 from spmdx._unfolded import Unfolded
 from spmdx.errors import InternalError, ShardingError
-from spmdx.mesh import Mesh
 
 Body = Callable[[Unfolded], Unfolded]
-
-
-@dataclasses.dataclass
-class Region:
-    """A region while it is traced: its axes are vmap levels, so its values are global tensors."""
-
-    mesh: Mesh
-    axes: tuple[str, ...]  # outermost level first
-    coordinates: dict[str, torch.Tensor]  # by axis; each varies along its own axis only
-
-
-class _Stack(threading.local):
-    def __init__(self):
-        self.regions: list[Region] = []
-
-
-_stack = _Stack()
-
-
-class inside:
-    """A block in which tensors are those of one device of a region."""
-
-    def __init__(self, region: Region):
-        self._region = region
-
-    def __enter__(self) -> None:
-        _stack.regions.append(self._region)
-
-    def __exit__(self, *error: object) -> None:
-        _stack.regions.pop()
-
-
-def current_region() -> Region | None:
-    """The region this call is in, or None."""
-    return _stack.regions[-1] if _stack.regions else None
 
 
 class _Task:

@@ -7,7 +7,7 @@ from typing import Any
 
 import torch
 
-from spmdx import runtime
+from spmdx import _devices, _world
 from spmdx.errors import ShardingError
 from spmdx.mesh import Mesh
 from spmdx.spec import Sharding, to_handle
@@ -35,19 +35,19 @@ class Split:
     @property
     def mine(self) -> int:
         """The part of this process."""
-        return self.part_of[runtime.process_index()]
+        return self.part_of[_world.process_index()]
 
 
 def processes_of(mesh: Mesh) -> list[int]:
     """For each position of ``mesh`` the process that has the device."""
-    each = runtime.addressable_runtime_device_count()
+    each = _devices.own_count()
     return [device // each for device in mesh.device_ids.tolist()]
 
 
 def split_of(mesh: Mesh, spec: Sequence[Any]) -> Split:
     """Who holds which rows under ``spec``. Raises ShardingError where no equal parts do it."""
     chunk_at = _chunk_at(mesh, spec)
-    held: list[set[int]] = [set() for _ in range(runtime.process_count())]
+    held: list[set[int]] = [set() for _ in range(_world.process_count())]
     for process, chunk in zip(processes_of(mesh), chunk_at, strict=True):
         held[process].add(chunk)
     parts = sorted({tuple(sorted(chunks)) for chunks in held})

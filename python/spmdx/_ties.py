@@ -5,53 +5,21 @@ PyTorch ties such copies by their storages. Tensors of the device show it none, 
 is said here: in the ``memo`` of a deep copy, and in a pickle by the first tensor that showed it.
 """
 
-import contextlib
 import copy
 import copyreg
 import functools
 import threading
 import weakref
-from collections.abc import Iterator
 from multiprocessing.reduction import ForkingPickler
 from typing import Any
 
 import torch
 
 from spmdx import _C
+from spmdx._copies import with_annotation
+from spmdx._copying import copying
 from spmdx._lazy import as_in_torch, on_device, untraced
-
-_Met = tuple[weakref.ref, weakref.ref]
-
-
-class _Copying(threading.local):
-    """What is under way in a thread.
-
-    Attributes:
-        by_reference: a shallow copy.
-        legacy: a save in PyTorch's old format.
-        stands_for: a tensor that is asked how it is pickled, and the one that the pickler sees.
-        pickled: of memory that picklers have met, the innermost last: the tensor that stands for it
-            there, and what it was written from, which lives as long as that pickler.
-    """
-
-    def __init__(self) -> None:
-        self.by_reference = self.legacy = False
-        self.stands_for: tuple[torch.Tensor | None, torch.Tensor | None] = (None, None)
-        self.pickled: dict[int, list[_Met]] = {}
-
-
-_copying = _Copying()
-
-
-@contextlib.contextmanager
-def standing_for(twin: torch.Tensor, tensor: torch.Tensor) -> Iterator[None]:
-    """While ``twin`` says how ``tensor`` is pickled."""
-    before = _copying.stands_for
-    _copying.stands_for = twin, tensor
-    try:
-        yield
-    finally:
-        _copying.stands_for = before
+from spmdx.tensor import ShardedParameter, ShardedTensor
 
 
 @untraced
@@ -79,14 +47,14 @@ def _deepcopy(original):
 
 
 def _met(memory: int) -> torch.Tensor | None:
-    for whole, written in reversed(_copying.pickled.get(memory, [])):
+    for whole, written in reversed(copying.pickled.get(memory, [])):
         if written() is not None:
             return whole()
     return None
 
 
 def _note(memory: int, whole: torch.Tensor, written: torch.Tensor) -> None:
-    table = _copying.pickled
+    table = copying.pickled
 
     def forget(reference: weakref.ref) -> None:
         left = [met for met in table.get(memory, []) if met[1] is not reference]
@@ -115,16 +83,14 @@ def _reduce(original):
     def reduce(self, protocol):
         if not on_device(self):
             return original(self, protocol)
-        if _copying.by_reference:
+        if copying.by_reference:
             return _same_memory, (self.data, self.requires_grad)
-        if _copying.legacy:
+        if copying.legacy:
             raise RuntimeError(
                 "PyTorch's old format of files holds no tensor of device 'spmdx': tensors are made "
                 "before their values are read. Expected the format that torch.save has by default. "
                 "Leave out _use_new_zipfile_serialization=False."
             )
-        from spmdx._copies import with_annotation
-
         return with_annotation(self, tied(self, protocol))
 
     @untraced
@@ -134,7 +100,7 @@ def _reduce(original):
             plain = self.detach().conj() if conjugate else self.detach()
             plain = torch._neg_view(plain) if negative else plain
             return _with_bits, (plain, conjugate, negative, self.requires_grad)
-        twin, stood_for = _copying.stands_for
+        twin, stood_for = copying.stands_for
         seen = stood_for if self is twin else self
         memory = _C.memory_id(self)
         whole = _met(memory)
@@ -184,13 +150,13 @@ def _same_memory(tensor: torch.Tensor, requires_grad: bool) -> torch.Tensor:
 @as_in_torch
 def _shallow_copy(self: torch.Tensor) -> torch.Tensor:
     """What ``copy.copy`` makes: another tensor in the same memory."""
-    before = _copying.by_reference
-    _copying.by_reference = on_device(self)
+    before = copying.by_reference
+    copying.by_reference = on_device(self)
     try:
         reducer = copyreg.dispatch_table.get(type(self))  # as copy.copy does
         reduced = self.__reduce_ex__(4) if reducer is None else reducer(self)
     finally:
-        _copying.by_reference = before
+        copying.by_reference = before
     return self if isinstance(reduced, str) else copy._reconstruct(self, None, *reduced)
 
 
@@ -198,11 +164,11 @@ def _legacy_save(original):
     @functools.wraps(original)
     @as_in_torch
     def save(*args, **kwargs):
-        _copying.legacy = True
+        copying.legacy = True
         try:
             return original(*args, **kwargs)
         finally:
-            _copying.legacy = False
+            copying.legacy = False
 
     return save
 
@@ -288,8 +254,6 @@ def _load(original):
 
 
 def _keep_in_process() -> None:
-    from spmdx.tensor import ShardedParameter, ShardedTensor
-
     reduce = _refuse_process(torch.multiprocessing.reductions.reduce_tensor)
     for kind in (torch.Tensor, torch.nn.Parameter, ShardedTensor, ShardedParameter):
         ForkingPickler.register(kind, reduce)

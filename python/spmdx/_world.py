@@ -15,7 +15,7 @@ from typing import Any
 import torch
 import torch.distributed as dist
 
-from spmdx import _C, _meeting, _place
+from spmdx import _C, _devices, _meeting, _place
 from spmdx.errors import CommError, located, user_line
 
 
@@ -52,6 +52,26 @@ def expected() -> tuple[int, int]:
     return 0, 1
 
 
+def process_index() -> int:
+    """The index of this process, from 0."""
+    return expected()[0]
+
+
+def process_count() -> int:
+    """The number of processes that run the program together."""
+    return expected()[1]
+
+
+def device_count() -> int:
+    """The number of devices of all processes."""
+    return _devices.own_count() * process_count()
+
+
+def device_count_for_mesh() -> int:
+    """The same number, which is fixed from now on."""
+    return _devices.fixed_count() * process_count()
+
+
 def local_count() -> int:
     """The number of processes of the program on this machine."""
     join()
@@ -81,10 +101,8 @@ def join() -> None:
 
 def _join() -> None:
     global _world
-    from spmdx.runtime import addressable_runtime_device_count
-
     index, count = expected()
-    devices = addressable_runtime_device_count()
+    devices = _devices.own_count()
     store, connection, hosts, peers = _meeting.meet(index, count, devices)
     carrier = _place.carrier([peer.hardware for peer in peers])
     _world = _World(index, count, store, hosts, [peer.pid != 0 for peer in peers], carrier)

@@ -9,12 +9,12 @@ from typing import Any
 import torch
 
 from spmdx import _C
+from spmdx._world import process_count
 from spmdx.checkpoint_boxes import is_device_tensor
 from spmdx.checkpoint_schema import shown
 from spmdx.checkpoint_together import Exchange, together
 from spmdx.checkpoint_tree import Tree
 from spmdx.errors import CheckpointError
-from spmdx.runtime import process_count
 from spmdx.spec import Sharding
 
 ONE_PLACE = (

@@ -8,7 +8,8 @@ from typing import NamedTuple
 import torch
 
 from spmdx import _C
-from spmdx.runtime import addressable_runtime_device_count, process_count, process_index
+from spmdx._devices import own_count
+from spmdx._world import process_count, process_index
 from spmdx.sharding import get_sharding
 from spmdx.spec import Sharding
 
@@ -51,7 +52,7 @@ def is_device_tensor(value: object) -> bool:
 
 
 def _process_of(device: int) -> int:
-    return device // addressable_runtime_device_count()
+    return device // own_count()
 
 
 def _boxes(sharding: Sharding, shape: Sequence[int]) -> Iterator[tuple[Box, int]]:

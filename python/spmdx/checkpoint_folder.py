@@ -13,9 +13,9 @@ from pathlib import Path
 from typing import Any
 
 from spmdx._arguments import require_path
+from spmdx._world import process_index
 from spmdx.checkpoint_manifest import MANIFEST, METADATA, SUFFIX
 from spmdx.errors import CheckpointError
-from spmdx.runtime import process_index
 
 MARK = "spmdx.saving"  # in a folder that a save has made: its token, which its name ends with
 _BETWEEN_RENAMES = 1.0  # seconds: a save of another program that lives needs less

@@ -9,6 +9,7 @@ from typing import Any, NamedTuple
 import torch
 
 from spmdx._interrupts import interruptible
+from spmdx._world import process_index
 from spmdx.checkpoint_agree import agree_on_call, agree_on_index, agree_on_tree
 from spmdx.checkpoint_boxes import (
     Piece,
@@ -32,7 +33,6 @@ from spmdx.checkpoint_read import (
 from spmdx.checkpoint_together import Exchange, together
 from spmdx.checkpoint_tree import Tree, finish, flatten
 from spmdx.errors import CheckpointError, bare
-from spmdx.runtime import process_index
 from spmdx.sharding import get_sharding
 
 _SHOWN = 5  # names in a message

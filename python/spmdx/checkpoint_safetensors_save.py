@@ -9,6 +9,7 @@ from typing import Any
 
 import torch
 
+from spmdx._world import process_index
 from spmdx.checkpoint_agree import agree_on_call, agree_on_tree
 from spmdx.checkpoint_boxes import is_device_tensor, settle
 from spmdx.checkpoint_folder import absolute
@@ -16,7 +17,6 @@ from spmdx.checkpoint_safetensors import DTYPES, ENDING, INDEX, PATH, State, ten
 from spmdx.checkpoint_together import Exchange, channel, together
 from spmdx.checkpoint_tree import flatten
 from spmdx.errors import CheckpointError, naming
-from spmdx.runtime import process_index
 
 _NAMES = {dtype: name for name, dtype in DTYPES.items()}
 

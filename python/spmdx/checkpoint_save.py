@@ -13,6 +13,7 @@ from typing import Any
 import torch
 from torch.utils._pytree import tree_leaves
 
+from spmdx._world import process_count, process_index
 from spmdx.checkpoint_agree import agree_on_tree
 from spmdx.checkpoint_boxes import Box, holders_of, is_device_tensor, pieces_of, settle, whole
 from spmdx.checkpoint_folder import MARK, begin, commit, require_seen
@@ -30,7 +31,6 @@ from spmdx.checkpoint_schema import require_whole
 from spmdx.checkpoint_together import Exchange, alone, together
 from spmdx.checkpoint_tree import Tree, flatten
 from spmdx.errors import CheckpointError
-from spmdx.runtime import process_count, process_index
 
 
 @dataclass

@@ -11,8 +11,8 @@ from torch.distributed import DistError
 
 from spmdx import _world
 from spmdx._interrupts import interruptible
+from spmdx._world import process_count
 from spmdx.errors import CheckpointError, CommError, bare
-from spmdx.runtime import process_count
 
 # Gives every process the JSON-able values of all, in order of process.
 Exchange = Callable[[Any], list]

@@ -1,46 +1,24 @@
 # SPDX-License-Identifier: Apache-2.0
 """To and from torch.distributed's DeviceMesh and DTensor, whose processes have one device each."""
 
-import functools
 from typing import TYPE_CHECKING, Any
 
 import torch
 
-from spmdx import _C, _place
+from spmdx import _C
+from spmdx._device_mesh import device_mesh
 from spmdx.errors import ShardingError, naming
 from spmdx.local_shards import check_shapes, pieces_of, shapes_of
 from spmdx.mesh import Mesh
-from spmdx.runtime import addressable_runtime_device_count, process_count
+from spmdx.sharding import mark_sharding, spec_of_placements
 from spmdx.spec import Sharding, to_handle
 
 if TYPE_CHECKING:
-    from torch.distributed.device_mesh import DeviceMesh
-
     from spmdx.tensor import ShardedTensor
-
-
-@functools.cache
-def device_mesh(mesh: Mesh) -> "DeviceMesh":
-    """What :meth:`spmdx.Mesh.to_device_mesh` returns; making one makes groups of processes."""
-    import torch.distributed as dist
-    from torch.distributed.device_mesh import DeviceMesh
-
-    of_each = addressable_runtime_device_count()
-    if of_each != 1 or process_count() != mesh.size() or not dist.is_initialized():
-        raise ShardingError(
-            f"{mesh!r} has {mesh.size()} devices, this program {process_count()} processes of "
-            f"{of_each}. Expected processes of one device, as DeviceMesh knows no others, and "
-            "torch.distributed.init_process_group called in each. Start as many with torchrun, "
-            "without SPMDX_NUM_DEVICES."
-        )
-    grid = torch.from_numpy(mesh.get_logical_mesh())
-    return DeviceMesh(_place.kind(), grid, mesh_dim_names=mesh.axis_names)
 
 
 def from_dtensor(dtensor: Any) -> "ShardedTensor":
     """What :meth:`spmdx.ShardedTensor.from_dtensor` returns."""
-    from spmdx.sharding import mark_sharding, spec_of_placements
-
     with naming("from_dtensor"):
         if not hasattr(dtensor, "placements"):
             raise ShardingError(

@@ -11,8 +11,7 @@ import torch
 from spmdx import _C
 from spmdx._all_or_none import told
 from spmdx.errors import ShardingError
-from spmdx.global_mesh import require_mesh
-from spmdx.mesh import Mesh
+from spmdx.mesh import Mesh, require_mesh
 from spmdx.spec import Sharding, to_handle
 
 

@@ -7,11 +7,11 @@ from typing import Any
 
 import torch
 
-from spmdx._region import Region, current_region, reach, run_levels
+from spmdx._region import reach, run_levels
+from spmdx._regions import Region, current_region
 from spmdx._unfolded import Unfolded
 from spmdx.errors import ShardingError, naming
-from spmdx.global_mesh import require_mesh
-from spmdx.mesh import Mesh
+from spmdx.mesh import Mesh, require_mesh
 
 
 def shard_map(

@@ -11,55 +11,16 @@ import numpy as np
 from spmdx import _C
 from spmdx._arguments import axis_names as _names
 from spmdx._arguments import integers
+from spmdx._device_mesh import device_mesh
+from spmdx._mesh_arguments import device_ids_of, require_devices, require_few, shape_of
+from spmdx._world import device_count_for_mesh
 from spmdx.errors import ShardingError, naming
-from spmdx.runtime import _device_count_for_mesh
 
 if TYPE_CHECKING:
     from torch.distributed import DeviceMesh
 
 # Made where nothing runs: nobody has asked yet whether their devices exist.
 _imagined: "set[Mesh]" = set()
-
-
-_MOST = 2**20  # devices of a mesh
-
-
-def _require_few(count: int) -> None:
-    if count > _MOST:
-        raise ShardingError(
-            f"the mesh has more than {_MOST} devices. Expected no more. Make an axis smaller."
-        )
-
-
-def _device_ids(ids: Any) -> list[int]:
-    found = integers(ids[: _MOST + 1] if isinstance(ids, range) else ids, "device_ids")
-    _require_few(len(found))
-    return found
-
-
-def _mesh_shape(sizes: Any) -> list[int]:
-    given = sizes if isinstance(sizes, tuple | list) else ()
-    mend = "Write range(8) or (4, 2)."
-    if given and all(isinstance(size, str) for size in given):  # what comes first was left out
-        mend = (
-            "Write device ids first, then the shape, then the names: "
-            "spmdx.Mesh(range(8), (4, 2), ('data', 'model'))."
-        )
-    return integers(sizes, "mesh_shape", mend)
-
-
-def require_devices(ids: Sequence[int]) -> None:
-    """Raise ShardingError unless this machine has all these devices."""
-    _C.note_use()
-    count = _device_count_for_mesh()
-    missing = [i for i in ids if i >= count]
-    if missing:
-        raise ShardingError(
-            f"the mesh wants device {missing[0]}, but there are {count} devices "
-            f"(0 to {count - 1}). Expected ids below {count}. Set SPMDX_NUM_DEVICES="
-            f"{max(ids) + 1}, call spmdx.runtime.set_device_count({max(ids) + 1}) "
-            "first, or make the mesh smaller."
-        )
 
 
 def require_real(mesh: "Mesh") -> None:
@@ -101,7 +62,7 @@ class Mesh:
         axis_names: Sequence[str] | None = None,
     ):
         with naming("Mesh"):
-            ids, sizes = _device_ids(device_ids), _mesh_shape(mesh_shape)
+            ids, sizes = device_ids_of(device_ids), shape_of(mesh_shape)
             names = _names(axis_names)
             if axis_names is not None and sizes and not names:
                 raise ShardingError(
@@ -176,8 +137,6 @@ class Mesh:
         Returns:
             A mesh of the same shape.
         """
-        from spmdx.global_mesh import require_mesh
-
         with naming("from_device_mesh"):
             if not hasattr(device_mesh, "mesh_dim_names"):
                 return require_mesh(device_mesh)
@@ -202,8 +161,6 @@ class Mesh:
             ...
             spmdx.errors.ShardingError: ...to_device_mesh: Mesh...has 8 devices, this program 1 ...
         """
-        from spmdx.dtensor import device_mesh
-
         with naming("to_device_mesh"):
             return device_mesh(self)
 
@@ -284,8 +241,8 @@ class HybridMesh(Mesh):
                     "the axis out, or make it 1."
                 )
             count = math.prod(sizes)
-            _require_few(count)
-            ids = _device_ids(range(count) if device_ids is None else device_ids)
+            require_few(count)
+            ids = device_ids_of(range(count) if device_ids is None else device_ids)
             if len(ids) == count:  # else the core says what is wrong
                 ids = _blocks_to_grid(np.array(ids), inner, outer)
             self._handle = _C.MeshHandle(ids, sizes, _names(axis_names), outer)
@@ -336,5 +293,36 @@ def get_1d_mesh(axis_name: str = "axis0") -> Mesh:
     with naming("get_1d_mesh"):
         if not isinstance(axis_name, str):
             raise ShardingError(f"axis_name is {axis_name!r}. Expected a string. Write 'data'.")
-        count = _device_count_for_mesh()
+        count = device_count_for_mesh()
         return Mesh(range(count), (count,), (axis_name,))
+
+
+_chosen: Mesh | None = None  # the global mesh
+
+
+def choose_mesh(mesh: Mesh | None) -> None:
+    """Make it the global mesh."""
+    global _chosen
+    _chosen = mesh
+
+
+def chosen_mesh() -> Mesh | None:
+    """The global mesh, or None."""
+    return _chosen
+
+
+def require_mesh(mesh: Any) -> Mesh:
+    """The mesh, or the global one for None. Raises ShardingError where that is none."""
+    if mesh is None and _chosen is not None:
+        return _chosen
+    if mesh is None:
+        raise ShardingError(
+            "no mesh is given, and there is no global one. Expected a spmdx.Mesh. Pass one, or "
+            "call spmdx.set_global_mesh first."
+        )
+    if not isinstance(mesh, Mesh):
+        raise ShardingError(
+            f"the mesh is a {type(mesh).__name__}. Expected a spmdx.Mesh. Make one with "
+            "spmdx.Mesh(device_ids, mesh_shape, axis_names)."
+        )
+    return mesh

@@ -10,8 +10,7 @@ import torch
 
 from spmdx._arguments import require_shape
 from spmdx.errors import ShardingError, naming
-from spmdx.global_mesh import require_mesh
-from spmdx.mesh import Mesh
+from spmdx.mesh import Mesh, require_mesh
 from spmdx.sharding import annotated, checked
 
 

@@ -12,6 +12,8 @@ import rich.console
 import rich.table
 import rich.text
 
+from spmdx import report_timeline
+
 
 @dataclasses.dataclass(frozen=True)
 class CollectiveReport:
@@ -162,9 +164,7 @@ class Report(Drawn):
             >>> "all_reduce" in path.read_text()
             True
         """
-        from spmdx.report_timeline import draw
-
-        draw(self, path)
+        report_timeline.draw(self, path)
 
     def __rich_console__(self, console: rich.console.Console, options: Any):
         yield (

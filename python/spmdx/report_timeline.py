@@ -10,10 +10,11 @@ from typing import TYPE_CHECKING, Any
 
 from spmdx._arguments import require_path
 from spmdx.errors import ShardingError, naming
-from spmdx.report import Report, SpanReport
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
+
+    from spmdx.report import Report, SpanReport
 
 _LANES = {"compute": 1, "wire": 0}  # from above
 _COLOURS = {
@@ -27,7 +28,7 @@ _COLOURS = {
 _COMPUTE = "tab:blue"
 
 
-def draw(report: Report, path: str | os.PathLike) -> None:
+def draw(report: "Report", path: str | os.PathLike) -> None:
     """Writes the time line of a report; see :meth:`spmdx.report.Report.timeline`."""
     with naming("timeline"):
         require_path(path, "step.png")
@@ -45,11 +46,11 @@ def draw(report: Report, path: str | os.PathLike) -> None:
     _WRITERS[target.suffix](report, target)
 
 
-def _picture(report: Report, path: pathlib.Path) -> None:
+def _picture(report: "Report", path: pathlib.Path) -> None:
     _figure(report).savefig(path, dpi=150)
 
 
-def _figure(report: Report) -> "Figure":
+def _figure(report: "Report") -> "Figure":
     try:
         from matplotlib.figure import Figure
         from matplotlib.patches import Patch
@@ -75,7 +76,7 @@ def _figure(report: Report) -> "Figure":
     return figure
 
 
-def _title(report: Report) -> str:
+def _title(report: "Report") -> str:
     busy = dict.fromkeys(_LANES, 0)
     for span in report.spans:
         busy[span.lane] += span.end_ns - span.start_ns
@@ -86,7 +87,7 @@ def _title(report: Report) -> str:
     )
 
 
-def _by_colour(spans: list[SpanReport]) -> dict[tuple[str, str], list[tuple[float, float]]]:
+def _by_colour(spans: "list[SpanReport]") -> dict[tuple[str, str], list[tuple[float, float]]]:
     bars = defaultdict(list)
     for span in spans:
         colour = _COLOURS.get(span.name, "tab:gray") if span.lane == "wire" else _COMPUTE
@@ -95,7 +96,7 @@ def _by_colour(spans: list[SpanReport]) -> dict[tuple[str, str], list[tuple[floa
     return bars
 
 
-def _trace(report: Report, path: pathlib.Path) -> None:
+def _trace(report: "Report", path: pathlib.Path) -> None:
     """The format of chrome://tracing; times are in microseconds."""
     lanes = list(_LANES)
     names = [
@@ -105,7 +106,7 @@ def _trace(report: Report, path: pathlib.Path) -> None:
     path.write_text(json.dumps({"traceEvents": names + [_event(s, lanes) for s in report.spans]}))
 
 
-def _event(span: SpanReport, lanes: list[str]) -> dict[str, Any]:
+def _event(span: "SpanReport", lanes: list[str]) -> dict[str, Any]:
     return {
         "ph": "X",
         "pid": 0,
@@ -117,7 +118,7 @@ def _event(span: SpanReport, lanes: list[str]) -> dict[str, Any]:
     }
 
 
-_WRITERS: dict[str, Callable[[Report, pathlib.Path], None]] = {
+_WRITERS: "dict[str, Callable[[Report, pathlib.Path], None]]" = {
     ".png": _picture,
     ".svg": _picture,
     ".pdf": _picture,

@@ -2,18 +2,20 @@
 """Annotations: say how a tensor lies on a mesh, and ask how it does."""
 
 from collections.abc import Sequence
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import torch
 
 from spmdx import _C
 from spmdx._arguments import require_shape, require_tensor
-from spmdx._region import current_region
+from spmdx._classes import plain_class, sharded_class
+from spmdx._regions import current_region
 from spmdx.errors import ShardingError, name_of, naming
-from spmdx.global_mesh import require_mesh
-from spmdx.mesh import Mesh, require_real
+from spmdx.mesh import Mesh, require_mesh, require_real
 from spmdx.spec import Sharding, to_handle
-from spmdx.tensor import ShardedTensor, plain_class, sharded_class
+
+if TYPE_CHECKING:
+    from spmdx.tensor import ShardedTensor
 
 
 def require_spmdx(tensor: Any, argument: str = "the first argument") -> None:
@@ -61,7 +63,7 @@ def checked(
         return to_handle(spec, mesh, tensor, name or name_of(tensor, "tensor"))
 
 
-def annotated(tensor: torch.Tensor, handle: "_C.ShardingHandle") -> ShardedTensor:
+def annotated(tensor: torch.Tensor, handle: "_C.ShardingHandle") -> "ShardedTensor":
     """``tensor`` itself, which lies so from now on."""
     _C.annotate(tensor, handle, is_state(tensor))
     tensor.__class__ = sharded_class(type(tensor))
@@ -70,7 +72,7 @@ def annotated(tensor: torch.Tensor, handle: "_C.ShardingHandle") -> ShardedTenso
 
 def mark_sharding(
     tensor: torch.Tensor, mesh: Mesh | None = None, partition_spec: Sequence = ()
-) -> ShardedTensor:
+) -> "ShardedTensor":
     """Say how ``tensor`` lies on ``mesh``, in place; it never changes a result.
 
     Args:
@@ -182,7 +184,7 @@ def get_sharding(tensor: torch.Tensor) -> Sharding | None:
 
 def mark_sharding_with_gradients(
     tensor: torch.Tensor, mesh: Mesh | None = None, partition_spec: Sequence = ()
-) -> ShardedTensor:
+) -> "ShardedTensor":
     """Like :func:`mark_sharding`, and the gradient of ``tensor`` gets the same sharding.
 
     Args:
@@ -263,7 +265,7 @@ def shard_as(a: torch.Tensor, b: torch.Tensor) -> tuple[torch.Tensor, torch.Tens
 
 def distribute_tensor(
     tensor: torch.Tensor, device_mesh: Any, placements: Sequence[Any]
-) -> ShardedTensor:
+) -> "ShardedTensor":
     """DTensor's way to write :func:`mark_sharding`.
 
     Args:

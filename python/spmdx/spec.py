@@ -9,8 +9,7 @@ import torch
 from spmdx import _C
 from spmdx._arguments import integers
 from spmdx.errors import ShardingError, naming
-from spmdx.global_mesh import require_mesh
-from spmdx.mesh import Mesh, require_real
+from spmdx.mesh import Mesh, require_mesh, require_real
 
 if TYPE_CHECKING:
     from torch.distributed.tensor.placement_types import Placement

@@ -1,7 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 """ShardedTensor: an annotated tensor, seen as the pieces that the devices hold."""
 
-import functools
 from collections.abc import Sequence
 from typing import Any
 
@@ -9,6 +8,8 @@ import torch
 
 from spmdx import _C, _copies
 from spmdx._all_or_none import all_or_none
+from spmdx._classes import plain_class, taken_by
+from spmdx.dtensor import from_dtensor, to_dtensor
 from spmdx.errors import ShardingError, naming
 from spmdx.global_mesh import get_global_mesh
 from spmdx.local_shards import (
@@ -20,9 +21,11 @@ from spmdx.local_shards import (
     shapes_of,
 )
 from spmdx.mesh import Mesh
+from spmdx.sharding import annotated, checked, get_sharding, mark_sharding, spec_of_placements
 from spmdx.spec import PartitionSpec, Sharding, to_handle
 
 
+@taken_by(torch.Tensor)
 class ShardedTensor(torch.Tensor):
     """A ``torch.Tensor`` on device "spmdx" that :func:`spmdx.mark_sharding` has annotated.
 
@@ -46,8 +49,6 @@ class ShardedTensor(torch.Tensor):
     @property
     def sharding(self) -> Sharding | None:
         """How it lies on the devices."""
-        from spmdx.sharding import get_sharding
-
         return get_sharding(self)
 
     def _known(self, asked: str) -> Sharding:
@@ -151,8 +152,6 @@ class ShardedTensor(torch.Tensor):
             >>> x.redistribute(mesh, (None, "data")).partition_spec
             PartitionSpec(None, 'data')
         """
-        from spmdx.sharding import annotated, checked, spec_of_placements
-
         with naming("redistribute"):
             mesh = mesh if isinstance(mesh, Mesh) else Mesh.from_device_mesh(mesh)
             entries = spec if isinstance(spec, tuple | list) else ()
@@ -194,8 +193,6 @@ class ShardedTensor(torch.Tensor):
             >>> spmdx.ShardedTensor.from_local_shards(pieces, mesh, ("data", None)).shape
             torch.Size([8, 2])
         """
-        from spmdx.sharding import mark_sharding
-
         mesh = get_global_mesh() if mesh is None else mesh
         with naming("from_local_shards"):
             pieces, dtype, shapes = all_pieces(shards, mesh)
@@ -228,8 +225,6 @@ class ShardedTensor(torch.Tensor):
             ...
             spmdx.errors.ShardingError: ...from_dtensor: a Tensor was given. Expected a ...
         """
-        from spmdx.dtensor import from_dtensor
-
         return from_dtensor(dtensor)
 
     def to_dtensor(self) -> Any:
@@ -253,8 +248,6 @@ class ShardedTensor(torch.Tensor):
             ...
             spmdx.errors.ShardingError: ...to_dtensor: Mesh...has 8 devices, this program 1 ...
         """
-        from spmdx.dtensor import to_dtensor
-
         return to_dtensor(self)
 
     def __coerce_same_metadata_as_tangent__(self, metadata: Any, expected: Any = None) -> Any:
@@ -287,6 +280,7 @@ class ShardedTensor(torch.Tensor):
         return format(self.item(), spec) if is_number else object.__format__(self, spec)
 
 
+@taken_by(torch.nn.Parameter)
 class ShardedParameter(ShardedTensor, torch.nn.Parameter):
     """What an annotated ``torch.nn.Parameter`` becomes: both at once."""
 
@@ -294,21 +288,3 @@ class ShardedParameter(ShardedTensor, torch.nn.Parameter):
 
     def __repr__(self, *, tensor_contents: Any = None) -> str:
         return "Parameter containing:\n" + ShardedTensor.__repr__(self)
-
-
-@functools.cache
-def sharded_class(cls: type) -> type:
-    """The class a tensor of class ``cls`` takes when it is annotated."""
-    if issubclass(cls, ShardedTensor):
-        return cls
-    if cls is torch.Tensor:
-        return ShardedTensor
-    if cls is torch.nn.Parameter:
-        return ShardedParameter
-    return type(f"Sharded{cls.__name__}", (ShardedTensor, cls), {"_plain_class": cls})
-
-
-def plain_class(cls: type) -> type:
-    """The inverse of :func:`sharded_class`."""
-    table = {ShardedTensor: torch.Tensor, ShardedParameter: torch.nn.Parameter}
-    return table.get(cls) or getattr(cls, "_plain_class", cls)

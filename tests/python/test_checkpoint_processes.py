@@ -39,7 +39,7 @@ def four_processes(monkeypatch):
         monkeypatch.setattr(module, "process_index", lambda: current.process)
     for module in checkpoint_boxes, checkpoint_save, checkpoint_together:
         monkeypatch.setattr(module, "process_count", lambda: COUNT)
-    monkeypatch.setattr(checkpoint_boxes, "addressable_runtime_device_count", lambda: DEVICES)
+    monkeypatch.setattr(checkpoint_boxes, "own_count", lambda: DEVICES)
     yield
     current.process = 0
 

@@ -2,12 +2,9 @@
 """Stands in for several processes in one: which devices are whose, and how they exchange values."""
 
 import contextlib
-import sys
 import threading
-import types
 
-import spmdx
-from spmdx import runtime
+from spmdx import _devices, _world
 
 
 class World:
@@ -23,14 +20,11 @@ class World:
         self._met = threading.Barrier(processes, timeout=20)
         self._turn = threading.Lock()
         self.exchanges = 0
-        monkeypatch.setattr(runtime, "_count", runtime._count)  # meshes write it; it comes back
-        monkeypatch.setattr(runtime, "process_count", lambda: processes)
-        monkeypatch.setattr(runtime, "process_index", lambda: self._thread.index)
-        monkeypatch.setattr(runtime, "addressable_runtime_device_count", lambda: each)
-        module = types.ModuleType("spmdx._world")
-        module.exchange = self._exchange
-        monkeypatch.setitem(sys.modules, "spmdx._world", module)
-        monkeypatch.setattr(spmdx, "_world", module, raising=False)
+        monkeypatch.setattr(_devices, "_count", _devices._count)  # meshes write it; it comes back
+        monkeypatch.setattr(_devices, "own_count", lambda: each)
+        monkeypatch.setattr(_world, "process_count", lambda: processes)
+        monkeypatch.setattr(_world, "process_index", lambda: self._thread.index)
+        monkeypatch.setattr(_world, "exchange", self._exchange)
 
     @contextlib.contextmanager
     def here(self, index):
