@@ -16,6 +16,7 @@ from typing import Any
 
 import torch.distributed as dist
 
+from spmdx._store import text_at, values_at
 from spmdx.errors import CommError
 
 LINGER = 1.0  # seconds in which the others can still ask who is missing
@@ -67,13 +68,12 @@ class Attempt:
                 self._give_up(str(error))
                 raise
             time.sleep(_PAUSE)
-        told = [json.loads(self._store.get(key)) for key in self._keys()]
-        return dist.PrefixStore(self._name, self._store), told
+        return dist.PrefixStore(self._name, self._store), values_at(self._store, self._keys())
 
     def _has_begun(self) -> bool:
         """Whether process 0 has begun with all, this one among them."""
         self._require_newest()
-        name = _text_at(self._store, "name")
+        name = text_at(self._store, "name")
         if self._index == 0 and name != self._name:
             raise self._refusal("another process of index 0 came after")
         if not name or name in self._stale:
@@ -85,12 +85,11 @@ class Attempt:
                 self._late |= began
                 return False
             self._answer(name)
-        if said := _text_at(self._store, f"{name}/failed"):
+        if said := text_at(self._store, f"{name}/failed"):
             raise CommError(said)
-        if self._index == 0 and self._store.check(self._keys()):
-            words = [json.loads(self._store.get(key))["word"] for key in self._keys()]
-            self._store.set(f"{name}/began", json.dumps(words))
-        words = json.loads(_text_at(self._store, f"{name}/began") or "[]")
+        if self._index == 0 and (all_of_them := values_at(self._store, self._keys())):
+            self._store.set(f"{name}/began", json.dumps([who["word"] for who in all_of_them]))
+        words = json.loads(text_at(self._store, f"{name}/began") or "[]")
         if words and self._word not in words:
             raise self._refusal(self._replaced())
         return bool(words)
@@ -132,7 +131,7 @@ class Attempt:
 
     def _require_newest(self) -> None:
         """Only the newest attempt of a job goes on."""
-        newest = int(_text_at(self._job, "newest") or -1)
+        newest = int(text_at(self._job, "newest") or -1)
         if newest > self._number:
             raise self._refusal(
                 f"attempt {newest} has begun, and it is of attempt {self._number} "
@@ -147,8 +146,3 @@ class Attempt:
             f"{why}. Expected each index once, in processes that were started together. End what "
             "is left over from another start of the program."
         )
-
-
-def _text_at(store: Any, key: str) -> str:
-    """Empty where there is none; does not wait."""
-    return store.get(key).decode() if store.check([key]) else ""

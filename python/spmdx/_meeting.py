@@ -16,6 +16,7 @@ import torch.distributed as dist
 
 from spmdx import _place
 from spmdx._attempt import LINGER, Attempt
+from spmdx._store import FAR, clone_of
 from spmdx.errors import CommError
 
 # What every process must have alike, and what users call it.
@@ -25,7 +26,6 @@ _ALIKE = {
     "kind": "SPMDX_DEVICE_TYPE",
     "carrier": "SPMDX_COMM",
 }
-FAR = datetime.timedelta(days=7)  # spmdx limits every wait itself, by SPMDX_TIMEOUT
 T = TypeVar("T")
 
 
@@ -156,11 +156,6 @@ def _await_host(address: str, port: int, until: float) -> None:
                     "it has died, or raise SPMDX_TIMEOUT."
                 ) from error
         time.sleep(0.05)
-
-
-def clone_of(store: Any) -> Any:
-    """A connection of its own, so that nobody waits for another's answer."""
-    return store.clone() if hasattr(store, "clone") else store
 
 
 def _started() -> int:

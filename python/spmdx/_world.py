@@ -16,6 +16,7 @@ import torch
 import torch.distributed as dist
 
 from spmdx import _C, _devices, _meeting, _place
+from spmdx._store import FAR, clone_of
 from spmdx.errors import CommError, located, user_line
 
 
@@ -115,16 +116,16 @@ def _join() -> None:
 def _make_group(name: str) -> Any:
     """A c10d backend of all processes; each name is made once by each of them."""
     assert _world is not None
-    store = dist.PrefixStore(f"group/{name}", _meeting.clone_of(_world.store))
+    store = dist.PrefixStore(f"group/{name}", clone_of(_world.store))
     if name.startswith("data") and _world.carrier == "nccl":
         return _nccl_group(store)
-    return dist.ProcessGroupGloo(store, _world.index, _world.count, _meeting.FAR)
+    return dist.ProcessGroupGloo(store, _world.index, _world.count, FAR)
 
 
 def _nccl_group(store: Any) -> Any:
     assert _world is not None
     options = dist.ProcessGroupNCCL.Options()
-    options._timeout = _meeting.FAR
+    options._timeout = FAR
     # Who waits for the others is us: NCCL's own watchdog would end the process instead of raising.
     with _environment("TORCH_NCCL_ASYNC_ERROR_HANDLING", "0"):
         group = dist.ProcessGroupNCCL(store, _world.index, _world.count, options)
