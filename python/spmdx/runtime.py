@@ -3,7 +3,8 @@
 
 import warnings
 
-from spmdx import _C, _devices, _place, _world
+from spmdx import _C
+from spmdx._world import devices, place, processes
 from spmdx.errors import ShardingError, naming
 
 
@@ -22,7 +23,7 @@ def set_device_count(n: int) -> None:
         >>> spmdx.runtime.global_runtime_device_count()
         8
     """
-    _devices.choose_count(n)
+    devices.choose_count(n)
 
 
 def global_runtime_device_count() -> int:
@@ -33,7 +34,7 @@ def global_runtime_device_count() -> int:
         >>> spmdx.runtime.global_runtime_device_count()
         8
     """
-    return _world.device_count()
+    return processes.device_count()
 
 
 def addressable_runtime_device_count() -> int:
@@ -47,12 +48,12 @@ def addressable_runtime_device_count() -> int:
         >>> spmdx.runtime.addressable_runtime_device_count()
         8
     """
-    return _devices.own_count()
+    return devices.own_count()
 
 
 def local_process_count() -> int:
     """The number of processes on this machine that run the program."""
-    return _world.local_count()
+    return processes.local_count()
 
 
 def process_index() -> int:
@@ -63,12 +64,12 @@ def process_index() -> int:
         >>> spmdx.runtime.process_index(), spmdx.runtime.process_count()
         (0, 1)
     """
-    return _world.process_index()
+    return processes.process_index()
 
 
 def process_count() -> int:
     """The number of processes that run the program together."""
-    return _world.process_count()
+    return processes.process_count()
 
 
 def recover() -> None:
@@ -88,7 +89,7 @@ def recover() -> None:
         >>> import spmdx
         >>> spmdx.runtime.recover()
     """
-    unseen = _C.recover(_world.cause_of_recovery())
+    unseen = _C.recover(processes.cause_of_recovery())
     if unseen:
         warnings.warn(f"recover() undid a step that had failed: {unseen}", stacklevel=2)
 
@@ -101,7 +102,7 @@ def device_type() -> str:
         >>> spmdx.runtime.device_type()
         'CPU'
     """
-    return _place.kind().upper()
+    return place.kind().upper()
 
 
 def set_device_type(device_type: str) -> None:
@@ -121,7 +122,7 @@ def set_device_type(device_type: str) -> None:
         >>> spmdx.runtime.set_device_type("CPU")
     """
     with naming("set_device_type"):
-        _place.choose(str(device_type).lower())
+        place.choose(str(device_type).lower())
 
 
 def use_spmd(auto: bool = False) -> None:
@@ -166,4 +167,4 @@ def memory_info() -> dict[str, int]:
         >>> 0 < info["bytes_used"] <= info["bytes_limit"]
         True
     """
-    return _place.memory()
+    return place.memory()

@@ -50,16 +50,16 @@ def expect(error: type, text: str, function: Callable, *args: Any) -> None:
 
 
 def _use_nccl() -> None:
-    from spmdx import _meeting, _place, _world
+    from spmdx._world import meeting, place, processes
 
     module = load_nccl()
 
     def group(store):
-        here, count = _world.expected()
-        return module.make(dist.ProcessGroupGloo(store, here, count, _meeting.FAR))
+        here, count = processes.expected()
+        return module.make(dist.ProcessGroupGloo(store, here, count, meeting.FAR))
 
-    _place.carrier = lambda _: "nccl"
-    _world._nccl_group = group
+    place.carrier = lambda _: "nccl"
+    processes._nccl_group = group
 
 
 def pytest_configure(config):

@@ -121,7 +121,7 @@ def refused(folder, layout):
     if spmdx.runtime.process_index() == 0:
         row = w[-1].numpy().tobytes()
         last.write_bytes(last.read_bytes().replace(row, bytes(len(row))))
-    spmdx._world.barrier()
+    spmdx._world.processes.barrier()
     target = placed({"w": torch.ones_like(w)}, "dim 0")
     try:
         spmdx.checkpoint.load(target, folder / "c")

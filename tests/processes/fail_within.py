@@ -12,7 +12,7 @@ import torch
 INDEX = spmdx.runtime.process_index()
 COUNT = spmdx.runtime.global_runtime_device_count()
 MESH = spmdx.Mesh(range(COUNT), (COUNT,), ("data",))
-PIDS = spmdx._world.exchange(os.getpid())
+PIDS = spmdx._world.processes.exchange(os.getpid())
 DYING = False
 
 

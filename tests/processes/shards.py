@@ -66,7 +66,7 @@ def interrupted(x: torch.Tensor) -> None:
 
 def interrupted_late(x: torch.Tensor) -> None:
     """Ctrl-C where the others have taken theirs: this process takes its own before it raises."""
-    decide = spmdx._world.decide
+    decide = spmdx._world.processes.decide
     struck = []
 
     def decided(*arguments) -> str:
@@ -76,7 +76,7 @@ def interrupted_late(x: torch.Tensor) -> None:
             raise KeyboardInterrupt
         return word
 
-    spmdx._world.decide = decided
+    spmdx._world.processes.decide = decided
     if HERE == 0:
         assert told(partial(x.load_local_shards_, NEW)).startswith("KeyboardInterrupt")
     else:

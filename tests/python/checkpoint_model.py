@@ -20,8 +20,11 @@ from pathlib import Path
 import spmdx
 import torch
 from checkpoints import MESHES, Meeting, bits, held_by, in_threads, mesh_of
-from spmdx import checkpoint_agree, checkpoint_boxes, checkpoint_folder, checkpoint_save
-from spmdx import checkpoint_together as together
+from spmdx._checkpoint import agree as checkpoint_agree
+from spmdx._checkpoint import save as checkpoint_save
+from spmdx._checkpoint import together
+from spmdx._checkpoint.format import boxes as checkpoint_boxes
+from spmdx._checkpoint.format import folder as checkpoint_folder
 
 DTYPES = (
     torch.float32,
@@ -63,7 +66,7 @@ class Processes:
                 unittest.mock.patch.object(module, name, value)
             )
             put(checkpoint_boxes, "_held", held_by(self.each, lambda: local.process))
-            put(checkpoint_boxes, "addressable_runtime_device_count", lambda: self.each)
+            put(checkpoint_boxes, "own_count", lambda: self.each)
             for module in checkpoint_boxes, checkpoint_save, checkpoint_folder:
                 put(module, "process_index", lambda: local.process)
             for module in checkpoint_boxes, checkpoint_save, checkpoint_agree, together:

@@ -10,7 +10,7 @@ from pathlib import Path
 
 import spmdx
 import torch
-from spmdx import checkpoint_boxes
+from spmdx._checkpoint.format import boxes as checkpoint_boxes
 
 # Six ways to cut every tensor; {} stands for as many dims as follow.
 LAYOUTS = {

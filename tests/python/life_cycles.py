@@ -8,7 +8,7 @@ import warnings
 import spmdx
 import torch
 from module_events import World
-from spmdx.tensor import plain_class
+from spmdx._annotate.tensor import plain_class
 
 MESHES = [(2,), (3,), (4,), (8,), (2, 2)]
 TOLERANCE = 5e-5  # of the largest element, at least of 1

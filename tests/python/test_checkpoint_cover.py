@@ -7,8 +7,8 @@ import time
 
 import numpy
 import pytest
-from spmdx.checkpoint_boxes import Box
-from spmdx.checkpoint_cover import fault_of
+from spmdx._checkpoint.format.boxes import Box
+from spmdx._checkpoint.format.cover import fault_of
 
 
 def counted(boxes, shape):

@@ -41,6 +41,6 @@ def change_an_element(file, draw, others):
 
 
 def test_a_wrong_value_would_be_noticed(ours, monkeypatch):
-    monkeypatch.setattr("spmdx.checkpoint_load.check_sound", lambda *_: None)
+    monkeypatch.setattr("spmdx._checkpoint.load.check_sound", lambda *_: None)
     _, wrong = trials(12, ours, (change_an_element,))
     assert any("other values without a word" in text for text in wrong)

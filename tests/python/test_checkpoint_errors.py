@@ -130,7 +130,7 @@ def test_a_read_that_fails_midway_says_that_the_state_is_mixed(folder, monkeypat
     def fail(*_):
         raise CheckpointError("the disk is gone.")
 
-    monkeypatch.setattr("spmdx.checkpoint_load.read_tensor_chunk", fail)
+    monkeypatch.setattr("spmdx._checkpoint.load.read_tensor_chunk", fail)
     with pytest.raises(CheckpointError, match="gone. A part of the state is overwritten: load"):
         load(state(w=torch.zeros(8, 4).to("spmdx")), folder)
 
@@ -225,7 +225,7 @@ def test_ctrl_c_while_a_state_is_filled_says_what_it_leaves(folder, monkeypatch)
     def interrupted(*_):
         raise KeyboardInterrupt
 
-    monkeypatch.setattr("spmdx.checkpoint_load.fresh", interrupted)
+    monkeypatch.setattr("spmdx._checkpoint.load.fresh", interrupted)
     target = {"w": state()["w"].to("spmdx"), "s": torch.tensor(0.0), "step": 0}
     with pytest.raises(KeyboardInterrupt), pytest.warns(UserWarning, match="is overwritten"):
         load(target, folder)

@@ -11,7 +11,8 @@ import spmdx
 import torch
 from checkpoints import in_threads, mesh_of, run_python
 from messages import eight_devices
-from spmdx import checkpoint_folder, checkpoint_save
+from spmdx._checkpoint import save as checkpoint_save
+from spmdx._checkpoint.format import folder as checkpoint_folder
 from spmdx.checkpoint import CheckpointError, async_save, load, save
 
 eight_devices()

@@ -54,7 +54,7 @@ for what, devices, spec in json.loads(sys.argv[2]):
     open("/proc/self/clear_refs", "w").write("5")
     before = status("VmRSS")
     getattr(spmdx.checkpoint, what)(state, path)
-    spmdx.checkpoint_async.wait_for_last()
+    spmdx._checkpoint.background.wait_for_last()
     print(what, devices, spec, status("VmHWM") - before, sep=",")
     if what.startswith("load"):
         assert all(t.cpu().unique().tolist() == [i] for i, t in enumerate(state.values()))

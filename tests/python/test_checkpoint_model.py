@@ -16,5 +16,5 @@ def test_random_states_come_back(first, tmp_path):
 
 
 def test_a_load_that_fills_nothing_would_be_noticed(tmp_path, monkeypatch):
-    monkeypatch.setattr("spmdx.checkpoint_load.fill", lambda *_: None)
+    monkeypatch.setattr("spmdx._checkpoint.load.fill", lambda *_: None)
     assert len(trials(6, tmp_path)) >= 3

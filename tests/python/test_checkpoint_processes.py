@@ -21,7 +21,10 @@ from checkpoints import (
     zeros,
 )
 from messages import eight_devices
-from spmdx import checkpoint_boxes, checkpoint_save, checkpoint_together, runtime
+from spmdx import runtime
+from spmdx._checkpoint import save as checkpoint_save
+from spmdx._checkpoint import together as checkpoint_together
+from spmdx._checkpoint.format import boxes as checkpoint_boxes
 from spmdx.checkpoint import CheckpointError, load
 
 eight_devices()

@@ -69,7 +69,7 @@ def test_a_folder_without_an_index(tmp_path):
 
 
 def test_only_the_slices_of_the_shards_are_read(tmp_path, monkeypatch):
-    import spmdx.checkpoint_safetensors as module
+    import spmdx._checkpoint.safetensors.load as module
 
     save_file({"w": torch.arange(32.0).reshape(8, 4)}, tmp_path / "w.safetensors")
     opened, asked = module._opened, []

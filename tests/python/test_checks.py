@@ -9,7 +9,7 @@ import models
 import pytest
 import spmdx
 import torch
-from spmdx.settings import wanted_checks
+from spmdx._start.settings import wanted_checks
 
 
 @pytest.fixture

@@ -12,7 +12,7 @@ import warnings
 import pytest
 import spmdx
 import torch
-from spmdx.tensor import plain_class
+from spmdx._annotate.tensor import plain_class
 
 if spmdx.runtime.global_runtime_device_count() < 8:
     spmdx.runtime.set_device_count(8)

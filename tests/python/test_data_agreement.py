@@ -7,8 +7,8 @@ import pytest
 import spmdx
 import torch
 from messages import eight_devices
-from spmdx._agreement import Agreed, checksum
-from spmdx._split import split_of
+from spmdx._data.agreement import Agreed, checksum
+from spmdx._data.split import split_of
 from worlds import World
 
 eight_devices()

@@ -5,7 +5,8 @@ import pytest
 import spmdx
 import torch
 from messages import eight_devices, message_of
-from spmdx import _parts, _split
+from spmdx._data import parts as placing
+from spmdx._data import split as splitting
 from spmdx.data import batch_shard
 from torch.utils.data import DistributedSampler
 from worlds import World
@@ -60,7 +61,7 @@ def place_everywhere(world, monkeypatch, parts, where, spec):
     from_local = spmdx._C.from_local
 
     def note(pieces, sharding, shape, dtype):
-        owners = _split.processes_of(where)
+        owners = splitting.processes_of(where)
         mine = [i for i, p in enumerate(owners) if p == spmdx.runtime.process_index()]
         assert len(pieces) == len(mine)
         at.update(zip(mine, pieces, strict=True))
@@ -71,18 +72,18 @@ def place_everywhere(world, monkeypatch, parts, where, spec):
             assert list(piece.shape) == [s.stop - s.start for s in box]
         return from_local(list(at.values()), sharding._handle, list(shape), dtype)
 
-    monkeypatch.setattr(_parts, "_joined", note)
+    monkeypatch.setattr(placing, "_joined", note)
     for process in range(world.processes):
         with world.here(process):
-            split = _split.split_of(where, spec)
-            placed = _parts.place_part(parts[process], rows, split, where, spec, "batch")
+            split = splitting.split_of(where, spec)
+            placed = placing.place_part(parts[process], rows, split, where, spec, "batch")
     return placed
 
 
 def expected(parts, where, spec, indices, world):
     """The rows of all parts, each cut into the chunks of its process."""
     with world.here(0):
-        split = _split.split_of(where, spec)
+        split = splitting.split_of(where, spec)
     rows = {}
     longest = max(map(len, parts))
     length = -(-longest // len(split.parts[0]))
@@ -114,7 +115,7 @@ def test_parts_together_are_the_batch(layout, sizes, monkeypatch):
     assert torch.equal(placed.cpu(), want)
     if list(where.device_ids) != [0, 2, 1, 3] and spec != (GRID[::-1],):
         assert torch.equal(want, whole), "parts follow each other where their chunks do"
-    entries = _split.padded(spec, 2)
+    entries = splitting.padded(spec, 2)
     assert spmdx.get_annotation(placed).spec == entries
     one_device = spmdx.mark_sharding(want.to("spmdx"), where, entries)
     for got, shard in zip(placed.local_shards, one_device.local_shards, strict=True):

@@ -8,7 +8,7 @@ import pytest
 import spmdx
 import torch
 from messages import eight_devices, message_of
-from spmdx._position import Position
+from spmdx._data.position import Position
 from spmdx.data import ShardingSpec, device_loader
 from torch.utils.data import (
     BatchSampler,

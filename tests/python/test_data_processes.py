@@ -5,7 +5,8 @@ import pytest
 import spmdx
 import torch
 from messages import eight_devices
-from spmdx import _parts, _split
+from spmdx._data import parts as placing
+from spmdx._data import split as splitting
 from spmdx.data import ShardingSpec, batch_shard, device_loader
 from torch.utils.data import DataLoader, DistributedSampler, TensorDataset
 from worlds import World
@@ -32,10 +33,10 @@ def world(layout, monkeypatch):
 
     def joined(pieces, sharding, shape, dtype, digest=None):
         of = [iter(some) for some in world.meet(pieces)]
-        whole = [next(of[process]) for process in _split.processes_of(mesh)]
+        whole = [next(of[process]) for process in splitting.processes_of(mesh)]
         return from_local(whole, sharding._handle, list(shape), dtype)
 
-    monkeypatch.setattr(_parts, "_joined", joined)
+    monkeypatch.setattr(placing, "_joined", joined)
     return world
 
 
@@ -120,7 +121,7 @@ def test_parts_of_a_distributed_sampler_are_the_global_batches(layout, world, sa
 def test_streams_of_unequal_length_give_all_their_rows(layout, world):
     *_, mesh, spec = layout
     with world.here(0):
-        split = _split.split_of(mesh, spec)
+        split = splitting.split_of(mesh, spec)
 
     def stream(part):
         rows = torch.arange(5.0 + 4 * part) + 100 * part

@@ -8,7 +8,8 @@ import pkgutil
 import pytest
 import spmdx
 
-MODULES = sorted(f"spmdx.{m.name}" for m in pkgutil.iter_modules(spmdx.__path__) if m.name != "_C")
+FOUND = pkgutil.walk_packages(spmdx.__path__, "spmdx.")
+MODULES = sorted(module.name for module in FOUND if module.name != "spmdx._C")
 
 
 def examples(module):

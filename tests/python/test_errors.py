@@ -11,7 +11,7 @@ import warnings
 import pytest
 import spmdx
 import torch
-from spmdx.settings import check_environment
+from spmdx._start.settings import check_environment
 
 FILE = os.path.basename(__file__)
 

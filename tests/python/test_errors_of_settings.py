@@ -11,7 +11,7 @@ import pytest
 import spmdx
 import torch
 from messages import cases, device, eight_devices, grid, message_of
-from spmdx._check import load_core
+from spmdx._start.core import load_core
 from spmdx.topology import Level, Topology
 
 LEVEL = Level(latency_ns=1)

@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 import spmdx
 import torch
-from spmdx._check import check_torch
+from spmdx._start.core import check_torch
 
 
 def run(code, **env):

@@ -9,7 +9,7 @@ import os
 import pytest
 import spmdx
 import torch
-from spmdx.report import SpanReport
+from spmdx._report.report import SpanReport
 
 FILE = os.path.basename(__file__)
 

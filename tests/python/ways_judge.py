@@ -5,7 +5,7 @@ import math
 import re
 
 import torch
-from spmdx.tensor import plain_class
+from spmdx._annotate.tensor import plain_class
 
 
 def plain(text):

@@ -4,7 +4,8 @@
 import contextlib
 import threading
 
-from spmdx import _devices, _world
+from spmdx._world import devices
+from spmdx._world import processes as real
 
 
 class World:
@@ -20,11 +21,11 @@ class World:
         self._met = threading.Barrier(processes, timeout=20)
         self._turn = threading.Lock()
         self.exchanges = 0
-        monkeypatch.setattr(_devices, "_count", _devices._count)  # meshes write it; it comes back
-        monkeypatch.setattr(_devices, "own_count", lambda: each)
-        monkeypatch.setattr(_world, "process_count", lambda: processes)
-        monkeypatch.setattr(_world, "process_index", lambda: self._thread.index)
-        monkeypatch.setattr(_world, "exchange", self._exchange)
+        monkeypatch.setattr(devices, "_count", devices._count)  # meshes write it; it comes back
+        monkeypatch.setattr(devices, "own_count", lambda: each)
+        monkeypatch.setattr(real, "process_count", lambda: processes)
+        monkeypatch.setattr(real, "process_index", lambda: self._thread.index)
+        monkeypatch.setattr(real, "exchange", self._exchange)
 
     @contextlib.contextmanager
     def here(self, index):
