@@ -98,6 +98,8 @@ __all__ = [
     "visualize_sharding",
 ]
 
+from spmdx._start import names as _names  # noqa: E402
 from spmdx._start import start as _beginning  # noqa: E402
 
+_names.publish()
 _beginning.start(vars())
