@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """Puts the shards of a process on the simulated CUDA device; a plugin of pytest, too.
 
-PYTHONPATH=tests/accelerator python -m pytest -p simulated_place tests/python/test_models.py
+PYTHONPATH=tests/accelerator python -m pytest -p simulated_place tests/python/programs
 
 SIMULATED_CUDA is the built library; with SPMDX_TEST_NCCL=1 a simulated NCCL group sends messages.
 """
