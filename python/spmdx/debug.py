@@ -3,7 +3,7 @@
 
 import torch
 
-from spmdx import _C
+import spmdx._C as _C
 from spmdx._annotate.sharding import require_spmdx
 from spmdx._report.diff import explain_diff
 from spmdx._report.report import CollectiveReport, FallbackReport, Report, SpanReport, ValueReport

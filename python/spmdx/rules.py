@@ -10,7 +10,7 @@ from typing import Any
 import torch
 from torch.utils import _pytree as pytree
 
-from spmdx import _C
+import spmdx._C as _C
 from spmdx._base.arguments import integers
 from spmdx._rules import trials
 from spmdx.errors import ShardingError, naming

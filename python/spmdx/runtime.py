@@ -3,7 +3,7 @@
 
 import warnings
 
-from spmdx import _C
+import spmdx._C as _C
 from spmdx._world import devices, place, processes
 from spmdx.errors import ShardingError, naming
 

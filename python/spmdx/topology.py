@@ -10,7 +10,7 @@ from typing import Any
 
 import torch
 
-from spmdx import _C
+import spmdx._C as _C
 from spmdx._base.arguments import require_path
 from spmdx.errors import ShardingError, bare, naming
 

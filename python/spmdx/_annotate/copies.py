@@ -12,7 +12,7 @@ from typing import Any
 
 import torch
 
-from spmdx import _C
+import spmdx._C as _C
 from spmdx._annotate.classes import sharded_class
 from spmdx._annotate.copying import standing_for
 from spmdx._annotate.mesh import Mesh

@@ -5,7 +5,7 @@ from typing import TYPE_CHECKING, Any
 
 import torch
 
-from spmdx import _C
+import spmdx._C as _C
 from spmdx._annotate.device_mesh import device_mesh
 from spmdx._annotate.local_shards import check_shapes, pieces_of, shapes_of
 from spmdx._annotate.mesh import Mesh

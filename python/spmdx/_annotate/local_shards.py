@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 import torch
 
-from spmdx import _C
+import spmdx._C as _C
 from spmdx._annotate.mesh import Mesh, require_mesh
 from spmdx._annotate.spec import Sharding, to_handle
 from spmdx._world.all_or_none import told

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from spmdx import _C
+import spmdx._C as _C
 from spmdx._annotate.device_mesh import device_mesh
 from spmdx._annotate.mesh_arguments import device_ids_of, require_devices, require_few, shape_of
 from spmdx._base.arguments import axis_names as _names

@@ -4,7 +4,7 @@
 from collections.abc import Sequence
 from typing import Any
 
-from spmdx import _C
+import spmdx._C as _C
 from spmdx._base.arguments import integers
 from spmdx._world.processes import device_count_for_mesh
 from spmdx.errors import ShardingError

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Any
 
 import torch
 
-from spmdx import _C
+import spmdx._C as _C
 from spmdx._annotate.classes import plain_class, sharded_class
 from spmdx._annotate.mesh import Mesh, require_mesh, require_real
 from spmdx._annotate.regions import current_region

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Any
 
 import torch
 
-from spmdx import _C
+import spmdx._C as _C
 from spmdx._annotate.mesh import Mesh, require_mesh, require_real
 from spmdx._base.arguments import integers
 from spmdx.errors import ShardingError, naming

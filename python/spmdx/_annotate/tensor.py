@@ -6,7 +6,7 @@ from typing import Any
 
 import torch
 
-from spmdx import _C
+import spmdx._C as _C
 from spmdx._annotate import copies
 from spmdx._annotate.classes import plain_class, taken_by
 from spmdx._annotate.dtensor import from_dtensor, to_dtensor

@@ -6,7 +6,7 @@ from typing import Any
 
 import torch
 
-from spmdx import _C
+import spmdx._C as _C
 
 
 def as_in_torch(function: Callable[..., Any]) -> Callable[..., Any]:

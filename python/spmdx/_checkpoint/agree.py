@@ -8,7 +8,7 @@ from typing import Any
 
 import torch
 
-from spmdx import _C
+import spmdx._C as _C
 from spmdx._annotate.spec import Sharding
 from spmdx._checkpoint.format.boxes import is_device_tensor
 from spmdx._checkpoint.format.schema import shown

@@ -6,7 +6,7 @@ from typing import Any
 
 import torch
 
-from spmdx import _C
+import spmdx._C as _C
 from spmdx._annotate.sharding import get_sharding
 from spmdx._checkpoint.format.boxes import Box, fresh, pieces_of, release, settle
 from spmdx.errors import CheckpointError

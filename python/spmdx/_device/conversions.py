@@ -7,7 +7,7 @@ from typing import Any
 import torch
 from torch.nn.parameter import is_lazy
 
-from spmdx import _C
+import spmdx._C as _C
 from spmdx._annotate.classes import plain_class, sharded_class
 from spmdx._base.traced import as_in_torch, on_device, untraced
 from spmdx.errors import located, warn

@@ -12,7 +12,7 @@ from typing import Any
 
 import torch
 
-from spmdx import _C
+import spmdx._C as _C
 from spmdx._annotate import copies
 from spmdx._base.after_import import keep_whole
 from spmdx._device import conversions, decompositions, printing, profiling, storages, ties

@@ -11,7 +11,7 @@ from typing import Any
 
 import torch
 
-from spmdx import _C
+import spmdx._C as _C
 from spmdx._base.traced import as_in_torch, on_device
 from spmdx.errors import located
 

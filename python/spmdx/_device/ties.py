@@ -15,7 +15,7 @@ from typing import Any
 
 import torch
 
-from spmdx import _C
+import spmdx._C as _C
 from spmdx._annotate.copies import with_annotation
 from spmdx._annotate.copying import copying
 from spmdx._annotate.tensor import ShardedParameter, ShardedTensor

@@ -7,7 +7,7 @@ from typing import Any
 
 import torch
 
-from spmdx import _C
+import spmdx._C as _C
 from spmdx._annotate.mesh import Mesh
 from spmdx._annotate.spec import to_handle
 

@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """How much memory gathered parameters may take between forward and backward."""
 
-from spmdx import _C
+import spmdx._C as _C
 from spmdx.errors import ShardingError, naming
 
 

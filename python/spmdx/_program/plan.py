@@ -4,7 +4,7 @@
 import contextlib
 from collections.abc import Iterator
 
-from spmdx import _C
+import spmdx._C as _C
 
 
 @contextlib.contextmanager

@@ -5,7 +5,7 @@ import atexit
 import contextlib
 from collections.abc import Iterator
 
-from spmdx import _C
+import spmdx._C as _C
 
 
 def mark_step() -> None:

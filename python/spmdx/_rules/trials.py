@@ -11,7 +11,7 @@ from typing import Any
 import torch
 from torch.utils import _pytree as pytree
 
-from spmdx import _C
+import spmdx._C as _C
 from spmdx._rules.closeness import closeness, difference, leeway_of
 from spmdx._rules.shares import joined, shards_of
 

@@ -5,7 +5,8 @@ import os
 from collections.abc import Mapping
 from typing import Any
 
-from spmdx import _C, errors
+import spmdx._C as _C
+from spmdx import errors
 from spmdx._checkpoint import protocol
 from spmdx._compile import backend
 from spmdx._start import settings

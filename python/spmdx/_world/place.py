@@ -8,7 +8,7 @@ import sys
 import torch
 import torch.distributed as dist
 
-from spmdx import _C
+import spmdx._C as _C
 from spmdx.errors import ShardingError
 
 TYPES = ("cpu", "cuda")

@@ -15,7 +15,7 @@ from typing import Any
 import torch
 import torch.distributed as dist
 
-from spmdx import _C
+import spmdx._C as _C
 from spmdx._world import devices, meeting, place
 from spmdx._world.store import FAR, clone_of
 from spmdx.errors import CommError, located, user_line

@@ -7,7 +7,7 @@ from typing import NamedTuple
 
 import torch
 
-from spmdx import _C
+import spmdx._C as _C
 from spmdx._annotate.sharding import get_sharding
 from spmdx._annotate.spec import Sharding
 from spmdx._world.devices import own_count
