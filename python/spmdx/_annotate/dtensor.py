@@ -33,11 +33,7 @@ def from_dtensor(dtensor: Any) -> "ShardedTensor":
         )
         check_shapes(shapes_of(pieces, mesh), sharding, dtensor.shape)
         result = _C.from_local(pieces, sharding._handle, list(dtensor.shape), dtensor.dtype, True)
-    if isinstance(dtensor, torch.nn.Parameter):
-        result = torch.nn.Parameter(result, dtensor.requires_grad)
-    else:
-        result.requires_grad_(dtensor.requires_grad)
-    return mark_sharding(result, mesh, spec)
+    return mark_sharding(_leaf_as(dtensor, result), mesh, spec)
 
 
 def to_dtensor(tensor: "ShardedTensor") -> Any:
@@ -55,6 +51,11 @@ def to_dtensor(tensor: "ShardedTensor") -> Any:
             shape=tensor.shape,
             stride=torch.empty(tensor.shape, device="meta").stride(),
         )
-    if isinstance(tensor, torch.nn.Parameter):
-        return torch.nn.Parameter(result, tensor.requires_grad)
-    return result.requires_grad_(tensor.requires_grad)
+    return _leaf_as(tensor, result)
+
+
+def _leaf_as(source: torch.Tensor, result: torch.Tensor) -> torch.Tensor:
+    """``result``, a parameter if ``source`` is one, which gets a gradient if ``source`` does."""
+    if isinstance(source, torch.nn.Parameter):
+        return torch.nn.Parameter(result, source.requires_grad)
+    return result.requires_grad_(source.requires_grad)
