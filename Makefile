@@ -39,7 +39,7 @@ test: build
 COUNT ?= 10000
 fuzz: build
 	$(BIN)/python tests/fuzz/fuzz.py --count $(COUNT) $(if $(SEED),--first $(SEED))
-	$(BIN)/python tests/python/mesh_programs.py --count $(COUNT) $(if $(SEED),--first $(SEED))
+	$(BIN)/python tests/python/helpers/program/mesh_programs.py --count $(COUNT) $(if $(SEED),--first $(SEED))
 
 # All of torch's op_db, module_db and optim_db on meshes (tests/conformance); `test` runs a third.
 conformance: build

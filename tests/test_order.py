@@ -17,7 +17,7 @@ import sys
 
 import pytest
 
-PYTHON = pathlib.Path(__file__).parent / "python"
+HELPERS = pathlib.Path(__file__).parent / "python" / "helpers"
 # 8 devices; the annotated parameters are also cut over "data".
 STEPS = {
     "gpt, fully sharded": ("gpt", "(8,)", "('data',)"),
@@ -40,7 +40,7 @@ def traced(step, folder):
     name, shape, axes = STEPS[step]
     environment = {**os.environ, "SPMDX_DUMP": str(folder), "OMP_NUM_THREADS": "1"}
     script = TRACE.format(repr(name), shape, axes)
-    subprocess.run([sys.executable, "-c", script], cwd=PYTHON, env=environment, check=True)
+    subprocess.run([sys.executable, "-c", script], cwd=HELPERS, env=environment, check=True)
     return max((p.read_text() for p in folder.glob("*-00-traced.txt")), key=len)
 
 

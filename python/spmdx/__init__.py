@@ -1,31 +1,28 @@
 # SPDX-License-Identifier: Apache-2.0
-"""spmdx: write single-device PyTorch, annotate a few tensors, run on a mesh of devices."""
+"""spmdx: write single-device PyTorch, annotate a few tensors, run on a mesh of devices.
+
+Public are the names of ``__all__``, and the modules beside this one. Packages are rooms: their
+names begin with ``_``, and all that is in them is internal. What users see of it bears a public
+name all the same, which ``_start/names.py`` gives it.
+"""
 
 import torch
 
 from spmdx import errors as errors
-from spmdx._check import check_torch, load_core
+from spmdx._start.core import check_torch, load_core
 
 _C = load_core()
 check_torch(_C.TORCH_VERSION, torch.__version__)
 
-from spmdx import _device as _device  # noqa: E402
-from spmdx import _place as _place  # noqa: E402
-from spmdx import _world as _world  # noqa: E402
+from spmdx._device.device import register as _register  # noqa: E402
+
+_register()
+
 from spmdx import checkpoint, collectives, data, debug, nn, runtime  # noqa: E402
-from spmdx._version import __version__ as __version__  # noqa: E402
-from spmdx.debug import explain, explain_diff  # noqa: E402
-from spmdx.errors import CommError, InternalError, ShardingError  # noqa: E402
-from spmdx.gathering import get_gather_budget, set_gather_budget  # noqa: E402
-from spmdx.global_mesh import get_global_mesh, set_global_mesh  # noqa: E402
-from spmdx.local_shards import LocalShard  # noqa: E402
-from spmdx.manual import shard_map  # noqa: E402
-from spmdx.mesh import HybridMesh, Mesh, get_1d_mesh  # noqa: E402
-from spmdx.nn import fully_shard  # noqa: E402
-from spmdx.plan import plan_only  # noqa: E402
-from spmdx.rules import RuleCheck, check_rule, register_rule  # noqa: E402
-from spmdx.seeds import manual_seed  # noqa: E402
-from spmdx.sharding import (  # noqa: E402
+from spmdx._annotate.global_mesh import get_global_mesh, set_global_mesh  # noqa: E402
+from spmdx._annotate.local_shards import LocalShard  # noqa: E402
+from spmdx._annotate.mesh import HybridMesh, Mesh, get_1d_mesh  # noqa: E402
+from spmdx._annotate.sharding import (  # noqa: E402
     clear_sharding,
     distribute_tensor,
     get_annotation,
@@ -34,16 +31,25 @@ from spmdx.sharding import (  # noqa: E402
     mark_sharding_with_gradients,
     shard_as,
 )
-from spmdx.spec import PartitionSpec, Sharding  # noqa: E402
-from spmdx.step import mark_step, step, sync  # noqa: E402
-from spmdx.tensor import ShardedTensor  # noqa: E402
+from spmdx._annotate.spec import PartitionSpec, Sharding  # noqa: E402
+from spmdx._annotate.tensor import ShardedTensor  # noqa: E402
+from spmdx._manual.shard_map import shard_map  # noqa: E402
+from spmdx._program.gathering import get_gather_budget, set_gather_budget  # noqa: E402
+from spmdx._program.plan import plan_only  # noqa: E402
+from spmdx._program.seeds import manual_seed  # noqa: E402
+from spmdx._program.step import mark_step, step, sync  # noqa: E402
+from spmdx._report.visualize import visualize_sharding  # noqa: E402
+from spmdx._version import __version__ as __version__  # noqa: E402
+from spmdx.debug import explain, explain_diff  # noqa: E402
+from spmdx.errors import CommError, InternalError, ShardingError  # noqa: E402
+from spmdx.nn import fully_shard  # noqa: E402
+from spmdx.rules import RuleCheck, check_rule, register_rule  # noqa: E402
 from spmdx.topology import (  # noqa: E402
     Topology,
     calibrate,
     get_topology,
     set_topology,
 )
-from spmdx.visualize import visualize_sharding  # noqa: E402
 
 __all__ = [
     "CommError",
@@ -92,4 +98,8 @@ __all__ = [
     "visualize_sharding",
 ]
 
-from spmdx import _start as _start  # noqa: E402
+from spmdx._start import names as _names  # noqa: E402
+from spmdx._start import start as _beginning  # noqa: E402
+
+_names.publish()
+_beginning.start(vars())

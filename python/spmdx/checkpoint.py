@@ -7,14 +7,14 @@ from typing import Any
 
 import torch
 
-from spmdx.checkpoint_agree import agree_on_call
-from spmdx.checkpoint_async import SaveFuture, raise_unseen, start, wait_for_last
-from spmdx.checkpoint_folder import absolute
-from spmdx.checkpoint_load import Unmatched, load_into
-from spmdx.checkpoint_safetensors import load_safetensors
-from spmdx.checkpoint_safetensors_save import save_safetensors
-from spmdx.checkpoint_save import snapshot, write
-from spmdx.checkpoint_together import channel
+from spmdx._checkpoint.agree import agree_on_call
+from spmdx._checkpoint.background import SaveFuture, raise_unseen, start, wait_for_last
+from spmdx._checkpoint.format.folder import absolute
+from spmdx._checkpoint.load import Unmatched, load_into
+from spmdx._checkpoint.safetensors.load import load_safetensors
+from spmdx._checkpoint.safetensors.save import save_safetensors
+from spmdx._checkpoint.save import snapshot, write
+from spmdx._checkpoint.together import channel
 from spmdx.errors import CheckpointError, naming
 
 __all__ = [

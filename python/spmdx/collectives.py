@@ -7,7 +7,7 @@ from collections.abc import Sequence
 
 import torch
 
-from spmdx._collective_arguments import (
+from spmdx._manual.arguments import (
     Axes,
     Reduction,
     local_dim,
@@ -16,8 +16,8 @@ from spmdx._collective_arguments import (
     region_of,
     sources_of,
 )
-from spmdx._region import Body, reach
-from spmdx._unfolded import Unfolded
+from spmdx._manual.region import Body, reach
+from spmdx._manual.unfolded import Unfolded
 from spmdx.errors import naming
 
 

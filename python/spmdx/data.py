@@ -4,18 +4,17 @@
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Any
 
-from spmdx import runtime
-from spmdx._agreement import Agreed, Rows
-from spmdx._arguments import is_iterable
-from spmdx._batches import map_tensors
-from spmdx._input_sharding import Placement, ShardingSpec
-from spmdx._position import Position
-from spmdx._prefetch import Prefetch
-from spmdx._split import split_of
+from spmdx._annotate.mesh import Mesh, require_mesh
+from spmdx._base.arguments import is_iterable
+from spmdx._data.agreement import Agreed, Rows
+from spmdx._data.batches import map_tensors
+from spmdx._data.input_sharding import Placement, ShardingSpec
+from spmdx._data.position import Position
+from spmdx._data.prefetch import Prefetch
+from spmdx._data.split import split_of
+from spmdx._program.step import mark_step as end_step
+from spmdx._world import processes
 from spmdx.errors import ShardingError, naming
-from spmdx.global_mesh import require_mesh
-from spmdx.mesh import Mesh
-from spmdx.step import mark_step as end_step
 
 __all__ = ["DeviceLoader", "ShardingSpec", "batch_shard", "device_loader"]
 
@@ -148,7 +147,7 @@ class DeviceLoader:
             yield batch
 
     def _agreed(self, batches: Iterator[Any]) -> Iterator[tuple[Any, Rows]]:
-        if runtime.process_count() == 1:
+        if processes.process_count() == 1:
             return ((batch, {}) for batch in batches)
         always = self._placement.in_parts and not self._same_shapes
         return Agreed(batches, self._placement.split, always)

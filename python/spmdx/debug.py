@@ -3,11 +3,11 @@
 
 import torch
 
-from spmdx import _C
+import spmdx._C as _C
+from spmdx._annotate.sharding import require_spmdx
+from spmdx._report.diff import explain_diff
+from spmdx._report.report import CollectiveReport, FallbackReport, Report, SpanReport, ValueReport
 from spmdx.errors import ShardingError, naming
-from spmdx.report import CollectiveReport, FallbackReport, Report, SpanReport, ValueReport
-from spmdx.report_diff import explain_diff
-from spmdx.sharding import require_spmdx
 
 
 def explain(tensor: torch.Tensor | None = None) -> Report:

@@ -8,11 +8,10 @@ from typing import Any
 
 import torch
 
-from spmdx._arguments import require_shape
+from spmdx._annotate.mesh import Mesh, require_mesh
+from spmdx._annotate.sharding import annotated, checked
+from spmdx._base.arguments import require_shape
 from spmdx.errors import ShardingError, naming
-from spmdx.global_mesh import require_mesh
-from spmdx.mesh import Mesh
-from spmdx.sharding import annotated, checked
 
 
 def _require_module(module: Any) -> None:

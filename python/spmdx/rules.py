@@ -10,8 +10,9 @@ from typing import Any
 import torch
 from torch.utils import _pytree as pytree
 
-from spmdx import _C, _trials
-from spmdx._arguments import integers
+import spmdx._C as _C
+from spmdx._base.arguments import integers
+from spmdx._rules import trials
 from spmdx.errors import ShardingError, naming
 
 
@@ -158,14 +159,14 @@ def check_rule(
     with naming("check_rule"):
         name = _name_of(op)
         nodes = _recorded(name, args, kwargs or {})
-        found = _trials.Findings()
+        found = trials.Findings()
         for node in nodes:
             if not node.has_rule:
                 raise ShardingError(
                     f"{name} has no rule for {node.text}. Expected one. Register it with "
                     "spmdx.register_rule first."
                 )
-            for shape in _trials.MESHES:
+            for shape in trials.MESHES:
                 more = node.try_rule(*shape)
                 found.tried += more.tried
                 found.wrong += more.wrong
@@ -210,18 +211,18 @@ def _callable_of(name: str) -> Any:
     return found
 
 
-def _recorded(name: str, args: Sequence[Any], kwargs: Mapping[str, Any]) -> list["_trials.Node"]:
+def _recorded(name: str, args: Sequence[Any], kwargs: Mapping[str, Any]) -> list["trials.Node"]:
     """The nodes of this name that a call records."""
     call = _callable_of(name)
     placed, named = pytree.tree_map_only(
         torch.Tensor, lambda t: t.detach().to("spmdx"), (tuple(args), dict(kwargs))
     )
-    recording, _made = _trials.record(lambda: call(*placed, **named))
+    recording, _made = trials.record(lambda: call(*placed, **named))
     base = name.replace("::", ".")
     rows = [row["op"] for row in recording.nodes]
     values = recording.values()
     chosen = [
-        _trials.Node(recording, at, values)
+        trials.Node(recording, at, values)
         for at, op in enumerate(rows)
         if op == base or op.startswith(base + ".")
     ]

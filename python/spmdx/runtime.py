@@ -1,28 +1,11 @@
 # SPDX-License-Identifier: Apache-2.0
 """What spmdx runs on: devices, processes, memory."""
 
-import os
-import resource
-import sys
 import warnings
 
-import torch
-
-from spmdx import _C, _place
-from spmdx.errors import ShardingError, located, naming
-
-_count: int | None = None
-_count_used = False
-
-
-def _count_from_environment() -> int:
-    text = os.environ.get("SPMDX_NUM_DEVICES", "1")
-    if not text.strip().isdigit() or int(text) < 1:
-        raise ShardingError(
-            f"SPMDX_NUM_DEVICES is {text!r}. Expected a number of devices of at least 1. "
-            "Write SPMDX_NUM_DEVICES=8."
-        )
-    return int(text)
+import spmdx._C as _C
+from spmdx._world import devices, place, processes
+from spmdx.errors import ShardingError, naming
 
 
 def set_device_count(n: int) -> None:
@@ -40,31 +23,7 @@ def set_device_count(n: int) -> None:
         >>> spmdx.runtime.global_runtime_device_count()
         8
     """
-    global _count
-    if isinstance(n, bool) or not isinstance(n, int) or n < 1:
-        raise ShardingError(
-            located(
-                "set_device_count",
-                f"{n!r} is no number of devices. Expected an int of at least 1. Write 8.",
-            )
-        )
-    if _count_used and n != _count:
-        raise ShardingError(
-            located(
-                "set_device_count",
-                f"a mesh was made for {_count} devices already, {n} came too late. Expected "
-                "the call before the first mesh. Move it to the top, or set SPMDX_NUM_DEVICES.",
-            )
-        )
-    _count = n
-
-
-def _device_count_for_mesh() -> int:
-    """The number of devices of all processes, which is fixed from now on."""
-    global _count, _count_used
-    _count = addressable_runtime_device_count()
-    _count_used = True
-    return global_runtime_device_count()
+    devices.choose_count(n)
 
 
 def global_runtime_device_count() -> int:
@@ -75,7 +34,7 @@ def global_runtime_device_count() -> int:
         >>> spmdx.runtime.global_runtime_device_count()
         8
     """
-    return addressable_runtime_device_count() * process_count()
+    return processes.device_count()
 
 
 def addressable_runtime_device_count() -> int:
@@ -89,14 +48,12 @@ def addressable_runtime_device_count() -> int:
         >>> spmdx.runtime.addressable_runtime_device_count()
         8
     """
-    return _count if _count is not None else _count_from_environment()
+    return devices.own_count()
 
 
 def local_process_count() -> int:
     """The number of processes on this machine that run the program."""
-    from spmdx import _world
-
-    return _world.local_count()
+    return processes.local_count()
 
 
 def process_index() -> int:
@@ -107,16 +64,12 @@ def process_index() -> int:
         >>> spmdx.runtime.process_index(), spmdx.runtime.process_count()
         (0, 1)
     """
-    from spmdx import _world
-
-    return _world.expected()[0]
+    return processes.process_index()
 
 
 def process_count() -> int:
     """The number of processes that run the program together."""
-    from spmdx import _world
-
-    return _world.expected()[1]
+    return processes.process_count()
 
 
 def recover() -> None:
@@ -136,9 +89,7 @@ def recover() -> None:
         >>> import spmdx
         >>> spmdx.runtime.recover()
     """
-    from spmdx import _world
-
-    unseen = _C.recover(_world.cause_of_recovery())
+    unseen = _C.recover(processes.cause_of_recovery())
     if unseen:
         warnings.warn(f"recover() undid a step that had failed: {unseen}", stacklevel=2)
 
@@ -151,7 +102,7 @@ def device_type() -> str:
         >>> spmdx.runtime.device_type()
         'CPU'
     """
-    return _place.kind().upper()
+    return place.kind().upper()
 
 
 def set_device_type(device_type: str) -> None:
@@ -171,7 +122,7 @@ def set_device_type(device_type: str) -> None:
         >>> spmdx.runtime.set_device_type("CPU")
     """
     with naming("set_device_type"):
-        _place.choose(str(device_type).lower())
+        place.choose(str(device_type).lower())
 
 
 def use_spmd(auto: bool = False) -> None:
@@ -216,16 +167,4 @@ def memory_info() -> dict[str, int]:
         >>> 0 < info["bytes_used"] <= info["bytes_limit"]
         True
     """
-    if _place.kind() == "cuda":
-        used, peak = torch.cuda.memory_allocated(), torch.cuda.max_memory_allocated()
-        limit = torch.cuda.mem_get_info()[1]
-        return {"bytes_used": used, "peak_bytes_used": peak, "bytes_limit": limit}
-    page = os.sysconf("SC_PAGE_SIZE")
-    unit = 1 if sys.platform == "darwin" else 1024
-    peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * unit
-    used = peak
-    if os.path.exists("/proc/self/statm"):
-        with open("/proc/self/statm", encoding="ascii") as file:
-            used = int(file.read().split()[1]) * page
-    limit = os.sysconf("SC_PHYS_PAGES") * page
-    return {"bytes_used": used, "peak_bytes_used": max(peak, used), "bytes_limit": limit}
+    return place.memory()

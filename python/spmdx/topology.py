@@ -10,8 +10,8 @@ from typing import Any
 
 import torch
 
-from spmdx import _C
-from spmdx._arguments import require_path
+import spmdx._C as _C
+from spmdx._base.arguments import require_path
 from spmdx.errors import ShardingError, bare, naming
 
 _name = "in-process"

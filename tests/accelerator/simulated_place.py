@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """Puts the shards of a process on the simulated CUDA device; a plugin of pytest, too.
 
-PYTHONPATH=tests/accelerator python -m pytest -p simulated_place tests/python/test_models.py
+PYTHONPATH=tests/accelerator python -m pytest -p simulated_place tests/python/programs
 
 SIMULATED_CUDA is the built library; with SPMDX_TEST_NCCL=1 a simulated NCCL group sends messages.
 """
@@ -50,16 +50,16 @@ def expect(error: type, text: str, function: Callable, *args: Any) -> None:
 
 
 def _use_nccl() -> None:
-    from spmdx import _meeting, _place, _world
+    from spmdx._world import meeting, place, processes
 
     module = load_nccl()
 
     def group(store):
-        here, count = _world.expected()
-        return module.make(dist.ProcessGroupGloo(store, here, count, _meeting.FAR))
+        here, count = processes.expected()
+        return module.make(dist.ProcessGroupGloo(store, here, count, meeting.FAR))
 
-    _place.carrier = lambda _: "nccl"
-    _world._nccl_group = group
+    place.carrier = lambda _: "nccl"
+    processes._nccl_group = group
 
 
 def pytest_configure(config):

@@ -10,13 +10,12 @@ import re
 
 import pytest
 import torch
-from launch import HERE as PROGRAMS
-from launch import Running, run
+from launch import PLAYERS, Running, run
 from simulated_place import LIBRARY
 
 HERE = pathlib.Path(__file__).parent
 ON_SIMULATED = HERE / "on_simulated.py"
-TRAIN, CHECKS = str(PROGRAMS / "train.py"), str(HERE / "checks.py")
+TRAIN, CHECKS = str(PLAYERS / "train.py"), str(HERE / "checks.py")
 STEPS = "4"
 NAMES = ("random", "attention", "uploads", "ops", "checkpoint")
 
@@ -60,7 +59,7 @@ def test_training_over_nccl_equals_pytorch(mode, batch, processes, devices, late
 @simulator
 def test_a_death_is_told_to_who_waits_for_nccl():
     settings = {"SPMDX_TEST_NCCL": 1, "SPMDX_TIMEOUT": 60}
-    program = str(PROGRAMS / "fail_within.py")
+    program = str(PLAYERS / "fail_within.py")
     with Running(str(ON_SIMULATED), 2, 1, program, **settings) as running:
         ended = running.end(120)
     said = ended[0].err

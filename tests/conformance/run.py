@@ -16,7 +16,7 @@ import re
 import sys
 import warnings
 
-sys.path.insert(0, str(pathlib.Path(__file__).parents[1] / "python"))
+sys.path.insert(0, str(pathlib.Path(__file__).parents[1] / "python" / "helpers"))
 import farm  # noqa: E402
 import report  # noqa: E402
 from settings import DTYPES, SETTINGS, SETTINGS_QUICK  # noqa: E402

@@ -10,7 +10,7 @@ from typing import Any
 import spmdx
 import torch
 from settings import Setting
-from spmdx._closeness import difference as numbers_differ
+from spmdx._rules.closeness import difference as numbers_differ
 
 # Of a tensor's largest finite number: sums in another order; in 16 bits a rounding on either side.
 RELATIVE = {

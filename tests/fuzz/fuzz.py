@@ -11,8 +11,8 @@ import pathlib
 import sys
 import time
 
-TESTS = pathlib.Path(__file__).parents[1] / "python"
-sys.path.insert(0, str(TESTS))
+HELPERS = pathlib.Path(__file__).parents[1] / "python" / "helpers"
+sys.path[:0] = [str(HELPERS), str(HELPERS / "program")]
 import farm  # noqa: E402
 
 MOST = 250  # programs a process runs

@@ -1,7 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Tests of this folder import each other's files by name."""
+"""Tests of this folder import helpers, and some players, by name."""
 
 import pathlib
 import sys
 
-sys.path.insert(0, str(pathlib.Path(__file__).parent))
+HERE = pathlib.Path(__file__).parent
+sys.path[:0] = map(str, (HERE, HERE / "helpers", HERE / "players", HERE / "players" / "faults"))

@@ -10,9 +10,11 @@ python tests/processes/run_chaos.py --saves --kinds kill --seeds 15 --processes 
 import argparse
 import collections
 import concurrent.futures
+import pathlib
 import sys
 
-from chaos_cases import POINTS, SIGNALS, Case, Patience, Verdict, calm, judge
+sys.path.insert(0, str(pathlib.Path(__file__).parent / "helpers"))
+from chaos_cases import POINTS, SIGNALS, Case, Patience, Verdict, calm, judge  # noqa: E402
 
 
 def show(verdicts: list[Verdict]) -> None:

@@ -14,8 +14,10 @@ import tempfile
 import threading
 import time
 
-from fault_drafts import WORLDS, draft
-from fault_worlds import Patience, Verdict, play
+HERE = pathlib.Path(__file__).parent
+sys.path[:0] = [str(HERE / "helpers"), str(HERE / "players" / "faults")]
+from fault_drafts import WORLDS, draft  # noqa: E402
+from fault_worlds import Patience, Verdict, play  # noqa: E402
 
 CHUNK = 40  # programs that a world plays
 

@@ -6,9 +6,11 @@ python tests/processes/run_restarts.py --count 60 --jobs 2
 
 import argparse
 import concurrent.futures
+import pathlib
 import sys
 
-from restart_cases import Case, judge, undisturbed
+sys.path.insert(0, str(pathlib.Path(__file__).parent / "helpers"))
+from restart_cases import Case, judge, undisturbed  # noqa: E402
 
 
 def main() -> int:

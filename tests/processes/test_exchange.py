@@ -6,13 +6,13 @@ from launch import run
 
 PROGRAM = """
 import spmdx
-from spmdx import _world
+from spmdx._world import processes
 
 here, count = spmdx.runtime.process_index(), spmdx.runtime.process_count()
 kept = []
 for turn in range(30):
-    assert _world.exchange([turn, here]) == [[turn, p] for p in range(count)]
-    kept.append(_world._world.store.num_keys())
+    assert processes.exchange([turn, here]) == [[turn, p] for p in range(count)]
+    kept.append(processes._world.store.num_keys())
 assert max(kept[2:]) <= max(kept[:2]) + 2 * count, kept  # the others may be a turn ahead
 print("exchanged")
 """
@@ -25,7 +25,7 @@ def test_exchanges_leave_no_keys(processes):
 
 SHARDS = """
 import spmdx, torch
-from spmdx import _world
+from spmdx._world import processes
 
 mesh = spmdx.get_1d_mesh("data")
 x = spmdx.mark_sharding(torch.zeros(6).to("spmdx"), mesh, ("data",))
@@ -33,7 +33,7 @@ x.sum().item()
 kept = []
 for turn in range(30):
     x.load_local_shards_([torch.full((6 // mesh.size(),), float(turn))])
-    kept.append(_world._world.store.num_keys())
+    kept.append(processes._world.store.num_keys())
 assert max(kept[2:]) <= max(kept[:2]) + 2 * mesh.size(), kept
 print(x.sum().item())
 """

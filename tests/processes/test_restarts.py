@@ -11,7 +11,7 @@ import spmdx
 import torch.distributed as dist
 from launch import Running, free_port
 from restart_cases import Case, judge, launch
-from spmdx._attempt import Attempt
+from spmdx._world.attempt import Attempt
 
 DIES = """
 import os, torch, spmdx

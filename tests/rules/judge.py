@@ -4,7 +4,7 @@
 import dataclasses
 from collections.abc import Callable
 
-from spmdx._trials import MESHES
+from spmdx._rules.trials import MESHES
 from walk import calls_of, nodes_of, ops_in
 
 MOST_GUESSED = 2  # calls of an op that missed layouts are looked for in

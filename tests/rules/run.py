@@ -16,7 +16,7 @@ import sys
 import warnings
 
 HERE = pathlib.Path(__file__).parent
-sys.path[:0] = [str(HERE.parent / "python"), str(HERE.parent / "conformance")]
+sys.path[:0] = [str(HERE.parent / "python" / "helpers"), str(HERE.parent / "conformance")]
 import farm  # noqa: E402
 
 MOST = 60  # entries a process takes

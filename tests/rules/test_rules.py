@@ -5,7 +5,7 @@ import pytest
 import spmdx
 from composites import least_work
 from judge import judge
-from spmdx._trials import MESHES
+from spmdx._rules.trials import MESHES
 from walk import names
 
 NAMES = names()[1::6]

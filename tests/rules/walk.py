@@ -11,7 +11,7 @@ import torch
 from exceptions import EXCEPTIONS
 from more_calls import CALLS
 from op_samples import entries, name_of, samples
-from spmdx import _trials
+from spmdx._rules import trials
 from torch.utils import _pytree as pytree
 from verdict import cotangent
 
@@ -91,9 +91,9 @@ def forward_and_backward(op: Any, sample: Any) -> Any:
         return made
 
 
-def nodes_of(call: Call, known: set[int]) -> list[_trials.Node]:
+def nodes_of(call: Call, known: set[int]) -> list[trials.Node]:
     """The nodes that a call records and that are not known."""
-    recording, _made = _trials.record(call)
+    recording, _made = trials.record(call)
     rows = recording.nodes
     fresh = []
     for at, row in enumerate(rows):
@@ -101,7 +101,7 @@ def nodes_of(call: Call, known: set[int]) -> list[_trials.Node]:
             known.add(row["hash"])
             fresh.append(at)
     values = recording.values() if fresh else []
-    return [_trials.Node(recording, at, values) for at in fresh]
+    return [trials.Node(recording, at, values) for at in fresh]
 
 
 OPS = re.compile(r"= ([a-z_]\w*(?:\.\w+)+)\(")

@@ -1,0 +1,35 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The DeviceMesh of torch.distributed with the devices of a mesh, one in each process."""
+
+import functools
+from typing import TYPE_CHECKING
+
+import torch
+
+from spmdx._world import place
+from spmdx._world.devices import own_count
+from spmdx._world.processes import process_count
+from spmdx.errors import ShardingError
+
+if TYPE_CHECKING:
+    from torch.distributed.device_mesh import DeviceMesh
+
+    from spmdx._annotate.mesh import Mesh
+
+
+@functools.cache
+def device_mesh(mesh: "Mesh") -> "DeviceMesh":
+    """What :meth:`spmdx.Mesh.to_device_mesh` returns; making one makes groups of processes."""
+    import torch.distributed as dist
+    from torch.distributed.device_mesh import DeviceMesh
+
+    of_each = own_count()
+    if of_each != 1 or process_count() != mesh.size() or not dist.is_initialized():
+        raise ShardingError(
+            f"{mesh!r} has {mesh.size()} devices, this program {process_count()} processes of "
+            f"{of_each}. Expected processes of one device, as DeviceMesh knows no others, and "
+            "torch.distributed.init_process_group called in each. Start as many with torchrun, "
+            "without SPMDX_NUM_DEVICES."
+        )
+    grid = torch.from_numpy(mesh.get_logical_mesh())
+    return DeviceMesh(place.kind(), grid, mesh_dim_names=mesh.axis_names)

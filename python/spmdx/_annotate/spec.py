@@ -1,0 +1,187 @@
+# SPDX-License-Identifier: Apache-2.0
+"""PartitionSpec and Sharding: what users write for a tensor, and what spmdx decided."""
+
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Any
+
+import torch
+
+import spmdx._C as _C
+from spmdx._annotate.mesh import Mesh, require_mesh, require_real
+from spmdx._base.arguments import integers
+from spmdx.errors import ShardingError, naming
+
+if TYPE_CHECKING:
+    from torch.distributed.tensor.placement_types import Placement
+
+SpecEntry = None | int | str | tuple[int | str, ...]
+
+
+class PartitionSpec(tuple):
+    """One entry a dim: None, an axis (name or index), or a tuple of axes, first is major.
+
+    A plain tuple does as well; axes that are not named hold replicas.
+
+    Args:
+        *entries: the entries.
+
+    Example:
+        >>> import spmdx
+        >>> spmdx.PartitionSpec("data", None)
+        PartitionSpec('data', None)
+        >>> spmdx.PartitionSpec("data", None) == ("data", None)
+        True
+    """
+
+    __slots__ = ()
+
+    def __new__(cls, *entries: SpecEntry):
+        return super().__new__(cls, entries)
+
+    def __repr__(self) -> str:
+        return f"PartitionSpec({', '.join(map(repr, self))})"
+
+    def __reduce__(self):
+        return PartitionSpec, tuple(self)
+
+
+class Sharding:
+    """Which mesh axes cut each dim of a value. Immutable, hashable; made by spmdx.
+
+    Example:
+        >>> import torch, spmdx
+        >>> mesh = spmdx.Mesh(range(8), (4, 2), ("data", "model"))
+        >>> x = spmdx.mark_sharding(torch.zeros(64, 128).to("spmdx"), mesh, ("data", None))
+        >>> x.sharding.spec
+        PartitionSpec('data', None)
+        >>> x.sharding.mesh == mesh
+        True
+    """
+
+    __slots__ = ("_handle",)
+
+    def __init__(self, handle: "_C.ShardingHandle"):
+        if not isinstance(handle, _C.ShardingHandle):
+            with naming("Sharding"):
+                raise ShardingError(
+                    f"the argument is a {type(handle).__name__}. Expected nothing: spmdx makes "
+                    "shardings. Ask a tensor for its own with spmdx.get_sharding(tensor)."
+                )
+        self._handle = handle
+
+    @property
+    def mesh(self) -> Mesh:
+        """The mesh."""
+        return Mesh._of(self._handle.mesh)
+
+    @property
+    def spec(self) -> PartitionSpec:
+        """One entry a dim: None, the name of an axis, or a tuple of names."""
+        return PartitionSpec(*(_entry(axes) for axes in self._handle.entries))
+
+    @property
+    def partial(self) -> tuple[str, ...]:
+        """The axes over which the value still has to be reduced."""
+        return tuple(self._handle.partial)
+
+    @property
+    def is_fully_replicated(self) -> bool:
+        """Whether every device holds all of it."""
+        return self._handle.replicated
+
+    @property
+    def placements(self) -> "tuple[Placement, ...]":
+        """The same as DTensor placements, one for each axis of the mesh.
+
+        Raises:
+            ShardingError: DTensor cannot say it: a part of an axis, or a minor axis first.
+        """
+        from torch.distributed.tensor import Partial, Replicate, Shard
+
+        names = self.mesh.axis_names
+        result: list[Any] = [Replicate() for _ in names]
+        for dim, axes in enumerate(self._handle.entries):
+            places = [names.index(a) if a in names else -1 for a in axes]
+            if -1 in places or places != sorted(places):
+                with naming("placements"):
+                    raise ShardingError(
+                        f"DTensor placements cannot say {self}. Expected whole axes, major first. "
+                        "Read .partition_spec instead."
+                    )
+            for place in places:
+                result[place] = Shard(dim)
+        for axis in self.partial:
+            result[names.index(axis)] = Partial(self._handle.reduction)
+        return tuple(result)
+
+    def boxes(self, shape: Sequence[int]) -> list[tuple[slice, ...]]:
+        """What each device holds of a tensor of this global shape, in order of position.
+
+        Raises:
+            ShardingError: it is no shape, or one of another rank.
+        """
+        with naming("boxes"):
+            sizes = integers(shape, "the shape", "Write (8, 4).")
+            rank = len(self._handle.entries)
+            if len(sizes) != rank or min(sizes, default=0) < 0:
+                raise ShardingError(
+                    f"{self!r} is of a tensor of rank {rank}, the shape is {tuple(sizes)}. "
+                    f"Expected {rank} sizes of at least 0. Pass the shape of the tensor that it is "
+                    "of."
+                )
+        return [tuple(slice(a, b) for a, b in box) for box in self._handle.boxes(sizes)]
+
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, Sharding) and self._handle == other._handle
+
+    def __hash__(self) -> int:
+        return hash(self._handle)
+
+    def __repr__(self) -> str:
+        partial = f", partial {self._handle.reduction}: {self.partial}" if self.partial else ""
+        return f"Sharding({self.mesh!r}, {self.spec!r}{partial})"
+
+
+def _entry(axes: Sequence[int | str]) -> SpecEntry:
+    if not axes:
+        return None
+    return axes[0] if len(axes) == 1 else tuple(axes)
+
+
+def _is_axis(value: Any) -> bool:
+    """Whether it may name an axis: a string, or an index that the core can take."""
+    if isinstance(value, int) and not isinstance(value, bool):
+        return -(2**63) <= value < 2**63
+    return isinstance(value, str)
+
+
+def _axes(entry: Any, spec: Any) -> list[int | str]:
+    axes = list(entry) if isinstance(entry, tuple | list) else [] if entry is None else [entry]
+    if not all(map(_is_axis, axes)):
+        raise ShardingError(
+            f"the partition spec {spec!r} has the entry {entry!r}. Expected None, an axis "
+            "name, an axis index, or a tuple of them. Write ('data', None)."
+        )
+    return axes
+
+
+def _require_spec(spec: Any, mesh: Mesh, rank: int) -> None:
+    """Raise ShardingError unless it is a tuple or a list, whatever is in it."""
+    if isinstance(spec, tuple | list):
+        return
+    said, first = repr(spec), spec
+    if spec is not None and not _is_axis(spec):
+        said, first = f"a {type(spec).__name__}", next(iter(mesh.axis_names), None)
+    written = ((first,) + (None,) * (rank - 1)) if rank else ()
+    raise ShardingError(
+        f"the partition spec is {said}. Expected a tuple with one entry a dim. Write {written!r}."
+    )
+
+
+def to_handle(spec: Any, mesh: Mesh | None, tensor: torch.Tensor, name: str) -> "_C.ShardingHandle":
+    """The sharding of ``tensor``, which messages call ``name``. Raises ShardingError."""
+    mesh = require_mesh(mesh)
+    _require_spec(spec, mesh, tensor.dim())
+    require_real(mesh)
+    entries = [_axes(entry, spec) for entry in spec]
+    return _C.to_sharding(entries, mesh._handle, list(tensor.shape), name)

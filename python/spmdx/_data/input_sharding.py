@@ -1,0 +1,135 @@
+# SPDX-License-Identifier: Apache-2.0
+"""What users say of a batch: a ShardingSpec for its tensors, and what follows for each of them."""
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import torch
+
+from spmdx._annotate.mesh import Mesh, require_mesh
+from spmdx._annotate.sharding import mark_sharding
+from spmdx._annotate.spec import Sharding, to_handle
+from spmdx._data.batches import Path, entry_for, name_of_path
+from spmdx._data.parts import place_part, place_whole
+from spmdx._data.split import Split, padded, split_of
+from spmdx._device.device import NAME
+from spmdx._world import processes
+from spmdx.errors import ShardingError, naming
+
+
+@dataclass(frozen=True)
+class ShardingSpec:
+    """How tensors of a batch lie on a mesh.
+
+    Attributes:
+        mesh: the devices; None means the global mesh.
+        partition_spec: entries for the first dims of a tensor; the dims after them are not cut.
+        minibatch: the loader of each process gives its own part of the rows (dim 0) of the global
+            batch, not all of it.
+
+    Raises:
+        ShardingError: the spec does not fit the mesh.
+
+    Example:
+        >>> import spmdx
+        >>> spmdx.data.ShardingSpec(spmdx.get_1d_mesh("data"), ("data",))
+        ShardingSpec(mesh=Mesh(data=8), partition_spec=PartitionSpec('data'), minibatch=False)
+
+    Source: the names are PyTorch/XLA's.
+    """
+
+    mesh: Mesh | None = None
+    partition_spec: Sequence[Any] = ()
+    minibatch: bool = False
+
+    def __post_init__(self) -> None:
+        with naming("ShardingSpec"):
+            mesh = require_mesh(self.mesh)
+            spec = self.partition_spec
+            rank = len(spec) if isinstance(spec, tuple | list) else 1
+            sample = torch.empty((mesh.size(),) * rank, device="meta")
+            checked = Sharding(to_handle(spec, mesh, sample, "batch")).spec
+        object.__setattr__(self, "mesh", mesh)
+        object.__setattr__(self, "partition_spec", checked)
+
+
+class Placement:
+    """Where the tensors of a batch go.
+
+    Args:
+        mesh: where tensors lie whole that nothing is said of; None means that of the first spec.
+        entries: a spec, None, or nested dicts of them.
+
+    Raises:
+        ShardingError: something else is among the entries.
+    """
+
+    def __init__(self, mesh: Mesh | None, entries: Any):
+        specs = list(_specs(entries))
+        mesh = mesh or next((spec.mesh for spec in specs), None)
+        self._default = None if mesh is None else ShardingSpec(mesh, ())
+        self._entries = entries
+        self._splits: dict[ShardingSpec, Split] = {}
+        self.in_parts = any(spec.minibatch for spec in specs)
+
+    def split(self, path: Path, tensor: torch.Tensor) -> Split | None:
+        """Who has which rows, where each process has its own; None where each has all."""
+        spec = self._spec(path)
+        if spec is None or not spec.minibatch or not tensor.dim() or tensor.device.type == NAME:
+            return None
+        if spec not in self._splits:
+            self._splits[spec] = split_of(spec.mesh, spec.partition_spec)
+        return self._splits[spec]
+
+    def parts(self) -> list[list[int]]:
+        """Of what this process loads parts: which one, of how many."""
+        specs = [spec for spec in _specs(self._entries) if spec.minibatch]
+        splits = [split_of(spec.mesh, spec.partition_spec) for spec in dict.fromkeys(specs)]
+        return [[split.mine, len(split.parts)] for split in splits]
+
+    def place(self, path: Path, tensor: torch.Tensor, rows: Sequence[int] | None) -> torch.Tensor:
+        """The tensor of all processes on the device.
+
+        Args:
+            path: the keys that lead to it.
+            tensor: what this process has of it.
+            rows: how many rows every process has of it; None means as many as this one.
+
+        Returns:
+            A tensor on device "spmdx", annotated unless there is no mesh.
+        """
+        # All that touches the device happens here, in the thread of the loop. A tensor's place in
+        # a plan follows from when it was made: tensors made in another thread would come in
+        # between by chance, so that plans were not found again and differed between processes.
+        # Steps run behind the loop's back, so this still goes on while the last one runs.
+        spec = self._spec(path)
+        if spec is None:
+            return tensor.to(NAME)
+        if tensor.device.type != "cpu" or tensor.layout != torch.strided:
+            placed = tensor.to(NAME)
+            return mark_sharding(placed, spec.mesh, padded(spec.partition_spec, placed.dim()))
+        tensor = tensor.detach().resolve_conj().resolve_neg()
+        name = name_of_path(path)
+        split = self.split(path, tensor)
+        if split is None or processes.process_count() == 1:
+            return place_whole(tensor, spec.mesh, spec.partition_spec, name)
+        rows = rows or [len(tensor)] * processes.process_count()
+        return place_part(tensor, rows, split, spec.mesh, spec.partition_spec, name)
+
+    def _spec(self, path: Path) -> ShardingSpec | None:
+        return entry_for(self._entries, path) or self._default
+
+
+def _specs(entries: Any) -> Iterator[ShardingSpec]:
+    """All the specs in nested dicts."""
+    if isinstance(entries, Mapping):
+        for entry in entries.values():
+            yield from _specs(entry)
+    elif isinstance(entries, ShardingSpec):
+        yield entries
+    elif entries is not None:
+        raise ShardingError(
+            f"input_sharding has {entries!r}. Expected a ShardingSpec, a dict of them by key, or "
+            "None. Write spmdx.data.ShardingSpec(mesh, ('data',))."
+        )

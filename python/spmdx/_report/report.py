@@ -1,0 +1,219 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Reports: what a plan decided, as plain values that print as tables."""
+
+import dataclasses
+import io
+import os
+import re
+from collections.abc import Sequence
+from typing import Any
+
+import rich.console
+import rich.table
+import rich.text
+
+from spmdx._report import timeline
+
+
+@dataclasses.dataclass(frozen=True)
+class CollectiveReport:
+    """One collective of a plan.
+
+    Attributes:
+        kind: ``"all_reduce"``, ``"all_gather"``, ``"reduce_scatter"``, ``"all_to_all"``,
+            ``"collective_permute"`` or ``"send_recv"``.
+        axes: names of the mesh axes it runs over.
+        group_size: the number of devices of a group.
+        dtype: as ``"f32"``.
+        bytes: what one device receives over the wire.
+        count: how often it runs in a step.
+        cause: the value, the op and the reason.
+        source: the user's line, as ``"train.py:41"``.
+    """
+
+    kind: str
+    axes: tuple[str, ...]
+    group_size: int
+    dtype: str
+    bytes: int
+    count: int
+    cause: str
+    source: str
+
+
+@dataclasses.dataclass(frozen=True)
+class ValueReport:
+    """One value of a plan: the op that makes it, its type, its sharding and why it has it."""
+
+    op: str
+    shape: tuple[int, ...]
+    dtype: str
+    sharding: str
+    provenance: str
+    source: str
+
+
+@dataclasses.dataclass(frozen=True)
+class FallbackReport:
+    """An op without a rule: its operands are gathered (``bytes`` a device) and it is replicated."""
+
+    op: str
+    bytes: int
+    source: str
+
+
+@dataclasses.dataclass(frozen=True)
+class SpanReport:
+    """When an op or a collective runs, predicted by the cost model.
+
+    Attributes:
+        lane: ``"compute"`` or ``"wire"``.
+        name: the op, or the kind of the collective.
+        start_ns: nanoseconds after the step began.
+        end_ns: the same, of its end.
+        source: the user's line.
+    """
+
+    lane: str
+    name: str
+    start_ns: int
+    end_ns: int
+    source: str
+
+
+class Drawn:
+    """What rich draws: tables where it is printed, and as the last line of a notebook's cell."""
+
+    def __str__(self) -> str:
+        return printed(self)
+
+    def __repr__(self) -> str:
+        return printed(self)
+
+    def _repr_html_(self) -> str:
+        return as_html(self)
+
+
+@dataclasses.dataclass(frozen=True, repr=False)
+class Report(Drawn):
+    """What a plan decided; ``print`` draws it as tables.
+
+    Attributes:
+        mesh: as ``"Mesh(data=4, model=2)"``; None where nothing is annotated.
+        collectives: all that crosses the wire, in program order.
+        values: inputs and results of ops, in program order.
+        fallbacks: ops without a rule.
+        peak_bytes: of live tensors, a device, predicted.
+        spans: when ops and collectives run, predicted, on the device that has most to do.
+        flops: floating-point operations of the device that has most to do.
+        whole_flops: those of the same ops on one device; a share of 1 / devices is an even one.
+    """
+
+    mesh: str | None
+    collectives: list[CollectiveReport]
+    values: list[ValueReport]
+    fallbacks: list[FallbackReport]
+    peak_bytes: int
+    spans: list[SpanReport] = dataclasses.field(default_factory=list)
+    flops: int = 0
+    whole_flops: int = 0
+
+    @property
+    def wire_bytes(self) -> int:
+        """What one device receives in a step, in bytes."""
+        return sum(c.bytes * c.count for c in self.collectives)
+
+    @property
+    def step_ns(self) -> int:
+        """The time of a step in nanoseconds, predicted by the cost model."""
+        return max((span.end_ns for span in self.spans), default=0)
+
+    def count(self, kind: str) -> int:
+        """How many collectives of this kind a step runs.
+
+        Args:
+            kind: as in :class:`CollectiveReport`.
+        """
+        return sum(c.count for c in self.collectives if c.kind == kind)
+
+    def to_dict(self) -> dict[str, Any]:
+        """All of it in plain values, for JSON."""
+        return {
+            **dataclasses.asdict(self),
+            "wire_bytes": self.wire_bytes,
+            "step_ns": self.step_ns,
+        }
+
+    def timeline(self, path: str | os.PathLike) -> None:
+        """Draw when ops and collectives run, one lane each, as the cost model predicts.
+
+        Args:
+            path: a file to write. ``.png``, ``.svg`` and ``.pdf`` are pictures (drawn by
+                matplotlib); ``.json`` is a Chrome trace, for https://ui.perfetto.dev.
+
+        Raises:
+            ShardingError: another ending, or no program with ops to draw.
+            ImportError: a picture, and matplotlib is not installed.
+
+        Example:
+            >>> import pathlib, tempfile, torch, spmdx
+            >>> mesh = spmdx.get_1d_mesh("data")
+            >>> x = spmdx.mark_sharding(torch.ones(64, 4).to("spmdx"), mesh, ("data", None))
+            >>> path = pathlib.Path(tempfile.mkdtemp()) / "step.json"
+            >>> spmdx.explain(x.exp().sum()).timeline(path)
+            >>> "all_reduce" in path.read_text()
+            True
+        """
+        timeline.draw(self, path)
+
+    def __rich_console__(self, console: rich.console.Console, options: Any):
+        yield (
+            f"{self.mesh or 'no mesh'}: {sum(c.count for c in self.collectives)} collectives, "
+            f"{self.wire_bytes:,} bytes over the wire and {self.peak_bytes:,} bytes of memory "
+            "a device"
+        )
+        if self.mesh and set(re.findall(r"=(\d+)", self.mesh)) == {"1"}:
+            yield (
+                "One device holds everything: nothing is cut. For more of them call "
+                "spmdx.runtime.set_device_count first, or start the program with torchrun."
+            )
+        yield table("Collectives", CollectiveReport, self.collectives)
+        yield table("Values", ValueReport, self.values)
+        if self.fallbacks:
+            yield table("Ops without a rule", FallbackReport, self.fallbacks)
+
+
+def printed(renderable: Any) -> str:
+    """What rich draws, as text without colours."""
+    buffer = io.StringIO()
+    console = rich.console.Console(file=buffer, width=160, color_system=None, force_jupyter=False)
+    console.print(renderable)
+    return buffer.getvalue().rstrip()
+
+
+def as_html(renderable: Any) -> str:
+    """What rich draws, as HTML for a notebook's cell."""
+    console = rich.console.Console(file=io.StringIO(), width=160, record=True, force_jupyter=False)
+    console.print(renderable)
+    page = '<pre style="line-height: normal; overflow-x: auto">{code}</pre>'
+    return console.export_html(inline_styles=True, code_format=page)
+
+
+def _cell(value: Any) -> rich.text.Text:
+    text = f"{value:,}" if isinstance(value, int) else value
+    return rich.text.Text(", ".join(map(str, text)) if isinstance(text, tuple) else str(text))
+
+
+def table(title: str, row_type: type, rows: Sequence[Any]) -> rich.table.Table:
+    """A table with a column for each field of a dataclass."""
+    drawn = rich.table.Table(title=title, title_justify="left")
+    names = [field.name for field in dataclasses.fields(row_type)]
+    for name in names:
+        number = name in ("bytes", "count", "group_size")
+        drawn.add_column(name, justify="right" if number else "left", overflow="fold")
+    for row in rows:
+        drawn.add_row(*(_cell(getattr(row, name)) for name in names))
+    return drawn
+
+
+__all__ = ["CollectiveReport", "FallbackReport", "Report", "SpanReport", "ValueReport"]

@@ -1,0 +1,49 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The public names of modules that lie in rooms: programs, pickles and messages know these."""
+
+import sys
+from typing import Any
+
+# By public name, the place. Of those whose own name begins with `_`, files name what they hold.
+PLACES = {
+    "gathering": "_program.gathering",
+    "global_mesh": "_annotate.global_mesh",
+    "local_shards": "_annotate.local_shards",
+    "manual": "_manual.shard_map",
+    "mesh": "_annotate.mesh",
+    "plan": "_program.plan",
+    "report": "_report.report",
+    "report_diff": "_report.diff",
+    "seeds": "_program.seeds",
+    "sharding": "_annotate.sharding",
+    "spec": "_annotate.spec",
+    "step": "_program.step",
+    "tensor": "_annotate.tensor",
+    "visualize": "_report.visualize",
+    "_ties": "_device.ties",
+}
+# Modules that list names of rooms as their own.
+LISTING = ("checkpoint", "data")
+
+
+def publish() -> None:
+    """Enters modules of rooms under their public names, which what they define then bears."""
+    package = sys.modules["spmdx"]
+    for name, place in PLACES.items():
+        module = sys.modules[f"spmdx.{place}"]
+        sys.modules[f"spmdx.{name}"] = module
+        vars(package).setdefault(name, module)  # spmdx.step is a function
+        for value in list(vars(module).values()):
+            if _home(value) == f"spmdx.{place}":
+                value.__module__ = f"spmdx.{name}"
+        module.__name__ = f"spmdx.{name}"
+    for name in LISTING:
+        module = sys.modules[f"spmdx.{name}"]
+        for listed in map(vars(module).get, module.__all__):
+            if _home(listed).startswith("spmdx._"):
+                listed.__module__ = module.__name__
+
+
+def _home(value: Any) -> str:
+    """The module that a class or a function says it is of; empty for other values."""
+    return value.__module__ if hasattr(value, "__qualname__") else ""

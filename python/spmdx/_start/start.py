@@ -1,0 +1,38 @@
+# SPDX-License-Identifier: Apache-2.0
+"""What importing spmdx does once: its settings are read, and PyTorch is taught."""
+
+import os
+from collections.abc import Mapping
+from typing import Any
+
+import spmdx._C as _C
+from spmdx import errors
+from spmdx._checkpoint import protocol
+from spmdx._compile import backend
+from spmdx._start import settings
+from spmdx._world import place
+from spmdx.topology import set_topology
+
+_has_started = False
+
+
+def start(public: Mapping[str, Any]) -> None:
+    """Does it, unless it was done: ``importlib.reload(spmdx)`` does none of it again.
+
+    Args:
+        public: the names of the package.
+    """
+    global _has_started
+    if _has_started:
+        return
+    _has_started = True
+    _C.set_libraries(list(errors.OWN))
+    settings.check_environment()
+    place.choose_by_environment()
+    protocol.install()
+    backend.install(public)
+    _C.configure(dump_dir=settings.dump_folder())
+    if os.environ.get("SPMDX_TOPOLOGY"):
+        set_topology(os.environ["SPMDX_TOPOLOGY"])
+    _C.set_checks(**settings.wanted_checks())
+    _C.set_fallbacks_are_errors(settings.wants_fallback_errors())

@@ -1,0 +1,2 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The processes of the program, their devices, and the hardware below."""
