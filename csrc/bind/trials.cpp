@@ -11,6 +11,7 @@
 #include "bridge/place.h"
 #include "bridge/tracer.h"
 #include "rules/letters.h"
+#include "rules/lookup.h"
 
 namespace spmdx {
 namespace {

@@ -5,6 +5,8 @@
 #include <algorithm>
 #include <map>
 
+#include "rules/lookup.h"
+
 namespace spmdx {
 namespace {
 

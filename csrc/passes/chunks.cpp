@@ -6,6 +6,7 @@
 
 #include "graph/rows.h"
 #include "passes/rewrite.h"
+#include "rules/builder.h"
 #include "rules/maths.h"
 #include "rules/row.h"
 #include "rules/taken_rows.h"

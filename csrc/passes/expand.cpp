@@ -4,7 +4,8 @@
 
 #include "base/error.h"
 #include "passes/rewrite.h"
-#include "rules/rule.h"
+#include "rules/builder.h"
+#include "rules/lookup.h"
 
 namespace spmdx {
 namespace {

@@ -7,6 +7,7 @@
 #include "passes/passes.h"
 #include "passes/preference.h"
 #include "passes/rewrite.h"
+#include "rules/lookup.h"
 
 namespace spmdx {
 namespace {

@@ -3,6 +3,7 @@
 #include "passes/flops.h"
 
 #include "passes/strategy.h"
+#include "rules/lookup.h"
 
 namespace spmdx {
 Flops count_flops(const Graph& graph) {

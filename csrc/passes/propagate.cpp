@@ -5,6 +5,7 @@
 
 #include "passes/passes.h"
 #include "passes/preference.h"
+#include "rules/lookup.h"
 
 namespace spmdx {
 namespace {

@@ -3,6 +3,7 @@
 
 #include <algorithm>
 
+#include "rules/lookup.h"
 #include "rules/row.h"
 
 namespace spmdx {

@@ -7,6 +7,8 @@
 
 #include "passes/rewrite.h"
 #include "passes/strategy.h"
+#include "rules/builder.h"
+#include "rules/lookup.h"
 #include "rules/maths.h"
 #include "rules/row.h"
 

@@ -4,6 +4,7 @@
 
 #include "passes/passes.h"
 #include "passes/rewrite.h"
+#include "rules/lookup.h"
 
 namespace spmdx {
 namespace {

@@ -5,6 +5,7 @@
 
 #include "passes/passes.h"
 #include "passes/rewrite.h"
+#include "rules/lookup.h"
 #include "rules/row.h"
 
 namespace spmdx {

@@ -6,6 +6,7 @@
 #include "passes/exchange.h"
 #include "passes/expand.h"
 #include "rules/letters.h"
+#include "rules/lookup.h"
 
 namespace spmdx {
 namespace {

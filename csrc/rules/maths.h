@@ -2,6 +2,7 @@
 // Maths: writes typed aten nodes into a graph, for the expansions of composite ops.
 #pragma once
 #include "graph/args.h"
+#include "rules/builder.h"
 #include "rules/rule.h"
 
 namespace spmdx {

@@ -9,6 +9,7 @@
 #include <sstream>
 
 #include "base/error.h"
+#include "rules/known_rules.h"
 
 namespace spmdx {
 namespace {

@@ -20,6 +20,4 @@ const Row* find_override(std::string_view op);
 // Applies the changes that concern factors.
 void adjust_factors(const Call& call, OpRule& rule);
 
-void forget_rules();  // drops the cache of rule_for (rule.cpp)
-
 }  // namespace spmdx

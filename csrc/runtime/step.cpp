@@ -13,6 +13,7 @@
 
 #include "base/error.h"
 #include "base/waiting.h"
+#include "rules/lookup.h"
 #include "runtime/job.h"
 #include "runtime/plan_cache.h"
 
