@@ -10,7 +10,7 @@
 #include "bridge/aten_backend.h"
 #include "bridge/place.h"
 #include "bridge/tracer.h"
-#include "rules/letters.h"
+#include "rules/build/letters.h"
 #include "rules/lookup.h"
 
 namespace spmdx {

@@ -6,7 +6,7 @@
 #include "bridge/own_kernels.h"
 #include "graph/args.h"
 #include "graph/rows.h"
-#include "rules/stencil.h"
+#include "rules/stencils/stencil.h"
 
 namespace spmdx::bridge {
 namespace {

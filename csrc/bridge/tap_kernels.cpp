@@ -4,9 +4,9 @@
 
 #include "bridge/aten_kernel.h"
 #include "bridge/own_kernels.h"
-#include "rules/maths.h"
-#include "rules/stencil.h"
-#include "rules/taps.h"
+#include "rules/build/maths.h"
+#include "rules/stencils/stencil.h"
+#include "rules/stencils/taps.h"
 
 namespace spmdx::bridge {
 namespace {

@@ -5,7 +5,7 @@
 #include "bridge/aten_kernel.h"
 #include "bridge/own_kernels.h"
 #include "rules/families.h"
-#include "rules/window.h"
+#include "rules/tensors/windows.h"
 
 namespace spmdx::bridge {
 namespace {

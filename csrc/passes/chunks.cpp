@@ -6,10 +6,10 @@
 
 #include "graph/rows.h"
 #include "passes/rewrite.h"
-#include "rules/builder.h"
-#include "rules/maths.h"
+#include "rules/build/builder.h"
+#include "rules/build/maths.h"
 #include "rules/row.h"
-#include "rules/taken_rows.h"
+#include "rules/tensors/taken_rows.h"
 
 namespace spmdx {
 namespace {

@@ -4,7 +4,7 @@
 
 #include "base/error.h"
 #include "passes/rewrite.h"
-#include "rules/builder.h"
+#include "rules/build/builder.h"
 #include "rules/lookup.h"
 
 namespace spmdx {

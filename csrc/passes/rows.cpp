@@ -7,9 +7,9 @@
 
 #include "passes/rewrite.h"
 #include "passes/strategy.h"
-#include "rules/builder.h"
+#include "rules/build/builder.h"
+#include "rules/build/maths.h"
 #include "rules/lookup.h"
-#include "rules/maths.h"
 #include "rules/row.h"
 
 namespace spmdx {

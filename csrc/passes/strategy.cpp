@@ -4,7 +4,7 @@
 
 #include <algorithm>
 
-#include "rules/summed.h"
+#include "rules/build/summed.h"
 #include "sharding/cuts.h"
 
 namespace spmdx {

@@ -4,8 +4,8 @@
 
 #include "graph/rows.h"
 #include "passes/strategy.h"
-#include "rules/stencil.h"
-#include "rules/taken_rows.h"
+#include "rules/stencils/stencil.h"
+#include "rules/tensors/taken_rows.h"
 
 namespace spmdx {
 namespace {

@@ -5,7 +5,7 @@
 #include "passes/choices.h"
 #include "passes/exchange.h"
 #include "passes/expand.h"
-#include "rules/letters.h"
+#include "rules/build/letters.h"
 #include "rules/lookup.h"
 
 namespace spmdx {

@@ -2,7 +2,7 @@
 // Families: rules that depend on a call's attributes, one function a family.
 #pragma once
 #include "graph/args.h"
-#include "rules/letters.h"
+#include "rules/build/letters.h"
 
 namespace spmdx {
 

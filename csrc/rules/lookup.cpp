@@ -5,8 +5,8 @@
 #include <algorithm>
 
 #include "base/error.h"
+#include "rules/build/fits.h"
 #include "rules/families.h"
-#include "rules/fits.h"
 #include "rules/known_rules.h"
 #include "rules/override.h"
 #include "rules/registered.h"

@@ -12,8 +12,8 @@
 #include <vector>
 
 #include "base/error.h"
+#include "rules/build/letters.h"
 #include "rules/known_rules.h"
-#include "rules/letters.h"
 
 namespace spmdx {
 namespace {

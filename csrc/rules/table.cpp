@@ -4,7 +4,7 @@
 #include "rules/families.h"
 #include "rules/localise.h"
 #include "rules/row.h"
-#include "rules/stencil.h"
+#include "rules/stencils/stencil.h"
 
 namespace spmdx {
 namespace {

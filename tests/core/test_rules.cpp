@@ -7,7 +7,7 @@
 #include "base/error.h"
 #include "check.h"
 #include "graph/text.h"
-#include "rules/builder.h"
+#include "rules/build/builder.h"
 #include "rules/lookup.h"
 #include "rules/rule.h"
 
