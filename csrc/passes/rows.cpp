@@ -15,7 +15,7 @@
 namespace spmdx {
 namespace {
 
-bool is_view(const Node& node) { return form_of(*node.call) == Form::view; }
+bool is_view(const Node& node) { return rules::form_of(*node.call) == rules::Form::view; }
 
 struct Place {
   ValueId value;
@@ -46,7 +46,8 @@ std::optional<Merge> blocked(const OpContext& op, const std::vector<int>& factor
 }
 
 bool selects(const Node& node, size_t dim) {
-  return form_of(*node.call) == Form::select && std::get<int64_t>(node.call->args.at(1)) == static_cast<int64_t>(dim);
+  return rules::form_of(*node.call) == rules::Form::select &&
+         std::get<int64_t>(node.call->args.at(1)) == static_cast<int64_t>(dim);
 }
 
 // The dim that a view splits into pieces × rest, where each reader takes one piece: the pieces should not be cut.
@@ -70,7 +71,7 @@ void each_blocked(const Graph& graph, const Found& found) {
     if (!is_view(node)) continue;
     if (const auto dim = dim_of_pieces(graph, node, readers[node.output])) {
       const Shape& out = node.call->outputs[0].shape;
-      if (is_cut(graph, node.inputs[0], *dim)) {
+      if (rules::is_cut(graph, node.inputs[0], *dim)) {
         found(Merge{out[*dim], out[*dim + 1], 1}, node.inputs[0], *dim);
         continue;
       }

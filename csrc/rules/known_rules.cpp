@@ -6,7 +6,7 @@
 
 #include "base/latest.h"
 
-namespace spmdx {
+namespace spmdx::rules {
 namespace {
 
 constexpr size_t kCached = 1 << 13;  // half of the rules that are kept, of some kilobytes each
@@ -50,4 +50,4 @@ void forget_rules() {
   ++all.times_forgotten;
 }
 
-}  // namespace spmdx
+}  // namespace spmdx::rules

@@ -3,7 +3,7 @@
 #pragma once
 #include "rules/rule.h"
 
-namespace spmdx {
+namespace spmdx::rules {
 
 struct KnownRule {
   OpRuleRef rule;    // null: none is known
@@ -16,4 +16,4 @@ KnownRule known_rule(const CallRef& call);
 OpRuleRef keep_rule(const CallRef& call, OpRuleRef rule, uint64_t age);
 void forget_rules();
 
-}  // namespace spmdx
+}  // namespace spmdx::rules

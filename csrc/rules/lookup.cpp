@@ -6,13 +6,14 @@
 
 #include "base/error.h"
 #include "rules/build/fits.h"
-#include "rules/families.h"
+#include "rules/build/letters.h"
 #include "rules/known_rules.h"
 #include "rules/override.h"
 #include "rules/registered.h"
 #include "rules/row.h"
+#include "rules/tensors/pointwise.h"
 
-namespace spmdx {
+namespace spmdx::rules {
 namespace {
 
 OpRule fallback_rule(const Call& call) {
@@ -126,4 +127,4 @@ std::vector<std::string> all_rules() {
   return names;
 }
 
-}  // namespace spmdx
+}  // namespace spmdx::rules

@@ -7,7 +7,7 @@
 
 #include "rules/rule.h"
 
-namespace spmdx {
+namespace spmdx::rules {
 
 // The rule of this call; cached by call. Never null: an op without a row gets a fallback rule.
 OpRuleRef rule_for(const CallRef& call);
@@ -16,4 +16,10 @@ OpRuleRef rule_for(const CallRef& call);
 bool has_rule(std::string_view op);
 std::vector<std::string> all_rules();  // names in the table, sorted
 
+}  // namespace spmdx::rules
+
+namespace spmdx {
+using rules::all_rules;
+using rules::has_rule;
+using rules::rule_for;
 }  // namespace spmdx

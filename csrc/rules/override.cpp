@@ -11,7 +11,7 @@
 #include "base/error.h"
 #include "rules/known_rules.h"
 
-namespace spmdx {
+namespace spmdx::rules {
 namespace {
 
 struct Override {
@@ -102,4 +102,4 @@ void adjust_factors(const Call& call, OpRule& rule) {
   }
 }
 
-}  // namespace spmdx
+}  // namespace spmdx::rules

@@ -15,7 +15,7 @@
 #include "rules/build/letters.h"
 #include "rules/known_rules.h"
 
-namespace spmdx {
+namespace spmdx::rules {
 namespace {
 
 struct Entry {
@@ -116,4 +116,4 @@ const Row* find_registered(std::string_view op) {
   return found == all.entries.end() ? nullptr : &found->second->row;
 }
 
-}  // namespace spmdx
+}  // namespace spmdx::rules

@@ -66,4 +66,8 @@ struct OpRule {
 };
 using OpRuleRef = std::shared_ptr<const OpRule>;
 
+namespace rules {
+using Values = std::vector<ValueId>;
+}  // namespace rules
+
 }  // namespace spmdx

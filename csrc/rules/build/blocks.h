@@ -2,9 +2,8 @@
 // A cut dim seen as blocks, one a part.
 #pragma once
 #include "rules/build/maths.h"
-#include "rules/composite.h"
 
-namespace spmdx {
+namespace spmdx::rules {
 
 struct Blocks {
   size_t dim = 0;     // of the blocks; dim + 1 is within one
@@ -23,4 +22,4 @@ ValueId rows_between(Maths& maths, ValueId value, size_t dim, int64_t start, int
 // The node as it was: its dim will be gathered.
 Values unchanged(Maths& maths, const Node& node);
 
-}  // namespace spmdx
+}  // namespace spmdx::rules

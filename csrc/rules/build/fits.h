@@ -4,7 +4,7 @@
 #include <stdexcept>
 #include <string>
 
-namespace spmdx {
+namespace spmdx::rules {
 
 // Such a call is run whole on every device, and reported; of a rule that a user registered, it is their error.
 struct DoesNotFit : std::runtime_error {
@@ -19,4 +19,4 @@ inline void fits(bool holds, const std::string& what) {
   if (!holds) throw DoesNotFit(what);
 }
 
-}  // namespace spmdx
+}  // namespace spmdx::rules

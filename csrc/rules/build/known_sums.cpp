@@ -2,7 +2,7 @@
 // Known sums: of values placed one a row, of values repeated along the dim, and of what is linear in those.
 #include "rules/build/known_sums.h"
 
-namespace spmdx {
+namespace spmdx::rules {
 namespace {
 
 constexpr int kMostSteps = 8;
@@ -63,4 +63,4 @@ std::optional<ValueId> known_sum(Maths& maths, ValueId value, int64_t dim) {
   return sum_of(maths, value, along);
 }
 
-}  // namespace spmdx
+}  // namespace spmdx::rules

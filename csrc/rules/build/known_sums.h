@@ -5,9 +5,9 @@
 
 #include "rules/build/maths.h"
 
-namespace spmdx {
+namespace spmdx::rules {
 
 // Σ `value` along `dim` (kept, with size 1), where the nodes that made `value` tell it; at least f32.
 std::optional<ValueId> known_sum(Maths& maths, ValueId value, int64_t dim);
 
-}  // namespace spmdx
+}  // namespace spmdx::rules

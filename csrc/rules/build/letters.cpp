@@ -7,7 +7,7 @@
 #include "base/error.h"
 #include "rules/build/fits.h"
 
-namespace spmdx {
+namespace spmdx::rules {
 namespace {
 
 constexpr char kNoFactor = '_';
@@ -162,4 +162,4 @@ std::string dims(size_t rank, char first, char mark) {
   return text;
 }
 
-}  // namespace spmdx
+}  // namespace spmdx::rules

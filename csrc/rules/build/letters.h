@@ -7,7 +7,7 @@
 
 #include "rules/rule.h"
 
-namespace spmdx {
+namespace spmdx::rules {
 
 // A letter is a factor, `*` the remaining dims (aligned at the right over all tensors), `_` a dim without factor.
 // Marks, once anywhere: `!` replicate, `.` pass, `+` composite that ends in a sum, `^` composite that exchanges rows,
@@ -33,4 +33,4 @@ std::string dims(size_t rank, char first = 'a', char mark = 0);
 // Whether the op makes this output at all (a masked-out gradient has no dtype).
 inline bool produced(const TensorType& type) { return type.dtype != DType::unknown; }
 
-}  // namespace spmdx
+}  // namespace spmdx::rules

@@ -3,10 +3,11 @@
 #include "rules/build/maths.h"
 
 #include <algorithm>
+#include <numeric>
 
 #include "base/error.h"
 
-namespace spmdx {
+namespace spmdx::rules {
 namespace {
 
 constexpr TensorArg kFirst{0}, kSecond{1};
@@ -24,6 +25,12 @@ Shape broadcast(const Shape& a, const Shape& b) {
     result[result.size() - 1 - i] = x == 1 ? y : x;
   }
   return result;
+}
+
+std::vector<int64_t> all_dims(const Shape& shape) {
+  std::vector<int64_t> dims(shape.size());
+  std::iota(dims.begin(), dims.end(), 0);
+  return dims;
 }
 
 Shape reduced_shape(const Shape& shape, const std::vector<int64_t>& dims, bool keepdim) {
@@ -73,7 +80,7 @@ ValueId Maths::cast(ValueId value, DType dtype) {
               {{dtype, shape(value)}});
 }
 
-ValueId Maths::wide(ValueId value) { return cast(value, spmdx::wide(dtype(value))); }
+ValueId Maths::wide(ValueId value) { return cast(value, rules::wide(dtype(value))); }
 
 ValueId Maths::view(ValueId value, Shape shape) {
   if (this->shape(value) == shape) return value;
@@ -150,4 +157,4 @@ ValueId Maths::with(std::string op, ValueId value, const Scalar& scalar) {
   return emit(std::move(op), {kFirst, scalar.value}, {value}, {{dtype(value), shape(value)}}, scalar);
 }
 
-}  // namespace spmdx
+}  // namespace spmdx::rules

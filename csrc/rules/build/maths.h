@@ -5,7 +5,7 @@
 #include "rules/build/builder.h"
 #include "rules/rule.h"
 
-namespace spmdx {
+namespace spmdx::rules {
 
 // A scalar argument of the node that is expanded: a constant, or one of its parameters.
 struct Scalar {
@@ -30,7 +30,7 @@ class Maths {
   const Shape& shape(ValueId value) const { return builder_.type(value).shape; }
   DType dtype(ValueId value) const { return builder_.type(value).dtype; }
   int64_t parts(ValueId value, size_t dim) const;  // that the dim is cut into; of the mesh where not known yet
-  bool is_cut(ValueId value, size_t dim) const { return spmdx::is_cut(builder_.graph(), value, dim); }
+  bool is_cut(ValueId value, size_t dim) const { return rules::is_cut(builder_.graph(), value, dim); }
   const Node* producer(ValueId value) const;  // null for an input; valid until the next node
 
   ValueId cast(ValueId value, DType dtype);  // itself where nothing changes
@@ -75,6 +75,7 @@ class Maths {
 
 DType wide(DType dtype);  // f32 for 16-bit floats
 Shape broadcast(const Shape& a, const Shape& b);
+std::vector<int64_t> all_dims(const Shape& shape);
 Shape reduced_shape(const Shape& shape, const std::vector<int64_t>& dims, bool keepdim);
 
-}  // namespace spmdx
+}  // namespace spmdx::rules

@@ -3,9 +3,10 @@
 #include "rules/build/norm_maths.h"
 
 #include "base/error.h"
-#include "rules/families.h"
+#include "graph/args.h"
+#include "rules/build/letters.h"
 
-namespace spmdx {
+namespace spmdx::rules {
 
 double count_of(const Shape& shape, const std::vector<int64_t>& dims) {
   double count = 1;
@@ -46,4 +47,4 @@ ValueId given(Maths& maths, size_t arg, const Shape& shape) {
   return maths.view(maths.wide(maths.input(static_cast<size_t>(index))), shape);
 }
 
-}  // namespace spmdx
+}  // namespace spmdx::rules

@@ -3,7 +3,7 @@
 #pragma once
 #include "rules/build/maths.h"
 
-namespace spmdx {
+namespace spmdx::rules {
 
 // Statistics over some dims of x, and x normalised by them.
 struct Normalised {
@@ -23,4 +23,4 @@ bool wanted(const Maths& maths, size_t output);
 // The operand in that argument, at least f32, shaped to broadcast against x.
 ValueId given(Maths& maths, size_t arg, const Shape& shape);
 
-}  // namespace spmdx
+}  // namespace spmdx::rules

@@ -4,7 +4,7 @@
 
 #include "base/error.h"
 
-namespace spmdx {
+namespace spmdx::rules {
 namespace {
 
 void join(TensorFactors& factors, int at) {
@@ -34,4 +34,4 @@ OpRule SplitDims::rule(const Letters& letters) const {
   return rule;
 }
 
-}  // namespace spmdx
+}  // namespace spmdx::rules

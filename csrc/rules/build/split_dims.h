@@ -3,7 +3,7 @@
 #pragma once
 #include "rules/build/letters.h"
 
-namespace spmdx {
+namespace spmdx::rules {
 
 // A copy of a call whose dims may be seen as two, major and minor.
 class SplitDims {
@@ -27,4 +27,4 @@ class SplitDims {
   std::vector<int> inputs_, outputs_;  // 1 + the dim that is split, 0: none
 };
 
-}  // namespace spmdx
+}  // namespace spmdx::rules

@@ -6,7 +6,7 @@
 
 #include "base/types.h"
 
-namespace spmdx {
+namespace spmdx::rules {
 
 // 8-bit floats would round, or overflow in, every part, and PyTorch adds neither them nor wide unsigned numbers.
 inline bool is_summed(DType dtype) {
@@ -14,4 +14,4 @@ inline bool is_summed(DType dtype) {
   return std::find(kNever.begin(), kNever.end(), dtype) == kNever.end();
 }
 
-}  // namespace spmdx
+}  // namespace spmdx::rules

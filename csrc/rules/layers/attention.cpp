@@ -1,12 +1,14 @@
 // SPDX-License-Identifier: Apache-2.0
-// Rules of attention: batch and heads pass, several heads of queries may share one of keys; sequences are composite.
+// Attention: letters of queries, keys and masks, and the two passes over cut keys.
+#include "rules/layers/attention.h"
+
 #include <algorithm>
 
-#include "base/error.h"
+#include "graph/args.h"
+#include "rules/build/maths.h"
 #include "rules/build/split_dims.h"
-#include "rules/families.h"
 
-namespace spmdx {
+namespace spmdx::rules {
 namespace {
 
 // Marks of the two sequences.
@@ -15,8 +17,10 @@ struct Marks {
 };
 
 const Marks kWhole = {"+", "+"};  // ATen's ops: an expansion says where the sequences begin
+
 const Marks kBlock = {".", "+"};  // spmdx.attention: queries pass, keys need two passes
-const Marks kSummed = {"", ""};   // sums and maxima over keys, gradients
+
+const Marks kSummed = {"", ""};  // sums and maxima over keys, gradients
 
 // A query head is (kv head g, one of the r that share it); out is (b, g, r, queries, width).
 struct Texts {
@@ -103,28 +107,84 @@ OpRule attention_block_backward(const Call& call) { return backward(call, kSumme
 
 namespace {
 
-// A mask of type 1 has a row for each sequence, one of type 2 a matrix for each sequence and head; of type 0 there is
-// one matrix for all.
-bool is_mask_by_sequence(const Call& call, size_t mask_type) { return integer(call, mask_type, 0) > 0; }
+// ATen's arguments from `causal` on, and the beginnings of both sequences. The dropout before them is 0.
+std::vector<Arg> block_args(const Call& call, size_t tensors, size_t causal) {
+  std::vector<Arg> args;
+  for (uint32_t i = 0; i < tensors; ++i) args.push_back(TensorArg{i});
+  for (size_t i = causal; i < causal + 3; ++i) args.push_back(argument(call, i));
+  args.push_back(int64_t{0});
+  args.push_back(int64_t{0});
+  return args;
+}
 
-// A layer in one kernel: sequences pass, weights are whole.
-OpRule by_sequence(const Call& call, size_t sequences, size_t mask, size_t mask_type) {
-  const auto whole_but_first = [](const TensorType& type) { return "b" + std::string(type.shape.size() - 1, '_'); };
-  Letters letters;
-  for (size_t i = 0; i < call.inputs.size(); ++i) {
-    const bool first =
-        i < sequences || (static_cast<int>(i) == operand(call, mask) && is_mask_by_sequence(call, mask_type));
-    letters.inputs.push_back(first ? whole_but_first(call.inputs[i]) : std::string(call.inputs[i].shape.size(), '_'));
-  }
-  for (const TensorType& type : call.outputs) letters.outputs.push_back(produced(type) ? whole_but_first(type) : "");
-  return from_letters(call, letters);
+// The scale may be a parameter; the dropout before it is one that is left out.
+Scalar kept_scale(const Node& node, std::vector<Arg>& args) {
+  for (Arg& arg : args)
+    if (const auto* real = std::get_if<RealParam>(&arg)) {
+      const Scalar scale{RealParam{0}, 1, node.param + real->index};
+      arg = RealParam{0};
+      return scale;
+    }
+  return {};
+}
+
+ValueId emit(Maths& maths, const Node& node, const char* op, std::vector<Arg> args, Values inputs,
+             std::vector<TensorType> outputs) {
+  const Scalar scale = kept_scale(node, args);
+  return maths.emit(op, std::move(args), std::move(inputs), std::move(outputs), scale);
+}
+
+Values several(ValueId first, size_t count) {
+  Values values;
+  for (size_t i = 0; i < count; ++i) values.push_back(first + static_cast<ValueId>(i));
+  return values;
 }
 
 }  // namespace
 
-// (src, …, mask 18, mask_type)
-OpRule encoder_layer(const Call& call) { return by_sequence(call, 1, 18, 19); }
-// (query, key, value, …, mask 9, need_weights, average, mask_type)
-OpRule multi_head_attention(const Call& call) { return by_sequence(call, 3, 9, 12); }
+Values expand_attention(Builder& builder, const Node& node) {
+  Maths maths(builder, node);
+  const Call& call = maths.call();
+  return several(emit(maths, node, "spmdx.attention", block_args(call, 3, 4), node.inputs, call.outputs), 2);
+}
 
-}  // namespace spmdx
+Values expand_attention_backward(Builder& builder, const Node& node) {
+  Maths maths(builder, node);
+  const Call& call = maths.call();
+  return several(emit(maths, node, "spmdx.attention_backward", block_args(call, 6, 7), node.inputs, call.outputs), 3);
+}
+
+// Keys are cut: sums over the keys of a device, of exponentials that all devices take from the same number.
+Values expand_attention_block(Builder& builder, const Node& node) {
+  Maths maths(builder, node);
+  const Call& call = maths.call();
+  const TensorType out = maths.output(0), rows = maths.output(1);
+  const ValueId top = emit(maths, node, "spmdx.attention_top", call.args, node.inputs, {rows});
+  std::vector<Arg> args = call.args;
+  args.insert(args.begin() + 3, TensorArg{3});
+  Values inputs = node.inputs;
+  inputs.insert(inputs.begin() + 3, top);
+  if (auto* mask = std::get_if<TensorArg>(&args.at(5))) ++mask->input;
+  const ValueId sums =
+      emit(maths, node, "spmdx.attention_sums", std::move(args), std::move(inputs), {{rows.dtype, out.shape}, rows});
+  const ValueId total = sums + 1;
+  const ValueId some = maths.compare("aten.ne.Scalar", total, 0.0);
+  Shape column = rows.shape;
+  column.push_back(1);
+  const ValueId result = maths.where_or(maths.view(some, column), maths.div(sums, maths.view(total, column)), 0.0);
+  const ValueId logsumexp = maths.where_or(some, maths.add(top, maths.unary("aten.log", total)), 0.0);
+  return {maths.cast(result, out.dtype), logsumexp};
+}
+
+// The last two arguments: where the queries and the keys begin.
+void attention_starts(const Call&, const Boxes& inputs, const Boxes&, std::vector<Arg>& args) {
+  args.at(args.size() - 2) = inputs.at(0).at(2).start;
+  args.at(args.size() - 1) = inputs.at(1).at(2).start;
+}
+
+void attention_backward_starts(const Call&, const Boxes& inputs, const Boxes&, std::vector<Arg>& args) {
+  args.at(args.size() - 2) = inputs.at(1).at(2).start;
+  args.at(args.size() - 1) = inputs.at(2).at(2).start;
+}
+
+}  // namespace spmdx::rules

@@ -1,10 +1,12 @@
 // SPDX-License-Identifier: Apache-2.0
-// CTC losses: each sequence of the batch by itself. Lengths are lists of all, of which a device takes its own.
-#include "rules/build/maths.h"
-#include "rules/composite.h"
-#include "rules/families.h"
+// CTC: lengths are lists of all sequences, of which a device takes its own.
+#include "rules/layers/ctc.h"
 
-namespace spmdx {
+#include "rules/build/letters.h"
+#include "rules/build/maths.h"
+#include "rules/tensors/pointwise.h"
+
+namespace spmdx::rules {
 namespace {
 
 // Targets are one row a sequence, or all of them one after the other.
@@ -25,6 +27,7 @@ OpRule forward(const Call& call, const std::string& batch) {
   if (call.inputs[0].shape.size() != 3) return replicated(call);
   return from_letters(call, {{"T!" + batch + "C!", targets(call.inputs[1])}, {"n", "nT!A!"}});
 }
+
 OpRule backward(const Call& call, const std::string& batch) {
   if (call.inputs[1].shape.size() != 3) return replicated(call);
   const std::string scores = "T!" + batch + "C!";
@@ -35,14 +38,23 @@ OpRule backward(const Call& call, const std::string& batch) {
 
 // (scores [time, batch, classes], targets, input_lengths, target_lengths, blank, zero_infinity[, start])
 OpRule ctc_loss(const Call& call) { return forward(call, "n^"); }
+
 OpRule ctc_block(const Call& call) { return forward(call, "n"); }
+
 // (grad, scores, targets, input_lengths, target_lengths, loss, alphas, blank, zero_infinity[, start])
 OpRule ctc_loss_backward(const Call& call) { return backward(call, "n^"); }
+
 OpRule ctc_block_backward(const Call& call) { return backward(call, "n"); }
 
 Values expand_ctc_loss(Builder& builder, const Node& node) { return with_start(builder, node, "spmdx.ctc_loss"); }
+
 Values expand_ctc_loss_backward(Builder& builder, const Node& node) {
   return with_start(builder, node, "spmdx.ctc_loss_backward");
 }
 
-}  // namespace spmdx
+// The last argument: the first sequence here. The first operand is the scores, or the gradient of each sequence.
+void ctc_start(const Call&, const Boxes& inputs, const Boxes&, std::vector<Arg>& args) {
+  args.back() = inputs.at(0).at(inputs.at(0).size() == 1 ? 0 : 1).start;
+}
+
+}  // namespace spmdx::rules

@@ -1,14 +1,16 @@
 // SPDX-License-Identifier: Apache-2.0
-// Products of groups: a dim that is grouped by offsets ('t'), of which each group ('g') has a matrix of its own. Groups
-// and grouped dims are cut at places that the offsets do not know: each device counts from where its part begins.
+// Groups ('g') and grouped dims ('t') are cut at places that the offsets do not know: each device counts from where its
+// part begins.
+#include "rules/layers/grouped.h"
+
 #include <algorithm>
 
+#include "graph/args.h"
+#include "rules/build/letters.h"
 #include "rules/build/maths.h"
-#include "rules/composite.h"
-#include "rules/families.h"
-#include "rules/localise.h"
+#include "rules/tensors/pointwise.h"
 
-namespace spmdx {
+namespace spmdx::rules {
 namespace {
 
 // Which operands are stacks of matrices, one a group.
@@ -50,6 +52,7 @@ OpRule grouped(const Call& call, const std::string& passes, const std::string& s
 
 // (a, b, offsets, bias, dtype)
 OpRule grouped_mm(const Call& call) { return operand(call, 3) >= 0 ? replicated(call) : grouped(call, "^", "+"); }
+
 // (a, b, offsets, where the grouped dim begins, the first group)
 OpRule grouped_block(const Call& call) { return grouped(call, "", ""); }
 
@@ -71,4 +74,4 @@ void group_starts(const Call& call, const Boxes& inputs, const Boxes& outputs, s
   args.at(4) = stack.at(0).start;
 }
 
-}  // namespace spmdx
+}  // namespace spmdx::rules

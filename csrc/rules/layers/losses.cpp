@@ -1,14 +1,17 @@
 // SPDX-License-Identifier: Apache-2.0
-// Rules of losses: without reduction pointwise, as a sum partial, as a mean composite (the count is global).
+// Losses: per-element ones, then a sum divided by the global count.
+#include "rules/layers/losses.h"
+
 #include <algorithm>
 
-#include "rules/families.h"
+#include "graph/args.h"
+#include "rules/build/letters.h"
+#include "rules/build/maths.h"
 #include "rules/row.h"
+#include "rules/tensors/pointwise.h"
 
-namespace spmdx {
+namespace spmdx::rules {
 namespace {
-
-enum : int64_t { kNoReduction = 0, kMean = 1 };
 
 int64_t reduction_of(const Call& call) { return integer(call, row_of(call).arg, kMean); }
 
@@ -18,25 +21,30 @@ std::string of_rows(const TensorType& type, const char* row_mark) {
   return type.shape.empty() ? "" : "n";
 }
 
-// Class dim 1, all others are rows ('b', and from 'd' for nll_loss2d).
-std::string scores(size_t rank, const char* row_mark, const char* class_mark) {
-  std::string text;
-  for (size_t d = 0; d < rank; ++d)
-    text += static_cast<char>('b' + static_cast<char>(d)) + std::string(d == 1 ? class_mark : row_mark);
-  return text;
+// What a loss is without its reduction: one number an element, or one a row where classes are looked at together.
+bool is_of_rows(const Call& call) {
+  const auto family = row_of(call).family;
+  return family == margin_loss || family == margin_loss_backward;
 }
 
-// One class of a row is looked at, not all of them.
-OpRule once_a_row(OpRule rule, const TensorType& scores) {
-  rule.flops_per_element = 1 / static_cast<double>(std::max<int64_t>(scores.shape.at(1), 1));
-  return rule;
+Shape unreduced_shape(const Call& call, const Shape& elements) {
+  return is_of_rows(call) ? Shape{elements.at(0)} : elements;
 }
 
-std::string rows(size_t rank) {
-  std::string text;
-  for (size_t d = 0; d < rank; ++d)
-    if (d != 1) text += static_cast<char>('b' + static_cast<char>(d));
-  return text;
+Shape elements_of(const Call& call) {
+  if (is_of_rows(call)) return call.inputs.at(0).shape;
+  Shape shape;
+  for (const TensorType& type : call.inputs) shape = broadcast(shape, type.shape);
+  return shape;
+}
+
+// The node again, without reduction, with the given operands; its parameters are all kept.
+ValueId unreduced(Maths& maths, const Node& node, size_t arg, Values inputs, std::vector<TensorType> outputs) {
+  std::vector<Arg> args = maths.call().args;
+  if (args.size() <= arg) args.resize(arg + 1);
+  args[arg] = int64_t{kNoReduction};
+  return maths.emit(maths.call().op, std::move(args), std::move(inputs), std::move(outputs),
+                    Scalar{{}, maths.call().num_params, node.param});
 }
 
 }  // namespace
@@ -77,42 +85,31 @@ OpRule margin_loss_backward(const Call& call) {
   return from_letters(call, {letters.inputs, {"nC!"}});
 }
 
-// (self, target, weight, reduction, ignore_index) -> (output, total_weight)
-OpRule nll_loss(const Call& call) {
-  const size_t rank = call.inputs[0].shape.size();
-  if (rank < 2) return replicated(call);
-  const bool whole = integer(call, 3, kMean) == kNoReduction;
-  Letters letters{{scores(rank, whole ? "." : "+", "+"), rows(rank)}, {whole ? rows(rank) : "", ""}};
-  if (call.inputs.size() > 2) letters.inputs.push_back("c");
-  if (!call.outputs[1].shape.empty()) letters.outputs[1] = "_";
-  return once_a_row(from_letters(call, letters), call.inputs[0]);
+Values expand_loss(Builder& builder, const Node& node) {
+  Maths maths(builder, node);
+  const TensorType out = maths.output(0);
+  const Shape shape = unreduced_shape(maths.call(), elements_of(maths.call()));
+  const size_t arg = row_of(maths.call()).arg;
+  const int64_t reduction = integer(maths.call(), arg, kMean);
+  std::vector<TensorType> outputs = maths.call().outputs;
+  outputs[0].shape = shape;
+  const ValueId each = unreduced(maths, node, arg, node.inputs, outputs);
+  ValueId total = maths.sum(each, all_dims(shape), false, wide(out.dtype));
+  if (reduction == kMean) total = maths.div(total, static_cast<double>(numel(shape)));
+  Values results{maths.cast(total, out.dtype)};
+  for (size_t i = 1; i < outputs.size(); ++i) results.push_back(each + static_cast<ValueId>(i));
+  return results;
 }
 
-// (grad, self, target, weight, reduction, ignore_index, total_weight) -> dself
-OpRule nll_loss_backward(const Call& call) {
-  const size_t rank = call.inputs[1].shape.size();
-  if (rank < 2) return replicated(call);
-  const std::string x = scores(rank, ".", "+");
-  Letters letters{{call.inputs[0].shape.empty() ? "" : rows(rank), x, rows(rank)}, {x}};
-  if (operand(call, 3) >= 0) letters.inputs.push_back("c");
-  letters.inputs.push_back(call.inputs.back().shape.empty() ? "" : "_");
-  return from_letters(call, letters);
+// A mean divides by the local count in a kernel: divide the incoming gradient by the global one instead.
+Values expand_loss_backward(Builder& builder, const Node& node) {
+  Maths maths(builder, node);
+  const TensorType out = maths.output(0);
+  const Shape shape = unreduced_shape(maths.call(), out.shape);
+  const double count = static_cast<double>(std::max<int64_t>(numel(shape), 1));
+  Values inputs = node.inputs;
+  inputs.at(0) = maths.expand(maths.div(inputs.at(0), count), shape);
+  return {unreduced(maths, node, row_of(maths.call()).arg, std::move(inputs), {out})};
 }
 
-// (scores, target[, weight]) -> (rows, weights): each row is found by the device that has its class.
-OpRule nll_rows(const Call& call) {
-  const size_t rank = call.inputs[0].shape.size();
-  Letters letters{{scores(rank, "", ""), rows(rank)}, {rows(rank), rows(rank)}};
-  if (call.inputs.size() > 2) letters.inputs.push_back("c");
-  return once_a_row(from_letters(call, letters), call.inputs[0]);
-}
-
-// (rows, target, dim, start, count): the new dim of the result is a factor of its own.
-OpRule place(const Call& call) {
-  const std::string rows = dims(call.inputs[0].shape.size());
-  std::string result = rows;
-  result.insert(static_cast<size_t>(integer(call, 2, 0)), "Z");
-  return from_letters(call, {{rows, rows}, {result}});
-}
-
-}  // namespace spmdx
+}  // namespace spmdx::rules

@@ -1,13 +1,16 @@
 // SPDX-License-Identifier: Apache-2.0
-// Expansions of softmax and log_softmax: two row-sized reductions forward, one backward.
+// Softmax: two row-sized reductions forward, one backward.
+#include "rules/layers/softmax.h"
+
 #include <limits>
 
+#include "graph/args.h"
 #include "rules/build/known_sums.h"
+#include "rules/build/letters.h"
 #include "rules/build/maths.h"
-#include "rules/composite.h"
-#include "rules/families.h"
+#include "rules/row.h"
 
-namespace spmdx {
+namespace spmdx::rules {
 namespace {
 
 struct Rows {
@@ -28,6 +31,22 @@ Rows rows_of(Maths& maths, const std::vector<int64_t>& dim) {
 }
 
 }  // namespace
+
+// Also its gradient, whose operands are alike.
+OpRule softmax(const Call& call) {
+  const size_t rank = call.inputs[0].shape.size();
+  std::string text = dims(rank);
+  if (rank > 0) text.insert(static_cast<size_t>(normal_dim(integer(call, row_of(call).arg, -1), rank)) + 1, "^");
+  return from_letters(call, {std::vector<std::string>(call.inputs.size(), text), {text}});
+}
+
+// A row at a time, and a mask of its own for each element; also its gradient.
+OpRule masked_softmax(const Call& call) {
+  const size_t rank = call.inputs[0].shape.size();
+  std::string text = dims(rank);
+  if (rank > 0) text.insert(static_cast<size_t>(normal_dim(integer(call, row_of(call).arg, -1), rank)) + 1, "!");
+  return from_letters(call, {std::vector<std::string>(call.inputs.size(), text), {text}});
+}
 
 Values expand_softmax(Builder& builder, const Node& node) {
   Maths maths(builder, node);
@@ -65,4 +84,4 @@ Values expand_log_softmax_backward(Builder& builder, const Node& node) {
   return {maths.cast(maths.sub(grad, maths.mul(maths.unary("aten.exp", y), total)), maths.output(0).dtype)};
 }
 
-}  // namespace spmdx
+}  // namespace spmdx::rules

@@ -1,22 +1,21 @@
 // SPDX-License-Identifier: Apache-2.0
-// Rules of ops on planes (pooling, upsampling, padding): batch and channels pass; spatial dims are cut in parts that
-// exchange halos where the op is a stencil, and stay whole where not.
-#include <algorithm>
+// Planes: each part takes the rows it needs of its neighbours, and computes its own rows whole.
+#include "rules/stencils/planes.h"
 
-#include "base/error.h"
+#include <algorithm>
+#include <numeric>
+
+#include "graph/args.h"
 #include "graph/rows.h"
+#include "rules/build/blocks.h"
 #include "rules/build/fits.h"
-#include "rules/families.h"
+#include "rules/build/letters.h"
+#include "rules/build/parts.h"
 #include "rules/row.h"
 #include "rules/stencils/stencil.h"
 
-namespace spmdx {
+namespace spmdx::rules {
 namespace {
-
-int sole_factor(const TensorFactors& factors, size_t dim, const Call& call) {
-  internal_check(factors.at(dim).size() == 1, "a dim of parts without a factor in " + call.op);
-  return factors[dim][0];
-}
 
 // Rows of a part of the side that parts own, over all cut dims.
 double rows_of_part(const Call& inner, const Stencil& stencil, const Call& call) {
@@ -27,6 +26,18 @@ double rows_of_part(const Call& inner, const Stencil& stencil, const Call& call)
     rows *= static_cast<double>(part_of(stencil.owns_points() ? windows.points : windows.field, parts[i], 0).extent);
   }
   return rows;
+}
+
+ValueId with_halo(Maths& maths, ValueId value, size_t dim, const Windows& windows, bool owns_points, int64_t parts) {
+  std::vector<int64_t> starts, lengths;
+  for (int64_t i = 0; i < parts; ++i) {
+    const Range rows = needed(windows, owns_points, parts, i);
+    starts.push_back(rows.start);
+    lengths.push_back(rows.extent);
+  }
+  TensorType type{maths.dtype(value), maths.shape(value)};
+  type.shape.at(dim) = parts * needed_extent(windows, owns_points, parts);
+  return maths.emit(std::string(kHalo), {TensorArg{0}, static_cast<int64_t>(dim), starts, lengths}, {value}, {type});
 }
 
 }  // namespace
@@ -91,16 +102,6 @@ void stencil_first(const Call& call, const Boxes& inputs, const Boxes&, std::vec
   args.at(kStencilFirst) = first;
 }
 
-// The dim, of another size in the result, is cut into so many parts or whole; all others pass.
-OpRule parts_of_dim(const Call& call, size_t dim, int64_t parts) {
-  std::string text = dims(call.inputs[0].shape.size());
-  text.insert(dim + 1, "~");
-  OpRule rule = from_letters(call, {{text}, {text}});
-  rule.factors.at(static_cast<size_t>(sole_factor(rule.inputs[0], dim, call))) = {parts, FactorKind::pass,
-                                                                                  Reduction::none, true};
-  return rule;
-}
-
 // spmdx.halo(x, dim, starts, lengths)
 OpRule halo(const Call& call) {
   return parts_of_dim(call, static_cast<size_t>(integer(call, kHaloDim, 0)),
@@ -119,4 +120,51 @@ void halo_parts(const Call& call, const Boxes& inputs, const Boxes& outputs, std
   args.at(kHaloLengths) = std::vector<int64_t>(lengths.begin() + first, lengths.begin() + first + count);
 }
 
-}  // namespace spmdx
+std::vector<CutDim> cut_dims(Maths& maths, const Call& call, const Values& inputs) {
+  const Stencil stencil = *stencil_of(call);
+  const size_t spatial = spatial_dims(call), rank = call.inputs.at(0).shape.size();
+  std::vector<CutDim> cuts;
+  for (size_t s = 0; s < spatial; ++s) {
+    const Windows windows = windows_of(call, stencil, s);
+    if (!windows.divisible() || windows.identity()) continue;
+    for (size_t i = 0; i < inputs.size(); ++i) {
+      if (stencil.operand(i) == Side::none || !maths.is_cut(inputs[i], rank - spatial + s)) continue;
+      cuts.push_back({s, maths.parts(inputs[i], rank - spatial + s)});
+      break;
+    }
+  }
+  return cuts;
+}
+
+Values in_parts(Maths& maths, const Call& call, Values inputs, const std::vector<CutDim>& cuts) {
+  const Stencil stencil = *stencil_of(call);
+  const size_t spatial = spatial_dims(call), rank = call.inputs.at(0).shape.size();
+  const bool owns_points = stencil.owns_points();
+  std::vector<int64_t> dims, parts, field, points;
+  for (const CutDim& cut : cuts) {
+    const Windows windows = windows_of(call, stencil, cut.spatial);
+    dims.push_back(static_cast<int64_t>(cut.spatial));
+    parts.push_back(cut.parts);
+    field.push_back(windows.field);
+    points.push_back(windows.points);
+    for (size_t i = 0; i < inputs.size(); ++i) {
+      const Side side = stencil.operand(i);
+      if (side != Side::none && on_points(side) != owns_points)
+        inputs[i] = with_halo(maths, inputs[i], rank - spatial + cut.spatial, windows, owns_points, cut.parts);
+    }
+  }
+  std::vector<Arg> args = {call.op, dims, parts, std::vector<int64_t>(dims.size(), 0), field, points};
+  args.insert(args.end(), call.args.begin(), call.args.end());
+  const ValueId made = maths.emit("spmdx.stencil", std::move(args), std::move(inputs), call.outputs);
+  Values results(call.outputs.size());
+  std::iota(results.begin(), results.end(), made);
+  return results;
+}
+
+Values expand_stencil(Builder& builder, const Node& node) {
+  Maths maths(builder, node);
+  const std::vector<CutDim> cuts = cut_dims(maths, maths.call(), node.inputs);
+  return cuts.empty() ? unchanged(maths, node) : in_parts(maths, maths.call(), node.inputs, cuts);
+}
+
+}  // namespace spmdx::rules

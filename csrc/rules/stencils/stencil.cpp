@@ -9,7 +9,7 @@
 #include "rules/row.h"
 #include "rules/stencils/taps.h"
 
-namespace spmdx {
+namespace spmdx::rules {
 namespace {
 
 int64_t entry(const Call& call, int arg, size_t spatial, int64_t missing) {
@@ -215,4 +215,4 @@ Call stencil_call(const Call& call) {
   return inner;
 }
 
-}  // namespace spmdx
+}  // namespace spmdx::rules

@@ -7,7 +7,7 @@
 
 #include "graph/graph.h"
 
-namespace spmdx {
+namespace spmdx::rules {
 
 // What a tensor of such an op is.
 enum class Side : char {
@@ -110,4 +110,4 @@ enum : size_t { kStencilOp, kStencilDims, kStencilParts, kStencilFirst, kStencil
 // The op itself on the whole of the cut dims.
 Call stencil_call(const Call& call);
 
-}  // namespace spmdx
+}  // namespace spmdx::rules

@@ -6,9 +6,9 @@
 #include <cmath>
 
 #include "base/error.h"
-#include "rules/families.h"
+#include "graph/args.h"
 
-namespace spmdx {
+namespace spmdx::rules {
 namespace {
 
 enum class Mode : uint8_t { nearest, nearest_exact, linear, cubic, reflect, replicate };
@@ -141,4 +141,4 @@ void leave_dim(Call& call, size_t spatial, size_t spatial_dims, int64_t rows) {
 
 bool reads_by_tap(const Call& call) { return !kind_of(call).backward; }
 
-}  // namespace spmdx
+}  // namespace spmdx::rules

@@ -5,7 +5,7 @@
 
 #include "graph/graph.h"
 
-namespace spmdx {
+namespace spmdx::rules {
 
 struct Tap {
   int64_t row = 0;  // of the field
@@ -26,4 +26,4 @@ bool reads_by_tap(const Call& call);
 // The same call with this dim left as it is: `rows` in and out, as its types say.
 void leave_dim(Call& call, size_t spatial, size_t spatial_dims, int64_t rows);
 
-}  // namespace spmdx
+}  // namespace spmdx::rules

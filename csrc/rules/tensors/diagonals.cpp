@@ -1,8 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
-// Rules of ops that take a diagonal out of two dims, or put one there: those dims stay whole, all others pass.
-#include "rules/families.h"
+// Diagonals: the two dims stay whole, all others pass.
+#include "rules/tensors/diagonals.h"
 
-namespace spmdx {
+#include "graph/args.h"
+#include "rules/build/letters.h"
+
+namespace spmdx::rules {
 namespace {
 
 struct Diagonal {
@@ -54,4 +57,4 @@ OpRule diag_embed(const Call& call) {
   return from_letters(call, {{text.diagonals}, {text.matrices}});
 }
 
-}  // namespace spmdx
+}  // namespace spmdx::rules

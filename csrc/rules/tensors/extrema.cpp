@@ -1,10 +1,12 @@
 // SPDX-License-Identifier: Apache-2.0
-// Expansions of extrema with their positions: the extremum of all, then the lowest position that attains it.
-#include "rules/build/maths.h"
-#include "rules/composite.h"
-#include "rules/families.h"
+// Extrema: the extremum of all, then the lowest position that attains it.
+#include "rules/tensors/extrema.h"
 
-namespace spmdx {
+#include "graph/args.h"
+#include "rules/build/maths.h"
+#include "rules/tensors/reductions.h"
+
+namespace spmdx::rules {
 namespace {
 
 std::vector<int64_t> acted(const Call& call, size_t rank) {
@@ -41,6 +43,8 @@ ValueId attains(Maths& maths, ValueId x, ValueId extremum) {
 
 }  // namespace
 
+OpRule reduce_index(const Call& call) { return reduce(call, 1, Reduction::none, '^'); }
+
 // argmax, argmin: (indices); max.dim, min.dim: (values, indices)
 Values expand_extremum(Builder& builder, const Node& node) {
   Maths maths(builder, node);
@@ -57,4 +61,4 @@ Values expand_extremum(Builder& builder, const Node& node) {
   return {maths.view(top, maths.output(0).shape), index};
 }
 
-}  // namespace spmdx
+}  // namespace spmdx::rules

@@ -1,18 +1,23 @@
 // SPDX-License-Identifier: Apache-2.0
-// Rules of ops that read or write at indices: an indexed dim is cut into windows, index dims pass where each writes its
-// own row, and end in a sum where rows are added.
+// Indexing: an indexed dim is cut into windows, index dims pass where each writes its own row, and end in a sum where
+// rows are added.
+#include "rules/tensors/indexing.h"
+
 #include <algorithm>
 
+#include "graph/args.h"
 #include "rules/build/fits.h"
+#include "rules/build/letters.h"
 #include "rules/build/summed.h"
-#include "rules/families.h"
+#include "rules/tensors/pointwise.h"
 
-namespace spmdx {
+namespace spmdx::rules {
 namespace {
 
 size_t dim_of(const Call& call, size_t rank) { return static_cast<size_t>(normal_dim(integer(call, 1, 0), rank)); }
 
 char letter(size_t dim) { return static_cast<char>('a' + static_cast<char>(dim)); }
+
 char upper(size_t dim) { return static_cast<char>('A' + static_cast<char>(dim)); }
 
 // Shared letters where the operands of gather or scatter agree in size, whole ones of `tensor`'s own elsewhere. The
@@ -137,6 +142,7 @@ OpRule index_select(const Call& call) {
 }
 
 OpRule index_add(const Call& call) { return rows_written(call, '+', adds_rows(call) ? '+' : '!'); }
+
 OpRule index_copy(const Call& call) { return rows_written(call, '+', '!'); }
 
 // Rows that meet are not just added. PyTorch's product in 16 bits refuses rows of one element, which a part may have.
@@ -167,12 +173,16 @@ OpRule index(const Call& call) {
   return from_letters(call, letters);
 }
 
+namespace {
+
 // x[mask] = number: the mask covers the dims of x from `first` on, and the rest is as without it.
 OpRule index_put_masked(const Call& call, size_t first) {
   const std::string self = dims(call.inputs[0].shape.size());
   const std::string value(call.inputs[2].shape.size(), '_');
   return from_letters(call, {{self, self.substr(first, call.inputs[1].shape.size()), value}, {self}});
 }
+
+}  // namespace
 
 // Equal indices may meet in one row: index dims are whole unless rows are added, dims without an index pass.
 OpRule index_put(const Call& call) {
@@ -195,30 +205,4 @@ OpRule index_put(const Call& call) {
   return rule;
 }
 
-// (grad, indices, num_weights, padding_idx, scale_grad_by_freq): frequencies are counts over all indices. The work does
-// not grow with the number of rows of the table.
-OpRule embedding_backward(const Call& call) {
-  const bool by_frequency = boolean(call, 4, false);
-  OpRule rule = from_letters(call, by_frequency ? Letters{{"*!Z", "*!"}, {"V+Z"}} : Letters{{"*Z", "*"}, {"V+Z"}});
-  rule.linearity = Linearity::joint;
-  rule.linear_inputs = 1;
-  rule.flops_per_element = 1 / static_cast<double>(std::max<int64_t>(call.outputs[0].shape.at(0), 1));
-  return rule;
-}
-
-// (grad, indices, start, rows, total, padding_idx, scale_grad_by_freq)
-OpRule embedding_rows(const Call& call) {
-  const bool by_frequency = boolean(call, 6, false);
-  OpRule rule = from_letters(call, by_frequency ? Letters{{"*!Z", "*!"}, {"VZ"}} : Letters{{"*Z", "*"}, {"VZ"}});
-  rule.flops_per_element = 1 / static_cast<double>(std::max<int64_t>(call.outputs[0].shape.at(0), 1));
-  return rule;
-}
-
-// (weight, indices, start, rows of all)
-OpRule masked_embedding(const Call& call) {
-  OpRule rule = from_letters(call, {{"vd", "*"}, {"*d"}});
-  rule.flops_per_element = 1 / static_cast<double>(std::max<int64_t>(call.inputs[0].shape.at(0), 1));
-  return rule;
-}
-
-}  // namespace spmdx
+}  // namespace spmdx::rules

@@ -1,19 +1,18 @@
 // SPDX-License-Identifier: Apache-2.0
-// Rules of pointwise ops and of ops that create values out of nothing.
-#include "rules/build/fits.h"
+// Pointwise: all dims of all tensors, aligned at the right.
+#include "rules/tensors/pointwise.h"
+
+#include "base/error.h"
+#include "graph/args.h"
+#include "rules/build/letters.h"
 #include "rules/build/maths.h"
-#include "rules/families.h"
 
-namespace spmdx {
-namespace {
+namespace spmdx::rules {
 
-Letters all_stars(const Call& call) {
-  return {std::vector<std::string>(call.inputs.size(), "*"), std::vector<std::string>(call.outputs.size(), "*")};
+OpRule pointwise(const Call& call) {
+  return from_letters(
+      call, {std::vector<std::string>(call.inputs.size(), "*"), std::vector<std::string>(call.outputs.size(), "*")});
 }
-
-}  // namespace
-
-OpRule pointwise(const Call& call) { return from_letters(call, all_stars(call)); }
 
 OpRule channelwise(const Call& call) {
   const size_t rank = call.inputs.at(0).shape.size();
@@ -22,11 +21,6 @@ OpRule channelwise(const Call& call) {
   Letters letters{{all}, std::vector<std::string>(call.outputs.size(), all)};
   letters.inputs.resize(call.inputs.size(), channel);
   return from_letters(call, letters);
-}
-
-OpRule random_of(const Call& call) {
-  fits(!is_complex(call.outputs.at(0).dtype), "complex random numbers have no kernel of their own");
-  return pointwise(call);
 }
 
 OpRule where_other(const Call& call) {
@@ -42,8 +36,6 @@ OpRule to_copy(const Call& call) {
   if (is_floating(call.inputs[0].dtype) && is_floating(call.outputs[0].dtype)) rule.linearity = Linearity::joint;
   return rule;
 }
-
-OpRule creation(const Call& call) { return from_letters(call, all_stars(call)); }
 
 OpRule replicated(const Call& call) {
   OpRule rule;
@@ -61,12 +53,12 @@ OpRule replicated(const Call& call) {
   return rule;
 }
 
-// Offsets are exact between integers only; a start of floats is computed whole.
-OpRule arange(const Call& call) {
-  const bool whole_numbers = std::holds_alternative<int64_t>(argument(call, 0)) &&
-                             std::holds_alternative<int64_t>(argument(call, 1)) &&
-                             !std::holds_alternative<double>(argument(call, 2));
-  return whole_numbers ? creation(call) : replicated(call);
+// Global j − i ≤ k is local j' − i' ≤ k + row start − column start.
+void diagonal_offset(const Call& call, const Boxes&, const Boxes& outputs, std::vector<Arg>& args) {
+  const Box& box = outputs.at(0);
+  internal_check(box.size() >= 2, "tril or triu of fewer than two dims");
+  if (args.size() < 2) args.resize(2, int64_t{0});
+  args[1] = integer(call, 1, 0) + box[box.size() - 2].start - box[box.size() - 1].start;
 }
 
 // (Tensor[] grads, found_inf, inv_scale) -> (grads…, found_inf). What is found on any device counts everywhere: a
@@ -90,4 +82,25 @@ OpRule amp_unscale(const Call& call) {
   return rule;
 }
 
-}  // namespace spmdx
+// One call a tensor, each with its own finding; the largest counts.
+Values expand_amp_unscale(Builder& builder, const Node& node) {
+  Maths maths(builder, node);
+  const size_t tensors = maths.call().outputs.size() - 1;
+  const ValueId found = maths.input(tensors), scale = maths.input(tensors + 1);
+  Values results, findings;
+  TensorListArg all;
+  for (size_t i = 0; i < tensors; ++i) {
+    const ValueId first = maths.emit(maths.call().op, {TensorListArg{{0}}, TensorArg{1}, TensorArg{2}},
+                                     {maths.input(i), found, scale}, {maths.output(i), maths.output(tensors)});
+    results.push_back(first);
+    findings.push_back(first + 1);
+    all.inputs.push_back(static_cast<uint32_t>(i));
+  }
+  TensorType stacked = maths.output(tensors);
+  stacked.shape.insert(stacked.shape.begin(), static_cast<int64_t>(tensors));
+  const ValueId stack = maths.emit("aten.stack", {all, int64_t{0}}, findings, {stacked});
+  results.push_back(maths.extremum("aten.amax", stack, {0}, false));
+  return results;
+}
+
+}  // namespace spmdx::rules

@@ -1,10 +1,13 @@
 // SPDX-License-Identifier: Apache-2.0
-// The rule of `view`: walk both shapes from the left, with common factors wherever their products agree.
+// Reshape: walk both shapes from the left, with common factors wherever their products agree.
+#include "rules/tensors/reshape.h"
+
 #include <numeric>
 
-#include "rules/families.h"
+#include "rules/build/letters.h"
+#include "rules/tensors/pointwise.h"
 
-namespace spmdx {
+namespace spmdx::rules {
 namespace {
 
 // One side of the walk: its dims without those of size 1.
@@ -74,4 +77,10 @@ OpRule view(const Call& call) {
   return rule;
 }
 
-}  // namespace spmdx
+// The same bits: where items are of another size, those of the last dim belong together.
+OpRule view_dtype(const Call& call) {
+  const bool same = itemsize(call.inputs.at(0).dtype) == itemsize(call.outputs.at(0).dtype);
+  return from_letters(call, {{same ? "*" : "*A!"}, {same ? "*" : "*B!"}});
+}
+
+}  // namespace spmdx::rules

@@ -1,11 +1,15 @@
 // SPDX-License-Identifier: Apache-2.0
-// A roll along a cut dim: the rows that leave a block go to another one, the rest stays or goes as a whole.
+// Rolls: the rows that leave a block go to another one, the rest stays or goes as a whole.
+#include "rules/tensors/rolls.h"
+
 #include <algorithm>
 
+#include "graph/args.h"
+#include "rules/build/acted_dims.h"
 #include "rules/build/blocks.h"
-#include "rules/families.h"
+#include "rules/build/letters.h"
 
-namespace spmdx {
+namespace spmdx::rules {
 namespace {
 
 // Every block in the place of the one `by` blocks further, the last ones at the beginning.
@@ -34,6 +38,14 @@ ValueId rolled_blocks(Maths& maths, ValueId value, const Blocks& blocks, int64_t
 
 }  // namespace
 
+// A roll without dims is one of the flattened tensor.
+OpRule rolled(const Call& call) {
+  const size_t rank = rank_of(call);
+  if (integers(call, 2).empty()) return whole_dims(call, std::vector<bool>(rank, true));
+  const std::string text = marked(acted_dims(call, 2, rank), '^');
+  return from_letters(call, {{text}, {text}});
+}
+
 // (x, shifts, dims): along one dim that is cut; the other dims first.
 Values expand_roll(Builder& builder, const Node& node) {
   Maths maths(builder, node);
@@ -53,4 +65,4 @@ Values expand_roll(Builder& builder, const Node& node) {
   return unchanged(maths, node);
 }
 
-}  // namespace spmdx
+}  // namespace spmdx::rules

@@ -1,43 +1,17 @@
 // SPDX-License-Identifier: Apache-2.0
-// Expansions that see a cut dim as blocks, one a part: each does its own, and the little that is left of a block moves.
+// Scans: a cut dim is seen as blocks; each does its own, and the little that is left of a block moves.
+#include "rules/tensors/scans.h"
+
 #include <limits>
-#include <numeric>
 
+#include "graph/args.h"
+#include "rules/build/acted_dims.h"
 #include "rules/build/blocks.h"
-#include "rules/families.h"
+#include "rules/build/letters.h"
+#include "rules/row.h"
+#include "rules/tensors/pointwise.h"
 
-namespace spmdx {
-
-Blocks blocks_of(Maths& maths, ValueId value, size_t dim) {
-  const Shape& shape = maths.shape(value);
-  const int64_t parts = maths.parts(value, dim);
-  const bool even = parts > 1 && shape.at(dim) % parts == 0;
-  return even ? Blocks{dim, parts, shape[dim] / parts} : Blocks{dim, 1, shape[dim]};
-}
-
-Shape blocked(Shape shape, const Blocks& blocks) {
-  shape.at(blocks.dim) = blocks.count;
-  shape.insert(shape.begin() + static_cast<long>(blocks.dim) + 1, blocks.size);
-  return shape;
-}
-
-ValueId rows_between(Maths& maths, ValueId value, size_t dim, int64_t start, int64_t stop) {
-  const DType dtype = maths.dtype(value);
-  Shape shape = maths.shape(value);
-  shape.at(dim) = stop - start;
-  return maths.emit("aten.slice.Tensor", {TensorArg{0}, static_cast<int64_t>(dim), start, stop, int64_t{1}}, {value},
-                    {{dtype, std::move(shape)}});
-}
-
-Values unchanged(Maths& maths, const Node& node) {
-  const Call& call = maths.call();
-  const ValueId first =
-      maths.emit(call.op, call.args, node.inputs, call.outputs, Scalar{{}, call.num_params, node.param});
-  Values results;
-  for (size_t i = 0; i < call.outputs.size(); ++i) results.push_back(first + static_cast<ValueId>(i));
-  return results;
-}
-
+namespace spmdx::rules {
 namespace {
 
 // How a scan goes on from one block to the next.
@@ -57,7 +31,7 @@ const Scan& scan_of(const Call& call) {
   return kScans[0];
 }
 
-ValueId scan(Maths& maths, const Scan& by, ValueId value, size_t dim, DType dtype) {
+ValueId scanned(Maths& maths, const Scan& by, ValueId value, size_t dim, DType dtype) {
   std::vector<Arg> args = {TensorArg{0}, static_cast<int64_t>(dim)};
   if (std::string_view(by.op) != "aten.logcumsumexp") args.emplace_back(dtype);
   return maths.emit(by.op, std::move(args), {value}, {{dtype, maths.shape(value)}});
@@ -74,10 +48,33 @@ ValueId before_blocks(Maths& maths, const Scan& by, ValueId local, const Blocks&
   const Arg nothing = is_floating(dtype) ? Arg(by.nothing) : Arg(static_cast<int64_t>(by.nothing));
   const ValueId later =
       maths.emit("aten.constant_pad_nd", {TensorArg{0}, std::move(widths), nothing}, {totals}, {{dtype, shape}});
-  return scan(maths, by, later, blocks.dim, dtype);
+  return scanned(maths, by, later, blocks.dim, dtype);
 }
 
 }  // namespace
+
+OpRule scan(const Call& call) {
+  const size_t rank = rank_of(call);
+  return whole_dims(call, only(dim_of(call, row_of(call).arg, rank, -1), rank));
+}
+
+OpRule scan_blocks(const Call& call) {
+  const size_t rank = rank_of(call);
+  std::string text = dims(rank);
+  if (rank > 0) text.insert(dim_of(call, 1, rank, -1) + 1, "^");
+  return from_letters(call, {{text}, {text}});
+}
+
+// (x, k, dim, largest, sorted) -> (values, indices): only the dim of x may be cut.
+OpRule topk(const Call& call) {
+  const size_t rank = rank_of(call);
+  if (rank == 0) return replicated(call);
+  const size_t dim = dim_of(call, 2, rank, -1);
+  std::string in = dims(rank), out = in;
+  in.replace(dim, 1, "A^");
+  out.replace(dim, 1, "N!");
+  return from_letters(call, {{in}, {out, out}});
+}
 
 // (x, dim, dtype)
 Values expand_scan(Builder& builder, const Node& node) {
@@ -88,7 +85,7 @@ Values expand_scan(Builder& builder, const Node& node) {
   if (blocks.count == 1) return unchanged(maths, node);
   const Scan& by = scan_of(maths.call());
   const ValueId x = maths.view(maths.input(0), blocked(out.shape, blocks));
-  const ValueId local = scan(maths, by, x, dim + 1, out.dtype);
+  const ValueId local = scanned(maths, by, x, dim + 1, out.dtype);
   const ValueId all = maths.binary(by.combine, before_blocks(maths, by, local, blocks), local);
   return {maths.view(all, out.shape)};
 }
@@ -119,30 +116,4 @@ Values expand_topk(Builder& builder, const Node& node) {
   return {best, where};
 }
 
-// (tensors, dim), all alike: blocks of each tensor are joined where they lie; then whole tensors come one after the
-// other, which moves only what changes hands.
-Values expand_cat(Builder& builder, const Node& node) {
-  Maths maths(builder, node);
-  const TensorType out = maths.output(0);
-  const auto dim = static_cast<size_t>(normal_dim(integer(maths.call(), 1, 0), out.shape.size()));
-  const Blocks blocks = blocks_of(maths, maths.input(0), dim);
-  if (blocks.count == 1) return unchanged(maths, node);
-  const auto count = static_cast<int64_t>(node.inputs.size());
-  std::vector<ValueId> parts;
-  for (ValueId input : node.inputs) parts.push_back(maths.view(input, blocked(maths.shape(input), blocks)));
-  std::vector<Arg> args = maths.call().args;
-  args.at(1) = static_cast<int64_t>(dim) + 1;
-  Shape local = blocked(out.shape, Blocks{dim, blocks.count, count * blocks.size});
-  const ValueId joined = maths.emit(maths.call().op, std::move(args), parts, {{out.dtype, local}});
-  local[dim + 1] = blocks.size;
-  local.insert(local.begin() + static_cast<long>(dim) + 1, count);
-  const ValueId apart = maths.view(joined, local);
-  std::vector<int64_t> order(local.size());
-  std::iota(order.begin(), order.end(), 0);
-  std::swap(order[dim], order[dim + 1]);
-  std::swap(local[dim], local[dim + 1]);
-  const ValueId ordered = maths.emit("aten.permute", {TensorArg{0}, order}, {apart}, {{out.dtype, local}});
-  return {maths.view(ordered, out.shape)};
-}
-
-}  // namespace spmdx
+}  // namespace spmdx::rules

@@ -1,8 +1,12 @@
 // SPDX-License-Identifier: Apache-2.0
-// Rules of ops that look every element up in a table that is whole on each device.
-#include "rules/families.h"
+// Searches: the table is whole, elements pass.
+#include "rules/tensors/searches.h"
 
-namespace spmdx {
+#include "graph/args.h"
+#include "rules/build/letters.h"
+#include "rules/tensors/pointwise.h"
+
+namespace spmdx::rules {
 namespace {
 
 std::string whole(const Call& call, size_t input) { return dims(call.inputs.at(input).shape.size(), 'A', '!'); }
@@ -28,4 +32,4 @@ OpRule searchsorted(const Call& call) {
   return from_letters(call, letters);
 }
 
-}  // namespace spmdx
+}  // namespace spmdx::rules

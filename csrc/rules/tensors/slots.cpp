@@ -1,11 +1,13 @@
 // SPDX-License-Identifier: Apache-2.0
-// Ops on lists of tensors, as fused optimizers: element i of every list belongs to the same parameter.
+// Slots: the tensors of one parameter, pointwise.
+#include "rules/tensors/slots.h"
+
+#include <algorithm>
+
 #include "rules/build/fits.h"
 #include "rules/build/maths.h"
-#include "rules/composite.h"
-#include "rules/families.h"
 
-namespace spmdx {
+namespace spmdx::rules {
 namespace {
 
 // How long the lists of a call are: all the same, but for empty ones.
@@ -80,4 +82,4 @@ Values expand_slots(Builder& builder, const Node& node) {
   return results;
 }
 
-}  // namespace spmdx
+}  // namespace spmdx::rules

@@ -4,16 +4,18 @@
 
 #include <algorithm>
 
+#include "graph/args.h"
 #include "graph/rows.h"
+#include "rules/build/acted_dims.h"
 #include "rules/build/blocks.h"
-#include "rules/families.h"
-#include "rules/localise.h"
-#include "rules/stencils/stencil.h"
+#include "rules/build/letters.h"
+#include "rules/build/parts.h"
 
-namespace spmdx {
+namespace spmdx::rules {
 namespace {
 
 constexpr int64_t kLeastRows = 12;  // of fewer, one gather serves all that read them
+
 constexpr int64_t kMostUneven = 4;  // a dim many times longer than the other: its parts would leave devices idle
 
 bool known(const Call& call, size_t arg) {
@@ -86,6 +88,8 @@ std::vector<TakenRows> taken_rows(const Call& call) {
   return {};
 }
 
+namespace {
+
 // Dims of the operand and of the result are cut alike, or both are whole.
 OpRule taking_rows(const Call& call, const std::vector<bool>& acted) {
   const Shape &from = call.inputs.at(0).shape, &to = call.outputs.at(0).shape;
@@ -99,6 +103,34 @@ OpRule taking_rows(const Call& call, const std::vector<bool>& acted) {
     letters.outputs[0] += (mark == "!" ? other : letter) + mark;
   }
   return from_letters(call, letters);
+}
+
+std::vector<bool> padded_dims(const Call& call, size_t arg, size_t rank) {
+  std::vector<bool> acted(rank, false);
+  const std::vector<int64_t> widths = integers(call, arg);
+  for (size_t i = 0; i < widths.size(); ++i)
+    if (widths[i] != 0) acted.at(rank - 1 - i / 2) = true;
+  return acted;
+}
+
+}  // namespace
+
+OpRule slice(const Call& call) {
+  const size_t rank = rank_of(call), dim = dim_of(call, 1, rank);
+  if (call.inputs[0].shape == call.outputs[0].shape) return whole_dims(call, std::vector<bool>(rank, false));
+  return taking_rows(call, only(dim, rank));
+}
+
+OpRule slice_backward(const Call& call) {
+  const size_t rank = rank_of(call);
+  return taking_rows(call, only(dim_of(call, 2, rank), rank));
+}
+
+// Padding with zeros is linear, with anything else it is not.
+OpRule pad(const Call& call) {
+  OpRule rule = taking_rows(call, padded_dims(call, 1, rank_of(call)));
+  if (is_zero(argument(call, 2))) rule.linearity = Linearity::joint;
+  return rule;
 }
 
 Values expand_taken_rows(Builder& builder, const Node& node) {
@@ -140,4 +172,4 @@ void rows_here(const Call& call, const Boxes& inputs, const Boxes& outputs, std:
   args.at(2) = std::move(here);
 }
 
-}  // namespace spmdx
+}  // namespace spmdx::rules

@@ -3,9 +3,9 @@
 #pragma once
 #include <vector>
 
-#include "graph/graph.h"
+#include "rules/rule.h"
 
-namespace spmdx {
+namespace spmdx::rules {
 
 // Along one dim. Row i of the result is row first + i·step of the operand; `back`: the other way round. Zeros where
 // there is no such row.
@@ -25,4 +25,11 @@ std::vector<TakenRows> taken_rows(const Call& call);
 // Rows that a part of the dim lacks, the one that lacks most.
 int64_t most_lacked(const TakenRows& rows, int64_t of, int64_t to, int64_t parts);
 
-}  // namespace spmdx
+OpRule slice(const Call& call);
+OpRule slice_backward(const Call& call);
+OpRule pad(const Call& call);
+OpRule take_rows(const Call& call);  // spmdx.take_rows
+Values expand_taken_rows(Builder& builder, const Node& node);
+void rows_here(const Call& call, const Boxes& inputs, const Boxes& outputs, std::vector<Arg>& args);
+
+}  // namespace spmdx::rules

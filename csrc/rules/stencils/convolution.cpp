@@ -1,77 +1,40 @@
 // SPDX-License-Identifier: Apache-2.0
-// Stencils over cut dims: each part takes the rows it needs of its neighbours, and computes its own rows whole.
-#include <numeric>
+// Convolutions: a bias is added once, and the gradients of a cut one are convolutions of their own.
+#include "rules/stencils/convolution.h"
 
-#include "graph/rows.h"
+#include <numeric>
+#include <optional>
+
+#include "graph/args.h"
 #include "rules/build/blocks.h"
-#include "rules/families.h"
+#include "rules/build/letters.h"
+#include "rules/stencils/planes.h"
 #include "rules/stencils/stencil.h"
 
-namespace spmdx {
+namespace spmdx::rules {
 namespace {
 
-struct CutDim {
-  size_t spatial;
-  int64_t parts;
+// The letters of the spatial dims of a convolution's input and of its result. Cut alike, parts exchange halos, or
+// nothing where a window is one place.
+struct Spatial {
+  std::string input, result;
 };
 
-// The spatial dims that some operand has cut.
-std::vector<CutDim> cut_dims(Maths& maths, const Call& call, const std::vector<ValueId>& inputs) {
+Spatial spatial_letters(const Call& call) {
   const Stencil stencil = *stencil_of(call);
-  const size_t spatial = spatial_dims(call), rank = call.inputs.at(0).shape.size();
-  std::vector<CutDim> cuts;
-  for (size_t s = 0; s < spatial; ++s) {
-    const Windows windows = windows_of(call, stencil, s);
-    if (!windows.divisible() || windows.identity()) continue;
-    for (size_t i = 0; i < inputs.size(); ++i) {
-      if (stencil.operand(i) == Side::none || !maths.is_cut(inputs[i], rank - spatial + s)) continue;
-      cuts.push_back({s, maths.parts(inputs[i], rank - spatial + s)});
-      break;
-    }
+  Spatial letters;
+  for (size_t i = 0; i < spatial_dims(call); ++i) {
+    const char in = static_cast<char>('p' + static_cast<char>(i)), out = static_cast<char>('v' + static_cast<char>(i));
+    const Windows windows = windows_of(call, stencil, i);
+    const bool apart = windows.identity() || windows.divisible();
+    const std::string shared = std::string{in} + (windows.identity() ? "" : "~");
+    letters.input += apart ? shared : std::string{in, '!'};
+    letters.result += apart ? shared : std::string{out, '!'};
   }
-  return cuts;
-}
-
-ValueId with_halo(Maths& maths, ValueId value, size_t dim, const Windows& windows, bool owns_points, int64_t parts) {
-  std::vector<int64_t> starts, lengths;
-  for (int64_t i = 0; i < parts; ++i) {
-    const Range rows = needed(windows, owns_points, parts, i);
-    starts.push_back(rows.start);
-    lengths.push_back(rows.extent);
-  }
-  TensorType type{maths.dtype(value), maths.shape(value)};
-  type.shape.at(dim) = parts * needed_extent(windows, owns_points, parts);
-  return maths.emit(std::string(kHalo), {TensorArg{0}, static_cast<int64_t>(dim), starts, lengths}, {value}, {type});
-}
-
-// The call as a spmdx.stencil, on operands of which those that the parts do not own have halos.
-Values in_parts(Maths& maths, const Call& call, std::vector<ValueId> inputs, const std::vector<CutDim>& cuts) {
-  const Stencil stencil = *stencil_of(call);
-  const size_t spatial = spatial_dims(call), rank = call.inputs.at(0).shape.size();
-  const bool owns_points = stencil.owns_points();
-  std::vector<int64_t> dims, parts, field, points;
-  for (const CutDim& cut : cuts) {
-    const Windows windows = windows_of(call, stencil, cut.spatial);
-    dims.push_back(static_cast<int64_t>(cut.spatial));
-    parts.push_back(cut.parts);
-    field.push_back(windows.field);
-    points.push_back(windows.points);
-    for (size_t i = 0; i < inputs.size(); ++i) {
-      const Side side = stencil.operand(i);
-      if (side != Side::none && on_points(side) != owns_points)
-        inputs[i] = with_halo(maths, inputs[i], rank - spatial + cut.spatial, windows, owns_points, cut.parts);
-    }
-  }
-  std::vector<Arg> args = {call.op, dims, parts, std::vector<int64_t>(dims.size(), 0), field, points};
-  args.insert(args.end(), call.args.begin(), call.args.end());
-  const ValueId made = maths.emit("spmdx.stencil", std::move(args), std::move(inputs), call.outputs);
-  Values results(call.outputs.size());
-  std::iota(results.begin(), results.end(), made);
-  return results;
+  return letters;
 }
 
 // ---- the gradients of a convolution --------------------------------------------------------------------------------
-
 using Ints = std::vector<int64_t>;
 
 // (grad, x, w, bias_sizes, stride, padding, dilation, transposed, output_padding, groups, mask) → dx, dw, db
@@ -141,12 +104,47 @@ ValueId bias_gradient(Maths& maths) {
   return maths.sum(grad, dims, false, maths.output(2).dtype);
 }
 
+// Of a convolution: the bias is added once.
+Values add_bias_after(Maths& maths) {
+  std::vector<Arg> args = maths.call().args;
+  args.at(2) = std::monostate{};
+  const ValueId product =
+      maths.emit(maths.call().op, std::move(args), {maths.input(0), maths.input(1)}, {maths.output(0)});
+  Shape bias(maths.output(0).shape.size(), 1);
+  bias.at(1) = maths.output(0).shape.at(1);
+  return {maths.add(product, maths.view(maths.input(2), std::move(bias)))};
+}
+
 }  // namespace
 
-Values expand_stencil(Builder& builder, const Node& node) {
-  Maths maths(builder, node);
-  const std::vector<CutDim> cuts = cut_dims(maths, maths.call(), node.inputs);
-  return cuts.empty() ? unchanged(maths, node) : in_parts(maths, maths.call(), node.inputs, cuts);
+// convolution(x, w, bias, stride, padding, dilation, transposed, output_padding, groups)
+OpRule convolution(const Call& call) {
+  const size_t spatial = call.inputs[0].shape.size() - 2;
+  const bool transposed = boolean(call, 6, false), bias = operand(call, 2) >= 0;
+  const bool grouped = integer(call, 8, 1) != 1;
+  const std::string in = grouped ? "I!" : bias ? "c+" : "c", out = grouped ? "O!" : "o";
+  // With groups one of the weight's dims counts channels of a group only.
+  const std::string weight = grouped ? (transposed ? "I!P!" : "O!P!") : (transposed ? "co" : "oc");
+  const Spatial places = spatial_letters(call);
+  Letters letters{{"n" + in + places.input, weight + dims(spatial, 's', '!')}, {"n" + out + places.result}};
+  if (bias) letters.inputs.push_back(out);
+  OpRule rule = from_letters(call, letters);
+  if (!bias) rule.linearity = Linearity::each;
+  rule.flops_per_element = 2;
+  return rule;
+}
+
+// convolution_backward(grad, x, w, bias_sizes, …, transposed 7, output_padding, groups 9, mask) -> dx, dw, db
+OpRule convolution_backward(const Call& call) {
+  const size_t spatial = call.inputs[0].shape.size() - 2;
+  const bool transposed = boolean(call, 7, false), grouped = integer(call, 9, 1) != 1;
+  // The bias's gradient knows no input channels: where those are cut, it is made by itself.
+  const std::string in = grouped ? "I!" : produced(call.outputs[2]) ? "c^" : "c.", out = grouped ? "O!" : "o";
+  const std::string weight =
+      (grouped ? (transposed ? "I!P!" : "O!P!") : (transposed ? "co" : "oc")) + dims(spatial, 's', '!');
+  const Spatial places = spatial_letters(call);
+  const std::string x = "n" + in + places.input;
+  return from_letters(call, {{"n" + out + places.result, x, weight}, {x, weight, out}});
 }
 
 // A bias is added after sums over cut channels.
@@ -175,4 +173,10 @@ Values expand_convolution_backward(Builder& builder, const Node& node) {
   return results;
 }
 
-}  // namespace spmdx
+// convolution_backward: the bias has as many elements as the local gradient has channels.
+void bias_size(const Call&, const Boxes& inputs, const Boxes&, std::vector<Arg>& args) {
+  if (std::holds_alternative<std::vector<int64_t>>(args.at(3)))
+    args[3] = std::vector<int64_t>{inputs.at(0).at(1).extent};
+}
+
+}  // namespace spmdx::rules

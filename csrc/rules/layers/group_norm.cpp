@@ -1,10 +1,12 @@
 // SPDX-License-Identifier: Apache-2.0
-// Expansions of group_norm: channels are seen as (group, one of its own), statistics are one a group.
-#include "rules/build/norm_maths.h"
-#include "rules/composite.h"
-#include "rules/families.h"
+// Group norms: groups pass, what is normalised in them is composite.
+#include "rules/layers/group_norm.h"
 
-namespace spmdx {
+#include "graph/args.h"
+#include "rules/build/norm_maths.h"
+#include "rules/build/split_dims.h"
+
+namespace spmdx::rules {
 namespace {
 
 struct Groups {
@@ -33,6 +35,38 @@ Groups groups_of(const Shape& x, int64_t groups) {
 }
 
 }  // namespace
+
+// (x, weight, bias, N, C, HxW, group, eps) -> (out, mean, rstd): channels are (group, one of its own).
+OpRule group_norm(const Call& call) {
+  const int64_t groups = integer(call, 6, 1);
+  const std::string x = "bgc^" + dims(call.inputs[0].shape.size() - 2, 'p', '^');
+  SplitDims split(call);
+  split.split_input(0, 1, groups);
+  split.split_output(0, 1, groups);
+  Letters letters{{x}, {x, "bg", "bg"}};
+  for (size_t i = 1; i < call.inputs.size(); ++i) {
+    split.split_input(i, 0, groups);
+    letters.inputs.push_back("gc");
+  }
+  return split.rule(letters);
+}
+
+// (grad, x, mean, rstd, weight, N, C, HxW, group, mask) -> (dx, dw, db)
+OpRule group_norm_backward(const Call& call) {
+  const int64_t groups = integer(call, 8, 1);
+  const std::string x = "bgc^" + dims(call.inputs[1].shape.size() - 2, 'p', '^');
+  SplitDims split(call);
+  for (size_t i : {0, 1}) split.split_input(i, 1, groups);
+  if (produced(call.outputs[0])) split.split_output(0, 1, groups);
+  for (size_t i : {1, 2})
+    if (produced(call.outputs[i])) split.split_output(i, 0, groups);
+  Letters letters{{x, x, "bg", "bg"}, {x, "gc", "gc"}};
+  if (call.inputs.size() > 4) {
+    split.split_input(4, 0, groups);
+    letters.inputs.push_back("gc");
+  }
+  return split.rule(letters);
+}
 
 // (x, weight, bias, N, C, HxW, group, eps)
 Values expand_group_norm(Builder& builder, const Node& node) {
@@ -66,4 +100,18 @@ Values expand_group_norm_backward(Builder& builder, const Node& node) {
   return results;
 }
 
-}  // namespace spmdx
+// (x, weight, bias, N, C, HxW, group, eps) -> (out, mean [N, group], …)
+void group_norm_sizes(const Call&, const Boxes& inputs, const Boxes& outputs, std::vector<Arg>& args) {
+  args.at(3) = inputs.at(0).at(0).extent;
+  args.at(4) = inputs.at(0).at(1).extent;
+  args.at(6) = outputs.at(1).at(1).extent;
+}
+
+// (grad, x, mean, rstd, weight, N, C, HxW, group, mask)
+void group_norm_backward_sizes(const Call&, const Boxes& inputs, const Boxes&, std::vector<Arg>& args) {
+  args.at(5) = inputs.at(1).at(0).extent;
+  args.at(6) = inputs.at(1).at(1).extent;
+  args.at(8) = inputs.at(2).at(1).extent;
+}
+
+}  // namespace spmdx::rules

@@ -1,17 +1,35 @@
 // SPDX-License-Identifier: Apache-2.0
-// Expansions of layer_norm and batch_norm: statistics from global sums, in f32 at least.
-#include "rules/build/norm_maths.h"
-#include "rules/composite.h"
-#include "rules/families.h"
+// Batch norms: statistics from global sums, in f32 at least.
+#include "rules/layers/batch_norm.h"
 
-namespace spmdx {
+#include "graph/args.h"
+#include "rules/build/letters.h"
+#include "rules/build/norm_maths.h"
+
+namespace spmdx::rules {
 namespace {
 
-std::vector<int64_t> range(int64_t begin, int64_t end) {
-  std::vector<int64_t> dims;
-  for (; begin < end; ++begin) dims.push_back(begin);
-  return dims;
+// A tensor whose channels are dim 1: batch and spatial dims marked, the channel 'c'.
+std::string channels(size_t rank, char mark) {
+  std::string text;
+  for (size_t d = 0; d < rank; ++d) {
+    if (d == 1)
+      text += 'c';
+    else
+      text += static_cast<char>('p' + static_cast<char>(d));
+    if (d != 1 && mark) text += mark;
+  }
+  return text;
 }
+
+// Per-channel tensors have the letter c, those that an op leaves empty have none.
+std::string channel_or_nothing(const TensorType& type, int64_t count) {
+  if (type.shape.empty()) return "";
+  return type.shape[0] == count ? "c" : "_";
+}
+
+// Running ones are among its arguments.
+bool keeps_statistics(const Call& call) { return !call.op.ends_with(".no_stats"); }
 
 std::vector<int64_t> all_but_channels(size_t rank) {
   std::vector<int64_t> dims = {0};
@@ -25,43 +43,29 @@ Shape per_channel(const Shape& x) {
   return shape;
 }
 
-// The sum over leading dims; with none, the value itself.
-ValueId sum_over(Maths& maths, ValueId value, const std::vector<int64_t>& dims) {
-  return dims.empty() ? value : maths.sum(value, dims, false, maths.dtype(value));
-}
-
 }  // namespace
 
-Values expand_layer_norm(Builder& builder, const Node& node) {
-  Maths maths(builder, node);
-  const ValueId x = maths.wide(maths.input(0));
-  const auto rank = static_cast<int64_t>(maths.shape(x).size());
-  const auto normal = static_cast<int64_t>(integers(maths.call(), 1).size());
-  const Normalised stats = normalise(maths, x, range(rank - normal, rank), maths.scalar(4));
-  ValueId out = stats.xhat;
-  if (int w = operand(maths.call(), 2); w >= 0) out = maths.mul(out, maths.input(static_cast<size_t>(w)));
-  if (int b = operand(maths.call(), 3); b >= 0) out = maths.add(out, maths.input(static_cast<size_t>(b)));
-  return {finish(maths, out, 0), finish(maths, stats.mean, 1), finish(maths, stats.rstd, 2)};
+// (x, weight, bias[, running_mean, running_var], training, momentum, eps) -> (out, mean, invstd[, running…])
+OpRule batch_norm(const Call& call) {
+  const size_t rank = call.inputs[0].shape.size();
+  const int64_t count = call.inputs[0].shape.at(1);
+  // In evaluation the statistics are given, so batch and space pass.
+  const std::string x = channels(rank, boolean(call, keeps_statistics(call) ? 5 : 3, true) ? '^' : '.');
+  Letters letters{{x}, {x}};
+  for (size_t i = 1; i < call.inputs.size(); ++i) letters.inputs.push_back(channel_or_nothing(call.inputs[i], count));
+  for (size_t i = 1; i < call.outputs.size(); ++i)
+    letters.outputs.push_back(channel_or_nothing(call.outputs[i], count));
+  return from_letters(call, letters);
 }
 
-// (grad, x, normalized_shape, mean, rstd, weight, bias, mask)
-Values expand_layer_norm_backward(Builder& builder, const Node& node) {
-  Maths maths(builder, node);
-  const ValueId grad = maths.wide(maths.input(0)), x = maths.wide(maths.input(1));
-  const auto rank = static_cast<int64_t>(maths.shape(x).size());
-  const auto leading = rank - static_cast<int64_t>(integers(maths.call(), 2).size());
-  const ValueId rstd = maths.wide(maths.input(3));
-  const ValueId xhat = maths.mul(maths.sub(x, maths.wide(maths.input(2))), rstd);
-  Values results(3, kNone);
-  if (wanted(maths, 0)) {
-    const int w = operand(maths.call(), 5);
-    const ValueId g = w >= 0 ? maths.mul(grad, maths.input(static_cast<size_t>(w))) : grad;
-    results[0] = finish(maths, input_gradient(maths, g, xhat, rstd, range(leading, rank)), 0);
-  }
-  const std::vector<int64_t> rows = range(0, leading);
-  if (wanted(maths, 1)) results[1] = finish(maths, sum_over(maths, maths.mul(grad, xhat), rows), 1);
-  if (wanted(maths, 2)) results[2] = finish(maths, sum_over(maths, grad, rows), 2);
-  return results;
+// (grad, x, weight, running_mean, running_var, save_mean, save_invstd, train 7, eps, mask) -> (dx, dw, db)
+OpRule batch_norm_backward(const Call& call) {
+  const size_t rank = call.inputs[1].shape.size();
+  const int64_t count = call.inputs[1].shape.at(1);
+  const std::string x = channels(rank, boolean(call, 7, true) ? '^' : '\0');
+  Letters letters{{x, x}, {x, "c", "c"}};
+  for (size_t i = 2; i < call.inputs.size(); ++i) letters.inputs.push_back(channel_or_nothing(call.inputs[i], count));
+  return from_letters(call, letters);
 }
 
 // (x, weight, bias, running_mean, running_var, training, momentum, eps); only training is composite.
@@ -105,4 +109,4 @@ Values expand_batch_norm_backward(Builder& builder, const Node& node) {
   return results;
 }
 
-}  // namespace spmdx
+}  // namespace spmdx::rules
