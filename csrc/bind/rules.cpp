@@ -11,6 +11,7 @@
 #include "bridge/aten_backend.h"
 #include "bridge/schema.h"
 #include "bridge/tracer.h"
+#include "rules/lookup.h"
 #include "rules/registered.h"
 #include "rules/rule.h"
 

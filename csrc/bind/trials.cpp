@@ -12,7 +12,8 @@
 #include "bridge/aten_backend.h"
 #include "bridge/place.h"
 #include "bridge/tracer.h"
-#include "rules/letters.h"
+#include "rules/build/letters.h"
+#include "rules/lookup.h"
 
 namespace spmdx {
 namespace {
@@ -95,7 +96,7 @@ struct TrialHandle {
 py::dict node_row(const Graph& graph, const Node& node) {
   py::list outputs;
   for (size_t r = 0; r < node.call->outputs.size(); ++r)
-    outputs.append(produced(node.call->outputs[r]) ? py::cast(node.output + r) : py::none());
+    outputs.append(rules::produced(node.call->outputs[r]) ? py::cast(node.output + r) : py::none());
   const OpRuleRef rule = rule_for(node.call);
   return py::dict("op"_a = node.call->op, "inputs"_a = node.inputs, "outputs"_a = outputs,
                   "text"_a = print(node, graph), "has_rule"_a = !rule->fallback, "hash"_a = node.call->hash);
@@ -114,7 +115,7 @@ std::vector<std::optional<at::Tensor>> values(const bridge::Recording& recording
   graph.outputs.clear();
   graph.constraints.clear();
   for (ValueId value = 0; value < graph.values.size(); ++value)
-    if (produced(graph.values[value].type)) graph.outputs.push_back({.value = value});
+    if (rules::produced(graph.values[value].type)) graph.outputs.push_back({.value = value});
   const std::vector<Shards> made = run_now(graph, recording.inputs, recording.params);
   std::vector<std::optional<at::Tensor>> result(graph.values.size());
   for (size_t i = 0; i < made.size(); ++i)

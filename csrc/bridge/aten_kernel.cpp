@@ -18,7 +18,7 @@
 namespace spmdx::bridge {
 namespace {
 
-bool asks_contiguous(Needs needs) { return needs == Needs::contiguous || needs == Needs::aligned; }
+bool asks_contiguous(rules::Needs needs) { return needs == rules::Needs::contiguous || needs == rules::Needs::aligned; }
 
 struct TensorPlace {
   uint32_t argument = 0, input = 0;
@@ -124,7 +124,7 @@ class AtenKernel final : public Kernel {
     for (size_t i = 0; i < schema.size(); ++i)
       i < call.args.size() ? add_argument(i, schema[i], call.args[i]) : add_default(schema[i]);
     if (generator_ >= 0) add_generator_params(call, schema.size());
-    if (const Row* row = find_row(call.op)) needs_ = row->needs;
+    if (const rules::Row* row = rules::find_row(call.op)) needs_ = row->needs;
     find_in_place(call);
   }
 
@@ -205,14 +205,14 @@ class AtenKernel final : public Kernel {
   at::Tensor operand(const BufferRef& buffer) const {
     if (!asks_contiguous(needs_)) return tensor_of(buffer);
     at::Tensor plain = tensor_of(buffer).contiguous();
-    if (needs_ == Needs::aligned && plain.storage_offset() != 0) plain = plain.clone();
+    if (needs_ == rules::Needs::aligned && plain.storage_offset() != 0) plain = plain.clone();
     const Shape strides = contiguous_strides(plain.sizes().vec());
     return plain.strides() == c10::IntArrayRef(strides) ? plain : plain.as_strided(plain.sizes(), strides);
   }
 
   void drop_in(std::span<const BufferRef> inputs, std::span<const Param> params) {
     for (const TensorPlace& place : tensors_) stack_[place.argument] = operand(inputs[place.input]);
-    if (needs_ == Needs::unrepeated) separate(stack_[0]);
+    if (needs_ == rules::Needs::unrepeated) separate(stack_[0]);
     for (const ListPlace& place : lists_) stack_[place.argument] = list_of(place, inputs);
     for (const ParamPlace& place : params_) {
       const Param& param = params[place.param];
@@ -284,13 +284,13 @@ class AtenKernel final : public Kernel {
   std::vector<ParamPlace> params_;
   int generator_ = -1;
   uint32_t seed_ = 0, draw_ = 0;
-  Needs needs_ = Needs::any;
+  rules::Needs needs_ = rules::Needs::any;
 };
 
 }  // namespace
 
 bool needs_contiguous(std::string_view op) {
-  const Row* row = find_row(op);
+  const rules::Row* row = rules::find_row(op);
   return row && asks_contiguous(row->needs);
 }
 

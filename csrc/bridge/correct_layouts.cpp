@@ -10,8 +10,8 @@
 #include "bridge/corrections.h"
 #include "bridge/kernel_layouts.h"
 #include "bridge/shapes.h"
-#include "rules/families.h"
 #include "rules/row.h"
+#include "rules/tensors/pointwise.h"
 
 namespace spmdx::bridge {
 namespace {
@@ -26,8 +26,9 @@ bool is_among(const auto& list, std::string_view name) {
 }
 
 bool is_iterated(const OpInfo& info) {
-  const Row* row = find_row(info.name);
-  return row && row->family == pointwise && !is_among(kNotIterated, info.name) && !is_among(kNotIterated, info.base);
+  const rules::Row* row = rules::find_row(info.name);
+  return row && row->family == rules::pointwise && !is_among(kNotIterated, info.name) &&
+         !is_among(kNotIterated, info.base);
 }
 
 // A result of other sizes than expected keeps its strides: the mean of a loss, say.

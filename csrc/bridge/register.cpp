@@ -9,7 +9,7 @@
 
 #include "bridge/aten_backend.h"
 #include "bridge/trace.h"
-#include "rules/rule.h"
+#include "rules/lookup.h"
 
 namespace spmdx::bridge {
 namespace {

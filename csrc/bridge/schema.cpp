@@ -27,7 +27,7 @@ constexpr std::array<std::string_view, 4> kHostNames = {"device", "layout", "pin
 constexpr std::array<std::string_view, 2> kConstantReals = {"aten.norm", "aten.range"};
 
 bool has_constant_reals(const OpInfo& info) {
-  const Row* row = find_row(info.name);
+  const rules::Row* row = rules::find_row(info.name);
   return row ? row->constant_reals : contains(kConstantReals, info.base);
 }
 

@@ -6,7 +6,7 @@
 #include "bridge/own_kernels.h"
 #include "graph/args.h"
 #include "graph/rows.h"
-#include "rules/stencil.h"
+#include "rules/stencils/stencil.h"
 
 namespace spmdx::bridge {
 namespace {
@@ -36,7 +36,7 @@ Compute prepare_halo(const Call& call) {
 // One cut dim of one patch: which rows a buffer holds of either side, and where.
 struct CutRows {
   size_t spatial = 0;
-  Patch patch;
+  rules::Patch patch;
   Range owned, lent;                  // rows in the buffers of the side that parts own, and of the other
   int64_t owned_at = 0, lent_at = 0;  // where those begin in the buffers
   const Range& wanted(bool points) const { return points ? patch.points : patch.field; }
@@ -49,7 +49,7 @@ struct Job {
 };
 
 struct Problem {
-  Stencil stencil;
+  rules::Stencil stencil;
   bool owns_points = false;
   size_t spatial = 0;
   Shape field;                      // of the spatial dims, whole
@@ -87,12 +87,12 @@ at::Tensor moved_indices(const Problem& problem, const Job& job, const at::Tenso
 }
 
 // The rows that the patch wants of an operand: those that are here, zeros where it reaches over.
-at::Tensor rows_for(const Problem& problem, const Job& job, Side side, at::Tensor tensor) {
+at::Tensor rows_for(const Problem& problem, const Job& job, rules::Side side, at::Tensor tensor) {
   Ints widths(2 * problem.spatial, 0);
   bool reaches_over = false;
   for (const CutRows& cut : job.cuts) {
-    const bool owned = on_points(side) == problem.owns_points;
-    const Range &here = owned ? cut.owned : cut.lent, &wanted = cut.wanted(on_points(side));
+    const bool owned = rules::on_points(side) == problem.owns_points;
+    const Range &here = owned ? cut.owned : cut.lent, &wanted = cut.wanted(rules::on_points(side));
     const Range both = overlap(here, wanted);
     const bool none = both.extent == 0;
     const int64_t before = none ? 0 : both.start - wanted.start, skipped = none ? 0 : both.start - here.start;
@@ -102,7 +102,7 @@ at::Tensor rows_for(const Problem& problem, const Job& job, Side side, at::Tenso
     width[1] = wanted.extent - both.extent - before;
     reaches_over = reaches_over || width[0] || width[1];
   }
-  if (side == Side::indices) tensor = moved_indices(problem, job, tensor, true);
+  if (side == rules::Side::indices) tensor = moved_indices(problem, job, tensor, true);
   return reaches_over ? at::constant_pad_nd(tensor, widths, 0) : tensor;
 }
 
@@ -116,17 +116,17 @@ std::vector<at::Tensor> run_job(const Problem& problem, const Job& job, std::spa
                                 std::span<const Param> params) {
   std::vector<BufferRef> operands(inputs.begin(), inputs.end()), outputs(problem.outputs.size());
   for (size_t i = 0; i < operands.size(); ++i) {
-    const Side side = problem.stencil.operand(i);
-    if (side == Side::none) continue;
+    const rules::Side side = problem.stencil.operand(i);
+    if (side == rules::Side::none) continue;
     const at::Tensor& tensor = tensor_of(operands[i]);
     operands[i] =
-        buffer_of(side == Side::shape ? only_shape(problem, job, tensor) : rows_for(problem, job, side, tensor));
+        buffer_of(side == rules::Side::shape ? only_shape(problem, job, tensor) : rows_for(problem, job, side, tensor));
   }
   job.kernel->run(operands, params, outputs, -1);
   std::vector<at::Tensor> results;
   for (size_t r = 0; r < outputs.size(); ++r) {
     results.push_back(outputs[r] ? tensor_of(outputs[r]) : at::Tensor());
-    if (outputs[r] && problem.stencil.result(r) == Side::indices)
+    if (outputs[r] && problem.stencil.result(r) == rules::Side::indices)
       results[r] = moved_indices(problem, job, results[r], false);
   }
   return results;
@@ -134,11 +134,11 @@ std::vector<at::Tensor> run_job(const Problem& problem, const Job& job, std::spa
 
 // Adds the rows of a result that are a part's own where they go. The first ones that are all of it are the result.
 void add_rows(const Problem& problem, const Job& job, size_t index, at::Tensor made, at::Tensor& result) {
-  const Side side = problem.stencil.result(index);
+  const rules::Side side = problem.stencil.result(index);
   const TensorType& type = problem.outputs[index];
   for (const CutRows& cut : job.cuts) {
-    if (side == Side::none) break;
-    const Range& rows = cut.wanted(on_points(side));
+    if (side == rules::Side::none) break;
+    const Range& rows = cut.wanted(rules::on_points(side));
     const Range both = overlap(cut.owned, rows);
     made = made.narrow(problem.dim(made, cut), both.start - rows.start, both.extent);
   }
@@ -149,8 +149,8 @@ void add_rows(const Problem& problem, const Job& job, size_t index, at::Tensor m
   if (!result.defined()) result = at::zeros(type.shape, made.options());
   at::Tensor target = result;
   for (const CutRows& cut : job.cuts) {
-    if (side == Side::none) break;
-    const Range both = overlap(cut.owned, cut.wanted(on_points(side)));
+    if (side == rules::Side::none) break;
+    const Range both = overlap(cut.owned, cut.wanted(rules::on_points(side)));
     target = target.narrow(problem.dim(target, cut), cut.owned_at + both.start - cut.owned.start, both.extent);
   }
   target.add_(made);
@@ -185,9 +185,9 @@ void set_entry(Call& call, int arg, size_t spatial, size_t count, int64_t value)
 
 // The op on one patch.
 Call patch_call(Call call, const Problem& problem, const std::vector<CutRows>& cuts) {
-  const auto resize = [&](TensorType& type, Side side, const CutRows& cut) {
-    if (side == Side::none || type.dtype == DType::unknown) return;
-    type.shape.at(type.shape.size() - problem.spatial + cut.spatial) = cut.wanted(on_points(side)).extent;
+  const auto resize = [&](TensorType& type, rules::Side side, const CutRows& cut) {
+    if (side == rules::Side::none || type.dtype == DType::unknown) return;
+    type.shape.at(type.shape.size() - problem.spatial + cut.spatial) = cut.wanted(rules::on_points(side)).extent;
   };
   for (const CutRows& cut : cuts) {
     for (size_t i = 0; i < call.inputs.size(); ++i) resize(call.inputs[i], problem.stencil.operand(i), cut);
@@ -200,46 +200,50 @@ Call patch_call(Call call, const Problem& problem, const std::vector<CutRows>& c
 }
 
 // Every patch of every part that is here, of one cut dim.
-std::vector<CutRows> cut_rows(const Windows& windows, bool owns_points, size_t spatial, int64_t parts, int64_t first,
-                              int64_t count) {
+std::vector<CutRows> cut_rows(const rules::Windows& windows, bool owns_points, size_t spatial, int64_t parts,
+                              int64_t first, int64_t count) {
   const int64_t owned = owns_points ? windows.points : windows.field;
-  const int64_t extent = needed_extent(windows, owns_points, parts);
+  const int64_t extent = rules::needed_extent(windows, owns_points, parts);
   std::vector<CutRows> rows;
   for (int64_t p = first; p < first + count; ++p) {
     const Range own = part_of(owned, parts, p);
-    for (const Patch& patch : patches_of(windows, owns_points, own))
-      rows.push_back({spatial, patch, own, needed(windows, owns_points, parts, p),
+    for (const rules::Patch& patch : rules::patches_of(windows, owns_points, own))
+      rows.push_back({spatial, patch, own, rules::needed(windows, owns_points, parts, p),
                       own.start - part_of(owned, parts, first).start, (p - first) * extent});
   }
   return rows;
 }
 
 // How many parts are here: the side that they do not own has room for as many.
-int64_t parts_here(const Call& call, const Problem& problem, const Windows& windows, size_t spatial, int64_t parts) {
+int64_t parts_here(const Call& call, const Problem& problem, const rules::Windows& windows, size_t spatial,
+                   int64_t parts) {
   for (size_t i = 0; i < call.inputs.size(); ++i) {
-    const Side side = problem.stencil.operand(i);
-    if (side == Side::none || on_points(side) == problem.owns_points) continue;
+    const rules::Side side = problem.stencil.operand(i);
+    if (side == rules::Side::none || rules::on_points(side) == problem.owns_points) continue;
     const Shape& shape = call.inputs[i].shape;
-    return shape.at(shape.size() - problem.spatial + spatial) / needed_extent(windows, problem.owns_points, parts);
+    return shape.at(shape.size() - problem.spatial + spatial) /
+           rules::needed_extent(windows, problem.owns_points, parts);
   }
   throw InternalError("a stencil that needs nothing of other parts: " + call.op);
 }
 
 Compute prepare_stencil(const Call& call) {
-  const Call inner = stencil_call(call);
+  const Call inner = rules::stencil_call(call);
   Problem problem;
-  problem.stencil = *stencil_of(inner);
-  if (problem.stencil.kind == StencilKind::taps) return prepare_taps(call);
+  problem.stencil = *rules::stencil_of(inner);
+  if (problem.stencil.kind == rules::StencilKind::taps) return prepare_taps(call);
   problem.owns_points = problem.stencil.owns_points();
-  problem.spatial = spatial_dims(inner);
+  problem.spatial = rules::spatial_dims(inner);
   problem.outputs = call.outputs;
-  for (size_t s = 0; s < problem.spatial; ++s) problem.field.push_back(windows_of(inner, problem.stencil, s).field);
-  const auto &dims = own_argument<Ints>(call, kStencilDims), &parts = own_argument<Ints>(call, kStencilParts),
-             &first = own_argument<Ints>(call, kStencilFirst);
+  for (size_t s = 0; s < problem.spatial; ++s)
+    problem.field.push_back(rules::windows_of(inner, problem.stencil, s).field);
+  const auto &dims = own_argument<Ints>(call, rules::kStencilDims),
+             &parts = own_argument<Ints>(call, rules::kStencilParts),
+             &first = own_argument<Ints>(call, rules::kStencilFirst);
   std::vector<std::vector<CutRows>> combinations = {{}};
   for (size_t i = 0; i < dims.size(); ++i) {
     const auto spatial = static_cast<size_t>(dims[i]);
-    const Windows windows = windows_of(inner, problem.stencil, spatial);
+    const rules::Windows windows = rules::windows_of(inner, problem.stencil, spatial);
     const int64_t count = parts_here(call, problem, windows, spatial, parts[i]);
     std::vector<std::vector<CutRows>> longer;
     for (const std::vector<CutRows>& begun : combinations)

@@ -4,9 +4,9 @@
 
 #include "bridge/aten_kernel.h"
 #include "bridge/own_kernels.h"
-#include "rules/maths.h"
-#include "rules/stencil.h"
-#include "rules/taps.h"
+#include "rules/build/maths.h"
+#include "rules/stencils/stencil.h"
+#include "rules/stencils/taps.h"
 
 namespace spmdx::bridge {
 namespace {
@@ -58,22 +58,23 @@ at::Tensor along(const TapDim& dim, const at::Tensor& x) {
 }
 
 // Of the parts [first, first + count).
-TapDim tap_dim(const Call& inner, const Stencil& stencil, size_t spatial, int64_t parts, int64_t first, int64_t count) {
-  const size_t spatials = spatial_dims(inner);
-  const Windows windows = windows_of(inner, stencil, spatial);
-  const Taps taps = taps_of(inner, spatial, spatials, windows.field, windows.points);
-  const bool reads = reads_by_tap(inner);
-  const int64_t extent = needed_extent(windows, reads, parts), owned = reads ? windows.points : windows.field;
+TapDim tap_dim(const Call& inner, const rules::Stencil& stencil, size_t spatial, int64_t parts, int64_t first,
+               int64_t count) {
+  const size_t spatials = rules::spatial_dims(inner);
+  const rules::Windows windows = rules::windows_of(inner, stencil, spatial);
+  const rules::Taps taps = rules::taps_of(inner, spatial, spatials, windows.field, windows.points);
+  const bool reads = rules::reads_by_tap(inner);
+  const int64_t extent = rules::needed_extent(windows, reads, parts), owned = reads ? windows.points : windows.field;
   const int64_t origin = part_of(owned, parts, first).start;
   TapDim dim{static_cast<int64_t>(spatials - spatial), 0, reads, std::vector<Moves>(taps.at(0).size())};
   for (int64_t i = 0; i < count; ++i) {
-    const Range own = part_of(owned, parts, first + i), lent = needed(windows, reads, parts, first + i);
+    const Range own = part_of(owned, parts, first + i), lent = rules::needed(windows, reads, parts, first + i);
     const int64_t shift = i * extent - lent.start;
     dim.rows += own.extent;
     const Range points = reads ? own : lent;
     for (int64_t p = points.start; p < points.start + points.extent; ++p)
       for (size_t t = 0; t < dim.taps.size(); ++t) {
-        const Tap& tap = taps[static_cast<size_t>(p)][t];
+        const rules::Tap& tap = taps[static_cast<size_t>(p)][t];
         if (reads)
           dim.taps[t].add(tap.row + shift, p - origin, tap.weight);
         else if (tap.row >= own.start && tap.row < own.start + own.extent)
@@ -90,11 +91,11 @@ Call rest_of(const Call& call, const Call& inner, const std::vector<TapDim>& dim
   Call rest = inner;
   rest.inputs = call.inputs;
   rest.outputs = call.outputs;
-  for (TensorType& type : rest.inputs) type.dtype = wide(type.dtype);
-  for (TensorType& type : rest.outputs) type.dtype = wide(type.dtype);
+  for (TensorType& type : rest.inputs) type.dtype = rules::wide(type.dtype);
+  for (TensorType& type : rest.outputs) type.dtype = rules::wide(type.dtype);
   for (const TapDim& dim : dims) {
     rows_of(rest.inputs[0], dim) = dim.rows;
-    leave_dim(rest, spatials - static_cast<size_t>(dim.back), spatials, dim.rows);
+    rules::leave_dim(rest, spatials - static_cast<size_t>(dim.back), spatials, dim.rows);
   }
   return rest;
 }
@@ -102,24 +103,25 @@ Call rest_of(const Call& call, const Call& inner, const std::vector<TapDim>& dim
 }  // namespace
 
 Compute prepare_taps(const Call& call) {
-  const Call inner = stencil_call(call);
-  const Stencil stencil = *stencil_of(inner);
-  const size_t spatials = spatial_dims(inner);
-  const auto &dims = own_argument<Ints>(call, kStencilDims), &parts = own_argument<Ints>(call, kStencilParts),
-             &first = own_argument<Ints>(call, kStencilFirst);
+  const Call inner = rules::stencil_call(call);
+  const rules::Stencil stencil = *rules::stencil_of(inner);
+  const size_t spatials = rules::spatial_dims(inner);
+  const auto &dims = own_argument<Ints>(call, rules::kStencilDims),
+             &parts = own_argument<Ints>(call, rules::kStencilParts),
+             &first = own_argument<Ints>(call, rules::kStencilFirst);
   std::vector<TapDim> cut;
   for (size_t i = 0; i < dims.size(); ++i) {
     const auto spatial = static_cast<size_t>(dims[i]);
-    const Windows windows = windows_of(inner, stencil, spatial);
+    const rules::Windows windows = rules::windows_of(inner, stencil, spatial);
     const Shape& shape = call.inputs.at(0).shape;
     const int64_t here = shape.at(shape.size() - spatials + spatial);
-    const int64_t count = here / needed_extent(windows, stencil.owns_points(), parts[i]);
+    const int64_t count = here / rules::needed_extent(windows, stencil.owns_points(), parts[i]);
     cut.push_back(tap_dim(inner, stencil, spatial, parts[i], first[i], count));
   }
   std::shared_ptr<Kernel> rest;
   if (cut.size() < spatials) rest = prepare_aten(rest_of(call, inner, cut, spatials));
   const at::ScalarType dtype = to_scalar_type(call.outputs.at(0).dtype),
-                       computed = to_scalar_type(wide(call.outputs[0].dtype));
+                       computed = to_scalar_type(rules::wide(call.outputs[0].dtype));
   return [cut, rest, dtype, computed](std::span<const BufferRef> inputs,
                                       std::span<const Param> params) -> std::vector<at::Tensor> {
     at::Tensor x = tensor_of(inputs[0]).to(computed);

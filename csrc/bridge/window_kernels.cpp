@@ -4,8 +4,8 @@
 
 #include "bridge/aten_kernel.h"
 #include "bridge/own_kernels.h"
-#include "rules/families.h"
-#include "rules/window.h"
+#include "rules/tensors/indexing.h"
+#include "rules/tensors/windows.h"
 
 namespace spmdx::bridge {
 namespace {
@@ -79,14 +79,14 @@ std::vector<at::Tensor> write(const Window& window, std::span<const BufferRef> i
 }
 
 Compute prepare_window(const Call& call) {
-  Call inner = windowed_call(call);
+  Call inner = rules::windowed_call(call);
   Window window;
   window.op = inner.op;
-  window.adds = adds_rows(inner);
-  window.index = static_cast<size_t>(own_argument<int64_t>(call, kWindowIndex));
-  window.dim = own_argument<int64_t>(call, kWindowDim);
-  window.start = own_argument<int64_t>(call, kWindowStart);
-  window.total = own_argument<int64_t>(call, kWindowTotal);
+  window.adds = rules::adds_rows(inner);
+  window.index = static_cast<size_t>(own_argument<int64_t>(call, rules::kWindowIndex));
+  window.dim = own_argument<int64_t>(call, rules::kWindowDim);
+  window.start = own_argument<int64_t>(call, rules::kWindowStart);
+  window.total = own_argument<int64_t>(call, rules::kWindowTotal);
   window.extent = inner.inputs.at(0).shape.at(static_cast<size_t>(window.dim));
   const auto access = kAccess.find(base_name(inner.op));
   internal_check(access != kAccess.end(), "no window of " + inner.op);

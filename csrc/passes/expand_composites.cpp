@@ -8,6 +8,7 @@
 #include "passes/rewrites/expand.h"
 #include "passes/settings/limits.h"
 #include "passes/strategy/preference.h"
+#include "rules/lookup.h"
 
 namespace spmdx {
 namespace {

@@ -6,6 +6,7 @@
 #include "passes/passes.h"
 #include "passes/settings/limits.h"
 #include "passes/strategy/preference.h"
+#include "rules/lookup.h"
 
 namespace spmdx {
 namespace {

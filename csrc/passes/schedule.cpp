@@ -4,6 +4,7 @@
 
 #include "graph/rewrite.h"
 #include "passes/passes.h"
+#include "rules/lookup.h"
 
 namespace spmdx {
 namespace {

@@ -5,6 +5,7 @@
 
 #include "graph/rewrite.h"
 #include "passes/passes.h"
+#include "rules/lookup.h"
 #include "rules/row.h"
 
 namespace spmdx {
@@ -38,7 +39,7 @@ bool is_constant(const Node& node) {
 
 const std::vector<int64_t>* permute_dims(const Graph& graph, ValueId value) {
   const NodeId producer = graph.values[value].producer;
-  if (producer == kNone || form_of(*graph.nodes[producer].call) != Form::permute) return nullptr;
+  if (producer == kNone || rules::form_of(*graph.nodes[producer].call) != rules::Form::permute) return nullptr;
   return std::get_if<std::vector<int64_t>>(&graph.nodes[producer].call->args[1]);
 }
 

@@ -7,6 +7,7 @@
 #include "base/error.h"
 #include "graph/rows.h"
 #include "passes/passes.h"
+#include "rules/lookup.h"
 #include "sharding/reshard/missing.h"
 #include "sharding/shards.h"
 

@@ -1,31 +1,130 @@
 // SPDX-License-Identifier: Apache-2.0
-// Rules of ops that look every element up in a table that is whole on each device.
-#include "rules/families.h"
+// Lookup: the row that counts, its rule for the call, or the fallback.
+#include "rules/lookup.h"
 
-namespace spmdx {
+#include <algorithm>
+
+#include "base/error.h"
+#include "rules/build/fits.h"
+#include "rules/build/letters.h"
+#include "rules/known_rules.h"
+#include "rules/override.h"
+#include "rules/registered.h"
+#include "rules/row.h"
+#include "rules/tensors/pointwise.h"
+
+namespace spmdx::rules {
 namespace {
 
-std::string whole(const Call& call, size_t input) { return dims(call.inputs.at(input).shape.size(), 'A', '!'); }
+OpRule fallback_rule(const Call& call) {
+  OpRule rule = replicated(call);
+  rule.fallback = true;
+  return rule;
+}
+
+bool draws_numbers(const Call& call) {
+  return std::any_of(call.args.begin(), call.args.end(), [](const Arg& arg) {
+    const auto* opaque = std::get_if<OpaqueArg>(&arg);
+    return opaque && opaque->text == "generator";
+  });
+}
+
+bool has_unknown_index(const TensorFactors& factors, size_t count) {
+  for (const std::vector<int>& dim : factors)
+    for (int factor : dim)
+      if (factor < 0 || static_cast<size_t>(factor) >= count) return true;
+  return false;
+}
+
+// The factors of each dim multiply to its size; a dim may have none.
+void check(const OpRule& rule, const Call& call) {
+  auto check_tensor = [&](const TensorFactors& factors, const TensorType& type) {
+    internal_check(factors.size() == type.shape.size() && !has_unknown_index(factors, rule.factors.size()),
+                   "the rule of " + call.op + " does not fit " + str(type));
+    for (size_t d = 0; d < factors.size(); ++d) {
+      int64_t product = 1;
+      for (int factor : factors[d]) product *= rule.factors[static_cast<size_t>(factor)].size;
+      if (factors[d].size() == 1 && rule.factors[static_cast<size_t>(factors[d][0])].loose) continue;
+      internal_check(factors[d].empty() || product == type.shape[d], "the factors of dim " + std::to_string(d) +
+                                                                         " of " + str(type) + " in " + call.op +
+                                                                         " multiply to " + std::to_string(product));
+    }
+  };
+  internal_check(rule.inputs.size() == call.inputs.size() && rule.outputs.size() == call.outputs.size(),
+                 "the rule of " + call.op + " has another number of tensors");
+  for (size_t i = 0; i < rule.inputs.size(); ++i) check_tensor(rule.inputs[i], call.inputs[i]);
+  for (size_t i = 0; i < rule.outputs.size(); ++i)
+    if (produced(call.outputs[i])) check_tensor(rule.outputs[i], call.outputs[i]);
+}
+
+OpRule instantiate(const Row& row, const Call& call) {
+  OpRule rule = row.family ? row.family(call) : from_letters(call, parse_letters(row.letters, call), row.reduction);
+  const bool rounded = row.rounds && !is_floating(call.outputs.at(0).dtype);
+  if (row.linearity != Linearity::none && !rounded) {
+    rule.linearity = row.linearity;
+    rule.linear_inputs = row.linear_inputs;
+  }
+  rule.localise = row.localise;
+  rule.expand = row.expand;
+  rule.random = row.random;
+  if (row.flops != 1) rule.flops_per_element = row.flops;  // else the family's
+  bool composite = false;
+  for (Factor& factor : rule.factors) {
+    if (factor.kind != FactorKind::composite) continue;
+    if (!rule.expand) factor = {factor.size, FactorKind::replicate, Reduction::none, factor.loose};
+    composite = true;
+  }
+  adjust_factors(call, rule);
+  if (!composite) rule.expand = nullptr;  // an expansion may rely on what makes its node composite
+  check(rule, call);
+  return rule;
+}
+
+[[noreturn]] void does_not_fit(const Row& row, const Call& call) {
+  std::string operands, results;
+  for (const TensorType& type : call.inputs) operands += (operands.empty() ? "" : ", ") + str(type);
+  for (const TensorType& type : call.outputs) results += (results.empty() ? "" : ", ") + str(type);
+  throw ShardingError(
+      "the rule '" + std::string(row.letters) + "' of " + call.op + " does not fit " + operands + " -> " + results +
+      ". Expected a letter for each dim, and equal sizes where letters are equal. Register another rule.");
+}
+
+OpRule make_rule(const Call& call) {
+  const Row* row = find_override(call.op);
+  if (!row) row = find_row(call.op);
+  if (!row) row = find_registered(call.op);
+  OpRule rule = fallback_rule(call);
+  rule.random = draws_numbers(call);
+  // A generator's numbers go with the order of all elements: on a shard they would be others. A row that is random says
+  // that its kernel counts elements instead.
+  if (!row || (rule.random && !row->random)) return rule;
+  // A call of a form that no row foresaw (a mask as an index, unequal sizes) is run replicated, and reported. Anything
+  // else that a family throws is a bug, and told as one: replicated, it would never be found.
+  try {
+    return instantiate(*row, call);
+  } catch (const DoesNotFit&) {
+    if (row->registered) does_not_fit(*row, call);
+  }
+  rule.random |= row->random;
+  return rule;
+}
 
 }  // namespace
 
-// (x, index): places in x as if it were flat.
-OpRule take(const Call& call) { return from_letters(call, {{whole(call, 0), "*"}, {"*"}}); }
-
-// (elements, tests): one of them may be a number.
-OpRule isin(const Call& call) {
-  if (operand(call, 1) < 0) return pointwise(call);
-  if (operand(call, 0) < 0) return replicated(call);
-  return from_letters(call, {{"*", whole(call, 1)}, {"*"}});
+OpRuleRef rule_for(const CallRef& call) {
+  const KnownRule known = known_rule(call);
+  return known.rule ? known.rule : keep_rule(call, std::make_shared<const OpRule>(make_rule(*call)), known.age);
 }
 
-// (sorted, values, …, sorter): a row of its own for each row of values, or one row for all of them.
-OpRule searchsorted(const Call& call) {
-  if (operand(call, 1) < 0) return replicated(call);
-  const bool rows = call.inputs[0].shape.size() > 1;
-  Letters letters{{rows ? "*S!" : "S!", rows ? "*v" : "*"}, {rows ? "*v" : "*"}};
-  if (call.inputs.size() > 2) letters.inputs.push_back(rows ? "*T!" : "T!");
-  return from_letters(call, letters);
+bool has_rule(std::string_view op) { return find_row(op) != nullptr || find_registered(op) != nullptr; }
+
+std::vector<std::string> all_rules() {
+  std::vector<std::string> names;
+  for (const Row& row : rows()) names.emplace_back(row.op);
+  for (const PointwiseOps& group : pointwise_ops())
+    for (std::string_view op : group.ops) names.emplace_back(op);
+  std::sort(names.begin(), names.end());
+  return names;
 }
 
-}  // namespace spmdx
+}  // namespace spmdx::rules

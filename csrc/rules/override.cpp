@@ -9,8 +9,9 @@
 #include <sstream>
 
 #include "base/error.h"
+#include "rules/known_rules.h"
 
-namespace spmdx {
+namespace spmdx::rules {
 namespace {
 
 struct Override {
@@ -101,4 +102,4 @@ void adjust_factors(const Call& call, OpRule& rule) {
   }
 }
 
-}  // namespace spmdx
+}  // namespace spmdx::rules

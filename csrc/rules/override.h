@@ -6,7 +6,7 @@
 
 #include "rules/row.h"
 
-namespace spmdx {
+namespace spmdx::rules {
 
 // Changes the row of `op` as `changes` says, words of "field=value": letters=*->*, linearity=none|joint|each|monotone|
 // movement, operands=N (a mask), localise=none, expand=none, reduced=pass|max (factors that are reduced),
@@ -20,6 +20,8 @@ const Row* find_override(std::string_view op);
 // Applies the changes that concern factors.
 void adjust_factors(const Call& call, OpRule& rule);
 
-void forget_rules();  // drops the cache of rule_for (rule.cpp)
+}  // namespace spmdx::rules
 
+namespace spmdx {
+using rules::override_rule;
 }  // namespace spmdx

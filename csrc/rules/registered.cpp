@@ -12,10 +12,10 @@
 #include <vector>
 
 #include "base/error.h"
-#include "rules/letters.h"
-#include "rules/override.h"
+#include "rules/build/letters.h"
+#include "rules/known_rules.h"
 
-namespace spmdx {
+namespace spmdx::rules {
 namespace {
 
 struct Entry {
@@ -116,4 +116,4 @@ const Row* find_registered(std::string_view op) {
   return found == all.entries.end() ? nullptr : &found->second->row;
 }
 
-}  // namespace spmdx
+}  // namespace spmdx::rules

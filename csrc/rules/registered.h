@@ -6,7 +6,7 @@
 
 #include "rules/row.h"
 
-namespace spmdx {
+namespace spmdx::rules {
 
 // Like Row, and owns its texts.
 struct RegisteredRule {
@@ -26,4 +26,9 @@ void register_rule(RegisteredRule rule, int operands, int results);
 // Null: none is registered for this op under its full or base name.
 const Row* find_registered(std::string_view op);
 
+}  // namespace spmdx::rules
+
+namespace spmdx {
+using rules::register_rule;
+using rules::RegisteredRule;
 }  // namespace spmdx

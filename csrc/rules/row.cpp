@@ -5,9 +5,8 @@
 #include <unordered_map>
 
 #include "base/error.h"
-#include "rules/families.h"
 
-namespace spmdx {
+namespace spmdx::rules {
 namespace {
 
 using Index = std::unordered_map<std::string_view, Row>;
@@ -18,7 +17,7 @@ const Index& index_of_rows() {
     for (const PointwiseOps& group : pointwise_ops())
       for (std::string_view op : group.ops)
         map.emplace(op, Row{.op = op,
-                            .family = pointwise,
+                            .family = group.family,
                             .linearity = group.linearity,
                             .linear_inputs = group.linear_inputs,
                             .memory = group.memory});
@@ -47,4 +46,4 @@ Form form_of(const Call& call) {
   return row ? row->form : Form::other;
 }
 
-}  // namespace spmdx
+}  // namespace spmdx::rules

@@ -6,7 +6,7 @@
 
 #include "rules/rule.h"
 
-namespace spmdx {
+namespace spmdx::rules {
 
 struct Stencil;  // stencil.h
 
@@ -57,6 +57,7 @@ struct Row {
 
 // Pointwise ops that need no more than their name, by how a partial value passes through them.
 struct PointwiseOps {
+  OpRule (*family)(const Call& call);
   Linearity linearity;
   uint64_t linear_inputs;
   MemoryUse memory;
@@ -79,4 +80,4 @@ auto find_named(Map& entries, std::string_view op) {
   return found == entries.end() ? entries.find(base_name(op)) : found;
 }
 
-}  // namespace spmdx
+}  // namespace spmdx::rules

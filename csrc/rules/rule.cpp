@@ -1,166 +1,12 @@
 // SPDX-License-Identifier: Apache-2.0
-// From a call to its rule: the row, the fallback, and the cache.
+// Rules: the words for linearity.
 #include "rules/rule.h"
 
-#include <algorithm>
-#include <mutex>
+#include <unordered_map>
 
 #include "base/error.h"
-#include "base/latest.h"
-#include "rules/families.h"
-#include "rules/fits.h"
-#include "rules/override.h"
-#include "rules/registered.h"
-#include "rules/row.h"
 
 namespace spmdx {
-namespace {
-
-constexpr size_t kCached = 1 << 13;  // half of the rules that are kept, of some kilobytes each
-
-OpRule fallback_rule(const Call& call) {
-  OpRule rule = replicated(call);
-  rule.fallback = true;
-  return rule;
-}
-
-bool draws_numbers(const Call& call) {
-  return std::any_of(call.args.begin(), call.args.end(), [](const Arg& arg) {
-    const auto* opaque = std::get_if<OpaqueArg>(&arg);
-    return opaque && opaque->text == "generator";
-  });
-}
-
-bool has_unknown_index(const TensorFactors& factors, size_t count) {
-  for (const std::vector<int>& dim : factors)
-    for (int factor : dim)
-      if (factor < 0 || static_cast<size_t>(factor) >= count) return true;
-  return false;
-}
-
-// The factors of each dim multiply to its size; a dim may have none.
-void check(const OpRule& rule, const Call& call) {
-  auto check_tensor = [&](const TensorFactors& factors, const TensorType& type) {
-    internal_check(factors.size() == type.shape.size() && !has_unknown_index(factors, rule.factors.size()),
-                   "the rule of " + call.op + " does not fit " + str(type));
-    for (size_t d = 0; d < factors.size(); ++d) {
-      int64_t product = 1;
-      for (int factor : factors[d]) product *= rule.factors[static_cast<size_t>(factor)].size;
-      if (factors[d].size() == 1 && rule.factors[static_cast<size_t>(factors[d][0])].loose) continue;
-      internal_check(factors[d].empty() || product == type.shape[d], "the factors of dim " + std::to_string(d) +
-                                                                         " of " + str(type) + " in " + call.op +
-                                                                         " multiply to " + std::to_string(product));
-    }
-  };
-  internal_check(rule.inputs.size() == call.inputs.size() && rule.outputs.size() == call.outputs.size(),
-                 "the rule of " + call.op + " has another number of tensors");
-  for (size_t i = 0; i < rule.inputs.size(); ++i) check_tensor(rule.inputs[i], call.inputs[i]);
-  for (size_t i = 0; i < rule.outputs.size(); ++i)
-    if (produced(call.outputs[i])) check_tensor(rule.outputs[i], call.outputs[i]);
-}
-
-OpRule instantiate(const Row& row, const Call& call) {
-  OpRule rule = row.family ? row.family(call) : from_letters(call, parse_letters(row.letters, call), row.reduction);
-  const bool rounded = row.rounds && !is_floating(call.outputs.at(0).dtype);
-  if (row.linearity != Linearity::none && !rounded) {
-    rule.linearity = row.linearity;
-    rule.linear_inputs = row.linear_inputs;
-  }
-  rule.localise = row.localise;
-  rule.expand = row.expand;
-  rule.random = row.random;
-  if (row.flops != 1) rule.flops_per_element = row.flops;  // else the family's
-  bool composite = false;
-  for (Factor& factor : rule.factors) {
-    if (factor.kind != FactorKind::composite) continue;
-    if (!rule.expand) factor = {factor.size, FactorKind::replicate, Reduction::none, factor.loose};
-    composite = true;
-  }
-  adjust_factors(call, rule);
-  if (!composite) rule.expand = nullptr;  // an expansion may rely on what makes its node composite
-  check(rule, call);
-  return rule;
-}
-
-[[noreturn]] void does_not_fit(const Row& row, const Call& call) {
-  std::string operands, results;
-  for (const TensorType& type : call.inputs) operands += (operands.empty() ? "" : ", ") + str(type);
-  for (const TensorType& type : call.outputs) results += (results.empty() ? "" : ", ") + str(type);
-  throw ShardingError(
-      "the rule '" + std::string(row.letters) + "' of " + call.op + " does not fit " + operands + " -> " + results +
-      ". Expected a letter for each dim, and equal sizes where letters are equal. Register another rule.");
-}
-
-OpRule make_rule(const Call& call) {
-  const Row* row = find_override(call.op);
-  if (!row) row = find_row(call.op);
-  if (!row) row = find_registered(call.op);
-  OpRule rule = fallback_rule(call);
-  rule.random = draws_numbers(call);
-  // A generator's numbers go with the order of all elements: on a shard they would be others. A row that is random says
-  // that its kernel counts elements instead.
-  if (!row || (rule.random && !row->random)) return rule;
-  // A call of a form that no row foresaw (a mask as an index, unequal sizes) is run replicated, and reported. Anything
-  // else that a family throws is a bug, and told as one: replicated, it would never be found.
-  try {
-    return instantiate(*row, call);
-  } catch (const DoesNotFit&) {
-    if (row->registered) does_not_fit(*row, call);
-  }
-  rule.random |= row->random;
-  return rule;
-}
-
-struct CallHash {
-  size_t operator()(const CallRef& call) const { return call->hash; }
-};
-struct SameCall {
-  bool operator()(const CallRef& a, const CallRef& b) const { return a == b || *a == *b; }
-};
-
-struct Cache {
-  std::mutex mutex;
-  Latest<CallRef, OpRuleRef, CallHash, SameCall> rules{kCached};
-  uint64_t times_forgotten = 0;
-};
-Cache& cache() {
-  static auto* instance = new Cache;
-  return *instance;
-}
-
-}  // namespace
-
-OpRuleRef rule_for(const CallRef& call) {
-  Cache& all = cache();
-  uint64_t begun = 0;
-  {
-    const std::lock_guard lock(all.mutex);
-    if (const OpRuleRef* known = all.rules.find(call)) return *known;
-    begun = all.times_forgotten;
-  }
-  auto rule = std::make_shared<const OpRule>(make_rule(*call));
-  const std::lock_guard lock(all.mutex);
-  if (begun != all.times_forgotten) return rule;  // of rows that have changed meanwhile
-  return all.rules.insert(call, std::move(rule));
-}
-
-void forget_rules() {
-  Cache& all = cache();
-  const std::lock_guard lock(all.mutex);
-  all.rules.clear();
-  ++all.times_forgotten;
-}
-
-bool has_rule(std::string_view op) { return find_row(op) != nullptr || find_registered(op) != nullptr; }
-
-std::vector<std::string> all_rules() {
-  std::vector<std::string> names;
-  for (const Row& row : rows()) names.emplace_back(row.op);
-  for (const PointwiseOps& group : pointwise_ops())
-    for (std::string_view op : group.ops) names.emplace_back(op);
-  std::sort(names.begin(), names.end());
-  return names;
-}
 
 Linearity parse_linearity(const std::string& text) {
   static const std::unordered_map<std::string, Linearity> names = {{"none", Linearity::none},
@@ -172,17 +18,6 @@ Linearity parse_linearity(const std::string& text) {
   if (found == names.end())
     throw ShardingError("'" + text + "' is no linearity. Expected none, joint, each, monotone or movement.");
   return found->second;
-}
-
-ValueId Builder::emit(std::string op, std::vector<Arg> args, std::vector<ValueId> inputs,
-                      std::vector<TensorType> outputs, uint32_t num_params, uint32_t param) {
-  Call call;
-  call.op = std::move(op);
-  call.args = std::move(args);
-  for (ValueId input : inputs) call.inputs.push_back(graph_.values.at(input).type);
-  call.outputs = std::move(outputs);
-  call.num_params = num_params;
-  return graph_.add_node(seal(std::move(call)), std::move(inputs), source_, param);
 }
 
 }  // namespace spmdx

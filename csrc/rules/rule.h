@@ -2,7 +2,7 @@
 // Rule: all that spmdx knows of an op. Factors, linearity, how attributes become local, how it expands.
 #pragma once
 #include <memory>
-#include <string_view>
+#include <string>
 #include <vector>
 
 #include "graph/graph.h"
@@ -48,9 +48,8 @@ struct OpRule;
 using Boxes = std::vector<Box>;
 using Localise = void (*)(const Call& call, const Boxes& inputs, const Boxes& outputs, std::vector<Arg>& args);
 
-// Appends to a graph what replaces a node. `emit` keeps the node's source line.
+// Appends to a graph what replaces a node. Returns one value per output of the node, kNone for one that nobody may use.
 class Builder;
-// Returns one value per output of the node (kNone: an output the caller may treat as unused).
 using Expand = std::vector<ValueId> (*)(Builder& builder, const Node& node);
 
 struct OpRule {
@@ -67,25 +66,8 @@ struct OpRule {
 };
 using OpRuleRef = std::shared_ptr<const OpRule>;
 
-// The rule of this call; cached by call. Never null: an op without a row gets a fallback rule.
-OpRuleRef rule_for(const CallRef& call);
-
-// True for an op whose row exists, under its full or base name.
-bool has_rule(std::string_view op);
-std::vector<std::string> all_rules();  // names in the table, sorted
-
-class Builder {
- public:
-  Builder(Graph& graph, SourceId source) : graph_(graph), source_(source) {}
-  const TensorType& type(ValueId value) const { return graph_.values[value].type; }
-  // Appends op(args) with the given operands and result types; returns the first result.
-  ValueId emit(std::string op, std::vector<Arg> args, std::vector<ValueId> inputs, std::vector<TensorType> outputs,
-               uint32_t num_params = 0, uint32_t param = 0);
-  Graph& graph() { return graph_; }
-
- private:
-  Graph& graph_;
-  SourceId source_;
-};
+namespace rules {
+using Values = std::vector<ValueId>;
+}  // namespace rules
 
 }  // namespace spmdx

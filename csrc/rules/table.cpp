@@ -1,12 +1,39 @@
 // SPDX-License-Identifier: Apache-2.0
 // THE table: all that spmdx knows of each op, one row an op, alphabetical.
-#include "rules/composite.h"
-#include "rules/families.h"
-#include "rules/localise.h"
+#include "rules/build/sizes.h"
+#include "rules/layers/attention.h"
+#include "rules/layers/batch_norm.h"
+#include "rules/layers/ctc.h"
+#include "rules/layers/embedding.h"
+#include "rules/layers/fused_layers.h"
+#include "rules/layers/group_norm.h"
+#include "rules/layers/grouped.h"
+#include "rules/layers/layer_norm.h"
+#include "rules/layers/linear.h"
+#include "rules/layers/losses.h"
+#include "rules/layers/nll.h"
+#include "rules/layers/softmax.h"
 #include "rules/row.h"
-#include "rules/stencil.h"
+#include "rules/stencils/convolution.h"
+#include "rules/stencils/planes.h"
+#include "rules/stencils/stencil.h"
+#include "rules/tensors/creation.h"
+#include "rules/tensors/diagonals.h"
+#include "rules/tensors/extrema.h"
+#include "rules/tensors/indexing.h"
+#include "rules/tensors/joins.h"
+#include "rules/tensors/movement.h"
+#include "rules/tensors/pointwise.h"
+#include "rules/tensors/reductions.h"
+#include "rules/tensors/reshape.h"
+#include "rules/tensors/rolls.h"
+#include "rules/tensors/scans.h"
+#include "rules/tensors/searches.h"
+#include "rules/tensors/slots.h"
+#include "rules/tensors/taken_rows.h"
+#include "rules/tensors/windows.h"
 
-namespace spmdx {
+namespace spmdx::rules {
 namespace {
 
 constexpr Linearity kJoint = Linearity::joint, kEach = Linearity::each, kMovement = Linearity::movement;
@@ -1005,17 +1032,17 @@ constexpr std::string_view kLinearInFirst[] = {"aten.elu_backward",
                                                "aten.tanh_backward",
                                                "aten.threshold_backward"};
 
-constexpr PointwiseOps kPointwise[] = {{Linearity::none, kAllInputs, MemoryUse::fresh, kNonlinear},
-                                       {Linearity::none, kAllInputs, kInPlace, kNonlinearInPlace},
-                                       {Linearity::monotone, kFirst, MemoryUse::fresh, kMonotone},
-                                       {Linearity::monotone, kFirst, kInPlace, kMonotoneInPlace},
-                                       {Linearity::joint, kAllInputs, MemoryUse::fresh, kLinear},
-                                       {Linearity::joint, kAllInputs, kInPlace, kLinearInPlace},
-                                       {Linearity::joint, kFirst, MemoryUse::fresh, kLinearInFirst}};
+constexpr PointwiseOps kPointwise[] = {{pointwise, Linearity::none, kAllInputs, MemoryUse::fresh, kNonlinear},
+                                       {pointwise, Linearity::none, kAllInputs, kInPlace, kNonlinearInPlace},
+                                       {pointwise, Linearity::monotone, kFirst, MemoryUse::fresh, kMonotone},
+                                       {pointwise, Linearity::monotone, kFirst, kInPlace, kMonotoneInPlace},
+                                       {pointwise, Linearity::joint, kAllInputs, MemoryUse::fresh, kLinear},
+                                       {pointwise, Linearity::joint, kAllInputs, kInPlace, kLinearInPlace},
+                                       {pointwise, Linearity::joint, kFirst, MemoryUse::fresh, kLinearInFirst}};
 
 }  // namespace
 
 std::span<const Row> rows() { return kRows; }
 std::span<const PointwiseOps> pointwise_ops() { return kPointwise; }
 
-}  // namespace spmdx
+}  // namespace spmdx::rules

@@ -11,7 +11,7 @@
 #include "base/error.h"
 #include "graph/text.h"
 #include "passes/passes.h"
-#include "rules/rule.h"
+#include "rules/lookup.h"
 #include "sharding/notation.h"
 #include "sharding/reshard/reshard.h"
 

@@ -7,6 +7,8 @@
 #include "base/error.h"
 #include "check.h"
 #include "graph/text.h"
+#include "rules/build/builder.h"
+#include "rules/lookup.h"
 #include "rules/rule.h"
 
 using namespace spmdx;

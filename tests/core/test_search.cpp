@@ -4,6 +4,7 @@
 #include "graph/text.h"
 #include "passes/passes.h"
 #include "passes/search/assignment.h"
+#include "rules/lookup.h"
 
 using namespace spmdx;
 

@@ -3,6 +3,7 @@
 #include "passes/report/flops.h"
 
 #include "passes/strategy/strategy.h"
+#include "rules/lookup.h"
 
 namespace spmdx {
 Flops count_flops(const Graph& graph) {

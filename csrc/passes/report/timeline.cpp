@@ -5,6 +5,7 @@
 #include <algorithm>
 
 #include "passes/strategy/strategy.h"
+#include "rules/lookup.h"
 
 namespace spmdx {
 namespace {

@@ -5,7 +5,8 @@
 #include "passes/exchange.h"
 #include "passes/rewrites/expand.h"
 #include "passes/strategy/choices.h"
-#include "rules/letters.h"
+#include "rules/build/letters.h"
+#include "rules/lookup.h"
 
 namespace spmdx {
 namespace {
@@ -99,7 +100,7 @@ Graph laid_out(const CallRef& call, const MeshRef& mesh, const Placement& placem
   graph.num_params = call->num_params;
   for (size_t r = 0; r < call->outputs.size(); ++r) {
     graph.values[first + r].sharding = placement.outputs[r];
-    if (produced(call->outputs[r])) graph.outputs.push_back({.value = first + static_cast<ValueId>(r)});
+    if (rules::produced(call->outputs[r])) graph.outputs.push_back({.value = first + static_cast<ValueId>(r)});
   }
   return graph;
 }

@@ -6,9 +6,10 @@
 
 #include "graph/rewrite.h"
 #include "graph/rows.h"
-#include "rules/maths.h"
+#include "rules/build/builder.h"
+#include "rules/build/maths.h"
 #include "rules/row.h"
-#include "rules/taken_rows.h"
+#include "rules/tensors/taken_rows.h"
 
 namespace spmdx {
 namespace {
@@ -28,7 +29,8 @@ std::optional<std::pair<int64_t, size_t>> run_of_rows(const Call& call) {
     if (rows.sources.empty() || rows.sources[0] < 0) return std::nullopt;
     return std::pair{rows.sources[0], static_cast<size_t>(rows.dim)};
   }
-  const std::vector<TakenRows> rows = form_of(call) == Form::slice ? taken_rows(call) : std::vector<TakenRows>{};
+  const std::vector<rules::TakenRows> rows =
+      rules::form_of(call) == rules::Form::slice ? rules::taken_rows(call) : std::vector<rules::TakenRows>{};
   if (rows.size() != 1 || rows[0].step != 1) return std::nullopt;
   return std::pair{rows[0].first, rows[0].dim};
 }
@@ -57,7 +59,8 @@ std::set<Place> worth_seeing(const Graph& graph) {
     if (!slice) continue;
     Taken& taken = all[{slice->from, slice->dim, slice->pieces}];
     ++taken.slices;
-    taken.cut = taken.cut || is_cut(graph, slice->from, slice->dim) || is_cut(graph, node.output, slice->dim);
+    taken.cut =
+        taken.cut || rules::is_cut(graph, slice->from, slice->dim) || rules::is_cut(graph, node.output, slice->dim);
   }
   std::set<Place> worth;
   for (const auto& [place, taken] : all)

@@ -4,7 +4,8 @@
 
 #include "base/error.h"
 #include "graph/rewrite.h"
-#include "rules/rule.h"
+#include "rules/build/builder.h"
+#include "rules/lookup.h"
 
 namespace spmdx {
 namespace {

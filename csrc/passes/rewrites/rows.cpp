@@ -7,13 +7,15 @@
 
 #include "graph/rewrite.h"
 #include "passes/strategy/strategy.h"
-#include "rules/maths.h"
+#include "rules/build/builder.h"
+#include "rules/build/maths.h"
+#include "rules/lookup.h"
 #include "rules/row.h"
 
 namespace spmdx {
 namespace {
 
-bool is_view(const Node& node) { return form_of(*node.call) == Form::view; }
+bool is_view(const Node& node) { return rules::form_of(*node.call) == rules::Form::view; }
 
 struct Place {
   ValueId value;
@@ -44,7 +46,8 @@ std::optional<Merge> blocked(const OpContext& op, const std::vector<int>& factor
 }
 
 bool selects(const Node& node, size_t dim) {
-  return form_of(*node.call) == Form::select && std::get<int64_t>(node.call->args.at(1)) == static_cast<int64_t>(dim);
+  return rules::form_of(*node.call) == rules::Form::select &&
+         std::get<int64_t>(node.call->args.at(1)) == static_cast<int64_t>(dim);
 }
 
 // The dim that a view splits into pieces × rest, where each reader takes one piece: the pieces should not be cut.
@@ -68,7 +71,7 @@ void each_blocked(const Graph& graph, const Found& found) {
     if (!is_view(node)) continue;
     if (const auto dim = dim_of_pieces(graph, node, readers[node.output])) {
       const Shape& out = node.call->outputs[0].shape;
-      if (is_cut(graph, node.inputs[0], *dim)) {
+      if (rules::is_cut(graph, node.inputs[0], *dim)) {
         found(Merge{out[*dim], out[*dim + 1], 1}, node.inputs[0], *dim);
         continue;
       }

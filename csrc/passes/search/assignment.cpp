@@ -6,7 +6,7 @@
 #include <map>
 
 #include "passes/settings/limits.h"
-
+#include "rules/lookup.h"
 namespace spmdx {
 namespace {
 

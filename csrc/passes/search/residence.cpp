@@ -3,6 +3,7 @@
 
 #include <algorithm>
 
+#include "rules/lookup.h"
 #include "rules/row.h"
 
 namespace spmdx {
@@ -46,7 +47,7 @@ std::vector<bool> fleeting_values(const Graph& graph) {
   for (const Input& input : graph.inputs) derived[input.value] = input.state;
   for (const Node& node : graph.nodes) {
     if (node.inputs.size() != 1 || !derived[node.inputs[0]]) continue;
-    if (rule_for(node.call)->linearity == Linearity::movement || form_of(*node.call) == Form::cast)
+    if (rule_for(node.call)->linearity == Linearity::movement || rules::form_of(*node.call) == rules::Form::cast)
       derived[node.output] = true;
   }
   return derived;

@@ -5,8 +5,7 @@
 #include "graph/rows.h"
 #include "passes/settings/limits.h"
 #include "passes/strategy/strategy.h"
-#include "rules/stencil.h"
-#include "rules/taken_rows.h"
+#include "rules/tensors/taken_rows.h"
 #include "sharding/shards.h"
 
 namespace spmdx {
@@ -81,7 +80,7 @@ int64_t exchange_ns(const OpContext& op, const Strategy& strategy, const std::ve
 
 // Rows that go from part to part inside an expansion: those of a slice, or about one where neighbours overlap.
 int64_t rows_lacked(const OpContext& op, size_t factor, int64_t parts) {
-  for (const TakenRows& rows : taken_rows(*op.call)) {
+  for (const rules::TakenRows& rows : rules::taken_rows(*op.call)) {
     const std::vector<int>& factors = op.factors(0).at(rows.dim);
     if (std::find(factors.begin(), factors.end(), static_cast<int>(factor)) != factors.end())
       return most_lacked(rows, op.type(0).shape.at(rows.dim), op.type(op.rule->inputs.size()).shape.at(rows.dim),

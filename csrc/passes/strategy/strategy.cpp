@@ -4,7 +4,7 @@
 
 #include <algorithm>
 
-#include "rules/summed.h"
+#include "rules/build/summed.h"
 #include "sharding/cuts.h"
 
 namespace spmdx {
@@ -174,7 +174,7 @@ std::optional<Placement> place(const OpContext& op, const Strategy& strategy) {
         sharding.reduction = factor.reduction;
       }
     }
-    if (sharding.partial && !is_summed(op.type(t).dtype)) return std::nullopt;
+    if (sharding.partial && !rules::is_summed(op.type(t).dtype)) return std::nullopt;
     (is_input ? placement.inputs : placement.outputs).push_back(intern(std::move(sharding), op.type(t).shape));
   }
   return placement;

@@ -5,7 +5,7 @@
 namespace spmdx {
 
 MemoryUse memory_use(const Call& call) {
-  const Row* row = find_row(call.op);
+  const rules::Row* row = rules::find_row(call.op);
   if (!row) return MemoryUse::fresh;
   if (row->memory != MemoryUse::in_place) return row->memory;
   const bool first = !call.args.empty() && call.args[0] == Arg(TensorArg{0});

@@ -5,6 +5,8 @@
 
 namespace spmdx {
 
+using rules::MemoryUse;
+
 // As the row of its op says; in_place only where the result is of the first operand's type.
 MemoryUse memory_use(const Call& call);
 

@@ -6,7 +6,7 @@
 #include <unordered_map>
 
 #include "base/error.h"
-#include "rules/rule.h"
+#include "rules/lookup.h"
 #include "runtime/program/program.h"
 #include "sharding/shards.h"
 

@@ -13,6 +13,7 @@
 
 #include "base/error.h"
 #include "base/waiting.h"
+#include "rules/lookup.h"
 #include "runtime/step/job.h"
 #include "runtime/step/plan_cache.h"
 

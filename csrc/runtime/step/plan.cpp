@@ -3,7 +3,7 @@
 #include "runtime/step/plan.h"
 
 #include "passes/passes.h"
-#include "rules/rule.h"
+#include "rules/lookup.h"
 
 namespace spmdx {
 namespace {

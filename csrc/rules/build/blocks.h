@@ -1,0 +1,25 @@
+// SPDX-License-Identifier: Apache-2.0
+// A cut dim seen as blocks, one a part.
+#pragma once
+#include "rules/build/maths.h"
+
+namespace spmdx::rules {
+
+struct Blocks {
+  size_t dim = 0;     // of the blocks; dim + 1 is within one
+  int64_t count = 1;  // 1: the dim cannot be seen so
+  int64_t size = 1;
+};
+
+// As many blocks as the operand's dim has parts; as the mesh has devices where that is not known.
+Blocks blocks_of(Maths& maths, ValueId value, size_t dim);
+
+Shape blocked(Shape shape, const Blocks& blocks);
+
+// Rows `start` to `stop` of a dim.
+ValueId rows_between(Maths& maths, ValueId value, size_t dim, int64_t start, int64_t stop);
+
+// The node as it was: its dim will be gathered.
+Values unchanged(Maths& maths, const Node& node);
+
+}  // namespace spmdx::rules

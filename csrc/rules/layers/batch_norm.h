@@ -1,0 +1,14 @@
+// SPDX-License-Identifier: Apache-2.0
+// Batch norms: statistics of each channel.
+#pragma once
+#include "rules/rule.h"
+
+namespace spmdx::rules {
+
+OpRule batch_norm(const Call& call);
+OpRule batch_norm_backward(const Call& call);
+
+Values expand_batch_norm(Builder& builder, const Node& node);
+Values expand_batch_norm_backward(Builder& builder, const Node& node);
+
+}  // namespace spmdx::rules

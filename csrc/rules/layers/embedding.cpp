@@ -1,0 +1,67 @@
+// SPDX-License-Identifier: Apache-2.0
+// Embeddings: every device has some rows of a cut table.
+#include "rules/layers/embedding.h"
+
+#include <algorithm>
+
+#include "graph/args.h"
+#include "rules/build/letters.h"
+#include "rules/build/maths.h"
+
+namespace spmdx::rules {
+
+// (grad, indices, num_weights, padding_idx, scale_grad_by_freq): frequencies are counts over all indices. The work does
+// not grow with the number of rows of the table.
+OpRule embedding_backward(const Call& call) {
+  const bool by_frequency = boolean(call, 4, false);
+  OpRule rule = from_letters(call, by_frequency ? Letters{{"*!Z", "*!"}, {"V+Z"}} : Letters{{"*Z", "*"}, {"V+Z"}});
+  rule.linearity = Linearity::joint;
+  rule.linear_inputs = 1;
+  rule.flops_per_element = 1 / static_cast<double>(std::max<int64_t>(call.outputs[0].shape.at(0), 1));
+  return rule;
+}
+
+// (grad, indices, start, rows, total, padding_idx, scale_grad_by_freq)
+OpRule embedding_rows(const Call& call) {
+  const bool by_frequency = boolean(call, 6, false);
+  OpRule rule = from_letters(call, by_frequency ? Letters{{"*!Z", "*!"}, {"VZ"}} : Letters{{"*Z", "*"}, {"VZ"}});
+  rule.flops_per_element = 1 / static_cast<double>(std::max<int64_t>(call.outputs[0].shape.at(0), 1));
+  return rule;
+}
+
+// (weight, indices, start, rows of all)
+OpRule masked_embedding(const Call& call) {
+  OpRule rule = from_letters(call, {{"vd", "*"}, {"*d"}});
+  rule.flops_per_element = 1 / static_cast<double>(std::max<int64_t>(call.inputs[0].shape.at(0), 1));
+  return rule;
+}
+
+// Every device looks up the rows it has; all others are zero. The last argument is the number of rows of all.
+Values expand_embedding(Builder& builder, const Node& node) {
+  Maths maths(builder, node);
+  return {maths.emit("spmdx.masked_embedding", {TensorArg{0}, TensorArg{1}, int64_t{0}, maths.shape(maths.input(0))[0]},
+                     {maths.input(0), maths.input(1)}, {maths.output(0)})};
+}
+
+// Every device adds to the rows it has.
+Values expand_embedding_backward(Builder& builder, const Node& node) {
+  Maths maths(builder, node);
+  const int64_t rows = maths.output(0).shape.at(0);
+  return {maths.emit("spmdx.embedding_rows",
+                     {TensorArg{0}, TensorArg{1}, int64_t{0}, rows, rows, integer(maths.call(), 3, -1),
+                      boolean(maths.call(), 4, false)},
+                     {maths.input(0), maths.input(1)}, {maths.output(0)})};
+}
+
+// spmdx.masked_embedding(weight, indices, start)
+void table_start(const Call&, const Boxes& inputs, const Boxes&, std::vector<Arg>& args) {
+  args.at(2) = inputs.at(0).at(0).start;
+}
+
+// spmdx.embedding_rows(grad, indices, start, rows, …)
+void embedding_box(const Call&, const Boxes&, const Boxes& outputs, std::vector<Arg>& args) {
+  args.at(2) = outputs.at(0).at(0).start;
+  args.at(3) = outputs.at(0).at(0).extent;
+}
+
+}  // namespace spmdx::rules

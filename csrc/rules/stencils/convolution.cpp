@@ -1,0 +1,182 @@
+// SPDX-License-Identifier: Apache-2.0
+// Convolutions: a bias is added once, and the gradients of a cut one are convolutions of their own.
+#include "rules/stencils/convolution.h"
+
+#include <numeric>
+#include <optional>
+
+#include "graph/args.h"
+#include "rules/build/blocks.h"
+#include "rules/build/letters.h"
+#include "rules/stencils/planes.h"
+#include "rules/stencils/stencil.h"
+
+namespace spmdx::rules {
+namespace {
+
+// The letters of the spatial dims of a convolution's input and of its result. Cut alike, parts exchange halos, or
+// nothing where a window is one place.
+struct Spatial {
+  std::string input, result;
+};
+
+Spatial spatial_letters(const Call& call) {
+  const Stencil stencil = *stencil_of(call);
+  Spatial letters;
+  for (size_t i = 0; i < spatial_dims(call); ++i) {
+    const char in = static_cast<char>('p' + static_cast<char>(i)), out = static_cast<char>('v' + static_cast<char>(i));
+    const Windows windows = windows_of(call, stencil, i);
+    const bool apart = windows.identity() || windows.divisible();
+    const std::string shared = std::string{in} + (windows.identity() ? "" : "~");
+    letters.input += apart ? shared : std::string{in, '!'};
+    letters.result += apart ? shared : std::string{out, '!'};
+  }
+  return letters;
+}
+
+// ---- the gradients of a convolution --------------------------------------------------------------------------------
+using Ints = std::vector<int64_t>;
+
+// (grad, x, w, bias_sizes, stride, padding, dilation, transposed, output_padding, groups, mask) → dx, dw, db
+struct Gradients {
+  Call input;   // a convolution of the gradient, transposed where the forward one is not
+  Call weight;  // the same op for dw alone
+};
+
+Ints full_list(const Call& call, size_t arg, size_t count, int64_t missing) {
+  Ints list = integers(call, arg);
+  if (list.empty()) list = {missing};
+  if (list.size() == 1) list.assign(count, list[0]);
+  return list;
+}
+
+// What a convolution has to be told to give dx its size; nothing where it cannot.
+std::optional<Ints> output_padding(const Call& call, const Stencil& stencil, bool transposed) {
+  Ints more;
+  for (size_t s = 0; s < spatial_dims(call); ++s) {
+    const Windows windows = windows_of(call, stencil, s);
+    const int64_t reached = (windows.points - 1) * windows.stride - 2 * windows.padding + windows.span();
+    more.push_back(transposed ? 0 : windows.field - reached);
+    if (windows.field - reached >= windows.stride || windows.field < reached) return std::nullopt;
+  }
+  return more;
+}
+
+std::optional<Gradients> gradients_of(const Call& call) {
+  const bool transposed = boolean(call, 7, false);
+  const auto more = output_padding(call, *stencil_of(call), transposed);
+  if (!more || is_complex(call.inputs[0].dtype)) return std::nullopt;
+  const size_t count = more->size();
+  Gradients parts;
+  parts.weight = call;
+  parts.weight.outputs[0] = parts.weight.outputs[2] = {DType::unknown, {}};
+  parts.weight.args.at(10) = std::vector<bool>{false, true, false};
+  parts.input.op = "aten.convolution";
+  parts.input.args = {TensorArg{0},
+                      TensorArg{1},
+                      std::monostate{},
+                      full_list(call, 4, count, 1),
+                      full_list(call, 5, count, 0),
+                      full_list(call, 6, count, 1),
+                      !transposed,
+                      *more,
+                      integer(call, 9, 1)};
+  parts.input.inputs = {call.inputs[0], call.inputs[2]};
+  parts.input.outputs = {call.outputs[0]};
+  return parts;
+}
+
+// The gradients of input and weight, and that of the bias by itself.
+Values bias_gradient_apart(Maths& maths, const Node& node) {
+  std::vector<Arg> args = maths.call().args;
+  std::vector<TensorType> types = maths.call().outputs;
+  args.at(10) = std::vector<bool>{produced(types[0]), produced(types[1]), false};
+  types[2].dtype = DType::unknown;
+  const ValueId made = maths.emit(maths.call().op, std::move(args), node.inputs, types);
+  return {made, made + 1, kNone};
+}
+
+ValueId bias_gradient(Maths& maths) {
+  const ValueId grad = maths.input(0);
+  std::vector<int64_t> dims(maths.shape(grad).size());
+  std::iota(dims.begin(), dims.end(), 0);
+  dims.erase(dims.begin() + 1);
+  return maths.sum(grad, dims, false, maths.output(2).dtype);
+}
+
+// Of a convolution: the bias is added once.
+Values add_bias_after(Maths& maths) {
+  std::vector<Arg> args = maths.call().args;
+  args.at(2) = std::monostate{};
+  const ValueId product =
+      maths.emit(maths.call().op, std::move(args), {maths.input(0), maths.input(1)}, {maths.output(0)});
+  Shape bias(maths.output(0).shape.size(), 1);
+  bias.at(1) = maths.output(0).shape.at(1);
+  return {maths.add(product, maths.view(maths.input(2), std::move(bias)))};
+}
+
+}  // namespace
+
+// convolution(x, w, bias, stride, padding, dilation, transposed, output_padding, groups)
+OpRule convolution(const Call& call) {
+  const size_t spatial = call.inputs[0].shape.size() - 2;
+  const bool transposed = boolean(call, 6, false), bias = operand(call, 2) >= 0;
+  const bool grouped = integer(call, 8, 1) != 1;
+  const std::string in = grouped ? "I!" : bias ? "c+" : "c", out = grouped ? "O!" : "o";
+  // With groups one of the weight's dims counts channels of a group only.
+  const std::string weight = grouped ? (transposed ? "I!P!" : "O!P!") : (transposed ? "co" : "oc");
+  const Spatial places = spatial_letters(call);
+  Letters letters{{"n" + in + places.input, weight + dims(spatial, 's', '!')}, {"n" + out + places.result}};
+  if (bias) letters.inputs.push_back(out);
+  OpRule rule = from_letters(call, letters);
+  if (!bias) rule.linearity = Linearity::each;
+  rule.flops_per_element = 2;
+  return rule;
+}
+
+// convolution_backward(grad, x, w, bias_sizes, …, transposed 7, output_padding, groups 9, mask) -> dx, dw, db
+OpRule convolution_backward(const Call& call) {
+  const size_t spatial = call.inputs[0].shape.size() - 2;
+  const bool transposed = boolean(call, 7, false), grouped = integer(call, 9, 1) != 1;
+  // The bias's gradient knows no input channels: where those are cut, it is made by itself.
+  const std::string in = grouped ? "I!" : produced(call.outputs[2]) ? "c^" : "c.", out = grouped ? "O!" : "o";
+  const std::string weight =
+      (grouped ? (transposed ? "I!P!" : "O!P!") : (transposed ? "co" : "oc")) + dims(spatial, 's', '!');
+  const Spatial places = spatial_letters(call);
+  const std::string x = "n" + in + places.input;
+  return from_letters(call, {{"n" + out + places.result, x, weight}, {x, weight, out}});
+}
+
+// A bias is added after sums over cut channels.
+Values expand_convolution(Builder& builder, const Node& node) {
+  Maths maths(builder, node);
+  const bool bias = operand(maths.call(), 2) >= 0;
+  const std::vector<CutDim> cuts = cut_dims(maths, maths.call(), node.inputs);
+  if (bias && (cuts.empty() || maths.is_cut(node.inputs[0], 1))) return add_bias_after(maths);
+  return expand_stencil(builder, node);
+}
+
+Values expand_convolution_backward(Builder& builder, const Node& node) {
+  Maths maths(builder, node);
+  const std::vector<CutDim> cuts = cut_dims(maths, maths.call(), node.inputs);
+  const auto gradients = gradients_of(maths.call());
+  const bool biased = produced(maths.output(2));
+  Values results(3, kNone);
+  if (cuts.empty() || !gradients) {
+    results = biased ? bias_gradient_apart(maths, node) : unchanged(maths, node);
+  } else {
+    if (produced(maths.output(0)))
+      results[0] = in_parts(maths, gradients->input, {node.inputs[0], node.inputs[2]}, cuts)[0];
+    if (produced(maths.output(1))) results[1] = in_parts(maths, gradients->weight, node.inputs, cuts)[1];
+  }
+  if (biased) results[2] = bias_gradient(maths);
+  return results;
+}
+
+// convolution_backward: the bias has as many elements as the local gradient has channels.
+void bias_size(const Call&, const Boxes& inputs, const Boxes&, std::vector<Arg>& args) {
+  if (std::holds_alternative<std::vector<int64_t>>(args.at(3)))
+    args[3] = std::vector<int64_t>{inputs.at(0).at(1).extent};
+}
+
+}  // namespace spmdx::rules

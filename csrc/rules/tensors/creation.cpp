@@ -1,0 +1,52 @@
+// SPDX-License-Identifier: Apache-2.0
+// Creation: each device makes its own box.
+#include "rules/tensors/creation.h"
+
+#include "base/error.h"
+#include "graph/args.h"
+#include "rules/build/fits.h"
+#include "rules/build/sizes.h"
+#include "rules/tensors/pointwise.h"
+
+namespace spmdx::rules {
+
+OpRule creation(const Call& call) { return pointwise(call); }
+
+// Offsets are exact between integers only; a start of floats is computed whole.
+OpRule arange(const Call& call) {
+  const bool whole_numbers = std::holds_alternative<int64_t>(argument(call, 0)) &&
+                             std::holds_alternative<int64_t>(argument(call, 1)) &&
+                             !std::holds_alternative<double>(argument(call, 2));
+  return whole_numbers ? creation(call) : replicated(call);
+}
+
+OpRule random_of(const Call& call) {
+  fits(!is_complex(call.outputs.at(0).dtype), "complex random numbers have no kernel of their own");
+  return pointwise(call);
+}
+
+// (sizes, starts, extents, …)
+void random_box(const Call&, const Boxes&, const Boxes& outputs, std::vector<Arg>& args) {
+  internal_check(args.size() > 2, "a random op without its box");
+  args[1] = starts(outputs.at(0));
+  args[2] = extents(outputs.at(0));
+}
+
+// Random ops of ATen: after all arguments the global sizes, and where the box begins.
+void random_place(const Call& call, const Boxes&, const Boxes& outputs, std::vector<Arg>& args) {
+  args.emplace_back(std::vector<int64_t>(call.outputs.at(0).shape));
+  args.emplace_back(starts(outputs.at(0)));
+}
+
+// (start, end, step, …), whole numbers
+void arange_range(const Call& call, const Boxes&, const Boxes& outputs, std::vector<Arg>& args) {
+  const auto* first = std::get_if<int64_t>(&args.at(0));
+  if (!first) return;  // not cut, see the family
+  const int64_t step = integer(call, 2, 1);
+  const Range range = outputs.at(0).at(0);
+  const int64_t start = *first + range.start * step;
+  args[0] = start;
+  args[1] = start + range.extent * step;
+}
+
+}  // namespace spmdx::rules

@@ -1,0 +1,98 @@
+// SPDX-License-Identifier: Apache-2.0
+// Windows: each device does those that fall into its part of the dim.
+#include "rules/tensors/windows.h"
+
+#include <algorithm>
+
+#include "base/error.h"
+#include "graph/args.h"
+#include "rules/build/maths.h"
+#include "rules/row.h"
+#include "rules/tensors/indexing.h"
+
+namespace spmdx::rules {
+namespace {
+
+bool everywhere(const std::vector<TensorFactors>& tensors, int factor) {
+  return std::all_of(tensors.begin(), tensors.end(), [factor](const TensorFactors& dims) {
+    return std::any_of(dims.begin(), dims.end(), [factor](const std::vector<int>& dim) {
+      return std::find(dim.begin(), dim.end(), factor) != dim.end();
+    });
+  });
+}
+
+struct Indexing {
+  int operand = -1;
+  size_t dim = 0;
+};
+
+// index and index_put have a list with one place a dim, all others a dim and then an index.
+Indexing indexing_of(const Call& call) {
+  if (const auto* list = std::get_if<TensorListArg>(&argument(call, 1))) {
+    for (size_t d = 0; d < list->inputs.size(); ++d)
+      if (list->inputs[d] != kNone) return {static_cast<int>(list->inputs[d]), d};
+  }
+  const size_t rank = call.inputs.at(0).shape.size();
+  return {operand(call, 2), static_cast<size_t>(normal_dim(integer(call, 1, 0), rank))};
+}
+
+bool is_zeros(const Maths& maths, ValueId value) {
+  const Node* made = maths.producer(value);
+  return made && made->call->op == "aten.full" && is_number(argument(*made->call, 1), 0);
+}
+
+}  // namespace
+
+Call windowed_call(const Call& call) {
+  Call inner = call;
+  inner.op = std::get<std::string>(argument(call, kWindowOp));
+  inner.args.erase(inner.args.begin(), inner.args.begin() + kWindowArgs);
+  return inner;
+}
+
+// What the op's own rule may cut only by an expansion is cut here: a window of what is written, or a sum over the
+// windows of what is read.
+OpRule window(const Call& call) {
+  const Call inner = windowed_call(call);
+  const Row& row = row_of(inner);
+  OpRule rule = row.family(inner);
+  for (size_t f = 0; f < rule.factors.size(); ++f) {
+    Factor& factor = rule.factors[f];
+    if (factor.kind != FactorKind::composite) continue;
+    const bool written = everywhere(rule.outputs, static_cast<int>(f));
+    factor = written ? Factor{factor.size} : Factor{factor.size, FactorKind::reduce, Reduction::sum};
+  }
+  if (row.linearity != Linearity::none) {
+    rule.linearity = row.linearity;
+    rule.linear_inputs = row.linear_inputs;
+  }
+  // Rows are added to nothing, see expand_window: the first operand is not read.
+  if (adds_rows(inner)) rule.linear_inputs &= ~uint64_t{1};
+  // What is read outside of the window is 0, which only sums pass over.
+  if (rule.linearity == Linearity::movement) rule.linearity = Linearity::joint;
+  return rule;
+}
+
+void window_start(const Call&, const std::vector<Box>& inputs, const std::vector<Box>&, std::vector<Arg>& args) {
+  const auto dim = static_cast<size_t>(std::get<int64_t>(args.at(kWindowDim)));
+  args.at(kWindowStart) = inputs.at(0).at(dim).start;
+}
+
+// Rows that are added are added to zeros first, so that devices may do a part of the rows each.
+Values expand_window(Builder& builder, const Node& node) {
+  Maths maths(builder, node);
+  const Call& call = maths.call();
+  const Indexing at = indexing_of(call);
+  internal_check(at.operand >= 0, "no index in " + call.op);
+  std::vector<Arg> args = {call.op, int64_t{at.operand}, static_cast<int64_t>(at.dim), int64_t{0},
+                           call.inputs[0].shape.at(at.dim)};
+  args.insert(args.end(), call.args.begin(), call.args.end());
+  Values inputs = node.inputs;
+  const bool adds = adds_rows(call), to_zeros = is_zeros(maths, inputs[0]);
+  if (adds && !to_zeros) inputs[0] = maths.full(call.inputs[0].shape, int64_t{0}, call.inputs[0].dtype);
+  const ValueId written = maths.emit("spmdx.window", std::move(args), std::move(inputs), {maths.output(0)},
+                                     Scalar{{}, call.num_params, node.param});
+  return {adds && !to_zeros ? maths.add(node.inputs[0], written) : written};
+}
+
+}  // namespace spmdx::rules
