@@ -8,7 +8,7 @@
 
 #include "base/error.h"
 #include "bind/bind.h"
-#include "bridge/aten_backend.h"
+#include "bridge/aten_names.h"
 #include "bridge/schema.h"
 #include "bridge/tracer.h"
 #include "rules/registered.h"

@@ -13,9 +13,12 @@
 #include "bind/bind.h"
 #include "bind/handles.h"
 #include "bridge/aten_backend.h"
+#include "bridge/aten_names.h"
+#include "bridge/buffer.h"
 #include "bridge/c10d_comm.h"
 #include "bridge/place.h"
 #include "bridge/plan_only.h"
+#include "bridge/strides.h"
 #include "bridge/tracer.h"
 
 namespace spmdx {

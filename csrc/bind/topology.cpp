@@ -11,6 +11,8 @@
 #include "bind/bind.h"
 #include "bind/handles.h"
 #include "bridge/aten_backend.h"
+#include "bridge/aten_names.h"
+#include "bridge/buffer.h"
 #include "bridge/place.h"
 #include "bridge/tracer.h"
 #include "runtime/transfer.h"

@@ -8,6 +8,7 @@
 #include "bind/bind.h"
 #include "bind/handles.h"
 #include "bridge/aten_backend.h"
+#include "bridge/buffer.h"
 #include "bridge/place.h"
 #include "bridge/tracer.h"
 #include "rules/letters.h"

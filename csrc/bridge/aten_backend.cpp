@@ -1,32 +1,25 @@
 // SPDX-License-Identifier: Apache-2.0
-// AtenBackend: buffers as tensors, names of ops and dtypes on both sides.
+// AtenBackend: what is done to buffers, and which kernel runs an op.
 #include "bridge/aten_backend.h"
 
 #include <ATen/Dispatch.h>
 #include <ATen/Dispatch_v2.h>
 #include <ATen/Functions.h>
 
-#include <array>
+#include <limits>
 #include <utility>
 
 #include "base/error.h"
 #include "bridge/aten_kernel.h"
+#include "bridge/aten_names.h"
+#include "bridge/buffer.h"
 #include "bridge/host_kernel.h"
+#include "bridge/own_kernels.h"
 #include "bridge/place.h"
 #include "runtime/check.h"
 
 namespace spmdx::bridge {
 namespace {
-
-// In the order of the enumerators of DType, without `unknown`.
-constexpr std::array kScalarTypes = {
-    c10::ScalarType::Float,         c10::ScalarType::Double,        c10::ScalarType::Half,
-    c10::ScalarType::BFloat16,      c10::ScalarType::Char,          c10::ScalarType::Short,
-    c10::ScalarType::Int,           c10::ScalarType::Long,          c10::ScalarType::Byte,
-    c10::ScalarType::UInt16,        c10::ScalarType::UInt32,        c10::ScalarType::UInt64,
-    c10::ScalarType::Bool,          c10::ScalarType::ComplexHalf,   c10::ScalarType::ComplexFloat,
-    c10::ScalarType::ComplexDouble, c10::ScalarType::Float8_e4m3fn, c10::ScalarType::Float8_e5m2};
-static_assert(kScalarTypes.size() == static_cast<size_t>(DType::unknown));
 
 bool is_16_bit_float(c10::ScalarType type) {
   return type == c10::ScalarType::Half || type == c10::ScalarType::BFloat16;
@@ -110,11 +103,6 @@ at::Tensor fenced_garbage(c10::IntArrayRef sizes, c10::IntArrayRef strides, c10:
   return made;
 }
 
-bool owns_memory_alone(const at::Tensor& tensor) {
-  return tensor.use_count() == 1 && tensor.storage().use_count() == 1 && tensor.is_non_overlapping_and_dense() &&
-         !tensor.is_conj() && !tensor.is_neg() && !tensor.unsafeGetTensorImpl()->is_wrapped_number();
-}
-
 // What the lane of messages makes, the other one reads.
 BufferRef shared_by_lanes(at::Tensor tensor) {
   cross_lanes(tensor);
@@ -122,8 +110,7 @@ BufferRef shared_by_lanes(at::Tensor tensor) {
 }
 
 std::unique_ptr<Kernel> prepare_here(const Call& local) {
-  std::unique_ptr<Kernel> kernel = prepare_random(local);
-  if (!kernel) kernel = prepare_own(local);
+  std::unique_ptr<Kernel> kernel = prepare_own(local);
   internal_check(kernel || !local.op.starts_with("spmdx."), "no kernel for " + local.op);
   return kernel ? std::move(kernel) : prepare_aten(local);
 }
@@ -238,54 +225,9 @@ class AtenBackend final : public Backend {
 
 }  // namespace
 
-BufferRef lent(const at::Tensor& tensor) {
-  settle_place();
-  follow_program(tensor);
-  return buffer_of(to_place(tensor));
-}
-
-BufferRef uploaded(const at::Tensor& tensor, at::MemoryFormat format) {
-  settle_place();
-  follow_program(tensor);
-  KernelGuard guard;
-  const at::Tensor plain = tensor.detach().resolve_conj().resolve_neg();
-  if (plain.device() == place()) return buffer_of(plain.clone(format));
-  if (!plain.is_cpu()) return buffer_of(to_place(plain.clone(format)));
-  at::Tensor host = pinned_copy(plain, format);
-  at::Tensor there = to_place(host, true);
-  return std::make_shared<AtenBuffer>(std::move(there), uploads_are_compared() ? std::move(host) : at::Tensor());
-}
-
 Backend& aten_backend() {
   static auto* backend = new AtenBackend;  // never destroyed: a step may still run while the process exits
   return *backend;
-}
-
-std::string op_name(const c10::OperatorName& name) {
-  std::string text = name.name;
-  if (const size_t colons = text.find("::"); colons != std::string::npos) text.replace(colons, 2, ".");
-  return name.overload_name.empty() ? text : text + "." + name.overload_name;
-}
-
-c10::OperatorName operator_name(std::string_view op) {
-  const size_t first = op.find('.');
-  internal_check(first != op.npos, "an op without a namespace: " + std::string(op));
-  const size_t second = op.find('.', first + 1);
-  const std::string base(op.substr(first + 1, second == op.npos ? op.npos : second - first - 1));
-  return {std::string(op.substr(0, first)) + "::" + base,
-          second == op.npos ? std::string() : std::string(op.substr(second + 1))};
-}
-
-DType to_dtype(c10::ScalarType type) {
-  for (size_t i = 0; i < kScalarTypes.size(); ++i)
-    if (kScalarTypes[i] == type) return static_cast<DType>(i);
-  throw ShardingError("spmdx cannot hold tensors of dtype " + std::string(c10::toString(type)) +
-                      ". Expected a floating, complex, integer or bool dtype. Convert the tensor first.");
-}
-
-c10::ScalarType to_scalar_type(DType dtype) {
-  internal_check(dtype != DType::unknown, "an absent value has no dtype");
-  return kScalarTypes[static_cast<size_t>(dtype)];
 }
 
 }  // namespace spmdx::bridge

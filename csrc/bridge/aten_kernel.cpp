@@ -11,10 +11,10 @@
 
 #include "base/error.h"
 #include "base/philox.h"
-#include "bridge/aten_backend.h"
-#include "bridge/overlap.h"
+#include "bridge/aten_names.h"
+#include "bridge/buffer.h"
 #include "bridge/place.h"
-#include "bridge/tensor.h"
+#include "bridge/strides.h"
 #include "runtime/memory_use.h"
 
 namespace spmdx::bridge {
@@ -168,7 +168,7 @@ class AtenKernel final : public Kernel {
   void run(std::span<const BufferRef> inputs, std::span<const Param> params, std::span<BufferRef> outputs,
            int donated) override {
     KernelGuard guard;
-    const bool in_place = donated == 0 && in_place_ && may_overwrite(tensor_of(inputs[0]));
+    const bool in_place = donated == 0 && in_place_ && owns_memory_alone(tensor_of(inputs[0]));
     stack_.assign(template_.begin(), template_.end());
     try {
       drop_in(inputs, params);
@@ -230,12 +230,6 @@ class AtenKernel final : public Kernel {
     const std::string in_place = base + "_" + call.op.substr(base.size());
     const auto found = c10::Dispatcher::singleton().findSchema(operator_name(in_place));
     if (found && found->schema().arguments().size() == op_.schema().arguments().size()) in_place_ = *found;
-  }
-
-  // Nobody else sees these bytes, and the result would be laid out alike.
-  static bool may_overwrite(const at::Tensor& tensor) {
-    return tensor.use_count() == 1 && tensor.storage().use_count() == 1 && tensor.is_non_overlapping_and_dense() &&
-           !tensor.is_conj() && !tensor.is_neg() && !tensor.unsafeGetTensorImpl()->is_wrapped_number();
   }
 
   // Where a dim has one element, or none, any stride counts as contiguous; kernels look at it all the same.

@@ -5,6 +5,7 @@
 #include <algorithm>
 #include <limits>
 
+#include "bridge/buffer.h"
 #include "bridge/flash.h"
 #include "bridge/own_kernels.h"
 
@@ -12,7 +13,7 @@ namespace spmdx::bridge {
 namespace {
 
 using at::Tensor;
-using Results = std::vector<Tensor>;
+using Tensors = std::vector<Tensor>;
 
 constexpr double kNever = -std::numeric_limits<double>::infinity();  // the logsumexp of no key at all
 
@@ -57,7 +58,7 @@ std::vector<Part> parts_of(const Setting& setting, int64_t queries, int64_t keys
 Tensor from(const Tensor& tensor, int64_t query) { return tensor.narrow(2, query, tensor.size(2) - query); }
 
 // A mask comes without causality, so its only part is the whole.
-Attention part_of(const Attention& of, const Part& part) {
+Attention in_part(const Attention& of, const Part& part) {
   return {from(of.query, part.query),
           of.key.narrow(2, part.key, part.keys),
           of.value.narrow(2, part.key, part.keys),
@@ -78,7 +79,7 @@ Attended attend(const Attention& of) {
 }
 
 // exp(a − b), and 0 where a has no keys.
-Tensor share(const Tensor& a, const Tensor& b) {
+Tensor share_of(const Tensor& a, const Tensor& b) {
   return at::sub(a, b).exp_().masked_fill_(a.eq(kNever), 0).unsqueeze(-1);
 }
 
@@ -87,20 +88,20 @@ void merge(Attended& total, const Attended& part, int64_t query) {
   const int64_t rows = part.out.size(2);
   Tensor out = total.out.narrow(2, query, rows), logsumexp = total.logsumexp.narrow(2, query, rows);
   const Tensor both = at::logaddexp(logsumexp, part.logsumexp);
-  out.copy_(at::add(at::mul(out, share(logsumexp, both)), at::mul(part.out, share(part.logsumexp, both))));
+  out.copy_(at::add(at::mul(out, share_of(logsumexp, both)), at::mul(part.out, share_of(part.logsumexp, both))));
   logsumexp.copy_(both);
 }
 
 // The output is as wide as the logsumexp: f32 for 16-bit operands.
 Attended attend_parts(const Attention& of, const Setting& setting) {
   const std::vector<Part> parts = parts_of(setting, of.query.size(2), of.key.size(2));
-  if (parts.size() == 1 && parts[0].query == 0) return attend(part_of(of, parts[0]));
+  if (parts.size() == 1 && parts[0].query == 0) return attend(in_part(of, parts[0]));
   const auto wide = of.query.scalar_type() == at::kDouble ? at::kDouble : at::kFloat;
   std::vector<int64_t> rows = of.query.sizes().vec();
   rows.pop_back();
   Attended total{at::zeros(of.query.sizes(), of.query.options().dtype(wide)),
                  at::full(rows, kNever, of.query.options().dtype(wide))};
-  for (const Part& part : parts) merge(total, attend(part_of(of, part)), part.query);
+  for (const Part& part : parts) merge(total, attend(in_part(of, part)), part.query);
   return total;
 }
 
@@ -116,9 +117,9 @@ Attention operands_of(std::span<const BufferRef> inputs, size_t first, const Set
 
 // A kernel that gets the operands from `first` on and the settings from argument `at` on.
 Compute with_setting(const Call& call, size_t first, size_t at,
-                     Results (*compute)(const Attention&, const Setting&, std::span<const BufferRef>)) {
+                     Tensors (*compute)(const Attention&, const Setting&, std::span<const BufferRef>)) {
   return [call, first, setting = setting_of(call, at), compute](std::span<const BufferRef> inputs,
-                                                                std::span<const Param> params) -> Results {
+                                                                std::span<const Param> params) -> Tensors {
     std::optional<double> scale;
     if (!std::holds_alternative<std::monostate>(call.args.at(setting.scale_at)))
       scale = own_number(call, setting.scale_at, params, 0);
@@ -127,31 +128,31 @@ Compute with_setting(const Call& call, size_t first, size_t at,
 }
 
 // (q, k, v, causal, mask, scale, query_start, key_start) -> (out, logsumexp)
-Results attention(const Attention& of, const Setting& setting, std::span<const BufferRef>) {
+Tensors attention(const Attention& of, const Setting& setting, std::span<const BufferRef>) {
   Attended result = attend_parts(of, setting);
   return {result.out.to(of.query.scalar_type()), result.logsumexp.masked_fill(result.logsumexp.eq(kNever), 0)};
 }
 
 // The same -> a number of each row that is within reach of its largest score: the logsumexp over the keys that are
 // here.
-Results attention_top(const Attention& of, const Setting& setting, std::span<const BufferRef>) {
+Tensors attention_top(const Attention& of, const Setting& setting, std::span<const BufferRef>) {
   return {attend_parts(of, setting).logsumexp};
 }
 
 // (q, k, v, top, …) -> (Σ exp(s − top)·v, Σ exp(s − top)) over the keys that are here
-Results attention_sums(const Attention& of, const Setting& setting, std::span<const BufferRef> inputs) {
+Tensors attention_sums(const Attention& of, const Setting& setting, std::span<const BufferRef> inputs) {
   const Attended here = attend_parts(of, setting);
-  const Tensor weight = share(here.logsumexp, tensor_of(inputs[3]));
+  const Tensor weight = share_of(here.logsumexp, tensor_of(inputs[3]));
   return {at::mul(here.out, weight), weight.squeeze(-1)};
 }
 
 // (grad, q, k, v, out, logsumexp, …) -> (dq, dk, dv), each over the queries and keys that are here
-Results attention_backward(const Attention& of, const Setting& setting, std::span<const BufferRef> inputs) {
+Tensors attention_backward(const Attention& of, const Setting& setting, std::span<const BufferRef> inputs) {
   const Tensor grad = dense(inputs[0]), out = dense(inputs[4]), logsumexp = dense(inputs[5]);
-  Results total = {at::zeros_like(of.query), at::zeros_like(of.key), at::zeros_like(of.value)};
+  Tensors total = {at::zeros_like(of.query), at::zeros_like(of.key), at::zeros_like(of.value)};
   for (const Part& part : parts_of(setting, of.query.size(2), of.key.size(2))) {
     const Attended result{from(out, part.query), from(logsumexp, part.query)};
-    const auto [dq, dk, dv] = flash_backward(part_of(of, part), from(grad, part.query), result);
+    const auto [dq, dk, dv] = flash_backward(in_part(of, part), from(grad, part.query), result);
     from(total[0], part.query).add_(dq);
     total[1].narrow(2, part.key, part.keys).add_(dk);
     total[2].narrow(2, part.key, part.keys).add_(dv);
@@ -159,16 +160,12 @@ Results attention_backward(const Attention& of, const Setting& setting, std::spa
   return total;
 }
 
+const OwnKernels attention_kernels = {
+    {"spmdx.attention", [](const Call& call) { return with_setting(call, 0, 3, attention); }},
+    {"spmdx.attention_top", [](const Call& call) { return with_setting(call, 0, 3, attention_top); }},
+    {"spmdx.attention_sums", [](const Call& call) { return with_setting(call, 0, 4, attention_sums); }},
+    {"spmdx.attention_backward", [](const Call& call) { return with_setting(call, 1, 6, attention_backward); }},
+};
+
 }  // namespace
-
-const OwnKernels& attention_kernels() {
-  static const OwnKernels kernels = {
-      {"spmdx.attention", [](const Call& call) { return with_setting(call, 0, 3, attention); }},
-      {"spmdx.attention_top", [](const Call& call) { return with_setting(call, 0, 3, attention_top); }},
-      {"spmdx.attention_sums", [](const Call& call) { return with_setting(call, 0, 4, attention_sums); }},
-      {"spmdx.attention_backward", [](const Call& call) { return with_setting(call, 1, 6, attention_backward); }},
-  };
-  return kernels;
-}
-
 }  // namespace spmdx::bridge

@@ -19,7 +19,7 @@ namespace {
 using AutogradEngine = torch::autograd::Engine;
 
 std::atomic<bool> used = false;
-constexpr std::chrono::seconds kPatience{1};  // with a hook that does not return, in a thread that dies with Python
+constexpr std::chrono::seconds kPassPatience{1};  // with a hook that does not return, in a thread that dies with Python
 
 struct Queues : AutogradEngine {
   static auto member() { return &Queues::device_ready_queues_; }
@@ -66,7 +66,7 @@ void wait_for_autograd() {
   std::packaged_task<void()> pass(run_a_backward_pass);
   const std::future<void> done = pass.get_future();
   std::thread(std::move(pass)).detach();
-  done.wait_for(kPatience);
+  done.wait_for(kPassPatience);
 }
 
 }  // namespace spmdx::bridge

@@ -13,7 +13,6 @@
 #include <memory>
 
 #include "base/error.h"
-#include "bridge/aten_backend.h"
 #include "bridge/place.h"
 #include "bridge/recorder.h"
 #include "bridge/regroup.h"

@@ -5,7 +5,7 @@
 #include <ATen/ops/empty.h>
 #include <torch/csrc/distributed/c10d/Backend.hpp>
 
-#include "bridge/aten_backend.h"
+#include "bridge/buffer.h"
 #include "bridge/place.h"
 
 namespace spmdx::bridge {

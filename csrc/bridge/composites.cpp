@@ -4,8 +4,8 @@
 #include <ATen/Functions.h>
 #include <torch/library.h>
 
-#include "bridge/aten_backend.h"
 #include "bridge/overlap.h"
+#include "bridge/strides.h"
 #include "bridge/trace.h"
 
 namespace spmdx::bridge {

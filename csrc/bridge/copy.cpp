@@ -5,13 +5,14 @@
 #include <ATen/ops/empty_like.h>
 
 #include "bridge/alias.h"
-#include "bridge/aten_backend.h"
+#include "bridge/aten_names.h"
 #include "bridge/kernel_layouts.h"
 #include "bridge/overlap.h"
 #include "bridge/place.h"
 #include "bridge/record.h"
 #include "bridge/shapes.h"
 #include "bridge/strided_view.h"
+#include "bridge/strides.h"
 #include "bridge/trace.h"
 
 namespace spmdx::bridge {

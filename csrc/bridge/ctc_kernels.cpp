@@ -5,7 +5,7 @@
 #include <limits>
 #include <numeric>
 
-#include "bridge/aten_kernel.h"
+#include "bridge/buffer.h"
 #include "bridge/own_kernels.h"
 
 namespace spmdx::bridge {
@@ -72,12 +72,8 @@ Compute prepare_ctc_loss_backward(const Call& call) {
       };
 }
 
+const OwnKernels ctc_kernels = {{"spmdx.ctc_loss", prepare_ctc_loss},
+                                {"spmdx.ctc_loss_backward", prepare_ctc_loss_backward}};
+
 }  // namespace
-
-const OwnKernels& ctc_kernels() {
-  static const OwnKernels kernels = {{"spmdx.ctc_loss", prepare_ctc_loss},
-                                     {"spmdx.ctc_loss_backward", prepare_ctc_loss_backward}};
-  return kernels;
-}
-
 }  // namespace spmdx::bridge

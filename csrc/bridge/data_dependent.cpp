@@ -3,7 +3,6 @@
 #include <ATen/ExpandUtils.h>
 #include <ATen/ops/nonzero.h>
 
-#include "bridge/aten_backend.h"
 #include "bridge/place.h"
 #include "bridge/record.h"
 #include "bridge/trace.h"

@@ -3,7 +3,6 @@
 // cut. The maximum of a bag is traced as ATen's own op.
 #include <ATen/Functions.h>
 
-#include "bridge/aten_backend.h"
 #include "bridge/trace.h"
 
 namespace spmdx::bridge {

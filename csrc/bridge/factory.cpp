@@ -2,9 +2,10 @@
 // Constants: empty, zeros, ones, full, fill_, zero_ are one op, aten.full.
 #include <ATen/EmptyTensor.h>
 
-#include "bridge/aten_backend.h"
+#include "bridge/aten_names.h"
 #include "bridge/record.h"
 #include "bridge/shapes.h"
+#include "bridge/strides.h"
 #include "bridge/trace.h"
 
 namespace spmdx::bridge {

@@ -7,6 +7,7 @@
 #include <cmath>
 #include <limits>
 
+#include "bridge/buffer.h"
 #include "bridge/own_kernels.h"
 
 namespace spmdx::bridge {
@@ -116,15 +117,10 @@ Compute prepare_flash_backward(const Call& call) {
   };
 }
 
+// Where ATen has them, on the CPU, those run.
+const OwnKernels flash_kernels({{"aten._scaled_dot_product_flash_attention_for_cpu", prepare_flash},
+                                {"aten._scaled_dot_product_flash_attention_for_cpu_backward", prepare_flash_backward}},
+                               Runs::off_the_cpu);
+
 }  // namespace
-
-const OwnKernels& flash_kernels() {
-  static const OwnKernels none,
-      kernels = {
-          {"aten._scaled_dot_product_flash_attention_for_cpu", prepare_flash},
-          {"aten._scaled_dot_product_flash_attention_for_cpu_backward", prepare_flash_backward},
-      };
-  return place().is_cpu() ? none : kernels;
-}
-
 }  // namespace spmdx::bridge

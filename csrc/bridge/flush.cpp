@@ -8,6 +8,7 @@
 
 #include "base/error.h"
 #include "bridge/aten_backend.h"
+#include "bridge/buffer.h"
 #include "bridge/c10d_comm.h"
 #include "bridge/fetch.h"
 #include "bridge/place.h"

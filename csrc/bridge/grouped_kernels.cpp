@@ -5,8 +5,10 @@
 
 #include <algorithm>
 
-#include "bridge/aten_kernel.h"
+#include "bridge/aten_names.h"
+#include "bridge/buffer.h"
 #include "bridge/own_kernels.h"
+#include "bridge/place.h"
 
 namespace spmdx::bridge {
 namespace {
@@ -45,12 +47,7 @@ Compute prepare_grouped_mm(const Call& call) {
   };
 }
 
+const OwnKernels grouped_kernels = {{"aten._grouped_mm", prepare_grouped_mm}, {"spmdx.grouped_mm", prepare_grouped_mm}};
+
 }  // namespace
-
-const OwnKernels& grouped_kernels() {
-  static const OwnKernels kernels = {{"aten._grouped_mm", prepare_grouped_mm},
-                                     {"spmdx.grouped_mm", prepare_grouped_mm}};
-  return kernels;
-}
-
 }  // namespace spmdx::bridge

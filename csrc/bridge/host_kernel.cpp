@@ -6,7 +6,8 @@
 
 #include <algorithm>
 
-#include "bridge/aten_backend.h"
+#include "bridge/aten_names.h"
+#include "bridge/buffer.h"
 #include "bridge/own_kernels.h"
 #include "bridge/place.h"
 
@@ -43,7 +44,7 @@ bool draws(const Call& call) {
 
 bool lacks_kernel(const Call& call) {
   if (call.op.starts_with("spmdx.")) return false;
-  if (flash_kernels().contains(call.op)) return false;
+  if (stands_in(call.op)) return false;
   const auto op = c10::Dispatcher::singleton().findSchema(operator_name(call.op));
   const auto key = c10::computeDispatchKey(std::nullopt, std::nullopt, place());
   return op && !op->hasComputedKernelForDispatchKey(key);

@@ -5,7 +5,6 @@
 #include <cstring>
 
 #include "base/latest.h"
-#include "bridge/aten_backend.h"
 #include "bridge/record.h"
 #include "bridge/shapes.h"
 
@@ -24,14 +23,14 @@ bool equal_words(const Key& a, const std::vector<uint64_t>& b) {
   return a.size() == b.size() && std::memcmp(a.data(), b.data(), a.size() * sizeof(uint64_t)) == 0;
 }
 
-using Table = Latest<uint64_t, InternedRef>;
-Table& table() {
-  static auto* instance = new Table(kInterned);  // outlives every tensor
+using KeptCalls = Latest<uint64_t, InternedRef>;
+KeptCalls& kept_calls() {
+  static auto* instance = new KeptCalls(kInterned);  // outlives every tensor
   return *instance;
 }
 
 InternedRef known(uint64_t hash, const Key& key) {
-  const InternedRef* found = table().find(hash);
+  const InternedRef* found = kept_calls().find(hash);
   return found && equal_words(key, (*found)->key) ? *found : nullptr;
 }
 
@@ -112,7 +111,7 @@ InternedRef intern_op(const OpInfo& info, IValues args, const Key& key) {
   const std::shared_ptr<Interned> fresh = keyed(key);
   fresh->call = std::move(call);
   fresh->results = shared(results);
-  table().insert(hash, fresh);
+  kept_calls().insert(hash, fresh);
   return fresh;
 }
 
@@ -129,10 +128,10 @@ InternedRef intern_view(const OpInfo& info, IValues args) {
   auto views = view_results(info, args, in, results.at(0));
   const std::shared_ptr<Interned> fresh = keyed(key);
   fresh->views = std::move(views);
-  table().insert(hash, fresh);
+  kept_calls().insert(hash, fresh);
   return fresh;
 }
 
-size_t interned_count() { return table().size(); }
+size_t interned_count() { return kept_calls().size(); }
 
 }  // namespace spmdx::bridge

@@ -5,7 +5,7 @@
 #include <bit>
 
 #include "base/error.h"
-#include "bridge/aten_backend.h"
+#include "bridge/aten_names.h"
 
 namespace spmdx::bridge {
 namespace {

@@ -15,6 +15,7 @@
 #include <string_view>
 
 #include "bridge/shapes.h"
+#include "bridge/strides.h"
 #include "bridge/tensor.h"
 
 namespace spmdx::bridge {

@@ -8,7 +8,7 @@
 #include <ATen/ops/cat.h>
 #include <torch/library.h>
 
-#include "bridge/aten_backend.h"
+#include "bridge/aten_names.h"
 #include "bridge/record.h"
 #include "bridge/trace.h"
 

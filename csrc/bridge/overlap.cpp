@@ -6,6 +6,8 @@
 #include <array>
 #include <unordered_map>
 
+#include "bridge/strides.h"
+
 namespace spmdx::bridge {
 namespace {
 
@@ -95,20 +97,6 @@ Span span_of(const at::Tensor& dense) {
   return {begin, begin + dense.numel() * dense.element_size()};
 }
 
-using Dims = c10::SmallVector<std::pair<int64_t, int64_t>, 6>;  // stride and size
-constexpr int64_t kMostCounted = 1 << 16;
-
-bool count_repeats(const Dims& dims) {
-  std::vector<int64_t> places{0};
-  for (const auto& [stride, size] : dims) {
-    const size_t before = places.size();
-    for (int64_t i = 1; i < size; ++i)
-      for (size_t at = 0; at < before; ++at) places.push_back(places[at] + i * stride);
-  }
-  std::sort(places.begin(), places.end());
-  return std::adjacent_find(places.begin(), places.end()) != places.end();
-}
-
 enum class Shared { none, part, all };
 
 // As ATen sees it: tensors with holes or repeats are too hard to tell.
@@ -163,23 +151,6 @@ void check_target(const OpInfo& info, IValues args, const at::Tensor& target) {
 }
 
 }  // namespace
-
-bool may_repeat(c10::IntArrayRef sizes, c10::IntArrayRef strides) {
-  Dims dims;
-  for (size_t d = 0; d < sizes.size(); ++d) {
-    if (sizes[d] == 0) return false;
-    if (sizes[d] > 1) dims.emplace_back(strides[d], sizes[d]);
-  }
-  std::sort(dims.begin(), dims.end());
-  int64_t reach = 0;  // the last address of what smaller strides walk over
-  bool interleaved = false;
-  for (const auto& [stride, size] : dims) {
-    if (stride == 0) return true;
-    interleaved |= stride <= reach;
-    reach += stride * (size - 1);
-  }
-  return interleaved && (c10::multiply_integers(sizes) > kMostCounted || count_repeats(dims));
-}
 
 void refuse_repeats() {
   throw std::runtime_error(

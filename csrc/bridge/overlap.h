@@ -5,8 +5,6 @@
 
 namespace spmdx::bridge {
 
-// False: no two places of this layout have the same address. True may be wrong for large layouts whose dims interleave.
-bool may_repeat(c10::IntArrayRef sizes, c10::IntArrayRef strides);
 // Throws what PyTorch throws of a write to repeated elements.
 [[noreturn]] void refuse_repeats();
 // Throws where the CPU's kernel would: a written operand that repeats elements, or that another operand partly covers.

@@ -28,12 +28,12 @@ Place& the_place() {
   return place;
 }
 
-thread_local bool on_host = false;
+thread_local bool here_is_host = false;
 thread_local Lane thread_lane = Lane::compute;
 thread_local std::optional<c10::Stream> before_guards;  // the program's stream, while this thread holds a KernelGuard
 
 // The accelerator, where this thread's work goes there; null for the CPU.
-const Place* accelerator() { return on_host || the_place().device.is_cpu() ? nullptr : &the_place(); }
+const Place* accelerator() { return here_is_host || the_place().device.is_cpu() ? nullptr : &the_place(); }
 
 c10::Stream stream_of_program(const Place& place) {
   return before_guards ? *before_guards : c10::impl::VirtualGuardImpl(place.device.type()).getStream(place.device);
@@ -41,7 +41,7 @@ c10::Stream stream_of_program(const Place& place) {
 
 }  // namespace
 
-c10::Device place() { return on_host ? c10::Device(c10::kCPU) : the_place().device; }
+c10::Device place() { return here_is_host ? c10::Device(c10::kCPU) : the_place().device; }
 
 void set_place(c10::Device device, bool compared) {
   Place& place = the_place();
@@ -83,8 +83,8 @@ at::Tensor to_host(const at::Tensor& tensor) {
   return tensor.cpu();
 }
 
-HostGuard::HostGuard() : before_(std::exchange(on_host, true)) {}
-HostGuard::~HostGuard() { on_host = before_; }
+HostGuard::HostGuard() : before_(std::exchange(here_is_host, true)) {}
+HostGuard::~HostGuard() { here_is_host = before_; }
 
 void enter(Lane lane) { thread_lane = lane; }
 

@@ -4,7 +4,7 @@
 
 #include <limits>
 
-#include "bridge/aten_backend.h"
+#include "bridge/aten_names.h"
 #include "bridge/generator.h"
 #include "bridge/record.h"
 #include "bridge/trace.h"

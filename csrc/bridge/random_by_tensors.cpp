@@ -1,13 +1,15 @@
 // SPDX-License-Identifier: Apache-2.0
 // Random numbers on an accelerator: Philox and exact arithmetic on them as ATen's ops on integers, so that every number
 // is the one that the CPU draws.
+#include "bridge/random_by_tensors.h"
+
 #include <ATen/Functions.h>
 
 #include <algorithm>
 #include <array>
 #include <map>
 
-#include "bridge/random_region.h"
+#include "bridge/place.h"
 
 namespace spmdx::bridge {
 namespace {

@@ -1,7 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
 // Kernels of spmdx.random.*: fill the box that a device holds with the numbers of the global tensor.
-#include "bridge/random_region.h"
-
 #include <ATen/Dispatch.h>
 #include <ATen/Dispatch_v2.h>
 #include <ATen/Functions.h>
@@ -11,8 +9,12 @@
 #include <numeric>
 
 #include "base/error.h"
-#include "bridge/aten_kernel.h"
+#include "bridge/aten_names.h"
+#include "bridge/buffer.h"
+#include "bridge/own_kernels.h"
 #include "bridge/place.h"
+#include "bridge/random_by_tensors.h"
+#include "bridge/random_region.h"
 
 namespace spmdx::bridge {
 namespace {
@@ -29,28 +31,10 @@ c10::ScalarType dtype_of(const Call& call, size_t index) {
   return to_scalar_type(std::get<DType>(call.args[index]));
 }
 
-// The greatest number of T below `bound`, for rounding that reached it.
-template <class T>
-T below(double bound) {
-  T value = static_cast<T>(bound);
-  if constexpr (sizeof(T) >= 4) {
-    while (static_cast<double>(value) >= bound) value = std::nextafter(value, std::numeric_limits<T>::lowest());
-  } else {
-    // Bits of a 16-bit float, in order of magnitude.
-    while (static_cast<double>(value) >= bound) {
-      if (value.x == 0)
-        value.x = 0x8001;
-      else
-        value.x = static_cast<uint16_t>(value.x & 0x8000 ? value.x + 1 : value.x - 1);
-    }
-  }
-  return value;
-}
-
 template <class T>
 void fill_uniform(T* out, const Region& region, const ElementWords& draw, double low, double high) {
   if (!(low < high)) return static_cast<void>(std::fill(out, out + region.elements(), static_cast<T>(low)));
-  const T last = below<T>(high);
+  const T last = greatest_below<T>(high);
   const auto clip = [=](auto value) {
     const T rounded = static_cast<T>(value);
     return static_cast<double>(rounded) < high ? rounded : last;
@@ -65,10 +49,6 @@ void fill_uniform(T* out, const Region& region, const ElementWords& draw, double
 
 using Fill =
     std::function<void(at::Tensor& out, const Region& region, const ElementWords& draw, std::span<const Param> params)>;
-
-void require(bool holds, const std::string& what) {
-  if (!holds) throw ShardingError(what);
-}
 
 // Every element of a floating tensor is one(its words), which is a double.
 template <class One>
@@ -93,8 +73,8 @@ Fill prepare_normal(const Call& call) {
   return [mean = number(call, 4), std = number(call, 5)](at::Tensor& out, const Region& region,
                                                          const ElementWords& draw, std::span<const Param> params) {
     const double centre = mean.real(params), width = std.real(params);
-    require(width >= 0, "normal got the standard deviation " + std::to_string(width) +
-                            ". Expected a number that is not negative. Pass its absolute value.");
+    require_that(width >= 0, "normal got the standard deviation " + std::to_string(width) +
+                                 ". Expected a number that is not negative. Pass its absolute value.");
     if (out.is_complex()) {
       const double half = width * std::numbers::sqrt2 / 2;
       AT_DISPATCH_COMPLEX_TYPES(out.scalar_type(), "normal", [&] {
@@ -114,7 +94,8 @@ Fill prepare_exponential(const Call& call) {
   return [lambd = number(call, 4)](at::Tensor& out, const Region& region, const ElementWords& draw,
                                    std::span<const Param> params) {
     const double rate = lambd.real(params);
-    require(rate > 0, "exponential got the rate " + std::to_string(rate) + ". Expected lambd > 0. Pass another rate.");
+    require_that(rate > 0,
+                 "exponential got the rate " + std::to_string(rate) + ". Expected lambd > 0. Pass another rate.");
     fill_floating(out, region, draw, [=](const PhiloxWords& words) { return exponential(words.first) / rate; });
   };
 }
@@ -174,8 +155,8 @@ Fill prepare_randint(const Call& call) {
   return [low = number(call, 4), high = number(call, 5)](at::Tensor& out, const Region& region,
                                                          const ElementWords& draw, std::span<const Param> params) {
     const int64_t from = low.whole(params), to = high.whole(params);
-    require(from < to, "randint got low " + std::to_string(from) + " and high " + std::to_string(to) +
-                           ". Expected low < high. Pass a range that is not empty.");
+    require_that(from < to, "randint got low " + std::to_string(from) + " and high " + std::to_string(to) +
+                                ". Expected low < high. Pass a range that is not empty.");
     const uint64_t range = static_cast<uint64_t>(to) - static_cast<uint64_t>(from);
     AT_DISPATCH_V2(out.scalar_type(), "randint", AT_WRAP([&] {
                      fill_region(out.mutable_data_ptr<scalar_t>(), region, draw, [=](const PhiloxWords& words) {
@@ -241,7 +222,7 @@ class RandpermKernel final : public Kernel {
   void run(std::span<const BufferRef>, std::span<const Param> params, std::span<BufferRef> outputs, int) override {
     KernelGuard guard;
     const int64_t size = size_.whole(params);
-    require(size >= 0, "randperm got " + std::to_string(size) + ". Expected a size that is not negative.");
+    require_that(size >= 0, "randperm got " + std::to_string(size) + ". Expected a size that is not negative.");
     const ElementWords draw{static_cast<uint64_t>(seed_.whole(params)), static_cast<uint64_t>(draw_.whole(params))};
     std::vector<uint64_t> keys(static_cast<size_t>(size));
     for (int64_t i = 0; i < size; ++i) keys[static_cast<size_t>(i)] = draw.words(i).first;
@@ -258,39 +239,13 @@ class RandpermKernel final : public Kernel {
   Number seed_, draw_;
 };
 
+std::unique_ptr<Kernel> prepare_randperm(const Call& call) { return std::make_unique<RandpermKernel>(call); }
+std::unique_ptr<Kernel> prepare_distribution(const Call& call) {
+  return std::make_unique<RandomKernel>(call, kDistributions.at(call.op));
+}
+
+const OwnKernels permutations = {{"spmdx.random.randperm", prepare_randperm}};
+const OwnKernels distributions(prepare_distribution, kDistributions);
+
 }  // namespace
-
-Number number(const Call& call, size_t index) {
-  internal_check(index < call.args.size(), call.op + " lacks an argument");
-  const Arg& arg = call.args[index];
-  if (const auto* value = std::get_if<int64_t>(&arg)) return {{.integer = *value}, -1, true};
-  if (const auto* value = std::get_if<double>(&arg)) return {{.real = *value}, -1, false};
-  if (const auto* value = std::get_if<bool>(&arg)) return {{.integer = *value}, -1, true};
-  if (const auto* param = std::get_if<RealParam>(&arg)) return {{}, param->index, false};
-  if (const auto* param = std::get_if<IntParam>(&arg)) return {{}, param->index, true};
-  throw InternalError(call.op + " has an argument that is not a number");
-}
-
-void check_bounds(double low, double high) {
-  require(low <= high, "uniform got low " + std::to_string(low) + " and high " + std::to_string(high) +
-                           ". Expected low <= high. Swap them.");
-}
-
-void check_probability(double p) {
-  require(p >= 0 && p <= 1,
-          "bernoulli got the probability " + std::to_string(p) + ". Expected 0 <= p <= 1. Clamp it first.");
-}
-
-double greatest_below(double bound, c10::ScalarType dtype) {
-  return AT_DISPATCH_FLOATING_TYPES_AND2(at::kHalf, at::kBFloat16, dtype, "greatest_below",
-                                         [&] { return static_cast<double>(below<scalar_t>(bound)); });
-}
-
-std::unique_ptr<Kernel> prepare_random(const Call& call) {
-  if (call.op == "spmdx.random.randperm") return std::make_unique<RandpermKernel>(call);
-  const auto known = kDistributions.find(call.op);
-  if (known == kDistributions.end()) return prepare_random_of(call);
-  return std::make_unique<RandomKernel>(call, known->second);
-}
-
 }  // namespace spmdx::bridge

@@ -7,7 +7,9 @@
 #include <map>
 
 #include "base/error.h"
-#include "bridge/aten_kernel.h"
+#include "bridge/aten_names.h"
+#include "bridge/buffer.h"
+#include "bridge/own_kernels.h"
 #include "bridge/place.h"
 #include "bridge/random_region.h"
 
@@ -247,13 +249,14 @@ const std::map<std::string_view, ElementRow> kElements = {
     {"aten.poisson", {one_poisson, 2}},
 };
 
-}  // namespace
-
-std::unique_ptr<Kernel> prepare_random_of(const Call& call) {
-  if (call.op == "aten.multinomial") return std::make_unique<MultinomialKernel>(call);
-  const auto known = kElements.find(call.op);
-  if (known == kElements.end() || is_complex(call.outputs.at(0).dtype)) return nullptr;
-  return std::make_unique<ElementKernel>(call, known->second);
+std::unique_ptr<Kernel> prepare_multinomial(const Call& call) { return std::make_unique<MultinomialKernel>(call); }
+std::unique_ptr<Kernel> prepare_elements(const Call& call) {
+  if (is_complex(call.outputs.at(0).dtype)) return nullptr;
+  return std::make_unique<ElementKernel>(call, kElements.at(call.op));
 }
 
+const OwnKernels multinomial_kernels = {{"aten.multinomial", prepare_multinomial}};
+const OwnKernels element_kernels(prepare_elements, kElements);
+
+}  // namespace
 }  // namespace spmdx::bridge

@@ -5,12 +5,12 @@
 #include <ATen/Parallel.h>
 
 #include <functional>
-#include <memory>
 #include <numeric>
+#include <span>
+#include <vector>
 
-#include "bridge/aten_backend.h"
-#include "bridge/place.h"
-#include "bridge/random_kernels.h"
+#include "bridge/distributions.h"
+#include "runtime/backend.h"
 
 namespace spmdx::bridge {
 
@@ -77,19 +77,12 @@ void fill_region(T* out, const Region& region, const ElementWords& draw, const M
   fill_elements(region, [&](int64_t i, int64_t global) { out[i] = make(draw.words(global)); });
 }
 
+// Throws ShardingError unless it holds.
+void require_that(bool holds, const std::string& what);
 // Throw ShardingError for arguments that no distribution has.
 void check_bounds(double low, double high);
 void check_probability(double p);
-// As a number of the dtype.
+// The greatest number of a dtype below `bound`.
 double greatest_below(double bound, c10::ScalarType dtype);
-
-// The same numbers from ATen's ops, for an accelerator. Null for a distribution whose numbers may differ there: one
-// that takes more than exact arithmetic.
-using FillByTensors = std::function<at::Tensor(const Region& region, c10::ScalarType dtype, const ElementWords& draw,
-                                               std::span<const Param> params)>;
-FillByTensors prepare_by_tensors(const Call& call);  // random_by_tensors.cpp
-
-// Ops whose distribution differs from element to element, as their operands say; null for any other.
-std::unique_ptr<Kernel> prepare_random_of(const Call& call);
 
 }  // namespace spmdx::bridge

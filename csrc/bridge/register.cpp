@@ -7,7 +7,7 @@
 #include <set>
 #include <string_view>
 
-#include "bridge/aten_backend.h"
+#include "bridge/aten_names.h"
 #include "bridge/trace.h"
 #include "rules/rule.h"
 

@@ -2,7 +2,8 @@
 // What happens to pending values when their graph does not run: computed without shardings, or undone.
 #include <ATen/ops/empty.h>
 
-#include "bridge/aten_backend.h"
+#include "bridge/aten_names.h"
+#include "bridge/buffer.h"
 #include "bridge/c10d_comm.h"
 #include "bridge/fetch.h"
 #include "bridge/place.h"

@@ -5,11 +5,12 @@
 #include <ATen/EmptyTensor.h>
 
 #include "bridge/alias.h"
-#include "bridge/aten_backend.h"
+#include "bridge/aten_names.h"
 #include "bridge/overlap.h"
 #include "bridge/record.h"
 #include "bridge/shapes.h"
 #include "bridge/strided_view.h"
+#include "bridge/strides.h"
 #include "bridge/trace.h"
 
 namespace spmdx::bridge {

@@ -9,7 +9,7 @@
 #include <unordered_map>
 
 #include "bridge/alias.h"
-#include "bridge/aten_backend.h"
+#include "bridge/aten_names.h"
 
 namespace spmdx::bridge {
 namespace {

@@ -19,7 +19,7 @@ namespace {
 
 constexpr size_t kSequences = 1 << 16;  // the latest forward ops are remembered for their backward
 
-struct Place {
+struct Spot {
   PyCodeObject* code = nullptr;  // a reference is kept
   int instruction = 0;
 };
@@ -29,7 +29,7 @@ struct Place {
 // while the mutex is held, so nobody waits for the mutex with the GIL; and the same thread may come here again.
 struct Sources {
   std::recursive_mutex mutex;
-  std::vector<Place> places{Place{}};
+  std::vector<Spot> places{Spot{}};
   std::unordered_map<uint64_t, SourceId> ids;
   std::unordered_map<PyCodeObject*, bool> is_user;
   std::vector<std::string> libraries;  // folders of code that is not the user's
@@ -153,7 +153,7 @@ std::string source_text(SourceId source) {
   Sources& all = sources();
   const Reading reading(all);
   if (source >= all.places.size()) return "";
-  const Place place = all.places[source];
+  const Spot place = all.places[source];
   const char* path = PyUnicode_AsUTF8(place.code->co_filename);
   if (!path) {
     PyErr_Clear();

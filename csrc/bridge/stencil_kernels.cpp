@@ -3,7 +3,11 @@
 #include <ATen/Functions.h>
 
 #include "bridge/aten_kernel.h"
+#include "bridge/aten_names.h"
+#include "bridge/buffer.h"
 #include "bridge/own_kernels.h"
+#include "bridge/place.h"
+#include "bridge/tap_kernels.h"
 #include "graph/rows.h"
 #include "rules/families.h"
 #include "rules/stencil.h"
@@ -263,11 +267,7 @@ Compute prepare_stencil(const Call& call) {
   };
 }
 
+const OwnKernels stencil_kernels = {{"spmdx.halo", prepare_halo}, {"spmdx.stencil", prepare_stencil}};
+
 }  // namespace
-
-const OwnKernels& stencil_kernels() {
-  static const OwnKernels kernels = {{"spmdx.halo", prepare_halo}, {"spmdx.stencil", prepare_stencil}};
-  return kernels;
-}
-
 }  // namespace spmdx::bridge

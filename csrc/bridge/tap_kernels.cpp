@@ -1,9 +1,13 @@
 // SPDX-License-Identifier: Apache-2.0
 // Interpolation and padding over parts: cut dims tap by tap, at their places in the whole dim; ATen does the others.
+#include "bridge/tap_kernels.h"
+
 #include <ATen/Functions.h>
 
 #include "bridge/aten_kernel.h"
-#include "bridge/own_kernels.h"
+#include "bridge/aten_names.h"
+#include "bridge/buffer.h"
+#include "bridge/place.h"
 #include "rules/families.h"
 #include "rules/maths.h"
 #include "rules/stencil.h"

@@ -9,7 +9,7 @@
 #include <typeinfo>
 
 #include "bridge/accelerator.h"
-#include "bridge/aten_backend.h"
+#include "bridge/aten_names.h"
 #include "bridge/strided_view.h"
 #include "bridge/tracer.h"
 
@@ -196,16 +196,6 @@ MetaRef share(Meta meta) {
 TensorType type_of(const Meta& meta) {
   if (!meta.defined) return {DType::unknown, {}, false};
   return {to_dtype(meta.dtype), meta.sizes, false};
-}
-
-std::vector<int64_t> contiguous_strides(const std::vector<int64_t>& sizes) {
-  std::vector<int64_t> strides(sizes.size());
-  int64_t step = 1;
-  for (size_t d = sizes.size(); d-- > 0;) {
-    strides[d] = step;
-    step *= std::max<int64_t>(sizes[d], 1);
-  }
-  return strides;
 }
 
 at::Tensor make_tensor(LazyValue value, MetaRef meta) {

@@ -131,7 +131,6 @@ void set_bits(const at::Tensor& tensor, const Meta& meta);
 // The layout of a whole: `meta` at offset 0, showing memory as it is.
 MetaRef share(Meta meta);
 TensorType type_of(const Meta& meta);
-std::vector<int64_t> contiguous_strides(const std::vector<int64_t>& sizes);
 // A fresh root holding `value`. REQUIRES: offset 0.
 at::Tensor make_tensor(LazyValue value, MetaRef meta);
 // A view of `source`: `steps` (null: none) on top of its chain, laid out as `meta` from its own offset on. `value` may

@@ -6,7 +6,7 @@
 
 #include "base/error.h"
 #include "bridge/alias.h"
-#include "bridge/aten_backend.h"
+#include "bridge/aten_names.h"
 #include "bridge/compat.h"
 #include "bridge/errors.h"
 #include "bridge/generator.h"
@@ -16,6 +16,7 @@
 #include "bridge/record.h"
 #include "bridge/resize.h"
 #include "bridge/shapes.h"
+#include "bridge/strides.h"
 
 namespace spmdx::bridge {
 namespace {

@@ -8,7 +8,8 @@
 
 #include "base/error.h"
 #include "bridge/alias.h"
-#include "bridge/aten_backend.h"
+#include "bridge/aten_names.h"
+#include "bridge/buffer.h"
 #include "bridge/kernel_layouts.h"
 #include "bridge/place.h"
 #include "bridge/plan_only.h"

@@ -3,8 +3,9 @@
 #pragma once
 #include <algorithm>
 
-#include "bridge/aten_backend.h"
+#include "bridge/aten_names.h"
 #include "bridge/record.h"
+#include "bridge/strides.h"
 #include "bridge/tensor.h"
 
 namespace spmdx::bridge {

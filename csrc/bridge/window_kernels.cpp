@@ -2,7 +2,11 @@
 // Kernels of `spmdx.window`: an ATen op that reads or writes at indices, for those that point into a part of the dim.
 #include <ATen/Functions.h>
 
+#include <map>
+
 #include "bridge/aten_kernel.h"
+#include "bridge/buffer.h"
+#include "bridge/indices.h"
 #include "bridge/own_kernels.h"
 #include "rules/families.h"
 #include "rules/window.h"
@@ -101,11 +105,7 @@ Compute prepare_window(const Call& call) {
   };
 }
 
+const OwnKernels window_kernels = {{"spmdx.window", prepare_window}};
+
 }  // namespace
-
-const OwnKernels& window_kernels() {
-  static const OwnKernels kernels = {{"spmdx.window", prepare_window}};
-  return kernels;
-}
-
 }  // namespace spmdx::bridge

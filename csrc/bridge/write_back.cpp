@@ -4,9 +4,10 @@
 
 #include "base/error.h"
 #include "bridge/alias.h"
-#include "bridge/aten_backend.h"
+#include "bridge/aten_names.h"
 #include "bridge/overlap.h"
 #include "bridge/record.h"
+#include "bridge/strides.h"
 #include "bridge/tracer.h"
 
 namespace spmdx::bridge {

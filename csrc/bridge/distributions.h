@@ -3,6 +3,7 @@
 #pragma once
 #include <cmath>
 #include <cstdint>
+#include <limits>
 #include <numbers>
 
 #include "base/philox.h"
@@ -34,6 +35,24 @@ inline int64_t bounded(uint64_t word, int64_t low, uint64_t range) {
   if (range == 0) return static_cast<int64_t>(word);
   const auto offset = static_cast<uint64_t>(static_cast<unsigned __int128>(word) * range >> 64);
   return static_cast<int64_t>(static_cast<uint64_t>(low) + offset);
+}
+
+// The greatest number of T below `bound`, for rounding that reached it.
+template <class T>
+T greatest_below(double bound) {
+  T value = static_cast<T>(bound);
+  if constexpr (sizeof(T) >= 4) {
+    while (static_cast<double>(value) >= bound) value = std::nextafter(value, std::numeric_limits<T>::lowest());
+  } else {
+    // Bits of a 16-bit float, in order of magnitude.
+    while (static_cast<double>(value) >= bound) {
+      if (value.x == 0)
+        value.x = 0x8001;
+      else
+        value.x = static_cast<uint16_t>(value.x & 0x8000 ? value.x + 1 : value.x - 1);
+    }
+  }
+  return value;
 }
 
 }  // namespace spmdx::bridge
