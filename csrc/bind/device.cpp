@@ -6,10 +6,13 @@
 #include "bind/bind.h"
 #include "bridge/autograd_threads.h"
 #include "bridge/device.h"
+#include "bridge/engine.h"
 #include "bridge/generator.h"
 #include "bridge/place.h"
 #include "bridge/resize.h"
 #include "bridge/signals.h"
+#include "bridge/source.h"
+#include "bridge/tensor.h"
 #include "bridge/ties.h"
 #include "bridge/trace.h"
 

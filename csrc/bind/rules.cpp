@@ -9,8 +9,9 @@
 #include "base/error.h"
 #include "bind/bind.h"
 #include "bridge/aten_names.h"
+#include "bridge/engine.h"
 #include "bridge/schema.h"
-#include "bridge/tracer.h"
+#include "bridge/trace.h"
 #include "rules/registered.h"
 #include "rules/rule.h"
 

@@ -4,8 +4,11 @@
 
 #include "base/error.h"
 #include "bind/handles.h"
-#include "bridge/plan_only.h"
-#include "bridge/tracer.h"
+#include "bridge/annotation.h"
+#include "bridge/hollow.h"
+#include "bridge/meta.h"
+#include "bridge/recorder.h"
+#include "bridge/tensor.h"
 
 namespace spmdx::bind {
 namespace {

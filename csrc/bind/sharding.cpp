@@ -12,14 +12,18 @@
 #include "base/error.h"
 #include "bind/bind.h"
 #include "bind/handles.h"
+#include "bridge/annotation.h"
 #include "bridge/aten_backend.h"
 #include "bridge/aten_names.h"
 #include "bridge/buffer.h"
 #include "bridge/c10d_comm.h"
+#include "bridge/hollow.h"
+#include "bridge/meta.h"
 #include "bridge/place.h"
-#include "bridge/plan_only.h"
+#include "bridge/recorder.h"
+#include "bridge/source.h"
 #include "bridge/strides.h"
-#include "bridge/tracer.h"
+#include "bridge/tensor.h"
 
 namespace spmdx {
 namespace {

@@ -8,10 +8,12 @@
 
 #include "bind/bind.h"
 #include "bind/handles.h"
+#include "bridge/engine.h"
+#include "bridge/hollow.h"
 #include "bridge/intern.h"
-#include "bridge/plan_only.h"
 #include "bridge/plan_warnings.h"
-#include "bridge/tracer.h"
+#include "bridge/recorder.h"
+#include "bridge/source.h"
 #include "sharding/reshard.h"
 
 namespace spmdx {

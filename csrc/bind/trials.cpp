@@ -9,8 +9,9 @@
 #include "bind/handles.h"
 #include "bridge/aten_backend.h"
 #include "bridge/buffer.h"
+#include "bridge/engine.h"
 #include "bridge/place.h"
-#include "bridge/tracer.h"
+#include "bridge/recorder.h"
 #include "rules/letters.h"
 
 namespace spmdx {

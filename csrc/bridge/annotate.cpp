@@ -1,11 +1,12 @@
 // SPDX-License-Identifier: Apache-2.0
 // Annotations: what the user writes for a tensor, and how a tensor that shows other memory keeps it.
-#include <torch/csrc/Exceptions.h>
-#include <torch/csrc/utils/pybind.h>
-
 #include "base/error.h"
-#include "bridge/plan_only.h"
+#include "bridge/annotation.h"
+#include "bridge/hollow.h"
 #include "bridge/recorder.h"
+#include "bridge/recorder_state.h"
+#include "bridge/source.h"
+#include "bridge/tensor.h"
 
 namespace spmdx::bridge {
 namespace {
@@ -20,11 +21,11 @@ bool fits(const Sharding& sharding, c10::IntArrayRef sizes) {
 
 }  // namespace
 
-void Recorder::Impl::constrain(ValueId value, const Annotation& annotation) {
+void RecorderState::constrain(ValueId value, const Annotation& annotation) {
   graph.constraints.push_back({value, annotation.sharding, annotation.source, annotation.state});
 }
 
-void Recorder::Impl::annotate(LazyTensor& tensor, const Annotation& annotation) {
+void RecorderState::annotate(LazyTensor& tensor, const Annotation& annotation) {
   Root& root = tensor.root();
   if (tensor.chain()) {
     if (!planning_only()) tensor.of_view = std::make_shared<const Annotation>(annotation);
@@ -50,23 +51,16 @@ void Recorder::annotate(const at::Tensor& tensor, const Annotation& said) {
     return;
   }
   if (lazy_tensor->chain()) read(*lazy_tensor);  // what a view shows now is constrained, too
-  impl_->annotate(*lazy_tensor, said);
+  state_->annotate(*lazy_tensor, said);
 }
 
 void Recorder::keep_annotation(LazyTensor& tensor, const Annotation& had) {
   Lock lock;
   if (tensor.annotation()) return;
-  if (fits(*had.sharding, tensor.sizes())) return impl_->annotate(tensor, had);
+  if (fits(*had.sharding, tensor.sizes())) return state_->annotate(tensor, had);
   warn_of_lost_annotation("made at " + source_text(had.source) + " is gone: its spec does not fit the shape [" +
                           c10::str(c10::Join(", ", tensor.sizes())) +
                           "] that the tensor has now. Expected data of the same rank. Call spmdx.mark_sharding again.");
-}
-
-void warn_of_lost_annotation(const std::string& why) {
-  const std::string line = source_text(current_source());
-  const std::string message = (line.empty() ? "" : line + ": ") + "the annotation " + why;
-  const pybind11::gil_scoped_acquire gil;
-  if (PyErr_WarnEx(PyExc_UserWarning, message.c_str(), 1) != 0) throw python_error();
 }
 
 }  // namespace spmdx::bridge

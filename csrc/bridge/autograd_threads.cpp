@@ -10,8 +10,8 @@
 #include <mutex>
 #include <thread>
 
-#include "bridge/plan_only.h"
-#include "bridge/tensor.h"
+#include "bridge/hollow.h"
+#include "bridge/meta.h"
 
 namespace spmdx::bridge {
 namespace {

@@ -13,9 +13,11 @@
 #include <memory>
 
 #include "base/error.h"
+#include "bridge/generator.h"
+#include "bridge/gil.h"
 #include "bridge/place.h"
-#include "bridge/recorder.h"
 #include "bridge/regroup.h"
+#include "bridge/source.h"
 #include "runtime/differences.h"
 
 namespace spmdx::bridge {
@@ -126,10 +128,10 @@ class C10dComm final : public Comm {
 
   void call_off(const std::string& why) { watch_->call_off(announced_, why); }
 
-  void recover() {
+  void recover(Engine& engine) {
     const Progress at{announced_, current_source(), "recover"};
     try {
-      regroup(at);
+      regroup(engine, at);
     } catch (const CommError& error) {
       throw CommError(led(at, error.what()));
     } catch (...) {
@@ -144,9 +146,9 @@ class C10dComm final : public Comm {
     return data_;
   }
 
-  void regroup(const Progress& at) {
+  void regroup(Engine& engine, const Progress& at) {
     at::Generator generator = default_generator();
-    const Reached mine{engine().standing(), overwrote_, {generator.current_seed(), generator.get_offset()}};
+    const Reached mine{engine.standing(), overwrote_, {generator.current_seed(), generator.get_offset()}};
     std::vector<Reached> all;
     for (const std::string& text : watch_->regroup(text_of(mine), at)) all.push_back(reached_from(text));
     {
@@ -158,7 +160,7 @@ class C10dComm final : public Comm {
     generator.set_current_seed(now.drawn.seed);
     generator.set_offset(now.drawn.draw);
     announced_ = now.next;
-    engine().resume(now.agreed, now.next);
+    engine.resume(now.agreed, now.next);
     overwrote_ = false;
     watch_->end_regrouping();
     if (const std::string why = why_tensors_may_differ(all); !why.empty())
@@ -269,8 +271,8 @@ void join(World world, std::function<Group(const std::string& name)> make_group)
   instance().join(std::move(world), std::move(make_group));
 }
 
-void leave(const std::string& why) {
-  if (Watch* watch = instance().watch()) watch->leave(engine().standing().done, why);
+void leave(int64_t steps, const std::string& why) {
+  if (Watch* watch = instance().watch()) watch->leave(steps, why);
 }
 
 void end_world(const std::string& why) {
@@ -281,8 +283,8 @@ void call_off(const std::string& why) {
   if (instance().watch()) instance().call_off(why);
 }
 
-void recover() {
-  if (instance().watch()) instance().recover();
+void recover(Engine& engine) {
+  if (instance().watch()) instance().recover(engine);
 }
 
 int64_t generation() { return instance().watch() ? instance().watch()->generation() : 0; }

@@ -9,6 +9,7 @@
 #include "bridge/carrier.h"
 #include "bridge/watch.h"
 #include "runtime/comm.h"
+#include "runtime/step.h"
 
 namespace spmdx::bridge {
 
@@ -20,7 +21,7 @@ Comm& comm();
 void join(World world, std::function<Group(const std::string& name)> make_group);
 
 // Says so to the others, with the number of steps done, and stops watching them.
-void leave(const std::string& why);
+void leave(int64_t steps, const std::string& why);
 // Ends whatever is under way between processes here: it fails for this reason. REQUIRES: joined.
 void end_world(const std::string& why);
 
@@ -29,7 +30,7 @@ void call_off(const std::string& why);
 // After a failure: groups under new names, when every process has said that it wants to go on; they agree again on the
 // number of the next step, on what was compared, and on the state of the device's generator. Throws CommError where
 // tensors may differ now. May be called again where it was broken off. REQUIRES: no step runs.
-void recover();
+void recover(Engine& engine);
 int64_t generation();  // how often that has happened
 
 struct Awaited {

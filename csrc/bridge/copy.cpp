@@ -4,16 +4,16 @@
 #include <ATen/ops/clone.h>
 #include <ATen/ops/empty_like.h>
 
-#include "bridge/alias.h"
 #include "bridge/aten_names.h"
 #include "bridge/kernel_layouts.h"
+#include "bridge/meta.h"
 #include "bridge/overlap.h"
 #include "bridge/place.h"
-#include "bridge/record.h"
-#include "bridge/shapes.h"
-#include "bridge/strided_view.h"
+#include "bridge/recorder.h"
 #include "bridge/strides.h"
+#include "bridge/tensor.h"
 #include "bridge/trace.h"
+#include "bridge/values.h"
 
 namespace spmdx::bridge {
 namespace {
@@ -99,56 +99,6 @@ bool local_scalar(const OpInfo& info, Stack* stack) {
 }
 
 // ---- what a tensor views -----------------------------------------------------------------------------
-
-// Steps that show a root's storage as elements of another dtype, in one row.
-std::vector<ViewStep> as_dtype(const Meta& base, c10::ScalarType dtype) {
-  if (base.dtype == dtype) return {};
-  TORCH_CHECK(
-      is_dense(base),
-      "the storage of a tensor with holes or repeats cannot be seen as another dtype. Use .contiguous() first.");
-  const int64_t count = numel(base.sizes);
-  const auto bytes = static_cast<int64_t>(c10::elementSize(base.dtype)) * count;
-  const Meta row{base.dtype, {count}, {1}, 0, true};
-  const Meta typed{dtype, {bytes / static_cast<int64_t>(c10::elementSize(dtype))}, {1}, 0, true};
-  std::vector<ViewStep> steps = strided_steps(base, row);
-  auto call = make_call("aten.view.dtype", {type_of(row)}, {to_dtype(dtype)}, type_of(typed));
-  steps.push_back({std::move(call), {}, 0, row, typed});
-  return steps;
-}
-
-// What the bits of `meta` stand for.
-void add_bits(std::vector<ViewStep>& steps, const Meta& meta) {
-  const auto add = [&](const char* op) {
-    steps.push_back({make_call(op, {type_of(meta)}, {}, type_of(meta)), {}, 0, meta, meta});
-  };
-  if (meta.conjugate) add("aten.conj_physical");
-  if (meta.negative) add("aten.neg");
-}
-
-}  // namespace
-
-std::vector<ViewStep> steps_to(const Root& root, const Meta& meta) {
-  const Shape &sizes = meta.sizes, &strides = meta.strides;
-  const int64_t offset = meta.offset;
-  Meta base = *root.base;
-  for (size_t d = 0; d < sizes.size(); ++d)
-    TORCH_CHECK(strides[d] >= 0, "as_strided: Negative strides are not supported");
-  const auto needed = at::detail::computeStorageNbytes(sizes, strides, c10::elementSize(meta.dtype), offset);
-  TORCH_CHECK(needed <= root.nbytes(), "setStorage: sizes ", c10::IntArrayRef(sizes), ", strides ",
-              c10::IntArrayRef(strides), ", storage offset ", offset, " require a storage size of ", needed,
-              " which is out of bounds for storage of size ", root.nbytes());
-  auto steps = as_dtype(base, meta.dtype);
-  if (!steps.empty()) base = steps.back().out;
-  for (auto& step : strided_steps(base, meta)) steps.push_back(std::move(step));
-  add_bits(steps, meta);
-  return steps;
-}
-
-at::Tensor strided_view(const LazyTensor& source, const Meta& meta) {
-  return make_view_of_root(source.root_storage(), steps_to(source.root(), meta), meta, &source);
-}
-
-namespace {
 
 Shape default_strides(const c10::IValue& strides, const Shape& sizes) {
   return strides.isNone() || (strides.isList() && strides.toListRef().empty()) ? contiguous_strides(sizes)

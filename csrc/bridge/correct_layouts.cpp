@@ -9,7 +9,7 @@
 
 #include "bridge/corrections.h"
 #include "bridge/kernel_layouts.h"
-#include "bridge/shapes.h"
+#include "bridge/meta.h"
 #include "bridge/strides.h"
 #include "rules/table.h"
 

@@ -3,6 +3,7 @@
 #include <string_view>
 
 #include "bridge/corrections.h"
+#include "bridge/meta.h"
 
 namespace spmdx::bridge {
 namespace {

@@ -2,7 +2,7 @@
 // What kernels give where meta kernels say something else.
 #pragma once
 #include "bridge/ivalue.h"
-#include "bridge/place.h"
+#include "bridge/meta.h"
 
 namespace spmdx::bridge {
 

@@ -4,7 +4,8 @@
 #include <ATen/ops/nonzero.h>
 
 #include "bridge/place.h"
-#include "bridge/record.h"
+#include "bridge/recorder.h"
+#include "bridge/tensor.h"
 #include "bridge/trace.h"
 
 namespace spmdx::bridge {

@@ -4,7 +4,7 @@
 
 #include "base/error.h"
 #include "bridge/errors.h"
-#include "bridge/record.h"
+#include "bridge/recorder.h"
 #include "bridge/trace.h"
 
 namespace spmdx::bridge {

@@ -14,7 +14,7 @@
 #include "bridge/generator.h"
 #include "bridge/recorder.h"
 #include "bridge/resize.h"
-#include "bridge/tracer.h"
+#include "bridge/tensor.h"
 
 namespace spmdx::bridge {
 namespace {

@@ -10,9 +10,11 @@
 
 #include <fstream>
 
+#include "bridge/meta.h"
 #include "bridge/place.h"
-#include "bridge/record.h"
-#include "bridge/tracer.h"
+#include "bridge/recorder.h"
+#include "bridge/tensor.h"
+#include "bridge/values.h"
 
 namespace spmdx::bridge {
 namespace {

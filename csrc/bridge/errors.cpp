@@ -9,7 +9,7 @@
 #include <new>
 
 #include "base/error.h"
-#include "bridge/tracer.h"
+#include "bridge/source.h"
 
 namespace spmdx::bridge {
 namespace {

@@ -3,10 +3,11 @@
 #include <ATen/EmptyTensor.h>
 
 #include "bridge/aten_names.h"
-#include "bridge/record.h"
-#include "bridge/shapes.h"
+#include "bridge/calls.h"
+#include "bridge/meta.h"
 #include "bridge/strides.h"
 #include "bridge/trace.h"
+#include "bridge/values.h"
 
 namespace spmdx::bridge {
 namespace {

@@ -5,7 +5,8 @@
 #include <numeric>
 
 #include "bridge/c10d_comm.h"
-#include "bridge/recorder.h"
+#include "bridge/engine.h"
+#include "bridge/gil.h"
 #include "sharding/processes.h"
 
 namespace spmdx::bridge {

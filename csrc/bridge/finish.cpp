@@ -4,6 +4,9 @@
 
 #include "base/error.h"
 #include "bridge/recorder.h"
+#include "bridge/recorder_state.h"
+#include "bridge/source.h"
+#include "bridge/tensor.h"
 
 namespace spmdx::bridge {
 namespace {
@@ -56,12 +59,12 @@ std::vector<bool> needed_values(const Graph& graph, const std::vector<Output>& o
 }  // namespace
 
 // Existing data that does not lie as the user wrote since.
-bool Recorder::Impl::must_move(const Root& root) const {
+bool RecorderState::must_move(const Root& root) const {
   return root.annotation && root.current.data && root.current.data->sharding() != root.annotation->sharding &&
          !has_failed(*root.current.data);
 }
 
-uint32_t Recorder::Impl::tie_of(const Root& root, const std::unordered_map<const Root*, uint32_t>& gradients) const {
+uint32_t RecorderState::tie_of(const Root& root, const std::unordered_map<const Root*, uint32_t>& gradients) const {
   if (root.previous && root.previous->type().shape == root.base->sizes) {
     if (auto found = input_of.find(root.previous.get()); found != input_of.end()) return found->second;
   }
@@ -69,7 +72,7 @@ uint32_t Recorder::Impl::tie_of(const Root& root, const std::unordered_map<const
   return found == gradients.end() ? kNone : found->second;
 }
 
-Output Recorder::Impl::output_of(const Root& root, const std::unordered_map<const Root*, uint32_t>& gradients) const {
+Output RecorderState::output_of(const Root& root, const std::unordered_map<const Root*, uint32_t>& gradients) const {
   Output output{root.current.id, nullptr, kNone, false, 0, false};
   if (graph.values[output.value].producer != kNone) output.tied = tie_of(root, gradients);
   output.donates = output.tied != kNone && root.previous == inputs[output.tied];
@@ -80,13 +83,13 @@ Output Recorder::Impl::output_of(const Root& root, const std::unordered_map<cons
   return output;
 }
 
-ShardingRef Recorder::Impl::annotation_of_tie(uint32_t tied) const {
+ShardingRef RecorderState::annotation_of_tie(uint32_t tied) const {
   return tied == kNone ? nullptr : graph.inputs[tied].annotation;
 }
 
 // The one mesh of what the user annotated among all that the outputs need, or else lie like. Other data may lie on any
 // mesh, and moves to this one.
-MeshRef Recorder::Impl::mesh_of(const std::vector<Output>& outputs, const std::vector<bool>& needed) const {
+MeshRef RecorderState::mesh_of(const std::vector<Output>& outputs, const std::vector<bool>& needed) const {
   Agreed agreed;
   for (const Output& output : outputs) agreed.add(output.annotation, output.source);
   for (const Input& input : graph.inputs) {
@@ -107,7 +110,7 @@ MeshRef Recorder::Impl::mesh_of(const std::vector<Output>& outputs, const std::v
 
 // Annotated data that lies otherwise leaves the step as it was annotated. Data of another mesh waits for a step of its
 // own.
-void Recorder::Impl::add_moves(MeshRef& mesh, std::vector<RootRef>& owners, std::vector<Output>& outputs) {
+void RecorderState::add_moves(MeshRef& mesh, std::vector<RootRef>& owners, std::vector<Output>& outputs) {
   annotated = false;
   for (auto& ref : live_roots()) {
     Root& root = root_of(ref);
@@ -127,7 +130,7 @@ void Recorder::Impl::add_moves(MeshRef& mesh, std::vector<RootRef>& owners, std:
 }
 
 // A gradient may need no value of its parameter and still lie as the parameter does, if that is on this mesh.
-void Recorder::Impl::need_ties(MeshRef& mesh, std::vector<Output>& outputs, std::vector<bool>& needed) const {
+void RecorderState::need_ties(MeshRef& mesh, std::vector<Output>& outputs, std::vector<bool>& needed) const {
   for (Output& output : outputs) {
     if (const ShardingRef tie = annotation_of_tie(output.tied); tie && !(*tie->mesh == *mesh)) untie(output);
     if (output.tied == kNone) continue;
@@ -139,7 +142,7 @@ void Recorder::Impl::need_ties(MeshRef& mesh, std::vector<Output>& outputs, std:
 
 // The mesh each value is computed on: that of an annotation it is computed from; of data where it has none, if asked
 // for; null: none is known.
-std::vector<const Mesh*> Recorder::Impl::meshes(bool of_data) const {
+std::vector<const Mesh*> RecorderState::meshes(bool of_data) const {
   std::vector<const Mesh*> found(graph.values.size());
   auto add = [&](ValueId value, const ShardingRef& sharding) {
     if (sharding && !found[value]) found[value] = sharding->mesh.get();
@@ -156,7 +159,7 @@ std::vector<const Mesh*> Recorder::Impl::meshes(bool of_data) const {
 
 // Roots of pending values in the order they were recorded, those of each mesh together: values that have nothing to do
 // with each other may lie on different meshes. At least one group, perhaps empty.
-std::vector<std::vector<RootRef>> Recorder::Impl::pending_by_mesh(
+std::vector<std::vector<RootRef>> RecorderState::pending_by_mesh(
     const std::unordered_map<const Root*, uint32_t>& tied) const {
   const std::vector<const Mesh*> annotated = meshes(false);
   std::vector<const Mesh*> data;  // where nothing else tells
@@ -190,7 +193,7 @@ std::vector<std::vector<RootRef>> Recorder::Impl::pending_by_mesh(
 
 // Adds outputs and the mesh. `owners` are the roots of the outputs, in the same order; data that has to move joins
 // them.
-Graph Recorder::Impl::finish(std::vector<RootRef>& owners, const std::unordered_map<const Root*, uint32_t>& tied) {
+Graph RecorderState::finish(std::vector<RootRef>& owners, const std::unordered_map<const Root*, uint32_t>& tied) {
   std::vector<Output> outputs;
   for (const auto& owner : owners) outputs.push_back(output_of(root_of(owner), tied));
   std::vector<bool> needed = needed_values(graph, outputs);
@@ -209,7 +212,7 @@ Graph Recorder::Impl::finish(std::vector<RootRef>& owners, const std::unordered_
 
 // Inputs with the layout of their data. One that nobody needs and that lies on another mesh is left out; one that was
 // read before it was annotated anew, for another mesh, is data that comes from there.
-void Recorder::Impl::keep_inputs(Graph& done, const std::vector<bool>& needed) {
+void RecorderState::keep_inputs(Graph& done, const std::vector<bool>& needed) {
   std::vector<uint32_t> place(done.inputs.size(), kNone);
   std::vector<Input> kept;
   submitted.clear();

@@ -4,31 +4,28 @@
 #include <ATen/ops/empty_strided.h>
 
 #include <algorithm>
-#include <atomic>
 
 #include "base/error.h"
+#include "bridge/assembled.h"
 #include "bridge/aten_backend.h"
 #include "bridge/buffer.h"
 #include "bridge/c10d_comm.h"
+#include "bridge/engine.h"
 #include "bridge/fetch.h"
+#include "bridge/gil.h"
+#include "bridge/hollow.h"
+#include "bridge/meta.h"
 #include "bridge/place.h"
-#include "bridge/plan_only.h"
 #include "bridge/plan_warnings.h"
 #include "bridge/recorder.h"
-#include "bridge/shapes.h"
+#include "bridge/recorder_state.h"
+#include "bridge/tensor.h"
 #include "runtime/check.h"
 
 namespace spmdx::bridge {
 namespace {
 
 constexpr size_t kMaxNodes = 50'000;  // a longer trace is cut: memory and compile time stay bounded
-
-std::atomic<bool> step_failed{false};
-
-std::exception_ptr note_and_translate(std::exception_ptr error, const Node& node) {
-  step_failed = true;
-  return lead_error(error, node.source, node.call->op);
-}
 
 struct LostValue : std::runtime_error {
   using std::runtime_error::runtime_error;
@@ -64,7 +61,7 @@ DataRef computed_before(const Root& root) {
 }  // namespace
 
 // Plans a finished graph. Throws ShardingError; nothing has changed then.
-PlannedPart Recorder::Impl::planned(Graph done, std::vector<DataRef> sources, std::vector<RootRef> owners) {
+PlannedPart RecorderState::planned(Graph done, std::vector<DataRef> sources, std::vector<RootRef> owners) {
   PlannedPart part{nullptr, std::move(sources), {}, std::move(owners)};
   for (const auto& output : done.outputs) part.outputs.push_back(result_data(done.value(output.value).type));
   for (size_t i = 0; i < part.owners.size(); ++i)
@@ -80,7 +77,7 @@ PlannedPart Recorder::Impl::planned(Graph done, std::vector<DataRef> sources, st
 
 // Queues what was planned; the roots hold the results from now on. Nothing fails here. What a step overwrites must be
 // held by nobody else, so that it may take the memory.
-void Recorder::Impl::send(std::vector<PlannedPart> parts) {
+void RecorderState::send(std::vector<PlannedPart> parts) {
   for (const PlannedPart& part : parts) {
     for (size_t i = 0; i < part.owners.size(); ++i) {
       Root& root = root_of(part.owners[i]);
@@ -101,7 +98,7 @@ void Recorder::Impl::send(std::vector<PlannedPart> parts) {
   }
 }
 
-void Recorder::Impl::submit() {
+void RecorderState::submit() {
   const auto tied = gradients();
   std::vector<PlannedPart> parts;
   for (auto& owners : pending_by_mesh(tied)) {
@@ -115,54 +112,52 @@ void Recorder::flush(bool implicit) {
   note_use();
   Lock lock;
   check_failed();
-  if (impl_->graph.nodes.empty() && impl_->inputs.empty() && !impl_->annotated) return;
+  if (state_->graph.nodes.empty() && state_->inputs.empty() && !state_->annotated) return;
   {
     NoGil no_gil;
     engine().wait_for_room();  // here, where Ctrl-C changes nothing
   }
-  if (implicit) ++impl_->implicit_syncs;
+  if (implicit) ++state_->implicit_syncs;
   try {
     try {
-      impl_->submit();
+      state_->submit();
     } catch (const ShardingError&) {
-      impl_->compute_unsharded();
+      state_->compute_unsharded();
       throw;
     }
   } catch (...) {
-    impl_->roll_back(lost_by(std::current_exception()));
+    state_->roll_back(lost_by(std::current_exception()));
     throw;
   }
-  const bool more = impl_->annotated;
-  impl_->reset();
+  const bool more = state_->annotated;
+  state_->reset();
   if (more) {  // data of another mesh
-    impl_->annotated = true;
+    state_->annotated = true;
     flush(implicit);
   }
   warn_of_plans();
 }
 
 void Recorder::cut_if_long() {
-  if (impl_->graph.nodes.size() > kMaxNodes) flush(true);
+  if (state_->graph.nodes.size() > kMaxNodes) flush(true);
 }
 
-bool has_unseen_failure() { return step_failed; }
-
 void Recorder::check_failed() {
-  if (!step_failed.load(std::memory_order_relaxed)) return;
+  if (!has_unseen_failure()) return;
   Lock lock;
-  if (!step_failed) return;
+  if (!has_unseen_failure()) return;
   {
     NoGil no_gil;
     engine().wait();
   }
-  step_failed = false;
+  forget_failure();
   try {
     engine().rethrow();
   } catch (...) {
-    impl_->roll_back(lost_by(std::current_exception()));
+    state_->roll_back(lost_by(std::current_exception()));
     throw;
   }
-  impl_->roll_back(nullptr);  // who read its results has seen the error
+  state_->roll_back(nullptr);  // who read its results has seen the error
 }
 
 void Recorder::wait() {
@@ -175,21 +170,21 @@ void Recorder::wait() {
     engine().rethrow();  // of a step that failed before its first op
   } catch (...) {
     Lock lock;
-    impl_->roll_back(lost_by(std::current_exception()));
+    state_->roll_back(lost_by(std::current_exception()));
     throw;
   }
 }
 
 std::exception_ptr Recorder::undo() {
   Lock lock;
-  step_failed = false;
+  forget_failure();
   std::exception_ptr unseen;
   try {
     engine().rethrow();
   } catch (...) {
     unseen = std::current_exception();
   }
-  impl_->roll_back(std::make_exception_ptr(std::runtime_error(
+  state_->roll_back(std::make_exception_ptr(std::runtime_error(
       "this tensor was not computed before spmdx.runtime.recover(), which undoes what has failed and drops what had "
       "not begun. Expected a tensor of a step that ran. Make it again.")));
   return unseen;
@@ -205,7 +200,7 @@ at::Tensor Recorder::peek(const at::Tensor& tensor) {
     require_values(*lazy_tensor);
     if (lazy_tensor->chain()) held = make_tensor(lazy(read(*lazy_tensor)), share(meta_of(tensor)));
     Root& root = as_lazy(held)->root();
-    if (!root.current.data || !(impl_->graph.nodes.empty() || planning_only())) flush(true);
+    if (!root.current.data || !(state_->graph.nodes.empty() || planning_only())) flush(true);
     data = root.current.data;
     internal_check(data != nullptr, "a flush left a live tensor without data");
     data = held_here(data);
@@ -217,7 +212,7 @@ at::Tensor Recorder::peek(const at::Tensor& tensor) {
     shards = &data->wait();
   } catch (...) {
     if (!data->ready()) throw;  // the wait was broken off
-    step_failed = true;         // also where no kernel ran, as when an input had failed before
+    note_failure();             // also where no kernel ran, as when an input had failed before
     check_failed();
     throw;
   }
@@ -243,25 +238,16 @@ PlanRef Recorder::plan_pending(const at::Tensor& tensor) {
   Lock lock;
   check_failed();
   const Root* wanted = &as_lazy(tensor)->root();
-  const auto tied = impl_->gradients();
-  auto groups = impl_->pending_by_mesh(tied);
+  const auto tied = state_->gradients();
+  auto groups = state_->pending_by_mesh(tied);
   auto group = std::find_if(groups.begin(), groups.end(), [&](const auto& owners) {
     return std::any_of(owners.begin(), owners.end(), [&](const RootRef& ref) { return &root_of(ref) == wanted; });
   });
   std::vector<RootRef>& owners = group == groups.end() ? groups.front() : *group;
-  const Graph graph = impl_->finish(owners, tied);
+  const Graph graph = state_->finish(owners, tied);
   if (graph.outputs.empty()) return nullptr;
   NoGil no_gil;
   return engine().plan(graph);
-}
-
-Engine& engine() {
-  static auto* instance = [] {
-    auto* made = new Engine(aten_backend(), comm());  // outlives every tensor; Python waits for it at exit
-    made->set_translator(note_and_translate);
-    return made;
-  }();
-  return *instance;
 }
 
 }  // namespace spmdx::bridge

@@ -10,7 +10,7 @@
 #include <algorithm>
 
 #include "bridge/recorder.h"
-#include "bridge/trace.h"
+#include "bridge/recorder_state.h"
 
 namespace spmdx::bridge {
 namespace {
@@ -37,7 +37,8 @@ void note_stored(const Run& run) {
   stored.push_back(run);
 }
 
-// The leaf whose gradient autograd stores now; null: it does something else.
+}  // namespace
+
 const LazyTensor* leaf_of_current_node() {
   if (torch::autograd::get_current_graph_task_id() < 0) return nullptr;  // no backward pass; asked for every op
   const Run run = current_run();
@@ -45,32 +46,6 @@ const LazyTensor* leaf_of_current_node() {
   if (!stores || std::find(stored.begin(), stored.end(), run) != stored.end()) return nullptr;
   return as_lazy(stores->variable);
 }
-
-// Whether nobody else sees what this is a view of. Autograd keeps the base of its views.
-bool alone(const at::Tensor& view) {
-  const long views = as_lazy(view)->root_storage().use_count();
-  return view.is_view() ? views == 2 && view._base().use_count() == 1 : views == 1;
-}
-
-// A view of what nobody else sees becomes a whole of its own, which can lie otherwise.
-at::Tensor on_its_own(const at::Tensor& view) {
-  LazyTensor& lazy = *as_lazy(view);
-  Recorder& recorder = Recorder::instance();
-  return make_tensor(recorder.lazy(recorder.read(lazy)), share(meta_of(view)));
-}
-
-// Autograd takes over a gradient by detaching it.
-bool detach(const OpInfo& info, Stack* stack) {
-  const at::Tensor gradient = arguments(info, *stack)[0].toTensor();
-  const LazyTensor* lazy = as_lazy(gradient);
-  const bool is_own = lazy && lazy->chain() && leaf_of_current_node() && alone(gradient);
-  if (is_own) finish(info, stack, on_its_own(gradient));
-  return is_own;
-}
-
-}  // namespace
-
-void add_gradient_handlers() { add_handler("aten.detach", detach); }
 
 void note_gradient(const c10::IValue& result) {
   const LazyTensor* leaf = leaf_of_current_node();
@@ -81,7 +56,7 @@ void note_gradient(const c10::IValue& result) {
 }
 
 // By the gradients that this graph computes, the input that each lies like: its leaf.
-std::unordered_map<const Root*, uint32_t> Recorder::Impl::gradients() {
+std::unordered_map<const Root*, uint32_t> RecorderState::gradients() {
   const std::vector<RootRef> alive = live_roots();  // in order of their serials
   std::vector<const Root*> pending_gradients;
   for (const RootRef& ref : alive)

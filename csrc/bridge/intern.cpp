@@ -5,7 +5,6 @@
 #include <cstring>
 
 #include "base/latest.h"
-#include "bridge/record.h"
 #include "bridge/shapes.h"
 
 namespace spmdx::bridge {

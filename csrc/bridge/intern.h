@@ -3,7 +3,8 @@
 #pragma once
 #include <memory>
 
-#include "bridge/alias.h"
+#include "bridge/meta.h"
+#include "bridge/views.h"
 
 namespace spmdx::bridge {
 

@@ -6,7 +6,6 @@
 #include <c10/util/SmallVector.h>
 
 #include "bridge/schema.h"
-#include "bridge/tensor.h"
 
 namespace spmdx::bridge {
 

@@ -3,7 +3,6 @@
 #include "bridge/kernel_layouts.h"
 
 #include <ATen/Context.h>
-#include <ATen/ExpandUtils.h>
 #include <ATen/TensorIterator.h>
 #include <ATen/native/ConvUtils.h>
 #include <ATen/native/TypeProperties.h>
@@ -14,7 +13,7 @@
 #include <numeric>
 #include <string_view>
 
-#include "bridge/shapes.h"
+#include "bridge/meta.h"
 #include "bridge/strides.h"
 #include "bridge/tensor.h"
 
@@ -105,11 +104,6 @@ std::vector<int64_t> strides_without_height(at::MemoryFormat format, at::IntArra
 
 at::Tensor as_laid(const at::Tensor& tensor, at::MemoryFormat format) {
   return meta_like(tensor, tensor.sizes(), strides_in(format, tensor.sizes()));
-}
-
-at::Tensor dense_like(const at::Tensor& tensor) {
-  if (tensor.is_non_overlapping_and_dense()) return tensor;
-  return meta_like(tensor, tensor.sizes(), at::infer_dense_strides(tensor.sizes(), tensor.strides()));
 }
 
 std::vector<int64_t> strides_in(at::MemoryFormat format, at::IntArrayRef sizes) {

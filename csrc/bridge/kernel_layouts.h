@@ -8,8 +8,6 @@ namespace spmdx::bridge {
 // A meta tensor laid out as the operand is.
 at::Tensor stand_in(IValues args, size_t operand);
 at::Tensor as_laid(const at::Tensor& tensor, at::MemoryFormat format);
-// As `empty_like` lays it.
-at::Tensor dense_like(const at::Tensor& tensor);
 std::vector<int64_t> strides_in(at::MemoryFormat format, at::IntArrayRef sizes);
 
 // What TensorIterator allocates for a result of these operands.

@@ -9,8 +9,10 @@
 #include <torch/library.h>
 
 #include "bridge/aten_names.h"
-#include "bridge/record.h"
+#include "bridge/calls.h"
+#include "bridge/meta.h"
 #include "bridge/trace.h"
+#include "bridge/values.h"
 
 namespace spmdx::bridge {
 namespace {

@@ -2,7 +2,8 @@
 // Ops of manual regions that ATen has no word for.
 #include "bridge/manual.h"
 
-#include "bridge/record.h"
+#include "bridge/calls.h"
+#include "bridge/recorder.h"
 #include "bridge/trace.h"
 
 namespace spmdx::bridge {

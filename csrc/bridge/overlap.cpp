@@ -7,6 +7,7 @@
 #include <unordered_map>
 
 #include "bridge/strides.h"
+#include "bridge/tensor.h"
 
 namespace spmdx::bridge {
 namespace {

@@ -1,23 +1,19 @@
 // SPDX-License-Identifier: Apache-2.0
-// Planning without running: data that do not exist, the errors of who wants them, and the way back at the end.
-#include "bridge/plan_only.h"
+// Planning without running: how it begins, and the way back at the end.
+#include <unordered_map>
 
-#include <atomic>
-
-#include "base/error.h"
+#include "bridge/annotation.h"
+#include "bridge/hollow.h"
+#include "bridge/meta.h"
 #include "bridge/recorder.h"
+#include "bridge/recorder_state.h"
+#include "bridge/tensor.h"
 
 namespace spmdx::bridge {
 namespace {
 
-constexpr const char* kNoValues =
-    "the values of a tensor are wanted, but spmdx.plan_only() planned the step that makes them and did not run it. "
-    "Expected only its shape, dtype and sharding to be used. Make the tensor again outside of plan_only(), or read "
-    "spmdx.explain() and spmdx.get_sharding() instead.";
-
 // What the tensors from before the context had.
 struct Before {
-  std::atomic<bool> active = false;
   uint64_t newest_root = 0;
   std::unordered_map<uint64_t, Annotation> annotations;  // by serial of the root
 };
@@ -34,27 +30,6 @@ void restore_annotation(Root& root) {
 
 }  // namespace
 
-bool planning_only() { return before().active.load(std::memory_order_relaxed); }
-
-DataRef hollow_data(const TensorType& type, ShardingRef sharding) {
-  static const auto* error = new std::exception_ptr(std::make_exception_ptr(ShardingError(kNoValues)));
-  return Data::hollow(type, sharding, *error);
-}
-
-at::Tensor make_hollow(const Meta& meta) { return make_tensor({0, kNone, hollow_data(type_of(meta))}, share(meta)); }
-
-void refuse_values() {
-  const std::string where = source_text(current_source());
-  throw ShardingError(where.empty() ? kNoValues : where + ": " + kNoValues);
-}
-
-void require_values(const LazyTensor& tensor) {
-  const DataRef& data = tensor.root().current.data;
-  const bool exist = data && !data->is_hollow();
-  const bool computable = !planning_only() && !(data && data->is_hollow());
-  if (!computable && (!exist || tensor.chain())) refuse_values();
-}
-
 void Recorder::begin_plan_only() {
   Lock lock;
   flush(false);
@@ -63,7 +38,7 @@ void Recorder::begin_plan_only() {
     before().newest_root = std::max(before().newest_root, root.serial);
     if (root.annotation) before().annotations.emplace(root.serial, *root.annotation);
   }
-  before().active = true;
+  set_planning_only(true);
 }
 
 void Recorder::end_plan_only() {
@@ -71,7 +46,7 @@ void Recorder::end_plan_only() {
   for (const auto& ref : live_roots()) {
     Root& root = root_of(ref);
     DataRef data = root.current.data;
-    if (impl_->pending(root.current)) data = root.previous ? root.previous : hollow_data(type_of(*root.base));
+    if (state_->pending(root.current)) data = root.previous ? root.previous : hollow_data(type_of(*root.base));
     if (data && data->is_hollow() && data->fallback()) data = data->fallback();
     if (data != root.current.data) {
       root.current = {0, kNone, std::move(data)};
@@ -80,12 +55,12 @@ void Recorder::end_plan_only() {
     root.previous = nullptr;
     restore_annotation(root);
   }
-  impl_->reset();
+  state_->reset();
   before().annotations.clear();
   before().newest_root = 0;
-  before().active = false;
+  set_planning_only(false);
   for (const auto& ref : live_roots())
-    if (root_of(ref).current.data) impl_->follow_growth(root_of(ref));
+    if (root_of(ref).current.data) state_->follow_growth(root_of(ref));
 }
 
 }  // namespace spmdx::bridge

@@ -2,16 +2,14 @@
 // The texts of warnings and errors about plans.
 #include "bridge/plan_warnings.h"
 
-#include <torch/csrc/Exceptions.h>
-#include <torch/csrc/utils/pybind.h>
-
 #include <atomic>
 #include <cstdio>
 #include <utility>
 #include <vector>
 
 #include "base/error.h"
-#include "bridge/tracer.h"
+#include "bridge/source.h"
+#include "bridge/warnings.h"
 
 namespace spmdx::bridge {
 namespace {
@@ -67,10 +65,7 @@ void mind(const Plan& plan) {
 
 void warn_of_plans() {
   if (to_say.empty()) return;
-  const std::vector<std::string> messages = std::exchange(to_say, {});
-  const pybind11::gil_scoped_acquire gil;
-  for (const std::string& message : messages)
-    if (PyErr_WarnEx(PyExc_UserWarning, message.c_str(), 1) != 0) throw python_error();
+  for (const std::string& message : std::exchange(to_say, {})) warn(message);
 }
 
 }  // namespace spmdx::bridge

@@ -5,9 +5,11 @@
 #include <limits>
 
 #include "bridge/aten_names.h"
+#include "bridge/calls.h"
 #include "bridge/generator.h"
-#include "bridge/record.h"
+#include "bridge/meta.h"
 #include "bridge/trace.h"
+#include "bridge/values.h"
 
 namespace spmdx::bridge {
 namespace {

@@ -8,6 +8,7 @@
 #include <string_view>
 
 #include "bridge/aten_names.h"
+#include "bridge/recorder.h"
 #include "bridge/trace.h"
 #include "rules/rule.h"
 

@@ -4,21 +4,18 @@
 
 #include <ATen/EmptyTensor.h>
 
-#include "bridge/alias.h"
 #include "bridge/aten_names.h"
+#include "bridge/meta.h"
 #include "bridge/overlap.h"
-#include "bridge/record.h"
-#include "bridge/shapes.h"
-#include "bridge/strided_view.h"
+#include "bridge/recorder.h"
+#include "bridge/storage.h"
 #include "bridge/strides.h"
+#include "bridge/tensor.h"
 #include "bridge/trace.h"
+#include "bridge/values.h"
 
 namespace spmdx::bridge {
 namespace {
-
-size_t bytes_of(const Meta& meta) {
-  return at::detail::computeStorageNbytes(meta.sizes, meta.strides, c10::elementSize(meta.dtype), meta.offset);
-}
 
 // What the whole is laid out as when its storage holds `target`: as that, or in one row.
 Meta grown_layout(const Root& root, const Meta& target) {
@@ -35,24 +32,6 @@ void hold(Root& root, const Meta& target) {
   root.set_nbytes(needed);
   // A part of the last element is not cut off: what was to be held may have a smaller dtype than the whole.
   root.cut_short = needed + c10::elementSize(root.base->dtype) <= bytes_of(*root.base);
-}
-
-Shape strides_of(const Shape& sizes, at::MemoryFormat format) {
-  return at::detail::empty_meta(sizes, at::TensorOptions().memory_format(format)).strides().vec();
-}
-
-bool resize_(const OpInfo& info, Stack* stack) {
-  const IValues args = arguments(info, *stack);
-  const at::Tensor self = args[0].toTensor();
-  const bool as = info.base == "aten.resize_as_";
-  const Shape sizes = as ? args[1].toTensor().sizes().vec() : int_list(args[1]);
-  auto format = named(info, args, "memory_format").toOptional<c10::MemoryFormat>();
-  if (as && format == at::MemoryFormat::Preserve) format = args[1].toTensor().suggest_memory_format();
-  TORCH_CHECK(format != at::MemoryFormat::Preserve, "Unsupported memory format", *format);
-  if (self.sizes() != c10::IntArrayRef(sizes) || format)
-    resize(self, sizes, format ? strides_of(sizes, *format) : contiguous_strides(sizes));
-  finish(info, stack, self);
-  return true;
 }
 
 }  // namespace
@@ -82,19 +61,6 @@ void resize_storage(const c10::Storage& storage, size_t bytes) {
   root.cut_short = false;
   Recorder::instance().write(*as_lazy(whole), expand(full_int({}, 0, to_dtype(root.base->dtype)), root.base->sizes));
   root.cut_short = true;
-}
-
-void require_storage(const LazyTensor& tensor) {
-  const Meta meta{c10::typeMetaToScalarType(tensor.dtype()), tensor.sizes().vec(), tensor.strides().vec(),
-                  tensor.storage_offset(), true};
-  TORCH_CHECK(bytes_of(meta) <= tensor.root().nbytes(), "the storage of this tensor was resized to ",
-              tensor.root().nbytes(), " bytes, and the tensor shows ", bytes_of(meta),
-              ". Expected a storage that holds what is read or written. Resize the storage back first.");
-}
-
-void add_resize_handlers() {
-  add_handler("aten.resize_", resize_);
-  add_handler("aten.resize_as_", resize_);
 }
 
 }  // namespace spmdx::bridge

@@ -1,7 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // Storages that grow and shrink while tensors view them.
 #pragma once
-#include "bridge/tensor.h"
 
 namespace spmdx::bridge {
 
@@ -9,7 +8,5 @@ namespace spmdx::bridge {
 void resize(const at::Tensor& self, const Shape& sizes, const Shape& strides);
 // The storage has this many bytes; without any, the memory of its elements is given up.
 void resize_storage(const c10::Storage& storage, size_t bytes);
-// Throws where the storage is too short for what the tensor shows.
-void require_storage(const LazyTensor& tensor);
 
 }  // namespace spmdx::bridge

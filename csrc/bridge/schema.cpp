@@ -8,8 +8,8 @@
 #include <string_view>
 #include <unordered_map>
 
-#include "bridge/alias.h"
 #include "bridge/aten_names.h"
+#include "bridge/views.h"
 
 namespace spmdx::bridge {
 namespace {

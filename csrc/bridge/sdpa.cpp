@@ -4,6 +4,7 @@
 #include <ATen/ops/empty.h>
 #include <torch/library.h>
 
+#include "bridge/tensor.h"
 #include "bridge/trace.h"
 
 namespace spmdx::bridge {

@@ -3,7 +3,6 @@
 #include "bridge/shapes.h"
 
 #include <ATen/Context.h>
-#include <ATen/EmptyTensor.h>
 #include <ATen/Parallel.h>
 #include <ATen/ops/empty_strided.h>
 
@@ -12,6 +11,7 @@
 #include <string_view>
 
 #include "bridge/corrections.h"
+#include "bridge/place.h"
 
 namespace spmdx::bridge {
 namespace {
@@ -119,12 +119,6 @@ Results run(const OpInfo& info, IValues args, c10::DeviceType device) {
 }
 
 }  // namespace
-
-at::Tensor meta_tensor(const Meta& meta) {
-  at::Tensor tensor = at::detail::empty_strided_meta(meta.sizes, meta.strides, meta.dtype);
-  set_bits(tensor, meta);
-  return tensor;
-}
 
 std::vector<std::vector<Meta>> infer(const OpInfo& info, IValues args) {
   if (std::find(kMetaDiffers.begin(), kMetaDiffers.end(), info.name) != kMetaDiffers.end()) {

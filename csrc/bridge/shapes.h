@@ -2,10 +2,10 @@
 // Shape inference: the declared layouts of an op's results, from those of its operands.
 #pragma once
 #include "bridge/ivalue.h"
+#include "bridge/meta.h"
 
 namespace spmdx::bridge {
 
-at::Tensor meta_tensor(const Meta& meta);
 // Per result of the schema its tensors (a list has several). Runs the op on meta tensors; where PyTorch has no meta
 // kernel or refuses, on the CPU with zeros. Throws what the CPU kernel throws.
 std::vector<std::vector<Meta>> infer(const OpInfo& info, IValues args);

@@ -1,5 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // The user's file and line behind an op: interned (code, instruction), resolved only when somebody asks.
+#include "bridge/source.h"
+
 #include <Python.h>
 #include <frameobject.h>
 
@@ -11,8 +13,7 @@
 #include <filesystem>
 #include <unordered_map>
 
-#include "bridge/recorder.h"
-#include "bridge/tracer.h"
+#include "bridge/gil.h"
 
 namespace spmdx::bridge {
 namespace {
@@ -101,12 +102,6 @@ SourceId of_backward(Sources& all) {
   const auto& forward = all.forward(node->sequence_nr());
   return forward.sequence == node->sequence_nr() ? forward.source : 0;
 }
-
-struct WithGil {
-  WithGil() : state(PyGILState_Ensure()) {}
-  ~WithGil() { PyGILState_Release(state); }
-  PyGILState_STATE state;
-};
 
 // The mutex, then the GIL.
 class Reading {

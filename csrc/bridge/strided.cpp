@@ -1,8 +1,14 @@
 // SPDX-License-Identifier: Apache-2.0
-// as_strided as canonical steps, where its strides say which dims it walks along.
+// as_strided as canonical steps, where its strides say which dims it walks along; dtypes and bits of a storage.
+#include "bridge/strided.h"
+
+#include <ATen/EmptyTensor.h>
+
+#include <algorithm>
 #include <numeric>
 
-#include "bridge/alias.h"
+#include "bridge/aten_names.h"
+#include "bridge/calls.h"
 #include "bridge/view_steps.h"
 
 namespace spmdx::bridge {
@@ -134,6 +140,52 @@ std::vector<ViewStep> strided_steps(const Meta& base, const Meta& target) {
   out.dtype = base.dtype;
   return {
       view_step(as_strided_call(type_of(base), target.sizes, target.strides, target.offset, base.strides), base, out)};
+}
+
+namespace {
+
+// Steps that show a root's storage as elements of another dtype, in one row.
+std::vector<ViewStep> as_dtype(const Meta& base, c10::ScalarType dtype) {
+  if (base.dtype == dtype) return {};
+  TORCH_CHECK(
+      is_dense(base),
+      "the storage of a tensor with holes or repeats cannot be seen as another dtype. Use .contiguous() first.");
+  const int64_t count = numel(base.sizes);
+  const auto bytes = static_cast<int64_t>(c10::elementSize(base.dtype)) * count;
+  const Meta row{base.dtype, {count}, {1}, 0, true};
+  const Meta typed{dtype, {bytes / static_cast<int64_t>(c10::elementSize(dtype))}, {1}, 0, true};
+  std::vector<ViewStep> steps = strided_steps(base, row);
+  auto call = make_call("aten.view.dtype", {type_of(row)}, {to_dtype(dtype)}, type_of(typed));
+  steps.push_back({std::move(call), {}, 0, row, typed});
+  return steps;
+}
+
+// What the bits of `meta` stand for.
+void add_bits(std::vector<ViewStep>& steps, const Meta& meta) {
+  const auto add = [&](const char* op) {
+    steps.push_back({make_call(op, {type_of(meta)}, {}, type_of(meta)), {}, 0, meta, meta});
+  };
+  if (meta.conjugate) add("aten.conj_physical");
+  if (meta.negative) add("aten.neg");
+}
+
+}  // namespace
+
+std::vector<ViewStep> steps_to(const Meta& whole, size_t bytes, const Meta& meta) {
+  const Shape &sizes = meta.sizes, &strides = meta.strides;
+  const int64_t offset = meta.offset;
+  Meta base = whole;
+  for (size_t d = 0; d < sizes.size(); ++d)
+    TORCH_CHECK(strides[d] >= 0, "as_strided: Negative strides are not supported");
+  const auto needed = at::detail::computeStorageNbytes(sizes, strides, c10::elementSize(meta.dtype), offset);
+  TORCH_CHECK(needed <= bytes, "setStorage: sizes ", c10::IntArrayRef(sizes), ", strides ", c10::IntArrayRef(strides),
+              ", storage offset ", offset, " require a storage size of ", needed,
+              " which is out of bounds for storage of size ", bytes);
+  auto steps = as_dtype(base, meta.dtype);
+  if (!steps.empty()) base = steps.back().out;
+  for (auto& step : strided_steps(base, meta)) steps.push_back(std::move(step));
+  add_bits(steps, meta);
+  return steps;
 }
 
 }  // namespace spmdx::bridge

@@ -4,14 +4,15 @@
 
 #include <ATen/EmptyTensor.h>
 
+#include <atomic>
 #include <mutex>
 #include <optional>
 #include <typeinfo>
 
 #include "bridge/accelerator.h"
 #include "bridge/aten_names.h"
-#include "bridge/strided_view.h"
-#include "bridge/tracer.h"
+#include "bridge/source.h"
+#include "bridge/strided.h"
 
 namespace spmdx::bridge {
 namespace {
@@ -43,6 +44,8 @@ std::optional<Annotation> annotation_of(const LazyTensor& tensor) {
   const Annotation* annotation = tensor.annotation();
   return annotation ? std::optional(*annotation) : std::nullopt;
 }
+
+std::atomic<KeepAnnotation> keep_annotation{[](LazyTensor&, const Annotation&) {}};
 
 LazyTensor& lazy_of(const at::Tensor& tensor) { return *static_cast<LazyTensor*>(tensor.unsafeGetTensorImpl()); }
 
@@ -106,7 +109,8 @@ void LazyTensor::follow_growth() const {
 // PyTorch's C++ reader of files gives a tensor a storage, and then writes sizes and strides into it.
 void LazyTensor::follow_sizes() const {
   std::vector<ViewStep> steps =
-      steps_to(root(), {c10::typeMetaToScalarType(dtype()), sizes().vec(), strides().vec(), storage_offset(), true});
+      steps_to(*root().base, root().nbytes(),
+               {c10::typeMetaToScalarType(dtype()), sizes().vec(), strides().vec(), storage_offset(), true});
   chain_ = steps.empty() ? nullptr : std::make_shared<const std::vector<ViewStep>>(std::move(steps));
 }
 
@@ -146,7 +150,7 @@ void LazyTensor::shallow_copy_from(const c10::intrusive_ptr<TensorImpl>& source)
   of_view = lazy->of_view;
   refresh_numel();
   refresh_contiguous();
-  if (had) Recorder::instance().keep_annotation(*this, *had);
+  if (had) keep_annotation.load()(*this, *had);
 }
 
 void LazyTensor::become(const LazyTensor& other) {
@@ -161,7 +165,7 @@ void LazyTensor::become(const LazyTensor& other) {
   _set_conj(other.is_conj());
   _set_neg(other.is_neg());
   if (!had || (stays && annotation())) return;
-  if (!stays) return Recorder::instance().keep_annotation(*this, *had);
+  if (!stays) return keep_annotation.load()(*this, *had);
   warn_of_lost_annotation("made at " + source_text(had->source) +
                           " is gone: the tensor shows its memory in another layout now. Expected the tensor as it was "
                           "marked. Call spmdx.mark_sharding again.");
@@ -175,27 +179,6 @@ LazyTensor* as_lazy(const at::Tensor& tensor) {
 
 bool has_our_device(const at::Tensor& tensor) {
   return tensor.defined() && tensor.key_set().has_backend(c10::BackendComponent::PrivateUse1Bit);
-}
-
-Meta meta_of(const at::Tensor& tensor) {
-  return {tensor.scalar_type(), tensor.sizes().vec(), tensor.strides().vec(), tensor.storage_offset(), true,
-          tensor.is_conj(),     tensor.is_neg()};
-}
-
-void set_bits(const at::Tensor& tensor, const Meta& meta) {
-  if (tensor.is_conj() != meta.conjugate) tensor._set_conj(meta.conjugate);
-  if (tensor.is_neg() != meta.negative) tensor._set_neg(meta.negative);
-}
-
-MetaRef share(Meta meta) {
-  meta.offset = 0;
-  meta.conjugate = meta.negative = false;
-  return std::make_shared<const Meta>(std::move(meta));
-}
-
-TensorType type_of(const Meta& meta) {
-  if (!meta.defined) return {DType::unknown, {}, false};
-  return {to_dtype(meta.dtype), meta.sizes, false};
 }
 
 at::Tensor make_tensor(LazyValue value, MetaRef meta) {
@@ -228,5 +211,12 @@ at::Tensor make_view_of_root(const c10::Storage& root, std::vector<ViewStep> ste
   if (!steps.empty()) lazy_of(view).set_chain(std::make_shared<const std::vector<ViewStep>>(std::move(steps)));
   return view;
 }
+
+at::Tensor strided_view(const LazyTensor& source, const Meta& meta) {
+  const Root& root = source.root();
+  return make_view_of_root(source.root_storage(), steps_to(*root.base, root.nbytes(), meta), meta, &source);
+}
+
+void set_keep_annotation(KeepAnnotation keep) { keep_annotation = keep; }
 
 }  // namespace spmdx::bridge

@@ -8,6 +8,8 @@
 #include <memory>
 #include <vector>
 
+#include "bridge/annotation.h"
+#include "bridge/meta.h"
 #include "graph/graph.h"
 #include "runtime/data.h"
 
@@ -21,36 +23,6 @@ struct LazyValue {
   ValueId id = kNone;
   DataRef data;  // wins when set
 };
-
-// What the user wrote for a tensor. That of a whole belongs to its root, that of a view to the view: in-place updates
-// keep it.
-struct Annotation {
-  ShardingRef sharding = nullptr;
-  SourceId source = 0;
-  bool state = false;                                      // a parameter or other state, see Input::state
-  std::shared_ptr<const PartitionSpec> written = nullptr;  // where it says more than the sharding
-};
-
-// Declared (logical, eager-like) metadata of a tensor.
-struct Meta {
-  c10::ScalarType dtype = c10::ScalarType::Float;
-  std::vector<int64_t> sizes, strides;
-  int64_t offset = 0;
-  bool defined = true;
-  // A view that shows the conjugate, or the negative, of memory: PyTorch's bits. The steps of such a tensor hold the op
-  // itself, so that what is read or written through it is what it shows; the bits are for those who ask PyTorch.
-  bool conjugate = false, negative = false;
-};
-using MetaRef = std::shared_ptr<const Meta>;
-
-// One step of a view chain: the recorded call (its first operand is the source) and which result it is.
-struct ViewStep {
-  CallRef call;
-  std::vector<Param> params;
-  uint32_t result = 0;
-  Meta in, out;
-};
-using ViewChain = std::shared_ptr<const std::vector<ViewStep>>;
 
 // The layout that a whole had until its storage grew, and the steps that lead to it from the next one.
 struct Outgrown {
@@ -126,11 +98,6 @@ class LazyTensor final : public c10::TensorImpl {
 LazyTensor* as_lazy(const at::Tensor& tensor);
 // Has our device's key, lazy or not.
 bool has_our_device(const at::Tensor& tensor);
-Meta meta_of(const at::Tensor& tensor);
-void set_bits(const at::Tensor& tensor, const Meta& meta);
-// The layout of a whole: `meta` at offset 0, showing memory as it is.
-MetaRef share(Meta meta);
-TensorType type_of(const Meta& meta);
 // A fresh root holding `value`. REQUIRES: offset 0.
 at::Tensor make_tensor(LazyValue value, MetaRef meta);
 // A view of `source`: `steps` (null: none) on top of its chain, laid out as `meta` from its own offset on. `value` may
@@ -139,5 +106,13 @@ at::Tensor make_view(const LazyTensor& source, const ViewChain& steps, const Met
 // A view of a whole root; of `source`, if that is given.
 at::Tensor make_view_of_root(const c10::Storage& root, std::vector<ViewStep> steps, const Meta& meta,
                              const LazyTensor* source = nullptr);
+
+// What lies in the storage of `source` at these sizes, strides and offset, seen as this dtype. Throws as eager does
+// where that is beyond the storage.
+at::Tensor strided_view(const LazyTensor& source, const Meta& meta);
+
+// `keep` is told of a tensor that was annotated and shows other memory now, and what was said of it.
+using KeepAnnotation = void (*)(LazyTensor& tensor, const Annotation& had);
+void set_keep_annotation(KeepAnnotation keep);
 
 }  // namespace spmdx::bridge

@@ -3,8 +3,10 @@
 #include "bridge/ties.h"
 
 #include "base/error.h"
-#include "bridge/alias.h"
-#include "bridge/tracer.h"
+#include "bridge/meta.h"
+#include "bridge/recorder.h"
+#include "bridge/strided.h"
+#include "bridge/tensor.h"
 
 namespace spmdx::bridge {
 namespace {

@@ -5,7 +5,6 @@
 #include <ATen/native/Resize.h>
 
 #include "base/error.h"
-#include "bridge/alias.h"
 #include "bridge/aten_names.h"
 #include "bridge/compat.h"
 #include "bridge/errors.h"
@@ -13,10 +12,13 @@
 #include "bridge/gradients.h"
 #include "bridge/intern.h"
 #include "bridge/overlap.h"
-#include "bridge/record.h"
+#include "bridge/recorder.h"
 #include "bridge/resize.h"
 #include "bridge/shapes.h"
 #include "bridge/strides.h"
+#include "bridge/tensor.h"
+#include "bridge/values.h"
+#include "bridge/views.h"
 
 namespace spmdx::bridge {
 namespace {

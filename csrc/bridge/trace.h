@@ -3,12 +3,19 @@
 #pragma once
 #include <functional>
 
+#include "bridge/errors.h"
 #include "bridge/ivalue.h"
-#include "bridge/tracer.h"
+#include "bridge/meta.h"
+#include "bridge/source.h"
 
 namespace spmdx::bridge {
 
 using torch::jit::Stack;
+
+// The boxed kernel behind every op of the device.
+void trace(const c10::OperatorHandle& op, c10::DispatchKeySet keys, Stack* stack);
+// From now on the op is one node, where its kernel for any device would have been taken apart (register.cpp).
+void record_whole(const c10::OperatorHandle& op);
 
 // Values of a recorded op, per result of its schema.
 struct Traced {

@@ -4,9 +4,9 @@
 #include <algorithm>
 
 #include "bridge/aten_names.h"
-#include "bridge/record.h"
+#include "bridge/calls.h"
+#include "bridge/meta.h"
 #include "bridge/strides.h"
-#include "bridge/tensor.h"
 
 namespace spmdx::bridge {
 

@@ -4,7 +4,7 @@
 #include <unordered_map>
 
 #include "base/error.h"
-#include "bridge/alias.h"
+#include "bridge/calls.h"
 #include "bridge/view_steps.h"
 
 namespace spmdx::bridge {

@@ -5,7 +5,7 @@
 #include <fstream>
 #include <sstream>
 
-#include "bridge/tracer.h"
+#include "bridge/source.h"
 #include "bridge/watch.h"
 
 namespace spmdx::bridge {

@@ -1,14 +1,17 @@
 // SPDX-License-Identifier: Apache-2.0
 // Writes through views: what the root becomes, step by step inverse or by element numbers.
+#include "bridge/write_back.h"
+
+#include <algorithm>
 #include <unordered_map>
 
 #include "base/error.h"
-#include "bridge/alias.h"
 #include "bridge/aten_names.h"
+#include "bridge/calls.h"
 #include "bridge/overlap.h"
-#include "bridge/record.h"
+#include "bridge/recorder.h"
 #include "bridge/strides.h"
-#include "bridge/tracer.h"
+#include "bridge/values.h"
 
 namespace spmdx::bridge {
 namespace {

@@ -1,12 +1,14 @@
 // SPDX-License-Identifier: Apache-2.0
-// Planning without running: steps of any mesh are planned, their results are types with a sharding and no data.
+// Hollow values: of steps that are planned and not run, types with a sharding and no data.
 #pragma once
+#include "bridge/meta.h"
 #include "bridge/tensor.h"
 
 namespace spmdx::bridge {
 
 // Whether steps are planned and not run (Recorder::begin_plan_only).
 bool planning_only();
+void set_planning_only(bool only);  // REQUIRES: the recorder's lock
 
 // A value that is planned with and never computed.
 DataRef hollow_data(const TensorType& type, ShardingRef sharding = nullptr);

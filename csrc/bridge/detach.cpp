@@ -1,0 +1,38 @@
+// SPDX-License-Identifier: Apache-2.0
+// detach, by which autograd takes over a gradient.
+#include "bridge/gradients.h"
+#include "bridge/meta.h"
+#include "bridge/recorder.h"
+#include "bridge/tensor.h"
+#include "bridge/trace.h"
+
+namespace spmdx::bridge {
+namespace {
+
+// Whether nobody else sees what this is a view of. Autograd keeps the base of its views.
+bool alone(const at::Tensor& view) {
+  const long views = as_lazy(view)->root_storage().use_count();
+  return view.is_view() ? views == 2 && view._base().use_count() == 1 : views == 1;
+}
+
+// A view of what nobody else sees becomes a whole of its own, which can lie otherwise.
+at::Tensor on_its_own(const at::Tensor& view) {
+  LazyTensor& lazy = *as_lazy(view);
+  Recorder& recorder = Recorder::instance();
+  return make_tensor(recorder.lazy(recorder.read(lazy)), share(meta_of(view)));
+}
+
+// Autograd takes over a gradient by detaching it.
+bool detach(const OpInfo& info, Stack* stack) {
+  const at::Tensor gradient = arguments(info, *stack)[0].toTensor();
+  const LazyTensor* lazy = as_lazy(gradient);
+  const bool is_own = lazy && lazy->chain() && leaf_of_current_node() && alone(gradient);
+  if (is_own) finish(info, stack, on_its_own(gradient));
+  return is_own;
+}
+
+}  // namespace
+
+void add_gradient_handlers() { add_handler("aten.detach", detach); }
+
+}  // namespace spmdx::bridge
