@@ -9,12 +9,12 @@
 #include "bridge/engine.h"
 #include "bridge/generator.h"
 #include "bridge/place.h"
+#include "bridge/register.h"
 #include "bridge/resize.h"
 #include "bridge/signals.h"
 #include "bridge/source.h"
 #include "bridge/tensor.h"
 #include "bridge/ties.h"
-#include "bridge/trace.h"
 
 namespace spmdx {
 

@@ -10,8 +10,8 @@
 #include "bind/bind.h"
 #include "bridge/aten_names.h"
 #include "bridge/engine.h"
+#include "bridge/register.h"
 #include "bridge/schema.h"
-#include "bridge/trace.h"
 #include "rules/registered.h"
 #include "rules/rule.h"
 

@@ -4,9 +4,12 @@
 #include <ATen/Functions.h>
 #include <torch/library.h>
 
+#include "bridge/handlers.h"
+#include "bridge/ivalue.h"
+#include "bridge/op_info.h"
+#include "bridge/operands.h"
 #include "bridge/overlap.h"
 #include "bridge/strides.h"
-#include "bridge/trace.h"
 
 namespace spmdx::bridge {
 namespace {
@@ -177,6 +180,8 @@ at::Tensor& kron_out(const at::Tensor& self, const at::Tensor& other, at::Tensor
 
 TORCH_LIBRARY_IMPL(aten, PrivateUse1, library) { library.impl("kron.out", kron_out); }
 
+namespace {
+
 void add_composite_handlers() {
   add_handler("aten.masked_fill_", masked_fill_);
   add_handler("aten._unsafe_index", composed<unsafe_index>);
@@ -192,4 +197,7 @@ void add_composite_handlers() {
   add_handler("aten.take", composed<take_flat>);
 }
 
+const HandlersAtLoad composite_handlers(add_composite_handlers);
+
+}  // namespace
 }  // namespace spmdx::bridge

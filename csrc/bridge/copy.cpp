@@ -5,14 +5,17 @@
 #include <ATen/ops/empty_like.h>
 
 #include "bridge/aten_names.h"
-#include "bridge/kernel_layouts.h"
+#include "bridge/boxed_kernel.h"
+#include "bridge/handlers.h"
+#include "bridge/ivalue.h"
 #include "bridge/meta.h"
+#include "bridge/op_info.h"
+#include "bridge/operands.h"
 #include "bridge/overlap.h"
 #include "bridge/place.h"
 #include "bridge/recorder.h"
 #include "bridge/strides.h"
 #include "bridge/tensor.h"
-#include "bridge/trace.h"
 #include "bridge/values.h"
 
 namespace spmdx::bridge {
@@ -225,8 +228,6 @@ bool record_stream(const OpInfo& info, Stack* stack) {
   return true;
 }
 
-}  // namespace
-
 void add_copy_handlers() {
   add_handler("aten.copy_", copy_);
   add_handler("aten._copy_from", copy_from);
@@ -249,4 +250,7 @@ void add_copy_handlers() {
   add_handler("aten.record_stream", record_stream);
 }
 
+const HandlersAtLoad copy_handlers(add_copy_handlers);
+
+}  // namespace
 }  // namespace spmdx::bridge

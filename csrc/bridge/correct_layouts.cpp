@@ -1,5 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // The strides of results, where kernels differ from meta kernels: many of those are decompositions in Python.
+#include "bridge/correct_layouts.h"
+
 #include <ATen/ops/cat.h>
 
 #include <algorithm>
@@ -7,7 +9,6 @@
 #include <string_view>
 #include <unordered_map>
 
-#include "bridge/corrections.h"
 #include "bridge/kernel_layouts.h"
 #include "bridge/meta.h"
 #include "bridge/strides.h"

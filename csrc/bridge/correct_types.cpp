@@ -1,8 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 // The dtypes of results, and which there are, where kernels differ from meta kernels.
+#include "bridge/correct_types.h"
+
 #include <string_view>
 
-#include "bridge/corrections.h"
 #include "bridge/meta.h"
 
 namespace spmdx::bridge {

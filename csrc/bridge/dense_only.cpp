@@ -4,8 +4,11 @@
 
 #include "base/error.h"
 #include "bridge/errors.h"
+#include "bridge/handlers.h"
+#include "bridge/op_info.h"
+#include "bridge/operands.h"
 #include "bridge/recorder.h"
-#include "bridge/trace.h"
+#include "bridge/schema.h"
 
 namespace spmdx::bridge {
 namespace {
@@ -39,6 +42,8 @@ TORCH_LIBRARY_IMPL(_, NestedTensorPrivateUse1, library) {
   library.fallback(torch::CppFunction::makeFromBoxedFunction<&refuse_layout>());
 }
 
+namespace {
+
 void add_dense_only_handlers() {
   for (const char* name : {"aten._to_sparse", "aten._to_sparse_csr", "aten._to_sparse_csc", "aten._to_sparse_bsr",
                            "aten._to_sparse_bsc", "aten.to_mkldnn", "aten._nested_tensor_from_tensor_list"}) {
@@ -46,4 +51,7 @@ void add_dense_only_handlers() {
   }
 }
 
+const HandlersAtLoad dense_only_handlers(add_dense_only_handlers);
+
+}  // namespace
 }  // namespace spmdx::bridge

@@ -1,10 +1,12 @@
 // SPDX-License-Identifier: Apache-2.0
 // detach, by which autograd takes over a gradient.
 #include "bridge/gradients.h"
+#include "bridge/handlers.h"
 #include "bridge/meta.h"
+#include "bridge/op_info.h"
+#include "bridge/operands.h"
 #include "bridge/recorder.h"
 #include "bridge/tensor.h"
-#include "bridge/trace.h"
 
 namespace spmdx::bridge {
 namespace {
@@ -31,8 +33,9 @@ bool detach(const OpInfo& info, Stack* stack) {
   return is_own;
 }
 
+void add_detach_handler() { add_handler("aten.detach", detach); }
+
+const HandlersAtLoad detach_handler(add_detach_handler);
+
 }  // namespace
-
-void add_gradient_handlers() { add_handler("aten.detach", detach); }
-
 }  // namespace spmdx::bridge

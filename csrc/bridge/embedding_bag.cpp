@@ -3,7 +3,10 @@
 // cut. The maximum of a bag is traced as ATen's own op.
 #include <ATen/Functions.h>
 
-#include "bridge/trace.h"
+#include "bridge/handlers.h"
+#include "bridge/ivalue.h"
+#include "bridge/op_info.h"
+#include "bridge/operands.h"
 
 namespace spmdx::bridge {
 namespace {
@@ -94,12 +97,13 @@ bool sample_weights_backward(const OpInfo& info, Stack* stack) {
   return true;
 }
 
-}  // namespace
-
 void add_embedding_bag_handlers() {
   for (const char* name : {"aten._embedding_bag", "aten._embedding_bag_forward_only"}) add_handler(name, embedding_bag);
   add_handler("aten._embedding_bag_backward", embedding_bag_backward);
   add_handler("aten._embedding_bag_per_sample_weights_backward", sample_weights_backward);
 }
 
+const HandlersAtLoad embedding_bag_handlers(add_embedding_bag_handlers);
+
+}  // namespace
 }  // namespace spmdx::bridge

@@ -4,9 +4,12 @@
 
 #include "bridge/aten_names.h"
 #include "bridge/calls.h"
+#include "bridge/handlers.h"
+#include "bridge/ivalue.h"
 #include "bridge/meta.h"
+#include "bridge/op_info.h"
+#include "bridge/operands.h"
 #include "bridge/strides.h"
-#include "bridge/trace.h"
 #include "bridge/values.h"
 
 namespace spmdx::bridge {
@@ -98,8 +101,6 @@ bool fill_tensor_(const OpInfo& info, Stack* stack) {
   return true;
 }
 
-}  // namespace
-
 void add_factory_handlers() {
   add_handler("aten.zeros", zeros);
   // Zeros that autograd leaves unwritten elsewhere; kernels that write in place refuse those.
@@ -114,4 +115,7 @@ void add_factory_handlers() {
   add_handler("aten.fill_.Tensor", fill_tensor_);
 }
 
+const HandlersAtLoad factory_handlers(add_factory_handlers);
+
+}  // namespace
 }  // namespace spmdx::bridge

@@ -3,7 +3,6 @@
 #include <algorithm>
 
 #include "base/error.h"
-#include "bridge/recorder.h"
 #include "bridge/recorder_state.h"
 #include "bridge/source.h"
 #include "bridge/tensor.h"

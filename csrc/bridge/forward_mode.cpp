@@ -3,7 +3,10 @@
 #include <ATen/ops/_has_same_storage_numel_native.h>
 #include <ATen/ops/_new_zeros_with_same_feature_meta_native.h>
 
-#include "bridge/trace.h"
+#include "bridge/handlers.h"
+#include "bridge/ivalue.h"
+#include "bridge/op_info.h"
+#include "bridge/operands.h"
 
 namespace spmdx::bridge {
 namespace {
@@ -22,11 +25,12 @@ bool same_room(const OpInfo& info, Stack* stack) {
   return true;
 }
 
-}  // namespace
-
 void add_forward_mode_handlers() {
   add_handler("aten._new_zeros_with_same_feature_meta", zeros_laid_out_alike);
   add_handler("aten._has_same_storage_numel", same_room);
 }
 
+const HandlersAtLoad forward_mode_handlers(add_forward_mode_handlers);
+
+}  // namespace
 }  // namespace spmdx::bridge

@@ -9,7 +9,6 @@
 
 #include <algorithm>
 
-#include "bridge/recorder.h"
 #include "bridge/recorder_state.h"
 
 namespace spmdx::bridge {

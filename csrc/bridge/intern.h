@@ -3,7 +3,9 @@
 #pragma once
 #include <memory>
 
+#include "bridge/ivalue.h"
 #include "bridge/meta.h"
+#include "bridge/op_info.h"
 #include "bridge/views.h"
 
 namespace spmdx::bridge {

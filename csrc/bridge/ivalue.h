@@ -5,7 +5,7 @@
 #include <c10/util/ArrayRef.h>
 #include <c10/util/SmallVector.h>
 
-#include "bridge/schema.h"
+#include "bridge/op_info.h"
 
 namespace spmdx::bridge {
 

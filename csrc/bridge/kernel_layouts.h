@@ -2,6 +2,7 @@
 // How kernels of PyTorch lay out their results, computed without them. Tensors are meta tensors.
 #pragma once
 #include "bridge/ivalue.h"
+#include "bridge/op_info.h"
 
 namespace spmdx::bridge {
 

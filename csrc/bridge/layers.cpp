@@ -9,9 +9,12 @@
 #include <torch/library.h>
 
 #include "bridge/aten_names.h"
-#include "bridge/calls.h"
+#include "bridge/boxed_kernel.h"
+#include "bridge/handlers.h"
+#include "bridge/ivalue.h"
 #include "bridge/meta.h"
-#include "bridge/trace.h"
+#include "bridge/op_info.h"
+#include "bridge/operands.h"
 #include "bridge/values.h"
 
 namespace spmdx::bridge {
@@ -133,6 +136,8 @@ TORCH_LIBRARY_IMPL(aten, AutogradPrivateUse1, library) {
   library.impl("_thnn_fused_gru_cell", gru_cell);
 }
 
+namespace {
+
 void add_layer_handlers() {
   add_handler("aten._batch_norm_with_update", batch_norm_with_update);
   add_handler("aten._convolution", traced_convolution);
@@ -142,4 +147,7 @@ void add_layer_handlers() {
   for (const char* name : {"aten.nll_loss_backward", "aten.nll_loss2d_backward"}) add_handler(name, nll_loss_backward);
 }
 
+const HandlersAtLoad layer_handlers(add_layer_handlers);
+
+}  // namespace
 }  // namespace spmdx::bridge

@@ -3,8 +3,8 @@
 #include "bridge/manual.h"
 
 #include "bridge/calls.h"
+#include "bridge/operands.h"
 #include "bridge/recorder.h"
-#include "bridge/trace.h"
 
 namespace spmdx::bridge {
 

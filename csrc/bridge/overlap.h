@@ -2,6 +2,7 @@
 // Memory that places of one tensor, or two tensors, share; and the writes that PyTorch refuses because of it.
 #pragma once
 #include "bridge/ivalue.h"
+#include "bridge/op_info.h"
 
 namespace spmdx::bridge {
 

@@ -10,6 +10,7 @@
 #include <utility>
 
 #include "base/error.h"
+#include "bridge/compat.h"
 
 namespace spmdx::bridge {
 namespace {

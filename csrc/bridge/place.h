@@ -6,7 +6,6 @@
 #include <c10/core/StreamGuard.h>
 #include <c10/core/TensorOptions.h>
 
-#include "bridge/compat.h"
 #include "runtime/backend.h"
 
 namespace spmdx::bridge {

@@ -7,8 +7,11 @@
 #include "bridge/aten_names.h"
 #include "bridge/calls.h"
 #include "bridge/generator.h"
+#include "bridge/handlers.h"
+#include "bridge/ivalue.h"
 #include "bridge/meta.h"
-#include "bridge/trace.h"
+#include "bridge/op_info.h"
+#include "bridge/operands.h"
 #include "bridge/values.h"
 
 namespace spmdx::bridge {
@@ -270,8 +273,6 @@ bool rrelu(const OpInfo& info, Stack* stack) {
   return in_place ? put(info, stack, self, operand(result)) : (finish(info, stack, result), true);
 }
 
-}  // namespace
-
 void add_random_handlers() {
   for (const char* name : {"aten.random_", "aten.random_.to", "aten.random_.from"}) add_handler(name, random_);
   for (const char* name : {"aten.rand", "aten.rand.generator"}) add_handler(name, rand);
@@ -294,4 +295,7 @@ void add_random_handlers() {
   add_handler("aten.native_dropout", native_dropout);
 }
 
+const HandlersAtLoad random_handlers(add_random_handlers);
+
+}  // namespace
 }  // namespace spmdx::bridge

@@ -2,7 +2,6 @@
 // Roots that took over data beside the steps: noted as long as a step before them may fail, and undone then.
 #include "bridge/c10d_comm.h"
 #include "bridge/engine.h"
-#include "bridge/recorder.h"
 #include "bridge/recorder_state.h"
 #include "bridge/tensor.h"
 

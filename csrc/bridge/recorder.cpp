@@ -12,7 +12,6 @@
 #include "bridge/buffer.h"
 #include "bridge/gil.h"
 #include "bridge/hollow.h"
-#include "bridge/kernel_layouts.h"
 #include "bridge/place.h"
 #include "bridge/recorder_state.h"
 #include "bridge/source.h"

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // One boxed kernel for every op of the dispatcher: a fallback alone loses against composite kernels.
-#include <ATen/core/dispatch/Dispatcher.h>
+#include "bridge/register.h"
+
 #include <torch/library.h>
 
 #include <array>
@@ -8,8 +9,11 @@
 #include <string_view>
 
 #include "bridge/aten_names.h"
+#include "bridge/boxed_kernel.h"
+#include "bridge/handlers.h"
+#include "bridge/op_info.h"
 #include "bridge/recorder.h"
-#include "bridge/trace.h"
+#include "bridge/schema.h"
 #include "rules/rule.h"
 
 namespace spmdx::bridge {
@@ -104,17 +108,6 @@ void record_whole(const c10::OperatorHandle& op) {
 }
 
 void register_all(const Composes& composed) {
-  add_factory_handlers();
-  add_random_handlers();
-  add_copy_handlers();
-  add_resize_handlers();
-  add_data_dependent_handlers();
-  add_composite_handlers();
-  add_forward_mode_handlers();
-  add_gradient_handlers();
-  add_embedding_bag_handlers();
-  add_layer_handlers();
-  add_dense_only_handlers();
   auto& dispatcher = c10::Dispatcher::singleton();
   for (const auto& name : dispatcher.getAllOpNames()) {
     const auto op = dispatcher.findSchema(name);

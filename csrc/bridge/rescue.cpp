@@ -1,14 +1,12 @@
 // SPDX-License-Identifier: Apache-2.0
 // What happens to pending values when their graph does not run: computed without shardings, or undone.
 #include "bridge/assembled.h"
-#include "bridge/aten_names.h"
 #include "bridge/buffer.h"
 #include "bridge/fetch.h"
 #include "bridge/gil.h"
 #include "bridge/hollow.h"
 #include "bridge/meta.h"
 #include "bridge/place.h"
-#include "bridge/recorder.h"
 #include "bridge/recorder_state.h"
 #include "bridge/tensor.h"
 

@@ -6,12 +6,9 @@
 
 #include "bridge/aten_names.h"
 #include "bridge/meta.h"
-#include "bridge/overlap.h"
 #include "bridge/recorder.h"
 #include "bridge/storage.h"
-#include "bridge/strides.h"
 #include "bridge/tensor.h"
-#include "bridge/trace.h"
 #include "bridge/values.h"
 
 namespace spmdx::bridge {

@@ -2,9 +2,12 @@
 // resize_ and resize_as_.
 #include <ATen/EmptyTensor.h>
 
+#include "bridge/handlers.h"
+#include "bridge/ivalue.h"
+#include "bridge/op_info.h"
+#include "bridge/operands.h"
 #include "bridge/resize.h"
 #include "bridge/strides.h"
-#include "bridge/trace.h"
 
 namespace spmdx::bridge {
 namespace {
@@ -27,11 +30,12 @@ bool resize_(const OpInfo& info, Stack* stack) {
   return true;
 }
 
-}  // namespace
-
 void add_resize_handlers() {
   add_handler("aten.resize_", resize_);
   add_handler("aten.resize_as_", resize_);
 }
 
+const HandlersAtLoad resize_handlers(add_resize_handlers);
+
+}  // namespace
 }  // namespace spmdx::bridge

@@ -9,6 +9,7 @@
 #include <unordered_map>
 
 #include "bridge/aten_names.h"
+#include "bridge/handlers.h"
 #include "bridge/views.h"
 
 namespace spmdx::bridge {
@@ -119,11 +120,6 @@ void find_functional(OpInfo& info) {
   }
 }
 
-std::unordered_map<std::string, Handler>& handlers() {
-  static auto* table = new std::unordered_map<std::string, Handler>;
-  return *table;
-}
-
 OpInfo describe(const c10::OperatorHandle& op) {
   OpInfo info(op);
   const auto& schema = op.schema();
@@ -169,12 +165,5 @@ const OpInfo& op_info(const c10::OperatorHandle& op) {
   if (!info->written.empty()) find_functional(*info);
   return *info;
 }
-
-Handler find_handler(const std::string& name) {
-  auto found = handlers().find(name);
-  return found == handlers().end() ? nullptr : found->second;
-}
-
-void add_handler(const std::string& name, Handler handler) { handlers()[name] = handler; }
 
 }  // namespace spmdx::bridge

@@ -5,7 +5,6 @@
 #include <torch/library.h>
 
 #include "bridge/tensor.h"
-#include "bridge/trace.h"
 
 namespace spmdx::bridge {
 namespace {

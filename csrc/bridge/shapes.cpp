@@ -10,13 +10,12 @@
 #include <array>
 #include <string_view>
 
-#include "bridge/corrections.h"
+#include "bridge/correct_layouts.h"
+#include "bridge/correct_types.h"
 #include "bridge/place.h"
 
 namespace spmdx::bridge {
 namespace {
-
-using Stack = torch::jit::Stack;
 
 // Ops whose meta kernel gives other sizes than the kernels of any device: what only a backward reads.
 constexpr std::array<std::string_view, 3> kMetaDiffers = {"aten._embedding_bag", "aten._embedding_bag_forward_only",

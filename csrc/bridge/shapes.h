@@ -3,6 +3,7 @@
 #pragma once
 #include "bridge/ivalue.h"
 #include "bridge/meta.h"
+#include "bridge/op_info.h"
 
 namespace spmdx::bridge {
 

@@ -10,7 +10,6 @@
 #include <typeinfo>
 
 #include "bridge/accelerator.h"
-#include "bridge/aten_names.h"
 #include "bridge/source.h"
 #include "bridge/strided.h"
 

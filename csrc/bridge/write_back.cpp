@@ -8,7 +8,6 @@
 #include "base/error.h"
 #include "bridge/aten_names.h"
 #include "bridge/calls.h"
-#include "bridge/overlap.h"
 #include "bridge/recorder.h"
 #include "bridge/strides.h"
 #include "bridge/values.h"

@@ -1,21 +1,21 @@
 // SPDX-License-Identifier: Apache-2.0
 // The boxed kernel of every op: views extend a chain, writes become functional ops, all else is a node.
-#include "bridge/trace.h"
+#include "bridge/boxed_kernel.h"
 
 #include <ATen/native/Resize.h>
 
 #include "base/error.h"
-#include "bridge/aten_names.h"
-#include "bridge/compat.h"
 #include "bridge/errors.h"
 #include "bridge/generator.h"
 #include "bridge/gradients.h"
+#include "bridge/host_run.h"
 #include "bridge/intern.h"
+#include "bridge/operands.h"
 #include "bridge/overlap.h"
 #include "bridge/recorder.h"
 #include "bridge/resize.h"
+#include "bridge/schema.h"
 #include "bridge/shapes.h"
-#include "bridge/strides.h"
 #include "bridge/tensor.h"
 #include "bridge/values.h"
 #include "bridge/views.h"
@@ -40,12 +40,6 @@ bool any_foreign(const OpInfo& info, IValues args) {
     }
   }
   return false;
-}
-
-[[noreturn]] void device_mismatch(const at::Tensor& tensor) {
-  throw std::runtime_error(
-      "Expected all tensors to be on the same device, but found at least two devices, spmdx:0 and " +
-      tensor.device().str() + "! Move the tensor with .to('spmdx').");
 }
 
 // Walks an op's arguments once: words of the key, operand values, parameters.
@@ -124,7 +118,7 @@ at::Tensor view_of(const at::Tensor& source, const ViewResult& view, bool aliase
 void trace_view(const OpInfo& info, Stack* stack) {
   const IValues args = arguments(info, *stack);
   const at::Tensor source = args[0].toTensor();
-  if (!as_lazy(source)) device_mismatch(source);
+  if (!as_lazy(source)) refuse_device(source);
   const InternedRef entry = intern_view(info, args);
   c10::IValue result;
   if (info.list_result.at(0)) {
@@ -283,57 +277,6 @@ void trace(const c10::OperatorHandle& op, c10::DispatchKeySet, Stack* stack) {
       if (!stack->empty()) note_gradient(stack->back());
     }
   });
-}
-
-ValueId operand(const at::Tensor& tensor) {
-  if (LazyTensor* lazy = as_lazy(tensor)) return Recorder::instance().read(*lazy);
-  if (!tensor.is_cpu() || tensor.dim() != 0) device_mismatch(tensor);
-  return Recorder::instance().host_scalar(tensor);
-}
-
-void assign(const at::Tensor& tensor, ValueId value, bool resize) {
-  LazyTensor* lazy = as_lazy(tensor);
-  if (!lazy) device_mismatch(tensor);
-  auto& recorder = Recorder::instance();
-  const TensorType type = recorder.type(value);
-  value = cast(value, to_dtype(tensor.scalar_type()));
-  if (tensor.sizes() != c10::IntArrayRef(type.shape)) {
-    TORCH_CHECK(resize, "output with shape ", tensor.sizes(), " doesn't match the broadcast shape ",
-                c10::IntArrayRef(type.shape));
-    bridge::resize(tensor, type.shape, contiguous_strides(type.shape));
-  }
-  recorder.write(*lazy, value);
-}
-
-at::Tensor wrap_value(ValueId value, MetaRef meta) {
-  return make_tensor(Recorder::instance().held(value), std::move(meta));
-}
-
-at::Tensor wrap_value(ValueId value) {
-  const TensorType& type = Recorder::instance().type(value);
-  return wrap_value(value, share({to_scalar_type(type.dtype), type.shape, contiguous_strides(type.shape), 0, true}));
-}
-
-c10::IValue named(const OpInfo& info, IValues args, const char* name) {
-  auto position = info.op.schema().argumentIndexWithName(name);
-  return position ? args[*position] : c10::IValue();
-}
-
-IValues arguments(const OpInfo& info, const Stack& stack) { return torch::jit::last(stack, info.slots.size()); }
-
-void finish(const OpInfo& info, Stack* stack, c10::IValue result) {
-  torch::jit::drop(*stack, info.slots.size());
-  stack->push_back(std::move(result));
-}
-
-bool finish_all(const OpInfo& info, Stack* stack, Stack results) {
-  torch::jit::drop(*stack, info.slots.size());
-  for (auto& result : results) stack->push_back(std::move(result));
-  return true;
-}
-
-const OpInfo& find_op(const char* name, const char* overload) {
-  return op_info(c10::Dispatcher::singleton().findSchemaOrThrow(name, overload));
 }
 
 }  // namespace spmdx::bridge

@@ -1,0 +1,12 @@
+// SPDX-License-Identifier: Apache-2.0
+// The dtypes of results, and which there are, where kernels differ from meta kernels.
+#pragma once
+#include "bridge/corrections.h"
+#include "bridge/ivalue.h"
+#include "bridge/op_info.h"
+
+namespace spmdx::bridge {
+
+void correct_types(const OpInfo& info, IValues args, Results& results);
+
+}  // namespace spmdx::bridge
