@@ -167,12 +167,12 @@ Fill prepare_randint(const Call& call) {
   };
 }
 
-struct Row {
+struct Distribution {
   Fill (*prepare)(const Call& call);
   size_t seed = 0;  // position of the seed; the draw follows
 };
 
-const std::map<std::string_view, Row> kDistributions = {
+const std::map<std::string_view, Distribution> kDistributions = {
     {"spmdx.random.cauchy", {prepare_cauchy, 6}},         {"spmdx.random.geometric", {prepare_geometric, 5}},
     {"spmdx.random.log_normal", {prepare_log_normal, 6}}, {"spmdx.random.uniform", {prepare_uniform, 6}},
     {"spmdx.random.normal", {prepare_normal, 6}},         {"spmdx.random.bernoulli", {prepare_bernoulli, 5}},
@@ -181,7 +181,7 @@ const std::map<std::string_view, Row> kDistributions = {
 
 class RandomKernel final : public Kernel {
  public:
-  RandomKernel(const Call& call, const Row& row)
+  RandomKernel(const Call& call, const Distribution& row)
       : region_{ints(call, 0), ints(call, 1), ints(call, 2)},
         dtype_(dtype_of(call, 3)),
         fill_(row.prepare(call)),
