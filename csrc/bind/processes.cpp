@@ -7,10 +7,10 @@
 #include <torch/csrc/distributed/c10d/Store.hpp>
 
 #include "bind/bind.h"
-#include "bridge/c10d_comm.h"
-#include "bridge/engine.h"
-#include "bridge/recorder.h"
-#include "bridge/source.h"
+#include "bridge/python/source.h"
+#include "bridge/recorder/engine.h"
+#include "bridge/recorder/recorder.h"
+#include "bridge/world/c10d_comm.h"
 
 namespace spmdx {
 namespace {

@@ -8,10 +8,10 @@
 
 #include "base/error.h"
 #include "bind/bind.h"
-#include "bridge/aten_names.h"
-#include "bridge/engine.h"
-#include "bridge/register.h"
-#include "bridge/schema.h"
+#include "bridge/backend/aten_names.h"
+#include "bridge/record/call/schema.h"
+#include "bridge/record/register.h"
+#include "bridge/recorder/engine.h"
 #include "rules/registered.h"
 #include "rules/rule.h"
 

@@ -4,11 +4,11 @@
 
 #include "base/error.h"
 #include "bind/handles.h"
-#include "bridge/annotation.h"
-#include "bridge/hollow.h"
-#include "bridge/meta.h"
-#include "bridge/recorder.h"
-#include "bridge/tensor.h"
+#include "bridge/recorder/recorder.h"
+#include "bridge/tensor/annotation.h"
+#include "bridge/tensor/hollow.h"
+#include "bridge/tensor/meta.h"
+#include "bridge/tensor/tensor.h"
 
 namespace spmdx::bind {
 namespace {
