@@ -5,7 +5,7 @@
 #include <torch/csrc/utils/pybind.h>
 
 #include "bind/bind.h"
-#include "bridge/tracer.h"
+#include "bridge/recorder/engine.h"
 #include "rules/override.h"
 
 namespace spmdx {

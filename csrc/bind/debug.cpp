@@ -7,8 +7,10 @@
 
 #include "bind/bind.h"
 #include "bind/handles.h"
-#include "bridge/aten_kernel.h"
-#include "bridge/tracer.h"
+#include "bridge/backend/aten_kernel.h"
+#include "bridge/python/source.h"
+#include "bridge/recorder/engine.h"
+#include "bridge/recorder/recorder.h"
 #include "passes/report/flops.h"
 #include "passes/report/timeline.h"
 #include "rules/rule.h"

@@ -4,14 +4,17 @@
 #include <torch/csrc/utils/pybind.h>
 
 #include "bind/bind.h"
-#include "bridge/autograd_threads.h"
-#include "bridge/device.h"
-#include "bridge/generator.h"
-#include "bridge/place.h"
-#include "bridge/resize.h"
-#include "bridge/signals.h"
-#include "bridge/ties.h"
-#include "bridge/trace.h"
+#include "bridge/backend/place.h"
+#include "bridge/device/autograd_threads.h"
+#include "bridge/device/device.h"
+#include "bridge/python/signals.h"
+#include "bridge/python/source.h"
+#include "bridge/record/register.h"
+#include "bridge/recorder/engine.h"
+#include "bridge/recorder/resize.h"
+#include "bridge/recorder/ties.h"
+#include "bridge/tensor/generator.h"
+#include "bridge/tensor/tensor.h"
 
 namespace spmdx {
 

@@ -4,7 +4,7 @@
 #include <string>
 #include <vector>
 
-#include "bridge/tensor.h"
+#include "bridge/tensor/tensor.h"
 #include "sharding/sharding.h"
 #include "sharding/spec.h"
 

@@ -5,7 +5,7 @@
 
 #include "bind/bind.h"
 #include "bind/handles.h"
-#include "bridge/manual.h"
+#include "bridge/ops/manual.h"
 
 namespace spmdx {
 

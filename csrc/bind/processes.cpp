@@ -7,8 +7,10 @@
 #include <torch/csrc/distributed/c10d/Store.hpp>
 
 #include "bind/bind.h"
-#include "bridge/c10d_comm.h"
-#include "bridge/tracer.h"
+#include "bridge/python/source.h"
+#include "bridge/recorder/engine.h"
+#include "bridge/recorder/recorder.h"
+#include "bridge/world/c10d_comm.h"
 
 namespace spmdx {
 namespace {
@@ -48,7 +50,7 @@ std::string recover(const std::string& why) {
   } catch (const std::exception& error) {
     unseen = error.what();
   }
-  bridge::recover();
+  bridge::recover(bridge::engine());
   return unseen;
 }
 
@@ -57,7 +59,9 @@ std::string recover(const std::string& why) {
 void bind_processes(py::module_& m) {
   m.def("join", join, py::arg("here"), py::arg("devices"), py::arg("peers"), py::arg("store"), py::arg("timeout"),
         py::arg("on_stream"), py::arg("make_group"), py::call_guard<py::gil_scoped_release>());
-  m.def("leave", bridge::leave, py::arg("why"), py::call_guard<py::gil_scoped_release>());
+  m.def(
+      "leave", [](const std::string& why) { bridge::leave(bridge::engine().standing().done, why); }, py::arg("why"),
+      py::call_guard<py::gil_scoped_release>());
   m.def("recover", recover, py::arg("why"));
   m.def("generation", bridge::generation);
   m.def("call_off", bridge::call_off, py::arg("why"), py::call_guard<py::gil_scoped_release>());

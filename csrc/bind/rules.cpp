@@ -8,9 +8,10 @@
 
 #include "base/error.h"
 #include "bind/bind.h"
-#include "bridge/aten_backend.h"
-#include "bridge/schema.h"
-#include "bridge/tracer.h"
+#include "bridge/backend/aten_names.h"
+#include "bridge/record/call/schema.h"
+#include "bridge/record/register.h"
+#include "bridge/recorder/engine.h"
 #include "rules/lookup.h"
 #include "rules/registered.h"
 #include "rules/rule.h"

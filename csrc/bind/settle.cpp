@@ -4,8 +4,11 @@
 
 #include "base/error.h"
 #include "bind/handles.h"
-#include "bridge/plan_only.h"
-#include "bridge/tracer.h"
+#include "bridge/recorder/recorder.h"
+#include "bridge/tensor/annotation.h"
+#include "bridge/tensor/hollow.h"
+#include "bridge/tensor/meta.h"
+#include "bridge/tensor/tensor.h"
 
 namespace spmdx::bind {
 namespace {

@@ -8,10 +8,12 @@
 
 #include "bind/bind.h"
 #include "bind/handles.h"
-#include "bridge/intern.h"
-#include "bridge/plan_only.h"
-#include "bridge/plan_warnings.h"
-#include "bridge/tracer.h"
+#include "bridge/python/source.h"
+#include "bridge/record/intern.h"
+#include "bridge/recorder/engine.h"
+#include "bridge/recorder/recorder.h"
+#include "bridge/step/plan_warnings.h"
+#include "bridge/tensor/hollow.h"
 #include "sharding/reshard/reshard.h"
 
 namespace spmdx {

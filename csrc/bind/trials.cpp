@@ -9,9 +9,11 @@
 
 #include "bind/bind.h"
 #include "bind/handles.h"
-#include "bridge/aten_backend.h"
-#include "bridge/place.h"
-#include "bridge/tracer.h"
+#include "bridge/backend/aten_backend.h"
+#include "bridge/backend/buffer.h"
+#include "bridge/backend/place.h"
+#include "bridge/recorder/engine.h"
+#include "bridge/recorder/recorder.h"
 #include "rules/build/letters.h"
 #include "rules/lookup.h"
 

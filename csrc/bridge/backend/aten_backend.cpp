@@ -1,0 +1,233 @@
+// SPDX-License-Identifier: Apache-2.0
+// AtenBackend: what is done to buffers, and which kernel runs an op.
+#include "bridge/backend/aten_backend.h"
+
+#include <ATen/Dispatch.h>
+#include <ATen/Dispatch_v2.h>
+#include <ATen/Functions.h>
+
+#include <limits>
+#include <utility>
+
+#include "base/error.h"
+#include "bridge/backend/aten_kernel.h"
+#include "bridge/backend/aten_names.h"
+#include "bridge/backend/buffer.h"
+#include "bridge/backend/host_kernel.h"
+#include "bridge/backend/own_kernels.h"
+#include "bridge/backend/place.h"
+#include "runtime/data/check.h"
+
+namespace spmdx::bridge {
+namespace {
+
+bool is_16_bit_float(c10::ScalarType type) {
+  return type == c10::ScalarType::Half || type == c10::ScalarType::BFloat16;
+}
+
+at::Tensor box_view(at::Tensor tensor, const Box& box) {
+  for (size_t d = 0; d < box.size(); ++d)
+    if (box[d].start != 0 || box[d].extent != tensor.size(static_cast<int64_t>(d)))
+      tensor = tensor.narrow(static_cast<int64_t>(d), box[d].start, box[d].extent);
+  return tensor;
+}
+
+at::Tensor combine(const at::Tensor& a, const at::Tensor& b, Reduction reduction) {
+  switch (reduction) {
+    case Reduction::none:
+      break;
+    case Reduction::sum:
+      return at::add(a, b);
+    case Reduction::max:
+      return at::maximum(a, b);
+    case Reduction::min:
+      return at::minimum(a, b);
+    case Reduction::prod:
+      return at::mul(a, b);
+    case Reduction::any:
+      return at::logical_or(a, b).to(a.scalar_type());
+    case Reduction::all:
+      return at::logical_and(a, b).to(a.scalar_type());
+  }
+  throw InternalError("a reduction without an operator");
+}
+
+// The least or the greatest value of a dtype.
+at::Tensor extreme(const at::Tensor& like, bool lowest) {
+  if (c10::isFloatingType(like.scalar_type())) {
+    const double infinity = std::numeric_limits<double>::infinity();
+    return at::full_like(like, lowest ? -infinity : infinity);
+  }
+  internal_check(!c10::isComplexType(like.scalar_type()), "complex numbers have no order");
+  at::Tensor bound = at::empty_like(like);
+  AT_DISPATCH_V2(like.scalar_type(), "extreme", AT_WRAP([&] {
+                   bound.fill_(lowest ? std::numeric_limits<scalar_t>::lowest() : std::numeric_limits<scalar_t>::max());
+                 }),
+                 AT_EXPAND(AT_INTEGRAL_TYPES), AT_EXPAND(AT_BAREBONES_UNSIGNED_TYPES), at::kBool);
+  return bound;
+}
+
+at::Tensor make_identity(const at::Tensor& like, Reduction reduction) {
+  switch (reduction) {
+    case Reduction::none:
+      break;
+    case Reduction::sum:
+    case Reduction::any:
+      return at::zeros_like(like);
+    case Reduction::prod:
+    case Reduction::all:
+      return at::ones_like(like);
+    case Reduction::max:
+      return extreme(like, true);
+    case Reduction::min:
+      return extreme(like, false);
+  }
+  throw InternalError("a reduction without an identity");
+}
+
+// Of a fence, in bytes: a multiple of any alignment that kernels care for.
+constexpr int64_t kBand = 256;
+
+// Every byte 0xFF: NaN, -1, the largest unsigned number; true where a byte must be 0 or 1.
+void fill_with_garbage(at::Tensor& bytes, c10::ScalarType type) {
+  bytes.fill_(type == c10::ScalarType::Bool ? 0x01 : 0xFF);
+}
+
+// Garbage of this layout with bands of garbage around it. REQUIRES: every element has an address of its own.
+at::Tensor fenced_garbage(c10::IntArrayRef sizes, c10::IntArrayRef strides, c10::ScalarType type) {
+  const auto item = static_cast<int64_t>(c10::elementSize(type));
+  at::Tensor bytes = at::empty({c10::multiply_integers(sizes) * item + 2 * kBand}, placed(at::kByte));
+  fill_with_garbage(bytes, type);
+  at::Tensor made = at::empty({0}, placed(type));
+  made.set_(bytes.storage(), kBand / item, sizes, strides);
+  return made;
+}
+
+// What the lane of messages makes, the other one reads.
+BufferRef shared_by_lanes(at::Tensor tensor) {
+  cross_lanes(tensor);
+  return buffer_of(std::move(tensor));
+}
+
+std::unique_ptr<Kernel> prepare_here(const Call& local) {
+  std::unique_ptr<Kernel> kernel = prepare_own(local);
+  internal_check(kernel || !local.op.starts_with("spmdx."), "no kernel for " + local.op);
+  return kernel ? std::move(kernel) : prepare_aten(local);
+}
+
+class AtenBackend final : public Backend {
+ public:
+  std::unique_ptr<Kernel> prepare(const Call& local) override {
+    settle_place();
+    return runs_on_host(local) ? prepare_on_host(local, prepare_here) : prepare_here(local);
+  }
+
+  void enter(Lane lane) override { bridge::enter(lane); }
+  Mark mark() override { return bridge::mark(); }
+  void follow(const Mark& mark) override { bridge::follow(mark); }
+
+  BufferRef empty(DType dtype, const Shape& shape) override {
+    KernelGuard guard;
+    at::Tensor made = at::empty(shape, placed(to_scalar_type(dtype)));
+    if (check_modes().poison) made = fenced_garbage(made.sizes(), made.strides(), made.scalar_type());
+    return shared_by_lanes(std::move(made));
+  }
+
+  BufferRef identity(DType dtype, const Shape& shape, Reduction reduction) override {
+    KernelGuard guard;
+    return buffer_of(make_identity(at::empty(shape, placed(to_scalar_type(dtype))), reduction));
+  }
+
+  BufferRef narrow(const BufferRef& buffer, const Box& box) override {
+    KernelGuard guard;
+    return buffer_of(box_view(tensor_of(buffer), box));
+  }
+
+  BufferRef reshape(const BufferRef& buffer, const Shape& shape) override {
+    KernelGuard guard;
+    return buffer_of(tensor_of(buffer).reshape(shape));
+  }
+
+  void copy_box(const BufferRef& dst, const std::vector<int64_t>& dst_starts, const BufferRef& src,
+                const Box& src_box) override {
+    KernelGuard guard;
+    Box dst_box = src_box;
+    for (size_t d = 0; d < dst_box.size(); ++d) dst_box[d].start = dst_starts[d];
+    box_view(tensor_of(dst), dst_box).copy_(box_view(tensor_of(src), src_box));
+  }
+
+  void reduce_into(const BufferRef& dst, const BufferRef& src, Reduction reduction) override {
+    KernelGuard guard;
+    tensor_of(dst).copy_(combine(tensor_of(dst), tensor_of(src), reduction));
+  }
+
+  BufferRef reduce(std::span<const BufferRef> buffers, Reduction reduction) override {
+    KernelGuard guard;
+    internal_check(!buffers.empty(), "a reduction of nothing");
+    const c10::ScalarType type = tensor_of(buffers[0]).scalar_type();
+    const c10::ScalarType accumulate = is_16_bit_float(type) ? c10::ScalarType::Float : type;
+    at::Tensor total = tensor_of(buffers[0]).to(accumulate);
+    for (size_t i = 1; i < buffers.size(); ++i) {
+      // From the second sum on, `total` is ours to write.
+      if (reduction == Reduction::sum && i > 1)
+        total.add_(tensor_of(buffers[i]));
+      else
+        total = combine(total, tensor_of(buffers[i]).to(accumulate), reduction);
+    }
+    return shared_by_lanes(buffers.size() == 1 ? tensor_of(buffers[0]).clone() : total.to(type));
+  }
+
+  BufferRef compact(const BufferRef& buffer) override {
+    const at::Tensor& tensor = tensor_of(buffer);
+    const auto needed = static_cast<size_t>(tensor.numel()) * tensor.element_size();
+    const bool plain = !tensor.is_conj() && !tensor.is_neg();
+    if (plain && tensor.storage().nbytes() <= needed) return buffer;
+    KernelGuard guard;
+    return buffer_of(tensor.resolve_conj().resolve_neg().clone(at::MemoryFormat::Contiguous));
+  }
+
+  int64_t bytes(const BufferRef& buffer) override { return static_cast<int64_t>(tensor_of(buffer).nbytes()); }
+
+  uint64_t digest(const BufferRef& buffer) override {
+    KernelGuard guard;
+    const at::Tensor host = std::exchange(static_cast<AtenBuffer&>(*buffer).host, at::Tensor());
+    const at::Tensor here = host.defined() ? host : to_host(tensor_of(buffer));
+    const at::Tensor plain = here.resolve_conj().resolve_neg().contiguous();
+    const std::string_view bytes(static_cast<const char*>(plain.const_data_ptr()), plain.nbytes());
+    return std::hash<std::string_view>{}(bytes);
+  }
+
+  Memory memory(const BufferRef& buffer) override {
+    const c10::Storage& storage = tensor_of(buffer).storage();
+    return {storage.unsafeGetStorageImpl(), static_cast<int64_t>(storage.nbytes())};
+  }
+
+  bool poison(const BufferRef& buffer) override {
+    KernelGuard guard;
+    const at::Tensor& tensor = tensor_of(buffer);
+    if (!owns_memory_alone(tensor) || tensor.numel() == 0) return false;
+    const auto size = static_cast<int64_t>(tensor.storage().nbytes());
+    at::Tensor bytes = at::empty({0}, placed(at::kByte));
+    bytes.set_(tensor.storage(), 0, {size}, {1});
+    fill_with_garbage(bytes, tensor.scalar_type());
+    return true;
+  }
+
+  BufferRef fence(const BufferRef& buffer) override {
+    KernelGuard guard;
+    const at::Tensor& tensor = tensor_of(buffer);
+    if (!owns_memory_alone(tensor) || tensor.storage_offset() != 0) return buffer;
+    at::Tensor fenced = fenced_garbage(tensor.sizes(), tensor.strides(), tensor.scalar_type());
+    fenced.copy_(tensor);
+    return buffer_of(std::move(fenced));
+  }
+};
+
+}  // namespace
+
+Backend& aten_backend() {
+  static auto* backend = new AtenBackend;  // never destroyed: a step may still run while the process exits
+  return *backend;
+}
+
+}  // namespace spmdx::bridge

@@ -1,0 +1,34 @@
+// SPDX-License-Identifier: Apache-2.0
+// Tensors as buffers where shards lie.
+#include "bridge/backend/buffer.h"
+
+#include <utility>
+
+#include "bridge/backend/place.h"
+
+namespace spmdx::bridge {
+
+BufferRef lent(const at::Tensor& tensor) {
+  settle_place();
+  follow_program(tensor);
+  return buffer_of(to_place(tensor));
+}
+
+BufferRef uploaded(const at::Tensor& tensor, at::MemoryFormat format) {
+  settle_place();
+  follow_program(tensor);
+  KernelGuard guard;
+  const at::Tensor plain = tensor.detach().resolve_conj().resolve_neg();
+  if (plain.device() == place()) return buffer_of(plain.clone(format));
+  if (!plain.is_cpu()) return buffer_of(to_place(plain.clone(format)));
+  at::Tensor host = pinned_copy(plain, format);
+  at::Tensor there = to_place(host, true);
+  return std::make_shared<AtenBuffer>(std::move(there), uploads_are_compared() ? std::move(host) : at::Tensor());
+}
+
+bool owns_memory_alone(const at::Tensor& tensor) {
+  return tensor.use_count() == 1 && tensor.storage().use_count() == 1 && tensor.is_non_overlapping_and_dense() &&
+         !tensor.is_conj() && !tensor.is_neg() && !tensor.unsafeGetTensorImpl()->is_wrapped_number();
+}
+
+}  // namespace spmdx::bridge

@@ -1,0 +1,62 @@
+// SPDX-License-Identifier: Apache-2.0
+// HostKernel: operands to the CPU, results back.
+#include "bridge/backend/host_kernel.h"
+
+#include <ATen/core/dispatch/Dispatcher.h>
+
+#include <algorithm>
+
+#include "bridge/backend/aten_names.h"
+#include "bridge/backend/buffer.h"
+#include "bridge/backend/own_kernels.h"
+#include "bridge/backend/place.h"
+
+namespace spmdx::bridge {
+namespace {
+
+class HostKernel final : public Kernel {
+ public:
+  explicit HostKernel(std::unique_ptr<Kernel> inner) : inner_(std::move(inner)) {}
+
+  void run(std::span<const BufferRef> inputs, std::span<const Param> params, std::span<BufferRef> outputs,
+           int) override {
+    std::vector<BufferRef> operands, results(outputs.size());
+    for (const BufferRef& input : inputs) operands.push_back(input ? buffer_of(to_host(tensor_of(input))) : nullptr);
+    {
+      HostGuard host;
+      inner_->run(operands, params, results, -1);
+    }
+    for (size_t i = 0; i < results.size(); ++i)
+      if (results[i]) outputs[i] = lent(tensor_of(results[i]));
+  }
+
+ private:
+  std::unique_ptr<Kernel> inner_;
+};
+
+// Its numbers come from a generator of the CPU.
+bool draws(const Call& call) {
+  return std::any_of(call.args.begin(), call.args.end(), [](const Arg& arg) {
+    const auto* opaque = std::get_if<OpaqueArg>(&arg);
+    return opaque && opaque->text == "generator";
+  });
+}
+
+bool lacks_kernel(const Call& call) {
+  if (call.op.starts_with("spmdx.")) return false;
+  if (stands_in(call.op)) return false;
+  const auto op = c10::Dispatcher::singleton().findSchema(operator_name(call.op));
+  const auto key = c10::computeDispatchKey(std::nullopt, std::nullopt, place());
+  return op && !op->hasComputedKernelForDispatchKey(key);
+}
+
+}  // namespace
+
+bool runs_on_host(const Call& call) { return !place().is_cpu() && (draws(call) || lacks_kernel(call)); }
+
+std::unique_ptr<Kernel> prepare_on_host(const Call& call, std::unique_ptr<Kernel> (*prepare)(const Call& call)) {
+  HostGuard host;
+  return std::make_unique<HostKernel>(prepare(call));
+}
+
+}  // namespace spmdx::bridge

@@ -1,0 +1,110 @@
+// SPDX-License-Identifier: Apache-2.0
+// Kernels of `spmdx.window`: an ATen op that reads or writes at indices, for those that point into a part of the dim.
+#include <ATen/Functions.h>
+
+#include <map>
+#include "bridge/backend/aten_kernel.h"
+#include "bridge/backend/buffer.h"
+#include "bridge/backend/kernels/indices.h"
+#include "bridge/backend/own_kernels.h"
+#include "rules/tensors/indexing.h"
+#include "rules/tensors/windows.h"
+
+namespace spmdx::bridge {
+namespace {
+
+enum class Access { read, write };
+
+const std::map<std::string_view, Access> kAccess = {
+    {"aten.gather", Access::read},       {"aten.index", Access::read},
+    {"aten.index_select", Access::read}, {"aten.scatter", Access::write},
+    {"aten.scatter_add", Access::write}, {"aten.scatter_reduce", Access::write},
+    {"aten.index_add", Access::write},   {"aten.index_copy", Access::write},
+    {"aten.index_put", Access::write},   {"aten._index_put_impl", Access::write},
+};
+
+struct Window {
+  std::string op;
+  size_t index = 0;  // operand
+  int64_t dim = 0, start = 0, total = 0, extent = 0;
+  std::shared_ptr<Kernel> kernel;
+  size_t results = 1;
+  bool adds = false;
+};
+
+// What indexes each element of a result that was read: as many trailing dims as the result needs to broadcast.
+at::Tensor mask_of(const Window& window, const at::Tensor& outside, const at::Tensor& result) {
+  if (base_name(window.op) == "aten.gather") return outside;
+  std::vector<int64_t> shape =
+      base_name(window.op) == "aten.index_select" ? std::vector<int64_t>{outside.numel()} : outside.sizes().vec();
+  const int64_t trailing = result.dim() - window.dim - static_cast<int64_t>(shape.size());
+  shape.insert(shape.end(), static_cast<size_t>(std::max<int64_t>(trailing, 0)), 1);
+  return outside.reshape(shape);
+}
+
+at::Tensor run(const Window& window, std::vector<BufferRef> inputs, std::span<const Param> params) {
+  std::vector<BufferRef> outputs(window.results);
+  window.kernel->run(inputs, params, outputs, -1);
+  return tensor_of(outputs[0]);
+}
+
+// Negative indices count from the end in index and index_put; elsewhere they are errors.
+at::Tensor checked_indices(const Window& window, const at::Tensor& given) {
+  const std::string_view base = base_name(window.op);
+  const bool from_end = base == "aten.index" || base == "aten.index_put" || base == "aten._index_put_impl";
+  check_indices(given, from_end ? -window.total : 0, window.total, window.op.c_str() + 5);
+  return from_end ? at::where(given.lt(0), at::add(given, window.total), given) : given;
+}
+
+std::vector<at::Tensor> read(const Window& window, std::span<const BufferRef> inputs, std::span<const Param> params) {
+  const at::Tensor indices = checked_indices(window, tensor_of(inputs[window.index]));
+  std::vector<BufferRef> operands(inputs.begin(), inputs.end());
+  operands[window.index] = buffer_of(in_window(indices, window.start, window.extent, 0));
+  at::Tensor result = run(window, std::move(operands), params);
+  return {result.masked_fill(mask_of(window, outside_window(indices, window.start, window.extent), result), 0)};
+}
+
+// The first operand with one row more; where rows are added it counts as zeros.
+at::Tensor with_spare_row(const Window& window, const at::Tensor& self) {
+  if (!window.adds) return at::cat({self, self.narrow(window.dim, 0, 1)}, window.dim);
+  std::vector<int64_t> sizes = self.sizes().vec();
+  ++sizes[static_cast<size_t>(window.dim)];
+  return at::zeros(sizes, self.options());
+}
+
+// What is meant for other devices goes to the spare row, which is then left out.
+std::vector<at::Tensor> write(const Window& window, std::span<const BufferRef> inputs, std::span<const Param> params) {
+  const at::Tensor indices = checked_indices(window, tensor_of(inputs[window.index]));
+  std::vector<BufferRef> operands(inputs.begin(), inputs.end());
+  operands[0] = buffer_of(with_spare_row(window, tensor_of(inputs[0])));
+  operands[window.index] = buffer_of(in_window(indices, window.start, window.extent, window.extent));
+  return {run(window, std::move(operands), params).narrow(window.dim, 0, window.extent)};
+}
+
+Compute prepare_window(const Call& call) {
+  Call inner = rules::windowed_call(call);
+  Window window;
+  window.op = inner.op;
+  window.adds = rules::adds_rows(inner);
+  window.index = static_cast<size_t>(own_argument<int64_t>(call, rules::kWindowIndex));
+  window.dim = own_argument<int64_t>(call, rules::kWindowDim);
+  window.start = own_argument<int64_t>(call, rules::kWindowStart);
+  window.total = own_argument<int64_t>(call, rules::kWindowTotal);
+  window.extent = inner.inputs.at(0).shape.at(static_cast<size_t>(window.dim));
+  const auto access = kAccess.find(base_name(inner.op));
+  internal_check(access != kAccess.end(), "no window of " + inner.op);
+  const bool writes = access->second == Access::write;
+  if (writes) {
+    ++inner.inputs[0].shape[static_cast<size_t>(window.dim)];
+    ++inner.outputs.at(0).shape[static_cast<size_t>(window.dim)];
+  }
+  window.kernel = prepare_aten(inner);
+  return [window, writes](std::span<const BufferRef> inputs, std::span<const Param> params) {
+    return writes ? write(window, inputs, params) : read(window, inputs, params);
+  };
+}
+
+const OwnKernels window_kernels = {{"spmdx.window", prepare_window}};
+
+}  // namespace
+}  // namespace spmdx::bridge

@@ -1,0 +1,99 @@
+// SPDX-License-Identifier: Apache-2.0
+// The table of own kernels, and what runs one of them.
+#include "bridge/backend/own_kernels.h"
+
+#include <map>
+
+#include "bridge/backend/aten_names.h"
+#include "bridge/backend/buffer.h"
+#include "bridge/backend/place.h"
+
+namespace spmdx::bridge {
+namespace {
+
+struct OwnRow {
+  PrepareCompute compute = nullptr;  // or:
+  PrepareKernel kernel = nullptr;
+  Runs runs = Runs::everywhere;
+};
+
+// Made by whichever file adds to it first.
+std::map<std::string_view, OwnRow>& own_rows() {
+  static auto* rows = new std::map<std::string_view, OwnRow>;
+  return *rows;
+}
+
+void add_row(std::string_view op, const OwnRow& row) {
+  internal_check(own_rows().emplace(op, row).second, "two kernels of our own for " + std::string(op));
+}
+
+const OwnRow* own_row(std::string_view op) {
+  const auto found = own_rows().find(op);
+  return found == own_rows().end() ? nullptr : &found->second;
+}
+
+class OwnKernel final : public Kernel {
+ public:
+  OwnKernel(const Call& call, Compute compute)
+      : name_(call.op), expected_(call.outputs), compute_(std::move(compute)) {}
+
+  void run(std::span<const BufferRef> inputs, std::span<const Param> params, std::span<BufferRef> outputs,
+           int) override {
+    KernelGuard guard;
+    std::vector<at::Tensor> results = compute_(inputs, params);
+    internal_check(results.size() == expected_.size(), name_ + " made another number of results than it has");
+    for (size_t i = 0; i < results.size(); ++i) {
+      if (expected_[i].dtype == DType::unknown) continue;
+      check(results[i], expected_[i]);
+      outputs[i] = buffer_of(std::move(results[i]));
+    }
+  }
+
+ private:
+  void check(const at::Tensor& result, const TensorType& expected) const {
+    if (result.sizes() == c10::IntArrayRef(expected.shape) && result.scalar_type() == to_scalar_type(expected.dtype))
+      return;
+    throw InternalError(name_ + " made " + std::string(c10::toString(result.scalar_type())) +
+                        str(result.sizes().vec()) + " where its plan expects " + str(expected));
+  }
+
+  std::string name_;
+  std::vector<TensorType> expected_;
+  Compute compute_;
+};
+
+}  // namespace
+
+OwnKernels::OwnKernels(std::initializer_list<std::pair<std::string_view, PrepareCompute>> rows, Runs runs) {
+  for (const auto& [op, compute] : rows) add_row(op, {.compute = compute, .runs = runs});
+}
+
+OwnKernels::OwnKernels(std::initializer_list<std::pair<std::string_view, PrepareKernel>> rows) {
+  for (const auto& [op, kernel] : rows) add(op, kernel);
+}
+
+void OwnKernels::add(std::string_view op, PrepareKernel prepare) { add_row(op, {.kernel = prepare}); }
+
+std::unique_ptr<Kernel> prepare_own(const Call& call) {
+  const OwnRow* row = own_row(call.op);
+  if (!row || (row->runs == Runs::off_the_cpu && place().is_cpu())) return nullptr;
+  if (row->kernel) return row->kernel(call);
+  return std::make_unique<OwnKernel>(call, row->compute(call));
+}
+
+bool stands_in(std::string_view op) {
+  const OwnRow* row = own_row(op);
+  return row && row->runs == Runs::off_the_cpu;
+}
+
+double own_number(const Call& call, size_t index, std::span<const Param> params, double missing) {
+  if (index >= call.args.size()) return missing;
+  const Arg& arg = call.args[index];
+  if (const auto* real = std::get_if<double>(&arg)) return *real;
+  if (const auto* whole = std::get_if<int64_t>(&arg)) return static_cast<double>(*whole);
+  if (const auto* param = std::get_if<RealParam>(&arg)) return params[param->index].real;
+  if (const auto* param = std::get_if<IntParam>(&arg)) return static_cast<double>(params[param->index].integer);
+  return missing;
+}
+
+}  // namespace spmdx::bridge

@@ -1,0 +1,145 @@
+// SPDX-License-Identifier: Apache-2.0
+// Place: c10's interfaces, which are the same for every accelerator.
+#include "bridge/backend/place.h"
+
+#include <ATen/Functions.h>
+#include <c10/core/Event.h>
+#include <c10/core/impl/VirtualGuardImpl.h>
+
+#include <atomic>
+#include <utility>
+
+#include "base/error.h"
+#include "bridge/backend/compat.h"
+
+namespace spmdx::bridge {
+namespace {
+
+struct Place {
+  c10::Device device{c10::kCPU};
+  bool compared = false;
+  std::atomic<bool> settled = false;
+  std::optional<c10::Stream> compute, messages;
+
+  c10::Stream stream(Lane lane) const { return lane == Lane::compute ? *compute : *messages; }
+};
+
+Place& the_place() {
+  static Place place;
+  return place;
+}
+
+thread_local bool here_is_host = false;
+thread_local Lane thread_lane = Lane::compute;
+thread_local std::optional<c10::Stream> before_guards;  // the program's stream, while this thread holds a KernelGuard
+
+// The accelerator, where this thread's work goes there; null for the CPU.
+const Place* accelerator() { return here_is_host || the_place().device.is_cpu() ? nullptr : &the_place(); }
+
+c10::Stream stream_of_program(const Place& place) {
+  return before_guards ? *before_guards : c10::impl::VirtualGuardImpl(place.device.type()).getStream(place.device);
+}
+
+}  // namespace
+
+c10::Device place() { return here_is_host ? c10::Device(c10::kCPU) : the_place().device; }
+
+void set_place(c10::Device device, bool compared) {
+  Place& place = the_place();
+  if (place.device == device) return;
+  if (place.settled)
+    throw ShardingError("tensors lie on " + place.device.str() + " already, so that " + device.str() +
+                        " comes too late. Expected the choice before the first tensor. Move it to the top, or set "
+                        "SPMDX_DEVICE_TYPE.");
+  if (!device.is_cpu()) {
+    const c10::impl::VirtualGuardImpl guard(device.type());
+    place.compute = guard.getDefaultStream(device);  // the one that programs use unless told otherwise
+    place.messages = guard.getStreamFromGlobalPool(device, true);
+  }
+  place.device = device;
+  place.compared = compared;
+}
+
+bool uploads_are_compared() { return the_place().compared; }
+
+void settle_place() { the_place().settled = true; }
+
+at::Tensor to_place(const at::Tensor& tensor, bool behind) {
+  if (tensor.device() == place()) return tensor;
+  KernelGuard guard;
+  at::Tensor moved = tensor.to(place(), /*non_blocking=*/behind);
+  if (tensor.unsafeGetTensorImpl()->is_wrapped_number()) moved.unsafeGetTensorImpl()->set_wrapped_number(true);
+  return moved;
+}
+
+at::Tensor pinned_copy(const at::Tensor& host, at::MemoryFormat format) {
+  KernelGuard guard;
+  at::Tensor pinned = at::empty_like(host, host.options().pinned_memory(true), format);
+  return pinned.copy_(host);
+}
+
+at::Tensor to_host(const at::Tensor& tensor) {
+  if (tensor.is_cpu()) return tensor;
+  KernelGuard guard;
+  return tensor.cpu();
+}
+
+HostGuard::HostGuard() : before_(std::exchange(here_is_host, true)) {}
+HostGuard::~HostGuard() { here_is_host = before_; }
+
+void enter(Lane lane) { thread_lane = lane; }
+
+Mark mark() {
+  const Place* place = accelerator();
+  if (!place) return nullptr;
+  auto event = std::make_shared<c10::Event>(place->device.type());
+  event->record(place->stream(thread_lane));
+  return event;
+}
+
+void follow(const Mark& mark) {
+  const Place* place = accelerator();
+  if (place && mark) static_cast<const c10::Event*>(mark.get())->block(place->stream(thread_lane));
+}
+
+void cross_lanes(const at::Tensor& tensor) {
+  const Place* place = accelerator();
+  if (!place || thread_lane == Lane::compute || tensor.numel() == 0) return;
+  c10::impl::VirtualGuardImpl(place->device.type()).recordDataPtrOnStream(tensor.storage().data_ptr(), *place->compute);
+}
+
+void follow_program(const at::Tensor& made) {
+  const Place* place = accelerator();
+  if (!place || made.device() != place->device) return;
+  const c10::impl::VirtualGuardImpl guard(place->device.type());
+  const c10::Stream theirs = stream_of_program(*place);
+  if (theirs == *place->compute) return;
+  c10::Event event(place->device.type());
+  event.record(theirs);
+  event.block(*place->compute);
+  if (made.numel() > 0) guard.recordDataPtrOnStream(made.storage().data_ptr(), *place->compute);
+}
+
+void lead_program() {
+  const Place* place = accelerator();
+  if (!place) return;
+  const c10::Stream theirs = stream_of_program(*place);
+  if (theirs == *place->compute) return;
+  c10::Event event(place->device.type());
+  event.record(*place->compute);
+  event.block(theirs);
+}
+
+KernelGuard::KernelGuard() : excluded_(keys_above_kernels()) {
+  const Place* place = accelerator();
+  if (!place) return;
+  outermost_ = !before_guards;
+  if (outermost_) before_guards = stream_of_program(*place);
+  stream_.emplace(place->stream(thread_lane));
+}
+
+KernelGuard::~KernelGuard() {
+  if (outermost_) before_guards.reset();
+}
+
+}  // namespace spmdx::bridge

@@ -1,0 +1,27 @@
+// SPDX-License-Identifier: Apache-2.0
+// Signals: Python handles those that have come while a wait holds up its thread.
+#include "bridge/python/signals.h"
+
+#include <pybind11/pybind11.h>
+
+#include "base/waiting.h"
+
+namespace spmdx::bridge {
+namespace {
+
+// Python runs its handlers in the main thread alone; in others this does nothing. A thread that Python does not know is
+// one of ours.
+void handle_signals() {
+  if (!Py_IsInitialized() || !PyGILState_GetThisThreadState()) return;
+  const PyGILState_STATE state = PyGILState_Ensure();
+  std::exception_ptr raised;
+  if (PyErr_CheckSignals() != 0) raised = std::make_exception_ptr(pybind11::error_already_set());
+  PyGILState_Release(state);
+  if (raised) std::rethrow_exception(raised);
+}
+
+}  // namespace
+
+void heed_signals() { set_wait_check(handle_signals); }
+
+}  // namespace spmdx::bridge

@@ -1,0 +1,161 @@
+// SPDX-License-Identifier: Apache-2.0
+// The user's file and line behind an op: interned (code, instruction), resolved only when somebody asks.
+#include "bridge/python/source.h"
+
+#include <Python.h>
+#include <frameobject.h>
+
+#include <ATen/SequenceNumber.h>
+#include <c10/core/impl/LocalDispatchKeySet.h>
+#include <torch/csrc/autograd/function.h>
+
+#include <algorithm>
+#include <filesystem>
+#include <unordered_map>
+
+#include "bridge/python/gil.h"
+
+namespace spmdx::bridge {
+namespace {
+
+constexpr size_t kSequences = 1 << 16;  // the latest forward ops are remembered for their backward
+
+struct Spot {
+  PyCodeObject* code = nullptr;  // a reference is kept
+  int instruction = 0;
+};
+
+// Guarded by the GIL for Python objects, and by `mutex` for the tables: the engine's thread resolves sources. Frames
+// are objects, and making one may collect garbage, which runs any Python code: the GIL may be given up and wanted back
+// while the mutex is held, so nobody waits for the mutex with the GIL; and the same thread may come here again.
+struct Sources {
+  std::recursive_mutex mutex;
+  std::vector<Spot> places{Spot{}};
+  std::unordered_map<uint64_t, SourceId> ids;
+  std::unordered_map<PyCodeObject*, bool> is_user;
+  std::vector<std::string> libraries;  // folders of code that is not the user's
+  struct Forward {
+    uint64_t sequence = UINT64_MAX;
+    SourceId source = 0;
+  };
+  std::vector<Forward> forwards = std::vector<Forward>(kSequences);  // by sequence number, modulo their count
+
+  Forward& forward(uint64_t sequence) { return forwards[sequence % kSequences]; }
+};
+Sources& sources() {
+  static auto* instance = new Sources;
+  return *instance;
+}
+
+std::string_view text_of(PyObject* text) {
+  const char* found = text && PyUnicode_Check(text) ? PyUnicode_AsUTF8(text) : nullptr;
+  if (!found) PyErr_Clear();
+  return found ? found : "";
+}
+
+// As errors.py tells it: neither in a library's folder nor, where a library has written code itself, in its module.
+bool runs_user_code(const Sources& all, PyFrameObject* frame, PyCodeObject* code) {
+  const std::string_view file = text_of(code->co_filename);
+  if (file.empty() || file.starts_with("<frozen ")) return false;
+  const auto is_within = [&](const std::string& folder) { return file.starts_with(folder); };
+  if (std::any_of(all.libraries.begin(), all.libraries.end(), is_within)) return false;
+  PyObject* globals = PyFrame_GetGlobals(frame);
+  const std::string_view module = text_of(PyDict_GetItemString(globals, "__name__"));
+  Py_DECREF(globals);
+  return !module.starts_with("spmdx.") && !module.starts_with("torch.");
+}
+
+bool is_user(Sources& all, PyFrameObject* frame, PyCodeObject* code) {
+  const auto known = all.is_user.find(code);
+  if (known != all.is_user.end()) return known->second;
+  Py_INCREF(code);  // so that the address is not used again
+  return all.is_user[code] = runs_user_code(all, frame, code);
+}
+
+// REQUIRES: the GIL.
+SourceId innermost(Sources& all) {
+  PyFrameObject* frame = PyEval_GetFrame();
+  Py_XINCREF(frame);
+  SourceId found = 0;
+  while (frame) {
+    PyCodeObject* code = PyFrame_GetCode(frame);
+    if (is_user(all, frame, code)) {
+      const int instruction = PyFrame_GetLasti(frame);
+      const uint64_t key =
+          reinterpret_cast<uintptr_t>(code) * 0x9e3779b97f4a7c15ULL ^ static_cast<uint64_t>(instruction);
+      auto [entry, fresh] = all.ids.emplace(key, static_cast<SourceId>(all.places.size()));
+      if (fresh) all.places.push_back({code, instruction});
+      found = entry->second;
+    }
+    Py_DECREF(code);
+    PyFrameObject* outer = found ? nullptr : PyFrame_GetBack(frame);
+    Py_DECREF(frame);
+    frame = outer;
+  }
+  return found;
+}
+
+// In a backward: the source of the forward op that made this node.
+SourceId of_backward(Sources& all) {
+  auto node = torch::autograd::get_current_node();
+  if (!node) return 0;
+  const auto& forward = all.forward(node->sequence_nr());
+  return forward.sequence == node->sequence_nr() ? forward.source : 0;
+}
+
+// The mutex, then the GIL.
+class Reading {
+ public:
+  explicit Reading(Sources& all) : lock_(all.mutex) {}
+
+ private:
+  NoGil no_gil_;
+  std::lock_guard<std::recursive_mutex> lock_;
+  WithGil gil_;
+};
+
+}  // namespace
+
+void set_libraries(std::vector<std::string> folders) {
+  Sources& all = sources();
+  const Reading reading(all);
+  all.libraries = std::move(folders);
+  all.is_user.clear();
+}
+
+SourceId current_source() {
+  Sources& all = sources();
+  if (torch::autograd::get_current_node()) {
+    NoGil no_gil;
+    std::lock_guard lock(all.mutex);
+    if (const SourceId forward = of_backward(all)) return forward;
+  }
+  // PyTorch's bindings give up the GIL before they dispatch; this thread's frames are still there. A thread that never
+  // ran Python has none.
+  if (!Py_IsInitialized() || !PyGILState_GetThisThreadState()) return 0;
+  const Reading reading(all);
+  const SourceId source = innermost(all);
+  if (source && at::GradMode::is_enabled()) {
+    // The node that records this op's gradient took the number before the next.
+    const uint64_t sequence = at::sequence_number::peek() - 1;
+    all.forward(sequence) = {sequence, source};
+  }
+  return source;
+}
+
+std::string source_text(SourceId source) {
+  if (source == 0 || !Py_IsInitialized()) return "";
+  Sources& all = sources();
+  const Reading reading(all);
+  if (source >= all.places.size()) return "";
+  const Spot place = all.places[source];
+  const char* path = PyUnicode_AsUTF8(place.code->co_filename);
+  if (!path) {
+    PyErr_Clear();
+    return "";
+  }
+  const int line = PyCode_Addr2Line(place.code, place.instruction);
+  return std::filesystem::path(path).filename().string() + ":" + std::to_string(line);
+}
+
+}  // namespace spmdx::bridge

@@ -1,0 +1,282 @@
+// SPDX-License-Identifier: Apache-2.0
+// The boxed kernel of every op: views extend a chain, writes become functional ops, all else is a node.
+#include "bridge/record/boxed_kernel.h"
+
+#include <ATen/native/Resize.h>
+
+#include "base/error.h"
+#include "bridge/python/errors.h"
+#include "bridge/record/call/overlap.h"
+#include "bridge/record/call/schema.h"
+#include "bridge/record/call/views.h"
+#include "bridge/record/host_run.h"
+#include "bridge/record/intern.h"
+#include "bridge/record/layouts/shapes.h"
+#include "bridge/record/operands.h"
+#include "bridge/recorder/gradients.h"
+#include "bridge/recorder/recorder.h"
+#include "bridge/recorder/resize.h"
+#include "bridge/recorder/values.h"
+#include "bridge/tensor/generator.h"
+#include "bridge/tensor/tensor.h"
+
+namespace spmdx::bridge {
+namespace {
+
+using Values = std::vector<ValueId>;
+
+bool is_foreign(const at::Tensor& tensor) { return tensor.defined() && has_our_device(tensor) && !as_lazy(tensor); }
+
+// FakeTensors and the like: meta tensors that carry our device's bit.
+bool any_foreign(const OpInfo& info, IValues args) {
+  for (size_t i = 0; i < args.size(); ++i) {
+    if (info.slots[i] == Slot::tensor) {
+      if (args[i].isTensor() && is_foreign(args[i].toTensor())) return true;
+    } else if (info.slots[i] == Slot::tensor_list || info.slots[i] == Slot::optional_tensor_list) {
+      if (!args[i].isList()) continue;
+      for (const auto& item : args[i].toListRef()) {
+        if (item.isTensor() && is_foreign(item.toTensor())) return true;
+      }
+    }
+  }
+  return false;
+}
+
+// Walks an op's arguments once: words of the key, operand values, parameters.
+struct Gathered {
+  Key key;
+  Values values;
+  std::vector<Param> params;
+
+  void tensor(const at::Tensor& tensor, bool index) {
+    LazyTensor* lazy = as_lazy(tensor);
+    if (lazy) {
+      values.push_back(Recorder::instance().read(*lazy));
+    } else if (index && tensor.is_cpu() && tensor.dim() > 0) {
+      // Eager accepts index tensors on the host.
+      values.push_back(Recorder::instance().read(*as_lazy(Recorder::instance().upload(tensor))));
+    } else {
+      values.push_back(operand(tensor));
+    }
+    add_tensor(key, tensor, !lazy);
+  }
+  void absent() { key.push_back(0); }
+  void list(const c10::IValue& value, bool index) {
+    const auto items = value.toListRef();
+    key.push_back(items.size() << 8 | 7);
+    for (const auto& item : items) {
+      if (item.isTensor() && item.toTensor().defined())
+        tensor(item.toTensor(), index);
+      else
+        absent();
+    }
+  }
+  void all(const OpInfo& info, IValues args) {
+    key.push_back(reinterpret_cast<uintptr_t>(&info));
+    key.push_back(settings_of_inference());
+    for (size_t i = 0; i < args.size(); ++i) {
+      const Slot slot = info.slots[i];
+      if (args[i].isNone())
+        absent();
+      else if (slot == Slot::tensor)
+        args[i].toTensor().defined() ? tensor(args[i].toTensor(), info.indexes) : absent();
+      else if (slot == Slot::tensor_list || slot == Slot::optional_tensor_list)
+        list(args[i], info.indexes);
+      else {
+        add_words(key, slot, args[i], info.constant_reals);
+        add_params(params, slot, args[i], info.constant_reals);
+      }
+    }
+  }
+};
+
+void add_draw(const OpInfo& info, IValues args, std::vector<Param>& params) {
+  if (!info.draws) return;
+  for (size_t i = 0; i < args.size(); ++i) {
+    if (info.slots[i] != Slot::generator) continue;
+    const Draw draw = next_draw(args[i].isGenerator() ? std::optional(args[i].toGenerator()) : std::nullopt);
+    params.push_back({.integer = static_cast<int64_t>(draw.seed)});
+    params.push_back({.integer = static_cast<int64_t>(draw.draw)});
+  }
+}
+
+// ---- views -------------------------------------------------------------------------------------------
+
+at::Tensor view_of(const at::Tensor& source, const ViewResult& view, bool aliases) {
+  LazyTensor& lazy = *as_lazy(source);
+  if (!aliases) {
+    ValueId value = Recorder::instance().read(lazy);
+    if (view.steps) {
+      for (const auto& step : *view.steps) value = record_call(step.call, {value}, step.params) + step.result;
+    }
+    return wrap_value(value, share(view.meta));
+  }
+  const bool current = !view.steps && lazy.cached_generation == lazy.root().generation;
+  return make_view(lazy, view.steps, view.meta, current ? lazy.cached : LazyValue{});
+}
+
+void trace_view(const OpInfo& info, Stack* stack) {
+  const IValues args = arguments(info, *stack);
+  const at::Tensor source = args[0].toTensor();
+  if (!as_lazy(source)) refuse_device(source);
+  const InternedRef entry = intern_view(info, args);
+  c10::IValue result;
+  if (info.list_result.at(0)) {
+    c10::List<at::Tensor> list;
+    for (const auto& view : entry->views) list.push_back(view_of(source, view, info.viewed == 0));
+    result = std::move(list);
+  } else {
+    result = view_of(source, entry->views.at(0), info.viewed == 0);
+  }
+  finish(info, stack, std::move(result));
+}
+
+// ---- results and writes ------------------------------------------------------------------------------
+
+c10::IValue wrap_group(ValueId& next, const std::vector<MetaRef>& group, bool list) {
+  auto wrap = [&](const MetaRef& meta) {
+    const ValueId value = next++;
+    return meta ? wrap_value(value, meta) : at::Tensor();
+  };
+  if (!list) return wrap(group.at(0));
+  c10::List<at::Tensor> tensors;
+  for (const auto& meta : group) tensors.push_back(wrap(meta));
+  return tensors;
+}
+
+void trace_plain(const OpInfo& info, Stack* stack) {
+  const Traced traced = record_op(info, arguments(info, *stack));
+  torch::jit::drop(*stack, info.slots.size());
+  ValueId next = traced.first;
+  for (size_t r = 0; r < traced.results->size(); ++r)
+    stack->push_back(wrap_group(next, (*traced.results)[r], info.list_result[r]));
+}
+
+void check_cast(const at::Tensor& tensor, c10::ScalarType result) {
+  TORCH_CHECK(c10::canCast(result, tensor.scalar_type()), "result type ", c10::toString(result),
+              " can't be cast to the desired output type ", c10::toString(tensor.scalar_type()));
+}
+
+// What grows to hold a result lies as the result would.
+void write_result(const at::Tensor& tensor, ValueId value, const Meta& result, bool resize) {
+  check_cast(tensor, result.dtype);
+  if (resize && as_lazy(tensor) &&
+      at::native::resize_output_check(tensor, result.sizes))  // warns where it is not empty
+    bridge::resize(tensor, result.sizes, result.strides);
+  assign(tensor, value, resize);
+}
+
+void assign_group(const c10::IValue& target, const std::vector<MetaRef>& group, ValueId& next, bool resize) {
+  auto put = [&](const at::Tensor& tensor, const MetaRef& meta) {
+    const ValueId value = next++;
+    if (tensor.defined() && meta) write_result(tensor, value, *meta, resize);
+  };
+  if (target.isTensor()) return put(target.toTensor(), group.at(0));
+  if (!target.isList()) {
+    next += static_cast<ValueId>(group.size());
+    return;
+  }
+  size_t i = 0;
+  for (const auto& item : target.toListRef()) put(item.isTensor() ? item.toTensor() : at::Tensor(), group.at(i++));
+}
+
+// Where the functional variant would choose a dtype, an op in place has that of its tensor (cumsum_).
+void compute_in_own_dtype(const OpInfo& functional, Stack& args) {
+  const auto dtype = functional.op.schema().argumentIndexWithName("dtype");
+  if (dtype && args[*dtype].isNone() && args[0].isTensor())
+    args[*dtype] = static_cast<int64_t>(args[0].toTensor().scalar_type());
+}
+
+// The results of a functional op whose handler takes it, in the tensors of `out=`. False: it does not take it.
+bool write_handled(const OpInfo& info, IValues args, const Stack& functional_args) {
+  if (!info.is_out || !info.functional->handler) return false;
+  Stack results = functional_args;
+  const auto dtype = info.functional->op.schema().argumentIndexWithName("dtype");
+  if (dtype && results[*dtype].isNone())  // a factory makes what it is to fill
+    results[*dtype] = static_cast<int64_t>(args[info.written[0]].toTensor().scalar_type());
+  if (!info.functional->handler(*info.functional, &results)) return false;
+  for (size_t k = 0; k < info.written.size(); ++k) {
+    const at::Tensor result = results.at(k).toTensor();
+    write_result(args[info.written[k]].toTensor(), operand(result), meta_of(result), true);
+  }
+  return true;
+}
+
+void finish_writes(const OpInfo& info, Stack* stack) {
+  Stack results;
+  for (const int written : info.returned) results.push_back(arguments(info, *stack)[written]);
+  finish_all(info, stack, std::move(results));
+}
+
+// The functional variant gives first the results that are not written operands, then those operands in order.
+void trace_writes(const OpInfo& info, Stack* stack) {
+  const IValues args = arguments(info, *stack);
+  Stack functional_args;
+  for (int position : info.functional_args) functional_args.push_back(args[position]);
+  if (write_handled(info, args, functional_args)) return finish_writes(info, stack);
+  if (!info.is_out) compute_in_own_dtype(*info.functional, functional_args);
+  const Traced traced = record_op(*info.functional, functional_args);
+  Stack results;
+  ValueId next = traced.first;
+  size_t group = 0;
+  for (size_t r = 0; r < info.returned.size(); ++r) {
+    if (info.returned[r] >= 0)
+      results.push_back(args[info.returned[r]]);
+    else
+      results.push_back(wrap_group(next, traced.results->at(group++), info.list_result[r]));
+  }
+  for (int written : info.written) assign_group(args[written], traced.results->at(group++), next, info.is_out);
+  torch::jit::drop(*stack, info.slots.size());
+  for (auto& result : results) stack->push_back(std::move(result));
+}
+
+}  // namespace
+
+Traced record_op(const OpInfo& info, IValues args) {
+  Gathered gathered;
+  gathered.all(info, args);
+  const InternedRef entry = intern_op(info, args, gathered.key);
+  add_draw(info, args, gathered.params);
+  const ValueId first = Recorder::instance().record(entry->call, std::move(gathered.values), gathered.params);
+  return {first, {entry, &entry->results}};
+}
+
+void trace_op(const OpInfo& info, Stack* stack) {
+  if (info.returns_values || (!info.written.empty() && !info.functional)) return run_on_host(info, stack);
+  led(info, [&] {
+    if (info.view_like)
+      trace_view(info, stack);
+    else if (info.written.empty())
+      trace_plain(info, stack);
+    else
+      trace_writes(info, stack);
+  });
+}
+
+// Also where PyTorch does not look whether there is such a device. REQUIRES: one of its arguments is a device.
+void require_our_device(const OpInfo& info, IValues args) {
+  if (!args[info.device].isDevice()) return;
+  const c10::Device device = args[info.device].toDevice();
+  TORCH_CHECK(device.type() != kDeviceType || device.index() <= 0, "there is one logical spmdx device, spmdx:0, not ",
+              device, ". Expected it. The devices of a mesh lie below it: call spmdx.mark_sharding.");
+}
+
+void trace(const c10::OperatorHandle& op, c10::DispatchKeySet, Stack* stack) {
+  Recorder::Lock lock;
+  with_python_errors([&] {
+    check_process();
+    Recorder::instance().check_failed();
+    Recorder::instance().cut_if_long();
+    const OpInfo& info = op_info(op);
+    if (info.device >= 0) led(info, [&] { require_our_device(info, arguments(info, *stack)); });
+    if (any_foreign(info, arguments(info, *stack))) {
+      op.redispatchBoxed(c10::DispatchKeySet(c10::DispatchKey::Meta), stack);
+    } else {
+      led(info, [&] { check_overlaps(info, arguments(info, *stack)); });
+      if (!info.handler || !info.handler(info, stack)) trace_op(info, stack);
+      if (!stack->empty()) note_gradient(stack->back());
+    }
+  });
+}
+
+}  // namespace spmdx::bridge

@@ -1,0 +1,174 @@
+// SPDX-License-Identifier: Apache-2.0
+// The checks of ATen's memory overlap, on the declared layouts of lazy tensors.
+#include "bridge/record/call/overlap.h"
+
+#include <algorithm>
+#include <array>
+#include <unordered_map>
+
+#include "bridge/backend/strides.h"
+#include "bridge/tensor/tensor.h"
+
+namespace spmdx::bridge {
+namespace {
+
+// What the CPU's kernel of an op accepts, where it is not what kernels of elements accept.
+enum class Overlap : uint8_t {
+  elements,  // no repeated elements; operands that are written whole, or not at all
+  apart,     // operands must not share a byte with what is written
+  unchecked  // any operand, since the kernel works on copies or nobody looks
+};
+
+const std::unordered_map<std::string, Overlap>& kinds() {
+  static const std::unordered_map<std::string, Overlap> rows = {{"aten._index_put_impl", Overlap::apart},
+                                                                {"aten._log_softmax", Overlap::unchecked},
+                                                                {"aten._softmax", Overlap::unchecked},
+                                                                {"aten.fill", Overlap::unchecked},
+                                                                {"aten.log_softmax", Overlap::unchecked},
+                                                                {"aten.softmax", Overlap::unchecked},
+                                                                {"aten.addbmm", Overlap::unchecked},
+                                                                {"aten.addmm", Overlap::unchecked},
+                                                                {"aten.addmv", Overlap::unchecked},
+                                                                {"aten.addr", Overlap::apart},
+                                                                {"aten.all", Overlap::unchecked},
+                                                                {"aten.amax", Overlap::unchecked},
+                                                                {"aten.amin", Overlap::unchecked},
+                                                                {"aten.any", Overlap::unchecked},
+                                                                {"aten.baddbmm", Overlap::unchecked},
+                                                                {"aten.bmm", Overlap::unchecked},
+                                                                {"aten.cat", Overlap::apart},
+                                                                {"aten.gather", Overlap::apart},
+                                                                {"aten.index_add", Overlap::apart},
+                                                                {"aten.index_copy", Overlap::apart},
+                                                                {"aten.index_put", Overlap::apart},
+                                                                {"aten.index_reduce", Overlap::apart},
+                                                                {"aten.index_select", Overlap::apart},
+                                                                {"aten.masked_scatter", Overlap::unchecked},
+                                                                {"aten.mean", Overlap::unchecked},
+                                                                {"aten.mm", Overlap::unchecked},
+                                                                {"aten.prod", Overlap::unchecked},
+                                                                {"aten.put", Overlap::apart},
+                                                                {"aten.scatter", Overlap::apart},
+                                                                {"aten.scatter_add", Overlap::apart},
+                                                                {"aten.scatter_reduce", Overlap::apart},
+                                                                {"aten.stack", Overlap::apart},
+                                                                {"aten.sum", Overlap::unchecked},
+                                                                {"aten.take", Overlap::apart},
+                                                                {"aten.tril", Overlap::unchecked},
+                                                                {"aten.triu", Overlap::unchecked}};
+  return rows;
+}
+
+// "aten.add_" → "aten.add".
+std::string plain_name(const OpInfo& info) {
+  return info.base.ends_with('_') ? info.base.substr(0, info.base.size() - 1) : info.base;
+}
+
+Overlap kind_of(const OpInfo& info) {
+  const auto found = kinds().find(plain_name(info));
+  return found == kinds().end() ? Overlap::elements : found->second;
+}
+
+// Whether PyTorch refuses a target whose elements repeat, or what it writes depends on the order: not where every place
+// gets one number. Repeats along a dim it refuses for all but a few ops; others it does not see.
+bool repeats_are_refused(const OpInfo& info, const at::Tensor& target) {
+  static constexpr std::array<std::string_view, 5> fills = {"aten.zero_", "aten.fill_.Scalar", "aten._foreach_zero_",
+                                                            "aten.masked_fill_.Scalar", "aten.masked_fill_.Tensor"};
+  if (!may_repeat(target.sizes(), target.strides())) return false;
+  if (std::find(fills.begin(), fills.end(), info.name) != fills.end()) return false;
+  for (int64_t d = 0; d < target.dim(); ++d)
+    if (target.stride(d) == 0 && target.size(d) > 1) return true;
+  return info.name != "aten.fill_.Tensor" && info.name != "aten.copy_";  // which looks at what it copies
+}
+
+// They change what a tensor views, not its elements.
+bool writes_no_elements(const OpInfo& info) {
+  static constexpr std::array<std::string_view, 12> names = {
+      "aten.as_strided_", "aten.detach_",   "aten.rename_", "aten.resize_",    "aten.resize_as_", "aten.set_",
+      "aten.squeeze_",    "aten.swapaxes_", "aten.t_",      "aten.transpose_", "aten.unsqueeze_", "aten.record_stream"};
+  return std::find(names.begin(), names.end(), info.base) != names.end();
+}
+
+struct Span {
+  int64_t begin = 0, end = 0;  // bytes of the storage
+};
+
+Span span_of(const at::Tensor& dense) {
+  const int64_t begin = dense.storage_offset() * dense.element_size();
+  return {begin, begin + dense.numel() * dense.element_size()};
+}
+
+enum class Shared { none, part, all };
+
+// As ATen sees it: tensors with holes or repeats are too hard to tell.
+Shared shared_bytes(const at::Tensor& a, const at::Tensor& b) {
+  const LazyTensor *lazy_a = as_lazy(a), *lazy_b = as_lazy(b);
+  if (!lazy_a || !lazy_b || &lazy_a->root() != &lazy_b->root()) return Shared::none;
+  if (a.numel() == 0 || b.numel() == 0) return Shared::none;
+  if (lazy_a == lazy_b) return Shared::all;
+  if (!a.is_non_overlapping_and_dense() || !b.is_non_overlapping_and_dense()) return Shared::none;
+  const Span first = span_of(a), second = span_of(b);
+  if (first.begin == second.begin && first.end == second.end)
+    return a.strides() == b.strides() ? Shared::all : Shared::part;
+  return first.begin < second.end && second.begin < first.end ? Shared::part : Shared::none;
+}
+
+[[noreturn]] void refuse_sharing() {
+  throw std::runtime_error(
+      "unsupported operation: some elements of the input tensor and the written-to tensor refer to a single memory "
+      "location. Please clone() the tensor before performing the operation.");
+}
+
+void check_pair(Overlap kind, const at::Tensor& target, const at::Tensor& operand) {
+  if (kind == Overlap::unchecked || !operand.defined() || operand.unsafeGetTensorImpl() == target.unsafeGetTensorImpl())
+    return;
+  const Shared shared = shared_bytes(target, operand);
+  if (shared == Shared::part || (shared == Shared::all && kind == Overlap::apart)) refuse_sharing();
+}
+
+// Lists are written item by item, each with the items of its place.
+void check_list(const OpInfo& info, IValues args, const c10::IValue& targets) {
+  const auto items = targets.toListRef();
+  for (size_t i = 0; i < items.size(); ++i) {
+    if (!items[i].isTensor()) continue;
+    const at::Tensor& target = items[i].toTensor();
+    if (repeats_are_refused(info, target)) refuse_repeats();
+    for (const auto& arg : args)
+      if (arg.isTensorList() && arg.toListRef().size() == items.size() && arg.toListRef()[i].isTensor())
+        check_pair(Overlap::elements, target, arg.toListRef()[i].toTensor());
+  }
+}
+
+void check_target(const OpInfo& info, IValues args, const at::Tensor& target) {
+  if (repeats_are_refused(info, target)) refuse_repeats();
+  const Overlap kind = kind_of(info);
+  for (const auto& arg : args) {
+    if (arg.isTensor()) {
+      check_pair(kind, target, arg.toTensor());
+    } else if (arg.isTensorList()) {
+      for (const auto& item : arg.toListRef()) check_pair(kind, target, item.toTensor());
+    }
+  }
+}
+
+}  // namespace
+
+void refuse_repeats() {
+  throw std::runtime_error(
+      "unsupported operation: more than one element of the written-to tensor refers to a single memory location. "
+      "Please clone() the tensor before performing the operation.");
+}
+
+void check_overlaps(const OpInfo& info, IValues args) {
+  if (info.written.empty() || writes_no_elements(info)) return;
+  for (const int written : info.written) {
+    if (args[written].isTensor()) {
+      const at::Tensor& target = args[written].toTensor();
+      if (as_lazy(target)) check_target(info, args, target);
+    } else if (args[written].isTensorList()) {
+      check_list(info, args, args[written]);
+    }
+  }
+}
+
+}  // namespace spmdx::bridge

@@ -1,0 +1,166 @@
+// SPDX-License-Identifier: Apache-2.0
+// Facts of an op, read off its schema: kinds of arguments, what it writes, its functional variant.
+#include "bridge/record/call/schema.h"
+
+#include <algorithm>
+#include <array>
+#include <deque>
+#include <string_view>
+#include <unordered_map>
+
+#include "bridge/backend/aten_names.h"
+#include "bridge/record/call/handlers.h"
+#include "bridge/record/call/views.h"
+#include "rules/row.h"
+
+namespace spmdx::bridge {
+namespace {
+
+using c10::TypeKind;
+
+bool contains(const auto& list, const auto& item) {
+  return std::find(std::begin(list), std::end(list), item) != std::end(list);
+}
+
+// Arguments about where and how on the host, which mean nothing to a graph.
+constexpr std::array<std::string_view, 4> kHostNames = {"device", "layout", "pin_memory", "non_blocking"};
+// Ops without a row whose floats decide a shape or what is computed.
+constexpr std::array<std::string_view, 2> kConstantReals = {"aten.norm", "aten.range"};
+
+bool has_constant_reals(const OpInfo& info) {
+  const rules::Row* row = rules::find_row(info.name);
+  return row ? row->constant_reals : contains(kConstantReals, info.base);
+}
+
+Slot slot_of(const c10::Argument& argument) {
+  auto type = argument.real_type();
+  if (auto optional = type->cast<c10::OptionalType>()) type = optional->getElementType();
+  if (contains(kHostNames, std::string_view(argument.name()))) return Slot::host_only;
+  switch (type->kind()) {
+    case TypeKind::TensorType:
+      return Slot::tensor;
+    case TypeKind::FloatType:
+      return Slot::real;
+    case TypeKind::NumberType:
+      return Slot::number;
+    case TypeKind::ScalarTypeType:
+      return Slot::dtype;
+    case TypeKind::MemoryFormatType:
+      return Slot::memory_format;
+    case TypeKind::GeneratorType:
+      return Slot::generator;
+    case TypeKind::DeviceObjType:
+    case TypeKind::LayoutType:
+      return Slot::host_only;
+    case TypeKind::ListType: {
+      auto element = type->castRaw<c10::ListType>()->getElementType();
+      if (element->kind() == TypeKind::TensorType) return Slot::tensor_list;
+      if (auto inner = element->cast<c10::OptionalType>()) {
+        if (inner->getElementType()->kind() == TypeKind::TensorType) return Slot::optional_tensor_list;
+      }
+      return Slot::constant;
+    }
+    default:
+      return Slot::constant;
+  }
+}
+
+// The written argument that a result is, or -1: they carry the same alias set, as in `Tensor(a!)`.
+int written_result(const c10::FunctionSchema& schema, const c10::Argument& result, const std::vector<int>& written) {
+  if (!result.alias_info() || !result.alias_info()->isWrite()) return -1;
+  for (int arg : written) {
+    if (schema.arguments()[arg].alias_info()->beforeSets() == result.alias_info()->beforeSets()) return arg;
+  }
+  return -1;
+}
+
+const std::unordered_multimap<std::string, c10::OperatorName>& overloads() {
+  static const auto* table = [] {
+    auto* names = new std::unordered_multimap<std::string, c10::OperatorName>;
+    for (auto& name : c10::Dispatcher::singleton().getAllOpNames()) names->emplace(name.name, name);
+    return names;
+  }();
+  return *table;
+}
+
+// Argument positions of `from` by name, in the order of `to`; empty if they do not cover it or `to` writes.
+std::vector<int> matching_args(const c10::FunctionSchema& from, const c10::FunctionSchema& to) {
+  std::vector<int> positions;
+  for (const auto& argument : to.arguments()) {
+    if (argument.alias_info()) return {};
+    auto position = from.argumentIndexWithName(argument.name());
+    if (!position || *from.arguments()[*position].real_type() != *argument.real_type()) return {};
+    positions.push_back(*position);
+  }
+  const auto kept = std::count_if(from.arguments().begin(), from.arguments().end(),
+                                  [](const auto& argument) { return !argument.is_out(); });
+  return static_cast<int64_t>(positions.size()) == kept ? positions : std::vector<int>{};
+}
+
+void find_functional(OpInfo& info) {
+  const auto& schema = info.op.schema();
+  std::string base = schema.name();
+  if (base.ends_with('_')) base.pop_back();
+  std::vector<c10::OperatorName> candidates = {{base, schema.overload_name()}};
+  for (const std::string& name : {base, base + "_functional"}) {
+    auto [first, last] = overloads().equal_range(name);
+    for (; first != last; ++first) candidates.push_back(first->second);
+  }
+  for (const auto& name : candidates) {
+    auto op = c10::Dispatcher::singleton().findSchema(name);
+    if (!op) continue;
+    auto args = matching_args(schema, op->schema());
+    if (args.empty()) continue;
+    info.functional = &op_info(*op);
+    info.functional_args = std::move(args);
+    return;
+  }
+}
+
+OpInfo describe(const c10::OperatorHandle& op) {
+  OpInfo info(op);
+  const auto& schema = op.schema();
+  info.name = op_name(op.operator_name());
+  info.base = std::string(base_name(info.name));
+  info.indexes = info.base == "aten.index" || info.base == "aten.index_put" || info.base == "aten._unsafe_index" ||
+                 info.base == "aten._index_put_impl";
+  info.device = schema.argumentIndexWithName("device").value_or(-1);
+  for (size_t i = 0; i < schema.arguments().size(); ++i) {
+    const auto& argument = schema.arguments()[i];
+    info.slots.push_back(slot_of(argument));
+    info.draws |= info.slots.back() == Slot::generator;
+    info.is_out |= argument.is_out();
+    if (!argument.alias_info()) continue;
+    if (argument.alias_info()->isWrite()) info.written.push_back(static_cast<int>(i));
+  }
+  for (const auto& result : schema.returns()) {
+    info.returned.push_back(written_result(schema, result, info.written));
+    info.returns_values |= !mentions_tensor(result);
+    info.list_result.push_back(result.type()->kind() == TypeKind::ListType);
+    if (result.alias_info() && !result.alias_info()->isWrite() && info.written.empty()) info.viewed = 0;
+  }
+  info.constant_reals = has_constant_reals(info);
+  info.view_like = is_view_like(info);
+  info.handler = find_handler(info.name);
+  // What is written to `out=` is the result of the functional op, by its handler: see trace_writes.
+  if (!info.handler && !info.is_out) info.handler = find_handler(info.base);
+  return info;
+}
+
+}  // namespace
+
+bool mentions_tensor(const c10::Argument& argument) {
+  return argument.type()->str().find("Tensor") != std::string::npos;
+}
+
+const OpInfo& op_info(const c10::OperatorHandle& op) {
+  static auto* table = new std::unordered_map<const void*, OpInfo*>;
+  const void* key = &op.schema();
+  if (auto found = table->find(key); found != table->end()) return *found->second;
+  auto* info = new OpInfo(describe(op));
+  table->emplace(key, info);
+  if (!info->written.empty()) find_functional(*info);
+  return *info;
+}
+
+}  // namespace spmdx::bridge

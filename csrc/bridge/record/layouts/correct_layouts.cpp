@@ -1,0 +1,249 @@
+// SPDX-License-Identifier: Apache-2.0
+// The strides of results, where kernels differ from meta kernels: many of those are decompositions in Python.
+#include "bridge/record/layouts/correct_layouts.h"
+
+#include <ATen/ops/cat.h>
+
+#include <algorithm>
+#include <array>
+#include <string_view>
+#include <unordered_map>
+
+#include "bridge/backend/strides.h"
+#include "bridge/record/layouts/kernel_layouts.h"
+#include "bridge/tensor/meta.h"
+#include "rules/row.h"
+#include "rules/tensors/pointwise.h"
+
+namespace spmdx::bridge {
+namespace {
+
+// Pointwise by their rule, but written in another way than element by element of all operands.
+constexpr std::array<std::string_view, 10> kNotIterated = {
+    "aten._amp_update_scale", "aten.angle",    "aten.fill",       "aten.ldexp", "aten.log_sigmoid_forward",
+    "aten.masked_fill",       "aten.mvlgamma", "aten.pow.Scalar", "aten.tril",  "aten.triu"};
+
+bool is_among(const auto& list, std::string_view name) {
+  return std::find(list.begin(), list.end(), name) != list.end();
+}
+
+bool is_iterated(const OpInfo& info) {
+  const rules::Row* row = rules::find_row(info.name);
+  return row && row->family == rules::pointwise && !is_among(kNotIterated, info.name) &&
+         !is_among(kNotIterated, info.base);
+}
+
+// A result of other sizes than expected keeps its strides: the mean of a loss, say.
+void lay(Meta& result, const at::Tensor& like) {
+  if (result.defined && like.sizes() == at::IntArrayRef(result.sizes)) result.strides = like.strides().vec();
+}
+void lay(Meta& result, at::MemoryFormat format) {
+  if (result.defined) result.strides = strides_in(format, result.sizes);
+}
+
+void iterated(const OpInfo& info, IValues args, Results& results) {
+  const at::Tensor walked = layout_of_iterator(iterated_operands(info, args));
+  for (auto& group : results)
+    for (Meta& result : group) lay(result, walked);
+}
+
+// ---- one op each ---------------------------------------------------------------------------------------------
+
+using CorrectLayout = void (*)(IValues args, Results& results);
+
+template <size_t... which>
+void contiguous(IValues, Results& results) {
+  (lay(results.at(which).at(0), at::MemoryFormat::Contiguous), ...);
+}
+
+// As the operand lies, without what lies between its elements.
+template <size_t operand>
+void dense(IValues args, Results& results) {
+  lay(results.at(0).at(0), dense_like(stand_in(args, operand)));
+}
+
+// In the memory format of the operand.
+template <size_t operand, size_t... which>
+void in_format(IValues args, Results& results) {
+  const at::MemoryFormat format = stand_in(args, operand).suggest_memory_format();
+  for (const size_t r : {which...}) lay(results.at(r).at(0), format);
+}
+
+// Channels last where the operand can be seen so alone, sizes of 1 lying anywhere.
+template <size_t operand>
+void as_images(IValues args, Results& results) {
+  const at::Tensor x = stand_in(args, operand);
+  at::MemoryFormat format = at::MemoryFormat::Contiguous;
+  for (const auto last : {at::MemoryFormat::ChannelsLast, at::MemoryFormat::ChannelsLast3d})
+    if (!x.is_contiguous() && x.dim() == (last == at::MemoryFormat::ChannelsLast ? 4 : 5) && x.is_contiguous(last))
+      format = last;
+  lay(results.at(0).at(0), format);
+}
+
+void angle(IValues args, Results& results) {
+  if (stand_in(args, 0).is_complex()) contiguous<0>(args, results);
+}
+
+// Volumes without a batch, which lie channels last or not; meta kernels know batches.
+template <size_t... which>
+void volumes(IValues args, Results& results) {
+  const at::Tensor x = stand_in(args, 0);
+  if (x.dim() != 4) return;
+  const bool last = !x.is_contiguous() && x.unsqueeze(0).is_contiguous(at::MemoryFormat::ChannelsLast3d);
+  for (const size_t r : {which...}) {
+    Meta& result = results.at(r).at(0);
+    std::vector<int64_t> sizes = result.sizes;
+    sizes.insert(sizes.begin(), 1);
+    result.strides = strides_in(last ? at::MemoryFormat::ChannelsLast3d : at::MemoryFormat::Contiguous, sizes);
+    result.strides.erase(result.strides.begin());
+  }
+}
+
+// Matrices column by column.
+template <size_t which>
+void columns(IValues, Results& results) {
+  Meta& result = results.at(which).at(0);
+  const size_t n = result.sizes.size();
+  if (!result.defined || n < 2) return;
+  result.strides = contiguous_strides(result.sizes);
+  result.strides[n - 2] = 1;
+  result.strides[n - 1] = std::max<int64_t>(result.sizes[n - 2], 1);
+}
+
+// x · 2^y, where 2^y is contiguous.
+void ldexp(IValues args, Results& results) {
+  lay(results.at(0).at(0),
+      layout_of_iterator({stand_in(args, 0), as_laid(stand_in(args, 1), at::MemoryFormat::Contiguous)}));
+}
+
+// Of the halves of a dim.
+void glu(IValues args, Results& results) {
+  const at::Tensor x = stand_in(args, 0);
+  const int64_t dim = int_value(args[1]), half = results.at(0).at(0).sizes.at((dim + x.dim()) % x.dim());
+  lay(results.at(0).at(0), layout_of_iterator({x.narrow(dim, 0, half), x.narrow(dim, half, half)}));
+}
+
+// A dim of a cat, seen as two; a last dim is joined as such.
+void stack(IValues args, Results& results) {
+  std::vector<at::Tensor> parts;
+  for (const auto& item : args[0].toListRef()) parts.push_back(meta_tensor(meta_of(item.toTensor())));
+  const int64_t rank = parts.at(0).dim() + 1, dim = (int_value(args[1]) + rank) % rank;
+  Meta& result = results.at(0).at(0);
+  if (dim + 1 < rank) lay(result, at::cat(parts, dim).view(result.sizes));
+}
+
+// (x, shifts, dims): two parts of a dim change places, one dim after the other.
+void roll(IValues args, Results& results) {
+  at::Tensor x = stand_in(args, 0);
+  const std::vector<int64_t> shifts = int_list(args[1]), dims = int_list(args[2]);
+  if (dims.empty()) return lay(results.at(0).at(0), at::MemoryFormat::Contiguous);
+  for (size_t i = 0; i < dims.size() && x.numel() > 0; ++i) {
+    const int64_t size = x.size(dims[i]), first = (shifts[i] % size + size) % size, start = (size - first) % size;
+    x = at::cat({x.narrow(dims[i], start, size - start), x.narrow(dims[i], 0, start)}, dims[i]);
+  }
+  lay(results.at(0).at(0), x);
+}
+
+// Of a copy that is not asked to lie in another way.
+void clone(IValues args, Results& results) {
+  const bool kept = args[1].isNone() || static_cast<at::MemoryFormat>(int_value(args[1])) == at::MemoryFormat::Preserve;
+  if (kept) dense<0>(args, results);
+}
+
+void convolution(IValues args, Results& results) {
+  results.at(0).at(0).strides = strides_of_convolution(args, 0, results.at(0).at(0).sizes);
+}
+
+// (grad, x, weight, sizes of the bias, …)
+void convolution_backward(IValues args, Results& results) {
+  Meta &of_x = results.at(0).at(0), &of_weight = results.at(1).at(0);
+  if (of_x.defined) of_x.strides = strides_of_convolution(args, 1, of_x.sizes);
+  if (of_weight.defined) of_weight.strides = strides_of_weight_gradient(args, 1, of_weight.sizes);
+}
+
+// (x, dims, …): real numbers come out of the last dim of complex ones alone, after the others.
+void fft(IValues args, Results& results) {
+  lay(results.at(0).at(0),
+      layout_of_fft(stand_in(args, 0), sorted_by_stride(stand_in(args, 0), int_list(args[1]), false),
+                    results.at(0).at(0).sizes));
+}
+void fft_of_reals(IValues args, Results& results) {
+  lay(results.at(0).at(0),
+      layout_of_fft(stand_in(args, 0), sorted_by_stride(stand_in(args, 0), int_list(args[1]), true),
+                    results.at(0).at(0).sizes));
+}
+void fft_to_reals(IValues args, Results& results) {
+  std::vector<int64_t> dims = int_list(args[1]);
+  at::Tensor x = stand_in(args, 0);
+  const int64_t last = dims.back();
+  dims.pop_back();
+  if (!dims.empty()) x = layout_of_fft(x, sorted_by_stride(x, dims, false), x.sizes());
+  lay(results.at(0).at(0), layout_of_fft(x, {last}, results.at(0).at(0).sizes));
+}
+
+struct LayoutCorrection {
+  CorrectLayout correct;
+  Where where = Where::on_the_cpu;
+};
+const std::unordered_map<std::string_view, LayoutCorrection> kLayoutCorrections = {
+    {"aten._fft_c2c", {fft}},
+    {"aten._fft_c2r", {fft_to_reals}},
+    {"aten._fft_r2c", {fft_of_reals}},
+    {"aten._linalg_svd", {columns<2>}},
+    {"aten._log_softmax_backward_data", {contiguous<0>, Where::everywhere}},
+    {"aten._native_batch_norm_legit", {as_images<0>}},
+    {"aten._native_batch_norm_legit.no_stats", {as_images<0>}},
+    {"aten._native_batch_norm_legit_functional", {as_images<0>}},
+    {"aten._native_batch_norm_legit_no_training", {as_images<0>}},
+    {"aten.angle", {angle, Where::everywhere}},
+    {"aten.binary_cross_entropy", {dense<0>, Where::everywhere}},
+    {"aten.binary_cross_entropy_backward", {dense<1>, Where::everywhere}},
+    {"aten.channel_shuffle", {in_format<0, 0>}},
+    {"aten.clone", {clone, Where::everywhere}},
+    {"aten.convolution", {convolution}},
+    {"aten.convolution_backward", {convolution_backward}},
+    {"aten.flip", {dense<0>, Where::everywhere}},
+    {"aten.glu", {glu, Where::everywhere}},
+    {"aten.glu_backward", {contiguous<0>}},
+    {"aten.huber_loss_backward", {contiguous<0>, Where::everywhere}},
+    {"aten.im2col", {contiguous<0>, Where::everywhere}},
+    {"aten.ldexp", {ldexp, Where::everywhere}},
+    {"aten.linalg_eig", {columns<1>}},
+    {"aten.linalg_vector_norm", {contiguous<0>, Where::everywhere}},
+    {"aten.log_sigmoid_forward", {contiguous<0, 1>}},
+    {"aten.max_pool3d_with_indices", {volumes<0, 1>}},
+    {"aten.max_pool3d_with_indices_backward", {volumes<0>}},
+    {"aten.max_unpool2d", {in_format<0, 0>}},
+    {"aten.mse_loss_backward", {contiguous<0>, Where::everywhere}},
+    {"aten.native_batch_norm_backward", {in_format<1, 0>}},
+    {"aten.native_channel_shuffle", {in_format<0, 0>}},
+    {"aten.native_group_norm", {in_format<0, 0>}},
+    {"aten.native_group_norm_backward", {in_format<1, 0>}},
+    {"aten.native_layer_norm_backward", {contiguous<0, 1, 2>, Where::everywhere}},
+    {"aten.nll_loss2d_forward", {contiguous<0>, Where::everywhere}},
+    {"aten.normal", {contiguous<0>, Where::everywhere}},
+    {"aten.pixel_shuffle", {in_format<0, 0>}},
+    {"aten.pixel_unshuffle", {in_format<0, 0>}},
+    {"aten.pow.Scalar", {contiguous<0>, Where::everywhere}},
+    {"aten.reflection_pad2d", {in_format<0, 0>}},
+    {"aten.reflection_pad2d_backward", {in_format<1, 0>}},
+    {"aten.reflection_pad3d", {in_format<0, 0>}},
+    {"aten.reflection_pad3d_backward", {in_format<1, 0>}},
+    {"aten.replication_pad2d", {in_format<0, 0>}},
+    {"aten.replication_pad2d_backward", {in_format<1, 0>}},
+    {"aten.replication_pad3d", {in_format<0, 0>}},
+    {"aten.replication_pad3d_backward", {in_format<1, 0>}},
+    {"aten.roll", {roll}},
+    {"aten.smooth_l1_loss_backward", {contiguous<0>, Where::everywhere}},
+    {"aten.stack", {stack, Where::everywhere}},
+};
+
+}  // namespace
+
+void correct_layouts(const OpInfo& info, IValues args, Results& results) {
+  if (is_iterated(info)) return iterated(info, args, results);
+  const auto row = find_named(kLayoutCorrections, info.name);
+  if (row != kLayoutCorrections.end() && holds(row->second.where)) row->second.correct(args, results);
+}
+
+}  // namespace spmdx::bridge

@@ -1,0 +1,141 @@
+// SPDX-License-Identifier: Apache-2.0
+// Shape inference by running the op on meta tensors, or on zeros where that is not possible.
+#include "bridge/record/layouts/shapes.h"
+
+#include <ATen/Context.h>
+#include <ATen/Parallel.h>
+#include <ATen/ops/empty_strided.h>
+
+#include <algorithm>
+#include <array>
+#include <string_view>
+
+#include "bridge/backend/place.h"
+#include "bridge/record/layouts/correct_layouts.h"
+#include "bridge/record/layouts/correct_types.h"
+
+namespace spmdx::bridge {
+namespace {
+
+// Ops whose meta kernel gives other sizes than the kernels of any device: what only a backward reads.
+constexpr std::array<std::string_view, 3> kMetaDiffers = {"aten._embedding_bag", "aten._embedding_bag_forward_only",
+                                                          "aten.multilabel_margin_loss_forward"};
+
+at::Tensor zeros_like(const Meta& meta) {
+  auto options = at::TensorOptions().dtype(meta.dtype).device(c10::kCPU);
+  at::Tensor zeros = at::empty_strided(meta.sizes, meta.strides, options).zero_();
+  set_bits(zeros, meta);
+  return zeros;
+}
+
+// A stand-in on `device` for an operand; numbers on the host stay, kernels want to read them.
+at::Tensor stand_in(const at::Tensor& tensor, c10::DeviceType device) {
+  if (!tensor.defined() || tensor.unsafeGetTensorImpl()->is_wrapped_number()) return tensor;
+  return device == c10::kMeta ? meta_tensor(meta_of(tensor)) : zeros_like(meta_of(tensor));
+}
+
+c10::IValue stand_in_list(const c10::IValue& value, c10::DeviceType device, bool optional) {
+  c10::List<at::Tensor> tensors;
+  c10::List<std::optional<at::Tensor>> maybe;
+  for (const auto& item : value.toListRef()) {
+    if (optional && item.isNone()) {
+      maybe.push_back(std::nullopt);
+      continue;
+    }
+    const auto stand = stand_in(item.toTensor(), device);
+    if (optional)
+      maybe.push_back(stand.defined() ? std::optional(stand) : std::nullopt);
+    else
+      tensors.push_back(stand);
+  }
+  return optional ? c10::IValue(std::move(maybe)) : c10::IValue(std::move(tensors));
+}
+
+Stack stand_ins(const OpInfo& info, IValues args, c10::DeviceType device) {
+  Stack stack;
+  for (size_t i = 0; i < args.size(); ++i) {
+    const auto& argument = info.op.schema().arguments()[i];
+    if (args[i].isNone() || info.slots[i] == Slot::generator) {
+      stack.emplace_back();
+    } else if (info.slots[i] == Slot::tensor) {
+      stack.emplace_back(stand_in(args[i].toTensor(), device));
+    } else if (info.slots[i] == Slot::tensor_list || info.slots[i] == Slot::optional_tensor_list) {
+      stack.push_back(stand_in_list(args[i], device, info.slots[i] == Slot::optional_tensor_list));
+    } else {
+      stack.push_back(args[i]);
+    }
+    if (argument.name() == "device") stack.back() = c10::Device(device);
+    if (argument.name() == "pin_memory") stack.back() = c10::IValue();
+  }
+  return stack;
+}
+
+Results metas(const Stack& results) {
+  Results all;
+  auto layout = [](const at::Tensor& tensor) {
+    Meta meta;
+    meta.defined = tensor.defined();
+    return meta.defined ? meta_of(tensor) : meta;
+  };
+  for (const auto& result : results) {
+    auto& group = all.emplace_back();
+    if (result.isNone()) {
+      group.push_back(layout(at::Tensor()));
+    } else if (result.isTensor()) {
+      group.push_back(layout(result.toTensor()));
+    } else {
+      for (const auto& item : result.toListRef()) {
+        group.push_back(layout(item.isNone() ? at::Tensor() : item.toTensor()));
+      }
+    }
+  }
+  return all;
+}
+
+// Kernels leave out the gradients that their caller does not want; meta kernels make some of them all the same.
+void leave_out_unwanted(const OpInfo& info, IValues args, Results& results) {
+  for (size_t i = 0; i < args.size(); ++i) {
+    if (info.op.schema().arguments()[i].name() != "output_mask" || !args[i].isBoolList()) continue;
+    Meta nothing;
+    nothing.defined = false;
+    const c10::List<bool> wanted = args[i].toBoolList();
+    for (size_t r = 0; r < results.size() && r < wanted.size(); ++r)
+      if (!wanted.get(r)) results[r] = {nothing};
+  }
+}
+
+Results run(const OpInfo& info, IValues args, c10::DeviceType device) {
+  KernelGuard kernels_only;
+  Stack stack = stand_ins(info, args, device);
+  info.op.callBoxed(&stack);
+  Results results = metas(stack);
+  leave_out_unwanted(info, args, results);
+  if (device == c10::kMeta) {
+    correct_types(info, args, results);
+    correct_layouts(info, args, results);
+  }
+  return results;
+}
+
+}  // namespace
+
+std::vector<std::vector<Meta>> infer(const OpInfo& info, IValues args) {
+  if (std::find(kMetaDiffers.begin(), kMetaDiffers.end(), info.name) != kMetaDiffers.end()) {
+    return run(info, args, c10::kCPU);
+  }
+  try {
+    return run(info, args, c10::kMeta);
+  } catch (const std::exception&) {
+    // No meta kernel, one stricter than the kernel itself, or a wrong call: the kernel knows, and its message is the
+    // one that eager users see.
+    return run(info, args, c10::kCPU);
+  }
+}
+
+uint64_t settings_of_inference() {
+  return static_cast<uint64_t>(c10::get_default_dtype_as_scalartype()) |
+         static_cast<uint64_t>(at::globalContext().userEnabledMkldnn()) << 8 |
+         static_cast<uint64_t>(at::get_num_threads()) << 16;
+}
+
+}  // namespace spmdx::bridge

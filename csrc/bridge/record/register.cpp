@@ -1,0 +1,118 @@
+// SPDX-License-Identifier: Apache-2.0
+// One boxed kernel for every op of the dispatcher: a fallback alone loses against composite kernels.
+#include "bridge/record/register.h"
+
+#include <torch/library.h>
+
+#include <array>
+#include <set>
+#include <string_view>
+
+#include "bridge/backend/aten_names.h"
+#include "bridge/record/boxed_kernel.h"
+#include "bridge/record/call/handlers.h"
+#include "bridge/record/call/op_info.h"
+#include "bridge/record/call/schema.h"
+#include "bridge/recorder/recorder.h"
+#include "rules/lookup.h"
+
+namespace spmdx::bridge {
+namespace {
+
+// Composites that end in ops we record, and families of other layouts.
+constexpr std::array<std::string_view, 9> kSkippedPrefixes = {"aten::_foreach", "aten::new_",    "aten::quantize",
+                                                              "aten::_nested",  "aten::mkldnn_", "aten::_mkldnn",
+                                                              "aten::cudnn_",   "aten::_cudnn",  "aten::miopen_"};
+constexpr std::array<std::string_view, 4> kSkippedParts = {"_like", "sparse", "nested", "_empty_"};
+
+// Composites one by one: ATen's own kernels put them together from ops that have rules.
+const std::set<std::string_view> kSkipped = {"aten::_batch_norm_with_update_functional",
+                                             "aten::_chunk_cat",
+                                             "aten::_pack_padded_sequence",
+                                             "aten::_unsafe_masked_index",
+                                             "aten::_unsafe_masked_index_put_accumulate",
+                                             "aten::affine_grid_generator",
+                                             "aten::block_diag",
+                                             "aten::cauchy",
+                                             "aten::dist",
+                                             "aten::empty_quantized",
+                                             "aten::from_file",
+                                             "aten::geometric",
+                                             "aten::log_normal",
+                                             "aten::masked_scatter",
+                                             "aten::put",
+                                             "aten::rrelu_with_noise_functional",
+                                             "aten::to_sparse"};
+
+bool skipped(const std::string& name) {
+  if (kSkipped.contains(name)) return true;
+  for (auto prefix : kSkippedPrefixes) {
+    if (name.starts_with(prefix)) return true;
+  }
+  for (auto part : kSkippedParts) {
+    if (name.find(part) != name.npos) return true;
+  }
+  return false;
+}
+
+// Ops the boxed kernel understands: tensors or a device go in, tensors come out.
+bool is_traceable(const c10::FunctionSchema& schema) {
+  bool reaches = false;
+  for (const auto& argument : schema.arguments()) reaches |= mentions_tensor(argument) || argument.name() == "device";
+  for (const auto& result : schema.returns()) {
+    if (!mentions_tensor(result)) return false;
+  }
+  return reaches;
+}
+
+bool wanted(const c10::OperatorHandle& op) {
+  if (op.operator_name().name.rfind("aten::", 0) != 0) return false;
+  if (op.hasKernelForDispatchKey(c10::DispatchKey::CompositeImplicitAutograd) ||
+      op.hasKernelForDispatchKey(c10::DispatchKey::PrivateUse1)) {
+    return false;
+  }
+  const std::string name = op_name(op.operator_name());
+  if (find_handler(name) || find_handler(std::string(base_name(name)))) return true;
+  return !skipped(op.operator_name().name) && is_traceable(op.schema());
+}
+
+// "aten::renorm", with its overload
+std::string full_name(const OpInfo& info) { return c10::toString(info.op.operator_name()); }
+
+// Asked only of ops that would be recorded as they are, and of in-place variants of such.
+bool is_composed(const c10::OperatorHandle& op, const Composes& composed) {
+  const Recorder::Lock lock;
+  const OpInfo& info = op_info(op);
+  const bool in_place = info.functional && info.written == std::vector<int>{0} && !info.is_out;
+  if (info.handler || info.view_like || info.viewed >= 0 || info.returns_values || info.draws) return false;
+  if (!info.written.empty() && !in_place) return false;
+  const OpInfo& functional = in_place ? *info.functional : info;
+  return !has_rule(functional.name) && !functional.handler && composed(full_name(info), full_name(functional));
+}
+
+}  // namespace
+
+TORCH_LIBRARY_IMPL(_, PrivateUse1, library) { library.fallback(torch::CppFunction::makeFromBoxedFunction<&trace>()); }
+
+// Composite for autograd's sake elsewhere, but `.to`, `.data =` and friends ask it of the device.
+TORCH_LIBRARY_IMPL(aten, PrivateUse1, library) {
+  library.impl("_has_compatible_shallow_copy_type", torch::CppFunction::makeFromBoxedFunction<&trace>());
+}
+
+void record_whole(const c10::OperatorHandle& op) {
+  if (op.hasKernelForDispatchKey(c10::DispatchKey::PrivateUse1)) return;
+  static auto* handles = new std::vector<c10::RegistrationHandleRAII>;
+  handles->push_back(c10::Dispatcher::singleton().registerImpl(op.operator_name(), c10::DispatchKey::PrivateUse1,
+                                                               c10::KernelFunction::makeFromBoxedFunction<&trace>(),
+                                                               std::nullopt, nullptr, "spmdx"));
+}
+
+void register_all(const Composes& composed) {
+  auto& dispatcher = c10::Dispatcher::singleton();
+  for (const auto& name : dispatcher.getAllOpNames()) {
+    const auto op = dispatcher.findSchema(name);
+    if (op && wanted(*op) && !is_composed(*op, composed)) record_whole(*op);
+  }
+}
+
+}  // namespace spmdx::bridge

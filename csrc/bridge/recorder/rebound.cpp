@@ -1,0 +1,45 @@
+// SPDX-License-Identifier: Apache-2.0
+// Roots that took over data beside the steps: noted as long as a step before them may fail, and undone then.
+#include "bridge/recorder/engine.h"
+#include "bridge/recorder/recorder_state.h"
+#include "bridge/tensor/tensor.h"
+#include "bridge/world/c10d_comm.h"
+
+namespace spmdx::bridge {
+
+// Whether nothing that may still fail was recorded before. What a program that runs alone does here is done; where
+// there are more, they have to agree on what was undone, and only steps are counted.
+bool RecorderState::at_start_of_step() const { return graph.nodes.empty() && engine().idle() && !has_unseen_failure(); }
+
+void RecorderState::note_rebound(Root& root, DataRef before) {
+  if (!before || (comm().processes().count == 1 && at_start_of_step())) return;
+  const RootRef ref = RootRef::unsafe_reclaim_from_nonowning(&root);
+  rebound.push_back({c10::weak_intrusive_ptr<c10::StorageImpl>(ref), std::move(before), nullptr});
+}
+
+// What was written beside earlier steps that have ended well is let go.
+void RecorderState::send_rebound(const std::vector<PlannedPart>& parts) {
+  const DataRef step = parts.empty() || parts[0].outputs.empty() ? nullptr : parts[0].outputs[0];
+  std::erase_if(rebound, [&](Rebound& one) {
+    if (!one.step) one.step = step;
+    return !one.step || (one.step != step && one.step->ready() && !has_failed(*one.step));
+  });
+}
+
+void RecorderState::undo_rebound() {
+  for (size_t i = rebound.size(); i-- > 0;) {
+    const auto& [weak, before, step] = rebound[i];
+    const RootRef ref = weak.lock();
+    if (!ref || (step && !has_failed(*step))) continue;
+    DataRef good = before;
+    while (good && has_failed(*good)) good = good->fallback();
+    Root& root = root_of(ref);
+    if (!good || good->type().shape != root.base->sizes) continue;  // it grew since, and keeps what it holds
+    root.current = {0, kNone, std::move(good)};
+    root.previous = nullptr;
+    ++root.generation;
+  }
+  rebound.clear();
+}
+
+}  // namespace spmdx::bridge

@@ -1,0 +1,80 @@
+// SPDX-License-Identifier: Apache-2.0
+// Values of roots and data in the graph being recorded.
+#include "bridge/recorder/recorder_state.h"
+
+#include "base/error.h"
+#include "bridge/tensor/hollow.h"
+
+namespace spmdx::bridge {
+
+bool has_failed(const Data& data) {
+  if (data.is_hollow()) return !planning_only();
+  if (!data.ready()) return false;
+  try {
+    data.wait();
+    return false;
+  } catch (...) {
+    return true;
+  }
+}
+
+void RecorderState::reset() {
+  Graph next;  // the next step is likely as long as this one
+  next.values.reserve(graph.values.size());
+  next.nodes.reserve(graph.nodes.size());
+  next.inputs.reserve(graph.inputs.size());
+  graph = std::move(next);
+  inputs.clear();
+  params.clear();
+  input_of.clear();
+  annotated = false;
+  ++epoch;
+}
+
+// The root's annotation on the input that stands for its data; REQUIRES: there is one.
+void RecorderState::annotate_input(const Root& root) {
+  Input& input = graph.inputs[input_of.at(root.current.data.get())];
+  if (!root.annotation || input.annotation) return;
+  input.annotation = root.annotation->sharding;
+  input.source = root.annotation->source;
+  input.state = root.annotation->state;
+}
+
+// The value of a root; existing data becomes an input that carries the root's annotation.
+ValueId RecorderState::read(const Root& root) {
+  if (!root.current.data) {
+    internal_check(pending(root.current), "a tensor holds a value of a graph that has ended");
+    return root.current.id;
+  }
+  const ValueId value = input(root.current.data);
+  annotate_input(root);
+  return value;
+}
+
+// The data behind a value that is a graph input of the same type as its tensor; null for results of nodes.
+DataRef RecorderState::data_of(ValueId value) const {
+  if (graph.values[value].producer != kNone || graph.values[value].type.wrapped_number) return nullptr;
+  for (size_t i = graph.inputs.size(); i-- > 0;) {
+    if (graph.inputs[i].value == value) return inputs[i];
+  }
+  return nullptr;
+}
+
+ValueId RecorderState::input(const DataRef& data) {
+  if (data->is_hollow() && !planning_only()) refuse_values();
+  auto [found, fresh] = input_of.emplace(data.get(), inputs.size());
+  if (fresh) {
+    graph.add_input(data->type());
+    inputs.push_back(data);
+  }
+  return graph.inputs[found->second].value;
+}
+
+// `value` is what the tensor shows; the annotation of a view is a constraint on it.
+void RecorderState::cache(LazyTensor& tensor, ValueId value) {
+  tensor.cached = {epoch, value, nullptr};
+  tensor.cached_generation = tensor.root().generation;
+  if (tensor.of_view) constrain(value, *tensor.of_view);
+}
+
+}  // namespace spmdx::bridge

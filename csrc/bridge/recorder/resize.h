@@ -1,0 +1,12 @@
+// SPDX-License-Identifier: Apache-2.0
+// Storages that grow and shrink while tensors view them.
+#pragma once
+
+namespace spmdx::bridge {
+
+// `self` shows elements of these sizes from its offset on, in its storage, which grows where it has to.
+void resize(const at::Tensor& self, const Shape& sizes, const Shape& strides);
+// The storage has this many bytes; without any, the memory of its elements is given up.
+void resize_storage(const c10::Storage& storage, size_t bytes);
+
+}  // namespace spmdx::bridge

@@ -1,0 +1,332 @@
+// SPDX-License-Identifier: Apache-2.0
+// C10dComm: point-to-point messages of a c10d backend.
+#include "bridge/world/c10d_comm.h"
+
+#include <ATen/ops/empty.h>
+#include <torch/csrc/distributed/c10d/Backend.hpp>
+#include <torch/csrc/distributed/c10d/Store.hpp>
+
+#include <algorithm>
+#include <atomic>
+#include <deque>
+#include <future>
+#include <memory>
+
+#include "base/error.h"
+#include "bridge/backend/place.h"
+#include "bridge/python/gil.h"
+#include "bridge/python/source.h"
+#include "bridge/tensor/generator.h"
+#include "bridge/world/regroup.h"
+#include "runtime/step/differences.h"
+
+namespace spmdx::bridge {
+namespace {
+
+// So many processes tell each other directly what they are about to do; more of them tell some.
+constexpr int64_t kAllPeers = 16;
+
+// What was announced for one step, and what comes in.
+struct Roll {
+  at::Tensor mine;
+  std::vector<at::Tensor> theirs;
+  Works works;
+  std::string lost;  // why some of it could not be sent
+};
+
+at::Tensor one_number(int64_t value) {
+  at::Tensor tensor = at::empty({1}, at::kLong);
+  *tensor.data_ptr<int64_t>() = value;
+  return tensor;
+}
+
+// Led by the user's line.
+std::string led(const Progress& at, const std::string& reason) {
+  const std::string line = source_text(at.source);
+  return (line.empty() ? "" : line + ": ") + reason;
+}
+
+class C10dComm final : public Comm {
+ public:
+  void join(World world, std::function<Group(const std::string&)> make_group) {
+    make_group_ = std::move(make_group);
+    processes_ = world.processes;
+    watch_ = std::make_unique<Watch>(std::move(world));
+    open_groups();
+    if (watch_->world().on_stream) watch_->set_abort_stream([this] { carrier()->abort(); });
+  }
+
+  Watch* watch() { return watch_.get(); }
+  int64_t announced() const { return announced_; }
+  Processes processes() const override { return processes_; }
+
+  void exchange(std::span<const Message> sends, std::span<const Message> receives, const Progress& at) override {
+    if (!watch_) return Comm::exchange(sends, receives, at);
+    KernelGuard guard;
+    const std::shared_ptr<Carrier> data = carrier();
+    watch_->carry([&] { return data->post(sends, receives); }, at);
+    data->land();
+  }
+
+  void announce(uint64_t fingerprint) override {
+    if (!watch_) return;
+    ++announced_;
+    Roll roll;
+    roll.mine = one_number(static_cast<int64_t>(fingerprint));
+    if (watch_->broken().empty()) try {
+        for (const auto& [to, from] : neighbours()) {
+          std::vector<at::Tensor> coming = {one_number(0)}, going = {roll.mine};
+          roll.works.push_back(control_->recv(coming, static_cast<int>(from), kTag));
+          roll.works.push_back(control_->send(going, static_cast<int>(to), kTag));
+          roll.theirs.push_back(coming[0]);
+        }
+      } catch (const std::exception& error) {  // a connection that is closed already: `agree` tells why
+        roll.lost = error.what();
+      }
+    std::lock_guard lock(mutex_);
+    rolls_.push_back(std::move(roll));
+  }
+
+  void agree(const Progress& at, const std::function<std::string()>& describe) override {
+    if (!watch_) return;
+    Roll roll;
+    {
+      std::lock_guard lock(mutex_);
+      internal_check(!rolls_.empty(), "a step was not announced");
+      roll = std::move(rolls_.front());
+      rolls_.pop_front();
+    }
+    try {
+      watch_->wait(roll.works, at, roll.lost);
+    } catch (const CommError& error) {
+      throw CommError(led(at, error.what()));  // no op has begun that could lead
+    }
+    bool equal = roll.theirs.size() == neighbours().size();
+    for (const at::Tensor& other : roll.theirs) equal &= *other.data_ptr<int64_t>() == *roll.mine.data_ptr<int64_t>();
+    if (!equal) disagree(at, describe());
+  }
+
+  void failed(const Progress& at, std::exception_ptr error, bool overwrote) override {
+    if (overwrote) overwrote_ = true;
+    if (!watch_ || !watch_->broken().empty()) return;
+    std::string what = "an error that is no exception";
+    try {
+      std::rethrow_exception(error);
+    } catch (const std::exception& known) {
+      what = known.what();
+    }
+    what = what.substr(0, what.find('\n'));
+    const std::string line = source_text(at.source);
+    const std::string trouble = watch_->world().peers[processes_.here].name + " failed in step " +
+                                std::to_string(at.step) + " at " + (line.empty() ? "" : line + ": ") + at.op + ": " +
+                                what +
+                                ". Expected the step to run everywhere. Mend that, and catch the error in every "
+                                "process to go on: spmdx.runtime.recover().";
+    watch_->report(trouble);
+    watch_->set_broken(trouble);
+  }
+
+  void call_off(const std::string& why) { watch_->call_off(announced_, why); }
+
+  void recover(Engine& engine) {
+    const Progress at{announced_, current_source(), "recover"};
+    try {
+      regroup(engine, at);
+    } catch (const CommError& error) {
+      throw CommError(led(at, error.what()));
+    } catch (...) {
+      watch_->break_off("spmdx.runtime.recover() was broken off. Expected it to end. Call it again.");
+      throw;
+    }
+  }
+
+ private:
+  std::shared_ptr<Carrier> carrier() {
+    std::lock_guard lock(mutex_);
+    return data_;
+  }
+
+  void regroup(Engine& engine, const Progress& at) {
+    at::Generator generator = default_generator();
+    const Reached mine{engine.standing(), overwrote_, {generator.current_seed(), generator.get_offset()}};
+    std::vector<Reached> all;
+    for (const std::string& text : watch_->regroup(text_of(mine), at)) all.push_back(reached_from(text));
+    {
+      std::lock_guard lock(mutex_);
+      rolls_.clear();
+    }
+    open_groups();
+    const Resumed now = resumed(all);
+    generator.set_current_seed(now.drawn.seed);
+    generator.set_offset(now.drawn.draw);
+    announced_ = now.next;
+    engine.resume(now.agreed, now.next);
+    overwrote_ = false;
+    watch_->end_regrouping();
+    if (const std::string why = why_tensors_may_differ(all); !why.empty())
+      throw CommError(why +
+                      " Expected them as they were before it. The processes can talk again: load the last "
+                      "checkpoint, then go on.");
+  }
+
+  void open_groups() {
+    const std::string suffix = "/" + std::to_string(watch_->generation());
+    auto data = std::make_shared<Carrier>(open_group("data" + suffix), watch_->world().on_stream);
+    {
+      std::lock_guard lock(mutex_);
+      data_.swap(data);
+    }
+    control_ = open_group("control" + suffix);
+  }
+
+  // Making it waits for all the others, on a thread that is left behind if they do not come.
+  std::shared_future<Group> begin_group(const std::string& name) {
+    auto made = std::make_shared<std::promise<Group>>();
+    std::thread([make = make_group_, name, made] {
+      try {
+        made->set_value(make(name));
+      } catch (...) {
+        made->set_exception(std::current_exception());
+      }
+    }).detach();
+    return made->get_future().share();
+  }
+
+  // A wait that was broken off goes on with the same group.
+  Group open_group(const std::string& name) {
+    if (opening_.first != name) opening_ = {name, begin_group(name)};
+    const std::shared_future<Group> group = opening_.second;
+    const auto is_made = [group](c10d::Store&) {
+      return group.wait_for(std::chrono::seconds(0)) == std::future_status::ready;
+    };
+    const Progress at{announced_, 0, "meeting of the processes"};
+    watch_->wait_until(is_made, at);
+    try {
+      return group.get();
+    } catch (const std::exception& error) {  // somebody has gone: waiting tells who
+      watch_->wait({}, at, error.what());
+      throw;
+    }
+  }
+
+  // (to, from) for every message that announces a step.
+  std::vector<std::pair<int64_t, int64_t>> neighbours() const {
+    const int64_t count = processes_.count, here = processes_.here;
+    std::vector<std::pair<int64_t, int64_t>> pairs;
+    for (int64_t distance = 1; distance < count; count <= kAllPeers ? ++distance : distance *= 2)
+      pairs.emplace_back((here + distance) % count, (here + count - distance) % count);
+    return pairs;
+  }
+
+  // Everybody tells what it was about to run, and quotes the first line that is not the same.
+  [[noreturn]] void disagree(const Progress& at, const std::string& account) {
+    const std::string prefix = "account/" + std::to_string(watch_->generation()) + "/" + std::to_string(at.step) + "/";
+    watch_->set(prefix + std::to_string(processes_.here), account);
+    auto others = std::make_shared<std::vector<Account>>();
+    const auto until = std::chrono::steady_clock::now() + std::chrono::seconds(10);
+    const auto gathered = [prefix, others, until, all = processes_](c10d::Store& store) {
+      others->clear();
+      for (int64_t process = 0; process < all.count; ++process) {
+        if (process == all.here) continue;
+        const std::string text = text_at(store, prefix + std::to_string(process));
+        if (!text.empty()) others->push_back({process, text});
+      }
+      return std::ssize(*others) == all.count - 1 || std::chrono::steady_clock::now() > until;
+    };
+    watch_->wait_until(gathered, at, Watch::kUnwatched);
+    const std::string said =
+        "step " + std::to_string(at.step) + ": " + first_difference({processes_.here, account}, *others);
+    if (processes_.count > kAllPeers) watch_->report(said);  // some of them see no difference
+    watch_->set_broken(said);
+    throw CommError(led(at, said));
+  }
+
+  Processes processes_;
+  std::function<Group(const std::string&)> make_group_;
+  std::unique_ptr<Watch> watch_;
+  std::shared_ptr<Carrier> data_;  // guarded by mutex_
+  Group control_;
+  std::pair<std::string, std::shared_future<Group>> opening_;  // the last group
+  std::atomic<int64_t> announced_ = 0;
+  std::atomic<bool> overwrote_ = false;  // by a step that failed
+  std::mutex mutex_;
+  std::deque<Roll> rolls_;  // announced, not agreed on yet
+};
+
+C10dComm& instance() {
+  static auto* comm = new C10dComm;  // outlives the thread that runs steps
+  return *comm;
+}
+
+std::function<void()>& before_first_use() {
+  static auto* callback = new std::function<void()>;  // a Python function, which outlives its interpreter
+  return *callback;
+}
+
+}  // namespace
+
+Comm& comm() { return instance(); }
+
+void join(World world, std::function<Group(const std::string& name)> make_group) {
+  instance().join(std::move(world), std::move(make_group));
+}
+
+void leave(int64_t steps, const std::string& why) {
+  if (Watch* watch = instance().watch()) watch->leave(steps, why);
+}
+
+void end_world(const std::string& why) {
+  if (Watch* watch = instance().watch()) watch->set_broken(why);
+}
+
+void call_off(const std::string& why) {
+  if (instance().watch()) instance().call_off(why);
+}
+
+void recover(Engine& engine) {
+  if (instance().watch()) instance().recover(engine);
+}
+
+int64_t generation() { return instance().watch() ? instance().watch()->generation() : 0; }
+
+std::vector<std::string> await_values(const std::vector<std::string>& keys, const Awaited& awaited) {
+  const Progress at{instance().announced(), awaited.source, awaited.what};
+  return instance().watch()->wait_for(keys, at, awaited.stale, awaited.patience);
+}
+
+void compare_replicas(uint64_t digest) {
+  static std::pair<int64_t, int64_t> turn{-1, 0};  // generation and number; of the thread of the program
+  Watch& watch = *instance().watch();
+  const World& world = watch.world();
+  turn = {watch.generation(), turn.first == watch.generation() ? turn.second + 1 : 0};
+  const std::string prefix = "replica/" + std::to_string(turn.first) + "/" + std::to_string(turn.second) + "/";
+  const std::string mine = std::to_string(digest);
+  std::vector<std::string> keys;
+  for (int64_t process = 0; process < world.processes.count; ++process)
+    keys.push_back(prefix + std::to_string(process));
+  watch.set(keys[world.processes.here], mine);
+  const Progress at{instance().announced(), current_source(), "comparison of replicas"};
+  const std::vector<std::string> all = await_values(keys, {at.op, at.source});
+  const auto other = std::find_if(all.begin(), all.end(), [&](const std::string& theirs) { return theirs != mine; });
+  if (other == all.end()) return;
+  throw CommError(led(at, world.peers[other - all.begin()].name + " reads another value than process " +
+                              std::to_string(world.processes.here) +
+                              " here. Expected replicas to be equal. Look for what was set on one process only "
+                              "(load_local_shards_, from_local_shards, a custom op that is not deterministic)."));
+}
+
+bool lives(int64_t process) { return instance().watch()->lives(process); }
+
+bool runs(int64_t process) { return instance().watch()->runs(process); }
+
+std::string broken() { return instance().watch() ? instance().watch()->broken() : std::string(); }
+
+void set_before_first_use(std::function<void()> callback) { before_first_use() = std::move(callback); }
+
+void note_use() {
+  static std::once_flag once;
+  NoGil no_gil;  // the callback takes the lock of the interpreter
+  if (before_first_use()) std::call_once(once, [] { before_first_use()(); });
+}
+
+}  // namespace spmdx::bridge

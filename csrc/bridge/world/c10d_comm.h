@@ -1,0 +1,56 @@
+// SPDX-License-Identifier: Apache-2.0
+// The processes of a program, joined by torch.distributed: messages through a c10d backend, agreement and failures
+// through its store.
+#pragma once
+#include <functional>
+#include <string>
+#include <vector>
+
+#include "bridge/world/carrier.h"
+#include "bridge/world/watch.h"
+#include "runtime/data/comm.h"
+#include "runtime/step/engine.h"
+
+namespace spmdx::bridge {
+
+// The one Comm of this process; until `join`, of a program that is one process.
+Comm& comm();
+
+// From now on the program is many processes. `make_group` gives the backend of all of them that has this name; every
+// process asks for the same names in the same order. REQUIRES: called once, before any step.
+void join(World world, std::function<Group(const std::string& name)> make_group);
+
+// Says so to the others, with the number of steps done, and stops watching them.
+void leave(int64_t steps, const std::string& why);
+// Ends whatever is under way between processes here: it fails for this reason. REQUIRES: joined.
+void end_world(const std::string& why);
+
+// Says so to the others: this process announces no step any more before it recovers. They need not wait for it.
+void call_off(const std::string& why);
+// After a failure: groups under new names, when every process has said that it wants to go on; they agree again on the
+// number of the next step, on what was compared, and on the state of the device's generator. Throws CommError where
+// tensors may differ now. May be called again where it was broken off. REQUIRES: no step runs.
+void recover(Engine& engine);
+int64_t generation();  // how often that has happened
+
+struct Awaited {
+  std::string what;                      // for errors
+  SourceId source = 0;                   // the user's line
+  std::string stale = {};                // a key that nobody needs any more when all are there
+  std::chrono::milliseconds patience{};  // how long nobody is missed who takes his time, if longer than SPMDX_TIMEOUT
+};
+// What the store has under these keys, when all are there. Throws CommError where they will not come. REQUIRES: joined.
+std::vector<std::string> await_values(const std::vector<std::string>& keys, const Awaited& awaited);
+// Throws CommError where the processes, all of which call it, have different numbers. REQUIRES: joined.
+void compare_replicas(uint64_t digest);
+bool lives(int64_t process);  // as far as can be seen from here
+bool runs(int64_t process);   // and is not stopped
+
+// Why no process can be reached any more; empty while all is well.
+std::string broken();
+
+// `callback` is called once, before the first step, draw of a random number or question about processes.
+void set_before_first_use(std::function<void()> callback);
+void note_use();
+
+}  // namespace spmdx::bridge
