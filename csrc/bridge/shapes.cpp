@@ -8,19 +8,15 @@
 #include <ATen/ops/empty_strided.h>
 
 #include <algorithm>
-#include <array>
 #include <string_view>
 
+#include "bridge/aten_facts.h"
 #include "bridge/corrections.h"
 
 namespace spmdx::bridge {
 namespace {
 
 using Stack = torch::jit::Stack;
-
-// Ops whose meta kernel gives other sizes than the kernels of any device: what only a backward reads.
-constexpr std::array<std::string_view, 3> kMetaDiffers = {"aten._embedding_bag", "aten._embedding_bag_forward_only",
-                                                          "aten.multilabel_margin_loss_forward"};
 
 at::Tensor zeros_like(const Meta& meta) {
   auto options = at::TensorOptions().dtype(meta.dtype).device(c10::kCPU);
@@ -127,7 +123,7 @@ at::Tensor meta_tensor(const Meta& meta) {
 }
 
 std::vector<std::vector<Meta>> infer(const OpInfo& info, IValues args) {
-  if (std::find(kMetaDiffers.begin(), kMetaDiffers.end(), info.name) != kMetaDiffers.end()) {
+  if (info.facts->meta_differs) {
     return run(info, args, c10::kCPU);
   }
   try {

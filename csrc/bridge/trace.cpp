@@ -7,6 +7,7 @@
 #include "base/error.h"
 #include "bridge/alias.h"
 #include "bridge/aten_backend.h"
+#include "bridge/aten_facts.h"
 #include "bridge/compat.h"
 #include "bridge/errors.h"
 #include "bridge/generator.h"
@@ -82,9 +83,9 @@ struct Gathered {
       if (args[i].isNone())
         absent();
       else if (slot == Slot::tensor)
-        args[i].toTensor().defined() ? tensor(args[i].toTensor(), info.indexes) : absent();
+        args[i].toTensor().defined() ? tensor(args[i].toTensor(), info.facts->indexes) : absent();
       else if (slot == Slot::tensor_list || slot == Slot::optional_tensor_list)
-        list(args[i], info.indexes);
+        list(args[i], info.facts->indexes);
       else {
         add_words(key, slot, args[i], info.constant_reals);
         add_params(params, slot, args[i], info.constant_reals);
