@@ -13,7 +13,7 @@ struct Stencil;  // stencil.h
 // Whether the result of an op has memory of its own.
 enum class MemoryUse : uint8_t {
   fresh,    // memory of its own
-  view,     // that of the first operand, which lies in another order then
+  view,     // that of the first operand, in another order, with gaps or repeats
   part,     // that of the first operand, rows of the one dim that argument 1 names
   reshape,  // that of the first operand, if its elements lie in row-major order; else a copy
   in_place  // may be written over the first operand by a variant with a `_`, where nobody reads that any more

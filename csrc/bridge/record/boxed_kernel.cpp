@@ -5,6 +5,7 @@
 #include <ATen/native/Resize.h>
 
 #include "base/error.h"
+#include "bridge/backend/aten_facts.h"
 #include "bridge/python/errors.h"
 #include "bridge/record/call/overlap.h"
 #include "bridge/record/call/schema.h"
@@ -79,9 +80,9 @@ struct Gathered {
       if (args[i].isNone())
         absent();
       else if (slot == Slot::tensor)
-        args[i].toTensor().defined() ? tensor(args[i].toTensor(), info.indexes) : absent();
+        args[i].toTensor().defined() ? tensor(args[i].toTensor(), info.facts->indexes) : absent();
       else if (slot == Slot::tensor_list || slot == Slot::optional_tensor_list)
-        list(args[i], info.indexes);
+        list(args[i], info.facts->indexes);
       else {
         add_words(key, slot, args[i], info.constant_reals);
         add_params(params, slot, args[i], info.constant_reals);

@@ -5,9 +5,9 @@
 #include <torch/library.h>
 
 #include <array>
-#include <set>
 #include <string_view>
 
+#include "bridge/backend/aten_facts.h"
 #include "bridge/backend/aten_names.h"
 #include "bridge/record/boxed_kernel.h"
 #include "bridge/record/call/handlers.h"
@@ -20,32 +20,14 @@ namespace spmdx::bridge {
 namespace {
 
 // Composites that end in ops we record, and families of other layouts.
-constexpr std::array<std::string_view, 9> kSkippedPrefixes = {"aten::_foreach", "aten::new_",    "aten::quantize",
-                                                              "aten::_nested",  "aten::mkldnn_", "aten::_mkldnn",
-                                                              "aten::cudnn_",   "aten::_cudnn",  "aten::miopen_"};
+constexpr std::array<std::string_view, 9> kSkippedPrefixes = {"aten::_cudnn",  "aten::_foreach", "aten::_mkldnn",
+                                                              "aten::_nested", "aten::cudnn_",   "aten::miopen_",
+                                                              "aten::mkldnn_", "aten::new_",     "aten::quantize"};
 constexpr std::array<std::string_view, 4> kSkippedParts = {"_like", "sparse", "nested", "_empty_"};
 
-// Composites one by one: ATen's own kernels put them together from ops that have rules.
-const std::set<std::string_view> kSkipped = {"aten::_batch_norm_with_update_functional",
-                                             "aten::_chunk_cat",
-                                             "aten::_pack_padded_sequence",
-                                             "aten::_unsafe_masked_index",
-                                             "aten::_unsafe_masked_index_put_accumulate",
-                                             "aten::affine_grid_generator",
-                                             "aten::block_diag",
-                                             "aten::cauchy",
-                                             "aten::dist",
-                                             "aten::empty_quantized",
-                                             "aten::from_file",
-                                             "aten::geometric",
-                                             "aten::log_normal",
-                                             "aten::masked_scatter",
-                                             "aten::put",
-                                             "aten::rrelu_with_noise_functional",
-                                             "aten::to_sparse"};
-
-bool skipped(const std::string& name) {
-  if (kSkipped.contains(name)) return true;
+bool skipped(const c10::OperatorName& op) {
+  const std::string& name = op.name;
+  if (facts_of(base_name(op_name(op))).composed) return true;
   for (auto prefix : kSkippedPrefixes) {
     if (name.starts_with(prefix)) return true;
   }
@@ -73,7 +55,7 @@ bool wanted(const c10::OperatorHandle& op) {
   }
   const std::string name = op_name(op.operator_name());
   if (find_handler(name) || find_handler(std::string(base_name(name)))) return true;
-  return !skipped(op.operator_name().name) && is_traceable(op.schema());
+  return !skipped(op.operator_name()) && is_traceable(op.schema());
 }
 
 // "aten::renorm", with its overload

@@ -75,8 +75,8 @@ Recorder::Lock::~Lock() {
 const TensorType& Recorder::type(ValueId value) const { return state_->graph.values[value].type; }
 
 bool Recorder::is_uniform(ValueId value) const {
-  static const std::unordered_set<std::string_view> same_elements = {"aten.expand", "aten.view", "aten.permute",
-                                                                     "aten._to_copy", "aten.slice.Tensor"};
+  static const std::unordered_set<std::string_view> same_elements = {"aten._to_copy", "aten.expand", "aten.permute",
+                                                                     "aten.slice.Tensor", "aten.view"};
   const Graph& graph = state_->graph;
   for (;;) {
     if (numel(graph.values[value].type.shape) <= 1) return true;

@@ -139,11 +139,10 @@ ValueId into_bits(const ViewStep& step, ValueId, ValueId written) {
 using WriteBack = ValueId (*)(const ViewStep&, ValueId, ValueId);
 const std::unordered_map<std::string, WriteBack>& inverses() {
   static const std::unordered_map<std::string, WriteBack> rows = {
-      {"aten.view", into_view},         {"aten.permute", into_permute},
-      {"aten.slice.Tensor", into_part}, {"aten.select.int", into_part},
-      {"aten.expand", into_expand},     {"aten.conj_physical", into_same},
-      {"aten.neg", into_same},          {"aten.view_as_real", into_real},
-      {"aten.view.dtype", into_bits},   {"aten.view_as_complex", into_complex}};
+      {"aten.conj_physical", into_same}, {"aten.expand", into_expand},   {"aten.neg", into_same},
+      {"aten.permute", into_permute},    {"aten.select.int", into_part}, {"aten.slice.Tensor", into_part},
+      {"aten.view", into_view},          {"aten.view.dtype", into_bits}, {"aten.view_as_complex", into_complex},
+      {"aten.view_as_real", into_real}};
   return rows;
 }
 

@@ -22,10 +22,14 @@ struct Kind {
 
 Kind kind_of(const Call& call) {
   constexpr std::pair<std::string_view, Mode> modes[] = {
-      {"aten.upsample_nearest", Mode::nearest},  {"aten._upsample_nearest_exact", Mode::nearest_exact},
-      {"aten.upsample_linear", Mode::linear},    {"aten.upsample_bilinear", Mode::linear},
-      {"aten.upsample_trilinear", Mode::linear}, {"aten.upsample_bicubic", Mode::cubic},
-      {"aten.reflection_pad", Mode::reflect},    {"aten.replication_pad", Mode::replicate},
+      {"aten._upsample_nearest_exact", Mode::nearest_exact},
+      {"aten.reflection_pad", Mode::reflect},
+      {"aten.replication_pad", Mode::replicate},
+      {"aten.upsample_bicubic", Mode::cubic},
+      {"aten.upsample_bilinear", Mode::linear},
+      {"aten.upsample_linear", Mode::linear},
+      {"aten.upsample_nearest", Mode::nearest},
+      {"aten.upsample_trilinear", Mode::linear},
   };
   const std::string_view op = base_name(call.op);
   for (const auto& [prefix, mode] : modes)

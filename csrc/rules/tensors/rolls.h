@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Rolls.
+// Rolls: rows of a dim move on, and the last ones come first.
 #pragma once
 #include "rules/rule.h"
 

@@ -4,6 +4,7 @@
 
 #include <limits>
 
+#include "base/error.h"
 #include "graph/args.h"
 #include "rules/build/acted_dims.h"
 #include "rules/build/blocks.h"
@@ -21,14 +22,14 @@ struct Scan {
   double nothing;
 };
 
-constexpr Scan kScans[] = {{"aten.cumsum", "aten.add.Tensor", 0},
-                           {"aten.cumprod", "aten.mul.Tensor", 1},
+constexpr Scan kScans[] = {{"aten.cumprod", "aten.mul.Tensor", 1},
+                           {"aten.cumsum", "aten.add.Tensor", 0},
                            {"aten.logcumsumexp", "aten.logaddexp", -std::numeric_limits<double>::infinity()}};
 
 const Scan& scan_of(const Call& call) {
   for (const Scan& scan : kScans)
     if (base_name(call.op) == scan.op) return scan;
-  return kScans[0];
+  throw InternalError("no scan: " + call.op);
 }
 
 ValueId scanned(Maths& maths, const Scan& by, ValueId value, size_t dim, DType dtype) {

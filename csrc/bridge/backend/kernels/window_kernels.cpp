@@ -3,6 +3,7 @@
 #include <ATen/Functions.h>
 
 #include <map>
+#include "bridge/backend/aten_facts.h"
 #include "bridge/backend/aten_kernel.h"
 #include "bridge/backend/buffer.h"
 #include "bridge/backend/kernels/indices.h"
@@ -12,16 +13,6 @@
 
 namespace spmdx::bridge {
 namespace {
-
-enum class Access { read, write };
-
-const std::map<std::string_view, Access> kAccess = {
-    {"aten.gather", Access::read},       {"aten.index", Access::read},
-    {"aten.index_select", Access::read}, {"aten.scatter", Access::write},
-    {"aten.scatter_add", Access::write}, {"aten.scatter_reduce", Access::write},
-    {"aten.index_add", Access::write},   {"aten.index_copy", Access::write},
-    {"aten.index_put", Access::write},   {"aten._index_put_impl", Access::write},
-};
 
 struct Window {
   std::string op;
@@ -91,9 +82,9 @@ Compute prepare_window(const Call& call) {
   window.start = own_argument<int64_t>(call, rules::kWindowStart);
   window.total = own_argument<int64_t>(call, rules::kWindowTotal);
   window.extent = inner.inputs.at(0).shape.at(static_cast<size_t>(window.dim));
-  const auto access = kAccess.find(base_name(inner.op));
-  internal_check(access != kAccess.end(), "no window of " + inner.op);
-  const bool writes = access->second == Access::write;
+  const Access access = facts_of(inner.op).window;
+  internal_check(access != Access::none, "no window of " + inner.op);
+  const bool writes = access == Access::write;
   if (writes) {
     ++inner.inputs[0].shape[static_cast<size_t>(window.dim)];
     ++inner.outputs.at(0).shape[static_cast<size_t>(window.dim)];

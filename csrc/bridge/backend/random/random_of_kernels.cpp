@@ -89,7 +89,7 @@ double one_poisson(ElementStream& stream, double rate, double) {
 
 // ---- kernels --------------------------------------------------------------------------------------------------------
 
-// Where a device's box lies: at the end of the arguments, once localised (rules/localise.cpp).
+// Where a device's box lies: at the end of the arguments, once localised (random_place).
 Region region_of(const Call& call) {
   const Shape& extents = call.outputs.at(0).shape;
   const auto* starts = std::get_if<std::vector<int64_t>>(&call.args.back());

@@ -25,6 +25,7 @@ enum class Slot : uint8_t {
 };
 
 struct OpInfo;
+struct AtenFacts;  // aten_facts.h
 // Takes over an op entirely: reads its arguments off the stack and leaves its results. False: not this time.
 using Handler = bool (*)(const OpInfo& info, Stack* stack);
 
@@ -42,9 +43,9 @@ struct OpInfo {
   bool is_out = false;
   bool returns_values = false;         // some result is a number, a bool … of the host
   bool view_like = false;              // see is_view_like
-  bool indexes = false;                // takes index tensors, which may be on the host
   bool draws = false;                  // random numbers: its Call has two more parameters, seed and draw number
   bool constant_reals = false;         // floats are part of the op's meaning
+  const AtenFacts* facts = nullptr;    // never null once described
   const OpInfo* functional = nullptr;  // the variant without writes; null where there is none
   std::vector<int> functional_args;    // which of our arguments each of its arguments is
   Handler handler = nullptr;

@@ -4,7 +4,8 @@
 
 #include <algorithm>
 #include <array>
-#include <unordered_map>
+
+#include "bridge/backend/aten_facts.h"
 
 #include "bridge/backend/strides.h"
 #include "bridge/tensor/tensor.h"
@@ -12,68 +13,18 @@
 namespace spmdx::bridge {
 namespace {
 
-// What the CPU's kernel of an op accepts, where it is not what kernels of elements accept.
-enum class Overlap : uint8_t {
-  elements,  // no repeated elements; operands that are written whole, or not at all
-  apart,     // operands must not share a byte with what is written
-  unchecked  // any operand, since the kernel works on copies or nobody looks
-};
-
-const std::unordered_map<std::string, Overlap>& kinds() {
-  static const std::unordered_map<std::string, Overlap> rows = {{"aten._index_put_impl", Overlap::apart},
-                                                                {"aten._log_softmax", Overlap::unchecked},
-                                                                {"aten._softmax", Overlap::unchecked},
-                                                                {"aten.fill", Overlap::unchecked},
-                                                                {"aten.log_softmax", Overlap::unchecked},
-                                                                {"aten.softmax", Overlap::unchecked},
-                                                                {"aten.addbmm", Overlap::unchecked},
-                                                                {"aten.addmm", Overlap::unchecked},
-                                                                {"aten.addmv", Overlap::unchecked},
-                                                                {"aten.addr", Overlap::apart},
-                                                                {"aten.all", Overlap::unchecked},
-                                                                {"aten.amax", Overlap::unchecked},
-                                                                {"aten.amin", Overlap::unchecked},
-                                                                {"aten.any", Overlap::unchecked},
-                                                                {"aten.baddbmm", Overlap::unchecked},
-                                                                {"aten.bmm", Overlap::unchecked},
-                                                                {"aten.cat", Overlap::apart},
-                                                                {"aten.gather", Overlap::apart},
-                                                                {"aten.index_add", Overlap::apart},
-                                                                {"aten.index_copy", Overlap::apart},
-                                                                {"aten.index_put", Overlap::apart},
-                                                                {"aten.index_reduce", Overlap::apart},
-                                                                {"aten.index_select", Overlap::apart},
-                                                                {"aten.masked_scatter", Overlap::unchecked},
-                                                                {"aten.mean", Overlap::unchecked},
-                                                                {"aten.mm", Overlap::unchecked},
-                                                                {"aten.prod", Overlap::unchecked},
-                                                                {"aten.put", Overlap::apart},
-                                                                {"aten.scatter", Overlap::apart},
-                                                                {"aten.scatter_add", Overlap::apart},
-                                                                {"aten.scatter_reduce", Overlap::apart},
-                                                                {"aten.stack", Overlap::apart},
-                                                                {"aten.sum", Overlap::unchecked},
-                                                                {"aten.take", Overlap::apart},
-                                                                {"aten.tril", Overlap::unchecked},
-                                                                {"aten.triu", Overlap::unchecked}};
-  return rows;
-}
-
 // "aten.add_" → "aten.add".
 std::string plain_name(const OpInfo& info) {
   return info.base.ends_with('_') ? info.base.substr(0, info.base.size() - 1) : info.base;
 }
 
-Overlap kind_of(const OpInfo& info) {
-  const auto found = kinds().find(plain_name(info));
-  return found == kinds().end() ? Overlap::elements : found->second;
-}
+Overlap kind_of(const OpInfo& info) { return facts_of(plain_name(info)).overlap; }
 
 // Whether PyTorch refuses a target whose elements repeat, or what it writes depends on the order: not where every place
 // gets one number. Repeats along a dim it refuses for all but a few ops; others it does not see.
 bool repeats_are_refused(const OpInfo& info, const at::Tensor& target) {
-  static constexpr std::array<std::string_view, 5> fills = {"aten.zero_", "aten.fill_.Scalar", "aten._foreach_zero_",
-                                                            "aten.masked_fill_.Scalar", "aten.masked_fill_.Tensor"};
+  static constexpr std::array<std::string_view, 5> fills = {
+      "aten._foreach_zero_", "aten.fill_.Scalar", "aten.masked_fill_.Scalar", "aten.masked_fill_.Tensor", "aten.zero_"};
   if (!may_repeat(target.sizes(), target.strides())) return false;
   if (std::find(fills.begin(), fills.end(), info.name) != fills.end()) return false;
   for (int64_t d = 0; d < target.dim(); ++d)
@@ -83,9 +34,10 @@ bool repeats_are_refused(const OpInfo& info, const at::Tensor& target) {
 
 // They change what a tensor views, not its elements.
 bool writes_no_elements(const OpInfo& info) {
-  static constexpr std::array<std::string_view, 12> names = {
-      "aten.as_strided_", "aten.detach_",   "aten.rename_", "aten.resize_",    "aten.resize_as_", "aten.set_",
-      "aten.squeeze_",    "aten.swapaxes_", "aten.t_",      "aten.transpose_", "aten.unsqueeze_", "aten.record_stream"};
+  static constexpr std::array<std::string_view, 11> names = {
+      "aten.as_strided_", "aten.detach_",    "aten.record_stream", "aten.resize_",
+      "aten.resize_as_",  "aten.set_",       "aten.squeeze_",      "aten.swapaxes_",
+      "aten.t_",          "aten.transpose_", "aten.unsqueeze_"};
   return std::find(names.begin(), names.end(), info.base) != names.end();
 }
 

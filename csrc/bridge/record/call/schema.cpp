@@ -8,6 +8,7 @@
 #include <string_view>
 #include <unordered_map>
 
+#include "bridge/backend/aten_facts.h"
 #include "bridge/backend/aten_names.h"
 #include "bridge/record/call/handlers.h"
 #include "bridge/record/call/views.h"
@@ -24,12 +25,9 @@ bool contains(const auto& list, const auto& item) {
 
 // Arguments about where and how on the host, which mean nothing to a graph.
 constexpr std::array<std::string_view, 4> kHostNames = {"device", "layout", "pin_memory", "non_blocking"};
-// Ops without a row whose floats decide a shape or what is computed.
-constexpr std::array<std::string_view, 2> kConstantReals = {"aten.norm", "aten.range"};
-
 bool has_constant_reals(const OpInfo& info) {
   const rules::Row* row = rules::find_row(info.name);
-  return row ? row->constant_reals : contains(kConstantReals, info.base);
+  return row ? row->constant_reals : info.facts->constant_reals;
 }
 
 Slot slot_of(const c10::Argument& argument) {
@@ -122,8 +120,7 @@ OpInfo describe(const c10::OperatorHandle& op) {
   const auto& schema = op.schema();
   info.name = op_name(op.operator_name());
   info.base = std::string(base_name(info.name));
-  info.indexes = info.base == "aten.index" || info.base == "aten.index_put" || info.base == "aten._unsafe_index" ||
-                 info.base == "aten._index_put_impl";
+  info.facts = &facts_of(info.name);
   info.device = schema.argumentIndexWithName("device").value_or(-1);
   for (size_t i = 0; i < schema.arguments().size(); ++i) {
     const auto& argument = schema.arguments()[i];

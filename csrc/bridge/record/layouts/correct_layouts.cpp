@@ -5,10 +5,10 @@
 #include <ATen/ops/cat.h>
 
 #include <algorithm>
-#include <array>
 #include <string_view>
 #include <unordered_map>
 
+#include "bridge/backend/aten_facts.h"
 #include "bridge/backend/strides.h"
 #include "bridge/record/layouts/kernel_layouts.h"
 #include "bridge/tensor/meta.h"
@@ -18,19 +18,9 @@
 namespace spmdx::bridge {
 namespace {
 
-// Pointwise by their rule, but written in another way than element by element of all operands.
-constexpr std::array<std::string_view, 10> kNotIterated = {
-    "aten._amp_update_scale", "aten.angle",    "aten.fill",       "aten.ldexp", "aten.log_sigmoid_forward",
-    "aten.masked_fill",       "aten.mvlgamma", "aten.pow.Scalar", "aten.tril",  "aten.triu"};
-
-bool is_among(const auto& list, std::string_view name) {
-  return std::find(list.begin(), list.end(), name) != list.end();
-}
-
 bool is_iterated(const OpInfo& info) {
   const rules::Row* row = rules::find_row(info.name);
-  return row && row->family == rules::pointwise && !is_among(kNotIterated, info.name) &&
-         !is_among(kNotIterated, info.base);
+  return row && row->family == rules::pointwise && info.facts->iterated;
 }
 
 // A result of other sizes than expected keeps its strides: the mean of a loss, say.

@@ -9,10 +9,10 @@
 #include <ATen/ops/from_blob.h>
 
 #include <algorithm>
-#include <array>
 #include <numeric>
 #include <string_view>
 
+#include "bridge/backend/aten_facts.h"
 #include "bridge/backend/strides.h"
 #include "bridge/tensor/meta.h"
 #include "bridge/tensor/tensor.h"
@@ -44,10 +44,6 @@ void convert(std::vector<at::Tensor>& operands, const OpInfo& info) {
   for (at::Tensor& operand : operands)
     if (operand.scalar_type() != common && operand.dim() > 0) operand = dense_like(operand);
 }
-
-// Whose kernels take their two operands in the other order.
-constexpr std::array<std::string_view, 3> kBackToFront = {"aten.leaky_relu_backward", "aten.rsub",
-                                                          "aten.threshold_backward"};
 
 // ---- convolutions --------------------------------------------------------------------------------------------
 
@@ -132,8 +128,7 @@ std::vector<at::Tensor> iterated_operands(const OpInfo& info, IValues args) {
   }
   convert(operands, info);
   // Where kernels take operands in another order than the op.
-  if (std::find(kBackToFront.begin(), kBackToFront.end(), info.base) != kBackToFront.end())
-    std::reverse(operands.begin(), operands.end());
+  if (info.facts->back_to_front) std::reverse(operands.begin(), operands.end());
   if (info.base == "aten._prelu_kernel_backward") std::rotate(operands.begin(), operands.begin() + 1, operands.end());
   if (takes_number(info)) operands.push_back(meta_tensor({}));
   return operands;

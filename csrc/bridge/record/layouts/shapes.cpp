@@ -7,19 +7,15 @@
 #include <ATen/ops/empty_strided.h>
 
 #include <algorithm>
-#include <array>
 #include <string_view>
 
+#include "bridge/backend/aten_facts.h"
 #include "bridge/backend/place.h"
 #include "bridge/record/layouts/correct_layouts.h"
 #include "bridge/record/layouts/correct_types.h"
 
 namespace spmdx::bridge {
 namespace {
-
-// Ops whose meta kernel gives other sizes than the kernels of any device: what only a backward reads.
-constexpr std::array<std::string_view, 3> kMetaDiffers = {"aten._embedding_bag", "aten._embedding_bag_forward_only",
-                                                          "aten.multilabel_margin_loss_forward"};
 
 at::Tensor zeros_like(const Meta& meta) {
   auto options = at::TensorOptions().dtype(meta.dtype).device(c10::kCPU);
@@ -120,7 +116,7 @@ Results run(const OpInfo& info, IValues args, c10::DeviceType device) {
 }  // namespace
 
 std::vector<std::vector<Meta>> infer(const OpInfo& info, IValues args) {
-  if (std::find(kMetaDiffers.begin(), kMetaDiffers.end(), info.name) != kMetaDiffers.end()) {
+  if (info.facts->meta_differs) {
     return run(info, args, c10::kCPU);
   }
   try {
