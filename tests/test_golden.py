@@ -11,11 +11,12 @@ GOLDEN = pathlib.Path(__file__).resolve().parent / "golden"
 SEPARATOR = "// -----\n"
 CASES = sorted(GOLDEN.glob("*/*.txt"))
 
-# Folders that are not the name of a pass: what they call spmdx-opt with.
+# Folders of more than one pass, or that show more than the graph: what they call spmdx-opt with.
 COMMANDS = {
     "compile": ["--compile", "--verify", "-"],
     "print": ["-"],
     "rule": ["--rule", "-"],
+    "search": ["--decisions", "-"],
 }
 
 
@@ -28,10 +29,11 @@ def arguments(folder: str, text: str) -> list[str]:
     return COMMANDS.get(folder, ["--pass", folder, "-"])
 
 
-def run_case(spmdx_opt: pathlib.Path, folder: str, text: str) -> str:
+def run_case(spmdx_opt: pathlib.Path, path: pathlib.Path, text: str) -> str:
+    folder = path.parent.name
     command = [spmdx_opt, *arguments(folder, text)]
     done = subprocess.run(command, input=text, capture_output=True, text=True, timeout=60)
-    if folder == "errors":
+    if folder == "errors" or path.stem.startswith("refuses_"):
         assert done.returncode == 1, f"exit status {done.returncode}, expected 1\n{done.stderr}"
         return done.stderr
     assert done.returncode == 0, f"exit status {done.returncode}\n{done.stderr}"
@@ -41,7 +43,7 @@ def run_case(spmdx_opt: pathlib.Path, folder: str, text: str) -> str:
 @pytest.mark.parametrize("path", CASES, ids=lambda p: f"{p.parent.name}/{p.stem}")
 def test_golden(path, spmdx_opt, request):
     text, separator, expected = path.read_text().partition(SEPARATOR)
-    actual = run_case(spmdx_opt, path.parent.name, text)
+    actual = run_case(spmdx_opt, path, text)
     if request.config.getoption("--regen"):
         path.write_text(text + SEPARATOR + actual)
         return

@@ -3,6 +3,8 @@
 #pragma once
 #include <pybind11/pybind11.h>
 
+#include "sharding/spec.h"
+
 namespace spmdx {
 
 void bind_device(pybind11::module_& module);     // register the device, generators, what is pending

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // Checks from Python: debug modes of a run, what it held at most, and rules changed by a test.
-#include "runtime/check.h"
+#include "runtime/data/check.h"
 
 #include <torch/csrc/utils/pybind.h>
 

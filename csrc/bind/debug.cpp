@@ -9,9 +9,10 @@
 #include "bind/handles.h"
 #include "bridge/aten_kernel.h"
 #include "bridge/tracer.h"
-#include "passes/flops.h"
-#include "passes/timeline.h"
+#include "passes/report/flops.h"
+#include "passes/report/timeline.h"
 #include "rules/rule.h"
+#include "sharding/notation.h"
 
 namespace spmdx {
 namespace {

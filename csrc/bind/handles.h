@@ -6,6 +6,7 @@
 
 #include "bridge/tensor.h"
 #include "sharding/sharding.h"
+#include "sharding/spec.h"
 
 namespace spmdx::bind {
 

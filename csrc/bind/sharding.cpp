@@ -17,6 +17,8 @@
 #include "bridge/place.h"
 #include "bridge/plan_only.h"
 #include "bridge/tracer.h"
+#include "sharding/shards.h"
+#include "sharding/spec.h"
 
 namespace spmdx {
 namespace {

@@ -12,7 +12,7 @@
 #include "bridge/plan_only.h"
 #include "bridge/plan_warnings.h"
 #include "bridge/tracer.h"
-#include "sharding/reshard.h"
+#include "sharding/reshard/reshard.h"
 
 namespace spmdx {
 namespace {

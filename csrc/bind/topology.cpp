@@ -13,9 +13,12 @@
 #include "bridge/aten_backend.h"
 #include "bridge/place.h"
 #include "bridge/tracer.h"
-#include "runtime/transfer.h"
-#include "sharding/reshard.h"
-#include "sharding/reshard_direct.h"
+#include "runtime/collective/transfer.h"
+#include "sharding/notation.h"
+#include "sharding/reshard/missing.h"
+#include "sharding/reshard/reshard.h"
+#include "sharding/shards.h"
+#include "sharding/spec.h"
 
 namespace spmdx {
 namespace {

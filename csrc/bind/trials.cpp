@@ -1,6 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 // Trials from Python: what was recorded, what the rules of its ops offer, and a run of each with given shards.
-#include "passes/trial.h"
+#include "passes/report/trial.h"
+#include "sharding/notation.h"
+#include "sharding/shards.h"
 
 #include <pybind11/stl.h>
 #include <torch/csrc/utils/pybind.h>

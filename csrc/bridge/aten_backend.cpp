@@ -13,7 +13,7 @@
 #include "bridge/aten_kernel.h"
 #include "bridge/host_kernel.h"
 #include "bridge/place.h"
-#include "runtime/check.h"
+#include "runtime/data/check.h"
 
 namespace spmdx::bridge {
 namespace {

@@ -4,7 +4,7 @@
 #include <ATen/core/Tensor.h>
 #include <ATen/core/operator_name.h>
 
-#include "runtime/backend.h"
+#include "runtime/data/backend.h"
 
 namespace spmdx::bridge {
 

@@ -6,8 +6,6 @@
 #include <ATen/core/dispatch/Dispatcher.h>
 
 #include <bit>
-#include <map>
-#include <set>
 
 #include "base/error.h"
 #include "base/philox.h"
@@ -15,45 +13,12 @@
 #include "bridge/overlap.h"
 #include "bridge/place.h"
 #include "bridge/tensor.h"
-#include "runtime/memory_use.h"
+#include "runtime/program/memory_use.h"
 
 namespace spmdx::bridge {
 namespace {
 
-// Recorded under one name, run as another of the same schema. Local layouts differ from declared ones.
-const std::map<std::string_view, std::string_view> kRunsAs = {{"aten.view", "aten.reshape"}};
-
-// Kernels that see elements as larger ones: those have to begin where one of these may.
-const std::set<std::string_view> kNeedsAligned = {"aten.view.dtype", "aten.view_as_complex"};
-
-// Kernels that assume the layout that the tracer's user saw.
-const std::set<std::string_view> kNeedsContiguous = {
-    "aten.view.dtype",
-    "aten.view_as_complex",
-    "aten._scaled_dot_product_flash_attention_for_cpu",
-    "aten._scaled_dot_product_flash_attention_for_cpu_backward",
-    "aten.native_batch_norm_backward",  // reads an expanded weight past its end
-    "aten.native_layer_norm_backward",
-    "aten.native_group_norm",
-    "aten.native_group_norm_backward",
-    "aten._fused_adagrad",  // and the next three: they walk a parameter and its moments by address alone
-    "aten._fused_adam",
-    "aten._fused_adamw",
-    "aten._fused_sgd",
-    "aten._weight_norm_interface",
-    "aten._weight_norm_interface_backward",
-    "aten._pdist_forward",
-    "aten._pdist_backward",
-    "aten._linalg_det",  // and the next: the formulas of their gradients ask how the operand lies
-    "aten._linalg_slogdet",
-    "aten.adaptive_max_pool3d_backward",  // and the next two: they walk the indices by address alone
-    "aten.fractional_max_pool2d_backward",
-    "aten.fractional_max_pool3d_backward",
-    "aten.nll_loss2d_backward",
-};
-
-// Kernels that write into a copy of their first operand with its own strides.
-const std::set<std::string_view> kKeepsStrides = {"aten.diagonal_scatter", "aten.select_scatter", "aten.slice_scatter"};
+bool asks_contiguous(Needs needs) { return needs == Needs::contiguous || needs == Needs::aligned; }
 
 struct TensorPlace {
   uint32_t argument = 0, input = 0;
@@ -159,9 +124,7 @@ class AtenKernel final : public Kernel {
     for (size_t i = 0; i < schema.size(); ++i)
       i < call.args.size() ? add_argument(i, schema[i], call.args[i]) : add_default(schema[i]);
     if (generator_ >= 0) add_generator_params(call, schema.size());
-    needs_contiguous_ = bridge::needs_contiguous(call.op);
-    needs_aligned_ = kNeedsAligned.contains(call.op);
-    keeps_strides_ = kKeepsStrides.contains(base_name(call.op));
+    if (const Row* row = find_row(call.op)) needs_ = row->needs;
     find_in_place(call);
   }
 
@@ -240,16 +203,16 @@ class AtenKernel final : public Kernel {
 
   // Where a dim has one element, or none, any stride counts as contiguous; kernels look at it all the same.
   at::Tensor operand(const BufferRef& buffer) const {
-    if (!needs_contiguous_) return tensor_of(buffer);
+    if (!asks_contiguous(needs_)) return tensor_of(buffer);
     at::Tensor plain = tensor_of(buffer).contiguous();
-    if (needs_aligned_ && plain.storage_offset() != 0) plain = plain.clone();
+    if (needs_ == Needs::aligned && plain.storage_offset() != 0) plain = plain.clone();
     const Shape strides = contiguous_strides(plain.sizes().vec());
     return plain.strides() == c10::IntArrayRef(strides) ? plain : plain.as_strided(plain.sizes(), strides);
   }
 
   void drop_in(std::span<const BufferRef> inputs, std::span<const Param> params) {
     for (const TensorPlace& place : tensors_) stack_[place.argument] = operand(inputs[place.input]);
-    if (keeps_strides_) separate(stack_[0]);
+    if (needs_ == Needs::unrepeated) separate(stack_[0]);
     for (const ListPlace& place : lists_) stack_[place.argument] = list_of(place, inputs);
     for (const ParamPlace& place : params_) {
       const Param& param = params[place.param];
@@ -321,16 +284,19 @@ class AtenKernel final : public Kernel {
   std::vector<ParamPlace> params_;
   int generator_ = -1;
   uint32_t seed_ = 0, draw_ = 0;
-  bool needs_contiguous_ = false, needs_aligned_ = false, keeps_strides_ = false;
+  Needs needs_ = Needs::any;
 };
 
 }  // namespace
 
-bool needs_contiguous(std::string_view op) { return kNeedsContiguous.contains(op); }
+bool needs_contiguous(std::string_view op) {
+  const Row* row = find_row(op);
+  return row && asks_contiguous(row->needs);
+}
 
 std::unique_ptr<Kernel> prepare_aten(const Call& call) {
-  const auto renamed = kRunsAs.find(call.op);
-  const std::string_view name = renamed == kRunsAs.end() ? std::string_view(call.op) : renamed->second;
+  // Local layouts differ from declared ones: what is a view there may need a copy here.
+  const std::string_view name = memory_use(call) == MemoryUse::reshape ? "aten.reshape" : std::string_view(call.op);
   const auto op = c10::Dispatcher::singleton().findSchema(operator_name(name));
   internal_check(op.has_value(), "PyTorch has no operator " + call.op);
   return std::make_unique<AtenKernel>(call, *op);

@@ -4,7 +4,7 @@
 #include <memory>
 #include <string_view>
 
-#include "runtime/backend.h"
+#include "runtime/data/backend.h"
 
 namespace spmdx::bridge {
 

@@ -17,7 +17,7 @@
 #include "bridge/place.h"
 #include "bridge/recorder.h"
 #include "bridge/regroup.h"
-#include "runtime/differences.h"
+#include "runtime/step/differences.h"
 
 namespace spmdx::bridge {
 namespace {

@@ -8,7 +8,7 @@
 
 #include "bridge/carrier.h"
 #include "bridge/watch.h"
-#include "runtime/comm.h"
+#include "runtime/data/comm.h"
 
 namespace spmdx::bridge {
 

@@ -8,7 +8,7 @@
 #include <vector>
 
 #include "bridge/watch.h"
-#include "runtime/comm.h"
+#include "runtime/data/comm.h"
 
 namespace c10d {
 class Backend;

@@ -10,7 +10,8 @@
 #include "bridge/corrections.h"
 #include "bridge/kernel_layouts.h"
 #include "bridge/shapes.h"
-#include "rules/table.h"
+#include "rules/families.h"
+#include "rules/row.h"
 
 namespace spmdx::bridge {
 namespace {

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // Fetch: data that lie in other processes come here, for whoever reads a tensor.
 #pragma once
-#include "runtime/data.h"
+#include "runtime/data/data.h"
 
 namespace spmdx::bridge {
 

@@ -15,7 +15,7 @@
 #include "bridge/plan_warnings.h"
 #include "bridge/recorder.h"
 #include "bridge/shapes.h"
-#include "runtime/check.h"
+#include "runtime/data/check.h"
 
 namespace spmdx::bridge {
 namespace {

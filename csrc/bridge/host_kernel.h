@@ -3,7 +3,7 @@
 #pragma once
 #include <memory>
 
-#include "runtime/backend.h"
+#include "runtime/data/backend.h"
 
 namespace spmdx::bridge {
 

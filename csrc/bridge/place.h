@@ -7,7 +7,7 @@
 #include <c10/core/TensorOptions.h>
 
 #include "bridge/compat.h"
-#include "runtime/backend.h"
+#include "runtime/data/backend.h"
 
 namespace spmdx::bridge {
 

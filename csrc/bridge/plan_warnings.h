@@ -2,7 +2,7 @@
 // What users hear of their plans: ops without a rule that make devices gather (a warning once a process, or an error),
 // programs that are planned again and again.
 #pragma once
-#include "runtime/step.h"
+#include "runtime/step/plan.h"
 
 namespace spmdx::bridge {
 

@@ -2,7 +2,7 @@
 // Calls in their canonical form (docs/ir.md), from the types of their operands.
 #pragma once
 #include "graph/graph.h"
-#include "runtime/backend.h"
+#include "runtime/data/backend.h"
 
 namespace spmdx::bridge {
 

@@ -5,7 +5,7 @@
 #include <vector>
 
 #include "bridge/generator.h"
-#include "runtime/step.h"
+#include "runtime/step/engine.h"
 
 namespace spmdx::bridge {
 

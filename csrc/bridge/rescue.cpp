@@ -8,6 +8,7 @@
 #include "bridge/place.h"
 #include "bridge/plan_only.h"
 #include "bridge/recorder.h"
+#include "sharding/shards.h"
 
 namespace spmdx::bridge {
 

@@ -10,6 +10,7 @@
 
 #include "bridge/alias.h"
 #include "bridge/aten_backend.h"
+#include "rules/row.h"
 
 namespace spmdx::bridge {
 namespace {
@@ -22,16 +23,12 @@ bool contains(const auto& list, const auto& item) {
 
 // Arguments about where and how on the host, which mean nothing to a graph.
 constexpr std::array<std::string_view, 4> kHostNames = {"device", "layout", "pin_memory", "non_blocking"};
-// Ops whose floats decide a shape or what is computed.
-constexpr std::array<std::string_view, 9> kConstantReals = {
-    "aten.arange",         "aten.range", "aten.linspace",           "aten.logspace",
-    "aten.histc",          "aten.norm",  "aten.linalg_vector_norm", "aten._grouped_mm",
-    "aten.constant_pad_nd"};
+// Ops without a row whose floats decide a shape or what is computed.
+constexpr std::array<std::string_view, 2> kConstantReals = {"aten.norm", "aten.range"};
 
-bool has_constant_reals(std::string_view base) {
-  return contains(kConstantReals, base) || base.starts_with("aten.upsample") || base.starts_with("aten._upsample") ||
-         base.find("norm_except_dim") != base.npos || base == "aten.cdist" || base == "aten._cdist_forward" ||
-         base == "aten._cdist_backward" || base == "aten._pdist_forward";
+bool has_constant_reals(const OpInfo& info) {
+  const Row* row = find_row(info.name);
+  return row ? row->constant_reals : contains(kConstantReals, info.base);
 }
 
 Slot slot_of(const c10::Argument& argument) {
@@ -146,7 +143,7 @@ OpInfo describe(const c10::OperatorHandle& op) {
     info.list_result.push_back(result.type()->kind() == TypeKind::ListType);
     if (result.alias_info() && !result.alias_info()->isWrite() && info.written.empty()) info.viewed = 0;
   }
-  info.constant_reals = has_constant_reals(info.base);
+  info.constant_reals = has_constant_reals(info);
   info.view_like = is_view_like(info);
   info.handler = find_handler(info.name);
   // What is written to `out=` is the result of the functional op, by its handler: see trace_writes.

@@ -4,8 +4,8 @@
 
 #include "bridge/aten_kernel.h"
 #include "bridge/own_kernels.h"
+#include "graph/args.h"
 #include "graph/rows.h"
-#include "rules/families.h"
 #include "rules/stencil.h"
 
 namespace spmdx::bridge {
@@ -32,11 +32,6 @@ Compute prepare_halo(const Call& call) {
 }
 
 // ---- one part ------------------------------------------------------------------------------------------------------
-
-Range overlap(const Range& a, const Range& b) {
-  const int64_t start = std::max(a.start, b.start), stop = std::min(a.start + a.extent, b.start + b.extent);
-  return {start, std::max<int64_t>(stop - start, 0)};
-}
 
 // One cut dim of one patch: which rows a buffer holds of either side, and where.
 struct CutRows {
@@ -236,7 +231,7 @@ Compute prepare_stencil(const Call& call) {
   problem.stencil = *stencil_of(inner);
   if (problem.stencil.kind == StencilKind::taps) return prepare_taps(call);
   problem.owns_points = problem.stencil.owns_points();
-  problem.spatial = spatial_dims(inner, problem.stencil);
+  problem.spatial = spatial_dims(inner);
   problem.outputs = call.outputs;
   for (size_t s = 0; s < problem.spatial; ++s) problem.field.push_back(windows_of(inner, problem.stencil, s).field);
   const auto &dims = own_argument<Ints>(call, kStencilDims), &parts = own_argument<Ints>(call, kStencilParts),

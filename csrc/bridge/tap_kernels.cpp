@@ -4,7 +4,6 @@
 
 #include "bridge/aten_kernel.h"
 #include "bridge/own_kernels.h"
-#include "rules/families.h"
 #include "rules/maths.h"
 #include "rules/stencil.h"
 #include "rules/taps.h"
@@ -60,7 +59,7 @@ at::Tensor along(const TapDim& dim, const at::Tensor& x) {
 
 // Of the parts [first, first + count).
 TapDim tap_dim(const Call& inner, const Stencil& stencil, size_t spatial, int64_t parts, int64_t first, int64_t count) {
-  const size_t spatials = spatial_dims(inner, stencil);
+  const size_t spatials = spatial_dims(inner);
   const Windows windows = windows_of(inner, stencil, spatial);
   const Taps taps = taps_of(inner, spatial, spatials, windows.field, windows.points);
   const bool reads = reads_by_tap(inner);
@@ -105,7 +104,7 @@ Call rest_of(const Call& call, const Call& inner, const std::vector<TapDim>& dim
 Compute prepare_taps(const Call& call) {
   const Call inner = stencil_call(call);
   const Stencil stencil = *stencil_of(inner);
-  const size_t spatials = spatial_dims(inner, stencil);
+  const size_t spatials = spatial_dims(inner);
   const auto &dims = own_argument<Ints>(call, kStencilDims), &parts = own_argument<Ints>(call, kStencilParts),
              &first = own_argument<Ints>(call, kStencilFirst);
   std::vector<TapDim> cut;

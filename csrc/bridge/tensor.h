@@ -9,7 +9,8 @@
 #include <vector>
 
 #include "graph/graph.h"
-#include "runtime/data.h"
+#include "runtime/data/data.h"
+#include "sharding/spec.h"
 
 namespace spmdx::bridge {
 

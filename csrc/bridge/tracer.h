@@ -8,7 +8,7 @@
 #include <vector>
 
 #include "bridge/tensor.h"
-#include "runtime/step.h"
+#include "runtime/step/engine.h"
 
 namespace spmdx::bridge {
 

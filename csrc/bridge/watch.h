@@ -15,7 +15,7 @@
 #include <thread>
 #include <vector>
 
-#include "runtime/comm.h"
+#include "runtime/data/comm.h"
 
 namespace c10d {
 class Store;

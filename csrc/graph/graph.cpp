@@ -2,8 +2,6 @@
 // Building graphs, and their structural equality and hash.
 #include "graph/graph.h"
 
-#include "graph/rows.h"
-
 #include <algorithm>
 #include <bit>
 #include <utility>

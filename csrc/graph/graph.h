@@ -68,7 +68,7 @@ struct Node {
   ValueId output = 0;  // first result; result i is output + i
   uint32_t param = 0;  // first parameter in Graph::params
   SourceId source = 0;
-  // For collectives (op "spmdx.all_gather" …): what moves. Shardings are those of input and output.
+  // For collectives (op "spmdx.comm.all_gather" …): what moves. Shardings are those of input and output.
   AtomSet atoms = 0;
   int64_t bytes = 0;
   std::string cause;  // why this collective is here
@@ -150,6 +150,9 @@ std::string_view base_name(std::string_view op);
 inline bool is_collective(const Node& node) { return node.call->op.starts_with("spmdx.comm."); }
 // "spmdx.comm.all_gather"
 std::string collective_op(Collective kind);
+// The two that have names of their own, graph/rows.h: rows between devices. They are collective_permutes; the atoms
+// that cut the dim stay.
+constexpr std::string_view kPermuteRows = "spmdx.comm.permute_rows", kCommHalo = "spmdx.comm.halo";
 Collective collective_kind(const Node& node);
 
 }  // namespace spmdx

@@ -5,20 +5,15 @@
 #include <algorithm>
 
 #include "base/error.h"
+#include "graph/args.h"
 
 namespace spmdx {
 namespace {
 
 using Ints = std::vector<int64_t>;
 
-const Ints& list(const Call& call, size_t arg) {
-  const Ints* values = arg < call.args.size() ? std::get_if<Ints>(&call.args[arg]) : nullptr;
-  internal_check(values, call.op + " lacks a list of rows");
-  return *values;
-}
-
 Ints halo_sources(const Call& call, int64_t rows) {
-  const Ints &starts = list(call, kHaloStarts), &lengths = list(call, kHaloLengths);
+  const Ints &starts = list_of_integers(call, kHaloStarts), &lengths = list_of_integers(call, kHaloLengths);
   internal_check(starts.size() == lengths.size() && !starts.empty(), call.op + " has parts without a length");
   const int64_t extent = rows / static_cast<int64_t>(starts.size());
   Ints sources;
@@ -36,7 +31,7 @@ RowMap row_map(const Call& call) {
   internal_check(dim && *dim >= 0 && *dim < static_cast<int64_t>(call.inputs.at(0).shape.size()),
                  call.op + " does not name a dim of its operand");
   const int64_t rows = call.outputs.at(0).shape.at(*dim);
-  RowMap map{*dim, halo ? halo_sources(call, rows) : list(call, 2)};
+  RowMap map{*dim, halo ? halo_sources(call, rows) : list_of_integers(call, 2)};
   internal_check(static_cast<int64_t>(map.sources.size()) == rows,
                  call.op + " does not name a source for every part of a dim");
   return map;

@@ -21,11 +21,7 @@ enum : size_t { kHaloDim = 1, kHaloStarts, kHaloLengths };
 // of x, or zeros where that is negative. Both dims are cut into `parts`, or whole.
 constexpr std::string_view kTakeRows = "spmdx.take_rows";
 
-// The same between devices, rows taken as permuted ones; the atoms that cut the dim stay. Their kind is a
-// collective_permute.
-constexpr std::string_view kPermuteRows = "spmdx.comm.permute_rows", kCommHalo = "spmdx.comm.halo";
-
-// Of calls by these names; nothing moves in any other call.
+// Of calls by these names, and of the collectives kPermuteRows and kCommHalo; nothing moves in any other call.
 RowMap row_map(const Call& call);
 
 // Rows that a device has to be sent, which has the rows `own` and shall have those of the map at `mine`.

@@ -7,6 +7,8 @@
 #include <cmath>
 #include <utility>
 
+#include "sharding/notation.h"
+
 namespace spmdx {
 namespace {
 
@@ -184,6 +186,7 @@ std::string print(const Graph& graph, const SourcePrinter& source) {
   for (const Constraint& constraint : graph.constraints) {
     const TensorType& type = graph.values[constraint.value].type;
     out += "constrain " + percent(constraint.value) + " " + typed(type, constraint.sharding);
+    if (constraint.state) out += " state";
     out += comment(constraint.source, source) + "\n";
   }
   for (const Output& output : graph.outputs) out += print_output(output, graph) + comment(output.source, source) + "\n";

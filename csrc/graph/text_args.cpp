@@ -81,7 +81,7 @@ Arg ArgReader::list() {
       return false;
     });
   }
-  const Arg first = cursor_.numeric();
+  const auto first = cursor_.numeric();
   if (const auto* i = std::get_if<int64_t>(&first)) return more(*i, "an integer");
   return more(std::get<double>(first), "a number");
 }
@@ -100,7 +100,7 @@ Arg ArgReader::argument() {
   if (cursor_.accept("tensors")) return empty_list<TensorListArg>();
   if (cursor_.accept("doubles")) return empty_list<std::vector<double>>();
   if (cursor_.accept("bools")) return empty_list<std::vector<bool>>();
-  return cursor_.numeric();
+  return std::visit([](auto value) { return Arg(value); }, cursor_.numeric());
 }
 
 void ArgReader::read(Call& call) {

@@ -4,7 +4,8 @@
 #include <string>
 #include <vector>
 
-#include "graph/text_cursor.h"
+#include "base/cursor.h"
+#include "graph/graph.h"
 
 namespace spmdx {
 

@@ -7,7 +7,7 @@
 #include "base/error.h"
 #include "graph/text.h"
 #include "graph/text_args.h"
-#include "graph/text_cursor.h"
+#include "graph/text_type.h"
 #include "sharding/cuts.h"
 
 namespace spmdx {
@@ -48,7 +48,7 @@ class Parser {
     int64_t size = 1;
     while (!cursor.accept(")")) {
       if (!names.empty()) cursor.expect(",");
-      names.push_back(cursor.axis_name());
+      names.push_back(axis_name(cursor));
       cursor.expect("=");
       shape.push_back(axis_part(cursor, names.back(), size));
       outer.push_back(1);
@@ -69,6 +69,12 @@ class Parser {
   }
 
   // A factor of the size of an axis; `size` is the number of devices so far.
+  static std::string axis_name(Cursor& cursor) {
+    const std::string_view name = cursor.until(" ,:=()");
+    if (name.empty()) cursor.fail("the name of an axis");
+    return std::string(name);
+  }
+
   static int64_t axis_part(Cursor& cursor, const std::string& name, int64_t& size) {
     const auto part = cursor.number<int64_t>("the size of an axis");
     if (part < 1 || part > kMaxDevices / size) {
@@ -103,7 +109,7 @@ class Parser {
   }
 
   ShardingRef sharding_of(Cursor& cursor, ValueId value, const char* what) {
-    const auto [type, sharding] = cursor.type(graph_.mesh);
+    const auto [type, sharding] = read_type(cursor, graph_.mesh);
     const TensorType& expected = graph_.values[value].type;
     if (type.dtype == expected.dtype && type.shape == expected.shape) return sharding;
     throw ShardingError(std::string(what) + " of %" + std::to_string(value) + " has type " + str(type) + ". Expected " +
@@ -151,7 +157,7 @@ class Parser {
                             std::to_string(results.front() + results.size() - 1) + ".");
       }
       if (cursor.accept(":")) {
-        const auto [type, sharding] = cursor.type(graph_.mesh);
+        const auto [type, sharding] = read_type(cursor, graph_.mesh);
         graph_.values[results.back()] = {.type = type, .sharding = sharding, .why = {}};
       } else if (results.size() > 1 || !cursor.peek("=")) {
         cursor.fail("':' and a type");
@@ -173,7 +179,7 @@ class Parser {
     if (has_type) {
       in.physical = sharding_of(cursor, id, "the physical layout");
     } else {
-      std::tie(graph_.values[id].type, in.physical) = cursor.type(graph_.mesh);
+      std::tie(graph_.values[id].type, in.physical) = read_type(cursor, graph_.mesh);
     }
     if (cursor.accept("!")) in.annotation = annotation(cursor, id, "the annotation");
     in.state = cursor.accept("state");
@@ -219,7 +225,7 @@ class Parser {
   // "model", or a part of an axis: "model:(pre)size".
   AtomSet atoms(Cursor& cursor) {
     if (!graph_.mesh) throw ShardingError("'over' without a mesh. Expected a line like mesh(data=2) at the top.");
-    std::string axis = cursor.axis_name();
+    std::string axis = axis_name(cursor);
     if (cursor.accept(":")) {
       cursor.expect("(");
       axis += ":(" + std::to_string(cursor.number<int64_t>("the product of the more major sizes")) + ")";

@@ -22,10 +22,10 @@ void dump(const Graph& graph, const CompileOptions& options, int program, int st
 
 template <class Seen>  // a graph, or a constant one
 auto of_graph(void (*pass)(Seen&)) {
-  return [pass](Program& program, const CompileOptions&) { pass(program.graph); };
+  return [pass](Draft& draft, const CompileOptions&) { pass(draft.graph); };
 }
 auto of_graph(void (*pass)(Graph&, const CompileOptions&)) {
-  return [pass](Program& program, const CompileOptions& options) { pass(program.graph, options); };
+  return [pass](Draft& draft, const CompileOptions& options) { pass(draft.graph, options); };
 }
 
 }  // namespace
@@ -51,13 +51,13 @@ void compile(Graph& graph, const CompileOptions& options) {
   static std::atomic<int> programs = 0;
   const int number = options.dump_dir.empty() ? 0 : programs++;
   int step = 0;
-  Program program{std::move(graph), {}};
-  dump(program.graph, options, number, step++, "traced");
+  Draft draft{std::move(graph), {}};
+  dump(draft.graph, options, number, step++, "traced");
   for (const Pass& pass : all_passes()) {
-    pass.run(program, options);
-    dump(program.graph, options, number, step++, pass.name);
+    pass.run(draft, options);
+    dump(draft.graph, options, number, step++, pass.name);
   }
-  graph = std::move(program.graph);
+  graph = std::move(draft.graph);
 }
 
 }  // namespace spmdx

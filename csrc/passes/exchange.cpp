@@ -5,6 +5,8 @@
 #include <algorithm>
 
 #include "graph/rows.h"
+#include "sharding/notation.h"
+#include "sharding/shards.h"
 
 namespace spmdx {
 namespace {

@@ -3,15 +3,14 @@
 // they are made of, whose strategies are then chosen one by one.
 #include <algorithm>
 
-#include "passes/expand.h"
+#include "graph/rewrite.h"
 #include "passes/passes.h"
-#include "passes/preference.h"
-#include "passes/rewrite.h"
+#include "passes/rewrites/expand.h"
+#include "passes/settings/limits.h"
+#include "passes/strategy/preference.h"
 
 namespace spmdx {
 namespace {
-
-constexpr int kMaxRounds = 4;  // an expansion may hold composites in turn
 
 // What propagation has found. REQUIRES: propagated.
 Known known_of(const Graph& graph) {
@@ -42,7 +41,7 @@ std::vector<bool> best_cut_inside(const Graph& graph, const Topology& topology) 
 }  // namespace
 
 void expand_composites(Graph& graph, const CompileOptions& options) {
-  for (int round = 0; graph.mesh && round < kMaxRounds; ++round) {
+  for (int round = 0; graph.mesh && round < kLimits.expansions; ++round) {
     const std::vector<bool> nodes = best_cut_inside(graph, options.topology);
     if (std::find(nodes.begin(), nodes.end(), true) == nodes.end()) return;
     expand(graph, nodes);

@@ -6,17 +6,19 @@
 
 namespace spmdx {
 
-ReshardPlanRef Layouts::plan(ValueId value, const Layout& layout, ShardingRef wanted) const {
+ReshardPlanRef Layouts::plan(ValueId value, const Layout& layout, const ShardingRef& wanted) const {
   const TensorType& type = from_.values[value].type;
   return plan_reshard(type.dtype, type.shape, layout.sharding, wanted, topology_);
 }
 
-size_t Layouts::cheapest(ValueId value, ShardingRef wanted) const {
+size_t Layouts::cheapest(ValueId value, const ShardingRef& wanted) const {
+  const std::vector<Layout>& known = known_[value];
+  const auto same = std::find_if(known.begin(), known.end(), [&](const Layout& l) { return l.sharding == wanted; });
+  if (same != known.end()) return static_cast<size_t>(same - known.begin());  // also where a slice would be as cheap
   size_t best = 0;
   int64_t best_cost = -1;
-  for (size_t i = 0; i < known_[value].size(); ++i) {
-    if (known_[value][i].sharding == wanted) return i;  // also where a slice would be as cheap
-    const int64_t cost = plan(value, known_[value][i], wanted)->cost_ns;
+  for (size_t i = 0; i < known.size(); ++i) {
+    const int64_t cost = plan(value, known[i], wanted)->cost_ns;
     if (best_cost >= 0 && cost >= best_cost) continue;
     best = i;
     best_cost = cost;
@@ -30,10 +32,8 @@ void Layouts::forget(ValueId value, NodeId at) {
               known.end());
 }
 
-ValueId Layouts::get(ValueId value, ShardingRef wanted, NodeId at, SourceId source, const std::string& reason) {
-  Layout& nearest = known_[value][cheapest(value, wanted)];
-  if (nearest.sharding == wanted) nearest.used = at;
-  const Layout start = nearest;
+ValueId Layouts::move(ValueId value, const Layout& start, const ShardingRef& wanted, NodeId at, SourceId source,
+                      const std::string& cause) {
   const TensorType& type = from_.values[value].type;
   ValueId made = start.value;
   const ReshardPlanRef moves = plan(value, start, wanted);
@@ -47,7 +47,7 @@ ValueId Layouts::get(ValueId value, ShardingRef wanted, NodeId at, SourceId sour
     Node& node = rewrite_.to().nodes.back();
     node.atoms = move.atoms;
     node.bytes = move.bytes;
-    node.cause = reason;
+    node.cause = cause;
     rewrite_.to().values[made].sharding = move.to;
     rewrite_.to().values[made].why = from_.values[value].why;
     known_[value].push_back({move.to, made, at});

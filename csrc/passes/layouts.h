@@ -3,8 +3,8 @@
 #pragma once
 #include <vector>
 
-#include "passes/rewrite.h"
-#include "sharding/reshard.h"
+#include "graph/rewrite.h"
+#include "sharding/reshard/reshard.h"
 
 namespace spmdx {
 
@@ -23,16 +23,24 @@ class Layouts {
   void add(ValueId value, ShardingRef sharding, ValueId made) { known_[value].push_back({sharding, made}); }
   // From now on readers start from this layout alone.
   void only(ValueId value, ShardingRef sharding, ValueId made) { known_[value] = {{sharding, made}}; }
-  ShardingRef native(ValueId value) const { return known_[value].front().sharding; }
+  const ShardingRef& native(ValueId value) const { return known_[value].front().sharding; }
   // Copies that were last used before node `at` are forgotten.
   void forget(ValueId value, NodeId at);
-  // The value laid out as `wanted` for node `at`; appends collectives where it is not there yet, with the cause
-  // "reason".
-  ValueId get(ValueId value, ShardingRef wanted, NodeId at, SourceId source, const std::string& reason);
+  // The value laid out as `wanted` for node `at`; appends collectives where it is not there yet, with what `cause`
+  // says.
+  template <class Cause>
+  ValueId get(ValueId value, const ShardingRef& wanted, NodeId at, SourceId source, const Cause& cause) {
+    Layout& nearest = known_[value][cheapest(value, wanted)];
+    if (nearest.sharding != wanted) return move(value, nearest, wanted, at, source, cause());
+    nearest.used = at;
+    return nearest.value;
+  }
 
  private:
-  ReshardPlanRef plan(ValueId value, const Layout& layout, ShardingRef wanted) const;
-  size_t cheapest(ValueId value, ShardingRef wanted) const;
+  ReshardPlanRef plan(ValueId value, const Layout& layout, const ShardingRef& wanted) const;
+  size_t cheapest(ValueId value, const ShardingRef& wanted) const;
+  ValueId move(ValueId value, const Layout& start, const ShardingRef& wanted, NodeId at, SourceId source,
+               const std::string& cause);
 
   const Graph& from_;
   Rewrite& rewrite_;

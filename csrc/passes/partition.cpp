@@ -1,13 +1,16 @@
 // SPDX-License-Identifier: Apache-2.0
 // Partition: a strategy for every node by cost, and the collectives its operands need.
 #include <algorithm>
+#include <map>
 #include <numeric>
 
 #include "base/error.h"
-#include "passes/assignment.h"
+#include "graph/rewrite.h"
 #include "passes/layouts.h"
 #include "passes/passes.h"
-#include "passes/rewrite.h"
+#include "passes/search/assignment.h"
+#include "passes/settings/limits.h"
+#include "sharding/notation.h"
 
 namespace spmdx {
 namespace {
@@ -20,10 +23,14 @@ std::vector<size_t> by_value(const std::vector<Output>& outputs) {
   return order;
 }
 
+constexpr NodeId kStays = kLimits.nodes_a_copy_stays;
+
 class Partition {
  public:
   Partition(const Graph& graph, const Decisions& decisions, const CompileOptions& options)
-      : graph_(graph), rewrite_(graph), layouts_(graph, rewrite_, options.topology), decisions_(decisions) {}
+      : graph_(graph), rewrite_(graph), layouts_(graph, rewrite_, options.topology), decisions_(decisions) {
+    for (const Constraint& constraint : graph.constraints) constraints_[constraint.value].push_back(constraint.source);
+  }
 
   Graph run() {
     for (size_t i : inputs_by_use(graph_)) {
@@ -53,9 +60,11 @@ class Partition {
     const Placement& placement = decisions_.choices[id]->placement;
     Node copy = node;
     for (size_t i = 0; i < node.inputs.size(); ++i) {
-      if (decisions_.fleeting[node.inputs[i]] && id > kResidence) layouts_.forget(node.inputs[i], id - kResidence);
-      copy.inputs[i] = layouts_.get(node.inputs[i], placement.inputs[i], id, node.source,
-                                    cause(node.inputs[i], placement.inputs[i], node));
+      const ValueId value = node.inputs[i];
+      const ShardingRef& wanted = placement.inputs[i];
+      if (decisions_.fleeting[value] && id > kStays) layouts_.forget(value, id - kStays);
+      copy.inputs[i] =
+          layouts_.get(value, wanted, id, node.source, [&] { return cause(value, wanted) + " for " + node.call->op; });
     }
     const ValueId output = rewrite_.to().add_node(copy.call, copy.inputs, node.source, node.param);
     for (size_t i = 0; i < placement.outputs.size(); ++i) {
@@ -70,24 +79,25 @@ class Partition {
   }
 
   // A value the user annotated is brought into that layout where it is made, so that all uses see it.
-  void pin(ValueId value, ShardingRef wanted, SourceId source, NodeId at, const std::string& reason) {
-    const ValueId moved = layouts_.get(value, wanted, at, source, reason);
+  void pin(ValueId value, const ShardingRef& wanted, SourceId source, NodeId at, const std::string& reason) {
+    const ValueId moved = layouts_.get(value, wanted, at, source, [&] { return reason; });
     layouts_.only(value, wanted, moved);
   }
 
   void pin_results(const Node& node, NodeId id) {
-    for (const Constraint& constraint : graph_.constraints) {
-      if (constraint.value < node.output || constraint.value >= node.output + node.call->outputs.size()) continue;
-      pin(constraint.value, graph_.values[constraint.value].sharding, constraint.source, id,
-          "annotation of the result of " + node.call->op);
+    for (size_t i = 0; i < node.call->outputs.size(); ++i) {
+      const auto found = constraints_.find(node.output + static_cast<ValueId>(i));
+      if (found == constraints_.end()) continue;
+      for (const SourceId source : found->second)
+        pin(found->first, graph_.values[found->first].sharding, source, id,
+            "annotation of the result of " + node.call->op);
     }
   }
 
-  // "w f32[64@data, 8] as f32[64, 8] for aten.mm"
-  std::string cause(ValueId value, ShardingRef wanted, const Node& user) const {
+  // "w f32[64@data, 8] as f32[64, 8]"
+  std::string cause(ValueId value, const ShardingRef& wanted) const {
     const TensorType& type = graph_.values[value].type;
-    return describe(value) + " " + str(type, layouts_.native(value)) + " as " + str(type, wanted) + " for " +
-           user.call->op;
+    return describe(value) + " " + str(type, layouts_.native(value)) + " as " + str(type, wanted);
   }
 
   std::string describe(ValueId value) const {
@@ -101,32 +111,31 @@ class Partition {
   ValueId finish_output(const Output& output) {
     const ShardingRef native = layouts_.native(output.value);
     const ShardingRef wanted = wanted_of(graph_, output, native);
-    const TensorType& type = graph_.values[output.value].type;
     const SourceId source = graph_.values[output.value].producer == kNone
                                 ? output.source
                                 : graph_.nodes[graph_.values[output.value].producer].source;
-    return layouts_.get(
-        output.value, wanted, static_cast<NodeId>(graph_.nodes.size()), source,
-        describe(output.value) + " " + str(type, native) + " as " + str(type, wanted) + ", kept after the step");
+    return layouts_.get(output.value, wanted, static_cast<NodeId>(graph_.nodes.size()), source,
+                        [&] { return cause(output.value, wanted) + ", kept after the step"; });
   }
 
   const Graph& graph_;
   Rewrite rewrite_;
   Layouts layouts_;
   const Decisions& decisions_;
+  std::map<ValueId, std::vector<SourceId>> constraints_;
 };
 
 }  // namespace
 
-void partition(Program& program, const CompileOptions& options) {
-  if (!program.graph.mesh) return;
-  for (const Value& value : program.graph.values)
+void partition(Draft& draft, const CompileOptions& options) {
+  if (!draft.graph.mesh) return;
+  for (const Value& value : draft.graph.values)
     if (!value.sharding)
       throw ShardingError("partition: a value of " + str(value.type) +
                           " has no sharding yet. Expected a graph that was propagated. Run the pass propagate first.");
-  search(program, options);
-  program.graph = Partition(program.graph, *program.decisions, options).run();
-  program.decisions.reset();  // of a graph that is no more
+  search(draft, options);
+  draft.graph = Partition(draft.graph, *draft.decisions, options).run();
+  draft.decisions.reset();  // of a graph that is no more
 }
 
 }  // namespace spmdx

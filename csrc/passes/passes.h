@@ -2,19 +2,12 @@
 // The passes: Graph in, Graph changed, in the order of compile.cpp.
 #pragma once
 #include <functional>
-#include <optional>
 #include <vector>
 
-#include "passes/options.h"
-#include "passes/search.h"
+#include "passes/search/search.h"
+#include "passes/settings/options.h"
 
 namespace spmdx {
-
-// A program on its way to a plan.
-struct Program {
-  Graph graph;
-  std::optional<Decisions> decisions;  // what search has decided for this graph
-};
 
 // Gives every use of a constant (no operands, not random) a node of its own, so that uses do not bind each other; not
 // of one that is annotated as data.
@@ -30,18 +23,15 @@ void propagate(Graph& graph, const CompileOptions& options);
 // Replaces composites that are best cut inside by the ops that they are made of. REQUIRES and ensures: propagated.
 void expand_composites(Graph& graph, const CompileOptions& options);
 
-// The same program with rows of merged dims in another order (passes/rows.h), or with slices seen as pieces
-// (passes/chunks.h), where its plan is cheaper. REQUIRE and ensure: propagated.
-void try_turned_rows(Program& program, const CompileOptions& options);
-void try_chunks(Program& program, const CompileOptions& options);
-
-// Chooses a strategy for every node by cost, if that has not been done for this graph. REQUIRES: propagated.
-void search(Program& program, const CompileOptions& options);
+// The same program with rows of merged dims in another order (passes/rewrites/rows.h), or with slices seen as pieces
+// (passes/rewrites/chunks.h), where its plan is cheaper. REQUIRE and ensure: propagated.
+void try_turned_rows(Draft& draft, const CompileOptions& options);
+void try_chunks(Draft& draft, const CompileOptions& options);
 
 // Inserts the collectives that the strategies ask for, so that every node can run on local shards.
 // Ensures: Value::sharding is what the value really has (may be partial); inputs have their physical layout; outputs
 // have their annotation or propagated sharding, never partial.
-void partition(Program& program, const CompileOptions& options);
+void partition(Draft& draft, const CompileOptions& options);
 
 // Orders nodes, merges neighbouring collectives into buckets.
 void schedule(Graph& graph, const CompileOptions& options);
@@ -54,7 +44,7 @@ void compile(Graph& graph, const CompileOptions& options);
 
 struct Pass {
   const char* name;
-  std::function<void(Program&, const CompileOptions&)> run;
+  std::function<void(Draft&, const CompileOptions&)> run;
 };
 const std::vector<Pass>& all_passes();  // in compile's order
 

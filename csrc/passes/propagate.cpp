@@ -4,12 +4,11 @@
 #include <optional>
 
 #include "passes/passes.h"
-#include "passes/preference.h"
+#include "passes/settings/limits.h"
+#include "passes/strategy/preference.h"
 
 namespace spmdx {
 namespace {
-
-constexpr int kMaxSweeps = 8;
 
 // What is known of the values so far. Layouts of data lead, layouts of state (parameters) follow: how a parameter is
 // stored says nothing of where the work on it should be done while the data says something else.
@@ -49,7 +48,7 @@ class Propagation {
     }
   }
 
-  void set(ValueId value, ShardingRef sharding, Provenance why) {
+  void set(ValueId value, const ShardingRef& sharding, Provenance why) {
     known_.shardings[value] = sharding;
     graph_.values[value].why = std::move(why);
     for (NodeId user : users_[value]) dirty_[user] = true;
@@ -84,7 +83,7 @@ class Propagation {
         seed_result(output.value, output.annotation, output.source, output.state || output.tied != kNone);
   }
 
-  void seed_result(ValueId value, ShardingRef sharding, SourceId source, bool state) {
+  void seed_result(ValueId value, const ShardingRef& sharding, SourceId source, bool state) {
     if (known_.fixed[value]) return;
     known_.fixed[value] = true;
     known_.hidden[value] = state;
@@ -119,7 +118,7 @@ class Propagation {
     return changed;
   }
 
-  bool adopt(ValueId to, ShardingRef sharding, ValueId from) {
+  bool adopt(ValueId to, const ShardingRef& sharding, ValueId from) {
     if (known_.fixed[to] || known_.hidden[to] || known_.hidden[from]) return false;
     ShardingRef longer = extend(known_.shardings[to], sharding, graph_.values[to].type.shape);
     if (longer == known_.shardings[to]) return false;
@@ -171,7 +170,7 @@ class Propagation {
   }
 
   void sweep_until_stable() {
-    for (int sweep = 0; sweep < kMaxSweeps; ++sweep) {
+    for (int sweep = 0; sweep < kLimits.sweeps; ++sweep) {
       bool changed = false;
       for (size_t i = 0; i < graph_.nodes.size(); ++i) changed |= visit(i);
       changed |= follow_ties();

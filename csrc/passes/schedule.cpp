@@ -2,8 +2,8 @@
 // Schedule: one total order of nodes, in which neighbouring collectives have become one.
 #include <algorithm>
 
+#include "graph/rewrite.h"
 #include "passes/passes.h"
-#include "passes/rewrite.h"
 
 namespace spmdx {
 namespace {

@@ -3,8 +3,9 @@
 #include <algorithm>
 #include <unordered_map>
 
+#include "graph/rewrite.h"
 #include "passes/passes.h"
-#include "passes/rewrite.h"
+#include "rules/row.h"
 
 namespace spmdx {
 namespace {
@@ -37,7 +38,7 @@ bool is_constant(const Node& node) {
 
 const std::vector<int64_t>* permute_dims(const Graph& graph, ValueId value) {
   const NodeId producer = graph.values[value].producer;
-  if (producer == kNone || graph.nodes[producer].call->op != "aten.permute") return nullptr;
+  if (producer == kNone || form_of(*graph.nodes[producer].call) != Form::permute) return nullptr;
   return std::get_if<std::vector<int64_t>>(&graph.nodes[producer].call->args[1]);
 }
 

@@ -1,47 +1,46 @@
 // SPDX-License-Identifier: Apache-2.0
 // Variants: the same program, seen in another way. One is kept where its plan is cheaper.
-#include "passes/chunks.h"
 #include "passes/passes.h"
-#include "passes/rows.h"
+#include "passes/rewrites/chunks.h"
+#include "passes/rewrites/rows.h"
+#include "passes/settings/limits.h"
 
 namespace spmdx {
 namespace {
 
-constexpr size_t kMaxTurns = 3;  // merges that are tried: each costs a search
-
-// Searches once: what was found goes on to partition with the program.
-int64_t total_ns(Program& program, const CompileOptions& options) {
-  search(program, options);
-  return program.decisions->total_ns;
+// Searches once: what was found goes on to partition with the draft.
+int64_t total_ns(Draft& draft, const CompileOptions& options) {
+  search(draft, options);
+  return draft.decisions->total_ns;
 }
 
-Program propagated(Graph graph, const CompileOptions& options) {
+Draft propagated(Graph graph, const CompileOptions& options) {
   propagate(graph, options);
   expand_composites(graph, options);
   return {std::move(graph), {}};
 }
 
-void keep_cheaper(Program& best, Program other, const CompileOptions& options) {
+void keep_cheaper(Draft& best, Draft other, const CompileOptions& options) {
   if (total_ns(other, options) < total_ns(best, options)) best = std::move(other);
 }
 
 }  // namespace
 
-void try_turned_rows(Program& program, const CompileOptions& options) {
-  if (!program.graph.mesh) return;
-  const std::vector<Merge> merges = blocked_merges(program.graph);
-  for (size_t i = 0; i < merges.size() && i < kMaxTurns; ++i)
-    if (auto turned = turn_rows(program.graph, merges[i]))
-      keep_cheaper(program, propagated(std::move(*turned), options), options);
+void try_turned_rows(Draft& draft, const CompileOptions& options) {
+  if (!draft.graph.mesh) return;
+  const std::vector<Merge> merges = blocked_merges(draft.graph);
+  for (size_t i = 0; i < merges.size() && i < kLimits.turned_dims; ++i)
+    if (auto turned = turn_rows(draft.graph, merges[i]))
+      keep_cheaper(draft, propagated(std::move(*turned), options), options);
 }
 
-void try_chunks(Program& program, const CompileOptions& options) {
-  if (!program.graph.mesh) return;
-  auto chunks = see_chunks(program.graph);
+void try_chunks(Draft& draft, const CompileOptions& options) {
+  if (!draft.graph.mesh) return;
+  auto chunks = see_chunks(draft.graph);
   if (!chunks) return;
-  Program seen = propagated(std::move(*chunks), options);
+  Draft seen = propagated(std::move(*chunks), options);
   try_turned_rows(seen, options);
-  keep_cheaper(program, std::move(seen), options);
+  keep_cheaper(draft, std::move(seen), options);
 }
 
 }  // namespace spmdx

@@ -7,7 +7,8 @@
 #include "base/error.h"
 #include "graph/rows.h"
 #include "passes/passes.h"
-#include "sharding/reshard_direct.h"
+#include "sharding/reshard/missing.h"
+#include "sharding/shards.h"
 
 namespace spmdx {
 namespace {

@@ -34,7 +34,7 @@ struct Spatial {
 Spatial spatial_letters(const Call& call) {
   const Stencil stencil = *stencil_of(call);
   Spatial letters;
-  for (size_t i = 0; i < spatial_dims(call, stencil); ++i) {
+  for (size_t i = 0; i < spatial_dims(call); ++i) {
     const char in = static_cast<char>('p' + static_cast<char>(i)), out = static_cast<char>('v' + static_cast<char>(i));
     const Windows windows = windows_of(call, stencil, i);
     const bool apart = windows.identity() || windows.divisible();

@@ -1,21 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
 // Families: rules that depend on a call's attributes, one function a family.
 #pragma once
+#include "graph/args.h"
 #include "rules/letters.h"
 
 namespace spmdx {
-
-using Family = OpRule (*)(const Call& call);
-
-// ---- attributes of a call (attributes.cpp) --------------------------------------------------------
-const Arg& argument(const Call& call, size_t index);  // none where the call has fewer
-int operand(const Call& call, size_t arg);            // index of a tensor operand, -1: absent
-int64_t integer(const Call& call, size_t arg, int64_t missing);
-std::vector<int64_t> integers(const Call& call, size_t arg);  // empty where absent; an int is a list of one
-bool boolean(const Call& call, size_t arg, bool missing);
-int64_t normal_dim(int64_t dim, size_t rank);
-// Which dims an op acts on: the list or int in `arg`; all where it is absent or empty.
-std::vector<bool> acted_dims(const Call& call, size_t arg, size_t rank);
 
 // ---- pointwise and creation (pointwise.cpp) --------------------------------------------------------
 OpRule pointwise(const Call& call);    // every operand broadcasts to every output
@@ -46,7 +35,6 @@ OpRule select_scatter(const Call& call);
 OpRule cat(const Call& call);
 OpRule stack(const Call& call);
 OpRule pad(const Call& call);
-bool is_zero(const Arg& arg);  // as a number, or not given
 OpRule pad_backward(const Call& call);
 OpRule rolled(const Call& call);
 OpRule fft(const Call& call);  // the dims in argument 1 whole, of a size of their own in each tensor
@@ -54,12 +42,10 @@ OpRule flip(const Call& call);
 OpRule rot90(const Call& call);
 OpRule unfold(const Call& call);
 OpRule unfold_backward(const Call& call);
-OpRule scan_1(const Call& call);       // one shape, the dim in argument 1 whole (cumsum, softmax without expansion)
-OpRule scan_2(const Call& call);       // the same, dim in argument 2
+OpRule scan(const Call& call);         // one shape, a dim whole (cummax, sort)
 OpRule scan_blocks(const Call& call);  // cumsum: the dim in argument 1 is composite
 OpRule topk(const Call& call);
-OpRule resized_1(const Call& call);  // the dim in argument 1 has another size in each tensor (glu)
-OpRule resized_2(const Call& call);
+OpRule resized(const Call& call);  // a dim has another size in each tensor (glu)
 
 // ---- diagonals (diagonals.cpp) ------------------------------------------------------------------------
 OpRule diagonal(const Call& call);
@@ -94,7 +80,6 @@ OpRule reduce_prod(const Call& call);
 OpRule reduce_any(const Call& call);
 OpRule reduce_all(const Call& call);
 OpRule reduce_whole(const Call& call);      // reduced dims may not be cut (median)
-OpRule reduce_whole_2(const Call& call);    // dim in argument 2 (kthvalue)
 OpRule reduce_index(const Call& call);      // extremum and where it is (argmax)
 OpRule reduce_mean(const Call& call);       // composite that ends in a sum
 OpRule histc(const Call& call);             // a sum, where the ends are given
@@ -124,9 +109,7 @@ OpRule attention_block_backward(const Call& call);
 OpRule encoder_layer(const Call& call);
 OpRule multi_head_attention(const Call& call);
 OpRule softmax(const Call& call);
-OpRule softmax_backward(const Call& call);
 OpRule masked_softmax(const Call& call);
-OpRule masked_softmax_backward(const Call& call);
 OpRule weight_norm(const Call& call);  // the dim in the last argument passes
 OpRule layer_norm(const Call& call);
 OpRule layer_norm_backward(const Call& call);
@@ -137,23 +120,16 @@ OpRule group_norm_backward(const Call& call);
 OpRule batch_norm(const Call& call);
 bool keeps_statistics(const Call& call);  // batch_norm has running ones among its arguments
 OpRule batch_norm_backward(const Call& call);
-OpRule planes_1(const Call& call);  // the last dim whole, everything before passes (pool1d, pad)
-OpRule planes_2(const Call& call);
-OpRule planes_3(const Call& call);
+OpRule planes(const Call& call);  // the last dims in parts or whole, everything before passes (pools, padding)
 OpRule stencil(const Call& call);
 OpRule halo(const Call& call);
 OpRule parts_of_dim(const Call& call, size_t dim, int64_t parts);
 OpRule take_rows(const Call& call);                                    // taken_rows.cpp
 OpRule taking_rows(const Call& call, const std::vector<bool>& acted);  // of movement.cpp's slices and padding
-OpRule loss_2(const Call& call);                                       // pointwise loss, reduction in argument 2
-OpRule loss_3(const Call& call);
-OpRule loss_4(const Call& call);
-OpRule loss_backward_3(const Call& call);
-OpRule loss_backward_4(const Call& call);
-OpRule multi_margin_loss(const Call& call);
-OpRule multi_margin_loss_backward(const Call& call);
-OpRule multilabel_margin_loss(const Call& call);
-OpRule multilabel_margin_loss_backward(const Call& call);
+OpRule loss(const Call& call);                                         // pointwise
+OpRule loss_backward(const Call& call);
+OpRule margin_loss(const Call& call);  // one number a row of classes
+OpRule margin_loss_backward(const Call& call);
 OpRule nll_loss(const Call& call);
 OpRule nll_loss_backward(const Call& call);
 OpRule ctc_loss(const Call& call);  // ctc.cpp

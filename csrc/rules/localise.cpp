@@ -3,6 +3,8 @@
 #include "rules/localise.h"
 
 #include "base/error.h"
+#include "graph/args.h"
+#include "rules/row.h"
 
 namespace spmdx {
 namespace {
@@ -19,26 +21,12 @@ std::vector<int64_t> starts(const Box& box) {
   return result;
 }
 
-void set_sizes(size_t index, const Box& box, std::vector<Arg>& args) {
-  internal_check(index < args.size(), "an op without its sizes");
-  args[index] = extents(box);
-}
-
-int64_t integer_or(const std::vector<Arg>& args, size_t index, int64_t missing) {
-  const auto* value = index < args.size() ? std::get_if<int64_t>(&args[index]) : nullptr;
-  return value ? *value : missing;
-}
-
 }  // namespace
 
-void sizes_0(const Call&, const Boxes&, const Boxes& outputs, std::vector<Arg>& args) {
-  set_sizes(0, outputs.at(0), args);
-}
-void sizes_1(const Call&, const Boxes&, const Boxes& outputs, std::vector<Arg>& args) {
-  set_sizes(1, outputs.at(0), args);
-}
-void sizes_2(const Call&, const Boxes&, const Boxes& outputs, std::vector<Arg>& args) {
-  set_sizes(2, outputs.at(0), args);
+void sizes(const Call& call, const Boxes&, const Boxes& outputs, std::vector<Arg>& args) {
+  const size_t at = row_of(call).sizes;
+  internal_check(at < args.size(), "an op without its sizes");
+  args[at] = extents(outputs.at(0));
 }
 
 // (sizes, starts, extents, …)
@@ -55,19 +43,18 @@ void random_place(const Call& call, const Boxes&, const Boxes& outputs, std::vec
 }
 
 // Global j − i ≤ k is local j' − i' ≤ k + row start − column start.
-void diagonal_offset(const Call&, const Boxes&, const Boxes& outputs, std::vector<Arg>& args) {
+void diagonal_offset(const Call& call, const Boxes&, const Boxes& outputs, std::vector<Arg>& args) {
   const Box& box = outputs.at(0);
   internal_check(box.size() >= 2, "tril or triu of fewer than two dims");
   if (args.size() < 2) args.resize(2, int64_t{0});
-  args[1] = integer_or(args, 1, 0) + box[box.size() - 2].start - box[box.size() - 1].start;
+  args[1] = integer(call, 1, 0) + box[box.size() - 2].start - box[box.size() - 1].start;
 }
 
 // (start, end, step, …), whole numbers
-void arange_range(const Call&, const Boxes&, const Boxes& outputs, std::vector<Arg>& args) {
+void arange_range(const Call& call, const Boxes&, const Boxes& outputs, std::vector<Arg>& args) {
   const auto* first = std::get_if<int64_t>(&args.at(0));
   if (!first) return;  // not cut, see the family
-  const bool has_step = args.size() > 2 && std::holds_alternative<int64_t>(args[2]);
-  const int64_t step = has_step ? integer_or(args, 2, 1) : 1;
+  const int64_t step = integer(call, 2, 1);
   const Range range = outputs.at(0).at(0);
   const int64_t start = *first + range.start * step;
   args[0] = start;

@@ -5,11 +5,7 @@
 
 namespace spmdx {
 
-using Boxes = std::vector<Box>;
-
-void sizes_0(const Call& call, const Boxes& inputs, const Boxes& outputs, std::vector<Arg>& args);  // full
-void sizes_1(const Call& call, const Boxes& inputs, const Boxes& outputs, std::vector<Arg>& args);  // view, expand
-void sizes_2(const Call& call, const Boxes& inputs, const Boxes& outputs, std::vector<Arg>& args);  // upsample backward
+void sizes(const Call& call, const Boxes& inputs, const Boxes& outputs, std::vector<Arg>& args);
 void random_box(const Call& call, const Boxes& inputs, const Boxes& outputs, std::vector<Arg>& args);
 void random_place(const Call& call, const Boxes& inputs, const Boxes& outputs, std::vector<Arg>& args);
 void diagonal_offset(const Call& call, const Boxes& inputs, const Boxes& outputs, std::vector<Arg>& args);

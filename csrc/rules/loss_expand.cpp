@@ -6,33 +6,25 @@
 #include "rules/composite.h"
 #include "rules/families.h"
 #include "rules/maths.h"
+#include "rules/row.h"
 
 namespace spmdx {
 namespace {
 
 enum : int64_t { kNoReduction = 0, kMean = 1 };
 
-// Where a pointwise loss has its reduction; the backward op has it one later.
-size_t reduction_arg(const Call& call, bool backward) {
-  const std::string_view base = base_name(call.op);
-  size_t arg = 2;
-  if (base.starts_with("aten.multi_margin_loss"))
-    arg = 5;
-  else if (base.starts_with("aten.binary_cross_entropy_with_logits"))
-    arg = 4;
-  else if (base.starts_with("aten.binary_cross_entropy"))
-    arg = 3;
-  return arg + (backward ? 1 : 0);
+// What a loss is without its reduction: one number an element, or one a row where classes are looked at together.
+bool is_of_rows(const Call& call) {
+  const auto family = row_of(call).family;
+  return family == margin_loss || family == margin_loss_backward;
 }
 
-// What a loss is without its reduction: one number an element, or one a row where classes are looked at together.
 Shape unreduced_shape(const Call& call, const Shape& elements) {
-  const bool of_rows = base_name(call.op).starts_with("aten.multi");
-  return of_rows ? Shape{elements.at(0)} : elements;
+  return is_of_rows(call) ? Shape{elements.at(0)} : elements;
 }
 
 Shape elements_of(const Call& call) {
-  if (base_name(call.op).starts_with("aten.multi")) return call.inputs.at(0).shape;
+  if (is_of_rows(call)) return call.inputs.at(0).shape;
   Shape shape;
   for (const TensorType& type : call.inputs) shape = broadcast(shape, type.shape);
   return shape;
@@ -86,7 +78,7 @@ Values expand_loss(Builder& builder, const Node& node) {
   Maths maths(builder, node);
   const TensorType out = maths.output(0);
   const Shape shape = unreduced_shape(maths.call(), elements_of(maths.call()));
-  const size_t arg = reduction_arg(maths.call(), false);
+  const size_t arg = row_of(maths.call()).arg;
   const int64_t reduction = integer(maths.call(), arg, kMean);
   std::vector<TensorType> outputs = maths.call().outputs;
   outputs[0].shape = shape;
@@ -106,7 +98,7 @@ Values expand_loss_backward(Builder& builder, const Node& node) {
   const double count = static_cast<double>(std::max<int64_t>(numel(shape), 1));
   Values inputs = node.inputs;
   inputs.at(0) = maths.expand(maths.div(inputs.at(0), count), shape);
-  return {unreduced(maths, node, reduction_arg(maths.call(), true), std::move(inputs), {out})};
+  return {unreduced(maths, node, row_of(maths.call()).arg, std::move(inputs), {out})};
 }
 
 // (self, target, weight, reduction, ignore_index) -> (output, total_weight). The sums over rows and over classes are

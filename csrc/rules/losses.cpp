@@ -3,27 +3,14 @@
 #include <algorithm>
 
 #include "rules/families.h"
+#include "rules/row.h"
 
 namespace spmdx {
 namespace {
 
 enum : int64_t { kNoReduction = 0, kMean = 1 };
 
-OpRule loss(const Call& call, size_t arg) {
-  const int64_t reduction = integer(call, arg, kMean);
-  if (reduction == kNoReduction) return pointwise(call);
-  const char* text = reduction == kMean ? "*+" : "*";
-  return from_letters(call, {std::vector<std::string>(call.inputs.size(), text), {""}});
-}
-
-// (grad, self, target, …): grad is a scalar unless there is no reduction; a mean divides by the local count.
-OpRule loss_backward(const Call& call, size_t arg) {
-  const int64_t reduction = integer(call, arg, kMean);
-  const char* text = reduction == kMean ? "*^" : "*";
-  Letters letters{std::vector<std::string>(call.inputs.size(), text), {text}};
-  if (call.inputs[0].shape.empty()) letters.inputs[0] = "";
-  return from_letters(call, letters);
-}
+int64_t reduction_of(const Call& call) { return integer(call, row_of(call).arg, kMean); }
 
 // (self, target, …) of a row's classes together, which are whole: n for the rows, and one number each.
 std::string of_rows(const TensorType& type, const char* row_mark) {
@@ -54,36 +41,41 @@ std::string rows(size_t rank) {
 
 }  // namespace
 
-OpRule loss_2(const Call& call) { return loss(call, 2); }
-OpRule loss_3(const Call& call) { return loss(call, 3); }
-OpRule loss_4(const Call& call) { return loss(call, 4); }
-OpRule loss_backward_3(const Call& call) { return loss_backward(call, 3); }
-OpRule loss_backward_4(const Call& call) { return loss_backward(call, 4); }
+OpRule loss(const Call& call) {
+  const int64_t reduction = reduction_of(call);
+  if (reduction == kNoReduction) return pointwise(call);
+  const char* text = reduction == kMean ? "*+" : "*";
+  return from_letters(call, {std::vector<std::string>(call.inputs.size(), text), {""}});
+}
+
+// (grad, self, target, …): grad is a scalar unless there is no reduction; a mean divides by the local count.
+OpRule loss_backward(const Call& call) {
+  const char* text = reduction_of(call) == kMean ? "*^" : "*";
+  Letters letters{std::vector<std::string>(call.inputs.size(), text), {text}};
+  if (call.inputs[0].shape.empty()) letters.inputs[0] = "";
+  return from_letters(call, letters);
+}
 
 // (self, target, …, reduction) -> (output[, is_target]); a weight is one of the classes.
-OpRule margin_loss(const Call& call, size_t arg) {
+OpRule margin_loss(const Call& call) {
   if (call.inputs[0].shape.size() != 2) return replicated(call);
-  const bool each = integer(call, arg, kMean) == kNoReduction;
+  const bool each = reduction_of(call) == kNoReduction;
   Letters letters;
   for (const TensorType& type : call.inputs) letters.inputs.push_back(of_rows(type, each ? "" : "+"));
   if (call.inputs.size() > 2) letters.inputs[2] = "C!";
   for (const TensorType& type : call.outputs) letters.outputs.push_back(of_rows(type, ""));
   return from_letters(call, letters);
 }
-OpRule multi_margin_loss(const Call& call) { return margin_loss(call, 5); }
-OpRule multilabel_margin_loss(const Call& call) { return margin_loss(call, 2); }
 
-// (grad, self, target, …, reduction, …) -> dself; a mean divides by the local count.
-OpRule margin_loss_backward(const Call& call, size_t arg, int weight) {
+// (grad, self, target, …, reduction, …) -> dself; a mean divides by the local count. A weight is one of the classes.
+OpRule margin_loss_backward(const Call& call) {
   if (call.inputs[1].shape.size() != 2) return replicated(call);
-  const char* mark = integer(call, arg, kMean) == kMean ? "^" : ".";
+  const char* mark = reduction_of(call) == kMean ? "^" : ".";
   Letters letters;
   for (const TensorType& type : call.inputs) letters.inputs.push_back(of_rows(type, mark));
-  if (weight >= 0) letters.inputs.at(static_cast<size_t>(weight)) = "C!";
+  if (const int weight = operand(call, 5); weight >= 0) letters.inputs.at(static_cast<size_t>(weight)) = "C!";
   return from_letters(call, {letters.inputs, {"nC!"}});
 }
-OpRule multi_margin_loss_backward(const Call& call) { return margin_loss_backward(call, 6, operand(call, 5)); }
-OpRule multilabel_margin_loss_backward(const Call& call) { return margin_loss_backward(call, 3, -1); }
 
 // (self, target, weight, reduction, ignore_index) -> (output, total_weight)
 OpRule nll_loss(const Call& call) {

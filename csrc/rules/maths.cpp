@@ -26,13 +26,6 @@ Shape broadcast(const Shape& a, const Shape& b) {
   return result;
 }
 
-bool is_number(const Arg& arg, double number) {
-  if (const auto* real = std::get_if<double>(&arg)) return *real == number;
-  if (const auto* whole = std::get_if<int64_t>(&arg)) return static_cast<double>(*whole) == number;
-  if (const auto* truth = std::get_if<bool>(&arg)) return (*truth ? 1.0 : 0.0) == number;
-  return false;
-}
-
 Shape reduced_shape(const Shape& shape, const std::vector<int64_t>& dims, bool keepdim) {
   Shape result;
   const auto rank = static_cast<int64_t>(shape.size());

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // Maths: writes typed aten nodes into a graph, for the expansions of composite ops.
 #pragma once
+#include "graph/args.h"
 #include "rules/rule.h"
 
 namespace spmdx {
@@ -73,7 +74,6 @@ class Maths {
 
 DType wide(DType dtype);  // f32 for 16-bit floats
 Shape broadcast(const Shape& a, const Shape& b);
-bool is_number(const Arg& arg, double number);  // a constant equal to `number`
 Shape reduced_shape(const Shape& shape, const std::vector<int64_t>& dims, bool keepdim);
 
 }  // namespace spmdx

@@ -4,6 +4,7 @@
 
 #include "rules/families.h"
 #include "rules/fits.h"
+#include "rules/row.h"
 
 namespace spmdx {
 namespace {
@@ -239,14 +240,9 @@ OpRule unfold_backward(const Call& call) {
   return from_letters(call, {{resized(acted, 'A') + "_"}, {resized(acted, 'B')}});
 }
 
-OpRule scan_1(const Call& call) {
+OpRule scan(const Call& call) {
   const size_t rank = rank_of(call);
-  return whole_dims(call, only(dim_of(call, 1, rank, -1), rank));
-}
-
-OpRule scan_2(const Call& call) {
-  const size_t rank = rank_of(call);
-  return whole_dims(call, only(dim_of(call, 2, rank, -1), rank));
+  return whole_dims(call, only(dim_of(call, row_of(call).arg, rank, -1), rank));
 }
 
 OpRule scan_blocks(const Call& call) {
@@ -267,14 +263,9 @@ OpRule topk(const Call& call) {
   return from_letters(call, {{in}, {out, out}});
 }
 
-OpRule resized_1(const Call& call) {
+OpRule resized(const Call& call) {
   const size_t rank = rank_of(call);
-  return resize_dims(call, only(dim_of(call, 1, rank, -1), rank));
-}
-
-OpRule resized_2(const Call& call) {
-  const size_t rank = rank_of(call);
-  return resize_dims(call, only(dim_of(call, 2, rank, -1), rank));
+  return resize_dims(call, only(dim_of(call, row_of(call).arg, rank, -1), rank));
 }
 
 }  // namespace spmdx

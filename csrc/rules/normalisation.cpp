@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // Rules of softmax and the norms: normalised dims are composite, all others pass (or are summed in weight gradients).
 #include "rules/families.h"
+#include "rules/row.h"
 #include "rules/split_dims.h"
 
 namespace spmdx {
@@ -36,22 +37,21 @@ std::string channel_or_nothing(const TensorType& type, int64_t count) {
 
 }  // namespace
 
+// Also its gradient, whose operands are alike.
 OpRule softmax(const Call& call) {
   const size_t rank = call.inputs[0].shape.size();
   std::string text = dims(rank);
-  if (rank > 0) text.insert(static_cast<size_t>(normal_dim(integer(call, 1, -1), rank)) + 1, "^");
-  return from_letters(call, {{text}, {text}});
-}
-
-// A row at a time, and a mask of its own for each element.
-OpRule masked_rows(const Call& call, size_t arg) {
-  const size_t rank = call.inputs[0].shape.size();
-  std::string text = dims(rank);
-  if (rank > 0) text.insert(static_cast<size_t>(normal_dim(integer(call, arg, -1), rank)) + 1, "!");
+  if (rank > 0) text.insert(static_cast<size_t>(normal_dim(integer(call, row_of(call).arg, -1), rank)) + 1, "^");
   return from_letters(call, {std::vector<std::string>(call.inputs.size(), text), {text}});
 }
-OpRule masked_softmax(const Call& call) { return masked_rows(call, 2); }
-OpRule masked_softmax_backward(const Call& call) { return masked_rows(call, 3); }
+
+// A row at a time, and a mask of its own for each element; also its gradient.
+OpRule masked_softmax(const Call& call) {
+  const size_t rank = call.inputs[0].shape.size();
+  std::string text = dims(rank);
+  if (rank > 0) text.insert(static_cast<size_t>(normal_dim(integer(call, row_of(call).arg, -1), rank)) + 1, "!");
+  return from_letters(call, {std::vector<std::string>(call.inputs.size(), text), {text}});
+}
 
 // (v, g, dim) -> (w, norms) and its gradients: the norm is over all dims but one.
 OpRule weight_norm(const Call& call) {
@@ -66,13 +66,6 @@ OpRule weight_norm(const Call& call) {
   for (const TensorType& type : call.inputs) letters.inputs.push_back(letters_of(type));
   for (const TensorType& type : call.outputs) letters.outputs.push_back(letters_of(type));
   return from_letters(call, letters);
-}
-
-OpRule softmax_backward(const Call& call) {
-  const size_t rank = call.inputs[0].shape.size();
-  std::string text = dims(rank);
-  if (rank > 0) text.insert(static_cast<size_t>(normal_dim(integer(call, 2, -1), rank)) + 1, "^");
-  return from_letters(call, {{text, text}, {text}});
 }
 
 // (x, normalized_shape, weight, bias, eps) -> (out, mean, rstd)

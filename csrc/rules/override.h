@@ -4,7 +4,7 @@
 #include <string>
 #include <string_view>
 
-#include "rules/table.h"
+#include "rules/row.h"
 
 namespace spmdx {
 

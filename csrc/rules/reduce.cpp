@@ -2,6 +2,7 @@
 // Rules of reductions: which dims go away, and what is left when they are cut.
 #include "rules/families.h"
 #include "rules/fits.h"
+#include "rules/row.h"
 
 namespace spmdx {
 namespace {
@@ -33,8 +34,7 @@ OpRule reduce_min(const Call& call) { return reduce(call, 1, Reduction::min, 0);
 OpRule reduce_prod(const Call& call) { return reduce(call, 1, Reduction::prod, 0); }
 OpRule reduce_any(const Call& call) { return reduce(call, 1, Reduction::any, 0); }
 OpRule reduce_all(const Call& call) { return reduce(call, 1, Reduction::all, 0); }
-OpRule reduce_whole(const Call& call) { return reduce(call, 1, Reduction::none, '!'); }
-OpRule reduce_whole_2(const Call& call) { return reduce(call, 2, Reduction::none, '!'); }
+OpRule reduce_whole(const Call& call) { return reduce(call, row_of(call).arg, Reduction::none, '!'); }
 OpRule reduce_index(const Call& call) { return reduce(call, 1, Reduction::none, '^'); }
 OpRule reduce_mean(const Call& call) { return reduce(call, 1, Reduction::sum, '+'); }
 OpRule reduce_rows(const Call& call) {
@@ -43,12 +43,7 @@ OpRule reduce_rows(const Call& call) {
 
 // (x, bins, min, max): equal ends stand for the least and the largest element.
 OpRule histc(const Call& call) {
-  auto number = [&call](size_t index) {
-    const Arg& value = argument(call, index);
-    if (const auto* real = std::get_if<double>(&value)) return *real;
-    return static_cast<double>(integer(call, index, 0));
-  };
-  const bool given = number(2) != number(3);
+  const bool given = real(call, 2, 0) != real(call, 3, 0);
   return from_letters(call, {{dims(call.inputs[0].shape.size(), 'a', given ? 0 : '!')}, {"Z!"}});
 }
 

@@ -12,6 +12,7 @@
 #include <vector>
 
 #include "base/error.h"
+#include "rules/letters.h"
 #include "rules/override.h"
 
 namespace spmdx {

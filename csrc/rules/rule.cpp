@@ -7,10 +7,11 @@
 
 #include "base/error.h"
 #include "base/latest.h"
+#include "rules/families.h"
 #include "rules/fits.h"
 #include "rules/override.h"
 #include "rules/registered.h"
-#include "rules/table.h"
+#include "rules/row.h"
 
 namespace spmdx {
 namespace {
@@ -58,14 +59,10 @@ void check(const OpRule& rule, const Call& call) {
     if (produced(call.outputs[i])) check_tensor(rule.outputs[i], call.outputs[i]);
 }
 
-// An average of integers is rounded: that of a sum is not the sum of those of its parts.
-bool rounds(const Call& call) {
-  return call.op.find("avg_pool") != std::string::npos && !is_floating(call.outputs.at(0).dtype);
-}
-
 OpRule instantiate(const Row& row, const Call& call) {
   OpRule rule = row.family ? row.family(call) : from_letters(call, parse_letters(row.letters, call), row.reduction);
-  if (row.linearity != Linearity::none && !rounds(call)) {
+  const bool rounded = row.rounds && !is_floating(call.outputs.at(0).dtype);
+  if (row.linearity != Linearity::none && !rounded) {
     rule.linearity = row.linearity;
     rule.linear_inputs = row.linear_inputs;
   }

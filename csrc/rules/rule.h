@@ -45,8 +45,8 @@ using TensorFactors = std::vector<std::vector<int>>;
 struct OpRule;
 
 // Rewrites `args` (a copy of call.args) for the device that holds these boxes. Most attributes need no change.
-using Localise = void (*)(const Call& call, const std::vector<Box>& inputs, const std::vector<Box>& outputs,
-                          std::vector<Arg>& args);
+using Boxes = std::vector<Box>;
+using Localise = void (*)(const Call& call, const Boxes& inputs, const Boxes& outputs, std::vector<Arg>& args);
 
 // Appends to a graph what replaces a node. `emit` keeps the node's source line.
 class Builder;

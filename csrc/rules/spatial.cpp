@@ -7,29 +7,11 @@
 #include "graph/rows.h"
 #include "rules/families.h"
 #include "rules/fits.h"
+#include "rules/row.h"
 #include "rules/stencil.h"
-#include "rules/table.h"
 
 namespace spmdx {
 namespace {
-
-// Spatial dims of a stencil are cut alike in all tensors; of other ops they have sizes of their own in each tensor.
-OpRule planes(const Call& call, size_t spatial) {
-  const size_t rank = call.inputs.at(0).shape.size();
-  fits(rank >= spatial && spatial <= 3, "fewer dims than spatial dims in " + call.op);
-  const auto stencil = stencil_of(call);
-  Letters letters;
-  char first = 'A';
-  for (size_t i = 0; i < call.inputs.size() + call.outputs.size(); ++i) {
-    std::string text = dims(rank - spatial);
-    for (size_t d = 0; d < spatial; ++d, ++first) {
-      const bool alike = stencil && windows_of(call, *stencil, d).divisible();
-      text += alike ? std::string{static_cast<char>('x' + d), '~'} : std::string{first, '!'};
-    }
-    (i < call.inputs.size() ? letters.inputs : letters.outputs).push_back(text);
-  }
-  return from_letters(call, letters);
-}
 
 int sole_factor(const TensorFactors& factors, size_t dim, const Call& call) {
   internal_check(factors.at(dim).size() == 1, "a dim of parts without a factor in " + call.op);
@@ -49,23 +31,36 @@ double rows_of_part(const Call& inner, const Stencil& stencil, const Call& call)
 
 }  // namespace
 
-OpRule planes_1(const Call& call) { return planes(call, 1); }
-OpRule planes_2(const Call& call) { return planes(call, 2); }
-OpRule planes_3(const Call& call) { return planes(call, 3); }
+// Spatial dims of a stencil are cut alike in all tensors; of other ops they have sizes of their own in each tensor.
+OpRule planes(const Call& call) {
+  const size_t rank = call.inputs.at(0).shape.size(), spatial = row_of(call).dims;
+  fits(rank >= spatial && spatial <= 3, "fewer dims than spatial dims in " + call.op);
+  const auto stencil = stencil_of(call);
+  Letters letters;
+  char first = 'A';
+  for (size_t i = 0; i < call.inputs.size() + call.outputs.size(); ++i) {
+    std::string text = dims(rank - spatial);
+    for (size_t d = 0; d < spatial; ++d, ++first) {
+      const bool alike = stencil && windows_of(call, *stencil, d).divisible();
+      text += alike ? std::string{static_cast<char>('x' + d), '~'} : std::string{first, '!'};
+    }
+    (i < call.inputs.size() ? letters.inputs : letters.outputs).push_back(text);
+  }
+  return from_letters(call, letters);
+}
 
 // The op's own rule, whose cut dims are so many parts.
 OpRule stencil(const Call& call) {
   const Call inner = stencil_call(call);
   const Stencil stencil = *stencil_of(inner);
-  const Row* row = find_row(inner.op);
-  internal_check(row && row->family, "a stencil without a rule: " + inner.op);
-  OpRule rule = row->family(inner);
-  if (row->linearity != Linearity::none) {
-    rule.linearity = row->linearity;
-    rule.linear_inputs = row->linear_inputs;
+  const Row& row = row_of(inner);
+  OpRule rule = row.family(inner);
+  if (row.linearity != Linearity::none) {
+    rule.linearity = row.linearity;
+    rule.linear_inputs = row.linear_inputs;
   }
   const bool summed = std::all_of(stencil.results.begin(), stencil.results.end(), [](char c) { return c == '-'; });
-  const size_t spatial = spatial_dims(inner, stencil), rank = call.inputs[0].shape.size();
+  const size_t spatial = spatial_dims(inner), rank = call.inputs[0].shape.size();
   const std::vector<int64_t> dims = integers(call, kStencilDims), parts = integers(call, kStencilParts);
   for (size_t i = 0; i < dims.size(); ++i) {
     const size_t dim = rank - spatial + static_cast<size_t>(dims[i]);
@@ -73,7 +68,7 @@ OpRule stencil(const Call& call) {
     factor = {parts[i], FactorKind::pass, Reduction::none, true};
     if (summed) factor = {parts[i], FactorKind::reduce, Reduction::sum, true};
   }
-  const double flops = std::max(rule.flops_per_element, row->flops);
+  const double flops = std::max(rule.flops_per_element, row.flops);
   if (flops >= 2) rule.flops_per_element = flops * rows_of_part(inner, stencil, call);
   return rule;
 }
@@ -82,7 +77,7 @@ OpRule stencil(const Call& call) {
 void stencil_first(const Call& call, const Boxes& inputs, const Boxes&, std::vector<Arg>& args) {
   const Call inner = stencil_call(call);
   const Stencil stencil = *stencil_of(inner);
-  const size_t spatial = spatial_dims(inner, stencil);
+  const size_t spatial = spatial_dims(inner);
   const std::vector<int64_t> dims = integers(call, kStencilDims), parts = integers(call, kStencilParts);
   std::vector<int64_t> first(dims.size(), 0);
   for (size_t i = 0; i < inputs.size(); ++i) {

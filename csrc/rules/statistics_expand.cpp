@@ -32,11 +32,7 @@ Reduced reduced_by(const Call& call, size_t arg) {
 }
 
 double correction_of(const Call& call) {
-  if (call.op.ends_with(".correction")) {
-    const Arg& arg = argument(call, 2);
-    if (const auto* real = std::get_if<double>(&arg)) return *real;
-    return static_cast<double>(integer(call, 2, 1));
-  }
+  if (call.op.ends_with(".correction")) return real(call, 2, 1);
   const size_t unbiased = call.op.ends_with(".dim") ? 2 : 1;
   return boolean(call, unbiased, true) ? 1 : 0;
 }
@@ -83,10 +79,7 @@ Values expand_vector_norm(Builder& builder, const Node& node) {
   Maths maths(builder, node);
   const Reduced by = reduced_by(maths.call(), 2);
   const TensorType& out = maths.output(0);
-  const Arg& order = argument(maths.call(), 1);
-  double p = 2;
-  if (const auto* real = std::get_if<double>(&order)) p = *real;
-  if (const auto* whole = std::get_if<int64_t>(&order)) p = static_cast<double>(*whole);
+  const double p = real(maths.call(), 1, 2);
   const ValueId x = maths.cast(maths.input(0), wide(out.dtype));
   const DType acc = maths.dtype(x);
   auto total = [&](ValueId terms) { return maths.sum(terms, by.dims, by.keepdim, acc); };

@@ -1,88 +1,21 @@
 // SPDX-License-Identifier: Apache-2.0
-// Stencils: the ops that are some, and where their windows lie.
+// Stencils: where their windows lie, and what parts of the dims need of each other.
 #include "rules/stencil.h"
 
 #include <algorithm>
 
 #include "base/error.h"
-#include "rules/families.h"
+#include "graph/args.h"
+#include "rules/row.h"
 #include "rules/taps.h"
 
 namespace spmdx {
 namespace {
 
-using enum StencilKind;
-
-constexpr Stencil kStencils[] = {
-    {"aten._adaptive_avg_pool2d", 2, adaptive, "f", "p", {.size = 1}},
-    {"aten._adaptive_avg_pool2d_backward", 2, adaptive, "ps", "f"},
-    {"aten._adaptive_avg_pool3d", 3, adaptive, "f", "p", {.size = 1}},
-    {"aten._adaptive_avg_pool3d_backward", 3, adaptive, "ps", "f"},
-    {"aten._upsample_nearest_exact1d", 1, taps, "f", "p"},
-    {"aten._upsample_nearest_exact1d_backward", 1, taps, "p", "f"},
-    {"aten._upsample_nearest_exact2d", 2, taps, "f", "p"},
-    {"aten._upsample_nearest_exact2d_backward", 2, taps, "p", "f"},
-    {"aten._upsample_nearest_exact3d", 3, taps, "f", "p"},
-    {"aten._upsample_nearest_exact3d_backward", 3, taps, "p", "f"},
-    {"aten.adaptive_max_pool2d", 2, adaptive, "f", "pi", {.size = 1}},
-    {"aten.adaptive_max_pool2d_backward", 2, adaptive, "psi", "f"},
-    {"aten.adaptive_max_pool3d", 3, adaptive, "f", "pi", {.size = 1}},
-    {"aten.adaptive_max_pool3d_backward", 3, adaptive, "psi", "f"},
-    {"aten.avg_pool2d", 2, pooling, "f", "p", {1, 2, 3, -1, 4}},
-    {"aten.avg_pool2d_backward", 2, pooling, "ps", "f", {2, 3, 4, -1, 5}},
-    {"aten.avg_pool3d", 3, pooling, "f", "p", {1, 2, 3, -1, 4}},
-    {"aten.avg_pool3d_backward", 3, pooling, "ps", "f", {2, 3, 4, -1, 5}},
-    {"aten.convolution", 0, convolution, "f", "p", {-1, 3, 4, 5, -1, -1, 7}},
-    {"aten.convolution_backward", 0, convolution, "pf", "---", {-1, 4, 5, 6, -1, -1, 8}},
-    {"aten.max_pool2d_with_indices", 2, pooling, "f", "pi", {1, 2, 3, 4, 5}},
-    {"aten.max_pool2d_with_indices_backward", 2, pooling, "psi", "f", {2, 3, 4, 5, 6}},
-    {"aten.max_pool3d_with_indices", 3, pooling, "f", "pi", {1, 2, 3, 4, 5}},
-    {"aten.max_pool3d_with_indices_backward", 3, pooling, "psi", "f", {2, 3, 4, 5, 6}},
-    {"aten.reflection_pad1d", 1, taps, "f", "p"},
-    {"aten.reflection_pad1d_backward", 1, taps, "ps", "f"},
-    {"aten.reflection_pad2d", 2, taps, "f", "p"},
-    {"aten.reflection_pad2d_backward", 2, taps, "ps", "f"},
-    {"aten.reflection_pad3d", 3, taps, "f", "p"},
-    {"aten.reflection_pad3d_backward", 3, taps, "ps", "f"},
-    {"aten.replication_pad1d", 1, taps, "f", "p"},
-    {"aten.replication_pad1d_backward", 1, taps, "ps", "f"},
-    {"aten.replication_pad2d", 2, taps, "f", "p"},
-    {"aten.replication_pad2d_backward", 2, taps, "ps", "f"},
-    {"aten.replication_pad3d", 3, taps, "f", "p"},
-    {"aten.replication_pad3d_backward", 3, taps, "ps", "f"},
-    {"aten.upsample_bicubic2d", 2, taps, "f", "p"},
-    {"aten.upsample_bicubic2d_backward", 2, taps, "p", "f"},
-    {"aten.upsample_bilinear2d", 2, taps, "f", "p"},
-    {"aten.upsample_bilinear2d_backward", 2, taps, "p", "f"},
-    {"aten.upsample_linear1d", 1, taps, "f", "p"},
-    {"aten.upsample_linear1d_backward", 1, taps, "p", "f"},
-    {"aten.upsample_nearest1d", 1, taps, "f", "p"},
-    {"aten.upsample_nearest1d_backward", 1, taps, "p", "f"},
-    {"aten.upsample_nearest2d", 2, taps, "f", "p"},
-    {"aten.upsample_nearest2d_backward", 2, taps, "p", "f"},
-    {"aten.upsample_nearest3d", 3, taps, "f", "p"},
-    {"aten.upsample_nearest3d_backward", 3, taps, "p", "f"},
-    {"aten.upsample_trilinear3d", 3, taps, "f", "p"},
-    {"aten.upsample_trilinear3d_backward", 3, taps, "p", "f"},
-};
-
-// The same with input and result in each other's places.
-constexpr Stencil kTransposed[] = {
-    {"aten.convolution", 0, convolution, "p", "f", {-1, 3, 4, 5, -1, -1, 7}},
-    {"aten.convolution_backward", 0, convolution, "fp", "---", {-1, 4, 5, 6, -1, -1, 8}},
-};
-
-bool transposed(const Call& call) {
-  const std::string_view op = base_name(call.op);
-  return op.starts_with("aten.convolution") && boolean(call, op == "aten.convolution" ? 6 : 7, false);
-}
-
 int64_t entry(const Call& call, int arg, size_t spatial, int64_t missing) {
   const std::vector<int64_t> list = arg < 0 ? std::vector<int64_t>{} : integers(call, static_cast<size_t>(arg));
   return list.empty() ? missing : list.at(list.size() == 1 ? 0 : spatial);
 }
-
-int64_t floor_div(int64_t a, int64_t b) { return a >= 0 ? a / b : -((-a + b - 1) / b); }
 
 Range between(int64_t start, int64_t stop) { return {start, std::max<int64_t>(stop - start, 0)}; }
 
@@ -108,30 +41,28 @@ bool Stencil::owns_points() const {
   return std::none_of(results.begin(), results.end(), [](char c) { return on_field(static_cast<Side>(c)); });
 }
 
-std::optional<Stencil> stencil_of(const Call& call) {
-  const std::string_view op = base_name(call.op);
-  if (transposed(call)) {
-    for (const Stencil& stencil : kTransposed)
-      if (stencil.op == op) return stencil;
-  }
-  for (const Stencil& stencil : kStencils)
-    if (stencil.op == op) return stencil;
-  return std::nullopt;
+const Stencil* stencil_of(const Call& call) {
+  const Row* row = find_row(call.op);
+  const Stencil* stencil = row ? row->stencil : nullptr;
+  if (!stencil || !stencil->transposed) return stencil;
+  const bool transposed = boolean(call, static_cast<size_t>(stencil->args.transposed), false);
+  return transposed ? stencil->transposed : stencil;
 }
 
-size_t spatial_dims(const Call& call, const Stencil& stencil) {
-  return stencil.spatial ? stencil.spatial : call.inputs.at(0).shape.size() - 2;
+size_t spatial_dims(const Call& call) {
+  const size_t dims = row_of(call).dims;
+  return dims ? dims : call.inputs.at(0).shape.size() - 2;
 }
 
 Windows windows_of(const Call& call, const Stencil& stencil, size_t spatial) {
-  const size_t back = spatial_dims(call, stencil) - spatial;
+  const size_t back = spatial_dims(call) - spatial;
   Windows windows{stencil.kind};
   windows.field = rows_of_side(call, stencil, false, back);
   windows.points = rows_of_side(call, stencil, true, back);
   const StencilArgs& args = stencil.args;
   const bool weighted = stencil.kind == StencilKind::convolution;
   if (weighted) {
-    const Shape& weight = call.inputs.at(stencil.op == "aten.convolution" ? 1 : 2).shape;
+    const Shape& weight = call.inputs.at(static_cast<size_t>(args.weight)).shape;
     windows.kernel = weight.at(weight.size() - back);
   } else {
     windows.kernel = entry(call, args.kernel, spatial, 1);
@@ -142,8 +73,7 @@ Windows windows_of(const Call& call, const Stencil& stencil, size_t spatial) {
   windows.ceil = args.ceil >= 0 && boolean(call, static_cast<size_t>(args.ceil), false);
   if (stencil.kind == StencilKind::taps) {
     windows.whole = !plain_taps(call);
-    for (const std::vector<Tap>& some :
-         taps_of(call, spatial, spatial_dims(call, stencil), windows.field, windows.points))
+    for (const std::vector<Tap>& some : taps_of(call, spatial, spatial_dims(call), windows.field, windows.points))
       windows.reads.push_back(hull(some));
   }
   return windows;
@@ -267,11 +197,11 @@ Call stencil_call(const Call& call) {
   Call inner = call;
   inner.op = std::get<std::string>(call.args.at(kStencilOp));
   inner.args.erase(inner.args.begin(), inner.args.begin() + kStencilArgs);
-  const auto stencil = stencil_of(inner);
-  internal_check(stencil.has_value(), "no stencil: " + inner.op);
+  const Stencil* stencil = stencil_of(inner);
+  internal_check(stencil != nullptr, "no stencil: " + inner.op);
   const std::vector<int64_t> dims = integers(call, kStencilDims), field = integers(call, kStencilField),
                              points = integers(call, kStencilPoints);
-  const size_t spatial = spatial_dims(inner, *stencil);
+  const size_t spatial = spatial_dims(inner);
   const auto restore = [&](TensorType& type, Side side) {
     if (side == Side::none || type.dtype == DType::unknown) return;
     for (size_t i = 0; i < dims.size(); ++i)

@@ -2,7 +2,6 @@
 // Stencils: ops whose points each read a window of a field, or whose field each point is spread over. A convolution's
 // result is points, its input the field; of a transposed one it is the other way round.
 #pragma once
-#include <optional>
 #include <string_view>
 #include <vector>
 
@@ -31,15 +30,16 @@ enum class StencilKind : uint8_t {
 // Arguments that hold the attributes; −1 where an op lacks one.
 struct StencilArgs {
   int kernel = -1, stride = -1, padding = -1, dilation = -1, ceil = -1, size = -1, output_padding = -1;
+  int transposed = -1;
+  int weight = -1;  // an operand
 };
 
 // An op as a stencil.
 struct Stencil {
-  std::string_view op;  // base name
-  size_t spatial;       // how many dims, the last ones; 0: all but two
   StencilKind kind;
   std::string_view operands, results;  // a Side each
   StencilArgs args = {};
+  const Stencil* transposed = nullptr;  // the same with input and result in each other's places
 
   Side operand(size_t i) const { return i < operands.size() ? static_cast<Side>(operands[i]) : Side::none; }
   Side result(size_t i) const { return i < results.size() ? static_cast<Side>(results[i]) : Side::none; }
@@ -47,8 +47,25 @@ struct Stencil {
   bool owns_points() const;
 };
 
-// Nothing for an op that is none.
-std::optional<Stencil> stencil_of(const Call& call);
+// ---- the stencils there are; `Back`: the gradient ----------------------------------------------------------------
+
+inline constexpr Stencil kTaps{StencilKind::taps, "f", "p"}, kTapsBack{StencilKind::taps, "p", "f"},
+    kPaddingBack{StencilKind::taps, "ps", "f"};
+inline constexpr Stencil kAdaptive{StencilKind::adaptive, "f", "p", {.size = 1}},
+    kAdaptiveBack{StencilKind::adaptive, "ps", "f"}, kAdaptiveMax{StencilKind::adaptive, "f", "pi", {.size = 1}},
+    kAdaptiveMaxBack{StencilKind::adaptive, "psi", "f"};
+inline constexpr Stencil kAverage{StencilKind::pooling, "f", "p", {1, 2, 3, -1, 4}},
+    kAverageBack{StencilKind::pooling, "ps", "f", {2, 3, 4, -1, 5}},
+    kMaximum{StencilKind::pooling, "f", "pi", {1, 2, 3, 4, 5}},
+    kMaximumBack{StencilKind::pooling, "psi", "f", {2, 3, 4, 5, 6}};
+inline constexpr StencilArgs kOfConvolution{-1, 3, 4, 5, -1, -1, 7, 6, 1}, kOfGradients{-1, 4, 5, 6, -1, -1, 8, 7, 2};
+inline constexpr Stencil kTransposedConvolution{StencilKind::convolution, "p", "f", kOfConvolution},
+    kTransposedConvolutionBack{StencilKind::convolution, "fp", "---", kOfGradients};
+inline constexpr Stencil kConvolution{StencilKind::convolution, "f", "p", kOfConvolution, &kTransposedConvolution},
+    kConvolutionBack{StencilKind::convolution, "pf", "---", kOfGradients, &kTransposedConvolutionBack};
+
+// Null: of an op that is none.
+const Stencil* stencil_of(const Call& call);
 
 // One spatial dim: which rows of the field each point reads.
 struct Windows {
@@ -71,7 +88,7 @@ struct Windows {
 Windows windows_of(const Call& call, const Stencil& stencil, size_t spatial);
 
 // How many dims are spatial: the last ones.
-size_t spatial_dims(const Call& call, const Stencil& stencil);
+size_t spatial_dims(const Call& call);
 
 // What part `index` of `count` needs of the side that the parts do not own.
 Range needed(const Windows& windows, bool owns_points, int64_t count, int64_t index);

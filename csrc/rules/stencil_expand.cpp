@@ -18,7 +18,7 @@ struct CutDim {
 // The spatial dims that some operand has cut.
 std::vector<CutDim> cut_dims(Maths& maths, const Call& call, const std::vector<ValueId>& inputs) {
   const Stencil stencil = *stencil_of(call);
-  const size_t spatial = spatial_dims(call, stencil), rank = call.inputs.at(0).shape.size();
+  const size_t spatial = spatial_dims(call), rank = call.inputs.at(0).shape.size();
   std::vector<CutDim> cuts;
   for (size_t s = 0; s < spatial; ++s) {
     const Windows windows = windows_of(call, stencil, s);
@@ -47,7 +47,7 @@ ValueId with_halo(Maths& maths, ValueId value, size_t dim, const Windows& window
 // The call as a spmdx.stencil, on operands of which those that the parts do not own have halos.
 Values in_parts(Maths& maths, const Call& call, std::vector<ValueId> inputs, const std::vector<CutDim>& cuts) {
   const Stencil stencil = *stencil_of(call);
-  const size_t spatial = spatial_dims(call, stencil), rank = call.inputs.at(0).shape.size();
+  const size_t spatial = spatial_dims(call), rank = call.inputs.at(0).shape.size();
   const bool owns_points = stencil.owns_points();
   std::vector<int64_t> dims, parts, field, points;
   for (const CutDim& cut : cuts) {
@@ -90,7 +90,7 @@ Ints full_list(const Call& call, size_t arg, size_t count, int64_t missing) {
 // What a convolution has to be told to give dx its size; nothing where it cannot.
 std::optional<Ints> output_padding(const Call& call, const Stencil& stencil, bool transposed) {
   Ints more;
-  for (size_t s = 0; s < spatial_dims(call, stencil); ++s) {
+  for (size_t s = 0; s < spatial_dims(call); ++s) {
     const Windows windows = windows_of(call, stencil, s);
     const int64_t reached = (windows.points - 1) * windows.stride - 2 * windows.padding + windows.span();
     more.push_back(transposed ? 0 : windows.field - reached);

@@ -21,12 +21,6 @@ bool known(const Call& call, size_t arg) {
          std::holds_alternative<std::monostate>(argument(call, arg));
 }
 
-int64_t ceil_div(int64_t a, int64_t b) { return a > 0 ? (a + b - 1) / b : -(-a / b); }
-
-int64_t overlap(const Range& a, int64_t start, int64_t stop) {
-  return std::max<int64_t>(std::min(a.start + a.extent, stop) - std::max(a.start, start), 0);
-}
-
 // (…, dim at `arg`, start, end, step)
 TakenRows line_of(const Call& call, size_t arg, const Shape& longer, bool back) {
   const auto dim = static_cast<size_t>(normal_dim(integer(call, arg, 0), longer.size()));
@@ -51,9 +45,12 @@ bool may_share(int64_t a, int64_t b) {
 }  // namespace
 
 int64_t TakenRows::count(const Range& some, const Range& own) const {
-  const int64_t end = own.start + own.extent, stop = some.start + some.extent;
-  if (back) return overlap(own, ceil_div(some.start - first, step), ceil_div(stop - first, step));
-  return overlap(some, ceil_div(own.start - first, step), ceil_div(end - first, step));
+  // The line's elements whose rows `of` has.
+  const auto elements = [&](const Range& of) {
+    const int64_t start = ceil_div(of.start - first, step);
+    return Range{start, ceil_div(of.stop() - first, step) - start};
+  };
+  return back ? overlap(own, elements(some)).extent : overlap(some, elements(own)).extent;
 }
 
 std::vector<int64_t> TakenRows::sources(int64_t rows, int64_t of) const {
@@ -73,12 +70,6 @@ int64_t most_lacked(const TakenRows& rows, int64_t of, int64_t to, int64_t parts
     most = std::max(most, rows.count(mine, {0, of}) - rows.count(mine, part_of(of, parts, i)));
   }
   return most;
-}
-
-bool is_zero(const Arg& arg) {
-  const auto* whole = std::get_if<int64_t>(&arg);
-  const auto* real = std::get_if<double>(&arg);
-  return std::holds_alternative<std::monostate>(arg) || (whole && *whole == 0) || (real && *real == 0);
 }
 
 std::vector<TakenRows> taken_rows(const Call& call) {

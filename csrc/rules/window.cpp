@@ -2,8 +2,8 @@
 // Windows: ops that read or write at indices, where each device does those that fall into its part of the dim.
 #include <algorithm>
 
-#include "base/error.h"
-#include "rules/table.h"
+#include "rules/families.h"
+#include "rules/row.h"
 #include "rules/window.h"
 
 namespace spmdx {
@@ -30,18 +30,17 @@ Call windowed_call(const Call& call) {
 // windows of what is read.
 OpRule window(const Call& call) {
   const Call inner = windowed_call(call);
-  const Row* row = find_row(inner.op);
-  internal_check(row && row->family, "a window of an op that has none: " + inner.op);
-  OpRule rule = row->family(inner);
+  const Row& row = row_of(inner);
+  OpRule rule = row.family(inner);
   for (size_t f = 0; f < rule.factors.size(); ++f) {
     Factor& factor = rule.factors[f];
     if (factor.kind != FactorKind::composite) continue;
     const bool written = everywhere(rule.outputs, static_cast<int>(f));
     factor = written ? Factor{factor.size} : Factor{factor.size, FactorKind::reduce, Reduction::sum};
   }
-  if (row->linearity != Linearity::none) {
-    rule.linearity = row->linearity;
-    rule.linear_inputs = row->linear_inputs;
+  if (row.linearity != Linearity::none) {
+    rule.linearity = row.linearity;
+    rule.linear_inputs = row.linear_inputs;
   }
   // Rows are added to nothing, see expand_window: the first operand is not read.
   if (adds_rows(inner)) rule.linear_inputs &= ~uint64_t{1};

@@ -89,6 +89,12 @@ std::string str(const Mesh& mesh, const AxisRef& ref) {
   return name + ":(" + std::to_string(ref.pre) + ")" + std::to_string(ref.size);
 }
 
+std::vector<std::string> axis_names(const Mesh& mesh, const std::vector<AtomId>& atoms) {
+  std::vector<std::string> names;
+  for (const AxisRef& ref : axis_refs(mesh, atoms)) names.push_back(str(mesh, ref));
+  return names;
+}
+
 std::vector<AtomId> parse_axis(const Mesh& mesh, std::string_view text) {
   const size_t colon = text.find(':');
   const std::string name(text.substr(0, colon));
@@ -108,6 +114,27 @@ std::vector<AtomId> parse_axis(const Mesh& mesh, std::string_view text) {
   const std::vector<AxisRef> found = axis_refs(mesh, atoms);
   if (found.size() != 1 || found[0].pre != ref.pre || found[0].size != ref.size) bad_part(mesh, axis, text);
   return atoms;
+}
+
+Range local_range(const Mesh& mesh, const DimSharding& dim, int64_t size, int64_t position) {
+  Range range{0, size};
+  const std::vector<AtomId>& atoms = dim.atoms;
+  for (size_t i = 0; i < atoms.size();) {
+    // One cut: this atom and those that continue its axis.
+    const int axis = mesh.atoms()[atoms[i]].axis;
+    int64_t index = 0, parts = 1;
+    size_t next = i;
+    do {
+      index = index * mesh.atom_size(atoms[next]) + mesh.digit(position, atoms[next]);
+      parts *= mesh.atom_size(atoms[next]);
+      ++next;
+    } while (next < atoms.size() && atoms[next] == atoms[next - 1] + 1 && mesh.atoms()[atoms[next]].axis == axis);
+    i = next;
+    const int64_t chunk = chunk_size(range.extent, dim.granule, parts);
+    const int64_t offset = std::min(index * chunk, range.extent);
+    range = {range.start + offset, std::min(chunk, range.extent - offset)};
+  }
+  return range;
 }
 
 std::vector<Range> pieces(const Mesh& mesh, const DimSharding& dim, int64_t size) {

@@ -1,13 +1,24 @@
 // SPDX-License-Identifier: Apache-2.0
-// Cuts: a list of atoms seen as whole axes and parts of axes, the units in which a dim is cut.
+// Cuts: how one dim is cut, its atoms seen as whole axes and parts of axes.
 #pragma once
 #include <string>
 #include <string_view>
 #include <vector>
 
-#include "sharding/sharding.h"
+#include "sharding/box.h"
+#include "sharding/mesh.h"
 
 namespace spmdx {
+
+// How one dim is cut: atoms major → minor. Consecutive atoms that make up a whole axis cut it at once
+// (chunk = granule · ceil(d / granule / n), as torch.chunk does for granule 1); atoms of a part of an
+// axis only where they divide evenly.
+struct DimSharding {
+  std::vector<AtomId> atoms;
+  int64_t granule = 1;
+  bool operator==(const DimSharding&) const = default;
+  bool empty() const { return atoms.empty(); }
+};
 
 // An axis seen as [pre, size, rest], of which the middle is meant. Whole when `size` is the axis' size.
 struct AxisRef {
@@ -24,6 +35,8 @@ std::vector<AtomId> atoms_of(const Mesh& mesh, const AxisRef& ref);
 
 // "model" or "model:(1)2".
 std::string str(const Mesh& mesh, const AxisRef& ref);
+// Names of axes for a set of atoms, whole axes by name and parts in Shardy's notation: "model:(1)2".
+std::vector<std::string> axis_names(const Mesh& mesh, const std::vector<AtomId>& atoms);
 // The atoms such a text means; empty for a whole axis of size 1. Throws ShardingError: unknown axis, a part that the
 // axis' prime factors do not have.
 std::vector<AtomId> parse_axis(const Mesh& mesh, std::string_view text);
@@ -38,7 +51,15 @@ inline int64_t chunk_size(int64_t extent, int64_t granule, int64_t parts) {
 // a slice leads from coarse to fine, and a gather of the other atoms back.
 bool refines(const Mesh& mesh, const DimSharding& fine, const DimSharding& coarse, int64_t size);
 
+// What the device at `position` holds of a dim.
+Range local_range(const Mesh& mesh, const DimSharding& dim, int64_t size, int64_t position);
+
 // The pieces of a dim in the order of its atoms, first atom most significant.
 std::vector<Range> pieces(const Mesh& mesh, const DimSharding& dim, int64_t size);
+
+// Whether the cut is expressible: parts of an axis divide evenly. Whole axes always are.
+bool is_legal(const Mesh& mesh, const DimSharding& dim, int64_t size);
+// Whether every device holds the same under both.
+bool same_cuts(const Mesh& mesh, const DimSharding& a, const DimSharding& b, int64_t size);
 
 }  // namespace spmdx

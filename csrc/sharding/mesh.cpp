@@ -7,7 +7,6 @@
 #include <set>
 
 #include "base/error.h"
-#include "sharding/cuts.h"
 
 namespace spmdx {
 namespace {
@@ -168,12 +167,6 @@ std::string Mesh::str() const {
   std::iota(iota.begin(), iota.end(), 0);
   if (device_ids_ != iota) out += (axes_.empty() ? "ids=" : ", ids=") + spmdx::str(device_ids_);
   return out + ")";
-}
-
-std::vector<std::string> axis_names(const Mesh& mesh, const std::vector<AtomId>& atoms) {
-  std::vector<std::string> names;
-  for (const AxisRef& ref : axis_refs(mesh, atoms)) names.push_back(str(mesh, ref));
-  return names;
 }
 
 std::vector<AtomId> atom_list(AtomSet set) {

@@ -70,9 +70,6 @@ class Mesh {
   uint64_t hash_ = 0;
 };
 
-// Names of axes for a set of atoms, whole axes by name and parts in Shardy's notation: "model:(1)2".
-std::vector<std::string> axis_names(const Mesh& mesh, const std::vector<AtomId>& atoms);
-
 inline AtomSet atom_set(const std::vector<AtomId>& atoms) {
   AtomSet set = 0;
   for (AtomId a : atoms) set |= AtomSet{1} << a;

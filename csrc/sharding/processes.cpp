@@ -7,6 +7,7 @@
 
 #include "base/error.h"
 #include "sharding/sharding.h"
+#include "sharding/shards.h"
 
 namespace spmdx {
 

@@ -1,10 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
 // Partition specs: from what users write to shardings, back, and what is said when they do not fit.
+#include "sharding/spec.h"
+
 #include <algorithm>
 #include <numeric>
 
 #include "base/error.h"
-#include "sharding/cuts.h"
 
 namespace spmdx {
 namespace {

@@ -12,13 +12,15 @@
 #include "graph/text.h"
 #include "passes/passes.h"
 #include "rules/rule.h"
-#include "sharding/reshard.h"
+#include "sharding/notation.h"
+#include "sharding/reshard/reshard.h"
 
 namespace spmdx {
 namespace {
 
 constexpr const char* kUsage =
     "usage: spmdx-opt [--pass NAME]... [--compile] [--verify] [--hash-seed N] FILE|-   run passes, print the graph\n"
+    "       spmdx-opt [--pass NAME]... --decisions FILE|-              the same, print what search decides\n"
     "       spmdx-opt --passes                                         list the passes\n"
     "       spmdx-opt --rules                                          list the ops that have a rule\n"
     "       spmdx-opt --rule FILE|-                                    print the rule of every node\n"
@@ -156,19 +158,55 @@ const Pass& pass_named(const std::string& wanted) {
   throw UsageError("no pass is called '" + wanted + "'. Expected one of " + known + ".");
 }
 
+// The passes after propagate read a sharding of every value.
+void expect_propagated(const Graph& graph, const std::string& pass) {
+  if (!graph.mesh || pass == "simplify" || pass == "split-constants" || pass == "propagate" || pass == "compile")
+    return;
+  for (const Value& value : graph.values)
+    if (!value.sharding)
+      throw ShardingError(pass + ": a value of " + str(value.type) +
+                          " has no sharding yet. Expected a graph that was propagated. Run the pass propagate first.");
+}
+
+std::string list_text(const std::vector<TensorType>& types, const std::vector<ShardingRef>& shardings) {
+  std::string out;
+  for (size_t i = 0; i < types.size(); ++i) out += (i ? ", " : "") + str(types[i], shardings[i]);
+  return out;
+}
+
+// "%2 : f32[8, 4]{partial sum: a} = aten.mm(f32[8, 2@a], f32[2@a, 4])  work_ns 3" for every node, then what all takes.
+void show_decisions(Draft& draft, const CompileOptions& options) {
+  if (!draft.graph.mesh) throw ShardingError("nothing is decided without a mesh. Expected a graph that has one.");
+  expect_propagated(draft.graph, "search");
+  search(draft, options);
+  const Decisions& decisions = *draft.decisions;
+  int64_t work = 0;
+  for (size_t i = 0; i < draft.graph.nodes.size(); ++i) {
+    const Node& node = draft.graph.nodes[i];
+    const Choice& choice = *decisions.choices[i];
+    work += choice.compute_ns;
+    std::cout << "%" << node.output << " : " << list_text(node.call->outputs, choice.placement.outputs) << " = "
+              << node.call->op << "(" << list_text(node.call->inputs, choice.placement.inputs) << ")  work_ns "
+              << choice.compute_ns << "\n";
+  }
+  std::cout << "work_ns " << work << " moves_ns " << decisions.total_ns - work << "\n";
+}
+
 int run_passes(const Words& words) {
   CompileOptions options;
   std::vector<Pass> passes;
   std::string path;
-  bool verify_after = false;
+  bool verify_after = false, decisions_only = false;
   for (size_t i = 0; i < words.size(); ++i) {
     if (words[i] == "--pass") {
       if (++i == words.size()) throw UsageError("--pass without a name. Expected the name of a pass.");
       passes.push_back(pass_named(words[i]));
     } else if (words[i] == "--compile") {
-      passes.push_back({"compile", [](Program& program, const CompileOptions& o) { compile(program.graph, o); }});
+      passes.push_back({"compile", [](Draft& draft, const CompileOptions& o) { compile(draft.graph, o); }});
     } else if (words[i] == "--verify") {
       verify_after = true;
+    } else if (words[i] == "--decisions") {
+      decisions_only = true;
     } else if (words[i] == "--hash-seed") {
       if (++i == words.size()) throw UsageError("--hash-seed without a number. Expected a whole number.");
       hash_seed = std::strtoull(words[i].c_str(), nullptr, 10);
@@ -179,10 +217,15 @@ int run_passes(const Words& words) {
     }
   }
   if (path.empty()) throw UsageError("no file is given. Expected a file, or - for the standard input.");
-  Program program{parse_graph(read_all(path)), {}};
-  for (const Pass& pass : passes) pass.run(program, options);
-  if (verify_after) verify(program.graph);
-  std::cout << print(program.graph);
+  Draft draft{parse_graph(read_all(path)), {}};
+  for (const Pass& pass : passes) {
+    expect_propagated(draft.graph, pass.name);
+    pass.run(draft, options);
+  }
+  if (verify_after) expect_propagated(draft.graph, "verify");
+  if (verify_after) verify(draft.graph);
+  if (decisions_only) return show_decisions(draft, options), 0;
+  std::cout << print(draft.graph);
   return 0;
 }
 

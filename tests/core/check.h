@@ -7,6 +7,8 @@
 #include <string>
 #include <vector>
 
+#include "sharding/spec.h"
+
 namespace spmdx::test {
 
 struct Case {

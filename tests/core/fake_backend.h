@@ -6,8 +6,9 @@
 #include <cmath>
 #include <thread>
 
-#include "runtime/backend.h"
+#include "runtime/data/backend.h"
 #include "sharding/sharding.h"
+#include "sharding/shards.h"
 
 namespace spmdx::test {
 

@@ -3,8 +3,8 @@
 #include <cmath>
 
 #include "check.h"
-#include "runtime/check.h"
-#include "runtime/executor.h"
+#include "runtime/data/check.h"
+#include "runtime/program/executor.h"
 
 namespace spmdx {
 namespace {

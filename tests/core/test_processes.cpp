@@ -6,8 +6,8 @@
 
 #include "check.h"
 #include "fake_backend.h"
-#include "runtime/differences.h"
-#include "runtime/transfer.h"
+#include "runtime/collective/transfer.h"
+#include "runtime/step/differences.h"
 
 namespace spmdx {
 namespace {

@@ -8,8 +8,10 @@
 #include "base/error.h"
 #include "check.h"
 #include "sharding/cuts.h"
-#include "sharding/reshard.h"
-#include "sharding/reshard_direct.h"
+#include "sharding/notation.h"
+#include "sharding/reshard/missing.h"
+#include "sharding/reshard/reshard.h"
+#include "sharding/shards.h"
 
 using namespace spmdx;
 

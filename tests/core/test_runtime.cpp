@@ -4,7 +4,8 @@
 #include "base/philox.h"
 #include "check.h"
 #include "fake_backend.h"
-#include "runtime/step.h"
+#include "runtime/step/engine.h"
+#include "sharding/shards.h"
 
 namespace spmdx {
 namespace {

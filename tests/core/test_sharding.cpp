@@ -6,6 +6,9 @@
 #include "base/error.h"
 #include "check.h"
 #include "sharding/cuts.h"
+#include "sharding/notation.h"
+#include "sharding/shards.h"
+#include "sharding/spec.h"
 
 using namespace spmdx;
 

@@ -6,8 +6,8 @@
 #include "check.h"
 #include "fake_backend.h"
 #include "rules/registered.h"
-#include "runtime/step.h"
-#include "sharding/reshard.h"
+#include "runtime/step/engine.h"
+#include "sharding/reshard/reshard.h"
 
 namespace spmdx {
 namespace {

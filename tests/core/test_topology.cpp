@@ -4,7 +4,8 @@
 
 #include "base/error.h"
 #include "check.h"
-#include "sharding/reshard.h"
+#include "sharding/notation.h"
+#include "sharding/reshard/reshard.h"
 
 using namespace spmdx;
 

@@ -2,12 +2,14 @@
 """Boxes make up a tensor if every element is in exactly one of them: compared with counting."""
 
 import itertools
-import random
 import time
 
 import numpy
 import pytest
-from spmdx._checkpoint.format.boxes import Box
+from hypothesis import given
+from hypothesis import strategies as st
+from properties import examples
+from spmdx._checkpoint.format.boxes import Box, whole
 from spmdx._checkpoint.format.cover import fault_of
 
 
@@ -21,51 +23,59 @@ def counted(boxes, shape):
     return bool((counts == 1).all())
 
 
-def cut(draw, box, times):
+@st.composite
+def cut(draw, box):
     """The box, cut in two again and again, anywhere."""
     boxes = [box]
-    for _ in range(times):
-        offsets, sizes = boxes.pop(draw.randrange(len(boxes)))
-        dim = draw.randrange(len(sizes))
-        at = draw.randint(0, sizes[dim])
+    for _ in range(draw(st.integers(0, 9))):
+        offsets, sizes = boxes.pop(draw(st.integers(0, len(boxes) - 1)))
+        dim = draw(st.integers(0, len(sizes) - 1))
+        at = draw(st.integers(0, sizes[dim]))
         lower = sizes[:dim] + (at,) + sizes[dim + 1 :]
         upper = sizes[:dim] + (sizes[dim] - at,) + sizes[dim + 1 :]
         boxes += [
             Box(offsets, lower),
             Box(offsets[:dim] + (offsets[dim] + at,) + offsets[dim + 1 :], upper),
         ]
-    draw.shuffle(boxes)
-    return boxes
+    return draw(st.permutations(boxes))
 
 
+@st.composite
 def moved(draw, boxes):
     """Another place or size for one of them, or another number of them."""
     boxes = list(boxes)
-    at = draw.randrange(len(boxes))
-    way = draw.randrange(4)
-    if way == 0:
+    at = draw(st.integers(0, len(boxes) - 1))
+    way = draw(st.sampled_from(["less", "more", "another", "other numbers"]))
+    if way == "less":
         boxes.pop(at)
-    elif way == 1:
-        boxes.append(draw.choice(boxes))
-    elif way == 2:
-        boxes[at] = draw.choice(boxes)  # as often as before, and sizes may still add up
+    elif way == "more":
+        boxes.append(draw(st.sampled_from(boxes)))
+    elif way == "another":
+        boxes[at] = draw(st.sampled_from(boxes))  # as many as before, and sizes may still add up
     else:
-        offsets, sizes = map(list, boxes[at])
-        draw.choice((offsets, sizes))[draw.randrange(len(sizes))] += draw.choice((-1, 1))
-        boxes[at] = Box(tuple(offsets), tuple(sizes))
+        numbers = [list(boxes[at].offsets), list(boxes[at].sizes)]
+        dim = draw(st.integers(0, len(numbers[0]) - 1))
+        draw(st.sampled_from(numbers))[dim] += draw(st.sampled_from([-1, 1]))
+        boxes[at] = Box(*map(tuple, numbers))
     return boxes
 
 
-def test_it_agrees_with_counting():
-    draw, found = random.Random(0), []
-    for _ in range(4000):
-        shape = tuple(draw.randint(1, 5) for _ in range(draw.randint(1, 4)))
-        boxes = cut(draw, Box((0,) * len(shape), shape), draw.randint(0, 9))
-        for _ in range(draw.randint(0, 3)):
-            boxes = moved(draw, boxes) if boxes else boxes
-        found.append(counted(boxes, shape))
-        assert (fault_of(boxes, shape) == "") is found[-1], (boxes, shape)
-    assert 1000 < sum(found) < 3000
+SIDES = st.lists(st.integers(1, 5), min_size=1, max_size=4).map(tuple)
+
+
+@given(SIDES, st.data())
+@examples(100)
+def test_what_was_cut_makes_up_the_whole(shape, data):
+    assert fault_of(data.draw(cut(whole(shape))), shape) == ""
+
+
+@given(SIDES, st.data())
+@examples(300)
+def test_it_agrees_with_counting(shape, data):
+    boxes = data.draw(cut(whole(shape)))
+    for _ in range(data.draw(st.integers(1, 3))):
+        boxes = data.draw(moved(boxes)) if boxes else boxes
+    assert (fault_of(boxes, shape) == "") is counted(boxes, shape)
 
 
 def test_the_fault_is_named():

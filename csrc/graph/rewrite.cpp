@@ -1,0 +1,94 @@
+// SPDX-License-Identifier: Apache-2.0
+// Rewriting a graph node by node.
+#include "graph/rewrite.h"
+
+#include <algorithm>
+
+#include "base/error.h"
+
+namespace spmdx {
+
+Rewrite::Rewrite(const Graph& from) : from_(from), map_(from.values.size(), kNone) {
+  to_.mesh = from.mesh;
+  to_.num_params = from.num_params;
+  for (const Input& input : from.inputs) {
+    const ValueId value = to_.add_input(from.values[input.value].type, input.name);
+    to_.inputs.back() = input;
+    to_.inputs.back().value = value;
+    to_.values[value].sharding = from.values[input.value].sharding;
+    to_.values[value].why = from.values[input.value].why;
+    map_[input.value] = value;
+  }
+}
+
+Node Rewrite::mapped(const Node& node) const {
+  Node copy = node;
+  for (ValueId& value : copy.inputs) {
+    value = map_[value];
+    if (value == kNone) throw InternalError("a rewritten node reads a value that is gone: " + node.call->op);
+  }
+  return copy;
+}
+
+void Rewrite::keep(const Node& node) {
+  const Node copy = mapped(node);
+  const ValueId output = to_.add_node(copy.call, copy.inputs, copy.source, copy.param);
+  Node& added = to_.nodes.back();
+  added.atoms = node.atoms;
+  added.bytes = node.bytes;
+  added.cause = node.cause;
+  for (size_t i = 0; i < node.call->outputs.size(); ++i) {
+    const ValueId old = node.output + static_cast<ValueId>(i);
+    map_[old] = output + static_cast<ValueId>(i);
+    to_.values[map_[old]].sharding = from_.values[old].sharding;
+    to_.values[map_[old]].why = from_.values[old].why;
+  }
+}
+
+Graph Rewrite::finish() {
+  for (Output output : from_.outputs) {
+    output.value = map_[output.value];
+    internal_check(output.value != kNone, "an output of the graph was rewritten away");
+    to_.outputs.push_back(output);
+  }
+  for (Constraint constraint : from_.constraints) {
+    constraint.value = map_[constraint.value];
+    if (constraint.value != kNone) to_.constraints.push_back(constraint);
+  }
+  return std::move(to_);
+}
+
+std::vector<bool> needed_nodes(const Graph& graph) {
+  std::vector<bool> needed(graph.values.size(), false), nodes(graph.nodes.size(), false);
+  for (const Output& output : graph.outputs) needed[output.value] = true;
+  for (size_t i = graph.nodes.size(); i-- > 0;) {
+    const Node& node = graph.nodes[i];
+    for (size_t k = 0; k < node.call->outputs.size(); ++k)
+      if (needed[node.output + k]) nodes[i] = true;
+    if (nodes[i])
+      for (ValueId value : node.inputs) needed[value] = true;
+  }
+  return nodes;
+}
+
+std::vector<size_t> inputs_by_use(const Graph& graph) {
+  std::vector<size_t> place(graph.values.size(), SIZE_MAX), order;
+  for (size_t i = 0; i < graph.inputs.size(); ++i) place[graph.inputs[i].value] = i;
+  const auto add = [&](ValueId value) {
+    if (place[value] != SIZE_MAX) order.push_back(place[value]);
+    place[value] = SIZE_MAX;
+  };
+  for (const Node& node : graph.nodes) std::for_each(node.inputs.begin(), node.inputs.end(), add);
+  for (const Input& input : graph.inputs) add(input.value);
+  return order;
+}
+
+void drop_dead(Graph& graph) {
+  const std::vector<bool> needed = needed_nodes(graph);
+  Rewrite rewrite(graph);
+  for (size_t i = 0; i < graph.nodes.size(); ++i)
+    if (needed[i]) rewrite.keep(graph.nodes[i]);
+  graph = rewrite.finish();
+}
+
+}  // namespace spmdx

@@ -1,0 +1,41 @@
+// SPDX-License-Identifier: Apache-2.0
+// Types in graph text.
+#include "graph/text_type.h"
+
+#include <algorithm>
+
+#include "base/error.h"
+#include "sharding/notation.h"
+
+namespace spmdx {
+namespace {
+
+// Sizes whose product does not fit would overflow wherever they are multiplied.
+void check_numel(const TensorType& type) {
+  int64_t bytes = itemsize(type.dtype);
+  for (int64_t size : type.shape) {
+    if (__builtin_mul_overflow(bytes, std::max<int64_t>(size, 1), &bytes)) {
+      throw ShardingError(str(type) + " is too large. Expected at most 2^63 bytes.");
+    }
+  }
+}
+
+}  // namespace
+
+std::pair<TensorType, ShardingRef> read_type(Cursor& cursor, const MeshRef& mesh) {
+  cursor.skip_blanks();
+  const size_t start = cursor.position();
+  auto [type, sharding] = parse_type(cursor, mesh);
+  check_numel(type);
+  // "f32[4] replicated" is decided, "f32[4]" is not, though a sharding may stand for it.
+  if (sharding && sharding->replicated()) sharding = nullptr;
+  if (cursor.accept("replicated")) {
+    if (!mesh) throw ShardingError("'replicated' without a mesh. Expected a line like mesh(data=2) at the top.");
+    if (sharding) throw ShardingError(std::string(cursor.since(start)) + " is both cut and replicated.");
+    sharding = replicated(mesh, type.shape.size());
+  }
+  type.wrapped_number = cursor.accept("number");
+  return {type, sharding};
+}
+
+}  // namespace spmdx

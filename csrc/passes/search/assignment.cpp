@@ -1,0 +1,246 @@
+// SPDX-License-Identifier: Apache-2.0
+// Assignment of choices to nodes: what follows from a change, and what it costs.
+#include "passes/search/assignment.h"
+
+#include <algorithm>
+#include <map>
+
+#include "passes/settings/limits.h"
+
+namespace spmdx {
+namespace {
+
+void add_new(std::vector<ShardingRef>& list, const ShardingRef& sharding) {
+  if (sharding && list.size() < kLimits.hints && std::find(list.begin(), list.end(), sharding) == list.end())
+    list.push_back(sharding);
+}
+
+std::vector<uint32_t> number_types(const Graph& graph) {
+  std::map<std::pair<int64_t, Shape>, uint32_t> numbers;
+  std::vector<uint32_t> result;
+  for (const Value& value : graph.values) {
+    const auto key = std::pair{itemsize(value.type.dtype), value.type.shape};
+    result.push_back(numbers.try_emplace(key, static_cast<uint32_t>(numbers.size())).first->second);
+  }
+  return result;
+}
+
+}  // namespace
+
+size_t Assignment::PlanHash::operator()(const PlanKey& key) const {
+  return hash_combine(hash_combine(key.type, reinterpret_cast<uintptr_t>(key.from)),
+                      reinterpret_cast<uintptr_t>(key.to));
+}
+
+Assignment::Assignment(const Graph& graph, const CompileOptions& options, std::vector<bool> fleeting)
+    : graph_(graph),
+      options_(options),
+      table_(options.topology),
+      users_(spmdx::users(graph)),
+      ends_(graph.values.size()),
+      inputs_(graph.values.size(), nullptr),
+      type_of_(number_types(graph)),
+      fleeting_(std::move(fleeting)),
+      choices_(graph.nodes.size()),
+      moves_(graph.values.size(), 0) {
+  for (const Node& node : graph.nodes) rules_.push_back(rule_for(node.call));
+  for (const Input& input : graph.inputs) {
+    const Value& value = graph.values[input.value];
+    const ShardingRef here = input.physical ? input.physical : replicated(graph.mesh, value.type.shape.size());
+    inputs_[input.value] = comes_from_another_mesh(graph, input) ? value.sharding : here;
+    if (input.annotation) ends_[input.value].push_back({input.annotation, true, false});
+    for (const DimSharding& dim : inputs_[input.value]->dims)
+      if (!dim.empty() && std::find(cutting_.begin(), cutting_.end(), dim.atoms) == cutting_.end())
+        cutting_.push_back(dim.atoms);
+  }
+  for (const Constraint& constraint : graph.constraints)
+    if (graph.values[constraint.value].producer != kNone)
+      ends_[constraint.value].push_back({graph.values[constraint.value].sharding, true, false});
+  for (const Output& output : graph.outputs)
+    ends_[output.value].push_back({output.annotation ? output.annotation : graph.values[output.value].sharding, false,
+                                   !output.annotation && output.tied == kNone});
+  for (ValueId value = 0; value < graph.values.size(); ++value) {
+    if (!inputs_[value]) continue;
+    moves_[value] = moves_with(value, kNone, nullptr);
+    total_ += moves_[value];
+    moving_ += moves_[value];
+  }
+}
+
+OpContext Assignment::context(NodeId node) const {
+  return {graph_.mesh, graph_.nodes[node].call.get(), rules_[node].get(), false};
+}
+
+ValueId Assignment::value(NodeId node, size_t tensor) const {
+  const Node& at = graph_.nodes[node];
+  return tensor < at.inputs.size() ? at.inputs[tensor] : at.output + static_cast<ValueId>(tensor - at.inputs.size());
+}
+
+const ShardingRef& Assignment::native_with(ValueId value, NodeId node, const Choice* choice) const {
+  if (inputs_[value]) return inputs_[value];
+  const NodeId producer = graph_.values[value].producer;
+  if (producer != node) choice = choices_[producer].get();
+  static const ShardingRef kUndecided;
+  return choice ? choice->placement.outputs[value - graph_.nodes[producer].output] : kUndecided;
+}
+
+const ShardingRef& Assignment::native(ValueId value) const { return native_with(value, kNone, nullptr); }
+
+const ShardingRef& Assignment::offered(ValueId value) const {
+  for (const End& end : ends_[value])
+    if (end.early) return end.wanted;
+  return native(value);
+}
+
+// Ops in program order, then outputs.
+template <class Visit>
+void Assignment::each_demand(ValueId value, const ShardingRef& native, NodeId node, const Choice* choice,
+                             const Visit& visit) const {
+  for (NodeId user : users_[value]) {
+    const Choice* with = user == node ? choice : choices_[user].get();
+    if (!with) continue;
+    const std::vector<ValueId>& operands = graph_.nodes[user].inputs;
+    for (size_t i = 0; i < operands.size(); ++i)
+      if (operands[i] == value) visit(with->placement.inputs[i], user);
+  }
+  for (const End& end : ends_[value])
+    if (!end.early && (!end.as_made || native->partial)) visit(end.wanted, static_cast<NodeId>(graph_.nodes.size()));
+}
+
+std::vector<ShardingRef> Assignment::demands(ValueId value) const {
+  std::vector<ShardingRef> list;
+  const ShardingRef& made = native(value);
+  if (!made) return list;
+  each_demand(value, made, kNone, nullptr, [&](const ShardingRef& wanted, NodeId) { add_new(list, wanted); });
+  return list;
+}
+
+const ReshardPlan& Assignment::plan(ValueId value, const ShardingRef& from, const ShardingRef& to) const {
+  Planned& known = plans_[{type_of_[value], from.get(), to.get()}];
+  const TensorType& type = graph_.values[value].type;
+  if (!known.plan) known = {from, to, plan_reshard(type.dtype, type.shape, from, to, options_.topology)};
+  return *known.plan;
+}
+
+int64_t Assignment::move_ns(ValueId value, const ShardingRef& from, const ShardingRef& to) const {
+  return from == to ? 0 : plan(value, from, to).cost_ns;
+}
+
+// As the collectives are made: every demand from the nearest layout there is by then, with those on the way.
+int64_t Assignment::moves_with(ValueId value, NodeId node, const Choice* choice) const {
+  return moves_with(value, node, choice, fleeting_[value]);
+}
+
+int64_t Assignment::moves_ns_if_kept(ValueId value) const { return moves_with(value, kNone, nullptr, false); }
+
+int64_t Assignment::moves_with(ValueId value, NodeId node, const Choice* choice, bool fleeting) const {
+  const ShardingRef& made = native_with(value, node, choice);
+  if (!made) return 0;
+  const ShardingRef* base = &made;
+  int64_t total = 0;
+  for (const End& end : ends_[value]) {
+    if (!end.early) continue;
+    total = move_ns(value, made, end.wanted);
+    base = &end.wanted;
+  }
+  struct Copy {
+    const ShardingRef* sharding;  // of a plan that is remembered
+    NodeId used;
+  };
+  std::vector<Copy> known;  // beyond `base`
+  each_demand(value, made, node, choice, [&](const ShardingRef& wanted, NodeId at) {
+    if (wanted == *base) return;
+    if (fleeting) std::erase_if(known, [&](const Copy& copy) { return copy.used + kLimits.nodes_a_copy_stays < at; });
+    const auto same = std::find_if(known.begin(), known.end(), [&](const Copy& c) { return *c.sharding == wanted; });
+    if (same != known.end()) {
+      same->used = at;
+      return;
+    }
+    const ReshardPlan* best = &plan(value, *base, wanted);
+    for (const Copy& copy : known) {
+      const ReshardPlan& other = plan(value, *copy.sharding, wanted);
+      if (other.cost_ns < best->cost_ns) best = &other;
+    }
+    total += best->cost_ns;
+    for (const Move& move : best->moves) known.push_back({&move.to, at});
+  });
+  return total;
+}
+
+std::vector<ValueId> Assignment::values_of(NodeId node, bool results) const {
+  const Node& at = graph_.nodes[node];
+  std::vector<ValueId> values = at.inputs;
+  std::sort(values.begin(), values.end());
+  values.erase(std::unique(values.begin(), values.end()), values.end());
+  for (size_t i = 0; results && i < at.call->outputs.size(); ++i) values.push_back(at.output + static_cast<ValueId>(i));
+  return values;
+}
+
+int64_t Assignment::cost_around(NodeId node, const Choice& choice) const {
+  int64_t cost = choice.compute_ns;
+  for (ValueId value : values_of(node, true)) cost += moves_with(value, node, &choice);
+  return cost;
+}
+
+int64_t Assignment::cost_before(NodeId node, const Choice& choice) const {
+  int64_t cost = choice.compute_ns;
+  for (ValueId value : values_of(node, false)) cost += moves_with(value, node, &choice);
+  return cost;
+}
+
+void Assignment::put(NodeId node, ChoiceRef choice) {
+  if (choices_[node]) total_ -= choices_[node]->compute_ns;
+  choices_[node] = std::move(choice);
+  if (choices_[node]) total_ += choices_[node]->compute_ns;
+  for (ValueId value : values_of(node, true)) {
+    const int64_t now = moves_with(value, kNone, nullptr);
+    total_ += now - moves_[value];
+    moving_ += now - moves_[value];
+    moves_[value] = now;
+  }
+}
+
+void Assignment::decide(NodeId node, ChoiceRef choice) {
+  log_.emplace_back(node, choices_[node]);
+  put(node, std::move(choice));
+}
+
+void Assignment::undo(size_t mark) {
+  for (; log_.size() > mark; log_.pop_back()) put(log_.back().first, log_.back().second);
+}
+
+void Assignment::forget() { log_.clear(); }
+
+void Assignment::add_hints(ValueId value, NodeId asking, std::vector<ShardingRef>& hints) const {
+  const ShardingRef& made = native(value);
+  if (made && graph_.values[value].producer != asking) add_new(hints, offered(value));
+  add_new(hints, graph_.values[value].sharding);
+  each_demand(value, made ? made : graph_.values[value].sharding, asking, nullptr,
+              [&](const ShardingRef& wanted, NodeId) { add_new(hints, wanted); });
+}
+
+const Choices& Assignment::choices(NodeId node, size_t tensor, const ShardingRef& with) {
+  const OpContext op = context(node);
+  Hints hints(op.num_tensors());
+  for (size_t t = 0; t < hints.size(); ++t) {
+    if (t == tensor) add_new(hints[t], with);
+    add_hints(value(node, t), node, hints[t]);
+  }
+  return table_.of(op, hints);
+}
+
+Choices Assignment::shifts(NodeId node) const {
+  const OpContext op = context(node);
+  Choices result;
+  for (const std::vector<AtomId>& atoms : cutting_)
+    for (Strategy& strategy : shifted(op, choices_[node]->strategy, atoms))
+      if (ChoiceRef choice = choice_of(op, std::move(strategy), options_.topology)) result.push_back(std::move(choice));
+  return result;
+}
+
+ShardingRef wanted_of(const Graph& graph, const Output& output, const ShardingRef& native) {
+  if (output.annotation) return output.annotation;
+  return output.tied == kNone && !native->partial ? native : graph.values[output.value].sharding;
+}
+
+}  // namespace spmdx

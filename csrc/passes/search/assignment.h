@@ -1,0 +1,110 @@
+// SPDX-License-Identifier: Apache-2.0
+// Assignment: a choice for every node, and the time of all ops and of all moves that follow from it.
+#pragma once
+#include <vector>
+
+#include "passes/settings/options.h"
+#include "passes/strategy/choices.h"
+
+namespace spmdx {
+
+class Assignment {
+ public:
+  // `fleeting`, by value: gathered copies are dropped between uses that lie far apart. REQUIRES: propagated; `graph`
+  // and `options` outlive this. No node is decided yet.
+  Assignment(const Graph& graph, const CompileOptions& options, std::vector<bool> fleeting);
+
+  const Graph& graph() const { return graph_; }
+  OpContext context(NodeId node) const;
+  ValueId value(NodeId node, size_t tensor) const;  // operands first, then results
+  const std::vector<NodeId>& users(ValueId value) const { return users_[value]; }
+  // Another reader than ops: an output or a constraint.
+  bool pinned(ValueId value) const { return !ends_[value].empty(); }
+
+  bool decided(NodeId node) const { return choices_[node] != nullptr; }
+  const Choice& choice(NodeId node) const { return *choices_[node]; }
+  const ChoiceRef& choice_ref(NodeId node) const { return choices_[node]; }
+  // The sharding a value is made in; null where its producer is not decided.
+  const ShardingRef& native(ValueId value) const;
+  // The sharding its readers start from: the user's, where the value is constrained.
+  const ShardingRef& offered(ValueId value) const;
+  // The shardings that readers want, distinct, in program order.
+  std::vector<ShardingRef> demands(ValueId value) const;
+
+  // What it could do, given all that its neighbours and propagation say, and `with` for one tensor.
+  const Choices& choices(NodeId node, size_t tensor = SIZE_MAX, const ShardingRef& with = nullptr);
+  // What it could do if one axis, or part of one, that cuts an input cut another factor, or none.
+  Choices shifts(NodeId node) const;
+  // Time of the node itself and of the moves of its operands and results, if it did that.
+  int64_t cost_around(NodeId node, const Choice& choice) const;
+  // The same without the moves of its results.
+  int64_t cost_before(NodeId node, const Choice& choice) const;
+  // Time of the cheapest way from one sharding of a value to another.
+  int64_t move_ns(ValueId value, const ShardingRef& from, const ShardingRef& to) const;
+  // Time of all moves of a value.
+  int64_t moves_ns(ValueId value) const { return moves_[value]; }
+  // The same, if the value were not fleeting.
+  int64_t moves_ns_if_kept(ValueId value) const;
+
+  bool fleeting(ValueId value) const { return fleeting_[value]; }
+
+  void decide(NodeId node, ChoiceRef choice);
+  int64_t total() const { return total_; }
+  int64_t moving() const { return moving_; }  // of the total, the moves
+
+  // Decisions made after mark() can be taken back.
+  size_t mark() const { return log_.size(); }
+  void undo(size_t mark);
+  void forget();
+
+ private:
+  const ReshardPlan& plan(ValueId value, const ShardingRef& from, const ShardingRef& to) const;
+  int64_t moves_with(ValueId value, NodeId node, const Choice* choice) const;
+  int64_t moves_with(ValueId value, NodeId node, const Choice* choice, bool fleeting) const;
+  const ShardingRef& native_with(ValueId value, NodeId node, const Choice* choice) const;
+  template <class Visit>
+  void each_demand(ValueId value, const ShardingRef& native, NodeId node, const Choice* choice,
+                   const Visit& visit) const;
+  void put(NodeId node, ChoiceRef choice);
+  std::vector<ValueId> values_of(NodeId node, bool results) const;
+  void add_hints(ValueId value, NodeId asking, std::vector<ShardingRef>& hints) const;
+
+  struct End {  // a reader that is no op
+    ShardingRef wanted;
+    bool early;    // the user's word: the value is moved where it is made, before all ops
+    bool as_made;  // `wanted` only where the value is made partial
+  };
+
+  const Graph& graph_;
+  const CompileOptions& options_;
+  ChoiceTable table_;
+  std::vector<OpRuleRef> rules_;
+  std::vector<std::vector<NodeId>> users_;
+  std::vector<std::vector<End>> ends_;
+  std::vector<ShardingRef> inputs_;           // by value; null for results of nodes
+  std::vector<std::vector<AtomId>> cutting_;  // the atoms that cut dims of inputs, or are wanted to
+  std::vector<uint32_t> type_of_;             // by value: equal types have equal numbers
+  std::vector<bool> fleeting_;
+  std::vector<ChoiceRef> choices_;
+  std::vector<int64_t> moves_;
+  int64_t total_ = 0, moving_ = 0;
+  std::vector<std::pair<NodeId, ChoiceRef>> log_;  // what was there before
+  struct PlanKey {
+    uint32_t type;
+    const Sharding *from, *to;
+    bool operator==(const PlanKey&) const = default;
+  };
+  struct Planned {
+    ShardingRef from, to;  // so that nothing else comes to lie at their addresses
+    ReshardPlanRef plan;
+  };
+  struct PlanHash {
+    size_t operator()(const PlanKey& key) const;
+  };
+  mutable std::unordered_map<PlanKey, Planned, PlanHash> plans_;
+};
+
+// What an output should be laid out as, given how its value is made.
+ShardingRef wanted_of(const Graph& graph, const Output& output, const ShardingRef& native);
+
+}  // namespace spmdx

@@ -1,0 +1,46 @@
+// SPDX-License-Identifier: Apache-2.0
+// Search: assignments are made, improved, and made again for what is worth keeping.
+#include "passes/search/search.h"
+
+#include <memory>
+
+#include "passes/search/assignment.h"
+#include "passes/search/residence.h"
+
+namespace spmdx {
+namespace {
+
+std::unique_ptr<const Assignment> assign(const Graph& graph, const CompileOptions& options,
+                                         const std::vector<bool>& fleeting) {
+  auto assignment = std::make_unique<Assignment>(graph, options, fleeting);
+  choose_greedily(*assignment);
+  improve(*assignment);
+  return assignment;
+}
+
+Decisions decisions_of(const Assignment& assignment, std::vector<bool> fleeting) {
+  Decisions decisions{{}, std::move(fleeting), assignment.total()};
+  for (NodeId node = 0; node < assignment.graph().nodes.size(); ++node)
+    decisions.choices.push_back(assignment.choice_ref(node));
+  return decisions;
+}
+
+}  // namespace
+
+Decisions decide(const Graph& graph, const CompileOptions& options) {
+  std::vector<bool> fleeting = fleeting_values(graph);
+  if (options.gather_budget == kNoLimit) fleeting.assign(fleeting.size(), false);
+  auto assignment = assign(graph, options, fleeting);
+  if (options.gather_budget != 0 && options.gather_budget != kNoLimit) {
+    const std::vector<bool> before = fleeting;
+    keep_within(options.gather_budget, *assignment, fleeting);
+    if (fleeting != before) assignment = assign(graph, options, fleeting);
+  }
+  return decisions_of(*assignment, std::move(fleeting));
+}
+
+void search(Draft& draft, const CompileOptions& options) {
+  if (draft.graph.mesh && !draft.decisions) draft.decisions = decide(draft.graph, options);
+}
+
+}  // namespace spmdx

@@ -1,0 +1,41 @@
+// SPDX-License-Identifier: Apache-2.0
+// Search: a choice for every node of a propagated graph, of little total cost.
+#pragma once
+#include <optional>
+#include <vector>
+
+#include "passes/settings/options.h"
+#include "passes/strategy/choices.h"
+
+namespace spmdx {
+
+class Assignment;
+
+// What each node does, and what that costs.
+struct Decisions {
+  std::vector<ChoiceRef> choices;  // by node
+  std::vector<bool> fleeting;      // by value: gathered copies are dropped between uses that lie far apart
+  int64_t total_ns = 0;
+};
+
+// A program on its way to a plan.
+struct Draft {
+  Graph graph;
+  std::optional<Decisions> decisions;  // what search has decided for this graph
+};
+
+// The pass: chooses a strategy for every node by cost, if that has not been done for this graph. REQUIRES: propagated.
+void search(Draft& draft, const CompileOptions& options);
+
+// Both of the below. What is gathered more than once shows only after a search: where options.gather_budget allows for
+// keeping some of it, a second search reckons with that. REQUIRES: propagated.
+Decisions decide(const Graph& graph, const CompileOptions& options);
+
+// Decides every node once, in program order, by what is known so far.
+void choose_greedily(Assignment& assignment);
+
+// Changes decisions, one node or a wave of neighbours at a time, as long as the total falls. So the result is never
+// worse than what it started from.
+void improve(Assignment& assignment);
+
+}  // namespace spmdx

@@ -1,0 +1,52 @@
+// SPDX-License-Identifier: Apache-2.0
+// Limits: every constant of propagation and of the search, with its reason. None of them can make a plan wrong.
+#pragma once
+#include <cstddef>
+#include <cstdint>
+
+namespace spmdx {
+
+struct Limits {
+  // ---- what is propagated, and the forms of a program that are tried ----
+  // Sweeps over all nodes, forth and back, after each seeding. One sweep carries a layout through the whole program,
+  // the next ones what follows from tied state; without a limit two ops might correct each other for ever.
+  int sweeps = 8;
+  // Rounds of expansion: what a composite op is made of may be composite again.
+  int expansions = 4;
+  // Merged dims whose rows are tried in another order. Each of them costs a search.
+  size_t turned_dims = 3;
+
+  // ---- what one op could do ----
+  // Shardings of one tensor that suggest strategies. More of them make a search longer, not its plans better: the first
+  // are those that the tensor has and that propagation gave it.
+  size_t hints = 6;
+  // Strategies that move the axes of one hint to another factor, in the order of factors. An all_to_all leads to all of
+  // them, so they cost alike.
+  size_t moved = 2;
+
+  // ---- local search ----
+  // Rounds over all moves of the program. Later rounds find next to nothing.
+  int rounds = 3;
+  // Times a node is asked again after its neighbours changed: two neighbours might answer each other for ever.
+  size_t answers = 4;
+  // Nodes that one chain of changes may reach: the length of a layer or two.
+  size_t chain = 64;
+  // Chains that failed at places that are alike, after which such places are left alone: the layers of a model are.
+  int failures = 2;
+  // Ops that compute, of a program small enough for each node to try layouts that no tensor suggests. Such a try costs
+  // a chain, and in a larger program the layouts of some tensor serve.
+  size_t nodes_that_shift = 8;
+  // Nanoseconds: sums of the same moves in another order differ by roundings alone.
+  int64_t rounding_ns = 16;
+
+  // ---- costs ----
+  // Work that every device repeats may save bytes of a small problem, but never scales: sharing a product out is worth
+  // more than the time it takes on one device. Where all strategies share it out alike this changes nothing.
+  double weight_of_products = 20;
+  // Nodes between two uses of a gathered parameter that share its copy. Beyond, as from forward to backward, it is
+  // gathered again rather than held.
+  uint32_t nodes_a_copy_stays = 32;
+};
+inline constexpr Limits kLimits;
+
+}  // namespace spmdx

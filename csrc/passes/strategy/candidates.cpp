@@ -1,0 +1,174 @@
+// SPDX-License-Identifier: Apache-2.0
+// Candidates: the strategies that the shardings of an op's tensors suggest.
+#include <algorithm>
+
+#include "passes/settings/limits.h"
+#include "passes/strategy/strategy.h"
+
+namespace spmdx {
+namespace {
+
+// Adds what `more` cuts beyond `strategy`, as far as atoms are free and the factor can take them.
+void merge(const OpContext& op, Strategy& strategy, const Strategy& more) {
+  AtomSet used = strategy.used();
+  for (size_t f = 0; f < strategy.cuts.size(); ++f) {
+    DimSharding& mine = strategy.cuts[f];
+    const DimSharding& other = more.cuts[f];
+    if (other.atoms.size() <= mine.atoms.size()) continue;
+    if (!mine.empty() && mine.granule != other.granule) continue;
+    if (!std::equal(mine.atoms.begin(), mine.atoms.end(), other.atoms.begin())) continue;
+    DimSharding longer{mine.atoms, other.granule};
+    for (size_t i = mine.atoms.size(); i < other.atoms.size(); ++i) {
+      if (used & (AtomSet{1} << other.atoms[i])) break;
+      longer.atoms.push_back(other.atoms[i]);
+    }
+    while (longer.atoms.size() > mine.atoms.size() && !is_legal(*op.mesh, longer, op.rule->factors[f].size))
+      longer.atoms.pop_back();
+    if (longer.atoms.size() <= mine.atoms.size()) continue;
+    used |= atom_set(longer.atoms);
+    mine = std::move(longer);
+  }
+}
+
+struct Hint {
+  Strategy strategy;
+  int64_t bytes;
+};
+
+// By factor: how many operands the hints cut by it.
+std::vector<int> operands_cut(const OpContext& op, const std::vector<std::vector<ShardingRef>>& hints) {
+  std::vector<int> count(op.rule->factors.size(), 0);
+  for (size_t t = 0; t < op.rule->inputs.size(); ++t) {
+    std::vector<bool> cut(count.size(), false);
+    for (const ShardingRef& sharding : hints[t]) {
+      if (!sharding) continue;
+      const Strategy strategy = project(op, t, sharding);
+      for (size_t f = 0; f < cut.size(); ++f) cut[f] = cut[f] || !strategy.cuts[f].empty();
+    }
+    for (size_t f = 0; f < cut.size(); ++f) count[f] += cut[f];
+  }
+  return count;
+}
+
+// By factor: whether its cut has no place in the op, or only at the price of a product's sum. Where two operands are
+// cut alike the sum is what is meant: anything else would gather one of them.
+std::vector<bool> in_the_way(const OpContext& op, const std::vector<DimSharding>& cuts, const std::vector<int>& count) {
+  std::vector<bool> blocked(cuts.size(), false);
+  Strategy rest{cuts, 0, Reduction::none};
+  for (size_t f = 0; f < cuts.size(); ++f)
+    if (!may_cut(op, op.rule->factors[f])) rest.cuts[f] = {};
+  const bool fits = place(op, rest).has_value(), product = contracts(*op.rule);
+  for (size_t f = 0; f < cuts.size(); ++f)
+    blocked[f] = !cuts[f].empty() && (!fits || rest.cuts[f].empty() ||
+                                      (product && op.rule->factors[f].kind == FactorKind::reduce && count[f] == 1));
+  return blocked;
+}
+
+// Where what `sharding` cuts is in the way: the same atoms on a factor that passes and that they divide evenly. An
+// all_to_all leads there, less than gathering. At most kLimits.moved, in the order of factors.
+std::vector<Strategy> moved(const OpContext& op, size_t tensor, const ShardingRef& sharding,
+                            const std::vector<int>& count) {
+  std::vector<DimSharding> cuts = cuts_of(op, tensor, sharding);
+  const TensorFactors& factors = op.factors(tensor);
+  const std::vector<bool> blocked = in_the_way(op, cuts, count);
+  std::vector<AtomId> atoms;
+  for (size_t f = 0; f < cuts.size(); ++f)
+    if (blocked[f]) atoms.insert(atoms.end(), cuts[f].atoms.begin(), cuts[f].atoms.end());
+  std::vector<Strategy> result;
+  if (atoms.empty()) return result;
+  const int64_t parts = op.mesh->group_size(atom_set(atoms));
+  for (size_t f = 0; f < cuts.size(); ++f)
+    if (blocked[f]) cuts[f] = {};
+  for (size_t f = 0; f < cuts.size() && result.size() < kLimits.moved; ++f) {
+    const Factor& factor = op.rule->factors[f];
+    if (blocked[f] || factor.kind != FactorKind::pass || !cuts[f].empty() || factor.size % parts != 0) continue;
+    if (!has_factor(factors, static_cast<int>(f))) continue;
+    Strategy strategy;
+    strategy.cuts = cuts;
+    strategy.cuts[f] = {atoms, 1};
+    if (is_legal(*op.mesh, strategy.cuts[f], factor.size)) result.push_back(std::move(strategy));
+  }
+  return result;
+}
+
+void add_hint(std::vector<Hint>& found, Strategy strategy, int64_t bytes) {
+  if (strategy.used() == 0) return;
+  auto same = std::find_if(found.begin(), found.end(), [&](const Hint& h) { return h.strategy == strategy; });
+  if (same == found.end())
+    found.push_back({std::move(strategy), bytes});
+  else
+    same->bytes = std::max(same->bytes, bytes);
+}
+
+void sort_hints(std::vector<Hint>& found) {
+  std::stable_sort(found.begin(), found.end(), [](const Hint& a, const Hint& b) { return a.bytes > b.bytes; });
+}
+
+bool sums(const OpContext& op, const Strategy& strategy) {
+  for (size_t f = 0; f < strategy.cuts.size(); ++f)
+    if (op.rule->factors[f].kind == FactorKind::reduce && !strategy.cuts[f].empty()) return true;
+  return false;
+}
+
+// Of a product, where two tensors cut different factors by the same atoms, or one that is summed over: those atoms on a
+// factor that all operands have. Two all_to_alls may be less than a gather or a sum. At most kLimits.moved, in the
+// order of factors.
+std::vector<Strategy> agreed(const OpContext& op, const std::vector<Hint>& found) {
+  std::vector<Strategy> result;
+  if (found.empty() || !contracts(*op.rule)) return result;
+  const Strategy& first = found[0].strategy;
+  const auto differs = [&](const Hint& h) { return h.strategy.used() == first.used() && h.strategy != first; };
+  if (!sums(op, first) && std::none_of(found.begin() + 1, found.end(), differs)) return result;
+  std::vector<AtomId> atoms;
+  for (const DimSharding& cut : first.cuts) atoms.insert(atoms.end(), cut.atoms.begin(), cut.atoms.end());
+  for (size_t f = 0; f < first.cuts.size() && result.size() < kLimits.moved; ++f) {
+    const Factor& factor = op.rule->factors[f];
+    if (factor.kind != FactorKind::pass || factor.size % op.mesh->group_size(atom_set(atoms)) != 0) continue;
+    const auto has = [&](const TensorFactors& factors) { return has_factor(factors, static_cast<int>(f)); };
+    if (!std::all_of(op.rule->inputs.begin(), op.rule->inputs.end(), has)) continue;
+    Strategy strategy;
+    strategy.cuts.resize(first.cuts.size());
+    strategy.cuts[f] = {atoms, 1};
+    if (is_legal(*op.mesh, strategy.cuts[f], factor.size)) result.push_back(std::move(strategy));
+  }
+  return result;
+}
+
+// What the tensors say directly, then what they say after moving blocked atoms; each part largest tensor first.
+std::vector<Hint> collect_hints(const OpContext& op, const std::vector<std::vector<ShardingRef>>& hints) {
+  std::vector<Hint> found, far;
+  const std::vector<int> count = op.composite ? std::vector<int>{} : operands_cut(op, hints);
+  for (size_t t = 0; t < hints.size(); ++t)
+    for (const ShardingRef& sharding : hints[t]) {
+      if (!sharding || sharding->dim_atoms() == 0) continue;
+      add_hint(found, project(op, t, sharding), op.type(t).bytes());
+      if (op.composite) continue;  // while propagating: a way around one op is nothing for others to follow
+      for (Strategy& strategy : moved(op, t, sharding, count)) add_hint(far, std::move(strategy), op.type(t).bytes());
+    }
+  sort_hints(found);
+  sort_hints(far);
+  if (!op.composite)
+    for (Strategy& strategy : agreed(op, found)) add_hint(far, std::move(strategy), 0);
+  for (Hint& hint : far) add_hint(found, std::move(hint.strategy), 0);
+  return found;
+}
+
+}  // namespace
+
+std::vector<Strategy> candidates(const OpContext& op, const std::vector<std::vector<ShardingRef>>& hints) {
+  const std::vector<Hint> found = collect_hints(op, hints);
+  std::vector<Strategy> result;
+  for (size_t lead = 0; lead < found.size(); ++lead) {
+    Strategy strategy = found[lead].strategy;
+    for (size_t i = 0; i < found.size(); ++i)
+      if (i != lead) merge(op, strategy, found[i].strategy);
+    if (std::find(result.begin(), result.end(), strategy) == result.end()) result.push_back(std::move(strategy));
+    if (found[lead].strategy != result.back() &&
+        std::find(result.begin(), result.end(), found[lead].strategy) == result.end())
+      result.push_back(found[lead].strategy);
+  }
+  result.push_back(Strategy{std::vector<DimSharding>(op.rule->factors.size()), 0, Reduction::none});
+  return result;
+}
+
+}  // namespace spmdx

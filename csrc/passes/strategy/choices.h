@@ -1,0 +1,56 @@
+// SPDX-License-Identifier: Apache-2.0
+// Choices: everything one node could do, given the shardings its neighbours have or want.
+#pragma once
+#include <memory>
+#include <unordered_map>
+#include <vector>
+
+#include "passes/strategy/strategy.h"
+
+namespace spmdx {
+
+// A strategy with what follows from it.
+struct Choice {
+  Strategy strategy;
+  Placement placement;
+  int64_t compute_ns = 0;
+};
+using ChoiceRef = std::shared_ptr<const Choice>;
+using Choices = std::vector<ChoiceRef>;
+
+// Null where some tensor cannot be laid out so.
+ChoiceRef choice_of(const OpContext& op, Strategy strategy, const Topology& topology);
+
+// hints[tensor]: distinct shardings, operands first, then results.
+using Hints = std::vector<std::vector<ShardingRef>>;
+
+// Operands that stay partial over `atoms`: a bit each of `carriers`. `made`: one of them has to be made partial for it.
+struct Delay {
+  AtomSet atoms = 0;
+  Reduction reduction = Reduction::none;
+  uint64_t carriers = 0;
+  bool made = false;
+  bool operator==(const Delay&) const = default;
+};
+// Every way in which partial operands may flow through the op, for whatever reduction; none has to be made.
+std::vector<Delay> all_delays(const OpContext& op, AtomSet atoms);
+
+// Remembers what it made: layers of a model are alike.
+class ChoiceTable {
+ public:
+  explicit ChoiceTable(const Topology& topology) : topology_(topology) {}
+  // Strategies led by every hint; before them the same that leave partial operands partial, behind them those for
+  // which some operand has to be made partial. Never empty.
+  const Choices& of(const OpContext& op, const Hints& hints);
+
+ private:
+  struct Entry {
+    const Call* call;
+    Hints hints;
+    Choices choices;
+  };
+  const Topology& topology_;
+  std::unordered_map<uint64_t, std::vector<std::unique_ptr<Entry>>> entries_;
+};
+
+}  // namespace spmdx

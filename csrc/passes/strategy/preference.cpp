@@ -1,0 +1,63 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "passes/strategy/preference.h"
+
+namespace spmdx {
+namespace {
+
+// Time of moving one tensor between what is known of it and what a strategy wants.
+int64_t move_ns(const Known& known, ValueId value, bool is_input, const TensorType& type, const ShardingRef& wanted,
+                const Topology& topology) {
+  const auto time = [&](const ShardingRef& from, const ShardingRef& to) {
+    return from == to ? 0 : plan_reshard(type.dtype, type.shape, from, to, topology)->cost_ns;
+  };
+  const ShardingRef& now = known.shardings[value];
+  if (is_input) return time(now, wanted);
+  if (known.fixed[value] || !now->replicated()) return time(wanted, now);
+  return wanted->partial ? time(wanted, without_partial(wanted, type.shape)) : 0;
+}
+
+int64_t cost(const Node& node, const OpContext& op, const Strategy& strategy, const Placement& placement,
+             const Known& known, const Topology& topology) {
+  int64_t total = compute_ns(op, strategy, topology) + composite_ns(op, strategy, topology);
+  for (size_t t = 0; t < op.num_tensors(); ++t) {
+    const ValueId value = tensor_of(node, t);
+    if (known.hidden[value]) continue;
+    const bool is_input = t < node.inputs.size();
+    const ShardingRef& wanted = is_input ? placement.inputs[t] : placement.outputs[t - node.inputs.size()];
+    total += move_ns(known, value, is_input, op.type(t), wanted, topology);
+  }
+  return total;
+}
+
+}  // namespace
+
+ValueId tensor_of(const Node& node, size_t tensor) {
+  const size_t operands = node.inputs.size();
+  return tensor < operands ? node.inputs[tensor] : node.output + static_cast<ValueId>(tensor - operands);
+}
+
+std::optional<Strategy> preferred(const Node& node, const OpContext& op, const Known& known, const Topology& topology) {
+  std::vector<std::vector<ShardingRef>> hints(op.num_tensors());
+  bool any = false;
+  for (size_t t = 0; t < hints.size(); ++t) {
+    const ValueId value = tensor_of(node, t);
+    if (!known.cuts(value)) continue;
+    hints[t].push_back(known.shardings[value]);
+    any = true;
+  }
+  if (!any) return std::nullopt;
+  std::optional<Strategy> best;
+  int64_t best_cost = 0;
+  for (Strategy& strategy : candidates(op, hints)) {
+    const auto placement = place(op, strategy);
+    if (!placement) continue;
+    const int64_t now = cost(node, op, strategy, *placement, known, topology);
+    if (!best || now < best_cost) {
+      best = std::move(strategy);
+      best_cost = now;
+    }
+  }
+  return best;
+}
+
+}  // namespace spmdx

@@ -1,0 +1,232 @@
+// SPDX-License-Identifier: Apache-2.0
+// Strategies: from shardings of tensors to cuts of factors and back.
+#include "passes/strategy/strategy.h"
+
+#include <algorithm>
+
+#include "rules/summed.h"
+#include "sharding/cuts.h"
+
+namespace spmdx {
+namespace {
+
+int64_t product(const Mesh& mesh, const std::vector<AtomId>& atoms) { return mesh.group_size(atom_set(atoms)); }
+
+// Whether `dim` is cut where a factor (major part of the dim, `rest` elements each) cut by `cut` would cut it.
+bool cuts_as(const Mesh& mesh, const DimSharding& dim, const DimSharding& cut, int64_t rest, int64_t size) {
+  return same_cuts(mesh, dim, DimSharding{cut.atoms, cut.granule * rest}, size);
+}
+
+// The longest prefix of dim's atoms that falls between whole elements of the major factor.
+DimSharding prefix_on(const Mesh& mesh, const DimSharding& dim, int64_t factor_size, int64_t rest, int64_t size) {
+  for (size_t n = dim.atoms.size(); n > 0; --n) {
+    DimSharding head{{dim.atoms.begin(), dim.atoms.begin() + static_cast<long>(n)}, dim.granule};
+    DimSharding cut{head.atoms, dim.granule % rest == 0 ? dim.granule / rest : 1};
+    if (!is_legal(mesh, head, size) || !is_legal(mesh, cut, factor_size)) continue;
+    if (cuts_as(mesh, head, cut, rest, size)) return cut;
+  }
+  return {};
+}
+
+// A dim of one loose factor: cut by the same atoms in the ordinary layout.
+bool is_loose(const OpContext& op, const std::vector<int>& factors) {
+  return factors.size() == 1 && op.rule->factors[factors[0]].loose;
+}
+
+// Several axes cut a dim one after the other, which gives other parts than one cut where they do not divide it.
+bool is_one_cut(const Mesh& mesh, const DimSharding& cut, int64_t size) {
+  const std::vector<Range> parts = pieces(mesh, cut, size);
+  const int64_t rows = chunk_size(size, 1, static_cast<int64_t>(parts.size()));
+  int64_t start = 0;
+  for (const Range& part : parts) {
+    if (part.extent != std::min(rows, size - start) || (part.extent > 0 && part.start != start)) return false;
+    start += part.extent;
+  }
+  return true;
+}
+
+bool fits_loosely(const OpContext& op, const Factor& factor, const DimSharding& cut, int64_t size) {
+  if (!is_legal(*op.mesh, cut, size) || !is_one_cut(*op.mesh, cut, size)) return false;
+  return factor.kind == FactorKind::composite || product(*op.mesh, cut.atoms) == factor.size;
+}
+
+// Hands dim's atoms to its factors, major → minor; stops at the first factor they do not split into single elements.
+void project_dim(const OpContext& op, const std::vector<int>& factors, DimSharding dim, int64_t size,
+                 std::vector<DimSharding>& cuts) {
+  if (is_loose(op, factors)) {
+    DimSharding cut{std::move(dim.atoms), 1};
+    if (fits_loosely(op, op.rule->factors[factors[0]], cut, size)) cuts[factors[0]] = std::move(cut);
+    return;
+  }
+  int64_t rest = size;
+  for (size_t i = 0; i < factors.size() && !dim.empty(); ++i) {
+    const int64_t factor_size = op.rule->factors[factors[i]].size;
+    if (factor_size == 0) return;
+    const int64_t extent = rest;
+    rest /= factor_size;
+    if (factor_size == 1) continue;
+    DimSharding cut = prefix_on(*op.mesh, dim, factor_size, rest, extent);
+    if (cut.empty()) return;
+    dim.atoms.erase(dim.atoms.begin(), dim.atoms.begin() + static_cast<long>(cut.atoms.size()));
+    const bool whole = product(*op.mesh, cut.atoms) == factor_size;
+    cuts[factors[i]] = std::move(cut);
+    if (!whole) return;
+    dim.granule = 1;
+  }
+}
+
+// The sharding of one dim under a strategy, or nothing where it would need a strided layout.
+std::optional<DimSharding> unproject_dim(const OpContext& op, const std::vector<int>& factors, int64_t size,
+                                         const std::vector<DimSharding>& cuts) {
+  if (is_loose(op, factors)) {
+    const DimSharding& cut = cuts[factors[0]];
+    if (!cut.empty() && !fits_loosely(op, op.rule->factors[factors[0]], cut, size)) return std::nullopt;
+    return cut;
+  }
+  DimSharding dim;
+  if (std::all_of(factors.begin(), factors.end(), [&](int f) { return cuts[f].empty(); })) return dim;
+  int64_t rest = size;
+  bool open = true;  // every factor so far is split into single elements
+  for (int f : factors) {
+    const int64_t factor_size = op.rule->factors[f].size;
+    if (factor_size <= 1) continue;
+    rest /= factor_size;
+    const DimSharding& cut = cuts[f];
+    if (!cut.empty() && !open) return std::nullopt;
+    if (!cut.empty()) {
+      dim.atoms.insert(dim.atoms.end(), cut.atoms.begin(), cut.atoms.end());
+      dim.granule = cut.granule * rest;
+    }
+    open = open && !cut.empty() && product(*op.mesh, cut.atoms) == factor_size;
+  }
+  if (!is_legal(*op.mesh, dim, size)) return std::nullopt;
+  return dim;
+}
+
+}  // namespace
+
+bool may_cut(const OpContext& op, const Factor& factor) {
+  if (factor.kind == FactorKind::replicate || factor.size <= 1) return false;
+  return factor.kind != FactorKind::composite || (op.composite && op.rule->expand != nullptr);
+}
+
+std::vector<DimSharding> cuts_of(const OpContext& op, size_t tensor, const ShardingRef& sharding) {
+  std::vector<DimSharding> cuts(op.rule->factors.size());
+  const TensorFactors& factors = op.factors(tensor);
+  for (size_t d = 0; d < factors.size() && d < sharding->dims.size(); ++d)
+    project_dim(op, factors[d], sharding->dims[d], op.type(tensor).shape[d], cuts);
+  return cuts;
+}
+
+bool has_factor(const TensorFactors& factors, int f) {
+  return std::any_of(factors.begin(), factors.end(),
+                     [f](const std::vector<int>& dim) { return std::find(dim.begin(), dim.end(), f) != dim.end(); });
+}
+
+AtomSet Strategy::used() const {
+  AtomSet set = partial;
+  for (const DimSharding& cut : cuts) set |= atom_set(cut.atoms);
+  return set;
+}
+
+const TensorFactors& OpContext::factors(size_t tensor) const {
+  return tensor < rule->inputs.size() ? rule->inputs[tensor] : rule->outputs[tensor - rule->inputs.size()];
+}
+
+const TensorType& OpContext::type(size_t tensor) const {
+  return tensor < call->inputs.size() ? call->inputs[tensor] : call->outputs[tensor - call->inputs.size()];
+}
+
+Strategy project(const OpContext& op, size_t tensor, const ShardingRef& sharding) {
+  Strategy strategy;
+  strategy.cuts = cuts_of(op, tensor, sharding);
+  for (size_t f = 0; f < strategy.cuts.size(); ++f)
+    if (!may_cut(op, op.rule->factors[f])) strategy.cuts[f] = {};
+  return strategy;
+}
+
+std::optional<Placement> place(const OpContext& op, const Strategy& strategy) {
+  Placement placement;
+  for (size_t t = 0; t < op.num_tensors(); ++t) {
+    Sharding sharding{op.mesh, {}, 0, Reduction::none};
+    const TensorFactors& factors = op.factors(t);
+    sharding.dims.reserve(factors.size());
+    for (size_t d = 0; d < factors.size(); ++d) {
+      auto dim = unproject_dim(op, factors[d], op.type(t).shape[d], strategy.cuts);
+      if (!dim) return std::nullopt;
+      sharding.dims.push_back(std::move(*dim));
+    }
+    const bool is_input = t < op.rule->inputs.size();
+    if (is_input) {
+      if (strategy.partial && takes_part(*op.rule, t) && (t >= 64 || (strategy.carriers >> t & 1))) {
+        sharding.partial = strategy.partial;
+        sharding.reduction = strategy.reduction;
+      }
+    } else {
+      sharding.partial = strategy.partial;
+      sharding.reduction = strategy.reduction;
+      for (size_t f = 0; f < strategy.cuts.size(); ++f) {
+        const Factor& factor = op.rule->factors[f];
+        if (strategy.cuts[f].empty() || factor.reduction == Reduction::none || has_factor(factors, static_cast<int>(f)))
+          continue;
+        if (sharding.partial && sharding.reduction != factor.reduction) return std::nullopt;
+        sharding.partial |= atom_set(strategy.cuts[f].atoms);
+        sharding.reduction = factor.reduction;
+      }
+    }
+    if (sharding.partial && !is_summed(op.type(t).dtype)) return std::nullopt;
+    (is_input ? placement.inputs : placement.outputs).push_back(intern(std::move(sharding), op.type(t).shape));
+  }
+  return placement;
+}
+
+Strategy strategy_of(const OpContext& op, const Graph& graph, const Node& node) {
+  Strategy strategy;
+  strategy.cuts.resize(op.rule->factors.size());
+  for (size_t t = 0; t < op.num_tensors(); ++t) {
+    const ValueId value =
+        t < node.inputs.size() ? node.inputs[t] : node.output + static_cast<ValueId>(t - node.inputs.size());
+    const ShardingRef sharding = graph.values[value].sharding;
+    if (!sharding) continue;
+    const Strategy seen = project(op, t, sharding);
+    for (size_t f = 0; f < seen.cuts.size(); ++f)
+      if (seen.cuts[f].atoms.size() > strategy.cuts[f].atoms.size()) strategy.cuts[f] = seen.cuts[f];
+  }
+  return strategy;
+}
+
+bool takes_part(const OpRule& rule, size_t operand) { return operand >= 64 || (rule.linear_inputs >> operand & 1); }
+
+bool cuts_composite(const OpContext& op, const Strategy& strategy) {
+  for (size_t f = 0; f < strategy.cuts.size(); ++f)
+    if (op.rule->factors[f].kind == FactorKind::composite && !strategy.cuts[f].empty()) return true;
+  return false;
+}
+
+ShardingRef extend(const ShardingRef& base, const ShardingRef& more, const Shape& shape) {
+  if (base == more) return base;
+  Sharding result = *base;
+  AtomSet used = base->used();
+  for (size_t d = 0; d < result.dims.size(); ++d) {
+    const DimSharding& mine = base->dims[d];
+    const DimSharding& other = more->dims[d];
+    if (other.atoms.size() <= mine.atoms.size()) continue;
+    if (!mine.empty() && mine.granule != other.granule) continue;
+    if (!std::equal(mine.atoms.begin(), mine.atoms.end(), other.atoms.begin())) continue;
+    const AtomSet added = atom_set(other.atoms) & ~atom_set(mine.atoms);
+    if (used & added) continue;
+    used |= added;
+    result.dims[d] = other;
+  }
+  return intern(std::move(result), shape);
+}
+
+ShardingRef without_partial(const ShardingRef& sharding, const Shape& shape) {
+  if (!sharding->partial) return sharding;
+  Sharding whole = *sharding;
+  whole.partial = 0;
+  whole.reduction = Reduction::none;
+  return intern(std::move(whole), shape);
+}
+
+}  // namespace spmdx

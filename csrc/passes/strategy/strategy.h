@@ -1,0 +1,81 @@
+// SPDX-License-Identifier: Apache-2.0
+// Strategy: which atoms cut which factor of one op, what that asks of its operands, and what it costs.
+#pragma once
+#include <optional>
+#include <vector>
+
+#include "rules/rule.h"
+#include "sharding/reshard/reshard.h"
+
+namespace spmdx {
+
+// The cut of each factor of a rule. `partial`: atoms over which the operands in `carriers` (a bit each, of those in
+// OpRule::linear_inputs), and so the results, stay partial.
+struct Strategy {
+  std::vector<DimSharding> cuts;
+  AtomSet partial = 0;
+  Reduction reduction = Reduction::none;
+  uint64_t carriers = ~uint64_t{0};
+
+  bool operator==(const Strategy&) const = default;
+  AtomSet used() const;
+};
+
+// The shardings a strategy asks of the operands and gives to the results.
+struct Placement {
+  std::vector<ShardingRef> inputs, outputs;
+};
+
+// One op in its mesh: what the functions below need to know of it.
+struct OpContext {
+  MeshRef mesh;
+  const Call* call;
+  const OpRule* rule;
+  bool composite = false;  // whether composite factors may be cut
+
+  size_t num_tensors() const { return rule->inputs.size() + rule->outputs.size(); }
+  // Operands first, then results.
+  const TensorFactors& factors(size_t tensor) const;
+  const TensorType& type(size_t tensor) const;
+};
+
+// Whether an axis may cut this factor of the op at all.
+bool may_cut(const OpContext& op, const Factor& factor);
+// What a tensor's sharding says of the factors; atoms that fit no factor are dropped. Partial atoms are ignored.
+std::vector<DimSharding> cuts_of(const OpContext& op, size_t tensor, const ShardingRef& sharding);
+// The same without factors that may not be cut.
+Strategy project(const OpContext& op, size_t tensor, const ShardingRef& sharding);
+
+// Nothing where some tensor cannot be laid out so (a minor factor cut below an uncut major one, mixed reductions).
+std::optional<Placement> place(const OpContext& op, const Strategy& strategy);
+
+// Every hint led once and completed by the others, largest tensor first; the same with atoms that cut what must be
+// whole, what is summed over, or what cannot be laid out, moved to a factor that passes; and the uncut strategy.
+// hints[tensor] lists shardings.
+std::vector<Strategy> candidates(const OpContext& op, const std::vector<std::vector<ShardingRef>>& hints);
+
+// `now` with these atoms on any other factor, or on none.
+std::vector<Strategy> shifted(const OpContext& op, const Strategy& now, const std::vector<AtomId>& atoms);
+
+// The cut of every factor as the shardings of a node's operands and results show it.
+Strategy strategy_of(const OpContext& op, const Graph& graph, const Node& node);
+
+// Whether a partial operand may flow through this op at all.
+bool takes_part(const OpRule& rule, size_t operand);
+bool has_factor(const TensorFactors& factors, int f);
+inline bool contracts(const OpRule& rule) { return rule.flops_per_element >= 2; }  // a product, with a sum
+
+// Floating-point operations of the device that has most to do; of one device for all where nothing is cut.
+double local_flops(const OpContext& op, const Strategy& strategy);
+// Time of the op itself on the device that has most to do. Products weigh more than they last: see limits.h.
+int64_t compute_ns(const OpContext& op, const Strategy& strategy, const Topology& topology);
+// Estimate of the row-sized exchanges inside an expansion, where a composite factor is cut.
+int64_t composite_ns(const OpContext& op, const Strategy& strategy, const Topology& topology);
+bool cuts_composite(const OpContext& op, const Strategy& strategy);
+
+// `base` with the dims that `more` cuts further; `base` itself where that does not fit.
+ShardingRef extend(const ShardingRef& base, const ShardingRef& more, const Shape& shape);
+// Without its partial atoms.
+ShardingRef without_partial(const ShardingRef& sharding, const Shape& shape);
+
+}  // namespace spmdx

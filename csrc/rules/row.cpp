@@ -1,0 +1,50 @@
+// SPDX-License-Identifier: Apache-2.0
+// Row: found by name.
+#include "rules/row.h"
+
+#include <unordered_map>
+
+#include "base/error.h"
+#include "rules/families.h"
+
+namespace spmdx {
+namespace {
+
+using Index = std::unordered_map<std::string_view, Row>;
+
+const Index& index_of_rows() {
+  static const Index index = [] {
+    Index map;
+    for (const PointwiseOps& group : pointwise_ops())
+      for (std::string_view op : group.ops)
+        map.emplace(op, Row{.op = op,
+                            .family = pointwise,
+                            .linearity = group.linearity,
+                            .linear_inputs = group.linear_inputs,
+                            .memory = group.memory});
+    for (const Row& row : rows()) map.insert_or_assign(row.op, row);
+    return map;
+  }();
+  return index;
+}
+
+}  // namespace
+
+const Row* find_row(std::string_view op) {
+  const Index& index = index_of_rows();
+  const auto found = find_named(index, op);
+  return found == index.end() ? nullptr : &found->second;
+}
+
+const Row& row_of(const Call& call) {
+  const Row* row = find_row(call.op);
+  if (!row) throw InternalError("no row of " + call.op);
+  return *row;
+}
+
+Form form_of(const Call& call) {
+  const Row* row = find_row(call.op);
+  return row ? row->form : Form::other;
+}
+
+}  // namespace spmdx

@@ -1,0 +1,210 @@
+// SPDX-License-Identifier: Apache-2.0
+// Route: the recipes of all processes that have to do with this one, each piece given by the nearest that holds it.
+#include "runtime/collective/route.h"
+
+#include <algorithm>
+#include <map>
+#include <set>
+
+#include "base/error.h"
+#include "sharding/shards.h"
+
+namespace spmdx {
+namespace {
+
+using Providers = std::vector<int64_t>;
+
+class Router {
+ public:
+  Router(const Processes& processes, const Relayout& relayout) : processes_(processes), relayout_(relayout) {}
+
+  Route run() {
+    for (int64_t process = 0; process < processes_.count; ++process) {
+      targets_[process] = targets_of(process);
+      for (const auto& [index, target] : targets_[process]) providers_[{process, index}] = providers_of(target);
+    }
+    for (auto& [process, targets] : targets_)
+      for (auto& [index, target] : targets) target.partners = partners_of(process, index);
+    lay_out_received();
+    Route route;
+    route.here = processes_.here;
+    route.sources = holdings(processes_.here);
+    for (const auto& [peer, targets] : targets_)
+      if (peer != processes_.here) deliver_to(peer, targets, route);
+    route.crosses = !route.deliveries.empty();
+    for (auto& [index, target] : targets_[processes_.here]) {
+      route.crosses |= is_received(processes_.here, target);
+      route.targets.push_back(std::move(target));
+    }
+    return route;
+  }
+
+ private:
+  const Sharding& from() const { return *relayout_.from; }
+  const Sharding& to() const { return *relayout_.to; }
+
+  const std::vector<int64_t>& holdings(int64_t process) {
+    const auto [at, fresh] = holdings_.try_emplace(process);
+    if (fresh) at->second = held_by(processes_, process, *from().mesh, from().used());
+    return at->second;
+  }
+
+  bool holds(int64_t process, const Piece& piece) {
+    const auto& held = holdings(process);
+    return std::binary_search(held.begin(), held.end(), piece.source);
+  }
+
+  bool holds_all(int64_t process, const std::vector<Fragment>& fragments) {
+    for (const Fragment& fragment : fragments)
+      for (const Piece& piece : fragment)
+        if (!holds(process, piece)) return false;
+    return true;
+  }
+
+  int64_t owner_of(const Piece& piece) const { return processes_.owner(from().mesh->device_ids()[piece.position]); }
+
+  // The process itself, if it holds them; else the owner of the nearest device, if that holds them; else `last`.
+  int64_t provider(int64_t process, const std::vector<Fragment>& fragments, int64_t last) {
+    if (holds_all(process, fragments)) return process;
+    const int64_t near = owner_of(fragments.front().front());
+    return holds_all(near, fragments) ? near : last;
+  }
+
+  // The one owner of all pieces of a fragment, seen from the canonical device of the target; -1: there are several.
+  int64_t sole_owner(const Fragment& fragment) const {
+    for (const Piece& piece : fragment)
+      if (owner_of(piece) != owner_of(fragment.front())) return -1;
+    return fragment.empty() ? -1 : owner_of(fragment.front());
+  }
+
+  Term pieces_of(int64_t process, const Fragment& fragment, const Fragment& canonical) {
+    Term term;
+    for (size_t i = 0; i < fragment.size(); ++i) {
+      Piece piece = fragment[i];
+      Shape shape;
+      for (const Range& range : piece.box) shape.push_back(range.extent);
+      std::vector<int64_t> starts = piece.starts;
+      piece.starts.assign(shape.size(), 0);
+      const std::vector<Fragment> alone = {{piece}};
+      term.push_back({provider(process, alone, owner_of(canonical[i])), alone, shape, std::move(starts)});
+    }
+    return term;
+  }
+
+  // Fragments that the canonical device would get from one process are summed before they are sent. Which ones does
+  // not depend on who asks.
+  void add_terms(int64_t process, const Recipe& recipe, const Recipe& canonical, Target& target) {
+    std::map<int64_t, size_t> term_of;  // by owner
+    for (size_t f = 0; f < recipe.fragments.size(); ++f) {
+      const int64_t owner = recipe.fragments.size() > 1 ? sole_owner(canonical.fragments[f]) : -1;
+      if (owner < 0) {
+        target.terms.push_back(pieces_of(process, recipe.fragments[f], canonical.fragments[f]));
+        continue;
+      }
+      const auto [at, fresh] = term_of.try_emplace(owner, target.terms.size());
+      if (fresh) target.terms.push_back({{owner, {}, recipe.shape, std::vector<int64_t>(recipe.shape.size(), 0)}});
+      target.terms[at->second][0].fragments.push_back(recipe.fragments[f]);
+    }
+    for (const auto& [owner, index] : term_of) {
+      Share& share = target.terms[index][0];
+      share.provider = provider(process, share.fragments, owner);
+    }
+  }
+
+  Target target_of(int64_t process, int64_t position, int64_t index) {
+    const Recipe recipe = recipe_at(relayout_, position);
+    const Recipe canonical =
+        processes_.count == 1 ? recipe : recipe_at(relayout_, representative(*to().mesh, to().used(), index));
+    Target target{recipe.shape, recipe.identity, recipe.holes, false, {}, {}};
+    add_terms(process, recipe, canonical, target);
+    return target;
+  }
+
+  std::map<int64_t, Target> targets_of(int64_t process) {
+    const Mesh& mesh = *to().mesh;
+    std::map<int64_t, Target> targets;
+    if (processes_.count == 1) {
+      for (const int64_t index : held_by(processes_, 0, mesh, to().used()))
+        targets.emplace(index, target_of(0, representative(mesh, to().used(), index), index));
+      return targets;
+    }
+    for (const int64_t position : positions_of(processes_, process, mesh)) {
+      const int64_t index = distinct_index(mesh, to().used(), position);
+      if (!targets.contains(index)) targets.emplace(index, target_of(process, position, index));
+    }
+    return targets;
+  }
+
+  // Who gives the terms of a shard, if each gives a whole one and there are enough to share out the sum; else null.
+  const Providers* providers_of(const Target& target) {
+    if (target.terms.size() < 3 || numel(target.shape) < kLeastSharedSum) return nullptr;
+    Providers providers;
+    for (const Term& term : target.terms) {
+      if (term.size() != 1 || term.front().shape != target.shape) return nullptr;
+      providers.push_back(term.front().provider);
+    }
+    const std::set<int64_t> distinct(providers.begin(), providers.end());
+    return distinct.size() == providers.size() ? &*lists_.insert(std::move(providers)).first : nullptr;
+  }
+
+  // The providers, where all of them want this shard, of the same terms.
+  Providers partners_of(int64_t process, int64_t index) const {
+    const auto wanted = [&](int64_t who) {
+      const auto at = providers_.find({who, index});
+      return at == providers_.end() ? nullptr : at->second;
+    };
+    const Providers* providers = wanted(process);
+    if (!providers) return {};
+    bool here = false;
+    for (const int64_t provider : *providers) {
+      here |= provider == process;
+      if (wanted(provider) != providers) return {};
+    }
+    return here ? *providers : Providers{};
+  }
+
+  static bool is_received(int64_t process, const Target& target) {
+    for (const Term& term : target.terms)
+      for (const Share& share : term)
+        if (share.provider != process) return true;
+    return false;
+  }
+
+  void lay_out_received() {
+    std::set<int64_t> received;
+    for (const auto& [process, targets] : targets_)
+      for (const auto& [index, target] : targets)
+        if (is_received(process, target)) received.insert(index);
+    for (auto& [process, targets] : targets_)
+      for (auto& [index, target] : targets) target.in_rows = received.contains(index);
+  }
+
+  void deliver_to(int64_t peer, const std::map<int64_t, Target>& targets, Route& route) {
+    for (const auto& [index, target] : targets) {
+      const auto& partners = target.partners;
+      if (!partners.empty()) {
+        if (std::find(partners.begin(), partners.end(), processes_.here) == partners.end()) continue;
+        const auto& mine = targets_.at(processes_.here);
+        const auto ordinal = static_cast<size_t>(std::distance(mine.begin(), mine.find(index)));
+        route.deliveries.push_back({peer, {}, ordinal});
+        continue;
+      }
+      for (const Term& term : target.terms)
+        for (const Share& share : term)
+          if (share.provider == processes_.here) route.deliveries.push_back({peer, share});
+    }
+  }
+
+  Processes processes_;
+  const Relayout& relayout_;
+  std::map<int64_t, std::vector<int64_t>> holdings_;      // by process
+  std::map<int64_t, std::map<int64_t, Target>> targets_;  // by process, by distinct index of the new layout
+  std::set<Providers> lists_;                             // each once, to be known by its address
+  std::map<std::pair<int64_t, int64_t>, const Providers*> providers_;  // by process and index
+};
+
+}  // namespace
+
+Route make_route(const Processes& processes, const Relayout& relayout) { return Router(processes, relayout).run(); }
+
+}  // namespace spmdx

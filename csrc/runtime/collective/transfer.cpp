@@ -1,0 +1,164 @@
+// SPDX-License-Identifier: Apache-2.0
+// Transfer: messages out, messages in, shards put together.
+#include "runtime/collective/transfer.h"
+
+#include <algorithm>
+
+#include "base/error.h"
+
+namespace spmdx {
+namespace {
+
+// What partner i sums, of the elements in one row.
+Range share_of(const Target& target, size_t i) {
+  return part_of(numel(target.shape), std::ssize(target.partners), static_cast<int64_t>(i));
+}
+
+size_t partner_index(const std::vector<int64_t>& partners, int64_t process) {
+  return static_cast<size_t>(std::find(partners.begin(), partners.end(), process) - partners.begin());
+}
+
+}  // namespace
+
+Transfer::Transfer(Backend& backend, const Route& route, DType dtype, Reduction reduction, Shards shards)
+    : backend_(backend),
+      route_(route),
+      dtype_(dtype),
+      reduction_(reduction),
+      shards_(std::move(shards)),
+      arrivals_(route.targets.size()) {}
+
+BufferRef Transfer::shard(const Piece& piece) const {
+  const auto at = std::lower_bound(route_.sources.begin(), route_.sources.end(), piece.source);
+  const auto index = static_cast<size_t>(at - route_.sources.begin());
+  internal_check(at != route_.sources.end() && *at == piece.source && index < shards_.size() && shards_[index],
+                 "a collective misses a shard");
+  return shards_[index];
+}
+
+BufferRef Transfer::join(const Fragment& fragment, const Shape& shape) const {
+  if (fragment.size() == 1)
+    return fragment[0].whole ? shard(fragment[0]) : backend_.narrow(shard(fragment[0]), fragment[0].box);
+  BufferRef whole = backend_.empty(dtype_, shape);
+  for (const Piece& piece : fragment) backend_.copy_box(whole, piece.starts, shard(piece), piece.box);
+  return whole;
+}
+
+BufferRef Transfer::give(const Share& share) const {
+  if (share.fragments.size() == 1) return join(share.fragments[0], share.shape);
+  Shards terms;
+  for (const Fragment& fragment : share.fragments) terms.push_back(join(fragment, share.shape));
+  return backend_.reduce(terms, reduction_);
+}
+
+void Transfer::ask(const Target& target, Arrival& arrival, Messages& receives) const {
+  const auto await = [&](int64_t peer, const Shape& shape) {
+    arrival.received.push_back(backend_.empty(dtype_, shape));
+    receives.push_back({peer, arrival.received.back()});
+  };
+  const auto& partners = target.partners;
+  if (!partners.empty()) {
+    const size_t here = partner_index(partners, route_.here);
+    arrival.mine = backend_.reshape(give(target.terms[here].front()), {numel(target.shape)});
+    for (const int64_t partner : partners)
+      if (partner != route_.here) await(partner, {share_of(target, here).extent});
+    return;
+  }
+  for (const Term& term : target.terms)
+    for (const Share& share : term)
+      if (share.provider != route_.here) await(share.provider, share.shape);
+}
+
+void Transfer::first_round(Messages& sends, Messages& receives) {
+  for (size_t t = 0; t < arrivals_.size(); ++t) ask(route_.targets[t], arrivals_[t], receives);
+  for (const Delivery& delivery : route_.deliveries) {
+    if (!delivery.share.fragments.empty()) {
+      sends.push_back({delivery.peer, give(delivery.share)});
+      continue;
+    }
+    const Target& target = route_.targets[delivery.target];
+    const size_t there = partner_index(target.partners, delivery.peer);
+    sends.push_back({delivery.peer, backend_.narrow(arrivals_[delivery.target].mine, {share_of(target, there)})});
+  }
+}
+
+void Transfer::second_round(Messages& sends, Messages& receives) {
+  for (size_t t = 0; t < arrivals_.size(); ++t) {
+    const Target& target = route_.targets[t];
+    const auto& partners = target.partners;
+    if (partners.empty()) continue;
+    Arrival& arrival = arrivals_[t];
+    const size_t here = partner_index(partners, route_.here);
+    Shards terms = arrival.received;
+    terms.insert(terms.begin() + static_cast<int64_t>(here), backend_.narrow(arrival.mine, {share_of(target, here)}));
+    const BufferRef sum = backend_.reduce(terms, reduction_);
+    for (size_t i = 0; i < partners.size(); ++i) {
+      const Shape shape = {share_of(target, i).extent};
+      arrival.parts.push_back(i == here ? sum : backend_.empty(dtype_, shape));
+      if (i == here) continue;
+      sends.push_back({partners[i], sum});
+      receives.push_back({partners[i], arrival.parts.back()});
+    }
+  }
+}
+
+BufferRef Transfer::finish_term(const Target& target, const Term& term, const Arrival& arrival, size_t& next) const {
+  const auto value = [&](const Share& share) {
+    return share.provider == route_.here ? give(share) : arrival.received.at(next++);
+  };
+  if (term.size() == 1 && term[0].shape == target.shape) return value(term[0]);
+  BufferRef whole =
+      target.holes ? backend_.identity(dtype_, target.shape, Reduction::sum) : backend_.empty(dtype_, target.shape);
+  for (const Share& share : term) {
+    const bool piece_here =
+        share.provider == route_.here && share.fragments.size() == 1 && share.fragments[0].size() == 1;
+    if (piece_here) {
+      const Piece& piece = share.fragments[0][0];
+      backend_.copy_box(whole, share.starts, shard(piece), piece.box);
+    } else {
+      backend_.copy_box(whole, share.starts, value(share), whole_box(share.shape));
+    }
+  }
+  return whole;
+}
+
+BufferRef Transfer::finish_shared(const Target& target, const Arrival& arrival) const {
+  BufferRef row = backend_.empty(dtype_, {numel(target.shape)});
+  for (size_t i = 0; i < arrival.parts.size(); ++i) {
+    const Range range = share_of(target, i);
+    backend_.copy_box(row, {range.start}, arrival.parts[i], {{0, range.extent}});
+  }
+  return backend_.reshape(row, target.shape);
+}
+
+// As one that was received lies.
+BufferRef Transfer::in_rows(const BufferRef& buffer, const Shape& shape) const {
+  return backend_.reshape(backend_.reshape(backend_.compact(buffer), {numel(shape)}), shape);
+}
+
+BufferRef Transfer::finish_target(const Target& target, const Arrival& arrival) const {
+  if (target.identity) return backend_.identity(dtype_, target.shape, reduction_);
+  if (target.terms.empty()) return backend_.empty(dtype_, target.shape);
+  if (!target.partners.empty()) return finish_shared(target, arrival);
+  Shards terms;
+  size_t next = 0;
+  for (const Term& term : target.terms) terms.push_back(finish_term(target, term, arrival, next));
+  return terms.size() == 1 ? terms[0] : backend_.reduce(terms, reduction_);
+}
+
+Shards Transfer::finish() {
+  Shards shards;
+  for (size_t t = 0; t < arrivals_.size(); ++t) {
+    const Target& target = route_.targets[t];
+    const BufferRef shard = finish_target(target, arrivals_[t]);
+    shards.push_back(target.in_rows ? in_rows(shard, target.shape) : shard);
+  }
+  return shards;
+}
+
+Shards transfer_here(Backend& backend, DType dtype, const Relayout& relayout, Shards shards) {
+  const Route route = make_route({}, relayout);
+  return Transfer(backend, route, dtype, relayout.reduction(), std::move(shards)).finish();
+}
+
+}  // namespace spmdx

@@ -1,0 +1,51 @@
+// SPDX-License-Identifier: Apache-2.0
+// Transfer: one value on its way from one layout to another: what is sent, what is awaited, what is made of it.
+#pragma once
+#include "runtime/collective/route.h"
+#include "runtime/data/comm.h"
+
+namespace spmdx {
+
+using Messages = std::vector<Message>;
+
+// Lives from the first message to the last. Between processes it takes a round of messages, and a second one for sums
+// that are shared out; the messages of a round may travel with those of other transfers.
+class Transfer {
+ public:
+  // `shards` are those of this process, in order of their index.
+  Transfer(Backend& backend, const Route& route, DType dtype, Reduction reduction, Shards shards);
+  void first_round(Messages& sends, Messages& receives);
+  // REQUIRES: the messages of the first round have come.
+  void second_round(Messages& sends, Messages& receives);
+  // The new shards. REQUIRES: all messages have come. A shard that comes whole from this process is shared.
+  Shards finish();
+
+ private:
+  // Of one target: what came, in the order in which it was asked for.
+  struct Arrival {
+    Shards received;
+    BufferRef mine;  // with partners: what this process gives, in one row
+    Shards parts;    // with partners: the sums, by partner
+  };
+
+  BufferRef shard(const Piece& piece) const;
+  BufferRef join(const Fragment& fragment, const Shape& shape) const;
+  BufferRef give(const Share& share) const;
+  void ask(const Target& target, Arrival& arrival, Messages& receives) const;
+  BufferRef finish_term(const Target& target, const Term& term, const Arrival& arrival, size_t& next) const;
+  BufferRef finish_target(const Target& target, const Arrival& arrival) const;
+  BufferRef in_rows(const BufferRef& buffer, const Shape& shape) const;
+  BufferRef finish_shared(const Target& target, const Arrival& arrival) const;
+
+  Backend& backend_;
+  const Route& route_;
+  DType dtype_;
+  Reduction reduction_;  // of the old layout, or of the new one where that is partial
+  Shards shards_;
+  std::vector<Arrival> arrivals_;
+};
+
+// One move within this process.
+Shards transfer_here(Backend& backend, DType dtype, const Relayout& relayout, Shards shards);
+
+}  // namespace spmdx

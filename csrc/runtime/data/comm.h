@@ -1,0 +1,43 @@
+// SPDX-License-Identifier: Apache-2.0
+// Comm: what the runtime needs of whoever joins processes. Implemented above (bridge).
+#pragma once
+#include <functional>
+#include <span>
+#include <string>
+
+#include "runtime/data/backend.h"
+#include "sharding/processes.h"
+
+namespace spmdx {
+
+// A buffer on its way from or to another process.
+struct Message {
+  int64_t peer = 0;
+  BufferRef buffer;
+};
+
+// What this process does at the moment, for whoever waits for it.
+struct Progress {
+  int64_t step = 0;  // counted from 0
+  SourceId source = 0;
+  std::string op;  // empty: about to begin the step
+};
+
+// As it stands, of a program that is one process: there is nobody to agree with.
+class Comm {
+ public:
+  virtual ~Comm() = default;
+  virtual Processes processes() const { return {}; }
+  // Sends and receives in one go; returns when all has come. Messages between two processes keep their order. Called
+  // by one thread at a time, in the same order everywhere. Throws CommError naming who is missing.
+  virtual void exchange(std::span<const Message> sends, std::span<const Message> receives, const Progress& at);
+  // The next step of this process has this fingerprint. Returns at once.
+  virtual void announce(uint64_t fingerprint);
+  // Until every process has announced its step of this number (from 0). Throws CommError where one differs;
+  // `describe` then tells the others what is run here.
+  virtual void agree(const Progress& at, const std::function<std::string()>& describe);
+  // The step failed here, so that the others need not wait for it; it had begun to overwrite what it was given.
+  virtual void failed(const Progress& at, std::exception_ptr error, bool overwrote);
+};
+
+}  // namespace spmdx

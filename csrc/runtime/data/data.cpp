@@ -1,0 +1,75 @@
+// SPDX-License-Identifier: Apache-2.0
+// Data: filled once by the thread that runs the step, waited for by anybody.
+#include "runtime/data/data.h"
+
+#include <stdexcept>
+#include <utility>
+
+#include "base/error.h"
+#include "base/waiting.h"
+
+namespace spmdx {
+
+Data::Data(TensorType type, ShardingRef sharding, Shards shards)
+    : type_(std::move(type)), sharding_(sharding), shards_(std::move(shards)), done_(true), common_(!sharding) {}
+
+std::shared_ptr<Data> Data::hollow(TensorType type, ShardingRef sharding, std::exception_ptr error) {
+  auto data = std::make_shared<Data>(std::move(type), sharding, Shards{});
+  data->error_ = std::move(error);
+  data->hollow_ = true;
+  return data;
+}
+
+bool Data::ready() const {
+  std::lock_guard lock(mutex_);
+  return done_;
+}
+
+bool Data::lost() const {
+  std::lock_guard lock(mutex_);
+  return done_ && (error_ || given_up_);
+}
+
+std::shared_ptr<Data> Data::fallback() const {
+  std::lock_guard lock(mutex_);
+  return fallback_;
+}
+
+void Data::fill(Shards shards) {
+  std::shared_ptr<Data> previous;  // dies after the lock is given up
+  {
+    std::lock_guard lock(mutex_);
+    internal_check(!done_, "data were filled twice");
+    shards_ = std::move(shards);
+    previous = std::move(fallback_);
+    done_ = true;
+  }
+  filled_.notify_all();
+}
+
+void Data::fail(std::exception_ptr error) {
+  {
+    std::lock_guard lock(mutex_);
+    if (done_) return;
+    error_ = std::move(error);
+    done_ = true;
+  }
+  filled_.notify_all();
+}
+
+void Data::give_up(size_t shard) {
+  BufferRef buffer;
+  std::lock_guard lock(mutex_);
+  buffer.swap(shards_.at(shard));  // dies after the lock is given up
+  given_up_ = true;
+}
+
+const Shards& Data::wait() const {
+  std::unique_lock lock(mutex_);
+  wait_until_ready(filled_, lock, [this] { return done_; });
+  if (error_) std::rethrow_exception(error_);
+  if (given_up_) throw std::runtime_error("the step that was overwriting this tensor failed, its values are lost");
+  return shards_;
+}
+
+}  // namespace spmdx

@@ -1,0 +1,70 @@
+// SPDX-License-Identifier: Apache-2.0
+// Data: a value that outlives a step, perhaps still being computed.
+#pragma once
+#include <condition_variable>
+#include <exception>
+#include <memory>
+#include <mutex>
+#include <optional>
+
+#include "runtime/data/backend.h"
+
+namespace spmdx {
+
+// Made empty when a step is submitted, filled by the thread that runs it. Thread-safe.
+class Data {
+ public:
+  explicit Data(TensorType type) : type_(std::move(type)) {}
+  // Data that is there at once: one whole buffer (sharding null) or shards of a sharding.
+  Data(TensorType type, ShardingRef sharding, Shards shards);
+  // Data that will never be there: steps are planned with it, and whoever waits for it gets `error`.
+  static std::shared_ptr<Data> hollow(TensorType type, ShardingRef sharding, std::exception_ptr error);
+  bool is_hollow() const { return hollow_; }
+  // Whether it came from the program, and every process should have the same: it is one whole buffer, or shards of a
+  // tensor that each process had whole, of which this is the digest.
+  bool is_common() const { return common_ || digest_; }
+  std::optional<uint64_t> digest() const { return digest_; }
+  void set_digest(uint64_t digest) { digest_ = digest; }
+  // The step whose comparison it was part of (counted from 0; -1: none yet). Of the thread that submits steps.
+  int64_t compared_in() const { return compared_in_; }
+  void set_compared_in(int64_t step) { compared_in_ = step; }
+  // One that a process keeps by itself, and others may have made anew: it takes part in every comparison.
+  bool is_kept() const { return kept_; }
+  void set_kept() { kept_ = true; }
+
+  const TensorType& type() const { return type_; }
+  // Known as soon as the step that makes it is compiled; null: held whole in one buffer.
+  ShardingRef sharding() const { return sharding_; }
+  void set_sharding(ShardingRef sharding) { sharding_ = sharding; }
+
+  // What to go back to when the step that makes this fails. Held until this is filled, so that both are in memory only
+  // while the step runs. REQUIRES: set before the step is submitted.
+  void set_fallback(std::shared_ptr<Data> previous) { fallback_ = std::move(previous); }
+  std::shared_ptr<Data> fallback() const;
+
+  bool ready() const;
+  bool lost() const;  // ready, and `wait` throws
+  void fill(Shards shards);
+  // The step failed: whoever waits gets this error.
+  void fail(std::exception_ptr error);
+  // Gives up one shard, so that its memory can be reused: from now on `wait` throws. REQUIRES: filled.
+  void give_up(size_t shard);
+  // Blocks until filled; rethrows the error of a failed step.
+  const Shards& wait() const;
+
+ private:
+  TensorType type_;
+  ShardingRef sharding_ = nullptr;
+  Shards shards_;
+  std::exception_ptr error_;
+  std::shared_ptr<Data> fallback_;
+  bool done_ = false, hollow_ = false, given_up_ = false;
+  bool common_ = false, kept_ = false;
+  std::optional<uint64_t> digest_;
+  int64_t compared_in_ = -1;
+  mutable std::mutex mutex_;
+  mutable std::condition_variable filled_;
+};
+using DataRef = std::shared_ptr<Data>;
+
+}  // namespace spmdx

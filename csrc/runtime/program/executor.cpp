@@ -1,0 +1,64 @@
+// SPDX-License-Identifier: Apache-2.0
+// Executor: prepares a plan once, and hands out runs of it.
+#include "runtime/program/executor.h"
+
+#include <atomic>
+#include <mutex>
+
+#include "base/error.h"
+#include "runtime/program/program.h"
+#include "runtime/program/run.h"
+
+namespace spmdx {
+
+struct Executable::Impl {
+  Impl(Graph compiled, Backend& owner, Exchanger& exchanges)
+      : graph(std::move(compiled)), backend(owner), exchanger(exchanges), peak(predict_peak_bytes(graph)) {}
+
+  Graph graph;
+  Backend& backend;
+  Exchanger& exchanger;
+  int64_t peak = 0;
+  std::once_flag prepared;
+  Program program;
+  std::atomic<int64_t> measured_peak = 0;
+};
+
+Executable::Executable(Graph graph, Backend& backend, Exchanger& exchanger)
+    : impl_(std::make_unique<Impl>(std::move(graph), backend, exchanger)) {}
+
+Executable::~Executable() = default;
+
+void Executable::prepare() {
+  std::call_once(impl_->prepared, [this] {
+    impl_->program = spmdx::prepare(impl_->graph, impl_->backend, impl_->exchanger.comm().processes());
+  });
+}
+
+const Graph& Executable::graph() const { return impl_->graph; }
+
+int64_t Executable::peak_bytes() const { return impl_->peak; }
+
+int64_t Executable::measured_peak_bytes() const { return impl_->measured_peak; }
+
+RunResult Executable::run(const std::vector<DataRef>& inputs, const std::vector<Param>& params,
+                          const ErrorTranslator& translate, const std::vector<bool>& spare, int64_t step) {
+  prepare();
+  internal_check(params.size() >= impl_->graph.num_params, "a run got fewer parameters than its plan has");
+  Run run(impl_->graph, impl_->program, impl_->backend, impl_->exchanger, step);
+  run.load(inputs, spare);
+  RunResult result;
+  try {
+    run.execute(params);
+    result.outputs = run.take_outputs();
+  } catch (...) {
+    const std::exception_ptr error = std::current_exception();
+    impl_->exchanger.comm().failed(run.progress(), error, run.gave_up());  // ends what is under way, here and there
+    const Node& node = impl_->graph.nodes[run.node()];
+    return {run.gave_up() ? run.complete_outputs() : std::vector<Shards>{}, translate ? translate(error, node) : error};
+  }
+  impl_->measured_peak = run.measured_peak_bytes();
+  return result;
+}
+
+}  // namespace spmdx

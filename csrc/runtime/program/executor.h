@@ -1,0 +1,47 @@
+// SPDX-License-Identifier: Apache-2.0
+// Executor: runs a compiled graph over numbered slots, every op once per distinct shard.
+#pragma once
+#include <memory>
+#include <vector>
+
+#include "graph/text.h"
+#include "runtime/collective/exchanger.h"
+#include "runtime/data/backend.h"
+#include "runtime/data/data.h"
+
+namespace spmdx {
+
+// Turns an exception raised by a kernel into one that leads with the user's line and the op. Rethrows; never returns.
+using ErrorTranslator = std::function<std::exception_ptr(std::exception_ptr, const Node&)>;
+
+// After an error of a kernel, led by `translate`: no outputs; but if inputs were given up before it, the outputs that
+// were complete (the others empty), since there is no way back.
+struct RunResult {
+  std::vector<Shards> outputs;
+  std::exception_ptr error;
+};
+
+// Prepared once per plan, at the first run at the latest: localised arguments, kernels, last uses. A run then only
+// drops buffers into place. A plan that is only looked at is never prepared, so it may have any number of devices.
+class Executable {
+ public:
+  Executable(Graph graph, Backend& backend, Exchanger& exchanger);
+  ~Executable();
+  // Throws where an op has no kernel. Thread-safe.
+  void prepare();
+  // Inputs and outputs in the order of Graph::inputs / outputs. Waits for inputs that are still being computed; throws
+  // if one of them failed. The memory of `spare` inputs is taken where they are read for the last time. `step` is the
+  // number that other processes know the run by.
+  RunResult run(const std::vector<DataRef>& inputs, const std::vector<Param>& params, const ErrorTranslator& translate,
+                const std::vector<bool>& spare = {}, int64_t step = 0);
+  const Graph& graph() const;
+  int64_t peak_bytes() const;  // per device, predicted from the graph
+  // Of the last run with CheckModes::memory: of the device that held most; 0 before there was one.
+  int64_t measured_peak_bytes() const;
+
+ private:
+  struct Impl;
+  std::unique_ptr<Impl> impl_;
+};
+
+}  // namespace spmdx

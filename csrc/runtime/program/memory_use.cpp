@@ -1,0 +1,16 @@
+// SPDX-License-Identifier: Apache-2.0
+// MemoryUse: what the op's row says, and whether the result is like the first operand.
+#include "runtime/program/memory_use.h"
+
+namespace spmdx {
+
+MemoryUse memory_use(const Call& call) {
+  const Row* row = find_row(call.op);
+  if (!row) return MemoryUse::fresh;
+  if (row->memory != MemoryUse::in_place) return row->memory;
+  const bool first = !call.args.empty() && call.args[0] == Arg(TensorArg{0});
+  const bool alike = first && call.outputs.size() == 1 && call.outputs[0] == call.inputs[0];
+  return alike ? MemoryUse::in_place : MemoryUse::fresh;
+}
+
+}  // namespace spmdx

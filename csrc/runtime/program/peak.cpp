@@ -1,0 +1,167 @@
+// SPDX-License-Identifier: Apache-2.0
+// Peak: the bytes a device holds at the worst moment of a run, from the graph alone.
+#include <algorithm>
+
+#include "runtime/program/memory_use.h"
+#include "runtime/program/program.h"
+#include "sharding/shards.h"
+
+namespace spmdx {
+namespace {
+
+// Follows a run: what memory each value has, what of it is alive. Values share blocks as kernels' views do.
+class Tide {
+ public:
+  explicit Tide(const Graph& graph)
+      : graph_(graph),
+        last_use_(graph.values.size(), 0),
+        block_of_(graph.values.size(), kNone),
+        row_major_(graph.values.size(), true) {
+    for (NodeId id = 0; id < graph.nodes.size(); ++id) {
+      const Node& node = graph.nodes[id];
+      for (size_t r = 0; r < node.call->outputs.size(); ++r) last_use_[node.output + r] = id;
+      for (ValueId input : node.inputs) last_use_[input] = id;
+    }
+    for (const Output& output : graph.outputs) last_use_[output.value] = kNone;
+    std::vector<bool> spare(graph.inputs.size(), false);
+    for (const Output& output : graph.outputs)
+      if (output.donates) spare[output.tied] = true;
+    for (size_t i = 0; i < graph.inputs.size(); ++i)
+      if (!spare[i]) last_use_[graph.inputs[i].value] = kNone;  // the caller keeps it
+  }
+
+  int64_t run() {
+    for (const Input& input : graph_.inputs) make(input.value);
+    for (NodeId id = 0; id < graph_.nodes.size(); ++id) {
+      const Node& node = graph_.nodes[id];
+      if (is_collective(node))
+        run_collective(id);
+      else
+        run_op(id);
+    }
+    for (const Output& output : graph_.outputs) compact(output.value);
+    return peak_;
+  }
+
+ private:
+  struct Block {
+    int64_t bytes = 0;
+    int64_t values = 0;  // alive, that lie in it
+  };
+
+  int64_t local_bytes(ValueId id) const {
+    const Value& value = graph_.values[id];
+    if (value.type.dtype == DType::unknown) return 0;
+    const int64_t elements =
+        value.sharding ? max_local_numel(*value.sharding, value.type.shape) : numel(value.type.shape);
+    return elements * itemsize(value.type.dtype);
+  }
+
+  void make(ValueId value) {
+    block_of_[value] = static_cast<uint32_t>(blocks_.size());
+    blocks_.push_back({local_bytes(value), 1});
+    live_ += blocks_.back().bytes;
+    peak_ = std::max(peak_, live_);
+  }
+
+  void share(ValueId value, ValueId with) {
+    block_of_[value] = block_of_[with];
+    ++blocks_[block_of_[value]].values;
+  }
+
+  void drop(ValueId value) {
+    Block& block = blocks_[block_of_[value]];
+    if (--block.values == 0) live_ -= block.bytes;
+  }
+
+  // The operands, each once, that nobody reads after this node.
+  void drop_dead(NodeId id, std::vector<ValueId> values) {
+    std::sort(values.begin(), values.end());
+    values.erase(std::unique(values.begin(), values.end()), values.end());
+    for (ValueId value : values)
+      if (last_use_[value] == id) drop(value);
+  }
+
+  // Operand by operand. A slice is a view; everything else arrives in new memory.
+  void run_collective(NodeId id) {
+    const Node& node = graph_.nodes[id];
+    for (size_t i = 0; i < node.inputs.size(); ++i) {
+      const ValueId result = node.output + static_cast<ValueId>(i);
+      if (collective_kind(node) == Collective::slice) {
+        share(result, node.inputs[i]);
+        row_major_[result] = false;
+      } else {
+        make(result);
+      }
+      const bool again = std::count(node.inputs.begin() + static_cast<long>(i) + 1, node.inputs.end(), node.inputs[i]);
+      if (!again) drop_dead(id, {node.inputs[i]});
+      drop_dead(id, {result});
+    }
+  }
+
+  // Whether the executor hands the first operand's memory to the result.
+  bool takes_over(NodeId id) const {
+    const Node& node = graph_.nodes[id];
+    const ValueId first = node.inputs[0];
+    const Block& block = blocks_[block_of_[first]];
+    return last_use_[first] == id && block.values == 1 && block.bytes == local_bytes(first) &&
+           graph_.values[first].sharding == graph_.values[node.output].sharding &&
+           std::count(node.inputs.begin(), node.inputs.end(), first) == 1;
+  }
+
+  void run_op(NodeId id) {
+    const Node& node = graph_.nodes[id];
+    const MemoryUse use = memory_use(*node.call);
+    const bool shares = is_view(use) || (use == MemoryUse::reshape && row_major_[node.inputs[0]]) ||
+                        (use == MemoryUse::in_place && takes_over(id));
+    std::vector<ValueId> touched = node.inputs;
+    for (size_t r = 0; r < node.call->outputs.size(); ++r) {
+      const ValueId result = node.output + static_cast<ValueId>(r);
+      touched.push_back(result);
+      if (shares)
+        share(result, node.inputs[0]);
+      else
+        make(result);
+      row_major_[result] = lies_in_row_major_order(node, use);
+    }
+    drop_dead(id, std::move(touched));
+  }
+
+  bool lies_in_row_major_order(const Node& node, MemoryUse use) const {
+    if (node.inputs.empty() || use == MemoryUse::reshape) return true;
+    const TensorType &in = node.call->inputs[0], &out = node.call->outputs[0];
+    if (is_view(use)) return use == MemoryUse::part && starts_at_a_major_dim(node);
+    return in.shape != out.shape || row_major_[node.inputs[0]];  // element by element: laid out as its operand
+  }
+
+  static bool is_view(MemoryUse use) { return use == MemoryUse::view || use == MemoryUse::part; }
+
+  // Whether a part of one dim leaves no gaps: where it is the first dim that is more than 1.
+  bool starts_at_a_major_dim(const Node& node) const {
+    if (!row_major_[node.inputs[0]]) return false;
+    const Shape& shape = node.call->inputs[0].shape;
+    const auto* dim = std::get_if<int64_t>(&node.call->args[1]);
+    return dim && std::all_of(shape.begin(), shape.begin() + *dim, [](int64_t size) { return size == 1; });
+  }
+
+  // An output that is a small part of its block is copied out of it.
+  void compact(ValueId value) {
+    if (blocks_[block_of_[value]].bytes <= local_bytes(value)) return;
+    const uint32_t old = block_of_[value];
+    make(value);
+    if (--blocks_[old].values == 0) live_ -= blocks_[old].bytes;
+  }
+
+  const Graph& graph_;
+  std::vector<NodeId> last_use_;
+  std::vector<uint32_t> block_of_;
+  std::vector<bool> row_major_;
+  std::vector<Block> blocks_;
+  int64_t live_ = 0, peak_ = 0;
+};
+
+}  // namespace
+
+int64_t predict_peak_bytes(const Graph& graph) { return Tide(graph).run(); }
+
+}  // namespace spmdx

@@ -1,0 +1,251 @@
+// SPDX-License-Identifier: Apache-2.0
+// Run: the loop only moves buffers between slots, kernels and collectives.
+#include "runtime/program/run.h"
+
+#include <algorithm>
+#include <iterator>
+
+#include "base/error.h"
+#include "runtime/data/check.h"
+
+namespace spmdx {
+
+Run::Run(const Graph& graph, const Program& program, Backend& backend, Exchanger& exchanger, int64_t step)
+    : graph_(graph),
+      program_(program),
+      backend_(backend),
+      exchanger_(exchanger),
+      step_(step),
+      slots_(program.total_slots),
+      operands_(program.most_operands),
+      results_(program.most_results) {
+  const CheckModes modes = check_modes();
+  poison_ = modes.poison;
+  if (modes.memory) meter_.emplace(graph, program, exchanger.comm().processes(), backend);
+}
+
+Run::~Run() {
+  for (Pending& pending : pending_)
+    if (pending.round) pending.round->join();
+}
+
+Progress Run::progress() const {
+  const Node& node = graph_.nodes[node_];
+  return {step_, node.source, node.call->op};
+}
+
+void Run::load(const std::vector<DataRef>& inputs, const std::vector<bool>& spare) {
+  internal_check(
+      inputs.size() == graph_.inputs.size(),
+      "a run got " + std::to_string(inputs.size()) + " inputs, its plan has " + std::to_string(graph_.inputs.size()));
+  for (size_t i = 0; i < inputs.size(); ++i) {
+    const ValueId value = graph_.inputs[i].value;
+    const Shards& shards = inputs[i]->wait();
+    const bool unused_here = !inputs[i]->sharding() && program_.num_slots[value] == 0;
+    if (unused_here) continue;  // whole, and of a mesh that has no device here
+    internal_check(shards.size() == program_.num_slots[value],
+                   "input " + std::to_string(i) + " has " + std::to_string(shards.size()) +
+                       " shards, its plan expects " + std::to_string(program_.num_slots[value]));
+    const uint32_t first = program_.first_slot[value];
+    std::copy(shards.begin(), shards.end(), slots_.begin() + first);
+    const bool is_spare = i < spare.size() && spare[i];
+    if (is_spare) {
+      spare_.resize(program_.total_slots, nullptr);
+      std::fill_n(spare_.begin() + first, shards.size(), inputs[i].get());
+    }
+    for (uint32_t s = 0; meter_ && s < shards.size(); ++s)
+      for (int holder = is_spare; holder < 2; ++holder)  // the slot, and the caller, if he keeps it for the whole run
+        meter_->store(first + s, shards[s], false);
+  }
+}
+
+void Run::execute(const std::vector<Param>& params) {
+  const Work* const end = program_.works.data() + program_.works.size();
+  for (const Work* work = program_.works.data(); work != end; ++work) {
+    node_ = work->node;
+    if (work->kind == WorkKind::exchange && route_of(*work).crosses)
+      work = start_exchanges(work, end);
+    else
+      run_work(*work, params);
+  }
+  for (Pending& pending : pending_) settle(pending);
+}
+
+void Run::run_work(const Work& work, const std::vector<Param>& params) {
+  switch (work.kind) {
+    case WorkKind::kernel:
+      return run_kernel(work, params);
+    case WorkKind::fill:
+      return run_fill(work);
+    case WorkKind::exchange:
+      return run_exchange(work);
+  }
+}
+
+// ---- slots ---------------------------------------------------------------------------------------------
+
+void Run::give_up(uint32_t slot) {
+  // The first slot of the value is the last entry that is not beyond the slot.
+  const auto after = std::upper_bound(program_.first_slot.begin(), program_.first_slot.end(), slot);
+  spare_[slot]->give_up(slot - *std::prev(after));
+  gave_up_ = true;
+}
+
+void Run::await(const Operand& operand) {
+  if (awaited_.empty() || !awaited_[operand.slot]) return;
+  const NodeId reader = node_;
+  settle(pending_[awaited_[operand.slot] - 1]);
+  node_ = reader;
+}
+
+BufferRef Run::take(const Operand& operand) {
+  BufferRef& slot = slots_[operand.slot];
+  internal_check(slot != nullptr, "an op reads a shard that is not there: never made, or used up");
+  if (!operand.last) return slot;
+  BufferRef taken = std::move(slot);
+  if (!spare_.empty() && spare_[operand.slot]) give_up(operand.slot);
+  return taken;
+}
+
+// What a collective brings is awaited first: if that fails, nothing was taken.
+void Run::take_operands(const Work& work) {
+  for (uint32_t i = 0; i < work.num_operands; ++i) await(program_.operands[work.first_operand + i]);
+  for (uint32_t i = 0; i < work.num_operands; ++i) operands_[i] = take(program_.operands[work.first_operand + i]);
+}
+
+// The debug modes, when a work is done and still holds its operands.
+void Run::check_work(const Work& work) {
+  if (poison_)
+    for (uint32_t r = 0; r < work.num_results; ++r)
+      if (results_[r]) results_[r] = backend_.fence(results_[r]);
+  if (meter_) {
+    for (uint32_t r = 0; r < work.num_results; ++r)
+      if (const uint32_t slot = program_.results[work.first_result + r]; slot != kNone)
+        meter_->store(slot, results_[r], work.kind == WorkKind::exchange);
+    for (uint32_t i = 0; i < work.num_operands; ++i)
+      if (const Operand& operand = program_.operands[work.first_operand + i]; operand.last)
+        meter_->drop(operand.slot, operands_[i]);
+  }
+  if (poison_)
+    for (uint32_t i = 0; i < work.num_operands; ++i)
+      if (operands_[i].use_count() == 1) backend_.poison(operands_[i]);
+}
+
+void Run::store_results(const Work& work) {
+  if (checking()) check_work(work);
+  for (uint32_t r = 0; r < work.num_results; ++r) {
+    const uint32_t slot = program_.results[work.first_result + r];
+    if (slot != kNone) slots_[slot] = std::move(results_[r]);
+    results_[r].reset();
+  }
+  for (uint32_t i = 0; i < work.num_operands; ++i) operands_[i].reset();
+}
+
+void Run::store_shards(const Work& work, Shards shards) {
+  internal_check(shards.size() == work.num_results, "a collective returned another number of shards than planned");
+  std::move(shards.begin(), shards.end(), results_.begin());
+  store_results(work);
+}
+
+// ---- ops -----------------------------------------------------------------------------------------------
+
+void Run::run_kernel(const Work& work, const std::vector<Param>& params) {
+  take_operands(work);
+  const bool sole_owner = work.donated >= 0 && operands_[work.donated].use_count() == 1;
+  program_.kernels[work.index]->run({operands_.data(), work.num_operands},
+                                    {params.data() + work.first_param, work.num_params},
+                                    {results_.data(), work.num_results}, sole_owner ? work.donated : -1);
+  store_results(work);
+}
+
+void Run::run_fill(const Work& work) {
+  for (uint32_t r = 0; r < work.num_results; ++r) {
+    const Fill& fill = program_.fills[work.index + r];
+    if (fill.dtype == DType::unknown) continue;
+    results_[r] = numel(fill.shape) == 0 ? backend_.empty(fill.dtype, fill.shape)
+                                         : backend_.identity(fill.dtype, fill.shape, fill.reduction);
+  }
+  store_results(work);
+}
+
+// ---- collectives ---------------------------------------------------------------------------------------
+
+// Takes the operands; in the debug modes they stay, until the work is checked.
+Transfer Run::transfer(const Work& work) {
+  take_operands(work);
+  const auto first = operands_.begin(), last = first + work.num_operands;
+  Shards shards =
+      checking() ? Shards(first, last) : Shards(std::make_move_iterator(first), std::make_move_iterator(last));
+  const Exchange& exchange = program_.exchanges[work.index];
+  return Transfer(backend_, route_of(work), exchange.dtype, exchange.reduction, std::move(shards));
+}
+
+void Run::run_exchange(const Work& work) { store_shards(work, transfer(work).finish()); }
+
+const Work* Run::start_exchanges(const Work* first, const Work* end) {
+  std::vector<Transfer> transfers;
+  const Work* work = first;
+  for (; work != end && work->kind == WorkKind::exchange && work->node == first->node; ++work) {
+    if (work != first && checking()) break;
+    transfers.push_back(transfer(*work));
+  }
+  const auto count = static_cast<size_t>(work - first);
+  pending_.push_back({first, count, exchanger_.start(backend_, std::move(transfers), progress())});
+  awaited_.resize(program_.total_slots, 0);
+  for (const Work* one = first; one != work; ++one)
+    for (uint32_t r = 0; r < one->num_results; ++r)
+      if (const uint32_t slot = program_.results[one->first_result + r]; slot != kNone)
+        awaited_[slot] = static_cast<uint32_t>(pending_.size());
+  if (checking()) settle(pending_.back());
+  return work - 1;
+}
+
+void Run::settle(Pending& pending) {
+  if (!pending.round) return;
+  node_ = pending.first->node;
+  const RoundRef round = std::move(pending.round);
+  std::vector<Shards> shards = round->wait();
+  for (size_t i = 0; i < pending.count; ++i) {
+    const Work& work = pending.first[i];
+    for (uint32_t r = 0; r < work.num_results; ++r)
+      if (const uint32_t slot = program_.results[work.first_result + r]; slot != kNone) awaited_[slot] = 0;
+    store_shards(work, std::move(shards[i]));
+  }
+}
+
+// ---- outputs -------------------------------------------------------------------------------------------
+
+std::vector<Shards> Run::take_outputs() {
+  std::vector<Shards> outputs;
+  for (const Output& output : graph_.outputs) {
+    Shards& shards = outputs.emplace_back();
+    for (uint32_t s = 0; s < program_.num_slots[output.value]; ++s) {
+      const uint32_t index = program_.first_slot[output.value] + s;
+      BufferRef& slot = slots_[index];
+      if (slot) {
+        BufferRef compact = backend_.compact(slot);
+        if (poison_) compact = backend_.fence(compact);
+        if (meter_ && compact != slot) {
+          meter_->store(index, compact, false);
+          meter_->drop(index, slot);
+        }
+        slot = std::move(compact);
+      }
+      shards.push_back(slot);
+    }
+  }
+  return outputs;
+}
+
+std::vector<Shards> Run::complete_outputs() const {
+  std::vector<Shards> outputs;
+  for (const Output& output : graph_.outputs) {
+    const auto first = slots_.begin() + program_.first_slot[output.value];
+    Shards shards(first, first + program_.num_slots[output.value]);
+    if (std::count(shards.begin(), shards.end(), nullptr)) shards.clear();
+    outputs.push_back(std::move(shards));
+  }
+  return outputs;
+}
+
+}  // namespace spmdx

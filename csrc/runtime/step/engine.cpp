@@ -1,0 +1,262 @@
+// SPDX-License-Identifier: Apache-2.0
+// Engine: plans at the caller, runs on one background thread, keeps the first error for whoever asks.
+#include "runtime/step/engine.h"
+
+#include <pthread.h>
+
+#include <algorithm>
+#include <atomic>
+#include <chrono>
+#include <deque>
+#include <thread>
+#include <utility>
+
+#include "base/error.h"
+#include "base/waiting.h"
+#include "runtime/step/job.h"
+#include "runtime/step/plan_cache.h"
+
+namespace spmdx {
+namespace {
+
+std::atomic<bool> forked = false;
+
+}  // namespace
+
+bool in_forked_child() { return forked.load(std::memory_order_relaxed); }
+
+void check_process() {
+  if (!in_forked_child()) return;
+  throw std::runtime_error(
+      "spmdx was used in a process forked after its first step. The thread that runs steps exists only in the parent. "
+      "Keep on the CPU what the processes share, or start them with the method 'spawn'.");
+}
+
+struct Engine::Impl {
+  Impl(Backend& owner, Comm& exchange) : backend(owner), comm(exchange), exchanger(exchange) {}
+
+  // Called with the lock held.
+  void start_thread() {
+    if (thread.joinable()) return;
+    pthread_atfork(nullptr, nullptr, [] { forked = true; });
+    thread = std::thread([this] { work(); });
+  }
+
+  void work() {
+    std::unique_lock lock(mutex);
+    while (true) {
+      changed.wait(lock, [this] { return stopping || !queue.empty(); });
+      if (queue.empty()) return;
+      Job job = std::move(queue.front());
+      queue.pop_front();
+      running = true;
+      changed.notify_all();
+      const ErrorTranslator translator = translate;
+      lock.unlock();
+      RunResult result = run(job, translator);
+      const bool changes = changes_values(job);
+      lock.lock();
+      count(*job.plan, result.error);
+      if (!result.error) standing.done = job.number + 1;
+      if (!result.error && changes) standing.changed = job.number + 1;
+      lock.unlock();
+      deliver(job, std::move(result));
+      job = Job{};  // buffers are freed before anybody is told that the step has ended
+      lock.lock();
+      running = false;
+      changed.notify_all();
+    }
+  }
+
+  RunResult run(const Job& job, const ErrorTranslator& translator) {
+    const Progress begin{job.number, first_source(job.plan->traced), {}};
+    try {
+      comm.agree(begin, [&] { return account_of(job, backend, source()); });
+      {
+        std::lock_guard lock(mutex);
+        standing.agreed = job.number + 1;
+      }
+      return job.plan->executable->run(job.inputs, job.params, translator, spare_inputs(job), job.number);
+    } catch (...) {
+      comm.failed(begin, std::current_exception(), false);
+      return {{}, std::current_exception()};
+    }
+  }
+
+  SourcePrinter source() {
+    std::lock_guard lock(mutex);
+    return options.source;
+  }
+
+  // Before anybody can read the results. Called with the lock held.
+  void count(const Plan& plan, const std::exception_ptr& error) {
+    counters.steps += 1;
+    if (error) {
+      if (!first_error) first_error = error;
+      return;
+    }
+    counters.collectives += plan.collectives;
+    counters.wire_bytes += plan.wire_bytes;
+    for (const Fallback& fallback : plan.fallbacks) counters.fallbacks[fallback.op] += 1;
+  }
+
+  Backend& backend;
+  Comm& comm;
+  Exchanger exchanger;
+  std::mutex planning;    // held while a plan is looked up or compiled
+  PlanCache cache;        // guarded by planning
+  Repeats repeats;        // guarded by planning
+  std::mutex submitting;  // held while a step is announced: they run in the order of their numbers
+  Uncompared uncompared;  // guarded by submitting
+  // Guards everything below. A leaf lock: no buffer is read or dies while it is held, which may need other locks.
+  std::mutex mutex;
+  std::condition_variable changed;
+  CompileOptions options;
+  ErrorTranslator translate;
+  std::deque<Job> queue;
+  Standing standing;
+  bool running = false, stopping = false;
+  PlanRef last;
+  std::exception_ptr first_error;
+  StepCounters counters;
+  std::thread thread;
+};
+
+Engine::Engine(Backend& backend, Comm& comm) : impl_(std::make_unique<Impl>(backend, comm)) {}
+
+Engine::~Engine() {
+  if (!impl_->thread.joinable()) return;
+  if (in_forked_child()) {  // the thread is not there to be joined
+    impl_->thread.detach();
+    return;
+  }
+  {
+    std::lock_guard lock(impl_->mutex);
+    impl_->stopping = true;
+  }
+  impl_->changed.notify_all();
+  impl_->thread.join();
+}
+
+void Engine::set_options(CompileOptions options) {
+  std::lock_guard planning(impl_->planning);
+  impl_->cache.clear();
+  std::lock_guard lock(impl_->mutex);
+  impl_->options = std::move(options);
+}
+
+CompileOptions Engine::options() const {
+  std::lock_guard lock(impl_->mutex);
+  return impl_->options;
+}
+
+void Engine::set_translator(ErrorTranslator translate) {
+  std::lock_guard lock(impl_->mutex);
+  impl_->translate = std::move(translate);
+}
+
+PlanRef Engine::plan(const Graph& graph, bool reported) {
+  check_process();
+  std::lock_guard planning(impl_->planning);
+  const uint64_t hash = structural_hash(graph);
+  PlanRef plan = impl_->cache.find(hash, graph);
+  const bool known = plan != nullptr;
+  if (!known) {
+    const auto begun = std::chrono::steady_clock::now();
+    auto fresh = make_plan(graph, options(), impl_->backend, impl_->exchanger, impl_->comm.processes().count > 1);
+    const std::chrono::nanoseconds took = std::chrono::steady_clock::now() - begun;
+    if (reported) fresh->repeat = impl_->repeats.note(graph, took.count());
+    plan = fresh;
+    impl_->cache.insert(hash, plan);
+  }
+  if (!reported) return plan;
+  std::lock_guard lock(impl_->mutex);
+  (known ? impl_->counters.plan_cache_hits : impl_->counters.plans_compiled) += 1;
+  impl_->last = plan;
+  return plan;
+}
+
+void Engine::run(const PlanRef& plan, std::vector<DataRef> inputs, std::vector<Param> params,
+                 std::vector<DataRef> outputs) {
+  internal_check(outputs.size() == plan->executable->graph().outputs.size(),
+                 "a step was submitted with another number of outputs");
+  set_shardings(*plan, outputs);
+  std::lock_guard submitting(impl_->submitting);
+  Job job{0, plan, std::move(inputs), std::move(params), std::move(outputs)};
+  {
+    std::lock_guard lock(impl_->mutex);
+    job.number = impl_->standing.submitted++;
+  }
+  if (impl_->comm.processes().count > 1) impl_->comm.announce(fingerprint_of(job, impl_->backend, impl_->uncompared));
+  std::lock_guard lock(impl_->mutex);
+  impl_->start_thread();
+  impl_->queue.push_back(std::move(job));
+  impl_->changed.notify_all();
+}
+
+void Engine::wait_for_room() {
+  check_process();
+  std::unique_lock lock(impl_->mutex);
+  wait_until_ready(impl_->changed, lock, [this] { return impl_->queue.empty(); });
+}
+
+Standing Engine::standing() const {
+  std::lock_guard lock(impl_->mutex);
+  return impl_->standing;
+}
+
+void Engine::resume(int64_t agreed, int64_t next) {
+  std::lock_guard submitting(impl_->submitting);
+  std::lock_guard lock(impl_->mutex);
+  internal_check(impl_->queue.empty() && !impl_->running, "the numbers of steps were changed while one ran");
+  impl_->uncompared.add(agreed, next);
+  impl_->standing = {next, next, next, next};
+}
+
+PlanRef Engine::last_plan() const {
+  std::lock_guard lock(impl_->mutex);
+  return impl_->last;
+}
+
+Comm& Engine::comm() { return impl_->comm; }
+
+bool Engine::idle() const {
+  std::lock_guard lock(impl_->mutex);
+  return impl_->queue.empty() && !impl_->running;
+}
+
+void Engine::wait() {
+  check_process();
+  std::unique_lock lock(impl_->mutex);
+  wait_until_ready(impl_->changed, lock, [this] { return impl_->queue.empty() && !impl_->running; });
+}
+
+void Engine::rethrow() {
+  std::unique_lock lock(impl_->mutex);
+  if (const std::exception_ptr error = std::exchange(impl_->first_error, nullptr)) {
+    lock.unlock();
+    std::rethrow_exception(error);
+  }
+}
+
+StepCounters Engine::counters() const {
+  std::lock_guard lock(impl_->mutex);
+  return impl_->counters;
+}
+
+void Engine::reset_counters() {
+  std::lock_guard lock(impl_->mutex);
+  impl_->counters = {};
+}
+
+size_t Engine::plans_kept() const {
+  std::lock_guard lock(impl_->planning);
+  return impl_->cache.size();
+}
+
+void Engine::clear_cache() {
+  std::lock_guard lock(impl_->planning);
+  impl_->cache.clear();
+}
+
+}  // namespace spmdx

@@ -1,0 +1,75 @@
+// SPDX-License-Identifier: Apache-2.0
+// Engine: finds or compiles the plan of a traced graph, and runs it behind the caller's back.
+#pragma once
+#include <cstdint>
+#include <functional>
+#include <map>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "passes/settings/options.h"
+#include "runtime/step/plan.h"
+
+namespace spmdx {
+
+struct StepCounters {
+  int64_t steps = 0;
+  int64_t plans_compiled = 0;
+  int64_t plan_cache_hits = 0;
+  int64_t collectives = 0;                   // executed
+  int64_t wire_bytes = 0;                    // per device
+  std::map<std::string, int64_t> fallbacks;  // by op
+};
+
+// How far the steps of this process have come, each a number of them.
+struct Standing {
+  int64_t submitted = 0;
+  int64_t agreed = 0;   // up to the last that every process was found to run alike
+  int64_t done = 0;     // up to the last that ran to its end
+  int64_t changed = 0;  // up to the last that ran to its end and put values in the place of others
+};
+
+// Whether this process was forked after the first step of its parent. It has no thread that runs steps, so that waiting
+// for it would never end: check_process says so.
+bool in_forked_child();
+void check_process();
+
+// One per process. Steps run in order on one background thread.
+class Engine {
+ public:
+  Engine(Backend& backend, Comm& comm);
+  ~Engine();  // waits for running steps, joins the thread
+
+  void set_options(CompileOptions options);  // forgets plans made with others
+  CompileOptions options() const;
+  void set_translator(ErrorTranslator translate);
+  // Finds or compiles a plan; runs nothing. Throws ShardingError. One that the user did not ask for is not `reported`:
+  // neither counted nor the last.
+  PlanRef plan(const Graph& graph, bool reported = true);
+  // Until no step waits for the one that runs, so that the program is not far ahead of them.
+  void wait_for_room();
+  // Queues a run, at once. `outputs` get their shardings at once and their shards later; the error of a run that fails
+  // is kept for `rethrow`, and its outputs are failed. Memory of an input that an output replaces (Output::donates) is
+  // reused if nobody but this run holds the input; if the run fails after that, outputs that are complete are kept.
+  void run(const PlanRef& plan, std::vector<DataRef> inputs, std::vector<Param> params, std::vector<DataRef> outputs);
+  // After a failure, when no step is left: what was compared in steps from `agreed` on counts as not compared, and the
+  // next step has the number `next`.
+  Standing standing() const;
+  void resume(int64_t agreed, int64_t next);
+  PlanRef last_plan() const;
+  Comm& comm();
+  bool idle() const;
+  void wait();     // until every queued step has ended
+  void rethrow();  // raises, once, the error of a step that failed since the last call
+  StepCounters counters() const;
+  void reset_counters();
+  void clear_cache();
+  size_t plans_kept() const;
+
+ private:
+  struct Impl;
+  std::unique_ptr<Impl> impl_;
+};
+
+}  // namespace spmdx

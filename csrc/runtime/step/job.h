@@ -1,0 +1,44 @@
+// SPDX-License-Identifier: Apache-2.0
+// Job: a step with its plan and data, and what processes compare of it before it runs.
+#pragma once
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "runtime/step/plan.h"
+
+namespace spmdx {
+
+struct Job {
+  int64_t number = 0;  // counted from 0, the same in every process
+  PlanRef plan;
+  std::vector<DataRef> inputs;
+  std::vector<Param> params;
+  std::vector<DataRef> outputs;
+};
+
+// Numbers of steps [begin, end) whose comparison does not count, because not every process is known to have made it.
+class Uncompared {
+ public:
+  void add(int64_t begin, int64_t end) { ranges_.emplace_back(begin, end); }
+  bool has(int64_t step) const;
+
+ private:
+  std::vector<std::pair<int64_t, int64_t>> ranges_;
+};
+
+// Inputs whose memory the run may take: replaced by an output, and held by this job and its way back alone.
+std::vector<bool> spare_inputs(const Job& job);
+// A line of the user's that a step is known by.
+SourceId first_source(const Graph& graph);
+// Whether a step changes numbers that the program held before it. Such steps are the same in all processes.
+bool changes_values(const Job& job);
+// What the host feeds to a step must be the same everywhere: numbers, and tensors that came from the program. Each of
+// these takes part in the comparison of one step, until it turns out that this was not made everywhere.
+uint64_t fingerprint_of(const Job& job, Backend& backend, const Uncompared& uncompared);
+// The program and what is fed to it, for the others to compare with theirs.
+std::string account_of(const Job& job, Backend& backend, const SourcePrinter& source);
+// Whoever waits for the outputs goes on.
+void deliver(const Job& job, RunResult result);
+
+}  // namespace spmdx

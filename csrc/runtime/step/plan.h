@@ -1,0 +1,43 @@
+// SPDX-License-Identifier: Apache-2.0
+// Plan: a graph as it was recorded, compiled and ready to run, with what reports need of it.
+#pragma once
+#include <cstdint>
+#include <memory>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "passes/settings/options.h"
+#include "runtime/program/executor.h"
+#include "runtime/step/repeats.h"
+
+namespace spmdx {
+
+// An op without a rule: what a device receives so that it sees its operands whole.
+struct Fallback {
+  std::string op;
+  int64_t bytes = 0;
+  SourceId source = 0;
+};
+
+// A compiled plan and what reports need of it.
+struct Plan {
+  Graph traced;  // as recorded: what a later graph is compared with
+  std::unique_ptr<Executable> executable;
+  int64_t collectives = 0, wire_bytes = 0;
+  std::vector<Fallback> fallbacks;
+  std::optional<Repeat> repeat;  // it is one of too many
+  uint64_t fingerprint = 0;      // where there are several processes: equal where the plans are
+};
+using PlanRef = std::shared_ptr<const Plan>;
+
+// Compiles a copy of the graph. `compared`: processes compare their plans, so there is a fingerprint.
+std::shared_ptr<Plan> make_plan(const Graph& graph, const CompileOptions& options, Backend& backend,
+                                Exchanger& exchanger, bool compared);
+
+bool moves_bytes(const Node& node);  // a collective that is more than a view of what is here
+
+// `outputs`, data of a planned step, learn how they will lie.
+void set_shardings(const Plan& plan, const std::vector<DataRef>& outputs);
+
+}  // namespace spmdx

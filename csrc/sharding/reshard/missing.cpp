@@ -1,0 +1,176 @@
+// SPDX-License-Identifier: Apache-2.0
+// Missing boxes: in closed form where cuts divide, else device by device.
+#include "sharding/reshard/missing.h"
+
+#include <algorithm>
+#include <map>
+#include <utility>
+
+#include "base/error.h"
+#include "sharding/shards.h"
+
+namespace spmdx {
+namespace {
+
+constexpr int64_t kMaxMeasured = 4096;  // devices that are looked at one by one
+
+using Cuts = std::vector<DimSharding>;
+
+size_t common_prefix(const std::vector<AtomId>& a, const std::vector<AtomId>& b) {
+  return static_cast<size_t>(std::mismatch(a.begin(), a.end(), b.begin(), b.end()).first - a.begin());
+}
+
+int64_t parts(const Mesh& mesh, const std::vector<AtomId>& atoms, size_t first) {
+  int64_t count = 1;
+  for (size_t i = first; i < atoms.size(); ++i) count *= mesh.atom_size(atoms[i]);
+  return count;
+}
+
+bool divides(const Mesh& mesh, const DimSharding& dim, int64_t size) {
+  return size % (parts(mesh, dim.atoms, 0) * dim.granule) == 0;
+}
+
+// How a block is cut behind what two cuts of a dim have in common.
+struct Rest {
+  size_t prefix = 0;
+  int64_t from = 1, to = 1;
+
+  bool apart() const { return from > 1 && to > 1; }
+  bool nests() const { return from % to == 0 || to % from == 0; }
+  // Pieces of `from` that a piece of `to` meets at most.
+  int64_t met() const { return from % to == 0 ? from / to : to % from == 0 ? 1 : (from + to - 1) / to + 1; }
+};
+
+Rest rest_of(const Mesh& mesh, const DimSharding& from, const DimSharding& to) {
+  const size_t prefix = common_prefix(from.atoms, to.atoms);
+  return {prefix, parts(mesh, from.atoms, prefix), parts(mesh, to.atoms, prefix)};
+}
+
+// Where all cuts divide, extents are equal everywhere. Two cuts of a dim are nested, and overlap by the smaller piece,
+// or some device finds nothing of its new piece in its old one: the atoms behind the common prefix are independent.
+Missing missing_of_even(const Mesh& mesh, const Shape& shape, const Cuts& from, const Cuts& to) {
+  int64_t wanted = 1, present = 1, met = 1;
+  bool apart = false;
+  for (size_t i = 0; i < shape.size(); ++i) {
+    const int64_t old = parts(mesh, from[i].atoms, 0), now = parts(mesh, to[i].atoms, 0);
+    const Rest rest = rest_of(mesh, from[i], to[i]);
+    apart = apart || rest.apart();
+    wanted *= shape[i] / now;
+    present *= shape[i] / std::max(old, now);
+    met *= rest.met();
+  }
+  if (apart) return {wanted, met};
+  return {wanted - present, wanted == present ? 0 : met - 1};
+}
+
+// By the digits of the atoms of dims that change; those of other dims have no part in it.
+Missing missing_of_each(const Mesh& mesh, const Shape& shape, const Cuts& from, const Cuts& to) {
+  AtomSet atoms = 0;
+  int64_t constant = 1;
+  std::vector<size_t> changed;
+  std::vector<std::vector<Range>> sources;
+  for (size_t i = 0; i < shape.size(); ++i) {
+    if (from[i] == to[i]) {
+      constant *= local_range(mesh, to[i], shape[i], 0).extent;
+      continue;
+    }
+    atoms |= atom_set(from[i].atoms) | atom_set(to[i].atoms);
+    changed.push_back(i);
+    sources.push_back(pieces(mesh, from[i], shape[i]));
+  }
+  Missing most;
+  const int64_t count = num_distinct(mesh, atoms);
+  for (int64_t index = 0; index < count; ++index) {
+    const int64_t position = representative(mesh, atoms, index);
+    int64_t wanted = constant, present = constant, met = 1;
+    for (size_t k = 0; k < changed.size(); ++k) {
+      const size_t i = changed[k];
+      const Range now = local_range(mesh, to[i], shape[i], position);
+      wanted *= now.extent;
+      present *= overlap(local_range(mesh, from[i], shape[i], position), now).extent;
+      met *= std::count_if(sources[k].begin(), sources[k].end(),
+                           [&](const Range& piece) { return overlap(piece, now).extent > 0; });
+    }
+    most.elements = std::max(most.elements, wanted - present);
+    if (wanted > present) most.peers = std::max(most.peers, met - (present > 0));
+  }
+  return most;
+}
+
+// The digits of atoms of dims that change, taken together.
+int64_t different_devices(const Mesh& mesh, const Cuts& from, const Cuts& to) {
+  AtomSet atoms = 0;
+  for (size_t i = 0; i < from.size(); ++i)
+    if (from[i] != to[i]) atoms |= atom_set(from[i].atoms) | atom_set(to[i].atoms);
+  return mesh.group_size(atoms);
+}
+
+}  // namespace
+
+Missing missing(const Mesh& mesh, const Shape& shape, const Cuts& from, const Cuts& to) {
+  bool even = true, nests = true;
+  int64_t largest = 1;
+  for (size_t i = 0; i < shape.size(); ++i) {
+    even = even && shape[i] > 0 && divides(mesh, from[i], shape[i]) && divides(mesh, to[i], shape[i]);
+    nests = nests && rest_of(mesh, from[i], to[i]).nests();
+    largest *= local_range(mesh, to[i], shape[i], 0).extent;
+  }
+  const int64_t devices = different_devices(mesh, from, to);
+  if (even && (nests || devices > kMaxMeasured)) return missing_of_even(mesh, shape, from, to);
+  return devices <= kMaxMeasured ? missing_of_each(mesh, shape, from, to) : Missing{largest, devices - 1};
+}
+
+Missing missing(const Sharding& from, const Sharding& to, const Shape& shape) {
+  internal_check(from.partial == 0 && to.partial == 0, "a partial value between two meshes");
+  std::map<int64_t, Box> held;
+  std::map<std::vector<int64_t>, Box> shards;  // by first element: distinct shards are disjoint
+  for (int64_t position = 0; position < from.mesh->size(); ++position) {
+    Box box = local_box(from, shape, position);
+    std::vector<int64_t> first;
+    for (const Range& range : box) first.push_back(range.start);
+    if (volume(box) > 0) shards.emplace(std::move(first), box);
+    held.emplace(from.mesh->device_ids()[position], std::move(box));
+  }
+  Missing most;
+  for (int64_t position = 0; position < to.mesh->size(); ++position) {
+    const Box wanted = local_box(to, shape, position);
+    const auto own = held.find(to.mesh->device_ids()[position]);
+    const int64_t present = own == held.end() ? 0 : overlap(own->second, wanted);
+    if (volume(wanted) == present) continue;
+    most.elements = std::max(most.elements, volume(wanted) - present);
+    const auto met = std::count_if(shards.begin(), shards.end(),
+                                   [&](const auto& shard) { return overlap(shard.second, wanted) > 0; });
+    most.peers = std::max<int64_t>(most.peers, met - (present > 0));
+  }
+  return most;
+}
+
+AtomSet exchanging_atoms(const Mesh& mesh, const Shape& shape, const Cuts& from, const Cuts& to) {
+  AtomSet atoms = 0;
+  for (size_t i = 0; i < shape.size(); ++i) {
+    if (from[i] == to[i]) continue;
+    atoms |= atom_set(from[i].atoms) | atom_set(to[i].atoms);
+    const size_t prefix = rest_of(mesh, from[i], to[i]).prefix;
+    const DimSharding shared{{to[i].atoms.begin(), to[i].atoms.begin() + static_cast<std::ptrdiff_t>(prefix)},
+                             to[i].granule};
+    // Both only subdivide what the prefix cuts: nothing crosses it.
+    if (is_legal(mesh, shared, shape[i]) && refines(mesh, from[i], shared, shape[i]) &&
+        refines(mesh, to[i], shared, shape[i]))
+      atoms &= ~atom_set(shared.atoms);
+  }
+  return atoms;
+}
+
+bool group_holds(const Sharding& from, const Sharding& to, const Shape& shape, AtomSet atoms, int64_t position) {
+  const Mesh& mesh = *from.mesh;
+  const Box wanted = local_box(to, shape, position);
+  const AtomSet cuts = from.dim_atoms() & atoms;  // members that differ along other atoms hold the same
+  int64_t here = position;
+  for (AtomId atom : atom_list(cuts)) here -= mesh.digit(position, atom) * mesh.atoms()[atom].stride;
+  int64_t found = 0;
+  for (int64_t i = 0; i < num_distinct(mesh, cuts); ++i)
+    found += overlap(local_box(from, shape, here + representative(mesh, cuts, i)), wanted);
+  return found == volume(wanted);
+}
+
+}  // namespace spmdx

@@ -1,0 +1,40 @@
+// SPDX-License-Identifier: Apache-2.0
+// The reshard planner: the cheapest chain of moves that turns one sharding of a value into another.
+#pragma once
+#include <vector>
+
+#include "sharding/sharding.h"
+#include "sharding/topology.h"
+
+namespace spmdx {
+
+// One move. The sharding before it is the previous move's `to` (or the plan's `from`).
+struct Move {
+  Collective kind = Collective::slice;
+  AtomSet atoms = 0;  // the atoms the collective runs over; 0 between two meshes
+  ShardingRef to = nullptr;
+  int64_t bytes = 0;  // received by a device
+};
+
+struct ReshardPlan {
+  std::vector<Move> moves;  // empty when from == to
+  int64_t bytes = 0;
+  int64_t cost_ns = 0;
+  int64_t peak_bytes = 0;  // of the value, on a device, between two moves
+};
+
+// What a plan may hold beyond the larger of its two ends: latency is worth more than so little memory.
+constexpr int64_t kReshardSlack = 4096;
+
+// The cheapest chain of: slice, all_gather of a suffix (or of suffixes of several dims at once), all_to_all of a suffix
+// to the end of another dim, collective_permute among equal-size layouts, reduce_scatter, all_reduce, send_recv of
+// exactly the missing boxes; to_partial only if `to` is partial. Never replicates in order to slice; holds at most
+// max(in, out) + kReshardSlack bytes between moves. Between two meshes: reduced on the first, then sent directly.
+// Cached by (bytes per element, shape, from, to) and the topology.
+// REQUIRES: same rank as `shape`.
+using ReshardPlanRef = std::shared_ptr<const ReshardPlan>;
+ReshardPlanRef plan_reshard(DType dtype, const Shape& shape, const ShardingRef& from, const ShardingRef& to,
+                            const Topology& topology);
+size_t reshard_plans_kept();
+
+}  // namespace spmdx

@@ -1,0 +1,47 @@
+// SPDX-License-Identifier: Apache-2.0
+// Which box of a value each device holds, and which devices hold the same.
+#include "sharding/shards.h"
+
+#include "base/error.h"
+
+namespace spmdx {
+
+Box local_box(const Sharding& sharding, const Shape& shape, int64_t position) {
+  internal_check(sharding.dims.size() == shape.size(), "a sharding whose rank is not that of the value");
+  Box box(shape.size());
+  for (size_t i = 0; i < shape.size(); ++i) box[i] = local_range(*sharding.mesh, sharding.dims[i], shape[i], position);
+  return box;
+}
+
+Shape local_shape(const Sharding& sharding, const Shape& shape, int64_t position) {
+  Shape local;
+  local.reserve(shape.size());
+  for (const Range& range : local_box(sharding, shape, position)) local.push_back(range.extent);
+  return local;
+}
+
+int64_t max_local_numel(const Sharding& sharding, const Shape& shape) { return numel(local_shape(sharding, shape, 0)); }
+
+int64_t num_distinct(const Mesh& mesh, AtomSet used) { return mesh.group_size(used); }
+
+int64_t distinct_index(const Mesh& mesh, AtomSet used, int64_t position) {
+  int64_t index = 0;
+  for (size_t i = 0; i < mesh.atoms().size(); ++i) {
+    const auto atom = static_cast<AtomId>(i);
+    if (used >> i & 1) index = index * mesh.atom_size(atom) + mesh.digit(position, atom);
+  }
+  return index;
+}
+
+int64_t representative(const Mesh& mesh, AtomSet used, int64_t index) {
+  int64_t position = 0;
+  for (size_t i = mesh.atoms().size(); i-- > 0;) {
+    if (!(used >> i & 1)) continue;
+    const Atom& atom = mesh.atoms()[i];
+    position += index % atom.size * atom.stride;
+    index /= atom.size;
+  }
+  return position;
+}
+
+}  // namespace spmdx
