@@ -9,7 +9,7 @@ from drawn import boxes_of, cuts, spec_of
 from hypothesis import assume, given
 from hypothesis import strategies as st
 from properties import examples
-from spmdx._data import split as _split
+from spmdx._data import split as splitting
 from test_data_parts import place_everywhere
 from worlds import World
 
@@ -49,9 +49,9 @@ def test_parts_are_equal_or_refused(layout):
     with pytest.MonkeyPatch.context() as patch, World(patch, processes, each).here(0):
         if not equal:
             with pytest.raises(spmdx.ShardingError):
-                _split.split_of(mesh, spec_of(entries))
+                splitting.split_of(mesh, spec_of(entries))
             return
-        split = _split.split_of(mesh, spec_of(entries))
+        split = splitting.split_of(mesh, spec_of(entries))
     assert [set(split.parts[part]) for part in split.part_of] == held
     assert split.parts == sorted(tuple(sorted(part)) for part in parts)
 
