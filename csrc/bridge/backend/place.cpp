@@ -10,7 +10,6 @@
 #include <utility>
 
 #include "base/error.h"
-#include "bridge/backend/compat.h"
 
 namespace spmdx::bridge {
 namespace {

@@ -6,6 +6,7 @@
 #include <c10/core/StreamGuard.h>
 #include <c10/core/TensorOptions.h>
 
+#include "bridge/backend/compat.h"
 #include "runtime/data/backend.h"
 
 namespace spmdx::bridge {

@@ -1,6 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 // Ops that are computed at once, on the CPU.
 #pragma once
+#include <ATen/core/Tensor.h>
+
 #include "bridge/record/call/op_info.h"
 
 namespace spmdx::bridge {

@@ -7,6 +7,7 @@
 #include "bridge/backend/aten_names.h"
 #include "bridge/backend/buffer.h"
 #include "bridge/backend/place.h"
+#include "sharding/shards.h"
 
 namespace spmdx::bridge {
 

@@ -3,6 +3,7 @@
 #pragma once
 #include <memory>
 #include <string>
+#include "sharding/spec.h"
 
 #include "graph/graph.h"
 

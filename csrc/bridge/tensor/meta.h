@@ -7,7 +7,7 @@
 #include <memory>
 #include <vector>
 
-#include "graph/graph.h"
+#include "runtime/data/backend.h"
 
 namespace spmdx::bridge {
 

@@ -1,11 +1,13 @@
 // SPDX-License-Identifier: Apache-2.0
 // Arguments of an ATen call: as IR arguments, and as the words of an interning key.
 #pragma once
+#include <ATen/core/Tensor.h>
 #include <ATen/core/ivalue.h>
 #include <c10/util/ArrayRef.h>
 #include <c10/util/SmallVector.h>
 
 #include "bridge/record/call/op_info.h"
+#include "runtime/data/backend.h"
 
 namespace spmdx::bridge {
 

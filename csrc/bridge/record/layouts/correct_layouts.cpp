@@ -232,7 +232,7 @@ const std::unordered_map<std::string_view, LayoutCorrection> kLayoutCorrections 
 
 void correct_layouts(const OpInfo& info, IValues args, Results& results) {
   if (is_iterated(info)) return iterated(info, args, results);
-  const auto row = find_named(kLayoutCorrections, info.name);
+  const auto row = rules::find_named(kLayoutCorrections, info.name);
   if (row != kLayoutCorrections.end() && holds(row->second.where)) row->second.correct(args, results);
 }
 
