@@ -30,13 +30,13 @@ def publish() -> None:
     """Enters modules of rooms under their public names, which what they define then bears."""
     package = sys.modules["spmdx"]
     for name, place in PLACES.items():
-        module = sys.modules[f"spmdx.{place}"]
-        sys.modules[f"spmdx.{name}"] = module
+        module, public = sys.modules[f"spmdx.{place}"], f"spmdx.{name}"
+        sys.modules[public] = module
         vars(package).setdefault(name, module)  # spmdx.step is a function
         for value in list(vars(module).values()):
             if _home(value) == f"spmdx.{place}":
-                value.__module__ = f"spmdx.{name}"
-        module.__name__ = f"spmdx.{name}"
+                value.__module__ = public  # one text, which a pickle of several holds once
+        module.__name__ = public
     for name in LISTING:
         module = sys.modules[f"spmdx.{name}"]
         for listed in map(vars(module).get, module.__all__):
