@@ -1,6 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 // Storages that grow and shrink while tensors view them.
 #pragma once
+#include <ATen/core/Tensor.h>
+#include "base/types.h"
 
 namespace spmdx::bridge {
 

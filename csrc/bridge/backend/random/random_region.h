@@ -3,6 +3,7 @@
 // elements.
 #pragma once
 #include <ATen/Parallel.h>
+#include <c10/core/ScalarType.h>
 
 #include <functional>
 #include <numeric>

@@ -1,5 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // Canonical view steps of every view op.
+#include "bridge/record/call/views.h"
+
 #include <numeric>
 #include <unordered_map>
 
