@@ -13,7 +13,7 @@
 #include "bridge/recorder/recorder.h"
 #include "passes/report/flops.h"
 #include "passes/report/timeline.h"
-#include "rules/rule.h"
+#include "rules/rule/rule.h"
 #include "sharding/notation.h"
 
 namespace spmdx {

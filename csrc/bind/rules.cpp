@@ -14,7 +14,7 @@
 #include "bridge/recorder/engine.h"
 #include "rules/lookup.h"
 #include "rules/registered.h"
-#include "rules/rule.h"
+#include "rules/rule/rule.h"
 
 namespace spmdx {
 namespace {

@@ -6,7 +6,7 @@
 #include "graph/rewrite.h"
 #include "passes/passes.h"
 #include "rules/lookup.h"
-#include "rules/row.h"
+#include "rules/rule/row.h"
 
 namespace spmdx {
 namespace {

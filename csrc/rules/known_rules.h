@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // Known rules: those that were made for a call lately, until a row changes.
 #pragma once
-#include "rules/rule.h"
+#include "rules/rule/rule.h"
 
 namespace spmdx::rules {
 

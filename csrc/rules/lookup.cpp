@@ -10,7 +10,7 @@
 #include "rules/known_rules.h"
 #include "rules/override.h"
 #include "rules/registered.h"
-#include "rules/row.h"
+#include "rules/rule/row.h"
 #include "rules/tensors/pointwise.h"
 
 namespace spmdx::rules {

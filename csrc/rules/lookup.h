@@ -5,7 +5,7 @@
 #include <string_view>
 #include <vector>
 
-#include "rules/rule.h"
+#include "rules/rule/rule.h"
 
 namespace spmdx::rules {
 

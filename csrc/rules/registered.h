@@ -4,7 +4,7 @@
 #include <string>
 #include <string_view>
 
-#include "rules/row.h"
+#include "rules/rule/row.h"
 
 namespace spmdx::rules {
 

@@ -13,7 +13,7 @@
 #include "rules/layers/losses.h"
 #include "rules/layers/nll.h"
 #include "rules/layers/softmax.h"
-#include "rules/row.h"
+#include "rules/rule/row.h"
 #include "rules/stencils/convolution.h"
 #include "rules/stencils/planes.h"
 #include "rules/stencils/stencil.h"

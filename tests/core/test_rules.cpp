@@ -9,8 +9,8 @@
 #include "graph/text.h"
 #include "rules/build/builder.h"
 #include "rules/lookup.h"
-#include "rules/row.h"
-#include "rules/rule.h"
+#include "rules/rule/row.h"
+#include "rules/rule/rule.h"
 
 using namespace spmdx;
 

@@ -8,7 +8,7 @@
 #include "graph/rows.h"
 #include "rules/build/builder.h"
 #include "rules/build/maths.h"
-#include "rules/row.h"
+#include "rules/rule/row.h"
 #include "rules/tensors/taken_rows.h"
 
 namespace spmdx {

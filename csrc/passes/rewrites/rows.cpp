@@ -10,7 +10,7 @@
 #include "rules/build/builder.h"
 #include "rules/build/maths.h"
 #include "rules/lookup.h"
-#include "rules/row.h"
+#include "rules/rule/row.h"
 
 namespace spmdx {
 namespace {

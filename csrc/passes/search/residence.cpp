@@ -4,7 +4,7 @@
 #include <algorithm>
 
 #include "rules/lookup.h"
-#include "rules/row.h"
+#include "rules/rule/row.h"
 
 namespace spmdx {
 namespace {

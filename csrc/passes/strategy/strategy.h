@@ -4,7 +4,7 @@
 #include <optional>
 #include <vector>
 
-#include "rules/rule.h"
+#include "rules/rule/rule.h"
 #include "sharding/reshard/reshard.h"
 
 namespace spmdx {

@@ -3,7 +3,7 @@
 #pragma once
 #include "graph/args.h"
 #include "rules/build/builder.h"
-#include "rules/rule.h"
+#include "rules/rule/rule.h"
 
 namespace spmdx::rules {
 

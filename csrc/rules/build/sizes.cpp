@@ -3,7 +3,7 @@
 #include "rules/build/sizes.h"
 
 #include "base/error.h"
-#include "rules/row.h"
+#include "rules/rule/row.h"
 
 namespace spmdx::rules {
 

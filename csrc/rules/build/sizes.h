@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // Sizes and starts of boxes, as arguments of a call.
 #pragma once
-#include "rules/rule.h"
+#include "rules/rule/rule.h"
 
 namespace spmdx::rules {
 

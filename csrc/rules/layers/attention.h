@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // Attention: batch and heads pass, several heads of queries may share one of keys; sequences are composite.
 #pragma once
-#include "rules/rule.h"
+#include "rules/rule/rule.h"
 
 namespace spmdx::rules {
 

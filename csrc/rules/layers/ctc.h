@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // CTC losses: each sequence of the batch by itself.
 #pragma once
-#include "rules/rule.h"
+#include "rules/rule/rule.h"
 
 namespace spmdx::rules {
 

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // Embeddings: rows of a table, and its gradient.
 #pragma once
-#include "rules/rule.h"
+#include "rules/rule/rule.h"
 
 namespace spmdx::rules {
 

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // Group norms: channels are (group, one of its own).
 #pragma once
-#include "rules/rule.h"
+#include "rules/rule/rule.h"
 
 namespace spmdx::rules {
 

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // Products of groups: a dim that is grouped by offsets, of which each group has a matrix of its own.
 #pragma once
-#include "rules/rule.h"
+#include "rules/rule/rule.h"
 
 namespace spmdx::rules {
 

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // Norms over the last dims: layer_norm, rms_norm, and the norm of weights.
 #pragma once
-#include "rules/rule.h"
+#include "rules/rule/rule.h"
 
 namespace spmdx::rules {
 

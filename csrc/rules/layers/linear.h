@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // Products: with a bias, of three tensors, with scales, solved for.
 #pragma once
-#include "rules/rule.h"
+#include "rules/rule/rule.h"
 
 namespace spmdx::rules {
 

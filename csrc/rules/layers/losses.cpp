@@ -7,7 +7,7 @@
 #include "graph/args.h"
 #include "rules/build/letters.h"
 #include "rules/build/maths.h"
-#include "rules/row.h"
+#include "rules/rule/row.h"
 #include "rules/tensors/pointwise.h"
 
 namespace spmdx::rules {

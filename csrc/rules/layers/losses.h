@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // Losses: without reduction pointwise, as a sum partial, as a mean composite (the count is global).
 #pragma once
-#include "rules/rule.h"
+#include "rules/rule/rule.h"
 
 namespace spmdx::rules {
 

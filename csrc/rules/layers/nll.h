@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // Negative log-likelihoods: of each row one class is looked at.
 #pragma once
-#include "rules/rule.h"
+#include "rules/rule/rule.h"
 
 namespace spmdx::rules {
 

@@ -8,7 +8,7 @@
 #include "rules/build/known_sums.h"
 #include "rules/build/letters.h"
 #include "rules/build/maths.h"
-#include "rules/row.h"
+#include "rules/rule/row.h"
 
 namespace spmdx::rules {
 namespace {

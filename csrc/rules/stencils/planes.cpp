@@ -11,7 +11,7 @@
 #include "rules/build/fits.h"
 #include "rules/build/letters.h"
 #include "rules/build/parts.h"
-#include "rules/row.h"
+#include "rules/rule/row.h"
 #include "rules/stencils/stencil.h"
 
 namespace spmdx::rules {

@@ -6,7 +6,7 @@
 
 #include "base/error.h"
 #include "graph/args.h"
-#include "rules/row.h"
+#include "rules/rule/row.h"
 #include "rules/stencils/taps.h"
 
 namespace spmdx::rules {

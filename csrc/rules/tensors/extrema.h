@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // Extrema with their positions: argmax, argmin, max and min of a dim.
 #pragma once
-#include "rules/rule.h"
+#include "rules/rule/rule.h"
 
 namespace spmdx::rules {
 

@@ -6,7 +6,7 @@
 #include "rules/build/acted_dims.h"
 #include "rules/build/fits.h"
 #include "rules/build/letters.h"
-#include "rules/row.h"
+#include "rules/rule/row.h"
 
 namespace spmdx::rules {
 

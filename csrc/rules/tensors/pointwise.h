@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // Pointwise ops, and those that may not be cut.
 #pragma once
-#include "rules/rule.h"
+#include "rules/rule/rule.h"
 
 namespace spmdx::rules {
 

@@ -9,7 +9,7 @@
 #include "rules/build/fits.h"
 #include "rules/build/letters.h"
 #include "rules/build/maths.h"
-#include "rules/row.h"
+#include "rules/rule/row.h"
 #include "rules/tensors/pointwise.h"
 
 namespace spmdx::rules {

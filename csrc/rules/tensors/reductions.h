@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // Reductions: sums, extrema, statistics over dims.
 #pragma once
-#include "rules/rule.h"
+#include "rules/rule/rule.h"
 
 namespace spmdx::rules {
 

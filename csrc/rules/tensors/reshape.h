@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // Views of the same elements in other dims, or of the same bits as another dtype.
 #pragma once
-#include "rules/rule.h"
+#include "rules/rule/rule.h"
 
 namespace spmdx::rules {
 

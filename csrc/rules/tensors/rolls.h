@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // Rolls: rows of a dim move on, and the last ones come first.
 #pragma once
-#include "rules/rule.h"
+#include "rules/rule/rule.h"
 
 namespace spmdx::rules {
 

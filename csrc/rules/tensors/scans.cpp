@@ -9,7 +9,7 @@
 #include "rules/build/acted_dims.h"
 #include "rules/build/blocks.h"
 #include "rules/build/letters.h"
-#include "rules/row.h"
+#include "rules/rule/row.h"
 #include "rules/tensors/pointwise.h"
 
 namespace spmdx::rules {

@@ -3,7 +3,7 @@
 #pragma once
 #include <vector>
 
-#include "rules/rule.h"
+#include "rules/rule/rule.h"
 
 namespace spmdx::rules {
 

@@ -7,7 +7,7 @@
 #include "base/error.h"
 #include "graph/args.h"
 #include "rules/build/maths.h"
-#include "rules/row.h"
+#include "rules/rule/row.h"
 #include "rules/tensors/indexing.h"
 
 namespace spmdx::rules {

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // Windows: an op that reads or writes at indices, for those that point into the part of a dim that is here.
 #pragma once
-#include "rules/rule.h"
+#include "rules/rule/rule.h"
 
 namespace spmdx::rules {
 

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // MemoryUse of a call: whether its result has memory of its own.
 #pragma once
-#include "rules/row.h"
+#include "rules/rule/row.h"
 
 namespace spmdx {
 

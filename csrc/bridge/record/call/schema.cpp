@@ -12,7 +12,7 @@
 #include "bridge/backend/aten_names.h"
 #include "bridge/record/call/handlers.h"
 #include "bridge/record/call/views.h"
-#include "rules/row.h"
+#include "rules/rule/row.h"
 
 namespace spmdx::bridge {
 namespace {

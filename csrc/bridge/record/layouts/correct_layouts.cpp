@@ -12,7 +12,7 @@
 #include "bridge/backend/strides.h"
 #include "bridge/record/layouts/kernel_layouts.h"
 #include "bridge/tensor/meta.h"
-#include "rules/row.h"
+#include "rules/rule/row.h"
 #include "rules/tensors/pointwise.h"
 
 namespace spmdx::bridge {

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // Row: found by name.
-#include "rules/row.h"
+#include "rules/rule/row.h"
 
 #include <unordered_map>
 

@@ -4,7 +4,7 @@
 #include <span>
 #include <string_view>
 
-#include "rules/rule.h"
+#include "rules/rule/rule.h"
 
 namespace spmdx::rules {
 

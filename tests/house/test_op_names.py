@@ -7,7 +7,7 @@ import re
 import pytest
 import torch
 
-ROOT = pathlib.Path(__file__).resolve().parent.parent
+ROOT = pathlib.Path(__file__).resolve().parents[2]
 SOURCES = sorted((ROOT / "csrc").rglob("*.cpp"))
 NAME = re.compile(r'"(aten(?:\.|::)\w+(?:\.\w+)?)"')
 # An initializer whose first text names an op.

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // Rules: the words for linearity.
-#include "rules/rule.h"
+#include "rules/rule/rule.h"
 
 #include <unordered_map>
 
