@@ -37,7 +37,7 @@ SOURCES = sorted(
 )
 # A definition of C++ at the margin or within a class: it ends at a brace in the column where it began.
 BEGIN = re.compile(
-    r"^( {0,4})(?!namespace|struct|class|enum|union|else|for|if|while|switch|do\b|try|[A-Z_]+\(|\}|//|#)\S.*\{$"
+    r"^( {0,4})(?!namespace|struct|class|enum|union|else|for|if|while|switch|do\b|try|[A-Z_0-9]+\(|\}|//|#)\S.*\{$"
 )
 
 
