@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What the processes of a save or a load must have alike, compared before anything is written."""
+"""What must be equal in all processes of a save or a load; compared before anything is written."""
 
 import hashlib
 import json
@@ -30,7 +30,7 @@ def agree_on_call(exchange: Exchange, call: str, what: Callable[[], str]) -> Non
     Args:
         exchange: of this call.
         call: the function's name.
-        what: tells what it works on, such as a path; what it raises in one process, all raise.
+        what: gives what the call works on, such as a path; if it raises in one process, all raise.
     """
     require_alike(
         together(exchange, lambda: f"{call}: {what()}"),
@@ -56,9 +56,9 @@ def agree_on_index(exchange: Exchange, folder: Any, find: Callable[[], tuple[str
 def agree_on_tree(exchange: Exchange, make: Callable[[], Tree]) -> Tree:
     """The tree that ``make`` gives, if all processes have the same entries, in any order.
 
-    What values are may differ: those of process 0 are saved. Its order of objects is that in
-    which all get their states. Nothing that was traced runs before: of programs that differ one
-    would wait for the other.
+    Values may differ: those of process 0 are saved. Objects get their states in the order of
+    process 0. Nothing that was traced runs before: where programs differ, one would wait for the
+    other.
 
     Raises:
         CheckpointError: names, kinds, paths, shapes, dtypes or shardings differ; in all processes.
@@ -119,7 +119,7 @@ def _digest(table: dict[str, list]) -> str:
 
 
 def _difference(tables: list[dict[str, list]]) -> str:
-    """The first one, of the process with the lowest index."""
+    """The first error: that of the process with the lowest index."""
     first = tables[0]
     for process, table in enumerate(tables):
         for one, other, lacking in ((first, table, process), (table, first, 0)):

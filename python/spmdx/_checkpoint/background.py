@@ -49,13 +49,13 @@ def start(work: Callable[[], None], what: str) -> SaveFuture:
 
 
 def wait_for_last() -> None:
-    """Let a save that runs end."""
+    """Wait for the end of a save that runs."""
     if _running is not None:
         wait([_running])
 
 
 def raise_unseen() -> None:
-    """Let a save that runs end, and raise its error if nobody has asked for its result yet."""
+    """Wait for the end of a save that runs; raise its error if nobody has asked for its result."""
     global _running
     last, _running = _running, None
     if last is not None and not last.seen:

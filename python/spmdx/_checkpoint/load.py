@@ -35,7 +35,7 @@ from spmdx._checkpoint.tree import Tree, finish, flatten
 from spmdx._world.processes import process_index
 from spmdx.errors import CheckpointError, bare
 
-_SHOWN = 5  # names in a message
+_SHOWN = 5  # so many names in a message
 _MIXED = "A part of the state is overwritten: load again before you use it."
 Filler = Callable[[list[Piece]], None]
 
@@ -97,8 +97,8 @@ def _require_alike(name: str, entry: Any, saved: Saved, where: Any) -> None:
 def fill(tensors: dict[str, torch.Tensor], filler: Callable[[str], Filler]) -> None:
     """Replace the elements of all these tensors; each keeps its sharding.
 
-    What they held is let go first, and each gets memory of its own that is written in place: there
-    is never more than the tensors' own bytes and what ``filler`` reads at a time.
+    What they held is freed first, and each gets memory of its own that is written in place: at most
+    the tensors' own bytes and what ``filler`` reads at a time are in memory.
     """
     shardings = {n: get_sharding(t) for n, t in tensors.items() if is_device_tensor(t)}
     try:
@@ -115,7 +115,7 @@ def fill(tensors: dict[str, torch.Tensor], filler: Callable[[str], Filler]) -> N
             settle()
     except Exception as error:
         raise CheckpointError(f"{bare(error)} {_MIXED}") from error
-    except BaseException:  # Ctrl-C stays what it is
+    except BaseException:  # Ctrl-C is raised as it is
         warnings.warn(_MIXED, stacklevel=2)
         raise
 
@@ -131,7 +131,7 @@ class _Source:
         boxes = boxes_to_fill(tensor)
         for chunk in self._chunks(name, boxes):
             check_sound(self.folder, name, chunk)
-            if chunk.crc is None:  # torch.load sees more than the checksums of the zip file
+            if chunk.crc is None:  # torch.load checks more than the checksums of the zip file
                 read_tensor_chunk(self.folder, name, self.saved[name], chunk)
 
     def value(self, name: str) -> Any:
@@ -200,7 +200,7 @@ def load_into(state: Any, path: Any, strict: bool, exchange: Exchange) -> Unmatc
 
 
 def _hand_over(tree: Tree, values: dict[str, Any]) -> None:
-    """Put the values that are no tensors into their containers, and these into the objects."""
+    """Put values that are no tensors into their containers, and the containers into the objects."""
     for name, value in values.items():
         entry = tree.entries[name]
         entry.container[entry.key] = value

@@ -18,9 +18,9 @@ _AS_IT_WAS = "Make the optimizer as it was when the checkpoint was saved."
 def optimizer_state(
     optimizer: torch.optim.Optimizer, held: dict, prefix: Path, saved: dict[str, Saved]
 ) -> dict[str, Any]:
-    """What ``held``, its ``state_dict()``, has stays; what it lacks of the entries is made.
+    """``held``, its ``state_dict()``, keeps what it has; entries that it lacks are made.
 
-    State is made like the parameter where it is of its shape.
+    State of the parameter's shape is made like the parameter.
     """
     own = {e.path[len(prefix) :]: e for e in saved.values() if e.path[: len(prefix)] == prefix}
     if not own:
@@ -53,7 +53,7 @@ def require_as_many_parameters(
 ) -> None:
     """Raise CheckpointError unless the groups in ``values``, by name, are those of the optimizer.
 
-    Optimizers look at it themselves, but only when their state is overwritten.
+    Optimizers check it themselves, but only after their state is overwritten.
     """
     for i, group in enumerate(optimizer.param_groups[: len(held["param_groups"])]):
         found = values.get(f"{name}.param_groups.{i}.params", held["param_groups"][i]["params"])
@@ -91,7 +91,7 @@ def _nested(leaves: dict[Path, Any], prefix: Path) -> dict[str, Any]:
         children[path[:-1]][path[-1]] = leaf
     if any(path in children for path in leaves):
         raise _no_tree(prefix)
-    for path in sorted(children, key=len, reverse=True)[:-1]:  # a container before its own
+    for path in sorted(children, key=len, reverse=True)[:-1]:  # innermost first
         found = children[path]
         if all(type(key) is int for key in found):
             if sorted(found) != list(range(len(found))):

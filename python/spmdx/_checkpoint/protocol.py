@@ -30,7 +30,7 @@ class _OnDevice:
         return self._method.__get__(tensor, owner)
 
     def __set__(self, tensor: torch.Tensor, value: Any) -> None:
-        """There is one for torch.compile and torch.overrides, which take this for a property."""
+        """torch.compile and torch.overrides take this for a property, and ask for its getter."""
         raise AttributeError(f"{self._method.__name__} cannot be set")
 
 
@@ -57,7 +57,7 @@ def _chunk_list(tensor: torch.Tensor) -> list[Any]:
 
 
 def _tensor_shard(tensor: torch.Tensor, index: Any) -> torch.Tensor:
-    """The elements of a box that one of the two above named."""
+    """The elements of a box that one of the two functions above has named."""
     return next(data for box, data in pieces_of(tensor) if box.offsets == tuple(index.offset))
 
 

@@ -56,7 +56,7 @@ def snapshot(state: Any, copy: bool, exchange: Exchange = alone) -> Snapshot:
 
 
 def _take(tree: Tree, result: Snapshot, copy: bool) -> None:
-    """In the order of names: who writes what must not depend on that of a dict."""
+    """In the order of names, since who writes what must not depend on the order of a dict."""
     settle()
     load = [0] * process_count()
     for name, entry in tree.entries.items():
@@ -77,7 +77,7 @@ def _take(tree: Tree, result: Snapshot, copy: bool) -> None:
 def _add_boxes(
     result: Snapshot, name: str, tensor: torch.Tensor, load: list[int], copy: bool
 ) -> None:
-    """Every box goes to the holder with the least to write: each process finds the same."""
+    """Each box goes to the holder that has least to write: every process finds the same answer."""
     pieces = {piece.box: piece.data for piece in pieces_of(tensor)}
     for box, processes in holders_of(tensor).items():
         writer = min(processes, key=lambda process: load[process])
@@ -97,7 +97,7 @@ def _require_plain(name: str, tensor: torch.Tensor) -> None:
         )
 
 
-_SIMPLE = (int, float, bool, complex, type(None))  # that any unpickler makes
+_SIMPLE = (int, float, bool, complex, type(None))  # types that any unpickler makes
 
 
 def _as_bytes(name: str, value: Any) -> bytes:
@@ -156,7 +156,7 @@ def _put(data: torch.Tensor | bytes, file: _Counted) -> None:
         else:
             torch.save(_compact(data), file)
     except Exception as error:
-        # torch.save ends its file even where that is full, and says something else.
+        # On a full disk torch.save still ends its file, and raises another error.
         if file.error is not None:
             raise file.error from error
         raise
@@ -202,7 +202,7 @@ def _write_metadata(folder: Path, snap: Snapshot, records: list[list]) -> None:
 
 
 def _entries(snap: Snapshot, records: list[list]) -> dict[str, Saved]:
-    """What is saved, with the chunks that the processes say they have written."""
+    """What is saved, with the chunks that the processes report as written."""
     chunks: dict[str, list[Chunk]] = {name: [] for name in snap.entries}
     for name, offsets, sizes, *place in sorted(records, key=lambda record: record[:3]):
         chunks[name].append(Chunk(Box(tuple(offsets), tuple(sizes)), *place))

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""How the processes of a save or a load agree: what one of them raises, all raise."""
+"""How the processes of a save or a load agree: if one of them raises, all raise."""
 
 import contextlib
 import itertools
@@ -17,7 +17,7 @@ from spmdx.errors import CheckpointError, CommError, bare
 # Gives every process the JSON-able values of all, in order of process.
 Exchange = Callable[[Any], list]
 _PATIENCE = 2 * 3600.0  # seconds: others may still be writing, longer than any step takes
-_one_at_a_time = threading.RLock()  # of this process's threads
+_one_at_a_time = threading.RLock()  # one save or load at a time, of this process's threads
 
 
 def alone(value: Any) -> list:
@@ -48,7 +48,7 @@ def _open() -> Exchange:
             raise CheckpointError(
                 f"the checkpoint was not finished: {str(error).splitlines()[0]}"
             ) from error
-        except KeyboardInterrupt:  # this process comes to no later turn
+        except KeyboardInterrupt:  # this process will take part in no later turn
             processes.give(name, next(turns), ["KeyboardInterrupt: ", None])
             raise
 
@@ -64,7 +64,7 @@ def together(exchange: Exchange, work: Callable[[], Any]) -> list:
     try:
         with interruptible():
             value = work()
-    except BaseException as error:  # the others must hear of any, Ctrl-C too
+    except BaseException as error:  # the others must hear of any error, Ctrl-C too
         exchange([f"{type(error).__name__}: {bare(error)}", None])
         if isinstance(error, OSError):
             raise CheckpointError(

@@ -38,7 +38,7 @@ class Tree:
     objects: dict[str, tuple[Any, dict]] = field(default_factory=dict)
 
     def order_objects(self, names: list[str]) -> None:
-        """Put the objects into the order of ``names``; those that it lacks come last."""
+        """Put the objects into the order of ``names``; objects that are not named come last."""
         places = {name: place for place, name in enumerate(names)}
         last = len(places)
         self.objects = dict(sorted(self.objects.items(), key=lambda o: places.get(o[0], last)))
@@ -92,7 +92,7 @@ def _is_object(value: Any) -> bool:
 
 
 def _is_leaf(value: list) -> bool:
-    """Lists without tensors and dicts are one value, as in torch.distributed.checkpoint."""
+    """A list without tensors and dicts is one value, as in torch.distributed.checkpoint."""
     return not any(
         isinstance(v, torch.Tensor | Mapping)
         or _is_object(v)

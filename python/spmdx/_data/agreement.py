@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Agreement: processes that load data for one program tell each other what they have."""
+"""Agreement: processes that load data for one program compare what they have."""
 
 import zlib
 from collections.abc import Callable, Iterator
@@ -21,7 +21,7 @@ class Agreed:
     Every process must come to the same exchanges, so what makes one necessary is the same in all:
     the first batch of an epoch, and every batch where parts may differ in size or number, or where
     processes hold the same part. A process that has no more batches goes on with parts of no rows
-    until all have ended. What is whole in every process is compared by the step that uses it.
+    until all have ended. The step that uses a tensor compares it where it is whole in all of them.
 
     Args:
         batches: of this process.
@@ -72,7 +72,7 @@ class Agreed:
             raise
 
     def _described(self, batch: Any) -> list[Any]:
-        """Name, dtype, shape, whether it is whole, and a checksum where others have the same."""
+        """Name, dtype, shape, whether it is whole; a checksum where others hold the same."""
         told: list[Any] = []
 
         def tell(path: Path, tensor: torch.Tensor) -> torch.Tensor:
@@ -118,13 +118,13 @@ class Agreed:
 
 
 def checksum(tensor: torch.Tensor) -> int:
-    """A number that tells tensors on the CPU apart."""
+    """A checksum of the elements of a tensor on the CPU."""
     flat = tensor.detach().resolve_conj().resolve_neg().contiguous().reshape(-1)
     return zlib.crc32(flat.view(torch.uint8).numpy()) if flat.numel() else 0
 
 
 def _raise_errors(said: list[dict[str, Any]]) -> None:
-    """Raise where the loader of another process did."""
+    """Raise where the loader of another process has raised."""
     for process, one in enumerate(said):
         if "error" in one:
             message = (
@@ -152,7 +152,7 @@ def _require_equal_ends(said: list[dict[str, Any]]) -> None:
 
 
 def _require_like(first: list[Any], p: int, other: list[Any], q: int) -> None:
-    """The same tensors, which differ in rows at most."""
+    """Whether these are the same tensors, but for their numbers of rows."""
     names, others = [t[0] for t in first], [t[0] for t in other]
     if names != others:
         lone = sorted(set(names) ^ set(others)) or names
@@ -177,7 +177,7 @@ def _require_like(first: list[Any], p: int, other: list[Any], q: int) -> None:
 def _require_equal_replicas(
     name: str, shapes: list[list[int]], sums: list[int | None], part_of: list[int]
 ) -> None:
-    """Processes that hold the same rows were given the same rows, or none all of them."""
+    """Check that processes that hold the same part were given the same rows, or all none."""
     for process, part in enumerate(part_of):
         first = part_of.index(part)
         if (shapes[process], sums[process]) != (shapes[first], sums[first]):

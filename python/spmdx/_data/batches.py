@@ -61,7 +61,7 @@ def _keys(node: Any, count: int) -> Sequence[Any]:
 
 
 def name_of_path(path: Path) -> str:
-    """What messages call the tensor there.
+    """What messages call the tensor at ``path``.
 
     Example:
         >>> name_of_path(("x", 0))
@@ -71,7 +71,7 @@ def name_of_path(path: Path) -> str:
 
 
 def entry_for(entries: Any, path: Path) -> Any:
-    """What nested ``entries`` say of the tensor at ``path``: an entry counts for all below it.
+    """What nested ``entries`` say of the tensor at ``path``: an entry holds for all below it.
 
     Raises:
         ShardingError: a mapping lacks the key.

@@ -58,7 +58,7 @@ class Placement:
     """Where the tensors of a batch go.
 
     Args:
-        mesh: where tensors lie whole that nothing is said of; None means that of the first spec.
+        mesh: where tensors without a spec lie whole; None means the mesh of the first spec.
         entries: a spec, None, or nested dicts of them.
 
     Raises:
@@ -74,7 +74,7 @@ class Placement:
         self.in_parts = any(spec.minibatch for spec in specs)
 
     def split(self, path: Path, tensor: torch.Tensor) -> Split | None:
-        """Who has which rows, where each process has its own; None where each has all."""
+        """Which process has which rows; None where every process has all rows."""
         spec = self._spec(path)
         if spec is None or not spec.minibatch or not tensor.dim() or tensor.device.type == NAME:
             return None
@@ -83,7 +83,7 @@ class Placement:
         return self._splits[spec]
 
     def parts(self) -> list[list[int]]:
-        """Of what this process loads parts: which one, of how many."""
+        """For each tensor of which this process loads a part: which part, of how many."""
         specs = [spec for spec in _specs(self._entries) if spec.minibatch]
         splits = [split_of(spec.mesh, spec.partition_spec) for spec in dict.fromkeys(specs)]
         return [[split.mine, len(split.parts)] for split in splits]
@@ -94,14 +94,14 @@ class Placement:
         Args:
             path: the keys that lead to it.
             tensor: what this process has of it.
-            rows: how many rows every process has of it; None means as many as this one.
+            rows: the rows that each process has of it; None: as many as this process has.
 
         Returns:
             A tensor on device "spmdx", annotated unless there is no mesh.
         """
-        # All that touches the device happens here, in the thread of the loop. A tensor's place in
-        # a plan follows from when it was made: tensors made in another thread would come in
-        # between by chance, so that plans were not found again and differed between processes.
+        # All that touches the device happens here, in the thread of the loop. The order in which
+        # tensors are made is part of a plan. Tensors made in another thread would come in between
+        # by chance: plans would not be found again, and would differ between processes.
         # Steps run behind the loop's back, so this still goes on while the last one runs.
         spec = self._spec(path)
         if spec is None:

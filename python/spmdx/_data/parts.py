@@ -15,7 +15,7 @@ from spmdx._world import processes
 
 
 def place_whole(tensor: torch.Tensor, mesh: Mesh, spec: Sequence[Any], name: str) -> torch.Tensor:
-    """A CPU tensor that every process has, on the device; each uploads what its devices hold.
+    """A CPU tensor that every process has whole, put on the device: each uploads its devices' part.
 
     The step that uses it first compares what the processes have.
     """
@@ -54,8 +54,8 @@ def place_part(
     shape = (sum(counts), *part.shape[1:])
     lengths = _held(split, sharding_of(mesh, spec, shape, name), shape)
     fits = all(sum(lengths[c] for c in p) == n for p, n in zip(split.parts, counts, strict=True))
-    # Parts that are longer or shorter than what their devices hold of so many rows are filled up
-    # to equal lengths. Leaving that out again is part of the program, which moves what has to move.
+    # Where a part has other rows than its devices hold, all parts are filled up to equal lengths.
+    # The program leaves the filling out again, and the planner moves the rows that have to move.
     longest = 0
     if not fits:
         longest, lengths = _cut(split, counts)
@@ -77,7 +77,7 @@ def place_part(
 
 
 def _held(split: Split, sharding: Sharding, shape: Sequence[int]) -> list[int]:
-    """For each chunk how many rows of a tensor the devices hold."""
+    """For each chunk, how many rows of a tensor its devices hold."""
     boxes = zip(split.chunk_at, sharding.boxes(shape), strict=True)
     held = {chunk: box[0].stop - box[0].start for chunk, box in boxes}
     return [held[chunk] for chunk in range(len(held))]
@@ -104,7 +104,7 @@ def _filled(piece: torch.Tensor, length: int) -> torch.Tensor:
 
 
 def _without_filling(whole: torch.Tensor, longest: int, lengths: Sequence[int]) -> torch.Tensor:
-    """The rows that are no filling; pieces that follow each other are taken at once."""
+    """The rows without the filling; pieces that follow each other are taken at once."""
     runs: list[list[int]] = []
     for chunk, length in enumerate(lengths):
         start = chunk * longest
@@ -123,8 +123,8 @@ def _joined(
     dtype: torch.dtype,
     digest: int | None = None,
 ) -> torch.Tensor:
-    """A tensor of the pieces of all processes. That of one that has no device has no pieces.
+    """A tensor of the pieces of all processes; a process without a device has no pieces.
 
-    With ``digest`` processes that use it have to have the same.
+    With ``digest``, all processes must have the same one when a step uses the tensor.
     """
     return _C.from_local(pieces, sharding._handle, list(shape), dtype, digest=digest)

@@ -22,8 +22,8 @@ class Position:
 
     Args:
         loader: any iterable.
-        parts: tells which part of the batches this process loads, of how many; a list, of nothing
-            where it loads all of them.
+        parts: tells which part of the batches this process loads, of how many: a list, which is
+            empty where it loads all of them.
 
     Example:
         >>> position = Position(range(5))
@@ -39,7 +39,7 @@ class Position:
         self._consumed = 0
         self._open = False  # an epoch began and did not end
         self._resumed = False
-        self._told: int | None = None  # the epoch that samplers know from us
+        self._told: int | None = None  # the epoch that samplers were last told
         self._global: torch.Tensor | None = None  # states at the start of the epoch
         self._own: list[torch.Tensor] = []
         self._snapshot: Any = None
@@ -66,7 +66,7 @@ class Position:
         return self._workers.iterate(self._loader)
 
     def advance(self, *snapshot: Any) -> None:
-        """Another batch was given to the loop, and the loader's state after it if it came there."""
+        """Note that the loop got another batch, and the loader's state after it, if any."""
         self._consumed += 1
         if snapshot:
             (self._snapshot,) = snapshot
@@ -77,7 +77,7 @@ class Position:
         self._snapshot = self._global = None
 
     def snapshot(self) -> Callable[[], Any]:
-        """What gives the loader's own state, where it has one."""
+        """The function that gives the loader's own state, where it has one."""
         return self._loader.state_dict if self.keeps_itself else lambda: None
 
     def state_dict(self) -> dict[str, Any]:
@@ -88,7 +88,7 @@ class Position:
             read = self._snapshot is not None
             state["loader"] = self._snapshot if read else self._loader.state_dict()
         else:
-            # Between epochs the global generator is the program's own to keep.
+            # Between epochs the global generator is the program's affair.
             state["global_generator"] = self._global
             state["generators"] = self._own if self._global is not None else self._states()
             state["workers_seeded"] = self._workers.seeded_at(self._open)
@@ -118,9 +118,9 @@ class Position:
             self._workers = Workers(state["workers_seeded"])
 
     def _require_same_parts(self, saved: list[list[int]]) -> None:
-        """Batches left out are those that were read only if they are cut as they were then.
+        """Check that batches are cut as they were: else other batches than those read are left out.
 
-        What was drawn from a generator, or is the loader's own state, is that of one part.
+        States of generators, and the loader's own state, belong to one part.
         """
         mine, own = self._parts(), self.keeps_itself or draws(self._loader)
         counts = [count for _, count in saved], [count for _, count in mine]
@@ -136,7 +136,7 @@ class Position:
             )
 
     def _rest(self) -> Iterator[Any]:
-        """The epoch's order, drawn again; the global generator stands as before after it."""
+        """The epoch's order, drawn again; the global generator is left as it was."""
         with _global_generator_at(self._global):
             # A sampler draws when it is first asked, so the first batch is drawn in here too.
             batches = skipped(self._loader, self._consumed, self._workers.iterate)
@@ -149,7 +149,7 @@ class Position:
         return [generator.get_state() for generator in generators(self._loader)]
 
     def _tell_epoch(self, resumed: bool) -> None:
-        """Samplers shuffle by epoch. One that the program moved itself says which epoch it is."""
+        """Samplers shuffle by epoch. A sampler that the program has set says which epoch it is."""
         listeners = [p for p in parts_of(self._loader) if callable(getattr(p, "set_epoch", None))]
         known = next(
             (p.epoch for p in listeners if isinstance(getattr(p, "epoch", None), int)), None

@@ -21,7 +21,7 @@ class _Shelf:
         self.closed = False
 
     def wait_for_room(self) -> bool:
-        """Whether to fetch another item: False once the loop has gone."""
+        """Whether to fetch another item: False once the loop has ended."""
         with self.changed:
             self.changed.wait_for(lambda: self.closed or len(self.items) < self.size)
             return not self.closed
@@ -47,11 +47,11 @@ class _Shelf:
 
 
 def _fill(shelf: _Shelf, fetch: Callable[[], Any]) -> None:
-    """The thread. It holds nothing of the iterator, which may thus be collected meanwhile."""
+    """The thread. It does not refer to the iterator, which can so be collected meanwhile."""
     while shelf.wait_for_room():
         try:
             item = fetch()
-        except BaseException as error:  # the end of the items too; the loop raises it
+        except BaseException as error:  # StopIteration too; the loop raises it
             shelf.put(None, error)
             return
         shelf.put(item, None)
@@ -99,7 +99,7 @@ class Prefetch:
                 item = self._fetch()
                 self._start()
         except BaseException as error:
-            if not isinstance(error, KeyboardInterrupt):  # that may hit while nothing has ended
+            if not isinstance(error, KeyboardInterrupt):  # Ctrl-C ends nothing here
                 self._ended = True
                 self.close()
             raise
@@ -113,9 +113,9 @@ class Prefetch:
             self._thread.start()
 
     def close(self) -> None:
-        """End the thread; one that waits for a slow item is left to end when it has it."""
+        """End the thread; a thread that waits for a slow item ends when it has the item."""
         self._shelf.close()
-        # Collection of garbage may come here in the thread itself.
+        # The garbage collector may call this in the thread itself.
         if self._thread is not None and self._thread is not threading.current_thread():
             self._thread.join(_CLOSE_SECONDS)
         self._fetch = None
@@ -126,6 +126,6 @@ _open: "weakref.WeakSet[Prefetch]" = weakref.WeakSet()
 
 @atexit.register
 def _close_all() -> None:
-    """No thread runs on while the interpreter is taken apart."""
+    """End all threads before the interpreter ends."""
     for iterator in list(_open):
         iterator.close()

@@ -55,10 +55,10 @@ class _Rest:
 
 
 class Workers:
-    """Workers that stay draw their seeds once in a run; a run that was resumed must not again.
+    """Persistent workers draw their seeds once in a run; a resumed run must not draw them again.
 
     Args:
-        seeded: whether they did before.
+        seeded: whether they have drawn them before.
     """
 
     def __init__(self, seeded: bool = False):
@@ -66,12 +66,12 @@ class Workers:
         self._alive: Any = None
 
     def begin(self, resumed: bool) -> None:
-        """An epoch begins."""
+        """Note that an epoch begins."""
         if not resumed:
             self._seeded_before = self._seeded
 
     def seeded_at(self, amid: bool) -> bool:
-        """Whether they had drawn when the epoch began, or by now."""
+        """Whether the workers had drawn when the epoch began, or have by now."""
         return self._seeded_before if amid else self._seeded
 
     def iterate(self, loader: Any) -> Iterator[Any]:
@@ -93,7 +93,7 @@ class Workers:
 def skipped(loader: Any, count: int, iterate: Callable[[Any], Iterator[Any]]) -> Iterator[Any]:
     """The loader's batches after the first ``count``; ``iterate`` begins to read them.
 
-    Those of a DataLoader over a data set with indices are not read: its sampler leaves them out.
+    A DataLoader over a data set with indices does not read them: its sampler leaves them out.
     """
     indexed = isinstance(loader, DataLoader) and not isinstance(loader.dataset, IterableDataset)
     if not count or not indexed:

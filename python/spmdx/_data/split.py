@@ -45,7 +45,7 @@ def processes_of(mesh: Mesh) -> list[int]:
 
 
 def split_of(mesh: Mesh, spec: Sequence[Any]) -> Split:
-    """Who holds which rows under ``spec``. Raises ShardingError where no equal parts do it."""
+    """Which process holds which rows. Raises ShardingError where ``spec`` gives no equal parts."""
     chunk_at = _chunk_at(mesh, spec)
     held: list[set[int]] = [set() for _ in range(processes.process_count())]
     for process, chunk in zip(processes_of(mesh), chunk_at, strict=True):

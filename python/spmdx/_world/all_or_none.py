@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What every process does to its part of a tensor: all of them, or none."""
+"""What every process does to its part of a tensor: either all processes do it, or none."""
 
 from collections.abc import Callable
 from typing import Any
@@ -14,11 +14,11 @@ def told(what: str, work: Callable[[], Any]) -> Any:
     """What ``work`` gives, JSON-able, in every process, in order of the processes.
 
     Raises:
-        CommError: it raised in another process. Who raises waits for nobody.
+        CommError: it raised in another process. A process that raises does not wait.
     """
     try:
         value = work()
-    except BaseException as error:  # the others must hear of any, Ctrl-C too
+    except BaseException as error:  # the others must hear of any error, Ctrl-C too
         if processes.process_count() > 1:
             processes.tell([_said(error), None])
         raise
@@ -29,9 +29,9 @@ def told(what: str, work: Callable[[], Any]) -> Any:
 
 
 def all_or_none(what: str, check: Callable[[], Any], take: Callable[[Any], None]) -> None:
-    """``take`` what ``check`` gives in every process, if it gives something in every process.
+    """Call ``take`` with what ``check`` gives, if it gives something in every process.
 
-    What is decided is the word that came first to the store. So a process whose wait is broken off
+    The first word in the store decides. So a process whose wait is broken off
     can still learn whether the others have taken theirs, and take its own before it raises.
 
     Args:

@@ -1,10 +1,10 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Attempt: which start of which program the processes that meet in a store belong to.
+"""Attempt: one start of one program, to which processes that meet in a store belong.
 
 A store may outlive a program: that of a launcher serves every attempt, and several jobs. So the
 processes first agree on a name of this attempt. Process 0 makes one up; the others answer under it,
-each with a word of its own; process 0 repeats the words of those that it starts with. What an
-attempt before left behind repeats other words.
+each with a word of its own; process 0 repeats the words of the processes that it starts with. What
+an earlier attempt left behind repeats other words.
 """
 
 import json
@@ -20,17 +20,17 @@ from spmdx._world.store import text_at, values_at
 from spmdx.errors import CommError
 
 LINGER = 1.0  # seconds in which the others can still ask who is missing
-_PAUSE = 0.02  # seconds between two looks
+_PAUSE = 0.02  # seconds between two questions to the store
 
 
 class Attempt:
     """The attempt that this process waits for.
 
     Args:
-        store: of a launcher, or of the program; perhaps of others, too.
+        store: of a launcher or of the program; other programs may use it, too.
         index: of this process.
         count: of processes.
-        mine: what the others are told of this process, for JSON.
+        mine: what this process tells the others about itself, for JSON.
     """
 
     def __init__(self, store: Any, index: int, count: int, mine: dict[str, Any]):
@@ -42,20 +42,20 @@ class Attempt:
         self._count = count
         self._word = uuid.uuid4().hex
         self._mine = json.dumps({**mine, "word": self._word})
-        self._name = ""  # under which this process has answered
-        self._stale: set[str] = set()  # names of attempts that began, or failed, before it came
-        self._late = False  # whether one of them began
+        self._name = ""  # the name under which this process has answered
+        self._stale: set[str] = set()  # attempts that began or failed before this process came
+        self._late = False  # whether one of these attempts began
 
     def enter(self, waits: Callable[[], bool], waited: str) -> tuple[Any, list[dict[str, Any]]]:
-        """The part of the store that is this attempt's alone, and what all have told.
+        """The part of the store that only this attempt uses, and what all processes have told.
 
         Args:
-            waits: whether to wait on for those who have not come; may raise.
+            waits: whether to go on waiting for processes that have not come; may raise.
             waited: what messages call the time.
 
         Raises:
             CommError: some did not come, another process has this one's index, or this one is
-                left over from an attempt before.
+                left over from an earlier attempt.
         """
         if self._index == 0:
             self._answer(uuid.uuid4().hex)
@@ -71,7 +71,7 @@ class Attempt:
         return dist.PrefixStore(self._name, self._store), values_at(self._store, self._keys())
 
     def _has_begun(self) -> bool:
-        """Whether process 0 has begun with all, this one among them."""
+        """Whether process 0 has begun with all processes, including this one."""
         self._require_newest()
         name = text_at(self._store, "name")
         if self._index == 0 and name != self._name:
@@ -108,15 +108,15 @@ class Attempt:
         )
 
     def _alone(self, waited: str) -> CommError:
-        """Why nobody has begun with this process."""
-        if self._late and not self._name:  # it came after them, and no other process 0 has come
+        """Why no attempt has begun with this process."""
+        if self._late and not self._name:  # and no new attempt has begun
             return self._refusal(f"it waited {waited}; {self._replaced()}")
         return CommError(self._missing(waited))
 
     def _missing(self, waited: str) -> str:
         missing = [p for p, key in enumerate(self._keys()) if not self._store.check([key])]
         if not self._name:
-            missing = [0]  # without whom nobody can tell who has come
+            missing = [0]  # without process 0 nobody can tell which processes have come
         return (
             f"after {waited} {len(missing)} of {self._count} processes are missing: "
             f"{', '.join(map(str, missing))}. Expected all of them to import spmdx and use it. "
@@ -124,7 +124,7 @@ class Attempt:
         )
 
     def _give_up(self, said: str) -> None:
-        """Tell the others, who have a moment to hear it."""
+        """Tell the others, and give them a moment to hear it."""
         if self._name and not self._store.check([f"{self._name}/failed"]):
             self._store.set(f"{self._name}/failed", said)
             time.sleep(LINGER)

@@ -46,7 +46,7 @@ def own_count() -> int:
 
 
 def fixed_count() -> int:
-    """The same number, which stays what it is from now on."""
+    """The same number, which cannot change from now on."""
     global _count, _is_fixed
     _count = own_count()
     _is_fixed = True

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""How the processes of a program meet: in a store, each with its name. Nobody is watched yet."""
+"""How the processes of a program meet: each puts its name into a store and reads the others'."""
 
 import datetime
 import os
@@ -19,7 +19,7 @@ from spmdx._world.attempt import LINGER, Attempt
 from spmdx._world.store import FAR, clone_of
 from spmdx.errors import CommError
 
-# What every process must have alike, and what users call it.
+# What must be equal in all processes, and what users call it.
 _ALIKE = {
     "devices": "SPMDX_NUM_DEVICES",
     "torch": "the version of torch",
@@ -90,7 +90,7 @@ def meet(index: int, count: int, devices: int) -> tuple[Any, Any, bool, list[Pee
 
 
 def _in_time(work: Callable[[], T], until: float) -> T:
-    """What ``work`` returns; a thread does it, since a store that is mute holds up whoever asks."""
+    """What ``work`` returns. A thread does it, since an unresponsive store holds up its caller."""
     returned: list[T] = []
     errors: list[Exception] = []
 
@@ -107,7 +107,7 @@ def _in_time(work: Callable[[], T], until: float) -> T:
     if returned:
         return returned[0]
     if errors and isinstance(errors[0], CommError):
-        raise errors.pop()  # no frame keeps it, which keeps the frame
+        raise errors.pop()  # else the error keeps this frame alive, and the frame keeps the error
     what = f"has ended: {str(errors[0]).splitlines()[0]}" if errors else "does not answer"
     raise CommError(
         "the processes of the program could not meet: the store, which process 0 or the launcher "
@@ -117,7 +117,7 @@ def _in_time(work: Callable[[], T], until: float) -> T:
 
 
 def _open_store(count: int, hosts: bool, until: float) -> Any:
-    """That of the default process group, or the one that the variables of torchrun speak of."""
+    """The store of the default process group, or the one that torchrun's variables name."""
     if dist.is_initialized():
         store = dist.distributed_c10d._get_default_store()
     else:
@@ -136,7 +136,7 @@ def _open_store(count: int, hosts: bool, until: float) -> Any:
             count,
             hosts,
             datetime.timedelta(seconds=timeout()),
-            wait_for_workers=False,  # who does not come is named below
+            wait_for_workers=False,  # a process that does not come is named below
             multi_tenant=True,  # the program may call init_process_group later
         )
     store.set_timeout(FAR)
@@ -168,12 +168,12 @@ def _machine() -> str:
     """What processes that see each other's ids have in common."""
     boot = pathlib.Path("/proc/sys/kernel/random/boot_id")
     if not boot.exists():
-        return f"{socket.gethostname()}/{os.getpid()}"  # not Linux: nobody sees anybody
+        return f"{socket.gethostname()}/{os.getpid()}"  # not Linux: no ids are seen
     return f"{boot.read_text(encoding='ascii').strip()}/{os.readlink('/proc/self/ns/pid')}"
 
 
 def _introduction(devices: int) -> dict[str, Any]:
-    """What the others are told of this process."""
+    """What this process tells the others about itself."""
     return {
         "host": socket.gethostname(),
         "machine": _machine(),

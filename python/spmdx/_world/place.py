@@ -60,7 +60,7 @@ def kind() -> str:
 
 
 def wanted_carrier() -> str:
-    """What ``SPMDX_COMM`` says, which may be nothing.
+    """What ``SPMDX_COMM`` says; empty where it is not set.
 
     Raises:
         ShardingError: it names none of ``CARRIERS``.
@@ -75,7 +75,7 @@ def wanted_carrier() -> str:
 
 
 def hardware() -> str:
-    """A name of what holds the shards of this process, which no other hardware has."""
+    """A name of the hardware that holds the shards of this process; unique."""
     if kind() == "cuda" and torch.cuda.is_available():
         return str(torch.cuda.get_device_properties(torch.device(_C.place())).uuid)
     return kind()

@@ -90,7 +90,7 @@ def join() -> None:
             return
         try:
             _join()
-        except CommError as error:  # the others will not wait for a second try
+        except CommError as error:  # there is no second try: the others will not wait for it
             _failure = error
             raise
         except KeyboardInterrupt:
@@ -127,10 +127,10 @@ def _nccl_group(store: Any) -> Any:
     assert _world is not None
     options = dist.ProcessGroupNCCL.Options()
     options._timeout = FAR
-    # Who waits for the others is us: NCCL's own watchdog would end the process instead of raising.
+    # The waiting is watched by spmdx: NCCL's own watchdog would end the process instead of raising.
     with _environment("TORCH_NCCL_ASYNC_ERROR_HANDLING", "0"):
         group = dist.ProcessGroupNCCL(store, _world.index, _world.count, options)
-    # All processes take part; a first message would ask that of them, too, and not all send one.
+    # All processes connect now: a first message would need all of them, and not all send one.
     group.eager_connect_single_device(torch.device(_C.place()))
     return group
 
@@ -149,7 +149,7 @@ def _environment(name: str, value: str) -> Iterator[None]:
 
 
 def exchange(value: Any, what: str = "exchange between the processes") -> list[Any]:
-    """What every process calls this with, in order of the processes; ends when all have called it.
+    """The values that all processes pass, in their order; returns when all have called it.
 
     Args:
         value: of types that JSON knows.
@@ -171,7 +171,7 @@ def exchange(value: Any, what: str = "exchange between the processes") -> list[A
 def turn_of(name: str) -> tuple[int, int]:
     """How often the processes have recovered, and how often this was called with ``name`` since.
 
-    After an error processes may have come to different turns; those of a generation begin with 0.
+    After an error, processes may be at different turns; each generation begins with turn 0.
     """
     assert _world is not None
     generation = _C.generation()
@@ -190,10 +190,10 @@ def tell(value: Any) -> None:
 
 
 def decide(name: str, turn: int, word: str) -> str:
-    """What the processes have decided on in a ``turn`` of ``name``: the word that came first."""
+    """What decides a ``turn`` of ``name``: the word that came first."""
     assert _world is not None
     key = f"{name}/{{}}/decided"
-    if turn and _world.index == 0:  # who comes to this turn has ended the one before
+    if turn and _world.index == 0:  # a process that comes to this turn has ended the one before
         _world.store.delete_key(key.format(turn - 1))
     return _world.store.compare_set(key.format(turn), "", word).decode()
 
@@ -209,7 +209,7 @@ def in_turn(name: str, turn: int, value: Any, patience: float = 0.0) -> list[Any
     assert _world is not None
     give(name, turn, value)
     keys = [f"{name}/{turn}/{process}" for process in range(_world.count)]
-    # Who gives this turn has read the one before.
+    # A process that gives this turn has read the one before.
     stale = f"{name}/{turn - 1}/{_world.index}" if turn else ""
     what = f"{name} between the processes"
     return [json.loads(text) for text in _C.await_values(keys, what, stale, patience)]
@@ -251,7 +251,7 @@ def user_line_of(trace: Any) -> str:
 
 
 def _end_steps() -> None:
-    """Wait for those that run; not for long where the program has failed: others may not come."""
+    """Wait for steps that run; not for long where the program has failed: others may not come."""
     global _last_words
     until = time.monotonic() + _FAREWELL
     try:
@@ -265,7 +265,7 @@ def _end_steps() -> None:
 
 
 def _leave() -> None:
-    """Say goodbye; the process that hosts the store stays until the others have said it."""
+    """Leave; the process that hosts the store stays until the others have left."""
     assert _world is not None
     _end_steps()
     try:

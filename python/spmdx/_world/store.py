@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What processes that meet read in their store; nothing here waits for what is not there yet."""
+"""Reading from the store in which processes meet; nothing here waits for a key to appear."""
 
 import datetime
 import json
@@ -14,10 +14,10 @@ def text_at(store: Any, key: str) -> str:
 
 
 def values_at(store: Any, keys: list[str]) -> list[Any]:
-    """What was written as JSON; none at all where one is missing."""
+    """What was written as JSON under the keys; an empty list where one is missing."""
     return [json.loads(store.get(key)) for key in keys] if store.check(keys) else []
 
 
 def clone_of(store: Any) -> Any:
-    """A connection of its own, so that nobody waits for another's answer."""
+    """A connection of its own, so that no thread waits for an answer to another one."""
     return store.clone() if hasattr(store, "clone") else store

@@ -25,7 +25,7 @@ class Box(NamedTuple):
         return math.prod(self.sizes)
 
     def meet(self, other: "Box") -> "Box":
-        """What both contain; of no elements where they do not meet."""
+        """What both contain; it has no elements where they do not meet."""
         starts = tuple(map(max, self.offsets, other.offsets))
         ends = [min(a + n, b + m) for a, n, b, m in zip(*self, *other, strict=True)]
         return Box(starts, tuple(max(0, e - s) for s, e in zip(starts, ends, strict=True)))
@@ -64,12 +64,12 @@ def _boxes(sharding: Sharding, shape: Sequence[int]) -> Iterator[tuple[Box, int]
 
 
 def _own_boxes(sharding: Sharding, shape: Sequence[int]) -> list[Box]:
-    """Those of this process's devices, in the mesh's order."""
+    """The boxes of this process's devices, in the mesh's order."""
     return [box for box, process in _boxes(sharding, shape) if process == process_index()]
 
 
 def _held(tensor: torch.Tensor) -> tuple[list[torch.Tensor], Sharding | None]:
-    """What this process's devices hold, by position; one whole without a sharding."""
+    """What this process's devices hold, by position; without a sharding, the whole tensor."""
     data, handle = _C.local_data(tensor, on_host=False)
     return data, None if handle is None else Sharding(handle)
 
@@ -95,7 +95,7 @@ def boxes_to_fill(tensor: torch.Tensor) -> list[Box]:
 
 
 def holders_of(tensor: torch.Tensor) -> dict[Box, list[int]]:
-    """Every distinct box of it and the processes that hold it: the same answer in all of them."""
+    """Every distinct box of it and the processes that hold it; equal in all processes."""
     if not _C.is_lazy(tensor):
         return {whole(tensor.shape): [0]}
     sharding = _held(tensor)[1]
@@ -110,12 +110,12 @@ def holders_of(tensor: torch.Tensor) -> dict[Box, list[int]]:
 
 
 def fresh(shape: Sequence[int], dtype: torch.dtype, sharding: Sharding | None) -> torch.Tensor:
-    """Zeros on the device in memory that nobody else holds: its pieces may be written."""
+    """Zeros on the device, in memory that nothing else refers to: its pieces may be written."""
     return _C.blank(list(shape), dtype, None if sharding is None else sharding._handle)
 
 
 def release(tensors: Sequence[torch.Tensor]) -> None:
-    """Let go of what the tensors hold, before new memory is taken; they read as zeros then."""
+    """Free what the tensors hold, before new memory is taken; they then read as zeros."""
     with torch.no_grad():
         for tensor in tensors:
             zero = torch.zeros((), dtype=tensor.dtype, device="spmdx")

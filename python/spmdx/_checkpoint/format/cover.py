@@ -15,9 +15,9 @@ def fault_of(boxes: Sequence[Box], shape: tuple[int, ...]) -> str:
     """What is wrong with ``boxes`` as the parts of a tensor of ``shape``; empty if nothing is.
 
     The element at (i, j, …) stands for the monomial x^i y^j …, and a box for the sum of those of
-    its elements. Boxes make up the tensor exactly if they sum up to the same polynomial, which is
-    asked at a random point: others agree there with a chance of less than 2**-50. Sums of sizes
-    would take an element twice for one that is missing, and pairs of boxes are too many.
+    its elements. Boxes make up the tensor exactly if their sum is the tensor's polynomial. Both are
+    evaluated at a random point: others agree there with a chance of less than 2**-50. Sums of sizes
+    would not notice one element twice and another missing; pairs of boxes are too many.
     """
     if any(not _lies_in(box, shape) for box in boxes):
         return "do not lie in it"
@@ -26,7 +26,7 @@ def fault_of(boxes: Sequence[Box], shape: tuple[int, ...]) -> str:
     powers = [_powers() for _ in shape]
 
     def measure(box: Box) -> int:
-        """Times the product of (x - 1), which all of them have in common."""
+        """The polynomial of a box, times the product of (x - 1), which all boxes have in common."""
         result = 1
         for power, start, size in zip(powers, *box, strict=True):
             result = result * (power(start + size) - power(start)) % _PRIME

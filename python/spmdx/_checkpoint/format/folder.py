@@ -18,7 +18,7 @@ from spmdx._world.processes import process_index
 from spmdx.errors import CheckpointError
 
 MARK = "spmdx.saving"  # in a folder that a save has made: its token, which its name ends with
-_BETWEEN_RENAMES = 1.0  # seconds: a save of another program that lives needs less
+_BETWEEN_RENAMES = 1.0  # seconds: a running save of another program needs less
 _LIBC = ctypes.CDLL(None, use_errno=True)
 _AT_FDCWD, _RENAME_EXCHANGE = -100, 2  # renameat2(2)
 
@@ -28,7 +28,7 @@ def _token(folder: Path) -> str:
 
 
 def _previous(target: Path, token: str) -> Path:
-    """Where the checkpoint that is being replaced waits between two renames."""
+    """Where the old checkpoint lies between two renames."""
     return target.parent / f".{target.name}.previous-{token}"
 
 
@@ -50,7 +50,7 @@ def _unfinished(target: Path) -> list[Path]:
 
 
 def mend(target: Path) -> None:
-    """Undo what a save left that was killed while it put the new folder in place."""
+    """Repair what a save left behind that was killed while it put the new folder in place."""
     if _set_aside(target) is not None:
         time.sleep(_BETWEEN_RENAMES)
     if previous := _set_aside(target):
@@ -72,7 +72,7 @@ def _set_aside(target: Path) -> Path | None:
 
 
 def _clear(target: Path, token: str) -> None:
-    """Remove what the new checkpoint replaced, and then its mark. Others may do it as well."""
+    """Remove the old checkpoint, and then its mark. Other processes may do the same meanwhile."""
     old = _previous(target, token), target.parent / f".{target.name}.saving-{token}"
     for folder in old:
         shutil.rmtree(folder, ignore_errors=True)
@@ -81,7 +81,7 @@ def _clear(target: Path, token: str) -> None:
 
 
 def notice(target: Path, then: str) -> list[Path]:
-    """The folders of unfinished saves, and a warning about them that ends with ``then``."""
+    """The folders of unfinished saves; warns about them, in a text that ends with ``then``."""
     found = _unfinished(target)
     for folder in found:
         warnings.warn(
@@ -91,7 +91,7 @@ def notice(target: Path, then: str) -> list[Path]:
 
 
 def absolute(path: Any, example: str = "runs/step-100", kind: str = "a folder") -> Path:
-    """The whole path; raises CheckpointError unless it is that of ``kind``, as ``example``."""
+    """The absolute path; raises CheckpointError unless it is that of ``kind``, as ``example``."""
     require_path(path, example, kind, CheckpointError)
     return Path(os.path.abspath(path))
 
@@ -143,7 +143,7 @@ def _is_part(file: Path) -> bool:
 def commit(folder: Path, target: Path) -> None:
     """Put the written folder in place of what lies at ``target``. For one process.
 
-    The mark goes along, and proves whose the old one is until that is removed.
+    The mark moves along: until the old folder is removed, it proves which save has moved it.
     """
     _sync(folder)
     token = _token(folder)
@@ -168,7 +168,7 @@ def _swap(folder: Path, target: Path) -> bool:
 
 
 def _replace(folder: Path, target: Path) -> None:
-    """In two steps: who is killed between them leaves it to :func:`mend`."""
+    """In two steps: after a kill between them, :func:`mend` does the rest."""
     previous = _previous(target, _token(folder))
     os.rename(target, previous)
     try:

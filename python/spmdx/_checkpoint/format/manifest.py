@@ -32,7 +32,7 @@ MANIFEST = "spmdx.manifest.json"
 METADATA = ".metadata"  # what torch.distributed.checkpoint reads first
 SUFFIX = ".distcp"
 _FORMAT = 2
-_UNSEEDED = 1  # a format whose checksums do not say which chunk it is
+_UNSEEDED = 1  # a format whose checksums do not tell one chunk from another
 _WHOLE = re.compile(rb'\{"crc32": (\d{1,10}), "manifest": (\{.*\})\}\n?', re.DOTALL)
 _CRC = 2**32 - 1
 _BLOCK = 1 << 20
@@ -40,7 +40,7 @@ _BLOCK = 1 << 20
 
 @dataclass(frozen=True)
 class Chunk:
-    """A box and where its bytes lie; ``crc``, begun with ``seed``, is None where none was noted."""
+    """A box and where its bytes lie; ``crc`` starts from ``seed``, and may be None."""
 
     box: Box
     file: str
@@ -66,7 +66,7 @@ class Saved:
 
 
 def seed_of(name: str, box: Box) -> int:
-    """What the checksum of a chunk begins with: that of another entry or box does not fit then."""
+    """What the checksum of a chunk starts from: no chunk of another entry or box fits."""
     return zlib.crc32(json.dumps([name, *box]).encode())
 
 
@@ -99,7 +99,7 @@ def write_manifest(folder: Path, entries: dict[str, Saved], files: dict[str, lis
 
 
 def read_manifest(folder: Path, text: bytes) -> dict[str, Saved]:
-    """What the manifest ``text`` says, after all of it and the sizes of all files were checked."""
+    """What the manifest ``text`` says; it and the sizes of all files are checked first."""
     try:
         parts = _WHOLE.fullmatch(text)
         if parts is None:
@@ -125,7 +125,7 @@ def read_manifest(folder: Path, text: bytes) -> dict[str, Saved]:
 
 
 def _files(folder: Path, files: dict[str, Any]) -> dict[str, int]:
-    """The size of every file, after it was compared with what is there."""
+    """The size of every file, compared with the files themselves."""
     sizes = {}
     for name, said in files.items():
         size, crc = row(said, 2)

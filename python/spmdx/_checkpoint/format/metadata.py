@@ -82,7 +82,7 @@ def read_metadata(folder: Path, content: bytes) -> dict[str, Saved]:
             require_whole(name, entries[name], sizes)
     except CheckpointError:
         raise
-    except Exception as error:  # whatever a damaged pickle leads to
+    except Exception as error:  # a damaged pickle may raise anything
         raise CheckpointError(
             f"{path} cannot be read: {type(error).__name__}: {str(error)[:200]}. Expected the "
             f"metadata of torch.distributed.checkpoint, with records of its own only. {MEND}."

@@ -63,7 +63,7 @@ def find_index(folder: Path) -> tuple[str, bytes]:
 
 
 def read_index(folder: Path, name: str, content: bytes) -> dict[str, Saved]:
-    """The entries of the checkpoint in ``folder``, after all that is said of them was looked at."""
+    """The entries of the checkpoint in ``folder``; all that is said of them is checked first."""
     if name == MANIFEST:
         return read_manifest(folder, content)
     from spmdx._checkpoint.format.metadata import read_metadata

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What files of a checkpoint may say: all of it is looked at before any of it is used."""
+"""What files of a checkpoint may say: all of it is checked before any of it is used."""
 
 import json
 import math
@@ -18,7 +18,7 @@ from spmdx.errors import CheckpointError
 
 MEND = "Load another checkpoint, or copy this one again from where it is whole"
 _MOST = 2**63 - 1  # of bytes, elements and places
-_DIMS, _DEPTH = 64, 100  # more than PyTorch has, and than a state is nested
+_DIMS, _DEPTH = 64, 100  # of dims and of nesting: more than PyTorch and states have
 _SMALL = 1 << 20  # bytes that any index may have
 
 
@@ -29,7 +29,7 @@ def shown(value: Any) -> str:
 
 
 def parsed(text: bytes) -> Any:
-    """JSON whose objects say every name once, and that has no NaN.
+    """JSON whose objects have every name once, and that has no NaN.
 
     Raises:
         ValueError, RecursionError: it is something else.
@@ -48,7 +48,7 @@ def parsed(text: bytes) -> Any:
 
 
 def file_size(path: Path) -> int:
-    """That of a file which is one: no link, which may lead elsewhere, and no pipe, which waits.
+    """The status of a regular file: a link could lead elsewhere, and reading a pipe could wait.
 
     Raises:
         CheckpointError: it is missing, or something else.
@@ -63,7 +63,7 @@ def file_size(path: Path) -> int:
 
 
 def read_whole(folder: Path, name: str) -> bytes:
-    """An index, which is smaller than the files it speaks of.
+    """The text of an index, which is smaller than the files it names.
 
     Raises:
         CheckpointError: it is larger, or no file.
@@ -81,7 +81,7 @@ def read_whole(folder: Path, name: str) -> bytes:
 
 
 def own_file(folder: Path, name: Any) -> str:
-    """``name``, if it can be that of a file in ``folder``: nothing elsewhere is ever opened."""
+    """``name``, if it names a file in ``folder`` itself: nothing elsewhere is ever opened."""
     if type(name) is not str or name in ("", ".", "..") or {"/", "\\", "\0"} & set(name):
         raise CheckpointError(
             f"{folder} names the file {shown(name)}. Expected a file in its own folder. {MEND}."

@@ -32,15 +32,15 @@ _OPCODES = (
 
 
 def _a_path(*parts: Any) -> str:
-    """In the place of a path, which nobody needs: joining them can double a text at every step."""
+    """Stands for a path, which is not needed: joining paths can double a text at every step."""
     return "a path"
 
 
 class Reader(pickle._Unpickler):
     """Knows the records of torch.distributed.checkpoint, numbers, texts and containers only.
 
-    In Python, since the one in C takes any memory that a damaged file asks for. What it makes is
-    never larger than its input, and a tree: who goes through it comes to an end.
+    In Python, since the unpickler in C allocates any memory that a damaged file asks for. What this
+    one makes is never larger than its input, and a tree: walking through it comes to an end.
     """
 
     def find_class(self, module: str, name: str) -> Any:
@@ -81,7 +81,7 @@ class Reader(pickle._Unpickler):
         super().load_setitems()
 
     def _require_keys(self, keys: list[Any]) -> None:
-        """Others may take for ever to be hashed: tuples of the same tuple twice, and so on."""
+        """Other keys may take for ever to hash: a tuple with the same tuple twice, and so on."""
         for key in keys:
             plain = vars(key).get("fqn") if type(key) is records.MetadataIndex else key
             offset = vars(key).get("offset") if type(key) is records.MetadataIndex else None
@@ -89,7 +89,7 @@ class Reader(pickle._Unpickler):
                 raise pickle.UnpicklingError("it has a key that is no name")
 
     def _require_single(self) -> None:
-        """What is used again must be small, or it would be a tree of any size."""
+        """What is used again must be small: repeated, it could become a tree of any size."""
         value = self.stack[-1]
         flat = isinstance(value, tuple) and all(type(part) in _LEAVES for part in value)
         if isinstance(value, list | dict) or (isinstance(value, tuple) and not flat):

@@ -40,15 +40,15 @@ DTYPES = {
 }
 ENDING = ".safetensors"
 INDEX = "model.safetensors.index.json"
-PATH = ("model.safetensors", "a file or a folder")  # an example, and what it is of
-_MOST = 32 << 20  # bytes of an index or a header: of 200000 tensors
+PATH = ("model.safetensors", "a file or a folder")  # an example, and its kind
+_MOST = 32 << 20  # bytes of an index or a header: enough for 200000 tensors
 
 State = torch.nn.Module | Mapping[str, Any]
 Paths = str | os.PathLike | Sequence[str | os.PathLike]
 
 
 def tensors_of(state: State) -> tuple[dict[str, torch.Tensor], dict[str, str]]:
-    """The tensors by name; and of parameters with several names, the first by each other one."""
+    """The tensors by name; and the first name of a parameter, by each further name of it."""
     held = state.state_dict() if isinstance(state, torch.nn.Module) else state
     tensors = {name: entry.value for name, entry in flatten(held).entries.items()}
     for name, value in tensors.items():
@@ -135,7 +135,7 @@ def _listed(several: list[Any]) -> str:
 
 
 def _digest(files: dict[str, Path], saved: dict[str, Saved]) -> str:
-    """Of the files' sizes, and of what their headers say."""
+    """A digest of the files' sizes and of what their headers say."""
     sizes = {str(path): path.stat().st_size for path in set(files.values())}
     told = sorted(sizes.items()), sorted((n, str(s), str(files[n])) for n, s in saved.items())
     return hashlib.sha256(repr(told).encode()).hexdigest()

@@ -24,7 +24,8 @@ _NAMES = {dtype: name for name, dtype in DTYPES.items()}
 class _Output:
     """A file that keeps its first error instead of raising it.
 
-    Processes put tensors together in step: the one that writes must not leave the others waiting.
+    All processes put tensors together at the same time, so the one that writes must go on after an
+    error.
     """
 
     def __init__(self, path: Path):
@@ -184,7 +185,7 @@ def _known_files(folder: Path) -> Iterable[Path]:
 
 def _write_file(path: Path | None, group: dict, notes: dict) -> OSError | None:
     """Write one file; without a path only take part in putting the tensors together."""
-    names = sorted(group, key=lambda name: (-group[name].element_size(), name))  # stays aligned
+    names = sorted(group, key=lambda name: (-group[name].element_size(), name))  # aligns data
     output = None if path is None else _Output(path)
     if output:
         output.write(_header(names, group, notes))
