@@ -146,13 +146,13 @@ def test_every_double_reads_back(spmdx_opt, numbers):
 
 @given(
     size=st.integers(1, 40),
-    granule=st.integers(1, 12),
+    tile=st.integers(1, 12),
     mesh=st.sampled_from(["data=2", "data=3", "data=4", "data=2, model=3", "data=4, model=2"]),
     axes=st.sampled_from(["data", "data:(1)2", "data:(2)2", "(model,data)", "(data,model)"]),
 )
 @examples(100)
-def test_granules_and_parts_of_axes_read_back_or_are_refused(spmdx_opt, size, granule, mesh, axes):
-    text = f"mesh({mesh})\n%0 = input f32[{size}@{axes}/{granule}]\n"
+def test_tiles_and_parts_of_axes_read_back_or_are_refused(spmdx_opt, size, tile, mesh, axes):
+    text = f"mesh({mesh})\n%0 = input f32[{size}@{axes}/{tile}]\n"
     done = subprocess.run([spmdx_opt, "-"], input=text, capture_output=True, text=True, timeout=60)
     if done.returncode == 0:
         assert printed(spmdx_opt, done.stdout) == done.stdout

@@ -25,10 +25,11 @@ using namespace py::literals;
 
 py::dict collective_row(const Graph& graph, const Node& node) {
   const Value& in = graph.value(node.inputs.at(0));
-  return py::dict(
-      "kind"_a = std::string(name(collective_kind(node))), "axes"_a = axis_names(*graph.mesh, atom_list(node.atoms)),
-      "group_size"_a = graph.mesh->group_size(node.atoms), "dtype"_a = std::string(name(in.type.dtype)),
-      "bytes"_a = node.bytes, "count"_a = 1, "cause"_a = node.cause, "source"_a = bridge::source_text(node.source));
+  return py::dict("kind"_a = std::string(name(collective_kind(node))),
+                  "axes"_a = axis_names(*graph.mesh, sub_axis_list(node.sub_axes)),
+                  "group_size"_a = graph.mesh->group_size(node.sub_axes), "dtype"_a = std::string(name(in.type.dtype)),
+                  "bytes"_a = node.bytes, "count"_a = 1, "cause"_a = node.cause,
+                  "source"_a = bridge::source_text(node.source));
 }
 
 // "its operands are cut: f32[16, 32@model], f32[32@model, 8]"

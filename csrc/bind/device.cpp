@@ -4,7 +4,7 @@
 #include <torch/csrc/utils/pybind.h>
 
 #include "bind/bind.h"
-#include "bridge/backend/place.h"
+#include "bridge/backend/shard_device.h"
 #include "bridge/device/autograd_threads.h"
 #include "bridge/device/device.h"
 #include "bridge/python/signals.h"
@@ -32,9 +32,10 @@ void bind_device(py::module_& module) {
   module.def("manual_seed", &bridge::manual_seed, py::arg("seed"));
   module.def("default_generator", [] { return bridge::default_generator(); });
   module.def(
-      "set_place", [](const std::string& device, bool compared) { bridge::set_place(c10::Device(device), compared); },
+      "set_shard_device",
+      [](const std::string& device, bool compared) { bridge::set_shard_device(c10::Device(device), compared); },
       py::arg("device"), py::arg("compared") = false);
-  module.def("place", [] { return bridge::place().str(); });
+  module.def("shard_device", [] { return bridge::shard_device().str(); });
   module.def("is_lazy", [](const at::Tensor& tensor) { return bridge::as_lazy(tensor) != nullptr; });
   module.def("resize_storage", &bridge::resize_storage);
   module.def("memory_id", &bridge::memory_id);

@@ -5,8 +5,8 @@
 #include "base/error.h"
 #include "bind/handles.h"
 #include "bridge/recorder/recorder.h"
+#include "bridge/tensor/abstract.h"
 #include "bridge/tensor/annotation.h"
-#include "bridge/tensor/hollow.h"
 #include "bridge/tensor/meta.h"
 #include "bridge/tensor/tensor.h"
 

@@ -15,12 +15,12 @@
 #include "bridge/backend/aten_backend.h"
 #include "bridge/backend/aten_names.h"
 #include "bridge/backend/buffer.h"
-#include "bridge/backend/place.h"
+#include "bridge/backend/shard_device.h"
 #include "bridge/backend/strides.h"
 #include "bridge/python/source.h"
 #include "bridge/recorder/recorder.h"
+#include "bridge/tensor/abstract.h"
 #include "bridge/tensor/annotation.h"
-#include "bridge/tensor/hollow.h"
 #include "bridge/tensor/meta.h"
 #include "bridge/tensor/tensor.h"
 #include "bridge/world/c10d_comm.h"
@@ -127,7 +127,7 @@ BufferRef borrowed(const at::Tensor& tensor) {
 // position.
 DataRef data_of_shards(const TensorType& type, ShardingRef sharding,
                        const std::function<BufferRef(size_t, int64_t)>& make) {
-  if (bridge::planning_only()) return bridge::hollow_data(type, sharding);
+  if (bridge::planning_only()) return bridge::abstract_data(type, sharding);
   Holdings holdings(bridge::comm().processes());
   Shards shards(holdings.of(sharding->mesh, sharding->used()).size());
   const std::vector<int64_t> positions = addressable(*sharding->mesh);
@@ -151,9 +151,9 @@ DataRef data_from(const TensorType& type, ShardingRef sharding, const std::vecto
 // Zeros in memory that nobody else holds, made where the shards lie: nothing is uploaded that processes would compare.
 DataRef blank_data(const TensorType& type, ShardingRef sharding) {
   const auto zeros = [&](const Shape& shape) {
-    bridge::settle_place();
+    bridge::fix_shard_device();
     bridge::KernelGuard guard;
-    return bridge::buffer_of(at::zeros(shape, bridge::placed(bridge::to_scalar_type(type.dtype))));
+    return bridge::buffer_of(at::zeros(shape, bridge::on_shard_device(bridge::to_scalar_type(type.dtype))));
   };
   if (sharding) {
     return data_of_shards(type, sharding, [&](size_t, int64_t position) {
@@ -162,7 +162,7 @@ DataRef blank_data(const TensorType& type, ShardingRef sharding) {
       return zeros(shape);
     });
   }
-  if (bridge::planning_only()) return bridge::hollow_data(type, nullptr);
+  if (bridge::planning_only()) return bridge::abstract_data(type, nullptr);
   auto data = std::make_shared<Data>(type);
   data->fill({zeros(type.shape)});
   return data;
@@ -269,7 +269,7 @@ void bind_handle(py::module_& m) {
           [](const ShardingHandle& h) { return h.written ? h.written->entries : to_spec(*h.sharding).entries; })
       .def_property_readonly(
           "partial",
-          [](const ShardingHandle& h) { return axis_names(*h.sharding->mesh, atom_list(h.sharding->partial)); })
+          [](const ShardingHandle& h) { return axis_names(*h.sharding->mesh, sub_axis_list(h.sharding->partial)); })
       .def_property_readonly("reduction",
                              [](const ShardingHandle& h) { return std::string(name(h.sharding->reduction)); })
       .def_property_readonly("replicated", [](const ShardingHandle& h) { return h.sharding->replicated(); })

@@ -13,7 +13,7 @@
 #include "bridge/recorder/engine.h"
 #include "bridge/recorder/recorder.h"
 #include "bridge/step/plan_warnings.h"
-#include "bridge/tensor/hollow.h"
+#include "bridge/tensor/abstract.h"
 #include "sharding/reshard/reshard.h"
 
 namespace spmdx {

@@ -13,7 +13,7 @@
 #include "bridge/backend/aten_backend.h"
 #include "bridge/backend/aten_names.h"
 #include "bridge/backend/buffer.h"
-#include "bridge/backend/place.h"
+#include "bridge/backend/shard_device.h"
 #include "bridge/recorder/engine.h"
 #include "runtime/collective/transfer.h"
 #include "sharding/notation.h"
@@ -73,7 +73,7 @@ py::dict reshard_plan(const std::string& dtype, const Shape& shape, const Shardi
   py::list moves;
   for (const Move& move : plan->moves)
     moves.append(py::dict("kind"_a = std::string(name(move.kind)), "bytes"_a = move.bytes,
-                          "axes"_a = axis_names(*move.to->mesh, atom_list(move.atoms)),
+                          "axes"_a = axis_names(*move.to->mesh, sub_axis_list(move.sub_axes)),
                           "to"_a = str(TensorType{type, shape, false}, move.to)));
   return py::dict("moves"_a = moves, "bytes"_a = plan->bytes, "cost_ns"_a = plan->cost_ns,
                   "peak_bytes"_a = plan->peak_bytes, "microseconds"_a = us);

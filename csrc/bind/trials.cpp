@@ -11,7 +11,7 @@
 #include "bind/handles.h"
 #include "bridge/backend/aten_backend.h"
 #include "bridge/backend/buffer.h"
-#include "bridge/backend/place.h"
+#include "bridge/backend/shard_device.h"
 #include "bridge/recorder/engine.h"
 #include "bridge/recorder/recorder.h"
 #include "rules/build/letters.h"
@@ -26,17 +26,17 @@ using namespace py::literals;
 using Tensors = std::vector<at::Tensor>;
 
 // Trials run in this process alone.
-Exchanger& local_exchanger() {
+CollectiveQueue& local_queue() {
   static auto* comm = new Comm;
-  static auto* exchanger = new Exchanger(*comm);
-  return *exchanger;
+  static auto* collective_queue = new CollectiveQueue(*comm);
+  return *collective_queue;
 }
 
 // Runs a graph now, on this thread.
 std::vector<Shards> run_now(const Graph& graph, const std::vector<DataRef>& inputs, const std::vector<Param>& params) {
   py::gil_scoped_release no_gil;
   bridge::KernelGuard kernels_only;
-  Executable executable(graph, bridge::aten_backend(), local_exchanger());
+  Executable executable(graph, bridge::aten_backend(), local_queue());
   const auto as_it_is = [](std::exception_ptr error, const Node&) { return error; };
   RunResult result = executable.run(inputs, params, as_it_is);
   if (result.error) std::rethrow_exception(result.error);
@@ -143,9 +143,9 @@ constexpr int kWhole = -1, kSum = -2;  // else: the dim that all devices of the 
 
 ShardingRef sharding_as(int how, const TensorType& type, const MeshRef& mesh) {
   Sharding sharding = *replicated(mesh, type.shape.size());
-  const std::vector<AtomId> atoms = mesh->axis_atoms(0);
-  if (how >= 0) sharding.dims.at(how) = {atoms, 1};
-  if (how == kSum) sharding.partial = atom_set(atoms), sharding.reduction = Reduction::sum;
+  const std::vector<SubAxisId> sub_axes = mesh->sub_axes_of_axis(0);
+  if (how >= 0) sharding.dims.at(how) = {sub_axes, 1};
+  if (how == kSum) sharding.partial = sub_axis_set(sub_axes), sharding.reduction = Reduction::sum;
   return intern(std::move(sharding), type.shape);
 }
 

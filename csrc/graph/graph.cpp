@@ -66,8 +66,8 @@ uint64_t hash_sharding(ShardingRef sharding) {
   if (!sharding) return 0;
   uint64_t h = hash_combine(1 + sharding->partial, static_cast<uint64_t>(sharding->reduction));
   for (const DimSharding& dim : sharding->dims) {
-    h = hash_combine(h, static_cast<uint64_t>(dim.granule) + dim.atoms.size());
-    for (AtomId atom : dim.atoms) h = hash_combine(h, atom);
+    h = hash_combine(h, static_cast<uint64_t>(dim.tile) + dim.sub_axes.size());
+    for (SubAxisId sub_axis : dim.sub_axes) h = hash_combine(h, sub_axis);
   }
   return h;
 }
@@ -75,7 +75,7 @@ uint64_t hash_sharding(ShardingRef sharding) {
 uint64_t hash_node(uint64_t h, const Node& node) {
   h = hash_combine(h, node.call->hash);
   for (ValueId value : node.inputs) h = hash_combine(h, value);
-  h = hash_combine(hash_combine(h, node.output), node.atoms);
+  h = hash_combine(hash_combine(h, node.output), node.sub_axes);
   return node.call->num_params ? hash_combine(h, node.param) : h;
 }
 
@@ -83,7 +83,7 @@ bool same_mesh(const MeshRef& a, const MeshRef& b) { return a == b || (a && b &&
 
 bool same_nodes(const Node& a, const Node& b) {
   return (a.call == b.call || (a.call->hash == b.call->hash && *a.call == *b.call)) && a.inputs == b.inputs &&
-         a.output == b.output && a.atoms == b.atoms && (a.call->num_params == 0 || a.param == b.param);
+         a.output == b.output && a.sub_axes == b.sub_axes && (a.call->num_params == 0 || a.param == b.param);
 }
 
 bool same_inputs(const Graph& a, const Graph& b) {

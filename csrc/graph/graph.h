@@ -69,7 +69,7 @@ struct Node {
   uint32_t param = 0;  // first parameter in Graph::params
   SourceId source = 0;
   // For collectives (op "spmdx.comm.all_gather" …): what moves. Shardings are those of input and output.
-  AtomSet atoms = 0;
+  SubAxisSet sub_axes = 0;
   int64_t bytes = 0;
   std::string cause;  // why this collective is here
 };
@@ -150,7 +150,7 @@ std::string_view base_name(std::string_view op);
 inline bool is_collective(const Node& node) { return node.call->op.starts_with("spmdx.comm."); }
 // "spmdx.comm.all_gather"
 std::string collective_op(Collective kind);
-// The two that have names of their own, graph/rows.h: rows between devices. They are collective_permutes; the atoms
+// The two that have names of their own, graph/rows.h: rows between devices. They are collective_permutes; the sub-axes
 // that cut the dim stay.
 constexpr std::string_view kPermuteRows = "spmdx.comm.permute_rows", kCommHalo = "spmdx.comm.halo";
 Collective collective_kind(const Node& node);

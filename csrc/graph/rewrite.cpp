@@ -34,7 +34,7 @@ void Rewrite::keep(const Node& node) {
   const Node copy = mapped(node);
   const ValueId output = to_.add_node(copy.call, copy.inputs, copy.source, copy.param);
   Node& added = to_.nodes.back();
-  added.atoms = node.atoms;
+  added.sub_axes = node.sub_axes;
   added.bytes = node.bytes;
   added.cause = node.cause;
   for (size_t i = 0; i < node.call->outputs.size(); ++i) {

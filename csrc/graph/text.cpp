@@ -96,16 +96,16 @@ bool numbers_params_in_order(const Call& call) {
   return next == call.num_params;
 }
 
-std::string axes(const Mesh& mesh, AtomSet atoms) {
+std::string axes(const Mesh& mesh, SubAxisSet sub_axes) {
   std::string out;
-  for (const std::string& axis : axis_names(mesh, atom_list(atoms))) out += (out.empty() ? "" : ",") + axis;
+  for (const std::string& axis : axis_names(mesh, sub_axis_list(sub_axes))) out += (out.empty() ? "" : ",") + axis;
   return out;
 }
 
 // What follows the closing parenthesis: a collective's facts, and parameters numbered in an unusual way.
 std::string attributes(const Node& node, const Graph& graph) {
   std::string out;
-  if (node.atoms && graph.mesh) out += " over " + axes(*graph.mesh, node.atoms);
+  if (node.sub_axes && graph.mesh) out += " over " + axes(*graph.mesh, node.sub_axes);
   if (node.bytes) out += " bytes " + std::to_string(node.bytes);
   if (!node.cause.empty()) out += " cause " + quoted(node.cause);
   if (!numbers_params_in_order(*node.call)) {

@@ -215,7 +215,7 @@ class Parser {
   void attributes(Cursor& cursor, Node& node) {
     if (cursor.accept("over")) {
       do {
-        node.atoms |= atoms(cursor);
+        node.sub_axes |= sub_axes(cursor);
       } while (cursor.accept(","));
     }
     if (cursor.accept("bytes")) node.bytes = cursor.number<int64_t>("a number of bytes");
@@ -223,7 +223,7 @@ class Parser {
   }
 
   // "model", or a part of an axis: "model:(pre)size".
-  AtomSet atoms(Cursor& cursor) {
+  SubAxisSet sub_axes(Cursor& cursor) {
     if (!graph_.mesh) throw ShardingError("'over' without a mesh. Expected a line like mesh(data=2) at the top.");
     std::string axis = axis_name(cursor);
     if (cursor.accept(":")) {
@@ -232,7 +232,7 @@ class Parser {
       cursor.expect(")");
       axis += std::to_string(cursor.number<int64_t>("the size of the part"));
     }
-    return atom_set(parse_axis(*graph_.mesh, axis));
+    return sub_axis_set(parse_axis(*graph_.mesh, axis));
   }
 
   Graph graph_;

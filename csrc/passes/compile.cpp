@@ -5,7 +5,7 @@
 #include <filesystem>
 #include <fstream>
 
-#include "passes/exchange.h"
+#include "passes/lower_permutes.h"
 #include "passes/passes.h"
 
 namespace spmdx {
@@ -36,11 +36,11 @@ const std::vector<Pass>& all_passes() {
       {"split-constants", of_graph(split_constants)},  // each use of a constant has its own
       {"propagate", of_graph(propagate)},              // from annotations to a sharding for every value
       {"expand", of_graph(expand_composites)},         // softmax, norms, attention … that are best cut inside
-      {"turn-rows", try_turned_rows},                  // merged dims whose minor part is cut
-      {"see-chunks", try_chunks},                      // slices that take a dim apart into equal pieces
+      {"interleave", try_interleaved},                 // merged dims whose minor part is cut
+      {"split-views", try_split_views},                // slices that take a dim apart into equal pieces
       {"search", search},                              // a strategy for every node, by cost
       {"partition", partition},                        // collectives come in
-      {"exchange", of_graph(exchange)},                // moves between neighbours, and of rows
+      {"lower-permutes", of_graph(lower_permutes)},    // moves between neighbours, and of rows
       {"schedule", of_graph(schedule)},                // the order, and buckets of collectives
       {"verify", of_graph(verify)},                    // decides again, from the rules alone
   };

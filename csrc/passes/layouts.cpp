@@ -45,7 +45,7 @@ ValueId Layouts::move(ValueId value, const Layout& start, const ShardingRef& wan
     call.outputs = {type};
     made = rewrite_.to().add_node(seal(std::move(call)), {made}, source);
     Node& node = rewrite_.to().nodes.back();
-    node.atoms = move.atoms;
+    node.sub_axes = move.sub_axes;
     node.bytes = move.bytes;
     node.cause = cause;
     rewrite_.to().values[made].sharding = move.to;

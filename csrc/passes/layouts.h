@@ -23,7 +23,7 @@ class Layouts {
   void add(ValueId value, ShardingRef sharding, ValueId made) { known_[value].push_back({sharding, made}); }
   // From now on readers start from this layout alone.
   void only(ValueId value, ShardingRef sharding, ValueId made) { known_[value] = {{sharding, made}}; }
-  const ShardingRef& native(ValueId value) const { return known_[value].front().sharding; }
+  const ShardingRef& produced(ValueId value) const { return known_[value].front().sharding; }
   // Copies that were last used before node `at` are forgotten.
   void forget(ValueId value, NodeId at);
   // The value laid out as `wanted` for node `at`; appends collectives where it is not there yet, with what `cause`

@@ -62,7 +62,7 @@ class Partition {
     for (size_t i = 0; i < node.inputs.size(); ++i) {
       const ValueId value = node.inputs[i];
       const ShardingRef& wanted = placement.inputs[i];
-      if (decisions_.fleeting[value] && id > kStays) layouts_.forget(value, id - kStays);
+      if (decisions_.transient[value] && id > kStays) layouts_.forget(value, id - kStays);
       copy.inputs[i] =
           layouts_.get(value, wanted, id, node.source, [&] { return cause(value, wanted) + " for " + node.call->op; });
     }
@@ -97,7 +97,7 @@ class Partition {
   // "w f32[64@data, 8] as f32[64, 8]"
   std::string cause(ValueId value, const ShardingRef& wanted) const {
     const TensorType& type = graph_.values[value].type;
-    return describe(value) + " " + str(type, layouts_.native(value)) + " as " + str(type, wanted);
+    return describe(value) + " " + str(type, layouts_.produced(value)) + " as " + str(type, wanted);
   }
 
   std::string describe(ValueId value) const {
@@ -109,8 +109,8 @@ class Partition {
   }
 
   ValueId finish_output(const Output& output) {
-    const ShardingRef native = layouts_.native(output.value);
-    const ShardingRef wanted = wanted_of(graph_, output, native);
+    const ShardingRef produced = layouts_.produced(output.value);
+    const ShardingRef wanted = wanted_of(graph_, output, produced);
     const SourceId source = graph_.values[output.value].producer == kNone
                                 ? output.source
                                 : graph_.nodes[graph_.values[output.value].producer].source;

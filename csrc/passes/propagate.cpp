@@ -11,8 +11,8 @@
 namespace spmdx {
 namespace {
 
-// What is known of the values so far. Layouts of data lead, layouts of state (parameters) follow: how a parameter is
-// stored says nothing of where the work on it should be done while the data says something else.
+// What is known of the values so far. Layouts of data lead, layouts of state (parameters) follow: how a
+// parameter is stored says nothing of where the work on it should be done while the data says something else.
 class Propagation {
  public:
   Propagation(Graph& graph, const CompileOptions& options) : graph_(graph), options_(options), users_(users(graph)) {

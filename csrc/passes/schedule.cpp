@@ -32,7 +32,7 @@ bool may_bucket(const Node& node) {
 bool same_lane(const Graph& graph, const Node& a, const Node& b) {
   const Value& x = graph.values[a.inputs[0]];
   const Value& y = graph.values[b.inputs[0]];
-  return a.call->op == b.call->op && a.atoms == b.atoms && x.type.dtype == y.type.dtype &&
+  return a.call->op == b.call->op && a.sub_axes == b.sub_axes && x.type.dtype == y.type.dtype &&
          x.sharding->reduction == y.sharding->reduction;
 }
 
@@ -104,7 +104,7 @@ void emit_bucket(const Graph& graph, const Bucket& bucket, Rewrite& rewrite) {
   const Node& leader = graph.nodes[bucket.leader];
   const ValueId first = rewrite.to().add_node(seal(std::move(call)), std::move(inputs), leader.source);
   Node& merged = rewrite.to().nodes.back();
-  merged.atoms = leader.atoms;
+  merged.sub_axes = leader.sub_axes;
   merged.bytes = bucket.bytes;
   merged.cause = leader.cause;
   if (bucket.members.size() > 1) merged.cause += " (and " + std::to_string(bucket.members.size() - 1) + " more)";

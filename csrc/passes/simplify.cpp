@@ -88,10 +88,10 @@ class LateViews {
   explicit LateViews(const Graph& graph) : graph_(graph), rewrite_(graph), done_(graph.nodes.size(), false) {}
 
   Graph run() {
-    std::vector<bool> pinned(graph_.values.size(), false);
-    for (const Constraint& constraint : graph_.constraints) pinned[constraint.value] = true;
+    std::vector<bool> constrained(graph_.values.size(), false);
+    for (const Constraint& constraint : graph_.constraints) constrained[constraint.value] = true;
     for (NodeId i = 0; i < graph_.nodes.size(); ++i)
-      if (!is_whole_view(graph_.nodes[i]) || pinned[graph_.nodes[i].output]) keep(i);
+      if (!is_whole_view(graph_.nodes[i]) || constrained[graph_.nodes[i].output]) keep(i);
     for (NodeId i = 0; i < graph_.nodes.size(); ++i) keep(i);
     return rewrite_.finish();
   }
@@ -115,14 +115,14 @@ class LateViews {
 void simplify(Graph& graph) {
   join_permutes(graph);
   const std::vector<bool> needed = needed_nodes(graph);
-  std::vector<bool> pinned(graph.values.size(), false);  // a user's constraint is on this very value
-  for (const Constraint& constraint : graph.constraints) pinned[constraint.value] = true;
+  std::vector<bool> constrained(graph.values.size(), false);  // a user's constraint is on this very value
+  for (const Constraint& constraint : graph.constraints) constrained[constraint.value] = true;
   Rewrite rewrite(graph);
   std::unordered_map<Key, ValueId, KeyHash> seen;
   for (size_t i = 0; i < graph.nodes.size(); ++i) {
     const Node& node = graph.nodes[i];
     if (!needed[i]) continue;
-    if (!may_merge(node) || pinned[node.output]) {
+    if (!may_merge(node) || constrained[node.output]) {
       rewrite.keep(node);
       continue;
     }

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 // Variants: the same program, seen in another way. One is kept where its plan is cheaper.
 #include "passes/passes.h"
-#include "passes/rewrites/chunks.h"
-#include "passes/rewrites/rows.h"
+#include "passes/rewrites/merged_dims.h"
+#include "passes/rewrites/split_views.h"
 #include "passes/settings/limits.h"
 
 namespace spmdx {
@@ -26,20 +26,20 @@ void keep_cheaper(Draft& best, Draft other, const CompileOptions& options) {
 
 }  // namespace
 
-void try_turned_rows(Draft& draft, const CompileOptions& options) {
+void try_interleaved(Draft& draft, const CompileOptions& options) {
   if (!draft.graph.mesh) return;
   const std::vector<Merge> merges = blocked_merges(draft.graph);
-  for (size_t i = 0; i < merges.size() && i < kLimits.turned_dims; ++i)
-    if (auto turned = turn_rows(draft.graph, merges[i]))
+  for (size_t i = 0; i < merges.size() && i < kLimits.interleaved_dims; ++i)
+    if (auto turned = interleave(draft.graph, merges[i]))
       keep_cheaper(draft, propagated(std::move(*turned), options), options);
 }
 
-void try_chunks(Draft& draft, const CompileOptions& options) {
+void try_split_views(Draft& draft, const CompileOptions& options) {
   if (!draft.graph.mesh) return;
-  auto chunks = see_chunks(draft.graph);
+  auto chunks = see_split_views(draft.graph);
   if (!chunks) return;
   Draft seen = propagated(std::move(*chunks), options);
-  try_turned_rows(seen, options);
+  try_interleaved(seen, options);
   keep_cheaper(draft, std::move(seen), options);
 }
 

@@ -121,41 +121,41 @@ void check_ranges(const Graph& graph, const Node& node, const OpRule& rule, int6
   });
 }
 
-// How many of a dim's factors, major → minor, its cut can tell apart: it does not go into those that fill a granule.
-size_t factors_cut(const OpRule& rule, const std::vector<int>& factors, int64_t granule) {
+// How many of a dim's factors, major → minor, its cut can tell apart: it does not go into those that fill a tile.
+size_t factors_cut(const OpRule& rule, const std::vector<int>& factors, int64_t tile) {
   size_t n = factors.size();
   for (int64_t rest = 1; n > 1; --n) {
     rest *= rule.factors[factors[n - 1]].size;
-    if (granule % rest) return n;
+    if (tile % rest) return n;
   }
   return n;
 }
 
-// Those of a dim's atoms that cut this one of its factors: a factor has atoms only where the one before it is cut into
-// single elements; the last one has all that are left.
-AtomSet atoms_of_factor(const Mesh& mesh, const OpRule& rule, const std::vector<int>& factors, const DimSharding& dim,
-                        int factor) {
+// Those of a dim's sub-axes that cut this one of its factors: a factor has sub-axes only where the one before it is cut
+// into single elements; the last one has all that are left.
+SubAxisSet sub_axes_of_factor(const Mesh& mesh, const OpRule& rule, const std::vector<int>& factors,
+                              const DimSharding& dim, int factor) {
   size_t next = 0;
-  const size_t n = factors_cut(rule, factors, dim.granule);
+  const size_t n = factors_cut(rule, factors, dim.tile);
   for (size_t i = 0; i < n; ++i) {
     const int64_t size = rule.factors[factors[i]].size;
-    AtomSet mine = 0;
-    while (next < dim.atoms.size() && (i + 1 == n || mesh.group_size(mine) < size))
-      mine |= AtomSet{1} << dim.atoms[next++];
+    SubAxisSet mine = 0;
+    while (next < dim.sub_axes.size() && (i + 1 == n || mesh.group_size(mine) < size))
+      mine |= SubAxisSet{1} << dim.sub_axes[next++];
     if (factors[i] == factor) return mine;
     if (mesh.group_size(mine) != size) return 0;
   }
   return 0;
 }
 
-AtomSet atoms_on(const Graph& graph, const Node& node, const OpRule& rule, int factor) {
-  AtomSet atoms = 0;
+SubAxisSet sub_axes_on(const Graph& graph, const Node& node, const OpRule& rule, int factor) {
+  SubAxisSet sub_axes = 0;
   for (size_t t = 0; t < rule.inputs.size(); ++t)
     for (size_t d = 0; d < rule.inputs[t].size(); ++d) {
       const DimSharding& cut = graph.values[node.inputs[t]].sharding->dims[d];
-      atoms |= atoms_of_factor(*graph.mesh, rule, rule.inputs[t][d], cut, factor);
+      sub_axes |= sub_axes_of_factor(*graph.mesh, rule, rule.inputs[t][d], cut, factor);
     }
-  return atoms;
+  return sub_axes;
 }
 
 bool contains(const TensorFactors& dims, int factor) {
@@ -183,7 +183,7 @@ bool lets_pass(Linearity linearity, Reduction reduction) {
 
 // What flows into the results because operands are partial.
 struct Flow {
-  AtomSet atoms = 0;
+  SubAxisSet sub_axes = 0;
   Reduction reduction = Reduction::none;
 };
 
@@ -197,7 +197,7 @@ Flow check_partial_operands(const Graph& graph, const Node& node, const OpRule& 
     if (!sharding.partial) continue;
     if (!takes_part || !lets_pass(rule.linearity, sharding.reduction))
       reject(graph, node, "a partial operand meets an op that is not linear in it");
-    if (partial++ && (sharding.partial != flow.atoms || sharding.reduction != flow.reduction))
+    if (partial++ && (sharding.partial != flow.sub_axes || sharding.reduction != flow.reduction))
       reject(graph, node, "operands are partial over different axes");
     flow = {sharding.partial, sharding.reduction};
   }
@@ -208,7 +208,7 @@ Flow check_partial_operands(const Graph& graph, const Node& node, const OpRule& 
   if (rule.linearity == Linearity::monotone && taking_part > 1)
     reject(graph, node, "maxima of several operands are combined");
   for (size_t t = 0; t < node.inputs.size() + node.call->outputs.size(); ++t)
-    if (graph.values[value_of(node, t)].sharding->dim_atoms() & flow.atoms)
+    if (graph.values[value_of(node, t)].sharding->dim_sub_axes() & flow.sub_axes)
       reject(graph, node, "devices that hold summands hold different parts");
   return flow;
 }
@@ -220,14 +220,14 @@ void check_partials(const Graph& graph, const Node& node, const OpRule& rule) {
     for (size_t f = 0; f < rule.factors.size(); ++f) {
       const Factor& factor = rule.factors[f];
       if (factor.reduction == Reduction::none || contains(rule.outputs[t], static_cast<int>(f))) continue;
-      const AtomSet atoms = atoms_on(graph, node, rule, static_cast<int>(f));
-      if (atoms && expected.atoms && expected.reduction != factor.reduction)
+      const SubAxisSet sub_axes = sub_axes_on(graph, node, rule, static_cast<int>(f));
+      if (sub_axes && expected.sub_axes && expected.reduction != factor.reduction)
         reject(graph, node, "a result mixes two reductions");
-      if (atoms) expected = {expected.atoms | atoms, factor.reduction};
+      if (sub_axes) expected = {expected.sub_axes | sub_axes, factor.reduction};
     }
     const Sharding& actual = *graph.values[node.output + t].sharding;
-    if (expected.atoms & ~actual.partial) reject(graph, node, "a result that is partial is taken for whole");
-    if (actual.partial & ~expected.atoms) reject(graph, node, "a whole result is taken for partial");
+    if (expected.sub_axes & ~actual.partial) reject(graph, node, "a result that is partial is taken for whole");
+    if (actual.partial & ~expected.sub_axes) reject(graph, node, "a whole result is taken for partial");
     if (actual.partial && actual.reduction != expected.reduction)
       reject(graph, node, "a result is reduced otherwise than it was made");
   }
@@ -248,27 +248,28 @@ void check_op(const Graph& graph, const Node& node, Checked& checked) {
   check_partials(graph, node, *rule);
 }
 
-// All that a device holds afterwards was on the devices that differ from it along `atoms`. What comes from another mesh
-// may come from all of its devices, and they hold everything.
-void check_boxes(const Graph& graph, const Node& node, size_t operand, AtomSet atoms) {
+// All that a device holds afterwards was on the devices that differ from it along `sub_axes`. What comes from another
+// mesh may come from all of its devices, and they hold everything.
+void check_boxes(const Graph& graph, const Node& node, size_t operand, SubAxisSet sub_axes) {
   const Value &before = graph.values[node.inputs[operand]], &after = graph.values[node.output + operand];
   if (*before.sharding->mesh != *after.sharding->mesh) {
     if (before.sharding->partial | after.sharding->partial) reject(graph, node, "a sum between two meshes");
     return;
   }
   const int64_t size = graph.mesh->size();
-  const int64_t positions = std::clamp<int64_t>(kBoxes / graph.mesh->group_size(atoms), 1, size);
+  const int64_t positions = std::clamp<int64_t>(kBoxes / graph.mesh->group_size(sub_axes), 1, size);
   for (int64_t i = 0; i < positions; ++i)
-    if (!group_holds(*before.sharding, *after.sharding, before.type.shape, atoms, (i + 1) * size / positions - 1))
+    if (!group_holds(*before.sharding, *after.sharding, before.type.shape, sub_axes, (i + 1) * size / positions - 1))
       reject(graph, node, "a device needs what no device of its group has");
 }
 
-// Rows of one dim are on devices that differ along its atoms, and nothing else changes.
+// Rows of one dim are on devices that differ along its sub-axes, and nothing else changes.
 void check_rows(const Graph& graph, const Node& node) {
   const Value &before = graph.values[node.inputs[0]], &after = graph.values[node.output];
   const RowMap rows = row_map(*node.call);
   const Sharding &from = *before.sharding, &to = *after.sharding;
-  if (atom_set(from.dims[rows.dim].atoms) & ~node.atoms) reject(graph, node, "rows come from outside of its group");
+  if (sub_axis_set(from.dims[rows.dim].sub_axes) & ~node.sub_axes)
+    reject(graph, node, "rows come from outside of its group");
   for (size_t d = 0; d < from.dims.size(); ++d)
     if (static_cast<int64_t>(d) != rows.dim && from.dims[d] != to.dims[d]) reject(graph, node, "another dim changes");
   for (int64_t source : rows.sources)
@@ -281,15 +282,16 @@ void check_collective(const Graph& graph, const Node& node) {
     const Sharding& to = *graph.values[node.output + i].sharding;
     const Collective kind = collective_kind(node);
     const bool reduces = kind == Collective::all_reduce || kind == Collective::reduce_scatter;
-    const AtomSet lost = from.partial & ~to.partial;
-    if (reduces && (lost == 0 || (lost & ~node.atoms) != 0)) reject(graph, node, "it reduces other axes than it says");
+    const SubAxisSet lost = from.partial & ~to.partial;
+    if (reduces && (lost == 0 || (lost & ~node.sub_axes) != 0))
+      reject(graph, node, "it reduces other axes than it says");
     if (!reduces && lost) reject(graph, node, "a partial is dropped without a reduction");
     if (kind == Collective::all_reduce && from.dims != to.dims) reject(graph, node, "an all_reduce changes the layout");
     if (kind != Collective::to_partial && (to.partial & ~from.partial)) reject(graph, node, "a partial appears");
     if (node.call->op == kCommHalo || node.call->op == kPermuteRows)
       check_rows(graph, node);
     else
-      check_boxes(graph, node, i, kind == Collective::slice ? 0 : node.atoms);
+      check_boxes(graph, node, i, kind == Collective::slice ? 0 : node.sub_axes);
   }
 }
 

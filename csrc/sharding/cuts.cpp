@@ -30,11 +30,11 @@ bool parse_number(std::string_view text, int64_t& value) {
 }
 
 // Cuts each of `ranges` into `parts`.
-std::vector<Range> cut(const std::vector<Range>& ranges, int64_t granule, int64_t parts) {
+std::vector<Range> cut(const std::vector<Range>& ranges, int64_t tile, int64_t parts) {
   std::vector<Range> out;
   out.reserve(ranges.size() * parts);
   for (const Range& range : ranges) {
-    const int64_t chunk = chunk_size(range.extent, granule, parts);
+    const int64_t chunk = chunk_size(range.extent, tile, parts);
     for (int64_t i = 0; i < parts; ++i) {
       const int64_t offset = std::min(i * chunk, range.extent);
       out.push_back({range.start + offset, std::min(chunk, range.extent - offset)});
@@ -44,8 +44,8 @@ std::vector<Range> cut(const std::vector<Range>& ranges, int64_t granule, int64_
 }
 
 // Adds the different extents of what `cut` makes of a range.
-void add_extents(int64_t extent, int64_t granule, int64_t parts, std::set<int64_t>& extents) {
-  const int64_t chunk = chunk_size(extent, granule, parts);
+void add_extents(int64_t extent, int64_t tile, int64_t parts, std::set<int64_t>& extents) {
+  const int64_t chunk = chunk_size(extent, tile, parts);
   extents.insert(std::min(chunk, extent));
   if (chunk > 0 && chunk < extent && extent % chunk) extents.insert(extent % chunk);
   if (chunk * (parts - 1) >= extent) extents.insert(0);
@@ -53,34 +53,34 @@ void add_extents(int64_t extent, int64_t granule, int64_t parts, std::set<int64_
 
 int64_t pieces_count(const Mesh& mesh, const DimSharding& dim) {
   int64_t n = 1;
-  for (AtomId atom : dim.atoms) n *= mesh.atom_size(atom);
+  for (SubAxisId sub_axis : dim.sub_axes) n *= mesh.sub_axis_size(sub_axis);
   return n;
 }
 
 }  // namespace
 
-std::vector<AxisRef> axis_refs(const Mesh& mesh, const std::vector<AtomId>& atoms) {
+std::vector<AxisRef> axis_refs(const Mesh& mesh, const std::vector<SubAxisId>& sub_axes) {
   std::vector<AxisRef> refs;
-  for (size_t i = 0; i < atoms.size(); ++i) {
-    const Atom& atom = mesh.atoms()[atoms[i]];
-    const bool continues = i > 0 && atoms[i] == atoms[i - 1] + 1 && refs.back().axis == atom.axis;
+  for (size_t i = 0; i < sub_axes.size(); ++i) {
+    const SubAxis& sub_axis = mesh.sub_axes()[sub_axes[i]];
+    const bool continues = i > 0 && sub_axes[i] == sub_axes[i - 1] + 1 && refs.back().axis == sub_axis.axis;
     if (continues) {
-      refs.back().size *= atom.size;
+      refs.back().size *= sub_axis.size;
     } else {
-      refs.push_back({atom.axis, atom.pre, atom.size, false});
+      refs.push_back({sub_axis.axis, sub_axis.pre, sub_axis.size, false});
     }
-    refs.back().whole = refs.back().size == mesh.axes()[atom.axis].size;
+    refs.back().whole = refs.back().size == mesh.axes()[sub_axis.axis].size;
   }
   return refs;
 }
 
-std::vector<AtomId> atoms_of(const Mesh& mesh, const AxisRef& ref) {
-  std::vector<AtomId> atoms;
-  for (AtomId atom : mesh.axis_atoms(ref.axis)) {
-    const int64_t pre = mesh.atoms()[atom].pre;
-    if (pre >= ref.pre && pre < ref.pre * ref.size) atoms.push_back(atom);
+std::vector<SubAxisId> sub_axes_of(const Mesh& mesh, const AxisRef& ref) {
+  std::vector<SubAxisId> sub_axes;
+  for (SubAxisId sub_axis : mesh.sub_axes_of_axis(ref.axis)) {
+    const int64_t pre = mesh.sub_axes()[sub_axis].pre;
+    if (pre >= ref.pre && pre < ref.pre * ref.size) sub_axes.push_back(sub_axis);
   }
-  return atoms;
+  return sub_axes;
 }
 
 std::string str(const Mesh& mesh, const AxisRef& ref) {
@@ -89,13 +89,13 @@ std::string str(const Mesh& mesh, const AxisRef& ref) {
   return name + ":(" + std::to_string(ref.pre) + ")" + std::to_string(ref.size);
 }
 
-std::vector<std::string> axis_names(const Mesh& mesh, const std::vector<AtomId>& atoms) {
+std::vector<std::string> axis_names(const Mesh& mesh, const std::vector<SubAxisId>& sub_axes) {
   std::vector<std::string> names;
-  for (const AxisRef& ref : axis_refs(mesh, atoms)) names.push_back(str(mesh, ref));
+  for (const AxisRef& ref : axis_refs(mesh, sub_axes)) names.push_back(str(mesh, ref));
   return names;
 }
 
-std::vector<AtomId> parse_axis(const Mesh& mesh, std::string_view text) {
+std::vector<SubAxisId> parse_axis(const Mesh& mesh, std::string_view text) {
   const size_t colon = text.find(':');
   const std::string name(text.substr(0, colon));
   const int axis = mesh.axis_index(name);
@@ -103,34 +103,35 @@ std::vector<AtomId> parse_axis(const Mesh& mesh, std::string_view text) {
     throw ShardingError(mesh.str() + " has no axis '" + name + "'. Expected one of " + quoted_axes(mesh) +
                         ". Write one of these names.");
   }
-  if (colon == text.npos) return mesh.axis_atoms(axis);
+  if (colon == text.npos) return mesh.sub_axes_of_axis(axis);
   const std::string_view part = text.substr(colon + 1);
   const size_t close = part.find(')');
   AxisRef ref{axis, 1, 1, false};
   if (!part.starts_with('(') || close == part.npos || !parse_number(part.substr(1, close - 1), ref.pre) ||
       !parse_number(part.substr(close + 1), ref.size))
     bad_part(mesh, axis, text);
-  std::vector<AtomId> atoms = atoms_of(mesh, ref);
-  const std::vector<AxisRef> found = axis_refs(mesh, atoms);
+  std::vector<SubAxisId> sub_axes = sub_axes_of(mesh, ref);
+  const std::vector<AxisRef> found = axis_refs(mesh, sub_axes);
   if (found.size() != 1 || found[0].pre != ref.pre || found[0].size != ref.size) bad_part(mesh, axis, text);
-  return atoms;
+  return sub_axes;
 }
 
 Range local_range(const Mesh& mesh, const DimSharding& dim, int64_t size, int64_t position) {
   Range range{0, size};
-  const std::vector<AtomId>& atoms = dim.atoms;
-  for (size_t i = 0; i < atoms.size();) {
-    // One cut: this atom and those that continue its axis.
-    const int axis = mesh.atoms()[atoms[i]].axis;
+  const std::vector<SubAxisId>& sub_axes = dim.sub_axes;
+  for (size_t i = 0; i < sub_axes.size();) {
+    // One cut: this sub-axis and those that continue its axis.
+    const int axis = mesh.sub_axes()[sub_axes[i]].axis;
     int64_t index = 0, parts = 1;
     size_t next = i;
     do {
-      index = index * mesh.atom_size(atoms[next]) + mesh.digit(position, atoms[next]);
-      parts *= mesh.atom_size(atoms[next]);
+      index = index * mesh.sub_axis_size(sub_axes[next]) + mesh.digit(position, sub_axes[next]);
+      parts *= mesh.sub_axis_size(sub_axes[next]);
       ++next;
-    } while (next < atoms.size() && atoms[next] == atoms[next - 1] + 1 && mesh.atoms()[atoms[next]].axis == axis);
+    } while (next < sub_axes.size() && sub_axes[next] == sub_axes[next - 1] + 1 &&
+             mesh.sub_axes()[sub_axes[next]].axis == axis);
     i = next;
-    const int64_t chunk = chunk_size(range.extent, dim.granule, parts);
+    const int64_t chunk = chunk_size(range.extent, dim.tile, parts);
     const int64_t offset = std::min(index * chunk, range.extent);
     range = {range.start + offset, std::min(chunk, range.extent - offset)};
   }
@@ -139,13 +140,13 @@ Range local_range(const Mesh& mesh, const DimSharding& dim, int64_t size, int64_
 
 std::vector<Range> pieces(const Mesh& mesh, const DimSharding& dim, int64_t size) {
   std::vector<Range> ranges = {{0, size}};
-  for (const AxisRef& ref : axis_refs(mesh, dim.atoms)) ranges = cut(ranges, dim.granule, ref.size);
+  for (const AxisRef& ref : axis_refs(mesh, dim.sub_axes)) ranges = cut(ranges, dim.tile, ref.size);
   return ranges;
 }
 
 bool refines(const Mesh& mesh, const DimSharding& fine, const DimSharding& coarse, int64_t size) {
   const int64_t fine_count = pieces_count(mesh, fine), coarse_count = pieces_count(mesh, coarse);
-  if (size % (fine_count * fine.granule) == 0 && size % (coarse_count * coarse.granule) == 0) return true;
+  if (size % (fine_count * fine.tile) == 0 && size % (coarse_count * coarse.tile) == 0) return true;
   const std::vector<Range> parts = pieces(mesh, fine, size), wholes = pieces(mesh, coarse, size);
   const int64_t each = fine_count / coarse_count;
   for (int64_t i = 0; i < coarse_count; ++i) {
@@ -159,13 +160,13 @@ bool refines(const Mesh& mesh, const DimSharding& fine, const DimSharding& coars
 }
 
 bool is_legal(const Mesh& mesh, const DimSharding& dim, int64_t size) {
-  if (size % (pieces_count(mesh, dim) * dim.granule) == 0) return true;
+  if (size % (pieces_count(mesh, dim) * dim.tile) == 0) return true;
   std::set<int64_t> extents = {size};  // that pieces have so far: a few, however many pieces there are
-  for (const AxisRef& ref : axis_refs(mesh, dim.atoms)) {
+  for (const AxisRef& ref : axis_refs(mesh, dim.sub_axes)) {
     std::set<int64_t> smaller;
     for (int64_t extent : extents) {
-      if (!ref.whole && chunk_size(extent, dim.granule, ref.size) * ref.size != extent) return false;
-      add_extents(extent, dim.granule, ref.size, smaller);
+      if (!ref.whole && chunk_size(extent, dim.tile, ref.size) * ref.size != extent) return false;
+      add_extents(extent, dim.tile, ref.size, smaller);
     }
     extents = std::move(smaller);
   }
@@ -173,10 +174,10 @@ bool is_legal(const Mesh& mesh, const DimSharding& dim, int64_t size) {
 }
 
 bool same_cuts(const Mesh& mesh, const DimSharding& a, const DimSharding& b, int64_t size) {
-  if (a.atoms == b.atoms) {
-    if (a.granule == b.granule || a.empty()) return true;
+  if (a.sub_axes == b.sub_axes) {
+    if (a.tile == b.tile || a.empty()) return true;
     const int64_t count = pieces_count(mesh, a);
-    if (size % (count * a.granule) == 0 && size % (count * b.granule) == 0) return true;
+    if (size % (count * a.tile) == 0 && size % (count * b.tile) == 0) return true;
     return pieces(mesh, a, size) == pieces(mesh, b, size);
   }
   for (int64_t position = 0; position < mesh.size(); ++position)

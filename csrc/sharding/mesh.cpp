@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Meshes: validation, the cut of axes into atoms, printing.
+// Meshes: validation, the cut of axes into sub-axes, printing.
 #include "sharding/mesh.h"
 
 #include <algorithm>
@@ -83,21 +83,21 @@ std::vector<int64_t> prime_factors(int64_t n) {
   return factors;
 }
 
-std::vector<Atom> cut_into_atoms(const std::vector<Axis>& axes, int64_t stride) {
-  std::vector<Atom> atoms;
+std::vector<SubAxis> cut_into_sub_axes(const std::vector<Axis>& axes, int64_t stride) {
+  std::vector<SubAxis> sub_axes;
   for (size_t axis = 0; axis < axes.size(); ++axis) {
     int64_t pre = 1;
     const auto add = [&](int64_t part, bool outer) {
       for (int64_t prime : prime_factors(part)) {
         stride /= prime;
-        atoms.push_back({static_cast<int>(axis), pre, prime, stride, outer});
+        sub_axes.push_back({static_cast<int>(axis), pre, prime, stride, outer});
         pre *= prime;
       }
     };
     add(axes[axis].outer, true);
     add(axes[axis].size / axes[axis].outer, false);
   }
-  return atoms;
+  return sub_axes;
 }
 
 void check_outer(const std::vector<int64_t>& outer, const std::vector<int64_t>& shape) {
@@ -120,7 +120,7 @@ MeshRef Mesh::make(std::vector<int64_t> device_ids, std::vector<int64_t> shape, 
   std::shared_ptr<Mesh> mesh(new Mesh());
   mesh->device_ids_ = std::move(device_ids);
   for (size_t i = 0; i < shape.size(); ++i) mesh->axes_.push_back({names[i], shape[i], outer.empty() ? 1 : outer[i]});
-  mesh->atoms_ = cut_into_atoms(mesh->axes_, mesh->size());
+  mesh->sub_axes_ = cut_into_sub_axes(mesh->axes_, mesh->size());
   uint64_t hash = 0;
   for (int64_t id : mesh->device_ids_) hash = hash_combine(hash, static_cast<uint64_t>(id));
   for (const Axis& axis : mesh->axes_) {
@@ -138,17 +138,17 @@ int Mesh::axis_index(const std::string& name) const {
   return -1;
 }
 
-std::vector<AtomId> Mesh::axis_atoms(int axis) const {
-  std::vector<AtomId> atoms;
-  for (size_t i = 0; i < atoms_.size(); ++i)
-    if (atoms_[i].axis == axis) atoms.push_back(static_cast<AtomId>(i));
-  return atoms;
+std::vector<SubAxisId> Mesh::sub_axes_of_axis(int axis) const {
+  std::vector<SubAxisId> sub_axes;
+  for (size_t i = 0; i < sub_axes_.size(); ++i)
+    if (sub_axes_[i].axis == axis) sub_axes.push_back(static_cast<SubAxisId>(i));
+  return sub_axes;
 }
 
-int64_t Mesh::group_size(AtomSet atoms) const {
+int64_t Mesh::group_size(SubAxisSet sub_axes) const {
   int64_t size = 1;
-  for (size_t i = 0; i < atoms_.size(); ++i)
-    if (atoms >> i & 1) size *= atoms_[i].size;
+  for (size_t i = 0; i < sub_axes_.size(); ++i)
+    if (sub_axes >> i & 1) size *= sub_axes_[i].size;
   return size;
 }
 
@@ -169,11 +169,11 @@ std::string Mesh::str() const {
   return out + ")";
 }
 
-std::vector<AtomId> atom_list(AtomSet set) {
-  std::vector<AtomId> atoms;
+std::vector<SubAxisId> sub_axis_list(SubAxisSet set) {
+  std::vector<SubAxisId> sub_axes;
   for (int i = 0; i < 64; ++i)
-    if (set >> i & 1) atoms.push_back(static_cast<AtomId>(i));
-  return atoms;
+    if (set >> i & 1) sub_axes.push_back(static_cast<SubAxisId>(i));
+  return sub_axes;
 }
 
 }  // namespace spmdx

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Mesh: named axes over an ordered set of device ids, every axis cut into prime atoms.
+// Mesh: named axes over an ordered set of device ids, every axis cut into prime sub-axes.
 #pragma once
 #include <cstdint>
 #include <memory>
@@ -10,8 +10,8 @@
 
 namespace spmdx {
 
-using AtomId = uint8_t;    // index into Mesh::atoms(); major → minor within an axis
-using AtomSet = uint64_t;  // bit i set: atom i is a member
+using SubAxisId = uint8_t;    // index into Mesh::sub_axes(); major → minor within an axis
+using SubAxisSet = uint64_t;  // bit i set: sub-axis i is a member
 
 struct Axis {
   std::string name;
@@ -20,8 +20,8 @@ struct Axis {
   bool operator==(const Axis&) const = default;
 };
 
-// A prime factor of an axis: the axis seen as [pre, size, rest]. An axis of size 1 has no atom.
-struct Atom {
+// A prime factor of an axis: the axis seen as [pre, size, rest]. An axis of size 1 has no sub-axis.
+struct SubAxis {
   int axis = 0;
   int64_t pre = 1;
   int64_t size = 1;
@@ -44,19 +44,21 @@ class Mesh {
 
   const std::vector<int64_t>& device_ids() const { return device_ids_; }
   const std::vector<Axis>& axes() const { return axes_; }
-  const std::vector<Atom>& atoms() const { return atoms_; }
+  const std::vector<SubAxis>& sub_axes() const { return sub_axes_; }
   int64_t size() const { return static_cast<int64_t>(device_ids_.size()); }
 
   // Index of the axis called `name`, or -1.
   int axis_index(const std::string& name) const;
-  // The atoms of one axis, major → minor.
-  std::vector<AtomId> axis_atoms(int axis) const;
+  // The sub-axes of one axis, major → minor.
+  std::vector<SubAxisId> sub_axes_of_axis(int axis) const;
 
-  int64_t atom_size(AtomId atom) const { return atoms_[atom].size; }
-  // This device's digit along `atom`.
-  int64_t digit(int64_t position, AtomId atom) const { return (position / atoms_[atom].stride) % atoms_[atom].size; }
-  // Devices that differ only along `atoms`, of which `position` is one: product of the sizes.
-  int64_t group_size(AtomSet atoms) const;
+  int64_t sub_axis_size(SubAxisId sub_axis) const { return sub_axes_[sub_axis].size; }
+  // This device's digit along `sub_axis`.
+  int64_t digit(int64_t position, SubAxisId sub_axis) const {
+    return (position / sub_axes_[sub_axis].stride) % sub_axes_[sub_axis].size;
+  }
+  // Devices that differ only along `sub_axes`, of which `position` is one: product of the sizes.
+  int64_t group_size(SubAxisSet sub_axes) const;
 
   bool operator==(const Mesh& other) const;
   uint64_t hash() const { return hash_; }
@@ -66,15 +68,15 @@ class Mesh {
   Mesh() = default;
   std::vector<int64_t> device_ids_;
   std::vector<Axis> axes_;
-  std::vector<Atom> atoms_;
+  std::vector<SubAxis> sub_axes_;
   uint64_t hash_ = 0;
 };
 
-inline AtomSet atom_set(const std::vector<AtomId>& atoms) {
-  AtomSet set = 0;
-  for (AtomId a : atoms) set |= AtomSet{1} << a;
+inline SubAxisSet sub_axis_set(const std::vector<SubAxisId>& sub_axes) {
+  SubAxisSet set = 0;
+  for (SubAxisId a : sub_axes) set |= SubAxisSet{1} << a;
   return set;
 }
-std::vector<AtomId> atom_list(AtomSet set);  // ascending
+std::vector<SubAxisId> sub_axis_list(SubAxisSet set);  // ascending
 
 }  // namespace spmdx

@@ -15,9 +15,9 @@ std::string join(const std::vector<std::string>& parts) {
 
 std::string dim_suffix(const Mesh& mesh, const DimSharding& dim) {
   if (dim.empty()) return "";
-  const std::vector<std::string> names = axis_names(mesh, dim.atoms);
+  const std::vector<std::string> names = axis_names(mesh, dim.sub_axes);
   std::string out = names.size() == 1 ? "@" + names[0] : "@(" + join(names) + ")";
-  if (dim.granule != 1) out += "/" + std::to_string(dim.granule);
+  if (dim.tile != 1) out += "/" + std::to_string(dim.tile);
   return out;
 }
 
@@ -67,7 +67,7 @@ class Parser {
     fail("no number", what);
   }
 
-  void add_axis(std::vector<AtomId>& atoms) {
+  void add_axis(std::vector<SubAxisId>& sub_axes) {
     cursor_.skip_blanks();
     const size_t start = cursor_.position();
     cursor_.until(",)]}/:( ");
@@ -79,24 +79,24 @@ class Parser {
       number("the size of a part of an axis");
     }
     if (mesh_ == nullptr) fail("an axis in a type without a mesh", "a type without axes, or a mesh");
-    for (AtomId atom : parse_axis(*mesh_, cursor_.since(start))) {
-      if (seen_ >> atom & 1) fail("an axis used twice", "every axis at most once");
-      seen_ |= AtomSet{1} << atom;
-      atoms.push_back(atom);
+    for (SubAxisId sub_axis : parse_axis(*mesh_, cursor_.since(start))) {
+      if (seen_ >> sub_axis & 1) fail("an axis used twice", "every axis at most once");
+      seen_ |= SubAxisSet{1} << sub_axis;
+      sub_axes.push_back(sub_axis);
     }
     sharded_ = true;
   }
   DimSharding dim() {
     DimSharding dim;
     if (cursor_.accept("(")) {
-      do add_axis(dim.atoms);
+      do add_axis(dim.sub_axes);
       while (cursor_.accept(","));
       expect(")");
     } else {
-      add_axis(dim.atoms);
+      add_axis(dim.sub_axes);
     }
-    if (cursor_.accept("/")) dim.granule = number("a granule");
-    if (dim.granule < 1) fail("a granule of 0", "a granule of at least 1");
+    if (cursor_.accept("/")) dim.tile = number("a tile");
+    if (dim.tile < 1) fail("a tile of 0", "a tile of at least 1");
     return dim;
   }
   void partial() {
@@ -107,11 +107,11 @@ class Parser {
     if (!reduction || *reduction == Reduction::none)
       fail("'" + std::string(kind) + "' is not a reduction", "sum, max, min, prod, any or all");
     expect(":");
-    std::vector<AtomId> atoms;
-    do add_axis(atoms);
+    std::vector<SubAxisId> sub_axes;
+    do add_axis(sub_axes);
     while (cursor_.accept(","));
     expect("}");
-    partial_ = atom_set(atoms);
+    partial_ = sub_axis_set(sub_axes);
     if (partial_ != 0) reduction_ = *reduction;
   }
   ShardingRef finish(const Shape& shape) const {
@@ -125,7 +125,7 @@ class Parser {
   Cursor& cursor_;
   const MeshRef& mesh_;
   std::vector<DimSharding> dims_;
-  AtomSet seen_ = 0, partial_ = 0;
+  SubAxisSet seen_ = 0, partial_ = 0;
   Reduction reduction_ = Reduction::none;
   bool sharded_ = false;
 };
@@ -142,7 +142,7 @@ std::string str(const TensorType& type, const ShardingRef& sharding) {
   out += "]";
   if (sharding->partial == 0) return out;
   return out + "{partial " + std::string(name(sharding->reduction)) + ": " +
-         join(axis_names(mesh, atom_list(sharding->partial))) + "}";
+         join(axis_names(mesh, sub_axis_list(sharding->partial))) + "}";
 }
 
 std::pair<TensorType, ShardingRef> parse_type(Cursor& cursor, const MeshRef& mesh) {

@@ -11,7 +11,7 @@
 namespace spmdx {
 
 // "f32[64@data, 128@(model,seq), 7]{partial sum: expert}"; null sharding prints the type alone.
-// A granule g ≠ 1 prints as "128@data/g". Parts of axes as "128@model:(1)2".
+// A tile g ≠ 1 prints as "128@data/g". Parts of axes as "128@model:(1)2".
 std::string str(const TensorType& type, const ShardingRef& sharding);
 // Parses what str prints, from `text` at `pos` (moved past it). Throws ShardingError.
 std::pair<TensorType, ShardingRef> parse_type(Cursor& cursor, const MeshRef& mesh);

@@ -18,7 +18,7 @@ std::vector<int64_t> positions_of(const Processes& processes, int64_t process, c
   return positions;
 }
 
-std::vector<int64_t> held_by(const Processes& processes, int64_t process, const Mesh& mesh, AtomSet used) {
+std::vector<int64_t> held_by(const Processes& processes, int64_t process, const Mesh& mesh, SubAxisSet used) {
   const int64_t count = num_distinct(mesh, used);
   if (processes.count == 1) {
     std::vector<int64_t> all(count);
@@ -34,20 +34,20 @@ std::vector<int64_t> held_by(const Processes& processes, int64_t process, const 
   return held;
 }
 
-bool held_everywhere(const Processes& processes, const Mesh& mesh, AtomSet used) {
+bool held_everywhere(const Processes& processes, const Mesh& mesh, SubAxisSet used) {
   const int64_t count = num_distinct(mesh, used);
   for (int64_t process = 0; process < processes.count; ++process)
     if (static_cast<int64_t>(held_by(processes, process, mesh, used).size()) != count) return false;
   return true;
 }
 
-const std::vector<int64_t>& Holdings::of(const MeshRef& mesh, AtomSet used) {
+const std::vector<int64_t>& Holdings::of(const MeshRef& mesh, SubAxisSet used) {
   const auto [at, fresh] = held_.try_emplace({mesh, used});
   if (fresh) at->second = held_by(processes_, processes_.here, *mesh, used);
   return at->second;
 }
 
-uint32_t Holdings::place(const MeshRef& mesh, AtomSet used, int64_t position) {
+uint32_t Holdings::place(const MeshRef& mesh, SubAxisSet used, int64_t position) {
   const int64_t index = distinct_index(*mesh, used, position);
   if (processes_.count == 1) return static_cast<uint32_t>(index);
   const auto& held = of(mesh, used);

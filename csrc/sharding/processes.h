@@ -19,24 +19,24 @@ struct Processes {
 // The positions of the mesh that are devices of `process`, ascending.
 std::vector<int64_t> positions_of(const Processes& processes, int64_t process, const Mesh& mesh);
 
-// The distinct shards (by index, ascending) of a value that uses these atoms which `process` holds.
-std::vector<int64_t> held_by(const Processes& processes, int64_t process, const Mesh& mesh, AtomSet used);
+// The distinct shards (by index, ascending) of a value that uses these sub-axes which `process` holds.
+std::vector<int64_t> held_by(const Processes& processes, int64_t process, const Mesh& mesh, SubAxisSet used);
 
 // Whether every process, also one without a device of the mesh, holds all of such a value.
-bool held_everywhere(const Processes& processes, const Mesh& mesh, AtomSet used);
+bool held_everywhere(const Processes& processes, const Mesh& mesh, SubAxisSet used);
 
 // The shards that this process holds, remembered. Values keep their shards in this order.
 class Holdings {
  public:
   explicit Holdings(const Processes& processes) : processes_(processes) {}
   // By distinct index, ascending.
-  const std::vector<int64_t>& of(const MeshRef& mesh, AtomSet used);
+  const std::vector<int64_t>& of(const MeshRef& mesh, SubAxisSet used);
   // Where in that list the shard of the device at `position` is. REQUIRES: it is there.
-  uint32_t place(const MeshRef& mesh, AtomSet used, int64_t position);
+  uint32_t place(const MeshRef& mesh, SubAxisSet used, int64_t position);
 
  private:
   Processes processes_;
-  std::map<std::pair<MeshRef, AtomSet>, std::vector<int64_t>> held_;
+  std::map<std::pair<MeshRef, SubAxisSet>, std::vector<int64_t>> held_;
 };
 
 }  // namespace spmdx

@@ -22,8 +22,8 @@ struct ByValue {
     uint64_t h = hash_combine(sharding.mesh->hash(), sharding.partial);
     h = hash_combine(h, static_cast<uint64_t>(sharding.reduction));
     for (const DimSharding& dim : sharding.dims) {
-      h = hash_combine(h, static_cast<uint64_t>(dim.granule));
-      for (AtomId atom : dim.atoms) h = hash_combine(h, atom + 1);
+      h = hash_combine(h, static_cast<uint64_t>(dim.tile));
+      for (SubAxisId sub_axis : dim.sub_axes) h = hash_combine(h, sub_axis + 1);
     }
     return h;
   }
@@ -49,19 +49,19 @@ Table& table() {
 
 void check_well_formed(const Sharding& sharding) {
   internal_check(sharding.mesh != nullptr, "a sharding without a mesh");
-  AtomSet seen = sharding.partial;
-  const size_t count = sharding.mesh->atoms().size();
-  internal_check(count >= 64 || seen >> count == 0, "a sharding partial over an atom its mesh does not have");
+  SubAxisSet seen = sharding.partial;
+  const size_t count = sharding.mesh->sub_axes().size();
+  internal_check(count >= 64 || seen >> count == 0, "a sharding partial over a sub-axis its mesh does not have");
   for (const DimSharding& dim : sharding.dims) {
-    internal_check(dim.granule >= 1, "a sharding with a granule below 1");
-    for (AtomId atom : dim.atoms) {
-      internal_check(atom < count, "a sharding with an atom its mesh does not have");
-      internal_check(!(seen >> atom & 1), "a sharding that uses an atom twice");
-      seen |= AtomSet{1} << atom;
+    internal_check(dim.tile >= 1, "a sharding with a tile below 1");
+    for (SubAxisId sub_axis : dim.sub_axes) {
+      internal_check(sub_axis < count, "a sharding with a sub-axis its mesh does not have");
+      internal_check(!(seen >> sub_axis & 1), "a sharding that uses a sub-axis twice");
+      seen |= SubAxisSet{1} << sub_axis;
     }
   }
   internal_check((sharding.partial == 0) == (sharding.reduction == Reduction::none),
-                 "a sharding whose reduction and partial atoms disagree");
+                 "a sharding whose reduction and partial sub-axes disagree");
 }
 
 // Nobody holds it, and another that is equal may have come in its place.
@@ -114,13 +114,13 @@ bool Sharding::operator==(const Sharding& other) const {
          (mesh == other.mesh || *mesh == *other.mesh);
 }
 
-AtomSet Sharding::dim_atoms() const {
-  AtomSet set = 0;
-  for (const DimSharding& dim : dims) set |= atom_set(dim.atoms);
+SubAxisSet Sharding::dim_sub_axes() const {
+  SubAxisSet set = 0;
+  for (const DimSharding& dim : dims) set |= sub_axis_set(dim.sub_axes);
   return set;
 }
 
-AtomSet Sharding::used() const { return dim_atoms() | partial; }
+SubAxisSet Sharding::used() const { return dim_sub_axes() | partial; }
 
 ShardingRef intern(Sharding sharding, const Shape& shape) {
   check_well_formed(sharding);
@@ -129,8 +129,8 @@ ShardingRef intern(Sharding sharding, const Shape& shape) {
                         str(shape));
   for (size_t i = 0; i < shape.size(); ++i) {
     DimSharding& dim = sharding.dims[i];
-    if (dim.granule == 1) continue;
-    if (same_cuts(*sharding.mesh, dim, {dim.atoms, 1}, shape[i])) dim.granule = 1;
+    if (dim.tile == 1) continue;
+    if (same_cuts(*sharding.mesh, dim, {dim.sub_axes, 1}, shape[i])) dim.tile = 1;
   }
   return find_or_add(std::move(sharding));
 }

@@ -22,24 +22,24 @@ Shape local_shape(const Sharding& sharding, const Shape& shape, int64_t position
 
 int64_t max_local_numel(const Sharding& sharding, const Shape& shape) { return numel(local_shape(sharding, shape, 0)); }
 
-int64_t num_distinct(const Mesh& mesh, AtomSet used) { return mesh.group_size(used); }
+int64_t num_distinct(const Mesh& mesh, SubAxisSet used) { return mesh.group_size(used); }
 
-int64_t distinct_index(const Mesh& mesh, AtomSet used, int64_t position) {
+int64_t distinct_index(const Mesh& mesh, SubAxisSet used, int64_t position) {
   int64_t index = 0;
-  for (size_t i = 0; i < mesh.atoms().size(); ++i) {
-    const auto atom = static_cast<AtomId>(i);
-    if (used >> i & 1) index = index * mesh.atom_size(atom) + mesh.digit(position, atom);
+  for (size_t i = 0; i < mesh.sub_axes().size(); ++i) {
+    const auto sub_axis = static_cast<SubAxisId>(i);
+    if (used >> i & 1) index = index * mesh.sub_axis_size(sub_axis) + mesh.digit(position, sub_axis);
   }
   return index;
 }
 
-int64_t representative(const Mesh& mesh, AtomSet used, int64_t index) {
+int64_t representative(const Mesh& mesh, SubAxisSet used, int64_t index) {
   int64_t position = 0;
-  for (size_t i = mesh.atoms().size(); i-- > 0;) {
+  for (size_t i = mesh.sub_axes().size(); i-- > 0;) {
     if (!(used >> i & 1)) continue;
-    const Atom& atom = mesh.atoms()[i];
-    position += index % atom.size * atom.stride;
-    index /= atom.size;
+    const SubAxis& sub_axis = mesh.sub_axes()[i];
+    position += index % sub_axis.size * sub_axis.stride;
+    index /= sub_axis.size;
   }
   return position;
 }

@@ -12,11 +12,11 @@ Shape local_shape(const Sharding& sharding, const Shape& shape, int64_t position
 // Elements on the device that holds most (position 0).
 int64_t max_local_numel(const Sharding& sharding, const Shape& shape);
 
-// Distinct shards: devices that agree on the used atoms hold the same data. Index = mixed radix of the
-// digits of the used atoms, ascending atom id, first atom most significant.
-int64_t num_distinct(const Mesh& mesh, AtomSet used);
-int64_t distinct_index(const Mesh& mesh, AtomSet used, int64_t position);
+// Distinct shards: devices that agree on the used sub-axes hold the same data. Index = mixed radix of the
+// digits of the used sub-axes, ascending sub-axis id, first sub-axis most significant.
+int64_t num_distinct(const Mesh& mesh, SubAxisSet used);
+int64_t distinct_index(const Mesh& mesh, SubAxisSet used, int64_t position);
 // The position with that index whose other digits are 0.
-int64_t representative(const Mesh& mesh, AtomSet used, int64_t index);
+int64_t representative(const Mesh& mesh, SubAxisSet used, int64_t index);
 
 }  // namespace spmdx

@@ -107,11 +107,11 @@ struct Reader {
                         ". Expected every axis at most once. Write " + spmdx::str(fixed) + ".");
   }
 
-  // The axis an entry names and the atoms it means.
-  std::pair<int, std::vector<AtomId>> read(size_t dim, const SpecAxis& axis) const {
+  // The axis an entry names and the sub-axes it means.
+  std::pair<int, std::vector<SubAxisId>> read(size_t dim, const SpecAxis& axis) const {
     if (const auto* index = std::get_if<int64_t>(&axis)) {
       if (*index < 0 || *index >= static_cast<int64_t>(mesh.axes().size())) bad_index(dim, *index);
-      return {static_cast<int>(*index), mesh.axis_atoms(static_cast<int>(*index))};
+      return {static_cast<int>(*index), mesh.sub_axes_of_axis(static_cast<int>(*index))};
     }
     const std::string& name = std::get<std::string>(axis);
     const int found = mesh.axis_index(name.substr(0, name.find(':')));
@@ -133,19 +133,20 @@ ShardingRef to_sharding(const PartitionSpec& spec, const MeshRef& mesh, const Sh
   const Reader reader{spec, *mesh, tensor.empty() ? "the tensor" : tensor};
   if (spec.entries.size() != shape.size()) reader.wrong_rank(shape.size());
   Sharding sharding{mesh, std::vector<DimSharding>(shape.size()), 0, Reduction::none};
-  std::vector<std::pair<int, size_t>> unit_axes;  // axes of size 1, which have no atoms to be found by, and their dims
+  std::vector<std::pair<int, size_t>>
+      unit_axes;  // axes of size 1, which have no sub-axes to be found by, and their dims
   for (size_t dim = 0; dim < shape.size(); ++dim) {
     for (size_t slot = 0; slot < spec.entries[dim].size(); ++slot) {
-      const auto [axis, atoms] = reader.read(dim, spec.entries[dim][slot]);
-      for (AtomId atom : atoms)
+      const auto [axis, sub_axes] = reader.read(dim, spec.entries[dim][slot]);
+      for (SubAxisId sub_axis : sub_axes)
         for (size_t earlier = 0; earlier <= dim; ++earlier)
-          if (const auto& taken = sharding.dims[earlier].atoms; std::count(taken.begin(), taken.end(), atom))
+          if (const auto& taken = sharding.dims[earlier].sub_axes; std::count(taken.begin(), taken.end(), sub_axis))
             reader.repeated(dim, slot, earlier, axis);
       for (const auto& [unit, earlier] : unit_axes)
         if (unit == axis) reader.repeated(dim, slot, earlier, axis);
-      std::vector<AtomId>& into = sharding.dims[dim].atoms;
-      into.insert(into.end(), atoms.begin(), atoms.end());
-      if (atoms.empty()) unit_axes.push_back({axis, dim});
+      std::vector<SubAxisId>& into = sharding.dims[dim].sub_axes;
+      into.insert(into.end(), sub_axes.begin(), sub_axes.end());
+      if (sub_axes.empty()) unit_axes.push_back({axis, dim});
     }
     if (!is_legal(*mesh, sharding.dims[dim], shape[dim]))
       throw ShardingError(reader.where(dim) + ", of size " + std::to_string(shape[dim]) +
@@ -159,7 +160,7 @@ PartitionSpec to_spec(const Sharding& sharding) {
   PartitionSpec spec;
   for (const DimSharding& dim : sharding.dims) {
     std::vector<SpecAxis> entry;
-    for (std::string& name : axis_names(*sharding.mesh, dim.atoms)) entry.emplace_back(std::move(name));
+    for (std::string& name : axis_names(*sharding.mesh, dim.sub_axes)) entry.emplace_back(std::move(name));
     spec.entries.push_back(std::move(entry));
   }
   return spec;

@@ -65,12 +65,12 @@ const std::vector<NamedTopology>& named() {
   return all;
 }
 
-// Devices that differ along the atom alone lie in one block of the level.
-bool stays_within(const Mesh& mesh, const Atom& atom, const Level& level) {
-  if (level.devices <= 0) return !atom.outer;
+// Devices that differ along the sub-axis alone lie in one block of the level.
+bool stays_within(const Mesh& mesh, const SubAxis& sub_axis, const Level& level) {
+  if (level.devices <= 0) return !sub_axis.outer;
   const std::vector<int64_t>& ids = mesh.device_ids();
   for (int64_t position = 0; position < mesh.size(); ++position) {
-    const int64_t first = position - position / atom.stride % atom.size * atom.stride;
+    const int64_t first = position - position / sub_axis.stride % sub_axis.size * sub_axis.stride;
     if (ids[position] / level.devices != ids[first] / level.devices) return false;
   }
   return true;
@@ -78,9 +78,9 @@ bool stays_within(const Mesh& mesh, const Atom& atom, const Level& level) {
 
 std::vector<uint8_t> find_levels(const Mesh& mesh, const Topology& topology) {
   std::vector<uint8_t> found;
-  for (const Atom& atom : mesh.atoms()) {
+  for (const SubAxis& sub_axis : mesh.sub_axes()) {
     size_t level = 0;
-    while (level + 1 < topology.levels.size() && !stays_within(mesh, atom, topology.levels[level])) ++level;
+    while (level + 1 < topology.levels.size() && !stays_within(mesh, sub_axis, topology.levels[level])) ++level;
     found.push_back(static_cast<uint8_t>(level));
   }
   return found;
@@ -152,7 +152,7 @@ size_t topology_id(const Topology& topology) {
   return all.topologies.size() - 1;
 }
 
-std::vector<uint8_t> atom_levels(const MeshRef& mesh, const Topology& topology) {
+std::vector<uint8_t> sub_axis_levels(const MeshRef& mesh, const Topology& topology) {
   const size_t id = topology_id(topology);
   Known& all = known();
   const std::lock_guard lock(all.mutex);
@@ -169,10 +169,10 @@ int64_t wire_bytes(Collective kind, int64_t local_bytes, int64_t group) {
   return static_cast<int64_t>(static_cast<Wide>(kind_row.times) * local_bytes * (group - 1) / group);
 }
 
-size_t level_of(const std::vector<uint8_t>& atom_levels, AtomSet atoms) {
+size_t level_of(const std::vector<uint8_t>& sub_axis_levels, SubAxisSet sub_axes) {
   size_t level = 0;
-  for (size_t i = 0; i < atom_levels.size(); ++i)
-    if (atoms >> i & 1) level = std::max<size_t>(level, atom_levels[i]);
+  for (size_t i = 0; i < sub_axis_levels.size(); ++i)
+    if (sub_axes >> i & 1) level = std::max<size_t>(level, sub_axis_levels[i]);
   return level;
 }
 

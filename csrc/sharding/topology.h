@@ -47,10 +47,10 @@ std::vector<std::string_view> topology_names();
 // Throws ShardingError for a name that is none of them.
 Topology topology_named(std::string_view name);
 
-// The level each atom of the mesh needs: the innermost one within whose blocks it stays. A group of devices needs the
-// largest level of its atoms.
-std::vector<uint8_t> atom_levels(const MeshRef& mesh, const Topology& topology);
-size_t level_of(const std::vector<uint8_t>& atom_levels, AtomSet atoms);
+// The level each sub-axis of the mesh needs: the innermost one within whose blocks it stays. A group of devices needs
+// the largest level of its sub-axes.
+std::vector<uint8_t> sub_axis_levels(const MeshRef& mesh, const Topology& topology);
+size_t level_of(const std::vector<uint8_t>& sub_axis_levels, SubAxisSet sub_axes);
 // A number for each different topology, in order of appearance.
 size_t topology_id(const Topology& topology);
 

@@ -119,9 +119,10 @@ int show_rules_of(const std::string& path) {
 
 // ---- reshard ----
 
-std::string over(const Mesh& mesh, AtomSet atoms) {
+std::string over(const Mesh& mesh, SubAxisSet sub_axes) {
   std::string out;
-  for (const std::string& axis : axis_names(mesh, atom_list(atoms))) out += (out.empty() ? " over " : ",") + axis;
+  for (const std::string& axis : axis_names(mesh, sub_axis_list(sub_axes)))
+    out += (out.empty() ? " over " : ",") + axis;
   return out;
 }
 
@@ -140,8 +141,8 @@ int show_reshard(const std::string& mesh, const std::string& from, const std::st
   const ReshardPlanRef plan = plan_reshard(type.dtype, type.shape, source, decided(graph.inputs[1]), Topology{});
   std::cout << str(type, source) << "\n";
   for (const Move& move : plan->moves) {
-    std::cout << "  " << name(move.kind) << over(*graph.mesh, move.atoms) << " -> " << str(type, move.to) << "  bytes "
-              << move.bytes << "\n";
+    std::cout << "  " << name(move.kind) << over(*graph.mesh, move.sub_axes) << " -> " << str(type, move.to)
+              << "  bytes " << move.bytes << "\n";
   }
   std::cout << "moves " << plan->moves.size() << " bytes " << plan->bytes << " cost_ns " << plan->cost_ns << "\n";
   return 0;

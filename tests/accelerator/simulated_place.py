@@ -25,7 +25,7 @@ def install() -> None:
     torch.ops.load_library(str(LIBRARY))
     from spmdx import _C
 
-    _C.set_place("cuda:0")
+    _C.set_shard_device("cuda:0")
     if os.environ.get("SPMDX_TEST_NCCL"):
         _use_nccl()
 

@@ -13,7 +13,7 @@ namespace {
 // What one axis does to a node.
 struct Share {
   int factor = -1;
-  uint64_t carriers = 0;  // operands that stay partial sums
+  uint64_t partial_operands = 0;  // operands that stay partial sums
 };
 
 std::vector<Share> shares_of(const OpContext& op) {
@@ -37,15 +37,15 @@ std::vector<Share> shares_of(const OpContext& op) {
 bool give(const OpContext& op, const std::vector<int>& axes, const std::vector<Share>& shares, Strategy& strategy) {
   strategy.cuts.assign(op.rule->factors.size(), {});
   for (size_t i = 0; i < axes.size(); ++i) {
-    const std::vector<AtomId> atoms = op.mesh->axis_atoms(axes[i]);
+    const std::vector<SubAxisId> sub_axes = op.mesh->sub_axes_of_axis(axes[i]);
     if (shares[i].factor >= 0) {
-      std::vector<AtomId>& cut = strategy.cuts[static_cast<size_t>(shares[i].factor)].atoms;
-      cut.insert(cut.end(), atoms.begin(), atoms.end());
-    } else if (shares[i].carriers) {
-      if (strategy.partial && strategy.carriers != shares[i].carriers) return false;
-      strategy.partial |= atom_set(atoms);
+      std::vector<SubAxisId>& cut = strategy.cuts[static_cast<size_t>(shares[i].factor)].sub_axes;
+      cut.insert(cut.end(), sub_axes.begin(), sub_axes.end());
+    } else if (shares[i].partial_operands) {
+      if (strategy.partial && strategy.partial_operands != shares[i].partial_operands) return false;
+      strategy.partial |= sub_axis_set(sub_axes);
       strategy.reduction = Reduction::sum;
-      strategy.carriers = shares[i].carriers;
+      strategy.partial_operands = shares[i].partial_operands;
     }
   }
   return true;

@@ -112,10 +112,10 @@ class FakeBackend final : public Backend {
   }
 };
 
-inline ShardingRef sharding(const MeshRef& mesh, const Shape& shape, std::vector<std::vector<AtomId>> dims,
-                            AtomSet partial = 0, Reduction reduction = Reduction::none) {
+inline ShardingRef sharding(const MeshRef& mesh, const Shape& shape, std::vector<std::vector<SubAxisId>> dims,
+                            SubAxisSet partial = 0, Reduction reduction = Reduction::none) {
   Sharding made{mesh, {}, partial, reduction};
-  for (auto& atoms : dims) made.dims.push_back({atoms, 1});
+  for (auto& sub_axes : dims) made.dims.push_back({sub_axes, 1});
   return intern(made, shape);
 }
 

@@ -121,8 +121,8 @@ std::vector<double> run(const Graph& graph, bool poison) {
   const Modes modes({poison, false});
   PartBackend backend;
   Comm comm;
-  Exchanger exchanger(comm);
-  Executable executable(graph, backend, exchanger);
+  CollectiveQueue collective_queue(comm);
+  Executable executable(graph, backend, collective_queue);
   const auto x = std::make_shared<Data>(TensorType{DType::f64, {4}}, nullptr, Shards{fresh(4, 1)});
   const BufferRef out = executable.run({x}, {}, {}).outputs[0][0];
   std::vector<double> elements;
@@ -162,7 +162,7 @@ TEST(poison_shows_what_a_collective_left_out) {
   Route forgetful;  // its one target lacks its last element
   forgetful.sources = {0, 1};
   const auto half = [](int64_t source, int64_t extent) {
-    return Share{0, {{Piece{source, source, {{0, extent}}, {0}, extent == 2}}}, {extent}, {2 * source}};
+    return Contribution{0, {{BoxCopy{source, source, {{0, extent}}, {0}, extent == 2}}}, {extent}, {2 * source}};
   };
   forgetful.targets.push_back({{4}, false, false, false, {{half(0, 2), half(1, 1)}}, {}});
   for (const bool poison : {false, true}) {
@@ -177,10 +177,10 @@ TEST(meter_counts_memory_once_however_many_views_there_are) {
   const Modes modes({false, true});
   PartBackend backend;
   Comm comm;
-  Exchanger exchanger(comm);
+  CollectiveQueue collective_queue(comm);
   const auto x = std::make_shared<Data>(TensorType{DType::f64, {4}}, nullptr, Shards{fresh(4, 1)});
   auto peak = [&](const std::vector<std::string>& ops) {
-    Executable executable(chain(ops), backend, exchanger);
+    Executable executable(chain(ops), backend, collective_queue);
     CHECK_EQ(executable.measured_peak_bytes(), 0);
     executable.run({x}, {}, {});
     return executable.measured_peak_bytes();
@@ -195,7 +195,7 @@ TEST(meter_counts_every_device_for_itself) {
   const Modes modes({false, true});
   PartBackend backend;
   Comm comm;
-  Exchanger exchanger(comm);
+  CollectiveQueue collective_queue(comm);
   Graph graph;
   graph.mesh = Mesh::make({0, 1}, {2}, {"x"});
   const ShardingRef cut = intern({graph.mesh, {{{0}, 1}}, 0, Reduction::none}, {4});
@@ -213,7 +213,7 @@ TEST(meter_counts_every_device_for_itself) {
   graph.inputs[0].physical = graph.values[x].sharding = cut;
   graph.values[gathered].sharding = whole;
   graph.outputs.push_back({gathered, nullptr, kNone, false, 0, false});
-  Executable executable(graph, backend, exchanger);
+  Executable executable(graph, backend, collective_queue);
   const auto data = std::make_shared<Data>(TensorType{DType::f64, {4}}, cut, Shards{fresh(2, 1), fresh(2, 1)});
   executable.run({data}, {}, {});
   CHECK_EQ(executable.measured_peak_bytes(), 16 + 32);  // its half, and the whole

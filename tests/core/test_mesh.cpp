@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Meshes: atoms, names of parts of axes, printing, and what is said of wrong ones.
+// Meshes: sub-axes, names of parts of axes, printing, and what is said of wrong ones.
 #include <numeric>
 
 #include "base/error.h"
@@ -29,22 +29,22 @@ std::string error_of(const std::function<void()>& run) {
 
 }  // namespace
 
-TEST(mesh_atoms) {
+TEST(mesh_sub_axes) {
   const MeshRef mesh = iota_mesh({12, 1, 2}, {"a", "one", "b"});
-  CHECK_EQ(mesh->atoms().size(), 4u);
+  CHECK_EQ(mesh->sub_axes().size(), 4u);
   const std::vector<int64_t> sizes = {2, 2, 3, 2}, pres = {1, 2, 4, 1}, strides = {12, 6, 2, 1};
   for (size_t i = 0; i < 4; ++i) {
-    CHECK_EQ(mesh->atoms()[i].size, sizes[i]);
-    CHECK_EQ(mesh->atoms()[i].pre, pres[i]);
-    CHECK_EQ(mesh->atoms()[i].stride, strides[i]);
+    CHECK_EQ(mesh->sub_axes()[i].size, sizes[i]);
+    CHECK_EQ(mesh->sub_axes()[i].pre, pres[i]);
+    CHECK_EQ(mesh->sub_axes()[i].stride, strides[i]);
   }
-  CHECK(mesh->axis_atoms(1).empty());
+  CHECK(mesh->sub_axes_of_axis(1).empty());
   CHECK_EQ(mesh->axis_index("b"), 2);
   CHECK_EQ(mesh->axis_index("c"), -1);
   CHECK_EQ(mesh->group_size(0b1101), 12);
   for (int64_t position = 0; position < mesh->size(); ++position) {
     int64_t sum = 0;
-    for (size_t i = 0; i < 4; ++i) sum += mesh->digit(position, static_cast<AtomId>(i)) * mesh->atoms()[i].stride;
+    for (size_t i = 0; i < 4; ++i) sum += mesh->digit(position, static_cast<SubAxisId>(i)) * mesh->sub_axes()[i].stride;
     CHECK_EQ(sum, position);
   }
 }
@@ -57,12 +57,12 @@ TEST(mesh_text) {
   CHECK_EQ(axis_names(*mesh, {0, 1, 2, 3}), (std::vector<std::string>{"model", "data"}));
   CHECK_EQ(axis_names(*mesh, {0, 1}), std::vector<std::string>{"model:(1)4"});
   CHECK_EQ(axis_names(*mesh, {2, 0}), (std::vector<std::string>{"model:(4)2", "model:(1)2"}));
-  CHECK_EQ(atom_list(0b1010), (std::vector<AtomId>{1, 3}));
-  for (AtomSet set = 0; set < 16; ++set) {
-    std::vector<AtomId> read;
-    for (const std::string& name : axis_names(*mesh, atom_list(set)))
-      for (AtomId atom : parse_axis(*mesh, name)) read.push_back(atom);
-    CHECK_EQ(atom_set(read), set);
+  CHECK_EQ(sub_axis_list(0b1010), (std::vector<SubAxisId>{1, 3}));
+  for (SubAxisSet set = 0; set < 16; ++set) {
+    std::vector<SubAxisId> read;
+    for (const std::string& name : axis_names(*mesh, sub_axis_list(set)))
+      for (SubAxisId sub_axis : parse_axis(*mesh, name)) read.push_back(sub_axis);
+    CHECK_EQ(sub_axis_set(read), set);
   }
 }
 

@@ -66,12 +66,12 @@ int64_t check_transfer(int64_t count, int64_t devices, const Relayout& relayout)
   return post.elements;
 }
 
-// Any layout of a value of two dims: each atom cuts a dim, sums, or is idle.
-ShardingRef any_layout(const MeshRef& mesh, const Shape& shape, AtomSet partial, std::mt19937& random) {
-  std::vector<std::vector<AtomId>> dims(shape.size());
-  for (AtomId atom = 0; atom < mesh->atoms().size(); ++atom) {
+// Any layout of a value of two dims: each sub-axis cuts a dim, sums, or is idle.
+ShardingRef any_layout(const MeshRef& mesh, const Shape& shape, SubAxisSet partial, std::mt19937& random) {
+  std::vector<std::vector<SubAxisId>> dims(shape.size());
+  for (SubAxisId sub_axis = 0; sub_axis < mesh->sub_axes().size(); ++sub_axis) {
     const size_t where = random() % (dims.size() + 1);
-    if (!(partial >> atom & 1) && where < dims.size()) dims[where].push_back(atom);
+    if (!(partial >> sub_axis & 1) && where < dims.size()) dims[where].push_back(sub_axis);
   }
   return sharding(mesh, shape, dims, partial, partial ? Reduction::sum : Reduction::none);
 }
@@ -98,7 +98,7 @@ TEST(collectives_between_processes_equal_those_within_one) {
     for (const int64_t devices : {1, 2, 3})
       for (int trial = 0; trial < 60; ++trial) {
         const Shape shape = {static_cast<int64_t>(1 + random() % 9), static_cast<int64_t>(1 + random() % 7)};
-        const AtomSet before = random() % 4, after = before & random();
+        const SubAxisSet before = random() % 4, after = before & random();
         const Relayout relayout{
             shape, any_layout(mesh, shape, before, random), any_layout(mesh, shape, after, random), {}};
         if (relayout.from->partial == 0b11 && relayout.to->partial) continue;  // shards_of knows sums that end at once

@@ -40,17 +40,17 @@ bool contains(const Box& outer, const Box& inner) {
   return true;
 }
 
-// The boxes of the devices that differ from `position` only along `atoms`.
-bool group_covers(const Sharding& from, const Shape& shape, int64_t position, AtomSet atoms, const Box& wanted) {
+// The boxes of the devices that differ from `position` only along `sub_axes`.
+bool group_covers(const Sharding& from, const Shape& shape, int64_t position, SubAxisSet sub_axes, const Box& wanted) {
   int64_t present = 0, volume = 1;
   const Mesh& mesh = *from.mesh;
   for (const Range& range : wanted) volume *= range.extent;
   std::vector<Box> seen;
   for (int64_t p = 0; p < mesh.size(); ++p) {
     bool member = true;
-    for (size_t a = 0; a < mesh.atoms().size(); ++a)
-      member &=
-          (atoms >> a & 1) || mesh.digit(p, static_cast<AtomId>(a)) == mesh.digit(position, static_cast<AtomId>(a));
+    for (size_t a = 0; a < mesh.sub_axes().size(); ++a)
+      member &= (sub_axes >> a & 1) ||
+                mesh.digit(p, static_cast<SubAxisId>(a)) == mesh.digit(position, static_cast<SubAxisId>(a));
     const Box box = local_box(from, shape, p);
     if (!member || std::count(seen.begin(), seen.end(), box)) continue;
     seen.push_back(box);
@@ -66,7 +66,7 @@ bool group_covers(const Sharding& from, const Shape& shape, int64_t position, At
 // By the boxes of all devices: what the worst one lacks, and how many distinct shards it lies in.
 std::pair<int64_t, int64_t> lacking(const Sharding& from, const Sharding& to, const Shape& shape) {
   int64_t most = 0, peers = 0;
-  const AtomSet kept = from.dim_atoms();
+  const SubAxisSet kept = from.dim_sub_axes();
   for (int64_t p = 0; p < from.mesh->size(); ++p) {
     const Box wanted = local_box(to, shape, p);
     int64_t needed = 1, here = 0, sources = 0;
@@ -93,14 +93,14 @@ bool move_holds(const Sharding& from, const Move& move, const Shape& shape) {
   const Mesh& mesh = *from.mesh;
   for (size_t i = 0; i < shape.size(); ++i)
     if (!is_legal(mesh, to.dims[i], shape[i])) return false;
-  const int64_t group = mesh.group_size(move.atoms), in = local_bytes(from, shape), out = local_bytes(to, shape);
+  const int64_t group = mesh.group_size(move.sub_axes), in = local_bytes(from, shape), out = local_bytes(to, shape);
   const auto every = [&](auto holds) {
     for (int64_t p = 0; p < mesh.size(); ++p)
       if (!holds(local_box(from, shape, p), local_box(to, shape, p), p)) return false;
     return true;
   };
   const auto covered = [&](const Box&, const Box& now, int64_t p) {
-    return group_covers(from, shape, p, move.atoms, now);
+    return group_covers(from, shape, p, move.sub_axes, now);
   };
   const auto narrower = [](const Box& old, const Box& now, int64_t) { return contains(old, now); };
   const auto same = [](const Box& old, const Box& now, int64_t) { return old == now; };
@@ -121,13 +121,13 @@ bool move_holds(const Sharding& from, const Move& move, const Shape& shape) {
                return false;
              });
     case Collective::reduce_scatter:
-      return (from.partial & ~to.partial) == move.atoms && (to.partial & ~from.partial) == 0 &&
+      return (from.partial & ~to.partial) == move.sub_axes && (to.partial & ~from.partial) == 0 &&
              move.bytes == in * (group - 1) / group && every(narrower);
     case Collective::all_reduce:
-      return (from.partial & ~to.partial) == move.atoms && (to.partial & ~from.partial) == 0 &&
+      return (from.partial & ~to.partial) == move.sub_axes && (to.partial & ~from.partial) == 0 &&
              move.bytes == 2 * in * (group - 1) / group && every(same);
     case Collective::to_partial:
-      return (to.partial & ~from.partial) == move.atoms && (from.partial & ~to.partial) == 0 && move.bytes == 0 &&
+      return (to.partial & ~from.partial) == move.sub_axes && (from.partial & ~to.partial) == 0 && move.bytes == 0 &&
              every(same) && (from.partial == 0 || from.reduction == to.reduction);
     case Collective::send_recv:
       return same_partial && move.bytes == 4 * lacking(from, to, shape).first && every(covered);
@@ -146,7 +146,7 @@ std::string show_plan(const Shape& shape, ShardingRef from, ShardingRef to, cons
 
 int64_t replicate_cost(const Shape& shape, const Sharding& from, const Topology& topology) {
   int64_t cost = 0;
-  const int64_t group = from.mesh->group_size(from.partial), parts = from.mesh->group_size(from.dim_atoms());
+  const int64_t group = from.mesh->group_size(from.partial), parts = from.mesh->group_size(from.dim_sub_axes());
   const int64_t gathered = 4 * lacking(from, *replicated(from.mesh, shape.size()), shape).first;
   if (from.partial != 0)
     cost += topology.cost_ns(Collective::all_reduce, 2 * local_bytes(from, shape) * (group - 1) / group, group);
@@ -166,11 +166,11 @@ void check_plan(const Shape& shape, ShardingRef from, ShardingRef to, const Topo
   for (int64_t size : shape) even &= size % 24 == 0;
   for (const Move& move : plan.moves) {
     check(move_holds(*at, move, shape), name(move.kind).data());
-    check(!(gathered_whole && move.kind == Collective::slice && at->dim_atoms() == 0), "replicates, then slices");
+    check(!(gathered_whole && move.kind == Collective::slice && at->dim_sub_axes() == 0), "replicates, then slices");
     check(!(gathered_whole && move.kind == Collective::slice && even), "replicates, and slices later");
-    gathered_whole |= at->dim_atoms() != 0 && move.to->dim_atoms() == 0;
+    gathered_whole |= at->dim_sub_axes() != 0 && move.to->dim_sub_axes() == 0;
     const int64_t group = move.kind == Collective::send_recv ? lacking(*at, *move.to, shape).second + 1
-                                                             : from->mesh->group_size(move.atoms);
+                                                             : from->mesh->group_size(move.sub_axes);
     cost += topology.cost_ns(move.kind, move.bytes, group);
     peak = std::max(peak, local_bytes(*move.to, shape));
     bytes += move.bytes;
@@ -188,32 +188,32 @@ void check_plan(const Shape& shape, ShardingRef from, ShardingRef to, const Topo
 }
 
 // A random legal sharding; parts of axes where they divide.
-ShardingRef random_sharding(const MeshRef& mesh, const Shape& shape, bool granules, std::mt19937& random) {
+ShardingRef random_sharding(const MeshRef& mesh, const Shape& shape, bool tiles, std::mt19937& random) {
   const auto draw = [&](int64_t n) { return static_cast<int64_t>(random() % static_cast<uint64_t>(n)); };
   while (true) {
     Sharding sharding{mesh, std::vector<DimSharding>(shape.size()), 0, Reduction::none};
     const bool whole = draw(2);
-    std::vector<std::vector<AtomId>> runs;
+    std::vector<std::vector<SubAxisId>> runs;
     for (size_t axis = 0; axis < mesh->axes().size(); ++axis) {
-      const std::vector<AtomId> atoms = mesh->axis_atoms(static_cast<int>(axis));
+      const std::vector<SubAxisId> sub_axes = mesh->sub_axes_of_axis(static_cast<int>(axis));
       if (whole)
-        runs.push_back(atoms);
+        runs.push_back(sub_axes);
       else
-        for (AtomId atom : atoms) runs.push_back({atom});
+        for (SubAxisId sub_axis : sub_axes) runs.push_back({sub_axis});
     }
     std::shuffle(runs.begin(), runs.end(), random);
-    for (const std::vector<AtomId>& run : runs) {
+    for (const std::vector<SubAxisId>& run : runs) {
       const int64_t place = draw(static_cast<int64_t>(shape.size()) + 2);
       if (place < static_cast<int64_t>(shape.size())) {
-        std::vector<AtomId>& atoms = sharding.dims[place].atoms;
-        atoms.insert(atoms.end(), run.begin(), run.end());
+        std::vector<SubAxisId>& sub_axes = sharding.dims[place].sub_axes;
+        sub_axes.insert(sub_axes.end(), run.begin(), run.end());
       } else if (place == static_cast<int64_t>(shape.size())) {
-        sharding.partial |= atom_set(run);
+        sharding.partial |= sub_axis_set(run);
       }
     }
     if (sharding.partial) sharding.reduction = draw(4) ? Reduction::sum : Reduction::max;
-    if (granules)
-      for (DimSharding& dim : sharding.dims) dim.granule = draw(3) ? 1 : 2 + draw(3);
+    if (tiles)
+      for (DimSharding& dim : sharding.dims) dim.tile = draw(3) ? 1 : 2 + draw(3);
     bool legal = true;
     for (size_t i = 0; i < shape.size(); ++i) legal &= is_legal(*mesh, sharding.dims[i], shape[i]);
     if (legal) return intern(std::move(sharding), shape);
@@ -250,9 +250,9 @@ TEST(random_reshards_hold) {
       Shape shape;
       for (size_t rank = random() % 4; rank > 0; --rank)
         shape.push_back(i % 2 ? 1 + static_cast<int64_t>(random() % 9) : 24 * (1 + static_cast<int64_t>(random() % 3)));
-      const bool granules = i % 5 == 0;
-      const ShardingRef from = random_sharding(mesh, shape, granules, random);
-      const ShardingRef to = random_sharding(mesh, shape, granules, random);
+      const bool tiles = i % 5 == 0;
+      const ShardingRef from = random_sharding(mesh, shape, tiles, random);
+      const ShardingRef to = random_sharding(mesh, shape, tiles, random);
       const Topology* const topologies[] = {&kTopology, &kBytesOnly, &kSlowMessages};
       check_plan(shape, from, to, *topologies[i % 3]);
       CHECK_EQ(plan_reshard(DType::f32, shape, from, from, kTopology)->cost_ns, 0);
@@ -291,7 +291,7 @@ TEST(known_reshards) {
   CHECK_EQ(plan_of(mesh, "f32[7@data]", "f32[7@model]"), std::string("send_recv"));
 }
 
-TEST(granule_bytes_are_exact) {
+TEST(tile_bytes_are_exact) {
   const MeshRef mesh = mesh_of({2}, {"x"});
   const ShardingRef from = parse("f32[12@x/4]", mesh), to = parse("f32[12@x]", mesh);
   // 8 and 4 become 6 and 6: one device lacks two elements.
@@ -329,9 +329,9 @@ TEST(missing_boxes_in_closed_form) {
       const Missing found = missing(*mesh, shape, from.dims, to.dims);
       CHECK_EQ(found.elements, lacking(from, to, shape).first);
       CHECK_EQ(found.peers, lacking(from, to, shape).second);
-      const AtomSet atoms = exchanging_atoms(*mesh, shape, from.dims, to.dims);
+      const SubAxisSet sub_axes = exchanging_sub_axes(*mesh, shape, from.dims, to.dims);
       for (int64_t p = 0; p < mesh->size(); ++p) {
-        CHECK(group_holds(from, to, shape, atoms, p));
+        CHECK(group_holds(from, to, shape, sub_axes, p));
         CHECK_EQ(group_holds(from, to, shape, 0, p), contains(local_box(from, shape, p), local_box(to, shape, p)));
       }
       CHECK_EQ(missing(from, to, shape).elements, found.elements);
@@ -358,7 +358,7 @@ TEST(planned_bytes_against_replicate_then_slice) {
       Sharding sharding{mesh, std::vector<DimSharding>(3), 0, Reduction::none};
       for (int axis : order)
         if (const int dim = places >> (2 * axis) & 3; dim < 3)
-          sharding.dims[dim].atoms.push_back(static_cast<AtomId>(axis));
+          sharding.dims[dim].sub_axes.push_back(static_cast<SubAxisId>(axis));
       const ShardingRef ref = intern(std::move(sharding), shape);
       if (!std::count(all.begin(), all.end(), ref)) all.push_back(ref);
     } while (std::next_permutation(order.begin(), order.end()));

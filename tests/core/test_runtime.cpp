@@ -15,7 +15,7 @@ using namespace test;
 struct Fixture {
   FakeBackend backend;
   Comm comm;
-  Exchanger exchanger{comm};
+  CollectiveQueue collective_queue{comm};
 };
 
 MeshRef mesh() { return Mesh::make({0, 1, 2, 3, 4, 5}, {3, 2}, {"x", "y"}); }
@@ -130,7 +130,7 @@ TEST(op_runs_once_per_distinct_shard) {
   graph.outputs.push_back({y, nullptr, kNone, false, 0});
   const ShardingRef cut = sharding(m, shape, {{0}});
   graph.inputs[0].physical = graph.values[x].sharding = graph.values[y].sharding = cut;
-  Executable executable(graph, fixture.backend, fixture.exchanger);
+  Executable executable(graph, fixture.backend, fixture.collective_queue);
   kernel_runs = 0;
   const DataRef data = std::make_shared<Data>(TensorType{DType::f64, shape}, cut, shards_of(shape, cut));
   const std::vector<std::vector<double>> expected = {{0, 1}, {2, 3}, {}};
@@ -157,7 +157,7 @@ TEST(steps_run_in_order_with_their_parameters) {
 
 TEST(dead_buffers_are_donated_but_not_inputs) {
   Fixture fixture;
-  Executable executable(chain("aten.neg"), fixture.backend, fixture.exchanger);
+  Executable executable(chain("aten.neg"), fixture.backend, fixture.collective_queue);
   const DataRef x = ready({2}, 3);
   kernel_donations = 0;
   CHECK_EQ(at(executable.run({x}, {{.real = 4}}, {}).outputs[0][0]).data, (std::vector<double>{7, 7}));
@@ -189,7 +189,7 @@ TEST(an_overwritten_input_gives_up_its_memory) {
     CHECK_EQ(kernel_donations.load(), held_elsewhere ? 1 : 2);
     if (other) CHECK_EQ(at(other->wait()[0]).data, (std::vector<double>{3, 3}));
   }
-  CHECK_EQ(Executable(overwriting("aten.neg"), fixture.backend, fixture.exchanger).peak_bytes(), 2 * 8);
+  CHECK_EQ(Executable(overwriting("aten.neg"), fixture.backend, fixture.collective_queue).peak_bytes(), 2 * 8);
 }
 
 TEST(a_step_that_fails_while_it_overwrites_keeps_what_is_complete) {
@@ -234,7 +234,7 @@ TEST(failed_step_fails_its_outputs_and_is_reported_once) {
 
 TEST(peak_bytes_counts_inputs_and_live_values) {
   Fixture fixture;
-  const Executable executable(chain("aten.neg"), fixture.backend, fixture.exchanger);
+  const Executable executable(chain("aten.neg"), fixture.backend, fixture.collective_queue);
   CHECK_EQ(executable.peak_bytes(), 2 * 2 * 8);
 }
 

@@ -144,7 +144,7 @@ TEST(operands_that_are_cut_alike_agree_on_the_batch) {
 
 // x is cut by rows, the user wants columns of what nine ops make of it in double precision. The exchange costs half
 // before the cast, and between any two of the nine the same: no node gains by itself. Per device 256 · 512 numbers.
-TEST(a_wave_carries_a_layout_over_ops_that_gain_nothing) {
+TEST(a_chain_carries_a_layout_over_ops_that_gain_nothing) {
   std::string program =
       "mesh(a=2)\n"
       "%0 = input f32[512@a, 512]\n"

@@ -24,14 +24,14 @@ MeshRef mesh_of(std::vector<int64_t> shape, std::vector<std::string> names = {})
 
 const std::vector<std::vector<int64_t>> kMeshes = {{2}, {3}, {4}, {8}, {4, 2}, {2, 2, 2}, {3, 2}};
 
-// Every ordered list of distinct atoms.
-std::vector<std::vector<AtomId>> atom_lists(const Mesh& mesh) {
-  std::vector<std::vector<AtomId>> lists = {{}};
+// Every ordered list of distinct sub-axes.
+std::vector<std::vector<SubAxisId>> sub_axis_lists(const Mesh& mesh) {
+  std::vector<std::vector<SubAxisId>> lists = {{}};
   for (size_t i = 0; i < lists.size(); ++i)
-    for (size_t atom = 0; atom < mesh.atoms().size(); ++atom) {
-      std::vector<AtomId> list = lists[i];
-      if (std::count(list.begin(), list.end(), atom)) continue;
-      list.push_back(static_cast<AtomId>(atom));
+    for (size_t sub_axis = 0; sub_axis < mesh.sub_axes().size(); ++sub_axis) {
+      std::vector<SubAxisId> list = lists[i];
+      if (std::count(list.begin(), list.end(), sub_axis)) continue;
+      list.push_back(static_cast<SubAxisId>(sub_axis));
       lists.push_back(std::move(list));
     }
   return lists;
@@ -56,11 +56,11 @@ ShardingRef parse(const std::string& text, const MeshRef& mesh) {
 TEST(shards_tile_their_dim) {
   for (const auto& shape : kMeshes) {
     const MeshRef mesh = mesh_of(shape);
-    for (const std::vector<AtomId>& atoms : atom_lists(*mesh))
+    for (const std::vector<SubAxisId>& sub_axes : sub_axis_lists(*mesh))
       for (int64_t size = 0; size <= 9; ++size)
-        for (int64_t granule : {1, 2, 3}) {
-          const DimSharding dim{atoms, granule};
-          const AtomSet used = atom_set(atoms);
+        for (int64_t tile : {1, 2, 3}) {
+          const DimSharding dim{sub_axes, tile};
+          const SubAxisSet used = sub_axis_set(sub_axes);
           const std::vector<Range> parts = pieces(*mesh, dim, size);
           CHECK_EQ(static_cast<int64_t>(parts.size()), num_distinct(*mesh, used));
           std::vector<int> seen(size);
@@ -84,7 +84,7 @@ TEST(shards_tile_their_dim) {
 TEST(whole_axes_cut_as_torch_chunk) {
   for (int64_t n = 2; n <= 9; ++n) {
     const MeshRef mesh = mesh_of({n});
-    const DimSharding dim{mesh->axis_atoms(0), 1};
+    const DimSharding dim{mesh->sub_axes_of_axis(0), 1};
     for (int64_t size = 0; size <= 20; ++size) {
       CHECK(is_legal(*mesh, dim, size));
       const int64_t chunk = (size + n - 1) / n;
@@ -96,14 +96,14 @@ TEST(whole_axes_cut_as_torch_chunk) {
   }
 }
 
-TEST(granules_cut_in_units) {
+TEST(tiles_cut_in_units) {
   const MeshRef mesh = mesh_of({2});
   const DimSharding dim{{0}, 4};  // [3, 4] merged to 12: 2 rows and 1 row
   CHECK(local_range(*mesh, dim, 12, 0) == (Range{0, 8}));
   CHECK(local_range(*mesh, dim, 12, 1) == (Range{8, 4}));
-  CHECK_EQ(intern({mesh, {dim}, 0, Reduction::none}, {12})->dims[0].granule, 4);
-  CHECK_EQ(intern({mesh, {dim}, 0, Reduction::none}, {16})->dims[0].granule, 1);
-  CHECK_EQ(intern({mesh, {{{}, 4}}, 0, Reduction::none}, {12})->dims[0].granule, 1);
+  CHECK_EQ(intern({mesh, {dim}, 0, Reduction::none}, {12})->dims[0].tile, 4);
+  CHECK_EQ(intern({mesh, {dim}, 0, Reduction::none}, {16})->dims[0].tile, 1);
+  CHECK_EQ(intern({mesh, {{{}, 4}}, 0, Reduction::none}, {12})->dims[0].tile, 1);
   CHECK(!same_cuts(*mesh, dim, {{0}, 1}, 12));
 }
 
@@ -126,8 +126,8 @@ TEST(gathering_whole_axes_lands_on_the_prefix) {
     for (size_t a = 0; a < shape.size(); ++a)
       for (size_t b = 0; b < shape.size(); ++b) {
         if (a == b) continue;
-        std::vector<AtomId> prefix = mesh->axis_atoms(static_cast<int>(a)), full = prefix;
-        for (AtomId atom : mesh->axis_atoms(static_cast<int>(b))) full.push_back(atom);
+        std::vector<SubAxisId> prefix = mesh->sub_axes_of_axis(static_cast<int>(a)), full = prefix;
+        for (SubAxisId sub_axis : mesh->sub_axes_of_axis(static_cast<int>(b))) full.push_back(sub_axis);
         for (int64_t size = 0; size <= 9; ++size) CHECK(refines(*mesh, {full, 1}, {prefix, 1}, size));
       }
   }
@@ -136,14 +136,14 @@ TEST(gathering_whole_axes_lands_on_the_prefix) {
 TEST(distinct_indices_invert) {
   for (const auto& shape : kMeshes) {
     const MeshRef mesh = mesh_of(shape);
-    for (AtomSet used = 0; used < AtomSet{1} << mesh->atoms().size(); ++used) {
+    for (SubAxisSet used = 0; used < SubAxisSet{1} << mesh->sub_axes().size(); ++used) {
       for (int64_t i = 0; i < num_distinct(*mesh, used); ++i)
         CHECK_EQ(distinct_index(*mesh, used, representative(*mesh, used, i)), i);
       for (int64_t p = 0; p < mesh->size(); ++p) {
         const int64_t first = representative(*mesh, used, distinct_index(*mesh, used, p));
-        for (size_t atom = 0; atom < mesh->atoms().size(); ++atom)
-          CHECK_EQ(mesh->digit(first, static_cast<AtomId>(atom)),
-                   used >> atom & 1 ? mesh->digit(p, static_cast<AtomId>(atom)) : 0);
+        for (size_t sub_axis = 0; sub_axis < mesh->sub_axes().size(); ++sub_axis)
+          CHECK_EQ(mesh->digit(first, static_cast<SubAxisId>(sub_axis)),
+                   used >> sub_axis & 1 ? mesh->digit(p, static_cast<SubAxisId>(sub_axis)) : 0);
       }
     }
   }
@@ -156,11 +156,11 @@ TEST(interning) {
   CHECK(a != intern({mesh, {{{0, 1}, 1}, {}}, 0b100, Reduction::max}, {8, 8}));
   CHECK(a != intern({mesh, {{{1, 0}, 1}, {}}, 0b100, Reduction::sum}, {8, 8}));
   CHECK(replicated(mesh, 2) == intern({mesh, {{}, {}}, 0, Reduction::none}, {3, 3}));
-  CHECK_EQ(a->used(), AtomSet{0b111});
-  CHECK_EQ(a->dim_atoms(), AtomSet{0b011});
+  CHECK_EQ(a->used(), SubAxisSet{0b111});
+  CHECK_EQ(a->dim_sub_axes(), SubAxisSet{0b011});
   CHECK(local_box(*a, {8, 3}, 7) == (Box{{6, 2}, {0, 3}}));
   CHECK_EQ(max_local_numel(*a, {7, 3}), 6);
-  CHECK_THROWS(InternalError, intern({mesh, {{{0, 0}, 1}}, 0, Reduction::none}, {8}), "uses an atom twice");
+  CHECK_THROWS(InternalError, intern({mesh, {{{0, 0}, 1}}, 0, Reduction::none}, {8}), "uses a sub-axis twice");
   CHECK_THROWS(InternalError, intern({mesh, {{}}, 1, Reduction::none}, {8}), "disagree");
 }
 
@@ -188,7 +188,7 @@ TEST(notation_errors) {
                "Mesh(data=2, model=4) has no axis 'seq'. Expected one of 'data', 'model'. Write one of these names.");
   CHECK_THROWS(ShardingError, parse("f32[4@(data,data)]", mesh), "an axis used twice at column 17 of ");
   CHECK_THROWS(ShardingError, parse("f32[4@data", mesh), "something else at column 11 of 'f32[4@data'. Expected ','.");
-  CHECK_THROWS(ShardingError, parse("f32[4@data/0]", mesh), "a granule of 0");
+  CHECK_THROWS(ShardingError, parse("f32[4@data/0]", mesh), "a tile of 0");
   CHECK_THROWS(ShardingError, parse("f32[]{partial avg: data}", mesh), "'avg' is not a reduction");
   CHECK_THROWS(ShardingError, parse("f32[3@model:(1)2]", mesh), "dim 0 is cut by a part of an axis that does not");
   CHECK_THROWS(ShardingError, parse("f32[4@model:(3)2]", mesh),

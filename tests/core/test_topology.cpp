@@ -21,7 +21,7 @@ std::vector<int64_t> iota(int64_t n) {
 Topology two_levels(int64_t devices) { return {{{devices, 5'000, 50, 10}, {0, 20'000, 50, 500}}, 50, 100}; }
 
 std::vector<int> levels(const MeshRef& mesh, const Topology& topology) {
-  const std::vector<uint8_t>& found = atom_levels(mesh, topology);
+  const std::vector<uint8_t>& found = sub_axis_levels(mesh, topology);
   return {found.begin(), found.end()};
 }
 
@@ -35,14 +35,14 @@ std::string plan_of(const MeshRef& mesh, const std::string& from, const std::str
   std::string out;
   for (const Move& move : plan->moves) {
     out += (out.empty() ? "" : ", ") + std::string(name(move.kind));
-    for (const std::string& axis : axis_names(*mesh, atom_list(move.atoms))) out += " " + axis;
+    for (const std::string& axis : axis_names(*mesh, sub_axis_list(move.sub_axes))) out += " " + axis;
   }
   return out;
 }
 
 }  // namespace
 
-TEST(levels_of_atoms_by_device_ids) {
+TEST(levels_of_sub_axes_by_device_ids) {
   const MeshRef mesh = Mesh::make(iota(16), {4, 4}, {"a", "b"});
   CHECK_EQ(levels(mesh, two_levels(4)), (std::vector<int>{1, 1, 0, 0}));
   CHECK_EQ(levels(mesh, two_levels(8)), (std::vector<int>{1, 0, 0, 0}));
@@ -51,14 +51,14 @@ TEST(levels_of_atoms_by_device_ids) {
   CHECK_EQ(levels(mesh, Topology{}), (std::vector<int>{0, 0, 0, 0}));
   const MeshRef mixed = Mesh::make({0, 4, 1, 5}, {2, 2}, {"a", "b"});
   CHECK_EQ(levels(mixed, two_levels(4)), (std::vector<int>{0, 1}));
-  CHECK_EQ(level_of(atom_levels(mixed, two_levels(4)), 1), 0u);
-  CHECK_EQ(level_of(atom_levels(mixed, two_levels(4)), 3), 1u);
+  CHECK_EQ(level_of(sub_axis_levels(mixed, two_levels(4)), 1), 0u);
+  CHECK_EQ(level_of(sub_axis_levels(mixed, two_levels(4)), 3), 1u);
 }
 
-TEST(levels_of_atoms_by_the_mesh) {
+TEST(levels_of_sub_axes_by_the_mesh) {
   const MeshRef mesh = Mesh::make(iota(12), {6, 2}, {"a", "b"}, {3, 1});
   CHECK_EQ(mesh->str(), std::string("Mesh(a=3*2, b=2)"));
-  CHECK_EQ(mesh->atoms()[0].size, 3);  // the outer part comes first, whatever its size
+  CHECK_EQ(mesh->sub_axes()[0].size, 3);  // the outer part comes first, whatever its size
   CHECK_EQ(levels(mesh, two_levels(0)), (std::vector<int>{1, 0, 0}));
   CHECK(!(*mesh == *Mesh::make(iota(12), {6, 2}, {"a", "b"})));
   CHECK(mesh->hash() != Mesh::make(iota(12), {6, 2}, {"a", "b"})->hash());

@@ -15,7 +15,7 @@
 #include "bridge/backend/buffer.h"
 #include "bridge/backend/host_kernel.h"
 #include "bridge/backend/own_kernels.h"
-#include "bridge/backend/place.h"
+#include "bridge/backend/shard_device.h"
 #include "runtime/data/check.h"
 
 namespace spmdx::bridge {
@@ -96,16 +96,16 @@ void fill_with_garbage(at::Tensor& bytes, c10::ScalarType type) {
 // Garbage of this layout with bands of garbage around it. REQUIRES: every element has an address of its own.
 at::Tensor fenced_garbage(c10::IntArrayRef sizes, c10::IntArrayRef strides, c10::ScalarType type) {
   const auto item = static_cast<int64_t>(c10::elementSize(type));
-  at::Tensor bytes = at::empty({c10::multiply_integers(sizes) * item + 2 * kBand}, placed(at::kByte));
+  at::Tensor bytes = at::empty({c10::multiply_integers(sizes) * item + 2 * kBand}, on_shard_device(at::kByte));
   fill_with_garbage(bytes, type);
-  at::Tensor made = at::empty({0}, placed(type));
+  at::Tensor made = at::empty({0}, on_shard_device(type));
   made.set_(bytes.storage(), kBand / item, sizes, strides);
   return made;
 }
 
-// What the lane of messages makes, the other one reads.
+// What the stream of messages makes, the other one reads.
 BufferRef shared_by_lanes(at::Tensor tensor) {
-  cross_lanes(tensor);
+  share_with_streams(tensor);
   return buffer_of(std::move(tensor));
 }
 
@@ -118,24 +118,24 @@ std::unique_ptr<Kernel> prepare_here(const Call& local) {
 class AtenBackend final : public Backend {
  public:
   std::unique_ptr<Kernel> prepare(const Call& local) override {
-    settle_place();
+    fix_shard_device();
     return runs_on_host(local) ? prepare_on_host(local, prepare_here) : prepare_here(local);
   }
 
-  void enter(Lane lane) override { bridge::enter(lane); }
-  Mark mark() override { return bridge::mark(); }
-  void follow(const Mark& mark) override { bridge::follow(mark); }
+  void use_stream(Stream stream) override { bridge::use_stream(stream); }
+  Event record_event() override { return bridge::record_event(); }
+  void wait_event(const Event& event) override { bridge::wait_event(event); }
 
   BufferRef empty(DType dtype, const Shape& shape) override {
     KernelGuard guard;
-    at::Tensor made = at::empty(shape, placed(to_scalar_type(dtype)));
+    at::Tensor made = at::empty(shape, on_shard_device(to_scalar_type(dtype)));
     if (check_modes().poison) made = fenced_garbage(made.sizes(), made.strides(), made.scalar_type());
     return shared_by_lanes(std::move(made));
   }
 
   BufferRef identity(DType dtype, const Shape& shape, Reduction reduction) override {
     KernelGuard guard;
-    return buffer_of(make_identity(at::empty(shape, placed(to_scalar_type(dtype))), reduction));
+    return buffer_of(make_identity(at::empty(shape, on_shard_device(to_scalar_type(dtype))), reduction));
   }
 
   BufferRef narrow(const BufferRef& buffer, const Box& box) override {
@@ -207,7 +207,7 @@ class AtenBackend final : public Backend {
     const at::Tensor& tensor = tensor_of(buffer);
     if (!owns_memory_alone(tensor) || tensor.numel() == 0) return false;
     const auto size = static_cast<int64_t>(tensor.storage().nbytes());
-    at::Tensor bytes = at::empty({0}, placed(at::kByte));
+    at::Tensor bytes = at::empty({0}, on_shard_device(at::kByte));
     bytes.set_(tensor.storage(), 0, {size}, {1});
     fill_with_garbage(bytes, tensor.scalar_type());
     return true;

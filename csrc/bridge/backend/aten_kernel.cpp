@@ -11,7 +11,7 @@
 #include "base/philox.h"
 #include "bridge/backend/aten_names.h"
 #include "bridge/backend/buffer.h"
-#include "bridge/backend/place.h"
+#include "bridge/backend/shard_device.h"
 #include "bridge/backend/strides.h"
 #include "runtime/program/memory_use.h"
 
@@ -148,7 +148,7 @@ class AtenKernel final : public Kernel {
   void add_default(const c10::Argument& argument) {
     internal_check(argument.default_value().has_value(),
                    name_ + " was recorded without its argument " + argument.name());
-    template_.push_back(is_device(argument) ? c10::IValue(bridge::place()) : *argument.default_value());
+    template_.push_back(is_device(argument) ? c10::IValue(bridge::shard_device()) : *argument.default_value());
   }
 
   void add_argument(size_t index, const c10::Argument& argument, const Arg& arg) {
@@ -173,7 +173,7 @@ class AtenKernel final : public Kernel {
     else if (generator_ == static_cast<int>(index))
       template_.push_back({});
     else if (is_device(argument))
-      template_.push_back(bridge::place());
+      template_.push_back(bridge::shard_device());
     else
       template_.push_back(std::visit(ToIValue{type}, arg));
   }

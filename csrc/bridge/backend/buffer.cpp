@@ -4,25 +4,25 @@
 
 #include <utility>
 
-#include "bridge/backend/place.h"
+#include "bridge/backend/shard_device.h"
 
 namespace spmdx::bridge {
 
 BufferRef lent(const at::Tensor& tensor) {
-  settle_place();
+  fix_shard_device();
   follow_program(tensor);
-  return buffer_of(to_place(tensor));
+  return buffer_of(to_shard_device(tensor));
 }
 
 BufferRef uploaded(const at::Tensor& tensor, at::MemoryFormat format) {
-  settle_place();
+  fix_shard_device();
   follow_program(tensor);
   KernelGuard guard;
   const at::Tensor plain = tensor.detach().resolve_conj().resolve_neg();
-  if (plain.device() == place()) return buffer_of(plain.clone(format));
-  if (!plain.is_cpu()) return buffer_of(to_place(plain.clone(format)));
+  if (plain.device() == shard_device()) return buffer_of(plain.clone(format));
+  if (!plain.is_cpu()) return buffer_of(to_shard_device(plain.clone(format)));
   at::Tensor host = pinned_copy(plain, format);
-  at::Tensor there = to_place(host, true);
+  at::Tensor there = to_shard_device(host, true);
   return std::make_shared<AtenBuffer>(std::move(there), uploads_are_compared() ? std::move(host) : at::Tensor());
 }
 

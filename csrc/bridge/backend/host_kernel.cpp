@@ -9,7 +9,7 @@
 #include "bridge/backend/aten_names.h"
 #include "bridge/backend/buffer.h"
 #include "bridge/backend/own_kernels.h"
-#include "bridge/backend/place.h"
+#include "bridge/backend/shard_device.h"
 
 namespace spmdx::bridge {
 namespace {
@@ -46,13 +46,13 @@ bool lacks_kernel(const Call& call) {
   if (call.op.starts_with("spmdx.")) return false;
   if (stands_in(call.op)) return false;
   const auto op = c10::Dispatcher::singleton().findSchema(operator_name(call.op));
-  const auto key = c10::computeDispatchKey(std::nullopt, std::nullopt, place());
+  const auto key = c10::computeDispatchKey(std::nullopt, std::nullopt, shard_device());
   return op && !op->hasComputedKernelForDispatchKey(key);
 }
 
 }  // namespace
 
-bool runs_on_host(const Call& call) { return !place().is_cpu() && (draws(call) || lacks_kernel(call)); }
+bool runs_on_host(const Call& call) { return !shard_device().is_cpu() && (draws(call) || lacks_kernel(call)); }
 
 std::unique_ptr<Kernel> prepare_on_host(const Call& call, std::unique_ptr<Kernel> (*prepare)(const Call& call)) {
   HostGuard host;

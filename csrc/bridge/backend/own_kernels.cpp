@@ -6,7 +6,7 @@
 
 #include "bridge/backend/aten_names.h"
 #include "bridge/backend/buffer.h"
-#include "bridge/backend/place.h"
+#include "bridge/backend/shard_device.h"
 
 namespace spmdx::bridge {
 namespace {
@@ -76,7 +76,7 @@ void OwnKernels::add(std::string_view op, PrepareKernel prepare) { add_row(op, {
 
 std::unique_ptr<Kernel> prepare_own(const Call& call) {
   const OwnRow* row = own_row(call.op);
-  if (!row || (row->runs == Runs::off_the_cpu && place().is_cpu())) return nullptr;
+  if (!row || (row->runs == Runs::off_the_cpu && shard_device().is_cpu())) return nullptr;
   if (row->kernel) return row->kernel(call);
   return std::make_unique<OwnKernel>(call, row->compute(call));
 }

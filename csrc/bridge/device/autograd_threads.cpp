@@ -10,7 +10,7 @@
 #include <mutex>
 #include <thread>
 
-#include "bridge/tensor/hollow.h"
+#include "bridge/tensor/abstract.h"
 #include "bridge/tensor/meta.h"
 
 namespace spmdx::bridge {
@@ -38,7 +38,7 @@ void add_thread() {
 // A pass through that thread. What it worked on before has been let go then.
 void run_a_backward_pass() {
   const Meta nothing{.sizes = {0}, .strides = {1}};
-  const at::Tensor leaf = make_hollow(nothing), gradient = make_hollow(nothing);
+  const at::Tensor leaf = make_abstract(nothing), gradient = make_abstract(nothing);
   leaf.set_requires_grad(true);
   AutogradEngine::get_default_engine().execute({torch::autograd::impl::gradient_edge(leaf)}, {gradient}, false, false,
                                                true);

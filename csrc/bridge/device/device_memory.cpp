@@ -10,7 +10,7 @@
 
 #include <fstream>
 
-#include "bridge/backend/place.h"
+#include "bridge/backend/shard_device.h"
 #include "bridge/recorder/recorder.h"
 #include "bridge/recorder/values.h"
 #include "bridge/tensor/meta.h"
@@ -38,11 +38,12 @@ struct Memory final : c10::DeviceAllocator {
   }
   bool initialized() override { return true; }
   void emptyCache(c10::MempoolId_t) override {
-    if (!place().is_cpu()) c10::getDeviceAllocator(place().type())->emptyCache();
+    if (!shard_device().is_cpu()) c10::getDeviceAllocator(shard_device().type())->emptyCache();
   }
   void recordStream(const c10::DataPtr&, c10::Stream) override {}  // there is one, and work is ordered on it
   c10::CachingDeviceAllocator::DeviceStats getDeviceStats(c10::DeviceIndex) override {
-    if (!place().is_cpu()) return c10::getDeviceAllocator(place().type())->getDeviceStats(place().index());
+    if (!shard_device().is_cpu())
+      return c10::getDeviceAllocator(shard_device().type())->getDeviceStats(shard_device().index());
     const auto [now, most] = resident_bytes();
     c10::CachingDeviceAllocator::DeviceStats stats;
     for (auto* bytes : {&stats.allocated_bytes, &stats.reserved_bytes, &stats.active_bytes, &stats.requested_bytes}) {
@@ -54,10 +55,12 @@ struct Memory final : c10::DeviceAllocator {
   }
   // The system keeps the peak of a process, and resets none.
   void resetAccumulatedStats(c10::DeviceIndex) override {
-    if (!place().is_cpu()) c10::getDeviceAllocator(place().type())->resetAccumulatedStats(place().index());
+    if (!shard_device().is_cpu())
+      c10::getDeviceAllocator(shard_device().type())->resetAccumulatedStats(shard_device().index());
   }
   void resetPeakStats(c10::DeviceIndex) override {
-    if (!place().is_cpu()) c10::getDeviceAllocator(place().type())->resetPeakStats(place().index());
+    if (!shard_device().is_cpu())
+      c10::getDeviceAllocator(shard_device().type())->resetPeakStats(shard_device().index());
   }
 };
 

@@ -5,7 +5,7 @@
 #include <ATen/ops/empty_like.h>
 
 #include "bridge/backend/aten_names.h"
-#include "bridge/backend/place.h"
+#include "bridge/backend/shard_device.h"
 #include "bridge/backend/strides.h"
 #include "bridge/record/boxed_kernel.h"
 #include "bridge/record/call/handlers.h"
@@ -24,7 +24,7 @@ namespace {
 // A tensor of the device with these elements: the tensor itself if it is one.
 at::Tensor on_device(const at::Tensor& source) {
   if (as_lazy(source)) return source;
-  TORCH_CHECK(source.is_cpu() || source.device() == place(), "cannot copy from ", source.device(),
+  TORCH_CHECK(source.is_cpu() || source.device() == shard_device(), "cannot copy from ", source.device(),
               " to spmdx. Copy to the CPU first.");
   return Recorder::instance().upload(source);
 }

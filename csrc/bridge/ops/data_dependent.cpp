@@ -3,7 +3,7 @@
 #include <ATen/ExpandUtils.h>
 #include <ATen/ops/nonzero.h>
 
-#include "bridge/backend/place.h"
+#include "bridge/backend/shard_device.h"
 #include "bridge/record/boxed_kernel.h"
 #include "bridge/record/call/handlers.h"
 #include "bridge/record/call/ivalue.h"

@@ -4,7 +4,7 @@
 
 #include <algorithm>
 
-#include "bridge/backend/place.h"
+#include "bridge/backend/shard_device.h"
 #include "bridge/record/call/ivalue.h"
 #include "bridge/record/operands.h"
 #include "bridge/recorder/recorder.h"

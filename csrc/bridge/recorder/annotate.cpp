@@ -4,8 +4,8 @@
 #include "bridge/python/source.h"
 #include "bridge/recorder/recorder.h"
 #include "bridge/recorder/recorder_state.h"
+#include "bridge/tensor/abstract.h"
 #include "bridge/tensor/annotation.h"
-#include "bridge/tensor/hollow.h"
 #include "bridge/tensor/tensor.h"
 
 namespace spmdx::bridge {

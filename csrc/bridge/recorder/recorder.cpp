@@ -10,11 +10,11 @@
 #include "base/error.h"
 #include "bridge/backend/aten_names.h"
 #include "bridge/backend/buffer.h"
-#include "bridge/backend/place.h"
+#include "bridge/backend/shard_device.h"
 #include "bridge/python/gil.h"
 #include "bridge/python/source.h"
 #include "bridge/recorder/recorder_state.h"
-#include "bridge/tensor/hollow.h"
+#include "bridge/tensor/abstract.h"
 
 namespace spmdx::bridge {
 namespace {
@@ -125,7 +125,7 @@ ValueId Recorder::record(CallRef call, std::vector<ValueId> inputs, const std::v
 
 at::Tensor Recorder::upload(const at::Tensor& host) {
   KernelGuard kernels_only;
-  if (planning_only()) return make_hollow(meta_of(dense_like(meta_tensor(meta_of(host)))));
+  if (planning_only()) return make_abstract(meta_of(dense_like(meta_tensor(meta_of(host)))));
   BufferRef copy = uploaded(host);
   const MetaRef meta = share(meta_of(tensor_of(copy)));
   auto data = std::make_shared<Data>(type_of(*meta), nullptr, Shards{std::move(copy)});

@@ -3,12 +3,12 @@
 #include "bridge/recorder/recorder_state.h"
 
 #include "base/error.h"
-#include "bridge/tensor/hollow.h"
+#include "bridge/tensor/abstract.h"
 
 namespace spmdx::bridge {
 
 bool has_failed(const Data& data) {
-  if (data.is_hollow()) return !planning_only();
+  if (data.is_abstract()) return !planning_only();
   if (!data.ready()) return false;
   try {
     data.wait();
@@ -61,7 +61,7 @@ DataRef RecorderState::data_of(ValueId value) const {
 }
 
 ValueId RecorderState::input(const DataRef& data) {
-  if (data->is_hollow() && !planning_only()) refuse_values();
+  if (data->is_abstract() && !planning_only()) refuse_values();
   auto [found, fresh] = input_of.emplace(data.get(), inputs.size());
   if (fresh) {
     graph.add_input(data->type());

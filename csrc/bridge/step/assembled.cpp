@@ -6,7 +6,7 @@
 
 #include "bridge/backend/aten_names.h"
 #include "bridge/backend/buffer.h"
-#include "bridge/backend/place.h"
+#include "bridge/backend/shard_device.h"
 #include "sharding/shards.h"
 
 namespace spmdx::bridge {
@@ -15,7 +15,7 @@ at::Tensor assembled(const Data& data, const Shards& shards) {
   const ShardingRef sharding = data.sharding();
   if (!sharding || sharding->used() == 0) return to_host(tensor_of(shards.at(0)));
   const Mesh& mesh = *sharding->mesh;
-  const AtomSet used = sharding->used();
+  const SubAxisSet used = sharding->used();
   at::Tensor whole = at::empty(data.type().shape, at::TensorOptions().dtype(to_scalar_type(data.type().dtype)));
   for (int64_t i = 0; i < num_distinct(mesh, used); ++i) {
     if (!shards.at(i)) continue;

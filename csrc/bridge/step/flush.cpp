@@ -8,7 +8,7 @@
 #include "base/error.h"
 #include "bridge/backend/aten_backend.h"
 #include "bridge/backend/buffer.h"
-#include "bridge/backend/place.h"
+#include "bridge/backend/shard_device.h"
 #include "bridge/python/gil.h"
 #include "bridge/recorder/engine.h"
 #include "bridge/recorder/recorder.h"
@@ -16,7 +16,7 @@
 #include "bridge/step/assembled.h"
 #include "bridge/step/fetch.h"
 #include "bridge/step/plan_warnings.h"
-#include "bridge/tensor/hollow.h"
+#include "bridge/tensor/abstract.h"
 #include "bridge/tensor/meta.h"
 #include "bridge/tensor/tensor.h"
 #include "bridge/world/c10d_comm.h"
@@ -49,13 +49,13 @@ std::exception_ptr lost_by(const std::exception_ptr& error) {
 }
 
 DataRef result_data(const TensorType& type) {
-  return planning_only() ? hollow_data(type) : std::make_shared<Data>(type);
+  return planning_only() ? abstract_data(type) : std::make_shared<Data>(type);
 }
 
 // What the root goes back to; results of steps that were only planned are skipped.
 DataRef computed_before(const Root& root) {
   const DataRef& previous = root.previous;
-  return previous && previous->is_hollow() ? previous->fallback() : previous;
+  return previous && previous->is_abstract() ? previous->fallback() : previous;
 }
 
 }  // namespace

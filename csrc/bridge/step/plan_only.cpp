@@ -4,8 +4,8 @@
 
 #include "bridge/recorder/recorder.h"
 #include "bridge/recorder/recorder_state.h"
+#include "bridge/tensor/abstract.h"
 #include "bridge/tensor/annotation.h"
-#include "bridge/tensor/hollow.h"
 #include "bridge/tensor/meta.h"
 #include "bridge/tensor/tensor.h"
 
@@ -46,8 +46,8 @@ void Recorder::end_plan_only() {
   for (const auto& ref : live_roots()) {
     Root& root = root_of(ref);
     DataRef data = root.current.data;
-    if (state_->pending(root.current)) data = root.previous ? root.previous : hollow_data(type_of(*root.base));
-    if (data && data->is_hollow() && data->fallback()) data = data->fallback();
+    if (state_->pending(root.current)) data = root.previous ? root.previous : abstract_data(type_of(*root.base));
+    if (data && data->is_abstract() && data->fallback()) data = data->fallback();
     if (data != root.current.data) {
       root.current = {0, kNone, std::move(data)};
       ++root.generation;

@@ -13,7 +13,7 @@
 #include <memory>
 
 #include "base/error.h"
-#include "bridge/backend/place.h"
+#include "bridge/backend/shard_device.h"
 #include "bridge/python/gil.h"
 #include "bridge/python/source.h"
 #include "bridge/tensor/generator.h"
@@ -51,29 +51,29 @@ class C10dComm final : public Comm {
   void join(World world, std::function<Group(const std::string&)> make_group) {
     make_group_ = std::move(make_group);
     processes_ = world.processes;
-    watch_ = std::make_unique<Watch>(std::move(world));
+    detector_ = std::make_unique<FailureDetector>(std::move(world));
     open_groups();
-    if (watch_->world().on_stream) watch_->set_abort_stream([this] { carrier()->abort(); });
+    if (detector_->world().on_stream) detector_->set_abort_stream([this] { transport()->abort(); });
   }
 
-  Watch* watch() { return watch_.get(); }
+  FailureDetector* watch() { return detector_.get(); }
   int64_t announced() const { return announced_; }
   Processes processes() const override { return processes_; }
 
   void exchange(std::span<const Message> sends, std::span<const Message> receives, const Progress& at) override {
-    if (!watch_) return Comm::exchange(sends, receives, at);
+    if (!detector_) return Comm::exchange(sends, receives, at);
     KernelGuard guard;
-    const std::shared_ptr<Carrier> data = carrier();
-    watch_->carry([&] { return data->post(sends, receives); }, at);
+    const std::shared_ptr<Transport> data = transport();
+    detector_->carry([&] { return data->post(sends, receives); }, at);
     data->land();
   }
 
   void announce(uint64_t fingerprint) override {
-    if (!watch_) return;
+    if (!detector_) return;
     ++announced_;
     Roll roll;
     roll.mine = one_number(static_cast<int64_t>(fingerprint));
-    if (watch_->broken().empty()) try {
+    if (detector_->broken().empty()) try {
         for (const auto& [to, from] : neighbours()) {
           std::vector<at::Tensor> coming = {one_number(0)}, going = {roll.mine};
           roll.works.push_back(control_->recv(coming, static_cast<int>(from), kTag));
@@ -88,7 +88,7 @@ class C10dComm final : public Comm {
   }
 
   void agree(const Progress& at, const std::function<std::string()>& describe) override {
-    if (!watch_) return;
+    if (!detector_) return;
     Roll roll;
     {
       std::lock_guard lock(mutex_);
@@ -97,7 +97,7 @@ class C10dComm final : public Comm {
       rolls_.pop_front();
     }
     try {
-      watch_->wait(roll.works, at, roll.lost);
+      detector_->wait(roll.works, at, roll.lost);
     } catch (const CommError& error) {
       throw CommError(led(at, error.what()));  // no op has begun that could lead
     }
@@ -108,7 +108,7 @@ class C10dComm final : public Comm {
 
   void failed(const Progress& at, std::exception_ptr error, bool overwrote) override {
     if (overwrote) overwrote_ = true;
-    if (!watch_ || !watch_->broken().empty()) return;
+    if (!detector_ || !detector_->broken().empty()) return;
     std::string what = "an error that is no exception";
     try {
       std::rethrow_exception(error);
@@ -117,16 +117,16 @@ class C10dComm final : public Comm {
     }
     what = what.substr(0, what.find('\n'));
     const std::string line = source_text(at.source);
-    const std::string trouble = watch_->world().peers[processes_.here].name + " failed in step " +
+    const std::string trouble = detector_->world().peers[processes_.here].name + " failed in step " +
                                 std::to_string(at.step) + " at " + (line.empty() ? "" : line + ": ") + at.op + ": " +
                                 what +
                                 ". Expected the step to run everywhere. Mend that, and catch the error in every "
                                 "process to go on: spmdx.runtime.recover().";
-    watch_->report(trouble);
-    watch_->set_broken(trouble);
+    detector_->report(trouble);
+    detector_->set_broken(trouble);
   }
 
-  void call_off(const std::string& why) { watch_->call_off(announced_, why); }
+  void call_off(const std::string& why) { detector_->call_off(announced_, why); }
 
   void recover(Engine& engine) {
     const Progress at{announced_, current_source(), "recover"};
@@ -135,13 +135,13 @@ class C10dComm final : public Comm {
     } catch (const CommError& error) {
       throw CommError(led(at, error.what()));
     } catch (...) {
-      watch_->break_off("spmdx.runtime.recover() was broken off. Expected it to end. Call it again.");
+      detector_->break_off("spmdx.runtime.recover() was broken off. Expected it to end. Call it again.");
       throw;
     }
   }
 
  private:
-  std::shared_ptr<Carrier> carrier() {
+  std::shared_ptr<Transport> transport() {
     std::lock_guard lock(mutex_);
     return data_;
   }
@@ -150,7 +150,7 @@ class C10dComm final : public Comm {
     at::Generator generator = default_generator();
     const Reached mine{engine.standing(), overwrote_, {generator.current_seed(), generator.get_offset()}};
     std::vector<Reached> all;
-    for (const std::string& text : watch_->regroup(text_of(mine), at)) all.push_back(reached_from(text));
+    for (const std::string& text : detector_->regroup(text_of(mine), at)) all.push_back(reached_from(text));
     {
       std::lock_guard lock(mutex_);
       rolls_.clear();
@@ -162,7 +162,7 @@ class C10dComm final : public Comm {
     announced_ = now.next;
     engine.resume(now.agreed, now.next);
     overwrote_ = false;
-    watch_->end_regrouping();
+    detector_->end_regrouping();
     if (const std::string why = why_tensors_may_differ(all); !why.empty())
       throw CommError(why +
                       " Expected them as they were before it. The processes can talk again: load the last "
@@ -170,8 +170,8 @@ class C10dComm final : public Comm {
   }
 
   void open_groups() {
-    const std::string suffix = "/" + std::to_string(watch_->generation());
-    auto data = std::make_shared<Carrier>(open_group("data" + suffix), watch_->world().on_stream);
+    const std::string suffix = "/" + std::to_string(detector_->generation());
+    auto data = std::make_shared<Transport>(open_group("data" + suffix), detector_->world().on_stream);
     {
       std::lock_guard lock(mutex_);
       data_.swap(data);
@@ -200,11 +200,11 @@ class C10dComm final : public Comm {
       return group.wait_for(std::chrono::seconds(0)) == std::future_status::ready;
     };
     const Progress at{announced_, 0, "meeting of the processes"};
-    watch_->wait_until(is_made, at);
+    detector_->wait_until(is_made, at);
     try {
       return group.get();
     } catch (const std::exception& error) {  // somebody has gone: waiting tells who
-      watch_->wait({}, at, error.what());
+      detector_->wait({}, at, error.what());
       throw;
     }
   }
@@ -220,8 +220,9 @@ class C10dComm final : public Comm {
 
   // Everybody tells what it was about to run, and quotes the first line that is not the same.
   [[noreturn]] void disagree(const Progress& at, const std::string& account) {
-    const std::string prefix = "account/" + std::to_string(watch_->generation()) + "/" + std::to_string(at.step) + "/";
-    watch_->set(prefix + std::to_string(processes_.here), account);
+    const std::string prefix =
+        "account/" + std::to_string(detector_->generation()) + "/" + std::to_string(at.step) + "/";
+    detector_->set(prefix + std::to_string(processes_.here), account);
     auto others = std::make_shared<std::vector<Account>>();
     const auto until = std::chrono::steady_clock::now() + std::chrono::seconds(10);
     const auto gathered = [prefix, others, until, all = processes_](c10d::Store& store) {
@@ -233,18 +234,18 @@ class C10dComm final : public Comm {
       }
       return std::ssize(*others) == all.count - 1 || std::chrono::steady_clock::now() > until;
     };
-    watch_->wait_until(gathered, at, Watch::kUnwatched);
+    detector_->wait_until(gathered, at, FailureDetector::kUnwatched);
     const std::string said =
         "step " + std::to_string(at.step) + ": " + first_difference({processes_.here, account}, *others);
-    if (processes_.count > kAllPeers) watch_->report(said);  // some of them see no difference
-    watch_->set_broken(said);
+    if (processes_.count > kAllPeers) detector_->report(said);  // some of them see no difference
+    detector_->set_broken(said);
     throw CommError(led(at, said));
   }
 
   Processes processes_;
   std::function<Group(const std::string&)> make_group_;
-  std::unique_ptr<Watch> watch_;
-  std::shared_ptr<Carrier> data_;  // guarded by mutex_
+  std::unique_ptr<FailureDetector> detector_;
+  std::shared_ptr<Transport> data_;  // guarded by mutex_
   Group control_;
   std::pair<std::string, std::shared_future<Group>> opening_;  // the last group
   std::atomic<int64_t> announced_ = 0;
@@ -272,11 +273,11 @@ void join(World world, std::function<Group(const std::string& name)> make_group)
 }
 
 void leave(int64_t steps, const std::string& why) {
-  if (Watch* watch = instance().watch()) watch->leave(steps, why);
+  if (FailureDetector* watch = instance().watch()) watch->leave(steps, why);
 }
 
 void end_world(const std::string& why) {
-  if (Watch* watch = instance().watch()) watch->set_broken(why);
+  if (FailureDetector* watch = instance().watch()) watch->set_broken(why);
 }
 
 void call_off(const std::string& why) {
@@ -296,7 +297,7 @@ std::vector<std::string> await_values(const std::vector<std::string>& keys, cons
 
 void compare_replicas(uint64_t digest) {
   static std::pair<int64_t, int64_t> turn{-1, 0};  // generation and number; of the thread of the program
-  Watch& watch = *instance().watch();
+  FailureDetector& watch = *instance().watch();
   const World& world = watch.world();
   turn = {watch.generation(), turn.first == watch.generation() ? turn.second + 1 : 0};
   const std::string prefix = "replica/" + std::to_string(turn.first) + "/" + std::to_string(turn.second) + "/";

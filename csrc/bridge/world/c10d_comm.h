@@ -6,8 +6,8 @@
 #include <string>
 #include <vector>
 
-#include "bridge/world/carrier.h"
-#include "bridge/world/watch.h"
+#include "bridge/world/failure_detector.h"
+#include "bridge/world/transport.h"
 #include "runtime/data/comm.h"
 #include "runtime/step/engine.h"
 

@@ -12,10 +12,10 @@ namespace {
 
 int64_t duration(const Graph& graph, const Node& node, const Topology& topology) {
   if (is_collective(node)) {
-    if (node.atoms == 0 && node.bytes > 0)  // from another mesh: one message over the slowest wires
+    if (node.sub_axes == 0 && node.bytes > 0)  // from another mesh: one message over the slowest wires
       return topology.cost_ns(collective_kind(node), node.bytes, 2, topology.levels.size() - 1);
-    const size_t level = level_of(atom_levels(graph.mesh, topology), node.atoms);
-    return topology.cost_ns(collective_kind(node), node.bytes, graph.mesh->group_size(node.atoms), level);
+    const size_t level = level_of(sub_axis_levels(graph.mesh, topology), node.sub_axes);
+    return topology.cost_ns(collective_kind(node), node.bytes, graph.mesh->group_size(node.sub_axes), level);
   }
   static const MeshRef kOne = Mesh::make({0}, {1});
   const OpRuleRef rule = rule_for(node.call);

@@ -2,7 +2,7 @@
 // Trials: strategies by enumeration, and the program of each.
 #include "passes/report/trial.h"
 
-#include "passes/exchange.h"
+#include "passes/lower_permutes.h"
 #include "passes/rewrites/expand.h"
 #include "passes/strategy/choices.h"
 #include "rules/build/letters.h"
@@ -21,12 +21,12 @@ Strategy uncut(const OpContext& op) {
 }
 
 // `any` and `all` are of truth values, and complex numbers have no order.
-bool makes_sense(const OpContext& op, const Delay& delay) {
+bool makes_sense(const OpContext& op, const Deferral& deferral) {
   for (size_t i = 0; i < op.rule->inputs.size(); ++i) {
-    if (i < 64 && !(delay.carriers >> i & 1)) continue;
+    if (i < 64 && !(deferral.partial_operands >> i & 1)) continue;
     const DType dtype = op.type(i).dtype;
-    const bool logical = delay.reduction == Reduction::any || delay.reduction == Reduction::all;
-    const bool ordering = delay.reduction == Reduction::max || delay.reduction == Reduction::min;
+    const bool logical = deferral.reduction == Reduction::any || deferral.reduction == Reduction::all;
+    const bool ordering = deferral.reduction == Reduction::max || deferral.reduction == Reduction::min;
     if (op.type(i).wrapped_number) return false;  // of a number: it has no parts
     if ((logical && dtype != DType::b8) || (ordering && is_complex(dtype))) return false;
   }
@@ -34,20 +34,20 @@ bool makes_sense(const OpContext& op, const Delay& delay) {
 }
 
 OneAxis along(const OpContext& op, int axis) {
-  const std::vector<AtomId> atoms = op.mesh->axis_atoms(axis);
+  const std::vector<SubAxisId> sub_axes = op.mesh->sub_axes_of_axis(axis);
   OneAxis result{uncut(op)};
   for (size_t f = 0; f < op.rule->factors.size(); ++f) {
     if (!may_cut(op, op.rule->factors[f])) continue;
     Strategy strategy = uncut(op);
-    strategy.cuts[f] = {atoms, 1};
+    strategy.cuts[f] = {sub_axes, 1};
     result.push_back(std::move(strategy));
   }
-  for (const Delay& delay : all_delays(op, atom_set(atoms))) {
-    if (!makes_sense(op, delay)) continue;
+  for (const Deferral& deferral : all_deferrals(op, sub_axis_set(sub_axes))) {
+    if (!makes_sense(op, deferral)) continue;
     Strategy strategy = uncut(op);
-    strategy.partial = delay.atoms;
-    strategy.reduction = delay.reduction;
-    strategy.carriers = delay.carriers;
+    strategy.partial = deferral.sub_axes;
+    strategy.reduction = deferral.reduction;
+    strategy.partial_operands = deferral.partial_operands;
     result.push_back(std::move(strategy));
   }
   return result;
@@ -60,7 +60,7 @@ std::optional<Strategy> joined(const Strategy& a, const Strategy& b) {
   for (size_t f = 0; f < a.cuts.size(); ++f) {
     result.cuts[f] = a.cuts[f].empty() ? b.cuts[f] : a.cuts[f];
     if (a.cuts[f].empty() || b.cuts[f].empty()) continue;
-    result.cuts[f].atoms.insert(result.cuts[f].atoms.end(), b.cuts[f].atoms.begin(), b.cuts[f].atoms.end());
+    result.cuts[f].sub_axes.insert(result.cuts[f].sub_axes.end(), b.cuts[f].sub_axes.begin(), b.cuts[f].sub_axes.end());
   }
   return result;
 }
@@ -117,7 +117,7 @@ std::vector<Graph> trials(const CallRef& call, const MeshRef& mesh, const Compil
       expand(trial, {true});
       compile(trial, options);
     } else {
-      exchange(trial);
+      lower_permutes(trial);
       verify_inside(trial);
     }
     result.push_back(std::move(trial));

@@ -32,15 +32,15 @@ size_t Assignment::PlanHash::operator()(const PlanKey& key) const {
                       reinterpret_cast<uintptr_t>(key.to));
 }
 
-Assignment::Assignment(const Graph& graph, const CompileOptions& options, std::vector<bool> fleeting)
+Assignment::Assignment(const Graph& graph, const CompileOptions& options, std::vector<bool> transient)
     : graph_(graph),
       options_(options),
       table_(options.topology),
       users_(spmdx::users(graph)),
-      ends_(graph.values.size()),
+      readers_(graph.values.size()),
       inputs_(graph.values.size(), nullptr),
       type_of_(number_types(graph)),
-      fleeting_(std::move(fleeting)),
+      transient_(std::move(transient)),
       choices_(graph.nodes.size()),
       moves_(graph.values.size(), 0) {
   for (const Node& node : graph.nodes) rules_.push_back(rule_for(node.call));
@@ -48,17 +48,17 @@ Assignment::Assignment(const Graph& graph, const CompileOptions& options, std::v
     const Value& value = graph.values[input.value];
     const ShardingRef here = input.physical ? input.physical : replicated(graph.mesh, value.type.shape.size());
     inputs_[input.value] = comes_from_another_mesh(graph, input) ? value.sharding : here;
-    if (input.annotation) ends_[input.value].push_back({input.annotation, true, false});
+    if (input.annotation) readers_[input.value].push_back({input.annotation, true, false});
     for (const DimSharding& dim : inputs_[input.value]->dims)
-      if (!dim.empty() && std::find(cutting_.begin(), cutting_.end(), dim.atoms) == cutting_.end())
-        cutting_.push_back(dim.atoms);
+      if (!dim.empty() && std::find(cutting_.begin(), cutting_.end(), dim.sub_axes) == cutting_.end())
+        cutting_.push_back(dim.sub_axes);
   }
   for (const Constraint& constraint : graph.constraints)
     if (graph.values[constraint.value].producer != kNone)
-      ends_[constraint.value].push_back({graph.values[constraint.value].sharding, true, false});
+      readers_[constraint.value].push_back({graph.values[constraint.value].sharding, true, false});
   for (const Output& output : graph.outputs)
-    ends_[output.value].push_back({output.annotation ? output.annotation : graph.values[output.value].sharding, false,
-                                   !output.annotation && output.tied == kNone});
+    readers_[output.value].push_back({output.annotation ? output.annotation : graph.values[output.value].sharding,
+                                      false, !output.annotation && output.tied == kNone});
   for (ValueId value = 0; value < graph.values.size(); ++value) {
     if (!inputs_[value]) continue;
     moves_[value] = moves_with(value, kNone, nullptr);
@@ -76,7 +76,7 @@ ValueId Assignment::value(NodeId node, size_t tensor) const {
   return tensor < at.inputs.size() ? at.inputs[tensor] : at.output + static_cast<ValueId>(tensor - at.inputs.size());
 }
 
-const ShardingRef& Assignment::native_with(ValueId value, NodeId node, const Choice* choice) const {
+const ShardingRef& Assignment::produced_with(ValueId value, NodeId node, const Choice* choice) const {
   if (inputs_[value]) return inputs_[value];
   const NodeId producer = graph_.values[value].producer;
   if (producer != node) choice = choices_[producer].get();
@@ -84,17 +84,17 @@ const ShardingRef& Assignment::native_with(ValueId value, NodeId node, const Cho
   return choice ? choice->placement.outputs[value - graph_.nodes[producer].output] : kUndecided;
 }
 
-const ShardingRef& Assignment::native(ValueId value) const { return native_with(value, kNone, nullptr); }
+const ShardingRef& Assignment::produced(ValueId value) const { return produced_with(value, kNone, nullptr); }
 
-const ShardingRef& Assignment::offered(ValueId value) const {
-  for (const End& end : ends_[value])
-    if (end.early) return end.wanted;
-  return native(value);
+const ShardingRef& Assignment::available(ValueId value) const {
+  for (const Reader& end : readers_[value])
+    if (end.at_once) return end.wanted;
+  return produced(value);
 }
 
 // Ops in program order, then outputs.
 template <class Visit>
-void Assignment::each_demand(ValueId value, const ShardingRef& native, NodeId node, const Choice* choice,
+void Assignment::each_demand(ValueId value, const ShardingRef& produced, NodeId node, const Choice* choice,
                              const Visit& visit) const {
   for (NodeId user : users_[value]) {
     const Choice* with = user == node ? choice : choices_[user].get();
@@ -103,13 +103,14 @@ void Assignment::each_demand(ValueId value, const ShardingRef& native, NodeId no
     for (size_t i = 0; i < operands.size(); ++i)
       if (operands[i] == value) visit(with->placement.inputs[i], user);
   }
-  for (const End& end : ends_[value])
-    if (!end.early && (!end.as_made || native->partial)) visit(end.wanted, static_cast<NodeId>(graph_.nodes.size()));
+  for (const Reader& end : readers_[value])
+    if (!end.at_once && (!end.if_partial || produced->partial))
+      visit(end.wanted, static_cast<NodeId>(graph_.nodes.size()));
 }
 
 std::vector<ShardingRef> Assignment::demands(ValueId value) const {
   std::vector<ShardingRef> list;
-  const ShardingRef& made = native(value);
+  const ShardingRef& made = produced(value);
   if (!made) return list;
   each_demand(value, made, kNone, nullptr, [&](const ShardingRef& wanted, NodeId) { add_new(list, wanted); });
   return list;
@@ -128,18 +129,18 @@ int64_t Assignment::move_ns(ValueId value, const ShardingRef& from, const Shardi
 
 // As the collectives are made: every demand from the nearest layout there is by then, with those on the way.
 int64_t Assignment::moves_with(ValueId value, NodeId node, const Choice* choice) const {
-  return moves_with(value, node, choice, fleeting_[value]);
+  return moves_with(value, node, choice, transient_[value]);
 }
 
 int64_t Assignment::moves_ns_if_kept(ValueId value) const { return moves_with(value, kNone, nullptr, false); }
 
-int64_t Assignment::moves_with(ValueId value, NodeId node, const Choice* choice, bool fleeting) const {
-  const ShardingRef& made = native_with(value, node, choice);
+int64_t Assignment::moves_with(ValueId value, NodeId node, const Choice* choice, bool transient) const {
+  const ShardingRef& made = produced_with(value, node, choice);
   if (!made) return 0;
   const ShardingRef* base = &made;
   int64_t total = 0;
-  for (const End& end : ends_[value]) {
-    if (!end.early) continue;
+  for (const Reader& end : readers_[value]) {
+    if (!end.at_once) continue;
     total = move_ns(value, made, end.wanted);
     base = &end.wanted;
   }
@@ -150,7 +151,7 @@ int64_t Assignment::moves_with(ValueId value, NodeId node, const Choice* choice,
   std::vector<Copy> known;  // beyond `base`
   each_demand(value, made, node, choice, [&](const ShardingRef& wanted, NodeId at) {
     if (wanted == *base) return;
-    if (fleeting) std::erase_if(known, [&](const Copy& copy) { return copy.used + kLimits.nodes_a_copy_stays < at; });
+    if (transient) std::erase_if(known, [&](const Copy& copy) { return copy.used + kLimits.nodes_a_copy_stays < at; });
     const auto same = std::find_if(known.begin(), known.end(), [&](const Copy& c) { return *c.sharding == wanted; });
     if (same != known.end()) {
       same->used = at;
@@ -212,8 +213,8 @@ void Assignment::undo(size_t mark) {
 void Assignment::forget() { log_.clear(); }
 
 void Assignment::add_hints(ValueId value, NodeId asking, std::vector<ShardingRef>& hints) const {
-  const ShardingRef& made = native(value);
-  if (made && graph_.values[value].producer != asking) add_new(hints, offered(value));
+  const ShardingRef& made = produced(value);
+  if (made && graph_.values[value].producer != asking) add_new(hints, available(value));
   add_new(hints, graph_.values[value].sharding);
   each_demand(value, made ? made : graph_.values[value].sharding, asking, nullptr,
               [&](const ShardingRef& wanted, NodeId) { add_new(hints, wanted); });
@@ -229,18 +230,18 @@ const Choices& Assignment::choices(NodeId node, size_t tensor, const ShardingRef
   return table_.of(op, hints);
 }
 
-Choices Assignment::shifts(NodeId node) const {
+Choices Assignment::neighbours(NodeId node) const {
   const OpContext op = context(node);
   Choices result;
-  for (const std::vector<AtomId>& atoms : cutting_)
-    for (Strategy& strategy : shifted(op, choices_[node]->strategy, atoms))
+  for (const std::vector<SubAxisId>& sub_axes : cutting_)
+    for (Strategy& strategy : neighbour_strategies(op, choices_[node]->strategy, sub_axes))
       if (ChoiceRef choice = choice_of(op, std::move(strategy), options_.topology)) result.push_back(std::move(choice));
   return result;
 }
 
-ShardingRef wanted_of(const Graph& graph, const Output& output, const ShardingRef& native) {
+ShardingRef wanted_of(const Graph& graph, const Output& output, const ShardingRef& produced) {
   if (output.annotation) return output.annotation;
-  return output.tied == kNone && !native->partial ? native : graph.values[output.value].sharding;
+  return output.tied == kNone && !produced->partial ? produced : graph.values[output.value].sharding;
 }
 
 }  // namespace spmdx

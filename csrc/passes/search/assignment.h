@@ -10,31 +10,31 @@ namespace spmdx {
 
 class Assignment {
  public:
-  // `fleeting`, by value: gathered copies are dropped between uses that lie far apart. REQUIRES: propagated; `graph`
+  // `transient`, by value: gathered copies are dropped between uses that lie far apart. REQUIRES: propagated; `graph`
   // and `options` outlive this. No node is decided yet.
-  Assignment(const Graph& graph, const CompileOptions& options, std::vector<bool> fleeting);
+  Assignment(const Graph& graph, const CompileOptions& options, std::vector<bool> transient);
 
   const Graph& graph() const { return graph_; }
   OpContext context(NodeId node) const;
   ValueId value(NodeId node, size_t tensor) const;  // operands first, then results
   const std::vector<NodeId>& users(ValueId value) const { return users_[value]; }
   // Another reader than ops: an output or a constraint.
-  bool pinned(ValueId value) const { return !ends_[value].empty(); }
+  bool constrained(ValueId value) const { return !readers_[value].empty(); }
 
   bool decided(NodeId node) const { return choices_[node] != nullptr; }
   const Choice& choice(NodeId node) const { return *choices_[node]; }
   const ChoiceRef& choice_ref(NodeId node) const { return choices_[node]; }
   // The sharding a value is made in; null where its producer is not decided.
-  const ShardingRef& native(ValueId value) const;
+  const ShardingRef& produced(ValueId value) const;
   // The sharding its readers start from: the user's, where the value is constrained.
-  const ShardingRef& offered(ValueId value) const;
+  const ShardingRef& available(ValueId value) const;
   // The shardings that readers want, distinct, in program order.
   std::vector<ShardingRef> demands(ValueId value) const;
 
   // What it could do, given all that its neighbours and propagation say, and `with` for one tensor.
   const Choices& choices(NodeId node, size_t tensor = SIZE_MAX, const ShardingRef& with = nullptr);
   // What it could do if one axis, or part of one, that cuts an input cut another factor, or none.
-  Choices shifts(NodeId node) const;
+  Choices neighbours(NodeId node) const;
   // Time of the node itself and of the moves of its operands and results, if it did that.
   int64_t cost_around(NodeId node, const Choice& choice) const;
   // The same without the moves of its results.
@@ -43,10 +43,10 @@ class Assignment {
   int64_t move_ns(ValueId value, const ShardingRef& from, const ShardingRef& to) const;
   // Time of all moves of a value.
   int64_t moves_ns(ValueId value) const { return moves_[value]; }
-  // The same, if the value were not fleeting.
+  // The same, if the value were not transient.
   int64_t moves_ns_if_kept(ValueId value) const;
 
-  bool fleeting(ValueId value) const { return fleeting_[value]; }
+  bool transient(ValueId value) const { return transient_[value]; }
 
   void decide(NodeId node, ChoiceRef choice);
   int64_t total() const { return total_; }
@@ -60,19 +60,19 @@ class Assignment {
  private:
   const ReshardPlan& plan(ValueId value, const ShardingRef& from, const ShardingRef& to) const;
   int64_t moves_with(ValueId value, NodeId node, const Choice* choice) const;
-  int64_t moves_with(ValueId value, NodeId node, const Choice* choice, bool fleeting) const;
-  const ShardingRef& native_with(ValueId value, NodeId node, const Choice* choice) const;
+  int64_t moves_with(ValueId value, NodeId node, const Choice* choice, bool transient) const;
+  const ShardingRef& produced_with(ValueId value, NodeId node, const Choice* choice) const;
   template <class Visit>
-  void each_demand(ValueId value, const ShardingRef& native, NodeId node, const Choice* choice,
+  void each_demand(ValueId value, const ShardingRef& produced, NodeId node, const Choice* choice,
                    const Visit& visit) const;
   void put(NodeId node, ChoiceRef choice);
   std::vector<ValueId> values_of(NodeId node, bool results) const;
   void add_hints(ValueId value, NodeId asking, std::vector<ShardingRef>& hints) const;
 
-  struct End {  // a reader that is no op
+  struct Reader {  // a reader that is no op
     ShardingRef wanted;
-    bool early;    // the user's word: the value is moved where it is made, before all ops
-    bool as_made;  // `wanted` only where the value is made partial
+    bool at_once;     // the user's word: the value is moved where it is made, before all ops
+    bool if_partial;  // `wanted` only where the value is made partial
   };
 
   const Graph& graph_;
@@ -80,11 +80,11 @@ class Assignment {
   ChoiceTable table_;
   std::vector<OpRuleRef> rules_;
   std::vector<std::vector<NodeId>> users_;
-  std::vector<std::vector<End>> ends_;
-  std::vector<ShardingRef> inputs_;           // by value; null for results of nodes
-  std::vector<std::vector<AtomId>> cutting_;  // the atoms that cut dims of inputs, or are wanted to
-  std::vector<uint32_t> type_of_;             // by value: equal types have equal numbers
-  std::vector<bool> fleeting_;
+  std::vector<std::vector<Reader>> readers_;
+  std::vector<ShardingRef> inputs_;              // by value; null for results of nodes
+  std::vector<std::vector<SubAxisId>> cutting_;  // the sub-axes that cut dims of inputs, or are wanted to
+  std::vector<uint32_t> type_of_;                // by value: equal types have equal numbers
+  std::vector<bool> transient_;
   std::vector<ChoiceRef> choices_;
   std::vector<int64_t> moves_;
   int64_t total_ = 0, moving_ = 0;
@@ -105,6 +105,6 @@ class Assignment {
 };
 
 // What an output should be laid out as, given how its value is made.
-ShardingRef wanted_of(const Graph& graph, const Output& output, const ShardingRef& native);
+ShardingRef wanted_of(const Graph& graph, const Output& output, const ShardingRef& produced);
 
 }  // namespace spmdx

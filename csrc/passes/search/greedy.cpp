@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// The first answer: nodes in program order, each by what its operands offer and propagation wants of its results.
+// The first answer: nodes in program order, each by what its operands offer and propagation wants of its
+// results.
 #include <algorithm>
 #include <optional>
 
@@ -23,21 +24,21 @@ bool passes_on(const Assignment& assignment, NodeId user, ValueId value) {
 
 // Whether it pays to leave `value` partial: nobody else needs its sum.
 bool may_stay_partial(const Assignment& assignment, ValueId value) {
-  if (assignment.pinned(value)) return false;
+  if (assignment.constrained(value)) return false;
   const std::vector<NodeId>& users = assignment.users(value);
   return users.size() <= 1 ||
          std::all_of(users.begin(), users.end(), [&](NodeId user) { return passes_on(assignment, user, value); });
 }
 
 // Whether this node may leave those operands partial that the strategy leaves so: all are partial as they were made.
-bool may_delay(const Assignment& assignment, NodeId node, const OpContext& op, const Strategy& strategy) {
+bool may_defer(const Assignment& assignment, NodeId node, const OpContext& op, const Strategy& strategy) {
   for (size_t i = 0; i < op.call->inputs.size(); ++i) {
     if (!takes_part(*op.rule, i)) continue;
     const ValueId value = assignment.value(node, i);
-    const ShardingRef native = assignment.native(value);
-    const bool carries = i >= 64 || (strategy.carriers >> i & 1);
-    if (!carries && !native->partial) continue;
-    if (!carries || native->partial != strategy.partial || native->reduction != strategy.reduction) return false;
+    const ShardingRef produced = assignment.produced(value);
+    const bool carries = i >= 64 || (strategy.partial_operands >> i & 1);
+    if (!carries && !produced->partial) continue;
+    if (!carries || produced->partial != strategy.partial || produced->reduction != strategy.reduction) return false;
     if (!may_stay_partial(assignment, value) || !passes_on(assignment, node, value)) return false;
   }
   return true;
@@ -47,7 +48,7 @@ int64_t cost(const Assignment& assignment, NodeId node, const OpContext& op, con
   int64_t total = assignment.cost_before(node, choice);
   for (size_t i = 0; i < choice.placement.outputs.size(); ++i) {
     const ValueId value = assignment.value(node, op.call->inputs.size() + i);
-    if (assignment.users(value).empty() && !assignment.pinned(value)) continue;
+    if (assignment.users(value).empty() && !assignment.constrained(value)) continue;
     const ShardingRef made = choice.placement.outputs[i];
     const int64_t move = assignment.move_ns(value, made, assignment.graph().values[value].sharding);
     // Ops that follow would take the layout on, and each of their results would have to move as well.
@@ -64,7 +65,7 @@ void choose_greedily(Assignment& assignment) {
     ChoiceRef best;
     int64_t best_cost = 0;
     for (const ChoiceRef& choice : assignment.choices(node)) {
-      if (choice->strategy.partial && !may_delay(assignment, node, op, choice->strategy)) continue;
+      if (choice->strategy.partial && !may_defer(assignment, node, op, choice->strategy)) continue;
       const int64_t now = cost(assignment, node, op, *choice);
       if (best && now >= best_cost) continue;
       best = choice;

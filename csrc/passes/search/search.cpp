@@ -5,21 +5,21 @@
 #include <memory>
 
 #include "passes/search/assignment.h"
-#include "passes/search/residence.h"
+#include "passes/search/regather.h"
 
 namespace spmdx {
 namespace {
 
 std::unique_ptr<const Assignment> assign(const Graph& graph, const CompileOptions& options,
-                                         const std::vector<bool>& fleeting) {
-  auto assignment = std::make_unique<Assignment>(graph, options, fleeting);
+                                         const std::vector<bool>& transient) {
+  auto assignment = std::make_unique<Assignment>(graph, options, transient);
   choose_greedily(*assignment);
-  improve(*assignment);
+  search_locally(*assignment);
   return assignment;
 }
 
-Decisions decisions_of(const Assignment& assignment, std::vector<bool> fleeting) {
-  Decisions decisions{{}, std::move(fleeting), assignment.total()};
+Decisions decisions_of(const Assignment& assignment, std::vector<bool> transient) {
+  Decisions decisions{{}, std::move(transient), assignment.total()};
   for (NodeId node = 0; node < assignment.graph().nodes.size(); ++node)
     decisions.choices.push_back(assignment.choice_ref(node));
   return decisions;
@@ -28,15 +28,15 @@ Decisions decisions_of(const Assignment& assignment, std::vector<bool> fleeting)
 }  // namespace
 
 Decisions decide(const Graph& graph, const CompileOptions& options) {
-  std::vector<bool> fleeting = fleeting_values(graph);
-  if (options.gather_budget == kNoLimit) fleeting.assign(fleeting.size(), false);
-  auto assignment = assign(graph, options, fleeting);
+  std::vector<bool> transient = transient_values(graph);
+  if (options.gather_budget == kNoLimit) transient.assign(transient.size(), false);
+  auto assignment = assign(graph, options, transient);
   if (options.gather_budget != 0 && options.gather_budget != kNoLimit) {
-    const std::vector<bool> before = fleeting;
-    keep_within(options.gather_budget, *assignment, fleeting);
-    if (fleeting != before) assignment = assign(graph, options, fleeting);
+    const std::vector<bool> before = transient;
+    keep_within(options.gather_budget, *assignment, transient);
+    if (transient != before) assignment = assign(graph, options, transient);
   }
-  return decisions_of(*assignment, std::move(fleeting));
+  return decisions_of(*assignment, std::move(transient));
 }
 
 void search(Draft& draft, const CompileOptions& options) {

@@ -14,7 +14,7 @@ class Assignment;
 // What each node does, and what that costs.
 struct Decisions {
   std::vector<ChoiceRef> choices;  // by node
-  std::vector<bool> fleeting;      // by value: gathered copies are dropped between uses that lie far apart
+  std::vector<bool> transient;     // by value: gathered copies are dropped between uses that lie far apart
   int64_t total_ns = 0;
 };
 
@@ -34,8 +34,8 @@ Decisions decide(const Graph& graph, const CompileOptions& options);
 // Decides every node once, in program order, by what is known so far.
 void choose_greedily(Assignment& assignment);
 
-// Changes decisions, one node or a wave of neighbours at a time, as long as the total falls. So the result is never
+// Changes decisions, one node or a chain of neighbours at a time, as long as the total falls. So the result is never
 // worse than what it started from.
-void improve(Assignment& assignment);
+void search_locally(Assignment& assignment);
 
 }  // namespace spmdx

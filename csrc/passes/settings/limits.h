@@ -14,7 +14,7 @@ struct Limits {
   // Rounds of expansion: what a composite op is made of may be composite again.
   int expansions = 4;
   // Merged dims whose rows are tried in another order. Each of them costs a search.
-  size_t turned_dims = 3;
+  size_t interleaved_dims = 3;
 
   // ---- what one op could do ----
   // Shardings of one tensor that suggest strategies. More of them make a search longer, not its plans better: the first
@@ -27,7 +27,8 @@ struct Limits {
   // ---- local search ----
   // Rounds over all moves of the program. Later rounds find next to nothing.
   int rounds = 3;
-  // Times a node is asked again after its neighbours changed: two neighbours might answer each other for ever.
+  // Times a node is asked again after its neighbours changed: two neighbours might answer each other for
+  // ever.
   size_t answers = 4;
   // Nodes that one chain of changes may reach: the length of a layer or two.
   size_t chain = 64;
@@ -35,7 +36,7 @@ struct Limits {
   int failures = 2;
   // Ops that compute, of a program small enough for each node to try layouts that no tensor suggests. Such a try costs
   // a chain, and in a larger program the layouts of some tensor serve.
-  size_t nodes_that_shift = 8;
+  size_t nodes_that_try_neighbours = 8;
   // Nanoseconds: sums of the same moves in another order differ by roundings alone.
   int64_t rounding_ns = 16;
 

@@ -8,24 +8,24 @@
 namespace spmdx {
 namespace {
 
-// Adds what `more` cuts beyond `strategy`, as far as atoms are free and the factor can take them.
+// Adds what `more` cuts beyond `strategy`, as far as sub-axes are free and the factor can take them.
 void merge(const OpContext& op, Strategy& strategy, const Strategy& more) {
-  AtomSet used = strategy.used();
+  SubAxisSet used = strategy.used();
   for (size_t f = 0; f < strategy.cuts.size(); ++f) {
     DimSharding& mine = strategy.cuts[f];
     const DimSharding& other = more.cuts[f];
-    if (other.atoms.size() <= mine.atoms.size()) continue;
-    if (!mine.empty() && mine.granule != other.granule) continue;
-    if (!std::equal(mine.atoms.begin(), mine.atoms.end(), other.atoms.begin())) continue;
-    DimSharding longer{mine.atoms, other.granule};
-    for (size_t i = mine.atoms.size(); i < other.atoms.size(); ++i) {
-      if (used & (AtomSet{1} << other.atoms[i])) break;
-      longer.atoms.push_back(other.atoms[i]);
+    if (other.sub_axes.size() <= mine.sub_axes.size()) continue;
+    if (!mine.empty() && mine.tile != other.tile) continue;
+    if (!std::equal(mine.sub_axes.begin(), mine.sub_axes.end(), other.sub_axes.begin())) continue;
+    DimSharding longer{mine.sub_axes, other.tile};
+    for (size_t i = mine.sub_axes.size(); i < other.sub_axes.size(); ++i) {
+      if (used & (SubAxisSet{1} << other.sub_axes[i])) break;
+      longer.sub_axes.push_back(other.sub_axes[i]);
     }
-    while (longer.atoms.size() > mine.atoms.size() && !is_legal(*op.mesh, longer, op.rule->factors[f].size))
-      longer.atoms.pop_back();
-    if (longer.atoms.size() <= mine.atoms.size()) continue;
-    used |= atom_set(longer.atoms);
+    while (longer.sub_axes.size() > mine.sub_axes.size() && !is_legal(*op.mesh, longer, op.rule->factors[f].size))
+      longer.sub_axes.pop_back();
+    if (longer.sub_axes.size() <= mine.sub_axes.size()) continue;
+    used |= sub_axis_set(longer.sub_axes);
     mine = std::move(longer);
   }
 }
@@ -64,19 +64,19 @@ std::vector<bool> in_the_way(const OpContext& op, const std::vector<DimSharding>
   return blocked;
 }
 
-// Where what `sharding` cuts is in the way: the same atoms on a factor that passes and that they divide evenly. An
+// Where what `sharding` cuts is in the way: the same sub-axes on a factor that passes and that they divide evenly. An
 // all_to_all leads there, less than gathering. At most kLimits.moved, in the order of factors.
 std::vector<Strategy> moved(const OpContext& op, size_t tensor, const ShardingRef& sharding,
                             const std::vector<int>& count) {
   std::vector<DimSharding> cuts = cuts_of(op, tensor, sharding);
   const TensorFactors& factors = op.factors(tensor);
   const std::vector<bool> blocked = in_the_way(op, cuts, count);
-  std::vector<AtomId> atoms;
+  std::vector<SubAxisId> sub_axes;
   for (size_t f = 0; f < cuts.size(); ++f)
-    if (blocked[f]) atoms.insert(atoms.end(), cuts[f].atoms.begin(), cuts[f].atoms.end());
+    if (blocked[f]) sub_axes.insert(sub_axes.end(), cuts[f].sub_axes.begin(), cuts[f].sub_axes.end());
   std::vector<Strategy> result;
-  if (atoms.empty()) return result;
-  const int64_t parts = op.mesh->group_size(atom_set(atoms));
+  if (sub_axes.empty()) return result;
+  const int64_t parts = op.mesh->group_size(sub_axis_set(sub_axes));
   for (size_t f = 0; f < cuts.size(); ++f)
     if (blocked[f]) cuts[f] = {};
   for (size_t f = 0; f < cuts.size() && result.size() < kLimits.moved; ++f) {
@@ -85,7 +85,7 @@ std::vector<Strategy> moved(const OpContext& op, size_t tensor, const ShardingRe
     if (!has_factor(factors, static_cast<int>(f))) continue;
     Strategy strategy;
     strategy.cuts = cuts;
-    strategy.cuts[f] = {atoms, 1};
+    strategy.cuts[f] = {sub_axes, 1};
     if (is_legal(*op.mesh, strategy.cuts[f], factor.size)) result.push_back(std::move(strategy));
   }
   return result;
@@ -110,37 +110,37 @@ bool sums(const OpContext& op, const Strategy& strategy) {
   return false;
 }
 
-// Of a product, where two tensors cut different factors by the same atoms, or one that is summed over: those atoms on a
-// factor that all operands have. Two all_to_alls may be less than a gather or a sum. At most kLimits.moved, in the
-// order of factors.
+// Of a product, where two tensors cut different factors by the same sub-axes, or one that is summed over: those
+// sub-axes on a factor that all operands have. Two all_to_alls may be less than a gather or a sum. At most
+// kLimits.moved, in the order of factors.
 std::vector<Strategy> agreed(const OpContext& op, const std::vector<Hint>& found) {
   std::vector<Strategy> result;
   if (found.empty() || !contracts(*op.rule)) return result;
   const Strategy& first = found[0].strategy;
   const auto differs = [&](const Hint& h) { return h.strategy.used() == first.used() && h.strategy != first; };
   if (!sums(op, first) && std::none_of(found.begin() + 1, found.end(), differs)) return result;
-  std::vector<AtomId> atoms;
-  for (const DimSharding& cut : first.cuts) atoms.insert(atoms.end(), cut.atoms.begin(), cut.atoms.end());
+  std::vector<SubAxisId> sub_axes;
+  for (const DimSharding& cut : first.cuts) sub_axes.insert(sub_axes.end(), cut.sub_axes.begin(), cut.sub_axes.end());
   for (size_t f = 0; f < first.cuts.size() && result.size() < kLimits.moved; ++f) {
     const Factor& factor = op.rule->factors[f];
-    if (factor.kind != FactorKind::pass || factor.size % op.mesh->group_size(atom_set(atoms)) != 0) continue;
+    if (factor.kind != FactorKind::pass || factor.size % op.mesh->group_size(sub_axis_set(sub_axes)) != 0) continue;
     const auto has = [&](const TensorFactors& factors) { return has_factor(factors, static_cast<int>(f)); };
     if (!std::all_of(op.rule->inputs.begin(), op.rule->inputs.end(), has)) continue;
     Strategy strategy;
     strategy.cuts.resize(first.cuts.size());
-    strategy.cuts[f] = {atoms, 1};
+    strategy.cuts[f] = {sub_axes, 1};
     if (is_legal(*op.mesh, strategy.cuts[f], factor.size)) result.push_back(std::move(strategy));
   }
   return result;
 }
 
-// What the tensors say directly, then what they say after moving blocked atoms; each part largest tensor first.
+// What the tensors say directly, then what they say after moving blocked sub-axes; each part largest tensor first.
 std::vector<Hint> collect_hints(const OpContext& op, const std::vector<std::vector<ShardingRef>>& hints) {
   std::vector<Hint> found, far;
   const std::vector<int> count = op.composite ? std::vector<int>{} : operands_cut(op, hints);
   for (size_t t = 0; t < hints.size(); ++t)
     for (const ShardingRef& sharding : hints[t]) {
-      if (!sharding || sharding->dim_atoms() == 0) continue;
+      if (!sharding || sharding->dim_sub_axes() == 0) continue;
       add_hint(found, project(op, t, sharding), op.type(t).bytes());
       if (op.composite) continue;  // while propagating: a way around one op is nothing for others to follow
       for (Strategy& strategy : moved(op, t, sharding, count)) add_hint(far, std::move(strategy), op.type(t).bytes());

@@ -9,9 +9,9 @@
 namespace spmdx {
 namespace {
 
-bool has_partial(const std::vector<ShardingRef>& hints, AtomSet atoms, Reduction reduction) {
+bool has_partial(const std::vector<ShardingRef>& hints, SubAxisSet sub_axes, Reduction reduction) {
   return std::any_of(hints.begin(), hints.end(),
-                     [&](const ShardingRef& s) { return s->partial == atoms && s->reduction == reduction; });
+                     [&](const ShardingRef& s) { return s->partial == sub_axes && s->reduction == reduction; });
 }
 
 bool admits(Linearity linearity, Reduction reduction) {
@@ -20,38 +20,38 @@ bool admits(Linearity linearity, Reduction reduction) {
   return linearity != Linearity::none && reduction == Reduction::sum;
 }
 
-void add_delay(std::vector<Delay>& delays, const Delay& delay) {
-  if (std::find(delays.begin(), delays.end(), delay) == delays.end()) delays.push_back(delay);
+void add_deferral(std::vector<Deferral>& deferrals, const Deferral& deferral) {
+  if (std::find(deferrals.begin(), deferrals.end(), deferral) == deferrals.end()) deferrals.push_back(deferral);
 }
 
-// What can flow through this op, given that some operand is partial over `atoms` already.
-void delays_of(const OpContext& op, const Hints& hints, AtomSet atoms, Reduction reduction,
-               std::vector<Delay>& delays) {
+// What can flow through this op, given that some operand is partial over `sub_axes` already.
+void deferrals_of(const OpContext& op, const Hints& hints, SubAxisSet sub_axes, Reduction reduction,
+                  std::vector<Deferral>& deferrals) {
   const Linearity linearity = op.rule->linearity;
   if (!admits(linearity, reduction)) return;
-  Delay all{atoms, reduction, 0, false};
+  Deferral all{sub_axes, reduction, 0, false};
   size_t count = 0;
   for (size_t i = 0; i < op.rule->inputs.size(); ++i) {
     if (!takes_part(*op.rule, i)) continue;
     ++count;
-    const bool partial = has_partial(hints[i], atoms, reduction);
+    const bool partial = has_partial(hints[i], sub_axes, reduction);
     if (linearity == Linearity::each && partial && i < 64)
-      add_delay(delays, {atoms, reduction, uint64_t{1} << i, false});
-    if (i < 64) all.carriers |= uint64_t{1} << i;
+      add_deferral(deferrals, {sub_axes, reduction, uint64_t{1} << i, false});
+    if (i < 64) all.partial_operands |= uint64_t{1} << i;
     all.made |= !partial;
   }
   if (linearity == Linearity::each || (linearity == Linearity::monotone && count != 1)) return;
   // Only of a sum is it known how to make a whole value partial: zero everywhere but on one device.
-  if (!all.made || reduction == Reduction::sum) add_delay(delays, all);
+  if (!all.made || reduction == Reduction::sum) add_deferral(deferrals, all);
 }
 
-std::vector<Delay> delays_of(const OpContext& op, const Hints& hints) {
-  std::vector<Delay> delays;
+std::vector<Deferral> deferrals_of(const OpContext& op, const Hints& hints) {
+  std::vector<Deferral> deferrals;
   for (size_t i = 0; i < op.rule->inputs.size(); ++i)
     if (takes_part(*op.rule, i))
       for (const ShardingRef& sharding : hints[i])
-        if (sharding->partial) delays_of(op, hints, sharding->partial, sharding->reduction, delays);
-  return delays;
+        if (sharding->partial) deferrals_of(op, hints, sharding->partial, sharding->reduction, deferrals);
+  return deferrals;
 }
 
 void add(const OpContext& op, Strategy strategy, const Topology& topology, Choices& choices) {
@@ -60,22 +60,22 @@ void add(const OpContext& op, Strategy strategy, const Topology& topology, Choic
 
 Choices make(const OpContext& op, const Hints& hints, const Topology& topology) {
   const std::vector<Strategy> whole = candidates(op, hints);
-  const std::vector<Delay> delays = delays_of(op, hints);
+  const std::vector<Deferral> deferrals = deferrals_of(op, hints);
   Choices choices;
-  const auto add_delayed = [&](bool made) {
+  const auto add_deferred = [&](bool made) {
     for (const Strategy& base : whole)
-      for (const Delay& delay : delays) {
-        if (delay.made != made || (base.used() & delay.atoms)) continue;
+      for (const Deferral& deferral : deferrals) {
+        if (deferral.made != made || (base.used() & deferral.sub_axes)) continue;
         Strategy strategy = base;
-        strategy.partial = delay.atoms;
-        strategy.reduction = delay.reduction;
-        strategy.carriers = delay.carriers;
+        strategy.partial = deferral.sub_axes;
+        strategy.reduction = deferral.reduction;
+        strategy.partial_operands = deferral.partial_operands;
         add(op, std::move(strategy), topology, choices);
       }
   };
-  add_delayed(false);  // first: wins where costs are equal
+  add_deferred(false);  // first: wins where costs are equal
   for (const Strategy& strategy : whole) add(op, strategy, topology, choices);
-  add_delayed(true);
+  add_deferred(true);
   internal_check(!choices.empty(), "no strategy for " + op.call->op);
   return choices;
 }
@@ -91,21 +91,21 @@ uint64_t hash_of(const Call& call, const Hints& hints) {
 
 }  // namespace
 
-std::vector<Delay> all_delays(const OpContext& op, AtomSet atoms) {
+std::vector<Deferral> all_deferrals(const OpContext& op, SubAxisSet sub_axes) {
   constexpr Reduction kAll[] = {Reduction::sum,  Reduction::max, Reduction::min,
                                 Reduction::prod, Reduction::any, Reduction::all};
-  std::vector<Delay> delays;
+  std::vector<Deferral> deferrals;
   for (Reduction reduction : kAll) {
     Hints hints(op.num_tensors());
     for (size_t i = 0; i < op.rule->inputs.size(); ++i) {
       Sharding partial = *replicated(op.mesh, op.type(i).shape.size());
-      partial.partial = atoms;
+      partial.partial = sub_axes;
       partial.reduction = reduction;
       hints[i] = {intern(std::move(partial), op.type(i).shape)};
     }
-    delays_of(op, hints, atoms, reduction, delays);
+    deferrals_of(op, hints, sub_axes, reduction, deferrals);
   }
-  return delays;
+  return deferrals;
 }
 
 ChoiceRef choice_of(const OpContext& op, Strategy strategy, const Topology& topology) {

@@ -24,16 +24,17 @@ ChoiceRef choice_of(const OpContext& op, Strategy strategy, const Topology& topo
 // hints[tensor]: distinct shardings, operands first, then results.
 using Hints = std::vector<std::vector<ShardingRef>>;
 
-// Operands that stay partial over `atoms`: a bit each of `carriers`. `made`: one of them has to be made partial for it.
-struct Delay {
-  AtomSet atoms = 0;
+// Operands that stay partial over `sub_axes`: a bit each of `partial_operands`. `made`: one of them has to be made
+// partial for it.
+struct Deferral {
+  SubAxisSet sub_axes = 0;
   Reduction reduction = Reduction::none;
-  uint64_t carriers = 0;
+  uint64_t partial_operands = 0;
   bool made = false;
-  bool operator==(const Delay&) const = default;
+  bool operator==(const Deferral&) const = default;
 };
 // Every way in which partial operands may flow through the op, for whatever reduction; none has to be made.
-std::vector<Delay> all_delays(const OpContext& op, AtomSet atoms);
+std::vector<Deferral> all_deferrals(const OpContext& op, SubAxisSet sub_axes);
 
 // Remembers what it made: layers of a model are alike.
 class ChoiceTable {

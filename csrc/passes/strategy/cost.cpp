@@ -59,7 +59,7 @@ bool reduces_nothing(const OpContext& op, const std::vector<double>& extents) {
   return reduces && !contracts(*op.rule);
 }
 
-// Rows that parts of a cut dim send each other: what the pass `exchange` makes of the op.
+// Rows that parts of a cut dim send each other: what the pass `lower-permutes` makes of the op.
 int64_t exchange_ns(const OpContext& op, const Strategy& strategy, const std::vector<double>& extents,
                     const Topology& topology) {
   const RowMap rows = op.call->op.starts_with("spmdx.") ? row_map(*op.call) : RowMap{};
@@ -67,7 +67,7 @@ int64_t exchange_ns(const OpContext& op, const Strategy& strategy, const std::ve
   const size_t result = op.rule->inputs.size(), dim = static_cast<size_t>(rows.dim);
   const std::vector<int>& factors = op.factors(result).at(dim);
   if (factors.size() != 1 || strategy.cuts[static_cast<size_t>(factors[0])].empty()) return 0;
-  const int64_t parts = op.mesh->group_size(atom_set(strategy.cuts[static_cast<size_t>(factors[0])].atoms));
+  const int64_t parts = op.mesh->group_size(sub_axis_set(strategy.cuts[static_cast<size_t>(factors[0])].sub_axes));
   const int64_t of = op.type(0).shape.at(dim), to = op.type(result).shape.at(dim);
   int64_t most = 0;
   for (int64_t i = 0; i < parts; ++i)
@@ -119,7 +119,7 @@ int64_t composite_ns(const OpContext& op, const Strategy& strategy, const Topolo
     const Factor& factor = op.rule->factors[f];
     if (factor.kind != FactorKind::composite || strategy.cuts[f].empty() || factor.reduction != Reduction::none)
       continue;
-    const int64_t group = op.mesh->group_size(atom_set(strategy.cuts[f].atoms));
+    const int64_t group = op.mesh->group_size(sub_axis_set(strategy.cuts[f].sub_axes));
     double elements = local_elements(op, result, extents);
     if (has_factor(op.factors(result), static_cast<int>(f))) elements /= std::max(extents[f], 1.0);
     const int64_t rows = static_cast<int64_t>(elements) * itemsize(op.type(result).dtype);

@@ -10,25 +10,27 @@
 namespace spmdx {
 namespace {
 
-int64_t product(const Mesh& mesh, const std::vector<AtomId>& atoms) { return mesh.group_size(atom_set(atoms)); }
+int64_t product(const Mesh& mesh, const std::vector<SubAxisId>& sub_axes) {
+  return mesh.group_size(sub_axis_set(sub_axes));
+}
 
 // Whether `dim` is cut where a factor (major part of the dim, `rest` elements each) cut by `cut` would cut it.
 bool cuts_as(const Mesh& mesh, const DimSharding& dim, const DimSharding& cut, int64_t rest, int64_t size) {
-  return same_cuts(mesh, dim, DimSharding{cut.atoms, cut.granule * rest}, size);
+  return same_cuts(mesh, dim, DimSharding{cut.sub_axes, cut.tile * rest}, size);
 }
 
-// The longest prefix of dim's atoms that falls between whole elements of the major factor.
+// The longest prefix of dim's sub-axes that falls between whole elements of the major factor.
 DimSharding prefix_on(const Mesh& mesh, const DimSharding& dim, int64_t factor_size, int64_t rest, int64_t size) {
-  for (size_t n = dim.atoms.size(); n > 0; --n) {
-    DimSharding head{{dim.atoms.begin(), dim.atoms.begin() + static_cast<long>(n)}, dim.granule};
-    DimSharding cut{head.atoms, dim.granule % rest == 0 ? dim.granule / rest : 1};
+  for (size_t n = dim.sub_axes.size(); n > 0; --n) {
+    DimSharding head{{dim.sub_axes.begin(), dim.sub_axes.begin() + static_cast<long>(n)}, dim.tile};
+    DimSharding cut{head.sub_axes, dim.tile % rest == 0 ? dim.tile / rest : 1};
     if (!is_legal(mesh, head, size) || !is_legal(mesh, cut, factor_size)) continue;
     if (cuts_as(mesh, head, cut, rest, size)) return cut;
   }
   return {};
 }
 
-// A dim of one loose factor: cut by the same atoms in the ordinary layout.
+// A dim of one loose factor: cut by the same sub-axes in the ordinary layout.
 bool is_loose(const OpContext& op, const std::vector<int>& factors) {
   return factors.size() == 1 && op.rule->factors[factors[0]].loose;
 }
@@ -47,14 +49,14 @@ bool is_one_cut(const Mesh& mesh, const DimSharding& cut, int64_t size) {
 
 bool fits_loosely(const OpContext& op, const Factor& factor, const DimSharding& cut, int64_t size) {
   if (!is_legal(*op.mesh, cut, size) || !is_one_cut(*op.mesh, cut, size)) return false;
-  return factor.kind == FactorKind::composite || product(*op.mesh, cut.atoms) == factor.size;
+  return factor.kind == FactorKind::composite || product(*op.mesh, cut.sub_axes) == factor.size;
 }
 
-// Hands dim's atoms to its factors, major → minor; stops at the first factor they do not split into single elements.
+// Hands dim's sub-axes to its factors, major → minor; stops at the first factor they do not split into single elements.
 void project_dim(const OpContext& op, const std::vector<int>& factors, DimSharding dim, int64_t size,
                  std::vector<DimSharding>& cuts) {
   if (is_loose(op, factors)) {
-    DimSharding cut{std::move(dim.atoms), 1};
+    DimSharding cut{std::move(dim.sub_axes), 1};
     if (fits_loosely(op, op.rule->factors[factors[0]], cut, size)) cuts[factors[0]] = std::move(cut);
     return;
   }
@@ -67,11 +69,11 @@ void project_dim(const OpContext& op, const std::vector<int>& factors, DimShardi
     if (factor_size == 1) continue;
     DimSharding cut = prefix_on(*op.mesh, dim, factor_size, rest, extent);
     if (cut.empty()) return;
-    dim.atoms.erase(dim.atoms.begin(), dim.atoms.begin() + static_cast<long>(cut.atoms.size()));
-    const bool whole = product(*op.mesh, cut.atoms) == factor_size;
+    dim.sub_axes.erase(dim.sub_axes.begin(), dim.sub_axes.begin() + static_cast<long>(cut.sub_axes.size()));
+    const bool whole = product(*op.mesh, cut.sub_axes) == factor_size;
     cuts[factors[i]] = std::move(cut);
     if (!whole) return;
-    dim.granule = 1;
+    dim.tile = 1;
   }
 }
 
@@ -94,10 +96,10 @@ std::optional<DimSharding> unproject_dim(const OpContext& op, const std::vector<
     const DimSharding& cut = cuts[f];
     if (!cut.empty() && !open) return std::nullopt;
     if (!cut.empty()) {
-      dim.atoms.insert(dim.atoms.end(), cut.atoms.begin(), cut.atoms.end());
-      dim.granule = cut.granule * rest;
+      dim.sub_axes.insert(dim.sub_axes.end(), cut.sub_axes.begin(), cut.sub_axes.end());
+      dim.tile = cut.tile * rest;
     }
-    open = open && !cut.empty() && product(*op.mesh, cut.atoms) == factor_size;
+    open = open && !cut.empty() && product(*op.mesh, cut.sub_axes) == factor_size;
   }
   if (!is_legal(*op.mesh, dim, size)) return std::nullopt;
   return dim;
@@ -123,9 +125,9 @@ bool has_factor(const TensorFactors& factors, int f) {
                      [f](const std::vector<int>& dim) { return std::find(dim.begin(), dim.end(), f) != dim.end(); });
 }
 
-AtomSet Strategy::used() const {
-  AtomSet set = partial;
-  for (const DimSharding& cut : cuts) set |= atom_set(cut.atoms);
+SubAxisSet Strategy::used() const {
+  SubAxisSet set = partial;
+  for (const DimSharding& cut : cuts) set |= sub_axis_set(cut.sub_axes);
   return set;
 }
 
@@ -158,7 +160,7 @@ std::optional<Placement> place(const OpContext& op, const Strategy& strategy) {
     }
     const bool is_input = t < op.rule->inputs.size();
     if (is_input) {
-      if (strategy.partial && takes_part(*op.rule, t) && (t >= 64 || (strategy.carriers >> t & 1))) {
+      if (strategy.partial && takes_part(*op.rule, t) && (t >= 64 || (strategy.partial_operands >> t & 1))) {
         sharding.partial = strategy.partial;
         sharding.reduction = strategy.reduction;
       }
@@ -170,7 +172,7 @@ std::optional<Placement> place(const OpContext& op, const Strategy& strategy) {
         if (strategy.cuts[f].empty() || factor.reduction == Reduction::none || has_factor(factors, static_cast<int>(f)))
           continue;
         if (sharding.partial && sharding.reduction != factor.reduction) return std::nullopt;
-        sharding.partial |= atom_set(strategy.cuts[f].atoms);
+        sharding.partial |= sub_axis_set(strategy.cuts[f].sub_axes);
         sharding.reduction = factor.reduction;
       }
     }
@@ -190,7 +192,7 @@ Strategy strategy_of(const OpContext& op, const Graph& graph, const Node& node) 
     if (!sharding) continue;
     const Strategy seen = project(op, t, sharding);
     for (size_t f = 0; f < seen.cuts.size(); ++f)
-      if (seen.cuts[f].atoms.size() > strategy.cuts[f].atoms.size()) strategy.cuts[f] = seen.cuts[f];
+      if (seen.cuts[f].sub_axes.size() > strategy.cuts[f].sub_axes.size()) strategy.cuts[f] = seen.cuts[f];
   }
   return strategy;
 }
@@ -206,14 +208,14 @@ bool cuts_composite(const OpContext& op, const Strategy& strategy) {
 ShardingRef extend(const ShardingRef& base, const ShardingRef& more, const Shape& shape) {
   if (base == more) return base;
   Sharding result = *base;
-  AtomSet used = base->used();
+  SubAxisSet used = base->used();
   for (size_t d = 0; d < result.dims.size(); ++d) {
     const DimSharding& mine = base->dims[d];
     const DimSharding& other = more->dims[d];
-    if (other.atoms.size() <= mine.atoms.size()) continue;
-    if (!mine.empty() && mine.granule != other.granule) continue;
-    if (!std::equal(mine.atoms.begin(), mine.atoms.end(), other.atoms.begin())) continue;
-    const AtomSet added = atom_set(other.atoms) & ~atom_set(mine.atoms);
+    if (other.sub_axes.size() <= mine.sub_axes.size()) continue;
+    if (!mine.empty() && mine.tile != other.tile) continue;
+    if (!std::equal(mine.sub_axes.begin(), mine.sub_axes.end(), other.sub_axes.begin())) continue;
+    const SubAxisSet added = sub_axis_set(other.sub_axes) & ~sub_axis_set(mine.sub_axes);
     if (used & added) continue;
     used |= added;
     result.dims[d] = other;

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Strategy: which atoms cut which factor of one op, what that asks of its operands, and what it costs.
+// Strategy: which sub-axes cut which factor of one op, what that asks of its operands, and what it costs.
 #pragma once
 #include <optional>
 #include <vector>
@@ -9,16 +9,16 @@
 
 namespace spmdx {
 
-// The cut of each factor of a rule. `partial`: atoms over which the operands in `carriers` (a bit each, of those in
-// OpRule::linear_inputs), and so the results, stay partial.
+// The cut of each factor of a rule. `partial`: sub-axes over which the operands in `partial_operands` (a bit each, of
+// those in OpRule::linear_inputs), and so the results, stay partial.
 struct Strategy {
   std::vector<DimSharding> cuts;
-  AtomSet partial = 0;
+  SubAxisSet partial = 0;
   Reduction reduction = Reduction::none;
-  uint64_t carriers = ~uint64_t{0};
+  uint64_t partial_operands = ~uint64_t{0};
 
   bool operator==(const Strategy&) const = default;
-  AtomSet used() const;
+  SubAxisSet used() const;
 };
 
 // The shardings a strategy asks of the operands and gives to the results.
@@ -41,7 +41,7 @@ struct OpContext {
 
 // Whether an axis may cut this factor of the op at all.
 bool may_cut(const OpContext& op, const Factor& factor);
-// What a tensor's sharding says of the factors; atoms that fit no factor are dropped. Partial atoms are ignored.
+// What a tensor's sharding says of the factors; sub-axes that fit no factor are dropped. Partial sub-axes are ignored.
 std::vector<DimSharding> cuts_of(const OpContext& op, size_t tensor, const ShardingRef& sharding);
 // The same without factors that may not be cut.
 Strategy project(const OpContext& op, size_t tensor, const ShardingRef& sharding);
@@ -49,13 +49,14 @@ Strategy project(const OpContext& op, size_t tensor, const ShardingRef& sharding
 // Nothing where some tensor cannot be laid out so (a minor factor cut below an uncut major one, mixed reductions).
 std::optional<Placement> place(const OpContext& op, const Strategy& strategy);
 
-// Every hint led once and completed by the others, largest tensor first; the same with atoms that cut what must be
+// Every hint led once and completed by the others, largest tensor first; the same with sub-axes that cut what must be
 // whole, what is summed over, or what cannot be laid out, moved to a factor that passes; and the uncut strategy.
 // hints[tensor] lists shardings.
 std::vector<Strategy> candidates(const OpContext& op, const std::vector<std::vector<ShardingRef>>& hints);
 
-// `now` with these atoms on any other factor, or on none.
-std::vector<Strategy> shifted(const OpContext& op, const Strategy& now, const std::vector<AtomId>& atoms);
+// `now` with these sub-axes on any other factor, or on none.
+std::vector<Strategy> neighbour_strategies(const OpContext& op, const Strategy& now,
+                                           const std::vector<SubAxisId>& sub_axes);
 
 // The cut of every factor as the shardings of a node's operands and results show it.
 Strategy strategy_of(const OpContext& op, const Graph& graph, const Node& node);
@@ -75,7 +76,7 @@ bool cuts_composite(const OpContext& op, const Strategy& strategy);
 
 // `base` with the dims that `more` cuts further; `base` itself where that does not fit.
 ShardingRef extend(const ShardingRef& base, const ShardingRef& more, const Shape& shape);
-// Without its partial atoms.
+// Without its partial sub-axes.
 ShardingRef without_partial(const ShardingRef& sharding, const Shape& shape);
 
 }  // namespace spmdx

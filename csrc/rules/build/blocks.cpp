@@ -4,7 +4,7 @@
 
 namespace spmdx::rules {
 
-Blocks blocks_of(Maths& maths, ValueId value, size_t dim) {
+Blocks blocks_of(OpBuilder& maths, ValueId value, size_t dim) {
   const Shape& shape = maths.shape(value);
   const int64_t parts = maths.parts(value, dim);
   const bool even = parts > 1 && shape.at(dim) % parts == 0;
@@ -17,7 +17,7 @@ Shape blocked(Shape shape, const Blocks& blocks) {
   return shape;
 }
 
-ValueId rows_between(Maths& maths, ValueId value, size_t dim, int64_t start, int64_t stop) {
+ValueId rows_between(OpBuilder& maths, ValueId value, size_t dim, int64_t start, int64_t stop) {
   const DType dtype = maths.dtype(value);
   Shape shape = maths.shape(value);
   shape.at(dim) = stop - start;
@@ -25,7 +25,7 @@ ValueId rows_between(Maths& maths, ValueId value, size_t dim, int64_t start, int
                     {{dtype, std::move(shape)}});
 }
 
-Values unchanged(Maths& maths, const Node& node) {
+Values unchanged(OpBuilder& maths, const Node& node) {
   const Call& call = maths.call();
   const ValueId first =
       maths.emit(call.op, call.args, node.inputs, call.outputs, Scalar{{}, call.num_params, node.param});

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // A cut dim seen as blocks, one a part.
 #pragma once
-#include "rules/build/maths.h"
+#include "rules/build/op_builder.h"
 
 namespace spmdx::rules {
 
@@ -12,14 +12,14 @@ struct Blocks {
 };
 
 // As many blocks as the operand's dim has parts; as the mesh has devices where that is not known.
-Blocks blocks_of(Maths& maths, ValueId value, size_t dim);
+Blocks blocks_of(OpBuilder& maths, ValueId value, size_t dim);
 
 Shape blocked(Shape shape, const Blocks& blocks);
 
 // Rows `start` to `stop` of a dim.
-ValueId rows_between(Maths& maths, ValueId value, size_t dim, int64_t start, int64_t stop);
+ValueId rows_between(OpBuilder& maths, ValueId value, size_t dim, int64_t start, int64_t stop);
 
 // The node as it was: its dim will be gathered.
-Values unchanged(Maths& maths, const Node& node);
+Values unchanged(OpBuilder& maths, const Node& node);
 
 }  // namespace spmdx::rules

@@ -14,7 +14,7 @@ double count_of(const Shape& shape, const std::vector<int64_t>& dims) {
   return count;
 }
 
-Normalised normalise(Maths& maths, ValueId x, const std::vector<int64_t>& dims, const Scalar& eps) {
+Normalised normalise(OpBuilder& maths, ValueId x, const std::vector<int64_t>& dims, const Scalar& eps) {
   const DType acc = maths.dtype(x);
   const double count = count_of(maths.shape(x), dims);
   Normalised result{};
@@ -26,12 +26,12 @@ Normalised normalise(Maths& maths, ValueId x, const std::vector<int64_t>& dims, 
   return result;
 }
 
-ValueId finish(Maths& maths, ValueId value, size_t output) {
+ValueId finish(OpBuilder& maths, ValueId value, size_t output) {
   const TensorType type = maths.output(output);
   return maths.cast(maths.view(value, type.shape), type.dtype);
 }
 
-ValueId input_gradient(Maths& maths, ValueId g, ValueId xhat, ValueId rstd, const std::vector<int64_t>& dims) {
+ValueId input_gradient(OpBuilder& maths, ValueId g, ValueId xhat, ValueId rstd, const std::vector<int64_t>& dims) {
   const DType acc = maths.dtype(g);
   const double count = count_of(maths.shape(g), dims);
   const ValueId mean_g = maths.div(maths.sum(g, dims, true, acc), count);
@@ -39,9 +39,9 @@ ValueId input_gradient(Maths& maths, ValueId g, ValueId xhat, ValueId rstd, cons
   return maths.mul(maths.sub(maths.sub(g, mean_g), maths.mul(xhat, mean_gx)), rstd);
 }
 
-bool wanted(const Maths& maths, size_t output) { return produced(maths.output(output)); }
+bool wanted(const OpBuilder& maths, size_t output) { return produced(maths.output(output)); }
 
-ValueId given(Maths& maths, size_t arg, const Shape& shape) {
+ValueId given(OpBuilder& maths, size_t arg, const Shape& shape) {
   const int index = operand(maths.call(), arg);
   internal_check(index >= 0, "a norm without a statistic it needs");
   return maths.view(maths.wide(maths.input(static_cast<size_t>(index))), shape);

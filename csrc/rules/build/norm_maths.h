@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // What all norms share: statistics over some dims, and the gradient that flows back through them.
 #pragma once
-#include "rules/build/maths.h"
+#include "rules/build/op_builder.h"
 
 namespace spmdx::rules {
 
@@ -11,16 +11,16 @@ struct Normalised {
 };
 
 double count_of(const Shape& shape, const std::vector<int64_t>& dims);
-Normalised normalise(Maths& maths, ValueId x, const std::vector<int64_t>& dims, const Scalar& eps);
+Normalised normalise(OpBuilder& maths, ValueId x, const std::vector<int64_t>& dims, const Scalar& eps);
 
 // rstd · (g − mean(g) − xhat · mean(g · xhat)), means over `dims`
-ValueId input_gradient(Maths& maths, ValueId g, ValueId xhat, ValueId rstd, const std::vector<int64_t>& dims);
+ValueId input_gradient(OpBuilder& maths, ValueId g, ValueId xhat, ValueId rstd, const std::vector<int64_t>& dims);
 
 // In the type of that output of the node.
-ValueId finish(Maths& maths, ValueId value, size_t output);
-bool wanted(const Maths& maths, size_t output);
+ValueId finish(OpBuilder& maths, ValueId value, size_t output);
+bool wanted(const OpBuilder& maths, size_t output);
 
 // The operand in that argument, at least f32, shaped to broadcast against x.
-ValueId given(Maths& maths, size_t arg, const Shape& shape);
+ValueId given(OpBuilder& maths, size_t arg, const Shape& shape);
 
 }  // namespace spmdx::rules

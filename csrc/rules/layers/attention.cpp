@@ -5,7 +5,7 @@
 #include <algorithm>
 
 #include "graph/args.h"
-#include "rules/build/maths.h"
+#include "rules/build/op_builder.h"
 #include "rules/build/split_dims.h"
 
 namespace spmdx::rules {
@@ -128,7 +128,7 @@ Scalar kept_scale(const Node& node, std::vector<Arg>& args) {
   return {};
 }
 
-ValueId emit(Maths& maths, const Node& node, const char* op, std::vector<Arg> args, Values inputs,
+ValueId emit(OpBuilder& maths, const Node& node, const char* op, std::vector<Arg> args, Values inputs,
              std::vector<TensorType> outputs) {
   const Scalar scale = kept_scale(node, args);
   return maths.emit(op, std::move(args), std::move(inputs), std::move(outputs), scale);
@@ -143,20 +143,20 @@ Values several(ValueId first, size_t count) {
 }  // namespace
 
 Values expand_attention(Builder& builder, const Node& node) {
-  Maths maths(builder, node);
+  OpBuilder maths(builder, node);
   const Call& call = maths.call();
   return several(emit(maths, node, "spmdx.attention", block_args(call, 3, 4), node.inputs, call.outputs), 2);
 }
 
 Values expand_attention_backward(Builder& builder, const Node& node) {
-  Maths maths(builder, node);
+  OpBuilder maths(builder, node);
   const Call& call = maths.call();
   return several(emit(maths, node, "spmdx.attention_backward", block_args(call, 6, 7), node.inputs, call.outputs), 3);
 }
 
 // Keys are cut: sums over the keys of a device, of exponentials that all devices take from the same number.
 Values expand_attention_block(Builder& builder, const Node& node) {
-  Maths maths(builder, node);
+  OpBuilder maths(builder, node);
   const Call& call = maths.call();
   const TensorType out = maths.output(0), rows = maths.output(1);
   const ValueId top = emit(maths, node, "spmdx.attention_top", call.args, node.inputs, {rows});

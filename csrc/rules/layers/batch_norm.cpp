@@ -70,7 +70,7 @@ OpRule batch_norm_backward(const Call& call) {
 
 // (x, weight, bias, running_mean, running_var, training, momentum, eps); only training is composite.
 Values expand_batch_norm(Builder& builder, const Node& node) {
-  Maths maths(builder, node);
+  OpBuilder maths(builder, node);
   const ValueId x = maths.wide(maths.input(0));
   const Shape channels = per_channel(maths.shape(x));
   const std::vector<int64_t> dims = all_but_channels(channels.size());
@@ -92,7 +92,7 @@ Values expand_batch_norm(Builder& builder, const Node& node) {
 
 // (grad, x, weight, running_mean, running_var, save_mean, save_invstd, train, eps, mask); only training is composite.
 Values expand_batch_norm_backward(Builder& builder, const Node& node) {
-  Maths maths(builder, node);
+  OpBuilder maths(builder, node);
   const ValueId grad = maths.wide(maths.input(0)), x = maths.wide(maths.input(1));
   const Shape channels = per_channel(maths.shape(x));
   const std::vector<int64_t> dims = all_but_channels(channels.size());

@@ -3,7 +3,7 @@
 #include "rules/layers/ctc.h"
 
 #include "rules/build/letters.h"
-#include "rules/build/maths.h"
+#include "rules/build/op_builder.h"
 #include "rules/tensors/pointwise.h"
 
 namespace spmdx::rules {
@@ -14,7 +14,7 @@ std::string targets(const TensorType& type) { return type.shape.size() == 2 ? "n
 
 // The node as `op`, with one argument more: which sequence is the first here.
 Values with_start(Builder& builder, const Node& node, const char* op) {
-  Maths maths(builder, node);
+  OpBuilder maths(builder, node);
   std::vector<Arg> args = maths.call().args;
   args.emplace_back(int64_t{0});
   const ValueId first = maths.emit(op, std::move(args), node.inputs, maths.call().outputs);

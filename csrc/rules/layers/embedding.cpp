@@ -6,7 +6,7 @@
 
 #include "graph/args.h"
 #include "rules/build/letters.h"
-#include "rules/build/maths.h"
+#include "rules/build/op_builder.h"
 
 namespace spmdx::rules {
 
@@ -38,14 +38,14 @@ OpRule masked_embedding(const Call& call) {
 
 // Every device looks up the rows it has; all others are zero. The last argument is the number of rows of all.
 Values expand_embedding(Builder& builder, const Node& node) {
-  Maths maths(builder, node);
+  OpBuilder maths(builder, node);
   return {maths.emit("spmdx.masked_embedding", {TensorArg{0}, TensorArg{1}, int64_t{0}, maths.shape(maths.input(0))[0]},
                      {maths.input(0), maths.input(1)}, {maths.output(0)})};
 }
 
 // Every device adds to the rows it has.
 Values expand_embedding_backward(Builder& builder, const Node& node) {
-  Maths maths(builder, node);
+  OpBuilder maths(builder, node);
   const int64_t rows = maths.output(0).shape.at(0);
   return {maths.emit("spmdx.embedding_rows",
                      {TensorArg{0}, TensorArg{1}, int64_t{0}, rows, rows, integer(maths.call(), 3, -1),

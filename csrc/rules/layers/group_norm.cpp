@@ -70,7 +70,7 @@ OpRule group_norm_backward(const Call& call) {
 
 // (x, weight, bias, N, C, HxW, group, eps)
 Values expand_group_norm(Builder& builder, const Node& node) {
-  Maths maths(builder, node);
+  OpBuilder maths(builder, node);
   const Groups groups = groups_of(maths.shape(maths.input(0)), integer(maths.call(), 6, 1));
   const ValueId x = maths.view(maths.wide(maths.input(0)), groups.split);
   const Normalised stats = normalise(maths, x, groups.own, maths.scalar(7));
@@ -82,7 +82,7 @@ Values expand_group_norm(Builder& builder, const Node& node) {
 
 // (grad, x, mean, rstd, weight, N, C, HxW, group, mask)
 Values expand_group_norm_backward(Builder& builder, const Node& node) {
-  Maths maths(builder, node);
+  OpBuilder maths(builder, node);
   const Groups groups = groups_of(maths.shape(maths.input(1)), integer(maths.call(), 8, 1));
   const ValueId grad = maths.view(maths.wide(maths.input(0)), groups.split);
   const ValueId x = maths.view(maths.wide(maths.input(1)), groups.split);

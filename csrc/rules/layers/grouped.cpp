@@ -7,7 +7,7 @@
 
 #include "graph/args.h"
 #include "rules/build/letters.h"
-#include "rules/build/maths.h"
+#include "rules/build/op_builder.h"
 #include "rules/tensors/pointwise.h"
 
 namespace spmdx::rules {
@@ -57,7 +57,7 @@ OpRule grouped_mm(const Call& call) { return operand(call, 3) >= 0 ? replicated(
 OpRule grouped_block(const Call& call) { return grouped(call, "", ""); }
 
 Values expand_grouped_mm(Builder& builder, const Node& node) {
-  Maths maths(builder, node);
+  OpBuilder maths(builder, node);
   return {maths.emit("spmdx.grouped_mm", {TensorArg{0}, TensorArg{1}, TensorArg{2}, int64_t{0}, int64_t{0}},
                      node.inputs, {maths.output(0)})};
 }

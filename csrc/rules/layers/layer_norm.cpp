@@ -25,7 +25,7 @@ std::vector<int64_t> range(int64_t begin, int64_t end) {
 }
 
 // The sum over leading dims; with none, the value itself.
-ValueId sum_over(Maths& maths, ValueId value, const std::vector<int64_t>& dims) {
+ValueId sum_over(OpBuilder& maths, ValueId value, const std::vector<int64_t>& dims) {
   return dims.empty() ? value : maths.sum(value, dims, false, maths.dtype(value));
 }
 
@@ -83,7 +83,7 @@ OpRule weight_norm(const Call& call) {
 }
 
 Values expand_layer_norm(Builder& builder, const Node& node) {
-  Maths maths(builder, node);
+  OpBuilder maths(builder, node);
   const ValueId x = maths.wide(maths.input(0));
   const auto rank = static_cast<int64_t>(maths.shape(x).size());
   const auto normal = static_cast<int64_t>(integers(maths.call(), 1).size());
@@ -96,7 +96,7 @@ Values expand_layer_norm(Builder& builder, const Node& node) {
 
 // (grad, x, normalized_shape, mean, rstd, weight, bias, mask)
 Values expand_layer_norm_backward(Builder& builder, const Node& node) {
-  Maths maths(builder, node);
+  OpBuilder maths(builder, node);
   const ValueId grad = maths.wide(maths.input(0)), x = maths.wide(maths.input(1));
   const auto rank = static_cast<int64_t>(maths.shape(x).size());
   const auto leading = rank - static_cast<int64_t>(integers(maths.call(), 2).size());

@@ -8,7 +8,7 @@
 #include "graph/args.h"
 #include "rules/build/fits.h"
 #include "rules/build/letters.h"
-#include "rules/build/maths.h"
+#include "rules/build/op_builder.h"
 
 namespace spmdx::rules {
 namespace {
@@ -34,7 +34,7 @@ const char* product_of(std::string_view op) {
   return base == "aten.addmv" ? "aten.mv" : "aten.mm";
 }
 
-ValueId scaled(Maths& maths, ValueId value, const Scalar& by) {
+ValueId scaled(OpBuilder& maths, ValueId value, const Scalar& by) {
   return is_number(by.value, 1) ? value : maths.mul(value, by);
 }
 
@@ -82,7 +82,7 @@ OpRule scaled_mm(const Call& call) {
 
 // beta·self + alpha·(a @ b)
 Values expand_addmm(Builder& builder, const Node& node) {
-  Maths maths(builder, node);
+  OpBuilder maths(builder, node);
   const ValueId product = maths.emit(product_of(maths.call().op), {TensorArg{0}, TensorArg{1}},
                                      {maths.input(1), maths.input(2)}, {maths.output(0)});
   const ValueId right = scaled(maths, product, maths.scalar(4));

@@ -6,7 +6,7 @@
 
 #include "graph/args.h"
 #include "rules/build/letters.h"
-#include "rules/build/maths.h"
+#include "rules/build/op_builder.h"
 #include "rules/rule/row.h"
 #include "rules/tensors/pointwise.h"
 
@@ -39,7 +39,7 @@ Shape elements_of(const Call& call) {
 }
 
 // The node again, without reduction, with the given operands; its parameters are all kept.
-ValueId unreduced(Maths& maths, const Node& node, size_t arg, Values inputs, std::vector<TensorType> outputs) {
+ValueId unreduced(OpBuilder& maths, const Node& node, size_t arg, Values inputs, std::vector<TensorType> outputs) {
   std::vector<Arg> args = maths.call().args;
   if (args.size() <= arg) args.resize(arg + 1);
   args[arg] = int64_t{kNoReduction};
@@ -86,7 +86,7 @@ OpRule margin_loss_backward(const Call& call) {
 }
 
 Values expand_loss(Builder& builder, const Node& node) {
-  Maths maths(builder, node);
+  OpBuilder maths(builder, node);
   const TensorType out = maths.output(0);
   const Shape shape = unreduced_shape(maths.call(), elements_of(maths.call()));
   const size_t arg = row_of(maths.call()).arg;
@@ -103,7 +103,7 @@ Values expand_loss(Builder& builder, const Node& node) {
 
 // A mean divides by the local count in a kernel: divide the incoming gradient by the global one instead.
 Values expand_loss_backward(Builder& builder, const Node& node) {
-  Maths maths(builder, node);
+  OpBuilder maths(builder, node);
   const TensorType out = maths.output(0);
   const Shape shape = unreduced_shape(maths.call(), out.shape);
   const double count = static_cast<double>(std::max<int64_t>(numel(shape), 1));

@@ -6,7 +6,7 @@
 
 #include "graph/args.h"
 #include "rules/build/letters.h"
-#include "rules/build/maths.h"
+#include "rules/build/op_builder.h"
 #include "rules/layers/losses.h"
 #include "rules/tensors/pointwise.h"
 
@@ -40,7 +40,7 @@ struct Classes {
   int weight = -1;  // operand
 };
 
-Classes classes_of(Maths& maths, size_t target, size_t weight_arg, size_t ignore_arg) {
+Classes classes_of(OpBuilder& maths, size_t target, size_t weight_arg, size_t ignore_arg) {
   Classes classes{};
   classes.target = maths.input(target);
   classes.valid = maths.compare("aten.ne.Scalar", classes.target, argument(maths.call(), ignore_arg));
@@ -49,7 +49,7 @@ Classes classes_of(Maths& maths, size_t target, size_t weight_arg, size_t ignore
 }
 
 // [n, …]: `value` (a scalar, or one a row) times the weight of the row's class, 0 where the row is ignored.
-ValueId row_values(Maths& maths, const Classes& classes, ValueId value) {
+ValueId row_values(OpBuilder& maths, const Classes& classes, ValueId value) {
   const Shape rows = maths.shape(classes.target);
   if (classes.weight < 0) return maths.where_or(classes.valid, maths.expand(value, rows), 0.0);
   const DType dtype = maths.dtype(value);
@@ -94,7 +94,7 @@ OpRule nll_rows(const Call& call) {
 }
 
 // (rows, target, dim, start, count): the new dim of the result is a factor of its own.
-OpRule place(const Call& call) {
+OpRule put_rows(const Call& call) {
   const std::string rows = dims(call.inputs[0].shape.size());
   std::string result = rows;
   result.insert(static_cast<size_t>(integer(call, 2, 0)), "Z");
@@ -104,7 +104,7 @@ OpRule place(const Call& call) {
 // (self, target, weight, reduction, ignore_index) -> (output, total_weight). The sums over rows and over classes are
 // one: whoever has a row's class adds the row.
 Values expand_nll_loss(Builder& builder, const Node& node) {
-  Maths maths(builder, node);
+  OpBuilder maths(builder, node);
   const TensorType out = maths.output(0), weight_type = maths.output(1);
   const DType acc = wide(out.dtype);
   const Shape shape = maths.shape(maths.input(1));
@@ -126,13 +126,13 @@ Values expand_nll_loss(Builder& builder, const Node& node) {
 
 // (grad, self, target, weight, reduction, ignore_index, total_weight): −w·g where a class is the row's own
 Values expand_nll_loss_backward(Builder& builder, const Node& node) {
-  Maths maths(builder, node);
+  OpBuilder maths(builder, node);
   const Classes classes = classes_of(maths, 2, 3, 5);
   const TensorType out = maths.output(0);
   ValueId grad = maths.unary("aten.neg", maths.wide(maths.input(0)));
   if (integer(maths.call(), 4, kMean) == kMean) grad = maths.div(grad, maths.view(maths.wide(node.inputs.back()), {}));
   const ValueId rows = maths.cast(row_values(maths, classes, grad), out.dtype);
-  return {maths.emit("spmdx.place", {TensorArg{0}, TensorArg{1}, int64_t{1}, int64_t{0}, out.shape.at(1)},
+  return {maths.emit("spmdx.put_rows", {TensorArg{0}, TensorArg{1}, int64_t{1}, int64_t{0}, out.shape.at(1)},
                      {rows, classes.target}, {out})};
 }
 
@@ -141,8 +141,8 @@ void nll_start(const Call&, const Boxes& inputs, const Boxes&, std::vector<Arg>&
   args.at(4) = inputs.at(0).at(1).start;
 }
 
-// spmdx.place(rows, target, dim, start, count)
-void place_box(const Call&, const Boxes&, const Boxes& outputs, std::vector<Arg>& args) {
+// spmdx.put_rows(rows, target, dim, start, count)
+void put_rows_box(const Call&, const Boxes&, const Boxes& outputs, std::vector<Arg>& args) {
   const Range range = outputs.at(0).at(static_cast<size_t>(std::get<int64_t>(args.at(2))));
   args.at(3) = range.start;
   args.at(4) = range.extent;

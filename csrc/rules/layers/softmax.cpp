@@ -5,9 +5,9 @@
 #include <limits>
 
 #include "graph/args.h"
-#include "rules/build/known_sums.h"
 #include "rules/build/letters.h"
-#include "rules/build/maths.h"
+#include "rules/build/op_builder.h"
+#include "rules/build/simplify_sums.h"
 #include "rules/rule/row.h"
 
 namespace spmdx::rules {
@@ -20,7 +20,7 @@ struct Rows {
   ValueId top;
 };
 
-Rows rows_of(Maths& maths, const std::vector<int64_t>& dim) {
+Rows rows_of(OpBuilder& maths, const std::vector<int64_t>& dim) {
   const ValueId x = maths.cast(maths.input(0), wide(maths.output(0).dtype));
   Rows rows{};
   rows.top = maths.extremum("aten.amax", x, dim, true);
@@ -49,7 +49,7 @@ OpRule masked_softmax(const Call& call) {
 }
 
 Values expand_softmax(Builder& builder, const Node& node) {
-  Maths maths(builder, node);
+  OpBuilder maths(builder, node);
   const Rows rows = rows_of(maths, integers(maths.call(), 1));
   ValueId result = maths.div(rows.exp, rows.total);
   if (maths.call().op == "aten._safe_softmax") {
@@ -61,14 +61,14 @@ Values expand_softmax(Builder& builder, const Node& node) {
 }
 
 Values expand_log_softmax(Builder& builder, const Node& node) {
-  Maths maths(builder, node);
+  OpBuilder maths(builder, node);
   const Rows rows = rows_of(maths, integers(maths.call(), 1));
   return {maths.cast(maths.sub(rows.shifted, maths.unary("aten.log", rows.total)), maths.output(0).dtype)};
 }
 
 // (grad, output, dim, input_dtype): y·(g − Σ g·y)
 Values expand_softmax_backward(Builder& builder, const Node& node) {
-  Maths maths(builder, node);
+  OpBuilder maths(builder, node);
   const ValueId grad = maths.wide(maths.input(0)), y = maths.wide(maths.input(1));
   const ValueId product = maths.mul(grad, y);
   const ValueId total = maths.sum(product, integers(maths.call(), 2), true, maths.dtype(product));
@@ -77,7 +77,7 @@ Values expand_softmax_backward(Builder& builder, const Node& node) {
 
 // g − exp(y)·Σ g; the gradient of nll_loss has one element a row, so that its sum is known
 Values expand_log_softmax_backward(Builder& builder, const Node& node) {
-  Maths maths(builder, node);
+  OpBuilder maths(builder, node);
   const ValueId grad = maths.wide(maths.input(0)), y = maths.wide(maths.input(1));
   const std::optional<ValueId> known = known_sum(maths, maths.input(0), integer(maths.call(), 2, -1));
   const ValueId total = known ? *known : maths.sum(grad, integers(maths.call(), 2), true, maths.dtype(grad));

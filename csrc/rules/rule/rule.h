@@ -22,7 +22,7 @@ struct Factor {
   // For reduce: the reduction. For composite: sum where the expansion ends in partial outputs (addmm's k, mean),
   // none where it exchanges rows (softmax, layer_norm).
   Reduction reduction = Reduction::none;
-  // A dim of this factor alone may have another size. It is cut by the same atoms in the ordinary layout: where the
+  // A dim of this factor alone may have another size. It is cut by the same sub-axes in the ordinary layout: where the
   // factor may be cut at run time, it counts parts, and is cut into all of them or not at all.
   bool loose = false;
 };
@@ -30,7 +30,7 @@ struct Factor {
 // How a partial operand may flow to the outputs. Only operands in OpRule::linear_inputs take part.
 enum class Linearity : uint8_t {
   none,      // operands must be reduced first
-  joint,     // all of them partial (sum) over the same atoms: outputs are partial likewise
+  joint,     // all of them partial (sum) over the same sub-axes: outputs are partial likewise
   each,      // exactly one of them partial (sum), the others whole: outputs are partial
   monotone,  // single operand partial max or min: outputs likewise
   movement   // joint, for any reduction: the op only moves data

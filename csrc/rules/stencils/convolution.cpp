@@ -87,7 +87,7 @@ std::optional<Gradients> gradients_of(const Call& call) {
 }
 
 // The gradients of input and weight, and that of the bias by itself.
-Values bias_gradient_apart(Maths& maths, const Node& node) {
+Values bias_gradient_apart(OpBuilder& maths, const Node& node) {
   std::vector<Arg> args = maths.call().args;
   std::vector<TensorType> types = maths.call().outputs;
   args.at(10) = std::vector<bool>{produced(types[0]), produced(types[1]), false};
@@ -96,7 +96,7 @@ Values bias_gradient_apart(Maths& maths, const Node& node) {
   return {made, made + 1, kNone};
 }
 
-ValueId bias_gradient(Maths& maths) {
+ValueId bias_gradient(OpBuilder& maths) {
   const ValueId grad = maths.input(0);
   std::vector<int64_t> dims(maths.shape(grad).size());
   std::iota(dims.begin(), dims.end(), 0);
@@ -105,7 +105,7 @@ ValueId bias_gradient(Maths& maths) {
 }
 
 // Of a convolution: the bias is added once.
-Values add_bias_after(Maths& maths) {
+Values add_bias_after(OpBuilder& maths) {
   std::vector<Arg> args = maths.call().args;
   args.at(2) = std::monostate{};
   const ValueId product =
@@ -149,7 +149,7 @@ OpRule convolution_backward(const Call& call) {
 
 // A bias is added after sums over cut channels.
 Values expand_convolution(Builder& builder, const Node& node) {
-  Maths maths(builder, node);
+  OpBuilder maths(builder, node);
   const bool bias = operand(maths.call(), 2) >= 0;
   const std::vector<CutDim> cuts = cut_dims(maths, maths.call(), node.inputs);
   if (bias && (cuts.empty() || maths.is_cut(node.inputs[0], 1))) return add_bias_after(maths);
@@ -157,7 +157,7 @@ Values expand_convolution(Builder& builder, const Node& node) {
 }
 
 Values expand_convolution_backward(Builder& builder, const Node& node) {
-  Maths maths(builder, node);
+  OpBuilder maths(builder, node);
   const std::vector<CutDim> cuts = cut_dims(maths, maths.call(), node.inputs);
   const auto gradients = gradients_of(maths.call());
   const bool biased = produced(maths.output(2));

@@ -28,7 +28,8 @@ double rows_of_part(const Call& inner, const Stencil& stencil, const Call& call)
   return rows;
 }
 
-ValueId with_halo(Maths& maths, ValueId value, size_t dim, const Windows& windows, bool owns_points, int64_t parts) {
+ValueId with_halo(OpBuilder& maths, ValueId value, size_t dim, const Windows& windows, bool owns_points,
+                  int64_t parts) {
   std::vector<int64_t> starts, lengths;
   for (int64_t i = 0; i < parts; ++i) {
     const Range rows = needed(windows, owns_points, parts, i);
@@ -120,7 +121,7 @@ void halo_parts(const Call& call, const Boxes& inputs, const Boxes& outputs, std
   args.at(kHaloLengths) = std::vector<int64_t>(lengths.begin() + first, lengths.begin() + first + count);
 }
 
-std::vector<CutDim> cut_dims(Maths& maths, const Call& call, const Values& inputs) {
+std::vector<CutDim> cut_dims(OpBuilder& maths, const Call& call, const Values& inputs) {
   const Stencil stencil = *stencil_of(call);
   const size_t spatial = spatial_dims(call), rank = call.inputs.at(0).shape.size();
   std::vector<CutDim> cuts;
@@ -136,7 +137,7 @@ std::vector<CutDim> cut_dims(Maths& maths, const Call& call, const Values& input
   return cuts;
 }
 
-Values in_parts(Maths& maths, const Call& call, Values inputs, const std::vector<CutDim>& cuts) {
+Values in_parts(OpBuilder& maths, const Call& call, Values inputs, const std::vector<CutDim>& cuts) {
   const Stencil stencil = *stencil_of(call);
   const size_t spatial = spatial_dims(call), rank = call.inputs.at(0).shape.size();
   const bool owns_points = stencil.owns_points();
@@ -162,7 +163,7 @@ Values in_parts(Maths& maths, const Call& call, Values inputs, const std::vector
 }
 
 Values expand_stencil(Builder& builder, const Node& node) {
-  Maths maths(builder, node);
+  OpBuilder maths(builder, node);
   const std::vector<CutDim> cuts = cut_dims(maths, maths.call(), node.inputs);
   return cuts.empty() ? unchanged(maths, node) : in_parts(maths, maths.call(), node.inputs, cuts);
 }

@@ -2,7 +2,7 @@
 // Ops on planes (pooling, upsampling, padding): batch and channels pass; spatial dims are cut in parts that exchange
 // halos where the op is a stencil, and stay whole where not.
 #pragma once
-#include "rules/build/maths.h"
+#include "rules/build/op_builder.h"
 
 namespace spmdx::rules {
 
@@ -19,8 +19,8 @@ struct CutDim {
   size_t spatial;
   int64_t parts;
 };
-std::vector<CutDim> cut_dims(Maths& maths, const Call& call, const Values& inputs);
+std::vector<CutDim> cut_dims(OpBuilder& maths, const Call& call, const Values& inputs);
 // The call as a spmdx.stencil, on operands of which those that the parts do not own have halos.
-Values in_parts(Maths& maths, const Call& call, Values inputs, const std::vector<CutDim>& cuts);
+Values in_parts(OpBuilder& maths, const Call& call, Values inputs, const std::vector<CutDim>& cuts);
 
 }  // namespace spmdx::rules

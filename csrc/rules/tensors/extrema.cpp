@@ -3,7 +3,7 @@
 #include "rules/tensors/extrema.h"
 
 #include "graph/args.h"
-#include "rules/build/maths.h"
+#include "rules/build/op_builder.h"
 #include "rules/tensors/reductions.h"
 
 namespace spmdx::rules {
@@ -18,7 +18,7 @@ std::vector<int64_t> acted(const Call& call, size_t rank) {
 }
 
 // Each element's row-major position within `dims`, as a sum of one line a dim.
-ValueId positions(Maths& maths, const Shape& shape, const std::vector<int64_t>& dims) {
+ValueId positions(OpBuilder& maths, const Shape& shape, const std::vector<int64_t>& dims) {
   ValueId total = kNone;
   int64_t stride = 1;
   for (size_t i = dims.size(); i-- > 0;) {
@@ -34,7 +34,7 @@ ValueId positions(Maths& maths, const Shape& shape, const std::vector<int64_t>& 
 }
 
 // A NaN is the extremum wherever there is one.
-ValueId attains(Maths& maths, ValueId x, ValueId extremum) {
+ValueId attains(OpBuilder& maths, ValueId x, ValueId extremum) {
   const ValueId equal = maths.equal(x, extremum);
   if (!is_floating(maths.dtype(x))) return equal;
   const ValueId nan = maths.emit("aten.isnan", {TensorArg{0}}, {x}, {{DType::b8, maths.shape(x)}});
@@ -47,7 +47,7 @@ OpRule reduce_index(const Call& call) { return reduce(call, 1, Reduction::none, 
 
 // argmax, argmin: (indices); max.dim, min.dim: (values, indices)
 Values expand_extremum(Builder& builder, const Node& node) {
-  Maths maths(builder, node);
+  OpBuilder maths(builder, node);
   const std::string_view base = base_name(maths.call().op);
   const bool largest = base == "aten.argmax" || base == "aten.max";
   const ValueId x = maths.input(0);

@@ -8,7 +8,7 @@
 #include "rules/build/acted_dims.h"
 #include "rules/build/blocks.h"
 #include "rules/build/letters.h"
-#include "rules/build/maths.h"
+#include "rules/build/op_builder.h"
 #include "rules/tensors/pointwise.h"
 
 namespace spmdx::rules {
@@ -66,7 +66,7 @@ OpRule stack(const Call& call) {
 // (tensors, dim), all alike: blocks of each tensor are joined where they lie; then whole tensors come one after the
 // other, which moves only what changes hands.
 Values expand_cat(Builder& builder, const Node& node) {
-  Maths maths(builder, node);
+  OpBuilder maths(builder, node);
   const TensorType out = maths.output(0);
   const auto dim = static_cast<size_t>(normal_dim(integer(maths.call(), 1, 0), out.shape.size()));
   const Blocks blocks = blocks_of(maths, maths.input(0), dim);

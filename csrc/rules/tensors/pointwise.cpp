@@ -5,7 +5,7 @@
 #include "base/error.h"
 #include "graph/args.h"
 #include "rules/build/letters.h"
-#include "rules/build/maths.h"
+#include "rules/build/op_builder.h"
 
 namespace spmdx::rules {
 
@@ -84,7 +84,7 @@ OpRule amp_unscale(const Call& call) {
 
 // One call a tensor, each with its own finding; the largest counts.
 Values expand_amp_unscale(Builder& builder, const Node& node) {
-  Maths maths(builder, node);
+  OpBuilder maths(builder, node);
   const size_t tensors = maths.call().outputs.size() - 1;
   const ValueId found = maths.input(tensors), scale = maths.input(tensors + 1);
   Values results, findings;

@@ -8,7 +8,7 @@
 #include "graph/args.h"
 #include "rules/build/fits.h"
 #include "rules/build/letters.h"
-#include "rules/build/maths.h"
+#include "rules/build/op_builder.h"
 #include "rules/rule/row.h"
 #include "rules/tensors/pointwise.h"
 
@@ -121,7 +121,7 @@ double correction_of(const Call& call) {
 
 // The sum of what is neither above nor below the diagonal: both are told by global positions.
 Values expand_trace(Builder& builder, const Node& node) {
-  Maths maths(builder, node);
+  OpBuilder maths(builder, node);
   const TensorType type = maths.call().inputs.at(0);
   ValueId x = maths.input(0);
   for (const char* op : {"aten.tril", "aten.triu"}) x = maths.emit(op, {TensorArg{0}, int64_t{0}}, {x}, {type});
@@ -129,7 +129,7 @@ Values expand_trace(Builder& builder, const Node& node) {
 }
 
 Values expand_mean(Builder& builder, const Node& node) {
-  Maths maths(builder, node);
+  OpBuilder maths(builder, node);
   const Reduced by = reduced_by(maths.call(), 1);
   const DType type = maths.output(0).dtype;
   const ValueId total = maths.sum(maths.input(0), by.dims, by.keepdim, wide(type));
@@ -138,7 +138,7 @@ Values expand_mean(Builder& builder, const Node& node) {
 
 // Two passes: squared distances from the global mean.
 Values expand_var(Builder& builder, const Node& node) {
-  Maths maths(builder, node);
+  OpBuilder maths(builder, node);
   const Reduced by = reduced_by(maths.call(), 1);
   const DType type = maths.output(0).dtype;
   const ValueId x = maths.wide(maths.input(0));
@@ -156,7 +156,7 @@ Values expand_var(Builder& builder, const Node& node) {
 
 // (Σ |x|^p)^(1/p), with its limits at 0 and ±∞
 Values expand_vector_norm(Builder& builder, const Node& node) {
-  Maths maths(builder, node);
+  OpBuilder maths(builder, node);
   const Reduced by = reduced_by(maths.call(), 2);
   const TensorType& out = maths.output(0);
   const double p = real(maths.call(), 1, 2);
@@ -180,7 +180,7 @@ Values expand_vector_norm(Builder& builder, const Node& node) {
 
 // log Σ exp(x − max) + max, where an infinite maximum counts as 0 (all −∞ gives −∞, a +∞ gives +∞)
 Values expand_logsumexp(Builder& builder, const Node& node) {
-  Maths maths(builder, node);
+  OpBuilder maths(builder, node);
   const Reduced by = reduced_by(maths.call(), 1);
   const TensorType& out = maths.output(0);
   const ValueId x = maths.cast(maths.input(0), wide(out.dtype));

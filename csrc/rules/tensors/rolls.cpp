@@ -13,7 +13,7 @@ namespace spmdx::rules {
 namespace {
 
 // Every block in the place of the one `by` blocks further, the last ones at the beginning.
-ValueId turned(Maths& maths, ValueId value, const Blocks& blocks, int64_t by) {
+ValueId turned(OpBuilder& maths, ValueId value, const Blocks& blocks, int64_t by) {
   std::vector<int64_t> sources;
   for (int64_t block = 0; block < blocks.count; ++block) sources.push_back((block - by + blocks.count) % blocks.count);
   if (std::is_sorted(sources.begin(), sources.end())) return value;
@@ -23,7 +23,7 @@ ValueId turned(Maths& maths, ValueId value, const Blocks& blocks, int64_t by) {
 }
 
 // `shift`: 0 … size of the dim − 1. A block gets the end of one block, then the beginning of the next.
-ValueId rolled_blocks(Maths& maths, ValueId value, const Blocks& blocks, int64_t shift) {
+ValueId rolled_blocks(OpBuilder& maths, ValueId value, const Blocks& blocks, int64_t shift) {
   const TensorType out{maths.dtype(value), maths.shape(value)};
   const ValueId own = maths.view(value, blocked(out.shape, blocks));
   const int64_t by = shift / blocks.size, rest = shift % blocks.size, kept = blocks.size - rest;
@@ -48,7 +48,7 @@ OpRule rolled(const Call& call) {
 
 // (x, shifts, dims): along one dim that is cut; the other dims first.
 Values expand_roll(Builder& builder, const Node& node) {
-  Maths maths(builder, node);
+  OpBuilder maths(builder, node);
   const Shape& shape = maths.output(0).shape;
   std::vector<int64_t> shifts = integers(maths.call(), 1), dims = integers(maths.call(), 2);
   for (size_t i = 0; i < dims.size(); ++i) {

@@ -32,14 +32,14 @@ const Scan& scan_of(const Call& call) {
   throw InternalError("no scan: " + call.op);
 }
 
-ValueId scanned(Maths& maths, const Scan& by, ValueId value, size_t dim, DType dtype) {
+ValueId scanned(OpBuilder& maths, const Scan& by, ValueId value, size_t dim, DType dtype) {
   std::vector<Arg> args = {TensorArg{0}, static_cast<int64_t>(dim)};
   if (std::string_view(by.op) != "aten.logcumsumexp") args.emplace_back(dtype);
   return maths.emit(by.op, std::move(args), {value}, {{dtype, maths.shape(value)}});
 }
 
 // What comes before each block: the totals of all blocks, one place later.
-ValueId before_blocks(Maths& maths, const Scan& by, ValueId local, const Blocks& blocks) {
+ValueId before_blocks(OpBuilder& maths, const Scan& by, ValueId local, const Blocks& blocks) {
   const DType dtype = maths.dtype(local);
   const ValueId totals = rows_between(maths, local, blocks.dim + 1, blocks.size - 1, blocks.size);
   const Shape shape = maths.shape(totals);
@@ -79,7 +79,7 @@ OpRule topk(const Call& call) {
 
 // (x, dim, dtype)
 Values expand_scan(Builder& builder, const Node& node) {
-  Maths maths(builder, node);
+  OpBuilder maths(builder, node);
   const TensorType out = maths.output(0);
   const auto dim = static_cast<size_t>(normal_dim(integer(maths.call(), 1, -1), out.shape.size()));
   const Blocks blocks = blocks_of(maths, maths.input(0), dim);
@@ -93,7 +93,7 @@ Values expand_scan(Builder& builder, const Node& node) {
 
 // (x, k, dim, largest, sorted): the candidates of each block, then the best of those.
 Values expand_topk(Builder& builder, const Node& node) {
-  Maths maths(builder, node);
+  OpBuilder maths(builder, node);
   const TensorType out = maths.output(0);
   const auto dim = static_cast<size_t>(normal_dim(integer(maths.call(), 2, -1), out.shape.size()));
   const int64_t k = integer(maths.call(), 1, 0);

@@ -5,7 +5,7 @@
 #include <algorithm>
 
 #include "rules/build/fits.h"
-#include "rules/build/maths.h"
+#include "rules/build/op_builder.h"
 
 namespace spmdx::rules {
 namespace {
@@ -54,7 +54,7 @@ OpRule slots(const Call& call) {
 }
 
 Values expand_slots(Builder& builder, const Node& node) {
-  Maths maths(builder, node);
+  OpBuilder maths(builder, node);
   const Call& call = maths.call();
   const size_t count = slots_of(call), groups = call.outputs.size() / count;
   Values results(call.outputs.size());

@@ -131,7 +131,7 @@ OpRule pad(const Call& call) {
 }
 
 Values expand_taken_rows(Builder& builder, const Node& node) {
-  Maths maths(builder, node);
+  OpBuilder maths(builder, node);
   ValueId value = maths.input(0);
   std::vector<int64_t> widths =
       base_name(maths.call().op) == "aten.constant_pad_nd" ? integers(maths.call(), 1) : std::vector<int64_t>{};

@@ -6,7 +6,7 @@
 
 #include "base/error.h"
 #include "graph/args.h"
-#include "rules/build/maths.h"
+#include "rules/build/op_builder.h"
 #include "rules/rule/row.h"
 #include "rules/tensors/indexing.h"
 
@@ -36,7 +36,7 @@ Indexing indexing_of(const Call& call) {
   return {operand(call, 2), static_cast<size_t>(normal_dim(integer(call, 1, 0), rank))};
 }
 
-bool is_zeros(const Maths& maths, ValueId value) {
+bool is_zeros(const OpBuilder& maths, ValueId value) {
   const Node* made = maths.producer(value);
   return made && made->call->op == "aten.full" && is_number(argument(*made->call, 1), 0);
 }
@@ -80,7 +80,7 @@ void window_start(const Call&, const std::vector<Box>& inputs, const std::vector
 
 // Rows that are added are added to zeros first, so that devices may do a part of the rows each.
 Values expand_window(Builder& builder, const Node& node) {
-  Maths maths(builder, node);
+  OpBuilder maths(builder, node);
   const Call& call = maths.call();
   const Indexing at = indexing_of(call);
   internal_check(at.operand >= 0, "no index in " + call.op);

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Route: the recipes of all processes that have to do with this one, each piece given by the nearest that holds it.
+// Route: the assemblies of all processes that have to do with this one, each piece given by the nearest that holds it.
 #include "runtime/collective/route.h"
 
 #include <algorithm>
@@ -49,43 +49,43 @@ class Router {
     return at->second;
   }
 
-  bool holds(int64_t process, const Piece& piece) {
+  bool holds(int64_t process, const BoxCopy& piece) {
     const auto& held = holdings(process);
     return std::binary_search(held.begin(), held.end(), piece.source);
   }
 
-  bool holds_all(int64_t process, const std::vector<Fragment>& fragments) {
-    for (const Fragment& fragment : fragments)
-      for (const Piece& piece : fragment)
+  bool holds_all(int64_t process, const std::vector<Summand>& summands) {
+    for (const Summand& summand : summands)
+      for (const BoxCopy& piece : summand)
         if (!holds(process, piece)) return false;
     return true;
   }
 
-  int64_t owner_of(const Piece& piece) const { return processes_.owner(from().mesh->device_ids()[piece.position]); }
+  int64_t owner_of(const BoxCopy& piece) const { return processes_.owner(from().mesh->device_ids()[piece.position]); }
 
   // The process itself, if it holds them; else the owner of the nearest device, if that holds them; else `last`.
-  int64_t provider(int64_t process, const std::vector<Fragment>& fragments, int64_t last) {
-    if (holds_all(process, fragments)) return process;
-    const int64_t near = owner_of(fragments.front().front());
-    return holds_all(near, fragments) ? near : last;
+  int64_t provider(int64_t process, const std::vector<Summand>& summands, int64_t last) {
+    if (holds_all(process, summands)) return process;
+    const int64_t near = owner_of(summands.front().front());
+    return holds_all(near, summands) ? near : last;
   }
 
-  // The one owner of all pieces of a fragment, seen from the canonical device of the target; -1: there are several.
-  int64_t sole_owner(const Fragment& fragment) const {
-    for (const Piece& piece : fragment)
-      if (owner_of(piece) != owner_of(fragment.front())) return -1;
-    return fragment.empty() ? -1 : owner_of(fragment.front());
+  // The one owner of all pieces of a summand, seen from the canonical device of the target; -1: there are several.
+  int64_t sole_owner(const Summand& summand) const {
+    for (const BoxCopy& piece : summand)
+      if (owner_of(piece) != owner_of(summand.front())) return -1;
+    return summand.empty() ? -1 : owner_of(summand.front());
   }
 
-  Term pieces_of(int64_t process, const Fragment& fragment, const Fragment& canonical) {
+  Term pieces_of(int64_t process, const Summand& summand, const Summand& canonical) {
     Term term;
-    for (size_t i = 0; i < fragment.size(); ++i) {
-      Piece piece = fragment[i];
+    for (size_t i = 0; i < summand.size(); ++i) {
+      BoxCopy piece = summand[i];
       Shape shape;
       for (const Range& range : piece.box) shape.push_back(range.extent);
       std::vector<int64_t> starts = piece.starts;
       piece.starts.assign(shape.size(), 0);
-      const std::vector<Fragment> alone = {{piece}};
+      const std::vector<Summand> alone = {{piece}};
       term.push_back({provider(process, alone, owner_of(canonical[i])), alone, shape, std::move(starts)});
     }
     return term;
@@ -93,30 +93,30 @@ class Router {
 
   // Fragments that the canonical device would get from one process are summed before they are sent. Which ones does
   // not depend on who asks.
-  void add_terms(int64_t process, const Recipe& recipe, const Recipe& canonical, Target& target) {
+  void add_terms(int64_t process, const Assembly& assembly, const Assembly& canonical, Target& target) {
     std::map<int64_t, size_t> term_of;  // by owner
-    for (size_t f = 0; f < recipe.fragments.size(); ++f) {
-      const int64_t owner = recipe.fragments.size() > 1 ? sole_owner(canonical.fragments[f]) : -1;
+    for (size_t f = 0; f < assembly.summands.size(); ++f) {
+      const int64_t owner = assembly.summands.size() > 1 ? sole_owner(canonical.summands[f]) : -1;
       if (owner < 0) {
-        target.terms.push_back(pieces_of(process, recipe.fragments[f], canonical.fragments[f]));
+        target.terms.push_back(pieces_of(process, assembly.summands[f], canonical.summands[f]));
         continue;
       }
       const auto [at, fresh] = term_of.try_emplace(owner, target.terms.size());
-      if (fresh) target.terms.push_back({{owner, {}, recipe.shape, std::vector<int64_t>(recipe.shape.size(), 0)}});
-      target.terms[at->second][0].fragments.push_back(recipe.fragments[f]);
+      if (fresh) target.terms.push_back({{owner, {}, assembly.shape, std::vector<int64_t>(assembly.shape.size(), 0)}});
+      target.terms[at->second][0].summands.push_back(assembly.summands[f]);
     }
     for (const auto& [owner, index] : term_of) {
-      Share& share = target.terms[index][0];
-      share.provider = provider(process, share.fragments, owner);
+      Contribution& contribution = target.terms[index][0];
+      contribution.provider = provider(process, contribution.summands, owner);
     }
   }
 
   Target target_of(int64_t process, int64_t position, int64_t index) {
-    const Recipe recipe = recipe_at(relayout_, position);
-    const Recipe canonical =
-        processes_.count == 1 ? recipe : recipe_at(relayout_, representative(*to().mesh, to().used(), index));
-    Target target{recipe.shape, recipe.identity, recipe.holes, false, {}, {}};
-    add_terms(process, recipe, canonical, target);
+    const Assembly assembly = assembly_at(relayout_, position);
+    const Assembly canonical =
+        processes_.count == 1 ? assembly : assembly_at(relayout_, representative(*to().mesh, to().used(), index));
+    Target target{assembly.shape, assembly.identity, assembly.holes, false, {}, {}};
+    add_terms(process, assembly, canonical, target);
     return target;
   }
 
@@ -135,7 +135,8 @@ class Router {
     return targets;
   }
 
-  // Who gives the terms of a shard, if each gives a whole one and there are enough to share out the sum; else null.
+  // Who gives the terms of a shard, if each gives a whole one and there are enough to share out the sum; else
+  // null.
   const Providers* providers_of(const Target& target) {
     if (target.terms.size() < 3 || numel(target.shape) < kLeastSharedSum) return nullptr;
     Providers providers;
@@ -165,8 +166,8 @@ class Router {
 
   static bool is_received(int64_t process, const Target& target) {
     for (const Term& term : target.terms)
-      for (const Share& share : term)
-        if (share.provider != process) return true;
+      for (const Contribution& contribution : term)
+        if (contribution.provider != process) return true;
     return false;
   }
 
@@ -190,8 +191,8 @@ class Router {
         continue;
       }
       for (const Term& term : target.terms)
-        for (const Share& share : term)
-          if (share.provider == processes_.here) route.deliveries.push_back({peer, share});
+        for (const Contribution& contribution : term)
+          if (contribution.provider == processes_.here) route.deliveries.push_back({peer, contribution});
     }
   }
 

@@ -1,21 +1,21 @@
 // SPDX-License-Identifier: Apache-2.0
 // Route: which process contributes what to the shards of a collective.
 #pragma once
-#include "runtime/collective/recipe.h"
+#include "runtime/collective/assembly.h"
 #include "sharding/processes.h"
 
 namespace spmdx {
 
-// What one process gives to one term of a target: the reduction of fragments, or one piece as it is.
-struct Share {
+// What one process gives to one term of a target: the reduction of summands, or one piece as it is.
+struct Contribution {
   int64_t provider = 0;
-  std::vector<Fragment> fragments;
+  std::vector<Summand> summands;
   Shape shape;                  // of what is given
   std::vector<int64_t> starts;  // where it goes in the term
 };
 
 // Shares that lie side by side.
-using Term = std::vector<Share>;
+using Term = std::vector<Contribution>;
 
 struct Target {
   Shape shape;
@@ -31,8 +31,8 @@ struct Target {
 
 struct Delivery {
   int64_t peer = 0;
-  Share share;        // without fragments where the target has partners:
-  size_t target = 0;  // the part of the peer is sent, of what this process gives to this target of its own
+  Contribution contribution;  // without summands where the target has partners:
+  size_t target = 0;          // the part of the peer is sent, of what this process gives to this target of its own
 };
 
 struct Route {

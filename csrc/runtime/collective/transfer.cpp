@@ -28,7 +28,7 @@ Transfer::Transfer(Backend& backend, const Route& route, DType dtype, Reduction 
       shards_(std::move(shards)),
       arrivals_(route.targets.size()) {}
 
-BufferRef Transfer::shard(const Piece& piece) const {
+BufferRef Transfer::shard(const BoxCopy& piece) const {
   const auto at = std::lower_bound(route_.sources.begin(), route_.sources.end(), piece.source);
   const auto index = static_cast<size_t>(at - route_.sources.begin());
   internal_check(at != route_.sources.end() && *at == piece.source && index < shards_.size() && shards_[index],
@@ -36,18 +36,18 @@ BufferRef Transfer::shard(const Piece& piece) const {
   return shards_[index];
 }
 
-BufferRef Transfer::join(const Fragment& fragment, const Shape& shape) const {
-  if (fragment.size() == 1)
-    return fragment[0].whole ? shard(fragment[0]) : backend_.narrow(shard(fragment[0]), fragment[0].box);
+BufferRef Transfer::join(const Summand& summand, const Shape& shape) const {
+  if (summand.size() == 1)
+    return summand[0].whole ? shard(summand[0]) : backend_.narrow(shard(summand[0]), summand[0].box);
   BufferRef whole = backend_.empty(dtype_, shape);
-  for (const Piece& piece : fragment) backend_.copy_box(whole, piece.starts, shard(piece), piece.box);
+  for (const BoxCopy& piece : summand) backend_.copy_box(whole, piece.starts, shard(piece), piece.box);
   return whole;
 }
 
-BufferRef Transfer::give(const Share& share) const {
-  if (share.fragments.size() == 1) return join(share.fragments[0], share.shape);
+BufferRef Transfer::give(const Contribution& contribution) const {
+  if (contribution.summands.size() == 1) return join(contribution.summands[0], contribution.shape);
   Shards terms;
-  for (const Fragment& fragment : share.fragments) terms.push_back(join(fragment, share.shape));
+  for (const Summand& summand : contribution.summands) terms.push_back(join(summand, contribution.shape));
   return backend_.reduce(terms, reduction_);
 }
 
@@ -65,15 +65,15 @@ void Transfer::ask(const Target& target, Arrival& arrival, Messages& receives) c
     return;
   }
   for (const Term& term : target.terms)
-    for (const Share& share : term)
-      if (share.provider != route_.here) await(share.provider, share.shape);
+    for (const Contribution& contribution : term)
+      if (contribution.provider != route_.here) await(contribution.provider, contribution.shape);
 }
 
 void Transfer::first_round(Messages& sends, Messages& receives) {
   for (size_t t = 0; t < arrivals_.size(); ++t) ask(route_.targets[t], arrivals_[t], receives);
   for (const Delivery& delivery : route_.deliveries) {
-    if (!delivery.share.fragments.empty()) {
-      sends.push_back({delivery.peer, give(delivery.share)});
+    if (!delivery.contribution.summands.empty()) {
+      sends.push_back({delivery.peer, give(delivery.contribution)});
       continue;
     }
     const Target& target = route_.targets[delivery.target];
@@ -103,20 +103,20 @@ void Transfer::second_round(Messages& sends, Messages& receives) {
 }
 
 BufferRef Transfer::finish_term(const Target& target, const Term& term, const Arrival& arrival, size_t& next) const {
-  const auto value = [&](const Share& share) {
-    return share.provider == route_.here ? give(share) : arrival.received.at(next++);
+  const auto value = [&](const Contribution& contribution) {
+    return contribution.provider == route_.here ? give(contribution) : arrival.received.at(next++);
   };
   if (term.size() == 1 && term[0].shape == target.shape) return value(term[0]);
   BufferRef whole =
       target.holes ? backend_.identity(dtype_, target.shape, Reduction::sum) : backend_.empty(dtype_, target.shape);
-  for (const Share& share : term) {
-    const bool piece_here =
-        share.provider == route_.here && share.fragments.size() == 1 && share.fragments[0].size() == 1;
+  for (const Contribution& contribution : term) {
+    const bool piece_here = contribution.provider == route_.here && contribution.summands.size() == 1 &&
+                            contribution.summands[0].size() == 1;
     if (piece_here) {
-      const Piece& piece = share.fragments[0][0];
-      backend_.copy_box(whole, share.starts, shard(piece), piece.box);
+      const BoxCopy& piece = contribution.summands[0][0];
+      backend_.copy_box(whole, contribution.starts, shard(piece), piece.box);
     } else {
-      backend_.copy_box(whole, share.starts, value(share), whole_box(share.shape));
+      backend_.copy_box(whole, contribution.starts, value(contribution), whole_box(contribution.shape));
     }
   }
   return whole;

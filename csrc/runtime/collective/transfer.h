@@ -28,9 +28,9 @@ class Transfer {
     Shards parts;    // with partners: the sums, by partner
   };
 
-  BufferRef shard(const Piece& piece) const;
-  BufferRef join(const Fragment& fragment, const Shape& shape) const;
-  BufferRef give(const Share& share) const;
+  BufferRef shard(const BoxCopy& piece) const;
+  BufferRef join(const Summand& summand, const Shape& shape) const;
+  BufferRef give(const Contribution& contribution) const;
   void ask(const Target& target, Arrival& arrival, Messages& receives) const;
   BufferRef finish_term(const Target& target, const Term& term, const Arrival& arrival, size_t& next) const;
   BufferRef finish_target(const Target& target, const Arrival& arrival) const;

@@ -39,20 +39,20 @@ struct Memory {
   int64_t bytes = 0;
 };
 
-// Kernels of one lane run one after the other, those of two lanes at the same time, unless one follows a mark of the
-// other. A backend whose kernels have ended when they return needs none of this.
-enum class Lane : uint8_t { compute, messages };
-using Mark = std::shared_ptr<const void>;
+// Kernels of one stream run one after the other, those of two streams at the same time, unless one waits for an event
+// of the other. A backend whose kernels have ended when they return needs none of this.
+enum class Stream : uint8_t { compute, messages };
+using Event = std::shared_ptr<const void>;
 
 class Backend {
  public:
   virtual ~Backend() = default;
-  // The calling thread is on this lane from now on; at first it is on `compute`.
-  virtual void enter(Lane) {}
-  // Behind everything that its lane was given so far.
-  virtual Mark mark() { return nullptr; }
-  // What its lane is given from now on runs after the mark.
-  virtual void follow(const Mark&) {}
+  // The calling thread is on this stream from now on; at first it is on `compute`.
+  virtual void use_stream(Stream) {}
+  // Behind everything that its stream was given so far.
+  virtual Event record_event() { return nullptr; }
+  // What its stream is given from now on runs after the event.
+  virtual void wait_event(const Event&) {}
 
   // `local` has localised arguments and local types. Thread-safe.
   virtual std::unique_ptr<Kernel> prepare(const Call& local) = 0;

@@ -13,10 +13,10 @@ namespace spmdx {
 Data::Data(TensorType type, ShardingRef sharding, Shards shards)
     : type_(std::move(type)), sharding_(sharding), shards_(std::move(shards)), done_(true), common_(!sharding) {}
 
-std::shared_ptr<Data> Data::hollow(TensorType type, ShardingRef sharding, std::exception_ptr error) {
+std::shared_ptr<Data> Data::abstract(TensorType type, ShardingRef sharding, std::exception_ptr error) {
   auto data = std::make_shared<Data>(std::move(type), sharding, Shards{});
   data->error_ = std::move(error);
-  data->hollow_ = true;
+  data->abstract_ = true;
   return data;
 }
 

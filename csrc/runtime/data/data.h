@@ -18,8 +18,8 @@ class Data {
   // Data that is there at once: one whole buffer (sharding null) or shards of a sharding.
   Data(TensorType type, ShardingRef sharding, Shards shards);
   // Data that will never be there: steps are planned with it, and whoever waits for it gets `error`.
-  static std::shared_ptr<Data> hollow(TensorType type, ShardingRef sharding, std::exception_ptr error);
-  bool is_hollow() const { return hollow_; }
+  static std::shared_ptr<Data> abstract(TensorType type, ShardingRef sharding, std::exception_ptr error);
+  bool is_abstract() const { return abstract_; }
   // Whether it came from the program, and every process should have the same: it is one whole buffer, or shards of a
   // tensor that each process had whole, of which this is the digest.
   bool is_common() const { return common_ || digest_; }
@@ -58,7 +58,7 @@ class Data {
   Shards shards_;
   std::exception_ptr error_;
   std::shared_ptr<Data> fallback_;
-  bool done_ = false, hollow_ = false, given_up_ = false;
+  bool done_ = false, abstract_ = false, given_up_ = false;
   bool common_ = false, kept_ = false;
   std::optional<uint64_t> digest_;
   int64_t compared_in_ = -1;

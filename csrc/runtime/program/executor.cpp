@@ -12,26 +12,26 @@
 namespace spmdx {
 
 struct Executable::Impl {
-  Impl(Graph compiled, Backend& owner, Exchanger& exchanges)
-      : graph(std::move(compiled)), backend(owner), exchanger(exchanges), peak(predict_peak_bytes(graph)) {}
+  Impl(Graph compiled, Backend& owner, CollectiveQueue& collectives)
+      : graph(std::move(compiled)), backend(owner), collective_queue(collectives), peak(predict_peak_bytes(graph)) {}
 
   Graph graph;
   Backend& backend;
-  Exchanger& exchanger;
+  CollectiveQueue& collective_queue;
   int64_t peak = 0;
   std::once_flag prepared;
   Program program;
   std::atomic<int64_t> measured_peak = 0;
 };
 
-Executable::Executable(Graph graph, Backend& backend, Exchanger& exchanger)
-    : impl_(std::make_unique<Impl>(std::move(graph), backend, exchanger)) {}
+Executable::Executable(Graph graph, Backend& backend, CollectiveQueue& collective_queue)
+    : impl_(std::make_unique<Impl>(std::move(graph), backend, collective_queue)) {}
 
 Executable::~Executable() = default;
 
 void Executable::prepare() {
   std::call_once(impl_->prepared, [this] {
-    impl_->program = spmdx::prepare(impl_->graph, impl_->backend, impl_->exchanger.comm().processes());
+    impl_->program = spmdx::prepare(impl_->graph, impl_->backend, impl_->collective_queue.comm().processes());
   });
 }
 
@@ -45,7 +45,7 @@ RunResult Executable::run(const std::vector<DataRef>& inputs, const std::vector<
                           const ErrorTranslator& translate, const std::vector<bool>& spare, int64_t step) {
   prepare();
   internal_check(params.size() >= impl_->graph.num_params, "a run got fewer parameters than its plan has");
-  Run run(impl_->graph, impl_->program, impl_->backend, impl_->exchanger, step);
+  Run run(impl_->graph, impl_->program, impl_->backend, impl_->collective_queue, step);
   run.load(inputs, spare);
   RunResult result;
   try {
@@ -53,7 +53,8 @@ RunResult Executable::run(const std::vector<DataRef>& inputs, const std::vector<
     result.outputs = run.take_outputs();
   } catch (...) {
     const std::exception_ptr error = std::current_exception();
-    impl_->exchanger.comm().failed(run.progress(), error, run.gave_up());  // ends what is under way, here and there
+    impl_->collective_queue.comm().failed(run.progress(), error,
+                                          run.gave_up());  // ends what is under way, here and there
     const Node& node = impl_->graph.nodes[run.node()];
     return {run.gave_up() ? run.complete_outputs() : std::vector<Shards>{}, translate ? translate(error, node) : error};
   }

@@ -5,7 +5,7 @@
 #include <vector>
 
 #include "graph/text.h"
-#include "runtime/collective/exchanger.h"
+#include "runtime/collective/collective_queue.h"
 #include "runtime/data/backend.h"
 #include "runtime/data/data.h"
 
@@ -25,7 +25,7 @@ struct RunResult {
 // drops buffers into place. A plan that is only looked at is never prepared, so it may have any number of devices.
 class Executable {
  public:
-  Executable(Graph graph, Backend& backend, Exchanger& exchanger);
+  Executable(Graph graph, Backend& backend, CollectiveQueue& collective_queue);
   ~Executable();
   // Throws where an op has no kernel. Thread-safe.
   void prepare();

@@ -8,13 +8,13 @@ namespace spmdx {
 namespace {
 
 // The first operand that dies here and has the type of the only result.
-int donation_candidate(const Program& program, const Work& work, const Graph& graph) {
-  const Node& node = graph.nodes[work.node];
-  if (work.kind != WorkKind::kernel || node.call->outputs.size() != 1) return -1;
+int donation_candidate(const Program& program, const Instruction& instruction, const Graph& graph) {
+  const Node& node = graph.nodes[instruction.node];
+  if (instruction.kind != InstructionKind::kernel || node.call->outputs.size() != 1) return -1;
   const Value& result = graph.values[node.output];
-  for (uint32_t i = 0; i < work.num_operands; ++i) {
+  for (uint32_t i = 0; i < instruction.num_operands; ++i) {
     const Value& operand = graph.values[node.inputs[i]];
-    if (program.operands[work.first_operand + i].last && operand.type.dtype == result.type.dtype &&
+    if (program.operands[instruction.first_operand + i].last && operand.type.dtype == result.type.dtype &&
         operand.type.shape == result.type.shape && operand.sharding == result.sharding)
       return static_cast<int>(i);
   }
@@ -28,17 +28,17 @@ void mark_last_uses(Program& program, const Graph& graph) {
   for (const Output& output : graph.outputs)
     for (uint32_t s = 0; s < program.num_slots[output.value]; ++s)
       read_later[program.first_slot[output.value] + s] = true;
-  for (auto work = program.works.rbegin(); work != program.works.rend(); ++work) {
-    for (uint32_t r = 0; r < work->num_results; ++r) {
-      uint32_t& slot = program.results[work->first_result + r];
+  for (auto instruction = program.instructions.rbegin(); instruction != program.instructions.rend(); ++instruction) {
+    for (uint32_t r = 0; r < instruction->num_results; ++r) {
+      uint32_t& slot = program.results[instruction->first_result + r];
       if (slot != kNone && !read_later[slot]) slot = kNone;
     }
-    for (uint32_t i = work->num_operands; i-- > 0;) {
-      Operand& operand = program.operands[work->first_operand + i];
+    for (uint32_t i = instruction->num_operands; i-- > 0;) {
+      Operand& operand = program.operands[instruction->first_operand + i];
       operand.last = !read_later[operand.slot];
       read_later[operand.slot] = true;
     }
-    work->donated = donation_candidate(program, *work, graph);
+    instruction->donated = donation_candidate(program, *instruction, graph);
   }
 }
 

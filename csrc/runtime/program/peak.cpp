@@ -10,9 +10,9 @@ namespace spmdx {
 namespace {
 
 // Follows a run: what memory each value has, what of it is alive. Values share blocks as kernels' views do.
-class Tide {
+class Liveness {
  public:
-  explicit Tide(const Graph& graph)
+  explicit Liveness(const Graph& graph)
       : graph_(graph),
         last_use_(graph.values.size(), 0),
         block_of_(graph.values.size(), kNone),
@@ -64,7 +64,7 @@ class Tide {
     peak_ = std::max(peak_, live_);
   }
 
-  void share(ValueId value, ValueId with) {
+  void contribution(ValueId value, ValueId with) {
     block_of_[value] = block_of_[with];
     ++blocks_[block_of_[value]].values;
   }
@@ -88,7 +88,7 @@ class Tide {
     for (size_t i = 0; i < node.inputs.size(); ++i) {
       const ValueId result = node.output + static_cast<ValueId>(i);
       if (collective_kind(node) == Collective::slice) {
-        share(result, node.inputs[i]);
+        contribution(result, node.inputs[i]);
         row_major_[result] = false;
       } else {
         make(result);
@@ -119,7 +119,7 @@ class Tide {
       const ValueId result = node.output + static_cast<ValueId>(r);
       touched.push_back(result);
       if (shares)
-        share(result, node.inputs[0]);
+        contribution(result, node.inputs[0]);
       else
         make(result);
       row_major_[result] = lies_in_row_major_order(node, use);
@@ -162,6 +162,6 @@ class Tide {
 
 }  // namespace
 
-int64_t predict_peak_bytes(const Graph& graph) { return Tide(graph).run(); }
+int64_t predict_peak_bytes(const Graph& graph) { return Liveness(graph).run(); }
 
 }  // namespace spmdx

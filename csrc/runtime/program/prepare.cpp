@@ -13,7 +13,7 @@
 namespace spmdx {
 namespace {
 
-AtomSet used_atoms(const Value& value) { return value.sharding ? value.sharding->used() : 0; }
+SubAxisSet used_sub_axes(const Value& value) { return value.sharding ? value.sharding->used() : 0; }
 
 Box box_of(const Value& value, int64_t position) {
   if (value.sharding) return local_box(*value.sharding, value.type.shape, position);
@@ -48,10 +48,10 @@ class Preparer {
     assign_slots();
     find_reads();
     for (NodeId id = 0; id < graph_.nodes.size(); ++id)
-      is_collective(graph_.nodes[id]) ? add_exchanges(id) : add_op(id);
-    for (const Work& work : program_.works) {
-      program_.most_operands = std::max(program_.most_operands, work.num_operands);
-      program_.most_results = std::max(program_.most_results, work.num_results);
+      is_collective(graph_.nodes[id]) ? add_collectives(id) : add_op(id);
+    for (const Instruction& instruction : program_.instructions) {
+      program_.most_operands = std::max(program_.most_operands, instruction.num_operands);
+      program_.most_results = std::max(program_.most_results, instruction.num_results);
     }
     return std::move(program_);
   }
@@ -59,7 +59,7 @@ class Preparer {
  private:
   void assign_slots() {
     for (const Value& value : graph_.values) {
-      const AtomSet used = used_atoms(value);
+      const SubAxisSet used = used_sub_axes(value);
       internal_check(used == 0 || graph_.mesh, "a value is sharded in a graph without mesh");
       // An input may lie on another mesh. What no sharding cuts is whole in every process.
       const size_t shards = value.sharding ? holdings_.of(value.sharding->mesh, used).size() : 1;
@@ -78,40 +78,40 @@ class Preparer {
   }
 
   uint32_t slot_at(ValueId id, int64_t position) {
-    const AtomSet used = used_atoms(graph_.values[id]);
+    const SubAxisSet used = used_sub_axes(graph_.values[id]);
     return program_.first_slot[id] + (used ? holdings_.place(graph_.mesh, used, position) : 0);
   }
 
-  Work start(NodeId id, WorkKind kind) const {
-    Work work;
-    work.kind = kind;
-    work.node = id;
-    work.first_operand = static_cast<uint32_t>(program_.operands.size());
-    work.first_result = static_cast<uint32_t>(program_.results.size());
-    return work;
+  Instruction start(NodeId id, InstructionKind kind) const {
+    Instruction instruction;
+    instruction.kind = kind;
+    instruction.node = id;
+    instruction.first_operand = static_cast<uint32_t>(program_.operands.size());
+    instruction.first_result = static_cast<uint32_t>(program_.results.size());
+    return instruction;
   }
 
   // Operand i of a collective becomes result i.
-  void add_exchanges(NodeId id) {
+  void add_collectives(NodeId id) {
     const Node& node = graph_.nodes[id];
     internal_check(node.inputs.size() == node.call->outputs.size(), node.call->op + " does not pair its operands");
     for (size_t i = 0; i < node.inputs.size(); ++i) {
       const ValueId from = node.inputs[i], to = node.output + static_cast<ValueId>(i);
       const Value &source = graph_.values[from], &target = graph_.values[to];
       internal_check(source.sharding && target.sharding, node.call->op + " without a sharding");
-      Work work = start(id, WorkKind::exchange);
-      work.index = static_cast<uint32_t>(program_.exchanges.size());
-      program_.exchanges.push_back(make_exchange(source, target, row_map(*node.call)));
-      work.num_operands = program_.num_slots[from];
-      work.num_results = program_.num_slots[to];
-      for (uint32_t s = 0; s < work.num_operands; ++s)
+      Instruction instruction = start(id, InstructionKind::collective);
+      instruction.index = static_cast<uint32_t>(program_.collectives.size());
+      program_.collectives.push_back(make_collective(source, target, row_map(*node.call)));
+      instruction.num_operands = program_.num_slots[from];
+      instruction.num_results = program_.num_slots[to];
+      for (uint32_t s = 0; s < instruction.num_operands; ++s)
         program_.operands.push_back({program_.first_slot[from] + s, false});
-      for (uint32_t s = 0; s < work.num_results; ++s) program_.results.push_back(program_.first_slot[to] + s);
-      program_.works.push_back(work);
+      for (uint32_t s = 0; s < instruction.num_results; ++s) program_.results.push_back(program_.first_slot[to] + s);
+      program_.instructions.push_back(instruction);
     }
   }
 
-  Exchange make_exchange(const Value& source, const Value& target, RowMap rows) {
+  CollectiveCall make_collective(const Value& source, const Value& target, RowMap rows) {
     const RouteKey key{source.type.shape, source.sharding, target.sharding, rows.dim, rows.sources};
     const Relayout relayout{source.type.shape, source.sharding, target.sharding, std::move(rows)};
     const auto [at, fresh] = routes_.try_emplace(key, static_cast<uint32_t>(program_.routes.size()));
@@ -121,17 +121,18 @@ class Preparer {
 
   void add_op(NodeId id) {
     const Node& node = graph_.nodes[id];
-    AtomSet atoms = 0;
-    for (ValueId input : node.inputs) atoms |= used_atoms(graph_.values[input]);
-    for (size_t r = 0; r < node.call->outputs.size(); ++r) atoms |= used_atoms(graph_.values[node.output + r]);
+    SubAxisSet sub_axes = 0;
+    for (ValueId input : node.inputs) sub_axes |= used_sub_axes(graph_.values[input]);
+    for (size_t r = 0; r < node.call->outputs.size(); ++r) sub_axes |= used_sub_axes(graph_.values[node.output + r]);
     if (!graph_.mesh) return add_shard(id, 0, 0);
-    for (const int64_t i : holdings_.of(graph_.mesh, atoms))
-      add_shard(id, atoms, atoms ? representative(*graph_.mesh, atoms, i) : 0);
+    for (const int64_t i : holdings_.of(graph_.mesh, sub_axes))
+      add_shard(id, sub_axes, sub_axes ? representative(*graph_.mesh, sub_axes, i) : 0);
   }
 
-  void add_shard(NodeId id, AtomSet atoms, int64_t position) {
+  void add_shard(NodeId id, SubAxisSet sub_axes, int64_t position) {
     const Node& node = graph_.nodes[id];
-    // Several shards of the work give the same result where the result lacks an atom: the first one fills the slot.
+    // Several shards of the instruction give the same result where the result lacks a sub-axis: the first one fills the
+    // slot.
     std::vector<uint32_t> results;
     bool any_new = node.call->outputs.empty();
     for (size_t r = 0; r < node.call->outputs.size(); ++r) {
@@ -141,29 +142,31 @@ class Preparer {
       filled_[slot] = true;
     }
     if (!any_new) return;
-    const CallRef local = atoms ? local_call(node, position) : node.call;
-    Work work = start(id, choose_kind(node, *local));
-    work.index = work.kind == WorkKind::kernel ? kernel_for(local) : add_fills(node, *local);
-    work.num_operands = work.kind == WorkKind::kernel ? static_cast<uint32_t>(node.inputs.size()) : 0;
-    work.num_results = static_cast<uint32_t>(results.size());
-    work.first_param = node.param;
-    work.num_params = local->num_params;
-    for (uint32_t i = 0; i < work.num_operands; ++i) program_.operands.push_back({slot_at(node.inputs[i], position)});
+    const CallRef local = sub_axes ? local_call(node, position) : node.call;
+    Instruction instruction = start(id, choose_kind(node, *local));
+    instruction.index = instruction.kind == InstructionKind::kernel ? kernel_for(local) : add_fills(node, *local);
+    instruction.num_operands =
+        instruction.kind == InstructionKind::kernel ? static_cast<uint32_t>(node.inputs.size()) : 0;
+    instruction.num_results = static_cast<uint32_t>(results.size());
+    instruction.first_param = node.param;
+    instruction.num_params = local->num_params;
+    for (uint32_t i = 0; i < instruction.num_operands; ++i)
+      program_.operands.push_back({slot_at(node.inputs[i], position)});
     program_.results.insert(program_.results.end(), results.begin(), results.end());
-    program_.works.push_back(work);
+    program_.instructions.push_back(instruction);
   }
 
   // A kernel may refuse parts that it would take as a whole, and is not called for results without elements. Nor is it
   // called with a shard that sharding made empty, unless for a result that is whole on every device: that one depends
   // on no row of it (as the total weight of a loss without reduction).
-  WorkKind choose_kind(const Node& node, const Call& local) const {
+  InstructionKind choose_kind(const Node& node, const Call& local) const {
     const bool nothing = !local.outputs.empty() && std::all_of(local.outputs.begin(), local.outputs.end(), is_empty);
-    if (nothing && is_cut(local, *node.call)) return WorkKind::fill;
+    if (nothing && is_cut(local, *node.call)) return InstructionKind::fill;
     for (size_t r = 0; r < local.outputs.size(); ++r)
-      if (is_whole(node.output + r, local.outputs[r])) return WorkKind::kernel;
+      if (is_whole(node.output + r, local.outputs[r])) return InstructionKind::kernel;
     for (size_t i = 0; i < local.inputs.size(); ++i)
-      if (emptied_by_sharding(local.inputs[i], node.call->inputs[i])) return WorkKind::fill;
-    return WorkKind::kernel;
+      if (emptied_by_sharding(local.inputs[i], node.call->inputs[i])) return InstructionKind::fill;
+    return InstructionKind::kernel;
   }
 
   // Read, of some elements here, and no part of a sum: it cannot be made up.

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Program: a graph prepared for running, as a flat list of works over numbered slots.
+// Program: a graph prepared for running, as a flat list of instructions over numbered slots.
 #pragma once
 #include <memory>
 #include <vector>
@@ -16,15 +16,15 @@ struct Operand {
   bool last = false;  // nobody reads the slot afterwards: take the buffer out of it
 };
 
-enum class WorkKind : uint8_t {
-  kernel,   // run kernels[index]
-  fill,     // results are constants: fills[index + result]
-  exchange  // a collective on one operand: exchanges[index]
+enum class InstructionKind : uint8_t {
+  kernel,     // run kernels[index]
+  fill,       // results are constants: fills[index + result]
+  collective  // a collective on one operand: collectives[index]
 };
 
 // One op on one distinct shard, or one collective on all shards of a value.
-struct Work {
-  WorkKind kind = WorkKind::kernel;
+struct Instruction {
+  InstructionKind kind = InstructionKind::kernel;
   int donated = -1;  // operand whose buffer has the type of the only result and dies here
   NodeId node = 0;
   uint32_t index = 0;
@@ -41,18 +41,18 @@ struct Fill {
 };
 
 // One value on its way from one layout to another.
-struct Exchange {
+struct CollectiveCall {
   DType dtype = DType::unknown;
   Reduction reduction = Reduction::none;
   uint32_t route = 0;
 };
 
 struct Program {
-  std::vector<Work> works;  // in the order of the nodes
+  std::vector<Instruction> instructions;  // in the order of the nodes
   std::vector<Operand> operands;
   std::vector<uint32_t> results;  // slot to store in, kNone: nobody reads it
   std::vector<Fill> fills;
-  std::vector<Exchange> exchanges;
+  std::vector<CollectiveCall> collectives;
   std::vector<Route> routes;
   std::vector<std::unique_ptr<Kernel>> kernels;
   std::vector<uint32_t> first_slot;  // by value; the shards held here have consecutive slots

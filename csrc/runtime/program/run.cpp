@@ -10,18 +10,18 @@
 
 namespace spmdx {
 
-Run::Run(const Graph& graph, const Program& program, Backend& backend, Exchanger& exchanger, int64_t step)
+Run::Run(const Graph& graph, const Program& program, Backend& backend, CollectiveQueue& collective_queue, int64_t step)
     : graph_(graph),
       program_(program),
       backend_(backend),
-      exchanger_(exchanger),
+      queue_(collective_queue),
       step_(step),
       slots_(program.total_slots),
       operands_(program.most_operands),
       results_(program.most_results) {
   const CheckModes modes = check_modes();
   poison_ = modes.poison;
-  if (modes.memory) meter_.emplace(graph, program, exchanger.comm().processes(), backend);
+  if (modes.memory) tracker_.emplace(graph, program, collective_queue.comm().processes(), backend);
 }
 
 Run::~Run() {
@@ -53,32 +53,32 @@ void Run::load(const std::vector<DataRef>& inputs, const std::vector<bool>& spar
       spare_.resize(program_.total_slots, nullptr);
       std::fill_n(spare_.begin() + first, shards.size(), inputs[i].get());
     }
-    for (uint32_t s = 0; meter_ && s < shards.size(); ++s)
+    for (uint32_t s = 0; tracker_ && s < shards.size(); ++s)
       for (int holder = is_spare; holder < 2; ++holder)  // the slot, and the caller, if he keeps it for the whole run
-        meter_->store(first + s, shards[s], false);
+        tracker_->store(first + s, shards[s], false);
   }
 }
 
 void Run::execute(const std::vector<Param>& params) {
-  const Work* const end = program_.works.data() + program_.works.size();
-  for (const Work* work = program_.works.data(); work != end; ++work) {
-    node_ = work->node;
-    if (work->kind == WorkKind::exchange && route_of(*work).crosses)
-      work = start_exchanges(work, end);
+  const Instruction* const end = program_.instructions.data() + program_.instructions.size();
+  for (const Instruction* instruction = program_.instructions.data(); instruction != end; ++instruction) {
+    node_ = instruction->node;
+    if (instruction->kind == InstructionKind::collective && route_of(*instruction).crosses)
+      instruction = start_collectives(instruction, end);
     else
-      run_work(*work, params);
+      run_instruction(*instruction, params);
   }
   for (Pending& pending : pending_) settle(pending);
 }
 
-void Run::run_work(const Work& work, const std::vector<Param>& params) {
-  switch (work.kind) {
-    case WorkKind::kernel:
-      return run_kernel(work, params);
-    case WorkKind::fill:
-      return run_fill(work);
-    case WorkKind::exchange:
-      return run_exchange(work);
+void Run::run_instruction(const Instruction& instruction, const std::vector<Param>& params) {
+  switch (instruction.kind) {
+    case InstructionKind::kernel:
+      return run_kernel(instruction, params);
+    case InstructionKind::fill:
+      return run_fill(instruction);
+    case InstructionKind::collective:
+      return run_collective(instruction);
   }
 }
 
@@ -108,108 +108,111 @@ BufferRef Run::take(const Operand& operand) {
 }
 
 // What a collective brings is awaited first: if that fails, nothing was taken.
-void Run::take_operands(const Work& work) {
-  for (uint32_t i = 0; i < work.num_operands; ++i) await(program_.operands[work.first_operand + i]);
-  for (uint32_t i = 0; i < work.num_operands; ++i) operands_[i] = take(program_.operands[work.first_operand + i]);
+void Run::take_operands(const Instruction& instruction) {
+  for (uint32_t i = 0; i < instruction.num_operands; ++i) await(program_.operands[instruction.first_operand + i]);
+  for (uint32_t i = 0; i < instruction.num_operands; ++i)
+    operands_[i] = take(program_.operands[instruction.first_operand + i]);
 }
 
-// The debug modes, when a work is done and still holds its operands.
-void Run::check_work(const Work& work) {
+// The debug modes, when an instruction is done and still holds its operands.
+void Run::check_instruction(const Instruction& instruction) {
   if (poison_)
-    for (uint32_t r = 0; r < work.num_results; ++r)
+    for (uint32_t r = 0; r < instruction.num_results; ++r)
       if (results_[r]) results_[r] = backend_.fence(results_[r]);
-  if (meter_) {
-    for (uint32_t r = 0; r < work.num_results; ++r)
-      if (const uint32_t slot = program_.results[work.first_result + r]; slot != kNone)
-        meter_->store(slot, results_[r], work.kind == WorkKind::exchange);
-    for (uint32_t i = 0; i < work.num_operands; ++i)
-      if (const Operand& operand = program_.operands[work.first_operand + i]; operand.last)
-        meter_->drop(operand.slot, operands_[i]);
+  if (tracker_) {
+    for (uint32_t r = 0; r < instruction.num_results; ++r)
+      if (const uint32_t slot = program_.results[instruction.first_result + r]; slot != kNone)
+        tracker_->store(slot, results_[r], instruction.kind == InstructionKind::collective);
+    for (uint32_t i = 0; i < instruction.num_operands; ++i)
+      if (const Operand& operand = program_.operands[instruction.first_operand + i]; operand.last)
+        tracker_->drop(operand.slot, operands_[i]);
   }
   if (poison_)
-    for (uint32_t i = 0; i < work.num_operands; ++i)
+    for (uint32_t i = 0; i < instruction.num_operands; ++i)
       if (operands_[i].use_count() == 1) backend_.poison(operands_[i]);
 }
 
-void Run::store_results(const Work& work) {
-  if (checking()) check_work(work);
-  for (uint32_t r = 0; r < work.num_results; ++r) {
-    const uint32_t slot = program_.results[work.first_result + r];
+void Run::store_results(const Instruction& instruction) {
+  if (checking()) check_instruction(instruction);
+  for (uint32_t r = 0; r < instruction.num_results; ++r) {
+    const uint32_t slot = program_.results[instruction.first_result + r];
     if (slot != kNone) slots_[slot] = std::move(results_[r]);
     results_[r].reset();
   }
-  for (uint32_t i = 0; i < work.num_operands; ++i) operands_[i].reset();
+  for (uint32_t i = 0; i < instruction.num_operands; ++i) operands_[i].reset();
 }
 
-void Run::store_shards(const Work& work, Shards shards) {
-  internal_check(shards.size() == work.num_results, "a collective returned another number of shards than planned");
+void Run::store_shards(const Instruction& instruction, Shards shards) {
+  internal_check(shards.size() == instruction.num_results,
+                 "a collective returned another number of shards than planned");
   std::move(shards.begin(), shards.end(), results_.begin());
-  store_results(work);
+  store_results(instruction);
 }
 
 // ---- ops -----------------------------------------------------------------------------------------------
 
-void Run::run_kernel(const Work& work, const std::vector<Param>& params) {
-  take_operands(work);
-  const bool sole_owner = work.donated >= 0 && operands_[work.donated].use_count() == 1;
-  program_.kernels[work.index]->run({operands_.data(), work.num_operands},
-                                    {params.data() + work.first_param, work.num_params},
-                                    {results_.data(), work.num_results}, sole_owner ? work.donated : -1);
-  store_results(work);
+void Run::run_kernel(const Instruction& instruction, const std::vector<Param>& params) {
+  take_operands(instruction);
+  const bool sole_owner = instruction.donated >= 0 && operands_[instruction.donated].use_count() == 1;
+  program_.kernels[instruction.index]->run(
+      {operands_.data(), instruction.num_operands}, {params.data() + instruction.first_param, instruction.num_params},
+      {results_.data(), instruction.num_results}, sole_owner ? instruction.donated : -1);
+  store_results(instruction);
 }
 
-void Run::run_fill(const Work& work) {
-  for (uint32_t r = 0; r < work.num_results; ++r) {
-    const Fill& fill = program_.fills[work.index + r];
+void Run::run_fill(const Instruction& instruction) {
+  for (uint32_t r = 0; r < instruction.num_results; ++r) {
+    const Fill& fill = program_.fills[instruction.index + r];
     if (fill.dtype == DType::unknown) continue;
     results_[r] = numel(fill.shape) == 0 ? backend_.empty(fill.dtype, fill.shape)
                                          : backend_.identity(fill.dtype, fill.shape, fill.reduction);
   }
-  store_results(work);
+  store_results(instruction);
 }
 
 // ---- collectives ---------------------------------------------------------------------------------------
 
-// Takes the operands; in the debug modes they stay, until the work is checked.
-Transfer Run::transfer(const Work& work) {
-  take_operands(work);
-  const auto first = operands_.begin(), last = first + work.num_operands;
+// Takes the operands; in the debug modes they stay, until the instruction is checked.
+Transfer Run::transfer(const Instruction& instruction) {
+  take_operands(instruction);
+  const auto first = operands_.begin(), last = first + instruction.num_operands;
   Shards shards =
       checking() ? Shards(first, last) : Shards(std::make_move_iterator(first), std::make_move_iterator(last));
-  const Exchange& exchange = program_.exchanges[work.index];
-  return Transfer(backend_, route_of(work), exchange.dtype, exchange.reduction, std::move(shards));
+  const CollectiveCall& exchange = program_.collectives[instruction.index];
+  return Transfer(backend_, route_of(instruction), exchange.dtype, exchange.reduction, std::move(shards));
 }
 
-void Run::run_exchange(const Work& work) { store_shards(work, transfer(work).finish()); }
+void Run::run_collective(const Instruction& instruction) { store_shards(instruction, transfer(instruction).finish()); }
 
-const Work* Run::start_exchanges(const Work* first, const Work* end) {
+const Instruction* Run::start_collectives(const Instruction* first, const Instruction* end) {
   std::vector<Transfer> transfers;
-  const Work* work = first;
-  for (; work != end && work->kind == WorkKind::exchange && work->node == first->node; ++work) {
-    if (work != first && checking()) break;
-    transfers.push_back(transfer(*work));
+  const Instruction* instruction = first;
+  for (; instruction != end && instruction->kind == InstructionKind::collective && instruction->node == first->node;
+       ++instruction) {
+    if (instruction != first && checking()) break;
+    transfers.push_back(transfer(*instruction));
   }
-  const auto count = static_cast<size_t>(work - first);
-  pending_.push_back({first, count, exchanger_.start(backend_, std::move(transfers), progress())});
+  const auto count = static_cast<size_t>(instruction - first);
+  pending_.push_back({first, count, queue_.start(backend_, std::move(transfers), progress())});
   awaited_.resize(program_.total_slots, 0);
-  for (const Work* one = first; one != work; ++one)
+  for (const Instruction* one = first; one != instruction; ++one)
     for (uint32_t r = 0; r < one->num_results; ++r)
       if (const uint32_t slot = program_.results[one->first_result + r]; slot != kNone)
         awaited_[slot] = static_cast<uint32_t>(pending_.size());
   if (checking()) settle(pending_.back());
-  return work - 1;
+  return instruction - 1;
 }
 
 void Run::settle(Pending& pending) {
   if (!pending.round) return;
   node_ = pending.first->node;
-  const RoundRef round = std::move(pending.round);
+  const RunningCollectiveRef round = std::move(pending.round);
   std::vector<Shards> shards = round->wait();
   for (size_t i = 0; i < pending.count; ++i) {
-    const Work& work = pending.first[i];
-    for (uint32_t r = 0; r < work.num_results; ++r)
-      if (const uint32_t slot = program_.results[work.first_result + r]; slot != kNone) awaited_[slot] = 0;
-    store_shards(work, std::move(shards[i]));
+    const Instruction& instruction = pending.first[i];
+    for (uint32_t r = 0; r < instruction.num_results; ++r)
+      if (const uint32_t slot = program_.results[instruction.first_result + r]; slot != kNone) awaited_[slot] = 0;
+    store_shards(instruction, std::move(shards[i]));
   }
 }
 
@@ -225,9 +228,9 @@ std::vector<Shards> Run::take_outputs() {
       if (slot) {
         BufferRef compact = backend_.compact(slot);
         if (poison_) compact = backend_.fence(compact);
-        if (meter_ && compact != slot) {
-          meter_->store(index, compact, false);
-          meter_->drop(index, slot);
+        if (tracker_ && compact != slot) {
+          tracker_->store(index, compact, false);
+          tracker_->drop(index, slot);
         }
         slot = std::move(compact);
       }

@@ -1,19 +1,19 @@
 // SPDX-License-Identifier: Apache-2.0
-// Run: one run of a program: the buffers in its slots, and the loop over its works.
+// Run: one run of a program: the buffers in its slots, and the loop over its instructions.
 #pragma once
 #include <optional>
 #include <vector>
 
-#include "runtime/collective/exchanger.h"
+#include "runtime/collective/collective_queue.h"
 #include "runtime/data/data.h"
-#include "runtime/program/meter.h"
+#include "runtime/program/memory_tracker.h"
 #include "runtime/program/program.h"
 
 namespace spmdx {
 
 class Run {
  public:
-  Run(const Graph& graph, const Program& program, Backend& backend, Exchanger& exchanger, int64_t step);
+  Run(const Graph& graph, const Program& program, Backend& backend, CollectiveQueue& collective_queue, int64_t step);
   ~Run();  // waits for collectives under way
   // Waits for inputs that are still being computed; throws if one of them failed. The memory of `spare` inputs is taken
   // where they are read for the last time.
@@ -27,38 +27,40 @@ class Run {
   std::vector<Shards> take_outputs();
   // Of a run that failed: those whose shards are all there; the others empty.
   std::vector<Shards> complete_outputs() const;
-  int64_t measured_peak_bytes() const { return meter_ ? meter_->peak_bytes() : 0; }
+  int64_t measured_peak_bytes() const { return tracker_ ? tracker_->peak_bytes() : 0; }
 
  private:
-  // A collective under way: works that follow each other.
+  // A collective under way: instructions that follow each other.
   struct Pending {
-    const Work* first = nullptr;
+    const Instruction* first = nullptr;
     size_t count = 0;
-    RoundRef round;  // null: it has ended
+    RunningCollectiveRef round;  // null: it has ended
   };
 
   void give_up(uint32_t slot);
   void await(const Operand& operand);
   BufferRef take(const Operand& operand);
-  void take_operands(const Work& work);
-  void store_results(const Work& work);
-  void check_work(const Work& work);
-  void store_shards(const Work& work, Shards shards);
-  void run_work(const Work& work, const std::vector<Param>& params);
-  void run_kernel(const Work& work, const std::vector<Param>& params);
-  void run_fill(const Work& work);
-  void run_exchange(const Work& work);
-  // Of the works of one collective from `first` on; returns the last of them.
-  const Work* start_exchanges(const Work* first, const Work* end);
+  void take_operands(const Instruction& instruction);
+  void store_results(const Instruction& instruction);
+  void check_instruction(const Instruction& instruction);
+  void store_shards(const Instruction& instruction, Shards shards);
+  void run_instruction(const Instruction& instruction, const std::vector<Param>& params);
+  void run_kernel(const Instruction& instruction, const std::vector<Param>& params);
+  void run_fill(const Instruction& instruction);
+  void run_collective(const Instruction& instruction);
+  // Of the instructions of one collective from `first` on; returns the last of them.
+  const Instruction* start_collectives(const Instruction* first, const Instruction* end);
   void settle(Pending& pending);
-  const Route& route_of(const Work& work) const { return program_.routes[program_.exchanges[work.index].route]; }
-  bool checking() const { return poison_ || meter_; }
-  Transfer transfer(const Work& work);
+  const Route& route_of(const Instruction& instruction) const {
+    return program_.routes[program_.collectives[instruction.index].route];
+  }
+  bool checking() const { return poison_ || tracker_; }
+  Transfer transfer(const Instruction& instruction);
 
   const Graph& graph_;
   const Program& program_;
   Backend& backend_;
-  Exchanger& exchanger_;
+  CollectiveQueue& queue_;
   const int64_t step_;
   NodeId node_ = 0;
   std::vector<BufferRef> slots_, operands_, results_;
@@ -67,7 +69,7 @@ class Run {
   std::vector<uint32_t> awaited_;  // by slot: 1 + the index of the pending collective that fills it, or 0
   bool gave_up_ = false;
   bool poison_ = false;
-  std::optional<MemoryMeter> meter_;
+  std::optional<MemoryTracker> tracker_;
 };
 
 }  // namespace spmdx

@@ -34,7 +34,7 @@ void check_process() {
 }
 
 struct Engine::Impl {
-  Impl(Backend& owner, Comm& exchange) : backend(owner), comm(exchange), exchanger(exchange) {}
+  Impl(Backend& owner, Comm& exchange) : backend(owner), comm(exchange), collective_queue(exchange) {}
 
   // Called with the lock held.
   void start_thread() {
@@ -103,7 +103,7 @@ struct Engine::Impl {
 
   Backend& backend;
   Comm& comm;
-  Exchanger exchanger;
+  CollectiveQueue collective_queue;
   std::mutex planning;    // held while a plan is looked up or compiled
   PlanCache cache;        // guarded by planning
   Repeats repeats;        // guarded by planning
@@ -164,7 +164,8 @@ PlanRef Engine::plan(const Graph& graph, bool reported) {
   const bool known = plan != nullptr;
   if (!known) {
     const auto begun = std::chrono::steady_clock::now();
-    auto fresh = make_plan(graph, options(), impl_->backend, impl_->exchanger, impl_->comm.processes().count > 1);
+    auto fresh =
+        make_plan(graph, options(), impl_->backend, impl_->collective_queue, impl_->comm.processes().count > 1);
     const std::chrono::nanoseconds took = std::chrono::steady_clock::now() - begun;
     if (reported) fresh->repeat = impl_->repeats.note(graph, took.count());
     plan = fresh;

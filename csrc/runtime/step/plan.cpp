@@ -50,12 +50,12 @@ void set_shardings(const Plan& plan, const std::vector<DataRef>& outputs) {
 }
 
 std::shared_ptr<Plan> make_plan(const Graph& graph, const CompileOptions& options, Backend& backend,
-                                Exchanger& exchanger, bool compared) {
+                                CollectiveQueue& collective_queue, bool compared) {
   auto plan = std::make_shared<Plan>();
   plan->traced = graph;
   Graph compiled = graph;
   compile(compiled, options);
-  plan->executable = std::make_unique<Executable>(std::move(compiled), backend, exchanger);
+  plan->executable = std::make_unique<Executable>(std::move(compiled), backend, collective_queue);
   count_work(*plan);
   if (compared) plan->fingerprint = fingerprint_of(*plan);
   return plan;

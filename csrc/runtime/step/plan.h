@@ -33,7 +33,7 @@ using PlanRef = std::shared_ptr<const Plan>;
 
 // Compiles a copy of the graph. `compared`: processes compare their plans, so there is a fingerprint.
 std::shared_ptr<Plan> make_plan(const Graph& graph, const CompileOptions& options, Backend& backend,
-                                Exchanger& exchanger, bool compared);
+                                CollectiveQueue& collective_queue, bool compared);
 
 bool moves_bytes(const Node& node);  // a collective that is more than a view of what is here
 

@@ -16,18 +16,18 @@ constexpr int64_t kMaxMeasured = 4096;  // devices that are looked at one by one
 
 using Cuts = std::vector<DimSharding>;
 
-size_t common_prefix(const std::vector<AtomId>& a, const std::vector<AtomId>& b) {
+size_t common_prefix(const std::vector<SubAxisId>& a, const std::vector<SubAxisId>& b) {
   return static_cast<size_t>(std::mismatch(a.begin(), a.end(), b.begin(), b.end()).first - a.begin());
 }
 
-int64_t parts(const Mesh& mesh, const std::vector<AtomId>& atoms, size_t first) {
+int64_t parts(const Mesh& mesh, const std::vector<SubAxisId>& sub_axes, size_t first) {
   int64_t count = 1;
-  for (size_t i = first; i < atoms.size(); ++i) count *= mesh.atom_size(atoms[i]);
+  for (size_t i = first; i < sub_axes.size(); ++i) count *= mesh.sub_axis_size(sub_axes[i]);
   return count;
 }
 
 bool divides(const Mesh& mesh, const DimSharding& dim, int64_t size) {
-  return size % (parts(mesh, dim.atoms, 0) * dim.granule) == 0;
+  return size % (parts(mesh, dim.sub_axes, 0) * dim.tile) == 0;
 }
 
 // How a block is cut behind what two cuts of a dim have in common.
@@ -42,17 +42,17 @@ struct Rest {
 };
 
 Rest rest_of(const Mesh& mesh, const DimSharding& from, const DimSharding& to) {
-  const size_t prefix = common_prefix(from.atoms, to.atoms);
-  return {prefix, parts(mesh, from.atoms, prefix), parts(mesh, to.atoms, prefix)};
+  const size_t prefix = common_prefix(from.sub_axes, to.sub_axes);
+  return {prefix, parts(mesh, from.sub_axes, prefix), parts(mesh, to.sub_axes, prefix)};
 }
 
 // Where all cuts divide, extents are equal everywhere. Two cuts of a dim are nested, and overlap by the smaller piece,
-// or some device finds nothing of its new piece in its old one: the atoms behind the common prefix are independent.
+// or some device finds nothing of its new piece in its old one: the sub-axes behind the common prefix are independent.
 Missing missing_of_even(const Mesh& mesh, const Shape& shape, const Cuts& from, const Cuts& to) {
   int64_t wanted = 1, present = 1, met = 1;
   bool apart = false;
   for (size_t i = 0; i < shape.size(); ++i) {
-    const int64_t old = parts(mesh, from[i].atoms, 0), now = parts(mesh, to[i].atoms, 0);
+    const int64_t old = parts(mesh, from[i].sub_axes, 0), now = parts(mesh, to[i].sub_axes, 0);
     const Rest rest = rest_of(mesh, from[i], to[i]);
     apart = apart || rest.apart();
     wanted *= shape[i] / now;
@@ -63,9 +63,9 @@ Missing missing_of_even(const Mesh& mesh, const Shape& shape, const Cuts& from, 
   return {wanted - present, wanted == present ? 0 : met - 1};
 }
 
-// By the digits of the atoms of dims that change; those of other dims have no part in it.
+// By the digits of the sub-axes of dims that change; those of other dims have no part in it.
 Missing missing_of_each(const Mesh& mesh, const Shape& shape, const Cuts& from, const Cuts& to) {
-  AtomSet atoms = 0;
+  SubAxisSet sub_axes = 0;
   int64_t constant = 1;
   std::vector<size_t> changed;
   std::vector<std::vector<Range>> sources;
@@ -74,14 +74,14 @@ Missing missing_of_each(const Mesh& mesh, const Shape& shape, const Cuts& from, 
       constant *= local_range(mesh, to[i], shape[i], 0).extent;
       continue;
     }
-    atoms |= atom_set(from[i].atoms) | atom_set(to[i].atoms);
+    sub_axes |= sub_axis_set(from[i].sub_axes) | sub_axis_set(to[i].sub_axes);
     changed.push_back(i);
     sources.push_back(pieces(mesh, from[i], shape[i]));
   }
   Missing most;
-  const int64_t count = num_distinct(mesh, atoms);
+  const int64_t count = num_distinct(mesh, sub_axes);
   for (int64_t index = 0; index < count; ++index) {
-    const int64_t position = representative(mesh, atoms, index);
+    const int64_t position = representative(mesh, sub_axes, index);
     int64_t wanted = constant, present = constant, met = 1;
     for (size_t k = 0; k < changed.size(); ++k) {
       const size_t i = changed[k];
@@ -97,12 +97,12 @@ Missing missing_of_each(const Mesh& mesh, const Shape& shape, const Cuts& from, 
   return most;
 }
 
-// The digits of atoms of dims that change, taken together.
+// The digits of sub-axes of dims that change, taken together.
 int64_t different_devices(const Mesh& mesh, const Cuts& from, const Cuts& to) {
-  AtomSet atoms = 0;
+  SubAxisSet sub_axes = 0;
   for (size_t i = 0; i < from.size(); ++i)
-    if (from[i] != to[i]) atoms |= atom_set(from[i].atoms) | atom_set(to[i].atoms);
-  return mesh.group_size(atoms);
+    if (from[i] != to[i]) sub_axes |= sub_axis_set(from[i].sub_axes) | sub_axis_set(to[i].sub_axes);
+  return mesh.group_size(sub_axes);
 }
 
 }  // namespace
@@ -145,28 +145,29 @@ Missing missing(const Sharding& from, const Sharding& to, const Shape& shape) {
   return most;
 }
 
-AtomSet exchanging_atoms(const Mesh& mesh, const Shape& shape, const Cuts& from, const Cuts& to) {
-  AtomSet atoms = 0;
+SubAxisSet exchanging_sub_axes(const Mesh& mesh, const Shape& shape, const Cuts& from, const Cuts& to) {
+  SubAxisSet sub_axes = 0;
   for (size_t i = 0; i < shape.size(); ++i) {
     if (from[i] == to[i]) continue;
-    atoms |= atom_set(from[i].atoms) | atom_set(to[i].atoms);
+    sub_axes |= sub_axis_set(from[i].sub_axes) | sub_axis_set(to[i].sub_axes);
     const size_t prefix = rest_of(mesh, from[i], to[i]).prefix;
-    const DimSharding shared{{to[i].atoms.begin(), to[i].atoms.begin() + static_cast<std::ptrdiff_t>(prefix)},
-                             to[i].granule};
+    const DimSharding shared{{to[i].sub_axes.begin(), to[i].sub_axes.begin() + static_cast<std::ptrdiff_t>(prefix)},
+                             to[i].tile};
     // Both only subdivide what the prefix cuts: nothing crosses it.
     if (is_legal(mesh, shared, shape[i]) && refines(mesh, from[i], shared, shape[i]) &&
         refines(mesh, to[i], shared, shape[i]))
-      atoms &= ~atom_set(shared.atoms);
+      sub_axes &= ~sub_axis_set(shared.sub_axes);
   }
-  return atoms;
+  return sub_axes;
 }
 
-bool group_holds(const Sharding& from, const Sharding& to, const Shape& shape, AtomSet atoms, int64_t position) {
+bool group_holds(const Sharding& from, const Sharding& to, const Shape& shape, SubAxisSet sub_axes, int64_t position) {
   const Mesh& mesh = *from.mesh;
   const Box wanted = local_box(to, shape, position);
-  const AtomSet cuts = from.dim_atoms() & atoms;  // members that differ along other atoms hold the same
+  const SubAxisSet cuts = from.dim_sub_axes() & sub_axes;  // members that differ along other sub-axes hold the same
   int64_t here = position;
-  for (AtomId atom : atom_list(cuts)) here -= mesh.digit(position, atom) * mesh.atoms()[atom].stride;
+  for (SubAxisId sub_axis : sub_axis_list(cuts))
+    here -= mesh.digit(position, sub_axis) * mesh.sub_axes()[sub_axis].stride;
   int64_t found = 0;
   for (int64_t i = 0; i < num_distinct(mesh, cuts); ++i)
     found += overlap(local_box(from, shape, here + representative(mesh, cuts, i)), wanted);

@@ -21,12 +21,13 @@ Missing missing(const Mesh& mesh, const Shape& shape, const std::vector<DimShard
 // Between two meshes, by device id. REQUIRES: neither sharding is partial.
 Missing missing(const Sharding& from, const Sharding& to, const Shape& shape);
 
-// The atoms along which devices exchange boxes: all that a device lacks is with those that differ from it along them.
-AtomSet exchanging_atoms(const Mesh& mesh, const Shape& shape, const std::vector<DimSharding>& from,
-                         const std::vector<DimSharding>& to);
+// The sub-axes along which devices exchange boxes: all that a device lacks is with those that differ from it along
+// them.
+SubAxisSet exchanging_sub_axes(const Mesh& mesh, const Shape& shape, const std::vector<DimSharding>& from,
+                               const std::vector<DimSharding>& to);
 
 // Whether what the device at `position` holds under `to` is there under `from`, on the devices that differ from it
-// along `atoms`. Reads nothing but boxes. REQUIRES: one mesh.
-bool group_holds(const Sharding& from, const Sharding& to, const Shape& shape, AtomSet atoms, int64_t position);
+// along `sub_axes`. Reads nothing but boxes. REQUIRES: one mesh.
+bool group_holds(const Sharding& from, const Sharding& to, const Shape& shape, SubAxisSet sub_axes, int64_t position);
 
 }  // namespace spmdx

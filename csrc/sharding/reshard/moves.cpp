@@ -13,8 +13,8 @@ namespace {
 // Among more tokens than these, gathers of several dims at once lead only to what the goal keeps.
 constexpr size_t kMaxChosenTokens = 4;
 
-ReshardState without_partial(ReshardState state, AtomSet atoms) {
-  state.partial &= ~atoms;
+ReshardState without_partial(ReshardState state, SubAxisSet sub_axes) {
+  state.partial &= ~sub_axes;
   if (state.partial == 0) state.reduction = Reduction::none;
   return state;
 }
@@ -22,24 +22,24 @@ ReshardState without_partial(ReshardState state, AtomSet atoms) {
 }  // namespace
 
 void ReshardSpace::slices(const ReshardState& state, const EmitStep& emit) const {
-  const AtomSet cut = dim_atoms(state);
-  if (cut == 0 && dim_atoms(start_) != 0) return;  // what was cut is never gathered whole to be cut again
+  const SubAxisSet cut = dim_sub_axes(state);
+  if (cut == 0 && dim_sub_axes(start_) != 0) return;  // what was cut is never gathered whole to be cut again
   for (size_t dim = 0; dim < state.dims.size(); ++dim) {
     const DimSharding& now = state.dims[dim];
     const DimSharding& goal = goal_.dims[dim];
-    if (now != goal && now.atoms == goal.atoms && same_cuts(mesh_, now, goal, shape_[dim])) {
+    if (now != goal && now.sub_axes == goal.sub_axes && same_cuts(mesh_, now, goal, shape_[dim])) {
       ReshardState next = state;
       next.dims[dim] = goal;
       emit({Collective::slice, 0, 0, 1, std::move(next)});
     }
-    for (const std::vector<AtomId>& run : appendable(state, dim, atoms_ & ~cut & ~state.partial)) {
-      std::vector<AtomId> atoms = now.atoms;
-      atoms.insert(atoms.end(), run.begin(), run.end());
-      for (DimSharding& finer : variants(dim, now, std::move(atoms))) {
+    for (const std::vector<SubAxisId>& run : appendable(state, dim, sub_axes_ & ~cut & ~state.partial)) {
+      std::vector<SubAxisId> sub_axes = now.sub_axes;
+      sub_axes.insert(sub_axes.end(), run.begin(), run.end());
+      for (DimSharding& finer : variants(dim, now, std::move(sub_axes))) {
         if (!refines(mesh_, finer, now, shape_[dim])) continue;
         ReshardState next = state;
         next.dims[dim] = std::move(finer);
-        emit(move(Collective::slice, atom_set(run), 0, std::move(next)));
+        emit(move(Collective::slice, sub_axis_set(run), 0, std::move(next)));
       }
     }
   }
@@ -51,20 +51,20 @@ void ReshardSpace::suffix_moves(const ReshardState& state, const EmitStep& emit)
   for (size_t dim = 0; dim < state.dims.size(); ++dim) {
     const DimSharding& now = state.dims[dim];
     for (size_t start : suffix_starts(state, dim)) {
-      const auto middle = now.atoms.begin() + static_cast<std::ptrdiff_t>(start);
-      const std::vector<AtomId> suffix(middle, now.atoms.end());
-      const AtomSet set = atom_set(suffix);
-      for (const DimSharding& coarser : variants(dim, now, {now.atoms.begin(), middle})) {
+      const auto middle = now.sub_axes.begin() + static_cast<std::ptrdiff_t>(start);
+      const std::vector<SubAxisId> suffix(middle, now.sub_axes.end());
+      const SubAxisSet set = sub_axis_set(suffix);
+      for (const DimSharding& coarser : variants(dim, now, {now.sub_axes.begin(), middle})) {
         if (!refines(mesh_, now, coarser, shape_[dim])) continue;
         ReshardState gathered = state;
         gathered.dims[dim] = coarser;
         emit(move(Collective::all_gather, set, local_bytes(gathered), gathered));
         for (size_t other = 0; other < state.dims.size(); ++other) {
           if (other == dim) continue;
-          std::vector<AtomId> atoms = state.dims[other].atoms;
-          atoms.insert(atoms.end(), suffix.begin(), suffix.end());
-          if (scope_ == ReshardScope::towards && !is_prefix(atoms, goal_.dims[other].atoms)) continue;
-          for (DimSharding& finer : variants(other, state.dims[other], std::move(atoms))) {
+          std::vector<SubAxisId> sub_axes = state.dims[other].sub_axes;
+          sub_axes.insert(sub_axes.end(), suffix.begin(), suffix.end());
+          if (scope_ == ReshardScope::towards && !is_prefix(sub_axes, goal_.dims[other].sub_axes)) continue;
+          for (DimSharding& finer : variants(other, state.dims[other], std::move(sub_axes))) {
             if (!refines(mesh_, finer, state.dims[other], shape_[other])) continue;
             ReshardState next = gathered;
             next.dims[other] = std::move(finer);
@@ -78,8 +78,8 @@ void ReshardSpace::suffix_moves(const ReshardState& state, const EmitStep& emit)
 }
 
 // One all_gather of suffixes of two or more dims: the bytes of one after the other, the latency of one.
-void ReshardSpace::joint_gathers(const ReshardState& state, ReshardState& next, size_t dim, AtomSet gathered, int dims,
-                                 const EmitStep& emit) const {
+void ReshardSpace::joint_gathers(const ReshardState& state, ReshardState& next, size_t dim, SubAxisSet gathered,
+                                 int dims, const EmitStep& emit) const {
   if (dim == state.dims.size()) {
     if (dims < 2) return;
     return emit(move(Collective::all_gather, gathered, local_bytes(next), next));
@@ -87,14 +87,14 @@ void ReshardSpace::joint_gathers(const ReshardState& state, ReshardState& next, 
   const DimSharding& now = state.dims[dim];
   next.dims[dim] = now;
   const bool all_choices = tokens_.size() <= kMaxChosenTokens;
-  if (all_choices || is_prefix(now.atoms, goal_.dims[dim].atoms))
+  if (all_choices || is_prefix(now.sub_axes, goal_.dims[dim].sub_axes))
     joint_gathers(state, next, dim + 1, gathered, dims, emit);
   for (size_t start : suffix_starts(state, dim)) {
     // Among many tokens: down to what the goal keeps, or not at all.
-    if (!all_choices && start != common_prefix(now.atoms, goal_.dims[dim].atoms)) continue;
-    const auto middle = now.atoms.begin() + static_cast<std::ptrdiff_t>(start);
-    const AtomSet set = atom_set({middle, now.atoms.end()});
-    for (DimSharding& coarser : variants(dim, now, {now.atoms.begin(), middle})) {
+    if (!all_choices && start != common_prefix(now.sub_axes, goal_.dims[dim].sub_axes)) continue;
+    const auto middle = now.sub_axes.begin() + static_cast<std::ptrdiff_t>(start);
+    const SubAxisSet set = sub_axis_set({middle, now.sub_axes.end()});
+    for (DimSharding& coarser : variants(dim, now, {now.sub_axes.begin(), middle})) {
       if (!refines(mesh_, now, coarser, shape_[dim])) continue;
       next.dims[dim] = std::move(coarser);
       joint_gathers(state, next, dim + 1, gathered | set, dims + 1, emit);
@@ -106,17 +106,17 @@ void ReshardSpace::joint_gathers(const ReshardState& state, ReshardState& next, 
 void ReshardSpace::reductions(const ReshardState& state, const EmitStep& emit) const {
   const int64_t bytes = local_bytes(state);
   for (size_t dim = 0; dim < state.dims.size(); ++dim) {
-    std::vector<std::vector<AtomId>> runs = appendable(state, dim, state.partial);
+    std::vector<std::vector<SubAxisId>> runs = appendable(state, dim, state.partial);
     // Across levels: scattered over all fast links at once, to be summed over the slow ones next.
-    for (AtomSet fast : fast_) {
-      std::vector<AtomId> run = atom_list(state.partial & fast);
+    for (SubAxisSet fast : fast_) {
+      std::vector<SubAxisId> run = sub_axis_list(state.partial & fast);
       if (!run.empty() && !std::count(runs.begin(), runs.end(), run)) runs.push_back(std::move(run));
     }
-    for (const std::vector<AtomId>& run : runs) {
-      const AtomSet set = atom_set(run);
-      std::vector<AtomId> atoms = state.dims[dim].atoms;
-      atoms.insert(atoms.end(), run.begin(), run.end());
-      for (DimSharding& finer : variants(dim, state.dims[dim], std::move(atoms))) {
+    for (const std::vector<SubAxisId>& run : runs) {
+      const SubAxisSet set = sub_axis_set(run);
+      std::vector<SubAxisId> sub_axes = state.dims[dim].sub_axes;
+      sub_axes.insert(sub_axes.end(), run.begin(), run.end());
+      for (DimSharding& finer : variants(dim, state.dims[dim], std::move(sub_axes))) {
         if (!refines(mesh_, finer, state.dims[dim], shape_[dim])) continue;
         ReshardState next = without_partial(state, set);
         next.dims[dim] = std::move(finer);
@@ -124,21 +124,21 @@ void ReshardSpace::reductions(const ReshardState& state, const EmitStep& emit) c
       }
     }
   }
-  const AtomSet kept = state.reduction == goal_.reduction ? goal_.partial : 0, cut = dim_atoms(goal_);
-  std::vector<AtomSet> sets = {state.partial, state.partial & ~kept, state.partial & ~cut,
-                               state.partial & ~kept & ~cut};
-  for (const std::vector<AtomId>& token : tokens_) sets.push_back(atom_set(token) & state.partial);
-  for (AtomSet fast : fast_) sets.insert(sets.end(), {state.partial & fast, state.partial & ~fast});
-  std::vector<AtomSet> done = {0};
-  for (AtomSet set : sets) {
+  const SubAxisSet kept = state.reduction == goal_.reduction ? goal_.partial : 0, cut = dim_sub_axes(goal_);
+  std::vector<SubAxisSet> sets = {state.partial, state.partial & ~kept, state.partial & ~cut,
+                                  state.partial & ~kept & ~cut};
+  for (const std::vector<SubAxisId>& token : tokens_) sets.push_back(sub_axis_set(token) & state.partial);
+  for (SubAxisSet fast : fast_) sets.insert(sets.end(), {state.partial & fast, state.partial & ~fast});
+  std::vector<SubAxisSet> done = {0};
+  for (SubAxisSet set : sets) {
     if (std::count(done.begin(), done.end(), set)) continue;
     done.push_back(set);
     emit(all_reduce(state, set));
   }
 }
 
-ReshardStep ReshardSpace::all_reduce(const ReshardState& state, AtomSet atoms) const {
-  return move(Collective::all_reduce, atoms, local_bytes(state), without_partial(state, atoms));
+ReshardStep ReshardSpace::all_reduce(const ReshardState& state, SubAxisSet sub_axes) const {
+  return move(Collective::all_reduce, sub_axes, local_bytes(state), without_partial(state, sub_axes));
 }
 
 ReshardStep ReshardSpace::to_partial(const ReshardState& state) const {
@@ -158,9 +158,9 @@ ReshardStep ReshardSpace::direct(const ReshardState& state) const {
   ReshardState next = state;
   next.dims = goal_.dims;
   const Missing lacking = missing(mesh_, shape_, state.dims, goal_.dims);
-  const AtomSet atoms = exchanging_atoms(mesh_, shape_, state.dims, goal_.dims);
-  if (lacking.elements == 0) return {Collective::slice, atoms, 0, 1, std::move(next)};
-  return {Collective::send_recv, atoms, lacking.elements * itemsize_, lacking.peers + 1, std::move(next)};
+  const SubAxisSet sub_axes = exchanging_sub_axes(mesh_, shape_, state.dims, goal_.dims);
+  if (lacking.elements == 0) return {Collective::slice, sub_axes, 0, 1, std::move(next)};
+  return {Collective::send_recv, sub_axes, lacking.elements * itemsize_, lacking.peers + 1, std::move(next)};
 }
 
 void ReshardSpace::steps(const ReshardState& state, ReshardAsk ask, const EmitStep& emit) const {
@@ -172,9 +172,9 @@ void ReshardSpace::steps(const ReshardState& state, ReshardAsk ask, const EmitSt
     permutes(state, emit);
     if (state.partial != 0) reductions(state, emit);
   }
-  const AtomSet added = goal_.partial & ~state.partial;
+  const SubAxisSet added = goal_.partial & ~state.partial;
   const bool one_reduction = state.partial == 0 || state.reduction == goal_.reduction;
-  if (added != 0 && (state.partial & ~goal_.partial) == 0 && (added & dim_atoms(state)) == 0 && one_reduction)
+  if (added != 0 && (state.partial & ~goal_.partial) == 0 && (added & dim_sub_axes(state)) == 0 && one_reduction)
     emit(to_partial(state));
   if (!ask.direct || !may_go_direct(state)) return;
   if (ReshardStep step = direct(state); step.bytes > 0) emit(std::move(step));  // else slices lead there

@@ -13,13 +13,13 @@ constexpr size_t kMaxPermutedTokens = 4;
 
 }  // namespace
 
-// Chooses the atoms of `dim` and of those after it so that every dim falls into the pieces it has now; `cuts` is what
-// is left to choose for `dim`.
-void ReshardSpace::fill_permutes(const ReshardState& state, ReshardState& next, size_t dim, int64_t cuts, AtomSet free,
-                                 const EmitStep& emit) const {
+// Chooses the sub-axes of `dim` and of those after it so that every dim falls into the pieces it has now; `cuts` is
+// what is left to choose for `dim`.
+void ReshardSpace::fill_permutes(const ReshardState& state, ReshardState& next, size_t dim, int64_t cuts,
+                                 SubAxisSet free, const EmitStep& emit) const {
   if (cuts == 1) {
-    for (DimSharding& cut : variants(dim, state.dims[dim], next.dims[dim].atoms)) {
-      const bool even = shape_[dim] % (this->cuts(cut) * cut.granule * state.dims[dim].granule) == 0;
+    for (DimSharding& cut : variants(dim, state.dims[dim], next.dims[dim].sub_axes)) {
+      const bool even = shape_[dim] % (this->cuts(cut) * cut.tile * state.dims[dim].tile) == 0;
       if (!even && pieces(mesh_, cut, shape_[dim]) != pieces(mesh_, state.dims[dim], shape_[dim])) continue;
       DimSharding kept = std::exchange(next.dims[dim], std::move(cut));
       if (dim + 1 < state.dims.size()) {
@@ -32,14 +32,14 @@ void ReshardSpace::fill_permutes(const ReshardState& state, ReshardState& next, 
     }
     return;
   }
-  for (const std::vector<AtomId>& token : tokens_) {
-    const AtomSet set = atom_set(token);
+  for (const std::vector<SubAxisId>& token : tokens_) {
+    const SubAxisSet set = sub_axis_set(token);
     const int64_t size = mesh_.group_size(set);
     if ((set & ~free) || cuts % size) continue;
-    std::vector<AtomId>& atoms = next.dims[dim].atoms;
-    atoms.insert(atoms.end(), token.begin(), token.end());
+    std::vector<SubAxisId>& sub_axes = next.dims[dim].sub_axes;
+    sub_axes.insert(sub_axes.end(), token.begin(), token.end());
     fill_permutes(state, next, dim, cuts / size, free & ~set, emit);
-    next.dims[dim].atoms.resize(next.dims[dim].atoms.size() - token.size());
+    next.dims[dim].sub_axes.resize(next.dims[dim].sub_axes.size() - token.size());
   }
 }
 
@@ -49,15 +49,15 @@ void ReshardSpace::permutes(const ReshardState& state, const EmitStep& emit) con
   const EmitStep complete = [&](ReshardStep step) {
     for (size_t i = 0; i < state.dims.size(); ++i)
       if (step.to.dims[i] != state.dims[i])
-        step.atoms |= atom_set(step.to.dims[i].atoms) | atom_set(state.dims[i].atoms);
-    emit(move(step.kind, step.atoms, bytes, std::move(step.to)));
+        step.sub_axes |= sub_axis_set(step.to.dims[i].sub_axes) | sub_axis_set(state.dims[i].sub_axes);
+    emit(move(step.kind, step.sub_axes, bytes, std::move(step.to)));
   };
   ReshardState next = state;
   if (tokens_.size() <= kMaxPermutedTokens && scope_ != ReshardScope::towards) {
     next.dims[0] = {};
-    return fill_permutes(state, next, 0, cuts(state.dims[0]), atoms_ & ~state.partial, complete);
+    return fill_permutes(state, next, 0, cuts(state.dims[0]), sub_axes_ & ~state.partial, complete);
   }
-  if (state.dims == goal_.dims || (dim_atoms(goal_) & state.partial)) return;
+  if (state.dims == goal_.dims || (dim_sub_axes(goal_) & state.partial)) return;
   for (size_t i = 0; i < state.dims.size(); ++i) {
     if (state.dims[i] == goal_.dims[i]) continue;
     if (cuts(state.dims[i]) != cuts(goal_.dims[i]) ||

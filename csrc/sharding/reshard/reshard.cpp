@@ -17,7 +17,7 @@
 namespace spmdx {
 namespace {
 
-constexpr size_t kMaxSingleAtoms = 4;  // so many atoms move one by one; more of them move in units
+constexpr size_t kMaxSingleSubAxes = 4;  // so many sub-axes move one by one; more of them move in units
 
 // All of one plan that does not depend on how it is searched for.
 struct Task {
@@ -37,7 +37,7 @@ ReshardChain straight(const ReshardSpace& space, const Task& task, const std::ve
   };
   ReshardState state = space.start();
   const ReshardState& goal = space.goal();
-  const AtomSet summed = state.reduction == goal.reduction ? state.partial & ~goal.partial : state.partial;
+  const SubAxisSet summed = state.reduction == goal.reduction ? state.partial & ~goal.partial : state.partial;
   if (summed) state = add(space.all_reduce(state, summed));
   if (state.dims != goal.dims) state = add(space.direct(state));
   if (goal.partial & ~state.partial) add(space.to_partial(state));
@@ -46,9 +46,9 @@ ReshardChain straight(const ReshardSpace& space, const Task& task, const std::ve
 
 ReshardChain find(const Task& task) {
   const Sharding &from = *task.from, &to = *task.to;
-  const std::vector<uint8_t> levels = atom_levels(from.mesh, task.topology);
-  const bool few = atom_list(from.used() | to.used()).size() <= kMaxSingleAtoms;
-  const ReshardScope scope = few ? ReshardScope::atoms : ReshardScope::units;
+  const std::vector<uint8_t> levels = sub_axis_levels(from.mesh, task.topology);
+  const bool few = sub_axis_list(from.used() | to.used()).size() <= kMaxSingleSubAxes;
+  const ReshardScope scope = few ? ReshardScope::sub_axes : ReshardScope::units;
   const ReshardSpace space(task.itemsize, task.shape, from, to, levels, scope);
   ReshardChain fallback = straight(space, task, levels);
   const int64_t ends = std::max(space.local_bytes(space.start()), space.local_bytes(space.goal()));
@@ -72,7 +72,7 @@ ReshardPlan plan_within_mesh(const Task& task) {
   ReshardChain chain = find(task);
   for (ReshardStep& step : chain.steps) {
     Sharding next{task.from->mesh, std::move(step.to.dims), step.to.partial, step.to.reduction};
-    append(plan, {step.kind, step.atoms, intern(std::move(next), task.shape), step.bytes}, 0);
+    append(plan, {step.kind, step.sub_axes, intern(std::move(next), task.shape), step.bytes}, 0);
   }
   plan.cost_ns = chain.cost_ns;
   internal_check(!plan.moves.empty() && plan.moves.back().to == task.to, "a reshard plan does not end where it should");
@@ -85,7 +85,7 @@ std::vector<ShardingRef> summed(const Sharding& from, const Shape& shape) {
   std::vector<ShardingRef> found = {intern(whole, shape)};
   for (size_t i = 0; from.partial && i < shape.size(); ++i) {
     Sharding cut = whole;
-    for (AtomId atom : atom_list(from.partial)) cut.dims[i].atoms.push_back(atom);
+    for (SubAxisId sub_axis : sub_axis_list(from.partial)) cut.dims[i].sub_axes.push_back(sub_axis);
     if (is_legal(*from.mesh, cut.dims[i], shape[i])) found.push_back(intern(std::move(cut), shape));
   }
   return found;

@@ -11,7 +11,7 @@ namespace spmdx {
 // One move. The sharding before it is the previous move's `to` (or the plan's `from`).
 struct Move {
   Collective kind = Collective::slice;
-  AtomSet atoms = 0;  // the atoms the collective runs over; 0 between two meshes
+  SubAxisSet sub_axes = 0;  // the sub-axes the collective runs over; 0 between two meshes
   ShardingRef to = nullptr;
   int64_t bytes = 0;  // received by a device
 };

@@ -108,7 +108,7 @@ class Search {
 }  // namespace
 
 int64_t cost_ns(const ReshardStep& step, const Topology& topology, const std::vector<uint8_t>& levels) {
-  return topology.cost_ns(step.kind, step.bytes, step.group, level_of(levels, step.atoms));
+  return topology.cost_ns(step.kind, step.bytes, step.group, level_of(levels, step.sub_axes));
 }
 
 std::optional<ReshardChain> search(const ReshardSpace& space, const Topology& topology,

@@ -18,7 +18,7 @@ struct ReshardChain {
   int64_t cost_ns = 0;
 };
 
-// The time of one step over the links that its atoms need.
+// The time of one step over the links that its sub-axes need.
 int64_t cost_ns(const ReshardStep& step, const Topology& topology, const std::vector<uint8_t>& levels);
 
 // The cheapest chain of moves within the limits, the shortest among equals, the first generated among those. Empty

@@ -14,7 +14,7 @@ namespace spmdx {
 // A sharding that is not interned (yet): the planner visits many and keeps few.
 struct ReshardState {
   std::vector<DimSharding> dims;
-  AtomSet partial = 0;
+  SubAxisSet partial = 0;
   Reduction reduction = Reduction::none;
   bool operator==(const ReshardState&) const = default;
 };
@@ -22,18 +22,18 @@ std::string key(const ReshardState& state);
 
 struct ReshardStep {
   Collective kind = Collective::slice;
-  AtomSet atoms = 0;
+  SubAxisSet sub_axes = 0;
   int64_t bytes = 0;  // received by a device
   int64_t group = 1;  // devices that take part; of a send_recv, one and all it receives from
   ReshardState to;
 };
 using EmitStep = std::function<void(ReshardStep)>;
 
-// How finely atoms move, and where to.
+// How finely sub-axes move, and where to.
 enum class ReshardScope : uint8_t {
-  atoms,   // every atom by itself
-  units,   // runs of an axis that both ends of the plan treat alike move as one
-  towards  // units, and only straight to their places in `to`
+  sub_axes,  // every sub-axis by itself
+  units,     // runs of an axis that both ends of the plan treat alike move as one
+  towards    // units, and only straight to their places in `to`
 };
 
 // Which moves a state is asked for.
@@ -42,16 +42,16 @@ struct ReshardAsk {
   bool direct = true;  // the exchange of exactly the missing boxes
 };
 
-AtomSet dim_atoms(const ReshardState& state);
-inline bool is_prefix(const std::vector<AtomId>& prefix, const std::vector<AtomId>& list) {
+SubAxisSet dim_sub_axes(const ReshardState& state);
+inline bool is_prefix(const std::vector<SubAxisId>& prefix, const std::vector<SubAxisId>& list) {
   return prefix.size() <= list.size() && std::equal(prefix.begin(), prefix.end(), list.begin());
 }
-inline size_t common_prefix(const std::vector<AtomId>& a, const std::vector<AtomId>& b) {
+inline size_t common_prefix(const std::vector<SubAxisId>& a, const std::vector<SubAxisId>& b) {
   return static_cast<size_t>(std::mismatch(a.begin(), a.end(), b.begin(), b.end()).first - a.begin());
 }
 
-// REQUIRES: `from` and `to` interned, on one mesh, of the rank of `shape`; `levels` as atom_levels. Keeps references:
-// outlived by its arguments.
+// REQUIRES: `from` and `to` interned, on one mesh, of the rank of `shape`; `levels` as sub_axis_levels. Keeps
+// references: outlived by its arguments.
 class ReshardSpace {
  public:
   ReshardSpace(int64_t itemsize, const Shape& shape, const Sharding& from, const Sharding& to,
@@ -68,8 +68,8 @@ class ReshardSpace {
   bool may_go_direct(const ReshardState& state) const;
   // What some device has to receive on any way to the goal.
   int64_t least_bytes(const ReshardState& state) const;
-  // all_reduce of `atoms` of the partial.
-  ReshardStep all_reduce(const ReshardState& state, AtomSet atoms) const;
+  // all_reduce of `sub_axes` of the partial.
+  ReshardStep all_reduce(const ReshardState& state, SubAxisSet sub_axes) const;
   // What the goal is partial over and `state` not. REQUIRES: one of them, and none of `state` that the goal lacks.
   ReshardStep to_partial(const ReshardState& state) const;
   // Of the device that holds most.
@@ -78,29 +78,29 @@ class ReshardSpace {
  private:
   void slices(const ReshardState& state, const EmitStep& emit) const;
   void suffix_moves(const ReshardState& state, const EmitStep& emit) const;
-  void joint_gathers(const ReshardState& state, ReshardState& next, size_t dim, AtomSet gathered, int dims,
+  void joint_gathers(const ReshardState& state, ReshardState& next, size_t dim, SubAxisSet gathered, int dims,
                      const EmitStep& emit) const;
   void reductions(const ReshardState& state, const EmitStep& emit) const;
 
   void permutes(const ReshardState& state, const EmitStep& emit) const;  // these two: reshard_permutes.cpp
-  void fill_permutes(const ReshardState& state, ReshardState& next, size_t dim, int64_t cuts, AtomSet free,
+  void fill_permutes(const ReshardState& state, ReshardState& next, size_t dim, int64_t cuts, SubAxisSet free,
                      const EmitStep& emit) const;
-  std::vector<std::vector<AtomId>> appendable(const ReshardState& state, size_t dim, AtomSet free) const;
-  std::vector<DimSharding> variants(size_t dim, const DimSharding& now, std::vector<AtomId> atoms) const;
+  std::vector<std::vector<SubAxisId>> appendable(const ReshardState& state, size_t dim, SubAxisSet free) const;
+  std::vector<DimSharding> variants(size_t dim, const DimSharding& now, std::vector<SubAxisId> sub_axes) const;
   std::vector<size_t> suffix_starts(const ReshardState& state, size_t dim) const;
   int64_t cuts(const DimSharding& dim) const;
-  ReshardStep move(Collective kind, AtomSet atoms, int64_t local_bytes, ReshardState to) const;
+  ReshardStep move(Collective kind, SubAxisSet sub_axes, int64_t local_bytes, ReshardState to) const;
 
   const Mesh& mesh_;
   const Shape& shape_;
   const int64_t itemsize_;
   const ReshardScope scope_;
   ReshardState start_, goal_;
-  AtomSet atoms_ = 0;                        // of from and to: no other atom ever moves
-  std::vector<std::vector<AtomId>> tokens_;  // what moves as one
-  std::vector<std::vector<AtomId>> runs_;    // tokens, and whole axes of several tokens
-  std::vector<AtomSet> fast_;                // the atoms of every level but the last, and of those below it
-  std::vector<size_t> token_of_;             // by atom
+  SubAxisSet sub_axes_ = 0;                     // of from and to: no other sub-axis ever moves
+  std::vector<std::vector<SubAxisId>> tokens_;  // what moves as one
+  std::vector<std::vector<SubAxisId>> runs_;    // tokens, and whole axes of several tokens
+  std::vector<SubAxisSet> fast_;                // the sub-axes of every level but the last, and of those below it
+  std::vector<size_t> token_of_;                // by sub-axis
 };
 
 }  // namespace spmdx

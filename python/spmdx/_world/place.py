@@ -27,7 +27,7 @@ def choose(device_type: str) -> None:
             "NVIDIA GPUs."
         )
     if device_type == "cpu":
-        _C.set_place("cpu")
+        _C.set_shard_device("cpu")
         return
     if not torch.cuda.is_available():
         built = "" if torch.version.cuda else " (this PyTorch is built without CUDA)"
@@ -40,7 +40,7 @@ def choose(device_type: str) -> None:
     rank = int(os.environ.get("LOCAL_RANK", os.environ.get("RANK", "0")))
     index = rank % torch.cuda.device_count()
     torch.cuda.set_device(index)
-    _C.set_place(f"cuda:{index}", int(os.environ.get("WORLD_SIZE", "1")) > 1)
+    _C.set_shard_device(f"cuda:{index}", int(os.environ.get("WORLD_SIZE", "1")) > 1)
 
 
 def choose_by_environment() -> None:
@@ -56,7 +56,7 @@ def choose_by_environment() -> None:
 
 def kind() -> str:
     """One of ``TYPES``."""
-    return _C.place().split(":")[0]
+    return _C.shard_device().split(":")[0]
 
 
 def wanted_carrier() -> str:
@@ -77,7 +77,7 @@ def wanted_carrier() -> str:
 def hardware() -> str:
     """A name of the hardware that holds the shards of this process; unique."""
     if kind() == "cuda" and torch.cuda.is_available():
-        return str(torch.cuda.get_device_properties(torch.device(_C.place())).uuid)
+        return str(torch.cuda.get_device_properties(torch.device(_C.shard_device())).uuid)
     return kind()
 
 

@@ -131,7 +131,7 @@ def _nccl_group(store: Any) -> Any:
     with _environment("TORCH_NCCL_ASYNC_ERROR_HANDLING", "0"):
         group = dist.ProcessGroupNCCL(store, _world.index, _world.count, options)
     # All processes connect now: a first message would need all of them, and not all send one.
-    group.eager_connect_single_device(torch.device(_C.place()))
+    group.eager_connect_single_device(torch.device(_C.shard_device()))
     return group
 
 

@@ -97,7 +97,7 @@ Compute prepare_nll_rows(const Call& call) {
 }
 
 // Each row's value at its own position of the new dim, which begins at `start` here; 0 everywhere else.
-Compute prepare_place(const Call& call) {
+Compute prepare_put_rows(const Call& call) {
   return [dim = own_argument<int64_t>(call, 2), start = own_argument<int64_t>(call, 3),
           count = own_argument<int64_t>(call, 4), shape = call.outputs.at(0).shape](
              std::span<const BufferRef> inputs, std::span<const Param>) -> std::vector<at::Tensor> {
@@ -117,7 +117,7 @@ const OwnKernels row_kernels = {
     {"spmdx.nll_rows", prepare_nll_rows},
     {"spmdx.permute_rows", prepare_permute_rows},
     {"spmdx.take_rows", prepare_permute_rows},
-    {"spmdx.place", prepare_place},
+    {"spmdx.put_rows", prepare_put_rows},
 };
 
 }  // namespace

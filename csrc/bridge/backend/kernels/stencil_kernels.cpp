@@ -7,7 +7,7 @@
 #include "bridge/backend/buffer.h"
 #include "bridge/backend/kernels/tap_kernels.h"
 #include "bridge/backend/own_kernels.h"
-#include "bridge/backend/place.h"
+#include "bridge/backend/shard_device.h"
 #include "graph/args.h"
 #include "graph/rows.h"
 #include "rules/stencils/stencil.h"
@@ -171,7 +171,7 @@ std::vector<at::Tensor> run_jobs(const Problem& problem, std::span<const BufferR
   for (size_t r = 0; r < results.size(); ++r) {
     const TensorType& type = problem.outputs[r];
     if (type.dtype != DType::unknown && !results[r].defined())
-      results[r] = at::zeros(type.shape, placed(to_scalar_type(type.dtype)));
+      results[r] = at::zeros(type.shape, on_shard_device(to_scalar_type(type.dtype)));
   }
   return results;
 }

@@ -7,8 +7,8 @@
 #include "bridge/backend/aten_kernel.h"
 #include "bridge/backend/aten_names.h"
 #include "bridge/backend/buffer.h"
-#include "bridge/backend/place.h"
-#include "rules/build/maths.h"
+#include "bridge/backend/shard_device.h"
+#include "rules/build/op_builder.h"
 #include "rules/stencils/stencil.h"
 #include "rules/stencils/taps.h"
 
@@ -40,7 +40,7 @@ at::Tensor weighted(const at::Tensor& rows, const std::vector<double>& weights, 
   if (std::all_of(weights.begin(), weights.end(), [](double w) { return w == 1; })) return rows;
   Ints shape(static_cast<size_t>(back), 1);
   shape[0] = -1;
-  return rows.mul(at::tensor(weights, placed(at::kDouble)).to(rows.scalar_type()).view(shape));
+  return rows.mul(at::tensor(weights, on_shard_device(at::kDouble)).to(rows.scalar_type()).view(shape));
 }
 
 at::Tensor along(const TapDim& dim, const at::Tensor& x) {
@@ -48,7 +48,7 @@ at::Tensor along(const TapDim& dim, const at::Tensor& x) {
   at::Tensor result;
   for (const Moves& moves : dim.taps) {
     const at::Tensor rows =
-        weighted(x.index_select(at, at::tensor(moves.from, placed(at::kLong))), moves.weights, dim.back);
+        weighted(x.index_select(at, at::tensor(moves.from, on_shard_device(at::kLong))), moves.weights, dim.back);
     if (dim.reads) {
       result = result.defined() ? result.add_(rows) : rows;
       continue;
@@ -56,7 +56,7 @@ at::Tensor along(const TapDim& dim, const at::Tensor& x) {
     Ints shape = x.sizes().vec();
     shape[static_cast<size_t>(at)] = dim.rows;
     if (!result.defined()) result = at::zeros(shape, x.options());
-    result.index_add_(at, at::tensor(moves.to, placed(at::kLong)), rows);
+    result.index_add_(at, at::tensor(moves.to, on_shard_device(at::kLong)), rows);
   }
   return result;
 }

@@ -9,7 +9,7 @@
 #include <array>
 #include <map>
 
-#include "bridge/backend/place.h"
+#include "bridge/backend/shard_device.h"
 
 namespace spmdx::bridge {
 namespace {
@@ -57,7 +57,7 @@ Tensor unit_53_of(const Tensor& words) { return shifted(words, 11).to(at::kDoubl
 
 // Global indices of local elements [begin, end).
 Tensor elements_of(const Region& region, int64_t begin, int64_t end) {
-  const Tensor local = at::arange(begin, end, placed(at::kLong));
+  const Tensor local = at::arange(begin, end, on_shard_device(at::kLong));
   Tensor global = at::zeros_like(local);
   int64_t inner = 1, stride = 1;
   for (size_t d = region.extents.size(); d-- > 0;) {
@@ -72,7 +72,7 @@ Tensor elements_of(const Region& region, int64_t begin, int64_t end) {
 // `make` of the words of some elements gives their numbers.
 template <class Make>
 Tensor filled(const Region& region, c10::ScalarType dtype, const ElementWords& draw, const Make& make) {
-  Tensor out = at::empty(region.extents, placed(dtype));
+  Tensor out = at::empty(region.extents, on_shard_device(dtype));
   Tensor row = out.view(-1);
   for (int64_t begin = 0; begin < row.numel(); begin += kChunk) {
     const int64_t end = std::min(begin + kChunk, row.numel());
@@ -92,7 +92,7 @@ FillByTensors uniform(const Call& call) {
                                                         const ElementWords& draw, std::span<const Param> params) {
     const double low = from.real(params), high = to.real(params);
     check_bounds(low, high);
-    if (!(low < high)) return at::full(region.extents, low, placed(dtype));
+    if (!(low < high)) return at::full(region.extents, low, on_shard_device(dtype));
     return filled(region, dtype, draw, [=](const Words& words) {
       const bool wide = dtype == at::kDouble;
       const Tensor unit = wide ? unit_53_of(words.first) : unit_24_of(words.first);

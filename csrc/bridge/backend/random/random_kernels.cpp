@@ -12,9 +12,9 @@
 #include "bridge/backend/aten_names.h"
 #include "bridge/backend/buffer.h"
 #include "bridge/backend/own_kernels.h"
-#include "bridge/backend/place.h"
 #include "bridge/backend/random/random_by_tensors.h"
 #include "bridge/backend/random/random_region.h"
+#include "bridge/backend/shard_device.h"
 
 namespace spmdx::bridge {
 namespace {
@@ -196,7 +196,7 @@ class RandomKernel final : public Kernel {
   void run(std::span<const BufferRef>, std::span<const Param> params, std::span<BufferRef> outputs, int) override {
     KernelGuard guard;
     const ElementWords draw{static_cast<uint64_t>(seed_.whole(params)), static_cast<uint64_t>(draw_.whole(params))};
-    if (!place().is_cpu() && by_tensors_ && numel(region_.extents) > 0) {
+    if (!shard_device().is_cpu() && by_tensors_ && numel(region_.extents) > 0) {
       outputs[0] = buffer_of(by_tensors_(region_, dtype_, draw, params));
       return;
     }

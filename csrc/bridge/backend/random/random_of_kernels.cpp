@@ -10,8 +10,8 @@
 #include "bridge/backend/aten_names.h"
 #include "bridge/backend/buffer.h"
 #include "bridge/backend/own_kernels.h"
-#include "bridge/backend/place.h"
 #include "bridge/backend/random/random_region.h"
+#include "bridge/backend/shard_device.h"
 
 namespace spmdx::bridge {
 namespace {

@@ -10,7 +10,7 @@
 #include <string_view>
 
 #include "bridge/backend/aten_facts.h"
-#include "bridge/backend/place.h"
+#include "bridge/backend/shard_device.h"
 #include "bridge/record/layouts/correct_layouts.h"
 #include "bridge/record/layouts/correct_types.h"
 

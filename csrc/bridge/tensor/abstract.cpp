@@ -1,0 +1,46 @@
+// SPDX-License-Identifier: Apache-2.0
+// Tensors that were planned and not computed, and the errors of who wants their values.
+#include "bridge/tensor/abstract.h"
+
+#include <atomic>
+
+#include "base/error.h"
+#include "bridge/python/source.h"
+
+namespace spmdx::bridge {
+namespace {
+
+constexpr const char* kNoValues =
+    "the values of a tensor are wanted, but spmdx.plan_only() planned the step that makes them and did not run it. "
+    "Expected only its shape, dtype and sharding to be used. Make the tensor again outside of plan_only(), or read "
+    "spmdx.explain() and spmdx.get_sharding() instead.";
+
+std::atomic<bool> only_planning = false;
+
+}  // namespace
+
+bool planning_only() { return only_planning.load(std::memory_order_relaxed); }
+void set_planning_only(bool only) { only_planning = only; }
+
+DataRef abstract_data(const TensorType& type, ShardingRef sharding) {
+  static const auto* error = new std::exception_ptr(std::make_exception_ptr(ShardingError(kNoValues)));
+  return Data::abstract(type, sharding, *error);
+}
+
+at::Tensor make_abstract(const Meta& meta) {
+  return make_tensor({0, kNone, abstract_data(type_of(meta))}, share(meta));
+}
+
+void refuse_values() {
+  const std::string where = source_text(current_source());
+  throw ShardingError(where.empty() ? kNoValues : where + ": " + kNoValues);
+}
+
+void require_values(const LazyTensor& tensor) {
+  const DataRef& data = tensor.root().current.data;
+  const bool exist = data && !data->is_abstract();
+  const bool computable = !planning_only() && !(data && data->is_abstract());
+  if (!computable && (!exist || tensor.chain())) refuse_values();
+}
+
+}  // namespace spmdx::bridge

@@ -1,0 +1,157 @@
+// SPDX-License-Identifier: Apache-2.0
+// FailureDetector: tells a process that waits for others when it waits in vain, and why.
+#pragma once
+#include <c10/util/intrusive_ptr.h>
+
+#include <chrono>
+#include <condition_variable>
+#include <functional>
+#include <list>
+#include <map>
+#include <memory>
+#include <mutex>
+#include <optional>
+#include <string>
+#include <thread>
+#include <vector>
+
+#include "runtime/data/comm.h"
+
+namespace c10d {
+class Store;
+class Work;
+}  // namespace c10d
+
+namespace spmdx::bridge {
+
+// Another process. `pid` and `started` name it where it runs on this machine (0 elsewhere).
+struct Peer {
+  std::string name;  // "process 1 (pid 77 on host a)"
+  int64_t pid = 0;
+  uint64_t started = 0;  // clock ticks after boot
+};
+
+struct World {
+  Processes processes;
+  std::vector<Peer> peers;  // this one included
+  c10::intrusive_ptr<c10d::Store> store;
+  std::chrono::milliseconds timeout{600'000};
+  bool on_stream = false;  // messages with data are works of a stream of an accelerator
+};
+
+using Works = std::vector<c10::intrusive_ptr<c10d::Work>>;
+
+// What the store has under `key`; empty where that is not there. Does not wait.
+std::string text_at(c10d::Store& store, const std::string& key);
+
+// Looks after the others while this process waits. What it learns breaks the world: works that are waited for are
+// aborted, and everything fails with the reason from then on. One thread sends heartbeats to the others and alone talks
+// to the store, whose answers may never come if the process that hosts it is stopped; a second one sees to that.
+class FailureDetector {
+ public:
+  explicit FailureDetector(World world);
+  ~FailureDetector();
+  const World& world() const { return world_; }
+
+  // Posts messages with data and waits for them. Throws CommError with the reason where the world breaks. On a stream
+  // their own wait() holds up the stream only, and posting may hold up this thread until `abort_stream` is called.
+  void carry(const std::function<Works()>& post, const Progress& at);
+  void set_abort_stream(std::function<void()> abort_stream);
+  // Waits for works that were posted. If something was `lost` then, nothing is waited for but the reason.
+  void wait(const Works& works, const Progress& at, std::string lost = {});
+  // Asks again and again whether `ready`, on the thread that may talk to the store; throws likewise. What `ready`
+  // refers to must live on where it throws. `patience`: how long nobody is missed who only takes his time.
+  using Question = std::function<bool(c10d::Store&)>;
+  static constexpr auto kUnwatched = std::chrono::milliseconds::max();  // looks after itself
+  void wait_until(Question ready, const Progress& at, std::chrono::milliseconds patience = {});
+  // What the store has under these keys, when all are there. Then nobody needs the key `stale` any more.
+  std::vector<std::string> wait_for(const std::vector<std::string>& keys, const Progress& at,
+                                    const std::string& stale = {}, std::chrono::milliseconds patience = {});
+  // For the others, under this key.
+  void set(const std::string& key, const std::string& text);
+  bool lives(int64_t peer) const;  // as far as can be seen from here
+  bool runs(int64_t peer) const;   // and is not stopped
+  // Throws CommError if the world is broken.
+  void check() const;
+  std::string broken() const;
+  void set_broken(const std::string& reason);
+  // For the others: this process is in trouble that is its own.
+  void report(const std::string& trouble);
+  // The last words to the others; then nobody is watched any more.
+  void leave(int64_t steps, const std::string& why);
+  // For the others: this process does no more than these steps of the generation, so that nobody waits for others.
+  void call_off(int64_t steps, const std::string& why);
+  // Begins a generation, which forgets what broke the world: when all have called it, what each of them tells. May be
+  // called again where it was broken off, as by Ctrl-C; where it has failed, it fails again.
+  std::vector<std::string> regroup(const std::string& told, const Progress& at);
+  void end_regrouping();                      // the new generation is complete
+  void break_off(const std::string& reason);  // or it is not, and may be tried again
+  int64_t generation() const;
+
+ private:
+  using Clock = std::chrono::steady_clock;
+  struct Task {
+    Question ready;
+    bool done = false;
+  };
+  struct Wait {
+    Works works;
+    Progress at;
+    Clock::time_point since;
+    std::chrono::milliseconds patience{};
+    std::shared_ptr<Task> task;  // or works
+    bool for_all = false;        // nobody who has ended can come any more, however many steps he did
+  };
+  struct Heartbeat {
+    std::string text;
+    Clock::time_point changed;
+  };
+
+  std::list<Wait>::iterator begin(Wait wait);
+  void await(Wait wait);
+  void end(std::list<Wait>::iterator mine, const Works& works, std::string lost, bool on_stream);
+  void run();
+  void run_watchdog();
+  void stop();
+  std::string round(const std::vector<Wait>& waits, bool well);
+  void tell(std::function<void(c10d::Store&)> message);
+  static std::string key(const std::string& name, int64_t generation);
+  std::chrono::milliseconds silence() const;
+
+  // watch_signs.cpp: what the signs of the others say. Empty: no trouble.
+  void send_heartbeat();
+  std::string trouble_of(const Wait& wait);
+  std::string reported();
+  std::string gone(int64_t peer, int64_t step);
+  std::string silent(int64_t peer);
+  std::string late(const Wait& wait);
+  std::string text_at(const std::string& key) { return bridge::text_at(*world_.store, key); }
+  void post(const std::string& trouble, int64_t generation);
+  std::string lost_store(const std::string& error) const;
+  std::string unresponsive_store() const;
+
+  const World world_;
+  // A leaf lock: no tensor dies while it is held, which may need the GIL, and who has that waits for this lock.
+  mutable std::mutex mutex_;
+  std::condition_variable changed_;
+  std::list<Wait> waits_;
+  std::string broken_, lost_;  // lost: the store
+  std::function<void()> abort_stream_;
+  int64_t step_ = 0;
+  std::string where_;  // of a wait that was looked at
+  Clock::time_point looked_at_;
+  std::map<int64_t, Heartbeat> heartbeats_;       // of peers elsewhere
+  std::map<int64_t, Clock::time_point> stopped_;  // peers here that do not run, since when
+  int64_t heartbeats_sent_ = 0;
+  int64_t generation_ = 0;   // how often the processes have regrouped
+  int64_t looked_in_ = 0;    // the generation whose waits the thread looks after
+  bool regrouping_ = false;  // into this generation
+  bool broken_off_ = false;  // meanwhile
+  Clock::time_point last_heartbeat_;
+  std::optional<Clock::time_point> asked_;  // since when the thread waits for an answer of the store
+  bool stopping_ = false, running_ = true;
+  bool fresh_ = false;  // there is a new task
+  std::thread thread_, watchdog_;
+};
+
+}  // namespace spmdx::bridge

@@ -1,0 +1,92 @@
+// SPDX-License-Identifier: Apache-2.0
+// Transport: tensors that the group can send and write to, and one work where it sends from a stream.
+#include "bridge/world/transport.h"
+
+#include <ATen/ops/empty.h>
+#include <torch/csrc/distributed/c10d/Backend.hpp>
+
+#include "bridge/backend/buffer.h"
+#include "bridge/backend/shard_device.h"
+
+namespace spmdx::bridge {
+namespace {
+
+// The memory of a tensor. REQUIRES: it is contiguous.
+at::Tensor memory_of(const at::Tensor& tensor) {
+  at::Tensor bytes = at::empty({0}, tensor.options().dtype(at::kByte));
+  return bytes.set_(tensor.storage(), tensor.storage_offset() * static_cast<int64_t>(tensor.element_size()),
+                    {static_cast<int64_t>(tensor.nbytes())}, {1});
+}
+
+}  // namespace
+
+Transport::Transport(Group group, bool on_stream) : group_(std::move(group)), on_stream_(on_stream) {}
+
+Transport::~Transport() = default;
+
+// NCCL does not know every dtype.
+at::Tensor Transport::as_sent(const at::Tensor& tensor) const { return on_stream_ ? memory_of(tensor) : tensor; }
+
+at::Tensor Transport::sendable(const at::Tensor& tensor) const {
+  const at::Tensor plain = tensor.resolve_conj().resolve_neg().contiguous();
+  return carries(plain) ? plain : to_host(plain);
+}
+
+at::Tensor Transport::landing(const at::Tensor& target) {
+  if (target.is_contiguous() && carries(target)) return target;
+  const auto device = carries(target) ? target.device() : c10::Device(c10::kCPU);
+  return late_.emplace_back(target, at::empty(target.sizes(), target.options().device(device))).second;
+}
+
+Works Transport::post_each(std::span<const Message> sends, std::span<const Message> receives) {
+  Works works;
+  for (const Message& message : receives) {
+    const at::Tensor target = tensor_of(message.buffer);
+    if (target.numel() == 0) continue;
+    std::vector<at::Tensor> whole = {as_sent(landing(target))};
+    works.push_back(group_->recv(whole, static_cast<int>(message.peer), kTag));
+  }
+  for (const Message& message : sends) {
+    std::vector<at::Tensor> whole = {as_sent(sendable(tensor_of(message.buffer)))};
+    if (whole[0].numel() == 0) continue;
+    works.push_back(group_->send(whole, static_cast<int>(message.peer), kTag));
+    sent_.push_back(whole[0]);
+  }
+  return works;
+}
+
+// A stream runs one after the other: none would end before the others have begun, were they not one work.
+Works Transport::post_as_one(std::span<const Message> sends, std::span<const Message> receives) {
+  group_->startCoalescing();
+  try {
+    const bool any = !post_each(sends, receives).empty();
+    const auto all = group_->endCoalescing();
+    return any && all ? Works{all} : Works{};
+  } catch (...) {
+    const std::exception_ptr error = std::current_exception();
+    try {
+      group_->endCoalescing();         // or the next group would be a part of this one
+    } catch (const std::exception&) {  // follows from the first error, which says more
+    }
+    std::rethrow_exception(error);
+  }
+}
+
+Works Transport::post(std::span<const Message> sends, std::span<const Message> receives) {
+  forget();
+  return on_stream_ ? post_as_one(sends, receives) : post_each(sends, receives);
+}
+
+void Transport::land() {
+  for (const auto& [target, came] : late_) target.copy_(came);
+  forget();
+}
+
+void Transport::forget() {
+  late_.clear();
+  sent_.clear();
+}
+
+void Transport::abort() { group_->abort(); }
+
+}  // namespace spmdx::bridge

@@ -1,0 +1,50 @@
+// SPDX-License-Identifier: Apache-2.0
+// Transport: messages of buffers, wherever these lie, through a c10d backend.
+#pragma once
+#include <ATen/core/Tensor.h>
+
+#include <span>
+#include <utility>
+#include <vector>
+
+#include "bridge/world/failure_detector.h"
+#include "runtime/data/comm.h"
+
+namespace c10d {
+class Backend;
+}
+
+namespace spmdx::bridge {
+
+using Group = c10::intrusive_ptr<c10d::Backend>;
+
+constexpr int kTag = 0;  // of all messages: those between two processes keep their order
+
+class Transport {
+ public:
+  // `on_stream`: the group sends from the memory of the accelerator, on a stream; else from that of the host.
+  Transport(Group group, bool on_stream);
+  ~Transport();
+  // Sends and receives are under way when it returns. What it throws, the group threw.
+  Works post(std::span<const Message> sends, std::span<const Message> receives);
+  // All has come: puts it where it was to go.
+  void land();
+  // From any thread: ends all that is under way.
+  void abort();
+
+ private:
+  bool carries(const at::Tensor& tensor) const { return tensor.is_cpu() || on_stream_; }
+  at::Tensor as_sent(const at::Tensor& tensor) const;
+  at::Tensor sendable(const at::Tensor& tensor) const;
+  at::Tensor landing(const at::Tensor& target);
+  Works post_each(std::span<const Message> sends, std::span<const Message> receives);
+  Works post_as_one(std::span<const Message> sends, std::span<const Message> receives);
+  void forget();
+
+  const Group group_;
+  const bool on_stream_;
+  std::vector<std::pair<at::Tensor, at::Tensor>> late_;  // targets that the group cannot write to, and what came
+  std::vector<at::Tensor> sent_;                         // alive until they are gone
+};
+
+}  // namespace spmdx::bridge

@@ -1,0 +1,12 @@
+// SPDX-License-Identifier: Apache-2.0
+// Exchange: nodes that take parts of a cut dim from other devices become collectives.
+#pragma once
+#include "graph/graph.h"
+
+namespace spmdx {
+
+// REQUIRES: a partitioned graph. Every spmdx.permute_rows whose dim is cut becomes a spmdx.comm.permute_rows, every
+// spmdx.halo for which rows come from elsewhere a spmdx.comm.halo.
+void lower_permutes(Graph& graph);
+
+}  // namespace spmdx

@@ -1,0 +1,78 @@
+// SPDX-License-Identifier: Apache-2.0
+// CollectiveQueue: one thread, one queue.
+#include "runtime/collective/collective_queue.h"
+
+#include <utility>
+
+namespace spmdx {
+
+void RunningCollective::run(Comm& comm) {
+  std::exception_ptr error;
+  try {
+    backend_.use_stream(Stream::messages);
+    backend_.wait_event(begun_);
+    Messages sends, receives;
+    for (Transfer& transfer : transfers_) transfer.first_round(sends, receives);
+    comm.exchange(sends, receives, at_);
+    sends.clear();
+    receives.clear();
+    for (Transfer& transfer : transfers_) transfer.second_round(sends, receives);
+    if (!sends.empty() || !receives.empty()) comm.exchange(sends, receives, at_);
+    come_ = backend_.record_event();
+  } catch (...) {
+    error = std::current_exception();
+  }
+  std::lock_guard lock(mutex_);
+  error_ = error;
+  done_ = true;
+  ended_.notify_all();
+}
+
+void RunningCollective::join() {
+  std::unique_lock lock(mutex_);
+  ended_.wait(lock, [this] { return done_; });
+}
+
+std::vector<Shards> RunningCollective::wait() {
+  join();
+  if (error_) std::rethrow_exception(error_);
+  backend_.wait_event(come_);
+  std::vector<Shards> results;
+  for (Transfer& transfer : transfers_) results.push_back(transfer.finish());
+  transfers_.clear();
+  return results;
+}
+
+CollectiveQueue::~CollectiveQueue() {
+  {
+    std::lock_guard lock(mutex_);
+    stopping_ = true;
+  }
+  changed_.notify_all();
+  if (thread_.joinable()) thread_.join();
+}
+
+RunningCollectiveRef CollectiveQueue::start(Backend& backend, std::vector<Transfer> transfers, Progress at) {
+  auto round = std::make_shared<RunningCollective>(backend, std::move(transfers), std::move(at));
+  std::lock_guard lock(mutex_);
+  if (!thread_.joinable()) thread_ = std::thread([this] { work(); });
+  queue_.push_back(round);
+  changed_.notify_all();
+  return round;
+}
+
+void CollectiveQueue::work() {
+  std::unique_lock lock(mutex_);
+  while (true) {
+    changed_.wait(lock, [this] { return stopping_ || !queue_.empty(); });
+    if (queue_.empty()) return;
+    RunningCollectiveRef round = std::move(queue_.front());
+    queue_.pop_front();
+    lock.unlock();
+    round->run(comm_);
+    round.reset();  // what was sent may die with it
+    lock.lock();
+  }
+}
+
+}  // namespace spmdx

@@ -1,0 +1,56 @@
+// SPDX-License-Identifier: Apache-2.0
+// MemoryTracker: reference counts of blocks of memory, one table a device.
+#include "runtime/program/memory_tracker.h"
+
+#include <algorithm>
+
+namespace spmdx {
+
+MemoryTracker::MemoryTracker(const Graph& graph, const Program& program, const Processes& processes, Backend& backend)
+    : backend_(backend), holders_(program.total_slots) {
+  Holdings holdings(processes);
+  const std::vector<int64_t> positions =
+      graph.mesh ? positions_of(processes, processes.here, *graph.mesh) : std::vector<int64_t>{0};
+  devices_.resize(positions.size());
+  for (ValueId value = 0; value < graph.values.size(); ++value) {
+    const ShardingRef sharding = graph.values[value].sharding;
+    const SubAxisSet used = sharding ? sharding->used() : 0;
+    for (uint32_t device = 0; device < devices_.size(); ++device) {
+      const uint32_t shard = used ? holdings.place(graph.mesh, used, positions[device]) : 0;
+      holders_[program.first_slot[value] + shard].push_back(device);
+    }
+  }
+}
+
+void MemoryTracker::store(uint32_t slot, const BufferRef& buffer, bool received) {
+  if (!buffer) return;
+  const Memory memory = backend_.memory(buffer);
+  for (const uint32_t holder : holders_[slot]) {
+    Device& device = devices_[holder];
+    Block& block = device.blocks[memory.id];
+    if (block.slots++ > 0) continue;
+    block.bytes = received ? backend_.bytes(buffer) : memory.bytes;
+    device.bytes += block.bytes;
+    device.peak = std::max(device.peak, device.bytes);
+  }
+}
+
+void MemoryTracker::drop(uint32_t slot, const BufferRef& buffer) {
+  if (!buffer) return;
+  const void* id = backend_.memory(buffer).id;
+  for (const uint32_t holder : holders_[slot]) {
+    Device& device = devices_[holder];
+    const auto block = device.blocks.find(id);
+    if (--block->second.slots > 0) continue;
+    device.bytes -= block->second.bytes;
+    device.blocks.erase(block);
+  }
+}
+
+int64_t MemoryTracker::peak_bytes() const {
+  int64_t most = 0;
+  for (const Device& device : devices_) most = std::max(most, device.peak);
+  return most;
+}
+
+}  // namespace spmdx
