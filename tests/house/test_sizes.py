@@ -17,7 +17,6 @@ LONG_TESTS = {
     "tests/core/test_rules.cpp",
     "tests/processes/players/recovers.py",
     "tests/python/annotate/test_shared_memory.py",
-    "tests/python/errors/test_errors_of_ops.py",
     "tests/python/helpers/aliases.py",
     "tests/python/helpers/module_events.py",
     "tests/python/helpers/program/program_ops.py",
