@@ -21,7 +21,6 @@ LONG_TESTS = {
     "tests/python/helpers/module_events.py",
     "tests/python/helpers/program/program_ops.py",
     "tests/python/helpers/program/programs.py",
-    "tests/python/ops/test_composites.py",
     "tests/python/programs/test_life_cycles.py",
 }
 SOURCES = sorted(
