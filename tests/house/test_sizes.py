@@ -18,10 +18,8 @@ LONG_TESTS = {
     "tests/processes/players/recovers.py",
     "tests/python/annotate/test_shared_memory.py",
     "tests/python/helpers/aliases.py",
-    "tests/python/helpers/module_events.py",
     "tests/python/helpers/program/program_ops.py",
     "tests/python/helpers/program/programs.py",
-    "tests/python/programs/test_life_cycles.py",
 }
 SOURCES = sorted(
     path
