@@ -16,8 +16,6 @@ LONG_TESTS = {
     "tests/core/test_reshard.cpp",
     "tests/core/test_rules.cpp",
     "tests/processes/players/recovers.py",
-    "tests/python/helpers/program/program_ops.py",
-    "tests/python/helpers/program/programs.py",
 }
 SOURCES = sorted(
     path
