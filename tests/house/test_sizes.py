@@ -15,7 +15,6 @@ LONG = {
 LONG_TESTS = {
     "tests/core/test_reshard.cpp",
     "tests/core/test_rules.cpp",
-    "tests/processes/players/recovers.py",
 }
 SOURCES = sorted(
     path
