@@ -13,8 +13,6 @@ LONG = {
     "csrc/rules/table.cpp": "a row for each op",
 }
 LONG_TESTS = {
-    "tests/core/test_reshard.cpp",
-    "tests/core/test_rules.cpp",
 }
 SOURCES = sorted(
     path
