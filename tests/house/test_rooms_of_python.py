@@ -10,8 +10,8 @@ import pkgutil
 
 import pytest
 import spmdx
-from spmdx._start.names import PLACES
 from rings import rings
+from spmdx._start.names import PLACES
 
 PACKAGE = pathlib.Path(spmdx.__file__).parent
 # From the ground up: modules of spmdx itself, and rooms by their dotted names.

@@ -9,6 +9,9 @@ import warnings
 
 import spmdx
 import torch
+from alias_places import expanded, repeats, tied, twins, walked
+from alias_views import VIEWS, was_loaded
+from alias_writes import COPIES, FILLS, PAIRS, WRITES, numbers
 
 if spmdx.runtime.global_runtime_device_count() < 8:
     spmdx.runtime.set_device_count(8)
@@ -20,231 +23,6 @@ MESHES = [((2,), ("a",)), ((3,), ("a",)), ((4,), ("a",)), ((8,), ("a",)), ((2, 2
 # Writes that the device refuses and the CPU does not, by kind: their result on the CPU depends on
 # the order in which one element is written several times.
 refused_here = collections.Counter()
-
-
-# ---- views: from a tensor of the CPU to a function of it, or None --------------------------------
-
-
-def _dim(rng, t):
-    return rng.randrange(t.dim()) if t.dim() else None
-
-
-def _slice(rng, t):
-    d = _dim(rng, t)
-    if d is None:
-        return None
-    start = rng.randint(0, t.size(d))
-    stop = rng.randint(start, t.size(d))
-    step = rng.randint(1, 2)
-    return lambda x: x[(slice(None),) * d + (slice(start, stop, step),)]
-
-
-def _select(rng, t):
-    d = _dim(rng, t)
-    if d is None or t.size(d) == 0:
-        return None
-    index = rng.randrange(-t.size(d), t.size(d))
-    return lambda x: x.select(d, index)
-
-
-def _transpose(rng, t):
-    if t.dim() < 2:
-        return None
-    a, b = rng.sample(range(t.dim()), 2)
-    return lambda x: x.transpose(a, b)
-
-
-def _permute(rng, t):
-    order = rng.sample(range(t.dim()), t.dim())
-    return lambda x: x.permute(order)
-
-
-def _flatten(rng, t):
-    return (lambda x: x.view(-1)) if t.is_contiguous() else None
-
-
-def _split_dim(rng, t):
-    if not t.is_contiguous():
-        return None
-    for d in range(t.dim()):
-        if t.size(d) > 2 and t.size(d) % 2 == 0:
-            sizes = [*t.shape[:d], 2, t.size(d) // 2, *t.shape[d + 1 :]]
-            return lambda x: x.view(sizes)
-    return None
-
-
-def _unsqueeze(rng, t):
-    d = rng.randint(0, t.dim())
-    return (lambda x: x.unsqueeze(d)) if t.dim() < 5 else None
-
-
-def _squeeze(rng, t):
-    return lambda x: x.squeeze()
-
-
-def _expand(rng, t):
-    if t.dim() > 3:
-        return None
-    return lambda x: x.unsqueeze(0).expand(2, *x.shape)
-
-
-def _diagonal(rng, t):
-    return (lambda x: x.diagonal(0, 0, 1)) if t.dim() >= 2 else None
-
-
-def _chunk(rng, t):
-    d = _dim(rng, t)
-    if d is None or t.size(d) < 2:
-        return None
-    return lambda x: x.chunk(2, d)[1]
-
-
-def _unbind(rng, t):
-    d = _dim(rng, t)
-    if d is None or t.size(d) < 2:
-        return None
-    return lambda x: x.unbind(d)[-1]
-
-
-def _unfold(rng, t):
-    d = _dim(rng, t)
-    if d is None or t.size(d) < 2 or t.dim() > 3:
-        return None
-    size, step = rng.randint(1, min(3, t.size(d))), rng.randint(1, 2)
-    return lambda x: x.unfold(d, size, step)
-
-
-def _was_loaded(t):
-    """What lies beside the tensor in its storage is loaded in eager alone."""
-    return not t.untyped_storage().resizable()
-
-
-def _as_strided(rng, t):
-    if _was_loaded(t):
-        return None
-    room = t.untyped_storage().nbytes() // t.element_size()
-    sizes = [rng.randint(1, 4) for _ in range(rng.randint(1, 3))]
-    strides = [rng.randint(0, 4) for _ in sizes]
-    reach = sum((n - 1) * s for n, s in zip(sizes, strides, strict=True))
-    if reach >= room:
-        return None
-    offset = rng.randint(0, room - reach - 1)
-    return lambda x: x.as_strided(sizes, strides, offset)
-
-
-def _real(rng, t):
-    return torch.view_as_real if t.is_complex() else None
-
-
-def _conj(rng, t):
-    return torch.conj if t.is_complex() else None
-
-
-def _imag(rng, t):
-    return torch.imag if t.is_complex() else None
-
-
-def _negated(rng, t):
-    return torch._neg_view if t.dtype not in (torch.bool, torch.uint8) else None
-
-
-def _alias(rng, t):
-    return rng.choice([lambda x: x.detach(), lambda x: x.data, lambda x: x.view_as(x)])
-
-
-VIEWS = [_slice, _select, _transpose, _permute, _flatten, _split_dim, _unsqueeze, _squeeze]
-VIEWS += [_expand, _diagonal, _chunk, _unbind, _unfold, _unfold, _as_strided, _as_strided]
-VIEWS += [_real, _conj, _conj, _imag, _negated, _alias]
-
-
-# ---- copies --------------------------------------------------------------------------------------
-
-
-def _format(t):
-    return torch.channels_last if t.dim() == 4 else torch.contiguous_format
-
-
-COPIES = {
-    "clone": lambda x: x.clone(),
-    "contiguous": lambda x: x.contiguous(),
-    "format": lambda x: x.contiguous(memory_format=_format(x)),
-    "dense": lambda x: x.clone(memory_format=torch.contiguous_format),
-    "flip": lambda x: x.flip(0) if x.dim() else x.clone(),
-    "like": lambda x: torch.empty_like(x).copy_(x),
-    "shallow": copy.copy,
-    "resolved": lambda x: x.resolve_conj(),
-    "positive": lambda x: x.resolve_neg(),
-}
-
-
-# ---- writes --------------------------------------------------------------------------------------
-
-
-def _numbers(x):
-    return torch.arange(x.numel(), device=x.device).view(x.shape).to(x.dtype)
-
-
-FILLS = {
-    "fill": lambda x, c: x.fill_(c),
-    "zero": lambda x, c: x.zero_(),
-}
-WRITES = {
-    "add": lambda x, c: x.add_(c),
-    "mul": lambda x, c: x.mul_(c),
-    "neg": lambda x, c: x.neg_(),
-    "full": lambda x, c: x.copy_(torch.full_like(x, c)),
-    "copy": lambda x, c: x.copy_(_numbers(x)),
-    "clamp": lambda x, c: x.clamp_(-abs(c), abs(c)),
-    "masked": lambda x, c: x.masked_fill_(_numbers(x).real > 2, c),
-    "out": lambda x, c: torch.add(x, c, out=x),
-    "addcmul": lambda x, c: x.addcmul_(x, x, value=c),
-    "where": lambda x, c: x.copy_(torch.where(x == c, x, x + c)),
-    "cumsum": lambda x, c: x.cumsum_(0) if x.dim() else x,
-    "index": lambda x, c: x.index_fill_(0, torch.zeros(1, dtype=torch.long, device=x.device), c),
-    "set": lambda x, c: x.__setitem__(..., c),
-}
-PAIRS = {
-    "add": lambda x, y: x.add_(y),
-    "mul": lambda x, y: x.mul_(y),
-    "copy": lambda x, y: x.copy_(y),
-    "out": lambda x, y: torch.add(y, 1, out=x),
-    "lerp": lambda x, y: x.addcmul_(y, y),
-}
-
-
-def _addresses(t):
-    places = torch.full((), t.storage_offset(), dtype=torch.long)
-    for size, stride in zip(t.shape, t.stride(), strict=True):
-        places = places[..., None] + torch.arange(size) * stride
-    item = t.element_size()
-    return (places.reshape(-1, 1) * item + torch.arange(item)).reshape(-1).tolist()
-
-
-def _repeats(t):
-    places = _addresses(t)
-    return len(set(places)) < len(places)
-
-
-def _expanded(t):
-    return any(s == 0 and n > 1 for s, n in zip(t.stride(), t.shape, strict=True))
-
-
-def _tied(a, b):
-    """They share bytes, and are not the same elements at the same places."""
-    if a.untyped_storage()._cdata != b.untyped_storage()._cdata:
-        return False
-    same = (a.shape, a.stride(), a.storage_offset()) == (b.shape, b.stride(), b.storage_offset())
-    return not same and bool(set(_addresses(a)) & set(_addresses(b)))
-
-
-def _walked(t):
-    """The strides that lead anywhere."""
-    return [s for s, n in zip(t.stride(), t.shape, strict=True) if n > 1]
-
-
-def _twins(*tensors):
-    """The same views of copies of the storages."""
-    return copy.deepcopy([t.detach() for t in tensors])
 
 
 class Program:
@@ -324,12 +102,9 @@ class Program:
                 return f"{i}: {a.shape} {a.dtype} became {b.shape} {b.dtype}"
             if (a.is_conj(), a.is_neg()) != (b.is_conj(), b.is_neg()):
                 return f"{i}: conjugate, negative {a.is_conj(), a.is_neg()} became the other"
-            if a.numel() and not _was_loaded(a) and a.storage_offset() != b.storage_offset():
+            if a.numel() and not was_loaded(a) and a.storage_offset() != b.storage_offset():
                 return f"{i}: offset {a.storage_offset()} became {b.storage_offset()}"
-            walked = [
-                [s for s, n in zip(t.stride(), t.shape, strict=True) if n > 1] for t in (a, b)
-            ]
-            if a.numel() and walked[0] != walked[1]:
+            if a.numel() and walked(a) != walked(b):
                 return f"{i}: strides {a.stride()} of {a.shape} became {b.stride()}"
         return None
 
@@ -340,7 +115,7 @@ class Program:
         if name == "index" and t.numel() == 0:
             return None
         act = {**WRITES, **FILLS}[name]
-        if name not in FILLS and _repeats(t) and not self.writes_alike(name, t):
+        if name not in FILLS and repeats(t) and not self.writes_alike(name, t):
             return self.refuse(name, act, at, c)
         done = self.both(f"write {name} {c}", lambda x: act(x, c), at)
         return done if isinstance(done, str) else self.layouts()
@@ -350,11 +125,11 @@ class Program:
         if name in ("full", "set"):
             return True
         once = t.detach()[tuple(slice(0, 1) if s == 0 else slice(None) for s in t.stride())]
-        return name == "masked" and not _repeats(once)
+        return name == "masked" and not repeats(once)
 
     def refuse(self, name, act, at, c):
         """Elements would be written several times: refused, and nothing was written."""
-        if not (self.cpu[at].numel() and _expanded(self.cpu[at])):
+        if not (self.cpu[at].numel() and expanded(self.cpu[at])):
             refused_here[name] += 1
         try:
             act(self.dev[at], c)
@@ -365,13 +140,13 @@ class Program:
     def pair(self, at):
         t = self.cpu[at]
         fits = [i for i, o in enumerate(self.cpu) if o.shape == t.shape and o.dtype == t.dtype]
-        if _repeats(t):
+        if repeats(t):
             return None
         other, name = self.rng.choice(fits), self.rng.choice(list(PAIRS))
-        if _tied(t, self.cpu[other]):
+        if tied(t, self.cpu[other]):
             with torch.no_grad():
                 try:
-                    PAIRS[name](*_twins(t, self.cpu[other]))
+                    PAIRS[name](*twins(t, self.cpu[other]))
                     return None  # too hard for PyTorch to see: what it gives depends on the order
                 except RuntimeError:
                     pass
@@ -382,7 +157,7 @@ class Program:
         rng = self.rng
         sizes = [rng.randint(0, 4) for _ in range(rng.randint(1, 4))]
         t = self.cpu[at]
-        if _was_loaded(t) or t.storage_offset() * t.element_size() > t.untyped_storage().nbytes():
+        if was_loaded(t) or t.storage_offset() * t.element_size() > t.untyped_storage().nbytes():
             return None
         formats = {"memory_format": torch.channels_last} if len(sizes) == 4 else {}
 
@@ -444,7 +219,7 @@ class Program:
             total = 0
             for t in pool:
                 if t.requires_grad:
-                    total = total + (t * _numbers(t)).sum()
+                    total = total + (t * numbers(t)).sum()
             return total.backward() if isinstance(total, torch.Tensor) else None
 
         errors = []
