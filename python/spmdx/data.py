@@ -43,7 +43,7 @@ def batch_shard(mesh: Mesh | None = None, partition_spec: Sequence[Any] = ()) ->
     """
     with naming("batch_shard"):
         spec = ShardingSpec(mesh, partition_spec, minibatch=True)
-        split = split_of(spec.mesh, spec.partition_spec)
+        split = split_of(require_mesh(spec.mesh), spec.partition_spec)
         return len(split.parts), split.mine
 
 

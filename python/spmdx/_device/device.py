@@ -210,7 +210,7 @@ _OF_DEVICES: dict[str, Callable[[], Any]] = {
 
 def _device_module():
     """What PyTorch and libraries ask of torch.<device>."""
-    module = types.ModuleType(f"torch.{NAME}")
+    module: Any = types.ModuleType(f"torch.{NAME}")
     module.Stream = Stream
     module.Event = Event
     module.is_available = lambda: True

@@ -16,12 +16,12 @@ class _PermuteRows(torch.autograd.Function):
     """Its gradient takes every part back to where it came from."""
 
     @staticmethod
-    def forward(ctx, tensor: torch.Tensor, dim: int, sources: tuple[int, ...]) -> torch.Tensor:
+    def forward(ctx: Any, tensor: torch.Tensor, dim: int, sources: tuple[int, ...]) -> torch.Tensor:
         ctx.dim, ctx.sources = dim, sources
         return _C.permute_rows(tensor, dim, list(sources))
 
     @staticmethod
-    def backward(ctx, grad: torch.Tensor):
+    def backward(ctx: Any, grad: torch.Tensor) -> tuple[torch.Tensor, None, None]:
         back = [-1] * len(ctx.sources)
         for receiver, sender in enumerate(ctx.sources):
             if sender >= 0:
