@@ -51,7 +51,7 @@ rules: build
 
 # Kills and stops at every point of a program (tests/processes); `test` plays a few.
 chaos: build
-	$(BIN)/python tests/processes/run_chaos.py
+	$(BIN)/python tests/processes/run_fault_injection.py
 
 # Programs in which something goes wrong, and that recover: make faults COUNT=1000 [SEED=0]
 faults: build

@@ -6,8 +6,8 @@ from typing import Any
 
 from spmdx._annotate.mesh import Mesh, require_mesh
 from spmdx._base.arguments import is_iterable
-from spmdx._data.agreement import Agreed, Rows
 from spmdx._data.batches import map_tensors
+from spmdx._data.consistency import Agreed, Rows
 from spmdx._data.input_sharding import Placement, ShardingSpec
 from spmdx._data.position import Position
 from spmdx._data.prefetch import Prefetch

@@ -7,10 +7,10 @@ from typing import Any
 import torch
 
 from spmdx._annotate.regions import Region, inside
-from spmdx._manual.unfolded import Unfolded
+from spmdx._manual.batched_views import BatchedView
 from spmdx.errors import InternalError, ShardingError
 
-Body = Callable[[Unfolded], Unfolded]
+Body = Callable[[BatchedView], BatchedView]
 
 
 class _Task:
@@ -32,7 +32,7 @@ class _Task:
 
     def finish(self, tensor: torch.Tensor) -> torch.Tensor:
         region = self.region
-        done = self.body(Unfolded(region.mesh, region.axes, tensor, self.lead, self.order))
+        done = self.body(BatchedView(region.mesh, region.axes, tensor, self.lead, self.order))
         self.kept = done.lead
         return done.tensor
 

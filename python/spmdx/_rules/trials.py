@@ -13,7 +13,7 @@ from torch.utils import _pytree as pytree
 
 import spmdx._C as _C
 from spmdx._rules.closeness import closeness, difference, leeway_of
-from spmdx._rules.shares import joined, shards_of
+from spmdx._rules.shards import joined, shards_of
 
 WHOLE, SUM = -1, -2  # how an operand lies in a guess; else the dim that is cut
 MESHES = ((2,), (3,), (4,), (2, 2))  # shapes that rules are tried on

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Agreement: processes that load data for one program tell each other what they have."""
+"""Consistency: processes that load data for one program tell each other what they have."""
 
 import zlib
 from collections.abc import Callable, Iterator
