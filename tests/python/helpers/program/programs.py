@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Random programs as Python text: drafted from a seed. program_judge.py runs and compares them."""
+"""Random programs as Python text: drafted from a seed. program_oracle.py runs and compares them."""
 
 import dataclasses
 import random

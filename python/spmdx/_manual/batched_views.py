@@ -16,12 +16,12 @@ class _PermuteRows(torch.autograd.Function):
     """Its gradient takes every part back to where it came from."""
 
     @staticmethod
-    def forward(ctx, tensor: torch.Tensor, dim: int, sources: tuple[int, ...]) -> torch.Tensor:
+    def forward(ctx: Any, tensor: torch.Tensor, dim: int, sources: tuple[int, ...]) -> torch.Tensor:
         ctx.dim, ctx.sources = dim, sources
         return _C.permute_rows(tensor, dim, list(sources))
 
     @staticmethod
-    def backward(ctx, grad: torch.Tensor):
+    def backward(ctx: Any, grad: torch.Tensor) -> tuple[torch.Tensor, None, None]:
         back = [-1] * len(ctx.sources)
         for receiver, sender in enumerate(ctx.sources):
             if sender >= 0:
@@ -44,7 +44,7 @@ def permute_rows(tensor: torch.Tensor, dim: int, sources: tuple[int, ...]) -> to
 
 
 @dataclasses.dataclass(frozen=True)
-class Unfolded:
+class BatchedView:
     """One local tensor a device, all in one: leading dims for the axes along which they differ.
 
     Attributes:
@@ -61,7 +61,7 @@ class Unfolded:
     lead: list[Any]
     order: list[Any]
 
-    def _with(self, tensor: torch.Tensor, lead: list[Any]) -> "Unfolded":
+    def _with(self, tensor: torch.Tensor, lead: list[Any]) -> "BatchedView":
         return dataclasses.replace(self, tensor=tensor, lead=lead)
 
     def _place(self, axis: str) -> tuple[int, list[Any]]:
@@ -69,7 +69,7 @@ class Unfolded:
         longer = [level for level in self.order if level in self.lead or level == axis]
         return longer.index(axis), longer
 
-    def vary(self, axis: str) -> "Unfolded":
+    def vary(self, axis: str) -> "BatchedView":
         """With ``axis`` among the leading dims: copies where nothing differs along it."""
         if axis in self.lead:
             return self
@@ -78,14 +78,14 @@ class Unfolded:
         shape.insert(place, self.mesh.shape()[axis])
         return self._with(self.tensor.unsqueeze(place).expand(shape), lead)
 
-    def split(self, axis: str, dim: int) -> "Unfolded":
+    def split(self, axis: str, dim: int) -> "BatchedView":
         """Every device along ``axis`` gets its part of a local dim. REQUIRES: sizes divide."""
         at = len(self.lead) + dim
         parts = self.tensor.unflatten(at, (self.mesh.shape()[axis], -1))
         place, lead = self._place(axis)
         return self._with(parts.movedim(at, place), lead)
 
-    def join(self, axis: Any, dim: int) -> "Unfolded":
+    def join(self, axis: Any, dim: int) -> "BatchedView":
         """The parts along ``axis``, one behind the other in a local dim."""
         place = self.lead.index(axis)
         lead = [level for level in self.lead if level != axis]
@@ -94,26 +94,26 @@ class Unfolded:
 
     def reduce(
         self, axes: Sequence[str], over: Callable[[torch.Tensor, list[int]], torch.Tensor]
-    ) -> "Unfolded":
+    ) -> "BatchedView":
         """With leading dims reduced away by ``over``."""
         if not axes:
             return self
         places = [self.lead.index(axis) for axis in axes]
         return self._with(over(self.tensor, places), [a for a in self.lead if a not in axes])
 
-    def permute(self, axis: str, sources: Sequence[int]) -> "Unfolded":
+    def permute(self, axis: str, sources: Sequence[int]) -> "BatchedView":
         """Part i of a leading dim becomes part sources[i], or zeros where that is negative."""
         rows = permute_rows(self.tensor, self.lead.index(axis), tuple(sources))
         return self._with(rows, self.lead)
 
-    def rename(self, axis: str, level: Any) -> "Unfolded":
+    def rename(self, axis: str, level: Any) -> "BatchedView":
         """With another name for a leading dim, so that there is room for a new ``axis``."""
         place = self.order.index(axis)
         order = [*self.order[: place + 1], level, *self.order[place + 1 :]]
         lead = [level if known == axis else known for known in self.lead]
         return dataclasses.replace(self, lead=lead, order=order)
 
-    def pinned(self) -> "Unfolded":
+    def pinned(self) -> "BatchedView":
         """Itself, held where the region has it: every device its own part.
 
         So is its gradient where no axis is missing; elsewhere that is a sum over devices, which

@@ -1,10 +1,10 @@
 # SPDX-License-Identifier: Apache-2.0
 """Kills and stops a process at every point of a program, and goes on from its checkpoint.
 
-python tests/processes/run_chaos.py --seeds 20 --processes 2,4 --jobs 2
+python tests/processes/run_fault_injection.py --seeds 20 --processes 2,4 --jobs 2
 
 At random times of saves, in the foreground and in the background:
-python tests/processes/run_chaos.py --saves --kinds kill --seeds 15 --processes 2,3
+python tests/processes/run_fault_injection.py --saves --kinds kill --seeds 15 --processes 2,3
 """
 
 import argparse
@@ -14,7 +14,7 @@ import pathlib
 import sys
 
 sys.path.insert(0, str(pathlib.Path(__file__).parent / "helpers"))
-from chaos_cases import POINTS, SIGNALS, Case, Patience, Verdict, calm, judge  # noqa: E402
+from fault_injection_cases import POINTS, SIGNALS, Case, Patience, Verdict, calm, judge  # noqa: E402
 
 
 def show(verdicts: list[Verdict]) -> None:

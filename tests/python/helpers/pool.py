@@ -16,9 +16,7 @@ from collections.abc import Callable, Iterator
 from typing import Any
 
 
-def work_off(
-    script: str, items: list[str], jobs: int, most: int, patience: float
-) -> Iterator[dict]:
+def run_all(script: str, items: list[str], jobs: int, most: int, patience: float) -> Iterator[dict]:
     """Yields what ``script --child`` printed about each item, or how it died.
 
     Args:

@@ -9,7 +9,7 @@ import dataclasses
 from typing import Any
 
 import torch
-from layout_judge import LAYOUTS, Layout
+from layout_oracle import LAYOUTS, Layout
 from op_samples import entries, name_of, share_of
 from settings import Setting
 from spmdx import _C

@@ -2,10 +2,10 @@
 """A few of the cases that `make chaos` plays by the hundred."""
 
 import pytest
-from chaos_cases import POINTS, Case, Patience, judge
+from fault_injection_cases import POINTS, Case, Patience, judge
 
 KILLED = [Case(point, "kill", 2 + 2 * (at % 3 == 0), 0) for at, point in enumerate(POINTS)]
-STOPPED = [Case(point, "stop", 2, 1) for point in ("meeting", "collective")]
+STOPPED = [Case(point, "stop", 2, 1) for point in ("rendezvous", "collective")]
 PATIENCE = Patience(timeout=20, limit=150)  # on a machine that does other things too
 
 

@@ -74,7 +74,7 @@ def wanted_carrier() -> str:
     return wanted
 
 
-def hardware() -> str:
+def identity() -> str:
     """A name of what holds the shards of this process, which no other hardware has."""
     if kind() == "cuda" and torch.cuda.is_available():
         return str(torch.cuda.get_device_properties(torch.device(_C.shard_device())).uuid)
@@ -85,7 +85,7 @@ def carrier(hardware_of_all: list[str]) -> str:
     """What carries messages between processes: ``SPMDX_COMM``, or what the hardware is made for.
 
     Args:
-        hardware_of_all: the :func:`hardware` of every process.
+        hardware_of_all: the :func:`identity` of every process.
 
     Raises:
         ShardingError: ``SPMDX_COMM`` names something that cannot carry them.

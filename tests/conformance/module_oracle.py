@@ -95,7 +95,7 @@ def judge(
 
 
 def excuse_of(module: nn.Module, inputs: Any, wanted: Any, drawn: bool) -> Any:
-    """What the judge asks where 16-bit numbers differ: see :func:`worse`."""
+    """What the oracle asks where 16-bit numbers differ: see :func:`worse`."""
 
     device = "spmdx" if drawn else "cpu"
 

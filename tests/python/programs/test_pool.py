@@ -3,12 +3,12 @@
 
 import pathlib
 
-import farm
+import pool
 
 SCRIPT = f"""
 import os, sys, time
-sys.path.insert(0, {str(pathlib.Path(farm.__file__).parent)!r})
-import farm
+sys.path.insert(0, {str(pathlib.Path(pool.__file__).parent)!r})
+import pool
 
 def handle(item, sign):
     sign(f"at {{item}}")
@@ -19,7 +19,7 @@ def handle(item, sign):
         time.sleep(600)
     return {{"pid": os.getpid()}}
 
-farm.serve(handle)
+pool.serve(handle)
 """
 
 
@@ -27,7 +27,7 @@ def test_every_item_has_a_row(tmp_path):
     script = tmp_path / "script.py"
     script.write_text(SCRIPT)
     items = [*map(str, range(12)), "dies", "hangs", *map(str, range(12, 24))]
-    rows = list(farm.work_off(str(script), items, 2, 10, 5))
+    rows = list(pool.run_all(str(script), items, 2, 10, 5))
     assert sorted(row["item"] for row in rows) == sorted(items)
     died = {row["item"]: row["died"] for row in rows if "died" in row}
     assert died == {"dies": "crashed with status 4 at dies", "hangs": "hung for 5 s at hangs"}

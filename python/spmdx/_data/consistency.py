@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Agreement: processes that load data for one program tell each other what they have."""
+"""Consistency: processes that load data for one program tell each other what they have."""
 
 import zlib
 from collections.abc import Callable, Iterator
@@ -120,7 +120,7 @@ class Agreed:
 def checksum(tensor: torch.Tensor) -> int:
     """A number that tells tensors on the CPU apart."""
     flat = tensor.detach().resolve_conj().resolve_neg().contiguous().reshape(-1)
-    return zlib.crc32(flat.view(torch.uint8).numpy()) if flat.numel() else 0
+    return zlib.crc32(flat.view(torch.uint8).numpy().data) if flat.numel() else 0
 
 
 def _raise_errors(said: list[dict[str, Any]]) -> None:

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Shares: a tensor handed out to shards as a layout says, and what they hold together."""
+"""Shards: a tensor handed out to shards as a layout says, and what they hold together."""
 
 from collections.abc import Callable, Sequence
 from typing import Any

@@ -9,7 +9,7 @@ import pytest
 import spmdx
 import torch
 from messages import message_of
-from spmdx._world import place
+from spmdx._world import hardware
 
 no_gpu = pytest.mark.skipif(torch.cuda.is_available(), reason="PyTorch sees a GPU here")
 BUILT = "" if torch.version.cuda else " (this PyTorch is built without CUDA)"
@@ -51,7 +51,7 @@ def test_the_variable_is_named_where_it_asks_for_a_gpu_that_is_not_there():
 def test_carriers_that_nobody_knows_are_refused(monkeypatch):
     monkeypatch.setenv("SPMDX_COMM", "mpi")
     with pytest.raises(spmdx.ShardingError) as caught:
-        place.wanted_carrier()
+        hardware.wanted_carrier()
     assert str(caught.value) == (
         "SPMDX_COMM is 'mpi'. Expected 'gloo' or 'nccl'. Unset it: processes with a GPU each then "
         "take nccl, others gloo."
@@ -67,22 +67,22 @@ PLACES = [
 ]
 
 
-@pytest.mark.parametrize("kind, has_nccl, hardware, why", PLACES)
+@pytest.mark.parametrize("kind, has_nccl, identities, why", PLACES)
 def test_nccl_carries_messages_between_gpus_and_nothing_else(
-    kind, has_nccl, hardware, why, monkeypatch
+    kind, has_nccl, identities, why, monkeypatch
 ):
-    monkeypatch.setattr(place, "kind", lambda: kind)
-    monkeypatch.setattr(place.dist, "is_nccl_available", lambda: has_nccl)
+    monkeypatch.setattr(hardware, "kind", lambda: kind)
+    monkeypatch.setattr(hardware.dist, "is_nccl_available", lambda: has_nccl)
     monkeypatch.delenv("SPMDX_COMM", raising=False)
-    assert place.carrier(hardware) == ("gloo" if why else "nccl")
+    assert hardware.carrier(identities) == ("gloo" if why else "nccl")
     monkeypatch.setenv("SPMDX_COMM", "gloo")
-    assert place.carrier(hardware) == "gloo"
+    assert hardware.carrier(identities) == "gloo"
     monkeypatch.setenv("SPMDX_COMM", "nccl")
     if not why:
-        assert place.carrier(hardware) == "nccl"
+        assert hardware.carrier(identities) == "nccl"
         return
     with pytest.raises(spmdx.ShardingError) as caught:
-        place.carrier(hardware)
+        hardware.carrier(identities)
     assert str(caught.value) == (
         f"SPMDX_COMM is 'nccl', but {why}. Expected SPMDX_DEVICE_TYPE=cuda, a PyTorch with NCCL "
         "and a GPU for each process. Write SPMDX_COMM=gloo."

@@ -75,7 +75,7 @@ def said_in_double(op: Any, sample: Sample, mesh: Any, placement: Placement) -> 
 
 
 def excuse_of(op: Any, sample: Sample, wanted: Results, mesh: Any, dtype: torch.dtype) -> Any:
-    """What the judge asks where numbers differ: see :func:`worse`, and :func:`said_in_double`."""
+    """What the oracle asks where numbers differ: see :func:`worse`, and :func:`said_in_double`."""
     if dtype not in SIXTEEN_BITS:
         return lambda placement, found: said_in_double(op, sample, mesh, placement)
     exact = functools.cache(partial(reference, op, sample.doubled()))

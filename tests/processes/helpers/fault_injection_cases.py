@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Cases of chaos, and what is asked of them: nobody waits long, the message names the process, and
+"""Cases of fault injection, and what is asked: nobody waits long, a message names the process, and
 the program goes on from its checkpoint as if nothing had happened."""
 
 import dataclasses
@@ -17,7 +17,7 @@ from launch import Running
 
 POINTS = (
     "import",
-    "meeting",
+    "rendezvous",
     "mesh",
     "tracing",
     "compiling",
@@ -87,7 +87,7 @@ def numbers(word: str, out: str) -> list[int]:
 
 
 def play(folder: pathlib.Path, processes: int, *arguments: object) -> list:
-    with Running("chaos.py", processes, 1, str(folder), *map(str, arguments)) as running:
+    with Running("fault_injection.py", processes, 1, str(folder), *map(str, arguments)) as running:
         return running.end(120)
 
 
@@ -136,7 +136,7 @@ def _disturbed(
     }
     arguments = (str(folder), str(STEPS), json.dumps(told))
     with Running(
-        "chaos.py", case.processes, 1, *arguments, SPMDX_TIMEOUT=patience.timeout
+        "fault_injection.py", case.processes, 1, *arguments, SPMDX_TIMEOUT=patience.timeout
     ) as running:
         others = [rank for rank in range(case.processes) if rank != victim]
         until, struck = time.monotonic() + 4 * patience.limit, folder / "struck"

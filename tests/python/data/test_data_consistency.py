@@ -7,7 +7,7 @@ import pytest
 import spmdx
 import torch
 from messages import eight_devices
-from spmdx._data.agreement import Agreed, checksum
+from spmdx._data.consistency import Agreed, checksum
 from spmdx._data.split import split_of
 from worlds import World
 
@@ -61,7 +61,7 @@ def test_an_error_of_one_loader_is_an_error_of_all(count, monkeypatch):
     assert isinstance(results[0], KeyError)
     assert isinstance(results[1], spmdx.CommError)
     assert re.sub(r"py:\d+", "py:N", str(results[1])) == (
-        "test_data_agreement.py:N: device_loader: the loader of process 0 raised KeyError: "
+        "test_data_consistency.py:N: device_loader: the loader of process 0 raised KeyError: "
         "'damaged'. Expected batches of every process. See the traceback of that process."
     )
 
@@ -70,7 +70,7 @@ def refused(monkeypatch, loaders, **options):
     results = agreed(World(monkeypatch, 2, 2), loaders, **options)
     for result in results:
         assert isinstance(result, spmdx.ShardingError), result
-        assert "test_data_agreement.py" in str(result)
+        assert "test_data_consistency.py" in str(result)
     return str(results[0])
 
 

@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """Trains and saves after every step; one process is killed or stopped at a point that is drawn.
 
-    chaos.py FOLDER UNTIL [CASE]
+    fault_injection.py FOLDER UNTIL [CASE]
 
 It goes on from the checkpoint in FOLDER, if there is one, until step UNTIL. CASE is JSON: point,
 process and signal, a seed, and how many events there are to choose from.
@@ -88,7 +88,7 @@ with trouble.among("import", {"import"}):
 import torch  # noqa: E402
 
 
-@torch.library.custom_op("chaos::pass_on", mutates_args=())
+@torch.library.custom_op("fault_injection::pass_on", mutates_args=())
 def pass_on(x: torch.Tensor) -> torch.Tensor:
     trouble.soon("first collective", 0.005)
     trouble.soon("collective", 0.01, step == trouble.step)
@@ -96,7 +96,7 @@ def pass_on(x: torch.Tensor) -> torch.Tensor:
 
 
 pass_on.register_fake(torch.empty_like)
-spmdx.register_rule("chaos::pass_on", "*->*")
+spmdx.register_rule("fault_injection::pass_on", "*->*")
 
 
 class Model(torch.nn.Module):
@@ -107,7 +107,7 @@ class Model(torch.nn.Module):
 
     def forward(self, index):
         x = self.table(index)
-        x = x + (torch.ops.chaos.pass_on(x.detach()) - x.detach())
+        x = x + (torch.ops.fault_injection.pass_on(x.detach()) - x.detach())
         for at, layer in enumerate(self.layers):
             trouble.at("tracing", at == trouble.step % 3 and step == trouble.step)
             x = x + torch.nn.functional.dropout(torch.nn.functional.gelu(layer(x)), 0.2)
@@ -140,7 +140,7 @@ def save():
     took = time.monotonic() - began
 
 
-trouble.soon("meeting", 0.2)
+trouble.soon("rendezvous", 0.2)
 mesh = spmdx.get_1d_mesh("data")
 trouble.at("mesh")
 torch.manual_seed(0)

@@ -14,7 +14,7 @@ from typing import Any, NamedTuple, TypeVar
 import torch
 import torch.distributed as dist
 
-from spmdx._world import place
+from spmdx._world import hardware
 from spmdx._world.attempt import LINGER, Attempt
 from spmdx._world.store import FAR, clone_of
 from spmdx.errors import CommError
@@ -181,9 +181,9 @@ def _introduction(devices: int) -> dict[str, Any]:
         "started": _started() if sys.platform == "linux" else 0,
         "devices": devices,
         "torch": torch.__version__,
-        "kind": place.kind(),
-        "carrier": place.wanted_carrier(),
-        "hardware": place.hardware(),
+        "kind": hardware.kind(),
+        "carrier": hardware.wanted_carrier(),
+        "hardware": hardware.identity(),
     }
 
 
