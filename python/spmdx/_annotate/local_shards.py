@@ -48,9 +48,16 @@ def pieces_of(shards: Sequence[Any], mesh: Mesh, dtype: torch.dtype | None) -> l
             "devices. Give replicas too, in the order of the mesh's positions."
         )
     for i, piece in enumerate(pieces):
-        if not isinstance(piece, torch.Tensor) or str(piece.device) not in ("cpu", _C.shard_device()):
+        if not isinstance(piece, torch.Tensor) or str(piece.device) not in (
+            "cpu",
+            _C.shard_device(),
+        ):
             where = getattr(piece, "device", type(piece).__name__)
-            there = "CPU tensors" if _C.shard_device() == "cpu" else f"tensors on the CPU or {_C.shard_device()}"
+            there = (
+                "CPU tensors"
+                if _C.shard_device() == "cpu"
+                else f"tensors on the CPU or {_C.shard_device()}"
+            )
             raise ShardingError(f"shard {i} is on {where}. Expected {there}. Call .cpu() on it.")
         if not _is_dense(piece):
             raise ShardingError(
