@@ -47,17 +47,11 @@ def pieces_of(shards: Sequence[Any], mesh: Mesh, dtype: torch.dtype | None) -> l
             f"{len(pieces)} shards for {mesh!r}. Expected one for each of {whose} {count} "
             "devices. Give replicas too, in the order of the mesh's positions."
         )
+    device = _C.shard_device()
     for i, piece in enumerate(pieces):
-        if not isinstance(piece, torch.Tensor) or str(piece.device) not in (
-            "cpu",
-            _C.shard_device(),
-        ):
+        if not isinstance(piece, torch.Tensor) or str(piece.device) not in ("cpu", device):
             where = getattr(piece, "device", type(piece).__name__)
-            there = (
-                "CPU tensors"
-                if _C.shard_device() == "cpu"
-                else f"tensors on the CPU or {_C.shard_device()}"
-            )
+            there = "CPU tensors" if device == "cpu" else f"tensors on the CPU or {device}"
             raise ShardingError(f"shard {i} is on {where}. Expected {there}. Call .cpu() on it.")
         if not _is_dense(piece):
             raise ShardingError(
