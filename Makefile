@@ -8,7 +8,7 @@ CMAKE := $(BIN)/cmake -G Ninja -DCMAKE_MAKE_PROGRAM=$(BIN)/ninja -DCMAKE_BUILD_T
 CXX_FILES = $(shell find csrc tests/core tests/accelerator -name '*.h' -o -name '*.cpp')
 PYTEST = OMP_NUM_THREADS=1 $(BIN)/python -m pytest -n 2
 .DEFAULT_GOAL := build
-.PHONY: build module demo test fuzz conformance rules chaos faults lint format bench asan tsan clean
+.PHONY: build module demo test fuzz conformance rules chaos faults lint types format bench asan tsan clean
 
 # A virtual environment with the pinned requirements, and python/ on its path.
 $(INSTALLED): requirements.txt
@@ -51,7 +51,7 @@ rules: build
 
 # Kills and stops at every point of a program (tests/processes); `test` plays a few.
 chaos: build
-	$(BIN)/python tests/processes/run_chaos.py
+	$(BIN)/python tests/processes/run_fault_injection.py
 
 # Programs in which something goes wrong, and that recover: make faults COUNT=1000 [SEED=0]
 faults: build
@@ -61,6 +61,10 @@ lint: $(INSTALLED)
 	$(BIN)/ruff check .
 	$(BIN)/ruff format --check .
 	$(BIN)/clang-format --dry-run --Werror $(CXX_FILES)
+
+# The settings are in pyproject.toml.
+types: $(INSTALLED)
+	$(BIN)/mypy
 
 format: $(INSTALLED)
 	$(BIN)/ruff check --fix .

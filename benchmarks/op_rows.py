@@ -159,6 +159,9 @@ def normalisations():
         trained="xw",
         gradients=(Part("x:rc w:c -> x:rc w:c", "2 sums of a row", {"c": "2*reduce(r)"}),),
     )
+
+
+def normalisations_of_channels():
     channels = dict.fromkeys("bij", "2*reduce(c)")
     yield Op(
         "batch_norm",
@@ -226,5 +229,6 @@ def losses():
 
 
 def maths():
-    for group in (products, pointwise, reductions, normalisations, losses):
+    groups = (products, pointwise, reductions, normalisations, normalisations_of_channels, losses)
+    for group in groups:
         yield from group()

@@ -6,6 +6,8 @@ import torch.nn.functional as F
 from op_bounds import Op, Part
 from op_rows import SAME, unary
 
+LACKED = "rows that another device has"
+
 
 def clipped(p, q):
     parameters = [torch.nn.Parameter(torch.zeros_like(t)) for t in (p, q)]
@@ -104,14 +106,10 @@ def orders():
     )
 
 
-def movements():
+def joins_and_parts():
     def joined(cut):
         rows = ",".join(f"({'r' if cut[name] == 'r' else 0}, 0, r)" for name in "xz")
-        return (
-            Part(
-                "x:rc z:rc -> y:pc", "rows that another device has", {"r": f"c*lacked({rows})"}, "p"
-            ),
-        )
+        return (Part("x:rc z:rc -> y:pc", LACKED, {"r": f"c*lacked({rows})"}, "p"),)
 
     two = {"operands": {"x": "rc", "z": "rc"}, "trained": "xz"}
     free = (Part("-> x:rc"), Part("-> z:rc"))
@@ -127,16 +125,18 @@ def movements():
         gradients=free,
         **two,
     )
-    lacked = "rows that another device has"
     yield unary(
         "chunk · 2",
         lambda x: tuple(y * 2 for y in x.chunk(2)),
-        why=lacked,
+        why=LACKED,
         result="y:pc z:pc",
         inside={"r": "c*(lacked((r, 0, p)) + lacked((r, p, p)))"},
         sizes={"p": 12},
         whole="p",
     )
+
+
+def views():
     yield Op(
         "merging view · 2",
         lambda x: x.flatten(0, 1) * 2,
@@ -154,12 +154,15 @@ def movements():
         gradients=(Part(SAME),),
     )
     yield unary("transpose · 2", lambda x: x.t() * 2, result="y:cr")
+
+
+def movements():
     yield unary("flip", lambda x: x.flip(0), why="a block, or another dim", inside={"r": "r*c/n"})
     yield unary("roll", lambda x: x.roll(1, 0), why="a row", inside={"r": "c"})
     yield unary(
         "pad",
         lambda x: F.pad(x, (0, 0, 1, 1)),
-        why=lacked,
+        why=LACKED,
         result="y:pc",
         inside={"r": "c*lacked((0, 0, 1), (r, 0, r), (0, 0, 1))"},
         sizes={"p": 26},
@@ -168,7 +171,7 @@ def movements():
     yield unary(
         "slice · 2",
         lambda x: x[6:18] * 2,
-        why=lacked,
+        why=LACKED,
         result="y:pc",
         inside={"r": "c*lacked((r, 6, 12))"},
         sizes={"p": 12},
@@ -244,5 +247,5 @@ def training():
 
 
 def moving():
-    for group in (lookups, orders, movements, layers, training):
+    for group in (lookups, orders, joins_and_parts, views, movements, layers, training):
         yield from group()

@@ -136,11 +136,12 @@ class RngState:
     """The random state of the program, as an object that can be saved; see :func:`rng_state`."""
 
     def state_dict(self) -> dict[str, torch.Tensor]:
-        return {"cpu": torch.get_rng_state(), "spmdx": torch.spmdx.get_rng_state()}
+        device = torch.get_device_module("spmdx")
+        return {"cpu": torch.get_rng_state(), "spmdx": device.get_rng_state()}
 
     def load_state_dict(self, state: Mapping[str, torch.Tensor]) -> None:
         torch.set_rng_state(state["cpu"])
-        torch.spmdx.set_rng_state(state["spmdx"])
+        torch.get_device_module("spmdx").set_rng_state(state["spmdx"])
 
 
 def rng_state() -> RngState:

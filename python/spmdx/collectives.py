@@ -16,8 +16,8 @@ from spmdx._manual.arguments import (
     region_of,
     sources_of,
 )
+from spmdx._manual.batched_views import BatchedView
 from spmdx._manual.region import Body, reach
-from spmdx._manual.unfolded import Unfolded
 from spmdx.errors import naming
 
 
@@ -55,7 +55,7 @@ def all_reduce(tensor: torch.Tensor, axis: Axes, op: str = "sum") -> torch.Tenso
     return reach(region, tensor, _pinned(lambda x: _reduce(x, axes, reduction)))
 
 
-def _reduce(x: Unfolded, axes: Sequence[str], reduction: Reduction) -> Unfolded:
+def _reduce(x: BatchedView, axes: Sequence[str], reduction: Reduction) -> BatchedView:
     copies = math.prod(x.mesh.shape()[axis] for axis in axes if axis not in x.lead)
     x = x.reduce([axis for axis in axes if axis in x.lead], reduction.over)
     return x if copies == 1 else dataclasses.replace(x, tensor=reduction.copies(x.tensor, copies))
@@ -88,7 +88,7 @@ def all_gather(tensor: torch.Tensor, axis: Axes, dim: int = 0) -> torch.Tensor:
         region, axes = region_of(tensor, axis)
         dim = local_dim(tensor, dim)
 
-    def body(x: Unfolded) -> Unfolded:
+    def body(x: BatchedView) -> BatchedView:
         for name in reversed(axes):
             x = x.vary(name).join(name, dim)
         return x
@@ -125,7 +125,7 @@ def reduce_scatter(tensor: torch.Tensor, axis: Axes, dim: int = 0, op: str = "su
         reduction = reduction_of(op, tensor)
         dim = local_dim(tensor, dim, math.prod(region.mesh.shape()[name] for name in axes))
 
-    def body(x: Unfolded) -> Unfolded:
+    def body(x: BatchedView) -> BatchedView:
         x = _reduce(x, axes, reduction)
         for name in axes:
             x = x.split(name, dim)
@@ -164,7 +164,7 @@ def all_to_all(tensor: torch.Tensor, axis: str, split_dim: int, concat_dim: int)
         concat_dim = local_dim(tensor, concat_dim)
     sender = object()
 
-    def body(x: Unfolded) -> Unfolded:
+    def body(x: BatchedView) -> BatchedView:
         return x.vary(axis).rename(axis, sender).split(axis, split_dim).join(sender, concat_dim)
 
     return reach(region, tensor, _pinned(body))

@@ -6,8 +6,8 @@ from typing import Any
 
 from spmdx._annotate.mesh import Mesh, require_mesh
 from spmdx._base.arguments import is_iterable
-from spmdx._data.agreement import Agreed, Rows
 from spmdx._data.batches import map_tensors
+from spmdx._data.consistency import Agreed, Rows
 from spmdx._data.input_sharding import Placement, ShardingSpec
 from spmdx._data.position import Position
 from spmdx._data.prefetch import Prefetch
@@ -43,7 +43,7 @@ def batch_shard(mesh: Mesh | None = None, partition_spec: Sequence[Any] = ()) ->
     """
     with naming("batch_shard"):
         spec = ShardingSpec(mesh, partition_spec, minibatch=True)
-        split = split_of(spec.mesh, spec.partition_spec)
+        split = split_of(require_mesh(spec.mesh), spec.partition_spec)
         return len(split.parts), split.mine
 
 

@@ -4,6 +4,8 @@
 import os
 import sys
 import warnings
+from types import FrameType
+from typing import Any
 
 import torch
 
@@ -33,15 +35,15 @@ class InternalError(RuntimeError):
 OWN = tuple(os.path.dirname(os.path.abspath(m)) + os.sep for m in (__file__, torch.__file__))
 
 
-def user_frame():
+def user_frame() -> FrameType | None:
     """The innermost frame that is neither spmdx's nor torch's; None when there is none."""
-    frame = sys._getframe(1)
+    frame: FrameType | None = sys._getframe(1)
     while frame is not None and _is_own(frame):
         frame = frame.f_back
     return frame
 
 
-def _is_own(frame) -> bool:
+def _is_own(frame: FrameType) -> bool:
     """Whether code of spmdx or torch runs in ``frame``, that which dataclasses write included."""
     module = frame.f_globals.get("__name__", "")
     return frame.f_code.co_filename.startswith(OWN) or module.startswith(("spmdx.", "torch."))
@@ -76,7 +78,7 @@ def located(function: str, message: str) -> str:
     return ": ".join(part for part in (user_line(), function, message) if part)
 
 
-def bare(error: Exception) -> str:
+def bare(error: BaseException) -> str:
     """Its message without the line and the function that a block of :class:`naming` put first."""
     return getattr(error, "_message", str(error))
 
@@ -95,7 +97,7 @@ class naming:
 
     def __exit__(self, kind: type | None, error: BaseException | None, trace: object) -> None:
         if isinstance(error, ShardingError | CheckpointError):
-            led = type(error)(located(self._function, bare(error)))
+            led: Any = type(error)(located(self._function, bare(error)))
             led._message = bare(error)
             try:
                 raise led from error.__cause__

@@ -4,7 +4,7 @@
 import warnings
 
 import spmdx._C as _C
-from spmdx._world import devices, place, processes
+from spmdx._world import devices, hardware, processes
 from spmdx.errors import ShardingError, naming
 
 
@@ -102,7 +102,7 @@ def device_type() -> str:
         >>> spmdx.runtime.device_type()
         'CPU'
     """
-    return place.kind().upper()
+    return hardware.kind().upper()
 
 
 def set_device_type(device_type: str) -> None:
@@ -122,7 +122,7 @@ def set_device_type(device_type: str) -> None:
         >>> spmdx.runtime.set_device_type("CPU")
     """
     with naming("set_device_type"):
-        place.choose(str(device_type).lower())
+        hardware.choose(str(device_type).lower())
 
 
 def use_spmd(auto: bool = False) -> None:
@@ -167,4 +167,4 @@ def memory_info() -> dict[str, int]:
         >>> 0 < info["bytes_used"] <= info["bytes_limit"]
         True
     """
-    return place.memory()
+    return hardware.memory()

@@ -5,6 +5,7 @@ import dataclasses
 import json
 import os
 import time
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
@@ -66,7 +67,7 @@ class Topology:
     picoseconds_per_flop: float = 50.0
     picoseconds_per_local_byte: int = 100
 
-    def __post_init__(self):
+    def __post_init__(self) -> None:
         with naming("Topology"):
             if not isinstance(self.name, str):
                 raise ShardingError(
@@ -88,7 +89,7 @@ class Topology:
                         f"{field} is {value!r}. Expected at least 0 and below 2**53. Write 500."
                     )
 
-    def _numbers(self):
+    def _numbers(self) -> Iterator[tuple[str, Any]]:
         for i, level in enumerate(self.levels):
             for field, value in dataclasses.asdict(level).items():
                 yield f"{field} of level {i}", value
@@ -237,7 +238,7 @@ def get_topology() -> Topology:
     return Topology._of(_name, _C.topology())
 
 
-def _least_seconds(call, repeats: int) -> float:
+def _least_seconds(call: Callable[[], object], repeats: int) -> float:
     least = float("inf")
     for _ in range(repeats):
         began = time.perf_counter()

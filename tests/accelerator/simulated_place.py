@@ -50,15 +50,15 @@ def expect(error: type, text: str, function: Callable, *args: Any) -> None:
 
 
 def _use_nccl() -> None:
-    from spmdx._world import meeting, place, processes
+    from spmdx._world import hardware, processes, rendezvous
 
     module = load_nccl()
 
     def group(store):
         here, count = processes.expected()
-        return module.make(dist.ProcessGroupGloo(store, here, count, meeting.FAR))
+        return module.make(dist.ProcessGroupGloo(store, here, count, rendezvous.FAR))
 
-    place.carrier = lambda _: "nccl"
+    hardware.carrier = lambda _: "nccl"
     processes._nccl_group = group
 
 

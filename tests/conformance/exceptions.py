@@ -14,7 +14,7 @@ EXCEPTIONS_IN_16_BITS = {
     f"nn.functional.linear_cross_entropy.chunked_{how}": DIGITS for how in ("none", "sum", "mean")
 } | {"float_power": "gradients beyond f16: of an infinite sum, parts are infinite of both signs"}
 
-# Entries some of whose results are not expected to lie as eager's do (layout_judge.py).
+# Entries some of whose results are not expected to lie as eager's do (layout_oracle.py).
 LAYOUT_EXCEPTIONS = {
     "fft.ifft": "of expanded operands, the order of strides that are equal is left to a sort",
     "ldexp": "of complex numbers: eager promotes the power in between",
@@ -25,7 +25,7 @@ LAYOUT_EXCEPTIONS = {
     "and each lays out its gradients in its own way; recorded is always one",
 }
 
-# Entries some of whose kernels read slices wrongly, and are called by nobody (slice_judge.py).
+# Entries some of whose kernels read slices wrongly, and are called by nobody (slice_oracle.py).
 OWN_KERNEL = "the device has a kernel of its own"
 SLICE_EXCEPTIONS = {
     "nn.functional.ctc_loss": OWN_KERNEL,

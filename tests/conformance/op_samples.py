@@ -25,7 +25,7 @@ UNWRITTEN = {
 
 # Not even CUDA has these on the device: positions among the tensors of a sample.
 ON_CPU = {"tensor_split": {1}}
-# The seed is the judge's to set.
+# The seed is the oracle's to set.
 invocations.wrapper_set_seed = lambda op, *args, **kwargs: op(*args, **kwargs)
 
 

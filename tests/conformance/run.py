@@ -17,18 +17,18 @@ import sys
 import warnings
 
 sys.path.insert(0, str(pathlib.Path(__file__).parents[1] / "python" / "helpers"))
-import farm  # noqa: E402
+import pool  # noqa: E402
 import report  # noqa: E402
 from settings import DTYPES, SETTINGS, SETTINGS_QUICK  # noqa: E402
 
 MOST = 60  # entries a process takes
 PATIENCE = 300  # seconds without a finished placement: it hangs
 SUITES = {
-    "ops": "op_judge",
-    "modules": "module_judge",
-    "optimizers": "optim_judge",
-    "layouts": "layout_judge",
-    "slices": "slice_judge",
+    "ops": "op_oracle",
+    "modules": "module_oracle",
+    "optimizers": "optim_oracle",
+    "layouts": "layout_oracle",
+    "slices": "slice_oracle",
 }
 
 
@@ -45,9 +45,9 @@ def prepare() -> None:
 def handle(item: str, sign) -> dict:
     """The child's part: one entry of a suite in one setting."""
     suite, key, short, name = item.split("/", 3)
-    judge, dtype = importlib.import_module(SUITES[suite]), DTYPES[short]
-    entry = next(e for e in judge.entries(dtype) if judge.name_of(e) == name)
-    verdict = judge.judge(
+    oracle, dtype = importlib.import_module(SUITES[suite]), DTYPES[short]
+    entry = next(e for e in oracle.entries(dtype) if oracle.name_of(e) == name)
+    verdict = oracle.judge(
         entry, (SETTINGS | SETTINGS_QUICK)[key], lambda *at: sign(repr(at)), dtype
     )
     return vars(verdict) | {"troubles": len(verdict.trouble), "trouble": verdict.trouble[:20]}
@@ -57,12 +57,12 @@ def items_of(options: argparse.Namespace) -> list[str]:
     """``suite/setting/dtype/name`` of all that is asked for."""
     items = []
     for suite in options.suites.split(","):
-        judge = importlib.import_module(SUITES[suite])
+        oracle = importlib.import_module(SUITES[suite])
         for short in options.dtypes.split(","):
-            names = [judge.name_of(e) for e in judge.entries(DTYPES[short])]
+            names = [oracle.name_of(e) for e in oracle.entries(DTYPES[short])]
             chosen = [name for name in dict.fromkeys(names) if re.search(options.names, name)]
             for key in options.settings.split(","):
-                if (key, short) in getattr(judge, "ASKED", {(key, short)}):
+                if (key, short) in getattr(oracle, "ASKED", {(key, short)}):
                     items += [f"{suite}/{key}/{short}/{name}" for name in chosen]
     return items
 
@@ -80,7 +80,7 @@ def main() -> int:
     options = parser.parse_args()
     prepare()
     rows = []
-    for row in farm.work_off(__file__, items_of(options), options.jobs, MOST, PATIENCE):
+    for row in pool.run_all(__file__, items_of(options), options.jobs, MOST, PATIENCE):
         rows.append(row)
         if options.out:
             with open(options.out, "a") as out:
@@ -91,6 +91,6 @@ def main() -> int:
 if __name__ == "__main__":
     if "--child" in sys.argv:
         prepare()
-        farm.serve(handle)
+        pool.serve(handle)
     else:
         sys.exit(1 if main() else 0)

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What the judges share: results and gradients, how they are compared, what became of an entry."""
+"""What the oracles share: results and gradients, how they are compared, what became of an entry."""
 
 import collections
 import dataclasses

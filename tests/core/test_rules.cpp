@@ -1,111 +1,17 @@
 // SPDX-License-Identifier: Apache-2.0
-// Rules: factors of many calls, the walk of view by brute force, localised attributes, typed expansions.
-#include <map>
-#include <numeric>
+// Rules: factors of many calls, the walk of view by brute force, localised attributes.
 #include <thread>
 
-#include "base/error.h"
 #include "check.h"
-#include "graph/text.h"
-#include "rules/build/builder.h"
+#include "rule_text.h"
 #include "rules/lookup.h"
 #include "rules/rule/row.h"
 #include "rules/rule/rule.h"
 
 using namespace spmdx;
+using namespace spmdx::test;
 
 namespace {
-
-struct Program {
-  Graph graph;
-  Node node;
-  OpRuleRef rule;
-};
-
-// "f32[4, 6]; f32[6, 8]" and "f32[4, 8] = aten.mm(%0, %1)"; results are numbered after the operands.
-Program program(const std::string& inputs, const std::string& results, const std::string& op) {
-  std::string text;
-  int next = 0;
-  auto each = [&](const std::string& list, auto&& add) {
-    for (size_t at = 0; at < list.size();) {
-      const size_t end = std::min(list.find("; ", at), list.size());
-      add(list.substr(at, end - at));
-      at = end + 2;
-    }
-  };
-  each(inputs, [&](const std::string& type) { text += "%" + std::to_string(next++) + " = input " + type + "\n"; });
-  std::string outputs;
-  each(results, [&](const std::string& type) {
-    outputs += (outputs.empty() ? "%" : ", %") + std::to_string(next++) + " : " + type;
-  });
-  text += outputs + " = " + op + "\n";
-  Program result{parse_graph(text), {}, nullptr};
-  result.node = result.graph.nodes.at(0);
-  result.rule = rule_for(result.node.call);
-  return result;
-}
-
-char mark_of(const Factor& factor) {
-  switch (factor.kind) {
-    case FactorKind::replicate:
-      return '!';
-    case FactorKind::composite:
-      return factor.reduction == Reduction::sum ? '+' : '^';
-    case FactorKind::reduce:
-      return factor.reduction == Reduction::sum ? '/' : factor.reduction == Reduction::max ? '>' : '?';
-    default:
-      return 0;
-  }
-}
-
-// "ab/,b/c->ac": factors named in order of first use, `_` a dim without, parentheses around several.
-std::string letters(const OpRule& rule) {
-  std::map<int, char> names;
-  auto tensor = [&](const TensorFactors& dims) {
-    std::string text;
-    for (const std::vector<int>& dim : dims) {
-      if (dim.empty()) text += '_';
-      if (dim.size() > 1) text += '(';
-      for (int f : dim) {
-        text += names.emplace(f, static_cast<char>('a' + static_cast<int>(names.size()))).first->second;
-        if (char mark = mark_of(rule.factors[static_cast<size_t>(f)])) text += mark;
-      }
-      if (dim.size() > 1) text += ')';
-    }
-    return text;
-  };
-  std::string text;
-  for (size_t i = 0; i < rule.inputs.size(); ++i) text += (i ? "," : "") + tensor(rule.inputs[i]);
-  text += "->";
-  for (size_t i = 0; i < rule.outputs.size(); ++i) text += (i ? "," : "") + tensor(rule.outputs[i]);
-  return text;
-}
-
-std::string rule_of(const std::string& inputs, const std::string& results, const std::string& op) {
-  const Program p = program(inputs, results, op);
-  return (p.rule->fallback ? "fallback " : "") + letters(*p.rule);
-}
-
-// Expands a node, checks result types and that every op in it has a rule; returns the ops, joined by blanks.
-std::string expansion(const std::string& inputs, const std::string& results, const std::string& op) {
-  Program p = program(inputs, results, op);
-  CHECK(p.rule->expand != nullptr && !p.rule->fallback);
-  Builder builder(p.graph, 0);
-  const std::vector<ValueId> values = p.rule->expand(builder, p.node);
-  CHECK_EQ(values.size(), p.node.call->outputs.size());
-  for (size_t i = 0; i < values.size(); ++i) {
-    if (values[i] == kNone) continue;
-    const TensorType &made = p.graph.value(values[i]).type, &wanted = p.node.call->outputs[i];
-    CHECK_EQ(str(made), str(wanted));
-  }
-  std::string ops;
-  for (size_t i = 1; i < p.graph.nodes.size(); ++i) {
-    const CallRef& call = p.graph.nodes[i].call;
-    CHECK(!rule_for(call)->fallback);
-    ops += (ops.empty() ? "" : " ") + call->op.substr(call->op.find('.') + 1);
-  }
-  return ops;
-}
 
 // The elements a device holds when factor `f`, the only one cut, keeps [begin, end): row-major indices.
 std::vector<int64_t> kept(const OpRule& rule, const TensorFactors& dims, const Shape& shape, int f, int64_t begin,
@@ -340,62 +246,6 @@ TEST(rules_localise) {
   const std::vector<Arg> box = localised(draw, {}, {{{2, 2}, {3, 3}}});
   CHECK(box[0] == Arg{std::vector<int64_t>{4, 6}});
   CHECK(box[1] == Arg{std::vector<int64_t>{2, 3}} && box[2] == Arg{std::vector<int64_t>{2, 3}});
-}
-
-TEST(rules_expansions) {
-  CHECK_EQ(expansion("f32[8]; f32[4, 6]; f32[6, 8]", "f32[4, 8]", "aten.addmm(%0, %1, %2, 1, 1)"), "mm add.Tensor");
-  CHECK_EQ(expansion("f32[8]; f32[4, 6]; f32[6, 8]", "f32[4, 8]", "aten.addmm(%0, %1, %2, 0, real#0)"),
-           "mm mul.Scalar");
-  CHECK_EQ(expansion("bf16[4, 6]", "bf16[4]", "aten.mean.dim(%0, [1], false, none)"),
-           "sum.dim_IntList div.Scalar _to_copy");
-  CHECK_EQ(expansion("f32[4, 6]", "f32[]", "aten.linalg_vector_norm(%0, 2, none, false, none)"),
-           "mul.Tensor sum.dim_IntList sqrt");
-  CHECK_EQ(expansion("f32[4, 6]", "f32[4, 6]", "aten._log_softmax(%0, 1, false)"),
-           "amax sub.Tensor exp sum.dim_IntList log sub.Tensor");
-  expansion("bf16[4, 6]", "f32[4, 6]", "aten._softmax(%0, 1, true)");
-  expansion("f32[4, 6]; f32[4, 6]", "f32[4, 6]", "aten._softmax_backward_data(%0, %1, 1, dtype:f32)");
-  expansion("f32[4, 6]; f32[4, 6]", "f32[4, 6]", "aten._log_softmax_backward_data(%0, %1, 1, dtype:f32)");
-  expansion("f32[4, 6]", "f32[4]; f32[4]", "aten.var_mean.correction(%0, [1], 1, false)");
-  expansion("f32[4, 6]", "f32[4, 1]", "aten.logsumexp(%0, [1], true)");
-  expansion("f32[9, 8]; i64[4, 5]", "f32[4, 5, 8]", "aten.embedding(%0, %1, -1, false, false)");
-}
-
-TEST(rules_norm_expansions) {
-  for (const std::string& t : {std::string("f32"), std::string("bf16")}) {
-    expansion(t + "[4, 5, 6]; " + t + "[6]; " + t + "[6]", t + "[4, 5, 6]; f32[4, 5, 1]; f32[4, 5, 1]",
-              "aten.native_layer_norm(%0, [6], %1, %2, real#0)");
-    expansion(t + "[4, 6]; " + t + "[4, 6]; f32[4, 1]; f32[4, 1]; " + t + "[6]; " + t + "[6]",
-              t + "[4, 6]; " + t + "[6]; " + t + "[6]",
-              "aten.native_layer_norm_backward(%0, %1, [6], %2, %3, %4, %5, [true, true, true])");
-    expansion(t + "[4, 3, 5]; f32[3]; f32[3]; f32[3]; f32[3]", t + "[4, 3, 5]; f32[3]; f32[3]; f32[3]; f32[3]",
-              "aten._native_batch_norm_legit_functional(%0, %1, %2, %3, %4, true, real#0, real#1)");
-    expansion(t + "[4, 3, 5]; " + t + "[4, 3, 5]; f32[3]; f32[3]; f32[3]; f32[3]; f32[3]",
-              t + "[4, 3, 5]; f32[3]; f32[3]",
-              "aten.native_batch_norm_backward(%0, %1, %2, %3, %4, %5, %6, true, real#0, [true, true, true])");
-  }
-}
-
-TEST(rules_loss_expansions) {
-  CHECK_EQ(expansion("f32[4, 8]; f32[4, 8]", "f32[]", "aten.mse_loss(%0, %1, 1)"),
-           "mse_loss sum.dim_IntList div.Scalar");
-  expansion("f32[]; f32[4, 8]; f32[4, 8]", "f32[4, 8]", "aten.mse_loss_backward(%0, %1, %2, 1)");
-  expansion("f32[4, 8]; f32[4, 8]", "f32[]", "aten.smooth_l1_loss(%0, %1, 1, real#0)");
-  expansion("f32[4, 8]; f32[4, 8]; f32[4, 8]", "f32[]", "aten.binary_cross_entropy(%0, %1, %2, 1)");
-  // Without a reduction there is nothing to expand.
-  CHECK(program("f32[4, 8]; f32[4, 8]", "f32[4, 8]", "aten.mse_loss(%0, %1, 0)").rule->expand == nullptr);
-  for (const char* reduction : {"0", "1", "2"})
-    for (const bool weighted : {false, true}) {
-      const std::string none = reduction[0] == '0' ? "4" : "", weight = weighted ? "; f32[9]" : "";
-      const std::string w = weighted ? "%2" : "none", bw = weighted ? "%3, " : "none, ";
-      expansion("bf16[4, 9]; i64[4]" + (weighted ? std::string("; bf16[9]") : ""), "bf16[" + none + "]; bf16[]",
-                "aten.nll_loss_forward(%0, %1, " + w + ", " + reduction + ", -100)");
-      expansion("f32[" + none + "]; f32[4, 9]; i64[4]" + weight + "; f32[]", "f32[4, 9]",
-                "aten.nll_loss_backward(%0, %1, %2, " + bw + reduction + ", -100, " + (weighted ? "%4" : "%3") + ")");
-    }
-  expansion("f32[2, 9, 4, 4]; i64[2, 4, 4]", "f32[]; f32[]", "aten.nll_loss2d_forward(%0, %1, none, 1, -100)");
-  CHECK_EQ(expansion("f32[4]; f32[5]; f32[]; f32[]", "f32[4]; f32[5]; f32[]",
-                     "aten._amp_foreach_non_finite_check_and_unscale([%0, %1], %2, %3)"),
-           "_amp_foreach_non_finite_check_and_unscale _amp_foreach_non_finite_check_and_unscale stack amax");
 }
 
 TEST(rules_cached) {

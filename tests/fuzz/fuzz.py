@@ -13,7 +13,7 @@ import time
 
 HELPERS = pathlib.Path(__file__).parents[1] / "python" / "helpers"
 sys.path[:0] = [str(HELPERS), str(HELPERS / "program")]
-import farm  # noqa: E402
+import pool  # noqa: E402
 
 MOST = 250  # programs a process runs
 PATIENCE = 120  # seconds without a finished program: it hangs
@@ -21,7 +21,7 @@ PATIENCE = 120  # seconds without a finished program: it hangs
 
 def judge_seed(seed, sign):
     """The child's part: judges one program, and shows a smaller one where it is different."""
-    from program_judge import judge
+    from program_oracle import judge
     from program_shrink import shrink
     from programs import draft
 
@@ -43,7 +43,7 @@ def main():
     seeds = range(options.first, options.first + options.count)
     print(f"{options.count} programs, seeds {seeds[0]} to {seeds[-1]}", flush=True)
     counts, start = collections.Counter(), time.monotonic()
-    for row in farm.work_off(__file__, [str(s) for s in seeds], options.jobs, MOST, PATIENCE):
+    for row in pool.run_all(__file__, [str(s) for s in seeds], options.jobs, MOST, PATIENCE):
         counts[row.get("verdict", "died")] += 1
         if "died" in row:
             print(f"seed {row['item']}: the process {row['died']}", flush=True)
@@ -58,6 +58,6 @@ if __name__ == "__main__":
         import spmdx
 
         spmdx._C.set_checks(poison=True)
-        farm.serve(judge_seed)
+        pool.serve(judge_seed)
     else:
         sys.exit(main())

@@ -10,8 +10,8 @@ import pkgutil
 
 import pytest
 import spmdx
-from spmdx._start.names import PLACES
 from rings import rings
+from spmdx._start.names import PLACES
 
 PACKAGE = pathlib.Path(spmdx.__file__).parent
 # From the ground up: modules of spmdx itself, and rooms by their dotted names.
@@ -116,10 +116,11 @@ EDGES = {name: sorted(imports(tree)) for name, tree in TREES.items()}
 def test_imports_are_seen():
     code = (
         "import spmdx.errors as e\nimport spmdx._C as _C\n"
-        "def f():\n    from spmdx._world import place\n    from spmdx._annotate.mesh import Mesh\n"
+        "def f():\n    from spmdx._world import hardware\n"
+        "    from spmdx._annotate.mesh import Mesh\n"
         "if TYPE_CHECKING:\n    from spmdx.nn import fully_shard\n"
     )
-    below = {"_world.place", "_annotate.mesh"}
+    below = {"_world.hardware", "_annotate.mesh"}
     assert imports(ast.parse(code)) == {"errors", *below}
     assert imports(ast.parse(code), True) == below
     assert imports(ast.parse("import spmdx")) == imports(ast.parse("from spmdx import _C")) == {TOP}

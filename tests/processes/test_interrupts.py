@@ -32,7 +32,7 @@ def test_the_others_are_told_of_a_process_that_an_interrupt_ends(kind):
 
 
 def test_processes_that_meet_are_interrupted():
-    with Running("interrupts.py", 2, 1, "meeting", SPMDX_TIMEOUT=20) as running:
+    with Running("interrupts.py", 2, 1, "rendezvous", SPMDX_TIMEOUT=20) as running:
         first, second = running.end(60)
     assert first.status != 0 and "KeyboardInterrupt" in first.err and seconds(first.out) < SECONDS
     assert second.status == 1 and "CommError: " in second.err, second.err

@@ -21,6 +21,7 @@ KINDS = (
     "turns",
     "unseen",
 )
+HALF_DONE = ("ahead", "moved", "overwrites", "unseen")  # a step ran in some processes only
 
 
 @pytest.mark.parametrize(
@@ -28,7 +29,8 @@ KINDS = (
     [*((kind, 2, 1) for kind in KINDS), *((kind, 3, 1) for kind in KINDS), ("values", 2, 2)],
 )
 def test_processes_that_recover_go_on_alike(kind, processes, devices):
-    for said in run("recovers.py", processes, devices, kind, SPMDX_TIMEOUT=60):
+    player = "recovers_half_done.py" if kind in HALF_DONE else "recovers.py"
+    for said in run(player, processes, devices, kind, SPMDX_TIMEOUT=60):
         assert said.endswith("well\n")
 
 

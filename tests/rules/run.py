@@ -17,7 +17,7 @@ import warnings
 
 HERE = pathlib.Path(__file__).parent
 sys.path[:0] = [str(HERE.parent / "python" / "helpers"), str(HERE.parent / "conformance")]
-import farm  # noqa: E402
+import pool  # noqa: E402
 
 MOST = 60  # entries a process takes
 PATIENCE = 300  # seconds without a finished call: it hangs
@@ -35,7 +35,7 @@ def prepare() -> None:
 
 def handle(item: str, sign) -> dict:
     """The child's part: one entry."""
-    from judge import judge
+    from oracle import judge
 
     most, guess, name = item.split("/", 2)
     tally = judge(name, int(most) or None, guess=guess == "missed", at=sign)
@@ -101,7 +101,7 @@ def main() -> int:
 
     how = f"{options.most}/{'missed' if options.missed else 'offered'}"
     items = [f"{how}/{name}" for name in names() if re.search(options.names, name)]
-    rows = list(farm.work_off(__file__, items, options.jobs, MOST, PATIENCE))
+    rows = list(pool.run_all(__file__, items, options.jobs, MOST, PATIENCE))
     if options.missed:
         show_missed([row for row in rows if "died" not in row])
         return 0
@@ -111,6 +111,6 @@ def main() -> int:
 if __name__ == "__main__":
     if "--child" in sys.argv:
         prepare()
-        farm.serve(handle)
+        pool.serve(handle)
     else:
         sys.exit(main())

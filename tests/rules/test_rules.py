@@ -4,7 +4,7 @@
 import pytest
 import spmdx
 from composites import least_work
-from judge import judge
+from oracle import judge
 from spmdx._rules.trials import MESHES
 from walk import names
 

@@ -6,7 +6,8 @@ from collections.abc import Callable
 
 import torch
 
-_TAKEN: dict[type, type] = {}  # by the class before
+_Class = type[torch.Tensor]
+_TAKEN: dict[_Class, _Class] = {}  # by the class before
 
 
 def taken_by(plain: type) -> Callable[[type], type]:

@@ -8,6 +8,7 @@ where spmdx is not.
 
 import copy
 import copyreg
+from collections.abc import Callable
 from typing import Any
 
 import torch
@@ -24,21 +25,21 @@ from spmdx.errors import ShardingError, bare, warn
 _ANNOTATION, _CLASS = "_spmdx_annotation", "_spmdx_class"  # of tensors in pickles
 
 
-def twin_of(tensor: torch.Tensor, plain: type) -> torch.Tensor:
+def twin_of(tensor: torch.Tensor, plain: type[torch.Tensor]) -> torch.Tensor:
     """Another tensor in the same memory, of class ``plain``, with the same attributes."""
     with torch.no_grad():
-        twin = torch.Tensor._make_subclass(plain, tensor, tensor.requires_grad)
+        twin: torch.Tensor = torch.Tensor._make_subclass(plain, tensor, tensor.requires_grad)
     if tensor.is_leaf and tensor.grad is not None:
         twin.grad = tensor.grad
     twin.__dict__.update(tensor.__dict__)
-    for slot in copyreg._slotnames(plain):
+    for slot in copyreg._slotnames(plain):  # type: ignore[attr-defined]  # as copyreg does; no stub has it
         if hasattr(tensor, slot):
             setattr(twin, slot, getattr(tensor, slot))
     return twin
 
 
 @untraced
-def deep_copy(tensor: torch.Tensor, plain: type, memo: dict) -> torch.Tensor:
+def deep_copy(tensor: torch.Tensor, plain: type[torch.Tensor], memo: dict) -> torch.Tensor:
     """What ``copy.deepcopy`` makes of a leaf that was of class ``plain``."""
     twin = twin_of(tensor, plain)
     copied = copy.deepcopy(twin, memo)
@@ -49,13 +50,13 @@ def deep_copy(tensor: torch.Tensor, plain: type, memo: dict) -> torch.Tensor:
 
 
 @untraced
-def shallow_copy(tensor: torch.Tensor, plain: type) -> torch.Tensor:
+def shallow_copy(tensor: torch.Tensor, plain: type[torch.Tensor]) -> torch.Tensor:
     """What ``copy.copy`` makes of a tensor that was of class ``plain``."""
     return annotated(copy.copy(twin_of(tensor, plain)), written(tensor), True)
 
 
 @untraced
-def reduced(tensor: torch.Tensor, plain: type, protocol: Any) -> Any:
+def reduced(tensor: torch.Tensor, plain: type[torch.Tensor], protocol: Any) -> Any:
     """What ``pickle`` is told of a tensor that was of class ``plain``."""
     twin = twin_of(tensor, plain)
     if not isinstance(tensor, torch.nn.Parameter):  # to which PyTorch gives its class back
@@ -94,7 +95,7 @@ def annotated(tensor: Any, said: tuple | None, takes_class: bool) -> Any:
 class _WhenSet:
     """An attribute of tensors that does something when a pickle sets it, and is not kept."""
 
-    def __init__(self, act):
+    def __init__(self, act: Callable[[torch.Tensor, Any], object]):
         self._act = act
 
     def __set__(self, tensor: torch.Tensor, value: Any) -> None:

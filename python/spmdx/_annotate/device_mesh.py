@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 
 import torch
 
-from spmdx._world import place
+from spmdx._world import hardware
 from spmdx._world.devices import own_count
 from spmdx._world.processes import process_count
 from spmdx.errors import ShardingError
@@ -32,4 +32,4 @@ def device_mesh(mesh: "Mesh") -> "DeviceMesh":
             "without SPMDX_NUM_DEVICES."
         )
     grid = torch.from_numpy(mesh.get_logical_mesh())
-    return DeviceMesh(place.kind(), grid, mesh_dim_names=mesh.axis_names)
+    return DeviceMesh(hardware.kind(), grid, mesh_dim_names=mesh.axis_names)

@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """The pieces of a tensor that the devices of this process hold, and whether they fit."""
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -47,10 +47,11 @@ def pieces_of(shards: Sequence[Any], mesh: Mesh, dtype: torch.dtype | None) -> l
             f"{len(pieces)} shards for {mesh!r}. Expected one for each of {whose} {count} "
             "devices. Give replicas too, in the order of the mesh's positions."
         )
+    device = _C.shard_device()
     for i, piece in enumerate(pieces):
-        if not isinstance(piece, torch.Tensor) or str(piece.device) not in ("cpu", _C.shard_device()):
+        if not isinstance(piece, torch.Tensor) or str(piece.device) not in ("cpu", device):
             where = getattr(piece, "device", type(piece).__name__)
-            there = "CPU tensors" if _C.shard_device() == "cpu" else f"tensors on the CPU or {_C.shard_device()}"
+            there = "CPU tensors" if device == "cpu" else f"tensors on the CPU or {device}"
             raise ShardingError(f"shard {i} is on {where}. Expected {there}. Call .cpu() on it.")
         if not _is_dense(piece):
             raise ShardingError(
@@ -78,7 +79,7 @@ def _is_dense(piece: torch.Tensor) -> bool:
 
 
 def check_shapes(
-    shapes: dict[int, Sequence[int]], sharding: Sharding, shape: Sequence[int]
+    shapes: Mapping[int, Sequence[int]], sharding: Sharding, shape: Sequence[int]
 ) -> None:
     """Raises ShardingError unless these are, by position, parts of a tensor of ``shape``."""
     boxes = sharding.boxes(shape)
@@ -98,13 +99,13 @@ def shapes_of(pieces: list[torch.Tensor], mesh: Mesh) -> dict[int, list[int]]:
 
 
 def all_pieces(
-    shards: Sequence[Any], mesh: Mesh
+    shards: Sequence[Any], given: Mesh | None
 ) -> tuple[list[torch.Tensor], torch.dtype, list[list[int]]]:
     """The tensors of ``shards``, their dtype, and the shapes of those of all processes."""
     pieces: list[torch.Tensor] = []
 
     def described() -> list:
-        require_mesh(mesh)
+        mesh = require_mesh(given)
         pieces.extend(pieces_of(shards, mesh, None))
         dtypes = [str(piece.dtype).removeprefix("torch.") for piece in pieces[:1]]
         return [dtypes, list(shapes_of(pieces, mesh).items())]
@@ -114,7 +115,7 @@ def all_pieces(
     for named, theirs in told("from_local_shards", described):
         dtypes += named
         by_position.update(theirs)
-    shapes = [by_position[position] for position in range(mesh.size())]
+    shapes = [by_position[position] for position in range(require_mesh(given).size())]
     if len(set(dtypes)) != 1 or len({len(shape) for shape in shapes}) != 1:
         raise ShardingError(
             f"shards are {', '.join(sorted(set(dtypes)))} of ranks "

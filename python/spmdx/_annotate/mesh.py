@@ -173,7 +173,7 @@ class Mesh:
     def __repr__(self) -> str:
         return str(self._handle)
 
-    def __reduce__(self):
+    def __reduce__(self) -> tuple[Any, ...]:
         return Mesh, (list(self._handle.device_ids), self.mesh_shape, self.axis_names)
 
     def _check_devices(self) -> None:
@@ -258,7 +258,7 @@ class HybridMesh(Mesh):
         """The size of every axis inside a block."""
         return tuple(s // o for s, o in zip(self.mesh_shape, self.dcn_mesh_shape, strict=True))
 
-    def __reduce__(self):
+    def __reduce__(self) -> tuple[Any, ...]:
         inner, outer = self.ici_mesh_shape, self.dcn_mesh_shape
         pairs = [size for pair in zip(outer, inner, strict=True) for size in pair]
         order = [*range(0, len(pairs), 2), *range(1, len(pairs), 2)]

@@ -19,7 +19,7 @@ class Region:
 
 
 class _Stack(threading.local):
-    def __init__(self):
+    def __init__(self) -> None:
         self.regions: list[Region] = []
 
 

@@ -2,7 +2,7 @@
 """Annotations: say how a tensor lies on a mesh, and ask how it does."""
 
 from collections.abc import Sequence
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, cast
 
 import torch
 
@@ -67,7 +67,7 @@ def annotated(tensor: torch.Tensor, handle: "_C.ShardingHandle") -> "ShardedTens
     """``tensor`` itself, which lies so from now on."""
     _C.annotate(tensor, handle, is_state(tensor))
     tensor.__class__ = sharded_class(type(tensor))
-    return tensor
+    return cast("ShardedTensor", tensor)  # from the line above on
 
 
 def mark_sharding(
@@ -318,7 +318,7 @@ def spec_of_placements(placements: Sequence[Any], mesh: Mesh, rank: int) -> tupl
     for axis, placement in zip(mesh.axis_names, placements, strict=True):
         if placement.is_replicate():
             continue
-        dim = getattr(placement, "dim", None)
+        dim: Any = getattr(placement, "dim", None)  # an int where it is a shard
         if not placement.is_shard() or not -rank <= dim < rank:
             mend = "Reduce the values first" if placement.is_partial() else "Write Replicate()"
             raise ShardingError(

@@ -2,7 +2,7 @@
 """PartitionSpec and Sharding: what users write for a tensor, and what spmdx decided."""
 
 from collections.abc import Sequence
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Self
 
 import torch
 
@@ -35,13 +35,13 @@ class PartitionSpec(tuple):
 
     __slots__ = ()
 
-    def __new__(cls, *entries: SpecEntry):
+    def __new__(cls, *entries: SpecEntry) -> Self:
         return super().__new__(cls, entries)
 
     def __repr__(self) -> str:
         return f"PartitionSpec({', '.join(map(repr, self))})"
 
-    def __reduce__(self):
+    def __reduce__(self) -> tuple[Any, ...]:
         return PartitionSpec, tuple(self)
 
 

@@ -19,7 +19,7 @@ from spmdx._annotate.local_shards import (
     pieces_of,
     shapes_of,
 )
-from spmdx._annotate.mesh import Mesh
+from spmdx._annotate.mesh import Mesh, require_mesh
 from spmdx._annotate.sharding import (
     annotated,
     checked,
@@ -51,7 +51,8 @@ class ShardedTensor(torch.Tensor):
         <class 'torch.Tensor'>
     """
 
-    __torch_function__ = torch._C._disabled_torch_function_impl
+    # As PyTorch's own subclasses; in its stubs a method and this function do not agree.
+    __torch_function__ = torch._C._disabled_torch_function_impl  # type: ignore[assignment]
 
     @property
     def sharding(self) -> Sharding | None:
@@ -203,6 +204,7 @@ class ShardedTensor(torch.Tensor):
         mesh = get_global_mesh() if mesh is None else mesh
         with naming("from_local_shards"):
             pieces, dtype, shapes = all_pieces(shards, mesh)
+            mesh = require_mesh(mesh)
             shape = global_shape(shapes, mesh, spec)
             sample = torch.empty(shape, dtype=dtype, device="meta")
             sharding = Sharding(to_handle(spec, mesh, sample, "the tensor"))
@@ -274,10 +276,11 @@ class ShardedTensor(torch.Tensor):
     def __copy__(self) -> torch.Tensor:
         return copies.shallow_copy(self, plain_class(type(self)))
 
-    def __reduce_ex__(self, protocol: Any):
+    def __reduce_ex__(self, protocol: Any) -> Any:
         return copies.reduced(self, plain_class(type(self)), protocol)
 
-    def __repr__(self, *, tensor_contents: Any = None) -> str:
+    # Of special methods mypy forgets the names of arguments, so it sees none that agree.
+    def __repr__(self, *, tensor_contents: Any = None) -> str:  # type: ignore[override]
         text = repr(self.detach()).removeprefix("tensor")
         note = "" if self.requires_grad is False else ", requires_grad=True"
         return f"ShardedTensor{text[:-1] if text.endswith(')') else text}{note}, {self.sharding!r})"
@@ -291,7 +294,9 @@ class ShardedTensor(torch.Tensor):
 class ShardedParameter(ShardedTensor, torch.nn.Parameter):
     """What an annotated ``torch.nn.Parameter`` becomes: both at once."""
 
-    __torch_function__ = torch._C._disabled_torch_function_impl
+    # As above.
+    __torch_function__ = torch._C._disabled_torch_function_impl  # type: ignore[assignment]
 
-    def __repr__(self, *, tensor_contents: Any = None) -> str:
+    # As above.
+    def __repr__(self, *, tensor_contents: Any = None) -> str:  # type: ignore[override]
         return "Parameter containing:\n" + ShardedTensor.__repr__(self)

@@ -9,6 +9,7 @@ import sys
 import types
 import warnings
 from collections.abc import Callable
+from typing import Any
 
 from spmdx._base.interrupts import put_off
 
@@ -33,7 +34,9 @@ class _Finder:
     def __init__(self) -> None:
         self.acts: dict[str, _Act] = {}
 
-    def find_spec(self, name, path=None, target=None) -> importlib.machinery.ModuleSpec | None:
+    def find_spec(
+        self, name: str, path: Any = None, target: Any = None
+    ) -> importlib.machinery.ModuleSpec | None:
         if name not in self.acts:
             return None
         others = (f for f in sys.meta_path if f is not self and hasattr(f, "find_spec"))
@@ -43,7 +46,7 @@ class _Finder:
             self._watch(spec.loader)
         return spec
 
-    def _watch(self, loader) -> None:
+    def _watch(self, loader: Any) -> None:
         """Lets ``loader``, which is of one module, act once it has executed that."""
         execute = loader.exec_module
 

@@ -4,6 +4,7 @@
 import signal
 import sys
 import threading
+from types import FrameType
 
 _MOMENT = 0.05  # seconds
 
@@ -19,7 +20,7 @@ class _Hearing:
                 self._before = before
                 signal.signal(signal.SIGINT, self._hear)
 
-    def _hear(self, number: int, frame: object) -> None:
+    def _hear(self, number: int, frame: FrameType | None) -> None:
         raise NotImplementedError
 
     def _stop(self) -> None:
@@ -40,7 +41,7 @@ class interruptible(_Hearing):
         self._heard: BaseException | None = None
         super().__enter__()
 
-    def _hear(self, number: int, frame: object) -> None:
+    def _hear(self, number: int, frame: FrameType | None) -> None:
         assert callable(self._before)
         try:
             self._before(number, frame)
@@ -74,7 +75,7 @@ class put_off(_Hearing):
         self._heard = False
         super().__enter__()
 
-    def _hear(self, number: int, frame: object) -> None:
+    def _hear(self, number: int, frame: FrameType | None) -> None:
         assert callable(self._before)
         self._heard = not self._heard
         if not self._heard:

@@ -2,14 +2,16 @@
 """How functions that PyTorch is taught meet torch.compile: as PyTorch's own do."""
 
 from collections.abc import Callable
-from typing import Any
+from typing import Any, TypeVar
 
 import torch
 
 import spmdx._C as _C
 
+F = TypeVar("F", bound=Callable[..., Any])
 
-def as_in_torch(function: Callable[..., Any]) -> Callable[..., Any]:
+
+def as_in_torch(function: F) -> F:
     """Lets torch.compile trace a function only as a part of others, like all code of PyTorch.
 
     Where a trace ends before the function, it would begin again inside.
@@ -20,7 +22,7 @@ def as_in_torch(function: Callable[..., Any]) -> Callable[..., Any]:
     return function
 
 
-def untraced(function: Callable[..., Any]) -> Callable[..., Any]:
+def untraced(function: F) -> F:
     """Lets torch.compile end a graph before a function, and trace nothing that it calls.
 
     For what is done to tensors of the device alone: its functions of C++ cannot be traced.
@@ -28,8 +30,9 @@ def untraced(function: Callable[..., Any]) -> Callable[..., Any]:
     frames = torch._C._dynamo.eval_frame
     never = frames._FrameExecStrategy(frames._FrameAction.SKIP, frames._FrameAction.SKIP)
     frames.set_code_exec_strategy(function.__code__, never)
-    function._torchdynamo_disable = True
-    function._torchdynamo_disable_msg = "it acts on tensors of the device where it is called"
+    marked: Any = function  # Dynamo reads attributes of it
+    marked._torchdynamo_disable = True
+    marked._torchdynamo_disable_msg = "it acts on tensors of the device where it is called"
     return function
 
 

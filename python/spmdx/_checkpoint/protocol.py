@@ -97,7 +97,7 @@ def _same_memory(tensor: torch.Tensor, other: torch.Tensor) -> bool:
 
 def install() -> None:
     """Give tensors on the device the protocol. Other tensors stay as they are."""
-    methods = {
+    methods: dict[str, Callable] = {
         "__create_write_items__": _write_items,
         "__create_chunk_list__": _chunk_list,
         "__get_tensor_shard__": _tensor_shard,

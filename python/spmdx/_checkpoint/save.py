@@ -8,7 +8,7 @@ import zlib
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any
+from typing import IO, Any, cast
 
 import torch
 from torch.utils._pytree import tree_leaves
@@ -154,7 +154,7 @@ def _put(data: torch.Tensor | bytes, file: _Counted) -> None:
         if isinstance(data, bytes):
             file.write(data)
         else:
-            torch.save(_compact(data), file)
+            torch.save(_compact(data), cast(IO[bytes], file))  # which writes and flushes, no more
     except Exception as error:
         # On a full disk torch.save still ends its file, and raises another error.
         if file.error is not None:
@@ -227,7 +227,7 @@ def write(snap: Snapshot, target: Path, exchange: Exchange) -> None:
         together(exchange, work if first else lambda: None)
 
     try:
-        records = sum(together(exchange, lambda: _write_seen(folder, snap)), [])
+        records: list[list] = sum(together(exchange, lambda: _write_seen(folder, snap)), [])
         alone_or_first(lambda: _write_metadata(folder, snap, records))
         alone_or_first(lambda: commit(folder, target))
     except BaseException:

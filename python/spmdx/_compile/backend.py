@@ -75,8 +75,9 @@ def _teach(public: Mapping[str, Any]) -> None:
     eval_frame.set_code_exec_strategy(run_levels.__code__, skip)
     for name, function in public.items():
         if inspect.isfunction(function) and not name.startswith("_"):
-            function._torchdynamo_disable = True
-            function._torchdynamo_disable_msg = _WHY.format(name)
+            marked: Any = function  # Dynamo reads attributes of it
+            marked._torchdynamo_disable = True
+            marked._torchdynamo_disable_msg = _WHY.format(name)
 
 
 def install(public: Mapping[str, Any]) -> None:

@@ -13,7 +13,7 @@ import torch
 from torch.utils.checkpoint import checkpoint, noop_context_fn
 
 
-def _has_nestings(body: torch.fx.GraphModule) -> bool:
+def _has_nestings(body: torch.nn.Module) -> bool:
     """Whether it opens levels of torch.func, which stay open where it does not run to its end."""
     graphs = (m.graph for m in body.modules() if isinstance(m, torch.fx.GraphModule))
     called = (n.target for g in graphs for n in g.nodes if n.op == "call_function")
@@ -45,17 +45,21 @@ def call_checkpoints(graph: torch.fx.GraphModule) -> None:
             _call_checkpoints_of(module)
 
 
+def _device() -> Any:
+    return torch.get_device_module("spmdx")
+
+
 def _draw_and_save(op: Any, *args: Any, **kwargs: Any) -> tuple[torch.Tensor, Any]:
-    return torch.spmdx.get_rng_state(), op(*args, **kwargs)
+    return _device().get_rng_state(), op(*args, **kwargs)
 
 
 def _draw_again(state: torch.Tensor, op: Any, *args: Any, **kwargs: Any) -> Any:
-    current = torch.spmdx.get_rng_state()
-    torch.spmdx.set_rng_state(state)
+    current = _device().get_rng_state()
+    _device().set_rng_state(state)
     try:
         return op(*args, **kwargs)
     finally:
-        torch.spmdx.set_rng_state(current)
+        _device().set_rng_state(current)
 
 
 def _teach(op: Any, ours: Any, before: int, device_of: Any) -> None:

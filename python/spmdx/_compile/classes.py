@@ -69,7 +69,7 @@ def _dispatches_as_plain(cls: type) -> bool:
 class _Handled(tuple):
     """Classes of tensors, and those of annotated ones, which dispatch as they do."""
 
-    def __contains__(self, cls: object) -> bool:
+    def __contains__(self, cls: Any) -> bool:
         return super().__contains__(cls) or _dispatches_as_plain(cls)
 
 

@@ -79,13 +79,15 @@ class Placement:
         if spec is None or not spec.minibatch or not tensor.dim() or tensor.device.type == NAME:
             return None
         if spec not in self._splits:
-            self._splits[spec] = split_of(spec.mesh, spec.partition_spec)
+            self._splits[spec] = split_of(require_mesh(spec.mesh), spec.partition_spec)
         return self._splits[spec]
 
     def parts(self) -> list[list[int]]:
         """For each tensor of which this process loads a part: which part, of how many."""
         specs = [spec for spec in _specs(self._entries) if spec.minibatch]
-        splits = [split_of(spec.mesh, spec.partition_spec) for spec in dict.fromkeys(specs)]
+        splits = [
+            split_of(require_mesh(spec.mesh), spec.partition_spec) for spec in dict.fromkeys(specs)
+        ]
         return [[split.mine, len(split.parts)] for split in splits]
 
     def place(self, path: Path, tensor: torch.Tensor, rows: Sequence[int] | None) -> torch.Tensor:
@@ -110,12 +112,12 @@ class Placement:
             placed = tensor.to(NAME)
             return mark_sharding(placed, spec.mesh, padded(spec.partition_spec, placed.dim()))
         tensor = tensor.detach().resolve_conj().resolve_neg()
-        name = name_of_path(path)
+        name, mesh = name_of_path(path), require_mesh(spec.mesh)
         split = self.split(path, tensor)
         if split is None or processes.process_count() == 1:
-            return place_whole(tensor, spec.mesh, spec.partition_spec, name)
+            return place_whole(tensor, mesh, spec.partition_spec, name)
         rows = rows or [len(tensor)] * processes.process_count()
-        return place_part(tensor, rows, split, spec.mesh, spec.partition_spec, name)
+        return place_part(tensor, rows, split, mesh, spec.partition_spec, name)
 
     def _spec(self, path: Path) -> ShardingSpec | None:
         return entry_for(self._entries, path) or self._default

@@ -4,7 +4,7 @@
 import contextlib
 import copy
 import itertools
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from typing import Any
 
 import torch
@@ -95,7 +95,7 @@ class Position:
         state["open"] = self._open
         return copy.deepcopy(state)
 
-    def load_state_dict(self, state: dict[str, Any]) -> None:
+    def load_state_dict(self, state: Mapping[str, Any]) -> None:
         """Go on from there at the next :meth:`begin`."""
         if ("loader" in state) != self.keeps_itself or (
             not self.keeps_itself and len(state["generators"]) != len(self._states())
@@ -137,6 +137,7 @@ class Position:
 
     def _rest(self) -> Iterator[Any]:
         """The epoch's order, drawn again; the global generator is left as it was."""
+        assert self._global is not None  # kept when the epoch began
         with _global_generator_at(self._global):
             # A sampler draws when it is first asked, so the first batch is drawn in here too.
             batches = skipped(self._loader, self._consumed, self._workers.iterate)

@@ -117,7 +117,9 @@ def _keep_parameters(apply):
     @functools.wraps(apply)
     @as_in_torch
     def applied(self, fn, *args, **kwargs):
-        lazy_buffers = {name: type(b) for name, b in self._buffers.items() if is_lazy(b)}
+        lazy_buffers: dict[str, Any] = {
+            name: type(b) for name, b in self._buffers.items() if is_lazy(b)
+        }
         fn = fn if isinstance(fn, _Keeping) else _Keeping(fn)
         result = apply(self, fn.of(self), *args, **kwargs)
         for name, kind in lazy_buffers.items():
@@ -163,7 +165,7 @@ def _keep_names(load):
 
 @untraced
 def _annotated_parameter(cls: type, data: torch.Tensor, requires_grad: bool) -> torch.Tensor:
-    result = torch.Tensor._make_subclass(cls, data, requires_grad)
+    result: torch.Tensor = torch.Tensor._make_subclass(cls, data, requires_grad)
     _C.annotate(result, _C.annotation(result), True)  # a parameter now, if it was data before
     _take_class(result)
     return result
@@ -186,7 +188,8 @@ def _of_annotated(make):
 
 def install() -> None:
     """Teach PyTorch's modules and parameters; once."""
-    module = torch.nn.Module
+    module: Any = torch.nn.Module  # whose methods are replaced
+    parameter: Any = torch.nn.Parameter
     module._apply = _keep_parameters(module._apply)
     module.load_state_dict = _keep_names(module.load_state_dict)
-    torch.nn.Parameter.__new__ = _of_annotated(torch.nn.Parameter.__new__)
+    parameter.__new__ = _of_annotated(parameter.__new__)

@@ -16,7 +16,7 @@ import spmdx._C as _C
 from spmdx._annotate import copies
 from spmdx._base.after_import import keep_whole
 from spmdx._device import conversions, decompositions, printing, profiling, storages, ties
-from spmdx._world import place
+from spmdx._world import hardware
 from spmdx.errors import ShardingError, located, naming
 
 NAME = "spmdx"
@@ -164,12 +164,12 @@ def _seed():
 
 def _memory(key):
     """Of the process, or of the GPU that its devices share."""
-    return place.memory()[key]
+    return hardware.memory()[key]
 
 
 def _memory_stats():
     """Those of torch.cuda's statistics that are known."""
-    if place.kind() == "cuda":
+    if hardware.kind() == "cuda":
         return torch.cuda.memory_stats()
     keys = {"current": "bytes_used", "peak": "peak_bytes_used"}
     kinds = ("allocated_bytes.all", "reserved_bytes.all")
@@ -178,7 +178,7 @@ def _memory_stats():
 
 def _mem_get_info():
     """Bytes that are free, and all of them."""
-    if place.kind() == "cuda":
+    if hardware.kind() == "cuda":
         return torch.cuda.mem_get_info()
     page = os.sysconf("SC_PAGE_SIZE")
     return os.sysconf("SC_AVPHYS_PAGES") * page, os.sysconf("SC_PHYS_PAGES") * page
@@ -210,7 +210,7 @@ _OF_DEVICES: dict[str, Callable[[], Any]] = {
 
 def _device_module():
     """What PyTorch and libraries ask of torch.<device>."""
-    module = types.ModuleType(f"torch.{NAME}")
+    module: Any = types.ModuleType(f"torch.{NAME}")
     module.Stream = Stream
     module.Event = Event
     module.is_available = lambda: True

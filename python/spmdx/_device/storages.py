@@ -118,10 +118,11 @@ def _of_tensors(original):
 
 def install() -> None:
     """Teaches storages, and tensors their addresses; runs once."""
-    kind = torch.UntypedStorage
+    kind: Any = torch.UntypedStorage  # whose methods are replaced
     kind.resize_ = _resize(kind.resize_)
     kind.copy_ = _copy_bytes(kind.copy_)
     kind.fill_ = _fill_bytes(kind.fill_)
     kind.byteswap = _swap_bytes(kind.byteswap)
     kind.data_ptr = _of_storages(kind.data_ptr)
-    torch.Tensor.data_ptr = _of_tensors(torch.Tensor.data_ptr)
+    tensor: Any = torch.Tensor
+    tensor.data_ptr = _of_tensors(tensor.data_ptr)

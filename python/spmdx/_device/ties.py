@@ -101,7 +101,7 @@ def _reduce(original):
             plain = torch._neg_view(plain) if negative else plain
             return _with_bits, (plain, conjugate, negative, self.requires_grad)
         twin, stood_for = copying.stands_for
-        seen = stood_for if self is twin else self
+        seen: Any = stood_for if self is twin else self
         memory = _C.memory_id(self)
         whole = _met(memory)
         if whole is seen or (whole is None and _C.shows_whole(self)):
@@ -157,7 +157,9 @@ def _shallow_copy(self: torch.Tensor) -> torch.Tensor:
         reduced = self.__reduce_ex__(4) if reducer is None else reducer(self)
     finally:
         copying.by_reference = before
-    return self if isinstance(reduced, str) else copy._reconstruct(self, None, *reduced)
+    if isinstance(reduced, str):
+        return self
+    return copy._reconstruct(self, None, *reduced)  # type: ignore[attr-defined]  # no stub has it
 
 
 def _legacy_save(original):
@@ -230,7 +232,7 @@ def _restore_location(original):
     @functools.wraps(original)
     @as_in_torch
     def location(device):
-        asked = torch.serialization._serialization_tls.map_location
+        asked: Any = torch.serialization._serialization_tls.map_location
         is_ours = torch.device(device).type == torch._C._get_privateuse1_backend_name()
         if not is_ours or not callable(asked):
             return _first_of_ours(original(device))
@@ -262,9 +264,10 @@ def _keep_in_process() -> None:
 def install() -> None:
     """Teaches ``copy``, ``pickle`` and autograd's saved tensors; runs once."""
     _keep_in_process()
-    torch.Tensor.__deepcopy__ = _deepcopy(torch.Tensor.__deepcopy__)
-    torch.Tensor._reduce_ex_internal = _reduce(torch.Tensor._reduce_ex_internal)
-    torch.Tensor.__copy__ = _shallow_copy
+    tensor: Any = torch.Tensor  # whose methods are replaced
+    tensor.__deepcopy__ = _deepcopy(tensor.__deepcopy__)
+    tensor._reduce_ex_internal = _reduce(tensor._reduce_ex_internal)
+    tensor.__copy__ = _shallow_copy
     torch._utils._get_restore_location = _restore_location(torch._utils._get_restore_location)
     graph = torch.autograd.graph
     graph._get_tid = _identity(graph._get_tid, True)

@@ -7,10 +7,10 @@ from typing import Any
 import torch
 
 from spmdx._annotate.regions import Region, inside
-from spmdx._manual.unfolded import Unfolded
+from spmdx._manual.batched_views import BatchedView
 from spmdx.errors import InternalError, ShardingError
 
-Body = Callable[[Unfolded], Unfolded]
+Body = Callable[[BatchedView], BatchedView]
 
 
 class _Task:
@@ -32,7 +32,7 @@ class _Task:
 
     def finish(self, tensor: torch.Tensor) -> torch.Tensor:
         region = self.region
-        done = self.body(Unfolded(region.mesh, region.axes, tensor, self.lead, self.order))
+        done = self.body(BatchedView(region.mesh, region.axes, tensor, self.lead, self.order))
         self.kept = done.lead
         return done.tensor
 
@@ -46,22 +46,28 @@ class _Reach(torch.autograd.Function):
     generate_vmap_rule = False
 
     @staticmethod
-    def forward(tensor, task, *coordinates):
+    def forward(tensor: torch.Tensor, task: _Task, *coordinates: torch.Tensor) -> torch.Tensor:
         raise InternalError("an op of a manual region ended up outside. This is a bug in spmdx.")
 
     @staticmethod
-    def setup_context(ctx, inputs, output):
+    def setup_context(ctx: Any, inputs: Any, output: Any) -> None:
         """Nothing to keep: the ops below the levels are differentiated as they are."""
 
     @staticmethod
-    def backward(ctx, *grads):
+    def backward(ctx: Any, *grads: Any) -> Any:
         raise ShardingError(
             "a gradient was taken through a collective inside a manual region. Expected it to be "
             "taken outside. Call backward() on what the function of spmdx.shard_map returns."
         )
 
     @staticmethod
-    def vmap(info, in_dims, tensor, task, *coordinates):
+    def vmap(
+        info: Any,
+        in_dims: Sequence[Any],
+        tensor: torch.Tensor,
+        task: _Task,
+        *coordinates: torch.Tensor,
+    ) -> tuple[torch.Tensor, int | None]:
         axes = zip(task.region.axes, in_dims[2:], strict=True)
         level = next((axis for axis, dim in axes if dim is not None), None) or object()
         varies = in_dims[0] is not None
@@ -77,7 +83,9 @@ def reach(region: Region, tensor: torch.Tensor, body: Body) -> torch.Tensor:
     return _Reach.apply(tensor, _Task(region, body), *coordinates)
 
 
-def _embedding(indices: torch.Tensor, weight: torch.Tensor, *options: Any, **more: Any):
+def _embedding(
+    indices: torch.Tensor, weight: torch.Tensor, *options: Any, **more: Any
+) -> torch.Tensor:
     """Rows of a table of the device's own: vmap would look them up in the tables of all devices."""
     if options or any(value not in (None, False, 2.0) for value in more.values()):
         return torch.nn.functional.embedding(indices, weight, *options, **more)
@@ -90,7 +98,9 @@ class _Rewritten(torch.overrides.TorchFunctionMode):
 
     table = {torch.nn.functional.embedding: _embedding}
 
-    def __torch_function__(self, function, types, args=(), kwargs=None):
+    def __torch_function__(
+        self, function: Any, types: Any, args: Any = (), kwargs: Any = None
+    ) -> Any:
         function = self.table.get(function, function)
         return function(*args, **(kwargs or {}))
 

@@ -9,8 +9,8 @@ import torch
 
 from spmdx._annotate.mesh import Mesh, require_mesh
 from spmdx._annotate.regions import Region, current_region
+from spmdx._manual.batched_views import BatchedView
 from spmdx._manual.region import reach, run_levels
-from spmdx._manual.unfolded import Unfolded
 from spmdx.errors import ShardingError, naming
 
 
@@ -71,7 +71,7 @@ def shard_map(
         with naming("shard_map"):
             region, own = _region(mesh, names)
             specs = _per_argument(in_specs, args)
-            slots: list[Unfolded] = []
+            slots: list[BatchedView] = []
             shells = [
                 _enter(region, own, *pair, slots, f"argument {i}") for i, pair in enumerate(specs)
             ]
@@ -219,7 +219,7 @@ def _check_device(value: torch.Tensor, name: str) -> None:
 
 
 def _enter(
-    region: Region, own: tuple[str, ...], value: Any, spec: Any, slots: list[Unfolded], name: str
+    region: Region, own: tuple[str, ...], value: Any, spec: Any, slots: list[BatchedView], name: str
 ) -> Any:
     """``value`` with its tensors replaced by slots; ``slots`` gets what belongs into them."""
     if isinstance(value, torch.Tensor):
@@ -239,9 +239,9 @@ def _enter(
 
 def _unfold(
     region: Region, own: tuple[str, ...], tensor: torch.Tensor, spec: Any, name: str
-) -> Unfolded:
+) -> BatchedView:
     dims = _axes_of(spec, tensor.dim(), own, region.mesh, name)
-    value = Unfolded(region.mesh, region.axes, tensor, [], list(own))
+    value = BatchedView(region.mesh, region.axes, tensor, [], list(own))
     for dim, axes in enumerate(dims):
         count = 1
         for axis in axes:
@@ -269,7 +269,7 @@ def _leave(region: Region, own: tuple[str, ...], value: Any, spec: Any, name: st
     return value
 
 
-def _fold(x: Unfolded, own: tuple[str, ...], dims: list[list[str]], name: str) -> Unfolded:
+def _fold(x: BatchedView, own: tuple[str, ...], dims: list[list[str]], name: str) -> BatchedView:
     """The global tensor: the parts along the axes of each dim, one behind the other."""
     named = [axis for axes in dims for axis in axes]
     for axis in own:

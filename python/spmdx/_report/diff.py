@@ -77,7 +77,9 @@ class ReportDiff(Drawn):
             "peak_bytes": self.peak_bytes,
         }
 
-    def __rich_console__(self, console: rich.console.Console, options: Any):
+    def __rich_console__(
+        self, console: rich.console.Console, options: Any
+    ) -> rich.console.RenderResult:
         yield _line("collectives", *(sum(c.count for c in r.collectives) for r in self._both()))
         yield _line("bytes over the wire", *(r.wire_bytes for r in self._both()))
         yield _line("bytes of memory", *(r.peak_bytes for r in self._both()))

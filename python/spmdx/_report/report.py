@@ -166,7 +166,9 @@ class Report(Drawn):
         """
         timeline.draw(self, path)
 
-    def __rich_console__(self, console: rich.console.Console, options: Any):
+    def __rich_console__(
+        self, console: rich.console.Console, options: Any
+    ) -> rich.console.RenderResult:
         yield (
             f"{self.mesh or 'no mesh'}: {sum(c.count for c in self.collectives)} collectives, "
             f"{self.wire_bytes:,} bytes over the wire and {self.peak_bytes:,} bytes of memory "

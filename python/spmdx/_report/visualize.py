@@ -3,7 +3,7 @@
 
 import math
 from collections.abc import Sequence
-from typing import Any
+from typing import IO, Any
 
 import rich.console
 import rich.table
@@ -18,7 +18,7 @@ _COLOURS = ("red", "green", "yellow", "blue", "magenta", "cyan", "white", "brigh
 
 
 def visualize_sharding(
-    tensor: torch.Tensor | tuple[Sequence[int], Sharding], file=None
+    tensor: torch.Tensor | tuple[Sequence[int], Sharding], file: IO[str] | None = None
 ) -> rich.table.Table:
     """Draw which devices hold which part of a tensor, and print it.
 

@@ -13,7 +13,7 @@ from torch.utils import _pytree as pytree
 
 import spmdx._C as _C
 from spmdx._rules.closeness import closeness, difference, leeway_of
-from spmdx._rules.shares import joined, shards_of
+from spmdx._rules.shards import joined, shards_of
 
 WHOLE, SUM = -1, -2  # how an operand lies in a guess; else the dim that is cut
 MESHES = ((2,), (3,), (4,), (2, 2))  # shapes that rules are tried on
@@ -148,7 +148,7 @@ class Node:
             for outputs in self.output_guesses(axis):
                 trial = self.recording.guess(self.index, mesh, inputs, outputs)
                 layouts = tuple(at["text"] for at in trial.inputs)
-                if layouts in offered or layouts in found:
+                if layouts in offered:
                     break
                 if self.holds(trial):
                     found[ways(trial)] = self.bytes_of(inputs, axis)

@@ -10,7 +10,7 @@ from spmdx import errors
 from spmdx._checkpoint import protocol
 from spmdx._compile import backend
 from spmdx._start import settings
-from spmdx._world import place
+from spmdx._world import hardware
 from spmdx.topology import set_topology
 
 _has_started = False
@@ -28,7 +28,7 @@ def start(public: Mapping[str, Any]) -> None:
     _has_started = True
     _C.set_libraries(list(errors.OWN))
     settings.check_environment()
-    place.choose_by_environment()
+    hardware.choose_by_environment()
     protocol.install()
     backend.install(public)
     _C.configure(dump_dir=settings.dump_folder())

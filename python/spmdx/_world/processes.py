@@ -16,7 +16,7 @@ import torch
 import torch.distributed as dist
 
 import spmdx._C as _C
-from spmdx._world import devices, meeting, place
+from spmdx._world import devices, hardware, rendezvous
 from spmdx._world.store import FAR, clone_of
 from spmdx.errors import CommError, located, user_line
 
@@ -105,13 +105,13 @@ def _join() -> None:
     global _world
     index, count = expected()
     own = devices.own_count()
-    store, connection, hosts, peers = meeting.meet(index, count, own)
-    carrier = place.carrier([peer.hardware for peer in peers])
+    store, connection, hosts, peers = rendezvous.meet(index, count, own)
+    carrier = hardware.carrier([peer.hardware for peer in peers])
     _world = _World(index, count, store, hosts, [peer.pid != 0 for peer in peers], carrier)
     _listen_for_the_end()
     rows = [peer[:3] for peer in peers]
     on_stream = carrier == "nccl"
-    _C.join(index, own, rows, connection, meeting.timeout(), on_stream, _make_group)
+    _C.join(index, own, rows, connection, rendezvous.timeout(), on_stream, _make_group)
 
 
 def _make_group(name: str) -> Any:
@@ -270,7 +270,7 @@ def _leave() -> None:
     _end_steps()
     try:
         _C.leave(_last_words)
-        until = time.monotonic() + min(30.0, meeting.timeout())
+        until = time.monotonic() + min(30.0, rendezvous.timeout())
         others = [p for p in range(_world.count) if p != _world.index]
         may_come = _C.runs if _C.broken() else _C.lives
         while _world.hosts_store and others and time.monotonic() < until:

@@ -101,7 +101,7 @@ def interrupt_soon() -> None:
 struck: list[float] = []
 sums: list[torch.Tensor] = []
 act = globals()[f"wait_{KIND}"]
-x = None if KIND == "meeting" else begin()
+x = None if KIND == "rendezvous" else begin()
 slow = True
 if HERE and not ALONE:
     time.sleep(SLOW)
@@ -118,7 +118,7 @@ else:
         act(x)
     except KeyboardInterrupt:
         print(f"after {time.monotonic() - struck[0]:.2f} seconds", flush=True)
-        if ENDS or KIND in ("exchange", "meeting"):
+        if ENDS or KIND in ("exchange", "rendezvous"):
             raise
     else:
         raise AssertionError("it ended before it was interrupted")

@@ -9,59 +9,11 @@ Each kind ends with "well", printed by every process, or fails.
 import os
 import sys
 import time
-import warnings
 from functools import partial
 
 import spmdx
 import torch
-
-HERE = spmdx.runtime.process_index()
-COUNT = spmdx.runtime.global_runtime_device_count()
-LAST = spmdx.runtime.process_count() - 1
-MESH = spmdx.Mesh(range(COUNT), (COUNT,), ("data",))
-FAILS = False  # here, in the op below
-
-
-@torch.library.custom_op("recovers::pass_on", mutates_args=())
-def pass_on(x: torch.Tensor) -> torch.Tensor:
-    if FAILS:
-        raise IndexError("it fails in one process")
-    return x.clone()
-
-
-pass_on.register_fake(torch.empty_like)
-spmdx.register_rule("recovers::pass_on", "*->*")
-
-
-def numbers() -> torch.Tensor:
-    return spmdx.mark_sharding(torch.arange(4.0 * COUNT).to("spmdx"), MESH, ("data",))
-
-
-def replica(value: float = 1.0) -> torch.Tensor:
-    return spmdx.mark_sharding(torch.full((4,), value).to("spmdx"), MESH, (None,))
-
-
-def refused(act, *kinds: type) -> str:
-    """What ``act`` raises in this process; all of them have recovered then."""
-    try:
-        act()
-    except (spmdx.CommError, *kinds) as error:
-        print(f"{type(error).__name__}: {error}", flush=True)
-        spmdx.runtime.recover()
-        return str(error)
-    raise AssertionError("nobody was told")
-
-
-def used(x: torch.Tensor) -> None:
-    (x * 10).cpu()
-
-
-def works() -> None:
-    """Steps of all kinds run, with the right numbers."""
-    x = numbers()
-    for turn in range(3):
-        assert (x * turn).sum().item() == turn * sum(range(4 * COUNT))
-    assert (replica(3.0) + 1).cpu().tolist() == [4.0] * 4
+from recovering import COUNT, HERE, LAST, MESH, numbers, refused, replica, used, works
 
 
 def values() -> None:
@@ -126,7 +78,7 @@ def own() -> None:
     said = refused(act, ValueError)
     if HERE:
         assert "process 0 (pid" in said and "has called recover() after 1 steps" in said, said
-        assert "ValueError: a bad record (recovers.py:" in said, said
+        assert "ValueError: a bad record (recovering.py:" in said, said
     assert time.monotonic() - begun < 10
     works()
 
@@ -211,80 +163,6 @@ def pending() -> None:
     works()
 
 
-def half_done(act) -> str:
-    """What ``recover`` says where some processes have changed tensors in a step, and others not."""
-    global FAILS
-    try:
-        act()
-    except (spmdx.CommError, IndexError) as error:
-        print(f"{type(error).__name__}: {error}", flush=True)
-    FAILS = False
-    try:
-        spmdx.runtime.recover()
-    except spmdx.CommError as error:
-        return str(error)
-    raise AssertionError("nobody was told")
-
-
-def ahead() -> None:
-    """A step that changed tensors in some processes and failed in others is told to all."""
-    global FAILS
-    x = numbers()
-    kept = x.clone()
-    spmdx.mark_step()
-    FAILS = HERE == LAST
-
-    def act() -> None:
-        with torch.no_grad():
-            x.add_(torch.ops.recovers.pass_on(kept))  # which fails before x is overwritten
-        spmdx.mark_step()
-        kept.sum().item()
-
-    said = half_done(act)
-    assert "ran to its end in process" in said and f"not in process {LAST}" in said, said
-    assert "load the last checkpoint" in said and "recovers.py:" in said, said
-    x.copy_(replica_of(kept))
-    assert torch.equal(x.cpu(), kept.cpu())
-    spmdx.runtime.recover()
-    works()
-
-
-def moved() -> None:
-    """A tensor that only came to lie otherwise in some processes is no reason to stop."""
-    global FAILS
-    kept = numbers()
-    spmdx.mark_step()
-    x = spmdx.mark_sharding(torch.ones(4 * COUNT).to("spmdx"), MESH, ("data",))
-    FAILS = HERE == LAST
-    refused(lambda x=x: (torch.ops.recovers.pass_on(x) + 1).cpu(), IndexError)
-    FAILS = False
-    del x
-    assert kept.sum().item() == sum(range(4 * COUNT))
-    works()
-
-
-def replica_of(x: torch.Tensor) -> torch.Tensor:
-    return spmdx.mark_sharding(x.cpu().to("spmdx"), MESH, ("data",))
-
-
-def overwrites() -> None:
-    """So is a step that failed in one process after it had begun to overwrite what it was given."""
-    global FAILS
-    x = numbers()
-    spmdx.mark_step()
-    FAILS = HERE == LAST
-
-    def act() -> None:
-        with torch.no_grad():
-            x.add_(1)
-            x.copy_(torch.ops.recovers.pass_on(x))
-        x.sum().item()
-
-    said = half_done(act)
-    assert "now differ" in said, said
-    works()
-
-
 def turns() -> None:
     """Exchanges of values between the processes are those of one turn."""
     piece = torch.full((2,), float(HERE))
@@ -322,31 +200,6 @@ def checkpoints() -> None:
     state["word"] = ""
     spmdx.checkpoint.load(state, os.path.join(folder, "c"))
     assert state["word"] == "second"
-    works()
-
-
-def unseen() -> None:
-    """A failure that the program has not heard of is a warning, not an error of a later step."""
-    global FAILS
-    x = numbers()
-    spmdx.mark_step()
-    FAILS = True
-    kept = torch.ops.recovers.pass_on(x)
-    spmdx.mark_step()
-    while not spmdx._C.idle():
-        time.sleep(0.01)
-    FAILS = False
-    with warnings.catch_warnings(record=True) as told:
-        warnings.simplefilter("always")
-        spmdx.runtime.recover()
-    assert "it fails in one process" in str(told[0].message), told
-    works()
-    try:
-        kept.cpu()
-    except RuntimeError as error:
-        print(error)
-    else:
-        raise AssertionError("a value that was never computed")
     works()
 
 

@@ -10,7 +10,7 @@ import torch
 import ways_around
 import ways_module
 import ways_tensor
-from ways_judge import differs, facts, outcome
+from ways_oracle import differs, facts, outcome
 from ways_subject import Subject, line, lived, lost
 
 if spmdx.runtime.global_runtime_device_count() < 4:

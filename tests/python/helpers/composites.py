@@ -9,6 +9,17 @@ from models import assert_equal
 
 MESHES = {n: ((n,), ("x",)) for n in (2, 3, 4, 8)} | {"4x2": ((4, 2), ("x", "y"))}
 
+EIGHT = 8  # bytes of a float64
+
+
+def numbers(*shape, seed=0):
+    generator = torch.Generator().manual_seed(seed)
+    return torch.randn(*shape, dtype=torch.float64, generator=generator)
+
+
+def integers(high, *shape, seed=0):
+    return torch.randint(high, shape, generator=torch.Generator().manual_seed(seed))
+
 
 def mesh_of(key):
     shape, names = MESHES[key]

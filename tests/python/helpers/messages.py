@@ -36,6 +36,13 @@ def marked(spec, shape=(8, 8), mesh=None):
     return spmdx.mark_sharding(device(*shape), mesh or grid(), spec)
 
 
+def region(local, *args, in_specs=None, out_specs=None, axes=None):
+    """Runs ``local`` on the global ``args``, a 4x4 tensor where there are none."""
+    args = args or (device(4, 4),)
+    in_specs = (None,) * len(args) if in_specs is None else in_specs
+    return spmdx.shard_map(local, grid(), in_specs, out_specs, axes=axes)(*args)
+
+
 def cases(table):
     """Parameters for a test from rows of name, what to call and its message."""
     return [pytest.param(*row[1:], id=row[0]) for row in table]

@@ -2,7 +2,7 @@
 """The same sharding said in the words of another mesh gives the same results for the same bytes."""
 
 import numpy
-import program_judge
+import program_oracle
 import programs
 import pytest
 import spmdx
@@ -47,7 +47,7 @@ VARIANTS = {f.__name__: f for f in (transposed, with_an_axis_of_one, in_two_axes
 def run(program, mesh, respec=lambda spec: spec):
     spmdx.sync(wait=True)
     spmdx.debug.reset_counters()
-    found = program_judge.run(program, "spmdx", mesh, respec=respec)
+    found = program_oracle.run(program, "spmdx", mesh, respec=respec)
     spmdx.sync(wait=True)
     return found, spmdx.debug.counters()["wire_bytes"]
 

@@ -69,7 +69,7 @@ def catch(op):
     """(program, what was said) of the first one that a changed rule breaks, or None."""
     import program_ops as ops
     import spmdx
-    from program_judge import judge
+    from program_oracle import judge
     from programs import draft
 
     changes, pattern = MUTATIONS[op]
@@ -100,7 +100,7 @@ def catch(op):
 
 
 def main():
-    from program_judge import judge
+    from program_oracle import judge
 
     found, right = {}, []
     for op in sys.argv[1:] or MUTATIONS:

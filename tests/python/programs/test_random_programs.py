@@ -16,9 +16,9 @@ import torch
 
 HELPERS = Path(__file__).parents[1] / "helpers"
 sys.path[:0] = [str(HELPERS), str(HELPERS / "program")]  # pytest has them; a script does not
-import program_judge  # noqa: E402
+import program_oracle  # noqa: E402
 import programs  # noqa: E402
-from program_judge import judge  # noqa: E402
+from program_oracle import judge  # noqa: E402
 from program_shrink import shrink  # noqa: E402
 from programs import draft  # noqa: E402
 
@@ -81,19 +81,19 @@ def test_the_programs_are_sharded_and_communicate():
     before = spmdx.debug.counters()["collectives"]
     for seed in range(20):
         program = draft(seed)
-        program_judge.run(program, "spmdx", program.make_mesh())
+        program_oracle.run(program, "spmdx", program.make_mesh())
     assert spmdx.debug.counters()["collectives"] - before > 60
 
 
 def wrong_run(monkeypatch, break_value):
     """Makes every sharded run return something else for the values that `break_value` picks."""
-    right = program_judge.run
+    right = program_oracle.run
 
     def run(program, device, mesh=None, **options):
         found = right(program, device, mesh, **options)
         return found if mesh is None else {n: break_value(program, n, v) for n, v in found.items()}
 
-    monkeypatch.setattr(program_judge, "run", run)
+    monkeypatch.setattr(program_oracle, "run", run)
 
 
 def test_a_wrong_result_is_found_and_made_smaller(monkeypatch):
@@ -138,7 +138,7 @@ def test_the_text_of_a_program_runs_by_itself(capsys):
 
 def test_results_off_by_more_than_rounding_are_told():
     with pytest.raises(AssertionError, match="differs by"):
-        program_judge.assert_equal(torch.ones(3) * (1 + 1e-5), torch.ones(3), "output 0")
+        program_oracle.assert_equal(torch.ones(3) * (1 + 1e-5), torch.ones(3), "output 0")
 
 
 if __name__ == "__main__":

@@ -5,7 +5,7 @@ import pytest
 import spmdx
 import torch
 from spmdx._rules.closeness import closeness, difference, leeway_of
-from spmdx._rules.shares import parts_of
+from spmdx._rules.shards import parts_of
 
 NARROW = (torch.float8_e4m3fn, torch.float8_e5m2, torch.complex32)
 TERMS = torch.tensor([[1.0e4, -1.0e4, 0.5, -0.5], [3.0e3, 1.0, -3.0e3, -1.0]])

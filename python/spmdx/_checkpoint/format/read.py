@@ -6,7 +6,7 @@ import os
 import pickletools
 import zipfile
 from pathlib import Path
-from typing import Any
+from typing import IO, Any, cast
 
 import torch
 
@@ -102,7 +102,7 @@ def read_chunk(folder: Path, name: str, chunk: Chunk) -> Any:
         with open(path, "rb") as file:
             part = Slice(file, chunk.start, chunk.length)
             require_small(part, chunk.length)
-            return torch.load(part, map_location="cpu", weights_only=True)
+            return torch.load(cast(IO[bytes], part), map_location="cpu", weights_only=True)
     except OSError:
         raise
     except Exception as error:  # torch.load has no error of its own
@@ -132,7 +132,7 @@ def _has_sized_array(pickled: bytes) -> bool:
         return False
     steps = [(opcode.name, argument) for opcode, argument, _ in pickletools.genops(pickled)]
     has_array = any(
-        name == "GLOBAL" and argument.endswith(" bytearray") for name, argument in steps
+        name == "GLOBAL" and str(argument).endswith(" bytearray") for name, argument in steps
     )
     sizes = [argument for name, argument in steps if name.startswith(("BININT", "LONG"))]
     large = any(size > len(pickled) for size in sizes if type(size) is int)

@@ -36,7 +36,11 @@ def _a_path(*parts: Any) -> str:
     return "a path"
 
 
-class Reader(pickle._Unpickler):
+# The one in Python, whose stack and steps typeshed keeps to itself.
+_Unpickler: Any = pickle._Unpickler
+
+
+class Reader(_Unpickler):
     """Knows the records of torch.distributed.checkpoint, numbers, texts and containers only.
 
     In Python, since the unpickler in C allocates any memory that a damaged file asks for. What this
@@ -109,7 +113,7 @@ class Reader(pickle._Unpickler):
     dispatch = (
         dict.fromkeys(range(256), load_unknown)
         | {
-            getattr(pickle, name)[0]: pickle._Unpickler.dispatch[getattr(pickle, name)[0]]
+            getattr(pickle, name)[0]: _Unpickler.dispatch[getattr(pickle, name)[0]]
             for name in _OPCODES.split()
         }
         | {

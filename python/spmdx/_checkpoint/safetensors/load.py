@@ -126,8 +126,9 @@ def load_safetensors(
 
 
 def _several(paths: Paths) -> list[Any]:
-    one = isinstance(paths, str | bytes | os.PathLike) or not is_iterable(paths)
-    return [paths] if one else list(paths)
+    if isinstance(paths, str | bytes | os.PathLike) or not is_iterable(paths):
+        return [paths]
+    return list(paths)
 
 
 def _listed(several: list[Any]) -> str:

@@ -42,8 +42,12 @@ class _Output:
     def write(self, data: Any) -> None:
         self._attempt(lambda: self._file.write(data))
 
+    def _sync(self) -> None:
+        self._file.flush()
+        os.fsync(self._file.fileno())
+
     def close(self) -> None:
-        self._attempt(lambda: (self._file.flush(), os.fsync(self._file.fileno())))
+        self._attempt(self._sync)
         if self._file is not None:
             try:
                 self._file.close()  # writes what is left, even after an error
@@ -197,7 +201,7 @@ def _write_file(path: Path | None, group: dict, notes: dict) -> OSError | None:
             del data
     if output:
         output.close()
-    return output and output.error
+    return None if output is None else output.error
 
 
 def _raw(tensor: torch.Tensor) -> Any:

@@ -3,7 +3,7 @@
 
 import dataclasses
 
-from program_judge import judge
+from program_oracle import judge
 from programs import NAME
 
 

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Random programs as Python text: drafted from a seed. program_judge.py runs and compares them."""
+"""Random programs as Python text: drafted from a seed. program_oracle.py runs and compares them."""
 
 import dataclasses
 import random
@@ -7,11 +7,10 @@ import re
 
 import spmdx
 import torch
-import torch.nn.functional as F
+from program_draft import MOST_ELEMENTS, Draft, is_smooth
 from program_ops import OF_MORE_DTYPES, OPS
+from program_text import OPTIMIZERS, drawn, text_of
 
-MOST_ELEMENTS, MOST_DIMS, LARGEST = 400, 5, 100.0
-EXACT = (torch.int64, torch.int32, torch.uint8, torch.bool)
 # Of a program's inputs, with how often of twenty.
 SMOOTH = {
     torch.float64: 12,
@@ -87,170 +86,7 @@ class Program:
 
     def text(self):
         """A Python program that shows the difference by itself."""
-        ids, shape = self.mesh
-        body = [
-            "# SPDX-License-Identifier: Apache-2.0",
-            f'"""The program of seed {self.seed}, made smaller."""',
-            "import spmdx",
-            "import torch",
-            "import torch.nn.functional as F",
-            "",
-            f"spmdx.runtime.set_device_count({max(ids) + 1})",
-            f"mesh = spmdx.Mesh({list(ids)}, {shape}, {self.axes})",
-            "",
-            "",
-            "def run(device):",
-            "    def mark(value, spec):",
-            '        if device != "cpu":',
-            "            spmdx.mark_sharding(value, mesh, spec)",
-            "",
-            "    def step():",
-            '        if device != "cpu":',
-            "            spmdx.mark_step()",
-            "",
-            f"    generator = torch.Generator().manual_seed({self.seed})",
-        ]
-        for i in self.inputs:
-            body.append(f"    {i.name} = {drawn(i)}.to(device)")
-            body += [f"    {i.name}.requires_grad_()"] if i.gradient else []
-            body += [f"    mark({i.name}, {i.spec})"] if i.spec else []
-        leaves = ", ".join(self.leaves())
-        names = ", ".join(self.made())
-        optimizer = self.steps > 1
-        if optimizer:
-            body.append(f"    optimizer = {OPTIMIZERS[self.optimizer].format(leaves)}")
-            body.append(f"    for _ in range({self.steps}):")
-        pad = "    " * (1 + optimizer)
-        body += [pad + line for line in self.lines]
-        body += [
-            pad + f"wanted = [v for v in ({names},) if v.requires_grad]",
-            pad
-            + "rows = [torch.linspace(0.5, 1.5, v.shape[-1] if v.dim() else 1) for v in wanted]",
-            pad + "rows = [row.to(torch.float64).to(device) for row in rows]",
-            pad + "if wanted:",
-            pad
-            + "    totals = [(v * row).sum().real for v, row in zip(wanted, rows, strict=True)]",
-            pad + "    sum(totals).backward()",
-        ]
-        body.append(
-            pad + f"gradients = [None if x.grad is None else x.grad.clone() for x in ({leaves},)]"
-        )
-        if optimizer:
-            if self.clip is not None:
-                body.append(pad + f"torch.nn.utils.clip_grad_norm_([{leaves}], {self.clip})")
-            body += [pad + "optimizer.step()", pad + "optimizer.zero_grad()", pad + "step()"]
-        body += [
-            f"    values = [{names}, {leaves}, *gradients]",
-            "    return [None if v is None else v.detach().cpu() for v in values]",
-            "",
-            "",
-            'for want, got in zip(run("cpu"), run("spmdx"), strict=True):',
-            "    if want is not None:",
-            f"        torch.testing.assert_close(got, want, rtol={self.close}, atol={self.close})",
-            'print("equal")',
-        ]
-        return "\n".join(body) + "\n"
-
-
-OPTIMIZERS = {
-    "sgd": "torch.optim.SGD([{}], lr=0.05, momentum=0.9)",
-    "adamw": "torch.optim.AdamW([{}], lr=0.05, eps=0.01)",
-}
-
-
-def drawn(i):
-    """The expression that makes an input from `generator`."""
-    if i.index:
-        return f"torch.randint(8, {i.shape}, generator=generator)"
-    drawn_as = torch.float64 if i.dtype.is_floating_point else i.dtype
-    made = f"torch.randn({i.shape}, dtype={drawn_as}, generator=generator)"
-    return made if i.dtype == drawn_as else f"{made}.to({i.dtype})"
-
-
-class Draft:
-    """What an op sees: the values so far, by name, and dice."""
-
-    def __init__(self, seed):
-        self.rng = random.Random(seed)
-        self.space = {"torch": torch, "F": F}
-        self.names, self.lines, self.counter = [], [], 0
-
-    def __getitem__(self, name):
-        return self.space[name]
-
-    def choice(self, items):
-        return self.rng.choice(list(items))
-
-    def below(self, n):
-        return self.rng.randrange(n)
-
-    def shuffled(self, items):
-        items = list(items)
-        return self.rng.sample(items, len(items))
-
-    def pick(self, fits):
-        """A name of a value that fits, recent ones more often; None where there is none."""
-        fitting = [n for n in self.names if fits(self[n])]
-        if not fitting:
-            return None
-        late = fitting[-self.choice((1, 3)) :]
-        return self.choice(late if self.rng.random() < 0.6 else fitting)
-
-    def float(self, fits=lambda t: True):
-        """Of a complex program a complex number will do."""
-        return self.pick(lambda t: is_smooth(t) and fits(t))
-
-    def index(self, fits=lambda t: True):
-        return self.pick(lambda t: t.dtype == torch.int64 and fits(t))
-
-    def dim(self, name):
-        return self.rng.randrange(self[name].dim())
-
-    def broadcast(self, x, y):
-        pairs = zip(reversed(self[x].shape), reversed(self[y].shape), strict=False)
-        return all(a == b or 1 in (a, b) for a, b in pairs)
-
-    def fits(self, value, other):
-        """Whether a value broadcasts to the shape of another."""
-        try:
-            return torch.broadcast_shapes(value.shape, other.shape) == other.shape
-        except RuntimeError:
-            return False
-
-    def fresh(self):
-        self.counter += 1
-        return f"v{self.counter - 1}"
-
-    def add_some(self, op):
-        """Add what an op writes, if it finds something to work on."""
-        try:
-            written = op(self)
-        except ValueError:  # no number below 0: a dim has no elements
-            return []
-        return self.add(written) if written else []
-
-    def add(self, written):
-        """Run what an op wrote; keep it where its values are small, finite numbers or indices."""
-        space, counter = dict(self.space), self.counter
-        lines = written if isinstance(written, list) else [f"$ = {written}"]
-        try:
-            exec("\n".join(lines).replace("$", "made"), space)
-        except (RuntimeError, IndexError, ValueError, TypeError):  # that PyTorch refuses
-            return []
-        values = space.pop("made")
-        several = isinstance(values, (tuple, list))
-        values = values if several else [values]
-        made = [self.fresh() for _ in values]
-        if not all(kept(value) for value in values):
-            self.counter = counter
-            return []
-        names = ", ".join(made) + ("," if several else "")
-        lines = [line.replace("$", names) for line in lines]
-        space.update(zip(made, values, strict=True))
-        self.space = space
-        self.lines += lines
-        self.names += made
-        return made
+        return text_of(self)
 
 
 def hide(rng, lines, names):
@@ -262,22 +98,6 @@ def hide(rng, lines, names):
         if any("mark(" not in lines[k] for k in read) and rng.random() < 0.7:
             lines.insert(used[-1] + 1, f"del {name}")
     return lines
-
-
-def is_smooth(value):
-    return value.is_floating_point() or value.is_complex()
-
-
-def kept(value):
-    if value.numel() > MOST_ELEMENTS or value.dim() > MOST_DIMS:
-        return False
-    if value.dtype == torch.complex32:  # PyTorch has few kernels for it
-        return False
-    if value.numel() == 0:
-        return True
-    if not is_smooth(value):
-        return value.dtype in EXACT and value.to(torch.int64).abs().max() < 1000
-    return bool(value.isfinite().all()) and bool(value.abs().max() < LARGEST)
 
 
 def rounding_of(values):

@@ -4,7 +4,7 @@
 import spmdx
 import torch
 from torch import nn
-from ways_judge import facts, outcome
+from ways_oracle import facts, outcome
 
 SPECS = {"up.weight": ("a", None), "tied.weight": ("a", None), "up.bias": ("a",), "scale": ("a",)}
 

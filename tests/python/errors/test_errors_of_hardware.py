@@ -1,0 +1,89 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The whole messages about hardware and about what carries messages."""
+
+import os
+import subprocess
+import sys
+
+import pytest
+import spmdx
+import torch
+from messages import message_of
+from spmdx._world import hardware
+
+no_gpu = pytest.mark.skipif(torch.cuda.is_available(), reason="PyTorch sees a GPU here")
+BUILT = "" if torch.version.cuda else " (this PyTorch is built without CUDA)"
+NO_GPU = (
+    f"'cuda' was asked for, and PyTorch sees no GPU{BUILT}. Expected one. See what "
+    "torch.cuda.is_available() says, or write 'cpu'."
+)
+
+
+def refused(device_type) -> str:
+    return message_of(spmdx.ShardingError, lambda: spmdx.runtime.set_device_type(device_type))
+
+
+def test_hardware_that_nobody_knows_is_refused():
+    assert refused("TPU") == (
+        "HERE: set_device_type: 'tpu' is no kind of hardware. Expected 'cpu' or 'cuda'. Write "
+        "'cuda' for NVIDIA GPUs."
+    )
+
+
+@no_gpu
+def test_a_gpu_that_is_not_there_is_refused():
+    assert refused("CUDA") == f"HERE: set_device_type: {NO_GPU}"
+    assert spmdx.runtime.device_type() == "CPU"
+
+
+@no_gpu
+def test_the_variable_is_named_where_it_asks_for_a_gpu_that_is_not_there():
+    ended = subprocess.run(
+        [sys.executable, "-c", "import spmdx"],
+        env=os.environ | {"SPMDX_DEVICE_TYPE": "CUDA"},
+        capture_output=True,
+        text=True,
+    )
+    said = ended.stderr.splitlines()[-1]
+    assert said == f"spmdx.errors.ShardingError: SPMDX_DEVICE_TYPE is 'CUDA': {NO_GPU}"
+
+
+def test_carriers_that_nobody_knows_are_refused(monkeypatch):
+    monkeypatch.setenv("SPMDX_COMM", "mpi")
+    with pytest.raises(spmdx.ShardingError) as caught:
+        hardware.wanted_carrier()
+    assert str(caught.value) == (
+        "SPMDX_COMM is 'mpi'. Expected 'gloo' or 'nccl'. Unset it: processes with a GPU each then "
+        "take nccl, others gloo."
+    )
+
+
+# What is there: kind of hardware, whether PyTorch has NCCL, the hardware of two processes.
+PLACES = [
+    ("cpu", True, ["cpu", "cpu"], "shards lie on the CPU"),
+    ("cuda", False, ["a", "b"], "this PyTorch has no NCCL"),
+    ("cuda", True, ["a", "a"], "processes share a GPU"),
+    ("cuda", True, ["a", "b"], ""),
+]
+
+
+@pytest.mark.parametrize("kind, has_nccl, identities, why", PLACES)
+def test_nccl_carries_messages_between_gpus_and_nothing_else(
+    kind, has_nccl, identities, why, monkeypatch
+):
+    monkeypatch.setattr(hardware, "kind", lambda: kind)
+    monkeypatch.setattr(hardware.dist, "is_nccl_available", lambda: has_nccl)
+    monkeypatch.delenv("SPMDX_COMM", raising=False)
+    assert hardware.carrier(identities) == ("gloo" if why else "nccl")
+    monkeypatch.setenv("SPMDX_COMM", "gloo")
+    assert hardware.carrier(identities) == "gloo"
+    monkeypatch.setenv("SPMDX_COMM", "nccl")
+    if not why:
+        assert hardware.carrier(identities) == "nccl"
+        return
+    with pytest.raises(spmdx.ShardingError) as caught:
+        hardware.carrier(identities)
+    assert str(caught.value) == (
+        f"SPMDX_COMM is 'nccl', but {why}. Expected SPMDX_DEVICE_TYPE=cuda, a PyTorch with NCCL "
+        "and a GPU for each process. Write SPMDX_COMM=gloo."
+    )
