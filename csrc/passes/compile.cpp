@@ -32,17 +32,17 @@ auto of_graph(void (*pass)(Graph&, const CompileOptions&)) {
 
 const std::vector<Pass>& all_passes() {
   static const std::vector<Pass> passes = {
-      {"simplify", of_graph(simplify)},                // duplicates and what nobody needs go
-      {"split-constants", of_graph(split_constants)},  // each use of a constant has its own
+      {"simplify", of_graph(simplify)},                // drops duplicates, and what no output needs
+      {"split-constants", of_graph(split_constants)},  // gives each use of a constant a node of its own
       {"propagate", of_graph(propagate)},              // from annotations to a sharding for every value
       {"expand", of_graph(expand_composites)},         // softmax, norms, attention … that are best cut inside
-      {"interleave", try_interleaved},                 // merged dims whose minor part is cut
-      {"split-views", try_split_views},                // slices that take a dim apart into equal pieces
+      {"interleave", try_interleaved},                 // merged dims whose minor part is cut, in another order
+      {"split-views", try_split_views},                // slices of equal pieces of a dim, as a view and selects
       {"search", search},                              // a strategy for every node, by cost
-      {"partition", partition},                        // collectives come in
-      {"lower-permutes", of_graph(lower_permutes)},    // moves between neighbours, and of rows
+      {"partition", partition},                        // inserts the collectives
+      {"lower-permutes", of_graph(lower_permutes)},    // moves of rows between devices become collectives
       {"schedule", of_graph(schedule)},                // the order, and buckets of collectives
-      {"verify", of_graph(verify)},                    // decides again, from the rules alone
+      {"verify", of_graph(verify)},                    // checks the result, from the rules alone
   };
   return passes;
 }

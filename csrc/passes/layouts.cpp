@@ -14,7 +14,7 @@ ReshardPlanRef Layouts::plan(ValueId value, const Layout& layout, const Sharding
 size_t Layouts::cheapest(ValueId value, const ShardingRef& wanted) const {
   const std::vector<Layout>& known = known_[value];
   const auto same = std::find_if(known.begin(), known.end(), [&](const Layout& l) { return l.sharding == wanted; });
-  if (same != known.end()) return static_cast<size_t>(same - known.begin());  // also where a slice would be as cheap
+  if (same != known.end()) return static_cast<size_t>(same - known.begin());  // also where a slice is free
   size_t best = 0;
   int64_t best_cost = -1;
   for (size_t i = 0; i < known.size(); ++i) {

@@ -11,7 +11,7 @@ namespace spmdx {
 struct Layout {
   ShardingRef sharding;
   ValueId value;    // in the new graph
-  NodeId used = 0;  // by this node of the old graph, last
+  NodeId used = 0;  // the last node of the old graph that used it
 };
 
 class Layouts {

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Exchange: a permute_rows or halo along a cut dim is a collective, whose bytes are the rows that come from elsewhere.
+// Lower permutes: a permute_rows or halo along a cut dim becomes a collective; its bytes are the rows that come from
+// elsewhere.
 #include "passes/lower_permutes.h"
 
 #include <algorithm>
@@ -11,7 +12,7 @@
 namespace spmdx {
 namespace {
 
-// On the device that is sent most.
+// The bytes of the device that receives most.
 int64_t received_bytes(const Value& from, const Value& to, const RowMap& rows) {
   const Sharding& sharding = *to.sharding;
   const Mesh& mesh = *sharding.mesh;

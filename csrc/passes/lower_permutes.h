@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Exchange: nodes that take parts of a cut dim from other devices become collectives.
+// Lower permutes: nodes that take parts of a cut dim from other devices become collectives.
 #pragma once
 #include "graph/graph.h"
 

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Partition: a strategy for every node by cost, and the collectives its operands need.
+// Partition: every node as the search has decided, and the collectives that its operands need.
 #include <algorithm>
 #include <map>
 #include <numeric>
@@ -15,7 +15,7 @@
 namespace spmdx {
 namespace {
 
-// In the order they are made: what moves at the end does not depend on the order in which outputs are listed.
+// In the order in which nodes make them, so that the moves at the end do not depend on the order of the outputs.
 std::vector<size_t> by_value(const std::vector<Output>& outputs) {
   std::vector<size_t> order(outputs.size());
   std::iota(order.begin(), order.end(), 0);
@@ -47,7 +47,7 @@ class Partition {
         pin(input.value, input.annotation, input.source, 0, "annotation of " + describe(input.value));
     }
     for (NodeId node = 0; node < graph_.nodes.size(); ++node) visit(node);
-    std::vector<ValueId> kept(graph_.outputs.size());  // two outputs may be one value in two layouts
+    std::vector<ValueId> kept(graph_.outputs.size());  // one value may be two outputs, in two layouts
     for (size_t i : by_value(graph_.outputs)) kept[i] = finish_output(graph_.outputs[i]);
     Graph result = rewrite_.finish();
     for (size_t i = 0; i < kept.size(); ++i) result.outputs[i].value = kept[i];
@@ -135,7 +135,7 @@ void partition(Draft& draft, const CompileOptions& options) {
                           " has no sharding yet. Expected a graph that was propagated. Run the pass propagate first.");
   search(draft, options);
   draft.graph = Partition(draft.graph, *draft.decisions, options).run();
-  draft.decisions.reset();  // of a graph that is no more
+  draft.decisions.reset();  // they were for the old graph
 }
 
 }  // namespace spmdx

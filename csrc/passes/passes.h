@@ -9,14 +9,14 @@
 
 namespace spmdx {
 
-// Gives every use of a constant (no operands, not random) a node of its own, so that uses do not bind each other; not
-// of one that is annotated as data.
+// Gives every use of a constant (no operands, not random) a node of its own, so that the layout of one use does not
+// bind another. A constant that is annotated as data keeps one node.
 void split_constants(Graph& graph);
 
-// Drops nodes no output needs, merges equal nodes (not random ones).
+// Drops nodes that no output needs, merges equal data movements, puts views right before their first reader.
 void simplify(Graph& graph);
 
-// From the annotations, physical layouts, constraints and ties to a sharding and a provenance on every value. Never
+// Derives a sharding and a provenance for every value from annotations, physical layouts, constraints and ties. Never
 // changes what the user wrote. Ensures: Value::sharding is set and not partial, for all values, when graph.mesh is set.
 void propagate(Graph& graph, const CompileOptions& options);
 
@@ -33,13 +33,13 @@ void try_split_views(Draft& draft, const CompileOptions& options);
 // have their annotation or propagated sharding, never partial.
 void partition(Draft& draft, const CompileOptions& options);
 
-// Orders nodes, merges neighbouring collectives into buckets.
+// Orders nodes and merges collectives that are near each other into buckets.
 void schedule(Graph& graph, const CompileOptions& options);
 
 // Throws InternalError where an op's operands and results do not fit its rule, or a partial meets a non-linear op.
 void verify(const Graph& graph);
 
-// All of them, with numbered dumps. A graph without mesh is only simplified.
+// Runs all passes, with numbered dumps. A graph without mesh is only simplified.
 void compile(Graph& graph, const CompileOptions& options);
 
 struct Pass {

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Propagate: from a few user shardings to a sharding and a provenance on every value.
+// Propagate: a few shardings of the user's lead to a sharding and a provenance for every value.
 #include <algorithm>
 #include <optional>
 
@@ -11,8 +11,8 @@
 namespace spmdx {
 namespace {
 
-// What is known of the values so far. Layouts of data lead, layouts of state (parameters) follow: how a
-// parameter is stored says nothing of where the work on it should be done while the data says something else.
+// What is known of the values so far. Layouts of data come first, layouts of state (parameters) after them: the data
+// says where work is done, and how a parameter is stored matters only where the data says nothing.
 class Propagation {
  public:
   Propagation(Graph& graph, const CompileOptions& options) : graph_(graph), options_(options), users_(users(graph)) {
@@ -101,8 +101,8 @@ class Propagation {
     follow_ties();
   }
 
-  // How unannotated state lies now decides only where nothing else does: it was found in an earlier step, which may
-  // have known less.
+  // The layout that unannotated state has now counts only where nothing else does: an earlier step chose it, perhaps
+  // with fewer annotations.
   void seed_other_state() {
     for (const Input& input : graph_.inputs)
       if (input.state && !input.annotation && known_.shardings[input.value]->replicated()) seed_input(input);

@@ -9,10 +9,10 @@
 namespace spmdx {
 namespace {
 
-// A gathered tensor takes memory until its last use, so gathers are only merged with near ones.
+// How many nodes apart gathers may be that are merged: a gathered tensor takes memory until its last use.
 constexpr size_t kGatherWindow = 48;
 
-// So many cheap nodes may move up with a collective that joins an earlier bucket.
+// Cheap nodes that may move up so that a collective can join an earlier bucket.
 constexpr size_t kMaxHoisted = 8;
 
 struct Bucket {

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Simplify: drop nodes no output needs, merge equal data movements, views late; give constants one node a use.
+// Simplify: drop nodes that no output needs, merge equal data movements, move views late, give each use of a constant
+// its own node.
 #include <algorithm>
 #include <unordered_map>
 
@@ -11,7 +12,7 @@
 namespace spmdx {
 namespace {
 
-// Work that is recomputed on purpose (activation checkpointing) is not merged; moving data twice never is a purpose.
+// Computation may be repeated on purpose (activation checkpointing), so it is not merged. Data movement never is.
 bool may_merge(const Node& node) {
   if (node.call->num_params || node.inputs.empty() || is_collective(node)) return false;
   return rule_for(node.call)->linearity == Linearity::movement;
@@ -43,10 +44,11 @@ const std::vector<int64_t>* permute_dims(const Graph& graph, ValueId value) {
   return std::get_if<std::vector<int64_t>>(&graph.nodes[producer].call->args[1]);
 }
 
-// The permute of a permute is one permute of what the first one read, or that value itself. A backward reads its
-// weight as the transpose of the transpose; through the first it would keep a gathered weight alive since the forward.
+// The permute of a permute is one permute of what the first one read, or that value itself. A backward pass reads its
+// weight as the transpose of a transpose. If it read it through the forward's transpose, a gathered weight would stay
+// alive since the forward.
 void join_permutes(Graph& graph) {
-  std::vector<bool> kept(graph.values.size(), false);  // a value of its own to the user
+  std::vector<bool> kept(graph.values.size(), false);  // values that the user sees
   for (const Output& output : graph.outputs) kept[output.value] = true;
   for (const Constraint& constraint : graph.constraints) kept[constraint.value] = true;
   const std::vector<bool> needed = needed_nodes(graph);
@@ -81,8 +83,7 @@ bool is_whole_view(const Node& node) {
   return numel(node.call->inputs[0].shape) == numel(node.call->outputs[0].shape);
 }
 
-// Views come right before what reads them first, or at the end, whenever they were recorded: what is summed for them
-// late is summed together.
+// Moves each view right before its first reader, or to the end. Sums that views need are then made late, and merge.
 class LateViews {
  public:
   explicit LateViews(const Graph& graph) : graph_(graph), rewrite_(graph), done_(graph.nodes.size(), false) {}
@@ -145,7 +146,7 @@ void split_constants(Graph& graph) {
   for (const Output& output : graph.outputs) outlives[output.value] = true;
   for (const Constraint& constraint : graph.constraints) {
     outlives[constraint.value] = true;
-    if (!constraint.state) is_data[constraint.value] = true;  // as if it came from outside: all uses see its layout
+    if (!constraint.state) is_data[constraint.value] = true;  // treated as an input: all uses see its layout
   }
   Rewrite rewrite(graph);
   std::vector<bool> taken(graph.nodes.size(), false);

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Variants: the same program, seen in another way. One is kept where its plan is cheaper.
+// Variants: the same program in another form, which is kept where its plan is cheaper.
 #include "passes/passes.h"
 #include "passes/rewrites/merged_dims.h"
 #include "passes/rewrites/split_views.h"
@@ -8,7 +8,7 @@
 namespace spmdx {
 namespace {
 
-// Searches once: what was found goes on to partition with the draft.
+// Searches once: the draft keeps what is decided, for partition.
 int64_t total_ns(Draft& draft, const CompileOptions& options) {
   search(draft, options);
   return draft.decisions->total_ns;

@@ -14,8 +14,8 @@
 namespace spmdx {
 namespace {
 
-constexpr int64_t kPositions = 64;  // of the mesh that are looked at
-constexpr int64_t kBoxes = 256;     // of a collective that are looked at
+constexpr int64_t kPositions = 64;  // positions of the mesh that are checked
+constexpr int64_t kBoxes = 256;     // boxes of a collective that are checked
 
 [[noreturn]] void reject(const Graph& graph, const Node& node, const std::string& why) {
   throw InternalError("verify: " + why + " in " + print(node, graph));
@@ -53,8 +53,8 @@ void learn(const Graph& graph, const Node& node, const OpRule& rule, int factor,
   known = range;
 }
 
-// What a device holds of a dim, counted in the parts of a loose factor; itself for others. Nothing where that does not
-// say which part it is.
+// What a device holds of a dim, counted in parts if the factor is loose. Nothing where that does not tell which part it
+// is.
 std::optional<Range> in_parts(const Factor& factor, const Range& range, int64_t size) {
   if (!factor.loose) return range;
   if (range.extent == 0) return std::nullopt;
@@ -181,7 +181,7 @@ bool lets_pass(Linearity linearity, Reduction reduction) {
   return false;
 }
 
-// What flows into the results because operands are partial.
+// Over what results are partial because operands are.
 struct Flow {
   SubAxisSet sub_axes = 0;
   Reduction reduction = Reduction::none;
@@ -233,7 +233,7 @@ void check_partials(const Graph& graph, const Node& node, const OpRule& rule) {
   }
 }
 
-// Calls with the shardings of all their operands and results, which have been checked: layers repeat themselves.
+// Calls that have been checked, with the shardings of all their operands and results: layers are alike.
 using Checked = std::set<std::vector<const void*>>;
 
 void check_op(const Graph& graph, const Node& node, Checked& checked) {

@@ -22,7 +22,7 @@ using Box = std::vector<Range>;
 int64_t volume(const Box& box);
 Box whole_box(const Shape& shape);
 
-// What both hold; extent 0 where that is nothing.
+// The elements in both ranges; extent 0 where there are none.
 inline Range overlap(const Range& a, const Range& b) {
   const int64_t start = std::max(a.start, b.start);
   return {start, std::max<int64_t>(0, std::min(a.stop(), b.stop()) - start)};
@@ -30,7 +30,7 @@ inline Range overlap(const Range& a, const Range& b) {
 // Elements that both boxes hold.
 int64_t overlap(const Box& a, const Box& b);
 
-// Towards negative and positive infinity. REQUIRES: b > 0.
+// Quotients, rounded towards negative and towards positive infinity. REQUIRES: b > 0.
 inline int64_t floor_div(int64_t a, int64_t b) { return a >= 0 ? a / b : -((-a + b - 1) / b); }
 inline int64_t ceil_div(int64_t a, int64_t b) { return a > 0 ? (a + b - 1) / b : -(-a / b); }
 

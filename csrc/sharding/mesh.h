@@ -16,7 +16,7 @@ using SubAxisSet = uint64_t;  // bit i set: sub-axis i is a member
 struct Axis {
   std::string name;
   int64_t size = 1;
-  int64_t outer = 1;  // the major part of the size that leads from one fast block of devices to another
+  int64_t outer = 1;  // the major part of the size, which joins blocks of devices with fast links inside
   bool operator==(const Axis&) const = default;
 };
 

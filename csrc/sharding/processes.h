@@ -8,10 +8,11 @@
 
 namespace spmdx {
 
-// Every process owns as many devices, one after the other. By default one process owns whatever there is.
+// Every process owns the same number of devices, with ids that follow each other. By default one process owns all
+// devices.
 struct Processes {
   int64_t count = 1, here = 0;
-  int64_t devices = 0;  // of each, where there are several
+  int64_t devices = 0;  // of each process, where there are several processes
 
   int64_t owner(int64_t device) const { return count == 1 ? 0 : device / devices; }
 };
@@ -25,7 +26,7 @@ std::vector<int64_t> held_by(const Processes& processes, int64_t process, const 
 // Whether every process, also one without a device of the mesh, holds all of such a value.
 bool held_everywhere(const Processes& processes, const Mesh& mesh, SubAxisSet used);
 
-// The shards that this process holds, remembered. Values keep their shards in this order.
+// Which shards this process holds, by mesh and sub-axes; each is computed once. Values keep their shards in this order.
 class Holdings {
  public:
   explicit Holdings(const Processes& processes) : processes_(processes) {}

@@ -34,9 +34,9 @@ struct ByValue {
   bool operator()(const Sharding* a, const Sharding* b) const { return *a == *b; }
 };
 
-constexpr size_t kKept = 1 << 14;  // half of those that stay though nobody holds them, as searches come back to them
+constexpr size_t kKept = 1 << 14;  // half of the unused shardings that are kept, since searches come back to them
 
-// Finds a sharding for as long as anybody holds it. Never destroyed: later than any static that holds one.
+// Finds a sharding as long as something holds it. Never destroyed, since statics may hold shardings until the end.
 struct Table {
   std::mutex mutex;
   std::unordered_map<const Sharding*, std::weak_ptr<const Sharding>, ByValue, ByValue> shardings;
@@ -64,7 +64,7 @@ void check_well_formed(const Sharding& sharding) {
                  "a sharding whose reduction and partial sub-axes disagree");
 }
 
-// Nobody holds it, and another that is equal may have come in its place.
+// Nothing holds it any more; an equal one may have taken its place.
 void forget(const Sharding* sharding) {
   {
     Table& all = table();
@@ -77,7 +77,7 @@ void forget(const Sharding* sharding) {
 
 ShardingRef find_or_add(Sharding sharding) {
   Table& all = table();
-  std::vector<ShardingRef> oldest;  // let go after the lock, which letting go takes
+  std::vector<ShardingRef> oldest;  // freed after the lock is released, since freeing takes it
   const std::lock_guard lock(all.mutex);
   const auto found = all.shardings.find(sharding);
   if (found != all.shardings.end()) {
@@ -124,7 +124,7 @@ SubAxisSet Sharding::used() const { return dim_sub_axes() | partial; }
 
 ShardingRef intern(Sharding sharding, const Shape& shape) {
   check_well_formed(sharding);
-  if (sharding.dims.size() != shape.size())  // called a million times: the message is not made before it is needed
+  if (sharding.dims.size() != shape.size())  // called very often, so the message is made only when it is needed
     throw InternalError("a sharding of rank " + std::to_string(sharding.dims.size()) + " for a value of shape " +
                         str(shape));
   for (size_t i = 0; i < shape.size(); ++i) {

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Partition specs: from what users write to shardings, back, and what is said when they do not fit.
+// Partition specs: from what users write to shardings and back, and the messages where they do not fit.
 #include "sharding/spec.h"
 
 #include <algorithm>
@@ -133,8 +133,7 @@ ShardingRef to_sharding(const PartitionSpec& spec, const MeshRef& mesh, const Sh
   const Reader reader{spec, *mesh, tensor.empty() ? "the tensor" : tensor};
   if (spec.entries.size() != shape.size()) reader.wrong_rank(shape.size());
   Sharding sharding{mesh, std::vector<DimSharding>(shape.size()), 0, Reduction::none};
-  std::vector<std::pair<int, size_t>>
-      unit_axes;  // axes of size 1, which have no sub-axes to be found by, and their dims
+  std::vector<std::pair<int, size_t>> unit_axes;  // axes of size 1, which have no sub-axes, and their dims
   for (size_t dim = 0; dim < shape.size(); ++dim) {
     for (size_t slot = 0; slot < spec.entries[dim].size(); ++slot) {
       const auto [axis, sub_axes] = reader.read(dim, spec.entries[dim][slot]);

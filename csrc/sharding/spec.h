@@ -17,8 +17,8 @@ struct PartitionSpec {
 };
 std::string str(const PartitionSpec& spec);  // "('data', None)"
 
-// Throws ShardingError in three sentences (what, expected, mend), naming `tensor` (as "dim 1 of w"):
-// wrong length, unknown name, index out of range or negative, an axis used twice.
+// Throws ShardingError in three sentences (what is wrong, what is expected, how to repair it), naming `tensor` (as "dim
+// 1 of w"): wrong length, unknown name, index out of range or negative, an axis used twice.
 ShardingRef to_sharding(const PartitionSpec& spec, const MeshRef& mesh, const Shape& shape, const std::string& tensor);
 // Inverse of to_sharding; an axis of size 1 is never in it. Parts of axes print as "model:(1)2".
 PartitionSpec to_spec(const Sharding& sharding);

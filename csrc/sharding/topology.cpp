@@ -21,8 +21,8 @@ __extension__ using Wide = __int128;
 // How many messages a device waits for: as many rounds as a tree has levels, or as there are peers.
 enum class Rounds : uint8_t { none, one, tree, peers };
 
-// Bytes a device receives: times · local · (g−1)/g, or all of `local` where `all` is set. Messages: as many times the
-// rounds; an exchange of boxes posts a send and a receive for every peer.
+// Bytes that a device receives: times · local · (g−1)/g, or all of `local` where `all` is set. It waits for `messages`
+// in each round; an exchange of boxes posts a send and a receive for every peer.
 struct KindRow {
   std::string_view name;
   int64_t times;

@@ -23,7 +23,7 @@
 namespace spmdx::bridge {
 namespace {
 
-// So many processes tell each other directly what they are about to do; more of them tell some.
+// Up to so many processes, each tells all others directly what it is about to do; beyond, each tells some.
 constexpr int64_t kAllPeers = 16;
 
 // What was announced for one step, and what comes in.
@@ -99,7 +99,7 @@ class C10dComm final : public Comm {
     try {
       detector_->wait(roll.works, at, roll.lost);
     } catch (const CommError& error) {
-      throw CommError(led(at, error.what()));  // no op has begun that could lead
+      throw CommError(led(at, error.what()));  // no op has begun whose line could lead the message
     }
     bool equal = roll.theirs.size() == neighbours().size();
     for (const at::Tensor& other : roll.theirs) equal &= *other.data_ptr<int64_t>() == *roll.mine.data_ptr<int64_t>();
@@ -203,7 +203,7 @@ class C10dComm final : public Comm {
     detector_->wait_until(is_made, at);
     try {
       return group.get();
-    } catch (const std::exception& error) {  // somebody has gone: waiting tells who
+    } catch (const std::exception& error) {  // some process has gone: the wait tells which
       detector_->wait({}, at, error.what());
       throw;
     }
@@ -218,7 +218,7 @@ class C10dComm final : public Comm {
     return pairs;
   }
 
-  // Everybody tells what it was about to run, and quotes the first line that is not the same.
+  // Every process tells what it was about to run, and quotes the first line that differs.
   [[noreturn]] void disagree(const Progress& at, const std::string& account) {
     const std::string prefix =
         "account/" + std::to_string(detector_->generation()) + "/" + std::to_string(at.step) + "/";

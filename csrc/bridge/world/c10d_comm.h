@@ -20,31 +20,31 @@ Comm& comm();
 // process asks for the same names in the same order. REQUIRES: called once, before any step.
 void join(World world, std::function<Group(const std::string& name)> make_group);
 
-// Says so to the others, with the number of steps done, and stops watching them.
+// Tells the others that this process leaves, with the number of steps done, and stops watching them.
 void leave(int64_t steps, const std::string& why);
 // Ends whatever is under way between processes here: it fails for this reason. REQUIRES: joined.
 void end_world(const std::string& why);
 
-// Says so to the others: this process announces no step any more before it recovers. They need not wait for it.
+// Tells the others that this process announces no more steps before it recovers, so that they do not wait for it.
 void call_off(const std::string& why);
 // After a failure: groups under new names, when every process has said that it wants to go on; they agree again on the
 // number of the next step, on what was compared, and on the state of the device's generator. Throws CommError where
 // tensors may differ now. May be called again where it was broken off. REQUIRES: no step runs.
 void recover(Engine& engine);
-int64_t generation();  // how often that has happened
+int64_t generation();  // how often the processes have recovered
 
 struct Awaited {
   std::string what;                      // for errors
   SourceId source = 0;                   // the user's line
-  std::string stale = {};                // a key that nobody needs any more when all are there
-  std::chrono::milliseconds patience{};  // how long nobody is missed who takes his time, if longer than SPMDX_TIMEOUT
+  std::string stale = {};                // a key that is deleted when all are there
+  std::chrono::milliseconds patience{};  // how long a process may be late, if longer than SPMDX_TIMEOUT
 };
 // What the store has under these keys, when all are there. Throws CommError where they will not come. REQUIRES: joined.
 std::vector<std::string> await_values(const std::vector<std::string>& keys, const Awaited& awaited);
 // Throws CommError where the processes, all of which call it, have different numbers. REQUIRES: joined.
 void compare_replicas(uint64_t digest);
 bool lives(int64_t process);  // as far as can be seen from here
-bool runs(int64_t process);   // and is not stopped
+bool runs(int64_t process);   // it lives, and is not stopped
 
 // Why no process can be reached any more; empty while all is well.
 std::string broken();

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// FailureDetector: waits, and the threads that end those in vain.
+// FailureDetector: waits, and the threads that end a wait that cannot succeed.
 #include "bridge/world/failure_detector.h"
 
 #include <torch/csrc/distributed/c10d/Store.hpp>
@@ -17,11 +17,11 @@ namespace {
 using std::chrono::milliseconds;
 using std::chrono::seconds;
 
-constexpr milliseconds kGlance{100};       // between two looks
+constexpr milliseconds kGlance{100};       // between two polls
 constexpr milliseconds kLongestPause{50};  // between two questions
-constexpr milliseconds kPatience{200};     // a wait this short is not looked at
+constexpr milliseconds kPatience{200};     // a wait is not checked before it is this long
 constexpr seconds kBeat{1};
-constexpr seconds kSilence{20};  // a process elsewhere, a stopped one, or the store may be silent for so long
+constexpr seconds kSilence{20};  // how long a process elsewhere, a stopped process or the store may be silent
 constexpr seconds kFarewell{2};
 constexpr std::chrono::microseconds kLongestNap{500};
 
@@ -60,7 +60,7 @@ void FailureDetector::stop() {
   lock.unlock();
   if (watchdog_.joinable()) watchdog_.join();
   if (!thread_.joinable()) return;
-  ended ? thread_.join() : thread_.detach();  // which waits for a store that does not answer
+  ended ? thread_.join() : thread_.detach();  // the thread may wait for a store that never answers
 }
 
 milliseconds FailureDetector::silence() const { return std::min<milliseconds>(kSilence, world_.timeout / 2); }
@@ -151,7 +151,7 @@ void FailureDetector::tell(std::function<void(c10d::Store&)> message) {
   const auto mine = waits_.insert(waits_.end(), Wait{{}, {}, Clock::now(), kUnwatched, task});
   fresh_ = true;
   changed_.notify_all();
-  // Nobody waits long for a store that is lost: he has something to say that is worse.
+  // There is no long wait for a store that is lost: the caller has a worse error to report.
   changed_.wait_for(lock, kFarewell, [&] { return task->done || !running_ || !lost_.empty(); });
   waits_.erase(mine);
 }
@@ -188,7 +188,7 @@ void FailureDetector::end(std::list<Wait>::iterator mine, const Works& works, st
     }
   }
   std::unique_lock lock(mutex_);
-  // A connection that broke has a reason, which the watch finds out sooner or later.
+  // A connection breaks for a reason, which the failure detector finds out sooner or later.
   if (!lost.empty()) changed_.wait_for(lock, kSilence + seconds(5), [this] { return !broken_.empty() || stopping_; });
   waits_.erase(mine);
   if (!lost.empty() && broken_.empty()) broken_ = "the connection to another process was lost: " + lost;
@@ -216,7 +216,7 @@ std::vector<std::string> FailureDetector::regroup(const std::string& told, const
   {
     std::lock_guard lock(mutex_);
     if (regrouping_ && !broken_off_ && !broken_.empty()) throw CommError(broken_);
-    if (!regrouping_) ++generation_;  // from now on reports go by another name
+    if (!regrouping_) ++generation_;  // from now on reports have other keys
     regrouping_ = true;
     broken_off_ = false;
     broken_.clear();
@@ -248,7 +248,7 @@ int64_t FailureDetector::generation() const {
 
 // ---- the threads -----------------------------------------------------------------------------------------
 
-// Answers what is asked. Returns the trouble that it sees.
+// Does the tasks that are asked for. Returns the trouble that it finds.
 std::string FailureDetector::round(const std::vector<Wait>& waits, bool well) {
   if (Clock::now() - last_heartbeat_ >= kBeat) {
     last_heartbeat_ = Clock::now();
@@ -286,7 +286,7 @@ void FailureDetector::run() {
     }
     const bool of_now = generation() == looked_in_ || !lost.empty();
     if (!trouble.empty() && of_now) set_broken(trouble);
-    waits.clear();  // what was sent may die with it
+    waits.clear();  // frees what was sent
     lock.lock();
     asked_.reset();
     lost_ = lost;
@@ -298,7 +298,7 @@ void FailureDetector::run() {
   changed_.notify_all();
 }
 
-// Counts its own glances: while this process is stopped, nobody owes it an answer.
+// Counts its own polls instead of time: while this process is stopped, no answer is due.
 void FailureDetector::run_watchdog() {
   std::optional<Clock::time_point> seen;
   milliseconds mute{0};

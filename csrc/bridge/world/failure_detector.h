@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// FailureDetector: tells a process that waits for others when it waits in vain, and why.
+// FailureDetector: ends the wait of a process for others that will not come, and says why.
 #pragma once
 #include <c10/util/intrusive_ptr.h>
 
@@ -44,9 +44,10 @@ using Works = std::vector<c10::intrusive_ptr<c10d::Work>>;
 // What the store has under `key`; empty where that is not there. Does not wait.
 std::string text_at(c10d::Store& store, const std::string& key);
 
-// Looks after the others while this process waits. What it learns breaks the world: works that are waited for are
-// aborted, and everything fails with the reason from then on. One thread sends heartbeats to the others and alone talks
-// to the store, whose answers may never come if the process that hosts it is stopped; a second one sees to that.
+// Watches the other processes while this one waits. A failure breaks the world: works that are waited for are aborted,
+// and everything fails with the reason from then on. One thread sends heartbeats and is the only one that talks to the
+// store. The store may never answer, if the process that hosts it is stopped; a second thread, the watchdog, notices
+// that.
 class FailureDetector {
  public:
   explicit FailureDetector(World world);
@@ -57,35 +58,35 @@ class FailureDetector {
   // their own wait() holds up the stream only, and posting may hold up this thread until `abort_stream` is called.
   void carry(const std::function<Works()>& post, const Progress& at);
   void set_abort_stream(std::function<void()> abort_stream);
-  // Waits for works that were posted. If something was `lost` then, nothing is waited for but the reason.
+  // Waits for works that were posted. If a connection was `lost` meanwhile, waits for the reason only.
   void wait(const Works& works, const Progress& at, std::string lost = {});
-  // Asks again and again whether `ready`, on the thread that may talk to the store; throws likewise. What `ready`
-  // refers to must live on where it throws. `patience`: how long nobody is missed who only takes his time.
+  // Asks `ready` again and again, on the thread that may talk to the store, until it is true; throws as the above. What
+  // `ready` refers to must live on where this throws. `patience`: how long a slow process is not called missing.
   using Question = std::function<bool(c10d::Store&)>;
-  static constexpr auto kUnwatched = std::chrono::milliseconds::max();  // looks after itself
+  static constexpr auto kUnwatched = std::chrono::milliseconds::max();  // no time limit: the caller has one
   void wait_until(Question ready, const Progress& at, std::chrono::milliseconds patience = {});
-  // What the store has under these keys, when all are there. Then nobody needs the key `stale` any more.
+  // Waits for all these keys; gives what the store has under them. The key `stale` is deleted then.
   std::vector<std::string> wait_for(const std::vector<std::string>& keys, const Progress& at,
                                     const std::string& stale = {}, std::chrono::milliseconds patience = {});
-  // For the others, under this key.
+  // Writes a text for the others, under this key.
   void set(const std::string& key, const std::string& text);
   bool lives(int64_t peer) const;  // as far as can be seen from here
-  bool runs(int64_t peer) const;   // and is not stopped
+  bool runs(int64_t peer) const;   // it lives, and is not stopped
   // Throws CommError if the world is broken.
   void check() const;
   std::string broken() const;
   void set_broken(const std::string& reason);
-  // For the others: this process is in trouble that is its own.
+  // Tells the others of trouble in this process.
   void report(const std::string& trouble);
-  // The last words to the others; then nobody is watched any more.
+  // Tells the others that this process leaves; then no process is watched any more.
   void leave(int64_t steps, const std::string& why);
-  // For the others: this process does no more than these steps of the generation, so that nobody waits for others.
+  // Tells the others that this process does these steps of the generation and no more, so that they do not wait for it.
   void call_off(int64_t steps, const std::string& why);
-  // Begins a generation, which forgets what broke the world: when all have called it, what each of them tells. May be
-  // called again where it was broken off, as by Ctrl-C; where it has failed, it fails again.
+  // Begins a new generation, in which the world is not broken. Waits until all processes have called it, and gives what
+  // each tells. May be called again after it was broken off, as by Ctrl-C; after a failure it fails again.
   std::vector<std::string> regroup(const std::string& told, const Progress& at);
   void end_regrouping();                      // the new generation is complete
-  void break_off(const std::string& reason);  // or it is not, and may be tried again
+  void break_off(const std::string& reason);  // the new generation is not complete, and may be tried again
   int64_t generation() const;
 
  private:
@@ -100,7 +101,7 @@ class FailureDetector {
     Clock::time_point since;
     std::chrono::milliseconds patience{};
     std::shared_ptr<Task> task;  // or works
-    bool for_all = false;        // nobody who has ended can come any more, however many steps he did
+    bool for_all = false;        // all processes are needed: one that has ended cannot come, whatever steps it did
   };
   struct Heartbeat {
     std::string text;
@@ -118,7 +119,7 @@ class FailureDetector {
   static std::string key(const std::string& name, int64_t generation);
   std::chrono::milliseconds silence() const;
 
-  // watch_signs.cpp: what the signs of the others say. Empty: no trouble.
+  // signs.cpp: the trouble that signs of other processes tell of; empty: none.
   void send_heartbeat();
   std::string trouble_of(const Wait& wait);
   std::string reported();
@@ -131,17 +132,18 @@ class FailureDetector {
   std::string unresponsive_store() const;
 
   const World world_;
-  // A leaf lock: no tensor dies while it is held, which may need the GIL, and who has that waits for this lock.
+  // A leaf lock: no tensor is freed while it is held. That may need the GIL, and a thread with the GIL may wait for
+  // this lock.
   mutable std::mutex mutex_;
   std::condition_variable changed_;
   std::list<Wait> waits_;
   std::string broken_, lost_;  // lost: the store
   std::function<void()> abort_stream_;
   int64_t step_ = 0;
-  std::string where_;  // of a wait that was looked at
+  std::string where_;  // of a wait that was checked
   Clock::time_point looked_at_;
   std::map<int64_t, Heartbeat> heartbeats_;       // of peers elsewhere
-  std::map<int64_t, Clock::time_point> stopped_;  // peers here that do not run, since when
+  std::map<int64_t, Clock::time_point> stopped_;  // peers on this machine that are stopped, and since when
   int64_t heartbeats_sent_ = 0;
   int64_t generation_ = 0;   // how often the processes have regrouped
   int64_t looked_in_ = 0;    // the generation whose waits the thread looks after

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Regroup: the smallest of what was agreed on, the largest of what was begun.
+// Regroup: the last step that all have agreed on, and the first number that none has used.
 #include "bridge/world/regroup.h"
 
 #include <algorithm>

@@ -18,8 +18,8 @@ struct Reached {
 std::string text_of(const Reached& reached);
 Reached reached_from(const std::string& text);
 
-// Where all of them go on. The numbers are larger than any that a process has used before; random numbers go on where
-// the process that has come furthest stands.
+// Where all processes go on. Step numbers are larger than any that a process has used before; random numbers continue
+// from the process that has come furthest.
 struct Resumed {
   int64_t agreed = 0, next = 0;  // as Engine::resume has them
   Draw drawn;

@@ -19,7 +19,7 @@ constexpr const char* kMend =
 
 std::vector<uint8_t> bytes_of(const std::string& text) { return {text.begin(), text.end()}; }
 
-// "train.py:41: aten.mm", or what there is of it.
+// "train.py:41: aten.mm", or the part of it that is known.
 std::string position_of(const Progress& at) {
   const std::string line = source_text(at.source);
   return line.empty() || at.op.empty() ? line + at.op : line + ": " + at.op;
@@ -50,9 +50,9 @@ Status status_of(int64_t pid) {
 
 bool is_stopped(const Peer& peer) { return peer.pid != 0 && status_of(peer.pid).state == 'T'; }
 
-// With which a process takes leave of a generation, or of all.
+// What a process writes when it leaves a generation, or the program.
 struct LastWords {
-  int64_t steps = 0;  // that it did
+  int64_t steps = 0;  // that it has done
   std::string why;
 };
 
@@ -79,12 +79,12 @@ void FailureDetector::send_heartbeat() {
   world_.store->set("heartbeat/" + std::to_string(world_.processes.here), bytes_of(text));
 }
 
-// Why this wait is in vain; empty while there is hope. What others found out comes first: it is nearer to the cause.
+// Why this wait cannot succeed; empty while it may. Reports of others come first: they are nearer to the cause.
 std::string FailureDetector::trouble_of(const Wait& wait) {
   if (wait.since != looked_at_) {
     {
       std::lock_guard lock(mutex_);
-      asked_.reset();  // this waits for the interpreter, not for the store
+      asked_.reset();  // what follows waits for the interpreter, not for the store
     }
     const std::string where = position_of(wait.at);
     std::lock_guard lock(mutex_);
@@ -141,7 +141,7 @@ std::string FailureDetector::gone(int64_t peer, int64_t step) {
          "spmdx.runtime.recover().";
 }
 
-// Whose end took the store away.
+// The process that hosted the store, and has ended.
 std::string FailureDetector::lost_store(const std::string& error) const {
   for (int64_t peer = 0; peer < world_.processes.count; ++peer)
     if (!lives(peer)) return world_.peers[peer].name + " has died, and the store with it. " + kMend;
@@ -150,7 +150,7 @@ std::string FailureDetector::lost_store(const std::string& error) const {
          error.substr(0, std::min<size_t>(error.find('\n'), 200)) + ". Start the program again.";
 }
 
-// Who keeps the store from answering.
+// The process that hosts the store, and is stopped.
 std::string FailureDetector::unresponsive_store() const {
   const std::string text =
       "the store that joins the processes has not answered for " + std::to_string(silence() / seconds(1)) + " seconds";
@@ -163,7 +163,7 @@ std::string FailureDetector::unresponsive_store() const {
          "is stopped, and whether its machine and network are up.";
 }
 
-// A process that says nothing, here because it is stopped.
+// A process without heartbeats; on this machine, one that is stopped.
 std::string FailureDetector::silent(int64_t peer) {
   const Peer& other = world_.peers[peer];
   const auto now = Clock::now();
@@ -185,7 +185,7 @@ std::string FailureDetector::silent(int64_t peer) {
          " seconds. Expected a sign of life every second. See whether its machine and network are up.";
 }
 
-// Nothing is wrong but that it takes too long: who is where.
+// Nothing is wrong but the time that it takes: tells where each process is.
 std::string FailureDetector::late(const Wait& wait) {
   std::string text = "process " + std::to_string(world_.processes.here) + " has waited for " +
                      std::to_string(world_.timeout / seconds(1)) + " seconds, in step " + std::to_string(wait.at.step) +

@@ -55,7 +55,7 @@ Works Transport::post_each(std::span<const Message> sends, std::span<const Messa
   return works;
 }
 
-// A stream runs one after the other: none would end before the others have begun, were they not one work.
+// A stream runs works one after the other. Sends and receives that wait for each other must be one work.
 Works Transport::post_as_one(std::span<const Message> sends, std::span<const Message> receives) {
   group_->startCoalescing();
   try {
@@ -66,7 +66,7 @@ Works Transport::post_as_one(std::span<const Message> sends, std::span<const Mes
     const std::exception_ptr error = std::current_exception();
     try {
       group_->endCoalescing();         // or the next group would be a part of this one
-    } catch (const std::exception&) {  // follows from the first error, which says more
+    } catch (const std::exception&) {  // a consequence of the first error, which says more
     }
     std::rethrow_exception(error);
   }

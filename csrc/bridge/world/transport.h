@@ -25,9 +25,9 @@ class Transport {
   // `on_stream`: the group sends from the memory of the accelerator, on a stream; else from that of the host.
   Transport(Group group, bool on_stream);
   ~Transport();
-  // Sends and receives are under way when it returns. What it throws, the group threw.
+  // Sends and receives are under way when it returns. Throws what the group throws.
   Works post(std::span<const Message> sends, std::span<const Message> receives);
-  // All has come: puts it where it was to go.
+  // REQUIRES: all has come. Copies it to where it belongs.
   void land();
   // From any thread: ends all that is under way.
   void abort();
@@ -44,7 +44,7 @@ class Transport {
   const Group group_;
   const bool on_stream_;
   std::vector<std::pair<at::Tensor, at::Tensor>> late_;  // targets that the group cannot write to, and what came
-  std::vector<at::Tensor> sent_;                         // alive until they are gone
+  std::vector<at::Tensor> sent_;                         // kept until they are sent
 };
 
 }  // namespace spmdx::bridge

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Time line: nodes in program order on the lanes of kernels and wire, each as early as its operands allow.
+// Time line: nodes in program order on the lanes of kernels and wire, each as soon as its operands allow.
 #include "passes/report/timeline.h"
 
 #include <algorithm>

@@ -27,7 +27,7 @@ bool makes_sense(const OpContext& op, const Deferral& deferral) {
     const DType dtype = op.type(i).dtype;
     const bool logical = deferral.reduction == Reduction::any || deferral.reduction == Reduction::all;
     const bool ordering = deferral.reduction == Reduction::max || deferral.reduction == Reduction::min;
-    if (op.type(i).wrapped_number) return false;  // of a number: it has no parts
+    if (op.type(i).wrapped_number) return false;  // a number has no parts
     if ((logical && dtype != DType::b8) || (ordering && is_complex(dtype))) return false;
   }
   return true;
@@ -53,7 +53,7 @@ OneAxis along(const OpContext& op, int axis) {
   return result;
 }
 
-// Both together; nothing where each of them leaves something partial.
+// Both strategies in one; nothing where each of them leaves something partial.
 std::optional<Strategy> joined(const Strategy& a, const Strategy& b) {
   if (a.partial && b.partial) return std::nullopt;
   Strategy result = a.partial ? a : b;

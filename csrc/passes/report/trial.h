@@ -8,13 +8,12 @@
 
 namespace spmdx {
 
-// A program that runs the call as it lies in this placement, whether a rule offers that or not. Its outputs, which may
-// be partial, are the results that the op makes.
+// A program that runs the call with these shardings, whether a rule offers that or not. Its outputs, which may be
+// partial, are the results that the op makes.
 Graph laid_out(const CallRef& call, const MeshRef& mesh, const Placement& placement);
 
-// All that the rule of this call offers, as programs of the one node or of what it expands to: on every axis of the
-// mesh nothing, a factor that is cut, or operands that stay partial, in every combination. Without the one in which
-// nothing is cut.
+// All that the rule of this call offers, as programs of the one node or of its expansion. Each axis of the mesh cuts
+// nothing, cuts a factor, or leaves operands partial, in every combination but the one in which nothing is cut.
 std::vector<Graph> trials(const CallRef& call, const MeshRef& mesh, const CompileOptions& options);
 
 }  // namespace spmdx

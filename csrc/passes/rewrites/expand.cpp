@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Expand: a composite op becomes the ops its rule spells it out in.
+// Expand: a composite op becomes the ops that its rule gives for it.
 #include "passes/rewrites/expand.h"
 
 #include "base/error.h"
@@ -10,7 +10,7 @@
 namespace spmdx {
 namespace {
 
-// Stands for a result that the expansion does not make: nobody may use it but dead code.
+// Stands for a result that the expansion does not make: only dead code may use it.
 ValueId absent(Builder& builder, const TensorType& type) {
   return builder.emit("aten.full", {type.shape, 0.0, type.dtype, {}, {}, {}}, {}, {type});
 }

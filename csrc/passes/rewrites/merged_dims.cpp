@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Turning rows: find what works on the merged dim, convert at its borders.
+// Interleaving: finds the ops on the merged dim, and reorders rows at the borders.
 #include "passes/rewrites/merged_dims.h"
 
 #include <algorithm>
@@ -63,7 +63,7 @@ std::optional<size_t> dim_of_pieces(const Graph& graph, const Node& node, const 
   return dim;
 }
 
-// Calls found(merge, value, dim) for every merged dim that a view cannot, or should not, lay out as its other side is.
+// Calls found(merge, value, dim) for every merged dim that a view cannot, or should not, lay out like its other side.
 template <class Found>
 void each_blocked(const Graph& graph, const Found& found) {
   const std::vector<std::vector<NodeId>> readers = users(graph);
@@ -119,8 +119,8 @@ class Island {
  private:
   enum : char { kInside = 1, kBorder = 2 };
 
-  // Whether the op treats the rows of `place` one by one, or sums over them; then all tensors that share them
-  // follow.
+  // Whether the op treats the rows of `place` one by one, or sums over them; then all tensors that have these rows
+  // join.
   bool visit(NodeId id, const Place& place, std::vector<Place>& open) {
     const Node& node = graph_.nodes[id];
     const OpRuleRef rule = rule_for(node.call);
@@ -149,7 +149,7 @@ class Island {
     const Factor& at = rule.factors[factor];
     if (at.size != rows_ || rule.random || rule.fallback) return false;
     if (at.kind != FactorKind::pass && at.kind != FactorKind::reduce) return false;
-    return !rule.localise || is_view(node);  // an op that is told positions knows the order
+    return !rule.localise || is_view(node);  // an op that gets positions depends on the order
   }
 
   const Graph& graph_;
@@ -198,7 +198,7 @@ class Turn {
     return emit("aten.permute", parts, order, split(shape, dim, b, a, merge_.inner), source);
   }
 
-  // A value of the island with its rows turned. A view that merges them is skipped, not undone.
+  // A value of the island with its rows reordered. Where a view merges them, it is made from the view's operand.
   ValueId turned(ValueId value, SourceId source) {
     ValueId& made = turned_[value];
     if (made != kNone) return made;
@@ -269,7 +269,7 @@ std::optional<Graph> interleave(const Graph& graph, const Merge& merge) {
   });
   Island island(graph, merge.outer * merge.cut * merge.inner);
   if (!island.grow(std::move(seeds))) return std::nullopt;
-  for (const Constraint& constraint : graph.constraints)  // the user's word is about this very order
+  for (const Constraint& constraint : graph.constraints)  // the user's sharding is for this order
     if (island.holds(constraint.value)) return std::nullopt;
   Graph turned = Turn(graph, merge, island).run();
   drop_dead(turned);

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Rows: a merged dim whose minor part is cut, put into an order in which that part comes first.
+// Interleaving: a merged dim whose minor part is cut gets an order of rows in which that part comes first.
 #pragma once
 #include <optional>
 #include <vector>
@@ -15,12 +15,12 @@ struct Merge {
   bool operator==(const Merge&) const = default;
 };
 
-// The merges that the shardings of a propagated graph run into, distinct, in program order.
+// The merges that block a sharding of a propagated graph, distinct, in program order.
 std::vector<Merge> blocked_merges(const Graph& graph);
 
 // The same program, in which such rows are ordered cut · outer · inner between the view that merges them and the one
-// that splits them. What works on rows one by one, or sums over them, does not see their order. Nothing where that
-// cannot be done.
+// that splits them. Ops that treat rows one by one, or sum over them, do not depend on their order. Nothing where some
+// op does.
 std::optional<Graph> interleave(const Graph& graph, const Merge& merge);
 
 }  // namespace spmdx

@@ -20,7 +20,7 @@ struct Slice {
   int64_t piece = 0, pieces = 0;
 };
 
-// The first row and the dim, where rows that follow one another are taken.
+// The first row and the dim, where consecutive rows are taken.
 std::optional<std::pair<int64_t, size_t>> run_of_rows(const Call& call) {
   if (call.op == kTakeRows) {
     const RowMap rows = row_map(call);

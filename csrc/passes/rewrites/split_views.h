@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Chunks: slices that take a dim apart into equal pieces, seen as a dim of pieces.
+// Split views: slices of equal pieces of a dim become a view with a dim of pieces.
 #pragma once
 #include <optional>
 
@@ -7,9 +7,9 @@
 
 namespace spmdx {
 
-// The same program, in which slices of equal pieces of a dim that is cut, before or after, are a view of the dim as
-// pieces × rest and a select each. So what holds a part of every piece can be told. Nothing where there are none.
-// REQUIRES: propagated.
+// The same program with each such slice as a select of a view, which splits the dim into pieces × rest, where the dim
+// is cut before or after. A sharding can then say that a device holds a part of every piece. Nothing where there are no
+// such slices. REQUIRES: propagated.
 std::optional<Graph> see_split_views(const Graph& graph);
 
 }  // namespace spmdx

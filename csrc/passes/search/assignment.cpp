@@ -127,7 +127,8 @@ int64_t Assignment::move_ns(ValueId value, const ShardingRef& from, const Shardi
   return from == to ? 0 : plan(value, from, to).cost_ns;
 }
 
-// As the collectives are made: every demand from the nearest layout there is by then, with those on the way.
+// As partition makes the collectives: every demand starts from the nearest layout that there is by then, including
+// layouts on the way of earlier moves.
 int64_t Assignment::moves_with(ValueId value, NodeId node, const Choice* choice) const {
   return moves_with(value, node, choice, transient_[value]);
 }
@@ -145,7 +146,7 @@ int64_t Assignment::moves_with(ValueId value, NodeId node, const Choice* choice,
     base = &end.wanted;
   }
   struct Copy {
-    const ShardingRef* sharding;  // of a plan that is remembered
+    const ShardingRef* sharding;  // belongs to a plan in plans_
     NodeId used;
   };
   std::vector<Copy> known;  // beyond `base`

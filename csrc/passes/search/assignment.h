@@ -31,11 +31,11 @@ class Assignment {
   // The shardings that readers want, distinct, in program order.
   std::vector<ShardingRef> demands(ValueId value) const;
 
-  // What it could do, given all that its neighbours and propagation say, and `with` for one tensor.
+  // What the node could do, given what its neighbours and propagation say, and `with` for one tensor.
   const Choices& choices(NodeId node, size_t tensor = SIZE_MAX, const ShardingRef& with = nullptr);
-  // What it could do if one axis, or part of one, that cuts an input cut another factor, or none.
+  // What the node could do if the sub-axes that cut an input now cut another of its factors, or none.
   Choices neighbours(NodeId node) const;
-  // Time of the node itself and of the moves of its operands and results, if it did that.
+  // Time of the node itself and of the moves of its operands and results, with this choice.
   int64_t cost_around(NodeId node, const Choice& choice) const;
   // The same without the moves of its results.
   int64_t cost_before(NodeId node, const Choice& choice) const;
@@ -71,7 +71,7 @@ class Assignment {
 
   struct Reader {  // a reader that is no op
     ShardingRef wanted;
-    bool at_once;     // the user's word: the value is moved where it is made, before all ops
+    bool at_once;     // the user's annotation: the value is moved where it is made, before all readers
     bool if_partial;  // `wanted` only where the value is made partial
   };
 
@@ -82,20 +82,20 @@ class Assignment {
   std::vector<std::vector<NodeId>> users_;
   std::vector<std::vector<Reader>> readers_;
   std::vector<ShardingRef> inputs_;              // by value; null for results of nodes
-  std::vector<std::vector<SubAxisId>> cutting_;  // the sub-axes that cut dims of inputs, or are wanted to
+  std::vector<std::vector<SubAxisId>> cutting_;  // the sub-axes that cut dims of inputs as they lie now
   std::vector<uint32_t> type_of_;                // by value: equal types have equal numbers
   std::vector<bool> transient_;
   std::vector<ChoiceRef> choices_;
   std::vector<int64_t> moves_;
   int64_t total_ = 0, moving_ = 0;
-  std::vector<std::pair<NodeId, ChoiceRef>> log_;  // what was there before
+  std::vector<std::pair<NodeId, ChoiceRef>> log_;  // choices before each decision
   struct PlanKey {
     uint32_t type;
     const Sharding *from, *to;
     bool operator==(const PlanKey&) const = default;
   };
   struct Planned {
-    ShardingRef from, to;  // so that nothing else comes to lie at their addresses
+    ShardingRef from, to;  // held, since their addresses are the key
     ReshardPlanRef plan;
   };
   struct PlanHash {

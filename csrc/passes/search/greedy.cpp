@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// The first answer: nodes in program order, each by what its operands offer and propagation wants of its
+// The greedy start: nodes in program order, each by the layouts of its operands and those that propagation wants of its
 // results.
 #include <algorithm>
 #include <optional>
@@ -10,7 +10,7 @@
 namespace spmdx {
 namespace {
 
-// A partial may go through this use without growing.
+// Whether a partial value may pass through this use without growing.
 bool passes_on(const Assignment& assignment, NodeId user, ValueId value) {
   const OpContext op = assignment.context(user);
   if (op.rule->linearity == Linearity::none) return false;
@@ -22,7 +22,7 @@ bool passes_on(const Assignment& assignment, NodeId user, ValueId value) {
   return true;
 }
 
-// Whether it pays to leave `value` partial: nobody else needs its sum.
+// Whether it pays to leave `value` partial: no other reader needs its sum.
 bool may_stay_partial(const Assignment& assignment, ValueId value) {
   if (assignment.constrained(value)) return false;
   const std::vector<NodeId>& users = assignment.users(value);
@@ -30,7 +30,7 @@ bool may_stay_partial(const Assignment& assignment, ValueId value) {
          std::all_of(users.begin(), users.end(), [&](NodeId user) { return passes_on(assignment, user, value); });
 }
 
-// Whether this node may leave those operands partial that the strategy leaves so: all are partial as they were made.
+// Whether the operands that the strategy leaves partial may stay so: each was made partial in this way.
 bool may_defer(const Assignment& assignment, NodeId node, const OpContext& op, const Strategy& strategy) {
   for (size_t i = 0; i < op.call->inputs.size(); ++i) {
     if (!takes_part(*op.rule, i)) continue;
@@ -51,7 +51,7 @@ int64_t cost(const Assignment& assignment, NodeId node, const OpContext& op, con
     if (assignment.users(value).empty() && !assignment.constrained(value)) continue;
     const ShardingRef made = choice.placement.outputs[i];
     const int64_t move = assignment.move_ns(value, made, assignment.graph().values[value].sharding);
-    // Ops that follow would take the layout on, and each of their results would have to move as well.
+    // Ops that follow would take this layout over, and each of their results would have to move as well.
     total += made->partial ? move : 2 * move;
   }
   return total;

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Improving an assignment: best answers of single nodes, and chains that carry one layout over many nodes at once.
+// Local search: best responses of single nodes, and chains that carry one layout over many nodes at once.
 #include <algorithm>
 #include <deque>
 #include <iterator>
@@ -27,7 +27,7 @@ class LocalSearch {
   }
 
  private:
-  // The choice that costs least, what is decided if none costs less.
+  // Takes the choice that costs least; false if that is what is decided already.
   bool take_best_response(NodeId node) {
     ChoiceRef best = assignment_.choice_ref(node);
     const int64_t before = assignment_.cost_around(node, *best);
@@ -53,7 +53,7 @@ class LocalSearch {
     }
   }
 
-  // Asks these nodes, and the neighbours of those that change, until nobody changes any more.
+  // Asks these nodes, and the neighbours of those that change, until none changes any more.
   void descend(const std::vector<NodeId>& nodes) {
     std::set<NodeId> now(nodes.begin(), nodes.end());
     for (size_t pass = 0; pass < kLimits.answers && !now.empty(); ++pass) {
@@ -90,7 +90,7 @@ class LocalSearch {
     ShardingRef layout;
   };
 
-  // Who made the operands of a node that changed, and may make them otherwise.
+  // Asks the producers of the operands of a node that changed to make them as it now wants them.
   void ask_producers(NodeId node, const Choice& before, std::deque<Step>& queue) const {
     const Choice& now = assignment_.choice(node);
     const std::vector<ValueId>& operands = graph_.nodes[node].inputs;
@@ -101,14 +101,14 @@ class LocalSearch {
       if (assignment_.available(operands[i]) == wanted) continue;
       if (assignment_.produced(operands[i])->partial && !wanted->partial)
         tell_readers(operands[i], wanted,
-                     queue);  // once it is summed up for one reader, the others have the sum as well
+                     queue);  // a sum that is made for one reader serves the others, too
       else
         queue.push_back(
             {producer, graph_.nodes[producer].inputs.size() + operands[i] - graph_.nodes[producer].output, wanted});
     }
   }
 
-  // All neighbours, which may follow.
+  // Asks all neighbours of a node that changed to follow it.
   void tell_neighbours(NodeId node, const Choice& before, std::deque<Step>& queue) const {
     ask_producers(node, before, queue);
     const Choice& now = assignment_.choice(node);
@@ -145,18 +145,18 @@ class LocalSearch {
                  [&](const Step& step) { return joins(step.node, sum, made); });
   }
 
-  // Who follows a node that changed: all neighbours; the same but the other readers of what is made for one; what adds
-  // more to a partial sum.
+  // Which nodes follow one that changed: all neighbours; all but the other readers of a value that is made for one
+  // reader; those that add to a partial sum.
   enum class Spread { all, branch, joins };
 
-  // What there was before a few decisions.
+  // The state before some decisions.
   struct Before {
     size_t mark;
     int64_t total, moving;
   };
   Before before() const { return {assignment_.mark(), assignment_.total(), assignment_.moving()}; }
 
-  // Those of `touched` have changed already.
+  // Nodes in `touched` have changed already.
   void spread_out(std::deque<Step> queue, Spread spread, std::set<NodeId> touched) {
     while (!queue.empty() && touched.size() < kLimits.chain) {
       const Step step = queue.front();
@@ -176,13 +176,13 @@ class LocalSearch {
     descend({asked.begin(), asked.end()});
   }
 
-  // Takes back what was decided since if it was not better.
+  // Undoes the decisions since then unless the result is better.
   bool keep(const Before& since, bool better) {
     better ? assignment_.forget() : assignment_.undo(since.mark);
     return better;
   }
 
-  // Keeps what it did only if the total fell.
+  // One chain of changes, kept only if the total falls.
   bool try_chain(std::deque<Step> queue, Spread spread) {
     const Before since = before();
     spread_out(std::move(queue), spread, {});
@@ -206,8 +206,8 @@ class LocalSearch {
     return better;
   }
 
-  // Three ways to save the moves of a value: its readers take it as it is made, or as one summand of several, or it is
-  // made as a reader wants it.
+  // Three ways to save the moves of a value: its readers take it as it is made; they take it as one summand of several;
+  // its producer makes it as a reader wants it.
   bool try_chains_at(ValueId value) {
     const ShardingRef made = assignment_.produced(value), available = assignment_.available(value);
     std::deque<Step> queue;
@@ -228,7 +228,7 @@ class LocalSearch {
     return false;
   }
 
-  // Independent of how inputs are numbered.
+  // Values in an order that does not depend on how inputs are numbered.
   std::vector<ValueId> in_order() const {
     std::vector<ValueId> order;
     for (size_t input : inputs_by_use(graph_)) order.push_back(graph_.inputs[input].value);
@@ -255,7 +255,8 @@ class LocalSearch {
     return computing <= kLimits.nodes_that_try_neighbours;
   }
 
-  // In a small graph: a node does what nobody asked for, and others follow, or settle for what is best then.
+  // Neighbour moves, in a small graph: a node takes a strategy that no tensor suggests; its neighbours follow, or take
+  // their best responses.
   bool try_neighbours() {
     if (assignment_.moving() == 0 || !is_small()) return false;
     bool better = false;
@@ -266,7 +267,7 @@ class LocalSearch {
     return better;
   }
 
-  // Sharing work out is no reason by itself: something has to move less.
+  // A smaller total is not enough: something has to move less, as sharing work out may gain nothing in truth.
   bool keep_neighbour(const Before& since) {
     return keep(since, assignment_.total() < since.total && assignment_.moving() + kLimits.rounding_ns < since.moving);
   }
@@ -289,7 +290,7 @@ class LocalSearch {
     assignment_.decide(node, choice);
     std::set<NodeId> around;
     add_neighbours(node, around);
-    around.erase(node);  // asked itself it would go back at once
+    around.erase(node);  // asked now, it would take its old choice again
     descend({around.begin(), around.end()});
     return keep_neighbour(since);
   }

@@ -9,13 +9,13 @@
 namespace spmdx {
 namespace {
 
-// A parameter with all that is moved or cast of it: they are kept together or not at all. Kept, it is gathered once,
-// and what is made of it is made of the copy.
+// A parameter with its views and casts: all of them are kept or none. If they are kept, the parameter is gathered once,
+// and the others are made of that copy.
 struct Family {
   std::vector<ValueId> values;
   int64_t moves_ns = 0;
   int64_t once_ns = 0;
-  int64_t bytes = 0;  // of a copy, at most
+  int64_t bytes = 0;  // of the largest copy
   int64_t saved_ns() const { return moves_ns - once_ns; }
 };
 

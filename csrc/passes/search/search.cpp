@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Search: assignments are made, improved, and made again for what is worth keeping.
+// Search: makes an assignment and improves it; with a gather budget a second time, for what is worth keeping.
 #include "passes/search/search.h"
 
 #include <memory>

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Search: a choice for every node of a propagated graph, of little total cost.
+// Search: a choice for every node of a propagated graph, so that the total time is small.
 #pragma once
 #include <optional>
 #include <vector>
@@ -27,15 +27,15 @@ struct Draft {
 // The pass: chooses a strategy for every node by cost, if that has not been done for this graph. REQUIRES: propagated.
 void search(Draft& draft, const CompileOptions& options);
 
-// Both of the below. What is gathered more than once shows only after a search: where options.gather_budget allows for
-// keeping some of it, a second search reckons with that. REQUIRES: propagated.
+// Does both of the functions below. What is gathered more than once shows only after a search, so where
+// options.gather_budget allows for keeping some of it, a second search is made. REQUIRES: propagated.
 Decisions decide(const Graph& graph, const CompileOptions& options);
 
 // Decides every node once, in program order, by what is known so far.
 void choose_greedily(Assignment& assignment);
 
-// Changes decisions, one node or a chain of neighbours at a time, as long as the total falls. So the result is never
-// worse than what it started from.
+// Changes decisions, one node or a chain of neighbours at a time, as long as the total falls: the result is never worse
+// than the start.
 void search_locally(Assignment& assignment);
 
 }  // namespace spmdx

@@ -8,10 +8,10 @@ namespace spmdx {
 
 struct Limits {
   // ---- what is propagated, and the forms of a program that are tried ----
-  // Sweeps over all nodes, forth and back, after each seeding. One sweep carries a layout through the whole program,
-  // the next ones what follows from tied state; without a limit two ops might correct each other for ever.
+  // Sweeps over all nodes, forth and back, after each wave of seeds. One sweep carries a layout through the whole
+  // program, the next ones what follows from ties. Without a limit two ops might correct each other for ever.
   int sweeps = 8;
-  // Rounds of expansion: what a composite op is made of may be composite again.
+  // Rounds of expansion: the ops that a composite op is made of may be composite, too.
   int expansions = 4;
   // Merged dims whose rows are tried in another order. Each of them costs a search.
   size_t interleaved_dims = 3;
@@ -27,15 +27,14 @@ struct Limits {
   // ---- local search ----
   // Rounds over all moves of the program. Later rounds find next to nothing.
   int rounds = 3;
-  // Times a node is asked again after its neighbours changed: two neighbours might answer each other for
-  // ever.
+  // Times a node is asked again after its neighbours changed: two neighbours might react to each other for ever.
   size_t answers = 4;
   // Nodes that one chain of changes may reach: the length of a layer or two.
   size_t chain = 64;
-  // Chains that failed at places that are alike, after which such places are left alone: the layers of a model are.
+  // Failures of a chain after which it is not tried at places like these any more: the layers of a model are alike.
   int failures = 2;
-  // Ops that compute, of a program small enough for each node to try layouts that no tensor suggests. Such a try costs
-  // a chain, and in a larger program the layouts of some tensor serve.
+  // Ops that compute, in a program that is small enough for neighbour moves. Each of these costs a chain, and in a
+  // larger program some tensor has the layout that is needed.
   size_t nodes_that_try_neighbours = 8;
   // Nanoseconds: sums of the same moves in another order differ by roundings alone.
   int64_t rounding_ns = 16;

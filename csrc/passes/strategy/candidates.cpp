@@ -50,8 +50,8 @@ std::vector<int> operands_cut(const OpContext& op, const std::vector<std::vector
   return count;
 }
 
-// By factor: whether its cut has no place in the op, or only at the price of a product's sum. Where two operands are
-// cut alike the sum is what is meant: anything else would gather one of them.
+// By factor: whether the op cannot take its cut, or only at the price of a product's sum. Where two operands are cut
+// alike, the sum is intended: anything else would gather one of them.
 std::vector<bool> in_the_way(const OpContext& op, const std::vector<DimSharding>& cuts, const std::vector<int>& count) {
   std::vector<bool> blocked(cuts.size(), false);
   Strategy rest{cuts, 0, Reduction::none};
@@ -64,8 +64,8 @@ std::vector<bool> in_the_way(const OpContext& op, const std::vector<DimSharding>
   return blocked;
 }
 
-// Where what `sharding` cuts is in the way: the same sub-axes on a factor that passes and that they divide evenly. An
-// all_to_all leads there, less than gathering. At most kLimits.moved, in the order of factors.
+// Where a cut of `sharding` is blocked: the same sub-axes on a factor that passes and that they divide evenly. An
+// all_to_all leads there, which is cheaper than a gather. At most kLimits.moved, in the order of factors.
 std::vector<Strategy> moved(const OpContext& op, size_t tensor, const ShardingRef& sharding,
                             const std::vector<int>& count) {
   std::vector<DimSharding> cuts = cuts_of(op, tensor, sharding);
@@ -134,7 +134,8 @@ std::vector<Strategy> agreed(const OpContext& op, const std::vector<Hint>& found
   return result;
 }
 
-// What the tensors say directly, then what they say after moving blocked sub-axes; each part largest tensor first.
+// First what the tensors suggest directly, then what they suggest with blocked sub-axes moved; in both the largest
+// tensor first.
 std::vector<Hint> collect_hints(const OpContext& op, const std::vector<std::vector<ShardingRef>>& hints) {
   std::vector<Hint> found, far;
   const std::vector<int> count = op.composite ? std::vector<int>{} : operands_cut(op, hints);
@@ -142,7 +143,7 @@ std::vector<Hint> collect_hints(const OpContext& op, const std::vector<std::vect
     for (const ShardingRef& sharding : hints[t]) {
       if (!sharding || sharding->dim_sub_axes() == 0) continue;
       add_hint(found, project(op, t, sharding), op.type(t).bytes());
-      if (op.composite) continue;  // while propagating: a way around one op is nothing for others to follow
+      if (op.composite) continue;  // while propagating: other ops should not follow a way around this one
       for (Strategy& strategy : moved(op, t, sharding, count)) add_hint(far, std::move(strategy), op.type(t).bytes());
     }
   sort_hints(found);

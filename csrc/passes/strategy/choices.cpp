@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Choices of a node: its candidate strategies, whole and delayed.
+// Choices of a node: its candidate strategies, without and with deferred reductions.
 #include "passes/strategy/choices.h"
 
 #include <algorithm>
@@ -41,7 +41,7 @@ void deferrals_of(const OpContext& op, const Hints& hints, SubAxisSet sub_axes, 
     all.made |= !partial;
   }
   if (linearity == Linearity::each || (linearity == Linearity::monotone && count != 1)) return;
-  // Only of a sum is it known how to make a whole value partial: zero everywhere but on one device.
+  // A whole value can be made partial only for a sum: it becomes zero on all devices but one.
   if (!all.made || reduction == Reduction::sum) add_deferral(deferrals, all);
 }
 
@@ -73,7 +73,7 @@ Choices make(const OpContext& op, const Hints& hints, const Topology& topology) 
         add(op, std::move(strategy), topology, choices);
       }
   };
-  add_deferred(false);  // first: wins where costs are equal
+  add_deferred(false);  // first, so that these win where costs are equal
   for (const Strategy& strategy : whole) add(op, strategy, topology, choices);
   add_deferred(true);
   internal_check(!choices.empty(), "no strategy for " + op.call->op);

@@ -24,8 +24,8 @@ ChoiceRef choice_of(const OpContext& op, Strategy strategy, const Topology& topo
 // hints[tensor]: distinct shardings, operands first, then results.
 using Hints = std::vector<std::vector<ShardingRef>>;
 
-// Operands that stay partial over `sub_axes`: a bit each of `partial_operands`. `made`: one of them has to be made
-// partial for it.
+// A deferred reduction: bit i of `partial_operands` says that operand i stays partial over `sub_axes`. `made`: one of
+// these operands is whole, and is made partial for it.
 struct Deferral {
   SubAxisSet sub_axes = 0;
   Reduction reduction = Reduction::none;
@@ -33,14 +33,15 @@ struct Deferral {
   bool made = false;
   bool operator==(const Deferral&) const = default;
 };
-// Every way in which partial operands may flow through the op, for whatever reduction; none has to be made.
+// Every way in which partial operands may flow through the op, for any reduction, where no operand has to be made
+// partial.
 std::vector<Deferral> all_deferrals(const OpContext& op, SubAxisSet sub_axes);
 
-// Remembers what it made: layers of a model are alike.
+// Keeps the choices that it has made: layers of a model are alike.
 class ChoiceTable {
  public:
   explicit ChoiceTable(const Topology& topology) : topology_(topology) {}
-  // Strategies led by every hint; before them the same that leave partial operands partial, behind them those for
+  // Strategies that each hint leads. Before them come the same with partial operands left partial, after them those for
   // which some operand has to be made partial. Never empty.
   const Choices& of(const OpContext& op, const Hints& hints);
 

@@ -48,7 +48,7 @@ double flops_of(const OpContext& op, const std::vector<double>& extents) {
   return elements * op.rule->flops_per_element;
 }
 
-// A reduction over dims of which every device has one element: what is left to do is the collective's part.
+// A reduction over dims of which every device has one element: only the collective has work to do.
 bool reduces_nothing(const OpContext& op, const std::vector<double>& extents) {
   bool reduces = false;
   for (size_t f = 0; f < extents.size(); ++f) {
@@ -127,7 +127,7 @@ int64_t composite_ns(const OpContext& op, const Strategy& strategy, const Topolo
       total += topology.cost_ns(Collective::collective_permute, rows * rows_lacked(op, f, group));
       continue;
     }
-    if (op.rule->linearity == Linearity::movement) {  // of the result, a part changes hands
+    if (op.rule->linearity == Linearity::movement) {  // a part of the result goes to other devices
       total += topology.cost_ns(Collective::all_to_all, wire_bytes(Collective::all_to_all, rows / group, group), group);
       continue;
     }

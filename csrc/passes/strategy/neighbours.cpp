@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Shifts: strategies that no tensor suggests.
+// Neighbour moves: strategies that no tensor suggests.
 #include <algorithm>
 
 #include "passes/strategy/strategy.h"

@@ -11,14 +11,14 @@ namespace spmdx {
 // What is known of the values of a graph, by value.
 struct Known {
   std::vector<ShardingRef> shardings;
-  std::vector<bool> fixed;   // the user's word: never changed
+  std::vector<bool> fixed;   // the user's annotation: never changed
   std::vector<bool> hidden;  // not to be looked at yet
 
   bool cuts(ValueId value) const { return !hidden[value] && !shardings[value]->replicated(); }
 };
 
-// The strategy that takes least time, the moves between what is known of the tensors and what it wants among it.
-// Nothing where no tensor is known to be cut.
+// The strategy that takes least time, including the moves between the known layouts of the tensors and those that it
+// wants. Nothing where no tensor is known to be cut.
 std::optional<Strategy> preferred(const Node& node, const OpContext& op, const Known& known, const Topology& topology);
 
 // Operands first, then results.

@@ -41,7 +41,8 @@ struct OpContext {
 
 // Whether an axis may cut this factor of the op at all.
 bool may_cut(const OpContext& op, const Factor& factor);
-// What a tensor's sharding says of the factors; sub-axes that fit no factor are dropped. Partial sub-axes are ignored.
+// The cut of each factor that follows from a tensor's sharding; sub-axes that fit no factor are dropped. Partial
+// sub-axes are ignored.
 std::vector<DimSharding> cuts_of(const OpContext& op, size_t tensor, const ShardingRef& sharding);
 // The same without factors that may not be cut.
 Strategy project(const OpContext& op, size_t tensor, const ShardingRef& sharding);
@@ -49,9 +50,9 @@ Strategy project(const OpContext& op, size_t tensor, const ShardingRef& sharding
 // Nothing where some tensor cannot be laid out so (a minor factor cut below an uncut major one, mixed reductions).
 std::optional<Placement> place(const OpContext& op, const Strategy& strategy);
 
-// Every hint led once and completed by the others, largest tensor first; the same with sub-axes that cut what must be
-// whole, what is summed over, or what cannot be laid out, moved to a factor that passes; and the uncut strategy.
-// hints[tensor] lists shardings.
+// Each hint leads one strategy, which the others complete, largest tensor first. Where sub-axes cut what must be whole,
+// what is summed over, or what cannot be laid out, they are also tried on a factor that passes. The last strategy cuts
+// nothing. hints[tensor] lists shardings.
 std::vector<Strategy> candidates(const OpContext& op, const std::vector<std::vector<ShardingRef>>& hints);
 
 // `now` with these sub-axes on any other factor, or on none.
@@ -68,7 +69,7 @@ inline bool contracts(const OpRule& rule) { return rule.flops_per_element >= 2; 
 
 // Floating-point operations of the device that has most to do; of one device for all where nothing is cut.
 double local_flops(const OpContext& op, const Strategy& strategy);
-// Time of the op itself on the device that has most to do. Products weigh more than they last: see limits.h.
+// Time of the op itself on the device that has most to do. Products count more than their time: see limits.h.
 int64_t compute_ns(const OpContext& op, const Strategy& strategy, const Topology& topology);
 // Estimate of the row-sized exchanges inside an expansion, where a composite factor is cut.
 int64_t composite_ns(const OpContext& op, const Strategy& strategy, const Topology& topology);

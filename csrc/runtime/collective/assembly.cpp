@@ -20,7 +20,7 @@ SubAxisSet all_sub_axes(const Mesh& mesh) {
   return count == 64 ? ~SubAxisSet{0} : (SubAxisSet{1} << count) - 1;
 }
 
-// The digits of the target's position that say nothing of which shard is which: neighbours share them.
+// The digits of the target's position that do not tell shards apart: neighbours have them in common.
 int64_t idle_digits(const Sharding& from, const Sharding& to, int64_t position) {
   return *from.mesh == *to.mesh ? restrict_to(*from.mesh, all_sub_axes(*from.mesh) & ~from.used(), position) : 0;
 }

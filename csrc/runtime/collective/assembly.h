@@ -9,7 +9,7 @@ namespace spmdx {
 // A part of one source shard and where it goes in a term.
 struct BoxCopy {
   int64_t source = 0;           // distinct index in the old layout
-  int64_t position = 0;         // of a device that holds the source: the nearest to the one that shall have the piece
+  int64_t position = 0;         // of the device that holds the source and is nearest to the receiver
   Box box;                      // relative to the source shard
   std::vector<int64_t> starts;  // in the term
   bool whole = false;           // all of its source
@@ -20,21 +20,22 @@ using Summand = std::vector<BoxCopy>;
 
 struct Assembly {
   Shape shape;
-  bool identity = false;          // not the first coordinate of a new partial: adds nothing
-  bool holes = false;             // what no piece covers is 0
+  bool identity = false;          // it adds nothing: of a new partial only the first coordinate has the value
+  bool holes = false;             // elements that no piece covers are 0
   std::vector<Summand> summands;  // in order of the coordinates that are reduced
 };
 
-// What turns a value of one layout into another, or rows that change places.
+// A value and the layout that it goes to; or rows that change places.
 struct Relayout {
   Shape shape;  // of the value before it
   ShardingRef from = nullptr, to = nullptr;
   RowMap rows;
-  // Of the sum that the value is, or becomes a part of.
+  // That of the old layout, or of the new one where only that is partial.
   Reduction reduction() const { return from->reduction == Reduction::none ? to->reduction : from->reduction; }
 };
 
-// Of the shard that the device at `position` of the new mesh holds. Between two meshes nothing may be left to sum.
+// The assembly of the shard that the device at `position` of the new mesh holds. Between two meshes nothing may be left
+// to sum.
 Assembly assembly_at(const Relayout& relayout, int64_t position);
 
 }  // namespace spmdx

@@ -70,7 +70,7 @@ void CollectiveQueue::work() {
     queue_.pop_front();
     lock.unlock();
     round->run(comm_);
-    round.reset();  // what was sent may die with it
+    round.reset();  // frees what was sent
     lock.lock();
   }
 }

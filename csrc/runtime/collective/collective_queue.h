@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// CollectiveQueue: collectives behind the executor's back, one after the other in the order they were started.
+// CollectiveQueue: runs collectives on a thread of its own, one after the other, in the order in which they were
+// started.
 #pragma once
 #include <condition_variable>
 #include <deque>
@@ -12,15 +13,16 @@
 
 namespace spmdx {
 
-// The values of one collective, under way.
+// One collective that is under way.
 class RunningCollective {
  public:
-  // What was computed so far may be sent.
+  // Sends may read what was computed so far.
   RunningCollective(Backend& backend, std::vector<Transfer> transfers, Progress at)
       : backend_(backend), transfers_(std::move(transfers)), at_(std::move(at)), begun_(backend.record_event()) {}
-  // Blocks until all has come. The new shards, by transfer. Throws what the exchange threw. Called once.
+  // Blocks until all messages have come; gives the new shards, by transfer. Throws what the exchange threw. Called
+  // once.
   std::vector<Shards> wait();
-  // Blocks until nothing is under way any more, whatever came of it.
+  // Blocks until nothing is under way any more, whether it succeeded or failed.
   void join();
   void run(Comm& comm);
 

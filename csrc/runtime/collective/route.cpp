@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Route: the assemblies of all processes that have to do with this one, each piece given by the nearest that holds it.
+// Route: the assemblies of all processes that send to or receive from this one; the nearest holder gives each piece.
 #include "runtime/collective/route.h"
 
 #include <algorithm>
@@ -91,8 +91,8 @@ class Router {
     return term;
   }
 
-  // Fragments that the canonical device would get from one process are summed before they are sent. Which ones does
-  // not depend on who asks.
+  // Summands that the canonical device would get from one process are summed before they are sent. Which these are is
+  // the same in every process.
   void add_terms(int64_t process, const Assembly& assembly, const Assembly& canonical, Target& target) {
     std::map<int64_t, size_t> term_of;  // by owner
     for (size_t f = 0; f < assembly.summands.size(); ++f) {
@@ -135,8 +135,8 @@ class Router {
     return targets;
   }
 
-  // Who gives the terms of a shard, if each gives a whole one and there are enough to share out the sum; else
-  // null.
+  // The processes that give the terms of a shard, if each gives a whole term and they are enough to share the sum out;
+  // else null.
   const Providers* providers_of(const Target& target) {
     if (target.terms.size() < 3 || numel(target.shape) < kLeastSharedSum) return nullptr;
     Providers providers;

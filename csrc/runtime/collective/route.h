@@ -14,25 +14,25 @@ struct Contribution {
   std::vector<int64_t> starts;  // where it goes in the term
 };
 
-// Shares that lie side by side.
+// Contributions that lie side by side.
 using Term = std::vector<Contribution>;
 
 struct Target {
   Shape shape;
   bool identity = false, holes = false;
-  // Some process receives it, or a part of it. Then it lies in one order in all: kernels add in the order of memory,
-  // and round accordingly.
+  // Some process receives it, or a part of it. Then its elements have one order in memory in all processes: kernels add
+  // in that order, and rounding depends on it.
   bool in_rows = false;
   std::vector<Term> terms;  // to be reduced; in the same order on every process, so that replicas stay equal
-  // If not empty: each of these processes gives one term and wants the sum. Each sums a part of it, and hands that to
-  // the others: part i is that of partners[i], who gives terms[i].
+  // If not empty: each of these processes gives one term and wants the sum. Each adds up one part, and sends that to
+  // the others. Process partners[i] gives terms[i] and adds up part i.
   std::vector<int64_t> partners;
 };
 
 struct Delivery {
   int64_t peer = 0;
-  Contribution contribution;  // without summands where the target has partners:
-  size_t target = 0;          // the part of the peer is sent, of what this process gives to this target of its own
+  Contribution contribution;  // without summands where the target has partners: then
+  size_t target = 0;          // the peer's part is sent, of what this process gives to its own target of this number
 };
 
 struct Route {
@@ -40,10 +40,10 @@ struct Route {
   std::vector<Target> targets;       // of this process, by its shards of the new layout
   std::vector<Delivery> deliveries;  // in the order in which each peer looks for them
   std::vector<int64_t> sources;      // the old shards it holds, by distinct index, ascending
-  bool crosses = false;              // something comes or goes
+  bool crosses = false;              // something is sent or received
 };
 
-// Sums of at least this many elements are shared out, among more than two partners.
+// A sum of more than two partners is shared out if it has at least so many elements.
 constexpr int64_t kLeastSharedSum = 16'384;
 
 Route make_route(const Processes& processes, const Relayout& relayout);

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Transfer: one value on its way from one layout to another: what is sent, what is awaited, what is made of it.
+// Transfer: one value on its way from one layout to another: what is sent, what is awaited, and what becomes of it.
 #pragma once
 #include "runtime/collective/route.h"
 #include "runtime/data/comm.h"

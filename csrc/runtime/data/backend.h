@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Backend: what the runtime needs of whoever owns buffers and kernels. Implemented above (bridge).
+// Backend: what the runtime needs of the owner of buffers and kernels. The bridge implements it.
 #pragma once
 #include <memory>
 #include <span>
@@ -40,7 +40,7 @@ struct Memory {
 };
 
 // Kernels of one stream run one after the other, those of two streams at the same time, unless one waits for an event
-// of the other. A backend whose kernels have ended when they return needs none of this.
+// of the other. A backend whose kernels return when they have ended needs none of this.
 enum class Stream : uint8_t { compute, messages };
 using Event = std::shared_ptr<const void>;
 
@@ -49,9 +49,9 @@ class Backend {
   virtual ~Backend() = default;
   // The calling thread is on this stream from now on; at first it is on `compute`.
   virtual void use_stream(Stream) {}
-  // Behind everything that its stream was given so far.
+  // An event after everything that the thread's stream was given so far.
   virtual Event record_event() { return nullptr; }
-  // What its stream is given from now on runs after the event.
+  // What the thread's stream is given from now on runs after the event.
   virtual void wait_event(const Event&) {}
 
   // `local` has localised arguments and local types. Thread-safe.
@@ -80,7 +80,7 @@ class Backend {
   // ---- for the debug modes of check.h ----
   // The memory behind a buffer, shared by its views.
   virtual Memory memory(const BufferRef& buffer) { return {buffer.get(), bytes(buffer)}; }
-  // Overwrites with garbage what nobody but `buffer` can see; returns whether there was anything.
+  // Overwrites with garbage the memory that only `buffer` refers to; returns whether there was any.
   virtual bool poison(const BufferRef&) { return false; }
   // The same data between two bands of garbage; `buffer` itself where others see its memory.
   virtual BufferRef fence(const BufferRef& buffer) { return buffer; }

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Comm: what the runtime needs of whoever joins processes. Implemented above (bridge).
+// Comm: what the runtime needs to send messages between processes. The bridge implements it.
 #pragma once
 #include <functional>
 #include <span>
@@ -16,14 +16,14 @@ struct Message {
   BufferRef buffer;
 };
 
-// What this process does at the moment, for whoever waits for it.
+// What this process does at the moment, for processes that wait for it.
 struct Progress {
   int64_t step = 0;  // counted from 0
   SourceId source = 0;
   std::string op;  // empty: about to begin the step
 };
 
-// As it stands, of a program that is one process: there is nobody to agree with.
+// This class itself serves a program of one process, which has no others to agree with.
 class Comm {
  public:
   virtual ~Comm() = default;
@@ -33,10 +33,11 @@ class Comm {
   virtual void exchange(std::span<const Message> sends, std::span<const Message> receives, const Progress& at);
   // The next step of this process has this fingerprint. Returns at once.
   virtual void announce(uint64_t fingerprint);
-  // Until every process has announced its step of this number (from 0). Throws CommError where one differs;
+  // Waits until every process has announced its step of this number (from 0). Throws CommError where one differs;
   // `describe` then tells the others what is run here.
   virtual void agree(const Progress& at, const std::function<std::string()>& describe);
-  // The step failed here, so that the others need not wait for it; it had begun to overwrite what it was given.
+  // Tells the others that the step failed here, so that they need not wait. `overwrote`: it had begun to overwrite its
+  // inputs.
   virtual void failed(const Progress& at, std::exception_ptr error, bool overwrote);
 };
 

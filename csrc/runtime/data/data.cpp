@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Data: filled once by the thread that runs the step, waited for by anybody.
+// Data: filled once by the thread that runs the step; any thread may wait for it.
 #include "runtime/data/data.h"
 
 #include <stdexcept>

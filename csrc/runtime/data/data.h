@@ -15,20 +15,20 @@ namespace spmdx {
 class Data {
  public:
   explicit Data(TensorType type) : type_(std::move(type)) {}
-  // Data that is there at once: one whole buffer (sharding null) or shards of a sharding.
+  // Data that has its elements at once: one whole buffer (sharding null) or shards of a sharding.
   Data(TensorType type, ShardingRef sharding, Shards shards);
-  // Data that will never be there: steps are planned with it, and whoever waits for it gets `error`.
+  // Data that never gets elements: steps are planned with it, and a wait for it throws `error`.
   static std::shared_ptr<Data> abstract(TensorType type, ShardingRef sharding, std::exception_ptr error);
   bool is_abstract() const { return abstract_; }
-  // Whether it came from the program, and every process should have the same: it is one whole buffer, or shards of a
-  // tensor that each process had whole, of which this is the digest.
+  // Whether it came from the program, so that every process should have the same. It is one whole buffer, or shards of
+  // a tensor that each process had whole; `digest` is that tensor's.
   bool is_common() const { return common_ || digest_; }
   std::optional<uint64_t> digest() const { return digest_; }
   void set_digest(uint64_t digest) { digest_ = digest; }
   // The step whose comparison it was part of (counted from 0; -1: none yet). Of the thread that submits steps.
   int64_t compared_in() const { return compared_in_; }
   void set_compared_in(int64_t step) { compared_in_ = step; }
-  // One that a process keeps by itself, and others may have made anew: it takes part in every comparison.
+  // Data that this process keeps while others may have made theirs anew: it takes part in every comparison.
   bool is_kept() const { return kept_; }
   void set_kept() { kept_ = true; }
 
@@ -37,15 +37,15 @@ class Data {
   ShardingRef sharding() const { return sharding_; }
   void set_sharding(ShardingRef sharding) { sharding_ = sharding; }
 
-  // What to go back to when the step that makes this fails. Held until this is filled, so that both are in memory only
-  // while the step runs. REQUIRES: set before the step is submitted.
+  // The data to go back to when the step that makes this one fails. It is held until this one is filled, so that both
+  // are in memory only while the step runs. REQUIRES: set before the step is submitted.
   void set_fallback(std::shared_ptr<Data> previous) { fallback_ = std::move(previous); }
   std::shared_ptr<Data> fallback() const;
 
   bool ready() const;
   bool lost() const;  // ready, and `wait` throws
   void fill(Shards shards);
-  // The step failed: whoever waits gets this error.
+  // The step failed: waits throw this error.
   void fail(std::exception_ptr error);
   // Gives up one shard, so that its memory can be reused: from now on `wait` throws. REQUIRES: filled.
   void give_up(size_t shard);

@@ -54,7 +54,7 @@ RunResult Executable::run(const std::vector<DataRef>& inputs, const std::vector<
   } catch (...) {
     const std::exception_ptr error = std::current_exception();
     impl_->collective_queue.comm().failed(run.progress(), error,
-                                          run.gave_up());  // ends what is under way, here and there
+                                          run.gave_up());  // ends what is under way in all processes
     const Node& node = impl_->graph.nodes[run.node()];
     return {run.gave_up() ? run.complete_outputs() : std::vector<Shards>{}, translate ? translate(error, node) : error};
   }

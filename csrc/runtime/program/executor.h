@@ -22,7 +22,7 @@ struct RunResult {
 };
 
 // Prepared once per plan, at the first run at the latest: localised arguments, kernels, last uses. A run then only
-// drops buffers into place. A plan that is only looked at is never prepared, so it may have any number of devices.
+// drops buffers into place. A plan that never runs is never prepared, so it may have any number of devices.
 class Executable {
  public:
   Executable(Graph graph, Backend& backend, CollectiveQueue& collective_queue);

@@ -9,8 +9,8 @@
 namespace spmdx {
 
 // Counts as if every device had memory of its own: a shard that several devices hold counts for each of them. Buffers
-// that share memory on one device count once, and keep all of it alive. What a collective brings from another
-// device counts as its own size, although here it may be a view of the other device's shard.
+// that share memory on one device count once, and keep all of it alive. What a collective brings from another device
+// counts as its own size, although here it may be a view of the other device's shard.
 class MemoryTracker {
  public:
   MemoryTracker(const Graph& graph, const Program& program, const Processes& processes, Backend& backend);
@@ -22,7 +22,7 @@ class MemoryTracker {
  private:
   struct Block {
     int64_t bytes = 0;
-    int64_t slots = 0;  // of this device that hold it
+    int64_t slots = 0;  // slots of this device that hold it
   };
   struct Device {
     std::unordered_map<const void*, Block> blocks;

@@ -9,7 +9,7 @@
 namespace spmdx {
 namespace {
 
-// Follows a run: what memory each value has, what of it is alive. Values share blocks as kernels' views do.
+// Simulates a run: which memory each value has, and which of it is alive. Values share blocks as kernels' views do.
 class Liveness {
  public:
   explicit Liveness(const Graph& graph)
@@ -46,7 +46,7 @@ class Liveness {
  private:
   struct Block {
     int64_t bytes = 0;
-    int64_t values = 0;  // alive, that lie in it
+    int64_t values = 0;  // live values that lie in it
   };
 
   int64_t local_bytes(ValueId id) const {

@@ -22,7 +22,7 @@ Box box_of(const Value& value, int64_t position) {
   return whole;
 }
 
-// It has no elements here, and has some elsewhere.
+// The tensor has no elements here, and has some elsewhere.
 bool emptied_by_sharding(const TensorType& local, const TensorType& global) {
   return numel(local.shape) == 0 && numel(global.shape) != 0;
 }
@@ -169,7 +169,7 @@ class Preparer {
     return InstructionKind::kernel;
   }
 
-  // Read, of some elements here, and no part of a sum: it cannot be made up.
+  // Whether a result must be computed: it is read, has elements here, and is no term of a sum.
   bool is_whole(ValueId value, const TensorType& local) const {
     const ShardingRef sharding = graph_.values[value].sharding;
     const bool partial = sharding && sharding->reduction != Reduction::none;

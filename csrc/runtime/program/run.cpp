@@ -42,7 +42,7 @@ void Run::load(const std::vector<DataRef>& inputs, const std::vector<bool>& spar
     const ValueId value = graph_.inputs[i].value;
     const Shards& shards = inputs[i]->wait();
     const bool unused_here = !inputs[i]->sharding() && program_.num_slots[value] == 0;
-    if (unused_here) continue;  // whole, and of a mesh that has no device here
+    if (unused_here) continue;  // it is whole, and its mesh has no device here
     internal_check(shards.size() == program_.num_slots[value],
                    "input " + std::to_string(i) + " has " + std::to_string(shards.size()) +
                        " shards, its plan expects " + std::to_string(program_.num_slots[value]));
@@ -54,7 +54,7 @@ void Run::load(const std::vector<DataRef>& inputs, const std::vector<bool>& spar
       std::fill_n(spare_.begin() + first, shards.size(), inputs[i].get());
     }
     for (uint32_t s = 0; tracker_ && s < shards.size(); ++s)
-      for (int holder = is_spare; holder < 2; ++holder)  // the slot, and the caller, if he keeps it for the whole run
+      for (int holder = is_spare; holder < 2; ++holder)  // the slot, and the caller if it keeps the buffer
         tracker_->store(first + s, shards[s], false);
   }
 }

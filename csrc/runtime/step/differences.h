@@ -13,8 +13,8 @@ struct Account {
   std::string text;
 };
 
-// One sentence on the first line in which `mine` and another differ, and one that says what to do. A line `values`
-// heads what is fed to the program before it.
+// One sentence on the first line in which `mine` and another differ, and one that says what to do. Before the line
+// `values` comes the program, after it what is fed to the program.
 std::string first_difference(const Account& mine, const std::vector<Account>& others);
 
 inline constexpr const char* kValuesHead = "values";

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Engine: plans at the caller, runs on one background thread, keeps the first error for whoever asks.
+// Engine: plans on the caller's thread, runs on one background thread, and keeps the first error until it is asked for.
 #include "runtime/step/engine.h"
 
 #include <pthread.h>
@@ -62,7 +62,7 @@ struct Engine::Impl {
       if (!result.error && changes) standing.changed = job.number + 1;
       lock.unlock();
       deliver(job, std::move(result));
-      job = Job{};  // buffers are freed before anybody is told that the step has ended
+      job = Job{};  // frees buffers before any wait for the step ends
       lock.lock();
       running = false;
       changed.notify_all();
@@ -107,9 +107,9 @@ struct Engine::Impl {
   std::mutex planning;    // held while a plan is looked up or compiled
   PlanCache cache;        // guarded by planning
   Repeats repeats;        // guarded by planning
-  std::mutex submitting;  // held while a step is announced: they run in the order of their numbers
+  std::mutex submitting;  // held while a step is announced, so that steps run in the order of their numbers
   Uncompared uncompared;  // guarded by submitting
-  // Guards everything below. A leaf lock: no buffer is read or dies while it is held, which may need other locks.
+  // Guards everything below. A leaf lock: while it is held no buffer is read or freed, since that may need other locks.
   std::mutex mutex;
   std::condition_variable changed;
   CompileOptions options;

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Engine: finds or compiles the plan of a traced graph, and runs it behind the caller's back.
+// Engine: finds or compiles the plan of a traced graph, and runs it on a background thread.
 #pragma once
 #include <cstdint>
 #include <functional>
@@ -22,12 +22,12 @@ struct StepCounters {
   std::map<std::string, int64_t> fallbacks;  // by op
 };
 
-// How far the steps of this process have come, each a number of them.
+// How far this process has come; each field is a number of steps.
 struct Standing {
   int64_t submitted = 0;
   int64_t agreed = 0;   // up to the last that every process was found to run alike
   int64_t done = 0;     // up to the last that ran to its end
-  int64_t changed = 0;  // up to the last that ran to its end and put values in the place of others
+  int64_t changed = 0;  // up to the last that ran to its end and replaced values
 };
 
 // Whether this process was forked after the first step of its parent. It has no thread that runs steps, so that waiting
@@ -44,10 +44,10 @@ class Engine {
   void set_options(CompileOptions options);  // forgets plans made with others
   CompileOptions options() const;
   void set_translator(ErrorTranslator translate);
-  // Finds or compiles a plan; runs nothing. Throws ShardingError. One that the user did not ask for is not `reported`:
-  // neither counted nor the last.
+  // Finds or compiles a plan; runs nothing. Throws ShardingError. A plan that the user did not ask for is not
+  // `reported`: it is not counted, and last_plan() does not give it.
   PlanRef plan(const Graph& graph, bool reported = true);
-  // Until no step waits for the one that runs, so that the program is not far ahead of them.
+  // Waits until no step waits behind the one that runs, so that the program is not far ahead of its steps.
   void wait_for_room();
   // Queues a run, at once. `outputs` get their shardings at once and their shards later; the error of a run that fails
   // is kept for `rethrow`, and its outputs are failed. Memory of an input that an output replaces (Output::donates) is

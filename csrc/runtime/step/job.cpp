@@ -15,7 +15,7 @@ uint64_t digest_of(const Data& data, Backend& backend) {
   return data.lost() ? 0 : backend.digest(data.wait().at(0));  // a step that reads lost data fails, and says so
 }
 
-// Whether an output is an input that only comes to lie otherwise.
+// Whether an output is an input in another layout.
 bool is_move(const Job& job, size_t output) {
   const Graph& graph = job.plan->traced;
   const ValueId value = graph.outputs[output].value;

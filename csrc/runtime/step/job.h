@@ -27,18 +27,19 @@ class Uncompared {
   std::vector<std::pair<int64_t, int64_t>> ranges_;
 };
 
-// Inputs whose memory the run may take: replaced by an output, and held by this job and its way back alone.
+// Inputs whose memory the run may take: an output replaces them, and only this job and its outputs' fallbacks hold
+// them.
 std::vector<bool> spare_inputs(const Job& job);
-// A line of the user's that a step is known by.
+// The user's line by which messages name a step.
 SourceId first_source(const Graph& graph);
 // Whether a step changes numbers that the program held before it. Such steps are the same in all processes.
 bool changes_values(const Job& job);
 // What the host feeds to a step must be the same everywhere: numbers, and tensors that came from the program. Each of
-// these takes part in the comparison of one step, until it turns out that this was not made everywhere.
+// these is compared in one step, and again if not every process has made that comparison.
 uint64_t fingerprint_of(const Job& job, Backend& backend, const Uncompared& uncompared);
 // The program and what is fed to it, for the others to compare with theirs.
 std::string account_of(const Job& job, Backend& backend, const SourcePrinter& source);
-// Whoever waits for the outputs goes on.
+// Fills the outputs, or fails them: waits for them return.
 void deliver(const Job& job, RunResult result);
 
 }  // namespace spmdx

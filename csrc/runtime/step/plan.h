@@ -26,7 +26,7 @@ struct Plan {
   std::unique_ptr<Executable> executable;
   int64_t collectives = 0, wire_bytes = 0;
   std::vector<Fallback> fallbacks;
-  std::optional<Repeat> repeat;  // it is one of too many
+  std::optional<Repeat> repeat;  // set where too many plans are made for one program
   uint64_t fingerprint = 0;      // where there are several processes: equal where the plans are
 };
 using PlanRef = std::shared_ptr<const Plan>;
@@ -37,7 +37,7 @@ std::shared_ptr<Plan> make_plan(const Graph& graph, const CompileOptions& option
 
 bool moves_bytes(const Node& node);  // a collective that is more than a view of what is here
 
-// `outputs`, data of a planned step, learn how they will lie.
+// Tells `outputs`, data of a planned step, the shardings that they will have.
 void set_shardings(const Plan& plan, const std::vector<DataRef>& outputs);
 
 }  // namespace spmdx

@@ -30,7 +30,7 @@ const Node* reader_of(const Graph& graph, ValueId value) {
   return nullptr;
 }
 
-// The input that changes and is most likely what the program is fed: no state, of few bytes.
+// Of the inputs that change, the one that is most likely data of the program: no state, of few bytes.
 size_t most_telling(const Graph& graph, const std::vector<bool>& varies) {
   const auto rank = [&](size_t i) {
     return std::make_tuple(!varies[i], graph.inputs[i].state, graph.value(graph.inputs[i].value).type.bytes());

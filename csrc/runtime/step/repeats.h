@@ -25,8 +25,8 @@ struct Repeat {
 // Not thread-safe: the engine holds a lock around it.
 class Repeats {
  public:
-  static constexpr size_t kMany = 8;  // more values of what changes are worth a word
-  // Notes a plan that was made in so much time. Something, once a program, when that is for one value too many.
+  static constexpr size_t kMany = 8;  // values of what changes, from which on the user is told
+  // Notes a plan and the time that it took. Gives a Repeat, once a program, when there were too many values.
   std::optional<Repeat> note(const Graph& traced, int64_t planning_ns);
 
  private:

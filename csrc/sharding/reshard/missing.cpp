@@ -30,7 +30,7 @@ bool divides(const Mesh& mesh, const DimSharding& dim, int64_t size) {
   return size % (parts(mesh, dim.sub_axes, 0) * dim.tile) == 0;
 }
 
-// How a block is cut behind what two cuts of a dim have in common.
+// How a block is cut after the common prefix of two cuts of a dim.
 struct Rest {
   size_t prefix = 0;
   int64_t from = 1, to = 1;
@@ -63,7 +63,7 @@ Missing missing_of_even(const Mesh& mesh, const Shape& shape, const Cuts& from, 
   return {wanted - present, wanted == present ? 0 : met - 1};
 }
 
-// By the digits of the sub-axes of dims that change; those of other dims have no part in it.
+// Looks at the digits of sub-axes of dims that change; other dims do not matter.
 Missing missing_of_each(const Mesh& mesh, const Shape& shape, const Cuts& from, const Cuts& to) {
   SubAxisSet sub_axes = 0;
   int64_t constant = 1;

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// The direct exchange: every device is sent exactly the boxes it lacks. What that moves, between whom.
+// The direct exchange sends every device exactly the boxes that it lacks: what it moves, and between which devices.
 #pragma once
 #include <cstdint>
 #include <vector>

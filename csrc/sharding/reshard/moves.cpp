@@ -10,7 +10,7 @@
 namespace spmdx {
 namespace {
 
-// Among more tokens than these, gathers of several dims at once lead only to what the goal keeps.
+// With more tokens than these, a gather of several dims at once goes straight to what the goal keeps.
 constexpr size_t kMaxChosenTokens = 4;
 
 ReshardState without_partial(ReshardState state, SubAxisSet sub_axes) {
@@ -23,7 +23,7 @@ ReshardState without_partial(ReshardState state, SubAxisSet sub_axes) {
 
 void ReshardSpace::slices(const ReshardState& state, const EmitStep& emit) const {
   const SubAxisSet cut = dim_sub_axes(state);
-  if (cut == 0 && dim_sub_axes(start_) != 0) return;  // what was cut is never gathered whole to be cut again
+  if (cut == 0 && dim_sub_axes(start_) != 0) return;  // a value is never gathered whole in order to be cut again
   for (size_t dim = 0; dim < state.dims.size(); ++dim) {
     const DimSharding& now = state.dims[dim];
     const DimSharding& goal = goal_.dims[dim];
@@ -148,7 +148,7 @@ ReshardStep ReshardSpace::to_partial(const ReshardState& state) const {
   return move(Collective::to_partial, goal_.partial & ~state.partial, 0, std::move(next));
 }
 
-// What the goal does not have in sums must be summed before.
+// Sub-axes over which the goal is not partial must be reduced first.
 bool ReshardSpace::may_go_direct(const ReshardState& state) const {
   if (state.dims == goal_.dims || (state.partial & ~goal_.partial)) return false;
   return state.partial == 0 || state.reduction == goal_.reduction;

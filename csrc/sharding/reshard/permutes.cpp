@@ -8,7 +8,7 @@
 namespace spmdx {
 namespace {
 
-// To every arrangement of equal sizes only among so few tokens; else straight to the goal.
+// With at most so many tokens, permutes lead to every arrangement of equal sizes; with more, straight to the goal.
 constexpr size_t kMaxPermutedTokens = 4;
 
 }  // namespace

@@ -19,7 +19,7 @@ namespace {
 
 constexpr size_t kMaxSingleSubAxes = 4;  // so many sub-axes move one by one; more of them move in units
 
-// All of one plan that does not depend on how it is searched for.
+// What a plan is asked for, however it is searched.
 struct Task {
   int64_t itemsize;
   const Shape& shape;
@@ -54,7 +54,7 @@ ReshardChain find(const Task& task) {
   const int64_t ends = std::max(space.local_bytes(space.start()), space.local_bytes(space.goal()));
   const ReshardLimits limits{fallback.cost_ns, ends + kReshardSlack};
   if (auto found = search(space, task.topology, levels, limits)) return std::move(*found);
-  // Too large a space. Moves straight to the goal are few in any: slice, permute, all_to_all, all_gather.
+  // The space is too large. Moves straight to the goal are few in any space: slice, permute, all_to_all, all_gather.
   const ReshardSpace towards(task.itemsize, task.shape, from, to, levels, ReshardScope::towards);
   if (auto found = search(towards, task.topology, levels, limits)) return std::move(*found);
   return fallback;
@@ -79,7 +79,7 @@ ReshardPlan plan_within_mesh(const Task& task) {
   return plan;
 }
 
-// Ways to be rid of the partial on its own mesh: summed everywhere, or scattered over one of the dims.
+// Ways to reduce the partial on its own mesh: an all_reduce, or a reduce_scatter to one of the dims.
 std::vector<ShardingRef> summed(const Sharding& from, const Shape& shape) {
   Sharding whole{from.mesh, from.dims, 0, Reduction::none};
   std::vector<ShardingRef> found = {intern(whole, shape)};
@@ -118,7 +118,7 @@ ReshardPlan make_plan(const Task& task) {
   return plan;
 }
 
-constexpr size_t kPlans = 1 << 12;  // half of those that are kept, of about a kilobyte each
+constexpr size_t kPlans = 1 << 12;  // half of the plans that are kept; each takes about a kilobyte
 
 struct PlanKey {
   int64_t itemsize;

@@ -23,7 +23,7 @@ struct ReshardPlan {
   int64_t peak_bytes = 0;  // of the value, on a device, between two moves
 };
 
-// What a plan may hold beyond the larger of its two ends: latency is worth more than so little memory.
+// Bytes that a plan may hold beyond the larger of its two ends: saving latency is worth so little memory.
 constexpr int64_t kReshardSlack = 4096;
 
 // The cheapest chain of: slice, all_gather of a suffix (or of suffixes of several dims at once), all_to_all of a suffix

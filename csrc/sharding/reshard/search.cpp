@@ -14,9 +14,9 @@ namespace {
 constexpr size_t kMaxStates = 4000;  // expanded in one search
 
 struct Visit {
-  ReshardStep step;  // that led here; step.to is the state
+  ReshardStep step;  // the step that led here; step.to is the state
   int64_t cost = 0;
-  int64_t rest = 0;  // what the way on costs at least
+  int64_t rest = 0;  // the least that the rest of the way can cost
   int moves = 0;
   int parent = -1;
   bool done = false;
@@ -50,7 +50,7 @@ class Search {
   }
 
  private:
-  using Entry = std::tuple<int64_t, int, int>;  // cost with rest, moves, index: the smallest first
+  using Entry = std::tuple<int64_t, int, int>;  // (cost + rest, moves, index): the smallest first
 
   void expand(int at) {
     const ReshardState state = visits_[at].step.to;  // a copy: visits grow below
@@ -59,7 +59,7 @@ class Search {
     space_.steps(state, ask, [this, at](ReshardStep step) { relax(at, std::move(step)); });
   }
 
-  // What no way from `state` to the goal can cost less than.
+  // A lower bound of the cost from `state` to the goal.
   int64_t least_rest(const ReshardState& state) const {
     const int64_t bytes = space_.least_bytes(state);
     return bytes == 0 ? 0 : least_latency_ + bytes * least_rate_ / 1000;

@@ -12,7 +12,7 @@
 namespace spmdx {
 namespace {
 
-// Where a sub-axis is in a state: a sub-axis and its successor with "next" places are treated alike there.
+// Where a sub-axis is in a state. A sub-axis and its successor in "next" places are treated alike there.
 struct Place {
   int dim = -1;  // -1 nowhere, -2 partial
   size_t slot = 0;
@@ -132,8 +132,8 @@ std::vector<std::vector<SubAxisId>> ReshardSpace::appendable(const ReshardState&
   return out;
 }
 
-// Where groups of g devices have sums to make, on average a device receives (g−1) terms of a g-th of what the group
-// needs, and the rest of its own part, summed by others.
+// Where groups of g devices have sums to make, a device on average receives g − 1 terms for one g-th of the group's
+// result, and the rest of its own part from others.
 int64_t ReshardSpace::least_bytes(const ReshardState& state) const {
   if (may_go_direct(state)) return missing(mesh_, shape_, state.dims, goal_.dims).elements * itemsize_;
   const SubAxisSet summed = state.reduction == goal_.reduction ? state.partial & ~goal_.partial : state.partial;

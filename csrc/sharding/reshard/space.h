@@ -29,10 +29,10 @@ struct ReshardStep {
 };
 using EmitStep = std::function<void(ReshardStep)>;
 
-// How finely sub-axes move, and where to.
+// In which units sub-axes move, and to which places.
 enum class ReshardScope : uint8_t {
   sub_axes,  // every sub-axis by itself
-  units,     // runs of an axis that both ends of the plan treat alike move as one
+  units,     // consecutive sub-axes that both ends of the plan treat alike move as one
   towards    // units, and only straight to their places in `to`
 };
 
@@ -61,12 +61,12 @@ class ReshardSpace {
   const ReshardState& goal() const { return goal_; }
   size_t num_tokens() const { return tokens_.size(); }
 
-  // Every move from `state` that was asked for, in an order that depends on the arguments alone.
+  // Emits every move from `state` that `ask` allows, in an order that depends on the arguments alone.
   void steps(const ReshardState& state, ReshardAsk ask, const EmitStep& emit) const;
   // From `state` straight to the goal's cuts; a slice where nothing is missing. REQUIRES: may_go_direct(state).
   ReshardStep direct(const ReshardState& state) const;
   bool may_go_direct(const ReshardState& state) const;
-  // What some device has to receive on any way to the goal.
+  // Bytes that some device has to receive on any way to the goal.
   int64_t least_bytes(const ReshardState& state) const;
   // all_reduce of `sub_axes` of the partial.
   ReshardStep all_reduce(const ReshardState& state, SubAxisSet sub_axes) const;
@@ -82,7 +82,7 @@ class ReshardSpace {
                      const EmitStep& emit) const;
   void reductions(const ReshardState& state, const EmitStep& emit) const;
 
-  void permutes(const ReshardState& state, const EmitStep& emit) const;  // these two: reshard_permutes.cpp
+  void permutes(const ReshardState& state, const EmitStep& emit) const;  // these two: permutes.cpp
   void fill_permutes(const ReshardState& state, ReshardState& next, size_t dim, int64_t cuts, SubAxisSet free,
                      const EmitStep& emit) const;
   std::vector<std::vector<SubAxisId>> appendable(const ReshardState& state, size_t dim, SubAxisSet free) const;
@@ -96,7 +96,7 @@ class ReshardSpace {
   const int64_t itemsize_;
   const ReshardScope scope_;
   ReshardState start_, goal_;
-  SubAxisSet sub_axes_ = 0;                     // of from and to: no other sub-axis ever moves
+  SubAxisSet sub_axes_ = 0;                     // sub-axes of `from` and `to`; no others ever move
   std::vector<std::vector<SubAxisId>> tokens_;  // what moves as one
   std::vector<std::vector<SubAxisId>> runs_;    // tokens, and whole axes of several tokens
   std::vector<SubAxisSet> fast_;                // the sub-axes of every level but the last, and of those below it
