@@ -86,7 +86,7 @@ def wait_exchange(x):
     assert x.sum().item() == 2 * COUNT
 
 
-def wait_meeting(x):
+def wait_rendezvous(x):
     begin()
 
 
