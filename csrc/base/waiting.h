@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Waiting: waits of the program's thread, which may be broken off while nothing has come of them yet.
+// Waiting: waits that may be broken off while nothing has come of them yet, as by Ctrl-C in the program's thread.
 #pragma once
 #include <chrono>
 #include <condition_variable>

@@ -66,7 +66,7 @@ struct Node {
   CallRef call;
   std::vector<ValueId> inputs;
   ValueId output = 0;  // first result; result i is output + i
-  uint32_t param = 0;  // first parameter in Graph::params
+  uint32_t param = 0;  // first parameter, a number below Graph::num_params
   SourceId source = 0;
   // For collectives (op "spmdx.comm.all_gather" …): what moves. Shardings are those of input and output.
   SubAxisSet sub_axes = 0;

@@ -11,7 +11,7 @@
 namespace spmdx {
 namespace {
 
-// One file per program and pass: 003-02-propagate.txt.
+// One file per program and pass: 003-03-propagate.txt.
 void dump(const Graph& graph, const CompileOptions& options, int program, int step, const char* pass) {
   if (options.dump_dir.empty()) return;
   std::filesystem::create_directories(options.dump_dir);

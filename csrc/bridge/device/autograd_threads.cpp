@@ -1,4 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
+// The thread of autograd that works for the device, and the end of the program, which waits for it.
 #include "bridge/device/autograd_threads.h"
 
 #include <torch/csrc/autograd/engine.h>

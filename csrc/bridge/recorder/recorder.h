@@ -23,7 +23,9 @@ struct Recording {
 
 struct RecorderState;
 
-// Process-wide; every function takes the recorder's lock (recursive: autograd may re-enter).
+// Process-wide. Any thread that runs the program, autograd's among them; never the one that runs steps, which may be
+// what is waited for. Functions take the recorder's lock where they need it, which the caller may hold already
+// (autograd re-enters), and give up the GIL while they wait.
 class Recorder {
  public:
   static Recorder& instance();

@@ -56,7 +56,7 @@ class C10dComm final : public Comm {
     if (detector_->world().on_stream) detector_->set_abort_stream([this] { transport()->abort(); });
   }
 
-  FailureDetector* watch() { return detector_.get(); }
+  FailureDetector* detector() { return detector_.get(); }
   int64_t announced() const { return announced_; }
   Processes processes() const override { return processes_; }
 
@@ -273,39 +273,39 @@ void join(World world, std::function<Group(const std::string& name)> make_group)
 }
 
 void leave(int64_t steps, const std::string& why) {
-  if (FailureDetector* watch = instance().watch()) watch->leave(steps, why);
+  if (FailureDetector* detector = instance().detector()) detector->leave(steps, why);
 }
 
 void end_world(const std::string& why) {
-  if (FailureDetector* watch = instance().watch()) watch->set_broken(why);
+  if (FailureDetector* detector = instance().detector()) detector->set_broken(why);
 }
 
 void call_off(const std::string& why) {
-  if (instance().watch()) instance().call_off(why);
+  if (instance().detector()) instance().call_off(why);
 }
 
 void recover(Engine& engine) {
-  if (instance().watch()) instance().recover(engine);
+  if (instance().detector()) instance().recover(engine);
 }
 
-int64_t generation() { return instance().watch() ? instance().watch()->generation() : 0; }
+int64_t generation() { return instance().detector() ? instance().detector()->generation() : 0; }
 
 std::vector<std::string> await_values(const std::vector<std::string>& keys, const Awaited& awaited) {
   const Progress at{instance().announced(), awaited.source, awaited.what};
-  return instance().watch()->wait_for(keys, at, awaited.stale, awaited.patience);
+  return instance().detector()->wait_for(keys, at, awaited.stale, awaited.patience);
 }
 
 void compare_replicas(uint64_t digest) {
   static std::pair<int64_t, int64_t> turn{-1, 0};  // generation and number; of the thread of the program
-  FailureDetector& watch = *instance().watch();
-  const World& world = watch.world();
-  turn = {watch.generation(), turn.first == watch.generation() ? turn.second + 1 : 0};
+  FailureDetector& detector = *instance().detector();
+  const World& world = detector.world();
+  turn = {detector.generation(), turn.first == detector.generation() ? turn.second + 1 : 0};
   const std::string prefix = "replica/" + std::to_string(turn.first) + "/" + std::to_string(turn.second) + "/";
   const std::string mine = std::to_string(digest);
   std::vector<std::string> keys;
   for (int64_t process = 0; process < world.processes.count; ++process)
     keys.push_back(prefix + std::to_string(process));
-  watch.set(keys[world.processes.here], mine);
+  detector.set(keys[world.processes.here], mine);
   const Progress at{instance().announced(), current_source(), "comparison of replicas"};
   const std::vector<std::string> all = await_values(keys, {at.op, at.source});
   const auto other = std::find_if(all.begin(), all.end(), [&](const std::string& theirs) { return theirs != mine; });
@@ -316,11 +316,11 @@ void compare_replicas(uint64_t digest) {
                               "(load_local_shards_, from_local_shards, a custom op that is not deterministic)."));
 }
 
-bool lives(int64_t process) { return instance().watch()->lives(process); }
+bool lives(int64_t process) { return instance().detector()->lives(process); }
 
-bool runs(int64_t process) { return instance().watch()->runs(process); }
+bool runs(int64_t process) { return instance().detector()->runs(process); }
 
-std::string broken() { return instance().watch() ? instance().watch()->broken() : std::string(); }
+std::string broken() { return instance().detector() ? instance().detector()->broken() : std::string(); }
 
 void set_before_first_use(std::function<void()> callback) { before_first_use() = std::move(callback); }
 

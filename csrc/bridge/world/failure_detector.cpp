@@ -110,7 +110,7 @@ std::list<FailureDetector::Wait>::iterator FailureDetector::begin(Wait wait) {
   return waits_.insert(waits_.end(), std::move(wait));
 }
 
-// For a task, on a thread of the program.
+// For a task. On a thread of the program, or on the step thread, which asks others what they run.
 void FailureDetector::await(Wait wait) {
   const std::shared_ptr<Task> task = wait.task;
   const auto mine = begin(std::move(wait));

@@ -1,4 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
+// Split views: slices of equal pieces of a dim become a view of the dim as pieces and selects.
 #include "passes/rewrites/split_views.h"
 
 #include <map>

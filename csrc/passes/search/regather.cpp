@@ -1,4 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
+// Regather policy: parameters by what gathering them again costs, and what fits in the budget.
 #include "passes/search/regather.h"
 
 #include <algorithm>

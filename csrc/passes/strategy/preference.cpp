@@ -1,4 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
+// Preference: the cheapest candidate of one node, the moves around it among the costs.
 #include "passes/strategy/preference.h"
 
 namespace spmdx {
