@@ -5,7 +5,7 @@ VENV := .venv
 BIN := $(CURDIR)/$(VENV)/bin
 INSTALLED := $(VENV)/.requirements-installed
 CMAKE := $(BIN)/cmake -G Ninja -DCMAKE_MAKE_PROGRAM=$(BIN)/ninja -DCMAKE_BUILD_TYPE=Release
-CXX_FILES = $(shell find csrc tests/core tests/accelerator -name '*.h' -o -name '*.cpp')
+CXX_FILES = $(shell find csrc tests -name '*.h' -o -name '*.cpp')
 PYTEST = OMP_NUM_THREADS=1 $(BIN)/python -m pytest -n 2
 .DEFAULT_GOAL := build
 .PHONY: build module demo test fuzz conformance rules chaos faults lint types format bench asan tsan clean

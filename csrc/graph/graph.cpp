@@ -107,9 +107,6 @@ ValueId next_value(const Graph& graph) {
   return static_cast<ValueId>(graph.values.size());
 }
 
-constexpr Collective kCollectives[] = {
-    Collective::slice,          Collective::all_gather, Collective::all_to_all, Collective::collective_permute,
-    Collective::reduce_scatter, Collective::all_reduce, Collective::to_partial, Collective::send_recv};
 constexpr std::string_view kCollectivePrefix = "spmdx.comm.";
 
 }  // namespace
@@ -205,9 +202,8 @@ Collective collective_kind(const Node& node) {
   const std::string_view op = node.call->op;
   if (!is_collective(node)) throw InternalError(node.call->op + " is not a collective");
   if (op == kPermuteRows || op == kCommHalo) return Collective::collective_permute;
-  for (Collective kind : kCollectives) {
-    if (op.substr(kCollectivePrefix.size()) == name(kind)) return kind;
-  }
+  for (const CollectiveRow& row : all_collectives())
+    if (op.substr(kCollectivePrefix.size()) == row.name) return row.kind;
   throw InternalError("unknown collective " + node.call->op);
 }
 

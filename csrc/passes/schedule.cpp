@@ -22,11 +22,7 @@ struct Bucket {
   int64_t bytes = 0;
 };
 
-bool may_bucket(const Node& node) {
-  if (!is_collective(node)) return false;
-  const Collective kind = collective_kind(node);
-  return kind == Collective::all_reduce || kind == Collective::reduce_scatter || kind == Collective::all_gather;
-}
+bool may_bucket(const Node& node) { return is_collective(node) && traits_of(collective_kind(node)).joins; }
 
 // Same kind, group, dtype and reduction.
 bool same_lane(const Graph& graph, const Node& a, const Node& b) {

@@ -280,18 +280,17 @@ void check_collective(const Graph& graph, const Node& node) {
   for (size_t i = 0; i < node.inputs.size(); ++i) {
     const Sharding& from = *graph.values[node.inputs[i]].sharding;
     const Sharding& to = *graph.values[node.output + i].sharding;
-    const Collective kind = collective_kind(node);
-    const bool reduces = kind == Collective::all_reduce || kind == Collective::reduce_scatter;
+    const CollectiveRow& kind = traits_of(collective_kind(node));
     const SubAxisSet lost = from.partial & ~to.partial;
-    if (reduces && (lost == 0 || (lost & ~node.sub_axes) != 0))
+    if (kind.reduces && (lost == 0 || (lost & ~node.sub_axes) != 0))
       reject(graph, node, "it reduces other axes than it says");
-    if (!reduces && lost) reject(graph, node, "a partial is dropped without a reduction");
-    if (kind == Collective::all_reduce && from.dims != to.dims) reject(graph, node, "an all_reduce changes the layout");
-    if (kind != Collective::to_partial && (to.partial & ~from.partial)) reject(graph, node, "a partial appears");
+    if (!kind.reduces && lost) reject(graph, node, "a partial is dropped without a reduction");
+    if (kind.keeps_cuts && from.dims != to.dims) reject(graph, node, "dims are cut otherwise");
+    if (!kind.makes_partial && (to.partial & ~from.partial)) reject(graph, node, "a partial appears");
     if (node.call->op == kCommHalo || node.call->op == kPermuteRows)
       check_rows(graph, node);
     else
-      check_boxes(graph, node, i, kind == Collective::slice ? 0 : node.sub_axes);
+      check_boxes(graph, node, i, kind.times == 0 ? 0 : node.sub_axes);
   }
 }
 

@@ -1,10 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
-// The kinds of collectives, the bytes they move and the time they take over the links of a topology.
+// The time that collectives take over the links of a topology, and which links a mesh needs.
 #include "sharding/topology.h"
 
 #include <algorithm>
-#include <array>
-#include <bit>
 #include <map>
 #include <memory>
 #include <mutex>
@@ -17,33 +15,6 @@ namespace spmdx {
 namespace {
 
 __extension__ using Wide = __int128;
-
-// How many messages a device waits for: as many rounds as a tree has levels, or as there are peers.
-enum class Rounds : uint8_t { none, one, tree, peers };
-
-// Bytes that a device receives: times · local · (g−1)/g, or all of `local` where `all` is set. It waits for `messages`
-// in each round; an exchange of boxes posts a send and a receive for every peer.
-struct KindRow {
-  std::string_view name;
-  int64_t times;
-  bool all;
-  Rounds rounds;
-  int64_t messages;
-};
-
-// In the order of the enumerators of Collective.
-constexpr std::array<KindRow, 8> kKinds = {{
-    {"slice", 0, false, Rounds::none, 0},
-    {"all_gather", 1, false, Rounds::tree, 1},
-    {"all_to_all", 1, false, Rounds::peers, 1},
-    {"collective_permute", 1, true, Rounds::one, 1},
-    {"reduce_scatter", 1, false, Rounds::tree, 1},
-    {"all_reduce", 2, false, Rounds::tree, 1},
-    {"to_partial", 0, false, Rounds::none, 0},
-    {"send_recv", 1, true, Rounds::peers, 2},
-}};
-
-const KindRow& row(Collective kind) { return kKinds.at(static_cast<size_t>(kind)); }
 
 struct NamedTopology {
   std::string_view name;
@@ -101,26 +72,8 @@ Known& known() {
 
 }  // namespace
 
-std::string_view name(Collective kind) { return row(kind).name; }
-
-int64_t messages(Collective kind, int64_t group) {
-  const KindRow& kind_row = row(kind);
-  if (group <= 1) return 0;
-  switch (kind_row.rounds) {
-    case Rounds::none:
-      return 0;
-    case Rounds::one:
-      return kind_row.messages;
-    case Rounds::tree:
-      return kind_row.messages * std::bit_width(static_cast<uint64_t>(group - 1));
-    case Rounds::peers:
-      return kind_row.messages * (group - 1);
-  }
-  return 0;
-}
-
 int64_t Topology::cost_ns(Collective kind, int64_t bytes, int64_t group, size_t level) const {
-  if (row(kind).times == 0 || bytes <= 0) return 0;
+  if (traits_of(kind).times == 0 || bytes <= 0) return 0;
   const Level& links = levels.at(std::min(level, levels.size() - 1));
   // 128 bits: bytes · picoseconds leaves 64 bits at some petabytes.
   const auto transfer = static_cast<int64_t>(static_cast<Wide>(bytes) * links.picoseconds_per_byte / 1000);
@@ -160,13 +113,6 @@ std::vector<uint8_t> sub_axis_levels(const MeshRef& mesh, const Topology& topolo
   if (const auto found = all.levels.find(key); found != all.levels.end()) return found->second;
   if (all.levels.size() >= kMeshes) all.levels.clear();
   return all.levels[key] = find_levels(*mesh, topology);
-}
-
-int64_t wire_bytes(Collective kind, int64_t local_bytes, int64_t group) {
-  const KindRow& kind_row = row(kind);
-  if (group <= 1) return 0;
-  if (kind_row.all) return local_bytes;
-  return static_cast<int64_t>(static_cast<Wide>(kind_row.times) * local_bytes * (group - 1) / group);
 }
 
 size_t level_of(const std::vector<uint8_t>& sub_axis_levels, SubAxisSet sub_axes) {

@@ -6,21 +6,10 @@
 #include <string_view>
 #include <vector>
 
+#include "sharding/collectives.h"
 #include "sharding/mesh.h"
 
 namespace spmdx {
-
-enum class Collective : uint8_t {
-  slice,  // free: keep a part of what is here
-  all_gather,
-  all_to_all,
-  collective_permute,
-  reduce_scatter,
-  all_reduce,
-  to_partial,  // free: replicated → partial (zero on all but the first coordinate)
-  send_recv    // direct exchange of exactly the missing boxes
-};
-std::string_view name(Collective kind);  // "all_gather"
 
 // The links that join the devices of one block.
 struct Level {
@@ -53,13 +42,5 @@ std::vector<uint8_t> sub_axis_levels(const MeshRef& mesh, const Topology& topolo
 size_t level_of(const std::vector<uint8_t>& sub_axis_levels, SubAxisSet sub_axes);
 // A number for each different topology, in order of appearance.
 size_t topology_id(const Topology& topology);
-
-// Messages that a device waits for one after the other: log2 g rounds of a gather, g − 1 of an exchange, …
-int64_t messages(Collective kind, int64_t group);
-
-// Bytes one device receives (g = group size): all_gather out·(g−1)/g, reduce_scatter in·(g−1)/g,
-// all_reduce 2·size·(g−1)/g, all_to_all local·(g−1)/g, collective_permute the data received, others 0.
-// `local_bytes` is the larger of a device's input and output of the collective.
-int64_t wire_bytes(Collective kind, int64_t local_bytes, int64_t group);
 
 }  // namespace spmdx

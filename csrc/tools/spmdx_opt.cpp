@@ -6,6 +6,7 @@
 #include <iostream>
 #include <iterator>
 #include <string>
+#include <string_view>
 #include <vector>
 
 #include "base/error.h"
@@ -159,10 +160,18 @@ const Pass& pass_named(const std::string& wanted) {
   throw UsageError("no pass is called '" + wanted + "'. Expected one of " + known + ".");
 }
 
+// Propagate, the passes before it, and all of them together.
+bool needs_no_shardings(std::string_view name) {
+  for (const Pass& pass : all_passes()) {
+    if (name == pass.name) return true;
+    if (pass.name == std::string_view("propagate")) break;
+  }
+  return name == "compile";
+}
+
 // The passes after propagate read a sharding of every value.
 void expect_propagated(const Graph& graph, const std::string& pass) {
-  if (!graph.mesh || pass == "simplify" || pass == "split-constants" || pass == "propagate" || pass == "compile")
-    return;
+  if (!graph.mesh || needs_no_shardings(pass)) return;
   for (const Value& value : graph.values)
     if (!value.sharding)
       throw ShardingError(pass + ": a value of " + str(value.type) +

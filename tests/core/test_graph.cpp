@@ -161,12 +161,11 @@ TEST(graph_op_names) {
   CHECK_EQ(base_name("aten.mm"), "aten.mm");
   CHECK_EQ(base_name("spmdx.comm.all_gather"), "spmdx.comm.all_gather");
   CHECK_EQ(collective_op(Collective::all_gather), "spmdx.comm.all_gather");
-  for (int i = 0; i <= static_cast<int>(Collective::send_recv); ++i) {
-    const auto kind = static_cast<Collective>(i);
+  for (const CollectiveRow& row : all_collectives()) {
     Call call;
-    call.op = collective_op(kind);
+    call.op = collective_op(row.kind);
     const Node node{.call = seal(std::move(call)), .inputs = {}, .cause = {}};
     CHECK(is_collective(node));
-    CHECK(collective_kind(node) == kind);
+    CHECK(collective_kind(node) == row.kind);
   }
 }

@@ -38,11 +38,7 @@ uint64_t fingerprint_of(const Plan& plan) {
 
 }  // namespace
 
-bool moves_bytes(const Node& node) {
-  if (!is_collective(node)) return false;
-  const Collective kind = collective_kind(node);
-  return kind != Collective::slice && kind != Collective::to_partial;
-}
+bool moves_bytes(const Node& node) { return is_collective(node) && traits_of(collective_kind(node)).times > 0; }
 
 void set_shardings(const Plan& plan, const std::vector<DataRef>& outputs) {
   const Graph& graph = plan.executable->graph();

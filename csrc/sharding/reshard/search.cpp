@@ -22,8 +22,6 @@ struct Visit {
   bool done = false;
 };
 
-bool reduces(Collective kind) { return kind == Collective::reduce_scatter || kind == Collective::all_reduce; }
-
 class Search {
  public:
   Search(const ReshardSpace& space, const Topology& topology, const std::vector<uint8_t>& levels, ReshardLimits limits)
@@ -55,7 +53,7 @@ class Search {
   void expand(int at) {
     const ReshardState state = visits_[at].step.to;  // a copy: visits grow below
     const ReshardAsk ask{visits_[at].cost + least_latency_ <= limits_.cost_ns,
-                         visits_[at].parent < 0 || reduces(visits_[at].step.kind)};
+                         visits_[at].parent < 0 || traits_of(visits_[at].step.kind).reduces};
     space_.steps(state, ask, [this, at](ReshardStep step) { relax(at, std::move(step)); });
   }
 

@@ -25,7 +25,7 @@ _COLOURS = {
     "collective_permute": "tab:olive",
     "send_recv": "tab:brown",
 }
-_COMPUTE = "tab:blue"
+_COMPUTE, _OTHER = "tab:blue", "tab:gray"
 
 
 def draw(report: "Report", path: str | os.PathLike) -> None:
@@ -69,9 +69,10 @@ def _figure(report: "Report") -> "Figure":
     axes.set_xlim(0, report.step_ns / 1000)
     axes.set_xlabel("microseconds, by the cost model")
     axes.set_title(_title(report), fontsize=10, loc="left")
-    kinds = [kind for kind in _COLOURS if any(s.name == kind for s in report.spans)]
+    seen = {s.name for s in report.spans if s.lane == "wire"}
+    kinds = [kind for kind in _COLOURS if kind in seen] + sorted(seen - _COLOURS.keys())
     if kinds:
-        handles = [Patch(color=_COLOURS[kind], label=kind) for kind in kinds]
+        handles = [Patch(color=_COLOURS.get(kind, _OTHER), label=kind) for kind in kinds]
         axes.legend(handles=handles, loc="upper left", bbox_to_anchor=(1, 1), fontsize=8)
     return figure
 
@@ -90,7 +91,7 @@ def _title(report: "Report") -> str:
 def _by_colour(spans: "list[SpanReport]") -> dict[tuple[str, str], list[tuple[float, float]]]:
     bars = defaultdict(list)
     for span in spans:
-        colour = _COLOURS.get(span.name, "tab:gray") if span.lane == "wire" else _COMPUTE
+        colour = _COLOURS.get(span.name, _OTHER) if span.lane == "wire" else _COMPUTE
         microseconds = span.start_ns / 1000, (span.end_ns - span.start_ns) / 1000
         bars[span.lane, colour].append(microseconds)
     return bars

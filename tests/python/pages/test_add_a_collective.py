@@ -1,0 +1,55 @@
+# SPDX-License-Identifier: Apache-2.0
+"""docs/add_a_collective.md works: its four files make a collective that plans use."""
+
+import shlex
+
+import page_files
+import pytest
+
+
+@pytest.fixture(scope="module")
+def page(root):
+    return (root / "docs/add_a_collective.md").read_text()
+
+
+@pytest.fixture(scope="module")
+def built(page, root, tmp_path_factory):
+    """The folder of the page's files, and their paths."""
+    folder = tmp_path_factory.mktemp("collective")
+    return folder, page_files.put_in(page, root, folder)
+
+
+@pytest.fixture(scope="module")
+def tool(built, root, spmdx_opt):
+    return page_files.build(built[0], root, spmdx_opt, "csrc/tools/spmdx_opt.cpp")
+
+
+def test_a_collective_is_four_files(built, root):
+    _, paths = built
+    assert len(paths) == page_files.price(root, "docs/add_a_collective.md") == 4, paths
+
+
+def test_the_planner_uses_it_where_it_is_quicker(page, tool, spmdx_opt):
+    (shown,) = page_files.marked(page, "reshard")
+    asked, expected = shown.split("// -----\n")
+    words = ["--reshard", *shlex.split(asked)]
+    assert page_files.run(tool, *words) == expected
+    assert "gather_reduce" not in page_files.run(spmdx_opt, *words)
+
+
+def test_a_plan_with_it_is_verified(page, tool):
+    (shown,) = page_files.marked(page, "compile")
+    graph, expected = shown.split("// -----\n")
+    assert page_files.run(tool, "--compile", "--verify", "-", text=graph) == expected
+
+
+def test_its_moves_are_what_they_say(built, root, spmdx_opt):
+    tests = page_files.build(
+        built[0],
+        root,
+        spmdx_opt,
+        "tests/core/main.cpp",
+        "tests/core/reshard_checks.cpp",
+        "tests/core/test_reshard.cpp",
+    )
+    assert "0 failed" in page_files.run(tests)
