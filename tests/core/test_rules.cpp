@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // Rules: factors of many calls, the walk of view by brute force, localised attributes.
+#include <map>
 #include <thread>
 
 #include "check.h"
@@ -176,6 +177,13 @@ TEST(rules_fallback) {
 }
 
 // As it is written, and no op twice.
+// PyTorch's overloads differ in how their arguments are given, not in what a float among them decides.
+TEST(overloads_of_an_op_agree_on_what_their_floats_decide) {
+  std::map<std::string_view, bool> by_base;
+  for (const rules::Row& row : rules::rows())
+    CHECK_EQ(by_base.try_emplace(base_name(row.op), row.constant_reals).first->second, row.constant_reals);
+}
+
 TEST(rules_table_is_alphabetical) {
   const auto rising = [](const auto& a, const auto& b) { return !(a < b); };
   const auto rows = rules::rows();

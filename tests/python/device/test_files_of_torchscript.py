@@ -92,6 +92,7 @@ CONVOLUTIONS = {
 @pytest.mark.parametrize("devices", [1, 2, 3, 4])
 @pytest.mark.parametrize("name", CONVOLUTIONS)
 def test_convolutions_are_traced(name, devices):
+    spmdx.debug.reset_counters()
     module, shape = CONVOLUTIONS[name]
     module, x = copy.deepcopy(module), torch.sin(torch.arange(float(math.prod(shape)))).view(shape)
     want = module(x)
