@@ -11,8 +11,6 @@
 #include <fstream>
 
 #include "bridge/backend/shard_device.h"
-#include "bridge/recorder/recorder.h"
-#include "bridge/recorder/values.h"
 #include "bridge/tensor/meta.h"
 #include "bridge/tensor/tensor.h"
 
@@ -76,13 +74,12 @@ struct HostMemory final : at::HostAllocator {
   void reset_peak_stats() override {}
 };
 
-// Storage made without a tensor (torch.load, UntypedStorage): a root of bytes, all 0.
+// Storage made without a tensor (torch.load, UntypedStorage): a root of bytes. Python makes an object of it, for which
+// nothing else may refer to it; so it is listed, and gets its zeros, when a tensor shows it (`adopted`).
 c10::intrusive_ptr<c10::StorageImpl> make_storage(c10::StorageImpl::use_byte_size_t, c10::SymInt size, c10::DataPtr,
                                                   c10::Allocator*, bool) {
   const MetaRef bytes = share({c10::kByte, {size.guard_int(__FILE__, __LINE__)}, {1}, 0, true});
-  Recorder::Lock lock;
-  const ValueId zeros = full_int(bytes->sizes, 0, DType::u8);
-  auto root = c10::make_intrusive<Root>(bytes, Recorder::instance().lazy(zeros));
+  RootRef root = c10::make_intrusive<Root>(bytes, LazyValue{});
   // torch.load asks for an address that is not null; nothing of ours reads through it.
   static char nowhere;
   root->set_data_ptr_noswap(c10::DataPtr(&nowhere, kLogical));

@@ -14,6 +14,7 @@
 #include "bridge/record/call/overlap.h"
 #include "bridge/record/operands.h"
 #include "bridge/recorder/recorder.h"
+#include "bridge/recorder/resize.h"
 #include "bridge/recorder/values.h"
 #include "bridge/tensor/meta.h"
 #include "bridge/tensor/tensor.h"
@@ -195,7 +196,7 @@ bool set_storage_(const OpInfo& info, Stack* stack) {
   const IValues args = arguments(info, *stack);
   const at::Tensor self = args[0].toTensor();
   c10::Storage storage = args[1].toStorage();
-  auto* root = dynamic_cast<Root*>(storage.unsafeGetStorageImpl());
+  const Root* root = adopted(storage);
   TORCH_CHECK(root, "set_: the storage is not one of spmdx. Pass untyped_storage() of an spmdx tensor.");
   const c10::IValue size = named(info, args, "size"), offset = named(info, args, "storage_offset");
   TORCH_CHECK(offset.isNone() || int_value(offset) >= 0, "Tensor: invalid storage offset ", int_value(offset));

@@ -33,6 +33,15 @@ void hold(Root& root, const Meta& target) {
 
 }  // namespace
 
+Root* adopted(const c10::Storage& storage) {
+  Recorder::Lock lock;
+  auto* root = dynamic_cast<Root*>(storage.unsafeGetStorageImpl());
+  if (!root || root->serial) return root;
+  root->current = Recorder::instance().lazy(full_int(root->base->sizes, 0, to_dtype(root->base->dtype)));
+  list_root(RootRef::unsafe_reclaim_from_nonowning(root));
+  return root;
+}
+
 void resize(const at::Tensor& self, const Shape& sizes, const Shape& strides) {
   LazyTensor& lazy = *as_lazy(self);
   Meta target = meta_of(self);
@@ -44,7 +53,7 @@ void resize(const at::Tensor& self, const Shape& sizes, const Shape& strides) {
 
 void resize_storage(const c10::Storage& storage, size_t bytes) {
   Recorder::Lock lock;
-  auto* ours = dynamic_cast<Root*>(storage.unsafeGetStorageImpl());
+  Root* ours = adopted(storage);
   TORCH_CHECK(ours, "the storage is not one of spmdx. Expected untyped_storage() of an spmdx tensor.");
   Root& root = *ours;
   const auto item = c10::elementSize(root.base->dtype);

@@ -3,9 +3,13 @@
 #pragma once
 #include <ATen/core/Tensor.h>
 #include "base/types.h"
+#include "bridge/tensor/root.h"
 
 namespace spmdx::bridge {
 
+// The root of a storage that PyTorch hands over. One that no tensor has shown so far is listed now, with zeros for a
+// value. Takes the recorder's lock. Null: the storage is not ours.
+Root* adopted(const c10::Storage& storage);
 // `self` shows elements of these sizes from its offset on, in its storage, which grows where it has to.
 void resize(const at::Tensor& self, const Shape& sizes, const Shape& strides);
 // The storage has this many bytes; without any, the memory of its elements is given up.

@@ -1,36 +1,16 @@
 // SPDX-License-Identifier: Apache-2.0
-// Lazy tensors, their alias roots, and the list of roots that are alive.
+// Lazy tensors: views of alias roots.
 #include "bridge/tensor/tensor.h"
 
-#include <ATen/EmptyTensor.h>
-
 #include <atomic>
-#include <mutex>
 #include <optional>
 #include <typeinfo>
 
 #include "bridge/python/source.h"
-#include "bridge/tensor/accelerator.h"
 #include "bridge/tensor/strided.h"
 
 namespace spmdx::bridge {
 namespace {
-
-// A leaf lock: nothing is acquired and no Python runs while it is held, so a root may die anywhere.
-struct Registry {
-  std::mutex mutex;
-  Root *oldest = nullptr, *newest = nullptr;
-  size_t count = 0;
-  uint64_t next = 1;
-};
-Registry& registry() {
-  static auto* instance = new Registry;  // outlives every tensor, module globals included
-  return *instance;
-}
-
-size_t storage_bytes(const Meta& meta) {
-  return at::detail::computeStorageNbytes(meta.sizes, meta.strides, c10::elementSize(meta.dtype));
-}
 
 ViewChain extended(const ViewChain& chain, const ViewChain& steps) {
   if (!chain || !steps) return chain ? chain : steps;
@@ -49,43 +29,6 @@ std::atomic<KeepAnnotation> keep_annotation{[](LazyTensor&, const Annotation&) {
 LazyTensor& lazy_of(const at::Tensor& tensor) { return *static_cast<LazyTensor*>(tensor.unsafeGetTensorImpl()); }
 
 }  // namespace
-
-Root::Root(MetaRef base, LazyValue value)
-    : StorageImpl(use_byte_size_t(), storage_bytes(*base), at::DataPtr(nullptr, c10::Device(kDeviceType, 0)), nullptr,
-                  false),
-      current(std::move(value)),
-      base(std::move(base)) {
-  note_device_use();
-  Registry& all = registry();
-  std::lock_guard lock(all.mutex);
-  serial = all.next++;
-  older = all.newest;
-  (older ? older->newer : all.oldest) = this;
-  all.newest = this;
-  ++all.count;
-}
-
-Root::~Root() {
-  Registry& all = registry();
-  std::lock_guard lock(all.mutex);
-  (older ? older->newer : all.oldest) = newer;
-  (newer ? newer->older : all.newest) = older;
-  --all.count;
-}
-
-std::vector<RootRef> live_roots() {
-  std::vector<RootRef> alive;
-  Registry& all = registry();
-  std::lock_guard lock(all.mutex);
-  alive.reserve(all.count);
-  for (Root* root = all.oldest; root; root = root->newer) {
-    // A root whose last reference just went waits for our lock in its destructor: lock() then gives null.
-    if (auto* held = c10::raw::weak_intrusive_ptr::lock(root)) {
-      alive.push_back(RootRef::reclaim(static_cast<c10::StorageImpl*>(held)));
-    }
-  }
-  return alive;
-}
 
 LazyTensor::LazyTensor(c10::Storage storage, const Meta& meta, int64_t offset)
     : TensorImpl(std::move(storage), c10::DispatchKeySet(c10::DispatchKey::PrivateUse1),
@@ -182,8 +125,7 @@ bool has_our_device(const at::Tensor& tensor) {
 
 at::Tensor make_tensor(LazyValue value, MetaRef meta) {
   const Meta& layout = *meta;
-  auto root = c10::make_intrusive<Root>(std::move(meta), std::move(value));
-  return at::detail::make_tensor<LazyTensor>(c10::Storage(std::move(root)), layout, 0);
+  return at::detail::make_tensor<LazyTensor>(c10::Storage(new_root(std::move(meta), std::move(value))), layout, 0);
 }
 
 at::Tensor make_view(const LazyTensor& source, const ViewChain& steps, const Meta& meta, LazyValue value) {

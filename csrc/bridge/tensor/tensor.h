@@ -2,7 +2,6 @@
 // The lazy tensor: a TensorImpl with a chain of views from an alias root; the root holds the current value.
 #pragma once
 #include <ATen/core/Tensor.h>
-#include <c10/core/StorageImpl.h>
 #include <c10/core/TensorImpl.h>
 
 #include <memory>
@@ -10,48 +9,10 @@
 
 #include "bridge/tensor/annotation.h"
 #include "bridge/tensor/meta.h"
-#include "graph/graph.h"
-#include "runtime/data/data.h"
+#include "bridge/tensor/root.h"
 #include "sharding/spec.h"
 
 namespace spmdx::bridge {
-
-constexpr c10::DeviceType kDeviceType = c10::DeviceType::PrivateUse1;
-
-// A value of the graph being recorded (`epoch` is the recorder's), or data of an earlier step.
-struct LazyValue {
-  uint64_t epoch = 0;
-  ValueId id = kNone;
-  DataRef data;  // wins when set
-};
-
-// The layout that a whole had until its storage grew, and the steps that lead to it from the next one.
-struct Outgrown {
-  MetaRef base;
-  ViewChain steps;
-};
-
-// The alias root. Views share it through storage_; data pointer is null.
-class Root final : public c10::StorageImpl {
- public:
-  Root(MetaRef base, LazyValue value);
-  ~Root() override;
-  LazyValue current;
-  uint64_t generation = 1;                  // bumped by every write
-  uint64_t serial = 0;                      // order of creation
-  Root *newer = nullptr, *older = nullptr;  // in the list of roots that are alive
-  MetaRef base;                             // declared layout of the whole, offset 0
-  std::vector<Outgrown> outgrown;           // layouts before each growth, in order
-  const Meta& layout(size_t growths) const { return growths < outgrown.size() ? *outgrown[growths].base : *base; }
-  bool cut_short = false;    // its storage holds fewer bytes than `base` has
-  uint64_t gradient_of = 0;  // the serial of the leaf whose gradient it is
-  std::unique_ptr<Annotation> annotation;
-  DataRef previous;  // what it held when the graph being recorded first wrote it: for ties
-};
-using RootRef = c10::intrusive_ptr<c10::StorageImpl>;
-inline Root& root_of(const RootRef& ref) { return static_cast<Root&>(*ref); }
-// Every root that is still reachable, in order of creation. Thread-safe.
-std::vector<RootRef> live_roots();
 
 class LazyTensor final : public c10::TensorImpl {
  public:

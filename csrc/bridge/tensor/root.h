@@ -1,0 +1,64 @@
+// SPDX-License-Identifier: Apache-2.0
+// The alias root: the storage that a tensor and its views share, with the current value; the list of live roots.
+#pragma once
+#include <c10/core/StorageImpl.h>
+
+#include <memory>
+#include <vector>
+
+#include "bridge/tensor/annotation.h"
+#include "bridge/tensor/meta.h"
+#include "graph/graph.h"
+#include "runtime/data/data.h"
+
+namespace spmdx::bridge {
+
+constexpr c10::DeviceType kDeviceType = c10::DeviceType::PrivateUse1;
+
+// A value of the graph being recorded (`epoch` is the recorder's), or data of an earlier step.
+struct LazyValue {
+  uint64_t epoch = 0;
+  ValueId id = kNone;
+  DataRef data;  // wins when set
+};
+
+// The layout that a whole had until its storage grew, and the steps that lead to it from the next one.
+struct Outgrown {
+  MetaRef base;
+  ViewChain steps;
+};
+
+using RootRef = c10::intrusive_ptr<c10::StorageImpl>;
+using WeakRootRef = c10::weak_intrusive_ptr<c10::StorageImpl>;
+
+// Views share it through storage_; its data pointer is null.
+class Root final : public c10::StorageImpl {
+ public:
+  Root(MetaRef base, LazyValue value);
+  LazyValue current;
+  uint64_t generation = 1;         // bumped by every write
+  uint64_t serial = 0;             // order of creation; 0: not listed
+  MetaRef base;                    // declared layout of the whole, offset 0
+  std::vector<Outgrown> outgrown;  // layouts before each growth, in order
+  const Meta& layout(size_t growths) const { return growths < outgrown.size() ? *outgrown[growths].base : *base; }
+  bool cut_short = false;    // its storage holds fewer bytes than `base` has
+  uint64_t gradient_of = 0;  // the serial of the leaf whose gradient it is
+  std::unique_ptr<Annotation> annotation;
+  DataRef previous;                   // what it held when the graph being recorded first wrote it: for ties
+  void release_resources() override;  // the last strong reference went: leaves the list, frees the value
+
+ private:
+  friend class RootList;
+  WeakRootRef listed;                       // the list's reference to it
+  Root *newer = nullptr, *older = nullptr;  // its neighbours there
+};
+inline Root& root_of(const RootRef& ref) { return static_cast<Root&>(*ref); }
+
+// A root that is listed. Thread-safe.
+RootRef new_root(MetaRef base, LazyValue value);
+// Adds a root to the list and gives it its serial: from now on steps compute its value. Thread-safe.
+void list_root(const RootRef& ref);
+// Every listed root that is still reachable, in order of serials. Thread-safe.
+std::vector<RootRef> live_roots();
+
+}  // namespace spmdx::bridge
