@@ -30,7 +30,7 @@ int count_tensors(const std::vector<c10::Argument>& arguments) {
   return static_cast<int>(std::count_if(arguments.begin(), arguments.end(), bridge::mentions_tensor));
 }
 
-// All overloads of "ns::op", or the one that "ns::op.overload" names.
+// All overloads of "ns::op", or only the one that "ns::op.overload" names.
 std::vector<c10::OperatorHandle> overloads(const std::string& name) {
   const size_t dot = name.find('.');
   auto& dispatcher = c10::Dispatcher::singleton();

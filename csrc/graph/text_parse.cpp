@@ -68,13 +68,13 @@ class Parser {
     graph_.mesh = Mesh::make(std::move(ids), std::move(shape), std::move(names), outer);
   }
 
-  // A factor of the size of an axis; `size` is the number of devices so far.
   static std::string axis_name(Cursor& cursor) {
     const std::string_view name = cursor.until(" ,:=()");
     if (name.empty()) cursor.fail("the name of an axis");
     return std::string(name);
   }
 
+  // Reads the size of an axis, or one of its two factors, and multiplies it to `size`, the number of devices so far.
   static int64_t axis_part(Cursor& cursor, const std::string& name, int64_t& size) {
     const auto part = cursor.number<int64_t>("the size of an axis");
     if (part < 1 || part > kMaxDevices / size) {

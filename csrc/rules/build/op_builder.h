@@ -24,7 +24,7 @@ class OpBuilder {
   // ---- the node that is expanded --------------------------------------------------------------------
   const Call& call() const { return *node_.call; }
   ValueId input(size_t operand) const { return node_.inputs.at(operand); }
-  Scalar scalar(size_t arg) const;
+  Scalar scalar(size_t arg) const;  // of argument `arg`; InternalError if the call has fewer
   const TensorType& output(size_t index) const { return call().outputs.at(index); }
 
   // ---- values ----------------------------------------------------------------------------------------

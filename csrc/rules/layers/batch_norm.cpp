@@ -58,7 +58,7 @@ OpRule batch_norm(const Call& call) {
   return from_letters(call, letters);
 }
 
-// (grad, x, weight, running_mean, running_var, save_mean, save_invstd, train 7, eps, mask) -> (dx, dw, db)
+// (grad, x, weight, running_mean, running_var, save_mean, save_invstd, train, eps, mask) -> (dx, dw, db)
 OpRule batch_norm_backward(const Call& call) {
   const size_t rank = call.inputs[1].shape.size();
   const int64_t count = call.inputs[1].shape.at(1);

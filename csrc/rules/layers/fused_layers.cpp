@@ -27,10 +27,10 @@ OpRule by_sequence(const Call& call, size_t sequences, size_t mask, size_t mask_
 
 }  // namespace
 
-// (src, …, mask 18, mask_type)
+// (src, …, mask, mask_type, …): the mask is argument 18.
 OpRule encoder_layer(const Call& call) { return by_sequence(call, 1, 18, 19); }
 
-// (query, key, value, …, mask 9, need_weights, average, mask_type)
+// (query, key, value, …, mask, need_weights, average, mask_type): the mask is argument 9.
 OpRule multi_head_attention(const Call& call) { return by_sequence(call, 3, 9, 12); }
 
 }  // namespace spmdx::rules

@@ -135,7 +135,7 @@ OpRule convolution(const Call& call) {
   return rule;
 }
 
-// convolution_backward(grad, x, w, bias_sizes, …, transposed 7, output_padding, groups 9, mask) -> dx, dw, db
+// convolution_backward, with the arguments listed at Gradients.
 OpRule convolution_backward(const Call& call) {
   const size_t spatial = call.inputs[0].shape.size() - 2;
   const bool transposed = boolean(call, 7, false), grouped = integer(call, 9, 1) != 1;

@@ -78,7 +78,7 @@ Indexed letters_of_index(const Call& call, const std::vector<int>& operands, cha
   return letters;
 }
 
-// The last `rank` dims of a text of letters with marks.
+// The letters of the last `rank` dims of a text, with their marks.
 std::string last_dims(const std::string& text, size_t rank) {
   size_t begin = text.size();
   for (size_t left = rank; left > 0 && begin > 0; --left) {
