@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// The cursor over one line of text.
+// Cursor: reads tokens, words, numbers and strings from one line of text.
 #include "base/cursor.h"
 
 #include <algorithm>

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// A cursor over one line of text: tokens, words, numbers and strings. Blanks before a token are skipped.
+// Cursor: reads one line of text: tokens, words, numbers and strings. It skips blanks before each of them.
 #pragma once
 #include <charconv>
 #include <cstdint>
@@ -14,20 +14,21 @@ class Cursor {
  public:
   explicit Cursor(std::string_view line, size_t position = 0) : line_(line), pos_(position) {}
 
-  bool at_end();                      // nothing left but a comment
-  bool peek(std::string_view token);  // a word must end where the token ends
-  bool accept(std::string_view token);
-  void expect(std::string_view token);
-  [[noreturn]] void fail(const std::string& expected);  // throws ShardingError saying what is there
+  bool at_end();                                        // whether nothing is left but a comment
+  bool peek(std::string_view token);                    // whether `token` is next; a word counts only as a whole
+  bool accept(std::string_view token);                  // as peek; if it is next, moves behind it
+  void expect(std::string_view token);                  // moves behind it, or fails
+  [[noreturn]] void fail(const std::string& expected);  // throws ShardingError: what is found, and what is expected
 
+  // Each reads what its name says and moves behind it, or fails; `expected` names it in the message.
   std::string word(const char* expected);          // letters, digits, '_' and '.'
-  std::string_view until(std::string_view stops);  // what comes before any of these characters; may be empty
-  std::string quoted();
-  std::variant<int64_t, double> numeric();  // a double where it has a point, an exponent, or is inf or nan
+  std::string_view until(std::string_view stops);  // all before any of these characters; may be empty
+  std::string quoted();                            // a string in double quotes, without its escapes
+  std::variant<int64_t, double> numeric();         // a double if it has a point or an exponent, or is inf or nan
   template <class T>
   T number(const char* expected);
   template <class T>
-  std::optional<T> number_or_none();  // stays where it is where there is none
+  std::optional<T> number_or_none();  // does not move if there is no number
 
   std::string_view line() const { return line_; }
   size_t position() const { return pos_; }

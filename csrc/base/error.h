@@ -1,27 +1,28 @@
 // SPDX-License-Identifier: Apache-2.0
-// The kinds of error spmdx raises, and how a message is built from its three sentences.
+// The exceptions that spmdx throws: the user's mistakes, failures between processes, and bugs of spmdx.
 #pragma once
 #include <stdexcept>
 #include <string>
 
 namespace spmdx {
 
-// The user's program is wrong: becomes spmdx.ShardingError (a ValueError) in Python.
+// The user's program is wrong. Becomes spmdx.ShardingError (a ValueError) in Python. Its message has three sentences:
+// what is wrong, what is expected, how to repair it.
 struct ShardingError : std::invalid_argument {
   using std::invalid_argument::invalid_argument;
 };
 
-// The world is wrong (a peer, a timeout): becomes spmdx.CommError (a RuntimeError).
+// Another process has failed, or does not answer in time. Becomes spmdx.CommError (a RuntimeError) in Python.
 struct CommError : std::runtime_error {
   using std::runtime_error::runtime_error;
 };
 
-// spmdx is wrong: becomes spmdx.InternalError; the message says that this is a bug in spmdx.
+// spmdx is wrong. Becomes spmdx.InternalError in Python; the message says that this is a bug in spmdx.
 struct InternalError : std::logic_error {
   explicit InternalError(const std::string& what) : std::logic_error("this is a bug in spmdx: " + what) {}
 };
 
-// Throws InternalError when a fact spmdx itself guarantees does not hold.
+// Throws InternalError if `holds` is false. For facts that spmdx itself guarantees.
 inline void internal_check(bool holds, const char* what) {
   if (!holds) throw InternalError(what);
 }

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Philox 4x32-10: a counter-based generator, so that a number depends on its own position only.
+// Philox 4x32-10: a counter-based random generator, so a number depends only on seed, draw and index of its element.
 #pragma once
 #include <array>
 #include <cstdint>
@@ -8,7 +8,8 @@ namespace spmdx {
 
 using PhiloxBlock = std::array<uint32_t, 4>;
 
-// Ten rounds over one counter (Salmon et al., "Parallel random numbers: as easy as 1, 2, 3", SC 2011).
+// The 128 random bits of one counter, after ten rounds (Salmon et al., "Parallel random numbers: as easy as 1, 2, 3",
+// SC 2011).
 inline PhiloxBlock philox(PhiloxBlock counter, uint32_t key0, uint32_t key1) {
   constexpr uint64_t kMultiplier0 = 0xD2511F53, kMultiplier1 = 0xCD9E8D57;
   constexpr uint32_t kWeyl0 = 0x9E3779B9, kWeyl1 = 0xBB67AE85;
@@ -23,7 +24,7 @@ inline PhiloxBlock philox(PhiloxBlock counter, uint32_t key0, uint32_t key1) {
   return counter;
 }
 
-// The two 64-bit words that belong to one element of one draw.
+// The random bits of one element of one draw. A draw is one random op of the program, `element` its global index.
 struct PhiloxWords {
   uint64_t first = 0, second = 0;
 };

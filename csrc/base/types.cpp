@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// The table of dtypes, and printing of shapes and tensor types.
+// Types: the table of dtypes; text and hashes of shapes and tensor types.
 #include "base/types.h"
 
 #include <array>

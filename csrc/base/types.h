@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Small value types every floor shares: dtypes, shapes, tensor types.
+// Types: dtypes, shapes and tensor types, which every floor uses.
 #pragma once
 #include <cstdint>
 #include <optional>
@@ -9,7 +9,7 @@
 
 namespace spmdx {
 
-// One row per dtype in types.cpp: name, bytes per element, kind.
+// Names, sizes and kinds are in a table in types.cpp, in this order.
 enum class DType : uint8_t {
   f32,
   f64,
@@ -33,15 +33,15 @@ enum class DType : uint8_t {
 };
 
 std::string_view name(DType dtype);  // "f32"
-int64_t itemsize(DType dtype);       // bytes
-bool is_floating(DType dtype);       // f*, bf16 and complex
+int64_t itemsize(DType dtype);       // bytes per element
+bool is_floating(DType dtype);       // true for real and complex floats
 bool is_complex(DType dtype);
-std::optional<DType> parse_dtype(std::string_view text);
+std::optional<DType> parse_dtype(std::string_view text);  // the dtype with that name, if there is one
 
 using Shape = std::vector<int64_t>;
-int64_t numel(const Shape& shape);
+int64_t numel(const Shape& shape);  // the number of elements
 
-// What a value is on one device: the user's dtype and global shape. Strides are not part of it.
+// The dtype and the global shape of a value, as the user sees them. Strides are not part of a type.
 struct TensorType {
   DType dtype = DType::f32;
   Shape shape;
@@ -55,7 +55,8 @@ struct TensorType {
 std::string str(const TensorType& type);  // "f32[64, 128]"
 std::string str(const Shape& shape);      // "[64, 128]"
 
-// No plan depends on it: tests plan with many. Set before the first hash is made.
+// The seed of all hashes. No plan may depend on it, which tests check by planning with many seeds. It may be changed
+// only before the first hash is computed.
 inline uint64_t hash_seed = 0x9e3779b97f4a7c15ULL;
 
 inline uint64_t hash_combine(uint64_t a, uint64_t b) {

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Waiting: the one check of the process.
+// Waiting: holds the function that waiting threads of this process call.
 #include "base/waiting.h"
 
 #include <atomic>

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Waiting: waits that may be broken off while nothing has come of them yet, as by Ctrl-C in the program's thread.
+// Waiting: waits that a check may interrupt, so that Ctrl-C in the program's thread ends them.
 #pragma once
 #include <chrono>
 #include <condition_variable>
@@ -7,11 +7,14 @@
 
 namespace spmdx {
 
-// `check` is called now and then by whoever waits, with none of its locks held; what it throws ends the wait.
+// Sets the check of this process. A waiting thread calls it every 50 ms, after it has released the lock of the wait; an
+// exception of the check ends the wait.
 void set_wait_check(void (*check)());
+// Calls the check, if there is one.
 void check_wait();
 
-// Waits until `ready`, which is asked with the lock held. Throws what the check throws, with the lock given up.
+// Waits until `ready` returns true, which is called with the lock held. Returns with the lock held; if the check
+// throws, the lock is released.
 template <class Ready>
 void wait_until_ready(std::condition_variable& changed, std::unique_lock<std::mutex>& lock, Ready ready) {
   constexpr std::chrono::milliseconds kBetweenChecks{50};

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Checks from Python: debug modes of a run, what it held at most, and rules changed by a test.
+// Checks from Python: check modes of a run, the most memory that it held, and rules that a test overrides.
 #include "runtime/data/check.h"
 
 #include <torch/csrc/utils/pybind.h>

@@ -32,7 +32,7 @@ py::dict collective_row(const Graph& graph, const Node& node) {
                   "source"_a = bridge::source_text(node.source));
 }
 
-// "its operands are cut: f32[16, 32@model], f32[32@model, 8]"
+// Why a result is partial: "its operands are cut: f32[16, 32@model], f32[32@model, 8]". Empty if no operand is cut.
 std::string cut_operands(const Graph& graph, const Node& node) {
   std::string text;
   for (ValueId input : node.inputs) {
@@ -48,7 +48,8 @@ std::string at_line(SourceId source) {
   return line.empty() ? line : " at " + line;
 }
 
-// "annotation of w at train.py:41, through aten.mm at train.py:50". `node` made the value; null: it is an input.
+// Why a value is cut: "annotation of w at train.py:41, through aten.mm at train.py:50". `node` is the node that made
+// the value, or null for an input.
 std::string provenance(const Graph& graph, const Value& value, const Node* node) {
   const Provenance& why = value.why;
   std::string text = why.origin.empty() && why.source ? "annotation" : why.origin;

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// The device from Python: registration and random state.
+// The device from Python: its registration, its random state, and the memory of its tensors.
 #include <pybind11/functional.h>
 #include <torch/csrc/utils/pybind.h>
 
@@ -48,7 +48,7 @@ void bind_device(py::module_& module) {
   module.def("set_libraries", &bridge::set_libraries);
   module.def("in_forked_child", &in_forked_child);
   module.def("wait_at_exit", [] {
-    if (in_forked_child()) return;  // nothing runs there
+    if (in_forked_child()) return;  // a forked child has none of the threads that are waited for
     py::gil_scoped_release no_gil;
     bridge::engine().wait();
     bridge::wait_for_autograd();

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// What the bindings share: Python's handles of meshes and shardings, tensor checks, and waits that Ctrl-C ends.
+// What the files of this folder share: Python's handles of meshes and shardings, and the data behind a tensor.
 #pragma once
 #include <string>
 #include <vector>
@@ -14,17 +14,19 @@ struct MeshHandle {
   MeshRef mesh;
 };
 struct ShardingHandle {
-  ShardingRef sharding = nullptr;                // interned: lives as long as the process
-  std::shared_ptr<const PartitionSpec> written;  // what the user wrote, where that says more
+  ShardingRef sharding = nullptr;                // interned, so equal shardings are equal pointers
+  std::shared_ptr<const PartitionSpec> written;  // what the user wrote, on a mesh with axes of size 1; else null
 };
 
-// The lazy tensor behind `tensor`. Throws ShardingError naming `what` for a tensor of another device.
+// The lazy tensor behind `tensor`. For a tensor of another device it throws ShardingError, whose message names `what`.
 bridge::LazyTensor& require_lazy(const at::Tensor& tensor, const char* what);
 
-// Data that holds exactly what `tensor` shows, views included; flushes what is pending. Does not wait for it.
+// Data that holds exactly the elements that `tensor` shows, also if it is a view. Ends the recorded graph if they are
+// pending, and does not wait for the step.
 DataRef settle(const at::Tensor& tensor);
 
-// The sharding of `tensor`, planning what is pending and running nothing. Null: nothing known.
+// The sharding of `tensor`, or null if it has none. Plans the recorded graph if the tensor is pending, and runs
+// nothing.
 ShardingRef sharding_of(const at::Tensor& tensor);
 
 }  // namespace spmdx::bind

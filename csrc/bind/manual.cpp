@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Ops of manual regions from Python.
+// Manual regions from Python: the op that permutes rows between devices.
 #include <pybind11/stl.h>
 #include <torch/csrc/utils/pybind.h>
 

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Processes from Python: how they are joined, left and mended.
+// Processes from Python: joining a program of several processes, leaving it, and recovering it.
 #include <pybind11/functional.h>
 #include <pybind11/stl.h>
 #include <torch/csrc/utils/pybind.h>
@@ -17,7 +17,7 @@ namespace {
 
 namespace py = pybind11;
 
-// (name, pid, start) of every process; a pid of 0 is one of another machine.
+// (name, pid, start time) of every process; the pid is 0 for a process on another machine.
 using PeerRows = std::vector<std::tuple<std::string, int64_t, uint64_t>>;
 
 void join(int64_t here, int64_t devices, const PeerRows& rows, c10::intrusive_ptr<c10d::Store> store, double timeout_s,
@@ -39,7 +39,7 @@ std::vector<std::string> await_values(const std::vector<std::string>& keys, cons
   return bridge::await_values(keys, awaited);
 }
 
-// Returns the error of a step that the program has not seen; empty if there is none.
+// Returns the message of an error of a step that the program has not seen yet; empty if there is none.
 std::string recover(const std::string& why) {
   py::gil_scoped_release no_gil;
   bridge::call_off(why);

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Rules from Python: those that users register for ops of their own.
+// Rules from Python: registers the rules of users' own ops.
 #include <ATen/core/dispatch/Dispatcher.h>
 #include <pybind11/stl.h>
 #include <torch/csrc/utils/pybind.h>
@@ -21,7 +21,7 @@ namespace {
 
 namespace py = pybind11;
 
-// How many of a schema's arguments or returns are tensors; −1: a list among them has any number.
+// How many of a schema's arguments or returns are tensors; −1 if one is a list of tensors, whose length is not known.
 int count_tensors(const std::vector<c10::Argument>& arguments) {
   const auto is_list = [](const c10::Argument& argument) {
     return bridge::mentions_tensor(argument) && argument.type()->kind() == c10::TypeKind::ListType;
@@ -30,7 +30,7 @@ int count_tensors(const std::vector<c10::Argument>& arguments) {
   return static_cast<int>(std::count_if(arguments.begin(), arguments.end(), bridge::mentions_tensor));
 }
 
-// All overloads of "ns::op", or the one that "ns::op.overload" names.
+// All overloads of "ns::op", or only the one that "ns::op.overload" names.
 std::vector<c10::OperatorHandle> overloads(const std::string& name) {
   const size_t dot = name.find('.');
   auto& dispatcher = c10::Dispatcher::singleton();

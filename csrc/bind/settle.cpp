@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// From a tensor to its data or its planned sharding.
+// Finds the data of a tensor, or the sharding that a plan gives it.
 #include <pybind11/pybind11.h>
 
 #include "base/error.h"
@@ -15,20 +15,20 @@ namespace {
 
 namespace py = pybind11;
 
-// A tensor of its own that holds what `tensor` shows: `tensor` itself unless it is a view.
+// A tensor with a root of its own that holds what `tensor` shows: `tensor` itself, or for a view a new one.
 at::Tensor rooted(const at::Tensor& tensor) {
   bridge::LazyTensor& lazy = require_lazy(tensor, "spmdx");
   if (!lazy.chain()) return tensor;
   auto& recorder = bridge::Recorder::instance();
-  const bridge::Recorder::Lock lock;  // the value read is one of the graph that it is put into
+  const bridge::Recorder::Lock lock;  // so that no other thread ends the graph between the read and its use
   const at::Tensor own =
       bridge::make_tensor(recorder.lazy(recorder.read(lazy)), bridge::share(bridge::meta_of(tensor)));
   if (lazy.of_view) require_lazy(own, "spmdx").root().annotation = std::make_unique<bridge::Annotation>(*lazy.of_view);
   return own;
 }
 
-// The sharding the plan gives to the pending value `id`: values that are alive are outputs, in the same order before
-// and after planning.
+// The sharding that the plan gives to the pending value `id`, or null. A tensor is alive, so its value is an output;
+// the outputs have the same order in the recorded and in the compiled graph.
 ShardingRef planned(const Plan& plan, ValueId id) {
   const std::vector<Output>& traced = plan.traced.outputs;
   const Graph& compiled = plan.executable->graph();
@@ -74,7 +74,7 @@ ShardingRef sharding_of(const at::Tensor& tensor) {
   const bridge::Recorder::Lock lock;
   const bridge::LazyTensor& lazy = require_lazy(tensor, "get_sharding");
   if (lazy.annotation()) return lazy.annotation()->sharding;
-  if (lazy.chain()) plan_pending(tensor);  // a gradient gets a root of its own when it is planned
+  if (lazy.chain()) plan_pending(tensor);  // a gradient that is a view gets a root of its own when it is planned
   at::Tensor own = rooted(tensor);
   bridge::Root& root = require_lazy(own, "get_sharding").root();
   if (root.current.data) return root.current.data->sharding();

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Python's Mesh and Sharding handles, annotations of tensors, and the translation of spmdx's errors.
+// Shardings from Python: handles of meshes and shardings, annotations, shards of tensors, and exceptions as Python's.
 #include <ATen/core/operator_name.h>
 #include <ATen/ops/zeros.h>
 #include <pybind11/stl.h>
@@ -89,8 +89,8 @@ std::vector<int64_t> addressable(const Mesh& mesh) {
   return positions_of(processes, processes.here, mesh);
 }
 
-// The tensors that the devices of this process hold, in order of position, replicas sharing one; and their sharding.
-// Data that no mesh knows of are one tensor without a sharding.
+// One tensor for each device of this process, in order of position, and their sharding; devices with the same shard
+// share a tensor. Data without a sharding are one tensor. Waits until the data are computed.
 std::pair<std::vector<at::Tensor>, std::optional<ShardingHandle>> local_data(const at::Tensor& tensor, bool on_host) {
   DataRef data = settle(tensor);
   if (!data->ready()) {
@@ -101,7 +101,8 @@ std::pair<std::vector<at::Tensor>, std::optional<ShardingHandle>> local_data(con
   const ShardingRef sharding = data->sharding();
   const auto shown = [&](const BufferRef& shard) {
     if (on_host) return bridge::to_host(bridge::tensor_of(shard));
-    static_cast<bridge::AtenBuffer&>(*shard).host = at::Tensor();  // the caller may write to what he gets
+    // The caller may write to the shard, so the copy on the host would be out of date.
+    static_cast<bridge::AtenBuffer&>(*shard).host = at::Tensor();
     bridge::lead_program();
     return bridge::tensor_of(shard);
   };
@@ -116,15 +117,15 @@ std::pair<std::vector<at::Tensor>, std::optional<ShardingHandle>> local_data(con
   return {std::move(result), ShardingHandle{sharding, nullptr}};
 }
 
-// The same memory where that can be lent: contiguous, and seen by tensors only, who count its users. Nothing is written
-// to it then.
+// A buffer over the tensor's memory, if it is contiguous and owned by tensors, which count its users; nobody may write
+// to it from now on. Else a buffer over a copy.
 BufferRef borrowed(const at::Tensor& tensor) {
   const at::Tensor same = tensor.detach().resolve_conj().resolve_neg().contiguous();
   return same.is_alias_of(tensor) && !same.storage().resizable() ? bridge::uploaded(same) : bridge::lent(same);
 }
 
-// Data whose distinct shards `make` gives, called with the index of a device of the mesh in this process and its
-// position.
+// Data whose distinct shards `make` returns. It is called with the index of a device among those of this process, and
+// with the position of that device in the mesh.
 DataRef data_of_shards(const TensorType& type, ShardingRef sharding,
                        const std::function<BufferRef(size_t, int64_t)>& make) {
   if (bridge::planning_only()) return bridge::abstract_data(type, sharding);
@@ -138,8 +139,8 @@ DataRef data_of_shards(const TensorType& type, ShardingRef sharding,
   return std::make_shared<Data>(type, sharding, std::move(shards));
 }
 
-// Data made of one tensor per device of the mesh in this process; of replicas the first counts. REQUIRES: shapes are
-// those of the boxes, no partial sharding.
+// Data made of `locals`, one tensor per device of this process; of devices with the same shard the first one's is
+// taken. REQUIRES: the shapes are those of the boxes, and the sharding is not partial.
 DataRef data_from(const TensorType& type, ShardingRef sharding, const std::vector<at::Tensor>& locals,
                   bool lend = false) {
   return data_of_shards(type, sharding, [&](size_t i, int64_t) {
@@ -148,7 +149,8 @@ DataRef data_from(const TensorType& type, ShardingRef sharding, const std::vecto
   });
 }
 
-// Zeros in memory that nobody else holds, made where the shards lie: nothing is uploaded that processes would compare.
+// Zeros in new memory, made on the device of the shards. They are not uploaded, because processes compare what they
+// upload.
 DataRef blank_data(const TensorType& type, ShardingRef sharding) {
   const auto zeros = [&](const Shape& shape) {
     bridge::fix_shard_device();
@@ -171,7 +173,7 @@ DataRef blank_data(const TensorType& type, ShardingRef sharding) {
 void load_local(const at::Tensor& tensor, const ShardingHandle& handle, const std::vector<at::Tensor>& locals) {
   auto& lazy = require_lazy(tensor, "load_local_shards_");
   auto& recorder = bridge::Recorder::instance();
-  const bridge::Recorder::Lock lock;  // the input is one of the graph that is written to
+  const bridge::Recorder::Lock lock;  // so that no other thread ends the graph between the input and the write
   recorder.write(lazy, recorder.input(data_from(type_of(tensor), handle.sharding, locals)));
 }
 
@@ -204,7 +206,7 @@ py::object annotation(const at::Tensor& tensor) {
   return py::cast(ShardingHandle{lazy->annotation()->sharding, lazy->annotation()->written});
 }
 
-// What was written for `from` holds for `to`, where both are ours. Returns whether `to` is annotated.
+// Gives the annotation of `from` to `to`, if both are tensors of the device. Returns whether `to` is annotated then.
 bool keep_annotation(const at::Tensor& from, const at::Tensor& to) {
   bridge::LazyTensor *source = bridge::as_lazy(from), *target = bridge::as_lazy(to);
   if (!target) return false;
@@ -224,7 +226,8 @@ py::object sharding_or_none(const at::Tensor& tensor) {
   return sharding ? py::cast(ShardingHandle{sharding, nullptr}) : py::none();
 }
 
-// A sharding does not tell axes of size 1: they cut nothing. Null where it says all that was written.
+// A sharding does not keep axes of size 1, because they cut nothing; so a spec on a mesh with such axes is kept as it
+// was written. Null for other meshes, where the sharding tells the whole spec.
 std::shared_ptr<const PartitionSpec> as_written(PartitionSpec spec, const Mesh& mesh) {
   const auto& axes = mesh.axes();
   if (std::none_of(axes.begin(), axes.end(), [](const Axis& axis) { return axis.size == 1; })) return nullptr;
@@ -282,7 +285,7 @@ void bind_handle(py::module_& m) {
 }  // namespace
 
 void bind_sharding(py::module_& m) {
-  // Tried before every other translator; the module's own names are the classes users catch.
+  // A local translator is tried before all others. The module has the classes of spmdx.errors under its own names, too.
   py::register_local_exception_translator(translate);
   py::object errors = py::module_::import("spmdx.errors");
   for (const char* type : {"ShardingError", "CommError", "InternalError"}) m.attr(type) = errors.attr(type);

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Steps from Python: cut the trace, wait, counters, options.
+// Steps from Python: ends the recorded graph, waits for steps, counts them, and sets compile options.
 #include <pybind11/stl.h>
 #include <torch/csrc/utils/pybind.h>
 
@@ -65,7 +65,7 @@ std::optional<int64_t> gather_budget() {
   return bytes == kNoLimit ? std::nullopt : std::optional(bytes);
 }
 
-// Plans are dropped, or compiled, by a thread that may want the GIL.
+// For calls that take the lock of the recorder or of planning: a thread that holds one of these may need the GIL.
 using NoGil = py::call_guard<py::gil_scoped_release>;
 
 }  // namespace

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Topologies and reshard plans from Python: which one plans are made for, what a plan does, how long an exchange takes.
+// Topologies and reshard plans from Python: sets the topology, shows and runs a reshard plan, measures an exchange.
 #include <ATen/ATen.h>
 #include <pybind11/stl.h>
 #include <torch/csrc/utils/pybind.h>
@@ -79,13 +79,13 @@ py::dict reshard_plan(const std::string& dtype, const Shape& shape, const Shardi
                   "peak_bytes"_a = plan->peak_bytes, "microseconds"_a = us);
 }
 
-// Bytes that the busiest device lacks. REQUIRES: nothing is partial.
+// The bytes that a direct exchange sends to the device that lacks most. REQUIRES: both shardings are not partial.
 int64_t missing_bytes(const std::string& dtype, const Shape& shape, const ShardingHandle& from,
                       const ShardingHandle& to) {
   return missing(*from.sharding, *to.sharding, shape).elements * itemsize(dtype_named(dtype));
 }
 
-// Executes the plan, shard by shard, on tensors in order of position, and gives back such tensors.
+// Runs the reshard plan in this process, on one tensor per device in order of position. Returns such tensors.
 std::vector<at::Tensor> run_reshard(const std::vector<at::Tensor>& locals, const Shape& shape,
                                     const ShardingHandle& from, const ShardingHandle& to, const py::dict& topology) {
   const TensorType type{bridge::to_dtype(locals.at(0).scalar_type()), shape, false};
@@ -104,7 +104,8 @@ std::vector<at::Tensor> run_reshard(const std::vector<at::Tensor>& locals, const
   return results;
 }
 
-// Least nanoseconds of one all_to_all of f32 shards on a mesh of one axis, in this process.
+// The shortest of `repeats` measured times, in nanoseconds, of an all_to_all of f32 shards among devices of this
+// process.
 int64_t time_exchange(int64_t devices, int64_t rows, int repeats) {
   std::vector<int64_t> ids(devices);
   for (int64_t i = 0; i < devices; ++i) ids[i] = i;

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Trials from Python: what was recorded, what the rules of its ops offer, and a run of each with given shards.
+// Trials from Python: shows the recorded graph, and runs one of its ops with each sharding that its rule allows.
 #include "passes/report/trial.h"
 #include "sharding/notation.h"
 #include "sharding/shards.h"
@@ -25,14 +25,14 @@ using namespace bind;
 using namespace py::literals;
 using Tensors = std::vector<at::Tensor>;
 
-// Trials run in this process alone.
+// A queue over a Comm of one process, because trials run in this process alone.
 CollectiveQueue& local_queue() {
   static auto* comm = new Comm;
   static auto* collective_queue = new CollectiveQueue(*comm);
   return *collective_queue;
 }
 
-// Runs a graph now, on this thread.
+// Runs a graph on the calling thread, without the GIL, and returns its outputs.
 std::vector<Shards> run_now(const Graph& graph, const std::vector<DataRef>& inputs, const std::vector<Param>& params) {
   py::gil_scoped_release no_gil;
   bridge::KernelGuard kernels_only;
@@ -49,7 +49,7 @@ Tensors tensors_of(const Shards& shards) {
   return result;
 }
 
-// Who holds what of a value: for every distinct shard its box, and the number of its part of a sum.
+// The layout of a value: for every distinct shard its box, and the index of its term if the value is partial.
 py::dict layout(const Graph& graph, ValueId id) {
   const Value& value = graph.values[id];
   const Mesh& mesh = *graph.mesh;
@@ -76,7 +76,7 @@ py::list layouts(const Graph& graph, bool inputs) {
   return result;
 }
 
-// A trial with the numbers that its op is called with.
+// A trial: a graph of one op with shardings, and the values of the op's parameters.
 struct TrialHandle {
   Graph graph;
   std::vector<Param> params;
@@ -110,7 +110,7 @@ py::list nodes(const bridge::Recording& recording) {
   return rows;
 }
 
-// Every value as one device computes it; none for a result that its op does not make.
+// All values of the graph, computed on one device without cuts; none for a result that its op does not make.
 std::vector<std::optional<at::Tensor>> values(const bridge::Recording& recording) {
   Graph graph = recording.graph;
   graph.mesh = nullptr;
@@ -139,7 +139,7 @@ std::vector<TrialHandle> trials_of(const bridge::Recording& recording, size_t in
   return result;
 }
 
-constexpr int kWhole = -1, kSum = -2;  // else: the dim that all devices of the mesh cut
+constexpr int kWhole = -1, kSum = -2;  // any number from 0 on: the dim that the first axis of the mesh cuts
 
 ShardingRef sharding_as(int how, const TensorType& type, const MeshRef& mesh) {
   Sharding sharding = *replicated(mesh, type.shape.size());
@@ -149,7 +149,7 @@ ShardingRef sharding_as(int how, const TensorType& type, const MeshRef& mesh) {
   return intern(std::move(sharding), type.shape);
 }
 
-// The node as if its operands and results could lie so.
+// A trial of the node with these shardings of operands and results, whether its rule allows them or not.
 TrialHandle guess(const bridge::Recording& recording, size_t index, const MeshHandle& mesh,
                   const std::vector<int>& inputs, const std::vector<int>& outputs) {
   const Node& node = recording.graph.nodes.at(index);

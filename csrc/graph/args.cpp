@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Arguments of a call: by kind, with a value where they are absent.
+// Arguments of a call: one function for each kind of argument, with a value for absent ones.
 #include "graph/args.h"
 
 #include "base/error.h"

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Building graphs, and their structural equality and hash.
+// Graph: adds inputs and nodes, compares and hashes graphs.
 #include "graph/graph.h"
 
 #include <algorithm>
@@ -11,7 +11,7 @@
 namespace spmdx {
 namespace {
 
-// Doubles are compared and hashed by their bits: a NaN equals itself, and 0.0 is not -0.0.
+// Doubles are compared and hashed by their bits, so that a NaN equals itself, and 0.0 differs from -0.0.
 uint64_t bits(double value) { return std::bit_cast<uint64_t>(value); }
 
 bool equal(const Arg& a, const Arg& b) {
@@ -61,7 +61,7 @@ uint64_t hash_call(const Call& call) {
   return hash_combine(h, call.num_params);
 }
 
-// By content, so that every process computes the same.
+// Hashes the content, not the pointer, so that every process computes the same number.
 uint64_t hash_sharding(ShardingRef sharding) {
   if (!sharding) return 0;
   uint64_t h = hash_combine(1 + sharding->partial, static_cast<uint64_t>(sharding->reduction));
@@ -130,7 +130,7 @@ ValueId Graph::add_input(TensorType type, std::string name) {
 
 ValueId Graph::add_node(CallRef call, std::vector<ValueId> operands, SourceId source, uint32_t param) {
   internal_check(call != nullptr, "a node without a call");
-  // Messages are built only where they are needed: this runs for every recorded op.
+  // Messages are built only where they are needed, because this function runs for every recorded op.
   if (call->inputs.size() != operands.size())
     throw InternalError(call->op + " has " + std::to_string(call->inputs.size()) + " operand types and " +
                         std::to_string(operands.size()) + " operands");
@@ -188,7 +188,7 @@ std::vector<std::vector<NodeId>> users(const Graph& graph) {
   return result;
 }
 
-// "ns.op.overload" → "ns.op". Our own ops have no overloads: "spmdx.comm.all_gather" stays whole.
+// "ns.op.overload" becomes "ns.op". Ops of spmdx have no overloads, so "spmdx.comm.all_gather" stays as it is.
 std::string_view base_name(std::string_view op) {
   if (op.starts_with("spmdx.")) return op;
   const size_t op_start = op.find('.');

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// The one IR, from the trace to the plan: a list of nodes in program order over numbered values.
+// Graph: the one IR, from recording to the plan. It is a list of nodes in program order over numbered values.
 #pragma once
 #include <cstdint>
 #include <memory>
@@ -16,11 +16,11 @@ namespace spmdx {
 
 using ValueId = uint32_t;
 using NodeId = uint32_t;
-using SourceId = uint32_t;  // 0: unknown. Resolved by whoever recorded it.
+using SourceId = uint32_t;  // a line of the user's program, 0 if unknown; the recorder knows its text
 constexpr uint32_t kNone = UINT32_MAX;
 
 // ---- arguments of a call -------------------------------------------------------------------------
-// A tensor argument refers to the node's inputs by index, so a call can be shared between nodes.
+// A tensor argument is an index into the node's operands, so a call can be shared between nodes.
 struct TensorArg {
   uint32_t input = 0;
   bool operator==(const TensorArg&) const = default;
@@ -29,7 +29,7 @@ struct TensorListArg {
   std::vector<uint32_t> inputs;  // kNone: an absent optional tensor
   bool operator==(const TensorListArg&) const = default;
 };
-// A number that changes from run to run (learning rate, random draw): param `index` of the node.
+// A number that may change from run to run (a learning rate, a seed): parameter `index` of the node, see Node::param.
 struct RealParam {
   uint32_t index = 0;
   bool operator==(const RealParam&) const = default;
@@ -38,7 +38,7 @@ struct IntParam {
   uint32_t index = 0;
   bool operator==(const IntParam&) const = default;
 };
-// Anything only the backend understands (memory format, layout …), as text with its kind: "memory_format:2".
+// An argument that only the backend understands (a memory format, a layout), as text: "memory_format:2".
 struct OpaqueArg {
   std::string text;
   bool operator==(const OpaqueArg&) const = default;
@@ -46,39 +46,40 @@ struct OpaqueArg {
 using Arg = std::variant<std::monostate, TensorArg, TensorListArg, bool, int64_t, double, std::vector<int64_t>,
                          std::vector<double>, std::vector<bool>, std::string, DType, RealParam, IntParam, OpaqueArg>;
 
-// One op with its arguments and result types: all that shapes, rules and hashes depend on. Shared and
-// immutable; the tracer interns them, so equal calls are usually the same pointer.
+// One op with its arguments and the types of its operands and results: all that rules and hashes depend on. Immutable,
+// and shared by nodes; the recorder interns calls, so equal ones are usually the same pointer.
 struct Call {
   std::string op;                  // "aten.add.Tensor"; the overload "default" is left out: "aten.mm"
   std::vector<Arg> args;           // one per schema argument
   std::vector<TensorType> inputs;  // types of the tensor operands, in argument order
   std::vector<TensorType> outputs;
-  uint32_t num_params = 0;  // RealParam and IntParam together, numbered in argument order
+  uint32_t num_params = 0;  // how many RealParams and IntParams are among `args`; both are numbered together
   uint64_t hash = 0;        // set by seal()
 
   bool operator==(const Call& other) const;  // compares everything but the hash
 };
 using CallRef = std::shared_ptr<const Call>;
-CallRef seal(Call call);  // computes the hash
+CallRef seal(Call call);  // the call with its hash, which can no longer change
 
 // ---- nodes and values ----------------------------------------------------------------------------
 struct Node {
   CallRef call;
   std::vector<ValueId> inputs;
   ValueId output = 0;  // first result; result i is output + i
-  uint32_t param = 0;  // first parameter, a number below Graph::num_params
+  uint32_t param = 0;  // the number of its first parameter in the graph; parameter i of the node is param + i
   SourceId source = 0;
-  // For collectives (op "spmdx.comm.all_gather" …): what moves. Shardings are those of input and output.
+  // Of collectives only (ops like "spmdx.comm.all_gather"): the sub-axes of its groups of devices, and the bytes that
+  // one device receives. The shardings before and after are those of its operand and result.
   SubAxisSet sub_axes = 0;
   int64_t bytes = 0;
-  std::string cause;  // why this collective is here
+  std::string cause;  // why the plan has this collective
 };
 
-// Why a dim of a value is cut: which annotation, through which op it came last.
+// Why a dim of a value is cut: the annotation, and the last op through which its cut was propagated.
 struct Provenance {
   SourceId source = 0;  // of the annotation
   std::string origin;   // "annotation of input 3"
-  CallRef through;      // null: none
+  CallRef through;      // the op, or null
   SourceId at = 0;      // of that op
 };
 
@@ -89,39 +90,40 @@ struct Value {
   Provenance why;
 };
 
-// A value that exists before the step. `physical` is the layout its data has now (null: a host constant
-// or fresh upload, held whole); `annotation` what the user wrote (null: nothing, propagation may decide).
+// A value that exists before the step. `physical` is the sharding of its data now; null for data that no mesh has cut,
+// a constant or a new upload. `annotation` is what the user wrote, or null.
 struct Input {
   ValueId value = 0;
   ShardingRef physical = nullptr;
   ShardingRef annotation = nullptr;
   SourceId source = 0;  // where the user annotated it
   std::string name;
-  // A parameter or other state: its layout says how it is stored, so it yields to the layout of the data.
+  // True for parameters and other state: the sharding says how it is stored. Where the sharding of data asks an op for
+  // other cuts, propagation follows the data.
   bool state = false;
 };
 
-// A value that outlives the step. `tied` is the input whose sharding it should have (the value that the
-// same tensor held before, or the parameter whose gradient it is), kNone if there is none.
+// A value that outlives the step. `tied` is the input whose sharding it should have: the value that the same tensor
+// held before the step, or the parameter whose gradient this is.
 struct Output {
   ValueId value = 0;
   ShardingRef annotation = nullptr;
-  uint32_t tied = kNone;  // index into Graph::inputs
-  bool donates = false;   // the tied input dies with this step: its buffer may be reused
+  uint32_t tied = kNone;  // index into Graph::inputs; kNone: no input
+  bool donates = false;   // nobody holds the tied input after the step, so its buffer may be reused
   SourceId source = 0;
-  bool state = false;  // as of Input
+  bool state = false;  // as Input::state
 };
 
-// A sharding the user put on a traced value.
+// A sharding that the user has put on a value inside of the program.
 struct Constraint {
   ValueId value = 0;
   ShardingRef sharding = nullptr;
   SourceId source = 0;
-  bool state = false;  // as of Input
+  bool state = false;  // as Input::state
 };
 
 struct Graph {
-  MeshRef mesh;             // null: no annotation anywhere; runs on one device
+  MeshRef mesh;             // null: nothing is annotated, and the graph runs on one device
   std::vector<Node> nodes;  // topological: a node's inputs come before it
   std::vector<Value> values;
   std::vector<Input> inputs;
@@ -129,30 +131,31 @@ struct Graph {
   std::vector<Constraint> constraints;
 
   const Value& value(ValueId id) const { return values[id]; }
-  ValueId add_input(TensorType type, std::string name = {});  // index into inputs is inputs.size()-1
+  ValueId add_input(TensorType type, std::string name = {});  // appends to `inputs`; returns the value
   // Appends a node; its result values get the call's output types. Returns the first result.
   ValueId add_node(CallRef call, std::vector<ValueId> inputs, SourceId source = 0, uint32_t param = 0);
   uint32_t num_params = 0;
 };
 
-// Equal programs have equal hashes: ops, arguments, wiring, types, shardings of inputs, annotations, ties and outputs;
-// sources and param values are not part of it. `same` compares the same things exactly.
+// A hash of all that a plan depends on: ops, arguments, operands, types, shardings of inputs, annotations, constraints,
+// ties and outputs, but not sources or the values of parameters. Equal in every process. `same` compares these exactly.
 uint64_t structural_hash(const Graph& graph);
 bool same(const Graph& a, const Graph& b);
 
-// Consumers of every value, in program order (a node once, even if it uses the value twice).
+// For every value the nodes that read it, in program order, each node once.
 std::vector<std::vector<NodeId>> users(const Graph& graph);
-// Its data lies on another mesh than the graph's, as an earlier step left it.
+// Whether an earlier step has left the input's data on another mesh than that of the graph.
 bool comes_from_another_mesh(const Graph& graph, const Input& input);
 
-// Base name of an op: "aten.add" for "aten.add.Tensor".
+// The name of an op without its overload: "aten.add" for "aten.add.Tensor".
 std::string_view base_name(std::string_view op);
 inline bool is_collective(const Node& node) { return node.call->op.starts_with("spmdx.comm."); }
-// "spmdx.comm.all_gather"
+// The op of a kind of collective: "spmdx.comm.all_gather".
 std::string collective_op(Collective kind);
-// The two that have names of their own, graph/rows.h: rows between devices. They are collective_permutes; the sub-axes
-// that cut the dim stay.
+// Two collective_permutes that have ops of their own: they send rows between devices by a RowMap (graph/rows.h), and
+// leave the sharding as it is.
 constexpr std::string_view kPermuteRows = "spmdx.comm.permute_rows", kCommHalo = "spmdx.comm.halo";
+// The kind of a collective node. Throws InternalError for any other node.
 Collective collective_kind(const Node& node);
 
 }  // namespace spmdx

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Rewriting a graph node by node.
+// Rewrite: copies inputs, nodes and outputs over mapped values, and drops nodes that no output needs.
 #include "graph/rewrite.h"
 
 #include <algorithm>

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Rewriting a graph node by node: the new graph beside the map from old values to new ones.
+// Rewrite: builds a new graph from an old one, node by node, with a map from old values to new ones.
 #pragma once
 #include <vector>
 
@@ -7,18 +7,21 @@
 
 namespace spmdx {
 
-// Starts with the old graph's inputs. Every old value must be mapped before finish().
+// The new graph begins with the inputs of the old one, already mapped. The values of all outputs must be mapped before
+// finish().
 class Rewrite {
  public:
   explicit Rewrite(const Graph& from);
-  // Appends a copy of an old node over the mapped operands; maps its results.
+  // Appends a copy of an old node, whose operands are the mapped ones, and maps its results. Throws InternalError where
+  // an operand is not mapped; so does mapped().
   void keep(const Node& node);
-  // An old node's copy over the mapped operands, not appended.
+  // A copy of an old node with the mapped operands, which is not appended.
   Node mapped(const Node& node) const;
   void map(ValueId from, ValueId to) { map_[from] = to; }
-  ValueId at(ValueId from) const { return map_[from]; }
+  ValueId at(ValueId from) const { return map_[from]; }  // kNone for an old value that is not mapped
   Graph& to() { return to_; }
-  // Renumbers outputs and constraints (dropping constraints on values that are gone) and gives up the graph.
+  // Adds the old outputs and constraints over the mapped values, without constraints on values that are not mapped.
+  // Returns the new graph. Called once.
   Graph finish();
 
  private:
@@ -27,10 +30,11 @@ class Rewrite {
   std::vector<ValueId> map_;
 };
 
-// Nodes that some output needs.
+// For each node whether some output needs it.
 std::vector<bool> needed_nodes(const Graph& graph);
+// Removes the nodes that no output needs.
 void drop_dead(Graph& graph);
-// Inputs, as indices of Graph::inputs, in the order of their first use; then those that no node reads.
+// The indices of Graph::inputs in the order in which nodes first read them; inputs that no node reads come last.
 std::vector<size_t> inputs_by_use(const Graph& graph);
 
 }  // namespace spmdx

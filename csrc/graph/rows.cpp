@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Rows: read off a call.
+// Rows: reads a row map from the arguments of a call.
 #include "graph/rows.h"
 
 #include <algorithm>

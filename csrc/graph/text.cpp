@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Prints graphs. text_parse.cpp reads every line written here back into the same graph.
+// Graph text: prints graphs. text_parse.cpp reads every line written here back into the same graph.
 #include "graph/text.h"
 
 #include <algorithm>
@@ -25,7 +25,7 @@ std::string quoted(std::string_view text) {
   return out + '"';
 }
 
-// The shortest text that reads back as the same double, and never as an integer.
+// The shortest text that is read back as the same double, and is never read as an integer.
 std::string number(double value) {
   if (!std::isfinite(value)) return std::isnan(value) ? "nan" : value > 0 ? "inf" : "-inf";
   char buffer[40];
@@ -35,7 +35,8 @@ std::string number(double value) {
 
 std::string percent(ValueId value) { return value == kNone ? "none" : "%" + std::to_string(value); }
 
-// `str` shows a replicated value as it shows an undecided one (null); a graph must tell them apart.
+// `str` prints the same text for a replicated sharding and for none (null). Graph text must tell them apart, so it adds
+// the word "replicated".
 std::string typed(const TensorType& type, ShardingRef sharding) {
   std::string out = str(TensorType{type.dtype, type.shape}, sharding);
   if (sharding && sharding->replicated()) out += " replicated";
@@ -46,7 +47,7 @@ std::string typed(const Graph& graph, ValueId value) {
   return typed(graph.values[value].type, graph.values[value].sharding);
 }
 
-// "[a, b]"; an empty list is told apart by `kind`: "doubles[]".
+// "[a, b]". An empty list has its kind in front, "doubles[]", because no item tells the kind.
 template <class Items, class Print>
 std::string list(const Items& items, const char* kind, Print print_item) {
   std::string out = "[";
@@ -84,7 +85,7 @@ struct PrintArg {
   std::string operator()(const OpaqueArg& arg) const { return "opaque" + quoted(arg.text); }
 };
 
-// Whether the parameters are those that a reader of the arguments would number 0, 1, … itself.
+// Whether the parameters are numbered 0, 1, … in the order of the arguments, as the parser numbers them by itself.
 bool numbers_params_in_order(const Call& call) {
   uint32_t next = 0;
   for (const Arg& arg : call.args) {
@@ -102,7 +103,7 @@ std::string axes(const Mesh& mesh, SubAxisSet sub_axes) {
   return out;
 }
 
-// What follows the closing parenthesis: a collective's facts, and parameters numbered in an unusual way.
+// The text after the closing parenthesis: the fields of a collective, and parameters that are not numbered in order.
 std::string attributes(const Node& node, const Graph& graph) {
   std::string out;
   if (node.sub_axes && graph.mesh) out += " over " + axes(*graph.mesh, node.sub_axes);
@@ -154,7 +155,7 @@ std::string print_output(const Output& output, const Graph& graph) {
   return output.state ? out + " state" : out;
 }
 
-// The number of parameters that the nodes use: what a reader takes Graph::num_params to be.
+// The number of parameters that nodes use. The parser sets Graph::num_params to it, if the text says nothing else.
 uint32_t used_params(const Graph& graph) {
   uint32_t used = 0;
   for (const Node& node : graph.nodes) {

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// The arguments of one op in graph text.
+// ArgReader: one function for each kind of argument in graph text.
 #include "graph/text_args.h"
 
 #include "base/error.h"

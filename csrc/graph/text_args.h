@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Reads the arguments of one op from graph text: operands and parameters are numbered as they come.
+// ArgReader: reads the arguments of one op from graph text; operands and parameters are numbered in order of
+// appearance.
 #pragma once
 #include <string>
 #include <vector>
@@ -14,10 +15,10 @@ class ArgReader {
   ArgReader(Cursor& cursor, const Graph& graph, const std::vector<bool>& defined)
       : cursor_(cursor), graph_(graph), defined_(defined) {}
 
-  // From "(" to ")": call.args and call.inputs.
+  // Reads from "(" to ")", and sets call.args and call.inputs. Throws ShardingError.
   void read(Call& call);
-  // Turns numbers of parameters in the graph into numbers in the node, which has [base, base + count), and sets
-  // call.num_params.
+  // Changes the numbers of parameters from those in the graph to those in the node, whose parameters are [base, base +
+  // count) in the graph, and sets call.num_params.
   static void number_params(Call& call, uint32_t base, uint32_t count);
 
   std::vector<ValueId> operands;
@@ -28,7 +29,7 @@ class ArgReader {
   uint32_t param();
   Arg argument();
   Arg dtype();
-  Arg list();  // the first item says what it holds
+  Arg list();  // the first item tells the kind of all items
   template <class T>
   T empty_list();
   template <class T>

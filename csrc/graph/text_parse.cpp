@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Parses the text form of graphs: one statement a line, `//` starts a comment.
+// Graph text: parses it, one statement per line; `//` starts a comment.
 #include <algorithm>
 #include <tuple>
 #include <utility>
@@ -13,10 +13,10 @@
 namespace spmdx {
 namespace {
 
-constexpr ValueId kMaxValue = 1 << 20;  // a larger number is a typing error, not a graph
+constexpr ValueId kMaxValue = 1 << 20;  // a larger number is taken for a typing error
 constexpr int64_t kMaxDevices = 1 << 20;
 
-// Reads lines into a graph.
+// Reads lines, and builds the graph that they describe.
 class Parser {
  public:
   void line(std::string_view text) {
@@ -68,13 +68,13 @@ class Parser {
     graph_.mesh = Mesh::make(std::move(ids), std::move(shape), std::move(names), outer);
   }
 
-  // A factor of the size of an axis; `size` is the number of devices so far.
   static std::string axis_name(Cursor& cursor) {
     const std::string_view name = cursor.until(" ,:=()");
     if (name.empty()) cursor.fail("the name of an axis");
     return std::string(name);
   }
 
+  // Reads the size of an axis, or one of its two factors, and multiplies it to `size`, the number of devices so far.
   static int64_t axis_part(Cursor& cursor, const std::string& name, int64_t& size) {
     const auto part = cursor.number<int64_t>("the size of an axis");
     if (part < 1 || part > kMaxDevices / size) {
@@ -116,7 +116,7 @@ class Parser {
                         str(expected) + ", the type of the value.");
   }
 
-  // An annotation is always decided: one without axes means replicated.
+  // The sharding of an annotation is never null: a type without axes means replicated.
   ShardingRef annotation(Cursor& cursor, ValueId value, const char* what) {
     const ShardingRef sharding = sharding_of(cursor, value, what);
     if (sharding) return sharding;
@@ -147,7 +147,7 @@ class Parser {
     graph_.outputs.push_back(out);
   }
 
-  // "%0 = input …", "%1 : T, %2 : T = op(…)", or "op(…)" for an op without results.
+  // Reads "%0 = input …", "%1 : T, %2 : T = op(…)", or "op(…)" for an op without results.
   void definition(Cursor& cursor) {
     std::vector<ValueId> results;
     while (cursor.peek("%")) {
@@ -222,7 +222,7 @@ class Parser {
     if (cursor.accept("cause")) node.cause = cursor.quoted();
   }
 
-  // "model", or a part of an axis: "model:(pre)size".
+  // Reads axes: "model", or a part of an axis, "model:(pre)size".
   SubAxisSet sub_axes(Cursor& cursor) {
     if (!graph_.mesh) throw ShardingError("'over' without a mesh. Expected a line like mesh(data=2) at the top.");
     std::string axis = axis_name(cursor);
@@ -236,7 +236,7 @@ class Parser {
   }
 
   Graph graph_;
-  std::vector<bool> defined_;  // by value id; a node's results only once it is read
+  std::vector<bool> defined_;  // by value id; the results of a node only after the whole node was read
 };
 
 }  // namespace

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Types in graph text.
+// Types in graph text: reads a type, and refuses one that is too large.
 #include "graph/text_type.h"
 
 #include <algorithm>
@@ -10,7 +10,7 @@
 namespace spmdx {
 namespace {
 
-// Sizes whose product does not fit would overflow wherever they are multiplied.
+// Refuses a type whose bytes do not fit into 63 bits, because products of its sizes would overflow everywhere.
 void check_numel(const TensorType& type) {
   int64_t bytes = itemsize(type.dtype);
   for (int64_t size : type.shape) {
@@ -27,7 +27,7 @@ std::pair<TensorType, ShardingRef> read_type(Cursor& cursor, const MeshRef& mesh
   const size_t start = cursor.position();
   auto [type, sharding] = parse_type(cursor, mesh);
   check_numel(type);
-  // "f32[4] replicated" is decided, "f32[4]" is not, though a sharding may stand for it.
+  // parse_type may give a replicated sharding for "f32[4]", but only "f32[4] replicated" means one here.
   if (sharding && sharding->replicated()) sharding = nullptr;
   if (cursor.accept("replicated")) {
     if (!mesh) throw ShardingError("'replicated' without a mesh. Expected a line like mesh(data=2) at the top.");

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Types in graph text: the notation of shardings, and the words that may follow it.
+// Types in graph text: the notation of sharded types, and the words that may follow them.
 #pragma once
 #include <utility>
 
@@ -8,7 +8,8 @@
 
 namespace spmdx {
 
-// `replicated` after a type says that null is not meant, `number` that it is a wrapped number. Throws ShardingError.
+// Reads a type with its sharding; null where the text has no axes. After the type, the word `replicated` stands for a
+// sharding that cuts nothing, and `number` for a wrapped number. Throws ShardingError.
 std::pair<TensorType, ShardingRef> read_type(Cursor& cursor, const MeshRef& mesh);
 
 }  // namespace spmdx

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Known rules: the latest ones, by call.
+// Known rules: one table from calls to rules, under a lock; it holds the rules that were used last.
 #include "rules/known_rules.h"
 
 #include <mutex>
@@ -9,7 +9,7 @@
 namespace spmdx::rules {
 namespace {
 
-constexpr size_t kCached = 1 << 13;  // half of the rules that are kept, of some kilobytes each
+constexpr size_t kCached = 1 << 13;  // half of the rules that are kept; a rule takes some kilobytes
 
 struct CallHash {
   size_t operator()(const CallRef& call) const { return call->hash; }

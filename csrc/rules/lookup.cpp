@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Lookup: the row that counts, its rule for the call, or the fallback.
+// Lookup: finds the row of an op, and makes its rule for one call; a call that no row fits gets the fallback rule.
 #include "rules/lookup.h"
 
 #include <algorithm>
@@ -36,7 +36,8 @@ bool has_unknown_index(const TensorFactors& factors, size_t count) {
   return false;
 }
 
-// The factors of each dim multiply to its size; a dim may have none.
+// Checks what every rule must hold to: the sizes of the factors of a dim multiply to the size of the dim. A dim may
+// have no factor; a dim of a loose factor may have any size.
 void check(const OpRule& rule, const Call& call) {
   auto check_tensor = [&](const TensorFactors& factors, const TensorType& type) {
     internal_check(factors.size() == type.shape.size() && !has_unknown_index(factors, rule.factors.size()),
@@ -67,7 +68,7 @@ OpRule instantiate(const Row& row, const Call& call) {
   rule.localise = row.localise;
   rule.expand = row.expand;
   rule.random = row.random;
-  if (row.flops != 1) rule.flops_per_element = row.flops;  // else the family's
+  if (row.flops != 1) rule.flops_per_element = row.flops;  // else the number that the family set
   bool composite = false;
   for (Factor& factor : rule.factors) {
     if (factor.kind != FactorKind::composite) continue;
@@ -75,7 +76,7 @@ OpRule instantiate(const Row& row, const Call& call) {
     composite = true;
   }
   adjust_factors(call, rule);
-  if (!composite) rule.expand = nullptr;  // an expansion may rely on what makes its node composite
+  if (!composite) rule.expand = nullptr;  // expansions are written for calls with a composite factor
   check(rule, call);
   return rule;
 }
@@ -95,11 +96,12 @@ OpRule make_rule(const Call& call) {
   if (!row) row = find_registered(call.op);
   OpRule rule = fallback_rule(call);
   rule.random = draws_numbers(call);
-  // A generator's numbers go with the order of all elements: on a shard they would be others. A row that is random says
-  // that its kernel counts elements instead.
+  // A generator of PyTorch draws numbers in the order of all elements, so a shard would get other numbers. A row marked
+  // random says that its kernel takes the number of an element from the element's global index, so it may be cut.
   if (!row || (rule.random && !row->random)) return rule;
-  // A call of a form that no row foresaw (a mask as an index, unequal sizes) is run replicated, and reported. Anything
-  // else that a family throws is a bug, and told as one: replicated, it would never be found.
+  // A call of a form that the rule does not foresee (a mask as an index, unequal sizes) runs replicated, which is
+  // reported. Any other exception of a family is a bug, so it is not caught here: a bug that runs replicated would
+  // never be found.
   try {
     return instantiate(*row, call);
   } catch (const DoesNotFit&) {

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Lookup: from a call to its rule.
+// Lookup: finds or makes the rule of a call.
 #pragma once
 #include <string>
 #include <string_view>
@@ -9,12 +9,13 @@
 
 namespace spmdx::rules {
 
-// The rule of this call; cached by call. Never null: an op without a row gets a fallback rule.
+// The rule of this call; cached by call. Never null: an op without a row gets a fallback rule, under which nothing may
+// be cut. Throws ShardingError where a registered rule does not fit the call.
 OpRuleRef rule_for(const CallRef& call);
 
-// True for an op whose row exists, under its full or base name.
+// True for an op that has a row in the table or a registered rule, under its full or base name.
 bool has_rule(std::string_view op);
-std::vector<std::string> all_rules();  // names in the table, sorted
+std::vector<std::string> all_rules();  // the names of all ops in the table, sorted
 
 }  // namespace spmdx::rules
 

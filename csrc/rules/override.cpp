@@ -15,13 +15,13 @@ namespace spmdx::rules {
 namespace {
 
 struct Override {
-  std::string op, letters;  // what the row's views look at
+  std::string op, letters;  // own the text that the string_views in `row` refer to
   Row row;
   std::string reduced, composite;
 };
 using Overrides = std::map<std::string, std::unique_ptr<Override>, std::less<>>;
 
-// Changed by tests only, which neither plan nor run anything at that moment.
+// Needs no lock: only tests change it, and no other thread plans or runs a program at that moment.
 Overrides& overrides() {
   static Overrides rows;
   return rows;

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Registered rules: what is wrong with one is said when it is registered, kept for the life of the process.
+// Registered rules: each is checked when it is registered, and then kept for the life of the process.
 #include "rules/registered.h"
 
 #include <algorithm>
@@ -20,10 +20,10 @@ namespace {
 
 struct Entry {
   RegisteredRule rule;
-  Row row;  // looks at the texts of `rule`
+  Row row;  // its string_views refer to the strings of `rule`
 };
-// Entries that were replaced are kept: somebody may still look at them. Steps look rules up while the program registers
-// others.
+// An entry that was replaced is kept, because another thread may still read it: a step may look rules up while the
+// program registers a new one.
 struct Known {
   std::mutex mutex;
   std::map<std::string, Entry*, std::less<>> entries;
@@ -56,7 +56,7 @@ void check_tensor(const RegisteredRule& rule, const std::string& text) {
   }
 }
 
-// A dim that no operand has would be as large on every device as on one.
+// Refuses a result dim that no operand has and that might be cut: a kernel on shards would make it in its global size.
 void check_new_dims(const RegisteredRule& rule, const std::string& operands, const std::string& results) {
   for (size_t i = 0; i < results.size(); ++i) {
     const char c = results[i];

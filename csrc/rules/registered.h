@@ -8,22 +8,23 @@
 
 namespace spmdx::rules {
 
-// Like Row, and owns its texts.
+// What a user says of an op: some fields of Row, with strings that it owns.
 struct RegisteredRule {
   std::string op;       // "ns.op" or "ns.op.overload"
-  std::string letters;  // letters.h, without the marks of composite factors
+  std::string letters;  // as in letters.h; the marks of composite factors are not allowed
   Linearity linearity = Linearity::none;
   uint64_t linear_inputs = ~uint64_t{0};
   Reduction reduction = Reduction::sum;
   double flops = 1;
 };
 
-// Replaces a rule that was registered for the same op, and forgets all cached rules; plans made before keep theirs.
-// Throws ShardingError: letters that are no rule for an op with so many tensor operands and results (of lists: −1), or
-// an op that the table has a row for.
+// Registers a rule, in place of an earlier one of the same op, and empties the cache of rules; plans that were made
+// before keep their rules. `operands` and `results` count the tensors of the op's schema; −1 where it has a list of
+// tensors. Throws ShardingError for letters that are no rule of such an op, and for an op that has a row in the table.
 void register_rule(RegisteredRule rule, int operands, int results);
 
-// Null: none is registered for this op under its full or base name.
+// The row of the rule that is registered for this op under its full or base name, or null. Valid for the life of the
+// process. Thread-safe.
 const Row* find_registered(std::string_view op);
 
 }  // namespace spmdx::rules

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// THE table: all that spmdx knows of each op, one row an op, alphabetical.
+// The table of rules: one row per op, in alphabetical order, with all that spmdx knows of the op.
 #include "rules/build/sizes.h"
 #include "rules/layers/attention.h"
 #include "rules/layers/batch_norm.h"
@@ -37,7 +37,7 @@ namespace spmdx::rules {
 namespace {
 
 constexpr Linearity kJoint = Linearity::joint, kEach = Linearity::each, kMovement = Linearity::movement;
-// Bits of Row::linear_inputs. Joint with kFirst alone: linear in the first operand, which is what backward ops are.
+// Bits of Row::linear_inputs. Backward ops are joint with kFirst alone: linear in their first operand, the gradient.
 constexpr uint64_t kFirst = 1, kSecond = 2, kThird = 4, kAllInputs = ~uint64_t{0};
 constexpr MemoryUse kView = MemoryUse::view, kPart = MemoryUse::part, kInPlace = MemoryUse::in_place;
 constexpr Needs kContiguous = Needs::contiguous, kUnrepeated = Needs::unrepeated;
@@ -868,9 +868,9 @@ constexpr Row kRows[] = {
     {.op = "spmdx.window", .family = window, .localise = window_start},
 };
 
-// ---- pointwise ops that need no more than their name ---------------------------------------------------
+// ---- pointwise ops of which a row would hold nothing but the name --------------------------------------
 
-// A partial operand is reduced first.
+// Not linear: a partial operand is reduced before the op.
 constexpr std::string_view kNonlinear[] = {"aten.__lshift__",
                                            "aten.__rshift__",
                                            "aten._amp_update_scale",
@@ -992,7 +992,7 @@ constexpr std::string_view kNonlinear[] = {"aten.__lshift__",
                                            "aten.threshold",
                                            "aten.xlogy"};
 
-// The same; ATen has a variant that writes over the first operand, which is run where nobody reads that any more.
+// Not linear either; ATen has a variant that writes the result over the first operand, see MemoryUse::in_place.
 constexpr std::string_view kNonlinearInPlace[] = {"aten.abs",
                                                   "aten.addcdiv",
                                                   "aten.addcmul",
@@ -1011,7 +1011,9 @@ constexpr std::string_view kNonlinearInPlace[] = {"aten.abs",
                                                   "aten.sin",
                                                   "aten.sqrt"};
 
-// Rising functions of one operand, defined everywhere (the log of a negative part would be NaN): maxima pass.
+// Functions of one operand that never fall, so that f(max(a, b)) = max(f(a), f(b)): a partial max or min flows through.
+// Only functions that are defined everywhere: if f of one part is NaN (the log of a negative number), so is the
+// maximum.
 constexpr std::string_view kMonotone[] = {"aten.asinh", "aten.atan",  "aten.ceil",        "aten.erf",   "aten.exp2",
                                           "aten.expm1", "aten.floor", "aten.hardsigmoid", "aten.round", "aten.trunc"};
 constexpr std::string_view kMonotoneInPlace[] = {"aten.clamp",    "aten.clamp_max", "aten.clamp_min", "aten.exp",
@@ -1021,7 +1023,7 @@ constexpr std::string_view kMonotoneInPlace[] = {"aten.clamp",    "aten.clamp_ma
 constexpr std::string_view kLinear[] = {"aten._conj_physical", "aten.conj_physical", "aten.deg2rad", "aten.rad2deg"};
 constexpr std::string_view kLinearInPlace[] = {"aten.neg"};
 
-// Gradients: linear in the incoming one.
+// Gradients: linear in the first operand, the gradient of the result.
 constexpr std::string_view kLinearInFirst[] = {"aten.elu_backward",
                                                "aten.gelu_backward",
                                                "aten.hardshrink_backward",

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Acted dims: marked or left out, letter by letter.
+// Acted dims: text of letters in which acted dims are marked, renamed or left out.
 #include "rules/build/acted_dims.h"
 
 #include <algorithm>

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Acted dims: letters for ops that treat some dims in a way of their own, while all others pass.
+// Acted dims: letters for ops that act on some dims (a sort, a diagonal), while all other dims pass.
 #pragma once
 #include <string>
 #include <utility>
@@ -9,21 +9,23 @@
 
 namespace spmdx::rules {
 
-size_t rank_of(const Call& call);  // of the first operand
-// The dim that an argument names.
+size_t rank_of(const Call& call);  // the rank of the first operand
+// The dim that argument `arg` names, counted from 0; `missing` stands for an argument that is not given.
 size_t dim_of(const Call& call, size_t arg, size_t rank, int64_t missing = 0);
+// One entry per dim, true for `dim` alone; all false for rank 0.
 std::vector<bool> only(size_t dim, size_t rank);
 
-// One letter per dim; those in `acted` get the mark.
+// One letter per dim ('a', 'b', …); those in `acted` get the mark.
 std::string marked(const std::vector<bool>& acted, char mark = '!');
-// As marked, but acted dims are letters of this tensor alone (upper case, from `tensor` on): sizes may differ.
+// As `marked`, but acted dims have letters that no other tensor has ('!', upper case, from `tensor` on), so that their
+// sizes may differ between tensors.
 std::string resized(const std::vector<bool>& acted, char tensor);
-// `big` has one dim more than `small`: it is whole, the others pass.
+// Letters of two tensors, the second without `dim`: `dim` may not be cut, all other dims pass.
 std::pair<std::string, std::string> with_and_without(size_t dim, size_t rank);
 
-// Acted dims whole and of a size of their own in every input (from 'A') and output (from 'N').
+// The rule under which acted dims may not be cut, and may differ in size from tensor to tensor; all others pass.
 OpRule resize_dims(const Call& call, const std::vector<bool>& acted);
-// Acted dims whole, in tensors of one shape.
+// The rule under which acted dims may not be cut. REQUIRES: all tensors have one shape.
 OpRule whole_dims(const Call& call, const std::vector<bool>& acted);
 
 }  // namespace spmdx::rules

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Blocks: one a part.
+// Blocks: the shape of the view, and the nodes that expansions over blocks need.
 #include "rules/build/blocks.h"
 
 namespace spmdx::rules {

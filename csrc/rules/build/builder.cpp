@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Builder: operand types are those of the graph's values.
+// Builder: makes a call from an op, arguments and values, and adds a node for it.
 #include "rules/build/builder.h"
 
 namespace spmdx {

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Builder: appends nodes to a graph, all from the same line of the program.
+// Builder: appends nodes to a graph, all with the same source (the user's line).
 #pragma once
 #include <string>
 #include <vector>
@@ -12,7 +12,8 @@ class Builder {
  public:
   Builder(Graph& graph, SourceId source) : graph_(graph), source_(source) {}
   const TensorType& type(ValueId value) const { return graph_.values[value].type; }
-  // Appends op(args) with the given operands and result types; returns the first result.
+  // Appends a call of `op`; operand types are those of the values. Returns the first result; the others follow it.
+  // `num_params` and `param`: how many parameters of the plan the call reads, and the first of them.
   ValueId emit(std::string op, std::vector<Arg> args, std::vector<ValueId> inputs, std::vector<TensorType> outputs,
                uint32_t num_params = 0, uint32_t param = 0);
   Graph& graph() { return graph_; }

@@ -1,12 +1,14 @@
 // SPDX-License-Identifier: Apache-2.0
-// Does not fit: a call of a form that a rule does not foresee is one that PyTorch allows, and no bug of ours.
+// DoesNotFit: the exception of a rule for a call that is legal in PyTorch, but of a form that the rule does not
+// foresee.
 #pragma once
 #include <stdexcept>
 #include <string>
 
 namespace spmdx::rules {
 
-// Such a call is run whole on every device, and reported; of a rule that a user registered, it is their error.
+// rule_for catches it: the call runs whole on every device, which is reported. If a user has registered the rule, the
+// user gets a ShardingError instead.
 struct DoesNotFit : std::runtime_error {
   using std::runtime_error::runtime_error;
 };

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// From letters to factors: sizes, kinds, and which dims have none.
+// Letters: parses them, and makes their factors with sizes and kinds.
 #include "rules/build/letters.h"
 
 #include <map>
@@ -11,7 +11,7 @@ namespace spmdx::rules {
 namespace {
 
 constexpr char kNoFactor = '_';
-// Dims that `*` stands for are named by their distance from the right, apart from any letter.
+// The factors of dims that `*` stands for have the key kStar + their distance from the right; letters are below kStar.
 constexpr int kStar = 256;
 
 struct Entry {
@@ -23,15 +23,15 @@ struct Entry {
 };
 using Entries = std::map<int, Entry>;
 
-// The factor keys of the dims of one tensor; -1: none.
+// The keys of the factors of a tensor's dims, -1 for a dim without factor. Notes marks in `entries`.
 std::vector<int> keys_of(const std::string& text, const TensorType& type, Entries& entries) {
   size_t letters = 0;
   for (char c : text) letters += std::isalpha(static_cast<unsigned char>(c)) || c == kNoFactor;
   const size_t rank = type.shape.size();
-  if (letters > rank && numel(type.shape) == 0) return std::vector<int>(rank, -1);  // left out: U of SVD's values alone
+  if (letters > rank && numel(type.shape) == 0) return std::vector<int>(rank, -1);  // not computed, as U of svdvals
   fits(letters <= rank, "a rule has more letters (" + text + ") than " + str(type) + " has dims");
   std::vector<int> keys;
-  size_t last = 0;  // where the marks that follow apply: keys from here on
+  size_t last = 0;  // a mark that follows applies to the keys from here on: one letter, or all dims of `*`
   for (char c : text) {
     if (std::isalpha(static_cast<unsigned char>(c)) || c == kNoFactor) {
       last = keys.size();

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Factors written as letters: one string per tensor, one letter per dim, marks after a letter say its kind.
+// Letters: rules as text. One string per tensor, one letter per dim; a mark after a letter gives the factor's kind.
 #pragma once
 #include <string>
 #include <string_view>
@@ -9,28 +9,30 @@
 
 namespace spmdx::rules {
 
-// A letter is a factor, `*` the remaining dims (aligned at the right over all tensors), `_` a dim without factor.
-// Marks, once anywhere: `!` replicate, `.` pass, `+` composite that ends in a sum, `^` composite that exchanges rows,
-// `~` the same for dims of different sizes, which are cut alike.
-// An unmarked factor that an input has and a produced output lacks is reduced; all others pass.
+// A letter is a factor. `*` stands for all dims that have no letter (aligned at the right over all tensors), `_` for a
+// dim without factor. Marks, of which one anywhere in the rule is enough: `!` replicate, `.` pass, `+` composite that
+// ends in a sum, `^` composite that exchanges data inside, `~` composite and loose.
+// An unmarked factor that an input has and some produced output lacks is a reduce factor; all others pass.
 struct Letters {
   std::vector<std::string> inputs;
   std::vector<std::string> outputs;
 };
 
-// "mk,kn" → "mk" and "kn".
+// Splits the text of several tensors at commas: "mk,kn" into "mk" and "kn".
 std::vector<std::string> split_tensors(std::string_view part);
 
-// Splits "mk,kn->mn". Tensors beyond those the call has are dropped, so trailing optional operands may be absent.
+// The letters of a text like "mk,kn->mn". Strings beyond the call's number of tensors are dropped, because the last
+// operands may be optional. Throws DoesNotFit where there are fewer strings than tensors.
 Letters parse_letters(std::string_view text, const Call& call);
 
-// Dims of size 1 get no factor: they broadcast, and are never cut. Throws DoesNotFit where sizes disagree.
+// The rule that the letters describe, of which reduce factors get `reduction`. Dims of size 1 get no factor: they
+// broadcast, and are never cut. Throws DoesNotFit where dims with one letter have different sizes.
 OpRule from_letters(const Call& call, const Letters& letters, Reduction reduction = Reduction::sum);
 
-// "abc…" for `rank` dims from `first`, with `mark` after every letter unless it is 0.
+// `rank` letters in alphabetical order from `first` on, each followed by `mark` if that is not 0.
 std::string dims(size_t rank, char first = 'a', char mark = 0);
 
-// Whether the op makes this output at all (a masked-out gradient has no dtype).
+// Whether the op makes this output. An output that a mask leaves out (a gradient that nobody asked for) has no dtype.
 inline bool produced(const TensorType& type) { return type.dtype != DType::unknown; }
 
 }  // namespace spmdx::rules

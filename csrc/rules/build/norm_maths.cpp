@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Statistics from global sums: two passes, so that no digits are lost.
+// Norms: the mean first, then the variance from distances to it, which keeps more digits than E(x²) − E(x)².
 #include "rules/build/norm_maths.h"
 
 #include "base/error.h"

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Typed aten nodes: arguments in schema order, result types computed here.
+// OpBuilder: puts arguments in schema order, and computes the types of results.
 #include "rules/build/op_builder.h"
 
 #include <algorithm>
@@ -98,7 +98,7 @@ ValueId OpBuilder::unary(std::string op, ValueId value) {
   return emit(std::move(op), {kFirst}, {value}, {{dtype(value), shape(value)}});
 }
 
-// One operand wider than the other is what a 16-bit activation with f32 statistics is.
+// The dtypes may differ: a norm combines a 16-bit activation with f32 statistics.
 ValueId OpBuilder::binary(const std::string& op, ValueId a, ValueId b) {
   const DType type = itemsize(dtype(a)) >= itemsize(dtype(b)) ? dtype(a) : dtype(b);
   a = cast(a, type);

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Parts: the size of the factor counts them.
+// Parts: the size of a loose factor is the number of parts.
 #include "rules/build/parts.h"
 
 #include "base/error.h"

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Known sums: of values placed one a row, of values repeated along the dim, and of what is linear in those.
+// Simplified sums: of one value placed in each row, of a value repeated along the dim, and of linear ops on such
+// values.
 #include "rules/build/simplify_sums.h"
 
 namespace spmdx::rules {
@@ -38,12 +39,12 @@ bool is_known(const OpBuilder& maths, ValueId value, size_t dim, int steps) {
          is_known(maths, node->inputs[1], dim, steps - 1);
 }
 
-// REQUIRES: is_known
+// REQUIRES: is_known holds for the value.
 ValueId sum_of(OpBuilder& maths, ValueId value, size_t dim) {
-  const Node node = *maths.producer(value);  // a copy: what follows appends nodes
+  const Node node = *maths.producer(value);  // a copy, because appending nodes moves them in memory
   const Call& call = *node.call;
   const Shape shape = call.outputs[0].shape;
-  // One value of each row, or nothing where the row is worth 0.
+  // put_rows places one value in each row, or none where the value is 0; so the sum of a row is that value.
   if (call.op == "spmdx.put_rows") return maths.view(maths.wide(node.inputs[0]), without(shape, dim));
   if (call.op == "aten.expand") {
     const ValueId times = maths.mul(maths.wide(node.inputs[0]), static_cast<double>(shape[dim]));

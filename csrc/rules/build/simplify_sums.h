@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Sums that follow from how a value was made: nothing needs to be added up, nor exchanged.
+// Simplified sums: sums that are known from the nodes that made a value, so that nothing is added up or exchanged.
 #pragma once
 #include <optional>
 
@@ -7,7 +7,8 @@
 
 namespace spmdx::rules {
 
-// Σ `value` along `dim` (kept, with size 1), where the nodes that made `value` tell it; at least f32.
+// The sum of `value` along `dim`, which is kept with size 1, at least in f32. Emits it from the operands of the nodes
+// that made `value`; nothing where these do not tell it.
 std::optional<ValueId> known_sum(OpBuilder& maths, ValueId value, int64_t dim);
 
 }  // namespace spmdx::rules

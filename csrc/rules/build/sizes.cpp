@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Sizes: what a box says of each dim.
+// Sizes: reads boxes dim by dim, and localises the sizes of a result.
 #include "rules/build/sizes.h"
 
 #include "base/error.h"

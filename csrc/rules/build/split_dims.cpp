@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Split dims: letters over the finer shapes, then the factors of both parts on the one dim that is there.
+// SplitDims: makes the rule of the shapes with split dims, then joins the factors of both halves on the original dim.
 #include "rules/build/split_dims.h"
 
 #include "base/error.h"

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Which dtypes are summed: the others are never held as parts of a sum.
+// Which dtypes may be partial sums, so that devices each hold a term.
 #pragma once
 #include <algorithm>
 #include <array>
@@ -8,7 +8,8 @@
 
 namespace spmdx::rules {
 
-// 8-bit floats would round, or overflow in, every part, and PyTorch adds neither them nor wide unsigned numbers.
+// False for 8-bit floats, of which every term would be rounded or overflow, and for unsigned integers of 16 bits and
+// more: PyTorch can add neither of them.
 inline bool is_summed(DType dtype) {
   constexpr std::array kNever = {DType::f8e4m3, DType::f8e5m2, DType::u16, DType::u32, DType::u64};
   return std::find(kNever.begin(), kNever.end(), dtype) == kNever.end();

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Attention: letters of queries, keys and masks, and the two passes over cut keys.
+// Attention: letters of queries, keys and masks, and the expansion into two passes over cut keys.
 #include "rules/layers/attention.h"
 
 #include <algorithm>
@@ -11,18 +11,19 @@
 namespace spmdx::rules {
 namespace {
 
-// Marks of the two sequences.
+// Marks of the letters of the two sequences.
 struct Marks {
   std::string query, key;
 };
 
-const Marks kWhole = {"+", "+"};  // ATen's ops: an expansion says where the sequences begin
+const Marks kWhole = {"+", "+"};  // ATen's ops: cut sequences need the expansion into spmdx.attention
 
-const Marks kBlock = {".", "+"};  // spmdx.attention: queries pass, keys need two passes
+const Marks kBlock = {".", "+"};  // spmdx.attention: queries pass, cut keys need the expansion into two passes
 
-const Marks kSummed = {"", ""};  // sums and maxima over keys, gradients
+const Marks kSummed = {"", ""};  // ops that reduce over keys, and gradients
 
-// A query head is (kv head g, one of the r that share it); out is (b, g, r, queries, width).
+// Letters of the kinds of operands. A query head has two factors: g, the key head, and r, the query heads that share
+// it.
 struct Texts {
   std::string rows, query, key, mask;
 };
@@ -48,7 +49,8 @@ OpRule of_letters(const SplitDims& split, const Letters& letters, double flops) 
   return rule;
 }
 
-// (q, k, v …) -> results of one row each, the first as wide as v where `wide`. The mask is argument `mask_arg`.
+// (q, k, v[, rows], …, mask) -> results with one number per query and head; the first result has the width of v where
+// `wide` is set. `with_rows`: operand 3 has one number per query and head, too.
 OpRule forward(const Call& call, const Marks& marks, size_t mask_arg, bool wide, bool with_rows) {
   const Texts text = texts(marks);
   const int64_t heads = key_heads(call, 1);
@@ -91,7 +93,7 @@ OpRule attention_backward(const Call& call) { return backward(call, kWhole, 8); 
 // (q, k, v, is_causal, attn_mask, scale, query_start, key_start) -> (out, logsumexp)
 OpRule attention_block(const Call& call) { return forward(call, kBlock, 4, true, false); }
 
-// The same -> (a number near each row's largest score)
+// The same arguments -> (a number near the largest score of each query)
 OpRule attention_top(const Call& call) {
   OpRule rule = forward(call, kSummed, 4, false, false);
   for (Factor& factor : rule.factors)
@@ -107,7 +109,8 @@ OpRule attention_block_backward(const Call& call) { return backward(call, kSumme
 
 namespace {
 
-// ATen's arguments from `causal` on, and the beginnings of both sequences. The dropout before them is 0.
+// The arguments of the spmdx op: the tensors, then ATen's from argument `causal` on, then the starts of both sequences.
+// ATen's dropout_p, the argument before, is left out: it is 0.
 std::vector<Arg> block_args(const Call& call, size_t tensors, size_t causal) {
   std::vector<Arg> args;
   for (uint32_t i = 0; i < tensors; ++i) args.push_back(TensorArg{i});
@@ -117,7 +120,7 @@ std::vector<Arg> block_args(const Call& call, size_t tensors, size_t causal) {
   return args;
 }
 
-// The scale may be a parameter; the dropout before it is one that is left out.
+// The scale of the scores, if it is a parameter of the plan; `args` then refer to it as parameter 0.
 Scalar kept_scale(const Node& node, std::vector<Arg>& args) {
   for (Arg& arg : args)
     if (const auto* real = std::get_if<RealParam>(&arg)) {
@@ -154,7 +157,7 @@ Values expand_attention_backward(Builder& builder, const Node& node) {
   return several(emit(maths, node, "spmdx.attention_backward", block_args(call, 6, 7), node.inputs, call.outputs), 3);
 }
 
-// Keys are cut: sums over the keys of a device, of exponentials that all devices take from the same number.
+// With cut keys each device sums exp(score − top) over its own keys. `top` must be the same number on all devices.
 Values expand_attention_block(Builder& builder, const Node& node) {
   OpBuilder maths(builder, node);
   const Call& call = maths.call();
@@ -176,7 +179,7 @@ Values expand_attention_block(Builder& builder, const Node& node) {
   return {maths.cast(result, out.dtype), logsumexp};
 }
 
-// The last two arguments: where the queries and the keys begin.
+// The last two arguments are the starts of the queries and of the keys.
 void attention_starts(const Call&, const Boxes& inputs, const Boxes&, std::vector<Arg>& args) {
   args.at(args.size() - 2) = inputs.at(0).at(2).start;
   args.at(args.size() - 1) = inputs.at(1).at(2).start;

@@ -1,21 +1,24 @@
 // SPDX-License-Identifier: Apache-2.0
-// Attention: batch and heads pass, several heads of queries may share one of keys; sequences are composite.
+// Attention: batch and heads pass, where several query heads may share one key head; both sequences are composite.
 #pragma once
 #include "rules/rule/rule.h"
 
 namespace spmdx::rules {
 
-OpRule attention(const Call& call);
-OpRule attention_backward(const Call& call);
-OpRule attention_block(const Call& call);  // spmdx.attention, and the ones that it is made of
-OpRule attention_top(const Call& call);
-OpRule attention_sums(const Call& call);
-OpRule attention_block_backward(const Call& call);
+OpRule attention(const Call& call);                 // of ATen's CPU flash attention
+OpRule attention_backward(const Call& call);        // of its backward
+OpRule attention_block(const Call& call);           // of spmdx.attention: queries pass, keys are composite
+OpRule attention_top(const Call& call);             // of spmdx.attention_top: a maximum over keys
+OpRule attention_sums(const Call& call);            // of spmdx.attention_sums: sums over keys
+OpRule attention_block_backward(const Call& call);  // of spmdx.attention_backward
 
-Values expand_attention(Builder& builder, const Node& node);  // into the op that knows where its blocks begin
+// ATen's ops become spmdx.attention and its backward, whose arguments say where their sequences begin.
+Values expand_attention(Builder& builder, const Node& node);
 Values expand_attention_backward(Builder& builder, const Node& node);
-Values expand_attention_block(Builder& builder, const Node& node);  // for cut keys: two passes
+// With cut keys spmdx.attention becomes spmdx.attention_top and spmdx.attention_sums.
+Values expand_attention_block(Builder& builder, const Node& node);
 
+// Localise functions: the starts of the local queries and keys.
 void attention_starts(const Call& call, const Boxes& inputs, const Boxes& outputs, std::vector<Arg>& args);
 void attention_backward_starts(const Call& call, const Boxes& inputs, const Boxes& outputs, std::vector<Arg>& args);
 

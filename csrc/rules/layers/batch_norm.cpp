@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Batch norms: statistics from global sums, in f32 at least.
+// Batch norms: letters, and expansions that compute statistics from global sums, at least in f32.
 #include "rules/layers/batch_norm.h"
 
 #include "graph/args.h"
@@ -9,7 +9,7 @@
 namespace spmdx::rules {
 namespace {
 
-// A tensor whose channels are dim 1: batch and spatial dims marked, the channel 'c'.
+// Letters of a tensor: dim 1, the channel, is 'c'; batch and spatial dims have the mark.
 std::string channels(size_t rank, char mark) {
   std::string text;
   for (size_t d = 0; d < rank; ++d) {
@@ -22,13 +22,13 @@ std::string channels(size_t rank, char mark) {
   return text;
 }
 
-// Per-channel tensors have the letter c, those that an op leaves empty have none.
+// Letters of a tensor with one number per channel; an op may leave such a tensor empty, which then has no factor.
 std::string channel_or_nothing(const TensorType& type, int64_t count) {
   if (type.shape.empty()) return "";
   return type.shape[0] == count ? "c" : "_";
 }
 
-// Running ones are among its arguments.
+// Whether running statistics are among its arguments.
 bool keeps_statistics(const Call& call) { return !call.op.ends_with(".no_stats"); }
 
 std::vector<int64_t> all_but_channels(size_t rank) {
@@ -49,7 +49,7 @@ Shape per_channel(const Shape& x) {
 OpRule batch_norm(const Call& call) {
   const size_t rank = call.inputs[0].shape.size();
   const int64_t count = call.inputs[0].shape.at(1);
-  // In evaluation the statistics are given, so batch and space pass.
+  // In evaluation the statistics are operands, so batch and spatial dims pass.
   const std::string x = channels(rank, boolean(call, keeps_statistics(call) ? 5 : 3, true) ? '^' : '.');
   Letters letters{{x}, {x}};
   for (size_t i = 1; i < call.inputs.size(); ++i) letters.inputs.push_back(channel_or_nothing(call.inputs[i], count));
@@ -58,7 +58,7 @@ OpRule batch_norm(const Call& call) {
   return from_letters(call, letters);
 }
 
-// (grad, x, weight, running_mean, running_var, save_mean, save_invstd, train 7, eps, mask) -> (dx, dw, db)
+// (grad, x, weight, running_mean, running_var, save_mean, save_invstd, train, eps, mask) -> (dx, dw, db)
 OpRule batch_norm_backward(const Call& call) {
   const size_t rank = call.inputs[1].shape.size();
   const int64_t count = call.inputs[1].shape.at(1);
@@ -68,7 +68,7 @@ OpRule batch_norm_backward(const Call& call) {
   return from_letters(call, letters);
 }
 
-// (x, weight, bias, running_mean, running_var, training, momentum, eps); only training is composite.
+// (x, weight, bias[, running_mean, running_var], training, momentum, eps). Only calls in training are expanded.
 Values expand_batch_norm(Builder& builder, const Node& node) {
   OpBuilder maths(builder, node);
   const ValueId x = maths.wide(maths.input(0));
@@ -90,7 +90,8 @@ Values expand_batch_norm(Builder& builder, const Node& node) {
   return results;
 }
 
-// (grad, x, weight, running_mean, running_var, save_mean, save_invstd, train, eps, mask); only training is composite.
+// (grad, x, weight, running_mean, running_var, save_mean, save_invstd, train, eps, mask). Only calls in training are
+// expanded.
 Values expand_batch_norm_backward(Builder& builder, const Node& node) {
   OpBuilder maths(builder, node);
   const ValueId grad = maths.wide(maths.input(0)), x = maths.wide(maths.input(1));

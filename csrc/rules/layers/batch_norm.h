@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Batch norms: statistics of each channel.
+// Batch norms: statistics per channel; in training, batch and spatial dims are composite.
 #pragma once
 #include "rules/rule/rule.h"
 

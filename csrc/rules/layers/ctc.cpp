@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// CTC: lengths are lists of all sequences, of which a device takes its own.
+// CTC losses: arguments list the lengths of all sequences; the kernel takes those of its shard, from `start` on.
 #include "rules/layers/ctc.h"
 
 #include "rules/build/letters.h"
@@ -9,10 +9,10 @@
 namespace spmdx::rules {
 namespace {
 
-// Targets are one row a sequence, or all of them one after the other.
+// Letters of the targets: one row per sequence, or the targets of all sequences in one row, which may not be cut.
 std::string targets(const TensorType& type) { return type.shape.size() == 2 ? "nS!" : "S!"; }
 
-// The node as `op`, with one argument more: which sequence is the first here.
+// The node with the name `op`, and with one argument more: the first sequence of the shard, 0 until it is localised.
 Values with_start(Builder& builder, const Node& node, const char* op) {
   OpBuilder maths(builder, node);
   std::vector<Arg> args = maths.call().args;
@@ -52,7 +52,8 @@ Values expand_ctc_loss_backward(Builder& builder, const Node& node) {
   return with_start(builder, node, "spmdx.ctc_loss_backward");
 }
 
-// The last argument: the first sequence here. The first operand is the scores, or the gradient of each sequence.
+// Sets the last argument. Operand 0 is the scores [time, batch, classes] in forward, one gradient per sequence in
+// backward.
 void ctc_start(const Call&, const Boxes& inputs, const Boxes&, std::vector<Arg>& args) {
   args.back() = inputs.at(0).at(inputs.at(0).size() == 1 ? 0 : 1).start;
 }

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Embeddings: every device has some rows of a cut table.
+// Embeddings: with a cut table, each device handles the indices of its own rows.
 #include "rules/layers/embedding.h"
 
 #include <algorithm>
@@ -10,8 +10,9 @@
 
 namespace spmdx::rules {
 
-// (grad, indices, num_weights, padding_idx, scale_grad_by_freq): frequencies are counts over all indices. The work does
-// not grow with the number of rows of the table.
+// (grad, indices, num_weights, padding_idx, scale_grad_by_freq). With scale_grad_by_freq the indices may not be cut:
+// the op counts how often each occurs. flops_per_element divides by the rows of the table, which cost no work by
+// themselves.
 OpRule embedding_backward(const Call& call) {
   const bool by_frequency = boolean(call, 4, false);
   OpRule rule = from_letters(call, by_frequency ? Letters{{"*!Z", "*!"}, {"V+Z"}} : Letters{{"*Z", "*"}, {"V+Z"}});
@@ -29,21 +30,21 @@ OpRule embedding_rows(const Call& call) {
   return rule;
 }
 
-// (weight, indices, start, rows of all)
+// (weight, indices, start, number of rows of the whole table)
 OpRule masked_embedding(const Call& call) {
   OpRule rule = from_letters(call, {{"vd", "*"}, {"*d"}});
   rule.flops_per_element = 1 / static_cast<double>(std::max<int64_t>(call.inputs[0].shape.at(0), 1));
   return rule;
 }
 
-// Every device looks up the rows it has; all others are zero. The last argument is the number of rows of all.
+// Each device looks up the indices of its own rows, and gives zeros for all others; the sum over devices is the result.
 Values expand_embedding(Builder& builder, const Node& node) {
   OpBuilder maths(builder, node);
   return {maths.emit("spmdx.masked_embedding", {TensorArg{0}, TensorArg{1}, int64_t{0}, maths.shape(maths.input(0))[0]},
                      {maths.input(0), maths.input(1)}, {maths.output(0)})};
 }
 
-// Every device adds to the rows it has.
+// Each device adds the gradients of its own rows.
 Values expand_embedding_backward(Builder& builder, const Node& node) {
   OpBuilder maths(builder, node);
   const int64_t rows = maths.output(0).shape.at(0);
@@ -53,7 +54,7 @@ Values expand_embedding_backward(Builder& builder, const Node& node) {
                      {maths.input(0), maths.input(1)}, {maths.output(0)})};
 }
 
-// spmdx.masked_embedding(weight, indices, start)
+// spmdx.masked_embedding(weight, indices, start, …)
 void table_start(const Call&, const Boxes& inputs, const Boxes&, std::vector<Arg>& args) {
   args.at(2) = inputs.at(0).at(0).start;
 }

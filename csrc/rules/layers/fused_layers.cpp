@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Fused layers: sequences pass, weights are whole.
+// Fused layers: the batch passes; all other dims, and all weights, have no factor.
 #include "rules/layers/fused_layers.h"
 
 #include "graph/args.h"
@@ -8,11 +8,11 @@
 namespace spmdx::rules {
 namespace {
 
-// A mask of type 1 has a row for each sequence, one of type 2 a matrix for each sequence and head; of type 0 there is
-// one matrix for all.
+// A mask of type 0 is one matrix for all sequences. A mask of type 1 has a row per sequence, and one of type 2 a matrix
+// per sequence and head, so their first dim is the batch.
 bool is_mask_by_sequence(const Call& call, size_t mask_type) { return integer(call, mask_type, 0) > 0; }
 
-// A layer in one kernel: sequences pass, weights are whole.
+// The first `sequences` operands begin with the batch; `mask` and `mask_type` are arguments.
 OpRule by_sequence(const Call& call, size_t sequences, size_t mask, size_t mask_type) {
   const auto whole_but_first = [](const TensorType& type) { return "b" + std::string(type.shape.size() - 1, '_'); };
   Letters letters;
@@ -27,10 +27,10 @@ OpRule by_sequence(const Call& call, size_t sequences, size_t mask, size_t mask_
 
 }  // namespace
 
-// (src, …, mask 18, mask_type)
+// (src, …, mask, mask_type, …): the mask is argument 18.
 OpRule encoder_layer(const Call& call) { return by_sequence(call, 1, 18, 19); }
 
-// (query, key, value, …, mask 9, need_weights, average, mask_type)
+// (query, key, value, …, mask, need_weights, average, mask_type): the mask is argument 9.
 OpRule multi_head_attention(const Call& call) { return by_sequence(call, 3, 9, 12); }
 
 }  // namespace spmdx::rules

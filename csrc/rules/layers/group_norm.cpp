@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Group norms: groups pass, what is normalised in them is composite.
+// Group norms: batch and groups pass; channels within a group, and spatial dims, are composite.
 #include "rules/layers/group_norm.h"
 
 #include "graph/args.h"
@@ -10,11 +10,11 @@ namespace spmdx::rules {
 namespace {
 
 struct Groups {
-  Shape split;                // [n, groups, own channels, space …]
-  Shape channels;             // [1, groups, own channels, 1 …]
-  Shape rows;                 // [n, groups, 1, 1 …]
-  std::vector<int64_t> own;   // dims that a statistic is over
-  std::vector<int64_t> each;  // dims that the gradient of a channel's weight is over
+  Shape split;                // of x: [n, groups, channels of a group, space …]
+  Shape channels;             // of a number per channel: [1, groups, channels of a group, 1 …]
+  Shape rows;                 // of a statistic: [n, groups, 1, 1 …]
+  std::vector<int64_t> own;   // dims of `split` that a statistic reduces
+  std::vector<int64_t> each;  // dims of `split` that the gradient of a weight per channel sums over
 };
 
 Groups groups_of(const Shape& x, int64_t groups) {
@@ -36,7 +36,7 @@ Groups groups_of(const Shape& x, int64_t groups) {
 
 }  // namespace
 
-// (x, weight, bias, N, C, HxW, group, eps) -> (out, mean, rstd): channels are (group, one of its own).
+// (x, weight, bias, N, C, HxW, group, eps) -> (out, mean, rstd)
 OpRule group_norm(const Call& call) {
   const int64_t groups = integer(call, 6, 1);
   const std::string x = "bgc^" + dims(call.inputs[0].shape.size() - 2, 'p', '^');

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Groups ('g') and grouped dims ('t') are cut at places that the offsets do not know: each device counts from where its
-// part begins.
+// Grouped products: groups ('g') and the grouped dim ('t') may be cut anywhere, also inside of a group. Offsets stay
+// global, so each device is told where its shard begins.
 #include "rules/layers/grouped.h"
 
 #include <algorithm>
@@ -13,7 +13,8 @@
 namespace spmdx::rules {
 namespace {
 
-// Which operands are stacks of matrices, one a group.
+// The dim that offsets divide: rows of the first operand, columns of the second, or the contracted dim. With `batch`
+// there are no offsets: both operands are stacks of matrices.
 enum class Grouping { rows, columns, contraction, batch };
 
 Grouping grouping_of(const Call& call) {
@@ -22,7 +23,7 @@ Grouping grouping_of(const Call& call) {
   return second ? Grouping::rows : Grouping::contraction;
 }
 
-// The marks of a dim that passes through the product, and of one that it sums over.
+// Of the group and the grouped dim, one passes through the product and one is summed over: the marks of both.
 OpRule grouped(const Call& call, const std::string& passes, const std::string& sums) {
   Letters letters;
   switch (grouping_of(call)) {
@@ -43,7 +44,7 @@ OpRule grouped(const Call& call, const std::string& passes, const std::string& s
   letters.inputs.push_back("O!");
   OpRule rule = from_letters(call, letters);
   const auto groups =
-      static_cast<double>(call.inputs[2].shape.at(0));  // each place meets one of them, ends are no work
+      static_cast<double>(call.inputs[2].shape.at(0));  // a row meets one group only; the dim of offsets is no work
   rule.flops_per_element = 2 / std::max(1.0, groups * groups);
   return rule;
 }
@@ -53,7 +54,7 @@ OpRule grouped(const Call& call, const std::string& passes, const std::string& s
 // (a, b, offsets, bias, dtype)
 OpRule grouped_mm(const Call& call) { return operand(call, 3) >= 0 ? replicated(call) : grouped(call, "^", "+"); }
 
-// (a, b, offsets, where the grouped dim begins, the first group)
+// (a, b, offsets, start of the grouped dim, first group)
 OpRule grouped_block(const Call& call) { return grouped(call, "", ""); }
 
 Values expand_grouped_mm(Builder& builder, const Node& node) {

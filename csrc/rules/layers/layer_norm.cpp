@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Norms over the last dims: those are composite, all others pass, or are summed in gradients of weights.
+// Norms over the last dims: these are composite in layer_norm, and whole in rms_norm. The leading dims pass; gradients
+// of weights are sums over them.
 #include "rules/layers/layer_norm.h"
 
 #include "graph/args.h"
@@ -9,7 +10,7 @@
 namespace spmdx::rules {
 namespace {
 
-// "ab" + "c^d^": leading dims, then `rank` normalised ones.
+// Letters of the leading dims, then of `rank` normalised dims with the mark: "ab" + "n^o^".
 std::string normalised(size_t leading, size_t rank, const char* mark = "^") {
   std::string text = dims(leading);
   for (size_t d = 0; d < rank; ++d) text += static_cast<char>('n' + static_cast<char>(d)) + std::string(mark);
@@ -24,7 +25,7 @@ std::vector<int64_t> range(int64_t begin, int64_t end) {
   return dims;
 }
 
-// The sum over leading dims; with none, the value itself.
+// The sum over `dims`; with no dims, the value itself.
 ValueId sum_over(OpBuilder& maths, ValueId value, const std::vector<int64_t>& dims) {
   return dims.empty() ? value : maths.sum(value, dims, false, maths.dtype(value));
 }
@@ -67,7 +68,7 @@ OpRule rms_norm_backward(const Call& call) {
   return from_letters(call, letters);
 }
 
-// (v, g, dim) -> (w, norms) and its gradients: the norm is over all dims but one.
+// (v, g, dim) -> (w, norms), and its backward. The norm is over all dims but `dim`.
 OpRule weight_norm(const Call& call) {
   const size_t rank = call.inputs[0].shape.size();
   const auto dim = static_cast<size_t>(normal_dim(integer(call, call.args.size() - 1, 0), rank));

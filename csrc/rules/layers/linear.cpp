@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Products whose letters follow from shapes or attributes. Where a bias is added the contracted dim is composite,
-// because it must be added once.
+// Matrix products whose letters depend on shapes or arguments. Where a bias is added, the contracted dim is composite,
+// because the bias must be added once, not on each device.
 #include "rules/layers/linear.h"
 
 #include <algorithm>
@@ -13,15 +13,16 @@
 namespace spmdx::rules {
 namespace {
 
-// self broadcasts to the result, so it has the result's last letters. What scales the parts of a sum is recorded as a
-// real number, so integers are summed whole.
+// (self, a, b): self broadcasts to the result, so it has the last letters of the result. Of integers the contracted dim
+// is not cut, because beta and alpha are recorded as real numbers.
 OpRule with_self(const Call& call, std::string a, const std::string& b, const std::string& out) {
   if (!is_floating(call.outputs[0].dtype)) std::replace(a.begin(), a.end(), '+', '!');
   const size_t rank = call.inputs[0].shape.size();
   return from_letters(call, {{out.substr(out.size() - std::min(rank, out.size())), a, b}, {out}});
 }
 
-// A scale for all, for each row (or column) of its operand, or for each block of one.
+// Letters of a scale: one with a number per row (or column) has the letter `free` in that dim; a number for the whole
+// operand, or one per block, may not be cut.
 std::string scale(const TensorType& type, size_t dim, int64_t size, char free, char whole) {
   if (type.shape.size() != 2 || size == 1 || type.shape[dim] != size) return dims(type.shape.size(), whole, '!');
   const std::string other{static_cast<char>(whole + 2), '!'};
@@ -48,7 +49,8 @@ OpRule addmv(const Call& call) { return with_self(call, "mk+", "k", "m"); }
 
 OpRule addr(const Call& call) { return with_self(call, "m", "n", "mn"); }
 
-// (a, b, c, expand_a, expand_b, expand_c, sum_dims, …): each is without the dims it expands, the result without sums.
+// (a, b, c, expand_a, expand_b, expand_c, sum_dims, …): an operand lacks the dims that it expands, and the result lacks
+// the dims that are summed over.
 OpRule trilinear(const Call& call) {
   const size_t rank = call.inputs.at(0).shape.size() + integers(call, 3).size();
   const auto without = [rank](const std::vector<int64_t>& left_out) {
@@ -60,7 +62,7 @@ OpRule trilinear(const Call& call) {
                              {without(integers(call, 6))}});
 }
 
-// (A, B) -> (result, LU, pivots, info): B may be a vector for each matrix.
+// (A, B) -> (result, LU, pivots, info). B has a matrix or a vector for each matrix of A.
 OpRule linalg_solve(const Call& call) {
   const bool vectors = call.inputs.at(1).shape.size() + 1 == call.inputs.at(0).shape.size() &&
                        call.outputs.at(0).shape.size() + 1 == call.inputs[0].shape.size();
@@ -68,7 +70,8 @@ OpRule linalg_solve(const Call& call) {
                       parse_letters(vectors ? "*A!B!,*C!->*D!,*E!F!,*G!,*" : "*A!B!,*C!D!->*E!F!,*G!H!,*I!,*", call));
 }
 
-// (a, b, scale_a, scale_b[, bias][, scale_result]): narrow floats multiplied, scaled and rounded once, so k is whole.
+// (a, b, scale_a, scale_b[, bias][, scale_result]): the result is rounded once, after the sum over k and the scaling,
+// so k may not be cut.
 OpRule scaled_mm(const Call& call) {
   for (const Arg& arg : call.args)
     if (const auto* list = std::get_if<TensorListArg>(&arg)) fits(list->inputs.size() == 1, "scales of several levels");

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Products: with a bias, of three tensors, with scales, solved for.
+// Matrix products and linear systems: families of the ops of the same names.
 #pragma once
 #include "rules/rule/rule.h"
 
@@ -13,6 +13,6 @@ OpRule trilinear(const Call& call);
 OpRule linalg_solve(const Call& call);
 OpRule scaled_mm(const Call& call);
 
-Values expand_addmm(Builder& builder, const Node& node);  // also baddbmm, addmv
+Values expand_addmm(Builder& builder, const Node& node);  // of addmm, baddbmm and addmv: a product, then an add
 
 }  // namespace spmdx::rules

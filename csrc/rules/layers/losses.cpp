@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Losses: per-element ones, then a sum divided by the global count.
+// Losses: rules by the kind of reduction, and expansions of means.
 #include "rules/layers/losses.h"
 
 #include <algorithm>
@@ -15,13 +15,13 @@ namespace {
 
 int64_t reduction_of(const Call& call) { return integer(call, row_of(call).arg, kMean); }
 
-// (self, target, …) of a row's classes together, which are whole: n for the rows, and one number each.
+// Letters of an operand of a margin loss: rows are 'n', and classes, which the op looks at together, may not be cut.
 std::string of_rows(const TensorType& type, const char* row_mark) {
   if (type.shape.size() == 2) return "n" + std::string(row_mark) + "C!";
   return type.shape.empty() ? "" : "n";
 }
 
-// What a loss is without its reduction: one number an element, or one a row where classes are looked at together.
+// Whether the loss without reduction has one number per row, not one per element.
 bool is_of_rows(const Call& call) {
   const auto family = row_of(call).family;
   return family == margin_loss || family == margin_loss_backward;
@@ -38,7 +38,7 @@ Shape elements_of(const Call& call) {
   return shape;
 }
 
-// The node again, without reduction, with the given operands; its parameters are all kept.
+// Emits the node's op without reduction on the given operands, with the node's parameters of the plan.
 ValueId unreduced(OpBuilder& maths, const Node& node, size_t arg, Values inputs, std::vector<TensorType> outputs) {
   std::vector<Arg> args = maths.call().args;
   if (args.size() <= arg) args.resize(arg + 1);
@@ -56,7 +56,8 @@ OpRule loss(const Call& call) {
   return from_letters(call, {std::vector<std::string>(call.inputs.size(), text), {""}});
 }
 
-// (grad, self, target, …): grad is a scalar unless there is no reduction; a mean divides by the local count.
+// (grad, self, target, …): grad is a scalar if the loss is reduced. Of a mean all dims are composite, because the
+// kernel would divide by the local count.
 OpRule loss_backward(const Call& call) {
   const char* text = reduction_of(call) == kMean ? "*^" : "*";
   Letters letters{std::vector<std::string>(call.inputs.size(), text), {text}};
@@ -64,7 +65,7 @@ OpRule loss_backward(const Call& call) {
   return from_letters(call, letters);
 }
 
-// (self, target, …, reduction) -> (output[, is_target]); a weight is one of the classes.
+// (self, target[, weight], …, reduction) -> (output[, is_target]). A weight has one number per class.
 OpRule margin_loss(const Call& call) {
   if (call.inputs[0].shape.size() != 2) return replicated(call);
   const bool each = reduction_of(call) == kNoReduction;
@@ -75,7 +76,8 @@ OpRule margin_loss(const Call& call) {
   return from_letters(call, letters);
 }
 
-// (grad, self, target, …, reduction, …) -> dself; a mean divides by the local count. A weight is one of the classes.
+// (grad, self, target, …, reduction, …) -> dself. Of a mean the rows are composite, because the kernel would divide by
+// the local count. A weight has one number per class.
 OpRule margin_loss_backward(const Call& call) {
   if (call.inputs[1].shape.size() != 2) return replicated(call);
   const char* mark = reduction_of(call) == kMean ? "^" : ".";
@@ -101,7 +103,7 @@ Values expand_loss(Builder& builder, const Node& node) {
   return results;
 }
 
-// A mean divides by the local count in a kernel: divide the incoming gradient by the global one instead.
+// Divides the gradient of the loss by the global count, and runs the op without reduction.
 Values expand_loss_backward(Builder& builder, const Node& node) {
   OpBuilder maths(builder, node);
   const TensorType out = maths.output(0);

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Negative log-likelihoods: each row is found by the device that has its class.
+// Negative log-likelihoods: the device that holds the class of a row computes the loss of the row; others give 0.
 #include "rules/layers/nll.h"
 
 #include <algorithm>
@@ -13,7 +13,7 @@
 namespace spmdx::rules {
 namespace {
 
-// Class dim 1, all others are rows ('b', and from 'd' for nll_loss2d).
+// Letters of the scores: dim 1 is the class, 'c'; all other dims ('b', and from 'd' on for nll_loss2d) number the rows.
 std::string scores(size_t rank, const char* row_mark, const char* class_mark) {
   std::string text;
   for (size_t d = 0; d < rank; ++d)
@@ -21,7 +21,7 @@ std::string scores(size_t rank, const char* row_mark, const char* class_mark) {
   return text;
 }
 
-// One class of a row is looked at, not all of them.
+// Corrects the cost: the op reads one class of each row, not all classes.
 OpRule once_a_row(OpRule rule, const TensorType& scores) {
   rule.flops_per_element = 1 / static_cast<double>(std::max<int64_t>(scores.shape.at(1), 1));
   return rule;
@@ -34,10 +34,10 @@ std::string rows(size_t rank) {
   return text;
 }
 
-// For nll_loss: targets [n, …] with one weight a class or none.
+// The classes of the rows, whether each counts (b8), and the weights of classes.
 struct Classes {
   ValueId target, valid;
-  int weight = -1;  // operand
+  int weight = -1;  // the operand with one weight per class; -1: there is none
 };
 
 Classes classes_of(OpBuilder& maths, size_t target, size_t weight_arg, size_t ignore_arg) {
@@ -48,7 +48,8 @@ Classes classes_of(OpBuilder& maths, size_t target, size_t weight_arg, size_t ig
   return classes;
 }
 
-// [n, …]: `value` (a scalar, or one a row) times the weight of the row's class, 0 where the row is ignored.
+// For each row `value` (a scalar, or one number per row) times the weight of the row's class; 0 where the row is
+// ignored.
 ValueId row_values(OpBuilder& maths, const Classes& classes, ValueId value) {
   const Shape rows = maths.shape(classes.target);
   if (classes.weight < 0) return maths.where_or(classes.valid, maths.expand(value, rows), 0.0);
@@ -85,7 +86,7 @@ OpRule nll_loss_backward(const Call& call) {
   return from_letters(call, letters);
 }
 
-// (scores, target[, weight]) -> (rows, weights): each row is found by the device that has its class.
+// (scores, target[, weight]) -> (loss of each row, weight of each row)
 OpRule nll_rows(const Call& call) {
   const size_t rank = call.inputs[0].shape.size();
   Letters letters{{scores(rank, "", ""), rows(rank)}, {rows(rank), rows(rank)}};
@@ -93,7 +94,8 @@ OpRule nll_rows(const Call& call) {
   return once_a_row(from_letters(call, letters), call.inputs[0]);
 }
 
-// (rows, target, dim, start, count): the new dim of the result is a factor of its own.
+// (rows, target, dim, start, count): the result has a new dim, of which the target numbers the element that gets the
+// row.
 OpRule put_rows(const Call& call) {
   const std::string rows = dims(call.inputs[0].shape.size());
   std::string result = rows;
@@ -101,8 +103,8 @@ OpRule put_rows(const Call& call) {
   return from_letters(call, {{rows, rows}, {result}});
 }
 
-// (self, target, weight, reduction, ignore_index) -> (output, total_weight). The sums over rows and over classes are
-// one: whoever has a row's class adds the row.
+// (self, target, weight, reduction, ignore_index) -> (output, total_weight). One sum over devices adds up rows and
+// classes, because each row is counted by one device alone.
 Values expand_nll_loss(Builder& builder, const Node& node) {
   OpBuilder maths(builder, node);
   const TensorType out = maths.output(0), weight_type = maths.output(1);
@@ -116,7 +118,7 @@ Values expand_nll_loss(Builder& builder, const Node& node) {
   if (reduction == kNoReduction)
     return {maths.cast(rows, out.dtype), maths.full(weight_type.shape, 0.0, weight_type.dtype)};
   const std::vector<int64_t> dims = all_dims(shape);
-  // Without class weights the targets alone tell how many rows count.
+  // Without weights of classes, the targets alone tell the total weight: the number of rows that are not ignored.
   const Classes known = classes_of(maths, 1, 2, 4);
   const ValueId weight = maths.sum(known.weight < 0 ? maths.cast(known.valid, acc) : rows + 1, dims, false, acc);
   ValueId total = maths.sum(rows, dims, false, acc);
@@ -124,7 +126,7 @@ Values expand_nll_loss(Builder& builder, const Node& node) {
   return {maths.cast(total, out.dtype), maths.view(maths.cast(weight, weight_type.dtype), weight_type.shape)};
 }
 
-// (grad, self, target, weight, reduction, ignore_index, total_weight): −w·g where a class is the row's own
+// (grad, self, target, weight, reduction, ignore_index, total_weight): −weight · grad at the row's class, 0 elsewhere
 Values expand_nll_loss_backward(Builder& builder, const Node& node) {
   OpBuilder maths(builder, node);
   const Classes classes = classes_of(maths, 2, 3, 5);

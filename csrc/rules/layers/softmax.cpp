@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Softmax: two row-sized reductions forward, one backward.
+// Softmax: expansions with two reductions over the dim in forward, and one in backward.
 #include "rules/layers/softmax.h"
 
 #include <limits>
@@ -14,10 +14,10 @@ namespace spmdx::rules {
 namespace {
 
 struct Rows {
-  ValueId shifted;  // x − max of its row
-  ValueId exp;
-  ValueId total;  // sum of exp over the row, keeping the dim
-  ValueId top;
+  ValueId shifted;  // x − top
+  ValueId exp;      // of shifted
+  ValueId total;    // the sum of exp over the dim, which is kept
+  ValueId top;      // the maximum of x over the dim, which is kept
 };
 
 Rows rows_of(OpBuilder& maths, const std::vector<int64_t>& dim) {
@@ -32,7 +32,7 @@ Rows rows_of(OpBuilder& maths, const std::vector<int64_t>& dim) {
 
 }  // namespace
 
-// Also its gradient, whose operands are alike.
+// All operands have one shape.
 OpRule softmax(const Call& call) {
   const size_t rank = call.inputs[0].shape.size();
   std::string text = dims(rank);
@@ -40,7 +40,7 @@ OpRule softmax(const Call& call) {
   return from_letters(call, {std::vector<std::string>(call.inputs.size(), text), {text}});
 }
 
-// A row at a time, and a mask of its own for each element; also its gradient.
+// All operands, the mask too, have one shape.
 OpRule masked_softmax(const Call& call) {
   const size_t rank = call.inputs[0].shape.size();
   std::string text = dims(rank);
@@ -53,7 +53,7 @@ Values expand_softmax(Builder& builder, const Node& node) {
   const Rows rows = rows_of(maths, integers(maths.call(), 1));
   ValueId result = maths.div(rows.exp, rows.total);
   if (maths.call().op == "aten._safe_softmax") {
-    // A row that is −∞ throughout has no distribution; it gives zeros.
+    // A row of which all elements are −∞ has no distribution; _safe_softmax gives zeros.
     const ValueId some = maths.compare("aten.ne.Scalar", rows.top, -std::numeric_limits<double>::infinity());
     result = maths.where_or(some, result, 0.0);
   }
@@ -66,7 +66,7 @@ Values expand_log_softmax(Builder& builder, const Node& node) {
   return {maths.cast(maths.sub(rows.shifted, maths.unary("aten.log", rows.total)), maths.output(0).dtype)};
 }
 
-// (grad, output, dim, input_dtype): y·(g − Σ g·y)
+// (grad, output, dim, input_dtype): y·(g − Σ g·y), with y the output
 Values expand_softmax_backward(Builder& builder, const Node& node) {
   OpBuilder maths(builder, node);
   const ValueId grad = maths.wide(maths.input(0)), y = maths.wide(maths.input(1));
@@ -75,7 +75,8 @@ Values expand_softmax_backward(Builder& builder, const Node& node) {
   return {maths.cast(maths.sub(product, maths.mul(y, total)), maths.output(0).dtype)};
 }
 
-// g − exp(y)·Σ g; the gradient of nll_loss has one element a row, so that its sum is known
+// g − exp(y)·Σ g, with y the output. If g is the gradient of nll_loss, it has one element per row, so Σ g is known
+// without a reduction.
 Values expand_log_softmax_backward(Builder& builder, const Node& node) {
   OpBuilder maths(builder, node);
   const ValueId grad = maths.wide(maths.input(0)), y = maths.wide(maths.input(1));

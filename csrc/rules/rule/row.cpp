@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Row: found by name.
+// Row: an index over the table, from the name of an op to its row.
 #include "rules/rule/row.h"
 
 #include <unordered_map>

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Rules: the words for linearity.
+// Rules: parses the names of linearities.
 #include "rules/rule/rule.h"
 
 #include <unordered_map>

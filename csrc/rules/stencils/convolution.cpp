@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Convolutions: a bias is added once, and the gradients of a cut one are convolutions of their own.
+// Convolutions: letters, and expansions that add a bias once and compute each gradient as a convolution of its own.
 #include "rules/stencils/convolution.h"
 
 #include <numeric>
@@ -14,8 +14,8 @@
 namespace spmdx::rules {
 namespace {
 
-// The letters of the spatial dims of a convolution's input and of its result. Cut alike, parts exchange halos, or
-// nothing where a window is one place.
+// Letters of the spatial dims of the input and of the result. Where windows can be computed in parts, the two share a
+// loose factor, and parts exchange halos. Where a window is one row (kernel 1, stride 1), the factor just passes.
 struct Spatial {
   std::string input, result;
 };
@@ -37,10 +37,11 @@ Spatial spatial_letters(const Call& call) {
 // ---- the gradients of a convolution --------------------------------------------------------------------------------
 using Ints = std::vector<int64_t>;
 
-// (grad, x, w, bias_sizes, stride, padding, dilation, transposed, output_padding, groups, mask) → dx, dw, db
+// The calls that compute the gradients of a convolution_backward
+// (grad, x, w, bias_sizes, stride, padding, dilation, transposed, output_padding, groups, mask) -> (dx, dw, db).
 struct Gradients {
-  Call input;   // a convolution of the gradient, transposed where the forward one is not
-  Call weight;  // the same op for dw alone
+  Call input;   // dx: a convolution of grad with w, transposed if the forward convolution is not
+  Call weight;  // dw: convolution_backward with a mask for dw alone
 };
 
 Ints full_list(const Call& call, size_t arg, size_t count, int64_t missing) {
@@ -50,7 +51,7 @@ Ints full_list(const Call& call, size_t arg, size_t count, int64_t missing) {
   return list;
 }
 
-// What a convolution has to be told to give dx its size; nothing where it cannot.
+// The output_padding with which the convolution that computes dx gives it the size of x; nothing where none does.
 std::optional<Ints> output_padding(const Call& call, const Stencil& stencil, bool transposed) {
   Ints more;
   for (size_t s = 0; s < spatial_dims(call); ++s) {
@@ -86,7 +87,7 @@ std::optional<Gradients> gradients_of(const Call& call) {
   return parts;
 }
 
-// The gradients of input and weight, and that of the bias by itself.
+// Emits the node without the gradient of the bias, which the caller adds to the results.
 Values bias_gradient_apart(OpBuilder& maths, const Node& node) {
   std::vector<Arg> args = maths.call().args;
   std::vector<TensorType> types = maths.call().outputs;
@@ -104,7 +105,7 @@ ValueId bias_gradient(OpBuilder& maths) {
   return maths.sum(grad, dims, false, maths.output(2).dtype);
 }
 
-// Of a convolution: the bias is added once.
+// Emits the convolution without bias, and then adds the bias.
 Values add_bias_after(OpBuilder& maths) {
   std::vector<Arg> args = maths.call().args;
   args.at(2) = std::monostate{};
@@ -123,7 +124,7 @@ OpRule convolution(const Call& call) {
   const bool transposed = boolean(call, 6, false), bias = operand(call, 2) >= 0;
   const bool grouped = integer(call, 8, 1) != 1;
   const std::string in = grouped ? "I!" : bias ? "c+" : "c", out = grouped ? "O!" : "o";
-  // With groups one of the weight's dims counts channels of a group only.
+  // With groups, channels are not cut: one dim of the weight counts the channels of a group only.
   const std::string weight = grouped ? (transposed ? "I!P!" : "O!P!") : (transposed ? "co" : "oc");
   const Spatial places = spatial_letters(call);
   Letters letters{{"n" + in + places.input, weight + dims(spatial, 's', '!')}, {"n" + out + places.result}};
@@ -134,11 +135,11 @@ OpRule convolution(const Call& call) {
   return rule;
 }
 
-// convolution_backward(grad, x, w, bias_sizes, …, transposed 7, output_padding, groups 9, mask) -> dx, dw, db
+// convolution_backward, with the arguments listed at Gradients.
 OpRule convolution_backward(const Call& call) {
   const size_t spatial = call.inputs[0].shape.size() - 2;
   const bool transposed = boolean(call, 7, false), grouped = integer(call, 9, 1) != 1;
-  // The bias's gradient knows no input channels: where those are cut, it is made by itself.
+  // The gradient of the bias has no input channels, so where those are cut it is computed by a node of its own.
   const std::string in = grouped ? "I!" : produced(call.outputs[2]) ? "c^" : "c.", out = grouped ? "O!" : "o";
   const std::string weight =
       (grouped ? (transposed ? "I!P!" : "O!P!") : (transposed ? "co" : "oc")) + dims(spatial, 's', '!');
@@ -147,7 +148,7 @@ OpRule convolution_backward(const Call& call) {
   return from_letters(call, {{"n" + out + places.result, x, weight}, {x, weight, out}});
 }
 
-// A bias is added after sums over cut channels.
+// With a bias, cut input channels end in a sum over devices, to which the bias is added afterwards.
 Values expand_convolution(Builder& builder, const Node& node) {
   OpBuilder maths(builder, node);
   const bool bias = operand(maths.call(), 2) >= 0;
@@ -173,7 +174,7 @@ Values expand_convolution_backward(Builder& builder, const Node& node) {
   return results;
 }
 
-// convolution_backward: the bias has as many elements as the local gradient has channels.
+// Sets bias_sizes: the local bias has as many elements as the local gradient has channels.
 void bias_size(const Call&, const Boxes& inputs, const Boxes&, std::vector<Arg>& args) {
   if (std::holds_alternative<std::vector<int64_t>>(args.at(3)))
     args[3] = std::vector<int64_t>{inputs.at(0).at(1).extent};

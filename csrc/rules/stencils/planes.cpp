@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Planes: each part takes the rows it needs of its neighbours, and computes its own rows whole.
+// Planes: each part of a cut dim takes rows from its neighbours (the halo), and computes its own rows completely.
 #include "rules/stencils/planes.h"
 
 #include <algorithm>
@@ -17,7 +17,7 @@
 namespace spmdx::rules {
 namespace {
 
-// Rows of a part of the side that parts own, over all cut dims.
+// Rows that the largest part owns, multiplied over all cut dims.
 double rows_of_part(const Call& inner, const Stencil& stencil, const Call& call) {
   double rows = 1;
   const std::vector<int64_t> dims = integers(call, kStencilDims), parts = integers(call, kStencilParts);
@@ -28,6 +28,7 @@ double rows_of_part(const Call& inner, const Stencil& stencil, const Call& call)
   return rows;
 }
 
+// Emits a spmdx.halo: for each part the rows that it needs, one part after the other, each as long as the longest.
 ValueId with_halo(OpBuilder& maths, ValueId value, size_t dim, const Windows& windows, bool owns_points,
                   int64_t parts) {
   std::vector<int64_t> starts, lengths;
@@ -43,7 +44,7 @@ ValueId with_halo(OpBuilder& maths, ValueId value, size_t dim, const Windows& wi
 
 }  // namespace
 
-// Spatial dims of a stencil are cut alike in all tensors; of other ops they have sizes of their own in each tensor.
+// Spatial dims of a stencil share a loose factor in all tensors; those of other ops may differ in size between tensors.
 OpRule planes(const Call& call) {
   const size_t rank = call.inputs.at(0).shape.size(), spatial = row_of(call).dims;
   fits(rank >= spatial && spatial <= 3, "fewer dims than spatial dims in " + call.op);
@@ -61,7 +62,7 @@ OpRule planes(const Call& call) {
   return from_letters(call, letters);
 }
 
-// The op's own rule, whose cut dims are so many parts.
+// The rule of the op that spmdx.stencil runs, in which each cut dim has a loose factor that counts its parts.
 OpRule stencil(const Call& call) {
   const Call inner = stencil_call(call);
   const Stencil stencil = *stencil_of(inner);
@@ -85,7 +86,8 @@ OpRule stencil(const Call& call) {
   return rule;
 }
 
-// (…, first part here, …): the side that is not owned has equally many rows for each part.
+// Sets the first local part of each cut dim. An operand with halos has equally many rows for each part, so its local
+// start tells the part.
 void stencil_first(const Call& call, const Boxes& inputs, const Boxes&, std::vector<Arg>& args) {
   const Call inner = stencil_call(call);
   const Stencil stencil = *stencil_of(inner);
@@ -109,7 +111,7 @@ OpRule halo(const Call& call) {
                       static_cast<int64_t>(integers(call, kHaloStarts).size()));
 }
 
-// Where no rows come from elsewhere: the parts that are here, counted from the first row that is here.
+// Keeps the starts and lengths of the local parts; starts count from the first local row of the operand.
 void halo_parts(const Call& call, const Boxes& inputs, const Boxes& outputs, std::vector<Arg>& args) {
   const auto dim = static_cast<size_t>(integer(call, kHaloDim, 0));
   const std::vector<int64_t> starts = integers(call, kHaloStarts), lengths = integers(call, kHaloLengths);

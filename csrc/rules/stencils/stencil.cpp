@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Stencils: where their windows lie, and what parts of the dims need of each other.
+// Stencils: reads windows from the arguments of a call, and finds what each part of a cut dim needs and computes.
 #include "rules/stencils/stencil.h"
 
 #include <algorithm>
@@ -117,13 +117,14 @@ Range needed(const Windows& windows, bool owns_points, int64_t count, int64_t in
 
 namespace {
 
-// ---- convolutions: exactly the rows that are needed, zeros around the field ---------------------------------------
+// ---- convolutions: the rows that are needed, without padding; rows outside of the field are zeros -----------------
 
 Patch convolved(const Windows& windows, const Range& own) {
   return {{own.start * windows.stride - windows.padding, (own.extent - 1) * windows.stride + windows.span()}, own};
 }
 
-// Points from one that begins at or before the first row to one that ends at or after the last.
+// Takes points whose windows together cover the rows `own`, from one that begins at or before the first row to one that
+// ends at or after the last; where points end before that, output_padding adds rows.
 Patch transposed_patch(const Windows& windows, const Range& own) {
   const Range some = windows.points_of(own);
   const int64_t end = own.start + own.extent;
@@ -138,7 +139,7 @@ Patch transposed_patch(const Windows& windows, const Range& own) {
   return patch;
 }
 
-// ---- pooling: from a point whose window begins with the rows, padded where the field is --------------------------
+// ---- pooling: away from the border exactly the rows of the windows, at the border with the padding of the call ---
 
 int64_t pooled_size(const Windows& windows, int64_t rows) {
   const int64_t room = rows + 2 * windows.padding - windows.span() + (windows.ceil ? windows.stride - 1 : 0);
@@ -154,12 +155,12 @@ Patch pooled(const Windows& windows, const Range& some, const Range& cover) {
     return {between(begin, end), some};
   int64_t start = std::min(std::max<int64_t>(begin, 0), cover.start) / windows.stride * windows.stride;
   int64_t stop = std::max(std::min(end, windows.field), cover.start + cover.extent);
-  while (start > 0 && stop - start < windows.span()) start -= windows.stride;  // ATen wants room for one window
+  while (start > 0 && stop - start < windows.span()) start -= windows.stride;  // ATen needs rows for one window
   stop = std::max(stop, std::min(start + windows.span(), windows.field));
   return {between(start, stop), {start / windows.stride, pooled_size(windows, stop - start)}, windows.padding};
 }
 
-// ---- adaptive pooling: all points at once where their windows are those of the rows by themselves -----------------
+// ---- adaptive pooling: one patch, if ATen divides its rows into the same windows; else one patch per point --------
 
 std::vector<Patch> shared_out(const Windows& windows, const Range& some) {
   const Patch all{windows.field_of(some), some};

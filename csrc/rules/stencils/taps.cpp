@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Taps: source rows and weights by op, mode and scale.
+// Taps: computes rows and weights as PyTorch does, by mode and scale of the op.
 #include "rules/stencils/taps.h"
 
 #include <algorithm>

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Taps: points that are weighted sums of a few rows each, as in interpolation and in padding that repeats rows.
+// Taps: stencils whose points are weighted sums of a few rows: interpolation, and padding that repeats rows.
 #pragma once
 #include <vector>
 
@@ -11,19 +11,20 @@ struct Tap {
   int64_t row = 0;  // of the field
   double weight = 1;
 };
-// Of every point, equally many.
+// One list per point; all lists are equally long.
 using Taps = std::vector<std::vector<Tap>>;
 
-// Of one spatial dim, exactly as PyTorch's kernels number them.
+// The taps along one spatial dim, with the rows and weights that PyTorch's kernels use, bit for bit.
 Taps taps_of(const Call& call, size_t spatial, size_t spatial_dims, int64_t field, int64_t points);
 
-// Whether the op computes with the weights as they are: not of integers, which are interpolated in steps.
+// Whether the op computes with these weights. Linear and cubic interpolation of integers does not: it rounds.
 bool plain_taps(const Call& call);
 
-// Whether points are made, and not the gradient of the field.
+// Whether the op computes points from a field (forward), and not the gradient of a field.
 bool reads_by_tap(const Call& call);
 
-// The same call with this dim left as it is: `rows` in and out, as its types say.
+// Changes the arguments of the call so that it leaves spatial dim `spatial` unchanged. The caller sets that dim to
+// `rows` rows in the types of operand and result.
 void leave_dim(Call& call, size_t spatial, size_t spatial_dims, int64_t rows);
 
 }  // namespace spmdx::rules

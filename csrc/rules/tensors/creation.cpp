@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Creation: each device makes its own box.
+// Creation: each device makes its own box of the result.
 #include "rules/tensors/creation.h"
 
 #include "base/error.h"
@@ -12,7 +12,7 @@ namespace spmdx::rules {
 
 OpRule creation(const Call& call) { return pointwise(call); }
 
-// Offsets are exact between integers only; a start of floats is computed whole.
+// Only with integers is the first element of a shard, start + i · step, exact; other aranges are not cut.
 OpRule arange(const Call& call) {
   const bool whole_numbers = std::holds_alternative<int64_t>(argument(call, 0)) &&
                              std::holds_alternative<int64_t>(argument(call, 1)) &&
@@ -25,23 +25,23 @@ OpRule random_of(const Call& call) {
   return pointwise(call);
 }
 
-// (sizes, starts, extents, …)
+// Arguments: (sizes, starts, extents, …)
 void random_box(const Call&, const Boxes&, const Boxes& outputs, std::vector<Arg>& args) {
   internal_check(args.size() > 2, "a random op without its box");
   args[1] = starts(outputs.at(0));
   args[2] = extents(outputs.at(0));
 }
 
-// Random ops of ATen: after all arguments the global sizes, and where the box begins.
+// Appends to the arguments of the ATen op the global sizes, and the starts of the box.
 void random_place(const Call& call, const Boxes&, const Boxes& outputs, std::vector<Arg>& args) {
   args.emplace_back(std::vector<int64_t>(call.outputs.at(0).shape));
   args.emplace_back(starts(outputs.at(0)));
 }
 
-// (start, end, step, …), whole numbers
+// Arguments: (start, end, step, …), integers.
 void arange_range(const Call& call, const Boxes&, const Boxes& outputs, std::vector<Arg>& args) {
   const auto* first = std::get_if<int64_t>(&args.at(0));
-  if (!first) return;  // not cut, see the family
+  if (!first) return;  // such an arange is not cut
   const int64_t step = integer(call, 2, 1);
   const Range range = outputs.at(0).at(0);
   const int64_t start = *first + range.start * step;

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Diagonals: the two dims stay whole, all others pass.
+// Diagonals: the two dims and the dim of the diagonal may not be cut; all other dims pass.
 #include "rules/tensors/diagonals.h"
 
 #include "graph/args.h"
@@ -12,7 +12,8 @@ struct Diagonal {
   std::string matrices, diagonals;  // letters
 };
 
-// `first` and `second`: the arguments that name the two dims of a tensor of this rank.
+// `first` and `second` are the arguments that name the two dims of a tensor of this rank; the last two arguments stand
+// for absent ones.
 Diagonal diagonal_of(const Call& call, size_t rank, size_t first, size_t second, int64_t first_missing,
                      int64_t second_missing) {
   const int64_t a = normal_dim(integer(call, first, first_missing), rank);

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Ops that take a diagonal out of two dims, or put one there.
+// Ops that read or write the diagonal of two dims: families of the ops of the same names.
 #pragma once
 #include "rules/rule/rule.h"
 

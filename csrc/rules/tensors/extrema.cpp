@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Extrema: the extremum of all, then the lowest position that attains it.
+// Extrema: the extremum over all devices, then the lowest position of an element that equals it.
 #include "rules/tensors/extrema.h"
 
 #include "graph/args.h"
@@ -17,7 +17,7 @@ std::vector<int64_t> acted(const Call& call, size_t rank) {
   return dims;
 }
 
-// Each element's row-major position within `dims`, as a sum of one line a dim.
+// For each element its row-major position within `dims`: the sum over `dims` of index · stride, by broadcasting.
 ValueId positions(OpBuilder& maths, const Shape& shape, const std::vector<int64_t>& dims) {
   ValueId total = kNone;
   int64_t stride = 1;
@@ -33,7 +33,7 @@ ValueId positions(OpBuilder& maths, const Shape& shape, const std::vector<int64_
   return total;
 }
 
-// A NaN is the extremum wherever there is one.
+// Where x is the extremum. A NaN counts as the extremum, as in PyTorch.
 ValueId attains(OpBuilder& maths, ValueId x, ValueId extremum) {
   const ValueId equal = maths.equal(x, extremum);
   if (!is_floating(maths.dtype(x))) return equal;
@@ -45,7 +45,7 @@ ValueId attains(OpBuilder& maths, ValueId x, ValueId extremum) {
 
 OpRule reduce_index(const Call& call) { return reduce(call, 1, Reduction::none, '^'); }
 
-// argmax, argmin: (indices); max.dim, min.dim: (values, indices)
+// Results of argmax and argmin: (indices); of max.dim and min.dim: (values, indices).
 Values expand_extremum(Builder& builder, const Node& node) {
   OpBuilder maths(builder, node);
   const std::string_view base = base_name(maths.call().op);

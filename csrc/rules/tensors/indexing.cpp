@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Indexing: an indexed dim is cut into windows, index dims pass where each writes its own row, and end in a sum where
-// rows are added.
+// Indexing: an indexed dim may be cut into windows by an expansion. The dims of the indices pass in reads; in writes
+// they are whole, because two indices may be equal, or end in a sum if the op adds.
 #include "rules/tensors/indexing.h"
 
 #include <algorithm>
@@ -20,15 +20,16 @@ char letter(size_t dim) { return static_cast<char>('a' + static_cast<char>(dim))
 
 char upper(size_t dim) { return static_cast<char>('A' + static_cast<char>(dim)); }
 
-// Shared letters where the operands of gather or scatter agree in size, whole ones of `tensor`'s own elsewhere. The
-// first tensor is the one that is indexed: its dim may be cut into windows.
+// The letters of one operand of gather or scatter. A dim in which all operands agree in size has a letter that they
+// share; any other dim has a letter of this operand alone, and may not be cut, except `dim` of the first operand: it is
+// the one that is indexed, and may be cut into windows.
 std::string aligned(const Call& call, size_t tensor, size_t dim, size_t rank) {
   std::string text;
   for (size_t d = 0; d < rank; ++d) {
     bool same = d != dim;
     for (const TensorType& type : call.inputs)
       same &= type.shape.size() == rank && type.shape[d] == call.inputs[0].shape[d];
-    // 24 letters are enough for operands of rank 8: the sizes that differ are whole in each operand for itself.
+    // Upper-case letters are enough for three operands of rank 8.
     if (same)
       text += letter(d);
     else
@@ -37,7 +38,7 @@ std::string aligned(const Call& call, size_t tensor, size_t dim, size_t rank) {
   return text;
 }
 
-// The indices of index and index_put: for each dim of self the operand that indexes it, or -1.
+// Of index and index_put: for each dim of self the number of the operand that indexes it, or -1.
 std::vector<int> index_operands(const Call& call, size_t rank) {
   std::vector<int> operands(rank, -1);
   if (const auto* list = std::get_if<TensorListArg>(&argument(call, 1)))
@@ -46,7 +47,7 @@ std::vector<int> index_operands(const Call& call, size_t rank) {
   return operands;
 }
 
-// Letters of `self` (indexed dims upper case), of the broadcast indices ('n'…), and of self[indices].
+// Letters of self (indexed dims in upper case), of the broadcast indices (from 'n' on), and of self[indices].
 struct Indexed {
   std::string self, index, result;
   size_t index_rank = 0;
@@ -62,7 +63,7 @@ Indexed letters_of_index(const Call& call, const std::vector<int>& operands, cha
     fits(call.inputs[static_cast<size_t>(operands[d])].dtype != DType::b8, "an index by a mask");
   }
   letters.index = dims(letters.index_rank, 'n', index_mark);
-  const char mark = at.size() == 1 ? '+' : '!';  // a window of one dim
+  const char mark = at.size() == 1 ? '+' : '!';  // windows exist for one indexed dim only
   const bool adjacent = !at.empty() && at.back() - at.front() + 1 == at.size();
   const size_t place = adjacent ? at.front() : 0;
   if (!adjacent) letters.result = letters.index;
@@ -77,7 +78,7 @@ Indexed letters_of_index(const Call& call, const std::vector<int>& operands, cha
   return letters;
 }
 
-// The last `rank` dims of a text of letters with marks.
+// The letters of the last `rank` dims of a text, with their marks.
 std::string last_dims(const std::string& text, size_t rank) {
   size_t begin = text.size();
   for (size_t left = rank; left > 0 && begin > 0; --left) {
@@ -87,7 +88,8 @@ std::string last_dims(const std::string& text, size_t rank) {
   return text.substr(begin);
 }
 
-// index_add, index_copy, index_reduce(x, dim, index, source, …): marks of the dim of x and of the index.
+// index_add, index_copy, index_reduce(x, dim, index, source, …). `mark` is for the indexed dim of x, `index_mark` for
+// the dim of the index.
 OpRule rows_written(const Call& call, char mark, char index_mark) {
   const size_t rank = call.inputs[0].shape.size();
   if (rank == 0) return replicated(call);
@@ -109,7 +111,7 @@ bool adds_rows(const Call& call) {
   return base == "aten.index_add" || base == "aten.scatter_add";
 }
 
-// gather(x, dim, index): the index's own dim passes.
+// gather(x, dim, index): the dim of the index passes.
 OpRule gather(const Call& call) {
   const size_t rank = call.inputs[0].shape.size(), dim = dim_of(call, rank);
   fits(rank <= 8, "gather of rank above 8");
@@ -118,8 +120,8 @@ OpRule gather(const Call& call) {
   return from_letters(call, {{aligned(call, 0, dim, rank), index}, {index}});
 }
 
-// scatter(x, dim, index[, src]): equal indices meet in one row, so the dim is whole in every operand, unless rows that
-// meet are added.
+// scatter(x, dim, index[, src]): equal indices write to the same place, so the dim of the index may not be cut, except
+// where the op adds.
 OpRule scatter(const Call& call) {
   const size_t rank = call.inputs[0].shape.size(), dim = dim_of(call, rank);
   fits(rank <= 8, "scatter of rank above 8");
@@ -145,14 +147,15 @@ OpRule index_add(const Call& call) { return rows_written(call, '+', adds_rows(ca
 
 OpRule index_copy(const Call& call) { return rows_written(call, '+', '!'); }
 
-// Rows that meet are not just added. PyTorch's product in 16 bits refuses rows of one element, which a part may have.
+// Rows written to one index are reduced in other ways than a sum, so no dim of an index is cut. PyTorch's product of
+// 16-bit floats refuses rows of one element, which a shard may have, so it runs whole.
 OpRule index_reduce(const Call& call) {
   const auto* how = std::get_if<std::string>(&argument(call, 4));
   const bool narrow = itemsize(call.outputs.at(0).dtype) == 2 && is_floating(call.outputs.at(0).dtype);
   return narrow && how && *how == "prod" ? replicated(call) : rows_written(call, '!', '!');
 }
 
-// (x, dim, index, value)
+// index_fill(x, dim, index, value)
 OpRule index_fill(const Call& call) {
   const size_t rank = call.inputs[0].shape.size();
   if (rank == 0) return replicated(call);
@@ -175,7 +178,7 @@ OpRule index(const Call& call) {
 
 namespace {
 
-// x[mask] = number: the mask covers the dims of x from `first` on, and the rest is as without it.
+// x[mask] = number: the mask covers dims of x from `first` on. All dims of x pass.
 OpRule index_put_masked(const Call& call, size_t first) {
   const std::string self = dims(call.inputs[0].shape.size());
   const std::string value(call.inputs[2].shape.size(), '_');
@@ -184,7 +187,8 @@ OpRule index_put_masked(const Call& call, size_t first) {
 
 }  // namespace
 
-// Equal indices may meet in one row: index dims are whole unless rows are added, dims without an index pass.
+// index_put(x, indices, values, accumulate): equal indices write to the same place, so the dims of the indices may not
+// be cut, except where the op adds. Dims of x without an index pass.
 OpRule index_put(const Call& call) {
   const size_t rank = call.inputs[0].shape.size();
   const std::vector<int> operands = index_operands(call, rank);

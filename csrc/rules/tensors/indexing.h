@@ -1,11 +1,12 @@
 // SPDX-License-Identifier: Apache-2.0
-// Ops that read or write at indices.
+// Ops that read or write at indices given by a tensor: families of the ops of the same names.
 #pragma once
 #include "rules/rule/rule.h"
 
 namespace spmdx::rules {
 
-bool adds_rows(const Call& call);  // what is written is added, also where indices meet
+// Whether the call adds what it writes to what is there, so that writes to the same index add up.
+bool adds_rows(const Call& call);
 
 OpRule gather(const Call& call);
 OpRule scatter(const Call& call);

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Joins: where all operands are cut alike, each device joins what it has, and then parts change hands.
+// Joins: where all operands are cut alike, each device joins its own blocks, and then blocks are exchanged.
 #include "rules/tensors/joins.h"
 
 #include <numeric>
@@ -14,8 +14,7 @@
 namespace spmdx::rules {
 namespace {
 
-// The extent that all operands have on the joined dim, which may then be cut in all of them alike; −1 where they
-// differ.
+// The size that all operands have in the joined dim, or −1 where they differ. Equal sizes may be cut alike.
 int64_t joined_extent(const Call& call, size_t dim) {
   const size_t rank = call.outputs[0].shape.size();
   const Shape& first = call.inputs[0].shape;
@@ -26,7 +25,7 @@ int64_t joined_extent(const Call& call, size_t dim) {
 
 }  // namespace
 
-// Legacy: an empty 1-D tensor among others takes no part.
+// PyTorch ignores an empty 1-D operand, whatever the rank of the others: its dim gets no factor.
 OpRule cat(const Call& call) {
   OpRule rule = replicated(call);
   const Shape& out = call.outputs[0].shape;
@@ -63,8 +62,8 @@ OpRule stack(const Call& call) {
   return from_letters(call, {std::vector<std::string>(call.inputs.size(), small), {big}});
 }
 
-// (tensors, dim), all alike: blocks of each tensor are joined where they lie; then whole tensors come one after the
-// other, which moves only what changes hands.
+// cat(tensors, dim) of n operands of one size: views each as [blocks, rows], joins block i of all operands on the
+// device that holds it, and permutes the result [blocks, n, rows] to [n, blocks, rows]. Only that permute moves data.
 Values expand_cat(Builder& builder, const Node& node) {
   OpBuilder maths(builder, node);
   const TensorType out = maths.output(0);

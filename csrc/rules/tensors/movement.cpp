@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Movement: which dims each op acts upon.
+// Movement: finds the dims that each op acts on, and writes the letters.
 #include "rules/tensors/movement.h"
 
 #include "graph/args.h"
@@ -17,7 +17,7 @@ OpRule permute(const Call& call) {
   return from_letters(call, {{dims(rank)}, {out}});
 }
 
-// A dim that grows from 1, or is new, is a factor of the output alone.
+// A dim that grows from size 1, or is new, has a factor in the output only.
 OpRule expand(const Call& call) {
   const size_t rank = rank_of(call), out_rank = call.outputs[0].shape.size();
   fits(rank <= out_rank, "expand to fewer dims");
@@ -79,7 +79,7 @@ OpRule unfold(const Call& call) {
   return from_letters(call, {{resized(acted, 'A')}, {resized(acted, 'B') + "_"}});
 }
 
-// (grad, sizes of x, dim, size, step)
+// unfold_backward(grad, sizes of x, dim, size, step)
 OpRule unfold_backward(const Call& call) {
   const size_t rank = call.outputs[0].shape.size();
   const std::vector<bool> acted = only(dim_of(call, 2, rank), rank);

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Ops that move data: dims they act upon stay whole, all others pass.
+// Ops that move data: families of the ops of the same names. Dims that an op acts on may not be cut; all others pass.
 #pragma once
 #include "rules/rule/rule.h"
 
@@ -16,7 +16,7 @@ OpRule slice_scatter(const Call& call);
 OpRule select_scatter(const Call& call);
 OpRule unfold(const Call& call);
 OpRule unfold_backward(const Call& call);
-OpRule fft(const Call& call);      // the dims in argument 1 whole, of a size of their own in each tensor
-OpRule resized(const Call& call);  // a dim has another size in each tensor (glu)
+OpRule fft(const Call& call);      // acts on the dims in argument 1, which may differ in size from tensor to tensor
+OpRule resized(const Call& call);  // acts on the dim in argument Row::arg, which may differ in size as well (glu)
 
 }  // namespace spmdx::rules

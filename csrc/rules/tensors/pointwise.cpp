@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Pointwise: all dims of all tensors, aligned at the right.
+// Pointwise: dims of all tensors are aligned at the right, and each is one factor.
 #include "rules/tensors/pointwise.h"
 
 #include "base/error.h"
@@ -53,7 +53,7 @@ OpRule replicated(const Call& call) {
   return rule;
 }
 
-// Global j − i ≤ k is local j' − i' ≤ k + row start − column start.
+// Global j − i ≤ k is local j' − i' ≤ k + row start − column start, with j the column and i the row.
 void diagonal_offset(const Call& call, const Boxes&, const Boxes& outputs, std::vector<Arg>& args) {
   const Box& box = outputs.at(0);
   internal_check(box.size() >= 2, "tril or triu of fewer than two dims");
@@ -61,8 +61,8 @@ void diagonal_offset(const Call& call, const Boxes&, const Boxes& outputs, std::
   args[1] = integer(call, 1, 0) + box[box.size() - 2].start - box[box.size() - 1].start;
 }
 
-// (Tensor[] grads, found_inf, inv_scale) -> (grads…, found_inf). What is found on any device counts everywhere: a
-// maximum, expressible for one tensor; several are expanded to one call each.
+// (Tensor[] grads, found_inf, inv_scale) -> (grads…, found_inf). found_inf of one tensor is the maximum over devices,
+// so its dims are reduce factors. Dims of several tensors are composite.
 OpRule amp_unscale(const Call& call) {
   const size_t tensors = call.inputs.size() - 2;
   if (tensors == 1) {
@@ -82,7 +82,7 @@ OpRule amp_unscale(const Call& call) {
   return rule;
 }
 
-// One call a tensor, each with its own finding; the largest counts.
+// One call per tensor, each with its own found_inf; the result is their maximum.
 Values expand_amp_unscale(Builder& builder, const Node& node) {
   OpBuilder maths(builder, node);
   const size_t tensors = maths.call().outputs.size() - 1;

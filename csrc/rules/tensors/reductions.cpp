@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Reductions: which dims go away, and what is left when they are cut; means are local sums divided by global counts.
+// Reductions: letters of the reduced dims, and expansions; a mean is a sum divided by the global count.
 #include "rules/tensors/reductions.h"
 
 #include <cmath>
@@ -52,7 +52,7 @@ OpRule reduce_rows(const Call& call) {
   return reduce(call, 1, Reduction::sum, is_complex(call.inputs.at(0).dtype) ? '!' : '^');
 }
 
-// (x, ord, dim, keepdim, dtype): an order that is not a constant cannot be expanded.
+// vector_norm(x, ord, dim, keepdim, dtype): the expansion must know the order.
 OpRule vector_norm(const Call& call) {
   const Arg& order = argument(call, 1);
   const bool known = std::holds_alternative<double>(order) || std::holds_alternative<int64_t>(order) ||
@@ -60,7 +60,7 @@ OpRule vector_norm(const Call& call) {
   return reduce(call, 2, Reduction::sum, known && !is_complex(call.inputs[0].dtype) ? '+' : '!');
 }
 
-// (x, bins, min, max): equal ends stand for the least and the largest element.
+// histc(x, bins, min, max): min = max means the range of the elements of x, which takes the whole of x.
 OpRule histc(const Call& call) {
   const bool given = real(call, 2, 0) != real(call, 3, 0);
   return from_letters(call, {{dims(call.inputs[0].shape.size(), 'a', given ? 0 : '!')}, {"Z!"}});
@@ -68,7 +68,7 @@ OpRule histc(const Call& call) {
 
 namespace {
 
-// (rows, …): the counts of the rows of all devices add up, densities do not. Bins and edges are whole.
+// (rows, …): counts of rows on different devices add up, densities do not. Bins and edges may not be cut.
 OpRule histogram(const Call& call, int weight, size_t density) {
   const std::string row = boolean(call, density, false) ? "*!" : "*";
   Letters letters{{row + "D!"}, {}};
@@ -80,7 +80,7 @@ OpRule histogram(const Call& call, int weight, size_t density) {
 
 }  // namespace
 
-// (x, bins, range, weight, density): a range that is not given is that of all rows.
+// (x, bins, range, weight, density): without a range, it is the range of all rows, which takes the whole of x.
 OpRule histogram_counts(const Call& call) {
   const bool given = !std::holds_alternative<std::monostate>(argument(call, 2));
   return given ? histogram(call, operand(call, 3), 4) : replicated(call);
@@ -97,7 +97,7 @@ struct Reduced {
   double count = 1;
 };
 
-// Which dims the node reduces; never an empty list, so that it means the same to every op.
+// The dims that the node reduces, listed even if they are all: ops differ in what an empty list means.
 Reduced reduced_by(const Call& call, size_t arg) {
   const Shape& shape = call.inputs.at(0).shape;
   const std::vector<bool> acted = acted_dims(call, arg, shape.size());
@@ -119,7 +119,7 @@ double correction_of(const Call& call) {
 
 }  // namespace
 
-// The sum of what is neither above nor below the diagonal: both are told by global positions.
+// The sum of what tril and triu leave: the diagonal. Both can be localised, so x may be cut.
 Values expand_trace(Builder& builder, const Node& node) {
   OpBuilder maths(builder, node);
   const TensorType type = maths.call().inputs.at(0);
@@ -136,7 +136,7 @@ Values expand_mean(Builder& builder, const Node& node) {
   return {maths.cast(maths.div(total, by.count), type)};
 }
 
-// Two passes: squared distances from the global mean.
+// Two passes: first the global mean, then the squared distances from it.
 Values expand_var(Builder& builder, const Node& node) {
   OpBuilder maths(builder, node);
   const Reduced by = reduced_by(maths.call(), 1);
@@ -154,7 +154,7 @@ Values expand_var(Builder& builder, const Node& node) {
   return results;
 }
 
-// (Σ |x|^p)^(1/p), with its limits at 0 and ±∞
+// (Σ |x|^p)^(1/p); p = 0 counts the elements that are not 0, p = ±∞ gives the largest or smallest |x|.
 Values expand_vector_norm(Builder& builder, const Node& node) {
   OpBuilder maths(builder, node);
   const Reduced by = reduced_by(maths.call(), 2);
@@ -178,7 +178,7 @@ Values expand_vector_norm(Builder& builder, const Node& node) {
   return {maths.cast(result, out.dtype)};
 }
 
-// log Σ exp(x − max) + max, where an infinite maximum counts as 0 (all −∞ gives −∞, a +∞ gives +∞)
+// log Σ exp(x − max) + max. An infinite max is replaced by 0, so that x − max is never NaN.
 Values expand_logsumexp(Builder& builder, const Node& node) {
   OpBuilder maths(builder, node);
   const Reduced by = reduced_by(maths.call(), 1);

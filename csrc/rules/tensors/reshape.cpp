@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Reshape: walk both shapes from the left, with common factors wherever their products agree.
+// Reshape: walks both shapes from the left, and gives them a common factor wherever their remaining sizes have one.
 #include "rules/tensors/reshape.h"
 
 #include <numeric>
@@ -10,13 +10,13 @@
 namespace spmdx::rules {
 namespace {
 
-// One side of the walk: its dims without those of size 1.
+// The walk over one shape, without its dims of size 1.
 struct Side {
   std::vector<size_t> dims;
   std::vector<int64_t> sizes;
   TensorFactors factors;
   size_t next = 0;
-  int64_t left = 1;  // what the current dim has left
+  int64_t left = 1;  // the size of the current dim, divided by the factors it was given so far
 
   explicit Side(const Shape& shape) : factors(shape.size()) {
     for (size_t d = 0; d < shape.size(); ++d) {
@@ -42,7 +42,7 @@ int add_factor(OpRule& rule, int64_t size, FactorKind kind) {
 
 void take_whole(OpRule& rule, Side& side) { side.take(add_factor(rule, side.left, FactorKind::replicate), side.left); }
 
-// Neither rest divides the other: what follows is not cut until both sides have covered equally many elements.
+// The remaining sizes have no common divisor: dims may not be cut until both sides have covered equally many elements.
 void skip_unaligned(OpRule& rule, Side& a, Side& b) {
   int64_t covered_a = a.left, covered_b = b.left;
   take_whole(rule, a);
@@ -70,14 +70,14 @@ OpRule view(const Call& call) {
     const int factor = add_factor(rule, common, FactorKind::pass);
     in.take(factor, common);
     out.take(factor, common);
-    // 6·… against 4·…: after the common 2, 3 and 2 are left. A rest of 1 on either side is aligned.
+    // Example: 6 and 4 have the common factor 2; then 3 and 2 are left, which have none.
   }
   rule.inputs = {std::move(in.factors)};
   rule.outputs = {std::move(out.factors)};
   return rule;
 }
 
-// The same bits: where items are of another size, those of the last dim belong together.
+// If the dtypes differ in size, elements of the last dim are joined or split.
 OpRule view_dtype(const Call& call) {
   const bool same = itemsize(call.inputs.at(0).dtype) == itemsize(call.outputs.at(0).dtype);
   return from_letters(call, {{same ? "*" : "*A!"}, {same ? "*" : "*B!"}});

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Rolls: the rows that leave a block go to another one, the rest stays or goes as a whole.
+// Rolls: each block gets the end of one block and the beginning of the next; both pieces move as permutes of blocks.
 #include "rules/tensors/rolls.h"
 
 #include <algorithm>
@@ -12,7 +12,7 @@
 namespace spmdx::rules {
 namespace {
 
-// Every block in the place of the one `by` blocks further, the last ones at the beginning.
+// Moves every block `by` blocks further; blocks moved past the end come in at the beginning.
 ValueId turned(OpBuilder& maths, ValueId value, const Blocks& blocks, int64_t by) {
   std::vector<int64_t> sources;
   for (int64_t block = 0; block < blocks.count; ++block) sources.push_back((block - by + blocks.count) % blocks.count);
@@ -22,7 +22,7 @@ ValueId turned(OpBuilder& maths, ValueId value, const Blocks& blocks, int64_t by
                     {type});
 }
 
-// `shift`: 0 … size of the dim − 1. A block gets the end of one block, then the beginning of the next.
+// Rolls a dim by `shift`, which is from 0 to the size of the dim − 1.
 ValueId rolled_blocks(OpBuilder& maths, ValueId value, const Blocks& blocks, int64_t shift) {
   const TensorType out{maths.dtype(value), maths.shape(value)};
   const ValueId own = maths.view(value, blocked(out.shape, blocks));
@@ -38,7 +38,7 @@ ValueId rolled_blocks(OpBuilder& maths, ValueId value, const Blocks& blocks, int
 
 }  // namespace
 
-// A roll without dims is one of the flattened tensor.
+// Without dims, torch.roll rolls the flattened tensor: then no dim may be cut.
 OpRule rolled(const Call& call) {
   const size_t rank = rank_of(call);
   if (integers(call, 2).empty()) return whole_dims(call, std::vector<bool>(rank, true));
@@ -46,7 +46,7 @@ OpRule rolled(const Call& call) {
   return from_letters(call, {{text}, {text}});
 }
 
-// (x, shifts, dims): along one dim that is cut; the other dims first.
+// roll(x, shifts, dims): rolls all other dims by the op itself, then the first dim that is cut by blocks.
 Values expand_roll(Builder& builder, const Node& node) {
   OpBuilder maths(builder, node);
   const Shape& shape = maths.output(0).shape;

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Scans: a cut dim is seen as blocks; each does its own, and the little that is left of a block moves.
+// Scans: a cut dim is viewed as blocks; each block is computed where it is, and only a total or k candidates of it
+// move.
 #include "rules/tensors/scans.h"
 
 #include <limits>
@@ -15,7 +16,7 @@
 namespace spmdx::rules {
 namespace {
 
-// How a scan goes on from one block to the next.
+// A scan op, the op that adds the total of earlier blocks to a block, and the identity of that op.
 struct Scan {
   const char* op;
   const char* combine;
@@ -38,7 +39,8 @@ ValueId scanned(OpBuilder& maths, const Scan& by, ValueId value, size_t dim, DTy
   return maths.emit(by.op, std::move(args), {value}, {{dtype, maths.shape(value)}});
 }
 
-// What comes before each block: the totals of all blocks, one place later.
+// For each block the scan over all blocks before it: the last row of each block is its total; totals are shifted by one
+// block and scanned.
 ValueId before_blocks(OpBuilder& maths, const Scan& by, ValueId local, const Blocks& blocks) {
   const DType dtype = maths.dtype(local);
   const ValueId totals = rows_between(maths, local, blocks.dim + 1, blocks.size - 1, blocks.size);
@@ -66,7 +68,7 @@ OpRule scan_blocks(const Call& call) {
   return from_letters(call, {{text}, {text}});
 }
 
-// (x, k, dim, largest, sorted) -> (values, indices): only the dim of x may be cut.
+// topk(x, k, dim, largest, sorted) -> (values, indices): of the dim, only that of x may be cut.
 OpRule topk(const Call& call) {
   const size_t rank = rank_of(call);
   if (rank == 0) return replicated(call);
@@ -77,7 +79,7 @@ OpRule topk(const Call& call) {
   return from_letters(call, {{in}, {out, out}});
 }
 
-// (x, dim, dtype)
+// cumsum(x, dim, dtype)
 Values expand_scan(Builder& builder, const Node& node) {
   OpBuilder maths(builder, node);
   const TensorType out = maths.output(0);
@@ -91,7 +93,7 @@ Values expand_scan(Builder& builder, const Node& node) {
   return {maths.view(all, out.shape)};
 }
 
-// (x, k, dim, largest, sorted): the candidates of each block, then the best of those.
+// topk(x, k, dim, largest, sorted): k candidates of each block, then the best k of all candidates.
 Values expand_topk(Builder& builder, const Node& node) {
   OpBuilder maths(builder, node);
   const TensorType out = maths.output(0);

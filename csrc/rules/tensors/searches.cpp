@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Searches: the table is whole, elements pass.
+// Searches: dims of the table may not be cut; dims of the elements pass.
 #include "rules/tensors/searches.h"
 
 #include "graph/args.h"
@@ -13,17 +13,17 @@ std::string whole(const Call& call, size_t input) { return dims(call.inputs.at(i
 
 }  // namespace
 
-// (x, index): places in x as if it were flat.
+// take(x, index): an index counts through the flattened x.
 OpRule take(const Call& call) { return from_letters(call, {{whole(call, 0), "*"}, {"*"}}); }
 
-// (elements, tests): one of them may be a number.
+// isin(elements, tests): one of the two may be a number.
 OpRule isin(const Call& call) {
   if (operand(call, 1) < 0) return pointwise(call);
   if (operand(call, 0) < 0) return replicated(call);
   return from_letters(call, {{"*", whole(call, 1)}, {"*"}});
 }
 
-// (sorted, values, …, sorter): a row of its own for each row of values, or one row for all of them.
+// searchsorted(sorted, values, …, sorter): `sorted` has one row for each row of values, or is a single row.
 OpRule searchsorted(const Call& call) {
   if (operand(call, 1) < 0) return replicated(call);
   const bool rows = call.inputs[0].shape.size() > 1;

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Ops that look every element up in a table that is whole on each device.
+// Ops that look each element up in a table, which may not be cut: families of the ops of the same names.
 #pragma once
 #include "rules/rule/rule.h"
 

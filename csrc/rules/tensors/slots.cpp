@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Slots: the tensors of one parameter, pointwise.
+// Slots: pointwise rules for the tensors of one slot.
 #include "rules/tensors/slots.h"
 
 #include <algorithm>
@@ -10,7 +10,7 @@
 namespace spmdx::rules {
 namespace {
 
-// How long the lists of a call are: all the same, but for empty ones.
+// The length of the lists of a call. REQUIRES: all lists that are not empty are equally long, else DoesNotFit.
 size_t slots_of(const Call& call) {
   size_t count = 0;
   for (const Arg& arg : call.args)
@@ -19,7 +19,7 @@ size_t slots_of(const Call& call) {
   return count;
 }
 
-// The inputs in this slot of all lists; the parameter comes first.
+// The operands in this slot, one of each list; the first is the parameter.
 std::vector<uint32_t> operands_of(const Call& call, size_t slot) {
   std::vector<uint32_t> inputs;
   for (const Arg& arg : call.args)
@@ -30,8 +30,7 @@ std::vector<uint32_t> operands_of(const Call& call, size_t slot) {
 
 }  // namespace
 
-// The dims of a parameter are factors of all in its slot that has its shape; numbers such as the step have none.
-// Several slots are cut only as calls of their own.
+// Tensors of a slot that have the parameter's shape share the factors of its dims; others (the step count) have none.
 OpRule slots(const Call& call) {
   const size_t count = slots_of(call);
   OpRule rule;

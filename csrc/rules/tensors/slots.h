@@ -1,11 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
-// Ops on lists of tensors, as fused optimizers: element i of every list belongs to the same parameter.
+// Slots: ops on lists of tensors (fused optimizers), where element i of every list, slot i, belongs to one parameter.
 #pragma once
 #include "rules/rule/rule.h"
 
 namespace spmdx::rules {
 
-OpRule slots(const Call& call);
-Values expand_slots(Builder& builder, const Node& node);
+OpRule slots(const Call& call);                           // pointwise; composite if there are several slots
+Values expand_slots(Builder& builder, const Node& node);  // into one call per slot
 
 }  // namespace spmdx::rules

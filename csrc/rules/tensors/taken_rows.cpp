@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Slices and padding: along a cut dim each part takes the rows that it is to have from the parts that have them.
+// Taken rows: along a cut dim each part of the result takes its rows from the parts of the operand that hold them.
 #include "rules/tensors/taken_rows.h"
 
 #include <algorithm>
@@ -14,23 +14,23 @@
 namespace spmdx::rules {
 namespace {
 
-constexpr int64_t kLeastRows = 12;  // of fewer, one gather serves all that read them
+constexpr int64_t kLeastRows = 12;  // shorter dims are gathered: one gather serves all readers
 
-constexpr int64_t kMostUneven = 4;  // a dim many times longer than the other: its parts would leave devices idle
+constexpr int64_t kMostUneven = 4;  // if one size is more than so many times the other, devices would be left idle
 
 bool known(const Call& call, size_t arg) {
   return std::holds_alternative<int64_t>(argument(call, arg)) ||
          std::holds_alternative<std::monostate>(argument(call, arg));
 }
 
-// (…, dim at `arg`, start, end, step)
+// Of arguments (…, dim, start, end, step), of which `arg` is the dim. `longer` is the shape that is sliced.
 TakenRows line_of(const Call& call, size_t arg, const Shape& longer, bool back) {
   const auto dim = static_cast<size_t>(normal_dim(integer(call, arg, 0), longer.size()));
   const int64_t start = integer(call, arg + 1, 0), rows = longer.at(dim);
   return {dim, std::clamp<int64_t>(start < 0 ? start + rows : start, 0, rows), integer(call, arg + 3, 1), back};
 }
 
-// (x, [before, after] of the last dim, of the one before it, …, value)
+// constant_pad_nd(x, widths, value): widths are pairs (before, after), of the last dim first.
 std::vector<TakenRows> padded(const Call& call) {
   const size_t rank = call.inputs.at(0).shape.size();
   const std::vector<int64_t> widths = integers(call, 1);
@@ -47,7 +47,7 @@ bool may_share(int64_t a, int64_t b) {
 }  // namespace
 
 int64_t TakenRows::count(const Range& some, const Range& own) const {
-  // The line's elements whose rows `of` has.
+  // The range of i for which first + i·step lies in `of`.
   const auto elements = [&](const Range& of) {
     const int64_t start = ceil_div(of.start - first, step);
     return Range{start, ceil_div(of.stop() - first, step) - start};
@@ -87,7 +87,7 @@ std::vector<TakenRows> taken_rows(const Call& call) {
 
 namespace {
 
-// Dims of the operand and of the result are cut alike, or both are whole.
+// Acted dims of the operand and of the result are cut alike ('~') where rows can be taken, else they may not be cut.
 OpRule taking_rows(const Call& call, const std::vector<bool>& acted) {
   const Shape &from = call.inputs.at(0).shape, &to = call.outputs.at(0).shape;
   const std::vector<TakenRows> taken = taken_rows(call);
@@ -123,7 +123,7 @@ OpRule slice_backward(const Call& call) {
   return taking_rows(call, only(dim_of(call, 2, rank), rank));
 }
 
-// Padding with zeros is linear, with anything else it is not.
+// Padding with zeros is linear; with any other number it is not.
 OpRule pad(const Call& call) {
   OpRule rule = taking_rows(call, padded_dims(call, 1, rank_of(call)));
   if (is_zero(argument(call, 2))) rule.linearity = Linearity::joint;
@@ -159,7 +159,7 @@ OpRule take_rows(const Call& call) {
   return parts_of_dim(call, static_cast<size_t>(integer(call, 1, 0)), integer(call, 3, 1));
 }
 
-// Where no rows come from elsewhere: those of the rows that are here, counted from the first.
+// Keeps the sources of the local rows of the result, counted from the first local row of the operand.
 void rows_here(const Call& call, const Boxes& inputs, const Boxes& outputs, std::vector<Arg>& args) {
   const auto dim = static_cast<size_t>(integer(call, 1, 0));
   const std::vector<int64_t> sources = integers(call, 2);

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Windows: each device does those that fall into its part of the dim.
+// Windows: each device does the indices that point into its part of the dim.
 #include "rules/tensors/windows.h"
 
 #include <algorithm>
@@ -26,7 +26,8 @@ struct Indexing {
   size_t dim = 0;
 };
 
-// index and index_put have a list with one place a dim, all others a dim and then an index.
+// The indices of an indexing op, and the dim that they point into. index and index_put have a list with one entry per
+// dim; all others have the dim as argument 1 and the index as argument 2.
 Indexing indexing_of(const Call& call) {
   if (const auto* list = std::get_if<TensorListArg>(&argument(call, 1))) {
     for (size_t d = 0; d < list->inputs.size(); ++d)
@@ -50,8 +51,8 @@ Call windowed_call(const Call& call) {
   return inner;
 }
 
-// What the op's own rule may cut only by an expansion is cut here: a window of what is written, or a sum over the
-// windows of what is read.
+// The rule of the indexing op, in which composite factors may be cut: a factor that the outputs have passes (a window
+// of what is written); any other is reduced by a sum (each device reads 0 outside of its window).
 OpRule window(const Call& call) {
   const Call inner = windowed_call(call);
   const Row& row = row_of(inner);
@@ -66,9 +67,9 @@ OpRule window(const Call& call) {
     rule.linearity = row.linearity;
     rule.linear_inputs = row.linear_inputs;
   }
-  // Rows are added to nothing, see expand_window: the first operand is not read.
+  // An op that adds gets zeros as its first operand, see expand_window, so that operand is never partial.
   if (adds_rows(inner)) rule.linear_inputs &= ~uint64_t{1};
-  // What is read outside of the window is 0, which only sums pass over.
+  // What is read outside of the window is 0, which is the identity of sums alone.
   if (rule.linearity == Linearity::movement) rule.linearity = Linearity::joint;
   return rule;
 }
@@ -78,7 +79,8 @@ void window_start(const Call&, const std::vector<Box>& inputs, const std::vector
   args.at(kWindowStart) = inputs.at(0).at(dim).start;
 }
 
-// Rows that are added are added to zeros first, so that devices may do a part of the rows each.
+// An op that adds is run on zeros, and its result added to the operand: so each device may do a part of the indices,
+// and the partial results sum up.
 Values expand_window(Builder& builder, const Node& node) {
   OpBuilder maths(builder, node);
   const Call& call = maths.call();

@@ -1,19 +1,20 @@
 // SPDX-License-Identifier: Apache-2.0
-// Windows: an op that reads or writes at indices, for those that point into the part of a dim that is here.
+// Windows: spmdx.window runs an indexing op on one part of a dim, for only those indices that point into that part.
 #pragma once
 #include "rules/rule/rule.h"
 
 namespace spmdx::rules {
 
-// The arguments of `spmdx.window`, which come before those of the op that it does a window of:
-// (op, operand that holds the indices, dim they point into, start of the window, size of the whole dim, …)
+// Arguments of spmdx.window: (op, operand that holds the indices, dim that they point into, start of the window, size
+// of the whole dim), and then the arguments of the indexing op.
 enum : int64_t { kWindowOp, kWindowIndex, kWindowDim, kWindowStart, kWindowTotal, kWindowArgs };
 
-// The op itself on the same operands.
+// The call of the indexing op that a spmdx.window runs.
 Call windowed_call(const Call& call);
 
-OpRule window(const Call& call);                           // spmdx.window
-Values expand_window(Builder& builder, const Node& node);  // gather, scatter, index_select, index_add …
+OpRule window(const Call& call);                           // of spmdx.window: the indexed dim may be cut
+Values expand_window(Builder& builder, const Node& node);  // of gather, scatter, index_select, index_add, …
+// Localise function of spmdx.window: the window begins where the shard begins.
 void window_start(const Call& call, const Boxes& inputs, const Boxes& outputs, std::vector<Arg>& args);
 
 }  // namespace spmdx::rules
