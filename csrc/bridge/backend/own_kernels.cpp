@@ -86,14 +86,4 @@ bool stands_in(std::string_view op) {
   return row && row->runs == Runs::off_the_cpu;
 }
 
-double own_number(const Call& call, size_t index, std::span<const Param> params, double missing) {
-  if (index >= call.args.size()) return missing;
-  const Arg& arg = call.args[index];
-  if (const auto* real = std::get_if<double>(&arg)) return *real;
-  if (const auto* whole = std::get_if<int64_t>(&arg)) return static_cast<double>(*whole);
-  if (const auto* param = std::get_if<RealParam>(&arg)) return params[param->index].real;
-  if (const auto* param = std::get_if<IntParam>(&arg)) return static_cast<double>(params[param->index].integer);
-  return missing;
-}
-
 }  // namespace spmdx::bridge

@@ -55,7 +55,4 @@ const T& own_argument(const Call& call, size_t index) {
   return std::get<T>(call.args[index]);
 }
 
-// A number that is a constant or a parameter; `missing` where it is absent.
-double own_number(const Call& call, size_t index, std::span<const Param> params, double missing);
-
 }  // namespace spmdx::bridge

@@ -7,6 +7,7 @@
 
 #include "bridge/backend/buffer.h"
 #include "bridge/backend/kernels/flash.h"
+#include "bridge/backend/number.h"
 #include "bridge/backend/own_kernels.h"
 
 namespace spmdx::bridge {
@@ -122,7 +123,7 @@ Compute with_setting(const Call& call, size_t first, size_t at,
                                                                 std::span<const Param> params) -> Tensors {
     std::optional<double> scale;
     if (!std::holds_alternative<std::monostate>(call.args.at(setting.scale_at)))
-      scale = own_number(call, setting.scale_at, params, 0);
+      scale = number(call, setting.scale_at).real(params);
     return compute(operands_of(inputs, first, setting, scale), setting, inputs);
   };
 }

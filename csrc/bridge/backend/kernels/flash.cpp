@@ -8,6 +8,7 @@
 #include <limits>
 
 #include "bridge/backend/buffer.h"
+#include "bridge/backend/number.h"
 #include "bridge/backend/own_kernels.h"
 
 namespace spmdx::bridge {
@@ -97,7 +98,7 @@ Attention attention_of(const Call& call, size_t first, size_t settings, std::spa
   if (call.args.size() > settings + 2)
     if (const auto* mask = std::get_if<TensorArg>(&call.args[settings + 2])) of.mask = tensor_of(inputs[mask->input]);
   if (call.args.size() > settings + 3 && !std::holds_alternative<std::monostate>(call.args[settings + 3]))
-    of.scale = own_number(call, settings + 3, params, 0);
+    of.scale = number(call, settings + 3).real(params);
   return of;
 }
 

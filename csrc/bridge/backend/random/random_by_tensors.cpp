@@ -9,6 +9,7 @@
 #include <array>
 #include <map>
 
+#include "bridge/backend/number.h"
 #include "bridge/backend/shard_device.h"
 
 namespace spmdx::bridge {

@@ -11,6 +11,7 @@
 #include "base/error.h"
 #include "bridge/backend/aten_names.h"
 #include "bridge/backend/buffer.h"
+#include "bridge/backend/number.h"
 #include "bridge/backend/own_kernels.h"
 #include "bridge/backend/random/random_by_tensors.h"
 #include "bridge/backend/random/random_region.h"

@@ -9,6 +9,7 @@
 #include "base/error.h"
 #include "bridge/backend/aten_names.h"
 #include "bridge/backend/buffer.h"
+#include "bridge/backend/number.h"
 #include "bridge/backend/own_kernels.h"
 #include "bridge/backend/random/random_region.h"
 #include "bridge/backend/shard_device.h"

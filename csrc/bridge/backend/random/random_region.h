@@ -1,6 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// What the kernels of random ops share: numbers that may be parameters, the box that is filled, the words of its
-// elements.
+// What the kernels of random ops share: the box that is filled, and the words of its elements.
 #pragma once
 #include <ATen/Parallel.h>
 #include <c10/core/ScalarType.h>
@@ -14,25 +13,6 @@
 #include "runtime/data/backend.h"
 
 namespace spmdx::bridge {
-
-// An argument that is a constant or a parameter of the run.
-struct Number {
-  Param constant = {.integer = 0};
-  int64_t param = -1;
-  bool integer = false;
-
-  Param get(std::span<const Param> params) const { return param >= 0 ? params[static_cast<size_t>(param)] : constant; }
-  double real(std::span<const Param> params) const {
-    const Param value = get(params);
-    return integer ? static_cast<double>(value.integer) : value.real;
-  }
-  int64_t whole(std::span<const Param> params) const {
-    const Param value = get(params);
-    return integer ? value.integer : static_cast<int64_t>(value.real);
-  }
-};
-
-Number number(const Call& call, size_t index);
 
 // The box of a tensor of `sizes` that a device holds.
 struct Region {
