@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Which kinds of arguments are numbers.
+// Reads a Number from an argument of any kind that is a number.
 #include "bridge/backend/number.h"
 
 #include "base/error.h"

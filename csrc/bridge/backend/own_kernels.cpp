@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// The table of own kernels, and what runs one of them.
+// The table of own kernels, and OwnKernel, which runs a Compute.
 #include "bridge/backend/own_kernels.h"
 
 #include <map>
@@ -12,12 +12,12 @@ namespace spmdx::bridge {
 namespace {
 
 struct OwnRow {
-  PrepareCompute compute = nullptr;  // or:
+  PrepareCompute compute = nullptr;  // null where `kernel` is set
   PrepareKernel kernel = nullptr;
   Runs runs = Runs::everywhere;
 };
 
-// Made by whichever file adds to it first.
+// Made at the first call: the files that add to it are loaded in no certain order.
 std::map<std::string_view, OwnRow>& own_rows() {
   static auto* rows = new std::map<std::string_view, OwnRow>;
   return *rows;

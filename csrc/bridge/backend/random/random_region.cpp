@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Which arguments no distribution accepts.
+// Checks of the arguments of distributions, and the numbers next to a bound.
 #include "bridge/backend/random/random_region.h"
 
 #include <ATen/Dispatch.h>

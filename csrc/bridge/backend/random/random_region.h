@@ -14,7 +14,7 @@
 
 namespace spmdx::bridge {
 
-// The box of a tensor of `sizes` that a device holds.
+// The box that a device holds of a tensor of these `sizes`.
 struct Region {
   std::vector<int64_t> sizes, starts, extents;
 
@@ -33,13 +33,13 @@ struct Region {
   }
 };
 
-// The words of every element of one draw.
+// Gives the words of every element in one draw.
 struct ElementWords {
   uint64_t seed = 0, draw = 0;
   PhiloxWords words(int64_t element) const { return philox_words(seed, draw, static_cast<uint64_t>(element)); }
 };
 
-// visit(local index, global index) of every element of the region.
+// Calls visit(local index, global index) for every element of the region, on several threads.
 template <class Visit>
 void fill_elements(const Region& region, const Visit& visit) {
   const int64_t row = region.row();
@@ -58,12 +58,12 @@ void fill_region(T* out, const Region& region, const ElementWords& draw, const M
   fill_elements(region, [&](int64_t i, int64_t global) { out[i] = make(draw.words(global)); });
 }
 
-// Throws ShardingError unless it holds.
+// Throws ShardingError with the message `what` unless `holds`.
 void require_that(bool holds, const std::string& what);
-// Throw ShardingError for arguments that no distribution has.
+// Throw ShardingError unless low <= high, or 0 <= p <= 1.
 void check_bounds(double low, double high);
 void check_probability(double p);
-// The greatest number of a dtype below `bound`.
+// The greatest number of this floating dtype below `bound`.
 double greatest_below(double bound, c10::ScalarType dtype);
 
 }  // namespace spmdx::bridge
