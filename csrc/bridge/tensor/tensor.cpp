@@ -16,7 +16,8 @@
 namespace spmdx::bridge {
 namespace {
 
-// A leaf lock: nothing is acquired and no Python runs while it is held, so a root may die anywhere.
+// The list of live roots. The mutex is a leaf lock: while it is held no other lock is taken and no Python runs, so that
+// roots may be destroyed on any thread.
 struct Registry {
   std::mutex mutex;
   Root *oldest = nullptr, *newest = nullptr;
@@ -79,7 +80,7 @@ std::vector<RootRef> live_roots() {
   std::lock_guard lock(all.mutex);
   alive.reserve(all.count);
   for (Root* root = all.oldest; root; root = root->newer) {
-    // A root whose last reference just went waits for our lock in its destructor: lock() then gives null.
+    // A root that has just lost its last reference waits for our mutex in its destructor: lock() gives null for it.
     if (auto* held = c10::raw::weak_intrusive_ptr::lock(root)) {
       alive.push_back(RootRef::reclaim(static_cast<c10::StorageImpl*>(held)));
     }
@@ -105,7 +106,7 @@ void LazyTensor::follow_growth() const {
     chain_ = extended(outgrown[grown_].steps, chain_);
 }
 
-// PyTorch's C++ reader of files gives a tensor a storage, and then writes sizes and strides into it.
+// PyTorch's C++ reader of files gives a tensor a storage, and afterwards sets sizes and strides of the tensor.
 void LazyTensor::follow_sizes() const {
   std::vector<ViewStep> steps =
       steps_to(*root().base, root().nbytes(),
@@ -187,7 +188,7 @@ at::Tensor make_tensor(LazyValue value, MetaRef meta) {
 }
 
 at::Tensor make_view(const LazyTensor& source, const ViewChain& steps, const Meta& meta, LazyValue value) {
-  // Offsets count elements of the tensor's own dtype.
+  // An offset counts elements of the tensor's own dtype.
   const auto bytes = source.storage_offset() * static_cast<int64_t>(source.dtype().itemsize());
   const int64_t offset = bytes / static_cast<int64_t>(c10::elementSize(meta.dtype)) + meta.offset;
   auto view = at::detail::make_tensor<LazyTensor>(source.root_storage(), meta, offset, source.key_set());

@@ -18,35 +18,36 @@ namespace spmdx::bridge {
 
 constexpr c10::DeviceType kDeviceType = c10::DeviceType::PrivateUse1;
 
-// A value of the graph being recorded (`epoch` is the recorder's), or data of an earlier step.
+// A value of the graph being recorded, if `epoch` is still the recorder's; or data of an earlier step.
 struct LazyValue {
   uint64_t epoch = 0;
   ValueId id = kNone;
-  DataRef data;  // wins when set
+  DataRef data;  // if set, `id` does not count
 };
 
-// The layout that a whole had until its storage grew, and the steps that lead to it from the next one.
+// The layout that a whole tensor had until its storage grew, and the steps that lead to it from the next layout.
 struct Outgrown {
   MetaRef base;
   ViewChain steps;
 };
 
-// The alias root. Views share it through storage_; data pointer is null.
+// The alias root: the storage that all views of one memory share. Its data pointer is null.
 class Root final : public c10::StorageImpl {
  public:
   Root(MetaRef base, LazyValue value);
   ~Root() override;
   LazyValue current;
-  uint64_t generation = 1;                  // bumped by every write
+  uint64_t generation = 1;                  // counts the writes
   uint64_t serial = 0;                      // order of creation
-  Root *newer = nullptr, *older = nullptr;  // in the list of roots that are alive
-  MetaRef base;                             // declared layout of the whole, offset 0
+  Root *newer = nullptr, *older = nullptr;  // neighbours in the list of live roots
+  MetaRef base;                             // declared layout of the whole tensor, offset 0
   std::vector<Outgrown> outgrown;           // layouts before each growth, in order
+  // The declared layout of the whole tensor after so many growths.
   const Meta& layout(size_t growths) const { return growths < outgrown.size() ? *outgrown[growths].base : *base; }
   bool cut_short = false;    // its storage holds fewer bytes than `base` has
-  uint64_t gradient_of = 0;  // the serial of the leaf whose gradient it is
+  uint64_t gradient_of = 0;  // the serial of the leaf whose gradient it is; 0: none
   std::unique_ptr<Annotation> annotation;
-  DataRef previous;  // what it held when the graph being recorded first wrote it: for ties
+  DataRef previous;  // its data before the graph being recorded wrote to it, for ties
 };
 using RootRef = c10::intrusive_ptr<c10::StorageImpl>;
 inline Root& root_of(const RootRef& ref) { return static_cast<Root&>(*ref); }
@@ -56,13 +57,14 @@ std::vector<RootRef> live_roots();
 class LazyTensor final : public c10::TensorImpl {
  public:
   LazyTensor(c10::Storage storage, const Meta& meta, int64_t offset);
-  // A view of a tensor with these keys: under inference mode too it is what that is, an inference tensor or not.
+  // A view of a tensor that has these dispatch keys. The view is an inference tensor if that tensor is one, whatever
+  // the mode is now.
   LazyTensor(c10::Storage storage, const Meta& meta, int64_t offset, c10::DispatchKeySet keys);
-  LazyValue cached;  // of a view
-  uint64_t cached_generation = 0;
-  std::shared_ptr<const Annotation> of_view;  // null for a whole, and for a view that nobody annotated
+  LazyValue cached;                           // the value of a view
+  uint64_t cached_generation = 0;             // the generation of the root for which `cached` holds
+  std::shared_ptr<const Annotation> of_view;  // null for a whole tensor, and for a view that is not annotated
 
-  // The steps from the whole as it is laid out now; null: the root itself.
+  // The steps from the whole tensor as it is laid out now; null: this is the whole tensor.
   const ViewChain& chain() const {
     if (grown_ != root().outgrown.size()) follow_growth();
     if (sizes() != c10::IntArrayRef(chain_ ? chain_->back().out.sizes : root().base->sizes)) follow_sizes();
@@ -74,15 +76,15 @@ class LazyTensor final : public c10::TensorImpl {
   }
   Root& root() const { return *static_cast<Root*>(storage_.unsafeGetStorageImpl()); }
   const c10::Storage& root_storage() const { return storage_; }
-  // Null: there is none.
+  // The annotation of this tensor; null: there is none.
   const Annotation* annotation() const { return chain() ? of_view.get() : root().annotation.get(); }
-  bool has_storage() const override { return false; }  // save, deepcopy and compile need it so
+  bool has_storage() const override { return false; }  // torch.save, deepcopy and torch.compile need it so
   c10::intrusive_ptr<TensorImpl> shallow_copy_and_detach(const c10::VariableVersion&, bool) const override;
   c10::intrusive_ptr<TensorImpl> shallow_copy_and_detach(c10::VariableVersion&&, bool) const override;
   void shallow_copy_from(const c10::intrusive_ptr<TensorImpl>&) override;
   const char* tensorimpl_type_name() const override { return "spmdx::LazyTensor"; }
-  // Changes what the tensor views and its declared layout, in place (inplace_view ops, resize_, set_). Other memory is
-  // annotated as the tensor was.
+  // Makes this tensor show what `other` shows, in its layout (inplace_view ops, resize_, set_). If that is other
+  // memory, it gets the annotation of this tensor.
   void become(const LazyTensor& other);
 
  private:
@@ -92,27 +94,26 @@ class LazyTensor final : public c10::TensorImpl {
   void follow_sizes() const;
 
   mutable ViewChain chain_;
-  mutable size_t grown_ = 0;  // how many growths of the root the chain knows of
+  mutable size_t grown_ = 0;  // how many growths of the root `chain_` includes
 };
 
-// Null for any tensor that is not ours, FakeTensors with our device included.
+// The tensor as the lazy tensor that it is. Null for any other, also for FakeTensors of our device.
 LazyTensor* as_lazy(const at::Tensor& tensor);
-// Has our device's key, lazy or not.
+// Whether the tensor has our device's dispatch key, lazy or not.
 bool has_our_device(const at::Tensor& tensor);
-// A fresh root holding `value`. REQUIRES: offset 0.
+// A whole tensor with a new root that holds `value`. REQUIRES: `meta` has offset 0.
 at::Tensor make_tensor(LazyValue value, MetaRef meta);
-// A view of `source`: `steps` (null: none) on top of its chain, laid out as `meta` from its own offset on. `value` may
-// be empty (it is then derived at the first read).
+// A view of `source`: its chain is followed by `steps` (null: none), and the offset of `meta` counts from that of
+// `source`. If `value` is empty, it is derived at the first read.
 at::Tensor make_view(const LazyTensor& source, const ViewChain& steps, const Meta& meta, LazyValue value);
-// A view of a whole root; of `source`, if that is given.
+// A view by `steps` from a root. It gets the dispatch keys of `source`, if that is given.
 at::Tensor make_view_of_root(const c10::Storage& root, std::vector<ViewStep> steps, const Meta& meta,
                              const LazyTensor* source = nullptr);
 
-// What lies in the storage of `source` at these sizes, strides and offset, seen as this dtype. Throws as eager does
-// where that is beyond the storage.
+// A view of the storage of `source` with this dtype and layout. Throws as eager does if it reaches beyond the storage.
 at::Tensor strided_view(const LazyTensor& source, const Meta& meta);
 
-// `keep` is told of a tensor that was annotated and shows other memory now, and what was said of it.
+// Sets the function that is called for an annotated tensor that shows other memory now; `had` is its annotation.
 using KeepAnnotation = void (*)(LazyTensor& tensor, const Annotation& had);
 void set_keep_annotation(KeepAnnotation keep);
 
