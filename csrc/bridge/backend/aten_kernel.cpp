@@ -218,8 +218,7 @@ class AtenKernel final : public Kernel {
     stack_[generator_] = at::make_generator<at::CPUGeneratorImpl>(philox_words(seed, draw, 0).first);
   }
 
-  // Copies the first operand if it shows one element at several places: a write to one place is not meant for the
-  // others.
+  // Copies the first operand if it shows an element at several places: a write to one is not meant for the others.
   static void separate(c10::IValue& first) {
     const at::Tensor tensor = first.toTensor();
     if (may_repeat(tensor.sizes(), tensor.strides())) first = tensor.clone(at::MemoryFormat::Contiguous);
@@ -237,7 +236,7 @@ class AtenKernel final : public Kernel {
     return list;
   }
 
-  // Moves results from the stack to `outputs`, without those that are no tensors: a graph does not have them.
+  // Moves the results that are tensors from the stack to `outputs`. A graph has no other results.
   void take_out(std::span<BufferRef> outputs) {
     size_t next = 0;
     for (c10::IValue& value : stack_) {

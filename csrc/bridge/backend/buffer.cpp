@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Makes buffers on the shard device of tensors.
+// Makes buffers on the shard device from tensors.
 #include "bridge/backend/buffer.h"
 
 #include <utility>

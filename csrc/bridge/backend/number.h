@@ -9,8 +9,8 @@ namespace spmdx::bridge {
 
 struct Number {
   Param constant = {.integer = 0};
-  int64_t param = -1;    // index of the parameter; -1: the constant
-  bool integer = false;  // which member of Param is meant
+  int64_t param = -1;    // index of the parameter; -1: `constant` is the value
+  bool integer = false;  // which member of Param holds the value
 
   Param get(std::span<const Param> params) const { return param >= 0 ? params[static_cast<size_t>(param)] : constant; }
   double real(std::span<const Param> params) const {

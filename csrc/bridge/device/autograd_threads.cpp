@@ -65,7 +65,7 @@ void give_autograd_a_thread() noexcept {
 void wait_for_autograd() {
   if (!used) return;
   // The pass is started by a new thread, which itself holds no Python objects. An error of the pass is ignored: it
-  // comes of a step that has failed.
+  // comes from a step that has failed.
   std::packaged_task<void()> pass(run_a_backward_pass);
   const std::future<void> done = pass.get_future();
   std::thread(std::move(pass)).detach();

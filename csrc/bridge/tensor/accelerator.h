@@ -13,9 +13,8 @@ inline std::atomic<bool> used{false};
 // Called when a tensor of the device is made, and when autograd asks for the device's stream.
 inline void note_device_use() noexcept { detail::used.store(true, std::memory_order_relaxed); }
 
-// Lets PyTorch see the device as an accelerator only from its first use on. Called once, at the registration. If
-// PyTorch was linked in a way that we do not know, this has no effect: the device is the accelerator from the import
-// on.
+// Lets PyTorch see the device as the accelerator only from its first use on. Called once, at the registration. Has no
+// effect if PyTorch was linked in a way that we do not know: then the device is the accelerator from the import on.
 void be_accelerator_once_used();
 
 }  // namespace spmdx::bridge

@@ -97,7 +97,7 @@ class LazyTensor final : public c10::TensorImpl {
   mutable size_t grown_ = 0;  // how many growths of the root `chain_` includes
 };
 
-// The tensor as the lazy tensor that it is. Null for any other, also for FakeTensors of our device.
+// The lazy tensor behind `tensor`; null for any other tensor, also for FakeTensors of our device.
 LazyTensor* as_lazy(const at::Tensor& tensor);
 // Whether the tensor has our device's dispatch key, lazy or not.
 bool has_our_device(const at::Tensor& tensor);

@@ -100,7 +100,7 @@ Compute prepare_nll_rows(const Call& call) {
 }
 
 // Adds a dim, of which positions [start, start + count) are here. Each row's value goes to the position that `target`
-// says; elsewhere is 0.
+// says; all other positions are 0.
 Compute prepare_put_rows(const Call& call) {
   return [dim = own_argument<int64_t>(call, 2), start = own_argument<int64_t>(call, 3),
           count = own_argument<int64_t>(call, 4), shape = call.outputs.at(0).shape](

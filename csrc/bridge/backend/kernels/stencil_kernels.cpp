@@ -224,7 +224,7 @@ std::vector<CutRows> cut_rows(const rules::Windows& windows, bool owns_points, s
   return rows;
 }
 
-// How many parts are here: the size of an operand of the side that parts do not own, by the room of one part.
+// How many parts are here: the size of an operand of the side that parts do not own, over the room of one part.
 int64_t parts_here(const Call& call, const Problem& problem, const rules::Windows& windows, size_t spatial,
                    int64_t parts) {
   for (size_t i = 0; i < call.inputs.size(); ++i) {

@@ -138,7 +138,7 @@ Fill prepare_bernoulli(const Call& call) {
   };
 }
 
-// The number of trials up to the first success, which is counted.
+// The number of trials up to and including the first success.
 Fill prepare_geometric(const Call& call) {
   return [chance = number(call, 4)](at::Tensor& out, const Region& region, const ElementWords& draw,
                                     std::span<const Param> params) {

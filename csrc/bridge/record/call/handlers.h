@@ -8,7 +8,7 @@
 
 namespace spmdx::bridge {
 
-// The handler that was added under this very name, as "aten.mm" or "aten.add.Tensor"; null if there is none.
+// The handler that was added under exactly this name, as "aten.mm" or "aten.add.Tensor"; null if there is none.
 Handler find_handler(const std::string& name);
 // A base name stands for all overloads (op_info). Throws InternalError if the name has a handler already.
 void add_handler(const std::string& name, Handler handler);

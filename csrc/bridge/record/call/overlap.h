@@ -8,7 +8,7 @@ namespace spmdx::bridge {
 
 // Throws what PyTorch throws for a write to repeated elements.
 [[noreturn]] void refuse_repeats();
-// Throws where the CPU's kernel would: a written operand repeats elements, or another operand shares a part of it.
+// Throws where the CPU's kernel would: a written operand has repeats, or another operand shares part of its memory.
 // Throws, too, where the CPU's result would depend on the order in which it writes to repeated elements.
 void check_overlaps(const OpInfo& info, IValues args);
 

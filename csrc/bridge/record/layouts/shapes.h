@@ -10,7 +10,8 @@ namespace spmdx::bridge {
 // The layouts of the tensors of each result of the schema (a list has several). Runs the op on meta tensors; where
 // PyTorch has no meta kernel, or that throws, on zeros on the CPU. Throws what the CPU kernel throws.
 std::vector<std::vector<Meta>> infer(const OpInfo& info, IValues args);
-// The settings of PyTorch that `infer` depends on, as one word: the default dtype, and what chooses convolutions.
+// The settings of PyTorch that `infer` depends on, as one word: the default dtype, and those that choose the kernel of
+// a convolution.
 uint64_t settings_of_inference();
 
 }  // namespace spmdx::bridge
