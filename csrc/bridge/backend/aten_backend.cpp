@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// AtenBackend: what is done to buffers, and which kernel runs an op.
+// AtenBackend: operations on buffers, and the choice of the kernel that runs an op.
 #include "bridge/backend/aten_backend.h"
 
 #include <ATen/Dispatch.h>
@@ -52,7 +52,7 @@ at::Tensor combine(const at::Tensor& a, const at::Tensor& b, Reduction reduction
   throw InternalError("a reduction without an operator");
 }
 
-// The least or the greatest value of a dtype.
+// A tensor full of the least or the greatest value of its dtype.
 at::Tensor extreme(const at::Tensor& like, bool lowest) {
   if (c10::isFloatingType(like.scalar_type())) {
     const double infinity = std::numeric_limits<double>::infinity();
@@ -85,15 +85,15 @@ at::Tensor make_identity(const at::Tensor& like, Reduction reduction) {
   throw InternalError("a reduction without an identity");
 }
 
-// Of a fence, in bytes: a multiple of any alignment that kernels care for.
+// The bytes of each band of garbage around a buffer: a multiple of every alignment that kernels need.
 constexpr int64_t kBand = 256;
 
-// Every byte 0xFF: NaN, -1, the largest unsigned number; true where a byte must be 0 or 1.
+// Every byte becomes 0xFF: NaN, -1 or the largest unsigned number. Bytes of bools become 1, since they must be 0 or 1.
 void fill_with_garbage(at::Tensor& bytes, c10::ScalarType type) {
   bytes.fill_(type == c10::ScalarType::Bool ? 0x01 : 0xFF);
 }
 
-// Garbage of this layout with bands of garbage around it. REQUIRES: every element has an address of its own.
+// A tensor of garbage in this layout, between two bands of garbage. REQUIRES: every element has an address of its own.
 at::Tensor fenced_garbage(c10::IntArrayRef sizes, c10::IntArrayRef strides, c10::ScalarType type) {
   const auto item = static_cast<int64_t>(c10::elementSize(type));
   at::Tensor bytes = at::empty({c10::multiply_integers(sizes) * item + 2 * kBand}, on_shard_device(at::kByte));
@@ -103,8 +103,8 @@ at::Tensor fenced_garbage(c10::IntArrayRef sizes, c10::IntArrayRef strides, c10:
   return made;
 }
 
-// What the stream of messages makes, the other one reads.
-BufferRef shared_by_lanes(at::Tensor tensor) {
+// A buffer that kernels of both streams may read, whichever of the two has made it.
+BufferRef shared_by_streams(at::Tensor tensor) {
   share_with_streams(tensor);
   return buffer_of(std::move(tensor));
 }
@@ -130,7 +130,7 @@ class AtenBackend final : public Backend {
     KernelGuard guard;
     at::Tensor made = at::empty(shape, on_shard_device(to_scalar_type(dtype)));
     if (check_modes().poison) made = fenced_garbage(made.sizes(), made.strides(), made.scalar_type());
-    return shared_by_lanes(std::move(made));
+    return shared_by_streams(std::move(made));
   }
 
   BufferRef identity(DType dtype, const Shape& shape, Reduction reduction) override {
@@ -168,13 +168,13 @@ class AtenBackend final : public Backend {
     const c10::ScalarType accumulate = is_16_bit_float(type) ? c10::ScalarType::Float : type;
     at::Tensor total = tensor_of(buffers[0]).to(accumulate);
     for (size_t i = 1; i < buffers.size(); ++i) {
-      // From the second sum on, `total` is ours to write.
+      // From the second addition on, `total` is a tensor of our own, which may be overwritten.
       if (reduction == Reduction::sum && i > 1)
         total.add_(tensor_of(buffers[i]));
       else
         total = combine(total, tensor_of(buffers[i]).to(accumulate), reduction);
     }
-    return shared_by_lanes(buffers.size() == 1 ? tensor_of(buffers[0]).clone() : total.to(type));
+    return shared_by_streams(buffers.size() == 1 ? tensor_of(buffers[0]).clone() : total.to(type));
   }
 
   BufferRef compact(const BufferRef& buffer) override {

@@ -1,11 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
-// AtenBackend: buffers are at::Tensor, kernels are prepared ATen calls.
+// AtenBackend: the Backend of the runtime, whose buffers are at::Tensor and whose kernels call ATen.
 #pragma once
 #include "runtime/data/backend.h"
 
 namespace spmdx::bridge {
 
-// The process-wide instance.
+// The one instance of the process. It is never destroyed.
 Backend& aten_backend();
 
 }  // namespace spmdx::bridge

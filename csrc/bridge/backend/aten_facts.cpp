@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// The one table of what is true of ATen's kernels alone, alphabetical.
+// The table of facts about ATen's own kernels, alphabetical by op.
 #include "bridge/backend/aten_facts.h"
 
 #include <unordered_map>

@@ -1,34 +1,34 @@
 // SPDX-License-Identifier: Apache-2.0
-// What is true of ATen's kernels alone, op by op. What an op means stands in its row, rules/table.cpp.
+// Facts about ATen's own kernels, op by op. What an op means is told by its row in rules/table.cpp.
 #pragma once
 #include <cstdint>
 #include <string_view>
 
 namespace spmdx::bridge {
 
-// What the CPU's kernel of an op that writes accepts, where it is not what kernels of elements accept.
+// Which operands may share memory with the tensor that an op writes to, so that the CPU's kernel accepts them.
 enum class Overlap : uint8_t {
-  elements,  // no repeated elements; operands that are written whole, or not at all
-  apart,     // operands must not share a byte with what is written
-  unchecked  // any operand, since the kernel works on copies or nobody looks
+  elements,  // an operand that shares all of the written memory: kernels that go element by element
+  apart,     // none, but for the written tensor itself
+  unchecked  // any operand: the kernel works on copies, or PyTorch does not check
 };
 
-// What an op does at indices.
+// Whether an op that takes indices reads or writes there.
 enum class Access : uint8_t { none, read, write };
 
 struct AtenFacts {
   std::string_view op;
   Overlap overlap = Overlap::elements;
-  Access window = Access::none;  // of an op that spmdx.window may do
-  bool constant_reals = false;   // as in Row, of an op without one
-  bool indexes = false;          // takes index tensors, which may be on the host
-  bool iterated = true;          // written element by element of all operands, where it is pointwise by its rule
-  bool back_to_front = false;    // the kernel takes its two operands in the other order
-  bool meta_differs = false;     // the meta kernel tells other sizes, of what only a backward reads
-  bool composed = false;         // ATen's own kernel puts it together from ops that have rules
+  Access window = Access::none;  // how spmdx.window runs the op; none: it cannot
+  bool constant_reals = false;   // as Row::constant_reals, for an op without a row
+  bool indexes = false;          // takes index tensors, which may lie on the CPU
+  bool iterated = true;          // if pointwise by its rule: its kernel is one TensorIterator over all operands
+  bool back_to_front = false;    // the TensorIterator takes the two operands in the other order
+  bool meta_differs = false;     // the meta kernel gives other sizes for results that only a backward reads
+  bool composed = false;         // ATen's own kernel calls ops that have rules: those are recorded
 };
 
-// Of an op by its full or its base name; of an op that is not listed, what is usual. Never changes.
+// The facts of an op, found by its full or its base name; the defaults for an op that is not listed. Valid forever.
 const AtenFacts& facts_of(std::string_view op);
 
 }  // namespace spmdx::bridge

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// AtenKernel: an operator handle and a stack of arguments, into which a run drops tensors and parameters.
+// AtenKernel: an operator handle and prepared arguments, among which a run puts its tensors and parameters.
 #include "bridge/backend/aten_kernel.h"
 
 #include <ATen/CPUGeneratorImpl.h>
@@ -33,7 +33,7 @@ struct ParamPlace {
   bool integer = false;
 };
 
-// The type behind any `?`.
+// The type without the `?` of optional types.
 c10::TypePtr strip_optional(c10::TypePtr type) {
   while (type->kind() == c10::TypeKind::OptionalType) type = type->expectRef<c10::OptionalType>().getElementType();
   return type;
@@ -62,9 +62,9 @@ bool is_device(const c10::Argument& argument) {
   return strip_optional(argument.type())->kind() == c10::TypeKind::DeviceObjType;
 }
 
-// A constant argument as its schema type wants it.
+// Converts a constant argument to an IValue of its schema type.
 struct ToIValue {
-  c10::TypePtr type;  // without `?`
+  c10::TypePtr type;  // not optional
 
   c10::TypeKind element() const {
     if (type->kind() != c10::TypeKind::ListType) return type->kind();
@@ -178,7 +178,7 @@ class AtenKernel final : public Kernel {
       template_.push_back(std::visit(ToIValue{type}, arg));
   }
 
-  // Seed and draw follow the arguments of the schema.
+  // The call of a random op has two arguments behind those of the schema: seed and draw number.
   void add_generator_params(const Call& call, size_t at) {
     internal_check(call.args.size() >= at + 2 && std::holds_alternative<IntParam>(call.args[at]) &&
                        std::holds_alternative<IntParam>(call.args[at + 1]),
@@ -195,7 +195,8 @@ class AtenKernel final : public Kernel {
     if (found && found->schema().arguments().size() == op_.schema().arguments().size()) in_place_ = *found;
   }
 
-  // Where a dim has one element, or none, any stride counts as contiguous; kernels look at it all the same.
+  // An operand as the kernel needs it. PyTorch calls a tensor contiguous whatever the strides of its dims of size 0 or
+  // 1 are, but kernels read those strides, so that they are set as well.
   at::Tensor operand(const BufferRef& buffer) const {
     if (!asks_contiguous(needs_)) return tensor_of(buffer);
     at::Tensor plain = tensor_of(buffer).contiguous();
@@ -217,7 +218,7 @@ class AtenKernel final : public Kernel {
     stack_[generator_] = at::make_generator<at::CPUGeneratorImpl>(philox_words(seed, draw, 0).first);
   }
 
-  // A view may show an element at several places, and what is written to one of them is not meant for the others.
+  // Copies the first operand if it shows an element at several places: a write to one is not meant for the others.
   static void separate(c10::IValue& first) {
     const at::Tensor tensor = first.toTensor();
     if (may_repeat(tensor.sizes(), tensor.strides())) first = tensor.clone(at::MemoryFormat::Contiguous);
@@ -235,7 +236,7 @@ class AtenKernel final : public Kernel {
     return list;
   }
 
-  // Results that are not tensors have no place in a graph.
+  // Moves the results that are tensors from the stack to `outputs`. A graph has no other results.
   void take_out(std::span<BufferRef> outputs) {
     size_t next = 0;
     for (c10::IValue& value : stack_) {
@@ -245,7 +246,7 @@ class AtenKernel final : public Kernel {
         for (const at::Tensor& tensor : value.toTensorVector()) store(tensor, outputs, next);
       }
     }
-    if (next != outputs.size())  // built only where it is needed: this runs for every op
+    if (next != outputs.size())  // the text is built on failure only: this runs for every op
       throw InternalError(name_ + " returned " + std::to_string(next) + " tensors, its trace says " +
                           std::to_string(outputs.size()));
   }
@@ -289,7 +290,7 @@ bool needs_contiguous(std::string_view op) {
 }
 
 std::unique_ptr<Kernel> prepare_aten(const Call& call) {
-  // Local layouts differ from declared ones: what is a view there may need a copy here.
+  // Shards may lie differently from the declared layout, so that aten.view would fail where aten.reshape copies.
   const std::string_view name = memory_use(call) == MemoryUse::reshape ? "aten.reshape" : std::string_view(call.op);
   const auto op = c10::Dispatcher::singleton().findSchema(operator_name(name));
   internal_check(op.has_value(), "PyTorch has no operator " + call.op);

@@ -8,10 +8,10 @@
 
 namespace spmdx::bridge {
 
-// A call of the op `call.op` through the dispatcher.
+// A kernel that calls `call.op` through PyTorch's dispatcher. Throws InternalError if PyTorch has no such op.
 std::unique_ptr<Kernel> prepare_aten(const Call& call);
 
-// Whether the kernel of an op is given contiguous operands alone: it would read others wrongly, or refuse them.
+// Whether operands of this op are made contiguous for its kernel, which would read others wrongly, or refuse them.
 bool needs_contiguous(std::string_view op);
 
 }  // namespace spmdx::bridge

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Names of ops and dtypes, here and in PyTorch.
+// Conversions between PyTorch's names of ops and dtypes and ours.
 #include "bridge/backend/aten_names.h"
 
 #include <array>

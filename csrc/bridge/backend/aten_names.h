@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// What ops and dtypes are called here, from what PyTorch calls them, and back.
+// Names of ops and dtypes: from PyTorch's to ours, and back.
 #pragma once
 #include <ATen/core/operator_name.h>
 #include <c10/core/ScalarType.h>
@@ -11,11 +11,12 @@
 
 namespace spmdx::bridge {
 
-// "aten.add.Tensor" for an operator name, and back. The overload "default" is left out.
+// "aten.add.Tensor" for aten::add.Tensor, and back. The overload without a name ("default" in Python) is left out.
 std::string op_name(const c10::OperatorName& name);
 c10::OperatorName operator_name(std::string_view op);
 
+// Throws ShardingError for a dtype that spmdx does not have.
 DType to_dtype(c10::ScalarType type);
-c10::ScalarType to_scalar_type(DType dtype);
+c10::ScalarType to_scalar_type(DType dtype);  // REQUIRES: not DType::unknown
 
 }  // namespace spmdx::bridge

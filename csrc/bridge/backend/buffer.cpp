@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Tensors as buffers where shards lie.
+// Makes buffers on the shard device from tensors.
 #include "bridge/backend/buffer.h"
 
 #include <utility>

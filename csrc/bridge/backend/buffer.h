@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Buffers are at::Tensor: how one becomes the other.
+// AtenBuffer: a buffer of the runtime that holds an at::Tensor; conversions between the two.
 #pragma once
 #include <ATen/core/Tensor.h>
 
@@ -14,16 +14,17 @@ class AtenBuffer final : public Buffer {
  public:
   explicit AtenBuffer(at::Tensor tensor, at::Tensor host = {}) : tensor(std::move(tensor)), host(std::move(host)) {}
   at::Tensor tensor;
-  at::Tensor host;  // the same elements there, until somebody asked for their digest or may write to `tensor`
+  at::Tensor host;  // a copy of the elements on the CPU, until their digest was asked for; or undefined
 };
 inline const at::Tensor& tensor_of(const BufferRef& buffer) { return static_cast<const AtenBuffer&>(*buffer).tensor; }
 inline BufferRef buffer_of(at::Tensor tensor) { return std::make_shared<AtenBuffer>(std::move(tensor)); }
-// The elements of a tensor where shards lie. Nobody may write to the tensor any more; memory is shared if it is there.
+// A buffer on the shard device with the elements of `tensor`, to which nobody may write any more: if it lies there, the
+// buffer shares its memory.
 BufferRef lent(const at::Tensor& tensor);
-// The same, of a tensor that may be overwritten at once.
+// A buffer on the shard device with a copy of the elements. The tensor may be overwritten as soon as this returns.
 BufferRef uploaded(const at::Tensor& tensor, at::MemoryFormat format = at::MemoryFormat::Preserve);
 
-// Nobody else sees these bytes, and what is written in their place would be laid out alike.
+// Whether no other tensor shares this memory, and a result written over it would have the same layout.
 bool owns_memory_alone(const at::Tensor& tensor);
 
 }  // namespace spmdx::bridge

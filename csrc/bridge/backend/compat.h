@@ -13,7 +13,7 @@
 
 namespace spmdx::bridge {
 
-// What must not see an op that runs on local shards: autograd, autocast, Python modes.
+// The dispatch keys that are switched off while an op runs on shards: autograd, autocast, Python modes.
 inline c10::DispatchKeySet keys_above_kernels() {
   return c10::autograd_dispatch_keyset_with_ADInplaceOrView | c10::autocast_dispatch_keyset | c10::python_ks |
          c10::DispatchKeySet(c10::DispatchKey::PythonDispatcher);

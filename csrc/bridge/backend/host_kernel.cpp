@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// HostKernel: operands to the CPU, results back.
+// HostKernel: copies operands to the CPU and results back.
 #include "bridge/backend/host_kernel.h"
 
 #include <ATen/core/dispatch/Dispatcher.h>
@@ -34,7 +34,7 @@ class HostKernel final : public Kernel {
   std::unique_ptr<Kernel> inner_;
 };
 
-// Its numbers come from a generator of the CPU.
+// Whether ATen's kernel draws random numbers. They come from a generator of the CPU (AtenKernel).
 bool draws(const Call& call) {
   return std::any_of(call.args.begin(), call.args.end(), [](const Arg& arg) {
     const auto* opaque = std::get_if<OpaqueArg>(&arg);

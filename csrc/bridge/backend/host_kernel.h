@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Kernels that only the CPU has, for shards that lie elsewhere.
+// Kernels that run on the CPU for shards that lie on an accelerator.
 #pragma once
 #include <memory>
 
@@ -7,10 +7,10 @@
 
 namespace spmdx::bridge {
 
-// Whether the place of the shards has no kernel for this op, or one that would draw other random numbers.
+// Whether shards lie on an accelerator that has no kernel for this op, or would draw other random numbers than the CPU.
 bool runs_on_host(const Call& call);
 
-// The kernel that `prepare` makes for the CPU, between copies there and back.
+// A kernel that copies operands to the CPU, runs what `prepare` makes for the CPU, and copies results back.
 std::unique_ptr<Kernel> prepare_on_host(const Call& call, std::unique_ptr<Kernel> (*prepare)(const Call& call));
 
 }  // namespace spmdx::bridge

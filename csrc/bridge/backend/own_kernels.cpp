@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// The table of own kernels, and what runs one of them.
+// The table of own kernels, and OwnKernel, which runs a Compute.
 #include "bridge/backend/own_kernels.h"
 
 #include <map>
@@ -12,12 +12,12 @@ namespace spmdx::bridge {
 namespace {
 
 struct OwnRow {
-  PrepareCompute compute = nullptr;  // or:
+  PrepareCompute compute = nullptr;  // null where `kernel` is set
   PrepareKernel kernel = nullptr;
   Runs runs = Runs::everywhere;
 };
 
-// Made by whichever file adds to it first.
+// Made at the first call: the files that add to it are loaded in no certain order.
 std::map<std::string_view, OwnRow>& own_rows() {
   static auto* rows = new std::map<std::string_view, OwnRow>;
   return *rows;
@@ -84,16 +84,6 @@ std::unique_ptr<Kernel> prepare_own(const Call& call) {
 bool stands_in(std::string_view op) {
   const OwnRow* row = own_row(op);
   return row && row->runs == Runs::off_the_cpu;
-}
-
-double own_number(const Call& call, size_t index, std::span<const Param> params, double missing) {
-  if (index >= call.args.size()) return missing;
-  const Arg& arg = call.args[index];
-  if (const auto* real = std::get_if<double>(&arg)) return *real;
-  if (const auto* whole = std::get_if<int64_t>(&arg)) return static_cast<double>(*whole);
-  if (const auto* param = std::get_if<RealParam>(&arg)) return params[param->index].real;
-  if (const auto* param = std::get_if<IntParam>(&arg)) return static_cast<double>(params[param->index].integer);
-  return missing;
 }
 
 }  // namespace spmdx::bridge

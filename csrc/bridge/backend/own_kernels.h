@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Own kernels: what computes the ops named "spmdx.…", and some of ATen's. A file of kernels names them in a table of
-// its own, which adds them when the library is loaded:
+// Own kernels: those of the ops named "spmdx.…", and of some ops of ATen. A file of kernels has a static table, which
+// registers them when the library is loaded:
 //   const OwnKernels ctc_kernels = {{"spmdx.ctc_loss", prepare_ctc_loss}};
 #pragma once
 #include <ATen/core/Tensor.h>
@@ -18,22 +18,22 @@
 
 namespace spmdx::bridge {
 
-// All results of a call, from its operands and parameters.
+// Computes all results of a call on one shard from its operands and parameters.
 using Compute = std::function<std::vector<at::Tensor>(std::span<const BufferRef> inputs, std::span<const Param>)>;
-using PrepareCompute = Compute (*)(const Call& local);
-// A kernel that does all by itself; null: ATen's is to run this call.
+using PrepareCompute = Compute (*)(const Call& local);  // `local`: with the arguments and types of one shard
+// Makes a kernel that stores its results itself; null: ATen's kernel is to run this call.
 using PrepareKernel = std::unique_ptr<Kernel> (*)(const Call& local);
 
-enum class Runs : uint8_t { everywhere, off_the_cpu };  // off the CPU: where ATen's kernel is the CPU's alone
+enum class Runs : uint8_t { everywhere, off_the_cpu };  // off_the_cpu: ATen has a kernel for the CPU alone
 
-// REQUIRES: of static storage; an op has one kernel.
+// Registers kernels. REQUIRES: the object is static, and no op is registered twice.
 class OwnKernels {
  public:
   OwnKernels(std::initializer_list<std::pair<std::string_view, PrepareCompute>> rows)
       : OwnKernels(rows, Runs::everywhere) {}
   OwnKernels(std::initializer_list<std::pair<std::string_view, PrepareCompute>> rows, Runs runs);
   OwnKernels(std::initializer_list<std::pair<std::string_view, PrepareKernel>> rows);
-  // The same kernel for every op of a table, which must have been made.
+  // Registers `prepare` for every key of `table`, which must have been constructed before.
   template <class Table>
   OwnKernels(PrepareKernel prepare, const Table& table) {
     for (const auto& row : table) add(row.first, prepare);
@@ -43,19 +43,17 @@ class OwnKernels {
   static void add(std::string_view op, PrepareKernel prepare);
 };
 
-// The kernel of an op that has one of our own here; null for any other.
+// Our own kernel of this call for the shard device, or null if there is none.
 std::unique_ptr<Kernel> prepare_own(const Call& local);
-// Whether ours runs where ATen's, which is the CPU's alone, cannot.
+// Whether an own kernel runs this op on accelerators, while ATen's runs it on the CPU.
 bool stands_in(std::string_view op);
 
+// Argument `index` of the call. Throws InternalError if it is absent or of another kind.
 template <class T>
 const T& own_argument(const Call& call, size_t index) {
   internal_check(index < call.args.size() && std::holds_alternative<T>(call.args[index]),
                  call.op + " has no argument " + std::to_string(index) + " of the kind it needs");
   return std::get<T>(call.args[index]);
 }
-
-// A number that is a constant or a parameter; `missing` where it is absent.
-double own_number(const Call& call, size_t index, std::span<const Param> params, double missing);
 
 }  // namespace spmdx::bridge

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// ShardDevice: c10's interfaces, which are the same for every accelerator.
+// ShardDevice: uses those interfaces of c10 that are the same for every accelerator.
 #include "bridge/backend/shard_device.h"
 
 #include <ATen/Functions.h>
@@ -32,7 +32,7 @@ thread_local bool here_is_host = false;
 thread_local Stream thread_stream = Stream::compute;
 thread_local std::optional<c10::Stream> before_guards;  // the program's stream, while this thread holds a KernelGuard
 
-// The accelerator, where this thread's work goes there; null for the CPU.
+// The shard device if this thread works on an accelerator; null if it works on the CPU.
 const ShardDevice* accelerator() { return here_is_host || the_place().device.is_cpu() ? nullptr : &the_place(); }
 
 c10::Stream stream_of_program(const ShardDevice& place) {
@@ -52,7 +52,7 @@ void set_shard_device(c10::Device device, bool compared) {
                         "SPMDX_DEVICE_TYPE.");
   if (!device.is_cpu()) {
     const c10::impl::VirtualGuardImpl guard(device.type());
-    place.compute = guard.getDefaultStream(device);  // the one that programs use unless told otherwise
+    place.compute = guard.getDefaultStream(device);  // the stream that programs use by default
     place.messages = guard.getStreamFromGlobalPool(device, true);
   }
   place.device = device;

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Where the shards of this process lie, the CPU or an accelerator of PyTorch's, and the streams that its kernels run
-// in.
+// The shard device: where the shards of this process lie, the CPU or an accelerator of PyTorch; and the streams of its
+// kernels.
 #pragma once
 #include <c10/core/Device.h>
 #include <c10/core/StreamGuard.h>
@@ -11,27 +11,28 @@
 
 namespace spmdx::bridge {
 
-// For this thread: the CPU under a HostGuard.
+// The shard device; the CPU for a thread that has a HostGuard.
 c10::Device shard_device();
-// REQUIRES: PyTorch has initialised the device. Throws ShardingError if tensors lie elsewhere already. `compared`:
-// other processes are told digests of what is uploaded.
+// Chooses the shard device. REQUIRES: PyTorch has initialised it. Throws ShardingError if tensors lie on another one
+// already. `compared`: processes compare digests of the data that they upload.
 void set_shard_device(c10::Device device, bool compared);
-bool uploads_are_compared();
-// From now on tensors lie there.
+bool uploads_are_compared();  // as set_shard_device was told
+// A tensor lies on the shard device, which cannot change from now on.
 void fix_shard_device();
+// Options of a tensor of this dtype on the shard device.
 inline at::TensorOptions on_shard_device(c10::ScalarType type) {
   return at::TensorOptions(type).device(shard_device());
 }
 
-// The same elements where shards lie; the tensor itself if it is there. `behind`: what is copied lives on and nobody
-// writes to it, so that it may be read later.
+// `tensor` copied to the shard device; `tensor` itself if it lies there. `behind`: the copy may happen after this call
+// has returned, since `tensor` lives on and nobody writes to it.
 at::Tensor to_shard_device(const at::Tensor& tensor, bool behind = false);
-// A copy of a host tensor in memory that an accelerator reads by itself.
+// A copy of a CPU tensor in pinned memory, which an accelerator reads by itself.
 at::Tensor pinned_copy(const at::Tensor& host, at::MemoryFormat format);
-// The same elements on the CPU, when all that computes them has run.
+// `tensor` copied to the CPU when the kernels that compute it have run; `tensor` itself if it lies there.
 at::Tensor to_host(const at::Tensor& tensor);
 
-// What this thread makes and computes meanwhile is on the CPU.
+// While this object lives, the shard device of this thread is the CPU.
 class HostGuard {
  public:
   HostGuard();
@@ -42,21 +43,23 @@ class HostGuard {
   bool before_;
 };
 
-// ---- streams: one of each kind ------------------------------------------------------------------------------
+// ---- streams: one that computes, one for messages -----------------------------------------------------------
 
-void use_stream(Stream stream);  // of this thread
+// What Backend offers under these names, for the calling thread. Without effect on the CPU.
+void use_stream(Stream stream);
 Event record_event();
 void wait_event(const Event& event);
-// Made on this thread's stream. If that is the stream of messages, kernels may read it: its memory is not given away
-// before they have run.
+// Says that kernels of the compute stream may read `tensor`, which this thread's stream has made: its memory is not
+// given to others before they have run.
 void share_with_streams(const at::Tensor& tensor);
 
-// The program may have a stream of its own on the accelerator. What it made there is waited for by what is computed
-// from now on, and kept in memory for that; and the other way round, for what it is given.
+// The program may use a stream of its own on the accelerator. follow_program: our kernels from now on run after those
+// that the program has queued, and the memory of `made` is kept for them. lead_program: the program's kernels from now
+// on run after those that we have queued.
 void follow_program(const at::Tensor& made);
 void lead_program();
 
-// Held while kernels run, on whichever thread that is.
+// Held by any thread while it runs kernels: puts them on the thread's stream, out of sight of autograd and autocast.
 class KernelGuard {
  public:
   KernelGuard();

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Strides of contiguous tensors, and places of one layout that have the same address.
+// Computes contiguous strides, and looks for places of one layout that have the same address.
 #include "bridge/backend/strides.h"
 
 #include <c10/util/SmallVector.h>
@@ -44,7 +44,7 @@ bool may_repeat(c10::IntArrayRef sizes, c10::IntArrayRef strides) {
     if (sizes[d] > 1) dims.emplace_back(strides[d], sizes[d]);
   }
   std::sort(dims.begin(), dims.end());
-  int64_t reach = 0;  // the last address of what smaller strides walk over
+  int64_t reach = 0;  // the largest address that dims of smaller strides reach
   bool interleaved = false;
   for (const auto& [stride, size] : dims) {
     if (stride == 0) return true;

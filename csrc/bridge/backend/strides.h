@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// What sizes and strides say by themselves.
+// Contiguous strides, and whether strides make places of a tensor share an address.
 #pragma once
 #include <c10/util/ArrayRef.h>
 
@@ -8,8 +8,9 @@
 
 namespace spmdx::bridge {
 
+// Row-major strides; a size of 0 counts as 1, as in PyTorch.
 std::vector<int64_t> contiguous_strides(const std::vector<int64_t>& sizes);
-// False: no two places of this layout have the same address. True may be wrong for large layouts whose dims interleave.
+// Whether two places of this layout have the same address. True may be wrong for a large layout whose dims interleave.
 bool may_repeat(c10::IntArrayRef sizes, c10::IntArrayRef strides);
 
 }  // namespace spmdx::bridge

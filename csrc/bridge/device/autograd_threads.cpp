@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// The thread of autograd that works for the device, and the end of the program, which waits for it.
+// Gives autograd a thread for the device, and waits for that thread at the end of the program.
 #include "bridge/device/autograd_threads.h"
 
 #include <torch/csrc/autograd/engine.h>
@@ -20,13 +20,15 @@ namespace {
 using AutogradEngine = torch::autograd::Engine;
 
 std::atomic<bool> used = false;
-constexpr std::chrono::seconds kPassPatience{1};  // with a hook that does not return, in a thread that dies with Python
+constexpr std::chrono::seconds kPassPatience{1};  // how long to wait for a hook that may never return
 
+// Gives access to a protected member of the engine.
 struct Queues : AutogradEngine {
   static auto member() { return &Queues::device_ready_queues_; }
 };
 
-// PyTorch counts the devices at its first backward pass, which may have come before this device was there.
+// PyTorch starts a thread for each device at its first backward pass. If that came before this device was registered,
+// the device has no thread, and gets one here.
 void add_thread() {
   AutogradEngine& engine = AutogradEngine::get_default_engine();
   engine.initialize_device_threads_pool();
@@ -36,7 +38,7 @@ void add_thread() {
   std::thread(&AutogradEngine::thread_init, &engine, 0, queues.back(), true).detach();
 }
 
-// A pass through that thread. What it worked on before has been let go then.
+// Runs a backward pass through that thread. When it ends, the thread has released what it worked on before.
 void run_a_backward_pass() {
   const Meta nothing{.sizes = {0}, .strides = {1}};
   const at::Tensor leaf = make_abstract(nothing), gradient = make_abstract(nothing);
@@ -55,15 +57,15 @@ void give_autograd_a_thread() noexcept {
       add_thread();
       used = true;
     } catch (const std::exception&) {
-      // In a forked child: PyTorch says so itself in backward.
+      // This is a forked child: PyTorch itself throws in backward then.
     }
   });
 }
 
 void wait_for_autograd() {
   if (!used) return;
-  // In a thread of its own, for which Python has nothing in store that would have to be let go in turn. Nobody asks for
-  // an error: a step had failed, then.
+  // The pass is started by a new thread, which itself holds no Python objects. An error of the pass is ignored: it
+  // comes from a step that has failed.
   std::packaged_task<void()> pass(run_a_backward_pass);
   const std::future<void> done = pass.get_future();
   std::thread(std::move(pass)).detach();

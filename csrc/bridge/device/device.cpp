@@ -21,7 +21,7 @@ namespace {
 
 const c10::Device kDevice(kDeviceType, 0);
 
-// Until all has run that was written before.
+// Submits what is recorded, and waits until all steps have ended.
 void synchronize() {
   with_python_errors([] {
     Recorder::instance().flush(false);
@@ -44,7 +44,7 @@ struct Guard final : c10::impl::DeviceGuardImplInterface {
   }
   void uncheckedSetDevice(c10::Device) const noexcept override {}
   c10::Stream getStream(c10::Device device) const noexcept override {
-    note_device_use();  // by autograd, of a fake tensor of the device, too
+    note_device_use();  // autograd asks, also for a FakeTensor of the device
     give_autograd_a_thread();
     return the_stream(device);
   }
@@ -95,7 +95,7 @@ C10_REGISTER_GUARD_IMPL(PrivateUse1, Guard)
 void register_hooks() {
   static auto* hooks = new Hooks;
   at::RegisterPrivateUse1HooksInterface(hooks);
-  at::globalContext().lazyInitDevice(kDeviceType);  // nothing of ours, but PyTorch asks no other device what is pinned
+  at::globalContext().lazyInitDevice(kDeviceType);  // PyTorch asks only initialised devices what memory is pinned
   be_accelerator_once_used();
   register_memory();
 }

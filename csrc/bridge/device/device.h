@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// What PyTorch asks of a device beside kernels.
+// What PyTorch asks of a device besides kernels: its guard, and hooks for memory and generators.
 #pragma once
 
 namespace spmdx::bridge {

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Storages without a tensor are roots of bytes; statistics are those of the process, or of the GPU that it uses.
+// A storage made without a tensor is an alias root of bytes; statistics are of the process or of its accelerator.
 #include "bridge/device/device_memory.h"
 
 #include <ATen/core/CachingHostAllocator.h>
@@ -19,7 +19,7 @@ namespace {
 
 const c10::Device kLogical(kDeviceType, 0);
 
-// What a process has in memory now, and had at most; bytes.
+// The bytes that this process has in memory now, and the most that it ever had.
 std::pair<int64_t, int64_t> resident_bytes() {
   int64_t pages = 0, resident = 0;
   std::ifstream("/proc/self/statm") >> pages >> resident;
@@ -38,7 +38,7 @@ struct Memory final : c10::DeviceAllocator {
   void emptyCache(c10::MempoolId_t) override {
     if (!shard_device().is_cpu()) c10::getDeviceAllocator(shard_device().type())->emptyCache();
   }
-  void recordStream(const c10::DataPtr&, c10::Stream) override {}  // there is one, and work is ordered on it
+  void recordStream(const c10::DataPtr&, c10::Stream) override {}  // there is only one stream
   c10::CachingDeviceAllocator::DeviceStats getDeviceStats(c10::DeviceIndex) override {
     if (!shard_device().is_cpu())
       return c10::getDeviceAllocator(shard_device().type())->getDeviceStats(shard_device().index());
@@ -51,7 +51,7 @@ struct Memory final : c10::DeviceAllocator {
     }
     return stats;
   }
-  // The system keeps the peak of a process, and resets none.
+  // Without effect on the CPU: the system cannot reset the peak of a process.
   void resetAccumulatedStats(c10::DeviceIndex) override {
     if (!shard_device().is_cpu())
       c10::getDeviceAllocator(shard_device().type())->resetAccumulatedStats(shard_device().index());
@@ -62,7 +62,7 @@ struct Memory final : c10::DeviceAllocator {
   }
 };
 
-// Ordinary memory, of which nothing is kept for later.
+// CPU memory that is not pinned. Nothing is cached.
 struct HostMemory final : at::HostAllocator {
   c10::DataPtr allocate(size_t bytes) override { return c10::GetCPUAllocator()->allocate(bytes); }
   c10::DeleterFnPtr raw_deleter() const override { return c10::GetCPUAllocator()->raw_deleter(); }
@@ -74,13 +74,14 @@ struct HostMemory final : at::HostAllocator {
   void reset_peak_stats() override {}
 };
 
-// Storage made without a tensor (torch.load, UntypedStorage): a root of bytes. Python makes an object of it, for which
-// nothing else may refer to it; so it is listed, and gets its zeros, when a tensor shows it (`adopted`).
+// A storage made without a tensor (torch.load, UntypedStorage): an alias root of bytes. PyTorch makes a Python object
+// of it, and requires that nothing else refers to it then. So `adopted` lists it and gives it its zeros, when a tensor
+// shows it for the first time.
 c10::intrusive_ptr<c10::StorageImpl> make_storage(c10::StorageImpl::use_byte_size_t, c10::SymInt size, c10::DataPtr,
                                                   c10::Allocator*, bool) {
   const MetaRef bytes = share({c10::kByte, {size.guard_int(__FILE__, __LINE__)}, {1}, 0, true});
   RootRef root = c10::make_intrusive<Root>(bytes, LazyValue{});
-  // torch.load asks for an address that is not null; nothing of ours reads through it.
+  // torch.load requires an address that is not null. Nothing reads it.
   static char nowhere;
   root->set_data_ptr_noswap(c10::DataPtr(&nowhere, kLogical));
   return root;

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// The allocators that PyTorch asks of a device: of storages that no tensor has made, of statistics, of host memory.
+// The allocators that PyTorch asks of a device: for storages made without a tensor, statistics, and CPU memory.
 #pragma once
 
 namespace spmdx::bridge {

@@ -4,7 +4,7 @@
 #include <ATen/autocast_mode.h>
 #include <torch/library.h>
 
-// The macros of PyTorch expand to names of this namespace.
+// PyTorch's macros use names of this namespace.
 namespace at::autocast {
 
 #define SPMDX_LOWER(...) KERNEL_PRIVATEUSEONE(__VA_ARGS__, lower_precision_fp)
@@ -14,7 +14,7 @@ namespace at::autocast {
 
 namespace {
 
-// As on every other device: its gradient overflows in 16 bits, and fp32 here would hide that.
+// Refused as on every other device: its gradient overflows in 16 bits, and computing it in fp32 here would hide that.
 Tensor unsafe_binary_cross_entropy(const Tensor&, const Tensor&, const std::optional<Tensor>&, int64_t) {
   TORCH_CHECK(false,
               "torch.nn.functional.binary_cross_entropy and torch.nn.BCELoss are unsafe to autocast. Use "

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Ops that are others put together: recorded as those, so that what these may cut they may.
+// Ops that are recorded as a composition of other ops, so that they can be cut wherever those can.
 #include <ATen/ExpandUtils.h>
 #include <ATen/Functions.h>
 #include <torch/library.h>
@@ -14,10 +14,10 @@
 namespace spmdx::bridge {
 namespace {
 
-// The result of an op; undefined: not in these arguments, which are traced as they are (and refused there).
+// The result of an op, composed of others. Undefined: the op is recorded as it is with these arguments (or refused).
 using Compose = at::Tensor (*)(IValues args);
 
-// The op itself, and in place.
+// The handler of a composed op and of its in-place variant.
 template <Compose compose>
 bool composed(const OpInfo& info, Stack* stack) {
   const IValues args = arguments(info, *stack);
@@ -33,10 +33,10 @@ bool composed(const OpInfo& info, Stack* stack) {
   return true;
 }
 
-// How many elements of a flat mask are set before each one.
+// For each set element of a flat mask: how many set elements are before it.
 at::Tensor ranks(const at::Tensor& mask) { return mask.cumsum(0).sub(1); }
 
-// (self, mask, source): the k-th set element of the mask takes the k-th of source.
+// (self, mask, source): where the mask is set for the k-th time, element k of source.
 at::Tensor masked_scatter(IValues args) {
   const at::Tensor self = args[0].toTensor(), mask = args[1].toTensor(), source = args[2].toTensor();
   if (mask.scalar_type() != at::kBool || self.scalar_type() != source.scalar_type() || source.numel() == 0) return {};
@@ -45,7 +45,7 @@ at::Tensor masked_scatter(IValues args) {
   return at::where(flat, taken, self.reshape(-1)).view(self.sizes());
 }
 
-// (grad, mask, sizes): its gradient by source. What the mask leaves out adds 0 to the first element.
+// (grad, mask, sizes): the gradient of masked_scatter by source. Where the mask is not set, 0 is added to element 0.
 at::Tensor masked_scatter_backward(IValues args) {
   const at::Tensor grad = args[0].toTensor();
   const std::vector<int64_t> sizes = int_list(args[2]);
@@ -56,7 +56,7 @@ at::Tensor masked_scatter_backward(IValues args) {
   return at::zeros({count}, grad.options()).index_add(0, ranks(flat).masked_fill(left_out, 0), rows).view(sizes);
 }
 
-// (self, index, source, accumulate): self as if it were flat.
+// (self, index, source, accumulate): writes to self as if it had one dim.
 at::Tensor put_flat(IValues args) {
   const at::Tensor self = args[0].toTensor(), index = args[1].toTensor(), source = args[2].toTensor();
   const bool fits = index.scalar_type() == at::kLong && self.scalar_type() == source.scalar_type() &&
@@ -66,13 +66,13 @@ at::Tensor put_flat(IValues args) {
   return flat.index_put({index.reshape(-1)}, source.reshape(-1), args[3].toBool()).view(self.sizes());
 }
 
-// (self, index): self as if it were flat.
+// (self, index): reads self as if it had one dim.
 at::Tensor take_flat(IValues args) {
   const at::Tensor self = args[0].toTensor(), index = args[1].toTensor();
   return index.scalar_type() == at::kLong && self.numel() > 0 ? self.reshape(-1).index({index}) : at::Tensor();
 }
 
-// (self, p, dim, maxnorm): what of `dim` has a norm above maxnorm is scaled down to it.
+// (self, p, dim, maxnorm): slices along `dim` whose norm is above maxnorm are scaled down to it.
 at::Tensor renorm(IValues args) {
   const at::Tensor self = args[0].toTensor();
   const at::Scalar p = args[1].toScalar(), most = args[3].toScalar();
@@ -86,9 +86,9 @@ at::Tensor renorm(IValues args) {
   const bool narrow = self.scalar_type() == at::kHalf || self.scalar_type() == at::kBFloat16;
   const std::optional<at::ScalarType> wide = narrow ? std::optional(at::kFloat) : std::nullopt;
   const at::Tensor norm = at::linalg_vector_norm(self, p, others, true, wide);
-  // The small number is that of PyTorch: the result stays below maxnorm.
+  // PyTorch adds 1e-7, too: the norm of the result stays below maxnorm.
   const at::Tensor scale = norm.add(1e-7).reciprocal().mul(most);
-  // Whatever lies in which order, the kernel's result is contiguous.
+  // The result of PyTorch's kernel is always contiguous.
   return self.mul(at::where(norm.gt(most), scale, at::ones_like(scale)).to(self.scalar_type())).contiguous();
 }
 
@@ -103,7 +103,7 @@ at::Tensor embedding_renorm(IValues args) {
   return weight.mul(scale.unsqueeze(1));
 }
 
-// (self, batch1, batch2, beta, alpha): one product, over the batches as well.
+// (self, batch1, batch2, beta, alpha): one matrix product, which sums over the batches as well.
 at::Tensor addbmm(IValues args) {
   const at::Tensor a = args[1].toTensor(), b = args[2].toTensor();
   if (a.dim() != 3 || b.dim() != 3 || a.size(0) != b.size(0) || a.size(2) != b.size(1)) return {};
@@ -112,14 +112,14 @@ at::Tensor addbmm(IValues args) {
                    args[3].toScalar(), args[4].toScalar());
 }
 
-// The same ops, that check no indices on accelerators.
+// Differs from index only in that an accelerator does not check indices; likewise _unsafe_index_put.
 at::Tensor unsafe_index(IValues args) { return args[0].toTensor().index(args[1].toOptionalTensorList()); }
 
 at::Tensor unsafe_index_put(IValues args) {
   return args[0].toTensor().index_put(args[1].toOptionalTensorList(), args[2].toTensor(), args[3].toBool());
 }
 
-// Of an expanded tensor: an element is filled where the mask says so at any of its places.
+// masked_fill_ of an expanded tensor: an element is filled if the mask is set at any of its places.
 bool masked_fill_(const OpInfo& info, Stack* stack) {
   const IValues args = arguments(info, *stack);
   const at::Tensor self = args[0].toTensor();
@@ -139,8 +139,9 @@ bool masked_fill_(const OpInfo& info, Stack* stack) {
   return true;
 }
 
-// Of matrices that do not lie row by row. Kernels factor what does transposed, and the formulas of their gradients ask
-// how the operand lay: that of the traced tensor has to be the answer, wherever its parts lie.
+// The LU factors of matrices that are not contiguous. PyTorch's kernel of det transposes a contiguous matrix before it
+// factors it, and the formula of the gradient asks whether the matrix was contiguous. Both must go by the layout of the
+// recorded tensor, whatever the layout of its shards.
 struct Factored {
   at::Tensor lu, pivots, diagonal, parity;
 };
@@ -167,7 +168,7 @@ bool linalg_slogdet(const OpInfo& info, Stack* stack) {
   return finish_all(info, stack, {sign, logarithm, f->lu, f->pivots});
 }
 
-// PyTorch's own writes through an `_unsafe_view`, which is no view to anybody else.
+// PyTorch's own kernel writes through the result of an `_unsafe_view`, which is no view on this device.
 at::Tensor& kron_out(const at::Tensor& self, const at::Tensor& other, at::Tensor& out) {
   const at::Tensor result = at::kron(self, other);
   TORCH_CHECK(c10::canCast(result.scalar_type(), out.scalar_type()), "result type ", result.scalar_type(),

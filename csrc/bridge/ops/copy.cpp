@@ -22,7 +22,7 @@
 namespace spmdx::bridge {
 namespace {
 
-// A tensor of the device with these elements: the tensor itself if it is one.
+// `source` copied to the device; `source` itself if it is there.
 at::Tensor on_device(const at::Tensor& source) {
   if (as_lazy(source)) return source;
   TORCH_CHECK(source.is_cpu() || source.device() == shard_device(), "cannot copy from ", source.device(),
@@ -114,7 +114,7 @@ int64_t asked_offset(const OpInfo& info, IValues args) {
   return offset.isNone() ? args[0].toTensor().storage_offset() : int_value(offset);
 }
 
-// The layout of a tensor that shows its storage as `self` does, elsewhere in it.
+// A layout with the dtype and the bits of `self`, elsewhere in its storage.
 Meta like(const at::Tensor& self, Shape sizes, Shape strides, int64_t offset) {
   return {self.scalar_type(), std::move(sizes), std::move(strides), offset, true, self.is_conj(), self.is_neg()};
 }
@@ -134,7 +134,7 @@ bool as_strided_copy(const OpInfo& info, Stack* stack) {
   return true;
 }
 
-// The storage is copied as it is, since the strides may reach beyond what the tensor shows of it.
+// The whole storage is copied, since the strides may reach elements that `self` does not show.
 bool as_strided_scatter(const OpInfo& info, Stack* stack) {
   const IValues args = arguments(info, *stack);
   const at::Tensor self = args[0].toTensor();
@@ -157,7 +157,7 @@ bool as_strided_(const OpInfo& info, Stack* stack) {
   return true;
 }
 
-// t_, transpose_, squeeze_, unsqueeze_ …: the tensor becomes the view that the op without `_` gives.
+// t_, transpose_, squeeze_, unsqueeze_ …: the tensor becomes the view that the op without `_` returns.
 bool become_view(const OpInfo& info, Stack* stack) {
   const IValues args = arguments(info, *stack);
   const at::Tensor self = args[0].toTensor();

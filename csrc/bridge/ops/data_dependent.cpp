@@ -25,7 +25,7 @@ bool is_mask(const at::Tensor& index) {
   return index.defined() && (index.scalar_type() == at::kBool || index.scalar_type() == at::kByte);
 }
 
-// A mask as index tensors, one per dim of it: only the mask is computed now.
+// Replaces a mask by index tensors, one for each of its dims. Only the mask is computed now.
 void append_positions(c10::List<std::optional<at::Tensor>>& indices, const at::Tensor& mask) {
   at::Tensor positions;
   const at::Tensor host = on_host(mask, false);
@@ -83,7 +83,7 @@ bool masked_select(const OpInfo& info, Stack* stack) {
   return true;
 }
 
-// The CPU has no histc of ints; other devices do, and programs count on it.
+// The CPU has no histc of integers, but other devices do, and programs use it.
 bool histc(const OpInfo& info, Stack* stack) {
   const IValues args = arguments(info, *stack);
   const at::Tensor self = args[0].toTensor();
@@ -95,13 +95,13 @@ bool histc(const OpInfo& info, Stack* stack) {
   return true;
 }
 
-// Nested tensors do not lie on this device: a padded batch stays padded.
+// This device has no nested tensors: False tells PyTorch to keep a padded batch as it is.
 bool stay_padded(const OpInfo& info, Stack* stack) {
   finish(info, stack, false);
   return true;
 }
 
-// Whether two tensors show the same memory alike: nothing is computed.
+// Whether two tensors show the same memory in the same layout. Nothing is computed.
 bool is_set_to(const OpInfo& info, Stack* stack) {
   const IValues args = arguments(info, *stack);
   const LazyTensor *self = as_lazy(args[0].toTensor()), *other = as_lazy(args[1].toTensor());

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Tensors of the device are dense: ops that make or read sparse, nested or oneDNN tensors say so.
+// The device has dense tensors only: ops that make or read sparse, nested or oneDNN tensors throw.
 #include <torch/library.h>
 
 #include "base/error.h"
@@ -24,7 +24,7 @@ bool refuse(const OpInfo& info, Stack*) {
   return true;
 }
 
-// What PyTorch would say names keys of its dispatcher.
+// Replaces a message of PyTorch that would name dispatch keys, which users do not know.
 void refuse_layout(const c10::OperatorHandle& op, Stack*) {
   Recorder::Lock lock;
   with_python_errors([&] { led(op_info(op), throw_dense_only); });

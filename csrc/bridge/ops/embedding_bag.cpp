@@ -13,13 +13,13 @@ namespace {
 
 enum : int64_t { kBagSum = 0, kBagMean = 1 };
 
-// The indices of all bags one after the other.
+// The indices of all bags, one bag after the other.
 struct Bags {
   at::Tensor indices, of;  // `of`: the bag of each index
   int64_t count = 0, padding = -1;
 };
 
-// `count` bags, each from its offset on.
+// `count` bags, each of which begins at its offset.
 Bags bags_of(const at::Tensor& indices, const at::Tensor& offsets, int64_t count, int64_t padding) {
   const auto longs = indices.options().dtype(at::kLong);
   const at::Tensor begins =
@@ -27,17 +27,17 @@ Bags bags_of(const at::Tensor& indices, const at::Tensor& offsets, int64_t count
   return {indices, begins.cumsum(0).sub(1).narrow(0, 0, indices.size(0)), count, padding};
 }
 
-// [indices, …] without those that only fill up; linear, unlike masked_fill.
+// `rows` has one row for each index; those of padding indices become 0. `where` is linear in rows, masked_fill is not.
 at::Tensor without_padding(const Bags& bags, const at::Tensor& rows) {
   return bags.padding < 0 ? rows : at::where(bags.indices.ne(bags.padding).unsqueeze(1), rows, 0);
 }
 
-// The sum of each bag's rows, which is what a gradient by a table is.
+// The sum of each bag's rows. The gradient of a lookup by its table is just such a sum.
 at::Tensor summed(const Bags& bags, const at::Tensor& rows) {
   return at::embedding_dense_backward(rows, bags.of, bags.count, -1, false);
 }
 
-// [bags, 1]
+// How many indices each bag has without padding: [bags, 1].
 at::Tensor bag_sizes(const Bags& bags) {
   const auto floats = bags.indices.options().dtype(at::kFloat);
   return summed(bags, without_padding(bags, at::ones({bags.indices.size(0), 1}, floats)));

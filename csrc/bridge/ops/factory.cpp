@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Constants: empty, zeros, ones, full, fill_, zero_ are one op, aten.full.
+// Constants: empty, zeros, ones, full, fill_ and zero_ are all recorded as aten.full.
 #include <ATen/EmptyTensor.h>
 
 #include "bridge/backend/aten_names.h"
@@ -103,7 +103,7 @@ bool fill_tensor_(const OpInfo& info, Stack* stack) {
 
 void add_factory_handlers() {
   add_handler("aten.zeros", zeros);
-  // Zeros that autograd leaves unwritten elsewhere; kernels that write in place refuse those.
+  // On other devices these zeros have no memory, and in-place ops refuse them. Here they are ordinary zeros.
   add_handler("aten._efficientzerotensor", zeros);
   add_handler("aten.ones", ones);
   add_handler("aten.full", full_of);

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// What forward-mode derivatives ask of memory: PyTorch's own answers, which mind offsets, hold for ours.
+// Ops with which forward-mode derivatives ask about memory: PyTorch's own functions serve lazy tensors, too.
 #include <ATen/ops/_has_same_storage_numel_native.h>
 #include <ATen/ops/_new_zeros_with_same_feature_meta_native.h>
 
@@ -11,7 +11,7 @@
 namespace spmdx::bridge {
 namespace {
 
-// A tangent lies in memory as its primal does: what views the one views the other alike.
+// A tangent gets the layout of its primal, so that views of either match.
 bool zeros_laid_out_alike(const OpInfo& info, Stack* stack) {
   const IValues args = arguments(info, *stack);
   finish(info, stack,

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Layers whose kernels hide something: written statistics, cells fused for accelerators only, operands nobody reads.
+// Layers that are not recorded as they are: batch norm, LSTM and GRU cells, the gradient of nll_loss, convolutions.
 #include <ATen/Context.h>
 #include <ATen/TensorOperators.h>
 #include <ATen/TracerMode.h>
@@ -23,6 +23,7 @@ namespace {
 using at::Tensor;
 using OptionalTensor = std::optional<Tensor>;
 
+// The tensor of result `index` of a recorded op.
 Tensor group(const Traced& traced, size_t index) {
   ValueId value = traced.first;
   for (size_t i = 0; i < index; ++i) value += static_cast<ValueId>((*traced.results)[i].size());
@@ -55,7 +56,7 @@ bool batch_norm(const OpInfo& info, Stack* stack) {
   return finish_all(info, stack, record_batch_norm(arguments(info, *stack)));
 }
 
-// The same without `training`, which it is; and a fourth result that is for kernels of accelerators.
+// Has no argument `training`, since it always trains, and a fourth result, which only accelerators' kernels use.
 bool batch_norm_with_update(const OpInfo& info, Stack* stack) {
   const IValues args = arguments(info, *stack);
   Stack all(args.begin(), args.end());
@@ -65,7 +66,7 @@ bool batch_norm_with_update(const OpInfo& info, Stack* stack) {
   return finish_all(info, stack, std::move(results));
 }
 
-// native_batch_norm_backward, and that fourth result.
+// The arguments of native_batch_norm_backward, and then that fourth result.
 bool batch_norm_backward(const OpInfo& info, Stack* stack) {
   const IValues args = arguments(info, *stack);
   Stack replaced(args.begin(), args.end() - 1);
@@ -75,7 +76,7 @@ bool batch_norm_backward(const OpInfo& info, Stack* stack) {
 
 Tensor plus(const Tensor& gates, const OptionalTensor& bias) { return bias && bias->defined() ? gates + *bias : gates; }
 
-// Differentiable pieces: autograd sees them, so no backward of their own is needed.
+// Cells are composed of ops that autograd sees, so that they need no backward of their own.
 std::tuple<Tensor, Tensor, Tensor> lstm_cell(const Tensor& input, const Tensor& hidden, const Tensor& cell,
                                              const OptionalTensor& input_bias, const OptionalTensor& hidden_bias) {
   const Tensor gates = plus(input, input_bias) + plus(hidden, hidden_bias);
@@ -92,7 +93,7 @@ std::tuple<Tensor, Tensor> gru_cell(const Tensor& input, const Tensor& hidden, c
   return {fresh + update * (state - fresh), at::cat({reset, update, fresh}, 1)};
 }
 
-// Without a mean the weight of all tokens is not read: a constant keeps it from being summed over the devices.
+// The total weight is read only if the loss is a mean. Else a constant replaces it, so that no device has to sum it.
 bool nll_loss_backward(const OpInfo& info, Stack* stack) {
   const IValues args = arguments(info, *stack);
   if (args[4].toInt() == at::Reduction::Mean) return false;
@@ -103,7 +104,7 @@ bool nll_loss_backward(const OpInfo& info, Stack* stack) {
   return true;
 }
 
-// torch.jit.trace writes down no convolution, but the op that PyTorch's kernels of it call.
+// torch.jit.trace does not record aten::convolution, only aten::_convolution, which PyTorch's kernels call.
 bool convolution(const OpInfo& info, Stack* stack) {
   if (!at::tracer::impl::is_dispatch_enabled()) return false;
   const IValues args = arguments(info, *stack);

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Ops of manual regions that ATen has no word for.
+// Records ops of manual regions (spmdx.shard_map) that ATen does not have.
 #include "bridge/ops/manual.h"
 
 #include "bridge/record/operands.h"

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Random ops with a counter-based form of our own: the same numbers on every mesh.
+// Random ops that are recorded as counter-based ops of our own, which draw the same numbers on every mesh.
 #include <ATen/Functions.h>
 
 #include <limits>
@@ -22,7 +22,7 @@ Draw draw_for(const OpInfo& info, IValues args) {
   return next_draw(generator.isGenerator() ? std::optional(generator.toGenerator()) : std::nullopt);
 }
 
-// spmdx.random.<kind>(sizes, starts, extents, dtype, numbers…, seed, draw)
+// Records spmdx.random.<kind>(sizes, starts, extents, dtype, numbers…, seed, draw).
 ValueId random_value(const char* kind, const Shape& sizes, DType dtype, const std::vector<Arg>& numbers,
                      std::vector<Param> params, Draw draw) {
   std::vector<Arg> args{sizes, Shape(sizes.size(), 0), sizes, dtype};
@@ -51,7 +51,7 @@ ValueId of_ints(const Shape& sizes, DType dtype, int64_t low, int64_t high, Draw
   return random_value("randint", sizes, dtype, {low, high}, {}, draw);
 }
 
-// A complex number is two of them.
+// A complex number is drawn as two real ones.
 ValueId uniform(const Shape& sizes, DType dtype, double low, double high, Draw draw) {
   if (!is_complex(dtype)) return of_reals("uniform", sizes, dtype, {low, high}, draw);
   Shape pairs = sizes;
@@ -71,7 +71,7 @@ bool put(const OpInfo& info, Stack* stack, const at::Tensor& self, ValueId value
   return true;
 }
 
-// The operand becomes `kind` with these numbers.
+// Fills the operand with numbers of the distribution `kind`, whose parameters are `reals`.
 bool fill(const OpInfo& info, Stack* stack, const char* kind, const std::vector<double>& reals) {
   const IValues args = arguments(info, *stack);
   const at::Tensor self = args[0].toTensor();
@@ -141,7 +141,7 @@ bool bernoulli_p(const OpInfo& info, Stack* stack) {
   return true;
 }
 
-// The largest range eager's random_() draws from: integers that the dtype represents exactly.
+// The end of the range from which eager's random_() draws: integers that the dtype represents exactly.
 int64_t exact_limit(c10::ScalarType dtype) {
   switch (dtype) {
     case c10::kBool:
@@ -233,7 +233,7 @@ bool randperm(const OpInfo& info, Stack* stack) {
   return true;
 }
 
-// Its kernel has no generator argument: written with one that has.
+// The op has no generator argument, so that it is composed of an op that draws and a product.
 bool native_dropout(const OpInfo& info, Stack* stack) {
   const IValues args = arguments(info, *stack);
   const at::Tensor self = args[0].toTensor();
@@ -254,7 +254,7 @@ bool native_dropout(const OpInfo& info, Stack* stack) {
   return true;
 }
 
-// Where x is negative the noise is a slope of its own, elsewhere 1.
+// The noise is a random slope where x is not positive, and 1 elsewhere.
 bool rrelu(const OpInfo& info, Stack* stack) {
   const IValues args = arguments(info, *stack);
   const at::Tensor self = args[0].toTensor(), noise = args[1].toTensor();

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// resize_ and resize_as_.
+// The handler of resize_ and resize_as_.
 #include <ATen/EmptyTensor.h>
 
 #include "bridge/backend/strides.h"

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Scaled dot product attention as one node each way, where the CPU's flash kernel can compute it.
+// Scaled dot product attention: one node in forward and one in backward, where the CPU's flash kernel can compute it.
 #include <ATen/native/transformers/attention.h>
 #include <ATen/ops/empty.h>
 #include <torch/library.h>
@@ -36,7 +36,7 @@ bool fits_one_node(const Tensor& query, const Tensor& key, const Tensor& value, 
   return heads && dims && batch && filled && floats && mask_fits(mask, query);
 }
 
-// As the CPU's choice between its flash kernel and the formula; torch.nn.attention.sdpa_kernel says which may be taken.
+// Chooses between flash kernel and formula as the CPU does; torch.nn.attention.sdpa_kernel says which are allowed.
 int64_t choose(const Tensor& query, const Tensor& key, const Tensor& value, const OptionalTensor& mask, double dropout,
                bool, std::optional<double>, bool grouped) {
   const at::Context& context = at::globalContext();
@@ -57,7 +57,7 @@ using Forward = std::tuple<Tensor, Tensor, Tensor, Tensor, c10::SymInt, c10::Sym
 
 Forward forward(const Tensor& query, const Tensor& key, const Tensor& value, const OptionalTensor& mask, double dropout,
                 bool causal, bool, std::optional<double> scale) {
-  // Eager's kernel lays its result out as the query; where it cannot be used, the result is contiguous.
+  // The result of eager's flash kernel has the layout of the query; where eager cannot use it, it is contiguous.
   const bool as_query = query.stride(3) == 1 && key.stride(3) == 1 && value.stride(3) == 1;
   Stack stack{as_query ? query : query.contiguous(), key, value, dropout, causal, additive(mask, query), scale};
   c10::Dispatcher::singleton()

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Python classes of spmdx's errors, found by name when one is raised; messages led by the user's line.
+// Finds the Python class of an error by name when it is raised, and puts the user's line before messages.
 #include "bridge/python/errors.h"
 
 #include <Python.h>
@@ -58,7 +58,7 @@ std::exception_ptr torch_error(const std::string& lead, const c10::Error& error)
 
 }  // namespace
 
-// The kind of the exception stays, so that `except IndexError` works as in eager.
+// The class of the exception stays, so that `except IndexError` works as in eager.
 std::exception_ptr lead_error(std::exception_ptr error, SourceId source, const std::string& op) {
   const std::string where = source_text(source);
   const std::string lead = (where.empty() ? "" : where + ": ") + op + ": ";
@@ -81,7 +81,7 @@ std::exception_ptr lead_error(std::exception_ptr error, SourceId source, const s
   } catch (const InternalError& e) {
     return std::make_exception_ptr(InternalError(lead + e.what()));
   } catch (const ShardingError& e) {
-    if (!where.empty() && std::string_view(e.what()).starts_with(where + ": ")) return error;  // led already
+    if (!where.empty() && std::string_view(e.what()).starts_with(where + ": ")) return error;  // has the line already
     return std::make_exception_ptr(ShardingError(lead + e.what()));
   } catch (const CommError& e) {
     return std::make_exception_ptr(CommError(lead + e.what()));

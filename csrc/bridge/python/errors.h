@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Errors of spmdx on their way through PyTorch, which would make every std::exception a RuntimeError.
+// Gives errors of spmdx their Python classes: PyTorch by itself turns every std::exception into a RuntimeError.
 #pragma once
 #include <exception>
 #include <string>
@@ -8,10 +8,10 @@
 
 namespace spmdx::bridge {
 
-// REQUIRES: called in a catch block. Rethrows what is being handled, errors of spmdx with their Python class.
+// Rethrows the exception that is being handled; errors of spmdx get their Python class. REQUIRES: a catch block.
 [[noreturn]] void rethrow_for_python();
 
-// Runs `body`; its errors leave as `rethrow_for_python` gives them.
+// Runs `body`; its exceptions are rethrown by rethrow_for_python.
 template <class Body>
 void with_python_errors(Body&& body) {
   try {
@@ -21,7 +21,7 @@ void with_python_errors(Body&& body) {
   }
 }
 
-// The exception of an op, led by the user's line and the op. Python's own exceptions stay as they are.
+// `error` with the user's line and the name of the op before its message. Python's own exceptions stay as they are.
 std::exception_ptr lead_error(std::exception_ptr error, SourceId source, const std::string& op);
 
 }  // namespace spmdx::bridge

@@ -1,11 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
-// The lock of Python's interpreter, given up or taken for as long as something lives.
+// Guards that give up or take the lock of Python's interpreter (GIL).
 #pragma once
 #include <Python.h>
 
 namespace spmdx::bridge {
 
-// Gives up the GIL, if this thread has it, for as long as it lives.
+// Gives up the GIL, if this thread has it, while the object lives.
 class NoGil {
  public:
   NoGil() : state_(Py_IsInitialized() && PyGILState_Check() ? PyEval_SaveThread() : nullptr) {}
@@ -18,7 +18,7 @@ class NoGil {
   PyThreadState* state_;
 };
 
-// Takes the GIL.
+// Takes the GIL while the object lives.
 struct WithGil {
   WithGil() : state(PyGILState_Ensure()) {}
   ~WithGil() { PyGILState_Release(state); }

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Signals: Python handles those that have come while a wait holds up its thread.
+// Signals: lets Python handle signals that come while one of its threads waits in our code.
 #include "bridge/python/signals.h"
 
 #include <pybind11/pybind11.h>
@@ -9,8 +9,8 @@
 namespace spmdx::bridge {
 namespace {
 
-// Python runs its handlers in the main thread alone; in others this does nothing. A thread that Python does not know is
-// one of ours.
+// Python runs its handlers in the main thread only; in others this does nothing. Threads that Python does not know are
+// our own.
 void handle_signals() {
   if (!Py_IsInitialized() || !PyGILState_GetThisThreadState()) return;
   const PyGILState_STATE state = PyGILState_Ensure();

@@ -4,6 +4,6 @@
 
 namespace spmdx::bridge {
 
-void heed_signals();  // from now on
+void heed_signals();  // from now on waits check for signals; called once
 
 }  // namespace spmdx::bridge

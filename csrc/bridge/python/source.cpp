@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// The user's file and line behind an op: interned (code, instruction), resolved only when somebody asks.
+// Sources: pairs of a code object and an instruction, which become file and line only when somebody asks.
 #include "bridge/python/source.h"
 
 #include <Python.h>
@@ -18,16 +18,17 @@
 namespace spmdx::bridge {
 namespace {
 
-constexpr size_t kSequences = 1 << 16;  // the latest forward ops are remembered for their backward
+constexpr size_t kSequences = 1 << 16;  // how many forward ops keep their source for the backward pass
 
 struct Spot {
-  PyCodeObject* code = nullptr;  // a reference is kept
+  PyCodeObject* code = nullptr;  // an owned reference
   int instruction = 0;
 };
 
-// Guarded by the GIL for Python objects, and by `mutex` for the tables: the engine's thread resolves sources. Frames
-// are objects, and making one may collect garbage, which runs any Python code: the GIL may be given up and wanted back
-// while the mutex is held, so nobody waits for the mutex with the GIL; and the same thread may come here again.
+// `mutex` guards the tables, which the engine's thread reads, too; the GIL guards Python objects. The mutex is taken
+// first: no thread waits for it while it holds the GIL. For making a frame object may collect garbage and so run any
+// Python code, which may give up the GIL and take it again while the mutex is held. Such code may also come here again
+// on the same thread, so the mutex is recursive.
 struct Sources {
   std::recursive_mutex mutex;
   std::vector<Spot> places{Spot{}};
@@ -53,7 +54,8 @@ std::string_view text_of(PyObject* text) {
   return found ? found : "";
 }
 
-// As errors.py tells it: neither in a library's folder nor, where a library has written code itself, in its module.
+// Whether a frame runs the user's code, by the test of errors.py: its file is not in a folder of a library, and its
+// module is not one of spmdx or torch (they also run code that they have generated).
 bool runs_user_code(const Sources& all, PyFrameObject* frame, PyCodeObject* code) {
   const std::string_view file = text_of(code->co_filename);
   if (file.empty() || file.starts_with("<frozen ")) return false;
@@ -68,11 +70,11 @@ bool runs_user_code(const Sources& all, PyFrameObject* frame, PyCodeObject* code
 bool is_user(Sources& all, PyFrameObject* frame, PyCodeObject* code) {
   const auto known = all.is_user.find(code);
   if (known != all.is_user.end()) return known->second;
-  Py_INCREF(code);  // so that the address is not used again
+  Py_INCREF(code);  // so that no other code object gets this address
   return all.is_user[code] = runs_user_code(all, frame, code);
 }
 
-// REQUIRES: the GIL.
+// The source of the innermost frame that runs the user's code; 0: none. REQUIRES: the GIL.
 SourceId innermost(Sources& all) {
   PyFrameObject* frame = PyEval_GetFrame();
   Py_XINCREF(frame);
@@ -95,7 +97,7 @@ SourceId innermost(Sources& all) {
   return found;
 }
 
-// In a backward: the source of the forward op that made this node.
+// In a backward pass: the source of the forward op that made the current node; 0: unknown.
 SourceId of_backward(Sources& all) {
   auto node = torch::autograd::get_current_node();
   if (!node) return 0;
@@ -103,7 +105,7 @@ SourceId of_backward(Sources& all) {
   return forward.sequence == node->sequence_nr() ? forward.source : 0;
 }
 
-// The mutex, then the GIL.
+// Takes the mutex, then the GIL.
 class Reading {
  public:
   explicit Reading(Sources& all) : lock_(all.mutex) {}
@@ -130,13 +132,13 @@ SourceId current_source() {
     std::lock_guard lock(all.mutex);
     if (const SourceId forward = of_backward(all)) return forward;
   }
-  // PyTorch's bindings give up the GIL before they dispatch; this thread's frames are still there. A thread that never
-  // ran Python has none.
+  // PyTorch's bindings give up the GIL before they dispatch, but the frames of this thread are still there. A thread
+  // that never ran Python has no frames.
   if (!Py_IsInitialized() || !PyGILState_GetThisThreadState()) return 0;
   const Reading reading(all);
   const SourceId source = innermost(all);
   if (source && at::GradMode::is_enabled()) {
-    // The node that records this op's gradient took the number before the next.
+    // Autograd's node for this op has taken the last sequence number.
     const uint64_t sequence = at::sequence_number::peek() - 1;
     all.forward(sequence) = {sequence, source};
   }

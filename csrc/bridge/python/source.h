@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// The user's file and line behind an op.
+// The user's file and line that an op comes from.
 #pragma once
 #include <string>
 #include <vector>
@@ -8,10 +8,10 @@
 
 namespace spmdx::bridge {
 
-// Of the innermost Python frame outside torch and spmdx; inside a backward, of the forward op. Cheap: keeps the code
-// object and instruction, resolves the line only when asked.
+// The source of the op that is called now: the innermost Python frame outside of torch and spmdx; in a backward pass,
+// the source of the forward op. Cheap: only source_text looks for file and line.
 SourceId current_source();
 std::string source_text(SourceId source);              // "train.py:41", or "" for 0
-void set_libraries(std::vector<std::string> folders);  // whose code is not the user's; paths that end in a separator
+void set_libraries(std::vector<std::string> folders);  // of code that is not the user's; paths end in a separator
 
 }  // namespace spmdx::bridge

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Warnings, given with the GIL.
+// Gives warnings; takes the GIL for it.
 #include "bridge/python/warnings.h"
 
 #include <torch/csrc/Exceptions.h>

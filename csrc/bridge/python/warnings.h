@@ -5,7 +5,7 @@
 
 namespace spmdx::bridge {
 
-// A UserWarning; throws where the user has made it an error.
+// Gives a UserWarning; throws if Python's filters make it an error.
 void warn(const std::string& message);
 
 }  // namespace spmdx::bridge

@@ -28,7 +28,7 @@ using Values = std::vector<ValueId>;
 
 bool is_foreign(const at::Tensor& tensor) { return tensor.defined() && has_our_device(tensor) && !as_lazy(tensor); }
 
-// FakeTensors and the like: meta tensors that carry our device's bit.
+// Whether an operand is a FakeTensor or the like: a meta tensor that carries our device's bit.
 bool any_foreign(const OpInfo& info, IValues args) {
   for (size_t i = 0; i < args.size(); ++i) {
     if (info.slots[i] == Slot::tensor) {
@@ -43,7 +43,7 @@ bool any_foreign(const OpInfo& info, IValues args) {
   return false;
 }
 
-// Walks an op's arguments once: words of the key, operand values, parameters.
+// What one walk over an op's arguments gathers: words of the key, operand values, parameters.
 struct Gathered {
   Key key;
   Values values;
@@ -54,7 +54,7 @@ struct Gathered {
     if (lazy) {
       values.push_back(Recorder::instance().read(*lazy));
     } else if (index && tensor.is_cpu() && tensor.dim() > 0) {
-      // Eager accepts index tensors on the host.
+      // Eager accepts index tensors on the CPU.
       values.push_back(Recorder::instance().read(*as_lazy(Recorder::instance().upload(tensor))));
     } else {
       values.push_back(operand(tensor));
@@ -158,11 +158,10 @@ void check_cast(const at::Tensor& tensor, c10::ScalarType result) {
               " can't be cast to the desired output type ", c10::toString(tensor.scalar_type()));
 }
 
-// What grows to hold a result lies as the result would.
+// Writes a result to `tensor`. If the tensor is resized for it, it gets the layout of the result.
 void write_result(const at::Tensor& tensor, ValueId value, const Meta& result, bool resize) {
   check_cast(tensor, result.dtype);
-  if (resize && as_lazy(tensor) &&
-      at::native::resize_output_check(tensor, result.sizes))  // warns where it is not empty
+  if (resize && as_lazy(tensor) && at::native::resize_output_check(tensor, result.sizes))  // warns if it is not empty
     bridge::resize(tensor, result.sizes, result.strides);
   assign(tensor, value, resize);
 }
@@ -181,19 +180,20 @@ void assign_group(const c10::IValue& target, const std::vector<MetaRef>& group, 
   for (const auto& item : target.toListRef()) put(item.isTensor() ? item.toTensor() : at::Tensor(), group.at(i++));
 }
 
-// Where the functional variant would choose a dtype, an op in place has that of its tensor (cumsum_).
+// An in-place op computes in the dtype of its tensor, where the functional variant would choose one (cumsum_).
 void compute_in_own_dtype(const OpInfo& functional, Stack& args) {
   const auto dtype = functional.op.schema().argumentIndexWithName("dtype");
   if (dtype && args[*dtype].isNone() && args[0].isTensor())
     args[*dtype] = static_cast<int64_t>(args[0].toTensor().scalar_type());
 }
 
-// The results of a functional op whose handler takes it, in the tensors of `out=`. False: it does not take it.
+// For an op with `out=`: lets the handler of the functional variant record it, and writes the results to the tensors of
+// `out=`. False: there is no handler, or it does not take these arguments.
 bool write_handled(const OpInfo& info, IValues args, const Stack& functional_args) {
   if (!info.is_out || !info.functional->handler) return false;
   Stack results = functional_args;
   const auto dtype = info.functional->op.schema().argumentIndexWithName("dtype");
-  if (dtype && results[*dtype].isNone())  // a factory makes what it is to fill
+  if (dtype && results[*dtype].isNone())  // a factory makes the dtype of `out=`
     results[*dtype] = static_cast<int64_t>(args[info.written[0]].toTensor().scalar_type());
   if (!info.functional->handler(*info.functional, &results)) return false;
   for (size_t k = 0; k < info.written.size(); ++k) {
@@ -209,7 +209,7 @@ void finish_writes(const OpInfo& info, Stack* stack) {
   finish_all(info, stack, std::move(results));
 }
 
-// The functional variant gives first the results that are not written operands, then those operands in order.
+// The functional variant returns the results that are no written operands first, then new values of those operands.
 void trace_writes(const OpInfo& info, Stack* stack) {
   const IValues args = arguments(info, *stack);
   Stack functional_args;
@@ -254,7 +254,7 @@ void trace_op(const OpInfo& info, Stack* stack) {
   });
 }
 
-// Also where PyTorch does not look whether there is such a device. REQUIRES: one of its arguments is a device.
+// Throws for spmdx:1 and higher, also where PyTorch does not check it. REQUIRES: one of the arguments is a device.
 void require_our_device(const OpInfo& info, IValues args) {
   if (!args[info.device].isDevice()) return;
   const c10::Device device = args[info.device].toDevice();

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// The boxed kernel behind every op of the device: it becomes a node, steps of a view, or what its handler makes of it.
+// The boxed kernel behind every op of the device: records it as a node, as steps of a view, or as its handler says.
 #pragma once
 #include <ATen/core/dispatch/Dispatcher.h>
 
@@ -12,17 +12,18 @@
 
 namespace spmdx::bridge {
 
+// The kernel itself, which PyTorch's dispatcher calls. Replaces the arguments on the stack by results.
 void trace(const c10::OperatorHandle& op, c10::DispatchKeySet keys, Stack* stack);
 
-// Values of a recorded op, per result of its schema.
+// The values of a recorded op, numbered from `first` on, and the layouts of the tensors of each result of its schema.
 struct Traced {
   ValueId first = kNone;
   std::shared_ptr<const std::vector<std::vector<MetaRef>>> results;
 };
 
-// Records an op without writes; equal calls share one Call. Not for view-like ops.
+// Records an op as one node; equal calls share one Call. REQUIRES: the op writes nothing, and is not view-like.
 Traced record_op(const OpInfo& info, IValues args);
-// The whole of a trace but for handlers: views, writes, plain ops. Replaces the arguments on the stack.
+// Records any op as `trace` does, but does not ask its handler. Replaces the arguments on the stack by results.
 void trace_op(const OpInfo& info, Stack* stack);
 
 }  // namespace spmdx::bridge

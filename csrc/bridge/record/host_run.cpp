@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// An op on the CPU: operands there, results and writes back.
+// Runs an op on the CPU: copies operands there, and results and writes back.
 #include "bridge/record/host_run.h"
 
 #include <algorithm>

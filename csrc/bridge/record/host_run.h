@@ -7,9 +7,10 @@
 
 namespace spmdx::bridge {
 
-// The values of a tensor of the device, of which others may be part unless they are written to; any other as it is.
+// A lazy tensor's values on the CPU, in memory that others may share unless `written`; any other tensor as it is.
 at::Tensor on_host(const at::Tensor& tensor, bool written);
-// Runs the op on the CPU with the operands' values and wraps what it gives; writes go back to the operands.
+// Runs the op on the CPU now. Replaces the arguments on the stack by its results, copied to the device, and copies back
+// what the op has written to operands.
 void run_on_host(const OpInfo& info, Stack* stack);
 
 }  // namespace spmdx::bridge

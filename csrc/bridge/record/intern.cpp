@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// The table of calls seen: looked up by the words of their arguments, built on a miss.
+// The table of interned calls: an entry is found by the words of the arguments, and made if there is none.
 #include "bridge/record/intern.h"
 
 #include <cstring>
@@ -10,7 +10,7 @@
 namespace spmdx::bridge {
 namespace {
 
-constexpr size_t kInterned = 1 << 13;  // half of the calls that are kept, of about a kilobyte each
+constexpr size_t kInterned = 1 << 13;  // half of the entries that are kept, of about a kilobyte each
 
 uint64_t hash_words(const Key& key) {
   uint64_t h = key.size();
@@ -81,7 +81,7 @@ CallRef build_call(const OpInfo& info, IValues args, const std::vector<std::vect
   }
   Call& call = builder.call;
   for (size_t i = 0; i < args.size(); ++i) {
-    // A factory's dtype is the default of the moment: it is made explicit.
+    // A factory without a dtype takes PyTorch's default, which may change: the call names the dtype.
     if (info.slots[i] == Slot::dtype && args[i].isNone() && call.inputs.empty()) call.args[i] = call.outputs[0].dtype;
   }
   if (info.draws) {

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Values of operands, and tensors of results.
+// Reads the values of operands, and makes tensors of results.
 #include "bridge/record/operands.h"
 
 #include "bridge/backend/aten_names.h"

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// One boxed kernel for every op of the dispatcher: a fallback alone loses against composite kernels.
+// Registers the boxed kernel for each op by itself: the dispatcher prefers composite kernels to a mere fallback.
 #include "bridge/record/register.h"
 
 #include <torch/library.h>
@@ -19,7 +19,7 @@
 namespace spmdx::bridge {
 namespace {
 
-// Composites that end in ops we record, and families of other layouts.
+// Ops that are not registered: composites of ops that are recorded, and ops of other layouts or libraries.
 constexpr std::array<std::string_view, 9> kSkippedPrefixes = {"aten::_cudnn",  "aten::_foreach", "aten::_mkldnn",
                                                               "aten::_nested", "aten::cudnn_",   "aten::miopen_",
                                                               "aten::mkldnn_", "aten::new_",     "aten::quantize"};
@@ -37,7 +37,7 @@ bool skipped(const c10::OperatorName& op) {
   return false;
 }
 
-// Ops the boxed kernel understands: tensors or a device go in, tensors come out.
+// Whether the boxed kernel can record an op: it takes a tensor or a device, and returns tensors only.
 bool is_traceable(const c10::FunctionSchema& schema) {
   bool reaches = false;
   for (const auto& argument : schema.arguments()) reaches |= mentions_tensor(argument) || argument.name() == "device";
@@ -58,10 +58,10 @@ bool wanted(const c10::OperatorHandle& op) {
   return !skipped(op.operator_name()) && is_traceable(op.schema());
 }
 
-// "aten::renorm", with its overload
+// The name with the overload, as "aten::add.Tensor".
 std::string full_name(const OpInfo& info) { return c10::toString(info.op.operator_name()); }
 
-// Asked only of ops that would be recorded as they are, and of in-place variants of such.
+// Asks `composed`, but only about ops that would be recorded as plain nodes, and about their in-place variants.
 bool is_composed(const c10::OperatorHandle& op, const Composes& composed) {
   const Recorder::Lock lock;
   const OpInfo& info = op_info(op);
@@ -76,7 +76,7 @@ bool is_composed(const c10::OperatorHandle& op, const Composes& composed) {
 
 TORCH_LIBRARY_IMPL(_, PrivateUse1, library) { library.fallback(torch::CppFunction::makeFromBoxedFunction<&trace>()); }
 
-// Composite for autograd's sake elsewhere, but `.to`, `.data =` and friends ask it of the device.
+// PyTorch has a composite kernel of this op for all devices, but `.to` and `.data =` need the answer of this device.
 TORCH_LIBRARY_IMPL(aten, PrivateUse1, library) {
   library.impl("_has_compatible_shallow_copy_type", torch::CppFunction::makeFromBoxedFunction<&trace>());
 }

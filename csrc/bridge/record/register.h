@@ -8,13 +8,14 @@
 
 namespace spmdx::bridge {
 
-// From now on the op is one node, where its kernel for any device would have been taken apart.
+// Registers the boxed kernel for this op: from now on it is recorded as one node, and not as the ops that PyTorch's
+// kernel for all devices would call.
 void record_whole(const c10::OperatorHandle& op);
 
-// Called with an op without a rule, as "aten::renorm", and its variant without writes, which may be itself: whether
-// somebody else composes it of other ops.
+// Whether Python composes an op of others. Asked for ops without a rule, with the name ("aten::renorm") of the op and
+// of its variant without writes, which may be the op itself.
 using Composes = std::function<bool(const std::string& op, const std::string& functional)>;
-// Every op of the dispatcher but those composed otherwise. Once.
+// Registers the boxed kernel for all ops of ATen that it can record, except those that are `composed`. Called once.
 void register_all(const Composes& composed);
 
 }  // namespace spmdx::bridge

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Tensors that were planned and not computed, and the errors of who wants their values.
+// Tensors that were planned and not computed, and the error that is thrown where their values are wanted.
 #include "bridge/tensor/abstract.h"
 
 #include <atomic>

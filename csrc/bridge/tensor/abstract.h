@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Abstract values: of steps that are planned and not run, types with a sharding and no data.
+// Abstract tensors: results of steps that are planned and not run, with a type and a sharding but no elements.
 #pragma once
 #include "bridge/tensor/meta.h"
 #include "bridge/tensor/tensor.h"
@@ -10,14 +10,14 @@ namespace spmdx::bridge {
 bool planning_only();
 void set_planning_only(bool only);  // REQUIRES: the recorder's lock
 
-// A value that is planned with and never computed.
+// Data that steps are planned with, and that never gets elements.
 DataRef abstract_data(const TensorType& type, ShardingRef sharding = nullptr);
-// A tensor that holds it.
+// A tensor of this layout that holds such data.
 at::Tensor make_abstract(const Meta& meta);
 
-// Throws ShardingError, led by the user's line: values are wanted that were never computed.
+// Throws ShardingError, with the user's line first: values are wanted that were never computed.
 [[noreturn]] void refuse_values();
-// Refuses unless the values of `tensor` exist or a step may run to compute them.
+// Calls refuse_values unless the values of `tensor` exist or a step may run to compute them.
 void require_values(const LazyTensor& tensor);
 
 }  // namespace spmdx::bridge

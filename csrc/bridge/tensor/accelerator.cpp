@@ -1,11 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
-// When PyTorch takes the device for the machine's accelerator: from its first use on.
+// Makes PyTorch take the device for the machine's accelerator from its first use on, and not before.
 //
-// at::getAccelerator names PrivateUse1, before CUDA, as soon as that has a name; without a name no program could write
-// "spmdx", and PyTorch offers no other say. So its question, c10::is_privateuse1_backend_registered, is answered here:
-// the entry that the dynamic linker filled for it in libtorch_cpu, and in no other library, is led to answer(). It is
-// left alone unless it holds exactly that function. Not never, but from the first use on: autograd insists that tensors
-// of an accelerator's type are on the accelerator.
+// at::getAccelerator prefers PrivateUse1 to CUDA as soon as PrivateUse1 has a name. It needs one, so that programs can
+// write "spmdx", and PyTorch has no other setting for this. But getAccelerator asks
+// c10::is_privateuse1_backend_registered. So in libtorch_cpu, and in no other library, answer() replaces this function
+// in the entry that the dynamic linker has filled for it, if the entry holds nothing else. The answer becomes true at
+// the first use, since autograd requires that tensors of an accelerator's type are on the accelerator.
 #include "bridge/tensor/accelerator.h"
 
 #include <ATen/DeviceAccelerator.h>
@@ -32,7 +32,7 @@ struct Table {
   size_t bytes = 0;
 };
 
-// What a loaded library tells the dynamic linker.
+// The tables of a loaded library that the dynamic linker reads.
 class Library {
  public:
   explicit Library(const dl_phdr_info& info) : base_(info.dlpi_addr) {
@@ -43,7 +43,7 @@ class Library {
     }
   }
 
-  // Leads the entries for `name` that hold `from` to `to`.
+  // Writes `to` in the entries for `name` that hold `from`.
   void lead(std::string_view name, Address from, Address to) const {
     for (const Table& table : {calls_, others_}) lead(table, name, from, to);
   }
@@ -77,7 +77,7 @@ class Library {
     }
   }
 
-  // Some linkers leave offsets in the table that read() reads; glibc's puts addresses.
+  // glibc's linker replaces offsets by addresses in the table that read() reads; other linkers leave the offsets.
   template <class T>
   const T* at(Address where) const {
     return reinterpret_cast<const T*>(where < base_ ? base_ + where : where);
@@ -119,7 +119,7 @@ int visit(dl_phdr_info* info, size_t, void*) {
 }  // namespace
 
 void be_accelerator_once_used() {
-  (void)at::getAccelerator();  // a linker that binds at the first call has done so now
+  (void)at::getAccelerator();  // a linker that fills an entry at its first call has done so now
   dl_iterate_phdr(visit, nullptr);
 }
 

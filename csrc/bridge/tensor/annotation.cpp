@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// What is said when an annotation cannot be kept.
+// The warning that is given when an annotation is lost.
 #include "bridge/tensor/annotation.h"
 
 #include "bridge/python/source.h"

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Annotations: what the user writes for a tensor.
+// Annotations: the shardings that users write for tensors.
 #pragma once
 #include <memory>
 #include <string>
@@ -9,13 +9,13 @@
 
 namespace spmdx::bridge {
 
-// What was said of a tensor. That of a whole belongs to its root, that of a view to the view: in-place updates
-// keep it.
+// The annotation of one tensor. A whole tensor's belongs to its alias root, a view's to the view, so that in-place
+// updates keep it.
 struct Annotation {
   ShardingRef sharding = nullptr;
   SourceId source = 0;
   bool state = false;                                      // a parameter or other state, see Input::state
-  std::shared_ptr<const PartitionSpec> written = nullptr;  // where it says more than the sharding
+  std::shared_ptr<const PartitionSpec> written = nullptr;  // set if it says more than `sharding`
 };
 
 // Warns that annotations are gone, led by the user's line; Python's filters say how often. REQUIRES: three sentences,

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Canonical calls, built from operand types.
+// Builds canonical calls from the types of operands.
 #include "bridge/tensor/calls.h"
 
 namespace spmdx::bridge {

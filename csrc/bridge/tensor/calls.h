@@ -10,6 +10,7 @@ namespace spmdx::bridge {
 CallRef make_call(std::string op, std::vector<TensorType> inputs, std::vector<Arg> rest, TensorType output,
                   uint32_t num_params = 0);
 
+// Calls on an operand of type `x`. `in_strides`: the declared strides of that operand.
 CallRef view_call(const TensorType& x, const Shape& sizes);
 CallRef permute_call(const TensorType& x, const std::vector<int64_t>& dims);
 CallRef slice_call(const TensorType& x, int64_t dim, int64_t start, int64_t end, int64_t step);

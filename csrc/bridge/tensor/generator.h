@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Random state of the device: a seed and a count of draws, stamped into every random op.
+// Random generators of the device: a seed and a count of draws, which every random op records.
 #pragma once
 #include <ATen/core/Generator.h>
 
@@ -12,8 +12,8 @@ struct Draw {
 };
 // Takes one draw from `generator`, or from the device's own. Throws for a generator of another device.
 Draw next_draw(const std::optional<at::Generator>& generator);
-const at::Generator& default_generator();
+const at::Generator& default_generator();  // the device's own
 at::Generator new_generator();
-void manual_seed(uint64_t seed);
+void manual_seed(uint64_t seed);  // of the device's own generator
 
 }  // namespace spmdx::bridge

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Layouts of tensors, and meta tensors of these layouts.
+// Reads layouts of tensors, and makes meta tensors of them.
 #include "bridge/tensor/meta.h"
 
 #include <ATen/EmptyTensor.h>

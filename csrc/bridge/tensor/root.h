@@ -15,14 +15,14 @@ namespace spmdx::bridge {
 
 constexpr c10::DeviceType kDeviceType = c10::DeviceType::PrivateUse1;
 
-// A value of the graph being recorded (`epoch` is the recorder's), or data of an earlier step.
+// A value of the graph being recorded, if `epoch` is still the recorder's; or data of an earlier step.
 struct LazyValue {
   uint64_t epoch = 0;
   ValueId id = kNone;
-  DataRef data;  // wins when set
+  DataRef data;  // if set, `id` does not count
 };
 
-// The layout that a whole had until its storage grew, and the steps that lead to it from the next one.
+// The layout that a whole tensor had until its storage grew, and the steps that lead to it from the next layout.
 struct Outgrown {
   MetaRef base;
   ViewChain steps;
@@ -31,20 +31,21 @@ struct Outgrown {
 using RootRef = c10::intrusive_ptr<c10::StorageImpl>;
 using WeakRootRef = c10::weak_intrusive_ptr<c10::StorageImpl>;
 
-// Views share it through storage_; its data pointer is null.
+// The alias root: the storage that all views of one memory share. Its data pointer is null.
 class Root final : public c10::StorageImpl {
  public:
   Root(MetaRef base, LazyValue value);
   LazyValue current;
-  uint64_t generation = 1;         // bumped by every write
+  uint64_t generation = 1;         // counts the writes
   uint64_t serial = 0;             // order of creation; 0: not listed
-  MetaRef base;                    // declared layout of the whole, offset 0
+  MetaRef base;                    // declared layout of the whole tensor, offset 0
   std::vector<Outgrown> outgrown;  // layouts before each growth, in order
+  // The declared layout of the whole tensor after so many growths.
   const Meta& layout(size_t growths) const { return growths < outgrown.size() ? *outgrown[growths].base : *base; }
   bool cut_short = false;    // its storage holds fewer bytes than `base` has
-  uint64_t gradient_of = 0;  // the serial of the leaf whose gradient it is
+  uint64_t gradient_of = 0;  // the serial of the leaf whose gradient it is; 0: none
   std::unique_ptr<Annotation> annotation;
-  DataRef previous;                   // what it held when the graph being recorded first wrote it: for ties
+  DataRef previous;                   // its data before the graph being recorded wrote to it, for ties
   void release_resources() override;  // the last strong reference went: leaves the list, frees the value
 
  private:

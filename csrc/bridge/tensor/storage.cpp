@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Bytes of a storage that a layout reaches.
+// Counts the bytes of a storage that a layout reaches.
 #include "bridge/tensor/storage.h"
 
 #include <ATen/EmptyTensor.h>

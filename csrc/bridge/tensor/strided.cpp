@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// as_strided as canonical steps, where its strides say which dims it walks along; dtypes and bits of a storage.
+// Builds the steps of as_strided: slices, permutes and the like where strides match dims of the base, else one step.
 #include "bridge/tensor/strided.h"
 
 #include <ATen/EmptyTensor.h>
@@ -15,11 +15,12 @@ namespace spmdx::bridge {
 namespace {
 
 struct StridedDim {
-  int64_t size, stride, from;  // `from`: the dim of the base it walks along, -1 none
+  int64_t size, stride, from;  // `from`: the dim of the base that it walks along, or -1
   int64_t step = 1;
 };
 
-// Matches target dims to base dims and the offset to starts. False where the strides do not say.
+// Finds the dim of the base that each dim of the target walks along, and where in the dims of the base the offset is.
+// False if there are no such dims.
 bool match_dims(const Meta& base, const Meta& target, std::vector<StridedDim>& dims, std::vector<int64_t>& starts) {
   const size_t rank = base.sizes.size();
   std::vector<int64_t> order(rank);
@@ -53,7 +54,7 @@ bool match_dims(const Meta& base, const Meta& target, std::vector<StridedDim>& d
   return true;
 }
 
-// The dims in the order in which a dense layout stores them.
+// The dims of a dense layout in the order in which it stores them, outermost first.
 std::vector<int64_t> storage_order(const Meta& meta) {
   std::vector<int64_t> order(meta.sizes.size());
   std::iota(order.begin(), order.end(), 0);
@@ -64,7 +65,7 @@ std::vector<int64_t> storage_order(const Meta& meta) {
   return order;
 }
 
-// Part of a dense whole that is dense itself: elements one after the other, in another shape or order.
+// Steps to a dense part of a dense whole: consecutive elements, in another shape or order.
 std::vector<ViewStep> run_of_elements(const Meta& base, const Meta& target) {
   Steps steps(base);
   steps.permute(storage_order(base));
@@ -160,7 +161,7 @@ std::vector<ViewStep> as_dtype(const Meta& base, c10::ScalarType dtype) {
   return steps;
 }
 
-// What the bits of `meta` stand for.
+// Appends the ops that the bits of `meta` stand for.
 void add_bits(std::vector<ViewStep>& steps, const Meta& meta) {
   const auto add = [&](const char* op) {
     steps.push_back({make_call(op, {type_of(meta)}, {}, type_of(meta)), {}, 0, meta, meta});

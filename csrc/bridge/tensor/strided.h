@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Any elements of a storage, as canonical steps from the whole that it holds.
+// as_strided: any view of a storage as canonical steps from the whole tensor that the storage holds.
 #pragma once
 #include <vector>
 
@@ -7,12 +7,12 @@
 
 namespace spmdx::bridge {
 
-// Whether elements at no two places of a layout share an address, and every address in it is of one.
+// Whether a layout has no repeats and no holes: each address in its range belongs to one place.
 bool is_dense(const Meta& meta);
-// Steps from a whole root laid out as `base` to the elements at (sizes, strides, offset) of its storage.
+// Steps from a whole tensor laid out as `base` to the view of its storage at the sizes, strides and offset of `target`.
 std::vector<ViewStep> strided_steps(const Meta& base, const Meta& target);
-// The same where `meta` may be of another dtype, as bits that stand for something, anywhere in a storage of so many
-// bytes that holds `whole`. Throws as eager does where that is beyond the storage.
+// Steps from `whole`, which a storage of so many bytes holds, to the view `meta`, which may have another dtype, and
+// conjugate and negative bits. Throws as eager does if the view reaches beyond the storage.
 std::vector<ViewStep> steps_to(const Meta& whole, size_t bytes, const Meta& meta);
 
 }  // namespace spmdx::bridge

@@ -48,7 +48,7 @@ void LazyTensor::follow_growth() const {
     chain_ = extended(outgrown[grown_].steps, chain_);
 }
 
-// PyTorch's C++ reader of files gives a tensor a storage, and then writes sizes and strides into it.
+// PyTorch's C++ reader of files gives a tensor a storage, and afterwards sets sizes and strides of the tensor.
 void LazyTensor::follow_sizes() const {
   std::vector<ViewStep> steps =
       steps_to(*root().base, root().nbytes(),
@@ -129,7 +129,7 @@ at::Tensor make_tensor(LazyValue value, MetaRef meta) {
 }
 
 at::Tensor make_view(const LazyTensor& source, const ViewChain& steps, const Meta& meta, LazyValue value) {
-  // Offsets count elements of the tensor's own dtype.
+  // An offset counts elements of the tensor's own dtype.
   const auto bytes = source.storage_offset() * static_cast<int64_t>(source.dtype().itemsize());
   const int64_t offset = bytes / static_cast<int64_t>(c10::elementSize(meta.dtype)) + meta.offset;
   auto view = at::detail::make_tensor<LazyTensor>(source.root_storage(), meta, offset, source.key_set());

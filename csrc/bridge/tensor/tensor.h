@@ -17,13 +17,14 @@ namespace spmdx::bridge {
 class LazyTensor final : public c10::TensorImpl {
  public:
   LazyTensor(c10::Storage storage, const Meta& meta, int64_t offset);
-  // A view of a tensor with these keys: under inference mode too it is what that is, an inference tensor or not.
+  // A view of a tensor that has these dispatch keys. The view is an inference tensor if that tensor is one, whatever
+  // the mode is now.
   LazyTensor(c10::Storage storage, const Meta& meta, int64_t offset, c10::DispatchKeySet keys);
-  LazyValue cached;  // of a view
-  uint64_t cached_generation = 0;
-  std::shared_ptr<const Annotation> of_view;  // null for a whole, and for a view that nobody annotated
+  LazyValue cached;                           // the value of a view
+  uint64_t cached_generation = 0;             // the generation of the root for which `cached` holds
+  std::shared_ptr<const Annotation> of_view;  // null for a whole tensor, and for a view that is not annotated
 
-  // The steps from the whole as it is laid out now; null: the root itself.
+  // The steps from the whole tensor as it is laid out now; null: this is the whole tensor.
   const ViewChain& chain() const {
     if (grown_ != root().outgrown.size()) follow_growth();
     if (sizes() != c10::IntArrayRef(chain_ ? chain_->back().out.sizes : root().base->sizes)) follow_sizes();
@@ -35,15 +36,15 @@ class LazyTensor final : public c10::TensorImpl {
   }
   Root& root() const { return *static_cast<Root*>(storage_.unsafeGetStorageImpl()); }
   const c10::Storage& root_storage() const { return storage_; }
-  // Null: there is none.
+  // The annotation of this tensor; null: there is none.
   const Annotation* annotation() const { return chain() ? of_view.get() : root().annotation.get(); }
-  bool has_storage() const override { return false; }  // save, deepcopy and compile need it so
+  bool has_storage() const override { return false; }  // torch.save, deepcopy and torch.compile need it so
   c10::intrusive_ptr<TensorImpl> shallow_copy_and_detach(const c10::VariableVersion&, bool) const override;
   c10::intrusive_ptr<TensorImpl> shallow_copy_and_detach(c10::VariableVersion&&, bool) const override;
   void shallow_copy_from(const c10::intrusive_ptr<TensorImpl>&) override;
   const char* tensorimpl_type_name() const override { return "spmdx::LazyTensor"; }
-  // Changes what the tensor views and its declared layout, in place (inplace_view ops, resize_, set_). Other memory is
-  // annotated as the tensor was.
+  // Makes this tensor show what `other` shows, in its layout (inplace_view ops, resize_, set_). If that is other
+  // memory, it gets the annotation of this tensor.
   void become(const LazyTensor& other);
 
  private:
@@ -53,27 +54,26 @@ class LazyTensor final : public c10::TensorImpl {
   void follow_sizes() const;
 
   mutable ViewChain chain_;
-  mutable size_t grown_ = 0;  // how many growths of the root the chain knows of
+  mutable size_t grown_ = 0;  // how many growths of the root `chain_` includes
 };
 
-// Null for any tensor that is not ours, FakeTensors with our device included.
+// The lazy tensor behind `tensor`; null for any other tensor, also for FakeTensors of our device.
 LazyTensor* as_lazy(const at::Tensor& tensor);
-// Has our device's key, lazy or not.
+// Whether the tensor has our device's dispatch key, lazy or not.
 bool has_our_device(const at::Tensor& tensor);
-// A fresh root holding `value`. REQUIRES: offset 0.
+// A whole tensor with a new root that holds `value`. REQUIRES: `meta` has offset 0.
 at::Tensor make_tensor(LazyValue value, MetaRef meta);
-// A view of `source`: `steps` (null: none) on top of its chain, laid out as `meta` from its own offset on. `value` may
-// be empty (it is then derived at the first read).
+// A view of `source`: its chain is followed by `steps` (null: none), and the offset of `meta` counts from that of
+// `source`. If `value` is empty, it is derived at the first read.
 at::Tensor make_view(const LazyTensor& source, const ViewChain& steps, const Meta& meta, LazyValue value);
-// A view of a whole root; of `source`, if that is given.
+// A view by `steps` from a root. It gets the dispatch keys of `source`, if that is given.
 at::Tensor make_view_of_root(const c10::Storage& root, std::vector<ViewStep> steps, const Meta& meta,
                              const LazyTensor* source = nullptr);
 
-// What lies in the storage of `source` at these sizes, strides and offset, seen as this dtype. Throws as eager does
-// where that is beyond the storage.
+// A view of the storage of `source` with this dtype and layout. Throws as eager does if it reaches beyond the storage.
 at::Tensor strided_view(const LazyTensor& source, const Meta& meta);
 
-// `keep` is told of a tensor that was annotated and shows other memory now, and what was said of it.
+// Sets the function that is called for an annotated tensor that shows other memory now; `had` is its annotation.
 using KeepAnnotation = void (*)(LazyTensor& tensor, const Annotation& had);
 void set_keep_annotation(KeepAnnotation keep);
 

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// A chain of canonical view steps while it is built.
+// Steps: builds a chain of canonical view steps.
 #pragma once
 #include <algorithm>
 
@@ -10,9 +10,10 @@
 
 namespace spmdx::bridge {
 
+// The step of a call without parameters.
 inline ViewStep view_step(CallRef call, const Meta& in, const Meta& out) { return {std::move(call), {}, 0, in, out}; }
 
-// Each step starts from the layout where the last one ended.
+// Each step starts from the layout in which the last one ended. Steps that change nothing are left out.
 class Steps {
  public:
   explicit Steps(Meta from) : at_(std::move(from)) {}

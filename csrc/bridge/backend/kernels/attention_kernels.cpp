@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Attention of a block of queries with a block of keys, wherever in the sequences these begin.
+// Kernels of attention between a range of queries and a range of keys, which may begin anywhere in their sequences.
 #include <ATen/Functions.h>
 
 #include <algorithm>
@@ -7,6 +7,7 @@
 
 #include "bridge/backend/buffer.h"
 #include "bridge/backend/kernels/flash.h"
+#include "bridge/backend/number.h"
 #include "bridge/backend/own_kernels.h"
 
 namespace spmdx::bridge {
@@ -15,18 +16,19 @@ namespace {
 using at::Tensor;
 using Tensors = std::vector<Tensor>;
 
-constexpr double kNever = -std::numeric_limits<double>::infinity();  // the logsumexp of no key at all
+constexpr double kNever = -std::numeric_limits<double>::infinity();  // the logsumexp of a query that sees no key
 
-// A rectangle of scores; in a causal one query i sees the keys up to i, both counted from the rectangle's corner.
+// A rectangle of scores: all queries from `query` on, and `keys` keys from `key` on. Where it is causal, query i sees
+// the keys up to i, both counted from the rectangle's corner.
 struct Part {
-  int64_t query = 0, key = 0, keys = 0;  // queries reach to the end
+  int64_t query = 0, key = 0, keys = 0;
   bool causal = false;
 };
 
-// What the arguments after the tensors say: causal, mask, scale, where queries and keys begin.
+// The arguments after the tensors: causal, mask, scale, and where queries and keys begin in their sequences.
 struct Setting {
   bool causal = false;
-  int mask = -1;  // operand
+  int mask = -1;  // index of the operand; -1: none
   const Call* call = nullptr;
   size_t scale_at = 0;
   int64_t query_start = 0, key_start = 0;
@@ -42,7 +44,8 @@ Setting setting_of(const Call& call, size_t at) {
   return setting;
 }
 
-// Query i of all sees key j of all where j ≤ i: a part that every query sees, and a triangle.
+// The parts of the scores that are computed. In causal attention query i sees key j where j ≤ i, both counted in whole
+// sequences. That makes up to two parts: keys that all our queries see, and a triangle.
 std::vector<Part> parts_of(const Setting& setting, int64_t queries, int64_t keys) {
   if (!setting.causal) return {{0, 0, keys, false}};
   std::vector<Part> parts;
@@ -57,7 +60,7 @@ std::vector<Part> parts_of(const Setting& setting, int64_t queries, int64_t keys
 
 Tensor from(const Tensor& tensor, int64_t query) { return tensor.narrow(2, query, tensor.size(2) - query); }
 
-// A mask comes without causality, so its only part is the whole.
+// The operands of one part. Where there is a mask, attention is not causal, so that the only part is the whole.
 Attention in_part(const Attention& of, const Part& part) {
   return {from(of.query, part.query),
           of.key.narrow(2, part.key, part.keys),
@@ -70,7 +73,7 @@ Attention in_part(const Attention& of, const Part& part) {
 Attended attend(const Attention& of) {
   auto [out, logsumexp] = flash(of);
   if (of.mask) {
-    // ATen calls the logsumexp of a row without keys 0.
+    // ATen says 0 for the logsumexp of a row that sees no key.
     const Tensor& mask = *of.mask;
     const Tensor hidden = (mask.scalar_type() == at::kBool ? mask.logical_not() : mask.eq(kNever)).all(-1);
     logsumexp = logsumexp.masked_fill(hidden, kNever);
@@ -78,12 +81,12 @@ Attended attend(const Attention& of) {
   return {out, logsumexp};
 }
 
-// exp(a − b), and 0 where a has no keys.
+// exp(a − b); 0 where `a` is the logsumexp of no keys.
 Tensor share_of(const Tensor& a, const Tensor& b) {
   return at::sub(a, b).exp_().masked_fill_(a.eq(kNever), 0).unsqueeze(-1);
 }
 
-// Two blocks of keys as one: each output counts by its share of the sum of exponentials.
+// Adds the result for more keys to `total`: each output counts by its share of the sum of exponentials.
 void merge(Attended& total, const Attended& part, int64_t query) {
   const int64_t rows = part.out.size(2);
   Tensor out = total.out.narrow(2, query, rows), logsumexp = total.logsumexp.narrow(2, query, rows);
@@ -92,7 +95,7 @@ void merge(Attended& total, const Attended& part, int64_t query) {
   logsumexp.copy_(both);
 }
 
-// The output is as wide as the logsumexp: f32 for 16-bit operands.
+// All parts together. The output of several parts has the dtype of the logsumexp: f32 for 16-bit operands.
 Attended attend_parts(const Attention& of, const Setting& setting) {
   const std::vector<Part> parts = parts_of(setting, of.query.size(2), of.key.size(2));
   if (parts.size() == 1 && parts[0].query == 0) return attend(in_part(of, parts[0]));
@@ -105,7 +108,7 @@ Attended attend_parts(const Attention& of, const Setting& setting) {
   return total;
 }
 
-// ATen's kernel takes rows for dense without looking.
+// ATen's kernel assumes that rows are contiguous, and does not check it.
 Tensor dense(const BufferRef& buffer) { return tensor_of(buffer).contiguous(); }
 
 Attention operands_of(std::span<const BufferRef> inputs, size_t first, const Setting& setting,
@@ -115,14 +118,14 @@ Attention operands_of(std::span<const BufferRef> inputs, size_t first, const Set
   return {dense(inputs[first]), dense(inputs[first + 1]), dense(inputs[first + 2]), mask, scale};
 }
 
-// A kernel that gets the operands from `first` on and the settings from argument `at` on.
+// Computes with q, k and v, the operands from `first` on, and with settings from the arguments from `at` on.
 Compute with_setting(const Call& call, size_t first, size_t at,
                      Tensors (*compute)(const Attention&, const Setting&, std::span<const BufferRef>)) {
   return [call, first, setting = setting_of(call, at), compute](std::span<const BufferRef> inputs,
                                                                 std::span<const Param> params) -> Tensors {
     std::optional<double> scale;
     if (!std::holds_alternative<std::monostate>(call.args.at(setting.scale_at)))
-      scale = own_number(call, setting.scale_at, params, 0);
+      scale = number(call, setting.scale_at).real(params);
     return compute(operands_of(inputs, first, setting, scale), setting, inputs);
   };
 }
@@ -133,8 +136,8 @@ Tensors attention(const Attention& of, const Setting& setting, std::span<const B
   return {result.out.to(of.query.scalar_type()), result.logsumexp.masked_fill(result.logsumexp.eq(kNever), 0)};
 }
 
-// The same -> a number of each row that is within reach of its largest score: the logsumexp over the keys that are
-// here.
+// (q, k, v, …) -> a number for each row, near enough to the row's largest score that exponentials of differences do not
+// overflow: the logsumexp over the keys that are here
 Tensors attention_top(const Attention& of, const Setting& setting, std::span<const BufferRef>) {
   return {attend_parts(of, setting).logsumexp};
 }

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Kernels of CTC losses of a part of the batch.
+// Kernels of the CTC loss and its gradient, for a part of the batch.
 #include <ATen/Functions.h>
 
 #include <limits>
@@ -13,10 +13,10 @@ namespace {
 
 using Ints = std::vector<int64_t>;
 
-// The logarithm of an alpha beyond a target's end, as PyTorch starts its first row.
+// The log-probability (alpha) beyond the end of a target, with which PyTorch's kernel initialises alphas, too.
 constexpr double kImpossible = -std::numeric_limits<double>::infinity();
 
-// The lengths of all sequences, and where ours begin.
+// The lengths of all sequences of the batch, and the index of the first one that is here.
 struct Lengths {
   Ints inputs, targets;
   int64_t start = 0;
@@ -32,7 +32,8 @@ struct Lengths {
   Ints own_inputs(int64_t count) const { return part(inputs, start, count); }
   Ints own_targets(int64_t count) const { return part(targets, start, count); }
 
-  // Rows of targets are ours already; of those one after the other we take our part.
+  // The targets of `count` sequences that are here. Targets in rows were cut with the batch; targets of one dim are
+  // whole: those of all sequences one after the other.
   at::Tensor own(const at::Tensor& all, int64_t count) const {
     if (all.dim() != 1) return all;
     const int64_t before = std::accumulate(targets.begin(), targets.begin() + start, int64_t{0});
@@ -41,8 +42,8 @@ struct Lengths {
   }
 };
 
-// (scores, targets, input_lengths, target_lengths, blank, zero_infinity, start): alphas are as wide as the longest
-// target of all.
+// (scores, targets, input_lengths, target_lengths, blank, zero_infinity, start): alphas have room for the longest
+// target of the whole batch.
 Compute prepare_ctc_loss(const Call& call) {
   return [lengths = Lengths(call, 2), blank = own_argument<int64_t>(call, 4), no_infinity = own_argument<bool>(call, 5),
           loss = call.outputs.at(0).shape, wide = call.outputs.at(1).shape](

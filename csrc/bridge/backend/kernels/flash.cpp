@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Flash: ATen's kernel on the CPU, products and a softmax elsewhere.
+// Flash attention: ATen's kernel on the CPU, matrix products and a softmax on accelerators.
 #include "bridge/backend/kernels/flash.h"
 
 #include <ATen/Functions.h>
@@ -8,6 +8,7 @@
 #include <limits>
 
 #include "bridge/backend/buffer.h"
+#include "bridge/backend/number.h"
 #include "bridge/backend/own_kernels.h"
 
 namespace spmdx::bridge {
@@ -17,17 +18,17 @@ using at::Tensor;
 
 c10::ScalarType wide(const Tensor& tensor) { return tensor.scalar_type() == at::kDouble ? at::kDouble : at::kFloat; }
 
-// A head of keys for each head of queries.
+// Repeats heads of keys, so that there is one for each head of queries.
 Tensor spread(const Tensor& keys, int64_t heads) {
   return keys.size(1) == heads ? keys : keys.repeat_interleave(heads / keys.size(1), 1);
 }
 
-// The sum over the heads that share one.
+// The gradient of heads that were repeated: the sum over their copies.
 Tensor gathered(const Tensor& grads, int64_t heads) {
   return grads.size(1) == heads ? grads : grads.unflatten(1, {heads, -1}).sum(2);
 }
 
-// All operands in the dtype that is computed in, without heads that are shared.
+// The operands in the dtype of the computation, with heads repeated; and the scores.
 struct Scores {
   Tensor query, key, value, scores;
   double scale = 1;
@@ -56,7 +57,7 @@ Attended by_products(const Attention& of) {
   return {at::matmul(weights, from.value).to(of.query.scalar_type()), logsumexp};
 }
 
-// T. Dao et al., "FlashAttention", NeurIPS 2022, appendix B, of one block.
+// T. Dao et al., "FlashAttention", NeurIPS 2022, appendix B, for one block.
 std::array<Tensor, 3> by_products_backward(const Attention& of, const Tensor& grad, const Attended& result) {
   Scores from(of);
   const Tensor weights = from.scores.sub_(result.logsumexp.unsqueeze(-1)).exp_(), rows = grad.to(wide(grad));
@@ -84,11 +85,11 @@ std::array<Tensor, 3> flash_backward(const Attention& of, const Tensor& grad, co
   return {std::move(query), std::move(key), std::move(value)};
 }
 
-// ---- ATen's ops of that name, where the CPU's kernel cannot run ------------------------------------------
+// ---- ATen's ops of flash attention on accelerators, which have no kernel for them ------------------------
 
 namespace {
 
-// The arguments after the tensors: dropout, causal, mask, scale.
+// Tensors are the arguments from `first` on; dropout, causal, mask and scale those from `settings` on.
 Attention attention_of(const Call& call, size_t first, size_t settings, std::span<const BufferRef> inputs,
                        std::span<const Param> params) {
   const auto operand = [&](size_t i) { return tensor_of(inputs[own_argument<TensorArg>(call, i).input]); };
@@ -97,7 +98,7 @@ Attention attention_of(const Call& call, size_t first, size_t settings, std::spa
   if (call.args.size() > settings + 2)
     if (const auto* mask = std::get_if<TensorArg>(&call.args[settings + 2])) of.mask = tensor_of(inputs[mask->input]);
   if (call.args.size() > settings + 3 && !std::holds_alternative<std::monostate>(call.args[settings + 3]))
-    of.scale = own_number(call, settings + 3, params, 0);
+    of.scale = number(call, settings + 3).real(params);
   return of;
 }
 
@@ -117,7 +118,7 @@ Compute prepare_flash_backward(const Call& call) {
   };
 }
 
-// Where ATen has them, on the CPU, those run.
+// On the CPU ATen's own kernels run.
 const OwnKernels flash_kernels({{"aten._scaled_dot_product_flash_attention_for_cpu", prepare_flash},
                                 {"aten._scaled_dot_product_flash_attention_for_cpu_backward", prepare_flash_backward}},
                                Runs::off_the_cpu);

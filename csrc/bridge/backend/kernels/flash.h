@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Scaled dot product attention of whole sequences, by what the place of the shards has for it.
+// Scaled dot product attention of whole sequences, by the kernel that the shard device has for it.
 #pragma once
 #include <ATen/core/Tensor.h>
 
@@ -7,11 +7,11 @@
 
 namespace spmdx::bridge {
 
-// [batch, heads, rows, …]; keys and values may have fewer heads, each of which serves some of the queries'.
+// Tensors are [batch, heads, rows, width]. Keys and values may have fewer heads: each serves several heads of queries.
 struct Attention {
   at::Tensor query, key, value;
   std::optional<at::Tensor> mask;  // added to the scores
-  std::optional<double> scale;     // 1 / √width
+  std::optional<double> scale;     // absent: 1 / √width
   bool causal = false;             // query i sees the keys up to i
 };
 
@@ -19,8 +19,9 @@ struct Attended {
   at::Tensor out, logsumexp;  // a row that sees no key has 0 in both
 };
 
+// Computes attention on the device of the operands.
 Attended flash(const Attention& of);
-// Of query, key and value.
+// The gradients of query, key and value; `result` is what `flash` has given.
 std::array<at::Tensor, 3> flash_backward(const Attention& of, const at::Tensor& grad, const Attended& result);
 
 }  // namespace spmdx::bridge

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Products of groups, of a part of the groups and of the dim that is grouped. ATen's own kernel is such a loop as well,
-// but wants strides of 16 bytes, which shards need not have.
+// Kernels of grouped matrix products, for a part of the groups or of the grouped dim. ATen's own kernel is such a loop,
+// too, but needs strides in multiples of 16 bytes, which shards need not have.
 #include <ATen/Functions.h>
 
 #include <algorithm>
@@ -13,13 +13,15 @@
 namespace spmdx::bridge {
 namespace {
 
-// Where the grouped dim and the groups begin: 0 in ATen's op, which has a bias and a dtype there.
+// The start of our part of the grouped dim, or the first group that is here: an argument of spmdx.grouped_mm. 0 for
+// ATen's op, which has a bias and a dtype in these places.
 int64_t start_of(const Call& call, size_t index) {
   const auto* start = index < call.args.size() ? std::get_if<int64_t>(&call.args[index]) : nullptr;
   return start ? *start : 0;
 }
 
-// (a, b, offsets, …): offsets are the ends of all groups; without them there is one matrix each.
+// (a, b, offsets, …): offsets are the ends of all groups along the grouped dim. Where `a` and `b` both have three dims
+// there are no offsets: each group has a matrix of either.
 Compute prepare_grouped_mm(const Call& call) {
   return [start = start_of(call, 3), first = start_of(call, 4), shape = call.outputs.at(0).shape,
           dtype = to_scalar_type(call.outputs.at(0).dtype)](std::span<const BufferRef> inputs,

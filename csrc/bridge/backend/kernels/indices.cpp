@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Indices into a part of a dim.
+// Moves indices into a part of a dim, and checks them.
 #include "bridge/backend/kernels/indices.h"
 
 #include <ATen/Functions.h>
@@ -18,7 +18,7 @@ at::Tensor in_window(const at::Tensor& indices, int64_t start, int64_t extent, i
 
 void check_indices(const at::Tensor& indices, int64_t least, int64_t total, const char* what) {
   if (indices.numel() == 0) return;
-  if (!indices.is_cpu()) {  // looked at where they are: the host waits for nothing
+  if (!indices.is_cpu()) {  // checked on the accelerator, so that the CPU does not wait
     at::_assert_async(indices.ge(least).logical_and_(indices.lt(total)).all(),
                       std::string("index out of range in self: ") + what + " expected indices from " +
                           std::to_string(least) + " to " + std::to_string(total - 1) +

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Kernels of rows of cut tables, of losses of cut classes, and of as_strided over a declared layout.
+// Kernels on rows of a dim that is cut (embeddings, nll_loss, permutations), and of as_strided.
 #include <ATen/Functions.h>
 
 #include "bridge/backend/aten_names.h"
@@ -10,7 +10,7 @@
 namespace spmdx::bridge {
 namespace {
 
-// Elements that share an address (stride 0) are equal: one of them is written.
+// Narrows dims of stride 0 to one element: elements that share an address are equal, and one of them is written.
 at::Tensor without_repeats(at::Tensor tensor, const std::vector<int64_t>& strides) {
   for (size_t d = 0; d < strides.size(); ++d)
     if (strides[d] == 0 && tensor.size(static_cast<int64_t>(d)) > 1)
@@ -18,6 +18,7 @@ at::Tensor without_repeats(at::Tensor tensor, const std::vector<int64_t>& stride
   return tensor;
 }
 
+// (x, size, stride, offset, layout): as_strided of x laid out with the declared strides `layout`.
 Compute prepare_as_strided(const Call& call) {
   using Ints = std::vector<int64_t>;
   return [size = own_argument<Ints>(call, 1), stride = own_argument<Ints>(call, 2),
@@ -30,8 +31,9 @@ Compute prepare_as_strided(const Call& call) {
   };
 }
 
-// Rows [start, start + rows) of a table are here; indices of other rows give zeros, for a sum to fill in. A fourth
-// argument, the number of rows of the whole table, lets bad indices be reported as an unsharded lookup does.
+// (table, indices, start, total): a lookup in a table of which rows [start, start + rows) are here. Indices of other
+// rows give zeros; the sum over devices has all rows. With `total`, which may be absent, the number of rows of the
+// whole table, wrong indices are reported as eager reports them.
 Compute prepare_masked_embedding(const Call& call) {
   const int64_t total = call.args.size() > 3 ? own_argument<int64_t>(call, 3) : INT64_MAX;
   return [start = own_argument<int64_t>(call, 2), total](std::span<const BufferRef> inputs,
@@ -46,7 +48,7 @@ Compute prepare_masked_embedding(const Call& call) {
   };
 }
 
-// Part i of a dim is part sources[i], or zeros where that is negative: where no rows come from other devices.
+// Row i of a dim becomes row sources[i], or zeros where that is negative. All these rows are on this device.
 Compute prepare_permute_rows(const Call& call) {
   return [dim = own_argument<int64_t>(call, 1), sources = own_argument<std::vector<int64_t>>(call, 2)](
              std::span<const BufferRef> inputs, std::span<const Param>) -> std::vector<at::Tensor> {
@@ -60,7 +62,8 @@ Compute prepare_permute_rows(const Call& call) {
   };
 }
 
-// Gradients of rows [start, start + rows) of a table: all others, and the padding row, go to a row that is skipped.
+// The gradient of rows [start, start + rows) of a table. Gradients of other rows and of the padding row are added to a
+// spare row, which is dropped.
 Compute prepare_embedding_rows(const Call& call) {
   return [start = own_argument<int64_t>(call, 2), rows = own_argument<int64_t>(call, 3),
           padding = own_argument<int64_t>(call, 5), by_frequency = own_argument<bool>(call, 6)](
@@ -72,7 +75,7 @@ Compute prepare_embedding_rows(const Call& call) {
   };
 }
 
-// −w·x of the target class and w, for the rows whose class is here and is not ignored; 0 for all others.
+// For each row −w·x of its target class, and w; both are 0 if that class is not here or is ignored.
 Compute prepare_nll_rows(const Call& call) {
   const auto* weighted = std::get_if<TensorArg>(&call.args.at(2));
   const int weight = weighted ? static_cast<int>(weighted->input) : -1;
@@ -96,7 +99,8 @@ Compute prepare_nll_rows(const Call& call) {
   };
 }
 
-// Each row's value at its own position of the new dim, which begins at `start` here; 0 everywhere else.
+// Adds a dim, of which positions [start, start + count) are here. Each row's value goes to the position that `target`
+// says; all other positions are 0.
 Compute prepare_put_rows(const Call& call) {
   return [dim = own_argument<int64_t>(call, 2), start = own_argument<int64_t>(call, 3),
           count = own_argument<int64_t>(call, 4), shape = call.outputs.at(0).shape](

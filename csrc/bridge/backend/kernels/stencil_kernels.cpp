@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Kernels of stencils over parts: the ATen op on the rows that a part needs, and the rows taken from other parts.
+// Kernels of stencils on parts of a dim: take the rows that a part needs of others, and run the ATen op on them.
 #include <ATen/Functions.h>
 
 #include "bridge/backend/aten_kernel.h"
@@ -19,7 +19,8 @@ using Ints = std::vector<int64_t>;
 
 // ---- halos ---------------------------------------------------------------------------------------------------------
 
-// Parts of a dim one after the other, all with room for the longest. Rows that belong to none are not written.
+// Takes rows [starts[i], starts[i] + lengths[i]) for each part i, and puts the parts one after the other, each padded
+// with zeros to the length of the longest.
 Compute prepare_halo(const Call& call) {
   return [dim = own_argument<int64_t>(call, kHaloDim), starts = own_argument<Ints>(call, kHaloStarts),
           lengths = own_argument<Ints>(call, kHaloLengths), shape = call.outputs.at(0).shape](
@@ -37,16 +38,18 @@ Compute prepare_halo(const Call& call) {
 
 // ---- one part ------------------------------------------------------------------------------------------------------
 
-// One cut dim of one patch: which rows a buffer holds of either side, and where.
+// One cut dim of one patch (rules/stencils/stencil.h). A part owns rows of one side, points or field, and is lent the
+// rows that it needs of the other side.
 struct CutRows {
   size_t spatial = 0;
   rules::Patch patch;
-  Range owned, lent;                  // rows in the buffers of the side that parts own, and of the other
-  int64_t owned_at = 0, lent_at = 0;  // where those begin in the buffers
+  Range owned, lent;                  // the part's rows of the side that it owns, and of the other side
+  int64_t owned_at = 0, lent_at = 0;  // where these rows begin in the buffers
+  // The rows of a side that the patch needs.
   const Range& wanted(bool points) const { return points ? patch.points : patch.field; }
 };
 
-// A patch of all spatial dims.
+// One patch in all its spatial dims.
 struct Job {
   std::vector<CutRows> cuts;
   std::shared_ptr<Kernel> kernel;
@@ -56,8 +59,8 @@ struct Problem {
   rules::Stencil stencil;
   bool owns_points = false;
   size_t spatial = 0;
-  Shape field;                      // of the spatial dims, whole
-  std::vector<TensorType> outputs;  // as they are here
+  Shape field;                      // sizes of the whole field in its spatial dims
+  std::vector<TensorType> outputs;  // local types
   std::vector<Job> jobs;
 
   int64_t dim(const at::Tensor& tensor, const CutRows& cut) const {
@@ -65,7 +68,8 @@ struct Problem {
   }
 };
 
-// Numbers of elements of one box of the field, as numbers of the elements of another.
+// Converts row-major indices of elements: from a box of sizes `from` to a box of sizes `to`, in which the coordinates
+// of an element are greater by `shift`.
 at::Tensor renumbered(const at::Tensor& indices, const Shape& from, const Shape& to,
                       const std::vector<int64_t>& shift) {
   at::Tensor rest = indices, result = at::zeros_like(indices);
@@ -78,7 +82,7 @@ at::Tensor renumbered(const at::Tensor& indices, const Shape& from, const Shape&
   return result;
 }
 
-// Indices within the whole field (or the patch) as those within the patch (or the whole).
+// Converts indices into the whole field to indices into the patch (`into_patch`), or the other way round.
 at::Tensor moved_indices(const Problem& problem, const Job& job, const at::Tensor& indices, bool into_patch) {
   Shape patch = problem.field;
   std::vector<int64_t> shift(problem.spatial, 0);
@@ -90,7 +94,7 @@ at::Tensor moved_indices(const Problem& problem, const Job& job, const at::Tenso
                     : renumbered(indices, patch, problem.field, shift);
 }
 
-// The rows that the patch wants of an operand: those that are here, zeros where it reaches over.
+// The rows of an operand that the patch needs, with zeros where it reaches beyond the rows that are here.
 at::Tensor rows_for(const Problem& problem, const Job& job, rules::Side side, at::Tensor tensor) {
   Ints widths(2 * problem.spatial, 0);
   bool reaches_over = false;
@@ -110,6 +114,7 @@ at::Tensor rows_for(const Problem& problem, const Job& job, rules::Side side, at
   return reaches_over ? at::constant_pad_nd(tensor, widths, 0) : tensor;
 }
 
+// A stand-in for an operand of which the op reads the shape only.
 at::Tensor only_shape(const Problem& problem, const Job& job, const at::Tensor& tensor) {
   Ints shape = tensor.sizes().vec();
   for (const CutRows& cut : job.cuts) shape[static_cast<size_t>(problem.dim(tensor, cut))] = cut.patch.field.extent;
@@ -136,7 +141,8 @@ std::vector<at::Tensor> run_job(const Problem& problem, const Job& job, std::spa
   return results;
 }
 
-// Adds the rows of a result that are a part's own where they go. The first ones that are all of it are the result.
+// Adds the rows of `made` that the part owns to their places in `result`. If the first rows are all of the result, they
+// become the result without a copy.
 void add_rows(const Problem& problem, const Job& job, size_t index, at::Tensor made, at::Tensor& result) {
   const rules::Side side = problem.stencil.result(index);
   const TensorType& type = problem.outputs[index];
@@ -187,7 +193,7 @@ void set_entry(Call& call, int arg, size_t spatial, size_t count, int64_t value)
   call.args.at(static_cast<size_t>(arg)) = list;
 }
 
-// The op on one patch.
+// The call of the ATen op on one patch.
 Call patch_call(Call call, const Problem& problem, const std::vector<CutRows>& cuts) {
   const auto resize = [&](TensorType& type, rules::Side side, const CutRows& cut) {
     if (side == rules::Side::none || type.dtype == DType::unknown) return;
@@ -203,7 +209,7 @@ Call patch_call(Call call, const Problem& problem, const std::vector<CutRows>& c
   return call;
 }
 
-// Every patch of every part that is here, of one cut dim.
+// One cut dim of every patch of every part that is here.
 std::vector<CutRows> cut_rows(const rules::Windows& windows, bool owns_points, size_t spatial, int64_t parts,
                               int64_t first, int64_t count) {
   const int64_t owned = owns_points ? windows.points : windows.field;
@@ -218,7 +224,7 @@ std::vector<CutRows> cut_rows(const rules::Windows& windows, bool owns_points, s
   return rows;
 }
 
-// How many parts are here: the side that they do not own has room for as many.
+// How many parts are here: the size of an operand of the side that parts do not own, over the room of one part.
 int64_t parts_here(const Call& call, const Problem& problem, const rules::Windows& windows, size_t spatial,
                    int64_t parts) {
   for (size_t i = 0; i < call.inputs.size(); ++i) {

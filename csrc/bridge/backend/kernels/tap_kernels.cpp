@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Interpolation and padding over parts: cut dims tap by tap, at their places in the whole dim; ATen does the others.
+// Interpolation and padding of parts: cut dims go tap by tap, at their places in the whole dim; ATen does other dims.
 #include "bridge/backend/kernels/tap_kernels.h"
 
 #include <ATen/Functions.h>
@@ -17,7 +17,7 @@ namespace {
 
 using Ints = std::vector<int64_t>;
 
-// The n-th taps: row `from` of the operand, times `weight`, is added to row `to` of the result.
+// One tap of many points: row from[i] of the operand, times weights[i], is added to row to[i] of the result.
 struct Moves {
   Ints from, to;
   std::vector<double> weights;
@@ -30,9 +30,9 @@ struct Moves {
 };
 
 struct TapDim {
-  int64_t back = 1;  // dims from the last one
-  int64_t rows = 0;  // of the result here
-  bool reads = true;
+  int64_t back = 1;   // counts dims from the end: 1 is the last one
+  int64_t rows = 0;   // of the result on this device
+  bool reads = true;  // points are made; false: the gradient of the field
   std::vector<Moves> taps;
 };
 
@@ -61,7 +61,7 @@ at::Tensor along(const TapDim& dim, const at::Tensor& x) {
   return result;
 }
 
-// Of the parts [first, first + count).
+// The taps of one spatial dim for the parts [first, first + count).
 TapDim tap_dim(const Call& inner, const rules::Stencil& stencil, size_t spatial, int64_t parts, int64_t first,
                int64_t count) {
   const size_t spatials = rules::spatial_dims(inner);
@@ -90,7 +90,7 @@ TapDim tap_dim(const Call& inner, const rules::Stencil& stencil, size_t spatial,
 
 int64_t& rows_of(TensorType& type, const TapDim& dim) { return type.shape.at(type.shape.size() - dim.back); }
 
-// The op for the dims that are not cut, in the dtype that it computes in.
+// The call of the ATen op for the dims that are not cut, in the dtype of the computation.
 Call rest_of(const Call& call, const Call& inner, const std::vector<TapDim>& dims, size_t spatials) {
   Call rest = inner;
   rest.inputs = call.inputs;

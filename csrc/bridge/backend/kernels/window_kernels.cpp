@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Kernels of `spmdx.window`: an ATen op that reads or writes at indices, for those that point into a part of the dim.
+// The kernel of spmdx.window: runs an indexing op of ATen for those indices that point into a part of the dim.
 #include <ATen/Functions.h>
 
 #include <map>
@@ -16,14 +16,14 @@ namespace {
 
 struct Window {
   std::string op;
-  size_t index = 0;  // operand
+  size_t index = 0;  // the operand that holds the indices
   int64_t dim = 0, start = 0, total = 0, extent = 0;
   std::shared_ptr<Kernel> kernel;
   size_t results = 1;
-  bool adds = false;
+  bool adds = false;  // the op adds rows to zeros, whatever the first operand holds
 };
 
-// What indexes each element of a result that was read: as many trailing dims as the result needs to broadcast.
+// `outside`, which has the shape of the indices, in a shape that broadcasts to the result of a read.
 at::Tensor mask_of(const Window& window, const at::Tensor& outside, const at::Tensor& result) {
   if (base_name(window.op) == "aten.gather") return outside;
   std::vector<int64_t> shape =
@@ -39,7 +39,7 @@ at::Tensor run(const Window& window, std::vector<BufferRef> inputs, std::span<co
   return tensor_of(outputs[0]);
 }
 
-// Negative indices count from the end in index and index_put; elsewhere they are errors.
+// Throws for wrong indices. Negative ones count from the end in index and index_put, and are wrong in other ops.
 at::Tensor checked_indices(const Window& window, const at::Tensor& given) {
   const std::string_view base = base_name(window.op);
   const bool from_end = base == "aten.index" || base == "aten.index_put" || base == "aten._index_put_impl";
@@ -55,7 +55,7 @@ std::vector<at::Tensor> read(const Window& window, std::span<const BufferRef> in
   return {result.masked_fill(mask_of(window, outside_window(indices, window.start, window.extent), result), 0)};
 }
 
-// The first operand with one row more; where rows are added it counts as zeros.
+// The first operand with a spare row; zeros of that size for an op that adds rows.
 at::Tensor with_spare_row(const Window& window, const at::Tensor& self) {
   if (!window.adds) return at::cat({self, self.narrow(window.dim, 0, 1)}, window.dim);
   std::vector<int64_t> sizes = self.sizes().vec();
@@ -63,7 +63,7 @@ at::Tensor with_spare_row(const Window& window, const at::Tensor& self) {
   return at::zeros(sizes, self.options());
 }
 
-// What is meant for other devices goes to the spare row, which is then left out.
+// Writes that are meant for other devices go to the spare row, which is then dropped.
 std::vector<at::Tensor> write(const Window& window, std::span<const BufferRef> inputs, std::span<const Param> params) {
   const at::Tensor indices = checked_indices(window, tensor_of(inputs[window.index]));
   std::vector<BufferRef> operands(inputs.begin(), inputs.end());

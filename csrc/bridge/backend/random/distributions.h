@@ -10,13 +10,13 @@
 
 namespace spmdx::bridge {
 
-// In [0, 1): every multiple of 2^-24, of 2^-53.
+// Uniform in [0, 1), in multiples of 2^-24 and of 2^-53.
 inline float unit_24(uint64_t word) { return static_cast<float>(word >> 40) * 0x1p-24f; }
 inline double unit_53(uint64_t word) { return static_cast<double>(word >> 11) * 0x1p-53; }
-// In (0, 1), symmetric: never 0, so that it has a logarithm.
+// Uniform in (0, 1) and symmetric about 1/2. Never 0, so that its logarithm is finite.
 inline double open_unit(uint64_t word) { return (static_cast<double>(word >> 12) + 0.5) * 0x1p-52; }
 
-// Box-Muller: one of the two standard normal numbers that two words give, or both.
+// Box-Muller: two words give two standard normal numbers; normal() is the first of them.
 struct NormalPair {
   double first = 0, second = 0;
 };
@@ -27,24 +27,24 @@ inline NormalPair normal_pair(const PhiloxWords& words) {
   return {normal(words), normal_radius(words) * std::sin(normal_angle(words))};
 }
 
-// Of standard exponential distribution.
+// Exponentially distributed, of rate 1.
 inline double exponential(uint64_t word) { return -std::log(open_unit(word)); }
 
-// In [low, low + range); range 0 stands for 2^64.
+// An integer in [low, low + range); range 0 stands for 2^64.
 inline int64_t bounded(uint64_t word, int64_t low, uint64_t range) {
   if (range == 0) return static_cast<int64_t>(word);
   const auto offset = static_cast<uint64_t>(static_cast<unsigned __int128>(word) * range >> 64);
   return static_cast<int64_t>(static_cast<uint64_t>(low) + offset);
 }
 
-// The greatest number of T below `bound`, for rounding that reached it.
+// The greatest number of type T below `bound`. It replaces a number that rounding has brought up to `bound`.
 template <class T>
 T greatest_below(double bound) {
   T value = static_cast<T>(bound);
   if constexpr (sizeof(T) >= 4) {
     while (static_cast<double>(value) >= bound) value = std::nextafter(value, std::numeric_limits<T>::lowest());
   } else {
-    // Bits of a 16-bit float, in order of magnitude.
+    // The bits of a 16-bit float, without the sign, are in the order of its magnitude.
     while (static_cast<double>(value) >= bound) {
       if (value.x == 0)
         value.x = 0x8001;

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Random numbers on an accelerator: Philox and exact arithmetic on them as ATen's ops on integers, so that every number
-// is the one that the CPU draws.
+// Random numbers drawn on an accelerator by ops of ATen: Philox on tensors of integers, and exact arithmetic, so that
+// every number is the one that the CPU draws.
 #include "bridge/backend/random/random_by_tensors.h"
 
 #include <ATen/Functions.h>
@@ -9,6 +9,7 @@
 #include <array>
 #include <map>
 
+#include "bridge/backend/number.h"
 #include "bridge/backend/shard_device.h"
 
 namespace spmdx::bridge {
@@ -19,16 +20,16 @@ using at::Tensor;
 constexpr int64_t kLow32 = 0xFFFFFFFF;
 constexpr int64_t kChunk = int64_t{1} << 22;  // elements at a time: a few temporaries of 8 bytes each
 
-// 32-bit words in tensors of int64, whose products wrap around as unsigned ones do.
+// Halves of 64-bit words in tensors of int64, whose products wrap around as those of unsigned integers do.
 Tensor low(const Tensor& words) { return at::bitwise_and(words, kLow32); }
 Tensor high(const Tensor& words) { return at::bitwise_right_shift(words, 32).bitwise_and_(kLow32); }
 
-// The 64-bit words of some elements, as PhiloxWords has them.
+// The PhiloxWords of some elements, as tensors of int64.
 struct Words {
   Tensor first, second;
 };
 
-// base/philox.h, word for word.
+// The algorithm of base/philox.h, on tensors.
 Words philox_of(const Tensor& elements, const ElementWords& draw) {
   constexpr int64_t kMultiplier0 = 0xD2511F53, kMultiplier1 = 0xCD9E8D57;
   constexpr uint32_t kWeyl0 = 0x9E3779B9, kWeyl1 = 0xBB67AE85;
@@ -48,14 +49,14 @@ Words philox_of(const Tensor& elements, const ElementWords& draw) {
   return {joined(0), joined(2)};
 }
 
-// word >> shift of unsigned words.
+// word >> shift, where words are unsigned.
 Tensor shifted(const Tensor& words, int64_t shift) {
   return at::bitwise_right_shift(words, shift).bitwise_and_((int64_t{1} << (64 - shift)) - 1);
 }
 Tensor unit_24_of(const Tensor& words) { return shifted(words, 40).to(at::kFloat).mul_(0x1p-24); }
 Tensor unit_53_of(const Tensor& words) { return shifted(words, 11).to(at::kDouble).mul_(0x1p-53); }
 
-// Global indices of local elements [begin, end).
+// The global indices of the local elements [begin, end).
 Tensor elements_of(const Region& region, int64_t begin, int64_t end) {
   const Tensor local = at::arange(begin, end, on_shard_device(at::kLong));
   Tensor global = at::zeros_like(local);
@@ -69,7 +70,7 @@ Tensor elements_of(const Region& region, int64_t begin, int64_t end) {
   return global;
 }
 
-// `make` of the words of some elements gives their numbers.
+// Fills the region in chunks: `make` turns the words of some elements into their numbers.
 template <class Make>
 Tensor filled(const Region& region, c10::ScalarType dtype, const ElementWords& draw, const Make& make) {
   Tensor out = at::empty(region.extents, on_shard_device(dtype));
@@ -81,7 +82,7 @@ Tensor filled(const Region& region, c10::ScalarType dtype, const ElementWords& d
   return out;
 }
 
-// What rounding brought up to `high` becomes the greatest number below it.
+// The values in this dtype; a number that rounding has brought up to `high` becomes the greatest one below it.
 Tensor clipped(const Tensor& values, c10::ScalarType dtype, double high) {
   const Tensor rounded = values.to(dtype);
   return at::where(rounded.to(at::kDouble).lt(high), rounded, greatest_below(high, dtype));

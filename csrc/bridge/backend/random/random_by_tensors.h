@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Random numbers on an accelerator.
+// Random numbers drawn on an accelerator.
 #pragma once
 #include <ATen/core/Tensor.h>
 
@@ -9,8 +9,8 @@
 
 namespace spmdx::bridge {
 
-// The same numbers from ATen's ops, for an accelerator. Null for a distribution whose numbers may differ there: one
-// that takes more than exact arithmetic.
+// Fills a region on an accelerator with the numbers that the CPU draws. Null for a distribution that takes more than
+// exact arithmetic, so that the numbers may differ.
 using FillByTensors = std::function<at::Tensor(const Region& region, c10::ScalarType dtype, const ElementWords& draw,
                                                std::span<const Param> params)>;
 FillByTensors prepare_by_tensors(const Call& call);

@@ -11,6 +11,7 @@
 #include "base/error.h"
 #include "bridge/backend/aten_names.h"
 #include "bridge/backend/buffer.h"
+#include "bridge/backend/number.h"
 #include "bridge/backend/own_kernels.h"
 #include "bridge/backend/random/random_by_tensors.h"
 #include "bridge/backend/random/random_region.h"
@@ -50,7 +51,7 @@ void fill_uniform(T* out, const Region& region, const ElementWords& draw, double
 using Fill =
     std::function<void(at::Tensor& out, const Region& region, const ElementWords& draw, std::span<const Param> params)>;
 
-// Every element of a floating tensor is one(its words), which is a double.
+// Fills a floating tensor: every element is one(its words), a double that is converted to the tensor's dtype.
 template <class One>
 void fill_floating(at::Tensor& out, const Region& region, const ElementWords& draw, const One& one) {
   AT_DISPATCH_FLOATING_TYPES_AND2(at::kHalf, at::kBFloat16, out.scalar_type(), "random numbers", [&] {
@@ -137,7 +138,7 @@ Fill prepare_bernoulli(const Call& call) {
   };
 }
 
-// How many trials there are up to the first success.
+// The number of trials up to and including the first success.
 Fill prepare_geometric(const Call& call) {
   return [chance = number(call, 4)](at::Tensor& out, const Region& region, const ElementWords& draw,
                                     std::span<const Param> params) {
@@ -169,7 +170,7 @@ Fill prepare_randint(const Call& call) {
 
 struct Distribution {
   Fill (*prepare)(const Call& call);
-  size_t seed = 0;  // position of the seed; the draw follows
+  size_t seed = 0;  // index of the argument that is the seed; the draw follows
 };
 
 const std::map<std::string_view, Distribution> kDistributions = {
@@ -209,11 +210,11 @@ class RandomKernel final : public Kernel {
   Region region_;
   c10::ScalarType dtype_;
   Fill fill_;
-  FillByTensors by_tensors_;  // null: the host draws
+  FillByTensors by_tensors_;  // null: the CPU draws, wherever shards lie
   Number seed_, draw_;
 };
 
-// Indices in the order of random keys: equal keys keep their order, so that every machine agrees.
+// The indices sorted by random keys. Indices of equal keys keep their order, so that every machine has the same result.
 class RandpermKernel final : public Kernel {
  public:
   explicit RandpermKernel(const Call& call)

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Kernels of random ops whose distribution differs from element to element: every element draws words of its own.
+// Kernels of random ops whose operands say the distribution of each element. Every element draws words of its own.
 #include <ATen/Functions.h>
 #include <ATen/native/Distributions.h>
 
@@ -9,6 +9,7 @@
 #include "base/error.h"
 #include "bridge/backend/aten_names.h"
 #include "bridge/backend/buffer.h"
+#include "bridge/backend/number.h"
 #include "bridge/backend/own_kernels.h"
 #include "bridge/backend/random/random_region.h"
 #include "bridge/backend/shard_device.h"
@@ -16,13 +17,13 @@
 namespace spmdx::bridge {
 namespace {
 
-// As many words as one element asks for.
+// The words of one element, as many as its distribution asks for.
 class ElementStream {
  public:
   ElementStream(const ElementWords& words, int64_t element) : words_(words), element_(element) {}
   PhiloxWords next() {
     const PhiloxWords words = words_.words(element_);
-    words_.seed += 0x9E3779B97F4A7C15u;  // odd: no block comes twice
+    words_.seed += 0x9E3779B97F4A7C15u;  // odd, so that no block of words comes twice
     return words;
   }
   double uniform() { return open_unit(next().first); }
@@ -32,7 +33,7 @@ class ElementStream {
   int64_t element_;
 };
 
-// ---- one number, from those that the operands hold for its element -----------------------------------------------
+// ---- one element of the result, from the numbers that the operands hold for it -----------------------------------
 
 double one_bernoulli(ElementStream& stream, double p_in, double) {
   TORCH_CHECK(p_in >= 0 && p_in <= 1);
@@ -59,7 +60,7 @@ double one_binomial(ElementStream& stream, double count, double p) {
   return sample_binomial<double, double>(count, p, uniforms);
 }
 
-// Products of uniform numbers, until they fall below exp(-rate).
+// Counts the uniform numbers whose product stays above exp(-rate).
 double small_poisson(ElementStream& stream, double rate) {
   const double least = std::exp(-rate);
   double product = stream.uniform(), count = 0;
@@ -89,7 +90,8 @@ double one_poisson(ElementStream& stream, double rate, double) {
 
 // ---- kernels --------------------------------------------------------------------------------------------------------
 
-// Where a device's box lies: at the end of the arguments, once localised (random_place).
+// The box that a device holds. Localising appends its place to the arguments: the sizes of the whole tensor and the
+// starts of the box (random_place in rules/tensors/creation.cpp).
 Region region_of(const Call& call) {
   const Shape& extents = call.outputs.at(0).shape;
   const auto* starts = std::get_if<std::vector<int64_t>>(&call.args.back());
@@ -99,7 +101,7 @@ Region region_of(const Call& call) {
 
 class RandomOfKernel : public Kernel {
  public:
-  // The seed is argument `seed`, the draw follows.
+  // `seed`: index of the argument that is the seed; the draw follows.
   RandomOfKernel(const Call& call, size_t seed)
       : region_(region_of(call)),
         dtype_(to_scalar_type(call.outputs.at(0).dtype)),
@@ -117,7 +119,7 @@ class RandomOfKernel : public Kernel {
   Number seed_, draw_;
 };
 
-// An argument that is a tensor, a number, or neither.
+// The values of an argument that is a tensor or a number; zeros for any other argument.
 class ValuesOf {
  public:
   ValuesOf(const Call& call, size_t index) {
@@ -216,7 +218,7 @@ class MultinomialKernel final : public RandomOfKernel {
                                int64_t element) {
     std::vector<double> sums(weights.size());
     std::partial_sum(weights.begin(), weights.end(), sums.begin());
-    // The last class that has a share: where rounding reaches the whole sum.
+    // The last class of positive weight. It is chosen where rounding reaches the whole sum.
     const auto last = std::lower_bound(sums.begin(), sums.end(), sums.back());
     for (int64_t& index : chosen) {
       const double at = unit_53(drawn.words(element++).first) * sums.back();
@@ -224,7 +226,7 @@ class MultinomialKernel final : public RandomOfKernel {
     }
   }
 
-  // The largest of weight / (exponential number) are drawn as one after the other would be.
+  // The classes of the largest weight / (exponential number) are distributed as if they were drawn one after the other.
   static void without_replacement(std::span<const double> weights, std::span<int64_t> chosen, const ElementWords& drawn,
                                   int64_t element) {
     std::vector<std::pair<double, int64_t>> keys;

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Numbers of a call, and what no distribution accepts.
+// Checks of the arguments of distributions, and the numbers next to a bound.
 #include "bridge/backend/random/random_region.h"
 
 #include <ATen/Dispatch.h>
@@ -10,17 +10,6 @@ namespace spmdx::bridge {
 
 void require_that(bool holds, const std::string& what) {
   if (!holds) throw ShardingError(what);
-}
-
-Number number(const Call& call, size_t index) {
-  internal_check(index < call.args.size(), call.op + " lacks an argument");
-  const Arg& arg = call.args[index];
-  if (const auto* value = std::get_if<int64_t>(&arg)) return {{.integer = *value}, -1, true};
-  if (const auto* value = std::get_if<double>(&arg)) return {{.real = *value}, -1, false};
-  if (const auto* value = std::get_if<bool>(&arg)) return {{.integer = *value}, -1, true};
-  if (const auto* param = std::get_if<RealParam>(&arg)) return {{}, param->index, false};
-  if (const auto* param = std::get_if<IntParam>(&arg)) return {{}, param->index, true};
-  throw InternalError(call.op + " has an argument that is not a number");
 }
 
 void check_bounds(double low, double high) {

@@ -1,6 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// What the kernels of random ops share: numbers that may be parameters, the box that is filled, the words of its
-// elements.
+// What the kernels of random ops share: the box that is filled, and the words of its elements.
 #pragma once
 #include <ATen/Parallel.h>
 #include <c10/core/ScalarType.h>
@@ -15,26 +14,7 @@
 
 namespace spmdx::bridge {
 
-// An argument that is a constant or a parameter of the run.
-struct Number {
-  Param constant = {.integer = 0};
-  int64_t param = -1;
-  bool integer = false;
-
-  Param get(std::span<const Param> params) const { return param >= 0 ? params[static_cast<size_t>(param)] : constant; }
-  double real(std::span<const Param> params) const {
-    const Param value = get(params);
-    return integer ? static_cast<double>(value.integer) : value.real;
-  }
-  int64_t whole(std::span<const Param> params) const {
-    const Param value = get(params);
-    return integer ? value.integer : static_cast<int64_t>(value.real);
-  }
-};
-
-Number number(const Call& call, size_t index);
-
-// The box of a tensor of `sizes` that a device holds.
+// The box that a device holds of a tensor of these `sizes`.
 struct Region {
   std::vector<int64_t> sizes, starts, extents;
 
@@ -53,13 +33,13 @@ struct Region {
   }
 };
 
-// The words of every element of one draw.
+// Gives the words of every element in one draw.
 struct ElementWords {
   uint64_t seed = 0, draw = 0;
   PhiloxWords words(int64_t element) const { return philox_words(seed, draw, static_cast<uint64_t>(element)); }
 };
 
-// visit(local index, global index) of every element of the region.
+// Calls visit(local index, global index) for every element of the region, on several threads.
 template <class Visit>
 void fill_elements(const Region& region, const Visit& visit) {
   const int64_t row = region.row();
@@ -78,12 +58,12 @@ void fill_region(T* out, const Region& region, const ElementWords& draw, const M
   fill_elements(region, [&](int64_t i, int64_t global) { out[i] = make(draw.words(global)); });
 }
 
-// Throws ShardingError unless it holds.
+// Throws ShardingError with the message `what` unless `holds`.
 void require_that(bool holds, const std::string& what);
-// Throw ShardingError for arguments that no distribution has.
+// Throw ShardingError unless low <= high, or 0 <= p <= 1.
 void check_bounds(double low, double high);
 void check_probability(double p);
-// The greatest number of a dtype below `bound`.
+// The greatest number of this floating dtype below `bound`.
 double greatest_below(double bound, c10::ScalarType dtype);
 
 }  // namespace spmdx::bridge

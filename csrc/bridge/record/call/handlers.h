@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Handlers: ops that are recorded in a way of their own. A file of handlers adds them when the library is loaded:
+// Handlers: functions that record some ops in their own way. A file adds its handlers when the library is loaded:
 //   const HandlersAtLoad copy_handlers(add_copy_handlers);
 #pragma once
 #include <string>
@@ -8,9 +8,11 @@
 
 namespace spmdx::bridge {
 
-// "aten.mm" → its handler, by full name, then by base name; null if none.
+// The handler that was added under exactly this name, as "aten.mm" or "aten.add.Tensor"; null if there is none.
 Handler find_handler(const std::string& name);
+// A base name stands for all overloads (op_info). Throws InternalError if the name has a handler already.
 void add_handler(const std::string& name, Handler handler);
+// Calls `add` when it is constructed. REQUIRES: the object is static.
 struct HandlersAtLoad {
   explicit HandlersAtLoad(void (*add)()) { add(); }
 };

@@ -14,17 +14,20 @@ namespace spmdx::bridge {
 using Key = c10::SmallVector<uint64_t, 96>;
 using IValues = c10::ArrayRef<c10::IValue>;
 
-// Equal words: the same op, the same arguments but for real parameters, tensors of the same declared layout.
-// Tensors are left to the caller (see `add_tensor`), which meets them in argument order.
+// Appends the words of one argument that is not a tensor. Two calls have equal keys if they have the same op, tensors
+// of the same declared layouts, and other arguments that differ in real parameters only.
 void add_words(Key& key, Slot slot, const c10::IValue& value, bool constant_reals);
+// Appends the words of a tensor: its type and declared layout. `host_scalar`: it is a number on the CPU.
 void add_tensor(Key& key, const at::Tensor& tensor, bool host_scalar);
 
+// The value as a list of ints (an int makes a list of one), as an int, and as a double.
 std::vector<int64_t> int_list(const c10::IValue& value);
 int64_t int_value(const c10::IValue& value);
 double real_value(const c10::IValue& value);
-// A Scalar or float of a recorded op; a RealParam unless `constant_reals`.
+// Appends `value` if to_arg makes a RealParam of it: it is a float, and `constant_reals` is false.
 void add_params(std::vector<Param>& params, Slot slot, const c10::IValue& value, bool constant_reals);
-// One argument that is not a tensor. `next_param` counts the parameters seen so far.
+// The argument of the IR for one that is not a tensor. `next_param` counts the parameters so far. Throws ShardingError
+// for an argument that a graph cannot hold.
 Arg to_arg(Slot slot, const c10::IValue& value, bool constant_reals, uint32_t& next_param);
 
 }  // namespace spmdx::bridge

@@ -10,23 +10,24 @@ namespace spmdx::bridge {
 
 using torch::jit::Stack;
 
-// What an argument of an op is to who records it.
+// How an argument of an op is recorded.
 enum class Slot : uint8_t {
   tensor,
   tensor_list,
   optional_tensor_list,
-  real,
-  number,
+  real,    // a float
+  number,  // a Scalar: an int, a float, a complex number or a bool
   dtype,
   memory_format,
   generator,
-  host_only,
-  constant
+  host_only,  // about device and memory: no part of a graph
+  constant    // any other
 };
 
 struct OpInfo;
 struct AtenFacts;  // aten_facts.h
-// Takes over an op entirely: reads its arguments off the stack and leaves its results. False: not this time.
+// Records an op in its own way: replaces the arguments on the stack by results. False: the stack is as it was, and the
+// op is recorded as any other.
 using Handler = bool (*)(const OpInfo& info, Stack* stack);
 
 struct OpInfo {
@@ -41,13 +42,13 @@ struct OpInfo {
   int device = -1;                // the argument that is a device, or -1
   int viewed = -1;                // the argument that results are views of, or -1
   bool is_out = false;
-  bool returns_values = false;         // some result is a number, a bool … of the host
+  bool returns_values = false;         // some result is a number or a bool
   bool view_like = false;              // see is_view_like
-  bool draws = false;                  // random numbers: its Call has two more parameters, seed and draw number
-  bool constant_reals = false;         // floats are part of the op's meaning
-  const AtenFacts* facts = nullptr;    // never null once described
+  bool draws = false;                  // it draws random numbers: its Call has two more parameters, seed and draw
+  bool constant_reals = false;         // floats are constants, not parameters
+  const AtenFacts* facts = nullptr;    // never null in what op_info returns
   const OpInfo* functional = nullptr;  // the variant without writes; null where there is none
-  std::vector<int> functional_args;    // which of our arguments each of its arguments is
+  std::vector<int> functional_args;    // for each argument of `functional`: which of ours it is
   Handler handler = nullptr;
 };
 

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// The checks of ATen's memory overlap, on the declared layouts of lazy tensors.
+// ATen's checks for overlapping memory, on the declared layouts of lazy tensors.
 #include "bridge/record/call/overlap.h"
 
 #include <algorithm>
@@ -20,8 +20,8 @@ std::string plain_name(const OpInfo& info) {
 
 Overlap kind_of(const OpInfo& info) { return facts_of(plain_name(info)).overlap; }
 
-// Whether PyTorch refuses a target whose elements repeat, or what it writes depends on the order: not where every place
-// gets one number. Repeats along a dim it refuses for all but a few ops; others it does not see.
+// Whether a write to a target with repeated elements is refused. It is not where every place gets the same number.
+// PyTorch refuses dims of stride 0; other repeats it does not see, and the result would depend on the order of writes.
 bool repeats_are_refused(const OpInfo& info, const at::Tensor& target) {
   static constexpr std::array<std::string_view, 5> fills = {
       "aten._foreach_zero_", "aten.fill_.Scalar", "aten.masked_fill_.Scalar", "aten.masked_fill_.Tensor", "aten.zero_"};
@@ -29,10 +29,10 @@ bool repeats_are_refused(const OpInfo& info, const at::Tensor& target) {
   if (std::find(fills.begin(), fills.end(), info.name) != fills.end()) return false;
   for (int64_t d = 0; d < target.dim(); ++d)
     if (target.stride(d) == 0 && target.size(d) > 1) return true;
-  return info.name != "aten.fill_.Tensor" && info.name != "aten.copy_";  // which looks at what it copies
+  return info.name != "aten.fill_.Tensor" && info.name != "aten.copy_";  // copy_ checks its source itself
 }
 
-// They change what a tensor views, not its elements.
+// Whether the op changes what a tensor views, and not its elements.
 bool writes_no_elements(const OpInfo& info) {
   static constexpr std::array<std::string_view, 11> names = {
       "aten.as_strided_", "aten.detach_",    "aten.record_stream", "aten.resize_",
@@ -52,7 +52,7 @@ Span span_of(const at::Tensor& dense) {
 
 enum class Shared { none, part, all };
 
-// As ATen sees it: tensors with holes or repeats are too hard to tell.
+// What ATen finds: for tensors with holes or repeats it reports no shared memory.
 Shared shared_bytes(const at::Tensor& a, const at::Tensor& b) {
   const LazyTensor *lazy_a = as_lazy(a), *lazy_b = as_lazy(b);
   if (!lazy_a || !lazy_b || &lazy_a->root() != &lazy_b->root()) return Shared::none;
@@ -78,7 +78,7 @@ void check_pair(Overlap kind, const at::Tensor& target, const at::Tensor& operan
   if (shared == Shared::part || (shared == Shared::all && kind == Overlap::apart)) refuse_sharing();
 }
 
-// Lists are written item by item, each with the items of its place.
+// Checks an op on lists: item i of each list of operands belongs to item i of the written list.
 void check_list(const OpInfo& info, IValues args, const c10::IValue& targets) {
   const auto items = targets.toListRef();
   for (size_t i = 0; i < items.size(); ++i) {

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Facts of an op, read off its schema: kinds of arguments, what it writes, its functional variant.
+// Reads from the schema of an op: kinds of arguments, what it writes, its functional variant.
 #include "bridge/record/call/schema.h"
 
 #include <algorithm>
@@ -23,7 +23,7 @@ bool contains(const auto& list, const auto& item) {
   return std::find(std::begin(list), std::end(list), item) != std::end(list);
 }
 
-// Arguments about where and how on the host, which mean nothing to a graph.
+// Names of arguments about device and memory, which a graph does not record.
 constexpr std::array<std::string_view, 4> kHostNames = {"device", "layout", "pin_memory", "non_blocking"};
 bool has_constant_reals(const OpInfo& info) {
   const rules::Row* row = rules::find_row(info.name);
@@ -81,7 +81,8 @@ const std::unordered_multimap<std::string, c10::OperatorName>& overloads() {
   return *table;
 }
 
-// Argument positions of `from` by name, in the order of `to`; empty if they do not cover it or `to` writes.
+// For each argument of `to` the position of the argument of `from` with its name and type. Empty if one has none, if
+// some argument of `from` but `out` is left over, or if `to` writes.
 std::vector<int> matching_args(const c10::FunctionSchema& from, const c10::FunctionSchema& to) {
   std::vector<int> positions;
   for (const auto& argument : to.arguments()) {
@@ -139,7 +140,7 @@ OpInfo describe(const c10::OperatorHandle& op) {
   info.constant_reals = has_constant_reals(info);
   info.view_like = is_view_like(info);
   info.handler = find_handler(info.name);
-  // What is written to `out=` is the result of the functional op, by its handler: see trace_writes.
+  // An op with `out=` is recorded by the handler of its functional variant: see write_handled.
   if (!info.handler && !info.is_out) info.handler = find_handler(info.base);
   return info;
 }

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// The facts of an op, worked out once from its schema.
+// The OpInfo of an op, derived once from its schema.
 #pragma once
 #include <ATen/core/dispatch/Dispatcher.h>
 
@@ -7,9 +7,9 @@
 
 namespace spmdx::bridge {
 
-bool mentions_tensor(const c10::Argument& argument);  // a tensor, perhaps optional, or a list of them
+bool mentions_tensor(const c10::Argument& argument);  // is a tensor, perhaps optional, or a list of tensors
 
-// Cached; the reference stays valid for the process' life. REQUIRES: the recorder's lock.
+// What recording needs to know of this op. Cached; valid until the process ends. REQUIRES: the recorder's lock.
 const OpInfo& op_info(const c10::OperatorHandle& op);
 
 }  // namespace spmdx::bridge

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Canonical view steps of every view op.
+// The canonical steps of every view op.
 #include "bridge/record/call/views.h"
 
 #include <numeric>
@@ -107,7 +107,7 @@ const std::unordered_map<std::string, Make>& table() {
   return rows;
 }
 
-// "aten.expand_copy" → "aten.expand": the same elements, with storage of their own.
+// "aten.expand_copy" → "aten.expand", which shows the same elements.
 std::string without_copy(const std::string& name) {
   const auto at = name.find("_copy");
   if (at == name.npos || name == "aten._to_copy") return name;
@@ -121,7 +121,7 @@ Make find_make(const OpInfo& info) {
   return found == table().end() ? nullptr : found->second;
 }
 
-// A view op of no canonical form is recorded as it is.
+// The step of a view op that has no canonical form: the op itself.
 ViewStep own_step(const OpInfo& info, IValues args, const Meta& in, const Meta& out) {
   std::vector<Arg> rest;
   uint32_t params = 0;

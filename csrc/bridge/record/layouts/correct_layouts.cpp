@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// The strides of results, where kernels differ from meta kernels: many of those are decompositions in Python.
+// Corrects the strides of results where kernels differ from meta kernels, many of which are decompositions in Python.
 #include "bridge/record/layouts/correct_layouts.h"
 
 #include <ATen/ops/cat.h>
@@ -23,7 +23,7 @@ bool is_iterated(const OpInfo& info) {
   return row && row->family == rules::pointwise && info.facts->iterated;
 }
 
-// A result of other sizes than expected keeps its strides: the mean of a loss, say.
+// Gives `result` the strides of `like`. A result of other sizes keeps its own, as the mean of a loss.
 void lay(Meta& result, const at::Tensor& like) {
   if (result.defined && like.sizes() == at::IntArrayRef(result.sizes)) result.strides = like.strides().vec();
 }
@@ -37,7 +37,7 @@ void iterated(const OpInfo& info, IValues args, Results& results) {
     for (Meta& result : group) lay(result, walked);
 }
 
-// ---- one op each ---------------------------------------------------------------------------------------------
+// ---- corrections for one op each -----------------------------------------------------------------------------
 
 using CorrectLayout = void (*)(IValues args, Results& results);
 
@@ -46,20 +46,20 @@ void contiguous(IValues, Results& results) {
   (lay(results.at(which).at(0), at::MemoryFormat::Contiguous), ...);
 }
 
-// As the operand lies, without what lies between its elements.
+// Result 0 has the layout of the operand, without holes.
 template <size_t operand>
 void dense(IValues args, Results& results) {
   lay(results.at(0).at(0), dense_like(stand_in(args, operand)));
 }
 
-// In the memory format of the operand.
+// Results have the memory format of the operand.
 template <size_t operand, size_t... which>
 void in_format(IValues args, Results& results) {
   const at::MemoryFormat format = stand_in(args, operand).suggest_memory_format();
   for (const size_t r : {which...}) lay(results.at(r).at(0), format);
 }
 
-// Channels last where the operand can be seen so alone, sizes of 1 lying anywhere.
+// Channels last if the operand has this format and is not contiguous, too: with sizes of 1 it may be both.
 template <size_t operand>
 void as_images(IValues args, Results& results) {
   const at::Tensor x = stand_in(args, operand);
@@ -74,7 +74,7 @@ void angle(IValues args, Results& results) {
   if (stand_in(args, 0).is_complex()) contiguous<0>(args, results);
 }
 
-// Volumes without a batch, which lie channels last or not; meta kernels know batches.
+// Volumes without a batch dim may be channels last; meta kernels know this format for batches only.
 template <size_t... which>
 void volumes(IValues args, Results& results) {
   const at::Tensor x = stand_in(args, 0);
@@ -89,7 +89,7 @@ void volumes(IValues args, Results& results) {
   }
 }
 
-// Matrices column by column.
+// The result has column-major matrices.
 template <size_t which>
 void columns(IValues, Results& results) {
   Meta& result = results.at(which).at(0);
@@ -100,20 +100,20 @@ void columns(IValues, Results& results) {
   result.strides[n - 1] = std::max<int64_t>(result.sizes[n - 2], 1);
 }
 
-// x · 2^y, where 2^y is contiguous.
+// The kernel computes x · 2^y, where 2^y is contiguous.
 void ldexp(IValues args, Results& results) {
   lay(results.at(0).at(0),
       layout_of_iterator({stand_in(args, 0), as_laid(stand_in(args, 1), at::MemoryFormat::Contiguous)}));
 }
 
-// Of the halves of a dim.
+// The kernel is pointwise on the two halves of a dim.
 void glu(IValues args, Results& results) {
   const at::Tensor x = stand_in(args, 0);
   const int64_t dim = int_value(args[1]), half = results.at(0).at(0).sizes.at((dim + x.dim()) % x.dim());
   lay(results.at(0).at(0), layout_of_iterator({x.narrow(dim, 0, half), x.narrow(dim, half, half)}));
 }
 
-// A dim of a cat, seen as two; a last dim is joined as such.
+// The kernel makes a cat and views its dim as two dims, unless the new dim is the last one.
 void stack(IValues args, Results& results) {
   std::vector<at::Tensor> parts;
   for (const auto& item : args[0].toListRef()) parts.push_back(meta_tensor(meta_of(item.toTensor())));
@@ -134,7 +134,7 @@ void roll(IValues args, Results& results) {
   lay(results.at(0).at(0), x);
 }
 
-// Of a copy that is not asked to lie in another way.
+// A copy keeps the layout of its operand, unless another memory format is asked for.
 void clone(IValues args, Results& results) {
   const bool kept = args[1].isNone() || static_cast<at::MemoryFormat>(int_value(args[1])) == at::MemoryFormat::Preserve;
   if (kept) dense<0>(args, results);
@@ -151,7 +151,7 @@ void convolution_backward(IValues args, Results& results) {
   if (of_weight.defined) of_weight.strides = strides_of_weight_gradient(args, 1, of_weight.sizes);
 }
 
-// (x, dims, …): real numbers come out of the last dim of complex ones alone, after the others.
+// Transforms, of (x, dims, …). fft_to_reals transforms the last dim by itself, after all others.
 void fft(IValues args, Results& results) {
   lay(results.at(0).at(0),
       layout_of_fft(stand_in(args, 0), sorted_by_stride(stand_in(args, 0), int_list(args[1]), false),

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// The dtypes of results, and which there are, where kernels differ from meta kernels.
+// Corrects the dtypes of results, and which results there are, where kernels differ from meta kernels.
 #include "bridge/record/layouts/correct_types.h"
 
 #include <string_view>
@@ -11,7 +11,7 @@ namespace {
 
 at::ScalarType type_of_operand(IValues args, size_t index) { return args[index].toTensor().scalar_type(); }
 
-// In which a norm keeps its statistics: that of the rows, or f32 beside 16-bit rows with parameters of f32.
+// The dtype of the statistics of a norm: that of `x`, or f32 if its parameters have another dtype than `x`.
 at::ScalarType type_of_statistics(IValues args, size_t x, size_t first_parameter, size_t end) {
   for (size_t i = first_parameter; i < end; ++i) {
     if (!args[i].isTensor() || !args[i].toTensor().defined()) continue;
@@ -38,7 +38,7 @@ void group_norm(IValues args, Results& results) {
 
 void group_norm_backward(IValues args, Results& results) { set_type(results, 0, type_of_operand(args, 1)); }
 
-// Evaluation makes no statistics.
+// In evaluation the statistics are empty.
 void no_statistics(Results& results) {
   for (const size_t r : {1, 2}) results[r][0].sizes = {0}, results[r][0].strides = {1};
 }
@@ -59,7 +59,7 @@ void batch_norm_of_statistics(IValues args, Results& results) {
   no_statistics(results);
 }
 
-// PyTorch 2.11's meta kernel of attention says f32 for the logsumexp of doubles, too.
+// PyTorch 2.11's meta kernel of attention gives f32 also to the logsumexp of doubles.
 void attention(IValues args, Results& results) {
   if (type_of_operand(args, 0) == at::kDouble) set_type(results, 1, at::kDouble);
 }
@@ -69,13 +69,13 @@ void multi_head_attention(IValues args, Results& results) {
   if (!args[10].toBool()) results.at(1).at(0).defined = false;
 }
 
-// The other operand is converted; meta kernels promote both.
+// The result has the dtype of `operand`; meta kernels promote both operands.
 template <size_t operand>
 void as_operand(IValues args, Results& results) {
   set_type(results, 0, type_of_operand(args, operand));
 }
 
-// (x, dim, keepdim, dtype): of no dims, that of all; the meta kernel leaves x as it is.
+// (x, dim, keepdim, dtype): without dims the kernel sums over all; the meta kernel sums over none.
 void nansum(IValues args, Results& results) {
   if (!args[1].isNone() && !int_list(args[1]).empty()) return;
   Meta& result = results.at(0).at(0);

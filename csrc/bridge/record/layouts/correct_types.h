@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// The dtypes of results, and which there are, where kernels differ from meta kernels.
+// Corrects the dtypes of results, and which results there are, where kernels differ from meta kernels.
 #pragma once
 #include "bridge/record/call/ivalue.h"
 #include "bridge/record/call/op_info.h"
@@ -7,6 +7,7 @@
 
 namespace spmdx::bridge {
 
+// Changes in `results` what the meta kernel of this op gave to what its kernel gives.
 void correct_types(const OpInfo& info, IValues args, Results& results);
 
 }  // namespace spmdx::bridge

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Layouts of results: TensorIterator, convolutions, Fourier transforms.
+// Computes layouts of results: TensorIterator, convolutions, Fourier transforms.
 #include "bridge/record/layouts/kernel_layouts.h"
 
 #include <ATen/Context.h>
@@ -29,13 +29,13 @@ at::Tensor meta_like(const at::Tensor& tensor, at::IntArrayRef sizes, std::vecto
 
 // ---- TensorIterator ------------------------------------------------------------------------------------------
 
-// An overload that takes a number where another one takes a tensor.
+// Whether this overload takes a number where another one takes a tensor.
 bool takes_number(const OpInfo& info) {
   const std::string& overload = info.op.schema().overload_name();
   return info.base != "aten.lerp" && (overload.starts_with("Scalar") || overload.ends_with("_scalar"));
 }
 
-// A kernel converts what has another dtype, and what is not dense becomes so.
+// A kernel converts operands of other dtypes than the common one; the converted operands have no holes.
 void convert(std::vector<at::Tensor>& operands, const OpInfo& info) {
   if (info.base == "aten.where" || operands.size() < 2) return;
   at::native::ResultTypeState state = {};
@@ -47,7 +47,7 @@ void convert(std::vector<at::Tensor>& operands, const OpInfo& info) {
 
 // ---- convolutions --------------------------------------------------------------------------------------------
 
-// A tensor of the CPU that nobody may read: the choice of a backend looks at the device.
+// A CPU tensor without memory, which nobody may read. PyTorch chooses the backend by device, sizes and strides.
 at::Tensor unreadable(const at::Tensor& tensor) {
   static char nothing = 0;
   return at::for_blob(&nothing, tensor.sizes())
@@ -57,7 +57,7 @@ at::Tensor unreadable(const at::Tensor& tensor) {
       .make_tensor();
 }
 
-// Convolutions of one dim are made those of two: contiguous operands, of height 1.
+// PyTorch computes a convolution of one dim as one of two, on contiguous operands of height 1.
 at::Tensor with_height(const at::Tensor& tensor) { return tensor.dim() == 3 ? tensor.unsqueeze(2) : tensor; }
 
 std::vector<int64_t> with_height(std::vector<int64_t> list, int64_t value) {
@@ -66,7 +66,7 @@ std::vector<int64_t> with_height(std::vector<int64_t> list, int64_t value) {
 }
 
 struct Convolution {
-  at::MemoryFormat format;  // of operands, as its kernel wants them, and of results
+  at::MemoryFormat format;  // that the kernel wants of its operands, and gives to results
   bool by_mkldnn;
   at::Tensor weight;
 };
@@ -127,7 +127,7 @@ std::vector<at::Tensor> iterated_operands(const OpInfo& info, IValues args) {
     }
   }
   convert(operands, info);
-  // Where kernels take operands in another order than the op.
+  // Some kernels take operands in another order than the op.
   if (info.facts->back_to_front) std::reverse(operands.begin(), operands.end());
   if (info.base == "aten._prelu_kernel_backward") std::rotate(operands.begin(), operands.begin() + 1, operands.end());
   if (takes_number(info)) operands.push_back(meta_tensor({}));
@@ -140,7 +140,8 @@ std::vector<int64_t> strides_of_convolution(IValues args, size_t x, at::IntArray
 
 std::vector<int64_t> strides_of_weight_gradient(IValues args, size_t x, at::IntArrayRef sizes) {
   const Convolution chosen = choose_convolution(args, x);
-  // Others than oneDNN let it lie as the weight they work on, which where both formats fit is the one it was given.
+  // Kernels other than oneDNN's give the gradient the format of the weight that they work on: that of the given weight,
+  // if it fits the kernel already.
   const bool as_given =
       !chosen.by_mkldnn && chosen.format != at::MemoryFormat::Contiguous && chosen.weight.is_contiguous(chosen.format);
   return strides_without_height(as_given ? chosen.weight.suggest_memory_format() : chosen.format, sizes);
@@ -148,8 +149,8 @@ std::vector<int64_t> strides_of_weight_gradient(IValues args, size_t x, at::IntA
 
 at::Tensor layout_of_fft(const at::Tensor& x, const std::vector<int64_t>& dims, at::IntArrayRef sizes) {
   if (!at::hasMKL()) return meta_like(x, sizes, contiguous_strides(sizes.vec()));
-  // Dims that are not transformed come first, the largest stride outermost. The order of equal strides is that which
-  // these algorithms of the standard library happen to leave.
+  // Dims that are not transformed come first, the largest stride outermost. PyTorch orders equal strides as these
+  // algorithms of the standard library leave them, so that we call the same ones.
   std::vector<int64_t> order(x.dim());
   std::iota(order.begin(), order.end(), 0);
   const auto batch_end = std::partition(

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Shape inference by running the op on meta tensors, or on zeros where that is not possible.
+// Shape inference: runs the op on meta tensors, or on zeros where that is not possible.
 #include "bridge/record/layouts/shapes.h"
 
 #include <ATen/Context.h>
@@ -24,7 +24,7 @@ at::Tensor zeros_like(const Meta& meta) {
   return zeros;
 }
 
-// A stand-in on `device` for an operand; numbers on the host stay, kernels want to read them.
+// A stand-in on `device` for an operand. Numbers on the CPU stay as they are, since kernels read them.
 at::Tensor stand_in(const at::Tensor& tensor, c10::DeviceType device) {
   if (!tensor.defined() || tensor.unsafeGetTensorImpl()->is_wrapped_number()) return tensor;
   return device == c10::kMeta ? meta_tensor(meta_of(tensor)) : zeros_like(meta_of(tensor));
@@ -88,7 +88,7 @@ Results metas(const Stack& results) {
   return all;
 }
 
-// Kernels leave out the gradients that their caller does not want; meta kernels make some of them all the same.
+// Kernels leave out the gradients that `output_mask` does not ask for; some meta kernels make them all the same.
 void leave_out_unwanted(const OpInfo& info, IValues args, Results& results) {
   for (size_t i = 0; i < args.size(); ++i) {
     if (info.op.schema().arguments()[i].name() != "output_mask" || !args[i].isBoolList()) continue;
@@ -122,8 +122,8 @@ std::vector<std::vector<Meta>> infer(const OpInfo& info, IValues args) {
   try {
     return run(info, args, c10::kMeta);
   } catch (const std::exception&) {
-    // No meta kernel, one stricter than the kernel itself, or a wrong call: the kernel knows, and its message is the
-    // one that eager users see.
+    // There is no meta kernel, it is stricter than the CPU's kernel, or the call is wrong. The CPU's kernel decides,
+    // and its message is the one that users of eager see.
     return run(info, args, c10::kCPU);
   }
 }

@@ -7,10 +7,11 @@
 
 namespace spmdx::bridge {
 
-// Per result of the schema its tensors (a list has several). Runs the op on meta tensors; where PyTorch has no meta
-// kernel or refuses, on the CPU with zeros. Throws what the CPU kernel throws.
+// The layouts of the tensors of each result of the schema (a list has several). Runs the op on meta tensors; where
+// PyTorch has no meta kernel, or that throws, on zeros on the CPU. Throws what the CPU kernel throws.
 std::vector<std::vector<Meta>> infer(const OpInfo& info, IValues args);
-// What of PyTorch's settings the answer depends on: the default dtype, and what convolutions are chosen by.
+// The settings of PyTorch that `infer` depends on, as one word: the default dtype, and those that choose the kernel of
+// a convolution.
 uint64_t settings_of_inference();
 
 }  // namespace spmdx::bridge
