@@ -12,6 +12,7 @@
 #include "base/error.h"
 #include "graph/text.h"
 #include "passes/passes.h"
+#include "passes/search/decisions_text.h"
 #include "rules/lookup.h"
 #include "sharding/notation.h"
 #include "sharding/reshard/reshard.h"
@@ -178,28 +179,11 @@ void expect_propagated(const Graph& graph, const std::string& pass) {
                           " has no sharding yet. Expected a graph that was propagated. Run the pass propagate first.");
 }
 
-std::string list_text(const std::vector<TensorType>& types, const std::vector<ShardingRef>& shardings) {
-  std::string out;
-  for (size_t i = 0; i < types.size(); ++i) out += (i ? ", " : "") + str(types[i], shardings[i]);
-  return out;
-}
-
-// "%2 : f32[8, 4]{partial sum: a} = aten.mm(f32[8, 2@a], f32[2@a, 4])  work_ns 3" for every node, then what all takes.
 void show_decisions(Draft& draft, const CompileOptions& options) {
   if (!draft.graph.mesh) throw ShardingError("nothing is decided without a mesh. Expected a graph that has one.");
   expect_propagated(draft.graph, "search");
   search(draft, options);
-  const Decisions& decisions = *draft.decisions;
-  int64_t work = 0;
-  for (size_t i = 0; i < draft.graph.nodes.size(); ++i) {
-    const Node& node = draft.graph.nodes[i];
-    const Choice& choice = *decisions.choices[i];
-    work += choice.compute_ns;
-    std::cout << "%" << node.output << " : " << list_text(node.call->outputs, choice.placement.outputs) << " = "
-              << node.call->op << "(" << list_text(node.call->inputs, choice.placement.inputs) << ")  work_ns "
-              << choice.compute_ns << "\n";
-  }
-  std::cout << "work_ns " << work << " moves_ns " << decisions.total_ns - work << "\n";
+  std::cout << decisions_text(draft.graph, *draft.decisions, options);
 }
 
 int run_passes(const Words& words) {
