@@ -1,6 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
-// Decisions as text: what is told of a node is what the search reckons with.
+// Decisions as text: what is told of a node is what the search reckons with, and dumps tell it.
 #include <algorithm>
+#include <filesystem>
+#include <fstream>
+#include <iterator>
 
 #include "check.h"
 #include "graph/text.h"
@@ -74,4 +77,29 @@ TEST(a_runner_up_takes_as_much_more_as_is_told) {
     const std::string told = text.substr(text.find(start));
     CHECK_EQ(told.find("runner-up, " + std::to_string(least) + " more"), told.find("runner-up"));
   }
+}
+
+TEST(a_dump_has_the_decisions_with_the_lines_of_the_user) {
+  const std::filesystem::path folder = std::filesystem::temp_directory_path() / "spmdx_decisions_text";
+  std::filesystem::remove_all(folder);
+  CompileOptions options;
+  Graph graph = parse_graph(kProgram);
+  graph.nodes[0].source = 1;
+  options.source = [](SourceId) { return std::string("train.py:12"); };
+  options.dump_dir = folder.string();
+  compile(graph, options);
+  std::vector<std::string> names;
+  for (const auto& file : std::filesystem::directory_iterator(folder))
+    if (file.path().string().ends_with("-decisions.txt")) names.push_back(file.path().string());
+  CHECK_EQ(names.size(), 1u);
+  if (names.empty()) return;
+  std::ifstream file(names[0]);
+  std::string text{std::istreambuf_iterator<char>(file), {}};
+  const size_t line = text.find("  // train.py:12\n");
+  CHECK_EQ(text.find("%2 : ") < line && line < text.find("%3 : "), true);
+  text.erase(line, 16);
+  options.source = {};
+  Draft draft = decided(options);
+  CHECK_EQ(text, decisions_text(draft.graph, *draft.decisions, options));
+  std::filesystem::remove_all(folder);
 }
