@@ -103,7 +103,6 @@ def test_spmdx_opt_reads_what_is_saved(tmp_path, spmdx_opt):
     assert "cost_ns" in plan(path)
 
 
-
 @pytest.mark.parametrize(
     "text, said",
     [
