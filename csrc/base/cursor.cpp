@@ -41,7 +41,9 @@ void Cursor::expect(std::string_view token) {
 }
 
 void Cursor::fail(const std::string& expected) {
-  const std::string found = at_end() ? "the end of the line" : "'" + std::string(line_.substr(pos_)) + "'";
+  const std::string_view rest = at_end() ? std::string_view() : line_.substr(pos_);
+  const std::string found =
+      rest.empty() ? "the end of the line" : "'" + std::string(rest.substr(0, rest.find('\n'))) + "'";
   throw ShardingError("found " + found + ". Expected " + expected + ".");
 }
 

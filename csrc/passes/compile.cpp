@@ -4,21 +4,45 @@
 #include <cstdio>
 #include <filesystem>
 #include <fstream>
+#include <string>
+#include <string_view>
 
 #include "passes/lower_permutes.h"
 #include "passes/passes.h"
+#include "passes/search/decisions_text.h"
 
 namespace spmdx {
 namespace {
 
-// One file per program and pass: 003-03-propagate.txt.
-void dump(const Graph& graph, const CompileOptions& options, int program, int step, const char* pass) {
-  if (options.dump_dir.empty()) return;
-  std::filesystem::create_directories(options.dump_dir);
-  char name[96];
-  std::snprintf(name, sizeof name, "%03d-%02d-%s.txt", program, step, pass);
-  std::ofstream(std::filesystem::path(options.dump_dir) / name) << print(graph, options.source);
-}
+// The files of one program: 003-03-propagate.txt after each pass, and beside that of search 003-07-decisions.txt.
+class Dump {
+ public:
+  explicit Dump(const CompileOptions& options) : options_(options) {
+    static std::atomic<int> programs = 0;
+    if (on()) program_ = programs++;
+    if (on()) std::filesystem::create_directories(options.dump_dir);
+  }
+
+  void after(std::string_view pass, const Draft& draft) {
+    if (!on()) return;
+    write(pass, print(draft.graph, options_.source));
+    if (pass == "search" && draft.decisions)
+      write("decisions", decisions_text(draft.graph, *draft.decisions, options_));
+    ++step_;
+  }
+
+ private:
+  bool on() const { return !options_.dump_dir.empty(); }
+
+  void write(std::string_view what, const std::string& text) const {
+    char number[32];
+    std::snprintf(number, sizeof number, "%03d-%02d-", program_, step_);
+    std::ofstream(std::filesystem::path(options_.dump_dir) / (number + std::string(what) + ".txt")) << text;
+  }
+
+  const CompileOptions& options_;
+  int program_ = 0, step_ = 0;
+};
 
 template <class Seen>  // a graph, or a constant one
 auto of_graph(void (*pass)(Seen&)) {
@@ -48,14 +72,12 @@ const std::vector<Pass>& all_passes() {
 }
 
 void compile(Graph& graph, const CompileOptions& options) {
-  static std::atomic<int> programs = 0;
-  const int number = options.dump_dir.empty() ? 0 : programs++;
-  int step = 0;
+  Dump dump(options);
   Draft draft{std::move(graph), {}};
-  dump(draft.graph, options, number, step++, "traced");
+  dump.after("traced", draft);
   for (const Pass& pass : all_passes()) {
     pass.run(draft, options);
-    dump(draft.graph, options, number, step++, pass.name);
+    dump.after(pass.name, draft);
   }
   graph = std::move(draft.graph);
 }

@@ -12,9 +12,11 @@
 #include "base/error.h"
 #include "graph/text.h"
 #include "passes/passes.h"
+#include "passes/search/decisions_text.h"
 #include "rules/lookup.h"
 #include "sharding/notation.h"
 #include "sharding/reshard/reshard.h"
+#include "sharding/topology_file.h"
 
 namespace spmdx {
 namespace {
@@ -25,7 +27,8 @@ constexpr const char* kUsage =
     "       spmdx-opt --passes                                         list the passes\n"
     "       spmdx-opt --rules                                          list the ops that have a rule\n"
     "       spmdx-opt --rule FILE|-                                    print the rule of every node\n"
-    "       spmdx-opt --reshard 'mesh(a=2, b=4)' 'f32[8@a, 4]' 'f32[8, 4@a]'\n";
+    "       spmdx-opt --reshard 'mesh(a=2, b=4)' 'f32[8@a, 4]' 'f32[8, 4@a]'\n"
+    "Any of them with --topology NAME|FILE: costs are those of this topology, not of in-process.\n";
 
 using Words = std::vector<std::string>;
 
@@ -127,7 +130,7 @@ std::string over(const Mesh& mesh, SubAxisSet sub_axes) {
   return out;
 }
 
-int show_reshard(const std::string& mesh, const std::string& from, const std::string& to) {
+int show_reshard(const std::string& mesh, const std::string& from, const std::string& to, const Topology& topology) {
   const Graph graph = parse_graph(mesh + "\n%0 = input " + from + "\n%1 = input " + to + "\n");
   if (!graph.mesh) throw ShardingError("'" + mesh + "' is no mesh. Expected one like mesh(a=2, b=4).");
   const TensorType& type = graph.values[0].type;
@@ -139,7 +142,7 @@ int show_reshard(const std::string& mesh, const std::string& from, const std::st
     return input.physical ? input.physical : replicated(graph.mesh, type.shape.size());
   };
   const ShardingRef source = decided(graph.inputs[0]);
-  const ReshardPlanRef plan = plan_reshard(type.dtype, type.shape, source, decided(graph.inputs[1]), Topology{});
+  const ReshardPlanRef plan = plan_reshard(type.dtype, type.shape, source, decided(graph.inputs[1]), topology);
   std::cout << str(type, source) << "\n";
   for (const Move& move : plan->moves) {
     std::cout << "  " << name(move.kind) << over(*graph.mesh, move.sub_axes) << " -> " << str(type, move.to)
@@ -178,32 +181,14 @@ void expect_propagated(const Graph& graph, const std::string& pass) {
                           " has no sharding yet. Expected a graph that was propagated. Run the pass propagate first.");
 }
 
-std::string list_text(const std::vector<TensorType>& types, const std::vector<ShardingRef>& shardings) {
-  std::string out;
-  for (size_t i = 0; i < types.size(); ++i) out += (i ? ", " : "") + str(types[i], shardings[i]);
-  return out;
-}
-
-// "%2 : f32[8, 4]{partial sum: a} = aten.mm(f32[8, 2@a], f32[2@a, 4])  work_ns 3" for every node, then what all takes.
 void show_decisions(Draft& draft, const CompileOptions& options) {
   if (!draft.graph.mesh) throw ShardingError("nothing is decided without a mesh. Expected a graph that has one.");
   expect_propagated(draft.graph, "search");
   search(draft, options);
-  const Decisions& decisions = *draft.decisions;
-  int64_t work = 0;
-  for (size_t i = 0; i < draft.graph.nodes.size(); ++i) {
-    const Node& node = draft.graph.nodes[i];
-    const Choice& choice = *decisions.choices[i];
-    work += choice.compute_ns;
-    std::cout << "%" << node.output << " : " << list_text(node.call->outputs, choice.placement.outputs) << " = "
-              << node.call->op << "(" << list_text(node.call->inputs, choice.placement.inputs) << ")  work_ns "
-              << choice.compute_ns << "\n";
-  }
-  std::cout << "work_ns " << work << " moves_ns " << decisions.total_ns - work << "\n";
+  std::cout << decisions_text(draft.graph, *draft.decisions, options);
 }
 
-int run_passes(const Words& words) {
-  CompileOptions options;
+int run_passes(const Words& words, const CompileOptions& options) {
   std::vector<Pass> passes;
   std::string path;
   bool verify_after = false, decisions_only = false;
@@ -249,13 +234,25 @@ int list_rules() {
   return 0;
 }
 
-int run(const Words& words) {
+// Takes --topology and what follows it out of the words.
+Topology take_topology(Words& words) {
+  const auto at = std::ranges::find(words, "--topology");
+  if (at == words.end()) return {};
+  if (at + 1 == words.end()) throw UsageError("--topology without a name. Expected the name of a topology, or a file.");
+  Topology topology = topology_from(at[1]);
+  words.erase(at, at + 2);
+  return topology;
+}
+
+int run(Words words) {
+  CompileOptions options;
+  options.topology = take_topology(words);
   if (words == Words{"--passes"}) return list_passes();
   if (words == Words{"--rules"}) return list_rules();
   if (words == Words{"--help"}) return std::cout << kUsage, 0;
   if (words.size() == 2 && words[0] == "--rule") return show_rules_of(words[1]);
-  if (words.size() == 4 && words[0] == "--reshard") return show_reshard(words[1], words[2], words[3]);
-  return run_passes(words);
+  if (words.size() == 4 && words[0] == "--reshard") return show_reshard(words[1], words[2], words[3], options.topology);
+  return run_passes(words, options);
 }
 
 }  // namespace

@@ -6,6 +6,7 @@
 #include "check.h"
 #include "sharding/notation.h"
 #include "sharding/reshard/reshard.h"
+#include "sharding/topology_file.h"
 
 using namespace spmdx;
 
@@ -112,4 +113,30 @@ TEST(named_topologies) {
   CHECK_THROWS(ShardingError, topology_named("carrier pigeon"),
                "no topology is called 'carrier pigeon'. Expected one of 'in-process', 'gloo', 'nvlink', 'infiniband'. "
                "Write one of these names, or load a file.");
+}
+
+TEST(topology_files_say_what_differs_from_in_process) {
+  const Topology read = parse_topology(R"({"name": "two racks",
+    "levels": [{"devices": 8, "latency_ns": 8000, "message_ns": 500, "picoseconds_per_byte": 4},
+               {"latency_ns": 15000}],
+    "picoseconds_per_flop": 1e-05})");
+  CHECK_EQ(read == (Topology{{{8, 8'000, 500, 4}, {0, 15'000, 50, 500}}, 1e-05, 100}), true);
+  CHECK_EQ(topology_from("gloo") == topology_named("gloo"), true);
+}
+
+TEST(topology_files_that_are_none_are_refused) {
+  const auto refused = [](const std::string& text, const std::string& why) {
+    CHECK_THROWS(ShardingError, parse_topology(text), why);
+  };
+  refused("", "found the end of the line. Expected '{'.");
+  refused("[]\n[]", "found '[]'. Expected '{'.");
+  refused(R"({"name": "x"})", "it has no name or no levels. Expected both.");
+  refused(R"({"name": "x", "levels": []})", "found ']}'. Expected '{'.");
+  refused(R"({"name": "x", "levels": [{"latency": 1}]})", "found 'latency'. Expected one of devices, latency_ns");
+  refused(R"({"name": "x", "levels": [{"devices": -1}]})", "devices is out of range. Expected at least 0 and below");
+  refused(R"({"name": "x", "levels": [{"message_ns": 0.5}]})", "found '.5}]}'. Expected '}'.");
+  refused(R"({"name": "x", "levels": [{}], "picoseconds_per_flop": NaN})", "picoseconds_per_flop is out of range");
+  refused(R"({"name": "x", "levels": [{}], "speed": 1})", "found 'speed'. Expected one of name, levels");
+  refused(R"({"name": "x", "levels": [{}]} {})", "found '{}'. Expected the end.");
+  CHECK_THROWS(ShardingError, topology_from("no/such/file"), "no topology is called 'no/such/file'");
 }

@@ -127,8 +127,6 @@ int64_t Assignment::move_ns(ValueId value, const ShardingRef& from, const Shardi
   return from == to ? 0 : plan(value, from, to).cost_ns;
 }
 
-// As partition makes the collectives: every demand starts from the nearest layout that there is by then, including
-// layouts on the way of earlier moves.
 int64_t Assignment::moves_with(ValueId value, NodeId node, const Choice* choice) const {
   return moves_with(value, node, choice, transient_[value]);
 }
@@ -136,13 +134,33 @@ int64_t Assignment::moves_with(ValueId value, NodeId node, const Choice* choice)
 int64_t Assignment::moves_ns_if_kept(ValueId value) const { return moves_with(value, kNone, nullptr, false); }
 
 int64_t Assignment::moves_with(ValueId value, NodeId node, const Choice* choice, bool transient) const {
+  return each_way(value, node, choice, transient,
+                  [](NodeId, const ShardingRef&, const ShardingRef&, const ReshardPlan&) {});
+}
+
+std::vector<Assignment::Way> Assignment::ways_around(NodeId node, const Choice& choice) const {
+  std::vector<Way> ways;
+  for (ValueId value : values_of(node, true))
+    each_way(value, node, &choice, transient_[value],
+             [&](NodeId reader, const ShardingRef& from, const ShardingRef& to, const ReshardPlan& plan) {
+               ways.push_back({value, reader, from, to, &plan});
+             });
+  return ways;
+}
+
+// As partition makes the collectives: every demand starts from the nearest layout that there is by then, including
+// layouts on the way of earlier moves.
+template <class Take>
+int64_t Assignment::each_way(ValueId value, NodeId node, const Choice* choice, bool transient, const Take& take) const {
   const ShardingRef& made = produced_with(value, node, choice);
   if (!made) return 0;
   const ShardingRef* base = &made;
   int64_t total = 0;
   for (const Reader& end : readers_[value]) {
-    if (!end.at_once) continue;
-    total = move_ns(value, made, end.wanted);
+    if (!end.at_once || *base == end.wanted) continue;
+    const ReshardPlan& moved = plan(value, made, end.wanted);
+    take(kNone, made, end.wanted, moved);
+    total = moved.cost_ns;
     base = &end.wanted;
   }
   struct Copy {
@@ -158,11 +176,15 @@ int64_t Assignment::moves_with(ValueId value, NodeId node, const Choice* choice,
       same->used = at;
       return;
     }
+    const ShardingRef* from = base;
     const ReshardPlan* best = &plan(value, *base, wanted);
     for (const Copy& copy : known) {
       const ReshardPlan& other = plan(value, *copy.sharding, wanted);
-      if (other.cost_ns < best->cost_ns) best = &other;
+      if (other.cost_ns >= best->cost_ns) continue;
+      from = copy.sharding;
+      best = &other;
     }
+    take(at, *from, wanted, *best);
     total += best->cost_ns;
     for (const Move& move : best->moves) known.push_back({&move.to, at});
   });

@@ -37,6 +37,15 @@ class Assignment {
   Choices neighbours(NodeId node) const;
   // Time of the node itself and of the moves of its operands and results, with this choice.
   int64_t cost_around(NodeId node, const Choice& choice) const;
+  // The way of a value from a layout that is there to the one that a reader wants.
+  struct Way {
+    ValueId value;
+    NodeId reader;  // the number of nodes: it outlives the step; kNone: the user's annotation
+    ShardingRef from, to;
+    const ReshardPlan* plan;  // held by the assignment
+  };
+  // What cost_around() counts beside the node itself.
+  std::vector<Way> ways_around(NodeId node, const Choice& choice) const;
   // The same without the moves of its results.
   int64_t cost_before(NodeId node, const Choice& choice) const;
   // Time of the cheapest way from one sharding of a value to another.
@@ -61,6 +70,9 @@ class Assignment {
   const ReshardPlan& plan(ValueId value, const ShardingRef& from, const ShardingRef& to) const;
   int64_t moves_with(ValueId value, NodeId node, const Choice* choice) const;
   int64_t moves_with(ValueId value, NodeId node, const Choice* choice, bool transient) const;
+  // Time of all moves of a value; `take` is given what makes up each Way.
+  template <class Take>
+  int64_t each_way(ValueId value, NodeId node, const Choice* choice, bool transient, const Take& take) const;
   const ShardingRef& produced_with(ValueId value, NodeId node, const Choice* choice) const;
   template <class Visit>
   void each_demand(ValueId value, const ShardingRef& produced, NodeId node, const Choice* choice,

@@ -87,6 +87,22 @@ def test_a_topology_goes_through_a_file(tmp_path):
     assert done.stdout == "two levels\n", done.stderr
 
 
+def test_spmdx_opt_reads_what_is_saved(tmp_path, spmdx_opt):
+    def plan(topology):
+        sum_of_all = ["mesh(data=2*4)", "f32[512, 512]{partial sum: data}", "f32[512, 512]"]
+        command = [spmdx_opt, "--reshard", *sum_of_all, "--topology", topology]
+        return subprocess.run(command, capture_output=True, text=True, check=True).stdout
+
+    path = tmp_path / "links.json"
+    for name in ("in-process", "gloo", "nvlink", "infiniband"):
+        spmdx.Topology.named(name).save(path)
+        assert plan(path) == plan(name)
+    TWO_LEVELS.save(path)
+    assert "reduce_scatter over data:(2)4" in plan(path) != plan("in-process")
+    spmdx.calibrate(path)
+    assert "cost_ns" in plan(path)
+
+
 @pytest.mark.parametrize(
     "text, said",
     [
