@@ -77,7 +77,7 @@ Root::Root(MetaRef base, LazyValue value)
 }
 
 void Root::release_resources() {
-  roots().remove(*this);
+  if (serial) roots().remove(*this);
   current = {};
   previous = nullptr;
   StorageImpl::release_resources();
