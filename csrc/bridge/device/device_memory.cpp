@@ -82,7 +82,7 @@ c10::intrusive_ptr<c10::StorageImpl> make_storage(c10::StorageImpl::use_byte_siz
   const MetaRef bytes = share({c10::kByte, {size.guard_int(__FILE__, __LINE__)}, {1}, 0, true});
   Recorder::Lock lock;
   const ValueId zeros = full_int(bytes->sizes, 0, DType::u8);
-  auto root = c10::make_intrusive<Root>(bytes, Recorder::instance().lazy(zeros));
+  auto root = Root::make(bytes, Recorder::instance().lazy(zeros));
   // torch.load asks for an address that is not null; nothing of ours reads through it.
   static char nowhere;
   root->set_data_ptr_noswap(c10::DataPtr(&nowhere, kLogical));

@@ -14,19 +14,72 @@
 #include "bridge/tensor/strided.h"
 
 namespace spmdx::bridge {
-namespace {
 
-// A leaf lock: nothing is acquired and no Python runs while it is held, so a root may die anywhere.
+using WeakRootRef = c10::weak_intrusive_ptr<c10::StorageImpl>;
+
+// The roots that are alive. Its mutex is a leaf lock: no Python runs while it is held, so a root may die anywhere.
+// Strong references are made without it, since PyTorch takes the GIL for that where Python holds the root as a storage.
 struct Registry {
+  static Registry& instance() {
+    static auto* registry = new Registry;  // outlives every tensor, module globals included
+    return *registry;
+  }
+
+  void add(const c10::intrusive_ptr<Root>& root) {
+    root->listed_ = WeakRootRef(RootRef(root));
+    const std::lock_guard lock(mutex);
+    root->serial = next++;
+    root->place_ = roots.size();
+    roots.push_back(root.get());
+  }
+
+  // The weak reference is let go when nobody walks who may look at the root.
+  void remove(Root& root) {
+    const std::lock_guard lock(mutex);
+    roots[root.place_] = nullptr;
+    if (++dead > roots.size() / 2) close_gaps();
+    if (walks > 0) died.push_back(std::move(root.listed_));
+  }
+
+  std::vector<RootRef> all() {
+    const std::vector<Root*> seen = begin_walk();
+    std::vector<RootRef> alive;
+    alive.reserve(seen.size());
+    for (Root* root : seen)
+      if (Root* held = root ? c10::raw::weak_intrusive_ptr::lock(root) : nullptr)
+        alive.push_back(RootRef::reclaim(held));
+    end_walk();
+    return alive;
+  }
+
+ private:
+  std::vector<Root*> begin_walk() {
+    const std::lock_guard lock(mutex);
+    ++walks;
+    return roots;
+  }
+
+  void end_walk() {
+    std::vector<WeakRootRef> freed;  // after the mutex is given up
+    const std::lock_guard lock(mutex);
+    if (--walks == 0) freed.swap(died);
+  }
+
+  void close_gaps() {
+    std::erase(roots, nullptr);
+    for (size_t i = 0; i < roots.size(); ++i) roots[i]->place_ = i;
+    dead = 0;
+  }
+
   std::mutex mutex;
-  Root *oldest = nullptr, *newest = nullptr;
-  size_t count = 0;
+  std::vector<Root*> roots;  // in order of creation; null: it has died
+  size_t dead = 0;           // nulls
   uint64_t next = 1;
+  int walks = 0;                  // under way
+  std::vector<WeakRootRef> died;  // since the first of them began
 };
-Registry& registry() {
-  static auto* instance = new Registry;  // outlives every tensor, module globals included
-  return *instance;
-}
+
+namespace {
 
 size_t storage_bytes(const Meta& meta) {
   return at::detail::computeStorageNbytes(meta.sizes, meta.strides, c10::elementSize(meta.dtype));
@@ -54,38 +107,24 @@ Root::Root(MetaRef base, LazyValue value)
     : StorageImpl(use_byte_size_t(), storage_bytes(*base), at::DataPtr(nullptr, c10::Device(kDeviceType, 0)), nullptr,
                   false),
       current(std::move(value)),
-      base(std::move(base)) {
+      base(std::move(base)),
+      listed_(RootRef()) {}
+
+c10::intrusive_ptr<Root> Root::make(MetaRef base, LazyValue value) {
   note_device_use();
-  Registry& all = registry();
-  std::lock_guard lock(all.mutex);
-  serial = all.next++;
-  older = all.newest;
-  (older ? older->newer : all.oldest) = this;
-  all.newest = this;
-  ++all.count;
+  auto root = c10::intrusive_ptr<Root>::unsafe_steal_from_new(new Root(std::move(base), std::move(value)));
+  Registry::instance().add(root);
+  return root;
 }
 
-Root::~Root() {
-  Registry& all = registry();
-  std::lock_guard lock(all.mutex);
-  (older ? older->newer : all.oldest) = newer;
-  (newer ? newer->older : all.newest) = older;
-  --all.count;
+// There is no strong reference any more. The thread that dropped the last one still has a weak one.
+void Root::release_resources() {
+  StorageImpl::release_resources();
+  Registry::instance().remove(*this);
+  listed_.reset();
 }
 
-std::vector<RootRef> live_roots() {
-  std::vector<RootRef> alive;
-  Registry& all = registry();
-  std::lock_guard lock(all.mutex);
-  alive.reserve(all.count);
-  for (Root* root = all.oldest; root; root = root->newer) {
-    // A root whose last reference just went waits for our lock in its destructor: lock() then gives null.
-    if (auto* held = c10::raw::weak_intrusive_ptr::lock(root)) {
-      alive.push_back(RootRef::reclaim(static_cast<c10::StorageImpl*>(held)));
-    }
-  }
-  return alive;
-}
+std::vector<RootRef> live_roots() { return Registry::instance().all(); }
 
 LazyTensor::LazyTensor(c10::Storage storage, const Meta& meta, int64_t offset)
     : TensorImpl(std::move(storage), c10::DispatchKeySet(c10::DispatchKey::PrivateUse1),
@@ -182,7 +221,7 @@ bool has_our_device(const at::Tensor& tensor) {
 
 at::Tensor make_tensor(LazyValue value, MetaRef meta) {
   const Meta& layout = *meta;
-  auto root = c10::make_intrusive<Root>(std::move(meta), std::move(value));
+  auto root = Root::make(std::move(meta), std::move(value));
   return at::detail::make_tensor<LazyTensor>(c10::Storage(std::move(root)), layout, 0);
 }
 

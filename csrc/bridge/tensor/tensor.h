@@ -31,26 +31,37 @@ struct Outgrown {
   ViewChain steps;
 };
 
-// The alias root. Views share it through storage_; data pointer is null.
+// The alias root. Views share it through storage_; data pointer is null. What it holds is guarded by the recorder's
+// lock: a step that any thread ends changes `current` and `previous` of every root that is alive.
 class Root final : public c10::StorageImpl {
  public:
-  Root(MetaRef base, LazyValue value);
-  ~Root() override;
+  static c10::intrusive_ptr<Root> make(MetaRef base, LazyValue value);
+  void release_resources() override;  // by the thread that drops the last reference
   LazyValue current;
-  uint64_t generation = 1;                  // bumped by every write
-  uint64_t serial = 0;                      // order of creation
-  Root *newer = nullptr, *older = nullptr;  // in the list of roots that are alive
-  MetaRef base;                             // declared layout of the whole, offset 0
-  std::vector<Outgrown> outgrown;           // layouts before each growth, in order
+  uint64_t generation = 1;         // bumped by every write
+  uint64_t serial = 0;             // order of creation
+  MetaRef base;                    // declared layout of the whole, offset 0
+  std::vector<Outgrown> outgrown;  // layouts before each growth, in order
   const Meta& layout(size_t growths) const { return growths < outgrown.size() ? *outgrown[growths].base : *base; }
   bool cut_short = false;    // its storage holds fewer bytes than `base` has
   uint64_t gradient_of = 0;  // the serial of the leaf whose gradient it is
   std::unique_ptr<Annotation> annotation;
   DataRef previous;  // what it held when the graph being recorded first wrote it: for ties
+
+ private:
+  friend struct Registry;
+  Root(MetaRef base, LazyValue value);
+
+  // The list of roots that are alive holds a weak reference to each, and makes strong ones while it is walked. Without
+  // a weak reference PyTorch deletes an object whose only strong reference is dropped with no further look at the
+  // count, although a walk may have raised it meanwhile.
+  c10::weak_intrusive_ptr<c10::StorageImpl> listed_;
+  size_t place_ = 0;  // in the list
 };
 using RootRef = c10::intrusive_ptr<c10::StorageImpl>;
 inline Root& root_of(const RootRef& ref) { return static_cast<Root&>(*ref); }
-// Every root that is still reachable, in order of creation. Thread-safe.
+// Every root that is still reachable, in order of creation. Thread-safe. May take the GIL, for roots that Python holds
+// as storages: none of the leaf locks is held by the caller.
 std::vector<RootRef> live_roots();
 
 class LazyTensor final : public c10::TensorImpl {
