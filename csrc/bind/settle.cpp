@@ -51,8 +51,8 @@ bridge::LazyTensor& require_lazy(const at::Tensor& tensor, const char* what) {
 }
 
 DataRef settle(const at::Tensor& tensor) {
-  bridge::require_values(require_lazy(tensor, "spmdx"));
   const bridge::Recorder::Lock lock;
+  bridge::require_values(require_lazy(tensor, "spmdx"));
   at::Tensor own = rooted(tensor);
   bridge::Root& root = require_lazy(own, "spmdx").root();
   const bool lies_elsewhere =

@@ -101,7 +101,7 @@ std::pair<std::vector<at::Tensor>, std::optional<ShardingHandle>> local_data(con
   const ShardingRef sharding = data->sharding();
   const auto shown = [&](const BufferRef& shard) {
     if (on_host) return bridge::to_host(bridge::tensor_of(shard));
-    static_cast<bridge::AtenBuffer&>(*shard).host = at::Tensor();  // the caller may write to what he gets
+    bridge::take_host(shard);  // the caller may write to what he gets
     bridge::lead_program();
     return bridge::tensor_of(shard);
   };
@@ -199,6 +199,7 @@ at::Tensor blank(const Shape& shape, at::ScalarType dtype, const std::optional<S
 }
 
 py::object annotation(const at::Tensor& tensor) {
+  const bridge::Recorder::Lock lock;  // the end of plan_only, on any thread, writes annotations
   bridge::LazyTensor* lazy = bridge::as_lazy(tensor);
   if (!lazy || !lazy->annotation()) return py::none();
   return py::cast(ShardingHandle{lazy->annotation()->sharding, lazy->annotation()->written});
@@ -206,6 +207,7 @@ py::object annotation(const at::Tensor& tensor) {
 
 // What was written for `from` holds for `to`, where both are ours. Returns whether `to` is annotated.
 bool keep_annotation(const at::Tensor& from, const at::Tensor& to) {
+  const bridge::Recorder::Lock lock;
   bridge::LazyTensor *source = bridge::as_lazy(from), *target = bridge::as_lazy(to);
   if (!target) return false;
   if (source && source->annotation()) bridge::Recorder::instance().keep_annotation(*target, *source->annotation());

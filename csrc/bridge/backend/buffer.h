@@ -12,9 +12,12 @@ namespace spmdx::bridge {
 
 class AtenBuffer final : public Buffer {
  public:
-  explicit AtenBuffer(at::Tensor tensor, at::Tensor host = {}) : tensor(std::move(tensor)), host(std::move(host)) {}
-  at::Tensor tensor;
-  at::Tensor host;  // the same elements there, until somebody asked for their digest or may write to `tensor`
+  explicit AtenBuffer(at::Tensor tensor, at::Tensor host = {}) : tensor(std::move(tensor)), host_(std::move(host)) {}
+  const at::Tensor tensor;
+
+ private:
+  friend at::Tensor take_host(const BufferRef& buffer);
+  at::Tensor host_;  // the same elements there, until somebody asked for their digest or may write to `tensor`
 };
 inline const at::Tensor& tensor_of(const BufferRef& buffer) { return static_cast<const AtenBuffer&>(*buffer).tensor; }
 inline BufferRef buffer_of(at::Tensor tensor) { return std::make_shared<AtenBuffer>(std::move(tensor)); }
@@ -22,6 +25,9 @@ inline BufferRef buffer_of(at::Tensor tensor) { return std::make_shared<AtenBuff
 BufferRef lent(const at::Tensor& tensor);
 // The same, of a tensor that may be overwritten at once.
 BufferRef uploaded(const at::Tensor& tensor, at::MemoryFormat format = at::MemoryFormat::Preserve);
+
+// The elements on the host that were kept beside an upload, given once; undefined: there are none any more. Any thread.
+at::Tensor take_host(const BufferRef& buffer);
 
 // Nobody else sees these bytes, and what is written in their place would be laid out alike.
 bool owns_memory_alone(const at::Tensor& tensor);
