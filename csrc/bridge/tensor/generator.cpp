@@ -74,10 +74,19 @@ const at::Generator& default_generator() {
 
 at::Generator new_generator() { return at::make_generator<DrawGenerator>(); }
 
-void manual_seed(uint64_t seed) {
+Draw current_draw() {
   at::Generator generator = default_generator();
   const std::lock_guard lock(generator.mutex());
-  generator.set_current_seed(seed);
+  return {generator.current_seed(), generator.get_offset()};
 }
+
+void set_current_draw(const Draw& draw) {
+  at::Generator generator = default_generator();
+  const std::lock_guard lock(generator.mutex());
+  generator.set_current_seed(draw.seed);
+  generator.set_offset(draw.draw);
+}
+
+void manual_seed(uint64_t seed) { set_current_draw({seed, 0}); }
 
 }  // namespace spmdx::bridge

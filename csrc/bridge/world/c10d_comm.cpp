@@ -46,11 +46,6 @@ std::string led(const Progress& at, const std::string& reason) {
   return (line.empty() ? "" : line + ": ") + reason;
 }
 
-Draw drawn(at::Generator& generator) {
-  const std::lock_guard lock(generator.mutex());
-  return {generator.current_seed(), generator.get_offset()};
-}
-
 class C10dComm final : public Comm {
  public:
   void join(World world, std::function<Group(const std::string&)> make_group) {
@@ -158,21 +153,17 @@ class C10dComm final : public Comm {
   }
 
   void regroup(Engine& engine, const Progress& at) {
-    at::Generator generator = default_generator();
-    const Reached mine{engine.standing(), overwrote_, drawn(generator)};
+    const Reached mine{engine.standing(), overwrote_, current_draw()};
     std::vector<Reached> all;
     for (const std::string& text : detector_->regroup(text_of(mine), at)) all.push_back(reached_from(text));
+    std::deque<Roll> dropped;  // dies after the lock is given up
     {
       std::lock_guard lock(mutex_);
-      rolls_.clear();
+      dropped.swap(rolls_);
     }
     open_groups();
     const Resumed now = resumed(all);
-    {
-      const std::lock_guard lock(generator.mutex());
-      generator.set_current_seed(now.drawn.seed);
-      generator.set_offset(now.drawn.draw);
-    }
+    set_current_draw(now.drawn);
     announced_ = now.next;
     engine.resume(now.agreed, now.next);
     overwrote_ = false;
@@ -258,16 +249,17 @@ class C10dComm final : public Comm {
     throw CommError(led(at, said));
   }
 
+  // Set by `join`, before any step.
   Processes processes_;
   std::function<Group(const std::string&)> make_group_;
   std::unique_ptr<FailureDetector> detector_;
   std::shared_ptr<Transport> data_;                            // guarded by mutex_
   Group control_;                                              // guarded by mutex_
-  std::pair<std::string, std::shared_future<Group>> opening_;  // the last group
+  std::pair<std::string, std::shared_future<Group>> opening_;  // the last group; of the thread that joins or recovers
   std::atomic<int64_t> announced_ = 0;
   std::atomic<bool> overwrote_ = false;  // by a step that failed
   std::mutex mutex_;
-  std::deque<Roll> rolls_;  // announced, not agreed on yet
+  std::deque<Roll> rolls_;  // announced, not agreed on yet; guarded by mutex_
 };
 
 C10dComm& instance() {
