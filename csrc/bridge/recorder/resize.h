@@ -6,9 +6,11 @@
 
 namespace spmdx::bridge {
 
-// `self` shows elements of these sizes from its offset on, in its storage, which grows where it has to.
+// `self` shows elements of these sizes from its offset on, in its storage, which grows where it has to. Holds the
+// recorder's lock.
 void resize(const at::Tensor& self, const Shape& sizes, const Shape& strides);
-// The storage has this many bytes; without any, the memory of its elements is given up.
+// The storage has this many bytes; without any, the memory of its elements is given up. Program threads. Takes the
+// recorder's lock.
 void resize_storage(const c10::Storage& storage, size_t bytes);
 
 }  // namespace spmdx::bridge
