@@ -10,7 +10,7 @@
 #include "bridge/backend/aten_kernel.h"
 #include "bridge/python/source.h"
 #include "bridge/recorder/engine.h"
-#include "bridge/recorder/recorder.h"
+#include "bridge/step/flush.h"
 #include "passes/report/flops.h"
 #include "passes/report/timeline.h"
 #include "rules/rule/rule.h"
@@ -105,7 +105,7 @@ py::object report_or_none(const PlanRef& plan) { return plan ? py::object(report
 
 PlanRef pending(const at::Tensor& tensor) {
   py::gil_scoped_release no_gil;
-  return bridge::Recorder::instance().plan_pending(tensor);
+  return bridge::plan_pending(tensor);
 }
 
 }  // namespace

@@ -9,7 +9,7 @@
 #include "bind/bind.h"
 #include "bridge/python/source.h"
 #include "bridge/recorder/engine.h"
-#include "bridge/recorder/recorder.h"
+#include "bridge/step/flush.h"
 #include "bridge/world/c10d_comm.h"
 
 namespace spmdx {
@@ -46,7 +46,7 @@ std::string recover(const std::string& why) {
   bridge::engine().wait();
   std::string unseen;
   try {
-    if (const std::exception_ptr error = bridge::Recorder::instance().undo()) std::rethrow_exception(error);
+    if (const std::exception_ptr error = bridge::undo_failed()) std::rethrow_exception(error);
   } catch (const std::exception& error) {
     unseen = error.what();
   }

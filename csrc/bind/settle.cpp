@@ -5,6 +5,7 @@
 #include "base/error.h"
 #include "bind/handles.h"
 #include "bridge/recorder/recorder.h"
+#include "bridge/step/flush.h"
 #include "bridge/tensor/abstract.h"
 #include "bridge/tensor/annotation.h"
 #include "bridge/tensor/meta.h"
@@ -51,8 +52,8 @@ bridge::LazyTensor& require_lazy(const at::Tensor& tensor, const char* what) {
 }
 
 DataRef settle(const at::Tensor& tensor) {
-  bridge::require_values(require_lazy(tensor, "spmdx"));
   const bridge::Recorder::Lock lock;
+  bridge::require_values(require_lazy(tensor, "spmdx"));
   at::Tensor own = rooted(tensor);
   bridge::Root& root = require_lazy(own, "spmdx").root();
   const bool lies_elsewhere =
@@ -60,7 +61,7 @@ DataRef settle(const at::Tensor& tensor) {
   if (!root.current.data || lies_elsewhere) {
     if (bridge::planning_only()) bridge::refuse_values();
     py::gil_scoped_release no_gil;
-    bridge::Recorder::instance().flush(true);
+    bridge::flush(true);
   }
   internal_check(root.current.data != nullptr, "a flush left a live tensor without data");
   return root.current.data;
@@ -69,7 +70,7 @@ DataRef settle(const at::Tensor& tensor) {
 ShardingRef sharding_of(const at::Tensor& tensor) {
   auto plan_pending = [](const at::Tensor& pending) {
     py::gil_scoped_release no_gil;
-    return bridge::Recorder::instance().plan_pending(pending);
+    return bridge::plan_pending(pending);
   };
   const bridge::Recorder::Lock lock;
   const bridge::LazyTensor& lazy = require_lazy(tensor, "get_sharding");

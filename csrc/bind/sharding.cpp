@@ -101,8 +101,7 @@ std::pair<std::vector<at::Tensor>, std::optional<ShardingHandle>> local_data(con
   const ShardingRef sharding = data->sharding();
   const auto shown = [&](const BufferRef& shard) {
     if (on_host) return bridge::to_host(bridge::tensor_of(shard));
-    // The caller may write to the shard, so the copy on the host would be out of date.
-    static_cast<bridge::AtenBuffer&>(*shard).host = at::Tensor();
+    bridge::take_host(shard);  // the caller may write to the shard, so the copy on the host would be out of date
     bridge::lead_program();
     return bridge::tensor_of(shard);
   };
@@ -201,6 +200,7 @@ at::Tensor blank(const Shape& shape, at::ScalarType dtype, const std::optional<S
 }
 
 py::object annotation(const at::Tensor& tensor) {
+  const bridge::Recorder::Lock lock;  // the end of plan_only, on any thread, writes annotations
   bridge::LazyTensor* lazy = bridge::as_lazy(tensor);
   if (!lazy || !lazy->annotation()) return py::none();
   return py::cast(ShardingHandle{lazy->annotation()->sharding, lazy->annotation()->written});
@@ -208,6 +208,7 @@ py::object annotation(const at::Tensor& tensor) {
 
 // Gives the annotation of `from` to `to`, if both are tensors of the device. Returns whether `to` is annotated then.
 bool keep_annotation(const at::Tensor& from, const at::Tensor& to) {
+  const bridge::Recorder::Lock lock;
   bridge::LazyTensor *source = bridge::as_lazy(from), *target = bridge::as_lazy(to);
   if (!target) return false;
   if (source && source->annotation()) bridge::Recorder::instance().keep_annotation(*target, *source->annotation());

@@ -12,6 +12,8 @@
 #include "bridge/record/intern.h"
 #include "bridge/recorder/engine.h"
 #include "bridge/recorder/recorder.h"
+#include "bridge/step/flush.h"
+#include "bridge/step/plan_only.h"
 #include "bridge/step/plan_warnings.h"
 #include "bridge/tensor/abstract.h"
 #include "sharding/reshard/reshard.h"
@@ -72,10 +74,10 @@ using NoGil = py::call_guard<py::gil_scoped_release>;
 
 void bind_step(py::module_& m) {
   m.attr("TORCH_VERSION") = SPMDX_TORCH_VERSION;
-  m.def("flush", [] { bridge::Recorder::instance().flush(false); }, NoGil());
-  m.def("wait", [] { bridge::Recorder::instance().wait(); });
-  m.def("begin_plan_only", [] { bridge::Recorder::instance().begin_plan_only(); });
-  m.def("end_plan_only", [] { bridge::Recorder::instance().end_plan_only(); });
+  m.def("flush", [] { bridge::flush(false); }, NoGil());
+  m.def("wait", bridge::wait_for_steps);
+  m.def("begin_plan_only", bridge::begin_plan_only);
+  m.def("end_plan_only", bridge::end_plan_only);
   m.def("planning_only", &bridge::planning_only);
   m.def("counters", counters, NoGil());
   m.def("reset_counters", reset_counters);

@@ -190,7 +190,7 @@ class AtenBackend final : public Backend {
 
   uint64_t digest(const BufferRef& buffer) override {
     KernelGuard guard;
-    const at::Tensor host = std::exchange(static_cast<AtenBuffer&>(*buffer).host, at::Tensor());
+    const at::Tensor host = take_host(buffer);
     const at::Tensor here = host.defined() ? host : to_host(tensor_of(buffer));
     const at::Tensor plain = here.resolve_conj().resolve_neg().contiguous();
     const std::string_view bytes(static_cast<const char*>(plain.const_data_ptr()), plain.nbytes());

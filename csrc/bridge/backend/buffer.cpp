@@ -2,6 +2,7 @@
 // Makes buffers on the shard device from tensors.
 #include "bridge/backend/buffer.h"
 
+#include <mutex>
 #include <utility>
 
 #include "bridge/backend/shard_device.h"
@@ -24,6 +25,13 @@ BufferRef uploaded(const at::Tensor& tensor, at::MemoryFormat format) {
   at::Tensor host = pinned_copy(plain, format);
   at::Tensor there = to_shard_device(host, true);
   return std::make_shared<AtenBuffer>(std::move(there), uploads_are_compared() ? std::move(host) : at::Tensor());
+}
+
+// A thread of the program and the one that runs steps may ask at once. One lock for all buffers: it is asked rarely.
+at::Tensor take_host(const BufferRef& buffer) {
+  static std::mutex mutex;
+  const std::lock_guard lock(mutex);
+  return std::exchange(static_cast<AtenBuffer&>(*buffer).host_, at::Tensor());
 }
 
 bool owns_memory_alone(const at::Tensor& tensor) {

@@ -10,8 +10,8 @@
 #include "bridge/device/autograd_threads.h"
 #include "bridge/device/device_memory.h"
 #include "bridge/python/errors.h"
-#include "bridge/recorder/recorder.h"
 #include "bridge/recorder/resize.h"
+#include "bridge/step/flush.h"
 #include "bridge/tensor/accelerator.h"
 #include "bridge/tensor/generator.h"
 #include "bridge/tensor/tensor.h"
@@ -24,8 +24,8 @@ const c10::Device kDevice(kDeviceType, 0);
 // Submits what is recorded, and waits until all steps have ended.
 void synchronize() {
   with_python_errors([] {
-    Recorder::instance().flush(false);
-    Recorder::instance().wait();
+    flush(false);
+    wait_for_steps();
   });
 }
 

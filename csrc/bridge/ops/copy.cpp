@@ -16,6 +16,7 @@
 #include "bridge/recorder/recorder.h"
 #include "bridge/recorder/resize.h"
 #include "bridge/recorder/values.h"
+#include "bridge/step/read_back.h"
 #include "bridge/tensor/meta.h"
 #include "bridge/tensor/tensor.h"
 
@@ -39,7 +40,7 @@ void copy_into_lazy(const at::Tensor& target, const at::Tensor& source) {
 
 void copy_into(const at::Tensor& target, const at::Tensor& source) {
   if (as_lazy(target)) return copy_into_lazy(target, source);
-  at::Tensor whole = Recorder::instance().peek(source);
+  at::Tensor whole = peek(source);
   KernelGuard kernels_only;
   target.copy_(whole);
 }
@@ -76,7 +77,7 @@ bool to_copy(const OpInfo& info, Stack* stack) {
   const auto format = named(info, args, "memory_format").toOptional<c10::MemoryFormat>();
   const auto device = named(info, args, "device").toOptional<c10::Device>();
   if (device && device->is_cpu() && as_lazy(self)) {
-    at::Tensor host = Recorder::instance().materialise(self);
+    at::Tensor host = materialise(self);
     KernelGuard kernels_only;
     finish(info, stack, at::_to_copy(host, host.options().dtype(dtype), false, format));
     return true;
@@ -97,7 +98,7 @@ bool to_copy(const OpInfo& info, Stack* stack) {
 }
 
 bool local_scalar(const OpInfo& info, Stack* stack) {
-  const at::Tensor whole = Recorder::instance().peek(arguments(info, *stack)[0].toTensor());
+  const at::Tensor whole = peek(arguments(info, *stack)[0].toTensor());
   finish(info, stack, whole.item());
   return true;
 }

@@ -4,6 +4,7 @@
 
 #include "bridge/record/operands.h"
 #include "bridge/recorder/recorder.h"
+#include "bridge/step/flush.h"
 #include "bridge/tensor/calls.h"
 
 namespace spmdx::bridge {
@@ -11,8 +12,8 @@ namespace spmdx::bridge {
 at::Tensor permute_rows(const at::Tensor& tensor, int64_t dim, const std::vector<int64_t>& sources) {
   Recorder::Lock lock;
   Recorder& recorder = Recorder::instance();
-  recorder.check_failed();
-  recorder.cut_if_long();
+  check_failed();
+  cut_if_long();
   const ValueId value = operand(tensor);
   const TensorType type = recorder.type(value);
   return wrap_value(recorder.record(make_call("spmdx.permute_rows", {type}, {dim, sources}, type), {value}, {}));

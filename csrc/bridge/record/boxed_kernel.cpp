@@ -18,8 +18,10 @@
 #include "bridge/recorder/recorder.h"
 #include "bridge/recorder/resize.h"
 #include "bridge/recorder/values.h"
+#include "bridge/step/flush.h"
 #include "bridge/tensor/generator.h"
 #include "bridge/tensor/tensor.h"
+#include "runtime/step/engine.h"
 
 namespace spmdx::bridge {
 namespace {
@@ -231,6 +233,14 @@ void trace_writes(const OpInfo& info, Stack* stack) {
   for (auto& result : results) stack->push_back(std::move(result));
 }
 
+// Throws for spmdx:1 and higher, also where PyTorch does not check it. REQUIRES: one of the arguments is a device.
+void require_our_device(const OpInfo& info, IValues args) {
+  if (!args[info.device].isDevice()) return;
+  const c10::Device device = args[info.device].toDevice();
+  TORCH_CHECK(device.type() != kDeviceType || device.index() <= 0, "there is one logical spmdx device, spmdx:0, not ",
+              device, ". Expected it. The devices of a mesh lie below it: call spmdx.mark_sharding.");
+}
+
 }  // namespace
 
 Traced record_op(const OpInfo& info, IValues args) {
@@ -254,20 +264,12 @@ void trace_op(const OpInfo& info, Stack* stack) {
   });
 }
 
-// Throws for spmdx:1 and higher, also where PyTorch does not check it. REQUIRES: one of the arguments is a device.
-void require_our_device(const OpInfo& info, IValues args) {
-  if (!args[info.device].isDevice()) return;
-  const c10::Device device = args[info.device].toDevice();
-  TORCH_CHECK(device.type() != kDeviceType || device.index() <= 0, "there is one logical spmdx device, spmdx:0, not ",
-              device, ". Expected it. The devices of a mesh lie below it: call spmdx.mark_sharding.");
-}
-
 void trace(const c10::OperatorHandle& op, c10::DispatchKeySet, Stack* stack) {
   Recorder::Lock lock;
   with_python_errors([&] {
     check_process();
-    Recorder::instance().check_failed();
-    Recorder::instance().cut_if_long();
+    check_failed();
+    cut_if_long();
     const OpInfo& info = op_info(op);
     if (info.device >= 0) led(info, [&] { require_our_device(info, arguments(info, *stack)); });
     if (any_foreign(info, arguments(info, *stack))) {

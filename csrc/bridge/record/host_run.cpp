@@ -8,6 +8,7 @@
 #include "bridge/record/call/ivalue.h"
 #include "bridge/record/operands.h"
 #include "bridge/recorder/recorder.h"
+#include "bridge/step/read_back.h"
 #include "bridge/tensor/tensor.h"
 
 namespace spmdx::bridge {
@@ -57,7 +58,7 @@ void write_from(const c10::IValue& target, const c10::IValue& host) {
 
 at::Tensor on_host(const at::Tensor& tensor, bool written) {
   if (!as_lazy(tensor)) return tensor;
-  return written ? Recorder::instance().materialise(tensor) : Recorder::instance().peek(tensor);
+  return written ? materialise(tensor) : peek(tensor);
 }
 
 void run_on_host(const OpInfo& info, Stack* stack) {

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// The engine over ATen and the processes of the program; errors of ops, led by the user's line.
+// The one engine, over ATen's kernels and the processes of the program; errors of ops begin with the user's line.
 #include "bridge/recorder/engine.h"
 
 #include <atomic>

@@ -5,8 +5,10 @@
 
 namespace spmdx::bridge {
 
+// The one engine, which is never destroyed. Any thread.
 Engine& engine();
 
+// Whether a step failed, or a wait for a value of one, and the program has not heard of it. Any thread, all three.
 bool has_unseen_failure();
 void note_failure();
 void forget_failure();

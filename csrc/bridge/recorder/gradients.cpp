@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Gradients of leaves: noted as autograd stores them, so that they lie as their parameters do. Nobody looks at `.grad`
-// later: other threads drop gradients meanwhile, and PyTorch gives up the GIL in the middle of that.
+// Gradients of leaves are noted when autograd stores them, so that they lie as their parameters do. `.grad` is not read
+// later, since other threads may drop gradients meanwhile, and PyTorch gives up the GIL while it drops a tensor.
 #include "bridge/recorder/gradients.h"
 
 #include <torch/csrc/autograd/function.h>
@@ -22,16 +22,16 @@ struct Run {
   bool operator==(const Run&) const = default;
 };
 
-constexpr size_t kNested = 64;  // backward passes run in hooks of each other, in one thread; PyTorch stops at 60
+constexpr size_t kNested = 64;  // backward passes in hooks of backward passes, in one thread; PyTorch allows 60
 
-// Those that have stored their gradient, of this pass and of those around it. What comes after in one is a hook's
-// doing.
+// Runs that have stored their gradient, of this backward pass and of the passes around it. An op that comes later in
+// such a run is one of a hook.
 thread_local std::vector<Run> stored;
 
 Run current_run() { return {torch::autograd::get_current_node().get(), torch::autograd::get_current_graph_task_id()}; }
 
 void note_stored(const Run& run) {
-  std::erase_if(stored, [&](const Run& other) { return other.pass >= run.pass; });  // ended
+  std::erase_if(stored, [&](const Run& other) { return other.pass >= run.pass; });  // these have ended
   if (stored.size() == kNested) stored.erase(stored.begin());
   stored.push_back(run);
 }
@@ -54,15 +54,14 @@ void note_gradient(const c10::IValue& result) {
   if (gradient && gradient->sizes() == leaf->sizes()) gradient->root().gradient_of = leaf->root().serial;
 }
 
-// By the gradients that this graph computes, the input that each lies like: its leaf.
-std::unordered_map<const Root*, uint32_t> RecorderState::gradients() {
+GradientInputs RecorderState::gradients() {
   const std::vector<RootRef> alive = live_roots();  // in order of their serials
   std::vector<const Root*> pending_gradients;
   for (const RootRef& ref : alive)
     if (root_of(ref).gradient_of && pending(root_of(ref).current)) pending_gradients.push_back(&root_of(ref));
   std::stable_sort(pending_gradients.begin(), pending_gradients.end(),
                    [](const Root* a, const Root* b) { return a->gradient_of < b->gradient_of; });
-  std::unordered_map<const Root*, uint32_t> tied;
+  GradientInputs tied;
   for (const Root* gradient : pending_gradients) {
     const auto leaf =
         std::lower_bound(alive.begin(), alive.end(), gradient->gradient_of,

@@ -5,6 +5,8 @@
 
 namespace spmdx::bridge {
 
+// Both: Holds the recorder's lock, on the thread that runs the op.
+
 // The leaf whose gradient autograd stores now; null: it does something else.
 const LazyTensor* leaf_of_current_node();
 // Notes the result of an op that autograd stores as a leaf's gradient, if it is one.

@@ -42,7 +42,6 @@ void Recorder::write(LazyTensor& tensor, ValueId value) {
   state_->cache(tensor, seen);
 }
 
-// What a whole of one layout holds, where one of the next layout has it.
 ValueId RecorderState::grown(const Outgrown& from, const Meta& to, ValueId value) {
   const ValueId zeros = full_int(to.sizes, 0, to_dtype(to.dtype));
   return numel(from.base->sizes) == 0 ? zeros : write_back(*from.steps, zeros, value);

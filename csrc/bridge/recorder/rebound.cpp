@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Roots that took over data beside the steps: noted as long as a step before them may fail, and undone then.
+// Roots that took over data without a step: noted as long as a step from before may fail, and undone if it does.
 #include "bridge/recorder/engine.h"
 #include "bridge/recorder/recorder_state.h"
 #include "bridge/tensor/tensor.h"
@@ -7,19 +7,18 @@
 
 namespace spmdx::bridge {
 
-// Whether nothing that may still fail was recorded before. What a program that runs alone does here is done; where
-// there are more, they have to agree on what was undone, and only steps are counted.
 bool RecorderState::at_start_of_step() const { return graph.nodes.empty() && engine().idle() && !has_unseen_failure(); }
 
+// One process that has no step to wait for need not note it. Several processes have to agree on what is undone, and
+// they compare numbers of steps only.
 void RecorderState::note_rebound(Root& root, DataRef before) {
   if (!before || (comm().processes().count == 1 && at_start_of_step())) return;
   const RootRef ref = RootRef::unsafe_reclaim_from_nonowning(&root);
   rebound.push_back({c10::weak_intrusive_ptr<c10::StorageImpl>(ref), std::move(before), nullptr});
 }
 
-// What was written beside earlier steps that have ended well is let go.
-void RecorderState::send_rebound(const std::vector<PlannedPart>& parts) {
-  const DataRef step = parts.empty() || parts[0].outputs.empty() ? nullptr : parts[0].outputs[0];
+// Lets go of what was written beside earlier steps that have ended without an error.
+void RecorderState::send_rebound(const DataRef& step) {
   std::erase_if(rebound, [&](Rebound& one) {
     if (!one.step) one.step = step;
     return !one.step || (one.step != step && one.step->ready() && !has_failed(*one.step));

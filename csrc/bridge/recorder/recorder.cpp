@@ -31,7 +31,7 @@ DataRef scalar_data(const at::Tensor& tensor, const TensorType& type) {
 }
 
 // A number from the program's text: nobody writes to it, and it comes again with the next step. The latest are kept.
-// REQUIRES: the recorder's lock.
+// Holds the recorder's lock.
 DataRef number_data(const at::Tensor& tensor, const TensorType& type) {
   struct Known {
     uint64_t bits = 0;
@@ -110,7 +110,8 @@ ValueId Recorder::host_scalar(const at::Tensor& tensor) {
   const TensorType type{to_dtype(tensor.scalar_type()), {}, wrapped};
   Lock lock;
   const ValueId value = state_->graph.add_input(type);
-  state_->inputs.push_back(wrapped ? number_data(tensor, type) : scalar_data(tensor, type));  // in no map
+  state_->inputs.push_back(wrapped ? number_data(tensor, type)
+                                   : scalar_data(tensor, type));  // each call is an input of its own
   return value;
 }
 

@@ -31,7 +31,6 @@ void RecorderState::reset() {
   ++epoch;
 }
 
-// The root's annotation on the input that stands for its data; REQUIRES: there is one.
 void RecorderState::annotate_input(const Root& root) {
   Input& input = graph.inputs[input_of.at(root.current.data.get())];
   if (!root.annotation || input.annotation) return;
@@ -40,7 +39,6 @@ void RecorderState::annotate_input(const Root& root) {
   input.state = root.annotation->state;
 }
 
-// The value of a root; existing data becomes an input that carries the root's annotation.
 ValueId RecorderState::read(const Root& root) {
   if (!root.current.data) {
     internal_check(pending(root.current), "a tensor holds a value of a graph that has ended");
@@ -51,7 +49,6 @@ ValueId RecorderState::read(const Root& root) {
   return value;
 }
 
-// The data behind a value that is a graph input of the same type as its tensor; null for results of nodes.
 DataRef RecorderState::data_of(ValueId value) const {
   if (graph.values[value].producer != kNone || graph.values[value].type.wrapped_number) return nullptr;
   for (size_t i = graph.inputs.size(); i-- > 0;) {
@@ -70,7 +67,6 @@ ValueId RecorderState::input(const DataRef& data) {
   return graph.inputs[found->second].value;
 }
 
-// `value` is what the tensor shows; the annotation of a view is a constraint on it.
 void RecorderState::cache(LazyTensor& tensor, ValueId value) {
   tensor.cached = {epoch, value, nullptr};
   tensor.cached_generation = tensor.root().generation;

@@ -1,26 +1,18 @@
 // SPDX-License-Identifier: Apache-2.0
-// What the recorder holds while a graph is recorded; shared by the files that implement it.
+// What the recorder holds while a graph is recorded. The rooms `recorder` and `step` share it.
 #pragma once
-#include <exception>
 #include <unordered_map>
 #include <vector>
 
 #include "bridge/tensor/annotation.h"
 #include "bridge/tensor/meta.h"
 #include "bridge/tensor/tensor.h"
-#include "runtime/step/engine.h"
 
 namespace spmdx::bridge {
 
-// A step that was to compute it failed, or was planned only and a value is wanted now.
+// Whether a step that was to compute the data failed, or was planned only and a value is wanted now. Any thread. Takes
+// Data.
 bool has_failed(const Data& data);
-
-// A finished graph on its way to the engine.
-struct PlannedPart {
-  PlanRef plan;
-  std::vector<DataRef> sources, outputs;
-  std::vector<RootRef> owners;  // the roots of the outputs, in the same order
-};
 
 // A root that took over data which is at hand, as `copy_` of a whole tensor does: no result of a step, but it holds if
 // the step does that it was written beside.
@@ -30,50 +22,54 @@ struct Rebound {
   DataRef step;  // a result of that step; null until it is sent
 };
 
-// Every function REQUIRES the recorder's lock.
+// By the gradients that the graph computes: the index of the input that each lies like, which is its leaf's.
+using GradientInputs = std::unordered_map<const Root*, uint32_t>;
+
+// All functions: Holds the recorder's lock.
 struct RecorderState {
-  Graph graph;
-  uint64_t epoch = 1;
-  std::vector<DataRef> inputs;
-  std::vector<DataRef> submitted;  // those of the finished graph
-  std::vector<Param> params;
+  Graph graph;                                         // without outputs
+  uint64_t epoch = 1;                                  // counts graphs: numbers of values of an older one mean nothing
+  std::vector<DataRef> inputs;                         // of the graph, in its order
+  std::vector<Param> params;                           // of the graph's nodes
   std::unordered_map<const Data*, uint32_t> input_of;  // index into inputs
   int64_t ops = 0, implicit_syncs = 0;
   bool annotated = false;  // since the last flush: existing data may have to move
   std::vector<Rebound> rebound;
 
+  // Whether the value is one of the graph being recorded.
   bool pending(const LazyValue& value) const { return !value.data && value.id != kNone && value.epoch == epoch; }
+  // Begins the next graph.
   void reset();
-  uint32_t tie_of(const Root& root, const std::unordered_map<const Root*, uint32_t>& gradients) const;
-  std::unordered_map<const Root*, uint32_t> gradients();
+
+  // The graph input that stands for this data.
+  ValueId input(const DataRef& data);
+  // The data behind a value that is a graph input of the same type as its tensor; null for results of nodes.
   DataRef data_of(ValueId value) const;
+  // The value of a root; existing data becomes an input that carries the root's annotation.
+  ValueId read(const Root& root);
+  // `value` is what the tensor shows; the annotation of a view is a constraint on it.
+  void cache(LazyTensor& tensor, ValueId value);
+
+  // The root's annotation on the input that stands for its data. REQUIRES: there is such an input.
   void annotate_input(const Root& root);
   void annotate(LazyTensor& tensor, const Annotation& annotation);
   void constrain(ValueId value, const Annotation& annotation);
-  void cache(LazyTensor& tensor, ValueId value);
-  ValueId read(const Root& root);
-  bool must_move(const Root& root) const;
-  ValueId input(const DataRef& data);
-  Output output_of(const Root& root, const std::unordered_map<const Root*, uint32_t>& gradients) const;
-  MeshRef mesh_of(const std::vector<Output>& outputs, const std::vector<bool>& needed) const;
-  void need_ties(MeshRef& mesh, std::vector<Output>& outputs, std::vector<bool>& needed) const;
-  void add_moves(MeshRef& mesh, std::vector<RootRef>& owners, std::vector<Output>& outputs);
-  std::vector<const Mesh*> meshes(bool of_data) const;
-  ShardingRef annotation_of_tie(uint32_t tied) const;
-  std::vector<std::vector<RootRef>> pending_by_mesh(const std::unordered_map<const Root*, uint32_t>& tied) const;
-  Graph finish(std::vector<RootRef>& owners, const std::unordered_map<const Root*, uint32_t>& gradients);
-  void keep_inputs(Graph& done, const std::vector<bool>& needed);
-  PlannedPart planned(Graph done, std::vector<DataRef> sources, std::vector<RootRef> owners);
-  void send(std::vector<PlannedPart> parts);
-  void submit();
+
+  // Reads the leaves, also those whose values the graph does not need.
+  GradientInputs gradients();
+
+  // `value` in the next layout of a root that grew; elements that it does not have are 0.
   static ValueId grown(const Outgrown& from, const Meta& to, ValueId value);
   // Data from before the root grew lies as the root does now.
   void follow_growth(Root& root);
-  void compute_unsharded();
-  void roll_back(std::exception_ptr error);
+
+  // Whether no step that is recorded or runs may still fail.
   bool at_start_of_step() const;
+  // The root took over data beside the steps; it held `before`.
   void note_rebound(Root& root, DataRef before);
-  void send_rebound(const std::vector<PlannedPart>& parts);
+  // The step that was recorded is submitted, and `step` is one of its results (null: it has none).
+  void send_rebound(const DataRef& step);
+  // Roots go back to what they held, where the step that they were written beside failed.
   void undo_rebound();
 };
 

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// resize_ of tensors and of storages: elements keep their places in memory, and what else views them.
+// resize_ of tensors and of storages: elements keep their places in memory, also for other views of it.
 #include "bridge/recorder/resize.h"
 
 #include <ATen/EmptyTensor.h>
@@ -14,7 +14,7 @@
 namespace spmdx::bridge {
 namespace {
 
-// What the whole is laid out as when its storage holds `target`: as that, or in one row.
+// The layout of the whole once its storage holds `target`: that of `target`, or one row.
 Meta grown_layout(const Root& root, const Meta& target) {
   const bool dense = meta_tensor(target).is_non_overlapping_and_dense();
   if (target.offset == 0 && target.dtype == root.base->dtype && dense) return target;

@@ -8,7 +8,11 @@
 
 namespace spmdx::bridge {
 
+// All: Holds the recorder's lock, since ids of values mean nothing without it.
+
+// Appends a node; returns the first of its results.
 ValueId record_call(CallRef call, std::vector<ValueId> inputs, const std::vector<Param>& params = {});
+// The same elements in other sizes, with the dims in another order, repeated to larger sizes, or in another dtype.
 ValueId view(ValueId x, const Shape& sizes);
 ValueId permute(ValueId x, const std::vector<int64_t>& dims);
 ValueId expand(ValueId x, const Shape& sizes);

@@ -38,8 +38,8 @@ ValueId as_pairs(ValueId x) {
   return unary("aten.view_as_real", x, {}, real_part(type.dtype), sizes);
 }
 
-// Which element of a whole of this type each element at the end of the steps is. With `pairs` the parts of complex
-// numbers count each, and a complex number holds the numbers of its two parts.
+// For each element that the steps show, its number in a whole of this type. With `pairs` the two parts of a complex
+// number count as two elements, and a complex number holds the numbers of its parts.
 ValueId places(c10::ArrayRef<ViewStep> steps, const TensorType& whole, bool pairs) {
   const bool halves = pairs && is_complex(whole.dtype);
   Shape sizes = whole.shape;
@@ -149,8 +149,8 @@ const std::unordered_map<std::string, WriteBack>& inverses() {
 }  // namespace
 
 ValueId write_back(const std::vector<ViewStep>& steps, ValueId base, ValueId written) {
-  // Places that show one element get different numbers where only some of them are written: from the first step that
-  // repeats elements on there is no inverse step by step.
+  // Where one element is shown at several places and only some of these are written, the places get different values.
+  // So from the first step on that repeats elements there is no inverse step by step.
   const auto first = std::find_if(steps.begin(), steps.end(), repeats);
   const auto direct = static_cast<size_t>(first - steps.begin());
   std::vector<ValueId> sources{base};

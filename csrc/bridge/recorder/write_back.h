@@ -7,7 +7,8 @@
 
 namespace spmdx::bridge {
 
-// The value of a root, now `base`, after what `steps` show of it was overwritten with `written`.
+// The value of a root, now `base`, after what `steps` show of it was overwritten with `written`. Holds the recorder's
+// lock.
 ValueId write_back(const std::vector<ViewStep>& steps, ValueId base, ValueId written);
 
 }  // namespace spmdx::bridge

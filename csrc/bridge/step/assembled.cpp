@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Shards as boxes of the whole.
+// Puts shards together: each is a box of the whole.
 #include "bridge/step/assembled.h"
 
 #include <ATen/ops/empty.h>

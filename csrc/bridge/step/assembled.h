@@ -7,7 +7,8 @@
 
 namespace spmdx::bridge {
 
-// The whole of data on the host. REQUIRES: it has not failed.
+// The whole of `data` on the host, of which `shards` are the shards; may share memory with them. Any thread, with or
+// without locks: the caller has waited for the data and holds it.
 at::Tensor assembled(const Data& data, const Shards& shards);
 
 }  // namespace spmdx::bridge

@@ -12,7 +12,7 @@
 namespace spmdx::bridge {
 namespace {
 
-// The mesh itself, or one of all devices where that leaves a process out.
+// The mesh itself, or a mesh of all devices where the given one leaves a process out.
 MeshRef mesh_of_all(const MeshRef& mesh, const Processes& processes) {
   if (held_everywhere(processes, *mesh, 0)) return mesh;
   std::vector<int64_t> ids(processes.count * processes.devices);

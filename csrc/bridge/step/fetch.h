@@ -6,7 +6,7 @@
 namespace spmdx::bridge {
 
 // `data`, if every process holds all of them; else the same values whole in every process. An exchange between all
-// processes, so all of them have to ask. Does not wait for it.
+// processes, so all of them have to ask. Does not wait for it. Holds the recorder's lock. Gives up the GIL.
 DataRef held_here(const DataRef& data);
 
 }  // namespace spmdx::bridge

@@ -1,11 +1,12 @@
 // SPDX-License-Identifier: Apache-2.0
 // The end of a graph: which values leave it, what they share their layout with, and its mesh.
+#include "bridge/step/finish.h"
+
 #include <algorithm>
+#include <utility>
 
 #include "base/error.h"
 #include "bridge/python/source.h"
-#include "bridge/recorder/recorder_state.h"
-#include "bridge/tensor/tensor.h"
 
 namespace spmdx::bridge {
 namespace {
@@ -55,26 +56,26 @@ std::vector<bool> needed_values(const Graph& graph, const std::vector<Output>& o
   return needed;
 }
 
-}  // namespace
-
-// Existing data that does not lie as the user wrote since.
-bool RecorderState::must_move(const Root& root) const {
+// Whether the root holds data that does not lie as the user has written since.
+bool must_move(const Root& root) {
   return root.annotation && root.current.data && root.current.data->sharding() != root.annotation->sharding &&
          !has_failed(*root.current.data);
 }
 
-uint32_t RecorderState::tie_of(const Root& root, const std::unordered_map<const Root*, uint32_t>& gradients) const {
+// The input that the root's value is to lie like: the root's own previous value, or the leaf of a gradient. kNone:
+// there is none.
+uint32_t tie_of(const RecorderState& state, const Root& root, const GradientInputs& gradients) {
   if (root.previous && root.previous->type().shape == root.base->sizes) {
-    if (auto found = input_of.find(root.previous.get()); found != input_of.end()) return found->second;
+    if (auto found = state.input_of.find(root.previous.get()); found != state.input_of.end()) return found->second;
   }
   auto found = gradients.find(&root);
   return found == gradients.end() ? kNone : found->second;
 }
 
-Output RecorderState::output_of(const Root& root, const std::unordered_map<const Root*, uint32_t>& gradients) const {
+Output output_of(const RecorderState& state, const Root& root, const GradientInputs& gradients) {
   Output output{root.current.id, nullptr, kNone, false, 0, false};
-  if (graph.values[output.value].producer != kNone) output.tied = tie_of(root, gradients);
-  output.donates = output.tied != kNone && root.previous == inputs[output.tied];
+  if (state.graph.values[output.value].producer != kNone) output.tied = tie_of(state, root, gradients);
+  output.donates = output.tied != kNone && root.previous == state.inputs[output.tied];
   if (!root.annotation) return output;
   output.annotation = root.annotation->sharding;
   output.source = root.annotation->source;
@@ -82,13 +83,14 @@ Output RecorderState::output_of(const Root& root, const std::unordered_map<const
   return output;
 }
 
-ShardingRef RecorderState::annotation_of_tie(uint32_t tied) const {
+ShardingRef annotation_of_tie(const Graph& graph, uint32_t tied) {
   return tied == kNone ? nullptr : graph.inputs[tied].annotation;
 }
 
-// The one mesh of what the user annotated among all that the outputs need, or else lie like. Other data may lie on any
-// mesh, and moves to this one.
-MeshRef RecorderState::mesh_of(const std::vector<Output>& outputs, const std::vector<bool>& needed) const {
+// The one mesh of the annotations on values that the outputs need, or else on inputs that the outputs lie like, or else
+// of the data that they need. Data on another mesh moves to this one.
+MeshRef mesh_of(const RecorderState& state, const std::vector<Output>& outputs, const std::vector<bool>& needed) {
+  const Graph& graph = state.graph;
   Agreed agreed;
   for (const Output& output : outputs) agreed.add(output.annotation, output.source);
   for (const Input& input : graph.inputs) {
@@ -99,56 +101,61 @@ MeshRef RecorderState::mesh_of(const std::vector<Output>& outputs, const std::ve
   }
   MeshRef mesh = std::move(agreed.mesh);
   for (size_t i = 0; i < outputs.size() && !mesh; ++i) {
-    if (const ShardingRef tie = annotation_of_tie(outputs[i].tied)) mesh = tie->mesh;
+    if (const ShardingRef tie = annotation_of_tie(graph, outputs[i].tied)) mesh = tie->mesh;
   }
   for (size_t i = 0; i < graph.inputs.size() && !mesh; ++i) {
-    if (const ShardingRef layout = inputs[i]->sharding(); layout && needed[graph.inputs[i].value]) mesh = layout->mesh;
+    const ShardingRef layout = state.inputs[i]->sharding();
+    if (layout && needed[graph.inputs[i].value]) mesh = layout->mesh;
   }
   return mesh;
 }
 
-// Annotated data that lies otherwise leaves the step as it was annotated. Data of another mesh waits for a step of its
-// own.
-void RecorderState::add_moves(MeshRef& mesh, std::vector<RootRef>& owners, std::vector<Output>& outputs) {
-  annotated = false;
+// Annotated data that lies otherwise leaves the step as it was annotated. Data that is annotated for another mesh needs
+// a step of its own: returns whether there is any.
+bool add_moves(RecorderState& state, MeshRef& mesh, std::vector<RootRef>& owners, std::vector<Output>& outputs) {
+  bool more = false;
   for (auto& ref : live_roots()) {
     Root& root = root_of(ref);
     if (!must_move(root)) continue;
     const MeshRef& wanted = root.annotation->sharding->mesh;
     if (mesh && !(*mesh == *wanted)) {
-      annotated = true;
+      more = true;
       continue;
     }
     mesh = wanted;
-    const ValueId value = read(root);
+    const ValueId value = state.read(root);
     root.previous = root.current.data;
-    root.current = {epoch, value, nullptr};
-    outputs.push_back(output_of(root, {}));
+    root.current = {state.epoch, value, nullptr};
+    outputs.push_back(output_of(state, root, {}));
     owners.push_back(std::move(ref));
   }
+  return more;
 }
 
-// A gradient may need no value of its parameter and still lie as the parameter does, if that is on this mesh.
-void RecorderState::need_ties(MeshRef& mesh, std::vector<Output>& outputs, std::vector<bool>& needed) const {
+// An output is tied only to an input that lies on the step's mesh. That input is needed then, also where no op reads
+// it, as a parameter of which only the gradient is computed.
+void need_ties(const RecorderState& state, MeshRef& mesh, std::vector<Output>& outputs, std::vector<bool>& needed) {
   for (Output& output : outputs) {
-    if (const ShardingRef tie = annotation_of_tie(output.tied); tie && !(*tie->mesh == *mesh)) untie(output);
+    const ShardingRef tie = annotation_of_tie(state.graph, output.tied);
+    if (tie && !(*tie->mesh == *mesh)) untie(output);
     if (output.tied == kNone) continue;
-    const ShardingRef layout = inputs[output.tied]->sharding();
+    const ShardingRef layout = state.inputs[output.tied]->sharding();
     if (layout && !mesh) mesh = layout->mesh;
-    if (!layout || *mesh == *layout->mesh) needed[graph.inputs[output.tied].value] = true;
+    if (!layout || *mesh == *layout->mesh) needed[state.graph.inputs[output.tied].value] = true;
   }
 }
 
-// The mesh each value is computed on: that of an annotation it is computed from; of data where it has none, if asked
-// for; null: none is known.
-std::vector<const Mesh*> RecorderState::meshes(bool of_data) const {
+// By value: the mesh of an annotation from which the value is computed, or with `of_data` the mesh of data from which
+// it is computed. Null: none is known.
+std::vector<const Mesh*> meshes(const RecorderState& state, bool of_data) {
+  const Graph& graph = state.graph;
   std::vector<const Mesh*> found(graph.values.size());
   auto add = [&](ValueId value, const ShardingRef& sharding) {
     if (sharding && !found[value]) found[value] = sharding->mesh.get();
   };
   for (const Constraint& constraint : graph.constraints) add(constraint.value, constraint.sharding);
   for (size_t i = 0; i < graph.inputs.size(); ++i)
-    add(graph.inputs[i].value, of_data ? inputs[i]->sharding() : graph.inputs[i].annotation);
+    add(graph.inputs[i].value, of_data ? state.inputs[i]->sharding() : graph.inputs[i].annotation);
   for (const Node& node : graph.nodes)
     for (ValueId result = node.output; result < node.output + node.call->outputs.size(); ++result)
       for (ValueId value : node.inputs)
@@ -156,24 +163,55 @@ std::vector<const Mesh*> RecorderState::meshes(bool of_data) const {
   return found;
 }
 
-// Roots of pending values in the order they were recorded, those of each mesh together: values that have nothing to do
-// with each other may lie on different meshes. At least one group, perhaps empty.
-std::vector<std::vector<RootRef>> RecorderState::pending_by_mesh(
-    const std::unordered_map<const Root*, uint32_t>& tied) const {
-  const std::vector<const Mesh*> annotated = meshes(false);
-  std::vector<const Mesh*> data;  // where nothing else tells
-  auto mesh_of = [&](const Root& root) -> const Mesh* {
+// Gives the graph's inputs the layouts of `data`, and returns the data of those that stay. An input that nobody needs
+// and that lies on another mesh is left out. An input that was read before it was annotated anew for another mesh is
+// data that comes from that mesh, without an annotation.
+std::vector<DataRef> keep_inputs(Graph& done, const std::vector<DataRef>& data, const std::vector<bool>& needed) {
+  std::vector<uint32_t> place(done.inputs.size(), kNone);
+  std::vector<Input> kept;
+  std::vector<DataRef> sources;
+  for (size_t i = 0; i < done.inputs.size(); ++i) {
+    Input input = done.inputs[i];
+    input.physical = data[i]->sharding();
+    const bool is_needed = needed[input.value];
+    const bool is_of_other_mesh = input.annotation && done.mesh && !(*input.annotation->mesh == *done.mesh);
+    if (!is_needed || is_of_other_mesh) input.annotation = nullptr;
+    if (!is_needed) {
+      if (input.physical && !(done.mesh && *input.physical->mesh == *done.mesh)) continue;
+    }
+    place[i] = static_cast<uint32_t>(kept.size());
+    kept.push_back(std::move(input));
+    sources.push_back(data[i]);
+  }
+  done.inputs = std::move(kept);
+  for (Output& output : done.outputs) {
+    if (output.tied == kNone) continue;
+    if (place[output.tied] == kNone) {
+      untie(output);
+    } else {
+      output.tied = place[output.tied];
+    }
+  }
+  return sources;
+}
+
+}  // namespace
+
+std::vector<std::vector<RootRef>> pending_by_mesh(const RecorderState& state, const GradientInputs& gradients) {
+  const std::vector<const Mesh*> annotated = meshes(state, false);
+  std::vector<const Mesh*> data;  // found where nothing else tells
+  auto mesh_for = [&](const Root& root) -> const Mesh* {
     if (root.annotation) return root.annotation->sharding->mesh.get();
     if (annotated[root.current.id]) return annotated[root.current.id];
-    if (const ShardingRef tie = annotation_of_tie(tie_of(root, tied))) return tie->mesh.get();
-    if (data.empty()) data = meshes(true);
+    if (const ShardingRef tie = annotation_of_tie(state.graph, tie_of(state, root, gradients))) return tie->mesh.get();
+    if (data.empty()) data = meshes(state, true);
     return data[root.current.id];
   };
   std::vector<std::pair<const Mesh*, std::vector<RootRef>>> groups;
   for (auto& ref : live_roots()) {
     const Root& root = root_of(ref);
-    if (!pending(root.current)) continue;
-    const Mesh* mesh = mesh_of(root);
+    if (!state.pending(root.current)) continue;
+    const Mesh* mesh = mesh_for(root);
     auto same = std::find_if(groups.begin(), groups.end(), [&](const auto& group) {
       return group.first == mesh || !group.first || !mesh || *group.first == *mesh;
     });
@@ -190,53 +228,23 @@ std::vector<std::vector<RootRef>> RecorderState::pending_by_mesh(
   return result;
 }
 
-// Adds outputs and the mesh. `owners` are the roots of the outputs, in the same order; data that has to move joins
-// them.
-Graph RecorderState::finish(std::vector<RootRef>& owners, const std::unordered_map<const Root*, uint32_t>& tied) {
+FinishedGraph finish_graph(RecorderState& state, std::vector<RootRef> owners, const GradientInputs& gradients) {
+  FinishedGraph done;
   std::vector<Output> outputs;
-  for (const auto& owner : owners) outputs.push_back(output_of(root_of(owner), tied));
-  std::vector<bool> needed = needed_values(graph, outputs);
-  MeshRef mesh = mesh_of(outputs, needed);
-  need_ties(mesh, outputs, needed);
-  add_moves(mesh, owners, outputs);
-  needed.resize(graph.values.size(), true);
+  for (const auto& owner : owners) outputs.push_back(output_of(state, root_of(owner), gradients));
+  std::vector<bool> needed = needed_values(state.graph, outputs);
+  MeshRef mesh = mesh_of(state, outputs, needed);
+  need_ties(state, mesh, outputs, needed);
+  done.more = add_moves(state, mesh, owners, outputs);
+  needed.resize(state.graph.values.size(), true);
   for (const Output& output : outputs) needed[output.value] = true;
-  Graph done = graph;
-  done.mesh = std::move(mesh);
-  done.outputs = std::move(outputs);
-  std::erase_if(done.constraints, [&](const Constraint& c) { return !needed[c.value]; });
-  keep_inputs(done, needed);
+  done.graph = state.graph;
+  done.graph.mesh = std::move(mesh);
+  done.graph.outputs = std::move(outputs);
+  std::erase_if(done.graph.constraints, [&](const Constraint& c) { return !needed[c.value]; });
+  done.sources = keep_inputs(done.graph, state.inputs, needed);
+  done.owners = std::move(owners);
   return done;
-}
-
-// Inputs with the layout of their data. One that nobody needs and that lies on another mesh is left out; one that was
-// read before it was annotated anew, for another mesh, is data that comes from there.
-void RecorderState::keep_inputs(Graph& done, const std::vector<bool>& needed) {
-  std::vector<uint32_t> place(done.inputs.size(), kNone);
-  std::vector<Input> kept;
-  submitted.clear();
-  for (size_t i = 0; i < done.inputs.size(); ++i) {
-    Input input = done.inputs[i];
-    input.physical = inputs[i]->sharding();
-    const bool is_needed = needed[input.value];
-    const bool is_of_other_mesh = input.annotation && done.mesh && !(*input.annotation->mesh == *done.mesh);
-    if (!is_needed || is_of_other_mesh) input.annotation = nullptr;
-    if (!is_needed) {
-      if (input.physical && !(done.mesh && *input.physical->mesh == *done.mesh)) continue;
-    }
-    place[i] = static_cast<uint32_t>(kept.size());
-    kept.push_back(std::move(input));
-    submitted.push_back(inputs[i]);
-  }
-  done.inputs = std::move(kept);
-  for (Output& output : done.outputs) {
-    if (output.tied == kNone) continue;
-    if (place[output.tied] == kNone) {
-      untie(output);
-    } else {
-      output.tied = place[output.tied];
-    }
-  }
 }
 
 }  // namespace spmdx::bridge

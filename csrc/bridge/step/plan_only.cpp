@@ -1,9 +1,13 @@
 // SPDX-License-Identifier: Apache-2.0
 // Planning without running: how it begins, and the way back at the end.
+#include "bridge/step/plan_only.h"
+
+#include <algorithm>
 #include <unordered_map>
 
 #include "bridge/recorder/recorder.h"
 #include "bridge/recorder/recorder_state.h"
+#include "bridge/step/flush.h"
 #include "bridge/tensor/abstract.h"
 #include "bridge/tensor/annotation.h"
 #include "bridge/tensor/meta.h"
@@ -12,7 +16,7 @@
 namespace spmdx::bridge {
 namespace {
 
-// What the tensors from before the context had.
+// What the tensors from before the context had. Guarded by the recorder's lock.
 struct Before {
   uint64_t newest_root = 0;
   std::unordered_map<uint64_t, Annotation> annotations;  // by serial of the root
@@ -30,8 +34,8 @@ void restore_annotation(Root& root) {
 
 }  // namespace
 
-void Recorder::begin_plan_only() {
-  Lock lock;
+void begin_plan_only() {
+  Recorder::Lock lock;
   flush(false);
   for (const auto& ref : live_roots()) {
     const Root& root = root_of(ref);
@@ -41,12 +45,13 @@ void Recorder::begin_plan_only() {
   set_planning_only(true);
 }
 
-void Recorder::end_plan_only() {
-  Lock lock;
+void end_plan_only() {
+  Recorder::Lock lock;
+  RecorderState& state = Recorder::instance().state();
   for (const auto& ref : live_roots()) {
     Root& root = root_of(ref);
     DataRef data = root.current.data;
-    if (state_->pending(root.current)) data = root.previous ? root.previous : abstract_data(type_of(*root.base));
+    if (state.pending(root.current)) data = root.previous ? root.previous : abstract_data(type_of(*root.base));
     if (data && data->is_abstract() && data->fallback()) data = data->fallback();
     if (data != root.current.data) {
       root.current = {0, kNone, std::move(data)};
@@ -55,12 +60,12 @@ void Recorder::end_plan_only() {
     root.previous = nullptr;
     restore_annotation(root);
   }
-  state_->reset();
+  state.reset();
   before().annotations.clear();
   before().newest_root = 0;
   set_planning_only(false);
   for (const auto& ref : live_roots())
-    if (root_of(ref).current.data) state_->follow_growth(root_of(ref));
+    if (root_of(ref).current.data) state.follow_growth(root_of(ref));
 }
 
 }  // namespace spmdx::bridge

@@ -6,11 +6,13 @@
 
 namespace spmdx::bridge {
 
+// Whether an op without a rule is an error, and no warning. Any thread.
 void set_fallbacks_are_errors(bool errors);
 
-// Throws ShardingError where fallbacks are errors, else remembers what to say. REQUIRES: the recorder's lock.
+// Throws ShardingError where fallbacks are errors, else remembers what to say. Holds the recorder's lock.
 void mind(const Plan& plan);
-// Says it. A user may have made warnings errors, so the step must be on its way by then. REQUIRES: the recorder's lock.
+// Gives the warnings that are remembered. A user may have made warnings errors, so the step must be on its way by then.
+// Holds the recorder's lock.
 void warn_of_plans();
 
 }  // namespace spmdx::bridge

@@ -1,11 +1,15 @@
 // SPDX-License-Identifier: Apache-2.0
 // What happens to pending values when their graph does not run: computed without shardings, or undone.
+#include "bridge/step/recovery.h"
+
+#include <utility>
+
 #include "bridge/backend/buffer.h"
 #include "bridge/backend/shard_device.h"
 #include "bridge/python/gil.h"
-#include "bridge/recorder/recorder_state.h"
 #include "bridge/step/assembled.h"
 #include "bridge/step/fetch.h"
+#include "bridge/step/submit.h"
 #include "bridge/tensor/abstract.h"
 #include "bridge/tensor/meta.h"
 #include "bridge/tensor/tensor.h"
@@ -25,16 +29,14 @@ DataRef whole_of(const DataRef& data) {
 
 }  // namespace
 
-// The graph cannot be planned as annotated. Values that were never computed would be lost with it, a fresh model's
-// parameters among them: they are computed whole, on one device. Annotations stay on their tensors.
-void RecorderState::compute_unsharded() {
-  Graph whole = graph;
+void compute_unsharded(RecorderState& state) {
+  Graph whole = state.graph;
   whole.constraints.clear();
   std::vector<RootRef> owners;
   for (auto& ref : live_roots()) {
     Root& root = root_of(ref);
-    if (!pending(root.current)) continue;
-    if (DataRef existing = data_of(root.current.id)) {  // it was only to be moved
+    if (!state.pending(root.current)) continue;
+    if (DataRef existing = state.data_of(root.current.id)) {  // it was only to be moved
       root.current = {0, kNone, std::move(existing)};
       root.previous = nullptr;
       continue;
@@ -44,21 +46,19 @@ void RecorderState::compute_unsharded() {
   }
   std::vector<DataRef> sources;
   for (Input& input : whole.inputs) input.annotation = nullptr;
-  for (const DataRef& data : inputs) sources.push_back(whole_of(data));
+  for (const DataRef& data : state.inputs) sources.push_back(whole_of(data));
   std::vector<PlannedPart> parts;
-  parts.push_back(planned(std::move(whole), std::move(sources), std::move(owners)));
-  send(std::move(parts));
-  reset();
+  parts.push_back(planned(whole, std::move(sources), std::move(owners)));
+  send(state, std::move(parts));
+  state.reset();
 }
 
-// Drops the pending graph. Roots go back to what was last computed; those that never were hold the error (null: the one
-// that they hold).
-void RecorderState::roll_back(std::exception_ptr error) {
+void roll_back(RecorderState& state, std::exception_ptr error) {
   std::vector<RootRef> outgrown;
   for (auto& ref : live_roots()) {
     Root& root = root_of(ref);
     const DataRef& data = root.current.data;
-    const bool lost = pending(root.current) || (data && !data->is_abstract() && has_failed(*data));
+    const bool lost = state.pending(root.current) || (data && !data->is_abstract() && has_failed(*data));
     if (!lost) continue;
     DataRef good = root.current.data ? root.current.data : root.previous;
     while (good && has_failed(*good)) good = good->fallback();
@@ -72,9 +72,9 @@ void RecorderState::roll_back(std::exception_ptr error) {
     ++root.generation;
     if (good->type().shape != root.base->sizes) outgrown.push_back(std::move(ref));
   }
-  undo_rebound();
-  reset();
-  for (const RootRef& ref : outgrown) follow_growth(root_of(ref));
+  state.undo_rebound();
+  state.reset();
+  for (const RootRef& ref : outgrown) state.follow_growth(root_of(ref));
 }
 
 }  // namespace spmdx::bridge

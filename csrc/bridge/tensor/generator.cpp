@@ -15,6 +15,7 @@ class DrawGenerator final : public c10::GeneratorImpl {
  public:
   DrawGenerator() : GeneratorImpl(c10::Device(kDeviceType, 0), c10::DispatchKeySet(c10::DispatchKey::PrivateUse1)) {}
 
+  // As of every generator of PyTorch: the caller of these holds `mutex_`.
   void set_current_seed(uint64_t seed) override { state_ = {seed, 0}; }
   uint64_t current_seed() const override { return state_.seed; }
   uint64_t seed() override {
@@ -38,6 +39,7 @@ class DrawGenerator final : public c10::GeneratorImpl {
     std::memcpy(bytes.mutable_data_ptr(), &state_, sizeof(Draw));
     return bytes.getIntrusivePtr();
   }
+  // Takes `mutex_` itself.
   Draw next() {
     std::lock_guard lock(mutex_);
     Draw draw = state_;
@@ -72,9 +74,19 @@ const at::Generator& default_generator() {
 
 at::Generator new_generator() { return at::make_generator<DrawGenerator>(); }
 
-void manual_seed(uint64_t seed) {
+Draw current_draw() {
   at::Generator generator = default_generator();
-  generator.set_current_seed(seed);
+  const std::lock_guard lock(generator.mutex());
+  return {generator.current_seed(), generator.get_offset()};
 }
+
+void set_current_draw(const Draw& draw) {
+  at::Generator generator = default_generator();
+  const std::lock_guard lock(generator.mutex());
+  generator.set_current_seed(draw.seed);
+  generator.set_offset(draw.draw);
+}
+
+void manual_seed(uint64_t seed) { set_current_draw({seed, 0}); }
 
 }  // namespace spmdx::bridge

@@ -74,10 +74,11 @@ class C10dComm final : public Comm {
     Roll roll;
     roll.mine = one_number(static_cast<int64_t>(fingerprint));
     if (detector_->broken().empty()) try {
+        const Group control = control_group();
         for (const auto& [to, from] : neighbours()) {
           std::vector<at::Tensor> coming = {one_number(0)}, going = {roll.mine};
-          roll.works.push_back(control_->recv(coming, static_cast<int>(from), kTag));
-          roll.works.push_back(control_->send(going, static_cast<int>(to), kTag));
+          roll.works.push_back(control->recv(coming, static_cast<int>(from), kTag));
+          roll.works.push_back(control->send(going, static_cast<int>(to), kTag));
           roll.theirs.push_back(coming[0]);
         }
       } catch (const std::exception& error) {  // a connection that is closed already: `agree` tells why
@@ -146,19 +147,23 @@ class C10dComm final : public Comm {
     return data_;
   }
 
+  Group control_group() {
+    std::lock_guard lock(mutex_);
+    return control_;
+  }
+
   void regroup(Engine& engine, const Progress& at) {
-    at::Generator generator = default_generator();
-    const Reached mine{engine.standing(), overwrote_, {generator.current_seed(), generator.get_offset()}};
+    const Reached mine{engine.standing(), overwrote_, current_draw()};
     std::vector<Reached> all;
     for (const std::string& text : detector_->regroup(text_of(mine), at)) all.push_back(reached_from(text));
+    std::deque<Roll> dropped;  // dies after the lock is given up
     {
       std::lock_guard lock(mutex_);
-      rolls_.clear();
+      dropped.swap(rolls_);
     }
     open_groups();
     const Resumed now = resumed(all);
-    generator.set_current_seed(now.drawn.seed);
-    generator.set_offset(now.drawn.draw);
+    set_current_draw(now.drawn);
     announced_ = now.next;
     engine.resume(now.agreed, now.next);
     overwrote_ = false;
@@ -176,7 +181,9 @@ class C10dComm final : public Comm {
       std::lock_guard lock(mutex_);
       data_.swap(data);
     }
-    control_ = open_group("control" + suffix);
+    Group control = open_group("control" + suffix);
+    std::lock_guard lock(mutex_);
+    control_.swap(control);
   }
 
   // Making it waits for all the others, on a thread that is left behind if they do not come.
@@ -242,16 +249,17 @@ class C10dComm final : public Comm {
     throw CommError(led(at, said));
   }
 
+  // Set by `join`, before any step.
   Processes processes_;
   std::function<Group(const std::string&)> make_group_;
   std::unique_ptr<FailureDetector> detector_;
-  std::shared_ptr<Transport> data_;  // guarded by mutex_
-  Group control_;
-  std::pair<std::string, std::shared_future<Group>> opening_;  // the last group
+  std::shared_ptr<Transport> data_;                            // guarded by mutex_
+  Group control_;                                              // guarded by mutex_
+  std::pair<std::string, std::shared_future<Group>> opening_;  // the last group; of the thread that joins or recovers
   std::atomic<int64_t> announced_ = 0;
   std::atomic<bool> overwrote_ = false;  // by a step that failed
   std::mutex mutex_;
-  std::deque<Roll> rolls_;  // announced, not agreed on yet
+  std::deque<Roll> rolls_;  // announced, not agreed on yet; guarded by mutex_
 };
 
 C10dComm& instance() {

@@ -46,44 +46,53 @@ std::string text_at(c10d::Store& store, const std::string& key);
 
 // Watches the other processes while this one waits. A failure breaks the world: works that are waited for are aborted,
 // and everything fails with the reason from then on. One thread sends heartbeats and is the only one that talks to the
-// store. The store may never answer, if the process that hosts it is stopped; a second thread, the watchdog, notices
-// that.
+// store, the detector thread. The store may never answer, if the process that hosts it is stopped; a second thread, the
+// watchdog, notices that. Threads and locks are said as docs/threads.md defines it; a function of which nothing is
+// said: "Any thread. Takes the failure detector's lock." Functions that wait are not for its own two threads.
 class FailureDetector {
  public:
   explicit FailureDetector(World world);
   ~FailureDetector();
+  // Any thread. Takes no lock: it never changes.
   const World& world() const { return world_; }
 
   // Posts messages with data and waits for them. Throws CommError with the reason where the world breaks. On a stream
   // their own wait() holds up the stream only, and posting may hold up this thread until `abort_stream` is called.
+  // Queue thread; `post` is called with no lock. `abort_stream` is called by whoever breaks the world, with no lock.
   void carry(const std::function<Works()>& post, const Progress& at);
   void set_abort_stream(std::function<void()> abort_stream);
-  // Waits for works that were posted. If a connection was `lost` meanwhile, waits for the reason only.
+  // Waits for works that were posted. If a connection was `lost` meanwhile, waits for the reason only. Any thread,
+  // without the GIL.
   void wait(const Works& works, const Progress& at, std::string lost = {});
-  // Asks `ready` again and again, on the thread that may talk to the store, until it is true; throws as the above. What
-  // `ready` refers to must live on where this throws. `patience`: how long a slow process is not called missing.
+  // Asks `ready` again and again, on the detector thread with no lock, until it is true; throws as the above. What
+  // `ready` refers to must live on where this throws. `patience`: how long a slow process is not called missing. Any
+  // thread, without the GIL.
   using Question = std::function<bool(c10d::Store&)>;
   static constexpr auto kUnwatched = std::chrono::milliseconds::max();  // no time limit: the caller has one
   void wait_until(Question ready, const Progress& at, std::chrono::milliseconds patience = {});
-  // Waits for all these keys; gives what the store has under them. The key `stale` is deleted then.
+  // Waits for all these keys; gives what the store has under them. The key `stale` is deleted then. Any thread, without
+  // the GIL.
   std::vector<std::string> wait_for(const std::vector<std::string>& keys, const Progress& at,
                                     const std::string& stale = {}, std::chrono::milliseconds patience = {});
-  // Writes a text for the others, under this key.
+  // Writes a text for the others, under this key. Waits for the store, but not for long. Any thread, without the GIL.
   void set(const std::string& key, const std::string& text);
+  // Both: Any thread. Takes no lock.
   bool lives(int64_t peer) const;  // as far as can be seen from here
   bool runs(int64_t peer) const;   // it lives, and is not stopped
-  // Throws CommError if the world is broken.
+  // All three: Any thread. set_broken aborts works while it has the lock. Throws CommError if the world is broken.
   void check() const;
   std::string broken() const;
   void set_broken(const std::string& reason);
-  // Tells the others of trouble in this process.
+  // Tells the others of trouble in this process. Waits as `set`, as do `leave`, `call_off` and `regroup`. Any thread,
+  // without the GIL.
   void report(const std::string& trouble);
-  // Tells the others that this process leaves; then no process is watched any more.
+  // Tells the others that this process leaves; then no process is watched any more. Joins the watchdog.
   void leave(int64_t steps, const std::string& why);
   // Tells the others that this process does these steps of the generation and no more, so that they do not wait for it.
   void call_off(int64_t steps, const std::string& why);
   // Begins a new generation, in which the world is not broken. Waits until all processes have called it, and gives what
-  // each tells. May be called again after it was broken off, as by Ctrl-C; after a failure it fails again.
+  // each tells. May be called again after it was broken off, as by Ctrl-C; after a failure it fails again. Program
+  // threads, one at a time, without the GIL.
   std::vector<std::string> regroup(const std::string& told, const Progress& at);
   void end_regrouping();                      // the new generation is complete
   void break_off(const std::string& reason);  // the new generation is not complete, and may be tried again
@@ -119,7 +128,8 @@ class FailureDetector {
   static std::string key(const std::string& name, int64_t generation);
   std::chrono::milliseconds silence() const;
 
-  // signs.cpp: the trouble that signs of other processes tell of; empty: none.
+  // signs.cpp: the trouble that signs of other processes tell of; empty: none. All but the last run on the detector
+  // thread, with no lock.
   void send_heartbeat();
   std::string trouble_of(const Wait& wait);
   std::string reported();
@@ -129,7 +139,7 @@ class FailureDetector {
   std::string text_at(const std::string& key) { return bridge::text_at(*world_.store, key); }
   void post(const std::string& trouble, int64_t generation);
   std::string lost_store(const std::string& error) const;
-  std::string unresponsive_store() const;
+  std::string unresponsive_store() const;  // on the watchdog
 
   const World world_;
   // A leaf lock: no tensor is freed while it is held. That may need the GIL, and a thread with the GIL may wait for
@@ -141,15 +151,15 @@ class FailureDetector {
   std::function<void()> abort_stream_;
   int64_t step_ = 0;
   std::string where_;  // of a wait that was checked
-  Clock::time_point looked_at_;
+  // These five are the detector thread's own, and need no lock.
+  Clock::time_point looked_at_, last_heartbeat_;
   std::map<int64_t, Heartbeat> heartbeats_;       // of peers elsewhere
   std::map<int64_t, Clock::time_point> stopped_;  // peers on this machine that are stopped, and since when
   int64_t heartbeats_sent_ = 0;
-  int64_t generation_ = 0;   // how often the processes have regrouped
-  int64_t looked_in_ = 0;    // the generation whose waits the thread looks after
-  bool regrouping_ = false;  // into this generation
-  bool broken_off_ = false;  // meanwhile
-  Clock::time_point last_heartbeat_;
+  int64_t generation_ = 0;                  // how often the processes have regrouped
+  int64_t looked_in_ = 0;                   // the generation whose waits the thread looks after
+  bool regrouping_ = false;                 // into this generation
+  bool broken_off_ = false;                 // meanwhile
   std::optional<Clock::time_point> asked_;  // since when the thread waits for an answer of the store
   bool stopping_ = false, running_ = true;
   bool fresh_ = false;  // there is a new task

@@ -13,17 +13,18 @@
 
 namespace spmdx {
 
-// One collective that is under way.
+// One collective that is under way. Step thread, where nothing else is said.
 class RunningCollective {
  public:
   // Sends may read what was computed so far.
   RunningCollective(Backend& backend, std::vector<Transfer> transfers, Progress at)
       : backend_(backend), transfers_(std::move(transfers)), at_(std::move(at)), begun_(backend.record_event()) {}
   // Blocks until all messages have come; gives the new shards, by transfer. Throws what the exchange threw. Called
-  // once.
+  // once. Takes RunningCollective.
   std::vector<Shards> wait();
-  // Blocks until nothing is under way any more, whether it succeeded or failed.
+  // Blocks until nothing is under way any more, whether it succeeded or failed. Takes RunningCollective.
   void join();
+  // Exchanges the messages. Queue thread, with no lock. Takes RunningCollective when it has ended.
   void run(Comm& comm);
 
  private:
@@ -31,8 +32,8 @@ class RunningCollective {
   std::vector<Transfer> transfers_;
   Progress at_;
   Event begun_, come_;
-  bool done_ = false;
-  std::exception_ptr error_;
+  bool done_ = false;         // guarded by mutex_; the members above are the queue thread's until it is set
+  std::exception_ptr error_;  // guarded by mutex_ until `done_`
   std::mutex mutex_;
   std::condition_variable ended_;
 };
@@ -42,8 +43,12 @@ using RunningCollectiveRef = std::shared_ptr<RunningCollective>;
 class CollectiveQueue {
  public:
   explicit CollectiveQueue(Comm& comm) : comm_(comm) {}
-  ~CollectiveQueue();  // waits for what was started
+  // Waits for what was started. No other thread uses the queue.
+  ~CollectiveQueue();
+  // Queues an exchange, and returns at once. `at`: what this process says of itself while it waits. Step thread. Takes
+  // the queue's lock.
   RunningCollectiveRef start(Backend& backend, std::vector<Transfer> transfers, Progress at);
+  // Any thread. Takes no lock.
   Comm& comm() { return comm_; }
 
  private:

@@ -23,21 +23,23 @@ struct Progress {
   std::string op;  // empty: about to begin the step
 };
 
-// This class itself serves a program of one process, which has no others to agree with.
+// This class itself serves a program of one process, which has no others to agree with. Threads and locks are said as
+// docs/threads.md defines it; none of these functions is called with a leaf lock.
 class Comm {
  public:
   virtual ~Comm() = default;
+  // Any thread. Takes no lock: it is settled before the first step.
   virtual Processes processes() const { return {}; }
   // Sends and receives in one go; returns when all has come. Messages between two processes keep their order. Called
-  // by one thread at a time, in the same order everywhere. Throws CommError naming who is missing.
+  // by one thread at a time, in the same order everywhere. Throws CommError naming who is missing. Queue thread.
   virtual void exchange(std::span<const Message> sends, std::span<const Message> receives, const Progress& at);
-  // The next step of this process has this fingerprint. Returns at once.
+  // The next step of this process has this fingerprint. Returns at once. Program threads. Holds Engine::submitting.
   virtual void announce(uint64_t fingerprint);
   // Waits until every process has announced its step of this number (from 0). Throws CommError where one differs;
-  // `describe` then tells the others what is run here.
+  // `describe` then tells the others what is run here. Step thread, with none of the engine's locks.
   virtual void agree(const Progress& at, const std::function<std::string()>& describe);
   // Tells the others that the step failed here, so that they need not wait. `overwrote`: it had begun to overwrite its
-  // inputs.
+  // inputs. Step thread, with none of the engine's locks.
   virtual void failed(const Progress& at, std::exception_ptr error, bool overwrote);
 };
 

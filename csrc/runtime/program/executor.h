@@ -25,15 +25,19 @@ struct RunResult {
 // drops buffers into place. A plan that never runs is never prepared, so it may have any number of devices.
 class Executable {
  public:
+  // Program threads (Engine::plan makes it).
   Executable(Graph graph, Backend& backend, CollectiveQueue& collective_queue);
   ~Executable();
-  // Throws where an op has no kernel. Thread-safe.
+  // Throws where an op has no kernel. Any thread, without the GIL and with none of the engine's locks. Takes
+  // Executable::prepared, once a plan.
   void prepare();
   // Inputs and outputs in the order of Graph::inputs / outputs. Waits for inputs that are still being computed; throws
   // if one of them failed. The memory of `spare` inputs is taken where they are read for the last time. `step` is the
-  // number that other processes know the run by.
+  // number that other processes know the run by. Step thread (a trial of one op, which nobody else has, runs on its own
+  // thread), without the GIL and with none of the engine's locks: one run at a time.
   RunResult run(const std::vector<DataRef>& inputs, const std::vector<Param>& params, const ErrorTranslator& translate,
                 const std::vector<bool>& spare = {}, int64_t step = 0);
+  // All: Any thread. Takes no lock: the graph does not change, and the measured peak is atomic.
   const Graph& graph() const;
   int64_t peak_bytes() const;  // per device, predicted from the graph
   // Of the last run with CheckModes::memory: of the device that held most; 0 before there was one.

@@ -172,9 +172,10 @@ PlanRef Engine::plan(const Graph& graph, bool reported) {
     impl_->cache.insert(hash, plan);
   }
   if (!reported) return plan;
+  PlanRef last = plan;  // the one before dies after the lock is given up
   std::lock_guard lock(impl_->mutex);
   (known ? impl_->counters.plan_cache_hits : impl_->counters.plans_compiled) += 1;
-  impl_->last = plan;
+  impl_->last.swap(last);
   return plan;
 }
 

@@ -31,39 +31,53 @@ struct Standing {
 };
 
 // Whether this process was forked after the first step of its parent. It has no thread that runs steps, so that waiting
-// for it would never end: check_process says so.
+// for it would never end: check_process says so. Any thread, both.
 bool in_forked_child();
 void check_process();
 
-// One per process. Steps run in order on one background thread.
+// One per process. Steps run in order on one background thread, the step thread. Threads and locks are said as
+// docs/threads.md defines it; a function of which nothing is said: "Any thread. Takes Engine::mutex."
 class Engine {
  public:
   Engine(Backend& backend, Comm& comm);
-  ~Engine();  // waits for running steps, joins the thread
+  // Waits for running steps, joins the step thread. No other thread uses the engine.
+  ~Engine();
 
-  void set_options(CompileOptions options);  // forgets plans made with others
+  // Forgets plans that were made with other options. Program threads, without the GIL. Takes Engine::planning.
+  void set_options(CompileOptions options);
   CompileOptions options() const;
+  // The step thread calls `translate` with none of the engine's locks.
   void set_translator(ErrorTranslator translate);
   // Finds or compiles a plan; runs nothing. Throws ShardingError. A plan that the user did not ask for is not
-  // `reported`: it is not counted, and last_plan() does not give it.
+  // `reported`: it is not counted, and last_plan() does not give it. Program threads, without the GIL. Takes
+  // Engine::planning.
   PlanRef plan(const Graph& graph, bool reported = true);
-  // Waits until no step waits behind the one that runs, so that the program is not far ahead of its steps.
+  // Waits until no step waits behind the one that runs, so that the program is not far ahead of its steps. Program
+  // threads, without the GIL.
   void wait_for_room();
   // Queues a run, at once. `outputs` get their shardings at once and their shards later; the error of a run that fails
   // is kept for `rethrow`, and its outputs are failed. Memory of an input that an output replaces (Output::donates) is
   // reused if nobody but this run holds the input; if the run fails after that, outputs that are complete are kept.
+  // Program threads, without the GIL, one at a time (the bridge holds the recorder's lock): the order of the calls is
+  // the order of the steps. Takes Engine::submitting.
   void run(const PlanRef& plan, std::vector<DataRef> inputs, std::vector<Param> params, std::vector<DataRef> outputs);
-  // After a failure, when no step is left: what was compared in steps from `agreed` on counts as not compared, and the
-  // next step has the number `next`.
   Standing standing() const;
+  // After a failure: what was compared in steps from `agreed` on counts as not compared, and the next step has the
+  // number `next`. REQUIRES: no step is queued or runs. Program threads, without the GIL. Takes Engine::submitting.
   void resume(int64_t agreed, int64_t next);
+  // The plan that was asked for last; null: none was.
   PlanRef last_plan() const;
+  // Takes no lock.
   Comm& comm();
+  // Whether no step is queued or runs.
   bool idle() const;
-  void wait();     // until every queued step has ended
-  void rethrow();  // raises, once, the error of a step that failed since the last call
+  // Waits until every queued step has ended. Program threads, without the GIL.
+  void wait();
+  // Raises, once, the error of a step that failed since the last call.
+  void rethrow();
   StepCounters counters() const;
   void reset_counters();
+  // Both: Program threads, without the GIL. Takes Engine::planning.
   void clear_cache();
   size_t plans_kept() const;
 

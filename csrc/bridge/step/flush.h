@@ -1,0 +1,29 @@
+// SPDX-License-Identifier: Apache-2.0
+// Flush: the end of the graph that is recorded, and what the program hears of steps that failed.
+#pragma once
+#include <ATen/core/Tensor.h>
+
+#include <exception>
+
+#include "runtime/step/plan.h"
+
+namespace spmdx::bridge {
+
+// All but cut_if_long: Program threads. Takes the recorder's lock. Gives up the GIL.
+
+// Ends the graph: every live root with a recorded value becomes an output. Returns when it is queued. `implicit`: the
+// user did not ask for it. Throws the error of a step that failed, as check_failed, or ShardingError of this graph.
+void flush(bool implicit);
+// Ends a graph that grew too long. REQUIRES: between two ops. Holds the recorder's lock.
+void cut_if_long();
+// Raises the error of a step that failed since the last call; tensors go back to what they held before it.
+void check_failed();
+// Waits until every step has ended that was submitted; then as check_failed.
+void wait_for_steps();
+// Drops what is pending and the error of a step that failed, which it returns if nobody has seen it: tensors go back to
+// what was last computed, and those that never were hold an error. REQUIRES: no step runs.
+std::exception_ptr undo_failed();
+// Plans what is pending on the mesh of this tensor and runs nothing. Null: nothing is pending. REQUIRES: it is ours.
+PlanRef plan_pending(const at::Tensor& tensor);
+
+}  // namespace spmdx::bridge

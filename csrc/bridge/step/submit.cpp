@@ -1,0 +1,77 @@
+// SPDX-License-Identifier: Apache-2.0
+// Submit: plans of all parts first, so that nothing is queued where one of them cannot be planned.
+#include "bridge/step/submit.h"
+
+#include <utility>
+
+#include "bridge/python/gil.h"
+#include "bridge/recorder/engine.h"
+#include "bridge/step/finish.h"
+#include "bridge/step/plan_warnings.h"
+#include "bridge/tensor/abstract.h"
+
+namespace spmdx::bridge {
+namespace {
+
+DataRef result_data(const TensorType& type) {
+  return planning_only() ? abstract_data(type) : std::make_shared<Data>(type);
+}
+
+// What the root goes back to; results of steps that were only planned are skipped.
+DataRef computed_before(const Root& root) {
+  const DataRef& previous = root.previous;
+  return previous && previous->is_abstract() ? previous->fallback() : previous;
+}
+
+}  // namespace
+
+PlannedPart planned(const Graph& done, std::vector<DataRef> sources, std::vector<RootRef> owners) {
+  PlannedPart part{nullptr, std::move(sources), {}, std::move(owners)};
+  for (const auto& output : done.outputs) part.outputs.push_back(result_data(done.value(output.value).type));
+  for (size_t i = 0; i < part.owners.size(); ++i)
+    part.outputs[i]->set_fallback(computed_before(root_of(part.owners[i])));
+  if (part.outputs.empty()) return part;
+  {
+    NoGil no_gil;
+    part.plan = engine().plan(done);
+  }
+  if (!part.plan->fallbacks.empty() || part.plan->repeat) mind(*part.plan);
+  return part;
+}
+
+// A step may overwrite an input only if nobody else holds it: roots and the recorder let go of it before the step runs.
+void send(RecorderState& state, std::vector<PlannedPart> parts) {
+  for (const PlannedPart& part : parts) {
+    for (size_t i = 0; i < part.owners.size(); ++i) {
+      Root& root = root_of(part.owners[i]);
+      root.previous = nullptr;
+      root.current = {0, kNone, part.outputs[i]};
+    }
+  }
+  state.send_rebound(parts.empty() || parts[0].outputs.empty() ? nullptr : parts[0].outputs[0]);
+  state.inputs.clear();
+  state.input_of.clear();
+  NoGil no_gil;
+  for (PlannedPart& part : parts) {
+    if (part.outputs.empty()) continue;
+    if (planning_only())
+      set_shardings(*part.plan, part.outputs);
+    else
+      engine().run(part.plan, std::move(part.sources), state.params, std::move(part.outputs));
+  }
+}
+
+bool submit(RecorderState& state) {
+  const GradientInputs gradients = state.gradients();
+  std::vector<PlannedPart> parts;
+  bool more = false;
+  for (auto& owners : pending_by_mesh(state, gradients)) {
+    FinishedGraph done = finish_graph(state, std::move(owners), gradients);
+    more = done.more;  // the last graph knows what is left
+    parts.push_back(planned(done.graph, std::move(done.sources), std::move(done.owners)));
+  }
+  send(state, std::move(parts));
+  return more;
+}
+
+}  // namespace spmdx::bridge
