@@ -23,7 +23,7 @@ bridge::LazyTensor& require_lazy(const at::Tensor& tensor, const char* what);
 
 // Data that holds exactly the elements that `tensor` shows, also if it is a view. Ends the recorded graph if they are
 // pending, and does not wait for the step.
-DataRef settle(const at::Tensor& tensor);
+DataRef computed_data(const at::Tensor& tensor);
 
 // The sharding of `tensor`, or null if it has none. Plans the recorded graph if the tensor is pending, and runs
 // nothing.

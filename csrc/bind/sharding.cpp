@@ -92,7 +92,7 @@ std::vector<int64_t> addressable(const Mesh& mesh) {
 // One tensor for each device of this process, in order of position, and their sharding; devices with the same shard
 // share a tensor. Data without a sharding are one tensor. Waits until the data are computed.
 std::pair<std::vector<at::Tensor>, std::optional<ShardingHandle>> local_data(const at::Tensor& tensor, bool on_host) {
-  DataRef data = settle(tensor);
+  DataRef data = computed_data(tensor);
   if (!data->ready()) {
     py::gil_scoped_release no_gil;
     data->wait();

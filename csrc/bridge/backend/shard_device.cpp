@@ -17,7 +17,7 @@ namespace {
 struct ShardDevice {
   c10::Device device{c10::kCPU};
   bool compared = false;
-  std::atomic<bool> settled = false;
+  std::atomic<bool> fixed = false;
   std::optional<c10::Stream> compute, messages;
 
   c10::Stream stream(Stream stream) const { return stream == Stream::compute ? *compute : *messages; }
@@ -46,7 +46,7 @@ c10::Device shard_device() { return here_is_host ? c10::Device(c10::kCPU) : the_
 void set_shard_device(c10::Device device, bool compared) {
   ShardDevice& place = the_place();
   if (place.device == device) return;
-  if (place.settled)
+  if (place.fixed)
     throw ShardingError("tensors lie on " + place.device.str() + " already, so that " + device.str() +
                         " comes too late. Expected the choice before the first tensor. Move it to the top, or set "
                         "SPMDX_DEVICE_TYPE.");
@@ -61,7 +61,7 @@ void set_shard_device(c10::Device device, bool compared) {
 
 bool uploads_are_compared() { return the_place().compared; }
 
-void fix_shard_device() { the_place().settled = true; }
+void fix_shard_device() { the_place().fixed = true; }
 
 at::Tensor to_shard_device(const at::Tensor& tensor, bool behind) {
   if (tensor.device() == shard_device()) return tensor;

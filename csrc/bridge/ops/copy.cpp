@@ -167,7 +167,7 @@ bool become_view(const OpInfo& info, Stack* stack) {
   const std::string overload = plain == "aten::transpose" ? "int" : info.op.schema().overload_name();
   const OpInfo& view = find_op(plain.c_str(), overload.c_str());
   Stack viewed(args.begin(), args.end());
-  trace_op(view, &viewed);
+  record_any_op(view, &viewed);
   as_lazy(self)->become(*as_lazy(viewed.at(0).toTensor()));
   finish(info, stack, self);
   return true;

@@ -63,7 +63,7 @@ bool index_with_mask(const OpInfo& info, Stack* stack) {
     }
   }
   Stack replaced{self, indices};
-  trace_op(info, &replaced);
+  record_any_op(info, &replaced);
   finish(info, stack, replaced.at(0));
   return true;
 }
@@ -78,7 +78,7 @@ bool masked_select(const OpInfo& info, Stack* stack) {
   append_positions(indices, scalar ? mask.reshape({1}) : mask.expand(sizes));
   const at::Tensor source = scalar ? self.reshape({1}) : self.expand(sizes);
   Stack replaced{source, indices};
-  trace_op(find_op("aten::index", "Tensor"), &replaced);
+  record_any_op(find_op("aten::index", "Tensor"), &replaced);
   finish(info, stack, replaced.at(0));
   return true;
 }
@@ -90,7 +90,7 @@ bool histc(const OpInfo& info, Stack* stack) {
   if (c10::isFloatingType(self.scalar_type())) return false;
   Stack replaced(args.begin(), args.end());
   replaced[0] = self.to(at::kDouble);
-  trace_op(info, &replaced);
+  record_any_op(info, &replaced);
   finish(info, stack, replaced.at(0).toTensor().to(self.scalar_type()));
   return true;
 }

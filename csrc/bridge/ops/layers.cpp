@@ -24,10 +24,10 @@ using at::Tensor;
 using OptionalTensor = std::optional<Tensor>;
 
 // The tensor of result `index` of a recorded op.
-Tensor group(const Traced& traced, size_t index) {
-  ValueId value = traced.first;
-  for (size_t i = 0; i < index; ++i) value += static_cast<ValueId>((*traced.results)[i].size());
-  const MetaRef& meta = (*traced.results)[index].at(0);
+Tensor group(const Recorded& recorded, size_t index) {
+  ValueId value = recorded.first;
+  for (size_t i = 0; i < index; ++i) value += static_cast<ValueId>((*recorded.results)[i].size());
+  const MetaRef& meta = (*recorded.results)[index].at(0);
   return meta ? wrap_value(value, meta) : Tensor();
 }
 
@@ -37,17 +37,17 @@ Stack record_batch_norm(IValues args) {
   const bool training = args[5].toBool();
   Stack results;
   if (has_statistics) {
-    const Traced traced = record_op(find_op("aten::_native_batch_norm_legit_functional"), args);
-    for (size_t i = 0; i < 3; ++i) results.push_back(group(traced, i));
+    const Recorded recorded = record_op(find_op("aten::_native_batch_norm_legit_functional"), args);
+    for (size_t i = 0; i < 3; ++i) results.push_back(group(recorded, i));
     if (training) {
-      assign(args[3].toTensor(), traced.first + 3, false);
-      assign(args[4].toTensor(), traced.first + 4, false);
+      assign(args[3].toTensor(), recorded.first + 3, false);
+      assign(args[4].toTensor(), recorded.first + 4, false);
     }
   } else {
     Stack rest(args.begin(), args.end());
     rest.erase(rest.begin() + 3, rest.begin() + 5);
-    const Traced traced = record_op(find_op("aten::_native_batch_norm_legit", "no_stats"), rest);
-    for (size_t i = 0; i < 3; ++i) results.push_back(group(traced, i));
+    const Recorded recorded = record_op(find_op("aten::_native_batch_norm_legit", "no_stats"), rest);
+    for (size_t i = 0; i < 3; ++i) results.push_back(group(recorded, i));
   }
   return results;
 }
@@ -70,7 +70,7 @@ bool batch_norm_with_update(const OpInfo& info, Stack* stack) {
 bool batch_norm_backward(const OpInfo& info, Stack* stack) {
   const IValues args = arguments(info, *stack);
   Stack replaced(args.begin(), args.end() - 1);
-  trace_op(find_op("aten::native_batch_norm_backward"), &replaced);
+  record_any_op(find_op("aten::native_batch_norm_backward"), &replaced);
   return finish_all(info, stack, std::move(replaced));
 }
 
@@ -99,7 +99,7 @@ bool nll_loss_backward(const OpInfo& info, Stack* stack) {
   if (args[4].toInt() == at::Reduction::Mean) return false;
   Stack replaced(args.begin(), args.end());
   replaced[6] = wrap_value(full_int({}, 0, to_dtype(args[6].toTensor().scalar_type())));
-  trace_op(info, &replaced);
+  record_any_op(info, &replaced);
   finish(info, stack, replaced.at(0));
   return true;
 }
@@ -108,20 +108,20 @@ bool nll_loss_backward(const OpInfo& info, Stack* stack) {
 bool convolution(const OpInfo& info, Stack* stack) {
   if (!at::tracer::impl::is_dispatch_enabled()) return false;
   const IValues args = arguments(info, *stack);
-  Stack traced(args.begin(), args.end());
+  Stack recorded(args.begin(), args.end());
   const at::Context& context = at::globalContext();
   const bool deterministic = context.deterministicCuDNN() || context.deterministicAlgorithms();
-  torch::jit::push(traced, context.benchmarkCuDNN(), deterministic, context.userEnabledCuDNN(),
+  torch::jit::push(recorded, context.benchmarkCuDNN(), deterministic, context.userEnabledCuDNN(),
                    context.allowTF32CuDNN());
-  find_op("aten::_convolution").op.callBoxed(traced);
-  finish(info, stack, traced.at(0));
+  find_op("aten::_convolution").op.callBoxed(recorded);
+  finish(info, stack, recorded.at(0));
   return true;
 }
 
 bool traced_convolution(const OpInfo& info, Stack* stack) {
   const IValues args = arguments(info, *stack);
   Stack replaced(args.begin(), args.begin() + 9);
-  trace_op(find_op("aten::convolution"), &replaced);
+  record_any_op(find_op("aten::convolution"), &replaced);
   finish(info, stack, replaced.at(0));
   return true;
 }

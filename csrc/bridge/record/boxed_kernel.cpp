@@ -118,7 +118,7 @@ at::Tensor view_of(const at::Tensor& source, const ViewResult& view, bool aliase
   return make_view(lazy, view.steps, view.meta, current ? lazy.cached : LazyValue{});
 }
 
-void trace_view(const OpInfo& info, Stack* stack) {
+void record_view(const OpInfo& info, Stack* stack) {
   const IValues args = arguments(info, *stack);
   const at::Tensor source = args[0].toTensor();
   if (!as_lazy(source)) refuse_device(source);
@@ -147,12 +147,12 @@ c10::IValue wrap_group(ValueId& next, const std::vector<MetaRef>& group, bool li
   return tensors;
 }
 
-void trace_plain(const OpInfo& info, Stack* stack) {
-  const Traced traced = record_op(info, arguments(info, *stack));
+void record_plain(const OpInfo& info, Stack* stack) {
+  const Recorded recorded = record_op(info, arguments(info, *stack));
   torch::jit::drop(*stack, info.slots.size());
-  ValueId next = traced.first;
-  for (size_t r = 0; r < traced.results->size(); ++r)
-    stack->push_back(wrap_group(next, (*traced.results)[r], info.list_result[r]));
+  ValueId next = recorded.first;
+  for (size_t r = 0; r < recorded.results->size(); ++r)
+    stack->push_back(wrap_group(next, (*recorded.results)[r], info.list_result[r]));
 }
 
 void check_cast(const at::Tensor& tensor, c10::ScalarType result) {
@@ -212,23 +212,23 @@ void finish_writes(const OpInfo& info, Stack* stack) {
 }
 
 // The functional variant returns the results that are no written operands first, then new values of those operands.
-void trace_writes(const OpInfo& info, Stack* stack) {
+void record_writes(const OpInfo& info, Stack* stack) {
   const IValues args = arguments(info, *stack);
   Stack functional_args;
   for (int position : info.functional_args) functional_args.push_back(args[position]);
   if (write_handled(info, args, functional_args)) return finish_writes(info, stack);
   if (!info.is_out) compute_in_own_dtype(*info.functional, functional_args);
-  const Traced traced = record_op(*info.functional, functional_args);
+  const Recorded recorded = record_op(*info.functional, functional_args);
   Stack results;
-  ValueId next = traced.first;
+  ValueId next = recorded.first;
   size_t group = 0;
   for (size_t r = 0; r < info.returned.size(); ++r) {
     if (info.returned[r] >= 0)
       results.push_back(args[info.returned[r]]);
     else
-      results.push_back(wrap_group(next, traced.results->at(group++), info.list_result[r]));
+      results.push_back(wrap_group(next, recorded.results->at(group++), info.list_result[r]));
   }
-  for (int written : info.written) assign_group(args[written], traced.results->at(group++), next, info.is_out);
+  for (int written : info.written) assign_group(args[written], recorded.results->at(group++), next, info.is_out);
   torch::jit::drop(*stack, info.slots.size());
   for (auto& result : results) stack->push_back(std::move(result));
 }
@@ -243,7 +243,7 @@ void require_our_device(const OpInfo& info, IValues args) {
 
 }  // namespace
 
-Traced record_op(const OpInfo& info, IValues args) {
+Recorded record_op(const OpInfo& info, IValues args) {
   Gathered gathered;
   gathered.all(info, args);
   const InternedRef entry = intern_op(info, args, gathered.key);
@@ -252,19 +252,19 @@ Traced record_op(const OpInfo& info, IValues args) {
   return {first, {entry, &entry->results}};
 }
 
-void trace_op(const OpInfo& info, Stack* stack) {
+void record_any_op(const OpInfo& info, Stack* stack) {
   if (info.returns_values || (!info.written.empty() && !info.functional)) return run_on_host(info, stack);
   led(info, [&] {
     if (info.view_like)
-      trace_view(info, stack);
+      record_view(info, stack);
     else if (info.written.empty())
-      trace_plain(info, stack);
+      record_plain(info, stack);
     else
-      trace_writes(info, stack);
+      record_writes(info, stack);
   });
 }
 
-void trace(const c10::OperatorHandle& op, c10::DispatchKeySet, Stack* stack) {
+void record_boxed(const c10::OperatorHandle& op, c10::DispatchKeySet, Stack* stack) {
   Recorder::Lock lock;
   with_python_errors([&] {
     check_process();
@@ -276,7 +276,7 @@ void trace(const c10::OperatorHandle& op, c10::DispatchKeySet, Stack* stack) {
       op.redispatchBoxed(c10::DispatchKeySet(c10::DispatchKey::Meta), stack);
     } else {
       led(info, [&] { check_overlaps(info, arguments(info, *stack)); });
-      if (!info.handler || !info.handler(info, stack)) trace_op(info, stack);
+      if (!info.handler || !info.handler(info, stack)) record_any_op(info, stack);
       if (!stack->empty()) note_gradient(stack->back());
     }
   });

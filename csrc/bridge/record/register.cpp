@@ -74,19 +74,21 @@ bool is_composed(const c10::OperatorHandle& op, const Composes& composed) {
 
 }  // namespace
 
-TORCH_LIBRARY_IMPL(_, PrivateUse1, library) { library.fallback(torch::CppFunction::makeFromBoxedFunction<&trace>()); }
+TORCH_LIBRARY_IMPL(_, PrivateUse1, library) {
+  library.fallback(torch::CppFunction::makeFromBoxedFunction<&record_boxed>());
+}
 
 // PyTorch has a composite kernel of this op for all devices, but `.to` and `.data =` need the answer of this device.
 TORCH_LIBRARY_IMPL(aten, PrivateUse1, library) {
-  library.impl("_has_compatible_shallow_copy_type", torch::CppFunction::makeFromBoxedFunction<&trace>());
+  library.impl("_has_compatible_shallow_copy_type", torch::CppFunction::makeFromBoxedFunction<&record_boxed>());
 }
 
 void record_whole(const c10::OperatorHandle& op) {
   if (op.hasKernelForDispatchKey(c10::DispatchKey::PrivateUse1)) return;
   static auto* handles = new std::vector<c10::RegistrationHandleRAII>;
-  handles->push_back(c10::Dispatcher::singleton().registerImpl(op.operator_name(), c10::DispatchKey::PrivateUse1,
-                                                               c10::KernelFunction::makeFromBoxedFunction<&trace>(),
-                                                               std::nullopt, nullptr, "spmdx"));
+  handles->push_back(c10::Dispatcher::singleton().registerImpl(
+      op.operator_name(), c10::DispatchKey::PrivateUse1, c10::KernelFunction::makeFromBoxedFunction<&record_boxed>(),
+      std::nullopt, nullptr, "spmdx"));
 }
 
 void register_all(const Composes& composed) {

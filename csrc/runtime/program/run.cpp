@@ -68,7 +68,7 @@ void Run::execute(const std::vector<Param>& params) {
     else
       run_instruction(*instruction, params);
   }
-  for (Pending& pending : pending_) settle(pending);
+  for (Pending& pending : pending_) finish_collective(pending);
 }
 
 void Run::run_instruction(const Instruction& instruction, const std::vector<Param>& params) {
@@ -94,7 +94,7 @@ void Run::give_up(uint32_t slot) {
 void Run::await(const Operand& operand) {
   if (awaited_.empty() || !awaited_[operand.slot]) return;
   const NodeId reader = node_;
-  settle(pending_[awaited_[operand.slot] - 1]);
+  finish_collective(pending_[awaited_[operand.slot] - 1]);
   node_ = reader;
 }
 
@@ -199,11 +199,11 @@ const Instruction* Run::start_collectives(const Instruction* first, const Instru
     for (uint32_t r = 0; r < one->num_results; ++r)
       if (const uint32_t slot = program_.results[one->first_result + r]; slot != kNone)
         awaited_[slot] = static_cast<uint32_t>(pending_.size());
-  if (checking()) settle(pending_.back());
+  if (checking()) finish_collective(pending_.back());
   return instruction - 1;
 }
 
-void Run::settle(Pending& pending) {
+void Run::finish_collective(Pending& pending) {
   if (!pending.round) return;
   node_ = pending.first->node;
   const RunningCollectiveRef round = std::move(pending.round);

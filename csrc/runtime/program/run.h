@@ -50,7 +50,7 @@ class Run {
   void run_collective(const Instruction& instruction);
   // Of the instructions of one collective from `first` on; returns the last of them.
   const Instruction* start_collectives(const Instruction* first, const Instruction* end);
-  void settle(Pending& pending);
+  void finish_collective(Pending& pending);
   const Route& route_of(const Instruction& instruction) const {
     return program_.routes[program_.collectives[instruction.index].route];
   }

@@ -18,7 +18,7 @@ from spmdx._checkpoint.format.boxes import (
     is_device_tensor,
     pieces_of,
     release,
-    settle,
+    wait_for_steps,
 )
 from spmdx._checkpoint.format.folder import absolute, mend, notice
 from spmdx._checkpoint.format.manifest import Chunk, Saved
@@ -112,7 +112,7 @@ def fill(tensors: dict[str, torch.Tensor], filler: Callable[[str], Filler]) -> N
                 filler(name)(pieces_of(new))
                 tensor.detach().copy_(new)
                 del new
-            settle()
+            wait_for_steps()
     except Exception as error:
         raise CheckpointError(f"{bare(error)} {_MIXED}") from error
     except BaseException:  # Ctrl-C is raised as it is
@@ -172,7 +172,7 @@ def load_into(state: Any, path: Any, strict: bool, exchange: Exchange) -> Unmatc
     found: list[tuple[_Source, Tree, Unmatched]] = []
 
     def look() -> None:
-        settle()
+        wait_for_steps()
         source = _Source(target, read_index(target, *index))
         tree = flatten(state, source.saved)
         tree.order_objects(list(order.objects))

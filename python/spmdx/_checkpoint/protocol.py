@@ -8,7 +8,7 @@ import torch
 
 import spmdx._C as _C
 from spmdx._annotate.sharding import get_sharding
-from spmdx._checkpoint.format.boxes import Box, fresh, pieces_of, release, settle
+from spmdx._checkpoint.format.boxes import Box, fresh, pieces_of, release, wait_for_steps
 from spmdx.errors import CheckpointError
 
 
@@ -72,7 +72,7 @@ def _own_memory(tensor: torch.Tensor) -> None:
 
     torch.distributed.checkpoint writes into the shards, and clones may share theirs.
     """
-    settle()
+    wait_for_steps()
     new = fresh(tensor.shape, tensor.dtype, get_sharding(tensor))
     sources = {box: data for box, data in pieces_of(tensor)}
     for box, data in pieces_of(new):
@@ -81,7 +81,7 @@ def _own_memory(tensor: torch.Tensor) -> None:
     release([tensor])
     with torch.no_grad():
         tensor.detach().copy_(new)
-    settle()
+    wait_for_steps()
     if not _same_memory(tensor, new):
         raise CheckpointError(
             f"a tensor of shape {tuple(tensor.shape)} is a view of another one, which is to be "

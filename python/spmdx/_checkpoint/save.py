@@ -19,7 +19,7 @@ from spmdx._checkpoint.format.boxes import (
     holders_of,
     is_device_tensor,
     pieces_of,
-    settle,
+    wait_for_steps,
     whole,
 )
 from spmdx._checkpoint.format.folder import MARK, begin, commit, require_seen
@@ -57,7 +57,7 @@ def snapshot(state: Any, copy: bool, exchange: Exchange = alone) -> Snapshot:
 
 def _take(tree: Tree, result: Snapshot, copy: bool) -> None:
     """In the order of names, since who writes what must not depend on the order of a dict."""
-    settle()
+    wait_for_steps()
     load = [0] * process_count()
     for name, entry in tree.entries.items():
         value = entry.value

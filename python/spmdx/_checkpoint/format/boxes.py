@@ -120,10 +120,10 @@ def release(tensors: Sequence[torch.Tensor]) -> None:
         for tensor in tensors:
             zero = torch.zeros((), dtype=tensor.dtype, device="spmdx")
             tensor.detach().copy_(zero.expand(tensor.shape))
-    settle()
+    wait_for_steps()
 
 
-def settle() -> None:
+def wait_for_steps() -> None:
     """Run what was traced, and wait."""
     _C.flush()
     _C.wait()

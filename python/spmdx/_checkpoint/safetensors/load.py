@@ -11,7 +11,7 @@ import torch
 
 from spmdx._base.arguments import is_iterable
 from spmdx._checkpoint.agree import ONE_PLACE, agree_on_call, agree_on_tree, require_alike
-from spmdx._checkpoint.format.boxes import Box, Piece, settle, whole
+from spmdx._checkpoint.format.boxes import Box, Piece, wait_for_steps, whole
 from spmdx._checkpoint.format.folder import absolute
 from spmdx._checkpoint.format.manifest import Saved
 from spmdx._checkpoint.format.schema import MEND, own_file, parsed, table
@@ -103,7 +103,7 @@ def load_safetensors(
         agree_on_tree(exchange, lambda: flatten(tensors_of(module_or_state)[0]))
 
         def check() -> str:
-            settle()
+            wait_for_steps()
             tensors, tied = tensors_of(module_or_state)
             files = _files(several)
             saved = _describe(files)

@@ -10,7 +10,7 @@ from typing import Any
 import torch
 
 from spmdx._checkpoint.agree import agree_on_call, agree_on_tree
-from spmdx._checkpoint.format.boxes import is_device_tensor, settle
+from spmdx._checkpoint.format.boxes import is_device_tensor, wait_for_steps
 from spmdx._checkpoint.format.folder import absolute
 from spmdx._checkpoint.safetensors.load import DTYPES, ENDING, INDEX, PATH, State, tensors_of
 from spmdx._checkpoint.together import Exchange, channel, together
@@ -97,7 +97,7 @@ def save_safetensors(
         orders = together(exchange, lambda: list(tensors_of(module_or_state)[0]))
 
         def plan() -> None:
-            settle()
+            wait_for_steps()
             tensors, tied = tensors_of(module_or_state)
             tensors = {name: tensors[name] for name in orders[0] if name not in tied}
             for name, tensor in tensors.items():

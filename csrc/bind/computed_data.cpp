@@ -51,7 +51,7 @@ bridge::LazyTensor& require_lazy(const at::Tensor& tensor, const char* what) {
   return *lazy;
 }
 
-DataRef settle(const at::Tensor& tensor) {
+DataRef computed_data(const at::Tensor& tensor) {
   const bridge::Recorder::Lock lock;
   bridge::require_values(require_lazy(tensor, "spmdx"));
   at::Tensor own = rooted(tensor);
