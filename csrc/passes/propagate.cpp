@@ -38,6 +38,7 @@ class Propagation {
   }
 
  private:
+  // An input that an output replaces is state: a parameter, or what an optimizer keeps.
   void link_ties() {
     for (const Output& output : graph_.outputs) {
       if (output.tied == kNone) continue;
@@ -74,7 +75,7 @@ class Propagation {
       } else if (input.annotation) {
         known_.fixed[input.value] = known_.hidden[input.value] = true;
       } else if (input.physical && !comes_from_another_mesh(graph_, input) && !input.physical->replicated()) {
-        known_.hidden[input.value] = true;
+        known_.hidden[input.value] = true;  // until seed_other_state; one that is whole says nothing, and hides nothing
       }
     }
     for (const Constraint& constraint : graph_.constraints)
@@ -88,7 +89,10 @@ class Propagation {
     if (known_.fixed[value]) return;
     known_.fixed[value] = true;
     known_.hidden[value] = state;
-    state ? states_.push_back({value, sharding, source, true}) : set(value, sharding, {source, "annotation", nullptr});
+    if (state)
+      late_.push_back({value, sharding, source, true});
+    else
+      set(value, sharding, {source, "annotation", nullptr});
   }
 
   void seed_annotated_state() {
@@ -96,8 +100,8 @@ class Propagation {
     dirty_.assign(dirty_.size(), true);
     for (const Input& input : graph_.inputs)
       if (input.state && input.annotation) seed_input(input);
-    for (const Constraint& state : states_)
-      set(state.value, state.sharding, {state.source, "annotation of the tensor it is written to", nullptr});
+    for (const Constraint& late : late_)
+      set(late.value, late.sharding, {late.source, "annotation of the tensor it is written to", nullptr});
     follow_ties();
   }
 
@@ -121,9 +125,9 @@ class Propagation {
 
   bool adopt(ValueId to, const ShardingRef& sharding, ValueId from) {
     if (known_.fixed[to] || known_.hidden[to] || known_.hidden[from]) return false;
-    ShardingRef longer = extend(known_.shardings[to], sharding, graph_.values[to].type.shape);
-    if (longer == known_.shardings[to]) return false;
-    set(to, longer, graph_.values[from].why);
+    ShardingRef finer = extend(known_.shardings[to], sharding, graph_.values[to].type.shape);
+    if (finer == known_.shardings[to]) return false;
+    set(to, finer, graph_.values[from].why);
     return true;
   }
 
@@ -162,9 +166,9 @@ class Propagation {
       if (known_.fixed[value] || known_.hidden[value]) continue;
       const Shape& shape = op.type(t).shape;
       ShardingRef wanted = t < node.inputs.size() ? placement->inputs[t] : placement->outputs[t - node.inputs.size()];
-      ShardingRef longer = extend(known_.shardings[value], without_partial(wanted, shape), shape);
-      if (longer == known_.shardings[value]) continue;
-      set(value, longer, origin(node, op, value));
+      ShardingRef finer = extend(known_.shardings[value], without_partial(wanted, shape), shape);
+      if (finer == known_.shardings[value]) continue;
+      set(value, finer, origin(node, op, value));
       changed = true;
     }
     return changed;
@@ -186,7 +190,7 @@ class Propagation {
   Known known_;
   std::vector<bool> dirty_;  // by node: a tensor of it has changed since the last visit
   std::vector<std::vector<NodeId>> users_;
-  std::vector<Constraint> states_;  // annotated results that are state
+  std::vector<Constraint> late_;  // annotated results that are state: they count after the data
   std::vector<std::pair<ValueId, ValueId>> ties_;
   std::vector<OpRuleRef> rules_;
 };

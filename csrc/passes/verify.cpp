@@ -181,7 +181,7 @@ bool lets_pass(Linearity linearity, Reduction reduction) {
   return false;
 }
 
-// Over what results are partial because operands are.
+// The sub-axes over which a node's results are partial because its operands are, and the reduction.
 struct Flow {
   SubAxisSet sub_axes = 0;
   Reduction reduction = Reduction::none;

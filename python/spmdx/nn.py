@@ -9,7 +9,7 @@ from typing import Any
 import torch
 
 from spmdx._annotate.mesh import Mesh, require_mesh
-from spmdx._annotate.sharding import annotated, checked
+from spmdx._annotate.sharding import annotate, handle_for
 from spmdx._base.arguments import require_shape
 from spmdx.errors import ShardingError, naming
 
@@ -33,9 +33,9 @@ def _mark_all(
                 f"{name} is on device '{tensor.device}'. Expected a module on device 'spmdx'. "
                 'Move it there first: module.to("spmdx").'
             )
-    handles = {name: checked(tensors[name], mesh, spec, name) for name, spec in specs.items()}
+    handles = {name: handle_for(tensors[name], mesh, spec, name) for name, spec in specs.items()}
     for name, handle in handles.items():
-        annotated(tensors[name], handle)
+        annotate(tensors[name], handle)
 
 
 def _require_plan(plan: Any, names: Sequence[str]) -> None:

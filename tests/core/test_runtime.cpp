@@ -144,7 +144,7 @@ TEST(steps_run_in_order_with_their_parameters) {
   DataRef data = ready({2}, 1);
   for (int i = 1; i <= 10; ++i) {
     const DataRef next = pending({2});
-    engine.run(engine.plan(chain("aten.sigmoid")), {data}, {{.real = double(i)}}, {next});
+    engine.submit(engine.plan(chain("aten.sigmoid")), {data}, {{.real = double(i)}}, {next});
     data = next;
   }
   CHECK_EQ(at(data->wait()[0]).data, (std::vector<double>{56, 56}));
@@ -183,7 +183,7 @@ TEST(an_overwritten_input_gives_up_its_memory) {
     kernel_donations = 0;
     std::vector<DataRef> inputs(1);
     inputs[0] = std::move(x);  // a list in braces would hold it, too, as long as the call takes
-    engine.run(engine.plan(overwriting("aten.neg")), std::move(inputs), {{.real = 4}}, {y});
+    engine.submit(engine.plan(overwriting("aten.neg")), std::move(inputs), {{.real = 4}}, {y});
     CHECK_EQ(at(y->wait()[0]).data, (std::vector<double>{7, 7}));
     engine.wait();
     CHECK_EQ(kernel_donations.load(), held_elsewhere ? 1 : 2);
@@ -206,7 +206,7 @@ TEST(a_step_that_fails_while_it_overwrites_keeps_what_is_complete) {
   std::vector<DataRef> inputs(2);
   inputs[0] = std::move(x);
   inputs[1] = std::move(old);
-  engine.run(engine.plan(graph), std::move(inputs), {{.real = 4}}, {updated, lost});
+  engine.submit(engine.plan(graph), std::move(inputs), {{.real = 4}}, {updated, lost});
   CHECK_EQ(at(updated->wait()[0]).data, (std::vector<double>{7, 7}));
   CHECK_THROWS(std::runtime_error, lost->wait(), "relu");
   CHECK_THROWS(std::runtime_error, lost->fallback()->wait(), "overwriting");
@@ -220,9 +220,9 @@ TEST(failed_step_fails_its_outputs_and_is_reported_once) {
     return std::make_exception_ptr(std::runtime_error("train.py:3, in " + node.call->op));
   });
   const DataRef x = ready({2}, 1), bad = pending({2}), worse = pending({2}), good = pending({2});
-  engine.run(engine.plan(chain("aten.relu")), {x}, {{.real = 1}}, {bad});
-  engine.run(engine.plan(chain("aten.neg")), {bad}, {{.real = 1}}, {worse});
-  engine.run(engine.plan(chain("aten.neg")), {x}, {{.real = 1}}, {good});
+  engine.submit(engine.plan(chain("aten.relu")), {x}, {{.real = 1}}, {bad});
+  engine.submit(engine.plan(chain("aten.neg")), {bad}, {{.real = 1}}, {worse});
+  engine.submit(engine.plan(chain("aten.neg")), {x}, {{.real = 1}}, {good});
   CHECK_THROWS(std::runtime_error, bad->wait(), "train.py:3, in aten.relu");
   CHECK_THROWS(std::runtime_error, worse->wait(), "train.py:3, in aten.relu");
   CHECK_EQ(at(good->wait()[0]).data, (std::vector<double>{2, 2}));

@@ -226,7 +226,7 @@ bool compatible_shallow_copy(const OpInfo& info, Stack* stack) {
 }
 
 bool record_stream(const OpInfo& info, Stack* stack) {
-  torch::jit::drop(*stack, info.slots.size());
+  torch::jit::drop(*stack, info.kinds.size());
   return true;
 }
 

@@ -107,7 +107,7 @@ bool is_set_to(const OpInfo& info, Stack* stack) {
   const LazyTensor *self = as_lazy(args[0].toTensor()), *other = as_lazy(args[1].toTensor());
   const bool same = self && other && &self->root() == &other->root() && self->sizes() == other->sizes() &&
                     self->strides() == other->strides() && self->storage_offset() == other->storage_offset();
-  torch::jit::drop(*stack, info.slots.size());
+  torch::jit::drop(*stack, info.kinds.size());
   stack->emplace_back(same);
   return true;
 }

@@ -21,7 +21,7 @@ ValueId full(const Shape& sizes, const c10::IValue& value, c10::ScalarType dtype
   if (value.isDouble()) return full_real(sizes, value.toDouble(), type);
   if (value.isInt() || value.isSymInt()) return full_int(sizes, int_value(value), type);
   uint32_t params = 0;
-  const Arg number = to_arg(Slot::number, value, true, params), none = std::monostate{};
+  const Arg number = to_arg(ArgumentKind::number, value, true, params), none = std::monostate{};
   return record_call(make_call("aten.full", {}, {sizes, number, type, none, none, none}, {type, sizes, false}), {});
 }
 

@@ -233,7 +233,7 @@ bool randperm(const OpInfo& info, Stack* stack) {
   return true;
 }
 
-// The op has no generator argument, so that it is composed of an op that draws and a product.
+// Composed of an op that draws and a product, because the op itself has no generator argument.
 bool native_dropout(const OpInfo& info, Stack* stack) {
   const IValues args = arguments(info, *stack);
   const at::Tensor self = args[0].toTensor();
@@ -242,14 +242,14 @@ bool native_dropout(const OpInfo& info, Stack* stack) {
   const Shape sizes = self.sizes().vec();
   const ValueId x = operand(self);
   if (!train) {
-    const at::Tensor mask = wrap_value(full_bool(sizes, true, DType::b8)), same = wrap_value(x, share(meta_of(self)));
-    torch::jit::drop(*stack, info.slots.size());
-    torch::jit::push(*stack, same, mask);
+    const at::Tensor mask = wrap_value(full_bool(sizes, true, DType::b8)), values = wrap_value(x, share(meta_of(self)));
+    torch::jit::drop(*stack, info.kinds.size());
+    torch::jit::push(*stack, values, mask);
     return true;
   }
   const at::Tensor mask = wrap_value(of_reals("bernoulli", sizes, DType::b8, {1 - p}, next_draw(std::nullopt)));
   const at::Tensor kept = self.mul(mask).mul(p == 1 ? 0.0 : 1 / (1 - p));
-  torch::jit::drop(*stack, info.slots.size());
+  torch::jit::drop(*stack, info.kinds.size());
   torch::jit::push(*stack, kept, mask);
   return true;
 }

@@ -33,9 +33,9 @@ bool is_foreign(const at::Tensor& tensor) { return tensor.defined() && has_our_d
 // Whether an operand is a FakeTensor or the like: a meta tensor that carries our device's bit.
 bool any_foreign(const OpInfo& info, IValues args) {
   for (size_t i = 0; i < args.size(); ++i) {
-    if (info.slots[i] == Slot::tensor) {
+    if (info.kinds[i] == ArgumentKind::tensor) {
       if (args[i].isTensor() && is_foreign(args[i].toTensor())) return true;
-    } else if (info.slots[i] == Slot::tensor_list || info.slots[i] == Slot::optional_tensor_list) {
+    } else if (info.kinds[i] == ArgumentKind::tensor_list || info.kinds[i] == ArgumentKind::optional_tensor_list) {
       if (!args[i].isList()) continue;
       for (const auto& item : args[i].toListRef()) {
         if (item.isTensor() && is_foreign(item.toTensor())) return true;
@@ -46,7 +46,7 @@ bool any_foreign(const OpInfo& info, IValues args) {
 }
 
 // What one walk over an op's arguments gathers: words of the key, operand values, parameters.
-struct Gathered {
+struct Collected {
   Key key;
   Values values;
   std::vector<Param> params;
@@ -78,16 +78,16 @@ struct Gathered {
     key.push_back(reinterpret_cast<uintptr_t>(&info));
     key.push_back(settings_of_inference());
     for (size_t i = 0; i < args.size(); ++i) {
-      const Slot slot = info.slots[i];
+      const ArgumentKind kind = info.kinds[i];
       if (args[i].isNone())
         absent();
-      else if (slot == Slot::tensor)
+      else if (kind == ArgumentKind::tensor)
         args[i].toTensor().defined() ? tensor(args[i].toTensor(), info.facts->indexes) : absent();
-      else if (slot == Slot::tensor_list || slot == Slot::optional_tensor_list)
+      else if (kind == ArgumentKind::tensor_list || kind == ArgumentKind::optional_tensor_list)
         list(args[i], info.facts->indexes);
       else {
-        add_words(key, slot, args[i], info.constant_reals);
-        add_params(params, slot, args[i], info.constant_reals);
+        add_words(key, kind, args[i], info.constant_reals);
+        add_params(params, kind, args[i], info.constant_reals);
       }
     }
   }
@@ -96,7 +96,7 @@ struct Gathered {
 void add_draw(const OpInfo& info, IValues args, std::vector<Param>& params) {
   if (!info.draws) return;
   for (size_t i = 0; i < args.size(); ++i) {
-    if (info.slots[i] != Slot::generator) continue;
+    if (info.kinds[i] != ArgumentKind::generator) continue;
     const Draw draw = next_draw(args[i].isGenerator() ? std::optional(args[i].toGenerator()) : std::nullopt);
     params.push_back({.integer = static_cast<int64_t>(draw.seed)});
     params.push_back({.integer = static_cast<int64_t>(draw.draw)});
@@ -114,7 +114,7 @@ at::Tensor view_of(const at::Tensor& source, const ViewResult& view, bool aliase
     }
     return wrap_value(value, share(view.meta));
   }
-  const bool current = !view.steps && lazy.cached_generation == lazy.root().generation;
+  const bool current = !view.steps && lazy.cached_writes == lazy.root().writes;
   return make_view(lazy, view.steps, view.meta, current ? lazy.cached : LazyValue{});
 }
 
@@ -149,7 +149,7 @@ c10::IValue wrap_group(ValueId& next, const std::vector<MetaRef>& group, bool li
 
 void record_plain(const OpInfo& info, Stack* stack) {
   const Recorded recorded = record_op(info, arguments(info, *stack));
-  torch::jit::drop(*stack, info.slots.size());
+  torch::jit::drop(*stack, info.kinds.size());
   ValueId next = recorded.first;
   for (size_t r = 0; r < recorded.results->size(); ++r)
     stack->push_back(wrap_group(next, (*recorded.results)[r], info.list_result[r]));
@@ -229,7 +229,7 @@ void record_writes(const OpInfo& info, Stack* stack) {
       results.push_back(wrap_group(next, recorded.results->at(group++), info.list_result[r]));
   }
   for (int written : info.written) assign_group(args[written], recorded.results->at(group++), next, info.is_out);
-  torch::jit::drop(*stack, info.slots.size());
+  torch::jit::drop(*stack, info.kinds.size());
   for (auto& result : results) stack->push_back(std::move(result));
 }
 
@@ -244,15 +244,16 @@ void require_our_device(const OpInfo& info, IValues args) {
 }  // namespace
 
 Recorded record_op(const OpInfo& info, IValues args) {
-  Gathered gathered;
-  gathered.all(info, args);
-  const InternedRef entry = intern_op(info, args, gathered.key);
-  add_draw(info, args, gathered.params);
-  const ValueId first = Recorder::instance().record(entry->call, std::move(gathered.values), gathered.params);
+  Collected collected;
+  collected.all(info, args);
+  const InternedRef entry = intern_op(info, args, collected.key);
+  add_draw(info, args, collected.params);
+  const ValueId first = Recorder::instance().record(entry->call, std::move(collected.values), collected.params);
   return {first, {entry, &entry->results}};
 }
 
 void record_any_op(const OpInfo& info, Stack* stack) {
+  // What gives numbers to Python, or writes without a functional variant, cannot be a node.
   if (info.returns_values || (!info.written.empty() && !info.functional)) return run_on_host(info, stack);
   led(info, [&] {
     if (info.view_like)

@@ -81,7 +81,7 @@ void run_on_host(const OpInfo& info, Stack* stack) {
   for (int written : info.written) {
     if (!kept[written].isNone()) write_from(args[written], kept[written]);
   }
-  torch::jit::drop(*stack, info.slots.size());
+  torch::jit::drop(*stack, info.kinds.size());
   for (auto& result : results) stack->push_back(std::move(result));
 }
 

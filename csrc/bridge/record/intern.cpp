@@ -56,18 +56,18 @@ struct CallBuilder {
     return list;
   }
   void add(const OpInfo& info, size_t i, const c10::IValue& value) {
-    const Slot slot = info.slots[i];
-    if (value.isNone() && slot != Slot::generator) {
+    const ArgumentKind kind = info.kinds[i];
+    if (value.isNone() && kind != ArgumentKind::generator) {
       call.args.emplace_back(std::monostate{});
-    } else if (slot == Slot::tensor) {
+    } else if (kind == ArgumentKind::tensor) {
       const bool present = value.toTensor().defined();
       call.args.push_back(present ? operand(value.toTensor()) : Arg{std::monostate{}});
-    } else if (slot == Slot::tensor_list || slot == Slot::optional_tensor_list) {
+    } else if (kind == ArgumentKind::tensor_list || kind == ArgumentKind::optional_tensor_list) {
       call.args.push_back(list(value));
-    } else if (slot == Slot::generator) {
+    } else if (kind == ArgumentKind::generator) {
       call.args.emplace_back(OpaqueArg{"generator"});
     } else {
-      call.args.push_back(to_arg(slot, value, info.constant_reals, call.num_params));
+      call.args.push_back(to_arg(kind, value, info.constant_reals, call.num_params));
     }
   }
 };
@@ -82,7 +82,8 @@ CallRef build_call(const OpInfo& info, IValues args, const std::vector<std::vect
   Call& call = builder.call;
   for (size_t i = 0; i < args.size(); ++i) {
     // A factory without a dtype takes PyTorch's default, which may change: the call names the dtype.
-    if (info.slots[i] == Slot::dtype && args[i].isNone() && call.inputs.empty()) call.args[i] = call.outputs[0].dtype;
+    if (info.kinds[i] == ArgumentKind::dtype && args[i].isNone() && call.inputs.empty())
+      call.args[i] = call.outputs[0].dtype;
   }
   if (info.draws) {
     call.args.emplace_back(IntParam{call.num_params++});
@@ -118,7 +119,7 @@ InternedRef intern_view(const OpInfo& info, IValues args) {
   Key key;
   key.push_back(reinterpret_cast<uintptr_t>(&info));
   add_tensor(key, args[0].toTensor(), false);
-  for (size_t i = 1; i < args.size(); ++i) add_words(key, info.slots[i], args[i], true);
+  for (size_t i = 1; i < args.size(); ++i) add_words(key, info.kinds[i], args[i], true);
   const uint64_t hash = hash_words(key);
   if (InternedRef found = known(hash, key)) return found;
   auto results = infer(info, args);

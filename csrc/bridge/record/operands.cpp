@@ -52,15 +52,15 @@ c10::IValue named(const OpInfo& info, IValues args, const char* name) {
   return position ? args[*position] : c10::IValue();
 }
 
-IValues arguments(const OpInfo& info, const Stack& stack) { return torch::jit::last(stack, info.slots.size()); }
+IValues arguments(const OpInfo& info, const Stack& stack) { return torch::jit::last(stack, info.kinds.size()); }
 
 void finish(const OpInfo& info, Stack* stack, c10::IValue result) {
-  torch::jit::drop(*stack, info.slots.size());
+  torch::jit::drop(*stack, info.kinds.size());
   stack->push_back(std::move(result));
 }
 
 bool finish_all(const OpInfo& info, Stack* stack, Stack results) {
-  torch::jit::drop(*stack, info.slots.size());
+  torch::jit::drop(*stack, info.kinds.size());
   for (auto& result : results) stack->push_back(std::move(result));
   return true;
 }

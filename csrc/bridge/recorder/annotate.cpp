@@ -29,7 +29,7 @@ void RecorderState::annotate(LazyTensor& tensor, const Annotation& annotation) {
   Root& root = tensor.root();
   if (tensor.chain()) {
     if (!planning_only()) tensor.of_view = std::make_shared<const Annotation>(annotation);
-    if (tensor.cached_generation == root.generation && pending(tensor.cached)) constrain(tensor.cached.id, annotation);
+    if (tensor.cached_writes == root.writes && pending(tensor.cached)) constrain(tensor.cached.id, annotation);
     return;
   }
   root.annotation = std::make_unique<Annotation>(annotation);

@@ -19,7 +19,7 @@ ValueId Recorder::read(LazyTensor& tensor) {
   Root& root = tensor.root();
   if (root.cut_short) require_storage(tensor);
   if (!tensor.chain()) return state_->read(root);
-  if (tensor.cached_generation == root.generation && state_->pending(tensor.cached)) return tensor.cached.id;
+  if (tensor.cached_writes == root.writes && state_->pending(tensor.cached)) return tensor.cached.id;
   ValueId value = state_->read(root);
   for (const auto& step : *tensor.chain()) value = record(step.call, {value}, step.params) + step.result;
   state_->cache(tensor, value);
@@ -38,7 +38,7 @@ void Recorder::write(LazyTensor& tensor, ValueId value) {
     state_->note_rebound(root, std::move(root.previous));
     root.previous = nullptr;
   }
-  ++root.generation;
+  ++root.writes;
   state_->cache(tensor, seen);
 }
 
@@ -70,7 +70,7 @@ void Recorder::grow(Root& root, const Meta& whole) {
                             "a storage of the tensor's size. Call spmdx.mark_sharding again.");
   root.annotation.reset();
   root.current = lazy(value);
-  ++root.generation;
+  ++root.writes;
 }
 
 }  // namespace spmdx::bridge

@@ -36,7 +36,7 @@ void RecorderState::undo_rebound() {
     if (!good || good->type().shape != root.base->sizes) continue;  // it grew since, and keeps what it holds
     root.current = {0, kNone, std::move(good)};
     root.previous = nullptr;
-    ++root.generation;
+    ++root.writes;
   }
   rebound.clear();
 }

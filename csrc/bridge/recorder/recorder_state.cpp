@@ -69,7 +69,7 @@ ValueId RecorderState::input(const DataRef& data) {
 
 void RecorderState::cache(LazyTensor& tensor, ValueId value) {
   tensor.cached = {epoch, value, nullptr};
-  tensor.cached_generation = tensor.root().generation;
+  tensor.cached_writes = tensor.root().writes;
   if (tensor.of_view) constrain(value, *tensor.of_view);
 }
 

@@ -169,7 +169,7 @@ std::vector<const Mesh*> meshes(const RecorderState& state, bool of_data) {
 std::vector<DataRef> keep_inputs(Graph& done, const std::vector<DataRef>& data, const std::vector<bool>& needed) {
   std::vector<uint32_t> place(done.inputs.size(), kNone);
   std::vector<Input> kept;
-  std::vector<DataRef> sources;
+  std::vector<DataRef> data_of_inputs;
   for (size_t i = 0; i < done.inputs.size(); ++i) {
     Input input = done.inputs[i];
     input.physical = data[i]->sharding();
@@ -181,7 +181,7 @@ std::vector<DataRef> keep_inputs(Graph& done, const std::vector<DataRef>& data, 
     }
     place[i] = static_cast<uint32_t>(kept.size());
     kept.push_back(std::move(input));
-    sources.push_back(data[i]);
+    data_of_inputs.push_back(data[i]);
   }
   done.inputs = std::move(kept);
   for (Output& output : done.outputs) {
@@ -192,7 +192,7 @@ std::vector<DataRef> keep_inputs(Graph& done, const std::vector<DataRef>& data, 
       output.tied = place[output.tied];
     }
   }
-  return sources;
+  return data_of_inputs;
 }
 
 }  // namespace
@@ -242,7 +242,7 @@ FinishedGraph finish_graph(RecorderState& state, std::vector<RootRef> owners, co
   done.graph.mesh = std::move(mesh);
   done.graph.outputs = std::move(outputs);
   std::erase_if(done.graph.constraints, [&](const Constraint& c) { return !needed[c.value]; });
-  done.sources = keep_inputs(done.graph, state.inputs, needed);
+  done.data_of_inputs = keep_inputs(done.graph, state.inputs, needed);
   done.owners = std::move(owners);
   return done;
 }

@@ -9,9 +9,9 @@ namespace spmdx::bridge {
 
 struct FinishedGraph {
   Graph graph;
-  std::vector<DataRef> sources;  // of its inputs, in the same order
-  std::vector<RootRef> owners;   // the roots of its outputs, in the same order
-  bool more = false;             // there is annotated data of another mesh, which moves in another step
+  std::vector<DataRef> data_of_inputs;  // of its inputs, in the same order
+  std::vector<RootRef> owners;          // the roots of its outputs, in the same order
+  bool more = false;                    // there is annotated data of another mesh, which moves in another step
 };
 
 // Both: Holds the recorder's lock.

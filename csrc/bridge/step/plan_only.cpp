@@ -55,7 +55,7 @@ void end_plan_only() {
     if (data && data->is_abstract() && data->fallback()) data = data->fallback();
     if (data != root.current.data) {
       root.current = {0, kNone, std::move(data)};
-      ++root.generation;
+      ++root.writes;
     }
     root.previous = nullptr;
     restore_annotation(root);

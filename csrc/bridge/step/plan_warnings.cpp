@@ -52,7 +52,7 @@ std::string what_repeats(const Repeat& repeat) {
 
 void set_fallbacks_are_errors(bool errors) { are_errors = errors; }
 
-void mind(const Plan& plan) {
+void note_plan(const Plan& plan) {
   for (const Fallback& fallback : plan.fallbacks) {
     if (fallback.bytes == 0) continue;
     if (are_errors) throw ShardingError(what_happens(fallback) + ", or unset SPMDX_FALLBACK.");

@@ -10,7 +10,7 @@ namespace spmdx::bridge {
 void set_fallbacks_are_errors(bool errors);
 
 // Throws ShardingError where fallbacks are errors, else remembers what to say. Holds the recorder's lock.
-void mind(const Plan& plan);
+void note_plan(const Plan& plan);
 // Gives the warnings that are remembered. A user may have made warnings errors, so the step must be on its way by then.
 // Holds the recorder's lock.
 void warn_of_plans();

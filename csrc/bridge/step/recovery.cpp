@@ -44,12 +44,12 @@ void compute_unsharded(RecorderState& state) {
     whole.outputs.push_back({.value = root.current.id});
     owners.push_back(std::move(ref));
   }
-  std::vector<DataRef> sources;
+  std::vector<DataRef> data_of_inputs;
   for (Input& input : whole.inputs) input.annotation = nullptr;
-  for (const DataRef& data : state.inputs) sources.push_back(whole_of(data));
+  for (const DataRef& data : state.inputs) data_of_inputs.push_back(whole_of(data));
   std::vector<PlannedPart> parts;
-  parts.push_back(planned(whole, std::move(sources), std::move(owners)));
-  send(state, std::move(parts));
+  parts.push_back(planned(whole, std::move(data_of_inputs), std::move(owners)));
+  queue_parts(state, std::move(parts));
   state.reset();
 }
 
@@ -69,7 +69,7 @@ void roll_back(RecorderState& state, std::exception_ptr error) {
     }
     root.current = {0, kNone, good};
     root.previous = nullptr;
-    ++root.generation;
+    ++root.writes;
     if (good->type().shape != root.base->sizes) outgrown.push_back(std::move(ref));
   }
   state.undo_rebound();

@@ -25,8 +25,8 @@ DataRef computed_before(const Root& root) {
 
 }  // namespace
 
-PlannedPart planned(const Graph& done, std::vector<DataRef> sources, std::vector<RootRef> owners) {
-  PlannedPart part{nullptr, std::move(sources), {}, std::move(owners)};
+PlannedPart planned(const Graph& done, std::vector<DataRef> data_of_inputs, std::vector<RootRef> owners) {
+  PlannedPart part{nullptr, std::move(data_of_inputs), {}, std::move(owners)};
   for (const auto& output : done.outputs) part.outputs.push_back(result_data(done.value(output.value).type));
   for (size_t i = 0; i < part.owners.size(); ++i)
     part.outputs[i]->set_fallback(computed_before(root_of(part.owners[i])));
@@ -35,12 +35,12 @@ PlannedPart planned(const Graph& done, std::vector<DataRef> sources, std::vector
     NoGil no_gil;
     part.plan = engine().plan(done);
   }
-  if (!part.plan->fallbacks.empty() || part.plan->repeat) mind(*part.plan);
+  if (!part.plan->fallbacks.empty() || part.plan->repeat) note_plan(*part.plan);
   return part;
 }
 
 // A step may overwrite an input only if nobody else holds it: roots and the recorder let go of it before the step runs.
-void send(RecorderState& state, std::vector<PlannedPart> parts) {
+void queue_parts(RecorderState& state, std::vector<PlannedPart> parts) {
   for (const PlannedPart& part : parts) {
     for (size_t i = 0; i < part.owners.size(); ++i) {
       Root& root = root_of(part.owners[i]);
@@ -57,7 +57,7 @@ void send(RecorderState& state, std::vector<PlannedPart> parts) {
     if (planning_only())
       set_shardings(*part.plan, part.outputs);
     else
-      engine().run(part.plan, std::move(part.sources), state.params, std::move(part.outputs));
+      engine().submit(part.plan, std::move(part.data_of_inputs), state.params, std::move(part.outputs));
   }
 }
 
@@ -68,9 +68,9 @@ bool submit(RecorderState& state) {
   for (auto& owners : pending_by_mesh(state, gradients)) {
     FinishedGraph done = finish_graph(state, std::move(owners), gradients);
     more = done.more;  // the last graph knows what is left
-    parts.push_back(planned(done.graph, std::move(done.sources), std::move(done.owners)));
+    parts.push_back(planned(done.graph, std::move(done.data_of_inputs), std::move(done.owners)));
   }
-  send(state, std::move(parts));
+  queue_parts(state, std::move(parts));
   return more;
 }
 

@@ -11,16 +11,16 @@ namespace spmdx::bridge {
 // A finished graph on its way to the engine.
 struct PlannedPart {
   PlanRef plan;  // null: the graph has no outputs
-  std::vector<DataRef> sources, outputs;
+  std::vector<DataRef> data_of_inputs, outputs;
   std::vector<RootRef> owners;  // the roots of the outputs, in the same order
 };
 
 // All: Holds the recorder's lock. Gives up the GIL.
 
 // Plans a finished graph. Throws ShardingError; nothing has changed then.
-PlannedPart planned(const Graph& done, std::vector<DataRef> sources, std::vector<RootRef> owners);
+PlannedPart planned(const Graph& done, std::vector<DataRef> data_of_inputs, std::vector<RootRef> owners);
 // Queues what was planned; the roots hold the results from now on. Nothing fails here.
-void send(RecorderState& state, std::vector<PlannedPart> parts);
+void queue_parts(RecorderState& state, std::vector<PlannedPart> parts);
 // Finishes, plans and sends what is recorded. Returns whether there is annotated data that moves in another step.
 // Throws ShardingError; nothing is queued then.
 bool submit(RecorderState& state);

@@ -36,7 +36,7 @@ class Root final : public c10::StorageImpl {
  public:
   Root(MetaRef base, LazyValue value);
   LazyValue current;
-  uint64_t generation = 1;         // counts the writes
+  uint64_t writes = 1;             // counts the writes
   uint64_t serial = 0;             // order of creation; 0: not listed
   MetaRef base;                    // declared layout of the whole tensor, offset 0
   std::vector<Outgrown> outgrown;  // layouts before each growth, in order

@@ -62,7 +62,7 @@ c10::intrusive_ptr<c10::TensorImpl> LazyTensor::copy_and_detach(Version&& versio
   copy_tensor_metadata(this, copy.get(), std::forward<Version>(version), allow_change);
   copy->set_chain(chain());
   copy->cached = cached;
-  copy->cached_generation = cached_generation;
+  copy->cached_writes = cached_writes;
   copy->of_view = of_view;
   copy->refresh_numel();
   copy->refresh_contiguous();
@@ -88,7 +88,7 @@ void LazyTensor::shallow_copy_from(const c10::intrusive_ptr<TensorImpl>& source)
   copy_tensor_metadata(lazy, this, version_counter(), allow_tensor_metadata_change());
   set_chain(lazy->chain());
   cached = lazy->cached;
-  cached_generation = lazy->cached_generation;
+  cached_writes = lazy->cached_writes;
   of_view = lazy->of_view;
   refresh_numel();
   refresh_contiguous();
@@ -101,7 +101,7 @@ void LazyTensor::become(const LazyTensor& other) {
   storage_ = other.storage_;
   set_chain(other.chain());
   cached = other.cached;
-  cached_generation = other.cached_generation;
+  cached_writes = other.cached_writes;
   of_view = other.of_view;
   set_sizes_and_strides(other.sizes(), other.strides(), other.storage_offset());
   _set_conj(other.is_conj());
@@ -139,7 +139,7 @@ at::Tensor make_view(const LazyTensor& source, const ViewChain& steps, const Met
   if (!steps) lazy.of_view = source.of_view;  // the same elements
   if (value.data || value.id != kNone) {
     lazy.cached = std::move(value);
-    lazy.cached_generation = source.root().generation;
+    lazy.cached_writes = source.root().writes;
   }
   return view;
 }

@@ -21,7 +21,7 @@ class LazyTensor final : public c10::TensorImpl {
   // the mode is now.
   LazyTensor(c10::Storage storage, const Meta& meta, int64_t offset, c10::DispatchKeySet keys);
   LazyValue cached;                           // the value of a view
-  uint64_t cached_generation = 0;             // the generation of the root for which `cached` holds
+  uint64_t cached_writes = 0;                 // the generation of the root for which `cached` holds
   std::shared_ptr<const Annotation> of_view;  // null for a whole tensor, and for a view that is not annotated
 
   // The steps from the whole tensor as it is laid out now; null: this is the whole tensor.

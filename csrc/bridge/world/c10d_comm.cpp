@@ -27,7 +27,7 @@ namespace {
 constexpr int64_t kAllPeers = 16;
 
 // What was announced for one step, and what comes in.
-struct Roll {
+struct Announcement {
   at::Tensor mine;
   std::vector<at::Tensor> theirs;
   Works works;
@@ -40,8 +40,8 @@ at::Tensor one_number(int64_t value) {
   return tensor;
 }
 
-// Led by the user's line.
-std::string led(const Progress& at, const std::string& reason) {
+// The reason with the user's line before it.
+std::string with_line(const Progress& at, const std::string& reason) {
   const std::string line = source_text(at.source);
   return (line.empty() ? "" : line + ": ") + reason;
 }
@@ -71,39 +71,40 @@ class C10dComm final : public Comm {
   void announce(uint64_t fingerprint) override {
     if (!detector_) return;
     ++announced_;
-    Roll roll;
-    roll.mine = one_number(static_cast<int64_t>(fingerprint));
+    Announcement announcement;
+    announcement.mine = one_number(static_cast<int64_t>(fingerprint));
     if (detector_->broken().empty()) try {
         const Group control = control_group();
         for (const auto& [to, from] : neighbours()) {
-          std::vector<at::Tensor> coming = {one_number(0)}, going = {roll.mine};
-          roll.works.push_back(control->recv(coming, static_cast<int>(from), kTag));
-          roll.works.push_back(control->send(going, static_cast<int>(to), kTag));
-          roll.theirs.push_back(coming[0]);
+          std::vector<at::Tensor> coming = {one_number(0)}, going = {announcement.mine};
+          announcement.works.push_back(control->recv(coming, static_cast<int>(from), kTag));
+          announcement.works.push_back(control->send(going, static_cast<int>(to), kTag));
+          announcement.theirs.push_back(coming[0]);
         }
       } catch (const std::exception& error) {  // a connection that is closed already: `agree` tells why
-        roll.lost = error.what();
+        announcement.lost = error.what();
       }
     std::lock_guard lock(mutex_);
-    rolls_.push_back(std::move(roll));
+    announcements_.push_back(std::move(announcement));
   }
 
   void agree(const Progress& at, const std::function<std::string()>& describe) override {
     if (!detector_) return;
-    Roll roll;
+    Announcement announcement;
     {
       std::lock_guard lock(mutex_);
-      internal_check(!rolls_.empty(), "a step was not announced");
-      roll = std::move(rolls_.front());
-      rolls_.pop_front();
+      internal_check(!announcements_.empty(), "a step was not announced");
+      announcement = std::move(announcements_.front());
+      announcements_.pop_front();
     }
     try {
-      detector_->wait(roll.works, at, roll.lost);
+      detector_->wait(announcement.works, at, announcement.lost);
     } catch (const CommError& error) {
-      throw CommError(led(at, error.what()));  // no op has begun whose line could lead the message
+      throw CommError(with_line(at, error.what()));  // no op has begun whose line could lead the message
     }
-    bool equal = roll.theirs.size() == neighbours().size();
-    for (const at::Tensor& other : roll.theirs) equal &= *other.data_ptr<int64_t>() == *roll.mine.data_ptr<int64_t>();
+    bool equal = announcement.theirs.size() == neighbours().size();
+    for (const at::Tensor& other : announcement.theirs)
+      equal &= *other.data_ptr<int64_t>() == *announcement.mine.data_ptr<int64_t>();
     if (!equal) disagree(at, describe());
   }
 
@@ -134,7 +135,7 @@ class C10dComm final : public Comm {
     try {
       regroup(engine, at);
     } catch (const CommError& error) {
-      throw CommError(led(at, error.what()));
+      throw CommError(with_line(at, error.what()));
     } catch (...) {
       detector_->break_off("spmdx.runtime.recover() was broken off. Expected it to end. Call it again.");
       throw;
@@ -156,10 +157,10 @@ class C10dComm final : public Comm {
     const Reached mine{engine.standing(), overwrote_, current_draw()};
     std::vector<Reached> all;
     for (const std::string& text : detector_->regroup(text_of(mine), at)) all.push_back(reached_from(text));
-    std::deque<Roll> dropped;  // dies after the lock is given up
+    std::deque<Announcement> dropped;  // dies after the lock is given up
     {
       std::lock_guard lock(mutex_);
-      dropped.swap(rolls_);
+      dropped.swap(announcements_);
     }
     open_groups();
     const Resumed now = resumed(all);
@@ -246,7 +247,7 @@ class C10dComm final : public Comm {
         "step " + std::to_string(at.step) + ": " + first_difference({processes_.here, account}, *others);
     if (processes_.count > kAllPeers) detector_->report(said);  // some of them see no difference
     detector_->set_broken(said);
-    throw CommError(led(at, said));
+    throw CommError(with_line(at, said));
   }
 
   // Set by `join`, before any step.
@@ -259,7 +260,7 @@ class C10dComm final : public Comm {
   std::atomic<int64_t> announced_ = 0;
   std::atomic<bool> overwrote_ = false;  // by a step that failed
   std::mutex mutex_;
-  std::deque<Roll> rolls_;  // announced, not agreed on yet; guarded by mutex_
+  std::deque<Announcement> announcements_;  // announced, not agreed on yet; guarded by mutex_
 };
 
 C10dComm& instance() {
@@ -318,10 +319,10 @@ void compare_replicas(uint64_t digest) {
   const std::vector<std::string> all = await_values(keys, {at.op, at.source});
   const auto other = std::find_if(all.begin(), all.end(), [&](const std::string& theirs) { return theirs != mine; });
   if (other == all.end()) return;
-  throw CommError(led(at, world.peers[other - all.begin()].name + " reads another value than process " +
-                              std::to_string(world.processes.here) +
-                              " here. Expected replicas to be equal. Look for what was set on one process only "
-                              "(load_local_shards_, from_local_shards, a custom op that is not deterministic)."));
+  throw CommError(with_line(at, world.peers[other - all.begin()].name + " reads another value than process " +
+                                    std::to_string(world.processes.here) +
+                                    " here. Expected replicas to be equal. Look for what was set on one process only "
+                                    "(load_local_shards_, from_local_shards, a custom op that is not deterministic)."));
 }
 
 bool lives(int64_t process) { return instance().detector()->lives(process); }

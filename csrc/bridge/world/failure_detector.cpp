@@ -226,7 +226,12 @@ std::vector<std::string> FailureDetector::regroup(const std::string& told, const
     keys.push_back(key("regroups/" + std::to_string(process), generation()));
   set(keys[world_.processes.here], told);
   const auto values = std::make_shared<std::vector<std::string>>();
-  await({{}, at, Clock::now(), {}, std::make_shared<Task>(Task{all_at(keys, values)}), true});
+  await({.works = {},
+         .at = at,
+         .since = Clock::now(),
+         .patience = {},
+         .task = std::make_shared<Task>(Task{all_at(keys, values)}),
+         .for_all = true});
   return *values;
 }
 
@@ -248,8 +253,9 @@ int64_t FailureDetector::generation() const {
 
 // ---- the threads -----------------------------------------------------------------------------------------
 
-// Does the tasks that are asked for. Returns the trouble that it finds.
-std::string FailureDetector::round(const std::vector<Wait>& waits, bool well) {
+// One pass of the detector thread: sends a heartbeat if it is time, does the tasks that are asked for and, unless the
+// world is broken already, looks for trouble. Returns the trouble that it finds.
+std::string FailureDetector::one_pass(const std::vector<Wait>& waits, bool unbroken) {
   if (Clock::now() - last_heartbeat_ >= kBeat) {
     last_heartbeat_ = Clock::now();
     send_heartbeat();
@@ -260,7 +266,7 @@ std::string FailureDetector::round(const std::vector<Wait>& waits, bool well) {
     wait.task->done = true;
     changed_.notify_all();
   }
-  if (!well) return {};
+  if (!unbroken) return {};
   for (const Wait& wait : waits) {
     const bool done = wait.task && wait.task->done;
     if (done || wait.patience == kUnwatched || Clock::now() - wait.since <= kPatience) continue;
@@ -274,18 +280,18 @@ void FailureDetector::run() {
   std::unique_lock lock(mutex_);
   while (!stopping_ && lost_.empty()) {
     std::vector<Wait> waits(waits_.begin(), waits_.end());
-    const bool well = broken_.empty();
+    const bool unbroken = broken_.empty();
     looked_in_ = generation_;
     asked_ = Clock::now();
     lock.unlock();
     std::string trouble, lost;
     try {
-      trouble = round(waits, well);
+      trouble = one_pass(waits, unbroken);
     } catch (const std::exception& error) {
       trouble = lost = lost_store(error.what());
     }
-    const bool of_now = generation() == looked_in_ || !lost.empty();
-    if (!trouble.empty() && of_now) set_broken(trouble);
+    const bool still_valid = generation() == looked_in_ || !lost.empty();
+    if (!trouble.empty() && still_valid) set_broken(trouble);
     waits.clear();  // frees what was sent
     lock.lock();
     asked_.reset();

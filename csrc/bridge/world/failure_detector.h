@@ -123,7 +123,7 @@ class FailureDetector {
   void run();
   void run_watchdog();
   void stop();
-  std::string round(const std::vector<Wait>& waits, bool well);
+  std::string one_pass(const std::vector<Wait>& waits, bool unbroken);
   void tell(std::function<void(c10d::Store&)> message);
   static std::string key(const std::string& name, int64_t generation);
   std::chrono::milliseconds silence() const;

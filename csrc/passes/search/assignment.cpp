@@ -37,7 +37,7 @@ Assignment::Assignment(const Graph& graph, const CompileOptions& options, std::v
       options_(options),
       table_(options.topology),
       users_(spmdx::users(graph)),
-      readers_(graph.values.size()),
+      other_readers_(graph.values.size()),
       inputs_(graph.values.size(), nullptr),
       type_of_(number_types(graph)),
       transient_(std::move(transient)),
@@ -48,17 +48,17 @@ Assignment::Assignment(const Graph& graph, const CompileOptions& options, std::v
     const Value& value = graph.values[input.value];
     const ShardingRef here = input.physical ? input.physical : replicated(graph.mesh, value.type.shape.size());
     inputs_[input.value] = comes_from_another_mesh(graph, input) ? value.sharding : here;
-    if (input.annotation) readers_[input.value].push_back({input.annotation, true, false});
+    if (input.annotation) other_readers_[input.value].push_back({input.annotation, true, false});
     for (const DimSharding& dim : inputs_[input.value]->dims)
       if (!dim.empty() && std::find(cutting_.begin(), cutting_.end(), dim.sub_axes) == cutting_.end())
         cutting_.push_back(dim.sub_axes);
   }
   for (const Constraint& constraint : graph.constraints)
     if (graph.values[constraint.value].producer != kNone)
-      readers_[constraint.value].push_back({graph.values[constraint.value].sharding, true, false});
+      other_readers_[constraint.value].push_back({graph.values[constraint.value].sharding, true, false});
   for (const Output& output : graph.outputs)
-    readers_[output.value].push_back({output.annotation ? output.annotation : graph.values[output.value].sharding,
-                                      false, !output.annotation && output.tied == kNone});
+    other_readers_[output.value].push_back({output.annotation ? output.annotation : graph.values[output.value].sharding,
+                                            false, !output.annotation && output.tied == kNone});
   for (ValueId value = 0; value < graph.values.size(); ++value) {
     if (!inputs_[value]) continue;
     moves_[value] = moves_with(value, kNone, nullptr);
@@ -87,7 +87,7 @@ const ShardingRef& Assignment::produced_with(ValueId value, NodeId node, const C
 const ShardingRef& Assignment::produced(ValueId value) const { return produced_with(value, kNone, nullptr); }
 
 const ShardingRef& Assignment::available(ValueId value) const {
-  for (const Reader& end : readers_[value])
+  for (const Reader& end : other_readers_[value])
     if (end.at_once) return end.wanted;
   return produced(value);
 }
@@ -103,7 +103,7 @@ void Assignment::each_demand(ValueId value, const ShardingRef& produced, NodeId 
     for (size_t i = 0; i < operands.size(); ++i)
       if (operands[i] == value) visit(with->placement.inputs[i], user);
   }
-  for (const Reader& end : readers_[value])
+  for (const Reader& end : other_readers_[value])
     if (!end.at_once && (!end.if_partial || produced->partial))
       visit(end.wanted, static_cast<NodeId>(graph_.nodes.size()));
 }
@@ -156,7 +156,7 @@ int64_t Assignment::each_way(ValueId value, NodeId node, const Choice* choice, b
   if (!made) return 0;
   const ShardingRef* base = &made;
   int64_t total = 0;
-  for (const Reader& end : readers_[value]) {
+  for (const Reader& end : other_readers_[value]) {
     if (!end.at_once || *base == end.wanted) continue;
     const ReshardPlan& moved = plan(value, made, end.wanted);
     take(kNone, made, end.wanted, moved);

@@ -19,7 +19,7 @@ class Assignment {
   ValueId value(NodeId node, size_t tensor) const;  // operands first, then results
   const std::vector<NodeId>& users(ValueId value) const { return users_[value]; }
   // Another reader than ops: an output or a constraint.
-  bool constrained(ValueId value) const { return !readers_[value].empty(); }
+  bool constrained(ValueId value) const { return !other_readers_[value].empty(); }
 
   bool decided(NodeId node) const { return choices_[node] != nullptr; }
   const Choice& choice(NodeId node) const { return *choices_[node]; }
@@ -92,7 +92,7 @@ class Assignment {
   ChoiceTable table_;
   std::vector<OpRuleRef> rules_;
   std::vector<std::vector<NodeId>> users_;
-  std::vector<std::vector<Reader>> readers_;
+  std::vector<std::vector<Reader>> other_readers_;
   std::vector<ShardingRef> inputs_;              // by value; null for results of nodes
   std::vector<std::vector<SubAxisId>> cutting_;  // the sub-axes that cut dims of inputs as they lie now
   std::vector<uint32_t> type_of_;                // by value: equal types have equal numbers

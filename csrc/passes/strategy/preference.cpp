@@ -11,9 +11,9 @@ int64_t move_ns(const Known& known, ValueId value, bool is_input, const TensorTy
   const auto time = [&](const ShardingRef& from, const ShardingRef& to) {
     return from == to ? 0 : plan_reshard(type.dtype, type.shape, from, to, topology)->cost_ns;
   };
-  const ShardingRef& now = known.shardings[value];
-  if (is_input) return time(now, wanted);
-  if (known.fixed[value] || !now->replicated()) return time(wanted, now);
+  const ShardingRef& known_so_far = known.shardings[value];
+  if (is_input) return time(known_so_far, wanted);
+  if (known.fixed[value] || !known_so_far->replicated()) return time(wanted, known_so_far);
   return wanted->partial ? time(wanted, without_partial(wanted, type.shape)) : 0;
 }
 
@@ -52,10 +52,10 @@ std::optional<Strategy> preferred(const Node& node, const OpContext& op, const K
   for (Strategy& strategy : candidates(op, hints)) {
     const auto placement = place(op, strategy);
     if (!placement) continue;
-    const int64_t now = cost(node, op, strategy, *placement, known, topology);
-    if (!best || now < best_cost) {
+    const int64_t ns = cost(node, op, strategy, *placement, known, topology);
+    if (!best || ns < best_cost) {
       best = std::move(strategy);
-      best_cost = now;
+      best_cost = ns;
     }
   }
   return best;

@@ -53,12 +53,12 @@ CollectiveQueue::~CollectiveQueue() {
 }
 
 RunningCollectiveRef CollectiveQueue::start(Backend& backend, std::vector<Transfer> transfers, Progress at) {
-  auto round = std::make_shared<RunningCollective>(backend, std::move(transfers), std::move(at));
+  auto running = std::make_shared<RunningCollective>(backend, std::move(transfers), std::move(at));
   std::lock_guard lock(mutex_);
   if (!thread_.joinable()) thread_ = std::thread([this] { work(); });
-  queue_.push_back(round);
+  queue_.push_back(running);
   changed_.notify_all();
-  return round;
+  return running;
 }
 
 void CollectiveQueue::work() {
@@ -66,11 +66,11 @@ void CollectiveQueue::work() {
   while (true) {
     changed_.wait(lock, [this] { return stopping_ || !queue_.empty(); });
     if (queue_.empty()) return;
-    RunningCollectiveRef round = std::move(queue_.front());
+    RunningCollectiveRef running = std::move(queue_.front());
     queue_.pop_front();
     lock.unlock();
-    round->run(comm_);
-    round.reset();  // frees what was sent
+    running->run(comm_);
+    running.reset();  // frees what was sent
     lock.lock();
   }
 }

@@ -163,14 +163,14 @@ class Preparer {
     const bool nothing = !local.outputs.empty() && std::all_of(local.outputs.begin(), local.outputs.end(), is_empty);
     if (nothing && is_cut(local, *node.call)) return InstructionKind::fill;
     for (size_t r = 0; r < local.outputs.size(); ++r)
-      if (is_whole(node.output + r, local.outputs[r])) return InstructionKind::kernel;
+      if (must_compute(node.output + r, local.outputs[r])) return InstructionKind::kernel;
     for (size_t i = 0; i < local.inputs.size(); ++i)
       if (emptied_by_sharding(local.inputs[i], node.call->inputs[i])) return InstructionKind::fill;
     return InstructionKind::kernel;
   }
 
   // Whether a result must be computed: it is read, has elements here, and is no term of a sum.
-  bool is_whole(ValueId value, const TensorType& local) const {
+  bool must_compute(ValueId value, const TensorType& local) const {
     const ShardingRef sharding = graph_.values[value].sharding;
     const bool partial = sharding && sharding->reduction != Reduction::none;
     return is_read_[value] && !partial && local.dtype != DType::unknown && numel(local.shape) != 0;

@@ -26,7 +26,7 @@ Run::Run(const Graph& graph, const Program& program, Backend& backend, Collectiv
 
 Run::~Run() {
   for (Pending& pending : pending_)
-    if (pending.round) pending.round->join();
+    if (pending.running) pending.running->join();
 }
 
 Progress Run::progress() const {
@@ -204,10 +204,10 @@ const Instruction* Run::start_collectives(const Instruction* first, const Instru
 }
 
 void Run::finish_collective(Pending& pending) {
-  if (!pending.round) return;
+  if (!pending.running) return;
   node_ = pending.first->node;
-  const RunningCollectiveRef round = std::move(pending.round);
-  std::vector<Shards> shards = round->wait();
+  const RunningCollectiveRef running = std::move(pending.running);
+  std::vector<Shards> shards = running->wait();
   for (size_t i = 0; i < pending.count; ++i) {
     const Instruction& instruction = pending.first[i];
     for (uint32_t r = 0; r < instruction.num_results; ++r)

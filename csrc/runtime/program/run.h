@@ -34,7 +34,7 @@ class Run {
   struct Pending {
     const Instruction* first = nullptr;
     size_t count = 0;
-    RunningCollectiveRef round;  // null: it has ended
+    RunningCollectiveRef running;  // null: it has ended
   };
 
   void give_up(uint32_t slot);

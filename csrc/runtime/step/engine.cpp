@@ -179,8 +179,8 @@ PlanRef Engine::plan(const Graph& graph, bool reported) {
   return plan;
 }
 
-void Engine::run(const PlanRef& plan, std::vector<DataRef> inputs, std::vector<Param> params,
-                 std::vector<DataRef> outputs) {
+void Engine::submit(const PlanRef& plan, std::vector<DataRef> inputs, std::vector<Param> params,
+                    std::vector<DataRef> outputs) {
   internal_check(outputs.size() == plan->executable->graph().outputs.size(),
                  "a step was submitted with another number of outputs");
   set_shardings(*plan, outputs);

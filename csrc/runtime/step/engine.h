@@ -60,7 +60,8 @@ class Engine {
   // reused if nobody but this run holds the input; if the run fails after that, outputs that are complete are kept.
   // Program threads, without the GIL, one at a time (the bridge holds the recorder's lock): the order of the calls is
   // the order of the steps. Takes Engine::submitting.
-  void run(const PlanRef& plan, std::vector<DataRef> inputs, std::vector<Param> params, std::vector<DataRef> outputs);
+  void submit(const PlanRef& plan, std::vector<DataRef> inputs, std::vector<Param> params,
+              std::vector<DataRef> outputs);
   Standing standing() const;
   // After a failure: what was compared in steps from `agreed` on counts as not compared, and the next step has the
   // number `next`. REQUIRES: no step is queued or runs. Program threads, without the GIL. Takes Engine::submitting.

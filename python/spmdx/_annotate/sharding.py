@@ -51,10 +51,13 @@ def is_state(tensor: torch.Tensor) -> bool:
     return isinstance(tensor, torch.nn.Parameter) or (tensor.is_leaf and tensor.requires_grad)
 
 
-def checked(
+def handle_for(
     tensor: torch.Tensor, mesh: Mesh | None, spec: Any, name: str | None = None
 ) -> "_C.ShardingHandle":
-    """What the spec says of ``tensor``, which messages call ``name``, or else as the user does."""
+    """The sharding that ``spec`` gives to ``tensor``. Messages call the tensor ``name``.
+
+    Without a name they call it as the user's line does, which is slow to find: so only if it fails.
+    """
     require_spmdx(tensor)
     require_shape(tensor, name)
     try:
@@ -63,8 +66,8 @@ def checked(
         return to_handle(spec, mesh, tensor, name or name_of(tensor, "tensor"))
 
 
-def annotated(tensor: torch.Tensor, handle: "_C.ShardingHandle") -> "ShardedTensor":
-    """``tensor`` itself, which lies so from now on."""
+def annotate(tensor: torch.Tensor, handle: "_C.ShardingHandle") -> "ShardedTensor":
+    """Annotate ``tensor``, and give it the class of tensors that are; returns ``tensor`` itself."""
     _C.annotate(tensor, handle, is_state(tensor))
     tensor.__class__ = sharded_class(type(tensor))
     return cast("ShardedTensor", tensor)  # from the line above on
@@ -103,7 +106,7 @@ def mark_sharding(
     Source: GSPMD, arXiv:2105.04663; the name is PyTorch/XLA's.
     """
     with naming("mark_sharding"):
-        return annotated(tensor, checked(tensor, mesh, partition_spec))
+        return annotate(tensor, handle_for(tensor, mesh, partition_spec))
 
 
 def clear_sharding(tensor: torch.Tensor) -> torch.Tensor:
@@ -208,14 +211,14 @@ def mark_sharding_with_gradients(
         64.0
     """
     with naming("mark_sharding_with_gradients"):
-        handle = checked(tensor, mesh, partition_spec)
+        handle = handle_for(tensor, mesh, partition_spec)
         mesh = require_mesh(mesh)
-        result = annotated(tensor, handle)
+        result = annotate(tensor, handle)
 
     def mark(grad: torch.Tensor) -> torch.Tensor:  # as was said in the call
         with naming("mark_sharding_with_gradients"):
             require_real(mesh)
-            return annotated(grad.clone(), handle)
+            return annotate(grad.clone(), handle)
 
     if result.requires_grad and not result.is_leaf:  # a leaf's gradient follows it anyway
         result.register_hook(mark)
@@ -294,7 +297,7 @@ def distribute_tensor(
     if not _C.is_lazy(tensor):
         tensor = tensor.detach().to("spmdx").requires_grad_(tensor.requires_grad)
     with naming("distribute_tensor"):
-        return annotated(tensor, checked(tensor, mesh, spec))
+        return annotate(tensor, handle_for(tensor, mesh, spec))
 
 
 def _require_placements(placements: Any, mesh: Mesh) -> None:

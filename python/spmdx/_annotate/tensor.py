@@ -21,9 +21,9 @@ from spmdx._annotate.local_shards import (
 )
 from spmdx._annotate.mesh import Mesh, require_mesh
 from spmdx._annotate.sharding import (
-    annotated,
-    checked,
+    annotate,
     get_sharding,
+    handle_for,
     mark_sharding,
     spec_of_placements,
 )
@@ -165,8 +165,8 @@ class ShardedTensor(torch.Tensor):
             entries = spec if isinstance(spec, tuple | list) else ()
             if any(hasattr(entry, "is_shard") for entry in entries):
                 spec = spec_of_placements(spec, mesh, self.dim())
-            handle = checked(self, mesh, spec)
-        return annotated(self.clone(), handle)
+            handle = handle_for(self, mesh, spec)
+        return annotate(self.clone(), handle)
 
     def full_tensor(self) -> torch.Tensor:
         """All of it, on the CPU; waits for the data, autograd flows through."""

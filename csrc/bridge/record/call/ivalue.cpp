@@ -40,7 +40,7 @@ void add_list(Key& key, const c10::IValue& value) {
   key.push_back(kBoolList);
   const auto items = value.toListRef();
   key.push_back(items.size());
-  for (const auto& item : items) add_words(key, Slot::constant, item, true);
+  for (const auto& item : items) add_words(key, ArgumentKind::constant, item, true);
 }
 
 std::string complex_text(const c10::IValue& value) {
@@ -75,20 +75,20 @@ Arg list_arg(const c10::IValue& value) {
                       ", which a graph cannot hold. Expected ints, floats or bools.");
 }
 
-bool is_real_param(Slot slot, const c10::IValue& value, bool constant_reals) {
-  return !constant_reals && value.isDouble() && (slot == Slot::real || slot == Slot::number);
+bool is_real_param(ArgumentKind kind, const c10::IValue& value, bool constant_reals) {
+  return !constant_reals && value.isDouble() && (kind == ArgumentKind::real || kind == ArgumentKind::number);
 }
 
 }  // namespace
 
-void add_words(Key& key, Slot slot, const c10::IValue& value, bool constant_reals) {
-  if (value.isNone() || slot == Slot::generator || slot == Slot::host_only) {
+void add_words(Key& key, ArgumentKind kind, const c10::IValue& value, bool constant_reals) {
+  if (value.isNone() || kind == ArgumentKind::generator || kind == ArgumentKind::host_only) {
     key.push_back(kAbsent);
   } else if (value.isInt() || value.isSymInt()) {
     key.push_back(kInt);
     key.push_back(static_cast<uint64_t>(int_value(value)));
   } else if (value.isDouble()) {
-    const bool param = is_real_param(slot, value, constant_reals);
+    const bool param = is_real_param(kind, value, constant_reals);
     key.push_back(param ? kRealParam : kReal);
     if (!param) key.push_back(std::bit_cast<uint64_t>(value.toDouble()));
   } else if (value.isBool()) {
@@ -137,16 +137,16 @@ double real_value(const c10::IValue& value) {
   return static_cast<double>(int_value(value));
 }
 
-void add_params(std::vector<Param>& params, Slot slot, const c10::IValue& value, bool constant_reals) {
-  if (is_real_param(slot, value, constant_reals)) params.push_back({.real = value.toDouble()});
+void add_params(std::vector<Param>& params, ArgumentKind kind, const c10::IValue& value, bool constant_reals) {
+  if (is_real_param(kind, value, constant_reals)) params.push_back({.real = value.toDouble()});
 }
 
-Arg to_arg(Slot slot, const c10::IValue& value, bool constant_reals, uint32_t& next_param) {
-  if (value.isNone() || slot == Slot::host_only) return std::monostate{};
-  if (slot == Slot::generator) return OpaqueArg{"generator"};
-  if (slot == Slot::dtype) return to_dtype(static_cast<c10::ScalarType>(int_value(value)));
-  if (slot == Slot::memory_format) return OpaqueArg{"memory_format:" + std::to_string(int_value(value))};
-  if (is_real_param(slot, value, constant_reals)) return RealParam{next_param++};
+Arg to_arg(ArgumentKind kind, const c10::IValue& value, bool constant_reals, uint32_t& next_param) {
+  if (value.isNone() || kind == ArgumentKind::host_only) return std::monostate{};
+  if (kind == ArgumentKind::generator) return OpaqueArg{"generator"};
+  if (kind == ArgumentKind::dtype) return to_dtype(static_cast<c10::ScalarType>(int_value(value)));
+  if (kind == ArgumentKind::memory_format) return OpaqueArg{"memory_format:" + std::to_string(int_value(value))};
+  if (is_real_param(kind, value, constant_reals)) return RealParam{next_param++};
   if (value.isInt() || value.isSymInt()) return int_value(value);
   if (value.isDouble()) return value.toDouble();
   if (value.isBool()) return value.toBool();

@@ -16,7 +16,7 @@ using IValues = c10::ArrayRef<c10::IValue>;
 
 // Appends the words of one argument that is not a tensor. Two calls have equal keys if they have the same op, tensors
 // of the same declared layouts, and other arguments that differ in real parameters only.
-void add_words(Key& key, Slot slot, const c10::IValue& value, bool constant_reals);
+void add_words(Key& key, ArgumentKind kind, const c10::IValue& value, bool constant_reals);
 // Appends the words of a tensor: its type and declared layout. `host_scalar`: it is a number on the CPU.
 void add_tensor(Key& key, const at::Tensor& tensor, bool host_scalar);
 
@@ -25,9 +25,9 @@ std::vector<int64_t> int_list(const c10::IValue& value);
 int64_t int_value(const c10::IValue& value);
 double real_value(const c10::IValue& value);
 // Appends `value` if to_arg makes a RealParam of it: it is a float, and `constant_reals` is false.
-void add_params(std::vector<Param>& params, Slot slot, const c10::IValue& value, bool constant_reals);
+void add_params(std::vector<Param>& params, ArgumentKind kind, const c10::IValue& value, bool constant_reals);
 // The argument of the IR for one that is not a tensor. `next_param` counts the parameters so far. Throws ShardingError
 // for an argument that a graph cannot hold.
-Arg to_arg(Slot slot, const c10::IValue& value, bool constant_reals, uint32_t& next_param);
+Arg to_arg(ArgumentKind kind, const c10::IValue& value, bool constant_reals, uint32_t& next_param);
 
 }  // namespace spmdx::bridge

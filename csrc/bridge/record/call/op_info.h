@@ -11,7 +11,7 @@ namespace spmdx::bridge {
 using torch::jit::Stack;
 
 // How an argument of an op is recorded.
-enum class Slot : uint8_t {
+enum class ArgumentKind : uint8_t {
   tensor,
   tensor_list,
   optional_tensor_list,
@@ -33,14 +33,14 @@ using Handler = bool (*)(const OpInfo& info, Stack* stack);
 struct OpInfo {
   explicit OpInfo(c10::OperatorHandle op) : op(op) {}
   c10::OperatorHandle op;
-  std::string name;               // "aten.add.Tensor"
-  std::string base;               // "aten.add"
-  std::vector<Slot> slots;        // one per argument
-  std::vector<int> written;       // arguments the op writes to
-  std::vector<int> returned;      // per result: the written argument it is, or -1
-  std::vector<bool> list_result;  // per result: a list of tensors
-  int device = -1;                // the argument that is a device, or -1
-  int viewed = -1;                // the argument that results are views of, or -1
+  std::string name;                 // "aten.add.Tensor"
+  std::string base;                 // "aten.add"
+  std::vector<ArgumentKind> kinds;  // one per argument
+  std::vector<int> written;         // arguments the op writes to
+  std::vector<int> returned;        // per result: the written argument it is, or -1
+  std::vector<bool> list_result;    // per result: a list of tensors
+  int device = -1;                  // the argument that is a device, or -1
+  int viewed = -1;                  // the argument that results are views of, or -1
   bool is_out = false;
   bool returns_values = false;         // some result is a number or a bool
   bool view_like = false;              // see is_view_like

@@ -30,36 +30,36 @@ bool has_constant_reals(const OpInfo& info) {
   return row ? row->constant_reals : info.facts->constant_reals;
 }
 
-Slot slot_of(const c10::Argument& argument) {
+ArgumentKind kind_of(const c10::Argument& argument) {
   auto type = argument.real_type();
   if (auto optional = type->cast<c10::OptionalType>()) type = optional->getElementType();
-  if (contains(kHostNames, std::string_view(argument.name()))) return Slot::host_only;
+  if (contains(kHostNames, std::string_view(argument.name()))) return ArgumentKind::host_only;
   switch (type->kind()) {
     case TypeKind::TensorType:
-      return Slot::tensor;
+      return ArgumentKind::tensor;
     case TypeKind::FloatType:
-      return Slot::real;
+      return ArgumentKind::real;
     case TypeKind::NumberType:
-      return Slot::number;
+      return ArgumentKind::number;
     case TypeKind::ScalarTypeType:
-      return Slot::dtype;
+      return ArgumentKind::dtype;
     case TypeKind::MemoryFormatType:
-      return Slot::memory_format;
+      return ArgumentKind::memory_format;
     case TypeKind::GeneratorType:
-      return Slot::generator;
+      return ArgumentKind::generator;
     case TypeKind::DeviceObjType:
     case TypeKind::LayoutType:
-      return Slot::host_only;
+      return ArgumentKind::host_only;
     case TypeKind::ListType: {
       auto element = type->castRaw<c10::ListType>()->getElementType();
-      if (element->kind() == TypeKind::TensorType) return Slot::tensor_list;
+      if (element->kind() == TypeKind::TensorType) return ArgumentKind::tensor_list;
       if (auto inner = element->cast<c10::OptionalType>()) {
-        if (inner->getElementType()->kind() == TypeKind::TensorType) return Slot::optional_tensor_list;
+        if (inner->getElementType()->kind() == TypeKind::TensorType) return ArgumentKind::optional_tensor_list;
       }
-      return Slot::constant;
+      return ArgumentKind::constant;
     }
     default:
-      return Slot::constant;
+      return ArgumentKind::constant;
   }
 }
 
@@ -125,8 +125,8 @@ OpInfo describe(const c10::OperatorHandle& op) {
   info.device = schema.argumentIndexWithName("device").value_or(-1);
   for (size_t i = 0; i < schema.arguments().size(); ++i) {
     const auto& argument = schema.arguments()[i];
-    info.slots.push_back(slot_of(argument));
-    info.draws |= info.slots.back() == Slot::generator;
+    info.kinds.push_back(kind_of(argument));
+    info.draws |= info.kinds.back() == ArgumentKind::generator;
     info.is_out |= argument.is_out();
     if (!argument.alias_info()) continue;
     if (argument.alias_info()->isWrite()) info.written.push_back(static_cast<int>(i));

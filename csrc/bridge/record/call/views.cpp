@@ -125,7 +125,7 @@ Make find_make(const OpInfo& info) {
 ViewStep own_step(const OpInfo& info, IValues args, const Meta& in, const Meta& out) {
   std::vector<Arg> rest;
   uint32_t params = 0;
-  for (size_t i = 1; i < args.size(); ++i) rest.push_back(to_arg(info.slots[i], args[i], true, params));
+  for (size_t i = 1; i < args.size(); ++i) rest.push_back(to_arg(info.kinds[i], args[i], true, params));
   return view_step(make_call(info.name, {type_of(in)}, std::move(rest), type_of(out)), in, out);
 }
 

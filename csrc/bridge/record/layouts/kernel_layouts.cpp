@@ -120,7 +120,7 @@ at::Tensor layout_of_iterator(const std::vector<at::Tensor>& operands) {
 std::vector<at::Tensor> iterated_operands(const OpInfo& info, IValues args) {
   std::vector<at::Tensor> operands;
   for (size_t i = 0; i < args.size(); ++i) {
-    if (info.slots[i] == Slot::tensor && args[i].isTensor() && args[i].toTensor().defined()) {
+    if (info.kinds[i] == ArgumentKind::tensor && args[i].isTensor() && args[i].toTensor().defined()) {
       operands.push_back(stand_in(args, i));
       if (args[i].toTensor().unsafeGetTensorImpl()->is_wrapped_number())
         operands.back().unsafeGetTensorImpl()->set_wrapped_number(true);

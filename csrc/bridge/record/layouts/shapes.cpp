@@ -51,12 +51,12 @@ Stack stand_ins(const OpInfo& info, IValues args, c10::DeviceType device) {
   Stack stack;
   for (size_t i = 0; i < args.size(); ++i) {
     const auto& argument = info.op.schema().arguments()[i];
-    if (args[i].isNone() || info.slots[i] == Slot::generator) {
+    if (args[i].isNone() || info.kinds[i] == ArgumentKind::generator) {
       stack.emplace_back();
-    } else if (info.slots[i] == Slot::tensor) {
+    } else if (info.kinds[i] == ArgumentKind::tensor) {
       stack.emplace_back(stand_in(args[i].toTensor(), device));
-    } else if (info.slots[i] == Slot::tensor_list || info.slots[i] == Slot::optional_tensor_list) {
-      stack.push_back(stand_in_list(args[i], device, info.slots[i] == Slot::optional_tensor_list));
+    } else if (info.kinds[i] == ArgumentKind::tensor_list || info.kinds[i] == ArgumentKind::optional_tensor_list) {
+      stack.push_back(stand_in_list(args[i], device, info.kinds[i] == ArgumentKind::optional_tensor_list));
     } else {
       stack.push_back(args[i]);
     }
