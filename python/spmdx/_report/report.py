@@ -98,6 +98,9 @@ class Drawn:
 class Report(Drawn):
     """What a plan decided; ``print`` draws it as tables.
 
+    ``docs/why_gathered.md`` shows how to find out why a collective is there, and what else the
+    planner could have done.
+
     Attributes:
         mesh: as ``"Mesh(data=4, model=2)"``; None where nothing is annotated.
         collectives: all that crosses the wire, in program order.
