@@ -20,8 +20,7 @@ class CollectiveReport:
     """One collective of a plan.
 
     Attributes:
-        kind: its name, as ``"all_reduce"``, ``"all_gather"``, ``"reduce_scatter"``,
-            ``"all_to_all"``, ``"collective_permute"`` or ``"send_recv"``.
+        kind: its name, as ``"all_reduce"``; ``docs/sharding.md`` lists them.
         axes: names of the mesh axes it runs over.
         group_size: the number of devices of a group.
         dtype: as ``"f32"``.
