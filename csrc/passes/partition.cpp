@@ -133,7 +133,7 @@ void partition(Draft& draft, const CompileOptions& options) {
     if (!value.sharding)
       throw ShardingError("partition: a value of " + str(value.type) +
                           " has no sharding yet. Expected a graph that was propagated. Run the pass propagate first.");
-  search(draft, options);
+  search(draft, options);  // does nothing after the pass search; partition may also be run without it
   draft.graph = Partition(draft.graph, *draft.decisions, options).run();
   draft.decisions.reset();  // they were for the old graph
 }

@@ -290,7 +290,7 @@ void check_collective(const Graph& graph, const Node& node) {
     if (node.call->op == kCommHalo || node.call->op == kPermuteRows)
       check_rows(graph, node);
     else
-      check_boxes(graph, node, i, kind.times == 0 ? 0 : node.sub_axes);
+      check_boxes(graph, node, i, kind.crossings == 0 ? 0 : node.sub_axes);
   }
 }
 

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // The table of rules: one row per op, in alphabetical order, with all that spmdx knows of the op.
+#include "rules/build/acted_dims.h"
 #include "rules/build/sizes.h"
 #include "rules/layers/attention.h"
 #include "rules/layers/batch_norm.h"
@@ -120,9 +121,9 @@ constexpr Row kRows[] = {
      .linearity = kJoint,
      .linear_inputs = kFirst,
      .expand = expand_log_softmax_backward},
-    {.op = "aten._masked_softmax", .family = masked_softmax, .arg = 2},
+    {.op = "aten._masked_softmax", .family = one_whole_dim, .arg = 2},
     {.op = "aten._masked_softmax_backward",
-     .family = masked_softmax,
+     .family = one_whole_dim,
      .arg = 3,
      .linearity = kJoint,
      .linear_inputs = kFirst},
@@ -338,8 +339,8 @@ constexpr Row kRows[] = {
      .stencil = &kConvolutionBack,
      .flops = 4},
     {.op = "aten.count_nonzero", .family = reduce_sum},
-    {.op = "aten.cummax", .family = scan},
-    {.op = "aten.cummin", .family = scan},
+    {.op = "aten.cummax", .family = one_whole_dim},
+    {.op = "aten.cummin", .family = one_whole_dim},
     {.op = "aten.cumprod", .family = scan_blocks, .expand = expand_scan},
     {.op = "aten.cumsum", .family = scan_blocks, .linearity = kJoint, .expand = expand_scan},
     {.op = "aten.diag_embed", .family = diag_embed, .linearity = kMovement},
@@ -421,7 +422,7 @@ constexpr Row kRows[] = {
      .linear_inputs = kFirst | kSecond,
      .memory = kInPlace},
     {.op = "aten.linalg_cholesky_ex", .letters = "*M!N!->*M!N!,*"},
-    {.op = "aten.linalg_cross", .family = scan, .arg = 2},
+    {.op = "aten.linalg_cross", .family = one_whole_dim, .arg = 2},
     {.op = "aten.linalg_eig", .letters = "*A!B!->*C!,*D!E!"},
     {.op = "aten.linalg_householder_product", .letters = "*A!B!,*C!->*D!E!"},
     {.op = "aten.linalg_inv_ex", .letters = "*M!N!->*M!N!,*"},
@@ -667,8 +668,8 @@ constexpr Row kRows[] = {
      .linearity = kJoint,
      .linear_inputs = kFirst,
      .expand = expand_loss_backward},
-    {.op = "aten.sort", .family = scan},
-    {.op = "aten.sort.stable", .family = scan, .arg = 2},
+    {.op = "aten.sort", .family = one_whole_dim},
+    {.op = "aten.sort.stable", .family = one_whole_dim, .arg = 2},
     {.op = "aten.stack", .family = stack, .linearity = kMovement},
     {.op = "aten.std", .family = reduce_rows, .expand = expand_var},
     {.op = "aten.std_mean", .family = reduce_rows, .expand = expand_var},

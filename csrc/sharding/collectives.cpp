@@ -11,22 +11,22 @@ __extension__ using Wide = __int128;
 
 constexpr CollectiveRow kRows[] = {
     {.kind = Collective::slice, .name = "slice"},
-    {.kind = Collective::all_gather, .name = "all_gather", .times = 1, .rounds = Rounds::tree, .joins = true},
-    {.kind = Collective::all_to_all, .name = "all_to_all", .times = 1, .rounds = Rounds::peers},
+    {.kind = Collective::all_gather, .name = "all_gather", .crossings = 1, .rounds = Rounds::tree, .joins = true},
+    {.kind = Collective::all_to_all, .name = "all_to_all", .crossings = 1, .rounds = Rounds::peers},
     {.kind = Collective::collective_permute,
      .name = "collective_permute",
-     .times = 1,
+     .crossings = 1,
      .all = true,
      .rounds = Rounds::one},
     {.kind = Collective::reduce_scatter,
      .name = "reduce_scatter",
-     .times = 1,
+     .crossings = 1,
      .rounds = Rounds::tree,
      .reduces = true,
      .joins = true},
     {.kind = Collective::all_reduce,
      .name = "all_reduce",
-     .times = 2,
+     .crossings = 2,
      .rounds = Rounds::tree,
      .reduces = true,
      .keeps_cuts = true,
@@ -34,7 +34,7 @@ constexpr CollectiveRow kRows[] = {
     {.kind = Collective::to_partial, .name = "to_partial", .makes_partial = true, .keeps_cuts = true},
     {.kind = Collective::send_recv,
      .name = "send_recv",
-     .times = 1,
+     .crossings = 1,
      .all = true,
      .rounds = Rounds::peers,
      .messages = 2},
@@ -77,7 +77,7 @@ int64_t wire_bytes(Collective kind, int64_t local_bytes, int64_t group) {
   if (group <= 1) return 0;
   if (row.all) return local_bytes;
   // 128 bits: the product leaves 64 bits at some petabytes.
-  return static_cast<int64_t>(static_cast<Wide>(row.times) * local_bytes * (group - 1) / group);
+  return static_cast<int64_t>(static_cast<Wide>(row.crossings) * local_bytes * (group - 1) / group);
 }
 
 }  // namespace spmdx

@@ -24,12 +24,12 @@ enum class Rounds : uint8_t { none, one, tree, peers };
 struct CollectiveRow {
   Collective kind;
   std::string_view name;  // "all_gather"
-  // Bytes a device receives: times · local · (g−1)/g, or all of `local` where `all` is set. Messages: as many times the
-  // rounds; an exchange of boxes posts a send and a receive for every peer.
-  int64_t times = 0;  // 0: nothing crosses the wire
+  // How often the data crosses the wire (an all_reduce scatters sums and gathers them: 2); 0: not at all. Bytes a
+  // device receives: crossings · local · (g−1)/g, or all of `local` where `all` is set.
+  int64_t crossings = 0;
   bool all = false;
   Rounds rounds = Rounds::none;
-  int64_t messages = 1;
+  int64_t messages = 1;        // in each round; an exchange of boxes posts a send and a receive for every peer
   bool reduces = false;        // what is partial over its sub-axes is no longer; others leave partials as they are
   bool makes_partial = false;  // what was whole becomes partial over its sub-axes
   bool keeps_cuts = false;     // dims are cut afterwards as they were
@@ -39,12 +39,12 @@ std::span<const CollectiveRow> all_collectives();  // in the order of the enumer
 const CollectiveRow& traits_of(Collective kind);
 std::string_view name(Collective kind);  // "all_gather"
 
-// Messages that a device waits for one after the other: log2 g rounds of a gather, g − 1 of an exchange, …
+// Messages that a device waits for one after the other in a group of this size: the rounds of the kind, times its
+// messages.
 int64_t messages(Collective kind, int64_t group);
 
-// Bytes one device receives (g = group size): all_gather out·(g−1)/g, reduce_scatter in·(g−1)/g,
-// all_reduce 2·size·(g−1)/g, all_to_all local·(g−1)/g, collective_permute the data received, others 0.
-// `local_bytes` is the larger of a device's input and output of the collective.
+// Bytes one device receives in a group of this size, by the row of the kind. `local_bytes` is the larger of a device's
+// input and output of the collective.
 int64_t wire_bytes(Collective kind, int64_t local_bytes, int64_t group);
 
 }  // namespace spmdx

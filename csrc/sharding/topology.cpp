@@ -73,7 +73,7 @@ Known& known() {
 }  // namespace
 
 int64_t Topology::cost_ns(Collective kind, int64_t bytes, int64_t group, size_t level) const {
-  if (traits_of(kind).times == 0 || bytes <= 0) return 0;
+  if (traits_of(kind).crossings == 0 || bytes <= 0) return 0;
   const Level& links = levels.at(std::min(level, levels.size() - 1));
   // 128 bits: bytes · picoseconds leaves 64 bits at some petabytes.
   const auto transfer = static_cast<int64_t>(static_cast<Wide>(bytes) * links.picoseconds_per_byte / 1000);

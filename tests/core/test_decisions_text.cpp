@@ -75,7 +75,7 @@ TEST(a_runner_up_takes_as_much_more_as_is_told) {
     }
     const std::string start = "%" + std::to_string(draft.graph.nodes[node].output) + " : ";
     const std::string told = text.substr(text.find(start));
-    CHECK_EQ(told.find("runner-up, " + std::to_string(least) + " more"), told.find("runner-up"));
+    CHECK_EQ(told.find("runner-up, " + std::to_string(least) + " ns more"), told.find("runner-up"));
   }
 }
 

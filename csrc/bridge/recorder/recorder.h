@@ -22,8 +22,8 @@ struct Recording {
 struct RecorderState;
 
 // Process-wide. What ends the graph is in bridge/step. Threads and locks are said as docs/threads.md defines it; a
-// function of which nothing is said: "Program threads. Takes the recorder's lock." A ValueId means something only as
-// long as the lock is held in which it was given.
+// function of which nothing is said: "Program threads. Takes the recorder's lock." Those that take or give a ValueId:
+// "Program threads. Holds the recorder's lock.", since a ValueId means something only as long as that lock is held.
 class Recorder {
  public:
   // Any thread.
@@ -56,7 +56,7 @@ class Recorder {
   ValueId host_scalar(const at::Tensor& tensor);
   // Holds the recorder's lock, also while the reference is used.
   const TensorType& type(ValueId value) const;
-  // Whether the value is known to be one number everywhere. Holds the recorder's lock.
+  // Whether the value is known to be one number everywhere.
   bool is_uniform(ValueId value) const;
   // A tensor of the device holding a CPU tensor's elements, copied now. Takes leaf locks only.
   at::Tensor upload(const at::Tensor& host);

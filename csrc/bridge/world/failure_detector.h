@@ -48,7 +48,8 @@ std::string text_at(c10d::Store& store, const std::string& key);
 // and everything fails with the reason from then on. One thread sends heartbeats and is the only one that talks to the
 // store, the detector thread. The store may never answer, if the process that hosts it is stopped; a second thread, the
 // watchdog, notices that. Threads and locks are said as docs/threads.md defines it; a function of which nothing is
-// said: "Any thread. Takes the failure detector's lock." Functions that wait are not for its own two threads.
+// said: "Any thread. Takes the failure detector's lock." One that waits, as its comment then says: "Program threads and
+// the step thread, without the GIL." Its own two threads never wait here, as they would wait for themselves.
 class FailureDetector {
  public:
   explicit FailureDetector(World world);
@@ -58,23 +59,22 @@ class FailureDetector {
 
   // Posts messages with data and waits for them. Throws CommError with the reason where the world breaks. On a stream
   // their own wait() holds up the stream only, and posting may hold up this thread until `abort_stream` is called.
-  // Queue thread; `post` is called with no lock. `abort_stream` is called by whoever breaks the world, with no lock.
+  // Queue thread; `post` is called with no lock.
   void carry(const std::function<Works()>& post, const Progress& at);
+  // What ends the works of a stream, all at once. Called by whoever breaks the world, on its thread and with no lock.
   void set_abort_stream(std::function<void()> abort_stream);
-  // Waits for works that were posted. If a connection was `lost` meanwhile, waits for the reason only. Any thread,
-  // without the GIL.
+  // Waits for works that were posted. If a connection was `lost` meanwhile, waits for the reason only.
   void wait(const Works& works, const Progress& at, std::string lost = {});
-  // Asks `ready` again and again, on the detector thread with no lock, until it is true; throws as the above. What
-  // `ready` refers to must live on where this throws. `patience`: how long a slow process is not called missing. Any
-  // thread, without the GIL.
+  // Waits until `ready` is true, which is asked again and again on the detector thread, with no lock; throws as the
+  // above. What `ready` refers to must live on where this throws. `patience`: how long a slow process is not called
+  // missing.
   using Question = std::function<bool(c10d::Store&)>;
   static constexpr auto kUnwatched = std::chrono::milliseconds::max();  // no time limit: the caller has one
   void wait_until(Question ready, const Progress& at, std::chrono::milliseconds patience = {});
-  // Waits for all these keys; gives what the store has under them. The key `stale` is deleted then. Any thread, without
-  // the GIL.
+  // Waits for all these keys; gives what the store has under them. The key `stale` is deleted then.
   std::vector<std::string> wait_for(const std::vector<std::string>& keys, const Progress& at,
                                     const std::string& stale = {}, std::chrono::milliseconds patience = {});
-  // Writes a text for the others, under this key. Waits for the store, but not for long. Any thread, without the GIL.
+  // Writes a text for the others, under this key. Waits for the store, but not for long.
   void set(const std::string& key, const std::string& text);
   // Both: Any thread. Takes no lock.
   bool lives(int64_t peer) const;  // as far as can be seen from here
@@ -83,8 +83,7 @@ class FailureDetector {
   void check() const;
   std::string broken() const;
   void set_broken(const std::string& reason);
-  // Tells the others of trouble in this process. Waits as `set`, as do `leave`, `call_off` and `regroup`. Any thread,
-  // without the GIL.
+  // Tells the others of trouble in this process. Waits, as `set`, as do `leave` and `call_off`.
   void report(const std::string& trouble);
   // Tells the others that this process leaves; then no process is watched any more. Joins the watchdog.
   void leave(int64_t steps, const std::string& why);

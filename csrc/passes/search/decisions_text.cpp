@@ -82,7 +82,7 @@ std::string runner_up_text(Assignment& assignment, NodeId node) {
   const ChoiceRef other = runner_up(assignment, node);
   if (!other) return "  no runner-up\n";
   const int64_t more = assignment.cost_around(node, *other) - assignment.cost_around(node, assignment.choice(node));
-  return "  runner-up, " + std::to_string(std::abs(more)) + (more < 0 ? " less: " : " more: ") +
+  return "  runner-up, " + std::to_string(std::abs(more)) + (more < 0 ? " ns less: " : " ns more: ") +
          choice_text(assignment, node, *other) + "\n" + ways_text(assignment, node, *other, "    ");
 }
 

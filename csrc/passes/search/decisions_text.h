@@ -11,7 +11,7 @@ namespace spmdx {
 // is the cheapest other candidate while all other nodes stay as decided:
 //
 //   %1 : f32[8@data, 4] = aten.relu(f32[8@data, 4])  work_ns 12 moves_ns 0
-//     runner-up, 5095 more: f32[8, 4] = aten.relu(f32[8, 4])  work_ns 25 moves_ns 5082
+//     runner-up, 5095 ns more: f32[8, 4] = aten.relu(f32[8, 4])  work_ns 25 moves_ns 5082
 //       %0 f32[8@data, 4] as f32[8, 4] for %1: all_gather over data  bytes 64 cost_ns 5082
 //
 // Moves that are free are left out; one that several nodes share is told at each of them. The last line is what the

@@ -27,7 +27,7 @@ struct Draft {
 // The pass: chooses a strategy for every node by cost, if that has not been done for this graph. REQUIRES: propagated.
 void search(Draft& draft, const CompileOptions& options);
 
-// Does both of the functions below. What is gathered more than once shows only after a search, so where
+// choose_greedily, then search_locally. What is gathered more than once shows only after a search, so where
 // options.gather_budget allows for keeping some of it, a second search is made. REQUIRES: propagated.
 Decisions decide(const Graph& graph, const CompileOptions& options);
 

@@ -7,6 +7,7 @@
 #include "graph/args.h"
 #include "rules/build/fits.h"
 #include "rules/build/letters.h"
+#include "rules/rule/row.h"
 
 namespace spmdx::rules {
 
@@ -66,6 +67,11 @@ OpRule whole_dims(const Call& call, const std::vector<bool>& acted) {
   const std::string text = marked(acted);
   return from_letters(
       call, {std::vector<std::string>(call.inputs.size(), text), std::vector<std::string>(call.outputs.size(), text)});
+}
+
+OpRule one_whole_dim(const Call& call) {
+  const size_t rank = rank_of(call);
+  return whole_dims(call, only(dim_of(call, row_of(call).arg, rank, -1), rank));
 }
 
 }  // namespace spmdx::rules

@@ -27,5 +27,8 @@ std::pair<std::string, std::string> with_and_without(size_t dim, size_t rank);
 OpRule resize_dims(const Call& call, const std::vector<bool>& acted);
 // The rule under which acted dims may not be cut. REQUIRES: all tensors have one shape.
 OpRule whole_dims(const Call& call, const std::vector<bool>& acted);
+// A family (of sort, cummax, cross): the dim in argument Row::arg, or the last where none is given, may not be cut; all
+// others pass. REQUIRES: all tensors have one shape.
+OpRule one_whole_dim(const Call& call);
 
 }  // namespace spmdx::rules

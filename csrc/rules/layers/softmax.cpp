@@ -40,14 +40,6 @@ OpRule softmax(const Call& call) {
   return from_letters(call, {std::vector<std::string>(call.inputs.size(), text), {text}});
 }
 
-// All operands, the mask too, have one shape.
-OpRule masked_softmax(const Call& call) {
-  const size_t rank = call.inputs[0].shape.size();
-  std::string text = dims(rank);
-  if (rank > 0) text.insert(static_cast<size_t>(normal_dim(integer(call, row_of(call).arg, -1), rank)) + 1, "!");
-  return from_letters(call, {std::vector<std::string>(call.inputs.size(), text), {text}});
-}
-
 Values expand_softmax(Builder& builder, const Node& node) {
   OpBuilder maths(builder, node);
   const Rows rows = rows_of(maths, integers(maths.call(), 1));

@@ -56,11 +56,6 @@ ValueId before_blocks(OpBuilder& maths, const Scan& by, ValueId local, const Blo
 
 }  // namespace
 
-OpRule scan(const Call& call) {
-  const size_t rank = rank_of(call);
-  return whole_dims(call, only(dim_of(call, row_of(call).arg, rank, -1), rank));
-}
-
 OpRule scan_blocks(const Call& call) {
   const size_t rank = rank_of(call);
   std::string text = dims(rank);

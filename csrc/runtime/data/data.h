@@ -59,8 +59,9 @@ class Data {
   // Gives up one shard, so that its memory can be reused: from now on `wait` throws. REQUIRES: filled, and nobody but
   // the run on the step thread and the fallbacks of its outputs holds the data, so that nobody reads its shards.
   void give_up(size_t shard);
-  // Blocks until filled; rethrows the error of a failed step. Without the GIL, unless `ready`. The shards may be read
-  // as long as the caller holds the data.
+  // Blocks until filled; rethrows the error of a failed step. The shards may be read as long as the caller holds the
+  // data. Program threads, and the step thread for what earlier steps made; without the GIL, unless `ready`. The queue
+  // thread never waits here: the step thread, which fills data, waits for it.
   const Shards& wait() const;
 
  private:

@@ -33,8 +33,9 @@ class Executable {
   void prepare();
   // Inputs and outputs in the order of Graph::inputs / outputs. Waits for inputs that are still being computed; throws
   // if one of them failed. The memory of `spare` inputs is taken where they are read for the last time. `step` is the
-  // number that other processes know the run by. Step thread (a trial of one op, which nobody else has, runs on its own
-  // thread), without the GIL and with none of the engine's locks: one run at a time.
+  // number that other processes know the run by. Step thread, or for a trial, which has an Executable of its own, the
+  // program thread that asks for it (bind/trials.cpp); without the GIL and with none of the engine's locks. One run at
+  // a time.
   RunResult run(const std::vector<DataRef>& inputs, const std::vector<Param>& params, const ErrorTranslator& translate,
                 const std::vector<bool>& spare = {}, int64_t step = 0);
   // All: Any thread. Takes no lock: the graph does not change, and the measured peak is atomic.

@@ -38,7 +38,7 @@ uint64_t fingerprint_of(const Plan& plan) {
 
 }  // namespace
 
-bool moves_bytes(const Node& node) { return is_collective(node) && traits_of(collective_kind(node)).times > 0; }
+bool moves_bytes(const Node& node) { return is_collective(node) && traits_of(collective_kind(node)).crossings > 0; }
 
 void set_shardings(const Plan& plan, const std::vector<DataRef>& outputs) {
   const Graph& graph = plan.executable->graph();

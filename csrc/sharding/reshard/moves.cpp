@@ -124,6 +124,7 @@ void ReshardSpace::reductions(const ReshardState& state, const EmitStep& emit) c
       }
     }
   }
+  // Sub-axes over which the goal is partial as well, by the same reduction: that sum need not be made.
   const SubAxisSet kept = state.reduction == goal_.reduction ? goal_.partial : 0, cut = dim_sub_axes(goal_);
   std::vector<SubAxisSet> sets = {state.partial, state.partial & ~kept, state.partial & ~cut,
                                   state.partial & ~kept & ~cut};

@@ -26,10 +26,9 @@ struct ReshardPlan {
 // Bytes that a plan may hold beyond the larger of its two ends: saving latency is worth so little memory.
 constexpr int64_t kReshardSlack = 4096;
 
-// The cheapest chain of: slice, all_gather of a suffix (or of suffixes of several dims at once), all_to_all of a suffix
-// to the end of another dim, collective_permute among equal-size layouts, reduce_scatter, all_reduce, send_recv of
-// exactly the missing boxes; to_partial only if `to` is partial. Never replicates in order to slice; holds at most
-// max(in, out) + kReshardSlack bytes between moves. Between two meshes: reduced on the first, then sent directly.
+// The cheapest chain of moves; which there are, and where each applies, is said by ReshardSpace (moves.cpp). Never
+// replicates in order to slice; holds at most max(in, out) + kReshardSlack bytes between moves. Between two meshes:
+// reduced on the first, then sent directly.
 // Cached by (bytes per element, shape, from, to) and the topology.
 // REQUIRES: same rank as `shape`.
 using ReshardPlanRef = std::shared_ptr<const ReshardPlan>;

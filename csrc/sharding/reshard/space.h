@@ -77,12 +77,15 @@ class ReshardSpace {
 
  private:
   void slices(const ReshardState& state, const EmitStep& emit) const;
+  // An all_gather of a suffix of a dim, or an all_to_all of it to the end of another dim.
   void suffix_moves(const ReshardState& state, const EmitStep& emit) const;
+  // An all_gather of suffixes of several dims at once.
   void joint_gathers(const ReshardState& state, ReshardState& next, size_t dim, SubAxisSet gathered, int dims,
                      const EmitStep& emit) const;
   void reductions(const ReshardState& state, const EmitStep& emit) const;
 
-  void permutes(const ReshardState& state, const EmitStep& emit) const;  // these two: permutes.cpp
+  // These two: permutes.cpp. A collective_permute to another layout in which a device holds as much.
+  void permutes(const ReshardState& state, const EmitStep& emit) const;
   void fill_permutes(const ReshardState& state, ReshardState& next, size_t dim, int64_t cuts, SubAxisSet free,
                      const EmitStep& emit) const;
   std::vector<std::vector<SubAxisId>> appendable(const ReshardState& state, size_t dim, SubAxisSet free) const;

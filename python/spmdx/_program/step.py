@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Steps: cut the traced program, plan it, run it behind the caller's back."""
+"""Steps: end the traced program, plan it, run it behind the caller's back."""
 
 import atexit
 import contextlib

@@ -20,8 +20,7 @@ class CollectiveReport:
     """One collective of a plan.
 
     Attributes:
-        kind: its name, as ``"all_reduce"``, ``"all_gather"``, ``"reduce_scatter"``,
-            ``"all_to_all"``, ``"collective_permute"`` or ``"send_recv"``.
+        kind: its name, as ``"all_reduce"``; ``docs/sharding.md`` lists them.
         axes: names of the mesh axes it runs over.
         group_size: the number of devices of a group.
         dtype: as ``"f32"``.
@@ -97,6 +96,9 @@ class Drawn:
 @dataclasses.dataclass(frozen=True, repr=False)
 class Report(Drawn):
     """What a plan decided; ``print`` draws it as tables.
+
+    ``docs/why_gathered.md`` shows how to find out why a collective is there, and what else the
+    planner could have done.
 
     Attributes:
         mesh: as ``"Mesh(data=4, model=2)"``; None where nothing is annotated.

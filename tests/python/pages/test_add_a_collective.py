@@ -1,6 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
-"""docs/add_a_collective.md works: its four files make a collective that plans use."""
+"""docs/add_a_collective.md works: its five files make a collective that plans use."""
 
+import re
 import shlex
 
 import page_files
@@ -24,9 +25,9 @@ def tool(built, root, spmdx_opt):
     return page_files.build(built[0], root, spmdx_opt, "csrc/tools/spmdx_opt.cpp")
 
 
-def test_a_collective_is_four_files(built, root):
+def test_a_collective_is_five_files(built, root):
     _, paths = built
-    assert len(paths) == page_files.price(root, "docs/add_a_collective.md") == 4, paths
+    assert len(paths) == page_files.price(root, "docs/add_a_collective.md") == 5, paths
 
 
 def test_the_planner_uses_it_where_it_is_quicker(page, tool, spmdx_opt):
@@ -53,3 +54,36 @@ def test_its_moves_are_what_they_say(built, root, spmdx_opt):
         "tests/core/test_reshard.cpp",
     )
     assert "0 failed" in page_files.run(tests)
+
+
+def crossings(folder):
+    """{name: how often its data crosses the wire} of the table of collectives."""
+    text = (folder / "csrc/sharding/collectives.cpp").read_text()
+    fields = re.findall(r'\.name = "(\w+)"([^}]*)\}', text)
+    return {name: int((re.findall(r"crossings = (\d)", rest) or [0])[0]) for name, rest in fields}
+
+
+def listed(folder):
+    """The rows of the table for users: name and bytes."""
+    text = (folder / "docs/sharding.md").read_text()
+    (found,) = re.findall(r"\| collective \| bytes .*\n\|[-|]+\n((?:\|.*\n)+)", text)
+    return dict(line.strip("| ").split(" | ") for line in found.splitlines())
+
+
+def test_the_page_for_users_has_every_collective_that_crosses_the_wire(root, built):
+    for folder in (root, built[0]):
+        known, told = crossings(folder), listed(folder)
+        assert sorted(told) == sorted(name for name, often in known.items() if often)
+        assert {n for n, text in told.items() if text.startswith("2 ·")} == {
+            n for n, often in known.items() if often == 2
+        }
+    assert "gather_reduce" in told
+
+
+def test_no_other_page_repeats_the_list(root):
+    names = [name for name, often in crossings(root).items() if often]
+    pages = [*(root / "docs").glob("*.md"), *(root / "csrc").rglob("*.h")]
+    pages += [root / "python/spmdx/_report/report.py"]
+    here = [root / "docs/sharding.md", root / "csrc/sharding/collectives.h"]
+    full = [p for p in pages if p not in here and all(n in p.read_text() for n in names)]
+    assert full == []
