@@ -60,7 +60,8 @@ bool is_zero(const Arg& arg) {
 int64_t normal_dim(int64_t dim, size_t rank) {
   const auto n = static_cast<int64_t>(rank);
   if (dim < 0) dim += n;
-  internal_check((dim >= 0 && dim < n) || (n == 0 && (dim == 0 || dim == -1)), "a dim of a call is out of range");
+  const bool is_there = (dim >= 0 && dim < n) || (n == 0 && (dim == 0 || dim == -1));
+  if (!is_there) throw DimOutOfRange("a dim of a call is out of range");
   return dim;
 }
 

@@ -5,6 +5,7 @@
 #include <algorithm>
 
 #include "base/error.h"
+#include "graph/args.h"
 #include "rules/build/fits.h"
 #include "rules/build/letters.h"
 #include "rules/known_rules.h"
@@ -106,6 +107,7 @@ OpRule make_rule(const Call& call) {
     return instantiate(*row, call);
   } catch (const DoesNotFit&) {
     if (row->registered) does_not_fit(*row, call);
+  } catch (const DimOutOfRange&) {  // the call runs whole, so that its kernel raises what eager raises
   }
   rule.random |= row->random;
   return rule;

@@ -2,6 +2,7 @@
 // spmdx-opt: reads graph text, runs passes and prints the result; shows rules and reshard plans.
 #include <algorithm>
 #include <cstdlib>
+#include <filesystem>
 #include <fstream>
 #include <iostream>
 #include <iterator>
@@ -40,7 +41,8 @@ struct UsageError : ShardingError {
 std::string read_all(const std::string& path) {
   if (path == "-") return {std::istreambuf_iterator<char>(std::cin), {}};
   std::ifstream file(path);
-  if (!file) throw UsageError("cannot open '" + path + "'. Expected a readable file, or - for the standard input.");
+  if (!file || std::filesystem::is_directory(path))
+    throw UsageError("cannot open '" + path + "'. Expected a readable file, or - for the standard input.");
   return {std::istreambuf_iterator<char>(file), {}};
 }
 
@@ -184,6 +186,11 @@ void expect_propagated(const Graph& graph, const std::string& pass) {
 void show_decisions(Draft& draft, const CompileOptions& options) {
   if (!draft.graph.mesh) throw ShardingError("nothing is decided without a mesh. Expected a graph that has one.");
   expect_propagated(draft.graph, "search");
+  for (const Node& node : draft.graph.nodes)
+    if (node.call->op.starts_with("spmdx.comm."))
+      throw ShardingError(
+          "the graph has " + node.call->op +
+          ", so it was partitioned. Expected a graph without collectives. Pass the text before search.");
   search(draft, options);
   std::cout << decisions_text(draft.graph, *draft.decisions, options);
 }

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // Threads that plan, run, ask and register rules at once; what they compute, and what a thread sanitizer says of it.
+#include <deque>
 #include <thread>
 
 #include "base/error.h"
@@ -96,6 +97,30 @@ TEST(threads_plan_run_and_ask_at_once) {
   all.trains(400);
   for (std::thread* thread : {&asks, &registers, &first, &second}) thread->join();
   CHECK_EQ(all.wrong.load(), 0);
+}
+
+// The queue is never empty meanwhile: a wait is for the steps that were queued before it.
+TEST(a_wait_ends_though_another_thread_goes_on_to_submit) {
+  Threads all;
+  std::thread submits([&] {
+    std::deque<DataRef> ahead;
+    while (!all.over) {
+      const auto x = std::make_shared<Data>(TensorType{DType::f64, {4}}, nullptr, Shards{array({4}, 1)});
+      ahead.push_back(std::make_shared<Data>(TensorType{DType::f64, {4}}));
+      all.engine.submit(all.engine.plan(program("aten.neg", {4}, nullptr)), {x}, {{.real = 1}}, {ahead.back()});
+      if (ahead.size() < 8) continue;
+      ahead.front()->wait();
+      ahead.pop_front();
+    }
+  });
+  int64_t before = 0;
+  for (int turn = 0; turn < 20; ++turn) {
+    before = all.engine.standing().submitted;
+    all.engine.wait();
+    CHECK(all.engine.standing().done >= before);
+  }
+  all.over = true;
+  submits.join();
 }
 
 }  // namespace spmdx

@@ -5,7 +5,9 @@
 #include <ATen/CPUGeneratorImpl.h>
 #include <ATen/core/dispatch/Dispatcher.h>
 
+#include <algorithm>
 #include <bit>
+#include <optional>
 
 #include "base/error.h"
 #include "base/philox.h"
@@ -126,6 +128,7 @@ class AtenKernel final : public Kernel {
     if (generator_ >= 0) add_generator_params(call, schema.size());
     if (const rules::Row* row = rules::find_row(call.op)) needs_ = row->needs;
     find_in_place(call);
+    find_real_dtype(call);
   }
 
   void run(std::span<const BufferRef> inputs, std::span<const Param> params, std::span<BufferRef> outputs,
@@ -195,11 +198,27 @@ class AtenKernel final : public Kernel {
     if (found && found->schema().arguments().size() == op_.schema().arguments().size()) in_place_ = *found;
   }
 
+  // A pointwise op that makes reals of integers chooses the default dtype, and the program may have set another one
+  // since it recorded the op. Integers that are cast to the recorded dtype first give the same results.
+  void find_real_dtype(const Call& call) {
+    if (call.outputs.size() != 1 || call.outputs[0].dtype == DType::unknown) return;
+    const c10::ScalarType result = to_scalar_type(call.outputs[0].dtype);
+    const bool only_integers = std::all_of(call.inputs.begin(), call.inputs.end(), [](const TensorType& type) {
+      return type.wrapped_number || c10::isIntegralType(to_scalar_type(type.dtype), true);
+    });
+    if (c10::isFloatingType(result) && only_integers && op_.hasTag(at::Tag::pointwise)) real_dtype_ = result;
+  }
+
+  at::Tensor as_recorded(const at::Tensor& tensor) const {
+    const bool changed = real_dtype_ && *real_dtype_ != c10::get_default_dtype_as_scalartype();
+    return changed && c10::isIntegralType(tensor.scalar_type(), true) ? tensor.to(*real_dtype_) : tensor;
+  }
+
   // An operand as the kernel needs it. PyTorch calls a tensor contiguous whatever the strides of its dims of size 0 or
   // 1 are, but kernels read those strides, so that they are set as well.
   at::Tensor operand(const BufferRef& buffer) const {
-    if (!asks_contiguous(needs_)) return tensor_of(buffer);
-    at::Tensor plain = tensor_of(buffer).contiguous();
+    if (!asks_contiguous(needs_)) return as_recorded(tensor_of(buffer));
+    at::Tensor plain = as_recorded(tensor_of(buffer)).contiguous();
     if (needs_ == rules::Needs::aligned && plain.storage_offset() != 0) plain = plain.clone();
     const Shape strides = contiguous_strides(plain.sizes().vec());
     return plain.strides() == c10::IntArrayRef(strides) ? plain : plain.as_strided(plain.sizes(), strides);
@@ -280,6 +299,7 @@ class AtenKernel final : public Kernel {
   int generator_ = -1;
   uint32_t seed_ = 0, draw_ = 0;
   rules::Needs needs_ = rules::Needs::any;
+  std::optional<c10::ScalarType> real_dtype_;
 };
 
 }  // namespace

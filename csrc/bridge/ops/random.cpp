@@ -233,6 +233,20 @@ bool randperm(const OpInfo& info, Stack* stack) {
   return true;
 }
 
+// Refuses what eager refuses, before the op is recorded as any other.
+bool check_multinomial(const OpInfo& info, Stack* stack) {
+  const IValues args = arguments(info, *stack);
+  const at::Tensor self = args[0].toTensor();
+  const int64_t samples = int_value(args[1]);
+  TORCH_CHECK(self.dim() == 1 || self.dim() == 2, "prob_dist must be 1 or 2 dim");
+  TORCH_CHECK(at::isFloatingType(self.scalar_type()),
+              "multinomial only supports floating-point dtypes for input, got: ", self.scalar_type());
+  TORCH_CHECK(samples > 0, "cannot sample n_sample <= 0 samples");
+  TORCH_CHECK(args[2].toBool() || samples <= self.size(-1),
+              "cannot sample n_sample > prob_dist.size(-1) samples without replacement");
+  return false;
+}
+
 // Composed of an op that draws and a product, because the op itself has no generator argument.
 bool native_dropout(const OpInfo& info, Stack* stack) {
   const IValues args = arguments(info, *stack);
@@ -292,6 +306,7 @@ void add_random_handlers() {
   for (const char* name : {"aten.rrelu_with_noise", "aten.rrelu_with_noise_"}) add_handler(name, rrelu);
   add_handler("aten.bernoulli_.float", bernoulli_);
   add_handler("aten.bernoulli.p", bernoulli_p);
+  add_handler("aten.multinomial", check_multinomial);
   add_handler("aten.native_dropout", native_dropout);
 }
 

@@ -175,6 +175,7 @@ void add_bits(std::vector<ViewStep>& steps, const Meta& meta) {
 std::vector<ViewStep> steps_to(const Meta& whole, size_t bytes, const Meta& meta) {
   const Shape &sizes = meta.sizes, &strides = meta.strides;
   const int64_t offset = meta.offset;
+  TORCH_CHECK(offset >= 0, "Tensor: invalid storage offset ", offset);
   Meta base = whole;
   for (size_t d = 0; d < sizes.size(); ++d)
     TORCH_CHECK(strides[d] >= 0, "as_strided: Negative strides are not supported");

@@ -51,6 +51,7 @@ struct Engine::Impl {
       Job job = std::move(queue.front());
       queue.pop_front();
       running = true;
+      running_number = job.number;
       changed.notify_all();
       const ErrorTranslator translator = translate;
       lock.unlock();
@@ -67,6 +68,11 @@ struct Engine::Impl {
       running = false;
       changed.notify_all();
     }
+  }
+
+  // Whether no step before this number is queued or runs; other threads may go on to submit. Called with the lock held.
+  bool ended(int64_t number) const {
+    return running ? running_number >= number : queue.empty() || queue.front().number >= number;
   }
 
   RunResult run(const Job& job, const ErrorTranslator& translator) {
@@ -117,6 +123,7 @@ struct Engine::Impl {
   std::deque<Job> queue;
   Standing standing;
   bool running = false, stopping = false;
+  int64_t running_number = 0;
   PlanRef last;
   std::exception_ptr first_error;
   StepCounters counters;
@@ -231,7 +238,8 @@ bool Engine::idle() const {
 void Engine::wait() {
   check_process();
   std::unique_lock lock(impl_->mutex);
-  wait_until_ready(impl_->changed, lock, [this] { return impl_->queue.empty() && !impl_->running; });
+  const int64_t end = impl_->standing.submitted;
+  wait_until_ready(impl_->changed, lock, [this, end] { return impl_->ended(end); });
 }
 
 void Engine::rethrow() {

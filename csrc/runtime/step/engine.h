@@ -72,7 +72,7 @@ class Engine {
   Comm& comm();
   // Whether no step is queued or runs.
   bool idle() const;
-  // Waits until every queued step has ended. Program threads, without the GIL.
+  // Waits until every step that was queued before the call has ended. Program threads, without the GIL.
   void wait();
   // Raises, once, the error of a step that failed since the last call.
   void rethrow();

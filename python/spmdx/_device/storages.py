@@ -31,10 +31,17 @@ def _copy_bytes(original):
     """PyTorch takes a storage without an address for one that is gone."""
 
     @functools.wraps(original)
-    def copy_(self, source, *args, **kwargs):
-        if not (_is_ours(self) or _is_ours(source)):
-            return original(self, source, *args, **kwargs)
-        _bytes_of(self).copy_(_bytes_of(source))
+    def copy_(self, *args, **kwargs):
+        src = args[0] if args else kwargs.get("src")
+        is_storage = isinstance(src, torch.UntypedStorage)
+        if not (is_storage and (_is_ours(self) or _is_ours(src))):
+            return original(self, *args, **kwargs)  # it says what is wrong with what is no storage
+        if self.nbytes() != src.nbytes():
+            raise RuntimeError(
+                f"size does not match, self was {self.nbytes()} bytes "
+                f"but src was {src.nbytes()} bytes"
+            )
+        _bytes_of(self).copy_(_bytes_of(src))
         return self
 
     return copy_
@@ -42,10 +49,10 @@ def _copy_bytes(original):
 
 def _fill_bytes(original):
     @functools.wraps(original)
-    def fill_(self, value):
+    def fill_(self, *args, **kwargs):
         if not _is_ours(self):
-            return original(self, value)
-        _bytes_of(self).fill_(value)
+            return original(self, *args, **kwargs)
+        _bytes_of(self).fill_(torch.UntypedStorage(1).fill_(*args, **kwargs)[0])
         return self
 
     return fill_
@@ -68,9 +75,10 @@ def _resize(original):
 
     @functools.wraps(original)
     @as_in_torch
-    def resize_(self, size):
-        if not _is_ours(self):
-            return original(self, size)
+    def resize_(self, *args, **kwargs):
+        if not _is_ours(self) or kwargs or len(args) != 1:
+            return original(self, *args, **kwargs)
+        (size,) = args
         _C.resize_storage(self, _count(size))
         return self
 

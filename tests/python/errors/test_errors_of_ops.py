@@ -33,6 +33,13 @@ SAME = [
     ("bernoulli_p", lambda d: torch.bernoulli(zeros(d), 2)),
     ("fill_", lambda d: zeros(d).fill_(zeros(d))),
     ("mask", lambda d: zeros(d)[flags(d, 2)]),
+    ("multinomial", lambda d: torch.multinomial(zeros(d) + 1, 4)),
+    ("multinomial_rows", lambda d: torch.multinomial(zeros(d, 2, 3) + 1, 4)),
+    ("multinomial_out", lambda d: torch.multinomial(zeros(d), 4, out=zeros(d, dtype=torch.int64))),
+    ("multinomial_none", lambda d: torch.multinomial(zeros(d) + 1, 0, True)),
+    ("multinomial_dims", lambda d: torch.multinomial(zeros(d, 1, 2, 3), 1)),
+    ("multinomial_dtype", lambda d: torch.multinomial(zeros(d, dtype=torch.int64), 1)),
+    ("as_strided_offset", lambda d: zeros(d).as_strided((2,), (1,), -1)),
     ("masked_select", lambda d: torch.masked_select(zeros(d), zeros(d))),
 ]
 
@@ -58,6 +65,30 @@ def test_the_message_of_eager_follows_the_line_and_the_op(op, call):
     with pytest.raises(RuntimeError) as eager:
         call("cpu")
     assert message_of(RuntimeError, lambda: call("spmdx")) == f"HERE: aten.{op}: {eager.value}"
+
+
+OUT_OF_RANGE = [
+    ("softmax", "_softmax", lambda x: x.softmax(2)),
+    ("log_softmax", "_log_softmax", lambda x: x.log_softmax(-3)),
+    ("sort", "sort", lambda x: x.sort(dim=2).values),
+    ("stable_sort", "sort.stable", lambda x: x.sort(dim=2, stable=True).values),
+    ("cumsum", "cumsum", lambda x: x.cumsum(2)),
+    ("index_reduce", "index_reduce", lambda x: x.index_reduce(2, x[0].long(), x, "amax")),
+    ("select_scatter", "select_scatter", lambda x: x.select_scatter(x, 2, 0)),
+    ("slice_scatter", "slice_scatter", lambda x: x.slice_scatter(x, 2)),
+]
+
+
+@pytest.mark.parametrize("devices", [1, 2, 3, 8])
+@pytest.mark.parametrize("op, call", cases(OUT_OF_RANGE))
+def test_a_dim_that_is_not_there_is_refused_as_in_eager(op, call, devices):
+    with pytest.raises(IndexError) as eager:
+        call(zeros("cpu", 4, 4))
+    x = zeros("spmdx", 4, 4)
+    spmdx.mark_sharding(x, spmdx.Mesh(range(devices), (devices,), ("data",)), ("data", None))
+    said = message_of(IndexError, lambda: call(x).cpu())
+    assert said.removeprefix(f"HERE: aten.{op}: ") == str(eager.value)
+    assert x.sum().item() == 0  # the program goes on
 
 
 def rand(place):
