@@ -25,6 +25,7 @@ struct AtenFacts {
   bool iterated = true;          // if pointwise by its rule: its kernel is one TensorIterator over all operands
   bool back_to_front = false;    // the TensorIterator takes the two operands in the other order
   bool meta_differs = false;     // the meta kernel gives other sizes for results that only a backward reads
+  bool any_dim = false;          // the meta kernel does not check whether the operand has the dim `dim`
   bool composed = false;         // ATen's own kernel calls ops that have rules: those are recorded
 };
 

@@ -32,7 +32,7 @@ def _copy_bytes(original):
 
     @functools.wraps(original)
     def copy_(self, *args, **kwargs):
-        src = args[0] if args else kwargs.get("src")
+        src: Any = args[0] if args else kwargs.get("src")
         is_storage = isinstance(src, torch.UntypedStorage)
         if not (is_storage and (_is_ours(self) or _is_ours(src))):
             return original(self, *args, **kwargs)  # it says what is wrong with what is no storage
@@ -52,7 +52,8 @@ def _fill_bytes(original):
     def fill_(self, *args, **kwargs):
         if not _is_ours(self):
             return original(self, *args, **kwargs)
-        _bytes_of(self).fill_(torch.UntypedStorage(1).fill_(*args, **kwargs)[0])
+        byte: Any = torch.UntypedStorage(1)
+        _bytes_of(self).fill_(byte.fill_(*args, **kwargs)[0])
         return self
 
     return fill_

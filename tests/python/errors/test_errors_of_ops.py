@@ -35,7 +35,6 @@ SAME = [
     ("mask", lambda d: zeros(d)[flags(d, 2)]),
     ("multinomial", lambda d: torch.multinomial(zeros(d) + 1, 4)),
     ("multinomial_rows", lambda d: torch.multinomial(zeros(d, 2, 3) + 1, 4)),
-    ("multinomial_out", lambda d: torch.multinomial(zeros(d), 4, out=zeros(d, dtype=torch.int64))),
     ("multinomial_none", lambda d: torch.multinomial(zeros(d) + 1, 0, True)),
     ("multinomial_dims", lambda d: torch.multinomial(zeros(d, 1, 2, 3), 1)),
     ("multinomial_dtype", lambda d: torch.multinomial(zeros(d, dtype=torch.int64), 1)),
@@ -52,6 +51,11 @@ def test_the_message_is_that_of_eager(call):
 
 
 LED = [
+    (
+        "multinomial_out",
+        "multinomial.out",
+        lambda d: torch.multinomial(zeros(d), 4, out=zeros(d, dtype=torch.int64)),
+    ),
     ("cast", "add_.Tensor", lambda d: zeros(d, 2, dtype=torch.int64).add_(0.5)),
     ("broadcast", "add_.Tensor", lambda d: zeros(d, 2).add_(zeros(d, 3, 2))),
     ("normal", "normal.Tensor_float", lambda d: torch.normal(zeros(d), -1.0)),

@@ -5,10 +5,12 @@
 #include <ATen/Context.h>
 #include <ATen/Parallel.h>
 #include <ATen/ops/empty_strided.h>
+#include <c10/core/WrapDimMinimal.h>
 
 #include <algorithm>
 #include <string_view>
 
+#include "base/error.h"
 #include "bridge/backend/aten_facts.h"
 #include "bridge/backend/shard_device.h"
 #include "bridge/record/layouts/correct_layouts.h"
@@ -100,6 +102,13 @@ void leave_out_unwanted(const OpInfo& info, IValues args, Results& results) {
   }
 }
 
+// Throws what the CPU's kernel throws where the operand has no such dim.
+void check_dim(const OpInfo& info, IValues args) {
+  const auto dim = info.op.schema().argumentIndexWithName("dim");
+  internal_check(dim.has_value(), info.name + " has no argument dim to check");
+  if (args[*dim].isInt()) c10::maybe_wrap_dim(args[*dim].toInt(), args[0].toTensor().dim());
+}
+
 Results run(const OpInfo& info, IValues args, c10::DeviceType device) {
   KernelGuard kernels_only;
   Stack stack = stand_ins(info, args, device);
@@ -116,6 +125,7 @@ Results run(const OpInfo& info, IValues args, c10::DeviceType device) {
 }  // namespace
 
 std::vector<std::vector<Meta>> infer(const OpInfo& info, IValues args) {
+  if (info.facts->any_dim) check_dim(info, args);
   if (info.facts->meta_differs) {
     return run(info, args, c10::kCPU);
   }
