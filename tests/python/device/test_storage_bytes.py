@@ -43,10 +43,10 @@ def marked(place, devices):
     return x
 
 
-@pytest.mark.parametrize("devices", [1, 2, 3, 4, 8])
+@pytest.mark.parametrize("count", [1, 2, 3, 4, 8])
 @pytest.mark.parametrize("name", RIGHT)
-def test_bytes_are_those_of_the_cpu(name, devices):
-    ours, plain = marked("spmdx", devices), marked("cpu", 1)
+def test_bytes_are_those_of_the_cpu(name, count):
+    ours, plain = marked("spmdx", count), marked("cpu", 1)
     RIGHT[name](ours.untyped_storage(), "spmdx")
     RIGHT[name](plain.untyped_storage(), "cpu")
     assert ours.cpu().equal(plain)

@@ -83,13 +83,13 @@ OUT_OF_RANGE = [
 ]
 
 
-@pytest.mark.parametrize("devices", [1, 2, 3, 8])
+@pytest.mark.parametrize("count", [1, 2, 3, 8])
 @pytest.mark.parametrize("op, call", cases(OUT_OF_RANGE))
-def test_a_dim_that_is_not_there_is_refused_as_in_eager(op, call, devices):
+def test_a_dim_that_is_not_there_is_refused_as_in_eager(op, call, count):
     with pytest.raises(IndexError) as eager:
         call(zeros("cpu", 4, 4))
     x = zeros("spmdx", 4, 4)
-    spmdx.mark_sharding(x, spmdx.Mesh(range(devices), (devices,), ("data",)), ("data", None))
+    spmdx.mark_sharding(x, spmdx.Mesh(range(count), (count,), ("data",)), ("data", None))
     said = message_of(IndexError, lambda: call(x).cpu())
     assert said.removeprefix(f"HERE: aten.{op}: ") == str(eager.value)
     assert x.sum().item() == 0  # the program goes on
