@@ -13,7 +13,7 @@ at::Tensor permute_rows(const at::Tensor& tensor, int64_t dim, const std::vector
   Recorder::Lock lock;
   Recorder& recorder = Recorder::instance();
   check_failed();
-  cut_if_long();
+  end_if_long();
   const ValueId value = operand(tensor);
   const TensorType type = recorder.type(value);
   return wrap_value(recorder.record(make_call("spmdx.permute_rows", {type}, {dim, sources}, type), {value}, {}));

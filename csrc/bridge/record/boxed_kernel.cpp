@@ -270,7 +270,7 @@ void record_boxed(const c10::OperatorHandle& op, c10::DispatchKeySet, Stack* sta
   with_python_errors([&] {
     check_process();
     check_failed();
-    cut_if_long();
+    end_if_long();
     const OpInfo& info = op_info(op);
     if (info.device >= 0) led(info, [&] { require_our_device(info, arguments(info, *stack)); });
     if (any_foreign(info, arguments(info, *stack))) {

@@ -17,7 +17,7 @@ namespace spmdx::bridge {
 ValueId Recorder::read(LazyTensor& tensor) {
   Lock lock;
   Root& root = tensor.root();
-  if (root.cut_short) require_storage(tensor);
+  if (root.too_small) require_storage(tensor);
   if (!tensor.chain()) return state_->read(root);
   if (tensor.cached_writes == root.writes && state_->pending(tensor.cached)) return tensor.cached.id;
   ValueId value = state_->read(root);
@@ -30,7 +30,7 @@ void Recorder::write(LazyTensor& tensor, ValueId value) {
   Lock lock;
   Root& root = tensor.root();
   const ValueId seen = value;
-  if (root.cut_short) require_storage(tensor);
+  if (root.too_small) require_storage(tensor);
   if (tensor.chain()) value = write_back(*tensor.chain(), state_->read(root), value);
   if (root.current.data) root.previous = root.current.data;
   root.current = held(value);

@@ -28,7 +28,7 @@ void hold(Root& root, const Meta& target) {
   if (needed > bytes_of(*root.base)) Recorder::instance().grow(root, grown_layout(root, target));
   root.set_nbytes(needed);
   // A part of the last element is not cut off: what was to be held may have a smaller dtype than the whole.
-  root.cut_short = needed + c10::elementSize(root.base->dtype) <= bytes_of(*root.base);
+  root.too_small = needed + c10::elementSize(root.base->dtype) <= bytes_of(*root.base);
 }
 
 }  // namespace
@@ -60,13 +60,13 @@ void resize_storage(const c10::Storage& storage, size_t bytes) {
   const Meta row{root.base->dtype, {static_cast<int64_t>((bytes + item - 1) / item)}, {1}, 0, true};
   if (bytes > root.nbytes()) return hold(root, row);
   root.set_nbytes(bytes);
-  root.cut_short = bytes < bytes_of(*root.base);
+  root.too_small = bytes < bytes_of(*root.base);
   if (bytes > 0 || numel(root.base->sizes) == 0) return;
   // One zero that is seen everywhere takes no memory.
   const at::Tensor whole = make_view_of_root(storage, {}, *root.base);
-  root.cut_short = false;
+  root.too_small = false;
   Recorder::instance().write(*as_lazy(whole), expand(full_int({}, 0, to_dtype(root.base->dtype)), root.base->sizes));
-  root.cut_short = true;
+  root.too_small = true;
 }
 
 }  // namespace spmdx::bridge

@@ -77,7 +77,7 @@ void flush(bool implicit) {
   warn_of_plans();
 }
 
-void cut_if_long() {
+void end_if_long() {
   if (Recorder::instance().state().graph.nodes.size() > kMaxNodes) flush(true);
 }
 

@@ -42,7 +42,7 @@ class Root final : public c10::StorageImpl {
   std::vector<Outgrown> outgrown;  // layouts before each growth, in order
   // The declared layout of the whole tensor after so many growths.
   const Meta& layout(size_t growths) const { return growths < outgrown.size() ? *outgrown[growths].base : *base; }
-  bool cut_short = false;    // its storage holds fewer bytes than `base` has
+  bool too_small = false;    // its storage holds fewer bytes than `base` has
   uint64_t gradient_of = 0;  // the serial of the leaf whose gradient it is; 0: none
   std::unique_ptr<Annotation> annotation;
   DataRef previous;                   // its data before the graph being recorded wrote to it, for ties

@@ -56,7 +56,7 @@ class LocalSearch {
   // Asks these nodes, and the neighbours of those that change, until none changes any more.
   void descend(const std::vector<NodeId>& nodes) {
     std::set<NodeId> now(nodes.begin(), nodes.end());
-    for (size_t pass = 0; pass < kLimits.answers && !now.empty(); ++pass) {
+    for (size_t answer = 0; answer < kLimits.answers && !now.empty(); ++answer) {
       std::set<NodeId> next;
       for (NodeId node : now)
         if (take_best_response(node)) add_neighbours(node, next);

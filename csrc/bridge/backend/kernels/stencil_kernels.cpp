@@ -255,13 +255,13 @@ Compute prepare_stencil(const Call& call) {
     const auto spatial = static_cast<size_t>(dims[i]);
     const rules::Windows windows = rules::windows_of(inner, problem.stencil, spatial);
     const int64_t count = parts_here(call, problem, windows, spatial, parts[i]);
-    std::vector<std::vector<CutRows>> longer;
-    for (const std::vector<CutRows>& begun : combinations)
+    std::vector<std::vector<CutRows>> extended;
+    for (const std::vector<CutRows>& before : combinations)
       for (const CutRows& rows : cut_rows(windows, problem.owns_points, spatial, parts[i], first[i], count)) {
-        longer.push_back(begun);
-        longer.back().push_back(rows);
+        extended.push_back(before);
+        extended.back().push_back(rows);
       }
-    combinations = std::move(longer);
+    combinations = std::move(extended);
   }
   for (std::vector<CutRows>& cuts : combinations) {
     std::shared_ptr<Kernel> kernel = prepare_aten(patch_call(inner, problem, cuts));

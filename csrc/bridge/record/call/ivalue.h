@@ -14,8 +14,8 @@ namespace spmdx::bridge {
 using Key = c10::SmallVector<uint64_t, 96>;
 using IValues = c10::ArrayRef<c10::IValue>;
 
-// Appends the words of one argument that is not a tensor. Two calls have equal keys if they have the same op, tensors
-// of the same declared layouts, and other arguments that differ in real parameters only.
+// Appends the 64-bit words of one argument that is not a tensor. Two calls have equal keys if they have the same op,
+// tensors of the same declared layouts, and other arguments that differ in real parameters only.
 void add_words(Key& key, ArgumentKind kind, const c10::IValue& value, bool constant_reals);
 // Appends the words of a tensor: its type and declared layout. `host_scalar`: it is a number on the CPU.
 void add_tensor(Key& key, const at::Tensor& tensor, bool host_scalar);
