@@ -6,7 +6,6 @@
 #include "rules/layers/batch_norm.h"
 #include "rules/layers/ctc.h"
 #include "rules/layers/embedding.h"
-#include "rules/layers/fused_layers.h"
 #include "rules/layers/group_norm.h"
 #include "rules/layers/grouped.h"
 #include "rules/layers/layer_norm.h"
@@ -20,21 +19,42 @@
 #include "rules/stencils/stencil.h"
 #include "rules/tensors/creation.h"
 #include "rules/tensors/diagonals.h"
-#include "rules/tensors/extrema.h"
 #include "rules/tensors/indexing.h"
-#include "rules/tensors/joins.h"
 #include "rules/tensors/movement.h"
 #include "rules/tensors/pointwise.h"
 #include "rules/tensors/reductions.h"
-#include "rules/tensors/reshape.h"
-#include "rules/tensors/rolls.h"
 #include "rules/tensors/scans.h"
-#include "rules/tensors/searches.h"
-#include "rules/tensors/slots.h"
 #include "rules/tensors/taken_rows.h"
 #include "rules/tensors/windows.h"
 
 namespace spmdx::rules {
+
+// Families and expansions that this table alone names need no header: they are declared here, under their file.
+// layers/fused_layers.cpp
+// Only the batch passes.
+OpRule encoder_layer(const Call& call);         // of aten._transformer_encoder_layer_fwd
+OpRule multi_head_attention(const Call& call);  // of aten._native_multi_head_attention
+// tensors/extrema.cpp
+OpRule reduce_index(const Call& call);                       // reduced dims are composite
+Values expand_extremum(Builder& builder, const Node& node);  // into two reductions, of values and of positions
+// tensors/joins.cpp
+OpRule cat(const Call& call);
+OpRule stack(const Call& call);
+Values expand_cat(Builder& builder, const Node& node);  // into a local cat of blocks and a permute
+// tensors/reshape.cpp
+OpRule view(const Call& call);        // dims share factors as far as their sizes allow
+OpRule view_dtype(const Call& call);  // the last dim may not be cut if elements change their size
+// tensors/rolls.cpp
+OpRule rolled(const Call& call);                         // rolled dims are composite
+Values expand_roll(Builder& builder, const Node& node);  // into permutes of blocks along one cut dim
+// tensors/searches.cpp
+OpRule take(const Call& call);
+OpRule isin(const Call& call);
+OpRule searchsorted(const Call& call);
+// tensors/slots.cpp
+OpRule slots(const Call& call);                           // pointwise; composite if there are several slots
+Values expand_slots(Builder& builder, const Node& node);  // into one call per slot
+
 namespace {
 
 constexpr Linearity kJoint = Linearity::joint, kEach = Linearity::each, kMovement = Linearity::movement;

@@ -1,9 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 // Fused layers: the batch passes; all other dims, and all weights, have no factor.
-#include "rules/layers/fused_layers.h"
-
 #include "graph/args.h"
 #include "rules/build/letters.h"
+#include "rules/rule/rule.h"
 
 namespace spmdx::rules {
 namespace {

@@ -1,9 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 // Extrema: the extremum over all devices, then the lowest position of an element that equals it.
-#include "rules/tensors/extrema.h"
-
 #include "graph/args.h"
 #include "rules/build/op_builder.h"
+#include "rules/rule/rule.h"
 #include "rules/tensors/reductions.h"
 
 namespace spmdx::rules {

@@ -1,7 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
 // Joins: where all operands are cut alike, each device joins its own blocks, and then blocks are exchanged.
-#include "rules/tensors/joins.h"
-
 #include <numeric>
 
 #include "graph/args.h"
@@ -9,6 +7,7 @@
 #include "rules/build/blocks.h"
 #include "rules/build/letters.h"
 #include "rules/build/op_builder.h"
+#include "rules/rule/rule.h"
 #include "rules/tensors/pointwise.h"
 
 namespace spmdx::rules {

@@ -1,10 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 // Reshape: walks both shapes from the left, and gives them a common factor wherever their remaining sizes have one.
-#include "rules/tensors/reshape.h"
-
 #include <numeric>
 
 #include "rules/build/letters.h"
+#include "rules/rule/rule.h"
 #include "rules/tensors/pointwise.h"
 
 namespace spmdx::rules {

@@ -1,13 +1,12 @@
 // SPDX-License-Identifier: Apache-2.0
 // Rolls: each block gets the end of one block and the beginning of the next; both pieces move as permutes of blocks.
-#include "rules/tensors/rolls.h"
-
 #include <algorithm>
 
 #include "graph/args.h"
 #include "rules/build/acted_dims.h"
 #include "rules/build/blocks.h"
 #include "rules/build/letters.h"
+#include "rules/rule/rule.h"
 
 namespace spmdx::rules {
 namespace {

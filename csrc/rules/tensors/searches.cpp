@@ -1,9 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 // Searches: dims of the table may not be cut; dims of the elements pass.
-#include "rules/tensors/searches.h"
-
 #include "graph/args.h"
 #include "rules/build/letters.h"
+#include "rules/rule/rule.h"
 #include "rules/tensors/pointwise.h"
 
 namespace spmdx::rules {

@@ -1,11 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
 // Slots: pointwise rules for the tensors of one slot.
-#include "rules/tensors/slots.h"
-
 #include <algorithm>
 
 #include "rules/build/fits.h"
 #include "rules/build/op_builder.h"
+#include "rules/rule/rule.h"
 
 namespace spmdx::rules {
 namespace {

@@ -13,9 +13,9 @@ def page(root):
     return (root / "docs/add_a_family.md").read_text()
 
 
-def test_the_four_files_of_the_page_make_a_rule(page, root, spmdx_opt, tmp_path):
+def test_the_three_files_of_the_page_make_a_rule(page, root, spmdx_opt, tmp_path):
     paths = page_files.put_in(page, root, tmp_path)
-    assert len(paths) == page_files.price(root, "docs/add_a_family.md") == 4, paths
+    assert len(paths) == page_files.price(root, "docs/add_a_family.md") == 3, paths
     (golden,) = [path for path in paths if path.endswith(".txt")]
     graph, expected = (tmp_path / golden).read_text().split("// -----\n")
     known = page_files.run(spmdx_opt, "--rule", "-", text=graph)
