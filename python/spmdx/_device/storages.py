@@ -31,11 +31,9 @@ def _copy_bytes(original):
     """PyTorch takes a storage without an address for one that is gone."""
 
     @functools.wraps(original)
-    def copy_(self, *args, **kwargs):
-        src: Any = args[0] if args else kwargs.get("src")
-        is_storage = isinstance(src, torch.UntypedStorage)
-        if not (is_storage and (_is_ours(self) or _is_ours(src))):
-            return original(self, *args, **kwargs)  # it says what is wrong with what is no storage
+    def copy_(self, src, *args, **kwargs):
+        if not (_is_ours(self) or _is_ours(src)):
+            return original(self, src, *args, **kwargs)
         if self.nbytes() != src.nbytes():
             raise RuntimeError(
                 f"size does not match, self was {self.nbytes()} bytes "

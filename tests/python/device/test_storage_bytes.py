@@ -13,8 +13,6 @@ WRONG = {
     "half": lambda s, d: s.copy_(torch.zeros(4, device=d).untyped_storage()),
     "double": lambda s, d: s.copy_(torch.zeros(16, device=d).untyped_storage()),
     "none": lambda s, d: s.copy_(torch.zeros(0, device=d).untyped_storage()),
-    "number": lambda s, d: s.copy_(5),
-    "text": lambda s, d: s.copy_("x"),
     "nothing": lambda s, d: s.copy_(),
     "source": lambda s, d: s.copy_(source=torch.zeros(8, device=d).untyped_storage()),
     "fill": lambda s, d: s.fill_(),
