@@ -119,6 +119,12 @@ struct ToIValue {
   }
 };
 
+[[noreturn]] void throw_taken_back(const std::string& op) {
+  throw ShardingError("torch.library has taken back the op " + op +
+                      ". Expected it to be there until the step that calls it has run. Call spmdx.mark_step before its "
+                      "torch.library.Library goes.");
+}
+
 class AtenKernel final : public Kernel {
  public:
   AtenKernel(const Call& call, c10::OperatorHandle op) : op_(op), name_(call.op), outputs_(call.outputs) {
@@ -142,6 +148,7 @@ class AtenKernel final : public Kernel {
       take_out(outputs);
     } catch (...) {
       stack_.clear();
+      if (!op_.hasSchema()) throw_taken_back(name_);
       throw;
     }
     stack_.clear();
@@ -313,7 +320,7 @@ std::unique_ptr<Kernel> prepare_aten(const Call& call) {
   // Shards may lie differently from the declared layout, so that aten.view would fail where aten.reshape copies.
   const std::string_view name = memory_use(call) == MemoryUse::reshape ? "aten.reshape" : std::string_view(call.op);
   const auto op = c10::Dispatcher::singleton().findSchema(operator_name(name));
-  internal_check(op.has_value(), "PyTorch has no operator " + call.op);
+  if (!op) throw_taken_back(call.op);
   return std::make_unique<AtenKernel>(call, *op);
 }
 

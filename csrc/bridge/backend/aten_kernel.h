@@ -8,7 +8,7 @@
 
 namespace spmdx::bridge {
 
-// A kernel that calls `call.op` through PyTorch's dispatcher. Throws InternalError if PyTorch has no such op.
+// A kernel that calls `call.op` through PyTorch's dispatcher. Throws ShardingError if torch.library has taken it back.
 std::unique_ptr<Kernel> prepare_aten(const Call& call);
 
 // Whether operands of this op are made contiguous for its kernel, which would read others wrongly, or refuse them.

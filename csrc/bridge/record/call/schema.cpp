@@ -11,6 +11,7 @@
 #include "bridge/backend/aten_facts.h"
 #include "bridge/backend/aten_names.h"
 #include "bridge/record/call/handlers.h"
+#include "bridge/record/call/taken_back.h"
 #include "bridge/record/call/views.h"
 #include "rules/rule/row.h"
 
@@ -116,6 +117,12 @@ void find_functional(OpInfo& info) {
   }
 }
 
+// Calls that were recorded, and kernels of plans, hold a handle of the op. PyTorch frees what it points to when
+// torch.library takes the op back, but not while somebody has the name.
+void keep_handle_valid(const c10::OperatorHandle& op) {
+  new c10::RegistrationHandleRAII(c10::Dispatcher::singleton().registerName(op.operator_name()));
+}
+
 OpInfo describe(const c10::OperatorHandle& op) {
   OpInfo info(op);
   const auto& schema = op.schema();
@@ -145,6 +152,17 @@ OpInfo describe(const c10::OperatorHandle& op) {
   return info;
 }
 
+using OpInfos = std::unordered_map<const void*, OpInfo*>;  // by the address of the schema
+
+// What was said of an op that is gone, and of ops whose functional variant it was. The facts themselves stay: interned
+// calls are told apart by their address.
+void forget(OpInfos& infos, const void* schema) {
+  auto gone = infos.find(schema);
+  if (gone == infos.end()) return;
+  const OpInfo* info = gone->second;
+  std::erase_if(infos, [&](const auto& entry) { return entry.second == info || entry.second->functional == info; });
+}
+
 }  // namespace
 
 bool mentions_tensor(const c10::Argument& argument) {
@@ -152,9 +170,11 @@ bool mentions_tensor(const c10::Argument& argument) {
 }
 
 const OpInfo& op_info(const c10::OperatorHandle& op) {
-  static auto* table = new std::unordered_map<const void*, OpInfo*>;
+  static auto* table = new OpInfos;
+  for (const void* schema : schemas_taken_back()) forget(*table, schema);
   const void* key = &op.schema();
   if (auto found = table->find(key); found != table->end()) return *found->second;
+  keep_handle_valid(op);
   auto* info = new OpInfo(describe(op));
   table->emplace(key, info);
   if (!info->written.empty()) find_functional(*info);
