@@ -4,7 +4,7 @@
 import torch
 
 import spmdx._C as _C
-from spmdx._annotate.sharding import require_spmdx
+from spmdx._annotate.annotation import require_spmdx
 from spmdx._report.diff import explain_diff
 from spmdx._report.report import CollectiveReport, FallbackReport, Report, SpanReport, ValueReport
 from spmdx.errors import ShardingError, naming

@@ -8,8 +8,8 @@ from typing import Any
 
 import torch
 
+from spmdx._annotate.annotation import annotate, handle_for
 from spmdx._annotate.mesh import Mesh, require_mesh
-from spmdx._annotate.sharding import annotate, handle_for
 from spmdx._base.arguments import require_shape
 from spmdx.errors import ShardingError, naming
 

@@ -14,10 +14,10 @@ from typing import Any
 import torch
 
 import spmdx._C as _C
+from spmdx._annotate.annotation import annotation_of, is_state
 from spmdx._annotate.classes import sharded_class
 from spmdx._annotate.copying import standing_for
 from spmdx._annotate.mesh import Mesh
-from spmdx._annotate.sharding import get_annotation, is_state
 from spmdx._annotate.spec import to_handle
 from spmdx._base.traced import untraced
 from spmdx.errors import ShardingError, bare, warn
@@ -67,7 +67,7 @@ def reduced(tensor: torch.Tensor, plain: type[torch.Tensor], protocol: Any) -> A
 
 def written(tensor: torch.Tensor) -> tuple | None:
     """Mesh and spec of the annotation in values every unpickler takes."""
-    sharding = get_annotation(tensor)
+    sharding = annotation_of(tensor)
     if sharding is None:
         return None
     mesh = sharding.mesh

@@ -14,22 +14,22 @@ from spmdx.errors import ShardingError
 if TYPE_CHECKING:
     from torch.distributed.device_mesh import DeviceMesh
 
-    from spmdx._annotate.mesh import Mesh
-
 
 @functools.cache
-def device_mesh(mesh: "Mesh") -> "DeviceMesh":
+def device_mesh(
+    ids: tuple[int, ...], shape: tuple[int, ...], axis_names: tuple[str, ...]
+) -> "DeviceMesh":
     """What :meth:`spmdx.Mesh.to_device_mesh` returns; making one makes groups of processes."""
     import torch.distributed as dist
     from torch.distributed.device_mesh import DeviceMesh
 
     of_each = own_count()
-    if of_each != 1 or process_count() != mesh.size() or not dist.is_initialized():
+    if of_each != 1 or process_count() != len(ids) or not dist.is_initialized():
         raise ShardingError(
-            f"{mesh!r} has {mesh.size()} devices, this program {process_count()} processes of "
+            f"the mesh has {len(ids)} devices, this program {process_count()} processes of "
             f"{of_each}. Expected processes of one device, as DeviceMesh knows no others, and "
             "torch.distributed.init_process_group called in each. Start as many with torchrun, "
             "without SPMDX_NUM_DEVICES."
         )
-    grid = torch.from_numpy(mesh.get_logical_mesh())
-    return DeviceMesh(hardware.kind(), grid, mesh_dim_names=mesh.axis_names)
+    grid = torch.tensor(ids).reshape(shape)
+    return DeviceMesh(hardware.kind(), grid, mesh_dim_names=axis_names)

@@ -1,23 +1,19 @@
 # SPDX-License-Identifier: Apache-2.0
 """To and from torch.distributed's DeviceMesh and DTensor, whose processes have one device each."""
 
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import torch
 
 import spmdx._C as _C
-from spmdx._annotate.device_mesh import device_mesh
+from spmdx._annotate.annotation import annotate
 from spmdx._annotate.local_shards import check_shapes, pieces_of, shapes_of
 from spmdx._annotate.mesh import Mesh
-from spmdx._annotate.sharding import mark_sharding, spec_of_placements
-from spmdx._annotate.spec import Sharding, to_handle
+from spmdx._annotate.spec import Sharding, spec_of_placements, to_handle
 from spmdx.errors import ShardingError, naming
 
-if TYPE_CHECKING:
-    from spmdx._annotate.tensor import ShardedTensor
 
-
-def from_dtensor(dtensor: Any) -> "ShardedTensor":
+def from_dtensor(dtensor: Any) -> Any:
     """What :meth:`spmdx.ShardedTensor.from_dtensor` returns."""
     with naming("from_dtensor"):
         if not hasattr(dtensor, "placements"):
@@ -33,24 +29,23 @@ def from_dtensor(dtensor: Any) -> "ShardedTensor":
         )
         check_shapes(shapes_of(pieces, mesh), sharding, dtensor.shape)
         result = _C.from_local(pieces, sharding._handle, list(dtensor.shape), dtensor.dtype, True)
-    return mark_sharding(_leaf_as(dtensor, result), mesh, spec)
+    return annotate(_leaf_as(dtensor, result), sharding._handle)
 
 
-def to_dtensor(tensor: "ShardedTensor") -> Any:
-    """What :meth:`spmdx.ShardedTensor.to_dtensor` returns."""
+def to_dtensor(tensor: torch.Tensor, sharding: Sharding) -> Any:
+    """What :meth:`spmdx.ShardedTensor.to_dtensor` returns of a tensor that lies so."""
     from torch.distributed.tensor import DTensor
 
-    with naming("to_dtensor"):
-        mesh = device_mesh(tensor.mesh)
-        (shard,) = _C.local_data(tensor, on_host=False)[0]
-        result = DTensor.from_local(
-            shard,
-            mesh,
-            tensor.placements,
-            run_check=False,
-            shape=tensor.shape,
-            stride=torch.empty(tensor.shape, device="meta").stride(),
-        )
+    device_mesh, placements = sharding.mesh.to_device_mesh(), sharding.placements
+    (shard,) = _C.local_data(tensor, on_host=False)[0]
+    result = DTensor.from_local(
+        shard,
+        device_mesh,
+        placements,
+        run_check=False,
+        shape=tensor.shape,
+        stride=torch.empty(tensor.shape, device="meta").stride(),
+    )
     return _leaf_as(tensor, result)
 
 

@@ -159,10 +159,11 @@ class Mesh:
             >>> spmdx.get_1d_mesh("data").to_device_mesh()  # in one process with virtual devices
             Traceback (most recent call last):
             ...
-            spmdx.errors.ShardingError: ...to_device_mesh: Mesh...has 8 devices, this program 1 ...
+            spmdx.errors.ShardingError: ...to_device_mesh: the mesh has 8 devices, this ...
         """
         with naming("to_device_mesh"):
-            return device_mesh(self)
+            ids = tuple(self.device_ids.tolist())
+            return device_mesh(ids, self.mesh_shape, self.axis_names)
 
     def __eq__(self, other: object) -> bool:
         return isinstance(other, Mesh) and self._handle == other._handle

@@ -2,80 +2,30 @@
 """Annotations: say how a tensor lies on a mesh, and ask how it does."""
 
 from collections.abc import Sequence
-from typing import TYPE_CHECKING, Any, cast
+from typing import Any
 
 import torch
 
 import spmdx._C as _C
-from spmdx._annotate.classes import plain_class, sharded_class
+from spmdx._annotate.annotation import (
+    annotate,
+    annotation_of,
+    handle_for,
+    is_state,
+    require_spmdx,
+    sharding_of,
+)
+from spmdx._annotate.classes import plain_class
 from spmdx._annotate.mesh import Mesh, require_mesh, require_real
-from spmdx._annotate.regions import current_region
-from spmdx._annotate.spec import Sharding, to_handle
+from spmdx._annotate.spec import Sharding, spec_of_placements
+from spmdx._annotate.tensor import ShardedTensor
 from spmdx._base.arguments import require_shape, require_tensor
-from spmdx.errors import ShardingError, name_of, naming
-
-if TYPE_CHECKING:
-    from spmdx._annotate.tensor import ShardedTensor
-
-
-def require_spmdx(tensor: Any, argument: str = "the first argument") -> None:
-    """Raise ShardingError unless it is a global tensor on device "spmdx"."""
-    require_tensor(tensor, argument, " on device 'spmdx'")
-    if _C.is_lazy(tensor):
-        return
-    if current_region() is not None:
-        raise ShardingError(
-            "the tensor is local to a manual region. Expected a global one: inside, specs and "
-            "collectives say where things are. Mark what goes into the region or comes out of it."
-        )
-    name = name_of(tensor, "tensor")
-    if torch._C._functorch.is_functorch_wrapped_tensor(tensor):
-        raise ShardingError(
-            f"{name} is inside torch.vmap or another transform of torch.func. Expected a tensor "
-            "outside of it, where it is whole. Make the call outside, with what goes into the "
-            "transform or comes out of it."
-        )
-    if tensor.device.type == "spmdx":
-        raise ShardingError(
-            f"{name} is a {type(tensor).__name__}, which stands for other tensors or has no "
-            "elements. Expected a tensor of the device itself. Pass the one that it stands for."
-        )
-    raise ShardingError(
-        f"{name} is on device '{tensor.device}'. Expected a tensor on device 'spmdx'. "
-        f'Move it there first: {name} = {name}.to("spmdx").'
-    )
-
-
-def is_state(tensor: torch.Tensor) -> bool:
-    """Whether it lasts from step to step: a parameter, or a leaf that gets a gradient."""
-    return isinstance(tensor, torch.nn.Parameter) or (tensor.is_leaf and tensor.requires_grad)
-
-
-def handle_for(
-    tensor: torch.Tensor, mesh: Mesh | None, spec: Any, name: str | None = None
-) -> "_C.ShardingHandle":
-    """The sharding that ``spec`` gives to ``tensor``. Messages call the tensor ``name``.
-
-    Without a name they call it as the user's line does, which is slow to find: so only if it fails.
-    """
-    require_spmdx(tensor)
-    require_shape(tensor, name)
-    try:
-        return to_handle(spec, mesh, tensor, name or "tensor")
-    except ShardingError:
-        return to_handle(spec, mesh, tensor, name or name_of(tensor, "tensor"))
-
-
-def annotate(tensor: torch.Tensor, handle: "_C.ShardingHandle") -> "ShardedTensor":
-    """Annotate ``tensor``, and give it the class of tensors that are; returns ``tensor`` itself."""
-    _C.annotate(tensor, handle, is_state(tensor))
-    tensor.__class__ = sharded_class(type(tensor))
-    return cast("ShardedTensor", tensor)  # from the line above on
+from spmdx.errors import ShardingError, naming
 
 
 def mark_sharding(
     tensor: torch.Tensor, mesh: Mesh | None = None, partition_spec: Sequence = ()
-) -> "ShardedTensor":
+) -> ShardedTensor:
     """Say how ``tensor`` lies on ``mesh``, in place; it never changes a result.
 
     Args:
@@ -154,8 +104,7 @@ def get_annotation(tensor: torch.Tensor) -> Sharding | None:
     """
     with naming("get_annotation"):
         require_tensor(tensor)
-    handle = _C.annotation(tensor)
-    return None if handle is None else Sharding(handle)
+    return annotation_of(tensor)
 
 
 def get_sharding(tensor: torch.Tensor) -> Sharding | None:
@@ -179,15 +128,12 @@ def get_sharding(tensor: torch.Tensor) -> Sharding | None:
     """
     with naming("get_sharding"):
         require_tensor(tensor)
-    if not _C.is_lazy(tensor):
-        return None
-    handle = _C.annotation(tensor) or _C.sharding_of(tensor)
-    return None if handle is None else Sharding(handle)
+    return sharding_of(tensor)
 
 
 def mark_sharding_with_gradients(
     tensor: torch.Tensor, mesh: Mesh | None = None, partition_spec: Sequence = ()
-) -> "ShardedTensor":
+) -> ShardedTensor:
     """Like :func:`mark_sharding`, and the gradient of ``tensor`` gets the same sharding.
 
     Args:
@@ -268,7 +214,7 @@ def shard_as(a: torch.Tensor, b: torch.Tensor) -> tuple[torch.Tensor, torch.Tens
 
 def distribute_tensor(
     tensor: torch.Tensor, device_mesh: Any, placements: Sequence[Any]
-) -> "ShardedTensor":
+) -> ShardedTensor:
     """DTensor's way to write :func:`mark_sharding`.
 
     Args:
@@ -298,35 +244,3 @@ def distribute_tensor(
         tensor = tensor.detach().to("spmdx").requires_grad_(tensor.requires_grad)
     with naming("distribute_tensor"):
         return annotate(tensor, handle_for(tensor, mesh, spec))
-
-
-def _require_placements(placements: Any, mesh: Mesh) -> None:
-    are = isinstance(placements, tuple | list) and all(hasattr(p, "is_shard") for p in placements)
-    if not are:
-        raise ShardingError(
-            f"the placements are {placements!r}. Expected Shard(dim) or Replicate() for every axis "
-            f"of {mesh!r}. Write them so, or give a partition spec to spmdx.mark_sharding."
-        )
-    if len(placements) != mesh.ndim:
-        raise ShardingError(
-            f"{len(placements)} placements for {mesh!r}. Expected one for every axis of the "
-            f"mesh. Write {mesh.ndim} of Shard(dim) and Replicate()."
-        )
-
-
-def spec_of_placements(placements: Sequence[Any], mesh: Mesh, rank: int) -> tuple:
-    """The partition spec that says the same as DTensor ``placements`` for a tensor of ``rank``."""
-    _require_placements(placements, mesh)
-    dims: list[list[str]] = [[] for _ in range(rank)]
-    for axis, placement in zip(mesh.axis_names, placements, strict=True):
-        if placement.is_replicate():
-            continue
-        dim: Any = getattr(placement, "dim", None)  # an int where it is a shard
-        if not placement.is_shard() or not -rank <= dim < rank:
-            mend = "Reduce the values first" if placement.is_partial() else "Write Replicate()"
-            raise ShardingError(
-                f"the placement {placement} of axis {axis!r} does not fit a tensor of rank "
-                f"{rank}. Expected Replicate() or Shard(dim) with a dim of the tensor. {mend}."
-            )
-        dims[dim].append(axis)
-    return tuple(tuple(axes) or None for axes in dims)

@@ -185,3 +185,35 @@ def to_handle(spec: Any, mesh: Mesh | None, tensor: torch.Tensor, name: str) -> 
     require_real(mesh)
     entries = [_axes(entry, spec) for entry in spec]
     return _C.to_sharding(entries, mesh._handle, list(tensor.shape), name)
+
+
+def _require_placements(placements: Any, mesh: Mesh) -> None:
+    are = isinstance(placements, tuple | list) and all(hasattr(p, "is_shard") for p in placements)
+    if not are:
+        raise ShardingError(
+            f"the placements are {placements!r}. Expected Shard(dim) or Replicate() for every axis "
+            f"of {mesh!r}. Write them so, or give a partition spec to spmdx.mark_sharding."
+        )
+    if len(placements) != mesh.ndim:
+        raise ShardingError(
+            f"{len(placements)} placements for {mesh!r}. Expected one for every axis of the "
+            f"mesh. Write {mesh.ndim} of Shard(dim) and Replicate()."
+        )
+
+
+def spec_of_placements(placements: Sequence[Any], mesh: Mesh, rank: int) -> tuple:
+    """The partition spec that says the same as DTensor ``placements`` for a tensor of ``rank``."""
+    _require_placements(placements, mesh)
+    dims: list[list[str]] = [[] for _ in range(rank)]
+    for axis, placement in zip(mesh.axis_names, placements, strict=True):
+        if placement.is_replicate():
+            continue
+        dim: Any = getattr(placement, "dim", None)  # an int where it is a shard
+        if not placement.is_shard() or not -rank <= dim < rank:
+            mend = "Reduce the values first" if placement.is_partial() else "Write Replicate()"
+            raise ShardingError(
+                f"the placement {placement} of axis {axis!r} does not fit a tensor of rank "
+                f"{rank}. Expected Replicate() or Shard(dim) with a dim of the tensor. {mend}."
+            )
+        dims[dim].append(axis)
+    return tuple(tuple(axes) or None for axes in dims)

@@ -8,6 +8,7 @@ import torch
 
 import spmdx._C as _C
 from spmdx._annotate import copies
+from spmdx._annotate.annotation import annotate, handle_for, sharding_of
 from spmdx._annotate.classes import plain_class, taken_by
 from spmdx._annotate.dtensor import from_dtensor, to_dtensor
 from spmdx._annotate.global_mesh import get_global_mesh
@@ -20,14 +21,7 @@ from spmdx._annotate.local_shards import (
     shapes_of,
 )
 from spmdx._annotate.mesh import Mesh, require_mesh
-from spmdx._annotate.sharding import (
-    annotate,
-    get_sharding,
-    handle_for,
-    mark_sharding,
-    spec_of_placements,
-)
-from spmdx._annotate.spec import PartitionSpec, Sharding, to_handle
+from spmdx._annotate.spec import PartitionSpec, Sharding, spec_of_placements, to_handle
 from spmdx._world.all_or_none import all_or_none
 from spmdx.errors import ShardingError, naming
 
@@ -57,7 +51,7 @@ class ShardedTensor(torch.Tensor):
     @property
     def sharding(self) -> Sharding | None:
         """How it lies on the devices."""
-        return get_sharding(self)
+        return sharding_of(self)
 
     def _known(self, asked: str) -> Sharding:
         sharding = self.sharding
@@ -210,7 +204,7 @@ class ShardedTensor(torch.Tensor):
             sharding = Sharding(to_handle(spec, mesh, sample, "the tensor"))
             check_shapes(dict(enumerate(shapes)), sharding, shape)
             result = _C.from_local(pieces, sharding._handle, list(shape), dtype)
-        return mark_sharding(result, mesh, spec)
+            return annotate(result, sharding._handle)
 
     @staticmethod
     def from_dtensor(dtensor: Any) -> "ShardedTensor":
@@ -255,9 +249,10 @@ class ShardedTensor(torch.Tensor):
             >>> x.to_dtensor()  # in one process with eight virtual devices
             Traceback (most recent call last):
             ...
-            spmdx.errors.ShardingError: ...to_dtensor: Mesh...has 8 devices, this program 1 ...
+            spmdx.errors.ShardingError: ...to_dtensor: the mesh has 8 devices, this program 1 ...
         """
-        return to_dtensor(self)
+        with naming("to_dtensor"):
+            return to_dtensor(self, self._known("to_dtensor"))
 
     def __coerce_same_metadata_as_tangent__(self, metadata: Any, expected: Any = None) -> Any:
         """The plain tensor that graphs of torch.compile take where autograd brings this one."""

@@ -13,6 +13,7 @@ import rich.table
 import rich.text
 
 from spmdx._report import timeline
+from spmdx._report.timeline import SpanReport, last_end
 
 
 @dataclasses.dataclass(frozen=True)
@@ -58,25 +59,6 @@ class FallbackReport:
 
     op: str
     bytes: int
-    source: str
-
-
-@dataclasses.dataclass(frozen=True)
-class SpanReport:
-    """When an op or a collective runs, predicted by the cost model.
-
-    Attributes:
-        lane: ``"compute"`` or ``"wire"``.
-        name: the op, or the kind of the collective.
-        start_ns: nanoseconds after the step began.
-        end_ns: the same, of its end.
-        source: the user's line.
-    """
-
-    lane: str
-    name: str
-    start_ns: int
-    end_ns: int
     source: str
 
 
@@ -128,7 +110,7 @@ class Report(Drawn):
     @property
     def step_ns(self) -> int:
         """The time of a step in nanoseconds, predicted by the cost model."""
-        return max((span.end_ns for span in self.spans), default=0)
+        return last_end(self.spans)
 
     def count(self, kind: str) -> int:
         """How many collectives of this kind a step runs.
@@ -166,7 +148,7 @@ class Report(Drawn):
             >>> "all_reduce" in path.read_text()
             True
         """
-        timeline.draw(self, path)
+        timeline.draw(path, self.spans, self.mesh, self.wire_bytes)
 
     def __rich_console__(
         self, console: rich.console.Console, options: Any

@@ -1,6 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """Pictures of a plan's time line: what computes and what is on the wire, by the cost model."""
 
+import dataclasses
 import json
 import os
 import pathlib
@@ -14,7 +15,6 @@ from spmdx.errors import ShardingError, naming
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
-    from spmdx._report.report import Report, SpanReport
 
 _LANES = {"compute": 1, "wire": 0}  # from above
 _COLOURS = {
@@ -28,8 +28,34 @@ _COLOURS = {
 _COMPUTE, _OTHER = "tab:blue", "tab:gray"
 
 
-def draw(report: "Report", path: str | os.PathLike) -> None:
-    """Writes the time line of a report; see :meth:`spmdx.report.Report.timeline`."""
+@dataclasses.dataclass(frozen=True)
+class SpanReport:
+    """When an op or a collective runs, predicted by the cost model.
+
+    Attributes:
+        lane: ``"compute"`` or ``"wire"``.
+        name: the op, or the kind of the collective.
+        start_ns: nanoseconds after the step began.
+        end_ns: the same, of its end.
+        source: the user's line.
+    """
+
+    lane: str
+    name: str
+    start_ns: int
+    end_ns: int
+    source: str
+
+
+def last_end(spans: list[SpanReport]) -> int:
+    """When the last one ends, in nanoseconds after the step began."""
+    return max((span.end_ns for span in spans), default=0)
+
+
+def draw(
+    path: str | os.PathLike, spans: list[SpanReport], mesh: str | None, wire_bytes: int
+) -> None:
+    """Writes the time line of a plan; see :meth:`spmdx.report.Report.timeline`."""
     with naming("timeline"):
         require_path(path, "step.png")
         target = pathlib.Path(path)
@@ -38,19 +64,20 @@ def draw(report: "Report", path: str | os.PathLike) -> None:
                 f"the file {target.name!r} ends in {target.suffix!r}. Expected one of "
                 f'{", ".join(_WRITERS)}. Write "step.png".'
             )
-        if not report.spans:
+        if not spans:
             raise ShardingError(
                 "the report has no op that takes time. Expected a program with some. Explain a "
                 "step that computes something."
             )
-    _WRITERS[target.suffix](report, target)
+    title = f"{mesh or 'no mesh'}: {_times(spans)} for {wire_bytes:,} bytes"
+    _WRITERS[target.suffix](spans, title, target)
 
 
-def _picture(report: "Report", path: pathlib.Path) -> None:
-    _figure(report).savefig(path, dpi=150)
+def _picture(spans: list[SpanReport], title: str, path: pathlib.Path) -> None:
+    _figure(spans, title).savefig(path, dpi=150)
 
 
-def _figure(report: "Report") -> "Figure":
+def _figure(spans: list[SpanReport], title: str) -> "Figure":
     try:
         from matplotlib.figure import Figure
         from matplotlib.patches import Patch
@@ -61,15 +88,15 @@ def _figure(report: "Report") -> "Figure":
         ) from error
     figure = Figure(figsize=(12, 2.6), layout="constrained")
     axes = figure.add_subplot()
-    colours = _by_colour(report.spans)
+    colours = _by_colour(spans)
     for (lane, colour), bars in colours.items():
         place = (_LANES[lane] - 0.4, 0.8)
         axes.broken_barh(bars, place, facecolors=colour, edgecolors="white", linewidth=0.3)
     axes.set_yticks(list(_LANES.values()), list(_LANES))
-    axes.set_xlim(0, report.step_ns / 1000)
+    axes.set_xlim(0, last_end(spans) / 1000)
     axes.set_xlabel("microseconds, by the cost model")
-    axes.set_title(_title(report), fontsize=10, loc="left")
-    seen = {s.name for s in report.spans if s.lane == "wire"}
+    axes.set_title(title, fontsize=10, loc="left")
+    seen = {s.name for s in spans if s.lane == "wire"}
     kinds = [kind for kind in _COLOURS if kind in seen] + sorted(seen - _COLOURS.keys())
     if kinds:
         handles = [Patch(color=_COLOURS.get(kind, _OTHER), label=kind) for kind in kinds]
@@ -77,18 +104,17 @@ def _figure(report: "Report") -> "Figure":
     return figure
 
 
-def _title(report: "Report") -> str:
+def _times(spans: list[SpanReport]) -> str:
     busy = dict.fromkeys(_LANES, 0)
-    for span in report.spans:
+    for span in spans:
         busy[span.lane] += span.end_ns - span.start_ns
     return (
-        f"{report.mesh or 'no mesh'}: {report.step_ns / 1000:,.1f} µs a step, "
-        f"{busy['compute'] / 1000:,.1f} µs of compute, {busy['wire'] / 1000:,.1f} µs on the wire "
-        f"for {report.wire_bytes:,} bytes"
+        f"{last_end(spans) / 1000:,.1f} µs a step, {busy['compute'] / 1000:,.1f} µs of compute, "
+        f"{busy['wire'] / 1000:,.1f} µs on the wire"
     )
 
 
-def _by_colour(spans: "list[SpanReport]") -> dict[tuple[str, str], list[tuple[float, float]]]:
+def _by_colour(spans: list[SpanReport]) -> dict[tuple[str, str], list[tuple[float, float]]]:
     bars = defaultdict(list)
     for span in spans:
         colour = _COLOURS.get(span.name, _OTHER) if span.lane == "wire" else _COMPUTE
@@ -97,17 +123,17 @@ def _by_colour(spans: "list[SpanReport]") -> dict[tuple[str, str], list[tuple[fl
     return bars
 
 
-def _trace(report: "Report", path: pathlib.Path) -> None:
+def _trace(spans: list[SpanReport], _: str, path: pathlib.Path) -> None:
     """The format of chrome://tracing; times are in microseconds."""
     lanes = list(_LANES)
     names = [
         {"ph": "M", "pid": 0, "tid": i, "name": "thread_name", "args": {"name": lane}}
         for i, lane in enumerate(lanes)
     ]
-    path.write_text(json.dumps({"traceEvents": names + [_event(s, lanes) for s in report.spans]}))
+    path.write_text(json.dumps({"traceEvents": names + [_event(s, lanes) for s in spans]}))
 
 
-def _event(span: "SpanReport", lanes: list[str]) -> dict[str, Any]:
+def _event(span: SpanReport, lanes: list[str]) -> dict[str, Any]:
     return {
         "ph": "X",
         "pid": 0,
@@ -119,7 +145,7 @@ def _event(span: "SpanReport", lanes: list[str]) -> dict[str, Any]:
     }
 
 
-_WRITERS: "dict[str, Callable[[Report, pathlib.Path], None]]" = {
+_WRITERS: dict[str, Callable[[list[SpanReport], str, pathlib.Path], None]] = {
     ".png": _picture,
     ".svg": _picture,
     ".pdf": _picture,

@@ -23,7 +23,7 @@ PLACES = {
     "_ties": "_device.ties",
 }
 # Modules that list names of rooms as their own.
-LISTING = ("checkpoint", "data")
+LISTING = ("checkpoint", "data", "report")
 
 
 def publish() -> None:
