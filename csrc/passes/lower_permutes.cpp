@@ -1,11 +1,13 @@
 // SPDX-License-Identifier: Apache-2.0
 // Lower permutes: a permute_rows or halo along a cut dim becomes a collective; its bytes are the rows that come from
-// elsewhere.
+// elsewhere. A range of rows of a dim that is not cut becomes a slice.
 #include "passes/lower_permutes.h"
 
 #include <algorithm>
 
+#include "graph/args.h"
 #include "graph/rows.h"
+#include "rules/rows/ranges.h"
 #include "sharding/notation.h"
 #include "sharding/shards.h"
 
@@ -40,12 +42,27 @@ void make_collective(const Value& value, Node& node, const RowMap& rows, int64_t
   node.bytes = bytes;
 }
 
+bool is_cut(const Value& value, size_t dim) { return value.sharding && !value.sharding->dims[dim].empty(); }
+
+// A range of a dim that is whole after all is a slice, which copies nothing.
+void make_slice(const Graph& graph, Node& node) {
+  const auto dim = static_cast<size_t>(integer(*node.call, 1, 0));
+  if (is_cut(graph.values[node.inputs[0]], dim) || is_cut(graph.values[node.output], dim)) return;
+  const int64_t first = integer(*node.call, 2, 0), step = integer(*node.call, 3, 1);
+  const int64_t last = first + (node.call->outputs[0].shape[dim] - 1) * step;
+  Call call = *node.call;
+  call.op = "aten.slice.Tensor";
+  call.args = {TensorArg{0}, static_cast<int64_t>(dim), first, last + 1, step};
+  node.call = seal(std::move(call));
+}
+
 }  // namespace
 
 void lower_permutes(Graph& graph) {
   if (!graph.mesh) return;
   for (Node& node : graph.nodes) {
     if (is_collective(node)) continue;
+    if (node.call->op == rules::kReadRange) make_slice(graph, node);
     const RowMap rows = row_map(*node.call);
     if (rows.dim < 0) continue;
     const Value &from = graph.values[node.inputs[0]], &to = graph.values[node.output];

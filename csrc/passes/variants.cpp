@@ -24,23 +24,27 @@ void keep_cheaper(Draft& best, Draft other, const CompileOptions& options) {
   if (total_ns(other, options) < total_ns(best, options)) best = std::move(other);
 }
 
+// Merges are looked for in `graph`, and tried beside what is in the draft.
+void try_merges(const Graph& graph, Draft& best, const CompileOptions& options) {
+  const std::vector<Merge> merges = blocked_merges(graph);
+  for (size_t i = 0; i < merges.size() && i < kLimits.interleaved_dims; ++i)
+    if (auto turned = interleave(graph, merges[i]))
+      keep_cheaper(best, propagated(std::move(*turned), options), options);
+}
+
 }  // namespace
 
 void try_interleaved(Draft& draft, const CompileOptions& options) {
-  if (!draft.graph.mesh) return;
-  const std::vector<Merge> merges = blocked_merges(draft.graph);
-  for (size_t i = 0; i < merges.size() && i < kLimits.interleaved_dims; ++i)
-    if (auto turned = interleave(draft.graph, merges[i]))
-      keep_cheaper(draft, propagated(std::move(*turned), options), options);
+  if (draft.graph.mesh) try_merges(Graph(draft.graph), draft, options);
 }
 
 void try_split_views(Draft& draft, const CompileOptions& options) {
   if (!draft.graph.mesh) return;
-  auto chunks = see_split_views(draft.graph);
-  if (!chunks) return;
-  Draft seen = propagated(std::move(*chunks), options);
-  try_interleaved(seen, options);
-  keep_cheaper(draft, std::move(seen), options);
+  auto pieces = see_split_views(draft.graph);
+  if (!pieces) return;
+  propagate(*pieces, options);
+  try_merges(*pieces, draft, options);  // before the selects of pieces are expanded
+  keep_cheaper(draft, propagated(std::move(*pieces), options), options);
 }
 
 }  // namespace spmdx

@@ -13,19 +13,20 @@
 #include "rules/layers/losses.h"
 #include "rules/layers/nll.h"
 #include "rules/layers/softmax.h"
+#include "rules/rows/indexing.h"
+#include "rules/rows/ranges.h"
+#include "rules/rows/taken_rows.h"
+#include "rules/rows/windows.h"
 #include "rules/rule/row.h"
 #include "rules/stencils/convolution.h"
 #include "rules/stencils/planes.h"
 #include "rules/stencils/stencil.h"
 #include "rules/tensors/creation.h"
 #include "rules/tensors/diagonals.h"
-#include "rules/tensors/indexing.h"
 #include "rules/tensors/movement.h"
 #include "rules/tensors/pointwise.h"
 #include "rules/tensors/reductions.h"
 #include "rules/tensors/scans.h"
-#include "rules/tensors/taken_rows.h"
-#include "rules/tensors/windows.h"
 
 namespace spmdx::rules {
 
@@ -34,6 +35,9 @@ namespace spmdx::rules {
 // Only the batch passes.
 OpRule encoder_layer(const Call& call);         // of aten._transformer_encoder_layer_fwd
 OpRule multi_head_attention(const Call& call);  // of aten._native_multi_head_attention
+// rows/rolls.cpp
+OpRule rolled(const Call& call);                         // rolled dims are composite
+Values expand_roll(Builder& builder, const Node& node);  // into permutes of blocks along one cut dim
 // tensors/extrema.cpp
 OpRule reduce_index(const Call& call);                       // reduced dims are composite
 Values expand_extremum(Builder& builder, const Node& node);  // into two reductions, of values and of positions
@@ -44,9 +48,6 @@ Values expand_cat(Builder& builder, const Node& node);  // into a local cat of b
 // tensors/reshape.cpp
 OpRule view(const Call& call);        // dims share factors as far as their sizes allow
 OpRule view_dtype(const Call& call);  // the last dim may not be cut if elements change their size
-// tensors/rolls.cpp
-OpRule rolled(const Call& call);                         // rolled dims are composite
-Values expand_roll(Builder& builder, const Node& node);  // into permutes of blocks along one cut dim
 // tensors/searches.cpp
 OpRule take(const Call& call);
 OpRule isin(const Call& call);
@@ -658,13 +659,27 @@ constexpr Row kRows[] = {
      .expand = expand_window},
     {.op = "aten.scatter_reduce", .family = scatter, .expand = expand_window},
     {.op = "aten.searchsorted", .family = searchsorted},
-    {.op = "aten.select", .family = select, .linearity = kMovement, .memory = kPart, .form = Form::select},
-    {.op = "aten.select_backward", .family = select_backward, .linearity = kJoint, .localise = sizes, .sizes = 1},
-    {.op = "aten.select_scatter", .family = select_scatter, .linearity = kMovement, .needs = kUnrepeated},
+    {.op = "aten.select",
+     .family = select,
+     .linearity = kMovement,
+     .expand = expand_select,
+     .memory = kPart,
+     .form = Form::select},
+    {.op = "aten.select_backward",
+     .family = select_backward,
+     .linearity = kJoint,
+     .localise = sizes,
+     .sizes = 1,
+     .expand = expand_select_backward},
+    {.op = "aten.select_scatter",
+     .family = select_scatter,
+     .linearity = kMovement,
+     .expand = expand_select_scatter,
+     .needs = kUnrepeated},
     {.op = "aten.slice",
      .family = slice,
      .linearity = kMovement,
-     .expand = expand_taken_rows,
+     .expand = expand_slice,
      .memory = kPart,
      .form = Form::slice},
     {.op = "aten.slice_backward",
@@ -672,8 +687,12 @@ constexpr Row kRows[] = {
      .linearity = kJoint,
      .localise = sizes,
      .sizes = 1,
-     .expand = expand_taken_rows},
-    {.op = "aten.slice_scatter", .family = slice_scatter, .linearity = kMovement, .needs = kUnrepeated},
+     .expand = expand_slice},
+    {.op = "aten.slice_scatter",
+     .family = slice_scatter,
+     .linearity = kMovement,
+     .expand = expand_slice_scatter,
+     .needs = kUnrepeated},
     {.op = "aten.smooth_l1_loss", .family = loss, .arg = 2, .expand = expand_loss},
     {.op = "aten.smooth_l1_loss_backward",
      .family = loss_backward,
@@ -870,6 +889,7 @@ constexpr Row kRows[] = {
      .localise = table_start},
     {.op = "spmdx.nll_rows", .family = nll_rows, .localise = nll_start},
     {.op = "spmdx.permute_rows", .family = pointwise, .linearity = kJoint},
+    {.op = "spmdx.place_range", .family = range, .linearity = kJoint, .localise = place_range_first},
     {.op = "spmdx.put_rows",
      .family = put_rows,
      .linearity = kJoint,
@@ -884,9 +904,11 @@ constexpr Row kRows[] = {
     {.op = "spmdx.random.randint", .family = creation, .localise = random_box, .random = true},
     {.op = "spmdx.random.randperm", .family = replicated, .random = true},
     {.op = "spmdx.random.uniform", .family = creation, .localise = random_box, .random = true},
+    {.op = "spmdx.read_range", .family = range, .linearity = kJoint, .localise = read_range_first},
     {.op = "spmdx.stencil", .family = stencil, .localise = stencil_first},
     {.op = "spmdx.take_rows", .family = take_rows, .linearity = kJoint, .localise = rows_here},
     {.op = "spmdx.window", .family = window, .localise = window_start},
+    {.op = "spmdx.write_range", .family = write_range, .linearity = kMovement, .localise = write_range_first},
 };
 
 // ---- pointwise ops of which a row would hold nothing but the name --------------------------------------

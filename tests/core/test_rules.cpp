@@ -94,12 +94,17 @@ TEST(rules_reductions) {
 TEST(rules_movement) {
   CHECK_EQ(rule_of("f32[2, 3, 4]", "f32[4, 2, 3]", "aten.permute(%0, [2, 0, 1])"), "abc->cab");
   CHECK_EQ(rule_of("f32[3, 1]", "f32[2, 3, 4]", "aten.expand(%0, [2, 3, 4], false)"), "a_->bac");
-  CHECK_EQ(rule_of("f32[4, 6]", "f32[4, 3]", "aten.slice.Tensor(%0, 1, 0, 3, 1)"), "ab!->ac!");
+  CHECK_EQ(rule_of("f32[4, 6]", "f32[4, 3]", "aten.slice.Tensor(%0, 1, 0, 3, 1)"), "ab+->ac+");
   CHECK_EQ(rule_of("f32[4, 60]", "f32[4, 30]", "aten.slice.Tensor(%0, 1, 0, 30, 1)"), "ab^->ab^");
-  CHECK_EQ(rule_of("f32[4, 60]", "f32[4, 12]", "aten.slice.Tensor(%0, 1, 0, 12, 1)"), "ab!->ac!");
+  CHECK_EQ(rule_of("f32[4, 60]", "f32[4, 12]", "aten.slice.Tensor(%0, 1, 0, 12, 1)"), "ab^->ab^");
   CHECK_EQ(rule_of("f32[4, 6]", "f32[4, 6]", "aten.slice.Tensor(%0, 1, 0, 6, 1)"), "ab->ab");
-  CHECK_EQ(rule_of("f32[4, 6]", "f32[6]", "aten.select.int(%0, 0, 2)"), "a!b->b");
-  CHECK_EQ(rule_of("f32[6]", "f32[4, 6]", "aten.select_backward(%0, [4, 6], 0, 2)"), "a->b!a");
+  CHECK_EQ(rule_of("f32[4, 6]", "f32[6]", "aten.select.int(%0, 0, 2)"), "a+b->b");
+  CHECK_EQ(rule_of("f32[6]", "f32[4, 6]", "aten.select_backward(%0, [4, 6], 0, 2)"), "a->b+a");
+  CHECK_EQ(rule_of("f32[4, 6]; f32[4]", "f32[4, 6]", "aten.select_scatter(%0, %1, 1, 2)"), "ab+,a->ab+");
+  CHECK_EQ(rule_of("f32[4, 6]; f32[4, 2]", "f32[4, 6]", "aten.slice_scatter(%0, %1, 1, 2, 4, 1)"), "ab+,ac!->ab+");
+  CHECK_EQ(rule_of("f32[4, 6]", "f32[4, 2]", "spmdx.read_range(%0, 1, 2, 1)"), "ab/->ac");
+  CHECK_EQ(rule_of("f32[4, 2]", "f32[4, 6]", "spmdx.place_range(%0, 1, 2, 1)"), "ab/->ac");
+  CHECK_EQ(rule_of("f32[4, 6]; f32[4, 2]", "f32[4, 6]", "spmdx.write_range(%0, %1, 1, 2, 1)"), "ab,ac!->ab");
   CHECK_EQ(rule_of("f32[4, 2]; f32[4, 3]", "f32[4, 5]", "aten.cat([%0, %1], 1)"), "ab!,ac!->ad!");
   CHECK_EQ(rule_of("f32[4]; f32[4]", "f32[4, 2]", "aten.stack([%0, %1], 1)"), "a,a->ab!");
   CHECK_EQ(rule_of("f32[4, 6]", "f32[4, 8]", "aten.constant_pad_nd(%0, [1, 1], 0)"), "ab!->ac!");

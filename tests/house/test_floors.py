@@ -16,7 +16,7 @@ CORE = FLOORS[: FLOORS.index("bridge")]
 # without a row here is one room.
 ROOMS = {
     "sharding": [".", "reshard"],
-    "rules": ["rule", "build", "tensors", "layers", "stencils", "."],
+    "rules": ["rule", "build", "tensors", "rows", "layers", "stencils", "."],
     "passes": ["settings", "strategy", "search", "rewrites", ".", "report"],
     "runtime": ["data", "collective", "program", "step"],
     "bridge": [

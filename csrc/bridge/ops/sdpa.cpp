@@ -10,6 +10,7 @@ namespace spmdx::bridge {
 namespace {
 
 using at::Tensor;
+using torch::jit::Stack;
 using OptionalTensor = std::optional<Tensor>;
 
 constexpr int64_t kMaths = 0, kOneNode = 4;  // at::SDPBackend

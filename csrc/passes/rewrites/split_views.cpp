@@ -10,7 +10,7 @@
 #include "rules/build/builder.h"
 #include "rules/build/op_builder.h"
 #include "rules/rule/row.h"
-#include "rules/tensors/taken_rows.h"
+#include "rules/rows/taken_rows.h"
 
 namespace spmdx {
 namespace {

@@ -5,7 +5,7 @@
 #include "graph/rows.h"
 #include "passes/settings/limits.h"
 #include "passes/strategy/strategy.h"
-#include "rules/tensors/taken_rows.h"
+#include "rules/rows/taken_rows.h"
 #include "sharding/shards.h"
 
 namespace spmdx {

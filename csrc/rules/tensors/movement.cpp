@@ -48,31 +48,6 @@ OpRule rot90(const Call& call) {
   return resize_dims(call, acted_dims(call, 2, rank));
 }
 
-OpRule select(const Call& call) {
-  const size_t rank = rank_of(call);
-  const auto [big, small] = with_and_without(dim_of(call, 1, rank), rank);
-  return from_letters(call, {{big}, {small}});
-}
-
-OpRule select_backward(const Call& call) {
-  const size_t rank = call.outputs[0].shape.size();
-  const auto [big, small] = with_and_without(dim_of(call, 2, rank), rank);
-  return from_letters(call, {{small}, {big}});
-}
-
-OpRule slice_scatter(const Call& call) {
-  const size_t rank = rank_of(call);
-  const std::vector<bool> acted = only(dim_of(call, 2, rank), rank);
-  const std::string whole = resized(acted, 'A');
-  return from_letters(call, {{whole, resized(acted, 'B')}, {whole}});
-}
-
-OpRule select_scatter(const Call& call) {
-  const size_t rank = rank_of(call);
-  const auto [big, small] = with_and_without(dim_of(call, 2, rank), rank);
-  return from_letters(call, {{big, small}, {big}});
-}
-
 OpRule unfold(const Call& call) {
   const size_t rank = rank_of(call);
   const std::vector<bool> acted = only(dim_of(call, 1, rank), rank);

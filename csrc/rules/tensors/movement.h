@@ -10,10 +10,6 @@ OpRule expand(const Call& call);
 OpRule repeat(const Call& call);
 OpRule flip(const Call& call);
 OpRule rot90(const Call& call);
-OpRule select(const Call& call);
-OpRule select_backward(const Call& call);
-OpRule slice_scatter(const Call& call);
-OpRule select_scatter(const Call& call);
 OpRule unfold(const Call& call);
 OpRule unfold_backward(const Call& call);
 OpRule fft(const Call& call);      // acts on the dims in argument 1, which may differ in size from tensor to tensor

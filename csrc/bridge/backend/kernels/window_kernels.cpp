@@ -8,8 +8,8 @@
 #include "bridge/backend/buffer.h"
 #include "bridge/backend/kernels/indices.h"
 #include "bridge/backend/own_kernels.h"
-#include "rules/tensors/indexing.h"
-#include "rules/tensors/windows.h"
+#include "rules/rows/indexing.h"
+#include "rules/rows/windows.h"
 
 namespace spmdx::bridge {
 namespace {

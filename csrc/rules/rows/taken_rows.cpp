@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // Taken rows: along a cut dim each part of the result takes its rows from the parts of the operand that hold them.
-#include "rules/tensors/taken_rows.h"
+#include "rules/rows/taken_rows.h"
 
 #include <algorithm>
 
@@ -14,9 +14,7 @@
 namespace spmdx::rules {
 namespace {
 
-constexpr int64_t kLeastRows = 12;  // shorter dims are gathered: one gather serves all readers
-
-constexpr int64_t kMostUneven = 4;  // if one size is more than so many times the other, devices would be left idle
+constexpr int64_t kLeastRows = 12;  // of fewer rows most devices would hold none
 
 bool known(const Call& call, size_t arg) {
   return std::holds_alternative<int64_t>(argument(call, arg)) ||
@@ -38,10 +36,6 @@ std::vector<TakenRows> padded(const Call& call) {
   for (size_t i = 0; i < widths.size() / 2; ++i)
     if (widths[2 * i] != 0 || widths[2 * i + 1] != 0) all.push_back({rank - 1 - i, -widths[2 * i]});
   return all;
-}
-
-bool may_share(int64_t a, int64_t b) {
-  return std::min(a, b) >= kLeastRows && std::max(a, b) <= kMostUneven * std::min(a, b);
 }
 
 }  // namespace
@@ -81,26 +75,30 @@ std::vector<TakenRows> taken_rows(const Call& call) {
   };
   if (op == "aten.slice" && all_known(1)) return {line_of(call, 1, call.inputs.at(0).shape, false)};
   if (op == "aten.slice_backward" && all_known(2)) return {line_of(call, 2, call.outputs.at(0).shape, true)};
+  if (op == "aten.slice_scatter" && all_known(2)) return {line_of(call, 2, call.outputs.at(0).shape, true)};
   if (op == "aten.constant_pad_nd" && is_zero(argument(call, 2))) return padded(call);
   return {};
 }
 
-namespace {
-
-// Acted dims of the operand and of the result are cut alike ('~') where rows can be taken, else they may not be cut.
-OpRule taking_rows(const Call& call, const std::vector<bool>& acted) {
-  const Shape &from = call.inputs.at(0).shape, &to = call.outputs.at(0).shape;
+bool may_share_rows(const Call& call, size_t dim) {
+  const int64_t from = call.inputs.at(0).shape.at(dim), to = call.outputs.at(0).shape.at(dim);
   const std::vector<TakenRows> taken = taken_rows(call);
+  return std::min(from, to) >= kLeastRows &&
+         std::any_of(taken.begin(), taken.end(), [dim](const TakenRows& rows) { return rows.dim == dim; });
+}
+
+OpRule taking_rows(const Call& call, const std::vector<bool>& acted) {
   Letters letters{{""}, {""}};
   for (size_t d = 0; d < acted.size(); ++d) {
     const auto letter = static_cast<char>('a' + static_cast<char>(d)), other = static_cast<char>(letter - 'a' + 'A');
-    const bool is_taken = std::any_of(taken.begin(), taken.end(), [d](const TakenRows& rows) { return rows.dim == d; });
-    const std::string mark = !acted[d] ? "" : is_taken && may_share(from[d], to[d]) ? "~" : "!";
+    const std::string mark = !acted[d] ? "" : may_share_rows(call, d) ? "~" : "!";
     letters.inputs[0] += letter + mark;
     letters.outputs[0] += (mark == "!" ? other : letter) + mark;
   }
   return from_letters(call, letters);
 }
+
+namespace {
 
 std::vector<bool> padded_dims(const Call& call, size_t arg, size_t rank) {
   std::vector<bool> acted(rank, false);
@@ -111,17 +109,6 @@ std::vector<bool> padded_dims(const Call& call, size_t arg, size_t rank) {
 }
 
 }  // namespace
-
-OpRule slice(const Call& call) {
-  const size_t rank = rank_of(call), dim = dim_of(call, 1, rank);
-  if (call.inputs[0].shape == call.outputs[0].shape) return whole_dims(call, std::vector<bool>(rank, false));
-  return taking_rows(call, only(dim, rank));
-}
-
-OpRule slice_backward(const Call& call) {
-  const size_t rank = rank_of(call);
-  return taking_rows(call, only(dim_of(call, 2, rank), rank));
-}
 
 // Padding with zeros is linear; with any other number it is not.
 OpRule pad(const Call& call) {

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // Indexing: an indexed dim may be cut into windows by an expansion. The dims of the indices pass in reads; in writes
 // they are whole, because two indices may be equal, or end in a sum if the op adds.
-#include "rules/tensors/indexing.h"
+#include "rules/rows/indexing.h"
 
 #include <algorithm>
 

@@ -1,14 +1,14 @@
 // SPDX-License-Identifier: Apache-2.0
 // Windows: each device does the indices that point into its part of the dim.
-#include "rules/tensors/windows.h"
+#include "rules/rows/windows.h"
 
 #include <algorithm>
 
 #include "base/error.h"
 #include "graph/args.h"
 #include "rules/build/op_builder.h"
+#include "rules/rows/indexing.h"
 #include "rules/rule/row.h"
-#include "rules/tensors/indexing.h"
 
 namespace spmdx::rules {
 namespace {

@@ -1,0 +1,148 @@
+// SPDX-License-Identifier: Apache-2.0
+// Ranges: a read ends in a sum to which the owners of the rows give them, and all others zeros; a write moves nothing.
+#include "rules/rows/ranges.h"
+
+#include "graph/args.h"
+#include "rules/build/acted_dims.h"
+#include "rules/build/letters.h"
+#include "rules/build/op_builder.h"
+#include "rules/rows/taken_rows.h"
+
+namespace spmdx::rules {
+namespace {
+
+// The letters of a tensor with the dim marked as a composite of its own, and of one that lacks the dim.
+std::pair<std::string, std::string> owned_dim(size_t dim, size_t rank) {
+  std::string without = dims(rank);
+  without.erase(dim, 1);
+  return {marked(only(dim, rank), '+'), without};
+}
+
+Shape with_dim(Shape shape, size_t dim) {
+  shape.insert(shape.begin() + static_cast<long>(dim), 1);
+  return shape;
+}
+
+// The one row of a select, of which argument `arg` is the dim.
+TakenRows row_of_select(const Call& call, size_t arg, const Shape& shape) {
+  const size_t dim = dim_of(call, arg, shape.size());
+  const int64_t index = integer(call, arg + 1, 0);
+  return {dim, index < 0 ? index + shape.at(dim) : index};
+}
+
+// slice and slice_backward, of which argument `arg` is the dim.
+OpRule sliced(const Call& call, size_t arg) {
+  const size_t rank = rank_of(call), dim = dim_of(call, arg, rank);
+  const std::vector<bool> acted = only(dim, rank);
+  if (taken_rows(call).empty() || may_share_rows(call, dim)) return taking_rows(call, acted);
+  std::string from = dims(rank), to = from;
+  from.replace(dim, 1, "Y+");
+  to.replace(dim, 1, "Z+");
+  return from_letters(call, {{from}, {to}});
+}
+
+ValueId emit_range(OpBuilder& maths, std::string_view op, std::vector<ValueId> inputs, const TakenRows& rows,
+                   TensorType type) {
+  std::vector<Arg> args;
+  for (uint32_t i = 0; i < inputs.size(); ++i) args.emplace_back(TensorArg{i});
+  args.insert(args.end(), {static_cast<int64_t>(rows.dim), rows.first, rows.step});
+  return maths.emit(std::string(op), std::move(args), std::move(inputs), {std::move(type)});
+}
+
+}  // namespace
+
+OpRule slice(const Call& call) {
+  if (call.inputs[0].shape == call.outputs[0].shape) return whole_dims(call, std::vector<bool>(rank_of(call), false));
+  return sliced(call, 1);
+}
+
+OpRule slice_backward(const Call& call) { return sliced(call, 2); }
+
+OpRule select(const Call& call) {
+  const size_t rank = rank_of(call);
+  const auto [big, small] = owned_dim(dim_of(call, 1, rank), rank);
+  return from_letters(call, {{big}, {small}});
+}
+
+OpRule select_backward(const Call& call) {
+  const size_t rank = call.outputs[0].shape.size();
+  const auto [big, small] = owned_dim(dim_of(call, 2, rank), rank);
+  return from_letters(call, {{small}, {big}});
+}
+
+OpRule slice_scatter(const Call& call) {
+  const size_t rank = rank_of(call), dim = dim_of(call, 2, rank);
+  if (taken_rows(call).empty()) return resize_dims(call, only(dim, rank));
+  const std::string big = owned_dim(dim, rank).first;
+  return from_letters(call, {{big, resized(only(dim, rank), 'B')}, {big}});
+}
+
+OpRule select_scatter(const Call& call) {
+  const size_t rank = rank_of(call);
+  const auto [big, small] = owned_dim(dim_of(call, 2, rank), rank);
+  return from_letters(call, {{big, small}, {big}});
+}
+
+Values expand_slice(Builder& builder, const Node& node) {
+  OpBuilder maths(builder, node);
+  const TakenRows rows = taken_rows(maths.call()).at(0);
+  if (may_share_rows(maths.call(), rows.dim)) return expand_taken_rows(builder, node);
+  return {emit_range(maths, rows.back ? kPlaceRange : kReadRange, {maths.input(0)}, rows, maths.output(0))};
+}
+
+Values expand_select(Builder& builder, const Node& node) {
+  OpBuilder maths(builder, node);
+  const TakenRows row = row_of_select(maths.call(), 1, maths.shape(maths.input(0)));
+  const TensorType& result = maths.output(0);
+  const TensorType one{result.dtype, with_dim(result.shape, row.dim)};
+  return {maths.view(emit_range(maths, kReadRange, {maths.input(0)}, row, one), result.shape)};
+}
+
+Values expand_select_backward(Builder& builder, const Node& node) {
+  OpBuilder maths(builder, node);
+  const TakenRows row = row_of_select(maths.call(), 2, maths.output(0).shape);
+  const ValueId grad = maths.view(maths.input(0), with_dim(maths.shape(maths.input(0)), row.dim));
+  return {emit_range(maths, kPlaceRange, {grad}, row, maths.output(0))};
+}
+
+Values expand_select_scatter(Builder& builder, const Node& node) {
+  OpBuilder maths(builder, node);
+  const TakenRows row = row_of_select(maths.call(), 2, maths.output(0).shape);
+  const ValueId source = maths.view(maths.input(1), with_dim(maths.shape(maths.input(1)), row.dim));
+  return {emit_range(maths, kWriteRange, {maths.input(0), source}, row, maths.output(0))};
+}
+
+Values expand_slice_scatter(Builder& builder, const Node& node) {
+  OpBuilder maths(builder, node);
+  return {emit_range(maths, kWriteRange, node.inputs, taken_rows(maths.call()).at(0), maths.output(0))};
+}
+
+OpRule range(const Call& call) {
+  const size_t rank = rank_of(call), dim = dim_of(call, 1, rank);
+  std::string from = dims(rank), to = from;
+  from[dim] = 'Y';
+  to[dim] = 'Z';
+  return from_letters(call, {{from}, {to}});
+}
+
+OpRule write_range(const Call& call) {
+  const size_t rank = rank_of(call);
+  return from_letters(call, {{dims(rank), resized(only(dim_of(call, 2, rank), rank), 'B')}, {dims(rank)}});
+}
+
+void read_range_first(const Call& call, const Boxes& inputs, const Boxes& outputs, std::vector<Arg>& args) {
+  const auto dim = static_cast<size_t>(integer(call, 1, 0));
+  args.at(2) = integer(call, 2, 0) + outputs.at(0).at(dim).start * integer(call, 3, 1) - inputs.at(0).at(dim).start;
+}
+
+void place_range_first(const Call& call, const Boxes& inputs, const Boxes& outputs, std::vector<Arg>& args) {
+  const auto dim = static_cast<size_t>(integer(call, 1, 0));
+  args.at(2) = integer(call, 2, 0) + inputs.at(0).at(dim).start * integer(call, 3, 1) - outputs.at(0).at(dim).start;
+}
+
+void write_range_first(const Call& call, const Boxes& inputs, const Boxes&, std::vector<Arg>& args) {
+  const auto dim = static_cast<size_t>(integer(call, 2, 0));
+  args.at(3) = integer(call, 3, 0) - inputs.at(0).at(dim).start;
+}
+
+}  // namespace spmdx::rules
