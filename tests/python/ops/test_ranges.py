@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""A few rows of a cut dim, read and written by who holds them: right for any, and next to nothing moves."""
+"""A few rows of a cut dim, read and written by who holds them: right for any, and little moves."""
 
 import pytest
 import spmdx

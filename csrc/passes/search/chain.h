@@ -1,0 +1,58 @@
+// SPDX-License-Identifier: Apache-2.0
+// Chain: nodes that change one after the other, so that one layout is carried over many of them at once.
+#pragma once
+#include <deque>
+#include <set>
+
+#include "passes/search/assignment.h"
+
+namespace spmdx {
+
+// A node is to have or want `layout` for one of its tensors: operands first, then results.
+struct Step {
+  NodeId node;
+  size_t tensor;
+  ShardingRef layout;
+};
+using Steps = std::deque<Step>;
+
+// Which nodes follow one that changed: all neighbours; all but the other readers of a value that is made for one
+// reader; those that add to a partial sum.
+enum class Spread { all, branch, joins };
+
+class Chain {
+ public:
+  explicit Chain(Assignment& assignment) : assignment_(assignment), graph_(assignment.graph()) {}
+
+  // Asks these nodes for their best response, and the neighbours of those that change, until none changes any more.
+  void descend(const std::vector<NodeId>& nodes);
+  // Takes the steps, and those that follow from them. Nodes in `touched` have changed already.
+  void spread_out(Steps steps, Spread spread, std::set<NodeId> touched);
+
+  // Steps to every reader of `value` that wants another layout.
+  void tell_readers(ValueId value, const ShardingRef& layout, Steps& steps) const;
+  // Steps to all neighbours of a node that had the choice `before`, to follow it.
+  void tell_neighbours(NodeId node, const Choice& before, Steps& steps) const;
+  void add_neighbours(NodeId node, std::set<NodeId>& to) const;
+
+  // The state before some decisions.
+  struct Before {
+    size_t mark;
+    int64_t total, moving;
+  };
+  Before before() const { return {assignment_.mark(), assignment_.total(), assignment_.moving()}; }
+  // Undoes the decisions since then unless the result is better.
+  bool keep(const Before& since, bool better);
+
+ private:
+  bool take_best_response(NodeId node);
+  bool adopt(const Step& step);
+  void ask_producers(NodeId node, const Choice& before, Steps& steps) const;
+  bool joins(NodeId user, ValueId value, const ShardingRef& layout) const;
+  void tell_joining_readers(ValueId sum, Steps& steps) const;
+
+  Assignment& assignment_;
+  const Graph& graph_;
+};
+
+}  // namespace spmdx
