@@ -43,8 +43,8 @@ void try_split_views(Draft& draft, const CompileOptions& options) {
   auto pieces = see_split_views(draft.graph);
   if (!pieces) return;
   propagate(*pieces, options);
-  try_merges(*pieces, draft, options);  // before the selects of pieces are expanded
-  keep_cheaper(draft, propagated(std::move(*pieces), options), options);
+  keep_cheaper(draft, propagated(*pieces, options), options);
+  try_merges(*pieces, draft, options);  // of selects of pieces, which an expansion replaces
 }
 
 }  // namespace spmdx

@@ -9,8 +9,8 @@
 #include "graph/rows.h"
 #include "rules/build/builder.h"
 #include "rules/build/op_builder.h"
-#include "rules/rule/row.h"
 #include "rules/rows/taken_rows.h"
+#include "rules/rule/row.h"
 
 namespace spmdx {
 namespace {

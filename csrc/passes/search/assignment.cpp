@@ -213,9 +213,14 @@ int64_t Assignment::cost_before(NodeId node, const Choice& choice) const {
 }
 
 void Assignment::put(NodeId node, ChoiceRef choice) {
-  if (choices_[node]) total_ -= choices_[node]->compute_ns;
+  const auto count = [&](int64_t sign) {
+    if (!choices_[node]) return;
+    total_ += sign * choices_[node]->compute_ns;
+    clock_ += sign * clock_ns(*rules_[node], choices_[node]->compute_ns);
+  };
+  count(-1);
   choices_[node] = std::move(choice);
-  if (choices_[node]) total_ += choices_[node]->compute_ns;
+  count(1);
   for (ValueId value : values_of(node, true)) {
     const int64_t now = moves_with(value, kNone, nullptr);
     total_ += now - moves_[value];
@@ -259,6 +264,19 @@ Choices Assignment::neighbours(NodeId node) const {
   for (const std::vector<SubAxisId>& sub_axes : cutting_)
     for (Strategy& strategy : neighbour_strategies(op, choices_[node]->strategy, sub_axes))
       if (ChoiceRef choice = choice_of(op, std::move(strategy), options_.topology)) result.push_back(std::move(choice));
+  return result;
+}
+
+bool Assignment::repeats(NodeId node) const {
+  const SubAxisSet all = (SubAxisSet{1} << graph_.mesh->sub_axes().size()) - 1;
+  return contracts(*rules_[node]) && (choices_[node]->strategy.used() & all) != all;
+}
+
+Choices Assignment::idle_choices(NodeId node) const {
+  const OpContext op = context(node);
+  Choices result;
+  for (Strategy& strategy : idle_strategies(op, choices_[node]->strategy))
+    if (ChoiceRef choice = choice_of(op, std::move(strategy), options_.topology)) result.push_back(std::move(choice));
   return result;
 }
 

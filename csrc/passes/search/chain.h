@@ -38,9 +38,9 @@ class Chain {
   // The state before some decisions.
   struct Before {
     size_t mark;
-    int64_t total, moving;
+    int64_t total, moving, clock;
   };
-  Before before() const { return {assignment_.mark(), assignment_.total(), assignment_.moving()}; }
+  Before before() const { return {assignment_.mark(), assignment_.total(), assignment_.moving(), assignment_.clock()}; }
   // Undoes the decisions since then unless the result is better.
   bool keep(const Before& since, bool better);
 

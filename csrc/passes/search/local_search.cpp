@@ -4,6 +4,7 @@
 
 #include "graph/rewrite.h"
 #include "passes/search/chain.h"
+#include "passes/search/idle_axes.h"
 #include "passes/search/neighbour_moves.h"
 #include "passes/search/search.h"
 #include "passes/settings/limits.h"
@@ -22,7 +23,7 @@ class LocalSearch {
     chain_.descend(all);
     assignment_.forget();
     for (int round = 0; round < kLimits.rounds; ++round)
-      if (!try_chains() && !try_neighbours(assignment_, chain_)) return;
+      if (!(try_chains() | idle_axes_.run()) && !try_neighbours(assignment_, chain_)) return;
   }
 
  private:
@@ -95,6 +96,7 @@ class LocalSearch {
   Assignment& assignment_;
   const Graph& graph_;
   Chain chain_;
+  IdleAxes idle_axes_{assignment_, chain_};
   std::vector<ValueId> order_ = in_order();
   std::unordered_map<uint64_t, int> failures_;
 };

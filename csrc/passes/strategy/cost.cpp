@@ -111,6 +111,11 @@ int64_t compute_ns(const OpContext& op, const Strategy& strategy, const Topology
   return exchanged + static_cast<int64_t>(std::min(picoseconds / 1000, 1e15));
 }
 
+int64_t clock_ns(const OpRule& rule, int64_t compute_ns) {
+  return contracts(rule) ? static_cast<int64_t>(static_cast<double>(compute_ns) / kLimits.weight_of_products)
+                         : compute_ns;
+}
+
 int64_t composite_ns(const OpContext& op, const Strategy& strategy, const Topology& topology) {
   int64_t total = 0;
   const std::vector<double> extents = local_extents(op, strategy);

@@ -59,6 +59,10 @@ std::vector<Strategy> candidates(const OpContext& op, const std::vector<std::vec
 std::vector<Strategy> neighbour_strategies(const OpContext& op, const Strategy& now,
                                            const std::vector<SubAxisId>& sub_axes);
 
+// `now` with the sub-axes that it leaves unused on one more factor that passes: of all axes together, and of each
+// alone.
+std::vector<Strategy> idle_strategies(const OpContext& op, const Strategy& now);
+
 // The cut of every factor as the shardings of a node's operands and results show it.
 Strategy strategy_of(const OpContext& op, const Graph& graph, const Node& node);
 
@@ -71,6 +75,8 @@ inline bool contracts(const OpRule& rule) { return rule.flops_per_element >= 2; 
 double local_flops(const OpContext& op, const Strategy& strategy);
 // Time of the op itself on the device that has most to do. Products count more than their time: see limits.h.
 int64_t compute_ns(const OpContext& op, const Strategy& strategy, const Topology& topology);
+// The same without that weight, as the clock has it.
+int64_t clock_ns(const OpRule& rule, int64_t compute_ns);
 // Estimate of the row-sized exchanges inside an expansion, where a composite factor is cut.
 int64_t composite_ns(const OpContext& op, const Strategy& strategy, const Topology& topology);
 bool cuts_composite(const OpContext& op, const Strategy& strategy);
