@@ -77,6 +77,7 @@ bench: module
 	$(BIN)/python benchmarks/plan.py
 	$(BIN)/python benchmarks/bytes.py
 	$(BIN)/python benchmarks/op_bytes.py
+	$(BIN)/python benchmarks/programs.py
 
 # The core alone, under sanitizers. Needs no torch.
 build-asan/build.ninja: SANITIZER = address

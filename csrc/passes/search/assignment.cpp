@@ -216,7 +216,7 @@ void Assignment::put(NodeId node, ChoiceRef choice) {
   const auto count = [&](int64_t sign) {
     if (!choices_[node]) return;
     total_ += sign * choices_[node]->compute_ns;
-    clock_ += sign * clock_ns(*rules_[node], choices_[node]->compute_ns);
+    if (contracts(*rules_[node])) products_ += sign * clock_ns(*rules_[node], choices_[node]->compute_ns);
   };
   count(-1);
   choices_[node] = std::move(choice);
@@ -267,9 +267,9 @@ Choices Assignment::neighbours(NodeId node) const {
   return result;
 }
 
-bool Assignment::repeats(NodeId node) const {
+SubAxisSet Assignment::unused(NodeId node) const {
   const SubAxisSet all = (SubAxisSet{1} << graph_.mesh->sub_axes().size()) - 1;
-  return contracts(*rules_[node]) && (choices_[node]->strategy.used() & all) != all;
+  return all & ~choices_[node]->strategy.used();
 }
 
 Choices Assignment::idle_choices(NodeId node) const {

@@ -35,8 +35,10 @@ class Assignment {
   const Choices& choices(NodeId node, size_t tensor = SIZE_MAX, const ShardingRef& with = nullptr);
   // What the node could do if the sub-axes that cut an input now cut another of its factors, or none.
   Choices neighbours(NodeId node) const;
-  // Whether the node is a product that several devices repeat: some sub-axis cuts none of its factors.
-  bool repeats(NodeId node) const;
+  // The sub-axes that cut none of the node's factors, so that devices along them do the same.
+  SubAxisSet unused(NodeId node) const;
+  // Whether the node is a product that several devices repeat.
+  bool repeats(NodeId node) const { return contracts(*rules_[node]) && unused(node) != 0; }
   // What the node could do with such sub-axes on a factor that passes.
   Choices idle_choices(NodeId node) const;
   // Time of the node itself and of the moves of its operands and results, with this choice.
@@ -64,8 +66,8 @@ class Assignment {
   void decide(NodeId node, ChoiceRef choice);
   int64_t total() const { return total_; }
   int64_t moving() const { return moving_; }  // of the total, the moves
-  // The total without the weight of products: what a step takes by the cost model.
-  int64_t clock() const { return clock_ + moving_; }
+  // The moves, and the products without their weight, as the clock has them.
+  int64_t moves_and_products() const { return moving_ + products_; }
 
   // Decisions made after mark() can be taken back.
   size_t mark() const { return log_.size(); }
@@ -105,7 +107,7 @@ class Assignment {
   std::vector<bool> transient_;
   std::vector<ChoiceRef> choices_;
   std::vector<int64_t> moves_;
-  int64_t total_ = 0, moving_ = 0, clock_ = 0;
+  int64_t total_ = 0, moving_ = 0, products_ = 0;
   std::vector<std::pair<NodeId, ChoiceRef>> log_;  // choices before each decision
   struct PlanKey {
     uint32_t type;

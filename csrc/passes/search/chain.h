@@ -38,9 +38,11 @@ class Chain {
   // The state before some decisions.
   struct Before {
     size_t mark;
-    int64_t total, moving, clock;
+    int64_t total, moving, moves_and_products;
   };
-  Before before() const { return {assignment_.mark(), assignment_.total(), assignment_.moving(), assignment_.clock()}; }
+  Before before() const {
+    return {assignment_.mark(), assignment_.total(), assignment_.moving(), assignment_.moves_and_products()};
+  }
   // Undoes the decisions since then unless the result is better.
   bool keep(const Before& since, bool better);
 

@@ -10,8 +10,16 @@ namespace spmdx {
 
 bool IdleAxes::run() {
   std::vector<NodeId> products;
-  for (NodeId node = 0; node < graph_.nodes.size(); ++node)
-    if (assignment_.repeats(node)) products.push_back(node);
+  double all = 0, repeated = 0;
+  for (NodeId node = 0; node < graph_.nodes.size(); ++node) {
+    if (!contracts(*assignment_.context(node).rule)) continue;
+    const auto time = static_cast<double>(assignment_.choice(node).compute_ns);
+    all += time;
+    if (!assignment_.repeats(node)) continue;
+    repeated += time * (1 - 1 / static_cast<double>(graph_.mesh->group_size(assignment_.unused(node))));
+    products.push_back(node);
+  }
+  if (repeated <= kLimits.repeated_share * all) return false;
   std::stable_sort(products.begin(), products.end(), [&](NodeId a, NodeId b) {
     return assignment_.choice(a).compute_ns > assignment_.choice(b).compute_ns;
   });
@@ -40,15 +48,17 @@ bool IdleAxes::try_product(NodeId node) {
   int& failures = failures_[likeness(node)];
   if (failures >= kLimits.failures) return false;
   const Chain::Before since = chain_.before();
-  // Sharing work out must save time, and not only the weight that products have.
-  const auto helps = [&] { return assignment_.total() < since.total && assignment_.clock() < since.clock; };
+  // What products save must be more than what moves cost: without their weight, and without what else is shared out.
+  const auto helps = [&] {
+    return assignment_.total() < since.total && assignment_.moves_and_products() < since.moves_and_products;
+  };
   ChoiceRef best;
-  int64_t least = since.clock;
+  int64_t least = since.total;
   for (const ChoiceRef& choice : assignment_.idle_choices(node)) {
     take(node, choice);
-    if (helps() && assignment_.clock() < least) {
+    if (helps() && assignment_.total() < least) {
       best = choice;
-      least = assignment_.clock();
+      least = assignment_.total();
     }
     assignment_.undo(since.mark);
   }

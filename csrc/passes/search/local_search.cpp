@@ -22,11 +22,16 @@ class LocalSearch {
     for (NodeId node = 0; node < graph_.nodes.size(); ++node) all.push_back(node);
     chain_.descend(all);
     assignment_.forget();
-    for (int round = 0; round < kLimits.rounds; ++round)
-      if (!(try_chains() | idle_axes_.run()) && !try_neighbours(assignment_, chain_)) return;
+    improve();
+    if (idle_axes_.run()) improve();
   }
 
  private:
+  void improve() {
+    for (int round = 0; round < kLimits.rounds; ++round)
+      if (!try_chains() && !try_neighbours(assignment_, chain_)) return;
+  }
+
   // One chain of changes, kept only if the total falls.
   bool try_chain(Steps steps, Spread spread) {
     const Chain::Before since = chain_.before();

@@ -33,6 +33,9 @@ struct Limits {
   size_t chain = 64;
   // Failures of a chain after which it is not tried at places like these any more: the layers of a model are alike.
   int failures = 2;
+  // Of the time of products, what several devices repeat: below this share it is left, as other plans for so little
+  // move more.
+  double repeated_share = 0.05;
   // Ops that compute, in a program that is small enough for neighbour moves. Each of these costs a chain, and in a
   // larger program some tensor has the layout that is needed.
   size_t nodes_that_try_neighbours = 8;
