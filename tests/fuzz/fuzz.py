@@ -23,7 +23,7 @@ def judge_seed(seed, sign):
     """The child's part: judges one program, and shows a smaller one where it is different."""
     from program_oracle import judge
     from program_shrink import shrink
-    from programs import draft
+    from random_programs import draft
 
     sign(seed)
     program = draft(int(seed))

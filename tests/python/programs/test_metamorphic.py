@@ -3,8 +3,8 @@
 
 import numpy
 import program_oracle
-import programs
 import pytest
+import random_programs as programs
 import spmdx
 import torch
 from models import assert_equal

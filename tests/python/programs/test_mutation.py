@@ -70,7 +70,7 @@ def catch(op):
     import program_ops as ops
     import spmdx
     from program_oracle import judge
-    from programs import draft
+    from random_programs import draft
 
     changes, pattern = MUTATIONS[op]
     # Where starting a collective costs nothing, small operands are cut as large ones are.

@@ -17,10 +17,10 @@ import torch
 HELPERS = Path(__file__).parents[1] / "helpers"
 sys.path[:0] = [str(HELPERS), str(HELPERS / "program")]  # pytest has them; a script does not
 import program_oracle  # noqa: E402
-import programs  # noqa: E402
+import random_programs as programs  # noqa: E402
 from program_oracle import judge  # noqa: E402
 from program_shrink import shrink  # noqa: E402
-from programs import draft  # noqa: E402
+from random_programs import draft  # noqa: E402
 
 A_TEST = 60
 PROGRAMS = int(os.environ.get("RANDOM_PROGRAMS", "3000"))  # `--count N`

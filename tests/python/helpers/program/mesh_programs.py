@@ -10,7 +10,7 @@ import sys
 
 import spmdx
 import torch
-from programs import random_spec
+from random_programs import random_spec
 
 SHAPES = {
     "two": (range(2), (2,)),

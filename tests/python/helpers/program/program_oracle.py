@@ -5,7 +5,7 @@ import spmdx
 import torch
 import torch.nn.functional as F
 from models import assert_equal
-from programs import NAME, OPTIMIZERS, drawn, is_smooth, rounding_of
+from random_programs import NAME, OPTIMIZERS, drawn, is_smooth, rounding_of
 
 LEEWAY = 4  # times what a rounding after every line changes a result, it may differ by
 

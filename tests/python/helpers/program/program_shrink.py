@@ -4,7 +4,7 @@
 import dataclasses
 
 from program_oracle import judge
-from programs import NAME
+from random_programs import NAME
 
 
 def still_wrong(program):
