@@ -26,6 +26,8 @@ from verdict import (
     worse,
 )
 
+LARGE = 2**17  # elements
+
 __all__ = ["entries", "judge", "name_of"]
 
 
@@ -91,6 +93,12 @@ def excuse_of(op: Any, sample: Sample, wanted: Results, mesh: Any, dtype: torch.
     return further
 
 
+def most_placements(sample: Sample, setting: Setting, dtype: torch.dtype) -> int | None:
+    """Of a large sample few: in 16 bits one run of eager's own kernel may take many seconds."""
+    large = dtype in SIXTEEN_BITS and sample.elements() > LARGE
+    return 2 if large else setting.most_placements
+
+
 def judge(
     op: Any,
     setting: Setting,
@@ -114,7 +122,8 @@ def judge(
             continue
         excuse = excuse_of(op, sample, wanted, mesh, dtype)
         ndims = [sample.leaves[i].dim() for i in sample.tensors]
-        for placement in placements(ndims, len(setting.mesh), setting.most_placements, number):
+        most = most_placements(sample, setting, dtype)
+        for placement in placements(ndims, len(setting.mesh), most, number):
             at(number, placement)
             here = partial(run, op, sample, "spmdx", mesh, placement)
             where = f"sample {number}, {placement}"

@@ -51,6 +51,10 @@ class Sample:
         leaves = [by_id.get(id(leaf), leaf) for leaf in self.leaves]
         return pytree.tree_unflatten([device if is_cpu(x) else x for x in leaves], self.structure)
 
+    def elements(self) -> int:
+        """Of all its tensors."""
+        return sum(self.leaves[at].numel() for at in self.tensors)
+
     def nudged(self, seed: int) -> "Sample":
         """With numbers of 16 bits one rounding off."""
         made = {id(leaf): nudged(leaf, seed) for leaf in self.leaves if is_dense(leaf)}
