@@ -14,7 +14,7 @@
 namespace spmdx {
 namespace {
 
-// The files of one program: 003-03-propagate.txt after each pass, and beside that of search 003-07-decisions.txt.
+// The files of one program: 003-03-propagate.txt after each pass, and beside that of search 003-08-decisions.txt.
 class Dump {
  public:
   explicit Dump(const CompileOptions& options) : options_(options) {
@@ -62,6 +62,7 @@ const std::vector<Pass>& all_passes() {
       {"expand", of_graph(expand_composites)},         // softmax, norms, attention … that are best cut inside
       {"interleave", try_interleaved},                 // merged dims whose minor part is cut, in another order
       {"split-views", try_split_views},                // slices of equal pieces of a dim, as a view and selects
+      {"expand-gathered", try_expanded},               // composites for whose sake a plan gathers
       {"search", search},                              // a strategy for every node, by cost
       {"partition", partition},                        // inserts the collectives
       {"lower-permutes", of_graph(lower_permutes)},    // moves of rows between devices become collectives

@@ -15,7 +15,8 @@ namespace {
 // says where work is done, and how a parameter is stored matters only where the data says nothing.
 class Propagation {
  public:
-  Propagation(Graph& graph, const CompileOptions& options) : graph_(graph), options_(options), users_(users(graph)) {
+  Propagation(Graph& graph, const CompileOptions& options)
+      : graph_(graph), preferences_(options.topology), users_(users(graph)) {
     const size_t n = graph.values.size();
     known_.shardings.resize(n);
     known_.fixed.assign(n, false);
@@ -38,8 +39,40 @@ class Propagation {
   }
 
  private:
+  // By value: the output that is the new value of an annotated parameter, where this value meets it element by element
+  // on its way.
+  std::vector<const Output*> parameters_met() const {
+    std::vector<const Output*> met(graph_.values.size(), nullptr);
+    for (const Output& output : graph_.outputs)
+      if (output.annotation && output.tied != kNone) met[output.value] = &output;
+    for (NodeId node = static_cast<NodeId>(graph_.nodes.size()); node-- > 0;) {
+      const ValueId result = graph_.nodes[node].output;
+      if (!met[result]) continue;
+      const OpRule& rule = *rules_[node];
+      for (size_t i = 0; i < rule.inputs.size(); ++i) {
+        const ValueId operand = graph_.nodes[node].inputs[i];
+        if (!met[operand] && graph_.values[operand].producer != kNone && rule.inputs[i] == rule.outputs[0])
+          met[operand] = met[result];
+      }
+    }
+    return met;
+  }
+
+  // What an optimizer keeps beside a parameter lies as the parameter, also what it makes when it is called first.
+  void link_optimizer_state() {
+    const std::vector<const Output*> met = parameters_met();
+    for (Output& output : graph_.outputs) {
+      const Output* parameter = met[output.value];
+      if (output.annotation || !parameter) continue;
+      if (output.tied == kNone) output.tied = parameter->tied;
+      ties_.push_back({parameter->value, output.value});
+      known_.hidden[output.value] = true;  // until the parameter's annotation counts
+    }
+  }
+
   // An input that an output replaces is state: a parameter, or what an optimizer keeps.
   void link_ties() {
+    link_optimizer_state();
     for (const Output& output : graph_.outputs) {
       if (output.tied == kNone) continue;
       Input& input = graph_.inputs[output.tied];
@@ -157,15 +190,15 @@ class Propagation {
     dirty_[index] = false;
     const Node& node = graph_.nodes[index];
     const OpContext op = context(index);
-    const auto strategy = preferred(node, op, known_, options_.topology);
-    if (!strategy) return false;
-    const auto placement = place(op, *strategy);
+    const PreferenceTable::Preference* preference = preferences_.of(node, op, known_);
+    if (!preference) return false;
+    const auto& [inputs, outputs] = preference->placement;
     bool changed = false;
     for (size_t t = 0; t < op.num_tensors(); ++t) {
       const ValueId value = tensor_of(node, t);
       if (known_.fixed[value] || known_.hidden[value]) continue;
       const Shape& shape = op.type(t).shape;
-      ShardingRef wanted = t < node.inputs.size() ? placement->inputs[t] : placement->outputs[t - node.inputs.size()];
+      const ShardingRef& wanted = t < node.inputs.size() ? inputs[t] : outputs[t - node.inputs.size()];
       ShardingRef finer = extend(known_.shardings[value], without_partial(wanted, shape), shape);
       if (finer == known_.shardings[value]) continue;
       set(value, finer, origin(node, op, value));
@@ -186,7 +219,7 @@ class Propagation {
   }
 
   Graph& graph_;
-  const CompileOptions& options_;
+  PreferenceTable preferences_;
   Known known_;
   std::vector<bool> dirty_;  // by node: a tensor of it has changed since the last visit
   std::vector<std::vector<NodeId>> users_;

@@ -1,9 +1,14 @@
 // SPDX-License-Identifier: Apache-2.0
 // Variants: the same program in another form, which is kept where its plan is cheaper.
+#include <algorithm>
+
+#include "graph/rewrite.h"
 #include "passes/passes.h"
+#include "passes/rewrites/expand.h"
 #include "passes/rewrites/merged_dims.h"
 #include "passes/rewrites/split_views.h"
 #include "passes/settings/limits.h"
+#include "rules/lookup.h"
 
 namespace spmdx {
 namespace {
@@ -32,6 +37,33 @@ void try_merges(const Graph& graph, Draft& best, const CompileOptions& options) 
       keep_cheaper(best, propagated(std::move(*turned), options), options);
 }
 
+// How a value is made: as its producer was decided, or as an input lies.
+ShardingRef made(const Draft& draft, ValueId value) {
+  const NodeId producer = draft.graph.values[value].producer;
+  if (producer == kNone) return nullptr;
+  return draft.decisions->choices[producer]->placement.outputs[value - draft.graph.nodes[producer].output];
+}
+
+// Whether the plan moves an operand only because the op cannot be cut as the operand is, but by what it is made of.
+bool is_gathered_for(const Draft& draft, NodeId node) {
+  const Node& at = draft.graph.nodes[node];
+  const OpRuleRef rule = rule_for(at.call);
+  if (!rule->expand) return false;
+  const OpContext op{draft.graph.mesh, at.call.get(), rule.get(), true};
+  for (size_t i = 0; i < at.inputs.size(); ++i) {
+    const ShardingRef here = made(draft, at.inputs[i]);
+    if (!here || here == draft.decisions->choices[node]->placement.inputs[i]) continue;
+    if (cuts_composite(op, project(op, i, here))) return true;
+  }
+  return false;
+}
+
+std::vector<bool> gathered_composites(const Draft& draft) {
+  std::vector<bool> nodes(draft.graph.nodes.size());
+  for (NodeId node = 0; node < nodes.size(); ++node) nodes[node] = is_gathered_for(draft, node);
+  return nodes;
+}
+
 }  // namespace
 
 void try_interleaved(Draft& draft, const CompileOptions& options) {
@@ -45,6 +77,17 @@ void try_split_views(Draft& draft, const CompileOptions& options) {
   propagate(*pieces, options);
   keep_cheaper(draft, propagated(*pieces, options), options);
   try_merges(*pieces, draft, options);  // of selects of pieces, which an expansion replaces
+}
+
+void try_expanded(Draft& draft, const CompileOptions& options) {
+  if (!draft.graph.mesh) return;
+  search(draft, options);
+  const std::vector<bool> nodes = gathered_composites(draft);
+  if (std::find(nodes.begin(), nodes.end(), true) == nodes.end()) return;
+  Graph graph = draft.graph;
+  expand(graph, nodes);
+  drop_dead(graph);
+  keep_cheaper(draft, propagated(std::move(graph), options), options);
 }
 
 }  // namespace spmdx

@@ -174,7 +174,7 @@ std::vector<Way> ways_of(const Graph& graph, const Node& node, const CompileOpti
       if (!give(op, axes, chosen, strategy)) return;
       auto placement = place(op, strategy);
       if (!placement) return;
-      const int64_t ns = compute_ns(op, strategy, options.topology);
+      const int64_t ns = time_of(op, strategy, options.topology).weighted_ns;
       const auto same = std::find_if(ways.begin(), ways.end(), [&](const Way& way) {
         return way.placement.inputs == placement->inputs && way.placement.outputs == placement->outputs;
       });

@@ -52,7 +52,7 @@ TEST(the_ways_around_a_node_take_what_its_moves_cost) {
   CHECK_EQ(assignment.total(), draft.decisions->total_ns);
   for (NodeId node = 0; node < draft.graph.nodes.size(); ++node)
     for (const ChoiceRef& choice : assignment.choices(node)) {
-      int64_t cost = choice->compute_ns;
+      int64_t cost = choice->time.weighted_ns;
       for (const Assignment::Way& way : assignment.ways_around(node, *choice)) cost += way.plan->cost_ns;
       CHECK_EQ(cost, assignment.cost_around(node, *choice));
     }

@@ -35,8 +35,8 @@ int64_t greedy_ns(const std::string& text) {
 constexpr int64_t wire(int64_t messages, int64_t bytes) { return 5'000 + 50 * messages + bytes / 2; }
 // Of so many rows, columns and summands on one device: 50 ps an operation, and a product counts twenty times.
 constexpr int64_t product(int64_t m, int64_t n, int64_t k) { return 20 * 2 * m * n * k * 50 / 1000; }
-// What is read and written on one device, at 100 ps a byte.
-constexpr int64_t touched(int64_t bytes) { return bytes / 10; }
+// What is read and written on one device, at 100 ps a byte; it counts a quarter.
+constexpr int64_t touched(int64_t bytes) { return bytes / 40; }
 constexpr int64_t kMiB = 1 << 20;
 
 // With nine ops more that have nothing to do with it, so that nodes no longer try what no tensor suggests.

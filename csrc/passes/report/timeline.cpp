@@ -20,7 +20,7 @@ int64_t duration(const Graph& graph, const Node& node, const Topology& topology)
   static const MeshRef kOne = Mesh::make({0}, {1});
   const OpRuleRef rule = rule_for(node.call);
   const OpContext op{graph.mesh ? graph.mesh : kOne, node.call.get(), rule.get(), false};
-  return clock_ns(*rule, compute_ns(op, strategy_of(op, graph, node), topology));
+  return time_of(op, strategy_of(op, graph, node), topology).clock_ns;
 }
 
 }  // namespace

@@ -201,13 +201,13 @@ std::vector<ValueId> Assignment::values_of(NodeId node, bool results) const {
 }
 
 int64_t Assignment::cost_around(NodeId node, const Choice& choice) const {
-  int64_t cost = choice.compute_ns;
+  int64_t cost = choice.time.weighted_ns;
   for (ValueId value : values_of(node, true)) cost += moves_with(value, node, &choice);
   return cost;
 }
 
 int64_t Assignment::cost_before(NodeId node, const Choice& choice) const {
-  int64_t cost = choice.compute_ns;
+  int64_t cost = choice.time.weighted_ns;
   for (ValueId value : values_of(node, false)) cost += moves_with(value, node, &choice);
   return cost;
 }
@@ -215,8 +215,11 @@ int64_t Assignment::cost_before(NodeId node, const Choice& choice) const {
 void Assignment::put(NodeId node, ChoiceRef choice) {
   const auto count = [&](int64_t sign) {
     if (!choices_[node]) return;
-    total_ += sign * choices_[node]->compute_ns;
-    if (contracts(*rules_[node])) products_ += sign * clock_ns(*rules_[node], choices_[node]->compute_ns);
+    total_ += sign * choices_[node]->time.weighted_ns;
+    const OpTime& time = choices_[node]->time;
+    if (!contracts(*rules_[node])) return;
+    products_ += sign * time.clock_ns;
+    over_clock_ += sign * (time.weighted_ns - time.clock_ns);
   };
   count(-1);
   choices_[node] = std::move(choice);
@@ -272,12 +275,8 @@ SubAxisSet Assignment::unused(NodeId node) const {
   return all & ~choices_[node]->strategy.used();
 }
 
-Choices Assignment::idle_choices(NodeId node) const {
-  const OpContext op = context(node);
-  Choices result;
-  for (Strategy& strategy : idle_strategies(op, choices_[node]->strategy))
-    if (ChoiceRef choice = choice_of(op, std::move(strategy), options_.topology)) result.push_back(std::move(choice));
-  return result;
+ChoiceRef Assignment::choice_with(NodeId node, Strategy strategy) const {
+  return choice_of(context(node), std::move(strategy), options_.topology);
 }
 
 ShardingRef wanted_of(const Graph& graph, const Output& output, const ShardingRef& produced) {

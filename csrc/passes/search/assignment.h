@@ -37,10 +37,8 @@ class Assignment {
   Choices neighbours(NodeId node) const;
   // The sub-axes that cut none of the node's factors, so that devices along them do the same.
   SubAxisSet unused(NodeId node) const;
-  // Whether the node is a product that several devices repeat.
-  bool repeats(NodeId node) const { return contracts(*rules_[node]) && unused(node) != 0; }
-  // What the node could do with such sub-axes on a factor that passes.
-  Choices idle_choices(NodeId node) const;
+  // A choice with this strategy; null where some tensor cannot be laid out so.
+  ChoiceRef choice_with(NodeId node, Strategy strategy) const;
   // Time of the node itself and of the moves of its operands and results, with this choice.
   int64_t cost_around(NodeId node, const Choice& choice) const;
   // The way of a value from a layout that is there to the one that a reader wants.
@@ -66,7 +64,8 @@ class Assignment {
   void decide(NodeId node, ChoiceRef choice);
   int64_t total() const { return total_; }
   int64_t moving() const { return moving_; }  // of the total, the moves
-  // The moves, and the products without their weight, as the clock has them.
+  // The total with products by the clock, without their weight; and of that only the moves and the products.
+  int64_t unweighted() const { return total_ - over_clock_; }
   int64_t moves_and_products() const { return moving_ + products_; }
 
   // Decisions made after mark() can be taken back.
@@ -107,7 +106,7 @@ class Assignment {
   std::vector<bool> transient_;
   std::vector<ChoiceRef> choices_;
   std::vector<int64_t> moves_;
-  int64_t total_ = 0, moving_ = 0, products_ = 0;
+  int64_t total_ = 0, moving_ = 0, products_ = 0, over_clock_ = 0;
   std::vector<std::pair<NodeId, ChoiceRef>> log_;  // choices before each decision
   struct PlanKey {
     uint32_t type;

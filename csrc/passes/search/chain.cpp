@@ -133,8 +133,12 @@ void Chain::spread_out(Steps steps, Spread spread, std::set<NodeId> touched) {
     else if (const ValueId sum = graph_.nodes[step.node].output; assignment_.produced(sum)->partial)
       tell_joining_readers(sum, steps);
   }
-  std::set<NodeId> asked = touched;
-  for (NodeId node : touched) add_neighbours(node, asked);
+  settle(touched);
+}
+
+void Chain::settle(const std::set<NodeId>& changed) {
+  std::set<NodeId> asked = changed;
+  for (NodeId node : changed) add_neighbours(node, asked);
   descend({asked.begin(), asked.end()});
 }
 

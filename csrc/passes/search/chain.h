@@ -29,6 +29,9 @@ class Chain {
   // Takes the steps, and those that follow from them. Nodes in `touched` have changed already.
   void spread_out(Steps steps, Spread spread, std::set<NodeId> touched);
 
+  // Asks nodes that have changed, and their neighbours, as descend() does.
+  void settle(const std::set<NodeId>& changed);
+
   // Steps to every reader of `value` that wants another layout.
   void tell_readers(ValueId value, const ShardingRef& layout, Steps& steps) const;
   // Steps to all neighbours of a node that had the choice `before`, to follow it.
@@ -38,10 +41,11 @@ class Chain {
   // The state before some decisions.
   struct Before {
     size_t mark;
-    int64_t total, moving, moves_and_products;
+    int64_t total, moving, unweighted, moves_and_products;
   };
   Before before() const {
-    return {assignment_.mark(), assignment_.total(), assignment_.moving(), assignment_.moves_and_products()};
+    return {assignment_.mark(), assignment_.total(), assignment_.moving(), assignment_.unweighted(),
+            assignment_.moves_and_products()};
   }
   // Undoes the decisions since then unless the result is better.
   bool keep(const Before& since, bool better);

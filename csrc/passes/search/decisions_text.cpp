@@ -46,8 +46,8 @@ std::string list_text(const std::vector<TensorType>& types, const std::vector<Sh
 std::string choice_text(const Assignment& assignment, NodeId node, const Choice& choice) {
   const Call& call = *assignment.graph().nodes[node].call;
   return list_text(call.outputs, choice.placement.outputs) + " = " + call.op + "(" +
-         list_text(call.inputs, choice.placement.inputs) + ")  work_ns " + std::to_string(choice.compute_ns) +
-         " moves_ns " + std::to_string(assignment.cost_around(node, choice) - choice.compute_ns);
+         list_text(call.inputs, choice.placement.inputs) + ")  work_ns " + std::to_string(choice.time.weighted_ns) +
+         " moves_ns " + std::to_string(assignment.cost_around(node, choice) - choice.time.weighted_ns);
 }
 
 std::string reader_text(const Graph& graph, NodeId reader) {

@@ -4,7 +4,7 @@
 
 #include "graph/rewrite.h"
 #include "passes/search/chain.h"
-#include "passes/search/idle_axes.h"
+#include "passes/search/flows.h"
 #include "passes/search/neighbour_moves.h"
 #include "passes/search/search.h"
 #include "passes/settings/limits.h"
@@ -23,7 +23,7 @@ class LocalSearch {
     chain_.descend(all);
     assignment_.forget();
     improve();
-    if (idle_axes_.run()) improve();
+    for (int round = 0; round < kLimits.rounds && Flows(assignment_, chain_).run(); ++round) improve();
   }
 
  private:
@@ -101,7 +101,6 @@ class LocalSearch {
   Assignment& assignment_;
   const Graph& graph_;
   Chain chain_;
-  IdleAxes idle_axes_{assignment_, chain_};
   std::vector<ValueId> order_ = in_order();
   std::unordered_map<uint64_t, int> failures_;
 };

@@ -33,9 +33,6 @@ struct Limits {
   size_t chain = 64;
   // Failures of a chain after which it is not tried at places like these any more: the layers of a model are alike.
   int failures = 2;
-  // Of the time of products, what several devices repeat: below this share it is left, as other plans for so little
-  // move more.
-  double repeated_share = 0.05;
   // Ops that compute, in a program that is small enough for neighbour moves. Each of these costs a chain, and in a
   // larger program some tensor has the layout that is needed.
   size_t nodes_that_try_neighbours = 8;
@@ -46,6 +43,9 @@ struct Limits {
   // Work that every device repeats may save bytes of a small problem, but never scales: sharing a product out is worth
   // more than the time it takes on one device. Where all strategies share it out alike this changes nothing.
   double weight_of_products = 20;
+  // Other ops read and write memory: compilers fuse them, and memory is closer to wires on some machines than on others.
+  // Cutting what they do must save four times what it moves more.
+  double weight_of_other_ops = 0.25;
   // Nodes between two uses of a gathered parameter that share its copy. Beyond, as from forward to backward, it is
   // gathered again rather than held.
   uint32_t nodes_a_copy_stays = 32;

@@ -111,8 +111,8 @@ std::vector<Deferral> all_deferrals(const OpContext& op, SubAxisSet sub_axes) {
 ChoiceRef choice_of(const OpContext& op, Strategy strategy, const Topology& topology) {
   auto placement = place(op, strategy);
   if (!placement) return nullptr;
-  const int64_t compute = compute_ns(op, strategy, topology);
-  return std::make_shared<const Choice>(Choice{std::move(strategy), std::move(*placement), compute});
+  const OpTime time = time_of(op, strategy, topology);
+  return std::make_shared<const Choice>(Choice{std::move(strategy), std::move(*placement), time});
 }
 
 const Choices& ChoiceTable::of(const OpContext& op, const Hints& hints) {

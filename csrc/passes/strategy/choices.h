@@ -13,7 +13,7 @@ namespace spmdx {
 struct Choice {
   Strategy strategy;
   Placement placement;
-  int64_t compute_ns = 0;
+  OpTime time;
 };
 using ChoiceRef = std::shared_ptr<const Choice>;
 using Choices = std::vector<ChoiceRef>;

@@ -89,31 +89,32 @@ int64_t rows_lacked(const OpContext& op, size_t factor, int64_t parts) {
   return 1;
 }
 
+double weight_of(const OpRule& rule) {
+  return contracts(rule) ? kLimits.weight_of_products : kLimits.weight_of_other_ops;
+}
+
 }  // namespace
 
 double local_flops(const OpContext& op, const Strategy& strategy) {
   return op.rule->linearity == Linearity::movement ? 0 : flops_of(op, local_extents(op, strategy));
 }
 
-int64_t compute_ns(const OpContext& op, const Strategy& strategy, const Topology& topology) {
-  if (op.rule->linearity == Linearity::movement) return 0;
+OpTime time_of(const OpContext& op, const Strategy& strategy, const Topology& topology) {
+  if (op.rule->linearity == Linearity::movement) return {};
   const std::vector<double> extents = local_extents(op, strategy);
   const int64_t exchanged = exchange_ns(op, strategy, extents, topology);
-  if (reduces_nothing(op, extents)) return 0;
-  const double weight = contracts(*op.rule) ? kLimits.weight_of_products : 1;
-  double picoseconds = flops_of(op, extents) * weight * static_cast<double>(topology.picoseconds_per_flop);
+  if (reduces_nothing(op, extents)) return {};
+  double picoseconds = flops_of(op, extents) * static_cast<double>(topology.picoseconds_per_flop);
   if (!contracts(*op.rule)) {
     double bytes = 0;
     for (size_t t = 0; t < op.num_tensors(); ++t)
       bytes += local_elements(op, t, extents) * static_cast<double>(itemsize(op.type(t).dtype));
     picoseconds = std::max(picoseconds, bytes * static_cast<double>(topology.picoseconds_per_local_byte));
   }
-  return exchanged + static_cast<int64_t>(std::min(picoseconds / 1000, 1e15));
-}
-
-int64_t clock_ns(const OpRule& rule, int64_t compute_ns) {
-  return contracts(rule) ? static_cast<int64_t>(static_cast<double>(compute_ns) / kLimits.weight_of_products)
-                         : compute_ns;
+  const auto ns = [&](double weight) {
+    return exchanged + static_cast<int64_t>(std::min(picoseconds * weight / 1000, 1e15));
+  };
+  return {ns(weight_of(*op.rule)), ns(1)};
 }
 
 int64_t composite_ns(const OpContext& op, const Strategy& strategy, const Topology& topology) {

@@ -2,6 +2,8 @@
 // Preference: the cheapest candidate of one node, the moves around it among the costs.
 #include "passes/strategy/preference.h"
 
+#include <algorithm>
+
 namespace spmdx {
 namespace {
 
@@ -19,7 +21,7 @@ int64_t move_ns(const Known& known, ValueId value, bool is_input, const TensorTy
 
 int64_t cost(const Node& node, const OpContext& op, const Strategy& strategy, const Placement& placement,
              const Known& known, const Topology& topology) {
-  int64_t total = compute_ns(op, strategy, topology) + composite_ns(op, strategy, topology);
+  int64_t total = time_of(op, strategy, topology).weighted_ns + composite_ns(op, strategy, topology);
   for (size_t t = 0; t < op.num_tensors(); ++t) {
     const ValueId value = tensor_of(node, t);
     if (known.hidden[value]) continue;
@@ -59,6 +61,34 @@ std::optional<Strategy> preferred(const Node& node, const OpContext& op, const K
     }
   }
   return best;
+}
+
+const PreferenceTable::Preference* PreferenceTable::of(const Node& node, const OpContext& op, const Known& known) {
+  std::vector<TensorKnown> tensors;
+  uint64_t h = op.call->hash;
+  bool any = false;
+  for (size_t t = 0; t < op.num_tensors(); ++t) {
+    const ValueId value = tensor_of(node, t);
+    tensors.push_back({known.shardings[value], known.fixed[value], known.hidden[value]});
+    h = hash_combine(hash_combine(h, reinterpret_cast<uintptr_t>(tensors.back().sharding.get())),
+                     2 * known.fixed[value] + known.hidden[value]);
+    any |= known.cuts(value);
+  }
+  if (!any) return nullptr;
+  auto& bucket = entries_[h];
+  auto at = std::find_if(bucket.begin(), bucket.end(), [&](const auto& entry) {
+    return entry->tensors == tensors && (entry->call == op.call || *entry->call == *op.call);
+  });
+  if (at == bucket.end()) {
+    Entry entry{op.call, std::move(tensors), std::nullopt};
+    if (auto strategy = preferred(node, op, known, topology_)) {
+      Placement placement = *place(op, *strategy);
+      entry.preference = Preference{std::move(*strategy), std::move(placement)};
+    }
+    bucket.push_back(std::make_unique<Entry>(std::move(entry)));
+    at = bucket.end() - 1;
+  }
+  return (*at)->preference ? &*(*at)->preference : nullptr;
 }
 
 }  // namespace spmdx

@@ -55,13 +55,12 @@ std::optional<Placement> place(const OpContext& op, const Strategy& strategy);
 // nothing. hints[tensor] lists shardings.
 std::vector<Strategy> candidates(const OpContext& op, const std::vector<std::vector<ShardingRef>>& hints);
 
+// `now` without the cuts by any of these sub-axes.
+Strategy without(const Strategy& now, SubAxisSet sub_axes);
+
 // `now` with these sub-axes on any other factor, or on none.
 std::vector<Strategy> neighbour_strategies(const OpContext& op, const Strategy& now,
                                            const std::vector<SubAxisId>& sub_axes);
-
-// `now` with the sub-axes that it leaves unused on one more factor that passes: of all axes together, and of each
-// alone.
-std::vector<Strategy> idle_strategies(const OpContext& op, const Strategy& now);
 
 // The cut of every factor as the shardings of a node's operands and results show it.
 Strategy strategy_of(const OpContext& op, const Graph& graph, const Node& node);
@@ -73,10 +72,12 @@ inline bool contracts(const OpRule& rule) { return rule.flops_per_element >= 2; 
 
 // Floating-point operations of the device that has most to do; of one device for all where nothing is cut.
 double local_flops(const OpContext& op, const Strategy& strategy);
-// Time of the op itself on the device that has most to do. Products count more than their time: see limits.h.
-int64_t compute_ns(const OpContext& op, const Strategy& strategy, const Topology& topology);
-// The same without that weight, as the clock has it.
-int64_t clock_ns(const OpRule& rule, int64_t compute_ns);
+// Time of the op itself on the device that has most to do.
+struct OpTime {
+  int64_t weighted_ns = 0;  // as it counts in the search: see limits.h
+  int64_t clock_ns = 0;     // as the clock has it
+};
+OpTime time_of(const OpContext& op, const Strategy& strategy, const Topology& topology);
 // Estimate of the row-sized exchanges inside an expansion, where a composite factor is cut.
 int64_t composite_ns(const OpContext& op, const Strategy& strategy, const Topology& topology);
 bool cuts_composite(const OpContext& op, const Strategy& strategy);

@@ -1,0 +1,91 @@
+// SPDX-License-Identifier: Apache-2.0
+// Flow: from a node to its tensors, and from each of them to the other nodes that have it.
+#include "passes/search/flow.h"
+
+#include <algorithm>
+
+namespace spmdx {
+
+ShardingRef FlowRunner::only(SubAxisSet sub_axes, const ShardingRef& sharding, ValueId value) const {
+  Sharding rest{sharding->mesh, sharding->dims, 0, Reduction::none};
+  for (DimSharding& dim : rest.dims) {
+    std::erase_if(dim.sub_axes, [&](SubAxisId sub_axis) { return !(sub_axes >> sub_axis & 1); });
+    dim.tile = 1;
+  }
+  return rest.dim_sub_axes() ? intern(std::move(rest), graph_.values[value].type.shape) : nullptr;
+}
+
+ShardingRef FlowRunner::cut(SubAxisSet sub_axes, ValueId value, size_t dim) const {
+  const Shape& shape = graph_.values[value].type.shape;
+  Sharding layout{graph_.mesh, std::vector<DimSharding>(shape.size()), 0, Reduction::none};
+  layout.dims[dim].sub_axes = sub_axis_list(sub_axes);
+  if (!is_legal(*graph_.mesh, layout.dims[dim], shape[dim])) return nullptr;
+  return intern(std::move(layout), shape);
+}
+
+bool FlowRunner::has_been(const Flow& flow, ValueId value, const ShardingRef& layout) const {
+  return been_.contains({flow.sub_axes, flow.unused_only, value, layout.get()});
+}
+
+void FlowRunner::tell(ValueId value, const ShardingRef& layout, NodeId from, Steps& steps) const {
+  const NodeId producer = graph_.values[value].producer;
+  if (producer != kNone && producer != from)
+    steps.push_back({producer, graph_.nodes[producer].inputs.size() + value - graph_.nodes[producer].output, layout});
+  for (const NodeId user : assignment_.users(value)) {
+    if (user == from) continue;
+    const std::vector<ValueId>& operands = graph_.nodes[user].inputs;
+    const auto at = std::find(operands.begin(), operands.end(), value);
+    steps.push_back({user, static_cast<size_t>(at - operands.begin()), layout});
+  }
+}
+
+// Results that outlive the step: how they lie is not for one step to decide. A product is worth its moves.
+bool FlowRunner::makes_what_stays(NodeId node) const {
+  if (contracts(*assignment_.context(node).rule)) return false;
+  for (size_t r = 0; r < graph_.nodes[node].call->outputs.size(); ++r)
+    if (assignment_.constrained(graph_.nodes[node].output + static_cast<ValueId>(r))) return true;
+  return false;
+}
+
+// What the node does with its tensor cut as the step says; null where it cannot, or does so already.
+ChoiceRef FlowRunner::choice_with(const Flow& flow, const Step& step) const {
+  const OpContext op = assignment_.context(step.node);
+  const Strategy& now = assignment_.choice(step.node).strategy;
+  if (flow.unused_only && (now.used() & flow.sub_axes)) return nullptr;
+  Strategy strategy = without(now, flow.sub_axes);
+  const std::vector<DimSharding> cuts = cuts_of(op, step.tensor, step.layout);
+  SubAxisSet put = 0;
+  for (size_t f = 0; f < cuts.size(); ++f) {
+    const Factor& factor = op.rule->factors[f];
+    if (cuts[f].empty() || !may_cut(op, factor)) continue;
+    DimSharding& mine = strategy.cuts[f];
+    if (mine.empty()) mine.tile = cuts[f].tile;
+    mine.sub_axes.insert(mine.sub_axes.end(), cuts[f].sub_axes.begin(), cuts[f].sub_axes.end());
+    if (!is_legal(*op.mesh, mine, factor.size)) return nullptr;
+    put |= sub_axis_set(cuts[f].sub_axes);
+  }
+  return put == flow.sub_axes && strategy != now ? assignment_.choice_with(step.node, std::move(strategy)) : nullptr;
+}
+
+std::set<NodeId> FlowRunner::run(const Flow& flow, Steps steps) {
+  std::set<NodeId> changed;
+  for (; !steps.empty(); steps.pop_front()) {
+    const Step step = steps.front();
+    if (changed.contains(step.node) || makes_what_stays(step.node)) continue;
+    const ChoiceRef choice = choice_with(flow, step);
+    if (!choice) continue;
+    assignment_.decide(step.node, choice);
+    changed.insert(step.node);
+    const size_t inputs = choice->placement.inputs.size(), all = inputs + choice->placement.outputs.size();
+    for (size_t t = 0; t < all; ++t) {
+      const ValueId value = assignment_.value(step.node, t);
+      const ShardingRef layout =
+          only(flow.sub_axes, t < inputs ? choice->placement.inputs[t] : choice->placement.outputs[t - inputs], value);
+      if (layout && been_.insert({flow.sub_axes, flow.unused_only, value, layout.get()}).second)
+        tell(value, layout, step.node, steps);
+    }
+  }
+  return changed;
+}
+
+}  // namespace spmdx

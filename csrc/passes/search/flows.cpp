@@ -1,0 +1,115 @@
+// SPDX-License-Identifier: Apache-2.0
+// Flows: an axis is tried on each dim of a product that passes, and on each dim of a sum that it makes whole.
+#include "passes/search/flows.h"
+
+#include <algorithm>
+
+#include "passes/settings/limits.h"
+
+namespace spmdx {
+
+bool Flows::run() {
+  bool better = false;
+  for (size_t axis = 0; axis < graph_.mesh->axes().size(); ++axis) {
+    const SubAxisSet sub_axes = sub_axis_set(graph_.mesh->sub_axes_of_axis(static_cast<int>(axis)));
+    if (sub_axes == 0) continue;
+    better |= try_products(sub_axes, true);
+    better |= try_sums(sub_axes);
+    better |= try_products(sub_axes, false);
+  }
+  return better;
+}
+
+// The largest first.
+std::vector<NodeId> Flows::products() const {
+  std::vector<NodeId> nodes;
+  for (NodeId node = 0; node < graph_.nodes.size(); ++node)
+    if (contracts(*assignment_.context(node).rule)) nodes.push_back(node);
+  std::stable_sort(nodes.begin(), nodes.end(), [&](NodeId a, NodeId b) {
+    return assignment_.choice(a).time.weighted_ns > assignment_.choice(b).time.weighted_ns;
+  });
+  return nodes;
+}
+
+bool Flows::try_products(SubAxisSet axis, bool unused_only) {
+  bool better = false;
+  for (const NodeId node : products()) {
+    const SubAxisSet sub_axes = unused_only ? axis & assignment_.unused(node) : axis;
+    if (sub_axes) better |= try_product({sub_axes, unused_only}, node);
+  }
+  return better;
+}
+
+bool Flows::try_product(const Flow& flow, NodeId node) {
+  const OpContext op = assignment_.context(node);
+  uint64_t like = hash_combine(hash_combine(op.call->hash, flow.sub_axes), flow.unused_only);
+  for (const ShardingRef& sharding : assignment_.choice(node).placement.inputs)
+    like = hash_combine(like, reinterpret_cast<uintptr_t>(sharding.get()));
+  bool better = false;
+  for (size_t t = 0; t < op.num_tensors(); ++t) {
+    const TensorFactors& factors = op.factors(t);
+    for (size_t d = 0; d < factors.size(); ++d) {
+      if (factors[d].empty() || op.rule->factors[factors[d][0]].kind != FactorKind::pass) continue;
+      const ValueId value = assignment_.value(node, t);
+      const ShardingRef layout = runner_.cut(flow.sub_axes, value, d);
+      if (layout && !runner_.has_been(flow, value, layout))
+        better |= attempt(flow, {{node, t, layout}}, hash_combine(like, factors[d][0]));
+    }
+  }
+  return better;
+}
+
+// Partial values that some reader wants whole, the most expensive first.
+std::vector<ValueId> Flows::sums(SubAxisSet axis) const {
+  std::vector<ValueId> values;
+  for (ValueId value = 0; value < graph_.values.size(); ++value)
+    if (assignment_.moves_ns(value) > 0 && (assignment_.produced(value)->partial & axis) == axis)
+      values.push_back(value);
+  std::stable_sort(values.begin(), values.end(),
+                   [&](ValueId a, ValueId b) { return assignment_.moves_ns(a) > assignment_.moves_ns(b); });
+  return values;
+}
+
+bool Flows::try_sums(SubAxisSet axis) {
+  bool better = false;
+  for (const ValueId sum : sums(axis)) better |= try_sum({axis, true}, sum);
+  return better;
+}
+
+bool Flows::try_sum(const Flow& flow, ValueId sum) {
+  const NodeId producer = graph_.values[sum].producer;
+  uint64_t like = hash_combine(flow.sub_axes, reinterpret_cast<uintptr_t>(assignment_.produced(sum).get()));
+  for (const NodeId user : assignment_.users(sum)) like = hash_combine(like, graph_.nodes[user].call->hash);
+  bool better = false;
+  for (size_t d = 0; d < graph_.values[sum].type.shape.size(); ++d) {
+    const ShardingRef layout = runner_.cut(flow.sub_axes, sum, d);
+    if (!layout || runner_.has_been(flow, sum, layout)) continue;
+    Steps steps;
+    runner_.tell(sum, layout, producer, steps);
+    better |= attempt(flow, std::move(steps), hash_combine(like, d));
+  }
+  return better;
+}
+
+// What leaves the step is moved at its end, when there is nothing left to do meanwhile.
+int64_t Flows::moving_outputs() const {
+  int64_t ns = 0;
+  for (const Output& output : graph_.outputs) ns += assignment_.moves_ns(output.value);
+  return ns;
+}
+
+bool Flows::attempt(const Flow& flow, Steps steps, uint64_t like) {
+  int& failures = failures_[like];
+  if (failures >= kLimits.failures) return false;
+  const Chain::Before since = chain_.before();
+  const int64_t outputs = moving_outputs();
+  const std::set<NodeId> changed = runner_.run(flow, std::move(steps));
+  if (changed.empty()) return false;
+  chain_.settle(changed);
+  const bool better = assignment_.total() < since.total && assignment_.unweighted() < since.unweighted &&
+                      (moving_outputs() <= outputs || assignment_.moves_and_products() < since.moves_and_products);
+  failures = better ? 0 : failures + 1;
+  return chain_.keep(since, better);
+}
+
+}  // namespace spmdx
