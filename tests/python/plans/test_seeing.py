@@ -210,7 +210,9 @@ def test_a_picture_names_lanes_kinds_times_and_bytes(mesh, tmp_path):
     with matplotlib.rc_context({"svg.fonttype": "none"}):
         report.timeline(tmp_path / "step.svg")
     text = (tmp_path / "step.svg").read_text()
-    for part in ("compute", "wire", "all_reduce", f"{report.wire_bytes:,} bytes", "data=4"):
+    moved = {c.kind for c in report.collectives}
+    assert moved
+    for part in ("compute", "wire", *moved, f"{report.wire_bytes:,} bytes", "data=4"):
         assert part in text
 
 
