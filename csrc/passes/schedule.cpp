@@ -65,7 +65,7 @@ class Bucketing {
     if (std::find(late.begin(), late.end(), producer) != late.end()) return true;
     const Node& node = graph_.nodes[producer];
     if (is_collective(node) || rule_for(node.call)->random || late.size() == kMaxHoisted) return false;
-    if (rule_for(node.call)->flops_per_element > 1) return false;
+    if (const OpRuleRef rule = rule_for(node.call); rule->product || rule->flops_per_element > 1) return false;
     late.push_back(producer);
     return std::all_of(node.inputs.begin(), node.inputs.end(),
                        [&](ValueId value) { return ready_before(graph_.values[value].producer, leader, late); });

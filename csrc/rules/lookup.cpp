@@ -70,6 +70,7 @@ OpRule instantiate(const Row& row, const Call& call) {
   rule.expand = row.expand;
   rule.random = row.random;
   if (row.flops != 1) rule.flops_per_element = row.flops;  // else the number that the family set
+  rule.product = rule.product || rule.flops_per_element >= 2;
   bool composite = false;
   for (Factor& factor : rule.factors) {
     if (factor.kind != FactorKind::composite) continue;

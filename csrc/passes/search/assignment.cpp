@@ -217,7 +217,7 @@ void Assignment::put(NodeId node, ChoiceRef choice) {
     if (!choices_[node]) return;
     total_ += sign * choices_[node]->time.weighted_ns;
     const OpTime& time = choices_[node]->time;
-    if (!contracts(*rules_[node])) return;
+    if (!rules_[node]->product) return;
     products_ += sign * time.clock_ns;
     over_clock_ += sign * (time.weighted_ns - time.clock_ns);
   };

@@ -41,7 +41,7 @@ void FlowRunner::tell(ValueId value, const ShardingRef& layout, NodeId from, Ste
 
 // Results that outlive the step: how they lie is not for one step to decide. A product is worth its moves.
 bool FlowRunner::makes_what_stays(NodeId node) const {
-  if (contracts(*assignment_.context(node).rule)) return false;
+  if (assignment_.context(node).rule->product) return false;
   for (size_t r = 0; r < graph_.nodes[node].call->outputs.size(); ++r)
     if (assignment_.constrained(graph_.nodes[node].output + static_cast<ValueId>(r))) return true;
   return false;

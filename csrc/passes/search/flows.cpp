@@ -24,7 +24,7 @@ bool Flows::run() {
 std::vector<NodeId> Flows::products() const {
   std::vector<NodeId> nodes;
   for (NodeId node = 0; node < graph_.nodes.size(); ++node)
-    if (contracts(*assignment_.context(node).rule)) nodes.push_back(node);
+    if (assignment_.context(node).rule->product) nodes.push_back(node);
   std::stable_sort(nodes.begin(), nodes.end(), [&](NodeId a, NodeId b) {
     return assignment_.choice(a).time.weighted_ns > assignment_.choice(b).time.weighted_ns;
   });

@@ -57,7 +57,7 @@ std::vector<bool> in_the_way(const OpContext& op, const std::vector<DimSharding>
   Strategy rest{cuts, 0, Reduction::none};
   for (size_t f = 0; f < cuts.size(); ++f)
     if (!may_cut(op, op.rule->factors[f])) rest.cuts[f] = {};
-  const bool fits = place(op, rest).has_value(), product = contracts(*op.rule);
+  const bool fits = place(op, rest).has_value(), product = op.rule->product;
   for (size_t f = 0; f < cuts.size(); ++f)
     blocked[f] = !cuts[f].empty() && (!fits || rest.cuts[f].empty() ||
                                       (product && op.rule->factors[f].kind == FactorKind::reduce && count[f] == 1));
@@ -115,7 +115,7 @@ bool sums(const OpContext& op, const Strategy& strategy) {
 // kLimits.moved, in the order of factors.
 std::vector<Strategy> agreed(const OpContext& op, const std::vector<Hint>& found) {
   std::vector<Strategy> result;
-  if (found.empty() || !contracts(*op.rule)) return result;
+  if (found.empty() || !op.rule->product) return result;
   const Strategy& first = found[0].strategy;
   const auto differs = [&](const Hint& h) { return h.strategy.used() == first.used() && h.strategy != first; };
   if (!sums(op, first) && std::none_of(found.begin() + 1, found.end(), differs)) return result;

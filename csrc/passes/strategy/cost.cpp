@@ -39,7 +39,7 @@ double local_elements(const OpContext& op, size_t tensor, const std::vector<doub
 
 double flops_of(const OpContext& op, const std::vector<double>& extents) {
   double elements = 1;
-  if (contracts(*op.rule)) {
+  if (op.rule->product) {
     for (double extent : extents) elements *= extent;
   } else {  // every element is touched once
     elements = 0;
@@ -56,7 +56,7 @@ bool reduces_nothing(const OpContext& op, const std::vector<double>& extents) {
     if (extents[f] > 1) return false;
     reduces = true;
   }
-  return reduces && !contracts(*op.rule);
+  return reduces && !op.rule->product;
 }
 
 // Rows that parts of a cut dim send each other: what the pass `lower-permutes` makes of the op.
@@ -90,7 +90,7 @@ int64_t rows_lacked(const OpContext& op, size_t factor, int64_t parts) {
 }
 
 double weight_of(const OpRule& rule) {
-  return contracts(rule) ? kLimits.weight_of_products : kLimits.weight_of_other_ops;
+  return rule.product ? kLimits.weight_of_products : kLimits.weight_of_other_ops;
 }
 
 }  // namespace
@@ -105,7 +105,7 @@ OpTime time_of(const OpContext& op, const Strategy& strategy, const Topology& to
   const int64_t exchanged = exchange_ns(op, strategy, extents, topology);
   if (reduces_nothing(op, extents)) return {};
   double picoseconds = flops_of(op, extents) * static_cast<double>(topology.picoseconds_per_flop);
-  if (!contracts(*op.rule)) {
+  if (!op.rule->product) {
     double bytes = 0;
     for (size_t t = 0; t < op.num_tensors(); ++t)
       bytes += local_elements(op, t, extents) * static_cast<double>(itemsize(op.type(t).dtype));

@@ -68,7 +68,6 @@ Strategy strategy_of(const OpContext& op, const Graph& graph, const Node& node);
 // Whether a partial operand may flow through this op at all.
 bool takes_part(const OpRule& rule, size_t operand);
 bool has_factor(const TensorFactors& factors, int f);
-inline bool contracts(const OpRule& rule) { return rule.flops_per_element >= 2; }  // a product, with a sum
 
 // Floating-point operations of the device that has most to do; of one device for all where nothing is cut.
 double local_flops(const OpContext& op, const Strategy& strategy);

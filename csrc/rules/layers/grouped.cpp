@@ -45,6 +45,7 @@ OpRule grouped(const Call& call, const std::string& passes, const std::string& s
   OpRule rule = from_letters(call, letters);
   const auto groups =
       static_cast<double>(call.inputs[2].shape.at(0));  // a row meets one group only; the dim of offsets is no work
+  rule.product = true;
   rule.flops_per_element = 2 / std::max(1.0, groups * groups);
   return rule;
 }

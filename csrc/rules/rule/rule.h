@@ -65,8 +65,11 @@ struct OpRule {
   Expand expand = nullptr;                // set if and only if a factor is composite
   bool random = false;                    // it draws random numbers: never merged or duplicated
   bool fallback = false;         // there is no rule for the call: it runs whole on every device, which is reported
+  bool product = false;          // each result is a sum of products
   double flops_per_element = 1;  // floating-point operations, over the product of the sizes of all factors
 };
+double all_flops(const OpRule& rule);
+void set_all_flops(OpRule& rule, double flops);
 using OpRuleRef = std::shared_ptr<const OpRule>;
 
 namespace rules {

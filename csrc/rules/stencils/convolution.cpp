@@ -116,6 +116,13 @@ Values add_bias_after(OpBuilder& maths) {
   return {maths.add(product, maths.view(maths.input(2), std::move(bias)))};
 }
 
+// Each point, of each channel, meets the kernel in the channels of its group. `points`: of the side that has a window
+// each.
+double flops_of(const TensorType& points, const TensorType& weight) {
+  const auto channels = static_cast<double>(std::max<int64_t>(weight.shape.at(0), 1));
+  return 2 * static_cast<double>(numel(points.shape)) * static_cast<double>(numel(weight.shape)) / channels;
+}
+
 }  // namespace
 
 // convolution(x, w, bias, stride, padding, dilation, transposed, output_padding, groups)
@@ -131,7 +138,8 @@ OpRule convolution(const Call& call) {
   if (bias) letters.inputs.push_back(out);
   OpRule rule = from_letters(call, letters);
   if (!bias) rule.linearity = Linearity::each;
-  rule.flops_per_element = 2;
+  rule.product = true;
+  set_all_flops(rule, flops_of(transposed ? call.inputs[0] : call.outputs[0], call.inputs[1]));
   return rule;
 }
 
@@ -145,7 +153,11 @@ OpRule convolution_backward(const Call& call) {
       (grouped ? (transposed ? "I!P!" : "O!P!") : (transposed ? "co" : "oc")) + dims(spatial, 's', '!');
   const Spatial places = spatial_letters(call);
   const std::string x = "n" + in + places.input;
-  return from_letters(call, {{"n" + out + places.result, x, weight}, {x, weight, out}});
+  OpRule rule = from_letters(call, {{"n" + out + places.result, x, weight}, {x, weight, out}});
+  rule.product = true;
+  const int gradients = produced(call.outputs[0]) + produced(call.outputs[1]);
+  set_all_flops(rule, gradients * flops_of(call.inputs[transposed ? 1 : 0], call.inputs[2]));
+  return rule;
 }
 
 // With a bias, cut input channels end in a sum over devices, to which the bias is added afterwards.

@@ -17,15 +17,17 @@
 namespace spmdx::rules {
 namespace {
 
-// Rows that the largest part owns, multiplied over all cut dims.
-double rows_of_part(const Call& inner, const Stencil& stencil, const Call& call) {
-  double rows = 1;
+// How many times its even share the largest part does, over all cut dims.
+double unevenness(const Call& inner, const Stencil& stencil, const Call& call) {
+  double times = 1;
   const std::vector<int64_t> dims = integers(call, kStencilDims), parts = integers(call, kStencilParts);
   for (size_t i = 0; i < dims.size(); ++i) {
     const Windows windows = windows_of(inner, stencil, static_cast<size_t>(dims[i]));
-    rows *= static_cast<double>(part_of(stencil.owns_points() ? windows.points : windows.field, parts[i], 0).extent);
+    const int64_t rows = stencil.owns_points() ? windows.points : windows.field;
+    if (rows > 0)
+      times *= static_cast<double>(part_of(rows, parts[i], 0).extent * parts[i]) / static_cast<double>(rows);
   }
-  return rows;
+  return times;
 }
 
 // Emits a spmdx.halo: for each part the rows that it needs, one part after the other, each as long as the longest.
@@ -68,6 +70,7 @@ OpRule stencil(const Call& call) {
   const Stencil stencil = *stencil_of(inner);
   const Row& row = row_of(inner);
   OpRule rule = row.family(inner);
+  const double flops = all_flops(rule);
   if (row.linearity != Linearity::none) {
     rule.linearity = row.linearity;
     rule.linear_inputs = row.linear_inputs;
@@ -81,8 +84,7 @@ OpRule stencil(const Call& call) {
     factor = {parts[i], FactorKind::pass, Reduction::none, true};
     if (summed) factor = {parts[i], FactorKind::reduce, Reduction::sum, true};
   }
-  const double flops = std::max(rule.flops_per_element, row.flops);
-  if (flops >= 2) rule.flops_per_element = flops * rows_of_part(inner, stencil, call);
+  if (rule.product) set_all_flops(rule, flops * unevenness(inner, stencil, call));
   return rule;
 }
 
