@@ -111,33 +111,33 @@ def test_the_lines_of_the_page_print_what_it_says(page, spmdx_opt, folder):
         assert not missing, f"{command} does not print, in this order, {missing}"
 
 
-def collective(received):
-    """Nanoseconds of a gather or a reduction of two devices, by the table of topologies."""
-    return 5000 + 50 + received * 500 // 1000 if received else 0
+def collective(received, messages=1):
+    """Nanoseconds of a reduction of two devices, or with `messages` of more, by the table of topologies."""
+    return 5000 + 50 * messages + received * 500 // 1000
 
 
 def local(*elements):
-    """Nanoseconds of an op that reads and writes tensors of so many f32."""
-    return sum(elements) * 4 * 100 // 1000
+    """What an op that reads and writes tensors of so many f32 counts: a quarter of its nanoseconds."""
+    return sum(elements) * 4 * 100 // 4000
 
 
-def by_hand(columns, reduced, kept):
-    """The column of the worked example in which %7 has so many columns of 32 rows."""
-    piece = 32 * columns
+def by_hand(rows, reduced, summed):
+    """The column of the worked example in which %7 has so many rows of 256 columns."""
+    piece = rows * 256
     return [
         collective(reduced),
-        local(piece, piece, columns),
+        local(piece, piece, 256),
         local(piece, piece, piece),
-        local(piece, columns),
-        collective(columns * 4),
-        collective(kept),
+        local(piece, 256),
+        summed,
     ]
 
 
+OVER_DATA, OVER_BOTH = collective(1024), collective(1536, 2)
 WHOLE, SLICED, SCATTERED = (
-    by_hand(256, 32768, 0),
-    by_hand(128, 32768, 512),
-    by_hand(128, 16384, 512),
+    by_hand(128, 131072, OVER_DATA),
+    by_hand(64, 131072, OVER_BOTH),
+    by_hand(64, 65536, OVER_BOTH),
 )
 
 
@@ -152,7 +152,7 @@ def test_the_worked_example_is_what_the_tool_decides(page, spmdx_opt, folder):
         printed = ran(spmdx_opt, folder, f"spmdx-opt --pass propagate --decisions {name}")
         return sum(int(found) for found in re.findall(r"\w+_ns (\d+)", printed[-1]))
 
-    product, relu = 2 * 32 * 256 * 512 * 50 * 20 // 1000, local(32 * 512, 32 * 512)
+    product, relu = 2 * 128 * 256 * 512 * 50 * 20 // 1000, local(128 * 512, 128 * 512)
     assert decided("two_layers.txt") == 2 * product + relu + sum(SCATTERED)
 
     text = (folder / "two_layers.txt").read_text()
