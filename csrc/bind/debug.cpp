@@ -11,10 +11,12 @@
 #include "bridge/python/source.h"
 #include "bridge/recorder/engine.h"
 #include "bridge/step/flush.h"
+#include "passes/report/balance.h"
 #include "passes/report/flops.h"
 #include "passes/report/timeline.h"
 #include "rules/rule/rule.h"
 #include "sharding/notation.h"
+#include "sharding/spec.h"
 
 namespace spmdx {
 namespace {
@@ -78,6 +80,17 @@ py::list timeline(const Plan& plan) {
   return rows;
 }
 
+py::list balance(const Graph& graph) {
+  py::list rows;
+  for (const Repeated& same : repeated_products(graph)) {
+    const std::string spec = same.cut ? str(to_spec(*same.cut)) : "";
+    rows.append(py::dict("source"_a = bridge::source_text(same.source), "op"_a = same.op, "count"_a = same.count,
+                         "devices"_a = same.devices, "flops"_a = static_cast<int64_t>(same.flops),
+                         "operand"_a = same.cut ? str(same.operand) : "", "spec"_a = spec));
+  }
+  return rows;
+}
+
 py::dict report(const Plan& plan) {
   const Graph& graph = plan.executable->graph();
   py::list collectives, values, fallbacks;
@@ -98,7 +111,7 @@ py::dict report(const Plan& plan) {
   const Flops flops = count_flops(graph);
   return py::dict("mesh"_a = graph.mesh ? py::cast(graph.mesh->str()) : py::none(), "collectives"_a = collectives,
                   "values"_a = values, "fallbacks"_a = fallbacks, "peak_bytes"_a = plan.executable->peak_bytes(),
-                  "timeline"_a = timeline(plan), "flops"_a = flops.device, "whole_flops"_a = flops.whole);
+                  "timeline"_a = timeline(plan), "balance"_a = balance(graph), "flops"_a = flops.device, "whole_flops"_a = flops.whole);
 }
 
 py::object report_or_none(const PlanRef& plan) { return plan ? py::object(report(*plan)) : py::none(); }

@@ -6,7 +6,14 @@ import torch
 import spmdx._C as _C
 from spmdx._annotate.annotation import require_spmdx
 from spmdx._report.diff import explain_diff
-from spmdx._report.report import CollectiveReport, FallbackReport, Report, SpanReport, ValueReport
+from spmdx._report.report import (
+    BalanceReport,
+    CollectiveReport,
+    FallbackReport,
+    Report,
+    SpanReport,
+    ValueReport,
+)
 from spmdx.errors import ShardingError, naming
 
 
@@ -55,6 +62,7 @@ def explain(tensor: torch.Tensor | None = None) -> Report:
         [SpanReport(**s) for s in row["timeline"]],
         row["flops"],
         row["whole_flops"],
+        [BalanceReport(**b) for b in row["balance"]],
     )
 
 
@@ -116,6 +124,7 @@ def dump() -> str:
 
 
 __all__ = [
+    "BalanceReport",
     "CollectiveReport",
     "FallbackReport",
     "Report",

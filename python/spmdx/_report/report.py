@@ -16,6 +16,9 @@ from spmdx._report import timeline
 from spmdx._report.timeline import SpanReport, last_end
 
 
+MOST_REPEATED = 0.05  # of the work of a device, that devices repeat unsaid
+
+
 @dataclasses.dataclass(frozen=True)
 class CollectiveReport:
     """One collective of a plan.
@@ -62,6 +65,40 @@ class FallbackReport:
     source: str
 
 
+@dataclasses.dataclass(frozen=True)
+class BalanceReport:
+    """Products of one line that several devices repeat, and what would share them out.
+
+    Attributes:
+        source: the user's line, as ``"train.py:41"``.
+        op: as ``"aten.mm"``.
+        count: how many such products the line has.
+        devices: how many devices do the same.
+        flops: floating-point operations of each of them.
+        operand: the type of an operand with a dim that could be cut, as ``"f32[64, 8]"``; else "".
+        spec: a partition spec for it, as ``"('data', None)"``.
+    """
+
+    source: str
+    op: str
+    count: int
+    devices: int
+    flops: int
+    operand: str
+    spec: str
+
+    def __str__(self) -> str:
+        line = f" at {self.source}" if self.source else ""
+        many = f"{self.count} x {self.op}" if self.count > 1 else self.op
+        said = f"{many}{line}: {self.devices} devices do the same."
+        if not self.spec:
+            return f"{said} No dim of an operand can be cut further."
+        return (
+            f"{said} To share it out, mark its operand, {self.operand}, or what that is made of: "
+            f"spmdx.mark_sharding(x, mesh, {self.spec})."
+        )
+
+
 class Drawn:
     """What rich draws: tables where it is printed, and as the last line of a notebook's cell."""
 
@@ -91,6 +128,7 @@ class Report(Drawn):
         spans: when ops and collectives run, predicted, on the device that has most to do.
         flops: floating-point operations of the device that has most to do.
         whole_flops: those of the same ops on one device; a share of 1 / devices is an even one.
+        balance: products that devices repeat, those with most flops first; empty if there are none.
     """
 
     mesh: str | None
@@ -101,6 +139,7 @@ class Report(Drawn):
     spans: list[SpanReport] = dataclasses.field(default_factory=list)
     flops: int = 0
     whole_flops: int = 0
+    balance: list[BalanceReport] = dataclasses.field(default_factory=list)
 
     @property
     def wire_bytes(self) -> int:
@@ -163,6 +202,9 @@ class Report(Drawn):
                 "One device holds everything: nothing is cut. For more of them call "
                 "spmdx.runtime.set_device_count first, or start the program with torchrun."
             )
+        for same in self.balance:
+            if same.flops >= MOST_REPEATED * self.flops:
+                yield rich.text.Text(str(same))
         yield table("Collectives", CollectiveReport, self.collectives)
         yield table("Values", ValueReport, self.values)
         if self.fallbacks:
@@ -202,4 +244,4 @@ def table(title: str, row_type: type, rows: Sequence[Any]) -> rich.table.Table:
     return drawn
 
 
-__all__ = ["CollectiveReport", "FallbackReport", "Report", "SpanReport", "ValueReport"]
+__all__ = ["BalanceReport", "CollectiveReport", "FallbackReport", "Report", "SpanReport", "ValueReport"]
