@@ -27,16 +27,24 @@ GATES = "every step exchanges gates or gathers states and gates: weights are not
 EXPERTS = "experts' weights are gathered and products repeated"
 
 OPEN = {
-    "FSDP language model, 16,384 words": Accepted("scores are exchanged for the loss; pinned by words it moves less than was derived", 1.26),
-    "context parallel, 4 heads on 8": Accepted("keys and values are gathered; heads and queries are not cut by parts of one axis", 2.59),
+    "FSDP language model, 16,384 words": Accepted(
+        "scores are exchanged for the loss; pinned by words it moves less than was derived", 1.26
+    ),
+    "context parallel, 4 heads on 8": Accepted(
+        "keys and values are gathered; heads and queries are not cut by parts of one axis", 2.59
+    ),
     "decoding, cache cut by batch": Accepted(COPY, peak=1.54),
     "decoding, cache cut by sequence": Accepted(COPY, peak=1.54),
     "decoding, cache cut by heads": Accepted(COPY, peak=1.54),
-    "decoding, short read of a cut sequence": Accepted("rows are spread over devices before they are exchanged", 1.24),
+    "decoding, short read of a cut sequence": Accepted(
+        "rows are spread over devices before they are exchanged", 1.24
+    ),
     "TP decoding of two layers": Accepted(COPY, peak=1.26),
     "sorted experts, inference": Accepted(EXPERTS, 3.07, 4.03),
     "sorted experts, training": Accepted(EXPERTS, 2.49, 1.87),
-    "convolutions, rows cut, training": Accepted("rows of inputs are fetched again for the weights' gradients", 1.59),
+    "convolutions, rows cut, training": Accepted(
+        "rows of inputs are fetched again for the weights' gradients", 1.59
+    ),
     "LSTM, gates cut, batch cut": Accepted(GATES, 1.22),
     "LSTM, gates cut, batch whole": Accepted(GATES, 1.36),
     "GRU, gates cut, batch cut": Accepted(GATES, 1.49),

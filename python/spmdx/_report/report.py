@@ -15,7 +15,6 @@ import rich.text
 from spmdx._report import timeline
 from spmdx._report.timeline import SpanReport, last_end
 
-
 MOST_REPEATED = 0.05  # of the work of a device, that devices repeat unsaid
 
 
@@ -244,4 +243,11 @@ def table(title: str, row_type: type, rows: Sequence[Any]) -> rich.table.Table:
     return drawn
 
 
-__all__ = ["BalanceReport", "CollectiveReport", "FallbackReport", "Report", "SpanReport", "ValueReport"]
+__all__ = [
+    "BalanceReport",
+    "CollectiveReport",
+    "FallbackReport",
+    "Report",
+    "SpanReport",
+    "ValueReport",
+]

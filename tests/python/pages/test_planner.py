@@ -112,12 +112,12 @@ def test_the_lines_of_the_page_print_what_it_says(page, spmdx_opt, folder):
 
 
 def collective(received, messages=1):
-    """Nanoseconds of a reduction of two devices, or with `messages` of more, by the table of topologies."""
+    """Nanoseconds of a reduction of two devices, or with more messages of more devices."""
     return 5000 + 50 * messages + received * 500 // 1000
 
 
 def local(*elements):
-    """What an op that reads and writes tensors of so many f32 counts: a quarter of its nanoseconds."""
+    """A quarter of the nanoseconds of an op that reads and writes tensors of so many f32."""
     return sum(elements) * 4 * 100 // 4000
 
 

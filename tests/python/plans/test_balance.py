@@ -29,7 +29,12 @@ def report_of(group, spec=None):
 def test_what_devices_repeat_is_said_with_its_line_and_what_would_cut_it(group):
     report = report_of(group)
     (same,) = report.balance
-    assert (same.op, same.count, same.devices, same.flops) == ("aten.mm", 1, group, 2 * 24 * 32 * 24)
+    assert (same.op, same.count, same.devices, same.flops) == (
+        "aten.mm",
+        1,
+        group,
+        2 * 24 * 32 * 24,
+    )
     assert same.source.startswith("test_balance.py:") and same.operand == "f32[24, 32]"
     assert same.spec == "('data', None)"
     text = " ".join(str(report).split())  # however it is broken into lines

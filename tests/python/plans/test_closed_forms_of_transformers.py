@@ -137,8 +137,8 @@ def test_sequence_parallel_layers_gather_and_scatter_twice_each_way(group):
     report = stack_step(model, mesh, 512)
     big = scattered(TOKENS, group)
     counts = kinds(report, big - 1)
-    # One more gather: the embedding's gradient needs all rows, which are fewer than the table's. A sum that is whole
-    # before it is cut, and is needed whole once more, is scattered and gathered in one.
+    # One more gather: the embedding's gradient needs all rows, which are fewer than the table's.
+    # A sum that is needed whole, and cut, may be scattered and gathered in one.
     both = counts.pop("all_reduce", 0)
     assert counts == {"all_gather": 4 * layers + 1 - both, "reduce_scatter": 4 * layers - both}
     rest = report.wire_bytes - (8 * layers + 1) * big
