@@ -111,7 +111,8 @@ py::dict report(const Plan& plan) {
   const Flops flops = count_flops(graph);
   return py::dict("mesh"_a = graph.mesh ? py::cast(graph.mesh->str()) : py::none(), "collectives"_a = collectives,
                   "values"_a = values, "fallbacks"_a = fallbacks, "peak_bytes"_a = plan.executable->peak_bytes(),
-                  "timeline"_a = timeline(plan), "balance"_a = balance(graph), "flops"_a = flops.device, "whole_flops"_a = flops.whole);
+                  "timeline"_a = timeline(plan), "balance"_a = balance(graph), "flops"_a = flops.device,
+                  "whole_flops"_a = flops.whole);
 }
 
 py::object report_or_none(const PlanRef& plan) { return plan ? py::object(report(*plan)) : py::none(); }

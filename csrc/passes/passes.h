@@ -23,9 +23,9 @@ void propagate(Graph& graph, const CompileOptions& options);
 // Replaces composites that are best cut inside by the ops that they are made of. REQUIRES and ensures: propagated.
 void expand_composites(Graph& graph, const CompileOptions& options);
 
-// The same program with rows of merged dims in another order (passes/rewrites/merged_dims.h), with slices seen as pieces
-// (passes/rewrites/split_views.h), or with more composites expanded, for which operands would be gathered. Kept where
-// its plan is cheaper. REQUIRE and ensure: propagated.
+// The same program with rows of merged dims in another order (passes/rewrites/merged_dims.h), with slices seen as
+// pieces (passes/rewrites/split_views.h), or with more composites expanded, for which operands would be gathered. Kept
+// where its plan is cheaper. REQUIRE and ensure: propagated.
 void try_interleaved(Draft& draft, const CompileOptions& options);
 void try_split_views(Draft& draft, const CompileOptions& options);
 void try_expanded(Draft& draft, const CompileOptions& options);

@@ -12,9 +12,9 @@ namespace spmdx {
 struct Repeated {
   SourceId source;
   std::string op;
-  int64_t count;     // of these products
-  int64_t devices;   // that do the same
-  double flops;      // of one device, for all of them
+  int64_t count;       // of these products
+  int64_t devices;     // that do the same
+  double flops;        // of one device, for all of them
   TensorType operand;  // of the first of them: what could be cut, and how; null: no dim of an operand can be
   ShardingRef cut;
 };

@@ -43,8 +43,8 @@ struct Limits {
   // Work that every device repeats may save bytes of a small problem, but never scales: sharing a product out is worth
   // more than the time it takes on one device. Where all strategies share it out alike this changes nothing.
   double weight_of_products = 20;
-  // Other ops read and write memory: compilers fuse them, and memory is closer to wires on some machines than on others.
-  // Cutting what they do must save four times what it moves more.
+  // Other ops read and write memory: compilers fuse them, and memory is closer to wires on some machines than on
+  // others. Cutting what they do must save four times what it moves more.
   double weight_of_other_ops = 0.25;
   // Nodes between two uses of a gathered parameter that share its copy. Beyond, as from forward to backward, it is
   // gathered again rather than held.

@@ -89,9 +89,7 @@ int64_t rows_lacked(const OpContext& op, size_t factor, int64_t parts) {
   return 1;
 }
 
-double weight_of(const OpRule& rule) {
-  return rule.product ? kLimits.weight_of_products : kLimits.weight_of_other_ops;
-}
+double weight_of(const OpRule& rule) { return rule.product ? kLimits.weight_of_products : kLimits.weight_of_other_ops; }
 
 }  // namespace
 
