@@ -24,7 +24,7 @@ ShardingRef FlowRunner::cut(SubAxisSet sub_axes, ValueId value, size_t dim) cons
 }
 
 bool FlowRunner::has_been(const Flow& flow, ValueId value, const ShardingRef& layout) const {
-  return been_.contains({flow.sub_axes, flow.unused_only, value, layout.get()});
+  return been_.contains({flow.sub_axes, flow.through, value, layout.get()});
 }
 
 void FlowRunner::tell(ValueId value, const ShardingRef& layout, NodeId from, Steps& steps) const {
@@ -39,19 +39,23 @@ void FlowRunner::tell(ValueId value, const ShardingRef& layout, NodeId from, Ste
   }
 }
 
-// Results that outlive the step: how they lie is not for one step to decide. A product is worth its moves.
-bool FlowRunner::makes_what_stays(NodeId node) const {
-  if (assignment_.context(node).rule->product) return false;
-  for (size_t r = 0; r < graph_.nodes[node].call->outputs.size(); ++r)
-    if (assignment_.constrained(graph_.nodes[node].output + static_cast<ValueId>(r))) return true;
-  return false;
+// Results that outlive the step stay where they are wanted: how they lie is not for one step to decide. A product is
+// worth its moves.
+bool FlowRunner::keeps_what_stays(NodeId node, const Choice& choice) const {
+  if (assignment_.context(node).rule->product) return true;
+  for (size_t r = 0; r < choice.placement.outputs.size(); ++r) {
+    const ValueId value = graph_.nodes[node].output + static_cast<ValueId>(r);
+    if (assignment_.constrained(value) && choice.placement.outputs[r] != graph_.values[value].sharding) return false;
+  }
+  return true;
 }
 
 // What the node does with its tensor cut as the step says; null where it cannot, or does so already.
 ChoiceRef FlowRunner::choice_with(const Flow& flow, const Step& step) const {
   const OpContext op = assignment_.context(step.node);
   const Strategy& now = assignment_.choice(step.node).strategy;
-  if (flow.unused_only && (now.used() & flow.sub_axes)) return nullptr;
+  if (flow.through == Through::unused && (now.used() & flow.sub_axes)) return nullptr;
+  if (flow.through == Through::other_ops && op.rule->product) return nullptr;
   Strategy strategy = without(now, flow.sub_axes);
   const std::vector<DimSharding> cuts = cuts_of(op, step.tensor, step.layout);
   SubAxisSet put = 0;
@@ -71,9 +75,9 @@ std::set<NodeId> FlowRunner::run(const Flow& flow, Steps steps) {
   std::set<NodeId> changed;
   for (; !steps.empty(); steps.pop_front()) {
     const Step step = steps.front();
-    if (changed.contains(step.node) || makes_what_stays(step.node)) continue;
+    if (changed.contains(step.node)) continue;
     const ChoiceRef choice = choice_with(flow, step);
-    if (!choice) continue;
+    if (!choice || !keeps_what_stays(step.node, *choice)) continue;
     assignment_.decide(step.node, choice);
     changed.insert(step.node);
     const size_t inputs = choice->placement.inputs.size(), all = inputs + choice->placement.outputs.size();
@@ -81,7 +85,7 @@ std::set<NodeId> FlowRunner::run(const Flow& flow, Steps steps) {
       const ValueId value = assignment_.value(step.node, t);
       const ShardingRef layout =
           only(flow.sub_axes, t < inputs ? choice->placement.inputs[t] : choice->placement.outputs[t - inputs], value);
-      if (layout && been_.insert({flow.sub_axes, flow.unused_only, value, layout.get()}).second)
+      if (layout && been_.insert({flow.sub_axes, flow.through, value, layout.get()}).second)
         tell(value, layout, step.node, steps);
     }
   }

@@ -8,10 +8,13 @@
 
 namespace spmdx {
 
-// The sub-axes, and whether only nodes take part that leave them unused; others would give up what these cut for them.
+// Through which nodes a flow leads: those that leave its sub-axes unused; all but products; all. Nodes that use them give
+// up what they cut.
+enum class Through : uint8_t { unused, other_ops, all };
+
 struct Flow {
   SubAxisSet sub_axes;
-  bool unused_only;
+  Through through;
 };
 
 // Lets flows run, and knows where each has been: two that start at the same dim are the same.
@@ -31,11 +34,11 @@ class FlowRunner {
 
  private:
   ChoiceRef choice_with(const Flow& flow, const Step& step) const;
-  bool makes_what_stays(NodeId node) const;
+  bool keeps_what_stays(NodeId node, const Choice& choice) const;
 
   Assignment& assignment_;
   const Graph& graph_;
-  std::set<std::tuple<SubAxisSet, bool, ValueId, const Sharding*>> been_;
+  std::set<std::tuple<SubAxisSet, Through, ValueId, const Sharding*>> been_;
 };
 
 }  // namespace spmdx

@@ -13,9 +13,10 @@ bool Flows::run() {
   for (size_t axis = 0; axis < graph_.mesh->axes().size(); ++axis) {
     const SubAxisSet sub_axes = sub_axis_set(graph_.mesh->sub_axes_of_axis(static_cast<int>(axis)));
     if (sub_axes == 0) continue;
-    better |= try_products(sub_axes, true);
+    better |= try_products(sub_axes, Through::unused);
     better |= try_sums(sub_axes);
-    better |= try_products(sub_axes, false);
+    better |= try_outputs(sub_axes);
+    better |= try_products(sub_axes, Through::all);
   }
   return better;
 }
@@ -31,18 +32,18 @@ std::vector<NodeId> Flows::products() const {
   return nodes;
 }
 
-bool Flows::try_products(SubAxisSet axis, bool unused_only) {
+bool Flows::try_products(SubAxisSet axis, Through through) {
   bool better = false;
   for (const NodeId node : products()) {
-    const SubAxisSet sub_axes = unused_only ? axis & assignment_.unused(node) : axis;
-    if (sub_axes) better |= try_product({sub_axes, unused_only}, node);
+    const SubAxisSet sub_axes = through == Through::unused ? axis & assignment_.unused(node) : axis;
+    if (sub_axes) better |= try_product({sub_axes, through}, node);
   }
   return better;
 }
 
 bool Flows::try_product(const Flow& flow, NodeId node) {
   const OpContext op = assignment_.context(node);
-  uint64_t like = hash_combine(hash_combine(op.call->hash, flow.sub_axes), flow.unused_only);
+  uint64_t like = hash_combine(hash_combine(op.call->hash, flow.sub_axes), static_cast<uint64_t>(flow.through));
   for (const ShardingRef& sharding : assignment_.choice(node).placement.inputs)
     like = hash_combine(like, reinterpret_cast<uintptr_t>(sharding.get()));
   bool better = false;
@@ -72,7 +73,7 @@ std::vector<ValueId> Flows::sums(SubAxisSet axis) const {
 
 bool Flows::try_sums(SubAxisSet axis) {
   bool better = false;
-  for (const ValueId sum : sums(axis)) better |= try_sum({axis, true}, sum);
+  for (const ValueId sum : sums(axis)) better |= try_sum({axis, Through::unused}, sum);
   return better;
 }
 
@@ -87,6 +88,24 @@ bool Flows::try_sum(const Flow& flow, ValueId sum) {
     Steps steps;
     runner_.tell(sum, layout, producer, steps);
     better |= attempt(flow, std::move(steps), hash_combine(like, d));
+  }
+  return better;
+}
+
+// What leaves the step in another layout than it is made in, as new values of parameters do: all ops before it follow.
+bool Flows::try_outputs(SubAxisSet axis) {
+  bool better = false;
+  const Flow flow{axis, Through::other_ops};
+  for (const Output& output : graph_.outputs) {
+    if (assignment_.moves_ns(output.value) == 0) continue;
+    const ShardingRef layout = runner_.only(axis, graph_.values[output.value].sharding, output.value);
+    const NodeId producer = graph_.values[output.value].producer;
+    if (!layout || producer == kNone || runner_.has_been(flow, output.value, layout)) continue;
+    Steps steps;
+    runner_.tell(output.value, layout, kNone, steps);
+    const uint64_t made = reinterpret_cast<uintptr_t>(assignment_.produced(output.value).get());
+    const uint64_t like = hash_combine(hash_combine(graph_.nodes[producer].call->hash, axis), made);
+    better |= attempt(flow, std::move(steps), like);
   }
   return better;
 }

@@ -14,10 +14,11 @@ class Flows {
   bool run();
 
  private:
-  bool try_products(SubAxisSet axis, bool unused_only);
+  bool try_products(SubAxisSet axis, Through through);
   bool try_product(const Flow& flow, NodeId node);
   bool try_sums(SubAxisSet axis);
   bool try_sum(const Flow& flow, ValueId sum);
+  bool try_outputs(SubAxisSet axis);
   // Runs the flow, and keeps what comes of it if the total fell. It must fall without the weight of products, too: more
   // must be saved than the moves cost on these devices and wires. And only products are worth moving outputs for.
   bool attempt(const Flow& flow, Steps steps, uint64_t like);
