@@ -201,13 +201,13 @@ std::vector<ValueId> Assignment::values_of(NodeId node, bool results) const {
 }
 
 int64_t Assignment::cost_around(NodeId node, const Choice& choice) const {
-  int64_t cost = choice.time.weighted_ns;
+  int64_t cost = time_ns(node, choice);
   for (ValueId value : values_of(node, true)) cost += moves_with(value, node, &choice);
   return cost;
 }
 
 int64_t Assignment::cost_before(NodeId node, const Choice& choice) const {
-  int64_t cost = choice.time.weighted_ns;
+  int64_t cost = time_ns(node, choice);
   for (ValueId value : values_of(node, false)) cost += moves_with(value, node, &choice);
   return cost;
 }
@@ -215,7 +215,7 @@ int64_t Assignment::cost_before(NodeId node, const Choice& choice) const {
 void Assignment::put(NodeId node, ChoiceRef choice) {
   const auto count = [&](int64_t sign) {
     if (!choices_[node]) return;
-    total_ += sign * choices_[node]->time.weighted_ns;
+    total_ += sign * time_ns(node, *choices_[node]);
     const OpTime& time = choices_[node]->time;
     if (!rules_[node]->product) return;
     products_ += sign * time.clock_ns;
@@ -230,6 +230,20 @@ void Assignment::put(NodeId node, ChoiceRef choice) {
     moving_ += now - moves_[value];
     moves_[value] = now;
   }
+}
+
+void Assignment::count_other_ops_by_clock(bool by_clock) {
+  others_by_clock_ = by_clock;
+  total_ = moving_;
+  for (NodeId node = 0; node < choices_.size(); ++node)
+    if (choices_[node]) total_ += time_ns(node, *choices_[node]);
+}
+
+void Assignment::restart(const std::vector<ChoiceRef>& choices) {
+  for (NodeId node = 0; node < choices_.size(); ++node)
+    if (choices_[node]) put(node, nullptr);
+  for (NodeId node = 0; node < choices.size(); ++node) put(node, choices[node]);
+  forget();
 }
 
 void Assignment::decide(NodeId node, ChoiceRef choice) {

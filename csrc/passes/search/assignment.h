@@ -59,7 +59,17 @@ class Assignment {
   // The same, if the value were not transient.
   int64_t moves_ns_if_kept(ValueId value) const;
 
+  // Time to start a collective.
+  int64_t start_ns() const { return options_.topology.levels.front().latency_ns; }
+
   bool transient(ValueId value) const { return transient_[value]; }
+
+  // Whether ops that are no products count as long as they take, or in part (limits.h).
+  void count_other_ops_by_clock(bool by_clock);
+  // What the node counts itself.
+  int64_t time_ns(NodeId node, const Choice& choice) const {
+    return others_by_clock_ && !rules_[node]->product ? choice.time.clock_ns : choice.time.weighted_ns;
+  }
 
   void decide(NodeId node, ChoiceRef choice);
   int64_t total() const { return total_; }
@@ -67,6 +77,11 @@ class Assignment {
   // The total with products by the clock, without their weight; and of that only the moves and the products.
   int64_t unweighted() const { return total_ - over_clock_; }
   int64_t moves_and_products() const { return moving_ + products_; }
+
+  // By node.
+  const std::vector<ChoiceRef>& all_choices() const { return choices_; }
+  // Takes these choices; none: no node is decided.
+  void restart(const std::vector<ChoiceRef>& choices);
 
   // Decisions made after mark() can be taken back.
   size_t mark() const { return log_.size(); }
@@ -106,6 +121,7 @@ class Assignment {
   std::vector<bool> transient_;
   std::vector<ChoiceRef> choices_;
   std::vector<int64_t> moves_;
+  bool others_by_clock_ = false;
   int64_t total_ = 0, moving_ = 0, products_ = 0, over_clock_ = 0;
   std::vector<std::pair<NodeId, ChoiceRef>> log_;  // choices before each decision
   struct PlanKey {

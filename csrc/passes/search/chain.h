@@ -1,10 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
 // Chain: nodes that change one after the other, so that one layout is carried over many of them at once.
 #pragma once
+#include <algorithm>
 #include <deque>
 #include <set>
 
-#include "passes/search/assignment.h"
+#include "passes/search/merged_starts.h"
 
 namespace spmdx {
 
@@ -41,12 +42,18 @@ class Chain {
   // The state before some decisions.
   struct Before {
     size_t mark;
-    int64_t total, moving, unweighted, moves_and_products;
+    int64_t total, moving, unweighted, moves_and_products, merged_starts;
   };
   Before before() const {
-    return {assignment_.mark(), assignment_.total(), assignment_.moving(), assignment_.unweighted(),
-            assignment_.moves_and_products()};
+    return {assignment_.mark(),
+            assignment_.total(),
+            assignment_.moving(),
+            assignment_.unweighted(),
+            assignment_.moves_and_products(),
+            merged_.ns()};
   }
+  // Starts of collectives since saved that the schedule would have merged anyway.
+  int64_t starts_saved(const Before& since) const { return std::max<int64_t>(0, since.merged_starts - merged_.ns()); }
   // Undoes the decisions since then unless the result is better.
   bool keep(const Before& since, bool better);
 
@@ -59,6 +66,7 @@ class Chain {
 
   Assignment& assignment_;
   const Graph& graph_;
+  MergedStarts merged_{assignment_};
 };
 
 }  // namespace spmdx

@@ -8,8 +8,8 @@
 
 namespace spmdx {
 
-// Through which nodes a flow leads: those that leave its sub-axes unused; all but products; all. Nodes that use them give
-// up what they cut.
+// Through which nodes a flow leads: those that leave its sub-axes unused; all but products; all. Nodes that use them
+// give up what they cut.
 enum class Through : uint8_t { unused, other_ops, all };
 
 struct Flow {

@@ -125,7 +125,9 @@ bool Flows::attempt(const Flow& flow, Steps steps, uint64_t like) {
   const std::set<NodeId> changed = runner_.run(flow, std::move(steps));
   if (changed.empty()) return false;
   chain_.settle(changed);
-  const bool better = assignment_.total() < since.total && assignment_.unweighted() < since.unweighted &&
+  const int64_t saved = chain_.starts_saved(since);
+  const bool better = assignment_.total() + saved < since.total &&
+                      assignment_.unweighted() + saved < since.unweighted &&
                       (moving_outputs() <= outputs || assignment_.moves_and_products() < since.moves_and_products);
   failures = better ? 0 : failures + 1;
   return chain_.keep(since, better);

@@ -13,16 +13,12 @@ namespace {
 std::unique_ptr<const Assignment> assign(const Graph& graph, const CompileOptions& options,
                                          const std::vector<bool>& transient) {
   auto assignment = std::make_unique<Assignment>(graph, options, transient);
-  choose_greedily(*assignment);
   search_locally(*assignment);
   return assignment;
 }
 
 Decisions decisions_of(const Assignment& assignment, std::vector<bool> transient) {
-  Decisions decisions{{}, std::move(transient), assignment.total()};
-  for (NodeId node = 0; node < assignment.graph().nodes.size(); ++node)
-    decisions.choices.push_back(assignment.choice_ref(node));
-  return decisions;
+  return {assignment.all_choices(), std::move(transient), assignment.total()};
 }
 
 }  // namespace

@@ -27,15 +27,15 @@ struct Draft {
 // The pass: chooses a strategy for every node by cost, if that has not been done for this graph. REQUIRES: propagated.
 void search(Draft& draft, const CompileOptions& options);
 
-// choose_greedily, then search_locally. What is gathered more than once shows only after a search, so where
+// What search_locally finds. What is gathered more than once shows only after a search, so where
 // options.gather_budget allows for keeping some of it, a second search is made. REQUIRES: propagated.
 Decisions decide(const Graph& graph, const CompileOptions& options);
 
 // Decides every node once, in program order, by what is known so far.
 void choose_greedily(Assignment& assignment);
 
-// Changes decisions, one node or a chain of neighbours at a time, as long as the total falls: the result is never worse
-// than the start.
+// Decides every node greedily, then changes decisions, one node or several at a time, as long as the total falls. Two
+// such starts are made, and the better one goes on.
 void search_locally(Assignment& assignment);
 
 }  // namespace spmdx

@@ -21,7 +21,8 @@ int64_t move_ns(const Known& known, ValueId value, bool is_input, const TensorTy
 
 int64_t cost(const Node& node, const OpContext& op, const Strategy& strategy, const Placement& placement,
              const Known& known, const Topology& topology) {
-  int64_t total = time_of(op, strategy, topology).weighted_ns + composite_ns(op, strategy, topology);
+  const OpTime time = time_of(op, strategy, topology);
+  int64_t total = (op.rule->product ? time.weighted_ns : time.clock_ns) + composite_ns(op, strategy, topology);
   for (size_t t = 0; t < op.num_tensors(); ++t) {
     const ValueId value = tensor_of(node, t);
     if (known.hidden[value]) continue;

@@ -4,9 +4,9 @@
 import pytest
 import torch
 import torch.nn.functional as F
-from composites import EIGHT, compare, integers, least_work, mesh_of, numbers, run
+from composites import REDUCED, EIGHT, compare, integers, least_work, mesh_of, numbers, run
 
-ROWS, CLASSES = 48, 24
+ROWS, CLASSES = 48, 240
 
 
 def labels(ignored=0):
@@ -24,7 +24,7 @@ def test_cross_entropy_with_cut_classes_moves_rows_only(devices, reduction):
         mesh_of(devices),
         [(None, "x"), None],
     )
-    assert {c.kind for c in report.collectives} == {"all_reduce"}
+    assert {c.kind for c in report.collectives} <= REDUCED
     row = 2 * ROWS * EIGHT * (devices - 1) // devices
     scalars = 2 * 2 * EIGHT * (devices - 1) // devices
     assert report.wire_bytes <= (3 * row if reduction == "none" else 2 * row + scalars)
@@ -49,7 +49,7 @@ def test_cross_entropy_with_a_cut_batch_moves_two_scalars():
         [("x", None), ("x",)],
         1e-5,
     )
-    assert {c.kind for c in report.collectives} == {"all_reduce"}
+    assert {c.kind for c in report.collectives} <= REDUCED
     assert report.wire_bytes == 8
 
 
@@ -85,7 +85,7 @@ def test_label_smoothing_adds_one_row_forward_and_none_backward():
         [(None, "x"), None],
     )
     row = 2 * ROWS * EIGHT // 2
-    assert {c.kind for c in report.collectives} == {"all_reduce"}
+    assert {c.kind for c in report.collectives} <= REDUCED
     assert report.wire_bytes <= 3 * row + 4 * 2 * EIGHT
 
 
@@ -97,7 +97,7 @@ def test_cross_entropy_of_pictures_with_cut_classes(devices):
         mesh_of(devices),
         [(None, "x", None, None), None],
     )
-    assert {c.kind for c in report.collectives} == {"all_reduce"}
+    assert {c.kind for c in report.collectives} <= REDUCED
 
 
 def test_cross_entropy_with_class_probabilities():
@@ -107,12 +107,12 @@ def test_cross_entropy_with_class_probabilities():
         mesh_of(4),
         [(None, "x"), (None, "x")],
     )
-    assert {c.kind for c in report.collectives} == {"all_reduce"}
+    assert {c.kind for c in report.collectives} <= REDUCED
 
 
 def test_a_class_out_of_range_is_an_index_error():
     target = labels()
-    target[0], target[1] = 24, 0
+    target[0], target[1] = CLASSES, 0
     data, specs = [numbers(ROWS, CLASSES), target], [(None, "x"), None]
-    with least_work(), pytest.raises(IndexError, match="nll_loss got indices from 0 to 24"):
+    with least_work(), pytest.raises(IndexError, match=f"nll_loss got indices from 0 to {CLASSES}"):
         run(F.cross_entropy, data, "spmdx", mesh_of(2), specs)

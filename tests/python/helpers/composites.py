@@ -47,6 +47,10 @@ def fewest_bytes():
     return topology(picoseconds_per_byte=500, picoseconds_per_flop=5)
 
 
+# An all_reduce, or its two halves, where something is done with parts of the sum.
+REDUCED = {"all_reduce", "reduce_scatter", "all_gather"}
+
+
 def least_work():
     """Moving is free: every device does its part of everything that can be cut."""
     return topology(picoseconds_per_byte=0, picoseconds_per_flop=1_000_000)
