@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // Variants: the same program in another form, which is kept where its plan is cheaper.
-#include <algorithm>
+#include <optional>
 
 #include "graph/rewrite.h"
 #include "passes/passes.h"
@@ -44,23 +44,32 @@ ShardingRef made(const Draft& draft, ValueId value) {
   return draft.decisions->choices[producer]->placement.outputs[value - draft.graph.nodes[producer].output];
 }
 
-// Whether the plan moves an operand only because the op cannot be cut as the operand is, but by what it is made of.
-bool is_gathered_for(const Draft& draft, NodeId node) {
+// Time of moving operands only because the op cannot be cut as they are, but by what it is made of.
+int64_t gathering_ns(const Draft& draft, NodeId node, const Topology& topology) {
   const Node& at = draft.graph.nodes[node];
   const OpRuleRef rule = rule_for(at.call);
-  if (!rule->expand) return false;
+  if (!rule->expand) return 0;
   const OpContext op{draft.graph.mesh, at.call.get(), rule.get(), true};
+  int64_t ns = 0;
   for (size_t i = 0; i < at.inputs.size(); ++i) {
-    const ShardingRef here = made(draft, at.inputs[i]);
-    if (!here || here == draft.decisions->choices[node]->placement.inputs[i]) continue;
-    if (cuts_composite(op, project(op, i, here))) return true;
+    const ShardingRef here = made(draft, at.inputs[i]), wanted = draft.decisions->choices[node]->placement.inputs[i];
+    if (here && here != wanted && cuts_composite(op, project(op, i, here)))
+      ns += plan_reshard(op.type(i).dtype, op.type(i).shape, here, wanted, topology)->cost_ns;
   }
-  return false;
+  return ns;
 }
 
-std::vector<bool> gathered_composites(const Draft& draft) {
+// None where all of them take next to no time.
+std::optional<std::vector<bool>> gathered_composites(const Draft& draft, const Topology& topology) {
   std::vector<bool> nodes(draft.graph.nodes.size());
-  for (NodeId node = 0; node < nodes.size(); ++node) nodes[node] = is_gathered_for(draft, node);
+  int64_t all = 0;
+  for (NodeId node = 0; node < nodes.size(); ++node) {
+    const int64_t ns = gathering_ns(draft, node, topology);
+    nodes[node] = ns > 0;
+    all += ns;
+  }
+  if (static_cast<double>(all) <= kLimits.gathered_share * static_cast<double>(draft.decisions->moving_ns))
+    return std::nullopt;
   return nodes;
 }
 
@@ -82,10 +91,10 @@ void try_split_views(Draft& draft, const CompileOptions& options) {
 void try_expanded(Draft& draft, const CompileOptions& options) {
   if (!draft.graph.mesh) return;
   search(draft, options);
-  const std::vector<bool> nodes = gathered_composites(draft);
-  if (std::find(nodes.begin(), nodes.end(), true) == nodes.end()) return;
+  const auto nodes = gathered_composites(draft, options.topology);
+  if (!nodes) return;
   Graph graph = draft.graph;
-  expand(graph, nodes);
+  expand(graph, *nodes);
   drop_dead(graph);
   keep_cheaper(draft, propagated(std::move(graph), options), options);
 }

@@ -5,6 +5,7 @@
 #include <algorithm>
 #include <map>
 
+#include "passes/search/merged_starts.h"
 #include "passes/settings/limits.h"
 #include "rules/lookup.h"
 namespace spmdx {
@@ -44,6 +45,7 @@ Assignment::Assignment(const Graph& graph, const CompileOptions& options, std::v
       choices_(graph.nodes.size()),
       moves_(graph.values.size(), 0) {
   for (const Node& node : graph.nodes) rules_.push_back(rule_for(node.call));
+  merged_ = merged_values(graph, rules_);
   for (const Input& input : graph.inputs) {
     const Value& value = graph.values[input.value];
     const ShardingRef here = input.physical ? input.physical : replicated(graph.mesh, value.type.shape.size());
@@ -64,6 +66,7 @@ Assignment::Assignment(const Graph& graph, const CompileOptions& options, std::v
     moves_[value] = moves_with(value, kNone, nullptr);
     total_ += moves_[value];
     moving_ += moves_[value];
+    merged_moves_ += moves_[value] > 0;
   }
 }
 
@@ -228,6 +231,7 @@ void Assignment::put(NodeId node, ChoiceRef choice) {
     const int64_t now = moves_with(value, kNone, nullptr);
     total_ += now - moves_[value];
     moving_ += now - moves_[value];
+    if (merged_[value]) merged_moves_ += (now > 0) - (moves_[value] > 0);
     moves_[value] = now;
   }
 }

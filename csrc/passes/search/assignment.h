@@ -59,8 +59,8 @@ class Assignment {
   // The same, if the value were not transient.
   int64_t moves_ns_if_kept(ValueId value) const;
 
-  // Time to start a collective.
-  int64_t start_ns() const { return options_.topology.levels.front().latency_ns; }
+  // Time to start what the schedule will merge, had each a collective of its own, as the total has it.
+  int64_t merged_starts_ns() const { return merged_moves_ * options_.topology.levels.front().latency_ns; }
 
   bool transient(ValueId value) const { return transient_[value]; }
 
@@ -119,9 +119,11 @@ class Assignment {
   std::vector<std::vector<SubAxisId>> cutting_;  // the sub-axes that cut dims of inputs as they lie now
   std::vector<uint32_t> type_of_;                // by value: equal types have equal numbers
   std::vector<bool> transient_;
+  std::vector<bool> merged_;  // by value: see merged_starts.h
   std::vector<ChoiceRef> choices_;
   std::vector<int64_t> moves_;
   bool others_by_clock_ = false;
+  int64_t merged_moves_ = 0;  // how many of these values are moved
   int64_t total_ = 0, moving_ = 0, products_ = 0, over_clock_ = 0;
   std::vector<std::pair<NodeId, ChoiceRef>> log_;  // choices before each decision
   struct PlanKey {

@@ -5,7 +5,7 @@
 #include <deque>
 #include <set>
 
-#include "passes/search/merged_starts.h"
+#include "passes/search/assignment.h"
 
 namespace spmdx {
 
@@ -50,10 +50,12 @@ class Chain {
             assignment_.moving(),
             assignment_.unweighted(),
             assignment_.moves_and_products(),
-            merged_.ns()};
+            assignment_.merged_starts_ns()};
   }
   // Starts of collectives since saved that the schedule would have merged anyway.
-  int64_t starts_saved(const Before& since) const { return std::max<int64_t>(0, since.merged_starts - merged_.ns()); }
+  int64_t starts_saved(const Before& since) const {
+    return std::max<int64_t>(0, since.merged_starts - assignment_.merged_starts_ns());
+  }
   // Undoes the decisions since then unless the result is better.
   bool keep(const Before& since, bool better);
 
@@ -66,7 +68,6 @@ class Chain {
 
   Assignment& assignment_;
   const Graph& graph_;
-  MergedStarts merged_{assignment_};
 };
 
 }  // namespace spmdx

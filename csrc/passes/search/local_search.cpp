@@ -5,7 +5,6 @@
 #include "graph/rewrite.h"
 #include "passes/search/chain.h"
 #include "passes/search/flows.h"
-#include "passes/search/merged_starts.h"
 #include "passes/search/neighbour_moves.h"
 #include "passes/search/search.h"
 #include "passes/settings/limits.h"
@@ -20,13 +19,12 @@ class LocalSearch {
 
   // Two starts lead to two plans: with other ops counted as long as they take, and counted in part. The better goes on.
   void run() {
-    const MergedStarts merged(assignment_);
     start(true);
     assignment_.count_other_ops_by_clock(false);
-    const int64_t first_ns = assignment_.total() - merged.ns();
+    const int64_t first_ns = assignment_.total() - assignment_.merged_starts_ns();
     const std::vector<ChoiceRef> first = assignment_.all_choices();
     start(false);
-    if (first_ns <= assignment_.total() - merged.ns()) assignment_.restart(first);
+    if (first_ns <= assignment_.total() - assignment_.merged_starts_ns()) assignment_.restart(first);
     for (int round = 0; round < kLimits.rounds && Flows(assignment_, chain_).run(); ++round) improve();
   }
 

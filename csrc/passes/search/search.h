@@ -13,9 +13,9 @@ class Assignment;
 
 // What each node does, and what that costs.
 struct Decisions {
-  std::vector<ChoiceRef> choices;  // by node
-  std::vector<bool> transient;     // by value: gathered copies are dropped between uses that lie far apart
-  int64_t total_ns = 0;
+  std::vector<ChoiceRef> choices;       // by node
+  std::vector<bool> transient;          // by value: gathered copies are dropped between uses that lie far apart
+  int64_t total_ns = 0, moving_ns = 0;  // of the total, the moves
 };
 
 // A program on its way to a plan.

@@ -16,6 +16,10 @@ struct Limits {
   // Merged dims whose rows are tried in another order. Each of them costs a search.
   size_t interleaved_dims = 3;
 
+  // Of the time of moves, what operands of composites take that are gathered: below this share no other form is tried,
+  // as it costs a search.
+  double gathered_share = 0.05;
+
   // ---- what one op could do ----
   // Shardings of one tensor that suggest strategies. More of them make a search longer, not its plans better: the first
   // are those that the tensor has and that propagation gave it.
