@@ -3,16 +3,32 @@
 #include "passes/search/flows.h"
 
 #include <algorithm>
+#include <numeric>
+#include <tuple>
 
 #include "passes/settings/limits.h"
 
 namespace spmdx {
 
+// The largest axis first, in an order that does not depend on how a mesh is written.
+std::vector<SubAxisSet> Flows::axes() const {
+  std::vector<size_t> order(graph_.mesh->axes().size());
+  std::iota(order.begin(), order.end(), 0);
+  std::sort(order.begin(), order.end(), [&](size_t a, size_t b) {
+    const Axis &one = graph_.mesh->axes()[a], &other = graph_.mesh->axes()[b];
+    return std::tie(other.size, one.name) < std::tie(one.size, other.name);
+  });
+  std::vector<SubAxisSet> found;
+  for (const size_t axis : order) {
+    const SubAxisSet sub_axes = sub_axis_set(graph_.mesh->sub_axes_of_axis(static_cast<int>(axis)));
+    if (sub_axes) found.push_back(sub_axes);
+  }
+  return found;
+}
+
 bool Flows::run() {
   bool better = false;
-  for (size_t axis = 0; axis < graph_.mesh->axes().size(); ++axis) {
-    const SubAxisSet sub_axes = sub_axis_set(graph_.mesh->sub_axes_of_axis(static_cast<int>(axis)));
-    if (sub_axes == 0) continue;
+  for (const SubAxisSet sub_axes : axes()) {
     better |= try_products(sub_axes, Through::unused);
     better |= try_sums(sub_axes);
     better |= try_outputs(sub_axes);

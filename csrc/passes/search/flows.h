@@ -23,6 +23,7 @@ class Flows {
   // must be saved than the moves cost on these devices and wires. And only products are worth moving outputs for.
   bool attempt(const Flow& flow, Steps steps, uint64_t like);
   int64_t moving_outputs() const;
+  std::vector<SubAxisSet> axes() const;
   std::vector<NodeId> products() const;
   std::vector<ValueId> sums(SubAxisSet axis) const;
 

