@@ -4,7 +4,7 @@
 import pytest
 import torch
 import torch.nn.functional as F
-from composites import REDUCED, EIGHT, compare, integers, least_work, mesh_of, numbers, run
+from composites import EIGHT, REDUCED, compare, integers, least_work, mesh_of, numbers, run
 
 ROWS, CLASSES = 48, 240
 

@@ -4,7 +4,7 @@
 import pytest
 import torch
 import torch.nn.functional as F
-from composites import REDUCED, EIGHT, compare, integers, mesh_of, numbers, received
+from composites import EIGHT, REDUCED, compare, integers, mesh_of, numbers, received
 
 LAST = [(None, "x")]
 
