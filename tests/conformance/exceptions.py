@@ -20,6 +20,7 @@ LAYOUT_EXCEPTIONS = {
     "ldexp": "of complex numbers: eager promotes the power in between",
     "linalg.lstsq": "eager leaves gaps between solutions, which a result of the host loses",
     "linalg.lstsq.grad_oriented": "as linalg.lstsq",
+    "nn.functional.dropout": "the gradient lies as eager's mask does: as its input, not as rows",
     "nn.functional.normalize": "the stride of a size of 1 in a gradient",
     "nn.functional.scaled_dot_product_attention": "eager's choice of a kernel depends on strides, "
     "and each lays out its gradients in its own way; recorded is always one",

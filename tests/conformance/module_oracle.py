@@ -41,7 +41,14 @@ def name_of(info: Any) -> str:
     return info.name
 
 
-def run(module: nn.Module, inputs: Any, device: str, mesh: Any = None, mode: str = "") -> Any:
+def run(
+    module: nn.Module,
+    inputs: Any,
+    device: str,
+    mesh: Any = None,
+    mode: str = "",
+    nudge: int | None = None,
+) -> Any:
     """Results and buffers, and gradients of inputs and parameters, on the CPU."""
     module = copy.deepcopy(module).to(device)
     if mode in ("parameters", "both"):
@@ -59,7 +66,7 @@ def run(module: nn.Module, inputs: Any, device: str, mesh: Any = None, mode: str
     args, kwargs = pytree.tree_unflatten(placed, structure)
     torch.manual_seed(SEED)
     outputs = [o for o in pytree.tree_leaves(module(*args, **kwargs)) if o is not None]
-    found = gradients(outputs, [*leaf_tensors, *module.parameters()], device)
+    found = gradients(outputs, [*leaf_tensors, *module.parameters()], device, nudge)
     if device == "spmdx":
         spmdx.mark_step()
     results = [*outputs, *module.buffers()]
@@ -112,7 +119,7 @@ def excuse_of(module: nn.Module, inputs: Any, wanted: Any, drawn: bool) -> Any:
             for parameter in twin.parameters():
                 parameter.data = nudged(parameter.data, seed)
             near = [nudged(x, seed) for x in short_ones(inputs)]
-            runs.append(run(twin, with_short_ones(inputs, near), device))
+            runs.append(run(twin, with_short_ones(inputs, near), device, nudge=seed))
         return runs
 
     return lambda found: worse(found, eager(), exact())

@@ -49,7 +49,7 @@ def run(
     value, args, kwargs = sample.replaced(tensors, device)
     torch.manual_seed(SEED)
     outputs = pytree.tree_leaves(sample.simplify(op(value, *args, **kwargs)))
-    found = iter(gradients(outputs, tensors, device))
+    found = iter(gradients(outputs, tensors, device, sample.nudge))
     if device == "spmdx":
         spmdx.mark_step()
     of_each = [next(found) if t.requires_grad else None for t in tensors]

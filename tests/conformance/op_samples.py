@@ -38,12 +38,14 @@ class Sample:
         structure: how they belong together.
         tensors: positions in ``leaves`` of different dense tensors.
         simplify: what op_db does to results that are unique up to a sign or an order.
+        nudge: a seed, where numbers of 16 bits are one rounding off, also those of cotangents.
     """
 
     leaves: list[Any]
     structure: pytree.TreeSpec
     tensors: list[int]
     simplify: Callable[[Any], Any]
+    nudge: int | None = None
 
     def replaced(self, tensors: list[torch.Tensor], device: str) -> tuple[Any, tuple, dict]:
         """Input, args and kwargs with these tensors, on this device."""
@@ -59,7 +61,7 @@ class Sample:
         """With numbers of 16 bits one rounding off."""
         made = {id(leaf): nudged(leaf, seed) for leaf in self.leaves if is_dense(leaf)}
         leaves = [made.get(id(leaf), leaf) for leaf in self.leaves]
-        return dataclasses.replace(self, leaves=leaves)
+        return dataclasses.replace(self, leaves=leaves, nudge=seed)
 
     def doubled(self) -> "Sample":
         """The same numbers in double precision."""

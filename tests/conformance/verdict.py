@@ -102,13 +102,16 @@ def mesh_of(setting: Setting) -> spmdx.Mesh:
     return spmdx.Mesh(range(math.prod(setting.mesh)), setting.mesh, names)
 
 
-def gradients(outputs: list[Any], tensors: list[torch.Tensor], device: str) -> list[Any]:
-    """Of tensors that want one, for a random cotangent of every output."""
+def gradients(
+    outputs: list[Any], tensors: list[torch.Tensor], device: str, nudge: int | None = None
+) -> list[Any]:
+    """Of tensors that want one, for a random cotangent of every output, nudged with that seed."""
     made = [o for o in outputs if isinstance(o, torch.Tensor) and o.requires_grad]
     wanted = [t for t in tensors if t.requires_grad]
     if not made or not wanted:
         return [None] * len(wanted)
-    upstream = [cotangent(o, at).to(device) for at, o in enumerate(made)]
+    drawn = [cotangent(o, at) for at, o in enumerate(made)]
+    upstream = [(c if nudge is None else nudged(c, nudge)).to(device) for c in drawn]
     return list(torch.autograd.grad(made, wanted, upstream, allow_unused=True))
 
 
