@@ -67,6 +67,7 @@ Assignment::Assignment(const Graph& graph, const CompileOptions& options, std::v
     total_ += moves_[value];
     moving_ += moves_[value];
     merged_moves_ += moves_[value] > 0;
+    moved_values_ += moves_[value] > 0;
   }
 }
 
@@ -231,6 +232,7 @@ void Assignment::put(NodeId node, ChoiceRef choice) {
     const int64_t now = moves_with(value, kNone, nullptr);
     total_ += now - moves_[value];
     moving_ += now - moves_[value];
+    moved_values_ += (now > 0) - (moves_[value] > 0);
     if (merged_[value]) merged_moves_ += (now > 0) - (moves_[value] > 0);
     moves_[value] = now;
   }

@@ -62,6 +62,10 @@ class Assignment {
   // Time to start what the schedule will merge, had each a collective of its own, as the total has it.
   int64_t merged_starts_ns() const { return merged_moves_ * options_.topology.levels.front().latency_ns; }
 
+  // Time to start one collective; how many values are moved.
+  int64_t start_ns() const { return options_.topology.levels.front().latency_ns; }
+  int64_t moved_values() const { return moved_values_; }
+
   bool transient(ValueId value) const { return transient_[value]; }
 
   // Whether ops that are no products count as long as they take, or in part (limits.h).
@@ -123,6 +127,7 @@ class Assignment {
   std::vector<ChoiceRef> choices_;
   std::vector<int64_t> moves_;
   bool others_by_clock_ = false;
+  int64_t moved_values_ = 0;
   int64_t merged_moves_ = 0;  // how many of these values are moved
   int64_t total_ = 0, moving_ = 0, products_ = 0, over_clock_ = 0;
   std::vector<std::pair<NodeId, ChoiceRef>> log_;  // choices before each decision

@@ -137,11 +137,12 @@ bool Flows::attempt(const Flow& flow, Steps steps, uint64_t like) {
   int& failures = failures_[like];
   if (failures >= kLimits.failures) return false;
   const Chain::Before since = chain_.before();
-  const int64_t outputs = moving_outputs();
+  const int64_t outputs = moving_outputs(), moved = assignment_.moved_values();
   const std::set<NodeId> changed = runner_.run(flow, std::move(steps));
   if (changed.empty()) return false;
   chain_.settle(changed);
-  const int64_t saved = chain_.starts_saved(since);
+  const int64_t more = std::max<int64_t>(0, assignment_.moved_values() - moved);
+  const int64_t saved = chain_.starts_saved(since) + kLimits.starts_a_flow_pays * assignment_.start_ns() * more;
   const bool better = assignment_.total() + saved < since.total &&
                       assignment_.unweighted() + saved < since.unweighted &&
                       (moving_outputs() <= outputs || assignment_.moves_and_products() < since.moves_and_products);

@@ -35,6 +35,9 @@ struct Limits {
   size_t answers = 4;
   // Nodes that one chain of changes may reach: the length of a layer or two.
   size_t chain = 64;
+  // Starts of a collective that a flow must save for each value more that it moves: devices wait for each other there,
+  // which takes longer than a start where they share cores.
+  int64_t starts_a_flow_pays = 20;
   // Failures of a chain after which it is not tried at places like these any more: the layers of a model are alike.
   int failures = 2;
   // Ops that compute, in a program that is small enough for neighbour moves. Each of these costs a chain, and in a

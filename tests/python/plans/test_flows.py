@@ -123,7 +123,7 @@ def stepped(model, batches, mark=None):
 
 @pytest.mark.parametrize("devices", [2, 4, 8])
 def test_rows_around_tensor_parallel_products_are_cut_for_as_many_bytes(devices):
-    blocks, width, rows = 3, 256, 1024
+    blocks, width, rows = 3, 256, 8192
     mesh = spmdx.Mesh(range(devices), (devices,), ("model",))
     with spmdx.plan_only():
         model = nn.Sequential(*(Residual(width) for _ in range(blocks))).to("spmdx")
