@@ -88,6 +88,7 @@ struct Value {
   NodeId producer = kNone;         // kNone: a graph input
   ShardingRef sharding = nullptr;  // null: not decided yet
   Provenance why;
+  ShardingRef hint = nullptr;  // a rewrite knows it from before, so propagation starts with it; not printed
 };
 
 // A value that exists before the step. `physical` is the sharding of its data now; null for data that no mesh has cut,

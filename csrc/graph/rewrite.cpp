@@ -42,6 +42,7 @@ void Rewrite::keep(const Node& node) {
     map_[old] = output + static_cast<ValueId>(i);
     to_.values[map_[old]].sharding = from_.values[old].sharding;
     to_.values[map_[old]].why = from_.values[old].why;
+    to_.values[map_[old]].hint = from_.values[old].hint;
   }
 }
 

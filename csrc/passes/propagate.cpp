@@ -5,6 +5,7 @@
 
 #include "passes/passes.h"
 #include "passes/settings/limits.h"
+#include "passes/strategy/elementwise.h"
 #include "passes/strategy/preference.h"
 #include "rules/lookup.h"
 
@@ -22,8 +23,11 @@ class Propagation {
     known_.fixed.assign(n, false);
     known_.hidden.assign(n, false);
     dirty_.assign(graph.nodes.size(), true);
-    for (size_t v = 0; v < n; ++v) known_.shardings[v] = replicated(graph.mesh, graph.values[v].type.shape.size());
-    for (Value& value : graph.values) value.why = {};
+    for (size_t v = 0; v < n; ++v) {
+      Value& value = graph.values[v];
+      known_.shardings[v] = value.hint ? value.hint : replicated(graph.mesh, value.type.shape.size());
+      value.why = {};
+    }
     for (const Node& node : graph.nodes) rules_.push_back(rule_for(node.call));
     link_ties();
   }
@@ -39,31 +43,13 @@ class Propagation {
   }
 
  private:
-  // By value: the output that is the new value of an annotated parameter, where this value meets it element by element
-  // on its way.
-  std::vector<const Output*> parameters_met() const {
-    std::vector<const Output*> met(graph_.values.size(), nullptr);
-    for (const Output& output : graph_.outputs)
-      if (output.annotation && output.tied != kNone) met[output.value] = &output;
-    for (NodeId node = static_cast<NodeId>(graph_.nodes.size()); node-- > 0;) {
-      const ValueId result = graph_.nodes[node].output;
-      if (!met[result]) continue;
-      const OpRule& rule = *rules_[node];
-      for (size_t i = 0; i < rule.inputs.size(); ++i) {
-        const ValueId operand = graph_.nodes[node].inputs[i];
-        if (!met[operand] && graph_.values[operand].producer != kNone && rule.inputs[i] == rule.outputs[0])
-          met[operand] = met[result];
-      }
-    }
-    return met;
-  }
-
   // What an optimizer keeps beside a parameter lies as the parameter, also what it makes when it is called first.
   void link_optimizer_state() {
-    const std::vector<const Output*> met = parameters_met();
+    const std::vector<const Output*> met = becomes_element_by_element(
+        graph_, rules_, [](const Output& output) { return output.annotation && output.tied != kNone; });
     for (Output& output : graph_.outputs) {
       const Output* parameter = met[output.value];
-      if (output.annotation || !parameter) continue;
+      if (output.annotation || !parameter || graph_.values[output.value].producer == kNone) continue;
       if (output.tied == kNone) output.tied = parameter->tied;
       ties_.push_back({parameter->value, output.value});
       known_.hidden[output.value] = true;  // until the parameter's annotation counts
@@ -192,13 +178,12 @@ class Propagation {
     const OpContext op = context(index);
     const PreferenceTable::Preference* preference = preferences_.of(node, op, known_);
     if (!preference) return false;
-    const auto& [inputs, outputs] = preference->placement;
     bool changed = false;
     for (size_t t = 0; t < op.num_tensors(); ++t) {
       const ValueId value = tensor_of(node, t);
       if (known_.fixed[value] || known_.hidden[value]) continue;
       const Shape& shape = op.type(t).shape;
-      const ShardingRef& wanted = t < node.inputs.size() ? inputs[t] : outputs[t - node.inputs.size()];
+      const ShardingRef& wanted = preference->placement.of(t);
       ShardingRef finer = extend(known_.shardings[value], without_partial(wanted, shape), shape);
       if (finer == known_.shardings[value]) continue;
       set(value, finer, origin(node, op, value));

@@ -14,7 +14,7 @@ namespace {
 SubAxisSet unused(const OpContext& op, const Graph& graph, const Node& node, const Strategy& strategy) {
   SubAxisSet used = strategy.used();
   for (const ValueId operand : node.inputs) used |= graph.values[operand].sharding->partial;
-  return ((SubAxisSet{1} << op.mesh->sub_axes().size()) - 1) & ~used;
+  return op.mesh->all_sub_axes() & ~used;
 }
 
 // The first operand with a dim that these sub-axes could cut beside what cuts it now, as that would leave it.

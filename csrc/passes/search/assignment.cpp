@@ -291,8 +291,7 @@ Choices Assignment::neighbours(NodeId node) const {
 }
 
 SubAxisSet Assignment::unused(NodeId node) const {
-  const SubAxisSet all = (SubAxisSet{1} << graph_.mesh->sub_axes().size()) - 1;
-  return all & ~choices_[node]->strategy.used();
+  return graph_.mesh->all_sub_axes() & ~choices_[node]->strategy.used();
 }
 
 ChoiceRef Assignment::choice_with(NodeId node, Strategy strategy) const {

@@ -59,14 +59,13 @@ class Assignment {
   // The same, if the value were not transient.
   int64_t moves_ns_if_kept(ValueId value) const;
 
-  // Time to start what the schedule will merge, had each a collective of its own, as the total has it.
-  int64_t merged_starts_ns() const { return merged_moves_ * options_.topology.levels.front().latency_ns; }
+  bool transient(ValueId value) const { return transient_[value]; }
 
-  // Time to start one collective; how many values are moved.
+  // Time to start one collective, and how many values are moved.
   int64_t start_ns() const { return options_.topology.levels.front().latency_ns; }
   int64_t moved_values() const { return moved_values_; }
-
-  bool transient(ValueId value) const { return transient_[value]; }
+  // Of the total, the starts of what the schedule will merge.
+  int64_t merged_starts_ns() const { return merged_moves_ * start_ns(); }
 
   // Whether ops that are no products count as long as they take, or in part (limits.h).
   void count_other_ops_by_clock(bool by_clock);

@@ -48,14 +48,10 @@ void Chain::descend(const std::vector<NodeId>& nodes) {
 // As cheaply as the node can. False where it cannot.
 bool Chain::adopt(const Step& step) {
   const auto& [node, tensor, layout] = step;
-  const size_t inputs = graph_.nodes[node].inputs.size();
-  const auto of = [&](const Choice& choice) {
-    return tensor < inputs ? choice.placement.inputs[tensor] : choice.placement.outputs[tensor - inputs];
-  };
   ChoiceRef best;
   int64_t least = 0;
   for (const ChoiceRef& choice : assignment_.choices(node, tensor, layout)) {
-    if (of(*choice) != layout) continue;
+    if (choice->placement.of(tensor) != layout) continue;
     const int64_t now = assignment_.cost_around(node, *choice);
     if (best && now >= least) continue;
     best = choice;

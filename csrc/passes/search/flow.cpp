@@ -80,11 +80,9 @@ std::set<NodeId> FlowRunner::run(const Flow& flow, Steps steps) {
     if (!choice || !keeps_what_stays(step.node, *choice)) continue;
     assignment_.decide(step.node, choice);
     changed.insert(step.node);
-    const size_t inputs = choice->placement.inputs.size(), all = inputs + choice->placement.outputs.size();
-    for (size_t t = 0; t < all; ++t) {
+    for (size_t t = 0; t < assignment_.context(step.node).num_tensors(); ++t) {
       const ValueId value = assignment_.value(step.node, t);
-      const ShardingRef layout =
-          only(flow.sub_axes, t < inputs ? choice->placement.inputs[t] : choice->placement.outputs[t - inputs], value);
+      const ShardingRef layout = only(flow.sub_axes, choice->placement.of(t), value);
       if (layout && been_.insert({flow.sub_axes, flow.through, value, layout.get()}).second)
         tell(value, layout, step.node, steps);
     }

@@ -2,17 +2,14 @@
 // Merged starts: inputs, and what state of an optimizer meets element by element.
 #include "passes/search/merged_starts.h"
 
+#include "passes/strategy/elementwise.h"
+
 namespace spmdx {
 
 std::vector<bool> merged_values(const Graph& graph, const std::vector<OpRuleRef>& rules) {
-  std::vector<bool> merged(graph.values.size(), false);
-  for (const Output& output : graph.outputs) merged[output.value] = output.tied != kNone;
-  for (NodeId node = static_cast<NodeId>(graph.nodes.size()); node-- > 0;) {
-    if (!merged[graph.nodes[node].output]) continue;
-    const OpRule& rule = *rules[node];
-    for (size_t i = 0; i < rule.inputs.size(); ++i)
-      if (rule.inputs[i] == rule.outputs[0]) merged[graph.nodes[node].inputs[i]] = true;
-  }
+  const std::vector<const Output*> state =
+      becomes_element_by_element(graph, rules, [](const Output& output) { return output.tied != kNone; });
+  std::vector<bool> merged(state.begin(), state.end());
   for (const Input& input : graph.inputs) merged[input.value] = true;
   return merged;
 }

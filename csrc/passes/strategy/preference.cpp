@@ -26,9 +26,7 @@ int64_t cost(const Node& node, const OpContext& op, const Strategy& strategy, co
   for (size_t t = 0; t < op.num_tensors(); ++t) {
     const ValueId value = tensor_of(node, t);
     if (known.hidden[value]) continue;
-    const bool is_input = t < node.inputs.size();
-    const ShardingRef& wanted = is_input ? placement.inputs[t] : placement.outputs[t - node.inputs.size()];
-    total += move_ns(known, value, is_input, op.type(t), wanted, topology);
+    total += move_ns(known, value, t < node.inputs.size(), op.type(t), placement.of(t), topology);
   }
   return total;
 }

@@ -24,6 +24,10 @@ struct Strategy {
 // The shardings a strategy asks of the operands and gives to the results.
 struct Placement {
   std::vector<ShardingRef> inputs, outputs;
+
+  const ShardingRef& of(size_t tensor) const {  // operands first, then results
+    return tensor < inputs.size() ? inputs[tensor] : outputs[tensor - inputs.size()];
+  }
 };
 
 // One op in its mesh: what the functions below need to know of it.
