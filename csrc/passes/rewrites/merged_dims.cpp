@@ -6,6 +6,7 @@
 #include <unordered_map>
 
 #include "graph/rewrite.h"
+#include "passes/strategy/elementwise.h"
 #include "passes/strategy/strategy.h"
 #include "rules/build/builder.h"
 #include "rules/build/op_builder.h"
@@ -72,7 +73,7 @@ void each_blocked(const Graph& graph, const Found& found) {
     if (const auto dim = dim_of_pieces(graph, node, readers[node.output])) {
       const Shape& out = node.call->outputs[0].shape;
       if (rules::is_cut(graph, node.inputs[0], *dim)) {
-        found(Merge{out[*dim], out[*dim + 1], 1}, node.inputs[0], *dim);
+        found(Merge{out[*dim], out[*dim + 1], 1, true}, node.inputs[0], *dim);
         continue;
       }
     }
@@ -89,11 +90,32 @@ void each_blocked(const Graph& graph, const Found& found) {
   }
 }
 
-// The nodes and values that hold the rows.
+// By node: whether it makes new state of old state, element by element, as optimizers do.
+std::vector<bool> state_updates(const Graph& graph) {
+  std::vector<OpRuleRef> rules;
+  for (const Node& node : graph.nodes) rules.push_back(rule_for(node.call));
+  const std::vector<const Output*> state =
+      becomes_element_by_element(graph, rules, [](const Output& output) { return output.tied != kNone; });
+  std::vector<bool> old(graph.values.size()), updates(graph.nodes.size());
+  for (const Input& input : graph.inputs) old[input.value] = input.state;
+  for (NodeId node = 0; node < updates.size(); ++node) {
+    const Node& at = graph.nodes[node];
+    for (size_t i = 0; state[at.output] && i < at.inputs.size(); ++i)
+      if (old[at.inputs[i]] && rules[node]->inputs[i] == rules[node]->outputs[0]) updates[node] = true;
+    if (updates[node]) old[at.output] = true;
+  }
+  return updates;
+}
+
+// The nodes and values that hold the rows. State keeps its order: the step would have to bring it back.
 class Island {
  public:
   Island(const Graph& graph, int64_t rows)
-      : graph_(graph), rows_(rows), users_(users(graph)), inside_(graph.nodes.size(), 0) {}
+      : graph_(graph),
+        rows_(rows),
+        users_(users(graph)),
+        updates_(state_updates(graph)),
+        inside_(graph.nodes.size(), 0) {}
 
   // False where a value would hold rows in two dims.
   bool grow(std::vector<Place> seeds) {
@@ -131,7 +153,7 @@ class Island {
     for (size_t t = 0; t < tensors; ++t) {
       if (value_at(node, t) != place.value) continue;
       const std::vector<int>& dim = factors(t)[place.dim];
-      const bool in = dim.size() == 1 && follows(*rule, node, static_cast<size_t>(dim[0]));
+      const bool in = dim.size() == 1 && !updates_[id] && follows(*rule, node, static_cast<size_t>(dim[0]));
       if (inside_[id] && inside_[id] != (in ? kInside : kBorder)) return false;
       inside_[id] = in ? kInside : kBorder;
       for (size_t other = 0; in && other < tensors; ++other)
@@ -155,6 +177,7 @@ class Island {
   const Graph& graph_;
   const int64_t rows_;
   std::vector<std::vector<NodeId>> users_;
+  std::vector<bool> updates_;
   std::vector<char> inside_;
   std::unordered_map<ValueId, size_t> dims_;
 };
@@ -238,9 +261,11 @@ class Turn {
     const ValueId made = rewrite_.to().add_node(node.call, std::move(inputs), node.source, node.param);
     for (size_t i = 0; i < node.call->outputs.size(); ++i) {
       const ValueId old = node.output + static_cast<ValueId>(i);
-      if (island_.holds(old))
+      if (island_.holds(old)) {
         turned_[old] = made + static_cast<ValueId>(i);
-      else
+        if (merge_.pieces && rules::is_cut(graph_, old, island_.dim(old)))  // the rows stay cut: a part of each piece
+          rewrite_.to().values[turned_[old]].hint = graph_.values[old].sharding;
+      } else
         rewrite_.map(old, made + static_cast<ValueId>(i));
     }
   }

@@ -12,6 +12,7 @@ namespace spmdx {
 // cannot be expressed, so the view that merges (or splits) would gather.
 struct Merge {
   int64_t outer = 1, cut = 1, inner = 1;
+  bool pieces = false;  // readers take the outer pieces one by one
   bool operator==(const Merge&) const = default;
 };
 

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Flows: an axis is tried on each dim of a product that passes, and on each dim of a sum that it makes whole.
+// Flows: an axis is tried on each dim of a product that passes, on each dim of a sum that it makes whole, and on moved
+// outputs.
 #include "passes/search/flows.h"
 
 #include <algorithm>
@@ -133,21 +134,49 @@ int64_t Flows::moving_outputs() const {
   return ns;
 }
 
+// Whether the total has fallen enough since then.
+bool Flows::pays(const Before& since) const {
+  const int64_t more = std::max<int64_t>(0, assignment_.moved_values() - since.moved_values);
+  const int64_t saved = chain_.starts_saved(since.chain) + kLimits.starts_a_flow_pays * assignment_.start_ns() * more;
+  return assignment_.total() + saved < since.chain.total && assignment_.unweighted() + saved < since.chain.unweighted &&
+         (moving_outputs() <= since.outputs || assignment_.moves_and_products() < since.chain.moves_and_products);
+}
+
+// Of what the flow changed, as many nodes as have the least total: first those that follow its source, then those
+// before it.
+bool Flows::attempt_part(const Before& since, NodeId source, std::map<NodeId, ChoiceRef> changes) {
+  const auto first = changes.lower_bound(source);
+  std::vector<NodeId> order;
+  for (auto at = first; at != changes.end(); ++at) order.push_back(at->first);
+  for (auto at = std::make_reverse_iterator(first); at != changes.rend(); ++at) order.push_back(at->first);
+  size_t best = 0, mark = assignment_.mark();
+  int64_t least = assignment_.total();
+  for (size_t i = 0; i < order.size(); ++i) {
+    assignment_.decide(order[i], changes.at(order[i]));
+    if (assignment_.total() >= least) continue;
+    least = assignment_.total();
+    best = i + 1;
+    mark = assignment_.mark();
+  }
+  assignment_.undo(mark);
+  if (best == 0 || best == order.size()) return chain_.keep(since.chain, false);
+  chain_.settle({order.begin(), order.begin() + static_cast<long>(best)});
+  return chain_.keep(since.chain, pays(since));
+}
+
 bool Flows::attempt(const Flow& flow, Steps steps, uint64_t like) {
   int& failures = failures_[like];
   if (failures >= kLimits.failures) return false;
-  const Chain::Before since = chain_.before();
-  const int64_t outputs = moving_outputs(), moved = assignment_.moved_values();
+  const Before since{chain_.before(), moving_outputs(), assignment_.moved_values()};
+  const NodeId source = steps.empty() ? 0 : steps.front().node;
   const std::set<NodeId> changed = runner_.run(flow, std::move(steps));
   if (changed.empty()) return false;
+  std::map<NodeId, ChoiceRef> changes;
+  for (const NodeId node : changed) changes[node] = assignment_.choice_ref(node);
   chain_.settle(changed);
-  const int64_t more = std::max<int64_t>(0, assignment_.moved_values() - moved);
-  const int64_t saved = chain_.starts_saved(since) + kLimits.starts_a_flow_pays * assignment_.start_ns() * more;
-  const bool better = assignment_.total() + saved < since.total &&
-                      assignment_.unweighted() + saved < since.unweighted &&
-                      (moving_outputs() <= outputs || assignment_.moves_and_products() < since.moves_and_products);
+  const bool better = chain_.keep(since.chain, pays(since)) || attempt_part(since, source, std::move(changes));
   failures = better ? 0 : failures + 1;
-  return chain_.keep(since, better);
+  return better;
 }
 
 }  // namespace spmdx

@@ -1,6 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 // Flows: where the axes of the mesh are tried, each time all along the dim that they cut.
 #pragma once
+#include <map>
+
 #include "passes/search/flow.h"
 
 namespace spmdx {
@@ -22,6 +24,12 @@ class Flows {
   // Runs the flow, and keeps what comes of it if the total fell. It must fall without the weight of products, too: more
   // must be saved than the moves cost on these devices and wires. And only products are worth moving outputs for.
   bool attempt(const Flow& flow, Steps steps, uint64_t like);
+  struct Before {
+    Chain::Before chain;
+    int64_t outputs, moved_values;
+  };
+  bool pays(const Before& since) const;
+  bool attempt_part(const Before& since, NodeId source, std::map<NodeId, ChoiceRef> changes);
   int64_t moving_outputs() const;
   std::vector<SubAxisSet> axes() const;
   std::vector<NodeId> products() const;
