@@ -17,7 +17,6 @@ import rows_tensor
 import rows_variants
 from program_row import COMMON, Accepted
 
-COPY = "a write keeps a copy of a cache"
 GATES = "every step exchanges gates or gathers states and gates: weights are not laid out anew"
 EXPERTS = "weights are exchanged to cut hidden units: parts of sums over experts cannot pass relu"
 
@@ -28,13 +27,9 @@ OPEN = {
     "context parallel, 4 heads on 8": Accepted(
         "keys and values are gathered; heads and queries are not cut by parts of one axis", 2.59
     ),
-    "decoding, cache cut by batch": Accepted(COPY, peak=1.54),
-    "decoding, cache cut by sequence": Accepted(COPY, peak=1.54),
-    "decoding, cache cut by heads": Accepted(COPY, peak=1.54),
     "decoding, short read of a cut sequence": Accepted(
         "rows are spread over devices before they are exchanged", 1.24
     ),
-    "TP decoding of two layers": Accepted(COPY, peak=1.26),
     "sorted experts, inference": Accepted(EXPERTS, 1.54),
     "sorted experts, training": Accepted(EXPERTS, 1.76),
     "convolutions, rows cut, training": Accepted(

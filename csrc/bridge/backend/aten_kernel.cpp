@@ -233,7 +233,6 @@ class AtenKernel final : public Kernel {
 
   void drop_in(std::span<const BufferRef> inputs, std::span<const Param> params) {
     for (const TensorPlace& place : tensors_) stack_[place.argument] = operand(inputs[place.input]);
-    if (needs_ == rules::Needs::unrepeated) separate(stack_[0]);
     for (const ListPlace& place : lists_) stack_[place.argument] = list_of(place, inputs);
     for (const ParamPlace& place : params_) {
       const Param& param = params[place.param];
@@ -242,12 +241,6 @@ class AtenKernel final : public Kernel {
     if (generator_ < 0) return;
     const auto seed = static_cast<uint64_t>(params[seed_].integer), draw = static_cast<uint64_t>(params[draw_].integer);
     stack_[generator_] = at::make_generator<at::CPUGeneratorImpl>(philox_words(seed, draw, 0).first);
-  }
-
-  // Copies the first operand if it shows an element at several places: a write to one is not meant for the others.
-  static void separate(c10::IValue& first) {
-    const at::Tensor tensor = first.toTensor();
-    if (may_repeat(tensor.sizes(), tensor.strides())) first = tensor.clone(at::MemoryFormat::Contiguous);
   }
 
   c10::IValue list_of(const ListPlace& place, std::span<const BufferRef> inputs) const {

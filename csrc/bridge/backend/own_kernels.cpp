@@ -7,12 +7,14 @@
 #include "bridge/backend/aten_names.h"
 #include "bridge/backend/buffer.h"
 #include "bridge/backend/shard_device.h"
+#include "runtime/program/memory_use.h"
 
 namespace spmdx::bridge {
 namespace {
 
 struct OwnRow {
-  PrepareCompute compute = nullptr;  // null where `kernel` is set
+  PrepareCompute compute = nullptr;  // one of three
+  PrepareWrite write = nullptr;
   PrepareKernel kernel = nullptr;
   Runs runs = Runs::everywhere;
 };
@@ -62,6 +64,24 @@ class OwnKernel final : public Kernel {
   Compute compute_;
 };
 
+class WriteKernel final : public Kernel {
+ public:
+  explicit WriteKernel(Write write) : write_(std::move(write)) {}
+
+  void run(std::span<const BufferRef> inputs, std::span<const Param> params, std::span<BufferRef> outputs,
+           int donated) override {
+    KernelGuard guard;
+    const at::Tensor& first = tensor_of(inputs[0]);
+    const bool in_place = donated == 0 && owns_memory_alone(first);
+    at::Tensor target = in_place ? first : first.clone();
+    write_(target, inputs, params);
+    outputs[0] = buffer_of(std::move(target));
+  }
+
+ private:
+  Write write_;
+};
+
 }  // namespace
 
 OwnKernels::OwnKernels(std::initializer_list<std::pair<std::string_view, PrepareCompute>> rows, Runs runs) {
@@ -72,13 +92,26 @@ OwnKernels::OwnKernels(std::initializer_list<std::pair<std::string_view, Prepare
   for (const auto& [op, kernel] : rows) add(op, kernel);
 }
 
+OwnKernels::OwnKernels(std::initializer_list<std::pair<std::string_view, PrepareWrite>> rows) {
+  for (const auto& [op, write] : rows) add_row(op, {.write = write});
+}
+
 void OwnKernels::add(std::string_view op, PrepareKernel prepare) { add_row(op, {.kernel = prepare}); }
+
+std::unique_ptr<Kernel> kernel_of(const Call& local, Compute compute) {
+  return std::make_unique<OwnKernel>(local, std::move(compute));
+}
+
+std::unique_ptr<Kernel> kernel_of(const Call& local, Write write) {
+  internal_check(memory_use(local) == MemoryUse::in_place, local.op + " does not write to its first operand");
+  return std::make_unique<WriteKernel>(std::move(write));
+}
 
 std::unique_ptr<Kernel> prepare_own(const Call& call) {
   const OwnRow* row = own_row(call.op);
   if (!row || (row->runs == Runs::off_the_cpu && shard_device().is_cpu())) return nullptr;
   if (row->kernel) return row->kernel(call);
-  return std::make_unique<OwnKernel>(call, row->compute(call));
+  return row->write ? kernel_of(call, row->write(call)) : kernel_of(call, row->compute(call));
 }
 
 bool stands_in(std::string_view op) {

@@ -21,6 +21,10 @@ namespace spmdx::bridge {
 // Computes all results of a call on one shard from its operands and parameters.
 using Compute = std::function<std::vector<at::Tensor>(std::span<const BufferRef> inputs, std::span<const Param>)>;
 using PrepareCompute = Compute (*)(const Call& local);  // `local`: with the arguments and types of one shard
+// Makes the only result of `target`, which holds the elements of the first operand: in its memory if nobody else reads
+// that, else in a copy.
+using Write = std::function<void(at::Tensor& target, std::span<const BufferRef> inputs, std::span<const Param>)>;
+using PrepareWrite = Write (*)(const Call& local);
 // Makes a kernel that stores its results itself; null: ATen's kernel is to run this call.
 using PrepareKernel = std::unique_ptr<Kernel> (*)(const Call& local);
 
@@ -32,6 +36,7 @@ class OwnKernels {
   OwnKernels(std::initializer_list<std::pair<std::string_view, PrepareCompute>> rows)
       : OwnKernels(rows, Runs::everywhere) {}
   OwnKernels(std::initializer_list<std::pair<std::string_view, PrepareCompute>> rows, Runs runs);
+  OwnKernels(std::initializer_list<std::pair<std::string_view, PrepareWrite>> rows);
   OwnKernels(std::initializer_list<std::pair<std::string_view, PrepareKernel>> rows);
   // Registers `prepare` for every key of `table`, which must have been constructed before.
   template <class Table>
@@ -42,6 +47,10 @@ class OwnKernels {
  private:
   static void add(std::string_view op, PrepareKernel prepare);
 };
+
+// For a PrepareKernel: the kernels that the other two kinds of tables make.
+std::unique_ptr<Kernel> kernel_of(const Call& local, Compute compute);
+std::unique_ptr<Kernel> kernel_of(const Call& local, Write write);
 
 // Our own kernel of this call for the shard device, or null if there is none.
 std::unique_ptr<Kernel> prepare_own(const Call& local);

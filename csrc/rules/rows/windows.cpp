@@ -51,6 +51,16 @@ Call windowed_call(const Call& call) {
   return inner;
 }
 
+bool replaces_rows(const Call& inner) {
+  const std::string_view base = base_name(inner.op);
+  if (base == "aten.index_put" || base == "aten._index_put_impl") return !boolean(inner, 3, false);
+  return base == "aten.index_copy";
+}
+
+MemoryUse memory_of_window(const Call& call) {
+  return replaces_rows(windowed_call(call)) ? MemoryUse::in_place : MemoryUse::fresh;
+}
+
 // The rule of the indexing op, in which composite factors may be cut: a factor that the outputs have passes (a window
 // of what is written); any other is reduced by a sum (each device reads 0 outside of its window).
 OpRule window(const Call& call) {

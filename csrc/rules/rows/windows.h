@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // Windows: spmdx.window runs an indexing op on one part of a dim, for only those indices that point into that part.
 #pragma once
-#include "rules/rule/rule.h"
+#include "rules/rule/row.h"
 
 namespace spmdx::rules {
 
@@ -11,6 +11,10 @@ enum : int64_t { kWindowOp, kWindowIndex, kWindowDim, kWindowStart, kWindowTotal
 
 // The call of the indexing op that a spmdx.window runs.
 Call windowed_call(const Call& call);
+
+// Whether the indexing op replaces rows of a dim: only those that point into the window are written.
+bool replaces_rows(const Call& inner);
+MemoryUse memory_of_window(const Call& call);
 
 OpRule window(const Call& call);                           // of spmdx.window: the indexed dim may be cut
 Values expand_window(Builder& builder, const Node& node);  // of gather, scatter, index_select, index_add, …

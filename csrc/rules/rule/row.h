@@ -16,7 +16,7 @@ enum class MemoryUse : uint8_t {
   view,     // it shares memory with the first operand: in another order, with gaps or with repeated elements
   part,     // it shares memory with the first operand: some rows of the dim that argument 1 names
   reshape,  // it shares memory with the first operand if that lies in row-major order; else it is a copy
-  in_place  // ATen's variant with a `_` may write it over the first operand, if nobody reads that operand afterwards
+  in_place  // the kernel may write it over the first operand, if nobody reads that operand afterwards
 };
 
 // What the op's kernel asks of the memory of its operands. The backend copies an operand that does not meet it.
@@ -24,8 +24,7 @@ enum class Needs : uint8_t {
   any,
   contiguous,  // because the kernel ignores strides (fused optimizers, indices of pools), reads past the end of an
                // expanded operand (batch_norm's backward), or because its gradient depends on strides (det)
-  aligned,     // contiguous and at storage offset 0, because the kernel reads the elements as a larger dtype
-  unrepeated   // no two elements of the first operand share memory, because the kernel writes to some of them
+  aligned      // contiguous and at storage offset 0, because the kernel reads the elements as a larger dtype
 };
 
 // The kinds of ops that passes recognise and rewrite.
@@ -50,6 +49,7 @@ struct Row {
   bool random = false;               // it draws random numbers
   bool constant_reals = false;       // floats decide a shape or what is computed, so they are recorded as constants
   MemoryUse memory = MemoryUse::fresh;
+  MemoryUse (*memory_of)(const Call& call) = nullptr;  // where it depends on the arguments of the call
   Needs needs = Needs::any;
   Form form = Form::other;
   bool registered = false;  // a user registered it

@@ -1,6 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
-// Kernels of ranges: rows first, first + step, … of a dim, as far as they are in this shard.
+// Kernels of ranges: rows first, first + step, … of a dim, as far as they are in this shard; and ops of ATen that write
+// a part of a tensor, for which it has no variant that writes in place.
 #include <ATen/Functions.h>
+
+#include <limits>
 
 #include "bridge/backend/buffer.h"
 #include "bridge/backend/own_kernels.h"
@@ -48,19 +51,48 @@ Compute prepare_place(const Call& call) {
   };
 }
 
-Compute prepare_write(const Call& call) {
-  return
-      [rows = rows_of(call, 2)](std::span<const BufferRef> inputs, std::span<const Param>) -> std::vector<at::Tensor> {
-        at::Tensor result = tensor_of(inputs[0]).clone(at::MemoryFormat::Contiguous);
-        const auto [to, from] = rows.common(result, tensor_of(inputs[1]));
-        to.copy_(from);
-        return {result};
-      };
+Write prepare_write(const Call& call) {
+  return [rows = rows_of(call, 2)](at::Tensor& target, std::span<const BufferRef> inputs, std::span<const Param>) {
+    const auto [to, from] = rows.common(target, tensor_of(inputs[1]));
+    to.copy_(from);
+  };
 }
 
-const OwnKernels range_kernels = {
-    {rules::kPlaceRange, prepare_place},
-    {rules::kReadRange, prepare_read},
+int64_t integer_or(const Call& call, size_t index, int64_t otherwise) {
+  const auto* number = index < call.args.size() ? std::get_if<int64_t>(&call.args[index]) : nullptr;
+  return number ? *number : otherwise;
+}
+
+// (x, source, dim, start, end, step)
+Write prepare_slice_scatter(const Call& call) {
+  const int64_t dim = integer_or(call, 2, 0), step = integer_or(call, 5, 1);
+  const int64_t start = integer_or(call, 3, 0), end = integer_or(call, 4, std::numeric_limits<int64_t>::max());
+  return [=](at::Tensor& target, std::span<const BufferRef> inputs, std::span<const Param>) {
+    target.slice(dim, start, end, step).copy_(tensor_of(inputs[1]));
+  };
+}
+
+// (x, source, dim, index)
+Write prepare_select_scatter(const Call& call) {
+  return [dim = own_argument<int64_t>(call, 2), index = own_argument<int64_t>(call, 3)](
+             at::Tensor& target, std::span<const BufferRef> inputs, std::span<const Param>) {
+    target.select(dim, index).copy_(tensor_of(inputs[1]));
+  };
+}
+
+// (x, source, offset, dim1, dim2)
+Write prepare_diagonal_scatter(const Call& call) {
+  const int64_t offset = integer_or(call, 2, 0), dim1 = integer_or(call, 3, 0), dim2 = integer_or(call, 4, 1);
+  return [=](at::Tensor& target, std::span<const BufferRef> inputs, std::span<const Param>) {
+    target.diagonal(offset, dim1, dim2).copy_(tensor_of(inputs[1]));
+  };
+}
+
+const OwnKernels range_kernels = {{rules::kPlaceRange, prepare_place}, {rules::kReadRange, prepare_read}};
+const OwnKernels writing_kernels = {
+    {"aten.diagonal_scatter", prepare_diagonal_scatter},
+    {"aten.select_scatter", prepare_select_scatter},
+    {"aten.slice_scatter", prepare_slice_scatter},
     {rules::kWriteRange, prepare_write},
 };
 

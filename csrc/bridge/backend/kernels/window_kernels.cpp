@@ -8,6 +8,7 @@
 #include "bridge/backend/buffer.h"
 #include "bridge/backend/kernels/indices.h"
 #include "bridge/backend/own_kernels.h"
+#include "bridge/backend/shard_device.h"
 #include "rules/rows/indexing.h"
 #include "rules/rows/windows.h"
 
@@ -72,7 +73,29 @@ std::vector<at::Tensor> write(const Window& window, std::span<const BufferRef> i
   return {run(window, std::move(operands), params).narrow(window.dim, 0, window.extent)};
 }
 
-Compute prepare_window(const Call& call) {
+// A write that replaces rows: those that are meant for this part, in their order.
+Write write_rows(const Window& window, uint32_t source) {
+  return [=](at::Tensor& target, std::span<const BufferRef> inputs, std::span<const Param>) {
+    const at::Tensor indices = checked_indices(window, tensor_of(inputs[window.index]));
+    std::vector<int64_t> sizes = target.sizes().vec();
+    const auto at = sizes.erase(sizes.begin() + window.dim);
+    sizes.insert(at, indices.sizes().begin(), indices.sizes().end());
+    at::Tensor rows = tensor_of(inputs[source]).expand(sizes);
+    rows = indices.dim() == 0 ? rows.unsqueeze(window.dim) : rows.flatten(window.dim, window.dim + indices.dim() - 1);
+    const at::Tensor here = outside_window(indices, window.start, window.extent).logical_not().flatten().nonzero();
+    const at::Tensor chosen = here.squeeze(1), places = indices.flatten().index_select(0, chosen).sub(window.start);
+    target.index_copy_(window.dim, places.to(at::kLong), rows.index_select(window.dim, chosen));
+  };
+}
+
+// The operand that a call of index_copy or index_put writes; kNone where it is of another dtype than what it replaces.
+uint32_t source_of(const Call& inner) {
+  const size_t argument = base_name(inner.op) == "aten.index_copy" ? 3 : 2;
+  const auto source = own_argument<TensorArg>(inner, argument).input;
+  return inner.inputs.at(source).dtype == inner.inputs.at(0).dtype ? source : kNone;
+}
+
+std::unique_ptr<Kernel> prepare_window(const Call& call) {
   Call inner = rules::windowed_call(call);
   Window window;
   window.op = inner.op;
@@ -85,14 +108,16 @@ Compute prepare_window(const Call& call) {
   const Access access = facts_of(inner.op).window;
   internal_check(access != Access::none, "no window of " + inner.op);
   const bool writes = access == Access::write;
+  if (rules::replaces_rows(inner) && shard_device().is_cpu() && source_of(inner) != kNone)  // a GPU would be waited for
+    return kernel_of(call, write_rows(window, source_of(inner)));
   if (writes) {
     ++inner.inputs[0].shape[static_cast<size_t>(window.dim)];
     ++inner.outputs.at(0).shape[static_cast<size_t>(window.dim)];
   }
   window.kernel = prepare_aten(inner);
-  return [window, writes](std::span<const BufferRef> inputs, std::span<const Param> params) {
+  return kernel_of(call, [window, writes](std::span<const BufferRef> inputs, std::span<const Param> params) {
     return writes ? write(window, inputs, params) : read(window, inputs, params);
-  };
+  });
 }
 
 const OwnKernels window_kernels = {{"spmdx.window", prepare_window}};
