@@ -104,7 +104,7 @@ TEST(rules_movement) {
   CHECK_EQ(rule_of("f32[4, 6]; f32[4, 2]", "f32[4, 6]", "aten.slice_scatter(%0, %1, 1, 2, 4, 1)"), "ab+,ac!->ab+");
   CHECK_EQ(rule_of("f32[4, 6]", "f32[4, 2]", "spmdx.read_range(%0, 1, 2, 1)"), "ab/->ac");
   CHECK_EQ(rule_of("f32[4, 2]", "f32[4, 6]", "spmdx.place_range(%0, 1, 2, 1)"), "ab/->ac");
-  CHECK_EQ(rule_of("f32[4, 6]; f32[4, 2]", "f32[4, 6]", "spmdx.write_range(%0, %1, 1, 2, 1)"), "ab,ac!->ab");
+  CHECK_EQ(rule_of("f32[4, 6]; f32[4, 2]", "f32[4, 6]", "spmdx.write_range(%0, %1, [1], [2], [1])"), "ab,ac!->ab");
   CHECK_EQ(rule_of("f32[4, 2]; f32[4, 3]", "f32[4, 5]", "aten.cat([%0, %1], 1)"), "ab!,ac!->ad!");
   CHECK_EQ(rule_of("f32[4]; f32[4]", "f32[4, 2]", "aten.stack([%0, %1], 1)"), "a,a->ab!");
   CHECK_EQ(rule_of("f32[4, 6]", "f32[4, 8]", "aten.constant_pad_nd(%0, [1, 1], 0)"), "ab!->ac!");

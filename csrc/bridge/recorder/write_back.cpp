@@ -3,6 +3,7 @@
 #include "bridge/recorder/write_back.h"
 
 #include <algorithm>
+#include <numeric>
 #include <unordered_map>
 
 #include "base/error.h"
@@ -11,6 +12,7 @@
 #include "bridge/recorder/recorder.h"
 #include "bridge/recorder/values.h"
 #include "bridge/tensor/calls.h"
+#include "graph/args.h"
 
 namespace spmdx::bridge {
 namespace {
@@ -111,6 +113,56 @@ ValueId into_part(const ViewStep& step, ValueId source, ValueId written) {
                      {source, written});
 }
 
+bool is_part(const ViewStep& step) {
+  return step.call->op == "aten.select.int" || step.call->op == "aten.slice.Tensor";
+}
+
+// Of each dim of a tensor the rows that slices and selects, one after the other, leave of it.
+struct Ranges {
+  std::vector<int64_t> firsts, steps;
+  Shape sizes;  // 1 where one row is selected
+
+  explicit Ranges(c10::ArrayRef<ViewStep> parts) : sizes(parts.front().in.sizes) {
+    firsts.assign(sizes.size(), 0);
+    steps.assign(sizes.size(), 1);
+    std::vector<size_t> shown(sizes.size());  // the dims that are left
+    std::iota(shown.begin(), shown.end(), 0);
+    for (const ViewStep& part : parts) {
+      const auto dim = static_cast<size_t>(normal_dim(integer(*part.call, 1, 0), shown.size()));
+      const size_t at = shown[dim];
+      int64_t first = integer(*part.call, 2, 0);
+      if (first < 0) first += sizes[at];
+      firsts[at] += std::clamp<int64_t>(first, 0, sizes[at]) * steps[at];
+      if (part.call->op == "aten.select.int") {
+        sizes[at] = 1;
+        shown.erase(shown.begin() + static_cast<long>(dim));
+      } else {
+        steps[at] *= integer(*part.call, 4, 1);
+        sizes[at] = part.out.sizes[dim];
+      }
+    }
+  }
+};
+
+// Several slices and selects are one write: a tensor of what some of them show would be copied.
+ValueId into_parts(c10::ArrayRef<ViewStep> parts, ValueId source, ValueId written) {
+  const Meta& whole = parts.front().in;
+  Ranges ranges(parts);
+  std::vector<int64_t> dims, firsts, steps;
+  for (size_t d = 0; d < ranges.sizes.size(); ++d) {
+    if (ranges.sizes[d] == whole.sizes[d] && ranges.steps[d] == 1) continue;
+    dims.push_back(static_cast<int64_t>(d));
+    firsts.push_back(ranges.firsts[d]);
+    steps.push_back(ranges.steps[d]);
+  }
+  written = view(written, ranges.sizes);
+  if (dims.empty()) return written;
+  const TensorType type = type_of(whole);
+  return record_call(
+      make_call("spmdx.write_range", {type, {type.dtype, ranges.sizes, false}}, {dims, firsts, steps}, type),
+      {source, written});
+}
+
 ValueId into_expand(const ViewStep& step, ValueId, ValueId written) { return view(written, step.in.sizes); }
 
 // Shows some element at two places.
@@ -146,24 +198,36 @@ const std::unordered_map<std::string, WriteBack>& inverses() {
   return rows;
 }
 
+// Where each run of steps begins that are undone together: neighbours that take parts, and all from `direct` on.
+std::vector<size_t> undone_together(const std::vector<ViewStep>& steps, size_t direct) {
+  std::vector<size_t> begins{0};
+  for (size_t i = 1; i < steps.size(); ++i)
+    if (i <= direct && !(i < direct && is_part(steps[i - 1]) && is_part(steps[i]))) begins.push_back(i);
+  return begins;
+}
+
+ValueId undo(c10::ArrayRef<ViewStep> run, ValueId source, ValueId written) {
+  if (run.size() > 1 && is_part(run.front())) return into_parts(run, source, written);
+  const auto row = inverses().find(run.front().call->op);
+  if (repeats(run.front()) || row == inverses().end()) return scatter_back(run, source, written);
+  return row->second(run.front(), source, written);
+}
+
 }  // namespace
 
 ValueId write_back(const std::vector<ViewStep>& steps, ValueId base, ValueId written) {
+  if (steps.empty()) return written;
   // Where one element is shown at several places and only some of these are written, the places get different values.
   // So from the first step on that repeats elements there is no inverse step by step.
   const auto first = std::find_if(steps.begin(), steps.end(), repeats);
   const auto direct = static_cast<size_t>(first - steps.begin());
+  const std::vector<size_t> begins = undone_together(steps, direct);
   std::vector<ValueId> sources{base};
-  for (size_t i = 0; i < direct && i + 1 < steps.size(); ++i) {
+  for (size_t i = 0; i < begins.back(); ++i)
     sources.push_back(record_call(steps[i].call, {sources[i]}, steps[i].params) + steps[i].result);
-  }
-  if (first != steps.end())
-    written = scatter_back(c10::ArrayRef<ViewStep>(steps).slice(direct), sources[direct], written);
-  for (size_t i = direct; i-- > 0;) {
-    auto row = inverses().find(steps[i].call->op);
-    written = row == inverses().end() ? scatter_back(steps[i], sources[i], written)
-                                      : row->second(steps[i], sources[i], written);
-  }
+  size_t end = steps.size();
+  for (size_t i = begins.size(); i-- > 0; end = begins[i])
+    written = undo(c10::ArrayRef<ViewStep>(steps).slice(begins[i], end - begins[i]), sources[begins[i]], written);
   return written;
 }
 

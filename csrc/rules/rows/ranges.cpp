@@ -41,12 +41,17 @@ OpRule sliced(const Call& call, size_t arg) {
   return from_letters(call, {{from}, {to}});
 }
 
-ValueId emit_range(OpBuilder& maths, std::string_view op, std::vector<ValueId> inputs, const TakenRows& rows,
-                   TensorType type) {
-  std::vector<Arg> args;
-  for (uint32_t i = 0; i < inputs.size(); ++i) args.emplace_back(TensorArg{i});
-  args.insert(args.end(), {static_cast<int64_t>(rows.dim), rows.first, rows.step});
-  return maths.emit(std::string(op), std::move(args), std::move(inputs), {std::move(type)});
+ValueId emit_range(OpBuilder& maths, std::string_view op, ValueId x, const TakenRows& rows, TensorType type) {
+  return maths.emit(std::string(op), {TensorArg{0}, static_cast<int64_t>(rows.dim), rows.first, rows.step}, {x},
+                    {std::move(type)});
+}
+
+ValueId emit_write(OpBuilder& maths, ValueId base, ValueId x, const TakenRows& rows) {
+  using List = std::vector<int64_t>;
+  return maths.emit(
+      std::string(kWriteRange),
+      {TensorArg{0}, TensorArg{1}, List{static_cast<int64_t>(rows.dim)}, List{rows.first}, List{rows.step}}, {base, x},
+      {maths.output(0)});
 }
 
 }  // namespace
@@ -87,7 +92,7 @@ Values expand_slice(Builder& builder, const Node& node) {
   OpBuilder maths(builder, node);
   const TakenRows rows = taken_rows(maths.call()).at(0);
   if (may_share_rows(maths.call(), rows.dim)) return expand_taken_rows(builder, node);
-  return {emit_range(maths, rows.back ? kPlaceRange : kReadRange, {maths.input(0)}, rows, maths.output(0))};
+  return {emit_range(maths, rows.back ? kPlaceRange : kReadRange, maths.input(0), rows, maths.output(0))};
 }
 
 Values expand_select(Builder& builder, const Node& node) {
@@ -95,26 +100,26 @@ Values expand_select(Builder& builder, const Node& node) {
   const TakenRows row = row_of_select(maths.call(), 1, maths.shape(maths.input(0)));
   const TensorType& result = maths.output(0);
   const TensorType one{result.dtype, with_dim(result.shape, row.dim)};
-  return {maths.view(emit_range(maths, kReadRange, {maths.input(0)}, row, one), result.shape)};
+  return {maths.view(emit_range(maths, kReadRange, maths.input(0), row, one), result.shape)};
 }
 
 Values expand_select_backward(Builder& builder, const Node& node) {
   OpBuilder maths(builder, node);
   const TakenRows row = row_of_select(maths.call(), 2, maths.output(0).shape);
   const ValueId grad = maths.view(maths.input(0), with_dim(maths.shape(maths.input(0)), row.dim));
-  return {emit_range(maths, kPlaceRange, {grad}, row, maths.output(0))};
+  return {emit_range(maths, kPlaceRange, grad, row, maths.output(0))};
 }
 
 Values expand_select_scatter(Builder& builder, const Node& node) {
   OpBuilder maths(builder, node);
   const TakenRows row = row_of_select(maths.call(), 2, maths.output(0).shape);
   const ValueId source = maths.view(maths.input(1), with_dim(maths.shape(maths.input(1)), row.dim));
-  return {emit_range(maths, kWriteRange, {maths.input(0), source}, row, maths.output(0))};
+  return {emit_write(maths, maths.input(0), source, row)};
 }
 
 Values expand_slice_scatter(Builder& builder, const Node& node) {
   OpBuilder maths(builder, node);
-  return {emit_range(maths, kWriteRange, node.inputs, taken_rows(maths.call()).at(0), maths.output(0))};
+  return {emit_write(maths, maths.input(0), maths.input(1), taken_rows(maths.call()).at(0))};
 }
 
 OpRule range(const Call& call) {
@@ -127,7 +132,9 @@ OpRule range(const Call& call) {
 
 OpRule write_range(const Call& call) {
   const size_t rank = rank_of(call);
-  return from_letters(call, {{dims(rank), resized(only(dim_of(call, 2, rank), rank), 'B')}, {dims(rank)}});
+  std::vector<bool> ranged(rank, false);
+  for (const int64_t dim : list_of_integers(call, 2)) ranged.at(static_cast<size_t>(dim)) = true;
+  return from_letters(call, {{dims(rank), resized(ranged, 'B')}, {dims(rank)}});
 }
 
 void read_range_first(const Call& call, const Boxes& inputs, const Boxes& outputs, std::vector<Arg>& args) {
@@ -141,8 +148,10 @@ void place_range_first(const Call& call, const Boxes& inputs, const Boxes& outpu
 }
 
 void write_range_first(const Call& call, const Boxes& inputs, const Boxes&, std::vector<Arg>& args) {
-  const auto dim = static_cast<size_t>(integer(call, 2, 0));
-  args.at(3) = integer(call, 3, 0) - inputs.at(0).at(dim).start;
+  const std::vector<int64_t>& dims = list_of_integers(call, 2);
+  std::vector<int64_t> firsts = list_of_integers(call, 3);
+  for (size_t i = 0; i < dims.size(); ++i) firsts[i] -= inputs.at(0).at(static_cast<size_t>(dims[i])).start;
+  args.at(3) = std::move(firsts);
 }
 
 }  // namespace spmdx::rules

@@ -5,10 +5,10 @@
 
 namespace spmdx::rules {
 
-// Three ops of our own, of arguments (x, dim, first, step), for write_range (base, x, dim, first, step):
+// Three ops of our own, of arguments (x, dim, first, step), for write_range (base, x, dims, firsts, steps):
 constexpr std::string_view kReadRange = "spmdx.read_range";  // row i is row first + i·step of x; zeros where x has none
 constexpr std::string_view kPlaceRange = "spmdx.place_range";  // row first + j·step is row j of x; all others are zeros
-constexpr std::string_view kWriteRange = "spmdx.write_range";  // likewise; all others are those of `base`
+constexpr std::string_view kWriteRange = "spmdx.write_range";  // likewise in each dim; all others are those of `base`
 
 // The dim is composite in the larger tensor: what a device does not hold it reads as 0, or does not write. Slices whose
 // rows are enough to be shared out take them from each other instead (taken_rows.h).

@@ -4,6 +4,7 @@
 #include <ATen/Functions.h>
 
 #include <limits>
+#include <tuple>
 
 #include "bridge/backend/buffer.h"
 #include "bridge/backend/own_kernels.h"
@@ -52,8 +53,14 @@ Compute prepare_place(const Call& call) {
 }
 
 Write prepare_write(const Call& call) {
-  return [rows = rows_of(call, 2)](at::Tensor& target, std::span<const BufferRef> inputs, std::span<const Param>) {
-    const auto [to, from] = rows.common(target, tensor_of(inputs[1]));
+  using List = std::vector<int64_t>;
+  const List &dims = own_argument<List>(call, 2), &firsts = own_argument<List>(call, 3),
+             &steps = own_argument<List>(call, 4);
+  std::vector<Rows> ranges;
+  for (size_t i = 0; i < dims.size(); ++i) ranges.push_back({dims[i], firsts[i], steps[i]});
+  return [ranges](at::Tensor& target, std::span<const BufferRef> inputs, std::span<const Param>) {
+    at::Tensor to = target, from = tensor_of(inputs[1]);
+    for (const Rows& rows : ranges) std::tie(to, from) = rows.common(to, from);
     to.copy_(from);
   };
 }
