@@ -24,9 +24,6 @@ OPEN = {
     "FSDP language model, 16,384 words": Accepted(
         "scores are exchanged for the loss; pinned by words it moves less than was derived", 1.24
     ),
-    "context parallel, 4 heads on 8": Accepted(
-        "keys and values are gathered; heads and queries are not cut by parts of one axis", 2.59
-    ),
     "decoding, short read of a cut sequence": Accepted(
         "rows are spread over devices before they are exchanged", 1.24
     ),

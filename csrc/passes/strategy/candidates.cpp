@@ -64,31 +64,55 @@ std::vector<bool> in_the_way(const OpContext& op, const std::vector<DimSharding>
   return blocked;
 }
 
-// Where a cut of `sharding` is blocked: the same sub-axes on a factor that passes and that they divide evenly. An
-// all_to_all leads there, which is cheaper than a gather. At most kLimits.moved, in the order of factors.
-std::vector<Strategy> moved(const OpContext& op, size_t tensor, const ShardingRef& sharding,
-                            const std::vector<int>& count) {
-  std::vector<DimSharding> cuts = cuts_of(op, tensor, sharding);
-  const TensorFactors& factors = op.factors(tensor);
-  const std::vector<bool> blocked = in_the_way(op, cuts, count);
-  std::vector<SubAxisId> sub_axes;
-  for (size_t f = 0; f < cuts.size(); ++f)
-    if (blocked[f]) sub_axes.insert(sub_axes.end(), cuts[f].sub_axes.begin(), cuts[f].sub_axes.end());
+// Of these sub-axes the longest minor part that divides the factor evenly: the major ones can go on cutting what they
+// cut now.
+std::vector<SubAxisId> minor_part(const Mesh& mesh, const std::vector<SubAxisId>& sub_axes, int64_t size) {
+  for (auto first = sub_axes.begin(); first != sub_axes.end(); ++first) {
+    std::vector<SubAxisId> part(first, sub_axes.end());
+    if (size % mesh.group_size(sub_axis_set(part)) == 0 && is_legal(mesh, {part, 1}, size)) return part;
+  }
+  return {};
+}
+
+// `rest` with the sub-axes on each of these factors, or with their longest minor part that some of the factors can
+// take. At most kLimits.moved, in the order of factors.
+std::vector<Strategy> each_with(const OpContext& op, const Strategy& rest, const std::vector<SubAxisId>& sub_axes,
+                                const std::vector<size_t>& factors) {
   std::vector<Strategy> result;
-  if (sub_axes.empty()) return result;
-  const int64_t parts = op.mesh->group_size(sub_axis_set(sub_axes));
-  for (size_t f = 0; f < cuts.size(); ++f)
-    if (blocked[f]) cuts[f] = {};
-  for (size_t f = 0; f < cuts.size() && result.size() < kLimits.moved; ++f) {
-    const Factor& factor = op.rule->factors[f];
-    if (blocked[f] || factor.kind != FactorKind::pass || !cuts[f].empty() || factor.size % parts != 0) continue;
-    if (!has_factor(factors, static_cast<int>(f))) continue;
-    Strategy strategy;
-    strategy.cuts = cuts;
-    strategy.cuts[f] = {sub_axes, 1};
-    if (is_legal(*op.mesh, strategy.cuts[f], factor.size)) result.push_back(std::move(strategy));
+  size_t longest = 0;
+  for (const size_t f : factors) {
+    std::vector<SubAxisId> part = minor_part(*op.mesh, sub_axes, op.rule->factors[f].size);
+    if (part.empty() || part.size() < longest) continue;
+    if (part.size() > longest) result.clear();
+    longest = part.size();
+    if (result.size() == kLimits.moved) continue;
+    Strategy strategy = rest;
+    strategy.cuts[f] = {std::move(part), 1};
+    result.push_back(std::move(strategy));
   }
   return result;
+}
+
+// Where a cut of `sharding` is blocked: the same sub-axes, as far as they divide it, on a factor that passes. An
+// all_to_all leads there, which is cheaper than a gather.
+std::vector<Strategy> moved(const OpContext& op, size_t tensor, const ShardingRef& sharding,
+                            const std::vector<int>& count) {
+  Strategy rest;
+  rest.cuts = cuts_of(op, tensor, sharding);
+  const std::vector<bool> blocked = in_the_way(op, rest.cuts, count);
+  std::vector<SubAxisId> sub_axes;
+  for (size_t f = 0; f < blocked.size(); ++f) {
+    if (!blocked[f]) continue;
+    sub_axes.insert(sub_axes.end(), rest.cuts[f].sub_axes.begin(), rest.cuts[f].sub_axes.end());
+    rest.cuts[f] = {};
+  }
+  if (sub_axes.empty()) return {};
+  std::vector<size_t> open;
+  for (size_t f = 0; f < blocked.size(); ++f)
+    if (!blocked[f] && op.rule->factors[f].kind == FactorKind::pass && rest.cuts[f].empty() &&
+        has_factor(op.factors(tensor), static_cast<int>(f)))
+      open.push_back(f);
+  return each_with(op, rest, sub_axes, open);
 }
 
 void add_hint(std::vector<Hint>& found, Strategy strategy, int64_t bytes) {
@@ -111,27 +135,23 @@ bool sums(const OpContext& op, const Strategy& strategy) {
 }
 
 // Of a product, where two tensors cut different factors by the same sub-axes, or one that is summed over: those
-// sub-axes on a factor that all operands have. Two all_to_alls may be less than a gather or a sum. At most
-// kLimits.moved, in the order of factors.
+// sub-axes, as far as they divide it, on a factor that all operands have. Two all_to_alls may be less than a gather or
+// a sum.
 std::vector<Strategy> agreed(const OpContext& op, const std::vector<Hint>& found) {
-  std::vector<Strategy> result;
-  if (found.empty() || !op.rule->product) return result;
+  if (found.empty() || !op.rule->product) return {};
   const Strategy& first = found[0].strategy;
   const auto differs = [&](const Hint& h) { return h.strategy.used() == first.used() && h.strategy != first; };
-  if (!sums(op, first) && std::none_of(found.begin() + 1, found.end(), differs)) return result;
+  if (!sums(op, first) && std::none_of(found.begin() + 1, found.end(), differs)) return {};
   std::vector<SubAxisId> sub_axes;
   for (const DimSharding& cut : first.cuts) sub_axes.insert(sub_axes.end(), cut.sub_axes.begin(), cut.sub_axes.end());
-  for (size_t f = 0; f < first.cuts.size() && result.size() < kLimits.moved; ++f) {
-    const Factor& factor = op.rule->factors[f];
-    if (factor.kind != FactorKind::pass || factor.size % op.mesh->group_size(sub_axis_set(sub_axes)) != 0) continue;
+  std::vector<size_t> shared;
+  for (size_t f = 0; f < first.cuts.size(); ++f) {
     const auto has = [&](const TensorFactors& factors) { return has_factor(factors, static_cast<int>(f)); };
-    if (!std::all_of(op.rule->inputs.begin(), op.rule->inputs.end(), has)) continue;
-    Strategy strategy;
-    strategy.cuts.resize(first.cuts.size());
-    strategy.cuts[f] = {sub_axes, 1};
-    if (is_legal(*op.mesh, strategy.cuts[f], factor.size)) result.push_back(std::move(strategy));
+    if (op.rule->factors[f].kind == FactorKind::pass &&
+        std::all_of(op.rule->inputs.begin(), op.rule->inputs.end(), has))
+      shared.push_back(f);
   }
-  return result;
+  return each_with(op, Strategy{std::vector<DimSharding>(first.cuts.size())}, sub_axes, shared);
 }
 
 // First what the tensors suggest directly, then what they suggest with blocked sub-axes moved; in both the largest
