@@ -60,8 +60,8 @@ const std::vector<Pass>& all_passes() {
       {"split-constants", of_graph(split_constants)},  // gives each use of a constant a node of its own
       {"propagate", of_graph(propagate)},              // from annotations to a sharding for every value
       {"expand", of_graph(expand_composites)},         // softmax, norms, attention … that are best cut inside
-      {"interleave", try_interleaved},                 // merged dims whose minor part is cut, in another order
       {"split-views", try_split_views},                // slices of equal pieces of a dim, as a view and selects
+      {"interleave", try_interleaved},                 // merged dims whose minor part is cut, in another order
       {"expand-gathered", try_expanded},               // composites for whose sake a plan gathers
       {"search", search},                              // a strategy for every node, by cost
       {"partition", partition},                        // inserts the collectives

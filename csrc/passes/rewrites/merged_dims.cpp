@@ -6,6 +6,7 @@
 #include <unordered_map>
 
 #include "graph/rewrite.h"
+#include "graph/rows.h"
 #include "passes/strategy/elementwise.h"
 #include "passes/strategy/strategy.h"
 #include "rules/build/builder.h"
@@ -221,6 +222,27 @@ class Turn {
     return emit("aten.permute", parts, order, split(shape, dim, b, a, merge_.inner), source);
   }
 
+  // The same rows in the other order, each taken from the device that holds it.
+  ValueId take(ValueId from, size_t dim, int64_t a, int64_t b, int64_t parts, SourceId source) {
+    const Shape shape = rewrite_.to().values[from].type.shape;
+    std::vector<int64_t> rows;
+    for (int64_t i = 0; i < b; ++i)
+      for (int64_t j = 0; j < a; ++j)
+        for (int64_t k = 0; k < merge_.inner; ++k) rows.push_back((j * b + i) * merge_.inner + k);
+    Builder builder(rewrite_.to(), source);
+    return builder.emit(std::string(kTakeRows), {TensorArg{0}, static_cast<int64_t>(dim), std::move(rows), parts},
+                        {from}, {builder.type(from)});
+  }
+
+  // Parts that the dim of pieces is cut into, of which some would hold rows of two pieces but not all of either: no
+  // view lays that out. 1 where a view does.
+  int64_t unequal_parts(ValueId value) const {
+    const size_t dim = island_.dim(value);
+    if (!merge_.pieces || !rules::is_cut(graph_, value, dim)) return 1;
+    const int64_t parts = graph_.mesh->group_size(sub_axis_set(graph_.values[value].sharding->dims[dim].sub_axes));
+    return merge_.outer % parts && parts % merge_.outer ? parts : 1;
+  }
+
   // A value of the island with its rows reordered. Where a view merges them, it is made from the view's operand.
   ValueId turned(ValueId value, SourceId source) {
     ValueId& made = turned_[value];
@@ -228,6 +250,8 @@ class Turn {
     const NodeId producer = graph_.values[value].producer;
     const bool merges = producer != kNone && is_view(graph_.nodes[producer]);
     const ValueId from = merges ? plain(graph_.nodes[producer].inputs[0], source) : plain(value, source);
+    if (const int64_t cuts = unequal_parts(value); cuts > 1 && !merges)
+      return turned_[value] = take(from, island_.dim(value), merge_.outer, merge_.cut, cuts, source);
     const Shape& shape = graph_.values[value].type.shape;
     const ValueId swapped = swap(from, shape, island_.dim(value), merge_.outer, merge_.cut, source);
     return turned_[value] = view(swapped, shape, source);
@@ -238,8 +262,10 @@ class Turn {
   }
 
   ValueId plain(ValueId value, SourceId source) {
-    if (rewrite_.at(value) == kNone)
-      rewrite_.map(value, view(swapped_back(value, source), graph_.values[value].type.shape, source));
+    if (rewrite_.at(value) != kNone) return rewrite_.at(value);
+    const int64_t cuts = unequal_parts(value);
+    rewrite_.map(value, cuts > 1 ? take(turned_[value], island_.dim(value), merge_.cut, merge_.outer, cuts, source)
+                                 : view(swapped_back(value, source), graph_.values[value].type.shape, source));
     return rewrite_.at(value);
   }
 
