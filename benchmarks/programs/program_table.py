@@ -22,9 +22,6 @@ GATES = "every step exchanges gates or gathers states and gates: weights are not
 EXPERTS = "weights are exchanged to cut hidden units: parts of sums over experts cannot pass relu"
 
 OPEN = {
-    "FSDP language model, 16,384 words": Accepted(
-        "scores are exchanged for the loss; pinned by words it moves less than was derived", 1.24
-    ),
     "decoding, cache cut by batch": Accepted(COPY, peak=1.54),
     "decoding, cache cut by sequence": Accepted(COPY, peak=1.54),
     "decoding, cache cut by heads": Accepted(COPY, peak=1.54),
