@@ -21,9 +21,6 @@ GATES = "every step exchanges gates, of a batch that is cut: weights are not lai
 EXPERTS = "weights are exchanged to cut hidden units: parts of sums over experts cannot pass relu"
 
 OPEN = {
-    "FSDP language model, 16,384 words": Accepted(
-        "scores are exchanged for the loss; pinned by words it moves less than was derived", 1.24
-    ),
     "decoding, short read of a cut sequence": Accepted(
         "rows are spread over devices before they are exchanged", 1.24
     ),

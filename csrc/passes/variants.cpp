@@ -44,6 +44,19 @@ ShardingRef made(const Draft& draft, ValueId value) {
   return draft.decisions->choices[producer]->placement.outputs[value - draft.graph.nodes[producer].output];
 }
 
+// The same as if the views that lead to it kept what was made before them: what a composite wants may be moved there.
+ShardingRef made_before_views(const Draft& draft, ValueId value) {
+  const NodeId producer = draft.graph.values[value].producer;
+  if (producer == kNone) return made(draft, value);
+  const Node& view = draft.graph.nodes[producer];
+  const OpRuleRef rule = rule_for(view.call);
+  if (rule->linearity != Linearity::movement || view.inputs.size() != 1) return made(draft, value);
+  const ShardingRef before = made_before_views(draft, view.inputs[0]);
+  const OpContext op{draft.graph.mesh, view.call.get(), rule.get(), false};
+  const auto kept = before ? place(op, project(op, 0, before)) : std::nullopt;
+  return kept && kept->inputs[0] == before ? kept->outputs[value - view.output] : made(draft, value);
+}
+
 // Time of moving operands only because the op cannot be cut as they are, but by what it is made of.
 int64_t gathering_ns(const Draft& draft, NodeId node, const Topology& topology) {
   const Node& at = draft.graph.nodes[node];
@@ -52,20 +65,50 @@ int64_t gathering_ns(const Draft& draft, NodeId node, const Topology& topology) 
   const OpContext op{draft.graph.mesh, at.call.get(), rule.get(), true};
   int64_t ns = 0;
   for (size_t i = 0; i < at.inputs.size(); ++i) {
-    const ShardingRef here = made(draft, at.inputs[i]), wanted = draft.decisions->choices[node]->placement.inputs[i];
+    const ShardingRef here = made_before_views(draft, at.inputs[i]),
+                      wanted = draft.decisions->choices[node]->placement.inputs[i];
     if (here && here != wanted && cuts_composite(op, project(op, i, here)))
       ns += plan_reshard(op.type(i).dtype, op.type(i).shape, here, wanted, topology)->cost_ns;
   }
   return ns;
 }
 
+// Whether the op, expanded, could be cut as an operand that an expanded one makes. `carried`: what those make, by
+// value.
+bool follows(const Draft& draft, NodeId node, const std::vector<ShardingRef>& carried) {
+  const Node& at = draft.graph.nodes[node];
+  const OpRuleRef rule = rule_for(at.call);
+  if (!rule->expand) return false;
+  const OpContext op{draft.graph.mesh, at.call.get(), rule.get(), true};
+  for (size_t i = 0; i < at.inputs.size(); ++i)
+    if (const ShardingRef& here = carried[at.inputs[i]]; here && cuts_composite(op, project(op, i, here))) return true;
+  return false;
+}
+
+// What the op makes if it is expanded, and cut as an operand is.
+void carry(const Draft& draft, NodeId node, std::vector<ShardingRef>& carried) {
+  const Node& at = draft.graph.nodes[node];
+  const OpRuleRef rule = rule_for(at.call);
+  const OpContext op{draft.graph.mesh, at.call.get(), rule.get(), true};
+  for (size_t i = 0; i < at.inputs.size(); ++i) {
+    const ShardingRef& before = carried[at.inputs[i]];
+    const ShardingRef here = before ? before : made_before_views(draft, at.inputs[i]);
+    if (!here) continue;
+    const Strategy strategy = project(op, i, here);
+    const auto placed = cuts_composite(op, strategy) ? place(op, strategy) : std::nullopt;
+    for (size_t r = 0; placed && r < placed->outputs.size(); ++r) carried[at.output + r] = placed->outputs[r];
+  }
+}
+
 // None where all of them take next to no time.
 std::optional<std::vector<bool>> gathered_composites(const Draft& draft, const Topology& topology) {
   std::vector<bool> nodes(draft.graph.nodes.size());
+  std::vector<ShardingRef> carried(draft.graph.values.size());
   int64_t all = 0;
   for (NodeId node = 0; node < nodes.size(); ++node) {
     const int64_t ns = gathering_ns(draft, node, topology);
-    nodes[node] = ns > 0;
+    nodes[node] = ns > 0 || follows(draft, node, carried);
+    if (nodes[node]) carry(draft, node, carried);
     all += ns;
   }
   if (static_cast<double>(all) <= kLimits.gathered_share * static_cast<double>(draft.decisions->moving_ns))
