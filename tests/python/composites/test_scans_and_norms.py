@@ -72,7 +72,9 @@ def test_group_norm(devices, spec, channels, groups):
         mesh_of(devices),
         [spec, None, None],
     )
-    if channels % devices == 0 or not spec[1]:  # no group lies on more devices than it must
+    idle_rows = spec[2] and 6 % devices and 4 % devices == 0  # an exchange to the batch may pay
+    if not idle_rows and (channels % devices == 0 or not spec[1]):
+        # no group lies on more devices than it must
         assert "all_to_all" not in {c.kind for c in report.collectives}
 
 
