@@ -84,7 +84,14 @@ Write write_rows(const Window& window, uint32_t source) {
     rows = indices.dim() == 0 ? rows.unsqueeze(window.dim) : rows.flatten(window.dim, window.dim + indices.dim() - 1);
     const at::Tensor here = outside_window(indices, window.start, window.extent).logical_not().flatten().nonzero();
     const at::Tensor chosen = here.squeeze(1), places = indices.flatten().index_select(0, chosen).sub(window.start);
-    target.index_copy_(window.dim, places.to(at::kLong), rows.index_select(window.dim, chosen));
+    if (base_name(window.op) == "aten.index_copy") {
+      target.index_copy_(window.dim, places.to(at::kLong), rows.index_select(window.dim, chosen));
+      return;
+    }
+    c10::List<std::optional<at::Tensor>> list;  // index_put has kernels for more dtypes
+    list.resize(static_cast<size_t>(window.dim), std::nullopt);
+    list.push_back(places.to(at::kLong));
+    target.index_put_(list, rows.index_select(window.dim, chosen));
   };
 }
 
