@@ -59,7 +59,9 @@ class Mesh {
   }
   // Devices that differ only along `sub_axes`, of which `position` is one: product of the sizes.
   int64_t group_size(SubAxisSet sub_axes) const;
-  SubAxisSet all_sub_axes() const { return (SubAxisSet{1} << sub_axes_.size()) - 1; }
+  SubAxisSet all_sub_axes() const {
+    return sub_axes_.size() == 64 ? ~SubAxisSet{0} : (SubAxisSet{1} << sub_axes_.size()) - 1;
+  }
 
   bool operator==(const Mesh& other) const;
   uint64_t hash() const { return hash_; }

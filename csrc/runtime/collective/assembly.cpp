@@ -15,14 +15,9 @@ int64_t restrict_to(const Mesh& mesh, SubAxisSet sub_axes, int64_t position) {
   return representative(mesh, sub_axes, distinct_index(mesh, sub_axes, position));
 }
 
-SubAxisSet all_sub_axes(const Mesh& mesh) {
-  const size_t count = mesh.sub_axes().size();
-  return count == 64 ? ~SubAxisSet{0} : (SubAxisSet{1} << count) - 1;
-}
-
 // The digits of the target's position that do not tell shards apart: neighbours have them in common.
 int64_t idle_digits(const Sharding& from, const Sharding& to, int64_t position) {
-  return *from.mesh == *to.mesh ? restrict_to(*from.mesh, all_sub_axes(*from.mesh) & ~from.used(), position) : 0;
+  return *from.mesh == *to.mesh ? restrict_to(*from.mesh, from.mesh->all_sub_axes() & ~from.used(), position) : 0;
 }
 
 // The part of the wanted box that the source holds; false where there is none.
@@ -90,7 +85,7 @@ int64_t holder_of(const Relayout& relayout, int64_t position, int64_t row) {
   const Mesh& mesh = *from.mesh;
   const DimSharding& dim = from.dims[relayout.rows.dim];
   const SubAxisSet along = sub_axis_set(dim.sub_axes);
-  const int64_t base = restrict_to(mesh, all_sub_axes(mesh) & ~along, position);
+  const int64_t base = restrict_to(mesh, mesh.all_sub_axes() & ~along, position);
   for (int64_t i = 0; i < num_distinct(mesh, along); ++i) {
     const int64_t candidate = base + representative(mesh, along, i);
     const Range range = local_range(mesh, dim, relayout.shape[relayout.rows.dim], candidate);

@@ -8,6 +8,7 @@
 
 #include "bridge/backend/buffer.h"
 #include "bridge/backend/own_kernels.h"
+#include "graph/args.h"
 #include "rules/rows/ranges.h"
 
 namespace spmdx::bridge {
@@ -65,15 +66,10 @@ Write prepare_write(const Call& call) {
   };
 }
 
-int64_t integer_or(const Call& call, size_t index, int64_t otherwise) {
-  const auto* number = index < call.args.size() ? std::get_if<int64_t>(&call.args[index]) : nullptr;
-  return number ? *number : otherwise;
-}
-
 // (x, source, dim, start, end, step)
 Write prepare_slice_scatter(const Call& call) {
-  const int64_t dim = integer_or(call, 2, 0), step = integer_or(call, 5, 1);
-  const int64_t start = integer_or(call, 3, 0), end = integer_or(call, 4, std::numeric_limits<int64_t>::max());
+  const int64_t dim = integer(call, 2, 0), step = integer(call, 5, 1);
+  const int64_t start = integer(call, 3, 0), end = integer(call, 4, std::numeric_limits<int64_t>::max());
   return [=](at::Tensor& target, std::span<const BufferRef> inputs, std::span<const Param>) {
     target.slice(dim, start, end, step).copy_(tensor_of(inputs[1]));
   };
@@ -89,7 +85,7 @@ Write prepare_select_scatter(const Call& call) {
 
 // (x, source, offset, dim1, dim2)
 Write prepare_diagonal_scatter(const Call& call) {
-  const int64_t offset = integer_or(call, 2, 0), dim1 = integer_or(call, 3, 0), dim2 = integer_or(call, 4, 1);
+  const int64_t offset = integer(call, 2, 0), dim1 = integer(call, 3, 0), dim2 = integer(call, 4, 1);
   return [=](at::Tensor& target, std::span<const BufferRef> inputs, std::span<const Param>) {
     target.diagonal(offset, dim1, dim2).copy_(tensor_of(inputs[1]));
   };
