@@ -4,31 +4,16 @@
 #include <cmath>
 #include <cstdint>
 #include <limits>
-#include <numbers>
 
-#include "base/philox.h"
+#include "base/normal.h"
 
 namespace spmdx::bridge {
 
-// Uniform in [0, 1), in multiples of 2^-24 and of 2^-53.
-inline float unit_24(uint64_t word) { return static_cast<float>(word >> 40) * 0x1p-24f; }
-inline double unit_53(uint64_t word) { return static_cast<double>(word >> 11) * 0x1p-53; }
-// Uniform in (0, 1) and symmetric about 1/2. Never 0, so that its logarithm is finite.
-inline double open_unit(uint64_t word) { return (static_cast<double>(word >> 12) + 0.5) * 0x1p-52; }
-
-// Box-Muller: two words give two standard normal numbers; normal() is the first of them.
-struct NormalPair {
-  double first = 0, second = 0;
-};
-inline double normal_radius(const PhiloxWords& words) { return std::sqrt(-2 * std::log(open_unit(words.first))); }
-inline double normal_angle(const PhiloxWords& words) { return 2 * std::numbers::pi * unit_53(words.second); }
-inline double normal(const PhiloxWords& words) { return normal_radius(words) * std::cos(normal_angle(words)); }
-inline NormalPair normal_pair(const PhiloxWords& words) {
-  return {normal(words), normal_radius(words) * std::sin(normal_angle(words))};
-}
+// Uniform in [0, 1), in multiples of 2^-24.
+inline float unit_24(uint64_t word) { return static_cast<float>(static_cast<int32_t>(word >> 40)) * 0x1p-24f; }
 
 // Exponentially distributed, of rate 1.
-inline double exponential(uint64_t word) { return -std::log(open_unit(word)); }
+inline double exponential(uint64_t word) { return -log_of(open_unit(word)); }
 
 // An integer in [low, low + range); range 0 stands for 2^64.
 inline int64_t bounded(uint64_t word, int64_t low, uint64_t range) {

@@ -5,10 +5,13 @@
 #include <ATen/Functions.h>
 
 #include <algorithm>
+#include <array>
+#include <functional>
 #include <map>
-#include <numeric>
+#include <numbers>
 
 #include "base/error.h"
+#include "base/order_of_keys.h"
 #include "bridge/backend/aten_names.h"
 #include "bridge/backend/buffer.h"
 #include "bridge/backend/number.h"
@@ -51,13 +54,26 @@ void fill_uniform(T* out, const Region& region, const ElementWords& draw, double
 using Fill =
     std::function<void(at::Tensor& out, const Region& region, const ElementWords& draw, std::span<const Param> params)>;
 
-// Fills a floating tensor: every element is one(its words), a double that is converted to the tensor's dtype.
-template <class One>
-void fill_floating(at::Tensor& out, const Region& region, const ElementWords& draw, const One& one) {
+// Fills a floating tensor: numbers(batch, out) writes the numbers of a batch as doubles, and `finish` is applied to
+// each before it is converted to the tensor's dtype.
+template <class Numbers, class Finish>
+void fill_floating(at::Tensor& out, const Region& region, const ElementWords& draw, const Numbers& numbers,
+                   const Finish& finish) {
   AT_DISPATCH_FLOATING_TYPES_AND2(at::kHalf, at::kBFloat16, out.scalar_type(), "random numbers", [&] {
-    fill_region(out.mutable_data_ptr<scalar_t>(), region, draw,
-                [=](const PhiloxWords& words) { return static_cast<scalar_t>(one(words)); });
+    auto* to = out.mutable_data_ptr<scalar_t>();
+    visit_batches(region, draw, [&](const Batch& batch) {
+      std::array<double, Batch::kMost> drawn;
+      numbers(batch, std::span(drawn).first(static_cast<size_t>(batch.count)));
+      for (int64_t i = 0; i < batch.count; ++i)
+        to[batch.begin + i] = static_cast<scalar_t>(finish(drawn[static_cast<size_t>(i)]));
+    });
   });
+}
+
+auto normals(double mean, double deviation) {
+  return [=](const Batch& batch, std::span<double> out) {
+    normal_fill(batch.first.data(), batch.second.data(), mean, deviation, out);
+  };
 }
 
 Fill prepare_uniform(const Call& call) {
@@ -87,7 +103,7 @@ Fill prepare_normal(const Call& call) {
       });
       return;
     }
-    fill_floating(out, region, draw, [=](const PhiloxWords& words) { return centre + width * normal(words); });
+    fill_floating(out, region, draw, normals(centre, width), std::identity());
   };
 }
 
@@ -97,7 +113,10 @@ Fill prepare_exponential(const Call& call) {
     const double rate = lambd.real(params);
     require_that(rate > 0,
                  "exponential got the rate " + std::to_string(rate) + ". Expected lambd > 0. Pass another rate.");
-    fill_floating(out, region, draw, [=](const PhiloxWords& words) { return exponential(words.first) / rate; });
+    const auto numbers = [=](const Batch& batch, std::span<double> to) {
+      exponential_fill(batch.first.data(), rate, to);
+    };
+    fill_floating(out, region, draw, numbers, std::identity());
   };
 }
 
@@ -105,8 +124,7 @@ Fill prepare_log_normal(const Call& call) {
   return [mean = number(call, 4), std = number(call, 5)](at::Tensor& out, const Region& region,
                                                          const ElementWords& draw, std::span<const Param> params) {
     const double centre = mean.real(params), width = std.real(params);
-    fill_floating(out, region, draw,
-                  [=](const PhiloxWords& words) { return std::exp(centre + width * normal(words)); });
+    fill_floating(out, region, draw, normals(centre, width), [](double number) { return std::exp(number); });
   };
 }
 
@@ -114,9 +132,11 @@ Fill prepare_cauchy(const Call& call) {
   return [median = number(call, 4), sigma = number(call, 5)](at::Tensor& out, const Region& region,
                                                              const ElementWords& draw, std::span<const Param> params) {
     const double centre = median.real(params), width = sigma.real(params);
-    fill_floating(out, region, draw, [=](const PhiloxWords& words) {
-      return centre + width * std::tan(std::numbers::pi * (open_unit(words.first) - 0.5));
-    });
+    const auto numbers = [](const Batch& batch, std::span<double> to) {
+      for (size_t i = 0; i < to.size(); ++i) to[i] = open_unit(batch.first[i]);
+    };
+    fill_floating(out, region, draw, numbers,
+                  [=](double unit) { return centre + width * std::tan(std::numbers::pi * (unit - 0.5)); });
   };
 }
 
@@ -145,7 +165,7 @@ Fill prepare_geometric(const Call& call) {
     const double failure = std::log1p(-chance.real(params));
     AT_DISPATCH_V2(out.scalar_type(), "geometric", AT_WRAP([&] {
                      fill_region(out.mutable_data_ptr<scalar_t>(), region, draw, [=](const PhiloxWords& words) {
-                       return static_cast<scalar_t>(std::ceil(std::log(open_unit(words.first)) / failure));
+                       return static_cast<scalar_t>(std::ceil(log_of(open_unit(words.first)) / failure));
                      });
                    }),
                    SPMDX_EVERY_REAL_TYPE);
@@ -225,12 +245,15 @@ class RandpermKernel final : public Kernel {
     const int64_t size = size_.whole(params);
     require_that(size >= 0, "randperm got " + std::to_string(size) + ". Expected a size that is not negative.");
     const ElementWords draw{static_cast<uint64_t>(seed_.whole(params)), static_cast<uint64_t>(draw_.whole(params))};
-    std::vector<uint64_t> keys(static_cast<size_t>(size));
-    for (int64_t i = 0; i < size; ++i) keys[static_cast<size_t>(i)] = draw.words(i).first;
+    std::vector<IndexedKey> keys(static_cast<size_t>(size));
+    visit_batches({{size}, {0}, {size}}, draw, [&](const Batch& batch) {
+      for (int64_t i = 0; i < batch.count; ++i)
+        keys[static_cast<size_t>(batch.begin + i)] = {batch.words(i).first, batch.begin + i};
+    });
+    sort_keys(keys);
     at::Tensor order = at::empty({size}, at::kLong);
-    auto* begin = order.mutable_data_ptr<int64_t>();
-    std::iota(begin, begin + size, int64_t{0});
-    std::stable_sort(begin, begin + size, [&](int64_t a, int64_t b) { return keys[a] < keys[b]; });
+    std::transform(keys.begin(), keys.end(), order.mutable_data_ptr<int64_t>(),
+                   [](const IndexedKey& k) { return k.index; });
     outputs[0] = lent(order.to(dtype_));
   }
 

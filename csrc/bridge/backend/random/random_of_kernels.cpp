@@ -4,6 +4,7 @@
 #include <ATen/native/Distributions.h>
 
 #include <algorithm>
+#include <array>
 #include <map>
 
 #include "base/error.h"
@@ -17,12 +18,14 @@
 namespace spmdx::bridge {
 namespace {
 
-// The words of one element, as many as its distribution asks for.
+// The words of one element, as many as its distribution asks for. The first are drawn already.
 class ElementStream {
  public:
-  ElementStream(const ElementWords& words, int64_t element) : words_(words), element_(element) {}
+  ElementStream(const ElementWords& words, const Batch& batch, int64_t i) : words_(words), batch_(batch), i_(i) {}
   PhiloxWords next() {
-    const PhiloxWords words = words_.words(element_);
+    const PhiloxWords words =
+        begun_ ? words_.words(static_cast<int64_t>(batch_.elements[static_cast<size_t>(i_)])) : batch_.words(i_);
+    begun_ = true;
     words_.seed += 0x9E3779B97F4A7C15u;  // odd, so that no block of words comes twice
     return words;
   }
@@ -30,7 +33,9 @@ class ElementStream {
 
  private:
   ElementWords words_;
-  int64_t element_;
+  const Batch& batch_;
+  int64_t i_;
+  bool begun_ = false;
 };
 
 // ---- one element of the result, from the numbers that the operands hold for it -----------------------------------
@@ -41,9 +46,9 @@ double one_bernoulli(ElementStream& stream, double p_in, double) {
 }
 double other_bernoulli(ElementStream& stream, double self, double p) { return one_bernoulli(stream, p, self); }
 
-double one_normal(ElementStream& stream, double mean, double std) {
+double one_normal(double standard, double mean, double std) {
   TORCH_CHECK(std >= 0, "normal expects all elements of std >= 0.0");
-  return mean + std * normal(stream.next());
+  return mean + std * standard;
 }
 
 double one_gamma(ElementStream& stream, double alpha, double) {
@@ -143,10 +148,23 @@ class ValuesOf {
 using One = double (*)(ElementStream& stream, double first, double second);
 
 struct ElementRow {
-  One one;
+  One one = nullptr;  // null: a normal number, of which a whole batch is drawn at once
   size_t seed = 0;
   bool shares = false;  // the numbers of a row are divided by their sum
 };
+// Numbers of a batch, of which a[i] and b[i] are what the operands hold for local element i.
+void fill_elements(const ElementRow& row, const ElementWords& drawn, const Batch& batch, const double* a,
+                   const double* b, double* out) {
+  std::array<double, Batch::kMost> standard;
+  if (!row.one)
+    normal_fill(batch.first.data(), batch.second.data(), 0, 1,
+                std::span(standard).first(static_cast<size_t>(batch.count)));
+  for (int64_t i = 0; i < batch.count; ++i) {
+    const int64_t at = batch.begin + i;
+    ElementStream stream(drawn, batch, i);
+    out[at] = row.one ? row.one(stream, a[at], b[at]) : one_normal(standard[static_cast<size_t>(i)], a[at], b[at]);
+  }
+}
 
 class ElementKernel final : public RandomOfKernel {
  public:
@@ -162,10 +180,7 @@ class ElementKernel final : public RandomOfKernel {
     const double *a = first.const_data_ptr<double>(), *b = second.const_data_ptr<double>();
     auto* to = out.mutable_data_ptr<double>();
     const ElementWords drawn = words(params);
-    fill_elements(region_, [&](int64_t i, int64_t element) {
-      ElementStream stream(drawn, element);
-      to[i] = row_.one(stream, a[i], b[i]);
-    });
+    visit_batches(region_, drawn, [&](const Batch& batch) { fill_elements(row_, drawn, batch, a, b, to); });
     if (row_.shares) out = out.div(out.sum(-1, true));
     outputs[0] = buffer_of(out.to(dtype_));
   }
@@ -245,9 +260,9 @@ const std::map<std::string_view, ElementRow> kElements = {
     {"aten.bernoulli", {one_bernoulli, 2}},
     {"aten.bernoulli.Tensor", {other_bernoulli, 3}},
     {"aten.binomial", {one_binomial, 3}},
-    {"aten.normal.Tensor_Tensor", {one_normal, 3}},
-    {"aten.normal.Tensor_float", {one_normal, 3}},
-    {"aten.normal.float_Tensor", {one_normal, 3}},
+    {"aten.normal.Tensor_Tensor", {nullptr, 3}},
+    {"aten.normal.Tensor_float", {nullptr, 3}},
+    {"aten.normal.float_Tensor", {nullptr, 3}},
     {"aten.poisson", {one_poisson, 2}},
 };
 

@@ -4,9 +4,12 @@
 #include <ATen/Parallel.h>
 #include <c10/core/ScalarType.h>
 
+#include <algorithm>
+#include <array>
 #include <functional>
 #include <numeric>
 #include <span>
+#include <utility>
 #include <vector>
 
 #include "bridge/backend/random/distributions.h"
@@ -20,6 +23,9 @@ struct Region {
 
   int64_t elements() const { return std::accumulate(extents.begin(), extents.end(), int64_t{1}, std::multiplies<>()); }
   int64_t row() const { return extents.empty() ? 1 : extents.back(); }
+
+  // The same elements in the same order, where dims that lie whole behind another dim are joined to it.
+  Region in_long_rows() const;
 
   // Global row-major index of the first element of row `index`.
   int64_t row_start(int64_t index) const {
@@ -39,15 +45,30 @@ struct ElementWords {
   PhiloxWords words(int64_t element) const { return philox_words(seed, draw, static_cast<uint64_t>(element)); }
 };
 
-// Calls visit(local index, global index) for every element of the region, on several threads.
+// Elements of a region that are drawn at once, and their words.
+struct Batch {
+  static constexpr int64_t kMost = 512;  // all that is known of a batch stays in the first cache
+  int64_t begin = 0, count = 0;          // which local elements
+  std::array<uint64_t, kMost> elements;  // their global indices
+  std::array<uint64_t, kMost> first, second;
+  PhiloxWords words(int64_t i) const {
+    const auto at = static_cast<size_t>(i);
+    return {first[at], second[at]};
+  }
+};
+// Fills all but `begin` and `count`, which say what is asked for.
+void draw_batch(const Region& region, const ElementWords& draw, Batch& batch);
+
+// Calls visit(batch) until every element of the region was in one, on several threads.
 template <class Visit>
-void fill_elements(const Region& region, const Visit& visit) {
-  const int64_t row = region.row();
+void visit_batches(const Region& region, const ElementWords& draw, const Visit& visit) {
+  const Region rows = region.in_long_rows();
   at::parallel_for(0, region.elements(), 4096, [&](int64_t begin, int64_t end) {
-    for (int64_t i = begin; i < end;) {
-      const int64_t stop = std::min(end, (i / row + 1) * row);
-      int64_t global = region.row_start(i / row) + i % row;
-      for (; i < stop; ++i, ++global) visit(i, global);
+    Batch batch;
+    for (batch.begin = begin; batch.begin < end; batch.begin += batch.count) {
+      batch.count = std::min(Batch::kMost, end - batch.begin);
+      draw_batch(rows, draw, batch);
+      visit(std::as_const(batch));
     }
   });
 }
@@ -55,7 +76,9 @@ void fill_elements(const Region& region, const Visit& visit) {
 // out[i] = make(words of the element), for every element of the region.
 template <class T, class Make>
 void fill_region(T* out, const Region& region, const ElementWords& draw, const Make& make) {
-  fill_elements(region, [&](int64_t i, int64_t global) { out[i] = make(draw.words(global)); });
+  visit_batches(region, draw, [&](const Batch& batch) {
+    for (int64_t i = 0; i < batch.count; ++i) out[batch.begin + i] = make(batch.words(i));
+  });
 }
 
 // Throws ShardingError with the message `what` unless `holds`.
