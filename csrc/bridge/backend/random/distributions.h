@@ -9,7 +9,7 @@
 
 namespace spmdx::bridge {
 
-// Uniform in [0, 1), in multiples of 2^-24.
+// Uniform in [0, 1), in multiples of 2^-24. Vector instructions convert signed integers of 32 bits on every machine.
 inline float unit_24(uint64_t word) { return static_cast<float>(static_cast<int32_t>(word >> 40)) * 0x1p-24f; }
 
 // Exponentially distributed, of rate 1.

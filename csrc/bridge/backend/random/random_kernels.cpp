@@ -54,18 +54,17 @@ void fill_uniform(T* out, const Region& region, const ElementWords& draw, double
 using Fill =
     std::function<void(at::Tensor& out, const Region& region, const ElementWords& draw, std::span<const Param> params)>;
 
-// Fills a floating tensor: numbers(batch, out) writes the numbers of a batch as doubles, and `finish` is applied to
-// each before it is converted to the tensor's dtype.
-template <class Numbers, class Finish>
-void fill_floating(at::Tensor& out, const Region& region, const ElementWords& draw, const Numbers& numbers,
-                   const Finish& finish) {
+// Fills a floating tensor: numbers(batch, out) writes the numbers of a batch as doubles, which are converted to the
+// tensor's dtype.
+template <class Numbers>
+void fill_floating(at::Tensor& out, const Region& region, const ElementWords& draw, const Numbers& numbers) {
   AT_DISPATCH_FLOATING_TYPES_AND2(at::kHalf, at::kBFloat16, out.scalar_type(), "random numbers", [&] {
     auto* to = out.mutable_data_ptr<scalar_t>();
     visit_batches(region, draw, [&](const Batch& batch) {
       std::array<double, Batch::kMost> drawn;
-      numbers(batch, std::span(drawn).first(static_cast<size_t>(batch.count)));
-      for (int64_t i = 0; i < batch.count; ++i)
-        to[batch.begin + i] = static_cast<scalar_t>(finish(drawn[static_cast<size_t>(i)]));
+      const std::span filled = std::span(drawn).first(static_cast<size_t>(batch.count));
+      numbers(batch, filled);
+      std::transform(filled.begin(), filled.end(), to + batch.begin, [](double x) { return static_cast<scalar_t>(x); });
     });
   });
 }
@@ -103,7 +102,7 @@ Fill prepare_normal(const Call& call) {
       });
       return;
     }
-    fill_floating(out, region, draw, normals(centre, width), std::identity());
+    fill_floating(out, region, draw, normals(centre, width));
   };
 }
 
@@ -113,10 +112,8 @@ Fill prepare_exponential(const Call& call) {
     const double rate = lambd.real(params);
     require_that(rate > 0,
                  "exponential got the rate " + std::to_string(rate) + ". Expected lambd > 0. Pass another rate.");
-    const auto numbers = [=](const Batch& batch, std::span<double> to) {
-      exponential_fill(batch.first.data(), rate, to);
-    };
-    fill_floating(out, region, draw, numbers, std::identity());
+    fill_floating(out, region, draw,
+                  [=](const Batch& batch, std::span<double> to) { exponential_fill(batch.first.data(), rate, to); });
   };
 }
 
@@ -124,7 +121,10 @@ Fill prepare_log_normal(const Call& call) {
   return [mean = number(call, 4), std = number(call, 5)](at::Tensor& out, const Region& region,
                                                          const ElementWords& draw, std::span<const Param> params) {
     const double centre = mean.real(params), width = std.real(params);
-    fill_floating(out, region, draw, normals(centre, width), [](double number) { return std::exp(number); });
+    fill_floating(out, region, draw, [exponents = normals(centre, width)](const Batch& batch, std::span<double> to) {
+      exponents(batch, to);
+      for (double& number : to) number = std::exp(number);
+    });
   };
 }
 
@@ -132,11 +132,10 @@ Fill prepare_cauchy(const Call& call) {
   return [median = number(call, 4), sigma = number(call, 5)](at::Tensor& out, const Region& region,
                                                              const ElementWords& draw, std::span<const Param> params) {
     const double centre = median.real(params), width = sigma.real(params);
-    const auto numbers = [](const Batch& batch, std::span<double> to) {
-      for (size_t i = 0; i < to.size(); ++i) to[i] = open_unit(batch.first[i]);
-    };
-    fill_floating(out, region, draw, numbers,
-                  [=](double unit) { return centre + width * std::tan(std::numbers::pi * (unit - 0.5)); });
+    fill_floating(out, region, draw, [=](const Batch& batch, std::span<double> to) {
+      for (size_t i = 0; i < to.size(); ++i)
+        to[i] = centre + width * std::tan(std::numbers::pi * (open_unit(batch.first[i]) - 0.5));
+    });
   };
 }
 

@@ -4,7 +4,6 @@
 #include <ATen/native/Distributions.h>
 
 #include <algorithm>
-#include <array>
 #include <map>
 
 #include "base/error.h"
@@ -45,11 +44,6 @@ double one_bernoulli(ElementStream& stream, double p_in, double) {
   return unit_53(stream.next().first) < p_in ? 1 : 0;
 }
 double other_bernoulli(ElementStream& stream, double self, double p) { return one_bernoulli(stream, p, self); }
-
-double one_normal(double standard, double mean, double std) {
-  TORCH_CHECK(std >= 0, "normal expects all elements of std >= 0.0");
-  return mean + std * standard;
-}
 
 double one_gamma(ElementStream& stream, double alpha, double) {
   const auto uniform = [&stream] { return stream.uniform(); };
@@ -145,26 +139,32 @@ class ValuesOf {
   Number number_;
 };
 
-using One = double (*)(ElementStream& stream, double first, double second);
+// Writes the numbers of a batch, of which first[i] and second[i] are what the operands hold for local element i.
+using OfBatch = void (*)(const ElementWords& drawn, const Batch& batch, const double* first, const double* second,
+                         double* out);
+
+template <double (*one)(ElementStream& stream, double first, double second)>
+void one_by_one(const ElementWords& drawn, const Batch& batch, const double* first, const double* second, double* out) {
+  for (int64_t i = 0; i < batch.count; ++i) {
+    ElementStream stream(drawn, batch, i);
+    out[batch.begin + i] = one(stream, first[batch.begin + i], second[batch.begin + i]);
+  }
+}
+
+void normals(const ElementWords&, const Batch& batch, const double* mean, const double* std, double* out) {
+  const std::span standard(out + batch.begin, static_cast<size_t>(batch.count));
+  normal_fill(batch.first.data(), batch.second.data(), 0, 1, standard);
+  for (int64_t at = batch.begin; at < batch.begin + batch.count; ++at) {
+    TORCH_CHECK(std[at] >= 0, "normal expects all elements of std >= 0.0");
+    out[at] = mean[at] + std[at] * out[at];
+  }
+}
 
 struct ElementRow {
-  One one = nullptr;  // null: a normal number, of which a whole batch is drawn at once
+  OfBatch fill;
   size_t seed = 0;
   bool shares = false;  // the numbers of a row are divided by their sum
 };
-// Numbers of a batch, of which a[i] and b[i] are what the operands hold for local element i.
-void fill_elements(const ElementRow& row, const ElementWords& drawn, const Batch& batch, const double* a,
-                   const double* b, double* out) {
-  std::array<double, Batch::kMost> standard;
-  if (!row.one)
-    normal_fill(batch.first.data(), batch.second.data(), 0, 1,
-                std::span(standard).first(static_cast<size_t>(batch.count)));
-  for (int64_t i = 0; i < batch.count; ++i) {
-    const int64_t at = batch.begin + i;
-    ElementStream stream(drawn, batch, i);
-    out[at] = row.one ? row.one(stream, a[at], b[at]) : one_normal(standard[static_cast<size_t>(i)], a[at], b[at]);
-  }
-}
 
 class ElementKernel final : public RandomOfKernel {
  public:
@@ -180,7 +180,7 @@ class ElementKernel final : public RandomOfKernel {
     const double *a = first.const_data_ptr<double>(), *b = second.const_data_ptr<double>();
     auto* to = out.mutable_data_ptr<double>();
     const ElementWords drawn = words(params);
-    visit_batches(region_, drawn, [&](const Batch& batch) { fill_elements(row_, drawn, batch, a, b, to); });
+    visit_batches(region_, drawn, [&](const Batch& batch) { row_.fill(drawn, batch, a, b, to); });
     if (row_.shares) out = out.div(out.sum(-1, true));
     outputs[0] = buffer_of(out.to(dtype_));
   }
@@ -255,15 +255,15 @@ class MultinomialKernel final : public RandomOfKernel {
 };
 
 const std::map<std::string_view, ElementRow> kElements = {
-    {"aten._sample_dirichlet", {one_gamma, 2, true}},
-    {"aten._standard_gamma", {one_gamma, 2}},
-    {"aten.bernoulli", {one_bernoulli, 2}},
-    {"aten.bernoulli.Tensor", {other_bernoulli, 3}},
-    {"aten.binomial", {one_binomial, 3}},
-    {"aten.normal.Tensor_Tensor", {nullptr, 3}},
-    {"aten.normal.Tensor_float", {nullptr, 3}},
-    {"aten.normal.float_Tensor", {nullptr, 3}},
-    {"aten.poisson", {one_poisson, 2}},
+    {"aten._sample_dirichlet", {one_by_one<one_gamma>, 2, true}},
+    {"aten._standard_gamma", {one_by_one<one_gamma>, 2}},
+    {"aten.bernoulli", {one_by_one<one_bernoulli>, 2}},
+    {"aten.bernoulli.Tensor", {one_by_one<other_bernoulli>, 3}},
+    {"aten.binomial", {one_by_one<one_binomial>, 3}},
+    {"aten.normal.Tensor_Tensor", {normals, 3}},
+    {"aten.normal.Tensor_float", {normals, 3}},
+    {"aten.normal.float_Tensor", {normals, 3}},
+    {"aten.poisson", {one_by_one<one_poisson>, 2}},
 };
 
 std::unique_ptr<Kernel> prepare_multinomial(const Call& call) { return std::make_unique<MultinomialKernel>(call); }
