@@ -6,7 +6,7 @@
 #include <numbers>
 
 // The loops are compiled for several instruction sets, of which the loader takes the best that the machine has. The
-// sanitizers do not run yet when it does. No clone may contract a * b + c: CMakeLists.txt says so for this file.
+// sanitizers do not run yet when it does. No clone may contract a * b + c: CMakeLists.txt says so.
 #if defined(__x86_64__) && defined(__gnu_linux__) && defined(__GNUC__) && !defined(__clang__) && \
     !defined(__SANITIZE_ADDRESS__) && !defined(__SANITIZE_THREAD__)
 #define SPMDX_CLONES __attribute__((target_clones("default", "avx2", "avx512f")))
