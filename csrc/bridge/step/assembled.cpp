@@ -65,9 +65,11 @@ bool overwrite(const at::Tensor& target, const at::Tensor& host) {
   const LazyTensor& lazy = *as_lazy(target);
   Root& root = lazy.root();
   if (planning_only() || comm().processes().count > 1 || lazy.chain() || root.too_small) return false;
-  if (!is_like(host, *root.base) || !is_held_once(root.current.data)) return false;
+  RecorderState& state = Recorder::instance().state();
+  if (!is_like(host, *root.base) || !state.at_start_of_step()) return false;
+  state.rebound.clear();  // as no step may still fail; notes hold data
+  if (!is_held_once(root.current.data) || root.current.data->type().shape != root.base->sizes) return false;
   const Data& data = *root.current.data;
-  if (data.type().shape != root.base->sizes || !Recorder::instance().state().at_start_of_step()) return false;
   KernelGuard kernels_only;
   const Shards& shards = data.wait();
   if (is_whole(data))

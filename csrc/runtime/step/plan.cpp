@@ -11,7 +11,8 @@ namespace {
 
 // Of a plan that is brief: bytes that its ops read and write, of all devices together, and what a call of a kernel
 // costs in such bytes.
-constexpr int64_t kBriefCost = 1 << 20, kCostOfCall = 4096;
+constexpr int64_t kBriefCost = 1'048'576;
+constexpr int64_t kCostOfCall = 4096;
 
 // Bytes one device receives so that this op sees its operands whole.
 int64_t gathered_bytes(const Graph& graph, const Node& node) {
