@@ -61,7 +61,7 @@ DataRef computed_data(const at::Tensor& tensor) {
   if (!root.current.data || lies_elsewhere) {
     if (bridge::planning_only()) bridge::refuse_values();
     py::gil_scoped_release no_gil;
-    bridge::flush(true);
+    bridge::flush(bridge::GraphEnd::read);
   }
   internal_check(root.current.data != nullptr, "a flush left a live tensor without data");
   return root.current.data;

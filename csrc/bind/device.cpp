@@ -13,6 +13,7 @@
 #include "bridge/recorder/engine.h"
 #include "bridge/recorder/resize.h"
 #include "bridge/recorder/ties.h"
+#include "bridge/step/read_back.h"
 #include "bridge/tensor/generator.h"
 #include "bridge/tensor/tensor.h"
 
@@ -39,6 +40,7 @@ void bind_device(py::module_& module) {
   module.def("is_lazy", [](const at::Tensor& tensor) { return bridge::as_lazy(tensor) != nullptr; });
   module.def("resize_storage", &bridge::resize_storage);
   module.def("memory_id", &bridge::memory_id);
+  module.def("peek", &bridge::peek_dense);
   module.def("shows_whole", &bridge::shows_whole);
   module.def("is_strided", &bridge::is_strided);
   module.def("shares_memory", &bridge::shares_memory);

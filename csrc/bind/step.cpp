@@ -32,6 +32,7 @@ std::map<std::string, int64_t> counters() {
   for (const auto& [op, times] : steps.fallbacks) fallback_ops += times;
   return {{"ops_recorded", recorder.ops_recorded()},
           {"steps", steps.steps},
+          {"steps_of_readers", steps.steps_of_readers},
           {"plans_compiled", steps.plans_compiled},
           {"plan_cache_hits", steps.plan_cache_hits},
           {"implicit_syncs", recorder.implicit_syncs()},
@@ -74,7 +75,7 @@ using NoGil = py::call_guard<py::gil_scoped_release>;
 
 void bind_step(py::module_& m) {
   m.attr("TORCH_VERSION") = SPMDX_TORCH_VERSION;
-  m.def("flush", [] { bridge::flush(false); }, NoGil());
+  m.def("flush", [] { bridge::flush(bridge::GraphEnd::asked); }, NoGil());
   m.def("wait", bridge::wait_for_steps);
   m.def("begin_plan_only", bridge::begin_plan_only);
   m.def("end_plan_only", bridge::end_plan_only);

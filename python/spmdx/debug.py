@@ -70,7 +70,8 @@ def counters() -> dict[str, int]:
     """What was recorded, planned and run since the start or :func:`reset_counters`.
 
     Returns:
-        ``ops_recorded``, ``steps``, ``plans_compiled``, ``plan_cache_hits``, ``implicit_syncs``,
+        ``ops_recorded``, ``steps``, ``steps_of_readers`` (that ran on the thread that waited for
+        their result), ``plans_compiled``, ``plan_cache_hits``, ``implicit_syncs``,
         ``collectives``, ``wire_bytes`` (received by a device), ``fallback_ops``; and how many
         entries tables hold now: ``calls_kept``, ``plans_kept``, ``reshard_plans_kept``,
         ``shardings_kept``.

@@ -155,6 +155,49 @@ TEST(steps_run_in_order_with_their_parameters) {
   CHECK_EQ(counters.plan_cache_hits, 9);
 }
 
+TEST(a_brief_step_runs_on_the_thread_that_waits_for_it) {
+  Fixture fixture;
+  Engine engine(fixture.backend, fixture.comm);
+  const auto run = [&](const DataRef& x, RunOn thread) {
+    const DataRef y = pending({2});
+    engine.submit(engine.plan(chain("aten.sigmoid")), {x}, {{.real = 1}}, {y}, thread);
+    return y;
+  };
+  CHECK(run(ready({2}, 1), RunOn::caller_if_brief)->ready());
+  CHECK_EQ(engine.counters().steps_of_readers, 1);
+  // Not before steps that were submitted before it: the first waits for its input.
+  const DataRef late = pending({2});
+  const DataRef before = run(late, RunOn::step_thread), after = run(before, RunOn::caller_if_brief);
+  CHECK(!after->ready());
+  late->fill(ready({2}, 1)->wait());
+  CHECK_EQ(at(after->wait()[0]).data, (std::vector<double>{3, 3}));
+  engine.wait();
+  CHECK_EQ(engine.counters().steps_of_readers, 1);
+  CHECK_EQ(engine.counters().steps, 3);
+}
+
+TEST(a_brief_step_that_fails_says_so_as_others_do) {
+  Fixture fixture;
+  Engine engine(fixture.backend, fixture.comm);
+  const DataRef bad = pending({2}), good = pending({2});
+  engine.submit(engine.plan(chain("aten.relu")), {ready({2}, 1)}, {{.real = 1}}, {bad}, RunOn::caller_if_brief);
+  engine.submit(engine.plan(chain("aten.neg")), {ready({2}, 1)}, {{.real = 1}}, {good}, RunOn::caller_if_brief);
+  CHECK_EQ(engine.counters().steps_of_readers, 2);
+  CHECK_THROWS(std::runtime_error, bad->wait(), "relu");
+  CHECK_EQ(at(good->wait()[0]).data, (std::vector<double>{2, 2}));
+  CHECK_THROWS(std::runtime_error, engine.rethrow(), "relu");
+}
+
+TEST(what_is_long_or_not_ours_runs_on_the_step_thread) {
+  Fixture fixture;
+  Engine engine(fixture.backend, fixture.comm);
+  CHECK(engine.plan(chain("aten.neg"))->brief);
+  Graph large;
+  const ValueId x = large.add_input({DType::f64, {1 << 17}}, "x");
+  large.outputs.push_back({large.add_node(call("aten.neg", 1, {1 << 17}), {x}), nullptr, kNone, false, 0});
+  CHECK(!engine.plan(large)->brief);
+}
+
 TEST(dead_buffers_are_donated_but_not_inputs) {
   Fixture fixture;
   Executable executable(chain("aten.neg"), fixture.backend, fixture.collective_queue);

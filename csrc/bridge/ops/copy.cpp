@@ -16,6 +16,7 @@
 #include "bridge/recorder/recorder.h"
 #include "bridge/recorder/resize.h"
 #include "bridge/recorder/values.h"
+#include "bridge/step/assembled.h"
 #include "bridge/step/read_back.h"
 #include "bridge/tensor/meta.h"
 #include "bridge/tensor/tensor.h"
@@ -32,6 +33,7 @@ at::Tensor on_device(const at::Tensor& source) {
 }
 
 void copy_into_lazy(const at::Tensor& target, const at::Tensor& source) {
+  if (overwrite(target, source)) return;
   const at::Tensor here = on_device(source);
   ValueId value = cast(operand(here), to_dtype(target.scalar_type()));
   if (may_repeat(target.sizes(), target.strides()) && !Recorder::instance().is_uniform(value)) refuse_repeats();

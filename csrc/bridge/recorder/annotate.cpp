@@ -34,6 +34,7 @@ void RecorderState::annotate(LazyTensor& tensor, const Annotation& annotation) {
   }
   root.annotation = std::make_unique<Annotation>(annotation);
   annotated = true;
+  note_change(root);
   if (!root.current.data) {
     constrain(root.current.id, annotation);
   } else if (input_of.contains(root.current.data.get())) {

@@ -55,10 +55,12 @@ void note_gradient(const c10::IValue& result) {
 }
 
 GradientInputs RecorderState::gradients() {
-  const std::vector<RootRef> alive = live_roots();  // in order of their serials
+  const std::vector<RootRef> changed = changed_roots();
   std::vector<const Root*> pending_gradients;
-  for (const RootRef& ref : alive)
+  for (const RootRef& ref : changed)
     if (root_of(ref).gradient_of && pending(root_of(ref).current)) pending_gradients.push_back(&root_of(ref));
+  if (pending_gradients.empty()) return {};
+  const std::vector<RootRef> alive = live_roots();  // in order of their serials
   std::stable_sort(pending_gradients.begin(), pending_gradients.end(),
                    [](const Root* a, const Root* b) { return a->gradient_of < b->gradient_of; });
   GradientInputs tied;

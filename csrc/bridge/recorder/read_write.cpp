@@ -34,6 +34,7 @@ void Recorder::write(LazyTensor& tensor, ValueId value) {
   if (tensor.chain()) value = write_back(*tensor.chain(), state_->read(root), value);
   if (root.current.data) root.previous = root.current.data;
   root.current = held(value);
+  note_change(root);
   if (root.current.data) {  // no result of the step: nothing to tie
     state_->note_rebound(root, std::move(root.previous));
     root.previous = nullptr;
@@ -55,6 +56,7 @@ void RecorderState::follow_growth(Root& root) {
   ValueId value = input(data);
   for (; at < root.outgrown.size(); ++at) value = grown(root.outgrown[at], root.layout(at + 1), value);
   root.current = {epoch, value, nullptr};
+  note_change(root);
 }
 
 void Recorder::grow(Root& root, const Meta& whole) {
@@ -70,6 +72,7 @@ void Recorder::grow(Root& root, const Meta& whole) {
                             "a storage of the tensor's size. Call spmdx.mark_sharding again.");
   root.annotation.reset();
   root.current = lazy(value);
+  note_change(root);
   ++root.writes;
 }
 

@@ -12,7 +12,11 @@ bool RecorderState::at_start_of_step() const { return graph.nodes.empty() && eng
 // One process that has no step to wait for need not note it. Several processes have to agree on what is undone, and
 // they compare numbers of steps only.
 void RecorderState::note_rebound(Root& root, DataRef before) {
-  if (!before || (comm().processes().count == 1 && at_start_of_step())) return;
+  if (!before) return;
+  if (comm().processes().count == 1 && at_start_of_step()) {
+    rebound.clear();  // no step may still fail, and notes hold data
+    return;
+  }
   const RootRef ref = RootRef::unsafe_reclaim_from_nonowning(&root);
   rebound.push_back({c10::weak_intrusive_ptr<c10::StorageImpl>(ref), std::move(before), nullptr});
 }

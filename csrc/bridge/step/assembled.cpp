@@ -1,30 +1,83 @@
 // SPDX-License-Identifier: Apache-2.0
-// Puts shards together: each is a box of the whole.
+// Puts shards together and takes wholes apart: each shard is a box of the whole.
 #include "bridge/step/assembled.h"
 
 #include <ATen/ops/empty.h>
 
+#include <algorithm>
+
 #include "bridge/backend/aten_names.h"
 #include "bridge/backend/buffer.h"
 #include "bridge/backend/shard_device.h"
+#include "bridge/recorder/recorder.h"
+#include "bridge/recorder/recorder_state.h"
+#include "bridge/tensor/abstract.h"
+#include "bridge/tensor/tensor.h"
+#include "bridge/world/c10d_comm.h"
 #include "sharding/shards.h"
 
 namespace spmdx::bridge {
 
-at::Tensor assembled(const Data& data, const Shards& shards) {
-  const ShardingRef sharding = data.sharding();
-  if (!sharding || sharding->used() == 0) return to_host(tensor_of(shards.at(0)));
-  const Mesh& mesh = *sharding->mesh;
-  const SubAxisSet used = sharding->used();
-  at::Tensor whole = at::empty(data.type().shape, at::TensorOptions().dtype(to_scalar_type(data.type().dtype)));
-  for (int64_t i = 0; i < num_distinct(mesh, used); ++i) {
+namespace {
+
+bool is_whole(const Data& data) { return !data.sharding() || data.sharding()->used() == 0; }
+
+// Calls `put` with each shard and its part of `whole`.
+template <class Put>
+void for_each_part(const Data& data, const Shards& shards, const at::Tensor& whole, Put put) {
+  const Sharding& sharding = *data.sharding();
+  const Mesh& mesh = *sharding.mesh;
+  for (int64_t i = 0; i < num_distinct(mesh, sharding.used()); ++i) {
     if (!shards.at(i)) continue;
     at::Tensor part = whole;
-    const Box box = local_box(*sharding, data.type().shape, representative(mesh, used, i));
+    const Box box = local_box(sharding, data.type().shape, representative(mesh, sharding.used(), i));
     for (size_t d = 0; d < box.size(); ++d) part = part.narrow(static_cast<int64_t>(d), box[d].start, box[d].extent);
-    part.copy_(tensor_of(shards[i]));
+    put(tensor_of(shards[i]), part);
   }
+}
+
+// Whether the root alone holds it, and so no step that is recorded, queued or can be undone.
+bool is_held_once(const DataRef& data) {
+  if (!data || data.use_count() != 1 || data->is_abstract() || data->digest()) return false;
+  if (!data->ready() || data->lost() || (data->sharding() && data->sharding()->partial)) return false;
+  const Shards& shards = data->wait();
+  return std::all_of(shards.begin(), shards.end(), [](const BufferRef& shard) {
+    return shard && shard.use_count() == 1 && owns_memory_alone(tensor_of(shard));
+  });
+}
+
+// Whether the elements of `host` are those that a root of this layout is to hold.
+bool is_like(const at::Tensor& host, const Meta& whole) {
+  return host.is_cpu() && host.layout() == at::kStrided && !host.unsafeGetTensorImpl()->is_python_dispatch() &&
+         host.scalar_type() == whole.dtype && host.sizes() == c10::IntArrayRef(whole.sizes);
+}
+
+}  // namespace
+
+at::Tensor assembled(const Data& data, const Shards& shards) {
+  if (is_whole(data)) return to_host(tensor_of(shards.at(0)));
+  at::Tensor whole = at::empty(data.type().shape, at::TensorOptions().dtype(to_scalar_type(data.type().dtype)));
+  for_each_part(data, shards, whole, [](const at::Tensor& shard, const at::Tensor& part) { part.copy_(shard); });
   return whole;
+}
+
+bool overwrite(const at::Tensor& target, const at::Tensor& host) {
+  const LazyTensor& lazy = *as_lazy(target);
+  Root& root = lazy.root();
+  if (planning_only() || comm().processes().count > 1 || lazy.chain() || root.too_small) return false;
+  RecorderState& state = Recorder::instance().state();
+  if (!is_like(host, *root.base) || !state.at_start_of_step()) return false;
+  state.rebound.clear();  // as no step may still fail; notes hold data
+  if (!is_held_once(root.current.data) || root.current.data->type().shape != root.base->sizes) return false;
+  const Data& data = *root.current.data;
+  KernelGuard kernels_only;
+  const Shards& shards = data.wait();
+  if (is_whole(data))
+    tensor_of(shards.at(0)).copy_(host);
+  else
+    for_each_part(data, shards, host, [](const at::Tensor& shard, const at::Tensor& part) { shard.copy_(part); });
+  ++root.writes;
+  return true;
 }
 
 }  // namespace spmdx::bridge

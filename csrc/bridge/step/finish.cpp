@@ -114,7 +114,7 @@ MeshRef mesh_of(const RecorderState& state, const std::vector<Output>& outputs, 
 // a step of its own: returns whether there is any.
 bool add_moves(RecorderState& state, MeshRef& mesh, std::vector<RootRef>& owners, std::vector<Output>& outputs) {
   bool more = false;
-  for (auto& ref : live_roots()) {
+  for (auto& ref : changed_roots()) {
     Root& root = root_of(ref);
     if (!must_move(root)) continue;
     const MeshRef& wanted = root.annotation->sharding->mesh;
@@ -208,7 +208,7 @@ std::vector<std::vector<RootRef>> pending_by_mesh(const RecorderState& state, co
     return data[root.current.id];
   };
   std::vector<std::pair<const Mesh*, std::vector<RootRef>>> groups;
-  for (auto& ref : live_roots()) {
+  for (auto& ref : changed_roots()) {
     const Root& root = root_of(ref);
     if (!state.pending(root.current)) continue;
     const Mesh* mesh = mesh_for(root);

@@ -46,7 +46,7 @@ std::exception_ptr lost_by(const std::exception_ptr& error) {
 
 }  // namespace
 
-void flush(bool implicit) {
+void flush(GraphEnd why) {
   note_use();
   Recorder::Lock lock;
   check_failed();
@@ -56,11 +56,11 @@ void flush(bool implicit) {
     NoGil no_gil;
     engine().wait_for_room();  // an interrupt in this wait changes nothing
   }
-  if (implicit) ++state.implicit_syncs;
+  if (why != GraphEnd::asked) ++state.implicit_syncs;
   bool more = false;
   try {
     try {
-      more = submit(state);
+      more = submit(state, why == GraphEnd::read);
     } catch (const ShardingError&) {
       compute_unsharded(state);
       throw;
@@ -72,13 +72,15 @@ void flush(bool implicit) {
   state.reset();
   if (more) {  // data of another mesh
     state.annotated = true;
-    flush(implicit);
+    flush(why);
+  } else {
+    forget_changes();
   }
   warn_of_plans();
 }
 
 void end_if_long() {
-  if (Recorder::instance().state().graph.nodes.size() > kMaxNodes) flush(true);
+  if (Recorder::instance().state().graph.nodes.size() > kMaxNodes) flush(GraphEnd::too_long);
 }
 
 void check_failed() {

@@ -11,9 +11,12 @@ namespace spmdx::bridge {
 
 // All but end_if_long: Program threads. Takes the recorder's lock. Gives up the GIL.
 
-// Ends the graph: every live root with a recorded value becomes an output. Returns when it is queued. `implicit`: the
-// user did not ask for it. Throws the error of a step that failed, as check_failed, or ShardingError of this graph.
-void flush(bool implicit);
+// Why a graph ends: the program says so, it is too long, or somebody waits for a value that it computes.
+enum class GraphEnd : uint8_t { asked, too_long, read };
+// Ends the graph: every live root with a recorded value becomes an output. Returns when it is queued, or if somebody
+// waits for it perhaps when it has run. Throws the error of a step that failed, as check_failed, or ShardingError of
+// this graph.
+void flush(GraphEnd why);
 // Ends a graph that grew too long. REQUIRES: between two ops. Holds the recorder's lock.
 void end_if_long();
 // Raises the error of a step that failed since the last call; tensors go back to what they held before it.

@@ -36,7 +36,7 @@ void restore_annotation(Root& root) {
 
 void begin_plan_only() {
   Recorder::Lock lock;
-  flush(false);
+  flush(GraphEnd::asked);
   for (const auto& ref : live_roots()) {
     const Root& root = root_of(ref);
     before().newest_root = std::max(before().newest_root, root.serial);
@@ -59,6 +59,7 @@ void end_plan_only() {
     }
     root.previous = nullptr;
     restore_annotation(root);
+    note_change(root);
   }
   state.reset();
   before().annotations.clear();

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Reading back: a flush where the value is pending, a wait, and the shards put together.
+// Reading back: a flush where the value is pending, a wait, and the shards put together; a view of data that is whole
+// here needs no step.
 #include "bridge/step/read_back.h"
 
 #include <ATen/ops/empty_like.h>
@@ -9,6 +10,7 @@
 #include "bridge/backend/aten_backend.h"
 #include "bridge/backend/buffer.h"
 #include "bridge/backend/shard_device.h"
+#include "bridge/backend/strides.h"
 #include "bridge/python/gil.h"
 #include "bridge/recorder/engine.h"
 #include "bridge/recorder/recorder.h"
@@ -23,10 +25,64 @@
 #include "runtime/data/check.h"
 
 namespace spmdx::bridge {
+namespace {
+
+// Gives up the GIL. A failure that the program has not heard of is raised as check_failed does.
+const Shards& wait_for(const Data& data) {
+  try {
+    NoGil no_gil;
+    return data.wait();
+  } catch (...) {
+    if (!data.ready()) throw;  // the wait was broken off
+    note_failure();            // also where no kernel ran, as when an input had failed before
+    check_failed();
+    throw;
+  }
+}
+
+// The data of a view's root, if that holds its elements row by row in one buffer, among which the strides of the view
+// find its own. Holds the recorder's lock.
+DataRef data_of_strides(const LazyTensor& view, const at::Tensor& tensor) {
+  const Root& root = view.root();
+  const DataRef& data = root.current.data;
+  if (!data || data->is_abstract() || root.too_small || comm().processes().count > 1) return nullptr;
+  if (data->sharding() && data->sharding()->used() != 0) return nullptr;
+  const Meta& whole = *root.base;
+  if (tensor.scalar_type() != whole.dtype || tensor.is_conj() || tensor.is_neg()) return nullptr;
+  const bool by_rows = whole.strides == contiguous_strides(whole.sizes) && data->type().shape == whole.sizes;
+  return by_rows ? data : nullptr;
+}
+
+// What a view shows of data that is there or on its way. Undefined: a step has to compute it.
+at::Tensor seen_in_data(const LazyTensor& view, const at::Tensor& tensor) {
+  DataRef data;
+  {
+    Recorder::Lock lock;
+    require_values(view);
+    if (view.chain()) data = data_of_strides(view, tensor);
+  }
+  if (!data) return {};
+  KernelGuard kernels_only;
+  const at::Tensor& whole = tensor_of(wait_for(*data).at(0));
+  if (!whole.is_contiguous()) return {};
+  return to_host(whole.as_strided(tensor.sizes(), tensor.strides(), whole.storage_offset() + tensor.storage_offset()));
+}
+
+// A copy of a tensor with holes or repeats is dense, in the order of its strides.
+at::Tensor dense_layout(const at::Tensor& tensor) { return at::empty_like(meta_tensor(meta_of(tensor))); }
+
+at::Tensor dense_copy(const at::Tensor& whole, const at::Tensor& like) {
+  at::Tensor result = at::empty_strided(like.sizes(), like.strides(), whole.options());
+  result.copy_(whole);
+  return result;
+}
+
+}  // namespace
 
 at::Tensor peek(const at::Tensor& tensor) {
   LazyTensor* lazy_tensor = as_lazy(tensor);
   internal_check(lazy_tensor, "materialise of a tensor that is not ours");
+  if (at::Tensor seen = seen_in_data(*lazy_tensor, tensor); seen.defined()) return seen;
   DataRef data;
   at::Tensor held = tensor;
   {
@@ -35,23 +91,13 @@ at::Tensor peek(const at::Tensor& tensor) {
     require_values(*lazy_tensor);
     if (lazy_tensor->chain()) held = make_tensor(recorder.lazy(recorder.read(*lazy_tensor)), share(meta_of(tensor)));
     Root& root = as_lazy(held)->root();
-    if (!root.current.data || !(recorder.state().graph.nodes.empty() || planning_only())) flush(true);
+    if (!root.current.data) flush(GraphEnd::read);
     data = root.current.data;
     internal_check(data != nullptr, "a flush left a live tensor without data");
     data = held_here(data);
   }
   KernelGuard kernels_only;
-  const Shards* shards = nullptr;
-  try {
-    NoGil no_gil;
-    shards = &data->wait();
-  } catch (...) {
-    if (!data->ready()) throw;  // the wait was broken off
-    note_failure();             // also where no kernel ran, as when an input had failed before
-    check_failed();
-    throw;
-  }
-  at::Tensor whole = assembled(*data, *shards);
+  at::Tensor whole = assembled(*data, wait_for(*data));
   if (check_modes().replicas && comm().processes().count > 1) {
     NoGil no_gil;
     compare_replicas(aten_backend().digest(buffer_of(whole)));
@@ -60,13 +106,18 @@ at::Tensor peek(const at::Tensor& tensor) {
 }
 
 at::Tensor materialise(const at::Tensor& tensor) {
+  const at::Tensor whole = peek(tensor);
+  KernelGuard kernels_only;
+  return dense_copy(whole, dense_layout(tensor));
+}
+
+at::Tensor peek_dense(const at::Tensor& tensor) {
   at::Tensor whole = peek(tensor);
   KernelGuard kernels_only;
-  // A copy of a tensor with holes or repeats is dense, in the order of its strides.
-  const at::Tensor like = at::empty_like(meta_tensor(meta_of(tensor)));
-  at::Tensor result = at::empty_strided(like.sizes(), like.strides(), whole.options());
-  result.copy_(whole);
-  return result;
+  const at::Tensor like = dense_layout(tensor);
+  const bool as_copied = whole.sizes() == like.sizes() && whole.strides() == like.strides() &&
+                         whole.storage().nbytes() == whole.nbytes() && !whole.is_conj() && !whole.is_neg();
+  return as_copied ? whole.detach() : dense_copy(whole, like);
 }
 
 }  // namespace spmdx::bridge

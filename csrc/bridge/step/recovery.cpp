@@ -33,7 +33,7 @@ void compute_unsharded(RecorderState& state) {
   Graph whole = state.graph;
   whole.constraints.clear();
   std::vector<RootRef> owners;
-  for (auto& ref : live_roots()) {
+  for (auto& ref : changed_roots()) {
     Root& root = root_of(ref);
     if (!state.pending(root.current)) continue;
     if (DataRef existing = state.data_of(root.current.id)) {  // it was only to be moved
@@ -57,6 +57,7 @@ void roll_back(RecorderState& state, std::exception_ptr error) {
   std::vector<RootRef> outgrown;
   for (auto& ref : live_roots()) {
     Root& root = root_of(ref);
+    note_change(root);  // what it goes back to may lie otherwise than it is annotated
     const DataRef& data = root.current.data;
     const bool lost = state.pending(root.current) || (data && !data->is_abstract() && has_failed(*data));
     if (!lost) continue;

@@ -4,6 +4,7 @@
 
 #include <utility>
 
+#include "bridge/backend/compat.h"
 #include "bridge/python/gil.h"
 #include "bridge/recorder/engine.h"
 #include "bridge/step/finish.h"
@@ -23,6 +24,13 @@ DataRef computed_before(const Root& root) {
   return previous && previous->is_abstract() ? previous->fallback() : previous;
 }
 
+// Whether kernels do on this thread what they do on the step thread: no transform or mode of PyTorch stands above them
+// that a KernelGuard does not switch off.
+bool thread_is_plain() {
+  const c10::DispatchKeySet included = c10::impl::tls_local_dispatch_key_set().included_;
+  return (included - keys_above_kernels() - c10::default_included_set).empty();
+}
+
 }  // namespace
 
 PlannedPart planned(const Graph& done, std::vector<DataRef> data_of_inputs, std::vector<RootRef> owners) {
@@ -40,7 +48,7 @@ PlannedPart planned(const Graph& done, std::vector<DataRef> data_of_inputs, std:
 }
 
 // A step may overwrite an input only if nobody else holds it: roots and the recorder let go of it before the step runs.
-void queue_parts(RecorderState& state, std::vector<PlannedPart> parts) {
+void queue_parts(RecorderState& state, std::vector<PlannedPart> parts, bool awaited) {
   for (const PlannedPart& part : parts) {
     for (size_t i = 0; i < part.owners.size(); ++i) {
       Root& root = root_of(part.owners[i]);
@@ -51,17 +59,18 @@ void queue_parts(RecorderState& state, std::vector<PlannedPart> parts) {
   state.send_rebound(parts.empty() || parts[0].outputs.empty() ? nullptr : parts[0].outputs[0]);
   state.inputs.clear();
   state.input_of.clear();
+  const RunOn thread = awaited && thread_is_plain() ? RunOn::caller_if_brief : RunOn::step_thread;
   NoGil no_gil;
   for (PlannedPart& part : parts) {
     if (part.outputs.empty()) continue;
     if (planning_only())
       set_shardings(*part.plan, part.outputs);
     else
-      engine().submit(part.plan, std::move(part.data_of_inputs), state.params, std::move(part.outputs));
+      engine().submit(part.plan, std::move(part.data_of_inputs), state.params, std::move(part.outputs), thread);
   }
 }
 
-bool submit(RecorderState& state) {
+bool submit(RecorderState& state, bool awaited) {
   const GradientInputs gradients = state.gradients();
   std::vector<PlannedPart> parts;
   bool more = false;
@@ -70,7 +79,7 @@ bool submit(RecorderState& state) {
     more = done.more;  // the last graph knows what is left
     parts.push_back(planned(done.graph, std::move(done.data_of_inputs), std::move(done.owners)));
   }
-  queue_parts(state, std::move(parts));
+  queue_parts(state, std::move(parts), awaited);
   return more;
 }
 

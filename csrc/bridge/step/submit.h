@@ -19,10 +19,11 @@ struct PlannedPart {
 
 // Plans a finished graph. Throws ShardingError; nothing has changed then.
 PlannedPart planned(const Graph& done, std::vector<DataRef> data_of_inputs, std::vector<RootRef> owners);
-// Queues what was planned; the roots hold the results from now on. Nothing fails here.
-void queue_parts(RecorderState& state, std::vector<PlannedPart> parts);
+// Queues what was planned; the roots hold the results from now on. Nothing fails here. `awaited`: the caller waits for
+// a result next, so a brief step may run at once on this thread.
+void queue_parts(RecorderState& state, std::vector<PlannedPart> parts, bool awaited = false);
 // Finishes, plans and sends what is recorded. Returns whether there is annotated data that moves in another step.
 // Throws ShardingError; nothing is queued then.
-bool submit(RecorderState& state);
+bool submit(RecorderState& state, bool awaited);
 
 }  // namespace spmdx::bridge

@@ -4,6 +4,7 @@
 
 #include <ATen/EmptyTensor.h>
 
+#include <algorithm>
 #include <mutex>
 #include <utility>
 
@@ -32,6 +33,7 @@ class RootList {
     (newest_ ? newest_->newer : oldest_) = &root;
     newest_ = &root;
     ++count_;
+    if (!root.current.data) add_change(root);
   }
 
   void remove(Root& root) {
@@ -40,7 +42,29 @@ class RootList {
     (root.older ? root.older->newer : oldest_) = root.newer;
     (root.newer ? root.newer->older : newest_) = root.older;
     --count_;
+    drop_change(root);
     std::swap(listed, root.listed);
+  }
+
+  void note_change(Root& root) {
+    std::lock_guard lock(mutex_);
+    if (root.serial) add_change(root);
+  }
+
+  void forget_changes() {
+    std::lock_guard lock(mutex_);
+    for (Root* root : changed_) root->change = 0;
+    changed_.clear();
+  }
+
+  std::vector<WeakRootRef> changed() {
+    std::vector<WeakRootRef> roots;
+    std::lock_guard lock(mutex_);
+    roots.reserve(changed_.size());
+    std::vector<const Root*> in_order(changed_.begin(), changed_.end());
+    std::sort(in_order.begin(), in_order.end(), [](auto* a, auto* b) { return a->serial < b->serial; });
+    for (const Root* root : in_order) roots.push_back(root->listed);
+    return roots;
   }
 
   std::vector<WeakRootRef> all() {
@@ -52,7 +76,23 @@ class RootList {
   }
 
  private:
+  void add_change(Root& root) {
+    if (root.change) return;
+    changed_.push_back(&root);
+    root.change = changed_.size();
+  }
+
+  void drop_change(Root& root) {
+    if (!root.change) return;
+    Root* last = changed_.back();
+    changed_[root.change - 1] = last;
+    last->change = root.change;
+    root.change = 0;
+    changed_.pop_back();
+  }
+
   std::mutex mutex_;
+  std::vector<Root*> changed_;
   Root *oldest_ = nullptr, *newest_ = nullptr;
   size_t count_ = 0;
   uint64_t next_ = 1;
@@ -63,6 +103,14 @@ namespace {
 RootList& roots() {
   static auto* instance = new RootList;  // outlives every tensor, module globals included
   return *instance;
+}
+
+std::vector<RootRef> alive_of(const std::vector<WeakRootRef>& listed) {
+  std::vector<RootRef> alive;
+  alive.reserve(listed.size());
+  for (const WeakRootRef& weak : listed)
+    if (RootRef ref = weak.lock()) alive.push_back(std::move(ref));
+  return alive;
 }
 
 }  // namespace
@@ -91,13 +139,12 @@ RootRef new_root(MetaRef base, LazyValue value) {
 
 void list_root(const RootRef& ref) { roots().add(ref); }
 
-std::vector<RootRef> live_roots() {
-  std::vector<RootRef> alive;
-  std::vector<WeakRootRef> listed = roots().all();
-  alive.reserve(listed.size());
-  for (const WeakRootRef& weak : listed)
-    if (RootRef ref = weak.lock()) alive.push_back(std::move(ref));
-  return alive;
-}
+std::vector<RootRef> live_roots() { return alive_of(roots().all()); }
+
+void note_change(Root& root) { roots().note_change(root); }
+
+std::vector<RootRef> changed_roots() { return alive_of(roots().changed()); }
+
+void forget_changes() { roots().forget_changes(); }
 
 }  // namespace spmdx::bridge

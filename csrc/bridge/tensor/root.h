@@ -51,6 +51,7 @@ class Root final : public c10::StorageImpl {
  private:
   friend class RootList;
   WeakRootRef listed;                       // the list's reference to it
+  size_t change = 0;                        // 1 + its place in the list of changed roots; 0: it is not there
   Root *newer = nullptr, *older = nullptr;  // its neighbours there
 };
 inline Root& root_of(const RootRef& ref) { return static_cast<Root&>(*ref); }
@@ -61,5 +62,13 @@ RootRef new_root(MetaRef base, LazyValue value);
 void list_root(const RootRef& ref);
 // Every listed root that is still reachable, in order of serials. Thread-safe.
 std::vector<RootRef> live_roots();
+
+// Steps look at roots that changed only, so that the end of a graph costs what is recorded, not what is alive. A root
+// changes when its value becomes one of the graph being recorded, or it holds data or an annotation that may ask for a
+// move. Thread-safe, all.
+void note_change(Root& root);
+// Those that are listed and reachable, in order of serials.
+std::vector<RootRef> changed_roots();
+void forget_changes();
 
 }  // namespace spmdx::bridge

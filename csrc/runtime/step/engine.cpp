@@ -46,28 +46,39 @@ struct Engine::Impl {
   void work() {
     std::unique_lock lock(mutex);
     while (true) {
-      changed.wait(lock, [this] { return stopping || !queue.empty(); });
+      work_there.wait(lock, [this] { return !running && (stopping || !queue.empty()); });
       if (queue.empty()) return;
       Job job = std::move(queue.front());
       queue.pop_front();
-      running = true;
-      running_number = job.number;
+      begin(job);
       changed.notify_all();
-      const ErrorTranslator translator = translate;
-      lock.unlock();
-      RunResult result = run(job, translator);
-      const bool changes = changes_values(job);
-      lock.lock();
-      count(*job.plan, result.error);
-      if (!result.error) standing.done = job.number + 1;
-      if (!result.error && changes) standing.changed = job.number + 1;
-      lock.unlock();
-      deliver(job, std::move(result));
-      job = Job{};  // frees buffers before any wait for the step ends
-      lock.lock();
-      running = false;
-      changed.notify_all();
+      run_to_end(std::move(job), lock);
     }
+  }
+
+  // Called with the lock held, both.
+  bool is_idle() const { return queue.empty() && !running; }
+  void begin(const Job& job) {
+    running = true;
+    running_number = job.number;
+  }
+
+  // Called with the lock held, which it gives up while the step runs. REQUIRES: the step was begun by this thread.
+  void run_to_end(Job job, std::unique_lock<std::mutex>& lock) {
+    const ErrorTranslator translator = translate;
+    lock.unlock();
+    RunResult result = run(job, translator);
+    const bool changes = changes_values(job);
+    lock.lock();
+    count(*job.plan, result.error);
+    if (!result.error) standing.done = job.number + 1;
+    if (!result.error && changes) standing.changed = job.number + 1;
+    lock.unlock();
+    deliver(job, std::move(result));
+    job = Job{};  // frees buffers before any wait for the step ends
+    lock.lock();
+    running = false;
+    changed.notify_all();
   }
 
   // Whether no step before this number is queued or runs; other threads may go on to submit. Called with the lock held.
@@ -117,7 +128,7 @@ struct Engine::Impl {
   Uncompared uncompared;  // guarded by submitting
   // Guards everything below. A leaf lock: while it is held no buffer is read or freed, since that may need other locks.
   std::mutex mutex;
-  std::condition_variable changed;
+  std::condition_variable changed, work_there;  // the step thread waits for the latter
   CompileOptions options;
   ErrorTranslator translate;
   std::deque<Job> queue;
@@ -142,7 +153,7 @@ Engine::~Engine() {
     std::lock_guard lock(impl_->mutex);
     impl_->stopping = true;
   }
-  impl_->changed.notify_all();
+  impl_->work_there.notify_all();
   impl_->thread.join();
 }
 
@@ -187,21 +198,30 @@ PlanRef Engine::plan(const Graph& graph, bool reported) {
 }
 
 void Engine::submit(const PlanRef& plan, std::vector<DataRef> inputs, std::vector<Param> params,
-                    std::vector<DataRef> outputs) {
+                    std::vector<DataRef> outputs, RunOn thread) {
   internal_check(outputs.size() == plan->executable->graph().outputs.size(),
                  "a step was submitted with another number of outputs");
   set_shardings(*plan, outputs);
-  std::lock_guard submitting(impl_->submitting);
+  std::unique_lock submitting(impl_->submitting);
   Job job{0, plan, std::move(inputs), std::move(params), std::move(outputs)};
   {
     std::lock_guard lock(impl_->mutex);
     job.number = impl_->standing.submitted++;
   }
-  if (impl_->comm.processes().count > 1) impl_->comm.announce(fingerprint_of(job, impl_->backend, impl_->uncompared));
-  std::lock_guard lock(impl_->mutex);
+  const bool alone = impl_->comm.processes().count == 1;
+  if (!alone) impl_->comm.announce(fingerprint_of(job, impl_->backend, impl_->uncompared));
+  std::unique_lock lock(impl_->mutex);
   impl_->start_thread();
-  impl_->queue.push_back(std::move(job));
-  impl_->changed.notify_all();
+  if (thread == RunOn::caller_if_brief && alone && plan->brief && impl_->is_idle()) {
+    impl_->begin(job);
+    submitting.unlock();
+    impl_->counters.steps_of_readers += 1;
+    impl_->run_to_end(std::move(job), lock);
+    if (impl_->queue.empty()) return;
+  } else {
+    impl_->queue.push_back(std::move(job));
+  }
+  impl_->work_there.notify_one();
 }
 
 void Engine::wait_for_room() {
@@ -232,7 +252,7 @@ Comm& Engine::comm() { return impl_->comm; }
 
 bool Engine::idle() const {
   std::lock_guard lock(impl_->mutex);
-  return impl_->queue.empty() && !impl_->running;
+  return impl_->is_idle();
 }
 
 void Engine::wait() {

@@ -15,6 +15,7 @@ namespace spmdx {
 
 struct StepCounters {
   int64_t steps = 0;
+  int64_t steps_of_readers = 0;  // those of them that ran on the thread that waits for them
   int64_t plans_compiled = 0;
   int64_t plan_cache_hits = 0;
   int64_t collectives = 0;                   // executed
@@ -30,12 +31,17 @@ struct Standing {
   int64_t changed = 0;  // up to the last that ran to its end and replaced values
 };
 
+// Where a step runs: on the step thread, or at once on the thread that submits it, because that waits for it next. The
+// latter holds for a brief step of a program of one process, and only if no step is queued or runs.
+enum class RunOn : uint8_t { step_thread, caller_if_brief };
+
 // Whether this process was forked after the first step of its parent. It has no thread that runs steps, so that waiting
 // for it would never end: check_process says so. Any thread, both.
 bool in_forked_child();
 void check_process();
 
-// One per process. Steps run in order on one background thread, the step thread. Threads and locks are said as
+// One per process. Steps run in order, one at a time, on one background thread, the step thread; a brief one that is
+// awaited may run on the thread that waits. Threads and locks are said as
 // docs/threads.md defines it; a function of which nothing is said: "Any thread. Takes Engine::mutex."
 class Engine {
  public:
@@ -55,13 +61,13 @@ class Engine {
   // Waits until no step waits behind the one that runs, so that the program is not far ahead of its steps. Program
   // threads, without the GIL.
   void wait_for_room();
-  // Queues a run, at once. `outputs` get their shardings at once and their shards later; the error of a run that fails
-  // is kept for `rethrow`, and its outputs are failed. Memory of an input that an output replaces (Output::donates) is
-  // reused if nobody but this run holds the input; if the run fails after that, outputs that are complete are kept.
-  // Program threads, without the GIL, one at a time (the bridge holds the recorder's lock): the order of the calls is
-  // the order of the steps. Takes Engine::submitting.
-  void submit(const PlanRef& plan, std::vector<DataRef> inputs, std::vector<Param> params,
-              std::vector<DataRef> outputs);
+  // Queues a run, at once, or runs it. `outputs` get their shardings at once and their shards later; the error of a run
+  // that fails is kept for `rethrow`, and its outputs are failed. Memory of an input that an output replaces
+  // (Output::donates) is reused if nobody but this run holds the input; if the run fails after that, outputs that are
+  // complete are kept. Program threads, without the GIL, one at a time (the bridge holds the recorder's lock): the
+  // order of the calls is the order of the steps. Takes Engine::submitting.
+  void submit(const PlanRef& plan, std::vector<DataRef> inputs, std::vector<Param> params, std::vector<DataRef> outputs,
+              RunOn thread = RunOn::step_thread);
   Standing standing() const;
   // After a failure: what was compared in steps from `agreed` on counts as not compared, and the next step has the
   // number `next`. REQUIRES: no step is queued or runs. Program threads, without the GIL. Takes Engine::submitting.

@@ -4,9 +4,15 @@
 
 #include "passes/passes.h"
 #include "rules/lookup.h"
+#include "rules/rule/row.h"
 
 namespace spmdx {
 namespace {
+
+// Of a plan that is brief: bytes that its ops read and write, of all devices together, and what a call of a kernel
+// costs in such bytes.
+constexpr int64_t kBriefCost = 1'048'576;
+constexpr int64_t kCostOfCall = 4096;
 
 // Bytes one device receives so that this op sees its operands whole.
 int64_t gathered_bytes(const Graph& graph, const Node& node) {
@@ -31,6 +37,22 @@ void count_work(Plan& plan) {
   }
 }
 
+// Whether the thread that waits for a run may as well do it: the run is over before Ctrl-C would be missed. Kernels of
+// ops that are not in our table, as users' own ops, may take any time, and call Python.
+bool is_brief(const Graph& graph) {
+  const int64_t devices = graph.mesh ? static_cast<int64_t>(graph.mesh->size()) : 1;
+  int64_t cost = 0;
+  for (const Node& node : graph.nodes) {
+    const rules::Row* row = rules::find_row(node.call->op);
+    if (!is_collective(node) && (!row || row->registered)) return false;
+    cost += devices * kCostOfCall;
+    for (const TensorType& input : node.call->inputs) cost += input.bytes();
+    for (const TensorType& output : node.call->outputs) cost += output.bytes();
+    if (cost > kBriefCost) return false;
+  }
+  return true;
+}
+
 // Equal in processes that run the same program with the same options.
 uint64_t fingerprint_of(const Plan& plan) {
   return std::hash<std::string>{}(print(plan.traced) + print(plan.executable->graph()));
@@ -53,6 +75,7 @@ std::shared_ptr<Plan> make_plan(const Graph& graph, const CompileOptions& option
   compile(compiled, options);
   plan->executable = std::make_unique<Executable>(std::move(compiled), backend, collective_queue);
   count_work(*plan);
+  plan->brief = is_brief(plan->executable->graph());
   if (compared) plan->fingerprint = fingerprint_of(*plan);
   return plan;
 }

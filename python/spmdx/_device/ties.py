@@ -74,9 +74,15 @@ def _is_dense(tensor: torch.Tensor) -> bool:
 
 def _reduce(original):
     def as_leaf(tensor, protocol):
-        """PyTorch's own form, whose reader sets the flag on what it has just made of the values."""
-        function, arguments = original(tensor.detach(), protocol)
-        return function, (*arguments[:-1], tensor.requires_grad)
+        """PyTorch's own form, whose reader sets the flag on what it has just made of the values.
+
+        The values may be those that the device holds: who pickles them only reads them.
+        """
+        if torch.serialization._serialization_tls.skip_data:
+            original(tensor.detach(), protocol)  # raises
+        arguments = _C.peek(tensor.detach()), tensor.dtype, str(tensor.device)
+        made: Any = torch._utils._rebuild_device_tensor_from_cpu_tensor
+        return made, (*arguments, tensor.requires_grad)
 
     @functools.wraps(original)
     @as_in_torch

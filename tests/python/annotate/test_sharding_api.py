@@ -237,6 +237,7 @@ def test_sync_waits_and_steps_are_counted(mesh):
         "reshard_plans_kept",
         "shardings_kept",
         "steps",
+        "steps_of_readers",
         "wire_bytes",
     ]
     assert counters["steps"] == 1 and counters["ops_recorded"] >= 1
