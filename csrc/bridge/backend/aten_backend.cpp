@@ -16,6 +16,7 @@
 #include "bridge/backend/host_kernel.h"
 #include "bridge/backend/own_kernels.h"
 #include "bridge/backend/shard_device.h"
+#include "bridge/backend/thread_settings.h"
 #include "runtime/data/check.h"
 
 namespace spmdx::bridge {
@@ -125,6 +126,9 @@ class AtenBackend final : public Backend {
   void use_stream(Stream stream) override { bridge::use_stream(stream); }
   Event record_event() override { return bridge::record_event(); }
   void wait_event(const Event& event) override { bridge::wait_event(event); }
+
+  int64_t settings_of_thread() override { return bridge::settings_of_thread(); }
+  void use_settings(int64_t settings) override { bridge::use_settings(settings); }
 
   BufferRef empty(DType dtype, const Shape& shape) override {
     KernelGuard guard;

@@ -54,6 +54,11 @@ class Backend {
   // What the thread's stream is given from now on runs after the event.
   virtual void wait_event(const Event&) {}
 
+  // What the program set for the calling thread and kernels heed, as the number of threads they use; and the same as
+  // another thread has it, from now on. So a kernel computes the same bits whichever thread runs it.
+  virtual int64_t settings_of_thread() { return 0; }
+  virtual void use_settings(int64_t) {}
+
   // `local` has localised arguments and local types. Thread-safe.
   virtual std::unique_ptr<Kernel> prepare(const Call& local) = 0;
 

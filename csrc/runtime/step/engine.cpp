@@ -52,6 +52,7 @@ struct Engine::Impl {
       queue.pop_front();
       begin(job);
       changed.notify_all();
+      backend.use_settings(job.settings);
       run_to_end(std::move(job), lock);
     }
   }
@@ -203,7 +204,7 @@ void Engine::submit(const PlanRef& plan, std::vector<DataRef> inputs, std::vecto
                  "a step was submitted with another number of outputs");
   set_shardings(*plan, outputs);
   std::unique_lock submitting(impl_->submitting);
-  Job job{0, plan, std::move(inputs), std::move(params), std::move(outputs)};
+  Job job{0, plan, std::move(inputs), std::move(params), std::move(outputs), impl_->backend.settings_of_thread()};
   {
     std::lock_guard lock(impl_->mutex);
     job.number = impl_->standing.submitted++;

@@ -15,6 +15,7 @@ struct Job {
   std::vector<DataRef> inputs;
   std::vector<Param> params;
   std::vector<DataRef> outputs;
+  int64_t settings = 0;  // of the thread that submitted it
 };
 
 // Numbers of steps [begin, end) whose comparison does not count, because not every process is known to have made it.

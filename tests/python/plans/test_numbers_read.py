@@ -143,3 +143,28 @@ def test_an_annotation_that_asks_for_a_move_is_met_at_the_next_step(at_rest):
     assert (kept[0] + 1).sum().item() == 8
     assert kept[1].local_shards[0].data.tolist() == [3, 3]
     assert _count("implicit_syncs") == (2,)  # the shards were there
+
+
+def test_kernels_heed_what_the_program_set_for_its_thread(at_rest):
+    torch.manual_seed(5)
+    whole, tiny = torch.randn(1 << 19), torch.full((1 << 18,), 2e-38)
+    parts = [x.to("spmdx") for x in (tiny[:2], whole, tiny)]
+    before = torch.get_num_threads()
+    sums = set()
+    try:
+        for count in (1, 2, 3, 5):
+            torch.set_num_threads(count)
+            for flush in (True, False):
+                assert torch.set_flush_denormal(flush)
+                spmdx.sync(wait=True)
+                debug.reset_counters()
+                found = [(x * 0.1).sum().item() for x in parts]
+                assert _count("steps", "steps_of_readers") == (3, 1)
+                assert found[1] == (whole * 0.1).sum().item()
+                if count == 1:  # PyTorch's further threads go on as they began
+                    assert [value == 0 for value in (found[0], found[2])] == [flush, flush]
+                sums.add(found[1])
+    finally:
+        torch.set_num_threads(before)
+        torch.set_flush_denormal(False)
+    assert len(sums) > 1  # so threads do make a difference
