@@ -21,8 +21,6 @@
 namespace spmdx::bridge {
 namespace {
 
-constexpr size_t kMaxNodes = 50'000;  // a longer trace is cut: memory and compile time stay bounded
-
 struct LostValue : std::runtime_error {
   using std::runtime_error::runtime_error;
 };
@@ -75,10 +73,6 @@ void flush(bool implicit) {
     flush(implicit);
   }
   warn_of_plans();
-}
-
-void end_if_long() {
-  if (Recorder::instance().state().graph.nodes.size() > kMaxNodes) flush(true);
 }
 
 void check_failed() {

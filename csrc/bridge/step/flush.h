@@ -9,13 +9,11 @@
 
 namespace spmdx::bridge {
 
-// All but end_if_long: Program threads. Takes the recorder's lock. Gives up the GIL.
+// All: Program threads. Takes the recorder's lock. Gives up the GIL.
 
 // Ends the graph: every live root with a recorded value becomes an output. Returns when it is queued. `implicit`: the
 // user did not ask for it. Throws the error of a step that failed, as check_failed, or ShardingError of this graph.
 void flush(bool implicit);
-// Ends a graph that grew too long. REQUIRES: between two ops. Holds the recorder's lock.
-void end_if_long();
 // Raises the error of a step that failed since the last call; tensors go back to what they held before it.
 void check_failed();
 // Waits until every step has ended that was submitted; then as check_failed.
