@@ -13,8 +13,7 @@ namespace spmdx {
 class PlanCache {
  public:
   static constexpr size_t kCapacity = 256;
-  // Of all plans together, 256 MiB: some ten plans of a model of a hundred layers with its gradients, or 256 small
-  // ones.
+  // Of all plans together, estimated: 256 MiB.
   static constexpr int64_t kBytes = 268'435'456;
   PlanRef find(uint64_t hash, const Graph& graph);  // null: not here
   void insert(uint64_t hash, PlanRef plan);         // drops those that were not used for longest, but never this one

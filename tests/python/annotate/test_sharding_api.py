@@ -231,12 +231,14 @@ def test_sync_waits_and_steps_are_counted(mesh):
         "fallback_ops",
         "implicit_syncs",
         "ops_recorded",
+        "plan_bytes_kept",
         "plan_cache_hits",
         "plans_compiled",
         "plans_kept",
         "reshard_plans_kept",
         "shardings_kept",
         "steps",
+        "trace_bytes",
         "wire_bytes",
     ]
     assert counters["steps"] == 1 and counters["ops_recorded"] >= 1
