@@ -9,6 +9,11 @@
 
 namespace spmdx::bridge {
 
+struct PendingPlan {
+  PlanRef plan;       // null: nothing is pending
+  size_t output = 0;  // the tensor's own among the outputs; as many as there are: it is none of them
+};
+
 // All: Program threads. Takes the recorder's lock. Gives up the GIL.
 
 // Ends the graph: every live root with a recorded value becomes an output. Returns when it is queued. `implicit`: the
@@ -21,7 +26,7 @@ void wait_for_steps();
 // Drops what is pending and the error of a step that failed, which it returns if nobody has seen it: tensors go back to
 // what was last computed, and those that never were hold an error. REQUIRES: no step runs.
 std::exception_ptr undo_failed();
-// Plans what is pending on the mesh of this tensor and runs nothing. Null: nothing is pending. REQUIRES: it is ours.
-PlanRef plan_pending(const at::Tensor& tensor);
+// Plans what is pending on the mesh of this tensor and runs nothing. REQUIRES: it is ours.
+PendingPlan plan_pending(const at::Tensor& tensor);
 
 }  // namespace spmdx::bridge

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Loops that go on for ever hold bounded memory: counted in bytes and plans, beside plain PyTorch's results."""
+"""Loops that go on for ever hold bounded memory: bytes and plans are counted."""
 
 import warnings
 
