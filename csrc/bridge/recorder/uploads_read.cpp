@@ -43,6 +43,7 @@ void RecorderState::note_upload(Data& data) {
 // holder. So whatever a later op may read is needed here, or held by somebody else.
 void RecorderState::drop_dead_inputs() {
   uploads.since_sweep = 0;
+  uploads.swept = true;
   std::vector<bool> needed(graph.values.size(), false);
   for (const RootRef& ref : live_roots()) {
     const LazyValue& value = root_of(ref).current;
