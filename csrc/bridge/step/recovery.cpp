@@ -75,6 +75,7 @@ void roll_back(RecorderState& state, std::exception_ptr error) {
   for (auto& ref : live_roots()) {
     Root& root = root_of(ref);
     const DataRef& data = root.current.data;
+    if (data) data->is_first_read();  // processes may have come to different places: from here on they count alike
     const bool lost = state.pending(root.current) || (data && !data->is_abstract() && has_failed(*data));
     if (!lost) continue;
     DataRef good = root.current.data ? root.current.data : root.previous;
