@@ -28,15 +28,12 @@ at::Tensor rooted(const at::Tensor& tensor) {
   return own;
 }
 
-// The sharding that the plan gives to the pending value `id`, or null. A tensor is alive, so its value is an output;
-// the outputs have the same order in the recorded and in the compiled graph.
-ShardingRef planned(const Plan& plan, ValueId id) {
-  const std::vector<Output>& traced = plan.traced.outputs;
-  const Graph& compiled = plan.executable->graph();
-  for (size_t i = 0; i < traced.size(); ++i) {
-    if (traced[i].value == id) return compiled.value(compiled.outputs.at(i).value).sharding;
-  }
-  return nullptr;
+// The sharding that the plan gives to the tensor's value, or null. The outputs have the same order in the recorded and
+// in the compiled graph.
+ShardingRef planned(const bridge::PendingPlan& pending) {
+  const Graph& compiled = pending.plan->executable->graph();
+  if (pending.output >= compiled.outputs.size()) return nullptr;
+  return compiled.value(compiled.outputs[pending.output].value).sharding;
 }
 
 }  // namespace
@@ -79,8 +76,8 @@ ShardingRef sharding_of(const at::Tensor& tensor) {
   at::Tensor own = rooted(tensor);
   bridge::Root& root = require_lazy(own, "get_sharding").root();
   if (root.current.data) return root.current.data->sharding();
-  const PlanRef plan = plan_pending(own);
-  return plan ? planned(*plan, root.current.id) : nullptr;
+  const bridge::PendingPlan pending = plan_pending(own);
+  return pending.plan ? planned(pending) : nullptr;
 }
 
 }  // namespace spmdx::bind

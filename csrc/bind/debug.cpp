@@ -119,7 +119,7 @@ py::object report_or_none(const PlanRef& plan) { return plan ? py::object(report
 
 PlanRef pending(const at::Tensor& tensor) {
   py::gil_scoped_release no_gil;
-  return bridge::plan_pending(tensor);
+  return bridge::plan_pending(tensor).plan;
 }
 
 }  // namespace

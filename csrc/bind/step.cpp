@@ -41,8 +41,10 @@ std::map<std::string, int64_t> counters() {
           {"fallback_ops", fallback_ops},
           {"calls_kept", static_cast<int64_t>(bridge::interned_count())},
           {"plans_kept", static_cast<int64_t>(bridge::engine().plans_kept())},
+          {"plan_bytes_kept", bridge::engine().plan_bytes_kept()},
           {"reshard_plans_kept", static_cast<int64_t>(reshard_plans_kept())},
-          {"shardings_kept", static_cast<int64_t>(shardings_kept())}};
+          {"shardings_kept", static_cast<int64_t>(shardings_kept())},
+          {"trace_bytes", recorder.bytes_held()}};
 }
 
 void reset_counters() {

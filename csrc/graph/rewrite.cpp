@@ -59,6 +59,16 @@ Graph Rewrite::finish() {
   return std::move(to_);
 }
 
+void mark_needed(const Graph& graph, std::vector<bool>& needed) {
+  for (size_t i = graph.nodes.size(); i-- > 0;) {
+    const Node& node = graph.nodes[i];
+    bool used = false;
+    for (size_t r = 0; r < node.call->outputs.size(); ++r) used |= needed[node.output + r];
+    if (!used) continue;
+    for (ValueId value : node.inputs) needed[value] = true;
+  }
+}
+
 std::vector<bool> needed_nodes(const Graph& graph) {
   std::vector<bool> needed(graph.values.size(), false), nodes(graph.nodes.size(), false);
   for (const Output& output : graph.outputs) needed[output.value] = true;

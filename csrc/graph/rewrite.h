@@ -30,6 +30,8 @@ class Rewrite {
   std::vector<ValueId> map_;
 };
 
+// Marks all that the marked values are computed from. `needed` has an element for each value.
+void mark_needed(const Graph& graph, std::vector<bool>& needed);
 // For each node whether some output needs it.
 std::vector<bool> needed_nodes(const Graph& graph);
 // Removes the nodes that no output needs.

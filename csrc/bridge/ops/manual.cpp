@@ -5,6 +5,7 @@
 #include "bridge/record/operands.h"
 #include "bridge/recorder/recorder.h"
 #include "bridge/step/flush.h"
+#include "bridge/step/long_traces.h"
 #include "bridge/tensor/calls.h"
 
 namespace spmdx::bridge {
@@ -13,7 +14,8 @@ at::Tensor permute_rows(const at::Tensor& tensor, int64_t dim, const std::vector
   Recorder::Lock lock;
   Recorder& recorder = Recorder::instance();
   check_failed();
-  end_if_long();
+  static const char op = 0;
+  end_if_long(&op);
   const ValueId value = operand(tensor);
   const TensorType type = recorder.type(value);
   return wrap_value(recorder.record(make_call("spmdx.permute_rows", {type}, {dim, sources}, type), {value}, {}));

@@ -19,6 +19,7 @@
 #include "bridge/recorder/resize.h"
 #include "bridge/recorder/values.h"
 #include "bridge/step/flush.h"
+#include "bridge/step/long_traces.h"
 #include "bridge/tensor/generator.h"
 #include "bridge/tensor/tensor.h"
 #include "runtime/step/engine.h"
@@ -270,8 +271,8 @@ void record_boxed(const c10::OperatorHandle& op, c10::DispatchKeySet, Stack* sta
   with_python_errors([&] {
     check_process();
     check_failed();
-    end_if_long();
     const OpInfo& info = op_info(op);
+    end_if_long(&info);
     if (info.device >= 0) led(info, [&] { require_our_device(info, arguments(info, *stack)); });
     if (any_foreign(info, arguments(info, *stack))) {
       op.redispatchBoxed(c10::DispatchKeySet(c10::DispatchKey::Meta), stack);

@@ -18,6 +18,7 @@ ValueId Recorder::read(LazyTensor& tensor) {
   Lock lock;
   Root& root = tensor.root();
   if (root.too_small) require_storage(tensor);
+  if (root.current.data && tensor.requires_grad()) root.current.data->is_first_read();  // it outlives the graph
   if (!tensor.chain()) return state_->read(root);
   if (tensor.cached_writes == root.writes && state_->pending(tensor.cached)) return tensor.cached.id;
   ValueId value = state_->read(root);

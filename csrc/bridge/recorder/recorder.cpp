@@ -140,6 +140,7 @@ Recording Recorder::recording() {
 
 int64_t Recorder::ops_recorded() const { return state_->ops; }
 int64_t Recorder::implicit_syncs() const { return state_->implicit_syncs; }
+int64_t Recorder::bytes_held() const { return state_->bytes_held(); }
 void Recorder::reset_counters() {
   Lock lock;
   state_->ops = state_->implicit_syncs = 0;

@@ -70,9 +70,11 @@ class Recorder {
   // the spec does not fit, a warning says that the annotation is gone.
   void keep_annotation(LazyTensor& tensor, const Annotation& had);
 
-  // Holds the recorder's lock, both.
+  // Holds the recorder's lock, all three.
   int64_t ops_recorded() const;
   int64_t implicit_syncs() const;
+  // Of inputs that nobody but the recorded graph holds.
+  int64_t bytes_held() const;
   void reset_counters();
 
   // For the rooms that end the graph. Holds the recorder's lock, also while the reference is used.

@@ -28,6 +28,7 @@ void RecorderState::reset() {
   params.clear();
   input_of.clear();
   annotated = false;
+  uploads = {};
   ++epoch;
 }
 
@@ -44,6 +45,7 @@ ValueId RecorderState::read(const Root& root) {
     internal_check(pending(root.current), "a tensor holds a value of a graph that has ended");
     return root.current.id;
   }
+  if (root.annotation && root.annotation->state) root.current.data->is_first_read();  // it outlives the graph
   const ValueId value = input(root.current.data);
   annotate_input(root);
   return value;
@@ -63,6 +65,7 @@ ValueId RecorderState::input(const DataRef& data) {
   if (fresh) {
     graph.add_input(data->type());
     inputs.push_back(data);
+    note_upload(*data);
   }
   return graph.inputs[found->second].value;
 }

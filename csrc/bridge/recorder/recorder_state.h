@@ -25,12 +25,24 @@ struct Rebound {
 // By the gradients that the graph computes: the index of the input that each lies like, which is its leaf's.
 using GradientInputs = std::unordered_map<const Root*, uint32_t>;
 
+// Bytes of uploads that the graph is the first to read: batches. Parameters that need a gradient are not among them,
+// nor is what the user annotated as state, since both outlive the graph. A fact of the program: the same in all
+// processes.
+struct UploadsRead {
+  int64_t bytes = 0;
+  int64_t since_sweep = 0;  // of these, what was read since inputs of dead values were last looked for
+  bool swept = false;       // inputs of dead values were looked for: some may be gone
+};
+
 // All functions: Holds the recorder's lock.
 struct RecorderState {
-  Graph graph;                                         // without outputs
-  uint64_t epoch = 1;                                  // counts graphs: numbers of values of an older one mean nothing
-  std::vector<DataRef> inputs;                         // of the graph, in its order
-  std::vector<Param> params;                           // of the graph's nodes
+  Graph graph;                  // without outputs
+  uint64_t epoch = 1;           // counts graphs: numbers of values of an older one mean nothing
+  std::vector<DataRef> inputs;  // of the graph, in its order
+  std::vector<Param> params;    // of the graph's nodes
+  UploadsRead uploads;
+  bool was_cut = false;  // the graph before was, because it grew too long: the program neither reads nor marks steps
+  const void* first_op = nullptr;                      // which op recorded the graph's first node
   std::unordered_map<const Data*, uint32_t> input_of;  // index into inputs
   int64_t ops = 0, implicit_syncs = 0;
   bool annotated = false;  // since the last flush: existing data may have to move
@@ -45,6 +57,13 @@ struct RecorderState {
   ValueId input(const DataRef& data);
   // The data behind a value that is a graph input of the same type as its tensor; null for results of nodes.
   DataRef data_of(ValueId value) const;
+  // The data became an input of the graph.
+  void note_upload(Data& data);
+  // Lets go of inputs that nobody else holds and no value of a live root is computed from. Their places in the graph
+  // stay, so that the graph does not depend on when tensors die.
+  void drop_dead_inputs();
+  // Bytes of inputs that are held by nobody but this graph.
+  int64_t bytes_held() const;
   // The value of a root; existing data becomes an input that carries the root's annotation.
   ValueId read(const Root& root);
   // `value` is what the tensor shows; the annotation of a view is a constraint on it.

@@ -7,6 +7,7 @@
 
 #include "base/error.h"
 #include "bridge/python/source.h"
+#include "graph/rewrite.h"
 
 namespace spmdx::bridge {
 namespace {
@@ -47,12 +48,7 @@ void untie(Output& output) {
 std::vector<bool> needed_values(const Graph& graph, const std::vector<Output>& outputs) {
   std::vector<bool> needed(graph.values.size(), false);
   for (const Output& output : outputs) needed[output.value] = true;
-  for (size_t i = graph.nodes.size(); i-- > 0;) {
-    const Node& node = graph.nodes[i];
-    bool used = false;
-    for (size_t r = 0; r < node.call->outputs.size(); ++r) used |= needed[node.output + r];
-    for (ValueId value : node.inputs) needed[value] = needed[value] || used;
-  }
+  mark_needed(graph, needed);
   return needed;
 }
 
@@ -163,25 +159,24 @@ std::vector<const Mesh*> meshes(const RecorderState& state, bool of_data) {
   return found;
 }
 
-// Gives the graph's inputs the layouts of `data`, and returns the data of those that stay. An input that nobody needs
-// and that lies on another mesh is left out. An input that was read before it was annotated anew for another mesh is
-// data that comes from that mesh, without an annotation.
-std::vector<DataRef> keep_inputs(Graph& done, const std::vector<DataRef>& data, const std::vector<bool>& needed) {
+// Gives the graph's inputs the layouts of their data, and returns the data of those that stay. An input that nobody
+// needs is left out if it lies on another mesh, or if its data may be gone. An input that was read before it was
+// annotated anew for another mesh is data that comes from that mesh, without an annotation.
+std::vector<DataRef> keep_inputs(Graph& done, const RecorderState& state, const std::vector<bool>& needed) {
   std::vector<uint32_t> place(done.inputs.size(), kNone);
   std::vector<Input> kept;
   std::vector<DataRef> data_of_inputs;
   for (size_t i = 0; i < done.inputs.size(); ++i) {
     Input input = done.inputs[i];
-    input.physical = data[i]->sharding();
+    input.physical = state.inputs[i]->sharding();
     const bool is_needed = needed[input.value];
     const bool is_of_other_mesh = input.annotation && done.mesh && !(*input.annotation->mesh == *done.mesh);
     if (!is_needed || is_of_other_mesh) input.annotation = nullptr;
-    if (!is_needed) {
-      if (input.physical && !(done.mesh && *input.physical->mesh == *done.mesh)) continue;
-    }
+    const bool lies_elsewhere = input.physical && !(done.mesh && *input.physical->mesh == *done.mesh);
+    if (!is_needed && (lies_elsewhere || state.uploads.swept)) continue;
     place[i] = static_cast<uint32_t>(kept.size());
     kept.push_back(std::move(input));
-    data_of_inputs.push_back(data[i]);
+    data_of_inputs.push_back(state.inputs[i]);
   }
   done.inputs = std::move(kept);
   for (Output& output : done.outputs) {
@@ -242,7 +237,8 @@ FinishedGraph finish_graph(RecorderState& state, std::vector<RootRef> owners, co
   done.graph.mesh = std::move(mesh);
   done.graph.outputs = std::move(outputs);
   std::erase_if(done.graph.constraints, [&](const Constraint& c) { return !needed[c.value]; });
-  done.data_of_inputs = keep_inputs(done.graph, state.inputs, needed);
+  done.data_of_inputs = keep_inputs(done.graph, state, needed);
+  if (state.uploads.swept) drop_dead(done.graph);  // what read inputs that are left out
   done.owners = std::move(owners);
   return done;
 }

@@ -21,8 +21,6 @@
 namespace spmdx::bridge {
 namespace {
 
-constexpr size_t kMaxNodes = 50'000;  // a longer trace is cut: memory and compile time stay bounded
-
 struct LostValue : std::runtime_error {
   using std::runtime_error::runtime_error;
 };
@@ -69,6 +67,7 @@ void flush(GraphEnd why) {
     roll_back(state, lost_by(std::current_exception()));
     throw;
   }
+  if (!state.graph.nodes.empty()) state.was_cut = why == GraphEnd::too_long;
   state.reset();
   if (more) {  // data of another mesh
     state.annotated = true;
@@ -77,10 +76,6 @@ void flush(GraphEnd why) {
     forget_changes();
   }
   warn_of_plans();
-}
-
-void end_if_long() {
-  if (Recorder::instance().state().graph.nodes.size() > kMaxNodes) flush(GraphEnd::too_long);
 }
 
 void check_failed() {
@@ -133,22 +128,23 @@ std::exception_ptr undo_failed() {
   return unseen;
 }
 
-PlanRef plan_pending(const at::Tensor& tensor) {
+PendingPlan plan_pending(const at::Tensor& tensor) {
   Recorder::Lock lock;
   check_failed();
   RecorderState& state = Recorder::instance().state();
   const Root* wanted = &as_lazy(tensor)->root();
   const GradientInputs gradients = state.gradients();
   auto groups = pending_by_mesh(state, gradients);
-  auto group = std::find_if(groups.begin(), groups.end(), [&](const auto& owners) {
-    return std::any_of(owners.begin(), owners.end(), [&](const RootRef& ref) { return &root_of(ref) == wanted; });
-  });
+  const auto is_wanted = [&](const RootRef& ref) { return &root_of(ref) == wanted; };
+  auto group = std::find_if(groups.begin(), groups.end(),
+                            [&](const auto& owners) { return std::any_of(owners.begin(), owners.end(), is_wanted); });
   std::vector<RootRef>& owners = group == groups.end() ? groups.front() : *group;
   const FinishedGraph done = finish_graph(state, std::move(owners), gradients);
   state.annotated = done.more;
-  if (done.graph.outputs.empty()) return nullptr;
+  if (done.graph.outputs.empty()) return {};
+  const auto output = std::find_if(done.owners.begin(), done.owners.end(), is_wanted) - done.owners.begin();
   NoGil no_gil;
-  return engine().plan(done.graph);
+  return {engine().plan(done.graph), static_cast<size_t>(output)};
 }
 
 }  // namespace spmdx::bridge

@@ -9,7 +9,12 @@
 
 namespace spmdx::bridge {
 
-// All but end_if_long: Program threads. Takes the recorder's lock. Gives up the GIL.
+struct PendingPlan {
+  PlanRef plan;       // null: nothing is pending
+  size_t output = 0;  // the tensor's own among the outputs; as many as there are: it is none of them
+};
+
+// All: Program threads. Takes the recorder's lock. Gives up the GIL.
 
 // Why a graph ends: the program says so, it is too long, or somebody waits for a value that it computes.
 enum class GraphEnd : uint8_t { asked, too_long, read };
@@ -17,8 +22,6 @@ enum class GraphEnd : uint8_t { asked, too_long, read };
 // waits for it perhaps when it has run. Throws the error of a step that failed, as check_failed, or ShardingError of
 // this graph.
 void flush(GraphEnd why);
-// Ends a graph that grew too long. REQUIRES: between two ops. Holds the recorder's lock.
-void end_if_long();
 // Raises the error of a step that failed since the last call; tensors go back to what they held before it.
 void check_failed();
 // Waits until every step has ended that was submitted; then as check_failed.
@@ -26,7 +29,7 @@ void wait_for_steps();
 // Drops what is pending and the error of a step that failed, which it returns if nobody has seen it: tensors go back to
 // what was last computed, and those that never were hold an error. REQUIRES: no step runs.
 std::exception_ptr undo_failed();
-// Plans what is pending on the mesh of this tensor and runs nothing. Null: nothing is pending. REQUIRES: it is ours.
-PlanRef plan_pending(const at::Tensor& tensor);
+// Plans what is pending on the mesh of this tensor and runs nothing. REQUIRES: it is ours.
+PendingPlan plan_pending(const at::Tensor& tensor);
 
 }  // namespace spmdx::bridge

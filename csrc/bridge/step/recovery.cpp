@@ -13,6 +13,7 @@
 #include "bridge/tensor/abstract.h"
 #include "bridge/tensor/meta.h"
 #include "bridge/tensor/tensor.h"
+#include "graph/rewrite.h"
 
 namespace spmdx::bridge {
 
@@ -25,6 +26,24 @@ DataRef whole_of(const DataRef& data) {
   NoGil no_gil;
   KernelGuard kernels_only;
   return std::make_shared<Data>(here->type(), nullptr, Shards{lent(assembled(*here, here->wait()))});
+}
+
+// The graph keeps the inputs that its outputs need, without annotations. Returns their data, each whole.
+std::vector<DataRef> keep_needed_inputs(const RecorderState& state, Graph& whole) {
+  std::vector<bool> needed(whole.values.size(), false);
+  for (const Output& output : whole.outputs) needed[output.value] = true;
+  mark_needed(whole, needed);
+  std::vector<Input> kept;
+  std::vector<DataRef> data;
+  for (size_t i = 0; i < whole.inputs.size(); ++i) {
+    if (!needed[whole.inputs[i].value]) continue;
+    kept.push_back(std::move(whole.inputs[i]));
+    kept.back().annotation = nullptr;
+    data.push_back(whole_of(state.inputs[i]));
+  }
+  whole.inputs = std::move(kept);
+  drop_dead(whole);
+  return data;
 }
 
 }  // namespace
@@ -44,9 +63,7 @@ void compute_unsharded(RecorderState& state) {
     whole.outputs.push_back({.value = root.current.id});
     owners.push_back(std::move(ref));
   }
-  std::vector<DataRef> data_of_inputs;
-  for (Input& input : whole.inputs) input.annotation = nullptr;
-  for (const DataRef& data : state.inputs) data_of_inputs.push_back(whole_of(data));
+  std::vector<DataRef> data_of_inputs = keep_needed_inputs(state, whole);
   std::vector<PlannedPart> parts;
   parts.push_back(planned(whole, std::move(data_of_inputs), std::move(owners)));
   queue_parts(state, std::move(parts));
@@ -59,6 +76,7 @@ void roll_back(RecorderState& state, std::exception_ptr error) {
     Root& root = root_of(ref);
     note_change(root);  // what it goes back to may lie otherwise than it is annotated
     const DataRef& data = root.current.data;
+    if (data) data->is_first_read();  // processes may have come to different places: from here on they count alike
     const bool lost = state.pending(root.current) || (data && !data->is_abstract() && has_failed(*data));
     if (!lost) continue;
     DataRef good = root.current.data ? root.current.data : root.previous;

@@ -11,12 +11,18 @@
 namespace spmdx {
 
 Data::Data(TensorType type, ShardingRef sharding, Shards shards)
-    : type_(std::move(type)), sharding_(sharding), shards_(std::move(shards)), done_(true), common_(!sharding) {}
+    : type_(std::move(type)),
+      sharding_(sharding),
+      shards_(std::move(shards)),
+      done_(true),
+      common_(!sharding),
+      unread_(true) {}
 
 std::shared_ptr<Data> Data::abstract(TensorType type, ShardingRef sharding, std::exception_ptr error) {
   auto data = std::make_shared<Data>(std::move(type), sharding, Shards{});
   data->error_ = std::move(error);
   data->abstract_ = true;
+  data->unread_ = false;
   return data;
 }
 

@@ -6,6 +6,7 @@
 #include <memory>
 #include <mutex>
 #include <optional>
+#include <utility>
 
 #include "runtime/data/backend.h"
 
@@ -35,6 +36,10 @@ class Data {
   // set when it is made.
   bool is_kept() const { return kept_; }
   void set_kept() { kept_ = true; }
+
+  // Whether it came from outside of all steps, and no step that was recorded has read it before this call. Holds the
+  // recorder's lock.
+  bool is_first_read() { return std::exchange(unread_, false); }
 
   // Any thread: it never changes.
   const TensorType& type() const { return type_; }
@@ -72,6 +77,7 @@ class Data {
   std::shared_ptr<Data> fallback_;
   bool done_ = false, abstract_ = false, given_up_ = false;
   bool common_ = false, kept_ = false;
+  bool unread_ = false;
   std::optional<uint64_t> digest_;
   int64_t compared_in_ = -1;
   mutable std::mutex mutex_;

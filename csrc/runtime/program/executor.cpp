@@ -6,6 +6,7 @@
 #include <mutex>
 
 #include "base/error.h"
+#include "runtime/program/bytes.h"
 #include "runtime/program/program.h"
 #include "runtime/program/run.h"
 
@@ -19,6 +20,7 @@ struct Executable::Impl {
   Backend& backend;
   CollectiveQueue& collective_queue;
   int64_t peak = 0;
+  std::atomic<int64_t> held = bytes_of(graph);
   std::once_flag prepared;
   Program program;
   std::atomic<int64_t> measured_peak = 0;
@@ -32,12 +34,15 @@ Executable::~Executable() = default;
 void Executable::prepare() {
   std::call_once(impl_->prepared, [this] {
     impl_->program = spmdx::prepare(impl_->graph, impl_->backend, impl_->collective_queue.comm().processes());
+    impl_->held += bytes_of(impl_->program);
   });
 }
 
 const Graph& Executable::graph() const { return impl_->graph; }
 
 int64_t Executable::peak_bytes() const { return impl_->peak; }
+
+int64_t Executable::bytes_held() const { return impl_->held; }
 
 int64_t Executable::measured_peak_bytes() const { return impl_->measured_peak; }
 

@@ -286,6 +286,11 @@ size_t Engine::plans_kept() const {
   return impl_->cache.size();
 }
 
+int64_t Engine::plan_bytes_kept() const {
+  std::lock_guard lock(impl_->planning);
+  return impl_->cache.bytes();
+}
+
 void Engine::clear_cache() {
   std::lock_guard lock(impl_->planning);
   impl_->cache.clear();

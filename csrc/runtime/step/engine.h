@@ -84,9 +84,10 @@ class Engine {
   void rethrow();
   StepCounters counters() const;
   void reset_counters();
-  // Both: Program threads, without the GIL. Takes Engine::planning.
+  // All three: Program threads, without the GIL. Takes Engine::planning.
   void clear_cache();
   size_t plans_kept() const;
+  int64_t plan_bytes_kept() const;  // estimated
 
  private:
   struct Impl;

@@ -2,6 +2,10 @@
 // PlanCache: a list in order of use and an index by hash.
 #include "runtime/step/plan_cache.h"
 
+#include <algorithm>
+
+#include "runtime/program/bytes.h"
+
 namespace spmdx {
 
 PlanRef PlanCache::find(uint64_t hash, const Graph& graph) {
@@ -15,16 +19,23 @@ PlanRef PlanCache::find(uint64_t hash, const Graph& graph) {
 }
 
 void PlanCache::insert(uint64_t hash, PlanRef plan) {
-  recent_.push_front({hash, std::move(plan)});
+  const int64_t traced_bytes = bytes_of(plan->traced);
+  recent_.push_front({hash, std::move(plan), traced_bytes});
   by_hash_.emplace(hash, recent_.begin());
-  if (recent_.size() <= kCapacity) return;
+  for (int64_t held = bytes(); recent_.size() > 1 && (recent_.size() > kCapacity || held > kBytes); drop_oldest())
+    held -= recent_.back().bytes();
+}
+
+int64_t PlanCache::bytes() const {
+  int64_t held = 0;
+  for (const Entry& entry : recent_) held += entry.bytes();
+  return held;
+}
+
+void PlanCache::drop_oldest() {
   const auto oldest = std::prev(recent_.end());
   const auto [begin, end] = by_hash_.equal_range(oldest->hash);
-  for (auto it = begin; it != end; ++it)
-    if (it->second == oldest) {
-      by_hash_.erase(it);
-      break;
-    }
+  by_hash_.erase(std::find_if(begin, end, [&](const auto& entry) { return entry.second == oldest; }));
   recent_.erase(oldest);
 }
 

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// PlanCache: the plans of the last graphs seen, found by hash and confirmed by an exact comparison.
+// PlanCache: the plans of the last graphs seen, of a bounded number and of bounded bytes, found by hash and confirmed
+// by an exact comparison.
 #pragma once
 #include <list>
 #include <unordered_map>
@@ -12,16 +13,22 @@ namespace spmdx {
 class PlanCache {
  public:
   static constexpr size_t kCapacity = 256;
+  // Of all plans together, estimated: 256 MiB.
+  static constexpr int64_t kBytes = 268'435'456;
   PlanRef find(uint64_t hash, const Graph& graph);  // null: not here
-  void insert(uint64_t hash, PlanRef plan);         // drops the one that was not used for longest
+  void insert(uint64_t hash, PlanRef plan);         // drops those that were not used for longest, but never this one
   void clear();
   size_t size() const { return recent_.size(); }
+  int64_t bytes() const;  // a plan that has run since holds more than before
 
  private:
   struct Entry {
     uint64_t hash = 0;
     PlanRef plan;
+    int64_t traced_bytes = 0;
+    int64_t bytes() const { return traced_bytes + plan->executable->bytes_held(); }
   };
+  void drop_oldest();
   std::list<Entry> recent_;  // most recently used first
   std::unordered_multimap<uint64_t, std::list<Entry>::iterator> by_hash_;
 };

@@ -231,6 +231,7 @@ def test_sync_waits_and_steps_are_counted(mesh):
         "fallback_ops",
         "implicit_syncs",
         "ops_recorded",
+        "plan_bytes_kept",
         "plan_cache_hits",
         "plans_compiled",
         "plans_kept",
@@ -238,6 +239,7 @@ def test_sync_waits_and_steps_are_counted(mesh):
         "shardings_kept",
         "steps",
         "steps_of_readers",
+        "trace_bytes",
         "wire_bytes",
     ]
     assert counters["steps"] == 1 and counters["ops_recorded"] >= 1
