@@ -193,9 +193,13 @@ print(signal.getsignal(signal.SIGINT) is signal.default_int_handler)
 """
 
 
+# Ops whose meta kernel is Python only.
+NORM, TANH = "torch.nn.functional.layer_norm(x, (2,)) + 2", "torch.nn.functional.hardtanh(x) + 1"
+
+
 @pytest.mark.parametrize(
     "op, module",
-    [("x + 1", "torch._dynamo.variables"), ("x + 1", "sympy.polys"), ("x @ x", "sympy.polys")],
+    [(NORM, "torch._dynamo.variables"), (NORM, "sympy.polys"), (TANH, "sympy.polys")],
 )
 def test_ctrl_c_waits_for_what_pytorch_imports_in_the_first_op(op, module):
     done = run(HALFWAY.format(op=op, module=module))
@@ -299,3 +303,25 @@ def test_a_forked_child_that_does_not_use_the_device_ends_in_silence():
     )
     done = run(code)
     assert (done.stdout, done.stderr) == ("3.0\n0\n", "")
+
+
+FIRST_OPS = """
+import sys, torch, spmdx
+layer, target = torch.nn.Linear(4, 4).to("spmdx"), torch.zeros(2, dtype=torch.long).to("spmdx")
+x = torch.ones(2, 4).to("spmdx")
+known = set(sys.modules)
+y = x * 2 + 1 - x / 3
+torch.randn(4, device="spmdx"), x @ x.T, x.amax(1), torch.nn.functional.dropout(x)
+torch.nn.functional.cross_entropy(torch.nn.functional.gelu(layer(y).relu()), target).backward()
+with torch.no_grad():
+    for p in layer.parameters():
+        p.sub_(p.grad, alpha=0.1)
+spmdx.mark_step()
+assert x.sum().item() == 8
+print(len(set(sys.modules) - known))
+"""
+
+
+def test_ordinary_ops_import_nothing():
+    done = run(FIRST_OPS)
+    assert done.stdout == "0\n", done.stdout + done.stderr

@@ -13,6 +13,7 @@
 #include "base/error.h"
 #include "bridge/backend/aten_facts.h"
 #include "bridge/backend/shard_device.h"
+#include "bridge/record/layouts/compiled_metas.h"
 #include "bridge/record/layouts/correct_layouts.h"
 #include "bridge/record/layouts/correct_types.h"
 
@@ -109,10 +110,16 @@ void check_dim(const OpInfo& info, IValues args) {
   if (args[*dim].isInt()) c10::maybe_wrap_dim(args[*dim].toInt(), args[0].toTensor().dim());
 }
 
+void call(const OpInfo& info, Stack& stack, c10::DeviceType device) {
+  const c10::KernelFunction* compiled = device == c10::kMeta ? compiled_meta(info.name) : nullptr;
+  if (!compiled) return info.op.callBoxed(&stack);
+  compiled->callBoxed(info.op, c10::DispatchKeySet(c10::DispatchKey::Meta), &stack);
+}
+
 Results run(const OpInfo& info, IValues args, c10::DeviceType device) {
   KernelGuard kernels_only;
   Stack stack = stand_ins(info, args, device);
-  info.op.callBoxed(&stack);
+  call(info, stack, device);
   Results results = metas(stack);
   leave_out_unwanted(info, args, results);
   if (device == c10::kMeta) {
