@@ -198,8 +198,7 @@ at::Tensor div_number(const at::Tensor& self, const at::Scalar& other) {
 #define SPMDX_ROW(name, kernel, op) {name, boxed<static_cast<Plain<at::_ops::op::schema>::Pointer>(at::meta::kernel)>()}
 
 // clang-format off
-const std::map<std::string_view, c10::KernelFunction>& table() {
-  static const std::map<std::string_view, c10::KernelFunction> rows = {
+const std::map<std::string_view, c10::KernelFunction> kCompiled = {
     {"aten.add.Scalar", boxed<add_number>()},
     {"aten.div.Scalar", boxed<div_number>()},
     {"aten.mul.Scalar", boxed<mul_number>()},
@@ -292,16 +291,14 @@ const std::map<std::string_view, c10::KernelFunction>& table() {
     SPMDX_ROW("aten.topk", topk, topk),
     SPMDX_ROW("aten.tril", tril, tril),
     SPMDX_ROW("aten.triu", triu, triu),
-  };
-  return rows;
-}
+};
 // clang-format on
 
 }  // namespace
 
 const c10::KernelFunction* compiled_meta(std::string_view op) {
-  const auto row = table().find(op);
-  return row == table().end() ? nullptr : &row->second;
+  const auto row = kCompiled.find(op);
+  return row == kCompiled.end() ? nullptr : &row->second;
 }
 
 }  // namespace spmdx::bridge
