@@ -79,7 +79,11 @@ def multihead(at):
 
 for tokens in (2048, 4096, 8192):
 
-    @ROWS.add(f"attention of {tokens:,} tokens, gradient", "2 heads of 16, causal")
+    @ROWS.add(
+        f"attention of {tokens:,} tokens, gradient",
+        "2 heads of 16, causal",
+        quick=tokens < 4096,
+    )
     def attention(at, tokens=tokens):
         q, k, v = (at.whole(1, 2, tokens, 16, grad=True) for _ in "qkv")
         return graded(

@@ -169,9 +169,12 @@ def held_plans():
     layers = [(nn.Linear(64, 64), nn.ReLU()) for _ in range(24)]
     model = nn.Sequential(*[part for layer in layers for part in layer]).to("spmdx")
 
+    optimizer = torch.optim.SGD(model.parameters())
+
     def step(rows):
         model(torch.zeros(rows, 64).to("spmdx")).square().mean().backward()
-        model.zero_grad()
+        optimizer.step()
+        optimizer.zero_grad()
         spmdx.sync(wait=True)
 
     step(1)
@@ -186,11 +189,13 @@ def plans_of_offsets():
     import spmdx
 
     data, model = torch.randn(4000, 64).to("spmdx"), nn.Linear(64, 64).to("spmdx")
+    optimizer = torch.optim.SGD(model.parameters())
     spmdx.sync(wait=True)
     spmdx.debug.reset_counters()
     for k in range(0, 3200, 32):
         F.relu(model(data[k : k + 32])).sum().backward()
-        model.zero_grad()
+        optimizer.step()
+        optimizer.zero_grad()
         spmdx.sync(wait=True)
     return spmdx.debug.counters()["plans_compiled"]
 

@@ -117,7 +117,7 @@ def weight_norm(at):
     return with_sgd(at.model(model), lambda m: m(x).square().mean())
 
 
-@ROWS.add("spectral norm, training", "4 x 256, batch 128", compared=False)
+@ROWS.add("spectral norm, training", "4 x 256, batch 128")
 def spectral_norm(at):
     norm = nn.utils.parametrizations.spectral_norm
     model = nn.Sequential(*[norm(nn.Linear(256, 256)) for _ in range(4)])

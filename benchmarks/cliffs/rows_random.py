@@ -3,7 +3,7 @@
 
 import torch
 import torch.nn.functional as F
-from cliff_row import Goal, Rows
+from cliff_row import Goal, Rows, with_sgd
 from torch import nn
 
 ROWS = Rows()
@@ -56,14 +56,7 @@ def mlp(at):
     parts = [(nn.Linear(512, 512), nn.ReLU(), nn.Dropout(0.1)) for _ in range(4)]
     model = at.model(nn.Sequential(*[m for part in parts for m in part]))
     x = at.rows(256, 512)
-
-    def step():
-        loss = model(x).square().mean()
-        loss.backward()
-        model.zero_grad()
-        return loss
-
-    return step
+    return with_sgd(model, lambda m: m(x).square().mean())
 
 
 @ROWS.add("diffusion step", "noise added and predicted, 32 x 1024", compared=False)
