@@ -5,10 +5,11 @@
 
 Every row is a small program, run in turn as plain eager PyTorch and on virtual devices, in one
 process of one thread. A ratio is the median of the paired ratios of steady steps, until all that a
-step computes is there. Devices share the machine's cores: goals are those of one device, and on a
-mesh only where one is given. Some rows are figures of a fresh process instead. Beside the times
-stands what a steady step did: how often it waited for a number, plans that it made, ops that it
-recorded. The exit status is 1 where a row is above its goal, and cliff_table.py does not say why.
+step computes is there; "busy" is that of processors' time, for a loaded machine. Devices share the
+machine's cores: goals are those of one device, and on a mesh only where one is given. Some rows are
+figures of a fresh process instead. Beside the times stands what a steady step did: how often it
+waited for a number, plans that it made, ops that it recorded. The exit status is 1 where a row is
+above its goal, and cliff_table.py does not say why.
 """
 
 import argparse
@@ -30,7 +31,7 @@ from cliff_row import measure  # noqa: E402
 from cliff_table import FIGURES, OPEN, ROWS  # noqa: E402
 
 LIMIT = 120  # seconds that the process of a figure may take
-TIMES = ("program", "what", "devices", "eager ms", "spmdx ms", "ratio", "goal")
+TIMES = ("program", "what", "devices", "eager ms", "spmdx ms", "ratio", "busy", "goal")
 STEP = ("syncs", "plans", "ops")
 
 
@@ -48,10 +49,11 @@ def time_row(row, devices, table):
     goal = row.goal if devices in row.goal.judged else None
     above = goal is not None and not goal.met(found)
     times = milliseconds(found.eager), milliseconds(found.ours), f"{found.ratio:.2f}"
+    busy = f"{found.busy:.2f}"
     counted = [f"{found.counted[key]:,}" for key in STEP]
-    shown = row.name, row.what, str(devices), *times, goal.text() if goal else "", *counted
+    shown = row.name, row.what, str(devices), *times, busy, goal.text() if goal else "", *counted
     table.add_row(*shown, mark(row.name, above))
-    took = dict(eager=found.eager, spmdx=found.ours, ratio=found.ratio)
+    took = dict(eager=found.eager, spmdx=found.ours, ratio=found.ratio, busy=found.busy)
     return {**took, **found.counted, "above": above}
 
 
@@ -66,7 +68,9 @@ def take_figure(row, table):
     above = value is None or value > row.most
     shown = f"{value:,.2f}" if value is not None else f"over {LIMIT} s"
     goal = f"{row.most:g} {row.unit}"
-    table.add_row(row.name, row.what, "", "", shown, "", goal, "", "", "", mark(row.name, above))
+    table.add_row(
+        row.name, row.what, "", "", shown, "", "", goal, "", "", "", mark(row.name, above)
+    )
     return dict(value=value, unit=row.unit, above=above)
 
 

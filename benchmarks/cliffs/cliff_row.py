@@ -87,11 +87,13 @@ class Row:
 
 @dataclasses.dataclass(frozen=True)
 class Found:
-    """Seconds of every round, and what a steady step on "spmdx" recorded and planned."""
+    """Seconds of every round, by the clock and of processors; what a steady step on "spmdx" did."""
 
     eager: list[float]
     ours: list[float]
     counted: dict[str, int]
+    eager_busy: list[float] = dataclasses.field(default_factory=list)
+    ours_busy: list[float] = dataclasses.field(default_factory=list)
 
     def ratio_less(self, plus):
         """The median of paired ratios, `plus` seconds left aside."""
@@ -101,6 +103,12 @@ class Found:
     @property
     def ratio(self):
         return self.ratio_less(0.0)
+
+    @property
+    def busy(self):
+        """The ratio of processors' time, to which a loaded machine does little."""
+        pairs = zip(self.ours_busy, self.eager_busy, strict=True)
+        return statistics.median(ours / eager for ours, eager in pairs)
 
 
 def here(devices):
@@ -118,11 +126,11 @@ def built(row, place):
 
 
 def timed(step, place):
-    """Seconds of a step, until its results are there."""
-    began = time.perf_counter()
+    """Seconds of a step until its results are there, by the clock and of processors."""
+    busy, began = time.process_time(), time.perf_counter()
     kept = step()
     place.end()
-    seconds = time.perf_counter() - began
+    seconds = time.perf_counter() - began, time.process_time() - busy
     del kept
     return seconds
 
@@ -132,20 +140,20 @@ def measure(row, devices):
     places = Place("cpu"), here(devices)
     steps = [built(row, place) for place in places]
     for _ in range(WARM):
-        seconds = [timed(step, place) for step, place in zip(steps, places, strict=True)]
-    rounds = max(FEWEST, min(MOST, int(SECONDS / sum(seconds))))
-    rounds = 1 if sum(seconds) > 4 * SECONDS else rounds
-    found = [], []
+        spent = sum(timed(step, place)[0] for step, place in zip(steps, places, strict=True))
+    rounds = max(FEWEST, min(MOST, int(SECONDS / spent))) if spent < 4 * SECONDS else 1
     gc.collect()
     gc.disable()
-    for _ in range(rounds):
-        for step, place, list_ in zip(steps, places, found, strict=True):
-            list_.append(timed(step, place))
+    times = [[timed(*each) for each in zip(steps, places, strict=True)] for _ in range(rounds)]
     gc.enable()
     spmdx.debug.reset_counters()
     timed(steps[1], places[1])
     counters = spmdx.debug.counters()
-    return Found(*found, {name: counters[key] for name, key in COUNTED.items()})
+    (eager, eager_busy), (ours, ours_busy) = (
+        zip(*each, strict=True) for each in zip(*times, strict=True)
+    )
+    counted = {name: counters[key] for name, key in COUNTED.items()}
+    return Found(list(eager), list(ours), counted, list(eager_busy), list(ours_busy))
 
 
 class Rows(list):
