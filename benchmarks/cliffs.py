@@ -58,15 +58,17 @@ def time_row(row, devices, table):
 
 
 def take_figure(row, table):
-    """A figure, taken by a fresh process; None if it takes too long."""
+    """A figure, taken by a fresh process; None if that fails or takes too long."""
     command = [sys.executable, rows_figures.__file__, row.name]
     try:
         done = subprocess.run(command, stdout=subprocess.PIPE, text=True, timeout=LIMIT, check=True)
         value = json.loads(done.stdout)
+        shown = f"{value:,.2f}"
     except subprocess.TimeoutExpired:
-        value = None
+        value, shown = None, f"over {LIMIT} s"
+    except subprocess.CalledProcessError as error:  # its traceback stands on stderr
+        value, shown = None, f"failed: {error.returncode}"
     above = value is None or value > row.most
-    shown = f"{value:,.2f}" if value is not None else f"over {LIMIT} s"
     goal = f"{row.most:g} {row.unit}"
     table.add_row(
         row.name, row.what, "", "", shown, "", "", goal, "", "", "", mark(row.name, above)

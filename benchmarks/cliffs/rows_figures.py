@@ -137,6 +137,8 @@ def cell_step(mesh):
 
 def held_uploads():
     """Megabytes that remain after 300 batches of 4 MB, evaluated and not read."""
+    import spmdx  # noqa: F401
+
     model = nn.Linear(1024, 8).to("spmdx")
     model(torch.randn(1024, 1024).to("spmdx")).sum().item()
     before = resident()
@@ -148,6 +150,8 @@ def held_uploads():
 
 def unmarked_growth():
     """Kilobytes a step that a training loop grows by, which reads nothing and marks nothing."""
+    import spmdx  # noqa: F401
+
     model = nn.Sequential(*[nn.Linear(64, 64) for _ in range(4)]).to("spmdx")
     optimizer = torch.optim.AdamW(model.parameters())
 
