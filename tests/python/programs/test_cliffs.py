@@ -64,11 +64,18 @@ def test_a_step_is_timed_beside_eager_and_counted():
 
 
 def test_a_goal_is_judged_by_paired_rounds():
-    found = Found([1.0, 1.0, 4.0], [2.1, 1.9, 8.4], {})
+    found = Found([1.0, 1.0, 4.0], [2.1, 2.3, 8.4], {})
     assert found.ratio == 2.1 and not Goal().met(found)
     assert Goal(plus=0.2).met(found) and Goal(factor=3.0).met(found)
+    assert Goal().met(Found([1.0, 1.0, 1.0], [1.5, 9.0, 9.0], {}))  # two slow moments
 
 
 def test_a_figure_counts_plans():
     figure = dataclasses.replace(FIGURES["plans of 100 offsets"], most=3)
     assert 1 <= figure.take() <= 100 and rows_figures.resident() > 10
+
+
+def test_the_page_lists_what_is_above_its_goal_and_why():
+    page = (Path(__file__).parents[3] / "docs" / "performance.md").read_text()
+    cells = [line.strip("| ").split(" | ") for line in page.splitlines() if line.startswith("| ")]
+    assert {cell[0]: cell[-1] for cell in cells if cell[0] in {*ROWS, *FIGURES}} == OPEN
