@@ -29,6 +29,8 @@ OPEN = {
     },
     "out[t] = x, 1600 times": "two nodes a row are recorded and looked up, before any runs",
     "out[t] = x, 200 times, gradient": "the same, and each device runs each node",
+    "buf[i].add_, 256 MB": "a row is read, added to and written by three nodes on each device",
+    "Adafactor": "160 numbers are read a step",
     "LBFGS, strong Wolfe": "93 numbers are read a step, each after a program of five ops",
     "ring buffer[i % N] = x": PLANNED,
     "static KV cache[:, i] = k": PLANNED,
