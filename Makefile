@@ -78,6 +78,7 @@ bench: module
 	$(BIN)/python benchmarks/bytes.py
 	$(BIN)/python benchmarks/op_bytes.py
 	$(BIN)/python benchmarks/programs.py
+	$(BIN)/python benchmarks/cliffs.py
 
 # The core alone, under sanitizers. Needs no torch.
 build-asan/build.ninja: SANITIZER = address
