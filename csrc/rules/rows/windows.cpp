@@ -37,6 +37,11 @@ Indexing indexing_of(const Call& call) {
   return {operand(call, 2), static_cast<size_t>(normal_dim(integer(call, 1, 0), rank))};
 }
 
+bool has_one_index(const Call& call) {
+  const auto* list = std::get_if<TensorListArg>(&argument(call, 1));
+  return list && std::count_if(list->inputs.begin(), list->inputs.end(), [](uint32_t i) { return i != kNone; }) == 1;
+}
+
 bool is_zeros(const OpBuilder& maths, ValueId value) {
   const Node* made = maths.producer(value);
   return made && makes_zeros(*made->call);
@@ -59,7 +64,8 @@ Call windowed_call(const Call& call) {
 
 bool writes_in_place(const Call& inner) {
   const std::string_view base = base_name(inner.op);
-  if (base == "aten.index_put" || base == "aten._index_put_impl") return !boolean(inner, 3, false) || adds_rows(inner);
+  if (base == "aten.index_put" || base == "aten._index_put_impl")
+    return has_one_index(inner) && (!boolean(inner, 3, false) || adds_rows(inner));
   return adds_rows(inner) || base == "aten.index_copy" || inner.op == "aten.scatter.src" ||
          inner.op == "aten.scatter.value";
 }

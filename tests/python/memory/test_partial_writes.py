@@ -41,6 +41,12 @@ WRITES = {
         (slice(None), at % WIDE), rows[0, :4]
     ),
     "index_put_ of elements": lambda x, rows, at: x.__setitem__((at, at % WIDE), rows[0, :4]),
+    "index_put_ adds at rows and columns": lambda x, rows, at: x.index_put_(
+        (at[:, None], (at % WIDE)[:3]), rows[:, :3], accumulate=True
+    ),
+    "index_put_ adds to rows of rows": lambda x, rows, at: x.index_put_(
+        (at.view(2, 2),), rows[:2, None].expand(2, 2, WIDE), accumulate=True
+    ),
     "index_add_": lambda x, rows, at: x.index_add_(0, at, rows, alpha=2),
     "index_add_ of equal indices": lambda x, rows, at: x.index_add_(
         0, at.repeat(3), rows.repeat(3, 1) * 1.1
@@ -176,7 +182,10 @@ LARGE = 4096 * WIDE * 8
 )
 @pytest.mark.parametrize("name", sorted(WRITES.keys() - LARGE_ARGUMENTS))
 def test_a_write_needs_no_memory_of_the_size_of_the_tensor(name, devices, spec):
-    whole = name == "index_put_ of elements"  # no rule cuts two dims that are indexed
+    whole = name in (
+        "index_put_ of elements",
+        "index_put_ adds at rows and columns",
+    )  # no rule cuts two dims that are indexed
     if devices and (whole or (name in (PASSES if spec[0] else FEW_COLUMNS))):
         pytest.skip("no rule has a form for a part of the dim that is cut")
     predicted, measured = peaks(name, devices, spec)
