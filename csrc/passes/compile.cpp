@@ -66,6 +66,7 @@ const std::vector<Pass>& all_passes() {
       {"search", search},                              // a strategy for every node, by cost
       {"partition", partition},                        // inserts the collectives
       {"lower-permutes", of_graph(lower_permutes)},    // moves of rows between devices become collectives
+      {"fuse-adds", of_graph(fuse_adds)},              // rows are added to a value, not to zeros that are added to it
       {"schedule", of_graph(schedule)},                // the order, and buckets of collectives
       {"verify", of_graph(verify)},                    // checks the result, from the rules alone
   };

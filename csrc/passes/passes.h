@@ -35,6 +35,9 @@ void try_expanded(Draft& draft, const CompileOptions& options);
 // have their annotation or propagated sharding, never partial.
 void partition(Draft& draft, const CompileOptions& options);
 
+// Adds of rows to zeros, which are then added to a value, add to that value. REQUIRES and ensures: partitioned.
+void fuse_adds(Graph& graph);
+
 // Orders nodes and merges collectives that are near each other into buckets.
 void schedule(Graph& graph, const CompileOptions& options);
 

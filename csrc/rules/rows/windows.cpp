@@ -37,12 +37,23 @@ Indexing indexing_of(const Call& call) {
   return {operand(call, 2), static_cast<size_t>(normal_dim(integer(call, 1, 0), rank))};
 }
 
+bool has_one_index(const Call& call) {
+  const auto* list = std::get_if<TensorListArg>(&argument(call, 1));
+  return list && std::count_if(list->inputs.begin(), list->inputs.end(), [](uint32_t i) { return i != kNone; }) == 1;
+}
+
 bool is_zeros(const OpBuilder& maths, ValueId value) {
   const Node* made = maths.producer(value);
-  return made && made->call->op == "aten.full" && is_number(argument(*made->call, 1), 0);
+  return made && makes_zeros(*made->call);
 }
 
 }  // namespace
+
+bool makes_zeros(const Call& call) { return call.op == "aten.full" && is_number(argument(call, 1), 0); }
+
+bool is_sum(const Call& call) {
+  return call.op == "aten.add.Tensor" && call.inputs.size() == 2 && is_number(argument(call, 2), 1);
+}
 
 Call windowed_call(const Call& call) {
   Call inner = call;
@@ -51,14 +62,18 @@ Call windowed_call(const Call& call) {
   return inner;
 }
 
-bool replaces_rows(const Call& inner) {
+bool writes_in_place(const Call& inner) {
   const std::string_view base = base_name(inner.op);
-  if (base == "aten.index_put" || base == "aten._index_put_impl") return !boolean(inner, 3, false);
-  return base == "aten.index_copy";
+  if (base == "aten.index_put" || base == "aten._index_put_impl")
+    return has_one_index(inner) && (!boolean(inner, 3, false) || adds_rows(inner));
+  return adds_rows(inner) || base == "aten.index_copy" || inner.op == "aten.scatter.src" ||
+         inner.op == "aten.scatter.value";
 }
 
+bool adds_in_window(const Call& call) { return call.op == "spmdx.window" && adds_rows(windowed_call(call)); }
+
 MemoryUse memory_of_window(const Call& call) {
-  return replaces_rows(windowed_call(call)) ? MemoryUse::in_place : MemoryUse::fresh;
+  return writes_in_place(windowed_call(call)) ? MemoryUse::in_place : MemoryUse::fresh;
 }
 
 // The rule of the indexing op, in which composite factors may be cut: a factor that the outputs have passes (a window
@@ -77,7 +92,8 @@ OpRule window(const Call& call) {
     rule.linearity = row.linearity;
     rule.linear_inputs = row.linear_inputs;
   }
-  // An op that adds gets zeros as its first operand, see expand_window, so that operand is never partial.
+  // An op that adds gets zeros as its first operand, see expand_window, or what the pass fuse-adds puts there, which
+  // holds sums.
   if (adds_rows(inner)) rule.linear_inputs &= ~uint64_t{1};
   // What is read outside of the window is 0, which is the identity of sums alone.
   if (rule.linearity == Linearity::movement) rule.linearity = Linearity::joint;

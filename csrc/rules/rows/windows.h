@@ -12,8 +12,12 @@ enum : int64_t { kWindowOp, kWindowIndex, kWindowDim, kWindowStart, kWindowTotal
 // The call of the indexing op that a spmdx.window runs.
 Call windowed_call(const Call& call);
 
-// Whether the indexing op replaces rows of a dim: only those that point into the window are written.
-bool replaces_rows(const Call& inner);
+// Whether the indexing op replaces or adds what those indices point to that lie in the window, and leaves the rest.
+bool writes_in_place(const Call& inner);
+// Whether the call is a spmdx.window of an op that adds; whether it makes zeros; whether it is a sum of two tensors.
+bool adds_in_window(const Call& call);
+bool makes_zeros(const Call& call);
+bool is_sum(const Call& call);
 MemoryUse memory_of_window(const Call& call);
 
 OpRule window(const Call& call);                           // of spmdx.window: the indexed dim may be cut

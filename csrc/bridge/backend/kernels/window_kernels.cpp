@@ -7,21 +7,18 @@
 #include "bridge/backend/aten_kernel.h"
 #include "bridge/backend/buffer.h"
 #include "bridge/backend/kernels/indices.h"
+#include "bridge/backend/kernels/window_writes.h"
 #include "bridge/backend/own_kernels.h"
 #include "bridge/backend/shard_device.h"
-#include "rules/rows/indexing.h"
 #include "rules/rows/windows.h"
 
 namespace spmdx::bridge {
 namespace {
 
-struct Window {
-  std::string op;
-  size_t index = 0;  // the operand that holds the indices
-  int64_t dim = 0, start = 0, total = 0, extent = 0;
+// An indexing op in its window, with ATen's kernel for it.
+struct Indexing : Window {
   std::shared_ptr<Kernel> kernel;
   size_t results = 1;
-  bool adds = false;  // the op adds rows to zeros, whatever the first operand holds
 };
 
 // `outside`, which has the shape of the indices, in a shape that broadcasts to the result of a read.
@@ -34,21 +31,13 @@ at::Tensor mask_of(const Window& window, const at::Tensor& outside, const at::Te
   return outside.reshape(shape);
 }
 
-at::Tensor run(const Window& window, std::vector<BufferRef> inputs, std::span<const Param> params) {
+at::Tensor run(const Indexing& window, std::vector<BufferRef> inputs, std::span<const Param> params) {
   std::vector<BufferRef> outputs(window.results);
   window.kernel->run(inputs, params, outputs, -1);
   return tensor_of(outputs[0]);
 }
 
-// Throws for wrong indices. Negative ones count from the end in index and index_put, and are wrong in other ops.
-at::Tensor checked_indices(const Window& window, const at::Tensor& given) {
-  const std::string_view base = base_name(window.op);
-  const bool from_end = base == "aten.index" || base == "aten.index_put" || base == "aten._index_put_impl";
-  check_indices(given, from_end ? -window.total : 0, window.total, window.op.c_str() + 5);
-  return from_end ? at::where(given.lt(0), at::add(given, window.total), given) : given;
-}
-
-std::vector<at::Tensor> read(const Window& window, std::span<const BufferRef> inputs, std::span<const Param> params) {
+std::vector<at::Tensor> read(const Indexing& window, std::span<const BufferRef> inputs, std::span<const Param> params) {
   const at::Tensor indices = checked_indices(window, tensor_of(inputs[window.index]));
   std::vector<BufferRef> operands(inputs.begin(), inputs.end());
   operands[window.index] = buffer_of(in_window(indices, window.start, window.extent, 0));
@@ -56,16 +45,14 @@ std::vector<at::Tensor> read(const Window& window, std::span<const BufferRef> in
   return {result.masked_fill(mask_of(window, outside_window(indices, window.start, window.extent), result), 0)};
 }
 
-// The first operand with a spare row; zeros of that size for an op that adds rows.
+// The first operand with a spare row.
 at::Tensor with_spare_row(const Window& window, const at::Tensor& self) {
-  if (!window.adds) return at::cat({self, self.narrow(window.dim, 0, 1)}, window.dim);
-  std::vector<int64_t> sizes = self.sizes().vec();
-  ++sizes[static_cast<size_t>(window.dim)];
-  return at::zeros(sizes, self.options());
+  return at::cat({self, self.narrow(window.dim, 0, 1)}, window.dim);
 }
 
 // Writes that are meant for other devices go to the spare row, which is then dropped.
-std::vector<at::Tensor> write(const Window& window, std::span<const BufferRef> inputs, std::span<const Param> params) {
+std::vector<at::Tensor> write(const Indexing& window, std::span<const BufferRef> inputs,
+                              std::span<const Param> params) {
   const at::Tensor indices = checked_indices(window, tensor_of(inputs[window.index]));
   std::vector<BufferRef> operands(inputs.begin(), inputs.end());
   operands[0] = buffer_of(with_spare_row(window, tensor_of(inputs[0])));
@@ -73,40 +60,10 @@ std::vector<at::Tensor> write(const Window& window, std::span<const BufferRef> i
   return {run(window, std::move(operands), params).narrow(window.dim, 0, window.extent)};
 }
 
-// A write that replaces rows: those that are meant for this part, in their order.
-Write write_rows(const Window& window, uint32_t source) {
-  return [=](at::Tensor& target, std::span<const BufferRef> inputs, std::span<const Param>) {
-    const at::Tensor indices = checked_indices(window, tensor_of(inputs[window.index]));
-    std::vector<int64_t> sizes = target.sizes().vec();
-    const auto at = sizes.erase(sizes.begin() + window.dim);
-    sizes.insert(at, indices.sizes().begin(), indices.sizes().end());
-    at::Tensor rows = tensor_of(inputs[source]).expand(sizes);
-    rows = indices.dim() == 0 ? rows.unsqueeze(window.dim) : rows.flatten(window.dim, window.dim + indices.dim() - 1);
-    const at::Tensor here = outside_window(indices, window.start, window.extent).logical_not().flatten().nonzero();
-    const at::Tensor chosen = here.squeeze(1), places = indices.flatten().index_select(0, chosen).sub(window.start);
-    if (base_name(window.op) == "aten.index_copy") {
-      target.index_copy_(window.dim, places.to(at::kLong), rows.index_select(window.dim, chosen));
-      return;
-    }
-    c10::List<std::optional<at::Tensor>> list;  // index_put has kernels for more dtypes
-    list.resize(static_cast<size_t>(window.dim), std::nullopt);
-    list.push_back(places.to(at::kLong));
-    target.index_put_(list, rows.index_select(window.dim, chosen));
-  };
-}
-
-// The operand that a call of index_copy or index_put writes; kNone where it is of another dtype than what it replaces.
-uint32_t source_of(const Call& inner) {
-  const size_t argument = base_name(inner.op) == "aten.index_copy" ? 3 : 2;
-  const auto source = own_argument<TensorArg>(inner, argument).input;
-  return inner.inputs.at(source).dtype == inner.inputs.at(0).dtype ? source : kNone;
-}
-
 std::unique_ptr<Kernel> prepare_window(const Call& call) {
   Call inner = rules::windowed_call(call);
-  Window window;
+  Indexing window;
   window.op = inner.op;
-  window.adds = rules::adds_rows(inner);
   window.index = static_cast<size_t>(own_argument<int64_t>(call, rules::kWindowIndex));
   window.dim = own_argument<int64_t>(call, rules::kWindowDim);
   window.start = own_argument<int64_t>(call, rules::kWindowStart);
@@ -115,8 +72,8 @@ std::unique_ptr<Kernel> prepare_window(const Call& call) {
   const Access access = facts_of(inner.op).window;
   internal_check(access != Access::none, "no window of " + inner.op);
   const bool writes = access == Access::write;
-  if (rules::replaces_rows(inner) && shard_device().is_cpu() && source_of(inner) != kNone)  // a GPU would be waited for
-    return kernel_of(call, write_rows(window, source_of(inner)));
+  if (shard_device().is_cpu())
+    if (Write in_place = write_in_window(window, inner)) return kernel_of(call, std::move(in_place));
   if (writes) {
     ++inner.inputs[0].shape[static_cast<size_t>(window.dim)];
     ++inner.outputs.at(0).shape[static_cast<size_t>(window.dim)];
