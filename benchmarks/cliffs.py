@@ -26,7 +26,7 @@ from rich.console import Console
 from rich.table import Table
 
 sys.path.insert(0, str(Path(__file__).parent / "cliffs"))
-import rows_figures  # noqa: E402
+import cliffs_figures  # noqa: E402
 from cliff_row import measure  # noqa: E402
 from cliff_table import FIGURES, OPEN, ROWS  # noqa: E402
 
@@ -59,7 +59,7 @@ def time_row(row, devices, table):
 
 def take_figure(row, table):
     """A figure, taken by a fresh process; None if that fails or takes too long."""
-    command = [sys.executable, rows_figures.__file__, row.name]
+    command = [sys.executable, cliffs_figures.__file__, row.name]
     try:
         done = subprocess.run(command, stdout=subprocess.PIPE, text=True, timeout=LIMIT, check=True)
         value = json.loads(done.stdout)

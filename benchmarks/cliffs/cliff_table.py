@@ -1,14 +1,14 @@
 # SPDX-License-Identifier: Apache-2.0
 """All rows of the table by name, and those known to be above their goal: why."""
 
-import rows_attention
-import rows_figures
-import rows_nets
-import rows_numbers
-import rows_ops
-import rows_random
-import rows_training
-import rows_writes
+import cliffs_attention
+import cliffs_figures
+import cliffs_nets
+import cliffs_numbers
+import cliffs_ops
+import cliffs_random
+import cliffs_training
+import cliffs_writes
 
 # Causes that several rows share.
 PARTS = "on a mesh the kernel works on a copy of the buffer: windows write few ops in place"
@@ -56,8 +56,8 @@ OPEN = {
 }
 
 ROOMS = (
-    *(rows_writes, rows_numbers, rows_random, rows_nets, rows_attention),
-    *(rows_training, rows_ops),
+    *(cliffs_writes, cliffs_numbers, cliffs_random, cliffs_nets, cliffs_attention),
+    *(cliffs_training, cliffs_ops),
 )
 ROWS = {row.name: row for room in ROOMS for row in room.ROWS}
-FIGURES = rows_figures.FIGURES
+FIGURES = cliffs_figures.FIGURES

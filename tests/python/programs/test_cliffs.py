@@ -10,7 +10,7 @@ import spmdx
 import torch
 
 sys.path.insert(0, str(Path(__file__).parents[3] / "benchmarks" / "cliffs"))
-import rows_figures
+import cliffs_figures
 from cliff_row import Found, Goal, Place, built, here, measure
 from cliff_table import FIGURES, OPEN, ROWS
 
@@ -72,7 +72,7 @@ def test_a_goal_is_judged_by_paired_rounds():
 
 def test_a_figure_counts_plans():
     figure = dataclasses.replace(FIGURES["plans of 100 offsets"], most=3)
-    assert 1 <= figure.take() <= 100 and rows_figures.resident() > 10
+    assert 1 <= figure.take() <= 100 and cliffs_figures.resident() > 10
 
 
 def test_the_page_lists_what_is_above_its_goal_and_why():

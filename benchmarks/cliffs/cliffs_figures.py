@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """Figures that are no ratio of steady steps: first steps, planning, resident memory.
 
-    python benchmarks/cliffs/rows_figures.py NAME
+    python benchmarks/cliffs/cliffs_figures.py NAME
 
 prints one as JSON. Each is taken in a process of its own, in which nothing ran before: so spmdx is
 imported where it is needed.
