@@ -26,7 +26,7 @@ class PlanCache {
     uint64_t hash = 0;
     PlanRef plan;
     int64_t traced_bytes = 0;
-    int64_t bytes() const { return traced_bytes + plan->executable->bytes_held(); }
+    int64_t bytes() const { return traced_bytes + (plan->executable ? plan->executable->bytes_held() : 0); }
   };
   void drop_oldest();
   std::list<Entry> recent_;  // most recently used first
