@@ -109,20 +109,20 @@ def head(at):
     return with_sgd(at.model(nn.Linear(128, 10000)), class_loss(x, y))
 
 
-@ROWS.add("weight norm, training", "4 x 256, batch 128")
-def weight_norm(at):
-    norm = nn.utils.parametrizations.weight_norm
+def normed(at, norm):
     model = nn.Sequential(*[norm(nn.Linear(256, 256)) for _ in range(4)])
     x = at.rows(128, 256)
     return with_sgd(at.model(model), lambda m: m(x).square().mean())
+
+
+@ROWS.add("weight norm, training", "4 x 256, batch 128")
+def weight_norm(at):
+    return normed(at, nn.utils.parametrizations.weight_norm)
 
 
 @ROWS.add("spectral norm, training", "4 x 256, batch 128")
 def spectral_norm(at):
-    norm = nn.utils.parametrizations.spectral_norm
-    model = nn.Sequential(*[norm(nn.Linear(256, 256)) for _ in range(4)])
-    x = at.rows(128, 256)
-    return with_sgd(at.model(model), lambda m: m(x).square().mean())
+    return normed(at, nn.utils.parametrizations.spectral_norm)
 
 
 @ROWS.add("mixture of experts, top 2 of 8, training", "128 wide, 256 tokens, one hot weights")

@@ -69,16 +69,19 @@ void mark_needed(const Graph& graph, std::vector<bool>& needed) {
   }
 }
 
+std::vector<bool> needed_values(const Graph& graph, const std::vector<Output>& outputs) {
+  std::vector<bool> needed(graph.values.size(), false);
+  for (const Output& output : outputs) needed[output.value] = true;
+  mark_needed(graph, needed);
+  return needed;
+}
+
 std::vector<bool> needed_nodes(const Graph& graph) {
-  std::vector<bool> needed(graph.values.size(), false), nodes(graph.nodes.size(), false);
-  for (const Output& output : graph.outputs) needed[output.value] = true;
-  for (size_t i = graph.nodes.size(); i-- > 0;) {
-    const Node& node = graph.nodes[i];
-    for (size_t k = 0; k < node.call->outputs.size(); ++k)
-      if (needed[node.output + k]) nodes[i] = true;
-    if (nodes[i])
-      for (ValueId value : node.inputs) needed[value] = true;
-  }
+  const std::vector<bool> needed = needed_values(graph, graph.outputs);
+  std::vector<bool> nodes(graph.nodes.size(), false);
+  for (size_t i = 0; i < graph.nodes.size(); ++i)
+    for (size_t k = 0; k < graph.nodes[i].call->outputs.size(); ++k)
+      if (needed[graph.nodes[i].output + k]) nodes[i] = true;
   return nodes;
 }
 

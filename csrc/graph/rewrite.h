@@ -32,6 +32,8 @@ class Rewrite {
 
 // Marks all that the marked values are computed from. `needed` has an element for each value.
 void mark_needed(const Graph& graph, std::vector<bool>& needed);
+// The outputs' values, and all that they are computed from.
+std::vector<bool> needed_values(const Graph& graph, const std::vector<Output>& outputs);
 // For each node whether some output needs it.
 std::vector<bool> needed_nodes(const Graph& graph);
 // Removes the nodes that no output needs.

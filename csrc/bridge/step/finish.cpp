@@ -44,14 +44,6 @@ void untie(Output& output) {
   output.donates = false;
 }
 
-// What the outputs are computed from.
-std::vector<bool> needed_values(const Graph& graph, const std::vector<Output>& outputs) {
-  std::vector<bool> needed(graph.values.size(), false);
-  for (const Output& output : outputs) needed[output.value] = true;
-  mark_needed(graph, needed);
-  return needed;
-}
-
 // Whether the root holds data that does not lie as the user has written since.
 bool must_move(const Root& root) {
   return root.annotation && root.current.data && root.current.data->sharding() != root.annotation->sharding &&

@@ -30,9 +30,7 @@ DataRef whole_of(const DataRef& data) {
 
 // The graph keeps the inputs that its outputs need, without annotations. Returns their data, each whole.
 std::vector<DataRef> keep_needed_inputs(const RecorderState& state, Graph& whole) {
-  std::vector<bool> needed(whole.values.size(), false);
-  for (const Output& output : whole.outputs) needed[output.value] = true;
-  mark_needed(whole, needed);
+  const std::vector<bool> needed = needed_values(whole, whole.outputs);
   std::vector<Input> kept;
   std::vector<DataRef> data;
   for (size_t i = 0; i < whole.inputs.size(); ++i) {

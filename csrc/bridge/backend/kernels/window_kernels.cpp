@@ -2,7 +2,6 @@
 // The kernel of spmdx.window: runs an indexing op of ATen for those indices that point into a part of the dim.
 #include <ATen/Functions.h>
 
-#include <map>
 #include "bridge/backend/aten_facts.h"
 #include "bridge/backend/aten_kernel.h"
 #include "bridge/backend/buffer.h"
@@ -18,7 +17,6 @@ namespace {
 // An indexing op in its window, with ATen's kernel for it.
 struct Indexing : Window {
   std::shared_ptr<Kernel> kernel;
-  size_t results = 1;
 };
 
 // `outside`, which has the shape of the indices, in a shape that broadcasts to the result of a read.
@@ -32,7 +30,7 @@ at::Tensor mask_of(const Window& window, const at::Tensor& outside, const at::Te
 }
 
 at::Tensor run(const Indexing& window, std::vector<BufferRef> inputs, std::span<const Param> params) {
-  std::vector<BufferRef> outputs(window.results);
+  std::vector<BufferRef> outputs(1);
   window.kernel->run(inputs, params, outputs, -1);
   return tensor_of(outputs[0]);
 }
