@@ -12,7 +12,6 @@ import cliffs_writes
 
 # Causes that several rows share.
 PLANNED = "the int is part of the graph: each of its values is planned"
-FRESH = "lands in fresh memory, whose pages are zeroed, instead of the old"
 READERS = "the search looks at all readers of a value for each of them (Assignment::each_way)"
 
 OPEN = {
@@ -24,8 +23,6 @@ OPEN = {
     "truncated BPTT over x[:, k:k+8]": PLANNED,
     "plans of 100 offsets": PLANNED,
     "100 tiny parameters, fully sharded": "each device runs each small node: 9 of 13 ms",
-    "torch.save, 268 MB": "what is copied to the host " + FRESH,
-    "state_dict there and back": "the copies there and back are real, and each " + FRESH,
     "cat, stack and split of many": "each slice of a split is a node of its own",
     "planning: 2,000 rows of a cut value": READERS,
     "planning: 16,000 rows of a cut value": READERS,

@@ -226,12 +226,13 @@ def saved(at):
     return step
 
 
-@ROWS.add("state_dict there and back", "32 linear layers of 256, to the host and loaded")
+@ROWS.add("state_dict there and back", "32 linear layers of 256, copied to the host and loaded")
 def round_trip(at):
     model = at.model(perceptron(32, 256))
 
     def step():
-        model.load_state_dict({name: p.cpu() for name, p in model.state_dict().items()})
+        state = model.state_dict()
+        model.load_state_dict({name: p.to("cpu", copy=True) for name, p in state.items()})
         return model[0].weight.detach()
 
     return step

@@ -5,6 +5,7 @@
 #include <mutex>
 #include <utility>
 
+#include "bridge/backend/host_memory.h"
 #include "bridge/backend/shard_device.h"
 
 namespace spmdx::bridge {
@@ -20,7 +21,8 @@ BufferRef uploaded(const at::Tensor& tensor, at::MemoryFormat format) {
   follow_program(tensor);
   KernelGuard guard;
   const at::Tensor plain = tensor.detach().resolve_conj().resolve_neg();
-  if (plain.device() == shard_device()) return buffer_of(plain.clone(format));
+  if (plain.device() == shard_device())
+    return buffer_of(plain.is_cpu() ? copy_on_host(plain, format) : plain.clone(format));
   if (!plain.is_cpu()) return buffer_of(to_shard_device(plain.clone(format)));
   at::Tensor host = pinned_copy(plain, format);
   at::Tensor there = to_shard_device(host, true);

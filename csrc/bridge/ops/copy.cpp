@@ -1,6 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
 // Copies within the device and to and from the host; ops that change what a tensor views.
-#include <ATen/ops/_to_copy.h>
 #include <ATen/ops/clone.h>
 #include <ATen/ops/empty_like.h>
 
@@ -79,9 +78,7 @@ bool to_copy(const OpInfo& info, Stack* stack) {
   const auto format = named(info, args, "memory_format").toOptional<c10::MemoryFormat>();
   const auto device = named(info, args, "device").toOptional<c10::Device>();
   if (device && device->is_cpu() && as_lazy(self)) {
-    at::Tensor host = materialise(self);
-    KernelGuard kernels_only;
-    finish(info, stack, at::_to_copy(host, host.options().dtype(dtype), false, format));
+    finish(info, stack, materialise(self, dtype, format.value_or(at::MemoryFormat::Preserve)));
     return true;
   }
   const Meta in = meta_of(self);

@@ -2,13 +2,13 @@
 // Puts shards together and takes wholes apart: each shard is a box of the whole.
 #include "bridge/step/assembled.h"
 
-#include <ATen/ops/empty.h>
-
 #include <algorithm>
 
 #include "bridge/backend/aten_names.h"
 #include "bridge/backend/buffer.h"
+#include "bridge/backend/host_memory.h"
 #include "bridge/backend/shard_device.h"
+#include "bridge/backend/strides.h"
 #include "bridge/recorder/recorder.h"
 #include "bridge/recorder/recorder_state.h"
 #include "bridge/tensor/abstract.h"
@@ -56,10 +56,13 @@ bool is_like(const at::Tensor& host, const Meta& whole) {
 
 at::Tensor assembled(const Data& data, const Shards& shards) {
   if (is_whole(data)) return to_host(tensor_of(shards.at(0)));
-  at::Tensor whole = at::empty(data.type().shape, at::TensorOptions().dtype(to_scalar_type(data.type().dtype)));
+  const Shape& shape = data.type().shape;
+  at::Tensor whole = fresh_on_host(shape, contiguous_strides(shape), to_scalar_type(data.type().dtype));
   for_each_part(data, shards, whole, [](const at::Tensor& shard, const at::Tensor& part) { part.copy_(shard); });
   return whole;
 }
+
+bool is_assembled(const Data& data) { return !is_whole(data) || !shard_device().is_cpu(); }
 
 bool overwrite(const at::Tensor& target, const at::Tensor& host) {
   const LazyTensor& lazy = *as_lazy(target);

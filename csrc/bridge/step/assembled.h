@@ -10,6 +10,8 @@ namespace spmdx::bridge {
 // The whole of `data` on the host, of which `shards` are the shards; may share memory with them. Any thread, with or
 // without locks: the caller has waited for the data and holds it.
 at::Tensor assembled(const Data& data, const Shards& shards);
+// Whether that is in memory of its own.
+bool is_assembled(const Data& data);
 
 // Writes the elements of a CPU tensor into the memory that `target` has, at once, whichever way it is cut: nothing else
 // is allocated, and no step runs. False: it is not all of its memory or of this type, or somebody else holds or may

@@ -4,11 +4,11 @@
 #include "bridge/step/read_back.h"
 
 #include <ATen/ops/empty_like.h>
-#include <ATen/ops/empty_strided.h>
 
 #include "base/error.h"
 #include "bridge/backend/aten_backend.h"
 #include "bridge/backend/buffer.h"
+#include "bridge/backend/host_memory.h"
 #include "bridge/backend/shard_device.h"
 #include "bridge/backend/strides.h"
 #include "bridge/python/gil.h"
@@ -69,20 +69,34 @@ at::Tensor seen_in_data(const LazyTensor& view, const at::Tensor& tensor) {
 }
 
 // A copy of a tensor with holes or repeats is dense, in the order of its strides.
-at::Tensor dense_layout(const at::Tensor& tensor) { return at::empty_like(meta_tensor(meta_of(tensor))); }
+at::Tensor dense_layout(const at::Tensor& tensor, c10::ScalarType dtype, at::MemoryFormat format) {
+  const at::Tensor declared = meta_tensor(meta_of(tensor));
+  return at::empty_like(declared, declared.options().dtype(dtype), format);
+}
 
 at::Tensor dense_copy(const at::Tensor& whole, const at::Tensor& like) {
-  at::Tensor result = at::empty_strided(like.sizes(), like.strides(), whole.options());
+  at::Tensor result = fresh_on_host(like.sizes(), like.strides(), like.scalar_type());
   result.copy_(whole);
   return result;
 }
 
-}  // namespace
+// Whether `whole` is what a copy of it in the layout of `like` would be.
+bool lies_as(const at::Tensor& whole, const at::Tensor& like) {
+  return whole.scalar_type() == like.scalar_type() && whole.sizes() == like.sizes() &&
+         whole.strides() == like.strides() && whole.storage().nbytes() == whole.nbytes() && !whole.is_conj() &&
+         !whole.is_neg();
+}
 
-at::Tensor peek(const at::Tensor& tensor) {
+// What a tensor holds, on the host; `fresh`: in memory that nobody else has.
+struct Seen {
+  at::Tensor whole;
+  bool fresh = false;
+};
+
+Seen see(const at::Tensor& tensor) {
   LazyTensor* lazy_tensor = as_lazy(tensor);
   internal_check(lazy_tensor, "materialise of a tensor that is not ours");
-  if (at::Tensor seen = seen_in_data(*lazy_tensor, tensor); seen.defined()) return seen;
+  if (at::Tensor seen = seen_in_data(*lazy_tensor, tensor); seen.defined()) return {seen};
   DataRef data;
   at::Tensor held = tensor;
   {
@@ -102,22 +116,29 @@ at::Tensor peek(const at::Tensor& tensor) {
     NoGil no_gil;
     compare_replicas(aten_backend().digest(buffer_of(whole)));
   }
-  return whole;
+  return {std::move(whole), is_assembled(*data)};
 }
 
+}  // namespace
+
+at::Tensor peek(const at::Tensor& tensor) { return see(tensor).whole; }
+
 at::Tensor materialise(const at::Tensor& tensor) {
-  const at::Tensor whole = peek(tensor);
+  return materialise(tensor, tensor.scalar_type(), at::MemoryFormat::Preserve);
+}
+
+at::Tensor materialise(const at::Tensor& tensor, c10::ScalarType dtype, at::MemoryFormat format) {
+  Seen seen = see(tensor);
   KernelGuard kernels_only;
-  return dense_copy(whole, dense_layout(tensor));
+  const at::Tensor like = dense_layout(tensor, dtype, format);
+  return seen.fresh && lies_as(seen.whole, like) ? std::move(seen.whole) : dense_copy(seen.whole, like);
 }
 
 at::Tensor peek_dense(const at::Tensor& tensor) {
-  at::Tensor whole = peek(tensor);
+  const at::Tensor whole = peek(tensor);
   KernelGuard kernels_only;
-  const at::Tensor like = dense_layout(tensor);
-  const bool as_copied = whole.sizes() == like.sizes() && whole.strides() == like.strides() &&
-                         whole.storage().nbytes() == whole.nbytes() && !whole.is_conj() && !whole.is_neg();
-  return as_copied ? whole.detach() : dense_copy(whole, like);
+  const at::Tensor like = dense_layout(tensor, tensor.scalar_type(), at::MemoryFormat::Preserve);
+  return lies_as(whole, like) ? whole.detach() : dense_copy(whole, like);
 }
 
 }  // namespace spmdx::bridge

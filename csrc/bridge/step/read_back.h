@@ -10,6 +10,8 @@ namespace spmdx::bridge {
 
 // Flushes what is pending, waits, and gives the whole tensor on the CPU in its declared layout.
 at::Tensor materialise(const at::Tensor& tensor);
+// The same in another dtype and memory format. The elements are copied once.
+at::Tensor materialise(const at::Tensor& tensor, c10::ScalarType dtype, at::MemoryFormat format);
 // The same, but the result may share memory with values of the graph: REQUIRES that nobody writes to it.
 at::Tensor peek(const at::Tensor& tensor);
 // As peek, and laid out as materialise does it, in a storage that holds no other elements: for who writes storages.
