@@ -66,7 +66,7 @@ class FakeKernel final : public Kernel {
   Call call_;
 };
 
-class FakeBackend final : public Backend {
+class FakeBackend : public Backend {
  public:
   std::unique_ptr<Kernel> prepare(const Call& local) override { return std::make_unique<FakeKernel>(local); }
   BufferRef empty(DType, const Shape& shape) override { return array(shape, std::nan("")); }
@@ -92,6 +92,13 @@ class FakeBackend final : public Backend {
     for (size_t d = 0; d < target.size(); ++d) target[d].start = starts[d];
     each(at(dst).shape, target,
          [&](int64_t to, int64_t from) { static_cast<Doubles&>(*dst).data[to] = part->data[from]; });
+  }
+  void concatenate(const BufferRef& dst, std::span<const BufferRef> parts, size_t dim) override {
+    std::vector<int64_t> starts(at(dst).shape.size(), 0);
+    for (const BufferRef& part : parts) {
+      copy_box(dst, starts, part, whole_box(at(part).shape));
+      starts[dim] += at(part).shape[dim];
+    }
   }
   void reduce_into(const BufferRef& dst, const BufferRef& src, Reduction reduction) override {
     auto& target = static_cast<Doubles&>(*dst).data;

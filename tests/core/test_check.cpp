@@ -68,6 +68,13 @@ class PartBackend final : public Backend {
                 const Box& box) override {
     for (int64_t i = 0; i < box[0].extent; ++i) element(dst, starts[0] + i) = element(src, box[0].start + i);
   }
+  void concatenate(const BufferRef& dst, std::span<const BufferRef> parts, size_t) override {
+    int64_t start = 0;
+    for (const BufferRef& part : parts) {
+      copy_box(dst, {start}, part, {{0, at(part).size}});
+      start += at(part).size;
+    }
+  }
   void reduce_into(const BufferRef&, const BufferRef&, Reduction) override {}
   BufferRef reduce(std::span<const BufferRef> buffers, Reduction) override { return buffers[0]; }
   BufferRef compact(const BufferRef& buffer) override { return buffer; }

@@ -84,6 +84,55 @@ TEST(exchange_reduces_partials) {
   check_exchange(shape, sharding(m, shape, {{}, {}}, 3, sum), sharding(m, shape, {{}, {}}));
 }
 
+// Adds up and puts together as its base does, and counts how often.
+class CountingBackend final : public FakeBackend {
+ public:
+  BufferRef reduce(std::span<const BufferRef> buffers, Reduction reduction) override {
+    ++sums;
+    return FakeBackend::reduce(buffers, reduction);
+  }
+  void concatenate(const BufferRef& dst, std::span<const BufferRef> parts, size_t dim) override {
+    ++joins;
+    FakeBackend::concatenate(dst, parts, dim);
+  }
+  int sums = 0, joins = 0;
+};
+
+TEST(a_small_sum_is_added_up_once_for_all_its_parts) {
+  const MeshRef m = mesh();
+  const auto sums = [&](const Shape& shape, const std::vector<std::vector<SubAxisId>>& before,
+                        const std::vector<std::vector<SubAxisId>>& after, SubAxisSet partial) {
+    CountingBackend backend;
+    const ShardingRef from = sharding(m, shape, before, partial, Reduction::sum), to = sharding(m, shape, after);
+    const Shards moved = transfer_here(backend, DType::f64, {shape, from, to, {}}, shards_of(shape, from));
+    CHECK_EQ(contents(moved), contents(shards_of(shape, to)));
+    return backend.sums;
+  };
+  CHECK_EQ(sums({6, 4}, {{}, {}}, {{0}, {}}, 1), 1);     // three parts of one sum
+  CHECK_EQ(sums({5, 3}, {{}, {}}, {{0}, {}}, 1), 1);     // uneven
+  CHECK_EQ(sums({6, 4}, {{}, {1}}, {{0}, {1}}, 1), 2);   // three parts of each of two sums
+  CHECK_EQ(sums({6, 4}, {{}, {}}, {{0, 1}, {}}, 3), 1);  // six parts
+  CHECK_EQ(sums({600, 40}, {{}, {}}, {{0}, {}}, 1), 3);  // large: each part by itself
+}
+
+TEST(shards_side_by_side_are_joined_at_once) {
+  const MeshRef m = mesh();
+  const auto joins = [&](const Shape& shape, const std::vector<std::vector<SubAxisId>>& before,
+                         const std::vector<std::vector<SubAxisId>>& after) {
+    CountingBackend backend;
+    const ShardingRef from = sharding(m, shape, before), to = sharding(m, shape, after);
+    const Shards moved = transfer_here(backend, DType::f64, {shape, from, to, {}}, shards_of(shape, from));
+    CHECK_EQ(contents(moved), contents(shards_of(shape, to)));
+    return backend.joins;
+  };
+  CHECK_EQ(joins({6, 4}, {{0}, {}}, {{}, {}}), 1);
+  CHECK_EQ(joins({5, 3}, {{0}, {}}, {{}, {}}), 1);
+  CHECK_EQ(joins({6, 4}, {{}, {0}}, {{}, {}}), 1);
+  CHECK_EQ(joins({6, 4}, {{1}, {0}}, {{1}, {}}), 2);
+  CHECK_EQ(joins({6, 4}, {{0}, {1}}, {{}, {}}), 0);  // tiles of two dims
+  CHECK_EQ(joins({6, 4}, {{0}, {}}, {{}, {0}}), 0);  // a part of each
+}
+
 TEST(rows_change_places_between_devices) {
   const MeshRef m = mesh();
   const Shape shape = {6, 2};

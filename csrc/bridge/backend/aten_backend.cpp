@@ -26,12 +26,17 @@ bool is_16_bit_float(c10::ScalarType type) {
   return type == c10::ScalarType::Half || type == c10::ScalarType::BFloat16;
 }
 
-at::Tensor box_view(at::Tensor tensor, const Box& box) {
-  for (size_t d = 0; d < box.size(); ++d)
-    if (box[d].start != 0 || box[d].extent != tensor.size(static_cast<int64_t>(d)))
-      tensor = tensor.narrow(static_cast<int64_t>(d), box[d].start, box[d].extent);
-  return tensor;
+at::Tensor box_view(const at::Tensor& tensor, const Box& box) {
+  c10::SmallVector<int64_t, 6> sizes;
+  int64_t offset = tensor.storage_offset();
+  for (size_t d = 0; d < box.size(); ++d) {
+    sizes.push_back(box[d].extent);
+    if (box[d].extent != 0) offset += box[d].start * tensor.stride(static_cast<int64_t>(d));
+  }
+  return tensor.as_strided(sizes, tensor.strides(), offset);
 }
+
+bool is_plain(const at::Tensor& tensor) { return !tensor.is_conj() && !tensor.is_neg(); }
 
 at::Tensor combine(const at::Tensor& a, const at::Tensor& b, Reduction reduction) {
   switch (reduction) {
@@ -160,6 +165,14 @@ class AtenBackend final : public Backend {
     box_view(tensor_of(dst), dst_box).copy_(box_view(tensor_of(src), src_box));
   }
 
+  void concatenate(const BufferRef& dst, std::span<const BufferRef> parts, size_t dim) override {
+    KernelGuard guard;
+    std::vector<at::Tensor> tensors;
+    for (const BufferRef& part : parts) tensors.push_back(tensor_of(part));
+    at::Tensor target = tensor_of(dst);
+    at::cat_out(target, tensors, static_cast<int64_t>(dim));
+  }
+
   void reduce_into(const BufferRef& dst, const BufferRef& src, Reduction reduction) override {
     KernelGuard guard;
     tensor_of(dst).copy_(combine(tensor_of(dst), tensor_of(src), reduction));
@@ -184,10 +197,21 @@ class AtenBackend final : public Backend {
   BufferRef compact(const BufferRef& buffer) override {
     const at::Tensor& tensor = tensor_of(buffer);
     const auto needed = static_cast<size_t>(tensor.numel()) * tensor.element_size();
-    const bool plain = !tensor.is_conj() && !tensor.is_neg();
-    if (plain && tensor.storage().nbytes() <= needed) return buffer;
+    if (is_plain(tensor) && tensor.storage().nbytes() <= needed) return buffer;
     KernelGuard guard;
     return buffer_of(tensor.resolve_conj().resolve_neg().clone(at::MemoryFormat::Contiguous));
+  }
+
+  bool fill_small_memory(std::span<const BufferRef> shards) override {
+    constexpr size_t kSmall = 64 << 10;
+    size_t bytes = 0;
+    for (const BufferRef& shard : shards) {
+      if (!shard || !is_plain(tensor_of(shard))) return false;
+      if (!tensor_of(shard).storage().is_alias_of(tensor_of(shards[0]).storage())) return false;
+      bytes += tensor_of(shard).nbytes();
+    }
+    const size_t all = tensor_of(shards[0]).storage().nbytes();
+    return bytes == all && all <= kSmall;
   }
 
   int64_t bytes(const BufferRef& buffer) override { return static_cast<int64_t>(tensor_of(buffer).nbytes()); }

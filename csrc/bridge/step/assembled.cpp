@@ -54,10 +54,12 @@ bool is_like(const at::Tensor& host, const Meta& whole) {
 
 }  // namespace
 
-at::Tensor assembled(const Data& data, const Shards& shards) {
+at::Tensor assembled(const Data& data, const Shards& shards, const at::Tensor& like) {
   if (is_whole(data)) return to_host(tensor_of(shards.at(0)));
   const Shape& shape = data.type().shape;
-  at::Tensor whole = fresh_on_host(shape, contiguous_strides(shape), to_scalar_type(data.type().dtype));
+  const bool as_asked = like.defined() && like.sizes() == c10::IntArrayRef(shape);
+  at::Tensor whole = as_asked ? fresh_on_host(shape, like.strides(), like.scalar_type())
+                              : fresh_on_host(shape, contiguous_strides(shape), to_scalar_type(data.type().dtype));
   for_each_part(data, shards, whole, [](const at::Tensor& shard, const at::Tensor& part) { part.copy_(shard); });
   return whole;
 }

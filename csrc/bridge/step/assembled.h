@@ -9,7 +9,8 @@ namespace spmdx::bridge {
 
 // The whole of `data` on the host, of which `shards` are the shards; may share memory with them. Any thread, with or
 // without locks: the caller has waited for the data and holds it.
-at::Tensor assembled(const Data& data, const Shards& shards);
+// Where it does not, it has the strides and the dtype of `like`; undefined: row by row, in the dtype of the data.
+at::Tensor assembled(const Data& data, const Shards& shards, const at::Tensor& like = {});
 // Whether that is in memory of its own.
 bool is_assembled(const Data& data);
 

@@ -70,6 +70,7 @@ at::Tensor seen_in_data(const LazyTensor& view, const at::Tensor& tensor) {
 
 // A copy of a tensor with holes or repeats is dense, in the order of its strides.
 at::Tensor dense_layout(const at::Tensor& tensor, c10::ScalarType dtype, at::MemoryFormat format) {
+  KernelGuard kernels_only;
   const at::Tensor declared = meta_tensor(meta_of(tensor));
   return at::empty_like(declared, declared.options().dtype(dtype), format);
 }
@@ -93,7 +94,8 @@ struct Seen {
   bool fresh = false;
 };
 
-Seen see(const at::Tensor& tensor) {
+// `like` is the layout to put shards together in; undefined: any.
+Seen see(const at::Tensor& tensor, const at::Tensor& like) {
   LazyTensor* lazy_tensor = as_lazy(tensor);
   internal_check(lazy_tensor, "materialise of a tensor that is not ours");
   if (at::Tensor seen = seen_in_data(*lazy_tensor, tensor); seen.defined()) return {seen};
@@ -111,7 +113,7 @@ Seen see(const at::Tensor& tensor) {
     data = held_here(data);
   }
   KernelGuard kernels_only;
-  at::Tensor whole = assembled(*data, wait_for(*data));
+  at::Tensor whole = assembled(*data, wait_for(*data), like);
   if (check_modes().replicas && comm().processes().count > 1) {
     NoGil no_gil;
     compare_replicas(aten_backend().digest(buffer_of(whole)));
@@ -121,23 +123,23 @@ Seen see(const at::Tensor& tensor) {
 
 }  // namespace
 
-at::Tensor peek(const at::Tensor& tensor) { return see(tensor).whole; }
+at::Tensor peek(const at::Tensor& tensor) { return see(tensor, {}).whole; }
 
 at::Tensor materialise(const at::Tensor& tensor) {
   return materialise(tensor, tensor.scalar_type(), at::MemoryFormat::Preserve);
 }
 
 at::Tensor materialise(const at::Tensor& tensor, c10::ScalarType dtype, at::MemoryFormat format) {
-  Seen seen = see(tensor);
-  KernelGuard kernels_only;
   const at::Tensor like = dense_layout(tensor, dtype, format);
+  Seen seen = see(tensor, like);
+  KernelGuard kernels_only;
   return seen.fresh && lies_as(seen.whole, like) ? std::move(seen.whole) : dense_copy(seen.whole, like);
 }
 
 at::Tensor peek_dense(const at::Tensor& tensor) {
-  const at::Tensor whole = peek(tensor);
-  KernelGuard kernels_only;
   const at::Tensor like = dense_layout(tensor, tensor.scalar_type(), at::MemoryFormat::Preserve);
+  const at::Tensor whole = see(tensor, like).whole;
+  KernelGuard kernels_only;
   return lies_as(whole, like) ? whole.detach() : dense_copy(whole, like);
 }
 

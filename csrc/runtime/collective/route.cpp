@@ -36,6 +36,7 @@ class Router {
       route.crosses |= is_received(processes_.here, target);
       route.targets.push_back(std::move(target));
     }
+    find_common_sums(route.targets);
     return route;
   }
 
@@ -193,6 +194,29 @@ class Router {
       for (const Term& term : target.terms)
         for (const Contribution& contribution : term)
           if (contribution.provider == processes_.here) route.deliveries.push_back({peer, contribution});
+    }
+  }
+
+  // The shards that a target is a part of the sum of, where all of them lie here; else none.
+  std::vector<int64_t> summed_here(const Target& target) const {
+    std::vector<int64_t> sources;
+    if (target.terms.size() != 1 || target.terms[0].size() != 1) return sources;
+    const Contribution& all = target.terms[0][0];
+    if (all.provider != processes_.here || all.summands.size() < 2 || all.shape != target.shape) return sources;
+    for (const Summand& summand : all.summands)
+      if (summand.size() != 1 || !(summand[0].box == all.summands[0][0].box)) return {};
+    for (const Summand& summand : all.summands) sources.push_back(summand[0].source);
+    return sources;
+  }
+
+  void find_common_sums(std::vector<Target>& targets) const {
+    std::map<std::vector<int64_t>, size_t> first_of;
+    for (size_t t = 0; t < targets.size(); ++t) {
+      const std::vector<int64_t> sources = summed_here(targets[t]);
+      if (sources.empty()) continue;
+      const auto [at, fresh] = first_of.try_emplace(sources, t);
+      if (fresh) continue;
+      targets[t].sum = targets[at->second].sum = at->second;
     }
   }
 

@@ -18,6 +18,7 @@ struct Contribution {
 using Term = std::vector<Contribution>;
 
 struct Target {
+  static constexpr size_t kAlone = SIZE_MAX;
   Shape shape;
   bool identity = false, holes = false;
   // Some process receives it, or a part of it. Then its elements have one order in memory in all processes: kernels add
@@ -27,6 +28,8 @@ struct Target {
   // If not empty: each of these processes gives one term and wants the sum. Each adds up one part, and sends that to
   // the others. Process partners[i] gives terms[i] and adds up part i.
   std::vector<int64_t> partners;
+  // The first target that is a part of the same sum as this one, of shards that lie here; kAlone: there is no other.
+  size_t sum = kAlone;
 };
 
 struct Delivery {
@@ -42,6 +45,10 @@ struct Route {
   std::vector<int64_t> sources;      // the old shards it holds, by distinct index, ascending
   bool crosses = false;              // something is sent or received
 };
+
+// Parts of a sum of so few elements are cut out of it; those of a larger one are added up each by itself, so that no
+// part keeps the memory of the others.
+constexpr int64_t kMostCutSum = 4'096;
 
 // A sum of more than two partners is shared out if it has at least so many elements.
 constexpr int64_t kLeastSharedSum = 16'384;

@@ -3,6 +3,7 @@
 #include "runtime/collective/transfer.h"
 
 #include <algorithm>
+#include <optional>
 
 #include "base/error.h"
 
@@ -102,6 +103,29 @@ void Transfer::second_round(Messages& sends, Messages& receives) {
   }
 }
 
+// Where the pieces are whole shards of this process, which fill a target one after the other along one dim.
+bool Transfer::concatenate(const Target& target, const Term& term, const BufferRef& whole) const {
+  const size_t rank = target.shape.size();
+  std::optional<size_t> along;
+  std::vector<int64_t> starts(rank, 0);
+  Shards parts;
+  for (const Contribution& piece : term) {
+    const bool here = piece.provider == route_.here && piece.summands.size() == 1 && piece.summands[0].size() == 1;
+    if (!here || !piece.summands[0][0].whole || piece.starts != starts) return false;
+    for (size_t d = 0; d < rank; ++d) {
+      if (piece.shape[d] == target.shape[d]) continue;
+      if (along.value_or(d) != d) return false;
+      along = d;
+    }
+    if (!along) return false;
+    starts[*along] += piece.shape[*along];
+    parts.push_back(shard(piece.summands[0][0]));
+  }
+  if (!along || starts[*along] != target.shape[*along]) return false;
+  backend_.concatenate(whole, parts, *along);
+  return true;
+}
+
 BufferRef Transfer::finish_term(const Target& target, const Term& term, const Arrival& arrival, size_t& next) const {
   const auto value = [&](const Contribution& contribution) {
     return contribution.provider == route_.here ? give(contribution) : arrival.received.at(next++);
@@ -109,6 +133,7 @@ BufferRef Transfer::finish_term(const Target& target, const Term& term, const Ar
   if (term.size() == 1 && term[0].shape == target.shape) return value(term[0]);
   BufferRef whole =
       target.holes ? backend_.identity(dtype_, target.shape, Reduction::sum) : backend_.empty(dtype_, target.shape);
+  if (concatenate(target, term, whole)) return whole;
   for (const Contribution& contribution : term) {
     const bool piece_here = contribution.provider == route_.here && contribution.summands.size() == 1 &&
                             contribution.summands[0].size() == 1;
@@ -136,10 +161,25 @@ BufferRef Transfer::in_rows(const BufferRef& buffer, const Shape& shape) const {
   return backend_.reshape(backend_.reshape(backend_.compact(buffer), {numel(shape)}), shape);
 }
 
-BufferRef Transfer::finish_target(const Target& target, const Arrival& arrival) const {
+// Null where the sum is too large to be cut.
+BufferRef Transfer::part_of_sum(const Target& target) {
+  const std::vector<Summand>& summands = target.terms[0][0].summands;
+  BufferRef& sum = sums_[target.sum];
+  if (!sum) {
+    Shards terms;
+    for (const Summand& summand : summands) terms.push_back(shard(summand[0]));
+    if (backend_.bytes(terms[0]) > kMostCutSum * itemsize(dtype_)) return nullptr;
+    sum = backend_.reduce(terms, reduction_);
+  }
+  return backend_.narrow(sum, summands[0][0].box);
+}
+
+BufferRef Transfer::finish_target(const Target& target, const Arrival& arrival) {
   if (target.identity) return backend_.identity(dtype_, target.shape, reduction_);
   if (target.terms.empty()) return backend_.empty(dtype_, target.shape);
   if (!target.partners.empty()) return finish_shared(target, arrival);
+  if (target.sum != Target::kAlone)
+    if (BufferRef part = part_of_sum(target)) return part;
   Shards terms;
   size_t next = 0;
   for (const Term& term : target.terms) terms.push_back(finish_term(target, term, arrival, next));
@@ -148,6 +188,7 @@ BufferRef Transfer::finish_target(const Target& target, const Arrival& arrival) 
 
 Shards Transfer::finish() {
   Shards shards;
+  sums_.resize(arrivals_.size());
   for (size_t t = 0; t < arrivals_.size(); ++t) {
     const Target& target = route_.targets[t];
     const BufferRef shard = finish_target(target, arrivals_[t]);

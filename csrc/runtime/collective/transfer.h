@@ -32,8 +32,10 @@ class Transfer {
   BufferRef join(const Summand& summand, const Shape& shape) const;
   BufferRef give(const Contribution& contribution) const;
   void ask(const Target& target, Arrival& arrival, Messages& receives) const;
+  bool concatenate(const Target& target, const Term& term, const BufferRef& whole) const;
   BufferRef finish_term(const Target& target, const Term& term, const Arrival& arrival, size_t& next) const;
-  BufferRef finish_target(const Target& target, const Arrival& arrival) const;
+  BufferRef part_of_sum(const Target& target);
+  BufferRef finish_target(const Target& target, const Arrival& arrival);
   BufferRef in_rows(const BufferRef& buffer, const Shape& shape) const;
   BufferRef finish_shared(const Target& target, const Arrival& arrival) const;
 
@@ -43,6 +45,7 @@ class Transfer {
   Reduction reduction_;  // of the old layout, or of the new one where that is partial
   Shards shards_;
   std::vector<Arrival> arrivals_;
+  Shards sums_;  // by the number of the first target that is a part of it
 };
 
 // One move within this process.

@@ -72,12 +72,16 @@ class Backend {
   // dst[dst_starts …] = src[src_box]; extents are src_box's.
   virtual void copy_box(const BufferRef& dst, const std::vector<int64_t>& dst_starts, const BufferRef& src,
                         const Box& src_box) = 0;
+  // dst = the parts, one after the other along `dim`. REQUIRES: they fill it.
+  virtual void concatenate(const BufferRef& dst, std::span<const BufferRef> parts, size_t dim) = 0;
   // dst = dst ∘ src, element by element; 16-bit floats accumulate as the buffer's own dtype does in eager.
   virtual void reduce_into(const BufferRef& dst, const BufferRef& src, Reduction reduction) = 0;
   // Sum (or other reduction) of equal buffers in order, accumulated in f32 for 16-bit floats; a new buffer.
   virtual BufferRef reduce(std::span<const BufferRef> buffers, Reduction reduction) = 0;
   // The same data in storage of its own, no larger than needed; `buffer` itself if it already is.
   virtual BufferRef compact(const BufferRef& buffer) = 0;
+  // Whether shards that live and die together fill one memory that is small, so that none of them needs its own.
+  virtual bool fill_small_memory(std::span<const BufferRef>) { return false; }
   virtual int64_t bytes(const BufferRef& buffer) = 0;
   // Equal for equal elements, here and in other processes.
   virtual uint64_t digest(const BufferRef& buffer) = 0;

@@ -222,11 +222,12 @@ std::vector<Shards> Run::take_outputs() {
   std::vector<Shards> outputs;
   for (const Output& output : graph_.outputs) {
     Shards& shards = outputs.emplace_back();
-    for (uint32_t s = 0; s < program_.num_slots[output.value]; ++s) {
-      const uint32_t index = program_.first_slot[output.value] + s;
+    const uint32_t first = program_.first_slot[output.value], count = program_.num_slots[output.value];
+    const bool compact_already = count > 1 && backend_.fill_small_memory({slots_.data() + first, count});
+    for (uint32_t index = first; index < first + count; ++index) {
       BufferRef& slot = slots_[index];
       if (slot) {
-        BufferRef compact = backend_.compact(slot);
+        BufferRef compact = compact_already ? slot : backend_.compact(slot);
         if (poison_) compact = backend_.fence(compact);
         if (tracker_ && compact != slot) {
           tracker_->store(index, compact, false);
