@@ -7,6 +7,7 @@
 #include <utility>
 
 #include "base/error.h"
+#include "graph/starts.h"
 
 namespace spmdx {
 namespace {
@@ -33,7 +34,7 @@ struct HashArg {
   uint64_t operator()(const std::string& arg) const { return std::hash<std::string>{}(arg); }
   uint64_t operator()(DType arg) const { return static_cast<uint64_t>(arg); }
   uint64_t operator()(const RealParam& arg) const { return arg.index; }
-  uint64_t operator()(const IntParam& arg) const { return arg.index; }
+  uint64_t operator()(const IntParam& arg) const { return arg.index + (static_cast<uint64_t>(arg.plus) << 32); }
   uint64_t operator()(const OpaqueArg& arg) const { return (*this)(arg.text); }
   template <class T>
   uint64_t operator()(const std::vector<T>& arg) const {
@@ -51,14 +52,40 @@ struct HashArg {
   using Item = std::conditional_t<std::is_same_v<T, uint32_t>, int64_t, T>;
 };
 
-uint64_t hash_call(const Call& call) {
+// Of a call without its start; where it ends becomes how long it is.
+uint64_t hash_kind(const Call& call) {
   uint64_t h = std::hash<std::string>{}(call.op);
-  for (const Arg& arg : call.args) h = hash_combine(hash_combine(h, arg.index()), std::visit(HashArg{}, arg));
+  for (size_t i = 0; i < call.args.size(); ++i) {
+    const Arg& arg = call.args[i];
+    h = hash_combine(h, arg.index());
+    if (!call.start || i < call.start->arg || i > call.start->last())
+      h = hash_combine(h, std::visit(HashArg{}, arg));
+    else if (i > call.start->arg)
+      h = hash_combine(h, static_cast<uint64_t>(length_of(call)));
+  }
   h = hash_combine(h, call.inputs.size());
   for (const TensorType& type : call.inputs) h = hash_combine(h, hash(type));
   h = hash_combine(h, call.outputs.size());
   for (const TensorType& type : call.outputs) h = hash_combine(h, hash(type));
   return hash_combine(h, call.num_params);
+}
+
+uint64_t hash_start(const Call& call) {
+  return call.start ? hash_combine(call.kind, std::visit(HashArg{}, call.args[call.start->arg])) : call.kind;
+}
+
+bool same_arguments(const Call& a, const Call& b) {
+  for (size_t i = 0; i < a.args.size(); ++i) {
+    const bool open = a.start && i >= a.start->arg && i <= a.start->last();
+    if (open ? a.args[i].index() != b.args[i].index() : !equal(a.args[i], b.args[i])) return false;
+  }
+  return !a.start || (length_of(a) == length_of(b) && num_starts(a) == num_starts(b));
+}
+
+// Whether two calls are equal but for their starts.
+bool same_kind(const Call& a, const Call& b) {
+  return a.kind == b.kind && a.start == b.start && a.op == b.op && a.num_params == b.num_params &&
+         a.inputs == b.inputs && a.outputs == b.outputs && a.args.size() == b.args.size() && same_arguments(a, b);
 }
 
 // Hashes the content, not the pointer, so that every process computes the same number.
@@ -73,7 +100,7 @@ uint64_t hash_sharding(ShardingRef sharding) {
 }
 
 uint64_t hash_node(uint64_t h, const Node& node) {
-  h = hash_combine(h, node.call->hash);
+  h = hash_combine(h, node.call->kind);
   for (ValueId value : node.inputs) h = hash_combine(h, value);
   h = hash_combine(hash_combine(h, node.output), node.sub_axes);
   return node.call->num_params ? hash_combine(h, node.param) : h;
@@ -82,7 +109,7 @@ uint64_t hash_node(uint64_t h, const Node& node) {
 bool same_mesh(const MeshRef& a, const MeshRef& b) { return a == b || (a && b && *a == *b); }
 
 bool same_nodes(const Node& a, const Node& b) {
-  return (a.call == b.call || (a.call->hash == b.call->hash && *a.call == *b.call)) && a.inputs == b.inputs &&
+  return (a.call == b.call || same_kind(*a.call, *b.call)) && a.inputs == b.inputs &&
          a.output == b.output && a.sub_axes == b.sub_axes && (a.call->num_params == 0 || a.param == b.param);
 }
 
@@ -117,7 +144,9 @@ bool Call::operator==(const Call& other) const {
 }
 
 CallRef seal(Call call) {
-  call.hash = hash_call(call);
+  call.start = start_row(call);
+  call.kind = hash_kind(call);
+  call.hash = hash_start(call);
   return std::make_shared<const Call>(std::move(call));
 }
 

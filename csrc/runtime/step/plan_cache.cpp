@@ -10,8 +10,11 @@ namespace spmdx {
 
 PlanRef PlanCache::find(uint64_t hash, const Graph& graph) {
   const auto [begin, end] = by_hash_.equal_range(hash);
+  if (begin == end) return nullptr;
+  const std::vector<int64_t> starts = starts_of(graph);
   for (auto it = begin; it != end; ++it) {
-    if (!same(it->second->plan->traced, graph)) continue;
+    const Plan& plan = *it->second->plan;
+    if (!plan.starts.fit(starts) || !same(plan.traced, graph)) continue;
     recent_.splice(recent_.begin(), recent_, it->second);
     return recent_.front().plan;
   }

@@ -15,7 +15,7 @@ class PlanCache {
   static constexpr size_t kCapacity = 256;
   // Of all plans together, estimated: 256 MiB.
   static constexpr int64_t kBytes = 268'435'456;
-  PlanRef find(uint64_t hash, const Graph& graph);  // null: not here
+  PlanRef find(uint64_t hash, const Graph& graph);  // null: not here, or not for the graph's starts
   void insert(uint64_t hash, PlanRef plan);         // drops those that were not used for longest, but never this one
   void clear();
   size_t size() const { return recent_.size(); }
