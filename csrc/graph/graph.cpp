@@ -109,8 +109,8 @@ uint64_t hash_node(uint64_t h, const Node& node) {
 bool same_mesh(const MeshRef& a, const MeshRef& b) { return a == b || (a && b && *a == *b); }
 
 bool same_nodes(const Node& a, const Node& b) {
-  return (a.call == b.call || same_kind(*a.call, *b.call)) && a.inputs == b.inputs &&
-         a.output == b.output && a.sub_axes == b.sub_axes && (a.call->num_params == 0 || a.param == b.param);
+  return (a.call == b.call || same_kind(*a.call, *b.call)) && a.inputs == b.inputs && a.output == b.output &&
+         a.sub_axes == b.sub_axes && (a.call->num_params == 0 || a.param == b.param);
 }
 
 bool same_inputs(const Graph& a, const Graph& b) {

@@ -10,37 +10,42 @@
 namespace spmdx {
 namespace {
 
-constexpr std::array<StartRow, 9> kRows = {{
-    {.op = "aten.select.int", .dim = 1, .arg = 2},
-    {.op = "aten.select_backward", .dim = 2, .arg = 3, .of_result = true},
-    {.op = "aten.select_scatter", .dim = 2, .arg = 3},
-    {.op = "aten.slice.Tensor", .dim = 1, .arg = 2, .ends = true},
-    {.op = "aten.slice_backward", .dim = 2, .arg = 3, .ends = true, .of_result = true},
-    {.op = "aten.slice_scatter", .dim = 2, .arg = 3, .ends = true},
-    {.op = "spmdx.place_range", .dim = 1, .arg = 2, .of_result = true},
-    {.op = "spmdx.read_range", .dim = 1, .arg = 2},
-    {.op = "spmdx.write_range", .dim = 2, .arg = 3},
+constexpr std::array<StartRow, 17> kRows = {{
+    {.op = "aten.arange.start", .arg = 0, .ends = true},
+    {.op = "aten.arange.start_step", .arg = 0, .ends = true},
+    {.op = "aten.eq.Scalar", .arg = 1},
+    {.op = "aten.ge.Scalar", .arg = 1},
+    {.op = "aten.gt.Scalar", .arg = 1},
+    {.op = "aten.le.Scalar", .arg = 1},
+    {.op = "aten.lt.Scalar", .arg = 1},
+    {.op = "aten.ne.Scalar", .arg = 1},
+    {.op = "aten.select.int", .arg = 2, .dim = 1},
+    {.op = "aten.select_backward", .arg = 3, .dim = 2, .of_result = true},
+    {.op = "aten.select_scatter", .arg = 3, .dim = 2},
+    {.op = "aten.slice.Tensor", .arg = 2, .ends = true, .dim = 1},
+    {.op = "aten.slice_backward", .arg = 3, .ends = true, .dim = 2, .of_result = true},
+    {.op = "aten.slice_scatter", .arg = 3, .ends = true, .dim = 2},
+    {.op = "spmdx.place_range", .arg = 2},
+    {.op = "spmdx.read_range", .arg = 2},
+    {.op = "spmdx.write_range", .arg = 3},
 }};
 
-// Most ops are told by the letters after the namespace.
 const StartRow* row_of(std::string_view op) {
-  if (!op.starts_with("aten.s") && !op.starts_with("spmdx.")) return nullptr;
-  const auto row = std::find_if(kRows.begin(), kRows.end(), [op](const StartRow& one) { return one.op == op; });
-  return row == kRows.end() ? nullptr : &*row;
+  const auto row = std::lower_bound(kRows.begin(), kRows.end(), op,
+                                    [](const StartRow& one, std::string_view wanted) { return one.op < wanted; });
+  return row == kRows.end() || row->op != op ? nullptr : &*row;
 }
 
-// Where the start of one dim is, and where it ends, as eager would count them from 0.
-bool lies_within(const Call& call, const StartRow& row) {
-  const auto* start = std::get_if<int64_t>(&argument(call, row.arg));
-  const auto* end = std::get_if<int64_t>(&argument(call, row.last()));
+// Whether the dim is there, and the part within it.
+bool lies_within(const Call& call, const StartRow& row, int64_t start, int64_t end) {
   const std::vector<TensorType>& types = row.of_result ? call.outputs : call.inputs;
-  if (!start || !end || types.empty()) return false;
+  if (types.empty()) return false;
   const Shape& whole = types[0].shape;
   const auto rank = static_cast<int64_t>(whole.size());
-  const int64_t given = integer(call, row.dim, 0), dim = given < 0 ? given + rank : given;
-  if (dim < 0 || dim >= rank || *start < 0 || *start > *end) return false;
+  const int64_t given = integer(call, static_cast<size_t>(row.dim), 0), dim = given < 0 ? given + rank : given;
+  if (dim < 0 || dim >= rank || start < 0 || start > end) return false;
   const int64_t size = whole[static_cast<size_t>(dim)];
-  return row.ends ? *end <= size : *start < size;
+  return row.ends ? end <= size : start < size;
 }
 
 }  // namespace
@@ -48,9 +53,12 @@ bool lies_within(const Call& call, const StartRow& row) {
 const StartRow* start_row(const Call& call) {
   const StartRow* row = row_of(call.op);
   if (!row) return nullptr;
-  if (!row->op.starts_with("spmdx.")) return lies_within(call, *row) ? row : nullptr;
   const Arg& start = argument(call, row->arg);
-  return std::holds_alternative<int64_t>(start) || std::holds_alternative<std::vector<int64_t>>(start) ? row : nullptr;
+  if (row->dim < 0 && !row->ends && std::holds_alternative<std::vector<int64_t>>(start)) return row;
+  const auto* from = std::get_if<int64_t>(&start);
+  const auto* to = std::get_if<int64_t>(&argument(call, row->last()));
+  if (!from || !to) return nullptr;
+  return row->dim < 0 || lies_within(call, *row, *from, *to) ? row : nullptr;
 }
 
 size_t num_starts(const Call& call) {
@@ -101,9 +109,8 @@ bool StartsOfPlan::fit(const std::vector<int64_t>& starts) const {
   if (starts.size() != values.size()) return false;
   for (size_t i = 0; i < starts.size(); ++i)
     if (!open[i] && starts[i] != values[i]) return false;
-  return std::all_of(equal.begin(), equal.end(), [&](const auto& pair) {
-    return starts[pair.first] == starts[pair.second];
-  });
+  return std::all_of(equal.begin(), equal.end(),
+                     [&](const auto& pair) { return starts[pair.first] == starts[pair.second]; });
 }
 
 }  // namespace spmdx

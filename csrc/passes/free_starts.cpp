@@ -8,12 +8,10 @@
 
 #include "graph/args.h"
 #include "graph/rewrite.h"
+#include "rules/rule/row.h"
 
 namespace spmdx {
 namespace {
-
-// Each device takes what it holds of the range, wherever it begins.
-bool takes_what_is_here(const Call& call) { return call.op.starts_with("spmdx."); }
 
 bool is_whole(const Value& value, int64_t dim) {
   if (!value.sharding) return true;
@@ -24,14 +22,15 @@ bool is_whole(const Value& value, int64_t dim) {
 // Whether the node, which has its start from `recorded`, does for any other start what this one does.
 bool takes_any_start(const Graph& graph, const Node& node, const Node& recorded) {
   const Call& call = *node.call;
-  if (call.op == "aten.view") return true;  // knows how long a part is, and not where it begins
+  if (rules::form_of(call) == rules::Form::view) return true;  // knows how long a part is, and not where it begins
   if (!call.start) return false;
   std::vector<int64_t> here, there;
   add_starts(call, here);
   add_starts(*recorded.call, there);
   if (here != there) return false;
-  if (takes_what_is_here(call)) return true;
-  return is_whole(graph.value(call.start->of_result ? node.output : node.inputs[0]), integer(call, call.start->dim, 0));
+  if (call.start->dim < 0) return true;  // each device takes what it holds of the range, wherever that begins
+  const Value& value = graph.value(call.start->of_result ? node.output : node.inputs[0]);
+  return is_whole(value, integer(call, static_cast<size_t>(call.start->dim), 0));
 }
 
 // The recorded nodes whose starts are one, as far as the plan is concerned.

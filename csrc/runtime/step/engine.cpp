@@ -183,12 +183,12 @@ PlanRef Engine::plan(const Graph& graph, bool reported) {
   const bool known = plan != nullptr;
   if (!known) {
     const auto begun = std::chrono::steady_clock::now();
-    auto fresh =
-        make_plan(graph, options(), impl_->backend, impl_->collective_queue, impl_->comm.processes().count > 1);
+    const bool several = impl_->comm.processes().count > 1;
+    auto fresh = make_plan(graph, options(), impl_->backend, impl_->collective_queue, several);
     const std::chrono::nanoseconds took = std::chrono::steady_clock::now() - begun;
     if (reported) fresh->repeat = impl_->repeats.note(graph, took.count());
     plan = fresh;
-    impl_->cache.insert(hash, plan);
+    impl_->cache.insert(hash, plan, several);
   }
   if (!reported) return plan;
   PlanRef last = plan;  // the one before dies after the lock is given up
@@ -237,6 +237,7 @@ Standing Engine::standing() const {
 }
 
 void Engine::resume(int64_t agreed, int64_t next) {
+  clear_cache();
   std::lock_guard submitting(impl_->submitting);
   std::lock_guard lock(impl_->mutex);
   internal_check(impl_->queue.empty() && !impl_->running, "the numbers of steps were changed while one ran");

@@ -35,7 +35,9 @@ struct OpenRows {
   int64_t step;
 
   OpenRows(const Call& call, size_t arg)
-      : dim(own_argument<int64_t>(call, arg)), first(number(call, arg + 1)), step(own_argument<int64_t>(call, arg + 2)) {}
+      : dim(own_argument<int64_t>(call, arg)),
+        first(number(call, arg + 1)),
+        step(own_argument<int64_t>(call, arg + 2)) {}
   Rows at(std::span<const Param> params) const { return {dim, first.whole(params), step}; }
 };
 
