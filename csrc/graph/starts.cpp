@@ -10,14 +10,16 @@
 namespace spmdx {
 namespace {
 
-constexpr std::array<StartRow, 17> kRows = {{
+constexpr std::array<StartRow, 19> kRows = {{
     {.op = "aten.arange.start", .arg = 0, .ends = true},
     {.op = "aten.arange.start_step", .arg = 0, .ends = true},
     {.op = "aten.eq.Scalar", .arg = 1},
+    {.op = "aten.full", .arg = 1, .but_zero = true},
     {.op = "aten.ge.Scalar", .arg = 1},
     {.op = "aten.gt.Scalar", .arg = 1},
     {.op = "aten.le.Scalar", .arg = 1},
     {.op = "aten.lt.Scalar", .arg = 1},
+    {.op = "aten.masked_fill.Scalar", .arg = 2, .but_zero = true},
     {.op = "aten.ne.Scalar", .arg = 1},
     {.op = "aten.select.int", .arg = 2, .dim = 1},
     {.op = "aten.select_backward", .arg = 3, .dim = 2, .of_result = true},
@@ -57,7 +59,7 @@ const StartRow* start_row(const Call& call) {
   if (row->dim < 0 && !row->ends && std::holds_alternative<std::vector<int64_t>>(start)) return row;
   const auto* from = std::get_if<int64_t>(&start);
   const auto* to = std::get_if<int64_t>(&argument(call, row->last()));
-  if (!from || !to) return nullptr;
+  if (!from || !to || (row->but_zero && *from == 0)) return nullptr;
   return row->dim < 0 || lies_within(call, *row, *from, *to) ? row : nullptr;
 }
 

@@ -261,7 +261,7 @@ def _several(tensor: torch.Tensor, rng: random.Random) -> list[torch.Tensor]:
         if kind == "r":
             results.append(tensor[a : a + 3] + tensor[b : b + 1])
         elif kind == "w":
-            tensor[a : a + 3] = tensor[b : b + 3] if b < 9 else -1
+            tensor[a : a + 3] = tensor[b % 9 : b % 9 + 3] + 1
         elif kind == "s":
             tensor[a] = tensor[b] * 2
         elif kind == "a":
