@@ -265,7 +265,7 @@ def _several(tensor: torch.Tensor, rng: random.Random) -> list[torch.Tensor]:
         elif kind == "s":
             tensor[a] = tensor[b] * 2
         elif kind == "a":
-            tensor[a : a + 3].add_(tensor[b])
+            tensor[a : a + 3].add_(tensor[b] * 2)
         else:
             tensor[a : a + 2][1:, 1:3] *= -1
     return results
