@@ -22,6 +22,14 @@ namespace {
 
 std::atomic<bool> forked = false;
 
+// The program as plans tell it apart: starts that the plan leaves open are 0.
+Graph with_given_starts(const Plan& plan) {
+  std::vector<int64_t> given = plan.starts.values;
+  for (size_t i = 0; i < given.size(); ++i)
+    if (plan.starts.open[i]) given[i] = 0;
+  return given.empty() ? plan.traced : with_starts(plan.traced, given);
+}
+
 }  // namespace
 
 bool in_forked_child() { return forked.load(std::memory_order_relaxed); }
@@ -186,7 +194,7 @@ PlanRef Engine::plan(const Graph& graph, bool reported) {
     const bool several = impl_->comm.processes().count > 1;
     auto fresh = make_plan(graph, options(), impl_->backend, impl_->collective_queue, several);
     const std::chrono::nanoseconds took = std::chrono::steady_clock::now() - begun;
-    if (reported) fresh->repeat = impl_->repeats.note(graph, took.count());
+    if (reported) fresh->repeat = impl_->repeats.note(with_given_starts(*fresh), took.count());
     plan = fresh;
     impl_->cache.insert(hash, plan, several);
   }
