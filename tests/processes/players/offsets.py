@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Offsets that move from step to step, on devices of several processes: the numbers of the CPU, from few plans.
+"""Offsets that move from step to step, on devices of several processes: the CPU's numbers.
 
     offsets.py
 

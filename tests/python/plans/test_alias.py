@@ -10,7 +10,9 @@ from aliases import run_program
 # Programs in all (`--count N`); a failing program's seed is printed, `ALIAS_SEED=n` runs it alone.
 COUNT = int(os.environ.get("RANDOM_PROGRAMS", "2000"))
 CHUNKS = 20
-MOVES = 3  # places at which a program takes its parts, one after the other, with the plans of the first
+MOVES = (
+    3  # places at which a program takes its parts, one after the other, with the plans of the first
+)
 
 
 @pytest.mark.parametrize("chunk", range(CHUNKS))
