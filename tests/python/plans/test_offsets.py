@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Ints that move from step to step, as where parts begin: one plan has the CPU's numbers for all."""
+"""Ints that move from step to step, where parts begin: one plan has the CPU's numbers for all."""
 
 import random
 
