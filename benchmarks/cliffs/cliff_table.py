@@ -18,6 +18,7 @@ OPEN = {
     "out[t] = x, 1600 times": "two nodes a row are recorded and looked up, before any runs",
     "out[t] = x, 200 times, gradient": "the same, and each device runs each node",
     "buf[i].add_, 256 MB": "a row is read, added to and written by three nodes on each device",
+    "truncated BPTT over x[:, k:k+8]": "each device runs each of 473 small ops",
     "100 tiny parameters, fully sharded": "each device runs each small node: 9 of 13 ms",
     "torch.save, 268 MB": "what is copied to the host " + FRESH,
     "state_dict there and back": "the copies there and back are real, and each " + FRESH,
