@@ -11,17 +11,13 @@ import cliffs_training
 import cliffs_writes
 
 # Causes that several rows share.
-PLANNED = "the int is part of the graph: each of its values is planned"
 READERS = "the search looks at all readers of a value for each of them (Assignment::each_way)"
 
 OPEN = {
     "out[t] = x, 1600 times": "two nodes a row are recorded and looked up, before any runs",
     "out[t] = x, 200 times, gradient": "the same, and each device runs each node",
     "buf[i].add_, 256 MB": "a row is read, added to and written by three nodes on each device",
-    "ring buffer[i % N] = x": PLANNED,
-    "static KV cache[:, i] = k": PLANNED,
-    "truncated BPTT over x[:, k:k+8]": PLANNED,
-    "plans of 100 offsets": PLANNED,
+    "truncated BPTT over x[:, k:k+8]": "each device runs each of 473 small ops",
     "100 tiny parameters, fully sharded": "each device runs each small node: 9 of 13 ms",
     "cat, stack and split of many": "each slice of a split is a node of its own",
     "planning: 2,000 rows of a cut value": READERS,

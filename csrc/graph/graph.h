@@ -5,6 +5,7 @@
 #include <memory>
 #include <string>
 #include <unordered_map>
+#include <utility>
 #include <variant>
 #include <vector>
 
@@ -36,6 +37,7 @@ struct RealParam {
 };
 struct IntParam {
   uint32_t index = 0;
+  int64_t plus = 0;  // the argument is the parameter and this
   bool operator==(const IntParam&) const = default;
 };
 // An argument that only the backend understands (a memory format, a layout), as text: "memory_format:2".
@@ -46,6 +48,8 @@ struct OpaqueArg {
 using Arg = std::variant<std::monostate, TensorArg, TensorListArg, bool, int64_t, double, std::vector<int64_t>,
                          std::vector<double>, std::vector<bool>, std::string, DType, RealParam, IntParam, OpaqueArg>;
 
+struct StartRow;  // graph/starts.h
+
 // One op with its arguments and the types of its operands and results: all that rules and hashes depend on. Immutable,
 // and shared by nodes; the recorder interns calls, so equal ones are usually the same pointer.
 struct Call {
@@ -54,9 +58,11 @@ struct Call {
   std::vector<TensorType> inputs;  // types of the tensor operands, in argument order
   std::vector<TensorType> outputs;
   uint32_t num_params = 0;  // how many RealParams and IntParams are among `args`; both are numbered together
-  uint64_t hash = 0;        // set by seal()
+  // Set by seal(): a hash of all of the above, one of all but the start, and which argument is the start (null: none).
+  uint64_t hash = 0, kind = 0;
+  const StartRow* start = nullptr;
 
-  bool operator==(const Call& other) const;  // compares everything but the hash
+  bool operator==(const Call& other) const;  // compares everything but what seal() sets
 };
 using CallRef = std::shared_ptr<const Call>;
 CallRef seal(Call call);  // the call with its hash, which can no longer change
@@ -68,6 +74,7 @@ struct Node {
   ValueId output = 0;  // first result; result i is output + i
   uint32_t param = 0;  // the number of its first parameter in the graph; parameter i of the node is param + i
   SourceId source = 0;
+  NodeId starts_of = kNone;  // while a plan is made: the recorded node from which this one has its start
   // Of collectives only (ops like "spmdx.comm.all_gather"): the sub-axes of its groups of devices, and the bytes that
   // one device receives. The shardings before and after are those of its operand and result.
   SubAxisSet sub_axes = 0;
@@ -136,10 +143,14 @@ struct Graph {
   // Appends a node; its result values get the call's output types. Returns the first result.
   ValueId add_node(CallRef call, std::vector<ValueId> inputs, SourceId source = 0, uint32_t param = 0);
   uint32_t num_params = 0;
+  // While a plan is made: pairs of recorded nodes that were merged because their starts are equal. kNone: with a node
+  // that has its start from none.
+  std::vector<std::pair<NodeId, NodeId>> merged_starts;
 };
 
 // A hash of all that a plan depends on: ops, arguments, operands, types, shardings of inputs, annotations, constraints,
-// ties and outputs, but not sources or the values of parameters. Equal in every process. `same` compares these exactly.
+// ties and outputs, but not sources, the values of parameters or starts (graph/starts.h), which a plan may leave open.
+// Equal in every process. `same` compares these exactly.
 uint64_t structural_hash(const Graph& graph);
 bool same(const Graph& a, const Graph& b);
 

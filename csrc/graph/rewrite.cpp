@@ -11,6 +11,7 @@ namespace spmdx {
 Rewrite::Rewrite(const Graph& from) : from_(from), map_(from.values.size(), kNone) {
   to_.mesh = from.mesh;
   to_.num_params = from.num_params;
+  to_.merged_starts = from.merged_starts;
   for (const Input& input : from.inputs) {
     const ValueId value = to_.add_input(from.values[input.value].type, input.name);
     to_.inputs.back() = input;
@@ -34,6 +35,7 @@ void Rewrite::keep(const Node& node) {
   const Node copy = mapped(node);
   const ValueId output = to_.add_node(copy.call, copy.inputs, copy.source, copy.param);
   Node& added = to_.nodes.back();
+  added.starts_of = node.starts_of;
   added.sub_axes = node.sub_axes;
   added.bytes = node.bytes;
   added.cause = node.cause;

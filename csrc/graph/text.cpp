@@ -81,7 +81,10 @@ struct PrintArg {
   std::string operator()(const std::string& arg) const { return quoted(arg); }
   std::string operator()(DType arg) const { return "dtype:" + std::string(name(arg)); }
   std::string operator()(const RealParam& arg) const { return param("real#", arg.index); }
-  std::string operator()(const IntParam& arg) const { return param("int#", arg.index); }
+  std::string operator()(const IntParam& arg) const {
+    const std::string plus = arg.plus == 0 ? "" : (arg.plus > 0 ? "+" : "") + std::to_string(arg.plus);
+    return param("int#", arg.index) + plus;
+  }
   std::string operator()(const OpaqueArg& arg) const { return "opaque" + quoted(arg.text); }
 };
 

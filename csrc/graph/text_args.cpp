@@ -33,6 +33,12 @@ uint32_t ArgReader::param() {
   return params.back();
 }
 
+IntParam ArgReader::integer_param() {
+  IntParam result{param()};
+  if (cursor_.accept("+") || cursor_.peek("-")) result.plus = cursor_.number<int64_t>("what is added to it");
+  return result;
+}
+
 template <class T>
 T ArgReader::empty_list() {
   cursor_.expect("[");
@@ -94,7 +100,7 @@ Arg ArgReader::argument() {
   if (cursor_.accept("true")) return true;
   if (cursor_.accept("false")) return false;
   if (cursor_.accept("real#")) return RealParam{param()};
-  if (cursor_.accept("int#")) return IntParam{param()};
+  if (cursor_.accept("int#")) return integer_param();
   if (cursor_.accept("dtype:")) return dtype();
   if (cursor_.accept("opaque")) return OpaqueArg{cursor_.quoted()};
   if (cursor_.accept("tensors")) return empty_list<TensorListArg>();

@@ -27,6 +27,7 @@ class ArgReader {
  private:
   uint32_t operand();
   uint32_t param();
+  IntParam integer_param();
   Arg argument();
   Arg dtype();
   Arg list();  // the first item tells the kind of all items

@@ -52,6 +52,7 @@ void fuse_adds(Graph& graph) {
     node.inputs[0] = to;
     node.call = window->call;
     node.param = window->param;
+    node.starts_of = window->starts_of;
     fused = true;
   }
   if (fused) drop_dead(graph);

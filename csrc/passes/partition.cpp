@@ -67,6 +67,7 @@ class Partition {
           layouts_.get(value, wanted, id, node.source, [&] { return cause(value, wanted) + " for " + node.call->op; });
     }
     const ValueId output = rewrite_.to().add_node(copy.call, copy.inputs, node.source, node.param);
+    rewrite_.to().nodes.back().starts_of = node.starts_of;
     for (size_t i = 0; i < placement.outputs.size(); ++i) {
       const ValueId old = node.output + static_cast<ValueId>(i);
       const ValueId made = output + static_cast<ValueId>(i);

@@ -18,6 +18,13 @@ bool may_merge(const Node& node) {
   return rule_for(node.call)->linearity == Linearity::movement;
 }
 
+// The plan will hold only where both starts are equal again.
+void note_merged_starts(Graph& graph, const Node& gone, NodeId kept) {
+  const NodeId other = graph.nodes[kept].starts_of;
+  if (gone.starts_of != kNone && gone.starts_of != other) graph.merged_starts.emplace_back(gone.starts_of, other);
+  if (gone.starts_of == kNone && other != kNone) graph.merged_starts.emplace_back(other, kNone);
+}
+
 struct Key {
   CallRef call;
   std::vector<ValueId> inputs;
@@ -132,6 +139,7 @@ void simplify(Graph& graph) {
       rewrite.keep(node);
       entry->second = rewrite.at(node.output);
     } else {
+      note_merged_starts(rewrite.to(), node, rewrite.to().values[entry->second].producer);
       for (size_t k = 0; k < node.call->outputs.size(); ++k)
         rewrite.map(node.output + static_cast<ValueId>(k), entry->second + static_cast<ValueId>(k));
     }

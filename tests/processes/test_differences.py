@@ -14,6 +14,7 @@ LINES = {
     "spec": ("!f32[2@data, 8]", "!f32[2, 8@data]"),
     "mesh": ("mesh(data=2)", "mesh(data=2) ids [1, 0]"),
     "values": ("with digest", "with digest"),
+    "offset": ("aten.slice.Tensor(%0, 1, 2, 4, 1)", "aten.slice.Tensor(%0, 1, 4, 6, 1)"),
     "order": ("input f32[2, 8]", "input f32[2, 3]"),
     "extra": ("input f32[2, 8]", "input f32[2, 3]"),
     "missing": ("input f32[2, 3]", "input f32[2, 8]"),

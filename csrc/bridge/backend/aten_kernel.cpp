@@ -33,6 +33,7 @@ struct ListPlace {
 struct ParamPlace {
   uint32_t argument = 0, param = 0;
   bool integer = false;
+  int64_t plus = 0;  // of an integer
 };
 
 // The type without the `?` of optional types.
@@ -172,7 +173,7 @@ class AtenKernel final : public Kernel {
     } else if (const auto* real = std::get_if<RealParam>(&arg)) {
       params_.push_back({place, real->index, false});
     } else if (const auto* integer = std::get_if<IntParam>(&arg)) {
-      params_.push_back({place, integer->index, true});
+      params_.push_back({place, integer->index, true, integer->plus});
     } else if (const auto* opaque = std::get_if<OpaqueArg>(&arg); opaque && opaque->text == "generator") {
       generator_ = static_cast<int>(index);
     }
@@ -236,7 +237,7 @@ class AtenKernel final : public Kernel {
     for (const ListPlace& place : lists_) stack_[place.argument] = list_of(place, inputs);
     for (const ParamPlace& place : params_) {
       const Param& param = params[place.param];
-      stack_[place.argument] = place.integer ? c10::IValue(param.integer) : c10::IValue(param.real);
+      stack_[place.argument] = place.integer ? c10::IValue(param.integer + place.plus) : c10::IValue(param.real);
     }
     if (generator_ < 0) return;
     const auto seed = static_cast<uint64_t>(params[seed_].integer), draw = static_cast<uint64_t>(params[draw_].integer);

@@ -13,8 +13,13 @@ Number number(const Call& call, size_t index) {
   if (const auto* value = std::get_if<double>(&arg)) return {{.real = *value}, -1, false};
   if (const auto* value = std::get_if<bool>(&arg)) return {{.integer = *value}, -1, true};
   if (const auto* param = std::get_if<RealParam>(&arg)) return {{}, param->index, false};
-  if (const auto* param = std::get_if<IntParam>(&arg)) return {{}, param->index, true};
+  if (const auto* param = std::get_if<IntParam>(&arg)) return {{}, param->index, true, param->plus};
   throw InternalError(call.op + " has an argument that is not a number");
+}
+
+Number number_or(const Call& call, size_t index, int64_t missing) {
+  const bool absent = index >= call.args.size() || std::holds_alternative<std::monostate>(call.args[index]);
+  return absent ? Number{{.integer = missing}, -1, true} : number(call, index);
 }
 
 }  // namespace spmdx::bridge

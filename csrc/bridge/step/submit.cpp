@@ -31,10 +31,19 @@ bool thread_is_plain() {
   return (included - keys_above_kernels() - c10::default_included_set).empty();
 }
 
+// Those that the program gives, and behind them the starts.
+std::vector<Param> params_of(const RecorderState& state, const std::vector<int64_t>& starts) {
+  std::vector<Param> params;
+  params.reserve(state.params.size() + starts.size());
+  params = state.params;
+  for (const int64_t start : starts) params.push_back({.integer = start});
+  return params;
+}
+
 }  // namespace
 
 PlannedPart planned(const Graph& done, std::vector<DataRef> data_of_inputs, std::vector<RootRef> owners) {
-  PlannedPart part{nullptr, std::move(data_of_inputs), {}, std::move(owners)};
+  PlannedPart part{nullptr, std::move(data_of_inputs), {}, std::move(owners), {}};
   for (const auto& output : done.outputs) part.outputs.push_back(result_data(done.value(output.value).type));
   for (size_t i = 0; i < part.owners.size(); ++i)
     part.outputs[i]->set_fallback(computed_before(root_of(part.owners[i])));
@@ -43,6 +52,7 @@ PlannedPart planned(const Graph& done, std::vector<DataRef> data_of_inputs, std:
     NoGil no_gil;
     part.plan = engine().plan(done);
   }
+  if (!part.plan->starts.values.empty()) part.starts = starts_of(done);
   if (!part.plan->fallbacks.empty() || part.plan->repeat) note_plan(*part.plan);
   return part;
 }
@@ -66,7 +76,8 @@ void queue_parts(RecorderState& state, std::vector<PlannedPart> parts, bool awai
     if (planning_only())
       set_shardings(*part.plan, part.outputs);
     else
-      engine().submit(part.plan, std::move(part.data_of_inputs), state.params, std::move(part.outputs), thread);
+      engine().submit(part.plan, std::move(part.data_of_inputs), params_of(state, part.starts), std::move(part.outputs),
+                      thread);
   }
 }
 

@@ -13,6 +13,7 @@ struct PlannedPart {
   PlanRef plan;  // null: the graph has no outputs
   std::vector<DataRef> data_of_inputs, outputs;
   std::vector<RootRef> owners;  // the roots of the outputs, in the same order
+  std::vector<int64_t> starts;  // where the parts begin that the graph reads and writes
 };
 
 // All: Holds the recorder's lock. Gives up the GIL.

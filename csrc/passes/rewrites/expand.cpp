@@ -18,7 +18,9 @@ ValueId absent(Builder& builder, const TensorType& type) {
 void expand_node(Rewrite& rewrite, const Node& node) {
   Builder builder(rewrite.to(), node.source);
   const OpRuleRef rule = rule_for(node.call);
+  const size_t first = rewrite.to().nodes.size();
   const std::vector<ValueId> results = rule->expand(builder, rewrite.mapped(node));
+  for (size_t i = first; i < rewrite.to().nodes.size(); ++i) rewrite.to().nodes[i].starts_of = node.starts_of;
   internal_check(results.size() == node.call->outputs.size(),
                  "wrong number of results from the expansion of " + node.call->op);
   for (size_t i = 0; i < results.size(); ++i) {

@@ -137,16 +137,27 @@ OpRule write_range(const Call& call) {
   return from_letters(call, {{dims(rank), resized(ranged, 'B')}, {dims(rank)}});
 }
 
+namespace {
+
+// A number, or a parameter of the plan, and `by`.
+Arg shifted(const Arg& number, int64_t by) {
+  if (const auto* param = std::get_if<IntParam>(&number)) return IntParam{param->index, param->plus + by};
+  return std::get<int64_t>(number) + by;
+}
+
+}  // namespace
+
 void read_range_first(const Call& call, const Boxes& inputs, const Boxes& outputs, std::vector<Arg>& args) {
   const auto dim = static_cast<size_t>(integer(call, 1, 0));
-  args.at(2) = integer(call, 2, 0) + outputs.at(0).at(dim).start * integer(call, 3, 1) - inputs.at(0).at(dim).start;
+  args.at(2) = shifted(call.args.at(2), outputs.at(0).at(dim).start * integer(call, 3, 1) - inputs.at(0).at(dim).start);
 }
 
 void place_range_first(const Call& call, const Boxes& inputs, const Boxes& outputs, std::vector<Arg>& args) {
   const auto dim = static_cast<size_t>(integer(call, 1, 0));
-  args.at(2) = integer(call, 2, 0) + inputs.at(0).at(dim).start * integer(call, 3, 1) - outputs.at(0).at(dim).start;
+  args.at(2) = shifted(call.args.at(2), inputs.at(0).at(dim).start * integer(call, 3, 1) - outputs.at(0).at(dim).start);
 }
 
+// Parameters of the plan, which are added to the firsts, stay as they are.
 void write_range_first(const Call& call, const Boxes& inputs, const Boxes&, std::vector<Arg>& args) {
   const std::vector<int64_t>& dims = list_of_integers(call, 2);
   std::vector<int64_t> firsts = list_of_integers(call, 3);

@@ -14,9 +14,11 @@ OpRule creation(const Call& call) { return pointwise(call); }
 
 // Only with integers is the first element of a shard, start + i · step, exact; other aranges are not cut.
 OpRule arange(const Call& call) {
-  const bool whole_numbers = std::holds_alternative<int64_t>(argument(call, 0)) &&
-                             std::holds_alternative<int64_t>(argument(call, 1)) &&
-                             !std::holds_alternative<double>(argument(call, 2));
+  const auto is_integer = [&](size_t arg) {
+    return std::holds_alternative<int64_t>(argument(call, arg)) ||
+           std::holds_alternative<IntParam>(argument(call, arg));
+  };
+  const bool whole_numbers = is_integer(0) && is_integer(1) && !std::holds_alternative<double>(argument(call, 2));
   return whole_numbers ? creation(call) : replicated(call);
 }
 
@@ -40,13 +42,17 @@ void random_place(const Call& call, const Boxes&, const Boxes& outputs, std::vec
 
 // Arguments: (start, end, step, …), integers.
 void arange_range(const Call& call, const Boxes&, const Boxes& outputs, std::vector<Arg>& args) {
-  const auto* first = std::get_if<int64_t>(&args.at(0));
-  if (!first) return;  // such an arange is not cut
   const int64_t step = integer(call, 2, 1);
   const Range range = outputs.at(0).at(0);
-  const int64_t start = *first + range.start * step;
-  args[0] = start;
-  args[1] = start + range.extent * step;
+  if (const auto* open = std::get_if<IntParam>(&args.at(0))) {
+    const IntParam start{open->index, open->plus + range.start * step};
+    args[0] = start;
+    args[1] = IntParam{start.index, start.plus + range.extent * step};
+  } else if (const auto* first = std::get_if<int64_t>(&args.at(0))) {  // else it is not cut
+    const int64_t start = *first + range.start * step;
+    args[0] = start;
+    args[1] = start + range.extent * step;
+  }
 }
 
 }  // namespace spmdx::rules

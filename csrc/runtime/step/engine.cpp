@@ -22,6 +22,14 @@ namespace {
 
 std::atomic<bool> forked = false;
 
+// The program as plans tell it apart: starts that the plan leaves open are 0.
+Graph with_given_starts(const Plan& plan) {
+  std::vector<int64_t> given = plan.starts.values;
+  for (size_t i = 0; i < given.size(); ++i)
+    if (plan.starts.open[i]) given[i] = 0;
+  return given.empty() ? plan.traced : with_starts(plan.traced, given);
+}
+
 }  // namespace
 
 bool in_forked_child() { return forked.load(std::memory_order_relaxed); }
@@ -183,12 +191,12 @@ PlanRef Engine::plan(const Graph& graph, bool reported) {
   const bool known = plan != nullptr;
   if (!known) {
     const auto begun = std::chrono::steady_clock::now();
-    auto fresh =
-        make_plan(graph, options(), impl_->backend, impl_->collective_queue, impl_->comm.processes().count > 1);
+    const bool several = impl_->comm.processes().count > 1;
+    auto fresh = make_plan(graph, options(), impl_->backend, impl_->collective_queue, several);
     const std::chrono::nanoseconds took = std::chrono::steady_clock::now() - begun;
-    if (reported) fresh->repeat = impl_->repeats.note(graph, took.count());
+    if (reported) fresh->repeat = impl_->repeats.note(with_given_starts(*fresh), took.count());
     plan = fresh;
-    impl_->cache.insert(hash, plan);
+    impl_->cache.insert(hash, plan, several);
   }
   if (!reported) return plan;
   PlanRef last = plan;  // the one before dies after the lock is given up
@@ -237,6 +245,7 @@ Standing Engine::standing() const {
 }
 
 void Engine::resume(int64_t agreed, int64_t next) {
+  clear_cache();
   std::lock_guard submitting(impl_->submitting);
   std::lock_guard lock(impl_->mutex);
   internal_check(impl_->queue.empty() && !impl_->running, "the numbers of steps were changed while one ran");

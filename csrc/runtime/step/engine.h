@@ -70,7 +70,9 @@ class Engine {
               RunOn thread = RunOn::step_thread);
   Standing standing() const;
   // After a failure: what was compared in steps from `agreed` on counts as not compared, and the next step has the
-  // number `next`. REQUIRES: no step is queued or runs. Program threads, without the GIL. Takes Engine::submitting.
+  // number `next`. Forgets all plans, since what a plan is may depend on the step that it was made for, and not every
+  // process may have made that step. REQUIRES: no step is queued or runs. Program threads, without the GIL. Takes
+  // Engine::planning and Engine::submitting.
   void resume(int64_t agreed, int64_t next);
   // The plan that was asked for last; null: none was.
   PlanRef last_plan() const;

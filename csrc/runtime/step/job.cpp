@@ -25,6 +25,15 @@ bool is_move(const Job& job, size_t output) {
   return input != graph.inputs.end() && job.inputs[input - graph.inputs.begin()] == job.outputs[output]->fallback();
 }
 
+// The program with what this step gives for its starts.
+Graph program_of(const Job& job) {
+  const Plan& plan = *job.plan;
+  std::vector<int64_t> starts;
+  for (size_t i = 0; i < plan.starts.values.size(); ++i)
+    starts.push_back(job.params[plan.traced.num_params + i].integer);
+  return with_starts(plan.traced, starts);
+}
+
 }  // namespace
 
 bool Uncompared::has(int64_t step) const {
@@ -56,7 +65,7 @@ bool changes_values(const Job& job) {
 
 uint64_t fingerprint_of(const Job& job, Backend& backend, const Uncompared& uncompared) {
   uint64_t h = job.plan->fingerprint;
-  for (uint32_t i = 0; i < job.plan->traced.num_params; ++i) h = hash_combine(h, job.params[i].integer);
+  for (uint32_t i = 0; i < job.plan->executable->graph().num_params; ++i) h = hash_combine(h, job.params[i].integer);
   for (const DataRef& input : job.inputs) {
     const bool compared = input->compared_in() >= 0 && !uncompared.has(input->compared_in()) && !input->is_kept();
     if (!input->is_common() || compared) continue;
@@ -67,7 +76,7 @@ uint64_t fingerprint_of(const Job& job, Backend& backend, const Uncompared& unco
 }
 
 std::string account_of(const Job& job, Backend& backend, const SourcePrinter& source) {
-  std::string text = print(job.plan->traced, source) + "\n" + kValuesHead + "\n";
+  std::string text = print(program_of(job), source) + "\n" + kValuesHead + "\n";
   const Graph& graph = job.plan->traced;
   for (size_t i = 0; i < job.inputs.size(); ++i) {
     const Data& data = *job.inputs[i];

@@ -2,6 +2,7 @@
 // Plans: compiled, and counted.
 #include "runtime/step/plan.h"
 
+#include "passes/free_starts.h"
 #include "passes/passes.h"
 #include "rules/lookup.h"
 #include "rules/rule/row.h"
@@ -55,7 +56,7 @@ bool is_brief(const Graph& graph) {
 
 // Equal in processes that run the same program with the same options.
 uint64_t fingerprint_of(const Plan& plan) {
-  return std::hash<std::string>{}(print(plan.traced) + print(plan.executable->graph()));
+  return hash_combine(structural_hash(plan.traced), std::hash<std::string>{}(print(plan.executable->graph())));
 }
 
 }  // namespace
@@ -72,7 +73,9 @@ std::shared_ptr<Plan> make_plan(const Graph& graph, const CompileOptions& option
   auto plan = std::make_shared<Plan>();
   plan->traced = graph;
   Graph compiled = graph;
+  note_starts(compiled);
   compile(compiled, options);
+  plan->starts = free_starts(plan->traced, compiled);
   plan->executable = std::make_unique<Executable>(std::move(compiled), backend, collective_queue);
   count_work(*plan);
   plan->brief = is_brief(plan->executable->graph());

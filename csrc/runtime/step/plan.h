@@ -7,6 +7,7 @@
 #include <string>
 #include <vector>
 
+#include "graph/starts.h"
 #include "passes/settings/options.h"
 #include "runtime/program/executor.h"
 #include "runtime/step/repeats.h"
@@ -23,6 +24,7 @@ struct Fallback {
 // A compiled plan and what reports need of it.
 struct Plan {
   Graph traced;  // as recorded: what a later graph is compared with
+  StartsOfPlan starts;
   std::unique_ptr<Executable> executable;
   int64_t collectives = 0, wire_bytes = 0;
   std::vector<Fallback> fallbacks;

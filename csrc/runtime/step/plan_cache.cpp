@@ -7,20 +7,30 @@
 #include "runtime/program/bytes.h"
 
 namespace spmdx {
+namespace {
+
+constexpr int64_t kRunning = 2;  // a plan that has run holds about this many times what it was made of
+
+}  // namespace
 
 PlanRef PlanCache::find(uint64_t hash, const Graph& graph) {
   const auto [begin, end] = by_hash_.equal_range(hash);
+  if (begin == end) return nullptr;
+  const std::vector<int64_t> starts = starts_of(graph);
   for (auto it = begin; it != end; ++it) {
-    if (!same(it->second->plan->traced, graph)) continue;
+    const Plan& plan = *it->second->plan;
+    if (!plan.starts.fit(starts) || !same(plan.traced, graph)) continue;
     recent_.splice(recent_.begin(), recent_, it->second);
     return recent_.front().plan;
   }
   return nullptr;
 }
 
-void PlanCache::insert(uint64_t hash, PlanRef plan) {
-  const int64_t traced_bytes = bytes_of(plan->traced);
-  recent_.push_front({hash, std::move(plan), traced_bytes});
+void PlanCache::insert(uint64_t hash, PlanRef plan, bool alike) {
+  const auto num_starts = static_cast<int64_t>(plan->starts.values.size());
+  const int64_t traced_bytes = bytes_of(plan->traced) + num_starts * static_cast<int64_t>(sizeof(int64_t));
+  recent_.push_front({hash, std::move(plan), traced_bytes, 0});
+  if (alike) recent_.front().all_bytes = kRunning * recent_.front().bytes();
   by_hash_.emplace(hash, recent_.begin());
   for (int64_t held = bytes(); recent_.size() > 1 && (recent_.size() > kCapacity || held > kBytes); drop_oldest())
     held -= recent_.back().bytes();

@@ -15,8 +15,10 @@ class PlanCache {
   static constexpr size_t kCapacity = 256;
   // Of all plans together, estimated: 256 MiB.
   static constexpr int64_t kBytes = 268'435'456;
-  PlanRef find(uint64_t hash, const Graph& graph);  // null: not here
-  void insert(uint64_t hash, PlanRef plan);         // drops those that were not used for longest, but never this one
+  PlanRef find(uint64_t hash, const Graph& graph);  // null: not here, or not for the graph's starts
+  // Drops those that were not used for longest, but never this one. `alike`: processes drop the same plans, so that
+  // what their runs hold does not count.
+  void insert(uint64_t hash, PlanRef plan, bool alike = false);
   void clear();
   size_t size() const { return recent_.size(); }
   int64_t bytes() const;  // a plan that has run since holds more than before
@@ -26,7 +28,11 @@ class PlanCache {
     uint64_t hash = 0;
     PlanRef plan;
     int64_t traced_bytes = 0;
-    int64_t bytes() const { return traced_bytes + (plan->executable ? plan->executable->bytes_held() : 0); }
+    int64_t all_bytes = 0;  // where it is not to change
+    int64_t bytes() const {
+      if (all_bytes) return all_bytes;
+      return traced_bytes + (plan->executable ? plan->executable->bytes_held() : 0);
+    }
   };
   void drop_oldest();
   std::list<Entry> recent_;  // most recently used first

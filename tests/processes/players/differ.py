@@ -23,9 +23,15 @@ def total(x: torch.Tensor, mesh: spmdx.Mesh, spec: tuple) -> torch.Tensor:
     return (x * x).sum()
 
 
+def columns(x: torch.Tensor, k: int) -> torch.Tensor:
+    return spmdx.mark_sharding(x.to("spmdx"), MESH, ("data", None))[:, k : k + 2].sum()
+
+
 def step(kind: str) -> torch.Tensor:
     """Something that ends in a sum over all devices."""
     x = torch.arange(8.0 * COUNT).reshape(COUNT, 8)
+    if kind == "offset":
+        return columns(x, 4 if OTHER else 2)
     if not OTHER or kind == "same":
         return total(x, MESH, ("data", None))
     if kind == "op":
@@ -51,6 +57,8 @@ def other_step() -> torch.Tensor:
 def run() -> None:
     for _ in range(2):
         step("same").item()
+    if KIND == "offset":  # the plan for one offset serves all
+        columns(torch.arange(8.0 * COUNT).reshape(COUNT, 8), 1).item()
     spmdx.sync(wait=True)
     before.append(spmdx.debug.counters()["wire_bytes"])
     if KIND == "order":

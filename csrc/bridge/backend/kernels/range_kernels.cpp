@@ -7,6 +7,7 @@
 #include <tuple>
 
 #include "bridge/backend/buffer.h"
+#include "bridge/backend/number.h"
 #include "bridge/backend/own_kernels.h"
 #include "graph/args.h"
 #include "rules/rows/ranges.h"
@@ -27,41 +28,57 @@ struct Rows {
   }
 };
 
-Rows rows_of(const Call& call, size_t arg) {
-  return {own_argument<int64_t>(call, arg), own_argument<int64_t>(call, arg + 1), own_argument<int64_t>(call, arg + 2)};
-}
+// Rows whose first is a number, or known at each run.
+struct OpenRows {
+  int64_t dim;
+  Number first;
+  int64_t step;
+
+  OpenRows(const Call& call, size_t arg)
+      : dim(own_argument<int64_t>(call, arg)),
+        first(number(call, arg + 1)),
+        step(own_argument<int64_t>(call, arg + 2)) {}
+  Rows at(std::span<const Param> params) const { return {dim, first.whole(params), step}; }
+};
 
 Compute prepare_read(const Call& call) {
-  return [rows = rows_of(call, 1), shape = call.outputs.at(0).shape](
-             std::span<const BufferRef> inputs, std::span<const Param>) -> std::vector<at::Tensor> {
+  return [rows = OpenRows(call, 1), shape = call.outputs.at(0).shape](
+             std::span<const BufferRef> inputs, std::span<const Param> params) -> std::vector<at::Tensor> {
     const at::Tensor& source = tensor_of(inputs[0]);
     at::Tensor result = at::zeros(shape, source.options());
-    const auto [from, to] = rows.common(source, result);
+    const auto [from, to] = rows.at(params).common(source, result);
     to.copy_(from);
     return {result};
   };
 }
 
 Compute prepare_place(const Call& call) {
-  return [rows = rows_of(call, 1), shape = call.outputs.at(0).shape](
-             std::span<const BufferRef> inputs, std::span<const Param>) -> std::vector<at::Tensor> {
+  return [rows = OpenRows(call, 1), shape = call.outputs.at(0).shape](
+             std::span<const BufferRef> inputs, std::span<const Param> params) -> std::vector<at::Tensor> {
     const at::Tensor& source = tensor_of(inputs[0]);
     at::Tensor result = at::zeros(shape, source.options());
-    const auto [to, from] = rows.common(result, source);
+    const auto [to, from] = rows.at(params).common(result, source);
     to.copy_(from);
     return {result};
   };
 }
 
+// (base, x, dims, firsts, steps), and for each dim a parameter that is added to its first, or nothing.
 Write prepare_write(const Call& call) {
   using List = std::vector<int64_t>;
   const List &dims = own_argument<List>(call, 2), &firsts = own_argument<List>(call, 3),
              &steps = own_argument<List>(call, 4);
   std::vector<Rows> ranges;
   for (size_t i = 0; i < dims.size(); ++i) ranges.push_back({dims[i], firsts[i], steps[i]});
-  return [ranges](at::Tensor& target, std::span<const BufferRef> inputs, std::span<const Param>) {
+  std::vector<Number> added;
+  for (size_t i = 5; i < call.args.size(); ++i) added.push_back(number(call, i));
+  return [ranges, added](at::Tensor& target, std::span<const BufferRef> inputs, std::span<const Param> params) {
     at::Tensor to = target, from = tensor_of(inputs[1]);
-    for (const Rows& rows : ranges) std::tie(to, from) = rows.common(to, from);
+    for (size_t i = 0; i < ranges.size(); ++i) {
+      Rows rows = ranges[i];
+      if (i < added.size()) rows.first += added[i].whole(params);
+      std::tie(to, from) = rows.common(to, from);
+    }
     to.copy_(from);
   };
 }
@@ -69,17 +86,17 @@ Write prepare_write(const Call& call) {
 // (x, source, dim, start, end, step)
 Write prepare_slice_scatter(const Call& call) {
   const int64_t dim = integer(call, 2, 0), step = integer(call, 5, 1);
-  const int64_t start = integer(call, 3, 0), end = integer(call, 4, std::numeric_limits<int64_t>::max());
-  return [=](at::Tensor& target, std::span<const BufferRef> inputs, std::span<const Param>) {
-    target.slice(dim, start, end, step).copy_(tensor_of(inputs[1]));
+  const Number start = number_or(call, 3, 0), end = number_or(call, 4, std::numeric_limits<int64_t>::max());
+  return [=](at::Tensor& target, std::span<const BufferRef> inputs, std::span<const Param> params) {
+    target.slice(dim, start.whole(params), end.whole(params), step).copy_(tensor_of(inputs[1]));
   };
 }
 
 // (x, source, dim, index)
 Write prepare_select_scatter(const Call& call) {
-  return [dim = own_argument<int64_t>(call, 2), index = own_argument<int64_t>(call, 3)](
-             at::Tensor& target, std::span<const BufferRef> inputs, std::span<const Param>) {
-    target.select(dim, index).copy_(tensor_of(inputs[1]));
+  return [dim = own_argument<int64_t>(call, 2), index = number(call, 3)](
+             at::Tensor& target, std::span<const BufferRef> inputs, std::span<const Param> params) {
+    target.select(dim, index.whole(params)).copy_(tensor_of(inputs[1]));
   };
 }
 

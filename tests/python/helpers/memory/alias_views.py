@@ -1,7 +1,21 @@
 # SPDX-License-Identifier: Apache-2.0
 """The views of random programs: from a tensor of the CPU to a function of it, or None."""
 
+import random
+
 import torch
+
+
+class Draws(random.Random):
+    """What a program draws. Programs of one seed that are moved differ in places alone."""
+
+    def __init__(self, seed, moved):
+        super().__init__(seed)
+        self._places = random.Random(f"{seed} {moved}")
+
+    def place(self, count):
+        """One of `count` places."""
+        return self._places.randrange(count)
 
 
 def _dim(rng, t):
@@ -12,9 +26,9 @@ def _slice(rng, t):
     d = _dim(rng, t)
     if d is None:
         return None
-    start = rng.randint(0, t.size(d))
-    stop = rng.randint(start, t.size(d))
-    step = rng.randint(1, 2)
+    length = rng.randint(0, t.size(d))
+    start, step = rng.place(t.size(d) - length + 1), rng.randint(1, 2)
+    stop = start + length
     return lambda x: x[(slice(None),) * d + (slice(start, stop, step),)]
 
 
@@ -22,7 +36,7 @@ def _select(rng, t):
     d = _dim(rng, t)
     if d is None or t.size(d) == 0:
         return None
-    index = rng.randrange(-t.size(d), t.size(d))
+    index = rng.place(t.size(d)) - rng.choice([0, t.size(d)])
     return lambda x: x.select(d, index)
 
 
@@ -107,7 +121,7 @@ def _as_strided(rng, t):
     reach = sum((n - 1) * s for n, s in zip(sizes, strides, strict=True))
     if reach >= room:
         return None
-    offset = rng.randint(0, room - reach - 1)
+    offset = rng.place(room - reach)
     return lambda x: x.as_strided(sizes, strides, offset)
 
 

@@ -4,13 +4,12 @@
 import collections
 import copy
 import io
-import random
 import warnings
 
 import spmdx
 import torch
 from alias_places import expanded, repeats, tied, twins, walked
-from alias_views import VIEWS, was_loaded
+from alias_views import VIEWS, Draws, was_loaded
 from alias_writes import COPIES, FILLS, PAIRS, WRITES, numbers
 
 if spmdx.runtime.global_runtime_device_count() < 8:
@@ -28,8 +27,8 @@ refused_here = collections.Counter()
 class Program:
     """Tensors of the CPU and the same of the device; what was done to them."""
 
-    def __init__(self, seed):
-        self.rng = rng = random.Random(seed)
+    def __init__(self, seed, moved):
+        self.rng = rng = Draws(seed, moved)
         self.log = []
         shape = [rng.choice([0, 1, 2, 3, 4, 5, 6]) for _ in range(rng.randint(1, 4))]
         if rng.random() < 0.8:
@@ -242,9 +241,12 @@ class Program:
         return None
 
 
-def run_program(seed):
-    """Runs one program on both devices and returns its first difference, or None."""
-    program = Program(seed)
+def run_program(seed, moved=0):
+    """Runs one program on both devices and returns its first difference, or None.
+
+    Programs of one seed differ in where the parts lie that they take: by `moved`.
+    """
+    program = Program(seed, moved)
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
         for _ in range(program.rng.randint(3, 12)):
