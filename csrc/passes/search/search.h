@@ -11,11 +11,18 @@ namespace spmdx {
 
 class Assignment;
 
+// What a search has looked at: numbers that do not depend on the machine.
+struct Effort {
+  int64_t costs_asked = 0;   // what one node would cost with some choice
+  int64_t demands_seen = 0;  // layouts wanted of a value, for the time of its moves
+};
+
 // What each node does, and what that costs.
 struct Decisions {
   std::vector<ChoiceRef> choices;       // by node
   std::vector<bool> transient;          // by value: gathered copies are dropped between uses that lie far apart
   int64_t total_ns = 0, moving_ns = 0;  // of the total, the moves
+  Effort effort;
 };
 
 // A program on its way to a plan.
