@@ -3,9 +3,9 @@
 #pragma once
 #include <vector>
 
-#include "passes/search/demands.h"
+#include "passes/readers/demands.h"
+#include "passes/readers/unsettled.h"
 #include "passes/search/search.h"
-#include "passes/search/unsettled.h"
 #include "passes/settings/options.h"
 #include "passes/strategy/choices.h"
 

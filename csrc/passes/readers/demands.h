@@ -2,8 +2,8 @@
 // Demands: which layouts the readers of one value want. What the value costs follows from the distinct ones, however
 // many readers there are.
 #pragma once
-#include "passes/search/position_set.h"
-#include "passes/search/uses.h"
+#include "passes/readers/position_set.h"
+#include "passes/readers/uses.h"
 #include "passes/strategy/strategy.h"
 
 namespace spmdx {
@@ -32,6 +32,9 @@ class Demands {
   size_t parts() const { return parts_.empty() ? 1 : parts_.size(); }
   size_t part_of(uint32_t position) const;
   std::pair<uint32_t, uint32_t> positions(size_t part) const;  // begin and end
+  // Of a transient value the positions, begin and end, of readers for which the costs of their choices may depend on
+  // what the reader at this position wants.
+  std::pair<uint32_t, uint32_t> reach(uint32_t position) const;
   // Of one part, in order. Of a value that is not transient one for each layout.
   void stretches(size_t part, std::vector<Stretch>& found) const;
 
@@ -53,6 +56,7 @@ class Demands {
     PositionSet starts;  // of stretches; of transient values only
   };
   bool far_apart(uint32_t position, uint32_t next) const;
+  uint32_t first_at(NodeId node) const;
   void insert(uint32_t position, const ShardingRef& wanted);
   void erase(uint32_t position, const ShardingRef& wanted);
   void mark_start(Layout& layout, uint32_t position) const;

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // Unsettled nodes, found among the readers of a value without a look at the others.
-#include "passes/search/unsettled.h"
+#include "passes/readers/unsettled.h"
 
 namespace spmdx {
 

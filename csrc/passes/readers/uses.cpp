@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // Uses, counted once for each value.
-#include "passes/search/uses.h"
+#include "passes/readers/uses.h"
 
 #include <algorithm>
 #include <numeric>

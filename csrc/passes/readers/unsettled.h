@@ -3,8 +3,8 @@
 #pragma once
 #include <set>
 
-#include "passes/search/position_set.h"
-#include "passes/search/uses.h"
+#include "passes/readers/position_set.h"
+#include "passes/readers/uses.h"
 
 namespace spmdx {
 

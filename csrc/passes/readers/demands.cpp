@@ -1,8 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 // Demands, kept by layout.
-#include "passes/search/demands.h"
+#include "passes/readers/demands.h"
 
 #include <algorithm>
+#include <utility>
 
 #include "passes/settings/limits.h"
 
@@ -33,6 +34,34 @@ std::pair<uint32_t, uint32_t> Demands::positions(size_t part) const {
   const auto end = static_cast<uint32_t>(reads_.size());
   if (parts_.empty()) return {0, end};
   return {parts_[part], part + 1 < parts_.size() ? parts_[part + 1] : end};
+}
+
+// The first position that belongs to this node or a later one.
+uint32_t Demands::first_at(NodeId node) const {
+  const auto at =
+      std::partition_point(reads_.begin(), reads_.end(), [&](const Read& read) { return read.node < node; });
+  return static_cast<uint32_t>(at - reads_.begin());
+}
+
+// A reader adds or removes copies that live for `nodes_a_copy_stays`, and may join stretches or part them as far away.
+// Farther on something differs only where a stretch that starts in time finds another copy to be made from.
+std::pair<uint32_t, uint32_t> Demands::reach(uint32_t position) const {
+  constexpr NodeId kFar = 2 * kLimits.nodes_a_copy_stays;
+  const NodeId node = reads_[position].node;
+  NodeId first = node - std::min(node, kFar), last = node + kFar + kLimits.nodes_a_copy_stays;
+  for (bool farther = true; std::exchange(farther, false);)
+    for (const Layout& layout : layouts_) {
+      const uint32_t early = layout.starts.next(first_at(first)), late = layout.starts.before(first_at(last + 1));
+      if (early < position && reads_[early].node < first + kFar) {
+        farther |= first > 0;
+        first = reads_[early].node - std::min(reads_[early].node, kFar);
+      }
+      if (late != PositionSet::kEnd && reads_[late].node + kFar > last) {
+        last = reads_[late].node + kFar;
+        farther = true;
+      }
+    }
+  return {first_at(first), first_at(last + 1)};
 }
 
 // Whether a stretch starts at this position, after the use before it has changed.
