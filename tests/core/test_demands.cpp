@@ -9,6 +9,7 @@
 #include "passes/readers/position_set.h"
 #include "passes/search/assignment.h"
 #include "passes/search/regather.h"
+#include "passes/search/search.h"
 #include "passes/settings/limits.h"
 
 using namespace spmdx;
@@ -153,6 +154,15 @@ void decide_and_undo(const Graph& graph, std::vector<bool> transient, uint32_t s
   }
 }
 
+// What its other choices would cost more than the one that is decided.
+std::vector<std::pair<ChoiceRef, int64_t>> more_ns(Assignment& assignment, NodeId node) {
+  std::vector<std::pair<ChoiceRef, int64_t>> found;
+  const int64_t now = assignment.cost_around(node, assignment.choice(node));
+  for (const ChoiceRef& choice : Choices(assignment.choices(node)))
+    found.emplace_back(choice, assignment.cost_around(node, *choice) - now);
+  return found;
+}
+
 }  // namespace
 
 TEST(moves_are_those_that_a_walk_over_all_readers_finds) {
@@ -166,6 +176,34 @@ TEST(moves_are_those_that_a_walk_over_all_readers_finds) {
     transient.assign(transient.size(), true);
     decide_and_undo(graph, transient, seed);
   }
+}
+
+TEST(who_does_not_notice_a_change_would_not_answer_it) {
+  int settled = 0, changes = 0;
+  for (uint32_t seed = 1; seed <= 8; ++seed) {
+    Graph graph = parse_graph(program(seed % 2 ? 60 : 400, seed));
+    propagate(graph, {});
+    const CompileOptions options;
+    Assignment assignment(graph, options, transient_values(graph));
+    choose_greedily(assignment);
+    std::mt19937 random(seed);
+    for (int step = 0; step < 25; ++step, ++changes) {
+      std::vector<std::vector<std::pair<ChoiceRef, int64_t>>> before;
+      for (NodeId node = 0; node < graph.nodes.size(); ++node) {
+        before.push_back(more_ns(assignment, node));
+        assignment.unsettled().settle(node);
+      }
+      const auto node = static_cast<NodeId>(random() % graph.nodes.size());
+      const Choices choices = assignment.choices(node);
+      assignment.decide(node, choices[random() % choices.size()]);
+      for (NodeId other = 0; other < graph.nodes.size(); ++other) {
+        if (!assignment.unsettled().is_settled(other)) continue;
+        ++settled;
+        CHECK(more_ns(assignment, other) == before[other]);
+      }
+    }
+  }
+  CHECK(settled > 100 * changes);  // of 200 nodes in the middle
 }
 
 // Bounds of one, two and three levels.

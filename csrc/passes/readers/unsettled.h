@@ -20,6 +20,7 @@ class Unsettled {
   void mark_readers(ValueId value, uint32_t begin, uint32_t end);  // by position
   void mark_all();
 
+  bool is_settled(NodeId node) const { return states_[node] == State::settled; }
   void call(NodeId node);
   // Calls those that make or read a tensor of the node, and adds them.
   void call_around(NodeId node, std::set<NodeId>& to);
