@@ -4,8 +4,8 @@
 #include <vector>
 
 #include "passes/readers/demands.h"
+#include "passes/readers/effort.h"
 #include "passes/readers/unsettled.h"
-#include "passes/search/search.h"
 #include "passes/settings/options.h"
 #include "passes/strategy/choices.h"
 

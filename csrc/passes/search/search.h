@@ -4,18 +4,13 @@
 #include <optional>
 #include <vector>
 
+#include "passes/readers/effort.h"
 #include "passes/settings/options.h"
 #include "passes/strategy/choices.h"
 
 namespace spmdx {
 
 class Assignment;
-
-// What a search has looked at: numbers that do not depend on the machine.
-struct Effort {
-  int64_t costs_asked = 0;   // what one node would cost with some choice
-  int64_t demands_seen = 0;  // layouts wanted of a value, for the time of its moves
-};
 
 // What each node does, and what that costs.
 struct Decisions {
