@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <map>
 #include <numeric>
+#include <unordered_map>
 
 #include "base/error.h"
 #include "graph/rewrite.h"
@@ -29,6 +30,7 @@ class Partition {
  public:
   Partition(const Graph& graph, const Decisions& decisions, const CompileOptions& options)
       : graph_(graph), rewrite_(graph), layouts_(graph, rewrite_, options.topology), decisions_(decisions) {
+    for (const Input& input : graph.inputs) inputs_.try_emplace(input.value, &input);
     for (const Constraint& constraint : graph.constraints) constraints_[constraint.value].push_back(constraint.source);
   }
 
@@ -104,9 +106,9 @@ class Partition {
   std::string describe(ValueId value) const {
     const Value& entry = graph_.values[value];
     if (entry.producer != kNone) return "result of " + graph_.nodes[entry.producer].call->op;
-    for (const Input& input : graph_.inputs)
-      if (input.value == value) return input.name.empty() ? "an input" : input.name;
-    return "a value";
+    const auto input = inputs_.find(value);
+    if (input == inputs_.end()) return "a value";
+    return input->second->name.empty() ? "an input" : input->second->name;
   }
 
   ValueId finish_output(const Output& output) {
@@ -124,6 +126,7 @@ class Partition {
   Layouts layouts_;
   const Decisions& decisions_;
   std::map<ValueId, std::vector<SourceId>> constraints_;
+  std::unordered_map<ValueId, const Input*> inputs_;
 };
 
 }  // namespace

@@ -1,6 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 // Schedule: one total order of nodes, in which neighbouring collectives have become one.
 #include <algorithm>
+#include <map>
+#include <tuple>
 
 #include "graph/rewrite.h"
 #include "passes/passes.h"
@@ -24,12 +26,12 @@ struct Bucket {
 
 bool may_bucket(const Node& node) { return is_collective(node) && traits_of(collective_kind(node)).joins; }
 
-// Same kind, group, dtype and reduction.
-bool same_lane(const Graph& graph, const Node& a, const Node& b) {
-  const Value& x = graph.values[a.inputs[0]];
-  const Value& y = graph.values[b.inputs[0]];
-  return a.call->op == b.call->op && a.sub_axes == b.sub_axes && x.type.dtype == y.type.dtype &&
-         x.sharding->reduction == y.sharding->reduction;
+// Kind, group, dtype and reduction: what collectives that are merged have in common.
+using Lane = std::tuple<std::string_view, SubAxisSet, DType, Reduction>;
+
+Lane lane_of(const Graph& graph, const Node& node) {
+  const Value& operand = graph.values[node.inputs[0]];
+  return {node.call->op, node.sub_axes, operand.type.dtype, operand.sharding->reduction};
 }
 
 // Joins every collective to the earliest bucket its operand is, or can cheaply be made, ready for.
@@ -42,24 +44,32 @@ class Bucketing {
       time_[i] = 2 * i + 1;
       if (may_bucket(graph_.nodes[i])) place(i);
     }
+    for (Bucket& bucket : buckets_) std::sort(bucket.hoisted.begin(), bucket.hoisted.end());
     return std::move(buckets_);
   }
 
  private:
+  // Of the buckets of a lane, which are in the order of their leaders, those from some place on are late enough.
   void place(size_t i) {
     const Node& node = graph_.nodes[i];
-    for (Bucket& bucket : buckets_) {
-      if (!same_lane(graph_, graph_.nodes[bucket.leader], node) || bucket.bytes + node.bytes > limit_) continue;
-      if (collective_kind(node) == Collective::all_gather && i - bucket.leader > kGatherWindow) continue;
-      std::vector<size_t> late;
-      if (!ready_before(graph_.values[node.inputs[0]].producer, bucket.leader, late)) continue;
-      join(bucket, i, late);
-      return;
-    }
+    std::vector<size_t>& lane = lanes_[lane_of(graph_, node)];
+    auto at = lane.begin();
+    if (collective_kind(node) == Collective::all_gather)
+      at = std::partition_point(at, lane.end(), [&](size_t b) { return buckets_[b].leader + kGatherWindow < i; });
+    std::vector<size_t> late;
+    const auto ready = [&](size_t b) {
+      late.clear();
+      return ready_before(graph_.values[node.inputs[0]].producer, buckets_[b].leader, late);
+    };
+    at = std::partition_point(at, lane.end(), [&](size_t b) { return !ready(b); });
+    at = std::find_if(at, lane.end(), [&](size_t b) { return buckets_[b].bytes + node.bytes <= limit_; });
+    if (at != lane.end() && ready(*at)) return join(buckets_[*at], i, late);
+    lane.push_back(buckets_.size());
     buckets_.push_back({i, {i}, {}, node.bytes});
   }
 
-  // Whether `producer` runs before `leader` once the nodes in `late` have moved up.
+  // Whether `producer` runs before `leader` once the nodes in `late` have moved up. If so, it does before later
+  // leaders.
   bool ready_before(NodeId producer, size_t leader, std::vector<size_t>& late) const {
     if (producer == kNone || time_[producer] < 2 * leader + 1) return true;
     if (std::find(late.begin(), late.end(), producer) != late.end()) return true;
@@ -77,13 +87,13 @@ class Bucketing {
     time_[i] = 2 * bucket.leader + 1;
     for (size_t node : late) time_[node] = 2 * bucket.leader;
     bucket.hoisted.insert(bucket.hoisted.end(), late.begin(), late.end());
-    std::sort(bucket.hoisted.begin(), bucket.hoisted.end());
   }
 
   const Graph& graph_;
   const int64_t limit_;
   std::vector<size_t> time_;  // node i at 2i + 1; hoisted above leader l at 2l
   std::vector<Bucket> buckets_;
+  std::map<Lane, std::vector<size_t>> lanes_;  // places in `buckets_`
 };
 
 void emit_bucket(const Graph& graph, const Bucket& bucket, Rewrite& rewrite) {

@@ -25,6 +25,7 @@ namespace {
 constexpr const char* kUsage =
     "usage: spmdx-opt [--pass NAME]... [--compile] [--verify] [--hash-seed N] FILE|-   run passes, print the graph\n"
     "       spmdx-opt [--pass NAME]... --decisions FILE|-              the same, print what search decides\n"
+    "       spmdx-opt [--pass NAME]... --effort FILE|-                 the same, print how much search looks at\n"
     "       spmdx-opt --passes                                         list the passes\n"
     "       spmdx-opt --rules                                          list the ops that have a rule\n"
     "       spmdx-opt --rule FILE|-                                    print the rule of every node\n"
@@ -183,7 +184,8 @@ void expect_propagated(const Graph& graph, const std::string& pass) {
                           " has no sharding yet. Expected a graph that was propagated. Run the pass propagate first.");
 }
 
-void show_decisions(Draft& draft, const CompileOptions& options) {
+// REQUIRES: a graph that was propagated, but not partitioned.
+void decide(Draft& draft, const CompileOptions& options) {
   if (!draft.graph.mesh) throw ShardingError("nothing is decided without a mesh. Expected a graph that has one.");
   expect_propagated(draft.graph, "search");
   for (const Node& node : draft.graph.nodes)
@@ -192,13 +194,23 @@ void show_decisions(Draft& draft, const CompileOptions& options) {
           "the graph has " + node.call->op +
           ", so it was partitioned. Expected a graph without collectives. Pass the text before search.");
   search(draft, options);
+}
+
+void show_decisions(Draft& draft, const CompileOptions& options) {
+  decide(draft, options);
   std::cout << decisions_text(draft.graph, *draft.decisions, options);
+}
+
+void show_effort(Draft& draft, const CompileOptions& options) {
+  decide(draft, options);
+  const Effort& effort = draft.decisions->effort;
+  std::cout << "costs asked " << effort.costs_asked << " demands seen " << effort.demands_seen << "\n";
 }
 
 int run_passes(const Words& words, const CompileOptions& options) {
   std::vector<Pass> passes;
   std::string path;
-  bool verify_after = false, decisions_only = false;
+  bool verify_after = false, decisions_only = false, effort_only = false;
   for (size_t i = 0; i < words.size(); ++i) {
     if (words[i] == "--pass") {
       if (++i == words.size()) throw UsageError("--pass without a name. Expected the name of a pass.");
@@ -209,6 +221,8 @@ int run_passes(const Words& words, const CompileOptions& options) {
       verify_after = true;
     } else if (words[i] == "--decisions") {
       decisions_only = true;
+    } else if (words[i] == "--effort") {
+      effort_only = true;
     } else if (words[i] == "--hash-seed") {
       if (++i == words.size()) throw UsageError("--hash-seed without a number. Expected a whole number.");
       hash_seed = std::strtoull(words[i].c_str(), nullptr, 10);
@@ -227,6 +241,7 @@ int run_passes(const Words& words, const CompileOptions& options) {
   if (verify_after) expect_propagated(draft.graph, "verify");
   if (verify_after) verify(draft.graph);
   if (decisions_only) return show_decisions(draft, options), 0;
+  if (effort_only) return show_effort(draft, options), 0;
   std::cout << print(draft.graph);
   return 0;
 }

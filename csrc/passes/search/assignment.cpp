@@ -4,6 +4,7 @@
 
 #include <algorithm>
 #include <map>
+#include <utility>
 
 #include "passes/search/merged_starts.h"
 #include "passes/settings/limits.h"
@@ -28,24 +29,31 @@ std::vector<uint32_t> number_types(const Graph& graph) {
 
 }  // namespace
 
-size_t Assignment::PlanHash::operator()(const PlanKey& key) const {
-  return hash_combine(hash_combine(key.type, reinterpret_cast<uintptr_t>(key.from)),
-                      reinterpret_cast<uintptr_t>(key.to));
-}
-
 Assignment::Assignment(const Graph& graph, const CompileOptions& options, std::vector<bool> transient)
     : graph_(graph),
       options_(options),
       table_(options.topology),
-      users_(spmdx::users(graph)),
+      uses_(graph),
+      unsettled_(graph, uses_),
       other_readers_(graph.values.size()),
       inputs_(graph.values.size(), nullptr),
       type_of_(number_types(graph)),
       transient_(std::move(transient)),
+      parts_ns_(graph.values.size()),
+      readers_hash_(graph.values.size(), 0),
+      times_output_(graph.values.size(), 0),
       choices_(graph.nodes.size()),
       moves_(graph.values.size(), 0) {
   for (const Node& node : graph.nodes) rules_.push_back(rule_for(node.call));
   merged_ = merged_values(graph, rules_);
+  for (const Output& output : graph.outputs) ++times_output_[output.value];
+  for (ValueId value = 0; value < graph.values.size(); ++value)
+    demands_.emplace_back(uses_.reads(value), transient_[value]);
+  for (const Node& node : graph.nodes)  // in order, and each once
+    uses_.each_operand(static_cast<NodeId>(&node - graph.nodes.data()), [&](UsesOfOne uses) {
+      uint64_t& hash = readers_hash_[uses.front().value];
+      hash = hash_combine(hash, node.call->hash);
+    });
   for (const Input& input : graph.inputs) {
     const Value& value = graph.values[input.value];
     const ShardingRef here = input.physical ? input.physical : replicated(graph.mesh, value.type.shape.size());
@@ -61,14 +69,7 @@ Assignment::Assignment(const Graph& graph, const CompileOptions& options, std::v
   for (const Output& output : graph.outputs)
     other_readers_[output.value].push_back({output.annotation ? output.annotation : graph.values[output.value].sharding,
                                             false, !output.annotation && output.tied == kNone});
-  for (ValueId value = 0; value < graph.values.size(); ++value) {
-    if (!inputs_[value]) continue;
-    moves_[value] = moves_with(value, kNone, nullptr);
-    total_ += moves_[value];
-    moving_ += moves_[value];
-    merged_moves_ += moves_[value] > 0;
-    moved_values_ += moves_[value] > 0;
-  }
+  for (const Input& input : graph.inputs) set_all_parts(input.value);
 }
 
 OpContext Assignment::context(NodeId node) const {
@@ -80,15 +81,13 @@ ValueId Assignment::value(NodeId node, size_t tensor) const {
   return tensor < at.inputs.size() ? at.inputs[tensor] : at.output + static_cast<ValueId>(tensor - at.inputs.size());
 }
 
-const ShardingRef& Assignment::produced_with(ValueId value, NodeId node, const Choice* choice) const {
+const ShardingRef& Assignment::produced(ValueId value) const {
   if (inputs_[value]) return inputs_[value];
-  const NodeId producer = graph_.values[value].producer;
-  if (producer != node) choice = choices_[producer].get();
   static const ShardingRef kUndecided;
+  const NodeId producer = graph_.values[value].producer;
+  const Choice* choice = choices_[producer].get();
   return choice ? choice->placement.outputs[value - graph_.nodes[producer].output] : kUndecided;
 }
-
-const ShardingRef& Assignment::produced(ValueId value) const { return produced_with(value, kNone, nullptr); }
 
 const ShardingRef& Assignment::available(ValueId value) const {
   for (const Reader& end : other_readers_[value])
@@ -96,146 +95,39 @@ const ShardingRef& Assignment::available(ValueId value) const {
   return produced(value);
 }
 
-// Ops in program order, then outputs.
-template <class Visit>
-void Assignment::each_demand(ValueId value, const ShardingRef& produced, NodeId node, const Choice* choice,
-                             const Visit& visit) const {
-  for (NodeId user : users_[value]) {
-    const Choice* with = user == node ? choice : choices_[user].get();
-    if (!with) continue;
-    const std::vector<ValueId>& operands = graph_.nodes[user].inputs;
-    for (size_t i = 0; i < operands.size(); ++i)
-      if (operands[i] == value) visit(with->placement.inputs[i], user);
-  }
-  for (const Reader& end : other_readers_[value])
-    if (!end.at_once && (!end.if_partial || produced->partial))
-      visit(end.wanted, static_cast<NodeId>(graph_.nodes.size()));
-}
-
 std::vector<ShardingRef> Assignment::demands(ValueId value) const {
   std::vector<ShardingRef> list;
   const ShardingRef& made = produced(value);
   if (!made) return list;
-  each_demand(value, made, kNone, nullptr, [&](const ShardingRef& wanted, NodeId) { add_new(list, wanted); });
+  stretches_.clear();
+  demands_[value].distinct({}, nullptr, stretches_);
+  add_ends(value, made, stretches_);
+  for (const Stretch& stretch : stretches_) add_new(list, *stretch.wanted);
   return list;
 }
 
-const ReshardPlan& Assignment::plan(ValueId value, const ShardingRef& from, const ShardingRef& to) const {
-  Planned& known = plans_[{type_of_[value], from.get(), to.get()}];
-  const TensorType& type = graph_.values[value].type;
-  if (!known.plan) known = {from, to, plan_reshard(type.dtype, type.shape, from, to, options_.topology)};
-  return *known.plan;
-}
-
-int64_t Assignment::move_ns(ValueId value, const ShardingRef& from, const ShardingRef& to) const {
-  return from == to ? 0 : plan(value, from, to).cost_ns;
-}
-
-int64_t Assignment::moves_with(ValueId value, NodeId node, const Choice* choice) const {
-  return moves_with(value, node, choice, transient_[value]);
-}
-
-int64_t Assignment::moves_ns_if_kept(ValueId value) const { return moves_with(value, kNone, nullptr, false); }
-
-int64_t Assignment::moves_with(ValueId value, NodeId node, const Choice* choice, bool transient) const {
-  return each_way(value, node, choice, transient,
-                  [](NodeId, const ShardingRef&, const ShardingRef&, const ReshardPlan&) {});
-}
-
-std::vector<Assignment::Way> Assignment::ways_around(NodeId node, const Choice& choice) const {
-  std::vector<Way> ways;
-  for (ValueId value : values_of(node, true))
-    each_way(value, node, &choice, transient_[value],
-             [&](NodeId reader, const ShardingRef& from, const ShardingRef& to, const ReshardPlan& plan) {
-               ways.push_back({value, reader, from, to, &plan});
-             });
-  return ways;
-}
-
-// As partition makes the collectives: every demand starts from the nearest layout that there is by then, including
-// layouts on the way of earlier moves.
-template <class Take>
-int64_t Assignment::each_way(ValueId value, NodeId node, const Choice* choice, bool transient, const Take& take) const {
-  const ShardingRef& made = produced_with(value, node, choice);
-  if (!made) return 0;
-  const ShardingRef* base = &made;
-  int64_t total = 0;
-  for (const Reader& end : other_readers_[value]) {
-    if (!end.at_once || *base == end.wanted) continue;
-    const ReshardPlan& moved = plan(value, made, end.wanted);
-    take(kNone, made, end.wanted, moved);
-    total = moved.cost_ns;
-    base = &end.wanted;
-  }
-  struct Copy {
-    const ShardingRef* sharding;  // belongs to a plan in plans_
-    NodeId used;
-  };
-  std::vector<Copy> known;  // beyond `base`
-  each_demand(value, made, node, choice, [&](const ShardingRef& wanted, NodeId at) {
-    if (wanted == *base) return;
-    if (transient) std::erase_if(known, [&](const Copy& copy) { return copy.used + kLimits.nodes_a_copy_stays < at; });
-    const auto same = std::find_if(known.begin(), known.end(), [&](const Copy& c) { return *c.sharding == wanted; });
-    if (same != known.end()) {
-      same->used = at;
-      return;
-    }
-    const ShardingRef* from = base;
-    const ReshardPlan* best = &plan(value, *base, wanted);
-    for (const Copy& copy : known) {
-      const ReshardPlan& other = plan(value, *copy.sharding, wanted);
-      if (other.cost_ns >= best->cost_ns) continue;
-      from = copy.sharding;
-      best = &other;
-    }
-    take(at, *from, wanted, *best);
-    total += best->cost_ns;
-    for (const Move& move : best->moves) known.push_back({&move.to, at});
-  });
-  return total;
-}
-
-std::vector<ValueId> Assignment::values_of(NodeId node, bool results) const {
-  const Node& at = graph_.nodes[node];
-  std::vector<ValueId> values = at.inputs;
-  std::sort(values.begin(), values.end());
-  values.erase(std::unique(values.begin(), values.end()), values.end());
-  for (size_t i = 0; results && i < at.call->outputs.size(); ++i) values.push_back(at.output + static_cast<ValueId>(i));
-  return values;
-}
-
-int64_t Assignment::cost_around(NodeId node, const Choice& choice) const {
-  int64_t cost = time_ns(node, choice);
-  for (ValueId value : values_of(node, true)) cost += moves_with(value, node, &choice);
-  return cost;
-}
-
-int64_t Assignment::cost_before(NodeId node, const Choice& choice) const {
-  int64_t cost = time_ns(node, choice);
-  for (ValueId value : values_of(node, false)) cost += moves_with(value, node, &choice);
-  return cost;
+void Assignment::count_time(NodeId node, int64_t sign) {
+  if (!choices_[node]) return;
+  const OpTime& time = choices_[node]->time;
+  total_ += sign * time_ns(node, *choices_[node]);
+  if (!rules_[node]->product) return;
+  products_ += sign * time.clock_ns;
+  over_clock_ += sign * (time.weighted_ns - time.clock_ns);
 }
 
 void Assignment::put(NodeId node, ChoiceRef choice) {
-  const auto count = [&](int64_t sign) {
-    if (!choices_[node]) return;
-    total_ += sign * time_ns(node, *choices_[node]);
-    const OpTime& time = choices_[node]->time;
-    if (!rules_[node]->product) return;
-    products_ += sign * time.clock_ns;
-    over_clock_ += sign * (time.weighted_ns - time.clock_ns);
-  };
-  count(-1);
-  choices_[node] = std::move(choice);
-  count(1);
-  for (ValueId value : values_of(node, true)) {
-    const int64_t now = moves_with(value, kNone, nullptr);
-    total_ += now - moves_[value];
-    moving_ += now - moves_[value];
-    moved_values_ += (now > 0) - (moves_[value] > 0);
-    if (merged_[value]) merged_moves_ += (now > 0) - (moves_[value] > 0);
-    moves_[value] = now;
+  count_time(node, -1);
+  const ChoiceRef before = std::exchange(choices_[node], std::move(choice));
+  const Choice* now = choices_[node].get();
+  count_time(node, 1);
+  uses_.each_operand(node, [&](UsesOfOne uses) { put_reads(uses, before.get(), now); });
+  for (size_t r = 0; r < graph_.nodes[node].call->outputs.size(); ++r) {
+    if (before && now && before->placement.outputs[r] == now->placement.outputs[r]) continue;
+    const ValueId value = graph_.nodes[node].output + static_cast<ValueId>(r);
+    set_all_parts(value);
+    unsettled_.mark_readers(value, 0, PositionSet::kEnd);
   }
+  unsettled_.mark(node);
 }
 
 void Assignment::count_other_ops_by_clock(bool by_clock) {
@@ -243,6 +135,7 @@ void Assignment::count_other_ops_by_clock(bool by_clock) {
   total_ = moving_;
   for (NodeId node = 0; node < choices_.size(); ++node)
     if (choices_[node]) total_ += time_ns(node, *choices_[node]);
+  unsettled_.mark_all();
 }
 
 void Assignment::restart(const std::vector<ChoiceRef>& choices) {
@@ -263,21 +156,27 @@ void Assignment::undo(size_t mark) {
 
 void Assignment::forget() { log_.clear(); }
 
-void Assignment::add_hints(ValueId value, NodeId asking, std::vector<ShardingRef>& hints) const {
+// `uses` of the node that asks.
+void Assignment::add_hints(ValueId value, NodeId asking, UsesOfOne uses, std::vector<ShardingRef>& hints) const {
   const ShardingRef& made = produced(value);
+  const ShardingRef& propagated = graph_.values[value].sharding;
   if (made && graph_.values[value].producer != asking) add_new(hints, available(value));
-  add_new(hints, graph_.values[value].sharding);
-  each_demand(value, made ? made : graph_.values[value].sharding, asking, nullptr,
-              [&](const ShardingRef& wanted, NodeId) { add_new(hints, wanted); });
+  add_new(hints, propagated);
+  stretches_.clear();
+  demands_[value].distinct(uses, nullptr, stretches_);
+  add_ends(value, made ? made : propagated, stretches_);
+  for (const Stretch& stretch : stretches_) add_new(hints, *stretch.wanted);
 }
 
 const Choices& Assignment::choices(NodeId node, size_t tensor, const ShardingRef& with) {
   const OpContext op = context(node);
   Hints hints(op.num_tensors());
-  for (size_t t = 0; t < hints.size(); ++t) {
-    if (t == tensor) add_new(hints[t], with);
-    add_hints(value(node, t), node, hints[t]);
-  }
+  if (tensor < hints.size()) add_new(hints[tensor], with);
+  uses_.each_operand(node, [&](UsesOfOne uses) {
+    for (const Use& use : uses) add_hints(use.value, node, uses, hints[use.operand]);
+  });
+  for (size_t t = graph_.nodes[node].inputs.size(); t < hints.size(); ++t)
+    add_hints(value(node, t), node, {}, hints[t]);
   return table_.of(op, hints);
 }
 

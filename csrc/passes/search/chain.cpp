@@ -26,23 +26,61 @@ bool Chain::take_best_response(NodeId node) {
   return true;
 }
 
-void Chain::add_neighbours(NodeId node, std::set<NodeId>& to) const {
+// All who have a tensor of the node are asked in the next round.
+void Chain::announce(NodeId node) {
   const OpContext op = assignment_.context(node);
   for (size_t t = 0; t < op.num_tensors(); ++t) {
-    const ValueId value = assignment_.value(node, t);
-    if (graph_.values[value].producer != kNone) to.insert(graph_.values[value].producer);
-    for (NodeId user : assignment_.users(value)) to.insert(user);
+    Announced& announced = announced_[assignment_.value(node, t)];
+    if (announced.last != round_) announced = {round_, announced.last};
   }
 }
 
-void Chain::descend(const std::vector<NodeId>& nodes) {
-  std::set<NodeId> now(nodes.begin(), nodes.end());
-  for (size_t answer = 0; answer < kLimits.answers && !now.empty(); ++answer) {
-    std::set<NodeId> next;
-    for (NodeId node : now)
-      if (take_best_response(node)) add_neighbours(node, next);
+bool Chain::heard_of(NodeId node, uint64_t round) const {
+  const OpContext op = assignment_.context(node);
+  for (size_t t = 0; t < op.num_tensors(); ++t) {
+    const Announced& announced = announced_[assignment_.value(node, t)];
+    if (announced.last == round || announced.before == round) return true;
+  }
+  return false;
+}
+
+// A round asks all who have a tensor of a node that changed in the round before, in program order. Those who would
+// change nothing are left out; so one may turn out to belong to a round that has begun. `later` does not.
+void Chain::answer(std::set<NodeId> now, NodeId later) {
+  for (size_t answer = 0; answer < kLimits.answers && !now.empty(); ++answer, later = kNone) {
+    const uint64_t before = round_++;
+    std::set<NodeId> next, around;
+    for (const NodeId node : now) {
+      const bool changed = take_best_response(node);
+      assignment_.unsettled().settle(node);
+      if (!changed) continue;
+      announce(node);
+      around.clear();
+      assignment_.unsettled().call_around(node, around);
+      for (const NodeId other : around)
+        (other > node && other != later && heard_of(other, before) ? now : next).insert(other);
+    }
     now = std::move(next);
   }
+  for (const NodeId node : now) assignment_.unsettled().dismiss(node);
+}
+
+void Chain::descend() {
+  std::set<NodeId> all;
+  for (NodeId node = 0; node < graph_.nodes.size(); ++node) {
+    all.insert(all.end(), node);
+    assignment_.unsettled().call(node);
+  }
+  answer(std::move(all), kNone);
+}
+
+void Chain::descend_around(NodeId node) {
+  ++round_;
+  announce(node);
+  std::set<NodeId> around;
+  assignment_.unsettled().call_around(node, around);
+  if (around.erase(node)) assignment_.unsettled().dismiss(node);
+  answer(std::move(around), node);
 }
 
 // As cheaply as the node can. False where it cannot.
@@ -99,12 +137,8 @@ bool Chain::joins(NodeId user, ValueId value, const ShardingRef& layout) const {
 }
 
 void Chain::tell_readers(ValueId value, const ShardingRef& layout, Steps& steps) const {
-  for (NodeId user : assignment_.users(value)) {
-    const std::vector<ValueId>& operands = graph_.nodes[user].inputs;
-    for (size_t i = 0; i < operands.size(); ++i)
-      if (operands[i] == value && assignment_.choice(user).placement.inputs[i] != layout)
-        steps.push_back({user, i, layout});
-  }
+  assignment_.each_other_use(value, layout,
+                             [&](const Read& read) { steps.push_back({read.node, read.operand, layout}); });
 }
 
 void Chain::tell_joining_readers(ValueId sum, Steps& steps) const {
@@ -133,9 +167,14 @@ void Chain::spread_out(Steps steps, Spread spread, std::set<NodeId> touched) {
 }
 
 void Chain::settle(const std::set<NodeId>& changed) {
+  ++round_;
   std::set<NodeId> asked = changed;
-  for (NodeId node : changed) add_neighbours(node, asked);
-  descend({asked.begin(), asked.end()});
+  for (const NodeId node : changed) {
+    announce(node);
+    assignment_.unsettled().call(node);
+    assignment_.unsettled().call_around(node, asked);
+  }
+  answer(std::move(asked), kNone);
 }
 
 bool Chain::keep(const Before& since, bool better) {

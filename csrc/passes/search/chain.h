@@ -23,10 +23,14 @@ enum class Spread { all, branch, joins };
 
 class Chain {
  public:
-  explicit Chain(Assignment& assignment) : assignment_(assignment), graph_(assignment.graph()) {}
+  explicit Chain(Assignment& assignment)
+      : assignment_(assignment), graph_(assignment.graph()), announced_(graph_.values.size()) {}
 
-  // Asks these nodes for their best response, and the neighbours of those that change, until none changes any more.
-  void descend(const std::vector<NodeId>& nodes);
+  // Asks all nodes for their best response, and those that notice that a neighbour has changed, until none changes any
+  // more.
+  void descend();
+  // The same from the neighbours of a node on.
+  void descend_around(NodeId node);
   // Takes the steps, and those that follow from them. Nodes in `touched` have changed already.
   void spread_out(Steps steps, Spread spread, std::set<NodeId> touched);
 
@@ -37,7 +41,6 @@ class Chain {
   void tell_readers(ValueId value, const ShardingRef& layout, Steps& steps) const;
   // Steps to all neighbours of a node that had the choice `before`, to follow it.
   void tell_neighbours(NodeId node, const Choice& before, Steps& steps) const;
-  void add_neighbours(NodeId node, std::set<NodeId>& to) const;
 
   // The state before some decisions.
   struct Before {
@@ -60,14 +63,23 @@ class Chain {
   bool keep(const Before& since, bool better);
 
  private:
+  void answer(std::set<NodeId> now, NodeId later);
+  void announce(NodeId node);
+  bool heard_of(NodeId node, uint64_t round) const;
   bool take_best_response(NodeId node);
   bool adopt(const Step& step);
   void ask_producers(NodeId node, const Choice& before, Steps& steps) const;
   bool joins(NodeId user, ValueId value, const ShardingRef& layout) const;
   void tell_joining_readers(ValueId sum, Steps& steps) const;
 
+  struct Announced {  // the last two rounds in which a node that has the value changed
+    uint64_t last = 0, before = 0;
+  };
+
   Assignment& assignment_;
   const Graph& graph_;
+  std::vector<Announced> announced_;  // by value
+  uint64_t round_ = 0;
 };
 
 }  // namespace spmdx

@@ -31,11 +31,11 @@ void FlowRunner::tell(ValueId value, const ShardingRef& layout, NodeId from, Ste
   const NodeId producer = graph_.values[value].producer;
   if (producer != kNone && producer != from)
     steps.push_back({producer, graph_.nodes[producer].inputs.size() + value - graph_.nodes[producer].output, layout});
-  for (const NodeId user : assignment_.users(value)) {
-    if (user == from) continue;
-    const std::vector<ValueId>& operands = graph_.nodes[user].inputs;
-    const auto at = std::find(operands.begin(), operands.end(), value);
-    steps.push_back({user, static_cast<size_t>(at - operands.begin()), layout});
+  NodeId last = from;
+  for (const auto [user, operand] : assignment_.reads(value)) {
+    if (user == from || user == last) continue;
+    steps.push_back({user, operand, layout});
+    last = user;
   }
 }
 

@@ -97,7 +97,7 @@ bool Flows::try_sums(SubAxisSet axis) {
 bool Flows::try_sum(const Flow& flow, ValueId sum) {
   const NodeId producer = graph_.values[sum].producer;
   uint64_t like = hash_combine(flow.sub_axes, reinterpret_cast<uintptr_t>(assignment_.produced(sum).get()));
-  for (const NodeId user : assignment_.users(sum)) like = hash_combine(like, graph_.nodes[user].call->hash);
+  like = hash_combine(like, assignment_.readers_hash(sum));
   bool better = false;
   for (size_t d = 0; d < graph_.values[sum].type.shape.size(); ++d) {
     const ShardingRef layout = runner_.cut(flow.sub_axes, sum, d);
@@ -127,19 +127,14 @@ bool Flows::try_outputs(SubAxisSet axis) {
   return better;
 }
 
-// What leaves the step is moved at its end, when there is nothing left to do meanwhile.
-int64_t Flows::moving_outputs() const {
-  int64_t ns = 0;
-  for (const Output& output : graph_.outputs) ns += assignment_.moves_ns(output.value);
-  return ns;
-}
-
-// Whether the total has fallen enough since then.
+// Whether the total has fallen enough since then. What leaves the step is moved at its end, when there is nothing left
+// to do meanwhile.
 bool Flows::pays(const Before& since) const {
   const int64_t more = std::max<int64_t>(0, assignment_.moved_values() - since.moved_values);
   const int64_t saved = chain_.starts_saved(since.chain) + kLimits.starts_a_flow_pays * assignment_.start_ns() * more;
   return assignment_.total() + saved < since.chain.total && assignment_.unweighted() + saved < since.chain.unweighted &&
-         (moving_outputs() <= since.outputs || assignment_.moves_and_products() < since.chain.moves_and_products);
+         (assignment_.moves_of_outputs_ns() <= since.outputs ||
+          assignment_.moves_and_products() < since.chain.moves_and_products);
 }
 
 // Of what the flow changed, as many nodes as have the least total: first those that follow its source, then those
@@ -167,7 +162,7 @@ bool Flows::attempt_part(const Before& since, NodeId source, std::map<NodeId, Ch
 bool Flows::attempt(const Flow& flow, Steps steps, uint64_t like) {
   int& failures = failures_[like];
   if (failures >= kLimits.failures) return false;
-  const Before since{chain_.before(), moving_outputs(), assignment_.moved_values()};
+  const Before since{chain_.before(), assignment_.moves_of_outputs_ns(), assignment_.moved_values()};
   const NodeId source = steps.empty() ? 0 : steps.front().node;
   const std::set<NodeId> changed = runner_.run(flow, std::move(steps));
   if (changed.empty()) return false;

@@ -30,7 +30,6 @@ class Flows {
   };
   bool pays(const Before& since) const;
   bool attempt_part(const Before& since, NodeId source, std::map<NodeId, ChoiceRef> changes);
-  int64_t moving_outputs() const;
   std::vector<SubAxisSet> axes() const;
   std::vector<NodeId> products() const;
   std::vector<ValueId> sums(SubAxisSet axis) const;

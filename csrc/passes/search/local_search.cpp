@@ -34,9 +34,7 @@ class LocalSearch {
     assignment_.count_other_ops_by_clock(others_by_clock);
     failures_.clear();
     choose_greedily(assignment_);
-    std::vector<NodeId> all;
-    for (NodeId node = 0; node < graph_.nodes.size(); ++node) all.push_back(node);
-    chain_.descend(all);
+    chain_.descend();
     assignment_.forget();
     improve();
   }
@@ -57,7 +55,7 @@ class LocalSearch {
   uint64_t likeness(ValueId value, const ShardingRef& wanted, bool forward) const {
     const NodeId producer = graph_.values[value].producer;
     uint64_t h = hash_combine(forward, producer == kNone ? 0 : graph_.nodes[producer].call->hash);
-    for (NodeId user : assignment_.users(value)) h = hash_combine(h, graph_.nodes[user].call->hash);
+    h = hash_combine(h, assignment_.readers_hash(value));
     h = hash_combine(h, reinterpret_cast<uintptr_t>(assignment_.produced(value).get()));
     return hash_combine(h, reinterpret_cast<uintptr_t>(wanted.get()));
   }

@@ -53,10 +53,7 @@ class Neighbours {
   bool try_neighbour_alone(NodeId node, const ChoiceRef& choice) {
     const Chain::Before since = chain_.before();
     assignment_.decide(node, choice);
-    std::set<NodeId> around;
-    chain_.add_neighbours(node, around);
-    around.erase(node);  // asked now, it would take its old choice again
-    chain_.descend({around.begin(), around.end()});
+    chain_.descend_around(node);  // asked now, the node itself would take its old choice again
     return keep_neighbour(since);
   }
 

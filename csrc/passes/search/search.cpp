@@ -18,7 +18,7 @@ std::unique_ptr<const Assignment> assign(const Graph& graph, const CompileOption
 }
 
 Decisions decisions_of(const Assignment& assignment, std::vector<bool> transient) {
-  return {assignment.all_choices(), std::move(transient), assignment.total(), assignment.moving()};
+  return {assignment.all_choices(), std::move(transient), assignment.total(), assignment.moving(), assignment.effort()};
 }
 
 }  // namespace

@@ -4,6 +4,7 @@
 #include <optional>
 #include <vector>
 
+#include "passes/readers/effort.h"
 #include "passes/settings/options.h"
 #include "passes/strategy/choices.h"
 
@@ -16,6 +17,7 @@ struct Decisions {
   std::vector<ChoiceRef> choices;       // by node
   std::vector<bool> transient;          // by value: gathered copies are dropped between uses that lie far apart
   int64_t total_ns = 0, moving_ns = 0;  // of the total, the moves
+  Effort effort;
 };
 
 // A program on its way to a plan.
