@@ -10,21 +10,20 @@ import cliffs_random
 import cliffs_training
 import cliffs_writes
 
-# Causes that several rows share.
-READERS = "the search looks at all readers of a value for each of them (Assignment::each_way)"
+# A cause that several rows share.
+CHAIN = "most of it is the search: a change is answered by nodes on both sides, and by theirs"
 
 OPEN = {
     "out[t] = x, 1600 times": "two nodes a row are recorded and looked up, before any runs",
     "out[t] = x, 200 times, gradient": "the same, and each device runs each node",
     "buf[i].add_, 256 MB": "a row is read, added to and written by three nodes on each device",
     "truncated BPTT over x[:, k:k+8]": "each device runs each of 473 small ops",
-    "100 tiny parameters, fully sharded": "each device runs each small node: 9 of 13 ms",
+    "100 tiny parameters, fully sharded": "each device runs each small node",
     "cat, stack and split of many": "each slice of a split is a node of its own",
-    "planning: 2,000 rows of a cut value": READERS,
-    "planning: 16,000 rows of a cut value": READERS,
-    "planning: 500 uses of a cut weight": READERS,
-    "planning: 500 uses, trained": READERS,
-    "planning: LSTMCell, weights cut": READERS,
+    "planning: 2,000 rows of a cut value": "each row is a call of its own: its rule is made anew",
+    "planning: 16,000 rows of a cut value": "the same, and so many rules are not kept",
+    "planning: 500 uses, trained": CHAIN,
+    "planning: LSTMCell, weights cut": CHAIN,
     "plans of 301 batch sizes": "256 plans are kept, of 0.35 MB each",
 }
 
