@@ -36,14 +36,25 @@ void for_each_part(const Data& data, const Shards& shards, const at::Tensor& who
   }
 }
 
+// Whether nobody else shares the memory of these shards. Small ones may lie side by side in one memory.
+bool own_their_memory(const Shards& shards) {
+  return std::all_of(shards.begin(), shards.end(), [&](const BufferRef& shard) {
+    if (!shard || shard.use_count() != 1) return false;
+    const at::Tensor& tensor = tensor_of(shard);
+    if (owns_memory_alone(tensor)) return true;
+    const auto sharing = std::count_if(shards.begin(), shards.end(), [&](const BufferRef& other) {
+      return other && tensor_of(other).storage().is_alias_of(tensor.storage());
+    });
+    return tensor.use_count() == 1 && tensor.storage().use_count() == static_cast<size_t>(sharing) &&
+           tensor.is_non_overlapping_and_dense() && !tensor.is_conj() && !tensor.is_neg();
+  });
+}
+
 // Whether the root alone holds it, and so no step that is recorded, queued or can be undone.
 bool is_held_once(const DataRef& data) {
   if (!data || data.use_count() != 1 || data->is_abstract() || data->digest()) return false;
   if (!data->ready() || data->lost() || (data->sharding() && data->sharding()->partial)) return false;
-  const Shards& shards = data->wait();
-  return std::all_of(shards.begin(), shards.end(), [](const BufferRef& shard) {
-    return shard && shard.use_count() == 1 && owns_memory_alone(tensor_of(shard));
-  });
+  return own_their_memory(data->wait());
 }
 
 // Whether the elements of `host` are those that a root of this layout is to hold.
