@@ -36,8 +36,6 @@ at::Tensor box_view(const at::Tensor& tensor, const Box& box) {
   return tensor.as_strided(sizes, tensor.strides(), offset);
 }
 
-bool is_plain(const at::Tensor& tensor) { return !tensor.is_conj() && !tensor.is_neg(); }
-
 at::Tensor combine(const at::Tensor& a, const at::Tensor& b, Reduction reduction) {
   switch (reduction) {
     case Reduction::none:

@@ -36,9 +36,9 @@ at::Tensor take_host(const BufferRef& buffer) {
   return std::exchange(static_cast<AtenBuffer&>(*buffer).host_, at::Tensor());
 }
 
-bool owns_memory_alone(const at::Tensor& tensor) {
-  return tensor.use_count() == 1 && tensor.storage().use_count() == 1 && tensor.is_non_overlapping_and_dense() &&
-         !tensor.is_conj() && !tensor.is_neg() && !tensor.unsafeGetTensorImpl()->is_wrapped_number();
+bool owns_memory_alone(const at::Tensor& tensor, size_t sharers) {
+  return tensor.use_count() == 1 && tensor.storage().use_count() == sharers && tensor.is_non_overlapping_and_dense() &&
+         is_plain(tensor) && !tensor.unsafeGetTensorImpl()->is_wrapped_number();
 }
 
 }  // namespace spmdx::bridge

@@ -31,7 +31,10 @@ BufferRef uploaded(const at::Tensor& tensor, at::MemoryFormat format = at::Memor
 // Any thread.
 at::Tensor take_host(const BufferRef& buffer);
 
-// Whether no other tensor shares this memory, and a result written over it would have the same layout.
-bool owns_memory_alone(const at::Tensor& tensor);
+// Whether its memory holds the elements as they are.
+inline bool is_plain(const at::Tensor& tensor) { return !tensor.is_conj() && !tensor.is_neg(); }
+// Whether no other tensor shares this memory, or so many in all, and a result written over it would have the same
+// layout.
+bool owns_memory_alone(const at::Tensor& tensor, size_t sharers = 1);
 
 }  // namespace spmdx::bridge

@@ -13,7 +13,7 @@
 namespace spmdx::bridge {
 namespace {
 
-// From here on an allocator asks the system for memory of its own.
+// Smaller ones mostly come from memory that the allocator has had before.
 constexpr size_t kLarge = size_t{4} << 20;
 
 // Advice alone: where the system has no huge pages, all is as before.

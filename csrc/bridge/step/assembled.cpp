@@ -40,13 +40,10 @@ void for_each_part(const Data& data, const Shards& shards, const at::Tensor& who
 bool own_their_memory(const Shards& shards) {
   return std::all_of(shards.begin(), shards.end(), [&](const BufferRef& shard) {
     if (!shard || shard.use_count() != 1) return false;
-    const at::Tensor& tensor = tensor_of(shard);
-    if (owns_memory_alone(tensor)) return true;
-    const auto sharing = std::count_if(shards.begin(), shards.end(), [&](const BufferRef& other) {
-      return other && tensor_of(other).storage().is_alias_of(tensor.storage());
+    const auto sharers = std::count_if(shards.begin(), shards.end(), [&](const BufferRef& other) {
+      return other && tensor_of(other).storage().is_alias_of(tensor_of(shard).storage());
     });
-    return tensor.use_count() == 1 && tensor.storage().use_count() == static_cast<size_t>(sharing) &&
-           tensor.is_non_overlapping_and_dense() && !tensor.is_conj() && !tensor.is_neg();
+    return owns_memory_alone(tensor_of(shard), static_cast<size_t>(sharers));
   });
 }
 

@@ -84,8 +84,7 @@ at::Tensor dense_copy(const at::Tensor& whole, const at::Tensor& like) {
 // Whether `whole` is what a copy of it in the layout of `like` would be.
 bool lies_as(const at::Tensor& whole, const at::Tensor& like) {
   return whole.scalar_type() == like.scalar_type() && whole.sizes() == like.sizes() &&
-         whole.strides() == like.strides() && whole.storage().nbytes() == whole.nbytes() && !whole.is_conj() &&
-         !whole.is_neg();
+         whole.strides() == like.strides() && whole.storage().nbytes() == whole.nbytes() && is_plain(whole);
 }
 
 // What a tensor holds, on the host; `fresh`: in memory that nobody else has.

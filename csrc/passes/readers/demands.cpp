@@ -99,15 +99,12 @@ void Demands::erase(uint32_t position, const ShardingRef& wanted) {
   }
 }
 
-bool Demands::change(UsesOfOne uses, const Placement* before, const Placement* after) {
-  bool changed = false;
+void Demands::change(UsesOfOne uses, const Placement* before, const Placement* after) {
   for (const Use& use : uses) {
     if (before && after && before->inputs[use.operand] == after->inputs[use.operand]) continue;
     if (before) erase(use.position, before->inputs[use.operand]);
     if (after) insert(use.position, after->inputs[use.operand]);
-    changed |= before || after;
   }
-  return changed;
 }
 
 void Demands::distinct(UsesOfOne uses, const Placement* with, std::vector<Stretch>& found) const {

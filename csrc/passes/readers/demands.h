@@ -22,8 +22,7 @@ class Demands {
   Demands(std::span<const Read> reads, bool transient);
 
   // A node that laid its operands out as `before` says now does as `after` says; null: it is not decided.
-  // Whether that is another layout.
-  bool change(UsesOfOne uses, const Placement* before, const Placement* after);
+  void change(UsesOfOne uses, const Placement* before, const Placement* after);
 
   // One for each layout, by first use, if the node with these uses did as `with` says; null: if it did not read.
   void distinct(UsesOfOne uses, const Placement* with, std::vector<Stretch>& found) const;

@@ -112,7 +112,6 @@ class Assignment {
     void operator()(NodeId, const ShardingRef&, const ShardingRef&, const ReshardPlan&) const {}
   };
   const ReshardPlan& plan(ValueId value, const ShardingRef& from, const ShardingRef& to) const;
-  bool reads_alike(NodeId node, UsesOfOne uses, const Choice& choice) const;
   int64_t moves_if_read(NodeId node, UsesOfOne uses, const Choice& choice) const;
   int64_t moves_if_made(ValueId value, const ShardingRef& made) const;
   void see_part(ValueId value, const ShardingRef& made, size_t part) const;

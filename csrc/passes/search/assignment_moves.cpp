@@ -7,6 +7,16 @@
 #include "passes/settings/limits.h"
 
 namespace spmdx {
+namespace {
+
+// Whether both choices are made, and lay these operands out alike.
+bool read_alike(UsesOfOne uses, const Choice* a, const Choice* b) {
+  return a && b && std::all_of(uses.begin(), uses.end(), [&](const Use& use) {
+           return a->placement.inputs[use.operand] == b->placement.inputs[use.operand];
+         });
+}
+
+}  // namespace
 
 size_t Assignment::PlanHash::operator()(const PlanKey& key) const {
   return hash_combine(hash_combine(key.type, reinterpret_cast<uintptr_t>(key.from)),
@@ -103,16 +113,10 @@ int64_t Assignment::moves_if_made(ValueId value, const ShardingRef& made) const 
   return made == produced(value) ? moves_[value] : each_way_of(value, made, IgnoreWays());
 }
 
-bool Assignment::reads_alike(NodeId node, UsesOfOne uses, const Choice& choice) const {
-  return choices_[node] && std::all_of(uses.begin(), uses.end(), [&](const Use& use) {
-           return choices_[node]->placement.inputs[use.operand] == choice.placement.inputs[use.operand];
-         });
-}
-
 int64_t Assignment::moves_if_read(NodeId node, UsesOfOne uses, const Choice& choice) const {
   const ValueId value = uses.front().value;
   const ShardingRef& made = produced(value);
-  if (!made || reads_alike(node, uses, choice)) return moves_[value];
+  if (!made || read_alike(uses, choices_[node].get(), &choice)) return moves_[value];
   int64_t total = 0;
   const ShardingRef* base = pin(value, made, total, IgnoreWays());
   if (!transient_[value]) {
@@ -202,11 +206,11 @@ void Assignment::set_all_parts(ValueId value) {
 }
 
 void Assignment::put_reads(UsesOfOne uses, const Choice* before, const Choice* now) {
+  if (read_alike(uses, before, now) || before == now) return;
   const ValueId value = uses.front().value;
   Demands& demands = demands_[value];
   demands.summarize(before_);
-  const bool changed = demands.change(uses, before ? &before->placement : nullptr, now ? &now->placement : nullptr);
-  if (!changed) return;
+  demands.change(uses, before ? &before->placement : nullptr, now ? &now->placement : nullptr);
   mark_who_notices(value, uses);
   const ShardingRef& made = produced(value);
   if (!made) return;

@@ -34,6 +34,7 @@ class Router {
     route.crosses = !route.deliveries.empty();
     for (auto& [index, target] : targets_[processes_.here]) {
       route.crosses |= is_received(processes_.here, target);
+      target.joined = joined_along(target);
       route.targets.push_back(std::move(target));
     }
     find_common_sums(route.targets);
@@ -197,14 +198,33 @@ class Router {
     }
   }
 
-  // The shards that a target is a part of the sum of, where all of them lie here; else none.
+  int64_t joined_along(const Target& target) const {
+    int64_t along = -1;
+    if (target.terms.size() != 1) return along;
+    std::vector<int64_t> starts(target.shape.size(), 0);
+    for (const Contribution& piece : target.terms[0]) {
+      const bool is_shard = piece.summands.size() == 1 && piece.summands[0].size() == 1 && piece.summands[0][0].whole;
+      if (piece.provider != processes_.here || !is_shard || piece.starts != starts) return -1;
+      for (size_t d = 0; d < starts.size(); ++d) {
+        if (piece.shape[d] == target.shape[d]) continue;
+        if (along >= 0 && along != static_cast<int64_t>(d)) return -1;
+        along = static_cast<int64_t>(d);
+      }
+      if (along < 0) return -1;
+      starts[along] += piece.shape[along];
+    }
+    return along >= 0 && starts[along] == target.shape[along] ? along : -1;
+  }
+
+  // The shards that a target is a part of the sum of, where all of them lie here and are small; else none.
   std::vector<int64_t> summed_here(const Target& target) const {
     std::vector<int64_t> sources;
     if (target.terms.size() != 1 || target.terms[0].size() != 1) return sources;
     const Contribution& all = target.terms[0][0];
     if (all.provider != processes_.here || all.summands.size() < 2 || all.shape != target.shape) return sources;
     for (const Summand& summand : all.summands)
-      if (summand.size() != 1 || !(summand[0].box == all.summands[0][0].box)) return {};
+      if (summand.size() != 1 || summand[0].box != all.summands[0][0].box) return sources;
+    if (volume(local_box(from(), relayout_.shape, all.summands[0][0].position)) > kMostCutSum) return sources;
     for (const Summand& summand : all.summands) sources.push_back(summand[0].source);
     return sources;
   }

@@ -28,8 +28,11 @@ struct Target {
   // If not empty: each of these processes gives one term and wants the sum. Each adds up one part, and sends that to
   // the others. Process partners[i] gives terms[i] and adds up part i.
   std::vector<int64_t> partners;
-  // The first target that is a part of the same sum as this one, of shards that lie here; kAlone: there is no other.
+  // The first target that is a part of the same small sum as this one, of shards that lie here; kAlone: there is no
+  // other.
   size_t sum = kAlone;
+  // The dim along which it is made of whole shards that lie here, one after the other; -1: it is not.
+  int64_t joined = -1;
 };
 
 struct Delivery {

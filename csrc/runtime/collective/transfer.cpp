@@ -3,7 +3,6 @@
 #include "runtime/collective/transfer.h"
 
 #include <algorithm>
-#include <optional>
 
 #include "base/error.h"
 
@@ -103,27 +102,12 @@ void Transfer::second_round(Messages& sends, Messages& receives) {
   }
 }
 
-// Where the pieces are whole shards of this process, which fill a target one after the other along one dim.
-bool Transfer::concatenate(const Target& target, const Term& term, const BufferRef& whole) const {
-  const size_t rank = target.shape.size();
-  std::optional<size_t> along;
-  std::vector<int64_t> starts(rank, 0);
+BufferRef Transfer::joined_shards(const Target& target) const {
   Shards parts;
-  for (const Contribution& piece : term) {
-    const bool here = piece.provider == route_.here && piece.summands.size() == 1 && piece.summands[0].size() == 1;
-    if (!here || !piece.summands[0][0].whole || piece.starts != starts) return false;
-    for (size_t d = 0; d < rank; ++d) {
-      if (piece.shape[d] == target.shape[d]) continue;
-      if (along.value_or(d) != d) return false;
-      along = d;
-    }
-    if (!along) return false;
-    starts[*along] += piece.shape[*along];
-    parts.push_back(shard(piece.summands[0][0]));
-  }
-  if (!along || starts[*along] != target.shape[*along]) return false;
-  backend_.concatenate(whole, parts, *along);
-  return true;
+  for (const Contribution& piece : target.terms[0]) parts.push_back(shard(piece.summands[0][0]));
+  BufferRef whole = backend_.empty(dtype_, target.shape);
+  backend_.concatenate(whole, parts, static_cast<size_t>(target.joined));
+  return whole;
 }
 
 BufferRef Transfer::finish_term(const Target& target, const Term& term, const Arrival& arrival, size_t& next) const {
@@ -133,7 +117,6 @@ BufferRef Transfer::finish_term(const Target& target, const Term& term, const Ar
   if (term.size() == 1 && term[0].shape == target.shape) return value(term[0]);
   BufferRef whole =
       target.holes ? backend_.identity(dtype_, target.shape, Reduction::sum) : backend_.empty(dtype_, target.shape);
-  if (concatenate(target, term, whole)) return whole;
   for (const Contribution& contribution : term) {
     const bool piece_here = contribution.provider == route_.here && contribution.summands.size() == 1 &&
                             contribution.summands[0].size() == 1;
@@ -161,14 +144,12 @@ BufferRef Transfer::in_rows(const BufferRef& buffer, const Shape& shape) const {
   return backend_.reshape(backend_.reshape(backend_.compact(buffer), {numel(shape)}), shape);
 }
 
-// Null where the sum is too large to be cut.
 BufferRef Transfer::part_of_sum(const Target& target) {
   const std::vector<Summand>& summands = target.terms[0][0].summands;
   BufferRef& sum = sums_[target.sum];
   if (!sum) {
     Shards terms;
     for (const Summand& summand : summands) terms.push_back(shard(summand[0]));
-    if (backend_.bytes(terms[0]) > kMostCutSum * itemsize(dtype_)) return nullptr;
     sum = backend_.reduce(terms, reduction_);
   }
   return backend_.narrow(sum, summands[0][0].box);
@@ -178,8 +159,8 @@ BufferRef Transfer::finish_target(const Target& target, const Arrival& arrival) 
   if (target.identity) return backend_.identity(dtype_, target.shape, reduction_);
   if (target.terms.empty()) return backend_.empty(dtype_, target.shape);
   if (!target.partners.empty()) return finish_shared(target, arrival);
-  if (target.sum != Target::kAlone)
-    if (BufferRef part = part_of_sum(target)) return part;
+  if (target.joined >= 0) return joined_shards(target);
+  if (target.sum != Target::kAlone) return part_of_sum(target);
   Shards terms;
   size_t next = 0;
   for (const Term& term : target.terms) terms.push_back(finish_term(target, term, arrival, next));

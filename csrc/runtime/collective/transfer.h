@@ -32,7 +32,7 @@ class Transfer {
   BufferRef join(const Summand& summand, const Shape& shape) const;
   BufferRef give(const Contribution& contribution) const;
   void ask(const Target& target, Arrival& arrival, Messages& receives) const;
-  bool concatenate(const Target& target, const Term& term, const BufferRef& whole) const;
+  BufferRef joined_shards(const Target& target) const;
   BufferRef finish_term(const Target& target, const Term& term, const Arrival& arrival, size_t& next) const;
   BufferRef part_of_sum(const Target& target);
   BufferRef finish_target(const Target& target, const Arrival& arrival);

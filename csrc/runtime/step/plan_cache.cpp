@@ -16,7 +16,8 @@ constexpr int64_t kRunning = 2;  // a plan that has run holds about this many ti
 PlanRef PlanCache::find(uint64_t hash, const Graph& graph) {
   const auto [begin, end] = by_hash_.equal_range(hash);
   if (begin == end) return nullptr;
-  const std::vector<int64_t> starts = starts_of(graph);
+  const bool any_starts = !begin->second->plan->starts.values.empty();
+  const std::vector<int64_t> starts = any_starts ? starts_of(graph) : std::vector<int64_t>();
   for (auto it = begin; it != end; ++it) {
     const Plan& plan = *it->second->plan;
     if (!plan.starts.fit(starts) || !same(plan.traced, graph)) continue;
