@@ -27,6 +27,8 @@ const StartRow* start_row(const Call& call);
 size_t num_starts(const Call& call);
 // From its start to its end, counted in rows of the tensor; 0 where it has no end. REQUIRES: it has a start.
 int64_t length_of(const Call& call);
+// Whether two calls are equal but for their starts. Then their rules are equal, too.
+bool same_kind(const Call& a, const Call& b);
 // Appends the starts of a call, in order.
 void add_starts(const Call& call, std::vector<int64_t>& starts);
 // The starts of all nodes, in order.

@@ -80,12 +80,6 @@ bool same_arguments(const Call& a, const Call& b) {
   return !a.start || (length_of(a) == length_of(b) && num_starts(a) == num_starts(b));
 }
 
-// Whether two calls are equal but for their starts.
-bool same_kind(const Call& a, const Call& b) {
-  return a.kind == b.kind && a.start == b.start && a.op == b.op && a.num_params == b.num_params &&
-         a.inputs == b.inputs && a.outputs == b.outputs && a.args.size() == b.args.size() && same_arguments(a, b);
-}
-
 // Hashes the content, not the pointer, so that every process computes the same number.
 uint64_t hash_sharding(ShardingRef sharding) {
   if (!sharding) return 0;
@@ -128,6 +122,11 @@ bool same_constraints(const Constraint& a, const Constraint& b) {
 }
 
 }  // namespace
+
+bool same_kind(const Call& a, const Call& b) {
+  return a.kind == b.kind && a.start == b.start && a.op == b.op && a.num_params == b.num_params &&
+         a.inputs == b.inputs && a.outputs == b.outputs && a.args.size() == b.args.size() && same_arguments(a, b);
+}
 
 bool Call::operator==(const Call& other) const {
   return op == other.op && num_params == other.num_params && inputs == other.inputs && outputs == other.outputs &&

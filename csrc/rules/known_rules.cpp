@@ -5,22 +5,24 @@
 #include <mutex>
 
 #include "base/latest.h"
+#include "graph/starts.h"
 
 namespace spmdx::rules {
 namespace {
 
 constexpr size_t kCached = 1 << 13;  // half of the rules that are kept; a rule takes some kilobytes
 
-struct CallHash {
-  size_t operator()(const CallRef& call) const { return call->hash; }
+// A rule does not depend on where a part begins.
+struct KindHash {
+  size_t operator()(const CallRef& call) const { return call->kind; }
 };
-struct SameCall {
-  bool operator()(const CallRef& a, const CallRef& b) const { return a == b || *a == *b; }
+struct SameKind {
+  bool operator()(const CallRef& a, const CallRef& b) const { return a == b || same_kind(*a, *b); }
 };
 
 struct Known {
   std::mutex mutex;
-  Latest<CallRef, OpRuleRef, CallHash, SameCall> rules{kCached};
+  Latest<CallRef, OpRuleRef, KindHash, SameKind> rules{kCached};
   uint64_t times_forgotten = 0;
 };
 Known& known() {

@@ -6,6 +6,9 @@
 #include "graph/text.h"
 #include "passes/free_starts.h"
 #include "passes/passes.h"
+#include "rule_text.h"
+#include "rules/known_rules.h"
+#include "rules/lookup.h"
 
 using namespace spmdx;
 
@@ -90,4 +93,44 @@ TEST(a_plan_with_open_starts_is_that_of_any_starts) {
     for (const auto& [a, b] : std::vector<std::pair<int64_t, int64_t>>{{0, 60}, {31, 30}, {28, 32}})
       CHECK_EQ(print(planned(slices(type, a, b)).graph), text);
   }
+}
+
+// Each rule is made for a call when no other rule is known.
+TEST(a_rule_does_not_depend_on_starts) {
+  struct Row {
+    std::string inputs, results, before, after;
+    int64_t length = 0;  // to its end; 0: it has none
+  };
+  const std::string x = "f32[64, 8]", part = "f32[4, 8]";
+  const std::vector<Row> rows = {
+      {x, part, "aten.slice.Tensor(%0, 0, ", ", 1)", 4},
+      {x, "f32[20, 8]", "aten.slice.Tensor(%0, 0, ", ", 1)", 20},
+      {part, x, "aten.slice_backward(%0, [64, 8], 0, ", ", 1)", 4},
+      {"f32[20, 8]", x, "aten.slice_backward(%0, [64, 8], 0, ", ", 1)", 20},
+      {x + "; " + part, x, "aten.slice_scatter(%0, %1, 0, ", ", 1)", 4},
+      {x, "f32[8]", "aten.select.int(%0, 0, ", ")"},
+      {"f32[8]", x, "aten.select_backward(%0, [64, 8], 0, ", ")"},
+      {x + "; f32[8]", x, "aten.select_scatter(%0, %1, 0, ", ")"},
+      {x, part, "spmdx.read_range(%0, 0, ", ", 1)"},
+      {part, x, "spmdx.place_range(%0, 0, ", ", 1)"},
+      {x + "; " + part, x, "spmdx.write_range(%0, %1, [0], [", "], [1])"},
+      {"", "i64[20]", "aten.arange.start(", ", none, none, none, none)", 20},
+      {"", x, "aten.full([64, 8], 1", ", none, none, none, none)"},
+      {x, "b8[64, 8]", "aten.gt.Scalar(%0, ", ")"},
+      {x + "; b8[64, 8]", x, "aten.masked_fill.Scalar(%0, %1, 1", ")"},
+  };
+  for (const Row& row : rows) {
+    const auto fresh = [&](int64_t start) {
+      rules::forget_rules();
+      const std::string end = row.length ? ", " + std::to_string(start + row.length) : "";
+      return test::rule_of(row.inputs, row.results, row.before + std::to_string(start) + end + row.after);
+    };
+    for (const int64_t start : {1, 3, 16, 31, 44}) CHECK_EQ(fresh(start), fresh(0));
+  }
+}
+
+TEST(calls_that_differ_in_starts_have_one_rule) {
+  const Graph a = slices("[64, 8]", 0, 8);
+  const auto rule = [&](NodeId node) { return rule_for(a.nodes[node].call); };
+  CHECK(a.nodes[0].call != a.nodes[1].call && rule(0) == rule(1));
 }
