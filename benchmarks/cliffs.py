@@ -14,6 +14,7 @@ above its goal, and cliff_table.py does not say why.
 
 import argparse
 import json
+import os
 import re
 import statistics
 import subprocess
@@ -60,8 +61,9 @@ def time_row(row, devices, table):
 def take_figure(row, table):
     """A figure, taken by a fresh process; None if that fails or takes too long."""
     command = [sys.executable, cliffs_figures.__file__, row.name]
+    kept = {**os.environ, "PYTHONDONTWRITEBYTECODE": ""}  # as in a package that is installed
     try:
-        done = subprocess.run(command, stdout=subprocess.PIPE, text=True, timeout=LIMIT, check=True)
+        done = subprocess.run(command, stdout=subprocess.PIPE, text=True, timeout=LIMIT, check=True, env=kept)
         value = json.loads(done.stdout)
         shown = f"{value:,.2f}"
     except subprocess.TimeoutExpired:
@@ -107,7 +109,7 @@ def main():
     devices = [int(text) for text in options.devices.split(",")]
     torch.set_num_threads(1)
     spmdx.runtime.set_device_count(max(devices))
-    console = Console(width=None if sys.stdout.isatty() else 220)
+    console = Console(width=None if sys.stdout.isatty() else 220, markup=False)
     table = Table(*TIMES, *STEP, "", title="Programs on spmdx beside eager PyTorch")
     found, names = {}, []
     for name in run(re.compile(options.names), devices, found, table):

@@ -77,7 +77,10 @@ using NoGil = py::call_guard<py::gil_scoped_release>;
 
 void bind_step(py::module_& m) {
   m.attr("TORCH_VERSION") = SPMDX_TORCH_VERSION;
-  m.def("flush", [] { bridge::flush(bridge::GraphEnd::asked); }, NoGil());
+  m.def(
+      "flush",
+      [](bool awaited) { bridge::flush(awaited ? bridge::GraphEnd::awaited : bridge::GraphEnd::asked); },
+      py::arg("awaited") = false, NoGil());
   m.def("wait", bridge::wait_for_steps);
   m.def("begin_plan_only", bridge::begin_plan_only);
   m.def("end_plan_only", bridge::end_plan_only);

@@ -242,8 +242,8 @@ TEST(what_is_long_or_not_ours_runs_on_the_step_thread) {
   Engine engine(fixture.backend, fixture.comm);
   CHECK(engine.plan(chain("aten.neg"))->brief);
   Graph large;
-  const ValueId x = large.add_input({DType::f64, {1 << 17}}, "x");
-  large.outputs.push_back({large.add_node(call("aten.neg", 1, {1 << 17}), {x}), nullptr, kNone, false, 0});
+  const ValueId x = large.add_input({DType::f64, {1 << 19}}, "x");
+  large.outputs.push_back({large.add_node(call("aten.neg", 1, {1 << 19}), {x}), nullptr, kNone, false, 0});
   CHECK(!engine.plan(large)->brief);
 }
 

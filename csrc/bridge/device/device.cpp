@@ -24,7 +24,7 @@ const c10::Device kDevice(kDeviceType, 0);
 // Submits what is recorded, and waits until all steps have ended.
 void synchronize() {
   with_python_errors([] {
-    flush(GraphEnd::asked);
+    flush(GraphEnd::awaited);
     wait_for_steps();
   });
 }

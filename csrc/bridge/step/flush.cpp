@@ -54,11 +54,11 @@ void flush(GraphEnd why) {
     NoGil no_gil;
     engine().wait_for_room();  // an interrupt in this wait changes nothing
   }
-  if (why != GraphEnd::asked) ++state.implicit_syncs;
+  if (why == GraphEnd::too_long || why == GraphEnd::read) ++state.implicit_syncs;
   bool more = false;
   try {
     try {
-      more = submit(state, why == GraphEnd::read);
+      more = submit(state, why == GraphEnd::read || why == GraphEnd::awaited);
     } catch (const ShardingError&) {
       compute_unsharded(state);
       throw;

@@ -16,8 +16,9 @@ struct PendingPlan {
 
 // All: Program threads. Takes the recorder's lock. Gives up the GIL.
 
-// Why a graph ends: the program says so, it is too long, or somebody waits for a value that it computes.
-enum class GraphEnd : uint8_t { asked, too_long, read };
+// Why a graph ends: the program says so, and perhaps waits for its end; it is too long; or somebody waits for a value
+// that it computes.
+enum class GraphEnd : uint8_t { asked, awaited, too_long, read };
 // Ends the graph: every live root with a recorded value becomes an output. Returns when it is queued, or if somebody
 // waits for it perhaps when it has run. Throws the error of a step that failed, as check_failed, or ShardingError of
 // this graph.

@@ -12,7 +12,7 @@ namespace {
 
 // Of a plan that is brief: bytes that its ops read and write, of all devices together, and what a call of a kernel
 // costs in such bytes.
-constexpr int64_t kBriefCost = 1'048'576;
+constexpr int64_t kBriefCost = 4'194'304;
 constexpr int64_t kCostOfCall = 4096;
 
 // Bytes one device receives so that this op sees its operands whole.

@@ -39,7 +39,7 @@ def sync(wait: bool = False) -> None:
         >>> x = torch.ones(4).to("spmdx") * 3
         >>> spmdx.sync(wait=True)
     """
-    _C.flush()
+    _C.flush(awaited=wait)
     if wait:
         _C.wait()
 

@@ -1,18 +1,21 @@
 # SPDX-License-Identifier: Apache-2.0
 """What changed between two reports: which collectives came, went or grew, which shardings moved."""
 
+from __future__ import annotations
+
 import dataclasses
 import re
 from collections import defaultdict, deque
 from collections.abc import Callable, Hashable, Sequence
-from typing import Any, TypeVar
-
-import rich.console
-import rich.table
-import rich.text
+from typing import TYPE_CHECKING, Any, TypeVar
 
 from spmdx._report.report import CollectiveReport, Drawn, Report, ValueReport
 from spmdx.errors import ShardingError, naming
+
+if TYPE_CHECKING:  # what draws is imported when it draws
+    import rich.console
+    import rich.table
+    import rich.text
 
 Row = TypeVar("Row")
 Pair = tuple[Row | None, Row | None]
@@ -101,6 +104,8 @@ def _line(what: str, before: int, after: int) -> str:
 
 
 def _table(title: str, names: Sequence[str]) -> rich.table.Table:
+    import rich.table
+
     drawn = rich.table.Table(title=title, title_justify="left")
     for name in names:
         drawn.add_column(name, justify="right" if name == "bytes" else "left", overflow="fold")
@@ -108,6 +113,8 @@ def _table(title: str, names: Sequence[str]) -> rich.table.Table:
 
 
 def _arrow(before: Any, after: Any) -> rich.text.Text:
+    import rich.text
+
     sides = [str(side) for side in (before, after) if side is not None]
     return rich.text.Text(sides[0] if len(set(sides)) == 1 else " → ".join(sides))
 

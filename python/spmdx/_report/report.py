@@ -1,19 +1,22 @@
 # SPDX-License-Identifier: Apache-2.0
 """Reports: what a plan decided, as plain values that print as tables."""
 
+from __future__ import annotations
+
 import dataclasses
 import io
 import os
 import re
 from collections.abc import Sequence
-from typing import Any
-
-import rich.console
-import rich.table
-import rich.text
+from typing import TYPE_CHECKING, Any
 
 from spmdx._report import timeline
 from spmdx._report.timeline import SpanReport, last_end
+
+if TYPE_CHECKING:  # what draws is imported when it draws
+    import rich.console
+    import rich.table
+    import rich.text
 
 MOST_REPEATED = 0.05  # of the work of a device, that devices repeat unsaid
 
@@ -191,6 +194,8 @@ class Report(Drawn):
     def __rich_console__(
         self, console: rich.console.Console, options: Any
     ) -> rich.console.RenderResult:
+        import rich.text
+
         yield (
             f"{self.mesh or 'no mesh'}: {sum(c.count for c in self.collectives)} collectives, "
             f"{self.wire_bytes:,} bytes over the wire and {self.peak_bytes:,} bytes of memory "
@@ -212,6 +217,8 @@ class Report(Drawn):
 
 def printed(renderable: Any) -> str:
     """What rich draws, as text without colours."""
+    import rich.console
+
     buffer = io.StringIO()
     console = rich.console.Console(file=buffer, width=160, color_system=None, force_jupyter=False)
     console.print(renderable)
@@ -220,6 +227,8 @@ def printed(renderable: Any) -> str:
 
 def as_html(renderable: Any) -> str:
     """What rich draws, as HTML for a notebook's cell."""
+    import rich.console
+
     console = rich.console.Console(file=io.StringIO(), width=160, record=True, force_jupyter=False)
     console.print(renderable)
     page = '<pre style="line-height: normal; overflow-x: auto">{code}</pre>'
@@ -227,12 +236,16 @@ def as_html(renderable: Any) -> str:
 
 
 def _cell(value: Any) -> rich.text.Text:
+    import rich.text
+
     text = f"{value:,}" if isinstance(value, int) else value
     return rich.text.Text(", ".join(map(str, text)) if isinstance(text, tuple) else str(text))
 
 
 def table(title: str, row_type: type, rows: Sequence[Any]) -> rich.table.Table:
     """A table with a column for each field of a dataclass."""
+    import rich.table
+
     drawn = rich.table.Table(title=title, title_justify="left")
     names = [field.name for field in dataclasses.fields(row_type)]
     for name in names:

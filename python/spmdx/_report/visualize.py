@@ -1,18 +1,21 @@
 # SPDX-License-Identifier: Apache-2.0
 """A drawing of which device holds what part of a tensor."""
 
+from __future__ import annotations
+
 import math
 from collections.abc import Sequence
-from typing import IO, Any
+from typing import IO, TYPE_CHECKING, Any
 
-import rich.console
-import rich.table
 import torch
 
 from spmdx._annotate.sharding import get_sharding
 from spmdx._annotate.spec import Sharding
 from spmdx._base.arguments import integers
 from spmdx.errors import ShardingError, naming
+
+if TYPE_CHECKING:  # what draws is imported when it draws
+    import rich.table
 
 _COLOURS = ("red", "green", "yellow", "blue", "magenta", "cyan", "white", "bright_red")
 
@@ -49,6 +52,8 @@ def visualize_sharding(
         │  6, 7  │
         └────────┘
     """
+    import rich.console
+
     with naming("visualize_sharding"):
         shape, sharding = _described(tensor)
         if sharding is None:
@@ -95,6 +100,8 @@ def _holders(
 
 
 def _draw(cells: dict[tuple[tuple[int, ...], int], list[int]]) -> rich.table.Table:
+    import rich.table
+
     rows = sorted({row for row, _ in cells})
     columns = sorted({column for _, column in cells})
     table = rich.table.Table(show_header=False, show_lines=True, padding=(0, 2))

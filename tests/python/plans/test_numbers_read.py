@@ -43,10 +43,25 @@ def test_a_long_step_is_left_to_the_step_thread(at_rest):
     assert (on_device + 1).sum().item() == 2 * values.numel()
     assert _count("steps", "steps_of_readers") == (1, 0)
     x = torch.ones(3, device="spmdx")
-    for _ in range(400):
+    for _ in range(1200):
         x = x + 1
-    assert x[0].item() == 401
+    assert x[0].item() == 1201
     assert _count("steps", "steps_of_readers") == (2, 0)
+
+
+@pytest.mark.parametrize("devices", [1, 2, 3, 8])
+def test_who_waits_for_the_end_of_a_brief_step_runs_it(devices, at_rest):
+    x = torch.arange(24.0).to("spmdx")
+    if devices > 1:
+        spmdx.mark_sharding(x, spmdx.Mesh(range(devices), (devices,), ("data",)), ("data",))
+    for end in (lambda: spmdx.sync(wait=True), torch.accelerator.synchronize):
+        x = x * 2
+        end()
+    assert _count("steps", "steps_of_readers", "implicit_syncs") == (2, 2, 0)
+    x = x + 1
+    spmdx.sync()
+    assert torch.equal(x.cpu(), torch.arange(24.0) * 4 + 1)
+    assert _count("steps", "steps_of_readers") == (3, 2)
 
 
 def test_a_computed_value_is_read_without_a_step(at_rest):
@@ -147,7 +162,7 @@ def test_an_annotation_that_asks_for_a_move_is_met_at_the_next_step(at_rest):
 
 def test_kernels_heed_what_the_program_set_for_its_thread(at_rest):
     torch.manual_seed(5)
-    whole, tiny = torch.randn(1 << 19), torch.full((1 << 18,), 2e-38)
+    whole, tiny = torch.randn(1 << 20), torch.full((1 << 20,), 2e-38)
     parts = [x.to("spmdx") for x in (tiny[:2], whole, tiny)]
     before = torch.get_num_threads()
     sums = set()
