@@ -63,7 +63,9 @@ def take_figure(row, table):
     command = [sys.executable, cliffs_figures.__file__, row.name]
     kept = {**os.environ, "PYTHONDONTWRITEBYTECODE": ""}  # as in a package that is installed
     try:
-        done = subprocess.run(command, stdout=subprocess.PIPE, text=True, timeout=LIMIT, check=True, env=kept)
+        done = subprocess.run(
+            command, stdout=subprocess.PIPE, text=True, timeout=LIMIT, check=True, env=kept
+        )
         value = json.loads(done.stdout)
         shown = f"{value:,.2f}"
     except subprocess.TimeoutExpired:

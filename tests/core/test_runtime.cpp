@@ -4,6 +4,7 @@
 #include "base/philox.h"
 #include "check.h"
 #include "fake_backend.h"
+#include "graph/text.h"
 #include "runtime/step/engine.h"
 #include "sharding/shards.h"
 
@@ -245,6 +246,10 @@ TEST(what_is_long_or_not_ours_runs_on_the_step_thread) {
   const ValueId x = large.add_input({DType::f64, {1 << 19}}, "x");
   large.outputs.push_back({large.add_node(call("aten.neg", 1, {1 << 19}), {x}), nullptr, kNone, false, 0});
   CHECK(!engine.plan(large)->brief);
+  Graph row = parse_graph(
+      "%0 = input f32[4194304, 4]\n%2 = input f32[4]\n"
+      "%1 : f32[4194304, 4] = aten.select_scatter(%0, %2, 0, 5)\nreturn %1 tied %0 donates\n");
+  CHECK(engine.plan(row)->brief);
 }
 
 TEST(dead_buffers_are_donated_but_not_inputs) {

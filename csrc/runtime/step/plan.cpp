@@ -2,6 +2,7 @@
 // Plans: compiled, and counted.
 #include "runtime/step/plan.h"
 
+#include "graph/starts.h"
 #include "passes/free_starts.h"
 #include "passes/passes.h"
 #include "rules/lookup.h"
@@ -38,6 +39,16 @@ void count_work(Plan& plan) {
   }
 }
 
+// Bytes that an op reads and writes, if it overwrites what it can.
+int64_t touched_bytes(const Call& call) {
+  const bool of_part = is_of_part(call);
+  int64_t bytes = 0;
+  for (size_t i = of_part ? 1 : 0; i < call.inputs.size(); ++i) bytes += call.inputs[i].bytes();
+  if (of_part && bytes > 0) return 2 * bytes;  // what is written
+  for (const TensorType& output : call.outputs) bytes += output.bytes();
+  return of_part ? 2 * bytes : bytes;
+}
+
 // Whether the thread that waits for a run may as well do it: the run is over before Ctrl-C would be missed. Kernels of
 // ops that are not in our table, as users' own ops, may take any time, and call Python.
 bool is_brief(const Graph& graph) {
@@ -46,9 +57,7 @@ bool is_brief(const Graph& graph) {
   for (const Node& node : graph.nodes) {
     const rules::Row* row = rules::find_row(node.call->op);
     if (!is_collective(node) && (!row || row->registered)) return false;
-    cost += devices * kCostOfCall;
-    for (const TensorType& input : node.call->inputs) cost += input.bytes();
-    for (const TensorType& output : node.call->outputs) cost += output.bytes();
+    cost += devices * kCostOfCall + touched_bytes(*node.call);
     if (cost > kBriefCost) return false;
   }
   return true;
