@@ -78,8 +78,7 @@ using NoGil = py::call_guard<py::gil_scoped_release>;
 void bind_step(py::module_& m) {
   m.attr("TORCH_VERSION") = SPMDX_TORCH_VERSION;
   m.def(
-      "flush",
-      [](bool awaited) { bridge::flush(awaited ? bridge::GraphEnd::awaited : bridge::GraphEnd::asked); },
+      "flush", [](bool awaited) { bridge::flush(awaited ? bridge::GraphEnd::awaited : bridge::GraphEnd::asked); },
       py::arg("awaited") = false, NoGil());
   m.def("wait", bridge::wait_for_steps);
   m.def("begin_plan_only", bridge::begin_plan_only);
