@@ -21,15 +21,15 @@ constexpr std::array<StartRow, 19> kRows = {{
     {.op = "aten.lt.Scalar", .arg = 1},
     {.op = "aten.masked_fill.Scalar", .arg = 2, .but_zero = true},
     {.op = "aten.ne.Scalar", .arg = 1},
-    {.op = "aten.select.int", .arg = 2, .dim = 1, .only_part = true},
+    {.op = "aten.select.int", .arg = 2, .dim = 1},
     {.op = "aten.select_backward", .arg = 3, .dim = 2, .of_result = true},
-    {.op = "aten.select_scatter", .arg = 3, .dim = 2, .only_part = true},
-    {.op = "aten.slice.Tensor", .arg = 2, .ends = true, .dim = 1, .only_part = true},
+    {.op = "aten.select_scatter", .arg = 3, .dim = 2},
+    {.op = "aten.slice.Tensor", .arg = 2, .ends = true, .dim = 1},
     {.op = "aten.slice_backward", .arg = 3, .ends = true, .dim = 2, .of_result = true},
-    {.op = "aten.slice_scatter", .arg = 3, .ends = true, .dim = 2, .only_part = true},
+    {.op = "aten.slice_scatter", .arg = 3, .ends = true, .dim = 2},
     {.op = "spmdx.place_range", .arg = 2},
-    {.op = "spmdx.read_range", .arg = 2, .only_part = true},
-    {.op = "spmdx.write_range", .arg = 3, .only_part = true},
+    {.op = "spmdx.read_range", .arg = 2},
+    {.op = "spmdx.write_range", .arg = 3},
 }};
 
 const StartRow* row_of(std::string_view op) {
@@ -61,11 +61,6 @@ const StartRow* start_row(const Call& call) {
   const auto* to = std::get_if<int64_t>(&argument(call, row->last()));
   if (!from || !to || (row->but_zero && *from == 0)) return nullptr;
   return row->dim < 0 || lies_within(call, *row, *from, *to) ? row : nullptr;
-}
-
-bool is_of_part(const Call& call) {
-  const StartRow* row = row_of(call.op);
-  return row && row->only_part;
 }
 
 size_t num_starts(const Call& call) {

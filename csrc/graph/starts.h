@@ -18,15 +18,12 @@ struct StartRow {
   int dim = -1;            // the argument that is the dim in which a part begins; -1: the start is no place in a tensor
   bool of_result = false;  // it is a part of the result; else of the first operand
   bool but_zero = false;   // 0 is no start: passes look for it
-  bool only_part = false;  // no other part of the first operand is read, or written if that is overwritten
   size_t last() const { return ends ? arg + 1 : arg; }
 };
 
 // The row of a call that has a start; null where it has none, or one that is no place within the tensor, counted from
 // 0.
 const StartRow* start_row(const Call& call);
-// Whether the op has to do with a part of its first operand alone; also where the start is a parameter.
-bool is_of_part(const Call& call);
 size_t num_starts(const Call& call);
 // From its start to its end, counted in rows of the tensor; 0 where it has no end. REQUIRES: it has a start.
 int64_t length_of(const Call& call);

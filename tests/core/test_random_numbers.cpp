@@ -76,13 +76,13 @@ TEST(logarithms_at_the_ends_of_the_range) {
   CHECK_EQ(normal({~uint64_t{0}, uint64_t{1} << 62}), 0.0);  // a quarter of a turn
 }
 
-void check_sorted(std::vector<IndexedKey> keys) {
-  for (size_t i = 0; i < keys.size(); ++i) keys[i].index = static_cast<int64_t>(i);
-  std::vector<IndexedKey> sorted = keys;
-  std::stable_sort(sorted.begin(), sorted.end(), [](const auto& a, const auto& b) { return a.key < b.key; });
-  sort_keys(keys);
-  const auto same = [](const IndexedKey& a, const IndexedKey& b) { return a.key == b.key && a.index == b.index; };
-  CHECK(std::equal(keys.begin(), keys.end(), sorted.begin(), sorted.end(), same));
+void check_order(const std::vector<uint64_t>& keys, int bits) {
+  std::vector<uint64_t> sorted(keys.size()), packed(keys.size()), order(keys.size());
+  std::iota(sorted.begin(), sorted.end(), 0);
+  std::stable_sort(sorted.begin(), sorted.end(), [&](uint64_t a, uint64_t b) { return keys[a] < keys[b]; });
+  for (size_t i = 0; i < keys.size(); ++i) packed[i] = packed_key(keys[i], i, bits);
+  order_by_keys(packed, order, bits, [&](uint64_t index) { return keys[index]; });
+  CHECK(order == sorted);
 }
 
 TEST(keys_are_sorted_and_equal_ones_keep_their_order) {
@@ -90,9 +90,10 @@ TEST(keys_are_sorted_and_equal_ones_keep_their_order) {
     const Words words = words_of(count, 0);
     // All 64 bits; few values, that are equal often; values that differ in the last bits or in the middle ones only.
     for (const uint64_t mask : {~uint64_t{0}, uint64_t{7} << 61, uint64_t{0xFFF}, uint64_t{0xF} << 29}) {
-      std::vector<IndexedKey> keys(count);
-      for (size_t i = 0; i < count; ++i) keys[i].key = words.first[i] & mask;
-      check_sorted(std::move(keys));
+      std::vector<uint64_t> keys(count);
+      for (size_t i = 0; i < count; ++i) keys[i] = words.first[i] & mask;
+      // Bits of so many indices; of more, which leave room for three digits of keys, for two, and for none.
+      for (const int bits : {bits_of_indices(count), 31, 32, 40, 60}) check_order(keys, bits);
     }
   }
 }

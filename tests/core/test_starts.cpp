@@ -3,6 +3,7 @@
 #include "graph/starts.h"
 
 #include "check.h"
+#include "graph/parts.h"
 #include "graph/text.h"
 #include "passes/free_starts.h"
 #include "passes/passes.h"
@@ -133,4 +134,19 @@ TEST(calls_that_differ_in_starts_have_one_rule) {
   const Graph a = slices("[64, 8]", 0, 8);
   const auto rule = [&](NodeId node) { return rule_for(a.nodes[node].call); };
   CHECK(a.nodes[0].call != a.nodes[1].call && rule(0) == rule(1));
+}
+
+TEST(what_an_op_touches_of_a_large_operand_is_its_part) {
+  const auto touched = [](const std::string& type, const std::string& call) {
+    const Graph graph = parse_graph("%0 = input f32[1000, 4]\n%1 = input f32[2, 4]\n%2 = input i64[2]\n%3 : f32" +
+                                    type + " = " + call + "\nreturn %3\n");
+    return touched_bytes(*graph.nodes[0].call);
+  };
+  CHECK_EQ(touched("[1000, 4]", "aten.index_add(%0, 0, %2, %1, 1)"), 2 * (32 + 16));  // what it reads, and writes
+  CHECK_EQ(touched("[1000, 4]", "aten.slice_scatter(%0, %1, 0, 3, 5, 1)"), 2 * 32);
+  CHECK_EQ(touched("[1000, 4]", "aten.index_fill.int_Scalar(%0, 0, %2, 1)"), 2 * 16);
+  CHECK_EQ(touched("[2, 4]", "aten.index_select(%0, 0, %2)"), 16 + 2 * 32);
+  CHECK_EQ(touched("[4]", "aten.select.int(%0, 0, 3)"), 2 * 16);
+  CHECK_EQ(touched("[1000, 4]", "aten.relu(%0)"), 2 * 16'000);
+  CHECK_EQ(touched("[1000, 4]", "aten.add.Tensor(%0, %0, 1)"), 3 * 16'000);
 }

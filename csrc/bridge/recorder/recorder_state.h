@@ -31,6 +31,7 @@ using GradientInputs = std::unordered_map<const Root*, uint32_t>;
 struct UploadsRead {
   int64_t bytes = 0;
   int64_t since_sweep = 0;  // of these, what was read since inputs of dead values were last looked for
+  int64_t dropped = 0;      // of these, what no live value needed, until the system gets it back
   bool swept = false;       // inputs of dead values were looked for: some may be gone
 };
 

@@ -1,6 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 // What the recorded graph holds of uploads: counted as they are read, and let go of once no live value needs them.
 #include <algorithm>
+#if __has_include(<malloc.h>)
+#include <malloc.h>
+#endif
 
 #include "base/error.h"
 #include "bridge/recorder/recorder_state.h"
@@ -18,6 +21,16 @@ int64_t bytes_here(const Data& data) {
   if (!data.sharding()) return type.bytes();
   const int64_t shard = max_local_numel(*data.sharding(), type.shape) * itemsize(type.dtype);
   return std::min(type.bytes(), shard * comm().processes().devices);
+}
+
+// Bytes let go of, after which the system gets them back. To touch memory anew costs about what it costs to copy it.
+constexpr int64_t kGivenBack = 33'554'432;
+
+// The C library keeps what was freed in the midst of its heap, and the next uploads may not fit into these holes.
+void give_back_heap() {
+#ifdef __GLIBC__
+  malloc_trim(0);
+#endif
 }
 
 // Stands where an input was that no value needs.
@@ -52,9 +65,13 @@ void RecorderState::drop_dead_inputs() {
   mark_needed(graph, needed);
   for (size_t i = 0; i < inputs.size(); ++i) {
     if (needed[graph.inputs[i].value] || inputs[i].use_count() > 1) continue;
+    uploads.dropped += bytes_here(*inputs[i]);
     input_of.erase(inputs[i].get());
     inputs[i] = dropped();
   }
+  if (uploads.dropped < kGivenBack) return;
+  uploads.dropped = 0;
+  give_back_heap();
 }
 
 int64_t RecorderState::bytes_held() const {

@@ -2,7 +2,7 @@
 // Plans: compiled, and counted.
 #include "runtime/step/plan.h"
 
-#include "graph/starts.h"
+#include "graph/parts.h"
 #include "passes/free_starts.h"
 #include "passes/passes.h"
 #include "rules/lookup.h"
@@ -37,16 +37,6 @@ void count_work(Plan& plan) {
       plan.fallbacks.push_back({node.call->op, gathered_bytes(graph, node), node.source});
     }
   }
-}
-
-// Bytes that an op reads and writes, if it overwrites what it can.
-int64_t touched_bytes(const Call& call) {
-  const bool of_part = is_of_part(call);
-  int64_t bytes = 0;
-  for (size_t i = of_part ? 1 : 0; i < call.inputs.size(); ++i) bytes += call.inputs[i].bytes();
-  if (of_part && bytes > 0) return 2 * bytes;  // what is written
-  for (const TensorType& output : call.outputs) bytes += output.bytes();
-  return of_part ? 2 * bytes : bytes;
 }
 
 // Whether the thread that waits for a run may as well do it: the run is over before Ctrl-C would be missed. Kernels of

@@ -8,6 +8,7 @@
 #include <array>
 #include <functional>
 #include <map>
+#include <memory>
 #include <numbers>
 
 #include "base/error.h"
@@ -244,15 +245,17 @@ class RandpermKernel final : public Kernel {
     const int64_t size = size_.whole(params);
     require_that(size >= 0, "randperm got " + std::to_string(size) + ". Expected a size that is not negative.");
     const ElementWords draw{static_cast<uint64_t>(seed_.whole(params)), static_cast<uint64_t>(draw_.whole(params))};
-    std::vector<IndexedKey> keys(static_cast<size_t>(size));
+    const auto count = static_cast<size_t>(size);
+    const int bits = bits_of_indices(count);
+    const std::unique_ptr<uint64_t[]> keys(new uint64_t[count]);  // every one is written below
     visit_batches({{size}, {0}, {size}}, draw, [&](const Batch& batch) {
       for (int64_t i = 0; i < batch.count; ++i)
-        keys[static_cast<size_t>(batch.begin + i)] = {batch.words(i).first, batch.begin + i};
+        keys[static_cast<size_t>(batch.begin + i)] =
+            packed_key(batch.words(i).first, static_cast<uint64_t>(batch.begin + i), bits);
     });
-    sort_keys(keys);
     at::Tensor order = at::empty({size}, at::kLong);
-    std::transform(keys.begin(), keys.end(), order.mutable_data_ptr<int64_t>(),
-                   [](const IndexedKey& k) { return k.index; });
+    const std::span indices(reinterpret_cast<uint64_t*>(order.mutable_data_ptr<int64_t>()), count);
+    order_by_keys({keys.get(), count}, indices, bits, [&](uint64_t index) { return draw.words(index).first; });
     outputs[0] = lent(order.to(dtype_));
   }
 
