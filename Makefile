@@ -8,7 +8,7 @@ CMAKE := $(BIN)/cmake -G Ninja -DCMAKE_MAKE_PROGRAM=$(BIN)/ninja -DCMAKE_BUILD_T
 CXX_FILES = $(shell find csrc tests -name '*.h' -o -name '*.cpp')
 PYTEST = OMP_NUM_THREADS=1 $(BIN)/python -m pytest -n 2
 .DEFAULT_GOAL := build
-.PHONY: build module demo test fuzz conformance rules chaos faults lint types format bench asan tsan clean
+.PHONY: build module demo notebooks notebooks-run test fuzz conformance rules chaos faults lint types format bench asan tsan clean
 
 # A virtual environment with the pinned requirements, and python/ on its path.
 $(INSTALLED): requirements.txt
@@ -30,6 +30,15 @@ module: build/build.ninja
 
 demo: module
 	$(BIN)/python examples/train_gpt.py --demo
+
+# In Jupyter Lab, which is fetched when it is first asked for.
+notebooks: module
+	test -x $(BIN)/jupyter-lab || $(BIN)/python -m pip install --quiet --disable-pip-version-check jupyterlab
+	$(BIN)/jupyter-lab --notebook-dir=examples/notebooks
+
+# All of them in fresh kernels, and what they show is stored in them.
+notebooks-run: module
+	$(BIN)/python examples/notebooks/run.py
 
 test: build
 	build/spmdx-core-tests

@@ -1,11 +1,15 @@
 # SPDX-License-Identifier: Apache-2.0
 """Seeing: what a plan decided, what it moves, and counters of what ran."""
 
+from typing import Any
+
 import torch
 
 import spmdx._C as _C
 from spmdx._annotate.annotation import require_spmdx
+from spmdx._report.cells import line_of_cell, names_of_files
 from spmdx._report.diff import explain_diff
+from spmdx._report.held import local_bytes
 from spmdx._report.report import (
     BalanceReport,
     CollectiveReport,
@@ -51,18 +55,26 @@ def explain(tensor: torch.Tensor | None = None) -> Report:
                 "no program was compiled yet. Expected one that ran. Call spmdx.mark_step() "
                 "first, or explain a tensor that is traced."
             )
-    if row is None:
-        return Report(None, [], [], [], 0)
+    return Report(None, [], [], [], 0) if row is None else _report(row)
+
+
+def _report(row: dict[str, Any]) -> Report:
+    """What the core reports as plain dicts; lines of notebooks are called after their cells."""
+    names = names_of_files()
+
+    def rows(name: str) -> list[dict[str, Any]]:
+        return [{**one, "source": line_of_cell(one["source"], names)} for one in row[name]]
+
     return Report(
         row["mesh"],
-        [CollectiveReport(**{**c, "axes": tuple(c["axes"])}) for c in row["collectives"]],
-        [ValueReport(**v) for v in row["values"]],
-        [FallbackReport(**f) for f in row["fallbacks"]],
+        [CollectiveReport(**{**c, "axes": tuple(c["axes"])}) for c in rows("collectives")],
+        [ValueReport(**v) for v in rows("values")],
+        [FallbackReport(**f) for f in rows("fallbacks")],
         row["peak_bytes"],
-        [SpanReport(**s) for s in row["timeline"]],
+        [SpanReport(**s) for s in rows("timeline")],
         row["flops"],
         row["whole_flops"],
-        [BalanceReport(**b) for b in row["balance"]],
+        [BalanceReport(**b) for b in rows("balance")],
     )
 
 
@@ -137,5 +149,6 @@ __all__ = [
     "explain",
     "explain_diff",
     "fallbacks",
+    "local_bytes",
     "reset_counters",
 ]

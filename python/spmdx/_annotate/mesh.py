@@ -1,6 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """Mesh: named axes over an ordered set of devices."""
 
+import html
 import math
 from collections import OrderedDict
 from collections.abc import Iterable, Sequence
@@ -173,6 +174,13 @@ class Mesh:
 
     def __repr__(self) -> str:
         return str(self._handle)
+
+    def _repr_html_(self) -> str:
+        """Its name above the grid of its devices, the last axis along the rows."""
+        grid = self.device_ids.reshape(-1, (self.mesh_shape or (1,))[-1]).tolist()
+        rows = ("".join(f"<td>{device}</td>" for device in row) for row in grid)
+        cells = "".join(f"<tr>{row}</tr>" for row in rows)
+        return f"<table><caption>{html.escape(repr(self))}</caption>{cells}</table>"
 
     def __reduce__(self) -> tuple[Any, ...]:
         return Mesh, (list(self._handle.device_ids), self.mesh_shape, self.axis_names)

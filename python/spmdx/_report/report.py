@@ -7,17 +7,20 @@ import dataclasses
 import io
 import os
 import re
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from typing import TYPE_CHECKING, Any
 
 from spmdx._report import timeline
+from spmdx._report.cells import as_html, folded
 from spmdx._report.timeline import SpanReport, last_end
 
 if TYPE_CHECKING:  # what draws is imported when it draws
     import rich.console
     import rich.table
     import rich.text
+    from matplotlib.figure import Figure
 
+DEAREST = 6  # collectives that a notebook's cell shows at once
 MOST_REPEATED = 0.05  # of the work of a device, that devices repeat unsaid
 
 
@@ -169,12 +172,16 @@ class Report(Drawn):
             "step_ns": self.step_ns,
         }
 
-    def timeline(self, path: str | os.PathLike) -> None:
+    def timeline(self, path: str | os.PathLike | None = None) -> "Figure | None":
         """Draw when ops and collectives run, one lane each, as the cost model predicts.
 
         Args:
             path: a file to write. ``.png``, ``.svg`` and ``.pdf`` are pictures (drawn by
-                matplotlib); ``.json`` is a Chrome trace, for https://ui.perfetto.dev.
+                matplotlib); ``.json`` is a Chrome trace, for https://ui.perfetto.dev. None
+                writes nothing.
+
+        Returns:
+            The picture where no file is named, which a notebook shows; else None.
 
         Raises:
             ShardingError: another ending, or no program with ops to draw.
@@ -189,13 +196,32 @@ class Report(Drawn):
             >>> "all_reduce" in path.read_text()
             True
         """
+        if path is None:
+            return timeline.figure(self.spans, self.mesh, self.wire_bytes)
         timeline.draw(path, self.spans, self.mesh, self.wire_bytes)
+        return None
 
     def __rich_console__(
         self, console: rich.console.Console, options: Any
     ) -> rich.console.RenderResult:
-        import rich.text
+        yield from self._head()
+        yield table("Collectives", CollectiveReport, self.collectives)
+        yield from self._rows_of_ops()
 
+    def _repr_html_(self) -> str:
+        """The dearest collectives at once; all the rest below lines that a click opens."""
+        dearest = sorted(self.collectives, key=lambda c: -c.bytes * c.count)[:DEAREST]
+        few = len(dearest) == len(self.collectives)
+        title = "Collectives" if few else f"The {DEAREST} dearest collectives"
+        rows = self.collectives if few else dearest
+        shown = as_html(*self._head(), table(title, CollectiveReport, rows))
+        if not few:
+            said = f"All {len(self.collectives)} rows of collectives, in program order"
+            shown += folded(said, table("Collectives", CollectiveReport, self.collectives))
+        said = f"How {len(self.values)} values are cut, and why"
+        return shown + folded(said, *self._rows_of_ops())
+
+    def _head(self) -> Iterator[str | rich.text.Text]:
         yield (
             f"{self.mesh or 'no mesh'}: {sum(c.count for c in self.collectives)} collectives, "
             f"{self.wire_bytes:,} bytes over the wire and {self.peak_bytes:,} bytes of memory "
@@ -209,7 +235,8 @@ class Report(Drawn):
         for same in self.balance:
             if same.flops >= MOST_REPEATED * self.flops:
                 yield rich.text.Text(str(same))
-        yield table("Collectives", CollectiveReport, self.collectives)
+
+    def _rows_of_ops(self) -> Iterator[rich.table.Table]:
         yield table("Values", ValueReport, self.values)
         if self.fallbacks:
             yield table("Ops without a rule", FallbackReport, self.fallbacks)
@@ -223,16 +250,6 @@ def printed(renderable: Any) -> str:
     console = rich.console.Console(file=buffer, width=160, color_system=None, force_jupyter=False)
     console.print(renderable)
     return buffer.getvalue().rstrip()
-
-
-def as_html(renderable: Any) -> str:
-    """What rich draws, as HTML for a notebook's cell."""
-    import rich.console
-
-    console = rich.console.Console(file=io.StringIO(), width=160, record=True, force_jupyter=False)
-    console.print(renderable)
-    page = '<pre style="line-height: normal; overflow-x: auto">{code}</pre>'
-    return console.export_html(inline_styles=True, code_format=page)
 
 
 def _cell(value: Any) -> rich.text.Text:

@@ -2,6 +2,7 @@
 """Pictures of a plan's time line: what computes and what is on the wire, by the cost model."""
 
 import dataclasses
+import importlib
 import json
 import os
 import pathlib
@@ -64,13 +65,26 @@ def draw(
                 f"the file {target.name!r} ends in {target.suffix!r}. Expected one of "
                 f'{", ".join(_WRITERS)}. Write "step.png".'
             )
-        if not spans:
-            raise ShardingError(
-                "the report has no op that takes time. Expected a program with some. Explain a "
-                "step that computes something."
-            )
-    title = f"{mesh or 'no mesh'}: {_times(spans)} for {wire_bytes:,} bytes"
+        title = _title(spans, mesh, wire_bytes)
     _WRITERS[target.suffix](spans, title, target)
+
+
+def figure(spans: list[SpanReport], mesh: str | None, wire_bytes: int) -> "Figure":
+    """The same as a picture that is written nowhere."""
+    with naming("timeline"):
+        title = _title(spans, mesh, wire_bytes)
+    drawn = _figure(spans, title)
+    importlib.import_module("matplotlib.pyplot")  # teaches a notebook to show figures
+    return drawn
+
+
+def _title(spans: list[SpanReport], mesh: str | None, wire_bytes: int) -> str:
+    if not spans:
+        raise ShardingError(
+            "the report has no op that takes time. Expected a program with some. Explain a "
+            "step that computes something."
+        )
+    return f"{mesh or 'no mesh'}: {_times(spans)} for {wire_bytes:,} bytes"
 
 
 def _picture(spans: list[SpanReport], title: str, path: pathlib.Path) -> None:

@@ -12,10 +12,13 @@ import torch
 from spmdx._annotate.sharding import get_sharding
 from spmdx._annotate.spec import Sharding
 from spmdx._base.arguments import integers
+from spmdx._report.cells import running_cell
 from spmdx.errors import ShardingError, naming
 
 if TYPE_CHECKING:  # what draws is imported when it draws
     import rich.table
+
+    from spmdx._report.drawing import Drawing
 
 _COLOURS = ("red", "green", "yellow", "blue", "magenta", "cyan", "white", "bright_red")
 
@@ -31,7 +34,7 @@ def visualize_sharding(
         file: where to print; None means the terminal.
 
     Returns:
-        The table that was printed.
+        The table that was printed. A notebook does not show it twice where it ends a cell.
 
     Raises:
         ShardingError: nothing is known of the tensor's sharding, or it is of another rank than
@@ -69,6 +72,7 @@ def visualize_sharding(
         table = _draw(_holders(sharding, shape))
     in_a_cell = None if file is None else False  # rich finds out, or is told where to print
     rich.console.Console(file=file, force_jupyter=in_a_cell).print(table)
+    table.printed_in = running_cell() if file is None else None
     return table
 
 
@@ -99,12 +103,12 @@ def _holders(
     return cells
 
 
-def _draw(cells: dict[tuple[tuple[int, ...], int], list[int]]) -> rich.table.Table:
-    import rich.table
+def _draw(cells: dict[tuple[tuple[int, ...], int], list[int]]) -> Drawing:
+    from spmdx._report.drawing import Drawing
 
     rows = sorted({row for row, _ in cells})
     columns = sorted({column for _, column in cells})
-    table = rich.table.Table(show_header=False, show_lines=True, padding=(0, 2))
+    table = Drawing(show_header=False, show_lines=True, padding=(0, 2))
     for _ in columns:
         table.add_column(justify="center")
     for row in rows:

@@ -8,6 +8,7 @@ from typing import Any
 PLACES = {
     "gathering": "_program.gathering",
     "global_mesh": "_annotate.global_mesh",
+    "held": "_report.held",
     "local_shards": "_annotate.local_shards",
     "manual": "_manual.shard_map",
     "mesh": "_annotate.mesh",

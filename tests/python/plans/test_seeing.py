@@ -301,6 +301,7 @@ def test_a_cell_of_a_notebook_shows_tables(mesh):
     for drawn, head in ((report, "Collectives"), (changed, "collectives: ")):
         assert drawn._repr_html_().startswith("<pre ") and head in drawn._repr_html_()
         assert repr(drawn) == str(drawn) and head in str(drawn)
+    assert "<summary>How " in report._repr_html_() and mesh._repr_html_().count("<td>") == 8
     table = spmdx.visualize_sharding(x, file=io.StringIO())
     assert "text/html" in table._repr_mimebundle_([], [])
 
