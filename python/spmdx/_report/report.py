@@ -172,7 +172,7 @@ class Report(Drawn):
             "step_ns": self.step_ns,
         }
 
-    def timeline(self, path: str | os.PathLike | None = None) -> "Figure | None":
+    def timeline(self, path: str | os.PathLike | None = None) -> Figure | None:
         """Draw when ops and collectives run, one lane each, as the cost model predicts.
 
         Args:
