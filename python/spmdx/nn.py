@@ -10,6 +10,7 @@ import torch
 
 from spmdx._annotate.annotation import annotate, handle_for
 from spmdx._annotate.mesh import Mesh, require_mesh
+from spmdx._annotate.tp_plan import specs_of
 from spmdx._base.arguments import require_shape
 from spmdx.errors import ShardingError, naming
 
@@ -55,7 +56,8 @@ def _require_plan(plan: Any, names: Sequence[str]) -> None:
 def shard_module(
     module: torch.nn.Module,
     mesh: Mesh | None = None,
-    plan: Mapping[str, Sequence[Any]] = MappingProxyType({}),
+    plan: Mapping[str, Sequence[Any]] | str = MappingProxyType({}),
+    axis: str = "model",
 ) -> torch.nn.Module:
     """Annotate parameters and buffers by the pattern of their names.
 
@@ -63,14 +65,16 @@ def shard_module(
         module: on device "spmdx".
         mesh: the devices; None means the global mesh.
         plan: from name patterns (as in the shell: ``*``, ``?``) to partition specs; the first
-            pattern that matches a name counts.
+            pattern that matches a name counts. ``"auto"`` is the tensor parallel plan that a
+            model of the transformers library brings.
+        axis: the axis of the mesh that ``"auto"`` cuts along.
 
     Returns:
         ``module`` itself.
 
     Raises:
         ShardingError: a pattern that matches nothing, a spec that does not fit, a tensor that it
-            is for on another device. Nothing is marked then.
+            is for on another device; a model that brings no plan. Nothing is marked then.
 
     Example:
         >>> import torch, spmdx
@@ -82,11 +86,32 @@ def shard_module(
     """
     with naming("shard_module"):
         _require_module(module)
+        if isinstance(plan, str):
+            _shard_by_its_plan(module, require_mesh(mesh), plan, axis)
+            return module
         named = {**dict(module.named_parameters()), **dict(module.named_buffers())}
         _require_plan(plan, list(named))
         found = {name: [p for p in plan if fnmatch.fnmatchcase(name, p)] for name in named}
         _mark_all(named, mesh, {name: plan[p[0]] for name, p in found.items() if p})
     return module
+
+
+def _shard_by_its_plan(module: torch.nn.Module, mesh: Mesh, plan: str, axis: str) -> None:
+    if plan != "auto":
+        raise ShardingError(
+            f"the plan is {plan!r}. Expected 'auto', or a dict from patterns of names to partition "
+            "specs. Write {'*.weight': ('data', None)}."
+        )
+    _require_axis(mesh, axis)
+    named = dict(module.named_parameters(remove_duplicate=False))
+    _mark_all(named, mesh, specs_of(module, axis))
+
+
+def _require_axis(mesh: Mesh, axis: str) -> None:
+    names = mesh.axis_names
+    if axis not in names:
+        mend = f"Pass axis={names[0]!r}" if names else "Give the mesh an axis"
+        raise ShardingError(f"{mesh!r} has no axis {axis!r}. Expected one of {names}. {mend}.")
 
 
 def fully_shard(
@@ -119,10 +144,7 @@ def fully_shard(
     with naming("fully_shard"):
         _require_module(module)
         mesh = require_mesh(mesh)
-        names = mesh.axis_names
-        if axis not in names:
-            mend = f"Pass axis={names[0]!r}" if names else "Give the mesh an axis"
-            raise ShardingError(f"{mesh!r} has no axis {axis!r}. Expected one of {names}. {mend}.")
+        _require_axis(mesh, axis)
         named, n = dict(module.named_parameters()), mesh.shape()[axis]
         for name, parameter in named.items():
             require_shape(parameter, name)
