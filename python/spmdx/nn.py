@@ -2,13 +2,14 @@
 """Modules: annotate many parameters at once."""
 
 import fnmatch
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from types import MappingProxyType
 from typing import Any
 
 import torch
 
 from spmdx._annotate.annotation import annotate, handle_for
+from spmdx._annotate.fsdp_options import placed, refuse_options
 from spmdx._annotate.mesh import Mesh, require_mesh
 from spmdx._annotate.tp_plan import specs_of
 from spmdx._base.arguments import require_shape
@@ -115,7 +116,13 @@ def _require_axis(mesh: Mesh, axis: str) -> None:
 
 
 def fully_shard(
-    module: torch.nn.Module, mesh: Mesh | None = None, axis: str = "fsdp"
+    module: torch.nn.Module,
+    mesh: Mesh | None = None,
+    axis: str = "fsdp",
+    *,
+    shard_placement_fn: Callable[[torch.nn.Parameter], Any] | None = None,
+    ignored_params: Iterable[torch.nn.Parameter] = (),
+    **options: Any,
 ) -> torch.nn.Module:
     """Cut every parameter along one axis, on its largest dim that the axis divides.
 
@@ -123,14 +130,19 @@ def fully_shard(
         module: on device "spmdx".
         mesh: the devices; None means the global mesh.
         axis: an axis of ``mesh``.
+        shard_placement_fn: gives the placement of a parameter, ``Shard(dim)``, or None for the dim
+            that is chosen here.
+        ignored_params: parameters that are not marked.
+        options: others of PyTorch's ``fully_shard``, with their defaults. Any other value is
+            refused with what to write instead.
 
     Returns:
         ``module`` itself; parameters without such a dim are replicated. Whether they are gathered
         again for the backward pass is said by :func:`spmdx.set_gather_budget`.
 
     Raises:
-        ShardingError: the mesh has no such axis, or a parameter has no shape yet or is on another
-            device. Nothing is marked then.
+        ShardingError: the mesh has no such axis, a parameter has no shape yet or is on another
+            device, a placement or an option is not known. Nothing is marked then.
 
     Example:
         >>> import torch, spmdx
@@ -145,10 +157,15 @@ def fully_shard(
         _require_module(module)
         mesh = require_mesh(mesh)
         _require_axis(mesh, axis)
+        refuse_options(options)
         named, n = dict(module.named_parameters()), mesh.shape()[axis]
+        ignored = set(map(id, ignored_params))
+        named = {name: p for name, p in named.items() if id(p) not in ignored}
         for name, parameter in named.items():
             require_shape(parameter, name)
-        _mark_all(named, mesh, {name: _cut(p.shape, axis, n) for name, p in named.items()})
+        wanted = {} if shard_placement_fn is None else placed(named, shard_placement_fn, axis)
+        specs = {name: wanted.get(name) or _cut(p.shape, axis, n) for name, p in named.items()}
+        _mark_all(named, mesh, specs)
     return module
 
 

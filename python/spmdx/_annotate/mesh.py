@@ -22,6 +22,8 @@ if TYPE_CHECKING:
 
 # Made where nothing runs: nobody has asked yet whether their devices exist.
 _imagined: "set[Mesh]" = set()
+# What counted before each `with mesh:` that is open, the innermost last.
+_outer: "list[Mesh | None]" = []
 
 
 def require_real(mesh: "Mesh") -> None:
@@ -50,6 +52,9 @@ class Mesh:
         Mesh(data=4, model=2)
         >>> mesh.shape()["model"], mesh.size()
         (2, 8)
+        >>> with mesh:  # it counts here wherever no mesh is given
+        ...     spmdx.get_global_mesh()
+        Mesh(data=4, model=2)
 
     Source: the names follow PyTorch/XLA's SPMD; the idea is GSPMD's (arXiv:2105.04663).
     """
@@ -171,6 +176,15 @@ class Mesh:
 
     def __hash__(self) -> int:
         return hash(self._handle)
+
+    def __enter__(self) -> "Mesh":
+        """In a ``with`` block it is the mesh that counts wherever none is given."""
+        _outer.append(_chosen)
+        choose_mesh(self)
+        return self
+
+    def __exit__(self, *raised: object) -> None:
+        choose_mesh(_outer.pop())
 
     def __repr__(self) -> str:
         return str(self._handle)
@@ -321,7 +335,7 @@ def chosen_mesh() -> Mesh | None:
 
 
 def require_mesh(mesh: Any) -> Mesh:
-    """The mesh, or the global one for None. Raises ShardingError where that is none."""
+    """The mesh, also of a DeviceMesh, or the global one for None. Raises ShardingError."""
     if mesh is None and _chosen is not None:
         return _chosen
     if mesh is None:
@@ -329,6 +343,8 @@ def require_mesh(mesh: Any) -> Mesh:
             "no mesh is given, and there is no global one. Expected a spmdx.Mesh. Pass one, or "
             "call spmdx.set_global_mesh first."
         )
+    if not isinstance(mesh, Mesh) and hasattr(mesh, "mesh_dim_names"):
+        return Mesh.from_device_mesh(mesh)
     if not isinstance(mesh, Mesh):
         raise ShardingError(
             f"the mesh is a {type(mesh).__name__}. Expected a spmdx.Mesh. Make one with "

@@ -1,0 +1,64 @@
+# SPDX-License-Identifier: Apache-2.0
+"""What PyTorch's fully_shard takes besides a mesh: placements, and options said otherwise here."""
+
+from collections.abc import Callable, Mapping
+from typing import Any
+
+import torch
+
+from spmdx.errors import ShardingError
+
+# By option: the values that change nothing here, and what to write for another one.
+_OPTIONS: dict[str, tuple[tuple[Any, ...], str]] = {
+    "reshard_after_forward": (
+        (None, True),
+        "Whether parameters are gathered again is one budget for all: call "
+        "spmdx.set_gather_budget(None) for False, or give it a number of bytes.",
+    ),
+    "mp_policy": ((None,), 'Use torch.autocast("spmdx", torch.bfloat16), or module.to(dtype).'),
+    "offload_policy": ((None,), "Parameters stay on the device. Cut them by more devices."),
+    "auto_wrap_policy": ((None,), "Leave it out: when to gather what is planned for each op."),
+}
+_POLICIES = ("MixedPrecisionPolicy", "OffloadPolicy")
+
+
+def refuse_options(options: Mapping[str, Any]) -> None:
+    """Raise ShardingError for an option that means something which is not done here."""
+    for name, value in options.items():
+        if name not in _OPTIONS:
+            raise ShardingError(
+                f"{name!r} is no option. Expected one of {', '.join(_OPTIONS)}. Leave it out."
+            )
+        harmless, mend = _OPTIONS[name]
+        if not any(value is same for same in harmless) and not _says_nothing(value):
+            raise ShardingError(f"{name} is {value!r}. Expected it left out. {mend}")
+
+
+def _says_nothing(policy: Any) -> bool:
+    """Whether it is a policy of PyTorch as it is made without arguments."""
+    kind = type(policy)
+    is_theirs = kind.__module__.startswith("torch.distributed.fsdp")
+    return is_theirs and kind.__name__ in _POLICIES and policy == kind()
+
+
+def placed(
+    named: Mapping[str, torch.nn.Parameter], place: Callable[..., Any], axis: str
+) -> dict[str, tuple[str | None, ...]]:
+    """The specs of the parameters for which ``place`` gives a placement.
+
+    Raises:
+        ShardingError: a placement that is no ``Shard`` of a dim that there is.
+    """
+    found = {}
+    for name, parameter in named.items():
+        placement = place(parameter)
+        if placement is None:
+            continue
+        dim, rank = getattr(placement, "dim", None), parameter.dim()
+        if not isinstance(dim, int) or not -rank <= dim < rank:
+            raise ShardingError(
+                f"the placement of {name} is {placement!r}. Expected Shard(dim) with one of its "
+                f"{rank} dims, or None. Mend shard_placement_fn."
+            )
+        found[name] = tuple(axis if at == dim % rank else None for at in range(rank))
+    return found
