@@ -14,6 +14,7 @@ import re
 import subprocess
 import sys
 
+FINDER = doctest.DocTestFinder(exclude_empty=True)
 FLAGS = doctest.NORMALIZE_WHITESPACE | doctest.ELLIPSIS
 FEWEST = 50  # examples
 
@@ -49,7 +50,7 @@ def run_examples():
             if not getattr(value, "__module__", "").startswith("spmdx"):
                 continue
             seen.add(id(value))
-            for test in doctest.DocTestFinder(exclude_empty=True).find(value, public, globs={}):
+            for test in FINDER.find(value, public, globs={**vars(module)}):
                 spmdx.sync(wait=True)
                 runner.run(test)
     return runner.tries, runner.failures
