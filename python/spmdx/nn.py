@@ -9,10 +9,10 @@ from typing import Any
 import torch
 
 from spmdx._annotate.annotation import annotate, handle_for
-from spmdx._annotate.fsdp_options import placed, refuse_options
 from spmdx._annotate.mesh import Mesh, require_mesh
-from spmdx._annotate.tp_plan import specs_of
 from spmdx._base.arguments import require_shape
+from spmdx._modules.fsdp_options import placed, refuse_options
+from spmdx._modules.tp_plan import specs_of
 from spmdx.errors import ShardingError, naming
 
 

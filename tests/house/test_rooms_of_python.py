@@ -15,7 +15,7 @@ from spmdx._start.names import PLACES
 
 PACKAGE = pathlib.Path(spmdx.__file__).parent
 # From the ground up: modules of spmdx itself, and rooms by their dotted names.
-GROUND, TOP = ["_version", "errors"], "__init__"
+GROUND, TOP, COMMAND = ["_version", "errors"], "__init__", "__main__"
 ROOMS = [
     "_base",
     "_world",
@@ -23,6 +23,7 @@ ROOMS = [
     "_manual",
     "_device",
     "_compile",
+    "_modules",
     "_program",
     "_rules",
     "_report",
@@ -66,7 +67,8 @@ def room_of(module: str) -> str:
 def floor_of(module: str) -> int:
     if module in GROUND:
         return -1
-    return len(ROOMS) if module == TOP else ROOMS.index(room_of(module))
+    tops = {TOP: len(ROOMS), COMMAND: len(ROOMS) + 1}
+    return tops[module] if module in tops else ROOMS.index(room_of(module))
 
 
 def is_for_types(node: ast.AST) -> bool:

@@ -22,8 +22,7 @@ if TYPE_CHECKING:
 
 # Made where nothing runs: nobody has asked yet whether their devices exist.
 _imagined: "set[Mesh]" = set()
-# What counted before each `with mesh:` that is open, the innermost last.
-_outer: "list[Mesh | None]" = []
+_outer: "list[Mesh | None]" = []  # what counted before each `with mesh:` that is open
 
 
 def require_real(mesh: "Mesh") -> None:
@@ -52,8 +51,7 @@ class Mesh:
         Mesh(data=4, model=2)
         >>> mesh.shape()["model"], mesh.size()
         (2, 8)
-        >>> with mesh:  # it counts here wherever no mesh is given
-        ...     spmdx.get_global_mesh()
+        >>> with mesh: print(spmdx.get_global_mesh())  # it counts where none is given
         Mesh(data=4, model=2)
 
     Source: the names follow PyTorch/XLA's SPMD; the idea is GSPMD's (arXiv:2105.04663).
@@ -343,11 +341,11 @@ def require_mesh(mesh: Any) -> Mesh:
             "no mesh is given, and there is no global one. Expected a spmdx.Mesh. Pass one, or "
             "call spmdx.set_global_mesh first."
         )
-    if not isinstance(mesh, Mesh) and hasattr(mesh, "mesh_dim_names"):
+    if isinstance(mesh, Mesh):
+        return mesh
+    if hasattr(mesh, "mesh_dim_names"):
         return Mesh.from_device_mesh(mesh)
-    if not isinstance(mesh, Mesh):
-        raise ShardingError(
-            f"the mesh is a {type(mesh).__name__}. Expected a spmdx.Mesh. Make one with "
-            "spmdx.Mesh(device_ids, mesh_shape, axis_names)."
-        )
-    return mesh
+    raise ShardingError(
+        f"the mesh is a {type(mesh).__name__}. Expected a spmdx.Mesh. Make one with "
+        "spmdx.Mesh(device_ids, mesh_shape, axis_names)."
+    )
