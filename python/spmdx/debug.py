@@ -7,7 +7,7 @@ import torch
 
 import spmdx._C as _C
 from spmdx._annotate.annotation import require_spmdx
-from spmdx._report.cells import line_of_cell, names_of_files
+from spmdx._report.cells import line_of_cell, lines_in, names_of_files
 from spmdx._report.diff import explain_diff
 from spmdx._report.held import local_bytes
 from spmdx._report.report import (
@@ -68,7 +68,10 @@ def _report(row: dict[str, Any]) -> Report:
     return Report(
         row["mesh"],
         [CollectiveReport(**{**c, "axes": tuple(c["axes"])}) for c in rows("collectives")],
-        [ValueReport(**v) for v in rows("values")],
+        [
+            ValueReport(**{**v, "provenance": lines_in(v["provenance"], names)})
+            for v in rows("values")
+        ],
         [FallbackReport(**f) for f in rows("fallbacks")],
         row["peak_bytes"],
         [SpanReport(**s) for s in rows("timeline")],

@@ -4,6 +4,7 @@
 import io
 import linecache
 import pathlib
+import re
 import sys
 from typing import Any
 
@@ -54,3 +55,8 @@ def line_of_cell(source: str, names: dict[str, str]) -> str:
     """``"In[3]:5"`` for a line of a cell, whose file has a number for a name."""
     file, colon, line = source.rpartition(":")
     return f"{names.get(file, file)}{colon}{line}"
+
+
+def lines_in(text: str, names: dict[str, str]) -> str:
+    """A text with the lines that it names, as ``"why at In[3]:5"``, called after their cells."""
+    return re.sub(r"\b\d+\.py(?=:\d)", lambda found: names.get(found[0], found[0]), text)

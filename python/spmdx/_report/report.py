@@ -222,6 +222,8 @@ class Report(Drawn):
         return shown + folded(said, *self._rows_of_ops())
 
     def _head(self) -> Iterator[str | rich.text.Text]:
+        import rich.text
+
         yield (
             f"{self.mesh or 'no mesh'}: {sum(c.count for c in self.collectives)} collectives, "
             f"{self.wire_bytes:,} bytes over the wire and {self.peak_bytes:,} bytes of memory "

@@ -48,6 +48,22 @@ def test_lines_are_called_after_their_cells(shell, mesh):
     assert not any("1234567" in v.source for v in report.values)
 
 
+def test_the_lines_of_annotations_are_called_after_their_cells(shell, mesh):
+    code = 'x = spmdx.mark_sharding(torch.ones(8, 64).to("spmdx"), mesh, ("data", None))\nx = x + 1'
+    scope = {"spmdx": spmdx, "torch": torch, "mesh": mesh}
+    exec(compile(code, shell.path, "exec"), scope)
+    told = [v.provenance for v in spmdx.explain(scope["x"]).values]
+    assert any("In[3]:1" in why for why in told)
+    assert not any("1234567" in why for why in told)
+
+
+def test_a_report_of_work_that_devices_repeat_is_shown():
+    same = spmdx.debug.BalanceReport("a.py:1", "aten.mm", 1, 8, 8, "f32[64, 8]", "('data', None)")
+    report = spmdx.debug.Report("Mesh(data=8)", [], [], [], 0, flops=8, balance=[same])
+    assert "8 devices do the same" in report._repr_html_()
+    assert "8 devices do the same" in str(report)
+
+
 def test_few_collectives_are_shown_and_many_are_folded(shell, mesh):
     few, many = halves(shell, mesh, 1), spmdx.explain(matrices(mesh, 9))
     assert few._repr_html_().count("<details>") == 1
