@@ -46,8 +46,8 @@ PUBLIC = {
     "topology",
 }
 MOST = 15  # modules of a room
-# Imported where they are needed, since they import torch.distributed.checkpoint.
-LATE = {"_checkpoint.format.metadata"}
+# Imported where they are needed, since they import torch.distributed.checkpoint, or rich.
+LATE = {"_checkpoint.format.metadata", "_report.drawing"}
 
 
 def name_of(path: pathlib.Path) -> str:
