@@ -192,7 +192,8 @@ class Mesh:
         grid = self.device_ids.reshape(-1, (self.mesh_shape or (1,))[-1]).tolist()
         rows = ("".join(f"<td>{device}</td>" for device in row) for row in grid)
         cells = "".join(f"<tr>{row}</tr>" for row in rows)
-        return f"<table><caption>{html.escape(repr(self))}</caption>{cells}</table>"
+        caption = f'<caption style="white-space: nowrap">{html.escape(repr(self))}</caption>'
+        return f"<table>{caption}{cells}</table>"
 
     def __reduce__(self) -> tuple[Any, ...]:
         return Mesh, (list(self._handle.device_ids), self.mesh_shape, self.axis_names)
