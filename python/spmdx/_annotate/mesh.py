@@ -190,8 +190,7 @@ class Mesh:
     def _repr_html_(self) -> str:
         """Its name above the grid of its devices, the last axis along the rows."""
         grid = self.device_ids.reshape(-1, (self.mesh_shape or (1,))[-1]).tolist()
-        rows = ("".join(f"<td>{device}</td>" for device in row) for row in grid)
-        cells = "".join(f"<tr>{row}</tr>" for row in rows)
+        cells = "".join(f"<tr>{''.join(f'<td>{d}</td>' for d in row)}</tr>" for row in grid)
         caption = f'<caption style="white-space: nowrap">{html.escape(repr(self))}</caption>'
         return f"<table>{caption}{cells}</table>"
 
@@ -256,8 +255,7 @@ class HybridMesh(Mesh):
                     "to the next only."
                 )
             sizes = [i * o for i, o in zip(inner, outer, strict=True)]
-            bad = [size for size in (*inner, *outer) if size < 1]
-            if bad:
+            if bad := [size for size in (*inner, *outer) if size < 1]:
                 raise ShardingError(
                     f"the mesh has an axis of size {bad[0]}. Expected sizes of at least 1. Leave "
                     "the axis out, or make it 1."
