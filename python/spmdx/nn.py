@@ -11,7 +11,7 @@ import torch
 from spmdx._annotate.annotation import annotate, handle_for
 from spmdx._annotate.mesh import Mesh, require_mesh
 from spmdx._base.arguments import require_shape
-from spmdx._modules.fsdp_options import placed, refuse_options
+from spmdx._modules.fsdp_options import ids_of, placed, refuse_options
 from spmdx._modules.tp_plan import specs_of
 from spmdx.errors import ShardingError, naming
 
@@ -159,7 +159,7 @@ def fully_shard(
         _require_axis(mesh, axis)
         refuse_options(options)
         named, n = dict(module.named_parameters()), mesh.shape()[axis]
-        ignored = set(map(id, ignored_params))
+        ignored = ids_of(ignored_params)
         named = {name: p for name, p in named.items() if id(p) not in ignored}
         for name, parameter in named.items():
             require_shape(parameter, name)

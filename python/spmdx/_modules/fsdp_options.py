@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """What PyTorch's fully_shard takes besides a mesh: placements, and options said otherwise here."""
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from typing import Any
 
 import torch
@@ -41,6 +41,18 @@ def _says_nothing(policy: Any) -> bool:
     return is_theirs and kind.__name__ in _POLICIES and policy == kind()
 
 
+def ids_of(parameters: Any) -> set[int]:
+    """Who they are. Raises ShardingError for what is no collection of parameters."""
+    found = list(parameters) if isinstance(parameters, Iterable) else [parameters]
+    for each in found:
+        if not isinstance(each, torch.Tensor):
+            raise ShardingError(
+                f"ignored_params holds {each!r}. Expected parameters themselves. Write "
+                "{module.weight}."
+            )
+    return set(map(id, found))
+
+
 def placed(
     named: Mapping[str, torch.nn.Parameter], place: Callable[..., Any], axis: str
 ) -> dict[str, tuple[str | None, ...]]:
@@ -49,6 +61,11 @@ def placed(
     Raises:
         ShardingError: a placement that is no ``Shard`` of a dim that there is.
     """
+    if not callable(place):
+        raise ShardingError(
+            f"shard_placement_fn is {place!r}. Expected a function of a parameter. Write "
+            "lambda p: Shard(0)."
+        )
     found = {}
     for name, parameter in named.items():
         placement = place(parameter)

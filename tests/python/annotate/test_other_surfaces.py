@@ -123,6 +123,9 @@ def test_training_with_these_options_equals_one_device(devices):
         ({"reshard": True}, "'reshard' is no option"),
         ({"shard_placement_fn": lambda p: Shard(2)}, "Mend shard_placement_fn"),
         ({"shard_placement_fn": lambda p: Replicate()}, "Mend shard_placement_fn"),
+        ({"shard_placement_fn": 0}, "Expected a function of a parameter"),
+        ({"ignored_params": ["weight"]}, "ignored_params holds 'weight'"),
+        ({"ignored_params": 3}, "ignored_params holds 3"),
     ],
 )
 def test_what_is_said_otherwise_here_is_refused_and_marks_nothing(options, said):

@@ -176,8 +176,8 @@ MESHES = [
     (
         "global_mesh",
         lambda: spmdx.set_global_mesh((4, 2)),
-        "HERE: set_global_mesh: the argument is a tuple. Expected a spmdx.Mesh or None. Make one "
-        "with spmdx.Mesh(device_ids, mesh_shape, axis_names).",
+        "HERE: set_global_mesh: the mesh is a tuple. Expected a spmdx.Mesh. Make one with "
+        "spmdx.Mesh(device_ids, mesh_shape, axis_names).",
     ),
     (
         "count_of_a_word",
