@@ -20,7 +20,7 @@ if TYPE_CHECKING:  # what draws is imported when it draws
 
     from spmdx._report.drawing import Drawing
 
-_COLOURS = ("red", "green", "yellow", "blue", "magenta", "cyan", "white", "bright_red")
+_COLOURS = ("red", "green", "yellow", "blue", "magenta", "cyan", "bright_black", "bright_red")
 
 
 def visualize_sharding(
