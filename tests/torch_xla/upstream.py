@@ -15,11 +15,11 @@ import subprocess
 import sys
 import tempfile
 
-from not_asked import ARGUMENTS, NO_TESTS, NOT_ASKED, ON_ONE_DEVICE
+from not_asked import ARGUMENTS, DEVICES, NO_TESTS, NOT_ASKED
 
 CHILD = pathlib.Path(__file__).with_name("upstream_child.py")
 PACKAGE = pathlib.Path(__file__).parents[2] / "python"
-SECONDS = 900  # of a file
+SECONDS = 240  # of a file
 
 
 def tests_of(file):
@@ -59,11 +59,9 @@ def run(file, devices, names, verbose):
     found = collections.defaultdict(lambda: ("failed", ended))
     for row in rows:
         # Parametrized tests have a number at the end: one row of the table for all of them.
-        found_as = row["test"].rstrip("0123456789") if row["test"][-1].isdigit() else row["test"]
-        before = found.get(found_as)
-        if before is None or before[0] == "passed":
-            found[found_as] = row["what"], row["why"]
-        found[row["test"]] = row["what"], row["why"]
+        for name in {row["test"], row["test"].rstrip("0123456789")}:
+            if name not in found or found[name][0] == "passed":
+                found[name] = row["what"], row["why"]
     return found
 
 
@@ -71,16 +69,13 @@ def outcomes(file, wanted, verbose):
     """For each test of a file: (name, what became of it, why)."""
     names = [n for n in tests_of(file) if not wanted or wanted in n]
     asked = [n for n in names if n not in NOT_ASKED]
-    alone = [n for n in asked if n in ON_ONE_DEVICE]
-    rest = [n for n in asked if n not in ON_ONE_DEVICE]
-    many = run(file, 8, rest if wanted or len(rest) < len(names) else [], verbose) if rest else {}
-    one = run(file, 1, alone, verbose) if alone else {}
+    found = {}
+    for devices in sorted({DEVICES.get(n, 8) for n in asked}):
+        now = [n for n in asked if DEVICES.get(n, 8) == devices]
+        rows = run(file, devices, now, verbose)
+        found.update({name: rows[name] for name in now})
     for name in names:
-        if name in NOT_ASKED:
-            yield name, "not asked", NOT_ASKED[name]
-            continue
-        found = (one if name in ON_ONE_DEVICE else many)[name]
-        yield name, *found
+        yield name, *found.get(name, ("not asked", NOT_ASKED.get(name, "")))
 
 
 def main():

@@ -11,6 +11,11 @@ import unittest
 import spmdx.torch_xla
 
 
+def name_of(test):
+    """Of its class and method; a parametrized one has a number at its end."""
+    return test.id().split(".", 1)[1].split(" ")[0]
+
+
 class Written(unittest.TestResult):
     """Writes a line of JSON for each test."""
 
@@ -19,7 +24,7 @@ class Written(unittest.TestResult):
         self._out, self._bad = out, {}
 
     def _say(self, test, what, why=""):
-        name = test.id().split(".", 1)[1]
+        name = name_of(test)
         self._out.write(json.dumps({"test": name, "what": what, "why": why}) + "\n")
         self._out.flush()
 
@@ -54,7 +59,7 @@ def chosen(suite, wanted):
     for test in suite:
         if isinstance(test, unittest.TestSuite):
             yield from chosen(test, wanted)
-        elif not wanted or test.id().split(".", 1)[1] in wanted:
+        elif not wanted or name_of(test).rstrip("0123456789") in wanted or name_of(test) in wanted:
             yield test
 
 

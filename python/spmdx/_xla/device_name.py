@@ -11,9 +11,11 @@ from collections.abc import Callable
 from typing import Any
 
 import torch
+import torch.nn.functional as F
 
 from spmdx import runtime
 from spmdx._annotate import sharding
+from spmdx._base.after_import import after_import
 from spmdx._base.own_devices import NAMES
 from spmdx._base.traced import as_in_torch
 from spmdx._xla import uploads
@@ -23,9 +25,6 @@ _SPMDX = torch.device("spmdx", 0)
 _device_of: Any = torch._C.TensorBase.device  # type: ignore[attr-defined]
 # Functions of torch that open a guard of their device, which PyTorch lacks for "xla".
 _FUNCTIONS = (
-    "tensor",
-    "as_tensor",
-    "asarray",
     "scalar_tensor",
     "zeros_like",
     "ones_like",
@@ -36,11 +35,16 @@ _FUNCTIONS = (
     "randint_like",
     "tril_indices",
     "triu_indices",
+)
+_OF_VALUES = ("tensor", "as_tensor", "asarray")  # as these; what they make comes up to the device
+# Functions of torch that take the name of a kind of device first.
+_OF_KINDS = (
     "is_autocast_enabled",
     "set_autocast_enabled",
     "get_autocast_dtype",
     "set_autocast_dtype",
 )
+_DEVICES = {"device", "device_for_backend_keys"}
 _library = torch.library.Library("aten", "IMPL")  # alive as long as its kernels are wanted
 
 
@@ -76,11 +80,49 @@ def _translating(function: Callable[..., Any]) -> Callable[..., Any]:
     @functools.wraps(function)
     @as_in_torch
     def translated(*args: Any, **kwargs: Any) -> Any:
-        if "device" in kwargs:
-            kwargs["device"] = real(kwargs["device"])
+        for name in kwargs.keys() & _DEVICES:
+            kwargs[name] = real(kwargs[name])
         return function(*[real(a) for a in args], **kwargs)
 
     return translated
+
+
+def _coming_up(function: Callable[..., Any]) -> Callable[..., Any]:
+    """``function`` whose tensors on the device are noted as what came up."""
+
+    @functools.wraps(function)
+    @as_in_torch
+    def made(*args: Any, **kwargs: Any) -> Any:
+        result = function(*args, **kwargs)
+        if not torch.compiler.is_dynamo_compiling():
+            uploads.note(result)
+        return result
+
+    return made
+
+
+def _of_kind(function: Callable[..., Any]) -> Callable[..., Any]:
+    """``function`` that takes the kind "spmdx" for "xla"."""
+
+    @functools.wraps(function)
+    @as_in_torch
+    def translated(*args: Any) -> Any:
+        return function(*["spmdx" if a == "xla" else a for a in args])
+
+    return translated
+
+
+def _by_index(loss: Callable[..., Any]) -> Callable[..., Any]:
+    """A loss whose target may be indices of classes in a floating dtype, as XLA takes them."""
+
+    @functools.wraps(loss)
+    @as_in_torch
+    def computed(input: Any, target: Any, *args: Any, **kwargs: Any) -> Any:
+        if target.is_floating_point() and target.dim() < input.dim() and _is_xla(target):
+            target = target.long()
+        return loss(input, target, *args, **kwargs)
+
+    return computed
 
 
 def _moving(to: Callable[..., Any]) -> Callable[..., Any]:
@@ -152,6 +194,17 @@ def _in_autocast() -> None:
     setattr(torch.autocast, "__init__", begun)  # noqa: B010
 
 
+def _teach_fakes(module: Any) -> None:
+    """Tensors without elements, which tracers make, are of the device: PyTorch guards theirs."""
+    make = module.FakeTensor.__new__
+
+    @functools.wraps(make)
+    def made(cls: Any, fake_mode: Any, elem: Any, device: Any, *args: Any, **kwargs: Any) -> Any:
+        return make(cls, fake_mode, elem, real(device), *args, **kwargs)
+
+    module.FakeTensor.__new__ = staticmethod(made)
+
+
 @functools.cache
 def install() -> None:
     """Teaches PyTorch the name; once."""
@@ -163,8 +216,17 @@ def install() -> None:
     tensor.clone = _cloning(tensor.clone)
     for name in ("new_tensor", "new_empty", "new_zeros", "new_ones", "new_full"):
         setattr(tensor, name, _translating(getattr(tensor, name)))
+    for name in ("_make_wrapper_subclass", "_make_subclass"):  # of tensors that stand for others
+        setattr(tensor, name, staticmethod(_translating(getattr(tensor, name))))
     for name in _FUNCTIONS:
         setattr(torch, name, _translating(getattr(torch, name)))
+    for name in _OF_VALUES:
+        setattr(torch, name, _coming_up(_translating(getattr(torch, name))))
+    for name in _OF_KINDS:
+        setattr(torch, name, _of_kind(getattr(torch, name)))
+    for name in ("cross_entropy", "nll_loss"):
+        setattr(F, name, _by_index(getattr(F, name)))
     _in_autocast()
+    after_import("torch._subclasses.fake_tensor", _teach_fakes)
     tensor.device, tensor.is_xla = property(_device), property(_is_xla)
     torch._register_device_module("xla", torch.get_device_module("spmdx"))  # type: ignore[no-untyped-call]

@@ -15,6 +15,7 @@ from torch.utils import _pytree as pytree
 from spmdx._annotate.mesh import Mesh
 from spmdx._annotate.sharding import mark_sharding
 
+_READS = ("item", "tolist", "cpu", "numpy", "__bool__", "__float__", "__int__")
 _REDUCTIONS: dict[str, Callable[..., torch.Tensor]] = {
     "sum": torch.sum,
     "min": torch.amin,
@@ -42,28 +43,55 @@ class ManualTensor(torch.Tensor):
         return f"ManualTensor(shape={tuple(self.shape)}, dtype={self.dtype}, {self.mesh!r})"
 
     @classmethod
+    def __torch_function__(
+        cls, func: Any, types: Any, args: tuple = (), kwargs: dict | None = None
+    ) -> Any:
+        name = getattr(func, "__name__", "")
+        if name in ("__get__", "__repr__", "__set__"):
+            return super().__torch_function__(func, types, args, kwargs or {})
+        if name in _READS:
+            raise RuntimeError(
+                f"{name} of a manual tensor has no one value: every device has its own. Expected "
+                "it after the region. Call disable_manual_sharding first."
+            )
+        return _mapped(func, args, kwargs or {})
+
+
+    @classmethod
     def __torch_dispatch__(
         cls, func: Any, types: Any, args: tuple = (), kwargs: dict | None = None
     ) -> Any:
-        leaves, tree = pytree.tree_flatten((args, kwargs or {}))
-        at = [i for i, leaf in enumerate(leaves) if isinstance(leaf, ManualTensor)]
-        if func.namespace == "aten" and func._opname in ("_to_copy", "_local_scalar_dense"):
-            if func._opname != "_to_copy" or str((kwargs or {}).get("device")) == "cpu":
-                raise RuntimeError(
-                    "a manual tensor is what every device holds of its own, so it cannot be read. "
-                    "Call disable_manual_sharding first."
-                )
-        mesh = leaves[at[0]].mesh
+        if func is torch.ops.aten.detach.default:
+            return ManualTensor(args[0].parts.detach(), args[0].mesh)
+        raise RuntimeError(
+            f"{func} was called below Python on a manual tensor, which autograd does not see. "
+            "Expected ops of its own program. Call disable_manual_sharding first."
+        )
 
-        def one_device(*parts: torch.Tensor) -> Any:
-            filled = list(leaves)
-            for i, part in zip(at, parts, strict=True):
-                filled[i] = part
-            inner_args, inner_kwargs = pytree.tree_unflatten(filled, tree)
-            return func(*inner_args, **inner_kwargs)
 
-        made = torch.vmap(one_device, randomness="different")(*[leaves[i].parts for i in at])
-        return pytree.tree_map_only(torch.Tensor, lambda t: ManualTensor(t, mesh), made)
+def _mapped(func: Any, args: tuple, kwargs: dict) -> Any:
+    """What ``func`` makes of the parts of every device."""
+    leaves, tree = pytree.tree_flatten((args, kwargs))
+    at = [i for i, leaf in enumerate(leaves) if isinstance(leaf, ManualTensor)]
+    mesh, made = leaves[at[0]].mesh, []
+
+    def one_device(*parts: torch.Tensor) -> Any:
+        filled = list(leaves)
+        for i, part in zip(at, parts, strict=True):
+            filled[i] = part
+        inner_args, inner_kwargs = pytree.tree_unflatten(filled, tree)
+        result, form = pytree.tree_flatten(func(*inner_args, **inner_kwargs))
+        made[:] = result, form
+        found = tuple(value for value in result if isinstance(value, torch.Tensor))
+        return found or (parts[0],)
+
+    found = iter(torch.vmap(one_device, randomness="different")(*[leaves[i].parts for i in at]))
+    result, form = made
+    filled = [
+        ManualTensor(next(found), mesh) if isinstance(value, torch.Tensor) else value
+        for value in result
+    ]
+    return pytree.tree_unflatten(filled, form)
 
 
 def _cut(parts: torch.Tensor, mesh: Mesh) -> torch.Tensor:

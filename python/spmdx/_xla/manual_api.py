@@ -7,7 +7,7 @@ from typing import Any
 import torch
 
 from spmdx import runtime
-from spmdx._xla import manual, state
+from spmdx._xla import manual, state, uploads
 from spmdx._xla.manual import ManualTensor
 from spmdx._xla.mesh import Mesh, get_global_mesh
 from spmdx._xla.op_sharding import OpSharding, ShardingType
@@ -60,7 +60,9 @@ def _mark_manual_sharding(t: Any) -> XLAShardedTensor:
         RuntimeError: it is data, no result.
     """
     found = state.require_xla(t)
-    if not state.is_pending():
+    if isinstance(found, ManualTensor):
+        return XLAShardedTensor(found)
+    if uploads.is_fresh(found) or not state.is_pending():
         raise RuntimeError("Marking any data tensors as manual is not supported")
     count = runtime.global_runtime_device_count()
     mesh = manual.Mesh(range(count), (count,))

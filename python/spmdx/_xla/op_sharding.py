@@ -70,7 +70,8 @@ class OpSharding:
     def mesh_and_spec(self, rank: int) -> tuple[Mesh, tuple]:
         """The mesh and the partition spec that say the same of a tensor of ``rank``."""
         if self.mesh is not None and self.spec is not None:
-            return self.mesh, self.spec
+            is_whole = self.kind == ShardingType.REPLICATED
+            return self.mesh, (None,) * rank if is_whole else self.spec
         tile = self.tile if self.tile.size else np.arange(1)
         mesh = Mesh(tile.flatten().tolist(), tile.shape)
         if self.kind == ShardingType.REPLICATED:

@@ -12,6 +12,7 @@ from torch.utils import _pytree as pytree
 
 from spmdx import runtime
 from spmdx._xla import marking, shards, state
+from spmdx._xla.manual import ManualTensor
 from spmdx._xla.op_sharding import ShardingType
 from spmdx._xla.shards import XLAShard
 
@@ -124,7 +125,12 @@ class XLAShardedTensor(DTensor):
     def __torch_function__(
         cls, func: Any, types: Any, args: tuple = (), kwargs: dict | None = None
     ) -> Any:
-        return super(DTensor, cls).__torch_function__(func, types, args, kwargs or {})
+        given = args, kwargs or {}
+        if any(map(_is_manual, pytree.tree_leaves(given))) and func.__name__ != "__get__":
+            args, kwargs = pytree.tree_map(lambda x: x.global_tensor if _is_manual(x) else x, given)
+            made = func(*args, **kwargs)
+            return pytree.tree_map_only(ManualTensor, XLAShardedTensor, made)
+        return super(DTensor, cls).__torch_function__(func, types, *given)
 
     # A property where DTensor has an attribute: it is made when it is asked for.
     @property
@@ -195,6 +201,11 @@ class XLAShardedTensor(DTensor):
         target = self.global_tensor.clone() if async_op else self.global_tensor
         marking.annotate(target, device_mesh.get_op_sharding(spec))
         return XLAShardedTensor(target, device_mesh.mesh_shape, spec)
+
+
+def _is_manual(value: Any) -> bool:
+    """Whether it stands for a tensor that is manual."""
+    return type(value) is XLAShardedTensor and isinstance(value.global_tensor, ManualTensor)
 
 
 def _spec_of(placements: Sequence[Any], mesh: Any, rank: int) -> tuple:

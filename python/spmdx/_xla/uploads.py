@@ -15,6 +15,7 @@ from spmdx import debug
 from spmdx._xla import counters
 
 _fresh: dict[int, int] = {}  # by the memory of what came up: how many ops were recorded before
+_came: set[int] = set()  # the memory of all that came up in this step
 
 
 def _recorded() -> int:
@@ -26,12 +27,24 @@ def noted(tensor: torch.Tensor, move: Callable[[], torch.Tensor]) -> Any:
     was, result = _C.is_lazy(tensor), move()
     is_now = isinstance(result, torch.Tensor) and _C.is_lazy(result)
     if is_now and not was:
-        _fresh[_C.memory_id(result)] = _recorded()
+        note(result)
     if was and not is_now:
         counters.count("ReplicateShardedData")
         counters.sample("InboundData", result.numel() * result.element_size())
         counters.sample("TransferFromDeviceTime", 0)
     return result
+
+
+def note(tensor: torch.Tensor) -> None:
+    """Notes that ``tensor`` came up, if it is on the device."""
+    if _C.is_lazy(tensor):
+        _fresh[_C.memory_id(tensor)] = _recorded()
+        _came.add(_C.memory_id(tensor))
+
+
+def is_data(tensor: torch.Tensor) -> bool:
+    """Whether it came up in this step: it is no result of an op."""
+    return _C.memory_id(tensor) in _came
 
 
 def is_fresh(tensor: torch.Tensor) -> bool:
@@ -54,6 +67,7 @@ def used(tensor: torch.Tensor) -> None:
 def all_used() -> None:
     """A step ends: the device has all."""
     _fresh.clear()
+    _came.clear()
 
 
 def forget(tensor: torch.Tensor) -> None:

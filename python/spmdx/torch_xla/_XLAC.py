@@ -125,7 +125,7 @@ def _get_xla_tensor_debug_info(tensor: torch.Tensor) -> str:
     found = state.require_xla(tensor)
     fresh = uploads.is_fresh(found)
     known = state.sharding_of(found)
-    is_result = not fresh and known is None
+    is_result = not fresh and known is None and not uploads.is_data(found)
     size = list(found.shape)
     lines = [
         f"XLA Shape: {found.dtype}{size}",
