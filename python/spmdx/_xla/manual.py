@@ -56,7 +56,6 @@ class ManualTensor(torch.Tensor):
             )
         return _mapped(func, args, kwargs or {})
 
-
     @classmethod
     def __torch_dispatch__(
         cls, func: Any, types: Any, args: tuple = (), kwargs: dict | None = None
