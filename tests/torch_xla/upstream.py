@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
 """PyTorch/XLA's own SPMD tests, unmodified, on 8 devices: ``python upstream.py CHECKOUT``.
 
-CHECKOUT is a folder with ``test/spmd`` of pytorch/xla at 86e3974. Each file runs in a process of its
-own. It needs absl-py. It ends with an error if a test that is asked for fails.
+CHECKOUT is a folder with ``test/spmd`` of pytorch/xla at 86e3974. Each file runs in a process of
+its own. It needs absl-py. It ends with an error if a test that is asked for fails.
 """
 
 import argparse
@@ -43,6 +43,7 @@ def run(file, devices, names, verbose):
     environment.pop("SPMDX_NUM_DEVICES", None)
     with tempfile.TemporaryDirectory() as folder:
         out = pathlib.Path(folder) / "results"
+        environment["CHKPT_PATH"] = str(pathlib.Path(folder) / "checkpoint")
         command = [sys.executable, str(CHILD), str(file), str(out), ",".join(names)]
         command += ARGUMENTS.get(file.name, [])
         try:

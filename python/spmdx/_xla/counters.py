@@ -4,7 +4,7 @@
 import contextlib
 import time
 from collections import Counter, defaultdict
-from collections.abc import Iterator
+from collections.abc import Hashable, Iterator
 
 from spmdx import debug
 
@@ -15,11 +15,14 @@ _OF_DEVICE = {
     "CachedCompile": "plan_cache_hits",
 }
 _TIMES_OF_DEVICE = {"ExecuteReplicatedTime": "steps", "CompileTime": "plans_compiled"}
-_BYTES = {"OutboundData", "InboundData"}  # metrics of bytes; the others are of nanoseconds
+_GATHERS = "CompileTime"  # these plans count among those of programs
+_BYTES = {"OutboundData", "InboundData"}  # metrics of bytes
+_NUMBERS = {"InputOutputAliasCount"}  # of numbers; all others are of nanoseconds
 
 _counts: Counter[str] = Counter()
 _samples: defaultdict[str, list[tuple[float, float]]] = defaultdict(list)
 _since: dict[str, int] = {}  # the device's counters when they were cleared
+_gathers: set[Hashable] = set()  # the layouts of tensors that were read
 
 
 def count(name: str, by: int = 1) -> None:
@@ -30,6 +33,13 @@ def count(name: str, by: int = 1) -> None:
 def sample(name: str, value: float) -> None:
     """Adds a value to a metric: nanoseconds, or bytes."""
     _samples[name].append((time.time(), value))
+
+
+def gathered(layout: Hashable) -> None:
+    """Counts a read of a tensor that is cut: the first one of a layout is a plan of its own."""
+    if layout not in _gathers:
+        _gathers.add(layout)
+        _samples[_GATHERS].append((time.time(), 0.0))
 
 
 @contextlib.contextmanager
@@ -63,13 +73,16 @@ def metrics() -> dict[str, tuple[int, float, list[tuple[float, float]]]]:
     for name, key in _TIMES_OF_DEVICE.items():
         n = _of_device(key)
         if n:  # the device counts these and takes no times
-            found[name] = (n, 0.0, [])
+            before, total, rows = found.get(name, (0, 0.0, []))
+            found[name] = (before + n, total, rows)
     return found
 
 
-def is_of_bytes(name: str) -> bool:
-    """Whether the values of a metric are bytes."""
-    return name in _BYTES
+def shown(name: str, total: float) -> str:
+    """The sum of a metric's values as text, with their unit."""
+    if name in _NUMBERS:
+        return f"{total:.0f}"
+    return f"{total:.0f}B" if name in _BYTES else f"{total / 1e6:.3f}ms"
 
 
 def clear(counters: bool = True, metrics: bool = True) -> None:

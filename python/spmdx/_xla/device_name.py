@@ -22,7 +22,7 @@ from spmdx._xla import uploads
 
 XLA = torch.device("xla", 0)
 _SPMDX = torch.device("spmdx", 0)
-_device_of: Any = torch._C.TensorBase.device  # type: ignore[attr-defined]
+_device_of: Any = torch._C.TensorBase.device
 # Functions of torch that open a guard of their device, which PyTorch lacks for "xla".
 _FUNCTIONS = (
     "scalar_tensor",
@@ -229,4 +229,4 @@ def install() -> None:
     _in_autocast()
     after_import("torch._subclasses.fake_tensor", _teach_fakes)
     tensor.device, tensor.is_xla = property(_device), property(_is_xla)
-    torch._register_device_module("xla", torch.get_device_module("spmdx"))  # type: ignore[no-untyped-call]
+    torch._register_device_module("xla", torch.get_device_module("spmdx"))

@@ -57,7 +57,7 @@ class ManualTensor(torch.Tensor):
         return _mapped(func, args, kwargs or {})
 
     @classmethod
-    def __torch_dispatch__(
+    def __torch_dispatch__(  # type: ignore[override]
         cls, func: Any, types: Any, args: tuple = (), kwargs: dict | None = None
     ) -> Any:
         if func is torch.ops.aten.detach.default:
@@ -72,7 +72,8 @@ def _mapped(func: Any, args: tuple, kwargs: dict) -> Any:
     """What ``func`` makes of the parts of every device."""
     leaves, tree = pytree.tree_flatten((args, kwargs))
     at = [i for i, leaf in enumerate(leaves) if isinstance(leaf, ManualTensor)]
-    mesh, made = leaves[at[0]].mesh, []
+    mesh = leaves[at[0]].mesh
+    made: list[Any] = []
 
     def one_device(*parts: torch.Tensor) -> Any:
         filled = list(leaves)
@@ -157,7 +158,8 @@ def leave(
 
 def _places(axes: Sequence[Sequence[int]]) -> list[int]:
     """Of each axis, the dim that it is where all dims are cut into axes and rest."""
-    found, at = [], 0
+    found: list[int] = []
+    at = 0
     for entry in axes:
         found += range(at, at + len(entry))
         at += len(entry) + 1

@@ -17,7 +17,8 @@ from spmdx._xla.sharded_tensor import XLAShardedTensor
 def _axes(found: OpSharding, rank: int) -> tuple[Any, list[list[int]]]:
     """The mesh of a sharding, and the axes that cut each dim."""
     mesh, spec = found.mesh_and_spec(rank)
-    index = {**{name: i for i, name in enumerate(mesh.axis_names)}, **dict(enumerate(range(99)))}
+    index: dict[Any, int] = {name: i for i, name in enumerate(mesh.axis_names)}
+    index.update((i, i) for i in range(len(mesh.mesh_shape)))
     entries = [e if isinstance(e, tuple) else () if e is None else (e,) for e in spec]
     return mesh, [[index[axis] for axis in entry] for entry in entries]
 
@@ -39,7 +40,8 @@ def shard_to_full_shape(
     found = state.unwrapped(tensor)
     if not isinstance(found, ManualTensor):
         raise RuntimeError("the tensor is not manual. Call enable_manual_sharding first.")
-    mesh, axes = found.mesh, [[] for _ in shape]
+    mesh = found.mesh
+    axes: list[list[int]] = [[] for _ in shape]
     if wanted.kind not in (ShardingType.REPLICATED,):
         mesh, axes = _axes(wanted, len(shape))
     result = manual.leave(found, mesh, axes, shape).to(dtype)

@@ -63,7 +63,7 @@ class XLAShardedTensor(DTensor):
             storage_offset=elem.storage_offset(),
             dtype=elem.dtype,
             layout=elem.layout,
-            device="spmdx:0" if elem.device.type == "xla" else elem.device,
+            device=torch.device("spmdx:0") if elem.device.type == "xla" else elem.device,
             requires_grad=requires_grad,
         )
         if isinstance(elem, XLAShardedTensor):
@@ -112,7 +112,7 @@ class XLAShardedTensor(DTensor):
         return f"XLAShardedTensor({self.global_tensor})"
 
     @classmethod
-    def __torch_dispatch__(
+    def __torch_dispatch__(  # type: ignore[override]
         cls, func: Any, types: Any, args: tuple = (), kwargs: dict | None = None
     ) -> Any:
         inner_args, inner_kwargs = pytree.tree_map_only(

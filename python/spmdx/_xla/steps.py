@@ -5,9 +5,9 @@ import threading
 from collections.abc import Callable
 from typing import Any
 
-from spmdx import mark_step
+from spmdx import debug, mark_step
 from spmdx import sync as _sync
-from spmdx._xla import uploads
+from spmdx._xla import counters, uploads
 
 _closures: list[tuple[Callable[..., Any], tuple, bool]] = []
 
@@ -15,10 +15,20 @@ _closures: list[tuple[Callable[..., Any], tuple, bool]] = []
 def sync_device(wait: bool) -> None:
     """Ends the step, and waits for it if that is asked for."""
     uploads.all_used()
+    planned = debug.counters()["plans_compiled"]
     if wait:
         _sync(wait=True)
     else:
         mark_step()
+    if debug.counters()["plans_compiled"] > planned:
+        _count_aliases()
+
+
+def _count_aliases() -> None:
+    """Counts the outputs of a new plan that take the memory of an input."""
+    taken = debug.dump().count(" donates")
+    if taken:
+        counters.sample("InputOutputAliasCount", taken)
 
 
 def add_closure(closure: Callable[..., Any], args: tuple, run_async: bool) -> None:

@@ -12,6 +12,7 @@ import torch
 
 import spmdx._C as _C
 from spmdx import debug
+from spmdx._annotate.spec import Sharding
 from spmdx._xla import counters
 
 _fresh: dict[int, int] = {}  # by the memory of what came up: how many ops were recorded before
@@ -29,10 +30,20 @@ def noted(tensor: torch.Tensor, move: Callable[[], torch.Tensor]) -> Any:
     if is_now and not was:
         note(result)
     if was and not is_now:
+        _count_gather(tensor)
         counters.count("ReplicateShardedData")
         counters.sample("InboundData", result.numel() * result.element_size())
         counters.sample("TransferFromDeviceTime", 0)
     return result
+
+
+def _count_gather(tensor: torch.Tensor) -> None:
+    handle = _C.sharding_of(tensor)
+    if handle is None:
+        return
+    layout = Sharding(handle)
+    if not layout.is_fully_replicated:
+        counters.gathered((tuple(tensor.shape), tensor.dtype, repr(layout)))
 
 
 def note(tensor: torch.Tensor) -> None:

@@ -104,7 +104,8 @@ class _Block(contextlib.ContextDecorator):
     """A block that is a step of its own; also decorates functions."""
 
     def __init__(self, enter: Callable[[], Any]):
-        self._enter, self._open = enter, []
+        self._enter = enter
+        self._open: list[Any] = []
 
     def __enter__(self) -> None:
         block = self._enter()

@@ -76,7 +76,7 @@ def short_metrics_report(
     lines: list[Any] = []
     for name, (n, total, _) in _counters.metrics().items():
         if metric_names is None or name in metric_names:
-            shown = f"{total:.0f}B" if _counters.is_of_bytes(name) else f"{total / 1e6:.3f}ms"
+            shown = _counters.shown(name, total)
             lines += [f"Metric: {name}", f"  TotalSamples: {n}", f"  Accumulator: {shown}"]
     for name, value in _counters.counters().items():
         if counter_names is None or name in counter_names:

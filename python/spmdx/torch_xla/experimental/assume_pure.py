@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""torch_xla.experimental.assume_pure: functions that need not be traced again are recorded again."""
+"""torch_xla.experimental.assume_pure: functions that are traced once are recorded again."""
 
 from collections.abc import Callable
 from typing import Any

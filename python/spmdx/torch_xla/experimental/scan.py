@@ -1,6 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """torch_xla.experimental.scan: a function called for each row, recorded row by row."""
 
+import operator
 from collections.abc import Callable
 from typing import Any
 
@@ -36,8 +37,8 @@ def scan(
         raise ValueError(f"xs has tensors of the lengths {sorted(lengths)}. Expected one.")
     carry, values = init, []
     for row in range(lengths.pop()):
-        at = row
-        carry, value = fn(carry, pytree.tree_map_only(torch.Tensor, lambda x, i=at: x[i], xs))
+        taken = pytree.tree_map_only(torch.Tensor, operator.itemgetter(row), xs)
+        carry, value = fn(carry, taken)
         values.append(value)
     if not values:
         return carry, None

@@ -47,7 +47,9 @@ def print_training_update(
         write_to_summary(summary_writer, dict_to_write={"examples/sec": rate})
 
 
-def print_test_update(device: Any, accuracy: float | None, epoch: Any = None, step: Any = None):
+def print_test_update(
+    device: Any, accuracy: float | None, epoch: Any = None, step: Any = None
+) -> None:
     """Print a line about a step of testing."""
     said = "" if accuracy is None else f" Accuracy={accuracy:.2f}"
     print(f"| Test Device={device} Step={step} Epoch={epoch}{said} Time={now()}", flush=True)

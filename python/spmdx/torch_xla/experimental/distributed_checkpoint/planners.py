@@ -157,7 +157,8 @@ class SPMDLoadPlanner(DefaultLoadPlanner):
         if saved.size != tensor.shape:
             raise ValueError(
                 f"{name} has shape {tuple(saved.size)} in the checkpoint, and "
-                f"{tuple(tensor.shape)} in the state dict. Expected the same. Make the model as it was saved."
+                f"{tuple(tensor.shape)} in the state dict. Expected the same. Make the model as it "
+                "was saved."
             )
         self._shards[name] = shards.shards_of(tensor)
         chunks = [_chunk_of(shard) for shard in self._shards[name]]
