@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Linear layers under torch_xla's names. The device cuts all dims of any layer, so they are plain."""
+"""Linear layers under torch_xla's names: plain ones, as the device cuts all dims of any layer."""
 
 from typing import Any
 

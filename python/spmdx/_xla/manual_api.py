@@ -7,7 +7,8 @@ from typing import Any
 import torch
 
 from spmdx import runtime
-from spmdx._xla import manual, state, uploads
+from spmdx._xla import manual, state
+from spmdx._xla.device import uploads
 from spmdx._xla.manual import ManualTensor
 from spmdx._xla.mesh import Mesh, get_global_mesh
 from spmdx._xla.op_sharding import OpSharding, ShardingType

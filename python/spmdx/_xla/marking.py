@@ -9,7 +9,8 @@ import torch
 from spmdx import runtime
 from spmdx._annotate import sharding
 from spmdx._annotate.mesh import Mesh
-from spmdx._xla import state, uploads
+from spmdx._xla import state
+from spmdx._xla.device import uploads
 from spmdx._xla.manual import ManualTensor
 from spmdx._xla.op_sharding import OpSharding, ShardingType
 

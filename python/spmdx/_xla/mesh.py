@@ -12,7 +12,7 @@ import numpy as np
 
 from spmdx import runtime
 from spmdx._annotate import mesh as own
-from spmdx._xla import counters
+from spmdx._xla.device import counters
 from spmdx._xla.op_sharding import OpSharding, op_sharding
 
 PartitionSpec = tuple  # one entry a dim: None, an axis (name or index), or a tuple of axes

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The shards of a tensor as torch_xla gives them: all of one shape, padded with zeros at the end."""
+"""The shards of a tensor as torch_xla gives them: of one shape, padded with zeros at the end."""
 
 import math
 from collections.abc import Sequence

@@ -6,7 +6,8 @@ import torch
 import spmdx._C as _C
 from spmdx._annotate.annotation import annotation_of
 from spmdx._annotate.spec import Sharding
-from spmdx._xla import op_sharding, uploads
+from spmdx._xla import op_sharding
+from spmdx._xla.device import uploads
 from spmdx._xla.manual import ManualTensor
 from spmdx._xla.op_sharding import OpSharding
 

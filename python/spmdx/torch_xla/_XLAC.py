@@ -6,8 +6,9 @@ from typing import Any
 
 import torch
 
-from spmdx._xla import manual, manual_api, marking, preemption, shards, state, uploads
-from spmdx._xla.absent import absent
+from spmdx._xla import graph_hash, manual, manual_api, marking, shards, state
+from spmdx._xla.device import preemption, uploads
+from spmdx._xla.device.absent import absent
 from spmdx._xla.manual import ManualTensor
 from spmdx._xla.op_sharding import OpSharding, ShardingType
 
@@ -16,6 +17,7 @@ __all__ = ["OpSharding"]
 _activate_preemption_sync_manager = preemption.activate
 _deactivate_preemption_sync_manager = preemption.deactivate
 _sync_point_reached = preemption.reached
+_get_graph_hash = graph_hash.graph_hash
 
 
 def _get_xla_sharding_spec(tensor: torch.Tensor) -> str:
@@ -149,7 +151,6 @@ def _ensure_xla_coordinator_initialized(
 
 
 _NO_TEXT = "Use spmdx.debug.dump(), or spmdx.explain(tensor): there is no HLO here."
-_NO_HASH = "Use torch_xla.debug.metrics: UncachedCompile counts the plans that were made."
 
 __getattr__ = absent(
     "torch_xla._XLAC",
@@ -157,7 +158,6 @@ __getattr__ = absent(
         "_get_xla_tensors_hlo": _NO_TEXT,
         "_get_xla_tensors_text": _NO_TEXT,
         "_get_xla_tensors_dot": _NO_TEXT,
-        "_get_graph_hash": _NO_HASH,
         "_is_placecholder": "The backend openxla records ops: there are no placeholders.",
         "lowering": _NO_TEXT,
     },

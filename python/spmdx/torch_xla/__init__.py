@@ -8,7 +8,8 @@ imports. ``import torch_xla`` then finds this package, and the device "xla" is t
 import os
 
 from spmdx import __version__ as __version__
-from spmdx._xla import custom_ops, device_name, finder
+from spmdx._xla import custom_ops
+from spmdx._xla.device import device_name, finder
 from spmdx.torch_xla import _XLAC, _backends, runtime
 from spmdx.torch_xla.core import xla_model
 from spmdx.torch_xla.torch_xla import (

@@ -10,7 +10,7 @@ import torch
 
 from spmdx._base.after_import import after_import
 from spmdx._compile.backend import record
-from spmdx._xla.steps import sync_device
+from spmdx._xla.device.steps import sync_device
 from spmdx.torch_xla.distributed import xla_backend
 
 

@@ -11,7 +11,7 @@ import spmdx._C as _C
 from spmdx import debug
 from spmdx import runtime as own
 from spmdx._xla import marking
-from spmdx._xla.absent import absent, refuse
+from spmdx._xla.device.absent import absent, refuse
 from spmdx._xla.mesh import count_devices_with
 
 _DEVICE, _SPMD = "PJRT_DEVICE", "XLA_USE_SPMD"

@@ -10,8 +10,8 @@ import torch
 
 from spmdx import debug
 from spmdx import manual_seed as _manual_seed
-from spmdx._xla.absent import refuse
-from spmdx._xla.steps import run_closures, sync_device
+from spmdx._xla.device.absent import refuse
+from spmdx._xla.device.steps import run_closures, sync_device
 from spmdx.torch_xla import runtime
 
 

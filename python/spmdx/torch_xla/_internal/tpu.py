@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """torch_xla._internal.tpu: there are no TPUs here."""
 
-from spmdx._xla.absent import absent
+from spmdx._xla.device.absent import absent
 
 _ADVICE = "There are no TPUs here. Ask torch_xla.runtime.device_type() first."
 

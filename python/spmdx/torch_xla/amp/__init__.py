@@ -6,7 +6,7 @@ from typing import Any
 import torch
 from torch.amp import GradScaler as _GradScaler
 
-from spmdx._xla.absent import absent
+from spmdx._xla.device.absent import absent
 
 
 class autocast(torch.autocast):

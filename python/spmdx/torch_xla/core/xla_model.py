@@ -12,9 +12,10 @@ from torch.utils import _pytree as pytree
 import spmdx._C as _C
 from spmdx import manual_seed
 from spmdx import runtime as own
-from spmdx._xla import marking, state, steps, uploads
-from spmdx._xla.absent import absent
-from spmdx._xla.rate import RateTracker
+from spmdx._xla import marking, state
+from spmdx._xla.device import steps, uploads
+from spmdx._xla.device.absent import absent
+from spmdx._xla.device.rate import RateTracker
 from spmdx.torch_xla import runtime, torch_xla
 
 __all__ = ["RateTracker", "optimizer_step", "save", "xla_device"]

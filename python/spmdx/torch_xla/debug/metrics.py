@@ -4,8 +4,8 @@
 from typing import Any
 
 from spmdx import debug
-from spmdx._xla import counters as _counters
-from spmdx._xla.absent import absent
+from spmdx._xla.device import counters as _counters
+from spmdx._xla.device.absent import absent
 
 Samples = tuple[int, float, list[tuple[float, float]]]
 

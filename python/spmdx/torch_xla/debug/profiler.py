@@ -7,7 +7,7 @@ from typing import Any
 
 from torch.profiler import record_function
 
-from spmdx._xla.absent import absent
+from spmdx._xla.device.absent import absent
 
 _ADVICE = "Use torch.profiler.profile(): it shows steps, ops and collectives."
 

@@ -6,7 +6,7 @@ from typing import Any
 
 import torch
 
-from spmdx._xla.absent import absent
+from spmdx._xla.device.absent import absent
 
 
 def assume_pure(fn: Callable[..., Any], *, add_rng_seed_argument: bool = False) -> Any:

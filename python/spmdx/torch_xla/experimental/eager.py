@@ -4,7 +4,7 @@
 import contextlib
 from collections.abc import Iterator
 
-from spmdx._xla.absent import refuse
+from spmdx._xla.device.absent import refuse
 
 _ADVICE = "Leave it out: ops are recorded, and print and .item() run what they need."
 

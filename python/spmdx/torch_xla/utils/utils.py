@@ -8,7 +8,7 @@ from typing import Any
 
 from torch.utils import _pytree as pytree
 
-from spmdx._xla.absent import absent
+from spmdx._xla.device.absent import absent
 
 
 class SampleGenerator:

@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """torch_xla.distributed.fsdp: which parts of a module are wrapped."""
 
-from spmdx._xla.absent import absent
+from spmdx._xla.device.absent import absent
 from spmdx.torch_xla.distributed.fsdp.utils import checkpoint_module
 
 __all__ = ["checkpoint_module"]

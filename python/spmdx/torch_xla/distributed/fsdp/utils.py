@@ -6,7 +6,7 @@ from typing import Any
 
 import torch
 
-from spmdx._xla.absent import absent
+from spmdx._xla.device.absent import absent
 from spmdx.torch_xla.utils.checkpoint import checkpoint
 
 

@@ -10,7 +10,7 @@ from torch.distributed.tensor import DTensor, Replicate
 
 from spmdx import runtime as own_runtime
 from spmdx._xla import state
-from spmdx._xla.absent import refuse
+from spmdx._xla.device.absent import refuse
 from spmdx._xla.mesh import Mesh
 from spmdx._xla.op_sharding import ShardingType
 from spmdx._xla.sharded_tensor import XLAShardedTensor

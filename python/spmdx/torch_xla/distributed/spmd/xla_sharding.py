@@ -11,7 +11,7 @@ from torch.utils import _pytree as pytree
 from spmdx._annotate.annotation import annotation_of
 from spmdx._annotate.sharding import shard_as as _shard_as
 from spmdx._xla import marking, state
-from spmdx._xla.absent import absent
+from spmdx._xla.device.absent import absent
 from spmdx._xla.linear import (
     EinsumLinear,
     XLAPatchedLinear,

@@ -12,7 +12,8 @@ import torch.distributed as dist
 import torch.distributed.checkpoint as dcp
 from torch.distributed.checkpoint._fsspec_filesystem import FsspecReader, FsspecWriter
 
-from spmdx._xla import preemption
+from spmdx._xla.device import preemption
+from spmdx.torch_xla import _XLAC
 from spmdx.torch_xla.experimental.distributed_checkpoint._helpers import _sharded_cpu_state_dict
 from spmdx.torch_xla.experimental.distributed_checkpoint.planners import (
     SPMDLoadPlanner,
@@ -184,8 +185,6 @@ class CheckpointManager:
             "chkpt_on_preemption is False. Expected True, for signals to be noted. Make the "
             "manager with it."
         )
-        from spmdx.torch_xla import _XLAC
-
         return bool(_XLAC._sync_point_reached(step))
 
     # --- files ----------------------------------------------------------------------------------

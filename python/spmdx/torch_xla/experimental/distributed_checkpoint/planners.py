@@ -187,7 +187,8 @@ class SPMDLoadPlanner(DefaultLoadPlanner):
 
 def _separated(state_dict: dict[str, Any]) -> tuple[dict[str, Any], dict[str, Any]]:
     """(what is cut, all else)."""
-    cut, others = {}, {}
+    cut: dict[str, Any] = {}
+    others: dict[str, Any] = {}
     for name, value in state_dict.items():
         is_cut = isinstance(value, _CpuShards) or _is_sharded_tensor(value)
         (cut if is_cut else others)[name] = value

@@ -7,7 +7,7 @@ from typing import Any
 
 from spmdx import debug, mark_step
 from spmdx import sync as _sync
-from spmdx._xla import counters, uploads
+from spmdx._xla.device import counters, uploads
 
 _closures: list[tuple[Callable[..., Any], tuple, bool]] = []
 

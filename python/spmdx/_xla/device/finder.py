@@ -14,13 +14,15 @@ OURS, THEIRS = "spmdx.torch_xla", "torch_xla"
 # Modules of torch_xla that mean nothing here, and what to do instead.
 ABSENT = {
     "_dynamo": 'Write torch.compile(..., backend="openxla"), or leave torch.compile out.',
-    "core.xla_builder": "There is no XLA computation to build. Write the function with PyTorch's ops.",
+    "core.xla_builder": "There is no XLA computation to build. Write it with PyTorch's ops.",
     "core.xla_op_registry": "There is no XLA op to register. Write it with PyTorch's ops.",
     "core.dynamo_bridge": "Leave it out: the device records ops as they are.",
     "debug.graph_saver": "Set SPMDX_DUMP=folder: every plan is written there.",
-    "distributed.data_parallel": "Mark the batch instead: xs.mark_sharding(x, mesh, ('data', None)).",
+    "distributed.data_parallel": "Mark the batch: xs.mark_sharding(x, mesh, ('data', None)).",
     "distributed.zero_redundancy_optimizer": "Shard the parameters: optimizer state follows them.",
-    "distributed.fsdp.xla_fully_sharded_data_parallel": "Use experimental.spmd_fully_sharded_data_parallel.",
+    "distributed.fsdp.xla_fully_sharded_data_parallel": (
+        "Use experimental.spmd_fully_sharded_data_parallel."
+    ),
     "experimental.custom_kernel": "Write it with PyTorch's ops: there are no Pallas kernels here.",
     "experimental.plugins": "Devices are chosen by SPMDX_DEVICE_TYPE.",
     "experimental.quantized": "Use PyTorch's own quantization.",

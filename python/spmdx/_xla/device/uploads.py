@@ -13,7 +13,7 @@ import torch
 import spmdx._C as _C
 from spmdx import debug
 from spmdx._annotate.spec import Sharding
-from spmdx._xla import counters
+from spmdx._xla.device import counters
 
 _fresh: dict[int, int] = {}  # by the memory of what came up: how many ops were recorded before
 _came: set[int] = set()  # the memory of all that came up in this step

@@ -18,7 +18,7 @@ from spmdx._annotate import sharding
 from spmdx._base.after_import import after_import
 from spmdx._base.own_devices import NAMES
 from spmdx._base.traced import as_in_torch
-from spmdx._xla import uploads
+from spmdx._xla.device import uploads
 
 XLA = torch.device("xla", 0)
 _SPMDX = torch.device("spmdx", 0)
