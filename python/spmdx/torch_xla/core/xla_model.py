@@ -13,16 +13,34 @@ import spmdx._C as _C
 from spmdx import manual_seed
 from spmdx import runtime as own
 from spmdx._xla import marking, state
+from spmdx._xla.collectives import (
+    NO_REGION,
+    all_gather,
+    all_reduce,
+    mesh_reduce,
+    reduce_gradients,
+    rendezvous,
+    require_no_groups,
+)
 from spmdx._xla.device import steps, uploads
 from spmdx._xla.device.absent import absent
 from spmdx._xla.device.rate import RateTracker
 from spmdx.torch_xla import runtime, torch_xla
 
-__all__ = ["RateTracker", "optimizer_step", "save", "xla_device"]
+__all__ = [
+    "RateTracker",
+    "all_gather",
+    "all_reduce",
+    "mesh_reduce",
+    "optimizer_step",
+    "reduce_gradients",
+    "rendezvous",
+    "save",
+    "xla_device",
+]
 
 REDUCE_SUM, REDUCE_MUL, REDUCE_AND = "sum", "mul", "and"
 REDUCE_OR, REDUCE_MIN, REDUCE_MAX = "or", "min", "max"
-_NO_REGION = "Use spmdx.shard_map and spmdx.collectives: there a program is that of one device."
 
 
 def is_xla_tensor(tensor: torch.Tensor) -> bool:
@@ -173,99 +191,11 @@ def optimizer_step(
     Raises:
         NotImplementedError: groups are given.
     """
-    _require_no_groups("optimizer_step", groups)
+    require_no_groups("optimizer_step", groups)
     result = optimizer.step(**(optimizer_args or {}))
     if barrier:
         torch_xla.sync()
     return result
-
-
-def reduce_gradients(optimizer: torch.optim.Optimizer, groups: Any = None, **options: Any) -> None:
-    """Do nothing: gradients are those of all devices as they are.
-
-    Args:
-        optimizer: any.
-        groups: must be None: there is one logical device.
-        **options: kept for programs that give them.
-    """
-    _require_no_groups("reduce_gradients", groups)
-
-
-def _require_no_groups(name: str, groups: Any) -> None:
-    if groups is not None:
-        raise NotImplementedError(f"{name}(groups=…) means nothing on spmdx. {_NO_REGION}")
-
-
-def all_reduce(
-    reduce_type: str,
-    inputs: Any,
-    scale: float = 1.0,
-    groups: Any = None,
-    pin_layout: bool = True,
-) -> Any:
-    """The reduction over the one logical device: what it was given, scaled.
-
-    Args:
-        reduce_type: one of the ``REDUCE_…`` of this module.
-        inputs: a tensor, or a list that is reduced in place.
-        scale: a factor.
-        groups: must be None: there is one logical device.
-        pin_layout: kept for programs that give it.
-
-    Returns:
-        A copy of a tensor; None for a list.
-
-    Raises:
-        NotImplementedError: groups are given.
-    """
-    _require_no_groups("all_reduce", groups)
-    if isinstance(inputs, torch.Tensor):
-        return inputs.clone() if scale == 1.0 else inputs * scale
-    for tensor in inputs:
-        tensor.mul_(scale)
-    return None
-
-
-def all_gather(value: torch.Tensor, dim: int = 0, groups: Any = None, **options: Any) -> Any:
-    """What the one logical device has: a copy of ``value``.
-
-    Args:
-        value: a tensor.
-        dim: kept for programs that give it.
-        groups: must be None: there is one logical device.
-        **options: kept for programs that give them.
-
-    Returns:
-        A copy.
-
-    Raises:
-        NotImplementedError: groups are given.
-    """
-    _require_no_groups("all_gather", groups)
-    return value.clone()
-
-
-def mesh_reduce(tag: str, data: Any, reduce_fn: Callable[[list[Any]], Any]) -> Any:
-    """What ``reduce_fn`` makes of the data of the one logical device.
-
-    Args:
-        tag: kept for programs that give it.
-        data: anything.
-        reduce_fn: called with a list.
-    """
-    return reduce_fn([data])
-
-
-def rendezvous(tag: str, payload: bytes = b"", replicas: Any = ()) -> list[bytes]:
-    """Wait until the device has run all; what each process gave: that of this one.
-
-    Args:
-        tag: the name of the place.
-        payload: what this process gives.
-        replicas: must be empty.
-    """
-    torch_xla.sync(wait=True)
-    return [payload]
 
 
 def save(
@@ -403,14 +333,14 @@ def unlazy(tensors: Iterable[torch.Tensor]) -> None:
 __getattr__ = absent(
     "torch_xla.core.xla_model",
     {
-        "all_to_all": _NO_REGION,
-        "reduce_scatter": _NO_REGION,
-        "reduce_scatter_bucketized": _NO_REGION,
-        "all_gather_bucketized": _NO_REGION,
-        "collective_permute": _NO_REGION,
-        "collective_broadcast": _NO_REGION,
-        "send": _NO_REGION,
-        "recv": _NO_REGION,
+        "all_to_all": NO_REGION,
+        "reduce_scatter": NO_REGION,
+        "reduce_scatter_bucketized": NO_REGION,
+        "all_gather_bucketized": NO_REGION,
+        "collective_permute": NO_REGION,
+        "collective_broadcast": NO_REGION,
+        "send": NO_REGION,
+        "recv": NO_REGION,
         "get_stablehlo": "Use spmdx.debug.dump(): it gives the plan as text.",
         "get_stablehlo_bytecode": "Use spmdx.debug.dump(): it gives the plan as text.",
         "set_replication": "Call torch_xla.runtime.use_spmd() instead.",
