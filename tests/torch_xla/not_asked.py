@@ -29,6 +29,7 @@ NOT_ASKED: dict[str, str] = {
             "test_spmd_all_reduce_scale",
         )
     },
+    _SHARDING + "test_shard_hashing": XLA + ": hashes of graphs",
     _SHARDING + "test_fallback": XLA + ": which op it computes on the host",
     _SHARDING + "test_hybrid_mesh": TPU + ": their coordinates",
     _SHARDING + "test_hybrid_mesh_shape": TPU,

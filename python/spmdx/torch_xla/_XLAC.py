@@ -6,7 +6,7 @@ from typing import Any
 
 import torch
 
-from spmdx._xla import graph_hash, manual, manual_api, marking, shards, state
+from spmdx._xla import manual, manual_api, marking, shards, state
 from spmdx._xla.device import preemption, uploads
 from spmdx._xla.device.absent import absent
 from spmdx._xla.manual import ManualTensor
@@ -17,7 +17,6 @@ __all__ = ["OpSharding"]
 _activate_preemption_sync_manager = preemption.activate
 _deactivate_preemption_sync_manager = preemption.deactivate
 _sync_point_reached = preemption.reached
-_get_graph_hash = graph_hash.graph_hash
 
 
 def _get_xla_sharding_spec(tensor: torch.Tensor) -> str:
@@ -150,6 +149,7 @@ def _ensure_xla_coordinator_initialized(
     """Do nothing: processes meet before the first step."""
 
 
+_NO_HASH = "Use torch_xla.debug.metrics: UncachedCompile counts the plans that were made."
 _NO_TEXT = "Use spmdx.debug.dump(), or spmdx.explain(tensor): there is no HLO here."
 
 __getattr__ = absent(
@@ -158,6 +158,7 @@ __getattr__ = absent(
         "_get_xla_tensors_hlo": _NO_TEXT,
         "_get_xla_tensors_text": _NO_TEXT,
         "_get_xla_tensors_dot": _NO_TEXT,
+        "_get_graph_hash": _NO_HASH,
         "_is_placecholder": "The backend openxla records ops: there are no placeholders.",
         "lowering": _NO_TEXT,
     },

@@ -10,7 +10,7 @@ import os
 from spmdx import __version__ as __version__
 from spmdx._xla import custom_ops
 from spmdx._xla.device import device_name, finder
-from spmdx.torch_xla import _XLAC, _backends, runtime
+from spmdx.torch_xla import _XLAC, _backends, amp, debug, distributed, experimental, runtime
 from spmdx.torch_xla.core import xla_model
 from spmdx.torch_xla.torch_xla import (
     compile,
@@ -27,10 +27,14 @@ from spmdx.torch_xla.torch_xla import (
 
 __all__ = [
     "_XLAC",
+    "amp",
     "compile",
+    "debug",
     "device",
     "device_count",
     "devices",
+    "distributed",
+    "experimental",
     "install",
     "launch",
     "manual_seed",
