@@ -44,7 +44,6 @@ NOT_ASKED: dict[str, str] = {
     "XlaAutoShardingTest.test_matmul": AUTO,
     "XlaAutoShardingTest.test_simple_linear_training": AUTO,
     "DynamoSpmdInferenceTest.test_dynamo_input_sharding_threashold": "asks for a call that crashes",
-    "DTensorIntegrationTest2.test_xla_distribute_module_auto": AUTO,
 }
 
 # Programs' own arguments, where they would train for an hour on a processor.

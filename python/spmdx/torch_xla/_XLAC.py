@@ -7,7 +7,7 @@ from typing import Any
 import torch
 
 from spmdx._xla import manual, manual_api, marking, shards, state
-from spmdx._xla.device import preemption, uploads
+from spmdx._xla.device import counters, preemption, uploads
 from spmdx._xla.device.absent import absent
 from spmdx._xla.manual import ManualTensor
 from spmdx._xla.op_sharding import OpSharding, ShardingType
@@ -50,8 +50,7 @@ def _xla_clear_sharding(tensor: torch.Tensor) -> None:
     marking.clear(tensor)
 
 
-def _xla_get_auto_sharding() -> bool:
-    return False
+_xla_get_auto_sharding = counters.shardings_are_chosen
 
 
 def _get_local_shards(tensors: Sequence[torch.Tensor]) -> list[list[tuple[torch.Tensor, str]]]:

@@ -29,7 +29,8 @@ def use_spmd(auto: bool | None = False) -> None:
     if auto:
         refuse(
             "use_spmd(auto=True)",
-            "Mark some tensors: the others follow. See spmdx.fully_shard for a whole module.",
+            "Mark some tensors: the others follow. For a whole module, give auto_policy to "
+            "distribute_module.",
         )
     os.environ[_SPMD] = "1"
 

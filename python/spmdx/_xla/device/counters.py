@@ -22,6 +22,7 @@ _NUMBERS = {"InputOutputAliasCount"}  # of numbers; all others are of nanosecond
 _counts: Counter[str] = Counter()
 _samples: defaultdict[str, list[tuple[float, float]]] = defaultdict(list)
 _since: dict[str, int] = {}  # the device's counters when they were cleared
+_auto = {"on": False}  # whether auto_policy has chosen shardings
 _gathers: set[Hashable] = set()  # the layouts of tensors that were read
 
 
@@ -33,6 +34,16 @@ def count(name: str, by: int = 1) -> None:
 def sample(name: str, value: float) -> None:
     """Adds a value to a metric: nanoseconds, or bytes."""
     _samples[name].append((time.time(), value))
+
+
+def choose_shardings() -> None:
+    """Notes that shardings are chosen that nobody wrote: plans made from here on count so."""
+    _auto["on"] = True
+
+
+def shardings_are_chosen() -> bool:
+    """Whether they are."""
+    return _auto["on"]
 
 
 def gathered(layout: Hashable) -> None:

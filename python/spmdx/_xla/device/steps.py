@@ -22,6 +22,8 @@ def sync_device(wait: bool) -> None:
         mark_step()
     if debug.counters()["plans_compiled"] > planned:
         _count_aliases()
+        if counters.shardings_are_chosen():
+            counters.count("CompileWithAutoSharding")
 
 
 def _count_aliases() -> None:

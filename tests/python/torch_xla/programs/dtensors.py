@@ -50,6 +50,15 @@ def a_module_is_distributed(devices):
     assert len(seen) == 1
 
 
+def a_module_can_be_cut_by_a_policy(devices):
+    model = torch.nn.Sequential(torch.nn.Linear(4, 8), torch.nn.ReLU(), torch.nn.Linear(8, 2))
+    x = torch.randn(6, 4)
+    want = model(x)
+    result = distribute_module(model, _mesh(devices), auto_policy)
+    assert f"devices=[{devices},1]" in xs.wrap_if_sharded(result[0].weight).sharding_spec
+    same(result(x.to("xla")), want)
+
+
 def what_cannot_be_distributed_is_refused(devices):
     mesh, x = _mesh(devices), torch.randn(8, 3)
     with refused(ValueError, "Unsupported placement type"):
@@ -59,7 +68,5 @@ def what_cannot_be_distributed_is_refused(devices):
         xla_distribute_tensor(got.global_tensor, mesh, [Shard(1)])
     with refused(AssertionError):
         xla_distribute_tensor(x, DeviceMesh("xla", list(range(devices - 1))), [Shard(0)])
-    with refused(NotImplementedError, "auto_policy"):
-        xla_distribute_module(torch.nn.Linear(2, 2), mesh, auto_policy)
     with refused(ValueError):
         xla_distribute_module(torch.nn.Linear(2, 2), mesh, input_fn=lambda inputs: inputs)

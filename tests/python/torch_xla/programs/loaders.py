@@ -78,6 +78,7 @@ def each_batch_ends_a_step(devices):
     metrics.clear_all()
     for x, _ in loader.per_device_loader(torch_xla.device()):
         total = total + x.sum(0)
+    xm.wait_device_ops()
     assert metrics.counter_value("ExecuteReplicated") == 3
 
 

@@ -78,7 +78,7 @@ def what_does_not_fit_is_refused(devices):
         xs.disable_manual_sharding(torch.ones(8).to("xla"), (None,), (8,), mesh=mesh)
     part = xs.enable_manual_sharding(torch.ones(devices, 2).to("xla"), (0, None), mesh=mesh)
     with refused(RuntimeError, "one device's part"):
-        xs.disable_manual_sharding(part, (0, None), (devices + 2, 2), mesh=mesh)
+        xs.disable_manual_sharding(part, (0, None), (2 * devices, 2), mesh=mesh)
     with refused(RuntimeError, "disable_manual_sharding"):
         part.global_tensor.sum().item()
     with refused(ValueError, "mesh is required"):

@@ -75,4 +75,4 @@ def results_have_shards_too_once_they_are_computed(devices):
     total = sum(float(s.unpadded_data.sum()) for s in wrapped.local_shards if s.replica_id == 0)
     assert total == 240.0
     with refused(ValueError, "mesh_shape must be specified"):
-        wrapped._spec
+        _ = wrapped._spec

@@ -25,6 +25,7 @@ def blocks_and_functions_are_steps(devices):
     metrics.clear_all()
     with torch_xla.step():
         y = t * 2
+    xm.wait_device_ops()
     assert metrics.counter_value("ExecuteReplicated") == 1
     same(y, x * 2)
 
@@ -153,6 +154,7 @@ def a_compiled_function_ends_a_step(devices):
     torch_xla.sync(wait=True)
     metrics.clear_all()
     result = torch.compile(model, backend="openxla")(t)
+    xm.wait_device_ops()
     assert metrics.counter_value("ExecuteReplicated") == 1
     assert torch_xla._XLAC._get_xla_sharding_spec(result)
     same(result, want)

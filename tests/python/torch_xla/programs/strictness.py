@@ -89,7 +89,7 @@ def placements_that_mean_nothing(devices):
 
         marked.redistribute(line(devices), (Shard(2),))
     with refused(ValueError, "Placements not available"):
-        (marked + 1).placements
+        _ = (marked + 1).placements
 
 
 def there_is_one_logical_device(devices):
@@ -126,4 +126,4 @@ def what_is_not_here_says_so_by_its_name(devices):
         with refused(ModuleNotFoundError, f"torch_xla.{module} is not in spmdx.torch_xla"):
             __import__(f"torch_xla.{module}")
     with refused(AttributeError, "no_such_name"):
-        xm.no_such_name
+        _ = xm.no_such_name

@@ -10,7 +10,7 @@ from torch.distributed.tensor import DTensor, Replicate
 
 from spmdx import runtime as own_runtime
 from spmdx._xla import state
-from spmdx._xla.device.absent import refuse
+from spmdx._xla.device import counters
 from spmdx._xla.mesh import Mesh
 from spmdx._xla.op_sharding import ShardingType
 from spmdx._xla.sharded_tensor import XLAShardedTensor
@@ -19,7 +19,25 @@ from spmdx.torch_xla.distributed.spmd.xla_sharding import mark_sharding
 
 
 def auto_policy(mod_name: str, mod: torch.nn.Module, mesh: Any) -> None:
-    """As ``partition_fn``: asks for shardings that nobody wrote, which is refused."""
+    """As ``partition_fn``: cuts each parameter along its longest dim, over all devices.
+
+    The planner chooses how all else lies, as it does wherever nobody has marked.
+
+    Args:
+        mod_name: the name of a module.
+        mod: the module, on the device.
+        mesh: a ``DeviceMesh`` of type "xla" with all devices.
+    """
+    used = convert_to_xla_mesh(mesh)
+    axes = tuple(range(len(used.mesh_shape)))
+    for parameter in mod.parameters(recurse=False):
+        if not parameter.dim() or state.sharding_of(parameter) is not None:
+            continue
+        longest = max(range(parameter.dim()), key=lambda dim: parameter.shape[dim])
+        spec: list[Any] = [None] * parameter.dim()
+        spec[longest] = axes if len(axes) > 1 else axes[0]
+        mark_sharding(parameter, used, tuple(spec))
+    counters.choose_shardings()
 
 
 def convert_to_xla_mesh(dt_mesh: Any) -> Mesh:
@@ -115,11 +133,8 @@ def xla_distribute_module(
         ``module`` itself, on the device.
 
     Raises:
-        NotImplementedError: ``auto_policy``: nothing chooses shardings where nobody has marked.
         ValueError: a hook that takes other arguments.
     """
-    if partition_fn is auto_policy:
-        refuse("auto_policy", "Mark some tensors: the others follow. See spmdx.fully_shard.")
     runtime.use_spmd()
     module.to("spmdx")
     for name, part in module.named_modules():
