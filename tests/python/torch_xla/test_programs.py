@@ -2,18 +2,15 @@
 """Programs of torch_xla, run as they are on 2, 3, 4 and 8 devices: `programs` holds them."""
 
 import ast
-import functools
 import json
 import os
 import pathlib
 import subprocess
 import sys
-import tempfile
 
 import pytest
 
 PROGRAMS = pathlib.Path(__file__).parent / "programs"
-DEVICES = (2, 3, 4, 8)
 
 
 def functions():
@@ -27,27 +24,22 @@ def functions():
     return found
 
 
-@functools.cache
-def results(devices):
-    """By function: why it failed, or nothing. One process runs all of them."""
+@pytest.mark.parametrize("devices", [8, 4, 3, 2])
+def test_programs_run_as_they_are(devices, tmp_path):
     unset = {name: text for name, text in os.environ.items() if not name.startswith("SPMDX_")}
-    with tempfile.TemporaryDirectory() as folder:
-        out = pathlib.Path(folder) / "results"
-        done = subprocess.run(
-            [sys.executable, "-m", "spmdx.torch_xla", str(PROGRAMS / "run_all.py"), str(out)],
-            env={**unset, "PJRT_DEVICE": "CPU", "CPU_NUM_DEVICES": str(devices)},
-            capture_output=True,
-            text=True,
-            timeout=300,
-        )
-        assert done.returncode == 0, done.stdout + done.stderr
-        return dict(json.loads(line) for line in out.read_text().splitlines())
-
-
-@pytest.mark.parametrize("name", functions())
-@pytest.mark.parametrize("devices", DEVICES)
-def test_a_program_runs_as_it_is(devices, name):
-    assert results(devices)[name] == ""
+    out = tmp_path / "results"
+    done = subprocess.run(
+        [sys.executable, "-m", "spmdx.torch_xla", str(PROGRAMS / "run_all.py"), str(out)],
+        env={**unset, "PJRT_DEVICE": "CPU", "CPU_NUM_DEVICES": str(devices)},
+        capture_output=True,
+        text=True,
+        timeout=300,
+    )
+    assert done.returncode == 0, done.stdout + done.stderr
+    results = dict(json.loads(line) for line in out.read_text().splitlines())
+    assert sorted(results) == sorted(functions())
+    failed = {name: why for name, why in results.items() if why}
+    assert not failed, "\n".join(f"{name}\n{why}" for name, why in failed.items())
 
 
 def test_there_are_programs():

@@ -5,6 +5,7 @@ import importlib
 import importlib.abc
 import importlib.machinery
 import importlib.util
+import os
 import sys
 import types
 from collections.abc import Sequence
@@ -83,11 +84,14 @@ def is_installed_elsewhere() -> bool:
     """Whether there is a torch_xla that is not this one."""
     if THEIRS in sys.modules:
         return sys.modules[THEIRS] is not sys.modules.get(OURS)
-    return any(
-        getattr(finder, "find_spec", lambda *_: None)(THEIRS, None) is not None
-        for finder in sys.meta_path
-        if not isinstance(finder, _Finder)
-    )
+    program = getattr(sys.modules["__main__"], "__file__", None)
+    for finder in sys.meta_path:
+        if isinstance(finder, _Finder) or not hasattr(finder, "find_spec"):
+            continue
+        found = finder.find_spec(THEIRS, None)
+        if found is not None and (program is None or found.origin != os.path.abspath(program)):
+            return True
+    return False
 
 
 def install() -> None:
