@@ -13,7 +13,8 @@ import torch
 from torch.utils import _pytree as pytree
 
 from spmdx._annotate.mesh import Mesh
-from spmdx._annotate.sharding import mark_sharding
+from spmdx._xla import home
+from spmdx._xla.op_sharding import op_sharding
 
 _READS = ("item", "tolist", "cpu", "numpy", "__bool__", "__float__", "__int__")
 _REDUCTIONS: dict[str, Callable[..., torch.Tensor]] = {
@@ -96,8 +97,9 @@ def _mapped(func: Any, args: tuple, kwargs: dict) -> Any:
 
 def _cut(parts: torch.Tensor, mesh: Mesh) -> torch.Tensor:
     """Says that every device holds its own part."""
+    axes = [tuple(range(mesh.ndim)), *[()] * (parts.dim() - 1)]
     names = (mesh.axis_names,) + (None,) * (parts.dim() - 1)
-    return mark_sharding(parts, mesh, names)
+    return home.annotate(parts, op_sharding(mesh, axes, names))
 
 
 def _axes_in(axes: Sequence[Sequence[int]]) -> list[int]:

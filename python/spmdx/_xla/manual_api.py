@@ -7,7 +7,7 @@ from typing import Any
 import torch
 
 from spmdx import runtime
-from spmdx._xla import manual, state
+from spmdx._xla import home, manual, state
 from spmdx._xla.device import uploads
 from spmdx._xla.manual import ManualTensor
 from spmdx._xla.mesh import Mesh, get_global_mesh
@@ -46,8 +46,7 @@ def shard_to_full_shape(
     if wanted.kind not in (ShardingType.REPLICATED,):
         mesh, axes = _axes(wanted, len(shape))
     result = manual.leave(found, mesh, axes, shape).to(dtype)
-    own_mesh, spec = wanted.mesh_and_spec(len(shape))
-    return manual.mark_sharding(result, own_mesh, spec)
+    return home.annotate(result, wanted)
 
 
 def _mark_manual_sharding(t: Any) -> XLAShardedTensor:

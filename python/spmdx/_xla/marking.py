@@ -9,7 +9,7 @@ import torch
 from spmdx import runtime
 from spmdx._annotate import sharding
 from spmdx._annotate.mesh import Mesh
-from spmdx._xla import state
+from spmdx._xla import home, op_sharding, state
 from spmdx._xla.device import uploads
 from spmdx._xla.manual import ManualTensor
 from spmdx._xla.op_sharding import OpSharding, ShardingType
@@ -33,8 +33,7 @@ def annotate(tensor: torch.Tensor, wanted: OpSharding) -> None:
         raise RuntimeError("the tensor is manual. Call disable_manual_sharding first.")
     if wanted.kind == ShardingType.MANUAL:
         raise RuntimeError("a tensor cannot be annotated as manual. Call enable_manual_sharding.")
-    mesh, spec = wanted.mesh_and_spec(found.dim())
-    sharding.mark_sharding(found, mesh, spec)
+    home.annotate(found, wanted)
     uploads.used(found)
 
 
@@ -66,4 +65,5 @@ def clear(tensor: torch.Tensor) -> torch.Tensor:
 def replicate(tensor: torch.Tensor) -> None:
     """Annotates a tensor as what every device holds whole."""
     count = runtime.global_runtime_device_count()
-    sharding.mark_sharding(tensor, Mesh(range(count), (count,)), (None,) * tensor.dim())
+    whole, mesh = (None,) * tensor.dim(), Mesh(range(count), (count,))
+    home.annotate(tensor, op_sharding.op_sharding(mesh, [()] * tensor.dim(), whole))

@@ -13,7 +13,7 @@ import torch
 import spmdx._C as _C
 from spmdx import runtime
 from spmdx._annotate import sharding
-from spmdx._xla import state
+from spmdx._xla import home, state
 from spmdx._xla.op_sharding import OpSharding, ShardingType
 
 
@@ -91,16 +91,33 @@ def shards_of(tensor: torch.Tensor) -> list[XLAShard]:
     found = sharding_for(tensor)
     kind, shape = runtime.device_type(), padded_shape(tensor.shape, found)
     rows = []
-    whole = tensor.detach().cpu() if found.kind == ShardingType.REPLICATED else None
+    is_whole = found.kind == ShardingType.REPLICATED
+    whole = tensor.detach().cpu() if is_whole or _is_nested(tensor) else None
     held = {} if whole is not None else _pieces(tensor)
     for device, (replica, indices) in zip(
         _own_devices(), places_of(tensor.shape, found), strict=True
     ):
         data = torch.zeros(shape, dtype=tensor.dtype)
-        piece = whole if whole is not None else held[device]
+        piece = held[device] if whole is None else whole if is_whole else whole[tuple(indices)]
         data[tuple(slice(0, size) for size in piece.shape)] = piece
         rows.append(XLAShard(data, indices, f"{kind}:{device}", replica))
     return rows
+
+
+def _is_nested(tensor: torch.Tensor) -> bool:
+    """Whether several axes cut a dim in parts of different sizes: here one axis after the other
+    does, rounding up at each; in XLA all of them do at once, so that devices hold other elements.
+    """
+    handle = _C.annotation(tensor) or _C.sharding_of(tensor)
+    if handle is None:
+        return False
+    own = sharding.Sharding(handle)
+    sizes = dict(zip(own.mesh.axis_names, own.mesh.mesh_shape, strict=True))
+    for size, entry in zip(tensor.shape, own.spec, strict=True):
+        axes = [sizes[name] for name in entry] if isinstance(entry, tuple) else []
+        if sum(n > 1 for n in axes) > 1 and size % math.prod(axes):
+            return True
+    return False
 
 
 def _pieces(tensor: torch.Tensor) -> dict[int, torch.Tensor]:
@@ -133,7 +150,24 @@ def load(tensor: torch.Tensor, shards: Sequence[torch.Tensor]) -> None:
         device: shard[tuple(slice(0, s.stop - s.start) for s in indices)].contiguous()
         for device, shard, (_, indices) in zip(_own_devices(), shards, places, strict=True)
     }
-    _take(tensor, by_device)
+    if _is_nested(tensor):
+        _write(tensor, by_device, places)
+    else:
+        _take(tensor, by_device)
+
+
+def _write(tensor: torch.Tensor, by_device: dict[int, torch.Tensor], places: list) -> None:
+    """Writes all elements, wherever they lie."""
+    if runtime.process_count() > 1:
+        raise NotImplementedError(
+            f"several axes cut a dim of {tuple(tensor.shape)} in parts of different sizes, and "
+            "there are several processes. Expected parts of one size. Cut by one axis, or pad."
+        )
+    whole = torch.zeros(tensor.shape, dtype=tensor.dtype)
+    for piece, (_, indices) in zip(by_device.values(), places, strict=True):
+        whole[tuple(indices)] = piece
+    with torch.no_grad():
+        tensor.copy_(whole.to("spmdx"))
 
 
 def _take(tensor: torch.Tensor, by_device: dict[int, torch.Tensor]) -> None:
@@ -172,5 +206,4 @@ def from_shards(
             result[...] = shard
         else:
             result[tuple(indices)] = shard[tuple(slice(0, s.stop - s.start) for s in indices)]
-    mesh, spec = found.mesh_and_spec(len(target))
-    return sharding.mark_sharding(result.to("spmdx"), mesh, spec)
+    return home.annotate(result.to("spmdx"), found)

@@ -23,6 +23,21 @@ def shards_are_padded_and_say_what_they_hold(devices):
         assert torch.equal(joined, x)
 
 
+def shards_of_several_axes_are_those_of_one(devices):
+    mesh = grid(devices)
+    for size in (13, 5, 9):
+        x = torch.randn(size, 3)
+        one = xs.mark_sharding(x.to("xla"), line(devices), (0, None)).local_shards
+        both = xs.mark_sharding(x.to("xla"), mesh, (("data", "model"), None))
+        for shard, other in zip(both.local_shards, one, strict=True):
+            assert torch.equal(shard.data, other.data) and shard.indices == other.indices
+        loaded = both.local_shards
+        for shard in loaded:
+            shard.unpadded_data = shard.unpadded_data * 3
+        both.load_local_shards_(loaded)
+        same(both.global_tensor, x * 3)
+
+
 def replicas_are_numbered(devices):
     x = torch.randn(4, 6)
     whole = xs.mark_sharding(x.to("xla"), line(devices), (None, None))
