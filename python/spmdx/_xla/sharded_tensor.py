@@ -33,7 +33,9 @@ class XLAShardedTensor(DTensor):
 
     Example:
         >>> import torch
+        >>> from spmdx.torch_xla import runtime as xr
         >>> from spmdx.torch_xla.distributed import spmd as xs
+        >>> xr.use_spmd()
         >>> x = xs.mark_sharding(torch.ones(8, 2).to("spmdx"), xs.get_1d_mesh("x"), ("x", None))
         >>> x.sharding_spec
         '{devices=[8,1]0,1,2,3,4,5,6,7}'

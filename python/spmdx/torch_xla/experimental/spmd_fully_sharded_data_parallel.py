@@ -7,7 +7,7 @@ from typing import Any
 
 import torch
 
-from spmdx._xla import state
+from spmdx._annotate.annotation import annotation_of
 from spmdx._xla.mesh import Mesh, get_global_mesh
 from spmdx.torch_xla.distributed.fsdp.wrap import recursive_wrap
 from spmdx.torch_xla.distributed.spmd.xla_sharding import mark_sharding
@@ -98,7 +98,7 @@ class SpmdFullyShardedDataParallel(torch.nn.Module):
 
     def _cut(self, parameter: torch.nn.Parameter) -> None:
         """Cuts the longest dim of a parameter, unless it is marked."""
-        if state.sharding_of(parameter) is not None or not parameter.dim():
+        if annotation_of(parameter) is not None or not parameter.dim():
             return
         longest = max(range(parameter.dim()), key=lambda dim: parameter.shape[dim])
         spec = [None] * parameter.dim()

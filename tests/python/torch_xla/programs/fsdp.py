@@ -66,6 +66,16 @@ def the_longest_dim_is_cut_and_the_output_by_rows(devices):
     assert model[0] is first and model.module is not model
 
 
+def a_model_that_has_run_is_cut_too(devices):
+    model = _model().to("xla")
+    model(torch.ones(2, 6).to("xla"))
+    xs.mark_sharding(model[3].weight, line(devices, "fsdp"), (None, None))
+    torch_xla.sync()
+    wrapped = FSDPv2(model, mesh=line(devices, "fsdp"))
+    assert f"devices=[{devices},1]" in _XLAC._get_xla_sharding_spec(wrapped[0].weight)
+    assert _XLAC._get_xla_sharding_spec(wrapped[3].weight) == "{replicated}"
+
+
 def rows_lie_along_a_second_axis_too(devices):
     mesh = grid(devices, ("data", "fsdp"))
     plain = _model()

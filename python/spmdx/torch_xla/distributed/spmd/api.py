@@ -9,6 +9,7 @@ import torch
 from torch.distributed.tensor import DTensor, Replicate
 
 from spmdx import runtime as own_runtime
+from spmdx._annotate.annotation import annotation_of
 from spmdx._xla import state
 from spmdx._xla.device import counters
 from spmdx._xla.mesh import Mesh
@@ -31,7 +32,7 @@ def auto_policy(mod_name: str, mod: torch.nn.Module, mesh: Any) -> None:
     used = convert_to_xla_mesh(mesh)
     axes = tuple(range(len(used.mesh_shape)))
     for parameter in mod.parameters(recurse=False):
-        if not parameter.dim() or state.sharding_of(parameter) is not None:
+        if not parameter.dim() or annotation_of(parameter) is not None:
             continue
         longest = max(range(parameter.dim()), key=lambda dim: parameter.shape[dim])
         spec: list[Any] = [None] * parameter.dim()
