@@ -126,6 +126,9 @@ def host_index() -> int:
 def global_runtime_device_count() -> int:
     """The number of devices of all processes.
 
+    Returns:
+        A number.
+
     Example:
         >>> from spmdx.torch_xla import runtime as xr
         >>> xr.global_runtime_device_count()

@@ -1,18 +1,16 @@
 # SPDX-License-Identifier: Apache-2.0
 """torch_xla.core.xla_model: devices, steps, saving, and collectives of one logical device."""
 
-import contextlib
 import sys
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from typing import Any
 
 import torch
 from torch.utils import _pytree as pytree
 
 import spmdx._C as _C
-from spmdx import manual_seed
 from spmdx import runtime as own
-from spmdx._xla import marking, state
+from spmdx._xla import state
 from spmdx._xla.collectives import (
     NO_REGION,
     all_gather,
@@ -22,20 +20,26 @@ from spmdx._xla.collectives import (
     rendezvous,
     require_no_groups,
 )
-from spmdx._xla.device import steps, uploads
+from spmdx._xla.device import steps
 from spmdx._xla.device.absent import absent
 from spmdx._xla.device.rate import RateTracker
+from spmdx._xla.generators import fork_rng, get_rng_state, set_rng_state
+from spmdx._xla.sending import send_cpu_data_to_device
 from spmdx.torch_xla import runtime, torch_xla
 
 __all__ = [
     "RateTracker",
     "all_gather",
     "all_reduce",
+    "fork_rng",
+    "get_rng_state",
     "mesh_reduce",
     "optimizer_step",
     "reduce_gradients",
     "rendezvous",
     "save",
+    "send_cpu_data_to_device",
+    "set_rng_state",
     "xla_device",
 ]
 
@@ -44,12 +48,26 @@ REDUCE_OR, REDUCE_MIN, REDUCE_MAX = "or", "min", "max"
 
 
 def is_xla_tensor(tensor: torch.Tensor) -> bool:
-    """Whether a tensor is on the device."""
+    """Whether a tensor is on the device.
+
+    Args:
+        tensor: of any device.
+
+    Returns:
+        True or False.
+    """
     return _C.is_lazy(state.unwrapped(tensor))
 
 
 def get_xla_supported_devices(max_devices: int | None = None) -> list[str]:
-    """The names of the logical devices: one."""
+    """The names of the logical devices: one.
+
+    Args:
+        max_devices: how many names at most.
+
+    Returns:
+        A list of names.
+    """
     return ["xla:0"][:max_devices]
 
 
@@ -73,6 +91,9 @@ def is_master_ordinal(local: bool = True) -> bool:
 
     Args:
         local: of its machine. Where one process a machine runs, each is the first of its own.
+
+    Returns:
+        True or False.
     """
     return own.process_index() % (own.local_process_count() if local else sys.maxsize) == 0
 
@@ -113,6 +134,9 @@ def xla_real_devices(devices: Sequence[Any] | None = None) -> list[str]:
 
     Args:
         devices: logical devices; None means all.
+
+    Returns:
+        One name for each.
     """
     return torch_xla.real_devices() * (1 if devices is None else len(devices))
 
@@ -122,18 +146,35 @@ def xla_device_hw(device: Any) -> str:
 
     Args:
         device: a device, or its name.
+
+    Returns:
+        ``"CPU"`` or ``"CUDA"``.
     """
     kind = torch.device(device).type
     return str(runtime.device_type()) if kind in ("xla", "spmdx") else kind.upper()
 
 
 def xla_device_kind(device: Any = None) -> str:
-    """The kind of hardware below the device."""
+    """The kind of hardware below the device.
+
+    Args:
+        device: kept for programs that give it.
+
+    Returns:
+        ``"CPU"`` or ``"CUDA"``.
+    """
     return str(runtime.device_type())
 
 
 def xla_replication_devices(local_devices: Sequence[Any]) -> list[str]:
-    """The hardware below logical devices, by name."""
+    """The hardware below logical devices, by name.
+
+    Args:
+        local_devices: logical devices.
+
+    Returns:
+        One name for each.
+    """
     return xla_real_devices(local_devices)
 
 
@@ -221,86 +262,14 @@ def _to_cpu(data: Any) -> Any:
     )
 
 
-def send_cpu_data_to_device(datas: Any, device: Any, input_sharding: Any = None) -> list[Any]:
-    """Tensors of the CPU on the device, marked as a ShardingSpec says.
-
-    Args:
-        datas: a list of tensors, or of structures of them.
-        device: the device.
-        input_sharding: a ``ShardingSpec``, which counts for tensors of its rank; None replicates.
-
-    Returns:
-        The same structure.
-
-    Raises:
-        RuntimeError: with ``minibatch``, rows that the devices of this process cannot share.
-    """
-    return pytree.tree_map_only(torch.Tensor, lambda t: _sent(t, device, input_sharding), datas)
-
-
-def _sent(tensor: torch.Tensor, device: Any, spec: Any) -> torch.Tensor:
-    if spec is not None and spec.minibatch and tensor.dim():
-        count = own.addressable_runtime_device_count()
-        if tensor.shape[0] % count:
-            raise RuntimeError(
-                "When minibatch is configured, the per-host batch size must be divisible by local "
-                f"runtime device count. Per host input data shape = {tuple(tensor.shape)}, local "
-                f"devices = {count}"
-            )
-    moved = tensor.to(device)
-    wanted = None if spec is None else spec.xla_spec(tensor)
-    if wanted is not None:
-        marking.annotate(moved, wanted)
-    elif marking.is_spmd():
-        marking.replicate(moved)
-    uploads.used(moved)
-    return moved
-
-
-def set_rng_state(seed: int, device: Any = None) -> None:
-    """Set the state of the device's generator.
-
-    Args:
-        seed: what :func:`get_rng_state` gave, or any int.
-        device: kept for programs that give it.
-    """
-    manual_seed(seed)
-
-
-def get_rng_state(device: Any = None) -> int:
-    """A number that :func:`set_rng_state` takes, drawn from the device's generator.
-
-    Args:
-        device: kept for programs that give it.
-    """
-    module = torch.get_device_module("spmdx")
-    kept = module.get_rng_state()
-    drawn = int.from_bytes(bytes(kept.cpu().tolist()[:16]), "little")
-    seed = (drawn ^ (drawn >> 64)) & (2**63 - 1)
-    manual_seed(seed)
-    return seed
-
-
-@contextlib.contextmanager
-def fork_rng(device: Any = None, enabled: bool = True) -> Iterator[None]:
-    """A block after which the device's generator is as it was.
-
-    Args:
-        device: kept for programs that give it.
-        enabled: whether it is.
-    """
-    module = torch.get_device_module("spmdx")
-    kept = module.get_rng_state()
-    yield
-    if enabled:
-        module.set_rng_state(kept)
-
-
 def get_memory_info(device: Any = None) -> dict[str, int]:
     """The memory of the machine, or of the GPU: bytes used, their peak, and the limit.
 
     Args:
         device: kept for programs that give it.
+
+    Returns:
+        A dict of numbers.
     """
     return own.memory_info()
 

@@ -18,6 +18,12 @@ def counter_names() -> list[str]:
 def counter_value(name: str) -> int | None:
     """The value of a counter; None if nothing was counted.
 
+    Args:
+        name: as torch_xla names it.
+
+    Returns:
+        A number, or None.
+
     Example:
         >>> from spmdx.torch_xla.debug import metrics
         >>> metrics.counter_value("NoSuchCounter") is None
@@ -32,7 +38,14 @@ def metric_names() -> list[str]:
 
 
 def metric_data(name: str) -> Samples | None:
-    """Number of samples, their sum, and pairs of time and value; None if there are none."""
+    """Number of samples, their sum, and pairs of time and value; None if there are none.
+
+    Args:
+        name: as torch_xla names it.
+
+    Returns:
+        The three, or None.
+    """
     return _counters.metrics().get(name)
 
 

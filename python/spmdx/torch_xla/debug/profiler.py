@@ -38,6 +38,9 @@ def trace_me(scope: str) -> Callable[[Callable[..., Any]], Callable[..., Any]]:
 
     Args:
         scope: the name.
+
+    Returns:
+        What a ``with`` takes.
     """
 
     def decorate(function: Callable[..., Any]) -> Callable[..., Any]:

@@ -134,7 +134,20 @@ class ParallelLoader:
 
 
 def sent(batch: Any, device: Any, sharding: Any) -> Any:
-    """A batch on the device, marked."""
+    """A batch on the device, marked.
+
+    Args:
+        batch: tensors in a structure.
+        device: the device.
+        sharding: a ``ShardingSpec``, a dict of them, or None.
+
+    Returns:
+        The same structure.
+
+    Raises:
+        ValueError: a dict for a batch that is none.
+        KeyError: a key that the dict lacks.
+    """
     if not isinstance(sharding, Mapping):
         return xla_model.send_cpu_data_to_device([batch], device, sharding)[0]
     if not isinstance(batch, Mapping):

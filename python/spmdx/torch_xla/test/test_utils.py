@@ -13,6 +13,9 @@ def now(format: str = "%H:%M:%S") -> str:
 
     Args:
         format: as for ``strftime``.
+
+    Returns:
+        A text.
     """
     return datetime.datetime.now().strftime(format)
 
@@ -50,7 +53,14 @@ def print_training_update(
 def print_test_update(
     device: Any, accuracy: float | None, epoch: Any = None, step: Any = None
 ) -> None:
-    """Print a line about a step of testing."""
+    """Print a line about a step of testing.
+
+    Args:
+        device: the device.
+        accuracy: in percent; None prints none.
+        epoch: the number of the epoch.
+        step: the number of the step.
+    """
     said = "" if accuracy is None else f" Accuracy={accuracy:.2f}"
     print(f"| Test Device={device} Step={step} Epoch={epoch}{said} Time={now()}", flush=True)
 
@@ -60,6 +70,9 @@ def get_summary_writer(logdir: str | None) -> Any:
 
     Args:
         logdir: the folder.
+
+    Returns:
+        A writer, or None.
     """
     if not logdir:
         return None

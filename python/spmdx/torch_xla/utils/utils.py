@@ -75,6 +75,9 @@ def getenv_as(name: str, type: Callable[[str], Any], defval: Any = None) -> Any:
         name: the variable.
         type: makes the value of its text.
         defval: what counts where it is not set.
+
+    Returns:
+        What ``type`` makes of it, or ``defval``.
     """
     text = os.environ.get(name)
     if text is None:
@@ -90,12 +93,22 @@ def check_env_flag(name: str, default: str = "") -> bool:
     Args:
         name: the variable.
         default: what counts where it is not set.
+
+    Returns:
+        True or False.
     """
     return os.environ.get(name, default).upper() in ("ON", "1", "YES", "TRUE", "Y")
 
 
 def as_list(t: Any) -> Any:
-    """A tuple or a list as it is; anything else in a tuple."""
+    """A tuple or a list as it is; anything else in a tuple.
+
+    Args:
+        t: anything.
+
+    Returns:
+        A tuple or a list.
+    """
     return t if isinstance(t, tuple | list) else (t,)
 
 
@@ -104,6 +117,9 @@ def shape(inputs: Any) -> list[int]:
 
     Args:
         inputs: numbers in lists in lists.
+
+    Returns:
+        A list of sizes.
     """
     found = []
     while isinstance(inputs, list | tuple):
@@ -132,6 +148,9 @@ def for_each_instance_rewrite(value: Any, select_fn: Callable[[Any], bool], fn: 
         value: the structure.
         select_fn: called with what is in it.
         fn: called with what was chosen.
+
+    Returns:
+        A structure of the same form.
     """
     return pytree.tree_map(lambda leaf: fn(leaf) if select_fn(leaf) else leaf, value)
 

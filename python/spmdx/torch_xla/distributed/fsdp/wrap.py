@@ -26,6 +26,9 @@ def lambda_auto_wrap_policy(
         recurse: whether it is asked if to look into it.
         unwrapped_params: how many of its parameters are not in a wrapped module.
         lambda_fn: called with a module.
+
+    Returns:
+        Whether the module is wrapped, or what is in it is looked at.
     """
     return recurse or lambda_fn(module)
 
@@ -43,6 +46,9 @@ def transformer_auto_wrap_policy(
         recurse: whether it is asked if to look into it.
         unwrapped_params: how many of its parameters are not in a wrapped module.
         transformer_layer_cls: the classes.
+
+    Returns:
+        Whether the module is wrapped, or what is in it is looked at.
     """
     return recurse or isinstance(module, tuple(transformer_layer_cls))
 
@@ -64,6 +70,9 @@ def size_based_auto_wrap_policy(
         min_num_params: how many are many.
         force_leaf_modules: classes that are not looked into.
         exclude_wrap_modules: classes that are not wrapped.
+
+    Returns:
+        Whether the module is wrapped, or what is in it is looked at.
     """
     leaves = tuple(force_leaf_modules or (torch.nn.MultiheadAttention,))
     excluded = tuple(exclude_wrap_modules or (torch.nn.ModuleList, torch.nn.ModuleDict))

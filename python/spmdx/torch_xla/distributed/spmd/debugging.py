@@ -56,6 +56,9 @@ def visualize_tensor_sharding(t: Any, **kwargs: Any) -> Any:
 
     Returns:
         The table.
+
+    Raises:
+        ValueError: the tensor has no sharding.
     """
     known = state.sharding_of(t)
     if known is None:

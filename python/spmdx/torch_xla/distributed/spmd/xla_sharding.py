@@ -212,12 +212,26 @@ def wrap_as_sharded_tensor(
 
 
 def unwrap_sharded_tensor(t: Any) -> torch.Tensor:
-    """What an :class:`XLAShardedTensor` stands for; other tensors as they are."""
+    """What an :class:`XLAShardedTensor` stands for; other tensors as they are.
+
+    Args:
+        t: any tensor.
+
+    Returns:
+        A tensor that stands for no other.
+    """
     return t.global_tensor if isinstance(t, XLAShardedTensor) else t
 
 
 def wrap_if_sharded(x: Any) -> Any:
-    """A tensor that stands for ``x``, if ``x`` is a tensor with a sharding; else ``x``."""
+    """A tensor that stands for ``x``, if ``x`` is a tensor with a sharding; else ``x``.
+
+    Args:
+        x: anything.
+
+    Returns:
+        An :class:`XLAShardedTensor`, or ``x``.
+    """
     is_plain = isinstance(x, torch.Tensor) and not isinstance(x, XLAShardedTensor)
     if not is_plain or x.device.type not in ("xla", "spmdx"):
         return x
