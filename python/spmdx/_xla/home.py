@@ -36,7 +36,7 @@ def annotate(tensor: torch.Tensor, wanted: OpSharding) -> torch.Tensor:
     Returns:
         What ``spmdx.mark_sharding`` gives.
     """
-    mesh, spec = _on_home(wanted, tensor.dim())
+    mesh, spec = lying(wanted, tensor.dim())
     marked = sharding.mark_sharding(tensor, mesh, spec)
     note(tensor)
     return marked
@@ -48,7 +48,8 @@ def note(tensor: torch.Tensor) -> None:
     _annotated[key] = weakref.ref(tensor, lambda _: _annotated.pop(key, None))
 
 
-def _on_home(wanted: OpSharding, rank: int) -> tuple[Mesh, tuple]:
+def lying(wanted: OpSharding, rank: int) -> tuple[Mesh, tuple]:
+    """The home mesh, made finer if need be, and the spec on it that says the same as ``wanted``."""
     mesh, spec = wanted.mesh_and_spec(rank)
     home = _home[0]
     if home == mesh:

@@ -7,8 +7,11 @@ import torch
 from torch.utils import _pytree as pytree
 
 from spmdx import runtime as own
-from spmdx._xla import marking
+from spmdx._data.parts import place_part
+from spmdx._data.split import split_of
+from spmdx._xla import home, marking
 from spmdx._xla.device import uploads
+from spmdx._xla.op_sharding import OpSharding
 
 
 def send_cpu_data_to_device(datas: Any, device: Any, input_sharding: Any = None) -> list[Any]:
@@ -37,11 +40,22 @@ def _sent(tensor: torch.Tensor, device: Any, spec: Any) -> torch.Tensor:
                 f"runtime device count. Per host input data shape = {tuple(tensor.shape)}, local "
                 f"devices = {count}"
             )
-    moved = tensor.to(device)
     wanted = None if spec is None else spec.xla_spec(tensor)
+    if wanted is not None and spec.minibatch and own.process_count() > 1:
+        return _joined(tensor, wanted)
+    moved = tensor.to(device)
     if wanted is not None:
         marking.annotate(moved, wanted)
     elif marking.is_spmd():
         marking.replicate(moved)
     uploads.used(moved)
     return moved
+
+
+def _joined(part: torch.Tensor, wanted: OpSharding) -> torch.Tensor:
+    """The rows of all processes as one tensor; each has as many."""
+    mesh, spec = home.lying(wanted, part.dim())
+    rows = [len(part)] * own.process_count()
+    whole = place_part(part.detach().cpu(), rows, split_of(mesh, spec), mesh, spec, "the batch")
+    home.note(whole)
+    return whole
