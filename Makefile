@@ -8,7 +8,8 @@ CMAKE := $(BIN)/cmake -G Ninja -DCMAKE_MAKE_PROGRAM=$(BIN)/ninja -DCMAKE_BUILD_T
 CXX_FILES = $(shell find csrc tests -name '*.h' -o -name '*.cpp')
 PYTEST = OMP_NUM_THREADS=1 $(BIN)/python -m pytest -n 2
 .DEFAULT_GOAL := build
-.PHONY: build module demo notebooks notebooks-run wheel wheel-test test fuzz conformance rules chaos faults lint types format bench asan tsan clean
+.PHONY: build module demo notebooks notebooks-run wheel wheel-test test fuzz conformance rules chaos faults \
+  torch-xla-tests lint types format bench asan tsan clean
 
 # A virtual environment with the pinned requirements, and python/ on its path.
 $(INSTALLED): requirements.txt
@@ -80,6 +81,11 @@ chaos: build
 # Programs in which something goes wrong, and that recover: make faults COUNT=1000 [SEED=0]
 faults: build
 	$(BIN)/python tests/processes/run_faults.py --count $(COUNT) $(if $(SEED),--first $(SEED))
+
+# PyTorch/XLA's own SPMD tests on spmdx.torch_xla: make torch-xla-tests XLA=checkout; needs absl-py.
+XLA ?= ../xla
+torch-xla-tests: module
+	$(BIN)/python tests/torch_xla/upstream.py $(XLA)
 
 lint: $(INSTALLED)
 	$(BIN)/ruff check .

@@ -11,6 +11,7 @@ import torch
 from spmdx._annotate.annotation import annotate, handle_for
 from spmdx._annotate.mesh import Mesh, require_mesh
 from spmdx._base.arguments import require_shape
+from spmdx._base.own_devices import NAMES
 from spmdx._modules.fsdp_options import ids_of, placed, refuse_options
 from spmdx._modules.tp_plan import specs_of
 from spmdx.errors import ShardingError, naming
@@ -30,7 +31,7 @@ def _mark_all(
     """Marks those that have a spec: all of them, or none where one cannot be marked."""
     for name in specs:
         tensor = tensors[name]
-        if tensor.device.type != "spmdx":
+        if tensor.device.type not in NAMES:
             raise ShardingError(
                 f"{name} is on device '{tensor.device}'. Expected a module on device 'spmdx'. "
                 'Move it there first: module.to("spmdx").'

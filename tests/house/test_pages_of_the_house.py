@@ -20,12 +20,12 @@ def text(name: str) -> str:
 
 def targets() -> set[str]:
     """Of the Makefile."""
-    return set(re.findall(r"^([a-z]+):", text("Makefile"), re.MULTILINE))
+    return set(re.findall(r"^([a-z-]+):", text("Makefile"), re.MULTILINE))
 
 
 def made(page: str) -> set[str]:
     """What a page calls with make, in back-quotes or in a block."""
-    return set(re.findall(r"(?:^|`)make ([a-z]+)", text(page), re.MULTILINE))
+    return set(re.findall(r"(?:^|`)make ([a-z-]+)", text(page), re.MULTILINE))
 
 
 def paths(page: str) -> list[str]:

@@ -11,6 +11,7 @@ from spmdx._annotate.mesh import Mesh
 from spmdx._annotate.regions import current_region
 from spmdx._annotate.spec import Sharding, to_handle
 from spmdx._base.arguments import require_shape, require_tensor
+from spmdx._base.own_devices import NAMES
 from spmdx.errors import ShardingError, name_of
 
 
@@ -31,7 +32,7 @@ def require_spmdx(tensor: Any, argument: str = "the first argument") -> None:
             "outside of it, where it is whole. Make the call outside, with what goes into the "
             "transform or comes out of it."
         )
-    if tensor.device.type == "spmdx":
+    if tensor.device.type in NAMES:
         raise ShardingError(
             f"{name} is a {type(tensor).__name__}, which stands for other tensors or has no "
             "elements. Expected a tensor of the device itself. Pass the one that it stands for."

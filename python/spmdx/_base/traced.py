@@ -7,6 +7,7 @@ from typing import Any, TypeVar
 import torch
 
 import spmdx._C as _C
+from spmdx._base.own_devices import NAMES
 
 F = TypeVar("F", bound=Callable[..., Any])
 
@@ -45,5 +46,5 @@ def on_device(tensor: torch.Tensor) -> bool:
     torch.overrides.
     """
     if torch.compiler.is_dynamo_compiling():
-        return tensor.device.type == "spmdx"
+        return tensor.device.type in NAMES
     return _C.is_lazy(tensor)

@@ -14,6 +14,7 @@ from typing import Any
 import torch
 
 from spmdx._annotate.tensor import ShardedTensor
+from spmdx._base.own_devices import NAMES
 
 
 def teach_results(builder: Any) -> None:
@@ -23,7 +24,7 @@ def teach_results(builder: Any) -> None:
 
     @functools.wraps(construct)
     def constructed(kind, tx, proxy, example, subclass, options):
-        if kind is of_subclass and subclass is None and example.device.type == "spmdx":
+        if kind is of_subclass and subclass is None and example.device.type in NAMES:
             kind = plain
         return construct(kind, tx, proxy, example, subclass, options)
 

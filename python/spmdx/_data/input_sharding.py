@@ -10,6 +10,7 @@ import torch
 from spmdx._annotate.mesh import Mesh, require_mesh
 from spmdx._annotate.sharding import mark_sharding
 from spmdx._annotate.spec import Sharding, to_handle
+from spmdx._base.own_devices import NAMES
 from spmdx._data.batches import Path, entry_for, name_of_path
 from spmdx._data.parts import place_part, place_whole
 from spmdx._data.split import Split, padded, split_of
@@ -76,7 +77,7 @@ class Placement:
     def split(self, path: Path, tensor: torch.Tensor) -> Split | None:
         """Which process has which rows; None where every process has all rows."""
         spec = self._spec(path)
-        if spec is None or not spec.minibatch or not tensor.dim() or tensor.device.type == NAME:
+        if spec is None or not spec.minibatch or not tensor.dim() or tensor.device.type in NAMES:
             return None
         if spec not in self._splits:
             self._splits[spec] = split_of(require_mesh(spec.mesh), spec.partition_spec)

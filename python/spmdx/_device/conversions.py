@@ -9,6 +9,7 @@ from torch.nn.parameter import is_lazy
 
 import spmdx._C as _C
 from spmdx._annotate.classes import plain_class, sharded_class
+from spmdx._base.own_devices import NAMES
 from spmdx._base.traced import as_in_torch, on_device, untraced
 from spmdx.errors import located, warn
 
@@ -178,7 +179,7 @@ def _of_annotated(make):
     @as_in_torch
     def made(cls, data=None, requires_grad=True):
         # torch.compile reads this: what is called for tensors of other devices is PyTorch's alone.
-        elsewhere = not isinstance(data, torch.Tensor) or data.device.type != "spmdx"
+        elsewhere = not isinstance(data, torch.Tensor) or data.device.type not in NAMES
         if elsewhere or not _is_annotated(data):
             return make(cls, data, requires_grad)
         return _annotated_parameter(cls, data, requires_grad)

@@ -10,6 +10,7 @@ from typing import Any
 import torch
 
 from spmdx._annotate.regions import Region, current_region
+from spmdx._base.own_devices import NAMES
 from spmdx.errors import ShardingError
 
 Axes = str | Sequence[str]
@@ -55,7 +56,7 @@ def region_of(tensor: torch.Tensor | None, axis: Axes) -> tuple[Region, tuple[st
             "spmdx.shard_map runs. Outside, tensors are global: use torch's own functions."
         )
     if tensor is not None and not (
-        isinstance(tensor, torch.Tensor) and tensor.device.type == "spmdx"
+        isinstance(tensor, torch.Tensor) and tensor.device.type in NAMES
     ):
         what = f"on device {tensor.device}" if isinstance(tensor, torch.Tensor) else repr(tensor)
         raise ShardingError(

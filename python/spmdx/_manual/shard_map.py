@@ -9,6 +9,7 @@ import torch
 
 from spmdx._annotate.mesh import Mesh, require_mesh
 from spmdx._annotate.regions import Region, current_region
+from spmdx._base.own_devices import NAMES
 from spmdx._manual.batched_views import BatchedView
 from spmdx._manual.region import reach, run_levels
 from spmdx.errors import ShardingError, naming
@@ -211,7 +212,7 @@ def _name(axis: Any, mesh: Mesh, name: str) -> str:
 
 
 def _check_device(value: torch.Tensor, name: str) -> None:
-    if value.device.type != "spmdx":
+    if value.device.type not in NAMES:
         raise ShardingError(
             f"{name} is on device '{value.device}'. Expected a tensor on device 'spmdx'. "
             'Move it there first: tensor.to("spmdx").'
