@@ -17,6 +17,7 @@ class XLAPatchedLinear(torch.autograd.Function):
         if torch.is_autocast_enabled("xla"):
             fast = torch.get_autocast_dtype("xla")
             input, weight = input.to(fast), weight.to(fast)
+            bias = None if bias is None else bias.to(fast)
         product = torch.einsum("...n,mn->...m", input, weight)
         return product if bias is None else product + bias
 

@@ -4,7 +4,6 @@
 from typing import Any
 
 import torch
-from torch.utils import _pytree as pytree
 
 from spmdx import runtime as own
 from spmdx._data.parts import place_part
@@ -12,6 +11,7 @@ from spmdx._data.split import split_of
 from spmdx._xla import home, marking
 from spmdx._xla.device import uploads
 from spmdx._xla.op_sharding import OpSharding
+from spmdx._xla.structures import rewritten
 
 
 def send_cpu_data_to_device(datas: Any, device: Any, input_sharding: Any = None) -> list[Any]:
@@ -28,7 +28,7 @@ def send_cpu_data_to_device(datas: Any, device: Any, input_sharding: Any = None)
     Raises:
         RuntimeError: with ``minibatch``, rows that the devices of this process cannot share.
     """
-    return pytree.tree_map_only(torch.Tensor, lambda t: _sent(t, device, input_sharding), datas)
+    return rewritten(datas, torch.is_tensor, lambda t: _sent(t, device, input_sharding))
 
 
 def _sent(tensor: torch.Tensor, device: Any, spec: Any) -> torch.Tensor:

@@ -1,6 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """XLAShardedTensor: a tensor that stands for one on the device, and says how that is cut."""
 
+import copy
 from collections.abc import Sequence
 from typing import Any, Self
 
@@ -12,6 +13,7 @@ from torch.utils import _pytree as pytree
 
 from spmdx import runtime
 from spmdx._xla import marking, shards, state
+from spmdx._xla.device.absent import refuse
 from spmdx._xla.manual import ManualTensor
 from spmdx._xla.op_sharding import ShardingType
 from spmdx._xla.shards import XLAShard
@@ -89,12 +91,14 @@ class XLAShardedTensor(DTensor):
         """Overwrite the elements with those of shards.
 
         Args:
-            loaded: one for each device of this process, as ``local_shards`` gives them.
+            loaded: one for each device of this process, as ``local_shards`` gives them; which
+                device it is for, ``shard_device`` says.
 
         Raises:
-            RuntimeError: too few or too many, of another shape, or the tensor is replicated.
+            RuntimeError: too few or too many, two for one device, of another shape, or the tensor
+                is replicated.
         """
-        shards.load(self.global_tensor, [shard.data for shard in loaded])
+        shards.load(self.global_tensor, shards.in_order(loaded))
         self.invalidate_spec_cache()
 
     @property
@@ -108,6 +112,21 @@ class XLAShardedTensor(DTensor):
         """The kind of the sharding; None where none is known."""
         found = state.sharding_of(self.global_tensor)
         return None if found is None else found.kind
+
+    def __deepcopy__(self, memo: dict) -> "XLAShardedTensor":
+        inner = copy.deepcopy(self.global_tensor, memo)
+        return XLAShardedTensor(inner, self.mesh_shape, self.partition_spec)
+
+    def __reduce_ex__(self, protocol: Any) -> Any:
+        return XLAShardedTensor, (self.global_tensor, self.mesh_shape, self.partition_spec)
+
+    def full_tensor(self, **options: Any) -> torch.Tensor:
+        """The tensor that it stands for, which is global."""
+        return self.global_tensor
+
+    def to_local(self, **options: Any) -> Any:
+        """Refused: what each device holds, ``local_shards`` gives."""
+        refuse("XLAShardedTensor.to_local", "Read .local_shards: one for each device.")
 
     # Of special methods mypy forgets the names of arguments.
     def __repr__(self, *, tensor_contents: Any = None) -> str:  # type: ignore[override]

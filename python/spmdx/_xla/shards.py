@@ -130,6 +130,24 @@ def _pieces(tensor: torch.Tensor) -> dict[int, torch.Tensor]:
     return dict(zip(ids, data, strict=True))
 
 
+def in_order(loaded: Sequence[XLAShard]) -> list[torch.Tensor]:
+    """The elements of shards, in the order of the devices that they name.
+
+    Raises:
+        RuntimeError: one names no device of this process, or two name the same.
+    """
+    names = [f"{runtime.device_type()}:{device}" for device in _own_devices()]
+    found: dict[str, torch.Tensor] = {}
+    for shard in loaded:
+        if shard.shard_device not in names or shard.shard_device in found:
+            raise RuntimeError(
+                f"a shard is for the device {shard.shard_device!r}. Expected one for each of "
+                f"{names}. Take those that local_shards gives."
+            )
+        found[shard.shard_device] = shard.data
+    return [found[name] for name in names if name in found]
+
+
 def load(tensor: torch.Tensor, shards: Sequence[torch.Tensor]) -> None:
     """Overwrites a tensor with padded shards, one for each device of this process."""
     found = sharding_for(tensor)

@@ -47,6 +47,15 @@ __all__ = [
 ]
 
 
+# Settings of torch_xla that would change results or plans, and what to do instead.
+_REFUSED = {
+    "CONVERT_SHLO_TO_SHARDY": "Plans are made without either.",
+    "XLA_AUTO_SPMD": "Mark tensors, or call auto_policy.",
+    "XLA_USE_BF16": 'Write model.to(torch.bfloat16), or torch.autocast("xla").',
+    "XLA_DOWNCAST_BF16": 'Write model.to(torch.bfloat16), or torch.autocast("xla").',
+}
+
+
 def install(*, shadow: bool = False) -> None:
     """Let ``import torch_xla`` find this package, and the device "xla" be that of spmdx.
 
@@ -81,7 +90,13 @@ def _read_environment() -> None:
     runtime.set_device_type(os.environ.get("PJRT_DEVICE") or runtime.own.device_type())
     count = os.environ.get("CPU_NUM_DEVICES")
     if count and "SPMDX_NUM_DEVICES" not in os.environ:
+        if not count.isdecimal() or not int(count):
+            raise RuntimeError(
+                f"CPU_NUM_DEVICES is {count!r}. Expected a number of devices, at least 1. Unset "
+                "it, or write CPU_NUM_DEVICES=8."
+            )
         runtime.own.set_device_count(int(count))
-    for name, value in (("CONVERT_SHLO_TO_SHARDY", "1"), ("XLA_AUTO_SPMD", "1")):
-        if os.environ.get(name) == value:
-            raise RuntimeError(f"{name}={value} means nothing on spmdx. Unset it.")
+    for name, mend in _REFUSED.items():
+        if os.environ.get(name, "0").lower() not in ("0", "false", ""):
+            value = os.environ[name]
+            raise RuntimeError(f"{name}={value} means nothing on spmdx. Unset it. {mend}")

@@ -70,3 +70,19 @@ def test_settings_that_mean_nothing_here_are_refused(setting):
 def test_the_import_alone_changes_nothing():
     code = "import spmdx, sys; assert not any('torch_xla' in name for name in sys.modules)"
     assert python("-c", code).returncode == 0
+
+
+@pytest.mark.parametrize(
+    ("name", "value"),
+    [
+        ("CPU_NUM_DEVICES", "x"),
+        ("CPU_NUM_DEVICES", "0"),
+        ("XLA_USE_BF16", "1"),
+        ("XLA_DOWNCAST_BF16", "true"),
+        ("XLA_AUTO_SPMD", "true"),
+    ],
+)
+def test_a_setting_that_would_be_passed_over_is_refused(name, value, tmp_path):
+    (tmp_path / "train.py").write_text("print('ran')")
+    done = python(*RUN, tmp_path / "train.py", **{name: value})
+    assert done.returncode and done.stdout == "" and name in done.stderr

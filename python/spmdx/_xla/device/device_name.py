@@ -7,6 +7,7 @@ says "xla". Below Python nothing is renamed.
 """
 
 import functools
+import threading
 from collections.abc import Callable
 from typing import Any
 
@@ -85,6 +86,27 @@ def _translating(function: Callable[..., Any]) -> Callable[..., Any]:
         return function(*[real(a) for a in args], **kwargs)
 
     return translated
+
+
+def _by_default(function: Callable[..., Any]) -> Callable[..., Any]:
+    """``function`` whose tensors are on the device where a program has made "xla" the default.
+
+    PyTorch adds a default device to calls of its own functions, below those that stand here.
+    """
+
+    @functools.wraps(function)
+    @as_in_torch
+    def made(*args: Any, **kwargs: Any) -> Any:
+        if torch.compiler.is_dynamo_compiling():
+            return function(*args, **kwargs)
+        modes = torch.overrides._get_current_function_mode_stack()
+        places = [mode.device for mode in modes if type(mode).__name__ == "DeviceContext"]
+        place = places[-1] if places else None
+        if kwargs.get("device") is None and place is not None and place.type in NAMES:
+            kwargs["device"] = place
+        return function(*args, **kwargs)
+
+    return made
 
 
 def _coming_up(function: Callable[..., Any]) -> Callable[..., Any]:
@@ -172,10 +194,10 @@ def _give_kernels() -> None:
     empty, strided = torch.ops.aten.empty.memory_format, torch.ops.aten.empty_strided.default
 
     def made(size: Any, **options: Any) -> torch.Tensor:
-        return empty(size, **{**options, "device": _SPMDX})
+        return empty(size, **{**options, "device": real(options["device"])})
 
     def made_strided(size: Any, stride: Any, **options: Any) -> torch.Tensor:
-        return strided(size, stride, **{**options, "device": _SPMDX})
+        return strided(size, stride, **{**options, "device": real(options["device"])})
 
     _library.impl("empty.memory_format", made, "XLA")
     _library.impl("empty_strided", made_strided, "XLA")
@@ -186,12 +208,33 @@ def _in_autocast() -> None:
     begin = torch.autocast.__init__
 
     @functools.wraps(begin)
-    def begun(self: Any, device_type: Any, *args: Any, **kwargs: Any) -> None:
+    def begun(self: Any, device_type: Any, dtype: Any = None, *args: Any, **kwargs: Any) -> None:
         name = str(device_type)
         is_ours = name == "xla" or name.startswith("xla:")
-        begin(self, "spmdx" if is_ours else device_type, *args, **kwargs)
+        if is_ours and dtype is None:
+            dtype = torch.get_autocast_dtype("xla")
+        begin(self, "spmdx" if is_ours else device_type, dtype, *args, **kwargs)
 
     setattr(torch.autocast, "__init__", begun)  # noqa: B010
+    chosen, choose = torch.get_autocast_dtype, torch.set_autocast_dtype
+    wanted = threading.local()  # what the program has set, as PyTorch keeps it by thread
+
+    @functools.wraps(chosen)
+    @as_in_torch
+    def dtype_of(kind: str) -> torch.dtype:
+        if kind != "xla" or torch.is_autocast_enabled("spmdx"):
+            return chosen(kind)
+        return getattr(wanted, "dtype", torch.bfloat16)  # XLA's own, where others have float16
+
+    @functools.wraps(choose)
+    @as_in_torch
+    def set_dtype(kind: str, dtype: torch.dtype) -> None:
+        if kind == "xla":
+            wanted.dtype = dtype
+        choose(kind, dtype)
+
+    setattr(torch, "get_autocast_dtype", dtype_of)  # noqa: B010
+    setattr(torch, "set_autocast_dtype", set_dtype)  # noqa: B010
 
 
 def _teach_fakes(module: Any) -> None:
@@ -221,7 +264,7 @@ def install() -> None:
     for name in _FUNCTIONS:
         setattr(torch, name, _translating(getattr(torch, name)))
     for name in _OF_VALUES:
-        setattr(torch, name, _coming_up(_translating(getattr(torch, name))))
+        setattr(torch, name, _coming_up(_by_default(_translating(getattr(torch, name)))))
     for name in _OF_KINDS:
         setattr(torch, name, _of_kind(getattr(torch, name)))
     for name in ("cross_entropy", "nll_loss"):

@@ -1,6 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """torch_xla.distributed.parallel_loader: batches on the device, fetched ahead and marked."""
 
+import copy
 import queue
 import threading
 from collections.abc import Iterable, Iterator, Mapping
@@ -158,10 +159,10 @@ def sent(batch: Any, device: Any, sharding: Any) -> Any:
     missing = [key for key in batch if key not in sharding]
     if missing:
         raise KeyError(f"input_sharding lacks {missing}. Give a ShardingSpec or None for each key.")
-    return {
-        key: xla_model.send_cpu_data_to_device([value], device, sharding[key])[0]
-        for key, value in batch.items()
-    }
+    made = copy.copy(batch)  # of its own class
+    for key, value in batch.items():
+        made[key] = xla_model.send_cpu_data_to_device([value], device, sharding[key])[0]  # type: ignore[index]
+    return made
 
 
 class MpDeviceLoader:

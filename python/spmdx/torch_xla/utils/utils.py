@@ -6,9 +6,8 @@ import sys
 from collections.abc import Callable, Iterator
 from typing import Any
 
-from torch.utils import _pytree as pytree
-
 from spmdx._xla.device.absent import absent
+from spmdx._xla.structures import rewritten
 
 
 class SampleGenerator:
@@ -136,9 +135,7 @@ def for_each_instance(value: Any, select_fn: Callable[[Any], bool], fn: Callable
         select_fn: called with what is in it.
         fn: called with what was chosen.
     """
-    for leaf in pytree.tree_leaves(value):
-        if select_fn(leaf):
-            fn(leaf)
+    rewritten(value, select_fn, lambda leaf: (fn(leaf), leaf)[1])
 
 
 def for_each_instance_rewrite(value: Any, select_fn: Callable[[Any], bool], fn: Callable) -> Any:
@@ -152,7 +149,7 @@ def for_each_instance_rewrite(value: Any, select_fn: Callable[[Any], bool], fn: 
     Returns:
         A structure of the same form.
     """
-    return pytree.tree_map(lambda leaf: fn(leaf) if select_fn(leaf) else leaf, value)
+    return rewritten(value, select_fn, fn)
 
 
 def eprint(*args: Any, **kwargs: Any) -> None:

@@ -90,7 +90,7 @@ class CheckpointManager:
         self._free = threading.BoundedSemaphore(max_pending_async)
         self._pending: list[Future] = []
         self._lock = threading.Lock()  # of the steps
-        self._steps = self._steps_found()  # saved first comes first
+        self._steps = self._steps_found()  # when each was asked for, in nanoseconds
 
     def save(self, step: int, state_dict: dict[str, Any], force: bool = False) -> bool:
         """Save now, if the step is one of those that are saved.
@@ -106,7 +106,7 @@ class CheckpointManager:
         if not force and not self.should_save(step):
             return False
         self.join()  # so that steps end in the order in which they are saved
-        self._save(step, state_dict)
+        self._save(step, state_dict, time.time_ns())
         return True
 
     def save_async(self, step: int, state_dict: dict[str, Any], force: bool = False) -> bool:
@@ -126,7 +126,7 @@ class CheckpointManager:
         self._free.acquire()
         try:
             copied = _sharded_cpu_state_dict(state_dict)
-            future = self._threads.submit(self._save, step, copied)
+            future = self._threads.submit(self._save, step, copied, time.time_ns())
         except BaseException:
             self._free.release()
             raise
@@ -198,7 +198,7 @@ class CheckpointManager:
     def _leads(self) -> bool:
         return dist.get_rank(self._group) == 0
 
-    def _save(self, step: int, state_dict: dict[str, Any]) -> None:
+    def _save(self, step: int, state_dict: dict[str, Any], asked: int) -> None:
         if self._leads() and self._files.exists(self._mark(step)):
             self._files.rm_file(self._mark(step))  # from here on it is not complete
         dcp.save(
@@ -208,11 +208,13 @@ class CheckpointManager:
             process_group=self._group,
         )
         if self._leads():
-            self._files.pipe_file(self._mark(step), json.dumps({"time": time.time_ns()}).encode())
+            self._files.pipe_file(self._mark(step), json.dumps({"time": asked}).encode())
         with self._lock:
-            self._steps = [*(other for other in self._steps if other != step), step]
-            old = self._steps[: -self._most] if self._most else []
-            self._steps = self._steps[len(old) :]
+            self._steps[step] = asked
+            ordered = sorted(self._steps, key=lambda known: self._steps[known])
+            old = ordered[: -self._most] if self._most else []
+            for gone in old:
+                del self._steps[gone]
         for gone in old:
             self._delete(gone)
 
@@ -221,11 +223,11 @@ class CheckpointManager:
             self._files.rm_file(self._mark(step))
             self._files.rm(f"{self._root.rstrip('/')}/{step}", recursive=True)
 
-    def _steps_found(self) -> list[int]:
-        """The complete checkpoints of earlier runs, saved first comes first."""
-        found = []
+    def _steps_found(self) -> dict[int, int]:
+        """The complete checkpoints of earlier runs, and when they were asked for."""
+        found = {}
         for mark in self._files.glob(f"{self._root.rstrip('/')}/*/{_DONE}"):
             name = mark.rstrip("/").split("/")[-2]
             if name.isdecimal():
-                found.append((json.loads(self._files.cat_file(mark))["time"], int(name)))
-        return [step for _, step in sorted(found)]
+                found[int(name)] = json.loads(self._files.cat_file(mark))["time"]
+        return found
