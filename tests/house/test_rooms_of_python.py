@@ -13,6 +13,9 @@ import spmdx
 from rings import rings
 from spmdx._start.names import PLACES
 
+if spmdx.runtime.global_runtime_device_count() < 8:
+    spmdx.runtime.set_device_count(8)
+
 PACKAGE = pathlib.Path(spmdx.__file__).parent
 # From the ground up: modules of spmdx itself, and rooms by their dotted names.
 GROUND, TOP, COMMAND = ["_version", "errors"], "__init__", "__main__"
