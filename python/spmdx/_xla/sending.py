@@ -10,8 +10,8 @@ from spmdx._data.parts import place_part
 from spmdx._data.split import split_of
 from spmdx._xla import home, marking
 from spmdx._xla.device import uploads
+from spmdx._xla.device.structures import rewritten
 from spmdx._xla.op_sharding import OpSharding
-from spmdx._xla.structures import rewritten
 
 
 def send_cpu_data_to_device(datas: Any, device: Any, input_sharding: Any = None) -> list[Any]:

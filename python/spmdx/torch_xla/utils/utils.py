@@ -7,7 +7,7 @@ from collections.abc import Callable, Iterator
 from typing import Any
 
 from spmdx._xla.device.absent import absent
-from spmdx._xla.structures import rewritten
+from spmdx._xla.device.structures import rewritten
 
 
 class SampleGenerator:
