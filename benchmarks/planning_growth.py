@@ -19,9 +19,6 @@ import tempfile
 import time
 from pathlib import Path
 
-from rich.console import Console
-from rich.table import Table
-
 OPT = Path(__file__).parent.parent / "build" / "spmdx-opt"
 NODES = (1_000, 4_000, 16_000, 64_000)
 FANS = (1, 100, 10_000)
@@ -219,10 +216,13 @@ def main():
     if options.instructions and not shutil.which("valgrind"):
         sys.exit("--instructions needs valgrind, which is not installed. Install it, or leave it.")
     head = ["graph", "readers", "nodes", "µs a node", "costs asked a node", "demands seen a node"]
-    table = Table(*head, *(["instructions a node"] if options.instructions else []))
+    head += ["instructions a node"] if options.instructions else []
+    # A row is printed when it is there: with --instructions all of them take hours.
+    print("  ".join(head))
     for case in cases:
-        table.add_row(*measure(*case, options))
-    Console(width=None if sys.stdout.isatty() else 120).print(table)
+        row = measure(*case, options)
+        print("  ".join(f"{cell:>{len(name)}}" for name, cell in zip(head, row, strict=True)))
+        sys.stdout.flush()
 
 
 if __name__ == "__main__":
