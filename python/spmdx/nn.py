@@ -10,6 +10,7 @@ import torch
 
 from spmdx._annotate.annotation import annotate, handle_for
 from spmdx._annotate.mesh import Mesh, require_mesh
+from spmdx._annotate.spec import cutting
 from spmdx._base.arguments import require_shape
 from spmdx._base.own_devices import NAMES
 from spmdx._modules.fsdp_options import ids_of, placed, refuse_options
@@ -174,4 +175,4 @@ def _cut(shape: Sequence[int], axis: str, n: int) -> tuple[str | None, ...]:
     """The spec that cuts the largest dim which ``n`` divides."""
     fits = [dim for dim, size in enumerate(shape) if size and size % n == 0]
     best = max(fits, key=lambda dim: shape[dim], default=None)
-    return tuple(axis if dim == best else None for dim in range(len(shape)))
+    return cutting(len(shape), best, axis)

@@ -10,7 +10,7 @@ import torch
 
 import spmdx._C as _C
 from spmdx._annotate.mesh import Mesh, require_mesh
-from spmdx._annotate.spec import Sharding, to_handle
+from spmdx._annotate.spec import Sharding, axes_in, to_handle
 from spmdx._world.all_or_none import told
 from spmdx.errors import ShardingError
 
@@ -132,7 +132,7 @@ def global_shape(shapes: list[list[int]], mesh: Mesh, spec: Sequence[Any]) -> tu
     positions = np.arange(mesh.size()).reshape(mesh.mesh_shape)
     shape = []
     for dim, entry in enumerate(entries):
-        axes = entry if isinstance(entry, tuple) else () if entry is None else (entry,)
+        axes = axes_in(entry)
         line = tuple(slice(None) if name in axes else 0 for name in mesh.axis_names)
         shape.append(sum(shapes[p][dim] for p in np.ravel(positions[line])))
     return tuple(shape)

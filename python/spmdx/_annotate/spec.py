@@ -77,7 +77,7 @@ class Sharding:
     @property
     def spec(self) -> PartitionSpec:
         """One entry a dim: None, the name of an axis, or a tuple of names."""
-        return PartitionSpec(*(_entry(axes) for axes in self._handle.entries))
+        return PartitionSpec(*(entry_of(axes) for axes in self._handle.entries))
 
     @property
     def partial(self) -> tuple[str, ...]:
@@ -142,10 +142,21 @@ class Sharding:
         return f"Sharding({self.mesh!r}, {self.spec!r}{partial})"
 
 
-def _entry(axes: Sequence[int | str]) -> SpecEntry:
+def entry_of(axes: Sequence[Any]) -> Any:
+    """The entry of a partition spec that says that these axes cut a dim, major first."""
     if not axes:
         return None
     return axes[0] if len(axes) == 1 else tuple(axes)
+
+
+def axes_in(entry: Any) -> list[Any]:
+    """The axes that an entry of a partition spec names, major first."""
+    return list(entry) if isinstance(entry, tuple | list) else [] if entry is None else [entry]
+
+
+def cutting(rank: int, dim: int | None, entry: Any) -> tuple[Any, ...]:
+    """The partition spec with one entry, at ``dim``; None leaves a tensor whole."""
+    return tuple(entry if at == dim else None for at in range(rank))
 
 
 def _is_axis(value: Any) -> bool:
@@ -156,7 +167,7 @@ def _is_axis(value: Any) -> bool:
 
 
 def _axes(entry: Any, spec: Any) -> list[int | str]:
-    axes = list(entry) if isinstance(entry, tuple | list) else [] if entry is None else [entry]
+    axes = axes_in(entry)
     if not all(map(_is_axis, axes)):
         raise ShardingError(
             f"the partition spec {spec!r} has the entry {entry!r}. Expected None, an axis "

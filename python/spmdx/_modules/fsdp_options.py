@@ -6,6 +6,7 @@ from typing import Any
 
 import torch
 
+from spmdx._annotate.spec import cutting
 from spmdx.errors import ShardingError
 
 # By option: the values that change nothing here, and what to write for another one.
@@ -77,5 +78,5 @@ def placed(
                 f"the placement of {name} is {placement!r}. Expected Shard(dim) with one of its "
                 f"{rank} dims, or None. Mend shard_placement_fn."
             )
-        found[name] = tuple(axis if at == dim % rank else None for at in range(rank))
+        found[name] = cutting(rank, dim % rank, axis)
     return found

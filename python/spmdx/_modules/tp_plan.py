@@ -7,6 +7,7 @@ from typing import Any
 
 import torch
 
+from spmdx._annotate.spec import cutting
 from spmdx.errors import ShardingError
 
 Spec = tuple[str | None, ...]
@@ -64,7 +65,7 @@ def specs_of(module: torch.nn.Module, axis: str) -> dict[str, Spec]:
         matches = re.compile(re.escape(pattern).replace(r"\*", r"\d+")).fullmatch
         for name, parameter in parameters.items():
             if matches(name) or matches(name.rpartition(".")[0]):
-                spec = _spec(parameter, name, style, axis)
+                spec = _spec(parameter, style, axis)
                 if spec is not None:
                     found[name] = spec
     if not found:
@@ -85,11 +86,10 @@ def _plan_of(module: torch.nn.Module) -> Mapping[str, str]:
     return plan
 
 
-def _spec(parameter: torch.Tensor, name: str, style: str, axis: str) -> Spec | None:
+def _spec(parameter: torch.Tensor, style: str, axis: str) -> Spec | None:
     of_weight, of_bias = _STYLES[style]
     rank = parameter.dim()
     dim = of_bias if rank == 1 else of_weight
     if rank == 0 or dim is None:
         return None
-    dim %= rank
-    return tuple(axis if at == dim else None for at in range(rank))
+    return cutting(rank, dim % rank, axis)

@@ -19,6 +19,7 @@ import torch
 from spmdx import mark_step
 from spmdx._annotate import sharding
 from spmdx._annotate.mesh import Mesh
+from spmdx._annotate.spec import entry_of
 from spmdx._xla import op_sharding
 from spmdx._xla.op_sharding import OpSharding, ShardingType, tile_of
 
@@ -94,8 +95,7 @@ def _spec(mesh: Mesh, tile: np.ndarray, rank: int) -> tuple | None:
     if axes is None:
         return None
     names = mesh.axis_names
-    entries = [tuple(names[axis] for axis in entry) for entry in axes]
-    return tuple(None if not e else e[0] if len(e) == 1 else e for e in entries)
+    return tuple(entry_of([names[axis] for axis in entry]) for entry in axes)
 
 
 @functools.lru_cache(1024)

@@ -7,6 +7,7 @@ from typing import Any
 import torch
 
 from spmdx import runtime
+from spmdx._annotate.spec import axes_in
 from spmdx._xla import home, manual, state
 from spmdx._xla.device import uploads
 from spmdx._xla.manual import ManualTensor
@@ -20,8 +21,7 @@ def _axes(found: OpSharding, rank: int) -> tuple[Any, list[list[int]]]:
     mesh, spec = found.mesh_and_spec(rank)
     index: dict[Any, int] = {name: i for i, name in enumerate(mesh.axis_names)}
     index.update((i, i) for i in range(len(mesh.mesh_shape)))
-    entries = [e if isinstance(e, tuple) else () if e is None else (e,) for e in spec]
-    return mesh, [[index[axis] for axis in entry] for entry in entries]
+    return mesh, [[index[axis] for axis in axes_in(entry)] for entry in spec]
 
 
 def full_to_shard_shape(tensor: torch.Tensor) -> ManualTensor:

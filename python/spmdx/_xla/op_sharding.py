@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 
 from spmdx._annotate.mesh import Mesh
-from spmdx._annotate.spec import Sharding
+from spmdx._annotate.spec import Sharding, axes_in
 
 
 class ShardingType(enum.IntEnum):
@@ -116,6 +116,5 @@ def from_sharding(sharding: Sharding) -> OpSharding:
     mesh, names = sharding.mesh, sharding.mesh.axis_names
     axes = []
     for entry in sharding.spec:
-        named = entry if isinstance(entry, tuple) else () if entry is None else (entry,)
-        axes.append([names.index(name) for name in named if name in names])
+        axes.append([names.index(name) for name in axes_in(entry) if name in names])
     return op_sharding(mesh, axes, tuple(sharding.spec))

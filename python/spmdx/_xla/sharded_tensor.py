@@ -12,6 +12,7 @@ from torch.distributed.tensor._dtensor_spec import DTensorSpec, TensorMeta
 from torch.utils import _pytree as pytree
 
 from spmdx import runtime
+from spmdx._annotate.spec import axes_in, entry_of
 from spmdx._xla import marking, shards, state
 from spmdx._xla.device.absent import refuse
 from spmdx._xla.manual import ManualTensor
@@ -179,7 +180,7 @@ class XLAShardedTensor(DTensor):
 
     def _placement(self, axis: int, spec: tuple) -> Any:
         for dim, entry in enumerate(spec):
-            if axis in (entry if isinstance(entry, tuple) else (entry,)):
+            if axis in axes_in(entry):
                 return Shard(dim)
         return Replicate()
 
@@ -244,4 +245,4 @@ def _spec_of(placements: Sequence[Any], mesh: Any, rank: int) -> tuple:
             if not -rank <= placement.dim < rank:
                 raise IndexError(f"Shard({placement.dim}) of a tensor with {rank} dims")
             dims[placement.dim].append(axis)
-    return tuple(None if not d else d[0] if len(d) == 1 else tuple(d) for d in dims)
+    return tuple(map(entry_of, dims))

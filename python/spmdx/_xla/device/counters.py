@@ -1,10 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
 """Counters and timers under torch_xla's names: the device's own, and those of this package."""
 
-import contextlib
 import time
 from collections import Counter, defaultdict
-from collections.abc import Hashable, Iterator
+from collections.abc import Hashable
 
 from spmdx import debug
 
@@ -51,16 +50,6 @@ def gathered(layout: Hashable) -> None:
     if layout not in _gathers:
         _gathers.add(layout)
         _samples[_GATHERS].append((time.time(), 0.0))
-
-
-@contextlib.contextmanager
-def timed(name: str) -> Iterator[None]:
-    """A block whose nanoseconds are added to a metric."""
-    start = time.perf_counter_ns()
-    try:
-        yield
-    finally:
-        sample(name, time.perf_counter_ns() - start)
 
 
 def _of_device(key: str) -> int:

@@ -7,10 +7,9 @@ from typing import Any
 
 import torch
 
-from spmdx._annotate.annotation import annotation_of
 from spmdx._xla.mesh import Mesh, get_global_mesh
 from spmdx.torch_xla.distributed.fsdp.wrap import recursive_wrap
-from spmdx.torch_xla.distributed.spmd.xla_sharding import mark_sharding
+from spmdx.torch_xla.distributed.spmd.xla_sharding import cut_longest_dim, mark_sharding
 
 
 class SpmdFullyShardedDataParallel(torch.nn.Module):
@@ -75,7 +74,7 @@ class SpmdFullyShardedDataParallel(torch.nn.Module):
             recursive_wrap(module, auto_wrap_policy, wrapper, only_wrap_children=True, **options)
         self._orig_module = module.to("spmdx")
         for parameter in module.parameters():
-            self._cut(parameter)
+            cut_longest_dim(parameter, used, "fsdp")
 
     @property
     def module(self) -> torch.nn.Module:
@@ -95,15 +94,6 @@ class SpmdFullyShardedDataParallel(torch.nn.Module):
 
     def __getitem__(self, key: int) -> Any:
         return self._orig_module[key]  # type: ignore[index]
-
-    def _cut(self, parameter: torch.nn.Parameter) -> None:
-        """Cuts the longest dim of a parameter, unless it is marked."""
-        if annotation_of(parameter) is not None or not parameter.dim():
-            return
-        longest = max(range(parameter.dim()), key=lambda dim: parameter.shape[dim])
-        spec = [None] * parameter.dim()
-        spec[longest] = "fsdp"  # type: ignore[call-overload]
-        mark_sharding(parameter, self._mesh, tuple(spec))
 
     def _cut_rows(self, output: Any, mesh: Mesh) -> None:
         found = output

@@ -9,14 +9,15 @@ import torch
 from torch.distributed.tensor import DTensor, Replicate
 
 from spmdx import runtime as own_runtime
-from spmdx._annotate.annotation import annotation_of
+from spmdx._annotate.spec import entry_of
+from spmdx._base.own_devices import NAMES
 from spmdx._xla import state
 from spmdx._xla.device import counters
 from spmdx._xla.mesh import Mesh
 from spmdx._xla.op_sharding import ShardingType
 from spmdx._xla.sharded_tensor import XLAShardedTensor
 from spmdx.torch_xla import runtime
-from spmdx.torch_xla.distributed.spmd.xla_sharding import mark_sharding
+from spmdx.torch_xla.distributed.spmd.xla_sharding import cut_longest_dim, mark_sharding
 
 
 def auto_policy(mod_name: str, mod: torch.nn.Module, mesh: Any) -> None:
@@ -32,12 +33,7 @@ def auto_policy(mod_name: str, mod: torch.nn.Module, mesh: Any) -> None:
     used = convert_to_xla_mesh(mesh)
     axes = tuple(range(len(used.mesh_shape)))
     for parameter in mod.parameters(recurse=False):
-        if not parameter.dim() or annotation_of(parameter) is not None:
-            continue
-        longest = max(range(parameter.dim()), key=lambda dim: parameter.shape[dim])
-        spec: list[Any] = [None] * parameter.dim()
-        spec[longest] = axes if len(axes) > 1 else axes[0]
-        mark_sharding(parameter, used, tuple(spec))
+        cut_longest_dim(parameter, used, entry_of(axes))
     counters.choose_shardings()
 
 
@@ -79,7 +75,7 @@ def convert_to_xla_partition_spec(tensor: torch.Tensor, placements: Sequence[Any
             dims[placement.dim].append(axis)
         elif not placement.is_replicate():
             raise ValueError(f"Unsupported placement type: {type(placement).__name__}")
-    return tuple(None if not d else d[0] if len(d) == 1 else tuple(d) for d in dims)
+    return tuple(map(entry_of, dims))
 
 
 def xla_distribute_tensor(
@@ -103,7 +99,7 @@ def xla_distribute_tensor(
     mesh = convert_to_xla_mesh(device_mesh)
     if isinstance(tensor, DTensor) and not isinstance(tensor, XLAShardedTensor):
         raise ValueError("a DTensor was given. Expected a plain tensor: call full_tensor() on it.")
-    if state.unwrapped(tensor).device.type not in ("xla", "spmdx"):
+    if state.unwrapped(tensor).device.type not in NAMES:
         tensor = tensor.detach().to("spmdx").requires_grad_(tensor.requires_grad)
     known = state.sharding_of(tensor)
     assert known is None or known.kind == ShardingType.REPLICATED, (

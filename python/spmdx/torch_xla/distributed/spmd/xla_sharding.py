@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """torch_xla.distributed.spmd.xla_sharding: annotations, under torch_xla's names and as strict."""
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -10,6 +10,8 @@ from torch.utils import _pytree as pytree
 
 from spmdx._annotate.annotation import annotation_of
 from spmdx._annotate.sharding import shard_as as _shard_as
+from spmdx._annotate.spec import cutting
+from spmdx._base.own_devices import NAMES
 from spmdx._xla import marking, state
 from spmdx._xla.device.absent import absent
 from spmdx._xla.linear import (
@@ -103,10 +105,7 @@ def mark_sharding(t: Any, mesh: Mesh, partition_spec: Sequence[Any]) -> XLAShard
         >>> xs.mark_sharding(x, xs.get_1d_mesh("x"), ("x", None)).sharding_type.name
         'TILED'
     """
-    marking.require_spmd()
-    found = state.require_xla(t)
-    marking.mark(found, _sharding_of(found, mesh, partition_spec))
-    return wrap_as_sharded_tensor(t, mesh.mesh_shape, tuple(partition_spec))
+    return _said(marking.mark, t, mesh, partition_spec)
 
 
 def annotate_custom_sharding(t: Any, mesh: Mesh, partition_spec: Sequence[Any]) -> XLAShardedTensor:
@@ -120,10 +119,30 @@ def annotate_custom_sharding(t: Any, mesh: Mesh, partition_spec: Sequence[Any]) 
     Returns:
         A tensor that stands for ``t``.
     """
+    return _said(marking.annotate, t, mesh, partition_spec)
+
+
+def _said(
+    say: Callable[[torch.Tensor, OpSharding], None], t: Any, mesh: Mesh, spec: Sequence[Any]
+) -> XLAShardedTensor:
     marking.require_spmd()
     found = state.require_xla(t)
-    marking.annotate(found, _sharding_of(found, mesh, partition_spec))
-    return wrap_as_sharded_tensor(t, mesh.mesh_shape, tuple(partition_spec))
+    say(found, _sharding_of(found, mesh, spec))
+    return wrap_as_sharded_tensor(t, mesh.mesh_shape, tuple(spec))
+
+
+def cut_longest_dim(parameter: torch.nn.Parameter, mesh: Mesh, entry: Any) -> None:
+    """Mark a parameter so that its longest dim is cut, unless somebody has marked it.
+
+    Args:
+        parameter: on the device.
+        mesh: all devices.
+        entry: the axis, or the axes, that cut.
+    """
+    if annotation_of(parameter) is not None or not parameter.dim():
+        return
+    longest = max(range(parameter.dim()), key=lambda dim: parameter.shape[dim])
+    mark_sharding(parameter, mesh, cutting(parameter.dim(), longest, entry))
 
 
 class MarkShardingFunction(torch.autograd.Function):
@@ -233,7 +252,7 @@ def wrap_if_sharded(x: Any) -> Any:
         An :class:`XLAShardedTensor`, or ``x``.
     """
     is_plain = isinstance(x, torch.Tensor) and not isinstance(x, XLAShardedTensor)
-    if not is_plain or x.device.type not in ("xla", "spmdx"):
+    if not is_plain or x.device.type not in NAMES:
         return x
     return x if state.sharding_of(x) is None else XLAShardedTensor(x)
 

@@ -7,6 +7,7 @@ from typing import Any
 
 import torch
 
+from spmdx._base.own_devices import NAMES
 from spmdx._xla import sharded_tensor, shards, state
 from spmdx._xla.op_sharding import ShardingType
 from spmdx._xla.shards import XLAShard
@@ -29,7 +30,7 @@ class _CpuShards:
 
 def _is_sharded_tensor(value: Any) -> bool:
     """Whether it is a tensor of the device of which no device holds all."""
-    if not isinstance(value, torch.Tensor) or value.device.type not in ("xla", "spmdx"):
+    if not isinstance(value, torch.Tensor) or value.device.type not in NAMES:
         return False
     found = state.sharding_of(value)
     return found is not None and found.kind in _CUT and value.numel() > 0
