@@ -99,7 +99,8 @@ class XLAShardedTensor(DTensor):
             RuntimeError: too few or too many, two for one device, of another shape, or the tensor
                 is replicated.
         """
-        shards.load(self.global_tensor, shards.in_order(loaded))
+        named = [(shard.shard_device, shard.data) for shard in loaded]
+        shards.load(self.global_tensor, named)
         self.invalidate_spec_cache()
 
     @property

@@ -130,27 +130,27 @@ def _pieces(tensor: torch.Tensor) -> dict[int, torch.Tensor]:
     return dict(zip(ids, data, strict=True))
 
 
-def in_order(loaded: Sequence[XLAShard]) -> list[torch.Tensor]:
-    """The elements of shards, in the order of the devices that they name.
+def _in_order(named: Sequence[tuple[str, torch.Tensor]]) -> list[torch.Tensor]:
+    """The elements of shards, in the order of the devices that they are for.
 
     Raises:
-        RuntimeError: one names no device of this process, or two name the same.
+        RuntimeError: one is for no device of this process, or two are for the same.
     """
     names = [f"{runtime.device_type()}:{device}" for device in _own_devices()]
     found: dict[str, torch.Tensor] = {}
-    for shard in loaded:
-        if shard.shard_device not in names or shard.shard_device in found:
+    for device, data in named:
+        if device not in names or device in found:
             raise RuntimeError(
-                f"a shard is for the device {shard.shard_device!r}. Expected one for each of "
-                f"{names}. Take those that local_shards gives."
+                f"a shard is for the device {device!r}. Expected one for each of {names}. Take "
+                "those that local_shards gives."
             )
-        found[shard.shard_device] = shard.data
+        found[device] = data
     return [found[name] for name in names if name in found]
 
 
-def load(tensor: torch.Tensor, shards: Sequence[torch.Tensor]) -> None:
-    """Overwrites a tensor with padded shards, one for each device of this process."""
-    found = sharding_for(tensor)
+def load(tensor: torch.Tensor, named: Sequence[tuple[str, torch.Tensor]]) -> None:
+    """Overwrites a tensor with padded shards, by the device of this process that each is for."""
+    found, shards = sharding_for(tensor), _in_order(named)
     if found.kind == ShardingType.REPLICATED:
         raise RuntimeError(
             "the tensor is replicated. Expected one that is cut. Write t.copy_(values) instead."

@@ -72,7 +72,7 @@ def _numbered(tensor: torch.Tensor) -> list[tuple[int, Any]]:
 def _load_local_shards(
     tensor: torch.Tensor, data: Sequence[torch.Tensor], devices: Sequence[str]
 ) -> None:
-    shards.load(state.require_xla(tensor), data)
+    shards.load(state.require_xla(tensor), list(zip(devices, data, strict=True)))
 
 
 def _global_tensor_from_cpu_shards(

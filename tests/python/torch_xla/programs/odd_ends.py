@@ -34,6 +34,9 @@ def shards_go_to_the_devices_that_they_name(devices):
     shards = marked.local_shards
     marked.load_local_shards_(shards[::-1])
     same(t, want)
+    data, places = [s.data for s in shards[::-1]], [s.shard_device for s in shards[::-1]]
+    torch_xla._XLAC._load_local_shards(t, data, places)
+    same(t, want)
     with refused(RuntimeError, "Expected one for each of"):
         marked.load_local_shards_([shards[0]] * devices)
     same(t, want)

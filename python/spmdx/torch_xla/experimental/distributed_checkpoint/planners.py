@@ -181,8 +181,8 @@ class SPMDLoadPlanner(DefaultLoadPlanner):
             return
         self._missing[name] -= 1
         if not self._missing[name]:
-            data = [shard.data for shard in self._shards.pop(name)]
-            shards.load(self.sharded_state_dict[name], data)
+            read = [(shard.shard_device, shard.data) for shard in self._shards.pop(name)]
+            shards.load(self.sharded_state_dict[name], read)
 
 
 def _separated(state_dict: dict[str, Any]) -> tuple[dict[str, Any], dict[str, Any]]:
