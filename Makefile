@@ -52,7 +52,7 @@ wheel: $(INSTALLED)
 # The wheel in an empty environment.
 wheel-test: wheel
 	rm -rf build/wheel-test
-	$(BIN)/python -c "import os, sys, venv; venv.create('build/wheel-test', symlinks=True, with_pip=True)"
+	$(BIN)/python -m venv build/wheel-test
 	build/wheel-test/bin/python -m pip install --quiet --disable-pip-version-check dist/*.whl
 	cd build/wheel-test && bin/python -m spmdx && bin/python $(CURDIR)/tests/wheel/smoke.py $(CURDIR)/README.md
 
