@@ -9,7 +9,7 @@ CXX_FILES = $(shell find csrc tests -name '*.h' -o -name '*.cpp')
 PYTEST = OMP_NUM_THREADS=1 $(BIN)/python -m pytest -n 2
 .DEFAULT_GOAL := build
 .PHONY: build module demo notebooks notebooks-run wheel wheel-test test fuzz conformance rules chaos faults \
-  torch-xla-tests lint types format bench asan tsan clean
+  torch-xla-tests docs lint types format bench asan tsan clean
 
 # A virtual environment with the pinned requirements, and python/ on its path.
 $(INSTALLED): requirements.txt
@@ -86,6 +86,10 @@ faults: build
 XLA ?= ../xla
 torch-xla-tests: module
 	$(BIN)/python tests/torch_xla/upstream.py $(XLA)
+
+# The documentation site, in build/site; a warning is an error. `test` builds it, too, and follows its links.
+docs: $(INSTALLED)
+	$(BIN)/python -m mkdocs build --strict --quiet
 
 lint: $(INSTALLED)
 	$(BIN)/ruff check .
