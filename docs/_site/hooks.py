@@ -9,6 +9,7 @@ from typing import Any
 
 from mkdocs.structure.files import File
 from nbconvert import MarkdownExporter
+from nbconvert.preprocessors import CoalesceStreamsPreprocessor
 
 ROOT = pathlib.Path(__file__).resolve().parents[2]
 PACKAGE = ROOT / "python" / "spmdx"
@@ -20,6 +21,8 @@ REFERENCE = "::: {}\n    options:\n      heading_level: 1\n      show_root_headi
 NOT_RUN = re.compile(r"^<!-- not run: (.+) -->$", re.MULTILINE)
 FENCED = re.compile(r"^( *)(```+)[^\n]*\n.*?^\1\2 *$", re.MULTILINE | re.DOTALL)
 NAMED = re.compile(r"`(docs/[\w/]+\.md|[A-Z]+\.md)`")
+# Blocks that hold what programs say: long lines, which are not code.
+SAID = re.compile(r"^(<!-- (?:prints|said by: .+) -->\n+)```text$", re.MULTILINE)
 ANSI = re.compile(r"\x1b\[[\d;]*m")
 
 
@@ -72,7 +75,9 @@ def on_files(files: Any, config: Any) -> Any:
 def _notebook(path: pathlib.Path) -> Iterator[tuple[str, str | bytes]]:
     """(name, content) of a notebook's page and of its pictures."""
     folder = f"{path.stem}_files"
-    text, resources = MarkdownExporter().from_filename(
+    exporter = MarkdownExporter()
+    exporter.register_preprocessor(CoalesceStreamsPreprocessor(), enabled=True)
+    text, resources = exporter.from_filename(
         str(path), {"unique_key": path.stem, "output_files_dir": folder}
     )
     where = f"*This page is `examples/notebooks/{path.name}`, with what its cells printed.*"
@@ -85,6 +90,7 @@ def _notebook(path: pathlib.Path) -> Iterator[tuple[str, str | bytes]]:
 def on_page_markdown(markdown: str, page: Any, config: Any, files: Any) -> str:
     """Links pages that are named by their paths, and shows what says that a block is not run."""
     here = page.file.src_uri
+    markdown = SAID.sub(r"\1```{.text .said}", markdown)
     pieces, end = [], 0
     for block in FENCED.finditer(markdown):
         pieces += [_linked(markdown[end : block.start()], here, files), block[0]]

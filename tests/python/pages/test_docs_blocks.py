@@ -94,7 +94,7 @@ def test_code_of_a_page_is_run_or_says_why_not(page):
         assert reason, f"a ```py block has no mark <!-- not run: why -->: {code}"
         ast.parse(code)
     kinds = set(re.findall(r"^```(\S+)$", page.read_text(), re.MULTILINE))
-    assert kinds <= {"python", "py", "sh", "text", "cpp", "yaml", "toml"}
+    assert kinds <= {"python", "py", "sh", "text", "cpp", "markdown"}
 
 
 @pytest.mark.parametrize("page", PAGES, ids=name)

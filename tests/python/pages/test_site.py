@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The documentation site builds without a warning; what it links is there, and nothing is fetched."""
+"""The documentation site builds without a warning, its links lead somewhere, it fetches nothing."""
 
 import html.parser
 import importlib
