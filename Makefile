@@ -89,7 +89,7 @@ torch-xla-tests: module
 
 # The documentation site, in build/site; a warning is an error. `test` builds it, too, and follows its links.
 docs: $(INSTALLED)
-	$(BIN)/python -m mkdocs build --strict --quiet
+	$(BIN)/python -m mkdocs build --strict
 
 lint: $(INSTALLED)
 	$(BIN)/ruff check .

@@ -6,6 +6,7 @@ import importlib
 import os
 import pathlib
 import pkgutil
+import re
 import subprocess
 import sys
 import urllib.parse
@@ -42,16 +43,23 @@ class Page(html.parser.HTMLParser):
 def site(root, tmp_path_factory):
     """The folder of the built site."""
     folder = tmp_path_factory.mktemp("site")
-    done = subprocess.run(
-        [sys.executable, "-m", "mkdocs", "build", "--strict", "--site-dir", str(folder)],
-        cwd=root,
+    done = built(root, root, folder)
+    assert done.returncode == 0, done.stdout + done.stderr
+    return folder
+
+
+def built(root, project, folder):
+    """What became of a project that is built as `make docs` builds."""
+    recipe = r"^docs: .*\n\t\$\(BIN\)/python -m mkdocs (.+)$"
+    (options,) = re.findall(recipe, (root / "Makefile").read_text(), re.MULTILINE)
+    return subprocess.run(
+        [sys.executable, "-m", "mkdocs", *options.split(), "--site-dir", str(folder)],
+        cwd=project,
         env={**os.environ, "NO_MKDOCS_2_WARNING": "1"},
         capture_output=True,
         text=True,
         timeout=300,
     )
-    assert done.returncode == 0, done.stdout + done.stderr
-    return folder
 
 
 @pytest.fixture(scope="module")
@@ -89,6 +97,17 @@ def broken(pages, site):
 def test_every_link_and_every_anchor_exists(pages, site):
     assert len(pages) > 45 and sum(len(page.links) for page in pages.values()) > 1000
     assert broken(pages, site) == []
+
+
+def test_a_warning_is_an_error(root, tmp_path):
+    (tmp_path / "docs").mkdir()
+    (tmp_path / "mkdocs.yml").write_text("site_name: small\nplugins: []\n")
+    page = tmp_path / "docs/index.md"
+    page.write_text("[gone](gone.md)\n")
+    done = built(root, tmp_path, tmp_path / "site")
+    assert done.returncode == 1 and "'gone.md'" in done.stderr
+    page.write_text("[here](index.md)\n")
+    assert built(root, tmp_path, tmp_path / "site").returncode == 0
 
 
 def test_a_broken_link_is_found(tmp_path):
