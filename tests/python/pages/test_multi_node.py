@@ -93,8 +93,7 @@ def test_two_launchers_train_as_one_process_does(page, folder):
     both = both.replace("HOST", "127.0.0.1")
     out = ended(shell(f"{both}\nwait $P0 && wait $P1", folder))
     assert out == marked(page, "launched")
-    alone = ended(shell("python train.py", folder))
-    assert alone == out.replace("4 devices", "1 devices")
+    assert marked(page, "prints") == out.replace("4 devices", "1 devices")
 
 
 def test_tasks_of_slurm_find_each_other(page, folder):
