@@ -1,35 +1,43 @@
 # SPDX-License-Identifier: Apache-2.0
-"""torch_xla.experimental.eager: a device that records has no eager mode."""
+"""torch_xla.experimental.eager: programs that ask for eager mode get its values; ops are recorded all the same."""
 
 import contextlib
+import warnings
 from collections.abc import Iterator
 
-from spmdx._xla.device.absent import refuse
-
-_ADVICE = "Leave it out: ops are recorded, and print and .item() run what they need."
+_SAID = (
+    "eager_mode(True): values are those of eager mode, but ops are recorded and run by steps, as without it. "
+    "print and .item() run what they need; torch_xla.sync() runs the rest."
+)
+_asked = [False]
 
 
 def eager_mode(enable: bool) -> None:
-    """Raise NotImplementedError if it is asked for.
+    """Ask for eager mode, with a warning that ops are recorded all the same.
 
     Args:
-        enable: whether every op runs where it is called.
+        enable: whether the program expects every op to run where it is called.
     """
-    if enable:
-        refuse("eager_mode(True)", _ADVICE)
+    if enable and not _asked[0]:
+        warnings.warn(_SAID, stacklevel=2)
+    _asked[0] = bool(enable)
 
 
 def is_eager_mode() -> bool:
-    """Whether every op runs where it is called: never."""
-    return False
+    """Whether eager mode was asked for."""
+    return _asked[0]
 
 
 @contextlib.contextmanager
 def eager_mode_context(enable: bool) -> Iterator[None]:
-    """A block; raises NotImplementedError if the mode is asked for.
+    """A block in which eager mode is asked for, or is not.
 
     Args:
-        enable: whether every op runs where it is called.
+        enable: as of ``eager_mode``.
     """
+    before = is_eager_mode()
     eager_mode(enable)
-    yield
+    try:
+        yield
+    finally:
+        _asked[0] = before

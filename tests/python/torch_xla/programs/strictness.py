@@ -2,6 +2,7 @@
 """What torch_xla refuses is refused here, with the same kinds of errors; and what is not here."""
 
 import os
+import warnings
 
 import torch
 import torch.distributed as dist
@@ -107,6 +108,17 @@ def there_is_one_logical_device(devices):
         dist.init_process_group("xla", init_method="xla://")
 
 
+def eager_mode_is_taken_with_a_warning(devices):
+    eager = torch_xla.experimental
+    with warnings.catch_warnings(record=True) as said:
+        warnings.simplefilter("always")
+        with eager.eager_mode_context(True):
+            assert eager.is_eager_mode()
+            assert (torch.ones(4).to("xla") * 2).sum().item() == 8
+    assert not eager.is_eager_mode()
+    assert len(said) == 1 and "eager_mode(True)" in str(said[0].message)
+
+
 def what_is_not_here_says_so_by_its_name(devices):
     x = torch.ones(4).to("xla")
     for ask, name in (
@@ -118,7 +130,6 @@ def what_is_not_here_says_so_by_its_name(devices):
         (lambda: xm.collective_permute(x, [[0, 1]]), "xla_model.collective_permute"),
         (lambda: torch_xla._XLAC._get_xla_tensors_hlo([x]), "_XLAC._get_xla_tensors_hlo"),
         (lambda: torch_xla.set_custom_compile_options({"a": 1}), "set_custom_compile_options"),
-        (lambda: torch_xla.experimental.eager_mode(True), "eager_mode(True)"),
     ):
         with refused(NotImplementedError, name):
             ask()
