@@ -3,13 +3,21 @@
 
 import atexit
 import contextlib
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 
 import spmdx._C as _C
+
+held: list[Callable[[], None]] = []  # called in place of ending a step; the last one counts
+
+
+def _end() -> None:
+    held[-1]() if held else _C.flush()
 
 
 def mark_step() -> None:
     """End the step: plan what was traced since the last one and start it; returns at once.
+
+    Within :func:`spmdx.accumulate` it ends a microbatch, and nothing runs yet.
 
     Raises:
         ShardingError: the program cannot be planned.
@@ -22,7 +30,7 @@ def mark_step() -> None:
         >>> x.sum().item()
         12.0
     """
-    _C.flush()
+    _end()
 
 
 def sync(wait: bool = False) -> None:
@@ -39,9 +47,11 @@ def sync(wait: bool = False) -> None:
         >>> x = torch.ones(4).to("spmdx") * 3
         >>> spmdx.sync(wait=True)
     """
-    _C.flush(awaited=wait)
-    if wait:
-        _C.wait()
+    if not wait:
+        _end()
+        return
+    _C.flush(awaited=True)
+    _C.wait()
 
 
 @contextlib.contextmanager
@@ -56,7 +66,7 @@ def step() -> Iterator[None]:
         [2.0, 2.0, 2.0, 2.0]
     """
     yield
-    _C.flush()
+    _end()
 
 
 @atexit.register

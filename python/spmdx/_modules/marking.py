@@ -1,0 +1,70 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Many parameters marked at once, or none; modules and axes checked."""
+
+from collections.abc import Mapping
+from typing import Any
+
+import torch
+
+from spmdx._annotate.annotation import annotate, annotation_of, handle_for
+from spmdx._annotate.mesh import Mesh
+from spmdx._annotate.spec import axes_in, entry_of
+from spmdx._base.own_devices import NAMES
+from spmdx.errors import ShardingError
+
+
+def require_module(module: Any) -> None:
+    if not isinstance(module, torch.nn.Module):
+        raise ShardingError(
+            f"the first argument is a {type(module).__name__}. Expected a torch.nn.Module. Pass a "
+            "model or a part of one."
+        )
+
+
+def mark_all(
+    tensors: Mapping[str, torch.Tensor], mesh: Mesh | None, specs: Mapping[str, Any]
+) -> None:
+    """Marks those that have a spec: all of them, or none where one cannot be marked."""
+    for name in specs:
+        tensor = tensors[name]
+        if tensor.device.type not in NAMES:
+            raise ShardingError(
+                f"{name} is on device '{tensor.device}'. Expected a module on device 'spmdx'. "
+                'Move it there first: module.to("spmdx").'
+            )
+    handles = {name: handle_for(tensors[name], mesh, spec, name) for name, spec in specs.items()}
+    for name, handle in handles.items():
+        annotate(tensors[name], handle)
+
+
+def require_axis(mesh: Mesh, axis: Any, argument: str = "axis") -> None:
+    """Raise ShardingError unless it is an axis of ``mesh``."""
+    names = mesh.axis_names
+    if axis not in names:
+        mend = f"Pass {argument}={names[0]!r}" if names else "Give the mesh an axis"
+        raise ShardingError(f"{mesh!r} has no axis {axis!r}. Expected one of {names}. {mend}.")
+
+
+def beside(tensor: torch.Tensor, mesh: Mesh, axis: str) -> list[list[Any]]:
+    """By dim, the other axes of ``mesh`` that ``tensor`` is annotated with, major first."""
+    known = annotation_of(tensor)
+    if known is None or known.mesh != mesh:
+        return [[] for _ in range(tensor.dim())]
+    return [[name for name in axes_in(entry) if name != axis] for entry in known.spec]
+
+
+def added(entries: list[list[Any]], dim: int | None, axis: str) -> tuple[Any, ...]:
+    """The partition spec with ``axis`` as the minor one of ``dim``, if there is a dim."""
+    return tuple(entry_of([*e, axis] if at == dim else e) for at, e in enumerate(entries))
+
+
+def only_axis(mesh: Mesh, axis: str | None) -> str:
+    """The axis that was named, or the only one of the mesh."""
+    if axis is None and mesh.ndim != 1:
+        raise ShardingError(
+            f"{mesh!r} has {mesh.ndim} axes, and none is named. Expected the one to cut along. "
+            f"Pass axis={(*mesh.axis_names, 'model')[-1 if not mesh.ndim else mesh.ndim - 1]!r}."
+        )
+    name = mesh.axis_names[0] if axis is None else axis
+    require_axis(mesh, name)
+    return name
