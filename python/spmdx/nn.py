@@ -11,7 +11,7 @@ import torch
 from spmdx._annotate.mesh import Mesh, require_mesh
 from spmdx._modules.distribute import distribute_module as distribute_module
 from spmdx._modules.fully_sharded import Request, fully_shard_as
-from spmdx._modules.marking import mark_all, require_axis, require_module
+from spmdx._modules.marking import axis_to_cut, mark_all, require_axis, require_module
 from spmdx._modules.parallel import parallelize_module as parallelize_module
 from spmdx._modules.tp_plan import specs_of
 from spmdx.errors import ShardingError, naming
@@ -88,7 +88,7 @@ def _shard_by_its_plan(module: torch.nn.Module, mesh: Mesh, plan: str, axis: str
 def fully_shard(
     module: torch.nn.Module,
     mesh: Mesh | None = None,
-    axis: str = "fsdp",
+    axis: str | None = None,
     *,
     reshard_after_forward: bool | None = None,
     mp_policy: Any = None,
@@ -104,7 +104,8 @@ def fully_shard(
         module: on device "spmdx". What was said in calls on modules within it, for the same axis
             of the same mesh, holds.
         mesh: the devices; None means the global mesh.
-        axis: an axis of ``mesh``.
+        axis: an axis of ``mesh``; None means the only one, or ``"fsdp"``. What other axes cut of
+            a parameter stays so.
         reshard_after_forward: False gathers the parameters of this call once, before the forward
             pass, and keeps them for the backward pass. Otherwise
             :func:`spmdx.set_gather_budget` says whether they are gathered again.
@@ -148,5 +149,6 @@ def fully_shard(
             extra_data_axis,
             options,
         )
-        fully_shard_as(module, require_mesh(mesh), axis, request)
+        devices = require_mesh(mesh)
+        fully_shard_as(module, devices, axis_to_cut(mesh, devices, axis, "fsdp"), request)
     return module

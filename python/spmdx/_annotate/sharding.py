@@ -17,7 +17,7 @@ from spmdx._annotate.annotation import (
 )
 from spmdx._annotate.classes import plain_class
 from spmdx._annotate.mesh import Mesh, require_mesh, require_real
-from spmdx._annotate.spec import Sharding, pair_of, spec_of_placements
+from spmdx._annotate.spec import Sharding, pair_of, placed_on
 from spmdx._annotate.tensor import ShardedTensor
 from spmdx._base.arguments import require_shape, require_tensor
 from spmdx.errors import ShardingError, naming
@@ -251,7 +251,6 @@ def _placed(device_mesh: Any, placements: Any, rank: int) -> tuple[Mesh, tuple[A
     """Mesh and partition spec of what distribute_tensor is given."""
     if isinstance(device_mesh, Sharding):
         return pair_of(device_mesh, placements)
-    mesh = require_mesh(device_mesh)
     if placements is None:
-        return mesh, (...,)
-    return mesh, spec_of_placements(placements, mesh, rank)
+        return require_mesh(device_mesh), (...,)
+    return placed_on(device_mesh, placements, rank)

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any, Self
 import torch
 
 import spmdx._C as _C
+from spmdx._annotate.device_mesh import axes_of
 from spmdx._annotate.mesh import Mesh, require_mesh, require_real
 from spmdx._base.arguments import integers
 from spmdx.errors import ShardingError, naming
@@ -297,25 +298,39 @@ def to_handle(spec: Any, mesh: Any, tensor: torch.Tensor, name: str) -> "_C.Shar
     return _C.to_sharding(entries, mesh._handle, list(tensor.shape), name)
 
 
-def _require_placements(placements: Any, mesh: Mesh) -> None:
+def _require_placements(placements: Any, mesh: Mesh, count: int) -> None:
     are = isinstance(placements, tuple | list) and all(hasattr(p, "is_shard") for p in placements)
     if not are:
         raise ShardingError(
             f"the placements are {placements!r}. Expected Shard(dim) or Replicate() for every axis "
             f"of {mesh!r}. Write them so, or give a partition spec to spmdx.mark_sharding."
         )
-    if len(placements) != mesh.ndim:
+    if len(placements) != count:
         raise ShardingError(
             f"{len(placements)} placements for {mesh!r}. Expected one for every axis of the "
-            f"mesh. Write {mesh.ndim} of Shard(dim) and Replicate()."
+            f"mesh. Write {count} of Shard(dim) and Replicate()."
         )
 
 
-def spec_of_placements(placements: Sequence[Any], mesh: Mesh, rank: int) -> tuple:
-    """The partition spec that says the same as DTensor ``placements`` for a tensor of ``rank``."""
-    _require_placements(placements, mesh)
+def placed_on(given: Any, placements: Any, rank: int) -> tuple[Mesh, tuple[Any, ...]]:
+    """Mesh and partition spec of DTensor ``placements`` on a mesh, or on a slice of one."""
+    mesh, names = require_mesh(given), axes_of(given)
+    if given is None or isinstance(given, Mesh) or not set(names) < set(mesh.axis_names):
+        return mesh, spec_of_placements(placements, mesh, rank)
+    return mesh, spec_of_placements(placements, mesh, rank, names)
+
+
+def spec_of_placements(
+    placements: Sequence[Any], mesh: Mesh, rank: int, axes: Sequence[str] | None = None
+) -> tuple:
+    """The partition spec that says the same as DTensor ``placements`` for a tensor of ``rank``.
+
+    They are for all axes of ``mesh``, or for ``axes`` of it.
+    """
+    axes = mesh.axis_names if axes is None else axes
+    _require_placements(placements, mesh, len(axes))
     dims: list[list[str]] = [[] for _ in range(rank)]
-    for axis, placement in zip(mesh.axis_names, placements, strict=True):
+    for axis, placement in zip(axes, placements, strict=True):
         if placement.is_replicate():
             continue
         dim: Any = getattr(placement, "dim", None)  # an int where it is a shard

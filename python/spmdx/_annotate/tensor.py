@@ -21,7 +21,7 @@ from spmdx._annotate.local_shards import (
     shapes_of,
 )
 from spmdx._annotate.mesh import Mesh, require_mesh
-from spmdx._annotate.spec import PartitionSpec, Sharding, pair_of, spec_of_placements, to_handle
+from spmdx._annotate.spec import PartitionSpec, Sharding, pair_of, placed_on, to_handle
 from spmdx._world.all_or_none import all_or_none
 from spmdx.errors import ShardingError, naming
 
@@ -157,10 +157,9 @@ class ShardedTensor(torch.Tensor):
         """
         with naming("redistribute"):
             mesh, spec = pair_of(mesh, spec)
-            mesh = require_mesh(mesh)
             entries = spec if isinstance(spec, tuple | list) else ()
             if any(hasattr(entry, "is_shard") for entry in entries):
-                spec = spec_of_placements(spec, mesh, self.dim())
+                mesh, spec = placed_on(mesh, spec, self.dim())
             handle = handle_for(self, mesh, spec)
         return annotate(self.clone(), handle)
 

@@ -99,7 +99,7 @@ class _Used(torch.autograd.Function):
     def backward(ctx: Any, gradient: torch.Tensor) -> Any:  # type: ignore[override]
         found = gradient if ctx.reduced is None else gradient.to(ctx.reduced)
         if ctx.lies is not None:
-            found = found.view_as(found)
+            found = found.clone() if found is gradient else found
             annotate(found, ctx.lies)
         return found.to(ctx.dtype), None, None, None
 

@@ -40,7 +40,6 @@ class Request:
 
 def fully_shard_as(module: torch.nn.Module, mesh: Mesh, axis: str, request: Request) -> None:
     """What :func:`spmdx.fully_shard` does; everything is checked before anything is marked."""
-    require_axis(mesh, axis)
     refuse_options(request.others)
     if request.extra_data_axis is not None:
         require_axis(mesh, request.extra_data_axis, "extra_data_axis")

@@ -7,6 +7,7 @@ from typing import Any
 import torch
 
 from spmdx._annotate.annotation import annotate, annotation_of, handle_for
+from spmdx._annotate.device_mesh import axes_of
 from spmdx._annotate.mesh import Mesh
 from spmdx._annotate.spec import axes_in, entry_of
 from spmdx._base.own_devices import NAMES
@@ -58,13 +59,17 @@ def added(entries: list[list[Any]], dim: int | None, axis: str) -> tuple[Any, ..
     return tuple(entry_of([*e, axis] if at == dim else e) for at, e in enumerate(entries))
 
 
-def only_axis(mesh: Mesh, axis: str | None) -> str:
-    """The axis that was named, or the only one of the mesh."""
-    if axis is None and mesh.ndim != 1:
-        raise ShardingError(
-            f"{mesh!r} has {mesh.ndim} axes, and none is named. Expected the one to cut along. "
-            f"Pass axis={(*mesh.axis_names, 'model')[-1 if not mesh.ndim else mesh.ndim - 1]!r}."
-        )
-    name = mesh.axis_names[0] if axis is None else axis
-    require_axis(mesh, name)
-    return name
+def axis_to_cut(given: Any, mesh: Mesh, axis: Any, default: str) -> str:
+    """The axis that was named; else the only one of the mesh that was given, or ``default``.
+
+    Args:
+        given: the mesh as it was passed: of a DeviceMesh's slice of one axis it is that one.
+        mesh: the mesh that it becomes.
+        axis: what was said, or None.
+        default: an axis that counts if the mesh has it.
+    """
+    names = axes_of(given) or mesh.axis_names
+    if axis is None:
+        axis = names[0] if len(names) == 1 else default
+    require_axis(mesh, axis)
+    return axis

@@ -8,14 +8,15 @@ from typing import Any
 
 import torch
 
+import spmdx._C as _C
 from spmdx._annotate.annotation import annotate, handle_for
 from spmdx._annotate.mesh import Mesh, require_mesh
 from spmdx._annotate.spec import entry_of
 from spmdx._modules.marking import (
     added,
+    axis_to_cut,
     beside,
     mark_all,
-    only_axis,
     require_axis,
     require_module,
 )
@@ -44,7 +45,7 @@ def parallelize_module(
             dict of them by the names of modules, each part of which may have the shell's ``*`` and
             ``?``. Parameters are cut as the style says; arguments and results get its layouts,
             ``Shard(dim)`` or ``Replicate()``, as constraints.
-        axis: the axis that the plan is for; None means the only axis of ``mesh``.
+        axis: the axis that the plan is for; None means the only axis of ``mesh``, or ``"tp"``.
         data_axis: the axes that cut dim 0 of arguments and results besides, as that of a batch.
 
     Returns:
@@ -69,8 +70,8 @@ def parallelize_module(
     """
     with naming("parallelize_module"):
         require_module(module)
-        mesh = require_mesh(mesh)
-        axis = only_axis(mesh, axis)
+        given, mesh = mesh, require_mesh(mesh)
+        axis = axis_to_cut(given, mesh, axis, "tp")
         rows = tuple([data_axis] if isinstance(data_axis, str) else data_axis or ())
         for each in rows:
             require_axis(mesh, each, "data_axis")
@@ -166,10 +167,15 @@ class Layout:
         return (*laid, *rest)
 
     def _laid(self, value: Any, steps: Sequence[Any], what: str) -> Any:
-        """A view of ``value`` that lies as it comes, and then as it is wanted."""
+        """A view of ``value`` that lies as it comes, and then as it is wanted.
+
+        What is not on the device, where the module was moved off it, is left as it is.
+        """
+        if not isinstance(value, torch.Tensor) or not _C.is_lazy(value):
+            return value
         for placement in dict.fromkeys(step for step in steps if step is not None):
-            last = placement is steps[-1] or placement == steps[-1]
-            if isinstance(value, torch.Tensor) and (last or placement.is_shard()):
+            last = placement == steps[-1]
+            if last or placement.is_shard():
                 name = f"{what} of {self.said}"
                 spec = self._spec(value, placement, name)
                 view = value.view_as(value)
@@ -182,8 +188,8 @@ class Layout:
         if placement.is_shard():
             if not -rank <= placement.dim < rank:
                 raise ShardingError(
-                    f"the layout of {name} is {placement!r}, its rank is {rank}. Expected a dim that "
-                    "it has. Mend the plan."
+                    f"the layout of {name} is {placement!r}, its rank is {rank}. Expected a dim "
+                    "that it has. Mend the plan."
                 )
             entries[placement.dim].append(self.axis)
         return tuple(map(entry_of, entries))

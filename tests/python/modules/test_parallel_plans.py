@@ -227,11 +227,11 @@ def test_what_no_plan_can_say_is_refused_and_marks_nothing(plan, said):
 
 def test_axes_that_are_not_there_or_not_named_are_refused():
     _, net = pair()
-    grid = spmdx.Mesh(range(8), (4, 2), ("dp", "tp"))
+    grid = spmdx.Mesh(range(8), (4, 2), ("dp", "model"))
     for options, said in (
-        ({}, "has 2 axes, and none is named"),
+        ({}, "has no axis 'tp'. Expected one of .'dp', 'model'"),
         ({"axis": "x"}, "has no axis 'x'"),
-        ({"axis": "tp", "data_axis": "x"}, "Pass data_axis='dp'"),
+        ({"axis": "model", "data_axis": "x"}, "Pass data_axis='dp'"),
     ):
         with pytest.raises(spmdx.ShardingError, match=said):
             spmdx.nn.parallelize_module(net, grid, PLANS["megatron"], **options)
