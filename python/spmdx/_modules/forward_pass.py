@@ -88,7 +88,7 @@ class _Used(torch.autograd.Function):
         sharding = annotation_of(parameter)
         ctx.dtype, ctx.reduced = parameter.dtype, reduced
         ctx.lies = None
-        used = parameter.view_as(parameter) if dtype == parameter.dtype else parameter.to(dtype)
+        used = parameter.clone() if dtype == parameter.dtype else parameter.to(dtype)
         if gathered is not None and sharding is not None:
             ctx.lies = sharding._handle  # of the gradient: it is summed to where it is kept
             rest = tuple(map(entry_of, beside(parameter, sharding.mesh, gathered)))

@@ -178,7 +178,7 @@ class Layout:
             if last or placement.is_shard():
                 name = f"{what} of {self.said}"
                 spec = self._spec(value, placement, name)
-                view = value.view_as(value)
+                view = value.unsqueeze(0).squeeze(0)  # its own mark: `view_as` would be one tensor
                 value = annotate(view, handle_for(view, self.mesh, spec, name))
         return value
 

@@ -168,6 +168,22 @@ def test_output_layouts_decide_what_crosses(rows, kinds):
     spmdx.mark_step()
 
 
+def test_what_is_passed_keeps_its_own_annotation_and_writes_in_place_reach_it():
+    class Doubling(nn.Module):
+        def forward(self, x):
+            return x.mul_(2)
+
+    mesh = spmdx.Mesh(range(3), (3,), ("tp",))
+    style = PrepareModuleInput(input_layouts=Replicate(), desired_input_layouts=Shard(1))
+    net = spmdx.nn.parallelize_module(Doubling().to("spmdx"), mesh, style)
+    x = spmdx.mark_sharding(torch.arange(20.0).reshape(4, 5).to("spmdx"), mesh, ("tp", None))
+    y = net(x)
+    assert spmdx.get_annotation(x).spec == ("tp", None)
+    assert spmdx.get_annotation(y).spec == (None, "tp")
+    wanted = torch.arange(20.0).reshape(4, 5) * 2
+    assert torch.equal(x.cpu(), wanted) and torch.equal(y.cpu(), wanted)
+
+
 def test_arguments_by_name_get_their_layouts():
     _, net = pair()
     mesh = spmdx.Mesh(range(2), (2,), ("tp",))
