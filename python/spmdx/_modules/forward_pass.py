@@ -12,7 +12,7 @@ from spmdx._annotate.annotation import annotate, annotation_of, handle_for
 from spmdx._annotate.mesh import Mesh
 from spmdx._annotate.spec import entry_of
 from spmdx._modules.fsdp_options import Precision
-from spmdx._modules.marking import beside
+from spmdx._modules.marking import beside, seen
 from spmdx.errors import naming
 
 
@@ -88,7 +88,7 @@ class _Used(torch.autograd.Function):
         sharding = annotation_of(parameter)
         ctx.dtype, ctx.reduced = parameter.dtype, reduced
         ctx.lies = None
-        used = parameter.clone() if dtype == parameter.dtype else parameter.to(dtype)
+        used = seen(parameter) if dtype == parameter.dtype else parameter.to(dtype)
         if gathered is not None and sharding is not None:
             ctx.lies = sharding._handle  # of the gradient: it is summed to where it is kept
             rest = tuple(map(entry_of, beside(parameter, sharding.mesh, gathered)))

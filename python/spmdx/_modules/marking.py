@@ -73,3 +73,8 @@ def axis_to_cut(given: Any, mesh: Mesh, axis: Any, default: str) -> str:
         axis = names[0] if len(names) == 1 else default
     require_axis(mesh, axis)
     return axis
+
+
+def seen(tensor: torch.Tensor) -> torch.Tensor:
+    """A view of all of ``tensor`` that can be marked by itself: ``view_as`` would mark both."""
+    return tensor.unsqueeze(0).squeeze(0)

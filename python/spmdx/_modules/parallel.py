@@ -19,6 +19,7 @@ from spmdx._modules.marking import (
     mark_all,
     require_axis,
     require_module,
+    seen,
 )
 from spmdx._modules.styles import Reading, reading_of
 from spmdx.errors import ShardingError, naming
@@ -152,34 +153,41 @@ class Layout:
         """The results as they are wanted."""
         with naming("parallelize_module"):
             several = isinstance(output, tuple)
-            made = self._all(output if several else (output,), self.reading.outputs, "results")
+            values = output if several else (output,)
+            others = set(map(id, (*args, *module.parameters(), *module.buffers())))
+            new = [id(value) not in others for value in values]
+            made = self._all(values, self.reading.outputs, "results", new)
         return made if several else made[0]
 
-    def _all(self, values: tuple, layouts: Sequence[Any], what: str) -> tuple:
+    def _all(
+        self, values: tuple, layouts: Sequence[Any], what: str, new: Sequence[bool] = ()
+    ) -> tuple:
         if self.reading.exact and layouts and len(values) != len(layouts):
             raise ShardingError(
                 f"{self.said} has {len(values)} {what}, its plan {len(layouts)} layouts. "
                 "Expected as many. Write None for those that are left as they are."
             )
-        rest = (values[len(layouts) :]) if len(values) > len(layouts) else ()
-        pairs = zip(values, layouts, strict=False)
-        laid = [self._laid(v, steps, f"{what}[{i}]") for i, (v, steps) in enumerate(pairs)]
-        return (*laid, *rest)
+        steps = (*layouts, *[()] * len(values))  # for those behind the last layout as well
+        is_new = (*new, *[False] * len(values))
+        return tuple(
+            self._laid(value, steps[i], f"{what}[{i}]", is_new[i]) for i, value in enumerate(values)
+        )
 
-    def _laid(self, value: Any, steps: Sequence[Any], what: str) -> Any:
-        """A view of ``value`` that lies as it comes, and then as it is wanted.
+    def _laid(self, value: Any, steps: Sequence[Any], what: str, new: bool = False) -> Any:
+        """``value`` as it comes, and then as it is wanted.
 
+        One that is new is marked itself, of others a view, since their own marks are the user's.
         What is not on the device, where the module was moved off it, is left as it is.
         """
         if not isinstance(value, torch.Tensor) or not _C.is_lazy(value):
             return value
-        for placement in dict.fromkeys(step for step in steps if step is not None):
-            last = placement == steps[-1]
-            if last or placement.is_shard():
+        wanted = [step for step in steps if step is not None]
+        for placement in wanted[-1:] if new else dict.fromkeys(wanted):
+            if placement == wanted[-1] or placement.is_shard():
                 name = f"{what} of {self.said}"
                 spec = self._spec(value, placement, name)
-                view = value.unsqueeze(0).squeeze(0)  # its own mark: `view_as` would be one tensor
-                value = annotate(view, handle_for(view, self.mesh, spec, name))
+                value = value if new else seen(value)
+                value = annotate(value, handle_for(value, self.mesh, spec, name))
         return value
 
     def _spec(self, value: torch.Tensor, placement: Any, name: str) -> tuple[Any, ...]:
