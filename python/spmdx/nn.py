@@ -43,7 +43,8 @@ def shard_module(
         module: on device "spmdx".
         mesh: the devices; None means the global mesh.
         plan: from name patterns (as in the shell: ``*``, ``?``) to partition specs; the first
-            pattern that matches a name counts. ``"auto"`` is the tensor parallel plan that a
+            pattern that matches a name counts; a :class:`spmdx.Sharding` does as well as a spec.
+            ``"auto"`` is the tensor parallel plan that a
             model of the transformers library brings.
         axis: the axis of the mesh that ``"auto"`` cuts along.
 

@@ -221,24 +221,27 @@ def expanded(spec: Sequence[Any], rank: int, name: str) -> tuple[Any, ...]:
 
 
 def pair_of(mesh: Any, spec: Any) -> tuple[Any, Any]:
-    """The mesh and the spec, both of a Sharding where one is given in place of the mesh.
+    """The mesh and the spec, both of a Sharding where one is given in place of either.
 
     Raises:
-        ShardingError: there is a spec besides, or the sharding is of summands.
+        ShardingError: there is another mesh or a spec besides, or the sharding is of summands.
     """
-    if not isinstance(mesh, Sharding):
+    given, rest = (spec, mesh) if isinstance(spec, Sharding) else (mesh, spec)
+    if not isinstance(given, Sharding):
         return mesh, spec
-    if spec is not None and not (isinstance(spec, tuple | list) and not spec):
+    said = isinstance(rest, tuple | list) and not rest  # as the argument is by default
+    if rest is not None and not said and not (given is spec and require_mesh(rest) == given.mesh):
+        what = "another mesh" if given is spec else "a partition spec"
         raise ShardingError(
-            f"{mesh!r} is given, and a partition spec besides: {spec!r}. Expected one of them. "
-            "Leave the spec out."
+            f"{given!r} is given, and {what} besides: {rest!r}. Expected one of them. "
+            "Leave the other out."
         )
-    if mesh.partial:
+    if given.partial:
         raise ShardingError(
-            f"{mesh!r} is of summands. Expected one of whole values. Write a Sharding of the mesh "
+            f"{given!r} is of summands. Expected one of whole values. Write a Sharding of the mesh "
             "and the spec."
         )
-    return mesh.mesh, mesh.spec
+    return given.mesh, given.spec
 
 
 def entry_of(axes: Sequence[Any]) -> Any:

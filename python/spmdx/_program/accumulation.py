@@ -30,7 +30,7 @@ class Accumulation:
 
     def _begin(self) -> None:
         counts = _C.counters()
-        self._ops, self._steps = counts["ops_recorded"], counts["steps"]
+        self._ops, self._reads = counts["ops_recorded"], counts["implicit_syncs"]
         self._first: dict[str, Any] | None = None
         self.microbatches = 0
         self.bytes_apart: int | None = None
@@ -47,23 +47,23 @@ class Accumulation:
         return self.bytes_apart - self.bytes_together
 
     def __enter__(self) -> "Accumulation":
-        if self._end_of_microbatch in held:
+        if self in held:
             with naming("accumulate"):
                 raise ShardingError(
                     "the block is open already. Expected a block of its own for each batch. Call "
                     "spmdx.accumulate again."
                 )
         self._begin()
-        held.append(self._end_of_microbatch)
+        held.append(self)
         return self
 
     def __exit__(self, kind: type | None, *raised: object) -> None:
-        held.remove(self._end_of_microbatch)
+        held.remove(self)
         if kind is not None:
             return
         if _C.counters()["ops_recorded"] > self._ops:
-            self._end_of_microbatch()
-        self.ran_inside = _C.counters()["steps"] > self._steps
+            self.end_microbatch()
+        self.ran_inside |= _C.counters()["implicit_syncs"] > self._reads
         if self._first is None or self.ran_inside:
             return
         together = self._plan()
@@ -86,7 +86,8 @@ class Accumulation:
             f"it holds {self.peak_together:,} at most, not {self.peak_apart:,}"
         )
 
-    def _end_of_microbatch(self) -> None:
+    def end_microbatch(self) -> None:
+        """What :func:`spmdx.mark_step` does in the block."""
         recorded = _C.counters()["ops_recorded"]
         if recorded == self._ops:  # nothing happened since the last one
             return

@@ -3,15 +3,25 @@
 
 import atexit
 import contextlib
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
+from typing import Protocol
 
 import spmdx._C as _C
 
-held: list[Callable[[], None]] = []  # called in place of ending a step; the last one counts
+
+class Holder(Protocol):
+    """What takes the ends of steps in place of running them."""
+
+    ran_inside: bool
+
+    def end_microbatch(self) -> None: ...
+
+
+held: list[Holder] = []  # those that are open; the last one counts
 
 
 def _end() -> None:
-    held[-1]() if held else _C.flush()
+    held[-1].end_microbatch() if held else _C.flush()
 
 
 def mark_step() -> None:
@@ -37,7 +47,8 @@ def sync(wait: bool = False) -> None:
     """End the step as :func:`mark_step` does.
 
     Args:
-        wait: return only when every step has run; Ctrl-C ends the wait.
+        wait: return only when every step has run, within :func:`spmdx.accumulate`, too; Ctrl-C
+            ends the wait.
 
     Raises:
         Exception: as :func:`mark_step`; with ``wait``, also what this step raised.
@@ -50,6 +61,8 @@ def sync(wait: bool = False) -> None:
     if not wait:
         _end()
         return
+    for holder in held:
+        holder.ran_inside = True
     _C.flush(awaited=True)
     _C.wait()
 
