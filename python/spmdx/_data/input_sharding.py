@@ -72,7 +72,7 @@ class Placement:
 
     def __init__(self, mesh: Mesh | None, entries: Any):
         specs = list(_specs(entries))
-        mesh = mesh or next((spec.mesh for spec in specs), None)
+        mesh = mesh or next((require_mesh(spec.mesh) for spec in specs), None)
         self._default = None if mesh is None else ShardingSpec(mesh, ())
         self._entries = entries
         self._splits: dict[ShardingSpec, Split] = {}

@@ -46,10 +46,11 @@ class Around:
         dtype = self.precision.parameters
         if dtype is not None and self.precision.casts_inputs:
             args, kwargs = tree_map(lambda x: cast(x, dtype), (args, kwargs))
-        kept, made = {}, {}
+        kept: dict[str, Any] = {}
+        made: dict[int, torch.Tensor] = {}
         for name in self.names:
             home, leaf = _home(module, name)
-            kept[name] = parameter = home._parameters[leaf]
+            parameter = kept[name] = home._parameters[leaf]
             if id(parameter) not in made:
                 made[id(parameter)] = self._used(parameter)
             _put(home, leaf, made[id(parameter)])
@@ -62,7 +63,7 @@ class Around:
             _put(*_home(module, name), parameter)
         return tree_map(lambda x: cast(x, self.precision.output), output)
 
-    def _used(self, parameter: torch.Tensor) -> torch.Tensor:
+    def _used(self, parameter: Any) -> torch.Tensor:
         dtype = self.precision.parameters or parameter.dtype
         return _Used.apply(parameter, dtype, self.precision.reduced, self.gathered)
 
@@ -96,7 +97,7 @@ class _Used(torch.autograd.Function):
         return used
 
     @staticmethod
-    def backward(ctx: Any, gradient: torch.Tensor) -> Any:  # type: ignore[override]
+    def backward(ctx: Any, gradient: torch.Tensor) -> Any:
         found = gradient if ctx.reduced is None else gradient.to(ctx.reduced)
         if ctx.lies is not None:
             found = found.clone() if found is gradient else found

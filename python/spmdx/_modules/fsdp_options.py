@@ -55,7 +55,8 @@ def precision_of(policy: Any) -> Precision:
                 f"the {name} of mp_policy is {dtype!r}. Expected a floating dtype, or None. Write "
                 "torch.bfloat16."
             )
-    return Precision(*(getattr(policy, n) for n in names), bool(policy.cast_forward_inputs))
+    parameters, reduced, output = (getattr(policy, name) for name in names)
+    return Precision(parameters, reduced, output, bool(policy.cast_forward_inputs))
 
 
 def require_sums(precision: Precision, named: Mapping[str, torch.Tensor]) -> None:

@@ -74,8 +74,8 @@ def parallelize_module(
         given, mesh = mesh, require_mesh(mesh)
         axis = axis_to_cut(given, mesh, axis, "tp")
         rows = tuple([data_axis] if isinstance(data_axis, str) else data_axis or ())
-        for each in rows:
-            require_axis(mesh, each, "data_axis")
+        for row in rows:
+            require_axis(mesh, row, "data_axis")
         names = {m: n for n, m in module.named_modules()}
         found = [
             (each, reading)
