@@ -26,17 +26,27 @@ class Around:
         gathered: the axis along which parameters are gathered before, and kept for the backward
             pass; None leaves that to the plan.
         batch: mesh and axes that cut dim 0 of the arguments, where these are to be marked.
+        part: whether the module is a part of the one on which fully_shard was called. Its hooks do
+            something where it is called by itself, as activation checkpoints do.
     """
 
     names: tuple[str, ...]
     precision: Precision
     gathered: str | None
     batch: tuple[Mesh, tuple[str, ...]] | None = None
+    part: bool = False
     _kept: list[dict[str, torch.Tensor]] = dataclasses.field(default_factory=list)
 
     def put_on(self, module: torch.nn.Module) -> None:
         module.register_forward_pre_hook(self.before, with_kwargs=True)
         module.register_forward_hook(self.after, always_call=True)
+
+    def parted(self, path: str) -> "Around":
+        """The hooks of the module at ``path`` within; what one has replaced, others leave alone."""
+        prefix = f"{path}."
+        names = (name.removeprefix(prefix) for name in self.names if name.startswith(prefix))
+        own = Precision(self.precision.parameters, self.precision.reduced, None, False)
+        return Around(tuple(names), own, self.gathered, None, True, self._kept)
 
     def before(self, module: torch.nn.Module, args: Any, kwargs: Any) -> tuple[Any, Any]:
         """Marks and casts the arguments, and puts what is computed with in place of parameters."""
@@ -48,7 +58,7 @@ class Around:
             args, kwargs = tree_map(lambda x: cast(x, dtype), (args, kwargs))
         kept: dict[str, Any] = {}
         made: dict[int, torch.Tensor] = {}
-        for name in self.names:
+        for name in () if self._kept else self.names:  # unless they are replaced already
             home, leaf = _home(module, name)
             parameter = kept[name] = home._parameters[leaf]
             if id(parameter) not in made:
@@ -61,7 +71,8 @@ class Around:
         """Puts the parameters back, and casts what is returned."""
         for name, parameter in self._kept.pop().items():
             _put(*_home(module, name), parameter)
-        return tree_map(lambda x: cast(x, self.precision.output), output)
+        dtype = self.precision.output
+        return output if dtype is None else tree_map(lambda x: cast(x, dtype), output)
 
     def _used(self, parameter: Any) -> torch.Tensor:
         dtype = self.precision.parameters or parameter.dtype

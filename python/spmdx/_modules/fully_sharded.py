@@ -77,20 +77,35 @@ def _surround(
     module: torch.nn.Module, precision: Precision, gathered: str | None, ignored: set[int]
 ) -> None:
     """Hooks for the parameters that belong to no module within; those of an earlier call go."""
-    for hooks in (module._forward_pre_hooks, module._forward_hooks):  # all tables are by the key
-        for key, hook in list(hooks.items()):
-            if isinstance(getattr(hook, "__self__", None), Around):
-                del hooks[key]
+    inner = [n for n, m in module.named_modules() if n and _NOTE in vars(m)]
+    own = {n: m for n, m in module.named_modules() if not _lies_in(n, inner)}
+    for each in own.values():
+        _forget(each)
     if not precision.changes and gathered is None:
         return
-    inner = [f"{n}." for n, m in module.named_modules() if n and _NOTE in vars(m)]
     names = [
         name
         for name, parameter in module.named_parameters(remove_duplicate=False)
-        if id(parameter) not in ignored and not name.startswith(tuple(inner))
+        if id(parameter) not in ignored and not _lies_in(name, inner)
     ]
     replaced = precision.parameters or precision.reduced or gathered
-    Around(tuple(names) if replaced else (), precision, gathered).put_on(module)
+    around = Around(tuple(names) if replaced else (), precision, gathered)
+    around.put_on(module)
+    for path, each in own.items():
+        part = around.parted(path)
+        if path and part.names:
+            part.put_on(each)
+
+
+def _lies_in(name: str, paths: list[str]) -> bool:
+    return any(name == path or name.startswith(f"{path}.") for path in paths)
+
+
+def _forget(module: torch.nn.Module) -> None:
+    for hooks in (module._forward_pre_hooks, module._forward_hooks):
+        for key, hook in list(hooks.items()):
+            if isinstance(getattr(hook, "__self__", None), Around):
+                del hooks[key]
 
 
 def _around(module: torch.nn.Module, precision: Precision, gathered: str | None) -> Around:

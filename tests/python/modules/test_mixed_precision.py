@@ -13,6 +13,7 @@ import torch
 from fsdp2_models import MODELS, trained
 from torch import nn
 from torch.distributed.fsdp import MixedPrecisionPolicy
+from torch.utils.checkpoint import checkpoint
 
 if spmdx.runtime.global_runtime_device_count() < 8:
     spmdx.runtime.set_device_count(8)
@@ -152,6 +153,31 @@ def test_copies_compute_in_the_same_dtypes(make):
     assert model(x).dtype == other(x).dtype == HALF
     assert torch.equal(model(x).cpu(), other(x).cpu())
     assert all(isinstance(p, nn.Parameter) and p.dtype == FULL for p in other.parameters())
+
+
+@pytest.mark.parametrize("parts", [False, True])
+def test_parts_that_are_checkpointed_compute_in_the_same_dtypes(parts):
+    mesh, results = spmdx.get_1d_mesh("fsdp"), []
+    for saves in (False, True):
+        model = net()
+        if parts:
+            spmdx.fully_shard(model[2], mesh, mp_policy=policy((FULL, None, HALF)))
+        spmdx.fully_shard(model, mesh, mp_policy=policy((HALF,)))
+        mid = nn.Sequential(*model[1:9])  # no module of its own in the model
+        torch.manual_seed(1)
+        x = torch.randn(16, 64).to("spmdx").requires_grad_()
+
+        def middle(x, mid=mid):
+            return torch.tanh(mid(x))
+
+        def forward(*inputs, run=middle, saves=saves):
+            return checkpoint(run, *inputs, use_reentrant=False) if saves else run(*inputs)
+
+        model.forward = lambda x, run=forward, model=model: model[0](run(model[10](x.clone())))
+        loss = model(x).float().square().mean()
+        loss.backward()
+        results.append([t.cpu() for t in (loss.detach(), x.grad, model[1].weight.grad)])
+    assert all(torch.equal(one, other) for one, other in zip(*results, strict=True))
 
 
 def test_a_recurrent_layer_and_what_raises_get_their_parameters_back():
