@@ -34,6 +34,7 @@ from spmdx._annotate.sharding import (  # noqa: E402
 from spmdx._annotate.spec import PartitionSpec, Sharding  # noqa: E402
 from spmdx._annotate.tensor import ShardedTensor  # noqa: E402
 from spmdx._manual.shard_map import shard_map  # noqa: E402
+from spmdx._program.accumulation import accumulate  # noqa: E402
 from spmdx._program.gathering import get_gather_budget, set_gather_budget  # noqa: E402
 from spmdx._program.plan import plan_only  # noqa: E402
 from spmdx._program.seeds import manual_seed  # noqa: E402
@@ -42,7 +43,7 @@ from spmdx._report.visualize import visualize_sharding  # noqa: E402
 from spmdx._version import __version__ as __version__  # noqa: E402
 from spmdx.debug import explain, explain_diff  # noqa: E402
 from spmdx.errors import CommError, InternalError, ShardingError  # noqa: E402
-from spmdx.nn import fully_shard  # noqa: E402
+from spmdx.nn import distribute_module, fully_shard  # noqa: E402
 from spmdx.rules import RuleCheck, check_rule, register_rule  # noqa: E402
 from spmdx.topology import (  # noqa: E402
     Topology,
@@ -63,6 +64,7 @@ __all__ = [
     "Sharding",
     "ShardingError",
     "Topology",
+    "accumulate",
     "calibrate",
     "check_rule",
     "checkpoint",
@@ -70,6 +72,7 @@ __all__ = [
     "collectives",
     "data",
     "debug",
+    "distribute_module",
     "distribute_tensor",
     "explain",
     "explain_diff",

@@ -5,6 +5,7 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Any
 
 from spmdx._annotate.mesh import Mesh, require_mesh
+from spmdx._annotate.spec import Sharding
 from spmdx._base.arguments import is_iterable
 from spmdx._data.batches import map_tensors
 from spmdx._data.consistency import Agreed, Rows
@@ -19,7 +20,9 @@ from spmdx.errors import ShardingError, naming
 __all__ = ["DeviceLoader", "ShardingSpec", "batch_shard", "device_loader"]
 
 
-def batch_shard(mesh: Mesh | None = None, partition_spec: Sequence[Any] = ()) -> tuple[int, int]:
+def batch_shard(
+    mesh: Mesh | Sharding | None = None, partition_spec: Sequence[Any] = ()
+) -> tuple[int, int]:
     """How many parts the rows of a batch come in, and which of them this process loads.
 
     They are the ``num_replicas`` and ``rank`` of a ``DistributedSampler``, for a loader with
@@ -27,7 +30,7 @@ def batch_shard(mesh: Mesh | None = None, partition_spec: Sequence[Any] = ()) ->
     same part.
 
     Args:
-        mesh: the devices; None means the global mesh.
+        mesh: the devices; None means the global mesh. A :class:`spmdx.Sharding` is mesh and spec.
         partition_spec: that of the batch; the axes of its first entry cut the rows.
 
     Returns:

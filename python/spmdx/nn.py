@@ -8,38 +8,13 @@ from typing import Any
 
 import torch
 
-from spmdx._annotate.annotation import annotate, handle_for
 from spmdx._annotate.mesh import Mesh, require_mesh
-from spmdx._annotate.spec import cutting
-from spmdx._base.arguments import require_shape
-from spmdx._base.own_devices import NAMES
-from spmdx._modules.fsdp_options import ids_of, placed, refuse_options
+from spmdx._modules.distribute import distribute_module as distribute_module
+from spmdx._modules.fully_sharded import Request, fully_shard_as
+from spmdx._modules.marking import axis_to_cut, mark_all, require_axis, require_module
+from spmdx._modules.parallel import parallelize_module as parallelize_module
 from spmdx._modules.tp_plan import specs_of
 from spmdx.errors import ShardingError, naming
-
-
-def _require_module(module: Any) -> None:
-    if not isinstance(module, torch.nn.Module):
-        raise ShardingError(
-            f"the first argument is a {type(module).__name__}. Expected a torch.nn.Module. Pass a "
-            "model or a part of one."
-        )
-
-
-def _mark_all(
-    tensors: Mapping[str, torch.Tensor], mesh: Mesh | None, specs: Mapping[str, Any]
-) -> None:
-    """Marks those that have a spec: all of them, or none where one cannot be marked."""
-    for name in specs:
-        tensor = tensors[name]
-        if tensor.device.type not in NAMES:
-            raise ShardingError(
-                f"{name} is on device '{tensor.device}'. Expected a module on device 'spmdx'. "
-                'Move it there first: module.to("spmdx").'
-            )
-    handles = {name: handle_for(tensors[name], mesh, spec, name) for name, spec in specs.items()}
-    for name, handle in handles.items():
-        annotate(tensors[name], handle)
 
 
 def _require_plan(plan: Any, names: Sequence[str]) -> None:
@@ -68,7 +43,8 @@ def shard_module(
         module: on device "spmdx".
         mesh: the devices; None means the global mesh.
         plan: from name patterns (as in the shell: ``*``, ``?``) to partition specs; the first
-            pattern that matches a name counts. ``"auto"`` is the tensor parallel plan that a
+            pattern that matches a name counts; a :class:`spmdx.Sharding` does as well as a spec.
+            ``"auto"`` is the tensor parallel plan that a
             model of the transformers library brings.
         axis: the axis of the mesh that ``"auto"`` cuts along.
 
@@ -88,14 +64,14 @@ def shard_module(
         PartitionSpec('model', None)
     """
     with naming("shard_module"):
-        _require_module(module)
+        require_module(module)
         if isinstance(plan, str):
             _shard_by_its_plan(module, require_mesh(mesh), plan, axis)
             return module
         named = {**dict(module.named_parameters()), **dict(module.named_buffers())}
         _require_plan(plan, list(named))
         found = {name: [p for p in plan if fnmatch.fnmatchcase(name, p)] for name in named}
-        _mark_all(named, mesh, {name: plan[p[0]] for name, p in found.items() if p})
+        mark_all(named, mesh, {name: plan[p[0]] for name, p in found.items() if p})
     return module
 
 
@@ -105,42 +81,49 @@ def _shard_by_its_plan(module: torch.nn.Module, mesh: Mesh, plan: str, axis: str
             f"the plan is {plan!r}. Expected 'auto', or a dict from patterns of names to partition "
             "specs. Write {'*.weight': ('data', None)}."
         )
-    _require_axis(mesh, axis)
+    require_axis(mesh, axis)
     named = dict(module.named_parameters(remove_duplicate=False))
-    _mark_all(named, mesh, specs_of(module, axis))
-
-
-def _require_axis(mesh: Mesh, axis: str) -> None:
-    names = mesh.axis_names
-    if axis not in names:
-        mend = f"Pass axis={names[0]!r}" if names else "Give the mesh an axis"
-        raise ShardingError(f"{mesh!r} has no axis {axis!r}. Expected one of {names}. {mend}.")
+    mark_all(named, mesh, specs_of(module, axis))
 
 
 def fully_shard(
     module: torch.nn.Module,
     mesh: Mesh | None = None,
-    axis: str = "fsdp",
+    axis: str | None = None,
     *,
-    shard_placement_fn: Callable[[torch.nn.Parameter], Any] | None = None,
+    reshard_after_forward: bool | None = None,
+    mp_policy: Any = None,
     ignored_params: Iterable[torch.nn.Parameter] = (),
+    shard_placement_fn: Callable[[torch.nn.Parameter], Any] | None = None,
+    auto_wrap_policy: Any = None,
+    extra_data_axis: str | None = None,
     **options: Any,
 ) -> torch.nn.Module:
     """Cut every parameter along one axis, on its largest dim that the axis divides.
 
     Args:
-        module: on device "spmdx".
+        module: on device "spmdx". What was said in calls on modules within it, for the same axis
+            of the same mesh, holds.
         mesh: the devices; None means the global mesh.
-        axis: an axis of ``mesh``.
+        axis: an axis of ``mesh``; None means the only one, or ``"fsdp"``. What other axes cut of
+            a parameter stays so.
+        reshard_after_forward: False gathers the parameters of this call once, before the forward
+            pass, and keeps them for the backward pass. Otherwise
+            :func:`spmdx.set_gather_budget` says whether they are gathered again.
+        mp_policy: a ``torch.distributed.fsdp.MixedPrecisionPolicy``: parameters are gathered and
+            computed with in its ``param_dtype``, gradients summed in its ``reduce_dtype``, which
+            may not be wider; both stay in their own dtype between steps.
+        ignored_params: parameters that are not marked.
         shard_placement_fn: gives the placement of a parameter, ``Shard(dim)``, or None for the dim
             that is chosen here.
-        ignored_params: parameters that are not marked.
-        options: others of PyTorch's ``fully_shard``, with their defaults. Any other value is
-            refused with what to write instead.
+        auto_wrap_policy: a policy of ``torch.distributed.fsdp.wrap``: as if this function were
+            called on the modules that it chooses first, with the same options.
+        extra_data_axis: an axis that cuts the batch besides ``axis``: arguments of ``module``
+            that are not annotated are cut along both, major first, on dim 0.
+        options: ``offload_policy``, with its default. Any other value is refused.
 
     Returns:
-        ``module`` itself; parameters without such a dim are replicated. Whether they are gathered
-        again for the backward pass is said by :func:`spmdx.set_gather_budget`.
+        ``module`` itself; parameters without such a dim are replicated.
 
     Raises:
         ShardingError: the mesh has no such axis, a parameter has no shape yet or is on another
@@ -153,26 +136,20 @@ def fully_shard(
         >>> net.weight.partition_spec
         PartitionSpec('fsdp', None)
 
-    Source: ZeRO, arXiv:1910.02054.
+    Source: ZeRO, arXiv:1910.02054; the options are those of PyTorch's ``fully_shard``, the last
+    two those of PyTorch/XLA's ``SpmdFullyShardedDataParallel``.
     """
     with naming("fully_shard"):
-        _require_module(module)
-        mesh = require_mesh(mesh)
-        _require_axis(mesh, axis)
-        refuse_options(options)
-        named, n = dict(module.named_parameters()), mesh.shape()[axis]
-        ignored = ids_of(ignored_params)
-        named = {name: p for name, p in named.items() if id(p) not in ignored}
-        for name, parameter in named.items():
-            require_shape(parameter, name)
-        wanted = {} if shard_placement_fn is None else placed(named, shard_placement_fn, axis)
-        specs = {name: wanted.get(name) or _cut(p.shape, axis, n) for name, p in named.items()}
-        _mark_all(named, mesh, specs)
+        require_module(module)
+        request = Request(
+            reshard_after_forward,
+            mp_policy,
+            ignored_params,
+            shard_placement_fn,
+            auto_wrap_policy,
+            extra_data_axis,
+            options,
+        )
+        devices = require_mesh(mesh)
+        fully_shard_as(module, devices, axis_to_cut(mesh, devices, axis, "fsdp"), request)
     return module
-
-
-def _cut(shape: Sequence[int], axis: str, n: int) -> tuple[str | None, ...]:
-    """The spec that cuts the largest dim which ``n`` divides."""
-    fits = [dim for dim, size in enumerate(shape) if size and size % n == 0]
-    best = max(fits, key=lambda dim: shape[dim], default=None)
-    return cutting(len(shape), best, axis)

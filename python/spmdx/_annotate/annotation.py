@@ -49,7 +49,7 @@ def is_state(tensor: torch.Tensor) -> bool:
 
 
 def handle_for(
-    tensor: torch.Tensor, mesh: Mesh | None, spec: Any, name: str | None = None
+    tensor: torch.Tensor, mesh: Mesh | Sharding | None, spec: Any, name: str | None = None
 ) -> "_C.ShardingHandle":
     """The sharding that ``spec`` gives to ``tensor``. Messages call the tensor ``name``.
 

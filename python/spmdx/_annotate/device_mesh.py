@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The DeviceMesh of torch.distributed with the devices of a mesh, one in each process."""
+"""DeviceMesh of torch.distributed: the one with the devices of a mesh, and slices of one."""
 
 import functools
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import torch
 
@@ -33,3 +33,30 @@ def device_mesh(
         )
     grid = torch.tensor(ids).reshape(shape)
     return DeviceMesh(hardware.kind(), grid, mesh_dim_names=axis_names)
+
+
+def whole_of(part: Any) -> Any:
+    """The DeviceMesh that ``part`` is a slice of, as ``mesh["tp"]`` is, or ``part`` itself.
+
+    A slice holds other devices in each process, but a program is one for all: the axes that the
+    slice leaves out are there, too, and nothing is cut along them.
+
+    Raises:
+        ShardingError: axes were merged into one that does not lead to all devices.
+    """
+    root = part._get_root_mesh() if hasattr(part, "_get_root_mesh") else part
+    if root is part or root.mesh.numel() == part.mesh.numel():
+        return part
+    names, known = part.mesh_dim_names or (), root.mesh_dim_names or ()
+    if not names or any(name not in known for name in names):
+        raise ShardingError(
+            f"the axes {names} of the DeviceMesh lead to {part.mesh.numel()} of {root.mesh.numel()}"
+            f" devices, and are none of {known}. Expected axes of the whole mesh. Pass that, and "
+            "name several axes in one entry of a spec: (('dp', 'cp'), ...)."
+        )
+    return root
+
+
+def axes_of(mesh: Any) -> tuple[str, ...]:
+    """The names of the axes of a mesh as it was given, a slice as it is."""
+    return tuple(getattr(mesh, "mesh_dim_names", None) or getattr(mesh, "axis_names", None) or ())

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 import spmdx._C as _C
-from spmdx._annotate.device_mesh import device_mesh
+from spmdx._annotate.device_mesh import device_mesh, whole_of
 from spmdx._annotate.mesh_arguments import device_ids_of, require_devices, require_few, shape_of
 from spmdx._base.arguments import axis_names as _names
 from spmdx._base.arguments import integers
@@ -343,7 +343,7 @@ def require_mesh(mesh: Any) -> Mesh:
     if isinstance(mesh, Mesh):
         return mesh
     if hasattr(mesh, "mesh_dim_names"):
-        return Mesh.from_device_mesh(mesh)
+        return Mesh.from_device_mesh(whole_of(mesh))
     raise ShardingError(
         f"the mesh is a {type(mesh).__name__}. Expected a spmdx.Mesh. Make one with "
         "spmdx.Mesh(device_ids, mesh_shape, axis_names)."

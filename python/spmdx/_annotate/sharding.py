@@ -17,14 +17,14 @@ from spmdx._annotate.annotation import (
 )
 from spmdx._annotate.classes import plain_class
 from spmdx._annotate.mesh import Mesh, require_mesh, require_real
-from spmdx._annotate.spec import Sharding, spec_of_placements
+from spmdx._annotate.spec import Sharding, pair_of, placed_on
 from spmdx._annotate.tensor import ShardedTensor
 from spmdx._base.arguments import require_shape, require_tensor
 from spmdx.errors import ShardingError, naming
 
 
 def mark_sharding(
-    tensor: torch.Tensor, mesh: Mesh | None = None, partition_spec: Sequence = ()
+    tensor: torch.Tensor, mesh: Mesh | Sharding | None = None, partition_spec: Sequence = ()
 ) -> ShardedTensor:
     """Say how ``tensor`` lies on ``mesh``, in place; it never changes a result.
 
@@ -32,9 +32,10 @@ def mark_sharding(
         tensor: of any shape and dtype, on device "spmdx". Before data exist it never exists as a
             whole; a traced value gets a constraint; a parameter's gradient and optimizer state
             follow it. Marking again moves the data, device to device.
-        mesh: the devices; None means the global mesh.
+        mesh: the devices; None means the global mesh. A :class:`Sharding` is mesh and spec.
         partition_spec: one entry for each dim of ``tensor``: None, an axis name, an axis index,
-            or a tuple of them, first is major. Axes that are not named hold replicas.
+            or a tuple of them, first is major. Axes that are not named hold replicas. One ``...``
+            stands for all dims that the other entries leave over.
 
     Returns:
         ``tensor`` itself, now a :class:`ShardedTensor`.
@@ -132,13 +133,13 @@ def get_sharding(tensor: torch.Tensor) -> Sharding | None:
 
 
 def mark_sharding_with_gradients(
-    tensor: torch.Tensor, mesh: Mesh | None = None, partition_spec: Sequence = ()
+    tensor: torch.Tensor, mesh: Mesh | Sharding | None = None, partition_spec: Sequence = ()
 ) -> ShardedTensor:
     """Like :func:`mark_sharding`, and the gradient of ``tensor`` gets the same sharding.
 
     Args:
         tensor: of any shape and dtype, on device "spmdx".
-        mesh: the devices; None means the global mesh.
+        mesh: the devices; None means the global mesh. A :class:`Sharding` is mesh and spec.
         partition_spec: as for :func:`mark_sharding`.
 
     Returns:
@@ -158,12 +159,12 @@ def mark_sharding_with_gradients(
     """
     with naming("mark_sharding_with_gradients"):
         handle = handle_for(tensor, mesh, partition_spec)
-        mesh = require_mesh(mesh)
+        devices = require_mesh(pair_of(mesh, partition_spec)[0])
         result = annotate(tensor, handle)
 
     def mark(grad: torch.Tensor) -> torch.Tensor:  # as was said in the call
         with naming("mark_sharding_with_gradients"):
-            require_real(mesh)
+            require_real(devices)
             return annotate(grad.clone(), handle)
 
     if result.requires_grad and not result.is_leaf:  # a leaf's gradient follows it anyway
@@ -213,14 +214,15 @@ def shard_as(a: torch.Tensor, b: torch.Tensor) -> tuple[torch.Tensor, torch.Tens
 
 
 def distribute_tensor(
-    tensor: torch.Tensor, device_mesh: Any, placements: Sequence[Any]
+    tensor: torch.Tensor, device_mesh: Any = None, placements: Sequence[Any] | None = None
 ) -> ShardedTensor:
     """DTensor's way to write :func:`mark_sharding`.
 
     Args:
         tensor: of any shape and dtype; moved to device "spmdx" where it is not there yet.
-        device_mesh: a :class:`Mesh` or a ``torch.distributed.DeviceMesh``.
-        placements: ``Shard(dim)`` or ``Replicate()`` for every axis of the mesh.
+        device_mesh: a :class:`Mesh` or a ``torch.distributed.DeviceMesh``; None means the global
+            mesh. A :class:`Sharding` is mesh and placements.
+        placements: ``Shard(dim)`` or ``Replicate()`` for every axis of the mesh; None replicates.
 
     Returns:
         The tensor on device "spmdx", in place if it was there already.
@@ -238,9 +240,17 @@ def distribute_tensor(
     with naming("distribute_tensor"):
         require_tensor(tensor)
         require_shape(tensor)
-        mesh = device_mesh if isinstance(device_mesh, Mesh) else Mesh.from_device_mesh(device_mesh)
-        spec = spec_of_placements(placements, mesh, tensor.dim())
+        mesh, spec = _placed(device_mesh, placements, tensor.dim())
     if not _C.is_lazy(tensor):
         tensor = tensor.detach().to("spmdx").requires_grad_(tensor.requires_grad)
     with naming("distribute_tensor"):
         return annotate(tensor, handle_for(tensor, mesh, spec))
+
+
+def _placed(device_mesh: Any, placements: Any, rank: int) -> tuple[Mesh, tuple[Any, ...]]:
+    """Mesh and partition spec of what distribute_tensor is given."""
+    if isinstance(device_mesh, Sharding):
+        return pair_of(device_mesh, placements)
+    if placements is None:
+        return require_mesh(device_mesh), (...,)
+    return placed_on(device_mesh, placements, rank)

@@ -2,11 +2,13 @@
 """PartitionSpec and Sharding: what users write for a tensor, and what spmdx decided."""
 
 from collections.abc import Sequence
+from types import EllipsisType
 from typing import TYPE_CHECKING, Any, Self
 
 import torch
 
 import spmdx._C as _C
+from spmdx._annotate.device_mesh import axes_of
 from spmdx._annotate.mesh import Mesh, require_mesh, require_real
 from spmdx._base.arguments import integers
 from spmdx.errors import ShardingError, naming
@@ -14,13 +16,14 @@ from spmdx.errors import ShardingError, naming
 if TYPE_CHECKING:
     from torch.distributed.tensor.placement_types import Placement
 
-SpecEntry = None | int | str | tuple[int | str, ...]
+SpecEntry = None | int | str | tuple[int | str, ...] | EllipsisType
 
 
 class PartitionSpec(tuple):
     """One entry a dim: None, an axis (name or index), or a tuple of axes, first is major.
 
-    A plain tuple does as well; axes that are not named hold replicas.
+    A plain tuple does as well; axes that are not named hold replicas. One entry may be ``...``: it
+    stands for as many None as the tensor has dims that the other entries leave over.
 
     Args:
         *entries: the entries.
@@ -31,6 +34,8 @@ class PartitionSpec(tuple):
         PartitionSpec('data', None)
         >>> spmdx.PartitionSpec("data", None) == ("data", None)
         True
+        >>> spmdx.PartitionSpec("data", ..., "model")
+        PartitionSpec('data', ..., 'model')
     """
 
     __slots__ = ()
@@ -39,35 +44,56 @@ class PartitionSpec(tuple):
         return super().__new__(cls, entries)
 
     def __repr__(self) -> str:
-        return f"PartitionSpec({', '.join(map(repr, self))})"
+        return f"PartitionSpec({', '.join(map(written, self))})"
 
     def __reduce__(self) -> tuple[Any, ...]:
         return PartitionSpec, tuple(self)
 
 
 class Sharding:
-    """Which mesh axes cut each dim of a value. Immutable, hashable; made by spmdx.
+    """Which mesh axes cut each dim of a value. Immutable, hashable.
+
+    It may be passed wherever a mesh and a partition spec go, in place of both.
+
+    Args:
+        mesh: the devices; None means the global mesh.
+        spec: a partition spec. One with ``...`` is for tensors of any rank that is enough.
+
+    Raises:
+        ShardingError: no mesh, or a spec that does not fit it.
 
     Example:
         >>> import torch, spmdx
         >>> mesh = spmdx.Mesh(range(8), (4, 2), ("data", "model"))
-        >>> x = spmdx.mark_sharding(torch.zeros(64, 128).to("spmdx"), mesh, ("data", None))
+        >>> rows = spmdx.Sharding(mesh, ("data", ...))
+        >>> rows
+        Sharding(Mesh(data=4, model=2), PartitionSpec('data', ...))
+        >>> x = spmdx.mark_sharding(torch.zeros(64, 128).to("spmdx"), rows)
         >>> x.sharding.spec
         PartitionSpec('data', None)
         >>> x.sharding.mesh == mesh
         True
+
+    Source: a pair of this kind is JAX's ``NamedSharding``.
     """
 
-    __slots__ = ("_handle",)
+    __slots__ = ("_handle", "_rest")
 
-    def __init__(self, handle: "_C.ShardingHandle"):
-        if not isinstance(handle, _C.ShardingHandle):
-            with naming("Sharding"):
-                raise ShardingError(
-                    f"the argument is a {type(handle).__name__}. Expected nothing: spmdx makes "
-                    "shardings. Ask a tensor for its own with spmdx.get_sharding(tensor)."
-                )
-        self._handle = handle
+    def __init__(self, mesh: "Mesh | _C.ShardingHandle | None", spec: Sequence[Any] | None = None):
+        self._rest: int | None = None  # where the spec has its ellipsis, if it has one
+        if isinstance(mesh, _C.ShardingHandle):  # as spmdx makes them
+            self._handle = mesh
+            return
+        with naming("Sharding"):
+            devices = require_mesh(mesh)
+            _require_spec(spec, devices, 1)
+            given = list(spec or ())
+            expanded(given, len(given), "the tensor")  # at most one ellipsis
+            if ... in given:
+                self._rest = given.index(...)
+                del given[self._rest]
+            sample = torch.empty((devices.size(),) * len(given), device="meta")
+            self._handle = to_handle(given, devices, sample, "the tensor")
 
     @property
     def mesh(self) -> Mesh:
@@ -77,7 +103,10 @@ class Sharding:
     @property
     def spec(self) -> PartitionSpec:
         """One entry a dim: None, the name of an axis, or a tuple of names."""
-        return PartitionSpec(*(entry_of(axes) for axes in self._handle.entries))
+        entries = [entry_of(axes) for axes in self._handle.entries]
+        if self._rest is not None:
+            entries.insert(self._rest, ...)
+        return PartitionSpec(*entries)
 
     @property
     def partial(self) -> tuple[str, ...]:
@@ -100,7 +129,9 @@ class Sharding:
 
         names = self.mesh.axis_names
         result: list[Any] = [Replicate() for _ in names]
-        for dim, axes in enumerate(self._handle.entries):
+        for at, axes in enumerate(self._handle.entries):
+            after = self._rest is not None and at >= self._rest
+            dim = at - len(self._handle.entries) if after else at
             places = [names.index(a) if a in names else -1 for a in axes]
             if -1 in places or places != sorted(places):
                 with naming("placements"):
@@ -122,6 +153,9 @@ class Sharding:
         """
         with naming("boxes"):
             sizes = integers(shape, "the shape", "Write (8, 4).")
+            if self._rest is not None:
+                spec = expanded(self.spec, len(sizes), "the shape")
+                return Sharding(self.mesh, spec).boxes(sizes)
             rank = len(self._handle.entries)
             if len(sizes) != rank or min(sizes, default=0) < 0:
                 raise ShardingError(
@@ -132,14 +166,82 @@ class Sharding:
         return [tuple(slice(a, b) for a, b in box) for box in self._handle.boxes(sizes)]
 
     def __eq__(self, other: object) -> bool:
-        return isinstance(other, Sharding) and self._handle == other._handle
+        if not isinstance(other, Sharding):
+            return False
+        return self._handle == other._handle and self._rest == other._rest
 
     def __hash__(self) -> int:
-        return hash(self._handle)
+        return hash((self._handle, self._rest))
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        if self.partial:
+            raise TypeError(f"{self!r} is of summands, which are not saved. Save that of a result.")
+        return Sharding, (self.mesh, self.spec)
 
     def __repr__(self) -> str:
         partial = f", partial {self._handle.reduction}: {self.partial}" if self.partial else ""
         return f"Sharding({self.mesh!r}, {self.spec!r}{partial})"
+
+
+def written(entry: Any) -> str:
+    """An entry of a partition spec as it is written in a program."""
+    return "..." if entry is ... else repr(entry)
+
+
+def expanded(spec: Sequence[Any], rank: int, name: str) -> tuple[Any, ...]:
+    """The spec with None for the dims that its ``...`` stands for.
+
+    Args:
+        spec: entries.
+        rank: of the tensor.
+        name: what messages call the tensor.
+
+    Returns:
+        The entries as they are where there is no ellipsis, one for each dim where there is one.
+
+    Raises:
+        ShardingError: there are two, or the other entries are more than the tensor has dims.
+    """
+    count = sum(entry is ... for entry in spec)
+    if not count:
+        return tuple(spec)
+    said, others = PartitionSpec(*spec), len(spec) - count
+    if count > 1:
+        raise ShardingError(
+            f"the partition spec {said} has {count} ellipses. Expected at most one: it stands for "
+            "all dims that are left over. Write None for dims beside it."
+        )
+    if others > rank:
+        raise ShardingError(
+            f"the partition spec {said} names {others} dims beside its ellipsis, the rank of "
+            f"{name} is {rank}. Expected no more than {rank}. Leave entries out."
+        )
+    at = next(i for i, entry in enumerate(spec) if entry is ...)
+    return (*spec[:at], *(None,) * (rank - others), *spec[at + 1 :])
+
+
+def pair_of(mesh: Any, spec: Any) -> tuple[Any, Any]:
+    """The mesh and the spec, both of a Sharding where one is given in place of either.
+
+    Raises:
+        ShardingError: there is another mesh or a spec besides, or the sharding is of summands.
+    """
+    given, rest = (spec, mesh) if isinstance(spec, Sharding) else (mesh, spec)
+    if not isinstance(given, Sharding):
+        return mesh, spec
+    said = isinstance(rest, tuple | list) and not rest  # as the argument is by default
+    if rest is not None and not said and not (given is spec and require_mesh(rest) == given.mesh):
+        what = "another mesh" if given is spec else "a partition spec"
+        raise ShardingError(
+            f"{given!r} is given, and {what} besides: {rest!r}. Expected one of them. "
+            "Leave the other out."
+        )
+    if given.partial:
+        raise ShardingError(
+            f"{given!r} is of summands. Expected one of whole values. Write a Sharding of the mesh "
+            "and the spec."
+        )
+    return given.mesh, given.spec
 
 
 def entry_of(axes: Sequence[Any]) -> Any:
@@ -189,34 +291,49 @@ def _require_spec(spec: Any, mesh: Mesh, rank: int) -> None:
     )
 
 
-def to_handle(spec: Any, mesh: Mesh | None, tensor: torch.Tensor, name: str) -> "_C.ShardingHandle":
+def to_handle(spec: Any, mesh: Any, tensor: torch.Tensor, name: str) -> "_C.ShardingHandle":
     """The sharding of ``tensor``, which messages call ``name``. Raises ShardingError."""
-    mesh = require_mesh(mesh)
+    given, spec = pair_of(mesh, spec)
+    mesh = require_mesh(given)
     _require_spec(spec, mesh, tensor.dim())
     require_real(mesh)
-    entries = [_axes(entry, spec) for entry in spec]
+    entries = [_axes(entry, spec) for entry in expanded(spec, tensor.dim(), name)]
     return _C.to_sharding(entries, mesh._handle, list(tensor.shape), name)
 
 
-def _require_placements(placements: Any, mesh: Mesh) -> None:
+def _require_placements(placements: Any, mesh: Mesh, count: int) -> None:
     are = isinstance(placements, tuple | list) and all(hasattr(p, "is_shard") for p in placements)
     if not are:
         raise ShardingError(
             f"the placements are {placements!r}. Expected Shard(dim) or Replicate() for every axis "
             f"of {mesh!r}. Write them so, or give a partition spec to spmdx.mark_sharding."
         )
-    if len(placements) != mesh.ndim:
+    if len(placements) != count:
         raise ShardingError(
             f"{len(placements)} placements for {mesh!r}. Expected one for every axis of the "
-            f"mesh. Write {mesh.ndim} of Shard(dim) and Replicate()."
+            f"mesh. Write {count} of Shard(dim) and Replicate()."
         )
 
 
-def spec_of_placements(placements: Sequence[Any], mesh: Mesh, rank: int) -> tuple:
-    """The partition spec that says the same as DTensor ``placements`` for a tensor of ``rank``."""
-    _require_placements(placements, mesh)
+def placed_on(given: Any, placements: Any, rank: int) -> tuple[Mesh, tuple[Any, ...]]:
+    """Mesh and partition spec of DTensor ``placements`` on a mesh, or on a slice of one."""
+    mesh, names = require_mesh(given), axes_of(given)
+    if given is None or isinstance(given, Mesh) or not set(names) < set(mesh.axis_names):
+        return mesh, spec_of_placements(placements, mesh, rank)
+    return mesh, spec_of_placements(placements, mesh, rank, names)
+
+
+def spec_of_placements(
+    placements: Sequence[Any], mesh: Mesh, rank: int, axes: Sequence[str] | None = None
+) -> tuple:
+    """The partition spec that says the same as DTensor ``placements`` for a tensor of ``rank``.
+
+    They are for all axes of ``mesh``, or for ``axes`` of it.
+    """
+    axes = mesh.axis_names if axes is None else axes
+    _require_placements(placements, mesh, len(axes))
     dims: list[list[str]] = [[] for _ in range(rank)]
-    for axis, placement in zip(mesh.axis_names, placements, strict=True):
+    for axis, placement in zip(axes, placements, strict=True):
         if placement.is_replicate():
             continue
         dim: Any = getattr(placement, "dim", None)  # an int where it is a shard

@@ -21,7 +21,7 @@ from spmdx._annotate.local_shards import (
     shapes_of,
 )
 from spmdx._annotate.mesh import Mesh, require_mesh
-from spmdx._annotate.spec import PartitionSpec, Sharding, spec_of_placements, to_handle
+from spmdx._annotate.spec import PartitionSpec, Sharding, pair_of, placed_on, to_handle
 from spmdx._world.all_or_none import all_or_none
 from spmdx.errors import ShardingError, naming
 
@@ -134,11 +134,12 @@ class ShardedTensor(torch.Tensor):
             _C.load_local(self, sharding._handle, pieces)
         torch.autograd.graph.increment_version(self)  # for graphs that have saved it
 
-    def redistribute(self, mesh: Any, spec: Sequence[Any]) -> "ShardedTensor":
+    def redistribute(self, mesh: Any = None, spec: Sequence[Any] = ()) -> "ShardedTensor":
         """The same values with another sharding; autograd flows through.
 
         Args:
-            mesh: a :class:`spmdx.Mesh` or a ``torch.distributed.DeviceMesh``.
+            mesh: a :class:`spmdx.Mesh` or a ``torch.distributed.DeviceMesh``; None means the global
+                mesh. A :class:`spmdx.Sharding` is mesh and spec.
             spec: a partition spec, or DTensor placements, one for each axis of the mesh.
 
         Returns:
@@ -155,10 +156,10 @@ class ShardedTensor(torch.Tensor):
             PartitionSpec(None, 'data')
         """
         with naming("redistribute"):
-            mesh = mesh if isinstance(mesh, Mesh) else Mesh.from_device_mesh(mesh)
+            mesh, spec = pair_of(mesh, spec)
             entries = spec if isinstance(spec, tuple | list) else ()
             if any(hasattr(entry, "is_shard") for entry in entries):
-                spec = spec_of_placements(spec, mesh, self.dim())
+                mesh, spec = placed_on(mesh, spec, self.dim())
             handle = handle_for(self, mesh, spec)
         return annotate(self.clone(), handle)
 
@@ -169,7 +170,7 @@ class ShardedTensor(torch.Tensor):
     @staticmethod
     def from_local_shards(
         shards: Sequence["torch.Tensor | LocalShard"],
-        mesh: Mesh | None = None,
+        mesh: Mesh | Sharding | None = None,
         spec: Sequence[Any] = (),
     ) -> "ShardedTensor":
         """A tensor made of one piece a device.
@@ -178,7 +179,8 @@ class ShardedTensor(torch.Tensor):
             shards: CPU tensors of one dtype and rank, one for each device of the mesh in this
                 process, in the mesh's order. A dim that is cut is as long as its pieces together,
                 those of other processes included; of replicas the first counts.
-            mesh: the devices; None means the global mesh.
+            mesh: the devices; None means the global mesh. A :class:`spmdx.Sharding` is mesh and
+                spec.
             spec: a partition spec.
 
         Returns:
@@ -195,13 +197,13 @@ class ShardedTensor(torch.Tensor):
             >>> spmdx.ShardedTensor.from_local_shards(pieces, mesh, ("data", None)).shape
             torch.Size([8, 2])
         """
-        mesh = get_global_mesh() if mesh is None else mesh
         with naming("from_local_shards"):
-            pieces, dtype, shapes = all_pieces(shards, mesh)
-            mesh = require_mesh(mesh)
-            shape = global_shape(shapes, mesh, spec)
+            given, entries = pair_of(get_global_mesh() if mesh is None else mesh, spec)
+            pieces, dtype, shapes = all_pieces(shards, given)
+            devices = require_mesh(given)
+            shape = global_shape(shapes, devices, entries)
             sample = torch.empty(shape, dtype=dtype, device="meta")
-            sharding = Sharding(to_handle(spec, mesh, sample, "the tensor"))
+            sharding = Sharding(to_handle(entries, devices, sample, "the tensor"))
             check_shapes(dict(enumerate(shapes)), sharding, shape)
             result = _C.from_local(pieces, sharding._handle, list(shape), dtype)
             return annotate(result, sharding._handle)

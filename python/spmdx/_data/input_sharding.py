@@ -9,7 +9,7 @@ import torch
 
 from spmdx._annotate.mesh import Mesh, require_mesh
 from spmdx._annotate.sharding import mark_sharding
-from spmdx._annotate.spec import Sharding, to_handle
+from spmdx._annotate.spec import Sharding, pair_of
 from spmdx._base.own_devices import NAMES
 from spmdx._data.batches import Path, entry_for, name_of_path
 from spmdx._data.parts import place_part, place_whole
@@ -24,8 +24,9 @@ class ShardingSpec:
     """How tensors of a batch lie on a mesh.
 
     Attributes:
-        mesh: the devices; None means the global mesh.
+        mesh: the devices; None means the global mesh. A :class:`spmdx.Sharding` is mesh and spec.
         partition_spec: entries for the first dims of a tensor; the dims after them are not cut.
+            Entries behind a ``...`` are for its last dims.
         minibatch: the loader of each process gives its own part of the rows (dim 0) of the global
             batch, not all of it.
 
@@ -40,17 +41,20 @@ class ShardingSpec:
     Source: the names are PyTorch/XLA's.
     """
 
-    mesh: Mesh | None = None
+    mesh: Mesh | Sharding | None = None
     partition_spec: Sequence[Any] = ()
     minibatch: bool = False
 
     def __post_init__(self) -> None:
         with naming("ShardingSpec"):
-            mesh = require_mesh(self.mesh)
-            spec = self.partition_spec
-            rank = len(spec) if isinstance(spec, tuple | list) else 1
-            sample = torch.empty((mesh.size(),) * rank, device="meta")
-            checked = Sharding(to_handle(spec, mesh, sample, "batch")).spec
+            given, spec = pair_of(self.mesh, self.partition_spec)
+            mesh = require_mesh(given)
+            checked = Sharding(mesh, spec).spec
+            if self.minibatch and checked and checked[0] is ... and len(checked) > 1:
+                raise ShardingError(
+                    f"the partition spec is {checked!r}, with minibatch=True. Expected an entry "
+                    "for the rows, dim 0, first. Write ('data', ...)."
+                )
         object.__setattr__(self, "mesh", mesh)
         object.__setattr__(self, "partition_spec", checked)
 
@@ -68,7 +72,7 @@ class Placement:
 
     def __init__(self, mesh: Mesh | None, entries: Any):
         specs = list(_specs(entries))
-        mesh = mesh or next((spec.mesh for spec in specs), None)
+        mesh = mesh or next((require_mesh(spec.mesh) for spec in specs), None)
         self._default = None if mesh is None else ShardingSpec(mesh, ())
         self._entries = entries
         self._splits: dict[ShardingSpec, Split] = {}

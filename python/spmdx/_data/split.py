@@ -8,7 +8,7 @@ from typing import Any
 import torch
 
 from spmdx._annotate.mesh import Mesh
-from spmdx._annotate.spec import Sharding, to_handle
+from spmdx._annotate.spec import Sharding, expanded, to_handle
 from spmdx._world import devices, processes
 from spmdx.errors import ShardingError
 
@@ -75,8 +75,9 @@ def _chunk_at(mesh: Mesh, spec: Sequence[Any]) -> list[int]:
 
 
 def padded(spec: Sequence[Any], rank: int) -> tuple[Any, ...]:
-    """``spec`` with None for the dims it does not mention."""
-    return (*spec, *(None,) * (rank - len(spec)))
+    """``spec`` with None for the dims it does not mention, and for those of its ellipsis."""
+    entries = expanded(spec, rank, "the batch")
+    return (*entries, *(None,) * (rank - len(entries)))
 
 
 def sharding_of(mesh: Mesh, spec: Sequence[Any], shape: Sequence[int], name: str) -> Sharding:

@@ -9,6 +9,7 @@ import torch
 
 from spmdx._annotate.mesh import Mesh, require_mesh
 from spmdx._annotate.regions import Region, current_region
+from spmdx._annotate.spec import expanded
 from spmdx._base.own_devices import NAMES
 from spmdx._manual.batched_views import BatchedView
 from spmdx._manual.region import reach, run_levels
@@ -33,7 +34,8 @@ def shard_map(
             and dicts of tensors. Random numbers in it differ from device to device.
         mesh: the devices; None means the global mesh.
         in_specs: one partition spec for each argument: which axes cut which dim. Every dim must be
-            a multiple of the axes that cut it. None: the argument is the same on every device.
+            a multiple of the axes that cut it. None: the argument is the same on every device. One
+            ``...`` of a spec stands for the dims that its other entries leave over.
         out_specs: partition specs in the structure of what ``fn`` returns: along which axes the
             devices' results lie one behind the other. Along the others they must not vary.
         axes: the axes that are manual; None means all. Others are left to the planner.
@@ -178,6 +180,8 @@ def _axes_of(spec: Any, rank: int, own: tuple[str, ...], mesh: Mesh, name: str) 
     """The axes that cut each dim, major first."""
     if spec is None:
         return [[] for _ in range(rank)]
+    if isinstance(spec, tuple | list):
+        spec = expanded(spec, rank, name)
     if not isinstance(spec, tuple | list) or len(spec) != rank:
         raise ShardingError(
             f"the partition spec of {name} is {spec!r}, its rank is {rank}. Expected one entry "

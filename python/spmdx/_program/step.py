@@ -4,12 +4,30 @@
 import atexit
 import contextlib
 from collections.abc import Iterator
+from typing import Protocol
 
 import spmdx._C as _C
 
 
+class Holder(Protocol):
+    """What takes the ends of steps in place of running them."""
+
+    ran_inside: bool
+
+    def end_microbatch(self) -> None: ...
+
+
+held: list[Holder] = []  # those that are open; the last one counts
+
+
+def _end() -> None:
+    held[-1].end_microbatch() if held else _C.flush()
+
+
 def mark_step() -> None:
     """End the step: plan what was traced since the last one and start it; returns at once.
+
+    Within :func:`spmdx.accumulate` it ends a microbatch, and nothing runs yet.
 
     Raises:
         ShardingError: the program cannot be planned.
@@ -22,14 +40,15 @@ def mark_step() -> None:
         >>> x.sum().item()
         12.0
     """
-    _C.flush()
+    _end()
 
 
 def sync(wait: bool = False) -> None:
     """End the step as :func:`mark_step` does.
 
     Args:
-        wait: return only when every step has run; Ctrl-C ends the wait.
+        wait: return only when every step has run, within :func:`spmdx.accumulate`, too; Ctrl-C
+            ends the wait.
 
     Raises:
         Exception: as :func:`mark_step`; with ``wait``, also what this step raised.
@@ -39,9 +58,13 @@ def sync(wait: bool = False) -> None:
         >>> x = torch.ones(4).to("spmdx") * 3
         >>> spmdx.sync(wait=True)
     """
-    _C.flush(awaited=wait)
-    if wait:
-        _C.wait()
+    if not wait:
+        _end()
+        return
+    for holder in held:
+        holder.ran_inside = True
+    _C.flush(awaited=True)
+    _C.wait()
 
 
 @contextlib.contextmanager
@@ -56,7 +79,7 @@ def step() -> Iterator[None]:
         [2.0, 2.0, 2.0, 2.0]
     """
     yield
-    _C.flush()
+    _end()
 
 
 @atexit.register

@@ -6,12 +6,15 @@ from typing import Any
 
 # By public name, the place. Of those whose own name begins with `_`, files name what they hold.
 PLACES = {
+    "accumulation": "_program.accumulation",
+    "distribute": "_modules.distribute",
     "gathering": "_program.gathering",
     "global_mesh": "_annotate.global_mesh",
     "held": "_report.held",
     "local_shards": "_annotate.local_shards",
     "manual": "_manual.shard_map",
     "mesh": "_annotate.mesh",
+    "parallel": "_modules.parallel",
     "plan": "_program.plan",
     "report": "_report.report",
     "report_diff": "_report.diff",

@@ -1,11 +1,14 @@
 # SPDX-License-Identifier: Apache-2.0
 """DTensors become tensors of spmdx and back, in the same memory: dtensors.py."""
 
+import copy
+
 import spmdx
 import torch
 import torch.distributed as dist
 from torch.distributed.device_mesh import init_device_mesh
 from torch.distributed.tensor import Partial, Replicate, Shard, distribute_tensor
+from torch.distributed.tensor.parallel import ColwiseParallel, RowwiseParallel
 
 dist.init_process_group("gloo")
 COUNT = dist.get_world_size()
@@ -65,6 +68,24 @@ def trained() -> None:
         assert torch.equal(local, before)  # written to by nobody
 
 
+def sliced() -> None:
+    """Slices of a DeviceMesh hold other devices in each process, and name the same axes in all."""
+    torch.manual_seed(2)
+    plain = torch.nn.Sequential(torch.nn.Linear(6, 8), torch.nn.ReLU(), torch.nn.Linear(8, 6))
+    model = copy.deepcopy(plain).to("spmdx")
+    plan = {"0": ColwiseParallel(), "2": RowwiseParallel()}
+    spmdx.nn.parallelize_module(model, MESH["b"], plan, data_axis="a")
+    spmdx.fully_shard(model, MESH["a"])
+    assert model[0].weight.partition_spec == ("b", "a"), model[0].weight.partition_spec
+    assert model[2].weight.mesh == spmdx.Mesh.from_device_mesh(MESH)
+    x = torch.randn(7, 6)
+    rows = spmdx.distribute_tensor(x.to("spmdx"), MESH["a"], [Shard(0)])
+    for net, batch in ((plain, x), (model, rows)):
+        net(batch).square().mean().backward()
+    for mine, theirs in zip(model.parameters(), plain.parameters(), strict=True):
+        assert torch.allclose(mine.grad.cpu(), theirs.grad, atol=1e-6)
+
+
 def refused() -> None:
     partial = distribute_tensor(torch.ones(4), MESH, [Replicate()] * len(SHAPE)).redistribute(
         placements=[Replicate()] * len(SHAPE)
@@ -82,5 +103,7 @@ for rows in (8, 7):
         for placements in SPECS:
             there_and_back(torch.arange(rows * 6).view(rows, 6).to(dtype), placements)
 trained()
+if len(SHAPE) > 1:
+    sliced()
 refused()
 assert spmdx.Mesh.from_device_mesh(MESH).to_device_mesh() == MESH

@@ -5,6 +5,7 @@ import pytest
 import spmdx
 import torch
 from torch.distributed.fsdp import CPUOffloadPolicy, MixedPrecisionPolicy, OffloadPolicy
+from torch.distributed.fsdp.wrap import CustomPolicy
 from torch.distributed.tensor import Replicate, Shard
 
 if spmdx.runtime.global_runtime_device_count() < 8:
@@ -115,11 +116,24 @@ def test_training_with_these_options_equals_one_device(devices):
 @pytest.mark.parametrize(
     ("options", "said"),
     [
-        ({"reshard_after_forward": False}, "set_gather_budget"),
         ({"reshard_after_forward": 4}, "set_gather_budget"),
-        ({"mp_policy": MixedPrecisionPolicy(param_dtype=torch.bfloat16)}, "torch.autocast"),
+        ({"mp_policy": torch.bfloat16}, "mp_policy is torch.bfloat16"),
+        (
+            {"mp_policy": MixedPrecisionPolicy(param_dtype=torch.int8)},
+            "the param_dtype of mp_policy is torch.int8",
+        ),
+        (
+            {"mp_policy": MixedPrecisionPolicy(torch.bfloat16, torch.float32)},
+            "the reduce_dtype of mp_policy is torch.float32",
+        ),
+        ({"mp_policy": MixedPrecisionPolicy(None, torch.float64)}, "Leave reduce_dtype out"),
         ({"offload_policy": CPUOffloadPolicy()}, "offload_policy is"),
-        ({"auto_wrap_policy": {torch.nn.Linear}}, "Leave it out"),
+        ({"auto_wrap_policy": {torch.nn.Linear}}, "Expected a policy"),
+        (
+            {"auto_wrap_policy": CustomPolicy(lambda m: {"axis": "x"})},
+            "gives a module the options",
+        ),
+        ({"extra_data_axis": "data"}, "Pass extra_data_axis='fsdp'"),
         ({"reshard": True}, "'reshard' is no option"),
         ({"shard_placement_fn": lambda p: Shard(2)}, "Mend shard_placement_fn"),
         ({"shard_placement_fn": lambda p: Replicate()}, "Mend shard_placement_fn"),
@@ -129,7 +143,7 @@ def test_training_with_these_options_equals_one_device(devices):
     ],
 )
 def test_what_is_said_otherwise_here_is_refused_and_marks_nothing(options, said):
-    net = torch.nn.Linear(8, 16).to("spmdx")
+    net = torch.nn.Sequential(torch.nn.Linear(8, 16)).to("spmdx")
     with pytest.raises(spmdx.ShardingError, match=said):
         spmdx.fully_shard(net, spmdx.get_1d_mesh("fsdp"), **options)
-    assert specs(net) == {}
+    assert specs(net) == {} and not net._forward_pre_hooks

@@ -193,8 +193,8 @@ SPECS = [
     ),
     (
         "no_placements",
-        lambda: spmdx.distribute_tensor(device(4), grid(), None),
-        "HERE: distribute_tensor: the placements are None. Expected Shard(dim) or Replicate() for "
+        lambda: spmdx.distribute_tensor(device(4), grid(), 0),
+        "HERE: distribute_tensor: the placements are 0. Expected Shard(dim) or Replicate() for "
         "every axis of Mesh(i=4, j=2). Write them so, or give a partition spec to "
         "spmdx.mark_sharding.",
     ),

@@ -86,10 +86,10 @@ QUESTIONS = [
         "tensor, for a module one of its parameters.",
     ),
     (
-        "sharding_made_by_hand",
-        lambda: spmdx.Sharding(3),
-        "HERE: Sharding: the argument is a int. Expected nothing: spmdx makes shardings. Ask a "
-        "tensor for its own with spmdx.get_sharding(tensor).",
+        "sharding_of_no_mesh",
+        lambda: spmdx.Sharding(3, ("i",)),
+        "HERE: Sharding: the mesh is a int. Expected a spmdx.Mesh. Make one with "
+        "spmdx.Mesh(device_ids, mesh_shape, axis_names).",
     ),
     (
         "boxes_of_a_number",

@@ -1,0 +1,80 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Many parameters marked at once, or none; modules and axes checked."""
+
+from collections.abc import Mapping
+from typing import Any
+
+import torch
+
+from spmdx._annotate.annotation import annotate, annotation_of, handle_for
+from spmdx._annotate.device_mesh import axes_of
+from spmdx._annotate.mesh import Mesh
+from spmdx._annotate.spec import axes_in, entry_of
+from spmdx._base.own_devices import NAMES
+from spmdx.errors import ShardingError
+
+
+def require_module(module: Any) -> None:
+    if not isinstance(module, torch.nn.Module):
+        raise ShardingError(
+            f"the first argument is a {type(module).__name__}. Expected a torch.nn.Module. Pass a "
+            "model or a part of one."
+        )
+
+
+def mark_all(
+    tensors: Mapping[str, torch.Tensor], mesh: Mesh | None, specs: Mapping[str, Any]
+) -> None:
+    """Marks those that have a spec: all of them, or none where one cannot be marked."""
+    for name in specs:
+        tensor = tensors[name]
+        if tensor.device.type not in NAMES:
+            raise ShardingError(
+                f"{name} is on device '{tensor.device}'. Expected a module on device 'spmdx'. "
+                'Move it there first: module.to("spmdx").'
+            )
+    handles = {name: handle_for(tensors[name], mesh, spec, name) for name, spec in specs.items()}
+    for name, handle in handles.items():
+        annotate(tensors[name], handle)
+
+
+def require_axis(mesh: Mesh, axis: Any, argument: str = "axis") -> None:
+    """Raise ShardingError unless it is an axis of ``mesh``."""
+    names = mesh.axis_names
+    if axis not in names:
+        mend = f"Pass {argument}={names[0]!r}" if names else "Give the mesh an axis"
+        raise ShardingError(f"{mesh!r} has no axis {axis!r}. Expected one of {names}. {mend}.")
+
+
+def beside(tensor: torch.Tensor, mesh: Mesh, axis: str) -> list[list[Any]]:
+    """By dim, the other axes of ``mesh`` that ``tensor`` is annotated with, major first."""
+    known = annotation_of(tensor)
+    if known is None or known.mesh != mesh:
+        return [[] for _ in range(tensor.dim())]
+    return [[name for name in axes_in(entry) if name != axis] for entry in known.spec]
+
+
+def added(entries: list[list[Any]], dim: int | None, axis: str) -> tuple[Any, ...]:
+    """The partition spec with ``axis`` as the minor one of ``dim``, if there is a dim."""
+    return tuple(entry_of([*e, axis] if at == dim else e) for at, e in enumerate(entries))
+
+
+def axis_to_cut(given: Any, mesh: Mesh, axis: Any, default: str) -> str:
+    """The axis that was named; else the only one of the mesh that was given, or ``default``.
+
+    Args:
+        given: the mesh as it was passed: of a DeviceMesh's slice of one axis it is that one.
+        mesh: the mesh that it becomes.
+        axis: what was said, or None.
+        default: an axis that counts if the mesh has it.
+    """
+    names = axes_of(given) or mesh.axis_names
+    if axis is None:
+        axis = names[0] if len(names) == 1 else default
+    require_axis(mesh, axis)
+    return axis
+
+
+def seen(tensor: torch.Tensor) -> torch.Tensor:
+    """A view of all of ``tensor`` that can be marked by itself: ``view_as`` would mark both."""
+    return tensor.unsqueeze(0).squeeze(0)
