@@ -25,7 +25,6 @@ PLAN = {
     "*.gate.weight": ("model", None),
     "*.up.weight": ("model", None),
     "*.down.weight": (None, "model"),
-    "head.weight": ("model", None),
 }
 
 

@@ -1,11 +1,10 @@
 # SPDX-License-Identifier: Apache-2.0
 """Train an LSTM to read digits row by row, in pieces of the sequence: truncated backpropagation.
 
-    python examples/train_lstm.py                  # 8 virtual devices: 4 x 2
+    python examples/train_lstm.py                  # 8 virtual devices
     python examples/train_lstm.py --cpu            # the same numbers in plain PyTorch
 
-The batch is cut by one axis of the mesh, the gates by the other. The state goes from piece to piece
-on the devices.
+The batch is cut. The state goes from piece to piece, each a step of its own, where it lies.
 """
 
 import argparse
@@ -37,7 +36,7 @@ def train(mesh, steps):
     """(the loss of each batch's last piece, the share of unseen digits that are read rightly).
 
     Args:
-        mesh: with axes "data" and "model"; None for the CPU.
+        mesh: with an axis "data"; None for the CPU.
         steps: how many batches.
     """
     torch.manual_seed(0)
@@ -46,7 +45,6 @@ def train(mesh, steps):
     data = batches(known, steps)
     if mesh is not None:
         model.to("spmdx")
-        spmdx.nn.shard_module(model, mesh, {"lstm.weight_*": ("model", None)})
         by_rows = spmdx.data.ShardingSpec(mesh, ("data",))
         data = spmdx.data.device_loader(data, input_sharding=by_rows)
         (unseen,) = spmdx.data.device_loader([unseen], input_sharding=by_rows)
@@ -82,9 +80,7 @@ def main():
     if not options.cpu:
         if "WORLD_SIZE" not in os.environ:  # under torchrun the processes are the devices
             spmdx.runtime.set_device_count(options.devices)
-        devices = spmdx.runtime.global_runtime_device_count()
-        cuts = 2 if devices % 2 == 0 else 1
-        mesh = spmdx.Mesh(range(devices), (devices // cuts, cuts), ("data", "model"))
+        mesh = spmdx.get_1d_mesh("data")
     losses, right = train(mesh, options.steps)
     if spmdx.runtime.process_index() == 0:
         print(f"loss {losses[0]:.4f} -> {losses[-1]:.4f}, {right:.1%} of unseen digits right")

@@ -47,7 +47,7 @@ class Catch:
 
 
 def play(game, policy, device, mesh):
-    """One round of all games: (what was seen, actions, their log-probabilities), rewards."""
+    """One round: what was seen, actions, log-probabilities, each [games, turns, ...]; rewards."""
     seen, steps, done = game.reset(), [], False
     while not done:
         seen = seen.to(device)
@@ -58,7 +58,7 @@ def play(game, policy, device, mesh):
             action = choice.sample()
             steps.append((seen, action, choice.log_prob(action)))
         seen, reward, done = game.step(action.cpu())
-    return [torch.stack(parts) for parts in zip(*steps, strict=True)], reward
+    return [torch.stack(parts, 1) for parts in zip(*steps, strict=True)], reward
 
 
 def update(policy, optimizer, seen, actions, before, advantage):
@@ -90,7 +90,7 @@ def train(mesh, steps):
     game, rewards, updates = Catch(seed=1), [], []
     for _ in range(steps):
         (seen, actions, before), reward = play(game, policy, device, mesh)
-        advantage = ((reward - reward.mean()) / (reward.std() + 1e-6)).to(device)
+        advantage = ((reward - reward.mean()) / (reward.std() + 1e-6))[:, None].to(device)
         updates.append(update(policy, optimizer, seen, actions, before, advantage))
         rewards.append(reward.mean().item())
     return rewards, updates
