@@ -82,7 +82,7 @@ def plainly(name):
 
 @contextlib.contextmanager
 def numbers_of_the_device():
-    """Draws for tensors on the CPU come from the device's generator; those with their own do not."""
+    """Draws for the CPU come from the device's generator, but for those with one of their own."""
     randn, randint, multinomial = torch.randn, torch.randint, torch.multinomial
 
     def drawn(draw):

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The examples beyond GPT compute what plain PyTorch computes on one device, in double precision."""
+"""The examples compute what plain PyTorch computes on one device, in double precision."""
 
 import pytest
 import spmdx
