@@ -104,7 +104,7 @@ def train(mesh, steps):
 
 def main():
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
-    parser.add_argument("--steps", type=int, default=150)
+    parser.add_argument("--steps", type=int, default=250)
     parser.add_argument("--devices", type=int, default=8, help="virtual devices")
     parser.add_argument("--cpu", action="store_true", help="plain PyTorch on the CPU")
     options = parser.parse_args()
