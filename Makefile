@@ -82,10 +82,12 @@ chaos: build
 faults: build
 	$(BIN)/python tests/processes/run_faults.py --count $(COUNT) $(if $(SEED),--first $(SEED))
 
-# PyTorch/XLA's own SPMD tests on spmdx.torch_xla: make torch-xla-tests XLA=checkout; needs absl-py.
+# PyTorch/XLA's own SPMD tests, and scripts of its examples, on spmdx.torch_xla: make torch-xla-tests XLA=checkout;
+# needs absl-py and torchvision.
 XLA ?= ../xla
 torch-xla-tests: module
 	$(BIN)/python tests/torch_xla/upstream.py $(XLA)
+	$(BIN)/python tests/torch_xla/upstream_scripts.py $(XLA)
 
 # The documentation site, in build/site; a warning is an error. `test` builds it, too, and follows its links.
 docs: $(INSTALLED)
