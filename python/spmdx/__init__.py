@@ -38,6 +38,7 @@ from spmdx._program.gathering import get_gather_budget, set_gather_budget  # noq
 from spmdx._program.plan import plan_only  # noqa: E402
 from spmdx._program.seeds import manual_seed  # noqa: E402
 from spmdx._program.step import mark_step, step, sync  # noqa: E402
+from spmdx._report.measure import profile  # noqa: E402
 from spmdx._report.visualize import visualize_sharding  # noqa: E402
 from spmdx._version import __version__ as __version__  # noqa: E402
 from spmdx.debug import explain, explain_diff  # noqa: E402
@@ -86,6 +87,7 @@ __all__ = [
     "mark_step",
     "nn",
     "plan_only",
+    "profile",
     "register_rule",
     "runtime",
     "set_gather_budget",
