@@ -19,7 +19,7 @@ def _of_others(supported):
 
 
 def _told(enable: Callable[..., Any]) -> Callable[..., Any]:
-    """``enable``, after which steps are told to the profile; those that were queued before are not."""
+    """``enable``; from then on steps are told to the profile."""
 
     @functools.wraps(enable)
     def enabled(*args, **kwargs):

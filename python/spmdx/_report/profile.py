@@ -30,7 +30,7 @@ class MeasuredOp:
         bytes: what one device receives of a collective.
         source: the user's line.
         predicted_start_ns: by the cost model, on the device that has most to do.
-        predicted_end_ns: the same, of its end; equal to the start for what the model counts as free.
+        predicted_end_ns: the same, of its end; the start, if it is free.
         start_ns: measured, in this process.
         end_ns: the same, of its end: all devices of this process have done it.
         device_ns: how long one device took: the longest of the shards of an op, all of a
