@@ -19,13 +19,16 @@ def _of_others(supported):
 
 
 def _told(enable: Callable[..., Any]) -> Callable[..., Any]:
-    """``enable``; from then on steps are told to the profile."""
+    """``enable``, when the steps that were queued have ended; later ones are told to the profile."""
 
     @functools.wraps(enable)
     def enabled(*args, **kwargs):
+        if _C.in_forked_child():
+            enable(*args, **kwargs)
+            return
+        _C.wait_for_queued()
         enable(*args, **kwargs)
-        if not _C.in_forked_child():
-            _C.watch_for_profiler(True)
+        _C.watch_for_profiler(True)
 
     return enabled
 

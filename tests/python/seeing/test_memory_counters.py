@@ -136,7 +136,7 @@ def test_what_overwrites_its_input_counts_once():
 def test_steps_that_are_only_planned_hold_nothing():
     before = torch.spmdx.memory_allocated()
     with spmdx.plan_only():
-        x = torch.ones(1 << 20, 1 << 10).to("spmdx") * 2
+        x = torch.ones(1 << 20, 1 << 10, device="spmdx") * 2
         spmdx.mark_step()
         assert torch.spmdx.memory_allocated() == before
         assert x.shape == (1 << 20, 1 << 10)

@@ -167,8 +167,8 @@ def test_another_thread_runs_steps_while_a_profile_ends(tmp_path):
     thread.start()
     try:
         for _ in range(5):
-            before = len(ran)
             with profile(activities=[ProfilerActivity.CPU]) as profiled:
+                before = len(ran)
                 while len(ran) < before + 3:
                     stop.wait(0.001)
             assert collectives_in(events_of(profiled, tmp_path))
