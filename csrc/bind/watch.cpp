@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Profiles, measured times and memory counters from Python.
+// Profiles, measured times, memory counters and values that are there already, from Python.
 #include <pybind11/functional.h>
 #include <pybind11/stl.h>
 #include <torch/csrc/utils/pybind.h>
@@ -7,11 +7,15 @@
 #include <unordered_map>
 
 #include "bind/bind.h"
+#include "bind/handles.h"
 #include "bridge/python/source.h"
 #include "bridge/recorder/engine.h"
+#include "bridge/recorder/recorder.h"
 #include "bridge/step/measured.h"
 #include "bridge/step/plan_log.h"
 #include "bridge/step/watch.h"
+#include "bridge/tensor/meta.h"
+#include "bridge/tensor/tensor.h"
 #include "passes/report/flops.h"
 #include "passes/report/timeline.h"
 #include "runtime/data/held_bytes.h"
@@ -86,6 +90,26 @@ py::dict measured() {
   return py::dict("plans"_a = plans, "steps"_a = steps, "ranges"_a = ranges);
 }
 
+// A tensor that shows what `tensor` shows now, whatever is written to that later. A whole tensor needs no op for it.
+at::Tensor snapshot(const at::Tensor& tensor) {
+  const bridge::Recorder::Lock lock;
+  bridge::LazyTensor& lazy = bind::require_lazy(tensor, "metrics");
+  bridge::Recorder& recorder = bridge::Recorder::instance();
+  const DataRef& data = lazy.root().current.data;
+  const bool whole_data = !lazy.chain() && data;
+  bridge::LazyValue value = whole_data ? bridge::LazyValue{0, kNone, data} : recorder.lazy(recorder.read(lazy));
+  return bridge::make_tensor(std::move(value), bridge::share(bridge::meta_of(tensor)));
+}
+
+// Whether a read of a whole tensor neither ends the step that is recorded, nor waits, nor asks other processes.
+bool is_computed(const at::Tensor& tensor) {
+  const bridge::Recorder::Lock lock;
+  const DataRef& data = bind::require_lazy(tensor, "metrics").root().current.data;
+  if (!data || data->is_abstract() || !data->ready()) return false;
+  if (bridge::engine().comm().processes().count == 1 || !data->sharding() || data->lost()) return true;
+  return data->sharding()->replicated() && !data->wait().empty();
+}
+
 }  // namespace
 
 void bind_watch(py::module_& m) {
@@ -106,6 +130,14 @@ void bind_watch(py::module_& m) {
     const int64_t since = planning_since_ns();
     return since ? now_ns() - since : 0;
   });
+  m.def("work_of_last", []() -> py::object {
+    const PlanRef plan = bridge::engine().last_plan();
+    if (!plan) return py::none();
+    const Graph& graph = plan->executable->graph();
+    return py::make_tuple(static_cast<double>(count_flops(graph).whole), graph.mesh ? graph.mesh->size() : 1);
+  });
+  m.def("snapshot", snapshot, py::arg("tensor"));
+  m.def("is_computed", is_computed, py::arg("tensor"));
   m.def("held_bytes", &held_bytes);
   m.def("held_peak", &held_peak);
   m.def("reset_held_peak", &reset_held_peak);
