@@ -33,8 +33,8 @@ class Metrics:
     """Takes values of steps as they are logged, and hands them out when they are computed.
 
     A loss is a tensor on the device that a step in the background computes. ``loss.item()`` would
-    wait for it. This class keeps what the tensor shows when it is logged, ends no step and waits for
-    none; it looks at each later call whether values are there.
+    wait for it. This class keeps what the tensor shows when it is logged, ends no step and waits
+    for none; it looks at each later call whether values are there.
 
     Args:
         writer: gets each value when it is there: what has ``add_scalar(name, value, step)``, as

@@ -19,7 +19,7 @@ def _of_others(supported):
 
 
 def _told(enable: Callable[..., Any]) -> Callable[..., Any]:
-    """``enable``, when the steps that were queued have ended; later ones are told to the profile."""
+    """``enable``, after the steps that were queued; later ones are told to the profile."""
 
     @functools.wraps(enable)
     def enabled(*args, **kwargs):

@@ -6,6 +6,7 @@ import contextlib
 from collections.abc import Iterator
 
 import spmdx._C as _C
+from spmdx._base import logs
 
 
 def mark_step() -> None:
@@ -22,6 +23,7 @@ def mark_step() -> None:
         >>> x.sum().item()
         12.0
     """
+    logs.running.debug("mark_step")
     _C.flush()
 
 
@@ -39,6 +41,7 @@ def sync(wait: bool = False) -> None:
         >>> x = torch.ones(4).to("spmdx") * 3
         >>> spmdx.sync(wait=True)
     """
+    logs.running.debug("sync%s", ", which waits" if wait else "")
     _C.flush(awaited=wait)
     if wait:
         _C.wait()
@@ -56,6 +59,7 @@ def step() -> Iterator[None]:
         [2.0, 2.0, 2.0, 2.0]
     """
     yield
+    logs.running.debug("end of a step")
     _C.flush()
 
 

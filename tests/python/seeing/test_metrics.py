@@ -38,7 +38,12 @@ def train(device, mesh=None, steps=6, log=lambda **values: None):
 @pytest.mark.parametrize("size", [2, 3, 4, 8])
 def test_losses_and_norms_are_those_of_one_device(size):
     plain, found = [], Metrics()
-    train("cpu", log=lambda **v: plain.append({name: float(value) for name, value in v.items()}))
+    train(
+        "cpu",
+        log=lambda **v: plain.append(
+            {name: float(torch.as_tensor(value).detach()) for name, value in v.items()}
+        ),
+    )
     train("spmdx", spmdx.Mesh(range(size), (size,), ("x",)), log=found.log)
     records = found.close()
     assert [record.step for record in records] == list(range(6))
@@ -142,7 +147,7 @@ def test_tensorboard_gets_each_value(tmp_path):
     read.Reload()
     assert {"loss", "norm", "lr", "tokens_per_second", "mfu"} <= set(read.Tags()["scalars"])
     plain = []
-    train("cpu", log=lambda **v: plain.append(float(v["loss"])))
+    train("cpu", log=lambda **v: plain.append(float(v["loss"].detach())))
     events = read.Scalars("loss")
     assert [event.step for event in events] == list(range(6))
     assert [event.value for event in events] == pytest.approx(plain, rel=1e-5)
