@@ -14,6 +14,7 @@
 #include <vector>
 
 #include "bridge/python/source.h"
+#include "runtime/step/plan.h"
 
 namespace spmdx::bridge {
 namespace {
@@ -100,8 +101,10 @@ class Profiled final : public Observer {
   }
 
   void begin_node(const Graph& graph, const Node& node, const std::string& prefix) {
-    if (!is_collective(node)) {
-      const auto name = [&] { return node.call->op + at_line(source_text(node.source)); };
+    if (!moves_bytes(node)) {  // an op, or what a device does by itself, as to cut a slice
+      const std::string head =
+          is_collective(node) ? "spmdx." + std::string(spmdx::name(collective_kind(node))) : node.call->op;
+      const auto name = [&] { return head + at_line(source_text(node.source)); };
       return begin(name, [&] { return Arguments{{"line", source_text(node.source)}}; });
     }
     const auto name = [&] {

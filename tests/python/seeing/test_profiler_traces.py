@@ -80,6 +80,32 @@ def test_every_collective_is_in_the_trace_once_a_step(size, tmp_path):
     assert collectives_in(events) == collectives_of(report, 3)
 
 
+def test_what_moves_no_bytes_is_no_collective(tmp_path):
+    mesh = spmdx.Mesh(range(8), (4, 2), ("data", "model"))
+    torch.manual_seed(0)
+    model = torch.nn.Sequential(torch.nn.Linear(64, 256), torch.nn.GELU(), torch.nn.Linear(256, 8))
+    model = model.to("spmdx")
+    spmdx.mark_sharding(model[0].weight, mesh, ("model", None))
+    spmdx.mark_sharding(model[2].weight, mesh, (None, "model"))
+    x = spmdx.mark_sharding(torch.randn(256, 64).to("spmdx"), mesh, ("data", None))
+    model(x).sum().backward()  # makes the gradients, so that later steps have the same plan
+
+    def step():
+        model(x).square().mean().backward()
+        torch.nn.utils.clip_grad_norm_(model.parameters(), 1.0)
+        spmdx.mark_step()
+
+    step()
+    spmdx.sync(wait=True)
+    with profile(activities=[ProfilerActivity.CPU]) as profiled:
+        step()
+    events = events_of(profiled, tmp_path)
+    assert "spmdx.comm.slice" in spmdx.debug.dump()
+    assert [e["name"] for e in events if e["name"].startswith("spmdx.slice at ")]
+    assert len(spmdx.explain().collectives) >= 3
+    assert collectives_in(events) == collectives_of(spmdx.explain(), 1)
+
+
 def test_ranges_lie_within_their_step_and_on_its_thread(tmp_path):
     step, _ = trainer(4)
     with profile(activities=[ProfilerActivity.CPU]) as profiled:
