@@ -115,6 +115,7 @@ bench: module
 	$(BIN)/python benchmarks/op_bytes.py
 	$(BIN)/python benchmarks/programs.py
 	$(BIN)/python benchmarks/cliffs.py
+	$(BIN)/python benchmarks/predicted.py
 
 # The core alone, under sanitizers. Needs no torch.
 build-asan/build.ninja: SANITIZER = address

@@ -17,5 +17,6 @@ void bind_rules(pybind11::module_& module);      // rules of users' own ops
 void bind_trials(pybind11::module_& module);     // runs of one op with the shardings that its rule allows
 void bind_manual(pybind11::module_& module);     // ops of manual regions
 void bind_debug(pybind11::module_& module);      // reports of plans
+void bind_watch(pybind11::module_& module);      // profiles, measured times, memory counters
 
 }  // namespace spmdx

@@ -13,4 +13,5 @@ PYBIND11_MODULE(_C, module) {
   spmdx::bind_trials(module);
   spmdx::bind_manual(module);
   spmdx::bind_debug(module);
+  spmdx::bind_watch(module);
 }

@@ -18,7 +18,7 @@ from spmdx._device.device import register as _register  # noqa: E402
 
 _register()
 
-from spmdx import checkpoint, collectives, data, debug, nn, runtime  # noqa: E402
+from spmdx import checkpoint, collectives, data, debug, metrics, nn, runtime  # noqa: E402
 from spmdx._annotate.global_mesh import get_global_mesh, set_global_mesh  # noqa: E402
 from spmdx._annotate.local_shards import LocalShard  # noqa: E402
 from spmdx._annotate.mesh import HybridMesh, Mesh, get_1d_mesh  # noqa: E402
@@ -39,6 +39,7 @@ from spmdx._program.gathering import get_gather_budget, set_gather_budget  # noq
 from spmdx._program.plan import plan_only  # noqa: E402
 from spmdx._program.seeds import manual_seed  # noqa: E402
 from spmdx._program.step import mark_step, step, sync  # noqa: E402
+from spmdx._report.measure import profile  # noqa: E402
 from spmdx._report.visualize import visualize_sharding  # noqa: E402
 from spmdx._version import __version__ as __version__  # noqa: E402
 from spmdx.debug import explain, explain_diff  # noqa: E402
@@ -87,8 +88,10 @@ __all__ = [
     "mark_sharding",
     "mark_sharding_with_gradients",
     "mark_step",
+    "metrics",
     "nn",
     "plan_only",
+    "profile",
     "register_rule",
     "runtime",
     "set_gather_budget",

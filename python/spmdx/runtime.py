@@ -4,6 +4,7 @@
 import warnings
 
 import spmdx._C as _C
+from spmdx._base import logs
 from spmdx._world import devices, hardware, processes
 from spmdx.errors import ShardingError, naming
 
@@ -90,6 +91,7 @@ def recover() -> None:
         >>> spmdx.runtime.recover()
     """
     unseen = _C.recover(processes.cause_of_recovery())
+    logs.running.info("recovered: what had failed is undone")
     if unseen:
         warnings.warn(f"recover() undid a step that had failed: {unseen}", stacklevel=2)
 

@@ -46,6 +46,7 @@ PUBLIC = {
     "data",
     "debug",
     "errors",
+    "metrics",
     "nn",
     "rules",
     "runtime",

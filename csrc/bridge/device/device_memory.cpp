@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// A storage made without a tensor is an alias root of bytes; statistics are of the process or of its accelerator.
+// A storage made without a tensor is an alias root of bytes; statistics are of values, the process or its accelerator.
 #include "bridge/device/device_memory.h"
 
 #include <ATen/core/CachingHostAllocator.h>
@@ -13,6 +13,7 @@
 #include "bridge/backend/shard_device.h"
 #include "bridge/tensor/meta.h"
 #include "bridge/tensor/tensor.h"
+#include "runtime/data/held_bytes.h"
 
 namespace spmdx::bridge {
 namespace {
@@ -44,19 +45,24 @@ struct Memory final : c10::DeviceAllocator {
       return c10::getDeviceAllocator(shard_device().type())->getDeviceStats(shard_device().index());
     const auto [now, most] = resident_bytes();
     c10::CachingDeviceAllocator::DeviceStats stats;
-    for (auto* bytes : {&stats.allocated_bytes, &stats.reserved_bytes, &stats.active_bytes, &stats.requested_bytes}) {
-      auto& all = (*bytes)[static_cast<size_t>(c10::CachingAllocator::StatType::AGGREGATE)];
-      all.current = now;
-      all.peak = most;
-    }
+    const auto set = [](auto& bytes, int64_t current, int64_t peak) {
+      auto& all = bytes[static_cast<size_t>(c10::CachingAllocator::StatType::AGGREGATE)];
+      all.current = current;
+      all.peak = peak;
+    };
+    for (auto* bytes : {&stats.allocated_bytes, &stats.active_bytes, &stats.requested_bytes})
+      set(*bytes, held_bytes(), held_peak());
+    set(stats.reserved_bytes, now, most);
     return stats;
   }
-  // Without effect on the CPU: the system cannot reset the peak of a process.
+  // Nothing is accumulated on the CPU.
   void resetAccumulatedStats(c10::DeviceIndex) override {
     if (!shard_device().is_cpu())
       c10::getDeviceAllocator(shard_device().type())->resetAccumulatedStats(shard_device().index());
   }
+  // The system cannot reset the peak of a process, which is what is reserved on the CPU.
   void resetPeakStats(c10::DeviceIndex) override {
+    reset_held_peak();
     if (!shard_device().is_cpu())
       c10::getDeviceAllocator(shard_device().type())->resetPeakStats(shard_device().index());
   }

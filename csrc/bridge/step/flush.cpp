@@ -13,6 +13,7 @@
 #include "bridge/recorder/recorder.h"
 #include "bridge/recorder/recorder_state.h"
 #include "bridge/step/finish.h"
+#include "bridge/step/plan_log.h"
 #include "bridge/step/plan_warnings.h"
 #include "bridge/step/recovery.h"
 #include "bridge/step/submit.h"
@@ -75,6 +76,7 @@ void flush(GraphEnd why) {
   } else {
     forget_changes();
   }
+  hand_over_plan_notes();
   warn_of_plans();
 }
 

@@ -4,11 +4,14 @@
 
 #include <utility>
 
+#include "runtime/data/observer.h"
+
 namespace spmdx {
 
 void RunningCollective::run(Comm& comm) {
   std::exception_ptr error;
   try {
+    const CarriedRange range(graph_, node_);
     backend_.use_stream(Stream::messages);
     backend_.wait_event(begun_);
     Messages sends, receives;
@@ -52,8 +55,9 @@ CollectiveQueue::~CollectiveQueue() {
   if (thread_.joinable()) thread_.join();
 }
 
-RunningCollectiveRef CollectiveQueue::start(Backend& backend, std::vector<Transfer> transfers, Progress at) {
-  auto running = std::make_shared<RunningCollective>(backend, std::move(transfers), std::move(at));
+RunningCollectiveRef CollectiveQueue::start(Backend& backend, std::vector<Transfer> transfers, Progress at,
+                                            const Graph& graph, NodeId node) {
+  auto running = std::make_shared<RunningCollective>(backend, std::move(transfers), std::move(at), graph, node);
   std::lock_guard lock(mutex_);
   if (!thread_.joinable()) thread_ = std::thread([this] { work(); });
   queue_.push_back(running);

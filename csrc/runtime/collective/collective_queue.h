@@ -17,8 +17,13 @@ namespace spmdx {
 class RunningCollective {
  public:
   // Sends may read what was computed so far.
-  RunningCollective(Backend& backend, std::vector<Transfer> transfers, Progress at)
-      : backend_(backend), transfers_(std::move(transfers)), at_(std::move(at)), begun_(backend.record_event()) {}
+  RunningCollective(Backend& backend, std::vector<Transfer> transfers, Progress at, const Graph& graph, NodeId node)
+      : backend_(backend),
+        transfers_(std::move(transfers)),
+        at_(std::move(at)),
+        graph_(graph),
+        node_(node),
+        begun_(backend.record_event()) {}
   // Blocks until all messages have come; gives the new shards, by transfer. Throws what the exchange threw. Called
   // once. Takes RunningCollective.
   std::vector<Shards> wait();
@@ -31,6 +36,8 @@ class RunningCollective {
   Backend& backend_;
   std::vector<Transfer> transfers_;
   Progress at_;
+  const Graph& graph_;
+  const NodeId node_;
   Event begun_, come_;
   bool done_ = false;         // guarded by mutex_; the members above are the queue thread's until it is set
   std::exception_ptr error_;  // guarded by mutex_ until `done_`
@@ -45,9 +52,10 @@ class CollectiveQueue {
   explicit CollectiveQueue(Comm& comm) : comm_(comm) {}
   // Waits for what was started. No other thread uses the queue.
   ~CollectiveQueue();
-  // Queues an exchange, and returns at once. `at`: what this process says of itself while it waits. Step thread. Takes
-  // the queue's lock.
-  RunningCollectiveRef start(Backend& backend, std::vector<Transfer> transfers, Progress at);
+  // Queues an exchange, and returns at once. `at`: what this process says of itself while it waits; `node` of `graph`,
+  // which lives until the exchange ends, is what it is for. Step thread. Takes the queue's lock.
+  RunningCollectiveRef start(Backend& backend, std::vector<Transfer> transfers, Progress at, const Graph& graph,
+                             NodeId node);
   // Any thread. Takes no lock.
   Comm& comm() { return comm_; }
 

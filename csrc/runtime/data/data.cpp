@@ -16,7 +16,9 @@ Data::Data(TensorType type, ShardingRef sharding, Shards shards)
       shards_(std::move(shards)),
       done_(true),
       common_(!sharding),
-      unread_(true) {}
+      unread_(true) {
+  if (!shards_.empty()) held_.set(bytes_on_a_device(type_, sharding_));
+}
 
 std::shared_ptr<Data> Data::abstract(TensorType type, ShardingRef sharding, std::exception_ptr error) {
   auto data = std::make_shared<Data>(std::move(type), sharding, Shards{});
@@ -24,6 +26,11 @@ std::shared_ptr<Data> Data::abstract(TensorType type, ShardingRef sharding, std:
   data->abstract_ = true;
   data->unread_ = false;
   return data;
+}
+
+int64_t Data::held_bytes() const {
+  std::lock_guard lock(mutex_);
+  return held_.get();
 }
 
 bool Data::ready() const {
@@ -47,6 +54,7 @@ void Data::fill(Shards shards) {
     std::lock_guard lock(mutex_);
     internal_check(!done_, "data were filled twice");
     shards_ = std::move(shards);
+    held_.set(bytes_on_a_device(type_, sharding_));
     previous = std::move(fallback_);
     done_ = true;
   }
@@ -68,6 +76,7 @@ void Data::give_up(size_t shard) {
   std::lock_guard lock(mutex_);
   buffer.swap(shards_.at(shard));  // dies after the lock is given up
   given_up_ = true;
+  held_.set(0);  // a result takes the memory
 }
 
 const Shards& Data::wait() const {

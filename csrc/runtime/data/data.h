@@ -9,6 +9,7 @@
 #include <utility>
 
 #include "runtime/data/backend.h"
+#include "runtime/data/held_bytes.h"
 
 namespace spmdx {
 
@@ -55,6 +56,8 @@ class Data {
   // All from here on: Any thread. Takes Data.
   std::shared_ptr<Data> fallback() const;
 
+  // Its bytes in the memory of a device, 0 before it is filled.
+  int64_t held_bytes() const;
   bool ready() const;
   bool lost() const;  // ready, and `wait` throws
   // The elements are there. Once; the step thread, or whoever makes the data.
@@ -80,6 +83,7 @@ class Data {
   bool unread_ = false;
   std::optional<uint64_t> digest_;
   int64_t compared_in_ = -1;
+  HeldBytes held_;
   mutable std::mutex mutex_;
   mutable std::condition_variable filled_;
 };

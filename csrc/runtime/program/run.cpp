@@ -7,6 +7,7 @@
 
 #include "base/error.h"
 #include "runtime/data/check.h"
+#include "runtime/data/observer.h"
 
 namespace spmdx {
 
@@ -61,13 +62,18 @@ void Run::load(const std::vector<DataRef>& inputs, const std::vector<bool>& spar
 
 void Run::execute(const std::vector<Param>& params) {
   const Instruction* const end = program_.instructions.data() + program_.instructions.size();
+  NodeRanges ranges(graph_);
   for (const Instruction* instruction = program_.instructions.data(); instruction != end; ++instruction) {
     node_ = instruction->node;
-    if (instruction->kind == InstructionKind::collective && route_of(*instruction).crosses)
+    if (instruction->kind == InstructionKind::collective && route_of(*instruction).crosses) {
+      ranges.end();
       instruction = start_collectives(instruction, end);
-    else
+    } else {
+      ranges.at(node_);
       run_instruction(*instruction, params);
+    }
   }
+  ranges.end();
   for (Pending& pending : pending_) finish_collective(pending);
 }
 
@@ -193,7 +199,7 @@ const Instruction* Run::start_collectives(const Instruction* first, const Instru
     transfers.push_back(transfer(*instruction));
   }
   const auto count = static_cast<size_t>(instruction - first);
-  pending_.push_back({first, count, queue_.start(backend_, std::move(transfers), progress())});
+  pending_.push_back({first, count, queue_.start(backend_, std::move(transfers), progress(), graph_, node_)});
   awaited_.resize(program_.total_slots, 0);
   for (const Instruction* one = first; one != instruction; ++one)
     for (uint32_t r = 0; r < one->num_results; ++r)
@@ -206,6 +212,7 @@ const Instruction* Run::start_collectives(const Instruction* first, const Instru
 void Run::finish_collective(Pending& pending) {
   if (!pending.running) return;
   node_ = pending.first->node;
+  const WaitRange range(graph_, node_);
   const RunningCollectiveRef running = std::move(pending.running);
   std::vector<Shards> shards = running->wait();
   for (size_t i = 0; i < pending.count; ++i) {

@@ -14,6 +14,7 @@
 #include "base/error.h"
 #include "base/waiting.h"
 #include "rules/lookup.h"
+#include "runtime/data/observer.h"
 #include "runtime/step/job.h"
 #include "runtime/step/plan_cache.h"
 
@@ -97,12 +98,14 @@ struct Engine::Impl {
 
   RunResult run(const Job& job, const ErrorTranslator& translator) {
     const Progress begin{job.number, first_source(job.plan->traced), {}};
+    const StepRange range(job.number, job.plan);
     try {
       comm.agree(begin, [&] { return account_of(job, backend, source()); });
       {
         std::lock_guard lock(mutex);
         standing.agreed = job.number + 1;
       }
+      note_run(bytes_of_inputs(job), job.plan->executable->peak_bytes());
       return job.plan->executable->run(job.inputs, job.params, translator, spare_inputs(job), job.number);
     } catch (...) {
       comm.failed(begin, std::current_exception(), false);
@@ -192,9 +195,11 @@ PlanRef Engine::plan(const Graph& graph, bool reported) {
   if (!known) {
     const auto begun = std::chrono::steady_clock::now();
     const bool several = impl_->comm.processes().count > 1;
+    const PlanRange range(graph);
     auto fresh = make_plan(graph, options(), impl_->backend, impl_->collective_queue, several);
     const std::chrono::nanoseconds took = std::chrono::steady_clock::now() - begun;
     if (reported) fresh->repeat = impl_->repeats.note(with_given_starts(*fresh), took.count());
+    if (reported) tell_of_plan(*fresh, took.count());
     plan = fresh;
     impl_->cache.insert(hash, plan, several);
   }

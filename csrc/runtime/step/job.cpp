@@ -51,6 +51,12 @@ std::vector<bool> spare_inputs(const Job& job) {
   return spare;
 }
 
+int64_t bytes_of_inputs(const Job& job) {
+  int64_t bytes = 0;
+  for (const DataRef& input : job.inputs) bytes += input->held_bytes();
+  return bytes;
+}
+
 SourceId first_source(const Graph& graph) {
   for (const Node& node : graph.nodes)
     if (node.source) return node.source;

@@ -31,6 +31,8 @@ class Uncompared {
 // Inputs whose memory the run may take: an output replaces them, and only this job and its outputs' fallbacks hold
 // them.
 std::vector<bool> spare_inputs(const Job& job);
+// What a device holds of them.
+int64_t bytes_of_inputs(const Job& job);
 // The user's line by which messages name a step.
 SourceId first_source(const Graph& graph);
 // Whether a step changes numbers that the program held before it. Such steps are the same in all processes.

@@ -1,6 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """Loading: check names and shapes, check the bytes, then fill the tensors box by box."""
 
+import time
 import warnings
 from collections.abc import Callable
 from pathlib import Path
@@ -9,7 +10,9 @@ from typing import Any, NamedTuple
 import torch
 
 from spmdx._annotate.sharding import get_sharding
+from spmdx._base import logs
 from spmdx._base.interrupts import interruptible
+from spmdx._base.progress import progress
 from spmdx._checkpoint.agree import agree_on_call, agree_on_index, agree_on_tree
 from spmdx._checkpoint.format.boxes import (
     Piece,
@@ -94,6 +97,19 @@ def _require_alike(name: str, entry: Any, saved: Saved, where: Any) -> None:
     )
 
 
+def _size(tensor: torch.Tensor) -> int:
+    return tensor.numel() * tensor.element_size()
+
+
+def _fill_one(tensor: torch.Tensor, sharding: Any, is_there: bool, filler: Filler) -> None:
+    if not is_there:
+        filler(pieces_of(tensor))
+        return
+    new = fresh(tensor.shape, tensor.dtype, sharding)
+    filler(pieces_of(new))
+    tensor.detach().copy_(new)
+
+
 def fill(tensors: dict[str, torch.Tensor], filler: Callable[[str], Filler]) -> None:
     """Replace the elements of all these tensors; each keeps its sharding.
 
@@ -102,16 +118,12 @@ def fill(tensors: dict[str, torch.Tensor], filler: Callable[[str], Filler]) -> N
     """
     shardings = {n: get_sharding(t) for n, t in tensors.items() if is_device_tensor(t)}
     try:
-        with interruptible(), torch.no_grad():
+        total = sum(map(_size, tensors.values()))
+        with interruptible(), torch.no_grad(), progress("loading", total) as advance:
             release([tensors[name] for name in shardings])
             for name, tensor in tensors.items():
-                if name not in shardings:
-                    filler(name)(pieces_of(tensor))
-                    continue
-                new = fresh(tensor.shape, tensor.dtype, shardings[name])
-                filler(name)(pieces_of(new))
-                tensor.detach().copy_(new)
-                del new
+                _fill_one(tensor, shardings.get(name), name in shardings, filler(name))
+                advance(_size(tensor))
             wait_for_steps()
     except Exception as error:
         raise CheckpointError(f"{bare(error)} {_MIXED}") from error
@@ -165,7 +177,7 @@ def _find(target: Path) -> None:
 def load_into(state: Any, path: Any, strict: bool, exchange: Exchange) -> Unmatched:
     """Fill ``state`` from the checkpoint at ``path``. Nothing changes unless all is sound."""
     agree_on_call(exchange, "load", lambda: f"{absolute(path)}, strict={strict}")
-    target = absolute(path)
+    target, began = absolute(path), time.monotonic()
     together(exchange, lambda: _find(target) if process_index() == 0 else None)
     index = agree_on_index(exchange, target, lambda: find_index(target))
     order = agree_on_tree(exchange, lambda: flatten(state))
@@ -196,6 +208,9 @@ def load_into(state: Any, path: Any, strict: bool, exchange: Exchange) -> Unmatc
     together(exchange, check)
     together(exchange, lambda: fill(tensors, source.filler))
     together(exchange, lambda: _hand_over(tree, values))
+    logs.checkpoint.info(
+        "loaded %d tensors from %s in %.3f s", len(tensors), target, time.monotonic() - began
+    )
     return unmatched
 
 

@@ -4,6 +4,7 @@
 import io
 import os
 import shutil
+import time
 import zlib
 from collections.abc import Callable
 from dataclasses import dataclass, field
@@ -13,6 +14,8 @@ from typing import IO, Any, cast
 import torch
 from torch.utils._pytree import tree_leaves
 
+from spmdx._base import logs
+from spmdx._base.progress import progress
 from spmdx._checkpoint.agree import agree_on_tree
 from spmdx._checkpoint.format.boxes import (
     Box,
@@ -162,18 +165,26 @@ def _put(data: torch.Tensor | bytes, file: _Counted) -> None:
         raise
 
 
+def _size(one: tuple[str, Box, torch.Tensor | bytes]) -> int:
+    data = one[2]
+    return len(data) if isinstance(data, bytes) else data.numel() * data.element_size()
+
+
 def _write_own(folder: Path, snap: Snapshot) -> list[list]:
     """Write this process's file; [name, offsets, sizes, file, start, length, CRC] of each chunk."""
     records: list[list] = []
     if not snap.own:
         return records
     name_of_file, start = f"__{process_index()}_0{SUFFIX}", 0
-    with open(folder / name_of_file, "xb") as file:
-        for name, box, data in snap.own:
+    total = sum(map(_size, snap.own))
+    with open(folder / name_of_file, "xb") as file, progress("saving", total) as advance:
+        for one in snap.own:
+            name, box, data = one
             counted = _Counted(file, seed_of(name, box))
             _put(data, counted)
             records.append([name, *box, name_of_file, start, counted.length, counted.crc])
             start += counted.length
+            advance(_size(one))
         file.flush()
         os.fsync(file.fileno())
     return records
@@ -219,7 +230,7 @@ def _write_seen(folder: Path, snap: Snapshot) -> list[list]:
 
 def write(snap: Snapshot, target: Path, exchange: Exchange) -> None:
     """Write the checkpoint; when it returns, in any process, it is in place."""
-    first = process_index() == 0
+    first, began = process_index() == 0, time.monotonic()
     name = together(exchange, lambda: begin(target) if first else None)[0]
     folder = target.parent / name
 
@@ -230,6 +241,12 @@ def write(snap: Snapshot, target: Path, exchange: Exchange) -> None:
         records: list[list] = sum(together(exchange, lambda: _write_seen(folder, snap)), [])
         alone_or_first(lambda: _write_metadata(folder, snap, records))
         alone_or_first(lambda: commit(folder, target))
+        logs.checkpoint.info(
+            "saved %s: this process wrote %d bytes, in %.3f s",
+            target,
+            sum(map(_size, snap.own)),
+            time.monotonic() - began,
+        )
     except BaseException:
         if first:
             shutil.rmtree(folder, ignore_errors=True)

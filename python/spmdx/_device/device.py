@@ -4,7 +4,6 @@
 import atexit
 import contextlib
 import functools
-import os
 import time
 import types
 from collections.abc import Callable
@@ -15,8 +14,15 @@ import torch
 import spmdx._C as _C
 from spmdx._annotate import copies
 from spmdx._base.after_import import keep_whole
-from spmdx._device import conversions, decompositions, printing, profiling, storages, ties
-from spmdx._world import hardware
+from spmdx._device import (
+    conversions,
+    decompositions,
+    memory,
+    printing,
+    profiling,
+    storages,
+    ties,
+)
 from spmdx.errors import ShardingError, located, naming
 
 NAME = "spmdx"
@@ -162,30 +168,8 @@ def _seed():
     return _C.default_generator().seed()
 
 
-def _memory(key):
-    """Of the process, or of the GPU that its devices share."""
-    return hardware.memory()[key]
-
-
-def _memory_stats():
-    """Those of torch.cuda's statistics that are known."""
-    if hardware.kind() == "cuda":
-        return torch.cuda.memory_stats()
-    keys = {"current": "bytes_used", "peak": "peak_bytes_used"}
-    kinds = ("allocated_bytes.all", "reserved_bytes.all")
-    return {f"{kind}.{name}": _memory(key) for kind in kinds for name, key in keys.items()}
-
-
-def _mem_get_info():
-    """Bytes that are free, and all of them."""
-    if hardware.kind() == "cuda":
-        return torch.cuda.mem_get_info()
-    page = os.sysconf("SC_PAGE_SIZE")
-    return os.sysconf("SC_AVPHYS_PAGES") * page, os.sysconf("SC_PHYS_PAGES") * page
-
-
 def _properties():
-    return types.SimpleNamespace(name=NAME, total_memory=_mem_get_info()[1])
+    return types.SimpleNamespace(name=NAME, total_memory=memory.mem_get_info()[1])
 
 
 # What takes a device, and would have to say something else of another one.
@@ -198,13 +182,7 @@ _OF_DEVICES: dict[str, Callable[[], Any]] = {
     "current_stream": lambda: _one_stream(),
     "default_stream": lambda: _one_stream(),
     "get_rng_state": lambda: _C.default_generator().get_state(),
-    "mem_get_info": _mem_get_info,
-    "memory_stats": _memory_stats,
-    "memory_allocated": lambda: _memory("bytes_used"),
-    "memory_reserved": lambda: _memory("bytes_used"),
-    "max_memory_allocated": lambda: _memory("peak_bytes_used"),
-    "max_memory_reserved": lambda: _memory("peak_bytes_used"),
-    "reset_peak_memory_stats": lambda: None,
+    **memory.FUNCTIONS,
 }
 
 

@@ -7,6 +7,7 @@ from collections.abc import Iterator
 from typing import Protocol
 
 import spmdx._C as _C
+from spmdx._base import logs
 
 
 class Holder(Protocol):
@@ -20,8 +21,12 @@ class Holder(Protocol):
 held: list[Holder] = []  # those that are open; the last one counts
 
 
-def _end() -> None:
-    held[-1].end_microbatch() if held else _C.flush()
+def _end(by: str) -> None:
+    if held:
+        held[-1].end_microbatch()
+        return
+    logs.running.debug(by)
+    _C.flush()
 
 
 def mark_step() -> None:
@@ -40,7 +45,7 @@ def mark_step() -> None:
         >>> x.sum().item()
         12.0
     """
-    _end()
+    _end("mark_step")
 
 
 def sync(wait: bool = False) -> None:
@@ -59,8 +64,9 @@ def sync(wait: bool = False) -> None:
         >>> spmdx.sync(wait=True)
     """
     if not wait:
-        _end()
+        _end("sync")
         return
+    logs.running.debug("sync, which waits")
     for holder in held:
         holder.ran_inside = True
     _C.flush(awaited=True)
@@ -79,7 +85,7 @@ def step() -> Iterator[None]:
         [2.0, 2.0, 2.0, 2.0]
     """
     yield
-    _end()
+    _end("end of a step")
 
 
 @atexit.register

@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 
 
 _LANES = {"compute": 1, "wire": 0}  # from above
-_COLOURS = {
+COLOURS = {
     "all_reduce": "tab:red",
     "all_gather": "tab:orange",
     "reduce_scatter": "tab:purple",
@@ -26,7 +26,7 @@ _COLOURS = {
     "collective_permute": "tab:olive",
     "send_recv": "tab:brown",
 }
-_COMPUTE, _OTHER = "tab:blue", "tab:gray"
+COMPUTE, OTHER = "tab:blue", "tab:gray"
 
 
 @dataclasses.dataclass(frozen=True)
@@ -111,9 +111,9 @@ def _figure(spans: list[SpanReport], title: str) -> "Figure":
     axes.set_xlabel("microseconds, by the cost model")
     axes.set_title(title, fontsize=10, loc="left")
     seen = {s.name for s in spans if s.lane == "wire"}
-    kinds = [kind for kind in _COLOURS if kind in seen] + sorted(seen - _COLOURS.keys())
+    kinds = [kind for kind in COLOURS if kind in seen] + sorted(seen - COLOURS.keys())
     if kinds:
-        handles = [Patch(color=_COLOURS.get(kind, _OTHER), label=kind) for kind in kinds]
+        handles = [Patch(color=COLOURS.get(kind, OTHER), label=kind) for kind in kinds]
         axes.legend(handles=handles, loc="upper left", bbox_to_anchor=(1, 1), fontsize=8)
     return figure
 
@@ -131,7 +131,7 @@ def _times(spans: list[SpanReport]) -> str:
 def _by_colour(spans: list[SpanReport]) -> dict[tuple[str, str], list[tuple[float, float]]]:
     bars = defaultdict(list)
     for span in spans:
-        colour = _COLOURS.get(span.name, _OTHER) if span.lane == "wire" else _COMPUTE
+        colour = COLOURS.get(span.name, OTHER) if span.lane == "wire" else COMPUTE
         microseconds = span.start_ns / 1000, (span.end_ns - span.start_ns) / 1000
         bars[span.lane, colour].append(microseconds)
     return bars

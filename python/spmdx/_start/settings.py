@@ -6,6 +6,8 @@ import os
 import warnings
 from collections.abc import Mapping
 
+from spmdx._base.logs import LEVELS
+
 KNOWN = {
     "SPMDX_NUM_DEVICES": "how many virtual devices a process plays (an int, default 1)",
     "SPMDX_DEVICE_TYPE": "the hardware below the devices: 'cpu' (default) or 'cuda'",
@@ -17,6 +19,8 @@ KNOWN = {
     "SPMDX_TOPOLOGY": "what joins the devices: the name of a topology, or a file",
     "SPMDX_CHECK": "'poison': memory that no shard owns holds NaN, so that a read of it shows; "
     "'replicas': what processes read is compared; or both, with a comma between",
+    "SPMDX_LOG": "'info' or 'debug': what the loggers 'spmdx.*' tell is printed to stderr",
+    "SPMDX_PROGRESS": "'off': no progress bars, also on a terminal",
     "SPMDX_FALLBACK": "'error': an op without a rule, for which devices gather, raises",
 }
 # Read by the build and the tests, not by the library.
@@ -106,6 +110,41 @@ def wants_fallback_errors(environment: Mapping[str, str] | None = None) -> bool:
         (True, False)
     """
     return _asks_for("error", "SPMDX_FALLBACK", "way to treat a fallback", environment)
+
+
+def wanted_log(environment: Mapping[str, str] | None = None) -> str:
+    """The level that ``SPMDX_LOG`` asks for; empty where it asks for none.
+
+    Args:
+        environment: names and values; None means ``os.environ``.
+
+    Raises:
+        ValueError: it asks for something else.
+
+    Example:
+        >>> wanted_log({"SPMDX_LOG": "info"}), wanted_log({})
+        ('info', '')
+    """
+    wanted = (os.environ if environment is None else environment).get("SPMDX_LOG", "").lower()
+    if wanted not in ("", *LEVELS):
+        raise ValueError(
+            f"SPMDX_LOG is {wanted!r}, which is no level of logging. Expected "
+            f"{' or '.join(map(repr, LEVELS))}, or nothing. Unset SPMDX_LOG, or write "
+            f"SPMDX_LOG={LEVELS[0]}."
+        )
+    return wanted
+
+
+def check_progress(environment: Mapping[str, str] | None = None) -> None:
+    """Raise ValueError unless ``SPMDX_PROGRESS`` is ``off`` or nothing.
+
+    Args:
+        environment: names and values; None means ``os.environ``.
+
+    Example:
+        >>> check_progress({"SPMDX_PROGRESS": "off"})
+    """
+    _asks_for("off", "SPMDX_PROGRESS", "way to show progress", environment)
 
 
 def _asks_for(word: str, name: str, what: str, environment: Mapping[str, str] | None) -> bool:

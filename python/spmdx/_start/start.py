@@ -1,19 +1,27 @@
 # SPDX-License-Identifier: Apache-2.0
 """What importing spmdx does once: its settings are read, and PyTorch is taught."""
 
+import atexit
 import os
 from collections.abc import Mapping
 from typing import Any
 
 import spmdx._C as _C
 from spmdx import errors
+from spmdx._base import logs, progress
 from spmdx._checkpoint import protocol
 from spmdx._compile import backend
 from spmdx._start import settings
-from spmdx._world import hardware
+from spmdx._world import hardware, processes
 from spmdx.topology import set_topology
 
 _has_started = False
+
+
+def _first_use() -> None:
+    """Before the first step."""
+    processes.join()
+    progress.watch_planning()
 
 
 def start(public: Mapping[str, Any]) -> None:
@@ -28,6 +36,11 @@ def start(public: Mapping[str, Any]) -> None:
     _has_started = True
     _C.set_libraries(list(errors.OWN))
     settings.check_environment()
+    settings.check_progress()
+    logs.install(settings.wanted_log())
+    _C.log_plans(logs.log_plan)
+    _C.set_before_first_use(_first_use)
+    atexit.register(progress.stop_watching)
     hardware.choose_by_environment()
     protocol.install()
     backend.install(public)

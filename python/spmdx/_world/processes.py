@@ -16,6 +16,7 @@ import torch
 import torch.distributed as dist
 
 import spmdx._C as _C
+from spmdx._base import logs
 from spmdx._world import devices, hardware, rendezvous
 from spmdx._world.store import FAR, clone_of
 from spmdx.errors import CommError, located, user_line
@@ -112,6 +113,13 @@ def _join() -> None:
     rows = [peer[:3] for peer in peers]
     on_stream = carrier == "nccl"
     _C.join(index, own, rows, connection, rendezvous.timeout(), on_stream, _make_group)
+    logs.world.info(
+        "process %d of %d has met the others: %d devices each, messages go over %s",
+        index,
+        count,
+        own,
+        carrier,
+    )
 
 
 def _make_group(name: str) -> Any:
@@ -279,6 +287,3 @@ def _leave() -> None:
     except RuntimeError:
         # The store has ended before this process: nobody is left to be told.
         return
-
-
-_C.set_before_first_use(join)

@@ -3,12 +3,14 @@
 
 import hashlib
 import os
+import time
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
 import torch
 
+from spmdx._base import logs
 from spmdx._base.arguments import is_iterable
 from spmdx._checkpoint.agree import ONE_PLACE, agree_on_call, agree_on_tree, require_alike
 from spmdx._checkpoint.format.boxes import Box, Piece, wait_for_steps, whole
@@ -121,7 +123,14 @@ def load_safetensors(
         def filler(name: str) -> Filler:
             return _filler(name, files[name], whole(tensors[name].shape))
 
+        began = time.monotonic()
         together(exchange, lambda: fill(tensors, filler))
+        logs.checkpoint.info(
+            "loaded %d tensors from %s in %.3f s",
+            len(tensors),
+            _listed(several),
+            time.monotonic() - began,
+        )
         return unmatched
 
 

@@ -3,12 +3,15 @@
 
 import json
 import os
+import time
 from collections.abc import Callable, Iterable, Mapping
 from pathlib import Path
 from typing import Any
 
 import torch
 
+from spmdx._base import logs
+from spmdx._base.progress import progress
 from spmdx._checkpoint.agree import agree_on_call, agree_on_tree
 from spmdx._checkpoint.format.boxes import is_device_tensor, wait_for_steps
 from spmdx._checkpoint.format.folder import absolute
@@ -106,7 +109,11 @@ def save_safetensors(
 
         together(exchange, plan)
         groups, notes = planned[0]
+        began = time.monotonic()
         _write_files(groups, absolute(path, *PATH), {**notes, "format": "pt"}, exchange)
+        logs.checkpoint.info(
+            "saved %s: %d files, in %.3f s", path, len(groups), time.monotonic() - began
+        )
 
 
 def _require_known(name: str, tensor: torch.Tensor) -> None:
@@ -146,10 +153,12 @@ def _write_files(groups: list[dict], path: Path, notes: dict, exchange: Exchange
     names = [path.name] if single else _file_names(len(groups))
     first = process_index() == 0
     together(exchange, lambda: folder.mkdir(parents=True, exist_ok=True) if first else None)
-    errors = [
-        _write_file(_hidden(folder, name) if first else None, group, notes)
-        for name, group in zip(names, groups, strict=True)
-    ]
+    errors = []
+    total = sum(_bytes(tensor) for group in groups for tensor in group.values())
+    with progress("saving", total) as advance:
+        for name, group in zip(names, groups, strict=True):
+            place = _hidden(folder, name) if first else None
+            errors.append(_write_file(place, group, notes, advance))
 
     def commit() -> None:
         all_names = [*names, INDEX] if len(names) > 1 else names
@@ -187,7 +196,9 @@ def _known_files(folder: Path) -> Iterable[Path]:
     return [path for path in named if path.exists()]
 
 
-def _write_file(path: Path | None, group: dict, notes: dict) -> OSError | None:
+def _write_file(
+    path: Path | None, group: dict, notes: dict, advance: Callable[[int], None]
+) -> OSError | None:
     """Write one file; without a path only take part in putting the tensors together."""
     names = sorted(group, key=lambda name: (-group[name].element_size(), name))  # aligns data
     output = None if path is None else _Output(path)
@@ -199,6 +210,7 @@ def _write_file(path: Path | None, group: dict, notes: dict) -> OSError | None:
             if output:
                 output.write(_raw(data))
             del data
+        advance(_bytes(group[name]))
     if output:
         output.close()
     return None if output is None else output.error

@@ -1,0 +1,194 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Measuring: steps are called, first as they are, then with times taken of each op."""
+
+import statistics
+import threading
+import time
+from collections import defaultdict
+from collections.abc import Callable
+from typing import Any
+
+import spmdx._C as _C
+from spmdx._report.cells import line_of_cell, names_of_files
+from spmdx._report.profile import MeasuredOp, Profile
+from spmdx.errors import ShardingError, naming
+
+_one_at_a_time = threading.Lock()
+
+
+def profile(step: Callable[[], Any], *, steps: int = 5, warmup: int = 2) -> Profile:
+    """Measure a step, and lay what was measured beside what was predicted.
+
+    The step is called ``warmup + 2 * steps`` times: to be planned, to take the time of the whole,
+    and to take the times of its ops. It changes the program as ever: it trains.
+
+    Args:
+        step: a function that runs one step; it may call :func:`spmdx.mark_step`, or read values.
+        steps: how many steps are measured; figures are medians over them.
+        warmup: how many steps come before, which plan and fill caches.
+
+    Returns:
+        Times of the step, and of each op and collective. On a GPU the times of ops are taken
+        while it runs one after the other.
+
+    Raises:
+        ShardingError: ``step`` is no function, runs nothing on the device, or runs other programs
+            from step to step.
+        Exception: what the step raises.
+
+    Example:
+        >>> import torch, spmdx
+        >>> mesh = spmdx.get_1d_mesh("data")
+        >>> x = spmdx.mark_sharding(torch.ones(64, 8).to("spmdx"), mesh, ("data", None))
+        >>> profile = spmdx.profile(lambda: x.exp().sum().item(), steps=2)
+        >>> [kind.name for kind in profile.by_kind() if kind.lane == "wire"]
+        ['all_reduce']
+        >>> profile.step_ns > 0 and profile.predicted_ns > 0
+        True
+    """
+    with naming("profile"):
+        _check(step, steps, warmup)
+        if not _one_at_a_time.acquire(blocking=False):
+            raise ShardingError(
+                "another thread measures a step. Expected one measurement at a time. Call "
+                "spmdx.profile when that one has returned."
+            )
+    try:
+        return _profile(step, steps, warmup)
+    finally:
+        _one_at_a_time.release()
+
+
+def _check(step: Any, steps: Any, warmup: Any) -> None:
+    if not callable(step):
+        raise ShardingError(
+            f"step is {step!r}. Expected a function without arguments that runs one step. Write "
+            "spmdx.profile(lambda: train_step(batch))."
+        )
+    for name, value, least in (("steps", steps, 1), ("warmup", warmup, 0)):
+        if isinstance(value, bool) or not isinstance(value, int) or value < least:
+            raise ShardingError(
+                f"{name} is {value!r}. Expected an int of at least {least}. Write {name}=2."
+            )
+    if _C.planning_only():
+        raise ShardingError(
+            "nothing runs within spmdx.plan_only(), so there is nothing to measure. Expected a "
+            "program that runs. Read what is predicted: spmdx.explain().step_ns."
+        )
+
+
+def _finish() -> None:
+    _C.flush(awaited=True)
+    _C.wait()
+
+
+def _profile(step: Callable[[], Any], steps: int, warmup: int) -> Profile:
+    _finish()
+    for _ in range(warmup):
+        step()
+    _finish()
+    made = _C.counters()["plans_compiled"]
+    whole = [_timed(step) for _ in range(steps)]
+    runs = _observed(step, steps)
+    made = _C.counters()["plans_compiled"] - made
+    with naming("profile"):
+        _require_same(runs)
+    ops = _ops(runs)
+    return Profile(
+        mesh=runs[0]["plans"][0]["mesh"],
+        devices=runs[0]["plans"][0]["devices"],
+        step_ns=_median([taken for taken, _ in whole]),
+        host_ns=_median([host for _, host in whole]),
+        predicted_ns=sum(_predicted_end(runs[0]["plans"][number]) for number in runs[0]["steps"]),
+        ops=ops,
+        wait_ns=_median([_waited(run) for run in runs]),
+        plans_made=made,
+    )
+
+
+def _timed(step: Callable[[], Any]) -> tuple[int, int]:
+    """Nanoseconds until the results are there, and until the call has returned."""
+    began = time.perf_counter_ns()
+    step()
+    returned = time.perf_counter_ns()
+    _finish()
+    return time.perf_counter_ns() - began, returned - began
+
+
+def _observed(step: Callable[[], Any], steps: int) -> list[dict[str, Any]]:
+    """What was measured in each step."""
+    runs = []
+    _C.watch_for_times(True)
+    try:
+        _C.take_measured()
+        for _ in range(steps):
+            step()
+            _finish()
+            runs.append(_C.take_measured())
+    finally:
+        _C.watch_for_times(False)
+        _C.take_measured()
+    return runs
+
+
+def _require_same(runs: list[dict[str, Any]]) -> None:
+    if not runs[0]["steps"]:
+        raise ShardingError(
+            "the step ran nothing on device 'spmdx'. Expected one that computes there. Give it "
+            "tensors of that device."
+        )
+    for run in runs[1:]:
+        if (run["steps"], run["plans"]) != (runs[0]["steps"], runs[0]["plans"]):
+            raise ShardingError(
+                "the step ran other programs from call to call. Expected the same ops on tensors "
+                "of the same shapes. Give it a batch that stays, or a larger warmup."
+            )
+
+
+def _predicted_end(plan: dict[str, Any]) -> int:
+    return max((row[-1] for row in plan["nodes"].values()), default=0)
+
+
+def _waited(run: dict[str, Any]) -> int:
+    return sum(r["end_ns"] - r["start_ns"] for r in run["ranges"] if r["kind"] == "wait")
+
+
+def _median(values: list[int]) -> int:
+    return round(statistics.median(values))
+
+
+def _ops(runs: list[dict[str, Any]]) -> list[MeasuredOp]:
+    """What ran, with the medians over the runs of the step."""
+    measured: dict[tuple[int, int], list[tuple[dict[str, Any], int]]] = defaultdict(list)
+    for run in runs:
+        began = min(r["start_ns"] for r in run["ranges"])
+        for r in run["ranges"]:
+            if r["kind"] == "node":
+                measured[r["step"], r["node"]].append((r, began))
+    first, names = runs[0], names_of_files()
+    starts, offset = {}, 0  # when programs of one step begin, by the cost model
+    for number, plan in enumerate(first["steps"]):
+        starts[number] = offset
+        offset += _predicted_end(first["plans"][plan])
+    found = []
+    for (number, node), rows in measured.items():
+        row, plan = rows[0][0], first["plans"][first["steps"][number]]
+        predicted = plan["nodes"].get(node, (0, 0))[-2:]
+        start = _median([r["start_ns"] - began for r, began in rows])
+        taken = _median([r["end_ns"] - r["start_ns"] for r, _ in rows])
+        found.append(
+            MeasuredOp(
+                lane="wire" if row["wire"] else "compute",
+                name=row["name"],
+                axes=tuple(row["axes"]),
+                bytes=row["bytes"],
+                source=line_of_cell(row["source"], names),
+                predicted_start_ns=starts[number] + predicted[0],
+                predicted_end_ns=starts[number] + predicted[1],
+                start_ns=start,
+                end_ns=start + taken,
+                device_ns=taken if row["wire"] else _median([r["longest_ns"] for r, _ in rows]),
+                shards=row["shards"],
+            )
+        )
+    return sorted(found, key=lambda op: op.start_ns)
