@@ -14,6 +14,7 @@ from spmdx._annotate.spec import cutting
 from spmdx._base.arguments import require_shape
 from spmdx._base.own_devices import NAMES
 from spmdx._modules.fsdp_options import ids_of, placed, refuse_options
+from spmdx._modules.fsdp_plan import AXIS, brings_fsdp_plan, with_fsdp
 from spmdx._modules.tp_plan import specs_of
 from spmdx.errors import ShardingError, naming
 
@@ -68,9 +69,10 @@ def shard_module(
         module: on device "spmdx".
         mesh: the devices; None means the global mesh.
         plan: from name patterns (as in the shell: ``*``, ``?``) to partition specs; the first
-            pattern that matches a name counts. ``"auto"`` is the tensor parallel plan that a
-            model of the transformers library brings.
-        axis: the axis of the mesh that ``"auto"`` cuts along.
+            pattern that matches a name counts. ``"auto"`` is what a model of the transformers
+            library brings: its tensor parallel plan along ``axis``; and where the mesh has an axis
+            ``fsdp``, its fully sharded one along that.
+        axis: the axis of the mesh that ``"auto"`` cuts along in tensor parallel.
 
     Returns:
         ``module`` itself.
@@ -105,9 +107,14 @@ def _shard_by_its_plan(module: torch.nn.Module, mesh: Mesh, plan: str, axis: str
             f"the plan is {plan!r}. Expected 'auto', or a dict from patterns of names to partition "
             "specs. Write {'*.weight': ('data', None)}."
         )
-    _require_axis(mesh, axis)
     named = dict(module.named_parameters(remove_duplicate=False))
-    _mark_all(named, mesh, specs_of(module, axis))
+    is_fsdp = axis != AXIS and AXIS in mesh.axis_names and brings_fsdp_plan(module)
+    if not is_fsdp:
+        _require_axis(mesh, axis)
+    specs = specs_of(module, axis) if axis in mesh.axis_names else {}
+    if is_fsdp:
+        specs = with_fsdp(module, specs, mesh.shape()[AXIS])
+    _mark_all(named, mesh, specs)
 
 
 def _require_axis(mesh: Mesh, axis: str) -> None:
