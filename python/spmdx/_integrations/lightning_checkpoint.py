@@ -1,7 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 """Lightning's checkpoints: one file that any strategy reads, or a folder of what processes hold."""
 
-import os
 import uuid
 from collections.abc import Mapping
 from pathlib import Path
@@ -30,9 +29,8 @@ def is_folder(path: Any) -> bool:
     return (Path(path) / REST).is_file()
 
 
-def save_folder(checkpoint: dict[str, Any], path: Any) -> None:
-    """Every process writes what it holds; process 0 writes the rest last."""
-    folder = Path(path)
+def save_folder(checkpoint: dict[str, Any], folder: Path, io: Any) -> None:
+    """Every process writes what it holds; process 0 writes the rest last, by Lightning's ``io``."""
     state = {"state_dict": checkpoint.pop("state_dict")}
     optimizers = checkpoint.pop("optimizer_states", None)
     for number, held in enumerate(optimizers or []):
@@ -47,8 +45,7 @@ def save_folder(checkpoint: dict[str, Any], path: Any) -> None:
     processes.exchange(None, "saving a checkpoint of Lightning")
     save({**state, "token": token}, folder / STATE)
     if processes.process_index() == 0:
-        torch.save(rest, folder / f"{REST}.new")
-        os.replace(folder / f"{REST}.new", folder / REST)
+        io.save_checkpoint(rest, folder / REST)
 
 
 def load_folder(

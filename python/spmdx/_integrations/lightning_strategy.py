@@ -271,7 +271,7 @@ class StrategyOfDevices:
                     f"storage_options is {storage_options!r}. Expected None: a folder is written "
                     "by spmdx.checkpoint. Use save_distributed_checkpoint=False."
                 )
-            lightning_checkpoint.save_folder(checkpoint, filepath)
+            lightning_checkpoint.save_folder(checkpoint, Path(filepath), self._io)
             return
         checkpoint = lightning_checkpoint.on_host(checkpoint)
         super().save_checkpoint(checkpoint, filepath, storage_options)  # type: ignore[misc]
@@ -279,16 +279,19 @@ class StrategyOfDevices:
     def load_checkpoint(
         self, checkpoint_path: Any, weights_only: bool | None = None
     ) -> dict[str, Any]:
-        path = self.broadcast(checkpoint_path)
+        path, io = Path(self.broadcast(checkpoint_path)), self._io
         if not lightning_checkpoint.is_folder(path):
-            io: Any = self.checkpoint_io  # type: ignore[attr-defined]
             return io.load_checkpoint(path, weights_only=weights_only)
         module: Any = self.lightning_module  # type: ignore[attr-defined]
-        file = Path(path) / lightning_checkpoint.REST
-        rest = torch.load(file, "cpu", weights_only=bool(weights_only))
+        rest = io.load_checkpoint(path / lightning_checkpoint.REST, weights_only=weights_only)
         optimizers: list = self.optimizers  # type: ignore[attr-defined]
         strict = module.strict_loading
         return lightning_checkpoint.load_folder(rest, path, module, optimizers, strict)
+
+    @property
+    def _io(self) -> Any:
+        """What reads and writes files, and so says what of them is trusted."""
+        return self.checkpoint_io  # type: ignore[attr-defined]
 
     def load_model_state_dict(self, checkpoint: Mapping[str, Any], strict: bool = True) -> None:
         if checkpoint["state_dict"]:
@@ -305,4 +308,4 @@ class StrategyOfDevices:
         """The model stays on the devices, cut as it is."""
         self.precision_plugin.teardown()
         self.accelerator.teardown()
-        self.checkpoint_io.teardown()  # type: ignore[attr-defined]
+        self._io.teardown()

@@ -32,12 +32,12 @@ def prints(page):
 
 
 def run(page, folder, **environment):
-    """Pasted in an empty folder, with no variable set."""
+    """Pasted in an empty folder, with no variable set; a page may bear a package's name."""
     script = folder / (page.stem + ".py")
     script.write_text("\n".join(blocks(page)))
     unset = {name: text for name, text in os.environ.items() if not name.startswith("SPMDX_")}
     return subprocess.run(
-        [sys.executable, str(script)],
+        [sys.executable, "-P", str(script)],
         cwd=folder,
         capture_output=True,
         text=True,
