@@ -39,7 +39,16 @@ ROOMS = [
 ]
 # Above what users import of spmdx: torch_xla's own tree of modules, which is one room here, other
 # frames, and what both are made of.
-ABOVE = ["_xla.device", "_xla", "torch_xla", "_integrations", "integrations"]
+ABOVE = [
+    "_xla.device",
+    "_xla",
+    "torch_xla",
+    "_integrations",
+    "_integrations.deepspeed",
+    "_integrations.lightning",
+    "_integrations.pretrained",
+    "integrations",
+]
 PUBLIC = {
     "checkpoint",
     "collectives",

@@ -15,7 +15,11 @@ def make(pl, width=16, rate=1e-2):
             self.net = torch.nn.Sequential(
                 torch.nn.Linear(8, width), torch.nn.GELU(), torch.nn.Linear(width, 4)
             )
-            self.losses, self.checked = [], []
+            self.losses, self.checked, self.specs = [], [], []
+
+        def on_train_batch_start(self, batch, index):
+            specs = {name: getattr(part, "partition_spec", None) for name, part in batch.items()}
+            self.specs += [specs] if specs not in self.specs else []
 
         def loss(self, batch):
             x, y = batch["x"], batch["y"]

@@ -85,8 +85,8 @@ def test_fp16_skips_steps_that_overflow_and_halves_the_scale():
 
 
 def test_the_loss_scale_moves_as_overflows_come():
-    from spmdx._integrations.deepspeed_config import LossScale
-    from spmdx._integrations.deepspeed_optimizer import Scaler
+    from spmdx._integrations.deepspeed.config import LossScale
+    from spmdx._integrations.deepspeed.optimizer import Scaler
 
     scaler, seen = Scaler(LossScale(power=4, window=2, hysteresis=2)), []
     for overflow in (True, True, False, False, True, True, True, False):

@@ -96,7 +96,7 @@ def test_keys_of_old_files_are_renamed(tmp_path):
 
 def test_conversions_that_do_not_join_are_made_of_the_whole(tmp_path, monkeypatch):
     """Here: two halves, stored interleaved along dim 0."""
-    from spmdx._integrations import pretrained_names
+    from spmdx._integrations.pretrained import names
     from transformers.core_model_loading import Interleave, WeightConverter
 
     cls, want = cases.saved("llama", tmp_path, shard="1GB")
@@ -108,7 +108,7 @@ def test_conversions_that_do_not_join_are_made_of_the_whole(tmp_path, monkeypatc
         held[name.replace("up_proj", "woven_proj")] = way
     safetensors.torch.save_file(held, file, {"format": "pt"})
     woven = WeightConverter("woven_proj.weight", "up_proj.weight", [Interleave(0)])
-    monkeypatch.setattr(pretrained_names, "get_model_conversion_mapping", lambda model: [woven])
+    monkeypatch.setattr(names, "get_model_conversion_mapping", lambda model: [woven])
     assert_same(from_pretrained(cls, tmp_path, mesh()), want)
 
 

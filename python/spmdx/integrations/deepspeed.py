@@ -8,14 +8,15 @@ from typing import Any
 import torch
 
 from spmdx._annotate.mesh import Mesh, get_1d_mesh, require_mesh
-from spmdx._integrations.deepspeed_config import read_config
-from spmdx._integrations.deepspeed_engine import DeepSpeedEngine
-from spmdx._integrations.deepspeed_optimizer import make_optimizer
-from spmdx._integrations.deepspeed_schedules import make_schedule
+from spmdx._integrations.deepspeed.config import read_config
+from spmdx._integrations.deepspeed.engine import DeepSpeedEngine
+from spmdx._integrations.deepspeed.optimizer import make_optimizer
+from spmdx._integrations.deepspeed.schedules import make_schedule
 from spmdx.data import ShardingSpec, device_loader
 from spmdx.errors import ShardingError, naming
 
 __all__ = ["DeepSpeedEngine", "initialize"]
+DeepSpeedEngine.__module__ = __name__
 
 
 def initialize(

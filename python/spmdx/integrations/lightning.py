@@ -9,8 +9,8 @@ from lightning.pytorch.accelerators import Accelerator, AcceleratorRegistry
 from lightning.pytorch.strategies import ParallelStrategy, StrategyRegistry
 from lightning.pytorch.utilities.rank_zero import rank_zero_only
 
-from spmdx._integrations.lightning_accelerator import AcceleratorOfDevices
-from spmdx._integrations.lightning_strategy import StrategyOfDevices
+from spmdx._integrations.lightning.accelerator import AcceleratorOfDevices
+from spmdx._integrations.lightning.strategy import StrategyOfDevices
 
 __all__ = ["SpmdxAccelerator", "SpmdxStrategy"]
 

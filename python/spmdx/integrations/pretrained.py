@@ -8,7 +8,7 @@ from typing import Any
 import torch
 
 from spmdx._annotate.mesh import Mesh, require_mesh
-from spmdx._integrations.pretrained_model import (
+from spmdx._integrations.pretrained.model import (
     dtype_of,
     empty_model,
     finish,

@@ -9,8 +9,8 @@ from pytorch_lightning.accelerators import Accelerator, AcceleratorRegistry
 from pytorch_lightning.strategies import ParallelStrategy, StrategyRegistry
 from pytorch_lightning.utilities.rank_zero import rank_zero_only
 
-from spmdx._integrations.lightning_accelerator import AcceleratorOfDevices
-from spmdx._integrations.lightning_strategy import StrategyOfDevices
+from spmdx._integrations.lightning.accelerator import AcceleratorOfDevices
+from spmdx._integrations.lightning.strategy import StrategyOfDevices
 
 __all__ = ["SpmdxAccelerator", "SpmdxStrategy"]
 

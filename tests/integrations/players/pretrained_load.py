@@ -12,7 +12,7 @@ import sys
 import spmdx
 import torch
 import transformers
-from spmdx._integrations.pretrained_parts import Stored
+from spmdx._integrations.pretrained.parts import Stored
 from spmdx.integrations.pretrained import from_pretrained
 
 READ = [0]

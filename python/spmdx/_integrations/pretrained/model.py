@@ -18,8 +18,8 @@ from spmdx._checkpoint.safetensors.load import describe, digest, files_of
 from spmdx._checkpoint.together import channel, together
 from spmdx._checkpoint.tree import flatten
 from spmdx._integrations.plans import apply_plan
-from spmdx._integrations.pretrained_names import Found, parts_of
-from spmdx._integrations.pretrained_parts import Part, Stored, Whole
+from spmdx._integrations.pretrained.names import Found, parts_of
+from spmdx._integrations.pretrained.parts import Part, Stored, Whole
 from spmdx.errors import CheckpointError, ShardingError, warn
 
 _SHOWN = 5

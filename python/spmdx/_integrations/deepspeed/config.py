@@ -11,7 +11,7 @@ from typing import Any
 
 import torch
 
-from spmdx._integrations.deepspeed_keys import BY_PLANNER, ELSEWHERE, KNOWN, ZERO
+from spmdx._integrations.deepspeed.keys import BY_PLANNER, ELSEWHERE, KNOWN, ZERO
 from spmdx.errors import ShardingError, warn
 
 _SIZES = ("train_batch_size", "train_micro_batch_size_per_gpu", "gradient_accumulation_steps")

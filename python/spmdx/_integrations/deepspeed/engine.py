@@ -12,9 +12,9 @@ from spmdx._annotate.mesh import Mesh
 from spmdx._annotate.sharding import get_annotation, mark_sharding
 from spmdx._base.own_devices import NAMES
 from spmdx._data.batches import map_tensors
-from spmdx._integrations.deepspeed_config import Config
-from spmdx._integrations.deepspeed_optimizer import Masters, Scaler, unscale_and_clip
-from spmdx._integrations.deepspeed_zero import Zero
+from spmdx._integrations.deepspeed.config import Config
+from spmdx._integrations.deepspeed.optimizer import Masters, Scaler, unscale_and_clip
+from spmdx._integrations.deepspeed.zero import Zero
 from spmdx._program.step import mark_step
 from spmdx._world import processes
 from spmdx.checkpoint import load, save

@@ -7,7 +7,7 @@ from typing import Any
 
 import torch
 
-from spmdx._integrations.deepspeed_config import LossScale
+from spmdx._integrations.deepspeed.config import LossScale
 from spmdx.errors import ShardingError
 
 _ADAM = ("adam", "adamw")

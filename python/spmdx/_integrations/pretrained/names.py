@@ -17,7 +17,7 @@ from transformers.core_model_loading import (
     rename_source_key,
 )
 
-from spmdx._integrations.pretrained_parts import (
+from spmdx._integrations.pretrained.parts import (
     Cut,
     Joined,
     Part,

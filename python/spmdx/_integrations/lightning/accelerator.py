@@ -5,7 +5,7 @@ from typing import Any
 
 import torch
 
-from spmdx._integrations.lightning_options import device_count
+from spmdx._integrations.lightning.options import device_count
 from spmdx._world import devices as own
 from spmdx.debug import counters
 from spmdx.errors import ShardingError, naming

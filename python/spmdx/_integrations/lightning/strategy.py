@@ -13,8 +13,9 @@ from spmdx._annotate.sharding import get_annotation, mark_sharding
 from spmdx._base.own_devices import NAMES
 from spmdx._data.batches import map_tensors
 from spmdx._data.split import padded
-from spmdx._integrations import frame_processes, lightning_checkpoint
-from spmdx._integrations.lightning_options import on_device, refuse_options, require_nodes
+from spmdx._integrations import frame_processes
+from spmdx._integrations.lightning import checkpoint as files
+from spmdx._integrations.lightning.options import on_device, refuse_options, require_nodes
 from spmdx._integrations.plans import apply_plan, batch_entry
 from spmdx._program.step import mark_step
 from spmdx._world import devices, processes
@@ -252,12 +253,12 @@ class StrategyOfDevices:
 
     def optimizer_state(self, optimizer: Any) -> dict[str, Any]:
         held = super().optimizer_state(optimizer)  # type: ignore[misc]
-        return held if self._in_folder else lightning_checkpoint.on_host(held)
+        return held if self._in_folder else files.on_host(held)
 
     def _whole(self, held: dict[str, Any]) -> dict[str, Any]:
         """Tensor by tensor on the host, read by every process and kept by process 0."""
         for name in list(held):
-            whole = lightning_checkpoint.on_host(held[name])
+            whole = files.on_host(held[name])
             held[name] = whole if self.is_global_zero else None
         return held
 
@@ -271,22 +272,22 @@ class StrategyOfDevices:
                     f"storage_options is {storage_options!r}. Expected None: a folder is written "
                     "by spmdx.checkpoint. Use save_distributed_checkpoint=False."
                 )
-            lightning_checkpoint.save_folder(checkpoint, Path(filepath), self._io)
+            files.save_folder(checkpoint, Path(filepath), self._io)
             return
-        checkpoint = lightning_checkpoint.on_host(checkpoint)
+        checkpoint = files.on_host(checkpoint)
         super().save_checkpoint(checkpoint, filepath, storage_options)  # type: ignore[misc]
 
     def load_checkpoint(
         self, checkpoint_path: Any, weights_only: bool | None = None
     ) -> dict[str, Any]:
         path, io = Path(self.broadcast(checkpoint_path)), self._io
-        if not lightning_checkpoint.is_folder(path):
+        if not files.is_folder(path):
             return io.load_checkpoint(path, weights_only=weights_only)
         module: Any = self.lightning_module  # type: ignore[attr-defined]
-        rest = io.load_checkpoint(path / lightning_checkpoint.REST, weights_only=weights_only)
+        rest = io.load_checkpoint(path / files.REST, weights_only=weights_only)
         optimizers: list = self.optimizers  # type: ignore[attr-defined]
         strict = module.strict_loading
-        return lightning_checkpoint.load_folder(rest, path, module, optimizers, strict)
+        return files.load_folder(rest, path, module, optimizers, strict)
 
     @property
     def _io(self) -> Any:
@@ -302,7 +303,7 @@ class StrategyOfDevices:
     def load_optimizer_state_dict(self, checkpoint: Mapping[str, Any]) -> None:
         optimizers: list = self.optimizers  # type: ignore[attr-defined]
         for optimizer, held in zip(optimizers, checkpoint["optimizer_states"], strict=False):
-            lightning_checkpoint.load_optimizer(optimizer, held)
+            files.load_optimizer(optimizer, held)
 
     def teardown(self) -> None:
         """The model stays on the devices, cut as it is."""
