@@ -233,9 +233,11 @@ def test_two_processes_of_two_devices(mode, tmp_path):
         assert said["val"] == pytest.approx(rest[1], abs=CLOSE)
 
 
-def test_each_process_loads_its_part():
+def test_each_process_loads_its_part(tmp_path):
     player = str(pathlib.Path(__file__).parent / "players" / "lightning_fit.py")
-    said = [json.loads(s.splitlines()[-1]) for s in launch.run(player, 2, 2, "minibatch", "-")]
-    assert said[0] == said[1]
-    assert said[0]["rows"] == [16, 16, 16, 4]  # 52 rows in batches of 8 a process
-    assert said[0]["loss"] == pytest.approx(said[0]["want"], abs=CLOSE)
+    told = launch.run(player, 2, 2, "minibatch", str(tmp_path))
+    said, other = (json.loads(text.splitlines()[-1]) for text in told)
+    assert said == other
+    assert said["rows"] == [16, 16, 16, 4] * 2  # 52 rows in batches of 8 a process
+    assert said["losses"][0] == pytest.approx(said["want"], abs=CLOSE)
+    assert said["resumed"] == pytest.approx(said["losses"][4:], abs=CLOSE)

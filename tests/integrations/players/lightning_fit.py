@@ -2,7 +2,7 @@
 """Trains in all processes, saves, goes on from the first epoch; prints losses as JSON.
 
 lightning_fit.py MODE FOLDER: a strategy's name, "folder" for checkpoints that are folders, or
-"minibatch" for batches in parts, which prints rows and a loss beside that of the same rows.
+"minibatch" for batches in parts, which prints rows too, and the first loss of the same rows.
 """
 
 import json
@@ -41,25 +41,31 @@ def whole_and_resumed(mode, folder):
     return {"whole": first[0], "resumed": rest[0], "val": rest[1]}
 
 
-def in_parts():
+def in_parts(folder):
     module, rows = cases.make(PL), []
     seen = []
 
     def on_train_batch_start(batch, index):
         rows.append(len(batch["x"]))
-        if index == 0:
+        if not seen:
             seen.append({name: part.cpu() for name, part in batch.items()})
 
     module.on_train_batch_start = on_train_batch_start
+    keep = PL.callbacks.ModelCheckpoint(folder, save_top_k=-1, every_n_epochs=1)
+    options = {"accelerator": "spmdx", "callbacks": [keep], "enable_checkpointing": True}
     how = HERE.SpmdxStrategy(minibatch=True)
-    cases.trainer(PL, ".", 1, accelerator="spmdx", strategy=how).fit(module, *cases.loaders())
+    cases.trainer(PL, folder, 2, strategy=how, **options).fit(module, *cases.loaders())
     want = cases.make(PL).loss(seen[0]).item()
-    return {"rows": rows, "loss": cases.numbers(module.losses)[0], "want": want}
+    kept = sorted(folder.glob("*.ckpt"))[0]
+    how = HERE.SpmdxStrategy(minibatch=True)
+    again = cases.fit(PL, folder, ckpt_path=kept, epochs=2, strategy=how, accelerator="spmdx")
+    losses = cases.numbers(module.losses)
+    return {"rows": rows, "losses": losses, "want": want, "resumed": again[0]}
 
 
 if __name__ == "__main__":
     mode, folder = sys.argv[1], pathlib.Path(sys.argv[2])
     torch.manual_seed(0)
-    said = in_parts() if mode == "minibatch" else whole_and_resumed(mode, folder)
+    said = in_parts(folder) if mode == "minibatch" else whole_and_resumed(mode, folder)
     spmdx.sync(wait=True)
     print(json.dumps(said))
