@@ -46,9 +46,10 @@ def test_a_stage_trains_as_one_device_and_cuts_what_it_says(stage, devices):
 @pytest.mark.parametrize("stage", [0, 1, 2, 3])
 def test_gradients_add_up_over_micro_batches(stage):
     config = {"train_micro_batch_size_per_gpu": 2, "gradient_accumulation_steps": 3}
-    config |= {"optimizer": ADAM, "zero_optimization": {"stage": stage}}
+    config |= {"optimizer": ADAM, "zero_optimization": {"stage": stage}, "gradient_clipping": 0.5}
     engine, losses = here(config, 4, parts=3)
-    assert losses == pytest.approx(plain(parts=3), abs=1e-6)
+    assert losses == pytest.approx(plain(parts=3, clip=0.5), abs=1e-6)
+    assert losses != pytest.approx(plain(parts=3, clip=0.5 / 3), abs=1e-6)
     assert (engine.train_batch_size(), engine.global_steps) == (24, STEPS)
     x, y = batches(8, 1)[0]
     engine.backward(loss_of(engine(x.to("spmdx")), y.to("spmdx")))

@@ -40,6 +40,8 @@ PLANS = [
     ("tied", "fsdp", mesh((8,), ("fsdp",))),
     ("experts", "auto", mesh((2, 2), ("fsdp", "model"))),
     ("experts", {"*.experts.gate_up_proj": ("model", None, None)}, mesh()),
+    ("experts", {"*.experts.gate_up_proj": (None, "model", None)}, mesh((8,))),
+    ("experts", {"*.experts.gate_up_proj": (None, "model", None)}, mesh((3,))),
     ("experts", None, mesh()),
     ("bert", "fsdp", mesh((3,), ("fsdp",))),
     ("gpt2", "auto", mesh((4,), ("fsdp",))),
