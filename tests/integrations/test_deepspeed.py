@@ -203,6 +203,23 @@ def test_saving_and_going_on_with_another_stage(stages, precision, tmp_path):
     assert train(other, data[3:]) == pytest.approx(want, abs=1e-6 if not precision else 5e-3)
 
 
+def test_a_checkpoint_that_does_not_fit_is_refused(tmp_path):
+    config = {"train_batch_size": 24, "optimizer": ADAM}
+    engine, *_ = deepspeed.initialize(model=make(), config={"train_batch_size": 24})
+    engine.save_checkpoint(tmp_path, "a")
+    other, *_ = deepspeed.initialize(model=make(), config=config)
+    with pytest.raises(spmdx.checkpoint.CheckpointError, match="only one side has optimizer"):
+        other.load_checkpoint(tmp_path, "a")
+    assert other.load_checkpoint(tmp_path, "a", load_module_only=True)[1] == {}
+    bigger = torch.nn.Sequential(*make(), torch.nn.Linear(5, 5))
+    other, *_ = deepspeed.initialize(model=bigger, config={"train_batch_size": 24})
+    with pytest.raises(spmdx.checkpoint.CheckpointError, match="module.3.weight"):
+        other.load_checkpoint(tmp_path, "a")
+    other.load_checkpoint(tmp_path, "a", load_module_strict=False)
+    with pytest.raises(spmdx.checkpoint.CheckpointError, match="what JSON knows"):
+        engine.save_checkpoint(tmp_path, client_state={"tensor": torch.ones(1)})
+
+
 BAD = [
     ({}, "lacks train_batch_size and train_micro_batch_size_per_gpu"),
     ({"train_batch_size": 12}, "train_batch_size is 12, and .* is 1 · 1 · 8"),

@@ -116,6 +116,22 @@ def test_mixed_precision_is_that_of_the_device(tmp_path):
     assert got[2]["net.0.weight"].dtype == torch.float32
 
 
+@pytest.mark.parametrize(
+    ("precision", "dtype", "close"),
+    [
+        ("64-true", torch.float64, 1e-9),
+        ("bf16-true", torch.bfloat16, 3e-2),
+        ("16-true", torch.float16, 3e-3),
+    ],
+)
+def test_true_precisions_are_those_of_the_cpu(precision, dtype, close, tmp_path):
+    want = on_cpu(precision=precision)
+    got = cases.fit(PL, tmp_path, precision=precision, **on())
+    # In float16 the 1e-8 of AdamW is 0, and parameters become nan on the CPU as well.
+    assert got[0] == pytest.approx(want[0], abs=close, nan_ok=True) and got[0][0] > 0
+    assert got[2]["net.0.weight"].dtype == dtype
+
+
 def test_half_precision_scales_its_losses(tmp_path):
     got = cases.fit(PL, tmp_path, precision="16-mixed", **on())
     assert got[0] == pytest.approx(on_cpu()[0], abs=2e-3)

@@ -226,17 +226,22 @@ class DeepSpeedEngine(torch.nn.Module):
             own = not load_module_only
             state = self._state(own and load_optimizer_states, own and load_lr_scheduler_states)
             state |= {"counts": [0, 0, 0], "client_state": ""}
-            unmatched = load(state, path, strict=False)
-            lost = [n for n in unmatched.missing if load_module_strict or "module." not in n]
-            lost += [n for n in unmatched.unexpected if n.startswith("module.")]
-            if lost and (load_module_strict or not lost[0].startswith("module.")):
-                raise CheckpointError(
-                    f"{path} does not fit: only one side has {', '.join(lost[:5])}. Expected the "
-                    "model and the optimizer as they were saved. Make them alike, or leave the "
-                    "optimizer out by load_module_only=True."
-                )
+            _require_matched(load(state, path, strict=False), load_module_strict, path)
             if own:
                 self.micro_steps, self.global_steps, self.skipped_steps = state["counts"]
             if self.optimizer is not None:
                 self.zero.mark_state(self.optimizer)
             return str(path), json.loads(state["client_state"])
+
+
+def _require_matched(unmatched: Any, strict: bool, path: Path) -> None:
+    """Raise CheckpointError where something wanted is missing, or ``strict`` modules differ."""
+    both = [*unmatched.missing, *unmatched.unexpected]
+    lost = [name for name in both if strict and name.startswith("module.")]
+    lost += [name for name in unmatched.missing if not name.startswith("module.")]
+    if lost:
+        raise CheckpointError(
+            f"{path} does not fit: only one side has {', '.join(lost[:5])}. Expected the model and "
+            "the optimizer as they were saved; what both have was read. Make them alike, or leave "
+            "the optimizer out by load_module_only=True."
+        )
