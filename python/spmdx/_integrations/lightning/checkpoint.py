@@ -20,9 +20,17 @@ STATE, REST = "state", "lightning.ckpt"  # the tensors, and what Lightning notes
 _TOKEN = "spmdx"
 
 
-def on_host(value: Any) -> Any:
-    """The same structure on the CPU, whole; every process reads, as the tensors may be cut."""
-    return map_tensors(lambda _, t: t.cpu() if t.device.type in NAMES else t, value)
+def on_host(value: Any, keep: bool = True) -> Any:
+    """The same structure on the CPU, tensor by tensor; every process reads, as they may be cut.
+
+    Without ``keep`` there is None for each tensor.
+    """
+
+    def read(_: Any, tensor: torch.Tensor) -> torch.Tensor | None:
+        whole = tensor.cpu() if tensor.device.type in NAMES else tensor
+        return whole if keep else None
+
+    return map_tensors(read, value)
 
 
 def is_folder(path: Any) -> bool:
