@@ -10,6 +10,7 @@ import torch
 
 from spmdx._annotate.mesh import Mesh, require_mesh
 from spmdx._modules.distribute import distribute_module as distribute_module
+from spmdx._modules.fsdp_plan import AXIS, brings_fsdp_plan, with_fsdp
 from spmdx._modules.fully_sharded import Request, fully_shard_as
 from spmdx._modules.marking import axis_to_cut, mark_all, require_axis, require_module
 from spmdx._modules.parallel import parallelize_module as parallelize_module
@@ -44,9 +45,9 @@ def shard_module(
         mesh: the devices; None means the global mesh.
         plan: from name patterns (as in the shell: ``*``, ``?``) to partition specs; the first
             pattern that matches a name counts; a :class:`spmdx.Sharding` does as well as a spec.
-            ``"auto"`` is the tensor parallel plan that a
-            model of the transformers library brings.
-        axis: the axis of the mesh that ``"auto"`` cuts along.
+            ``"auto"`` is what a model of the transformers library brings: its tensor parallel plan
+            along ``axis``; and where the mesh has an axis ``fsdp``, its fully sharded one along it.
+        axis: the axis of the mesh that ``"auto"`` cuts along in tensor parallel.
 
     Returns:
         ``module`` itself.
@@ -81,9 +82,14 @@ def _shard_by_its_plan(module: torch.nn.Module, mesh: Mesh, plan: str, axis: str
             f"the plan is {plan!r}. Expected 'auto', or a dict from patterns of names to partition "
             "specs. Write {'*.weight': ('data', None)}."
         )
-    require_axis(mesh, axis)
     named = dict(module.named_parameters(remove_duplicate=False))
-    mark_all(named, mesh, specs_of(module, axis))
+    is_fsdp = axis != AXIS and AXIS in mesh.axis_names and brings_fsdp_plan(module)
+    if not is_fsdp:
+        require_axis(mesh, axis)
+    specs = specs_of(module, axis) if axis in mesh.axis_names else {}
+    if is_fsdp:
+        specs = with_fsdp(module, specs, mesh.shape()[AXIS])
+    mark_all(named, mesh, specs)
 
 
 def fully_shard(

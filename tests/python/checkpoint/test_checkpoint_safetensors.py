@@ -72,7 +72,7 @@ def test_only_the_slices_of_the_shards_are_read(tmp_path, monkeypatch):
     import spmdx._checkpoint.safetensors.load as module
 
     save_file({"w": torch.arange(32.0).reshape(8, 4)}, tmp_path / "w.safetensors")
-    opened, asked = module._opened, []
+    opened, asked = module.opened, []
 
     class Part:
         def __init__(self, part):
@@ -102,7 +102,7 @@ def test_only_the_slices_of_the_shards_are_read(tmp_path, monkeypatch):
         def get_slice(self, name):
             return Part(self._file.get_slice(name))
 
-    monkeypatch.setattr(module, "_opened", lambda path: File(opened(path)))
+    monkeypatch.setattr(module, "opened", lambda path: File(opened(path)))
     w = spmdx.mark_sharding(torch.zeros(8, 4).to("spmdx"), mesh_of(8), ("a", None))
     load_safetensors({"w": w}, tmp_path / "w.safetensors")
     assert asked == [(slice(2 * i, 2 * i + 2), slice(0, 4)) for i in range(4)]

@@ -48,7 +48,7 @@ def run(page, folder, **environment):
     script.write_text("\n".join(blocks(page)))
     unset = {name: text for name, text in os.environ.items() if not name.startswith("SPMDX_")}
     return subprocess.run(
-        [sys.executable, str(script)],
+        [sys.executable, "-P", str(script)],
         cwd=folder,
         capture_output=True,
         text=True,

@@ -107,15 +107,15 @@ def load_safetensors(
         def check() -> str:
             wait_for_steps()
             tensors, tied = tensors_of(module_or_state)
-            files = _files(several)
-            saved = _describe(files)
+            files = files_of(several)
+            saved = describe(files)
             present = {tied.get(name, name) for name in saved}
             for name in [n for n in tensors if n not in saved and tied.get(n, n) in present]:
                 del tensors[name]
             unmatched = match(flatten(tensors), saved, path_or_paths, strict)
             wanted = {name: tensors[name] for name in sorted(tensors) if name in saved}
             found.append((wanted, files, unmatched))
-            return f"files with SHA-256 {_digest(files, saved)}"
+            return f"files with SHA-256 {digest(files, saved)}"
 
         require_alike(together(exchange, check), "finds", ONE_PLACE)
         tensors, files, unmatched = found[0]
@@ -144,14 +144,14 @@ def _listed(several: list[Any]) -> str:
     return ", ".join(str(absolute(path, *PATH)) for path in several)
 
 
-def _digest(files: dict[str, Path], saved: dict[str, Saved]) -> str:
+def digest(files: dict[str, Path], saved: dict[str, Saved]) -> str:
     """A digest of the files' sizes and of what their headers say."""
     sizes = {str(path): path.stat().st_size for path in set(files.values())}
     told = sorted(sizes.items()), sorted((n, str(s), str(files[n])) for n, s in saved.items())
     return hashlib.sha256(repr(told).encode()).hexdigest()
 
 
-def _files(several: list[Any]) -> dict[str, Path]:
+def files_of(several: list[Any]) -> dict[str, Path]:
     """The file of every tensor."""
     files: dict[str, Path] = {}
     for path in map(Path, several):
@@ -183,7 +183,7 @@ def _index(path: Path) -> dict[str, Path]:
     return {name: path.parent / own_file(path.parent, file) for name, file in weights.items()}
 
 
-def _opened(path: Path) -> Any:
+def opened(path: Path) -> Any:
     from safetensors import SafetensorError, safe_open
 
     try:
@@ -198,15 +198,15 @@ def _opened(path: Path) -> Any:
 
 
 def _keys(path: Path) -> dict[str, Path]:
-    with _opened(path) as file:
+    with opened(path) as file:
         return dict.fromkeys(file.keys(), path)
 
 
-def _describe(files: dict[str, Path]) -> dict[str, Saved]:
+def describe(files: dict[str, Path]) -> dict[str, Saved]:
     """What the headers of the files say of their tensors."""
     saved = {}
     for path in sorted(set(files.values())):
-        with _opened(path) as file:
+        with opened(path) as file:
             present = set(file.keys())
             for name in (name for name, place in files.items() if place == path):
                 if name not in present:
@@ -226,7 +226,7 @@ def _describe(files: dict[str, Path]) -> dict[str, Saved]:
 
 def _filler(name: str, path: Path, everything: Box) -> Filler:
     def fill_pieces(pieces: list[Piece]) -> None:
-        with _opened(path) as file:
+        with opened(path) as file:
             for box, target in pieces:
                 if not box.numel:
                     continue

@@ -1,0 +1,2 @@
+# SPDX-License-Identifier: Apache-2.0
+"""What an accelerator and a strategy of Lightning do; their classes are made in integrations."""
