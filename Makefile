@@ -85,7 +85,7 @@ faults: build
 # PyTorch/XLA's own SPMD tests on spmdx.torch_xla: make torch-xla-tests XLA=checkout; needs absl-py.
 XLA ?= ../xla
 torch-xla-tests: module
-	$(BIN)/python tests/torch_xla/upstream.py $(XLA)
+	$(BIN)/python tests/xla/upstream.py $(XLA)
 
 lint: $(INSTALLED)
 	$(BIN)/ruff check .
