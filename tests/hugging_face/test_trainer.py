@@ -105,9 +105,9 @@ def test_a_run_that_is_resumed_ends_as_one_that_was_not_stopped(mode, tmp_path):
     for step in 4, 8:
         resumed = trainer(Trainer, tmp_path / "whole", settings, llama(attention_dropout=0.1))
         resumed.train(resume_from_checkpoint=str(tmp_path / "whole" / f"checkpoint-{step}"))
-        assert losses(resumed) == losses(whole)
+        assert farthest(losses(resumed), losses(whole)) < 1e-6
         weight = resumed.model.lm_head.weight
-        assert torch.equal(weight.cpu(), whole.model.lm_head.weight.cpu())
+        assert (weight - whole.model.lm_head.weight).abs().max().item() < 1e-5
         assert weight.partition_spec == whole.model.lm_head.weight.partition_spec
 
 
@@ -159,8 +159,8 @@ def test_only_logging_reads_the_loss(tmp_path):
         made.train()
         return spmdx.debug.counters()["implicit_syncs"] - before
 
-    # Loss and norm are read at each log, the loss once more at the end; the rest is the model's.
-    assert reads(1) - reads(12) == 2 * 11
+    # Loss and norm of a log are read at once. The model reads something of its own in each step.
+    assert reads(1) - reads(12) == 11
 
 
 def test_a_loss_that_is_not_finite_is_left_out_as_on_the_cpu(tmp_path):

@@ -3,7 +3,8 @@
 
 import torch
 import transformers
-from transformers import LlamaConfig, LlamaForCausalLM, TrainingArguments
+from spmdx.integrations.transformers import TrainingArguments
+from transformers import LlamaConfig, LlamaForCausalLM
 
 VOCABULARY = 96
 

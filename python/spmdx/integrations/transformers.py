@@ -4,19 +4,28 @@
 import os
 from collections.abc import Iterator
 from contextlib import contextmanager
+from dataclasses import dataclass
 from typing import Any
 from unittest import mock
 
 import torch
 import transformers
 import transformers.trainer as _module
+import transformers.training_args as _arguments
 
 from spmdx._integrations.hugging_face import host
 from spmdx._integrations.hugging_face.arguments import adopt
 from spmdx._world import processes
 from spmdx.integrations.accelerate import Accelerator
 
-__all__ = ["Seq2SeqTrainer", "Trainer", "TrainerMixin"]
+__all__ = [
+    "Seq2SeqTrainer",
+    "Seq2SeqTrainingArguments",
+    "Trainer",
+    "TrainerMixin",
+    "TrainingArguments",
+    "TrainingArgumentsMixin",
+]
 
 _RANDOM_STATE = "rng_state_spmdx.pth"
 
@@ -102,6 +111,36 @@ class TrainerMixin:
         path = os.path.join(checkpoint or "", _RANDOM_STATE)
         if checkpoint is not None and os.path.isfile(path):
             torch.get_device_module("spmdx").set_rng_state(torch.load(path, weights_only=True))
+
+
+class TrainingArgumentsMixin:
+    """Makes arguments that derive from ``transformers.TrainingArguments`` know what the device can.
+
+    Write it first: ``class MyConfig(TrainingArgumentsMixin, SFTConfig)``. Only ``bf16`` needs it, on
+    a machine without a GPU; otherwise a :class:`Trainer` takes the plain ones.
+    """
+
+    def _validate_args(self) -> None:
+        # They look for a GPU that has bf16. On this device every op has it.
+        with mock.patch.object(_arguments, "is_torch_bf16_gpu_available", lambda: True):
+            super()._validate_args()  # type: ignore[misc]
+
+
+@dataclass
+class TrainingArguments(TrainingArgumentsMixin, transformers.TrainingArguments):
+    """transformers' ``TrainingArguments``, with ``bf16`` on every machine.
+
+    Example:
+        >>> import tempfile
+        >>> from spmdx.integrations.transformers import TrainingArguments
+        >>> TrainingArguments(output_dir=tempfile.mkdtemp(), bf16=True).mixed_precision
+        'bf16'
+    """
+
+
+@dataclass
+class Seq2SeqTrainingArguments(TrainingArgumentsMixin, transformers.Seq2SeqTrainingArguments):
+    """transformers' ``Seq2SeqTrainingArguments``, as :class:`TrainingArguments`."""
 
 
 class Trainer(TrainerMixin, transformers.Trainer):
