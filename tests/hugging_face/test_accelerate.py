@@ -8,9 +8,11 @@ import torch
 import torch.nn.functional as F
 from accelerate import FullyShardedDataParallelPlugin, ParallelismConfig
 from accelerate.state import AcceleratorState, PartialState
-from accelerate.utils import DataLoaderConfiguration, set_seed
+from accelerate.utils import DataLoaderConfiguration
+from looped import loop, network, parts
 from spmdx.integrations.accelerate import Accelerator
 from torch.utils.data import DataLoader, TensorDataset
+from trained import farthest
 
 if spmdx.runtime.global_runtime_device_count() < 8:
     spmdx.runtime.set_device_count(8)
@@ -25,46 +27,6 @@ def _no_state_is_left():
 def start(kind, **options):
     AcceleratorState._reset_state(reset_partial_state=True)
     return kind(cpu=True, **options) if kind is accelerate.Accelerator else kind(**options)
-
-
-def network():
-    torch.manual_seed(0)
-    layers = torch.nn.Linear(8, 32), torch.nn.GELU(), torch.nn.Dropout(0.0), torch.nn.Linear(32, 4)
-    return torch.nn.Sequential(*layers)
-
-
-def parts(batch_size=8):
-    """Model, optimizer, loader and scheduler, alike every time."""
-    drawn = torch.Generator().manual_seed(1)
-    x, y = torch.randn(50, 8, generator=drawn), torch.randint(4, (50,), generator=drawn)
-    loader = DataLoader(TensorDataset(x, y), batch_size=batch_size, shuffle=True)
-    model = network()
-    optimizer = torch.optim.AdamW(model.parameters(), lr=1e-2)
-    return model, optimizer, loader, torch.optim.lr_scheduler.StepLR(optimizer, 3, 0.5)
-
-
-def loop(accelerator, epochs=2, clip=1.0):
-    """What accelerate's own examples do; losses, and the prepared parts."""
-    set_seed(3)
-    model, optimizer, loader, scheduler = accelerator.prepare(*parts())
-    losses = []
-    for _ in range(epochs):
-        for x, y in loader:
-            with accelerator.accumulate(model):
-                loss = F.cross_entropy(model(x), y)
-                accelerator.backward(loss)
-                if accelerator.sync_gradients:
-                    accelerator.clip_grad_norm_(model.parameters(), clip)
-                optimizer.step()
-                scheduler.step()
-                optimizer.zero_grad()
-            losses.append(loss.detach())
-    return [loss.item() for loss in losses], model, optimizer, loader, scheduler
-
-
-def farthest(a, b):
-    assert len(a) == len(b) > 0
-    return max(abs(x - y) for x, y in zip(a, b, strict=True))
 
 
 FSDP = FullyShardedDataParallelPlugin
@@ -203,6 +165,13 @@ def test_the_environment_of_a_launcher_is_read(monkeypatch):
     monkeypatch.setenv("PARALLELISM_CONFIG_DP_REPLICATE_SIZE", "2")
     monkeypatch.setenv("PARALLELISM_CONFIG_DP_SHARD_SIZE", "4")
     assert start(Accelerator).mesh.shape() == {"dp_replicate": 2, "dp_shard": 4}
+
+
+@pytest.mark.parametrize("name", ["ACCELERATE_USE_CPU", "ACCELERATE_USE_DEEPSPEED"])
+def test_a_launcher_that_chose_something_else_is_named(name, monkeypatch):
+    monkeypatch.setenv(name, "true")
+    with pytest.raises(spmdx.ShardingError, match=f"{name} is 'true'"):
+        Accelerator()
 
 
 @pytest.mark.parametrize(

@@ -24,10 +24,6 @@ __all__ = ["Accelerator"]
 _RANDOM_STATE = "random_state_spmdx.pkl"
 
 
-def _is_set(name: str) -> bool:
-    return os.environ.get(name, "false").lower() == "true"
-
-
 class Accelerator(accelerate.Accelerator):
     """accelerate's ``Accelerator`` on device "spmdx": one program on all devices.
 
@@ -70,9 +66,9 @@ class Accelerator(accelerate.Accelerator):
         with naming("Accelerator"):
             options.check_accelerator(given)
             plugin, config = given.pop("fsdp_plugin", None), given.pop("parallelism_config", None)
-            if plugin is None and _is_set("ACCELERATE_USE_FSDP"):
+            if plugin is None and options.is_set("ACCELERATE_USE_FSDP"):
                 plugin = FullyShardedDataParallelPlugin()
-            if config is None and _is_set("ACCELERATE_USE_PARALLELISM_CONFIG"):
+            if config is None and options.is_set("ACCELERATE_USE_PARALLELISM_CONFIG"):
                 config = _ParallelismConfig()
             loading = given.setdefault("dataloader_config", None) or DataLoaderConfiguration()
             options.check_loader(loading)

@@ -1,6 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """Options of accelerate that mean nothing here, or something else: named, with what to do."""
 
+import os
 from collections.abc import Iterable, Mapping
 from typing import Any
 
@@ -20,6 +21,8 @@ _ACCELERATOR: dict[str, tuple[tuple[Any, ...], str]] = {
         "Gradients are not scaled here. Give mixed_precision='bf16'.",
     ),
 }
+# By variable of a launcher that chooses another device, or another frame.
+_VARIABLES = ("ACCELERATE_USE_CPU", "ACCELERATE_USE_DEEPSPEED", "ACCELERATE_USE_MEGATRON_LM")
 # By option of the plugin.
 _FSDP: dict[str, str] = {
     "mixed_precision_policy": "Give Accelerator(mixed_precision='bf16').",
@@ -45,9 +48,17 @@ def check_accelerator(options: Mapping[str, Any]) -> None:
         value = str(value) if name == "mixed_precision" and value is not None else value
         if value not in harmless:
             refuse(name, value, mend)
+    for name in _VARIABLES:
+        if is_set(name):
+            refuse(name, os.environ[name], "Mend the config of the launcher, or unset it.")
     _check_compiling(options.get("dynamo_backend"), options.get("dynamo_plugin"))
     for handler in options.get("kwargs_handlers") or ():
         _check_handler(handler)
+
+
+def is_set(variable: str) -> bool:
+    """Whether a variable of the environment says "true"."""
+    return os.environ.get(variable, "").lower() in ("1", "true", "yes", "on")
 
 
 def _check_compiling(backend: Any, plugin: Any) -> None:

@@ -9,7 +9,7 @@ from spmdx._base.own_devices import NAMES
 from spmdx._world import processes
 
 # What accelerate reads to start a process group, and to choose a device, of its own.
-_OF_LAUNCHERS = ("LOCAL_RANK", "ACCELERATE_USE_CPU", "ACCELERATE_USE_DEEPSPEED")
+_OF_LAUNCHERS = ("LOCAL_RANK",)
 
 
 def start() -> PartialState:
