@@ -27,10 +27,10 @@ _RANDOM_STATE = "random_state_spmdx.pkl"
 class Accelerator(accelerate.Accelerator):
     """accelerate's ``Accelerator`` on device "spmdx": one program on all devices.
 
-    Batches are global: a loader's ``batch_size`` is that of all devices together, and every process
-    loads the same batches, of which it uploads what its devices hold. ``num_processes`` is 1
-    therefore, and ``gather`` gives what it is given. A step ends when a prepared loader is asked for
-    its next batch.
+    Batches are global: a loader's ``batch_size`` is that of all devices together. Every process
+    loads the same batches, of which it uploads what its devices hold. So ``num_processes`` is 1,
+    and ``gather`` gives what it is given. A step ends when a prepared loader is asked for its next
+    batch.
 
     Args:
         arguments: those of ``accelerate.Accelerator``. ``parallelism_config`` is a mesh of axes
@@ -58,6 +58,7 @@ class Accelerator(accelerate.Accelerator):
     """
 
     mesh: Mesh
+    flag_tensor: torch.Tensor | None
 
     def __init__(self, *arguments: Any, **named: Any):
         signature = inspect.signature(accelerate.Accelerator.__init__)

@@ -116,8 +116,8 @@ class TrainerMixin:
 class TrainingArgumentsMixin:
     """Makes arguments that derive from ``transformers.TrainingArguments`` know what the device can.
 
-    Write it first: ``class MyConfig(TrainingArgumentsMixin, SFTConfig)``. Only ``bf16`` needs it, on
-    a machine without a GPU; otherwise a :class:`Trainer` takes the plain ones.
+    Write it first: ``class MyConfig(TrainingArgumentsMixin, SFTConfig)``. Only ``bf16`` needs it,
+    on a machine without a GPU; otherwise a :class:`Trainer` takes the plain ones.
     """
 
     def _validate_args(self) -> None:

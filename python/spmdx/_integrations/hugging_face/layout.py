@@ -1,6 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """Layout: the mesh that the configs of accelerate ask for, and how models and batches lie on it."""
 
+import re
 from dataclasses import dataclass
 from typing import Any
 
@@ -77,8 +78,6 @@ def _cut_too(
 
 def _ignored(model: torch.nn.Module, plugin: Any) -> set[int]:
     """Who the parameters are that ``ignored_modules`` excepts."""
-    import re
-
     said = getattr(plugin, "ignored_modules", None)
     if not said:
         return set()
@@ -128,5 +127,3 @@ def layout_of(config: Any, plugin: Any) -> Layout:
     names = [axis for axis in AXES if sizes[axis] > 1] or [REPLICATE]
     mesh = Mesh(range(devices), tuple(sizes[axis] for axis in names), tuple(names))
     return Layout(mesh, plugin)
-
-

@@ -44,7 +44,7 @@ class Loader(DataLoaderShard):
     def of(prepared: DataLoaderShard, batches: Batches | None) -> "Loader":
         """The same loader; without ``batches`` these stay where they are."""
         made = object.__new__(Loader)
-        vars(made).update(vars(prepared), device=None, _batches=batches)
+        made.__dict__.update(prepared.__dict__, device=None, _batches=batches)
         return made
 
     def __iter__(self) -> Iterator[Any]:
@@ -60,7 +60,7 @@ class Optimizer(AcceleratedOptimizer):
     def of(prepared: AcceleratedOptimizer) -> "Optimizer":
         """The same optimizer."""
         prepared.__class__ = Optimizer
-        return prepared  # type: ignore[return-value]
+        return prepared
 
     def state_dict(self) -> dict[str, Any]:
         """The state on the host. All processes have to call it."""

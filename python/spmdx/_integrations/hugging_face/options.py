@@ -73,7 +73,11 @@ def _check_handler(handler: Any) -> None:
         hook = getattr(handler.comm_hook, "value", handler.comm_hook)
         if hook != "no":
             refuse("comm_hook", hook, "Gradients are summed as the plan says. Leave it out.")
-    elif type(handler).__name__ not in ("AutocastKwargs", "ProfileKwargs", "InitProcessGroupKwargs"):
+    elif type(handler).__name__ not in (
+        "AutocastKwargs",
+        "ProfileKwargs",
+        "InitProcessGroupKwargs",
+    ):
         name = type(handler).__name__
         refuse("kwargs_handlers", name, "Only AutocastKwargs and ProfileKwargs act here.")
 
