@@ -1,6 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
 """The Trainer on 8 devices trains, evaluates, saves and resumes as it does on the CPU."""
 
+import subprocess
+import sys
+
 import pytest
 import spmdx
 import torch
@@ -65,7 +68,7 @@ def test_losses_and_weights_are_those_of_the_cpu(mode, tmp_path):
         ({"gradient_accumulation_steps": 3}, 1e-6),
         ({"gradient_checkpointing": True}, 1e-6),
         ({"bf16": True}, 2e-2),
-        ({"max_grad_norm": 0.0}, 1e-6),
+        ({"max_grad_norm": 0.0, "per_device_train_batch_size": 7}, 1e-6),
         ({"label_smoothing_factor": 0.1}, 1e-6),
         ({"optim": "adafactor"}, 1e-6),
         ({"lr_scheduler_type": "cosine", "warmup_steps": 3, "weight_decay": 0.1}, 1e-6),
@@ -76,6 +79,22 @@ def test_losses_and_weights_are_those_of_the_cpu(mode, tmp_path):
 def test_settings_mean_what_they_mean_on_the_cpu(settings, tolerance, tmp_path):
     cpu, ours = both(tmp_path, {**MESHES["fsdp"], **settings})
     assert farthest(losses(cpu), losses(ours)) < tolerance
+
+
+class Unending(torch.utils.data.IterableDataset):
+    def __iter__(self):
+        return iter(rows(50))
+
+
+def test_a_data_set_without_a_length_is_read_by_every_process_whole(tmp_path):
+    cpu, ours = both(tmp_path, {"max_steps": 8}, data=Unending())
+    assert farthest(losses(cpu), losses(ours)) < 1e-6
+
+
+def test_spmdx_itself_imports_no_frame():
+    code = "import sys, spmdx; print({'transformers', 'accelerate'} & set(sys.modules))"
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True)
+    assert done.stdout == "set()\n", done.stderr
 
 
 def count_equal(predictions):
