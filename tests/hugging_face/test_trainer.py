@@ -1,6 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """The Trainer on 8 devices trains, evaluates, saves and resumes as it does on the CPU."""
 
+import math
 import subprocess
 import sys
 
@@ -188,14 +189,17 @@ def test_a_loss_that_is_not_finite_is_left_out_as_on_the_cpu(tmp_path):
         return mean * torch.where(labels[0, 0] % 3 == 0, float("nan"), 1.0)
 
     settings = {"max_steps": 8, "learning_rate": 0.0, "logging_steps": 4, "max_grad_norm": 0.0}
-    made = []
-    for kind in transformers.Trainer, Trainer:
+
+    def train(kind, **more):
         frozen = llama().requires_grad_(False)
         frozen.lm_head.weight.requires_grad_(True)
-        made.append(trainer(kind, tmp_path, settings, frozen, compute_loss_func=spoilt))
-        made[-1].optimizer = torch.optim.SGD([torch.nn.Parameter(torch.zeros(1))], lr=0.0)
-        made[-1].train()
-    assert farthest(*map(losses, made)) < 1e-6
+        made = trainer(kind, tmp_path, {**settings, **more}, frozen, compute_loss_func=spoilt)
+        made.optimizer = torch.optim.SGD([torch.nn.Parameter(torch.zeros(1))], lr=0.0)
+        made.train()
+        return losses(made)
+
+    assert farthest(train(transformers.Trainer), train(Trainer)) < 1e-6
+    assert any(map(math.isnan, train(Trainer, logging_nan_inf_filter=False)))
 
 
 class Mine(TrainerMixin, transformers.Trainer):
