@@ -156,6 +156,23 @@ class Trainer(TrainerMixin, transformers.Trainer):
     Raises:
         ShardingError: an option means something that is not done here, or sizes do not fit.
 
+    Example:
+        >>> import tempfile, torch
+        >>> from spmdx.integrations.transformers import Trainer, TrainingArguments
+        >>> class Line(torch.nn.Linear):
+        ...     def forward(self, x, labels):
+        ...         return {"loss": (super().forward(x)[:, 0] - labels).square().mean()}
+        >>> rows = [{"x": torch.ones(4), "labels": torch.tensor(2.0)}] * 16
+        >>> arguments = TrainingArguments(
+        ...     output_dir=tempfile.mkdtemp(), report_to=[], disable_tqdm=True, max_steps=2
+        ... )
+        >>> trainer = Trainer(model=Line(4, 1), args=arguments, train_dataset=rows)
+        >>> trainer.train().global_step
+        {'train_runtime': ...}
+        2
+        >>> trainer.model.weight.device.type
+        'spmdx'
+
     Source: https://github.com/huggingface/transformers.
     """
 
