@@ -86,8 +86,8 @@ faults: build
 # needs absl-py and torchvision.
 XLA ?= ../xla
 torch-xla-tests: module
-	$(BIN)/python tests/torch_xla/upstream.py $(XLA)
-	$(BIN)/python tests/torch_xla/upstream_scripts.py $(XLA)
+	$(BIN)/python tests/xla/upstream.py $(XLA)
+	$(BIN)/python tests/xla/upstream_scripts.py $(XLA)
 
 # The documentation site, in build/site; a warning is an error. `test` builds it, too, and follows its links.
 docs: $(INSTALLED)

@@ -45,6 +45,7 @@ ABOVE = [
     "torch_xla",
     "_integrations",
     "_integrations.deepspeed",
+    "_integrations.hugging_face",
     "_integrations.lightning",
     "_integrations.pretrained",
     "integrations",

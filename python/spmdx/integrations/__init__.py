@@ -1,2 +1,2 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Other frames on spmdx: each module imports its own when it is imported."""
+"""Frames of other projects, run on device "spmdx"; each is imported by its own name."""

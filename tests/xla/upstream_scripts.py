@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """Scripts among PyTorch/XLA's examples on spmdx.torch_xla, each beside its own model on plain CPU.
 
-    python tests/torch_xla/upstream_scripts.py CHECKOUT [--devices 8]
+    python tests/xla/upstream_scripts.py CHECKOUT [--devices 8]
 
 A script runs as it stands, in a process of its own. What it sets on itself is smaller here (images,
 batches, layers, steps), and its data are random instead of zeros, for losses that mean something.
