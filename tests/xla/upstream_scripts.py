@@ -3,9 +3,10 @@
 
     python tests/xla/upstream_scripts.py CHECKOUT [--devices 8]
 
-A script runs as it stands, in a process of its own. What it sets on itself is smaller here (images,
-batches, layers, steps), and its data are random instead of zeros, for losses that mean something.
-The loss of each step is compared with that of a plain loop from the same weights. Needs torchvision.
+A script runs as it stands, in a process of its own. What it sets on itself is smaller here
+(images, batches, layers, steps), and its data are random instead of zeros, for losses that mean
+something. Each step's loss is compared with that of a plain loop from the same weights. Needs
+torchvision.
 """
 
 import argparse
@@ -58,7 +59,7 @@ def smaller(base):
 
 
 def random_batches(torch, utils):
-    """SampleGenerator's tensors of zeros are drawn instead; the generator's own draws stay as they are."""
+    """What SampleGenerator is given as zeros is drawn instead."""
     original = utils.SampleGenerator.__init__
 
     def drawn(self, data, sample_count):

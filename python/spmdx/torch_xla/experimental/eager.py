@@ -1,13 +1,13 @@
 # SPDX-License-Identifier: Apache-2.0
-"""torch_xla.experimental.eager: programs that ask for eager mode get its values; ops are recorded all the same."""
+"""torch_xla.experimental.eager: who asks for eager mode gets its values; ops are recorded."""
 
 import contextlib
 import warnings
 from collections.abc import Iterator
 
 _SAID = (
-    "eager_mode(True): values are those of eager mode, but ops are recorded and run by steps, as without it. "
-    "print and .item() run what they need; torch_xla.sync() runs the rest."
+    "eager_mode(True): values are those of eager mode, but ops are recorded and run by steps, as "
+    "without it. print and .item() run what they need; torch_xla.sync() runs the rest."
 )
 _asked = [False]
 
