@@ -8,7 +8,7 @@ CMAKE := $(BIN)/cmake -G Ninja -DCMAKE_MAKE_PROGRAM=$(BIN)/ninja -DCMAKE_BUILD_T
 CXX_FILES = $(shell find csrc tests -name '*.h' -o -name '*.cpp')
 PYTEST = OMP_NUM_THREADS=1 $(BIN)/python -m pytest -n 2
 .DEFAULT_GOAL := build
-.PHONY: build module demo notebooks notebooks-run wheel wheel-test test fuzz conformance rules chaos faults \
+.PHONY: build module demo notebooks notebooks-run wheel wheel-test wheel-versions test fuzz conformance rules chaos faults \
   torch-xla-tests docs lint types format bench asan tsan clean
 
 # A virtual environment with the pinned requirements, and python/ on its path.
@@ -55,6 +55,19 @@ wheel-test: wheel
 	$(BIN)/python -m venv build/wheel-test
 	build/wheel-test/bin/python -m pip install --quiet --disable-pip-version-check dist/*.whl
 	cd build/wheel-test && bin/python -m spmdx && bin/python $(CURDIR)/tests/wheel/smoke.py $(CURDIR)/README.md
+
+# Both for other versions of torch, whose wheels lie in dist/torch-X; their environments, in build/torch-X, need some gigabytes.
+TORCH ?= 2.11.0 2.14.1
+wheel-versions: $(addprefix wheel-torch-,$(TORCH))
+wheel-torch-%: wheel
+	rm -rf build/torch-$* dist/torch-$*
+	$(BIN)/python -m venv build/torch-$*/build
+	build/torch-$*/build/bin/python -m pip install --quiet --disable-pip-version-check torch==$* $(filter numpy% scikit-build% cmake% ninja%,$(shell cat requirements.txt))
+	PATH=$(CURDIR)/build/torch-$*/build/bin:$$PATH build/torch-$*/build/bin/python -m pip wheel --quiet --disable-pip-version-check --no-build-isolation --no-deps --wheel-dir build/torch-$* .
+	PATH=$(BIN):$$PATH $(BIN)/auditwheel repair --exclude 'libtorch*.so' --exclude 'libc10*.so' --wheel-dir dist/torch-$* build/torch-$*/*.whl
+	$(BIN)/python -m venv build/torch-$*/run
+	build/torch-$*/run/bin/python -m pip install --quiet --disable-pip-version-check dist/torch-$*/*.whl
+	cd build/torch-$*/run && bin/python -m spmdx && bin/python $(CURDIR)/tests/wheel/smoke.py $(CURDIR)/README.md
 
 test: build
 	build/spmdx-core-tests
