@@ -31,6 +31,8 @@ TORCH_LIBRARY_IMPL(aten, AutocastPrivateUse1, m) {
   AT_FORALL_FP32_SET_OPT_DTYPE(SPMDX_FP32_DTYPE)
   AT_FORALL_DIFFERENT_REDISPATCH_SIGNATURE(KERNEL_DIFFERENT_REDISPATCH_SIGNATURE_PRIVATEUSEONE)
   AT_FORALL_PROMOTE(SPMDX_PROMOTE)
+  // The lists leave it out, and then its log_softmax rounds to 16 bits. PyTorch says fp32, and so does its CPU.
+  SPMDX_FP32(cross_entropy_loss)
   m.impl("binary_cross_entropy", unsafe_binary_cross_entropy);
 }
 

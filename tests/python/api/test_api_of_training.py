@@ -77,6 +77,14 @@ def checkpoint_not_reentrant(d):
 
 
 @case
+def autocast_cross_entropy(d):
+    logits = (4 * draw(d, 32, 10)).to(torch.bfloat16)
+    targets = torch.arange(32, device=d) % 10
+    with torch.autocast(d, dtype=torch.bfloat16):
+        return nn.functional.cross_entropy(logits, targets)
+
+
+@case
 def autocast_matmul(d):
     with torch.autocast(d, dtype=torch.bfloat16):
         y = draw(d, 3, 3) @ draw(d, 3, 3, seed=2)
