@@ -39,7 +39,9 @@ def teach_variables(module: Any) -> None:
     """Rows are plain, attributes those of a plain tensor; what is written to keeps its class."""
     of_subclass, plain = module.TensorWithTFOverrideVariable, module.TensorVariable
     unpack, synchronize = of_subclass.unpack_var_sequence, of_subclass.synchronize_attributes
-    get, known = of_subclass.var_getattr, {*module.banned_attrs, "__class__"}
+    # PyTorch 2.14 gives the second name to what has the first one before.
+    getter = "var_getattr" if hasattr(of_subclass, "var_getattr") else "tp_getattro_impl"
+    get, known = getattr(of_subclass, getter), {*module.banned_attrs, "__class__"}
 
     @functools.wraps(unpack)
     def unpacked(self, *args, **kwargs):
@@ -48,7 +50,7 @@ def teach_variables(module: Any) -> None:
     @functools.wraps(get)
     def attribute(self, tx, name):
         as_plain = name in known and _of_annotated(self)
-        return (plain.var_getattr if as_plain else get)(self, tx, name)
+        return (getattr(plain, getter) if as_plain else get)(self, tx, name)
 
     @functools.wraps(synchronize)
     def synchronized(self, *args, **kwargs):
@@ -57,7 +59,7 @@ def teach_variables(module: Any) -> None:
         if issubclass(before, ShardedTensor):  # the tensor that stands for it has none
             self.class_type = before
 
-    of_subclass.var_getattr = attribute
+    setattr(of_subclass, getter, attribute)
     of_subclass.unpack_var_sequence = unpacked
     of_subclass.synchronize_attributes = synchronized
 
