@@ -167,10 +167,27 @@ def test_the_environment_of_a_launcher_is_read(monkeypatch):
     assert start(Accelerator).mesh.shape() == {"dp_replicate": 2, "dp_shard": 4}
 
 
-@pytest.mark.parametrize("name", ["ACCELERATE_USE_CPU", "ACCELERATE_USE_DEEPSPEED"])
-def test_a_launcher_that_chose_something_else_is_named(name, monkeypatch):
-    monkeypatch.setenv(name, "true")
-    with pytest.raises(spmdx.ShardingError, match=f"{name} is 'true'"):
+def test_the_environment_of_a_launcher_asks_for_version_1_without_a_gpu(monkeypatch):
+    for name in "ACCELERATE_USE_FSDP", "FSDP_SYNC_MODULE_STATES":
+        monkeypatch.setenv(name, "true")
+    assert start(Accelerator).mesh.shape() == {"dp_shard": 8}
+    monkeypatch.setenv("FSDP_CPU_RAM_EFFICIENT_LOADING", "true")
+    with pytest.raises(spmdx.ShardingError, match="cpu_ram_efficient_loading"):
+        start(Accelerator)
+
+
+@pytest.mark.parametrize(
+    "name, value",
+    [
+        ("ACCELERATE_USE_CPU", "true"),
+        ("ACCELERATE_USE_DEEPSPEED", "true"),
+        ("ACCELERATE_DYNAMO_BACKEND", "INDUCTOR"),
+        ("ACCELERATE_MIXED_PRECISION", "fp16"),
+    ],
+)
+def test_a_launcher_that_chose_something_else_is_named(name, value, monkeypatch):
+    monkeypatch.setenv(name, value)
+    with pytest.raises(spmdx.ShardingError, match=f"{name} is '{value}'"):
         Accelerator()
 
 
@@ -215,7 +232,7 @@ def test_what_is_not_done_is_named(options, said):
 
 def test_a_model_without_a_plan_is_named():
     accelerator = start(Accelerator, parallelism_config=ParallelismConfig(tp_size=8))
-    with pytest.raises(spmdx.ShardingError, match="brings none"):
+    with pytest.raises(spmdx.ShardingError, match="brings no tp_plan.*Set tp_size to 1"):
         accelerator.prepare(network())
     plugin = FSDP(fsdp_version=2, activation_checkpointing=True)
     with pytest.raises(spmdx.ShardingError, match="activation_checkpointing"):

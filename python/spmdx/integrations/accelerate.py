@@ -22,6 +22,7 @@ from spmdx.errors import naming
 __all__ = ["Accelerator"]
 
 _RANDOM_STATE = "random_state_spmdx.pkl"
+_SYNC_STATES = "FSDP_SYNC_MODULE_STATES"  # the plugin would look for a GPU
 
 
 class Accelerator(accelerate.Accelerator):
@@ -68,7 +69,9 @@ class Accelerator(accelerate.Accelerator):
             options.check_accelerator(given)
             plugin, config = given.pop("fsdp_plugin", None), given.pop("parallelism_config", None)
             if plugin is None and options.is_set("ACCELERATE_USE_FSDP"):
-                plugin = FullyShardedDataParallelPlugin()
+                options.check_loading_of_parameters(options.is_set(options.EFFICIENT_LOADING))
+                with _without(_SYNC_STATES):
+                    plugin = FullyShardedDataParallelPlugin()
             if config is None and options.is_set("ACCELERATE_USE_PARALLELISM_CONFIG"):
                 config = _ParallelismConfig()
             loading = given.setdefault("dataloader_config", None) or DataLoaderConfiguration()
@@ -81,6 +84,7 @@ class Accelerator(accelerate.Accelerator):
         state.start()
         with _without("ACCELERATE_USE_FSDP", "ACCELERATE_USE_PARALLELISM_CONFIG"):
             super().__init__(**given)
+        self.state = state.own(self.state)
 
     def place(self, batch: Any) -> Any:
         """Lay a batch on the devices, as a prepared loader does: its rows are cut.
@@ -165,8 +169,13 @@ class Accelerator(accelerate.Accelerator):
 
     def load_state(self, input_dir: str | None = None, *arguments: Any, **named: Any) -> None:
         """accelerate's, with the state of the device's generator where it was saved."""
-        super().load_state(input_dir, *arguments, **named)
-        path = _random_state(input_dir) if input_dir else ""
+        found: list[str] = []
+        hook = self.register_load_state_pre_hook(lambda models, folder: found.append(folder))
+        try:
+            super().load_state(input_dir, *arguments, **named)
+        finally:
+            hook.remove()
+        path = _random_state(found[0])
         if os.path.exists(path):
             torch.get_device_module("spmdx").set_rng_state(torch.load(path, weights_only=True))
 

@@ -53,7 +53,13 @@ class TrainerMixin:
         adopt(self.args)
         if not self._is_made:
             self._fsdp = self.args.fsdp
-        with mock.patch.object(_module, "Accelerator", Accelerator):
+        plugin = self.args.fsdp_plugin_args
+        if plugin is not None and plugin.get("sync_module_states"):
+            plugin = {**plugin, "sync_module_states": False}  # it would look for a GPU
+        with (
+            mock.patch.object(_module, "Accelerator", Accelerator),
+            _setting(self.args, "fsdp_plugin_args", plugin),
+        ):
             super().create_accelerator_and_postprocess()  # type: ignore[misc]
         if not self._is_made:
             # The layout has it. The rest of __init__ would look for a process for each device.

@@ -1,6 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """``TrainingArguments``, of which some choose a device or a way to communicate."""
 
+import os
 from typing import Any
 
 from spmdx._integrations.hugging_face import options, state
@@ -37,9 +38,15 @@ def adopt(args: Any) -> None:
         for name in ("xla", "xla_fsdp_v2", "xla_fsdp_grad_ckpt"):
             if config.get(name):
                 options.refuse(f"fsdp_config[{name!r}]", config[name], "Leave it out.")
+        is_efficient = (args.fsdp_plugin_args or {}).get("cpu_ram_efficient_loading")
+        if is_efficient:
+            os.environ.pop(
+                options.EFFICIENT_LOADING, None
+            )  # the arguments set it for all that follows
+        options.check_loading_of_parameters(is_efficient)
     for name in _WITHOUT_EFFECT:
         if getattr(args, name, None) is not None:
             warn(f"{name} has no effect: what is sent, and when, is planned. Leave it out.")
-    args.distributed_state = state.start()
+    args.distributed_state = state.own(state.start())
     args.__dict__["_setup_devices"] = args.distributed_state.device
     args._n_gpu = 0

@@ -46,7 +46,7 @@ class Layout:
     def shard(self, model: torch.nn.Module) -> None:
         """Mark the parameters of a model that is on device "spmdx"."""
         axes = self.mesh.axis_names
-        along_tensor = specs_of(model, TENSOR) if TENSOR in axes else {}
+        along_tensor = _of_plan(model) if TENSOR in axes else {}
         ignored = _ignored(model, self.plugin)
         _require_layers(model, self.plugin)
         specs = {}
@@ -74,6 +74,16 @@ def _cut_too(
     free = [d for d, axis in enumerate(spec) if axis is None and shape[d] and shape[d] % n == 0]
     best = max(free, key=lambda d: shape[d], default=None)
     return tuple(SHARD if d == best else axis for d, axis in enumerate(spec))
+
+
+def _of_plan(model: torch.nn.Module) -> dict[str, Any]:
+    """By name, the specs that the model's own plan asks for; ShardingError where it has none."""
+    if not getattr(model, "tp_plan", None):
+        raise ShardingError(
+            f"tp_size is above 1, and {type(model).__name__} brings no tp_plan. Expected a model "
+            "of the transformers library with one. Set tp_size to 1."
+        )
+    return specs_of(model, TENSOR)
 
 
 def _ignored(model: torch.nn.Module, plugin: Any) -> set[int]:

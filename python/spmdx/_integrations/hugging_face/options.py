@@ -21,13 +21,24 @@ _ACCELERATOR: dict[str, tuple[tuple[Any, ...], str]] = {
         "Gradients are not scaled here. Give mixed_precision='bf16'.",
     ),
 }
+# By variable of a launcher: the options that go before it, and the values that are honoured.
+_SAID_BY_LAUNCHERS = {
+    "ACCELERATE_MIXED_PRECISION": (("mixed_precision",), ("no", "bf16")),
+    "ACCELERATE_DYNAMO_BACKEND": (
+        ("dynamo_backend", "dynamo_plugin"),
+        ("no", "eager", "aot_eager"),
+    ),
+}
 # By variable of a launcher that chooses another device, or another frame.
 _VARIABLES = ("ACCELERATE_USE_CPU", "ACCELERATE_USE_DEEPSPEED", "ACCELERATE_USE_MEGATRON_LM")
+_OF_LAUNCHER = "Mend the config of the launcher, or unset it."
+EFFICIENT_LOADING = "FSDP_CPU_RAM_EFFICIENT_LOADING"
+_READ_BY_ALL = "Every process reads the checkpoint. Leave it out."
 # By option of the plugin.
 _FSDP: dict[str, str] = {
     "mixed_precision_policy": "Give Accelerator(mixed_precision='bf16').",
     "activation_checkpointing_offload": "Checkpointed inputs stay on their devices.",
-    "cpu_ram_efficient_loading": "Every process reads the checkpoint. Leave it out.",
+    "cpu_ram_efficient_loading": _READ_BY_ALL,
 }
 # By field of ParallelismConfig.
 _SIZES: dict[str, str] = {
@@ -50,7 +61,11 @@ def check_accelerator(options: Mapping[str, Any]) -> None:
             refuse(name, value, mend)
     for name in _VARIABLES:
         if is_set(name):
-            refuse(name, os.environ[name], "Mend the config of the launcher, or unset it.")
+            refuse(name, os.environ[name], _OF_LAUNCHER)
+    for name, (before, known) in _SAID_BY_LAUNCHERS.items():
+        said = os.environ.get(name, "no")
+        if all(options.get(it) is None for it in before) and said.lower() not in known:
+            refuse(name, said, _OF_LAUNCHER, "one of " + ", ".join(map(repr, known)))
     _check_compiling(options.get("dynamo_backend"), options.get("dynamo_plugin"))
     for handler in options.get("kwargs_handlers") or ():
         _check_handler(handler)
@@ -80,6 +95,12 @@ def _check_handler(handler: Any) -> None:
     ):
         name = type(handler).__name__
         refuse("kwargs_handlers", name, "Only AutocastKwargs and ProfileKwargs act here.")
+
+
+def check_loading_of_parameters(is_efficient: Any) -> None:
+    """Raises ShardingError where one process is to read a checkpoint for all."""
+    if is_efficient:
+        refuse("fsdp_plugin.cpu_ram_efficient_loading", is_efficient, _READ_BY_ALL)
 
 
 def check_fsdp(plugin: Any) -> None:

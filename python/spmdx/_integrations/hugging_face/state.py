@@ -2,6 +2,7 @@
 """The state that accelerate keeps of a process, set to device "spmdx"."""
 
 import os
+from typing import Any
 
 from accelerate.state import AcceleratorState, PartialState
 
@@ -35,4 +36,10 @@ def start() -> PartialState:
                 os.environ[name] = before[name]
     state.process_index = processes.process_index()
     state.local_process_index = processes.process_index() % processes.local_count()
+    return state
+
+
+def own(state: Any) -> Any:
+    """The same state, which no longer changes when another trainer resets the shared one."""
+    state.__dict__ = dict(state.__dict__)
     return state
