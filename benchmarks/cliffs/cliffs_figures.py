@@ -189,6 +189,22 @@ def held_plans():
     return resident() - before
 
 
+def held_by_offsets():
+    """Megabytes that writes at 300 new places of a tensor of 2 MB leave behind."""
+    import spmdx
+
+    y = torch.randn(2048, 256).to("spmdx")
+
+    def write(start):
+        for k in range(start, start + 300):
+            y[k] = y[1800]
+            spmdx.sync(wait=True)
+        return resident()
+
+    before = write(0)
+    return write(300) - before
+
+
 def plans_of_offsets():
     """Plans that 100 offsets of a resident data set make."""
     import spmdx
@@ -236,6 +252,7 @@ ROWS = [
     Figure("uploads that nobody reads", "300 of 4 MB, no mark_step", "MB held", 64.0, held_uploads),
     Figure("an unmarked training loop", "steps 1,200 to 2,400", "kB a step", 1.0, unmarked_growth),
     Figure("plans of 301 batch sizes", "100 layers of 64, trained", "MB held", PLANS, held_plans),
+    Figure("y[k] = y[j] at 300 places", "f32[2048, 256]", "MB held", 64.0, held_by_offsets),
     Figure("plans of 100 offsets", "X[k:k+32]", "plans", 1.0, plans_of_offsets),
 ]
 FIGURES = {row.name: row for row in ROWS}

@@ -21,10 +21,26 @@ def writes(buffer, row, rows, two):
         "index_put_": lambda: buffer.__setitem__(two, rows),
         "index_add_": lambda: buffer.index_add_(0, two, rows),
         "scatter_": lambda: buffer.scatter_(0, wide, rows),
+        **rarer(buffer, rows, two, wide),
+    }
+
+
+def rarer(buffer, rows, two, wide):
+    """{name: a write of a diagonal, or one that reads what it replaces, or another part}"""
+    ones = rows[:, 0] * 0 + 1
+    return {
+        "buf[a:b] = buf[c:d]": lambda: buffer.__setitem__(slice(7, 9), buffer[40:42]),
+        "index_fill_": lambda: buffer.index_fill_(0, two, 0.5),
+        "index_reduce_": lambda: buffer.index_reduce_(0, two, rows, "amax"),
+        "scatter_reduce_": lambda: buffer.scatter_reduce_(0, wide, rows, "amax"),
+        "buf[i, j] += 1": lambda: buffer.index_put_((two, two), ones, accumulate=True),
+        "diagonal().mul_": lambda: buffer.diagonal().mul_(0.5),
+        "fill_diagonal_": lambda: buffer.fill_diagonal_(0.5),
     }
 
 
 NAMES = tuple(writes(*[torch.zeros(2, WIDTH)] * 3, torch.zeros(2, dtype=torch.long)))
+LARGE = NAMES[:7]  # of 256 MB, too
 
 
 def write(at, name, megabytes):
@@ -40,7 +56,7 @@ def write(at, name, megabytes):
 
 
 for megabytes in (16, 256):
-    for name in NAMES:
+    for name in LARGE if megabytes > 16 else NAMES:
         ROWS.add(
             f"{name}, {megabytes} MB",
             f"a part of f32[{megabytes * 1024}, {WIDTH}], its first dim cut",
