@@ -72,6 +72,21 @@ def test_bf16_steps_on_master_weights(stage):
     assert spmdx.get_sharding(engine.module[0].weight).spec[0] == ("data" if stage == 3 else None)
 
 
+def test_float64_is_stepped_in_float64():
+    config = {"train_batch_size": 24, "optimizer": ADAM}
+    engine, *_ = deepspeed.initialize(model=make().double(), config=config)
+    x, y = (each.double() for each in batches(24, 1)[0])
+    engine.backward(loss_of(engine(x.to("spmdx")), y.to("spmdx")))
+    engine.step()
+    model = make().double()
+    step = torch.optim.AdamW(model.parameters(), lr=0.02, betas=(0.8, 0.99), weight_decay=0.1)
+    loss_of(model(x), y).backward()
+    step.step()
+    for own, want in zip(engine.module.parameters(), model.parameters(), strict=True):
+        assert engine.optimizer.state[own]["exp_avg"].dtype == torch.float64
+        assert torch.allclose(own.cpu(), want, atol=1e-9, rtol=0)
+
+
 def test_fp16_skips_steps_that_overflow_and_halves_the_scale():
     half = {"enabled": True, "initial_scale_power": 20, "hysteresis": 1}
     engine, losses = here({"train_batch_size": 24, "fp16": half, "optimizer": ADAM})
@@ -234,6 +249,14 @@ BAD = [
     ),
     ({"train_batch_size": 8, "fp16": {"enabled": True}, "bf16": {"enabled": True}}, "both enabled"),
     ({"train_batch_size": 8, "fp16": {"enable": True}}, "fp16.enable is no key"),
+    ({"train_batch_size": 8, "fp16": True}, "fp16 is True. Expected an object"),
+    ({"train_batch_size": 8, "zero_optimization": 2}, "zero_optimization is 2. Expected an obj"),
+    ({"train_batch_size": 8, "optimizer": "Adam"}, "optimizer is 'Adam'. Expected an object"),
+    (
+        {"train_batch_size": 8, "optimizer": {"type": "Adam", "params": [1]}},
+        r"optimizer.params is \[1\]",
+    ),
+    ({"train_batch_size": 8, "gradient_clipping": "x"}, "gradient_clipping is 'x'"),
     ({"train_batch_size": 8, "wall_clock_breakdown": True}, "wall_clock_breakdown is True"),
     (
         {"train_batch_size": 8, "optimizer": {"type": "OneBitAdam"}},
@@ -262,6 +285,7 @@ def test_what_is_wrong_or_not_done_is_said(config, said):
 
 def test_keys_that_are_off_pass_and_those_of_the_planner_are_named():
     config = {"train_batch_size": 8, "wall_clock_breakdown": False, "steps_per_print": 0}
+    config |= {"gradient_clipping": None, "fp16": None}
     zero = {"stage": 2, "overlap_comm": True, "offload_param": {"device": "none"}}
     with pytest.warns(UserWarning, match="zero_optimization.overlap_comm, which the planner"):
         deepspeed.initialize(model=make(), config=config | {"zero_optimization": zero})

@@ -14,6 +14,7 @@ from spmdx._integrations.pretrained.model import (
     finish,
     load_pretrained,
     report,
+    require_class,
     require_folder,
 )
 from spmdx.errors import naming
@@ -43,7 +44,7 @@ def from_pretrained(
         plan: how parameters are cut: "auto" (as the model's own plans say), "fsdp" (each along
             the axis ``fsdp``), a dict from patterns of names to partition specs, or None.
         dtype: of the parameters; "auto" for that of the checkpoint.
-        config: entries of the config that are to be others.
+        config: entries of the config that are to be others, and ``attn_implementation``.
 
     Returns:
         The model, in evaluation mode.
@@ -66,9 +67,10 @@ def from_pretrained(
         PartitionSpec('model', None)
     """
     with naming("from_pretrained"):
+        require_class(cls)
         mesh = require_mesh(mesh)
         folder = require_folder(path)
-        wanted = dtype_of(folder, dtype)
+        wanted = dtype_of(cls, folder, dtype)
         model, missing, unexpected = load_pretrained(
             lambda: empty_model(cls, folder, wanted, config), folder, mesh, plan
         )

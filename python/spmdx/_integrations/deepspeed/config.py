@@ -58,7 +58,7 @@ def read_config(config: Any, world: int) -> Config:
     """
     held = _held(config)
     _require_known(held, KNOWN, "")
-    zero = held.get("zero_optimization") or {}
+    zero = _object(held, "zero_optimization")
     _require_known(zero, ZERO, "zero_optimization.")
     planned = [name for name in held if name in BY_PLANNER and held[name]]
     planned += [f"zero_optimization.{name}" for name in zero if name in BY_PLANNER and zero[name]]
@@ -76,7 +76,7 @@ def read_config(config: Any, world: int) -> Config:
         _stage(zero),
         dtype,
         scale,
-        float(held.get("gradient_clipping", 0.0)),
+        _number(held, "gradient_clipping", 0.0),
         _section(held, "optimizer"),
         _section(held, "scheduler"),
         bool(held.get("dataloader_drop_last", False)),
@@ -107,6 +107,29 @@ def _once(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
         if names.count(name) > 1:
             raise ShardingError(f"the config has {name!r} twice. Expected it once. Drop one.")
     return dict(pairs)
+
+
+def _object(held: Mapping[str, Any], name: str, prefix: str = "") -> Mapping[str, Any]:
+    """A section; empty where nothing is said, or false."""
+    value = held.get(name) or {}
+    if not isinstance(value, Mapping):
+        raise ShardingError(
+            f"{prefix}{name} is {value!r}. Expected an object with keys. Write "
+            f'{{"{name}": {{...}}}}, or leave it out.'
+        )
+    return value
+
+
+def _number(held: Mapping[str, Any], name: str, default: float, prefix: str = "") -> float:
+    value = held.get(name)
+    if value is None:
+        return default
+    try:
+        return float(value)
+    except (TypeError, ValueError) as error:
+        raise ShardingError(
+            f"{prefix}{name} is {value!r}. Expected a number. Write one, or leave it out."
+        ) from error
 
 
 def _is_off(value: Any) -> bool:
@@ -172,7 +195,7 @@ def _stage(zero: Mapping[str, Any]) -> int:
 
 
 def _precision(held: Mapping[str, Any]) -> tuple[torch.dtype, LossScale | None]:
-    half, brain = held.get("fp16") or {}, held.get("bf16") or {}
+    half, brain = _object(held, "fp16"), _object(held, "bf16")
     _require_known(brain, frozenset({"enabled"}), "bf16.")
     _require_known(half, _FP16, "fp16.")
     if half.get("enabled") and brain.get("enabled"):
@@ -182,12 +205,12 @@ def _precision(held: Mapping[str, Any]) -> tuple[torch.dtype, LossScale | None]:
     if not half.get("enabled"):
         return torch.float32, None
     return torch.float16, LossScale(
-        float(half.get("loss_scale", 0.0)),
-        int(half.get("initial_scale_power", 16)),
-        int(half.get("loss_scale_window", 1000)),
-        int(half.get("hysteresis", 2)),
+        _number(half, "loss_scale", 0.0, "fp16."),
+        int(_number(half, "initial_scale_power", 16, "fp16.")),
+        int(_number(half, "loss_scale_window", 1000, "fp16.")),
+        int(_number(half, "hysteresis", 2, "fp16.")),
         bool(half.get("consecutive_hysteresis", False)),
-        float(half.get("min_loss_scale", 1.0)),
+        _number(half, "min_loss_scale", 1.0, "fp16."),
     )
 
 
@@ -205,11 +228,11 @@ _FP16 = frozenset(
 
 
 def _section(held: Mapping[str, Any], name: str) -> tuple[str, dict[str, Any]] | None:
-    section = held.get(name)
+    section = _object(held, name)
     if not section:
         return None
     _require_known(section, frozenset({"type", "params", "legacy_fusion"}), f"{name}.")
-    params = section.get("params") or {}
+    params = _object(section, "params", f"{name}.")
     for key, value in params.items():
         if value == "auto":
             raise ShardingError(

@@ -56,7 +56,7 @@ def _adam(kind: str, params: dict[str, Any]) -> type[torch.optim.Optimizer]:
 
 
 class Masters:
-    """The tensors that the optimizer steps on: float32 beside parameters of another dtype.
+    """The tensors that the optimizer steps on: float32 beside parameters of fewer bits.
 
     Gradients of several backward passes add up in them.
     """
@@ -65,7 +65,7 @@ class Masters:
         self.pairs: list[tuple[torch.Tensor, torch.nn.Parameter]] = []
         for parameter in parameters:
             master: torch.Tensor = parameter
-            if parameter.dtype != torch.float32 and parameter.is_floating_point():
+            if parameter.is_floating_point() and parameter.dtype.itemsize < 4:
                 master = torch.nn.Parameter(parameter.detach().float())
             self.pairs.append((master, parameter))
 

@@ -1,6 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """Lightning's checkpoints: one file that any strategy reads, or a folder of what processes hold."""
 
+import shutil
 import uuid
 from collections.abc import Mapping
 from pathlib import Path
@@ -37,6 +38,16 @@ def is_folder(path: Any) -> bool:
     return (Path(path) / REST).is_file()
 
 
+def make_way(path: Path) -> None:
+    """For a file, where a checkpoint is a folder; what is written would be moved into it."""
+    if is_folder(path):
+        shutil.rmtree(path)
+    elif path.is_dir():
+        raise IsADirectoryError(
+            f"{path} is a folder, and no checkpoint. Expected the path of a file. Name another one."
+        )
+
+
 def save_folder(checkpoint: dict[str, Any], folder: Path, io: Any) -> None:
     """Every process writes what it holds; process 0 writes the rest last, by Lightning's ``io``."""
     state = {"state_dict": checkpoint.pop("state_dict")}
@@ -69,7 +80,9 @@ def load_folder(
                 f"{path} has {told['optimizers']} optimizers, the module {len(optimizers)}. "
                 "Expected as many. Make them as they were when it was saved."
             )
-        state |= {f"optimizer_{number}": each for number, each in enumerate(optimizers)}
+        for number, each in enumerate(optimizers):
+            if each.state_dict():  # not of what stands for none
+                state[f"optimizer_{number}"] = each
     unmatched = load(state, Path(path) / STATE, strict=False)
     lost = [name for name in unmatched.missing if not name.startswith("state_dict.") or strict]
     lost += [name for name in unmatched.unexpected if name.startswith("state_dict.") and strict]
@@ -79,7 +92,7 @@ def load_folder(
             f"{path} does not fit: {why}. Expected the state as it was saved. Make the module as "
             "it was, or resume from another checkpoint; what was read is in the module already."
         )
-    rest["state_dict"] = {}
+    rest["state_dict"] = module.state_dict()  # for hooks that look at it, or change it
     return rest
 
 

@@ -44,6 +44,8 @@ class SavingOfStrategy:
             files.save_folder(checkpoint, Path(filepath), self._io)
             return
         checkpoint = files.on_host(checkpoint)
+        if self.is_global_zero:
+            files.make_way(Path(filepath))
         super().save_checkpoint(checkpoint, filepath, storage_options)  # type: ignore[misc]
 
     def load_checkpoint(
@@ -55,7 +57,9 @@ class SavingOfStrategy:
             return io.load_checkpoint(path, weights_only=weights_only)
         module: Any = self.lightning_module  # type: ignore[attr-defined]
         rest = io.load_checkpoint(path / files.REST, weights_only=weights_only)
-        optimizers: list = self.optimizers  # type: ignore[attr-defined]
+        # Those of an earlier fit are none of what is validated.
+        trains = module.trainer.state.fn == "fit"
+        optimizers: list = self.optimizers if trains else []  # type: ignore[attr-defined]
         strict = module.strict_loading
         return files.load_folder(rest, path, module, optimizers, strict)
 
@@ -63,12 +67,6 @@ class SavingOfStrategy:
     def _io(self) -> Any:
         """What reads and writes files, and so says what of them is trusted."""
         return self.checkpoint_io  # type: ignore[attr-defined]
-
-    def load_model_state_dict(self, checkpoint: Mapping[str, Any], strict: bool = True) -> None:
-        if checkpoint["state_dict"]:
-            self.lightning_module.load_state_dict(  # type: ignore[attr-defined]
-                checkpoint["state_dict"], strict=strict
-            )
 
     def load_optimizer_state_dict(self, checkpoint: Mapping[str, Any]) -> None:
         optimizers: list = self.optimizers  # type: ignore[attr-defined]

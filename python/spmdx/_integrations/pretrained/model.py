@@ -23,6 +23,17 @@ from spmdx._integrations.pretrained.parts import Part, Stored, Whole
 from spmdx.errors import CheckpointError, ShardingError, warn
 
 _SHOWN = 5
+_IMPLEMENTATIONS = ("attn_implementation", "experts_implementation")
+
+
+def require_class(cls: Any) -> None:
+    if not isinstance(cls, type) or not (
+        hasattr(cls, "from_config") or hasattr(cls, "_from_config")
+    ):
+        raise ShardingError(
+            f"the class is {getattr(cls, '__name__', type(cls).__name__)!r}. Expected one of "
+            "transformers, or a subclass of its PreTrainedModel. Write AutoModelForCausalLM."
+        )
 
 
 def require_folder(path: Any) -> Path:
@@ -37,32 +48,47 @@ def require_folder(path: Any) -> Path:
 
 def empty_model(cls: Any, folder: Path, dtype: Any, options: dict[str, Any]) -> torch.nn.Module:
     """The model on the meta device, with the dtypes that it will have."""
-    config = AutoConfig.from_pretrained(folder)
-    if getattr(config, "quantization_config", None) is not None:
-        raise CheckpointError(
-            f"{folder} is quantized. Expected weights in a dtype of PyTorch. Convert it first."
-        )
-    for name, value in options.items():
-        if not hasattr(config, name) and not name.startswith("attn_"):
-            raise ShardingError(
-                f"{name}={value!r} is no option here, and no entry of the config. Expected entries "
-                f"of {type(config).__name__}. Leave it out."
-            )
-        setattr(config, name if hasattr(config, name) else f"_{name}", value)
+    config = _config_with(cls, folder, options)
     make = cls.from_config if hasattr(cls, "from_config") else cls._from_config
     with torch.device("meta"):
         model = make(config, dtype=dtype)
     plan = model._get_dtype_plan(dtype)
     if plan:
         matches, by_group, _ = build_glob_alternation(list(plan))
-        for name, parameter in model.named_parameters():
+        for name, tensor in model.state_dict(keep_vars=True).items():
             if (hit := matches.search(name)) is not None:
-                parameter.data = parameter.data.to(plan[by_group[str(hit.lastgroup)]])
+                tensor.data = tensor.data.to(plan[by_group[str(hit.lastgroup)]])
     model.config.name_or_path = str(folder)
     return model
 
 
-def dtype_of(folder: Path, said: Any) -> torch.dtype:
+def _read_config(cls: Any, folder: Path, **options: Any) -> Any:
+    """As the class reads it: that of CLIPTextModel is a part of what CLIP's folder holds."""
+    return (getattr(cls, "config_class", None) or AutoConfig).from_pretrained(folder, **options)
+
+
+def _config_with(cls: Any, folder: Path, options: dict[str, Any]) -> Any:
+    """The folder's config, with other entries; a dict changes some entries of a config in it."""
+    config = _read_config(cls, folder)
+    if getattr(config, "quantization_config", None) is not None:
+        raise CheckpointError(
+            f"{folder} is quantized. Expected weights in a dtype of PyTorch. Convert it first."
+        )
+    for name, value in options.items():
+        if name == "torch_dtype" or not (hasattr(config, name) or name in _IMPLEMENTATIONS):
+            mend = f"Write dtype={value!r}." if name == "torch_dtype" else "Leave it out."
+            raise ShardingError(
+                f"{name}={value!r} is no option here, and no entry of the config. Expected entries "
+                f"of {type(config).__name__}. {mend}"
+            )
+    config = _read_config(cls, folder, **options)
+    for name in _IMPLEMENTATIONS:
+        if name in options:
+            setattr(config, f"_{name}", options[name])
+    return config
+
+
+def dtype_of(cls: Any, folder: Path, said: Any) -> torch.dtype:
     """What is said; for "auto" that of the config, or of the first tensor of floats."""
     if isinstance(said, torch.dtype):
         return said
@@ -71,7 +97,7 @@ def dtype_of(folder: Path, said: Any) -> torch.dtype:
             f"dtype is {said!r}. Expected a torch.dtype, or 'auto' for that of the checkpoint. "
             "Write dtype=torch.bfloat16."
         )
-    config = AutoConfig.from_pretrained(folder)
+    config = _read_config(cls, folder)
     if isinstance(config.dtype, torch.dtype):
         return config.dtype
     saved = describe(files_of([folder]))
