@@ -3,6 +3,7 @@
 
 import collections
 import dataclasses
+import numbers
 import time
 from collections.abc import Callable
 from typing import Any
@@ -238,6 +239,12 @@ def _require_number(name: str, value: Any, least: int) -> None:
 
 def _taken(name: str, value: Any) -> Any:
     """A number, or a tensor that shows what ``value`` shows now."""
+    if isinstance(value, torch.Tensor) and (value.is_complex() or value.is_meta):
+        kind = "on device 'meta'" if value.is_meta else f"of {value.dtype}"
+        raise ShardingError(
+            f"{name} is a tensor {kind}. Expected one that holds a real number. Write "
+            f"{name}={name}.abs(), or leave it out."
+        )
     if isinstance(value, torch.Tensor) and value.numel() == 1:
         value = value.detach()
         return _C.snapshot(value) if _C.is_lazy(value) else value.clone()
@@ -246,7 +253,7 @@ def _taken(name: str, value: Any) -> Any:
             f"{name} is a tensor of shape {tuple(value.shape)}. Expected one element. Write "
             f"{name}={name}.mean()."
         )
-    if isinstance(value, bool) or not isinstance(value, int | float):
+    if isinstance(value, bool) or not isinstance(value, numbers.Real):
         raise ShardingError(
             f"{name} is {value!r}. Expected a number or a tensor of one element. Pass the loss."
         )

@@ -1,10 +1,14 @@
 # SPDX-License-Identifier: Apache-2.0
 """What fully_shard does around a module's forward pass: dtypes, gathered parameters, batches."""
 
+import contextlib
 import dataclasses
+from collections.abc import Iterator
 from typing import Any
 
 import torch
+from torch.utils import checkpoint
+from torch.utils._python_dispatch import _get_current_dispatch_mode, _pop_mode_temporarily
 from torch.utils._pytree import tree_map
 
 import spmdx._C as _C
@@ -13,7 +17,9 @@ from spmdx._annotate.mesh import Mesh
 from spmdx._annotate.spec import entry_of
 from spmdx._modules.fsdp_options import Precision
 from spmdx._modules.marking import beside, seen
-from spmdx.errors import naming
+from spmdx.errors import ShardingError, naming
+
+_SELECTIVE = checkpoint._CachingTorchDispatchMode, checkpoint._CachedTorchDispatchMode
 
 
 @dataclasses.dataclass
@@ -57,26 +63,36 @@ class Around:
         if dtype is not None and self.precision.casts_inputs:
             args, kwargs = tree_map(lambda x: cast(x, dtype), (args, kwargs))
         kept: dict[str, Any] = {}
+        replaced = bool(self._kept)
+        self._kept.append(kept)
+        if not replaced:
+            with _unseen():
+                self._replace(module, kept)
+        return args, kwargs
+
+    def _replace(self, module: torch.nn.Module, kept: dict[str, Any]) -> None:
         made: dict[int, torch.Tensor] = {}
-        for name in () if self._kept else self.names:  # unless they are replaced already
+        for name in self.names:
             home, leaf = _home(module, name)
-            parameter = kept[name] = home._parameters[leaf]
+            parameter = home._parameters[leaf]
             if id(parameter) not in made:
                 made[id(parameter)] = self._used(parameter)
+            kept[name] = parameter
             _put(home, leaf, made[id(parameter)])
-        self._kept.append(kept)
-        return args, kwargs
 
     def after(self, module: torch.nn.Module, args: Any, output: Any) -> Any:
         """Puts the parameters back, and casts what is returned."""
-        for name, parameter in self._kept.pop().items():
+        kept = self._kept.pop() if self._kept else {}  # none where a hook before ours has raised
+        for name, parameter in kept.items():
             _put(*_home(module, name), parameter)
         dtype = self.precision.output
         return output if dtype is None else tree_map(lambda x: cast(x, dtype), output)
 
     def _used(self, parameter: Any) -> torch.Tensor:
-        dtype = self.precision.parameters or parameter.dtype
-        return _Used.apply(parameter, dtype, self.precision.reduced, self.gathered)
+        dtype, reduced = self.precision.parameters, self.precision.reduced
+        if not parameter.is_floating_point():  # integers and complex numbers stay, as in FSDP2
+            dtype = reduced = None
+        return _Used.apply(parameter, dtype or parameter.dtype, reduced, self.gathered)
 
     def _mark(self, argument: Any) -> None:
         if self.batch is None or not isinstance(argument, torch.Tensor) or not argument.dim():
@@ -91,21 +107,25 @@ class _Used(torch.autograd.Function):
 
     @staticmethod
     def forward(
-        ctx: Any,
         parameter: torch.Tensor,
         dtype: torch.dtype,
         reduced: torch.dtype | None,
         gathered: str | None,
     ) -> torch.Tensor:
         sharding = annotation_of(parameter)
-        ctx.dtype, ctx.reduced = parameter.dtype, reduced
-        ctx.lies = None
         used = seen(parameter) if dtype == parameter.dtype else parameter.to(dtype)
         if gathered is not None and sharding is not None:
-            ctx.lies = sharding._handle  # of the gradient: it is summed to where it is kept
             rest = tuple(map(entry_of, beside(parameter, sharding.mesh, gathered)))
             annotate(used, handle_for(used, sharding.mesh, rest))
         return used
+
+    @staticmethod
+    def setup_context(ctx: Any, inputs: Any, output: Any) -> None:
+        parameter, ctx.used, ctx.reduced, gathered = inputs
+        ctx.dtype = parameter.dtype
+        sharding = None if gathered is None else annotation_of(parameter)
+        # of the gradient: it is summed to where it is kept
+        ctx.lies = None if sharding is None else sharding._handle
 
     @staticmethod
     def backward(ctx: Any, gradient: torch.Tensor) -> Any:
@@ -115,6 +135,19 @@ class _Used(torch.autograd.Function):
             annotate(found, ctx.lies)
         return found.to(ctx.dtype), None, None, None
 
+    @staticmethod
+    def jvp(ctx: Any, tangent: torch.Tensor, *_: Any) -> torch.Tensor:
+        return tangent.to(ctx.used)
+
+    @staticmethod
+    def vmap(
+        info: Any, in_dims: tuple[int | None, ...], parameter: torch.Tensor, *options: Any
+    ) -> tuple[torch.Tensor, int | None]:
+        """Parameters of many models in one tensor have a dim more: where they lie, they stay."""
+        dtype, reduced, gathered = options
+        many = in_dims[0] is not None
+        return _Used.apply(parameter, dtype, reduced, None if many else gathered), in_dims[0]
+
 
 def cast(value: Any, dtype: torch.dtype | None) -> Any:
     """Floating tensors in ``dtype``, all else as it is."""
@@ -123,9 +156,26 @@ def cast(value: Any, dtype: torch.dtype | None) -> Any:
     return value.to(dtype)
 
 
+@contextlib.contextmanager
+def _unseen() -> Iterator[None]:
+    """Selective checkpoints count the ops of the program; those that are added here are none."""
+    with contextlib.ExitStack() as stack:
+        if isinstance(_get_current_dispatch_mode(), _SELECTIVE):
+            stack.enter_context(_pop_mode_temporarily())
+        yield
+
+
 def _home(module: torch.nn.Module, name: str) -> tuple[torch.nn.Module, str]:
     path, _, leaf = name.rpartition(".")
-    return module.get_submodule(path), leaf
+    with contextlib.suppress(AttributeError):
+        home = module.get_submodule(path)
+        if isinstance(home._parameters.get(leaf), torch.Tensor):
+            return home, leaf
+    with naming("fully_shard"):
+        raise ShardingError(
+            f"{name} is no parameter any more: modules were wrapped or replaced after the call. "
+            "Expected the modules that there were. Change them first, then call fully_shard."
+        )
 
 
 def _put(home: torch.nn.Module, leaf: str, tensor: Any) -> None:

@@ -63,6 +63,8 @@ def require_sums(precision: Precision, named: Mapping[str, torch.Tensor]) -> Non
     """Raise ShardingError where gradients would have to be summed in a wider dtype than theirs."""
     wide = precision.reduced
     for name, parameter in named.items():
+        if not parameter.is_floating_point():
+            continue
         own = precision.parameters or parameter.dtype
         if wide is not None and torch.promote_types(own, wide) != own:
             raise ShardingError(

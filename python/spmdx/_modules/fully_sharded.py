@@ -21,6 +21,7 @@ from spmdx._modules.fsdp_options import (
     require_sums,
 )
 from spmdx._modules.marking import added, beside, mark_all, require_axis
+from spmdx.errors import ShardingError
 
 _NOTE = "_fully_sharded_along"  # the attribute of a module on which fully_shard was called
 
@@ -43,6 +44,11 @@ def fully_shard_as(module: torch.nn.Module, mesh: Mesh, axis: str, request: Requ
     refuse_options(request.others)
     if request.extra_data_axis is not None:
         require_axis(mesh, request.extra_data_axis, "extra_data_axis")
+        if request.extra_data_axis == axis:
+            raise ShardingError(
+                f"extra_data_axis is {axis!r}, which cuts the parameters. Expected another axis "
+                "of the mesh, one that cuts the batch alone. Leave it out."
+            )
     precision = precision_of(request.mp_policy)
     gathered = axis if keeps_gathered(request.reshard_after_forward) else None
     ignored = ids_of(request.ignored_params)

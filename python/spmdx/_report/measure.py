@@ -24,6 +24,7 @@ def profile(step: Callable[[], Any], *, steps: int = 5, warmup: int = 2) -> Prof
 
     Args:
         step: a function that runs one step; it may call :func:`spmdx.mark_step`, or read values.
+            What is still recorded when it returns, and what it returns, is computed then.
         steps: how many steps are measured; figures are medians over them.
         warmup: how many steps come before, which plan and fill caches.
 
@@ -82,11 +83,19 @@ def _finish() -> None:
     _C.wait()
 
 
+def _called(step: Callable[[], Any]) -> int:
+    """Call ``step`` and wait; what it returns is computed, too. Says when the call returned."""
+    result = step()
+    returned = time.perf_counter_ns()
+    _finish()
+    del result
+    return returned
+
+
 def _profile(step: Callable[[], Any], steps: int, warmup: int) -> Profile:
     _finish()
     for _ in range(warmup):
-        step()
-    _finish()
+        _called(step)
     made = _C.counters()["plans_compiled"]
     whole = [_timed(step) for _ in range(steps)]
     runs = _observed(step, steps)
@@ -109,9 +118,7 @@ def _profile(step: Callable[[], Any], steps: int, warmup: int) -> Profile:
 def _timed(step: Callable[[], Any]) -> tuple[int, int]:
     """Nanoseconds until the results are there, and until the call has returned."""
     began = time.perf_counter_ns()
-    step()
-    returned = time.perf_counter_ns()
-    _finish()
+    returned = _called(step)
     return time.perf_counter_ns() - began, returned - began
 
 
@@ -122,8 +129,7 @@ def _observed(step: Callable[[], Any], steps: int) -> list[dict[str, Any]]:
     try:
         _C.take_measured()
         for _ in range(steps):
-            step()
-            _finish()
+            _called(step)
             runs.append(_C.take_measured())
     finally:
         _C.watch_for_times(False)

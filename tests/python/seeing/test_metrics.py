@@ -3,6 +3,7 @@
 
 import time
 
+import numpy
 import pytest
 import spmdx
 import torch
@@ -198,6 +199,12 @@ def test_an_error_of_a_step_comes_out_where_values_are_awaited():
     library._destroy()
 
 
+def test_numbers_of_numpy_are_numbers():
+    metrics = Metrics()
+    metrics.log(loss=numpy.float32(0.5), count=numpy.int64(3))
+    assert metrics.close() == [Record(0, {"loss": 0.5, "count": 3.0})]
+
+
 WRONG = {
     "writer": (lambda: Metrics(3), "the writer is 3. Expected what has add_scalar"),
     "tokens": (lambda: Metrics(tokens_per_step=0), "tokens_per_step is 0. Expected a number"),
@@ -208,6 +215,14 @@ WRONG = {
     "shape": (
         lambda: Metrics().log(loss=torch.ones(3)),
         "loss is a tensor of shape (3,). Expected",
+    ),
+    "complex": (
+        lambda: Metrics().log(loss=torch.tensor(1j)),
+        "loss is a tensor of torch.complex64. Expected one that holds a real number",
+    ),
+    "meta": (
+        lambda: Metrics().log(loss=torch.ones((), device="meta")),
+        "loss is a tensor on device 'meta'. Expected one that holds a real number",
     ),
     "step": (lambda: Metrics().log(-1), "the step is -1. Expected an int of at least 0"),
 }

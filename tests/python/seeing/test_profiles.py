@@ -152,6 +152,13 @@ def test_a_profile_and_torchs_profiler_at_once(tmp_path):
     assert len(steps) >= 4
 
 
+def test_what_a_step_returns_is_computed_though_nothing_reads_it():
+    x = torch.ones(6, 4).to("spmdx")
+    profile = spmdx.profile(lambda: x.exp() @ x.t(), steps=2)
+    assert [kind.name for kind in profile.by_kind() if kind.name == "aten.mm"] == ["aten.mm"]
+    assert profile.plans_made == 0
+
+
 WRONG = {
     "no function": (lambda: spmdx.profile(3), "step is 3. Expected a function"),
     "no steps": (
