@@ -30,6 +30,7 @@ ABSENT = {
     "experimental.stablehlo_custom_call": "There is no StableHLO here.",
     "stablehlo": "There is no StableHLO here. Export the module with torch.export on the CPU.",
     "tf_saved_model_integration": "There is no StableHLO here.",
+    "utils.serialization": "Write xm.save(state, path), and torch.load(path) to read it.",
 }
 
 

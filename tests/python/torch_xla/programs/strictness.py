@@ -136,5 +136,7 @@ def what_is_not_here_says_so_by_its_name(devices):
     for module in ("stablehlo", "core.xla_builder", "experimental.custom_kernel", "no_such_module"):
         with refused(ModuleNotFoundError, f"torch_xla.{module} is not in spmdx.torch_xla"):
             __import__(f"torch_xla.{module}")
+    with refused(ModuleNotFoundError, "Write xm.save(state, path), and torch.load(path)"):
+        __import__("torch_xla.utils.serialization")
     with refused(AttributeError, "no_such_name"):
         _ = xm.no_such_name
