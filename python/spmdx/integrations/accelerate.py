@@ -84,7 +84,7 @@ class Accelerator(accelerate.Accelerator):
         state.start()
         with _without("ACCELERATE_USE_FSDP", "ACCELERATE_USE_PARALLELISM_CONFIG"):
             super().__init__(**given)
-        self.state = state.own(self.state)
+        state.own(self.state)
 
     def place(self, batch: Any) -> Any:
         """Lay a batch on the devices, as a prepared loader does: its rows are cut.

@@ -51,6 +51,11 @@ def test_what_tests_use_is_what_is_pinned(page, root):
     assert used == {name: pins.get(name) for name in used}
 
 
+def test_the_versions_that_wheels_are_tried_with_are_those_of_the_makefile(page, root):
+    versions = first(r"^TORCH \?= (.+)$", root / "Makefile")[1].split()
+    assert f"for PyTorch {versions[0]} and {versions[1]}." in page and len(versions) == 2
+
+
 def test_the_least_compiler_is_the_one_the_readme_names(page, root):
     (compiler,) = re.findall(r"g\+\+ \d+", page)
     assert f"{compiler} or newer" in (root / "README.md").read_text()
