@@ -3,6 +3,7 @@
 
 import os
 import pathlib
+import sys
 
 import pytest
 
@@ -36,3 +37,21 @@ def spmdx_opt(root) -> pathlib.Path:
     if not path.exists():
         pytest.fail(f"{path} does not exist. Run `make build`, or set SPMDX_OPT to a built one.")
     return path
+
+
+_OF_LAUNCHERS = ("RANK", "WORLD_SIZE", "LOCAL_RANK", "MASTER_ADDR", "MASTER_PORT")
+
+
+@pytest.fixture(scope="module", autouse=True)
+def no_process_group_is_left():
+    """A file of tests leaves neither a process group nor a launcher's variables to the next one."""
+    before = {name: os.environ.get(name) for name in _OF_LAUNCHERS}
+    yield
+    distributed = sys.modules.get("torch.distributed")
+    if distributed is not None and distributed.is_available() and distributed.is_initialized():
+        distributed.destroy_process_group()
+    for name, value in before.items():
+        if value is None:
+            os.environ.pop(name, None)
+        else:
+            os.environ[name] = value
