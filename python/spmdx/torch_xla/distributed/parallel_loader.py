@@ -59,6 +59,7 @@ class ParallelLoader:
 
     Raises:
         ValueError: several devices; later, a dict for batches that are none.
+        TypeError: ``input_sharding`` is something else.
         KeyError: later, a key of a batch that the dict lacks.
     """
 
@@ -75,6 +76,7 @@ class ParallelLoader:
     ):
         if len(devices) != 1:
             raise ValueError(f"{len(devices)} devices were given. Expected the one logical device.")
+        _require_specs(input_sharding)
         self._loader, self._sharding = cpu_loader, input_sharding
         self.batches_per_execution = batches_per_execution
         self._queue: queue.Queue[Any] = queue.Queue(max(1, loader_prefetch_size))
@@ -132,6 +134,16 @@ class ParallelLoader:
             except queue.Full:
                 continue
         return False
+
+
+def _require_specs(sharding: Any) -> None:
+    specs = sharding.values() if isinstance(sharding, Mapping) else (sharding,)
+    for spec in specs:
+        if spec is not None and not hasattr(spec, "xla_spec"):
+            raise TypeError(
+                f"input_sharding is, or has, {spec!r}. Expected a ShardingSpec, a dict of them by "
+                "the keys of a batch, or None. Write ShardingSpec(mesh, ('data', None))."
+            )
 
 
 def sent(batch: Any, device: Any, sharding: Any) -> Any:

@@ -11,7 +11,7 @@ def gradient_accumulation(
     train_step: Callable[..., Any],
     iterable_tensors: Sequence[torch.Tensor],
     model: torch.nn.Module,
-    *carried_tensors: torch.Tensor,
+    carried_tensors: tuple[torch.Tensor, ...] | None = None,
 ) -> Any:
     """Call ``train_step`` for each row of tensors, and add up the gradients of the mean loss.
 
@@ -20,7 +20,7 @@ def gradient_accumulation(
             and the carried ones that come next.
         iterable_tensors: tensors of the same length.
         model: the module whose parameters get gradients.
-        *carried_tensors: what goes from call to call.
+        carried_tensors: a tuple of what goes from call to call.
 
     Returns:
         The sum of the losses over their number; with carried tensors, these as well.
@@ -35,7 +35,7 @@ def gradient_accumulation(
         )
     (count,) = lengths
     total: Any = torch.zeros(1, device="spmdx")
-    carried: tuple = carried_tensors
+    carried = tuple(carried_tensors or ())
     for row in range(count):
         made = train_step(*[t[row] for t in iterable_tensors], *carried)
         loss, *rest = made if isinstance(made, tuple) else (made,)

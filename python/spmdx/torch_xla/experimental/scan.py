@@ -42,4 +42,8 @@ def scan(
         values.append(value)
     if not values:
         return carry, None
-    return carry, pytree.tree_map(lambda *rows: torch.stack(rows), *values)
+    return carry, pytree.tree_map(_stacked, *values)
+
+
+def _stacked(*rows: Any) -> Any:
+    return None if rows[0] is None else torch.stack(rows)

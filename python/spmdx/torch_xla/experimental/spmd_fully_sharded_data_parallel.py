@@ -18,7 +18,8 @@ class SpmdFullyShardedDataParallel(torch.nn.Module):
     Args:
         module: of any class that has ``forward``.
         mesh: all devices, with an axis "fsdp"; None means the global mesh.
-        shard_output: called with the output and the mesh; None cuts dim 0 of the first tensor.
+        shard_output: called with the output and the mesh; also by the
+            modules inside that are wrapped. None cuts dim 0 of the first tensor.
         auto_wrap_policy: says which modules inside are wrapped as well.
         auto_wrapper_callable: called for these instead of this class.
         extra_data_axis: an axis that cuts the rows of the output besides "fsdp".
@@ -70,7 +71,8 @@ class SpmdFullyShardedDataParallel(torch.nn.Module):
         self._output = shard_output or self._cut_rows
         if auto_wrap_policy is not None:
             wrapper = auto_wrapper_callable or type(self)
-            options = {"mesh": used, "extra_data_axis": extra_data_axis, **kwargs}
+            options = {"mesh": used, "shard_output": shard_output, **kwargs}
+            options["extra_data_axis"] = extra_data_axis
             recursive_wrap(module, auto_wrap_policy, wrapper, only_wrap_children=True, **options)
         self._orig_module = module.to("spmdx")
         for parameter in module.parameters():

@@ -11,6 +11,7 @@ import torch_xla.core.xla_model as xm
 import torch_xla.distributed.spmd as xs
 from common import grid, line, refused, same
 from torch_xla import _XLAC
+from torch_xla.distributed.fsdp import checkpoint_module
 from torch_xla.distributed.fsdp.wrap import transformer_auto_wrap_policy
 from torch_xla.experimental.spmd_fully_sharded_data_parallel import (
     SpmdFullyShardedDataParallel as FSDPv2,
@@ -117,6 +118,46 @@ def an_output_of_several_tensors_needs_to_be_told(devices):
 
     output = FSDPv2(Two(), mesh=mesh, shard_output=mark)(x)
     assert f"devices=[{devices},1]" in _XLAC._get_xla_sharding_spec(output["y"])
+
+
+def modules_inside_mark_their_outputs_as_they_are_told(devices):
+    class Inner(torch.nn.Linear):
+        def forward(self, x):
+            return {"y": super().forward(x)}
+
+    class Outer(torch.nn.Module):
+        def __init__(self):
+            super().__init__()
+            self.inner = Inner(6, 4)
+
+        def forward(self, x):
+            return {"y": self.inner(x)["y"].relu()}
+
+    def mark(output, mesh):
+        xs.mark_sharding(output["y"], mesh, ("fsdp", None))
+
+    policy = functools.partial(transformer_auto_wrap_policy, transformer_layer_cls={Inner})
+    plain, x = Outer(), torch.randn(8, 6)
+    mesh = line(devices, "fsdp")
+    model = FSDPv2(copy.deepcopy(plain), mesh=mesh, shard_output=mark, auto_wrap_policy=policy)
+    assert isinstance(model.module.inner, FSDPv2)
+    same(model(x.to("xla"))["y"], plain(x)["y"])
+
+
+def what_is_computed_again_gives_all_gradients(devices):
+    class Scaled(torch.nn.Linear):
+        def forward(self, x, scale=1.0):
+            return super().forward(x) * scale
+
+    plain = torch.nn.ModuleList([Scaled(6, 6), Scaled(6, 6)])
+    model = copy.deepcopy(plain).to("xla")
+    for layer in model:
+        checkpoint_module(layer)
+    x = torch.randn(8, 6)
+    for layers, given in ((plain, x), (model, x.to("xla"))):
+        layers[1](layers[0](given), scale=0.5).square().sum().backward()
+    for mine, theirs in zip(model.parameters(), plain.parameters(), strict=True):
+        same(mine.grad, theirs.grad)
 
 
 def what_cannot_be_wrapped_is_refused(devices):

@@ -89,3 +89,10 @@ def a_spec_says_what_it_fits(devices):
     t = torch.randn(4, 2).to("xla")
     spec.apply(t)
     assert f"devices=[{devices},1]" in _XLAC._get_xla_sharding_spec(t)
+
+
+def what_is_no_spec_is_refused(devices):
+    x = torch.ones(4, 2)
+    for wrong in (("data", None), [None], {"x": ("data", None)}):
+        with refused(TypeError, "Expected a ShardingSpec"):
+            list(pl.MpDeviceLoader([{"x": x}], torch_xla.device(), input_sharding=wrong))

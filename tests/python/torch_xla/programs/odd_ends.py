@@ -56,6 +56,16 @@ def autocast_is_to_bfloat16_unless_told_otherwise(devices):
         assert layer(a).dtype == torch.bfloat16
 
 
+def the_parts_of_amp_are_what_they_are_in_torch_xla(devices):
+    from torch_xla.amp import GradScaler, autocast, syncfree
+
+    assert syncfree.AdamW is torch.optim.AdamW
+    assert GradScaler(1024.0).get_scale() == GradScaler(init_scale=1024.0).get_scale() == 1024.0
+    a = torch.randn(4, 4).to("xla")
+    with autocast(torch_xla.device(), dtype=None):
+        assert (a @ a).dtype == torch.bfloat16
+
+
 def a_default_device_is_that_of_all_that_is_made(devices):
     for place in ("xla", torch_xla.device()):
         with torch.device(place):

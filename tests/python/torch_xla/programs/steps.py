@@ -115,6 +115,22 @@ def gradients_of_several_batches_add_up(devices):
         gradient_accumulation(lambda *rows: rows[0], (x[:2].to("xla"), y.to("xla")), model)
 
 
+def what_is_carried_is_given_as_a_tuple(devices):
+    model, x = torch.nn.Linear(4, 3).to("xla"), torch.randn(5, 8, 4).to("xla")
+
+    def step(rows, count):
+        return model(rows).square().mean(), count + 10
+
+    ten = torch.tensor(10.0).to("xla")
+    plain = sum(step(rows, ten)[0] for rows in x) / 5
+    for options in ({"carried_tensors": (ten,)}, {"carried_tensors": [ten]}):
+        total, count = gradient_accumulation(step, (x,), model, **options)
+        same(total.reshape(()), plain.cpu())
+        assert count.item() == 60
+    (total,) = gradient_accumulation(lambda rows: step(rows, ten)[0], (x,), model, None)
+    same(total, plain.cpu())
+
+
 def loops_give_what_plain_loops_give(devices):
     x = torch.randn(4, 6)
     carry, rows = scan(lambda c, row: (c + row, c * row), torch.zeros(6).to("xla"), x.to("xla"))
@@ -124,6 +140,12 @@ def loops_give_what_plain_loops_give(devices):
         total = total + row
     same(carry, total)
     same(rows, torch.stack(wanted))
+    carry, (nothing, kept) = scan(
+        lambda c, row: (c + row, (None, row)), torch.zeros(6).to("xla"), x.to("xla")
+    )
+    assert nothing is None
+    same(carry, total)
+    same(kept, x)
     layers = [torch.nn.Linear(6, 6) for _ in range(3)]
     want = torch.nn.Sequential(*layers)(x)
     same(scan_layers([layer.to("xla") for layer in layers], x.to("xla")), want)

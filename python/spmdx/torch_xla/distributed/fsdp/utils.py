@@ -13,6 +13,9 @@ from spmdx.torch_xla.utils.checkpoint import checkpoint
 def checkpoint_module(module: torch.nn.Module, *args: Any, **kwargs: Any) -> torch.nn.Module:
     """Let a module keep its inputs only, and be computed again in backward; in place.
 
+    A call that is given no tensor with ``requires_grad`` keeps what it computes, as in torch_xla:
+    its parameters get no gradients otherwise.
+
     Args:
         module: of any class.
         *args: as for ``torch_xla.utils.checkpoint.checkpoint``.
@@ -24,8 +27,16 @@ def checkpoint_module(module: torch.nn.Module, *args: Any, **kwargs: Any) -> tor
     forward = module.forward
 
     @functools.wraps(forward)
-    def again(*inputs: Any) -> Any:
-        return checkpoint(forward, *inputs, *args, **kwargs)
+    def again(*inputs: Any, **named: Any) -> Any:
+        given = (*inputs, *named.values())
+        if not any(isinstance(t, torch.Tensor) and t.requires_grad for t in given):
+            return forward(*inputs, **named)
+
+        def called(*values: Any) -> Any:
+            by_name = zip(named, values[len(inputs) :], strict=True)
+            return forward(*values[: len(inputs)], **dict(by_name))
+
+        return checkpoint(called, *given, *args, **kwargs)
 
     setattr(module, "forward", again)  # noqa: B010
     return module
