@@ -47,11 +47,14 @@ def no_process_group_is_left():
     """A file of tests leaves neither a process group nor a launcher's variables to the next one."""
     before = {name: os.environ.get(name) for name in _OF_LAUNCHERS}
     yield
+    now = {name: os.environ.get(name) for name in _OF_LAUNCHERS}
+    left = [f"{name}={value}" for name, value in now.items() if value != before[name]]
+    for name, value in before.items():
+        os.environ.pop(name, None)
+        if value is not None:
+            os.environ[name] = value
     distributed = sys.modules.get("torch.distributed")
     if distributed is not None and distributed.is_available() and distributed.is_initialized():
         distributed.destroy_process_group()
-    for name, value in before.items():
-        if value is None:
-            os.environ.pop(name, None)
-        else:
-            os.environ[name] = value
+        left.append("a process group")
+    assert not left, f"these tests leave {', '.join(left)} to those that run after them"

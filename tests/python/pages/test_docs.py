@@ -7,7 +7,6 @@ import pkgutil
 
 import pytest
 import spmdx
-import torch
 
 FOUND = pkgutil.walk_packages(spmdx.__path__, "spmdx.")
 MODULES = sorted(module.name for module in FOUND if module.name != "spmdx._C")
@@ -22,8 +21,6 @@ def examples(module):
 def test_examples_of_docstrings_run(module):
     if spmdx.runtime.global_runtime_device_count() != 8:
         spmdx.runtime.set_device_count(8)
-    if torch.distributed.is_initialized():  # by tests that ran in this process before
-        torch.distributed.destroy_process_group()
     runner = doctest.DocTestRunner(optionflags=doctest.NORMALIZE_WHITESPACE | doctest.ELLIPSIS)
     output = []
     for test in examples(module):
