@@ -10,9 +10,16 @@ import pathlib
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
-from spmdx._base.arguments import require_path
-from spmdx._report.timeline import COLOURS, COMPUTE, OTHER
-from spmdx.errors import ShardingError, naming
+from spmdx._report.timeline import (
+    COLOURS,
+    COMPUTE,
+    OTHER,
+    name_event,
+    parts_of_pictures,
+    range_event,
+    target_of,
+)
+from spmdx.errors import naming
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
@@ -27,13 +34,7 @@ Bars = list[tuple["MeasuredOp", int, int]]  # with begin and end in nanoseconds
 def draw(path: str | os.PathLike, profile: Profile) -> None:
     """Writes a picture or a trace; see :meth:`spmdx.report.Profile.timeline`."""
     with naming("timeline"):
-        require_path(path, "step.png")
-        target = pathlib.Path(path)
-        if target.suffix not in _WRITERS:
-            raise ShardingError(
-                f"the file {target.name!r} ends in {target.suffix!r}. Expected one of "
-                f'{", ".join(_WRITERS)}. Write "step.png".'
-            )
+        target = target_of(path, _WRITERS)
     _WRITERS[target.suffix](profile, target)
 
 
@@ -60,14 +61,7 @@ def _picture(profile: Profile, path: pathlib.Path) -> None:
 
 
 def _figure(profile: Profile) -> Figure:
-    try:
-        from matplotlib.figure import Figure
-        from matplotlib.patches import Patch
-    except ImportError as error:
-        raise ImportError(
-            "timeline: matplotlib is not installed. Expected it for pictures. Run "
-            "`pip install matplotlib`, or write a trace: profile.timeline('step.json')."
-        ) from error
+    Figure, Patch = parts_of_pictures("a trace: profile.timeline('step.json')")
     drawn = Figure(figsize=(12, 4.4), layout="constrained")
     for axes, (title, bars) in zip(drawn.subplots(2, 1), _bars(profile).items(), strict=True):
         for op, start, end in bars:
@@ -95,29 +89,17 @@ def _trace(profile: Profile, path: pathlib.Path) -> None:
     """The format of chrome://tracing, which Perfetto reads; times are in microseconds."""
     events: list[dict[str, Any]] = []
     for process, (title, bars) in enumerate(_bars(profile).items()):
-        events.append(_name("process_name", process, 0, title))
-        events += [_name("thread_name", process, i, lane) for i, lane in enumerate(LANES)]
+        events.append(name_event("process_name", process, 0, title))
+        events += [name_event("thread_name", process, i, lane) for i, lane in enumerate(LANES)]
         events += [_event(process, *bar) for bar in bars]
     path.write_text(json.dumps({"traceEvents": events}))
-
-
-def _name(what: str, process: int, thread: int, text: str) -> dict[str, Any]:
-    return {"ph": "M", "pid": process, "tid": thread, "name": what, "args": {"name": text}}
 
 
 def _event(process: int, op: MeasuredOp, start: int, end: int) -> dict[str, Any]:
     told: dict[str, Any] = {"source": op.source}
     if op.lane == "wire":
         told |= {"axes": list(op.axes), "bytes": op.bytes}
-    return {
-        "ph": "X",
-        "pid": process,
-        "tid": LANES.index(op.lane),
-        "name": op.name,
-        "ts": start / 1000,
-        "dur": (end - start) / 1000,
-        "args": told,
-    }
+    return range_event(process, LANES.index(op.lane), op.name, start, end, told)
 
 
 _WRITERS: dict[str, Callable[[Profile, pathlib.Path], None]] = {

@@ -7,7 +7,7 @@ import json
 import os
 import pathlib
 from collections import defaultdict
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from typing import TYPE_CHECKING, Any
 
 from spmdx._base.arguments import require_path
@@ -15,6 +15,7 @@ from spmdx.errors import ShardingError, naming
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
+    from matplotlib.patches import Patch
 
 
 _LANES = {"compute": 1, "wire": 0}  # from above
@@ -53,18 +54,37 @@ def last_end(spans: list[SpanReport]) -> int:
     return max((span.end_ns for span in spans), default=0)
 
 
+def target_of(path: str | os.PathLike, writers: Iterable[str]) -> pathlib.Path:
+    """The file to write. Raises ShardingError unless it ends as one of the ``writers`` does."""
+    require_path(path, "step.png")
+    target = pathlib.Path(path)
+    if target.suffix not in writers:
+        raise ShardingError(
+            f"the file {target.name!r} ends in {target.suffix!r}. Expected one of "
+            f'{", ".join(writers)}. Write "step.png".'
+        )
+    return target
+
+
+def parts_of_pictures(instead: str) -> "tuple[type[Figure], type[Patch]]":
+    """matplotlib's classes. Raises ImportError, with what to write ``instead`` of a picture."""
+    try:
+        from matplotlib.figure import Figure
+        from matplotlib.patches import Patch
+    except ImportError as error:
+        raise ImportError(
+            "timeline: matplotlib is not installed. Expected it for pictures. Run "
+            f"`pip install matplotlib`, or write {instead}."
+        ) from error
+    return Figure, Patch
+
+
 def draw(
     path: str | os.PathLike, spans: list[SpanReport], mesh: str | None, wire_bytes: int
 ) -> None:
     """Writes the time line of a plan; see :meth:`spmdx.report.Report.timeline`."""
     with naming("timeline"):
-        require_path(path, "step.png")
-        target = pathlib.Path(path)
-        if target.suffix not in _WRITERS:
-            raise ShardingError(
-                f"the file {target.name!r} ends in {target.suffix!r}. Expected one of "
-                f'{", ".join(_WRITERS)}. Write "step.png".'
-            )
+        target = target_of(path, _WRITERS)
         title = _title(spans, mesh, wire_bytes)
     _WRITERS[target.suffix](spans, title, target)
 
@@ -92,14 +112,7 @@ def _picture(spans: list[SpanReport], title: str, path: pathlib.Path) -> None:
 
 
 def _figure(spans: list[SpanReport], title: str) -> "Figure":
-    try:
-        from matplotlib.figure import Figure
-        from matplotlib.patches import Patch
-    except ImportError as error:
-        raise ImportError(
-            "timeline: matplotlib is not installed. Expected it for pictures. Run "
-            "`pip install matplotlib`, or write a Chrome trace: report.timeline('step.json')."
-        ) from error
+    Figure, Patch = parts_of_pictures("a Chrome trace: report.timeline('step.json')")
     figure = Figure(figsize=(12, 2.6), layout="constrained")
     axes = figure.add_subplot()
     colours = _by_colour(spans)
@@ -140,22 +153,31 @@ def _by_colour(spans: list[SpanReport]) -> dict[tuple[str, str], list[tuple[floa
 def _trace(spans: list[SpanReport], _: str, path: pathlib.Path) -> None:
     """The format of chrome://tracing; times are in microseconds."""
     lanes = list(_LANES)
-    names = [
-        {"ph": "M", "pid": 0, "tid": i, "name": "thread_name", "args": {"name": lane}}
-        for i, lane in enumerate(lanes)
+    names = [name_event("thread_name", 0, i, lane) for i, lane in enumerate(lanes)]
+    events = [
+        range_event(0, lanes.index(s.lane), s.name, s.start_ns, s.end_ns, {"source": s.source})
+        for s in spans
     ]
-    path.write_text(json.dumps({"traceEvents": names + [_event(s, lanes) for s in spans]}))
+    path.write_text(json.dumps({"traceEvents": names + events}))
 
 
-def _event(span: SpanReport, lanes: list[str]) -> dict[str, Any]:
+def name_event(what: str, process: int, thread: int, text: str) -> dict[str, Any]:
+    """What a trace calls a process or a thread."""
+    return {"ph": "M", "pid": process, "tid": thread, "name": what, "args": {"name": text}}
+
+
+def range_event(
+    process: int, thread: int, name: str, start_ns: int, end_ns: int, told: dict[str, Any]
+) -> dict[str, Any]:
+    """A bar of a trace, with what is told of it besides."""
     return {
         "ph": "X",
-        "pid": 0,
-        "tid": lanes.index(span.lane),
-        "name": span.name,
-        "ts": span.start_ns / 1000,
-        "dur": (span.end_ns - span.start_ns) / 1000,
-        "args": {"source": span.source},
+        "pid": process,
+        "tid": thread,
+        "name": name,
+        "ts": start_ns / 1000,
+        "dur": (end_ns - start_ns) / 1000,
+        "args": told,
     }
 
 
