@@ -9,8 +9,8 @@ from lightning.pytorch.accelerators import Accelerator, AcceleratorRegistry
 from lightning.pytorch.strategies import ParallelStrategy, StrategyRegistry
 from lightning.pytorch.utilities.rank_zero import rank_zero_only
 
-from spmdx._integrations.lightning.accelerator import AcceleratorOfDevices
-from spmdx._integrations.lightning.strategy import StrategyOfDevices
+from spmdx._integrations.lightning.accelerator import AcceleratorOfDevices, register_accelerator
+from spmdx._integrations.lightning.strategy import StrategyOfDevices, register_strategies
 
 __all__ = ["SpmdxAccelerator", "SpmdxStrategy"]
 
@@ -61,9 +61,5 @@ class SpmdxStrategy(StrategyOfDevices, ParallelStrategy):
     _materialize = staticmethod(_materialize_distributed_module)
 
 
-if "spmdx" not in AcceleratorRegistry:
-    AcceleratorRegistry.register("spmdx", SpmdxAccelerator, description="devices of spmdx")
-    StrategyRegistry.register("spmdx", SpmdxStrategy, description="batches cut by all devices")
-    StrategyRegistry.register(
-        "spmdx_fsdp", SpmdxStrategy, description="parameters cut as well", plan="fsdp"
-    )
+register_accelerator(AcceleratorRegistry, SpmdxAccelerator)
+register_strategies(StrategyRegistry, SpmdxStrategy)

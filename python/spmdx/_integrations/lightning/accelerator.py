@@ -70,3 +70,9 @@ class AcceleratorOfDevices:
     def get_device_stats(self, device: Any) -> dict[str, Any]:
         """The counters of spmdx.debug, since the program began."""
         return {f"spmdx.{name}": float(value) for name, value in counters().items()}
+
+
+def register_accelerator(registry: Any, accelerator: type) -> None:
+    """Make it known by name to the Trainer whose registry it is; once."""
+    if "spmdx" not in registry:
+        registry.register("spmdx", accelerator, description="devices of spmdx")

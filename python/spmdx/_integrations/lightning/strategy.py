@@ -147,3 +147,11 @@ class StrategyOfDevices(SavingOfStrategy, PlacesOfStrategy):
         self.precision_plugin.teardown()
         self.accelerator.teardown()
         self._io.teardown()
+
+
+def register_strategies(registry: Any, strategy: type) -> None:
+    """Make it known by its names to the Trainer whose registry it is; once."""
+    if "spmdx" not in registry:
+        registry.register("spmdx", strategy, description="batches cut by all devices")
+        about = "parameters cut as well"
+        registry.register("spmdx_fsdp", strategy, description=about, plan="fsdp")
