@@ -1,12 +1,15 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What a frame's options say of a mesh: which axes cut batches, and how parameters are cut."""
+"""What a frame's options say of a mesh: how batches, parameters and their optimizer state lie."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
 import torch
 
+from spmdx._annotate.annotation import annotation_of
 from spmdx._annotate.mesh import Mesh
+from spmdx._annotate.sharding import mark_sharding
+from spmdx._base.own_devices import NAMES
 from spmdx.errors import ShardingError
 from spmdx.nn import fully_shard, shard_module
 
@@ -67,3 +70,22 @@ def _with_plans(module: torch.nn.Module) -> list[torch.nn.Module]:
         else:
             pending.extend(each.children())
     return found or [module]
+
+
+def state_like_parameters(
+    optimizer: torch.optim.Optimizer,
+) -> Iterator[tuple[torch.Tensor, torch.Tensor]]:
+    """What an optimizer holds of parameters and has their shape, on the device: with each, them."""
+    for parameter, state in optimizer.state.items():
+        for value in state.values():
+            fits = isinstance(value, torch.Tensor) and value.shape == parameter.shape
+            if fits and value.device.type in NAMES:
+                yield parameter, value
+
+
+def lie_as_parameters(optimizer: torch.optim.Optimizer) -> None:
+    """Mark what an optimizer holds of a parameter, and has its shape, as the parameter is."""
+    for parameter, value in state_like_parameters(optimizer):
+        known = annotation_of(parameter)
+        if known is not None:
+            mark_sharding(value, known.mesh, known.spec)

@@ -6,6 +6,7 @@ from typing import Any
 
 import torch
 
+from spmdx._modules.marking import cut_besides
 from spmdx.errors import ShardingError
 
 Spec = tuple[str | None, ...]
@@ -44,11 +45,5 @@ def with_fsdp(module: torch.nn.Module, specs: Mapping[str, Spec], n: int) -> dic
                 "specs instead."
             )
     named = module.named_parameters(remove_duplicate=False)
-    return {name: _cut(p, specs.get(name, (None,) * p.dim()), n) for name, p in named}
-
-
-def _cut(parameter: torch.Tensor, spec: Spec, n: int) -> Spec:
-    left = [d for d, size in enumerate(parameter.shape) if spec[d] is None and size]
-    fits = [d for d in left if parameter.shape[d] % n == 0]
-    best = max(fits, key=lambda d: parameter.shape[d], default=None)
-    return tuple(AXIS if d == best else entry for d, entry in enumerate(spec))
+    whole = {name: (p, specs.get(name, (None,) * p.dim())) for name, p in named}
+    return {name: cut_besides(spec, p.shape, AXIS, n) for name, (p, spec) in whole.items()}

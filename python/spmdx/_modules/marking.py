@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """Many parameters marked at once, or none; modules and axes checked."""
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 import torch
@@ -57,6 +57,14 @@ def beside(tensor: torch.Tensor, mesh: Mesh, axis: str) -> list[list[Any]]:
 def added(entries: list[list[Any]], dim: int | None, axis: str) -> tuple[Any, ...]:
     """The partition spec with ``axis`` as the minor one of ``dim``, if there is a dim."""
     return tuple(entry_of([*e, axis] if at == dim else e) for at, e in enumerate(entries))
+
+
+def cut_besides(spec: Sequence[Any], shape: Sequence[int], axis: str, n: int) -> tuple[Any, ...]:
+    """``spec``, and the longest dim that it leaves whole and ``n`` divides, cut by ``axis``."""
+    whole = [d for d, entry in enumerate(spec) if entry is None]
+    fits = [d for d in whole if shape[d] and shape[d] % n == 0]
+    longest = max(fits, key=lambda d: shape[d], default=None)
+    return tuple(axis if d == longest else entry for d, entry in enumerate(spec))
 
 
 def axis_to_cut(given: Any, mesh: Mesh, axis: Any, default: str) -> str:

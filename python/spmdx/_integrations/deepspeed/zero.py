@@ -7,8 +7,8 @@ import torch
 
 from spmdx._annotate.mesh import Mesh
 from spmdx._annotate.sharding import get_annotation, mark_sharding
-from spmdx._annotate.spec import cutting
-from spmdx._base.own_devices import NAMES
+from spmdx._integrations.plans import state_like_parameters
+from spmdx._modules.marking import cut_besides
 
 
 class Zero:
@@ -32,10 +32,9 @@ class Zero:
         said = self._own.get(id(parameter))
         if said is not None:
             return said
+        whole = (None,) * parameter.dim()
         n = self.mesh.shape()[self.axis]
-        fits = [d for d, size in enumerate(parameter.shape) if size and size % n == 0]
-        best = max(fits, key=lambda d: parameter.shape[d], default=None)
-        return cutting(parameter.dim(), best if cut else None, self.axis)
+        return cut_besides(whole, parameter.shape, self.axis, n) if cut else whole
 
     def mark_parameters(self, parameters: Iterable[torch.Tensor]) -> None:
         for parameter in parameters:
@@ -57,10 +56,6 @@ class Zero:
 
     def mark_state(self, optimizer: torch.optim.Optimizer) -> None:
         """What has the parameter's shape; a number, as that of steps, is no one's to cut."""
-        for parameter, state in optimizer.state.items():
-            for value in state.values():
-                fits = isinstance(value, torch.Tensor) and value.shape == parameter.shape
-                if fits and value.dim() and value.device.type in NAMES:
-                    spec = self.spec(parameter, self.stage >= 1)
-                    if get_annotation(value) is None:
-                        mark_sharding(value, self.mesh, spec)
+        for parameter, value in state_like_parameters(optimizer):
+            if value.dim() and get_annotation(value) is None:
+                mark_sharding(value, self.mesh, self.spec(parameter, self.stage >= 1))

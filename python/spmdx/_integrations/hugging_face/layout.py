@@ -12,6 +12,7 @@ from spmdx._annotate.annotation import annotate, handle_for
 from spmdx._annotate.mesh import Mesh
 from spmdx._annotate.sharding import mark_sharding
 from spmdx._integrations.hugging_face import options
+from spmdx._modules.marking import cut_besides
 from spmdx._modules.tp_plan import specs_of
 from spmdx._program.gathering import set_gather_budget
 from spmdx.data import ShardingSpec
@@ -57,23 +58,13 @@ class Layout:
         for name, parameter in model.named_parameters():
             spec = by_id.get(id(parameter), (None,) * parameter.dim())
             if SHARD in axes and id(parameter) not in ignored:
-                spec = _cut_too(parameter, spec, self.mesh.shape()[SHARD])
+                spec = cut_besides(spec, parameter.shape, SHARD, self.mesh.shape()[SHARD])
             specs[name] = (parameter, spec)
         handles = [(p, handle_for(p, self.mesh, spec, n)) for n, (p, spec) in specs.items()]
         for parameter, handle in handles:
             annotate(parameter, handle)
         for buffer in model.buffers():
             mark_sharding(buffer, self.mesh, (None,) * buffer.dim())
-
-
-def _cut_too(
-    parameter: torch.Tensor, spec: tuple[str | None, ...], n: int
-) -> tuple[str | None, ...]:
-    """``spec``, and the largest dim that it leaves whole and ``n`` divides, cut by ``dp_shard``."""
-    shape = parameter.shape
-    free = [d for d, axis in enumerate(spec) if axis is None and shape[d] and shape[d] % n == 0]
-    best = max(free, key=lambda d: shape[d], default=None)
-    return tuple(SHARD if d == best else axis for d, axis in enumerate(spec))
 
 
 def _of_plan(model: torch.nn.Module) -> dict[str, Any]:

@@ -10,8 +10,9 @@ from accelerate.optimizer import AcceleratedOptimizer
 
 from spmdx._data.batches import map_tensors
 from spmdx._data.input_sharding import Placement
-from spmdx._integrations.hugging_face.host import lie_as_parameters, on_host
+from spmdx._integrations.hugging_face.host import on_host
 from spmdx._integrations.hugging_face.layout import Layout
+from spmdx._integrations.plans import lie_as_parameters
 from spmdx._program.step import mark_step
 
 

@@ -9,10 +9,10 @@ from typing import Any
 
 import torch
 
-from spmdx._annotate.sharding import get_annotation, mark_sharding
 from spmdx._base.own_devices import NAMES
 from spmdx._data.batches import map_tensors
 from spmdx._integrations.frame_processes import broadcast
+from spmdx._integrations.plans import lie_as_parameters
 from spmdx._world import processes
 from spmdx.checkpoint import load, save
 from spmdx.errors import CheckpointError
@@ -99,11 +99,4 @@ def load_folder(
 def load_optimizer(optimizer: torch.optim.Optimizer, held: Mapping[str, Any]) -> None:
     """Its state; tensors of a parameter's shape lie as the parameter does."""
     optimizer.load_state_dict(dict(held))
-    for parameter, state in optimizer.state.items():
-        marked = get_annotation(parameter)
-        if marked is None:
-            continue
-        for value in state.values():
-            fits = isinstance(value, torch.Tensor) and value.shape == parameter.shape
-            if fits and value.device.type in NAMES:
-                mark_sharding(value, marked.mesh, marked.spec)
+    lie_as_parameters(optimizer)
