@@ -9,12 +9,10 @@ of the same shapes, so decoding is planned once. Rows are cut by one axis of the
 weights as in the cache, by the other.
 """
 
-import argparse
-import os
-
 import spmdx
 import torch
 import torch.nn.functional as F
+from example_options import parse
 from torch import nn
 
 VOCAB, WORD, WIDTH, LAYERS, HEADS, BATCH = 12, 6, 64, 2, 4, 64
@@ -119,15 +117,9 @@ def generate(model, prompt, count):
 
 
 def main():
-    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
-    parser.add_argument("--steps", type=int, default=400)
-    parser.add_argument("--devices", type=int, default=8, help="virtual devices")
-    parser.add_argument("--cpu", action="store_true", help="plain PyTorch on the CPU")
-    options = parser.parse_args()
+    options = parse(__doc__, steps=400)
     mesh = None
     if not options.cpu:
-        if "WORLD_SIZE" not in os.environ:  # under torchrun the processes are the devices
-            spmdx.runtime.set_device_count(options.devices)
         devices = spmdx.runtime.global_runtime_device_count()
         cuts = 2 if devices % 2 == 0 else 1
         mesh = spmdx.Mesh(range(devices), (devices // cuts, cuts), ("data", "model"))

@@ -8,12 +8,10 @@ Random numbers belong to elements of the whole tensor, so any number of devices 
 Those of plain PyTorch are others: two such runs are alike, but not equal.
 """
 
-import argparse
-import os
-
 import spmdx
 import torch
 import torch.nn.functional as F
+from example_options import parse
 from torch import nn
 from train_vit import batches, load
 
@@ -117,16 +115,8 @@ def show(images):
 
 
 def main():
-    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
-    parser.add_argument("--steps", type=int, default=300)
-    parser.add_argument("--devices", type=int, default=8, help="virtual devices")
-    parser.add_argument("--cpu", action="store_true", help="plain PyTorch on the CPU")
-    options = parser.parse_args()
-    mesh = None
-    if not options.cpu:
-        if "WORLD_SIZE" not in os.environ:  # under torchrun the processes are the devices
-            spmdx.runtime.set_device_count(options.devices)
-        mesh = spmdx.get_1d_mesh("data")
+    options = parse(__doc__, steps=300)
+    mesh = None if options.cpu else spmdx.get_1d_mesh("data")
     model, losses = train(mesh, options.steps)
     images = draw(model, 8, mesh)
     if spmdx.runtime.process_index() == 0:

@@ -7,12 +7,10 @@
 RMSNorm, rotary positions, attention with fewer key than query heads, SwiGLU.
 """
 
-import argparse
-import os
-
 import spmdx
 import torch
 import torch.nn.functional as F
+from example_options import parse
 from torch import nn
 from train_gpt import batches, load_text
 
@@ -107,15 +105,9 @@ def train(mesh, steps):
 
 
 def main():
-    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
-    parser.add_argument("--steps", type=int, default=200)
-    parser.add_argument("--devices", type=int, default=8, help="virtual devices")
-    parser.add_argument("--cpu", action="store_true", help="plain PyTorch on the CPU")
-    options = parser.parse_args()
+    options = parse(__doc__, steps=200)
     mesh = None
     if not options.cpu:
-        if "WORLD_SIZE" not in os.environ:  # under torchrun the processes are the devices
-            spmdx.runtime.set_device_count(options.devices)
         devices = spmdx.runtime.global_runtime_device_count()
         cuts = 2 if devices % 2 == 0 else 1
         mesh = spmdx.Mesh(range(devices), (devices // cuts, cuts), ("data", "model"))

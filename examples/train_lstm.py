@@ -7,12 +7,10 @@
 The batch is cut. The state goes from piece to piece, each a step of its own, where it lies.
 """
 
-import argparse
-import os
-
 import spmdx
 import torch
 import torch.nn.functional as F
+from example_options import parse
 from torch import nn
 from train_vit import batches, load
 
@@ -71,16 +69,8 @@ def train(mesh, steps):
 
 
 def main():
-    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
-    parser.add_argument("--steps", type=int, default=150)
-    parser.add_argument("--devices", type=int, default=8, help="virtual devices")
-    parser.add_argument("--cpu", action="store_true", help="plain PyTorch on the CPU")
-    options = parser.parse_args()
-    mesh = None
-    if not options.cpu:
-        if "WORLD_SIZE" not in os.environ:  # under torchrun the processes are the devices
-            spmdx.runtime.set_device_count(options.devices)
-        mesh = spmdx.get_1d_mesh("data")
+    options = parse(__doc__, steps=150)
+    mesh = None if options.cpu else spmdx.get_1d_mesh("data")
     losses, right = train(mesh, options.steps)
     if spmdx.runtime.process_index() == 0:
         print(f"loss {losses[0]:.4f} -> {losses[-1]:.4f}, {right:.1%} of unseen digits right")

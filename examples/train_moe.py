@@ -8,12 +8,10 @@ Tokens go to their two best experts and back through two products with a mask, a
 (arXiv:2006.16668). One axis cuts the batch and the experts, so the products become all_to_alls.
 """
 
-import argparse
-import os
-
 import spmdx
 import torch
 import torch.nn.functional as F
+from example_options import parse
 from torch import nn
 from train_gpt import batches, load_text
 
@@ -106,16 +104,8 @@ def train(mesh, steps):
 
 
 def main():
-    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
-    parser.add_argument("--steps", type=int, default=200)
-    parser.add_argument("--devices", type=int, default=8, help="virtual devices")
-    parser.add_argument("--cpu", action="store_true", help="plain PyTorch on the CPU")
-    options = parser.parse_args()
-    mesh = None
-    if not options.cpu:
-        if "WORLD_SIZE" not in os.environ:  # under torchrun the processes are the devices
-            spmdx.runtime.set_device_count(options.devices)
-        mesh = spmdx.get_1d_mesh("expert")
+    options = parse(__doc__, steps=200)
+    mesh = None if options.cpu else spmdx.get_1d_mesh("expert")
     losses = train(mesh, options.steps)
     if spmdx.runtime.process_index() == 0:
         print(f"loss {losses[0]:.4f} -> {losses[-1]:.4f}")

@@ -9,11 +9,9 @@ batch of games cut. What the host reads (`.cpu()`, `.item()`) ends a step and wa
 are drawn on the device: on any number of devices the same, in plain PyTorch others.
 """
 
-import argparse
-import os
-
 import spmdx
 import torch
+from example_options import parse
 from torch import nn
 from torch.distributions import Categorical
 
@@ -97,16 +95,8 @@ def train(mesh, steps):
 
 
 def main():
-    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
-    parser.add_argument("--steps", type=int, default=80)
-    parser.add_argument("--devices", type=int, default=8, help="virtual devices")
-    parser.add_argument("--cpu", action="store_true", help="plain PyTorch on the CPU")
-    options = parser.parse_args()
-    mesh = None
-    if not options.cpu:
-        if "WORLD_SIZE" not in os.environ:  # under torchrun the processes are the devices
-            spmdx.runtime.set_device_count(options.devices)
-        mesh = spmdx.get_1d_mesh("data")
+    options = parse(__doc__, steps=80)
+    mesh = None if options.cpu else spmdx.get_1d_mesh("data")
     rewards, updates = train(mesh, options.steps)
     if spmdx.runtime.process_index() == 0:
         print(f"balls caught {rewards[0]:.1%} -> {rewards[-1]:.1%}, {sum(updates)} updates")

@@ -8,12 +8,10 @@ Convolutions fetch the rows they need from the neighbours. Batch norm takes its 
 whole batch, as it does on one device.
 """
 
-import argparse
-import os
-
 import spmdx
 import torch
 import torch.nn.functional as F
+from example_options import parse
 from torch import nn
 from train_vit import batches, load
 
@@ -96,15 +94,9 @@ def train(mesh, steps):
 
 
 def main():
-    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
-    parser.add_argument("--steps", type=int, default=100)
-    parser.add_argument("--devices", type=int, default=8, help="virtual devices")
-    parser.add_argument("--cpu", action="store_true", help="plain PyTorch on the CPU")
-    options = parser.parse_args()
+    options = parse(__doc__, steps=100)
     mesh = None
     if not options.cpu:
-        if "WORLD_SIZE" not in os.environ:  # under torchrun the processes are the devices
-            spmdx.runtime.set_device_count(options.devices)
         devices = spmdx.runtime.global_runtime_device_count()
         cuts = 2 if devices % 2 == 0 else 1
         mesh = spmdx.Mesh(range(devices), (devices // cuts, cuts), ("data", "rows"))

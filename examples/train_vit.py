@@ -5,13 +5,12 @@ python examples/train_vit.py                   # 8 virtual devices
 python examples/train_vit.py --cpu             # the same numbers in plain PyTorch
 """
 
-import argparse
 import itertools
-import os
 
 import spmdx
 import torch
 import torch.nn.functional as F
+from example_options import parse
 from sklearn.datasets import load_digits
 from torch import nn
 from torch.utils.data import DataLoader, TensorDataset
@@ -103,16 +102,8 @@ def train(mesh, steps):
 
 
 def main():
-    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
-    parser.add_argument("--steps", type=int, default=250)
-    parser.add_argument("--devices", type=int, default=8, help="virtual devices")
-    parser.add_argument("--cpu", action="store_true", help="plain PyTorch on the CPU")
-    options = parser.parse_args()
-    mesh = None
-    if not options.cpu:
-        if "WORLD_SIZE" not in os.environ:  # under torchrun the processes are the devices
-            spmdx.runtime.set_device_count(options.devices)
-        mesh = spmdx.get_1d_mesh("fsdp")
+    options = parse(__doc__, steps=250)
+    mesh = None if options.cpu else spmdx.get_1d_mesh("fsdp")
     losses, right = train(mesh, options.steps)
     if spmdx.runtime.process_index() == 0:
         print(f"loss {losses[0]:.4f} -> {losses[-1]:.4f}, {right:.1%} of unseen digits right")
