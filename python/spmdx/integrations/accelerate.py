@@ -163,7 +163,7 @@ class Accelerator(accelerate.Accelerator):
         """accelerate's, with the state of the device's generator. All processes have to call it."""
         folder = super().save_state(*arguments, **named)
         if self.is_main_process:
-            torch.save(torch.get_device_module("spmdx").get_rng_state(), _random_state(folder))
+            host.save_random_state(os.path.join(folder, _RANDOM_STATE))
         self.wait_for_everyone()
         return folder
 
@@ -175,9 +175,7 @@ class Accelerator(accelerate.Accelerator):
             super().load_state(input_dir, *arguments, **named)
         finally:
             hook.remove()
-        path = _random_state(found[0])
-        if os.path.exists(path):
-            torch.get_device_module("spmdx").set_rng_state(torch.load(path, weights_only=True))
+        host.load_random_state(os.path.join(found[0], _RANDOM_STATE))
 
     def wait_for_everyone(self) -> None:
         """Return when all processes have called it."""
@@ -200,10 +198,6 @@ class Accelerator(accelerate.Accelerator):
         """A block that the first process of each machine runs before the others."""
         with _first(self.is_local_main_process):
             yield
-
-
-def _random_state(folder: str) -> str:
-    return os.path.join(folder, _RANDOM_STATE)
 
 
 @contextmanager

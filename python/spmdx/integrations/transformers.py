@@ -109,14 +109,12 @@ class TrainerMixin:
     def _save_rng_state(self, output_dir: str) -> None:
         if self.args.should_save:
             super()._save_rng_state(output_dir)  # type: ignore[misc]
-            numbers = torch.get_device_module("spmdx").get_rng_state()
-            torch.save(numbers, os.path.join(output_dir, _RANDOM_STATE))
+            host.save_random_state(os.path.join(output_dir, _RANDOM_STATE))
 
     def _load_rng_state(self, checkpoint: str | None) -> None:
         super()._load_rng_state(checkpoint)  # type: ignore[misc]
-        path = os.path.join(checkpoint or "", _RANDOM_STATE)
-        if checkpoint is not None and os.path.isfile(path):
-            torch.get_device_module("spmdx").set_rng_state(torch.load(path, weights_only=True))
+        if checkpoint is not None:
+            host.load_random_state(os.path.join(checkpoint, _RANDOM_STATE))
 
 
 class TrainingArgumentsMixin:

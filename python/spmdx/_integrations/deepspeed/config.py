@@ -5,7 +5,7 @@ import difflib
 import json
 import os
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -43,7 +43,6 @@ class Config:
     optimizer: tuple[str, dict[str, Any]] | None = None
     scheduler: tuple[str, dict[str, Any]] | None = None
     drop_last: bool = False
-    planned: list[str] = field(default_factory=list)
 
 
 def read_config(config: Any, world: int) -> Config:
@@ -80,7 +79,6 @@ def read_config(config: Any, world: int) -> Config:
         _section(held, "optimizer"),
         _section(held, "scheduler"),
         bool(held.get("dataloader_drop_last", False)),
-        planned,
     )
 
 

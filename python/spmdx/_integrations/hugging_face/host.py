@@ -1,6 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
-"""States of models and optimizers, whole on the host for files."""
+"""States of models and optimizers, whole on the host for files; that of the generator."""
 
+import os
 from typing import Any
 
 import torch
@@ -29,3 +30,14 @@ def on_host(value: Any) -> Any:
 def state_of(model: torch.nn.Module) -> dict[str, torch.Tensor]:
     """The state of a model, whole on the host; tied weights stay tied. All processes call it."""
     return on_host(model.state_dict(keep_vars=True))
+
+
+def save_random_state(path: str) -> None:
+    """Write the state of the device's generator to a file."""
+    torch.save(torch.get_device_module("spmdx").get_rng_state(), path)
+
+
+def load_random_state(path: str) -> None:
+    """Take the state that was written, if there is such a file: plain frames write none."""
+    if os.path.isfile(path):
+        torch.get_device_module("spmdx").set_rng_state(torch.load(path, weights_only=True))
