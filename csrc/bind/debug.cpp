@@ -73,9 +73,9 @@ py::list timeline(const Plan& plan) {
   py::list rows;
   for (const Span& span : time_line(graph, bridge::engine().options().topology)) {
     const Node& node = graph.nodes[span.node];
-    const std::string label = is_collective(node) ? std::string(name(collective_kind(node))) : node.call->op;
-    rows.append(py::dict("lane"_a = span.wire ? "wire" : "compute", "name"_a = label, "start_ns"_a = span.start_ns,
-                         "end_ns"_a = span.end_ns, "source"_a = bridge::source_text(node.source)));
+    rows.append(py::dict("lane"_a = span.wire ? "wire" : "compute", "name"_a = label(node),
+                         "start_ns"_a = span.start_ns, "end_ns"_a = span.end_ns,
+                         "source"_a = bridge::source_text(node.source)));
   }
   return rows;
 }

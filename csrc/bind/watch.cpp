@@ -28,10 +28,6 @@ using namespace py::literals;
 using bridge::MeasuredKind;
 using bridge::MeasuredRange;
 
-std::string label(const Node& node) {
-  return is_collective(node) ? std::string(name(collective_kind(node))) : node.call->op;
-}
-
 py::list axes(const Graph& graph, const Node& node) {
   if (!is_collective(node)) return py::list();
   return py::cast(axis_names(*graph.mesh, sub_axis_list(node.sub_axes)));

@@ -43,4 +43,8 @@ std::vector<Span> time_line(const Graph& graph, const Topology& topology) {
   return spans;
 }
 
+std::string label(const Node& node) {
+  return is_collective(node) ? std::string(name(collective_kind(node))) : node.call->op;
+}
+
 }  // namespace spmdx
