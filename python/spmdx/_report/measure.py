@@ -1,12 +1,13 @@
 # SPDX-License-Identifier: Apache-2.0
 """Measuring: steps are called, first as they are, then with times taken of each op."""
 
-import statistics
 import threading
 import time
 from collections import defaultdict
 from collections.abc import Callable
 from typing import Any
+
+import numpy as np
 
 import spmdx._C as _C
 from spmdx._report.cells import line_of_cell, names_of_files
@@ -160,7 +161,7 @@ def _waited(run: dict[str, Any]) -> int:
 
 
 def _median(values: list[int]) -> int:
-    return round(statistics.median(values))
+    return round(float(np.median(values)))
 
 
 def _ops(runs: list[dict[str, Any]]) -> list[MeasuredOp]:
