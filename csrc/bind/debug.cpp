@@ -13,6 +13,7 @@
 #include "bridge/step/flush.h"
 #include "passes/report/balance.h"
 #include "passes/report/flops.h"
+#include "passes/report/pipeline.h"
 #include "passes/report/timeline.h"
 #include "rules/rule/rule.h"
 #include "sharding/notation.h"
@@ -91,6 +92,24 @@ py::list balance(const Graph& graph) {
   return rows;
 }
 
+// None where the plan has no stages.
+py::object pipeline(const Graph& graph) {
+  const auto found = summarise_pipeline(graph, bridge::engine().options().topology);
+  if (!found) return py::none();
+  py::list stages, sends, actions;
+  for (const StageSummary& stage : found->stages)
+    stages.append(py::dict("parameter_bytes"_a = stage.parameter_bytes, "forward_ns"_a = stage.forward_ns,
+                           "backward_ns"_a = stage.backward_ns, "in_flight"_a = stage.in_flight));
+  for (const StageSend& send : found->sends)
+    sends.append(py::dict("sender"_a = send.from, "receiver"_a = send.to, "bytes"_a = send.bytes,
+                          "count"_a = send.count, "source"_a = bridge::source_text(send.source)));
+  for (const TimedAction& timed : found->simulation.actions)
+    actions.append(py::make_tuple(timed.rank, str(timed.action), timed.start, timed.end));
+  return py::dict("schedule"_a = found->schedule, "microbatches"_a = found->microbatches, "stages"_a = stages,
+                  "sends"_a = sends, "actions"_a = actions, "bubble"_a = found->simulation.bubble,
+                  "step_ns"_a = found->simulation.total);
+}
+
 py::dict report(const Plan& plan) {
   const Graph& graph = plan.executable->graph();
   py::list collectives, values, fallbacks;
@@ -112,7 +131,7 @@ py::dict report(const Plan& plan) {
   return py::dict("mesh"_a = graph.mesh ? py::cast(graph.mesh->str()) : py::none(), "collectives"_a = collectives,
                   "values"_a = values, "fallbacks"_a = fallbacks, "peak_bytes"_a = plan.executable->peak_bytes(),
                   "timeline"_a = timeline(plan), "balance"_a = balance(graph), "flops"_a = flops.device,
-                  "whole_flops"_a = flops.whole);
+                  "whole_flops"_a = flops.whole, "pipeline"_a = pipeline(graph));
 }
 
 py::object report_or_none(const PlanRef& plan) { return plan ? py::object(report(*plan)) : py::none(); }

@@ -7,6 +7,7 @@
 
 #include <exception>
 #include <functional>
+#include <numeric>
 #include <optional>
 
 #include "base/error.h"
@@ -19,6 +20,7 @@
 #include "bridge/backend/strides.h"
 #include "bridge/python/source.h"
 #include "bridge/recorder/recorder.h"
+#include "bridge/recorder/schedules.h"
 #include "bridge/tensor/abstract.h"
 #include "bridge/tensor/annotation.h"
 #include "bridge/tensor/meta.h"
@@ -65,19 +67,31 @@ TensorType type_of(const at::Tensor& tensor) {
   return TensorType{bridge::to_dtype(tensor.scalar_type()), tensor.sizes().vec(), false};
 }
 
+// Those among `positions` that are where the values are.
+std::vector<int64_t> there(const Sharding& sharding, std::vector<int64_t> positions) {
+  std::erase_if(positions, [&](int64_t position) { return !lies_at(*sharding.mesh, sharding.place, position); });
+  return positions;
+}
+
+std::vector<int64_t> positions(const Sharding& sharding) {
+  std::vector<int64_t> all(sharding.mesh->size());
+  std::iota(all.begin(), all.end(), 0);
+  return there(sharding, std::move(all));
+}
+
 std::vector<std::vector<std::pair<int64_t, int64_t>>> boxes(const Sharding& sharding, const Shape& shape) {
-  std::vector<std::vector<std::pair<int64_t, int64_t>>> result(sharding.mesh->size());
-  for (int64_t position = 0; position < sharding.mesh->size(); ++position) {
-    for (const Range& range : local_box(sharding, shape, position)) {
-      result[position].emplace_back(range.start, range.start + range.extent);
-    }
+  std::vector<std::vector<std::pair<int64_t, int64_t>>> result;
+  for (const int64_t position : positions(sharding)) {
+    auto& box = result.emplace_back();
+    for (const Range& range : local_box(sharding, shape, position))
+      box.emplace_back(range.start, range.start + range.extent);
   }
   return result;
 }
 
 std::vector<int64_t> replica_ids(const Sharding& sharding) {
   std::vector<int64_t> result, seen(num_distinct(*sharding.mesh, sharding.used()), 0);
-  for (int64_t position = 0; position < sharding.mesh->size(); ++position) {
+  for (const int64_t position : positions(sharding)) {
     result.push_back(seen[distinct_index(*sharding.mesh, sharding.used(), position)]++);
   }
   return result;
@@ -88,6 +102,9 @@ std::vector<int64_t> addressable(const Mesh& mesh) {
   const Processes processes = bridge::comm().processes();
   return positions_of(processes, processes.here, mesh);
 }
+
+// Those of a sharding.
+std::vector<int64_t> addressable(const Sharding& sharding) { return there(sharding, addressable(*sharding.mesh)); }
 
 // One tensor for each device of this process, in order of position, and their sharding; devices with the same shard
 // share a tensor. Data without a sharding are one tensor. Waits until the data are computed.
@@ -108,8 +125,8 @@ std::pair<std::vector<at::Tensor>, std::optional<ShardingHandle>> local_data(con
   if (!sharding) return {{shown(shards.at(0))}, std::nullopt};
   Holdings holdings(bridge::comm().processes());
   std::vector<at::Tensor> distinct(shards.size()), result;
-  for (const int64_t position : addressable(*sharding->mesh)) {
-    const size_t index = holdings.place(sharding->mesh, sharding->used(), position);
+  for (const int64_t position : addressable(*sharding)) {
+    const size_t index = holdings.index_at(*sharding, position);
     if (!distinct.at(index).defined()) distinct[index] = shown(shards[index]);
     result.push_back(distinct[index]);
   }
@@ -129,10 +146,10 @@ DataRef data_of_shards(const TensorType& type, ShardingRef sharding,
                        const std::function<BufferRef(size_t, int64_t)>& make) {
   if (bridge::planning_only()) return bridge::abstract_data(type, sharding);
   Holdings holdings(bridge::comm().processes());
-  Shards shards(holdings.of(sharding->mesh, sharding->used()).size());
-  const std::vector<int64_t> positions = addressable(*sharding->mesh);
+  Shards shards(holdings.of(*sharding).size());
+  const std::vector<int64_t> positions = addressable(*sharding);
   for (size_t i = 0; i < positions.size(); ++i) {
-    BufferRef& shard = shards.at(holdings.place(sharding->mesh, sharding->used(), positions[i]));
+    BufferRef& shard = shards.at(holdings.index_at(*sharding, positions[i]));
     if (!shard) shard = make(i, positions[i]);
   }
   return std::make_shared<Data>(type, sharding, std::move(shards));
@@ -277,6 +294,17 @@ void bind_handle(py::module_& m) {
       .def_property_readonly("reduction",
                              [](const ShardingHandle& h) { return std::string(name(h.sharding->reduction)); })
       .def_property_readonly("replicated", [](const ShardingHandle& h) { return h.sharding->replicated(); })
+      .def_property_readonly("place",
+                             [](const ShardingHandle& h) -> std::optional<std::pair<std::string, int64_t>> {
+                               const Place& place = h.sharding->place;
+                               if (place.whole()) return std::nullopt;
+                               return std::pair{h.sharding->mesh->axes()[place.axis].name, place.stage};
+                             })
+      .def_property_readonly("positions", [](const ShardingHandle& h) { return positions(*h.sharding); })
+      .def_property_readonly("addressable", [](const ShardingHandle& h) { return addressable(*h.sharding); })
+      .def("on", [](const ShardingHandle& h, const std::string& axis, int64_t stage) {
+        return ShardingHandle{at_stage(h.sharding, axis, stage), h.written};
+      })
       .def("boxes", [](const ShardingHandle& h, const Shape& shape) { return boxes(*h.sharding, shape); })
       .def("replica_ids", [](const ShardingHandle& h) { return replica_ids(*h.sharding); })
       .def("__eq__", [](const ShardingHandle& a, const ShardingHandle& b) { return a.sharding == b.sharding; })
@@ -296,6 +324,10 @@ void bind_sharding(py::module_& m) {
     PartitionSpec spec{std::move(entries)};
     ShardingRef sharding = to_sharding(spec, mesh.mesh, shape, tensor);
     return ShardingHandle{sharding, as_written(std::move(spec), *mesh.mesh)};
+  });
+  m.def("set_schedule", [](const MeshHandle& mesh, const std::string& schedule) {
+    const bridge::Recorder::Lock lock;
+    bridge::set_schedule(mesh.mesh, schedule);
   });
   m.def("annotate", annotate);
   m.def("annotation", annotation);

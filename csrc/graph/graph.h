@@ -74,6 +74,9 @@ struct Node {
   ValueId output = 0;  // first result; result i is output + i
   uint32_t param = 0;  // the number of its first parameter in the graph; parameter i of the node is param + i
   SourceId source = 0;
+  // Of the recorded program: odd before a backward pass, even within one, counted on from 1; 0: of no part of it. Order
+  // alone may depend on it.
+  uint32_t phase = 0;
   NodeId starts_of = kNone;  // while a plan is made: the recorded node from which this one has its start
   // Of collectives only (ops like "spmdx.comm.all_gather"): the sub-axes of its groups of devices, and the bytes that
   // one device receives. The shardings before and after are those of its operand and result.
@@ -132,6 +135,9 @@ struct Constraint {
 
 struct Graph {
   MeshRef mesh;             // null: nothing is annotated, and the graph runs on one device
+  // In which order the stages do what they do, where values have places: the name or the text of a schedule
+  // (passes/pipeline/schedule.h). Empty: none was asked for.
+  std::string schedule;
   std::vector<Node> nodes;  // topological: a node's inputs come before it
   std::vector<Value> values;
   std::vector<Input> inputs;

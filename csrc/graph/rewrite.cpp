@@ -10,6 +10,7 @@ namespace spmdx {
 
 Rewrite::Rewrite(const Graph& from) : from_(from), map_(from.values.size(), kNone) {
   to_.mesh = from.mesh;
+  to_.schedule = from.schedule;
   to_.num_params = from.num_params;
   to_.merged_starts = from.merged_starts;
   for (const Input& input : from.inputs) {
@@ -36,6 +37,7 @@ void Rewrite::keep(const Node& node) {
   const ValueId output = to_.add_node(copy.call, copy.inputs, copy.source, copy.param);
   Node& added = to_.nodes.back();
   added.starts_of = node.starts_of;
+  added.phase = node.phase;
   added.sub_axes = node.sub_axes;
   added.bytes = node.bytes;
   added.cause = node.cause;

@@ -88,7 +88,7 @@ uint64_t hash_sharding(ShardingRef sharding) {
     h = hash_combine(h, static_cast<uint64_t>(dim.tile) + dim.sub_axes.size());
     for (SubAxisId sub_axis : dim.sub_axes) h = hash_combine(h, sub_axis);
   }
-  return h;
+  return sharding->place.whole() ? h : hash_combine(h, hash(sharding->place));
 }
 
 uint64_t hash_node(uint64_t h, const Node& node) {
@@ -156,11 +156,12 @@ uint64_t structural_hash(const Graph& graph) {
     h = hash_combine(hash_combine(h, constraint.value), hash_sharding(constraint.sharding));
     h = hash_combine(h, constraint.state);
   }
+  if (!graph.schedule.empty()) h = hash_combine(h, std::hash<std::string>{}(graph.schedule));
   return hash_combine(h, graph.num_params);
 }
 
 bool same(const Graph& a, const Graph& b) {
-  return same_mesh(a.mesh, b.mesh) && a.num_params == b.num_params && same_inputs(a, b) &&
+  return same_mesh(a.mesh, b.mesh) && a.schedule == b.schedule && a.num_params == b.num_params && same_inputs(a, b) &&
          std::ranges::equal(a.nodes, b.nodes, same_nodes) && std::ranges::equal(a.outputs, b.outputs, same_outputs) &&
          std::ranges::equal(a.constraints, b.constraints, same_constraints);
 }

@@ -39,7 +39,7 @@ std::string percent(ValueId value) { return value == kNone ? "none" : "%" + std:
 // the word "replicated".
 std::string typed(const TensorType& type, ShardingRef sharding) {
   std::string out = str(TensorType{type.dtype, type.shape}, sharding);
-  if (sharding && sharding->replicated()) out += " replicated";
+  if (sharding && sharding->replicated() && sharding->place.whole()) out += " replicated";
   return type.wrapped_number ? out + " number" : out;
 }
 
@@ -112,6 +112,7 @@ std::string attributes(const Node& node, const Graph& graph) {
   if (node.sub_axes && graph.mesh) out += " over " + axes(*graph.mesh, node.sub_axes);
   if (node.bytes) out += " bytes " + std::to_string(node.bytes);
   if (!node.cause.empty()) out += " cause " + quoted(node.cause);
+  if (!graph.schedule.empty() && node.phase) out += " phase " + std::to_string(node.phase);
   if (!numbers_params_in_order(*node.call)) {
     out += " params " + std::to_string(node.param) + " " + std::to_string(node.call->num_params);
   }
@@ -184,6 +185,7 @@ std::string print(const Node& node, const Graph& graph, const SourcePrinter& sou
 std::string print(const Graph& graph, const SourcePrinter& source) {
   std::string out;
   if (graph.mesh) out += print_mesh(*graph.mesh) + "\n";
+  if (!graph.schedule.empty()) out += "schedule " + quoted(graph.schedule) + "\n";
   if (graph.num_params != used_params(graph)) out += "params " + std::to_string(graph.num_params) + "\n";
   for (const Input& input : graph.inputs) out += print_input(input, graph) + comment(input.source, source) + "\n";
   for (const Node& node : graph.nodes) out += print(node, graph, source) + "\n";

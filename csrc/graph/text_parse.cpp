@@ -24,6 +24,8 @@ class Parser {
     if (cursor.at_end()) return;
     if (cursor.peek("mesh")) {
       mesh(cursor);
+    } else if (cursor.accept("schedule")) {
+      graph_.schedule = cursor.quoted();
     } else if (cursor.accept("params")) {
       graph_.num_params = std::max(graph_.num_params, cursor.number<uint32_t>("the number of parameters"));
     } else if (cursor.accept("constrain")) {
@@ -220,6 +222,7 @@ class Parser {
     }
     if (cursor.accept("bytes")) node.bytes = cursor.number<int64_t>("a number of bytes");
     if (cursor.accept("cause")) node.cause = cursor.quoted();
+    if (cursor.accept("phase")) node.phase = cursor.number<uint32_t>("the number of a phase");
   }
 
   // Reads axes: "model", or a part of an axis, "model:(pre)size".

@@ -9,6 +9,7 @@
 
 #include "passes/lower_permutes.h"
 #include "passes/passes.h"
+#include "passes/places/order.h"
 #include "passes/search/decisions_text.h"
 
 namespace spmdx {
@@ -67,6 +68,8 @@ const std::vector<Pass>& all_passes() {
       {"partition", partition},                        // inserts the collectives
       {"lower-permutes", of_graph(lower_permutes)},    // moves of rows between devices become collectives
       {"fuse-adds", of_graph(fuse_adds)},              // rows are added to a value, not to zeros that are added to it
+      {"place", of_graph(place)},                      // stages of a pipeline, and what is sent between them
+      {"order", of_graph(order_by_schedule)},          // microbatches, as the stages' schedule has them
       {"schedule", of_graph(schedule)},                // the order, and buckets of collectives
       {"verify", of_graph(verify)},                    // checks the result, from the rules alone
   };

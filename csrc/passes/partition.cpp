@@ -38,7 +38,7 @@ class Partition {
     for (size_t i : inputs_by_use(graph_)) {
       const Input& input = graph_.inputs[i];
       const ValueId made = rewrite_.at(input.value);
-      ShardingRef layout = input.physical;
+      ShardingRef layout = everywhere(input.physical);
       if (!layout) layout = replicated(graph_.mesh, graph_.values[input.value].type.shape.size());
       rewrite_.to().values[made].sharding = layout;
       layouts_.add(input.value, layout, made);
@@ -46,7 +46,7 @@ class Partition {
         pin(input.value, graph_.values[input.value].sharding, input.source, 0,
             describe(input.value) + " from another mesh");
       if (input.annotation)
-        pin(input.value, input.annotation, input.source, 0, "annotation of " + describe(input.value));
+        pin(input.value, everywhere(input.annotation), input.source, 0, "annotation of " + describe(input.value));
     }
     for (NodeId node = 0; node < graph_.nodes.size(); ++node) visit(node);
     std::vector<ValueId> kept(graph_.outputs.size());  // one value may be two outputs, in two layouts
@@ -70,6 +70,7 @@ class Partition {
     }
     const ValueId output = rewrite_.to().add_node(copy.call, copy.inputs, node.source, node.param);
     rewrite_.to().nodes.back().starts_of = node.starts_of;
+    rewrite_.to().nodes.back().phase = node.phase;
     for (size_t i = 0; i < placement.outputs.size(); ++i) {
       const ValueId old = node.output + static_cast<ValueId>(i);
       const ValueId made = output + static_cast<ValueId>(i);

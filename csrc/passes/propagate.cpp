@@ -79,10 +79,10 @@ class Propagation {
   void seed_input(const Input& input) {
     const std::string name = input.name.empty() ? "an input" : input.name;
     if (input.annotation) {
-      set(input.value, input.annotation, {input.source, "annotation of " + name, nullptr});
+      set(input.value, everywhere(input.annotation), {input.source, "annotation of " + name, nullptr});
       known_.fixed[input.value] = true;
     } else if (input.physical && !comes_from_another_mesh(graph_, input) && !known_.fixed[input.value]) {
-      set(input.value, without_partial(input.physical, graph_.values[input.value].type.shape),
+      set(input.value, without_partial(everywhere(input.physical), graph_.values[input.value].type.shape),
           {0, "layout of " + name, nullptr});
     }
   }
@@ -98,10 +98,10 @@ class Propagation {
       }
     }
     for (const Constraint& constraint : graph_.constraints)
-      seed_result(constraint.value, constraint.sharding, constraint.source, constraint.state);
+      seed_result(constraint.value, everywhere(constraint.sharding), constraint.source, constraint.state);
     for (const Output& output : graph_.outputs)
       if (output.annotation)
-        seed_result(output.value, output.annotation, output.source, output.state || output.tied != kNone);
+        seed_result(output.value, everywhere(output.annotation), output.source, output.state || output.tied != kNone);
   }
 
   void seed_result(ValueId value, const ShardingRef& sharding, SourceId source, bool state) {

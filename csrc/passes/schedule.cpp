@@ -26,12 +26,13 @@ struct Bucket {
 
 bool may_bucket(const Node& node) { return is_collective(node) && traits_of(collective_kind(node)).joins; }
 
-// Kind, group, dtype and reduction: what collectives that are merged have in common.
-using Lane = std::tuple<std::string_view, SubAxisSet, DType, Reduction>;
+// Kind, group, dtype, reduction and place: what collectives that are merged have in common.
+using Lane = std::tuple<std::string_view, SubAxisSet, DType, Reduction, Place>;
 
 Lane lane_of(const Graph& graph, const Node& node) {
   const Value& operand = graph.values[node.inputs[0]];
-  return {node.call->op, node.sub_axes, operand.type.dtype, operand.sharding->reduction};
+  return {node.call->op, node.sub_axes, operand.type.dtype, operand.sharding->reduction,
+          graph.values[node.output].sharding->place};
 }
 
 // Joins every collective to the earliest bucket its operand is, or can cheaply be made, ready for.
@@ -111,6 +112,7 @@ void emit_bucket(const Graph& graph, const Bucket& bucket, Rewrite& rewrite) {
   const ValueId first = rewrite.to().add_node(seal(std::move(call)), std::move(inputs), leader.source);
   Node& merged = rewrite.to().nodes.back();
   merged.sub_axes = leader.sub_axes;
+  merged.phase = leader.phase;
   merged.bytes = bucket.bytes;
   merged.cause = leader.cause;
   if (bucket.members.size() > 1) merged.cause += " (and " + std::to_string(bucket.members.size() - 1) + " more)";

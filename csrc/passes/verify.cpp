@@ -5,6 +5,7 @@
 #include <set>
 
 #include "base/error.h"
+#include "graph/places.h"
 #include "graph/rows.h"
 #include "passes/passes.h"
 #include "rules/lookup.h"
@@ -294,6 +295,21 @@ void check_collective(const Graph& graph, const Node& node) {
   }
 }
 
+// What an op reads is where it runs, or everywhere. Only a send, or a slice of what is at hand, leads to another place.
+void check_places(const Graph& graph, const Node& node) {
+  const Mesh& mesh = *graph.mesh;
+  const Place place = place_of(graph, node);
+  for (size_t r = 1; r < node.call->outputs.size(); ++r)
+    if (graph.values[node.output + r].sharding->place != place) reject(graph, node, "the results are in two places");
+  const bool sends = is_collective(node) && collective_kind(node) == Collective::send_recv;
+  const bool slices = is_collective(node) && collective_kind(node) == Collective::slice;
+  for (ValueId value : node.inputs) {
+    const Sharding& from = *graph.values[value].sharding;
+    if (from.place.whole() || from.place == place || sends || *from.mesh != mesh) continue;
+    if (!slices || !same_devices(mesh, from.place, place)) reject(graph, node, "an operand is in another place");
+  }
+}
+
 }  // namespace
 
 void verify(const Graph& graph) {
@@ -305,6 +321,7 @@ void verify(const Graph& graph) {
       if (!made[value]) reject(graph, node, "an operand is used before it is made");
     for (size_t i = 0; i < node.call->outputs.size(); ++i) made[node.output + i] = true;
     if (!graph.mesh) continue;
+    check_places(graph, node);
     if (is_collective(node))
       check_collective(graph, node);
     else
@@ -314,7 +331,7 @@ void verify(const Graph& graph) {
   for (const Output& output : graph.outputs) {
     const Sharding& sharding = *graph.values[output.value].sharding;
     if (sharding.partial) throw InternalError("verify: an output is left partial");
-    if (output.annotation && output.annotation->dims != sharding.dims)
+    if (output.annotation && (output.annotation->dims != sharding.dims || output.annotation->place != sharding.place))
       throw InternalError("verify: an output does not have the sharding the user wrote");
   }
 }

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// The notation of sharded types, printed and parsed: f32[64@data, 128@(model,seq)]{partial sum: expert}.
+// The notation of sharded types, printed and parsed: f32[64@data, 128@(model,seq)]{partial sum: expert} on pipe=1.
 #include "sharding/notation.h"
 
 #include "base/error.h"
@@ -45,7 +45,8 @@ class Parser {
       expect("{");
       partial();
     }
-    if (!sharded_) return {type, nullptr};
+    if (mesh_ && cursor_.accept("on")) place_ = parse_place(cursor_, *mesh_);
+    if (!sharded_ && place_.whole()) return {type, nullptr};
     return {type, finish(type.shape)};
   }
 
@@ -119,7 +120,9 @@ class Parser {
       if (!is_legal(*mesh_, dims_[i], shape[i]))
         fail("dim " + std::to_string(i) + " is cut by a part of an axis that does not divide it",
              "whole axes, or parts that divide evenly");
-    return intern({mesh_, dims_, partial_, reduction_}, shape);
+    if (!place_.whole() && (seen_ & sub_axis_set(mesh_->sub_axes_of_axis(place_.axis))))
+      fail("the axis of the place cuts a dim", "a stage axis that cuts no dim");
+    return intern({mesh_, dims_, partial_, reduction_, place_}, shape);
   }
 
   Cursor& cursor_;
@@ -127,6 +130,7 @@ class Parser {
   std::vector<DimSharding> dims_;
   SubAxisSet seen_ = 0, partial_ = 0;
   Reduction reduction_ = Reduction::none;
+  Place place_;
   bool sharded_ = false;
 };
 
@@ -140,9 +144,10 @@ std::string str(const TensorType& type, const ShardingRef& sharding) {
   for (size_t i = 0; i < type.shape.size(); ++i)
     out += (i ? ", " : "") + std::to_string(type.shape[i]) + dim_suffix(mesh, sharding->dims[i]);
   out += "]";
-  if (sharding->partial == 0) return out;
-  return out + "{partial " + std::string(name(sharding->reduction)) + ": " +
-         join(axis_names(mesh, sub_axis_list(sharding->partial))) + "}";
+  if (sharding->partial != 0)
+    out += "{partial " + std::string(name(sharding->reduction)) + ": " +
+           join(axis_names(mesh, sub_axis_list(sharding->partial))) + "}";
+  return sharding->place.whole() ? out : out + " on " + str(mesh, sharding->place);
 }
 
 std::pair<TensorType, ShardingRef> parse_type(Cursor& cursor, const MeshRef& mesh) {

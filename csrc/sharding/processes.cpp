@@ -18,7 +18,8 @@ std::vector<int64_t> positions_of(const Processes& processes, int64_t process, c
   return positions;
 }
 
-std::vector<int64_t> held_by(const Processes& processes, int64_t process, const Mesh& mesh, SubAxisSet used) {
+std::vector<int64_t> held_by(const Processes& processes, int64_t process, const Mesh& mesh, SubAxisSet used,
+                             const Place& place) {
   const int64_t count = num_distinct(mesh, used);
   if (processes.count == 1) {
     std::vector<int64_t> all(count);
@@ -27,30 +28,30 @@ std::vector<int64_t> held_by(const Processes& processes, int64_t process, const 
   }
   std::vector<bool> seen(count, false);
   for (const int64_t position : positions_of(processes, process, mesh))
-    seen[distinct_index(mesh, used, position)] = true;
+    if (lies_at(mesh, place, position)) seen[distinct_index(mesh, used, position)] = true;
   std::vector<int64_t> held;
   for (int64_t index = 0; index < count; ++index)
     if (seen[index]) held.push_back(index);
   return held;
 }
 
-bool held_everywhere(const Processes& processes, const Mesh& mesh, SubAxisSet used) {
+bool held_everywhere(const Processes& processes, const Mesh& mesh, SubAxisSet used, const Place& place) {
   const int64_t count = num_distinct(mesh, used);
   for (int64_t process = 0; process < processes.count; ++process)
-    if (static_cast<int64_t>(held_by(processes, process, mesh, used).size()) != count) return false;
+    if (static_cast<int64_t>(held_by(processes, process, mesh, used, place).size()) != count) return false;
   return true;
 }
 
-const std::vector<int64_t>& Holdings::of(const MeshRef& mesh, SubAxisSet used) {
-  const auto [at, fresh] = held_.try_emplace({mesh, used});
-  if (fresh) at->second = held_by(processes_, processes_.here, *mesh, used);
+const std::vector<int64_t>& Holdings::of(const MeshRef& mesh, SubAxisSet used, const Place& place) {
+  const auto [at, fresh] = held_.try_emplace({mesh, used, place});
+  if (fresh) at->second = held_by(processes_, processes_.here, *mesh, used, place);
   return at->second;
 }
 
-uint32_t Holdings::place(const MeshRef& mesh, SubAxisSet used, int64_t position) {
-  const int64_t index = distinct_index(*mesh, used, position);
+uint32_t Holdings::index_at(const Sharding& sharding, int64_t position) {
+  const int64_t index = distinct_index(*sharding.mesh, sharding.used(), position);
   if (processes_.count == 1) return static_cast<uint32_t>(index);
-  const auto& held = of(mesh, used);
+  const auto& held = of(sharding);
   const auto at = std::lower_bound(held.begin(), held.end(), index);
   internal_check(at != held.end() && *at == index, "a shard of a device of another process");
   return static_cast<uint32_t>(at - held.begin());

@@ -2,9 +2,10 @@
 // Processes: which process of the program owns which device, and which shards it therefore holds.
 #pragma once
 #include <map>
+#include <tuple>
 #include <vector>
 
-#include "sharding/mesh.h"
+#include "sharding/sharding.h"
 
 namespace spmdx {
 
@@ -20,24 +21,28 @@ struct Processes {
 // The positions of the mesh that are devices of `process`, ascending.
 std::vector<int64_t> positions_of(const Processes& processes, int64_t process, const Mesh& mesh);
 
-// The distinct shards (by index, ascending) of a value that uses these sub-axes which `process` holds.
-std::vector<int64_t> held_by(const Processes& processes, int64_t process, const Mesh& mesh, SubAxisSet used);
+// The distinct shards (by index, ascending) of a value that uses these sub-axes, there, which `process` holds.
+std::vector<int64_t> held_by(const Processes& processes, int64_t process, const Mesh& mesh, SubAxisSet used,
+                             const Place& place = {});
 
 // Whether every process, also one without a device of the mesh, holds all of such a value.
-bool held_everywhere(const Processes& processes, const Mesh& mesh, SubAxisSet used);
+bool held_everywhere(const Processes& processes, const Mesh& mesh, SubAxisSet used, const Place& place = {});
 
-// Which shards this process holds, by mesh and sub-axes; each is computed once. Values keep their shards in this order.
+// Which shards this process holds, by mesh, sub-axes and place; each is computed once. Values keep their shards in this order.
 class Holdings {
  public:
   explicit Holdings(const Processes& processes) : processes_(processes) {}
   // By distinct index, ascending.
-  const std::vector<int64_t>& of(const MeshRef& mesh, SubAxisSet used);
+  const std::vector<int64_t>& of(const MeshRef& mesh, SubAxisSet used, const Place& place = {});
+  const std::vector<int64_t>& of(const Sharding& sharding) {
+    return of(sharding.mesh, sharding.used(), sharding.place);
+  }
   // Where in that list the shard of the device at `position` is. REQUIRES: it is there.
-  uint32_t place(const MeshRef& mesh, SubAxisSet used, int64_t position);
+  uint32_t index_at(const Sharding& sharding, int64_t position);
 
  private:
   Processes processes_;
-  std::map<std::pair<MeshRef, SubAxisSet>, std::vector<int64_t>> held_;
+  std::map<std::tuple<MeshRef, SubAxisSet, Place>, std::vector<int64_t>> held_;
 };
 
 }  // namespace spmdx

@@ -21,6 +21,7 @@ struct ByValue {
   size_t operator()(const Sharding& sharding) const {
     uint64_t h = hash_combine(sharding.mesh->hash(), sharding.partial);
     h = hash_combine(h, static_cast<uint64_t>(sharding.reduction));
+    if (!sharding.place.whole()) h = hash_combine(h, hash(sharding.place));
     for (const DimSharding& dim : sharding.dims) {
       h = hash_combine(h, static_cast<uint64_t>(dim.tile));
       for (SubAxisId sub_axis : dim.sub_axes) h = hash_combine(h, sub_axis + 1);
@@ -60,6 +61,9 @@ void check_well_formed(const Sharding& sharding) {
       seen |= SubAxisSet{1} << sub_axis;
     }
   }
+  if (!sharding.place.whole())
+    for (SubAxisId sub_axis : sharding.mesh->sub_axes_of_axis(sharding.place.axis))
+      internal_check(!(seen >> sub_axis & 1), "a sharding that cuts by the axis of its place");
   internal_check((sharding.partial == 0) == (sharding.reduction == Reduction::none),
                  "a sharding whose reduction and partial sub-axes disagree");
 }
@@ -110,7 +114,7 @@ std::optional<Reduction> parse_reduction(std::string_view text) {
 }
 
 bool Sharding::operator==(const Sharding& other) const {
-  return partial == other.partial && reduction == other.reduction && dims == other.dims &&
+  return partial == other.partial && reduction == other.reduction && place == other.place && dims == other.dims &&
          (mesh == other.mesh || *mesh == *other.mesh);
 }
 
@@ -135,9 +139,30 @@ ShardingRef intern(Sharding sharding, const Shape& shape) {
   return find_or_add(std::move(sharding));
 }
 
+ShardingRef on(const ShardingRef& sharding, const Place& place) {
+  if (!sharding || sharding->place == place) return sharding;
+  Sharding moved = *sharding;
+  moved.place = place;
+  check_well_formed(moved);
+  return find_or_add(std::move(moved));
+}
+
+ShardingRef at_stage(const ShardingRef& sharding, const std::string& axis, int64_t stage) {
+  const Mesh& mesh = *sharding->mesh;
+  const int index = mesh.axis_index(axis);
+  if (index < 0 || stage < 0 || stage >= kMostStages)
+    throw ShardingError("'" + axis + "=" + std::to_string(stage) + "' is no place of " + mesh.str() +
+                        ". Expected an axis of the mesh and a stage from 0 to " + std::to_string(kMostStages - 1) +
+                        ". Pass the axis along which the stages lie.");
+  if (sharding->used() & sub_axis_set(mesh.sub_axes_of_axis(index)))
+    throw ShardingError("axis '" + axis + "' cuts a dim of the tensor, and is to hold stages. Expected an axis to do " +
+                        "one of both. Cut by another axis, or put the stages along another one.");
+  return on(sharding, {index, stage});
+}
+
 ShardingRef replicated(const MeshRef& mesh, size_t rank) {
   internal_check(mesh != nullptr, "a replicated sharding without a mesh");
-  return find_or_add({mesh, std::vector<DimSharding>(rank), 0, Reduction::none});
+  return find_or_add({mesh, std::vector<DimSharding>(rank), 0, Reduction::none, {}});
 }
 
 }  // namespace spmdx

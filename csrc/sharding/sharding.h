@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Sharding: which sub-axes cut each dim of a value, and over which sub-axes it is partial.
+// Sharding: which sub-axes cut each dim of a value, over which sub-axes it is partial, and where it is.
 #pragma once
 #include <memory>
 #include <optional>
@@ -7,6 +7,7 @@
 #include <vector>
 
 #include "sharding/cuts.h"
+#include "sharding/place.h"
 
 namespace spmdx {
 
@@ -20,6 +21,7 @@ struct Sharding {
   std::vector<DimSharding> dims;
   SubAxisSet partial = 0;
   Reduction reduction = Reduction::none;  // none exactly when partial == 0
+  Place place = {};                       // whose axis is not among the sub-axes above
 
   bool operator==(const Sharding& other) const;
   SubAxisSet used() const;          // sub-axes of the dims and of the partial
@@ -33,5 +35,10 @@ using ShardingRef = std::shared_ptr<const Sharding>;
 ShardingRef intern(Sharding sharding, const Shape& shape);
 size_t shardings_kept();
 ShardingRef replicated(const MeshRef& mesh, size_t rank);
+// The same cuts elsewhere.
+ShardingRef on(const ShardingRef& sharding, const Place& place);
+// The same cuts on a stage along the axis of this name. Throws ShardingError where the axis cuts a dim.
+ShardingRef at_stage(const ShardingRef& sharding, const std::string& axis, int64_t stage);
+inline ShardingRef everywhere(const ShardingRef& sharding) { return on(sharding, {}); }  // null stays null
 
 }  // namespace spmdx

@@ -34,6 +34,7 @@ from spmdx._annotate.sharding import (  # noqa: E402
 from spmdx._annotate.spec import PartitionSpec, Sharding  # noqa: E402
 from spmdx._annotate.tensor import ShardedTensor  # noqa: E402
 from spmdx._manual.shard_map import shard_map  # noqa: E402
+from spmdx._modules.stages import mark_stage  # noqa: E402
 from spmdx._program.accumulation import accumulate  # noqa: E402
 from spmdx._program.gathering import get_gather_budget, set_gather_budget  # noqa: E402
 from spmdx._program.plan import plan_only  # noqa: E402
@@ -87,6 +88,7 @@ __all__ = [
     "manual_seed",
     "mark_sharding",
     "mark_sharding_with_gradients",
+    "mark_stage",
     "mark_step",
     "metrics",
     "nn",

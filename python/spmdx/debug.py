@@ -10,6 +10,7 @@ from spmdx._annotate.annotation import require_spmdx
 from spmdx._report.cells import line_of_cell, lines_in, names_of_files
 from spmdx._report.diff import explain_diff
 from spmdx._report.held import local_bytes
+from spmdx._report.pipeline import PipelineReport, pipeline_report
 from spmdx._report.report import (
     BalanceReport,
     CollectiveReport,
@@ -78,7 +79,15 @@ def _report(row: dict[str, Any]) -> Report:
         row["flops"],
         row["whole_flops"],
         [BalanceReport(**b) for b in rows("balance")],
+        _pipeline(row["pipeline"], names),
     )
+
+
+def _pipeline(row: dict[str, Any] | None, names: dict[str, str]) -> PipelineReport | None:
+    if row is None:
+        return None
+    sends = [{**s, "source": line_of_cell(s["source"], names)} for s in row["sends"]]
+    return pipeline_report({**row, "sends": sends})
 
 
 def counters() -> dict[str, int]:

@@ -121,7 +121,9 @@ ValueId Recorder::record(CallRef call, std::vector<ValueId> inputs, const std::v
   state_->params.insert(state_->params.end(), params.begin(), params.end());
   state_->graph.num_params = static_cast<uint32_t>(state_->params.size());
   ++state_->ops;
-  return state_->graph.add_node(std::move(call), std::move(inputs), current_source(), first);
+  const ValueId result = state_->graph.add_node(std::move(call), std::move(inputs), current_source(), first);
+  state_->graph.nodes.back().phase = state_->phase_now();
+  return result;
 }
 
 at::Tensor Recorder::upload(const at::Tensor& host) {

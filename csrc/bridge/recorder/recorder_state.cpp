@@ -5,6 +5,10 @@
 #include "base/error.h"
 #include "bridge/tensor/abstract.h"
 
+namespace torch::autograd {
+int get_current_graph_task_id();  // of <torch/csrc/autograd/graph_task.h>, which includes a lot
+}
+
 namespace spmdx::bridge {
 
 bool has_failed(const Data& data) {
@@ -18,6 +22,12 @@ bool has_failed(const Data& data) {
   }
 }
 
+uint32_t RecorderState::phase_now() {
+  const bool backward = torch::autograd::get_current_graph_task_id() >= 0;
+  if (backward == (phase % 2 == 1)) ++phase;
+  return phase;
+}
+
 void RecorderState::reset() {
   Graph next;  // the next step is likely as long as this one
   next.values.reserve(graph.values.size());
@@ -28,6 +38,7 @@ void RecorderState::reset() {
   params.clear();
   input_of.clear();
   annotated = false;
+  phase = 1;
   uploads = {};
   ++epoch;
 }

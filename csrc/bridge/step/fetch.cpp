@@ -26,7 +26,9 @@ MeshRef mesh_of_all(const MeshRef& mesh, const Processes& processes) {
 DataRef held_here(const DataRef& data) {
   const ShardingRef sharding = data->sharding();
   const Processes processes = comm().processes();
-  if (processes.count == 1 || !sharding || held_everywhere(processes, *sharding->mesh, sharding->used())) return data;
+  if (processes.count == 1 || !sharding ||
+      held_everywhere(processes, *sharding->mesh, sharding->used(), sharding->place))
+    return data;
   Graph graph;
   graph.mesh = mesh_of_all(sharding->mesh, processes);
   const ValueId value = graph.add_input(data->type());

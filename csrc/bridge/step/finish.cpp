@@ -7,6 +7,7 @@
 
 #include "base/error.h"
 #include "bridge/python/source.h"
+#include "bridge/recorder/schedules.h"
 #include "graph/rewrite.h"
 
 namespace spmdx::bridge {
@@ -227,6 +228,7 @@ FinishedGraph finish_graph(RecorderState& state, std::vector<RootRef> owners, co
   for (const Output& output : outputs) needed[output.value] = true;
   done.graph = state.graph;
   done.graph.mesh = std::move(mesh);
+  done.graph.schedule = schedule_of(done.graph.mesh);
   done.graph.outputs = std::move(outputs);
   std::erase_if(done.graph.constraints, [&](const Constraint& c) { return !needed[c.value]; });
   done.data_of_inputs = keep_inputs(done.graph, state, needed);

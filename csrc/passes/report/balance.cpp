@@ -4,16 +4,19 @@
 
 #include <algorithm>
 
+#include "graph/places.h"
 #include "passes/strategy/strategy.h"
 #include "rules/lookup.h"
 
 namespace spmdx {
 namespace {
 
-// The sub-axes that cut no factor of the node, and over which no operand is partial.
+// The sub-axes that cut no factor of the node, and over which no operand is partial, nor do stages lie.
 SubAxisSet unused(const OpContext& op, const Graph& graph, const Node& node, const Strategy& strategy) {
   SubAxisSet used = strategy.used();
   for (const ValueId operand : node.inputs) used |= graph.values[operand].sharding->partial;
+  const Place place = place_of(graph, node);
+  if (!place.whole()) used |= sub_axis_set(op.mesh->sub_axes_of_axis(place.axis));
   return op.mesh->all_sub_axes() & ~used;
 }
 

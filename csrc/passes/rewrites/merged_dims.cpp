@@ -19,7 +19,7 @@ namespace {
 
 bool is_view(const Node& node) { return rules::form_of(*node.call) == rules::Form::view; }
 
-struct Place {
+struct DimOfValue {
   ValueId value;
   size_t dim;
 };
@@ -119,18 +119,18 @@ class Island {
         inside_(graph.nodes.size(), 0) {}
 
   // False where a value would hold rows in two dims.
-  bool grow(std::vector<Place> seeds) {
-    std::vector<Place> open = std::move(seeds);
+  bool grow(std::vector<DimOfValue> seeds) {
+    std::vector<DimOfValue> open = std::move(seeds);
     while (!open.empty()) {
-      const Place place = open.back();
+      const DimOfValue at = open.back();
       open.pop_back();
-      const auto [known, fresh] = dims_.try_emplace(place.value, place.dim);
-      if (!fresh && known->second != place.dim) return false;
+      const auto [known, fresh] = dims_.try_emplace(at.value, at.dim);
+      if (!fresh && known->second != at.dim) return false;
       if (!fresh) continue;
-      const NodeId producer = graph_.values[place.value].producer;
-      if (producer != kNone && !visit(producer, place, open)) return false;
-      for (NodeId user : users_[place.value])
-        if (!visit(user, place, open)) return false;
+      const NodeId producer = graph_.values[at.value].producer;
+      if (producer != kNone && !visit(producer, at, open)) return false;
+      for (NodeId user : users_[at.value])
+        if (!visit(user, at, open)) return false;
     }
     return true;
   }
@@ -142,9 +142,9 @@ class Island {
  private:
   enum : char { kInside = 1, kBorder = 2 };
 
-  // Whether the op treats the rows of `place` one by one, or sums over them; then all tensors that have these rows
+  // Whether the op treats the rows of `at` one by one, or sums over them; then all tensors that have these rows
   // join.
-  bool visit(NodeId id, const Place& place, std::vector<Place>& open) {
+  bool visit(NodeId id, const DimOfValue& at, std::vector<DimOfValue>& open) {
     const Node& node = graph_.nodes[id];
     const OpRuleRef rule = rule_for(node.call);
     const size_t tensors = rule->inputs.size() + rule->outputs.size();
@@ -152,8 +152,8 @@ class Island {
       return t < rule->inputs.size() ? rule->inputs[t] : rule->outputs[t - rule->inputs.size()];
     };
     for (size_t t = 0; t < tensors; ++t) {
-      if (value_at(node, t) != place.value) continue;
-      const std::vector<int>& dim = factors(t)[place.dim];
+      if (value_at(node, t) != at.value) continue;
+      const std::vector<int>& dim = factors(t)[at.dim];
       const bool in = dim.size() == 1 && !updates_[id] && follows(*rule, node, static_cast<size_t>(dim[0]));
       if (inside_[id] && inside_[id] != (in ? kInside : kBorder)) return false;
       inside_[id] = in ? kInside : kBorder;
@@ -315,7 +315,7 @@ std::vector<Merge> blocked_merges(const Graph& graph) {
 }
 
 std::optional<Graph> interleave(const Graph& graph, const Merge& merge) {
-  std::vector<Place> seeds;
+  std::vector<DimOfValue> seeds;
   each_blocked(graph, [&](const Merge& other, ValueId value, size_t dim) {
     if (other == merge) seeds.push_back({value, dim});
   });

@@ -46,15 +46,15 @@ std::optional<Slice> slice_of(const Node& node) {
   return Slice{node.inputs[0], dim, first / size, whole / size};
 }
 
-using Place = std::tuple<ValueId, size_t, int64_t>;  // value, dim, pieces
+using Pieces = std::tuple<ValueId, size_t, int64_t>;  // value, dim, pieces
 
-// Places of which several pieces are taken, and where the dim is cut.
-std::set<Place> worth_seeing(const Graph& graph) {
+// Values and dims of which several pieces are taken, and where the dim is cut.
+std::set<Pieces> worth_seeing(const Graph& graph) {
   struct Taken {
     size_t slices = 0;
     bool cut = false;
   };
-  std::map<Place, Taken> all;
+  std::map<Pieces, Taken> all;
   for (const Node& node : graph.nodes) {
     const auto slice = slice_of(node);
     if (!slice) continue;
@@ -63,29 +63,29 @@ std::set<Place> worth_seeing(const Graph& graph) {
     taken.cut =
         taken.cut || rules::is_cut(graph, slice->from, slice->dim) || rules::is_cut(graph, node.output, slice->dim);
   }
-  std::set<Place> worth;
-  for (const auto& [place, taken] : all)
-    if (taken.slices > 1 && taken.cut) worth.insert(place);
+  std::set<Pieces> worth;
+  for (const auto& [pieces, taken] : all)
+    if (taken.slices > 1 && taken.cut) worth.insert(pieces);
   return worth;
 }
 
 }  // namespace
 
 std::optional<Graph> see_split_views(const Graph& graph) {
-  const std::set<Place> worth = worth_seeing(graph);
+  const std::set<Pieces> worth = worth_seeing(graph);
   if (worth.empty()) return std::nullopt;
   Rewrite rewrite(graph);
-  std::map<Place, ValueId> seen;
+  std::map<Pieces, ValueId> seen;
   for (const Node& node : graph.nodes) {
     const auto slice = slice_of(node);
-    const Place place = slice ? Place{slice->from, slice->dim, slice->pieces} : Place{};
-    if (!slice || !worth.contains(place)) {
+    const Pieces pieces = slice ? Pieces{slice->from, slice->dim, slice->pieces} : Pieces{};
+    if (!slice || !worth.contains(pieces)) {
       rewrite.keep(node);
       continue;
     }
     Builder builder(rewrite.to(), node.source);
     const TensorType& part = node.call->outputs[0];
-    const auto [known, fresh] = seen.try_emplace(place, kNone);
+    const auto [known, fresh] = seen.try_emplace(pieces, kNone);
     if (fresh) {
       Shape shape = part.shape;
       shape.insert(shape.begin() + static_cast<long>(slice->dim), slice->pieces);

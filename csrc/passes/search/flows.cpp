@@ -7,11 +7,12 @@
 #include <numeric>
 #include <tuple>
 
+#include "graph/places.h"
 #include "passes/settings/limits.h"
 
 namespace spmdx {
 
-// The largest axis first, in an order that does not depend on how a mesh is written.
+// The largest axis first, in an order that does not depend on how a mesh is written; without one that holds stages.
 std::vector<SubAxisSet> Flows::axes() const {
   std::vector<size_t> order(graph_.mesh->axes().size());
   std::iota(order.begin(), order.end(), 0);
@@ -19,10 +20,11 @@ std::vector<SubAxisSet> Flows::axes() const {
     const Axis &one = graph_.mesh->axes()[a], &other = graph_.mesh->axes()[b];
     return std::tie(other.size, one.name) < std::tie(one.size, other.name);
   });
+  const SubAxisSet stages = stage_sub_axes(graph_);
   std::vector<SubAxisSet> found;
   for (const size_t axis : order) {
     const SubAxisSet sub_axes = sub_axis_set(graph_.mesh->sub_axes_of_axis(static_cast<int>(axis)));
-    if (sub_axes) found.push_back(sub_axes);
+    if (sub_axes & ~stages) found.push_back(sub_axes);
   }
   return found;
 }

@@ -17,7 +17,9 @@ int64_t restrict_to(const Mesh& mesh, SubAxisSet sub_axes, int64_t position) {
 
 // The digits of the target's position that do not tell shards apart: neighbours have them in common.
 int64_t idle_digits(const Sharding& from, const Sharding& to, int64_t position) {
-  return *from.mesh == *to.mesh ? restrict_to(*from.mesh, from.mesh->all_sub_axes() & ~from.used(), position) : 0;
+  const int64_t idle =
+      *from.mesh == *to.mesh ? restrict_to(*from.mesh, from.mesh->all_sub_axes() & ~from.used(), position) : 0;
+  return moved_to(*from.mesh, from.place, idle);
 }
 
 // The part of the wanted box that the source holds; false where there is none.

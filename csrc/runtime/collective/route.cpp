@@ -47,7 +47,7 @@ class Router {
 
   const std::vector<int64_t>& holdings(int64_t process) {
     const auto [at, fresh] = holdings_.try_emplace(process);
-    if (fresh) at->second = held_by(processes_, process, *from().mesh, from().used());
+    if (fresh) at->second = held_by(processes_, process, *from().mesh, from().used(), from().place);
     return at->second;
   }
 
@@ -113,10 +113,15 @@ class Router {
     }
   }
 
+  // The first device that holds this shard of the new layout.
+  int64_t position_of(int64_t index) const {
+    return moved_to(*to().mesh, to().place, representative(*to().mesh, to().used(), index));
+  }
+
   Target target_of(int64_t process, int64_t position, int64_t index) {
     const Assembly assembly = assembly_at(relayout_, position);
     const Assembly canonical =
-        processes_.count == 1 ? assembly : assembly_at(relayout_, representative(*to().mesh, to().used(), index));
+        processes_.count == 1 ? assembly : assembly_at(relayout_, position_of(index));
     Target target{assembly.shape, assembly.identity, assembly.holes, false, {}, {}};
     add_terms(process, assembly, canonical, target);
     return target;
@@ -126,11 +131,12 @@ class Router {
     const Mesh& mesh = *to().mesh;
     std::map<int64_t, Target> targets;
     if (processes_.count == 1) {
-      for (const int64_t index : held_by(processes_, 0, mesh, to().used()))
-        targets.emplace(index, target_of(0, representative(mesh, to().used(), index), index));
+      for (const int64_t index : held_by(processes_, 0, mesh, to().used(), to().place))
+        targets.emplace(index, target_of(0, position_of(index), index));
       return targets;
     }
     for (const int64_t position : positions_of(processes_, process, mesh)) {
+      if (!lies_at(mesh, to().place, position)) continue;
       const int64_t index = distinct_index(mesh, to().used(), position);
       if (!targets.contains(index)) targets.emplace(index, target_of(process, position, index));
     }

@@ -16,7 +16,8 @@ MemoryTracker::MemoryTracker(const Graph& graph, const Program& program, const P
     const ShardingRef sharding = graph.values[value].sharding;
     const SubAxisSet used = sharding ? sharding->used() : 0;
     for (uint32_t device = 0; device < devices_.size(); ++device) {
-      const uint32_t shard = used ? holdings.place(graph.mesh, used, positions[device]) : 0;
+      if (sharding && !lies_at(*sharding->mesh, sharding->place, positions[device])) continue;
+      const uint32_t shard = used ? holdings.index_at(*sharding, positions[device]) : 0;
       holders_[program.first_slot[value] + shard].push_back(device);
     }
   }

@@ -12,8 +12,10 @@ namespace {
 // Simulates a run: which memory each value has, and which of it is alive. Values share blocks as kernels' views do.
 class Liveness {
  public:
-  explicit Liveness(const Graph& graph)
+  // Of the devices with this coordinate along the stage axis, where there is one.
+  explicit Liveness(const Graph& graph, int64_t coordinate)
       : graph_(graph),
+        coordinate_(coordinate),
         last_use_(graph.values.size(), 0),
         block_of_(graph.values.size(), kNone),
         row_major_(graph.values.size(), true) {
@@ -49,9 +51,15 @@ class Liveness {
     int64_t values = 0;  // live values that lie in it
   };
 
+  bool is_here(const Value& value) const {
+    if (!value.sharding || value.sharding->place.whole()) return true;
+    const Place& place = value.sharding->place;
+    return place.stage % value.sharding->mesh->axes()[place.axis].size == coordinate_;
+  }
+
   int64_t local_bytes(ValueId id) const {
     const Value& value = graph_.values[id];
-    if (value.type.dtype == DType::unknown) return 0;
+    if (value.type.dtype == DType::unknown || !is_here(value)) return 0;
     const int64_t elements =
         value.sharding ? max_local_numel(*value.sharding, value.type.shape) : numel(value.type.shape);
     return elements * itemsize(value.type.dtype);
@@ -153,6 +161,7 @@ class Liveness {
   }
 
   const Graph& graph_;
+  const int64_t coordinate_;
   std::vector<NodeId> last_use_;
   std::vector<uint32_t> block_of_;
   std::vector<bool> row_major_;
@@ -162,6 +171,14 @@ class Liveness {
 
 }  // namespace
 
-int64_t predict_peak_bytes(const Graph& graph) { return Liveness(graph).run(); }
+int64_t predict_peak_bytes(const Graph& graph) {
+  int64_t coordinates = 1, most = 0;
+  for (const Value& value : graph.values)
+    if (value.sharding && !value.sharding->place.whole())
+      coordinates = value.sharding->mesh->axes()[value.sharding->place.axis].size;
+  for (int64_t coordinate = 0; coordinate < coordinates; ++coordinate)
+    most = std::max(most, Liveness(graph, coordinate).run());
+  return most;
+}
 
 }  // namespace spmdx

@@ -6,6 +6,7 @@
 #include <unordered_map>
 
 #include "base/error.h"
+#include "graph/places.h"
 #include "rules/lookup.h"
 #include "runtime/program/program.h"
 #include "sharding/shards.h"
@@ -62,7 +63,7 @@ class Preparer {
       const SubAxisSet used = used_sub_axes(value);
       internal_check(used == 0 || graph_.mesh, "a value is sharded in a graph without mesh");
       // An input may lie on another mesh. What no sharding cuts is whole in every process.
-      const size_t shards = value.sharding ? holdings_.of(value.sharding->mesh, used).size() : 1;
+      const size_t shards = value.sharding ? holdings_.of(*value.sharding).size() : 1;
       program_.first_slot.push_back(program_.total_slots);
       program_.num_slots.push_back(static_cast<uint32_t>(shards));
       program_.total_slots += static_cast<uint32_t>(shards);
@@ -78,8 +79,8 @@ class Preparer {
   }
 
   uint32_t slot_at(ValueId id, int64_t position) {
-    const SubAxisSet used = used_sub_axes(graph_.values[id]);
-    return program_.first_slot[id] + (used ? holdings_.place(graph_.mesh, used, position) : 0);
+    const Value& value = graph_.values[id];
+    return program_.first_slot[id] + (used_sub_axes(value) ? holdings_.index_at(*value.sharding, position) : 0);
   }
 
   Instruction start(NodeId id, InstructionKind kind) const {
@@ -125,8 +126,9 @@ class Preparer {
     for (ValueId input : node.inputs) sub_axes |= used_sub_axes(graph_.values[input]);
     for (size_t r = 0; r < node.call->outputs.size(); ++r) sub_axes |= used_sub_axes(graph_.values[node.output + r]);
     if (!graph_.mesh) return add_shard(id, 0, 0);
-    for (const int64_t i : holdings_.of(graph_.mesh, sub_axes))
-      add_shard(id, sub_axes, sub_axes ? representative(*graph_.mesh, sub_axes, i) : 0);
+    const Place place = place_of(graph_, node);
+    for (const int64_t i : holdings_.of(graph_.mesh, sub_axes, place))
+      add_shard(id, sub_axes, moved_to(*graph_.mesh, place, representative(*graph_.mesh, sub_axes, i)));
   }
 
   void add_shard(NodeId id, SubAxisSet sub_axes, int64_t position) {

@@ -13,19 +13,19 @@ namespace spmdx {
 namespace {
 
 // Where a sub-axis is in a state. A sub-axis and its successor in "next" places are treated alike there.
-struct Place {
+struct Slot {
   int dim = -1;  // -1 nowhere, -2 partial
   size_t slot = 0;
 };
-std::vector<Place> places(const ReshardState& state, size_t count) {
-  std::vector<Place> out(count);
+std::vector<Slot> slots(const ReshardState& state, size_t count) {
+  std::vector<Slot> out(count);
   for (SubAxisId sub_axis : sub_axis_list(state.partial)) out[sub_axis].dim = -2;
   for (size_t dim = 0; dim < state.dims.size(); ++dim)
     for (size_t slot = 0; slot < state.dims[dim].sub_axes.size(); ++slot)
       out[state.dims[dim].sub_axes[slot]] = {static_cast<int>(dim), slot};
   return out;
 }
-bool alike(const Place& a, const Place& b) { return a.dim == b.dim && (a.dim < 0 || a.slot + 1 == b.slot); }
+bool alike(const Slot& a, const Slot& b) { return a.dim == b.dim && (a.dim < 0 || a.slot + 1 == b.slot); }
 
 }  // namespace
 
@@ -56,7 +56,7 @@ ReshardSpace::ReshardSpace(int64_t itemsize, const Shape& shape, const Sharding&
       goal_{to.dims, to.partial, to.reduction},
       sub_axes_(from.used() | to.used()),
       token_of_(mesh_.sub_axes().size()) {
-  const std::vector<Place> before = places(start_, token_of_.size()), after = places(goal_, token_of_.size());
+  const std::vector<Slot> before = slots(start_, token_of_.size()), after = slots(goal_, token_of_.size());
   for (SubAxisId sub_axis : sub_axis_list(sub_axes_)) {
     const bool joins = scope != ReshardScope::sub_axes && !tokens_.empty() && tokens_.back().back() + 1 == sub_axis &&
                        mesh_.sub_axes()[sub_axis].axis == mesh_.sub_axes()[sub_axis - 1].axis &&

@@ -58,9 +58,18 @@ def handle_for(
     require_spmdx(tensor)
     require_shape(tensor, name)
     try:
-        return to_handle(spec, mesh, tensor, name or "tensor")
+        handle = to_handle(spec, mesh, tensor, name or "tensor")
     except ShardingError:
-        return to_handle(spec, mesh, tensor, name or name_of(tensor, "tensor"))
+        handle = to_handle(spec, mesh, tensor, name or name_of(tensor, "tensor"))
+    return _where_it_was(tensor, handle)
+
+
+def _where_it_was(tensor: torch.Tensor, handle: "_C.ShardingHandle") -> "_C.ShardingHandle":
+    """``handle`` on the stage that ``tensor`` was marked with before, unless it names one."""
+    known = None if handle.place else _C.annotation(tensor)
+    if known is None or known.place is None or known.mesh != handle.mesh:
+        return handle
+    return handle.on(*known.place)
 
 
 def annotate(tensor: torch.Tensor, handle: "_C.ShardingHandle") -> Any:

@@ -32,7 +32,9 @@ class LocalShard:
     device: int
 
 
-def pieces_of(shards: Sequence[Any], mesh: Mesh, dtype: torch.dtype | None) -> list[torch.Tensor]:
+def pieces_of(
+    shards: Sequence[Any], held_by: Mesh | Sharding, dtype: torch.dtype | None
+) -> list[torch.Tensor]:
     """The tensors of ``shards``: one for each device of this process, alike."""
     if not isinstance(shards, Iterable):
         raise ShardingError(
@@ -40,9 +42,11 @@ def pieces_of(shards: Sequence[Any], mesh: Mesh, dtype: torch.dtype | None) -> l
             "device. Write [part, …], in the order of the mesh's positions."
         )
     pieces = [s.data if isinstance(s, LocalShard) else s for s in shards]
-    count = len(mesh.addressable_positions)
+    count = len(held_by.addressable_positions)
     if len(pieces) != count:
-        whose = "its" if count == mesh.size() else "this process's"
+        all_of_it = held_by.size() if isinstance(held_by, Mesh) else len(held_by.positions)
+        mesh = held_by if isinstance(held_by, Mesh) or held_by.stage else held_by.mesh
+        whose = "its" if count == all_of_it else "this process's"
         raise ShardingError(
             f"{len(pieces)} shards for {mesh!r}. Expected one for each of {whose} {count} "
             "devices. Give replicas too, in the order of the mesh's positions."
@@ -82,7 +86,7 @@ def check_shapes(
     shapes: Mapping[int, Sequence[int]], sharding: Sharding, shape: Sequence[int]
 ) -> None:
     """Raises ShardingError unless these are, by position, parts of a tensor of ``shape``."""
-    boxes = sharding.boxes(shape)
+    boxes = dict(zip(sharding.positions, sharding.boxes(shape), strict=True))
     for position, found in shapes.items():
         wanted = tuple(s.stop - s.start for s in boxes[position])
         if tuple(found) != wanted:
@@ -92,9 +96,9 @@ def check_shapes(
             )
 
 
-def shapes_of(pieces: list[torch.Tensor], mesh: Mesh) -> dict[int, list[int]]:
+def shapes_of(pieces: list[torch.Tensor], held_by: Mesh | Sharding) -> dict[int, list[int]]:
     """The shape of the piece of each device of this process, by its position."""
-    positions = mesh.addressable_positions
+    positions = held_by.addressable_positions
     return {position: list(p.shape) for position, p in zip(positions, pieces, strict=True)}
 
 

@@ -58,6 +58,8 @@ class Sharding:
     Args:
         mesh: the devices; None means the global mesh.
         spec: a partition spec. One with ``...`` is for tensors of any rank that is enough.
+        stage: an axis of ``mesh`` and a stage along it, whose devices alone hold the value; None:
+            all devices do.
 
     Raises:
         ShardingError: no mesh, or a spec that does not fit it.
@@ -79,7 +81,12 @@ class Sharding:
 
     __slots__ = ("_handle", "_rest")
 
-    def __init__(self, mesh: "Mesh | _C.ShardingHandle | None", spec: Sequence[Any] | None = None):
+    def __init__(
+        self,
+        mesh: "Mesh | _C.ShardingHandle | None",
+        spec: Sequence[Any] | None = None,
+        stage: tuple[str, int] | None = None,
+    ):
         self._rest: int | None = None  # where the spec has its ellipsis, if it has one
         if isinstance(mesh, _C.ShardingHandle):  # as spmdx makes them
             self._handle = mesh
@@ -94,6 +101,8 @@ class Sharding:
                 del given[self._rest]
             sample = torch.empty((devices.size(),) * len(given), device="meta")
             self._handle = to_handle(given, devices, sample, "the tensor")
+            if stage is not None:
+                self._handle = at_stage(self._handle, stage)
 
     @property
     def mesh(self) -> Mesh:
@@ -107,6 +116,35 @@ class Sharding:
         if self._rest is not None:
             entries.insert(self._rest, ...)
         return PartitionSpec(*entries)
+
+    @property
+    def stage(self) -> tuple[str, int] | None:
+        """The axis along which stages lie and the one that holds the value; None: all devices.
+
+        Example:
+            >>> import torch, spmdx
+            >>> mesh = spmdx.Mesh(range(8), (2, 4), ("pipe", "data"))
+            >>> x = spmdx.mark_stage(torch.ones(8).to("spmdx"), mesh, 1)
+            >>> spmdx.get_annotation(x).stage
+            ('pipe', 1)
+        """
+        return self._handle.place
+
+    @property
+    def positions(self) -> list[int]:
+        """The positions of the mesh that hold a part of the value, ascending."""
+        return self._handle.positions
+
+    @property
+    def addressable_positions(self) -> list[int]:
+        """Those of ``positions`` whose devices are in this process.
+
+        Example:
+            >>> import spmdx
+            >>> spmdx.Sharding(spmdx.Mesh([3, 1], (2,), ("data",)), (None,)).addressable_positions
+            [0, 1]
+        """
+        return self._handle.addressable
 
     @property
     def partial(self) -> tuple[str, ...]:
@@ -146,7 +184,7 @@ class Sharding:
         return tuple(result)
 
     def boxes(self, shape: Sequence[int]) -> list[tuple[slice, ...]]:
-        """What each device holds of a tensor of this global shape, in order of position.
+        """What each of ``positions`` holds of a tensor of this global shape.
 
         Raises:
             ShardingError: it is no shape, or one of another rank.
@@ -176,11 +214,12 @@ class Sharding:
     def __reduce__(self) -> tuple[Any, ...]:
         if self.partial:
             raise TypeError(f"{self!r} is of summands, which are not saved. Save that of a result.")
-        return Sharding, (self.mesh, self.spec)
+        return Sharding, (self.mesh, self.spec, self.stage)
 
     def __repr__(self) -> str:
         partial = f", partial {self._handle.reduction}: {self.partial}" if self.partial else ""
-        return f"Sharding({self.mesh!r}, {self.spec!r}{partial})"
+        place = "" if self.stage is None else ", on {}={}".format(*self.stage)
+        return f"Sharding({self.mesh!r}, {self.spec!r}{partial}{place})"
 
 
 def written(entry: Any) -> str:
@@ -293,12 +332,25 @@ def _require_spec(spec: Any, mesh: Mesh, rank: int) -> None:
 
 def to_handle(spec: Any, mesh: Any, tensor: torch.Tensor, name: str) -> "_C.ShardingHandle":
     """The sharding of ``tensor``, which messages call ``name``. Raises ShardingError."""
+    stage = mesh.stage if isinstance(mesh, Sharding) else None
     given, spec = pair_of(mesh, spec)
     mesh = require_mesh(given)
     _require_spec(spec, mesh, tensor.dim())
     require_real(mesh)
     entries = [_axes(entry, spec) for entry in expanded(spec, tensor.dim(), name)]
-    return _C.to_sharding(entries, mesh._handle, list(tensor.shape), name)
+    handle = _C.to_sharding(entries, mesh._handle, list(tensor.shape), name)
+    return handle if stage is None else handle.on(*stage)
+
+
+def at_stage(handle: "_C.ShardingHandle", stage: Any) -> "_C.ShardingHandle":
+    """The same cuts on ``stage``: the name of an axis, and a number. Raises ShardingError."""
+    pair = isinstance(stage, tuple) and len(stage) == 2 and isinstance(stage[0], str)
+    if not pair or isinstance(stage[1], bool) or not isinstance(stage[1], int):
+        raise ShardingError(
+            f"the stage is {stage!r}. Expected the name of an axis and the number of a stage along "
+            "it. Write ('pipe', 0)."
+        )
+    return handle.on(*stage)
 
 
 def _require_placements(placements: Any, mesh: Mesh, count: int) -> None:

@@ -83,13 +83,13 @@ class ShardedTensor(torch.Tensor):
         """One piece for each device of this process, in the mesh's order; waits for the data."""
         data, handle = _C.local_data(self)
         sharding = self._known("local_shards") if handle is None else Sharding(handle)
-        mesh = sharding.mesh
-        positions = mesh.addressable_positions
+        mesh, positions = sharding.mesh, sharding.addressable_positions
         if handle is None:  # held whole, for all
             data = data * len(positions)
-        boxes, replicas = sharding.boxes(self.shape), sharding._handle.replica_ids()
+        parts = zip(sharding.boxes(self.shape), sharding._handle.replica_ids(), strict=True)
+        part_at = dict(zip(sharding.positions, parts, strict=True))
         return [
-            LocalShard(piece, boxes[p], replicas[p], int(mesh.device_ids[p]))
+            LocalShard(piece, *part_at[p], int(mesh.device_ids[p]))
             for piece, p in zip(data, positions, strict=True)
         ]
 
@@ -124,8 +124,8 @@ class ShardedTensor(torch.Tensor):
     def _fitting(self, shards: Sequence["torch.Tensor | LocalShard"]) -> tuple[Sharding, list]:
         """The sharding, and the tensors of ``shards``, which are parts of this one."""
         sharding = self._known("load_local_shards_")
-        pieces = pieces_of(shards, sharding.mesh, self.dtype)
-        check_shapes(shapes_of(pieces, sharding.mesh), sharding, self.shape)
+        pieces = pieces_of(shards, sharding, self.dtype)
+        check_shapes(shapes_of(pieces, sharding), sharding, self.shape)
         return sharding, pieces
 
     def _take(self, fitting: tuple[Sharding, list]) -> None:

@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any
 
 from spmdx._report import timeline
 from spmdx._report.cells import as_html, folded
+from spmdx._report.pipeline import PipelineReport
 from spmdx._report.timeline import SpanReport, last_end
 
 if TYPE_CHECKING:  # what draws is imported when it draws
@@ -134,6 +135,7 @@ class Report(Drawn):
         flops: floating-point operations of the device that has most to do.
         whole_flops: those of the same ops on one device; a share of 1 / devices is an even one.
         balance: products that devices repeat, those with most flops first; empty if there are none.
+        pipeline: stages, what they send, and their schedule; None where there are no stages.
     """
 
     mesh: str | None
@@ -145,6 +147,7 @@ class Report(Drawn):
     flops: int = 0
     whole_flops: int = 0
     balance: list[BalanceReport] = dataclasses.field(default_factory=list)
+    pipeline: PipelineReport | None = None
 
     @property
     def wire_bytes(self) -> int:
@@ -205,6 +208,8 @@ class Report(Drawn):
         self, console: rich.console.Console, options: Any
     ) -> rich.console.RenderResult:
         yield from self._head()
+        if self.pipeline is not None:
+            yield from self.pipeline.tables(table)
         yield table("Collectives", CollectiveReport, self.collectives)
         yield from self._rows_of_ops()
 
@@ -218,6 +223,8 @@ class Report(Drawn):
         if not few:
             said = f"All {len(self.collectives)} rows of collectives, in program order"
             shown += folded(said, table("Collectives", CollectiveReport, self.collectives))
+        if self.pipeline is not None:
+            shown += as_html(*self.pipeline.tables(table))
         said = f"How {len(self.values)} values are cut, and why"
         return shown + folded(said, *self._rows_of_ops())
 

@@ -125,8 +125,8 @@ def _pieces(tensor: torch.Tensor) -> dict[int, torch.Tensor]:
     data, handle = _C.local_data(tensor)
     handle = handle or _C.annotation(tensor)
     assert handle is not None  # what is cut has a sharding
-    mesh = sharding.Sharding(handle).mesh
-    ids = [int(mesh.device_ids[position]) for position in mesh.addressable_positions]
+    known = sharding.Sharding(handle)
+    ids = [int(known.mesh.device_ids[position]) for position in known.addressable_positions]
     return dict(zip(ids, data, strict=True))
 
 
@@ -192,8 +192,8 @@ def _take(tensor: torch.Tensor, by_device: dict[int, torch.Tensor]) -> None:
     handle = _C.annotation(tensor) or _C.sharding_of(tensor)
     assert handle is not None
     annotated = sharding.annotate(tensor, handle)
-    mesh = sharding.Sharding(handle).mesh
-    ids = [int(mesh.device_ids[position]) for position in mesh.addressable_positions]
+    known = sharding.Sharding(handle)
+    ids = [int(known.mesh.device_ids[position]) for position in known.addressable_positions]
     annotated.load_local_shards_([by_device[i].clone() for i in ids])
 
 

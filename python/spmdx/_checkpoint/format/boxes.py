@@ -56,8 +56,8 @@ def _process_of(device: int) -> int:
 
 
 def _boxes(sharding: Sharding, shape: Sequence[int]) -> Iterator[tuple[Box, int]]:
-    """The box of every position of the mesh, and the process that its device is in."""
-    devices = sharding.mesh.device_ids.tolist()
+    """The box of every position that holds one, and the process that its device is in."""
+    devices = sharding.mesh.device_ids[sharding.positions].tolist()
     for box, device in zip(sharding.boxes(shape), devices, strict=True):
         sizes = tuple(s.stop - s.start for s in box)
         yield Box(tuple(s.start for s in box), sizes), _process_of(device)

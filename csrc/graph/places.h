@@ -1,0 +1,19 @@
+// SPDX-License-Identifier: Apache-2.0
+// Places of a graph: its stage axis, where nodes run, and which of them send.
+#pragma once
+#include "graph/graph.h"
+
+namespace spmdx {
+
+// The stage axis of a graph: that of the places of its inputs, outputs and constraints; -1 if there are none. Throws
+// ShardingError where there are two such axes, or where the axis cuts a dim as well.
+int stage_axis(const Graph& graph);
+// Its sub-axes; none if there is no stage axis.
+SubAxisSet stage_sub_axes(const Graph& graph);
+
+// Where a node runs, once every value has its sharding: where its results are.
+Place place_of(const Graph& graph, const Node& node);
+// Whether the node brings its operand from one place to another.
+bool changes_place(const Graph& graph, const Node& node);
+
+}  // namespace spmdx

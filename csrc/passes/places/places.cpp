@@ -1,0 +1,120 @@
+// SPDX-License-Identifier: Apache-2.0
+// Places: every value gets its place, and what is read elsewhere is sent there once.
+#include <map>
+
+#include "graph/places.h"
+#include "graph/rewrite.h"
+#include "passes/passes.h"
+#include "passes/places/stages.h"
+#include "sharding/notation.h"
+#include "sharding/shards.h"
+
+namespace spmdx {
+namespace {
+
+class Placer {
+ public:
+  explicit Placer(const Graph& graph) : graph_(graph), stages_(stages_of(graph)), rewrite_(graph) {}
+
+  Graph run() {
+    for (const Input& input : graph_.inputs) {
+      ShardingRef& sharding = rewrite_.to().values[rewrite_.at(input.value)].sharding;
+      sharding = on(sharding, input.physical ? input.physical->place : Place{});
+    }
+    for (NodeId id = 0; id < graph_.nodes.size(); ++id) visit(id);
+    std::vector<ValueId> kept;
+    for (const Output& output : graph_.outputs) kept.push_back(finish(output));
+    Graph result = rewrite_.finish();
+    for (size_t i = 0; i < kept.size(); ++i) result.outputs[i].value = kept[i];
+    return result;
+  }
+
+ private:
+  Place place_at(int32_t stage) const { return stage == kAllStages ? Place{} : Place{stages_.axis, stage}; }
+
+  void visit(NodeId id) {
+    const Node& node = graph_.nodes[id];
+    const Place place = place_at(stages_.of_node[id]);
+    Node copy = node;
+    for (ValueId& value : copy.inputs) {
+      const ValueId old = value;
+      value = read_at(old, place, node.source, [&] { return node.call->op; });
+    }
+    Graph& to = rewrite_.to();
+    const ValueId output = to.add_node(copy.call, copy.inputs, copy.source, copy.param);
+    Node& added = to.nodes.back();
+    added.starts_of = copy.starts_of;
+    added.phase = stages_.phase[id];
+    added.sub_axes = copy.sub_axes;
+    added.bytes = copy.bytes;
+    added.cause = copy.cause;
+    for (size_t r = 0; r < node.call->outputs.size(); ++r) {
+      const auto old = node.output + static_cast<ValueId>(r), made = output + static_cast<ValueId>(r);
+      rewrite_.map(old, made);
+      to.values[made].sharding = on(graph_.values[old].sharding, place);
+      to.values[made].why = graph_.values[old].why;
+    }
+  }
+
+  // The value as an op there reads it. What is everywhere is read as it lies.
+  template <class Reader>
+  ValueId read_at(ValueId old, const Place& place, SourceId source, Reader reader) {
+    const ValueId here = rewrite_.at(old);
+    const Place& at = rewrite_.to().values[here].sharding->place;
+    return at.whole() || at == place ? here : moved(old, place, source, reader());
+  }
+
+  ValueId moved(ValueId old, const Place& place, SourceId source, const std::string& reader) {
+    const auto [known, fresh] = moved_.try_emplace({old, place}, kNone);
+    if (!fresh) return known->second;
+    Graph& to = rewrite_.to();
+    const ValueId here = rewrite_.at(old);
+    const Value& value = to.values[here];
+    const Mesh& mesh = *graph_.mesh;
+    const ShardingRef before = value.sharding, after = on(before, place);
+    const bool stays = before->place.whole() || same_devices(mesh, before->place, place);
+    Call call{.op = collective_op(stays ? Collective::slice : Collective::send_recv),
+              .args = {TensorArg{0}},
+              .inputs = {value.type},
+              .outputs = {value.type}};
+    const TensorType type = value.type;
+    const uint32_t phase = value.producer == kNone ? 0 : to.nodes[value.producer].phase;
+    const ValueId made = to.add_node(seal(std::move(call)), {here}, source);
+    Node& node = to.nodes.back();
+    node.phase = phase;
+    if (!stays) node.sub_axes = sub_axis_set(mesh.sub_axes_of_axis(stages_.axis));
+    node.bytes = stays ? 0 : max_local_numel(*before, type.shape) * itemsize(type.dtype);
+    node.cause = str(type, before) + " " + (place.whole() ? "everywhere" : "on " + str(mesh, place)) + " for " + reader;
+    to.values[made].sharding = after;
+    to.values[made].why = graph_.values[old].why;
+    return known->second = made;
+  }
+
+  // An output without an annotation of its own lies where the tensor did that it replaces, or where it was made.
+  ValueId finish(const Output& output) {
+    const ValueId here = rewrite_.at(output.value);
+    const Place at = rewrite_.to().values[here].sharding->place;
+    Place wanted = at;
+    if (output.annotation) {
+      wanted = output.annotation->place;
+    } else if (output.tied != kNone) {
+      const Input& tied = graph_.inputs[output.tied];
+      const ShardingRef& lies = tied.annotation ? tied.annotation : tied.physical;
+      if (lies) wanted = lies->place;
+    }
+    return wanted == at ? here : moved(output.value, wanted, output.source, "a value that is kept after the step");
+  }
+
+  const Graph& graph_;
+  const Stages stages_;
+  Rewrite rewrite_;
+  std::map<std::pair<ValueId, Place>, ValueId> moved_;
+};
+
+}  // namespace
+
+void place(Graph& graph) {
+  if (stage_axis(graph) >= 0) graph = Placer(graph).run();
+}
+
+}  // namespace spmdx

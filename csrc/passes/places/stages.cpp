@@ -1,0 +1,194 @@
+// SPDX-License-Identifier: Apache-2.0
+// Stages: one sweep along the program, and one against it.
+#include "passes/places/stages.h"
+
+#include <algorithm>
+#include <map>
+#include <set>
+
+#include "graph/places.h"
+#include "sharding/shards.h"
+
+namespace spmdx {
+namespace {
+
+using StageSet = std::set<int32_t>;
+
+class Assigner {
+ public:
+  explicit Assigner(const Graph& graph) : graph_(graph), readers_(users(graph)), copies_(graph.values.size()) {
+    stages_.axis = stage_axis(graph);
+    stages_.of_node.assign(graph.nodes.size(), kAllStages);
+    stages_.of_value.assign(graph.values.size(), kAllStages);
+    stages_.phase.assign(graph.nodes.size(), 0);
+    stages_.after_backward.assign(graph.values.size(), false);
+    kept_.assign(graph.values.size(), kUnasked);
+  }
+
+  Stages run() {
+    if (stages_.axis < 0) return std::move(stages_);
+    read_ends();
+    for (NodeId id = 0; id < graph_.nodes.size(); ++id) go_on(id);
+    for (NodeId id = static_cast<NodeId>(graph_.nodes.size()); id-- > 0;) move_to_readers(id);
+    return std::move(stages_);
+  }
+
+ private:
+  static constexpr int32_t kUnasked = -2;  // where an output lies, or what no output is
+
+  int32_t stage_in(const ShardingRef& sharding) const {
+    return !sharding || sharding->place.whole() ? kAllStages : static_cast<int32_t>(sharding->place.stage);
+  }
+
+  void read_ends() {
+    for (const Input& input : graph_.inputs) stages_.of_value[input.value] = stage_in(input.physical);
+    for (const Input& input : graph_.inputs)
+      if (input.annotation && stage_in(input.physical) == kAllStages)
+        stages_.of_value[input.value] = stage_in(input.annotation);  // every device has it, and one stage will keep it
+    for (const Constraint& constraint : graph_.constraints)
+      if (const int32_t stage = stage_in(constraint.sharding); stage != kAllStages) fixed_[constraint.value] = stage;
+    for (const Output& output : graph_.outputs) kept_[output.value] = stage_kept(output);
+  }
+
+  int32_t stage_kept(const Output& output) const {
+    if (output.annotation) return stage_in(output.annotation);
+    return output.tied == kNone ? kUnasked : stages_.of_value[graph_.inputs[output.tied].value];
+  }
+
+  int64_t bytes(ValueId id) const {
+    const Value& value = graph_.values[id];
+    if (value.type.dtype == DType::unknown) return 0;
+    return max_local_numel(*value.sharding, value.type.shape) * itemsize(value.type.dtype);
+  }
+
+  bool is_at(ValueId value, int32_t stage) const {
+    const int32_t home = stages_.of_value[value];
+    return home == kAllStages || home == stage || copies_[value].contains(stage);
+  }
+
+  // ---- along the program -------------------------------------------------------------------------------
+
+  void go_on(NodeId id) {
+    const Node& node = graph_.nodes[id];
+    uint32_t phase = node.phase;
+    bool after = false;
+    for (ValueId value : node.inputs) {
+      after |= stages_.after_backward[value];
+      const NodeId producer = graph_.values[value].producer;
+      if (node.phase == 0 && producer != kNone) phase = std::max(phase, stages_.phase[producer]);
+    }
+    const bool backward = phase != 0 && phase % 2 == 0;
+    stages_.phase[id] = phase;
+    int32_t stage = backward && after ? backward_stage(node) : after ? stage_of_largest(node) : last_stage(node);
+    for (size_t r = 0; r < node.call->outputs.size(); ++r)
+      if (const auto at = fixed_.find(node.output + static_cast<ValueId>(r)); at != fixed_.end()) stage = at->second;
+    set(id, stage);
+    for (ValueId value : node.inputs)
+      if (stage != kAllStages && !is_at(value, stage)) copies_[value].insert(stage);
+    for (size_t r = 0; r < node.call->outputs.size(); ++r)
+      stages_.after_backward[node.output + r] = after || backward;
+  }
+
+  void set(NodeId id, int32_t stage) {
+    const Node& node = graph_.nodes[id];
+    stages_.of_node[id] = stage;
+    for (size_t r = 0; r < node.call->outputs.size(); ++r) stages_.of_value[node.output + r] = stage;
+  }
+
+  int32_t last_stage(const Node& node) const {
+    int32_t stage = kAllStages;
+    for (ValueId value : node.inputs) stage = std::max(stage, stages_.of_value[value]);
+    return stage;
+  }
+
+  // Where the optimizer's ops run: beside the parameter.
+  int32_t stage_of_largest(const Node& node) const {
+    int32_t stage = kAllStages;
+    int64_t most = -1;
+    for (ValueId value : node.inputs) {
+      if (stages_.of_value[value] == kAllStages || bytes(value) <= most) continue;
+      most = bytes(value);
+      stage = stages_.of_value[value];
+    }
+    return stage;
+  }
+
+  // The latest stage, not after that of a gradient, that has all which the forward pass made or read; else the one that
+  // has most of it.
+  int32_t backward_stage(const Node& node) const {
+    int32_t gradients = INT32_MAX;
+    for (ValueId value : node.inputs)
+      if (stages_.after_backward[value] && stages_.of_value[value] != kAllStages)
+        gradients = std::min(gradients, stages_.of_value[value]);
+    if (gradients == INT32_MAX) return last_stage(node);
+    StageSet candidates = {gradients};
+    for (ValueId value : node.inputs) {
+      if (stages_.after_backward[value] || stages_.of_value[value] == kAllStages) continue;
+      candidates.insert(stages_.of_value[value]);
+      candidates.insert(copies_[value].begin(), copies_[value].end());
+    }
+    int32_t best = gradients;
+    int64_t least = INT64_MAX;
+    for (auto at = candidates.rbegin(); at != candidates.rend(); ++at) {
+      if (*at > gradients) continue;
+      int64_t missing = 0;
+      for (ValueId value : node.inputs)
+        if (!stages_.after_backward[value] && !is_at(value, *at)) missing += bytes(value);
+      if (missing >= least) continue;
+      least = missing;
+      best = *at;
+    }
+    return best;
+  }
+
+  // ---- against the program -----------------------------------------------------------------------------
+
+  // Whether the node reads what lies on a stage from before the step.
+  bool is_bound(const Node& node) const {
+    for (ValueId value : node.inputs)
+      if (graph_.values[value].producer == kNone && stages_.of_value[value] != kAllStages) return true;
+    for (size_t r = 0; r < node.call->outputs.size(); ++r)
+      if (fixed_.contains(node.output + static_cast<ValueId>(r))) return true;
+    return false;
+  }
+
+  // The one stage that reads its results; kUnasked: there are several, or none.
+  int32_t stage_of_readers(const Node& node) const {
+    StageSet found;
+    for (size_t r = 0; r < node.call->outputs.size(); ++r) {
+      const ValueId value = node.output + static_cast<ValueId>(r);
+      for (NodeId reader : readers_[value]) found.insert(stages_.of_node[reader]);
+      if (kept_[value] != kUnasked) found.insert(kept_[value]);
+    }
+    return found.size() == 1 && *found.begin() != kAllStages ? *found.begin() : kUnasked;
+  }
+
+  void move_to_readers(NodeId id) {
+    const Node& node = graph_.nodes[id];
+    const int32_t here = stages_.of_node[id], there = stage_of_readers(node);
+    if (there == kUnasked || there == here || is_bound(node)) return;
+    if (here == kAllStages) return set(id, there);
+    int64_t sent_before = 0, sent_after = 0;
+    for (ValueId value : std::set<ValueId>(node.inputs.begin(), node.inputs.end()))
+      if (!is_at(value, there)) sent_before += bytes(value);
+    for (size_t r = 0; r < node.call->outputs.size(); ++r)
+      if (!readers_[node.output + r].empty()) sent_after += bytes(node.output + static_cast<ValueId>(r));
+    if (sent_before >= sent_after) return;
+    set(id, there);
+    for (ValueId value : node.inputs)
+      if (!is_at(value, there)) copies_[value].insert(there);
+  }
+
+  const Graph& graph_;
+  const std::vector<std::vector<NodeId>> readers_;
+  std::vector<StageSet> copies_;         // by value: other stages that read it
+  std::vector<int32_t> kept_;            // by value: where an output is to lie
+  std::map<ValueId, int32_t> fixed_;     // by value: what a constraint says
+  Stages stages_;
+};
+
+}  // namespace
+
+Stages stages_of(const Graph& graph) { return Assigner(graph).run(); }
+
+}  // namespace spmdx

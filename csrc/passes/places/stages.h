@@ -1,0 +1,26 @@
+// SPDX-License-Identifier: Apache-2.0
+// Stages: where every node of a partitioned graph runs.
+#pragma once
+#include <vector>
+
+#include "graph/graph.h"
+
+namespace spmdx {
+
+constexpr int32_t kAllStages = -1;  // on the whole mesh: every device has it, and no stage waits for it
+
+struct Stages {
+  int axis = -1;                 // of the mesh, along which the stages lie; -1: the graph has no places
+  std::vector<int32_t> of_node;  // stage, or kAllStages
+  std::vector<int32_t> of_value;
+  // By node: Node::phase; of nodes that passes have added, the latest of those that their operands come from.
+  std::vector<uint32_t> phase;
+  std::vector<bool> after_backward;  // by value: a backward pass has made it, or what it was computed from
+};
+
+// Forward, a node runs on the last of the stages that its operands come from. Backward, it runs where the forward pass
+// left what it reads, on no later stage than the gradients come from. What costs less to send after an op than before
+// it is computed where it is read. REQUIRES: partitioned.
+Stages stages_of(const Graph& graph);
+
+}  // namespace spmdx

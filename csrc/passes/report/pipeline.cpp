@@ -1,0 +1,57 @@
+// SPDX-License-Identifier: Apache-2.0
+// Pipeline: read off the places of a planned program's values.
+#include "passes/report/pipeline.h"
+
+#include <algorithm>
+#include <map>
+#include <tuple>
+
+#include "graph/places.h"
+#include "sharding/shards.h"
+
+namespace spmdx {
+namespace {
+
+int64_t bytes_of(const Value& value) {
+  return max_local_numel(*value.sharding, value.type.shape) * itemsize(value.type.dtype);
+}
+
+std::vector<StageSend> sends_of(const Graph& graph) {
+  std::map<std::tuple<int64_t, int64_t, SourceId>, StageSend> found;
+  for (const Node& node : graph.nodes) {
+    if (!changes_place(graph, node) || node.bytes == 0) continue;
+    const Value& sent = graph.values[node.inputs[0]];
+    const SourceId source = sent.producer == kNone ? node.source : graph.nodes[sent.producer].source;
+    const Place to = place_of(graph, node);
+    StageSend& all = found[{sent.sharding->place.stage, to.whole() ? -1 : to.stage, source}];
+    all = {sent.sharding->place.stage, to.whole() ? -1 : to.stage, all.bytes + node.bytes, all.count + 1, source};
+  }
+  std::vector<StageSend> sends;
+  for (const auto& [key, send] : found) sends.push_back(send);
+  return sends;
+}
+
+}  // namespace
+
+std::optional<PipelineSummary> summarise_pipeline(const Graph& graph, const Topology& topology) {
+  const Actions actions = actions_of(graph);
+  if (actions.microbatches == 0) return std::nullopt;
+  PipelineSummary all;
+  all.schedule = graph.schedule.empty() ? "1f1b" : graph.schedule;
+  all.microbatches = actions.microbatches;
+  const std::vector<StageTimes> times = times_of(graph, actions, topology);
+  all.simulation = simulate(graph, actions, times);
+  for (const StageTimes& time : times)
+    all.stages.push_back({0, time.forward, time.input_gradient + time.weight_gradient, 0});
+  for (size_t stage = 0; stage < all.stages.size(); ++stage)
+    if (const size_t rank = stage % static_cast<size_t>(actions.ranks); rank < all.simulation.in_flight.size())
+      all.stages[stage].in_flight = all.simulation.in_flight[rank];
+  for (const Input& input : graph.inputs) {
+    const Value& value = graph.values[input.value];
+    if (!value.sharding->place.whole()) all.stages[value.sharding->place.stage].parameter_bytes += bytes_of(value);
+  }
+  all.sends = sends_of(graph);
+  return all;
+}
+
+}  // namespace spmdx

@@ -1,0 +1,31 @@
+// SPDX-License-Identifier: Apache-2.0
+// Clock: wires and devices, as the topology describes them.
+#include "passes/strategy/clock.h"
+
+#include "graph/places.h"
+#include "passes/strategy/strategy.h"
+#include "rules/lookup.h"
+
+namespace spmdx {
+namespace {
+
+int64_t wire_ns(const Graph& graph, const Node& node, const Topology& topology) {
+  const Collective kind = collective_kind(node);
+  if (node.sub_axes == 0 && node.bytes > 0)  // from another mesh: one message over the slowest wires
+    return topology.cost_ns(kind, node.bytes, 2, topology.levels.size() - 1);
+  const size_t level = level_of(sub_axis_levels(graph.mesh, topology), node.sub_axes);
+  const int64_t group = changes_place(graph, node) ? 2 : graph.mesh->group_size(node.sub_axes);
+  return topology.cost_ns(kind, node.bytes, group, level);
+}
+
+}  // namespace
+
+int64_t clock_ns(const Graph& graph, const Node& node, const Topology& topology) {
+  if (is_collective(node)) return wire_ns(graph, node, topology);
+  static const MeshRef kOne = Mesh::make({0}, {1});
+  const OpRuleRef rule = rule_for(node.call);
+  const OpContext op{graph.mesh ? graph.mesh : kOne, node.call.get(), rule.get(), false};
+  return time_of(op, strategy_of(op, graph, node), topology).clock_ns;
+}
+
+}  // namespace spmdx

@@ -1,0 +1,165 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Pipelines: which stage each parameter of a model is on, and in which order stages work."""
+
+import fnmatch
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import torch
+
+import spmdx._C as _C
+from spmdx._annotate.mesh import Mesh, require_mesh, require_real
+from spmdx._modules.marking import require_axis, require_module
+from spmdx._modules.stages import put_on
+from spmdx.errors import ShardingError, naming
+
+
+def _tensors(model: torch.nn.Module) -> dict[str, torch.Tensor]:
+    """Parameters and buffers by name, a shared one by its first, in the order of the modules."""
+    seen: dict[int, str] = {}
+    found: dict[str, torch.Tensor] = {}
+    for prefix, module in model.named_modules():
+        own = [*module._parameters.items(), *module._buffers.items()]
+        for name, tensor in own:
+            full = f"{prefix}.{name}" if prefix else name
+            if tensor is not None and seen.setdefault(id(tensor), full) == full:
+                found[full] = tensor
+    return found
+
+
+def _stages_by_cut(model: torch.nn.Module, cuts: Sequence[str], stages: int) -> dict[str, int]:
+    order = {name: at for at, (name, _) in enumerate(model.named_modules())}
+    for cut in cuts:
+        if not isinstance(cut, str) or cut not in order:
+            some = [name for name in order if name][:3]
+            raise ShardingError(
+                f"the cut {cut!r} names no module of the model. Expected names like "
+                f"{', '.join(map(repr, some))}. Name the module with which a stage begins."
+            )
+    at = [order[cut] for cut in cuts]
+    if at != sorted(set(at)) or 0 in at:
+        raise ShardingError(
+            f"the cuts {list(cuts)!r} are not in the order of the model's modules. Expected each "
+            "behind the one before, and none at the model itself. Sort them, or give a dict from "
+            "name patterns to stages."
+        )
+    if len(cuts) != stages - 1:
+        raise ShardingError(
+            f"{len(cuts)} cuts make {len(cuts) + 1} stages. Expected {stages - 1} cuts for the "
+            f"{stages} stages of the mesh. Name one module for each stage but the first."
+        )
+    result = {}
+    for name in _tensors(model):
+        module = order[name.rpartition(".")[0]]
+        result[name] = sum(cut <= module for cut in at)
+    return result
+
+
+def _stages_by_pattern(
+    model: torch.nn.Module, cuts: Mapping[str, int], stages: int
+) -> dict[str, int]:
+    names = list(_tensors(model))
+    for pattern, stage in cuts.items():
+        if not fnmatch.filter(names, str(pattern)):
+            raise ShardingError(
+                f"the pattern {pattern!r} matches no parameter or buffer. Expected names like "
+                f"{', '.join(map(repr, names[:3]))}. Mend the pattern, or drop it."
+            )
+        if isinstance(stage, bool) or not isinstance(stage, int) or not 0 <= stage < stages:
+            raise ShardingError(
+                f"the pattern {pattern!r} has stage {stage!r}. Expected a number from 0 to "
+                f"{stages - 1}. Give it a stage of the mesh."
+            )
+    result = {}
+    for name in names:
+        matching = [stage for pattern, stage in cuts.items() if fnmatch.fnmatch(name, pattern)]
+        if not matching:
+            raise ShardingError(
+                f"no pattern matches {name!r}. Expected a stage for every parameter and buffer. "
+                "Add a pattern; a last one, '*', matches all that is left."
+            )
+        result[name] = matching[0]
+    return result
+
+
+def _stages(model: torch.nn.Module, cuts: Any, stages: int) -> dict[str, int]:
+    if isinstance(cuts, Mapping):
+        return _stages_by_pattern(model, cuts, stages)
+    if isinstance(cuts, str) or not isinstance(cuts, Sequence):
+        raise ShardingError(
+            f"the cuts are {cuts!r}. Expected a list of names of modules, or a dict from name "
+            "patterns to stages. Write ['layers.4'] for two stages."
+        )
+    return _stages_by_cut(model, cuts, stages)
+
+
+def pipeline(
+    model: torch.nn.Module,
+    mesh: Mesh | None = None,
+    axis: str = "pipe",
+    cuts: Sequence[str] | Mapping[str, int] = (),
+    schedule: str = "1f1b",
+    chunks: int = 1,
+) -> torch.nn.Module:
+    """Cut a model into stages, which work on the microbatches of a training loop in turn.
+
+    The loop stays as it is: one that accumulates gradients, as everybody writes it. What each
+    backward pass ends is a microbatch. Losses, gradients and random numbers are those of one
+    device.
+
+    Args:
+        model: on device "spmdx". How its parameters are cut by other axes of the mesh stays.
+        mesh: the devices; None means the global mesh.
+        axis: of ``mesh``; each coordinate along it holds a stage, or ``chunks`` of them. It may
+            cut no dim in the same step.
+        cuts: names of the modules with which the second and later stages begin, in the order of
+            the model's modules; or a dict from patterns of names of parameters and buffers to
+            stages, of which the first that matches counts. A parameter that several modules share
+            is where the first of them is.
+        schedule: ``"gpipe"``, ``"1f1b"``, ``"interleaved:2"`` or ``"zb-h1"``; or the text or the
+            CSV of a table of actions, as :class:`spmdx.pipelines.Schedule` writes them.
+        chunks: how many stages each coordinate holds: round robin, stage ``s`` is at ``s`` modulo
+            the size of the axis.
+
+    Returns:
+        ``model`` itself.
+
+    Raises:
+        ShardingError: no axis of the mesh, cuts that name nothing or are too few, or an unknown
+            schedule.
+
+    Example:
+        >>> import torch, spmdx
+        >>> mesh = spmdx.Mesh(range(8), (2, 4), ("pipe", "data"))
+        >>> model = torch.nn.Sequential(torch.nn.Linear(4, 8), torch.nn.Linear(8, 2)).to("spmdx")
+        >>> _ = spmdx.nn.pipeline(model, mesh, cuts=["1"])
+        >>> for x in torch.ones(6, 4).to("spmdx").chunk(3): model(x).sum().backward()
+        >>> model[0].weight.grad.cpu().shape
+        torch.Size([8, 4])
+
+    Source: GPipe, arXiv:1811.06965; PipeDream-2BW, arXiv:2006.09503; Megatron-LM,
+    arXiv:2104.04473; Zero Bubble, arXiv:2401.10241.
+    """
+    with naming("pipeline"):
+        require_module(model)
+        devices = require_mesh(mesh)
+        require_real(devices)
+        require_axis(devices, axis)
+        if isinstance(chunks, bool) or not isinstance(chunks, int) or chunks < 1:
+            raise ShardingError(
+                f"chunks is {chunks!r}. Expected how many stages a device holds, at least 1. "
+                "Leave it out for one."
+            )
+        ranks = devices.shape()[axis]
+        stages = _stages(model, cuts, ranks * chunks)
+        text = _schedule(schedule, ranks, chunks)
+        for name, tensor in _tensors(model).items():
+            put_on(tensor, devices, stages[name], axis, name)
+        _C.set_schedule(devices._handle, text)
+    return model
+
+
+def _schedule(schedule: Any, ranks: int, chunks: int) -> str:
+    if not isinstance(schedule, str):
+        schedule = str(schedule)
+    return f"interleaved:{chunks}" if schedule == "1f1b" and chunks > 1 else schedule

@@ -1,0 +1,78 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Stages: which devices of a mesh hold a tensor or a module, by hand."""
+
+from typing import Any
+
+import torch
+
+from spmdx._annotate.annotation import annotate, annotation_of, handle_for, require_spmdx
+from spmdx._annotate.mesh import Mesh, require_mesh, require_real
+from spmdx._annotate.spec import at_stage
+from spmdx._modules.marking import require_axis
+from spmdx.errors import ShardingError, naming
+
+
+def _require_stage(stage: Any, mesh: Mesh, axis: Any) -> None:
+    require_axis(mesh, axis)
+    if isinstance(stage, bool) or not isinstance(stage, int) or stage < 0:
+        raise ShardingError(
+            f"the stage is {stage!r}. Expected a number from 0 on. Write 0 for the first stage "
+            f"along axis {axis!r}."
+        )
+
+
+def put_on(tensor: torch.Tensor, mesh: Mesh, stage: int, axis: str, name: str | None) -> None:
+    """Annotate ``tensor`` with ``stage``, beside how it was cut on ``mesh``."""
+    require_spmdx(tensor)
+    known = annotation_of(tensor)
+    spec = known.spec if known is not None and known.mesh == mesh else (...,)
+    annotate(tensor, at_stage(handle_for(tensor, mesh, spec, name), (axis, stage)))
+
+
+def mark_stage(
+    module_or_tensor: torch.nn.Module | torch.Tensor,
+    mesh: Mesh | None = None,
+    stage: int = 0,
+    axis: str = "pipe",
+) -> Any:
+    """Say on which stage a tensor is, or all parameters and buffers of a module are.
+
+    A stage is the devices of the mesh with one coordinate along ``axis``. An op that reads the
+    tensor runs there, and what crosses from stage to stage is sent. It never changes a result.
+    :func:`spmdx.nn.pipeline` marks a whole model, and orders its microbatches.
+
+    Args:
+        module_or_tensor: on device "spmdx". How its tensors are cut by other axes stays.
+        mesh: the devices; None means the global mesh.
+        stage: from 0 on. Stages beyond the size of the axis begin at its first devices again.
+        axis: of ``mesh``, along which the stages lie; it may cut no dim in the same step.
+
+    Returns:
+        ``module_or_tensor`` itself.
+
+    Raises:
+        ShardingError: no tensor of the device, no axis of the mesh, or one that cuts a dim.
+
+    Example:
+        >>> import torch, spmdx
+        >>> mesh = spmdx.Mesh(range(8), (2, 4), ("pipe", "data"))
+        >>> model = torch.nn.Sequential(torch.nn.Linear(4, 8), torch.nn.Linear(8, 2)).to("spmdx")
+        >>> for stage, layer in enumerate(model): _ = spmdx.mark_stage(layer, mesh, stage)
+        >>> model(torch.ones(4, 4).to("spmdx")).shape
+        torch.Size([4, 2])
+        >>> spmdx.get_sharding(model[1].weight).stage
+        ('pipe', 1)
+
+    Source: stages of Alpa (arXiv:2201.12023); JaxPP (arXiv:2412.14374) marks them likewise.
+    """
+    with naming("mark_stage"):
+        devices = require_mesh(mesh)
+        require_real(devices)
+        _require_stage(stage, devices, axis)
+        if isinstance(module_or_tensor, torch.nn.Module):
+            held = [*module_or_tensor.named_parameters(), *module_or_tensor.named_buffers()]
+            for name, tensor in held:
+                put_on(tensor, devices, stage, axis, name)
+        else:
+            put_on(module_or_tensor, devices, stage, axis, None)
+    return module_or_tensor
