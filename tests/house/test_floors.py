@@ -17,7 +17,7 @@ CORE = FLOORS[: FLOORS.index("bridge")]
 ROOMS = {
     "sharding": [".", "reshard"],
     "rules": ["rule", "build", "tensors", "rows", "layers", "stencils", "."],
-    "passes": ["settings", "strategy", "readers", "search", "rewrites", ".", "report"],
+    "passes": ["pipeline", "settings", "strategy", "readers", "search", "rewrites", ".", "report"],
     "runtime": ["data", "collective", "program", "step"],
     "bridge": [
         "python",
@@ -34,6 +34,7 @@ ROOMS = {
         "ops",
         "device",
     ],
+    "bind": [".", "seeing"],
 }
 MOST_UNITS = 15  # in a room; a unit is x.h and x.cpp
 INCLUDE = re.compile(r'^\s*#\s*include\s+([<"])([^>"]+)[>"]', re.MULTILINE)
