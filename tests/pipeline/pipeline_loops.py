@@ -109,8 +109,10 @@ def scheduled(program):
 
 
 def momentum(program):
-    trace = Trace()
-    optimizer = torch.optim.SGD(program.model.parameters(), lr=0.1, momentum=0.9, nesterov=True)
+    """Gradients that stay in their memory from step to step."""
+    trace, parameters = Trace(), program.model.parameters()
+    # With foreach, Nesterov's step would be written to the gradients, which are compared.
+    optimizer = torch.optim.SGD(parameters, lr=0.1, momentum=0.9, nesterov=True, foreach=False)
     for batch in program.batches:
         losses = program.accumulate(batch)
         optimizer.step()

@@ -78,8 +78,37 @@ def test_rows_of_microbatches_differ():
         assert len({len(part) for part in inputs.tensor_split(m)}) == 2
 
 
+def test_marked_microbatches_are_shared_out():
+    check_equal("llama", "momentum", MESH, 1, 4, data_axis="data")
+    assert spmdx.explain().count("all_reduce") > 0
+    check_equal("llama", "momentum", MESH, 1, 4)
+    assert spmdx.explain().wire_bytes == 0
+
+
+@pytest.mark.parametrize("name", CASES)
+def test_a_difference_is_found(name):
+    def prepare(model, mesh):
+        with torch.no_grad():
+            next(model.parameters()).view(-1)[0] += 1e-6
+
+    with pytest.raises(AssertionError, match="of its largest element"):
+        check_equal(name, "evaluated", MESH, 1, 2, prepare=prepare)
+
+
+def test_cuts_that_name_nothing_are_found():
+    with pytest.raises(AssertionError, match="gpt has no modules {'blocks.9'}"):
+        check_equal("gpt", "evaluated", MESH, 2, 2, ["blocks.9"])
+
+
 @pytest.mark.parametrize("loop", EXACT_LOOPS)
 def test_nothing_is_read_within_a_step(loop):
     before = spmdx.debug.counters()["implicit_syncs"]
     check_equal("experts", loop, MESH, 1, 2, data_axis="data")
-    assert spmdx.debug.counters()["implicit_syncs"] - before <= 0
+    assert spmdx.debug.counters()["implicit_syncs"] == before
+
+
+# Between the backward pass of the last microbatch and the optimizer.
+def test_a_scaler_reads_once_a_step():
+    before = spmdx.debug.counters()["implicit_syncs"]
+    check_equal("llama", "scaled", MESH, 1, 4, against="spmdx")
+    assert spmdx.debug.counters()["implicit_syncs"] == before + STEPS
