@@ -110,5 +110,5 @@ def test_nothing_is_read_within_a_step(loop):
 # Between the backward pass of the last microbatch and the optimizer.
 def test_a_scaler_reads_once_a_step():
     before = spmdx.debug.counters()["implicit_syncs"]
-    check_equal("llama", "scaled", MESH, 1, 4, against="spmdx")
+    check_equal("llama", "scaled", MESH, 1, 4, relative=0.05)
     assert spmdx.debug.counters()["implicit_syncs"] == before + STEPS
