@@ -10,6 +10,7 @@
 #include "passes/lower_permutes.h"
 #include "passes/passes.h"
 #include "passes/places/order.h"
+#include "passes/places/places.h"
 #include "passes/search/decisions_text.h"
 
 namespace spmdx {

@@ -38,10 +38,6 @@ void partition(Draft& draft, const CompileOptions& options);
 // Adds of rows to zeros, which are then added to a value, add to that value. REQUIRES and ensures: partitioned.
 void fuse_adds(Graph& graph);
 
-// Gives every value its place, where some have one, and sends what is read elsewhere. Passes before it know no places.
-// REQUIRES and ensures: partitioned.
-void place(Graph& graph);
-
 // Orders nodes and merges collectives that are near each other into buckets.
 void schedule(Graph& graph, const CompileOptions& options);
 

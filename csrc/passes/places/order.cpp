@@ -7,7 +7,6 @@
 #include <tuple>
 
 #include "graph/rewrite.h"
-#include "passes/passes.h"
 #include "passes/places/actions.h"
 
 namespace spmdx {

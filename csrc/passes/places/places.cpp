@@ -1,10 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
 // Places: every value gets its place, and what is read elsewhere is sent there once.
+#include "passes/places/places.h"
+
 #include <map>
 
 #include "graph/places.h"
 #include "graph/rewrite.h"
-#include "passes/passes.h"
 #include "passes/places/stages.h"
 #include "sharding/notation.h"
 #include "sharding/shards.h"

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 
 from spmdx._report import timeline
 from spmdx._report.cells import as_html, folded
-from spmdx._report.pipeline import PipelineReport
+from spmdx._report.stages import PipelineReport
 from spmdx._report.timeline import SpanReport, last_end
 
 if TYPE_CHECKING:  # what draws is imported when it draws
