@@ -3,6 +3,7 @@
 
 import importlib
 import os
+from collections import defaultdict
 from typing import TYPE_CHECKING
 
 from spmdx._report.timeline import parts_of_pictures, target_of
@@ -40,16 +41,14 @@ def _figure(simulation: "Simulation") -> "Figure":
     ranks = len(simulation.idle)
     figure = Figure(figsize=(WIDTH, 1.2 + 0.35 * ranks), layout="constrained")
     axes = figure.add_subplot()
-    shades = _shades(simulation.actions, ranks)
-    for action in simulation.actions:
-        colour, _ = KINDS[action.kind]
-        bar = (action.start, action.end - action.start)
-        lane = (action.rank - 0.4, 0.8)
-        shade = shades[action.stage // ranks]
-        axes.broken_barh([bar], lane, facecolors=(colour, shade), edgecolors="white", linewidth=0.3)
-        if bar[1] > LEAST_FOR_A_NUMBER * simulation.total:
-            middle = action.start + bar[1] / 2
-            axes.text(middle, action.rank, str(action.microbatch), ha="center", va="center", size=7)
+    for (rank, kind, shade), bars in _bars(simulation.actions, ranks).items():
+        colour = (KINDS[kind][0], shade)
+        place = (rank - 0.4, 0.8)
+        axes.broken_barh(bars, place, facecolors=colour, edgecolors="white", linewidth=0.3)
+    for a in simulation.actions:
+        if a.end - a.start > LEAST_FOR_A_NUMBER * simulation.total:
+            middle = (a.start + a.end) / 2
+            axes.text(middle, a.rank, str(a.microbatch), ha="center", va="center", size=7)
     axes.set_yticks(range(ranks), [f"rank {rank}" for rank in range(ranks)])
     axes.set_ylim(ranks - 0.5, -0.5)
     axes.set_xlim(0, simulation.total or 1)  # all times may be 0
@@ -62,8 +61,13 @@ def _figure(simulation: "Simulation") -> "Figure":
     return figure
 
 
-def _shades(actions: "list[TimedAction]", ranks: int) -> list[float]:
-    """How opaque the bars of each chunk are."""
-    chunks = 1 + max(action.stage for action in actions) // ranks
-    step = (1 - FAINTEST) / max(1, chunks - 1)
-    return [1 - step * chunk for chunk in range(chunks)]
+def _bars(
+    actions: "list[TimedAction]", ranks: int
+) -> dict[tuple[int, str, float], list[tuple[float, float]]]:
+    """Start and length of bars, by their rank, kind and how opaque their chunk is drawn."""
+    last = max(1, max(action.stage for action in actions) // ranks)
+    bars = defaultdict(list)
+    for action in actions:
+        shade = 1 - (1 - FAINTEST) * (action.stage // ranks) / last
+        bars[action.rank, action.kind, shade].append((action.start, action.end - action.start))
+    return bars

@@ -36,7 +36,7 @@ SCHEDULES = [
         "too_many",
         lambda: Schedule.make("1f1b", 9999, 9999),
         "HERE: Schedule.make: a schedule for 9999 ranks, 1 chunks and 9999 microbatches. Expected "
-        "at most 67108864 forwards. Make fewer microbatches.",
+        "at most 16777216 forwards. Make fewer microbatches.",
     ),
     (
         "text_of_a_list",
