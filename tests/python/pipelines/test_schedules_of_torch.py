@@ -5,6 +5,8 @@ import random
 import types
 
 import pytest
+import spmdx
+from messages import message_of
 from spmdx.pipelines import Schedule
 from torch.distributed.pipelining import schedules as peer
 
@@ -128,3 +130,14 @@ def test_bubbles_of_files_are_passed_over(tmp_path):
     made._dump_csv(tmp_path / "theirs.csv", format="compute_only")
     assert ",," in (tmp_path / "theirs.csv").read_text()
     assert Schedule.read_csv(tmp_path / "theirs.csv") == Schedule.make("interleaved:2", 4, 8)
+
+
+def test_schedules_that_go_back_and_forth_are_refused(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    first, last = stages(2, 2)
+    last.stage_index, last.is_last = 3, True
+    peer.ScheduleZBVZeroBubble([first, last], 4)._dump_csv("zbv.csv", format="compute_only")
+    assert message_of(spmdx.ShardingError, lambda: Schedule.read_csv("zbv.csv")) == (
+        "HERE: Schedule.read_csv: zbv.csv, line 1, cell 4: '3F0' is of stage 3. Expected rank 0 of "
+        "2 to hold the stages 0, 2, …. Use a schedule whose stages go round the ranks."
+    )
