@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// The parts of the Python module spmdx._C. Each function adds its names to the module, and is a file of this folder.
+// The parts of the Python module spmdx._C. Each function adds its names to the module, from a file of its own.
 #pragma once
 #include <pybind11/pybind11.h>
 
@@ -18,5 +18,6 @@ void bind_trials(pybind11::module_& module);     // runs of one op with the shar
 void bind_manual(pybind11::module_& module);     // ops of manual regions
 void bind_debug(pybind11::module_& module);      // reports of plans
 void bind_watch(pybind11::module_& module);      // profiles, measured times, memory counters
+void bind_pipeline(pybind11::module_& module);   // schedules of pipelines
 
 }  // namespace spmdx

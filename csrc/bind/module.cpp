@@ -14,4 +14,5 @@ PYBIND11_MODULE(_C, module) {
   spmdx::bind_manual(module);
   spmdx::bind_debug(module);
   spmdx::bind_watch(module);
+  spmdx::bind_pipeline(module);
 }

@@ -40,7 +40,7 @@ TEST(names_and_numbers_of_schedules_that_are_none_are_refused) {
   CHECK_THROWS(ShardingError, make_schedule("interleaved:1000000", 1, 1),
                "a schedule for 1000000 chunks. Expected from 1 to 999999. Give the number that the pipeline has.");
   CHECK_THROWS(ShardingError, make_schedule("interleaved:1000", 1000, 1000),
-               "a schedule for 1000 ranks, 1000 chunks and 1000 microbatches. Expected at most 67108864 forwards. Make "
+               "a schedule for 1000 ranks, 1000 chunks and 1000 microbatches. Expected at most 16777216 forwards. Make "
                "fewer microbatches.");
 }
 

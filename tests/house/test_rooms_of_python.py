@@ -59,6 +59,7 @@ PUBLIC = {
     "integrations",
     "metrics",
     "nn",
+    "pipelines",
     "rules",
     "runtime",
     "topology",

@@ -14,11 +14,12 @@ namespace spmdx {
 namespace {
 
 void require_time(double time, const char* what) {
-  if (!std::isfinite(time) || time < 0)
-    throw ShardingError("the time of " + std::string(what) + " is " + (std::isnan(time) ? "not a number" : "") +
-                        (time < 0   ? "negative"
-                         : time > 0 ? "infinite"
-                                    : "") +
+  const char* flaw = time < 0           ? "negative"
+                     : std::isnan(time) ? "not a number"
+                     : std::isinf(time) ? "infinite"
+                                        : nullptr;
+  if (flaw)
+    throw ShardingError("the time of " + std::string(what) + " is " + flaw +
                         ". Expected a finite number that is at least 0. Write 1.0.");
 }
 

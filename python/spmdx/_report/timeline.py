@@ -66,14 +66,16 @@ def target_of(path: str | os.PathLike, writers: Iterable[str]) -> pathlib.Path:
     return target
 
 
-def parts_of_pictures(instead: str) -> "tuple[type[Figure], type[Patch]]":
+def parts_of_pictures(
+    instead: str, function: str = "timeline"
+) -> "tuple[type[Figure], type[Patch]]":
     """matplotlib's classes. Raises ImportError, with what to write ``instead`` of a picture."""
     try:
         from matplotlib.figure import Figure
         from matplotlib.patches import Patch
     except ImportError as error:
         raise ImportError(
-            "timeline: matplotlib is not installed. Expected it for pictures. Run "
+            f"{function}: matplotlib is not installed. Expected it for pictures. Run "
             f"`pip install matplotlib`, or write {instead}."
         ) from error
     return Figure, Patch
