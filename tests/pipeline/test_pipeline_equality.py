@@ -41,10 +41,15 @@ def test_more_stages(name, p):
     check(name, "accumulated", p, 7)
 
 
-@pytest.mark.parametrize("loop", ["clipped", "scheduled", "momentum", "scaled", "evaluated"])
+@pytest.mark.parametrize("loop", ["clipped", "scheduled", "momentum", "evaluated"])
 @pytest.mark.parametrize("m", [1, 2, 7])
 def test_loops(loop, m):
-    check("gpt without dropout", loop, 2, m, relative=1e-5 if loop == "scaled" else 1e-9)
+    check("gpt without dropout", loop, 2, m)
+
+
+@pytest.mark.parametrize("m", [1, 4])
+def test_autocast_and_a_scaler_of_losses(m):  # bfloat16 on the CPU adds in another order
+    check("gpt without dropout", "scaled", 2, m, against="spmdx")
 
 
 @pytest.mark.parametrize("name", CASES)

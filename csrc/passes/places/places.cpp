@@ -3,10 +3,14 @@
 #include "passes/places/places.h"
 
 #include <map>
+#include <utility>
 
 #include "graph/places.h"
 #include "graph/rewrite.h"
+#include "passes/places/gradient_sums.h"
 #include "passes/places/stages.h"
+#include "rules/lookup.h"
+#include "rules/rule/rule.h"
 #include "sharding/notation.h"
 #include "sharding/shards.h"
 
@@ -15,7 +19,7 @@ namespace {
 
 class Placer {
  public:
-  explicit Placer(const Graph& graph) : graph_(graph), stages_(stages_of(graph)), rewrite_(graph) {}
+  Placer(const Graph& graph, Stages stages) : graph_(graph), stages_(std::move(stages)), rewrite_(graph) {}
 
   Graph run() {
     for (const Input& input : graph_.inputs) {
@@ -68,6 +72,7 @@ class Placer {
   ValueId moved(ValueId old, const Place& place, SourceId source, const std::string& reader) {
     const auto [known, fresh] = moved_.try_emplace({old, place}, kNone);
     if (!fresh) return known->second;
+    if (const Node* movement = movement_of(old)) return moved_[{old, place}] = made_anew(*movement, place, source, reader);
     Graph& to = rewrite_.to();
     const ValueId here = rewrite_.at(old);
     const Value& value = to.values[here];
@@ -85,10 +90,33 @@ class Placer {
     node.phase = phase;
     if (!stays) node.sub_axes = sub_axis_set(mesh.sub_axes_of_axis(stages_.axis));
     node.bytes = stays ? 0 : max_local_numel(*before, type.shape) * itemsize(type.dtype);
-    node.cause = str(type, before) + " " + (place.whole() ? "everywhere" : "on " + str(mesh, place)) + " for " + reader;
+    node.cause =
+        str(type, before) + " " + (place.whole() ? "everywhere" : "to " + str(mesh, place)) + " for " + reader;
     to.values[made].sharding = after;
     to.values[made].why = graph_.values[old].why;
-    return known->second = made;
+    return moved_[{old, place}] = made;
+  }
+
+  // The op that makes a value of no fewer elements than it reads, by moving them: it is done again where the value is
+  // read, of which other readers there may read the same.
+  const Node* movement_of(ValueId value) const {
+    const NodeId producer = graph_.values[value].producer;
+    if (producer == kNone) return nullptr;
+    const Node& node = graph_.nodes[producer];
+    if (is_collective(node) || node.inputs.size() != 1 || node.call->outputs.size() != 1) return nullptr;
+    if (numel(node.call->inputs[0].shape) > numel(node.call->outputs[0].shape)) return nullptr;
+    return rule_for(node.call)->linearity == Linearity::movement ? &node : nullptr;
+  }
+
+  ValueId made_anew(const Node& node, const Place& place, SourceId source, const std::string& reader) {
+    Graph& to = rewrite_.to();
+    const ValueId operand = read_at(node.inputs[0], place, source, [&] { return reader; });
+    const ValueId made = to.add_node(node.call, {operand}, node.source, node.param);
+    to.nodes.back().phase = stages_.phase[graph_.values[node.output].producer];
+    to.nodes.back().starts_of = node.starts_of;
+    to.values[made].sharding = on(graph_.values[node.output].sharding, place);
+    to.values[made].why = graph_.values[node.output].why;
+    return made;
   }
 
   // An output without an annotation of its own lies where the tensor did that it replaces, or where it was made.
@@ -115,7 +143,10 @@ class Placer {
 }  // namespace
 
 void place(Graph& graph) {
-  if (stage_axis(graph) >= 0) graph = Placer(graph).run();
+  if (stage_axis(graph) < 0) return;
+  Stages stages = stages_of(graph);
+  if (split_gradient_sums(graph, stages)) stages = stages_of(graph);
+  graph = Placer(graph, std::move(stages)).run();
 }
 
 }  // namespace spmdx

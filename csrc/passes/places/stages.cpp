@@ -29,12 +29,14 @@ class Assigner {
     if (stages_.axis < 0) return std::move(stages_);
     read_ends();
     for (NodeId id = 0; id < graph_.nodes.size(); ++id) go_on(id);
+    for (const Output& output : graph_.outputs) bring_home(output.value);
     for (NodeId id = static_cast<NodeId>(graph_.nodes.size()); id-- > 0;) move_to_readers(id);
     return std::move(stages_);
   }
 
  private:
-  static constexpr int32_t kUnasked = -2;  // where an output lies, or what no output is
+  static constexpr int32_t kUnasked = -2;             // where an output lies, or what no output is
+  static constexpr size_t kMostBroughtHome = 1 << 12;  // ops of one gradient
 
   int32_t stage_in(const ShardingRef& sharding) const {
     return !sharding || sharding->place.whole() ? kAllStages : static_cast<int32_t>(sharding->place.stage);
@@ -79,7 +81,7 @@ class Assigner {
     }
     const bool backward = phase != 0 && phase % 2 == 0;
     stages_.phase[id] = phase;
-    int32_t stage = backward && after ? backward_stage(node) : after ? stage_of_largest(node) : last_stage(node);
+    int32_t stage = backward && after ? backward_stage(node) : after ? update_stage(node) : last_stage(node);
     for (size_t r = 0; r < node.call->outputs.size(); ++r)
       if (const auto at = fixed_.find(node.output + static_cast<ValueId>(r)); at != fixed_.end()) stage = at->second;
     set(id, stage);
@@ -101,10 +103,12 @@ class Assigner {
     return stage;
   }
 
-  // Where the optimizer's ops run: beside the parameter.
-  int32_t stage_of_largest(const Node& node) const {
+  // Where the optimizer's ops run: beside what they replace, or what is largest.
+  int32_t update_stage(const Node& node) const {
     int32_t stage = kAllStages;
     int64_t most = -1;
+    for (size_t r = 0; r < node.call->outputs.size(); ++r)
+      if (const int32_t kept = kept_[node.output + r]; kept >= 0) return kept;
     for (ValueId value : node.inputs) {
       if (stages_.of_value[value] == kAllStages || bytes(value) <= most) continue;
       most = bytes(value);
@@ -139,6 +143,29 @@ class Assigner {
       best = *at;
     }
     return best;
+  }
+
+  // A gradient of a parameter is a sum over microbatches. Where its terms can be made beside the parameter, of what is
+  // there anyway, they are, and the sum is, too.
+  void bring_home(ValueId gradient) {
+    const int32_t home = kept_[gradient];
+    const NodeId last = graph_.values[gradient].producer;
+    if (home < 0 || last == kNone || stages_.of_node[last] == home) return;
+    std::vector<NodeId> open = {last}, found;
+    while (!open.empty()) {
+      const NodeId id = open.back();
+      open.pop_back();
+      const Node& node = graph_.nodes[id];
+      if (is_bound(node) || stages_.phase[id] % 2 != 0) return;
+      found.push_back(id);
+      for (ValueId value : node.inputs) {
+        if (is_at(value, home)) continue;
+        const NodeId producer = graph_.values[value].producer;
+        if (producer == kNone || bytes(value) > bytes(gradient) || found.size() > kMostBroughtHome) return;
+        open.push_back(producer);
+      }
+    }
+    for (NodeId id : found) set(id, home);
   }
 
   // ---- against the program -----------------------------------------------------------------------------

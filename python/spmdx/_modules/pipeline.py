@@ -98,7 +98,7 @@ def pipeline(
     mesh: Mesh | None = None,
     axis: str = "pipe",
     cuts: Sequence[str] | Mapping[str, int] = (),
-    schedule: str = "1f1b",
+    schedule: Any = "1f1b",
     chunks: int = 1,
 ) -> torch.nn.Module:
     """Cut a model into stages, which work on the microbatches of a training loop in turn.
@@ -116,8 +116,8 @@ def pipeline(
             the model's modules; or a dict from patterns of names of parameters and buffers to
             stages, of which the first that matches counts. A parameter that several modules share
             is where the first of them is.
-        schedule: ``"gpipe"``, ``"1f1b"``, ``"interleaved:2"`` or ``"zb-h1"``; or the text or the
-            CSV of a table of actions, as :class:`spmdx.pipelines.Schedule` writes them.
+        schedule: ``"gpipe"``, ``"1f1b"``, ``"interleaved:2"`` or ``"zb-h1"``; or a
+            :class:`spmdx.pipelines.Schedule` for as many microbatches as each step has.
         chunks: how many stages each coordinate holds: round robin, stage ``s`` is at ``s`` modulo
             the size of the axis.
 
@@ -160,6 +160,24 @@ def pipeline(
 
 
 def _schedule(schedule: Any, ranks: int, chunks: int) -> str:
+    """The name of a schedule, or its text. Raises ShardingError where it does not fit."""
     if not isinstance(schedule, str):
-        schedule = str(schedule)
-    return f"interleaved:{chunks}" if schedule == "1f1b" and chunks > 1 else schedule
+        text = str(schedule)
+        table = _C.parse_schedule(text)
+        table.check()
+        if (table.ranks, table.chunks) != (ranks, chunks):
+            raise ShardingError(
+                f"the schedule is for {table.ranks} ranks of {table.chunks} stages. Expected "
+                f"{ranks} ranks, the size of the axis, of {chunks} stages. Make it for these."
+            )
+        return text
+    if schedule == "1f1b" and chunks > 1:
+        return f"interleaved:{chunks}"
+    _C.make_schedule(schedule, ranks, 1)
+    _, _, own = schedule.partition(":")
+    if int(own or 1) != chunks:
+        raise ShardingError(
+            f"the schedule {schedule!r} is for {own or 1} stages on each device, and chunks is "
+            f"{chunks}. Expected the same. Pass chunks={own or 1}, or another schedule."
+        )
+    return schedule

@@ -1,0 +1,128 @@
+# SPDX-License-Identifier: Apache-2.0
+"""What pipelines send, keep and reduce, in counts that no machine changes."""
+
+import collections
+
+import pytest
+import spmdx
+import torch
+from torch import nn
+
+WIDTH, ROWS, M = 16, 8, 4
+
+
+@pytest.fixture(autouse=True)
+def devices():
+    if spmdx.runtime.global_runtime_device_count() < 8:
+        spmdx.runtime.set_device_count(8)
+
+
+class Layer(nn.Module):
+    """A matrix product there and back, as Megatron cuts it."""
+
+    def __init__(self):
+        super().__init__()
+        self.up, self.down = nn.Linear(WIDTH, 4 * WIDTH), nn.Linear(4 * WIDTH, WIDTH)
+
+    def forward(self, x):
+        return x + self.down(torch.tanh(self.up(x)))
+
+
+def model_of(layers=4):
+    torch.manual_seed(0)
+    return nn.Sequential(*(Layer() for _ in range(layers))).to("spmdx")
+
+
+def cut_by_model(model, mesh):
+    for layer in model:
+        spmdx.mark_sharding(layer.up.weight, mesh, ("model", None))
+        spmdx.mark_sharding(layer.up.bias, mesh, ("model",))
+        spmdx.mark_sharding(layer.down.weight, mesh, (None, "model"))
+
+
+def step(model, mesh, m=M, axis=None):
+    """One step of accumulated microbatches of `ROWS` rows; what was planned, and the loss."""
+    optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
+    torch.manual_seed(1)
+    losses = []
+    for _ in range(m):
+        x = torch.randn(ROWS, WIDTH).to("spmdx")
+        if axis:
+            spmdx.mark_sharding(x, mesh, (axis, None))
+        loss = model(x).square().mean() / m
+        loss.backward()
+        losses.append(loss.detach())
+    optimizer.step()
+    optimizer.zero_grad()
+    spmdx.mark_step()
+    return spmdx.explain(), [loss.item() for loss in losses]
+
+
+@pytest.mark.parametrize("schedule", ["gpipe", "1f1b", "zb-h1"])
+@pytest.mark.parametrize("p", [2, 4])
+def test_each_boundary_carries_an_activation_and_its_gradient(p, schedule):
+    mesh = spmdx.Mesh(range(p), (p,), ("pipe",))
+    model = model_of()
+    cuts = [str(4 * stage // p) for stage in range(1, p)]
+    spmdx.nn.pipeline(model, mesh, cuts=cuts, schedule=schedule)
+    report, _ = step(model, mesh)
+    activation = ROWS * WIDTH * 4
+    assert report.pipeline.microbatches == M and len(report.pipeline.stages) == p
+    sent = collections.Counter()
+    for send in report.pipeline.sends:
+        sent[send.sender, send.receiver] += send.bytes
+    for stage in range(p - 1):
+        assert sent.pop((stage, stage + 1)) == M * activation
+        assert sent.pop((stage + 1, stage)) == M * activation
+    assert not sent
+
+
+def inside(report):
+    return collections.Counter(
+        (c.kind, c.axes, c.bytes) for c in report.collectives if "pipe" not in c.axes
+    )
+
+
+@pytest.mark.parametrize("fsdp", [False, True])
+def test_inside_of_stages_collectives_are_those_without_a_pipeline(fsdp):
+    flat = spmdx.Mesh(range(4), (2, 2), ("data", "model"))
+    deep = spmdx.Mesh(range(8), (2, 2, 2), ("data", "model", "pipe"))
+    reports = []
+    for mesh in (flat, deep):
+        model = model_of()
+        cut_by_model(model, mesh)
+        if fsdp:
+            spmdx.fully_shard(model, mesh, axis="data")
+        if mesh is deep:
+            spmdx.nn.pipeline(model, mesh, cuts=["2"])
+        reports.append(step(model, mesh, axis="data"))
+    (one, losses), (other, piped) = reports
+    assert torch.allclose(torch.tensor(losses), torch.tensor(piped), rtol=1e-5)
+    wire = [sum(c.bytes for c in r.collectives if "pipe" not in c.axes) for r in (one, other)]
+    assert inside(one) == inside(other), wire
+
+
+class Tied(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.embed = nn.Embedding(32, WIDTH)
+        self.layers = nn.Sequential(*(Layer() for _ in range(2)))
+        self.head = nn.Linear(WIDTH, 32, bias=False)
+        self.head.weight = self.embed.weight
+
+    def forward(self, x):
+        return self.head(self.layers(self.embed(x)))
+
+
+def test_a_tied_weight_goes_to_its_reader_once_a_step():
+    mesh = spmdx.Mesh(range(2), (2,), ("pipe",))
+    torch.manual_seed(0)
+    model = Tied().to("spmdx")
+    spmdx.nn.pipeline(model, mesh, cuts=["layers.1"])
+    for _ in range(M):
+        x = torch.randint(32, (ROWS,)).to("spmdx")
+        nn.functional.cross_entropy(model(x), x).backward()
+    spmdx.mark_step()
+    weight = 32 * WIDTH * 4
+    sends = spmdx.explain().pipeline.sends
+    assert sum(s.count for s in sends if s.sender == 0 and s.bytes // s.count == weight) == 1
