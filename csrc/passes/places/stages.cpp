@@ -23,13 +23,18 @@ class Assigner {
     stages_.phase.assign(graph.nodes.size(), 0);
     stages_.after_backward.assign(graph.values.size(), false);
     kept_.assign(graph.values.size(), kUnasked);
+    updates_.assign(graph.nodes.size(), false);
   }
 
   Stages run() {
     if (stages_.axis < 0) return std::move(stages_);
     read_ends();
     for (NodeId id = 0; id < graph_.nodes.size(); ++id) go_on(id);
-    for (const Output& output : graph_.outputs) bring_home(output.value);
+    find_homes();
+    for (ValueId value = 0; value < graph_.values.size(); ++value)
+      if (home_[value] >= 0) bring_home(value, home_[value]);
+    for (NodeId id = 0; id < graph_.nodes.size(); ++id)
+      if (is_update(id)) set(id, update_stage(graph_.nodes[id]));
     for (NodeId id = static_cast<NodeId>(graph_.nodes.size()); id-- > 0;) move_to_readers(id);
     return std::move(stages_);
   }
@@ -50,6 +55,7 @@ class Assigner {
     for (const Constraint& constraint : graph_.constraints)
       if (const int32_t stage = stage_in(constraint.sharding); stage != kAllStages) fixed_[constraint.value] = stage;
     for (const Output& output : graph_.outputs) kept_[output.value] = stage_kept(output);
+    home_ = kept_;
   }
 
   int32_t stage_kept(const Output& output) const {
@@ -81,6 +87,7 @@ class Assigner {
     }
     const bool backward = phase != 0 && phase % 2 == 0;
     stages_.phase[id] = phase;
+    updates_[id] = after && !backward;
     int32_t stage = backward && after ? backward_stage(node) : after ? update_stage(node) : last_stage(node);
     for (size_t r = 0; r < node.call->outputs.size(); ++r)
       if (const auto at = fixed_.find(node.output + static_cast<ValueId>(r)); at != fixed_.end()) stage = at->second;
@@ -108,7 +115,7 @@ class Assigner {
     int32_t stage = kAllStages;
     int64_t most = -1;
     for (size_t r = 0; r < node.call->outputs.size(); ++r)
-      if (const int32_t kept = kept_[node.output + r]; kept >= 0) return kept;
+      if (const int32_t home = home_[node.output + r]; home >= 0) return home;
     for (ValueId value : node.inputs) {
       if (stages_.of_value[value] == kAllStages || bytes(value) <= most) continue;
       most = bytes(value);
@@ -145,12 +152,28 @@ class Assigner {
     return best;
   }
 
+  bool is_update(NodeId id) const { return updates_[id]; }
+
+  // What becomes, element by element, a value that is kept on a stage has its home there: gradients and what the
+  // optimizer makes of them.
+  void find_homes() {
+    home_ = kept_;
+    for (NodeId id = static_cast<NodeId>(graph_.nodes.size()); id-- > 0;) {
+      const Node& node = graph_.nodes[id];
+      if (node.call->outputs.empty() || !stages_.after_backward[node.output]) continue;
+      const int32_t home = home_[node.output];
+      if (home < 0 || (!is_update(id) && node.call->op != "aten.add.Tensor")) continue;
+      for (ValueId value : node.inputs)
+        if (stages_.after_backward[value] && graph_.values[value].type.shape == graph_.values[node.output].type.shape)
+          home_[value] = home;
+    }
+  }
+
   // A gradient of a parameter is a sum over microbatches. Where its terms can be made beside the parameter, of what is
   // there anyway, they are, and the sum is, too.
-  void bring_home(ValueId gradient) {
-    const int32_t home = kept_[gradient];
+  void bring_home(ValueId gradient, int32_t home) {
     const NodeId last = graph_.values[gradient].producer;
-    if (home < 0 || last == kNone || stages_.of_node[last] == home) return;
+    if (last == kNone || is_update(last) || stages_.of_node[last] == home) return;
     std::vector<NodeId> open = {last}, found;
     while (!open.empty()) {
       const NodeId id = open.back();
@@ -210,6 +233,8 @@ class Assigner {
   const std::vector<std::vector<NodeId>> readers_;
   std::vector<StageSet> copies_;         // by value: other stages that read it
   std::vector<int32_t> kept_;            // by value: where an output is to lie
+  std::vector<int32_t> home_;            // the same, and of gradients; kUnasked: nothing says
+  std::vector<bool> updates_;            // by node: it is an optimizer's
   std::map<ValueId, int32_t> fixed_;     // by value: what a constraint says
   Stages stages_;
 };
