@@ -116,15 +116,22 @@ class Tied(nn.Module):
         return self.head(self.layers(self.embed(x)))
 
 
-def test_a_tied_weight_goes_to_its_reader_once_a_step():
+@pytest.mark.parametrize("set_to_none", [True, False])
+def test_a_tied_weight_and_its_gradient_cross_once_a_step(set_to_none):
     mesh = spmdx.Mesh(range(2), (2,), ("pipe",))
     torch.manual_seed(0)
     model = Tied().to("spmdx")
     spmdx.nn.pipeline(model, mesh, cuts=["layers.1"])
-    for _ in range(M):
-        x = torch.randint(32, (ROWS,)).to("spmdx")
-        nn.functional.cross_entropy(model(x), x).backward()
-    spmdx.mark_step()
-    weight = 32 * WIDTH * 4
-    sends = spmdx.explain().pipeline.sends
-    assert sum(s.count for s in sends if s.sender == 0 and s.bytes // s.count == weight) == 1
+    optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
+    for _ in range(3):  # in the first step every device has the weight
+        for _ in range(M):
+            x = torch.randint(32, (ROWS,)).to("spmdx")
+            nn.functional.cross_entropy(model(x), x).backward()
+        optimizer.step()
+        optimizer.zero_grad(set_to_none)
+        spmdx.mark_step()
+    weight, activation = 32 * WIDTH * 4, ROWS * WIDTH * 4
+    sent = collections.Counter()
+    for send in spmdx.explain().pipeline.sends:
+        sent[send.sender, send.receiver] += send.bytes
+    assert sent == {(0, 1): M * activation + weight, (1, 0): M * activation + weight}

@@ -7,6 +7,8 @@
 #include <set>
 
 #include "graph/places.h"
+#include "rules/lookup.h"
+#include "rules/rule/rule.h"
 #include "sharding/shards.h"
 
 namespace spmdx {
@@ -74,6 +76,16 @@ class Assigner {
     return home == kAllStages || home == stage || copies_[value].contains(stage);
   }
 
+  // What is read there is sent there, or made there of what it is made of.
+  void note_reader(ValueId value, int32_t stage) {
+    while (stage != kAllStages && !is_at(value, stage)) {
+      copies_[value].insert(stage);
+      const Node* movement = movement_of(graph_, value);
+      if (!movement) return;
+      value = movement->inputs[0];
+    }
+  }
+
   // ---- along the program -------------------------------------------------------------------------------
 
   void go_on(NodeId id) {
@@ -92,8 +104,7 @@ class Assigner {
     for (size_t r = 0; r < node.call->outputs.size(); ++r)
       if (const auto at = fixed_.find(node.output + static_cast<ValueId>(r)); at != fixed_.end()) stage = at->second;
     set(id, stage);
-    for (ValueId value : node.inputs)
-      if (stage != kAllStages && !is_at(value, stage)) copies_[value].insert(stage);
+    for (ValueId value : node.inputs) note_reader(value, stage);
     for (size_t r = 0; r < node.call->outputs.size(); ++r)
       stages_.after_backward[node.output + r] = after || backward;
   }
@@ -184,7 +195,8 @@ class Assigner {
       for (ValueId value : node.inputs) {
         if (is_at(value, home)) continue;
         const NodeId producer = graph_.values[value].producer;
-        if (producer == kNone || bytes(value) > bytes(gradient) || found.size() > kMostBroughtHome) return;
+        const bool passes_on = node.inputs.size() == 1 || node.call->op == "aten.add.Tensor";
+        if (producer == kNone || !passes_on || found.size() > kMostBroughtHome) return;
         open.push_back(producer);
       }
     }
@@ -213,10 +225,13 @@ class Assigner {
     return found.size() == 1 && *found.begin() != kAllStages ? *found.begin() : kUnasked;
   }
 
+  // Of a gradient: what a stage makes of it is sent once a step, as a sum.
+  bool is_term(NodeId id) const { return !is_update(id) && home_[graph_.nodes[id].output] >= 0; }
+
   void move_to_readers(NodeId id) {
     const Node& node = graph_.nodes[id];
     const int32_t here = stages_.of_node[id], there = stage_of_readers(node);
-    if (there == kUnasked || there == here || is_bound(node)) return;
+    if (there == kUnasked || there == here || is_bound(node) || is_term(id)) return;
     if (here == kAllStages) return set(id, there);
     int64_t sent_before = 0, sent_after = 0;
     for (ValueId value : std::set<ValueId>(node.inputs.begin(), node.inputs.end()))
@@ -225,8 +240,7 @@ class Assigner {
       if (!readers_[node.output + r].empty()) sent_after += bytes(node.output + static_cast<ValueId>(r));
     if (sent_before >= sent_after) return;
     set(id, there);
-    for (ValueId value : node.inputs)
-      if (!is_at(value, there)) copies_[value].insert(there);
+    for (ValueId value : node.inputs) note_reader(value, there);
   }
 
   const Graph& graph_;
@@ -240,6 +254,15 @@ class Assigner {
 };
 
 }  // namespace
+
+const Node* movement_of(const Graph& graph, ValueId value) {
+  const NodeId producer = graph.values[value].producer;
+  if (producer == kNone) return nullptr;
+  const Node& node = graph.nodes[producer];
+  if (is_collective(node) || node.inputs.size() != 1 || node.call->outputs.size() != 1) return nullptr;
+  if (numel(node.call->inputs[0].shape) > numel(node.call->outputs[0].shape)) return nullptr;
+  return rule_for(node.call)->linearity == Linearity::movement ? &node : nullptr;
+}
 
 Stages stages_of(const Graph& graph) { return Assigner(graph).run(); }
 
