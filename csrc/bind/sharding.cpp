@@ -302,9 +302,8 @@ void bind_handle(py::module_& m) {
                              })
       .def_property_readonly("positions", [](const ShardingHandle& h) { return positions(*h.sharding); })
       .def_property_readonly("addressable", [](const ShardingHandle& h) { return addressable(*h.sharding); })
-      .def("on", [](const ShardingHandle& h, const std::string& axis, int64_t stage) {
-        return ShardingHandle{at_stage(h.sharding, axis, stage), h.written};
-      })
+      .def("on", [](const ShardingHandle& h, const std::string& axis,
+                    int64_t stage) { return ShardingHandle{at_stage(h.sharding, axis, stage), h.written}; })
       .def("boxes", [](const ShardingHandle& h, const Shape& shape) { return boxes(*h.sharding, shape); })
       .def("replica_ids", [](const ShardingHandle& h) { return replica_ids(*h.sharding); })
       .def("__eq__", [](const ShardingHandle& a, const ShardingHandle& b) { return a.sharding == b.sharding; })

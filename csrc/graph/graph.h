@@ -134,7 +134,7 @@ struct Constraint {
 };
 
 struct Graph {
-  MeshRef mesh;             // null: nothing is annotated, and the graph runs on one device
+  MeshRef mesh;  // null: nothing is annotated, and the graph runs on one device
   // In which order the stages do what they do, where values have places: the name or the text of a schedule
   // (passes/pipeline/schedule.h). Empty: none was asked for.
   std::string schedule;

@@ -22,8 +22,7 @@ int stage_axis(const Graph& graph) {
     const Place place = sharding ? sharding->place : Place{};
     if (place.whole() || place.axis == axis) return;
     if (axis >= 0)
-      throw ShardingError("one step has stages along two axes, " + first + " and " +
-                          describe(graph, value, sharding) +
+      throw ShardingError("one step has stages along two axes, " + first + " and " + describe(graph, value, sharding) +
                           ". Expected one stage axis. Mark all stages along one axis of " + graph.mesh->str() + ".");
     axis = place.axis;
     first = describe(graph, value, sharding);

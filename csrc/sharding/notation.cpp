@@ -45,7 +45,11 @@ class Parser {
       expect("{");
       partial();
     }
-    if (mesh_ && cursor_.accept("on")) place_ = parse_place(cursor_, *mesh_);
+    const size_t end = cursor_.position();
+    if (mesh_ && cursor_.accept("on"))
+      place_ = parse_place(cursor_, *mesh_);
+    else
+      cursor_.back_to(end);
     if (!sharded_ && place_.whole()) return {type, nullptr};
     return {type, finish(type.shape)};
   }

@@ -28,7 +28,8 @@ std::vector<int64_t> held_by(const Processes& processes, int64_t process, const 
 // Whether every process, also one without a device of the mesh, holds all of such a value.
 bool held_everywhere(const Processes& processes, const Mesh& mesh, SubAxisSet used, const Place& place = {});
 
-// Which shards this process holds, by mesh, sub-axes and place; each is computed once. Values keep their shards in this order.
+// Which shards this process holds, by mesh, sub-axes and place; each is computed once. Values keep their shards in this
+// order.
 class Holdings {
  public:
   explicit Holdings(const Processes& processes) : processes_(processes) {}

@@ -10,7 +10,6 @@ from spmdx._annotate.annotation import require_spmdx
 from spmdx._report.cells import line_of_cell, lines_in, names_of_files
 from spmdx._report.diff import explain_diff
 from spmdx._report.held import local_bytes
-from spmdx._report.stages import PipelineReport, pipeline_report
 from spmdx._report.report import (
     BalanceReport,
     CollectiveReport,
@@ -19,6 +18,7 @@ from spmdx._report.report import (
     SpanReport,
     ValueReport,
 )
+from spmdx._report.stages import PipelineReport, pipeline_report
 from spmdx.errors import ShardingError, naming
 
 

@@ -5,7 +5,6 @@
 #include <ATen/ops/empty.h>
 #include <torch/csrc/distributed/c10d/Backend.hpp>
 #include <torch/csrc/distributed/c10d/Store.hpp>
-#include <torch/csrc/distributed/c10d/Work.hpp>
 
 #include <algorithm>
 #include <atomic>
@@ -18,6 +17,7 @@
 #include "bridge/python/gil.h"
 #include "bridge/python/source.h"
 #include "bridge/tensor/generator.h"
+#include "bridge/world/posted.h"
 #include "bridge/world/regroup.h"
 #include "runtime/step/differences.h"
 
@@ -47,37 +47,6 @@ std::string with_line(const Progress& at, const std::string& reason) {
   return (line.empty() ? "" : line + ": ") + reason;
 }
 
-class Posted final : public Exchange {
- public:
-  Posted(FailureDetector& detector, std::shared_ptr<Transport> transport)
-      : detector_(detector), transport_(std::move(transport)) {}
-
-  void post(std::span<const Message> sends, std::span<const Message> receives) {
-    try {
-      works_ = transport_->post(sends, receives, carried_);
-    } catch (const std::exception& error) {  // a connection that is closed already: `wait` tells why
-      lost_ = error.what();
-    }
-  }
-
-  void wait(const Progress& at) override {
-    KernelGuard guard;
-    detector_.wait(works_, at, lost_);
-    carried_.land();
-  }
-
-  bool is_over() const override {
-    return std::all_of(works_.begin(), works_.end(), [](const auto& work) { return work->isCompleted(); });
-  }
-
- private:
-  FailureDetector& detector_;
-  const std::shared_ptr<Transport> transport_;
-  Carried carried_;
-  Works works_;
-  std::string lost_;
-};
-
 class C10dComm final : public Comm {
  public:
   void join(World world, std::function<Group(const std::string&)> make_group) {
@@ -103,11 +72,7 @@ class C10dComm final : public Comm {
 
   ExchangeRef begin(std::span<const Message> sends, std::span<const Message> receives, const Progress& at) override {
     if (!detector_ || detector_->world().on_stream) return Comm::begin(sends, receives, at);
-    KernelGuard guard;
-    detector_->check();
-    auto posted = std::make_unique<Posted>(*detector_, transport());
-    posted->post(sends, receives);
-    return posted;
+    return post(*detector_, transport(), sends, receives);
   }
 
   void announce(uint64_t fingerprint) override {

@@ -42,7 +42,8 @@ class Labels {
  private:
   // A send is part of the work on the stage that it leaves.
   int64_t stage_of(const Node& node) const {
-    const Place place = changes_place(graph_, node) ? graph_.values[node.inputs[0]].sharding->place : place_of(graph_, node);
+    const Place place =
+        changes_place(graph_, node) ? graph_.values[node.inputs[0]].sharding->place : place_of(graph_, node);
     return place.whole() ? -1 : place.stage;
   }
 
@@ -76,7 +77,8 @@ class Labels {
     for (NodeId id = 0; id < graph_.nodes.size(); ++id) {
       const Node& node = graph_.nodes[id];
       std::vector<ValueId> state;
-      std::copy_if(node.inputs.begin(), node.inputs.end(), std::back_inserter(state), [&](ValueId v) { return held[v]; });
+      std::copy_if(node.inputs.begin(), node.inputs.end(), std::back_inserter(state),
+                   [&](ValueId v) { return held[v]; });
       if (!state.empty() && state.size() == node.inputs.size())
         for (size_t r = 0; r < node.call->outputs.size(); ++r) held[node.output + r] = true;
       else if (!state.empty() && (first.second.empty() || first == std::pair{std::string_view(node.call->op), state}))
@@ -110,17 +112,18 @@ class Labels {
 // Forwards only.
 Simulation wave(const Actions& actions, const std::vector<StageTimes>& times) {
   Simulation result;
-  std::vector<double> free_at(static_cast<size_t>(actions.ranks), 0), ready(static_cast<size_t>(actions.microbatches), 0);
+  std::vector<double> free_at(static_cast<size_t>(actions.ranks), 0),
+      ready(static_cast<size_t>(actions.microbatches), 0);
   for (int64_t turn = 0; turn < actions.microbatches + actions.stages; ++turn)
     for (int64_t stage = 0; stage < actions.stages; ++stage) {
       const int64_t microbatch = turn - stage, rank = stage % actions.ranks;
       if (microbatch < 0 || microbatch >= actions.microbatches) continue;
       const double start = std::max(free_at[rank], ready[microbatch]), end = start + times[stage].forward;
-      result.actions.push_back({static_cast<int32_t>(rank),
-                                {ActionKind::F, static_cast<int32_t>(stage / actions.ranks),
-                                 static_cast<int32_t>(microbatch)},
-                                start,
-                                end});
+      result.actions.push_back(
+          {static_cast<int32_t>(rank),
+           {ActionKind::F, static_cast<int32_t>(stage / actions.ranks), static_cast<int32_t>(microbatch)},
+           start,
+           end});
       free_at[rank] = ready[microbatch] = end;
       result.total = std::max(result.total, end);
     }

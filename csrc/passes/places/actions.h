@@ -30,8 +30,8 @@ Actions actions_of(const Graph& graph);
 // By stage: how long the work on a microbatch takes on the average, by the cost model.
 std::vector<StageTimes> times_of(const Graph& graph, const Actions& actions, const Topology& topology);
 
-// What the graph's schedule does at which time, in order. Without a backward pass, stages follow each other as they can.
-// Throws ShardingError where it is for other stages or microbatches.
+// What the graph's schedule does at which time, in order. Without a backward pass, stages follow each other as they
+// can. Throws ShardingError where it is for other stages or microbatches.
 Simulation simulate(const Graph& graph, const Actions& actions, const std::vector<StageTimes>& times);
 
 }  // namespace spmdx

@@ -7,6 +7,7 @@
 #include <set>
 
 #include "graph/rewrite.h"
+#include "rules/rows/windows.h"
 
 namespace spmdx {
 namespace {
@@ -49,14 +50,12 @@ class Splitter {
   // Adds two values that lie alike, in a backward pass.
   bool is_term_sum(NodeId id) const {
     const Node& at = node(id);
-    if (at.call->op != "aten.add.Tensor" || at.inputs.size() != 2 || at.call->num_params) return false;
+    if (!rules::is_sum(*at.call) || at.call->num_params || stages_.phase[id] % 2 != 0) return false;
     if (at.call->inputs[0] != at.call->outputs[0] || at.call->inputs[1] != at.call->outputs[0]) return false;
-    const auto* alpha = std::get_if<int64_t>(&at.call->args.back());
-    if (!alpha || *alpha != 1 || stages_.phase[id] % 2 != 0) return false;
     const ShardingRef& sharding = graph_.values[at.output].sharding;
     return stages_.after_backward[at.output] && std::all_of(at.inputs.begin(), at.inputs.end(), [&](ValueId value) {
-      return graph_.values[value].sharding == sharding;
-    });
+             return graph_.values[value].sharding == sharding;
+           });
   }
 
   // Read by another such sum alone.
@@ -95,7 +94,8 @@ class Splitter {
       if (!fresh) sum->second = add(id, value, sum->second, rewrite.at(value), rewrite);
     }
     ValueId total = kNone;
-    for (const auto& [stage, sum] : sums) total = total == kNone ? sum : add(id, graph_.nodes[id].output, total, sum, rewrite);
+    for (const auto& [stage, sum] : sums)
+      total = total == kNone ? sum : add(id, graph_.nodes[id].output, total, sum, rewrite);
     rewrite.map(node(id).output, total);
   }
 

@@ -70,7 +70,8 @@ class Placer {
   ValueId moved(ValueId old, const Place& place, SourceId source, const std::string& reader) {
     const auto [known, fresh] = moved_.try_emplace({old, place}, kNone);
     if (!fresh) return known->second;
-    if (const Node* movement = movement_of(graph_, old)) return moved_[{old, place}] = made_anew(*movement, place, source, reader);
+    if (const Node* movement = movement_of(graph_, old))
+      return moved_[{old, place}] = made_anew(*movement, place, source, reader);
     Graph& to = rewrite_.to();
     const ValueId here = rewrite_.at(old);
     const Value& value = to.values[here];
@@ -88,8 +89,7 @@ class Placer {
     node.phase = phase;
     if (!stays) node.sub_axes = sub_axis_set(mesh.sub_axes_of_axis(stages_.axis));
     node.bytes = stays ? 0 : max_local_numel(*before, type.shape) * itemsize(type.dtype);
-    node.cause =
-        str(type, before) + " " + (place.whole() ? "everywhere" : "to " + str(mesh, place)) + " for " + reader;
+    node.cause = str(type, before) + " " + (place.whole() ? "everywhere" : "to " + str(mesh, place)) + " for " + reader;
     to.values[made].sharding = after;
     to.values[made].why = graph_.values[old].why;
     return moved_[{old, place}] = made;

@@ -8,6 +8,7 @@
 
 #include "graph/places.h"
 #include "rules/lookup.h"
+#include "rules/rows/windows.h"
 #include "rules/rule/rule.h"
 #include "sharding/shards.h"
 
@@ -42,7 +43,7 @@ class Assigner {
   }
 
  private:
-  static constexpr int32_t kUnasked = -2;             // where an output lies, or what no output is
+  static constexpr int32_t kUnasked = -2;              // where an output lies, or what no output is
   static constexpr size_t kMostBroughtHome = 1 << 12;  // ops of one gradient
 
   int32_t stage_in(const ShardingRef& sharding) const {
@@ -105,8 +106,7 @@ class Assigner {
       if (const auto at = fixed_.find(node.output + static_cast<ValueId>(r)); at != fixed_.end()) stage = at->second;
     set(id, stage);
     for (ValueId value : node.inputs) note_reader(value, stage);
-    for (size_t r = 0; r < node.call->outputs.size(); ++r)
-      stages_.after_backward[node.output + r] = after || backward;
+    for (size_t r = 0; r < node.call->outputs.size(); ++r) stages_.after_backward[node.output + r] = after || backward;
   }
 
   void set(NodeId id, int32_t stage) {
@@ -173,7 +173,7 @@ class Assigner {
       const Node& node = graph_.nodes[id];
       if (node.call->outputs.empty() || !stages_.after_backward[node.output]) continue;
       const int32_t home = home_[node.output];
-      if (home < 0 || (!is_update(id) && node.call->op != "aten.add.Tensor")) continue;
+      if (home < 0 || (!is_update(id) && !rules::is_sum(*node.call))) continue;
       for (ValueId value : node.inputs)
         if (stages_.after_backward[value] && graph_.values[value].type.shape == graph_.values[node.output].type.shape)
           home_[value] = home;
@@ -195,7 +195,7 @@ class Assigner {
       for (ValueId value : node.inputs) {
         if (is_at(value, home)) continue;
         const NodeId producer = graph_.values[value].producer;
-        const bool passes_on = node.inputs.size() == 1 || node.call->op == "aten.add.Tensor";
+        const bool passes_on = node.inputs.size() == 1 || rules::is_sum(*node.call);
         if (producer == kNone || !passes_on || found.size() > kMostBroughtHome) return;
         open.push_back(producer);
       }
@@ -245,11 +245,11 @@ class Assigner {
 
   const Graph& graph_;
   const std::vector<std::vector<NodeId>> readers_;
-  std::vector<StageSet> copies_;         // by value: other stages that read it
-  std::vector<int32_t> kept_;            // by value: where an output is to lie
-  std::vector<int32_t> home_;            // the same, and of gradients; kUnasked: nothing says
-  std::vector<bool> updates_;            // by node: it is an optimizer's
-  std::map<ValueId, int32_t> fixed_;     // by value: what a constraint says
+  std::vector<StageSet> copies_;      // by value: other stages that read it
+  std::vector<int32_t> kept_;         // by value: where an output is to lie
+  std::vector<int32_t> home_;         // the same, and of gradients; kUnasked: nothing says
+  std::vector<bool> updates_;         // by node: it is an optimizer's
+  std::map<ValueId, int32_t> fixed_;  // by value: what a constraint says
   Stages stages_;
 };
 

@@ -10,7 +10,7 @@
 namespace spmdx {
 
 struct StageSummary {
-  int64_t parameter_bytes = 0;  // of inputs that lie there from step to step, on each of its devices
+  int64_t parameter_bytes = 0;             // of inputs that lie there from step to step, on each of its devices
   double forward_ns = 0, backward_ns = 0;  // of one microbatch, on the average
   int64_t in_flight = 0;                   // activations of microbatches that it keeps at most
 };

@@ -56,7 +56,8 @@ Assignment::Assignment(const Graph& graph, const CompileOptions& options, std::v
     });
   for (const Input& input : graph.inputs) {
     const Value& value = graph.values[input.value];
-    const ShardingRef here = input.physical ? everywhere(input.physical) : replicated(graph.mesh, value.type.shape.size());
+    const ShardingRef here =
+        input.physical ? everywhere(input.physical) : replicated(graph.mesh, value.type.shape.size());
     inputs_[input.value] = comes_from_another_mesh(graph, input) ? value.sharding : here;
     if (input.annotation) other_readers_[input.value].push_back({everywhere(input.annotation), true, false});
     for (const DimSharding& dim : inputs_[input.value]->dims)
@@ -67,8 +68,9 @@ Assignment::Assignment(const Graph& graph, const CompileOptions& options, std::v
     if (graph.values[constraint.value].producer != kNone)
       other_readers_[constraint.value].push_back({graph.values[constraint.value].sharding, true, false});
   for (const Output& output : graph.outputs)
-    other_readers_[output.value].push_back({output.annotation ? everywhere(output.annotation) : graph.values[output.value].sharding,
-                                            false, !output.annotation && output.tied == kNone});
+    other_readers_[output.value].push_back(
+        {output.annotation ? everywhere(output.annotation) : graph.values[output.value].sharding, false,
+         !output.annotation && output.tied == kNone});
   for (const Input& input : graph.inputs) set_all_parts(input.value);
 }
 

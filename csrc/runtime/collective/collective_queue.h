@@ -44,7 +44,7 @@ class RunningCollective {
   const Graph& graph_;
   const NodeId node_;
   Event begun_, come_;
-  ExchangeRef under_way_;  // messages that nobody else waits for
+  ExchangeRef under_way_;     // messages that nobody else waits for
   bool done_ = false;         // guarded by mutex_; the members above are the queue thread's until it is set
   std::exception_ptr error_;  // guarded by mutex_ until `done_`
   std::mutex mutex_;

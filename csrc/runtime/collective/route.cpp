@@ -120,8 +120,7 @@ class Router {
 
   Target target_of(int64_t process, int64_t position, int64_t index) {
     const Assembly assembly = assembly_at(relayout_, position);
-    const Assembly canonical =
-        processes_.count == 1 ? assembly : assembly_at(relayout_, position_of(index));
+    const Assembly canonical = processes_.count == 1 ? assembly : assembly_at(relayout_, position_of(index));
     Target target{assembly.shape, assembly.identity, assembly.holes, false, {}, {}};
     add_terms(process, assembly, canonical, target);
     return target;

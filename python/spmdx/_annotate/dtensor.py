@@ -9,7 +9,8 @@ import spmdx._C as _C
 from spmdx._annotate.annotation import annotate
 from spmdx._annotate.local_shards import check_shapes, pieces_of, shapes_of
 from spmdx._annotate.mesh import Mesh
-from spmdx._annotate.spec import Sharding, spec_of_placements, to_handle
+from spmdx._annotate.placements import spec_of_placements
+from spmdx._annotate.spec import Sharding, to_handle
 from spmdx.errors import ShardingError, naming
 
 

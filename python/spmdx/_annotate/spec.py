@@ -8,7 +8,6 @@ from typing import TYPE_CHECKING, Any, Self
 import torch
 
 import spmdx._C as _C
-from spmdx._annotate.device_mesh import axes_of
 from spmdx._annotate.mesh import Mesh, require_mesh, require_real
 from spmdx._base.arguments import integers
 from spmdx.errors import ShardingError, naming
@@ -344,56 +343,8 @@ def to_handle(spec: Any, mesh: Any, tensor: torch.Tensor, name: str) -> "_C.Shar
 
 def at_stage(handle: "_C.ShardingHandle", stage: Any) -> "_C.ShardingHandle":
     """The same cuts on ``stage``: the name of an axis, and a number. Raises ShardingError."""
-    pair = isinstance(stage, tuple) and len(stage) == 2 and isinstance(stage[0], str)
-    if not pair or isinstance(stage[1], bool) or not isinstance(stage[1], int):
+    if not isinstance(stage, tuple) or [*map(type, stage)] != [str, int]:
         raise ShardingError(
-            f"the stage is {stage!r}. Expected the name of an axis and the number of a stage along "
-            "it. Write ('pipe', 0)."
+            f"the stage is {stage!r}. Expected the name of an axis and a number. Write ('pipe', 0)."
         )
     return handle.on(*stage)
-
-
-def _require_placements(placements: Any, mesh: Mesh, count: int) -> None:
-    are = isinstance(placements, tuple | list) and all(hasattr(p, "is_shard") for p in placements)
-    if not are:
-        raise ShardingError(
-            f"the placements are {placements!r}. Expected Shard(dim) or Replicate() for every axis "
-            f"of {mesh!r}. Write them so, or give a partition spec to spmdx.mark_sharding."
-        )
-    if len(placements) != count:
-        raise ShardingError(
-            f"{len(placements)} placements for {mesh!r}. Expected one for every axis of the "
-            f"mesh. Write {count} of Shard(dim) and Replicate()."
-        )
-
-
-def placed_on(given: Any, placements: Any, rank: int) -> tuple[Mesh, tuple[Any, ...]]:
-    """Mesh and partition spec of DTensor ``placements`` on a mesh, or on a slice of one."""
-    mesh, names = require_mesh(given), axes_of(given)
-    if given is None or isinstance(given, Mesh) or not set(names) < set(mesh.axis_names):
-        return mesh, spec_of_placements(placements, mesh, rank)
-    return mesh, spec_of_placements(placements, mesh, rank, names)
-
-
-def spec_of_placements(
-    placements: Sequence[Any], mesh: Mesh, rank: int, axes: Sequence[str] | None = None
-) -> tuple:
-    """The partition spec that says the same as DTensor ``placements`` for a tensor of ``rank``.
-
-    They are for all axes of ``mesh``, or for ``axes`` of it.
-    """
-    axes = mesh.axis_names if axes is None else axes
-    _require_placements(placements, mesh, len(axes))
-    dims: list[list[str]] = [[] for _ in range(rank)]
-    for axis, placement in zip(axes, placements, strict=True):
-        if placement.is_replicate():
-            continue
-        dim: Any = getattr(placement, "dim", None)  # an int where it is a shard
-        if not placement.is_shard() or not -rank <= dim < rank:
-            mend = "Reduce the values first" if placement.is_partial() else "Write Replicate()"
-            raise ShardingError(
-                f"the placement {placement} of axis {axis!r} does not fit a tensor of rank "
-                f"{rank}. Expected Replicate() or Shard(dim) with a dim of the tensor. {mend}."
-            )
-        dims[dim].append(axis)
-    return tuple(tuple(axes) or None for axes in dims)

@@ -21,7 +21,8 @@ from spmdx._annotate.local_shards import (
     shapes_of,
 )
 from spmdx._annotate.mesh import Mesh, require_mesh
-from spmdx._annotate.spec import PartitionSpec, Sharding, pair_of, placed_on, to_handle
+from spmdx._annotate.placements import placed_on
+from spmdx._annotate.spec import PartitionSpec, Sharding, pair_of, to_handle
 from spmdx._world.all_or_none import all_or_none
 from spmdx.errors import ShardingError, naming
 

@@ -3,8 +3,8 @@
 
     fail_in_a_stage.py HOW STAGE
 
-HOW is ``killed``, ``stopped`` or ``raises``. The process of that stage does it in the backward pass of
-the third microbatch of the second step.
+HOW is ``killed``, ``stopped`` or ``raises``. The process of that stage does it in the backward pass
+of the third microbatch of the second step.
 """
 
 import os
@@ -45,8 +45,11 @@ class Layer(nn.Module):
 
     def forward(self, x):
         x = torch.tanh(self.linear(x))
-        x.register_hook(lambda grad: torch.ops.fail_in_a_stage.same(grad.flatten(), self.stage).view_as(grad))
+        x.register_hook(self.passed_on)
         return x
+
+    def passed_on(self, grad):
+        return torch.ops.fail_in_a_stage.same(grad.flatten(), self.stage).view_as(grad)
 
 
 def step(model: nn.Module) -> float:
