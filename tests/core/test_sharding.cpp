@@ -169,7 +169,8 @@ TEST(notation_round_trips) {
   for (const std::string text :
        {"f32[64@data, 128@(model,seq), 7]{partial sum: expert}", "bf16[]", "i64[7@model]",
         "f32[12@data/4, 128@model:(1)2]", "f32[16@(model:(4)2,model:(1)2)]", "f32[24@(data,model)/6]",
-        "f32[]{partial max: data,expert}", "b8[0@data]", "f32[4]{partial any: model:(2)4}"}) {
+        "f32[]{partial max: data,expert}", "b8[0@data]", "f32[4]{partial any: model:(2)4}", "f32[4] on seq=1",
+        "f32[64@data, 8]{partial sum: expert} on seq=3"}) {
     size_t pos = 0;
     const auto [type, sharding] = parse_type(text + " = x", pos, mesh);
     CHECK_EQ(str(type, sharding), text);
@@ -187,6 +188,9 @@ TEST(notation_errors) {
   CHECK_THROWS(ShardingError, parse("f32[4@seq]", mesh),
                "Mesh(data=2, model=4) has no axis 'seq'. Expected one of 'data', 'model'. Write one of these names.");
   CHECK_THROWS(ShardingError, parse("f32[4@(data,data)]", mesh), "an axis used twice at column 17 of ");
+  CHECK_THROWS(ShardingError, parse("f32[4@data] on data=1", mesh), "the axis of the place cuts a dim at column 22 of ");
+  CHECK_THROWS(ShardingError, parse("f32[4] on pipe=1", mesh), "'pipe' is no axis of Mesh(data=2, model=4)");
+  CHECK_THROWS(ShardingError, parse("f32[4] on data=-1", mesh), "a place of axis 'data' has no stage between 0 and ");
   CHECK_THROWS(ShardingError, parse("f32[4@data", mesh), "something else at column 11 of 'f32[4@data'. Expected ','.");
   CHECK_THROWS(ShardingError, parse("f32[4@data/0]", mesh), "a tile of 0");
   CHECK_THROWS(ShardingError, parse("f32[]{partial avg: data}", mesh), "'avg' is not a reduction");

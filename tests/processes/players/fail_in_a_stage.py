@@ -42,11 +42,10 @@ class Layer(nn.Module):
     def __init__(self, stage):
         super().__init__()
         self.stage, self.linear = stage, nn.Linear(8, 8)
+        self.linear.weight.register_hook(self.passed_on)
 
     def forward(self, x):
-        x = torch.tanh(self.linear(x))
-        x.register_hook(self.passed_on)
-        return x
+        return torch.tanh(self.linear(x))
 
     def passed_on(self, grad):
         return torch.ops.fail_in_a_stage.same(grad.flatten(), self.stage).view_as(grad)
@@ -58,8 +57,10 @@ def step(model: nn.Module) -> float:
         loss = model(torch.ones(4, 8).to("spmdx")).square().mean()
         loss.backward()
         total = total + loss.detach()
-    for parameter in model.parameters():
-        parameter.grad = None
+    with torch.no_grad():
+        for parameter in model.parameters():
+            parameter -= 0.1 * parameter.grad
+            parameter.grad = None
     spmdx.mark_step()
     return total.item()
 
@@ -67,7 +68,8 @@ def step(model: nn.Module) -> float:
 def main() -> None:
     global FAILING
     torch.manual_seed(0)
-    model = nn.Sequential(*(Layer(stage) for stage in range(COUNT))).to("spmdx")
+    with torch.device("spmdx"):
+        model = nn.Sequential(*(Layer(stage) for stage in range(COUNT)))
     spmdx.nn.pipeline(model, MESH, cuts=[str(stage) for stage in range(1, COUNT)])
     print("loss", step(model), flush=True)
     FAILING = True
