@@ -165,10 +165,10 @@ Simulation simulate(const Graph& graph, const Actions& actions, const std::vecto
   const int64_t chunks = (actions.stages + actions.ranks - 1) / actions.ranks;
   std::string kind = graph.schedule.empty() ? "1f1b" : graph.schedule;
   const bool named = kind.find_first_of(" \n") == kind.npos;
-  if (named && kind == "1f1b" && chunks > 1) kind = "interleaved:" + std::to_string(chunks);
+  const bool goes_round = kind.starts_with("interleaved");
+  if (named && goes_round != (chunks > 1)) kind = chunks > 1 ? "interleaved:" + std::to_string(chunks) : "1f1b";
   const Schedule schedule = named ? make_schedule(kind, actions.ranks, actions.microbatches) : parse_schedule(kind);
-  const bool fits = schedule.num_stages() >= actions.stages && schedule.num_stages() - actions.ranks < actions.stages;
-  if (static_cast<int64_t>(schedule.ranks.size()) != actions.ranks || !fits ||
+  if (static_cast<int64_t>(schedule.ranks.size()) != actions.ranks || schedule.num_stages() < actions.stages ||
       schedule.num_microbatches() != actions.microbatches)
     refuse(schedule, actions);
   std::vector<StageTimes> all = times;

@@ -106,7 +106,12 @@ class Assigner {
       if (const auto at = fixed_.find(node.output + static_cast<ValueId>(r)); at != fixed_.end()) stage = at->second;
     set(id, stage);
     for (ValueId value : node.inputs) note_reader(value, stage);
-    for (size_t r = 0; r < node.call->outputs.size(); ++r) stages_.after_backward[node.output + r] = after || backward;
+    // What begins a backward pass lies on all stages; views and what is computed anew read values of one.
+    const bool begins =
+        backward && (node.inputs.empty() || std::any_of(node.inputs.begin(), node.inputs.end(),
+                                                        [&](ValueId v) { return stages_.of_value[v] == kAllStages; }));
+    const bool is_gradient = after || begins;
+    for (size_t r = 0; r < node.call->outputs.size(); ++r) stages_.after_backward[node.output + r] = is_gradient;
   }
 
   void set(NodeId id, int32_t stage) {
@@ -180,6 +185,17 @@ class Assigner {
     }
   }
 
+  // Whether all that the forward pass left for it is there, and something is: then only gradients are sent.
+  bool is_made_of_what_is_at(const Node& node, int32_t stage) const {
+    bool any = false;
+    for (ValueId value : node.inputs) {
+      if (stages_.after_backward[value]) continue;
+      if (!is_at(value, stage)) return false;
+      any = true;
+    }
+    return any;
+  }
+
   // A gradient of a parameter is a sum over microbatches. Where its terms can be made beside the parameter, of what is
   // there anyway, they are, and the sum is, too.
   void bring_home(ValueId gradient, int32_t home) {
@@ -193,7 +209,7 @@ class Assigner {
       if (is_bound(node) || stages_.phase[id] % 2 != 0) return;
       found.push_back(id);
       for (ValueId value : node.inputs) {
-        if (is_at(value, home)) continue;
+        if (is_at(value, home) || is_made_of_what_is_at(node, home)) continue;
         const NodeId producer = graph_.values[value].producer;
         const bool passes_on = node.inputs.size() == 1 || rules::is_sum(*node.call);
         if (producer == kNone || !passes_on || found.size() > kMostBroughtHome) return;

@@ -15,7 +15,8 @@ struct Stages {
   std::vector<int32_t> of_value;
   // By node: Node::phase; of nodes that passes have added, the latest of those that their operands come from.
   std::vector<uint32_t> phase;
-  std::vector<bool> after_backward;  // by value: a backward pass has made it, or what it was computed from
+  // By value: a gradient, or computed from one. What a backward pass makes of a stage's values alone is none.
+  std::vector<bool> after_backward;
 };
 
 // The op that makes a value of no fewer elements than it reads, by moving them; null: none does. It is done again where

@@ -66,12 +66,13 @@ def reduced(tensor: torch.Tensor, plain: type[torch.Tensor], protocol: Any) -> A
 
 
 def written(tensor: torch.Tensor) -> tuple | None:
-    """Mesh and spec of the annotation in values every unpickler takes."""
+    """Mesh, spec and, where it has one, stage of the annotation in values every unpickler takes."""
     sharding = annotation_of(tensor)
     if sharding is None:
         return None
     mesh = sharding.mesh
-    return mesh.device_ids.tolist(), mesh.mesh_shape, mesh.axis_names, tuple(sharding.spec)
+    stage = () if sharding.stage is None else (sharding.stage,)
+    return mesh.device_ids.tolist(), mesh.mesh_shape, mesh.axis_names, tuple(sharding.spec), *stage
 
 
 @untraced
@@ -80,9 +81,11 @@ def annotated(tensor: Any, said: tuple | None, takes_class: bool) -> Any:
     if said is None or not isinstance(tensor, torch.Tensor) or not _C.is_lazy(tensor):
         return tensor
     if written(tensor) != said:
-        ids, shape, names, spec = said
+        ids, shape, names, spec, *stage = said
         try:
             handle = to_handle(spec, Mesh(ids, shape, names), tensor, "tensor")
+            for axis, number in stage:
+                handle = handle.on(axis, number)
         except ShardingError as error:
             warn(f"the annotation of a tensor that was loaded ends: {bare(error)}")
             return tensor
