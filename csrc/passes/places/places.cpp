@@ -22,7 +22,7 @@ class Placer {
   Graph run() {
     for (const Input& input : graph_.inputs) {
       ShardingRef& sharding = rewrite_.to().values[rewrite_.at(input.value)].sharding;
-      sharding = on(sharding, input.physical ? input.physical->place : Place{});
+      sharding = on(sharding, place_at(stages_.of_value[input.value]));
     }
     for (NodeId id = 0; id < graph_.nodes.size(); ++id) visit(id);
     std::vector<ValueId> kept;

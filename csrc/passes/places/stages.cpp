@@ -39,6 +39,7 @@ class Assigner {
     for (NodeId id = 0; id < graph_.nodes.size(); ++id)
       if (is_update(id)) set(id, update_stage(graph_.nodes[id]));
     for (NodeId id = static_cast<NodeId>(graph_.nodes.size()); id-- > 0;) move_to_readers(id);
+    place_uploads();
     return std::move(stages_);
   }
 
@@ -230,15 +231,26 @@ class Assigner {
     return false;
   }
 
+  void add_readers(ValueId value, StageSet& found) const {
+    for (NodeId reader : readers_[value]) found.insert(stages_.of_node[reader]);
+    if (kept_[value] != kUnasked) found.insert(kept_[value]);
+  }
+
   // The one stage that reads its results; kUnasked: there are several, or none.
   int32_t stage_of_readers(const Node& node) const {
     StageSet found;
-    for (size_t r = 0; r < node.call->outputs.size(); ++r) {
-      const ValueId value = node.output + static_cast<ValueId>(r);
-      for (NodeId reader : readers_[value]) found.insert(stages_.of_node[reader]);
-      if (kept_[value] != kUnasked) found.insert(kept_[value]);
-    }
+    for (size_t r = 0; r < node.call->outputs.size(); ++r) add_readers(node.output + static_cast<ValueId>(r), found);
     return found.size() == 1 && *found.begin() != kAllStages ? *found.begin() : kUnasked;
+  }
+
+  // Data that no mesh has cut are at hand everywhere; they are held where they are read.
+  void place_uploads() {
+    for (const Input& input : graph_.inputs) {
+      if (input.physical) continue;
+      StageSet found;
+      add_readers(input.value, found);
+      stages_.of_value[input.value] = found.size() == 1 ? *found.begin() : kAllStages;
+    }
   }
 
   // Of a gradient: what a stage makes of it is sent once a step, as a sum.
