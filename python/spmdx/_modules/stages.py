@@ -5,6 +5,7 @@ from typing import Any
 
 import torch
 
+import spmdx._C as _C
 from spmdx._annotate.annotation import annotate, annotation_of, handle_for, require_spmdx
 from spmdx._annotate.mesh import Mesh, require_mesh, require_real
 from spmdx._annotate.spec import at_stage
@@ -21,12 +22,19 @@ def _require_stage(stage: Any, mesh: Mesh, axis: Any) -> None:
         )
 
 
-def put_on(tensor: torch.Tensor, mesh: Mesh, stage: int, axis: str, name: str | None) -> None:
-    """Annotate ``tensor`` with ``stage``, beside how it was cut on ``mesh``."""
+def staged(
+    tensor: torch.Tensor, mesh: Mesh, stage: int, axis: str, name: str | None
+) -> "_C.ShardingHandle":
+    """``stage``, beside how ``tensor`` was cut on ``mesh``."""
     require_spmdx(tensor)
     known = annotation_of(tensor)
     spec = known.spec if known is not None and known.mesh == mesh else (...,)
-    annotate(tensor, at_stage(handle_for(tensor, mesh, spec, name), (axis, stage)))
+    return at_stage(handle_for(tensor, mesh, spec, name), (axis, stage))
+
+
+def put_on(tensor: torch.Tensor, mesh: Mesh, stage: int, axis: str, name: str | None) -> None:
+    """Annotate ``tensor`` with ``stage``, beside how it was cut on ``mesh``."""
+    annotate(tensor, staged(tensor, mesh, stage, axis, name))
 
 
 def mark_stage(
