@@ -10,6 +10,8 @@
 #include "base/error.h"
 #include "bridge/python/source.h"
 #include "bridge/python/warnings.h"
+#include "graph/places.h"
+#include "passes/places/actions.h"
 
 namespace spmdx::bridge {
 namespace {
@@ -17,7 +19,8 @@ namespace {
 std::atomic<bool> are_errors{false};
 
 // Guarded by the recorder's lock.
-bool warned = false;  // of an op without a rule
+bool warned = false;         // of an op without a rule
+bool warned_of_one = false;  // microbatch
 std::vector<std::string> to_say;
 
 std::string head(SourceId source, const std::string& op) {
@@ -48,6 +51,26 @@ std::string what_repeats(const Repeat& repeat) {
          " plans were made for the same program, in " + seconds + mend + " Said once for a program.";
 }
 
+// The first node of the only backward pass; null where there is none, or more than one.
+const Node* only_backward_pass(const Graph& graph) {
+  const Node* first = nullptr;
+  for (const Node& node : graph.nodes) {
+    if (node.phase == 0 || node.phase % 2 != 0) continue;
+    if (first && node.phase != first->phase) return nullptr;
+    if (!first) first = &node;
+  }
+  return first;
+}
+
+std::string what_idles(int64_t ranks, SourceId source) {
+  const std::string line = source_text(source);
+  return (line.empty() ? "" : line + ": ") + "the step has one microbatch for " + std::to_string(ranks) +
+         " devices in a row: each is idle for " + std::to_string(ranks - 1) +
+         " times as long as it works, (p - 1) / m. Expected m backward passes in a step, several times as many as "
+         "stages. Accumulate gradients: for xs in x.chunk(" +
+         std::to_string(4 * ranks) + "), and read no value in that loop, which would end the step. Said once.";
+}
+
 }  // namespace
 
 void set_fallbacks_are_errors(bool errors) { are_errors = errors; }
@@ -61,6 +84,17 @@ void note_plan(const Plan& plan) {
                      ". Said once: spmdx.explain().fallbacks lists all, SPMDX_FALLBACK=error makes it an error.");
   }
   if (plan.repeat && !std::exchange(plan.repeat->told, true)) to_say.push_back(what_repeats(*plan.repeat));
+}
+
+void note_microbatches(const Graph& recorded, const Plan& plan) {
+  if (recorded.schedule.empty() || warned_of_one) return;
+  const Node* backward = only_backward_pass(recorded);
+  if (!backward) return;
+  const Graph& graph = plan.executable->graph();
+  const int axis = stage_axis(graph);
+  if (axis < 0 || graph.mesh->axes()[axis].size < 2 || actions_of(graph).microbatches != 1) return;
+  warned_of_one = true;
+  to_say.push_back(what_idles(graph.mesh->axes()[axis].size, backward->source));
 }
 
 void warn_of_plans() {

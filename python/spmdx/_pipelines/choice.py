@@ -7,6 +7,7 @@ from typing import Any
 import torch
 
 import spmdx._C as _C
+from spmdx._annotate.annotation import annotation_of
 from spmdx._annotate.mesh import Mesh
 from spmdx._modules.stages import put_on
 from spmdx._pipelines.costs import layers_of, order_of, owners_of
@@ -56,6 +57,8 @@ class Choice:
         units = units_of(model, ranks * self.chunks)
         trial = Trial(model, units)
         with planned_alone():
+            for tensor in tensors.values():
+                _lift(tensor)
             try:
                 trial.run(args, kwargs)
             except ShardingError as error:
@@ -75,6 +78,14 @@ class Choice:
         for name, tensor in tensors.items():
             stage = sum(place <= owners[name] for place in first) - 1
             put_on(tensor, self.mesh, stage, self.axis, name)
+
+
+def _lift(tensor: torch.Tensor) -> None:
+    """Takes ``tensor`` off the stage that it is on, and leaves it cut as it is."""
+    known = annotation_of(tensor)
+    if known is not None and known.stage is not None:
+        entries, mesh = known._handle.entries, known.mesh._handle
+        _C.annotate(tensor, _C.to_sharding(entries, mesh, list(tensor.shape), "tensor"), True)
 
 
 def _unplanned(error: ShardingError) -> ShardingError:

@@ -76,8 +76,8 @@ def _stages(model: torch.nn.Module, cuts: Any, stages: int) -> dict[str, int]:
         return _stages_by_pattern(model, cuts, stages)
     if isinstance(cuts, str) or not isinstance(cuts, Sequence):
         raise ShardingError(
-            f"the cuts are {cuts!r}. Expected a list of names of modules, a dict from name patterns "
-            "to stages, or None. Write ['layers.4'] for two stages."
+            f"the cuts are {cuts!r}. Expected a list of names of modules, a dict from name "
+            "patterns to stages, or None. Write ['layers.4'] for two stages."
         )
     return _stages_by_cut(model, cuts, stages)
 
