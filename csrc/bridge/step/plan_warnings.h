@@ -8,6 +8,8 @@ namespace spmdx::bridge {
 
 // Whether an op without a rule is an error, and no warning. Any thread.
 void set_fallbacks_are_errors(bool errors);
+// Whether plans are made for their costs alone: nothing is said of them. Any thread.
+void set_plans_are_trials(bool trials);
 
 // Throws ShardingError where fallbacks are errors, else remembers what to say. Holds the recorder's lock.
 void note_plan(const Plan& plan);

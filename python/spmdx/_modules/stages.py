@@ -9,7 +9,7 @@ import spmdx._C as _C
 from spmdx._annotate.annotation import annotate, annotation_of, handle_for, require_spmdx
 from spmdx._annotate.mesh import Mesh, require_mesh, require_real
 from spmdx._annotate.spec import at_stage
-from spmdx._modules.marking import require_axis
+from spmdx._modules.marking import require_axis, require_on_device
 from spmdx.errors import ShardingError, naming
 
 
@@ -78,8 +78,10 @@ def mark_stage(
         require_real(devices)
         _require_stage(stage, devices, axis)
         if isinstance(module_or_tensor, torch.nn.Module):
-            held = [*module_or_tensor.named_parameters(), *module_or_tensor.named_buffers()]
-            for name, tensor in held:
+            held = dict(module_or_tensor.named_parameters())
+            held |= dict(module_or_tensor.named_buffers())
+            require_on_device(held)
+            for name, tensor in held.items():
                 put_on(tensor, devices, stage, axis, name)
         else:
             put_on(module_or_tensor, devices, stage, axis, None)

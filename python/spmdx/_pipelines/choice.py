@@ -10,7 +10,7 @@ import spmdx._C as _C
 from spmdx._annotate.annotation import annotation_of
 from spmdx._annotate.mesh import Mesh
 from spmdx._modules.stages import put_on
-from spmdx._pipelines.costs import layers_of, order_of, owners_of
+from spmdx._pipelines.costs import chain_of, layers_of
 from spmdx._pipelines.held import tensors_of
 from spmdx._pipelines.memory_limit import get_memory_limit
 from spmdx._pipelines.trial import Trial, planned_alone
@@ -59,24 +59,24 @@ class Choice:
         with planned_alone():
             for tensor in tensors.values():
                 _lift(tensor)
+            _C.flush()
             try:
                 trial.run(args, kwargs)
             except ShardingError as error:
                 raise _unplanned(error) from error
-            owners = owners_of(tensors, model, units, trial)
-            layers = layers_of(trial, tensors, owners, self.mesh, self.axis)
-            names = list(order_of(trial))
+            chain = chain_of(tensors, model, units, trial)
+            layers = layers_of(trial, tensors, chain, self.mesh, self.axis)
             trial.calls.clear()
         first = _C.choose_cuts(
             layers,
-            names,
+            chain.names,
             self.schedule,
             ranks,
             MICROBATCHES_OF_A_RANK * ranks,
             get_memory_limit(),
         )
         for name, tensor in tensors.items():
-            stage = sum(place <= owners[name] for place in first) - 1
+            stage = sum(place <= chain.of_tensor[name] for place in first) - 1
             put_on(tensor, self.mesh, stage, self.axis, name)
 
 
@@ -86,6 +86,8 @@ def _lift(tensor: torch.Tensor) -> None:
     if known is not None and known.stage is not None:
         entries, mesh = known._handle.entries, known.mesh._handle
         _C.annotate(tensor, _C.to_sharding(entries, mesh, list(tensor.shape), "tensor"), True)
+        with torch.no_grad():
+            tensor.zero_()  # its values, which lie on a stage, are not sent from there
 
 
 def _unplanned(error: ShardingError) -> ShardingError:

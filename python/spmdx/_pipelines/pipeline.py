@@ -9,7 +9,7 @@ import torch
 
 import spmdx._C as _C
 from spmdx._annotate.mesh import Mesh, require_mesh, require_real
-from spmdx._modules.marking import require_axis, require_module
+from spmdx._modules.marking import require_axis, require_module, require_on_device
 from spmdx._modules.stages import put_on, staged
 from spmdx._pipelines.choice import Choice, take_off
 from spmdx._pipelines.held import tensors_of
@@ -148,6 +148,7 @@ def pipeline(
         ranks = devices.shape()[axis]
         stages = None if cuts is None else _stages(model, cuts, ranks * chunks)
         text = _schedule(schedule, ranks, chunks)
+        require_on_device(tensors_of(model))
         take_off(model)
         for name, tensor in tensors_of(model).items():
             if stages is None:
@@ -163,6 +164,11 @@ def pipeline(
 def _schedule(schedule: Any, ranks: int, chunks: int) -> str:
     """The name of a schedule, or its text. Raises ShardingError where it does not fit."""
     if not isinstance(schedule, str):
+        if not hasattr(schedule, "simulate"):
+            raise ShardingError(
+                f"the schedule is {schedule!r}. Expected a name, or a spmdx.pipelines.Schedule. "
+                "Leave it out for '1f1b'."
+            )
         text = str(schedule)
         table = _C.parse_schedule(text)
         table.check()

@@ -144,7 +144,9 @@ def planned_alone() -> Iterator[None]:
     state = generator.get_state()
     with plan_only(), torch.random.fork_rng(devices=[]):
         _C.flush()
+        _C.set_plans_are_trials(True)
         try:
             yield
         finally:
+            _C.set_plans_are_trials(False)
             generator.set_state(state)
