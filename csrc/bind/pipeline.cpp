@@ -90,19 +90,18 @@ int64_t both_ways_ns(const MeshHandle& mesh, const std::string& axis, int64_t by
   return 2 * topology.cost_ns(Collective::send_recv, bytes, 2, level);
 }
 
-LayerCost layer_of(const py::dict& row) {
+LayerCost layer_of(const py::handle& row) {
   const auto at = [&](const char* name) { return row[name].cast<int64_t>(); };
   return {at("forward_ns"), at("backward_ns"), at("state_bytes"), at("activation_bytes"), at("send_ns")};
 }
 
 // Of layers with these names: the first one of each stage. `microbatches`: of a schedule that has a name.
-std::vector<size_t> choose_cuts(const std::vector<py::dict>& rows, std::vector<std::string> names,
-                                const std::string& schedule, int64_t ranks, int64_t microbatches,
-                                std::optional<int64_t> memory_limit) {
+std::vector<size_t> choose_cuts(const py::list& rows, std::vector<std::string> names, const std::string& schedule,
+                                int64_t ranks, int64_t microbatches, std::optional<int64_t> memory_limit) {
   const bool named = schedule.find_first_of(" \n") == std::string::npos;
   const Schedule table = named ? make_schedule(schedule, ranks, microbatches) : parse_schedule(schedule);
   StageProblem problem;
-  for (const py::dict& row : rows) problem.layers.push_back(layer_of(row));
+  for (const py::handle& row : rows) problem.layers.push_back(layer_of(row));
   problem.names = std::move(names);
   problem.in_flight = in_flight_of_stages(table);
   problem.microbatches = table.num_microbatches();

@@ -78,7 +78,7 @@ def mark_stage(
         require_real(devices)
         _require_stage(stage, devices, axis)
         if isinstance(module_or_tensor, torch.nn.Module):
-            held = dict(module_or_tensor.named_parameters())
+            held: dict[str, torch.Tensor] = dict(module_or_tensor.named_parameters())
             held |= dict(module_or_tensor.named_buffers())
             require_on_device(held)
             for name, tensor in held.items():
