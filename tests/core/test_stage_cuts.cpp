@@ -193,7 +193,7 @@ TEST(a_stage_keeps_what_its_schedule_has_it_hold) {
   CHECK_EQ(of("1f1b", 4, 8), (Counts{4, 3, 2, 1}));
   CHECK_EQ(of("1f1b", 4, 2), (Counts{2, 2, 2, 1}));
   CHECK_EQ(of("zb-h1", 4, 8), (Counts{4, 4, 4, 4}));
-  CHECK_EQ(of("interleaved:2", 2, 4), (Counts{3, 3, 2, 1}));
+  CHECK_EQ(of("interleaved:2", 2, 4), (Counts{4, 3, 2, 1}));
 }
 
 TEST(stages_of_one_device_share_its_memory_and_are_called_by_their_names) {
