@@ -190,6 +190,44 @@ def test_the_trial_leaves_no_trace():
         assert torch.allclose(value.cpu(), alone.state_dict()[name].cpu()), name
 
 
+class Keeping(Chain):
+    """Makes a mask when it is first called, and another one for each length; counts calls."""
+
+    mask, calls = None, 0
+
+    def __init__(self):
+        super().__init__(2)
+        self.by_length, self.lengths = {}, []
+
+    def forward(self, ids):
+        self.calls += 1
+        if self.mask is None:
+            self.mask = torch.ones(WIDTH, device=ids.device)
+        if len(ids) not in self.by_length:
+            self.by_length[len(ids)] = torch.ones(len(ids), 1, device=ids.device)
+            self.lengths.append(len(ids))
+        x = self.embed(ids) * self.mask * self.by_length[len(ids)]
+        for block in self.blocks:
+            x = block(x)
+        return self.head(x)
+
+
+def test_what_modules_keep_is_of_the_true_call():
+    model, _ = chosen(2, Keeping())
+    assert model.calls == 1 and model.lengths == [ROWS]
+    assert model.mask.sum().item() == WIDTH and model.by_length[ROWS].sum().item() == ROWS
+
+
+def test_casts_of_autocast_are_of_the_true_call():
+    model = Chain().to("spmdx")
+    spmdx.nn.pipeline(model, line_of(2))
+    ids = torch.zeros(ROWS, dtype=torch.long).to("spmdx")
+    with torch.autocast("spmdx", dtype=torch.bfloat16):
+        loss = model(ids).float().mean()
+    loss.backward()
+    assert loss.isfinite().item() and model.head.weight.grad.isfinite().all().item()
+
+
 def test_what_waits_to_choose_goes_with_copies_and_ends_with_other_cuts():
     model = Chain().to("spmdx")
     spmdx.nn.pipeline(model, line_of(2))

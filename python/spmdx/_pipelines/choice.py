@@ -12,8 +12,9 @@ from spmdx._annotate.mesh import Mesh
 from spmdx._modules.stages import put_on
 from spmdx._pipelines.costs import chain_of, layers_of
 from spmdx._pipelines.held import tensors_of
+from spmdx._pipelines.kept import planned_alone
 from spmdx._pipelines.memory_limit import get_memory_limit
-from spmdx._pipelines.trial import Trial, planned_alone
+from spmdx._pipelines.trial import Trial
 from spmdx._pipelines.units import units_of
 from spmdx.errors import ShardingError, naming
 
@@ -56,7 +57,7 @@ class Choice:
         tensors = tensors_of(model)
         units = units_of(model, ranks * self.chunks)
         trial = Trial(model, units)
-        with planned_alone():
+        with planned_alone(model):
             for tensor in tensors.values():
                 _lift(tensor)
             _C.flush()

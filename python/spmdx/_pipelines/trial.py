@@ -12,7 +12,6 @@ from torch.utils._pytree import tree_leaves
 import spmdx._C as _C
 from spmdx._annotate.annotation import annotate
 from spmdx._pipelines.units import Units
-from spmdx._program.plan import plan_only
 
 
 def lazy_in(tree: Any) -> list[torch.Tensor]:
@@ -135,18 +134,3 @@ def _gradient_like(tensor: torch.Tensor) -> torch.Tensor:
     if handle is not None and not handle.partial:
         annotate(gradient, handle)
     return gradient
-
-
-@contextlib.contextmanager
-def planned_alone() -> Iterator[None]:
-    """A block that leaves tensors and random numbers as they were, also within a plan_only."""
-    generator = _C.default_generator()
-    state = generator.get_state()
-    with plan_only(), torch.random.fork_rng(devices=[]):
-        _C.flush()
-        _C.set_plans_are_trials(True)
-        try:
-            yield
-        finally:
-            _C.set_plans_are_trials(False)
-            generator.set_state(state)
