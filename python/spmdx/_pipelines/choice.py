@@ -1,15 +1,17 @@
 # SPDX-License-Identifier: Apache-2.0
 """The cuts of a pipeline as they are chosen: when the model is first called."""
 
+import contextlib
+from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Any
 
 import torch
 
 import spmdx._C as _C
-from spmdx._annotate.annotation import annotation_of
+from spmdx._annotate.annotation import is_state
 from spmdx._annotate.mesh import Mesh
-from spmdx._modules.stages import put_on
+from spmdx._modules.stages import put_on, staged
 from spmdx._pipelines.costs import chain_of, layers_of
 from spmdx._pipelines.held import tensors_of
 from spmdx._pipelines.kept import planned_alone
@@ -57,10 +59,7 @@ class Choice:
         tensors = tensors_of(model)
         units = units_of(model, ranks * self.chunks)
         trial = Trial(model, units)
-        with planned_alone(model):
-            for tensor in tensors.values():
-                _lift(tensor)
-            _C.flush()
+        with planned_alone(model), self._on_one_stage(tensors):
             try:
                 trial.run(args, kwargs)
             except ShardingError as error:
@@ -80,15 +79,24 @@ class Choice:
             stage = sum(place <= chain.of_tensor[name] for place in first) - 1
             put_on(tensor, self.mesh, stage, self.axis, name)
 
-
-def _lift(tensor: torch.Tensor) -> None:
-    """Takes ``tensor`` off the stage that it is on, and leaves it cut as it is."""
-    known = annotation_of(tensor)
-    if known is not None and known.stage is not None:
-        entries, mesh = known._handle.entries, known.mesh._handle
-        _C.annotate(tensor, _C.to_sharding(entries, mesh, list(tensor.shape), "tensor"), True)
-        with torch.no_grad():
-            tensor.zero_()  # its values, which lie on a stage, are not sent from there
+    @contextlib.contextmanager
+    def _on_one_stage(self, tensors: dict[str, torch.Tensor]) -> Iterator[None]:
+        """A block in which all lies on the first stage: plans are those of the devices of one."""
+        before = [_C.annotation(tensor) for tensor in tensors.values()]
+        for (name, tensor), known in zip(tensors.items(), before, strict=True):
+            handle = staged(tensor, self.mesh, 0, self.axis, name)
+            _C.annotate(tensor, handle, is_state(tensor))
+            if known is not None and known.place is not None:
+                with torch.no_grad():
+                    tensor.zero_()  # its values, which lie on another stage, are not sent
+        _C.set_schedule(self.mesh._handle, "")  # a table would be for other microbatches
+        _C.flush()
+        try:
+            yield
+        finally:
+            _C.set_schedule(self.mesh._handle, self.schedule)
+            for tensor, known in zip(tensors.values(), before, strict=True):
+                _C.annotate(tensor, known, is_state(tensor))
 
 
 def _unplanned(error: ShardingError) -> ShardingError:
