@@ -160,3 +160,12 @@ def fully_shard(
         devices = require_mesh(mesh)
         fully_shard_as(module, devices, axis_to_cut(mesh, devices, axis, "fsdp"), request)
     return module
+
+
+__all__ = [
+    "distribute_module",
+    "fully_shard",
+    "parallelize_module",
+    "pipeline",
+    "shard_module",
+]
