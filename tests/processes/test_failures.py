@@ -51,6 +51,26 @@ def test_a_death_between_two_collectives_of_a_step():
     assert "loss" in ended[0].out and "lost" not in ended[0].out
 
 
+@pytest.mark.parametrize("how, stage", [("killed", 0), ("stopped", 1), ("raises", 1), ("killed", 2)])
+def test_a_stage_that_fails_among_microbatches_is_named_by_all_others(how, stage):
+    said = {
+        "killed": rf"process {stage} \(pid \d+\) has died",
+        "stopped": rf"process {stage} \(pid \d+\) is stopped",
+        "raises": rf"process {stage} \(pid \d+\) failed in step 1.*ValueError.*no more",
+    }[how]
+    limit = 15 if how == "stopped" else LIMIT
+    program = "fail_in_a_stage.py"
+    with Running(program, 3, 1, how, str(stage), SPMDX_TIMEOUT=limit) as running:
+        others = [rank for rank in range(3) if rank != stage]
+        for rank in others:
+            running.children[rank].wait(LIMIT)
+        ended = running.end(0 if how == "stopped" else LIMIT)
+    for rank in others:
+        how_it_ended = ended[rank]
+        assert how_it_ended.status not in (0, None), how_it_ended.out
+        assert re.search(rf"CommError: {program}:\d+: .*{said}", how_it_ended.err), how_it_ended.err
+
+
 def test_a_program_goes_on_after_an_error_that_all_processes_catch():
     said = run("fail.py", 2, 1, "recovers", SPMDX_TIMEOUT=LIMIT)
     losses = [re.findall(r"loss (\S+)", line) for line in said]

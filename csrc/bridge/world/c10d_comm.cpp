@@ -5,6 +5,7 @@
 #include <ATen/ops/empty.h>
 #include <torch/csrc/distributed/c10d/Backend.hpp>
 #include <torch/csrc/distributed/c10d/Store.hpp>
+#include <torch/csrc/distributed/c10d/Work.hpp>
 
 #include <algorithm>
 #include <atomic>
@@ -46,6 +47,37 @@ std::string with_line(const Progress& at, const std::string& reason) {
   return (line.empty() ? "" : line + ": ") + reason;
 }
 
+class Posted final : public Exchange {
+ public:
+  Posted(FailureDetector& detector, std::shared_ptr<Transport> transport)
+      : detector_(detector), transport_(std::move(transport)) {}
+
+  void post(std::span<const Message> sends, std::span<const Message> receives) {
+    try {
+      works_ = transport_->post(sends, receives, carried_);
+    } catch (const std::exception& error) {  // a connection that is closed already: `wait` tells why
+      lost_ = error.what();
+    }
+  }
+
+  void wait(const Progress& at) override {
+    KernelGuard guard;
+    detector_.wait(works_, at, lost_);
+    carried_.land();
+  }
+
+  bool is_over() const override {
+    return std::all_of(works_.begin(), works_.end(), [](const auto& work) { return work->isCompleted(); });
+  }
+
+ private:
+  FailureDetector& detector_;
+  const std::shared_ptr<Transport> transport_;
+  Carried carried_;
+  Works works_;
+  std::string lost_;
+};
+
 class C10dComm final : public Comm {
  public:
   void join(World world, std::function<Group(const std::string&)> make_group) {
@@ -64,8 +96,18 @@ class C10dComm final : public Comm {
     if (!detector_) return Comm::exchange(sends, receives, at);
     KernelGuard guard;
     const std::shared_ptr<Transport> data = transport();
-    detector_->carry([&] { return data->post(sends, receives); }, at);
-    data->land();
+    Carried carried;
+    detector_->carry([&] { return data->post(sends, receives, carried); }, at);
+    carried.land();
+  }
+
+  ExchangeRef begin(std::span<const Message> sends, std::span<const Message> receives, const Progress& at) override {
+    if (!detector_ || detector_->world().on_stream) return Comm::begin(sends, receives, at);
+    KernelGuard guard;
+    detector_->check();
+    auto posted = std::make_unique<Posted>(*detector_, transport());
+    posted->post(sends, receives);
+    return posted;
   }
 
   void announce(uint64_t fingerprint) override {

@@ -32,34 +32,34 @@ at::Tensor Transport::sendable(const at::Tensor& tensor) const {
   return carries(plain) ? plain : to_host(plain);
 }
 
-at::Tensor Transport::landing(const at::Tensor& target) {
+at::Tensor Transport::landing(const at::Tensor& target, Carried& carried) const {
   if (target.is_contiguous() && carries(target)) return target;
   const auto device = carries(target) ? target.device() : c10::Device(c10::kCPU);
-  return late_.emplace_back(target, at::empty(target.sizes(), target.options().device(device))).second;
+  return carried.late.emplace_back(target, at::empty(target.sizes(), target.options().device(device))).second;
 }
 
-Works Transport::post_each(std::span<const Message> sends, std::span<const Message> receives) {
+Works Transport::post_each(std::span<const Message> sends, std::span<const Message> receives, Carried& carried) {
   Works works;
   for (const Message& message : receives) {
     const at::Tensor target = tensor_of(message.buffer);
     if (target.numel() == 0) continue;
-    std::vector<at::Tensor> whole = {as_sent(landing(target))};
+    std::vector<at::Tensor> whole = {as_sent(landing(target, carried))};
     works.push_back(group_->recv(whole, static_cast<int>(message.peer), kTag));
   }
   for (const Message& message : sends) {
     std::vector<at::Tensor> whole = {as_sent(sendable(tensor_of(message.buffer)))};
     if (whole[0].numel() == 0) continue;
     works.push_back(group_->send(whole, static_cast<int>(message.peer), kTag));
-    sent_.push_back(whole[0]);
+    carried.sent.push_back(whole[0]);
   }
   return works;
 }
 
 // A stream runs works one after the other. Sends and receives that wait for each other must be one work.
-Works Transport::post_as_one(std::span<const Message> sends, std::span<const Message> receives) {
+Works Transport::post_as_one(std::span<const Message> sends, std::span<const Message> receives, Carried& carried) {
   group_->startCoalescing();
   try {
-    const bool any = !post_each(sends, receives).empty();
+    const bool any = !post_each(sends, receives, carried).empty();
     const auto all = group_->endCoalescing();
     return any && all ? Works{all} : Works{};
   } catch (...) {
@@ -72,19 +72,12 @@ Works Transport::post_as_one(std::span<const Message> sends, std::span<const Mes
   }
 }
 
-Works Transport::post(std::span<const Message> sends, std::span<const Message> receives) {
-  forget();
-  return on_stream_ ? post_as_one(sends, receives) : post_each(sends, receives);
+Works Transport::post(std::span<const Message> sends, std::span<const Message> receives, Carried& carried) {
+  return on_stream_ ? post_as_one(sends, receives, carried) : post_each(sends, receives, carried);
 }
 
-void Transport::land() {
-  for (const auto& [target, came] : late_) target.copy_(came);
-  forget();
-}
-
-void Transport::forget() {
-  late_.clear();
-  sent_.clear();
+void Carried::land() const {
+  for (const auto& [target, came] : late) target.copy_(came);
 }
 
 void Transport::abort() { group_->abort(); }

@@ -20,15 +20,20 @@ using Group = c10::intrusive_ptr<c10d::Backend>;
 
 constexpr int kTag = 0;  // of all messages: those between two processes keep their order
 
+// What messages under way need until they have come.
+struct Carried {
+  std::vector<std::pair<at::Tensor, at::Tensor>> late;  // targets that the group cannot write to, and what comes
+  std::vector<at::Tensor> sent;
+  void land() const;  // REQUIRES: all has come. Copies it to where it belongs.
+};
+
 class Transport {
  public:
   // `on_stream`: the group sends from the memory of the accelerator, on a stream; else from that of the host.
   Transport(Group group, bool on_stream);
   ~Transport();
   // Sends and receives are under way when it returns. Throws what the group throws.
-  Works post(std::span<const Message> sends, std::span<const Message> receives);
-  // REQUIRES: all has come. Copies it to where it belongs.
-  void land();
+  Works post(std::span<const Message> sends, std::span<const Message> receives, Carried& carried);
   // From any thread: ends all that is under way.
   void abort();
 
@@ -36,15 +41,12 @@ class Transport {
   bool carries(const at::Tensor& tensor) const { return tensor.is_cpu() || on_stream_; }
   at::Tensor as_sent(const at::Tensor& tensor) const;
   at::Tensor sendable(const at::Tensor& tensor) const;
-  at::Tensor landing(const at::Tensor& target);
-  Works post_each(std::span<const Message> sends, std::span<const Message> receives);
-  Works post_as_one(std::span<const Message> sends, std::span<const Message> receives);
-  void forget();
+  at::Tensor landing(const at::Tensor& target, Carried& carried) const;
+  Works post_each(std::span<const Message> sends, std::span<const Message> receives, Carried& carried);
+  Works post_as_one(std::span<const Message> sends, std::span<const Message> receives, Carried& carried);
 
   const Group group_;
   const bool on_stream_;
-  std::vector<std::pair<at::Tensor, at::Tensor>> late_;  // targets that the group cannot write to, and what came
-  std::vector<at::Tensor> sent_;                         // kept until they are sent
 };
 
 }  // namespace spmdx::bridge

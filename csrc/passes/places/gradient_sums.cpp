@@ -54,8 +54,8 @@ class Splitter {
     const auto* alpha = std::get_if<int64_t>(&at.call->args.back());
     if (!alpha || *alpha != 1 || stages_.phase[id] % 2 != 0) return false;
     const ShardingRef& sharding = graph_.values[at.output].sharding;
-    return std::all_of(at.inputs.begin(), at.inputs.end(), [&](ValueId value) {
-      return graph_.values[value].sharding == sharding && stages_.after_backward[value];
+    return stages_.after_backward[at.output] && std::all_of(at.inputs.begin(), at.inputs.end(), [&](ValueId value) {
+      return graph_.values[value].sharding == sharding;
     });
   }
 

@@ -9,8 +9,6 @@
 #include "graph/rewrite.h"
 #include "passes/places/gradient_sums.h"
 #include "passes/places/stages.h"
-#include "rules/lookup.h"
-#include "rules/rule/rule.h"
 #include "sharding/notation.h"
 #include "sharding/shards.h"
 
@@ -72,7 +70,7 @@ class Placer {
   ValueId moved(ValueId old, const Place& place, SourceId source, const std::string& reader) {
     const auto [known, fresh] = moved_.try_emplace({old, place}, kNone);
     if (!fresh) return known->second;
-    if (const Node* movement = movement_of(old)) return moved_[{old, place}] = made_anew(*movement, place, source, reader);
+    if (const Node* movement = movement_of(graph_, old)) return moved_[{old, place}] = made_anew(*movement, place, source, reader);
     Graph& to = rewrite_.to();
     const ValueId here = rewrite_.at(old);
     const Value& value = to.values[here];
@@ -95,17 +93,6 @@ class Placer {
     to.values[made].sharding = after;
     to.values[made].why = graph_.values[old].why;
     return moved_[{old, place}] = made;
-  }
-
-  // The op that makes a value of no fewer elements than it reads, by moving them: it is done again where the value is
-  // read, of which other readers there may read the same.
-  const Node* movement_of(ValueId value) const {
-    const NodeId producer = graph_.values[value].producer;
-    if (producer == kNone) return nullptr;
-    const Node& node = graph_.nodes[producer];
-    if (is_collective(node) || node.inputs.size() != 1 || node.call->outputs.size() != 1) return nullptr;
-    if (numel(node.call->inputs[0].shape) > numel(node.call->outputs[0].shape)) return nullptr;
-    return rule_for(node.call)->linearity == Linearity::movement ? &node : nullptr;
   }
 
   ValueId made_anew(const Node& node, const Place& place, SourceId source, const std::string& reader) {

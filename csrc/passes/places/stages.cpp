@@ -7,6 +7,8 @@
 #include <set>
 
 #include "graph/places.h"
+#include "rules/lookup.h"
+#include "rules/rule/rule.h"
 #include "sharding/shards.h"
 
 namespace spmdx {
@@ -23,13 +25,18 @@ class Assigner {
     stages_.phase.assign(graph.nodes.size(), 0);
     stages_.after_backward.assign(graph.values.size(), false);
     kept_.assign(graph.values.size(), kUnasked);
+    updates_.assign(graph.nodes.size(), false);
   }
 
   Stages run() {
     if (stages_.axis < 0) return std::move(stages_);
     read_ends();
     for (NodeId id = 0; id < graph_.nodes.size(); ++id) go_on(id);
-    for (const Output& output : graph_.outputs) bring_home(output.value);
+    find_homes();
+    for (ValueId value = 0; value < graph_.values.size(); ++value)
+      if (home_[value] >= 0) bring_home(value, home_[value]);
+    for (NodeId id = 0; id < graph_.nodes.size(); ++id)
+      if (is_update(id)) set(id, update_stage(graph_.nodes[id]));
     for (NodeId id = static_cast<NodeId>(graph_.nodes.size()); id-- > 0;) move_to_readers(id);
     return std::move(stages_);
   }
@@ -50,6 +57,7 @@ class Assigner {
     for (const Constraint& constraint : graph_.constraints)
       if (const int32_t stage = stage_in(constraint.sharding); stage != kAllStages) fixed_[constraint.value] = stage;
     for (const Output& output : graph_.outputs) kept_[output.value] = stage_kept(output);
+    home_ = kept_;
   }
 
   int32_t stage_kept(const Output& output) const {
@@ -68,6 +76,16 @@ class Assigner {
     return home == kAllStages || home == stage || copies_[value].contains(stage);
   }
 
+  // What is read there is sent there, or made there of what it is made of.
+  void note_reader(ValueId value, int32_t stage) {
+    while (stage != kAllStages && !is_at(value, stage)) {
+      copies_[value].insert(stage);
+      const Node* movement = movement_of(graph_, value);
+      if (!movement) return;
+      value = movement->inputs[0];
+    }
+  }
+
   // ---- along the program -------------------------------------------------------------------------------
 
   void go_on(NodeId id) {
@@ -81,12 +99,12 @@ class Assigner {
     }
     const bool backward = phase != 0 && phase % 2 == 0;
     stages_.phase[id] = phase;
+    updates_[id] = after && !backward;
     int32_t stage = backward && after ? backward_stage(node) : after ? update_stage(node) : last_stage(node);
     for (size_t r = 0; r < node.call->outputs.size(); ++r)
       if (const auto at = fixed_.find(node.output + static_cast<ValueId>(r)); at != fixed_.end()) stage = at->second;
     set(id, stage);
-    for (ValueId value : node.inputs)
-      if (stage != kAllStages && !is_at(value, stage)) copies_[value].insert(stage);
+    for (ValueId value : node.inputs) note_reader(value, stage);
     for (size_t r = 0; r < node.call->outputs.size(); ++r)
       stages_.after_backward[node.output + r] = after || backward;
   }
@@ -108,7 +126,7 @@ class Assigner {
     int32_t stage = kAllStages;
     int64_t most = -1;
     for (size_t r = 0; r < node.call->outputs.size(); ++r)
-      if (const int32_t kept = kept_[node.output + r]; kept >= 0) return kept;
+      if (const int32_t home = home_[node.output + r]; home >= 0) return home;
     for (ValueId value : node.inputs) {
       if (stages_.of_value[value] == kAllStages || bytes(value) <= most) continue;
       most = bytes(value);
@@ -145,12 +163,28 @@ class Assigner {
     return best;
   }
 
+  bool is_update(NodeId id) const { return updates_[id]; }
+
+  // What becomes, element by element, a value that is kept on a stage has its home there: gradients and what the
+  // optimizer makes of them.
+  void find_homes() {
+    home_ = kept_;
+    for (NodeId id = static_cast<NodeId>(graph_.nodes.size()); id-- > 0;) {
+      const Node& node = graph_.nodes[id];
+      if (node.call->outputs.empty() || !stages_.after_backward[node.output]) continue;
+      const int32_t home = home_[node.output];
+      if (home < 0 || (!is_update(id) && node.call->op != "aten.add.Tensor")) continue;
+      for (ValueId value : node.inputs)
+        if (stages_.after_backward[value] && graph_.values[value].type.shape == graph_.values[node.output].type.shape)
+          home_[value] = home;
+    }
+  }
+
   // A gradient of a parameter is a sum over microbatches. Where its terms can be made beside the parameter, of what is
   // there anyway, they are, and the sum is, too.
-  void bring_home(ValueId gradient) {
-    const int32_t home = kept_[gradient];
+  void bring_home(ValueId gradient, int32_t home) {
     const NodeId last = graph_.values[gradient].producer;
-    if (home < 0 || last == kNone || stages_.of_node[last] == home) return;
+    if (last == kNone || is_update(last) || stages_.of_node[last] == home) return;
     std::vector<NodeId> open = {last}, found;
     while (!open.empty()) {
       const NodeId id = open.back();
@@ -161,7 +195,8 @@ class Assigner {
       for (ValueId value : node.inputs) {
         if (is_at(value, home)) continue;
         const NodeId producer = graph_.values[value].producer;
-        if (producer == kNone || bytes(value) > bytes(gradient) || found.size() > kMostBroughtHome) return;
+        const bool passes_on = node.inputs.size() == 1 || node.call->op == "aten.add.Tensor";
+        if (producer == kNone || !passes_on || found.size() > kMostBroughtHome) return;
         open.push_back(producer);
       }
     }
@@ -190,10 +225,13 @@ class Assigner {
     return found.size() == 1 && *found.begin() != kAllStages ? *found.begin() : kUnasked;
   }
 
+  // Of a gradient: what a stage makes of it is sent once a step, as a sum.
+  bool is_term(NodeId id) const { return !is_update(id) && home_[graph_.nodes[id].output] >= 0; }
+
   void move_to_readers(NodeId id) {
     const Node& node = graph_.nodes[id];
     const int32_t here = stages_.of_node[id], there = stage_of_readers(node);
-    if (there == kUnasked || there == here || is_bound(node)) return;
+    if (there == kUnasked || there == here || is_bound(node) || is_term(id)) return;
     if (here == kAllStages) return set(id, there);
     int64_t sent_before = 0, sent_after = 0;
     for (ValueId value : std::set<ValueId>(node.inputs.begin(), node.inputs.end()))
@@ -202,19 +240,29 @@ class Assigner {
       if (!readers_[node.output + r].empty()) sent_after += bytes(node.output + static_cast<ValueId>(r));
     if (sent_before >= sent_after) return;
     set(id, there);
-    for (ValueId value : node.inputs)
-      if (!is_at(value, there)) copies_[value].insert(there);
+    for (ValueId value : node.inputs) note_reader(value, there);
   }
 
   const Graph& graph_;
   const std::vector<std::vector<NodeId>> readers_;
   std::vector<StageSet> copies_;         // by value: other stages that read it
   std::vector<int32_t> kept_;            // by value: where an output is to lie
+  std::vector<int32_t> home_;            // the same, and of gradients; kUnasked: nothing says
+  std::vector<bool> updates_;            // by node: it is an optimizer's
   std::map<ValueId, int32_t> fixed_;     // by value: what a constraint says
   Stages stages_;
 };
 
 }  // namespace
+
+const Node* movement_of(const Graph& graph, ValueId value) {
+  const NodeId producer = graph.values[value].producer;
+  if (producer == kNone) return nullptr;
+  const Node& node = graph.nodes[producer];
+  if (is_collective(node) || node.inputs.size() != 1 || node.call->outputs.size() != 1) return nullptr;
+  if (numel(node.call->inputs[0].shape) > numel(node.call->outputs[0].shape)) return nullptr;
+  return rule_for(node.call)->linearity == Linearity::movement ? &node : nullptr;
+}
 
 Stages stages_of(const Graph& graph) { return Assigner(graph).run(); }
 

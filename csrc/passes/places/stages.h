@@ -18,6 +18,10 @@ struct Stages {
   std::vector<bool> after_backward;  // by value: a backward pass has made it, or what it was computed from
 };
 
+// The op that makes a value of no fewer elements than it reads, by moving them; null: none does. It is done again where
+// the value is read elsewhere, so that other readers there may read the same.
+const Node* movement_of(const Graph& graph, ValueId value);
+
 // Forward, a node runs on the last of the stages that its operands come from. Backward, it runs where the forward pass
 // left what it reads, on no later stage than the gradients come from. What costs less to send after an op than before
 // it is computed where it is read. REQUIRES: partitioned.

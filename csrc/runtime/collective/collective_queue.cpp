@@ -2,8 +2,10 @@
 // CollectiveQueue: one thread, one queue.
 #include "runtime/collective/collective_queue.h"
 
+#include <algorithm>
 #include <utility>
 
+#include "graph/places.h"
 #include "runtime/data/observer.h"
 
 namespace spmdx {
@@ -16,11 +18,15 @@ void RunningCollective::run(Comm& comm) {
     backend_.wait_event(begun_);
     Messages sends, receives;
     for (Transfer& transfer : transfers_) transfer.first_round(sends, receives);
-    comm.exchange(sends, receives, at_);
-    sends.clear();
-    receives.clear();
-    for (Transfer& transfer : transfers_) transfer.second_round(sends, receives);
-    if (!sends.empty() || !receives.empty()) comm.exchange(sends, receives, at_);
+    if (is_from_place_to_place()) {  // others of the queue need not wait until the other stage is ready
+      under_way_ = comm.begin(sends, receives, at_);
+    } else {
+      comm.exchange(sends, receives, at_);
+      sends.clear();
+      receives.clear();
+      for (Transfer& transfer : transfers_) transfer.second_round(sends, receives);
+      if (!sends.empty() || !receives.empty()) comm.exchange(sends, receives, at_);
+    }
     come_ = backend_.record_event();
   } catch (...) {
     error = std::current_exception();
@@ -31,14 +37,25 @@ void RunningCollective::run(Comm& comm) {
   ended_.notify_all();
 }
 
+bool RunningCollective::is_from_place_to_place() const {
+  return changes_place(graph_, graph_.nodes[node_]) &&
+         std::all_of(transfers_.begin(), transfers_.end(), [](const Transfer& one) { return one.is_one_round(); });
+}
+
 void RunningCollective::join() {
   std::unique_lock lock(mutex_);
   ended_.wait(lock, [this] { return done_; });
 }
 
+bool RunningCollective::is_over() {
+  std::lock_guard lock(mutex_);
+  return done_ && (!under_way_ || under_way_->is_over());
+}
+
 std::vector<Shards> RunningCollective::wait() {
   join();
   if (error_) std::rethrow_exception(error_);
+  if (under_way_) under_way_->wait(at_);
   backend_.wait_event(come_);
   std::vector<Shards> results;
   for (Transfer& transfer : transfers_) results.push_back(transfer.finish());

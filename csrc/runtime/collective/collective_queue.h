@@ -27,18 +27,24 @@ class RunningCollective {
   // Blocks until all messages have come; gives the new shards, by transfer. Throws what the exchange threw. Called
   // once. Takes RunningCollective.
   std::vector<Shards> wait();
+  // Whether `wait` would not block. Takes RunningCollective.
+  bool is_over();
   // Blocks until nothing is under way any more, whether it succeeded or failed. Takes RunningCollective.
   void join();
-  // Exchanges the messages. Queue thread, with no lock. Takes RunningCollective when it has ended.
+  // Exchanges the messages; of one that only brings a value to another place, begins to. Queue thread, with no lock.
+  // Takes RunningCollective when it has ended, or begun.
   void run(Comm& comm);
 
  private:
+  bool is_from_place_to_place() const;
+
   Backend& backend_;
   std::vector<Transfer> transfers_;
   Progress at_;
   const Graph& graph_;
   const NodeId node_;
   Event begun_, come_;
+  ExchangeRef under_way_;  // messages that nobody else waits for
   bool done_ = false;         // guarded by mutex_; the members above are the queue thread's until it is set
   std::exception_ptr error_;  // guarded by mutex_ until `done_`
   std::mutex mutex_;

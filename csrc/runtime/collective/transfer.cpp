@@ -82,6 +82,11 @@ void Transfer::first_round(Messages& sends, Messages& receives) {
   }
 }
 
+bool Transfer::is_one_round() const {
+  return std::all_of(route_.targets.begin(), route_.targets.end(),
+                     [](const Target& target) { return target.partners.empty(); });
+}
+
 void Transfer::second_round(Messages& sends, Messages& receives) {
   for (size_t t = 0; t < arrivals_.size(); ++t) {
     const Target& target = route_.targets[t];

@@ -15,6 +15,8 @@ class Transfer {
   // `shards` are those of this process, in order of their index.
   Transfer(Backend& backend, const Route& route, DType dtype, Reduction reduction, Shards shards);
   void first_round(Messages& sends, Messages& receives);
+  // Whether it needs no second round.
+  bool is_one_round() const;
   // REQUIRES: the messages of the first round have come.
   void second_round(Messages& sends, Messages& receives);
   // The new shards. REQUIRES: all messages have come. A shard that comes whole from this process is shared.

@@ -2,6 +2,7 @@
 // Comm: what the runtime needs to send messages between processes. The bridge implements it.
 #pragma once
 #include <functional>
+#include <memory>
 #include <span>
 #include <string>
 
@@ -23,6 +24,17 @@ struct Progress {
   std::string op;  // empty: about to begin the step
 };
 
+// Messages that are under way.
+class Exchange {
+ public:
+  virtual ~Exchange() = default;
+  // Blocks until all has come and gone. Once. Throws CommError naming who is missing. Step thread.
+  virtual void wait(const Progress& at) = 0;
+  // Whether `wait` would not block. Step thread.
+  virtual bool is_over() const = 0;
+};
+using ExchangeRef = std::unique_ptr<Exchange>;
+
 // This class itself serves a program of one process, which has no others to agree with. Threads and locks are said as
 // docs/threads.md defines it; none of these functions is called with a leaf lock.
 class Comm {
@@ -33,6 +45,9 @@ class Comm {
   // Sends and receives in one go; returns when all has come. Messages between two processes keep their order. Called
   // by one thread at a time, in the same order everywhere. Throws CommError naming who is missing. Queue thread.
   virtual void exchange(std::span<const Message> sends, std::span<const Message> receives, const Progress& at);
+  // The same, but returns as soon as the messages are posted; null: they have come. Between two processes they keep
+  // their order among those of `exchange`.
+  virtual ExchangeRef begin(std::span<const Message> sends, std::span<const Message> receives, const Progress& at);
   // The next step of this process has this fingerprint. Returns at once. Program threads. Holds Engine::submitting.
   virtual void announce(uint64_t fingerprint);
   // Waits until every process has announced its step of this number (from 0). Throws CommError where one differs;

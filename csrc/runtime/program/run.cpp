@@ -205,8 +205,19 @@ const Instruction* Run::start_collectives(const Instruction* first, const Instru
     for (uint32_t r = 0; r < one->num_results; ++r)
       if (const uint32_t slot = program_.results[one->first_result + r]; slot != kNone)
         awaited_[slot] = static_cast<uint32_t>(pending_.size());
+  let_go_of_what_was_sent();
+  if (first->num_results == 0) sending_.push_back(pending_.size() - 1);
   if (checking()) finish_collective(pending_.back());
   return instruction - 1;
+}
+
+void Run::let_go_of_what_was_sent() {
+  std::erase_if(sending_, [&](size_t index) {
+    Pending& pending = pending_[index];
+    const bool over = !pending.running || pending.running->is_over();
+    if (over) finish_collective(pending);
+    return over;
+  });
 }
 
 void Run::finish_collective(Pending& pending) {

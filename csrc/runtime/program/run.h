@@ -51,6 +51,7 @@ class Run {
   // Of the instructions of one collective from `first` on; returns the last of them.
   const Instruction* start_collectives(const Instruction* first, const Instruction* end);
   void finish_collective(Pending& pending);
+  void let_go_of_what_was_sent();
   const Route& route_of(const Instruction& instruction) const {
     return program_.routes[program_.collectives[instruction.index].route];
   }
@@ -66,6 +67,7 @@ class Run {
   std::vector<BufferRef> slots_, operands_, results_;
   std::vector<Data*> spare_;       // by slot: the input that gives it up at its last use; empty if there are none
   std::vector<Pending> pending_;   // in the order they were started
+  std::vector<size_t> sending_;    // of these, those that bring nothing here
   std::vector<uint32_t> awaited_;  // by slot: 1 + the index of the pending collective that fills it, or 0
   bool gave_up_ = false;
   bool poison_ = false;
