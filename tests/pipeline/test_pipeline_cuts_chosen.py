@@ -287,3 +287,20 @@ def test_checkpointed_blocks_keep_less():
         chosen(2, rows=256)
     _, stages = chosen(2, Checkpointed(), rows=256)
     assert blocks_by_stage(stages, 2) == [4, 4]
+
+
+WAYS = {
+    "compiled": lambda model, ids: torch.compile(model, backend="spmdx")(ids),
+    "without gradients": torch.no_grad()(lambda model, ids: model(ids)),
+    "inference": torch.inference_mode()(lambda model, ids: model(ids)),
+    "by keyword": lambda model, ids: model(ids=ids),
+    "autocast": torch.autocast("spmdx", torch.bfloat16)(lambda model, ids: model(ids)),
+}
+
+
+@pytest.mark.parametrize("way", WAYS)
+def test_ways_to_call(way):
+    model = Chain().to("spmdx")
+    spmdx.nn.pipeline(model, line_of(4))
+    WAYS[way](model, torch.zeros(ROWS, dtype=torch.long).to("spmdx"))
+    assert blocks_by_stage(stages_of(model), 4) == [2] * 4
