@@ -1,6 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """Cuts that spmdx.nn.pipeline chooses: what is learned stays, stages are balanced, and they fit."""
 
+import contextlib
 import copy
 import pickle
 
@@ -258,6 +259,21 @@ def test_at_any_scale():
         model(ids).sum().backward()
         spmdx.mark_step()
         assert len(spmdx.explain().pipeline.stages) == 4
+
+
+@pytest.mark.parametrize("planned", [contextlib.nullcontext, spmdx.plan_only])
+def test_random_numbers_go_on_as_if_nothing_had_been_tried(planned):
+    after = []
+    with planned():
+        for stages in (1, 2):
+            model = nn.Sequential(*(nn.Sequential(nn.Linear(8, 8), nn.Dropout()) for _ in range(2)))
+            model.to("spmdx")
+            if stages > 1:
+                spmdx.nn.pipeline(model, line_of(2))
+            spmdx.manual_seed(1)
+            model(torch.ones(4, 8).to("spmdx"))
+            after.append(spmdx._C.default_generator().get_state())
+    assert torch.equal(*after)
 
 
 def test_parameters_that_are_cut_count_by_their_shards():

@@ -290,7 +290,7 @@ import spmdx, torch
 spmdx.runtime.set_device_count(4)
 mesh = spmdx.Mesh(range(4), (4,), ("pipe",))
 model = torch.nn.Sequential(*(torch.nn.Linear(4, 4) for _ in range(4))).to("spmdx")
-spmdx.nn.pipeline(model, mesh, cuts=["1", "2", "3"])
+spmdx.nn.pipeline(model, mesh)  # what is planned to choose cuts is not warned of
 x = torch.ones(8, 4).to("spmdx")
 def step(m):
     for part in x.chunk(m):
