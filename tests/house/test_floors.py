@@ -17,17 +17,7 @@ CORE = FLOORS[: FLOORS.index("bridge")]
 ROOMS = {
     "sharding": [".", "reshard"],
     "rules": ["rule", "build", "tensors", "rows", "layers", "stencils", "."],
-    "passes": [
-        "pipeline",
-        "settings",
-        "strategy",
-        "places",
-        "readers",
-        "search",
-        "rewrites",
-        ".",
-        "report",
-    ],
+    "passes": ["pipeline", "settings", "strategy", "places", "readers", "search", "rewrites", ".", "report"],
     "runtime": ["data", "collective", "program", "step"],
     "bridge": [
         "python",

@@ -48,9 +48,7 @@ def test_loops(loop, m):
 
 
 @pytest.mark.parametrize("m", [1, 4])
-def test_autocast_and_a_scaler_of_losses(
-    m,
-):  # in f32; terms of the tied weight are added in another order
+def test_autocast_and_a_scaler_of_losses(m):  # in f32; terms of the tied weight are added in another order
     check("gpt without dropout", "scaled", 2, m, against="spmdx", relative=1e-5)
 
 

@@ -51,9 +51,7 @@ def test_a_death_between_two_collectives_of_a_step():
     assert "loss" in ended[0].out and "lost" not in ended[0].out
 
 
-@pytest.mark.parametrize(
-    "how, stage", [("killed", 0), ("stopped", 1), ("raises", 1), ("killed", 2)]
-)
+@pytest.mark.parametrize("how, stage", [("killed", 0), ("stopped", 1), ("raises", 1), ("killed", 2)])
 def test_a_stage_that_fails_among_microbatches_is_named_by_all_others(how, stage):
     said = {
         "killed": rf"process {stage} \(pid \d+\) has died",

@@ -95,9 +95,7 @@ def _holders(
     """Devices by the (row, column) where their part starts; empty parts are left out."""
     cells: dict[tuple[tuple[int, ...], int], list[int]] = {}
     boxes = sharding.boxes(shape)
-    for device, box in zip(
-        sharding.mesh.device_ids[sharding.positions].tolist(), boxes, strict=True
-    ):
+    for device, box in zip(sharding.mesh.device_ids[sharding.positions].tolist(), boxes, strict=True):
         if math.prod(s.stop - s.start for s in box) == 0 and math.prod(shape) != 0:
             continue
         starts = tuple(s.start for s in box)

@@ -45,9 +45,7 @@ class Layer(nn.Module):
 
     def forward(self, x):
         x = torch.tanh(self.linear(x))
-        x.register_hook(
-            lambda grad: torch.ops.fail_in_a_stage.same(grad.flatten(), self.stage).view_as(grad)
-        )
+        x.register_hook(lambda grad: torch.ops.fail_in_a_stage.same(grad.flatten(), self.stage).view_as(grad))
         return x
 
 
