@@ -18,6 +18,6 @@ void bind_trials(pybind11::module_& module);     // runs of one op with the shar
 void bind_manual(pybind11::module_& module);     // ops of manual regions
 void bind_debug(pybind11::module_& module);      // reports of plans
 void bind_watch(pybind11::module_& module);      // profiles, measured times, memory counters
-void bind_pipeline(pybind11::module_& module);   // schedules of pipelines
+void bind_pipeline(pybind11::module_& module);   // schedules of pipelines, costs of their stages
 
 }  // namespace spmdx

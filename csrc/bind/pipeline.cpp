@@ -1,19 +1,35 @@
 // SPDX-License-Identifier: Apache-2.0
-// Schedules of pipelines from Python: their two text forms, whether they can run, and their simulation.
-#include "passes/pipeline/check.h"
-#include "passes/pipeline/make_schedule.h"
-#include "passes/pipeline/schedule_csv.h"
-#include "passes/pipeline/simulate.h"
-
+// Pipelines from Python: schedules, their two text forms, whether they can run, and their simulation; what parts of a
+// model cost by their plans, and the cuts into stages with the shortest step.
 #include <pybind11/stl.h>
+#include <torch/csrc/utils/pybind.h>
+#include "passes/pipeline/check.h"
+
+#include <algorithm>
+#include <functional>
+#include <numeric>
+#include <optional>
 
 #include "base/error.h"
 #include "bind/bind.h"
+#include "bind/handles.h"
+#include "bridge/recorder/engine.h"
+#include "bridge/recorder/recorder.h"
+#include "bridge/step/flush.h"
+#include "bridge/tensor/abstract.h"
+#include "passes/pipeline/in_flight.h"
+#include "passes/pipeline/make_schedule.h"
+#include "passes/pipeline/schedule_csv.h"
+#include "passes/pipeline/simulate.h"
+#include "passes/pipeline/stage_cuts.h"
+#include "passes/report/timeline.h"
+#include "sharding/shards.h"
 
 namespace spmdx {
 namespace {
 
 namespace py = pybind11;
+using namespace bind;
 using namespace py::literals;
 using Times = std::vector<double>;  // of each stage
 
@@ -37,6 +53,64 @@ py::dict as_dict(const Simulation& simulation, int64_t num_ranks) {
                   "actions"_a = actions);
 }
 
+// Ends the recorded graph; how long it takes by the cost model, 0 where there was none. REQUIRES: planning only.
+int64_t planned_ns() {
+  internal_check(bridge::planning_only(), "a time of what is to run");
+  const auto plans = [] {
+    const StepCounters counters = bridge::engine().counters();
+    return counters.plans_compiled + counters.plan_cache_hits;
+  };
+  const int64_t before = plans();
+  bridge::flush(bridge::GraphEnd::asked);
+  const PlanRef plan = bridge::engine().last_plan();
+  if (plans() == before || !plan) return 0;
+  int64_t end = 0;
+  for (const Span& span : time_line(plan->executable->graph(), bridge::engine().options().topology))
+    end = std::max(end, span.end_ns);
+  return end;
+}
+
+// What a device holds of the memory of a tensor, as far as is known: of a view, of the tensor that it is of.
+int64_t local_bytes(const at::Tensor& tensor) {
+  const bridge::Root& root = require_lazy(tensor, "local_bytes").root();
+  const bridge::Recorder::Lock lock;
+  const Shape& shape = root.base->sizes;
+  const DataRef& data = root.current.data;
+  const ShardingRef sharding = root.annotation ? root.annotation->sharding : data ? data->sharding() : nullptr;
+  const int64_t whole = std::accumulate(shape.begin(), shape.end(), int64_t{1}, std::multiplies<int64_t>());
+  return (sharding ? max_local_numel(*sharding, shape) : whole) * static_cast<int64_t>(tensor.element_size());
+}
+
+// Of an activation that is sent to the next stage, and of its gradient that comes back.
+int64_t both_ways_ns(const MeshHandle& mesh, const std::string& axis, int64_t bytes) {
+  if (bytes == 0) return 0;
+  const Topology& topology = bridge::engine().options().topology;
+  const SubAxisSet along = sub_axis_set(mesh.mesh->sub_axes_of_axis(mesh.mesh->axis_index(axis)));
+  const size_t level = level_of(sub_axis_levels(mesh.mesh, topology), along);
+  return 2 * topology.cost_ns(Collective::send_recv, bytes, 2, level);
+}
+
+LayerCost layer_of(const py::handle& row) {
+  const auto at = [&](const char* name) { return row[name].cast<int64_t>(); };
+  return {at("forward_ns"), at("backward_ns"), at("state_bytes"), at("activation_bytes"), at("send_ns")};
+}
+
+// Of layers with these names: the first one of each stage. `microbatches`: of a schedule that has a name.
+std::vector<size_t> choose_cuts(const py::list& rows, std::vector<std::string> names, const std::string& schedule,
+                                int64_t ranks, int64_t microbatches, std::optional<int64_t> memory_limit) {
+  const bool named = schedule.find_first_of(" \n") == std::string::npos;
+  const Schedule table = named ? make_schedule(schedule, ranks, microbatches) : parse_schedule(schedule);
+  StageProblem problem;
+  for (const py::handle& row : rows) problem.layers.push_back(layer_of(row));
+  problem.names = std::move(names);
+  problem.in_flight = in_flight_of_stages(table);
+  problem.microbatches = table.num_microbatches();
+  problem.chunks = table.num_chunks();
+  if (memory_limit) problem.memory_limit = *memory_limit;
+  py::gil_scoped_release no_gil;
+  return choose_stage_cuts(problem).first;
+}
+
 }  // namespace
 
 void bind_pipeline(py::module_& m) {
@@ -57,6 +131,11 @@ void bind_pipeline(py::module_& m) {
   m.def("make_schedule", &make_schedule, "kind"_a, "ranks"_a, "microbatches"_a);
   m.def("parse_schedule", &parse_schedule, "text"_a);
   m.def("parse_schedule_csv", &parse_csv, "text"_a);
+  m.def("planned_ns", planned_ns, py::call_guard<py::gil_scoped_release>());
+  m.def("local_bytes", local_bytes, "tensor"_a, py::call_guard<py::gil_scoped_release>());
+  m.def("both_ways_ns", both_ways_ns, "mesh"_a, "axis"_a, "bytes"_a);
+  m.def("choose_cuts", choose_cuts, "layers"_a, "names"_a, "schedule"_a, "ranks"_a, "microbatches"_a,
+        "memory_limit"_a.none(true));
 }
 
 }  // namespace spmdx

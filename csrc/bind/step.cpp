@@ -88,6 +88,7 @@ void bind_step(py::module_& m) {
   m.def("reset_counters", reset_counters);
   m.def("fallback_counts", [] { return bridge::engine().counters().fallbacks; });
   m.def("set_fallbacks_are_errors", bridge::set_fallbacks_are_errors, py::arg("errors"));
+  m.def("set_plans_are_trials", bridge::set_plans_are_trials, py::arg("trials"));
   m.def("clear_cache", [] { bridge::engine().clear_cache(); }, NoGil());
   m.def("configure", configure, py::arg("dump_dir"), NoGil());
   m.def("set_gather_budget", set_gather_budget, py::arg("bytes").none(true), NoGil());

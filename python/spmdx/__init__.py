@@ -35,6 +35,7 @@ from spmdx._annotate.spec import PartitionSpec, Sharding  # noqa: E402
 from spmdx._annotate.tensor import ShardedTensor  # noqa: E402
 from spmdx._manual.shard_map import shard_map  # noqa: E402
 from spmdx._modules.stages import mark_stage  # noqa: E402
+from spmdx._pipelines.memory_limit import get_memory_limit, set_memory_limit  # noqa: E402
 from spmdx._program.accumulation import accumulate  # noqa: E402
 from spmdx._program.gathering import get_gather_budget, set_gather_budget  # noqa: E402
 from spmdx._program.plan import plan_only  # noqa: E402
@@ -83,6 +84,7 @@ __all__ = [
     "get_annotation",
     "get_gather_budget",
     "get_global_mesh",
+    "get_memory_limit",
     "get_sharding",
     "get_topology",
     "manual_seed",
@@ -99,6 +101,7 @@ __all__ = [
     "runtime",
     "set_gather_budget",
     "set_global_mesh",
+    "set_memory_limit",
     "set_topology",
     "shard_as",
     "shard_map",

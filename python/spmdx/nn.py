@@ -14,8 +14,8 @@ from spmdx._modules.fsdp_plan import AXIS, brings_fsdp_plan, with_fsdp
 from spmdx._modules.fully_sharded import Request, fully_shard_as
 from spmdx._modules.marking import axis_to_cut, mark_all, require_axis, require_module
 from spmdx._modules.parallel import parallelize_module as parallelize_module
-from spmdx._modules.pipeline import pipeline as pipeline
 from spmdx._modules.tp_plan import specs_of
+from spmdx._pipelines.pipeline import pipeline as pipeline
 from spmdx.errors import ShardingError, naming
 
 
@@ -160,3 +160,12 @@ def fully_shard(
         devices = require_mesh(mesh)
         fully_shard_as(module, devices, axis_to_cut(mesh, devices, axis, "fsdp"), request)
     return module
+
+
+__all__ = [
+    "distribute_module",
+    "fully_shard",
+    "parallelize_module",
+    "pipeline",
+    "shard_module",
+]

@@ -5,6 +5,8 @@
 #include <random>
 
 #include "check.h"
+#include "passes/pipeline/in_flight.h"
+#include "passes/pipeline/make_schedule.h"
 #include "passes/pipeline/stage_cuts.h"
 
 using namespace spmdx;
@@ -180,6 +182,32 @@ TEST(stages_with_more_in_flight_get_fewer_layers) {
   for (LayerCost& layer : problem.layers) layer.activation_bytes = 10;
   problem.memory_limit = 100;  // layers of 50, 40, 30 and 20 bytes
   CHECK_EQ(choose_stage_cuts(problem).first, (std::vector<size_t>{0, 2, 4, 7}));
+}
+
+TEST(a_stage_keeps_what_its_schedule_has_it_hold) {
+  const auto of = [](const char* kind, int64_t ranks, int64_t microbatches) {
+    return in_flight_of_stages(make_schedule(kind, ranks, microbatches));
+  };
+  using Counts = std::vector<int64_t>;
+  CHECK_EQ(of("gpipe", 3, 8), (Counts{8, 8, 8}));
+  CHECK_EQ(of("1f1b", 4, 8), (Counts{4, 3, 2, 1}));
+  CHECK_EQ(of("1f1b", 4, 2), (Counts{2, 2, 2, 1}));
+  CHECK_EQ(of("zb-h1", 4, 8), (Counts{4, 4, 4, 4}));
+  CHECK_EQ(of("interleaved:2", 2, 4), (Counts{4, 3, 2, 1}));
+}
+
+TEST(stages_of_one_device_share_its_memory_and_are_called_by_their_names) {
+  StageProblem problem = alike(4, 4, 8);
+  problem.names = {"embed", "blocks.0", "blocks.1", "head"};
+  problem.chunks = 2;
+  problem.memory_limit = 22;
+  CHECK_EQ(choose_stage_cuts(problem).stage_bytes, (std::vector<int64_t>(4, 11)));
+  problem.memory_limit = 20;
+  CHECK_THROWS(ShardingError, choose_stage_cuts(problem),
+               "stage 0 (module embed) needs 11 bytes on a device, 1 more than 10, its part of the memory limit of 20. "
+               "Expected cuts where every stage fits, and of all cuts into 4 stages these come nearest. Raise the "
+               "limit by spmdx.set_memory_limit, use more stages or smaller microbatches, or cut the parameters along "
+               "another axis.");
 }
 
 TEST(stages_that_cannot_be_are_refused) {

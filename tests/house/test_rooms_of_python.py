@@ -28,6 +28,7 @@ ROOMS = [
     "_compile",
     "_modules",
     "_program",
+    "_pipelines",
     "_rules",
     "_report",
     "_data",

@@ -20,3 +20,9 @@ def test_all_processes_learn_what_one_device_learns(
 ):
     said = run("pipelined.py", processes, devices, model, loop, str(m), shape, schedule)
     assert len(set(said)) == 1 and "parameters" in said[0]
+
+
+def test_all_processes_choose_the_same_cuts():
+    options = ("gpt without dropout", "clipped", "4", "2,2", "1f1b", "chosen")
+    said = run("pipelined.py", 2, 2, *options)
+    assert len(set(said)) == 1 and "parameters" in said[0]

@@ -10,14 +10,18 @@
 #include "base/error.h"
 #include "bridge/python/source.h"
 #include "bridge/python/warnings.h"
+#include "graph/places.h"
+#include "passes/places/actions.h"
 
 namespace spmdx::bridge {
 namespace {
 
 std::atomic<bool> are_errors{false};
+std::atomic<bool> are_trials{false};
 
 // Guarded by the recorder's lock.
-bool warned = false;  // of an op without a rule
+bool warned = false;         // of an op without a rule
+bool warned_of_one = false;  // microbatch
 std::vector<std::string> to_say;
 
 std::string head(SourceId source, const std::string& op) {
@@ -48,11 +52,32 @@ std::string what_repeats(const Repeat& repeat) {
          " plans were made for the same program, in " + seconds + mend + " Said once for a program.";
 }
 
+bool has_one_backward_pass(const Graph& graph) {
+  uint32_t pass = 0;
+  for (const Node& node : graph.nodes) {
+    if (node.phase == 0 || node.phase % 2 != 0 || node.phase == pass) continue;
+    if (pass != 0) return false;
+    pass = node.phase;
+  }
+  return pass != 0;
+}
+
+std::string what_idles(int64_t ranks) {
+  return head(current_source(), "the step that ends here has one microbatch, so while one of ") +
+         std::to_string(ranks) + " stages works, the others wait: devices are idle for " + std::to_string(ranks - 1) +
+         " times as long as they work, (p - 1) / m. Expected several backward passes in a step. Accumulate the "
+         "gradients of more parts of the batch, as x.chunk(" +
+         std::to_string(4 * ranks) + "), and read no value in between, which ends the step. Said once.";
+}
+
 }  // namespace
 
 void set_fallbacks_are_errors(bool errors) { are_errors = errors; }
 
+void set_plans_are_trials(bool trials) { are_trials = trials; }
+
 void note_plan(const Plan& plan) {
+  if (are_trials) return;
   for (const Fallback& fallback : plan.fallbacks) {
     if (fallback.bytes == 0) continue;
     if (are_errors) throw ShardingError(what_happens(fallback) + ", or unset SPMDX_FALLBACK.");
@@ -61,6 +86,16 @@ void note_plan(const Plan& plan) {
                      ". Said once: spmdx.explain().fallbacks lists all, SPMDX_FALLBACK=error makes it an error.");
   }
   if (plan.repeat && !std::exchange(plan.repeat->told, true)) to_say.push_back(what_repeats(*plan.repeat));
+}
+
+void note_microbatches(const Graph& recorded, const Plan& plan) {
+  if (recorded.schedule.empty() || warned_of_one || are_trials) return;
+  if (!has_one_backward_pass(recorded)) return;
+  const Graph& graph = plan.executable->graph();
+  const int axis = stage_axis(graph);
+  if (axis < 0 || graph.mesh->axes()[axis].size < 2 || actions_of(graph).microbatches != 1) return;
+  warned_of_one = true;
+  to_say.push_back(what_idles(graph.mesh->axes()[axis].size));
 }
 
 void warn_of_plans() {

@@ -54,6 +54,7 @@ PlannedPart planned(const Graph& done, std::vector<DataRef> data_of_inputs, std:
   }
   if (!part.plan->starts.values.empty()) part.starts = starts_of(done);
   if (!part.plan->fallbacks.empty() || part.plan->repeat) note_plan(*part.plan);
+  note_microbatches(done, *part.plan);
   return part;
 }
 

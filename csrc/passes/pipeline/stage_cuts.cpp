@@ -170,7 +170,7 @@ size_t fullest(const StageCuts& cuts) {
 // With the smallest limit under which there are cuts. Nothing fits the limit of the problem.
 StageCuts nearest_to_fit(const StageProblem& problem) {
   StageCuts nearest = StageSearch(problem, kNever).cheapest(kNever).value();
-  int64_t low = problem.memory_limit, high = nearest.stage_bytes[fullest(nearest)];
+  int64_t low = problem.limit_of_stage(), high = nearest.stage_bytes[fullest(nearest)];
   while (high - low > 1) {
     const int64_t middle = low + (high - low) / 2;
     std::optional<StageCuts> found = StageSearch(problem, middle).cheapest(kNever);
@@ -185,7 +185,9 @@ StageCuts nearest_to_fit(const StageProblem& problem) {
 }
 
 void check(const StageProblem& problem) {
-  internal_check(!problem.in_flight.empty() && problem.microbatches >= 1, "a pipeline without stages or microbatches");
+  internal_check(!problem.in_flight.empty() && problem.microbatches >= 1 && problem.chunks >= 1,
+                 "a pipeline without stages or microbatches");
+  internal_check(problem.names.empty() || problem.names.size() == problem.layers.size(), "layers without a name");
   for (const int64_t count : problem.in_flight) internal_check(count >= 0, "a stage with negative microbatches");
   for (const LayerCost& layer : problem.layers)
     internal_check(
@@ -197,18 +199,28 @@ void check(const StageProblem& problem) {
                         " stages. Expected a layer for each stage. Use fewer stages, or cut at smaller modules.");
 }
 
-std::string layers_text(size_t first, size_t last) {
-  if (first == last) return "layer " + std::to_string(first);
-  return "layers " + std::to_string(first) + " to " + std::to_string(last);
+std::string layers_text(const StageProblem& problem, size_t first, size_t last) {
+  const auto name = [&](size_t layer) {
+    return problem.names.empty() ? std::to_string(layer) : problem.names.at(layer);
+  };
+  const std::string what = problem.names.empty() ? "layer" : "module";
+  if (first == last) return what + " " + name(first);
+  return what + "s " + name(first) + " to " + name(last);
+}
+
+std::string limit_text(const StageProblem& problem) {
+  if (problem.chunks == 1) return "the memory limit of " + std::to_string(problem.memory_limit);
+  return std::to_string(problem.limit_of_stage()) + ", its part of the memory limit of " +
+         std::to_string(problem.memory_limit);
 }
 
 std::string memory_text(const StageProblem& problem, const StageCuts& nearest, size_t stage) {
   const size_t end = stage + 1 < nearest.first.size() ? nearest.first[stage + 1] : problem.layers.size();
   const int64_t bytes = nearest.stage_bytes[stage];
-  return "stage " + std::to_string(stage) + " (" + layers_text(nearest.first[stage], end - 1) + ") needs " +
-         std::to_string(bytes) + " bytes on a device, " + std::to_string(bytes - problem.memory_limit) +
-         " more than the memory limit of " + std::to_string(problem.memory_limit) +
-         ". Expected cuts where every stage fits, and of all cuts into " + std::to_string(nearest.first.size()) +
+  return "stage " + std::to_string(stage) + " (" + layers_text(problem, nearest.first[stage], end - 1) + ") needs " +
+         std::to_string(bytes) + " bytes on a device, " + std::to_string(bytes - problem.limit_of_stage()) +
+         " more than " + limit_text(problem) + ". Expected cuts where every stage fits, and of all cuts into " +
+         std::to_string(nearest.first.size()) +
          " stages these come nearest. Raise the limit by spmdx.set_memory_limit, use more stages or smaller "
          "microbatches, or cut the parameters along another axis.";
 }
@@ -220,11 +232,11 @@ StageMemoryError::StageMemoryError(const StageProblem& problem, const StageCuts&
       stage(stage),
       first(nearest.first[stage]),
       last((stage + 1 < nearest.first.size() ? nearest.first[stage + 1] : problem.layers.size()) - 1),
-      bytes_short(nearest.stage_bytes[stage] - problem.memory_limit) {}
+      bytes_short(nearest.stage_bytes[stage] - problem.limit_of_stage()) {}
 
 StageCuts choose_stage_cuts(const StageProblem& problem) {
   check(problem);
-  const StageSearch search(problem, problem.memory_limit);
+  const StageSearch search(problem, problem.limit_of_stage());
   std::optional<StageCuts> smallest_sum = search.cheapest(kNever);
   if (!smallest_sum) {
     const StageCuts nearest = nearest_to_fit(problem);

@@ -7,6 +7,7 @@
 #include <cstddef>
 #include <cstdint>
 #include <limits>
+#include <string>
 #include <vector>
 
 #include "base/error.h"
@@ -26,6 +27,10 @@ struct StageProblem {
   std::vector<int64_t> in_flight;  // by stage: microbatches whose activations it keeps at most, as the schedule has it
   int64_t microbatches = 1;
   int64_t memory_limit = std::numeric_limits<int64_t>::max();  // bytes of a device
+  int64_t chunks = 1;                   // stages that share a device: each has its part of the limit
+  std::vector<std::string> names = {};  // of the layers, for messages; empty: they are numbered
+
+  int64_t limit_of_stage() const { return memory_limit / chunks; }
 };
 
 struct StageCuts {

@@ -22,17 +22,20 @@ def require_module(module: Any) -> None:
         )
 
 
-def mark_all(
-    tensors: Mapping[str, torch.Tensor], mesh: Mesh | None, specs: Mapping[str, Any]
-) -> None:
-    """Marks those that have a spec: all of them, or none where one cannot be marked."""
-    for name in specs:
-        tensor = tensors[name]
+def require_on_device(tensors: Mapping[str, torch.Tensor]) -> None:
+    for name, tensor in tensors.items():
         if tensor.device.type not in NAMES:
             raise ShardingError(
                 f"{name} is on device '{tensor.device}'. Expected a module on device 'spmdx'. "
                 'Move it there first: module.to("spmdx").'
             )
+
+
+def mark_all(
+    tensors: Mapping[str, torch.Tensor], mesh: Mesh | None, specs: Mapping[str, Any]
+) -> None:
+    """Marks those that have a spec: all of them, or none where one cannot be marked."""
+    require_on_device({name: tensors[name] for name in specs})
     handles = {name: handle_for(tensors[name], mesh, spec, name) for name, spec in specs.items()}
     for name, handle in handles.items():
         annotate(tensors[name], handle)

@@ -5,10 +5,11 @@ from typing import Any
 
 import torch
 
+import spmdx._C as _C
 from spmdx._annotate.annotation import annotate, annotation_of, handle_for, require_spmdx
 from spmdx._annotate.mesh import Mesh, require_mesh, require_real
 from spmdx._annotate.spec import at_stage
-from spmdx._modules.marking import require_axis
+from spmdx._modules.marking import require_axis, require_on_device
 from spmdx.errors import ShardingError, naming
 
 
@@ -21,12 +22,19 @@ def _require_stage(stage: Any, mesh: Mesh, axis: Any) -> None:
         )
 
 
-def put_on(tensor: torch.Tensor, mesh: Mesh, stage: int, axis: str, name: str | None) -> None:
-    """Annotate ``tensor`` with ``stage``, beside how it was cut on ``mesh``."""
+def staged(
+    tensor: torch.Tensor, mesh: Mesh, stage: int, axis: str, name: str | None
+) -> "_C.ShardingHandle":
+    """``stage``, beside how ``tensor`` was cut on ``mesh``."""
     require_spmdx(tensor)
     known = annotation_of(tensor)
     spec = known.spec if known is not None and known.mesh == mesh else (...,)
-    annotate(tensor, at_stage(handle_for(tensor, mesh, spec, name), (axis, stage)))
+    return at_stage(handle_for(tensor, mesh, spec, name), (axis, stage))
+
+
+def put_on(tensor: torch.Tensor, mesh: Mesh, stage: int, axis: str, name: str | None) -> None:
+    """Annotate ``tensor`` with ``stage``, beside how it was cut on ``mesh``."""
+    annotate(tensor, staged(tensor, mesh, stage, axis, name))
 
 
 def mark_stage(
@@ -70,8 +78,10 @@ def mark_stage(
         require_real(devices)
         _require_stage(stage, devices, axis)
         if isinstance(module_or_tensor, torch.nn.Module):
-            held = [*module_or_tensor.named_parameters(), *module_or_tensor.named_buffers()]
-            for name, tensor in held:
+            held: dict[str, torch.Tensor] = dict(module_or_tensor.named_parameters())
+            held |= dict(module_or_tensor.named_buffers())
+            require_on_device(held)
+            for name, tensor in held.items():
                 put_on(tensor, devices, stage, axis, name)
         else:
             put_on(module_or_tensor, devices, stage, axis, None)

@@ -1,10 +1,11 @@
 # SPDX-License-Identifier: Apache-2.0
 """A pipelined model, trained on all processes' devices and in plain PyTorch here.
 
-    pipelined.py MODEL LOOP MICROBATCHES SHAPE SCHEDULE
+    pipelined.py MODEL LOOP MICROBATCHES SHAPE SCHEDULE [chosen]
 
-SHAPE is that of a mesh with axes pipe, data and model, as far as it has them: "2,2". Fails unless
-losses, gradients and parameters are the same within 1e-9; prints a hash of the parameters.
+SHAPE is that of a mesh with axes pipe, data and model, as far as it has them: "2,2". Cuts are those
+of the model, unless they are to be chosen. Fails unless losses, gradients and parameters are the
+same within 1e-9; prints a hash of the parameters.
 """
 
 import hashlib
@@ -19,13 +20,16 @@ from pipeline_equality import check_equal  # noqa: E402
 from pipeline_models import CASES  # noqa: E402
 
 
-def main(name: str, loop: str, microbatches: int, shape: list[int], schedule: str) -> None:
+def main(
+    name: str, loop: str, microbatches: int, shape: list[int], schedule: str, chosen: bool
+) -> None:
     count = spmdx.runtime.global_runtime_device_count()
     mesh = spmdx.Mesh(range(count), shape, ("pipe", "data", "model")[: len(shape)])
     p = shape[0]
 
     def prepare(model, mesh):
-        spmdx.nn.pipeline(model, mesh, cuts=CASES[name].cuts[p], schedule=schedule)
+        cuts = None if chosen else CASES[name].cuts[p]
+        spmdx.nn.pipeline(model, mesh, cuts=cuts, schedule=schedule)
 
     trace = check_equal(
         name,
@@ -42,6 +46,5 @@ def main(name: str, loop: str, microbatches: int, shape: list[int], schedule: st
 
 
 if __name__ == "__main__":
-    main(
-        sys.argv[1], sys.argv[2], int(sys.argv[3]), [*map(int, sys.argv[4].split(","))], sys.argv[5]
-    )
+    name, loop, microbatches, shape, schedule, *rest = sys.argv[1:]
+    main(name, loop, int(microbatches), [*map(int, shape.split(","))], schedule, bool(rest))

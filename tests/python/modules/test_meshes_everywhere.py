@@ -81,6 +81,10 @@ def planned(mesh):
     return spmdx.nn.parallelize_module(layer(), mesh, style, axis="model").weight.sharding
 
 
+def piped(mesh):
+    return spmdx.nn.pipeline(layer(), mesh, "data", {"*": 1}).weight.sharding
+
+
 CALLS = {
     "Sharding": lambda mesh: spmdx.Sharding(mesh, ("data", ...)),
     "ShardedTensor.from_local_shards": pieces,
@@ -94,7 +98,9 @@ CALLS = {
     "fully_shard": lambda mesh: spmdx.fully_shard(layer(), mesh, "data").weight.sharding,
     "mark_sharding": lambda mesh: spmdx.mark_sharding(x(), mesh, ("data", "model")).sharding,
     "mark_sharding_with_gradients": marked_gradient,
+    "mark_stage": lambda mesh: spmdx.mark_stage(x(), mesh, 1, "data").sharding,
     "parallelize_module": planned,
+    "pipeline": piped,
     "set_global_mesh": globally,
     "shard_map": mapped,
     "shard_module": sharded,

@@ -9,22 +9,11 @@ import torch
 
 import spmdx._C as _C
 from spmdx._annotate.mesh import Mesh, require_mesh, require_real
-from spmdx._modules.marking import require_axis, require_module
-from spmdx._modules.stages import put_on
+from spmdx._modules.marking import require_axis, require_module, require_on_device
+from spmdx._modules.stages import put_on, staged
+from spmdx._pipelines.choice import Choice, take_off
+from spmdx._pipelines.held import tensors_of
 from spmdx.errors import ShardingError, naming
-
-
-def _tensors(model: torch.nn.Module) -> dict[str, torch.Tensor]:
-    """Parameters and buffers by name, a shared one by its first, in the order of the modules."""
-    seen: dict[int, str] = {}
-    found: dict[str, torch.Tensor] = {}
-    for prefix, module in model.named_modules():
-        own = [*module._parameters.items(), *module._buffers.items()]
-        for name, tensor in own:
-            full = f"{prefix}.{name}" if prefix else name
-            if tensor is not None and seen.setdefault(id(tensor), full) == full:
-                found[full] = tensor
-    return found
 
 
 def _stages_by_cut(model: torch.nn.Module, cuts: Sequence[str], stages: int) -> dict[str, int]:
@@ -49,7 +38,7 @@ def _stages_by_cut(model: torch.nn.Module, cuts: Sequence[str], stages: int) -> 
             f"{stages} stages of the mesh. Name one module for each stage but the first."
         )
     result = {}
-    for name in _tensors(model):
+    for name in tensors_of(model):
         module = order[name.rpartition(".")[0]]
         result[name] = sum(cut <= module for cut in at)
     return result
@@ -58,7 +47,7 @@ def _stages_by_cut(model: torch.nn.Module, cuts: Sequence[str], stages: int) -> 
 def _stages_by_pattern(
     model: torch.nn.Module, cuts: Mapping[str, int], stages: int
 ) -> dict[str, int]:
-    names = list(_tensors(model))
+    names = list(tensors_of(model))
     for pattern, stage in cuts.items():
         if not fnmatch.filter(names, str(pattern)):
             raise ShardingError(
@@ -87,8 +76,8 @@ def _stages(model: torch.nn.Module, cuts: Any, stages: int) -> dict[str, int]:
         return _stages_by_pattern(model, cuts, stages)
     if isinstance(cuts, str) or not isinstance(cuts, Sequence):
         raise ShardingError(
-            f"the cuts are {cuts!r}. Expected a list of names of modules, or a dict from name "
-            "patterns to stages. Write ['layers.4'] for two stages."
+            f"the cuts are {cuts!r}. Expected a list of names of modules, a dict from name "
+            "patterns to stages, or None. Write ['layers.4'] for two stages."
         )
     return _stages_by_cut(model, cuts, stages)
 
@@ -97,7 +86,7 @@ def pipeline(
     model: torch.nn.Module,
     mesh: Mesh | None = None,
     axis: str = "pipe",
-    cuts: Sequence[str] | Mapping[str, int] = (),
+    cuts: Sequence[str] | Mapping[str, int] | None = None,
     schedule: Any = "1f1b",
     chunks: int = 1,
 ) -> torch.nn.Module:
@@ -107,6 +96,11 @@ def pipeline(
     backward pass ends is a microbatch. Losses, gradients and random numbers are those of one
     device.
 
+    Where no cuts are given, they are chosen when the model is first called: each block is planned
+    for these arguments, and the step that the cost model predicts to be the shortest wins, of those
+    whose stages fit :func:`spmdx.set_memory_limit`. For that the model is called once more, without
+    running anything. Stages then hold modules in the order in which they ran.
+
     Args:
         model: on device "spmdx". How its parameters are cut by other axes of the mesh stays.
         mesh: the devices; None means the global mesh.
@@ -115,7 +109,7 @@ def pipeline(
         cuts: names of the modules with which the second and later stages begin, in the order of
             the model's modules; or a dict from patterns of names of parameters and buffers to
             stages, of which the first that matches counts. A parameter that several modules share
-            is where the first of them is.
+            is where the first of them is. None: they are chosen.
         schedule: ``"gpipe"``, ``"1f1b"``, ``"interleaved:2"`` or ``"zb-h1"``; or a
             :class:`spmdx.pipelines.Schedule` for as many microbatches as each step has.
         chunks: how many stages each coordinate holds: round robin, stage ``s`` is at ``s`` modulo
@@ -126,7 +120,8 @@ def pipeline(
 
     Raises:
         ShardingError: no axis of the mesh, cuts that name nothing or are too few, or an unknown
-            schedule.
+            schedule. Where cuts are chosen, at the first call: no stages that fit the memory
+            limit, or a forward pass that reads values.
 
     Example:
         >>> import torch, spmdx
@@ -151,10 +146,17 @@ def pipeline(
                 "Leave it out for one."
             )
         ranks = devices.shape()[axis]
-        stages = _stages(model, cuts, ranks * chunks)
+        stages = None if cuts is None else _stages(model, cuts, ranks * chunks)
         text = _schedule(schedule, ranks, chunks)
-        for name, tensor in _tensors(model).items():
-            put_on(tensor, devices, stages[name], axis, name)
+        require_on_device(tensors_of(model))
+        take_off(model)
+        for name, tensor in tensors_of(model).items():
+            if stages is None:
+                staged(tensor, devices, 0, axis, name)  # or the error that it would raise later
+            else:
+                put_on(tensor, devices, stages[name], axis, name)
+        if stages is None:
+            Choice(devices, axis, text, chunks).put_on(model)
         _C.set_schedule(devices._handle, text)
     return model
 
@@ -162,6 +164,11 @@ def pipeline(
 def _schedule(schedule: Any, ranks: int, chunks: int) -> str:
     """The name of a schedule, or its text. Raises ShardingError where it does not fit."""
     if not isinstance(schedule, str):
+        if not hasattr(schedule, "simulate"):
+            raise ShardingError(
+                f"the schedule is {schedule!r}. Expected a name, or a spmdx.pipelines.Schedule. "
+                "Leave it out for '1f1b'."
+            )
         text = str(schedule)
         table = _C.parse_schedule(text)
         table.check()

@@ -1,0 +1,116 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The cuts of a pipeline as they are chosen: when the model is first called."""
+
+import contextlib
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import Any
+
+import torch
+
+import spmdx._C as _C
+from spmdx._annotate.annotation import is_state
+from spmdx._annotate.mesh import Mesh
+from spmdx._modules.stages import put_on, staged
+from spmdx._pipelines.costs import chain_of, layers_of
+from spmdx._pipelines.held import tensors_of
+from spmdx._pipelines.kept import planned_alone
+from spmdx._pipelines.memory_limit import get_memory_limit
+from spmdx._pipelines.trial import Trial
+from spmdx._pipelines.units import units_of
+from spmdx.errors import ShardingError, naming
+
+MICROBATCHES_OF_A_RANK = 4  # how many a step is taken to have, before any has run
+
+
+@dataclass
+class Choice:
+    """A hook that chooses the cuts and removes itself; it goes with the model into copies.
+
+    Attributes:
+        mesh, axis: along which the stages lie.
+        schedule: its name or its table.
+        chunks: stages of each coordinate.
+    """
+
+    mesh: Mesh
+    axis: str
+    schedule: str
+    chunks: int
+    _busy: bool = False
+
+    def put_on(self, model: torch.nn.Module) -> None:
+        take_off(model)
+        model.register_forward_pre_hook(self, prepend=True, with_kwargs=True)
+
+    def __call__(self, model: torch.nn.Module, args: Any, kwargs: Any) -> None:
+        if self._busy:
+            return
+        self._busy = True
+        try:
+            with naming("pipeline"):
+                self._choose(model, args, kwargs)
+        finally:
+            self._busy = False
+        take_off(model)
+
+    def _choose(self, model: torch.nn.Module, args: Any, kwargs: Any) -> None:
+        ranks = self.mesh.shape()[self.axis]
+        tensors = tensors_of(model)
+        units = units_of(model, ranks * self.chunks)
+        trial = Trial(model, units)
+        with planned_alone(model), self._on_one_stage(tensors):
+            try:
+                trial.run(args, kwargs)
+            except ShardingError as error:
+                raise _unplanned(error) from error
+            chain = chain_of(tensors, model, units, trial)
+            layers = layers_of(trial, tensors, chain, self.mesh, self.axis)
+            trial.calls.clear()
+        first = _C.choose_cuts(
+            layers,
+            chain.names,
+            self.schedule,
+            ranks,
+            MICROBATCHES_OF_A_RANK * ranks,
+            get_memory_limit(),
+        )
+        for name, tensor in tensors.items():
+            stage = sum(place <= chain.of_tensor[name] for place in first) - 1
+            put_on(tensor, self.mesh, stage, self.axis, name)
+
+    @contextlib.contextmanager
+    def _on_one_stage(self, tensors: dict[str, torch.Tensor]) -> Iterator[None]:
+        """A block in which all lies on the first stage: plans are those of the devices of one."""
+        before = [_C.annotation(tensor) for tensor in tensors.values()]
+        for (name, tensor), known in zip(tensors.items(), before, strict=True):
+            handle = staged(tensor, self.mesh, 0, self.axis, name)
+            _C.annotate(tensor, handle, is_state(tensor))
+            if known is not None and known.place is not None:
+                with torch.no_grad():
+                    tensor.zero_()  # its values, which lie on another stage, are not sent
+        _C.set_schedule(self.mesh._handle, "")  # a table would be for other microbatches
+        _C.flush()
+        try:
+            yield
+        finally:
+            _C.set_schedule(self.mesh._handle, self.schedule)
+            for tensor, known in zip(tensors.values(), before, strict=True):
+                _C.annotate(tensor, known, is_state(tensor))
+
+
+def _unplanned(error: ShardingError) -> ShardingError:
+    said = str(error).partition(". ")[0].removesuffix(".")
+    return ShardingError(
+        f"cuts are chosen by a plan of the first call, and that cannot be planned: {said}. "
+        "Expected a forward pass that reads no values of tensors. Name the cuts, as "
+        "cuts=['layers.4']."
+    )
+
+
+def take_off(model: torch.nn.Module) -> None:
+    """Removes what waits to choose the cuts of ``model``."""
+    for key, hook in list(model._forward_pre_hooks.items()):
+        if isinstance(hook, Choice):
+            del model._forward_pre_hooks[key]
+            model._forward_pre_hooks_with_kwargs.pop(key, None)
