@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // Places: positions along stage axes, and which processes hold what lies there.
+#include "base/error.h"
 #include "check.h"
 #include "sharding/place.h"
 #include "sharding/processes.h"

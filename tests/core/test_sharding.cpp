@@ -188,7 +188,8 @@ TEST(notation_errors) {
   CHECK_THROWS(ShardingError, parse("f32[4@seq]", mesh),
                "Mesh(data=2, model=4) has no axis 'seq'. Expected one of 'data', 'model'. Write one of these names.");
   CHECK_THROWS(ShardingError, parse("f32[4@(data,data)]", mesh), "an axis used twice at column 17 of ");
-  CHECK_THROWS(ShardingError, parse("f32[4@data] on data=1", mesh), "the axis of the place cuts a dim at column 22 of ");
+  CHECK_THROWS(ShardingError, parse("f32[4@data] on data=1", mesh),
+               "the axis of the place cuts a dim at column 22 of ");
   CHECK_THROWS(ShardingError, parse("f32[4] on pipe=1", mesh), "'pipe' is no axis of Mesh(data=2, model=4)");
   CHECK_THROWS(ShardingError, parse("f32[4] on data=-1", mesh), "a place of axis 'data' has no stage between 0 and ");
   CHECK_THROWS(ShardingError, parse("f32[4@data", mesh), "something else at column 11 of 'f32[4@data'. Expected ','.");

@@ -16,8 +16,8 @@ from spmdx._annotate.annotation import (
     sharding_of,
 )
 from spmdx._annotate.classes import plain_class
+from spmdx._annotate.dtensor import placed_on
 from spmdx._annotate.mesh import Mesh, require_mesh, require_real
-from spmdx._annotate.placements import placed_on
 from spmdx._annotate.spec import Sharding, pair_of
 from spmdx._annotate.tensor import ShardedTensor
 from spmdx._base.arguments import require_shape, require_tensor

@@ -10,7 +10,7 @@ import spmdx._C as _C
 from spmdx._annotate import copies
 from spmdx._annotate.annotation import annotate, handle_for, sharding_of
 from spmdx._annotate.classes import plain_class, taken_by
-from spmdx._annotate.dtensor import from_dtensor, to_dtensor
+from spmdx._annotate.dtensor import from_dtensor, placed_on, to_dtensor
 from spmdx._annotate.global_mesh import get_global_mesh
 from spmdx._annotate.local_shards import (
     LocalShard,
@@ -21,7 +21,6 @@ from spmdx._annotate.local_shards import (
     shapes_of,
 )
 from spmdx._annotate.mesh import Mesh, require_mesh
-from spmdx._annotate.placements import placed_on
 from spmdx._annotate.spec import PartitionSpec, Sharding, pair_of, to_handle
 from spmdx._world.all_or_none import all_or_none
 from spmdx.errors import ShardingError, naming
