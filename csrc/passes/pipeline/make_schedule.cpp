@@ -12,7 +12,7 @@
 namespace spmdx {
 namespace {
 
-constexpr int64_t kMostForwards = int64_t{1} << 24;
+constexpr int64_t kMostForwards = 16'777'216;
 
 struct Kind {
   enum class Name { gpipe, one_f_one_b, interleaved, zero_bubble } name;

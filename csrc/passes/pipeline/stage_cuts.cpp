@@ -10,7 +10,7 @@
 namespace spmdx {
 namespace {
 
-constexpr int64_t kNever = std::numeric_limits<int64_t>::max();
+constexpr auto kNever = std::numeric_limits<int64_t>::max();
 
 // Sums over the first layers of the chain: a stage is a difference of two.
 struct Prefixes {
