@@ -4,8 +4,10 @@
 
 #include <utility>
 
+#include "base/error.h"
 #include "bridge/backend/compat.h"
 #include "bridge/python/gil.h"
+#include "bridge/python/source.h"
 #include "bridge/recorder/engine.h"
 #include "bridge/step/finish.h"
 #include "bridge/step/plan_warnings.h"
@@ -42,16 +44,23 @@ std::vector<Param> params_of(const RecorderState& state, const std::vector<int64
 
 }  // namespace
 
+PlanRef plan_of(const Graph& graph) {
+  try {
+    NoGil no_gil;
+    return engine().plan(graph);
+  } catch (const ShardingError& error) {
+    const std::string line = source_text(current_source());
+    throw ShardingError((line.empty() ? "" : line + ": ") + error.what());
+  }
+}
+
 PlannedPart planned(const Graph& done, std::vector<DataRef> data_of_inputs, std::vector<RootRef> owners) {
   PlannedPart part{nullptr, std::move(data_of_inputs), {}, std::move(owners), {}};
   for (const auto& output : done.outputs) part.outputs.push_back(result_data(done.value(output.value).type));
   for (size_t i = 0; i < part.owners.size(); ++i)
     part.outputs[i]->set_fallback(computed_before(root_of(part.owners[i])));
   if (part.outputs.empty()) return part;
-  {
-    NoGil no_gil;
-    part.plan = engine().plan(done);
-  }
+  part.plan = plan_of(done);
   if (!part.plan->starts.values.empty()) part.starts = starts_of(done);
   if (!part.plan->fallbacks.empty() || part.plan->repeat) note_plan(*part.plan);
   note_microbatches(done, *part.plan);

@@ -149,14 +149,15 @@ def pipeline(
         stages = None if cuts is None else _stages(model, cuts, ranks * chunks)
         text = _schedule(schedule, ranks, chunks)
         require_on_device(tensors_of(model))
+        held = tensors_of(model)
+        for name, tensor in held.items():  # all can be marked, or none is
+            staged(tensor, devices, 0, axis, name)
         take_off(model)
-        for name, tensor in tensors_of(model).items():
-            if stages is None:
-                staged(tensor, devices, 0, axis, name)  # or the error that it would raise later
-            else:
-                put_on(tensor, devices, stages[name], axis, name)
         if stages is None:
             Choice(devices, axis, text, chunks).put_on(model)
+        else:
+            for name, tensor in held.items():
+                put_on(tensor, devices, stages[name], axis, name)
         _C.set_schedule(devices._handle, text)
     return model
 
