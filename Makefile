@@ -82,6 +82,7 @@ COUNT ?= 10000
 fuzz: build
 	$(BIN)/python tests/fuzz/fuzz.py --count $(COUNT) $(if $(SEED),--first $(SEED))
 	$(BIN)/python tests/python/helpers/program/mesh_programs.py --count $(COUNT) $(if $(SEED),--first $(SEED))
+	$(BIN)/python tests/pipeline/random_pipelines.py --count $(COUNT) $(if $(SEED),--first $(SEED))
 
 # All of torch's op_db, module_db and optim_db on meshes (tests/conformance); `test` runs a third.
 conformance: build
