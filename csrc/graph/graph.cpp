@@ -43,6 +43,7 @@ ValueId Graph::add_node(CallRef call, std::vector<ValueId> operands, SourceId so
                    .output = first,
                    .param = param,
                    .source = source,
+                   .recorded = {},
                    .cause = {}});
   return first;
 }

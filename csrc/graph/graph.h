@@ -68,15 +68,22 @@ using CallRef = std::shared_ptr<const Call>;
 CallRef seal(Call call);  // the call with its hash, which can no longer change
 
 // ---- nodes and values ----------------------------------------------------------------------------
+// Where in the program a node was recorded. Plans are not compared by it: order and stages alone depend on it.
+struct Recorded {
+  // Odd before a backward pass, even within one, counted on from 1; 0: a pass has added the node.
+  uint32_t phase = 0;
+  // Autograd's number of the op that the node is a part of, or whose backward pass it is a part of; 0: none is known.
+  // Equal numbers say which these are, and nothing else: processes may have others.
+  uint64_t op = 0;
+};
+
 struct Node {
   CallRef call;
   std::vector<ValueId> inputs;
   ValueId output = 0;  // first result; result i is output + i
   uint32_t param = 0;  // the number of its first parameter in the graph; parameter i of the node is param + i
   SourceId source = 0;
-  // Of the recorded program: odd before a backward pass, even within one, counted on from 1; 0: of no part of it. Order
-  // alone may depend on it.
-  uint32_t phase = 0;
+  Recorded recorded;
   NodeId starts_of = kNone;  // while a plan is made: the recorded node from which this one has its start
   // Of collectives only (ops like "spmdx.comm.all_gather"): the sub-axes of its groups of devices, and the bytes that
   // one device receives. The shardings before and after are those of its operand and result.

@@ -37,7 +37,7 @@ void Rewrite::keep(const Node& node) {
   const ValueId output = to_.add_node(copy.call, copy.inputs, copy.source, copy.param);
   Node& added = to_.nodes.back();
   added.starts_of = node.starts_of;
-  added.phase = node.phase;
+  added.recorded = node.recorded;
   added.sub_axes = node.sub_axes;
   added.bytes = node.bytes;
   added.cause = node.cause;

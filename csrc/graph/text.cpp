@@ -112,7 +112,7 @@ std::string attributes(const Node& node, const Graph& graph) {
   if (node.sub_axes && graph.mesh) out += " over " + axes(*graph.mesh, node.sub_axes);
   if (node.bytes) out += " bytes " + std::to_string(node.bytes);
   if (!node.cause.empty()) out += " cause " + quoted(node.cause);
-  if (!graph.schedule.empty() && node.phase) out += " phase " + std::to_string(node.phase);
+  if (!graph.schedule.empty() && node.recorded.phase) out += " phase " + std::to_string(node.recorded.phase);
   if (!numbers_params_in_order(*node.call)) {
     out += " params " + std::to_string(node.param) + " " + std::to_string(node.call->num_params);
   }

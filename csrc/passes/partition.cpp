@@ -70,7 +70,7 @@ class Partition {
     }
     const ValueId output = rewrite_.to().add_node(copy.call, copy.inputs, node.source, node.param);
     rewrite_.to().nodes.back().starts_of = node.starts_of;
-    rewrite_.to().nodes.back().phase = node.phase;
+    rewrite_.to().nodes.back().recorded = node.recorded;
     for (size_t i = 0; i < placement.outputs.size(); ++i) {
       const ValueId old = node.output + static_cast<ValueId>(i);
       const ValueId made = output + static_cast<ValueId>(i);

@@ -112,7 +112,7 @@ void emit_bucket(const Graph& graph, const Bucket& bucket, Rewrite& rewrite) {
   const ValueId first = rewrite.to().add_node(seal(std::move(call)), std::move(inputs), leader.source);
   Node& merged = rewrite.to().nodes.back();
   merged.sub_axes = leader.sub_axes;
-  merged.phase = leader.phase;
+  merged.recorded = leader.recorded;
   merged.bytes = bucket.bytes;
   merged.cause = leader.cause;
   if (bucket.members.size() > 1) merged.cause += " (and " + std::to_string(bucket.members.size() - 1) + " more)";

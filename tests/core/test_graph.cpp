@@ -164,7 +164,7 @@ TEST(graph_op_names) {
   for (const CollectiveRow& row : all_collectives()) {
     Call call;
     call.op = collective_op(row.kind);
-    const Node node{.call = seal(std::move(call)), .inputs = {}, .cause = {}};
+    const Node node{.call = seal(std::move(call)), .inputs = {}, .recorded = {}, .cause = {}};
     CHECK(is_collective(node));
     CHECK(collective_kind(node) == row.kind);
   }

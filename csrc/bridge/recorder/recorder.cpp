@@ -122,7 +122,7 @@ ValueId Recorder::record(CallRef call, std::vector<ValueId> inputs, const std::v
   state_->graph.num_params = static_cast<uint32_t>(state_->params.size());
   ++state_->ops;
   const ValueId result = state_->graph.add_node(std::move(call), std::move(inputs), current_source(), first);
-  state_->graph.nodes.back().phase = state_->phase_now();
+  state_->graph.nodes.back().recorded = state_->recorded_now();
   return result;
 }
 

@@ -5,10 +5,6 @@
 #include "base/error.h"
 #include "bridge/tensor/abstract.h"
 
-namespace torch::autograd {
-int get_current_graph_task_id();  // of <torch/csrc/autograd/graph_task.h>, which includes a lot
-}
-
 namespace spmdx::bridge {
 
 bool has_failed(const Data& data) {
@@ -20,12 +16,6 @@ bool has_failed(const Data& data) {
   } catch (...) {
     return true;
   }
-}
-
-uint32_t RecorderState::phase_now() {
-  const bool backward = torch::autograd::get_current_graph_task_id() >= 0;
-  if (backward == (phase % 2 == 1)) ++phase;
-  return phase;
 }
 
 void RecorderState::reset() {

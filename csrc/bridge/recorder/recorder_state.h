@@ -46,14 +46,14 @@ struct RecorderState {
   const void* first_op = nullptr;                      // which op recorded the graph's first node
   std::unordered_map<const Data*, uint32_t> input_of;  // index into inputs
   int64_t ops = 0, implicit_syncs = 0;
-  uint32_t phase = 1;      // see Node::phase
+  uint32_t phase = 1;      // see Recorded
   bool annotated = false;  // since the last flush: existing data may have to move
   std::vector<Rebound> rebound;
 
   // Whether the value is one of the graph being recorded.
   bool pending(const LazyValue& value) const { return !value.data && value.id != kNone && value.epoch == epoch; }
-  // The phase of what is recorded now: a new one where a backward pass begins or ends.
-  uint32_t phase_now();
+  // What is recorded now; a new phase where a backward pass begins or ends.
+  Recorded recorded_now();
   // Begins the next graph.
   void reset();
 

@@ -55,9 +55,9 @@ std::string what_repeats(const Repeat& repeat) {
 bool has_one_backward_pass(const Graph& graph) {
   uint32_t pass = 0;
   for (const Node& node : graph.nodes) {
-    if (node.phase == 0 || node.phase % 2 != 0 || node.phase == pass) continue;
+    if (node.recorded.phase == 0 || node.recorded.phase % 2 != 0 || node.recorded.phase == pass) continue;
     if (pass != 0) return false;
-    pass = node.phase;
+    pass = node.recorded.phase;
   }
   return pass != 0;
 }

@@ -104,7 +104,7 @@ class Splitter {
     Graph& to = rewrite.to();
     const ValueId made = to.add_node(node(like).call, {a, b}, node(like).source);
     const NodeId producer = graph_.values[of].producer;
-    to.nodes.back().phase = producer == kNone ? stages_.phase[like] : stages_.phase[producer];
+    to.nodes.back().recorded.phase = producer == kNone ? stages_.phase[like] : stages_.phase[producer];
     to.values[made].sharding = graph_.values[node(like).output].sharding;
     to.values[made].why = graph_.values[node(like).output].why;
     return made;

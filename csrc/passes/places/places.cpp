@@ -47,7 +47,7 @@ class Placer {
     const ValueId output = to.add_node(copy.call, copy.inputs, copy.source, copy.param);
     Node& added = to.nodes.back();
     added.starts_of = copy.starts_of;
-    added.phase = stages_.phase[id];
+    added.recorded = {stages_.phase[id], copy.recorded.op};
     added.sub_axes = copy.sub_axes;
     added.bytes = copy.bytes;
     added.cause = copy.cause;
@@ -83,10 +83,10 @@ class Placer {
               .inputs = {value.type},
               .outputs = {value.type}};
     const TensorType type = value.type;
-    const uint32_t phase = value.producer == kNone ? 0 : to.nodes[value.producer].phase;
+    const uint32_t phase = value.producer == kNone ? 0 : to.nodes[value.producer].recorded.phase;
     const ValueId made = to.add_node(seal(std::move(call)), {here}, source);
     Node& node = to.nodes.back();
-    node.phase = phase;
+    node.recorded.phase = phase;
     if (!stays) node.sub_axes = sub_axis_set(mesh.sub_axes_of_axis(stages_.axis));
     node.bytes = stays ? 0 : max_local_numel(*before, type.shape) * itemsize(type.dtype);
     node.cause = str(type, before) + " " + (place.whole() ? "everywhere" : "to " + str(mesh, place)) + " for " + reader;
@@ -99,7 +99,7 @@ class Placer {
     Graph& to = rewrite_.to();
     const ValueId operand = read_at(node.inputs[0], place, source, [&] { return reader; });
     const ValueId made = to.add_node(node.call, {operand}, node.source, node.param);
-    to.nodes.back().phase = stages_.phase[graph_.values[node.output].producer];
+    to.nodes.back().recorded.phase = stages_.phase[graph_.values[node.output].producer];
     to.nodes.back().starts_of = node.starts_of;
     to.values[made].sharding = on(graph_.values[node.output].sharding, place);
     to.values[made].why = graph_.values[node.output].why;

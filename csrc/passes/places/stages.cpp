@@ -5,6 +5,7 @@
 #include <algorithm>
 #include <map>
 #include <set>
+#include <unordered_map>
 
 #include "graph/places.h"
 #include "rules/lookup.h"
@@ -92,12 +93,12 @@ class Assigner {
 
   void go_on(NodeId id) {
     const Node& node = graph_.nodes[id];
-    uint32_t phase = node.phase;
+    uint32_t phase = node.recorded.phase;
     bool after = false;
     for (ValueId value : node.inputs) {
       after |= stages_.after_backward[value];
       const NodeId producer = graph_.values[value].producer;
-      if (node.phase == 0 && producer != kNone) phase = std::max(phase, stages_.phase[producer]);
+      if (node.recorded.phase == 0 && producer != kNone) phase = std::max(phase, stages_.phase[producer]);
     }
     const bool backward = phase != 0 && phase % 2 == 0;
     stages_.phase[id] = phase;
@@ -106,6 +107,9 @@ class Assigner {
     for (size_t r = 0; r < node.call->outputs.size(); ++r)
       if (const auto at = fixed_.find(node.output + static_cast<ValueId>(r)); at != fixed_.end()) stage = at->second;
     set(id, stage);
+    const bool made = !backward && stage != kAllStages && !node.call->outputs.empty();
+    if (made && node.recorded.op && !movement_of(graph_, node.output))
+      stage_of_op_.try_emplace(node.recorded.op, stage);  // views are recorded with the op that reads them
     for (ValueId value : node.inputs) note_reader(value, stage);
     // What begins a backward pass lies on all stages; views and what is computed anew read values of one.
     const bool begins =
@@ -141,14 +145,19 @@ class Assigner {
     return stage;
   }
 
-  // The latest stage, not after that of a gradient, that has all which the forward pass made or read; else the one that
-  // has most of it.
+  // Not after the stage of a gradient. What reads gradients alone, as a sum, runs where they are. Else it is the stage
+  // of the op whose backward pass it is; or the latest that has all which the forward pass made or read, or most of it.
   int32_t backward_stage(const Node& node) const {
     int32_t gradients = INT32_MAX;
-    for (ValueId value : node.inputs)
+    bool reads_others = false;
+    for (ValueId value : node.inputs) {
+      reads_others |= !stages_.after_backward[value];
       if (stages_.after_backward[value] && stages_.of_value[value] != kAllStages)
         gradients = std::min(gradients, stages_.of_value[value]);
+    }
     if (gradients == INT32_MAX) return last_stage(node);
+    const auto forward = stage_of_op_.find(node.recorded.op);
+    if (reads_others && forward != stage_of_op_.end() && forward->second <= gradients) return forward->second;
     StageSet candidates = {gradients};
     for (ValueId value : node.inputs) {
       if (stages_.after_backward[value] || stages_.of_value[value] == kAllStages) continue;
@@ -273,11 +282,12 @@ class Assigner {
 
   const Graph& graph_;
   const std::vector<std::vector<NodeId>> readers_;
-  std::vector<StageSet> copies_;      // by value: other stages that read it
-  std::vector<int32_t> kept_;         // by value: where an output is to lie
-  std::vector<int32_t> home_;         // the same, and of gradients; kUnasked: nothing says
-  std::vector<bool> updates_;         // by node: it is an optimizer's
-  std::map<ValueId, int32_t> fixed_;  // by value: what a constraint says
+  std::vector<StageSet> copies_;                       // by value: other stages that read it
+  std::vector<int32_t> kept_;                          // by value: where an output is to lie
+  std::vector<int32_t> home_;                          // the same, and of gradients; kUnasked: nothing says
+  std::vector<bool> updates_;                          // by node: it is an optimizer's
+  std::map<ValueId, int32_t> fixed_;                   // by value: what a constraint says
+  std::unordered_map<uint64_t, int32_t> stage_of_op_;  // by Recorded::op: of the first node of the forward pass
   Stages stages_;
 };
 

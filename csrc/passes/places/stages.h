@@ -13,7 +13,7 @@ struct Stages {
   int axis = -1;                 // of the mesh, along which the stages lie; -1: the graph has no places
   std::vector<int32_t> of_node;  // stage, or kAllStages
   std::vector<int32_t> of_value;
-  // By node: Node::phase; of nodes that passes have added, the latest of those that their operands come from.
+  // By node: Recorded::phase; of nodes that passes have added, the latest of those that their operands come from.
   std::vector<uint32_t> phase;
   // By value: a gradient, or computed from one. What a backward pass makes of a stage's values alone is none.
   std::vector<bool> after_backward;
@@ -23,8 +23,8 @@ struct Stages {
 // the value is read elsewhere, so that other readers there may read the same.
 const Node* movement_of(const Graph& graph, ValueId value);
 
-// Forward, a node runs on the last of the stages that its operands come from. Backward, it runs where the forward pass
-// left what it reads, on no later stage than the gradients come from. What costs less to send after an op than before
+// Forward, a node runs on the last of the stages that its operands come from. Backward, it runs where the op did whose
+// backward pass it is, on no later stage than the gradients come from. What costs less to send after an op than before
 // it is computed where it is read. REQUIRES: partitioned.
 Stages stages_of(const Graph& graph);
 

@@ -20,7 +20,10 @@ void expand_node(Rewrite& rewrite, const Node& node) {
   const OpRuleRef rule = rule_for(node.call);
   const size_t first = rewrite.to().nodes.size();
   const std::vector<ValueId> results = rule->expand(builder, rewrite.mapped(node));
-  for (size_t i = first; i < rewrite.to().nodes.size(); ++i) rewrite.to().nodes[i].starts_of = node.starts_of;
+  for (size_t i = first; i < rewrite.to().nodes.size(); ++i) {
+    rewrite.to().nodes[i].starts_of = node.starts_of;
+    rewrite.to().nodes[i].recorded = node.recorded;
+  }
   internal_check(results.size() == node.call->outputs.size(),
                  "wrong number of results from the expansion of " + node.call->op);
   for (size_t i = 0; i < results.size(); ++i) {

@@ -286,6 +286,7 @@ class Turn {
       inputs.push_back(island_.holds(value) ? turned(value, node.source) : plain(value, node.source));
     const ValueId made = rewrite_.to().add_node(node.call, std::move(inputs), node.source, node.param);
     rewrite_.to().nodes.back().starts_of = node.starts_of;
+    rewrite_.to().nodes.back().recorded = node.recorded;
     for (size_t i = 0; i < node.call->outputs.size(); ++i) {
       const ValueId old = node.output + static_cast<ValueId>(i);
       if (island_.holds(old)) {
