@@ -71,6 +71,6 @@ def norms(made):
 
 
 def farthest(a, b):
-    """The largest difference of two lists of as many numbers."""
+    """The largest difference of two lists of as many numbers, relative above 1."""
     assert len(a) == len(b) > 0
-    return max(abs(x - y) for x, y in zip(a, b, strict=True))
+    return max(abs(x - y) / max(1, abs(y)) for x, y in zip(a, b, strict=True))
