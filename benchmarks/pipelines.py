@@ -2,7 +2,7 @@
 """Step time of a GPT whose layers are shared out to processes, beside that of one process.
 
     python benchmarks/pipelines.py [--stages 2] [--microbatches 4 8] [--repeats 11]
-                                   [--programs 1F1B GPipe interleaved]
+                                   [--programs "spmdx 1f1b" "spmdx zb-h1" interleaved]
 
 Starts a process of one thread for each stage. Every row times its programs in turn, in the same
 processes, step by step, on the same batches, and checks that their losses agree; a step is as long

@@ -108,6 +108,33 @@ class Peer:
         return [loss.detach() for loss in losses]
 
 
+class Ours:
+    """The loop of `Single`, on spmdx: names of modules instead of stages and a schedule object."""
+
+    def __init__(self, microbatches, schedule="1f1b", chunks=1):
+        import spmdx
+
+        self.microbatches, self.end = microbatches, lambda: spmdx.sync(wait=True)
+        world = dist.get_world_size()
+        mesh = spmdx.Mesh(range(world), (world,), ("pipe",))
+        self.model = build_model().to("spmdx")
+        cuts = [f"blocks.{first}" for first in first_blocks(world * chunks)[1:-1]]
+        spmdx.nn.pipeline(self.model, mesh, cuts=cuts, schedule=schedule, chunks=chunks)
+        self.optimizer = make_optimizer(self.model.parameters())
+
+    def __call__(self, x, y):
+        losses = []
+        x, y = x.to("spmdx"), y.to("spmdx")
+        for xs, ys in zip(x.chunk(self.microbatches), y.chunk(self.microbatches), strict=True):
+            loss = loss_of(self.model(xs), ys)
+            (loss / self.microbatches).backward()
+            losses.append(loss.detach())
+        self.optimizer.step()
+        self.optimizer.zero_grad()
+        self.end()  # every process is timed to the end of its step
+        return losses
+
+
 @dataclass(frozen=True)
 class Made:
     """How a program is made for a number of microbatches, and the shortest step that it can have.
@@ -137,4 +164,8 @@ PROGRAMS = {
     "1F1B": Made(lambda m: Peer(m, "Schedule1F1B"), ideal_of(1)),
     "GPipe": Made(lambda m: Peer(m, "ScheduleGPipe"), ideal_of(1)),
     "interleaved": Made(lambda m: Peer(m, "ScheduleInterleaved1F1B", chunks=2), ideal_of(2)),
+    "spmdx 1f1b": Made(Ours, ideal_of(1)),
+    "spmdx gpipe": Made(lambda m: Ours(m, "gpipe"), ideal_of(1)),
+    "spmdx zb-h1": Made(lambda m: Ours(m, "zb-h1"), ideal_of(1)),
+    "spmdx interleaved": Made(lambda m: Ours(m, "interleaved:2", chunks=2), ideal_of(2)),
 }
