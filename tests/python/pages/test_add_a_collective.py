@@ -50,8 +50,8 @@ def test_its_moves_are_what_they_say(built, root, spmdx_opt):
         root,
         spmdx_opt,
         "tests/core/main.cpp",
-        "tests/core/reshard_checks.cpp",
-        "tests/core/test_reshard.cpp",
+        "tests/core/sharding/reshard_checks.cpp",
+        "tests/core/sharding/test_reshard.cpp",
     )
     assert "0 failed" in page_files.run(tests)
 

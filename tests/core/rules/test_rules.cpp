@@ -4,10 +4,10 @@
 #include <thread>
 
 #include "check.h"
-#include "rule_text.h"
 #include "rules/lookup.h"
 #include "rules/rule/row.h"
 #include "rules/rule/rule.h"
+#include "rules/rule_text.h"
 
 using namespace spmdx;
 using namespace spmdx::test;

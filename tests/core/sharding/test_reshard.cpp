@@ -5,10 +5,10 @@
 #include <random>
 
 #include "check.h"
-#include "reshard_checks.h"
 #include "sharding/cuts.h"
 #include "sharding/notation.h"
 #include "sharding/reshard/missing.h"
+#include "sharding/reshard_checks.h"
 #include "sharding/shards.h"
 
 using namespace spmdx;

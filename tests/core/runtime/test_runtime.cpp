@@ -3,8 +3,8 @@
 #include "base/error.h"
 #include "base/philox.h"
 #include "check.h"
-#include "fake_backend.h"
 #include "graph/text.h"
+#include "runtime/fake_backend.h"
 #include "runtime/step/engine.h"
 #include "sharding/shards.h"
 

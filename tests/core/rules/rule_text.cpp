@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // Calls, rules and expansions as text.
-#include "rule_text.h"
+#include "rules/rule_text.h"
 
 #include <map>
 

@@ -5,8 +5,8 @@
 #include <random>
 
 #include "check.h"
-#include "fake_backend.h"
 #include "runtime/collective/transfer.h"
+#include "runtime/fake_backend.h"
 #include "runtime/step/differences.h"
 
 namespace spmdx {

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // What the planner's moves are, by the boxes of all devices.
-#include "reshard_checks.h"
+#include "sharding/reshard_checks.h"
 
 #include <algorithm>
 #include <numeric>

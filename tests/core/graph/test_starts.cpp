@@ -7,9 +7,9 @@
 #include "graph/text.h"
 #include "passes/free_starts.h"
 #include "passes/passes.h"
-#include "rule_text.h"
 #include "rules/known_rules.h"
 #include "rules/lookup.h"
+#include "rules/rule_text.h"
 
 using namespace spmdx;
 

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // Typed expansions of ops: what they consist of, and the types of their results.
 #include "check.h"
-#include "rule_text.h"
+#include "rules/rule_text.h"
 
 using namespace spmdx;
 using namespace spmdx::test;

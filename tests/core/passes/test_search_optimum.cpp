@@ -4,9 +4,9 @@
 #include <array>
 #include <random>
 
-#include "brute_force.h"
 #include "check.h"
 #include "graph/text.h"
+#include "passes/brute_force.h"
 #include "passes/passes.h"
 
 using namespace spmdx;

@@ -5,8 +5,8 @@
 
 #include "base/error.h"
 #include "check.h"
-#include "fake_backend.h"
 #include "rules/registered.h"
+#include "runtime/fake_backend.h"
 #include "runtime/step/engine.h"
 #include "sharding/reshard/reshard.h"
 

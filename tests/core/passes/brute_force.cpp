@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "brute_force.h"
+#include "passes/brute_force.h"
 #include "rules/lookup.h"
 
 #include <algorithm>
