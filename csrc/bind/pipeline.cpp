@@ -6,13 +6,12 @@
 #include "passes/pipeline/check.h"
 
 #include <algorithm>
-#include <functional>
-#include <numeric>
 #include <optional>
 
 #include "base/error.h"
 #include "bind/bind.h"
 #include "bind/handles.h"
+#include "bridge/backend/aten_names.h"
 #include "bridge/recorder/engine.h"
 #include "bridge/recorder/recorder.h"
 #include "bridge/step/flush.h"
@@ -77,8 +76,7 @@ int64_t local_bytes(const at::Tensor& tensor) {
   const Shape& shape = root.base->sizes;
   const DataRef& data = root.current.data;
   const ShardingRef sharding = root.annotation ? root.annotation->sharding : data ? data->sharding() : nullptr;
-  const int64_t whole = std::accumulate(shape.begin(), shape.end(), int64_t{1}, std::multiplies<int64_t>());
-  return (sharding ? max_local_numel(*sharding, shape) : whole) * static_cast<int64_t>(tensor.element_size());
+  return bytes_on_a_device({bridge::to_dtype(tensor.scalar_type()), shape, false}, sharding);
 }
 
 // Of an activation that is sent to the next stage, and of its gradient that comes back.
@@ -98,8 +96,7 @@ LayerCost layer_of(const py::handle& row) {
 // Of layers with these names: the first one of each stage. `microbatches`: of a schedule that has a name.
 std::vector<size_t> choose_cuts(const py::list& rows, std::vector<std::string> names, const std::string& schedule,
                                 int64_t ranks, int64_t microbatches, std::optional<int64_t> memory_limit) {
-  const bool named = schedule.find_first_of(" \n") == std::string::npos;
-  const Schedule table = named ? make_schedule(schedule, ranks, microbatches) : parse_schedule(schedule);
+  const Schedule table = is_name(schedule) ? make_schedule(schedule, ranks, microbatches) : parse_schedule(schedule);
   StageProblem problem;
   for (const py::handle& row : rows) problem.layers.push_back(layer_of(row));
   problem.names = std::move(names);

@@ -48,6 +48,15 @@ ValueId Graph::add_node(CallRef call, std::vector<ValueId> operands, SourceId so
   return first;
 }
 
+SourceId source_of(const Graph& graph, ValueId value) {
+  while (graph.values[value].producer != kNone) {
+    const Node& node = graph.nodes[graph.values[value].producer];
+    if (node.source != 0 || node.inputs.empty()) return node.source;
+    value = node.inputs.back();
+  }
+  return 0;
+}
+
 bool comes_from_another_mesh(const Graph& graph, const Input& input) {
   return input.physical && graph.mesh && *input.physical->mesh != *graph.mesh;
 }

@@ -76,6 +76,7 @@ struct Recorded {
   // Equal numbers say which these are, and nothing else: processes may have others.
   uint64_t op = 0;
 };
+inline bool is_backward(uint32_t phase) { return phase != 0 && phase % 2 == 0; }
 
 struct Node {
   CallRef call;
@@ -169,6 +170,8 @@ bool same(const Graph& a, const Graph& b);
 
 // For every value the nodes that read it, in program order, each node once.
 std::vector<std::vector<NodeId>> users(const Graph& graph);
+// The user's line that made a value; of one that PyTorch adds up by itself, as a gradient, that of what it adds up.
+SourceId source_of(const Graph& graph, ValueId value);
 // Whether an earlier step has left the input's data on another mesh than that of the graph.
 bool comes_from_another_mesh(const Graph& graph, const Input& input);
 

@@ -32,9 +32,8 @@ Node Rewrite::mapped(const Node& node) const {
   return copy;
 }
 
-void Rewrite::keep(const Node& node) {
-  const Node copy = mapped(node);
-  const ValueId output = to_.add_node(copy.call, copy.inputs, copy.source, copy.param);
+void Rewrite::keep(const Node& node, std::vector<ValueId> operands) {
+  const ValueId output = to_.add_node(node.call, std::move(operands), node.source, node.param);
   Node& added = to_.nodes.back();
   added.starts_of = node.starts_of;
   added.recorded = node.recorded;

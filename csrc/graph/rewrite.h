@@ -14,7 +14,9 @@ class Rewrite {
   explicit Rewrite(const Graph& from);
   // Appends a copy of an old node, whose operands are the mapped ones, and maps its results. Throws InternalError where
   // an operand is not mapped; so does mapped().
-  void keep(const Node& node);
+  void keep(const Node& node) { keep(node, mapped(node).inputs); }
+  // The same with these operands, which are values of the new graph.
+  void keep(const Node& node, std::vector<ValueId> operands);
   // A copy of an old node with the mapped operands, which is not appended.
   Node mapped(const Node& node) const;
   void map(ValueId from, ValueId to) { map_[from] = to; }

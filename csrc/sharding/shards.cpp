@@ -22,6 +22,11 @@ Shape local_shape(const Sharding& sharding, const Shape& shape, int64_t position
 
 int64_t max_local_numel(const Sharding& sharding, const Shape& shape) { return numel(local_shape(sharding, shape, 0)); }
 
+int64_t bytes_on_a_device(const TensorType& type, const ShardingRef& sharding) {
+  const int64_t elements = sharding ? max_local_numel(*sharding, type.shape) : numel(type.shape);
+  return elements * itemsize(type.dtype);
+}
+
 int64_t num_distinct(const Mesh& mesh, SubAxisSet used) { return mesh.group_size(used); }
 
 int64_t distinct_index(const Mesh& mesh, SubAxisSet used, int64_t position) {

@@ -12,6 +12,9 @@ Shape local_shape(const Sharding& sharding, const Shape& shape, int64_t position
 // Elements on the device that holds most (position 0).
 int64_t max_local_numel(const Sharding& sharding, const Shape& shape);
 
+// Bytes of them, or of all of a value without a sharding.
+int64_t bytes_on_a_device(const TensorType& type, const ShardingRef& sharding);
+
 // Distinct shards: devices that agree on the used sub-axes hold the same data. Index = mixed radix of the
 // digits of the used sub-axes, ascending sub-axis id, first sub-axis most significant.
 int64_t num_distinct(const Mesh& mesh, SubAxisSet used);

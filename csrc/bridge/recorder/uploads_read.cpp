@@ -19,8 +19,7 @@ namespace {
 int64_t bytes_here(const Data& data) {
   const TensorType& type = data.type();
   if (!data.sharding()) return type.bytes();
-  const int64_t shard = max_local_numel(*data.sharding(), type.shape) * itemsize(type.dtype);
-  return std::min(type.bytes(), shard * comm().processes().devices);
+  return std::min(type.bytes(), bytes_on_a_device(type, data.sharding()) * comm().processes().devices);
 }
 
 // Bytes let go of, after which the system gets them back. To touch memory anew costs about what it costs to copy it.

@@ -5,6 +5,7 @@
 #include <numeric>
 
 #include "bridge/python/gil.h"
+#include "bridge/python/source.h"
 #include "bridge/recorder/engine.h"
 #include "bridge/world/c10d_comm.h"
 #include "sharding/processes.h"
@@ -33,7 +34,8 @@ DataRef held_here(const DataRef& data) {
   graph.mesh = mesh_of_all(sharding->mesh, processes);
   const ValueId value = graph.add_input(data->type());
   graph.inputs[0].physical = sharding;
-  graph.outputs.push_back({.value = value, .annotation = replicated(graph.mesh, data->type().shape.size())});
+  graph.outputs.push_back(
+      {.value = value, .annotation = replicated(graph.mesh, data->type().shape.size()), .source = current_source()});
   const auto whole = std::make_shared<Data>(data->type());
   NoGil no_gil;
   engine().submit(engine().plan(graph, false), {data}, {}, {whole});

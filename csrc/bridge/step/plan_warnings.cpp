@@ -10,8 +10,6 @@
 #include "base/error.h"
 #include "bridge/python/source.h"
 #include "bridge/python/warnings.h"
-#include "graph/places.h"
-#include "passes/places/actions.h"
 
 namespace spmdx::bridge {
 namespace {
@@ -52,16 +50,6 @@ std::string what_repeats(const Repeat& repeat) {
          " plans were made for the same program, in " + seconds + mend + " Said once for a program.";
 }
 
-bool has_one_backward_pass(const Graph& graph) {
-  uint32_t pass = 0;
-  for (const Node& node : graph.nodes) {
-    if (node.recorded.phase == 0 || node.recorded.phase % 2 != 0 || node.recorded.phase == pass) continue;
-    if (pass != 0) return false;
-    pass = node.recorded.phase;
-  }
-  return pass != 0;
-}
-
 std::string what_idles(int64_t ranks) {
   return head(current_source(), "the step that ends here has one microbatch, so while one of ") +
          std::to_string(ranks) + " stages works, the others wait: devices are idle for " + std::to_string(ranks - 1) +
@@ -85,17 +73,9 @@ void note_plan(const Plan& plan) {
     to_say.push_back(what_happens(fallback) +
                      ". Said once: spmdx.explain().fallbacks lists all, SPMDX_FALLBACK=error makes it an error.");
   }
+  const bool idles = plan.idle_stages > 0 && !plan.traced.schedule.empty();
+  if (idles && !std::exchange(warned_of_one, true)) to_say.push_back(what_idles(plan.idle_stages + 1));
   if (plan.repeat && !std::exchange(plan.repeat->told, true)) to_say.push_back(what_repeats(*plan.repeat));
-}
-
-void note_microbatches(const Graph& recorded, const Plan& plan) {
-  if (recorded.schedule.empty() || warned_of_one || are_trials) return;
-  if (!has_one_backward_pass(recorded)) return;
-  const Graph& graph = plan.executable->graph();
-  const int axis = stage_axis(graph);
-  if (axis < 0 || graph.mesh->axes()[axis].size < 2 || actions_of(graph).microbatches != 1) return;
-  warned_of_one = true;
-  to_say.push_back(what_idles(graph.mesh->axes()[axis].size));
 }
 
 void warn_of_plans() {

@@ -13,9 +13,6 @@ void set_plans_are_trials(bool trials);
 
 // Throws ShardingError where fallbacks are errors, else remembers what to say. Holds the recorder's lock.
 void note_plan(const Plan& plan);
-// Remembers to say, once a process, that a step with stages and a backward pass has one microbatch only. `recorded` is
-// what was planned. Holds the recorder's lock.
-void note_microbatches(const Graph& recorded, const Plan& plan);
 // Gives the warnings that are remembered. A user may have made warnings errors, so the step must be on its way by then.
 // Holds the recorder's lock.
 void warn_of_plans();

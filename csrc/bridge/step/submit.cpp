@@ -62,8 +62,7 @@ PlannedPart planned(const Graph& done, std::vector<DataRef> data_of_inputs, std:
   if (part.outputs.empty()) return part;
   part.plan = plan_of(done);
   if (!part.plan->starts.values.empty()) part.starts = starts_of(done);
-  if (!part.plan->fallbacks.empty() || part.plan->repeat) note_plan(*part.plan);
-  note_microbatches(done, *part.plan);
+  if (!part.plan->fallbacks.empty() || part.plan->repeat || part.plan->idle_stages) note_plan(*part.plan);
   return part;
 }
 

@@ -7,6 +7,9 @@
 
 namespace spmdx {
 
+// Whether it names a schedule, and is not the text of one.
+inline bool is_name(std::string_view said) { return said.find_first_of(" \n") == said.npos; }
+
 // `kind` is one of these, for any numbers of ranks and microbatches:
 //   "gpipe"          all forwards, then all backwards (Huang et al., GPipe, 2019)
 //   "1f1b"           a backward as soon as there can be one (Narayanan et al., PipeDream-2BW, 2021)

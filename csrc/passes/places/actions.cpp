@@ -14,8 +14,6 @@
 namespace spmdx {
 namespace {
 
-bool is_backward(uint32_t phase) { return phase != 0 && phase % 2 == 0; }
-
 class Labels {
  public:
   explicit Labels(const Graph& graph) : graph_(graph), axis_(stage_axis(graph)) {}
@@ -164,7 +162,7 @@ Simulation simulate(const Graph& graph, const Actions& actions, const std::vecto
   if (!actions.backward) return wave(actions, times);
   const int64_t chunks = (actions.stages + actions.ranks - 1) / actions.ranks;
   std::string kind = graph.schedule.empty() ? "1f1b" : graph.schedule;
-  const bool named = kind.find_first_of(" \n") == kind.npos;
+  const bool named = is_name(kind);
   const bool goes_round = kind.starts_with("interleaved");
   if (named && goes_round != (chunks > 1)) kind = chunks > 1 ? "interleaved:" + std::to_string(chunks) : "1f1b";
   const Schedule schedule = named ? make_schedule(kind, actions.ranks, actions.microbatches) : parse_schedule(kind);

@@ -38,24 +38,15 @@ class Placer {
   void visit(NodeId id) {
     const Node& node = graph_.nodes[id];
     const Place place = place_at(stages_.of_node[id]);
-    Node copy = node;
-    for (ValueId& value : copy.inputs) {
-      const ValueId old = value;
-      value = read_at(old, place, node.source, [&] { return node.call->op; });
-    }
+    std::vector<ValueId> operands;
+    for (const ValueId value : node.inputs)
+      operands.push_back(read_at(value, place, node.source, [&] { return node.call->op; }));
+    rewrite_.keep(node, std::move(operands));
     Graph& to = rewrite_.to();
-    const ValueId output = to.add_node(copy.call, copy.inputs, copy.source, copy.param);
-    Node& added = to.nodes.back();
-    added.starts_of = copy.starts_of;
-    added.recorded = {stages_.phase[id], copy.recorded.op};
-    added.sub_axes = copy.sub_axes;
-    added.bytes = copy.bytes;
-    added.cause = copy.cause;
+    to.nodes.back().recorded.phase = stages_.phase[id];
     for (size_t r = 0; r < node.call->outputs.size(); ++r) {
-      const auto old = node.output + static_cast<ValueId>(r), made = output + static_cast<ValueId>(r);
-      rewrite_.map(old, made);
-      to.values[made].sharding = on(graph_.values[old].sharding, place);
-      to.values[made].why = graph_.values[old].why;
+      ShardingRef& sharding = to.values[rewrite_.at(node.output + static_cast<ValueId>(r))].sharding;
+      sharding = on(sharding, place);
     }
   }
 
@@ -84,11 +75,11 @@ class Placer {
               .outputs = {value.type}};
     const TensorType type = value.type;
     const uint32_t phase = value.producer == kNone ? 0 : to.nodes[value.producer].recorded.phase;
-    const ValueId made = to.add_node(seal(std::move(call)), {here}, source);
+    const ValueId made = to.add_node(seal(std::move(call)), {here}, source ? source : source_of(to, here));
     Node& node = to.nodes.back();
     node.recorded.phase = phase;
     if (!stays) node.sub_axes = sub_axis_set(mesh.sub_axes_of_axis(stages_.axis));
-    node.bytes = stays ? 0 : max_local_numel(*before, type.shape) * itemsize(type.dtype);
+    node.bytes = stays ? 0 : bytes_on_a_device(type, before);
     node.cause = str(type, before) + " " + (place.whole() ? "everywhere" : "to " + str(mesh, place)) + " for " + reader;
     to.values[made].sharding = after;
     to.values[made].why = graph_.values[old].why;

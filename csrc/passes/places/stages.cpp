@@ -71,7 +71,7 @@ class Assigner {
   int64_t bytes(ValueId id) const {
     const Value& value = graph_.values[id];
     if (value.type.dtype == DType::unknown) return 0;
-    return max_local_numel(*value.sharding, value.type.shape) * itemsize(value.type.dtype);
+    return bytes_on_a_device(value.type, value.sharding);
   }
 
   bool is_at(ValueId value, int32_t stage) const {
@@ -100,7 +100,7 @@ class Assigner {
       const NodeId producer = graph_.values[value].producer;
       if (node.recorded.phase == 0 && producer != kNone) phase = std::max(phase, stages_.phase[producer]);
     }
-    const bool backward = phase != 0 && phase % 2 == 0;
+    const bool backward = is_backward(phase);
     stages_.phase[id] = phase;
     updates_[id] = after && !backward;
     int32_t stage = backward && after ? backward_stage(node) : after ? update_stage(node) : last_stage(node);

@@ -12,16 +12,12 @@
 namespace spmdx {
 namespace {
 
-int64_t bytes_of(const Value& value) {
-  return max_local_numel(*value.sharding, value.type.shape) * itemsize(value.type.dtype);
-}
-
 std::vector<StageSend> sends_of(const Graph& graph) {
   std::map<std::tuple<int64_t, int64_t, SourceId>, StageSend> found;
   for (const Node& node : graph.nodes) {
     if (!changes_place(graph, node) || node.bytes == 0) continue;
     const Value& sent = graph.values[node.inputs[0]];
-    const SourceId source = sent.producer == kNone ? node.source : graph.nodes[sent.producer].source;
+    const SourceId source = sent.producer == kNone ? node.source : source_of(graph, node.inputs[0]);
     const Place to = place_of(graph, node);
     StageSend& all = found[{sent.sharding->place.stage, to.whole() ? -1 : to.stage, source}];
     all = {sent.sharding->place.stage, to.whole() ? -1 : to.stage, all.bytes + node.bytes, all.count + 1, source};
@@ -48,7 +44,8 @@ std::optional<PipelineSummary> summarise_pipeline(const Graph& graph, const Topo
       all.stages[stage].in_flight = all.simulation.in_flight[rank];
   for (const Input& input : graph.inputs) {
     const Value& value = graph.values[input.value];
-    if (!value.sharding->place.whole()) all.stages[value.sharding->place.stage].parameter_bytes += bytes_of(value);
+    if (!value.sharding->place.whole())
+      all.stages[value.sharding->place.stage].parameter_bytes += bytes_on_a_device(value.type, value.sharding);
   }
   all.sends = sends_of(graph);
   return all;

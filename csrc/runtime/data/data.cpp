@@ -7,6 +7,7 @@
 
 #include "base/error.h"
 #include "base/waiting.h"
+#include "sharding/shards.h"
 
 namespace spmdx {
 

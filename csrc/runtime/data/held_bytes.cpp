@@ -4,8 +4,6 @@
 
 #include <atomic>
 
-#include "sharding/shards.h"
-
 namespace spmdx {
 namespace {
 
@@ -18,11 +16,6 @@ void raise_peak(int64_t bytes) {
 }
 
 }  // namespace
-
-int64_t bytes_on_a_device(const TensorType& type, const ShardingRef& sharding) {
-  const int64_t elements = sharding ? max_local_numel(*sharding, type.shape) : numel(type.shape);
-  return elements * itemsize(type.dtype);
-}
 
 void HeldBytes::set(int64_t bytes) {
   const int64_t more = bytes - bytes_;

@@ -3,12 +3,7 @@
 #pragma once
 #include <cstdint>
 
-#include "sharding/sharding.h"
-
 namespace spmdx {
-
-// Of one value: the bytes of its largest shard, or of all of it where it is not cut.
-int64_t bytes_on_a_device(const TensorType& type, const ShardingRef& sharding);
 
 // Counts bytes as held from `set` on, until it dies or is set again.
 class HeldBytes {

@@ -60,9 +60,7 @@ class Liveness {
   int64_t local_bytes(ValueId id) const {
     const Value& value = graph_.values[id];
     if (value.type.dtype == DType::unknown || !is_here(value)) return 0;
-    const int64_t elements =
-        value.sharding ? max_local_numel(*value.sharding, value.type.shape) : numel(value.type.shape);
-    return elements * itemsize(value.type.dtype);
+    return bytes_on_a_device(value.type, value.sharding);
   }
 
   void make(ValueId value) {

@@ -5,6 +5,7 @@
 #include "graph/parts.h"
 #include "passes/free_starts.h"
 #include "passes/passes.h"
+#include "passes/places/actions.h"
 #include "rules/lookup.h"
 #include "rules/rule/row.h"
 
@@ -53,6 +54,12 @@ bool is_brief(const Graph& graph) {
   return true;
 }
 
+// Of a step with stages whose backward passes are one: the others wait for the stage that works.
+int64_t count_idle_stages(const Graph& graph) {
+  const Actions actions = actions_of(graph);
+  return actions.backward && actions.microbatches == 1 ? actions.ranks - 1 : 0;
+}
+
 // Equal in processes that run the same program with the same options.
 uint64_t fingerprint_of(const Plan& plan) {
   return hash_combine(structural_hash(plan.traced), std::hash<std::string>{}(print(plan.executable->graph())));
@@ -77,6 +84,7 @@ std::shared_ptr<Plan> make_plan(const Graph& graph, const CompileOptions& option
   plan->starts = free_starts(plan->traced, compiled);
   plan->executable = std::make_unique<Executable>(std::move(compiled), backend, collective_queue);
   count_work(*plan);
+  plan->idle_stages = count_idle_stages(plan->executable->graph());
   plan->brief = is_brief(plan->executable->graph());
   if (compared) plan->fingerprint = fingerprint_of(*plan);
   return plan;
