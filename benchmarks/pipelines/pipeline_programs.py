@@ -40,6 +40,18 @@ def loss_of(logits, y):
     return token_mean(logits.flatten(0, 1), y.flatten())
 
 
+def train(program, x, y):
+    """A step of the loop that everybody writes; the losses of its microbatches."""
+    m, losses = program.microbatches, []
+    for xs, ys in zip(x.chunk(m), y.chunk(m), strict=True):
+        loss = loss_of(program.model(xs), ys)
+        (loss / m).backward()
+        losses.append(loss.detach())
+    program.optimizer.step()
+    program.optimizer.zero_grad()
+    return losses
+
+
 class Single:
     """The loop in one process, the first one; the others wait."""
 
@@ -49,16 +61,7 @@ class Single:
 
     def __call__(self, x, y):
         """The losses of the microbatches; none in a process that does not know them."""
-        if dist.get_rank() > 0:
-            return []
-        losses = []
-        for xs, ys in zip(x.chunk(self.microbatches), y.chunk(self.microbatches), strict=True):
-            loss = loss_of(self.model(xs), ys)
-            (loss / self.microbatches).backward()
-            losses.append(loss.detach())
-        self.optimizer.step()
-        self.optimizer.zero_grad()
-        return losses
+        return [] if dist.get_rank() > 0 else train(self, x, y)
 
 
 class Stage(nn.Module):
@@ -123,14 +126,7 @@ class Ours:
         self.optimizer = make_optimizer(self.model.parameters())
 
     def __call__(self, x, y):
-        losses = []
-        x, y = x.to("spmdx"), y.to("spmdx")
-        for xs, ys in zip(x.chunk(self.microbatches), y.chunk(self.microbatches), strict=True):
-            loss = loss_of(self.model(xs), ys)
-            (loss / self.microbatches).backward()
-            losses.append(loss.detach())
-        self.optimizer.step()
-        self.optimizer.zero_grad()
+        losses = train(self, x.to("spmdx"), y.to("spmdx"))
         self.end()  # every process is timed to the end of its step
         return losses
 

@@ -8,9 +8,10 @@ from typing import Any
 import torch
 
 import spmdx._C as _C
+from spmdx._annotate.annotation import annotate
 from spmdx._annotate.mesh import Mesh, require_mesh, require_real
 from spmdx._modules.marking import require_axis, require_module, require_on_device
-from spmdx._modules.stages import put_on, staged
+from spmdx._modules.stages import staged
 from spmdx._pipelines.choice import Choice, take_off
 from spmdx._pipelines.held import tensors_of
 from spmdx.errors import ShardingError, naming
@@ -148,16 +149,18 @@ def pipeline(
         ranks = devices.shape()[axis]
         stages = None if cuts is None else _stages(model, cuts, ranks * chunks)
         text = _schedule(schedule, ranks, chunks)
-        require_on_device(tensors_of(model))
         held = tensors_of(model)
-        for name, tensor in held.items():  # all can be marked, or none is
-            staged(tensor, devices, 0, axis, name)
+        require_on_device(held)
+        handles = {  # of all before any is marked, also where the stages are chosen later
+            name: staged(tensor, devices, stages[name] if stages else 0, axis, name)
+            for name, tensor in held.items()
+        }
         take_off(model)
         if stages is None:
             Choice(devices, axis, text, chunks).put_on(model)
         else:
-            for name, tensor in held.items():
-                put_on(tensor, devices, stages[name], axis, name)
+            for name, handle in handles.items():
+                annotate(held[name], handle)
         _C.set_schedule(devices._handle, text)
     return model
 
