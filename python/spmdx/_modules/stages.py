@@ -1,6 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """Stages: which devices of a mesh hold a tensor or a module, by hand."""
 
+from collections.abc import Mapping
 from typing import Any
 
 import torch
@@ -32,9 +33,13 @@ def staged(
     return at_stage(handle_for(tensor, mesh, spec, name), (axis, stage))
 
 
-def put_on(tensor: torch.Tensor, mesh: Mesh, stage: int, axis: str, name: str | None) -> None:
-    """Annotate ``tensor`` with ``stage``, beside how it was cut on ``mesh``."""
-    annotate(tensor, staged(tensor, mesh, stage, axis, name))
+def put_on(
+    tensors: Mapping[str, torch.Tensor], mesh: Mesh, stages: Mapping[str, int], axis: str
+) -> None:
+    """Puts tensors on their stages, beside how they were cut: all, or none if one cannot be."""
+    handles = {n: staged(t, mesh, stages[n], axis, n) for n, t in tensors.items()}
+    for name, handle in handles.items():
+        annotate(tensors[name], handle)
 
 
 def mark_stage(
@@ -81,8 +86,7 @@ def mark_stage(
             held: dict[str, torch.Tensor] = dict(module_or_tensor.named_parameters())
             held |= dict(module_or_tensor.named_buffers())
             require_on_device(held)
-            for name, tensor in held.items():
-                put_on(tensor, devices, stage, axis, name)
+            put_on(held, devices, dict.fromkeys(held, stage), axis)
         else:
-            put_on(module_or_tensor, devices, stage, axis, None)
+            annotate(module_or_tensor, staged(module_or_tensor, devices, stage, axis, None))
     return module_or_tensor

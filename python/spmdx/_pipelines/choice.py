@@ -75,9 +75,8 @@ class Choice:
             MICROBATCHES_OF_A_RANK * ranks,
             get_memory_limit(),
         )
-        for name, tensor in tensors.items():
-            stage = sum(place <= chain.of_tensor[name] for place in first) - 1
-            put_on(tensor, self.mesh, stage, self.axis, name)
+        stages = {n: sum(p <= chain.of_tensor[n] for p in first) - 1 for n in tensors}
+        put_on(tensors, self.mesh, stages, self.axis)
 
     @contextlib.contextmanager
     def _on_one_stage(self, tensors: dict[str, torch.Tensor]) -> Iterator[None]:

@@ -8,10 +8,9 @@ from typing import Any
 import torch
 
 import spmdx._C as _C
-from spmdx._annotate.annotation import annotate
 from spmdx._annotate.mesh import Mesh, require_mesh, require_real
 from spmdx._modules.marking import require_axis, require_module, require_on_device
-from spmdx._modules.stages import staged
+from spmdx._modules.stages import put_on, staged
 from spmdx._pipelines.choice import Choice, take_off
 from spmdx._pipelines.held import tensors_of
 from spmdx.errors import ShardingError, naming
@@ -151,16 +150,13 @@ def pipeline(
         text = _schedule(schedule, ranks, chunks)
         held = tensors_of(model)
         require_on_device(held)
-        handles = {  # of all before any is marked, also where the stages are chosen later
-            name: staged(tensor, devices, stages[name] if stages else 0, axis, name)
-            for name, tensor in held.items()
-        }
-        take_off(model)
         if stages is None:
+            for name, tensor in held.items():  # what would fail when the stages are chosen
+                staged(tensor, devices, 0, axis, name)
             Choice(devices, axis, text, chunks).put_on(model)
         else:
-            for name, handle in handles.items():
-                annotate(held[name], handle)
+            put_on(held, devices, stages, axis)
+            take_off(model)
         _C.set_schedule(devices._handle, text)
     return model
 
