@@ -5,7 +5,9 @@ import os
 import pathlib
 import sys
 
+import hardware
 import pytest
+import torch
 
 ROOT = pathlib.Path(__file__).resolve().parent.parent
 
@@ -21,8 +23,17 @@ def pytest_addoption(parser):
 
 
 def pytest_configure(config):
+    if hardware.ON_GPU:  # convolutions and products of float32 as the CPU computes them
+        torch.backends.cudnn.allow_tf32 = torch.backends.cuda.matmul.allow_tf32 = False
+    config.addinivalue_line("markers", "on_the_cpu(why): skipped where shards lie on a GPU")
     if config.getoption("--count"):  # read where the tests are collected, in every worker
         os.environ["RANDOM_PROGRAMS"] = str(config.getoption("--count"))
+
+
+def pytest_runtest_setup(item):
+    marker = item.get_closest_marker("on_the_cpu")
+    if marker and hardware.ON_GPU:
+        pytest.skip(f"shards lie on a GPU: {marker.args[0]}")
 
 
 @pytest.fixture(scope="session")

@@ -12,8 +12,10 @@ namespace simulated {
 namespace {
 
 void any_operator(const c10::OperatorHandle& op, torch::jit::Stack* stack) {
-  TORCH_CHECK_NOT_IMPLEMENTED(op.schema().name().find("_for_cpu") == std::string::npos, op.schema().name(),
-                              " is not implemented for CUDA");
+  const std::string& name = op.schema().name();
+  const bool missing =
+      name.find("_for_cpu") != std::string::npos || name.find("_scaled_dot_product_") != std::string::npos;
+  TORCH_CHECK_NOT_IMPLEMENTED(!missing, name, " is not implemented for CUDA");
   at::NoGradGuard no_grad;
   at::AutoDispatchBelowADInplaceOrView below_autograd;
   c10::impl::ExcludeDispatchKeyGuard no_autocast(c10::autocast_dispatch_keyset);

@@ -17,7 +17,7 @@ HERE = pathlib.Path(__file__).parent
 ON_SIMULATED = HERE / "on_simulated.py"
 TRAIN, CHECKS = str(PLAYERS / "train.py"), str(HERE / "checks.py")
 STEPS = "4"
-NAMES = ("random", "attention", "uploads", "ops", "checkpoint")
+NAMES = ("random", "attention", "uploads", "ops", "norms", "checkpoint")
 
 simulator = pytest.mark.skipif(
     torch.version.cuda is not None, reason="this PyTorch has a CUDA device of its own"

@@ -123,7 +123,8 @@ class AtenBackend final : public Backend {
  public:
   std::unique_ptr<Kernel> prepare(const Call& local) override {
     fix_shard_device();
-    return runs_on_host(local) ? prepare_on_host(local, prepare_here) : prepare_here(local);
+    if (shard_device().is_cpu()) return prepare_here(local);
+    return runs_on_host(local) ? prepare_on_host(local, prepare_here) : prepare_on_accelerator(local, prepare_here);
   }
 
   void use_stream(Stream stream) override { bridge::use_stream(stream); }

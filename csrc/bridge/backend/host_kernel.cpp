@@ -34,6 +34,35 @@ class HostKernel final : public Kernel {
   std::unique_ptr<Kernel> inner_;
 };
 
+class AcceleratorKernel final : public Kernel {
+ public:
+  AcceleratorKernel(const Call& call, std::unique_ptr<Kernel> (*prepare)(const Call& call))
+      : call_(call), prepare_(prepare), kernel_(prepare(call)) {
+    has_empty_operand_ = std::any_of(call.inputs.begin(), call.inputs.end(),
+                                     [](const TensorType& type) { return numel(type.shape) == 0; });
+  }
+
+  void run(std::span<const BufferRef> inputs, std::span<const Param> params, std::span<BufferRef> outputs,
+           int donated) override {
+    try {
+      return kernel_->run(inputs, params, outputs, donated);
+    } catch (const c10::NotImplementedError&) {
+      if (on_host_) throw;
+    } catch (const c10::Error&) {
+      if (on_host_ || !has_empty_operand_) throw;
+    }
+    kernel_ = prepare_on_host(call_, prepare_);
+    on_host_ = true;
+    kernel_->run(inputs, params, outputs, -1);
+  }
+
+ private:
+  Call call_;
+  std::unique_ptr<Kernel> (*prepare_)(const Call& call);
+  std::unique_ptr<Kernel> kernel_;
+  bool has_empty_operand_ = false, on_host_ = false;
+};
+
 // Whether ATen's kernel draws random numbers. They come from a generator of the CPU (AtenKernel).
 bool draws(const Call& call) {
   return std::any_of(call.args.begin(), call.args.end(), [](const Arg& arg) {
@@ -52,7 +81,11 @@ bool lacks_kernel(const Call& call) {
 
 }  // namespace
 
-bool runs_on_host(const Call& call) { return !shard_device().is_cpu() && (draws(call) || lacks_kernel(call)); }
+bool runs_on_host(const Call& call) { return draws(call) || lacks_kernel(call); }
+
+std::unique_ptr<Kernel> prepare_on_accelerator(const Call& call, std::unique_ptr<Kernel> (*prepare)(const Call& call)) {
+  return std::make_unique<AcceleratorKernel>(call, prepare);
+}
 
 std::unique_ptr<Kernel> prepare_on_host(const Call& call, std::unique_ptr<Kernel> (*prepare)(const Call& call)) {
   HostGuard host;

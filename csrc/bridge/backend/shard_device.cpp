@@ -35,6 +35,15 @@ thread_local std::optional<c10::Stream> before_guards;  // the program's stream,
 // The shard device if this thread works on an accelerator; null if it works on the CPU.
 const ShardDevice* accelerator() { return here_is_host || the_place().device.is_cpu() ? nullptr : &the_place(); }
 
+// Libraries (cuBLAS) look for the context of the GPU on the thread that calls them. A question about a stream puts it
+// there.
+void join_context(const ShardDevice& place) {
+  static thread_local bool joined = false;
+  if (joined) return;
+  joined = true;
+  c10::impl::VirtualGuardImpl(place.device.type()).queryStream(*place.compute);
+}
+
 c10::Stream stream_of_program(const ShardDevice& place) {
   return before_guards ? *before_guards : c10::impl::VirtualGuardImpl(place.device.type()).getStream(place.device);
 }
@@ -132,6 +141,7 @@ void lead_program() {
 KernelGuard::KernelGuard() : excluded_(keys_above_kernels()) {
   const ShardDevice* place = accelerator();
   if (!place) return;
+  join_context(*place);
   outermost_ = !before_guards;
   if (outermost_) before_guards = stream_of_program(*place);
   stream_.emplace(place->stream(thread_stream));

@@ -5,6 +5,7 @@ import pytest
 import spmdx
 import torch
 from api_cases import Cases, draw
+from hardware import WRONG_INDICES
 from torch import nn
 
 case = Cases()
@@ -107,6 +108,7 @@ def test_wrong_shapes_raise_at_the_call():
         torch.ones(2, dtype=torch.int64, device="spmdx").add_(0.5)
 
 
+@pytest.mark.on_the_cpu(WRONG_INDICES)
 def test_a_kernel_error_names_op_and_line_and_loses_nothing():
     m = nn.Embedding(4, 2).to("spmdx")
     before = m.weight.detach().cpu().clone()

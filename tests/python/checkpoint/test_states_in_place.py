@@ -8,6 +8,7 @@ from typing import Any
 import pytest
 import spmdx
 import torch
+from hardware import WRONG_INDICES
 
 if spmdx.runtime.global_runtime_device_count() != 8:
     spmdx.runtime.set_device_count(8)
@@ -108,6 +109,7 @@ def test_a_shard_that_somebody_holds_is_not_written():
     assert held.tolist() == [0] and tensor.tolist() == [1] * 8
 
 
+@pytest.mark.on_the_cpu(WRONG_INDICES)
 def test_a_failed_step_takes_back_what_was_loaded_beside_it():
     tensor = _at_rest(8)
     index = torch.tensor([9]).to("spmdx")

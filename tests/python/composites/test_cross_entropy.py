@@ -5,6 +5,7 @@ import pytest
 import torch
 import torch.nn.functional as F
 from composites import EIGHT, REDUCED, compare, integers, least_work, mesh_of, numbers, run
+from hardware import WRONG_INDICES
 
 ROWS, CLASSES = 48, 240
 
@@ -110,6 +111,7 @@ def test_cross_entropy_with_class_probabilities():
     assert {c.kind for c in report.collectives} <= REDUCED
 
 
+@pytest.mark.on_the_cpu(WRONG_INDICES)
 def test_a_class_out_of_range_is_an_index_error():
     target = labels()
     target[0], target[1] = CLASSES, 0

@@ -5,6 +5,7 @@ import pytest
 import spmdx
 import torch
 from composites import MESHES, mesh_of, numbers
+from hardware import ON_GPU
 
 WIDE = 24
 
@@ -188,6 +189,8 @@ def test_a_write_needs_no_memory_of_the_size_of_the_tensor(name, devices, spec):
     )  # no rule cuts two dims that are indexed
     if devices and (whole or (name in (PASSES if spec[0] else FEW_COLUMNS))):
         pytest.skip("no rule has a form for a part of the dim that is cut")
+    if devices and ON_GPU and name.startswith(("index_", "scatter_")):
+        pytest.skip("a GPU writes into a copy with a spare row, so that the host need not wait")
     predicted, measured = peaks(name, devices, spec)
     here = LARGE / (devices or 1)
     assert measured < 1.2 * here + 40_000, f"{measured:,} held, the tensor has {here:,.0f}"

@@ -42,12 +42,12 @@ def test_every_shard_lies_between_bands_of_garbage(dtype, poison):
     y = (x * 2.0).to(dtype)
     spmdx.sync(wait=True)
     garbage = 1 if dtype is torch.bool else 255
-    for data in spmdx._C.local_data(y)[0]:
-        memory = torch.empty(0, dtype=torch.uint8).set_(data.untyped_storage())
+    for data in spmdx._C.local_data(y, on_host=False)[0]:
+        memory = torch.empty(0, dtype=torch.uint8, device=data.device).set_(data.untyped_storage())
         start = data.storage_offset() * data.itemsize
         around = torch.cat([memory[:start], memory[start + data.nbytes :]])
         assert start >= 64 and len(around) >= 128 and (around == garbage).all()
-        assert (data == torch.tensor(2.0).to(dtype)).all()
+        assert (data.cpu() == torch.tensor(2.0).to(dtype)).all()
 
 
 def test_poison_is_off_unless_asked_for():

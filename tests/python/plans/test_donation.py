@@ -4,6 +4,7 @@
 import pytest
 import spmdx
 import torch
+from hardware import WRONG_INDICES
 
 
 @pytest.fixture
@@ -58,6 +59,7 @@ def test_shards_that_somebody_holds_stay():
 
 
 @pytest.mark.parametrize("update_first", [True, False])
+@pytest.mark.on_the_cpu(WRONG_INDICES)
 def test_a_step_that_fails_beside_an_update_keeps_old_or_new_values(update_first):
     w = torch.ones(4).to("spmdx")
     w.add_(1)
@@ -76,6 +78,7 @@ def test_a_step_that_fails_beside_an_update_keeps_old_or_new_values(update_first
 
 
 @pytest.mark.parametrize("update", ["before", "after", "in the step before"])
+@pytest.mark.on_the_cpu(WRONG_INDICES)
 def test_a_copy_beside_a_step_that_fails_is_not_kept_without_what_came_before_it(update):
     w, older, newer = (torch.full((4,), value).to("spmdx") for value in (1.0, 2.0, 3.0))
     table, ids = torch.zeros(4, 2).to("spmdx"), torch.tensor([9]).to("spmdx")

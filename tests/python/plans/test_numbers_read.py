@@ -6,6 +6,7 @@ import threading
 import pytest
 import spmdx
 import torch
+from hardware import WRONG_INDICES
 from spmdx import debug
 
 if spmdx.runtime.global_runtime_device_count() != 8:
@@ -106,6 +107,7 @@ def test_overwriting_takes_memory_also_on_the_thread_that_reads(at_rest):
     assert _count("steps", "steps_of_readers") == (5, 5)
 
 
+@pytest.mark.on_the_cpu(WRONG_INDICES)
 def test_an_error_of_a_step_on_the_reading_thread_comes_out_there(at_rest):
     x = torch.ones(4, device="spmdx")
     spmdx.sync(wait=True)

@@ -16,7 +16,7 @@ SIZE = {"2L/32d": (dict(layers=2, width=32, heads=4, context=16), 4)}
 
 
 @pytest.fixture(scope="module")
-def benchmark():
+def peers_benchmark():
     """benchmarks/bytes.py as a module."""
     sys.path.insert(0, str(BENCHMARKS))
     spec = importlib.util.spec_from_file_location("peer_bytes", BENCHMARKS / "bytes.py")
@@ -27,9 +27,9 @@ def benchmark():
 
 
 @pytest.fixture(scope="module", params=[2, 4])
-def rows(benchmark, request):
+def rows(peers_benchmark, request):
     """{row: (the peer's, spmdx's)} of a world."""
-    found = benchmark.compare(request.param, SIZE)
+    found = peers_benchmark.compare(request.param, SIZE)
     return {name: (theirs, ours) for name, _, theirs, ours in found}
 
 
@@ -47,18 +47,18 @@ pytestmark = pytest.mark.skipif(not dist.is_available(), reason="torch has no di
 
 
 @pytest.mark.parametrize("row", ROWS)
-def test_no_more_collectives_than_the_peer(benchmark, rows, row):
+def test_no_more_collectives_than_the_peer(peers_benchmark, rows, row):
     theirs, ours = rows[row]
-    assert 0 < benchmark.totals(ours)[0] <= benchmark.totals(theirs)[0], (theirs, ours)
+    assert 0 < peers_benchmark.totals(ours)[0] <= peers_benchmark.totals(theirs)[0], (theirs, ours)
 
 
 @pytest.mark.parametrize("row", ROWS)
-def test_no_more_bytes_than_the_peer(benchmark, rows, row):
+def test_no_more_bytes_than_the_peer(peers_benchmark, rows, row):
     theirs, ours = rows[row]
-    assert 0 < benchmark.totals(ours)[1] <= benchmark.totals(theirs)[1], (theirs, ours)
+    assert 0 < peers_benchmark.totals(ours)[1] <= peers_benchmark.totals(theirs)[1], (theirs, ours)
 
 
-def test_the_peers_are_counted_by_their_closed_forms(benchmark, rows):
+def test_the_peers_are_counted_by_their_closed_forms(peers_benchmark, rows):
     """What the literature says they send: a check of the counting itself."""
     layers, width, context, vocab = 2, 32, 16, 65
     parameters = layers * (12 * width**2 + 2 * width) + (vocab + context + 1) * width

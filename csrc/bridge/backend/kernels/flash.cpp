@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Flash attention: ATen's kernel on the CPU, matrix products and a softmax on accelerators.
+// Flash attention: ATen's kernel on the CPU; a fused one, or matrix products and a softmax, on accelerators.
 #include "bridge/backend/kernels/flash.h"
 
 #include <ATen/Functions.h>
@@ -8,6 +8,7 @@
 #include <limits>
 
 #include "bridge/backend/buffer.h"
+#include "bridge/backend/kernels/fused_attention.h"
 #include "bridge/backend/number.h"
 #include "bridge/backend/own_kernels.h"
 
@@ -17,16 +18,6 @@ namespace {
 using at::Tensor;
 
 c10::ScalarType wide(const Tensor& tensor) { return tensor.scalar_type() == at::kDouble ? at::kDouble : at::kFloat; }
-
-// Repeats heads of keys, so that there is one for each head of queries.
-Tensor spread(const Tensor& keys, int64_t heads) {
-  return keys.size(1) == heads ? keys : keys.repeat_interleave(heads / keys.size(1), 1);
-}
-
-// The gradient of heads that were repeated: the sum over their copies.
-Tensor gathered(const Tensor& grads, int64_t heads) {
-  return grads.size(1) == heads ? grads : grads.unflatten(1, {heads, -1}).sum(2);
-}
 
 // The operands in the dtype of the computation, with heads repeated; and the scores.
 struct Scores {
@@ -69,17 +60,35 @@ std::array<Tensor, 3> by_products_backward(const Attention& of, const Tensor& gr
           gathered(at::matmul(weights.transpose(-2, -1), rows), of.value.size(1)).to(type)};
 }
 
+Attended on_accelerator(const Attention& of) {
+  std::optional<Attended> fused = fused_attention(of);
+  return fused ? std::move(*fused) : by_products(of);
+}
+
+std::array<Tensor, 3> on_accelerator_backward(const Attention& of, const Tensor& grad, const Attended& result) {
+  auto fused = fused_attention_backward(of, grad, result);
+  return fused ? std::move(*fused) : by_products_backward(of, grad, result);
+}
+
 }  // namespace
 
+Tensor spread(const Tensor& keys, int64_t heads) {
+  return keys.size(1) == heads ? keys : keys.repeat_interleave(heads / keys.size(1), 1);
+}
+
+Tensor gathered(const Tensor& grads, int64_t heads) {
+  return grads.size(1) == heads ? grads : grads.unflatten(1, {heads, -1}).sum(2);
+}
+
 Attended flash(const Attention& of) {
-  if (!of.query.is_cpu()) return by_products(of);
+  if (!of.query.is_cpu()) return on_accelerator(of);
   auto [out, logsumexp] =
       at::_scaled_dot_product_flash_attention_for_cpu(of.query, of.key, of.value, 0.0, of.causal, of.mask, of.scale);
   return {std::move(out), std::move(logsumexp)};
 }
 
 std::array<Tensor, 3> flash_backward(const Attention& of, const Tensor& grad, const Attended& result) {
-  if (!of.query.is_cpu()) return by_products_backward(of, grad, result);
+  if (!of.query.is_cpu()) return on_accelerator_backward(of, grad, result);
   auto [query, key, value] = at::_scaled_dot_product_flash_attention_for_cpu_backward(
       grad, of.query, of.key, of.value, result.out, result.logsumexp, 0.0, of.causal, of.mask, of.scale);
   return {std::move(query), std::move(key), std::move(value)};

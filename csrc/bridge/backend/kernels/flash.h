@@ -19,6 +19,11 @@ struct Attended {
   at::Tensor out, logsumexp;  // a row that sees no key has 0 in both
 };
 
+// Repeats heads of keys, so that there is one for each of `heads` of queries.
+at::Tensor spread(const at::Tensor& keys, int64_t heads);
+// The gradient of heads that were repeated: the sum over their copies.
+at::Tensor gathered(const at::Tensor& grads, int64_t heads);
+
 // Computes attention on the device of the operands.
 Attended flash(const Attention& of);
 // The gradients of query, key and value; `result` is what `flash` has given.

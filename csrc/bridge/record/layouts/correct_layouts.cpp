@@ -140,6 +140,12 @@ void clone(IValues args, Results& results) {
   if (kept) dense<0>(args, results);
 }
 
+// GPUs make rows.
+template <size_t operand>
+void group_norm(IValues args, Results& results) {
+  shard_device().is_cpu() ? in_format<operand, 0>(args, results) : contiguous<0>(args, results);
+}
+
 void convolution(IValues args, Results& results) {
   results.at(0).at(0).strides = strides_of_convolution(args, 0, results.at(0).at(0).sizes);
 }
@@ -190,8 +196,8 @@ const std::unordered_map<std::string_view, LayoutCorrection> kLayoutCorrections 
     {"aten.binary_cross_entropy_backward", {dense<1>, Where::everywhere}},
     {"aten.channel_shuffle", {in_format<0, 0>}},
     {"aten.clone", {clone, Where::everywhere}},
-    {"aten.convolution", {convolution}},
-    {"aten.convolution_backward", {convolution_backward}},
+    {"aten.convolution", {convolution, Where::everywhere}},
+    {"aten.convolution_backward", {convolution_backward, Where::everywhere}},
     {"aten.flip", {dense<0>, Where::everywhere}},
     {"aten.glu", {glu, Where::everywhere}},
     {"aten.glu_backward", {contiguous<0>}},
@@ -207,8 +213,8 @@ const std::unordered_map<std::string_view, LayoutCorrection> kLayoutCorrections 
     {"aten.mse_loss_backward", {contiguous<0>, Where::everywhere}},
     {"aten.native_batch_norm_backward", {in_format<1, 0>}},
     {"aten.native_channel_shuffle", {in_format<0, 0>}},
-    {"aten.native_group_norm", {in_format<0, 0>}},
-    {"aten.native_group_norm_backward", {in_format<1, 0>}},
+    {"aten.native_group_norm", {group_norm<0>, Where::everywhere}},
+    {"aten.native_group_norm_backward", {group_norm<1>, Where::everywhere}},
     {"aten.native_layer_norm_backward", {contiguous<0, 1, 2>, Where::everywhere}},
     {"aten.nll_loss2d_forward", {contiguous<0>, Where::everywhere}},
     {"aten.normal", {contiguous<0>, Where::everywhere}},

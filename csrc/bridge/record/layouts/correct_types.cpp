@@ -50,6 +50,14 @@ void batch_norm(IValues args, Results& results) {
   if (!args[5].toBool()) no_statistics(results);
 }
 
+// GPUs make statistics of the computation's dtype.
+void batch_norm_on_gpus(IValues args, Results& results) {
+  for (const size_t r : {1, 2})
+    set_type(results, r, type_of_operand(args, 0) == at::kDouble ? at::kDouble : at::kFloat);
+  if (!args[5].toBool()) no_statistics(results);
+  for (const size_t r : {3, 4}) set_type(results, r, type_of_operand(args, r));
+}
+
 void batch_norm_of_batch(IValues args, Results& results) {
   for (const size_t r : {1, 2}) set_type(results, r, type_of_statistics(args, 0, 1, 3));
 }
@@ -91,9 +99,10 @@ struct TypeCorrection {
 constexpr TypeCorrection kTypeCorrections[] = {
     {"aten._native_batch_norm_legit.no_stats", batch_norm_of_batch},
     {"aten._native_batch_norm_legit_functional", batch_norm},
+    {"aten._native_batch_norm_legit_functional", batch_norm_on_gpus, Where::on_accelerators},
     {"aten._native_batch_norm_legit_no_training", batch_norm_of_statistics},
     {"aten._native_multi_head_attention", multi_head_attention, Where::everywhere},
-    {"aten._scaled_dot_product_flash_attention_for_cpu", attention},
+    {"aten._scaled_dot_product_flash_attention_for_cpu", attention, Where::everywhere},
     {"aten.huber_loss", as_operand<0>, Where::everywhere},
     {"aten.mse_loss_backward", as_operand<1>, Where::everywhere},
     {"aten.nansum", nansum, Where::everywhere},

@@ -13,6 +13,7 @@
 #include <string_view>
 
 #include "bridge/backend/aten_facts.h"
+#include "bridge/backend/shard_device.h"
 #include "bridge/backend/strides.h"
 #include "bridge/tensor/meta.h"
 #include "bridge/tensor/tensor.h"
@@ -47,13 +48,14 @@ void convert(std::vector<at::Tensor>& operands, const OpInfo& info) {
 
 // ---- convolutions --------------------------------------------------------------------------------------------
 
-// A CPU tensor without memory, which nobody may read. PyTorch chooses the backend by device, sizes and strides.
+// A tensor on the shard device without memory, which nobody may read. PyTorch chooses the backend by device, sizes and
+// strides.
 at::Tensor unreadable(const at::Tensor& tensor) {
   static char nothing = 0;
   return at::for_blob(&nothing, tensor.sizes())
       .strides(tensor.strides())
-      .options(at::TensorOptions().dtype(tensor.scalar_type()))
-      .target_device(at::kCPU)
+      .options(on_shard_device(tensor.scalar_type()))
+      .target_device(shard_device())
       .make_tensor();
 }
 
@@ -67,7 +69,7 @@ std::vector<int64_t> with_height(std::vector<int64_t> list, int64_t value) {
 
 struct Convolution {
   at::MemoryFormat format;  // that the kernel wants of its operands, and gives to results
-  bool by_mkldnn;
+  bool by_library;          // oneDNN or cuDNN, whose results are in the format that they work in
   at::Tensor weight;
 };
 
@@ -84,9 +86,10 @@ Convolution choose_convolution(IValues args, size_t first) {
   const auto backend =
       at::native::select_conv_backend(x, weight, std::nullopt, ints(3, 1), ints(4, 0), ints(5, 1),
                                       args[first + 6].toBool(), ints(7, 0), int_value(args[first + 8]), std::nullopt);
-  const bool by_mkldnn =
-      backend == at::native::ConvBackend::Mkldnn || backend == at::native::ConvBackend::MkldnnTranspose;
-  return {at::native::_determine_backend_memory_format(x, weight, backend), by_mkldnn, weight};
+  using at::native::ConvBackend;
+  const bool by_library = backend == ConvBackend::Mkldnn || backend == ConvBackend::MkldnnTranspose ||
+                          backend == ConvBackend::Cudnn || backend == ConvBackend::CudnnTranspose;
+  return {at::native::_determine_backend_memory_format(x, weight, backend), by_library, weight};
 }
 
 std::vector<int64_t> strides_without_height(at::MemoryFormat format, at::IntArrayRef sizes) {
@@ -140,10 +143,10 @@ std::vector<int64_t> strides_of_convolution(IValues args, size_t x, at::IntArray
 
 std::vector<int64_t> strides_of_weight_gradient(IValues args, size_t x, at::IntArrayRef sizes) {
   const Convolution chosen = choose_convolution(args, x);
-  // Kernels other than oneDNN's give the gradient the format of the weight that they work on: that of the given weight,
+  // Other kernels give the gradient the format of the weight that they work on: that of the given weight,
   // if it fits the kernel already.
   const bool as_given =
-      !chosen.by_mkldnn && chosen.format != at::MemoryFormat::Contiguous && chosen.weight.is_contiguous(chosen.format);
+      !chosen.by_library && chosen.format != at::MemoryFormat::Contiguous && chosen.weight.is_contiguous(chosen.format);
   return strides_without_height(as_given ? chosen.weight.suggest_memory_format() : chosen.format, sizes);
 }
 

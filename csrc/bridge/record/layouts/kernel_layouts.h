@@ -17,7 +17,7 @@ at::Tensor layout_of_iterator(const std::vector<at::Tensor>& operands);
 // that the op takes in the place of a tensor.
 std::vector<at::Tensor> iterated_operands(const OpInfo& info, IValues args);
 
-// The strides of a convolution's result (or gradient of x), and of its gradient of the weight, on the CPU. The
+// The strides of a convolution's result (or gradient of x), and of its gradient of the weight. The
 // arguments from `x` on are (x, weight, bias, stride, padding, dilation, transposed, output_padding, groups).
 std::vector<int64_t> strides_of_convolution(IValues args, size_t x, at::IntArrayRef sizes);
 std::vector<int64_t> strides_of_weight_gradient(IValues args, size_t x, at::IntArrayRef sizes);
