@@ -51,7 +51,6 @@ class Call {
  private:
   // Shapes from meta tensors now; the bytes when the stream gets there. False: meta does not know.
   bool run_later() {
-    if (name_ == "aten::_native_batch_norm_legit") return false;  // meta makes statistics in evaluation, too
     for (const c10::Argument& result : schema_.returns())
       if (!is_tensors(result)) return false;
     Shadows meta(c10::kMeta);

@@ -7,6 +7,8 @@ import torch
 from exceptions import reason_for
 from settings import EVEN, UNEVEN, Setting
 
+pytestmark = pytest.mark.on_the_cpu("kernels of GPUs lay results in other ways")
+
 # Eager's own kernels take seconds for one gradient.
 SLOW = {"grid_sampler_3d", "grid_sampler_2d", "nn.functional.grid_sample"}
 OPS = [

@@ -57,6 +57,7 @@ def test_a_process_that_dies_while_it_writes(tmp_path):
     assert (tmp_path / "c" / "spmdx.manifest.json").exists()
 
 
+@pytest.mark.on_the_cpu("CUDA itself needs more memory of the host")
 def test_a_process_holds_its_own_shards_and_a_chunk(tmp_path):
     said = run("checkpoint.py", 4, 1, "grows", str(tmp_path), "dim 0")
     for out in said:

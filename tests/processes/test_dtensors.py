@@ -6,6 +6,7 @@ from launch import run
 
 
 @pytest.mark.parametrize("processes", [2, 3, 4])
+@pytest.mark.on_the_cpu("local shards are copies there")
 def test_there_and_back_without_a_copy(processes):
     for said in run("dtensors.py", processes):
         assert said.splitlines() == [

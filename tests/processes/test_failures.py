@@ -6,6 +6,7 @@ import re
 import signal
 
 import pytest
+from hardware import WRONG_INDICES
 from launch import Running, run
 
 LIMIT = 120  # seconds after which a process hangs
@@ -73,6 +74,7 @@ def test_a_stage_that_fails_among_microbatches_is_named_by_all_others(how, stage
         assert re.search(rf"CommError: {program}:\d+: .*{said}", how_it_ended.err), how_it_ended.err
 
 
+@pytest.mark.on_the_cpu(WRONG_INDICES)
 def test_a_program_goes_on_after_an_error_that_all_processes_catch():
     said = run("fail.py", 2, 1, "recovers", SPMDX_TIMEOUT=LIMIT)
     losses = [re.findall(r"loss (\S+)", line) for line in said]

@@ -6,6 +6,8 @@ import spmdx
 import torch
 from composites import least_work
 
+pytestmark = pytest.mark.on_the_cpu("kernels of GPUs take and give other dtypes")
+
 if spmdx.runtime.global_runtime_device_count() != 8:
     spmdx.runtime.set_device_count(8)
 

@@ -121,6 +121,7 @@ def test_a_failed_step_takes_back_what_was_loaded_beside_it():
 
 
 @pytest.mark.parametrize("cut", [True, False])
+@pytest.mark.on_the_cpu("local shards are copies there")
 def test_saved_states_do_not_change_with_what_is_trained_on(cut):
     tensor = _at_rest(64, 64, spec=("data",) if cut else (None,))
     tensor.fill_(3)

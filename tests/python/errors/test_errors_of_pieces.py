@@ -127,6 +127,7 @@ PIECES = [
 
 
 @pytest.mark.parametrize("call, message", cases(PIECES))
+@pytest.mark.on_the_cpu("the message names the GPU, too")
 def test_pieces_that_do_not_fit_are_refused(call, message):
     assert message_of(spmdx.ShardingError, call) == message
 

@@ -138,6 +138,7 @@ WAITS = {
 
 
 @pytest.mark.parametrize("wait", WAITS.values(), ids=WAITS)
+@pytest.mark.on_the_cpu(WRONG_INDICES)
 def test_an_error_is_told_once_and_undoes_one_step(wait):
     w = device(3)
     bad = device(8)[ids(9)]

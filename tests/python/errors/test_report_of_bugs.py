@@ -27,7 +27,7 @@ def test_it_tells_versions_settings_and_that_a_program_ran(devices):
     assert rows["torch"].startswith(torch.__version__)
     assert rows["SPMDX_NUM_DEVICES"] == str(devices)
     assert rows["OMP_NUM_THREADS"] == "1"
-    assert rows["devices"] == f"{devices} (CPU), of 1 processes"
+    assert rows["devices"] == f"{devices} ({spmdx.runtime.device_type()}), of 1 processes"
     assert rows["a product on them"] == "equal to eager"
     assert "SPMDX_COMM" not in rows
 

@@ -51,7 +51,7 @@ def test_batches_that_a_live_value_needs_stay_until_it_is_computed():
         total += batch.to("spmdx").sum(0)
         want += batch.sum(0)
     assert held() >= 20 * 4 * MiB
-    torch.testing.assert_close(total.cpu(), want)
+    torch.testing.assert_close(total.cpu(), want, rtol=1e-4, atol=1e-3)
     assert held() == 0
 
 

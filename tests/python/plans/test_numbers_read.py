@@ -162,6 +162,7 @@ def test_an_annotation_that_asks_for_a_move_is_met_at_the_next_step(at_rest):
     assert _count("implicit_syncs") == (2,)  # the shards were there
 
 
+@pytest.mark.on_the_cpu("the setting is one of the CPU")
 def test_kernels_heed_what_the_program_set_for_its_thread(at_rest):
     torch.manual_seed(5)
     whole, tiny = torch.randn(1 << 20), torch.full((1 << 20,), 2e-38)

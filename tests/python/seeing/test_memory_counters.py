@@ -7,6 +7,8 @@ import pytest
 import spmdx
 import torch
 
+pytestmark = pytest.mark.on_the_cpu("the bytes are those of its allocator, which rounds up")
+
 CUDA = ("memory_allocated", "max_memory_allocated", "reset_peak_memory_stats", "memory_reserved")
 
 

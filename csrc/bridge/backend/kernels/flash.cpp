@@ -72,14 +72,6 @@ std::array<Tensor, 3> on_accelerator_backward(const Attention& of, const Tensor&
 
 }  // namespace
 
-Tensor spread(const Tensor& keys, int64_t heads) {
-  return keys.size(1) == heads ? keys : keys.repeat_interleave(heads / keys.size(1), 1);
-}
-
-Tensor gathered(const Tensor& grads, int64_t heads) {
-  return grads.size(1) == heads ? grads : grads.unflatten(1, {heads, -1}).sum(2);
-}
-
 Attended flash(const Attention& of) {
   if (!of.query.is_cpu()) return on_accelerator(of);
   auto [out, logsumexp] =

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // Attention by PyTorch's fused kernels for GPUs: FlashAttention in 16 bits, the memory-efficient one in f32.
 #pragma once
-#include "bridge/backend/kernels/flash.h"
+#include "bridge/backend/kernels/attention.h"
 
 namespace spmdx::bridge {
 

@@ -43,19 +43,20 @@ void no_statistics(Results& results) {
   for (const size_t r : {1, 2}) results[r][0].sizes = {0}, results[r][0].strides = {1};
 }
 
-// (x, weight, bias, running_mean, running_var, training, …) -> (out, mean, rstd, new running_mean and running_var)
-void batch_norm(IValues args, Results& results) {
-  for (const size_t r : {1, 2}) set_type(results, r, type_of_statistics(args, 0, 1, 5));
-  for (const size_t r : {3, 4}) set_type(results, r, type_of_operand(args, r));
-  if (!args[5].toBool()) no_statistics(results);
+// GPUs make statistics of the computation's dtype, in evaluation, too, where nobody reads them.
+void statistics_of_gpus(const at::Tensor& x, Results& results) {
+  for (const size_t r : {1, 2}) {
+    results[r][0].sizes = {x.size(1)}, results[r][0].strides = {1};
+    set_type(results, r, x.scalar_type() == at::kDouble ? at::kDouble : at::kFloat);
+  }
 }
 
-// GPUs make statistics of the computation's dtype.
-void batch_norm_on_gpus(IValues args, Results& results) {
-  for (const size_t r : {1, 2})
-    set_type(results, r, type_of_operand(args, 0) == at::kDouble ? at::kDouble : at::kFloat);
-  if (!args[5].toBool()) no_statistics(results);
+// (x, weight, bias, running_mean, running_var, training, …) -> (out, mean, rstd, new running_mean and running_var)
+void batch_norm(IValues args, Results& results) {
   for (const size_t r : {3, 4}) set_type(results, r, type_of_operand(args, r));
+  if (!shard_device().is_cpu()) return statistics_of_gpus(args[0].toTensor(), results);
+  for (const size_t r : {1, 2}) set_type(results, r, type_of_statistics(args, 0, 1, 5));
+  if (!args[5].toBool()) no_statistics(results);
 }
 
 void batch_norm_of_batch(IValues args, Results& results) {
@@ -98,8 +99,7 @@ struct TypeCorrection {
 };
 constexpr TypeCorrection kTypeCorrections[] = {
     {"aten._native_batch_norm_legit.no_stats", batch_norm_of_batch},
-    {"aten._native_batch_norm_legit_functional", batch_norm},
-    {"aten._native_batch_norm_legit_functional", batch_norm_on_gpus, Where::on_accelerators},
+    {"aten._native_batch_norm_legit_functional", batch_norm, Where::everywhere},
     {"aten._native_batch_norm_legit_no_training", batch_norm_of_statistics},
     {"aten._native_multi_head_attention", multi_head_attention, Where::everywhere},
     {"aten._scaled_dot_product_flash_attention_for_cpu", attention, Where::everywhere},

@@ -8,10 +8,8 @@ namespace spmdx::bridge {
 
 using Results = std::vector<std::vector<Meta>>;  // the tensors of each result of the schema
 
-enum class Where : uint8_t { everywhere, on_the_cpu, on_accelerators };  // elsewhere meta kernels are right
+enum class Where : uint8_t { everywhere, on_the_cpu };  // on_the_cpu: on accelerators meta kernels are right
 // Whether a correction applies to the shard device.
-inline bool holds(Where where) {
-  return where == Where::everywhere || shard_device().is_cpu() == (where == Where::on_the_cpu);
-}
+inline bool holds(Where where) { return where == Where::everywhere || shard_device().is_cpu(); }
 
 }  // namespace spmdx::bridge
