@@ -188,9 +188,9 @@ TEST(meter_counts_memory_once_however_many_views_there_are) {
   const auto x = std::make_shared<Data>(TensorType{DType::f64, {4}}, nullptr, Shards{fresh(4, 1)});
   auto peak = [&](const std::vector<std::string>& ops) {
     Executable executable(chain(ops), backend, collective_queue);
-    CHECK_EQ(executable.measured_peak_bytes(), 0);
+    CHECK(executable.measured_peaks().empty());
     executable.run({x}, {}, {});
-    return executable.measured_peak_bytes();
+    return executable.measured_peaks().at(0);
   };
   CHECK_EQ(peak({"aten.view", "aten.view"}), 32);
   CHECK_EQ(peak({"aten.neg"}), 64);
@@ -223,7 +223,7 @@ TEST(meter_counts_every_device_for_itself) {
   Executable executable(graph, backend, collective_queue);
   const auto data = std::make_shared<Data>(TensorType{DType::f64, {4}}, cut, Shards{fresh(2, 1), fresh(2, 1)});
   executable.run({data}, {}, {});
-  CHECK_EQ(executable.measured_peak_bytes(), 16 + 32);  // its half, and the whole
+  CHECK(executable.measured_peaks() == std::vector<int64_t>(2, 16 + 32));  // its half, and the whole
 }
 
 }  // namespace spmdx

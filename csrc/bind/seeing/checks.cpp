@@ -18,10 +18,10 @@ void wait_for_steps() {
   bridge::engine().wait();
 }
 
-int64_t measured_peak_bytes() {
+std::vector<int64_t> measured_peaks() {
   wait_for_steps();
   const PlanRef plan = bridge::engine().last_plan();
-  return plan ? plan->executable->measured_peak_bytes() : 0;
+  return plan ? plan->executable->measured_peaks() : std::vector<int64_t>{};
 }
 
 }  // namespace
@@ -39,7 +39,7 @@ void bind_checks(py::module_& m) {
     return py::dict(py::arg("poison") = modes.poison, py::arg("memory") = modes.memory,
                     py::arg("replicas") = modes.replicas);
   });
-  m.def("measured_peak_bytes", measured_peak_bytes);
+  m.def("measured_peaks", measured_peaks);
   m.def(
       "override_rule",
       [](const std::string& op, const std::string& changes) {

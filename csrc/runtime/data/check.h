@@ -8,7 +8,7 @@ struct CheckModes {
   // Memory that no shard owns holds garbage (NaN, the largest integers): what collectives assemble into, the
   // surroundings of every buffer, and buffers after their last use. A read of it shows in the numbers.
   bool poison = false;
-  // The bytes every device holds are counted, and their maximum over a run is kept (Executable::measured_peak_bytes).
+  // The bytes every device holds are counted, and their maxima over a run are kept (Executable::measured_peaks).
   bool memory = false;
   // Values that the program reads are compared between processes.
   bool replicas = false;

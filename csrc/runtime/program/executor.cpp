@@ -23,7 +23,8 @@ struct Executable::Impl {
   std::atomic<int64_t> held = bytes_of(graph);
   std::once_flag prepared;
   Program program;
-  std::atomic<int64_t> measured_peak = 0;
+  mutable std::mutex peaks_mutex;
+  std::vector<int64_t> measured_peaks;
 };
 
 Executable::Executable(Graph graph, Backend& backend, CollectiveQueue& collective_queue)
@@ -44,7 +45,10 @@ int64_t Executable::peak_bytes() const { return impl_->peak; }
 
 int64_t Executable::bytes_held() const { return impl_->held; }
 
-int64_t Executable::measured_peak_bytes() const { return impl_->measured_peak; }
+std::vector<int64_t> Executable::measured_peaks() const {
+  const std::lock_guard lock(impl_->peaks_mutex);
+  return impl_->measured_peaks;
+}
 
 RunResult Executable::run(const std::vector<DataRef>& inputs, const std::vector<Param>& params,
                           const ErrorTranslator& translate, const std::vector<bool>& spare, int64_t step) {
@@ -63,7 +67,8 @@ RunResult Executable::run(const std::vector<DataRef>& inputs, const std::vector<
     const Node& node = impl_->graph.nodes[run.node()];
     return {run.gave_up() ? run.complete_outputs() : std::vector<Shards>{}, translate ? translate(error, node) : error};
   }
-  impl_->measured_peak = run.measured_peak_bytes();
+  const std::lock_guard lock(impl_->peaks_mutex);
+  impl_->measured_peaks = run.measured_peaks();
   return result;
 }
 

@@ -38,13 +38,13 @@ class Executable {
   // a time.
   RunResult run(const std::vector<DataRef>& inputs, const std::vector<Param>& params, const ErrorTranslator& translate,
                 const std::vector<bool>& spare = {}, int64_t step = 0);
-  // All: Any thread. Takes no lock: the graph does not change, and what runs change is atomic.
+  // All: Any thread. But for the last, they take no lock: the graph does not change, and what runs change is atomic.
   const Graph& graph() const;
   int64_t peak_bytes() const;  // per device, predicted from the graph
   // What this holds in memory, estimated: the graph, and the program once it is prepared.
   int64_t bytes_held() const;
-  // Of the last run with CheckModes::memory: of the device that held most; 0 before there was one.
-  int64_t measured_peak_bytes() const;
+  // Of the last run with CheckModes::memory, by device of the mesh; empty before there was one. Takes a lock.
+  std::vector<int64_t> measured_peaks() const;
 
  private:
   struct Impl;

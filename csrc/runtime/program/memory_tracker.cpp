@@ -48,10 +48,10 @@ void MemoryTracker::drop(uint32_t slot, const BufferRef& buffer) {
   }
 }
 
-int64_t MemoryTracker::peak_bytes() const {
-  int64_t most = 0;
-  for (const Device& device : devices_) most = std::max(most, device.peak);
-  return most;
+std::vector<int64_t> MemoryTracker::peaks() const {
+  std::vector<int64_t> peaks;
+  for (const Device& device : devices_) peaks.push_back(device.peak);
+  return peaks;
 }
 
 }  // namespace spmdx

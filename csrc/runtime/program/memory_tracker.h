@@ -17,7 +17,7 @@ class MemoryTracker {
   // The slot now holds `buffer`; null is nothing. `received`: by a collective.
   void store(uint32_t slot, const BufferRef& buffer, bool received);
   void drop(uint32_t slot, const BufferRef& buffer);
-  int64_t peak_bytes() const;  // of the device that held most
+  std::vector<int64_t> peaks() const;  // by device of the mesh
 
  private:
   struct Block {

@@ -27,7 +27,7 @@ class Run {
   std::vector<Shards> take_outputs();
   // Of a run that failed: those whose shards are all there; the others empty.
   std::vector<Shards> complete_outputs() const;
-  int64_t measured_peak_bytes() const { return tracker_ ? tracker_->peak_bytes() : 0; }
+  std::vector<int64_t> measured_peaks() const { return tracker_ ? tracker_->peaks() : std::vector<int64_t>{}; }
 
  private:
   // A collective under way: instructions that follow each other.
