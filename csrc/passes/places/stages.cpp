@@ -54,9 +54,11 @@ class Assigner {
 
   void read_ends() {
     for (const Input& input : graph_.inputs) stages_.of_value[input.value] = stage_in(input.physical);
-    for (const Input& input : graph_.inputs)
-      if (input.annotation && stage_in(input.physical) == kAllStages)
-        stages_.of_value[input.value] = stage_in(input.annotation);  // every device has it, and one stage will keep it
+    for (const Input& input : graph_.inputs) {
+      const int32_t asked = input.annotation ? stage_in(input.annotation) : kAllStages, here = stage_in(input.physical);
+      if (here == kAllStages) stages_.of_value[input.value] = asked;  // every device has it, and one stage will keep it
+      if (asked != kAllStages && asked != here) moved_[input.value] = asked;
+    }
     for (const Constraint& constraint : graph_.constraints)
       if (const int32_t stage = stage_in(constraint.sharding); stage != kAllStages) fixed_[constraint.value] = stage;
     for (const Output& output : graph_.outputs) kept_[output.value] = stage_kept(output);
@@ -125,9 +127,15 @@ class Assigner {
     for (size_t r = 0; r < node.call->outputs.size(); ++r) stages_.of_value[node.output + r] = stage;
   }
 
+  // Where a value is read: on the stage that is to keep it, also if it comes from another one in this step.
+  int32_t stage_to_read(ValueId value) const {
+    const auto moved = moved_.find(value);
+    return moved == moved_.end() ? stages_.of_value[value] : moved->second;
+  }
+
   int32_t last_stage(const Node& node) const {
     int32_t stage = kAllStages;
-    for (ValueId value : node.inputs) stage = std::max(stage, stages_.of_value[value]);
+    for (ValueId value : node.inputs) stage = std::max(stage, stage_to_read(value));
     return stage;
   }
 
@@ -287,6 +295,7 @@ class Assigner {
   std::vector<int32_t> home_;                          // the same, and of gradients; kUnasked: nothing says
   std::vector<bool> updates_;                          // by node: it is an optimizer's
   std::map<ValueId, int32_t> fixed_;                   // by value: what a constraint says
+  std::unordered_map<ValueId, int32_t> moved_;         // by input: the stage it comes to in this step
   std::unordered_map<uint64_t, int32_t> stage_of_op_;  // by Recorded::op: of the first node of the forward pass
   Stages stages_;
 };
