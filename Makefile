@@ -129,6 +129,7 @@ bench: module
 	$(BIN)/python benchmarks/step.py
 	$(BIN)/python benchmarks/reshard.py
 	$(BIN)/python benchmarks/plan.py
+	$(BIN)/python benchmarks/pipeline_at_scale.py
 	$(BIN)/python benchmarks/bytes.py
 	$(BIN)/python benchmarks/op_bytes.py
 	$(BIN)/python benchmarks/programs.py
