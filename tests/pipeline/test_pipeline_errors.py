@@ -112,8 +112,8 @@ PIPELINE = [
     (
         "too_few",
         lambda: pipeline(cuts=["1", "3"]),
-        "HERE: pipeline: 2 cuts make 3 stages. Expected 3 cuts for the 4 stages of the mesh. "
-        "Name one module for each stage but the first.",
+        "HERE: pipeline: there are 2 cuts, and the mesh has 4 stages. Expected one less than "
+        "stages. Name a module for each stage but the first.",
     ),
     (
         "pattern_of_nothing",

@@ -26,7 +26,8 @@ std::vector<Line> lines_of(const std::string& text) {
 
 std::string quoted(int64_t process, const std::vector<Line>& lines, size_t at) {
   const std::string who = "process " + std::to_string(process) + " has ";
-  if (at >= lines.size()) return who + "nothing more";
+  const bool ends = at >= lines.size() || lines[at].text.empty() || lines[at].text == kValuesHead;
+  if (ends) return who + "nothing more";
   size_t next = at;  // a line without a source belongs to the next line that has one
   while (next + 1 < lines.size() && lines[next].source.empty()) ++next;
   const std::string& source = lines[next].source;

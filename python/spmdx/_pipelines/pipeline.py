@@ -34,8 +34,8 @@ def _stages_by_cut(model: torch.nn.Module, cuts: Sequence[str], stages: int) -> 
         )
     if len(cuts) != stages - 1:
         raise ShardingError(
-            f"{len(cuts)} cuts make {len(cuts) + 1} stages. Expected {stages - 1} cuts for the "
-            f"{stages} stages of the mesh. Name one module for each stage but the first."
+            f"there are {len(cuts)} cuts, and the mesh has {stages} stages. Expected one less than "
+            "stages. Name a module for each stage but the first."
         )
     result = {}
     for name in tensors_of(model):

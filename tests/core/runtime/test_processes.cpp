@@ -163,6 +163,8 @@ TEST(the_first_difference_between_programs_is_quoted_with_both_lines) {
   CHECK(first_difference(mine, {longer}).find("`%1 = input i64[] number` (before train.py:5)") != said.npos);
   const Account elsewhere{1, "mesh(x=2)\n%1 : f32[2] = aten.add(%0, %0)  // other.py:9\nvalues\n%0 2f"};
   CHECK(first_difference(mine, {elsewhere}).find("feed different values") != said.npos);
+  for (const char* end : {"mesh(x=2)\nvalues\n%0 1f", "mesh(x=2)\n\nvalues\n%0 1f"})
+    CHECK(first_difference(mine, {{1, end}}).find("process 1 has nothing more") != std::string::npos);
   CHECK(first_difference(mine, {{1, mine.text}}).find("planned the same program differently") != said.npos);
 }
 
