@@ -135,3 +135,33 @@ def test_a_tied_weight_and_its_gradient_cross_once_a_step(set_to_none):
     for send in spmdx.explain().pipeline.sends:
         sent[send.sender, send.receiver] += send.bytes
     assert sent == {(0, 1): M * activation + weight, (1, 0): M * activation + weight}
+
+
+@pytest.mark.parametrize("sharded_first", [True, False])
+@pytest.mark.parametrize("cuts", [["2"], None])
+def test_in_whatever_order_a_model_is_cut_a_stage_keeps_its_optimizer(sharded_first, cuts):
+    mesh = spmdx.Mesh(range(4), (2, 2), ("model", "pipe"))
+    model = nn.Sequential(*(nn.Linear(WIDTH, WIDTH) for _ in range(4)))
+    optimizer = torch.optim.AdamW(model.parameters())
+    model.to("spmdx")
+    ways = [
+        lambda: spmdx.nn.shard_module(model, mesh, {"*.weight": ("model", None)}),
+        lambda: spmdx.nn.pipeline(model, mesh, cuts=cuts),
+    ]
+    for way in ways if sharded_first else reversed(ways):
+        way()
+    kept = 2 * (WIDTH * WIDTH // 2 + WIDTH) * 4  # of two layers, on a device
+    for step in range(3):
+        for _ in range(M):
+            model(torch.ones(ROWS, WIDTH).to("spmdx")).square().mean().backward()
+        optimizer.step()
+        optimizer.zero_grad()
+        spmdx.mark_step()
+        found = spmdx.explain().pipeline
+        assert {(send.sender, send.receiver) for send in found.sends} == {(0, 1), (1, 0)}
+        for stage in found.stages:
+            weights_alone, scalars = 3 * kept - 2 * 2 * WIDTH * 4, 2 * 2 * 4  # steps are counted
+            if step == 0:
+                assert stage.parameter_bytes == kept
+            else:  # what belongs to biases may be cut, too
+                assert weights_alone <= stage.parameter_bytes <= 3 * kept + scalars

@@ -38,7 +38,7 @@ void RecorderState::annotate(LazyTensor& tensor, const Annotation& annotation) {
   if (!root.current.data) {
     constrain(root.current.id, annotation);
   } else if (input_of.contains(root.current.data.get())) {
-    annotate_input(root);  // it was read before it was annotated
+    annotate_input(root);  // it was read before; what is said last holds
   }
 }
 

@@ -35,7 +35,7 @@ void RecorderState::reset() {
 
 void RecorderState::annotate_input(const Root& root) {
   Input& input = graph.inputs[input_of.at(root.current.data.get())];
-  if (!root.annotation || input.annotation) return;
+  if (!root.annotation) return;
   input.annotation = root.annotation->sharding;
   input.source = root.annotation->source;
   input.state = root.annotation->state;
@@ -48,7 +48,7 @@ ValueId RecorderState::read(const Root& root) {
   }
   if (root.annotation && root.annotation->state) root.current.data->is_first_read();  // it outlives the graph
   const ValueId value = input(root.current.data);
-  annotate_input(root);
+  if (!graph.inputs[input_of.at(root.current.data.get())].annotation) annotate_input(root);
   return value;
 }
 

@@ -43,9 +43,10 @@ std::optional<PipelineSummary> summarise_pipeline(const Graph& graph, const Topo
     if (const size_t rank = stage % static_cast<size_t>(actions.ranks); rank < all.simulation.in_flight.size())
       all.stages[stage].in_flight = all.simulation.in_flight[rank];
   for (const Input& input : graph.inputs) {
+    if (!input.state && !input.physical) continue;  // data of this step
     const Value& value = graph.values[input.value];
-    if (!value.sharding->place.whole())
-      all.stages[value.sharding->place.stage].parameter_bytes += bytes_on_a_device(value.type, value.sharding);
+    const ShardingRef& kept = input.annotation ? input.annotation : value.sharding;
+    if (!kept->place.whole()) all.stages[kept->place.stage].parameter_bytes += bytes_on_a_device(value.type, kept);
   }
   all.sends = sends_of(graph);
   return all;
