@@ -16,8 +16,8 @@ namespace {
 // first limit on where its program begins again: pieces of a loop are then equal, and have one plan.
 constexpr size_t kManyNodes = 25'000;
 constexpr size_t kMostNodes = 50'000;
-// How many times as many nodes a graph may have while a mesh has a schedule: a pipeline works on the microbatches of one
-// graph, and a cut would end it among them.
+// How many times as many nodes a graph may have while a mesh has a schedule: a pipeline works on the microbatches of
+// one graph, and a cut would end it among them.
 constexpr size_t kNodesOfPipelines = 20;
 // The same by bytes of uploads, which a process holds until the graph runs: half a gibibyte, and one.
 constexpr int64_t kManyUploads = 536'870'912;

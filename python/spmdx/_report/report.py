@@ -151,7 +151,7 @@ class Report(Drawn):
 
     @property
     def wire_bytes(self) -> int:
-        """What one device receives in a step, in bytes; of a pipeline, one of each stage together."""
+        """What one device receives in a step, in bytes; of a pipeline, one of each stage."""
         return sum(c.bytes * c.count for c in self.collectives)
 
     @property
