@@ -11,12 +11,6 @@ from torch import nn
 WIDTH = 16
 
 
-@pytest.fixture(autouse=True)
-def devices():
-    if spmdx.runtime.global_runtime_device_count() < 8:
-        spmdx.runtime.set_device_count(8)
-
-
 def layers(count=4):
     torch.manual_seed(0)
     return nn.Sequential(*(nn.Linear(WIDTH, WIDTH) for _ in range(count))).double()
@@ -71,3 +65,14 @@ def test_cuts_chosen_within_plan_only_hold_for_weights_made_in_the_same_step(p):
             model(torch.ones(4, WIDTH, dtype=torch.float64, device="spmdx")).mean().backward()
         spmdx.mark_step()
         assert all(works(stage) for stage in spmdx.explain().pipeline.stages)
+
+
+def test_traces_without_stages_end_where_they_do_without_pipelines():
+    spmdx.nn.pipeline(copy.deepcopy(layers()).to("spmdx"), mesh_of(2), cuts=["2"])
+    spmdx.sync(wait=True)
+    before = spmdx.debug.counters()["implicit_syncs"]
+    x = torch.zeros(4, device="spmdx")
+    for _ in range(60_000):
+        x = x + 1
+    assert spmdx.debug.counters()["implicit_syncs"] > before
+    assert x.tolist() == [60_000.0] * 4

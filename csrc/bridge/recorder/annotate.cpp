@@ -22,6 +22,7 @@ bool fits(const Sharding& sharding, c10::IntArrayRef sizes) {
 }  // namespace
 
 void RecorderState::constrain(ValueId value, const Annotation& annotation) {
+  has_stages |= !annotation.sharding->place.whole();
   graph.constraints.push_back({value, annotation.sharding, annotation.source, annotation.state});
 }
 

@@ -28,6 +28,7 @@ void RecorderState::reset() {
   params.clear();
   input_of.clear();
   annotated = false;
+  has_stages = false;
   phase = 1;
   uploads = {};
   ++epoch;
@@ -35,8 +36,8 @@ void RecorderState::reset() {
 
 void RecorderState::annotate_input(const Root& root) {
   Input& input = graph.inputs[input_of.at(root.current.data.get())];
-  if (!root.annotation) return;
   input.annotation = root.annotation->sharding;
+  has_stages |= !input.annotation->place.whole();
   input.source = root.annotation->source;
   input.state = root.annotation->state;
 }
@@ -48,7 +49,7 @@ ValueId RecorderState::read(const Root& root) {
   }
   if (root.annotation && root.annotation->state) root.current.data->is_first_read();  // it outlives the graph
   const ValueId value = input(root.current.data);
-  if (!graph.inputs[input_of.at(root.current.data.get())].annotation) annotate_input(root);
+  if (root.annotation && !graph.inputs[input_of.at(root.current.data.get())].annotation) annotate_input(root);
   return value;
 }
 

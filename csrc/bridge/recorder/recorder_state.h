@@ -46,8 +46,9 @@ struct RecorderState {
   const void* first_op = nullptr;                      // which op recorded the graph's first node
   std::unordered_map<const Data*, uint32_t> input_of;  // index into inputs
   int64_t ops = 0, implicit_syncs = 0;
-  uint32_t phase = 1;      // see Recorded
-  bool annotated = false;  // since the last flush: existing data may have to move
+  uint32_t phase = 1;       // see Recorded
+  bool annotated = false;   // since the last flush: existing data may have to move
+  bool has_stages = false;  // an annotation in the graph says a stage
   std::vector<Rebound> rebound;
 
   // Whether the value is one of the graph being recorded.
@@ -73,7 +74,7 @@ struct RecorderState {
   // `value` is what the tensor shows; the annotation of a view is a constraint on it.
   void cache(LazyTensor& tensor, ValueId value);
 
-  // The root's annotation on the input that stands for its data. REQUIRES: there is such an input.
+  // The root's annotation on the input that stands for its data. REQUIRES: there are both.
   void annotate_input(const Root& root);
   void annotate(LazyTensor& tensor, const Annotation& annotation);
   void constrain(ValueId value, const Annotation& annotation);

@@ -32,6 +32,4 @@ std::string schedule_of(const MeshRef& mesh) {
   return known == table().end() ? "" : known->second;
 }
 
-bool has_schedules() { return !table().empty(); }
-
 }  // namespace spmdx::bridge

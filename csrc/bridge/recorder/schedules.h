@@ -7,11 +7,8 @@
 
 namespace spmdx::bridge {
 
-// From the next step on. Empty: nothing is said. Holds the recorder's lock, as all of these.
+// From the next step on. Empty: nothing is said. Holds the recorder's lock, both.
 void set_schedule(const MeshRef& mesh, std::string schedule);
 std::string schedule_of(const MeshRef& mesh);
-
-// Whether a mesh has one.
-bool has_schedules();
 
 }  // namespace spmdx::bridge

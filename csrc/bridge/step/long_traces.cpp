@@ -6,7 +6,6 @@
 #include "bridge/python/source.h"
 #include "bridge/recorder/recorder.h"
 #include "bridge/recorder/recorder_state.h"
-#include "bridge/recorder/schedules.h"
 #include "bridge/step/flush.h"
 
 namespace spmdx::bridge {
@@ -16,7 +15,7 @@ namespace {
 // first limit on where its program begins again: pieces of a loop are then equal, and have one plan.
 constexpr size_t kManyNodes = 25'000;
 constexpr size_t kMostNodes = 50'000;
-// How many times as many nodes a graph may have while a mesh has a schedule: a pipeline works on the microbatches of
+// How many times as many nodes a graph with stages may have: a pipeline works on the microbatches of
 // one graph, and a cut would end it among them.
 constexpr size_t kNodesOfPipelines = 20;
 // The same by bytes of uploads, which a process holds until the graph runs: half a gibibyte, and one.
@@ -41,7 +40,8 @@ void end_if_long(const void* op) {
   if (state.uploads.since_sweep > kSweptUploads) state.drop_dead_inputs();
   const size_t nodes = state.graph.nodes.size();
   const int64_t bytes = state.uploads.bytes;
-  const size_t times = has_schedules() ? kNodesOfPipelines : 1;
+  if (nodes <= kManyNodes && bytes <= kManyUploads) return;
+  const size_t times = state.has_stages ? kNodesOfPipelines : 1;
   const bool is_too_long = nodes > times * kMostNodes || bytes > kMostUploads;
   const bool is_long = nodes > times * kManyNodes || bytes > kManyUploads;
   if (!is_too_long && !(state.was_cut && is_long && begins_again(state, op))) return;
