@@ -11,12 +11,6 @@ from torch import nn
 WIDTH, ROWS, M = 16, 8, 4
 
 
-@pytest.fixture(autouse=True)
-def devices():
-    if spmdx.runtime.global_runtime_device_count() < 8:
-        spmdx.runtime.set_device_count(8)
-
-
 class Layer(nn.Module):
     """A matrix product there and back, as Megatron cuts it."""
 

@@ -17,9 +17,7 @@ WIDTH, ROWS = 32, 16
 
 
 @pytest.fixture(autouse=True)
-def devices():
-    if spmdx.runtime.global_runtime_device_count() < 8:
-        spmdx.runtime.set_device_count(8)
+def no_memory_limit_is_left():
     yield
     spmdx.set_memory_limit(None)
 

@@ -10,12 +10,6 @@ from pipeline_models import CASES
 SCHEDULES = ("gpipe", "1f1b", "zb-h1")
 
 
-@pytest.fixture(autouse=True)
-def devices():
-    if spmdx.runtime.global_runtime_device_count() < 8:
-        spmdx.runtime.set_device_count(8)
-
-
 def pipelined(p, cuts, schedule="1f1b", chunks=1):
     def prepare(model, mesh):
         spmdx.nn.pipeline(model, mesh, cuts=cuts, schedule=schedule, chunks=chunks)

@@ -13,12 +13,6 @@ from spmdx.pipelines import Schedule
 from torch import nn
 
 
-@pytest.fixture(scope="module", autouse=True)
-def devices():
-    if spmdx.runtime.global_runtime_device_count() < 8:
-        spmdx.runtime.set_device_count(8)
-
-
 def mesh():
     return spmdx.Mesh(range(8), (4, 2), ("pipe", "data"))
 

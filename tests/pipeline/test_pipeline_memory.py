@@ -12,12 +12,6 @@ ROWS, WIDTH = 512, 32
 KEPT = 2 * ROWS * WIDTH * 4  # bytes of a microbatch in a layer: what comes in, and tanh's result
 
 
-@pytest.fixture(autouse=True)
-def devices():
-    if spmdx.runtime.global_runtime_device_count() < 8:
-        spmdx.runtime.set_device_count(8)
-
-
 class Layer(nn.Module):
     def __init__(self):
         super().__init__()

@@ -6,12 +6,12 @@ import math
 import pytest
 import spmdx
 import torch
+from messages import eight_devices
 from pipeline_equality import ROWS, STEPS, check_equal, reference
 from pipeline_loops import LOOPS
 from pipeline_models import CASES, data, make
 
-if spmdx.runtime.global_runtime_device_count() != 8:
-    spmdx.runtime.set_device_count(8)
+eight_devices()
 torch.set_num_threads(1)
 
 MESH = spmdx.Mesh(range(4), (4,), ("data",))

@@ -21,12 +21,6 @@ UNITS = {
 WIDTH, ROWS = 8, 16
 
 
-@pytest.fixture(autouse=True)
-def devices():
-    if spmdx.runtime.global_runtime_device_count() < 8:
-        spmdx.runtime.set_device_count(8)
-
-
 def names(model, least=1):
     return list(units_of(model, least).whole)
 

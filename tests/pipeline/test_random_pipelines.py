@@ -2,11 +2,10 @@
 """Random programs with stages and microbatches give what plain PyTorch gives on the CPU."""
 
 import pytest
-import spmdx
+from messages import eight_devices
 from random_pipelines import check
 
-if spmdx.runtime.global_runtime_device_count() < 8:
-    spmdx.runtime.set_device_count(8)
+eight_devices()
 
 
 @pytest.mark.parametrize("first", range(0, 120, 20))

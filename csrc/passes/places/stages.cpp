@@ -53,10 +53,9 @@ class Assigner {
   }
 
   void read_ends() {
-    for (const Input& input : graph_.inputs) stages_.of_value[input.value] = stage_in(input.physical);
     for (const Input& input : graph_.inputs) {
-      const int32_t asked = input.annotation ? stage_in(input.annotation) : kAllStages, here = stage_in(input.physical);
-      if (here == kAllStages) stages_.of_value[input.value] = asked;  // every device has it, and one stage will keep it
+      const int32_t here = stage_in(input.physical), asked = stage_in(input.annotation);
+      stages_.of_value[input.value] = here == kAllStages ? asked : here;  // what all devices have, one will keep
       if (asked != kAllStages && asked != here) moved_[input.value] = asked;
     }
     for (const Constraint& constraint : graph_.constraints)

@@ -6,9 +6,11 @@ import warnings
 import pytest
 import spmdx
 import torch
+from hardware import ON_GPU
 from torch import nn
 
 MiB = 1 << 20
+SUMS = {"rtol": 1e-4, "atol": 1e-3} if ON_GPU else {}  # of 80,000 numbers, in another order there
 SWEPT = 16 * MiB  # uploads after which those of dead values are let go of
 
 
@@ -51,7 +53,7 @@ def test_batches_that_a_live_value_needs_stay_until_it_is_computed():
         total += batch.to("spmdx").sum(0)
         want += batch.sum(0)
     assert held() >= 20 * 4 * MiB
-    torch.testing.assert_close(total.cpu(), want, rtol=1e-4, atol=1e-3)
+    torch.testing.assert_close(total.cpu(), want, **SUMS)
     assert held() == 0
 
 

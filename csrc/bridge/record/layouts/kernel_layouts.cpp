@@ -143,8 +143,8 @@ std::vector<int64_t> strides_of_convolution(IValues args, size_t x, at::IntArray
 
 std::vector<int64_t> strides_of_weight_gradient(IValues args, size_t x, at::IntArrayRef sizes) {
   const Convolution chosen = choose_convolution(args, x);
-  // Other kernels give the gradient the format of the weight that they work on: that of the given weight,
-  // if it fits the kernel already.
+  // Other kernels give the gradient the format of the weight that they work on: that of the given weight, if it fits
+  // the kernel already.
   const bool as_given =
       !chosen.by_library && chosen.format != at::MemoryFormat::Contiguous && chosen.weight.is_contiguous(chosen.format);
   return strides_without_height(as_given ? chosen.weight.suggest_memory_format() : chosen.format, sizes);
