@@ -6,6 +6,7 @@ import math
 import pytest
 import spmdx
 import torch
+from hardware import ON_GPU
 from messages import eight_devices
 from pipeline_equality import ROWS, STEPS, check_equal, reference
 from pipeline_loops import LOOPS
@@ -43,7 +44,7 @@ def test_any_number_of_microbatches_equals_one_device(m):
 # On the mesh, summands in bfloat16 are added in another order.
 @pytest.mark.parametrize("name", ["gpt without dropout", "llama"])
 def test_scaled_losses_in_bfloat16_are_near_those_of_one_device(name):
-    check_on_four(name, "scaled", 2, relative=0.05)
+    check_on_four(name, "scaled", 2, relative=0.1 if ON_GPU else 0.05)
     check_equal(name, "scaled", MESH, 1, 2, against="spmdx", relative=1e-9)
 
 

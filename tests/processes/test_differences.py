@@ -33,6 +33,12 @@ def test_a_step_that_differs_is_refused_on_every_process(kind):
         assert "Expected the same" in line
 
 
+def test_a_tensor_that_is_alive_in_one_process_alone_is_told_with_what_keeps_tensors():
+    for line in run("differ.py", 2, 1, "alive", SPMDX_TIMEOUT=120):
+        assert re.search(r"process 1 has `return %0 [^`]*`", line), line
+        assert "Expected the same tensors to be alive in every process" in line, line
+
+
 def test_all_of_three_processes_are_told():
     for line in run("differ.py", 3, 1, "op", SPMDX_TIMEOUT=120):
         assert line.startswith("0 bytes moved: ") and "differ.py:" in line, line

@@ -6,12 +6,14 @@ import re
 import pytest
 from fault_drafts import KINDS, LAYERS, WORLDS, draft
 from fault_worlds import Patience, play
+from hardware import WRONG_INDICES
 from run_faults import Hunt
 
 PATIENCE = Patience(timeout=60, limit=180)  # on a machine that does other things too
 SAMPLE = range(10)
 
 
+@pytest.mark.on_the_cpu(WRONG_INDICES)
 def test_programs_end_as_they_do_without_faults():
     hunt = Hunt(list(SAMPLE), 1, PATIENCE)
     wrong = [f"{v.task}: {v.trouble}\n{v.story}" for v in hunt.verdicts if v.trouble]

@@ -38,11 +38,24 @@ std::string quoted(int64_t process, const std::vector<Line>& lines, size_t at) {
 constexpr const char* kMendProgram =
     "Expected the same program in every process. Look for code that asks for the rank, or that depends on what only "
     "one process knows.";
+constexpr const char* kMendAlive =
+    "Expected the same tensors to be alive in every process when a step ends. Look for a tensor that one process alone "
+    "keeps; one in a cycle of Python objects lives until Python's collector comes by, at another time in every "
+    "process: "
+    "import gc, then gc.disable() at the start and gc.collect() after a fixed number of steps.";
 constexpr const char* kMendValues =
     "Expected the same values in every process. Seed every process alike (torch.manual_seed), or give each its own "
     "part of the batch with spmdx.data.device_loader(minibatch=True).";
 constexpr const char* kMendPlan =
     "Expected the same plan. Compare SPMDX_TOPOLOGY, set_gather_budget, and the versions of spmdx and torch.";
+
+// Whether a process returns a tensor at this line that the other has not, or has no more.
+bool is_of_what_lives(const std::vector<Line>& here, const std::vector<Line>& there, size_t at) {
+  const auto returns = [at](const std::vector<Line>& lines) {
+    return at < lines.size() && lines[at].text.starts_with("return ");
+  };
+  return returns(here) || returns(there);
+}
 
 }  // namespace
 
@@ -58,7 +71,9 @@ std::string first_difference(const Account& mine, const std::vector<Account>& ot
     const bool values = static_cast<size_t>(head - here.begin()) < at;
     return std::string(values ? "processes feed different values to" : "processes run different programs in") +
            " this step: " + quoted(mine.process, here, at) + ", " + quoted(other.process, there, at) + ". " +
-           (values ? kMendValues : kMendProgram);
+           (values                              ? kMendValues
+            : is_of_what_lives(here, there, at) ? kMendAlive
+                                                : kMendProgram);
   }
   return std::string("processes planned the same program differently. ") + kMendPlan;
 }

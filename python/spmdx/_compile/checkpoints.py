@@ -62,15 +62,22 @@ def _draw_again(state: torch.Tensor, op: Any, *args: Any, **kwargs: Any) -> Any:
         _device().set_rng_state(current)
 
 
-def _teach(op: Any, ours: Any, before: int, device_of: Any) -> None:
+def _draws_here(args: tuple[Any, ...], kwargs: dict[str, Any]) -> bool:
+    """Whether an op that is called so draws on this device."""
+    if kwargs.get("device"):
+        return torch.device(kwargs["device"]).type == "spmdx"
+    tensors = [value for value in args if isinstance(value, torch.Tensor)]
+    return bool(tensors) and tensors[0].device.type == "spmdx"
+
+
+def _teach(op: Any, ours: Any, before: int) -> None:
     """What asks which device draws calls ``ours`` for this one: arguments come after ``before``."""
     key = torch._C.DispatchKey.BackendSelect
     others = op.py_kernels[key]
 
     @functools.wraps(others)
     def selected(*args, **kwargs):
-        is_ours = device_of(args[before:], kwargs) == "spmdx"
-        return (ours if is_ours else others)(*args, **kwargs)
+        return (ours if _draws_here(args[before:], kwargs) else others)(*args, **kwargs)
 
     op.py_kernels[key] = selected
     op._dispatch_cache.clear()
@@ -80,5 +87,5 @@ def teach_generators(partitioners: Any) -> None:
     """Teaches the ops that save and restore states; it is partitioners that write them."""
     from torch._prims import rng_prims
 
-    _teach(rng_prims.run_and_save_rng_state, _draw_and_save, 1, rng_prims.get_device)
-    _teach(rng_prims.run_with_rng_state, _draw_again, 2, rng_prims.get_device)
+    _teach(rng_prims.run_and_save_rng_state, _draw_and_save, 1)
+    _teach(rng_prims.run_with_rng_state, _draw_again, 2)

@@ -33,7 +33,8 @@ def map_tensors(visit: Callable[[Path, torch.Tensor], Any], batch: Any, path: Pa
     """
     if isinstance(batch, torch.Tensor):
         return visit(path, batch)
-    children, structure = pytree.tree_flatten(batch, is_leaf=lambda node: node is not batch)
+    top = id(batch)  # a closure over `batch` is a cycle in pytree, which keeps tensors alive
+    children, structure = pytree.tree_flatten(batch, is_leaf=lambda node: id(node) != top)
     if not structure.is_leaf():
         keys = _keys(batch, len(children))
         pairs = zip(keys, children, strict=True)

@@ -105,6 +105,31 @@ class _Rewritten(torch.overrides.TorchFunctionMode):
         return function(*args, **(kwargs or {}))
 
 
+# No function in a function: one that calls itself is a cycle, and keeps tensors alive.
+def _enter(
+    region: Region,
+    function: Callable[..., None],
+    tensors: Sequence[torch.Tensor],
+    leads: Sequence[Sequence[str]],
+    own: Sequence[str],
+) -> None:
+    """Calls ``function`` inside of a vmap level for each axis of ``own``."""
+    if not own:
+        function(*tensors)
+        return
+    axis = own[0]
+
+    def one(coordinate: torch.Tensor, *values: torch.Tensor) -> torch.Tensor:
+        region.coordinates[axis] = coordinate
+        _enter(region, function, values, leads, own[1:])
+        return coordinate
+
+    size = region.mesh.shape()[axis]
+    dims = (0, *(0 if axis in lead else None for lead in leads))
+    coordinates = torch.arange(0, size, device="spmdx")
+    torch.vmap(one, in_dims=dims, randomness="different")(coordinates, *tensors)
+
+
 def run_levels(
     region: Region,
     function: Callable[..., Any],
@@ -116,24 +141,7 @@ def run_levels(
 
     What it returns must not vary along the axes of ``own``, those that this call adds.
     """
-    results = []
-
-    def level(depth: int, *values: torch.Tensor) -> None:
-        if depth == len(own):
-            results.append(function(*values))
-            return
-        axis = own[depth]
-
-        def one(coordinate: torch.Tensor, *values: torch.Tensor) -> torch.Tensor:
-            region.coordinates[axis] = coordinate
-            level(depth + 1, *values)
-            return coordinate
-
-        size = region.mesh.shape()[axis]
-        dims = (0, *(0 if axis in lead else None for lead in leads))
-        coordinates = torch.arange(0, size, device="spmdx")
-        torch.vmap(one, in_dims=dims, randomness="different")(coordinates, *values)
-
+    results: list[Any] = []
     with inside(region), _Rewritten():
-        level(0, *tensors)
+        _enter(region, lambda *values: results.append(function(*values)), tensors, leads, own)
     return results[0]

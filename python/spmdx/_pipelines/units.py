@@ -35,25 +35,25 @@ def units_of(model: nn.Module, least: int) -> Units:
 
 
 def _units(model: nn.Module, thorough: bool) -> Units:
-    found, seen = Units(), set()
-
-    def walk(prefix: str, module: nn.Module) -> None:
-        found.opened[prefix] = module
-        listed = isinstance(module, LISTS)
-        kinds = Counter(type(child) for child in module.children())
-        for name, child in module.named_children():
-            if child in seen:
-                continue
-            seen.add(child)
-            full = f"{prefix}.{name}" if prefix else name
-            block = listed and kinds[type(child)] > 1 and not thorough
-            if _is_opened(child, block):
-                walk(full, child)
-            else:
-                found.whole[full] = child
-
-    walk("", model)
+    found = Units()
+    _open("", model, thorough, found, set())
     return found
+
+
+def _open(prefix: str, module: nn.Module, thorough: bool, found: Units, seen: set) -> None:
+    found.opened[prefix] = module
+    listed = isinstance(module, LISTS)
+    kinds = Counter(type(child) for child in module.children())
+    for name, child in module.named_children():
+        if child in seen:
+            continue
+        seen.add(child)
+        full = f"{prefix}.{name}" if prefix else name
+        block = listed and kinds[type(child)] > 1 and not thorough
+        if _is_opened(child, block):
+            _open(full, child, thorough, found, seen)
+        else:
+            found.whole[full] = child
 
 
 def _is_opened(module: nn.Module, block: bool) -> bool:

@@ -165,6 +165,10 @@ TEST(the_first_difference_between_programs_is_quoted_with_both_lines) {
   CHECK(first_difference(mine, {elsewhere}).find("feed different values") != said.npos);
   for (const char* end : {"mesh(x=2)\nvalues\n%0 1f", "mesh(x=2)\n\nvalues\n%0 1f"})
     CHECK(first_difference(mine, {{1, end}}).find("process 1 has nothing more") != std::string::npos);
+  const Account alive{1, "mesh(x=2)\n%1 : f32[2] = aten.add(%0, %0)  // train.py:3\nreturn %1 f32[2]\nvalues\n%0 1f"};
+  CHECK(first_difference(mine, {alive}).find("process 0 has nothing more, process 1 has `return %1") != said.npos);
+  CHECK(first_difference(mine, {alive}).find("gc.collect()") != said.npos);
+  CHECK(said.find("gc.collect()") == said.npos);
   CHECK(first_difference(mine, {{1, mine.text}}).find("planned the same program differently") != said.npos);
 }
 

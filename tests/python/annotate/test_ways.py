@@ -10,6 +10,7 @@ import torch
 import ways_around
 import ways_module
 import ways_tensor
+from hardware import ON_GPU
 from ways_oracle import differs, facts, outcome
 from ways_subject import Subject, line, lived, lost
 
@@ -116,6 +117,8 @@ def _quiet():
 
 @pytest.mark.parametrize("name", [n for n in WAYS if n not in REFUSED | UNABLE])
 def test_a_way_to_use_a_tensor_gives_what_it_gives_on_the_cpu(name):
+    if ON_GPU and name == "host.cuda":
+        pytest.skip("PyTorch has a CUDA device of its own")
     way, compared = WAYS[name], COMPARED.get(name, (WAYS[name],))[0]
     here = "cpu" if name in ON_CPU else "spmdx"
     for kind in KINDS:
@@ -154,6 +157,8 @@ PARTLY_ON_CPU = {"copies.averaged", "copies.exponential", "looks.optimizer_state
 
 @pytest.mark.parametrize("name", ways_module.WAYS)
 def test_a_way_to_use_a_module_gives_what_it_gives_on_the_cpu(name):
+    if ON_GPU and name == "moves.cuda":
+        pytest.skip("PyTorch has a CUDA device of its own")
     way = ways_module.WAYS[name]
     device = name not in PARTLY_ON_CPU
     wanted = {rows: lived(Subject("cpu", rows=rows), way, device) for rows in (8, 5)}

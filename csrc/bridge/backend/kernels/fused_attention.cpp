@@ -16,28 +16,28 @@ enum class Fused : uint8_t { none, flash, efficient };
 constexpr int64_t kAligned = 8, kWidest = 256;  // of the width, in elements, for which both kernels are made
 constexpr int64_t kRowsAligned = 32;            // the efficient kernel fills up the rows of its logsumexp to this
 
-// A GPU that has refused once (it is too old, or PyTorch was built without the kernel) is not asked again.
-std::atomic<bool> refused = false;
+// A kernel that a GPU has refused once (it is too old, or PyTorch was built without the kernel) is not asked for again.
+std::atomic<bool> no_flash = false, no_efficient = false;
 
 // FlashAttention ends a causal triangle in the last corner, where the definition starts it in the first one.
 Fused choose(const Attention& of) {
   const int64_t width = of.query.size(3);
-  if (refused || of.mask || width % kAligned != 0 || width > kWidest || of.query.numel() == 0 || of.key.numel() == 0)
+  if (of.mask || width % kAligned != 0 || width > kWidest || of.query.numel() == 0 || of.key.numel() == 0)
     return Fused::none;
   const auto type = of.query.scalar_type();
   const bool short_floats = type == at::kHalf || type == at::kBFloat16;
-  if (short_floats && (!of.causal || of.query.size(2) == of.key.size(2))) return Fused::flash;
-  return short_floats || type == at::kFloat ? Fused::efficient : Fused::none;
+  if (short_floats && !no_flash && (!of.causal || of.query.size(2) == of.key.size(2))) return Fused::flash;
+  return (short_floats || type == at::kFloat) && !no_efficient ? Fused::efficient : Fused::none;
 }
 
 template <class Result, class Call>
-std::optional<Result> unless_refused(Call call) {
+std::optional<Result> unless_refused(Fused kernel, Call call) {
   try {
     return call();
   } catch (const c10::OutOfMemoryError&) {
     throw;
   } catch (const c10::Error&) {
-    refused = true;
+    (kernel == Fused::flash ? no_flash : no_efficient) = true;
     return std::nullopt;
   }
 }
@@ -89,14 +89,14 @@ std::array<Tensor, 3> backward(const Attention& of, const Tensor& grad, const At
 std::optional<Attended> fused_attention(const Attention& of) {
   const Fused kernel = choose(of);
   if (kernel == Fused::none) return std::nullopt;
-  return unless_refused<Attended>([&] { return forward(prepared(of), kernel); });
+  return unless_refused<Attended>(kernel, [&] { return forward(prepared(of), kernel); });
 }
 
 std::optional<std::array<Tensor, 3>> fused_attention_backward(const Attention& of, const Tensor& grad,
                                                               const Attended& result) {
   const Fused kernel = choose(of);
   if (kernel == Fused::none) return std::nullopt;
-  return unless_refused<std::array<Tensor, 3>>([&] {
+  return unless_refused<std::array<Tensor, 3>>(kernel, [&] {
     const Attended rows{by_rows(result.out), result.logsumexp};
     auto [query, key, value] = backward(prepared(of), by_rows(grad.to(of.query.scalar_type())), rows, kernel);
     return std::array<Tensor, 3>{query, gathered(key, of.key.size(1)), gathered(value, of.value.size(1))};

@@ -5,6 +5,7 @@ import math
 import re
 
 import torch
+from hardware import ON_GPU
 from spmdx._annotate.tensor import plain_class
 
 
@@ -41,10 +42,13 @@ def outcome(act, here, device=True):
         return type(error), plain(str(error))
 
 
+NEAR = 2e-3 if ON_GPU else 2e-5
+
+
 def differs(got, wanted, at=""):
     """Where two outcomes differ, in words; empty where they do not."""
     if isinstance(wanted, float) and isinstance(got, float):
-        near = math.isclose(got, wanted, rel_tol=2e-5, abs_tol=2e-5)
+        near = math.isclose(got, wanted, rel_tol=NEAR, abs_tol=NEAR)
         return "" if near or got != got and wanted != wanted else f"{at}: {got} instead of {wanted}"
     if isinstance(wanted, dict) and isinstance(got, dict) and got.keys() == wanted.keys():
         return next(filter(None, (differs(got[k], wanted[k], f"{at}.{k}") for k in wanted)), "")
