@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Products of 8-bit floats on accelerators. cuBLAS wants rows by columns, and k and n in whole sixteens, which a
+// Products of 8-bit floats on accelerators. cuBLAS wants rows by columns, and sizes in whole sixteens, which a
 // shard's need not be: operands are filled up with zeros, and the result is cut to its size.
 #include <ATen/Functions.h>
 
@@ -16,7 +16,7 @@ namespace {
 
 using at::Tensor;
 
-constexpr int64_t kWhole = 16;  // elements; cuBLASLt's, for both sizes
+constexpr int64_t kWhole = 16;  // elements
 
 int64_t missing(int64_t size) { return (kWhole - size % kWhole) % kWhole; }
 
@@ -32,14 +32,15 @@ using Given = std::optional<Tensor>;
 // As at::_scaled_mm, of any sizes.
 Tensor scaled_mm(const Tensor& a, const Tensor& b, const Tensor& scale_a, const Tensor& scale_b, const Given& bias,
                  const Given& scale_result, at::ScalarType type, bool fast) {
-  const int64_t n = b.size(1), more_k = missing(a.size(1)), more_n = missing(n);
-  if (a.size(0) == 0 || n == 0) return at::empty({a.size(0), n}, a.options().dtype(type));
+  const int64_t m = a.size(0), n = b.size(1), more_m = missing(m), more_k = missing(a.size(1)), more_n = missing(n);
+  if (m == 0 || n == 0) return at::empty({m, n}, a.options().dtype(type));
   const bool by_rows = scale_a.numel() > 1 || scale_b.numel() > 1;
   const auto widened = [more_n](const Tensor& of) { return at::constant_pad_nd(of, {0, more_n}, 1).contiguous(); };
+  const Tensor of_rows = by_rows ? at::constant_pad_nd(scale_a, {0, 0, 0, more_m}, 1).contiguous() : scale_a;
   const Tensor product =
-      at::_scaled_mm(filled_up(a, 0, more_k), filled_up(b.t(), more_n, more_k).t(), scale_a.contiguous(),
+      at::_scaled_mm(filled_up(a, more_m, more_k), filled_up(b.t(), more_n, more_k).t(), of_rows,
                      by_rows ? widened(scale_b) : scale_b, bias ? widened(*bias) : bias, scale_result, type, fast);
-  return product.narrow(1, 0, n).contiguous();
+  return product.narrow(0, 0, m).narrow(1, 0, n).contiguous();
 }
 
 // (a, b, scale_a, scale_b, bias, scale_result, out_dtype, use_fast_accum)
