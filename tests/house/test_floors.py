@@ -33,6 +33,7 @@ ROOMS = {
         "python",
         "backend",
         "backend/kernels",
+        "backend/kernels/accelerators",
         "backend/random",
         "tensor",
         "world",
