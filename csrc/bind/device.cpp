@@ -48,6 +48,8 @@ void bind_device(py::module_& module) {
   module.def("copy_of_whole", &bridge::copy_of_whole);
   module.def("show_same_of", &bridge::show_same_of);
   module.def("set_libraries", &bridge::set_libraries);
+  module.def("set_name_of_files",
+             [](const py::typing::Callable<py::str(py::str)>& function) { bridge::set_name_of_files(function.ptr()); });
   module.def("in_forked_child", &in_forked_child);
   module.def("wait_at_exit", [] {
     if (in_forked_child()) return;  // a forked child has none of the threads that are waited for

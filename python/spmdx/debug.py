@@ -7,7 +7,6 @@ import torch
 
 import spmdx._C as _C
 from spmdx._annotate.annotation import require_spmdx
-from spmdx._report.cells import line_of_cell, lines_in, names_of_files
 from spmdx._report.diff import explain_diff
 from spmdx._report.held import local_bytes
 from spmdx._report.report import (
@@ -18,7 +17,7 @@ from spmdx._report.report import (
     SpanReport,
     ValueReport,
 )
-from spmdx._report.stages import PipelineReport, pipeline_report
+from spmdx._report.stages import pipeline_report
 from spmdx.errors import ShardingError, naming
 
 
@@ -60,34 +59,19 @@ def explain(tensor: torch.Tensor | None = None) -> Report:
 
 
 def _report(row: dict[str, Any]) -> Report:
-    """What the core reports as plain dicts; lines of notebooks are called after their cells."""
-    names = names_of_files()
-
-    def rows(name: str) -> list[dict[str, Any]]:
-        return [{**one, "source": line_of_cell(one["source"], names)} for one in row[name]]
-
+    """What the core reports as plain dicts."""
     return Report(
         row["mesh"],
-        [CollectiveReport(**{**c, "axes": tuple(c["axes"])}) for c in rows("collectives")],
-        [
-            ValueReport(**{**v, "provenance": lines_in(v["provenance"], names)})
-            for v in rows("values")
-        ],
-        [FallbackReport(**f) for f in rows("fallbacks")],
+        [CollectiveReport(**{**c, "axes": tuple(c["axes"])}) for c in row["collectives"]],
+        [ValueReport(**v) for v in row["values"]],
+        [FallbackReport(**f) for f in row["fallbacks"]],
         row["peak_bytes"],
-        [SpanReport(**s) for s in rows("timeline")],
+        [SpanReport(**s) for s in row["timeline"]],
         row["flops"],
         row["whole_flops"],
-        [BalanceReport(**b) for b in rows("balance")],
-        _pipeline(row["pipeline"], names),
+        [BalanceReport(**b) for b in row["balance"]],
+        None if row["pipeline"] is None else pipeline_report(row["pipeline"]),
     )
-
-
-def _pipeline(row: dict[str, Any] | None, names: dict[str, str]) -> PipelineReport | None:
-    if row is None:
-        return None
-    sends = [{**s, "source": line_of_cell(s["source"], names)} for s in row["sends"]]
-    return pipeline_report({**row, "sends": sends})
 
 
 def counters() -> dict[str, int]:

@@ -49,12 +49,27 @@ def _is_own(frame: FrameType) -> bool:
     return frame.f_code.co_filename.startswith(OWN) or module.startswith(("spmdx.", "torch."))
 
 
+def shell_of_ipython() -> Any:
+    """IPython's shell; None where the program runs in none."""
+    return getattr(sys.modules.get("IPython"), "get_ipython", lambda: None)()
+
+
+def name_of_file(path: str) -> str:
+    """What messages call a file: ``"train.py"``, or a cell of a notebook: ``"In[3]"``."""
+    compiler = getattr(shell_of_ipython(), "compile", None)
+    cell = getattr(compiler, "format_code_name", lambda _: None)(path)
+    return os.path.basename(path) if cell is None else str(cell[1])
+
+
 def user_line() -> str:
-    """The user's file and line as in ``"train.py:41"``; empty when no frame is the user's."""
+    """The user's file and line as in ``"train.py:41"``, of a notebook ``"In[3]:7"``.
+
+    Empty when no frame is the user's.
+    """
     frame = user_frame()
     if frame is None:
         return ""
-    return f"{os.path.basename(frame.f_code.co_filename)}:{frame.f_lineno}"
+    return f"{name_of_file(frame.f_code.co_filename)}:{frame.f_lineno}"
 
 
 def warn(message: str) -> None:

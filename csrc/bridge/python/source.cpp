@@ -2,15 +2,14 @@
 // Sources: pairs of a code object and an instruction, which become file and line only when somebody asks.
 #include "bridge/python/source.h"
 
-#include <Python.h>
 #include <frameobject.h>
 
 #include <ATen/SequenceNumber.h>
 #include <c10/core/impl/LocalDispatchKeySet.h>
+#include <pybind11/pybind11.h>
 #include <torch/csrc/autograd/function.h>
 
 #include <algorithm>
-#include <filesystem>
 #include <unordered_map>
 
 #include "bridge/python/gil.h"
@@ -35,6 +34,7 @@ struct Sources {
   std::unordered_map<uint64_t, SourceId> ids;
   std::unordered_map<PyCodeObject*, bool> is_user;
   std::vector<std::string> libraries;  // folders of code that is not the user's
+  PyObject* name_of_file = nullptr;    // a function
   struct Forward {
     uint64_t sequence = UINT64_MAX;
     SourceId source = 0;
@@ -105,6 +105,16 @@ SourceId of_backward(Sources& all) {
   return forward.sequence == node->sequence_nr() ? forward.source : 0;
 }
 
+// What messages call the file of a code object. REQUIRES: the GIL.
+std::string name_of(const Sources& all, PyObject* path) {
+  const pybind11::error_scope keeps_what_is_raised;
+  PyObject* name = all.name_of_file ? PyObject_CallFunctionObjArgs(all.name_of_file, path, nullptr) : nullptr;
+  if (!name) PyErr_Clear();
+  const std::string found(text_of(name ? name : path));
+  Py_XDECREF(name);
+  return found;
+}
+
 // Takes the mutex, then the GIL.
 class Reading {
  public:
@@ -123,6 +133,11 @@ void set_libraries(std::vector<std::string> folders) {
   const Reading reading(all);
   all.libraries = std::move(folders);
   all.is_user.clear();
+}
+
+void set_name_of_files(PyObject* function) {
+  Py_INCREF(function);
+  sources().name_of_file = function;
 }
 
 SourceId current_source() {
@@ -151,13 +166,8 @@ std::string source_text(SourceId source) {
   const Reading reading(all);
   if (source >= all.places.size()) return "";
   const Spot place = all.places[source];
-  const char* path = PyUnicode_AsUTF8(place.code->co_filename);
-  if (!path) {
-    PyErr_Clear();
-    return "";
-  }
   const int line = PyCode_Addr2Line(place.code, place.instruction);
-  return std::filesystem::path(path).filename().string() + ":" + std::to_string(line);
+  return name_of(all, place.code->co_filename) + ":" + std::to_string(line);
 }
 
 }  // namespace spmdx::bridge

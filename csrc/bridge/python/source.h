@@ -1,6 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 // The user's file and line that an op comes from.
 #pragma once
+#include <Python.h>
+
 #include <string>
 #include <vector>
 
@@ -13,5 +15,7 @@ namespace spmdx::bridge {
 SourceId current_source();
 std::string source_text(SourceId source);              // "train.py:41", or "" for 0
 void set_libraries(std::vector<std::string> folders);  // of code that is not the user's; paths end in a separator
+// A Python function from the path of a file to what messages call it. Takes a reference, for good. REQUIRES: the GIL.
+void set_name_of_files(PyObject* function);
 
 }  // namespace spmdx::bridge

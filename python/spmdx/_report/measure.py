@@ -10,7 +10,6 @@ from typing import Any
 import numpy as np
 
 import spmdx._C as _C
-from spmdx._report.cells import line_of_cell, names_of_files
 from spmdx._report.profile import MeasuredOp, Profile
 from spmdx.errors import ShardingError, naming
 
@@ -172,7 +171,7 @@ def _ops(runs: list[dict[str, Any]]) -> list[MeasuredOp]:
         for r in run["ranges"]:
             if r["kind"] == "node":
                 measured[r["step"], r["node"]].append((r, began))
-    first, names = runs[0], names_of_files()
+    first = runs[0]
     starts, offset = {}, 0  # when programs of one step begin, by the cost model
     for number, plan in enumerate(first["steps"]):
         starts[number] = offset
@@ -189,7 +188,7 @@ def _ops(runs: list[dict[str, Any]]) -> list[MeasuredOp]:
                 name=row["name"],
                 axes=tuple(row["axes"]),
                 bytes=row["bytes"],
-                source=line_of_cell(row["source"], names),
+                source=row["source"],
                 predicted_start_ns=starts[number] + predicted[0],
                 predicted_end_ns=starts[number] + predicted[1],
                 start_ns=start,

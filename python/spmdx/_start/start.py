@@ -35,6 +35,7 @@ def start(public: Mapping[str, Any]) -> None:
         return
     _has_started = True
     _C.set_libraries(list(errors.OWN))
+    _C.set_name_of_files(errors.name_of_file)
     settings.check_environment()
     settings.check_progress()
     logs.install(settings.wanted_log())

@@ -19,7 +19,7 @@ import spmdx._C as _C
 from spmdx._base import logs
 from spmdx._world import devices, hardware, rendezvous
 from spmdx._world.store import FAR, clone_of
-from spmdx.errors import CommError, located, user_line
+from spmdx.errors import CommError, located, name_of_file, user_line
 
 
 @dataclasses.dataclass
@@ -255,7 +255,7 @@ def user_line_of(trace: Any) -> str:
     """File and line of the outermost frame of a traceback, which is the user's script."""
     if trace is None:
         return user_line()
-    return f"{os.path.basename(trace.tb_frame.f_code.co_filename)}:{trace.tb_lineno}"
+    return f"{name_of_file(trace.tb_frame.f_code.co_filename)}:{trace.tb_lineno}"
 
 
 def _end_steps() -> None:

@@ -2,6 +2,7 @@
 """What spmdx shows in a notebook: in few lines, once, with the names that a reader knows."""
 
 import linecache
+import re
 import sys
 import types
 
@@ -55,6 +56,22 @@ def test_the_lines_of_annotations_are_called_after_their_cells(shell, mesh):
     told = [v.provenance for v in spmdx.explain(scope["x"]).values]
     assert any("In[3]:1" in why for why in told)
     assert not any("1234567" in why for why in told)
+
+
+def test_errors_begin_with_the_line_of_a_cell(shell, mesh):
+    wrong = {
+        "spmdx.mark_sharding(torch.ones(8), mesh, (None,))": "In[3]:2: mark_sharding: tensor is on",
+        "torch.ones(3, device='spmdx') + torch.ones(2, device='spmdx')": "In[3]:2: aten.add.Tensor",
+    }
+    for code, said in wrong.items():
+        with pytest.raises((ValueError, RuntimeError), match=re.escape(said)):
+            exec(
+                compile("\n" + code, shell.path, "exec"),
+                {"spmdx": spmdx, "torch": torch, "mesh": mesh},
+            )
+    elsewhere = compile("spmdx.Mesh([0, 0], (2,), ('x',))", "/somewhere/train.py", "exec")
+    with pytest.raises(ValueError, match=r"^train\.py:1: "):
+        exec(elsewhere, {"spmdx": spmdx})
 
 
 def test_a_report_of_work_that_devices_repeat_is_shown():
