@@ -75,6 +75,7 @@ struct Recorded {
   // Autograd's number of the op that the node is a part of, or whose backward pass it is a part of; 0: none is known.
   // Equal numbers say which these are, and nothing else: processes may have others.
   uint64_t op = 0;
+  bool again = false;  // of the forward pass, computed anew within a backward pass, as checkpoints do
 };
 inline bool is_backward(uint32_t phase) { return phase != 0 && phase % 2 == 0; }
 

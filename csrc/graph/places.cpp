@@ -35,7 +35,10 @@ int stage_axis(const Graph& graph) {
                         ". Expected an axis to hold stages or to cut dims, not both in one step. Cut by another axis.");
   };
   const auto each = [&](auto&& visit) {
-    for (const Input& input : graph.inputs) visit(input.value, input.annotation), visit(input.value, input.physical);
+    for (const Input& input : graph.inputs) {
+      visit(input.value, input.annotation);
+      if (!comes_from_another_mesh(graph, input)) visit(input.value, input.physical);
+    }
     for (const Constraint& constraint : graph.constraints) visit(constraint.value, constraint.sharding);
     for (const Output& output : graph.outputs) visit(output.value, output.annotation);
   };

@@ -113,6 +113,7 @@ std::string attributes(const Node& node, const Graph& graph) {
   if (node.bytes) out += " bytes " + std::to_string(node.bytes);
   if (!node.cause.empty()) out += " cause " + quoted(node.cause);
   if (!graph.schedule.empty() && node.recorded.phase) out += " phase " + std::to_string(node.recorded.phase);
+  if (!graph.schedule.empty() && node.recorded.again) out += " again";
   if (!numbers_params_in_order(*node.call)) {
     out += " params " + std::to_string(node.param) + " " + std::to_string(node.call->num_params);
   }

@@ -12,6 +12,7 @@ import spmdx
 import torch
 import torch.nn.functional as F
 from torch import nn
+from torch.utils.checkpoint import checkpoint
 
 WIDTH = 4
 MESHES = [
@@ -111,6 +112,8 @@ def draw_settings(seed):
         "optimizer": draw.choice(["SGD", "Adam", "Adagrad"]),
         "foreach": draw.choice([True, False]),
         "steps": draw.randint(1, 3),
+        "checkpointed": draw.choice([None, None, None, "anew", "reentrant"]),
+        "cut_anew": draw.random() < 0.15,
     }
 
 
@@ -132,6 +135,24 @@ def annotate(net, settings, draw):
     return mesh
 
 
+def cut_anew(net, mesh, settings, draw):
+    """Other stages for all tensors, amid training."""
+    stages = mesh.shape()["pipe"] * settings["chunks"]
+    names = dict([*net.named_parameters(), *net.named_buffers()])
+    where = {name: draw.randrange(stages) for name in names}
+    how = {key: settings[key] for key in ("schedule", "chunks")}
+    spmdx.nn.pipeline(net, mesh, cuts=where, **how)
+
+
+def passed(net, x, checkpointed):
+    """What the net makes of a microbatch, which a checkpoint computes anew."""
+    if checkpointed is None:
+        return net(x)
+    if checkpointed == "reentrant":  # which sees inputs alone
+        x = x.detach().requires_grad_()
+    return checkpoint(net, x, use_reentrant=checkpointed == "reentrant")
+
+
 def train(seed, device):
     """What a program gives, as a list of tensors on the CPU."""
     settings, draw = draw_settings(seed), random.Random(seed)
@@ -150,7 +171,7 @@ def train(seed, device):
         for i, x in enumerate(batch.split(settings["sizes"])):
             if mesh is not None and settings["rows_cut"] and "data" in settings["axes"]:
                 spmdx.mark_sharding(x, mesh, ("data", None))
-            last, middle = net(x)
+            last, middle = passed(net, x, settings["checkpointed"])
             loss = last.square().sum() / 12 + middle.sin().sum() / 120
             if loss.requires_grad and settings["twice"] and i % 2 == 0:
                 (loss / 2).backward(retain_graph=True)
@@ -168,6 +189,8 @@ def train(seed, device):
         if device != "cpu" and settings["steps_marked"]:
             spmdx.mark_step()
         optimizer.zero_grad(set_to_none=settings["to_none"])
+        if mesh is not None and settings["cut_anew"]:
+            cut_anew(net, mesh, settings, random.Random(seed + 1))
         if settings["evaluated"]:
             with torch.no_grad():
                 found.append(net(batch)[0])

@@ -22,7 +22,10 @@ class Placer {
   Graph run() {
     for (const Input& input : graph_.inputs) {
       ShardingRef& sharding = rewrite_.to().values[rewrite_.at(input.value)].sharding;
-      sharding = on(sharding, place_at(stages_.of_value[input.value]));
+      if (comes_from_another_mesh(graph_, input))
+        sharding = input.physical;  // which has a place of its own mesh
+      else
+        sharding = on(sharding, place_at(stages_.of_value[input.value]));
     }
     for (NodeId id = 0; id < graph_.nodes.size(); ++id) visit(id);
     std::vector<ValueId> kept;
@@ -54,8 +57,9 @@ class Placer {
   template <class Reader>
   ValueId read_at(ValueId old, const Place& place, SourceId source, Reader reader) {
     const ValueId here = rewrite_.at(old);
-    const Place& at = rewrite_.to().values[here].sharding->place;
-    return at.whole() || at == place ? here : moved(old, place, source, reader());
+    const Sharding& lies = *rewrite_.to().values[here].sharding;
+    const bool is_there = lies.place.whole() || lies.place == place || *lies.mesh != *graph_.mesh;
+    return is_there ? here : moved(old, place, source, reader());
   }
 
   ValueId moved(ValueId old, const Place& place, SourceId source, const std::string& reader) {
@@ -97,7 +101,8 @@ class Placer {
     return made;
   }
 
-  // An output without an annotation of its own lies where the tensor did that it replaces, or where it was made.
+  // An output without an annotation of its own lies where the tensor did that it replaces, or where it was made. What
+  // an optimizer keeps goes along with its parameter.
   ValueId finish(const Output& output) {
     const ValueId here = rewrite_.at(output.value);
     const Place at = rewrite_.to().values[here].sharding->place;
@@ -107,7 +112,8 @@ class Placer {
     } else if (output.tied != kNone) {
       const Input& tied = graph_.inputs[output.tied];
       const ShardingRef& lies = tied.annotation ? tied.annotation : tied.physical;
-      if (lies) wanted = lies->place;
+      const bool goes_along = stages_.after_backward[output.value] && !tied.annotation && !at.whole();
+      if (lies && !goes_along) wanted = lies->place;
     }
     return wanted == at ? here : moved(output.value, wanted, output.source, "a value that is kept after the step");
   }

@@ -28,6 +28,8 @@ class Assigner {
     stages_.after_backward.assign(graph.values.size(), false);
     kept_.assign(graph.values.size(), kUnasked);
     updates_.assign(graph.nodes.size(), false);
+    again_.assign(graph.nodes.size(), false);
+    settled_.assign(graph.values.size(), false);
   }
 
   Stages run() {
@@ -54,7 +56,8 @@ class Assigner {
 
   void read_ends() {
     for (const Input& input : graph_.inputs) {
-      const int32_t here = stage_in(input.physical), asked = stage_in(input.annotation);
+      const bool foreign = comes_from_another_mesh(graph_, input);
+      const int32_t here = foreign ? kAllStages : stage_in(input.physical), asked = stage_in(input.annotation);
       stages_.of_value[input.value] = here == kAllStages ? asked : here;  // what all devices have, one will keep
       if (asked != kAllStages && asked != here) moved_[input.value] = asked;
     }
@@ -95,20 +98,26 @@ class Assigner {
   void go_on(NodeId id) {
     const Node& node = graph_.nodes[id];
     uint32_t phase = node.recorded.phase;
-    bool after = false;
+    again_[id] = node.recorded.again;
+    bool reads_gradients = false, reads_others = false;
     for (ValueId value : node.inputs) {
-      after |= stages_.after_backward[value];
+      (is_gradient(value) ? reads_gradients : reads_others) = true;
       const NodeId producer = graph_.values[value].producer;
-      if (node.recorded.phase == 0 && producer != kNone) phase = std::max(phase, stages_.phase[producer]);
+      if (node.recorded.phase != 0 || producer == kNone) continue;
+      phase = std::max(phase, stages_.phase[producer]);
+      again_[id] = again_[id] || again_[producer];
     }
-    const bool backward = is_backward(phase);
+    const bool backward = is_backward(phase) && !(again_[id] && !reads_gradients);
+    const bool forward = reads_gradients && !backward && reads_others && !goes_on_with_a_gradient(node);
+    const bool after = reads_gradients && !forward;
     stages_.phase[id] = phase;
     updates_[id] = after && !backward;
+    if (forward) settle(node);
     int32_t stage = backward && after ? backward_stage(node) : after ? update_stage(node) : last_stage(node);
     for (size_t r = 0; r < node.call->outputs.size(); ++r)
       if (const auto at = fixed_.find(node.output + static_cast<ValueId>(r)); at != fixed_.end()) stage = at->second;
     set(id, stage);
-    const bool made = !backward && stage != kAllStages && !node.call->outputs.empty();
+    const bool made = !backward && !again_[id] && stage != kAllStages && !node.call->outputs.empty();
     if (made && node.recorded.op && !movement_of(graph_, node.output))
       stage_of_op_.try_emplace(node.recorded.op, stage);  // views are recorded with the op that reads them
     for (ValueId value : node.inputs) note_reader(value, stage);
@@ -118,6 +127,27 @@ class Assigner {
                                                         [&](ValueId v) { return stages_.of_value[v] == kAllStages; }));
     const bool is_gradient = after || begins;
     for (size_t r = 0; r < node.call->outputs.size(); ++r) stages_.after_backward[node.output + r] = is_gradient;
+  }
+
+  // Of a parameter that was updated, what a forward pass reads is a value like any other.
+  bool is_gradient(ValueId value) const { return stages_.after_backward[value] && !settled_[value]; }
+
+  // Whether the result is, element by element, made of a gradient or of what an optimizer made of one.
+  bool goes_on_with_a_gradient(const Node& node) const {
+    const OpRuleRef rule = rule_for(node.call);
+    for (size_t i = 0; i < node.inputs.size(); ++i)
+      if (is_gradient(node.inputs[i]) && rule->inputs[i] == rule->outputs[0]) return true;
+    return false;
+  }
+
+  // A forward pass reads these, and what they are moved from.
+  void settle(const Node& node) {
+    for (ValueId value : node.inputs) {
+      while (is_gradient(value)) {
+        settled_[value] = true;
+        if (const Node* movement = movement_of(graph_, value)) value = movement->inputs[0];
+      }
+    }
   }
 
   void set(NodeId id, int32_t stage) {
@@ -158,8 +188,8 @@ class Assigner {
     int32_t gradients = INT32_MAX;
     bool reads_others = false;
     for (ValueId value : node.inputs) {
-      reads_others |= !stages_.after_backward[value];
-      if (stages_.after_backward[value] && stages_.of_value[value] != kAllStages)
+      reads_others |= !is_gradient(value);
+      if (is_gradient(value) && stages_.of_value[value] != kAllStages)
         gradients = std::min(gradients, stages_.of_value[value]);
     }
     if (gradients == INT32_MAX) return last_stage(node);
@@ -167,7 +197,7 @@ class Assigner {
     if (reads_others && forward != stage_of_op_.end() && forward->second <= gradients) return forward->second;
     StageSet candidates = {gradients};
     for (ValueId value : node.inputs) {
-      if (stages_.after_backward[value] || stages_.of_value[value] == kAllStages) continue;
+      if (is_gradient(value) || stages_.of_value[value] == kAllStages) continue;
       candidates.insert(stages_.of_value[value]);
       candidates.insert(copies_[value].begin(), copies_[value].end());
     }
@@ -177,7 +207,7 @@ class Assigner {
       if (*at > gradients) continue;
       int64_t missing = 0;
       for (ValueId value : node.inputs)
-        if (!stages_.after_backward[value] && !is_at(value, *at)) missing += bytes(value);
+        if (!is_gradient(value) && !is_at(value, *at)) missing += bytes(value);
       if (missing >= least) continue;
       least = missing;
       best = *at;
@@ -206,7 +236,7 @@ class Assigner {
   bool is_made_of_what_is_at(const Node& node, int32_t stage) const {
     bool any = false;
     for (ValueId value : node.inputs) {
-      if (stages_.after_backward[value]) continue;
+      if (is_gradient(value)) continue;
       if (!is_at(value, stage)) return false;
       any = true;
     }
@@ -293,6 +323,8 @@ class Assigner {
   std::vector<int32_t> kept_;                          // by value: where an output is to lie
   std::vector<int32_t> home_;                          // the same, and of gradients; kUnasked: nothing says
   std::vector<bool> updates_;                          // by node: it is an optimizer's
+  std::vector<bool> again_;                            // by node: Recorded::again, or of the nodes that it reads from
+  std::vector<bool> settled_;                          // by value: a parameter that a forward pass reads
   std::map<ValueId, int32_t> fixed_;                   // by value: what a constraint says
   std::unordered_map<ValueId, int32_t> moved_;         // by input: the stage it comes to in this step
   std::unordered_map<uint64_t, int32_t> stage_of_op_;  // by Recorded::op: of the first node of the forward pass

@@ -15,7 +15,8 @@ struct Stages {
   std::vector<int32_t> of_value;
   // By node: Recorded::phase; of nodes that passes have added, the latest of those that their operands come from.
   std::vector<uint32_t> phase;
-  // By value: a gradient, or computed from one. What a backward pass makes of a stage's values alone is none.
+  // By value: a gradient, or computed from one, up to what the optimizer makes of it. What a backward pass makes of a
+  // stage's values alone is none, nor is what a forward pass makes of parameters that were updated before it.
   std::vector<bool> after_backward;
 };
 
