@@ -31,6 +31,19 @@ class Layers(nn.Sequential):
     def kept(self):
         return []
 
+    def program(self, device):
+        """Losses, gradients and what is kept, of two steps of three microbatches."""
+        found, optimizer = [], torch.optim.SGD(self.parameters(), lr=0.1)
+        for _ in range(2):
+            for x in batch(device).chunk(3):
+                loss = self(x).square().mean()
+                loss.backward()
+                found.append(loss.detach())
+            found += [parameter.grad.clone() for parameter in self.parameters()]
+            optimizer.step()
+            optimizer.zero_grad()
+        return [*found, *self.kept()]
+
 
 def batch(device="spmdx"):
     torch.manual_seed(1)
@@ -147,24 +160,7 @@ class GradientsWithin(Layers):
         return y.detach() * self[0].weight.sum()
 
 
-def trained(model, device):
-    """Losses, gradients and what is kept, of two steps of three microbatches."""
-    found = []
-    optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
-    for _ in range(2):
-        for x in batch(device).chunk(3):
-            loss = model(x).square().mean()
-            loss.backward()
-            found.append(loss.detach())
-        found += [parameter.grad.clone() for parameter in model.parameters()]
-        optimizer.step()
-        optimizer.zero_grad()
-    return [*found, *model.kept()]
-
-
 class Told(Layers):
-    """Takes its random numbers, and where it says what it finds, as arguments."""
-
     def forward(self, x, generator, found, counts):
         noise = torch.rand(WIDTH, generator=generator, dtype=torch.float64)
         y = super().forward(x + noise.to(x.device))
@@ -172,91 +168,87 @@ class Told(Layers):
         counts.add_(1)
         return y
 
-
-def with_arguments(model, device):
-    generator, found, counts = torch.Generator().manual_seed(2), [], torch.zeros(2)
-    x = batch(device).requires_grad_() * 2
-    x.retain_grad()
-    model(x, generator, found=found, counts=counts).square().sum().backward()
-    return [x.grad, *found, counts, torch.rand(1, generator=generator)]
+    def program(self, device):
+        generator, found, counts = torch.Generator().manual_seed(2), [], torch.zeros(2)
+        x = batch(device).requires_grad_() * 2
+        x.retain_grad()
+        self(x, generator, found=found, counts=counts).square().sum().backward()
+        return [x.grad, *found, counts, torch.rand(1, generator=generator)]
 
 
 class Normed(Layers):
     def keep(self):
         nn.utils.parametrizations.weight_norm(self[1])
 
-
-def cached(model, device):
-    with parametrize.cached():
-        return [model(batch(device)), model[1].weight]
-
-
-def hooked(model, device):
-    """Gradients, and what hooks of them saw: of parameters, of a module and of the input."""
-    seen, x = [], batch(device).requires_grad_().view(-1, WIDTH)
-
-    def see(gradient):
-        seen.append(gradient.norm())
-        return gradient * 1.5
-
-    weight = model[1].weight
-    handles = [
-        *(tensor.register_hook(see) for tensor in (weight, model[3].bias, x)),
-        weight.register_post_accumulate_grad_hook(lambda p: seen.append(p.grad.sum())),
-        model[2].register_full_backward_hook(lambda m, i, o: seen.append(o[0].norm())),
-        model[2].register_full_backward_pre_hook(lambda m, o: (see(o[0]),)),
-    ]
-    for expected in (6, 12, 12):
-        if len(seen) == 12:
-            for handle in handles:
-                handle.remove()
-        model(x).square().mean().backward()
-        assert len(seen) == expected
-    return [*seen, *(p.grad for p in model.parameters())]
+    def program(self, device):
+        with parametrize.cached():
+            return [self(batch(device)), self[1].weight]
 
 
-def by_other_parameters(model, device):
-    others = {name: p * 0.9 for name, p in model.named_parameters()}
-    torch.func.functional_call(model, others, (batch(device),)).square().mean().backward()
-    return [parameter.grad.clone() for parameter in model.parameters()]
+class WithABlock(Layers):
+    def keep(self):
+        self[2] = nn.Sequential(self[2])
+
+    def program(self, device):
+        """Gradients, and what hooks of them saw: of parameters, of a module and of the input."""
+        seen, x = [], batch(device).requires_grad_().view(-1, WIDTH)
+
+        def see(gradient):
+            seen.append(gradient.norm())
+            return gradient * 1.5
+
+        def see_sum(parameter):
+            seen.append(parameter.grad.sum())
+
+        weight, within = self[1].weight, self[2][0]
+        handles = [tensor.register_hook(see) for tensor in (weight, self[3].bias, x)]
+        handles.append(weight.register_post_accumulate_grad_hook(see_sum))
+        handles.append(within.register_full_backward_hook(lambda m, i, o: seen.append(o[0].norm())))
+        handles.append(within.register_full_backward_pre_hook(lambda m, o: (see(o[0]),)))
+        for expected in (6, 12, 12):
+            while len(seen) == 12 and handles:
+                handles.pop().remove()
+            self(x).square().mean().backward()
+            assert len(seen) == expected
+        return [*seen, *(p.grad for p in self.parameters())]
 
 
-CHANGING = Generators, GlobalNumbers, CpuTensors, ExchangedMemory, Containers, GradientsWithin
-OTHERS = (Told, with_arguments), (Normed, cached), (Layers, hooked), (Layers, by_other_parameters)
-PROGRAMS = [*((kind, trained) for kind in CHANGING), *OTHERS]
+class OtherParameters(Layers):
+    def program(self, device):
+        others = {name: p * 0.9 for name, p in self.named_parameters()}
+        torch.func.functional_call(self, others, (batch(device),)).square().mean().backward()
+        return [parameter.grad.clone() for parameter in self.parameters()]
 
 
 @pytest.mark.parametrize("p", [2, 4])
-@pytest.mark.parametrize("kind, program", PROGRAMS)
-def test_programs_where_a_call_changes_things(kind, program, p):
-    want = program(kind(), "cpu")
-    assert_same(program(piped(p, kind()), "spmdx"), want)
+@pytest.mark.parametrize("kind", Layers.__subclasses__())
+def test_programs_where_a_call_changes_things(kind, p):
+    want = kind().program("cpu")
+    assert_same(piped(p, kind()).program("spmdx"), want)
 
 
 class DeviceGenerator(Layers):
     def keep(self):
-        self.generators = [torch.Generator("spmdx").manual_seed(1)]
+        self.own = torch.Generator("spmdx").manual_seed(1)
 
     def forward(self, x):
-        (own,) = self.generators
-        noise = torch.rand(x.shape, generator=own, device=x.device, dtype=x.dtype)
+        noise = torch.rand(x.shape, generator=self.own, device=x.device, dtype=x.dtype)
         return super().forward(x + noise)
 
 
 @pytest.mark.parametrize("p", [2, 4])
 def test_a_generator_of_the_device(p):
-    want = trained(piped(p, DeviceGenerator(), some_cuts(p)), "spmdx")
-    assert_same(trained(piped(p, DeviceGenerator()), "spmdx"), want)
+    want = piped(p, DeviceGenerator(), some_cuts(p)).program("spmdx")
+    assert_same(piped(p, DeviceGenerator()).program("spmdx"), want)
 
 
 def test_a_call_that_cannot_be_planned_changes_nothing():
     model = CpuTensors()
     model[7].register_forward_hook(lambda module, given, y: y * y.sum().item())
-    before, version = [value.clone() for value in model.kept()], model.count._version
+    before = [*(value.clone() for value in model.kept()), torch.tensor(model.count._version)]
     with pytest.raises(spmdx.ShardingError, match="that cannot be planned"):
         piped(2, model)(batch())
-    assert_same(model.kept(), before)
-    assert model.count._version == version
+    assert_same([*model.kept(), torch.tensor(model.count._version)], before)
 
 
 @pytest.mark.filterwarnings("ignore")  # of torch, about read-only memory and old kinds of tensors
@@ -270,26 +262,21 @@ def test_modules_may_keep_things_of_any_kind():
     model.odd = [fake, inference, torch.from_numpy(read_only), random.SystemRandom()]
     model.odd += [model.odd, torch.ones(3, device="meta"), torch.ones(1).expand(4), torch.empty(0)]
     model.quantized = torch.quantize_per_tensor(torch.ones(3), 0.1, 0, torch.qint8)
-    model.nested = (
-        torch.nested.nested_tensor([torch.ones(2), torch.ones(3)]),
-        torch.eye(3).to_sparse(),
-    )
-    model.uninitialized = {"parameter": nn.UninitializedParameter()}
+    model.nested = torch.nested.nested_tensor([torch.ones(2), torch.ones(3)])
+    model.others = {"lazy": nn.UninitializedParameter(), "sparse": torch.eye(3).to_sparse()}
     assert_same([piped(2, model)(batch())], [Layers()(batch("cpu"))])
-
-
-def gradients_of_two_calls(model, between, device):
-    first = model(batch(device)).square().mean()
-    between(model)
-    (first + model(batch(device) * 2).square().mean()).backward()
-    return [parameter.grad for parameter in model.parameters()]
 
 
 @pytest.mark.parametrize("p", [2, 4])
 def test_cuts_chosen_between_a_forward_and_its_backward(p):
-    model = piped(p, Layers(), some_cuts(p))
-    got = gradients_of_two_calls(model, lambda model: piped(p, model), "spmdx")
-    assert_same(got, gradients_of_two_calls(Layers(), lambda model: None, "cpu"))
+    gradients = []
+    for model, device in ((Layers(), "cpu"), (piped(p, Layers(), some_cuts(p)), "spmdx")):
+        first = model(batch(device)).square().mean()
+        if device == "spmdx":
+            piped(p, model)
+        (first + model(batch(device) * 2).square().mean()).backward()
+        gradients.append([parameter.grad for parameter in model.parameters()])
+    assert_same(*gradients)
 
 
 def of_a_shared_encoder(prepare, device):
@@ -307,15 +294,18 @@ def test_two_models_that_share_an_encoder(p):
     assert_same(got, of_a_shared_encoder(lambda model: model, "cpu"))
 
 
+def of_many(model, x):
+    given = {name: torch.stack([p, 2 * p]) for name, p in model.named_parameters()}
+    return torch.func.vmap(lambda one: torch.func.functional_call(model, one, (x,)))(given)
+
+
 TRANSFORMS = {
     "grad": lambda model, x: torch.func.grad(lambda x: model(x).sum())(x),
     "jvp": lambda model, x: torch.func.jvp(model, (x,), (x,))[1],
     "vmap of grad": lambda model, x: torch.func.vmap(torch.func.grad(lambda x: model(x).sum()))(x),
     "grad of vmap": lambda model, x: torch.func.grad(lambda x: torch.func.vmap(model)(x).sum())(x),
     "functionalize": lambda model, x: torch.func.functionalize(model)(x),
-    "vmap of parameters": lambda model, x: torch.func.vmap(
-        lambda given: torch.func.functional_call(model, given, (x,))
-    )({name: torch.stack([p, 2 * p]) for name, p in model.named_parameters()}),
+    "vmap of parameters": of_many,
 }
 TEXT = (
     "HERE: pipeline: cuts are chosen by a plan of the first call, and that is within a transform "
@@ -344,19 +334,17 @@ def test_a_first_call_within_vmap_of_the_inputs(p):
 
 @pytest.mark.parametrize("p", [2, 4])
 def test_a_first_call_by_functional_call_puts_the_model_on_stages(p):
-    model = piped(p, Layers())
+    model = piped(p, OtherParameters())
     other = copy.deepcopy(model)
-    by_other_parameters(other, "spmdx")
+    other.program("spmdx")
     assert set(stages_of(model)) == {None}
-    stages = stages_of(other)
-    assert set(stages) == set(range(p)) and stages == sorted(stages)
+    assert set(stages_of(other)) == set(range(p))
     other.zero_grad()
-    assert_same(trained(other, "spmdx"), trained(Layers(), "cpu"))
+    assert_same(Layers.program(other, "spmdx"), Layers().program("cpu"))
 
 
 def test_parameters_that_the_call_has_as_one():
     model = piped(2, Layers())
     one = model[0].weight * 0.9
     torch.func.functional_call(model, {"0.weight": one, "7.weight": one}, (batch(),))
-    stages = stages_of(model)
-    assert None not in stages and stages[0] == stages[-2] == 0 and stages[-1] == 1
+    assert stages_of(model)[0] == stages_of(model)[-2] == 0 and stages_of(model)[-1] == 1

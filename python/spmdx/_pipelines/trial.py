@@ -112,7 +112,7 @@ class Trial:
     def _save(self, tensor: torch.Tensor) -> torch.Tensor:
         if self._open is not None and _C.is_lazy(tensor):
             self._saved.append(tensor)
-        return tensor
+        return tensor.detach()  # an op that saves its own result would hold itself for ever
 
     def _backward_ns(self, call: Call) -> int:
         ends = [t for t in call.outputs if t.requires_grad]
