@@ -88,7 +88,7 @@ class GlobalNumbers(Layers):
         numpy.random.seed(0)
 
     def forward(self, x):
-        return super().forward(x * (random.random() + numpy.random.rand()) + random.gauss())
+        return super().forward(x * (random.random() + numpy.random.rand()) + random.gauss(0, 1))
 
 
 class CpuTensors(Layers):
@@ -163,7 +163,7 @@ class GradientsWithin(Layers):
 class Told(Layers):
     def forward(self, x, generator, found, counts):
         noise = torch.rand(WIDTH, generator=generator, dtype=torch.float64)
-        y = super().forward(x + noise.to(x.device))
+        y = super().forward(x) * noise.to(x.device)
         found.append(y.detach().mean())
         counts.add_(1)
         return y

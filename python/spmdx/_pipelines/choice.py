@@ -3,7 +3,7 @@
 
 import contextlib
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any
 
 import torch
@@ -31,16 +31,19 @@ class Choice:
         mesh, axis: along which the stages lie.
         schedule: its name or its table.
         chunks: stages of each coordinate.
+        own: the parameters and buffers by name, in whose place a call may have others.
     """
 
     mesh: Mesh
     axis: str
     schedule: str
     chunks: int
+    own: dict[str, torch.Tensor] = field(default_factory=dict)
     _busy: bool = False
 
     def put_on(self, model: torch.nn.Module) -> None:
         take_off(model)
+        self.own = tensors_of(model)
         model.register_forward_pre_hook(self, prepend=True, with_kwargs=True)
 
     def __call__(self, model: torch.nn.Module, args: Any, kwargs: Any) -> None:
@@ -57,9 +60,10 @@ class Choice:
     def _choose(self, model: torch.nn.Module, args: Any, kwargs: Any) -> None:
         ranks = self.mesh.shape()[self.axis]
         tensors = tensors_of(model)
+        _require_no_transform(tensors)
         units = units_of(model, ranks * self.chunks)
         trial = Trial(model, units)
-        with planned_alone(model), self._on_one_stage(tensors):
+        with planned_alone(model, (args, kwargs)), self._on_one_stage(tensors):
             try:
                 trial.run(args, kwargs)
             except ShardingError as error:
@@ -77,6 +81,17 @@ class Choice:
         )
         stages = {n: sum(p <= chain.of_tensor[n] for p in first) - 1 for n in tensors}
         put_on(tensors, self.mesh, stages, self.axis)
+        self._put_own_on(model, {id(tensor): stages[n] for n, tensor in tensors.items()})
+
+    def _put_own_on(self, model: torch.nn.Module, stages: dict[int, int]) -> None:
+        """Puts the model's own tensors where those are that the call has in their place.
+
+        ``stages`` are by id of the latter, as torch.func.functional_call gives them.
+        """
+        now: dict[str, torch.Tensor] = {**dict(model.named_parameters(remove_duplicate=False))}
+        now |= dict(model.named_buffers(remove_duplicate=False))
+        own = {n: t for n, t in self.own.items() if n in now and t is not now[n]}
+        put_on(own, self.mesh, {n: stages[id(now[n])] for n in own}, self.axis)
 
     @contextlib.contextmanager
     def _on_one_stage(self, tensors: dict[str, torch.Tensor]) -> Iterator[None]:
@@ -96,6 +111,20 @@ class Choice:
             _C.set_schedule(self.mesh._handle, self.schedule)
             for tensor, known in zip(tensors.values(), before, strict=True):
                 _C.annotate(tensor, known, is_state(tensor))
+
+
+def _require_no_transform(tensors: dict[str, torch.Tensor]) -> None:
+    """Raises ShardingError within a transform of torch.func, but for vmap of the inputs alone."""
+    functorch = torch._C._functorch
+    kinds = {layer.key() for layer in functorch.get_interpreter_stack() or []}
+    if kinds <= {functorch.TransformType.Vmap}:
+        if not any(map(functorch.is_functorch_wrapped_tensor, tensors.values())):
+            return
+    raise ShardingError(
+        "cuts are chosen by a plan of the first call, and that is within a transform of "
+        "torch.func. Expected a first call outside of it, whose gradients can be planned. Name "
+        "the cuts, as cuts=['layers.4'], or call the model once before."
+    )
 
 
 def _unplanned(error: ShardingError) -> ShardingError:

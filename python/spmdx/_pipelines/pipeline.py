@@ -121,7 +121,7 @@ def pipeline(
     Raises:
         ShardingError: no axis of the mesh, cuts that name nothing or are too few, or an unknown
             schedule. Where cuts are chosen, at the first call: no stages that fit the memory
-            limit, or a forward pass that reads values.
+            limit, a forward pass that reads values, or a call within a transform of torch.func.
 
     Example:
         >>> import torch, spmdx
