@@ -37,7 +37,7 @@ int stage_axis(const Graph& graph) {
   const auto each = [&](auto&& visit) {
     for (const Input& input : graph.inputs) {
       visit(input.value, input.annotation);
-      if (!comes_from_another_mesh(graph, input)) visit(input.value, input.physical);
+      if (!lies_on_another_mesh(graph, input)) visit(input.value, input.physical);
     }
     for (const Constraint& constraint : graph.constraints) visit(constraint.value, constraint.sharding);
     for (const Output& output : graph.outputs) visit(output.value, output.annotation);
@@ -50,6 +50,10 @@ int stage_axis(const Graph& graph) {
 SubAxisSet stage_sub_axes(const Graph& graph) {
   const int axis = stage_axis(graph);
   return axis < 0 ? 0 : sub_axis_set(graph.mesh->sub_axes_of_axis(axis));
+}
+
+bool lies_on_another_mesh(const Graph& graph, const Input& input) {
+  return comes_from_another_mesh(graph, input) && !input.physical->place.whole();
 }
 
 Place place_of(const Graph& graph, const Node& node) {

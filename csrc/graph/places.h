@@ -11,6 +11,9 @@ int stage_axis(const Graph& graph);
 // Its sub-axes; none if there is no stage axis.
 SubAxisSet stage_sub_axes(const Graph& graph);
 
+// Whether the input's data lie on a stage of another mesh than that of the graph, from an earlier step.
+bool lies_on_another_mesh(const Graph& graph, const Input& input);
+
 // Where a node runs, once every value has its sharding: where its results are.
 Place place_of(const Graph& graph, const Node& node);
 // Whether the node brings its operand from one place to another.

@@ -11,6 +11,8 @@ CASES = [  # model, loop, microbatches, mesh, schedule, processes, devices of ea
     ("unet", "momentum", 3, "4", "1f1b", 4, 1),
     ("resnet", "evaluated", 4, "2,2", "1f1b", 4, 1),
     ("gpt", "clipped", 4, "2,2", "1f1b", 2, 2),
+    ("llama", "clipped", 4, "2", "1f1b", 3, 1),  # one of them has no stage, and reads the losses
+    ("gpt", "clipped", 2, "2", "zb-h1", 2, 2),
 ]
 
 

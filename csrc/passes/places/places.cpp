@@ -3,6 +3,7 @@
 #include "passes/places/places.h"
 
 #include <map>
+#include <set>
 #include <utility>
 
 #include "graph/places.h"
@@ -22,8 +23,8 @@ class Placer {
   Graph run() {
     for (const Input& input : graph_.inputs) {
       ShardingRef& sharding = rewrite_.to().values[rewrite_.at(input.value)].sharding;
-      if (comes_from_another_mesh(graph_, input))
-        sharding = input.physical;  // which has a place of its own mesh
+      if (lies_on_another_mesh(graph_, input))
+        elsewhere_.insert(input.value);
       else
         sharding = on(sharding, place_at(stages_.of_value[input.value]));
     }
@@ -57,9 +58,8 @@ class Placer {
   template <class Reader>
   ValueId read_at(ValueId old, const Place& place, SourceId source, Reader reader) {
     const ValueId here = rewrite_.at(old);
-    const Sharding& lies = *rewrite_.to().values[here].sharding;
-    const bool is_there = lies.place.whole() || lies.place == place || *lies.mesh != *graph_.mesh;
-    return is_there ? here : moved(old, place, source, reader());
+    const Place& at = rewrite_.to().values[here].sharding->place;
+    return at.whole() || at == place || elsewhere_.contains(old) ? here : moved(old, place, source, reader());
   }
 
   ValueId moved(ValueId old, const Place& place, SourceId source, const std::string& reader) {
@@ -122,11 +122,14 @@ class Placer {
   const Stages stages_;
   Rewrite rewrite_;
   std::map<std::pair<ValueId, Place>, ValueId> moved_;
+  std::set<ValueId> elsewhere_;  // inputs on stages of another mesh, which are brought to this one where they are read
 };
 
 }  // namespace
 
 void place(Graph& graph) {
+  for (const Input& input : graph.inputs)
+    if (lies_on_another_mesh(graph, input)) graph.values[input.value].sharding = input.physical;
   if (stage_axis(graph) < 0) return;
   Stages stages = stages_of(graph);
   if (split_gradient_sums(graph, stages)) stages = stages_of(graph);

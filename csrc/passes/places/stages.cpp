@@ -56,7 +56,7 @@ class Assigner {
 
   void read_ends() {
     for (const Input& input : graph_.inputs) {
-      const bool foreign = comes_from_another_mesh(graph_, input);
+      const bool foreign = lies_on_another_mesh(graph_, input);
       const int32_t here = foreign ? kAllStages : stage_in(input.physical), asked = stage_in(input.annotation);
       stages_.of_value[input.value] = here == kAllStages ? asked : here;  // what all devices have, one will keep
       if (asked != kAllStages && asked != here) moved_[input.value] = asked;

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""A pipelined model, trained on all processes' devices and in plain PyTorch here.
+"""A pipelined model, trained on the first devices of all processes and in plain PyTorch here.
 
     pipelined.py MODEL LOOP MICROBATCHES SHAPE SCHEDULE [chosen]
 
@@ -9,6 +9,7 @@ same within 1e-9; prints a hash of the parameters.
 """
 
 import hashlib
+import math
 import pathlib
 import sys
 
@@ -23,8 +24,7 @@ from pipeline_models import CASES  # noqa: E402
 def main(
     name: str, loop: str, microbatches: int, shape: list[int], schedule: str, chosen: bool
 ) -> None:
-    count = spmdx.runtime.global_runtime_device_count()
-    mesh = spmdx.Mesh(range(count), shape, ("pipe", "data", "model")[: len(shape)])
+    mesh = spmdx.Mesh(range(math.prod(shape)), shape, ("pipe", "data", "model")[: len(shape)])
     p = shape[0]
 
     def prepare(model, mesh):
