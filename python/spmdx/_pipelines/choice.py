@@ -47,7 +47,7 @@ class Choice:
         model.register_forward_pre_hook(self, prepend=True, with_kwargs=True)
 
     def __call__(self, model: torch.nn.Module, args: Any, kwargs: Any) -> None:
-        if self._busy:
+        if self._busy or (_C.planning_only() and self._has_chosen(model)):
             return
         self._busy = True
         try:
@@ -55,7 +55,13 @@ class Choice:
                 self._choose(model, args, kwargs)
         finally:
             self._busy = False
-        take_off(model)
+        if not _C.planning_only():  # after which stages are what they were before
+            take_off(model)
+
+    def _has_chosen(self, model: torch.nn.Module) -> bool:
+        """Whether all that the model holds has a stage."""
+        known = [_C.annotation(tensor) for tensor in tensors_of(model).values()]
+        return all(at is not None and at.place is not None for at in known)
 
     def _choose(self, model: torch.nn.Module, args: Any, kwargs: Any) -> None:
         ranks = self.mesh.shape()[self.axis]
@@ -69,6 +75,8 @@ class Choice:
             except ShardingError as error:
                 raise _unplanned(error) from error
             chain = chain_of(tensors, model, units, trial)
+            if not chain.names:
+                raise _none_ran()
             layers = layers_of(trial, tensors, chain, self.mesh, self.axis)
             trial.calls.clear()
         first = _C.choose_cuts(
@@ -124,6 +132,14 @@ def _require_no_transform(tensors: dict[str, torch.Tensor]) -> None:
         "cuts are chosen by a plan of the first call, and that is within a transform of "
         "torch.func. Expected a first call outside of it, whose gradients can be planned. Name "
         "the cuts, as cuts=['layers.4'], or call the model once before."
+    )
+
+
+def _none_ran() -> ShardingError:
+    return ShardingError(
+        "cuts are chosen among the modules within the model that its first call runs, and it ran "
+        "none that holds a parameter or a buffer. Expected a model of layers. Call the model whose "
+        "forward calls them, or mark tensors by spmdx.mark_stage."
     )
 
 
