@@ -41,8 +41,7 @@ constexpr const char* kMendProgram =
 constexpr const char* kMendAlive =
     "Expected the same tensors to be alive in every process when a step ends. Look for a tensor that one process alone "
     "keeps; one in a cycle of Python objects lives until Python's collector comes by, at another time in every "
-    "process: "
-    "import gc, then gc.disable() at the start and gc.collect() after a fixed number of steps.";
+    "process: import gc, then gc.disable() at the start and gc.collect() after a fixed number of steps.";
 constexpr const char* kMendValues =
     "Expected the same values in every process. Seed every process alike (torch.manual_seed), or give each its own "
     "part of the batch with spmdx.data.device_loader(minibatch=True).";
