@@ -27,7 +27,9 @@ from pipeline_models import CASES  # noqa: E402
 LOOPS = ("clipped", "scaled", "accumulated")
 SCHEDULES = ("gpipe", "1f1b", "zb-h1", "interleaved:2")
 SAME_BITS = ("gpipe", "1f1b", "zb-h1")  # sums in one order
-IN_FLOAT32 = 1e-4  # of autocast; terms of a tied weight are added in another order
+# Of autocast. Terms of a tied weight are added in another order, and a bit of a parameter may change
+# how it is rounded to bfloat16.
+IN_FLOAT32 = 1e-3
 
 
 def settings(only):
