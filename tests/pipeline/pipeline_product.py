@@ -27,9 +27,9 @@ from pipeline_models import CASES  # noqa: E402
 LOOPS = ("clipped", "scaled", "accumulated")
 SCHEDULES = ("gpipe", "1f1b", "zb-h1", "interleaved:2")
 SAME_BITS = ("gpipe", "1f1b", "zb-h1")  # sums in one order
-# Of autocast. Terms of a tied weight are added in another order, and a bit of a parameter may change
-# how it is rounded to bfloat16.
-IN_FLOAT32 = 1e-3
+# Terms of a tied weight are added in another order, and a bit of a parameter changes
+# how it is rounded to bfloat16, two steps later.
+OF_AUTOCAST = 2**-8
 
 
 def settings(only):
@@ -68,12 +68,12 @@ def trained(name, loop, m, p, mesh, data_axis, schedule):
 
     how = {"prepare": prepare, "data_axis": data_axis, "cuts": cuts, "schedule": schedule}
     if loop == "scaled":
-        relative = math.inf if data_axis else IN_FLOAT32
+        relative = math.inf if data_axis else OF_AUTOCAST
         trace = check_equal(
             name, loop, mesh, p * chunks, m, against="spmdx", relative=relative, **how
         )
         if data_axis:
-            assert_traces_agree(trace, beside_data_alone(name, loop, m), IN_FLOAT32)
+            assert_traces_agree(trace, beside_data_alone(name, loop, m), OF_AUTOCAST)
     else:
         trace = check_equal(name, loop, mesh, p * chunks, m, **how)
     return trace.parameters
