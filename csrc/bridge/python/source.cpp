@@ -33,8 +33,9 @@ struct Sources {
   std::vector<Spot> places{Spot{}};
   std::unordered_map<uint64_t, SourceId> ids;
   std::unordered_map<PyCodeObject*, bool> is_user;
-  std::vector<std::string> libraries;  // folders of code that is not the user's
-  PyObject* name_of_file = nullptr;    // a function
+  std::vector<std::string> libraries;                    // folders of code that is not the user's
+  PyObject* name_of_file = nullptr;                      // a function
+  std::unordered_map<PyCodeObject*, std::string> names;  // of files, by the code that `places` hold
   struct Forward {
     uint64_t sequence = UINT64_MAX;
     SourceId source = 0;
@@ -105,14 +106,17 @@ SourceId of_backward(Sources& all) {
   return forward.sequence == node->sequence_nr() ? forward.source : 0;
 }
 
-// What messages call the file of a code object. REQUIRES: the GIL.
-std::string name_of(const Sources& all, PyObject* path) {
+// What messages call the file of a code object, which is asked for once: profiles name a line for each op that runs.
+// REQUIRES: the GIL.
+std::string name_of(Sources& all, PyCodeObject* code) {
+  if (const auto known = all.names.find(code); known != all.names.end()) return known->second;
+  PyObject* path = code->co_filename;
   const pybind11::error_scope keeps_what_is_raised;
   PyObject* name = all.name_of_file ? PyObject_CallFunctionObjArgs(all.name_of_file, path, nullptr) : nullptr;
   if (!name) PyErr_Clear();
   const std::string found(text_of(name ? name : path));
   Py_XDECREF(name);
-  return found;
+  return all.names[code] = found;
 }
 
 // Takes the mutex, then the GIL.
@@ -167,7 +171,7 @@ std::string source_text(SourceId source) {
   if (source >= all.places.size()) return "";
   const Spot place = all.places[source];
   const int line = PyCode_Addr2Line(place.code, place.instruction);
-  return name_of(all, place.code->co_filename) + ":" + std::to_string(line);
+  return name_of(all, place.code) + ":" + std::to_string(line);
 }
 
 }  // namespace spmdx::bridge

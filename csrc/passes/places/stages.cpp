@@ -125,8 +125,8 @@ class Assigner {
     const bool begins =
         backward && (node.inputs.empty() || std::any_of(node.inputs.begin(), node.inputs.end(),
                                                         [&](ValueId v) { return stages_.of_value[v] == kAllStages; }));
-    const bool is_gradient = after || begins;
-    for (size_t r = 0; r < node.call->outputs.size(); ++r) stages_.after_backward[node.output + r] = is_gradient;
+    const bool makes_gradients = after || begins;
+    for (size_t r = 0; r < node.call->outputs.size(); ++r) stages_.after_backward[node.output + r] = makes_gradients;
   }
 
   // Of a parameter that was updated, what a forward pass reads is a value like any other.
