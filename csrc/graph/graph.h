@@ -76,6 +76,8 @@ struct Recorded {
   // Equal numbers say which these are, and nothing else: processes may have others.
   uint64_t op = 0;
   bool again = false;  // of the forward pass, computed anew within a backward pass, as checkpoints do
+  // While a plan is made: of nodes of a loop, which of its iteration's nodes this is, or is made of.
+  uint32_t in_loop = kNone;
 };
 inline bool is_backward(uint32_t phase) { return phase != 0 && phase % 2 == 0; }
 
@@ -132,6 +134,8 @@ struct Output {
   bool donates = false;   // nobody holds the tied input after the step, so its buffer may be reused
   SourceId source = 0;
   bool state = false;  // as Input::state
+  // While a plan is made: the output whose readers read this one in iterations that are left out. kNone: it has its own.
+  uint32_t read_as = kNone;
 };
 
 // A sharding that the user has put on a value inside of the program.
@@ -142,11 +146,22 @@ struct Constraint {
   bool state = false;  // as Input::state
 };
 
+// While a plan is made: what the nodes of a phase and of the next one do is done so many times, by nodes that are not
+// there.
+struct LeftOut {
+  uint32_t phase = 0;  // 0: none is
+  int64_t times = 1;
+  int64_t of(const Node& node) const {
+    return phase && (node.recorded.phase == phase || node.recorded.phase == phase + 1) ? times : 1;
+  }
+};
+
 struct Graph {
   MeshRef mesh;  // null: nothing is annotated, and the graph runs on one device
   // In which order the stages do what they do, where values have places: the name or the text of a schedule
   // (passes/pipeline/schedule.h). Empty: none was asked for.
   std::string schedule;
+  LeftOut left_out;
   std::vector<Node> nodes;  // topological: a node's inputs come before it
   std::vector<Value> values;
   std::vector<Input> inputs;

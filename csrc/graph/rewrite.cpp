@@ -11,6 +11,7 @@ namespace spmdx {
 Rewrite::Rewrite(const Graph& from) : from_(from), map_(from.values.size(), kNone) {
   to_.mesh = from.mesh;
   to_.schedule = from.schedule;
+  to_.left_out = from.left_out;
   to_.num_params = from.num_params;
   to_.merged_starts = from.merged_starts;
   for (const Input& input : from.inputs) {
@@ -33,20 +34,25 @@ Node Rewrite::mapped(const Node& node) const {
 }
 
 void Rewrite::keep(const Node& node, std::vector<ValueId> operands) {
-  const ValueId output = to_.add_node(node.call, std::move(operands), node.source, node.param);
-  Node& added = to_.nodes.back();
-  added.starts_of = node.starts_of;
-  added.recorded = node.recorded;
-  added.sub_axes = node.sub_axes;
-  added.bytes = node.bytes;
-  added.cause = node.cause;
-  for (size_t i = 0; i < node.call->outputs.size(); ++i) {
-    const ValueId old = node.output + static_cast<ValueId>(i);
-    map_[old] = output + static_cast<ValueId>(i);
-    to_.values[map_[old]].sharding = from_.values[old].sharding;
-    to_.values[map_[old]].why = from_.values[old].why;
-    to_.values[map_[old]].hint = from_.values[old].hint;
+  const auto output = static_cast<ValueId>(to_.values.size());
+  for (const ValueId value : operands)
+    if (value >= output) throw InternalError(node.call->op + " uses a value that is not in the graph");
+  to_.num_params = std::max(to_.num_params, node.call->num_params ? node.param + node.call->num_params : 0);
+  for (ValueId i = 0; i < node.call->outputs.size(); ++i) {
+    map_[node.output + i] = output + i;
+    to_.values.push_back(from_.values[node.output + i]);
+    to_.values.back().producer = static_cast<NodeId>(to_.nodes.size());
   }
+  to_.nodes.push_back({.call = node.call,
+                       .inputs = std::move(operands),
+                       .output = output,
+                       .param = node.param,
+                       .source = node.source,
+                       .recorded = node.recorded,
+                       .starts_of = node.starts_of,
+                       .sub_axes = node.sub_axes,
+                       .bytes = node.bytes,
+                       .cause = node.cause});
 }
 
 Graph Rewrite::finish() {
@@ -102,10 +108,48 @@ std::vector<size_t> inputs_by_use(const Graph& graph) {
 
 void drop_dead(Graph& graph) {
   const std::vector<bool> needed = needed_nodes(graph);
-  Rewrite rewrite(graph);
-  for (size_t i = 0; i < graph.nodes.size(); ++i)
-    if (needed[i]) rewrite.keep(graph.nodes[i]);
-  graph = rewrite.finish();
+  if (std::ranges::find(needed, false) == needed.end()) return;
+  std::vector<NodeId> order;
+  for (NodeId id = 0; id < graph.nodes.size(); ++id)
+    if (needed[id]) order.push_back(id);
+  reorder(graph, order);
+}
+
+void reorder(Graph& graph, const std::vector<NodeId>& order) {
+  std::vector<ValueId> now(graph.values.size(), kNone);
+  std::vector<Value> values;
+  std::vector<Node> nodes;
+  values.reserve(graph.values.size());
+  nodes.reserve(order.size());
+  const auto take = [&](ValueId value) {
+    now[value] = static_cast<ValueId>(values.size());
+    values.push_back(std::move(graph.values[value]));
+  };
+  for (Input& input : graph.inputs) {
+    take(input.value);
+    input.value = now[input.value];
+  }
+  for (const NodeId id : order) {
+    Node& node = nodes.emplace_back(std::move(graph.nodes[id]));
+    for (ValueId& value : node.inputs) {
+      value = now[value];
+      internal_check(value != kNone, "a node comes before what it reads");
+    }
+    const auto output = static_cast<ValueId>(values.size());
+    for (ValueId r = 0; r < node.call->outputs.size(); ++r) {
+      take(node.output + r);
+      values.back().producer = static_cast<NodeId>(nodes.size() - 1);
+    }
+    node.output = output;
+  }
+  graph.nodes = std::move(nodes);
+  graph.values = std::move(values);
+  for (Output& output : graph.outputs) {
+    output.value = now[output.value];
+    internal_check(output.value != kNone, "an output of the graph was dropped");
+  }
+  for (Constraint& constraint : graph.constraints) constraint.value = now[constraint.value];
+  std::erase_if(graph.constraints, [](const Constraint& constraint) { return constraint.value == kNone; });
 }
 
 }  // namespace spmdx

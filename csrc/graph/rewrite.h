@@ -7,6 +7,10 @@
 
 namespace spmdx {
 
+// The graph with these of its nodes, in this order, which comes to a node after those that it reads from. Nothing else
+// may need the others. Values are numbered as a Rewrite does that keeps these nodes.
+void reorder(Graph& graph, const std::vector<NodeId>& order);
+
 // The new graph begins with the inputs of the old one, already mapped. The values of all outputs must be mapped before
 // finish().
 class Rewrite {

@@ -157,7 +157,8 @@ std::string print_output(const Output& output, const Graph& graph) {
   if (output.annotation) out += " !" + typed(graph.values[output.value].type, output.annotation);
   if (output.tied != kNone) out += " tied " + percent(graph.inputs[output.tied].value);
   if (output.donates) out += " donates";
-  return output.state ? out + " state" : out;
+  if (output.state) out += " state";
+  return output.read_as == kNone ? out : out + " read as " + std::to_string(output.read_as);
 }
 
 // The number of parameters that nodes use. The parser sets Graph::num_params to it, if the text says nothing else.
@@ -187,6 +188,8 @@ std::string print(const Graph& graph, const SourcePrinter& source) {
   std::string out;
   if (graph.mesh) out += print_mesh(*graph.mesh) + "\n";
   if (!graph.schedule.empty()) out += "schedule " + quoted(graph.schedule) + "\n";
+  if (const LeftOut& left = graph.left_out; left.phase)
+    out += "repeat phase " + std::to_string(left.phase) + " " + std::to_string(left.times) + " times\n";
   if (graph.num_params != used_params(graph)) out += "params " + std::to_string(graph.num_params) + "\n";
   for (const Input& input : graph.inputs) out += print_input(input, graph) + comment(input.source, source) + "\n";
   for (const Node& node : graph.nodes) out += print(node, graph, source) + "\n";

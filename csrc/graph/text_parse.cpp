@@ -26,6 +26,8 @@ class Parser {
       mesh(cursor);
     } else if (cursor.accept("schedule")) {
       graph_.schedule = cursor.quoted();
+    } else if (cursor.accept("repeat")) {
+      repeat(cursor);
     } else if (cursor.accept("params")) {
       graph_.num_params = std::max(graph_.num_params, cursor.number<uint32_t>("the number of parameters"));
     } else if (cursor.accept("constrain")) {
@@ -126,6 +128,13 @@ class Parser {
     return replicated(graph_.mesh, graph_.values[value].type.shape.size());
   }
 
+  void repeat(Cursor& cursor) {
+    cursor.expect("phase");
+    graph_.left_out.phase = cursor.number<uint32_t>("the number of a phase");
+    graph_.left_out.times = cursor.number<int64_t>("how many times");
+    cursor.expect("times");
+  }
+
   void constrain(Cursor& cursor) {
     const ValueId value = known_value(cursor);
     const ShardingRef sharding = annotation(cursor, value, "the constraint");
@@ -146,6 +155,10 @@ class Parser {
     }
     out.donates = cursor.accept("donates");
     out.state = cursor.accept("state");
+    if (cursor.accept("read")) {
+      cursor.expect("as");
+      out.read_as = cursor.number<uint32_t>("the number of an output");
+    }
     graph_.outputs.push_back(out);
   }
 
@@ -206,12 +219,19 @@ class Parser {
     }
     args.number_params(call, node.param, count);
     if (count) graph_.num_params = std::max(graph_.num_params, node.param + count);
-    node.call = seal(std::move(call));
+    node.call = intern(seal(std::move(call)));
     for (ValueId id : results) {
       graph_.values[id].producer = static_cast<NodeId>(graph_.nodes.size());
       defined_[id] = true;
     }
     graph_.nodes.push_back(std::move(node));
+  }
+
+  // Equal calls are one, as those of a recorder are.
+  CallRef intern(CallRef call) {
+    for (auto [at, end] = calls_.equal_range(call->hash); at != end; ++at)
+      if (*at->second == *call) return at->second;
+    return calls_.emplace(call->hash, std::move(call))->second;
   }
 
   void attributes(Cursor& cursor, Node& node) {
@@ -240,6 +260,7 @@ class Parser {
   }
 
   Graph graph_;
+  std::unordered_multimap<uint64_t, CallRef> calls_;
   std::vector<bool> defined_;  // by value id; the results of a node only after the whole node was read
 };
 

@@ -6,7 +6,10 @@
 #include <fstream>
 #include <string>
 #include <string_view>
+#include <utility>
 
+#include "passes/free_starts.h"
+#include "passes/loops/unroll.h"
 #include "passes/lower_permutes.h"
 #include "passes/passes.h"
 #include "passes/places/order.h"
@@ -25,13 +28,13 @@ class Dump {
     if (on()) std::filesystem::create_directories(options.dump_dir);
   }
 
-  void after(std::string_view pass, const Draft& draft) {
+  void after(std::string_view pass, const Graph& graph, const std::optional<Decisions>& decisions = {}) {
     if (!on()) return;
-    write(pass, print(draft.graph, options_.source));
-    if (pass == "search" && draft.decisions)
-      write("decisions", decisions_text(draft.graph, *draft.decisions, options_));
+    write(pass, print(graph, options_.source));
+    if (pass == "search" && decisions) write("decisions", decisions_text(graph, *decisions, options_));
     ++step_;
   }
+  void after(std::string_view pass, const Draft& draft) { after(pass, draft.graph, draft.decisions); }
 
  private:
   bool on() const { return !options_.dump_dir.empty(); }
@@ -54,10 +57,38 @@ auto of_graph(void (*pass)(Graph&, const CompileOptions&)) {
   return [pass](Draft& draft, const CompileOptions& options) { pass(draft.graph, options); };
 }
 
+// Where the graph has a loop, the draft has three iterations of it; else what `whole` gives.
+template <class Whole>
+void roll_loop(Draft& draft, const std::shared_ptr<const Graph>& traced, const Whole& whole) {
+  if (std::optional<Loop> loop = find_loop(*traced))
+    draft.rolled = std::make_shared<Rolled>(roll(traced, std::move(*loop), draft.graph));
+  else
+    draft.graph = whole();
+}
+
+void roll_pass(Draft& draft, const CompileOptions&) {
+  const auto traced = std::make_shared<Graph>(std::move(draft.graph));
+  note_starts(*traced);
+  roll_loop(draft, traced, [&] { return std::move(*traced); });
+}
+
+// Where the first and the last iteration are not planned alike, the program is planned as it was.
+void unroll_pass(Draft& draft, const CompileOptions& options) {
+  const std::shared_ptr<const Rolled> rolled = std::exchange(draft.rolled, nullptr);
+  if (!rolled || unroll(draft.graph, *rolled)) return;
+  draft.graph = *rolled->whole;
+  note_starts(draft.graph);
+  for (const Pass& pass : all_passes()) {
+    if (pass.name == std::string_view("unroll")) return;
+    if (pass.name != std::string_view("roll")) pass.run(draft, options);
+  }
+}
+
 }  // namespace
 
 const std::vector<Pass>& all_passes() {
   static const std::vector<Pass> passes = {
+      {"roll", roll_pass},                             // of microbatches that are alike, three are planned
       {"simplify", of_graph(simplify)},                // drops duplicates, and what no output needs
       {"split-constants", of_graph(split_constants)},  // gives each use of a constant a node of its own
       {"propagate", of_graph(propagate)},              // from annotations to a sharding for every value
@@ -70,6 +101,7 @@ const std::vector<Pass>& all_passes() {
       {"lower-permutes", of_graph(lower_permutes)},    // moves of rows between devices become collectives
       {"fuse-adds", of_graph(fuse_adds)},              // rows are added to a value, not to zeros that are added to it
       {"place", of_graph(place)},                      // stages of a pipeline, and what is sent between them
+      {"unroll", unroll_pass},                         // and the others do what the second of them does
       {"order", of_graph(order_by_schedule)},          // microbatches, as the stages' schedule has them
       {"schedule", of_graph(schedule)},                // the order, and buckets of collectives
       {"verify", of_graph(verify)},                    // checks the result, from the rules alone
@@ -77,15 +109,22 @@ const std::vector<Pass>& all_passes() {
   return passes;
 }
 
-void compile(Graph& graph, const CompileOptions& options) {
+Graph compile(const Graph& traced, const CompileOptions& options) {
   Dump dump(options);
-  Draft draft{std::move(graph), {}};
-  dump.after("traced", draft);
+  dump.after("traced", traced);
+  Draft draft;
+  roll_loop(draft, {std::shared_ptr<const Graph>(), &traced}, [&] {
+    Graph graph = traced;
+    note_starts(graph);
+    return graph;
+  });
+  dump.after("roll", draft);
   for (const Pass& pass : all_passes()) {
+    if (pass.name == std::string_view("roll")) continue;  // done, without a copy of the whole
     pass.run(draft, options);
     dump.after(pass.name, draft);
   }
-  graph = std::move(draft.graph);
+  return std::move(draft.graph);
 }
 
 }  // namespace spmdx

@@ -97,32 +97,56 @@ class Bucketing {
   std::map<Lane, std::vector<size_t>> lanes_;  // places in `buckets_`
 };
 
-void emit_bucket(const Graph& graph, const Bucket& bucket, Rewrite& rewrite) {
+// Puts the merged collective in the place of its leader. `now`, by value: what its readers are to read.
+void merge(Graph& graph, const Bucket& bucket, std::vector<ValueId>& now) {
+  const Node& leader = graph.nodes[bucket.leader];
   Call call;
-  call.op = graph.nodes[bucket.leader].call->op;
-  std::vector<ValueId> inputs;
+  call.op = leader.call->op;
+  Node merged = leader;
+  merged.inputs.clear();
+  merged.output = static_cast<ValueId>(graph.values.size());
+  merged.param = 0;
+  merged.starts_of = kNone;
+  merged.bytes = bucket.bytes;
+  merged.cause += " (and " + std::to_string(bucket.members.size() - 1) + " more)";
   for (size_t i : bucket.members) {
     const Node& node = graph.nodes[i];
-    call.args.push_back(TensorArg{static_cast<uint32_t>(inputs.size())});
+    call.args.push_back(TensorArg{static_cast<uint32_t>(merged.inputs.size())});
     call.inputs.push_back(node.call->inputs[0]);
     call.outputs.push_back(node.call->outputs[0]);
-    inputs.push_back(rewrite.at(node.inputs[0]));
+    merged.inputs.push_back(node.inputs[0]);
+    now[node.output] = static_cast<ValueId>(graph.values.size());
+    graph.values.push_back(graph.values[node.output]);
   }
-  const Node& leader = graph.nodes[bucket.leader];
-  const ValueId first = rewrite.to().add_node(seal(std::move(call)), std::move(inputs), leader.source);
-  Node& merged = rewrite.to().nodes.back();
-  merged.sub_axes = leader.sub_axes;
-  merged.recorded = leader.recorded;
-  merged.bytes = bucket.bytes;
-  merged.cause = leader.cause;
-  if (bucket.members.size() > 1) merged.cause += " (and " + std::to_string(bucket.members.size() - 1) + " more)";
-  for (size_t k = 0; k < bucket.members.size(); ++k) {
-    const ValueId old = graph.nodes[bucket.members[k]].output;
-    const ValueId made = first + static_cast<ValueId>(k);
-    rewrite.map(old, made);
-    rewrite.to().values[made].sharding = graph.values[old].sharding;
-    rewrite.to().values[made].why = graph.values[old].why;
+  merged.call = seal(std::move(call));
+  graph.nodes[bucket.leader] = std::move(merged);
+}
+
+// In whose place its readers read another.
+void read_instead(Graph& graph, const std::vector<ValueId>& now) {
+  const auto change = [&](ValueId& value) {
+    if (value < now.size() && now[value] != kNone) value = now[value];
+  };
+  for (Node& node : graph.nodes) std::ranges::for_each(node.inputs, change);
+  for (Output& output : graph.outputs) change(output.value);
+  for (Constraint& constraint : graph.constraints) change(constraint.value);
+}
+
+// Nodes in their order, but for those that run with the leader of a bucket.
+std::vector<NodeId> order_of(const Graph& graph, const std::vector<Bucket>& buckets) {
+  std::vector<const Bucket*> leads(graph.nodes.size(), nullptr);
+  std::vector<bool> moved(graph.nodes.size(), false);
+  for (const Bucket& bucket : buckets) {
+    leads[bucket.leader] = &bucket;
+    for (size_t i : bucket.members) moved[i] = true;
+    for (size_t i : bucket.hoisted) moved[i] = true;
   }
+  std::vector<NodeId> order;
+  for (NodeId i = 0; i < graph.nodes.size(); ++i) {
+    if (leads[i]) order.insert(order.end(), leads[i]->hoisted.begin(), leads[i]->hoisted.end());
+    if (leads[i] || !moved[i]) order.push_back(i);
+  }
+  return order;
 }
 
 }  // namespace
@@ -131,23 +155,16 @@ void schedule(Graph& graph, const CompileOptions& options) {
   drop_dead(graph);
   if (!graph.mesh) return;
   const std::vector<Bucket> buckets = Bucketing(graph, options.bucket_bytes).run();
-  std::vector<const Bucket*> leads(graph.nodes.size(), nullptr);
-  std::vector<bool> moved(graph.nodes.size(), false);
+  std::vector<ValueId> now(graph.values.size(), kNone);
+  bool merges = false;
   for (const Bucket& bucket : buckets) {
-    leads[bucket.leader] = &bucket;
-    for (size_t i : bucket.members) moved[i] = true;
-    for (size_t i : bucket.hoisted) moved[i] = true;
+    if (bucket.members.size() < 2) continue;
+    merge(graph, bucket, now);
+    merges = true;
   }
-  Rewrite rewrite(graph);
-  for (size_t i = 0; i < graph.nodes.size(); ++i) {
-    if (leads[i]) {
-      for (size_t node : leads[i]->hoisted) rewrite.keep(graph.nodes[node]);
-      emit_bucket(graph, *leads[i], rewrite);
-    } else if (!moved[i]) {
-      rewrite.keep(graph.nodes[i]);
-    }
-  }
-  graph = rewrite.finish();
+  if (!merges) return;
+  read_instead(graph, now);
+  reorder(graph, order_of(graph, buckets));
 }
 
 }  // namespace spmdx

@@ -22,11 +22,13 @@ int64_t total_ns(Draft& draft, const CompileOptions& options) {
 Draft propagated(Graph graph, const CompileOptions& options) {
   propagate(graph, options);
   expand_composites(graph, options);
-  return {std::move(graph), {}};
+  return {std::move(graph)};
 }
 
 void keep_cheaper(Draft& best, Draft other, const CompileOptions& options) {
-  if (total_ns(other, options) < total_ns(best, options)) best = std::move(other);
+  if (total_ns(other, options) >= total_ns(best, options)) return;
+  other.rolled = best.rolled;
+  best = std::move(other);
 }
 
 // Merges are looked for in `graph`, and tried beside what is in the draft.

@@ -2,9 +2,10 @@
 // Verify: an independent check that every node can run on what its operands' shards really hold.
 #include <algorithm>
 #include <optional>
-#include <set>
+#include <unordered_set>
 
 #include "base/error.h"
+#include "graph/node_kind.h"
 #include "graph/places.h"
 #include "graph/rows.h"
 #include "passes/passes.h"
@@ -234,14 +235,11 @@ void check_partials(const Graph& graph, const Node& node, const OpRule& rule) {
   }
 }
 
-// Calls that have been checked, with the shardings of all their operands and results: layers are alike.
-using Checked = std::set<std::vector<const void*>>;
+// Layers are alike, and so are microbatches.
+using Checked = std::unordered_set<NodeKind, HashOfNodeKind>;
 
 void check_op(const Graph& graph, const Node& node, Checked& checked) {
-  std::vector<const void*> key{node.call.get()};
-  for (size_t t = 0; t < node.inputs.size() + node.call->outputs.size(); ++t)
-    key.push_back(graph.values[value_of(node, t)].sharding.get());
-  if (!checked.insert(std::move(key)).second) return;
+  if (!checked.insert(kind_of(graph, node)).second) return;
   const OpRuleRef rule = rule_for(node.call);
   if (rule->inputs.size() != node.inputs.size()) reject(graph, node, "the rule has other operands");
   const int64_t positions = std::min(graph.mesh->size(), kPositions);

@@ -4,9 +4,11 @@
 
 #include <algorithm>
 #include <string_view>
+#include <unordered_map>
 #include <utility>
 
 #include "base/error.h"
+#include "graph/node_kind.h"
 #include "graph/places.h"
 #include "passes/pipeline/make_schedule.h"
 #include "passes/strategy/clock.h"
@@ -51,7 +53,8 @@ class Labels {
     std::vector<bool> after(graph_.values.size(), false);
     std::vector<uint32_t> passes;  // phases of backward passes, ascending
     for (const Node& node : graph_.nodes)
-      if (is_backward(node.recorded.phase)) passes.push_back(node.recorded.phase);
+      if (is_backward(node.recorded.phase) && (passes.empty() || passes.back() != node.recorded.phase))
+        passes.push_back(node.recorded.phase);
     std::sort(passes.begin(), passes.end());
     passes.erase(std::unique(passes.begin(), passes.end()), passes.end());
     actions_.microbatches = static_cast<int64_t>(passes.size());
@@ -87,17 +90,20 @@ class Labels {
 
   // Against the order: a backward op is needed at once if a later one of its microbatch is that leads to another stage.
   void find_weight_gradients() {
-    const auto readers = users(graph_);
     std::vector<bool> urgent(graph_.nodes.size(), false);
     for (NodeId id = static_cast<NodeId>(graph_.nodes.size()); id-- > 0;) {
       NodeAction& at = actions_.of_node[id];
       if (at.microbatch < 0 || at.kind != ActionKind::I) continue;
       const Node& node = graph_.nodes[id];
-      urgent[id] = changes_place(graph_, node) && graph_.values[node.output].sharding->place.stage < at.stage;
-      for (size_t r = 0; r < node.call->outputs.size(); ++r)
-        for (NodeId reader : readers[node.output + r])
-          if (urgent[reader] && actions_.of_node[reader].microbatch == at.microbatch) urgent[id] = true;
-      if (!urgent[id]) at.kind = ActionKind::W;
+      if (changes_place(graph_, node) && graph_.values[node.output].sharding->place.stage < at.stage) urgent[id] = true;
+      if (!urgent[id]) {
+        at.kind = ActionKind::W;
+        continue;
+      }
+      for (const ValueId value : node.inputs)
+        if (const NodeId producer = graph_.values[value].producer;
+            producer != kNone && actions_.of_node[producer].microbatch == at.microbatch)
+          urgent[producer] = true;
     }
   }
 
@@ -146,6 +152,12 @@ Actions actions_of(const Graph& graph) { return Labels(graph).run(); }
 
 std::vector<StageTimes> times_of(const Graph& graph, const Actions& actions, const Topology& topology) {
   std::vector<StageTimes> times(static_cast<size_t>(actions.stages), StageTimes{0, 0, 0});
+  std::unordered_map<NodeKind, int64_t, HashOfNodeKind> known;  // layers are alike, and so are microbatches
+  const auto clock = [&](const Node& node) {
+    if (is_collective(node)) return clock_ns(graph, node, topology);
+    const auto [at, fresh] = known.try_emplace(kind_of(graph, node));
+    return fresh ? at->second = clock_ns(graph, node, topology) : at->second;
+  };
   for (NodeId id = 0; id < graph.nodes.size(); ++id) {
     const NodeAction& at = actions.of_node[id];
     if (at.microbatch < 0 || at.stage < 0 || changes_place(graph, graph.nodes[id])) continue;
@@ -153,7 +165,7 @@ std::vector<StageTimes> times_of(const Graph& graph, const Actions& actions, con
     double& part = at.kind == ActionKind::F   ? stage.forward
                    : at.kind == ActionKind::W ? stage.weight_gradient
                                               : stage.input_gradient;
-    part += static_cast<double>(clock_ns(graph, graph.nodes[id], topology)) / static_cast<double>(actions.microbatches);
+    part += static_cast<double>(clock(graph.nodes[id])) / static_cast<double>(actions.microbatches);
   }
   return times;
 }

@@ -104,7 +104,9 @@ class Splitter {
     Graph& to = rewrite.to();
     const ValueId made = to.add_node(node(like).call, {a, b}, node(like).source);
     const NodeId producer = graph_.values[of].producer;
-    to.nodes.back().recorded.phase = producer == kNone ? stages_.phase[like] : stages_.phase[producer];
+    Recorded& recorded = to.nodes.back().recorded;
+    recorded.phase = producer == kNone ? stages_.phase[like] : stages_.phase[producer];
+    if (producer != kNone) recorded.in_loop = node(producer).recorded.in_loop;
     to.values[made].sharding = graph_.values[node(like).output].sharding;
     to.values[made].why = graph_.values[node(like).output].why;
     return made;

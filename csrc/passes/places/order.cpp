@@ -12,28 +12,28 @@
 namespace spmdx {
 namespace {
 
-// Appends nodes to a new graph, what they need before them.
+// Lists nodes, what they need before them.
 class Emitter {
  public:
-  explicit Emitter(const Graph& graph) : graph_(graph), rewrite_(graph), done_(graph.nodes.size(), false) {}
+  explicit Emitter(const Graph& graph) : graph_(graph), done_(graph.nodes.size(), false) {}
 
   void emit(NodeId id) {
-    std::vector<NodeId> open = {id};
-    while (!open.empty()) {
-      const NodeId node = open.back();
+    open_.assign(1, id);
+    while (!open_.empty()) {
+      const NodeId node = open_.back();
       const NodeId missing = done_[node] ? kNone : first_missing(node);
       if (missing != kNone) {
-        open.push_back(missing);
+        open_.push_back(missing);
         continue;
       }
-      open.pop_back();
+      open_.pop_back();
       if (done_[node]) continue;
       done_[node] = true;
-      rewrite_.keep(graph_.nodes[node]);
+      order_.push_back(node);
     }
   }
 
-  Graph finish() { return rewrite_.finish(); }
+  const std::vector<NodeId>& order() const { return order_; }
 
  private:
   NodeId first_missing(NodeId id) const {
@@ -45,8 +45,8 @@ class Emitter {
   }
 
   const Graph& graph_;
-  Rewrite rewrite_;
   std::vector<bool> done_;
+  std::vector<NodeId> open_, order_;
 };
 
 }  // namespace
@@ -55,8 +55,9 @@ void order_by_schedule(Graph& graph, const CompileOptions& options) {
   const Actions actions = actions_of(graph);
   if (actions.microbatches == 0) return;
   std::map<std::tuple<int64_t, int64_t, ActionKind>, std::vector<NodeId>> nodes;
+  const std::vector<bool> needed = needed_nodes(graph);
   for (NodeId id = 0; id < graph.nodes.size(); ++id)
-    if (const NodeAction& at = actions.of_node[id]; at.microbatch >= 0)
+    if (const NodeAction& at = actions.of_node[id]; at.microbatch >= 0 && needed[id])
       nodes[{at.stage, at.microbatch, at.kind}].push_back(id);
   Emitter emitter(graph);
   const auto emit = [&](int64_t stage, int64_t microbatch, ActionKind kind) {
@@ -75,8 +76,9 @@ void order_by_schedule(Graph& graph, const CompileOptions& options) {
     emit(stage, action.microbatch, ActionKind::I);  // what other stages wait for comes first
     emit(stage, action.microbatch, ActionKind::W);
   }
-  for (NodeId id = 0; id < graph.nodes.size(); ++id) emitter.emit(id);
-  graph = emitter.finish();
+  for (NodeId id = 0; id < graph.nodes.size(); ++id)
+    if (needed[id]) emitter.emit(id);
+  reorder(graph, emitter.order());
 }
 
 }  // namespace spmdx

@@ -115,7 +115,7 @@ std::vector<Graph> trials(const CallRef& call, const MeshRef& mesh, const Compil
     Graph trial = laid_out(call, mesh, *placement);
     if (cuts_composite(op, strategy)) {
       expand(trial, {true});
-      compile(trial, options);
+      trial = compile(trial, options);
     } else {
       lower_permutes(trial);
       verify_inside(trial);

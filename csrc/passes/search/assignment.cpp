@@ -27,6 +27,22 @@ std::vector<uint32_t> number_types(const Graph& graph) {
   return result;
 }
 
+// A value is moved as often as it is made; an input, or what is made of some before a loop, as often as what reads it
+// runs, if nothing else does.
+std::vector<int64_t> times_of_values(const Graph& graph) {
+  std::vector<int64_t> times(graph.values.size(), 1);
+  if (!graph.left_out.phase) return times;
+  std::vector<int64_t> fewest(graph.values.size(), INT64_MAX);
+  for (const Node& node : graph.nodes) {
+    const int64_t here = graph.left_out.of(node);
+    for (const ValueId value : node.inputs) fewest[value] = std::min(fewest[value], here);
+    for (ValueId r = 0; r < node.call->outputs.size(); ++r) times[node.output + r] = here;
+  }
+  for (ValueId value = 0; value < times.size(); ++value)
+    if (times[value] == 1 && fewest[value] != INT64_MAX) times[value] = fewest[value];
+  return times;
+}
+
 }  // namespace
 
 Assignment::Assignment(const Graph& graph, const CompileOptions& options, std::vector<bool> transient)
@@ -37,6 +53,7 @@ Assignment::Assignment(const Graph& graph, const CompileOptions& options, std::v
       unsettled_(graph, uses_),
       other_readers_(graph.values.size()),
       inputs_(graph.values.size(), nullptr),
+      times_of_value_(times_of_values(graph)),
       type_of_(number_types(graph)),
       transient_(std::move(transient)),
       parts_ns_(graph.values.size()),
@@ -113,8 +130,8 @@ void Assignment::count_time(NodeId node, int64_t sign) {
   const OpTime& time = choices_[node]->time;
   total_ += sign * time_ns(node, *choices_[node]);
   if (!rules_[node]->product) return;
-  products_ += sign * time.clock_ns;
-  over_clock_ += sign * (time.weighted_ns - time.clock_ns);
+  products_ += sign * times(node) * time.clock_ns;
+  over_clock_ += sign * times(node) * (time.weighted_ns - time.clock_ns);
 }
 
 void Assignment::put(NodeId node, ChoiceRef choice) {

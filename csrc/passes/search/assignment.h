@@ -64,7 +64,7 @@ class Assignment {
   std::vector<Way> ways_around(NodeId node, const Choice& choice) const;
   // The same without the moves of its results.
   int64_t cost_before(NodeId node, const Choice& choice) const;
-  // Time of the cheapest way from one sharding of a value to another.
+  // Time of the cheapest way from one sharding of a value to another, in all iterations that the value stands for.
   int64_t move_ns(ValueId value, const ShardingRef& from, const ShardingRef& to) const;
   // Time of all moves of a value.
   int64_t moves_ns(ValueId value) const { return moves_[value]; }
@@ -83,9 +83,12 @@ class Assignment {
 
   // Whether ops that are no products count as long as they take, or in part (limits.h).
   void count_other_ops_by_clock(bool by_clock);
+  // How many nodes it stands for, where iterations of a loop are left out.
+  int64_t times(NodeId node) const { return graph_.left_out.of(graph_.nodes[node]); }
   // What the node counts itself.
   int64_t time_ns(NodeId node, const Choice& choice) const {
-    return others_by_clock_ && !rules_[node]->product ? choice.time.clock_ns : choice.time.weighted_ns;
+    return times(node) *
+           (others_by_clock_ && !rules_[node]->product ? choice.time.clock_ns : choice.time.weighted_ns);
   }
 
   void decide(NodeId node, ChoiceRef choice);
@@ -114,6 +117,7 @@ class Assignment {
   const ReshardPlan& plan(ValueId value, const ShardingRef& from, const ShardingRef& to) const;
   int64_t moves_if_read(NodeId node, UsesOfOne uses, const Choice& choice) const;
   int64_t moves_if_made(ValueId value, const ShardingRef& made) const;
+  int64_t times_of_use(ValueId value, NodeId reader) const;
   void see_part(ValueId value, const ShardingRef& made, size_t part) const;
   // Time of moves, once for the annotation and once for each part of the demands; `take` is given what makes up each
   // Way.
@@ -147,6 +151,7 @@ class Assignment {
   std::vector<std::vector<Reader>> other_readers_;
   std::vector<ShardingRef> inputs_;              // by value; null for results of nodes
   std::vector<std::vector<SubAxisId>> cutting_;  // the sub-axes that cut dims of inputs as they lie now
+  std::vector<int64_t> times_of_value_;          // how many moves one of a value stands for
   std::vector<uint32_t> type_of_;                // by value: equal types have equal numbers
   std::vector<bool> transient_;
   mutable std::vector<Demands> demands_;        // by value; changed for a while to see what would be

@@ -39,7 +39,12 @@ const ReshardPlan& Assignment::plan(ValueId value, const ShardingRef& from, cons
 }
 
 int64_t Assignment::move_ns(ValueId value, const ShardingRef& from, const ShardingRef& to) const {
-  return from == to ? 0 : plan(value, from, to).cost_ns;
+  return from == to ? 0 : times_of_value_[value] * plan(value, from, to).cost_ns;
+}
+
+// A transient value is moved in each iteration that reads it.
+int64_t Assignment::times_of_use(ValueId value, NodeId reader) const {
+  return std::max(times_of_value_[value], reader < graph_.nodes.size() ? times(reader) : 1);
 }
 
 // The layout that readers start from: where the user's annotation is, the value is moved there when it is made.
@@ -50,7 +55,7 @@ const ShardingRef* Assignment::pin(ValueId value, const ShardingRef& made, int64
     if (!end.at_once || *base == end.wanted) continue;
     const ReshardPlan& moved = plan(value, made, end.wanted);
     take(kNone, made, end.wanted, moved);
-    total = moved.cost_ns;
+    total = times_of_value_[value] * moved.cost_ns;
     base = &end.wanted;
   }
   return base;
@@ -83,7 +88,7 @@ int64_t Assignment::each_way(ValueId value, const ShardingRef& base, bool transi
       best = &other;
     }
     take(stretch.first, *from, wanted, *best);
-    total += best->cost_ns;
+    total += best->cost_ns * (transient ? times_of_use(value, stretch.first) : times_of_value_[value]);
     for (const Move& move : best->moves)
       copies_.push_back({&move.to, move.to == wanted ? stretch.last : stretch.first});
   }
@@ -185,8 +190,9 @@ void Assignment::set_moves(ValueId value, int64_t now) {
   total_ += more;
   moving_ += more;
   moves_of_outputs_ += times_output_[value] * more;
-  moved_values_ += (now > 0) - (moves_[value] > 0);
-  if (merged_[value]) merged_moves_ += (now > 0) - (moves_[value] > 0);
+  const int64_t moved = times_of_value_[value] * ((now > 0) - (moves_[value] > 0));
+  moved_values_ += moved;
+  if (merged_[value]) merged_moves_ += moved;
   moves_[value] = now;
 }
 

@@ -1,10 +1,12 @@
 // SPDX-License-Identifier: Apache-2.0
 // Search: a choice for every node of a propagated graph, so that the total time is small.
 #pragma once
+#include <memory>
 #include <optional>
 #include <vector>
 
 #include "passes/readers/effort.h"
+#include "passes/loops/roll.h"
 #include "passes/settings/options.h"
 #include "passes/strategy/choices.h"
 
@@ -22,8 +24,9 @@ struct Decisions {
 
 // A program on its way to a plan.
 struct Draft {
-  Graph graph;
-  std::optional<Decisions> decisions;  // what search has decided for this graph
+  Graph graph = {};
+  std::optional<Decisions> decisions = {};        // what search has decided for this graph
+  std::shared_ptr<const Rolled> rolled = nullptr;  // where the graph has a loop of which iterations are left out
 };
 
 // The pass: chooses a strategy for every node by cost, if that has not been done for this graph. REQUIRES: propagated.

@@ -78,9 +78,7 @@ std::shared_ptr<Plan> make_plan(const Graph& graph, const CompileOptions& option
                                 CollectiveQueue& collective_queue, bool compared) {
   auto plan = std::make_shared<Plan>();
   plan->traced = graph;
-  Graph compiled = graph;
-  note_starts(compiled);
-  compile(compiled, options);
+  Graph compiled = compile(graph, options);
   plan->starts = free_starts(plan->traced, compiled);
   plan->executable = std::make_unique<Executable>(std::move(compiled), backend, collective_queue);
   count_work(*plan);

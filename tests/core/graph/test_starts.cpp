@@ -30,9 +30,7 @@ struct Made {
 };
 
 Made planned(const Graph& traced) {
-  Made made{{}, traced};
-  note_starts(made.graph);
-  compile(made.graph, {});
+  Made made{{}, compile(traced, {})};
   made.starts = free_starts(traced, made.graph);
   return made;
 }

@@ -1,0 +1,27 @@
+// SPDX-License-Identifier: Apache-2.0
+// Body: the nodes of a planned loop that each iteration has for its own, and where each gets what it reads.
+#pragma once
+#include <optional>
+#include <unordered_map>
+#include <unordered_set>
+#include <vector>
+
+#include "passes/loops/roll.h"
+
+namespace spmdx {
+
+struct Body {
+  struct Member {
+    NodeId node;
+    bool own_params = false, own_starts = false;  // an iteration's are so far from those of the one before
+  };
+  std::vector<Member> members;                       // in program order
+  std::unordered_map<ValueId, ValueId> carried;      // what an iteration reads of the one before: its own value of this
+  std::unordered_map<ValueId, size_t> own;           // own values of the first iteration: places in Rolled::own
+  std::vector<uint32_t> iterations;                  // by node: which it belongs to; what follows: kNone
+};
+
+// Nothing where the first and the last iteration are not alike, or where what the others do would be lost.
+std::optional<Body> find_body(const Graph& graph, const Rolled& rolled);
+
+}  // namespace spmdx

@@ -1,0 +1,237 @@
+// SPDX-License-Identifier: Apache-2.0
+// Loop: every iteration is compared with the second one, node by node.
+#include "passes/loops/loop.h"
+
+#include <algorithm>
+#include <unordered_set>
+
+#include "graph/starts.h"
+
+namespace spmdx {
+namespace {
+
+constexpr uint32_t kFewest = 4;       // iterations that are worth it
+constexpr uint32_t kLatestFirst = 3;  // what is summed up after backward passes begins later than gradients
+
+// A result of a node of an iteration.
+struct At {
+  NodeId offset = 0;
+  ValueId result = 0;
+  bool operator==(const At&) const = default;
+};
+
+class Finder {
+ public:
+  explicit Finder(const Graph& graph) : graph_(graph), input_of_(graph.values.size(), nullptr) {
+    for (const Input& input : graph.inputs) input_of_[input.value] = &input;
+  }
+
+  std::optional<Loop> run() {
+    if (!find_bounds()) return std::nullopt;
+    note_what_is_seen();
+    for (uint32_t first = 2; first <= kLatestFirst; ++first)
+      if (find_from(first)) return std::move(loop_);
+    return std::nullopt;
+  }
+
+ private:
+  bool find_from(uint32_t first) {
+    if (first + kFewest >= begins_.size()) return false;
+    loop_ = {};
+    loop_.first = loop_.last = first;
+    loop_.begin = begins_[first];
+    loop_.length = begins_[first + 1] - begins_[first];
+    loop_.makes_own.assign(loop_.length, false);
+    roles_.assign(graph_.values.size(), {});
+    owned_.clear();
+    if (loop_.length == 0 || seen_[first].keeps_state) return false;
+    while (loop_.last + 2 < begins_.size() && is_alike(loop_.last + 1)) {
+      ++loop_.last;
+      if (seen_[loop_.last] != seen_[first]) break;  // others may not follow it
+    }
+    if (loop_.iterations() < kFewest || is_read_later()) return false;
+    std::erase_if(loop_.own, [&](const std::vector<ValueId>& own) { return own.size() < loop_.iterations(); });
+    for (auto& own : loop_.own) own.resize(loop_.iterations());
+    return true;
+  }
+
+  // Where each iteration begins, by its number; the last entry ends the last one that has a backward pass.
+  bool find_bounds() {
+    uint32_t phase = 0, last_backward = 0;
+    for (NodeId id = 0; id < graph_.nodes.size(); ++id) {
+      const uint32_t now = graph_.nodes[id].recorded.phase;
+      if (now == 0 || now < phase) return false;
+      for (; begins_.size() <= iteration_of(now); begins_.push_back(id)) {
+      }
+      phase = now;
+      if (is_backward(now)) last_backward = now;
+    }
+    begins_.push_back(static_cast<NodeId>(graph_.nodes.size()));
+    const size_t end = iteration_of(last_backward) + 1;
+    if (end >= begins_.size()) return false;
+    begins_.resize(end + 1);
+    return true;
+  }
+
+  bool is_in(ValueId value, uint32_t iteration) const {
+    const NodeId producer = graph_.values[value].producer;
+    return producer != kNone && producer >= begins_[iteration] && producer < begins_[iteration + 1];
+  }
+  bool is_before(ValueId value) const {
+    const NodeId producer = graph_.values[value].producer;
+    return producer == kNone || producer < loop_.begin;
+  }
+  At at(ValueId value, uint32_t iteration) const {
+    const NodeId producer = graph_.values[value].producer;
+    return {producer - begins_[iteration], value - graph_.nodes[producer].output};
+  }
+
+  bool is_alike(uint32_t iteration) {
+    if (begins_[iteration + 1] - begins_[iteration] != loop_.length) return false;
+    for (NodeId offset = 0; offset < loop_.length; ++offset)
+      if (!is_alike(offset, iteration)) return false;
+    return true;
+  }
+
+  bool is_alike(NodeId offset, uint32_t iteration) {
+    const Node &first = graph_.nodes[loop_.begin + offset], &node = graph_.nodes[begins_[iteration] + offset];
+    if (is_backward(first.recorded.phase) != is_backward(node.recorded.phase) || first.source != node.source ||
+        first.recorded.again != node.recorded.again)
+      return false;
+    const bool equal = first.call == node.call || *first.call == *node.call;
+    if (!equal || loop_.makes_own[offset]) {
+      const bool own = is_part_of_an_invariant(first, node) && is_own(first.output, node.output, iteration);
+      if (own) loop_.makes_own[offset] = true;
+      return own;
+    }
+    if (first.call->num_params && !has_params_of(first, node, iteration)) return false;
+    for (size_t i = 0; i < node.inputs.size(); ++i)
+      if (!reads_alike(offset, i, iteration)) return false;
+    return true;
+  }
+
+  bool has_params_of(const Node& first, const Node& node, uint32_t iteration) {
+    if (iteration == loop_.first + 1 && loop_.params == 0) loop_.params = node.param - first.param;
+    return node.param - first.param == (iteration - loop_.first) * loop_.params;
+  }
+
+  bool is_part_of_an_invariant(const Node& first, const Node& node) const {
+    return first.call->start && first.call->num_params == 0 && first.call->outputs.size() == 1 &&
+           same_kind(*first.call, *node.call) && first.inputs == node.inputs &&
+           std::all_of(node.inputs.begin(), node.inputs.end(), [&](ValueId value) { return is_before(value); });
+  }
+
+  // Whether this operand is what the same one of the first iteration is, an iteration later.
+  bool reads_alike(NodeId offset, size_t operand, uint32_t iteration) {
+    const ValueId first = graph_.nodes[loop_.begin + offset].inputs[operand],
+                  value = graph_.nodes[begins_[iteration] + offset].inputs[operand];
+    if (is_in(value, iteration)) return is_in(first, loop_.first) && at(value, iteration) == at(first, loop_.first);
+    if (is_in(first, loop_.first)) return false;
+    if (is_in(value, iteration - 1)) return is_carried(first, at(value, iteration - 1));
+    if (!is_before(value)) return false;
+    if (first != value) return is_made_alike(first, value) && is_own(first, value, iteration);
+    return take_role(first, {Role::invariant}) == Role{Role::invariant};
+  }
+
+  bool is_carried(ValueId first, const At& made) {
+    const Role role{Role::carried, made};
+    return !loop_.makes_own[made.offset] && take_role(first, role) == role;
+  }
+
+  // Own values are inputs of one kind, or parts of a value.
+  bool is_made_alike(ValueId first, ValueId value) const {
+    const Input *a = input_of_[first], *b = input_of_[value];
+    if (a || b)
+      return a && b && a->physical == b->physical && a->annotation == b->annotation && a->state == b->state &&
+             a->source == b->source && graph_.values[first].type == graph_.values[value].type;
+    const Node &one = graph_.nodes[graph_.values[first].producer], &other = graph_.nodes[graph_.values[value].producer];
+    return one.inputs == other.inputs && one.call->num_params == 0 && first - one.output == value - other.output &&
+           (one.call == other.call || same_kind(*one.call, *other.call) || *one.call == *other.call);
+  }
+
+  // An own value belongs to one iteration alone.
+  bool is_own(ValueId first, ValueId value, uint32_t iteration) {
+    const Role role = take_role(first, {Role::own_value, {}, loop_.own.size()});
+    if (role.kind != Role::own_value || first == value) return false;
+    if (role.own == loop_.own.size()) loop_.own.push_back({first});
+    std::vector<ValueId>& all = loop_.own[role.own];
+    const size_t place = iteration - loop_.first;
+    if (all.size() == place + 1) return all[place] == value;
+    if (all.size() != place || !owned_.insert(value).second) return false;
+    all.push_back(value);
+    return true;
+  }
+
+  // What the user sees of values of an iteration, in order.
+  struct Seen {
+    struct One {
+      At at;
+      bool is_output;
+      ShardingRef sharding;
+      SourceId source;
+      bool state;
+      bool operator==(const One&) const = default;
+    };
+    std::vector<One> all;
+    bool keeps_state = false;
+    bool operator==(const Seen&) const = default;
+  };
+
+  void note_what_is_seen() {
+    seen_.resize(begins_.size());
+    for (const Constraint& c : graph_.constraints)
+      if (Seen* seen = seen_of(c.value)) seen->all.push_back({at_of(c.value), false, c.sharding, c.source, c.state});
+    for (const Output& o : graph_.outputs)
+      if (Seen* seen = seen_of(o.value)) {
+        seen->all.push_back({at_of(o.value), true, o.annotation, o.source, o.state});
+        seen->keeps_state |= o.donates || o.tied != kNone;
+      }
+  }
+  uint32_t iteration_of_node(NodeId node) const {
+    return static_cast<uint32_t>(std::upper_bound(begins_.begin(), begins_.end(), node) - begins_.begin()) - 1;
+  }
+  At at_of(ValueId value) const { return at(value, iteration_of_node(graph_.values[value].producer)); }
+  Seen* seen_of(ValueId value) {
+    const NodeId producer = graph_.values[value].producer;
+    return producer == kNone ? nullptr : &seen_[iteration_of_node(producer)];
+  }
+
+  // Whether something that follows the last iteration reads what one before it has made.
+  bool is_read_later() const {
+    for (NodeId id = begins_[loop_.last + 1]; id < graph_.nodes.size(); ++id)
+      for (const ValueId value : graph_.nodes[id].inputs) {
+        const NodeId producer = graph_.values[value].producer;
+        if (is_before(value) || producer >= begins_[loop_.last]) continue;
+        if (!loop_.makes_own[(producer - loop_.begin) % loop_.length]) return true;
+      }
+    return false;
+  }
+
+  const Graph& graph_;
+  std::vector<const Input*> input_of_;  // by value
+  std::vector<NodeId> begins_;
+  Loop loop_;
+  // What the first iteration reads of others, and how the iterations after it do.
+  struct Role {
+    enum Kind : uint8_t { none, invariant, carried, own_value } kind = none;
+    At made = {};      // of what is carried, by the iteration before
+    size_t own = 0;    // of own values, the place in `own`
+    bool operator==(const Role&) const = default;
+  };
+  const Role& take_role(ValueId value, const Role& role) {
+    if (roles_[value].kind == Role::none) roles_[value] = role;
+    return roles_[value];
+  }
+  std::vector<Role> roles_;            // by value
+  std::unordered_set<ValueId> owned_;  // by the others than the first
+  std::vector<Seen> seen_;             // by iteration
+};
+
+}  // namespace
+
+std::optional<Loop> find_loop(const Graph& graph) {
+  if (!graph.mesh || graph.schedule.empty()) return std::nullopt;
+  return Finder(graph).run();
+}
+
+}  // namespace spmdx

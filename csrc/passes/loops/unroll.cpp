@@ -1,0 +1,165 @@
+// SPDX-License-Identifier: Apache-2.0
+// Unroll: the members of the body, once for each iteration.
+#include "passes/loops/unroll.h"
+
+#include <utility>
+
+#include "graph/rewrite.h"
+#include "passes/loops/body.h"
+
+namespace spmdx {
+namespace {
+
+class Unroller {
+ public:
+  Unroller(const Graph& graph, const Rolled& rolled, Body body)
+      : graph_(graph), rolled_(rolled), loop_(rolled.loop), body_(std::move(body)), rewrite_(graph),
+        before_(graph.values.size(), kNone), is_own_(graph.values.size(), false) {
+    for (const auto& [value, place] : body_.own) is_own_[value] = true;
+  }
+
+  Graph run() {
+    const size_t more = (loop_.iterations() - 2) * body_.members.size();
+    rewrite_.to().nodes.reserve(graph_.nodes.size() + more);
+    rewrite_.to().values.reserve(graph_.values.size() + more + more / 2);
+    place_own_inputs();
+    note_outputs();
+    keep_nodes([&](uint32_t iteration) { return iteration < loop_.last; });
+    keep_outputs(loop_.first);
+    std::vector<std::pair<ValueId, ValueId>> first;  // what the body makes, as the first iteration makes it
+    for (const Body::Member& member : body_.members) each_result(member, [&](ValueId v) { first.emplace_back(v, rewrite_.at(v)); });
+    for (uint32_t iteration = loop_.first + 1; iteration < loop_.last; ++iteration) {
+      add_iteration(iteration);
+      keep_outputs(iteration);
+    }
+    std::unordered_set<ValueId> handed_on;
+    for (const auto& [value, made] : body_.carried) handed_on.insert(made);
+    for (const auto& [value, made] : first)
+      if (!handed_on.contains(value)) rewrite_.map(value, made);
+    keep_nodes([&](uint32_t iteration) { return iteration >= loop_.last; });
+    return finish();
+  }
+
+ private:
+  template <class Visit>
+  void each_result(const Body::Member& member, const Visit& visit) const {
+    const Node& node = graph_.nodes[member.node];
+    for (ValueId r = 0; r < node.call->outputs.size(); ++r) visit(node.output + r);
+  }
+
+  // Only those of two iterations were read so far.
+  void place_own_inputs() {
+    for (const Rolled::Own& own : rolled_.own) {
+      if (!own.inputs) continue;
+      const ShardingRef& first = graph_.values[graph_.inputs[own.at[0]].value].sharding;
+      for (size_t i = 1; i + 1 < own.at.size(); ++i)
+        rewrite_.to().values[rewrite_.at(graph_.inputs[own.at[i]].value)].sharding = first;
+    }
+  }
+
+  template <class Wanted>
+  void keep_nodes(const Wanted& wanted) {
+    for (NodeId id = 0; id < graph_.nodes.size(); ++id)
+      if (wanted(body_.iterations[id])) rewrite_.keep(graph_.nodes[id]);
+  }
+
+  void add_iteration(uint32_t iteration) {
+    for (const auto& [value, made] : body_.carried) before_[value] = rewrite_.at(made);
+    for (const Body::Member& member : body_.members) {
+      const Node& node = graph_.nodes[member.node];
+      std::vector<ValueId> operands;
+      for (const ValueId value : node.inputs) operands.push_back(read_by(iteration, value));
+      rewrite_.keep(node, std::move(operands));
+      renumber(rewrite_.to().nodes.back(), member, iteration - loop_.first);
+    }
+  }
+
+  ValueId read_by(uint32_t iteration, ValueId value) const {
+    if (before_[value] != kNone) return before_[value];
+    if (!is_own_[value]) return rewrite_.at(value);
+    const Rolled::Own& own = rolled_.own[body_.own.at(value)];
+    const uint32_t at = own.at[iteration - loop_.first];
+    return rewrite_.at(own.inputs ? graph_.inputs[at].value : graph_.outputs[at].value);
+  }
+
+  void renumber(Node& node, const Body::Member& member, uint32_t later) const {
+    if (member.own_params) node.param += later * loop_.params;
+    if (member.own_starts) node.starts_of += later * loop_.length;
+    if (iteration_of(node.recorded.phase) == loop_.first) node.recorded.phase += 2 * later;
+  }
+
+  // ---- what the user keeps ----
+
+  // Of the first iteration: where its nodes make what, and which output of the rolled program that is.
+  void note_outputs() {
+    const Graph& whole = *rolled_.whole;
+    kept_.resize(whole.outputs.size(), kNone);
+    std::unordered_map<ValueId, size_t> of_first;
+    for (size_t i = 0; i < rolled_.outputs.size(); ++i)
+      if (const uint32_t output = rolled_.outputs[i]; output != kNone) of_first.emplace(whole.outputs[output].value, i);
+    of_iteration_.resize(loop_.iterations());
+    for (uint32_t i = 0; i < whole.outputs.size(); ++i) {
+      const NodeId made = whole.values[whole.outputs[i].value].producer;
+      if (made == kNone || made < loop_.begin || made >= loop_.begin_of(loop_.last)) continue;
+      const NodeId offset = (made - loop_.begin) % loop_.length;
+      if (loop_.makes_own[offset]) continue;
+      const ValueId value = whole.nodes[loop_.begin + offset].output + whole.outputs[i].value - whole.nodes[made].output;
+      of_iteration_[(made - loop_.begin) / loop_.length].emplace_back(i, of_first.at(value));
+    }
+  }
+
+  void keep_outputs(uint32_t iteration) {
+    for (const auto& [output, rolled] : of_iteration_[iteration - loop_.first])
+      kept_[output] = rewrite_.at(graph_.outputs[rolled].value);
+  }
+
+  Graph finish() {
+    for (size_t i = 0; i < rolled_.outputs.size(); ++i)
+      if (const uint32_t output = rolled_.outputs[i]; output != kNone && kept_[output] == kNone)
+        kept_[output] = rewrite_.at(graph_.outputs[i].value);
+    Graph result = rewrite_.finish();
+    result.outputs = rolled_.whole->outputs;
+    for (size_t i = 0; i < kept_.size(); ++i) result.outputs[i].value = kept_[i];
+    result.left_out = {};
+    merge_starts(result);
+    return result;
+  }
+
+  bool is_of_first(NodeId recorded) const {
+    return recorded != kNone && recorded >= loop_.begin && recorded < loop_.begin + loop_.length;
+  }
+
+  // What was taken for equal in the first iteration is so in the others.
+  void merge_starts(Graph& result) const {
+    const auto pairs = result.merged_starts;
+    for (const auto& [gone, kept] : pairs) {
+      const bool one = is_of_first(gone), other = is_of_first(kept);
+      if ((!one && !other) || (one && loop_.makes_own[gone - loop_.begin]) || (other && loop_.makes_own[kept - loop_.begin]))
+        continue;
+      for (uint32_t later = 1; later + 1 < loop_.iterations(); ++later)
+        result.merged_starts.emplace_back(one ? gone + later * loop_.length : gone,
+                                          other ? kept + later * loop_.length : kept);
+    }
+  }
+
+  const Graph& graph_;
+  const Rolled& rolled_;
+  const Loop& loop_;
+  const Body body_;
+  Rewrite rewrite_;
+  std::vector<ValueId> before_;  // by value that is carried: what the iteration before has made
+  std::vector<bool> is_own_;     // by value
+  std::vector<ValueId> kept_;  // by output of the whole
+  std::vector<std::vector<std::pair<uint32_t, size_t>>> of_iteration_;
+};
+
+}  // namespace
+
+bool unroll(Graph& graph, const Rolled& rolled) {
+  std::optional<Body> body = find_body(graph, rolled);
+  if (!body) return false;
+  graph = Unroller(graph, rolled, std::move(*body)).run();
+  return true;
+}
+
+}  // namespace spmdx
