@@ -76,7 +76,8 @@ struct Recorded {
   // Equal numbers say which these are, and nothing else: processes may have others.
   uint64_t op = 0;
   bool again = false;  // of the forward pass, computed anew within a backward pass, as checkpoints do
-  // While a plan is made: of nodes of a loop, which of its iteration's nodes this is, or is made of.
+  // While a plan is made: of nodes of a loop, which of its iteration's nodes this is, or is made of; of what reads
+  // iterations after it, more than these, see passes/loops.
   uint32_t in_loop = kNone;
 };
 inline bool is_backward(uint32_t phase) { return phase != 0 && phase % 2 == 0; }

@@ -93,7 +93,7 @@ def draw_settings(seed):
     m = draw.choice([1, 2, 3, 4, 5, 8])
     cuts = sorted(draw.randint(0, 12) for _ in range(m - 1))
     chunks = draw.choice([1, 1, 1, 2])
-    return {
+    settings = {
         "shape": shape,
         "axes": axes,
         "chunks": chunks,
@@ -114,7 +114,14 @@ def draw_settings(seed):
         "steps": draw.randint(1, 3),
         "checkpointed": draw.choice([None, None, None, "anew", "reentrant"]),
         "cut_anew": draw.random() < 0.15,
+        "taken": draw.choice(["split", "split", "in the loop", "uploaded"]),
+        "carried": draw.choice([None, None, "total", "average", "state", "buffer"]),
+        "summed_later": draw.choice([None, None, "stacked", "added"]),
     }
+    if draw.random() < 0.5:  # alike, but for the last one; such are planned as one
+        m = draw.choice([5, 6, 8, 11, 12])
+        settings["sizes"] = [12 // m] * m + [12 % m] * (12 % m > 0)
+    return settings
 
 
 def annotate(net, settings, draw):
@@ -153,6 +160,54 @@ def passed(net, x, checkpointed):
     return checkpoint(net, x, use_reentrant=checkpointed == "reentrant")
 
 
+def microbatches(batch, settings, device):
+    """The batch in parts, on the device."""
+    if settings["taken"] == "split":
+        yield from batch.to(device).split(settings["sizes"])
+        return
+    if settings["taken"] == "in the loop":
+        batch = batch.to(device)
+    end = 0
+    for rows in settings["sizes"]:
+        begin, end = end, end + rows
+        yield batch[begin:end].to(device)
+
+
+class Carried:
+    """What a microbatch leaves to the next one."""
+
+    def __init__(self, kind, net, device):
+        self.kind, self.net = kind, net
+        self.value = 0
+        if kind == "average":
+            self.value = torch.zeros((), device=device)
+        elif kind == "state":
+            self.value = torch.zeros(WIDTH, device=device)
+
+    def before(self, x):
+        return x + self.value if self.kind == "state" else x
+
+    @torch.no_grad()
+    def after(self, loss, last):
+        if self.kind == "total":
+            self.value = self.value + loss.detach()
+        elif self.kind == "average":
+            self.value.mul_(0.9).add_(loss.detach(), alpha=0.1)
+        elif self.kind == "state":
+            self.value = 0.5 * self.value + last.detach().sum(0).tanh()
+        elif self.kind == "buffer":
+            self.net.constant.mul_(1.01)
+
+    def found(self):
+        return [self.value] if isinstance(self.value, torch.Tensor) else []
+
+
+def summed(losses, how):
+    if how == "stacked" and losses:
+        return [torch.stack(losses).sum()]
+    return [sum(losses)] if how == "added" and losses else []
+
+
 def train(seed, device):
     """What a program gives, as a list of tensors on the CPU."""
     settings, draw = draw_settings(seed), random.Random(seed)
@@ -167,20 +222,23 @@ def train(seed, device):
     optimizer = make(learning, lr=0.02, foreach=settings["foreach"], **kind)
     found = []
     for _ in range(settings["steps"]):
-        batch = torch.randn(12, WIDTH).to(device)
-        for i, x in enumerate(batch.split(settings["sizes"])):
+        batch = torch.randn(12, WIDTH)
+        carried, losses = Carried(settings["carried"], net, device), []
+        for i, x in enumerate(microbatches(batch, settings, device)):
             if mesh is not None and settings["rows_cut"] and "data" in settings["axes"]:
                 spmdx.mark_sharding(x, mesh, ("data", None))
-            last, middle = passed(net, x, settings["checkpointed"])
+            last, middle = passed(net, carried.before(x), settings["checkpointed"])
             loss = last.square().sum() / 12 + middle.sin().sum() / 120
             if loss.requires_grad and settings["twice"] and i % 2 == 0:
                 (loss / 2).backward(retain_graph=True)
                 (loss / 2).backward()
             elif loss.requires_grad:
                 loss.backward()
-            found.append(loss.detach())
+            losses.append(loss.detach())
+            carried.after(loss, last)
             if settings["read_in_the_loop"] and i == 1:
                 loss.item()
+        found += [*losses, *carried.found(), *summed(losses, settings["summed_later"])]
         used = [p for p in learning if p.grad is not None]
         found += [p.grad.clone() for p in used]
         if settings["clipped"] and used:
@@ -193,7 +251,7 @@ def train(seed, device):
             cut_anew(net, mesh, settings, random.Random(seed + 1))
         if settings["evaluated"]:
             with torch.no_grad():
-                found.append(net(batch)[0])
+                found.append(net(batch.to(device))[0])
     return [t.detach().cpu() for t in [*found, *net.state_dict().values()]]
 
 

@@ -24,7 +24,7 @@ class Pairing {
     pair_recorded_nodes();
     for (NodeId id = 0; id < graph_.nodes.size(); ++id)
       if (body_.iterations[id] == loop_.first && !tell_operands(id)) return std::nullopt;
-    if (!is_in_order() || !is_closed() || !keeps_its_own()) return std::nullopt;
+    if (!find_reads() || !is_in_order() || !is_closed() || !keeps_its_own()) return std::nullopt;
     return collect() ? std::optional(std::move(body_)) : std::nullopt;
   }
 
@@ -163,6 +163,30 @@ class Pairing {
     return true;
   }
 
+  // Whether all that reads iterations after the loop is still there.
+  bool find_reads() {
+    size_t found = 0;
+    for (NodeId id = 0; id < graph_.nodes.size(); ++id) {
+      const Node& node = graph_.nodes[id];
+      if (node.recorded.in_loop == kNone || node.recorded.in_loop < loop_.length) continue;
+      const size_t first = node.recorded.in_loop - loop_.length;
+      const NodeId recorded = loop_.reads[first].node;
+      const Call& call = *rolled_.whole->nodes[recorded].call;
+      if (!(*node.call == call) || body_.reads.contains(id)) return false;
+      for (size_t i = first; i < loop_.reads.size() && loop_.reads[i].node == recorded; ++i, ++found) {
+        const Loop::Read& read = loop_.reads[i];
+        if (iteration_of_value(node.inputs[read.operand]) != loop_.first) return false;
+        body_.reads[id].push_back({read.operand, read.iteration});
+      }
+    }
+    return found == loop_.reads.size();
+  }
+  bool is_read(NodeId id, size_t operand) const {
+    const auto at = body_.reads.find(id);
+    return at != body_.reads.end() &&
+           std::ranges::any_of(at->second, [&](const Body::Read& read) { return read.operand == operand; });
+  }
+
   // Whether the iterations up to the last one can come before what is not of them.
   bool is_in_order() const {
     for (NodeId id = 0; id < graph_.nodes.size(); ++id)
@@ -179,6 +203,7 @@ class Pairing {
       for (size_t i = 0; i < node.inputs.size(); ++i) {
         const ValueId value = node.inputs[i];
         if (iteration_of_value(value) != loop_.first || body_.own.contains(value)) continue;
+        if (is_read(id, i)) continue;
         if (first_of_[id] == kNone) return false;
         const auto carried = body_.carried.find(graph_.nodes[first_of_[id]].inputs[i]);
         if (carried == body_.carried.end() || carried->second != value) return false;
@@ -202,6 +227,8 @@ class Pairing {
   bool collect() {
     std::vector<bool> needed(graph_.nodes.size(), false);
     for (const auto& [first, made] : body_.carried) needed[graph_.values[made].producer] = true;
+    for (const auto& [id, reads] : body_.reads)
+      for (const Body::Read& read : reads) needed[graph_.values[graph_.nodes[id].inputs[read.operand]].producer] = true;
     for (size_t i = 0; i < graph_.outputs.size(); ++i) {
       const ValueId value = graph_.outputs[i].value;
       if (rolled_.outputs[i] != kNone && iteration_of_value(value) == loop_.first && !body_.own.contains(value))

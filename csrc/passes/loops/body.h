@@ -18,6 +18,12 @@ struct Body {
   std::vector<Member> members;                       // in program order
   std::unordered_map<ValueId, ValueId> carried;      // what an iteration reads of the one before: its own value of this
   std::unordered_map<ValueId, size_t> own;           // own values of the first iteration: places in Rolled::own
+  // By node that follows the loop: which of its operands are those of which iterations.
+  struct Read {
+    size_t operand;
+    uint32_t iteration;
+  };
+  std::unordered_map<NodeId, std::vector<Read>> reads;
   std::vector<uint32_t> iterations;                  // by node: which it belongs to; what follows: kNone
 };
 

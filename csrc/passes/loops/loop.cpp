@@ -49,7 +49,8 @@ class Finder {
       ++loop_.last;
       if (seen_[loop_.last] != seen_[first]) break;  // others may not follow it
     }
-    if (loop_.iterations() < kFewest || is_read_later()) return false;
+    if (loop_.iterations() < kFewest) return false;
+    find_reads();
     std::erase_if(loop_.own, [&](const std::vector<ValueId>& own) { return own.size() < loop_.iterations(); });
     for (auto& own : loop_.own) own.resize(loop_.iterations());
     return true;
@@ -196,15 +197,16 @@ class Finder {
     return producer == kNone ? nullptr : &seen_[iteration_of_node(producer)];
   }
 
-  // Whether something that follows the last iteration reads what one before it has made.
-  bool is_read_later() const {
+  void find_reads() {
     for (NodeId id = begins_[loop_.last + 1]; id < graph_.nodes.size(); ++id)
-      for (const ValueId value : graph_.nodes[id].inputs) {
+      for (size_t i = 0; i < graph_.nodes[id].inputs.size(); ++i) {
+        const ValueId value = graph_.nodes[id].inputs[i];
         const NodeId producer = graph_.values[value].producer;
         if (is_before(value) || producer >= begins_[loop_.last]) continue;
-        if (!loop_.makes_own[(producer - loop_.begin) % loop_.length]) return true;
+        const uint32_t iteration = iteration_of_node(producer);
+        const At made = at(value, iteration);
+        if (!loop_.makes_own[made.offset]) loop_.reads.push_back({id, i, iteration, made.offset, made.result});
       }
-    return false;
   }
 
   const Graph& graph_;

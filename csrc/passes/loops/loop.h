@@ -21,6 +21,15 @@ struct Loop {
   // By own value: that of each iteration from the first to the last.
   std::vector<std::vector<ValueId>> own;
   std::vector<bool> makes_own;  // by node of an iteration: its result is an own value
+  // What follows the loop and reads what an iteration before the last one has made, as a sum of all losses.
+  struct Read {
+    NodeId node;
+    size_t operand;
+    uint32_t iteration;
+    NodeId offset;
+    ValueId result;  // of that node of the iteration
+  };
+  std::vector<Read> reads;  // by node and operand
 
   uint32_t iterations() const { return last - first + 1; }
   NodeId begin_of(uint32_t iteration) const { return begin + (iteration - first) * length; }

@@ -2,6 +2,7 @@
 // Roll: the last iteration reads what the first one makes.
 #include "passes/loops/roll.h"
 
+#include <algorithm>
 #include <utility>
 
 #include "graph/rewrite.h"
@@ -27,6 +28,10 @@ class Roller {
     keep(loop.begin_of(loop.first + 1), loop.begin_of(loop.last));  // parts of what is made before the loop
     keep(loop.begin, loop.begin_of(loop.first + 1));
     carry_on(rewrite);
+    for (const Loop::Read& read : loop.reads) {
+      const Node& first = whole_.nodes[loop.begin + read.offset];
+      rewrite.map(whole_.nodes[read.node].inputs[read.operand], rewrite.at(first.output + read.result));
+    }
     keep(loop.begin_of(loop.last), static_cast<NodeId>(whole_.nodes.size()));
     add_seen(rewrite);
     graph = std::move(rewrite.to());
@@ -42,6 +47,9 @@ class Roller {
     if (node.call->start) node.starts_of = id;
     if (loop.is_in(loop.first, id) || loop.is_in(loop.last, id))
       node.recorded.in_loop = (id - loop.begin) % loop.length;
+    const auto read = std::ranges::lower_bound(loop.reads, id, {}, &Loop::Read::node);
+    if (read != loop.reads.end() && read->node == id)
+      node.recorded.in_loop = loop.length + static_cast<uint32_t>(read - loop.reads.begin());
   }
 
   bool is_gone(ValueId value) const {

@@ -59,8 +59,14 @@ class Unroller {
 
   template <class Wanted>
   void keep_nodes(const Wanted& wanted) {
-    for (NodeId id = 0; id < graph_.nodes.size(); ++id)
-      if (wanted(body_.iterations[id])) rewrite_.keep(graph_.nodes[id]);
+    for (NodeId id = 0; id < graph_.nodes.size(); ++id) {
+      if (!wanted(body_.iterations[id])) continue;
+      const Node& node = graph_.nodes[id];
+      std::vector<ValueId> operands = rewrite_.mapped(node).inputs;
+      if (const auto read = read_.find(id); read != read_.end())
+        for (const auto& [operand, value] : read->second) operands[operand] = value;
+      rewrite_.keep(node, std::move(operands));
+    }
   }
 
   void add_iteration(uint32_t iteration) {
@@ -93,7 +99,7 @@ class Unroller {
   // Of the first iteration: where its nodes make what, and which output of the rolled program that is.
   void note_outputs() {
     const Graph& whole = *rolled_.whole;
-    kept_.resize(whole.outputs.size(), kNone);
+    kept_.resize(whole.outputs.size(), Output{.value = kNone});
     std::unordered_map<ValueId, size_t> of_first;
     for (size_t i = 0; i < rolled_.outputs.size(); ++i)
       if (const uint32_t output = rolled_.outputs[i]; output != kNone) of_first.emplace(whole.outputs[output].value, i);
@@ -110,16 +116,24 @@ class Unroller {
 
   void keep_outputs(uint32_t iteration) {
     for (const auto& [output, rolled] : of_iteration_[iteration - loop_.first])
-      kept_[output] = rewrite_.at(graph_.outputs[rolled].value);
+      keep_output(output, graph_.outputs[rolled]);
+    for (const auto& [id, reads] : body_.reads)
+      for (const Body::Read& read : reads)
+        if (read.iteration == iteration)
+          read_[id].emplace_back(read.operand, rewrite_.at(graph_.nodes[id].inputs[read.operand]));
+  }
+
+  void keep_output(uint32_t output, const Output& of_rolled) {
+    kept_[output] = of_rolled;
+    kept_[output].value = rewrite_.at(of_rolled.value);
   }
 
   Graph finish() {
     for (size_t i = 0; i < rolled_.outputs.size(); ++i)
-      if (const uint32_t output = rolled_.outputs[i]; output != kNone && kept_[output] == kNone)
-        kept_[output] = rewrite_.at(graph_.outputs[i].value);
+      if (const uint32_t output = rolled_.outputs[i]; output != kNone && kept_[output].value == kNone)
+        keep_output(output, graph_.outputs[i]);
     Graph result = rewrite_.finish();
-    result.outputs = rolled_.whole->outputs;
-    for (size_t i = 0; i < kept_.size(); ++i) result.outputs[i].value = kept_[i];
+    result.outputs = std::move(kept_);
     result.left_out = {};
     merge_starts(result);
     return result;
@@ -149,7 +163,8 @@ class Unroller {
   Rewrite rewrite_;
   std::vector<ValueId> before_;  // by value that is carried: what the iteration before has made
   std::vector<bool> is_own_;     // by value
-  std::vector<ValueId> kept_;  // by output of the whole
+  std::unordered_map<NodeId, std::vector<std::pair<size_t, ValueId>>> read_;  // by node that follows: its operands
+  std::vector<Output> kept_;     // by output of the whole
   std::vector<std::vector<std::pair<uint32_t, size_t>>> of_iteration_;
 };
 
