@@ -135,8 +135,6 @@ struct Output {
   bool donates = false;   // nobody holds the tied input after the step, so its buffer may be reused
   SourceId source = 0;
   bool state = false;  // as Input::state
-  // While a plan is made: the output whose readers read this one in iterations that are left out. kNone: it has its own.
-  uint32_t read_as = kNone;
 };
 
 // A sharding that the user has put on a value inside of the program.

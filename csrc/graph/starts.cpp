@@ -90,20 +90,34 @@ std::vector<int64_t> starts_of(const Graph& graph) {
   return starts;
 }
 
+namespace {
+
+// Takes as many starts as the call has, and moves behind them.
+CallRef with_starts(Call call, std::vector<int64_t>::const_iterator& next) {
+  const int64_t length = length_of(call);
+  Arg& start = call.args[call.start->arg];
+  if (auto* list = std::get_if<std::vector<int64_t>>(&start)) {
+    for (int64_t& one : *list) one = *next++;
+  } else {
+    if (call.start->ends) call.args[call.start->arg + 1] = *next + length;
+    start = *next++;
+  }
+  return seal(std::move(call));
+}
+
+}  // namespace
+
+CallRef with_starts_of(const Call& call, const Call& other) {
+  std::vector<int64_t> starts;
+  add_starts(other, starts);
+  auto next = starts.cbegin();
+  return with_starts(call, next);
+}
+
 Graph with_starts(Graph graph, const std::vector<int64_t>& starts) {
   auto next = starts.begin();
-  for (Node& node : graph.nodes) {
-    if (!node.call->start) continue;
-    Call call = *node.call;
-    Arg& start = call.args[call.start->arg];
-    if (auto* list = std::get_if<std::vector<int64_t>>(&start)) {
-      for (int64_t& one : *list) one = *next++;
-    } else {
-      if (call.start->ends) call.args[call.start->arg + 1] = *next + length_of(*node.call);
-      start = *next++;
-    }
-    node.call = seal(std::move(call));
-  }
+  for (Node& node : graph.nodes)
+    if (node.call->start) node.call = with_starts(*node.call, next);
   return graph;
 }
 

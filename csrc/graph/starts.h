@@ -34,6 +34,8 @@ void add_starts(const Call& call, std::vector<int64_t>& starts);
 // The starts of all nodes, in order.
 std::vector<int64_t> starts_of(const Graph& graph);
 
+// The call with the starts of another one, which has as many.
+CallRef with_starts_of(const Call& call, const Call& other);
 // The graph with other starts, as many as it has.
 Graph with_starts(Graph graph, const std::vector<int64_t>& starts);
 

@@ -157,8 +157,7 @@ std::string print_output(const Output& output, const Graph& graph) {
   if (output.annotation) out += " !" + typed(graph.values[output.value].type, output.annotation);
   if (output.tied != kNone) out += " tied " + percent(graph.inputs[output.tied].value);
   if (output.donates) out += " donates";
-  if (output.state) out += " state";
-  return output.read_as == kNone ? out : out + " read as " + std::to_string(output.read_as);
+  return output.state ? out + " state" : out;
 }
 
 // The number of parameters that nodes use. The parser sets Graph::num_params to it, if the text says nothing else.

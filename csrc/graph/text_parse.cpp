@@ -155,10 +155,6 @@ class Parser {
     }
     out.donates = cursor.accept("donates");
     out.state = cursor.accept("state");
-    if (cursor.accept("read")) {
-      cursor.expect("as");
-      out.read_as = cursor.number<uint32_t>("the number of an output");
-    }
     graph_.outputs.push_back(out);
   }
 

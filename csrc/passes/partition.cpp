@@ -7,7 +7,6 @@
 
 #include "base/error.h"
 #include "graph/rewrite.h"
-#include "graph/starts.h"
 #include "passes/layouts.h"
 #include "passes/passes.h"
 #include "passes/search/assignment.h"
@@ -131,19 +130,6 @@ class Partition {
   std::unordered_map<ValueId, const Input*> inputs_;
 };
 
-// Parts of a value that iterations of a loop have for their own are made alike, so that all of them read alike.
-void make_own_values_alike(Draft& draft) {
-  const auto producer = [&](uint32_t output) { return draft.graph.values[draft.graph.outputs[output].value].producer; };
-  for (const Rolled::Own& own : draft.rolled->own) {
-    if (own.inputs || producer(own.at[0]) == kNone) continue;
-    const NodeId first = producer(own.at[0]);
-    for (const uint32_t output : own.at)
-      if (const NodeId node = producer(output);
-          node != kNone && same_kind(*draft.graph.nodes[node].call, *draft.graph.nodes[first].call))
-        draft.decisions->choices[node] = draft.decisions->choices[first];
-  }
-}
-
 }  // namespace
 
 void partition(Draft& draft, const CompileOptions& options) {
@@ -153,7 +139,6 @@ void partition(Draft& draft, const CompileOptions& options) {
       throw ShardingError("partition: a value of " + str(value.type) +
                           " has no sharding yet. Expected a graph that was propagated. Run the pass propagate first.");
   search(draft, options);  // does nothing after the pass search; partition may also be run without it
-  if (draft.rolled) make_own_values_alike(draft);
   draft.graph = Partition(draft.graph, *draft.decisions, options).run();
   draft.decisions.reset();  // they were for the old graph
 }

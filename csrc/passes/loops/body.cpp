@@ -5,6 +5,8 @@
 #include <algorithm>
 #include <map>
 
+#include "passes/loops/any_start.h"
+
 namespace spmdx {
 namespace {
 
@@ -46,23 +48,28 @@ class Pairing {
   }
 
   void find_own_values() {
+    std::vector<uint32_t> input_of(rolled_.whole->values.size(), kNone);
+    for (uint32_t i = 0; i < rolled_.whole->inputs.size(); ++i) input_of[rolled_.whole->inputs[i].value] = i;
     std::vector<bool> own(graph_.values.size(), false);
-    for (size_t i = 0; i < rolled_.own.size(); ++i) {
-      const ValueId value = value_of(rolled_.own[i], rolled_.own[i].at.front());
+    for (size_t i = 0; i < loop_.own.size(); ++i) {
+      const ValueId first = loop_.own[i].front();
+      if (input_of[first] == kNone) {
+        parts_.emplace(rolled_.whole->values[first].producer, i);
+        continue;
+      }
+      const ValueId value = graph_.inputs[input_of[first]].value;
       body_.own.emplace(value, i);
+      last_own_.emplace(value, graph_.inputs[input_of[loop_.own[i].back()]].value);
       own[value] = true;
     }
     // Before the first iteration passes may have moved them.
     for (NodeId id = 0; id < graph_.nodes.size(); ++id) {
       const Node& node = graph_.nodes[id];
-      if (body_.iterations[id] >= loop_.first || !is_collective(node) || body_.own.contains(node.output)) continue;
+      if (body_.iterations[id] >= loop_.first || !is_collective(node) || node.inputs.empty()) continue;
       if (!std::ranges::all_of(node.inputs, [&](ValueId v) { return own[v]; })) continue;
       repeated_[id] = true;
       for (ValueId r = 0; r < node.call->outputs.size(); ++r) own[node.output + r] = true;
     }
-  }
-  ValueId value_of(const Rolled::Own& own, uint32_t at) const {
-    return own.inputs ? graph_.inputs[at].value : graph_.outputs[at].value;
   }
 
   // Those of the first and the last iteration that were recorded as the same node of it.
@@ -70,7 +77,7 @@ class Pairing {
     std::map<uint32_t, std::pair<std::vector<NodeId>, std::vector<NodeId>>> nodes;
     for (NodeId id = 0; id < graph_.nodes.size(); ++id) {
       const uint32_t in_loop = graph_.nodes[id].recorded.in_loop;
-      if (in_loop == kNone || loop_.makes_own[in_loop]) continue;
+      if (in_loop == kNone) continue;
       if (body_.iterations[id] == loop_.first) nodes[in_loop].first.push_back(id);
       if (body_.iterations[id] == loop_.last) nodes[in_loop].second.push_back(id);
     }
@@ -91,11 +98,33 @@ class Pairing {
 
   bool have_equal_calls(NodeId first, NodeId last) const {
     const Node &a = graph_.nodes[first], &b = graph_.nodes[last];
-    const uint32_t times = loop_.iterations() - 1;
-    return (a.call == b.call || *a.call == *b.call) && a.inputs.size() == b.inputs.size() &&
-           (!a.call->num_params || apart(a.param, b.param, loop_.params, times)) &&
-           (a.starts_of == kNone) == (b.starts_of == kNone) &&
-           (a.starts_of == kNone || apart(a.starts_of, b.starts_of, loop_.length, times));
+    const bool equal = a.call == b.call || *a.call == *b.call;
+    return (equal || (a.call->start && b.call->start && same_kind(*a.call, *b.call))) &&
+           a.inputs.size() == b.inputs.size() &&
+           (!a.call->num_params || apart(a.param, b.param, loop_.params, loop_.iterations() - 1)) &&
+           have_equal_starts(a, b, equal);
+  }
+
+  bool have_equal_starts(const Node& a, const Node& b, bool equal) const {
+    if (a.starts_of == kNone || b.starts_of == kNone) return equal && a.starts_of == b.starts_of;
+    if (a.starts_of == b.starts_of) return equal;
+    const std::vector<NodeId> starts = starts_of(a);
+    if (starts.empty() || starts.back() != b.starts_of) return false;
+    const Graph& whole = *rolled_.whole;
+    if (std::ranges::all_of(starts, [&](NodeId id) { return *whole.nodes[id].call == *whole.nodes[a.starts_of].call; }))
+      return equal;
+    return takes_any_start(graph_, a, whole.nodes[a.starts_of]) && takes_any_start(graph_, b, whole.nodes[b.starts_of]);
+  }
+
+  // Of each iteration, if what the first one has is its own.
+  std::vector<NodeId> starts_of(const Node& first) const {
+    std::vector<NodeId> starts;
+    if (const auto part = parts_.find(first.starts_of); part != parts_.end()) {
+      for (const ValueId value : loop_.own[part->second]) starts.push_back(rolled_.whole->values[value].producer);
+    } else if (loop_.is_in(loop_.first, first.starts_of)) {
+      for (uint32_t i = 0; i < loop_.iterations(); ++i) starts.push_back(first.starts_of + i * loop_.length);
+    }
+    return starts;
   }
 
   uint32_t iteration_of_value(ValueId value) const {
@@ -112,24 +141,46 @@ class Pairing {
   // Whether it is known of each operand of a node of the first iteration where the others have it from.
   bool tell_operands(NodeId id) {
     const Node& node = graph_.nodes[id];
-    if (body_.own.contains(node.output)) return true;  // the others have theirs
+    const NodeId partner = partner_[id];
     for (size_t i = 0; i < node.inputs.size(); ++i) {
       const ValueId value = node.inputs[i];
-      if (in_body(value) || body_.own.contains(value)) continue;
-      if (partner_[id] == kNone) {
-        if (!is_input(value) || !note_invariant(value)) return false;
-      } else if (!tell_operand(value, graph_.nodes[partner_[id]].inputs[i])) {
+      if (partner != kNone) {
+        const ValueId last = graph_.nodes[partner].inputs[i];
+        if (in_body(value) || body_.own.contains(value) ? !correspond(value, last) : !tell_operand(value, last))
+          return false;
+      } else if (!in_body(value) && !body_.own.contains(value) && (!is_input(value) || !note_invariant(value))) {
         return false;
       }
     }
     return true;
   }
 
+  // Whether the last iteration has made this value as the first has made that one, wherever they lie.
+  bool correspond(ValueId first, ValueId last) const {
+    first = before_moves(first);
+    last = before_moves(last);
+    if (body_.own.contains(first)) return last_own_.at(first) == last;
+    const NodeId a = graph_.values[first].producer, b = graph_.values[last].producer;
+    if (a == kNone || b == kNone) return first == last;
+    const Node &one = graph_.nodes[a], &other = graph_.nodes[b];
+    if (first - one.output != last - other.output) return false;
+    if (partner_[a] != kNone || first_of_[b] != kNone) return partner_[a] == b;
+    if (first == last) return !in_body(first);
+    return in_body(first) && have_equal_calls(a, b) &&
+           std::ranges::equal(one.inputs, other.inputs, [&](ValueId x, ValueId y) { return correspond(x, y); });
+  }
+  ValueId before_moves(ValueId value) const {
+    for (NodeId id = graph_.values[value].producer; id != kNone && is_collective(graph_.nodes[id]);
+         id = graph_.values[value].producer)
+      value = graph_.nodes[id].inputs[value - graph_.nodes[id].output];
+    return value;
+  }
+
   bool tell_operand(ValueId first, ValueId last) {
     if (first == last) return note_invariant(first);
     if (iteration_of_value(last) != loop_.first) return may_repeat(first, last) && repeat(first, last);
     const Value &a = graph_.values[first], &b = graph_.values[last];
-    return a.sharding == b.sharding && a.type == b.type && !invariant_.contains(first) && !body_.own.contains(last) &&
+    return a.sharding == b.sharding && a.type == b.type && !invariant_.contains(first) &&
            body_.carried.try_emplace(first, last).first->second == last;
   }
   bool note_invariant(ValueId value) {
@@ -140,12 +191,12 @@ class Pairing {
   // What is made before the iterations for each of them anew, as gathered parameters that are not kept.
   bool may_repeat(ValueId first, ValueId last) const {
     if (first == last) return !in_body(first) && !body_.own.contains(first) && !body_.carried.contains(first);
-    if (const auto own = body_.own.find(first); own != body_.own.end())
-      return value_of(rolled_.own[own->second], rolled_.own[own->second].at.back()) == last;
+    if (body_.own.contains(first)) return last_own_.at(first) == last;
     const NodeId a = graph_.values[first].producer, b = graph_.values[last].producer;
     if (a == kNone || b == kNone || body_.iterations[a] >= loop_.first) return false;
     const Node &one = graph_.nodes[a], &other = graph_.nodes[b];
-    if (!have_equal_calls(a, b) || one.sub_axes != other.sub_axes || first - one.output != last - other.output) return false;
+    if (!have_equal_calls(a, b) || one.sub_axes != other.sub_axes || first - one.output != last - other.output)
+      return false;
     for (ValueId r = 0; r < one.call->outputs.size(); ++r)
       if (graph_.values[one.output + r].sharding != graph_.values[other.output + r].sharding) return false;
     return std::ranges::equal(one.inputs, other.inputs, [&](ValueId x, ValueId y) { return may_repeat(x, y); });
@@ -157,6 +208,7 @@ class Pairing {
     if (partner_[a] != kNone && partner_[a] != b) return false;
     repeated_[a] = true;
     partner_[a] = b;
+    first_of_[b] = a;
     const Node &one = graph_.nodes[a], &other = graph_.nodes[b];
     for (size_t i = 0; i < one.inputs.size(); ++i)
       if (!repeat(one.inputs[i], other.inputs[i])) return false;
@@ -191,7 +243,8 @@ class Pairing {
   bool is_in_order() const {
     for (NodeId id = 0; id < graph_.nodes.size(); ++id)
       for (const ValueId value : graph_.nodes[id].inputs)
-        if (body_.iterations[id] < loop_.last && !is_input(value) && iteration_of_value(value) >= loop_.last) return false;
+        if (body_.iterations[id] < loop_.last && !is_input(value) && iteration_of_value(value) >= loop_.last)
+          return false;
     return true;
   }
 
@@ -202,7 +255,7 @@ class Pairing {
       const Node& node = graph_.nodes[id];
       for (size_t i = 0; i < node.inputs.size(); ++i) {
         const ValueId value = node.inputs[i];
-        if (iteration_of_value(value) != loop_.first || body_.own.contains(value)) continue;
+        if (iteration_of_value(value) != loop_.first) continue;
         if (is_read(id, i)) continue;
         if (first_of_[id] == kNone) return false;
         const auto carried = body_.carried.find(graph_.nodes[first_of_[id]].inputs[i]);
@@ -216,7 +269,7 @@ class Pairing {
   bool keeps_its_own() const {
     for (size_t i = 0; i < graph_.outputs.size(); ++i) {
       const ValueId value = graph_.outputs[i].value;
-      if (rolled_.outputs[i] == kNone || iteration_of_value(value) != loop_.first || body_.own.contains(value)) continue;
+      if (iteration_of_value(value) != loop_.first) continue;
       const NodeId made = rolled_.whole->values[rolled_.whole->outputs[rolled_.outputs[i]].value].producer;
       if (made == kNone || !loop_.is_in(loop_.first, made)) return false;
     }
@@ -231,8 +284,7 @@ class Pairing {
       for (const Body::Read& read : reads) needed[graph_.values[graph_.nodes[id].inputs[read.operand]].producer] = true;
     for (size_t i = 0; i < graph_.outputs.size(); ++i) {
       const ValueId value = graph_.outputs[i].value;
-      if (rolled_.outputs[i] != kNone && iteration_of_value(value) == loop_.first && !body_.own.contains(value))
-        needed[graph_.values[value].producer] = true;
+      if (iteration_of_value(value) == loop_.first) needed[graph_.values[value].producer] = true;
     }
     for (NodeId id = static_cast<NodeId>(graph_.nodes.size()); id-- > 0;) {
       if (!needed[id]) continue;
@@ -246,23 +298,25 @@ class Pairing {
 
   bool add_member(NodeId id) {
     const Node& node = graph_.nodes[id];
-    Body::Member member{id};
+    Body::Member member{.node = id, .starts_of = {}};
     if (partner_[id] != kNone) {
       const Node& last = graph_.nodes[partner_[id]];
       member.own_params = node.call->num_params && node.param != last.param;
-      member.own_starts = node.starts_of != last.starts_of;
+      if (node.starts_of != last.starts_of) member.starts_of = starts_of(node);
     } else if (node.call->num_params || node.starts_of != kNone) {
       return false;
     }
-    body_.members.push_back(member);
+    body_.members.push_back(std::move(member));
     return true;
   }
 
   const Graph& graph_;
   const Rolled& rolled_;
   const Loop& loop_;
-  std::vector<NodeId> partner_, first_of_;  // by node of the body, that of the last iteration; and the reverse
-  std::vector<bool> repeated_;              // by node that is made before the iterations
+  std::unordered_map<ValueId, ValueId> last_own_;  // by own input of the first iteration: that of the last
+  std::unordered_map<NodeId, size_t> parts_;  // by recorded node that makes a part for the first: places in Loop::own
+  std::vector<NodeId> partner_, first_of_;    // by node of the body, that of the last iteration; and the reverse
+  std::vector<bool> repeated_;                // by node that is made before the iterations
   std::unordered_set<ValueId> invariant_;
   Body body_;
 };

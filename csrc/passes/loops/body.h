@@ -13,18 +13,21 @@ namespace spmdx {
 struct Body {
   struct Member {
     NodeId node;
-    bool own_params = false, own_starts = false;  // an iteration's are so far from those of the one before
+    bool own_params = false;  // an iteration's are so far from those of the one before
+    // Of each iteration from the first to the last, the recorded node from which it has its start; empty: all have it
+    // from the same.
+    std::vector<NodeId> starts_of;
   };
-  std::vector<Member> members;                       // in program order
-  std::unordered_map<ValueId, ValueId> carried;      // what an iteration reads of the one before: its own value of this
-  std::unordered_map<ValueId, size_t> own;           // own values of the first iteration: places in Rolled::own
+  std::vector<Member> members;                   // in program order
+  std::unordered_map<ValueId, ValueId> carried;  // what an iteration reads of the one before: its own value of this
+  std::unordered_map<ValueId, size_t> own;       // inputs of the first iteration alone: places in Loop::own
   // By node that follows the loop: which of its operands are those of which iterations.
   struct Read {
     size_t operand;
     uint32_t iteration;
   };
   std::unordered_map<NodeId, std::vector<Read>> reads;
-  std::vector<uint32_t> iterations;                  // by node: which it belongs to; what follows: kNone
+  std::vector<uint32_t> iterations;  // by node: which it belongs to; what follows: kNone
 };
 
 // Nothing where the first and the last iteration are not alike, or where what the others do would be lost.

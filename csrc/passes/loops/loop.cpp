@@ -3,6 +3,7 @@
 #include "passes/loops/loop.h"
 
 #include <algorithm>
+#include <unordered_map>
 #include <unordered_set>
 
 #include "graph/starts.h"
@@ -24,6 +25,7 @@ class Finder {
  public:
   explicit Finder(const Graph& graph) : graph_(graph), input_of_(graph.values.size(), nullptr) {
     for (const Input& input : graph.inputs) input_of_[input.value] = &input;
+    for (const Constraint& constraint : graph.constraints) constraints_.emplace(constraint.value, &constraint);
   }
 
   std::optional<Loop> run() {
@@ -41,7 +43,7 @@ class Finder {
     loop_.first = loop_.last = first;
     loop_.begin = begins_[first];
     loop_.length = begins_[first + 1] - begins_[first];
-    loop_.makes_own.assign(loop_.length, false);
+    loop_.starts_vary.assign(loop_.length, false);
     roles_.assign(graph_.values.size(), {});
     owned_.clear();
     if (loop_.length == 0 || seen_[first].keeps_state) return false;
@@ -50,10 +52,22 @@ class Finder {
       if (seen_[loop_.last] != seen_[first]) break;  // others may not follow it
     }
     if (loop_.iterations() < kFewest) return false;
-    find_reads();
     std::erase_if(loop_.own, [&](const std::vector<ValueId>& own) { return own.size() < loop_.iterations(); });
     for (auto& own : loop_.own) own.resize(loop_.iterations());
-    return true;
+    find_reads();
+    return tells_parts_apart();
+  }
+
+  // Parts that begin alike in the first and in the last iteration would become one, as if all began there.
+  bool tells_parts_apart() const {
+    for (NodeId offset = 0; offset < loop_.length; ++offset)
+      if (loop_.starts_vary[offset] &&
+          *graph_.nodes[loop_.begin + offset].call == *graph_.nodes[begins_[loop_.last] + offset].call)
+        return false;
+    return std::ranges::none_of(loop_.own, [&](const std::vector<ValueId>& own) {
+      const NodeId first = graph_.values[own.front()].producer, last = graph_.values[own.back()].producer;
+      return first != kNone && *graph_.nodes[first].call == *graph_.nodes[last].call;
+    });
   }
 
   // Where each iteration begins, by its number; the last entry ends the last one that has a backward pass.
@@ -99,11 +113,9 @@ class Finder {
     if (is_backward(first.recorded.phase) != is_backward(node.recorded.phase) || first.source != node.source ||
         first.recorded.again != node.recorded.again)
       return false;
-    const bool equal = first.call == node.call || *first.call == *node.call;
-    if (!equal || loop_.makes_own[offset]) {
-      const bool own = is_part_of_an_invariant(first, node) && is_own(first.output, node.output, iteration);
-      if (own) loop_.makes_own[offset] = true;
-      return own;
+    if (first.call != node.call && !(*first.call == *node.call)) {
+      if (!first.call->start || !same_kind(*first.call, *node.call)) return false;
+      loop_.starts_vary[offset] = true;
     }
     if (first.call->num_params && !has_params_of(first, node, iteration)) return false;
     for (size_t i = 0; i < node.inputs.size(); ++i)
@@ -114,12 +126,6 @@ class Finder {
   bool has_params_of(const Node& first, const Node& node, uint32_t iteration) {
     if (iteration == loop_.first + 1 && loop_.params == 0) loop_.params = node.param - first.param;
     return node.param - first.param == (iteration - loop_.first) * loop_.params;
-  }
-
-  bool is_part_of_an_invariant(const Node& first, const Node& node) const {
-    return first.call->start && first.call->num_params == 0 && first.call->outputs.size() == 1 &&
-           same_kind(*first.call, *node.call) && first.inputs == node.inputs &&
-           std::all_of(node.inputs.begin(), node.inputs.end(), [&](ValueId value) { return is_before(value); });
   }
 
   // Whether this operand is what the same one of the first iteration is, an iteration later.
@@ -136,7 +142,7 @@ class Finder {
 
   bool is_carried(ValueId first, const At& made) {
     const Role role{Role::carried, made};
-    return !loop_.makes_own[made.offset] && take_role(first, role) == role;
+    return take_role(first, role) == role;
   }
 
   // Own values are inputs of one kind, or parts of a value.
@@ -146,8 +152,16 @@ class Finder {
       return a && b && a->physical == b->physical && a->annotation == b->annotation && a->state == b->state &&
              a->source == b->source && graph_.values[first].type == graph_.values[value].type;
     const Node &one = graph_.nodes[graph_.values[first].producer], &other = graph_.nodes[graph_.values[value].producer];
-    return one.inputs == other.inputs && one.call->num_params == 0 && first - one.output == value - other.output &&
-           (one.call == other.call || same_kind(*one.call, *other.call) || *one.call == *other.call);
+    return one.call->start && one.call->num_params == 0 && one.inputs == other.inputs &&
+           one.call->outputs.size() == 1 && same_kind(*one.call, *other.call) &&
+           constraints_of(first) == constraints_of(value);
+  }
+
+  std::vector<std::pair<ShardingRef, bool>> constraints_of(ValueId value) const {
+    std::vector<std::pair<ShardingRef, bool>> found;
+    const auto [begin, end] = constraints_.equal_range(value);
+    for (auto at = begin; at != end; ++at) found.emplace_back(at->second->sharding, at->second->state);
+    return found;
   }
 
   // An own value belongs to one iteration alone.
@@ -205,19 +219,20 @@ class Finder {
         if (is_before(value) || producer >= begins_[loop_.last]) continue;
         const uint32_t iteration = iteration_of_node(producer);
         const At made = at(value, iteration);
-        if (!loop_.makes_own[made.offset]) loop_.reads.push_back({id, i, iteration, made.offset, made.result});
+        loop_.reads.push_back({id, i, iteration, made.offset, made.result});
       }
   }
 
   const Graph& graph_;
   std::vector<const Input*> input_of_;  // by value
+  std::unordered_multimap<ValueId, const Constraint*> constraints_;
   std::vector<NodeId> begins_;
   Loop loop_;
   // What the first iteration reads of others, and how the iterations after it do.
   struct Role {
     enum Kind : uint8_t { none, invariant, carried, own_value } kind = none;
-    At made = {};      // of what is carried, by the iteration before
-    size_t own = 0;    // of own values, the place in `own`
+    At made = {};    // of what is carried, by the iteration before
+    size_t own = 0;  // of own values, the place in `own`
     bool operator==(const Role&) const = default;
   };
   const Role& take_role(ValueId value, const Role& role) {

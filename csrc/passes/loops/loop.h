@@ -17,10 +17,10 @@ inline uint32_t iteration_of(uint32_t phase) { return (phase + 1) / 2; }
 struct Loop {
   uint32_t first = 0, last = 0;  // the first stands for those up to the last
   NodeId begin = 0, length = 0;  // the first node of the first, and how many nodes an iteration has
-  uint32_t params = 0;                   // how far apart the parameters of two iterations are
-  // By own value: that of each iteration from the first to the last.
+  uint32_t params = 0;           // how far apart the parameters of two iterations are
+  // By own value: that of each iteration from the first to the last. Inputs, or parts of an invariant.
   std::vector<std::vector<ValueId>> own;
-  std::vector<bool> makes_own;  // by node of an iteration: its result is an own value
+  std::vector<bool> starts_vary;  // by node of an iteration: each begins elsewhere
   // What follows the loop and reads what an iteration before the last one has made, as a sum of all losses.
   struct Read {
     NodeId node;

@@ -21,12 +21,9 @@ class Roller {
     const Loop& loop = rolled_.loop;
     Rewrite rewrite(whole_);
     const auto keep = [&](NodeId from, NodeId to) {
-      for (NodeId id = from; id < to; ++id)
-        if (!is_gone(whole_.nodes[id].output)) this->keep(id, rewrite);
+      for (NodeId id = from; id < to; ++id) this->keep(id, rewrite);
     };
-    keep(0, loop.begin);
-    keep(loop.begin_of(loop.first + 1), loop.begin_of(loop.last));  // parts of what is made before the loop
-    keep(loop.begin, loop.begin_of(loop.first + 1));
+    keep(0, loop.begin_of(loop.first + 1));
     carry_on(rewrite);
     for (const Loop::Read& read : loop.reads) {
       const Node& first = whole_.nodes[loop.begin + read.offset];
@@ -54,15 +51,13 @@ class Roller {
 
   bool is_gone(ValueId value) const {
     const NodeId producer = whole_.values[value].producer;
-    const Loop& loop = rolled_.loop;
-    return producer != kNone && loop.is_between(producer) && !loop.makes_own[(producer - loop.begin) % loop.length];
+    return producer != kNone && rolled_.loop.is_between(producer);
   }
 
   // What the iteration before the last one has made is now made by the first.
   void carry_on(Rewrite& rewrite) const {
     const Loop& loop = rolled_.loop;
     for (NodeId offset = 0; offset < loop.length; ++offset) {
-      if (loop.makes_own[offset]) continue;
       const Node &first = whole_.nodes[loop.begin + offset],
                  &before = whole_.nodes[loop.begin_of(loop.last - 1) + offset];
       for (ValueId r = 0; r < first.call->outputs.size(); ++r)
@@ -70,35 +65,20 @@ class Roller {
     }
   }
 
-  // Outputs and constraints, without those of what is left out; and own values, so that they can be found again.
+  // Outputs and constraints, without those of what is left out.
   void add_seen(Rewrite& rewrite) {
     for (Constraint constraint : whole_.constraints) {
       if (is_gone(constraint.value)) continue;
       constraint.value = rewrite.at(constraint.value);
       rewrite.to().constraints.push_back(constraint);
     }
-    for (uint32_t i = 0; i < whole_.outputs.size(); ++i)
-      if (!is_gone(whole_.outputs[i].value)) add_output(rewrite, whole_.outputs[i], i);
-    std::vector<uint32_t> input_of(whole_.values.size(), kNone);
-    for (uint32_t i = 0; i < whole_.inputs.size(); ++i) input_of[whole_.inputs[i].value] = i;
-    for (const std::vector<ValueId>& values : rolled_.loop.own) {
-      Rolled::Own own;
-      own.inputs = input_of[values[0]] != kNone;
-      const auto first = static_cast<uint32_t>(rewrite.to().outputs.size());
-      for (const ValueId value : values) {
-        const auto here = static_cast<uint32_t>(rewrite.to().outputs.size());
-        own.at.push_back(own.inputs ? input_of[value] : here);
-        const bool is_read = value == values.front() || value == values.back();
-        if (!own.inputs) add_output(rewrite, {.value = value, .read_as = is_read ? kNone : first}, kNone);
-      }
-      rolled_.own.push_back(std::move(own));
+    for (uint32_t i = 0; i < whole_.outputs.size(); ++i) {
+      Output output = whole_.outputs[i];
+      if (is_gone(output.value)) continue;
+      output.value = rewrite.at(output.value);
+      rewrite.to().outputs.push_back(output);
+      rolled_.outputs.push_back(i);
     }
-  }
-
-  void add_output(Rewrite& rewrite, Output output, uint32_t of_whole) {
-    output.value = rewrite.at(output.value);
-    rewrite.to().outputs.push_back(output);
-    rolled_.outputs.push_back(of_whole);
   }
 
   const Graph& whole_;

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Roll: a program with a loop becomes one with three iterations, or four iterations, of which one stands for those that are like it.
+// Roll: a program with a loop becomes one with three iterations, or four iterations, of which one stands for those that
+// are like it.
 #pragma once
 #include <memory>
 
@@ -10,18 +11,11 @@ namespace spmdx {
 struct Rolled {
   std::shared_ptr<const Graph> whole;  // the program as it was
   Loop loop;
-  // By output of the rolled program: which one of the whole it is; kNone: an own value that no iteration makes itself.
-  std::vector<uint32_t> outputs;
-  // By own value and iteration: the output of the rolled program that it is; of an input, the input.
-  struct Own {
-    bool inputs = false;
-    std::vector<uint32_t> at;
-  };
-  std::vector<Own> own;
+  std::vector<uint32_t> outputs;  // by output of the rolled program: which one of the whole it is
 };
 
-// What lies between the first iteration and the last one is left out of `graph`, but for what makes own values. Nodes
-// know where they have their starts from. REQUIRES: `loop` was found in the whole.
+// What lies between the first iteration and the last one is left out of `graph`. Nodes know where they have their
+// starts from. REQUIRES: `loop` was found in the whole.
 Rolled roll(std::shared_ptr<const Graph> whole, Loop loop, Graph& graph);
 
 }  // namespace spmdx

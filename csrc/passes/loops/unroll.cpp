@@ -5,6 +5,7 @@
 #include <utility>
 
 #include "graph/rewrite.h"
+#include "graph/starts.h"
 #include "passes/loops/body.h"
 
 namespace spmdx {
@@ -13,8 +14,13 @@ namespace {
 class Unroller {
  public:
   Unroller(const Graph& graph, const Rolled& rolled, Body body)
-      : graph_(graph), rolled_(rolled), loop_(rolled.loop), body_(std::move(body)), rewrite_(graph),
-        before_(graph.values.size(), kNone), is_own_(graph.values.size(), false) {
+      : graph_(graph),
+        rolled_(rolled),
+        loop_(rolled.loop),
+        body_(std::move(body)),
+        rewrite_(graph),
+        before_(graph.values.size(), kNone),
+        is_own_(graph.values.size(), false) {
     for (const auto& [value, place] : body_.own) is_own_[value] = true;
   }
 
@@ -27,7 +33,8 @@ class Unroller {
     keep_nodes([&](uint32_t iteration) { return iteration < loop_.last; });
     keep_outputs(loop_.first);
     std::vector<std::pair<ValueId, ValueId>> first;  // what the body makes, as the first iteration makes it
-    for (const Body::Member& member : body_.members) each_result(member, [&](ValueId v) { first.emplace_back(v, rewrite_.at(v)); });
+    for (const Body::Member& member : body_.members)
+      each_result(member, [&](ValueId v) { first.emplace_back(v, rewrite_.at(v)); });
     for (uint32_t iteration = loop_.first + 1; iteration < loop_.last; ++iteration) {
       add_iteration(iteration);
       keep_outputs(iteration);
@@ -49,13 +56,17 @@ class Unroller {
 
   // Only those of two iterations were read so far.
   void place_own_inputs() {
-    for (const Rolled::Own& own : rolled_.own) {
-      if (!own.inputs) continue;
-      const ShardingRef& first = graph_.values[graph_.inputs[own.at[0]].value].sharding;
-      for (size_t i = 1; i + 1 < own.at.size(); ++i)
-        rewrite_.to().values[rewrite_.at(graph_.inputs[own.at[i]].value)].sharding = first;
+    const Graph& whole = *rolled_.whole;
+    input_of_.resize(whole.values.size(), kNone);
+    for (uint32_t i = 0; i < whole.inputs.size(); ++i) input_of_[whole.inputs[i].value] = i;
+    for (const auto& [value, place] : body_.own) {
+      const std::vector<ValueId>& own = loop_.own[place];
+      for (size_t i = 1; i + 1 < own.size(); ++i)
+        rewrite_.to().values[input(own[i])].sharding = graph_.values[value].sharding;
     }
   }
+  // Of the whole, as it is in the new graph.
+  ValueId input(ValueId of_whole) const { return rewrite_.at(graph_.inputs[input_of_[of_whole]].value); }
 
   template <class Wanted>
   void keep_nodes(const Wanted& wanted) {
@@ -82,16 +93,21 @@ class Unroller {
 
   ValueId read_by(uint32_t iteration, ValueId value) const {
     if (before_[value] != kNone) return before_[value];
-    if (!is_own_[value]) return rewrite_.at(value);
-    const Rolled::Own& own = rolled_.own[body_.own.at(value)];
-    const uint32_t at = own.at[iteration - loop_.first];
-    return rewrite_.at(own.inputs ? graph_.inputs[at].value : graph_.outputs[at].value);
+    return is_own_[value] ? input(loop_.own[body_.own.at(value)][iteration - loop_.first]) : rewrite_.at(value);
   }
 
   void renumber(Node& node, const Body::Member& member, uint32_t later) const {
     if (member.own_params) node.param += later * loop_.params;
-    if (member.own_starts) node.starts_of += later * loop_.length;
+    if (!member.starts_of.empty()) begin_at(node, member.starts_of[later]);
     if (iteration_of(node.recorded.phase) == loop_.first) node.recorded.phase += 2 * later;
+  }
+
+  // With the start of this recorded node.
+  void begin_at(Node& node, NodeId recorded) const {
+    const CallRef &before = rolled_.whole->nodes[node.starts_of].call, &now = rolled_.whole->nodes[recorded].call;
+    node.starts_of = recorded;
+    if (!node.call->start || before == now || *before == *now) return;
+    node.call = node.call == before ? now : with_starts_of(*node.call, *now);
   }
 
   // ---- what the user keeps ----
@@ -101,15 +117,14 @@ class Unroller {
     const Graph& whole = *rolled_.whole;
     kept_.resize(whole.outputs.size(), Output{.value = kNone});
     std::unordered_map<ValueId, size_t> of_first;
-    for (size_t i = 0; i < rolled_.outputs.size(); ++i)
-      if (const uint32_t output = rolled_.outputs[i]; output != kNone) of_first.emplace(whole.outputs[output].value, i);
+    for (size_t i = 0; i < rolled_.outputs.size(); ++i) of_first.emplace(whole.outputs[rolled_.outputs[i]].value, i);
     of_iteration_.resize(loop_.iterations());
     for (uint32_t i = 0; i < whole.outputs.size(); ++i) {
       const NodeId made = whole.values[whole.outputs[i].value].producer;
       if (made == kNone || made < loop_.begin || made >= loop_.begin_of(loop_.last)) continue;
       const NodeId offset = (made - loop_.begin) % loop_.length;
-      if (loop_.makes_own[offset]) continue;
-      const ValueId value = whole.nodes[loop_.begin + offset].output + whole.outputs[i].value - whole.nodes[made].output;
+      const ValueId value =
+          whole.nodes[loop_.begin + offset].output + whole.outputs[i].value - whole.nodes[made].output;
       of_iteration_[(made - loop_.begin) / loop_.length].emplace_back(i, of_first.at(value));
     }
   }
@@ -130,8 +145,7 @@ class Unroller {
 
   Graph finish() {
     for (size_t i = 0; i < rolled_.outputs.size(); ++i)
-      if (const uint32_t output = rolled_.outputs[i]; output != kNone && kept_[output].value == kNone)
-        keep_output(output, graph_.outputs[i]);
+      if (kept_[rolled_.outputs[i]].value == kNone) keep_output(rolled_.outputs[i], graph_.outputs[i]);
     Graph result = rewrite_.finish();
     result.outputs = std::move(kept_);
     result.left_out = {};
@@ -148,8 +162,7 @@ class Unroller {
     const auto pairs = result.merged_starts;
     for (const auto& [gone, kept] : pairs) {
       const bool one = is_of_first(gone), other = is_of_first(kept);
-      if ((!one && !other) || (one && loop_.makes_own[gone - loop_.begin]) || (other && loop_.makes_own[kept - loop_.begin]))
-        continue;
+      if (!one && !other) continue;
       for (uint32_t later = 1; later + 1 < loop_.iterations(); ++later)
         result.merged_starts.emplace_back(one ? gone + later * loop_.length : gone,
                                           other ? kept + later * loop_.length : kept);
@@ -161,10 +174,11 @@ class Unroller {
   const Loop& loop_;
   const Body body_;
   Rewrite rewrite_;
-  std::vector<ValueId> before_;  // by value that is carried: what the iteration before has made
-  std::vector<bool> is_own_;     // by value
+  std::vector<uint32_t> input_of_;  // by value of the whole
+  std::vector<ValueId> before_;     // by value that is carried: what the iteration before has made
+  std::vector<bool> is_own_;        // by value
   std::unordered_map<NodeId, std::vector<std::pair<size_t, ValueId>>> read_;  // by node that follows: its operands
-  std::vector<Output> kept_;     // by output of the whole
+  std::vector<Output> kept_;                                                  // by output of the whole
   std::vector<std::vector<std::pair<uint32_t, size_t>>> of_iteration_;
 };
 

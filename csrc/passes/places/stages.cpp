@@ -18,16 +18,9 @@ namespace {
 
 using StageSet = std::set<int32_t>;
 
-std::vector<std::vector<NodeId>> readers_of(const Graph& graph) {
-  std::vector<std::vector<NodeId>> readers = users(graph);
-  for (const Output& output : graph.outputs)
-    if (output.read_as != kNone) readers[output.value] = readers[graph.outputs[output.read_as].value];
-  return readers;
-}
-
 class Assigner {
  public:
-  explicit Assigner(const Graph& graph) : graph_(graph), readers_(readers_of(graph)), copies_(graph.values.size()) {
+  explicit Assigner(const Graph& graph) : graph_(graph), readers_(users(graph)), copies_(graph.values.size()) {
     stages_.axis = stage_axis(graph);
     stages_.of_node.assign(graph.nodes.size(), kAllStages);
     stages_.of_value.assign(graph.values.size(), kAllStages);

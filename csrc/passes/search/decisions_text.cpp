@@ -45,9 +45,10 @@ std::string list_text(const std::vector<TensorType>& types, const std::vector<Sh
 // "f32[8, 4]{partial sum: a} = aten.mm(f32[8, 2@a], f32[2@a, 4])  work_ns 6 moves_ns 5114"
 std::string choice_text(const Assignment& assignment, NodeId node, const Choice& choice) {
   const Call& call = *assignment.graph().nodes[node].call;
+  const int64_t work_ns = assignment.times(node) * choice.time.weighted_ns;
   return list_text(call.outputs, choice.placement.outputs) + " = " + call.op + "(" +
-         list_text(call.inputs, choice.placement.inputs) + ")  work_ns " + std::to_string(choice.time.weighted_ns) +
-         " moves_ns " + std::to_string(assignment.cost_around(node, choice) - choice.time.weighted_ns);
+         list_text(call.inputs, choice.placement.inputs) + ")  work_ns " + std::to_string(work_ns) + " moves_ns " +
+         std::to_string(assignment.cost_around(node, choice) - work_ns);
 }
 
 std::string reader_text(const Graph& graph, NodeId reader) {

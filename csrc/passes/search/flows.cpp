@@ -45,9 +45,8 @@ std::vector<NodeId> Flows::products() const {
   std::vector<NodeId> nodes;
   for (NodeId node = 0; node < graph_.nodes.size(); ++node)
     if (assignment_.context(node).rule->product) nodes.push_back(node);
-  std::stable_sort(nodes.begin(), nodes.end(), [&](NodeId a, NodeId b) {
-    return assignment_.choice(a).time.weighted_ns > assignment_.choice(b).time.weighted_ns;
-  });
+  const auto ns = [&](NodeId node) { return assignment_.times(node) * assignment_.choice(node).time.weighted_ns; };
+  std::stable_sort(nodes.begin(), nodes.end(), [&](NodeId a, NodeId b) { return ns(a) > ns(b); });
   return nodes;
 }
 

@@ -6,13 +6,13 @@
 #include <vector>
 
 #include "passes/readers/effort.h"
-#include "passes/loops/roll.h"
 #include "passes/settings/options.h"
 #include "passes/strategy/choices.h"
 
 namespace spmdx {
 
 class Assignment;
+struct Rolled;  // passes/loops/roll.h
 
 // What each node does, and what that costs.
 struct Decisions {

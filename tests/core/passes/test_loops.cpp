@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Loops of microbatches: what is planned for one is done for all, with the inputs, the parameters and the starts of each.
+// Loops of microbatches: what is planned for one is done for all, with the inputs, the parameters and the starts of
+// each.
 #include <algorithm>
 #include <functional>
 #include <map>
@@ -69,14 +70,16 @@ class Program {
   }
   void add_up(const std::string& name, int phase, const std::string& type, int term) {
     const auto before = carried.find(name);
-    carried[name] = before == carried.end() ? term : node(phase, type, "aten.add.Tensor", {before->second, term}, ", 1");
+    carried[name] =
+        before == carried.end() ? term : node(phase, type, "aten.add.Tensor", {before->second, term}, ", 1");
   }
 
   void microbatch(int k, int whole) {
     const int forward = 2 * k + 1, backward = 2 * k + 2;
     int x = is.in_turn ? part(forward, whole, k) : rows[k];
     if (is.random) x = node(forward, "f32[4, 8]", "aten.mul.Tensor", {x, noise(forward, x)});
-    const int h = node(forward, "f32[4, 8]", k == is.other ? "aten.exp" : "aten.tanh", {node(forward, "f32[4, 8]", "aten.mm", {x, 1})});
+    const int h = node(forward, "f32[4, 8]", k == is.other ? "aten.exp" : "aten.tanh",
+                       {node(forward, "f32[4, 8]", "aten.mm", {x, 1})});
     const int z = node(forward, "f32[4, 8]", "aten.mm", {h, 2});
     const int loss = node(forward, "f32[]", "aten.sum", {z}, ", none");
     const int g = node(backward, "f32[4, 8]", "aten.mul.Tensor", {z, h});
@@ -145,8 +148,14 @@ void check_alike(const Settings& settings, bool rolled = true) {
   CHECK_EQ(made.nodes.size(), whole.nodes.size());
   CHECK_EQ(collectives(made), collectives(whole));
   CHECK_EQ(made.outputs.size(), traced.outputs.size());
-  const StartsOfPlan a = [&] { Graph g = made; return free_starts(traced, g); }();
-  const StartsOfPlan b = [&] { Graph g = whole; return free_starts(traced, g); }();
+  const StartsOfPlan a = [&] {
+    Graph g = made;
+    return free_starts(traced, g);
+  }();
+  const StartsOfPlan b = [&] {
+    Graph g = whole;
+    return free_starts(traced, g);
+  }();
   CHECK(a.values == b.values);
   CHECK(a.open == b.open);
   std::vector<std::pair<uint32_t, uint32_t>> equal = a.equal, others = b.equal;
