@@ -26,7 +26,7 @@ class Pairing {
     pair_recorded_nodes();
     for (NodeId id = 0; id < graph_.nodes.size(); ++id)
       if (body_.iterations[id] == loop_.first && !tell_operands(id)) return std::nullopt;
-    if (!find_reads() || !is_in_order() || !is_closed() || !keeps_its_own()) return std::nullopt;
+    if (!find_reads() || !merges_alike() || !is_in_order() || !is_closed() || !keeps_its_own()) return std::nullopt;
     return collect() ? std::optional(std::move(body_)) : std::nullopt;
   }
 
@@ -54,7 +54,8 @@ class Pairing {
     for (size_t i = 0; i < loop_.own.size(); ++i) {
       const ValueId first = loop_.own[i].front();
       if (input_of[first] == kNone) {
-        parts_.emplace(rolled_.whole->values[first].producer, i);
+        std::vector<NodeId>& parts = body_.parts[rolled_.whole->values[first].producer];
+        for (const ValueId value : loop_.own[i]) parts.push_back(rolled_.whole->values[value].producer);
         continue;
       }
       const ValueId value = graph_.inputs[input_of[first]].value;
@@ -109,7 +110,7 @@ class Pairing {
     if (a.starts_of == kNone || b.starts_of == kNone) return equal && a.starts_of == b.starts_of;
     if (a.starts_of == b.starts_of) return equal;
     const std::vector<NodeId> starts = starts_of(a);
-    if (starts.empty() || starts.back() != b.starts_of) return false;
+    if (starts.back() != b.starts_of) return false;
     const Graph& whole = *rolled_.whole;
     if (std::ranges::all_of(starts, [&](NodeId id) { return *whole.nodes[id].call == *whole.nodes[a.starts_of].call; }))
       return equal;
@@ -119,11 +120,8 @@ class Pairing {
   // Of each iteration, if what the first one has is its own.
   std::vector<NodeId> starts_of(const Node& first) const {
     std::vector<NodeId> starts;
-    if (const auto part = parts_.find(first.starts_of); part != parts_.end()) {
-      for (const ValueId value : loop_.own[part->second]) starts.push_back(rolled_.whole->values[value].producer);
-    } else if (loop_.is_in(loop_.first, first.starts_of)) {
-      for (uint32_t i = 0; i < loop_.iterations(); ++i) starts.push_back(first.starts_of + i * loop_.length);
-    }
+    for (uint32_t i = loop_.first; i <= loop_.last; ++i)
+      starts.push_back(in_iteration(loop_, body_, first.starts_of, i));
     return starts;
   }
 
@@ -185,7 +183,7 @@ class Pairing {
   }
   bool note_invariant(ValueId value) {
     invariant_.insert(value);
-    return !body_.carried.contains(value);
+    return !body_.carried.contains(value) && !in_body(value) && !body_.own.contains(value);
   }
 
   // What is made before the iterations for each of them anew, as gathered parameters that are not kept.
@@ -206,6 +204,8 @@ class Pairing {
     if (first == last) return note_invariant(first);
     const NodeId a = graph_.values[first].producer, b = graph_.values[last].producer;
     if (partner_[a] != kNone && partner_[a] != b) return false;
+    for (ValueId r = 0; r < graph_.nodes[a].call->outputs.size(); ++r)
+      if (invariant_.contains(graph_.nodes[a].output + r)) return false;  // a pass took two values for one
     repeated_[a] = true;
     partner_[a] = b;
     first_of_[b] = a;
@@ -237,6 +237,22 @@ class Pairing {
     const auto at = body_.reads.find(id);
     return at != body_.reads.end() &&
            std::ranges::any_of(at->second, [&](const Body::Read& read) { return read.operand == operand; });
+  }
+
+  // Whether parts that passes took for one, as they begin alike in the first iteration, do so in all.
+  bool merges_alike() const {
+    const auto starts = [&](NodeId recorded) {
+      std::vector<int64_t> found;
+      add_starts(*rolled_.whole->nodes[recorded].call, found);
+      return found;
+    };
+    return std::ranges::all_of(graph_.merged_starts, [&](const auto& pair) {
+      if (pair.second == kNone) return true;
+      for (uint32_t i = loop_.first; i <= loop_.last; ++i)
+        if (starts(in_iteration(loop_, body_, pair.first, i)) != starts(in_iteration(loop_, body_, pair.second, i)))
+          return false;
+      return true;
+    });
   }
 
   // Whether the iterations up to the last one can come before what is not of them.
@@ -314,14 +330,19 @@ class Pairing {
   const Rolled& rolled_;
   const Loop& loop_;
   std::unordered_map<ValueId, ValueId> last_own_;  // by own input of the first iteration: that of the last
-  std::unordered_map<NodeId, size_t> parts_;  // by recorded node that makes a part for the first: places in Loop::own
-  std::vector<NodeId> partner_, first_of_;    // by node of the body, that of the last iteration; and the reverse
-  std::vector<bool> repeated_;                // by node that is made before the iterations
+  std::vector<NodeId> partner_, first_of_;         // by node of the body, that of the last iteration; and the reverse
+  std::vector<bool> repeated_;                     // by node that is made before the iterations
   std::unordered_set<ValueId> invariant_;
   Body body_;
 };
 
 }  // namespace
+
+NodeId in_iteration(const Loop& loop, const Body& body, NodeId recorded, uint32_t iteration) {
+  if (const auto parts = body.parts.find(recorded); parts != body.parts.end())
+    return parts->second[iteration - loop.first];
+  return loop.is_in(loop.first, recorded) ? recorded + (iteration - loop.first) * loop.length : recorded;
+}
 
 std::optional<Body> find_body(const Graph& graph, const Rolled& rolled) { return Pairing(graph, rolled).run(); }
 

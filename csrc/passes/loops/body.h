@@ -21,6 +21,8 @@ struct Body {
   std::vector<Member> members;                   // in program order
   std::unordered_map<ValueId, ValueId> carried;  // what an iteration reads of the one before: its own value of this
   std::unordered_map<ValueId, size_t> own;       // inputs of the first iteration alone: places in Loop::own
+  // By recorded node that makes a part of an invariant for the first iteration: those that do for each.
+  std::unordered_map<NodeId, std::vector<NodeId>> parts;
   // By node that follows the loop: which of its operands are those of which iterations.
   struct Read {
     size_t operand;
@@ -29,6 +31,9 @@ struct Body {
   std::unordered_map<NodeId, std::vector<Read>> reads;
   std::vector<uint32_t> iterations;  // by node: which it belongs to; what follows: kNone
 };
+
+// The recorded node that is in another iteration what this one is in the first; itself, if it is of none.
+NodeId in_iteration(const Loop& loop, const Body& body, NodeId recorded, uint32_t iteration);
 
 // Nothing where the first and the last iteration are not alike, or where what the others do would be lost.
 std::optional<Body> find_body(const Graph& graph, const Rolled& rolled);

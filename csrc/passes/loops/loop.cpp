@@ -55,7 +55,21 @@ class Finder {
     std::erase_if(loop_.own, [&](const std::vector<ValueId>& own) { return own.size() < loop_.iterations(); });
     for (auto& own : loop_.own) own.resize(loop_.iterations());
     find_reads();
-    return tells_parts_apart();
+    return tells_parts_apart() && own_inputs_are_read_in_turn();
+  }
+
+  // Each by its own iteration and nothing else: where it lies is decided for all by what the first one reads.
+  bool own_inputs_are_read_in_turn() const {
+    std::vector<uint32_t> reader(graph_.values.size(), 0);  // of an own input the iteration
+    for (const std::vector<ValueId>& own : loop_.own)
+      for (uint32_t i = 0; i < own.size(); ++i)
+        if (input_of_[own[i]]) reader[own[i]] = loop_.first + i;
+    for (NodeId id = 0; id < graph_.nodes.size(); ++id)
+      for (const ValueId value : graph_.nodes[id].inputs)
+        if (reader[value] && (id < begins_[reader[value]] || id >= begins_[reader[value] + 1])) return false;
+    return std::ranges::none_of(graph_.outputs, [&](const Output& output) {
+      return reader[output.value] && reader[output.value] < loop_.last;
+    });
   }
 
   // Parts that begin alike in the first and in the last iteration would become one, as if all began there.
@@ -151,7 +165,9 @@ class Finder {
     if (a || b)
       return a && b && a->physical == b->physical && a->annotation == b->annotation && a->state == b->state &&
              a->source == b->source && graph_.values[first].type == graph_.values[value].type;
-    const Node &one = graph_.nodes[graph_.values[first].producer], &other = graph_.nodes[graph_.values[value].producer];
+    const NodeId a_node = graph_.values[first].producer, b_node = graph_.values[value].producer;
+    if (a_node == kNone || b_node == kNone) return false;  // of another mesh
+    const Node &one = graph_.nodes[a_node], &other = graph_.nodes[b_node];
     return one.call->start && one.call->num_params == 0 && one.inputs == other.inputs &&
            one.call->outputs.size() == 1 && same_kind(*one.call, *other.call) &&
            constraints_of(first) == constraints_of(value);

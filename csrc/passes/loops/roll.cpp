@@ -21,7 +21,8 @@ class Roller {
     const Loop& loop = rolled_.loop;
     Rewrite rewrite(whole_);
     const auto keep = [&](NodeId from, NodeId to) {
-      for (NodeId id = from; id < to; ++id) this->keep(id, rewrite);
+      for (NodeId id = from; id < to; ++id)
+        if (needed_[id] || (loop.is_in(loop.first, id) && may_keep(id, rewrite))) this->keep(id, rewrite);
     };
     keep(0, loop.begin_of(loop.first + 1));
     carry_on(rewrite);
@@ -37,6 +38,12 @@ class Roller {
   }
 
  private:
+  // What the first iteration has to itself may be read by the last one. What no output needs may read what is not
+  // there.
+  bool may_keep(NodeId id, const Rewrite& rewrite) const {
+    return std::ranges::all_of(whole_.nodes[id].inputs, [&](ValueId value) { return rewrite.at(value) != kNone; });
+  }
+
   void keep(NodeId id, Rewrite& rewrite) const {
     const Loop& loop = rolled_.loop;
     rewrite.keep(whole_.nodes[id]);
@@ -70,7 +77,7 @@ class Roller {
     for (Constraint constraint : whole_.constraints) {
       if (is_gone(constraint.value)) continue;
       constraint.value = rewrite.at(constraint.value);
-      rewrite.to().constraints.push_back(constraint);
+      if (constraint.value != kNone) rewrite.to().constraints.push_back(constraint);
     }
     for (uint32_t i = 0; i < whole_.outputs.size(); ++i) {
       Output output = whole_.outputs[i];
@@ -82,6 +89,7 @@ class Roller {
   }
 
   const Graph& whole_;
+  const std::vector<bool> needed_ = needed_nodes(whole_);
   Rolled rolled_;
 };
 

@@ -153,20 +153,15 @@ class Unroller {
     return result;
   }
 
-  bool is_of_first(NodeId recorded) const {
-    return recorded != kNone && recorded >= loop_.begin && recorded < loop_.begin + loop_.length;
-  }
-
   // What was taken for equal in the first iteration is so in the others.
   void merge_starts(Graph& result) const {
     const auto pairs = result.merged_starts;
-    for (const auto& [gone, kept] : pairs) {
-      const bool one = is_of_first(gone), other = is_of_first(kept);
-      if (!one && !other) continue;
-      for (uint32_t later = 1; later + 1 < loop_.iterations(); ++later)
-        result.merged_starts.emplace_back(one ? gone + later * loop_.length : gone,
-                                          other ? kept + later * loop_.length : kept);
-    }
+    for (const auto& [gone, kept] : pairs)
+      for (uint32_t iteration = loop_.first + 1; iteration < loop_.last; ++iteration) {
+        const NodeId one = in_iteration(loop_, body_, gone, iteration),
+                     other = kept == kNone ? kNone : in_iteration(loop_, body_, kept, iteration);
+        if (one != gone || other != kept) result.merged_starts.emplace_back(one, other);
+      }
   }
 
   const Graph& graph_;

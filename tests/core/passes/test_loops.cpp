@@ -25,6 +25,7 @@ struct Settings {
   bool summed = false;    // what follows adds some of them up
   bool odd_last = false;  // the last one does something else as well
   int other = -1;         // this one does something else instead
+  int elsewhere = -1;     // each reads its rows twice, and this one the first rows in their stead
 };
 
 // Writes a training step of two products on two stages, microbatch by microbatch.
@@ -36,6 +37,8 @@ class Program {
     const int whole = is.sliced || is.in_turn ? input("f32[64, 8] !f32[64@data, 8]") : 0;
     for (int k = 0; k < is.microbatches; ++k)
       rows.push_back(is.sliced ? part(1, whole, k) : is.in_turn ? 0 : input("f32[4, 8] !f32[4@data, 8]"));
+    for (int k = 0; k < is.microbatches && is.elsewhere >= 0 && is.sliced; ++k)
+      again.push_back(part(1, whole, k == is.elsewhere ? 0 : k));
     for (int k = 0; k < is.microbatches; ++k) microbatch(k, whole);
     const int after = 2 * is.microbatches + 1;
     if (is.summed) {
@@ -77,6 +80,10 @@ class Program {
   void microbatch(int k, int whole) {
     const int forward = 2 * k + 1, backward = 2 * k + 2;
     int x = is.in_turn ? part(forward, whole, k) : rows[k];
+    if (is.elsewhere >= 0) {
+      const int begin = k == is.elsewhere ? 0 : k;
+      x = node(forward, "f32[4, 8]", "aten.mul.Tensor", {x, is.in_turn ? part(forward, whole, begin) : again[k]});
+    }
     if (is.random) x = node(forward, "f32[4, 8]", "aten.mul.Tensor", {x, noise(forward, x)});
     const int h = node(forward, "f32[4, 8]", k == is.other ? "aten.exp" : "aten.tanh",
                        {node(forward, "f32[4, 8]", "aten.mm", {x, 1})});
@@ -102,7 +109,7 @@ class Program {
   const Settings is;
   int values = 3, params = 0;
   std::string inputs, nodes, ends;
-  std::vector<int> rows, losses;
+  std::vector<int> rows, again, losses;
   std::map<std::string, int> carried;
 };
 
@@ -176,6 +183,11 @@ TEST(a_loop_of_few_microbatches_is_planned_whole) {
 TEST(each_microbatch_takes_its_own_rows) {
   check_alike({.sliced = true});
   check_alike({.in_turn = true});
+}
+
+TEST(rows_that_are_the_same_in_the_first_and_the_last_microbatch_alone) {
+  check_alike({.sliced = true, .elsewhere = 5});
+  check_alike({.in_turn = true, .elsewhere = 5});
 }
 
 TEST(each_microbatch_has_its_own_parameters) { check_alike({.random = true}); }
