@@ -19,7 +19,7 @@
 namespace spmdx {
 namespace {
 
-// The files of one program: 003-03-propagate.txt after each pass, and beside that of search 003-08-decisions.txt.
+// The files of one program: 003-04-propagate.txt after each pass, and beside that of search 003-09-decisions.txt.
 class Dump {
  public:
   explicit Dump(const CompileOptions& options) : options_(options) {

@@ -44,8 +44,8 @@ void schedule(Graph& graph, const CompileOptions& options);
 // Throws InternalError where an op's operands and results do not fit its rule, or a partial meets a non-linear op.
 void verify(const Graph& graph);
 
-// All passes on a copy of what was recorded, with numbered dumps. A graph without mesh is only simplified. Each node that
-// has a start is told where it has it from (passes/free_starts.h).
+// All passes on a copy of what was recorded, with numbered dumps. A graph without mesh is only simplified. Each node
+// that has a start is told where it has it from (passes/free_starts.h).
 Graph compile(const Graph& traced, const CompileOptions& options);
 
 struct Pass {

@@ -216,7 +216,8 @@ int run_passes(const Words& words, const CompileOptions& options) {
       if (++i == words.size()) throw UsageError("--pass without a name. Expected the name of a pass.");
       passes.push_back(pass_named(words[i]));
     } else if (words[i] == "--compile") {
-      passes.push_back({"compile", [](Draft& draft, const CompileOptions& o) { draft.graph = compile(draft.graph, o); }});
+      passes.push_back(
+          {"compile", [](Draft& draft, const CompileOptions& o) { draft.graph = compile(draft.graph, o); }});
     } else if (words[i] == "--verify") {
       verify_after = true;
     } else if (words[i] == "--decisions") {

@@ -58,18 +58,17 @@ class Finder {
     return tells_parts_apart() && own_inputs_are_read_in_turn();
   }
 
-  // Each by its own iteration and nothing else: where it lies is decided for all by what the first one reads.
+  // Those between the first and the last one by their iterations and nothing else: where they lie is decided by what
+  // the first one reads.
   bool own_inputs_are_read_in_turn() const {
     std::vector<uint32_t> reader(graph_.values.size(), 0);  // of an own input the iteration
     for (const std::vector<ValueId>& own : loop_.own)
-      for (uint32_t i = 0; i < own.size(); ++i)
+      for (uint32_t i = 1; i + 1 < own.size(); ++i)
         if (input_of_[own[i]]) reader[own[i]] = loop_.first + i;
     for (NodeId id = 0; id < graph_.nodes.size(); ++id)
       for (const ValueId value : graph_.nodes[id].inputs)
         if (reader[value] && (id < begins_[reader[value]] || id >= begins_[reader[value] + 1])) return false;
-    return std::ranges::none_of(graph_.outputs, [&](const Output& output) {
-      return reader[output.value] && reader[output.value] < loop_.last;
-    });
+    return std::ranges::none_of(graph_.outputs, [&](const Output& output) { return reader[output.value] > 0; });
   }
 
   // Parts that begin alike in the first and in the last iteration would become one, as if all began there.

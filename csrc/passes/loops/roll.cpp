@@ -18,6 +18,7 @@ class Roller {
   }
 
   Rolled run(Graph& graph) {
+    std::erase_if(rolled_.loop.reads, [&](const Loop::Read& read) { return !needed_[read.node]; });
     const Loop& loop = rolled_.loop;
     Rewrite rewrite(whole_);
     const auto keep = [&](NodeId from, NodeId to) {

@@ -87,8 +87,7 @@ class Assignment {
   int64_t times(NodeId node) const { return graph_.left_out.of(graph_.nodes[node]); }
   // What the node counts itself.
   int64_t time_ns(NodeId node, const Choice& choice) const {
-    return times(node) *
-           (others_by_clock_ && !rules_[node]->product ? choice.time.clock_ns : choice.time.weighted_ns);
+    return times(node) * (others_by_clock_ && !rules_[node]->product ? choice.time.clock_ns : choice.time.weighted_ns);
   }
 
   void decide(NodeId node, ChoiceRef choice);

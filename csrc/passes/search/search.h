@@ -25,7 +25,7 @@ struct Decisions {
 // A program on its way to a plan.
 struct Draft {
   Graph graph = {};
-  std::optional<Decisions> decisions = {};        // what search has decided for this graph
+  std::optional<Decisions> decisions = {};         // what search has decided for this graph
   std::shared_ptr<const Rolled> rolled = nullptr;  // where the graph has a loop of which iterations are left out
 };
 
