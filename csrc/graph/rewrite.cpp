@@ -130,6 +130,7 @@ void reorder(Graph& graph, const std::vector<NodeId>& order) {
     input.value = now[input.value];
   }
   for (const NodeId id : order) {
+    internal_check(graph.nodes[id].call != nullptr, "a node is listed twice");
     Node& node = nodes.emplace_back(std::move(graph.nodes[id]));
     for (ValueId& value : node.inputs) {
       value = now[value];

@@ -132,7 +132,7 @@ void read_instead(Graph& graph, const std::vector<ValueId>& now) {
   for (Constraint& constraint : graph.constraints) change(constraint.value);
 }
 
-// Nodes in their order, but for those that run with the leader of a bucket.
+// Nodes in their order, but for those that run with the leader of a bucket: with the first, where several need them.
 std::vector<NodeId> order_of(const Graph& graph, const std::vector<Bucket>& buckets) {
   std::vector<const Bucket*> leads(graph.nodes.size(), nullptr);
   std::vector<bool> moved(graph.nodes.size(), false);
@@ -142,9 +142,14 @@ std::vector<NodeId> order_of(const Graph& graph, const std::vector<Bucket>& buck
     for (size_t i : bucket.hoisted) moved[i] = true;
   }
   std::vector<NodeId> order;
-  for (NodeId i = 0; i < graph.nodes.size(); ++i) {
-    if (leads[i]) order.insert(order.end(), leads[i]->hoisted.begin(), leads[i]->hoisted.end());
-    if (leads[i] || !moved[i]) order.push_back(i);
+  std::vector<bool> done(graph.nodes.size(), false);
+  const auto run = [&](size_t node) {
+    if (!done[node]) order.push_back(static_cast<NodeId>(node));
+    done[node] = true;
+  };
+  for (size_t i = 0; i < graph.nodes.size(); ++i) {
+    if (leads[i]) std::ranges::for_each(leads[i]->hoisted, run);
+    if (leads[i] || !moved[i]) run(i);
   }
   return order;
 }
