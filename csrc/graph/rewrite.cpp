@@ -35,6 +35,7 @@ Node Rewrite::mapped(const Node& node) const {
 
 void Rewrite::keep(const Node& node, std::vector<ValueId> operands) {
   const auto output = static_cast<ValueId>(to_.values.size());
+  internal_check(node.call->inputs.size() == operands.size(), "a node is kept with another number of operands");
   for (const ValueId value : operands)
     if (value >= output) throw InternalError(node.call->op + " uses a value that is not in the graph");
   to_.num_params = std::max(to_.num_params, node.call->num_params ? node.param + node.call->num_params : 0);
