@@ -3,7 +3,6 @@
 #pragma once
 #include <optional>
 #include <unordered_map>
-#include <unordered_set>
 #include <vector>
 
 #include "passes/loops/roll.h"

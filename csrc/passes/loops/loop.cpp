@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Loop: every iteration is compared with the second one, node by node.
+// Loop: every iteration is compared with the first one, node by node.
 #include "passes/loops/loop.h"
 
 #include <algorithm>
@@ -43,7 +43,7 @@ class Finder {
     loop_.first = loop_.last = first;
     loop_.begin = begins_[first];
     loop_.length = begins_[first + 1] - begins_[first];
-    loop_.starts_vary.assign(loop_.length, false);
+    starts_vary_.assign(loop_.length, false);
     roles_.assign(graph_.values.size(), {});
     owned_.clear();
     if (loop_.length == 0 || seen_[first].keeps_state) return false;
@@ -74,7 +74,7 @@ class Finder {
   // Parts that begin alike in the first and in the last iteration would become one, as if all began there.
   bool tells_parts_apart() const {
     for (NodeId offset = 0; offset < loop_.length; ++offset)
-      if (loop_.starts_vary[offset] &&
+      if (starts_vary_[offset] &&
           *graph_.nodes[loop_.begin + offset].call == *graph_.nodes[begins_[loop_.last] + offset].call)
         return false;
     return std::ranges::none_of(loop_.own, [&](const std::vector<ValueId>& own) {
@@ -89,8 +89,7 @@ class Finder {
     for (NodeId id = 0; id < graph_.nodes.size(); ++id) {
       const uint32_t now = graph_.nodes[id].recorded.phase;
       if (now == 0 || now < phase) return false;
-      for (; begins_.size() <= iteration_of(now); begins_.push_back(id)) {
-      }
+      while (begins_.size() <= iteration_of(now)) begins_.push_back(id);
       phase = now;
       if (is_backward(now)) last_backward = now;
     }
@@ -128,7 +127,7 @@ class Finder {
       return false;
     if (first.call != node.call && !(*first.call == *node.call)) {
       if (!first.call->start || !same_kind(*first.call, *node.call)) return false;
-      loop_.starts_vary[offset] = true;
+      starts_vary_[offset] = true;
     }
     if (first.call->num_params && !has_params_of(first, node, iteration)) return false;
     for (size_t i = 0; i < node.inputs.size(); ++i)
@@ -254,6 +253,7 @@ class Finder {
     if (roles_[value].kind == Role::none) roles_[value] = role;
     return roles_[value];
   }
+  std::vector<bool> starts_vary_;      // by node of an iteration: not all begin where the first one does
   std::vector<Role> roles_;            // by value
   std::unordered_set<ValueId> owned_;  // by the others than the first
   std::vector<Seen> seen_;             // by iteration

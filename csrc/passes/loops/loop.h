@@ -20,7 +20,6 @@ struct Loop {
   uint32_t params = 0;           // how far apart the parameters of two iterations are
   // By own value: that of each iteration from the first to the last. Inputs, or parts of an invariant.
   std::vector<std::vector<ValueId>> own;
-  std::vector<bool> starts_vary;  // by node of an iteration: each begins elsewhere
   // What follows the loop and reads what an iteration before the last one has made, as a sum of all losses.
   struct Read {
     NodeId node;

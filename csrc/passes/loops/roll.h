@@ -1,6 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Roll: a program with a loop becomes one with three iterations, or four iterations, of which one stands for those that
-// are like it.
+// Roll: a program with a loop becomes one with three or four iterations, of which one stands for those like it.
 #pragma once
 #include <memory>
 

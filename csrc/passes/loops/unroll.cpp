@@ -2,6 +2,7 @@
 // Unroll: the members of the body, once for each iteration.
 #include "passes/loops/unroll.h"
 
+#include <unordered_set>
 #include <utility>
 
 #include "graph/rewrite.h"
