@@ -158,19 +158,20 @@ SEARCHED = [
 ]
 
 
-def effort(path):
-    """(costs asked, demands seen) of the search."""
+def effort(path, passes=SEARCHED):
+    """(costs asked, demands seen) of the search, after these passes."""
     done = subprocess.run(
-        [OPT, *SEARCHED, "--effort", path], capture_output=True, text=True, check=True
+        [OPT, *passes, "--effort", path], capture_output=True, text=True, check=True
     )
     found = re.search(r"costs asked (\d+) demands seen (\d+)", done.stdout)
     return int(found[1]), int(found[2])
 
 
-def instructions(path):
+def instructions(path, *settings):
+    """Of the whole program, or of what the settings of callgrind say."""
     with tempfile.NamedTemporaryFile() as out:
         done = subprocess.run(
-            ["valgrind", "--tool=callgrind", f"--callgrind-out-file={out.name}"]
+            ["valgrind", "--tool=callgrind", f"--callgrind-out-file={out.name}", *settings]
             + [OPT, "--compile", path],
             capture_output=True,
             text=True,

@@ -19,7 +19,10 @@ import sys
 import tempfile
 from pathlib import Path
 
-OPT = Path(__file__).parent.parent / "build" / "spmdx-opt"
+sys.path.insert(0, str(Path(__file__).parent))
+from planning_growth import OPT, effort, instructions  # noqa: E402
+
+OF_PASSES = "--toggle-collect=spmdx::compile*"  # without reading and printing text
 LOOPS = ("cut before", "cut inside", "added up")
 
 
@@ -83,21 +86,6 @@ def planned_microbatches(path):
     return len({int(phase) for phase in phases if int(phase) % 2 == 0})
 
 
-def costs_asked(path):
-    found = run(OPT, *passes_up_to("search"), "--effort", path).stdout
-    return int(re.search(r"costs asked (\d+)", found)[1])
-
-
-def instructions(path):
-    """Of all passes, without reading and printing text."""
-    with tempfile.NamedTemporaryFile() as out:
-        done = run(
-            *("valgrind", "--tool=callgrind", "--toggle-collect=spmdx::compile*"),
-            *(f"--callgrind-out-file={out.name}", OPT, "--compile", path),
-        )
-    return int(re.search(r"Collected : (\d+)", done.stderr)[1])
-
-
 def counts(m, loop, count_instructions):
     """(planned microbatches, costs asked, instructions or None) of the program's second step."""
     with tempfile.TemporaryDirectory() as folder:
@@ -107,8 +95,8 @@ def counts(m, loop, count_instructions):
         path = max(Path(folder).glob("*-00-traced.txt"), key=lambda p: p.stat().st_size)
         return (
             planned_microbatches(path),
-            costs_asked(path),
-            instructions(path) if count_instructions else None,
+            effort(path, passes_up_to("search"))[0],
+            instructions(path, OF_PASSES) if count_instructions else None,
         )
 
 
