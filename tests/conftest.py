@@ -36,6 +36,15 @@ def pytest_runtest_setup(item):
         pytest.skip(f"shards lie on a GPU: {marker.args[0]}")
 
 
+@pytest.fixture
+def double_precision():
+    """Tensors are made in float64 where nothing else is said."""
+    before = torch.get_default_dtype()
+    torch.set_default_dtype(torch.float64)
+    yield
+    torch.set_default_dtype(before)
+
+
 @pytest.fixture(scope="session")
 def root() -> pathlib.Path:
     return ROOT

@@ -3,19 +3,13 @@
 
 import pytest
 import spmdx
-import torch
 from example_cases import CASES, plainly, run
 
 if spmdx.runtime.global_runtime_device_count() < 8:
     spmdx.runtime.set_device_count(8)
 
 
-@pytest.fixture(autouse=True)
-def double_precision():
-    before = torch.get_default_dtype()
-    torch.set_default_dtype(torch.float64)
-    yield
-    torch.set_default_dtype(before)
+pytestmark = pytest.mark.usefixtures("double_precision")
 
 
 @pytest.mark.parametrize("name", CASES)

@@ -9,13 +9,7 @@ from torch import nn
 
 M, ROWS, WIDTH = 8, 4, 4
 
-
-@pytest.fixture(autouse=True)
-def double():
-    default = torch.get_default_dtype()
-    torch.set_default_dtype(torch.float64)
-    yield
-    torch.set_default_dtype(default)
+pytestmark = pytest.mark.usefixtures("double_precision")
 
 
 class Loop:
