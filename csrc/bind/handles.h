@@ -16,6 +16,7 @@ struct MeshHandle {
 struct ShardingHandle {
   ShardingRef sharding = nullptr;                // interned, so equal shardings are equal pointers
   std::shared_ptr<const PartitionSpec> written;  // what the user wrote, on a mesh with axes of size 1; else null
+  std::shared_ptr<const std::string> schedule = nullptr;  // of a tensor of a pipelined model; else null
 };
 
 // The lazy tensor behind `tensor`. For a tensor of another device it throws ShardingError, whose message names `what`.

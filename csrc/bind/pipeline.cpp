@@ -125,6 +125,7 @@ void bind_pipeline(py::module_& m) {
                            static_cast<int64_t>(schedule.ranks.size()));
           },
           "forward"_a, "backward_input"_a, "backward_weight"_a, "send"_a);
+  m.def("most_stages", [] { return kMostStages; });
   m.def("make_schedule", &make_schedule, "kind"_a, "ranks"_a, "microbatches"_a);
   m.def("parse_schedule", &parse_schedule, "text"_a);
   m.def("parse_schedule_csv", &parse_csv, "text"_a);

@@ -220,7 +220,8 @@ py::object annotation(const at::Tensor& tensor) {
   const bridge::Recorder::Lock lock;  // the end of plan_only, on any thread, writes annotations
   bridge::LazyTensor* lazy = bridge::as_lazy(tensor);
   if (!lazy || !lazy->annotation()) return py::none();
-  return py::cast(ShardingHandle{lazy->annotation()->sharding, lazy->annotation()->written});
+  const bridge::Annotation& said = *lazy->annotation();
+  return py::cast(ShardingHandle{said.sharding, said.written, said.schedule});
 }
 
 // Gives the annotation of `from` to `to`, if both are tensors of the device. Returns whether `to` is annotated then.
@@ -232,10 +233,10 @@ bool keep_annotation(const at::Tensor& from, const at::Tensor& to) {
   return target->annotation() != nullptr;
 }
 
-void annotate(const at::Tensor& tensor, std::optional<ShardingHandle> handle, bool state) {
+void annotate(const at::Tensor& tensor, std::optional<ShardingHandle> handle, bool state, bool loaded) {
   require_lazy(tensor, "mark_sharding");
   bridge::Annotation said;
-  if (handle) said = {handle->sharding, bridge::current_source(), state, handle->written};
+  if (handle) said = {handle->sharding, bridge::current_source(), state, handle->written, handle->schedule, loaded};
   bridge::Recorder::instance().annotate(tensor, said);
 }
 
@@ -303,7 +304,13 @@ void bind_handle(py::module_& m) {
       .def_property_readonly("positions", [](const ShardingHandle& h) { return positions(*h.sharding); })
       .def_property_readonly("addressable", [](const ShardingHandle& h) { return addressable(*h.sharding); })
       .def("on", [](const ShardingHandle& h, const std::string& axis,
-                    int64_t stage) { return ShardingHandle{at_stage(h.sharding, axis, stage), h.written}; })
+                    int64_t stage) { return ShardingHandle{at_stage(h.sharding, axis, stage), h.written, h.schedule}; })
+      .def_property_readonly("schedule", [](const ShardingHandle& h) { return h.schedule ? *h.schedule : ""; })
+      .def("scheduled",
+           [](const ShardingHandle& h, const std::string& schedule) {
+             const bridge::Recorder::Lock lock;
+             return ShardingHandle{h.sharding, h.written, bridge::schedule_named(schedule)};
+           })
       .def("boxes", [](const ShardingHandle& h, const Shape& shape) { return boxes(*h.sharding, shape); })
       .def("replica_ids", [](const ShardingHandle& h) { return replica_ids(*h.sharding); })
       .def("__eq__", [](const ShardingHandle& a, const ShardingHandle& b) { return a.sharding == b.sharding; })
@@ -324,11 +331,7 @@ void bind_sharding(py::module_& m) {
     ShardingRef sharding = to_sharding(spec, mesh.mesh, shape, tensor);
     return ShardingHandle{sharding, as_written(std::move(spec), *mesh.mesh)};
   });
-  m.def("set_schedule", [](const MeshHandle& mesh, const std::string& schedule) {
-    const bridge::Recorder::Lock lock;
-    bridge::set_schedule(mesh.mesh, schedule);
-  });
-  m.def("annotate", annotate);
+  m.def("annotate", annotate, py::arg("tensor"), py::arg("handle"), py::arg("state"), py::arg("loaded") = false);
   m.def("annotation", annotation);
   m.def("keep_annotation", keep_annotation, py::arg("source"), py::arg("target"));
   m.def("sharding_of", sharding_or_none);

@@ -8,13 +8,14 @@
 
 #include "bind/bind.h"
 #include "bind/handles.h"
+#include "bridge/plans/memory.h"
+#include "bridge/plans/plan_warnings.h"
 #include "bridge/python/source.h"
 #include "bridge/record/intern.h"
 #include "bridge/recorder/engine.h"
 #include "bridge/recorder/recorder.h"
 #include "bridge/step/flush.h"
 #include "bridge/step/plan_only.h"
-#include "bridge/step/plan_warnings.h"
 #include "bridge/tensor/abstract.h"
 #include "sharding/reshard/reshard.h"
 
@@ -59,16 +60,15 @@ void configure(const std::string& dump_dir) {
   bridge::engine().set_options(std::move(options));
 }
 
+std::optional<int64_t> limit_or_none(int64_t bytes) { return bytes == kNoLimit ? std::nullopt : std::optional(bytes); }
+
 void set_gather_budget(std::optional<int64_t> bytes) {
   CompileOptions options = bridge::engine().options();
   options.gather_budget = bytes.value_or(kNoLimit);
   bridge::engine().set_options(std::move(options));
 }
 
-std::optional<int64_t> gather_budget() {
-  const int64_t bytes = bridge::engine().options().gather_budget;
-  return bytes == kNoLimit ? std::nullopt : std::optional(bytes);
-}
+std::optional<int64_t> gather_budget() { return limit_or_none(bridge::engine().options().gather_budget); }
 
 // For calls that take the lock of the recorder or of planning: a thread that holds one of these may need the GIL.
 using NoGil = py::call_guard<py::gil_scoped_release>;
@@ -93,6 +93,10 @@ void bind_step(py::module_& m) {
   m.def("configure", configure, py::arg("dump_dir"), NoGil());
   m.def("set_gather_budget", set_gather_budget, py::arg("bytes").none(true), NoGil());
   m.def("gather_budget", gather_budget);
+  m.def(
+      "set_memory_limit", [](std::optional<int64_t> bytes) { bridge::set_memory_limit(bytes.value_or(kNoLimit)); },
+      py::arg("bytes").none(true));
+  m.def("memory_limit", [] { return limit_or_none(bridge::memory_limit()); });
 }
 
 }  // namespace spmdx

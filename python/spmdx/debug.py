@@ -9,6 +9,7 @@ import spmdx._C as _C
 from spmdx._annotate.annotation import require_spmdx
 from spmdx._report.diff import explain_diff
 from spmdx._report.held import local_bytes
+from spmdx._report.memory import HeldReport, MemoryReport, memory_report
 from spmdx._report.report import (
     BalanceReport,
     CollectiveReport,
@@ -71,6 +72,7 @@ def _report(row: dict[str, Any]) -> Report:
         row["whole_flops"],
         [BalanceReport(**b) for b in row["balance"]],
         None if row["pipeline"] is None else pipeline_report(row["pipeline"]),
+        memory_report(row["memory"]),
     )
 
 
@@ -137,6 +139,8 @@ __all__ = [
     "BalanceReport",
     "CollectiveReport",
     "FallbackReport",
+    "HeldReport",
+    "MemoryReport",
     "Report",
     "SpanReport",
     "ValueReport",

@@ -39,6 +39,7 @@ ROOMS = {
         "tensor",
         "world",
         "recorder",
+        "plans",
         "step",
         "record/call",
         "record/layouts",

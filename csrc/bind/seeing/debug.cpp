@@ -7,6 +7,7 @@
 
 #include "bind/bind.h"
 #include "bind/handles.h"
+#include "bind/seeing/memory.h"
 #include "bridge/backend/aten_kernel.h"
 #include "bridge/python/source.h"
 #include "bridge/recorder/engine.h"
@@ -69,14 +70,14 @@ py::dict value_row(const Graph& graph, ValueId id, const Node* node, const std::
                   "provenance"_a = provenance(graph, value, node), "source"_a = bridge::source_text(source));
 }
 
-py::list timeline(const Plan& plan) {
+py::list timeline(const Plan& plan, const MemoryUseOfRun& use) {
   const Graph& graph = plan.executable->graph();
   py::list rows;
   for (const Span& span : time_line(graph, bridge::engine().options().topology)) {
     const Node& node = graph.nodes[span.node];
     rows.append(py::dict("lane"_a = span.wire ? "wire" : "compute", "name"_a = label(node),
                          "start_ns"_a = span.start_ns, "end_ns"_a = span.end_ns,
-                         "source"_a = bridge::source_text(node.source)));
+                         "held_bytes"_a = use.by_node[span.node], "source"_a = bridge::source_text(node.source)));
   }
   return rows;
 }
@@ -128,10 +129,12 @@ py::dict report(const Plan& plan) {
     fallbacks.append(
         py::dict("op"_a = fallback.op, "bytes"_a = fallback.bytes, "source"_a = bridge::source_text(fallback.source)));
   const Flops flops = count_flops(graph);
+  const MemoryUseOfRun use = predict_memory(graph, plan.executable->peak());
   return py::dict("mesh"_a = graph.mesh ? py::cast(graph.mesh->str()) : py::none(), "collectives"_a = collectives,
-                  "values"_a = values, "fallbacks"_a = fallbacks, "peak_bytes"_a = plan.executable->peak_bytes(),
-                  "timeline"_a = timeline(plan), "balance"_a = balance(graph), "flops"_a = flops.device,
-                  "whole_flops"_a = flops.whole, "pipeline"_a = pipeline(graph));
+                  "values"_a = values, "fallbacks"_a = fallbacks, "peak_bytes"_a = plan.executable->peak().bytes,
+                  "timeline"_a = timeline(plan, use), "memory"_a = memory_report(plan, use),
+                  "balance"_a = balance(graph), "flops"_a = flops.device, "whole_flops"_a = flops.whole,
+                  "pipeline"_a = pipeline(graph));
 }
 
 py::object report_or_none(const PlanRef& plan) { return plan ? py::object(report(*plan)) : py::none(); }

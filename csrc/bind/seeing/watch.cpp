@@ -8,11 +8,11 @@
 
 #include "bind/bind.h"
 #include "bind/handles.h"
+#include "bridge/plans/plan_log.h"
 #include "bridge/python/source.h"
 #include "bridge/recorder/engine.h"
 #include "bridge/recorder/recorder.h"
 #include "bridge/step/measured.h"
-#include "bridge/step/plan_log.h"
 #include "bridge/step/watch.h"
 #include "bridge/tensor/meta.h"
 #include "bridge/tensor/tensor.h"

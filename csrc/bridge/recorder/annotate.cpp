@@ -21,7 +21,15 @@ bool fits(const Sharding& sharding, c10::IntArrayRef sizes) {
 
 }  // namespace
 
+void RecorderState::note_said(ValueId value, const Annotation& annotation) {
+  if (annotation.schedule || annotation.loaded)
+    said[value] = annotation;
+  else
+    said.erase(value);
+}
+
 void RecorderState::constrain(ValueId value, const Annotation& annotation) {
+  note_said(value, annotation);
   has_stages |= !annotation.sharding->place.whole();
   graph.constraints.push_back({value, annotation.sharding, annotation.source, annotation.state});
 }

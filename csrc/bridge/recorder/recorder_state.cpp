@@ -29,6 +29,7 @@ void RecorderState::reset() {
   input_of.clear();
   annotated = false;
   has_stages = false;
+  said.clear();
   phase = 1;
   uploads = {};
   ++epoch;
@@ -40,6 +41,7 @@ void RecorderState::annotate_input(const Root& root) {
   has_stages |= !input.annotation->place.whole();
   input.source = root.annotation->source;
   input.state = root.annotation->state;
+  note_said(input.value, *root.annotation);
 }
 
 ValueId RecorderState::read(const Root& root) {

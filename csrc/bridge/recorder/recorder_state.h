@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // What the recorder holds while a graph is recorded. The rooms `recorder` and `step` share it.
 #pragma once
+#include <map>
 #include <unordered_map>
 #include <vector>
 
@@ -49,6 +50,8 @@ struct RecorderState {
   uint32_t phase = 1;       // see Recorded
   bool annotated = false;   // since the last flush: existing data may have to move
   bool has_stages = false;  // an annotation in the graph says a stage
+  // Of inputs and constrained values, where it says more than how they are cut: a schedule, or that it was loaded.
+  std::map<ValueId, Annotation> said;
   std::vector<Rebound> rebound;
 
   // Whether the value is one of the graph being recorded.
@@ -78,6 +81,7 @@ struct RecorderState {
   void annotate_input(const Root& root);
   void annotate(LazyTensor& tensor, const Annotation& annotation);
   void constrain(ValueId value, const Annotation& annotation);
+  void note_said(ValueId value, const Annotation& annotation);
 
   // Reads the leaves, also those whose values the graph does not need.
   GradientInputs gradients();

@@ -36,7 +36,7 @@ struct Agreed {
         (line.empty() ? "" : line + ": ") + "one step uses tensors of two meshes, " + mesh->str() +
         annotated_at(source) + " and " + other.str() + annotated_at(said_at) +
         ". Expected one mesh for all that is computed together. Annotate all of it on one of them: call "
-        "mark_sharding with that mesh.");
+        "spmdx.mark_sharding, or spmdx.nn.pipeline for a model of stages, with that mesh.");
   }
 };
 
@@ -228,7 +228,7 @@ FinishedGraph finish_graph(RecorderState& state, std::vector<RootRef> owners, co
   for (const Output& output : outputs) needed[output.value] = true;
   done.graph = state.graph;
   done.graph.mesh = std::move(mesh);
-  done.graph.schedule = schedule_of(done.graph.mesh);
+  done.graph.schedule = one_schedule(state.said, done.graph);
   done.graph.outputs = std::move(outputs);
   std::erase_if(done.graph.constraints, [&](const Constraint& c) { return !needed[c.value]; });
   done.data_of_inputs = keep_inputs(done.graph, state, needed);

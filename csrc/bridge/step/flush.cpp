@@ -8,13 +8,14 @@
 #include <utility>
 
 #include "base/error.h"
+#include "bridge/plans/plan_log.h"
+#include "bridge/plans/plan_warnings.h"
 #include "bridge/python/gil.h"
 #include "bridge/recorder/engine.h"
+#include "bridge/recorder/loaded.h"
 #include "bridge/recorder/recorder.h"
 #include "bridge/recorder/recorder_state.h"
 #include "bridge/step/finish.h"
-#include "bridge/step/plan_log.h"
-#include "bridge/step/plan_warnings.h"
 #include "bridge/step/recovery.h"
 #include "bridge/step/submit.h"
 #include "bridge/world/c10d_comm.h"
@@ -136,6 +137,7 @@ PendingPlan plan_pending(const at::Tensor& tensor) {
   RecorderState& state = Recorder::instance().state();
   const Root* wanted = &as_lazy(tensor)->root();
   const GradientInputs gradients = state.gradients();
+  end_loaded_annotations(state);
   auto groups = pending_by_mesh(state, gradients);
   const auto is_wanted = [&](const RootRef& ref) { return &root_of(ref) == wanted; };
   auto group = std::find_if(groups.begin(), groups.end(),

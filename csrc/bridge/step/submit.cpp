@@ -6,11 +6,13 @@
 
 #include "base/error.h"
 #include "bridge/backend/compat.h"
+#include "bridge/plans/memory.h"
+#include "bridge/plans/plan_warnings.h"
 #include "bridge/python/gil.h"
 #include "bridge/python/source.h"
 #include "bridge/recorder/engine.h"
+#include "bridge/recorder/loaded.h"
 #include "bridge/step/finish.h"
-#include "bridge/step/plan_warnings.h"
 #include "bridge/tensor/abstract.h"
 
 namespace spmdx::bridge {
@@ -91,6 +93,7 @@ void queue_parts(RecorderState& state, std::vector<PlannedPart> parts, bool awai
 }
 
 bool submit(RecorderState& state, bool awaited) {
+  end_loaded_annotations(state);
   const GradientInputs gradients = state.gradients();
   std::vector<PlannedPart> parts;
   bool more = false;
@@ -98,6 +101,7 @@ bool submit(RecorderState& state, bool awaited) {
     FinishedGraph done = finish_graph(state, std::move(owners), gradients);
     more = done.more;  // the last graph knows what is left
     parts.push_back(planned(done.graph, std::move(done.data_of_inputs), std::move(done.owners)));
+    if (parts.back().plan) require_fits(*parts.back().plan);
   }
   queue_parts(state, std::move(parts), awaited);
   return more;

@@ -16,6 +16,10 @@ struct Annotation {
   SourceId source = 0;
   bool state = false;                                      // a parameter or other state, see Input::state
   std::shared_ptr<const PartitionSpec> written = nullptr;  // set if it says more than `sharding`
+  // In which order the stages work on microbatches, of a tensor of a pipelined model; else null. Equal ones are one.
+  std::shared_ptr<const std::string> schedule = nullptr;
+  // It came out of a file, with data: beside a tensor that is annotated for another mesh it ends.
+  bool loaded = false;
 };
 
 // Warns that annotations are gone, led by the user's line; Python's filters say how often. REQUIRES: three sentences,

@@ -19,7 +19,7 @@ struct Executable::Impl {
   Graph graph;
   Backend& backend;
   CollectiveQueue& collective_queue;
-  int64_t peak = 0;
+  PeakBytes peak;
   std::atomic<int64_t> held = bytes_of(graph);
   std::once_flag prepared;
   Program program;
@@ -41,7 +41,7 @@ void Executable::prepare() {
 
 const Graph& Executable::graph() const { return impl_->graph; }
 
-int64_t Executable::peak_bytes() const { return impl_->peak; }
+PeakBytes Executable::peak() const { return impl_->peak; }
 
 int64_t Executable::bytes_held() const { return impl_->held; }
 

@@ -8,6 +8,7 @@
 #include "runtime/collective/collective_queue.h"
 #include "runtime/data/backend.h"
 #include "runtime/data/data.h"
+#include "runtime/program/peak.h"
 
 namespace spmdx {
 
@@ -40,7 +41,7 @@ class Executable {
                 const std::vector<bool>& spare = {}, int64_t step = 0);
   // All: Any thread. But for the last, they take no lock: the graph does not change, and what runs change is atomic.
   const Graph& graph() const;
-  int64_t peak_bytes() const;  // per device, predicted from the graph
+  PeakBytes peak() const;  // of a device, predicted from the graph
   // What this holds in memory, estimated: the graph, and the program once it is prepared.
   int64_t bytes_held() const;
   // Of the last run with CheckModes::memory, by device of the mesh; empty before there was one. Takes a lock.

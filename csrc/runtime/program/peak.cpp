@@ -1,9 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
-// Peak: the bytes a device holds at the worst moment of a run, from the graph alone.
+// Peak: a run is simulated, value by value, on the devices of each stage.
+#include "runtime/program/peak.h"
+
 #include <algorithm>
+#include <utility>
 
 #include "runtime/program/memory_use.h"
-#include "runtime/program/program.h"
 #include "sharding/shards.h"
 
 namespace spmdx {
@@ -32,24 +34,44 @@ class Liveness {
       if (!spare[i]) last_use_[graph.inputs[i].value] = kNone;  // the caller keeps it
   }
 
-  int64_t run() {
+  // `visit`: called with each node once it has run, and the most that was held meanwhile; kNone: what came in.
+  template <class Visit>
+  void run(const Visit& visit) {
     for (const Input& input : graph_.inputs) make(input.value);
+    note(kNone, visit);
     for (NodeId id = 0; id < graph_.nodes.size(); ++id) {
       const Node& node = graph_.nodes[id];
       if (is_collective(node))
         run_collective(id);
       else
         run_op(id);
+      note(id, visit);
     }
     for (const Output& output : graph_.outputs) compact(output.value);
-    return peak_;
+    note(kNone, visit);
+  }
+
+  int64_t peak() const { return peak_; }
+
+  // From here on, the blocks that are alive when so much is held for the first time are kept.
+  void watch_for(int64_t bytes) { watched_ = bytes; }
+  std::vector<Held> held() && {
+    std::stable_sort(held_.begin(), held_.end(), [](const Held& a, const Held& b) { return a.bytes > b.bytes; });
+    return std::move(held_);
   }
 
  private:
   struct Block {
     int64_t bytes = 0;
     int64_t values = 0;  // live values that lie in it
+    ValueId made_for = 0;
   };
+
+  template <class Visit>
+  void note(NodeId id, const Visit& visit) {
+    visit(id, std::max(most_, live_));
+    most_ = live_;
+  }
 
   bool is_here(const Value& value) const {
     if (!value.sharding || value.sharding->place.whole()) return true;
@@ -65,9 +87,13 @@ class Liveness {
 
   void make(ValueId value) {
     block_of_[value] = static_cast<uint32_t>(blocks_.size());
-    blocks_.push_back({local_bytes(value), 1});
+    blocks_.push_back({local_bytes(value), 1, value});
     live_ += blocks_.back().bytes;
+    most_ = std::max(most_, live_);
     peak_ = std::max(peak_, live_);
+    if (live_ == watched_ && held_.empty())
+      for (const Block& block : blocks_)
+        if (block.values && block.bytes) held_.push_back({block.made_for, block.bytes});
   }
 
   void contribution(ValueId value, ValueId with) {
@@ -164,19 +190,43 @@ class Liveness {
   std::vector<uint32_t> block_of_;
   std::vector<bool> row_major_;
   std::vector<Block> blocks_;
-  int64_t live_ = 0, peak_ = 0;
+  int64_t live_ = 0, peak_ = 0, most_ = 0;  // now, of the run, and since the last node
+  int64_t watched_ = -1;
+  std::vector<Held> held_;
 };
+
+// How many kinds of devices there are: one for each stage.
+int64_t coordinates_of(const Graph& graph) {
+  for (const Value& value : graph.values)
+    if (value.sharding && !value.sharding->place.whole())
+      return value.sharding->mesh->axes()[value.sharding->place.axis].size;
+  return 1;
+}
 
 }  // namespace
 
-int64_t predict_peak_bytes(const Graph& graph) {
-  int64_t coordinates = 1, most = 0;
-  for (const Value& value : graph.values)
-    if (value.sharding && !value.sharding->place.whole())
-      coordinates = value.sharding->mesh->axes()[value.sharding->place.axis].size;
-  for (int64_t coordinate = 0; coordinate < coordinates; ++coordinate)
-    most = std::max(most, Liveness(graph, coordinate).run());
+PeakBytes predict_peak_bytes(const Graph& graph) {
+  PeakBytes most;
+  for (int64_t coordinate = 0; coordinate < coordinates_of(graph); ++coordinate) {
+    Liveness devices(graph, coordinate);
+    devices.run([](NodeId, int64_t) {});
+    if (devices.peak() > most.bytes) most = {devices.peak(), coordinate};
+  }
   return most;
+}
+
+MemoryUseOfRun predict_memory(const Graph& graph, PeakBytes peak) {
+  MemoryUseOfRun all;
+  all.by_node.reserve(graph.nodes.size());
+  Liveness devices(graph, peak.coordinate);
+  devices.watch_for(peak.bytes);
+  bool found = false;
+  devices.run([&](NodeId id, int64_t bytes) {
+    if (bytes == peak.bytes && !std::exchange(found, true)) all.at = id;
+    if (id != kNone) all.by_node.push_back(bytes);
+  });
+  all.held = std::move(devices).held();
+  return all;
 }
 
 }  // namespace spmdx

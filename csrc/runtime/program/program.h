@@ -67,7 +67,5 @@ Program prepare(const Graph& graph, Backend& backend, const Processes& processes
 
 // Marks last uses and drops results that nobody reads (liveness.cpp).
 void mark_last_uses(Program& program, const Graph& graph);
-// Bytes a device holds at the worst moment, with inputs held throughout (peak.cpp).
-int64_t predict_peak_bytes(const Graph& graph);
 
 }  // namespace spmdx

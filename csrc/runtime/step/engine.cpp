@@ -105,7 +105,7 @@ struct Engine::Impl {
         std::lock_guard lock(mutex);
         standing.agreed = job.number + 1;
       }
-      note_run(bytes_of_inputs(job), job.plan->executable->peak_bytes());
+      note_run(bytes_of_inputs(job), job.plan->executable->peak().bytes);
       return job.plan->executable->run(job.inputs, job.params, translator, spare_inputs(job), job.number);
     } catch (...) {
       comm.failed(begin, std::current_exception(), false);

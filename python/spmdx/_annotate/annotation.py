@@ -65,11 +65,14 @@ def handle_for(
 
 
 def _where_it_was(tensor: torch.Tensor, handle: "_C.ShardingHandle") -> "_C.ShardingHandle":
-    """``handle`` on the stage that ``tensor`` was marked with before, unless it names one."""
+    """``handle`` on the stage, and with the schedule, that ``tensor`` was marked with before.
+
+    Unless it names a stage itself.
+    """
     known = None if handle.place else _C.annotation(tensor)
     if known is None or known.place is None or known.mesh != handle.mesh:
         return handle
-    return handle.on(*known.place)
+    return handle.on(*known.place).scheduled(known.schedule)
 
 
 def annotate(tensor: torch.Tensor, handle: "_C.ShardingHandle") -> Any:

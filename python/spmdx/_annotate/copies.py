@@ -66,30 +66,39 @@ def reduced(tensor: torch.Tensor, plain: type[torch.Tensor], protocol: Any) -> A
 
 
 def written(tensor: torch.Tensor) -> tuple | None:
-    """Mesh, spec and, where it has one, stage of the annotation in values every unpickler takes."""
+    """Mesh, spec and, where it has them, stage and schedule of the annotation.
+
+    In values that every unpickler takes.
+    """
     sharding = annotation_of(tensor)
     if sharding is None:
         return None
-    mesh = sharding.mesh
-    stage = () if sharding.stage is None else (sharding.stage,)
-    return mesh.device_ids.tolist(), mesh.mesh_shape, mesh.axis_names, tuple(sharding.spec), *stage
+    mesh, schedule = sharding.mesh, sharding._handle.schedule
+    said = mesh.device_ids.tolist(), mesh.mesh_shape, mesh.axis_names, tuple(sharding.spec)
+    if sharding.stage is None:
+        return said
+    return *said, (*sharding.stage, schedule) if schedule else sharding.stage
 
 
 @untraced
-def annotated(tensor: Any, said: tuple | None, takes_class: bool) -> Any:
-    """``tensor`` with the annotation that was ``written``, if it is on the device."""
+def annotated(tensor: Any, said: tuple | None, takes_class: bool, loaded: bool = False) -> Any:
+    """``tensor`` with the annotation that was ``written``, if it is on the device.
+
+    Where a file has said it, of data and of no parameter, it ends as soon as the tensor is used
+    with one that is annotated for another mesh.
+    """
     if said is None or not isinstance(tensor, torch.Tensor) or not _C.is_lazy(tensor):
         return tensor
     if written(tensor) != said:
         ids, shape, names, spec, *stage = said
         try:
             handle = to_handle(spec, Mesh(ids, shape, names), tensor, "tensor")
-            for axis, number in stage:
-                handle = handle.on(axis, number)
+            for axis, number, *schedule in stage:
+                handle = handle.on(axis, number).scheduled("".join(schedule))
         except ShardingError as error:
             warn(f"the annotation of a tensor that was loaded ends: {bare(error)}")
             return tensor
-        _C.annotate(tensor, handle, is_state(tensor))
+        _C.annotate(tensor, handle, is_state(tensor), loaded and not is_state(tensor))
     if takes_class:
         tensor.__class__ = sharded_class(type(tensor))
     return tensor
@@ -103,6 +112,10 @@ class _WhenSet:
 
     def __set__(self, tensor: torch.Tensor, value: Any) -> None:
         self._act(tensor, value)
+
+
+def _take_annotation(tensor: torch.Tensor, said: Any) -> None:
+    annotated(tensor, said, False, loaded=True)
 
 
 def _take_class(tensor: torch.Tensor, _: Any) -> None:
@@ -122,5 +135,5 @@ def with_annotation(tensor: torch.Tensor, made: tuple) -> tuple:
 
 def install() -> None:
     """Teach tensors; once."""
-    setattr(torch.Tensor, _ANNOTATION, _WhenSet(lambda t, said: annotated(t, said, False)))
+    setattr(torch.Tensor, _ANNOTATION, _WhenSet(_take_annotation))
     setattr(torch.Tensor, _CLASS, _WhenSet(_take_class))

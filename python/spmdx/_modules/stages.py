@@ -34,10 +34,19 @@ def staged(
 
 
 def put_on(
-    tensors: Mapping[str, torch.Tensor], mesh: Mesh, stages: Mapping[str, int], axis: str
+    tensors: Mapping[str, torch.Tensor],
+    mesh: Mesh,
+    stages: Mapping[str, int],
+    axis: str,
+    schedule: str | None = None,
 ) -> None:
-    """Puts tensors on their stages, beside how they were cut: all, or none if one cannot be."""
+    """Puts tensors on their stages, beside how they were cut: all, or none if one cannot be.
+
+    ``schedule``: its name or table; None: it stays.
+    """
     handles = {n: staged(t, mesh, stages[n], axis, n) for n, t in tensors.items()}
+    if schedule is not None:
+        handles = {n: handle.scheduled(schedule) for n, handle in handles.items()}
     for name, handle in handles.items():
         annotate(tensors[name], handle)
 

@@ -11,13 +11,15 @@ import torch
 import spmdx._C as _C
 from spmdx._annotate.annotation import is_state
 from spmdx._annotate.mesh import Mesh
+from spmdx._base.own_devices import NAMES
+from spmdx._modules.marking import require_on_device
 from spmdx._modules.stages import put_on, staged
 from spmdx._pipelines.costs import chain_of, layers_of
 from spmdx._pipelines.held import tensors_of
 from spmdx._pipelines.kept import planned_alone
-from spmdx._pipelines.memory_limit import get_memory_limit
 from spmdx._pipelines.trial import Trial
 from spmdx._pipelines.units import units_of
+from spmdx._program.memory_limit import get_memory_limit
 from spmdx.errors import ShardingError, naming
 
 MICROBATCHES_OF_A_RANK = 4  # how many a step is taken to have, before any has run
@@ -32,6 +34,7 @@ class Choice:
         schedule: its name or its table.
         chunks: stages of each coordinate.
         own: the parameters and buffers by name, in whose place a call may have others.
+        planned: it was made where nothing runs, and ends there.
     """
 
     mesh: Mesh
@@ -39,6 +42,7 @@ class Choice:
     schedule: str
     chunks: int
     own: dict[str, torch.Tensor] = field(default_factory=dict)
+    planned: bool = field(default_factory=_C.planning_only)
     _busy: bool = False
 
     def put_on(self, model: torch.nn.Module) -> None:
@@ -47,8 +51,14 @@ class Choice:
         model.register_forward_pre_hook(self, prepend=True, with_kwargs=True)
 
     def __call__(self, model: torch.nn.Module, args: Any, kwargs: Any) -> None:
+        if self.planned and not _C.planning_only():
+            take_off(model)
+            return
         if self._busy or (_C.planning_only() and self._has_chosen(model)):
             return
+        held = tensors_of(model).values()
+        if held and all(tensor.device.type not in NAMES for tensor in held):
+            return  # it is used elsewhere, for a while
         self._busy = True
         try:
             with naming("pipeline"):
@@ -67,6 +77,7 @@ class Choice:
         ranks = self.mesh.shape()[self.axis]
         tensors = tensors_of(model)
         _require_no_transform(tensors)
+        require_on_device(tensors)
         units = units_of(model, ranks * self.chunks)
         trial = Trial(model, units)
         with planned_alone(model, (args, kwargs)), self._on_one_stage(tensors):
@@ -88,8 +99,10 @@ class Choice:
             get_memory_limit(),
         )
         stages = {n: sum(p <= chain.of_tensor[n] for p in first) - 1 for n in tensors}
-        put_on(tensors, self.mesh, stages, self.axis)
+        put_on(tensors, self.mesh, stages, self.axis, self.schedule)
         self._put_own_on(model, {id(tensor): stages[n] for n, tensor in tensors.items()})
+        if _C.planning_only():
+            _C.flush()  # where nothing lies yet, the trial's stage is no place to be sent from
 
     def _put_own_on(self, model: torch.nn.Module, stages: dict[int, int]) -> None:
         """Puts the model's own tensors where those are that the call has in their place.
@@ -99,24 +112,24 @@ class Choice:
         now: dict[str, torch.Tensor] = {**dict(model.named_parameters(remove_duplicate=False))}
         now |= dict(model.named_buffers(remove_duplicate=False))
         own = {n: t for n, t in self.own.items() if n in now and t is not now[n]}
-        put_on(own, self.mesh, {n: stages[id(now[n])] for n in own}, self.axis)
+        at = {n: stages[id(now[n])] for n in own}
+        put_on(own, self.mesh, at, self.axis, self.schedule)
 
     @contextlib.contextmanager
     def _on_one_stage(self, tensors: dict[str, torch.Tensor]) -> Iterator[None]:
         """A block in which all lies on the first stage: plans are those of the devices of one."""
         before = [_C.annotation(tensor) for tensor in tensors.values()]
         for (name, tensor), known in zip(tensors.items(), before, strict=True):
-            handle = staged(tensor, self.mesh, 0, self.axis, name)
+            # A table would be for other microbatches.
+            handle = staged(tensor, self.mesh, 0, self.axis, name).scheduled("")
             _C.annotate(tensor, handle, is_state(tensor))
             if known is not None and known.place is not None:
                 with torch.no_grad():
                     tensor.zero_()  # its values, which lie on another stage, are not sent
-        _C.set_schedule(self.mesh._handle, "")  # a table would be for other microbatches
         _C.flush()
         try:
             yield
         finally:
-            _C.set_schedule(self.mesh._handle, self.schedule)
             for tensor, known in zip(tensors.values(), before, strict=True):
                 _C.annotate(tensor, known, is_state(tensor))
 

@@ -74,7 +74,7 @@ def _stages_by_pattern(
 def _stages(model: torch.nn.Module, cuts: Any, stages: int) -> dict[str, int]:
     if isinstance(cuts, Mapping):
         return _stages_by_pattern(model, cuts, stages)
-    if isinstance(cuts, str) or not isinstance(cuts, Sequence):
+    if isinstance(cuts, str | bytes) or not isinstance(cuts, Sequence):
         raise ShardingError(
             f"the cuts are {cuts!r}. Expected a list of names of modules, a dict from name "
             "patterns to stages, or None. Write ['layers.4'] for two stages."
@@ -111,7 +111,9 @@ def pipeline(
             stages, of which the first that matches counts. A parameter that several modules share
             is where the first of them is. None: they are chosen.
         schedule: ``"gpipe"``, ``"1f1b"``, ``"interleaved:2"`` or ``"zb-h1"``; or a
-            :class:`spmdx.pipelines.Schedule` for as many microbatches as each step has.
+            :class:`spmdx.pipelines.Schedule` for as many microbatches as each step has. It
+            belongs to the model, also in copies and files; models that one step trains have the
+            same.
         chunks: how many stages each coordinate holds: round robin, stage ``s`` is at ``s`` modulo
             the size of the axis.
 
@@ -146,6 +148,11 @@ def pipeline(
                 "Leave it out for one."
             )
         ranks = devices.shape()[axis]
+        if ranks * chunks > _C.most_stages():
+            raise ShardingError(
+                f"chunks is {chunks}, and axis {axis!r} has {ranks} devices: {ranks * chunks} "
+                f"stages. Expected at most {_C.most_stages()}. Pass a smaller number of chunks."
+            )
         stages = None if cuts is None else _stages(model, cuts, ranks * chunks)
         text = _schedule(schedule, ranks, chunks)
         held = tensors_of(model)
@@ -155,9 +162,8 @@ def pipeline(
                 staged(tensor, devices, 0, axis, name)
             Choice(devices, axis, text, chunks).put_on(model)
         else:
-            put_on(held, devices, stages, axis)
+            put_on(held, devices, stages, axis, text)
             take_off(model)
-        _C.set_schedule(devices._handle, text)
     return model
 
 

@@ -4,14 +4,14 @@
 from __future__ import annotations
 
 import dataclasses
-import io
 import os
 import re
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from typing import TYPE_CHECKING, Any
 
 from spmdx._report import timeline
-from spmdx._report.cells import as_html, folded
+from spmdx._report.cells import Drawn, as_html, folded, table
+from spmdx._report.memory import MemoryReport
 from spmdx._report.stages import PipelineReport
 from spmdx._report.timeline import SpanReport, last_end
 
@@ -105,19 +105,6 @@ class BalanceReport:
         )
 
 
-class Drawn:
-    """What rich draws: tables where it is printed, and as the last line of a notebook's cell."""
-
-    def __str__(self) -> str:
-        return printed(self)
-
-    def __repr__(self) -> str:
-        return printed(self)
-
-    def _repr_html_(self) -> str:
-        return as_html(self)
-
-
 @dataclasses.dataclass(frozen=True, repr=False)
 class Report(Drawn):
     """What a plan decided; ``print`` draws it as tables.
@@ -131,6 +118,7 @@ class Report(Drawn):
         values: inputs and results of ops, in program order.
         fallbacks: ops without a rule.
         peak_bytes: of live tensors, a device, predicted.
+        memory: who holds them, at the moment when they are most.
         spans: when ops and collectives run, predicted, on the device that has most to do.
         flops: floating-point operations of the device that has most to do.
         whole_flops: those of the same ops on one device; a share of 1 / devices is an even one.
@@ -148,6 +136,7 @@ class Report(Drawn):
     whole_flops: int = 0
     balance: list[BalanceReport] = dataclasses.field(default_factory=list)
     pipeline: PipelineReport | None = None
+    memory: MemoryReport | None = None
 
     @property
     def wire_bytes(self) -> int:
@@ -209,8 +198,10 @@ class Report(Drawn):
     ) -> rich.console.RenderResult:
         yield from self._head()
         if self.pipeline is not None:
-            yield from self.pipeline.tables(table)
+            yield self.pipeline
         yield table("Collectives", CollectiveReport, self.collectives)
+        if self.memory is not None:
+            yield self.memory
         yield from self._rows_of_ops()
 
     def _repr_html_(self) -> str:
@@ -223,8 +214,9 @@ class Report(Drawn):
         if not few:
             said = f"All {len(self.collectives)} rows of collectives, in program order"
             shown += folded(said, table("Collectives", CollectiveReport, self.collectives))
-        if self.pipeline is not None:
-            shown += as_html(*self.pipeline.tables(table))
+        for part in (self.pipeline, self.memory):
+            if part is not None:
+                shown += as_html(part)
         said = f"How {len(self.values)} values are cut, and why"
         return shown + folded(said, *self._rows_of_ops())
 
@@ -249,37 +241,6 @@ class Report(Drawn):
         yield table("Values", ValueReport, self.values)
         if self.fallbacks:
             yield table("Ops without a rule", FallbackReport, self.fallbacks)
-
-
-def printed(renderable: Any) -> str:
-    """What rich draws, as text without colours."""
-    import rich.console
-
-    buffer = io.StringIO()
-    console = rich.console.Console(file=buffer, width=160, color_system=None, force_jupyter=False)
-    console.print(renderable)
-    return buffer.getvalue().rstrip()
-
-
-def _cell(value: Any) -> rich.text.Text:
-    import rich.text
-
-    text = f"{value:,}" if isinstance(value, int) else value
-    return rich.text.Text(", ".join(map(str, text)) if isinstance(text, tuple) else str(text))
-
-
-def table(title: str, row_type: type, rows: Sequence[Any]) -> rich.table.Table:
-    """A table with a column for each field of a dataclass."""
-    import rich.table
-
-    drawn = rich.table.Table(title=title, title_justify="left")
-    names = [field.name for field in dataclasses.fields(row_type)]
-    for name in names:
-        number = name in ("bytes", "count", "group_size")
-        drawn.add_column(name, justify="right" if number else "left", overflow="fold")
-    for row in rows:
-        drawn.add_row(*(_cell(getattr(row, name)) for name in names))
-    return drawn
 
 
 __all__ = [

@@ -7,6 +7,8 @@ import dataclasses
 from collections.abc import Iterator
 from typing import TYPE_CHECKING, Any
 
+from spmdx._report.cells import Drawn, table
+
 if TYPE_CHECKING:
     import rich.table
 
@@ -50,8 +52,8 @@ class SendReport:
     source: str
 
 
-@dataclasses.dataclass(frozen=True)
-class PipelineReport:
+@dataclasses.dataclass(frozen=True, repr=False)
+class PipelineReport(Drawn):
     """The stages of a plan and their schedule.
 
     Attributes:
@@ -80,7 +82,7 @@ class PipelineReport:
             f"for {self.bubble:.0%} of the work"
         )
 
-    def tables(self, table: Any) -> Iterator[str | rich.table.Table]:
+    def __rich_console__(self, console: Any, options: Any) -> Iterator[str | rich.table.Table]:
         yield str(self)
         yield table("Stages", StageReport, self.stages)
         yield table("Sent from stage to stage", SendReport, self.sends)

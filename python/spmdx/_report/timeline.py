@@ -11,6 +11,7 @@ from collections.abc import Callable, Iterable
 from typing import TYPE_CHECKING, Any
 
 from spmdx._base.arguments import require_path
+from spmdx._base.sizes import in_bytes
 from spmdx.errors import ShardingError, naming
 
 if TYPE_CHECKING:
@@ -39,6 +40,7 @@ class SpanReport:
         name: the op, or the kind of the collective.
         start_ns: nanoseconds after the step began.
         end_ns: the same, of its end.
+        held_bytes: what a device holds meanwhile, at most.
         source: the user's line.
     """
 
@@ -46,6 +48,7 @@ class SpanReport:
     name: str
     start_ns: int
     end_ns: int
+    held_bytes: int
     source: str
 
 
@@ -115,16 +118,21 @@ def _picture(spans: list[SpanReport], title: str, path: pathlib.Path) -> None:
 
 def _figure(spans: list[SpanReport], title: str) -> "Figure":
     Figure, Patch = parts_of_pictures("a Chrome trace: report.timeline('step.json')")
-    figure = Figure(figsize=(12, 2.6), layout="constrained")
-    axes = figure.add_subplot()
+    figure = Figure(figsize=(12, 3.6), layout="constrained")
+    axes, memory = figure.subplots(2, sharex=True, height_ratios=(2, 1))
     colours = _by_colour(spans)
     for (lane, colour), bars in colours.items():
         place = (_LANES[lane] - 0.4, 0.8)
         axes.broken_barh(bars, place, facecolors=colour, edgecolors="white", linewidth=0.3)
     axes.set_yticks(list(_LANES.values()), list(_LANES))
     axes.set_xlim(0, last_end(spans) / 1000)
-    axes.set_xlabel("microseconds, by the cost model")
     axes.set_title(title, fontsize=10, loc="left")
+    curve = sorted((span.start_ns / 1000, span.held_bytes) for span in spans)
+    memory.fill_between(*zip(*curve, strict=True), step="post", color="tab:cyan")
+    memory.set_ylim(0)
+    memory.set_ylabel("held")
+    memory.yaxis.set_major_formatter(lambda size, _: in_bytes(size))
+    memory.set_xlabel("microseconds, by the cost model")
     seen = {s.name for s in spans if s.lane == "wire"}
     kinds = [kind for kind in COLOURS if kind in seen] + sorted(seen - COLOURS.keys())
     if kinds:
@@ -160,7 +168,13 @@ def _trace(spans: list[SpanReport], _: str, path: pathlib.Path) -> None:
         range_event(0, lanes.index(s.lane), s.name, s.start_ns, s.end_ns, {"source": s.source})
         for s in spans
     ]
-    path.write_text(json.dumps({"traceEvents": names + events}))
+    held = [held_event(s.start_ns, s.held_bytes) for s in sorted(spans, key=lambda s: s.start_ns)]
+    path.write_text(json.dumps({"traceEvents": names + events + held}))
+
+
+def held_event(start_ns: int, held: int) -> dict[str, Any]:
+    """A point of the curve of what a device holds, in bytes."""
+    return {"ph": "C", "pid": 0, "name": "held", "ts": start_ns / 1000, "args": {"bytes": held}}
 
 
 def name_event(what: str, process: int, thread: int, text: str) -> dict[str, Any]:

@@ -18,7 +18,8 @@ KNOWN = {
     "processes where there are several",
     "SPMDX_TOPOLOGY": "what joins the devices: the name of a topology, or a file",
     "SPMDX_CHECK": "'poison': memory that no shard owns holds NaN, so that a read of it shows; "
-    "'replicas': what processes read is compared; or both, with a comma between",
+    "'replicas': what processes read is compared; 'memory': what devices hold is counted, for "
+    "spmdx.explain().memory.measured; or several, with commas between",
     "SPMDX_LOG": "'info' or 'debug': what the loggers 'spmdx.*' tell is printed to stderr",
     "SPMDX_PROGRESS": "'off': no progress bars, also on a terminal",
     "SPMDX_FALLBACK": "'error': an op without a rule, for which devices gather, raises",
@@ -68,7 +69,7 @@ def dump_folder(environment: Mapping[str, str] | None = None) -> str:
     return os.path.join(folder, f"process-{environment.get('RANK', '0')}")
 
 
-CHECKS = ("poison", "replicas")
+CHECKS = ("poison", "memory", "replicas")
 
 
 def wanted_checks(environment: Mapping[str, str] | None = None) -> dict[str, bool]:
@@ -82,7 +83,7 @@ def wanted_checks(environment: Mapping[str, str] | None = None) -> dict[str, boo
 
     Example:
         >>> wanted_checks({"SPMDX_CHECK": "poison"})
-        {'poison': True, 'replicas': False}
+        {'poison': True, 'memory': False, 'replicas': False}
     """
     text = (os.environ if environment is None else environment).get("SPMDX_CHECK", "")
     wanted = [word.strip() for word in text.split(",") if word.strip()]
@@ -90,8 +91,8 @@ def wanted_checks(environment: Mapping[str, str] | None = None) -> dict[str, boo
         if word not in CHECKS:
             raise ValueError(
                 f"SPMDX_CHECK is {text!r}, and {word!r} is no check. Expected "
-                f"{' or '.join(map(repr, CHECKS))}, or nothing. Unset SPMDX_CHECK, or write "
-                f"SPMDX_CHECK={CHECKS[0]}."
+                f"{', '.join(map(repr, CHECKS))}, several with commas between, or nothing. "
+                f"Unset SPMDX_CHECK, or write SPMDX_CHECK={CHECKS[0]}."
             )
     return {check: check in wanted for check in CHECKS}
 

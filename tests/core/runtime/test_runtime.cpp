@@ -286,7 +286,7 @@ TEST(an_overwritten_input_gives_up_its_memory) {
     CHECK_EQ(kernel_donations.load(), held_elsewhere ? 1 : 2);
     if (other) CHECK_EQ(at(other->wait()[0]).data, (std::vector<double>{3, 3}));
   }
-  CHECK_EQ(Executable(overwriting("aten.neg"), fixture.backend, fixture.collective_queue).peak_bytes(), 2 * 8);
+  CHECK_EQ(Executable(overwriting("aten.neg"), fixture.backend, fixture.collective_queue).peak().bytes, 2 * 8);
 }
 
 TEST(a_step_that_fails_while_it_overwrites_keeps_what_is_complete) {
@@ -332,7 +332,7 @@ TEST(failed_step_fails_its_outputs_and_is_reported_once) {
 TEST(peak_bytes_counts_inputs_and_live_values) {
   Fixture fixture;
   const Executable executable(chain("aten.neg"), fixture.backend, fixture.collective_queue);
-  CHECK_EQ(executable.peak_bytes(), 2 * 2 * 8);
+  CHECK_EQ(executable.peak().bytes, 2 * 2 * 8);
 }
 
 }  // namespace spmdx

@@ -195,7 +195,8 @@ def test_tensors_of_two_meshes_do_not_mix(mesh):
     assert re.sub(r"test_errors\.py:\d+", "F", str(caught.value)) == (
         "F: one step uses tensors of two meshes, Mesh(data=4, model=2) (annotated at F) and "
         "Mesh(all=8) (annotated at F). Expected one mesh for all that is computed together. "
-        "Annotate all of it on one of them: call mark_sharding with that mesh."
+        "Annotate all of it on one of them: call spmdx.mark_sharding, or spmdx.nn.pipeline for a "
+        "model of stages, with that mesh."
     )
     assert kept.tolist() == [3.0] * 8  # nothing is lost
 

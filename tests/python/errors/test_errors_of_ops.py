@@ -230,7 +230,8 @@ def test_two_meshes_are_named_with_the_lines_that_wrote_them():
     assert re.fullmatch(
         r"(F:\d+): one step uses tensors of two meshes, Mesh\(a=4\) \(annotated at F:\d+\) and "
         r"Mesh\(b=2\) \(annotated at F:\d+\)\. Expected one mesh for all that is computed "
-        r"together\. Annotate all of it on one of them: call mark_sharding with that mesh\.",
+        r"together\. Annotate all of it on one of them: call spmdx\.mark_sharding, or "
+        r"spmdx\.nn\.pipeline for a model of stages, with that mesh\.",
         str(caught.value).replace("test_errors_of_ops.py", "F"),
     )
 

@@ -70,7 +70,7 @@ def test_an_unknown_check_is_refused():
     with pytest.raises(ValueError) as error:
         wanted_checks({"SPMDX_CHECK": "poisson"})
     assert str(error.value) == (
-        "SPMDX_CHECK is 'poisson', and 'poisson' is no check. Expected 'poison' or 'replicas', or "
-        "nothing. "
-        "Unset SPMDX_CHECK, or write SPMDX_CHECK=poison."
+        "SPMDX_CHECK is 'poisson', and 'poisson' is no check. Expected 'poison', 'memory', "
+        "'replicas', several with commas between, or nothing. Unset SPMDX_CHECK, or write "
+        "SPMDX_CHECK=poison."
     )

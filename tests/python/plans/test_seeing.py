@@ -221,18 +221,22 @@ def test_a_time_line_is_a_chrome_trace(mesh, tmp_path):
     report.timeline(str(tmp_path / "step.json"))
     events = json.loads((tmp_path / "step.json").read_text())["traceEvents"]
     lanes = {e["tid"]: e["args"]["name"] for e in events if e["ph"] == "M"}
+    points = [e for e in events if e["ph"] == "C"]
     spans = [
         SpanReport(
             lanes[e["tid"]],
             e["name"],
             round(e["ts"] * 1000),
             round((e["ts"] + e["dur"]) * 1000),
+            span.held_bytes,
             e["args"]["source"],
         )
-        for e in events
-        if e["ph"] == "X"
+        for e, span in zip((e for e in events if e["ph"] == "X"), report.spans, strict=True)
     ]
     assert spans == report.spans
+    curve = sorted((span.start_ns, span.held_bytes) for span in report.spans)
+    assert sorted((round(e["ts"] * 1000), e["args"]["bytes"]) for e in points) == curve
+    assert max(bytes for _, bytes in curve) == report.peak_bytes
 
 
 def test_another_ending_is_refused(mesh):

@@ -1,24 +1,16 @@
 # SPDX-License-Identifier: Apache-2.0
-"""How much memory a device has for a stage of a pipeline."""
+"""How much memory a device has."""
 
-import re
-
+import spmdx._C as _C
+from spmdx._base.sizes import UNITS, bytes_of
 from spmdx.errors import ShardingError, naming
-
-UNITS = {"B": 1, "KiB": 2**10, "MiB": 2**20, "GiB": 2**30, "TiB": 2**40}
-
-_limit: int | None = None
-
-
-def _bytes_of(text: str) -> int | None:
-    """What "24 GiB" says; None where it says nothing."""
-    found = re.fullmatch(rf"\s*(\d+(?:\.\d+)?)\s*({'|'.join(UNITS)})\s*", text)
-    return None if found is None else int(float(found[1]) * UNITS[found[2]])
 
 
 def set_memory_limit(limit: int | str | None) -> None:
-    """Say how many bytes a device has for what a stage of a pipeline keeps.
+    """Say how many bytes a device has.
 
+    A step that needs more is not run: it raises, and says at which op it holds most, and what.
+    What was traced stays, so that the limit can be raised and the step tried again.
     Where :func:`spmdx.nn.pipeline` chooses the cuts of a model, it chooses among those where every
     stage fits: parameters, their gradients, two values of the optimizer for each of them, and the
     activations of the microbatches in flight. Cuts that were chosen before stay.
@@ -27,7 +19,8 @@ def set_memory_limit(limit: int | str | None) -> None:
         limit: bytes a device, or a text like ``"24 GiB"``; None: no limit.
 
     Raises:
-        ShardingError: it is no number of bytes.
+        ShardingError: it is no number of bytes; or later, led by the user's line, where a step
+            needs more.
 
     Example:
         >>> import spmdx
@@ -38,9 +31,8 @@ def set_memory_limit(limit: int | str | None) -> None:
 
     Source: the memory constraint of Alpa's stage construction, arXiv:2201.12023, section 5.2.
     """
-    global _limit
     with naming("set_memory_limit"):
-        found = _bytes_of(limit) if isinstance(limit, str) else limit
+        found = bytes_of(limit) if isinstance(limit, str) else limit
         if limit is not None and (isinstance(found, bool) or not isinstance(found, int)):
             raise ShardingError(
                 f"the limit is {limit!r}. Expected a whole number of bytes, a text of a number and "
@@ -51,7 +43,7 @@ def set_memory_limit(limit: int | str | None) -> None:
                 f"the limit is {limit!r}. Expected more than 0 bytes, and less than 2**63. "
                 "Write None for no limit."
             )
-        _limit = found
+        _C.set_memory_limit(found)
 
 
 def get_memory_limit() -> int | None:
@@ -65,4 +57,4 @@ def get_memory_limit() -> int | None:
         >>> spmdx.get_memory_limit() is None
         True
     """
-    return _limit
+    return _C.memory_limit()

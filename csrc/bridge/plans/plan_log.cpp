@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // Plan log: notes are kept while a plan is made, since planning calls no Python.
-#include "bridge/step/plan_log.h"
+#include "bridge/plans/plan_log.h"
 
 #include <atomic>
 #include <mutex>
@@ -27,7 +27,7 @@ void note(const Plan& plan, int64_t took_ns) {
                       .devices = graph.mesh ? static_cast<int64_t>(graph.mesh->size()) : 1,
                       .collectives = plan.collectives,
                       .wire_bytes = plan.wire_bytes,
-                      .peak_bytes = plan.executable->peak_bytes(),
+                      .peak_bytes = plan.executable->peak().bytes,
                       .took_ns = took_ns};
   std::lock_guard lock(mutex);
   if (notes.size() < kMostNotes) notes.push_back(made);

@@ -10,6 +10,7 @@ namespace spmdx::bridge {
 void set_fallbacks_are_errors(bool errors);
 // Whether plans are made for their costs alone: nothing is said of them. Any thread.
 void set_plans_are_trials(bool trials);
+bool plans_are_trials();
 
 // Throws ShardingError where fallbacks are errors, else remembers what to say. Holds the recorder's lock.
 void note_plan(const Plan& plan);

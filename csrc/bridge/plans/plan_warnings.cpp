@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // The texts of warnings and errors about plans.
-#include "bridge/step/plan_warnings.h"
+#include "bridge/plans/plan_warnings.h"
 
 #include <atomic>
 #include <cstdio>
@@ -63,6 +63,7 @@ std::string what_idles(int64_t ranks) {
 void set_fallbacks_are_errors(bool errors) { are_errors = errors; }
 
 void set_plans_are_trials(bool trials) { are_trials = trials; }
+bool plans_are_trials() { return are_trials; }
 
 void note_plan(const Plan& plan) {
   if (are_trials) return;

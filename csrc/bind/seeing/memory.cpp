@@ -1,0 +1,33 @@
+// SPDX-License-Identifier: Apache-2.0
+// Reports of memory, as plain dicts.
+#include "bind/seeing/memory.h"
+
+#include <pybind11/stl.h>
+
+#include <array>
+
+#include "bridge/plans/memory.h"
+
+namespace spmdx {
+
+namespace py = pybind11;
+using namespace py::literals;
+
+py::dict memory_report(const Plan& plan, const MemoryUseOfRun& use) {
+  const Graph& graph = plan.executable->graph();
+  std::array<int64_t, memory_kinds_in_all()> bytes{};
+  py::list held;
+  for (const bridge::Holder& one : bridge::holders_of(graph, use)) {
+    bytes[static_cast<size_t>(one.kind)] += one.bytes;
+    held.append(py::dict("kind"_a = std::string(name(one.kind)), "op"_a = one.op, "type"_a = one.type,
+                         "bytes"_a = one.bytes, "source"_a = one.source));
+  }
+  py::dict by_kind;
+  for (size_t k = 0; k < bytes.size(); ++k) by_kind[py::str(std::string(name(static_cast<MemoryKind>(k))))] = bytes[k];
+  const std::vector<int64_t> measured = plan.executable->measured_peaks();
+  return py::dict("peak_bytes"_a = plan.executable->peak().bytes, "at"_a = bridge::worst_moment(graph, use),
+                  "by_kind"_a = by_kind, "held"_a = held,
+                  "measured"_a = measured.empty() ? py::object(py::none()) : py::object(py::cast(measured)));
+}
+
+}  // namespace spmdx
