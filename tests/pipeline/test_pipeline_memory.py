@@ -39,7 +39,7 @@ def peaks(p, m, schedule, chunks):
             optimizer.zero_grad()
             spmdx.sync(wait=True)
         pipeline = spmdx.explain().pipeline
-        return spmdx._C.measured_peaks(), [stage.in_flight for stage in pipeline.stages]
+        return spmdx.explain().memory.measured, [stage.in_flight for stage in pipeline.stages]
     finally:
         spmdx._C.set_checks()
 

@@ -2,6 +2,7 @@
 // Checks from Python: check modes of a run, the most memory that it held, and rules that a test overrides.
 #include "runtime/data/check.h"
 
+#include <pybind11/stl.h>
 #include <torch/csrc/utils/pybind.h>
 
 #include "bind/bind.h"
@@ -18,10 +19,13 @@ void wait_for_steps() {
   bridge::engine().wait();
 }
 
-std::vector<int64_t> measured_peaks() {
+// By device of the mesh: the most that it held, and the largest pieces of that.
+std::vector<std::pair<int64_t, std::vector<int64_t>>> measured_peaks() {
   wait_for_steps();
-  const PlanRef plan = bridge::engine().last_plan();
-  return plan ? plan->executable->measured_peaks() : std::vector<int64_t>{};
+  std::vector<std::pair<int64_t, std::vector<int64_t>>> peaks;
+  if (const PlanRef plan = bridge::engine().last_plan())
+    for (const MeasuredPeak& peak : plan->executable->measured_peaks()) peaks.emplace_back(peak.bytes, peak.largest);
+  return peaks;
 }
 
 }  // namespace

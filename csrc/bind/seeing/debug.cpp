@@ -17,6 +17,7 @@
 #include "passes/report/pipeline.h"
 #include "passes/report/timeline.h"
 #include "rules/rule/rule.h"
+#include "runtime/data/check.h"
 #include "sharding/notation.h"
 #include "sharding/spec.h"
 
@@ -148,7 +149,13 @@ PlanRef pending(const at::Tensor& tensor) {
 
 void bind_debug(py::module_& m) {
   m.def("needs_contiguous", &bridge::needs_contiguous, py::arg("op"));
-  m.def("report_last", [] { return report_or_none(bridge::engine().last_plan()); });
+  m.def("report_last", [] {
+    if (check_modes().memory) {  // what is measured is there when the step is over
+      py::gil_scoped_release no_gil;
+      bridge::engine().wait();
+    }
+    return report_or_none(bridge::engine().last_plan());
+  });
   m.def("report_pending", [](const at::Tensor& tensor) {
     require_lazy(tensor, "explain");
     return report_or_none(pending(tensor));

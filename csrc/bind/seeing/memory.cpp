@@ -24,7 +24,8 @@ py::dict memory_report(const Plan& plan, const MemoryUseOfRun& use) {
   }
   py::dict by_kind;
   for (size_t k = 0; k < bytes.size(); ++k) by_kind[py::str(std::string(name(static_cast<MemoryKind>(k))))] = bytes[k];
-  const std::vector<int64_t> measured = plan.executable->measured_peaks();
+  std::vector<int64_t> measured;
+  for (const MeasuredPeak& peak : plan.executable->measured_peaks()) measured.push_back(peak.bytes);
   return py::dict("peak_bytes"_a = plan.executable->peak().bytes, "at"_a = bridge::worst_moment(graph, use),
                   "by_kind"_a = by_kind, "held"_a = held,
                   "measured"_a = measured.empty() ? py::object(py::none()) : py::object(py::cast(measured)));

@@ -24,7 +24,7 @@ struct Executable::Impl {
   std::once_flag prepared;
   Program program;
   mutable std::mutex peaks_mutex;
-  std::vector<int64_t> measured_peaks;
+  std::vector<MeasuredPeak> measured_peaks;
 };
 
 Executable::Executable(Graph graph, Backend& backend, CollectiveQueue& collective_queue)
@@ -45,7 +45,7 @@ PeakBytes Executable::peak() const { return impl_->peak; }
 
 int64_t Executable::bytes_held() const { return impl_->held; }
 
-std::vector<int64_t> Executable::measured_peaks() const {
+std::vector<MeasuredPeak> Executable::measured_peaks() const {
   const std::lock_guard lock(impl_->peaks_mutex);
   return impl_->measured_peaks;
 }

@@ -8,6 +8,7 @@
 #include "runtime/collective/collective_queue.h"
 #include "runtime/data/backend.h"
 #include "runtime/data/data.h"
+#include "runtime/program/memory_tracker.h"
 #include "runtime/program/peak.h"
 
 namespace spmdx {
@@ -45,7 +46,7 @@ class Executable {
   // What this holds in memory, estimated: the graph, and the program once it is prepared.
   int64_t bytes_held() const;
   // Of the last run with CheckModes::memory, by device of the mesh; empty before there was one. Takes a lock.
-  std::vector<int64_t> measured_peaks() const;
+  std::vector<MeasuredPeak> measured_peaks() const;
 
  private:
   struct Impl;

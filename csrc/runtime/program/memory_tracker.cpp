@@ -3,6 +3,8 @@
 #include "runtime/program/memory_tracker.h"
 
 #include <algorithm>
+#include <functional>
+#include <utility>
 
 namespace spmdx {
 
@@ -32,8 +34,18 @@ void MemoryTracker::store(uint32_t slot, const BufferRef& buffer, bool received)
     if (block.slots++ > 0) continue;
     block.bytes = received ? backend_.bytes(buffer) : memory.bytes;
     device.bytes += block.bytes;
-    device.peak = std::max(device.peak, device.bytes);
+    if (device.bytes > device.peak.bytes) note_peak(device);
   }
+}
+
+void MemoryTracker::note_peak(Device& device) {
+  constexpr size_t kLargest = 3;
+  std::vector<int64_t> sizes;
+  for (const auto& [id, block] : device.blocks) sizes.push_back(block.bytes);
+  const size_t kept = std::min(kLargest, sizes.size());
+  std::partial_sort(sizes.begin(), sizes.begin() + static_cast<long>(kept), sizes.end(), std::greater<>());
+  sizes.resize(kept);
+  device.peak = {device.bytes, std::move(sizes)};
 }
 
 void MemoryTracker::drop(uint32_t slot, const BufferRef& buffer) {
@@ -48,8 +60,8 @@ void MemoryTracker::drop(uint32_t slot, const BufferRef& buffer) {
   }
 }
 
-std::vector<int64_t> MemoryTracker::peaks() const {
-  std::vector<int64_t> peaks;
+std::vector<MeasuredPeak> MemoryTracker::peaks() const {
+  std::vector<MeasuredPeak> peaks;
   for (const Device& device : devices_) peaks.push_back(device.peak);
   return peaks;
 }

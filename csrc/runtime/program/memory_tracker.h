@@ -8,6 +8,12 @@
 
 namespace spmdx {
 
+// The most that a device held in a run, and the largest pieces of memory then, in bytes.
+struct MeasuredPeak {
+  int64_t bytes = 0;
+  std::vector<int64_t> largest;
+};
+
 // Counts as if every device had memory of its own: a shard that several devices hold counts for each of them. Buffers
 // that share memory on one device count once, and keep all of it alive. What a collective brings from another device
 // counts as its own size, although here it may be a view of the other device's shard.
@@ -17,7 +23,7 @@ class MemoryTracker {
   // The slot now holds `buffer`; null is nothing. `received`: by a collective.
   void store(uint32_t slot, const BufferRef& buffer, bool received);
   void drop(uint32_t slot, const BufferRef& buffer);
-  std::vector<int64_t> peaks() const;  // by device of the mesh
+  std::vector<MeasuredPeak> peaks() const;  // by device of the mesh
 
  private:
   struct Block {
@@ -26,8 +32,10 @@ class MemoryTracker {
   };
   struct Device {
     std::unordered_map<const void*, Block> blocks;
-    int64_t bytes = 0, peak = 0;
+    int64_t bytes = 0;
+    MeasuredPeak peak;
   };
+  static void note_peak(Device& device);
   Backend& backend_;
   std::vector<Device> devices_;
   std::vector<std::vector<uint32_t>> holders_;  // devices by slot

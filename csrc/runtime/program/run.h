@@ -27,7 +27,9 @@ class Run {
   std::vector<Shards> take_outputs();
   // Of a run that failed: those whose shards are all there; the others empty.
   std::vector<Shards> complete_outputs() const;
-  std::vector<int64_t> measured_peaks() const { return tracker_ ? tracker_->peaks() : std::vector<int64_t>{}; }
+  std::vector<MeasuredPeak> measured_peaks() const {
+    return tracker_ ? tracker_->peaks() : std::vector<MeasuredPeak>{};
+  }
 
  private:
   // A collective under way: instructions that follow each other.

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The predicted peak of memory is what a run holds, within a tenth."""
+"""The predicted peak of memory is what a run holds, within a twentieth."""
 
 import models
 import pytest
@@ -89,16 +89,16 @@ def peaks(kind, mode):
             optimizer.step()
             optimizer.zero_grad()
             spmdx.sync(wait=True)
-        return spmdx.explain().peak_bytes, max(spmdx._C.measured_peaks())
+        return spmdx.explain().peak_bytes, max(spmdx.explain().memory.measured)
     finally:
         spmdx._C.set_checks()
 
 
 @pytest.mark.parametrize("mode", MODES)
 @pytest.mark.parametrize("kind", BATCHES)
-def test_the_predicted_peak_is_within_a_tenth_of_the_measured_one(kind, mode):
+def test_the_predicted_peak_is_within_a_twentieth_of_the_measured_one(kind, mode):
     predicted, measured = peaks(kind, mode)
     assert measured > 0
-    assert abs(predicted - measured) <= 0.1 * measured, (
+    assert abs(predicted - measured) <= 0.05 * measured, (
         f"{predicted:,} predicted, {measured:,} held"
     )
