@@ -287,6 +287,18 @@ def test_parameters_that_are_cut_count_by_their_shards():
     assert spmdx.get_annotation(model.blocks[0].up.weight).spec != (None, None)
 
 
+def test_what_was_recorded_before_the_first_call_is_not_refused():
+    """The whole model is more than the limit, which stands again after the choice."""
+    model = Chain().to("spmdx")
+    spmdx.set_memory_limit("300 KiB")
+    for weight in model.parameters():
+        weight.data.mul_(2)
+    spmdx.nn.pipeline(model, line_of(4))
+    model(torch.zeros(1, dtype=torch.long).to("spmdx")).sum().backward()
+    assert blocks_by_stage(stages_of(model), 4) == [2] * 4
+    assert spmdx.get_memory_limit() == 300 * 2**10
+
+
 class Checkpointed(Chain):
     def forward(self, ids):
         x = self.embed(ids)

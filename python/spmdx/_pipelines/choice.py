@@ -19,7 +19,7 @@ from spmdx._pipelines.held import tensors_of
 from spmdx._pipelines.kept import planned_alone
 from spmdx._pipelines.trial import Trial
 from spmdx._pipelines.units import units_of
-from spmdx._program.memory_limit import get_memory_limit
+from spmdx._program.memory_limit import without_memory_limit
 from spmdx.errors import ShardingError, naming
 
 MICROBATCHES_OF_A_RANK = 4  # how many a step is taken to have, before any has run
@@ -61,8 +61,9 @@ class Choice:
             return  # it is used elsewhere, for a while
         self._busy = True
         try:
-            with naming("pipeline"):
-                self._choose(model, args, kwargs)
+            # What was recorded before, with a model that is not cut yet, ends for our sake.
+            with naming("pipeline"), without_memory_limit() as limit:
+                self._choose(model, args, kwargs, limit)
         finally:
             self._busy = False
         if not _C.planning_only():  # after which stages are what they were before
@@ -73,7 +74,9 @@ class Choice:
         known = [_C.annotation(tensor) for tensor in tensors_of(model).values()]
         return all(at is not None and at.place is not None for at in known)
 
-    def _choose(self, model: torch.nn.Module, args: Any, kwargs: Any) -> None:
+    def _choose(
+        self, model: torch.nn.Module, args: Any, kwargs: Any, memory_limit: int | None
+    ) -> None:
         ranks = self.mesh.shape()[self.axis]
         tensors = tensors_of(model)
         _require_no_transform(tensors)
@@ -96,7 +99,7 @@ class Choice:
             self.schedule,
             ranks,
             MICROBATCHES_OF_A_RANK * ranks,
-            get_memory_limit(),
+            memory_limit,
         )
         stages = {n: sum(p <= chain.of_tensor[n] for p in first) - 1 for n in tensors}
         put_on(tensors, self.mesh, stages, self.axis, self.schedule)

@@ -1,6 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
 """How much memory a device has."""
 
+import contextlib
+from collections.abc import Iterator
+
 import spmdx._C as _C
 from spmdx._base.sizes import UNITS, bytes_of
 from spmdx.errors import ShardingError, naming
@@ -58,3 +61,14 @@ def get_memory_limit() -> int | None:
         True
     """
     return _C.memory_limit()
+
+
+@contextlib.contextmanager
+def without_memory_limit() -> Iterator[int | None]:
+    """A block in which steps are not refused; gives the limit that holds outside of it."""
+    limit = get_memory_limit()
+    _C.set_memory_limit(None)
+    try:
+        yield limit
+    finally:
+        _C.set_memory_limit(limit)

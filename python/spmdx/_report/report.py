@@ -214,9 +214,10 @@ class Report(Drawn):
         if not few:
             said = f"All {len(self.collectives)} rows of collectives, in program order"
             shown += folded(said, table("Collectives", CollectiveReport, self.collectives))
-        for part in (self.pipeline, self.memory):
-            if part is not None:
-                shown += as_html(part)
+        if self.pipeline is not None:
+            shown += as_html(self.pipeline)
+        if self.memory is not None:
+            shown += folded(f"Who holds the {self.peak_bytes:,} bytes of a device", self.memory)
         said = f"How {len(self.values)} values are cut, and why"
         return shown + folded(said, *self._rows_of_ops())
 
