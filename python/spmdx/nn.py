@@ -15,7 +15,9 @@ from spmdx._modules.fully_sharded import Request, fully_shard_as
 from spmdx._modules.marking import axis_to_cut, mark_all, require_axis, require_module
 from spmdx._modules.parallel import parallelize_module as parallelize_module
 from spmdx._modules.tp_plan import specs_of
+from spmdx._modules.zero import zero_as
 from spmdx._pipelines.pipeline import pipeline as pipeline
+from spmdx._report.zero import zero_report as zero_report
 from spmdx.errors import ShardingError, naming
 
 
@@ -162,10 +164,66 @@ def fully_shard(
     return module
 
 
+def zero(
+    model: torch.nn.Module,
+    optimizer: torch.optim.Optimizer,
+    mesh: Mesh | None = None,
+    axis: str | None = None,
+    stage: int = 1,
+    min_size: int = 0,
+) -> torch.nn.Module:
+    """Cut the optimizer's state along the axis of the data, and by stage gradients and parameters.
+
+    These are annotations alone: the loop, the optimizer and ``state_dict`` stay as they are, and a
+    state saved in one stage loads into any. An update then computes with parts: gradients
+    arrive by a reduce_scatter in place of an all_reduce, and parameters that are whole are
+    gathered after it. :func:`zero_report` says what each stage holds.
+
+    Args:
+        model: on device "spmdx". What other axes cut of a parameter stays so.
+        optimizer: of PyTorch, or another whose state of a parameter's shape is cut. Its state may
+            be there already.
+        mesh: the devices; None means the global mesh.
+        axis: of ``mesh``; None means the only one, or ``"data"``.
+        stage: 1: the optimizer's state. 2: gradients, too, also while they are accumulated.
+            3: parameters, too, which are gathered where they are read. A later call replaces it.
+        min_size: a parameter of fewer elements stays whole, with all that belongs to it.
+
+    Returns:
+        ``model`` itself. A parameter is cut on its longest dim that the axis divides, or else on
+        its longest one, in uneven parts; without one of as many elements as devices it is whole.
+
+    Raises:
+        ShardingError: no axis of the mesh, a parameter on another device or for another mesh, an
+            optimizer of another model, a stage or size that is none. Nothing is marked then.
+
+    Example:
+        >>> import torch, spmdx
+        >>> mesh = spmdx.get_1d_mesh("data")
+        >>> model = torch.nn.Linear(8, 32).to("spmdx")
+        >>> optimizer = torch.optim.AdamW(model.parameters())
+        >>> _ = spmdx.nn.zero(model, optimizer, mesh, stage=1)
+        >>> model(torch.ones(4, 8).to("spmdx")).sum().backward()
+        >>> optimizer.step()
+        >>> spmdx.get_sharding(optimizer.state[model.weight]["exp_avg"]).spec
+        PartitionSpec('data', None)
+
+    Source: ZeRO, arXiv:1910.02054; as annotations, arXiv:2004.13336.
+    """
+    with naming("zero"):
+        require_module(model)
+        devices = require_mesh(mesh)
+        cut = axis_to_cut(mesh, devices, axis, "data")
+        zero_as(model, optimizer, devices, cut, stage, min_size)
+    return model
+
+
 __all__ = [
     "distribute_module",
     "fully_shard",
     "parallelize_module",
     "pipeline",
     "shard_module",
+    "zero",
+    "zero_report",
 ]

@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """What a frame's options say of a mesh: how batches, parameters and their optimizer state lie."""
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 import torch
@@ -9,7 +9,7 @@ import torch
 from spmdx._annotate.annotation import annotation_of
 from spmdx._annotate.mesh import Mesh
 from spmdx._annotate.sharding import mark_sharding
-from spmdx._base.own_devices import NAMES
+from spmdx._modules.zero import state_like_parameters
 from spmdx.errors import ShardingError
 from spmdx.nn import fully_shard, shard_module
 
@@ -70,17 +70,6 @@ def _with_plans(module: torch.nn.Module) -> list[torch.nn.Module]:
         else:
             pending.extend(each.children())
     return found or [module]
-
-
-def state_like_parameters(
-    optimizer: torch.optim.Optimizer,
-) -> Iterator[tuple[torch.Tensor, torch.Tensor]]:
-    """What an optimizer holds of parameters and has their shape, on the device: with each, them."""
-    for parameter, state in optimizer.state.items():
-        for value in state.values():
-            fits = isinstance(value, torch.Tensor) and value.shape == parameter.shape
-            if fits and value.device.type in NAMES:
-                yield parameter, value
 
 
 def lie_as_parameters(optimizer: torch.optim.Optimizer) -> None:

@@ -2,12 +2,12 @@
 """fully_shard: how the parameters of a module lie, and what happens around its forward pass."""
 
 import dataclasses
-import math
 from typing import Any
 
 import torch
 
 from spmdx._annotate.mesh import Mesh
+from spmdx._annotate.spec import entry_of
 from spmdx._base.arguments import require_shape
 from spmdx._modules.auto_wrap import wrapped_by
 from spmdx._modules.forward_pass import Around
@@ -20,7 +20,7 @@ from spmdx._modules.fsdp_options import (
     refuse_options,
     require_sums,
 )
-from spmdx._modules.marking import added, beside, mark_all, require_axis
+from spmdx._modules.marking import added, beside, cut_along, mark_all, require_axis
 from spmdx.errors import ShardingError
 
 _NOTE = "_fully_sharded_along"  # the attribute of a module on which fully_shard was called
@@ -132,9 +132,5 @@ def _spec(parameter: torch.Tensor, mesh: Mesh, axis: str, dim: int | None) -> tu
     """
     cut = beside(parameter, mesh, axis)
     if dim is None:
-        sizes = mesh.shape()
-        parts = [math.prod(sizes[a] for a in axes) for axes in cut]
-        shape, n = parameter.shape, sizes[axis]
-        fits = [d for d, size in enumerate(shape) if size and size % (n * parts[d]) == 0]
-        dim = max(fits, key=lambda d: (not cut[d], shape[d]), default=None)
+        return cut_along(list(map(entry_of, cut)), parameter.shape, mesh, axis)
     return added(cut, dim, axis)

@@ -1,6 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """Many parameters marked at once, or none; modules and axes checked."""
 
+import math
 from collections.abc import Mapping, Sequence
 from typing import Any
 
@@ -60,6 +61,27 @@ def beside(tensor: torch.Tensor, mesh: Mesh, axis: str) -> list[list[Any]]:
 def added(entries: list[list[Any]], dim: int | None, axis: str) -> tuple[Any, ...]:
     """The partition spec with ``axis`` as the minor one of ``dim``, if there is a dim."""
     return tuple(entry_of([*e, axis] if at == dim else e) for at, e in enumerate(entries))
+
+
+def cut_along(
+    spec: Sequence[Any], shape: Sequence[int], mesh: Mesh, axis: str, uneven: bool = False
+) -> tuple[Any, ...]:
+    """``spec``, with ``axis`` as the minor one of the longest dim whose parts it divides.
+
+    Dims that other axes leave whole come first. What names the axis already stays. ``uneven``:
+    where it divides none, the longest whole dim with an element for each device of the axis.
+    """
+    cut = [axes_in(entry) for entry in spec]
+    if any(axis in axes for axes in cut):
+        return tuple(spec)
+    sizes = mesh.shape()
+    n = sizes[axis]
+    parts = [math.prod(sizes[a] for a in axes) for axes in cut]
+    fits = [d for d, size in enumerate(shape) if size and size % (n * parts[d]) == 0]
+    if uneven and not fits:
+        fits = [d for d, size in enumerate(shape) if not cut[d] and size >= n]
+    dim = max(fits, key=lambda d: (not cut[d], shape[d]), default=None)
+    return added([list(axes) for axes in cut], dim, axis)
 
 
 def cut_besides(spec: Sequence[Any], shape: Sequence[int], axis: str, n: int) -> tuple[Any, ...]:

@@ -31,6 +31,7 @@ PLACES = {
     "step": "_program.step",
     "tensor": "_annotate.tensor",
     "visualize": "_report.visualize",
+    "zero_reports": "_report.zero",
     "_ties": "_device.ties",
 }
 # Modules that list names of rooms as their own.

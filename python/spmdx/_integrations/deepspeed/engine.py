@@ -14,7 +14,7 @@ from spmdx._base.own_devices import NAMES
 from spmdx._data.batches import map_tensors
 from spmdx._integrations.deepspeed.config import Config
 from spmdx._integrations.deepspeed.optimizer import Masters, Scaler, unscale_and_clip
-from spmdx._integrations.deepspeed.zero import Zero
+from spmdx._modules.zero import Zero
 from spmdx._program.step import mark_step
 from spmdx._world import processes
 from spmdx.checkpoint import load, save
@@ -71,7 +71,8 @@ class DeepSpeedEngine(torch.nn.Module):
         scaled = loss.float() * self.scaler.scale if self.scaler.scale != 1.0 else loss
         scaled.backward(retain_graph=retain_graph)
         self.masters.take_gradients()
-        self.zero.mark_gradients(self.masters.all)
+        for master in self.masters.all:
+            self.zero.mark_gradient(master)
         return loss
 
     def is_gradient_accumulation_boundary(self) -> bool:

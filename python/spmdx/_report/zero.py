@@ -1,0 +1,138 @@
+# SPDX-License-Identifier: Apache-2.0
+"""What each stage of ZeRO holds and sends, by arithmetic, beside what the last plan holds."""
+
+import dataclasses
+import inspect
+from collections.abc import Iterator
+from typing import Any
+
+import torch
+
+import spmdx._C as _C
+from spmdx._modules.marking import require_module
+from spmdx._modules.zero import require_optimizer
+from spmdx._report.cells import Drawn, table
+from spmdx.errors import ShardingError, naming
+
+
+@dataclasses.dataclass(frozen=True)
+class ZeroStage:
+    """What one of ``n`` devices holds from step to step, and receives in a step, in bytes.
+
+    Attributes:
+        stage: 0 is data parallel alone; "planned" are the bytes of the last plan at its worst
+            moment, at which a gradient need not be there.
+        parameters: with buffers, which are never cut.
+        gradients: of the dtype of their parameters.
+        optimizer_state: as far as it has the shape of parameters.
+        held: all three.
+        wire: to sum gradients up and to gather parameters, once for each forward and backward pass.
+    """
+
+    stage: int | str
+    parameters: int
+    gradients: int
+    optimizer_state: int
+    held: int
+    wire: int
+
+
+@dataclasses.dataclass(frozen=True, repr=False)
+class ZeroReport(Drawn):
+    """The stages beside each other.
+
+    Attributes:
+        devices: over how many the axis cuts.
+        stages: 0 to 3, of formulas; and "planned", where a program was planned.
+    """
+
+    devices: int
+    stages: list[ZeroStage]
+
+    def __rich_console__(self, console: Any, options: Any) -> Iterator[Any]:
+        yield table(f"ZeRO over {self.devices} devices: bytes of each", ZeroStage, self.stages)
+
+
+def _state_of_a_step(
+    optimizer: torch.optim.Optimizer, parameter: torch.Tensor, shape: torch.Size
+) -> dict[str, Any]:
+    """What a step of a like optimizer keeps of a parameter of this shape."""
+    stand_in = torch.nn.Parameter(torch.zeros(shape, dtype=parameter.dtype))
+    stand_in.grad = torch.zeros_like(stand_in)
+    group = next(g for g in optimizer.param_groups if any(p is parameter for p in g["params"]))
+    known = inspect.signature(type(optimizer)).parameters.keys() & optimizer.defaults.keys()
+    tried = type(optimizer)([stand_in], **{name: group[name] for name in known})
+    tried.step()
+    return tried.state[stand_in]
+
+
+def state_bytes(optimizer: torch.optim.Optimizer, parameter: torch.Tensor) -> int:
+    """What the optimizer keeps of a parameter and has its shape: what it has, or would have."""
+    state, like = optimizer.state.get(parameter), parameter.shape
+    if not state:
+        like = torch.Size(range(2, 2 + parameter.dim()))  # parts of it have another shape
+        state = _state_of_a_step(optimizer, parameter, like)
+    tensors = (v for v in state.values() if isinstance(v, torch.Tensor) and v.shape == like)
+    return sum(v.dtype.itemsize for v in tensors if v.dim()) * parameter.numel()
+
+
+def zero_report(model: torch.nn.Module, optimizer: torch.optim.Optimizer, n: int) -> ZeroReport:
+    """What each device holds and receives in each stage of ZeRO over ``n`` devices.
+
+    The formulas are those of the paper for what this model and optimizer hold: P / n, G / n and
+    S / n bytes of what is cut, and (n - 1) / n of P or G for each time that they are summed up or
+    gathered. Uneven parts, small parameters that stay whole and what a step needs on its way come
+    on top: these are in the plan.
+
+    Args:
+        model: on any device, "meta" among them.
+        optimizer: of its parameters. Where it has no state yet, one element is stepped on, to see
+            what it keeps.
+        n: how many devices the axis has.
+
+    Returns:
+        The stages 0 to 3, and what the last plan holds.
+
+    Raises:
+        ShardingError: no module, no optimizer of it, or no number of devices.
+
+    Example:
+        >>> import torch, spmdx
+        >>> model = torch.nn.Linear(1000, 1000, bias=False)
+        >>> report = spmdx.nn.zero_report(model, torch.optim.Adam(model.parameters()), 4)
+        >>> [stage.held for stage in report.stages[:4]]
+        [16000000, 10000000, 7000000, 4000000]
+
+    Source: ZeRO, arXiv:1910.02054, section 5.
+    """
+    with naming("zero_report"):
+        require_module(model)
+        named = dict(model.named_parameters())
+        held = {id(p) for p in require_optimizer(optimizer, named)}
+        if isinstance(n, bool) or not isinstance(n, int) or n < 1:
+            raise ShardingError(f"n is {n!r}. Expected a number of devices, at least 1. Write 8.")
+        parameters = sum(p.numel() * p.dtype.itemsize for p in named.values())
+        gradients = sum(p.numel() * p.dtype.itemsize for p in named.values() if p.requires_grad)
+        state = sum(state_bytes(optimizer, p) for p in named.values() if id(p) in held)
+        kept = sum(b.numel() * b.dtype.itemsize for b in model.buffers())
+        stages = [_stage(s, n, parameters, gradients, state, kept) for s in range(4)]
+        return ZeroReport(n, stages + _planned())
+
+
+def _stage(stage: int, n: int, parameters: int, gradients: int, state: int, kept: int) -> ZeroStage:
+    p = parameters / (n if stage >= 3 else 1) + kept
+    g = gradients / (n if stage >= 2 else 1)
+    s = state / (n if stage >= 1 else 1)
+    gathers = 2 if stage == 3 else 1
+    wire = (gathers * parameters + gradients) * (n - 1) / n
+    return ZeroStage(stage, round(p), round(g), round(s), round(p + g + s), round(wire))
+
+
+def _planned() -> list[ZeroStage]:
+    row = _C.report_last()
+    if row is None:
+        return []
+    kinds = row["memory"]["by_kind"]
+    held = [kinds[kind] for kind in ("parameters", "gradients", "optimizer state")]
+    wire = sum(c["bytes"] * c["count"] for c in row["collectives"])
+    return [ZeroStage("planned", held[0], held[1], held[2], sum(held), wire)]
