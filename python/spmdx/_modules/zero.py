@@ -96,6 +96,8 @@ class _Hooks:
             optimizer.register_load_state_dict_post_hook(lambda of: zero.mark_state(of, True)),
         ]
         for parameter in parameters if zero.stage >= 2 else ():
+            if not parameter.requires_grad:
+                continue
             handle = parameter.register_post_accumulate_grad_hook(zero.mark_gradient)
             self._handles.append(handle)
 

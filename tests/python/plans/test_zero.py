@@ -253,6 +253,20 @@ def test_small_parameters_stay_whole():
     assert spmdx.get_sharding(optimizer.state[model[0].bias]["exp_avg"]).spec == (None,)
 
 
+def test_frozen_parameters_are_cut_in_stage_3_alone():
+    for stage, spec in (1, (None, None)), (2, (None, None)), (3, ("data", None)):
+        model = net().to("spmdx")
+        model[2].requires_grad_(False)
+        optimizer = torch.optim.AdamW(model.parameters())
+        spmdx.nn.zero(model, optimizer, mesh_of(4), stage=stage)
+        x = torch.ones(8, WIDTH).double().to("spmdx")
+        model(x).sum().backward()
+        optimizer.step()
+        spmdx.mark_step()
+        assert model[2].weight.partition_spec == spec
+        assert model[2].weight not in optimizer.state
+
+
 class Own(torch.optim.Optimizer):
     """Keeps a mean of gradients, and one for each row."""
 
