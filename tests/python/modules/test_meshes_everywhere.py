@@ -85,6 +85,12 @@ def piped(mesh):
     return spmdx.nn.pipeline(layer(), mesh, "data", {"*": 1}).weight.sharding
 
 
+def cut_in_stage_three(mesh):
+    model = layer()
+    optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
+    return spmdx.nn.zero(model, optimizer, mesh, "data", stage=3).weight.sharding
+
+
 CALLS = {
     "Sharding": lambda mesh: spmdx.Sharding(mesh, ("data", ...)),
     "ShardedTensor.from_local_shards": pieces,
@@ -104,6 +110,7 @@ CALLS = {
     "set_global_mesh": globally,
     "shard_map": mapped,
     "shard_module": sharded,
+    "zero": cut_in_stage_three,
 }
 
 
