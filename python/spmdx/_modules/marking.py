@@ -71,7 +71,7 @@ def cut_along(
     Dims that other axes leave whole come first. What names the axis already stays. ``uneven``:
     where it divides none, the longest whole dim with an element for each device of the axis.
     """
-    cut = [axes_in(entry) for entry in spec]
+    cut = [list(axes_in(entry)) for entry in spec]
     if any(axis in axes for axes in cut):
         return tuple(spec)
     sizes = mesh.shape()
@@ -81,7 +81,7 @@ def cut_along(
     if uneven and not fits:
         fits = [d for d, size in enumerate(shape) if not cut[d] and size >= n]
     dim = max(fits, key=lambda d: (not cut[d], shape[d]), default=None)
-    return added([list(axes) for axes in cut], dim, axis)
+    return added(cut, dim, axis)
 
 
 def cut_besides(spec: Sequence[Any], shape: Sequence[int], axis: str, n: int) -> tuple[Any, ...]:

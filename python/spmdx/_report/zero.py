@@ -54,26 +54,36 @@ class ZeroReport(Drawn):
 
 
 def _state_of_a_step(
-    optimizer: torch.optim.Optimizer, parameter: torch.Tensor, shape: torch.Size
+    optimizer: torch.optim.Optimizer, group: dict[str, Any], dtype: torch.dtype, shape: torch.Size
 ) -> dict[str, Any]:
-    """What a step of a like optimizer keeps of a parameter of this shape."""
-    stand_in = torch.nn.Parameter(torch.zeros(shape, dtype=parameter.dtype))
+    """What a step of a like optimizer keeps of a parameter of this group, dtype and shape."""
+    stand_in = torch.nn.Parameter(torch.zeros(shape, dtype=dtype, device="cpu"))
     stand_in.grad = torch.zeros_like(stand_in)
-    group = next(g for g in optimizer.param_groups if any(p is parameter for p in g["params"]))
     known = inspect.signature(type(optimizer)).parameters.keys() & optimizer.defaults.keys()
     tried = type(optimizer)([stand_in], **{name: group[name] for name in known})
     tried.step()
     return tried.state[stand_in]
 
 
-def state_bytes(optimizer: torch.optim.Optimizer, parameter: torch.Tensor) -> int:
-    """What the optimizer keeps of a parameter and has its shape: what it has, or would have."""
-    state, like = optimizer.state.get(parameter), parameter.shape
-    if not state:
-        like = torch.Size(range(2, 2 + parameter.dim()))  # parts of it have another shape
-        state = _state_of_a_step(optimizer, parameter, like)
-    tensors = (v for v in state.values() if isinstance(v, torch.Tensor) and v.shape == like)
-    return sum(v.dtype.itemsize for v in tensors if v.dim()) * parameter.numel()
+def _bytes_like(state: dict[str, Any], shape: torch.Size) -> int:
+    """Of the tensors of this shape, bytes of an element."""
+    tensors = (v for v in state.values() if isinstance(v, torch.Tensor) and v.shape == shape)
+    return sum(v.dtype.itemsize for v in tensors if v.dim())
+
+
+def _state_bytes(optimizer: torch.optim.Optimizer, own: set[int]) -> int:
+    """What it keeps of its parameters among ``own``, by id, and has their shape, or would keep."""
+    tried: dict[tuple[int, torch.dtype, int], int] = {}
+    total = 0
+    for i, group in enumerate(optimizer.param_groups):
+        for p in (p for p in group["params"] if id(p) in own):
+            state = optimizer.state.get(p)
+            key = i, p.dtype, p.dim()
+            if not state and key not in tried:
+                shape = torch.Size(range(2, 2 + p.dim()))  # parts of it have another shape
+                tried[key] = _bytes_like(_state_of_a_step(optimizer, group, p.dtype, shape), shape)
+            total += p.numel() * (_bytes_like(state, p.shape) if state else tried[key])
+    return total
 
 
 def zero_report(model: torch.nn.Module, optimizer: torch.optim.Optimizer, n: int) -> ZeroReport:
@@ -113,7 +123,7 @@ def zero_report(model: torch.nn.Module, optimizer: torch.optim.Optimizer, n: int
             raise ShardingError(f"n is {n!r}. Expected a number of devices, at least 1. Write 8.")
         parameters = sum(p.numel() * p.dtype.itemsize for p in named.values())
         gradients = sum(p.numel() * p.dtype.itemsize for p in named.values() if p.requires_grad)
-        state = sum(state_bytes(optimizer, p) for p in named.values() if id(p) in held)
+        state = _state_bytes(optimizer, held)
         kept = sum(b.numel() * b.dtype.itemsize for b in model.buffers())
         stages = [_stage(s, n, parameters, gradients, state, kept) for s in range(4)]
         return ZeroReport(n, stages + _planned())
