@@ -207,7 +207,7 @@ int64_t coordinates_of(const Graph& graph) {
 
 PeakBytes predict_peak_bytes(const Graph& graph) {
   PeakBytes most;
-  for (int64_t coordinate = 0; coordinate < coordinates_of(graph); ++coordinate) {
+  for (int64_t coordinate = 0, all = coordinates_of(graph); coordinate < all; ++coordinate) {
     Liveness devices(graph, coordinate);
     devices.run([](NodeId, int64_t) {});
     if (devices.peak() > most.bytes) most = {devices.peak(), coordinate};
