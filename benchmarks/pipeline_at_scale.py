@@ -55,8 +55,6 @@ def main():
     report, traced, planned = plan(options.layers, options.microbatches)
     console = Console(width=120)
     console.print(report.pipeline)
-    for stage in report.pipeline.stages:
-        console.print(stage)
     held = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * 1024
     console.print(
         f"traced and cut in {traced:.1f} s, planned in {planned:.1f} s of CPU; this process held "
