@@ -68,10 +68,17 @@ using CallRef = std::shared_ptr<const Call>;
 CallRef seal(Call call);  // the call with its hash, which can no longer change
 
 // ---- nodes and values ----------------------------------------------------------------------------
+// Where a node was recorded among the backward passes of a program.
+struct Phase {
+  uint32_t number = 0;  // odd before a backward pass, even within one, counted on from 1; 0: a pass has added the node
+  bool late = false;    // while a plan is made: after a backward pass, and of its microbatch, not of the next one
+  bool operator<(const Phase& other) const { return 2 * number - late < 2 * other.number - other.late; }
+};
+inline bool is_backward(uint32_t phase) { return phase != 0 && phase % 2 == 0; }
+
 // Where in the program a node was recorded. Plans are not compared by it: order and stages alone depend on it.
 struct Recorded {
-  // Odd before a backward pass, even within one, counted on from 1; 0: a pass has added the node.
-  uint32_t phase = 0;
+  Phase phase;
   // Autograd's number of the op that the node is a part of, or whose backward pass it is a part of; 0: none is known.
   // Equal numbers say which these are, and nothing else: processes may have others.
   uint64_t op = 0;
@@ -80,7 +87,6 @@ struct Recorded {
   // iterations after it, more than these, see passes/loops.
   uint32_t in_loop = kNone;
 };
-inline bool is_backward(uint32_t phase) { return phase != 0 && phase % 2 == 0; }
 
 struct Node {
   CallRef call;
@@ -151,7 +157,8 @@ struct LeftOut {
   uint32_t phase = 0;  // 0: none is
   int64_t times = 1;
   int64_t of(const Node& node) const {
-    return phase && (node.recorded.phase == phase || node.recorded.phase == phase + 1) ? times : 1;
+    const uint32_t of = node.recorded.phase.number - node.recorded.phase.late;
+    return phase && (of == phase || of == phase + 1) ? times : 1;
   }
 };
 

@@ -112,8 +112,10 @@ std::string attributes(const Node& node, const Graph& graph) {
   if (node.sub_axes && graph.mesh) out += " over " + axes(*graph.mesh, node.sub_axes);
   if (node.bytes) out += " bytes " + std::to_string(node.bytes);
   if (!node.cause.empty()) out += " cause " + quoted(node.cause);
-  if (!graph.schedule.empty() && node.recorded.phase) out += " phase " + std::to_string(node.recorded.phase);
+  if (!graph.schedule.empty() && node.recorded.phase.number)
+    out += " phase " + std::to_string(node.recorded.phase.number);
   if (!graph.schedule.empty() && node.recorded.again) out += " again";
+  if (!graph.schedule.empty() && node.recorded.phase.late) out += " late";
   if (!numbers_params_in_order(*node.call)) {
     out += " params " + std::to_string(node.param) + " " + std::to_string(node.call->num_params);
   }

@@ -238,8 +238,9 @@ class Parser {
     }
     if (cursor.accept("bytes")) node.bytes = cursor.number<int64_t>("a number of bytes");
     if (cursor.accept("cause")) node.cause = cursor.quoted();
-    if (cursor.accept("phase")) node.recorded.phase = cursor.number<uint32_t>("the number of a phase");
+    if (cursor.accept("phase")) node.recorded.phase.number = cursor.number<uint32_t>("the number of a phase");
     if (cursor.accept("again")) node.recorded.again = true;
+    if (cursor.accept("late")) node.recorded.phase.late = true;
   }
 
   // Reads axes: "model", or a part of an axis, "model:(pre)size".

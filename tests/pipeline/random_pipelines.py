@@ -26,6 +26,14 @@ MESHES = [
     ((2, 3), ("data", "pipe")),
 ]
 
+# What a loop adds up after each backward pass, of the net, the loss and what it was computed from.
+SUMS = {
+    "total": lambda net, loss, last: loss,
+    "hits": lambda net, loss, last: (last.argmax(1) == 1).sum(),
+    "errors": lambda net, loss, last: ((last - 1).abs() > 0.5).double().mean(1).sum() + loss,
+    "norms": lambda net, loss, last: sum(p.grad.norm() for p in net.w if p.grad is not None),
+}
+
 # Of the model, two earlier values, a matrix and a vector.
 OPS = {
     "product": lambda net, a, b, w, v: torch.tanh(a @ w),
@@ -115,7 +123,8 @@ def draw_settings(seed):
         "checkpointed": draw.choice([None, None, None, "anew", "reentrant"]),
         "cut_anew": draw.random() < 0.15,
         "taken": draw.choice(["split", "split", "in the loop", "uploaded"]),
-        "carried": draw.choice([None, None, "total", "average", "state", "buffer"]),
+        "carried": draw.choice([None, None, "average", "state", "buffer", *SUMS]),
+        "summed_to_a_number": draw.random() < 0.5,
         "summed_later": draw.choice([None, None, "stacked", "added"]),
     }
     if draw.random() < 0.5:  # alike, but for the last one; such are planned as one
@@ -176,9 +185,9 @@ def microbatches(batch, settings, device):
 class Carried:
     """What a microbatch leaves to the next one."""
 
-    def __init__(self, kind, net, device):
+    def __init__(self, kind, net, device, with_number):
         self.kind, self.net = kind, net
-        self.value = 0
+        self.value = 0 if with_number else None
         if kind == "average":
             self.value = torch.zeros((), device=device)
         elif kind == "state":
@@ -189,8 +198,9 @@ class Carried:
 
     @torch.no_grad()
     def after(self, loss, last):
-        if self.kind == "total":
-            self.value = self.value + loss.detach()
+        if self.kind in SUMS:
+            term = SUMS[self.kind](self.net, loss.detach(), last.detach())
+            self.value = term if self.value is None else self.value + term
         elif self.kind == "average":
             self.value.mul_(0.9).add_(loss.detach(), alpha=0.1)
         elif self.kind == "state":
@@ -223,7 +233,8 @@ def train(seed, device):
     found = []
     for _ in range(settings["steps"]):
         batch = torch.randn(12, WIDTH)
-        carried, losses = Carried(settings["carried"], net, device), []
+        carried = Carried(settings["carried"], net, device, settings["summed_to_a_number"])
+        losses = []
         for i, x in enumerate(microbatches(batch, settings, device)):
             if mesh is not None and settings["rows_cut"] and "data" in settings["axes"]:
                 spmdx.mark_sharding(x, mesh, ("data", None))

@@ -19,10 +19,10 @@ Recorded RecorderState::recorded_now() {
     const auto node = torch::autograd::get_current_node();
     // A backward pass that makes a graph keeps the one that it follows.
     const bool again = at::GradMode::is_enabled() && !torch::autograd::get_current_graph_task_keep_graph();
-    return {phase, node ? node->sequence_nr() + 1 : 0, again};
+    return {{phase}, node ? node->sequence_nr() + 1 : 0, again};
   }
   // Autograd's node for this op has taken the number before.
-  return {phase, at::GradMode::is_enabled() ? at::sequence_number::peek() : 0, false};
+  return {{phase}, at::GradMode::is_enabled() ? at::sequence_number::peek() : 0, false};
 }
 
 }  // namespace spmdx::bridge

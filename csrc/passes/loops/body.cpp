@@ -39,7 +39,7 @@ class Pairing {
     for (NodeId id = static_cast<NodeId>(graph_.nodes.size()); id-- > 0;) {
       const Node& node = graph_.nodes[id];
       uint32_t& iteration = body_.iterations[id] = kNone;
-      if (node.recorded.phase)
+      if (node.recorded.phase.number)
         iteration = iteration_of(node.recorded.phase);
       else
         for (ValueId r = 0; r < node.call->outputs.size(); ++r) iteration = std::min(iteration, read[node.output + r]);

@@ -12,7 +12,7 @@ namespace spmdx {
 namespace {
 
 constexpr uint32_t kFewest = 4;       // iterations that are worth it
-constexpr uint32_t kLatestFirst = 3;  // what is summed up after backward passes begins later than gradients
+constexpr uint32_t kLatestFirst = 3;  // the first two may both be others, as where a sum begins later than gradients
 
 // A result of a node of an iteration.
 struct At {
@@ -30,6 +30,7 @@ class Finder {
 
   std::optional<Loop> run() {
     if (!find_bounds()) return std::nullopt;
+    take_late_nodes();
     note_what_is_seen();
     for (uint32_t first = 2; first <= kLatestFirst; ++first)
       if (find_from(first)) return std::move(loop_);
@@ -43,6 +44,7 @@ class Finder {
     loop_.first = loop_.last = first;
     loop_.begin = begins_[first];
     loop_.length = begins_[first + 1] - begins_[first];
+    loop_.late = late_;
     starts_vary_.assign(loop_.length, false);
     roles_.assign(graph_.values.size(), {});
     owned_.clear();
@@ -83,21 +85,53 @@ class Finder {
     });
   }
 
-  // Where each iteration begins, by its number; the last entry ends the last one that has a backward pass.
   bool find_bounds() {
     uint32_t phase = 0, last_backward = 0;
     for (NodeId id = 0; id < graph_.nodes.size(); ++id) {
-      const uint32_t now = graph_.nodes[id].recorded.phase;
+      const uint32_t now = graph_.nodes[id].recorded.phase.number;
       if (now == 0 || now < phase) return false;
-      while (begins_.size() <= iteration_of(now)) begins_.push_back(id);
+      while (begins_.size() <= iteration_of({now})) begins_.push_back(id);
       phase = now;
       if (is_backward(now)) last_backward = now;
     }
     begins_.push_back(static_cast<NodeId>(graph_.nodes.size()));
-    const size_t end = iteration_of(last_backward) + 1;
+    const size_t end = iteration_of({last_backward}) + 1;
     if (end >= begins_.size()) return false;
     begins_.resize(end + 1);
     return true;
+  }
+
+  // What is recorded after a backward pass and before the next microbatch, as sums of losses, belongs to the one
+  // before.
+  void take_late_nodes() {
+    const size_t after = begins_.size() - 1;
+    std::vector<NodeId> late(begins_.size(), 0);
+    for (uint32_t iteration = 2; iteration < after; ++iteration) late[iteration] = late_nodes_at(iteration);
+    late[after] = std::min(late[after - 1], static_cast<NodeId>(graph_.nodes.size()) - begins_[after]);
+    for (size_t iteration = 2; iteration <= after; ++iteration) {
+      for (NodeId i = 0; i < late[iteration]; ++i) late_.push_back(begins_[iteration] + i);
+      begins_[iteration] += late[iteration];
+    }
+  }
+
+  // How many nodes a microbatch begins with that end in what the one before has made, and that it does not read itself.
+  NodeId late_nodes_at(uint32_t iteration) const {
+    const NodeId begin = begins_[iteration], end = begins_[iteration + 1];
+    std::vector<NodeId> last_reader(end - begin, 0);
+    for (NodeId id = begin; id < end; ++id)
+      for (const ValueId value : graph_.nodes[id].inputs)
+        if (is_in(value, iteration)) last_reader[graph_.values[value].producer - begin] = id;
+    std::vector<bool> goes_on(end - begin, false);  // with what the microbatch before has made
+    NodeId found = 0, read_until = begin;
+    for (NodeId id = begin; id < end && !is_backward(graph_.nodes[id].recorded.phase.number); ++id) {
+      goes_on[id - begin] = std::ranges::any_of(graph_.nodes[id].inputs, [&](ValueId value) {
+        return is_in(value, iteration - 1) ||
+               (is_in(value, iteration) && goes_on[graph_.values[value].producer - begin]);
+      });
+      read_until = std::max(read_until, last_reader[id - begin]);
+      if (goes_on[id - begin] && read_until <= id) found = id - begin + 1;
+    }
+    return found;
   }
 
   bool is_in(ValueId value, uint32_t iteration) const {
@@ -122,8 +156,8 @@ class Finder {
 
   bool is_alike(NodeId offset, uint32_t iteration) {
     const Node &first = graph_.nodes[loop_.begin + offset], &node = graph_.nodes[begins_[iteration] + offset];
-    if (is_backward(first.recorded.phase) != is_backward(node.recorded.phase) || first.source != node.source ||
-        first.recorded.again != node.recorded.again)
+    if (is_backward(first.recorded.phase.number) != is_backward(node.recorded.phase.number) ||
+        first.source != node.source || first.recorded.again != node.recorded.again)
       return false;
     if (first.call != node.call && !(*first.call == *node.call)) {
       if (!first.call->start || !same_kind(*first.call, *node.call)) return false;
@@ -240,7 +274,8 @@ class Finder {
   const Graph& graph_;
   std::vector<const Input*> input_of_;  // by value
   std::unordered_multimap<ValueId, const Constraint*> constraints_;
-  std::vector<NodeId> begins_;
+  std::vector<NodeId> begins_;  // by iteration; the last entry ends the last one that has a backward pass
+  std::vector<NodeId> late_;
   Loop loop_;
   // What the first iteration reads of others, and how the iterations after it do.
   struct Role {

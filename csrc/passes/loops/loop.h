@@ -9,7 +9,7 @@
 namespace spmdx {
 
 // The microbatch that a phase belongs to, counted from 1.
-inline uint32_t iteration_of(uint32_t phase) { return (phase + 1) / 2; }
+inline uint32_t iteration_of(const Phase& phase) { return (phase.number + 1) / 2 - phase.late; }
 
 // Iterations that do the same. One or two are before them: one makes gradients, to which the others add. What an
 // iteration reads is made by itself, by the one before it, before the first of all (invariant), or is its own: an
@@ -18,6 +18,7 @@ struct Loop {
   uint32_t first = 0, last = 0;  // the first stands for those up to the last
   NodeId begin = 0, length = 0;  // the first node of the first, and how many nodes an iteration has
   uint32_t params = 0;           // how far apart the parameters of two iterations are
+  std::vector<NodeId> late;      // in order: those of the iteration before the one that their phase belongs to
   // By own value: that of each iteration from the first to the last. Inputs, or parts of an invariant.
   std::vector<std::vector<ValueId>> own;
   // What follows the loop and reads what an iteration before the last one has made, as a sum of all losses.

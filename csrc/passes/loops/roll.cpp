@@ -50,6 +50,7 @@ class Roller {
     rewrite.keep(whole_.nodes[id]);
     Node& node = rewrite.to().nodes.back();
     if (node.call->start) node.starts_of = id;
+    node.recorded.phase.late = std::ranges::binary_search(loop.late, id);
     if (loop.is_in(loop.first, id) || loop.is_in(loop.last, id))
       node.recorded.in_loop = (id - loop.begin) % loop.length;
     const auto read = std::ranges::lower_bound(loop.reads, id, {}, &Loop::Read::node);

@@ -100,7 +100,7 @@ class Unroller {
   void renumber(Node& node, const Body::Member& member, uint32_t later) const {
     if (member.own_params) node.param += later * loop_.params;
     if (!member.starts_of.empty()) begin_at(node, member.starts_of[later]);
-    if (iteration_of(node.recorded.phase) == loop_.first) node.recorded.phase += 2 * later;
+    if (iteration_of(node.recorded.phase) == loop_.first) node.recorded.phase.number += 2 * later;
   }
 
   // With the start of this recorded node.

@@ -28,8 +28,9 @@ class Labels {
     for (const Value& value : graph_.values)
       if (!value.sharding->place.whole()) all.stages = std::max(all.stages, value.sharding->place.stage + 1);
     for (const Node& node : graph_.nodes) {
-      all.backward |= is_backward(node.recorded.phase);
-      if (is_backward(node.recorded.phase)) last_backward_ = std::max(last_backward_, node.recorded.phase);
+      all.backward |= is_backward(node.recorded.phase.number);
+      if (is_backward(node.recorded.phase.number))
+        last_backward_ = std::max(last_backward_, node.recorded.phase.number);
     }
     all.backward ? by_phase() : by_first_reader();
     for (NodeId id = 0; id < graph_.nodes.size(); ++id)
@@ -53,8 +54,8 @@ class Labels {
     std::vector<bool> after(graph_.values.size(), false);
     std::vector<uint32_t> passes;  // phases of backward passes, ascending
     for (const Node& node : graph_.nodes)
-      if (is_backward(node.recorded.phase) && (passes.empty() || passes.back() != node.recorded.phase))
-        passes.push_back(node.recorded.phase);
+      if (is_backward(node.recorded.phase.number) && (passes.empty() || passes.back() != node.recorded.phase.number))
+        passes.push_back(node.recorded.phase.number);
     std::sort(passes.begin(), passes.end());
     passes.erase(std::unique(passes.begin(), passes.end()), passes.end());
     actions_.microbatches = static_cast<int64_t>(passes.size());
@@ -62,10 +63,11 @@ class Labels {
       const Node& node = graph_.nodes[id];
       bool follows = false;
       for (ValueId value : node.inputs) follows |= after[value];
-      const bool backward = is_backward(node.recorded.phase);
+      const bool backward = is_backward(node.recorded.phase.number);
       for (size_t r = 0; r < node.call->outputs.size(); ++r) after[node.output + r] = follows || backward;
-      if (node.recorded.phase == 0 || node.recorded.phase > last_backward_ || (follows && !backward)) continue;
-      const auto at = std::lower_bound(passes.begin(), passes.end(), node.recorded.phase);
+      if (node.recorded.phase.number == 0 || node.recorded.phase.number > last_backward_ || (follows && !backward))
+        continue;
+      const auto at = std::lower_bound(passes.begin(), passes.end(), node.recorded.phase.number);
       actions_.of_node[id].microbatch = at - passes.begin();
       actions_.of_node[id].kind = backward ? ActionKind::I : ActionKind::F;
     }

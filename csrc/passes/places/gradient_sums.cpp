@@ -50,7 +50,7 @@ class Splitter {
   // Adds two values that lie alike, in a backward pass.
   bool is_term_sum(NodeId id) const {
     const Node& at = node(id);
-    if (!rules::is_sum(*at.call) || at.call->num_params || stages_.phase[id] % 2 != 0) return false;
+    if (!rules::is_sum(*at.call) || at.call->num_params || stages_.phase[id].number % 2 != 0) return false;
     if (at.call->inputs[0] != at.call->outputs[0] || at.call->inputs[1] != at.call->outputs[0]) return false;
     const ShardingRef& sharding = graph_.values[at.output].sharding;
     return stages_.after_backward[at.output] && std::all_of(at.inputs.begin(), at.inputs.end(), [&](ValueId value) {
@@ -105,7 +105,7 @@ class Splitter {
     const ValueId made = to.add_node(node(like).call, {a, b}, node(like).source);
     const NodeId producer = graph_.values[of].producer;
     Recorded& recorded = to.nodes.back().recorded;
-    recorded.phase = producer == kNone ? stages_.phase[like] : stages_.phase[producer];
+    recorded.phase = stages_.phase[producer == kNone ? like : producer];
     if (producer != kNone) recorded.in_loop = node(producer).recorded.in_loop;
     to.values[made].sharding = graph_.values[node(like).output].sharding;
     to.values[made].why = graph_.values[node(like).output].why;

@@ -78,7 +78,7 @@ class Placer {
               .inputs = {value.type},
               .outputs = {value.type}};
     const TensorType type = value.type;
-    const uint32_t phase = value.producer == kNone ? 0 : to.nodes[value.producer].recorded.phase;
+    const Phase phase = value.producer == kNone ? Phase{} : to.nodes[value.producer].recorded.phase;
     const ValueId made = to.add_node(seal(std::move(call)), {here}, source ? source : source_of(to, here));
     Node& node = to.nodes.back();
     node.recorded.phase = phase;

@@ -24,7 +24,7 @@ class Assigner {
     stages_.axis = stage_axis(graph);
     stages_.of_node.assign(graph.nodes.size(), kAllStages);
     stages_.of_value.assign(graph.values.size(), kAllStages);
-    stages_.phase.assign(graph.nodes.size(), 0);
+    stages_.phase.assign(graph.nodes.size(), {});
     stages_.after_backward.assign(graph.values.size(), false);
     kept_.assign(graph.values.size(), kUnasked);
     updates_.assign(graph.nodes.size(), false);
@@ -97,17 +97,17 @@ class Assigner {
 
   void go_on(NodeId id) {
     const Node& node = graph_.nodes[id];
-    uint32_t phase = node.recorded.phase;
+    Phase phase = node.recorded.phase;
     again_[id] = node.recorded.again;
     bool reads_gradients = false, reads_others = false;
     for (ValueId value : node.inputs) {
       (is_gradient(value) ? reads_gradients : reads_others) = true;
       const NodeId producer = graph_.values[value].producer;
-      if (node.recorded.phase != 0 || producer == kNone) continue;
+      if (node.recorded.phase.number != 0 || producer == kNone) continue;
       phase = std::max(phase, stages_.phase[producer]);
       again_[id] = again_[id] || again_[producer];
     }
-    const bool backward = is_backward(phase) && !(again_[id] && !reads_gradients);
+    const bool backward = is_backward(phase.number) && !(again_[id] && !reads_gradients);
     const bool forward = reads_gradients && !backward && reads_others && !goes_on_with_a_gradient(node);
     const bool after = reads_gradients && !forward;
     stages_.phase[id] = phase;
@@ -253,7 +253,7 @@ class Assigner {
       const NodeId id = open.back();
       open.pop_back();
       const Node& node = graph_.nodes[id];
-      if (is_bound(node) || stages_.phase[id] % 2 != 0) return;
+      if (is_bound(node) || stages_.phase[id].number % 2 != 0) return;
       found.push_back(id);
       for (ValueId value : node.inputs) {
         if (is_at(value, home) || is_made_of_what_is_at(node, home)) continue;

@@ -13,8 +13,8 @@ struct Stages {
   int axis = -1;                 // of the mesh, along which the stages lie; -1: the graph has no places
   std::vector<int32_t> of_node;  // stage, or kAllStages
   std::vector<int32_t> of_value;
-  // By node: Recorded::phase; of nodes that passes have added, the latest of those that their operands come from.
-  std::vector<uint32_t> phase;
+  // By node, as recorded; of nodes that passes have added, the latest of those that their operands come from.
+  std::vector<Phase> phase;
   // By value: a gradient, or computed from one, up to what the optimizer makes of it. What a backward pass makes of a
   // stage's values alone is none, nor is what a forward pass makes of parameters that were updated before it.
   std::vector<bool> after_backward;

@@ -49,9 +49,9 @@ class Kinds {
   void find_phases() {
     for (NodeId id = 0; id < graph_.nodes.size(); ++id) {
       const Node& node = graph_.nodes[id];
-      phase_[id] = node.recorded.phase;
+      phase_[id] = node.recorded.phase.number;
       for (const ValueId value : node.inputs)
-        if (node.recorded.phase == 0) phase_[id] = std::max(phase_[id], made_in(value));
+        if (node.recorded.phase.number == 0) phase_[id] = std::max(phase_[id], made_in(value));
       if (is_backward(phase_[id])) last_backward_ = std::max(last_backward_, phase_[id]);
     }
   }

@@ -17,15 +17,17 @@ namespace {
 
 struct Settings {
   int microbatches = 8;
-  bool sliced = false;    // the rows of each are part of one tensor, taken before all of them
-  bool in_turn = false;   // or taken where they are read
-  bool random = false;    // each has a seed of its own
-  bool total = false;     // a sum of losses goes from each to the next
-  bool listed = false;    // the user keeps the losses
-  bool summed = false;    // what follows adds some of them up
-  bool odd_last = false;  // the last one does something else as well
-  int other = -1;         // this one does something else instead
-  int elsewhere = -1;     // each reads its rows twice, and this one the first rows in their stead
+  bool sliced = false;     // the rows of each are part of one tensor, taken before all of them
+  bool in_turn = false;    // or taken where they are read
+  bool random = false;     // each has a seed of its own
+  bool total = false;      // a sum of losses goes from each to the next
+  bool from_zero = false;  // and begins with a number
+  int errors = 0;          // so many other nodes of the outputs, after the backward pass, go into one more such sum
+  bool listed = false;     // the user keeps the losses
+  bool summed = false;     // what follows adds some of them up
+  bool odd_last = false;   // the last one does something else as well
+  int other = -1;          // this one does something else instead
+  int elsewhere = -1;      // each reads its rows twice, and this one the first rows in their stead
 };
 
 // Writes a training step of two products on two stages, microbatch by microbatch.
@@ -48,6 +50,7 @@ class Program {
       keep(sum);
     }
     if (is.total) keep(carried["total"]);
+    if (is.errors) keep(carried["errors"]);
     keep(carried["w0"], " tied %1");
     keep(carried["w1"], " tied %2");
     return "mesh(pipe=2, data=2)\nschedule \"1f1b\"\n%1 = input f32[8, 8] !f32[8, 8] on pipe=0 state\n"
@@ -96,8 +99,16 @@ class Program {
     const int xt = node(backward, "f32[8, 4]", "aten.permute", {x}, ", [1, 0]");
     add_up("w1", backward, "f32[8, 8]", node(backward, "f32[8, 8]", "aten.mm", {ht, g}));
     add_up("w0", backward, "f32[8, 8]", node(backward, "f32[8, 8]", "aten.mm", {xt, gh}));
-    if (is.total) add_up("total", backward + 1, "f32[]", loss);
     if (is.odd_last && k + 1 == is.microbatches) keep(node(backward, "f32[4, 8]", "aten.exp", {gh}));
+    if (is.total && is.from_zero && k == 0)
+      carried["total"] = node(backward + 1, "f32[]", "aten.add.Scalar", {loss}, ", 0, 1");
+    else if (is.total)
+      add_up("total", backward + 1, "f32[]", loss);
+    for (int e = 1, last = z; e <= is.errors; ++e) {
+      last = node(backward + 1, "f32[4, 8]", "aten.abs", {last});
+      if (e == is.errors)
+        add_up("errors", backward + 1, "f32[]", node(backward + 1, "f32[]", "aten.sum", {last}, ", none"));
+    }
     if (is.listed) keep(loss);
     losses.push_back(loss);
   }
@@ -194,6 +205,20 @@ TEST(each_microbatch_has_its_own_parameters) { check_alike({.random = true}); }
 
 TEST(a_sum_goes_from_each_microbatch_to_the_next) { check_alike({.total = true}); }
 
+TEST(what_follows_a_backward_pass_is_of_its_microbatch) {
+  for (const bool sliced : {false, true})
+    for (const int errors : {0, 1, 3})
+      for (const int microbatches : {5, 6, 9}) {
+        const Settings settings{
+            .microbatches = microbatches, .sliced = sliced, .total = true, .from_zero = true, .errors = errors};
+        check_alike(settings);
+        const auto loop = find_loop(parse_graph(Program(settings).text()));
+        CHECK(loop && loop->first == 2 && loop->last == static_cast<uint32_t>(microbatches));
+      }
+  check_alike({.in_turn = true, .total = true, .errors = 2});
+  check_alike({.random = true, .total = true, .from_zero = true, .listed = true, .summed = true, .odd_last = true});
+}
+
 TEST(values_of_microbatches_outlive_the_step) { check_alike({.listed = true}); }
 
 TEST(what_follows_reads_some_microbatches) { check_alike({.total = true, .listed = true, .summed = true}); }
@@ -215,7 +240,7 @@ TEST(a_microbatch_that_differs_ends_the_loop) {
 
 TEST(the_search_looks_at_three_microbatches_of_64) {
   const auto costs = [](int microbatches) {
-    Draft draft{parse_graph(Program({.microbatches = microbatches, .total = true}).text())};
+    Draft draft{parse_graph(Program({.microbatches = microbatches, .total = true, .from_zero = true}).text())};
     for (const Pass& pass : all_passes()) {
       pass.run(draft, {});
       if (pass.name == std::string("search")) return draft.decisions->effort.costs_asked;
