@@ -29,13 +29,56 @@ namespace py = pybind11;
 using namespace bind;
 using namespace py::literals;
 
+DType dtype_named(const std::string& text) {
+  const auto dtype = parse_dtype(text);
+  if (!dtype) throw ShardingError("'" + text + "' is no dtype. Expected a name like 'f32'. Write 'f32' or 'bf16'.");
+  return *dtype;
+}
+
+using Points = std::vector<std::pair<double, double>>;
+
+Points as_points(const std::vector<Efficiency>& efficiency) {
+  Points points;
+  for (const Efficiency& at : efficiency) points.emplace_back(at.size, at.share);
+  return points;
+}
+
+std::vector<Efficiency> from_points(const py::object& points) {
+  std::vector<Efficiency> efficiency;
+  for (const auto& [size, share] : points.cast<Points>()) efficiency.push_back({size, share});
+  return efficiency;
+}
+
+py::dict as_dict(const Hardware& hardware) {
+  py::dict rates;
+  for (const auto& [dtype, rate] : hardware.flops_per_second) rates[py::str(std::string(name(dtype)))] = rate;
+  return py::dict("name"_a = hardware.name, "memory_bytes"_a = hardware.memory_bytes,
+                  "memory_bytes_per_second"_a = hardware.memory_bytes_per_second,
+                  "memory_efficiency"_a = as_points(hardware.memory_efficiency), "flops_per_second"_a = rates,
+                  "product_efficiency"_a = as_points(hardware.product_efficiency), "launch_ns"_a = hardware.launch_ns);
+}
+
+// Throws ShardingError where a dtype or a figure is none.
+Hardware hardware_from(const py::dict& fields) {
+  Hardware hardware{.name = fields["name"].cast<std::string>(),
+                    .memory_bytes = fields["memory_bytes"].cast<int64_t>(),
+                    .memory_bytes_per_second = fields["memory_bytes_per_second"].cast<double>(),
+                    .memory_efficiency = from_points(fields["memory_efficiency"]),
+                    .flops_per_second = {},
+                    .product_efficiency = from_points(fields["product_efficiency"]),
+                    .launch_ns = fields["launch_ns"].cast<int64_t>()};
+  for (const auto& [dtype, rate] : fields["flops_per_second"].cast<py::dict>())
+    hardware.flops_per_second.emplace_back(dtype_named(dtype.cast<std::string>()), rate.cast<double>());
+  check(hardware);
+  return hardware;
+}
+
 py::dict as_dict(const Topology& topology) {
   py::list levels;
   for (const Level& level : topology.levels)
     levels.append(py::dict("devices"_a = level.devices, "latency_ns"_a = level.latency_ns,
                            "message_ns"_a = level.message_ns, "picoseconds_per_byte"_a = level.picoseconds_per_byte));
-  return py::dict("levels"_a = levels, "picoseconds_per_flop"_a = topology.picoseconds_per_flop,
-                  "picoseconds_per_local_byte"_a = topology.picoseconds_per_local_byte);
+  return py::dict("levels"_a = levels, "hardware"_a = as_dict(topology.hardware));
 }
 
 Topology from_dict(const py::dict& fields) {
@@ -46,8 +89,7 @@ Topology from_dict(const py::dict& fields) {
     const auto at = [&](const char* name) { return level[name].cast<int64_t>(); };
     topology.levels.push_back({at("devices"), at("latency_ns"), at("message_ns"), at("picoseconds_per_byte")});
   }
-  topology.picoseconds_per_flop = fields["picoseconds_per_flop"].cast<double>();
-  topology.picoseconds_per_local_byte = fields["picoseconds_per_local_byte"].cast<int64_t>();
+  topology.hardware = hardware_from(fields["hardware"].cast<py::dict>());
   return topology;
 }
 
@@ -56,12 +98,6 @@ void set_topology(const py::dict& fields) {
   options.topology = from_dict(fields);
   py::gil_scoped_release no_gil;
   bridge::engine().set_options(std::move(options));
-}
-
-DType dtype_named(const std::string& text) {
-  const auto dtype = parse_dtype(text);
-  if (!dtype) throw ShardingError("'" + text + "' is no dtype. Expected a name like 'f32'. Write 'f32' or 'bf16'.");
-  return *dtype;
 }
 
 py::dict reshard_plan(const std::string& dtype, const Shape& shape, const ShardingHandle& from,
@@ -137,6 +173,7 @@ void bind_topology(py::module_& m) {
   m.def("topology_named", [](const std::string& name) { return as_dict(topology_named(name)); });
   m.def("topology", [] { return as_dict(bridge::engine().options().topology); });
   m.def("set_topology", set_topology);
+  m.def("check_hardware", [](const py::dict& fields) { hardware_from(fields); });
   m.def("reshard_plan", reshard_plan);
   m.def("missing_bytes", missing_bytes);
   m.def("run_reshard", run_reshard);

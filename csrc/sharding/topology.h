@@ -7,6 +7,7 @@
 #include <vector>
 
 #include "sharding/collectives.h"
+#include "sharding/hardware.h"
 #include "sharding/mesh.h"
 
 namespace spmdx {
@@ -21,9 +22,8 @@ struct Level {
 };
 
 struct Topology {
-  std::vector<Level> levels = {Level{}};     // the innermost and fastest first; the last one joins everything
-  double picoseconds_per_flop = 50;          // 1 / compute rate: 20 GFLOP/s
-  int64_t picoseconds_per_local_byte = 100;  // 1 / memory bandwidth: 10 GB/s
+  std::vector<Level> levels = {Level{}};  // the innermost and fastest first; the last one joins everything
+  Hardware hardware = {};                 // what every device is
 
   // Time of a collective of `group` devices by which one of them receives `bytes`. Moves without wire bytes cost 0.
   // For send_recv, `group` is the device and all it receives from.

@@ -26,6 +26,15 @@ void each_field(Cursor& text, const Field& field) {
   text.expect("}");
 }
 
+// Calls `item` in front of each item of a list, which has at least one.
+template <class Item>
+void each_item(Cursor& text, const Item& item) {
+  text.expect("[");
+  do item();
+  while (text.accept(","));
+  text.expect("]");
+}
+
 template <class T>
 T number(Cursor& text, const std::string& key) {
   constexpr T kEnd = T(int64_t{1} << 53);
@@ -55,11 +64,58 @@ Level parse_level(Cursor& text) {
 
 std::vector<Level> parse_levels(Cursor& text) {
   std::vector<Level> levels;
-  text.expect("[");
-  do levels.push_back(parse_level(text));
-  while (text.accept(","));
-  text.expect("]");
+  each_item(text, [&] { levels.push_back(parse_level(text)); });
   return levels;
+}
+
+std::vector<Efficiency> parse_efficiency(Cursor& text) {
+  std::vector<Efficiency> points;
+  if (text.accept("[]")) return points;
+  each_item(text, [&] {
+    text.expect("[");
+    Efficiency& point = points.emplace_back();
+    point.size = text.number<double>("a size");
+    text.expect(",");
+    point.share = text.number<double>("a share");
+    text.expect("]");
+  });
+  return points;
+}
+
+std::vector<std::pair<DType, double>> parse_rates(Cursor& text) {
+  std::vector<std::pair<DType, double>> rates;
+  each_field(text, [&](const std::string& key) {
+    const auto dtype = parse_dtype(key);
+    if (!dtype) fail_at(key, "the dtypes, as f32 and bf16");
+    rates.emplace_back(*dtype, text.number<double>("operations in a second"));
+  });
+  return rates;
+}
+
+Hardware parse_hardware(Cursor& text) {
+  Hardware hardware;
+  each_field(text, [&](const std::string& key) {
+    if (key == "name")
+      hardware.name = text.quoted();
+    else if (key == "memory_bytes")
+      hardware.memory_bytes = number<int64_t>(text, key);
+    else if (key == "memory_bytes_per_second")
+      hardware.memory_bytes_per_second = text.number<double>("bytes in a second");
+    else if (key == "memory_efficiency")
+      hardware.memory_efficiency = parse_efficiency(text);
+    else if (key == "flops_per_second")
+      hardware.flops_per_second = parse_rates(text);
+    else if (key == "product_efficiency")
+      hardware.product_efficiency = parse_efficiency(text);
+    else if (key == "launch_ns")
+      hardware.launch_ns = number<int64_t>(text, key);
+    else
+      fail_at(key,
+              "name, memory_bytes, memory_bytes_per_second, memory_efficiency, flops_per_second, product_efficiency, "
+              "launch_ns");
+  });
+  check(hardware);
+  return hardware;
 }
 
 }  // namespace
@@ -75,12 +131,10 @@ Topology parse_topology(std::string_view json) {
     } else if (key == "levels") {
       topology.levels = parse_levels(text);
       joined = true;
-    } else if (key == "picoseconds_per_flop") {
-      topology.picoseconds_per_flop = number<double>(text, key);
-    } else if (key == "picoseconds_per_local_byte") {
-      topology.picoseconds_per_local_byte = number<int64_t>(text, key);
+    } else if (key == "hardware") {
+      topology.hardware = parse_hardware(text);
     } else {
-      fail_at(key, "name, levels, picoseconds_per_flop, picoseconds_per_local_byte");
+      fail_at(key, "name, levels, hardware");
     }
   });
   if (!text.at_end()) text.fail("the end");

@@ -33,6 +33,15 @@ from spmdx._annotate.sharding import (  # noqa: E402
 )
 from spmdx._annotate.spec import PartitionSpec, Sharding  # noqa: E402
 from spmdx._annotate.tensor import ShardedTensor  # noqa: E402
+from spmdx._machine.calibration import calibrate  # noqa: E402
+from spmdx._machine.hardware import Hardware  # noqa: E402
+from spmdx._machine.in_use import (  # noqa: E402
+    get_hardware,
+    get_topology,
+    set_hardware,
+    set_topology,
+)
+from spmdx._machine.topology import Topology  # noqa: E402
 from spmdx._manual.shard_map import shard_map  # noqa: E402
 from spmdx._modules.stages import mark_stage  # noqa: E402
 from spmdx._program.accumulation import accumulate  # noqa: E402
@@ -48,15 +57,10 @@ from spmdx.debug import explain, explain_diff  # noqa: E402
 from spmdx.errors import CommError, InternalError, ShardingError  # noqa: E402
 from spmdx.nn import distribute_module, fully_shard  # noqa: E402
 from spmdx.rules import RuleCheck, check_rule, register_rule  # noqa: E402
-from spmdx.topology import (  # noqa: E402
-    Topology,
-    calibrate,
-    get_topology,
-    set_topology,
-)
 
 __all__ = [
     "CommError",
+    "Hardware",
     "HybridMesh",
     "InternalError",
     "LocalShard",
@@ -84,6 +88,7 @@ __all__ = [
     "get_annotation",
     "get_gather_budget",
     "get_global_mesh",
+    "get_hardware",
     "get_memory_limit",
     "get_sharding",
     "get_topology",
@@ -101,6 +106,7 @@ __all__ = [
     "runtime",
     "set_gather_budget",
     "set_global_mesh",
+    "set_hardware",
     "set_memory_limit",
     "set_topology",
     "shard_as",

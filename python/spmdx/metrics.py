@@ -12,7 +12,6 @@ import torch
 
 import spmdx._C as _C
 from spmdx.errors import ShardingError, naming
-from spmdx.topology import get_topology
 
 TOKENS_A_SECOND, STEPS_A_SECOND, MFU = "tokens_per_second", "steps_per_second", "mfu"
 
@@ -44,7 +43,7 @@ class Metrics:
         flops_per_step: floating-point operations of a step of all devices together, for ``mfu``;
             None counts those of the plan that ran last when a window ends.
         peak_flops: floating-point operations a second of all devices together at most; None takes
-            those of the topology, times the devices of the mesh.
+            those of the hardware for the dtypes of the plan, times the devices of the mesh.
         every: over how many steps rates are taken.
 
     Raises:
@@ -88,7 +87,7 @@ class Metrics:
         self._latest: dict[str, float] = {}
         self._next = 0
         self._window: tuple[int, float] | None = None  # steps and seconds when it began
-        self._counted = -1, 0.0, 1  # plans that there were, operations, devices
+        self._counted = -1, 0.0, 0.0  # plans that there were, operations, all devices' peak rate
 
     def log(self, step: int | None = None, /, **values: Any) -> None:
         """Note values of a step; returns at once.
@@ -195,18 +194,19 @@ class Metrics:
             plans = _C.counters()["plans_compiled"]
             if plans != self._counted[0]:
                 self._counted = plans, *_work_of_plan()
-        _, flops, devices = self._counted
+        _, flops, peak = self._counted
         if self._flops is not None:
             flops = self._flops
-        if self._peak is not None:
-            return flops, self._peak
-        picoseconds = get_topology().picoseconds_per_flop
-        return flops, devices * 1e12 / picoseconds if picoseconds else 0.0
+        return flops, peak if self._peak is None else self._peak
 
 
-def _work_of_plan() -> tuple[float, int]:
-    """Operations of the last plan as one device would do them, and the devices of its mesh."""
-    return _C.work_of_last() or (0.0, 1)
+def _work_of_plan() -> tuple[float, float]:
+    """Operations of the last plan as one device would do them, and the peak rate of all devices.
+
+    The peak is that of the dtypes that the plan computes with.
+    """
+    flops, devices, seconds = _C.work_of_last() or (0.0, 1, 0.0)
+    return flops, devices * flops / seconds if seconds else 0.0
 
 
 def _writer(writer: Any) -> Callable[[Record], object]:

@@ -28,6 +28,7 @@ ROOMS = [
     "_compile",
     "_modules",
     "_program",
+    "_machine",
     "_pipelines",
     "_rules",
     "_report",
@@ -63,7 +64,6 @@ PUBLIC = {
     "pipelines",
     "rules",
     "runtime",
-    "topology",
     "torch_xla",
 }
 MOST = 15  # modules of a room

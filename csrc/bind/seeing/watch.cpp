@@ -130,7 +130,8 @@ void bind_watch(py::module_& m) {
     const PlanRef plan = bridge::engine().last_plan();
     if (!plan) return py::none();
     const Graph& graph = plan->executable->graph();
-    return py::make_tuple(static_cast<double>(count_flops(graph).whole), graph.mesh ? graph.mesh->size() : 1);
+    return py::make_tuple(static_cast<double>(count_flops(graph).whole), graph.mesh ? graph.mesh->size() : 1,
+                          seconds_at_peak(graph, bridge::engine().options().topology.hardware));
   });
   m.def("snapshot", snapshot, py::arg("tensor"));
   m.def("is_computed", is_computed, py::arg("tensor"));

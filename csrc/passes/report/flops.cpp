@@ -19,4 +19,16 @@ Flops count_flops(const Graph& graph) {
   return {static_cast<int64_t>(device), static_cast<int64_t>(whole)};
 }
 
+double seconds_at_peak(const Graph& graph, const Hardware& hardware) {
+  double seconds = 0;
+  for (const Node& node : graph.nodes) {
+    if (is_collective(node)) continue;
+    const OpRuleRef rule = rule_for(node.call);
+    const OpContext op{graph.mesh, node.call.get(), rule.get(), true};
+    const DType dtype = rule->product ? op.type(0).dtype : DType::f32;
+    seconds += local_flops(op, Strategy{}) / hardware.peak_flops_per_second(dtype);
+  }
+  return seconds;
+}
+
 }  // namespace spmdx

@@ -2,6 +2,7 @@
 // Flops: what a planned program computes, on the device that has most to do and as if on one device.
 #pragma once
 #include "graph/graph.h"
+#include "sharding/hardware.h"
 
 namespace spmdx {
 
@@ -13,5 +14,8 @@ struct Flops {
 // Counts two for every multiply-add of a contraction, one for an element of any other op, none for data movement.
 // REQUIRES: planned, so that values have their shardings; a graph without mesh is one device's.
 Flops count_flops(const Graph& graph);
+
+// The least time in which one device could do all of it: at the peak rate of each op's dtype.
+double seconds_at_peak(const Graph& graph, const Hardware& hardware);
 
 }  // namespace spmdx

@@ -37,6 +37,13 @@ double local_elements(const OpContext& op, size_t tensor, const std::vector<doub
   return elements;
 }
 
+double local_bytes(const OpContext& op, const std::vector<double>& extents) {
+  double bytes = 0;
+  for (size_t t = 0; t < op.num_tensors(); ++t)
+    bytes += local_elements(op, t, extents) * static_cast<double>(itemsize(op.type(t).dtype));
+  return bytes;
+}
+
 double flops_of(const OpContext& op, const std::vector<double>& extents) {
   double elements = 1;
   if (op.rule->product) {
@@ -102,17 +109,16 @@ OpTime time_of(const OpContext& op, const Strategy& strategy, const Topology& to
   const std::vector<double> extents = local_extents(op, strategy);
   const int64_t exchanged = exchange_ns(op, strategy, extents, topology);
   if (reduces_nothing(op, extents)) return {};
-  double picoseconds = flops_of(op, extents) * static_cast<double>(topology.picoseconds_per_flop);
-  if (!op.rule->product) {
-    double bytes = 0;
-    for (size_t t = 0; t < op.num_tensors(); ++t)
-      bytes += local_elements(op, t, extents) * static_cast<double>(itemsize(op.type(t).dtype));
-    picoseconds = std::max(picoseconds, bytes * static_cast<double>(topology.picoseconds_per_local_byte));
-  }
-  const auto ns = [&](double weight) {
-    return exchanged + static_cast<int64_t>(std::min(picoseconds * weight / 1000, 1e15));
+  const Hardware& hardware = topology.hardware;
+  const double flops = flops_of(op, extents), memory = hardware.memory_ps(local_bytes(op, extents));
+  const double compute = op.rule->product ? hardware.product_ps(flops, op.type(0).dtype) : hardware.other_ps(flops);
+  const double longer = std::max(compute, memory);
+  const auto ns = [&](double picoseconds) {
+    return exchanged + static_cast<int64_t>(std::min(picoseconds / 1000, 1e15));
   };
-  return {ns(weight_of(*op.rule)), ns(1)};
+  // In the search a product counts by its operations alone: with their weight, one that memory bounds would be cut at
+  // any price.
+  return {ns((op.rule->product ? compute : longer) * weight_of(*op.rule)), ns(longer) + hardware.launch_ns};
 }
 
 int64_t composite_ns(const OpContext& op, const Strategy& strategy, const Topology& topology) {

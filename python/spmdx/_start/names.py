@@ -7,11 +7,14 @@ from typing import Any
 # By public name, the place. Of those whose own name begins with `_`, files name what they hold.
 PLACES = {
     "accumulation": "_program.accumulation",
+    "calibration": "_machine.calibration",
     "distribute": "_modules.distribute",
     "gathering": "_program.gathering",
     "global_mesh": "_annotate.global_mesh",
+    "hardware": "_machine.hardware",
     "held": "_report.held",
     "local_shards": "_annotate.local_shards",
+    "machine": "_machine.in_use",
     "manual": "_manual.shard_map",
     "measure": "_report.measure",
     "memory_reports": "_report.memory",
@@ -30,6 +33,7 @@ PLACES = {
     "stages": "_modules.stages",
     "step": "_program.step",
     "tensor": "_annotate.tensor",
+    "topology": "_machine.topology",
     "visualize": "_report.visualize",
     "zero_reports": "_report.zero",
     "_ties": "_device.ties",

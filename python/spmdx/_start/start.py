@@ -11,9 +11,9 @@ from spmdx import errors
 from spmdx._base import logs, progress
 from spmdx._checkpoint import protocol
 from spmdx._compile import backend
+from spmdx._machine.in_use import set_topology
 from spmdx._start import settings
 from spmdx._world import hardware, processes
-from spmdx.topology import set_topology
 
 _has_started = False
 

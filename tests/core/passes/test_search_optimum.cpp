@@ -2,6 +2,7 @@
 // The search against brute force, on small programs drawn at random: never below the optimum, and how near it comes.
 #include <algorithm>
 #include <array>
+#include <cmath>
 #include <random>
 
 #include "check.h"
@@ -88,8 +89,8 @@ struct Distance {
 CompileOptions moves_only(std::string_view name) {
   CompileOptions options;
   options.topology = topology_named(name);
-  options.topology.picoseconds_per_flop = 0;
-  options.topology.picoseconds_per_local_byte = 0;
+  options.topology.hardware.flops_per_second = {{DType::f32, INFINITY}};
+  options.topology.hardware.memory_bytes_per_second = INFINITY;
   return options;
 }
 

@@ -9,8 +9,8 @@
 namespace spmdx::test {
 
 inline const Topology kTopology;
-inline const Topology kBytesOnly{{Level{0, 0, 0, 1000}}, 0, 0};
-inline const Topology kSlowMessages{{Level{0, 5'000, 1'000'000, 1}}, 0, 0};  // would rather gather than exchange
+inline const Topology kBytesOnly{.levels = {{0, 0, 0, 1000}}};
+inline const Topology kSlowMessages{.levels = {{0, 5'000, 1'000'000, 1}}};  // would rather gather than exchange
 
 MeshRef mesh_of(std::vector<int64_t> shape, std::vector<std::string> names = {});
 int64_t local_bytes(const Sharding& sharding, const Shape& shape);  // of 4-byte elements

@@ -19,7 +19,7 @@ std::vector<int64_t> iota(int64_t n) {
 }
 
 // Fast inside blocks of `devices` ids (0: what the mesh calls inner), 50 times slower between them.
-Topology two_levels(int64_t devices) { return {{{devices, 5'000, 50, 10}, {0, 20'000, 50, 500}}, 50, 100}; }
+Topology two_levels(int64_t devices) { return {.levels = {{devices, 5'000, 50, 10}, {0, 20'000, 50, 500}}}; }
 
 std::vector<int> levels(const MeshRef& mesh, const Topology& topology) {
   const std::vector<uint8_t>& found = sub_axis_levels(mesh, topology);
@@ -119,8 +119,15 @@ TEST(topology_files_say_what_differs_from_in_process) {
   const Topology read = parse_topology(R"({"name": "two racks",
     "levels": [{"devices": 8, "latency_ns": 8000, "message_ns": 500, "picoseconds_per_byte": 4},
                {"latency_ns": 15000}],
-    "picoseconds_per_flop": 1e-05})");
-  CHECK_EQ(read == (Topology{{{8, 8'000, 500, 4}, {0, 15'000, 50, 500}}, 1e-05, 100}), true);
+    "hardware": {"name": "fast", "memory_bytes_per_second": 3.35e12, "flops_per_second": {"f32": 67e12, "bf16": 989e12},
+                 "product_efficiency": [[1e9, 0.5], [1e12, 1]], "memory_efficiency": [], "launch_ns": 900}})");
+  const Hardware fast{.name = "fast",
+                      .memory_bytes_per_second = 3.35e12,
+                      .memory_efficiency = {},
+                      .flops_per_second = {{DType::f32, 67e12}, {DType::bf16, 989e12}},
+                      .product_efficiency = {{1e9, 0.5}, {1e12, 1}},
+                      .launch_ns = 900};
+  CHECK_EQ(read == (Topology{.levels = {{8, 8'000, 500, 4}, {0, 15'000, 50, 500}}, .hardware = fast}), true);
   CHECK_EQ(topology_from("gloo") == topology_named("gloo"), true);
 }
 
@@ -135,7 +142,19 @@ TEST(topology_files_that_are_none_are_refused) {
   refused(R"({"name": "x", "levels": [{"latency": 1}]})", "found 'latency'. Expected one of devices, latency_ns");
   refused(R"({"name": "x", "levels": [{"devices": -1}]})", "devices is out of range. Expected at least 0 and below");
   refused(R"({"name": "x", "levels": [{"message_ns": 0.5}]})", "found '.5}]}'. Expected '}'.");
-  refused(R"({"name": "x", "levels": [{}], "picoseconds_per_flop": NaN})", "picoseconds_per_flop is out of range");
+  const auto refused_hardware = [&](const std::string& fields, const std::string& why) {
+    refused(R"({"name": "x", "levels": [{}], "hardware": {)" + fields + "}}", why);
+  };
+  refused_hardware(R"("memory_bytes": 80)", "memory_bytes is 80. Expected bytes of a device, from 1048576 to 1e+18");
+  refused_hardware(R"("memory_bytes_per_second": NaN)", "memory_bytes_per_second is nan. Expected bytes in a second");
+  refused_hardware(R"("flops_per_second": {})", "flops_per_second is empty. Expected at least one dtype.");
+  refused_hardware(R"("flops_per_second": {"tf32": 1e12})", "found 'tf32'. Expected one of the dtypes, as f32");
+  refused_hardware(R"("flops_per_second": {"f32": 67})", "flops_per_second of f32 is 67. Expected operations");
+  refused_hardware(R"("product_efficiency": [[1e9, 1.5]])", "a share of product_efficiency is 1.5. Expected a share");
+  refused_hardware(R"("product_efficiency": [[2, 1], [1, 1]])", "the sizes of product_efficiency are not in order");
+  refused_hardware(R"("memory_efficiency": [[1, 0.1], [2, 0.3]])",
+                   "by memory_efficiency, work of 2 takes less time than work of 1. Expected shares that grow no");
+  refused_hardware(R"("speed": 1)", "found 'speed'. Expected one of name, memory_bytes");
   refused(R"({"name": "x", "levels": [{}], "speed": 1})", "found 'speed'. Expected one of name, levels");
   refused(R"({"name": "x", "levels": [{}]} {})", "found '{}'. Expected the end.");
   CHECK_THROWS(ShardingError, topology_from("no/such/file"), "no topology is called 'no/such/file'");

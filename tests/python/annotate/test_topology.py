@@ -140,7 +140,7 @@ def test_calibration_measures_and_writes(tmp_path):
     level = found.levels[0]
     assert len(found.levels) == 1 and level.latency_ns > 0 and level.message_ns >= 0
     # Copies in memory: between 100 MB/s and 10 TB/s on any machine that runs this.
-    assert 0.1 <= level.picoseconds_per_byte <= 10_000 and found.picoseconds_per_flop > 0
+    assert 0.1 <= level.picoseconds_per_byte <= 10_000
     assert spmdx.Topology.load(tmp_path / "here.json") == found
     spmdx.set_topology(found)
     assert spmdx.get_topology() == found

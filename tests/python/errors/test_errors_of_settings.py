@@ -53,15 +53,14 @@ TOPOLOGIES = [
     ),
     (
         "negative",
-        lambda: Topology("x", [LEVEL], picoseconds_per_local_byte=-1),
-        "HERE: Topology: picoseconds_per_local_byte is -1. Expected at least 0 and below 2**53. "
-        "Write 500.",
+        lambda: Topology("x", [Level(picoseconds_per_byte=-1)]),
+        "HERE: Topology: picoseconds_per_byte of level 0 is -1. Expected at least 0 and below "
+        "2**53. Write 500.",
     ),
     (
         "not_a_number",
-        lambda: Topology("x", [LEVEL], picoseconds_per_flop=math.nan),
-        "HERE: Topology: picoseconds_per_flop is nan. Expected at least 0 and below 2**53. Write "
-        "500.",
+        lambda: Topology("x", [Level(latency_ns=math.nan)]),
+        "HERE: Topology: latency_ns of level 0 is nan. Expected an int. Write 500.",
     ),
     (
         "named",

@@ -34,7 +34,15 @@ def topology(picoseconds_per_byte, picoseconds_per_flop):
         latency_ns=0, message_ns=0, picoseconds_per_byte=picoseconds_per_byte
     )
     spmdx.set_topology(
-        spmdx.Topology(name="for tests", levels=(level,), picoseconds_per_flop=picoseconds_per_flop)
+        spmdx.Topology(
+            name="for tests",
+            levels=(level,),
+            hardware=spmdx.Hardware(
+                name="for tests",
+                flops_per_second={"f32": 1e12 / picoseconds_per_flop},
+                memory_bytes_per_second=10e9,
+            ),
+        )
     )
     try:
         yield

@@ -177,7 +177,7 @@ def test_work_is_that_of_the_plan_and_the_peak_that_of_the_topology(monkeypatch)
         spmdx.mark_step()
         metrics.log()
     del product
-    peak = 4 * 1e12 / spmdx.get_topology().picoseconds_per_flop
+    peak = 4 * spmdx.get_hardware().flops_per_second["f32"]
     records = metrics.close()
     assert records[-1].values["mfu"] == pytest.approx(2 * 64 * 32 * 16 / peak)
 

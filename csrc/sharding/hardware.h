@@ -1,0 +1,40 @@
+// SPDX-License-Identifier: Apache-2.0
+// Hardware: what a device does by itself, and how fast. Nothing asks what kind of device it is.
+#pragma once
+#include <cstdint>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "base/types.h"
+
+namespace spmdx {
+
+// The share of a rate that is reached by work of this size; linear between two points, constant outside of them.
+struct Efficiency {
+  double size = 0, share = 1;
+  bool operator==(const Efficiency&) const = default;
+};
+
+struct Hardware {
+  std::string name = "cpu";
+  int64_t memory_bytes = 0;  // 0: not told, and no limit
+  double memory_bytes_per_second = 10e9;
+  std::vector<Efficiency> memory_efficiency = {};                              // by bytes that an op reads and writes
+  std::vector<std::pair<DType, double>> flops_per_second{{DType::f32, 20e9}};  // of products, by dtype; at least one
+  std::vector<Efficiency> product_efficiency = {};                             // by operations of a product
+  int64_t launch_ns = 0;                                                       // to start an op
+
+  // A dtype without a rate has the slowest one.
+  double peak_flops_per_second(DType dtype) const;
+  double product_ps(double flops, DType dtype) const;
+  // Of what is no product: at the rate of f32, or the slowest one.
+  double other_ps(double flops) const;
+  double memory_ps(double bytes) const;
+  bool operator==(const Hardware&) const = default;
+};
+
+// Throws ShardingError where a figure has the wrong sign or unit, or where more work would take less time.
+void check(const Hardware& hardware);
+
+}  // namespace spmdx

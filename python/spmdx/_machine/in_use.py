@@ -1,0 +1,119 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The machine that plans are made for: what its devices are, and what joins them."""
+
+import os
+from pathlib import Path
+
+import spmdx._C as _C
+from spmdx._machine.hardware import Hardware, hardware_of
+from spmdx._machine.topology import Topology
+from spmdx._program.memory_limit import set_memory_limit
+from spmdx.errors import ShardingError, naming
+
+_topology: Topology | None = None
+_hardware: Hardware | None = None
+
+
+def _apply() -> None:
+    topology = _topology or Topology.named("in-process")
+    fields = topology._fields()
+    if _hardware is not None:
+        fields["hardware"] = _hardware._fields()
+    _C.set_topology(fields)
+
+
+def set_topology(topology: Topology | str | os.PathLike) -> None:
+    """Say what the devices are joined by. Plans made for another topology are forgotten.
+
+    Devices are those of the topology's hardware, unless :func:`set_hardware` says what they are.
+
+    Args:
+        topology: a :class:`Topology`, the name of one that comes with spmdx, or a file.
+
+    Raises:
+        ShardingError: none of these.
+
+    Example:
+        >>> import spmdx
+        >>> spmdx.set_topology("infiniband")
+        >>> spmdx.get_topology().name
+        'infiniband'
+        >>> spmdx.set_topology("in-process")
+    """
+    global _topology
+    with naming("set_topology"):
+        if not isinstance(topology, Topology):
+            name = os.fspath(topology) if isinstance(topology, (str, os.PathLike)) else topology
+            if not isinstance(name, str):
+                raise ShardingError(
+                    f"the argument is a {type(topology).__name__}. Expected a spmdx.Topology, its "
+                    "name or a file. Write 'gloo', or the path of a JSON file."
+                )
+            known = name in _C.topology_names() or not (name and Path(name).exists())
+            topology = Topology.named(name) if known else Topology.load(name)
+        _topology = topology
+        _apply()
+
+
+def get_topology() -> Topology:
+    """The topology that plans are made for.
+
+    Returns:
+        What :func:`set_topology` or ``SPMDX_TOPOLOGY`` said; ``"in-process"`` if neither did. Its
+        hardware is what :func:`set_hardware` said, if it did.
+
+    Example:
+        >>> import spmdx
+        >>> spmdx.get_topology().name
+        'in-process'
+    """
+    return Topology._of(_topology.name if _topology else "in-process", _C.topology())
+
+
+def set_hardware(
+    hardware: Hardware | str | os.PathLike | None,
+    topology: Topology | str | os.PathLike | None = None,
+) -> None:
+    """Say what the devices are. Plans made for others are forgotten.
+
+    Where the profile tells how much memory a device has, that becomes the limit of
+    :func:`spmdx.set_memory_limit`.
+
+    Args:
+        hardware: a :class:`spmdx.Hardware`, the name of one that comes with spmdx, or a TOML file;
+            None: what the topology says again, and no memory limit.
+        topology: what joins them, as :func:`set_topology` takes it; None: what joins them now.
+
+    Raises:
+        ShardingError: none of these.
+
+    Example:
+        >>> import spmdx
+        >>> spmdx.set_hardware("h100-80", topology="infiniband")
+        >>> print(spmdx.get_hardware().name)
+        h100-80
+        >>> spmdx.set_hardware(None, topology="in-process")
+    """
+    global _hardware
+    with naming("set_hardware"):
+        found = None if hardware is None else hardware_of(hardware)
+    if topology is not None:
+        set_topology(topology)
+    _hardware = found
+    _apply()
+    if found is None or found.memory_bytes:
+        set_memory_limit(found.memory_bytes if found else None)
+
+
+def get_hardware() -> Hardware:
+    """The hardware that plans are made for.
+
+    Returns:
+        What :func:`set_hardware` said; what the topology says if it did not.
+
+    Example:
+        >>> import spmdx
+        >>> spmdx.get_hardware().name
+        'cpu'
+    """
+    return hardware_of(get_topology().hardware)
