@@ -21,10 +21,10 @@ COMMANDS = {
 
 
 def arguments(folder: str, text: str) -> list[str]:
-    """A case in reshard/ is a quoted command line; in two folders the first line names options."""
+    """A case in reshard/ is a quoted command line; in three the first line names options."""
     if folder == "reshard":
         return ["--reshard", *shlex.split(text, comments=False)]
-    if folder in ("errors", "topology"):
+    if folder in ("errors", "topology", "rematerialise"):
         return shlex.split(text.splitlines()[0].removeprefix("//"))
     return COMMANDS.get(folder, ["--pass", folder, "-"])
 

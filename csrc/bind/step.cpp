@@ -94,8 +94,11 @@ void bind_step(py::module_& m) {
   m.def("set_gather_budget", set_gather_budget, py::arg("bytes").none(true), NoGil());
   m.def("gather_budget", gather_budget);
   m.def(
-      "set_memory_limit", [](std::optional<int64_t> bytes) { bridge::set_memory_limit(bytes.value_or(kNoLimit)); },
-      py::arg("bytes").none(true));
+      "set_memory_limit",
+      [](std::optional<int64_t> bytes, std::optional<bool> recompute) {
+        bridge::set_memory_limit(bytes.value_or(kNoLimit), recompute);
+      },
+      py::arg("bytes").none(true), py::arg("recompute").none(true) = py::none(), NoGil());
   m.def("memory_limit", [] { return limit_or_none(bridge::memory_limit()); });
 }
 

@@ -82,7 +82,8 @@ struct Recorded {
   // Autograd's number of the op that the node is a part of, or whose backward pass it is a part of; 0: none is known.
   // Equal numbers say which these are, and nothing else: processes may have others.
   uint64_t op = 0;
-  bool again = false;  // of the forward pass, computed anew within a backward pass, as checkpoints do
+  bool again = false;    // of the forward pass, computed anew within a backward pass, as checkpoints do
+  bool by_plan = false;  // which no checkpoint does, but the plan, to hold less
   // While a plan is made: of nodes of a loop, which of its iteration's nodes this is, or is made of; of what reads
   // iterations after it, more than these, see passes/loops.
   uint32_t in_loop = kNone;

@@ -114,7 +114,8 @@ std::string attributes(const Node& node, const Graph& graph) {
   if (!node.cause.empty()) out += " cause " + quoted(node.cause);
   if (!graph.schedule.empty() && node.recorded.phase.number)
     out += " phase " + std::to_string(node.recorded.phase.number);
-  if (!graph.schedule.empty() && node.recorded.again) out += " again";
+  if (!graph.schedule.empty() && node.recorded.again && !node.recorded.by_plan) out += " again";
+  if (node.recorded.by_plan) out += " anew";
   if (!graph.schedule.empty() && node.recorded.phase.late) out += " late";
   if (!numbers_params_in_order(*node.call)) {
     out += " params " + std::to_string(node.param) + " " + std::to_string(node.call->num_params);

@@ -240,6 +240,7 @@ class Parser {
     if (cursor.accept("cause")) node.cause = cursor.quoted();
     if (cursor.accept("phase")) node.recorded.phase.number = cursor.number<uint32_t>("the number of a phase");
     if (cursor.accept("again")) node.recorded.again = true;
+    if (cursor.accept("anew")) node.recorded.again = node.recorded.by_plan = true;
     if (cursor.accept("late")) node.recorded.phase.late = true;
   }
 

@@ -11,6 +11,7 @@
 #include "passes/free_starts.h"
 #include "passes/loops/unroll.h"
 #include "passes/lower_permutes.h"
+#include "passes/memory/rematerialise.h"
 #include "passes/passes.h"
 #include "passes/places/order.h"
 #include "passes/places/places.h"
@@ -104,6 +105,7 @@ const std::vector<Pass>& all_passes() {
       {"unroll", unroll_pass},                         // and the others do what the second of them does
       {"order", of_graph(order_by_schedule)},          // microbatches, as the stages' schedule has them
       {"schedule", of_graph(schedule)},                // the order, and buckets of collectives
+      {"rematerialise", of_graph(rematerialise)},      // under a memory limit, computes anew what is not held
       {"verify", of_graph(verify)},                    // checks the result, from the rules alone
   };
   return passes;

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // spmdx-opt: reads graph text, runs passes and prints the result; shows rules and reshard plans.
 #include <algorithm>
+#include <charconv>
 #include <cstdlib>
 #include <filesystem>
 #include <fstream>
@@ -30,7 +31,8 @@ constexpr const char* kUsage =
     "       spmdx-opt --rules                                          list the ops that have a rule\n"
     "       spmdx-opt --rule FILE|-                                    print the rule of every node\n"
     "       spmdx-opt --reshard 'mesh(a=2, b=4)' 'f32[8@a, 4]' 'f32[8, 4@a]'\n"
-    "Any of them with --topology NAME|FILE: costs are those of this topology, not of in-process.\n";
+    "Any of them with --topology NAME|FILE: costs are those of this topology, not of in-process.\n"
+    "The first with --memory-limit BYTES: of a device, under which values are computed anew.\n";
 
 using Words = std::vector<std::string>;
 
@@ -267,9 +269,23 @@ Topology take_topology(Words& words) {
   return topology;
 }
 
+// The same of --memory-limit.
+int64_t take_memory_limit(Words& words) {
+  const auto at = std::ranges::find(words, "--memory-limit");
+  if (at == words.end()) return kNoLimit;
+  int64_t bytes = 0;
+  const std::string text = at + 1 == words.end() ? "" : at[1];
+  const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), bytes);
+  if (error != std::errc() || end != text.data() + text.size() || bytes <= 0)
+    throw UsageError("--memory-limit " + text + ". Expected a number of bytes above 0, as 1073741824.");
+  words.erase(at, at + 2);
+  return bytes;
+}
+
 int run(Words words) {
   CompileOptions options;
   options.topology = take_topology(words);
+  options.memory_limit = take_memory_limit(words);
   if (words == Words{"--passes"}) return list_passes();
   if (words == Words{"--rules"}) return list_rules();
   if (words == Words{"--help"}) return std::cout << kUsage, 0;

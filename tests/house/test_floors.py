@@ -26,6 +26,7 @@ ROOMS = {
         "readers",
         "search",
         "rewrites",
+        "memory",
         ".",
         "report",
     ],

@@ -7,6 +7,9 @@
 #include <array>
 
 #include "bridge/plans/memory.h"
+#include "bridge/python/source.h"
+#include "bridge/recorder/engine.h"
+#include "passes/report/recomputed.h"
 
 namespace spmdx {
 
@@ -24,10 +27,14 @@ py::dict memory_report(const Plan& plan, const MemoryUseOfRun& use) {
   }
   py::dict by_kind;
   for (size_t k = 0; k < bytes.size(); ++k) by_kind[py::str(std::string(name(static_cast<MemoryKind>(k))))] = bytes[k];
+  py::list again;
+  for (const Recomputed& row : recomputed(graph, bridge::engine().options().topology))
+    again.append(py::dict("op"_a = row.op, "count"_a = row.count, "flops"_a = row.flops, "ns"_a = row.ns,
+                          "source"_a = bridge::source_text(row.source)));
   std::vector<int64_t> measured;
   for (const MeasuredPeak& peak : plan.executable->measured_peaks()) measured.push_back(peak.bytes);
   return py::dict("peak_bytes"_a = plan.executable->peak().bytes, "at"_a = bridge::worst_moment(graph, use),
-                  "by_kind"_a = by_kind, "held"_a = held,
+                  "by_kind"_a = by_kind, "held"_a = held, "recomputed"_a = again,
                   "measured"_a = measured.empty() ? py::object(py::none()) : py::object(py::cast(measured)));
 }
 

@@ -15,7 +15,7 @@
 #include "bridge/backend/buffer.h"
 #include "bridge/backend/shard_device.h"
 #include "bridge/backend/strides.h"
-#include "runtime/program/memory_use.h"
+#include "passes/memory/memory_use.h"
 
 namespace spmdx::bridge {
 namespace {

@@ -7,7 +7,7 @@
 #include "bridge/backend/aten_names.h"
 #include "bridge/backend/buffer.h"
 #include "bridge/backend/shard_device.h"
-#include "runtime/program/memory_use.h"
+#include "passes/memory/memory_use.h"
 
 namespace spmdx::bridge {
 namespace {

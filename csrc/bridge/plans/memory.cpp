@@ -8,6 +8,7 @@
 #include "base/error.h"
 #include "bridge/plans/plan_warnings.h"
 #include "bridge/python/source.h"
+#include "bridge/recorder/engine.h"
 #include "graph/places.h"
 #include "passes/report/timeline.h"
 #include "sharding/notation.h"
@@ -68,7 +69,12 @@ std::string worst_moment(const Graph& graph, const MemoryUseOfRun& use) {
   return label(graph.nodes[use.at]) + (line.empty() ? "" : " at " + line);
 }
 
-void set_memory_limit(int64_t bytes) { limit = bytes; }
+void set_memory_limit(int64_t bytes, std::optional<bool> recompute) {
+  CompileOptions options = engine().options();
+  options.memory_limit = limit = bytes;
+  options.recomputes = recompute.value_or(options.recomputes);
+  engine().set_options(std::move(options));
+}
 int64_t memory_limit() { return limit; }
 
 void require_fits(const Plan& plan) {

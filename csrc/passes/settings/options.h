@@ -18,6 +18,8 @@ struct CompileOptions {
   int64_t bucket_bytes = 30 << 20;
   // Bytes a device may spend on gathered parameters that are kept from forward to backward.
   int64_t gather_budget = 0;
+  int64_t memory_limit = kNoLimit;  // bytes of a device
+  bool recomputes = true;           // where a plan would need more, values are computed anew instead of held
 };
 
 }  // namespace spmdx

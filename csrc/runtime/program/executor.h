@@ -9,7 +9,7 @@
 #include "runtime/data/backend.h"
 #include "runtime/data/data.h"
 #include "runtime/program/memory_tracker.h"
-#include "runtime/program/peak.h"
+#include "passes/memory/peak.h"
 
 namespace spmdx {
 

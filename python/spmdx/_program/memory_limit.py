@@ -9,10 +9,13 @@ from spmdx._base.sizes import UNITS, bytes_of
 from spmdx.errors import ShardingError, naming
 
 
-def set_memory_limit(limit: int | str | None) -> None:
+def set_memory_limit(limit: int | str | None, *, recompute: bool = True) -> None:
     """Say how many bytes a device has.
 
-    A step that needs more is not run: it raises, and says at which op it holds most, and what.
+    Where a step would need more, what costs least time for the bytes that it holds is computed
+    again instead of held, as activations between forward and backward pass; results stay the same
+    to the bit, and ``explain().memory.recomputed`` says what it is and what it costs. A step that
+    needs more even so is not run: it raises, and says at which op it holds most, and what.
     What was traced stays, so that the limit can be raised and the step tried again.
     Where :func:`spmdx.nn.pipeline` chooses the cuts of a model, it chooses among those where every
     stage fits: parameters, their gradients, two values of the optimizer for each of them, and the
@@ -20,10 +23,11 @@ def set_memory_limit(limit: int | str | None) -> None:
 
     Args:
         limit: bytes a device, or a text like ``"24 GiB"``; None: no limit.
+        recompute: whether plans may compute values again.
 
     Raises:
-        ShardingError: it is no number of bytes; or later, led by the user's line, where a step
-            needs more.
+        ShardingError: an argument is of another kind; or later, led by the user's line, where a
+            step needs more.
 
     Example:
         >>> import spmdx
@@ -32,7 +36,8 @@ def set_memory_limit(limit: int | str | None) -> None:
         25769803776
         >>> spmdx.set_memory_limit(None)
 
-    Source: the memory constraint of Alpa's stage construction, arXiv:2201.12023, section 5.2.
+    Source: T. Chen et al., Training Deep Nets with Sublinear Memory Cost, arXiv:1604.06174; of
+    cuts, the memory constraint of Alpa's stage construction, arXiv:2201.12023, section 5.2.
     """
     with naming("set_memory_limit"):
         found = bytes_of(limit) if isinstance(limit, str) else limit
@@ -46,7 +51,9 @@ def set_memory_limit(limit: int | str | None) -> None:
                 f"the limit is {limit!r}. Expected more than 0 bytes, and less than 2**63. "
                 "Write None for no limit."
             )
-        _C.set_memory_limit(found)
+        if not isinstance(recompute, bool):
+            raise ShardingError(f"recompute is {recompute!r}. Expected a bool. Write False.")
+        _C.set_memory_limit(found, recompute)
 
 
 def get_memory_limit() -> int | None:

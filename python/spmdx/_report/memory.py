@@ -43,6 +43,25 @@ class HeldReport:
     source: str
 
 
+@dataclasses.dataclass(frozen=True)
+class RecomputedReport:
+    """An op that a plan does again, so that its result need not be held.
+
+    Attributes:
+        op: as ``"aten.gelu"``, or the kind of a collective.
+        count: how often in the step, all of the user's line.
+        flops: floating-point operations of the device that has most to do, together.
+        ns: nanoseconds that it takes, predicted.
+        source: the user's line, as ``"train.py:41"``.
+    """
+
+    op: str
+    count: int
+    flops: int
+    ns: int
+    source: str
+
+
 @dataclasses.dataclass(frozen=True, repr=False)
 class MemoryReport(Drawn):
     """Who holds the memory of the devices that hold most, when they hold most.
@@ -59,6 +78,7 @@ class MemoryReport(Drawn):
         at: what runs then, as ``"aten.mm at train.py:41"``; "" before or after all ops.
         by_kind: bytes of a device at that moment, by kind; together ``peak_bytes``.
         held: who holds them, the largest first.
+        recomputed: what is computed again under :func:`spmdx.set_memory_limit`, the longest first.
         measured: what each device of the mesh held at most in the last run, in bytes, where
             ``SPMDX_CHECK=memory`` is set; else None.
     """
@@ -67,6 +87,7 @@ class MemoryReport(Drawn):
     at: str
     by_kind: dict[str, int]
     held: list[HeldReport]
+    recomputed: list[RecomputedReport]
     measured: list[int] | None
 
     def __rich_console__(self, console: Any, options: Any) -> Iterator[str | rich.table.Table]:
@@ -79,8 +100,16 @@ class MemoryReport(Drawn):
         shown = self.held[:LARGEST]
         title = f"The {len(shown)} that hold most of {len(self.held)}"
         yield table(title if len(shown) > 1 else "Who holds it", HeldReport, shown)
+        if self.recomputed:
+            ns, flops = (sum(getattr(row, f) for row in self.recomputed) for f in ("ns", "flops"))
+            yield f"Computed again, so as to hold less: {flops:,} flops, {ns:,} ns"
+            yield table("Computed again", RecomputedReport, self.recomputed[:LARGEST])
 
 
 def memory_report(row: dict[str, Any]) -> MemoryReport:
     """The report of what C++ tells as a dict."""
-    return MemoryReport(**{**row, "held": [HeldReport(**held) for held in row["held"]]})
+    made = {
+        "held": [HeldReport(**held) for held in row["held"]],
+        "recomputed": [RecomputedReport(**again) for again in row["recomputed"]],
+    }
+    return MemoryReport(**{**row, **made})

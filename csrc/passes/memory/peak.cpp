@@ -1,11 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
 // Peak: a run is simulated, value by value, on the devices of each stage.
-#include "runtime/program/peak.h"
+#include "passes/memory/peak.h"
 
 #include <algorithm>
 #include <utility>
 
-#include "runtime/program/memory_use.h"
+#include "passes/memory/memory_use.h"
 #include "sharding/shards.h"
 
 namespace spmdx {
@@ -20,6 +20,7 @@ class Liveness {
         coordinate_(coordinate),
         last_use_(graph.values.size(), 0),
         block_of_(graph.values.size(), kNone),
+        alive_(graph.values.size(), false),
         row_major_(graph.values.size(), true) {
     for (NodeId id = 0; id < graph.nodes.size(); ++id) {
       const Node& node = graph.nodes[id];
@@ -87,22 +88,34 @@ class Liveness {
 
   void make(ValueId value) {
     block_of_[value] = static_cast<uint32_t>(blocks_.size());
+    alive_[value] = true;
     blocks_.push_back({local_bytes(value), 1, value});
     live_ += blocks_.back().bytes;
     most_ = std::max(most_, live_);
     peak_ = std::max(peak_, live_);
-    if (live_ == watched_ && held_.empty())
-      for (const Block& block : blocks_)
-        if (block.values && block.bytes) held_.push_back({block.made_for, block.bytes});
+    if (live_ == watched_ && held_.empty()) note_held();
+  }
+
+  void note_held() {
+    std::vector<uint32_t> place(blocks_.size(), kNone);
+    for (size_t b = 0; b < blocks_.size(); ++b) {
+      if (!blocks_[b].values || !blocks_[b].bytes) continue;
+      place[b] = static_cast<uint32_t>(held_.size());
+      held_.push_back({blocks_[b].made_for, blocks_[b].bytes});
+    }
+    for (ValueId value = 0; value < alive_.size(); ++value)
+      if (alive_[value] && place[block_of_[value]] != kNone) held_[place[block_of_[value]]].values.push_back(value);
   }
 
   void contribution(ValueId value, ValueId with) {
     block_of_[value] = block_of_[with];
+    alive_[value] = true;
     ++blocks_[block_of_[value]].values;
   }
 
   void drop(ValueId value) {
     Block& block = blocks_[block_of_[value]];
+    alive_[value] = false;
     if (--block.values == 0) live_ -= block.bytes;
   }
 
@@ -188,6 +201,7 @@ class Liveness {
   const int64_t coordinate_;
   std::vector<NodeId> last_use_;
   std::vector<uint32_t> block_of_;
+  std::vector<bool> alive_;
   std::vector<bool> row_major_;
   std::vector<Block> blocks_;
   int64_t live_ = 0, peak_ = 0, most_ = 0;  // now, of the run, and since the last node

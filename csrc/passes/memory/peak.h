@@ -17,6 +17,7 @@ struct PeakBytes {
 struct Held {
   ValueId value = 0;
   int64_t bytes = 0;
+  std::vector<ValueId> values = {};  // that lie in it and are not read for the last time yet
 };
 
 // What these devices hold over the run.

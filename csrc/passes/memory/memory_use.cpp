@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // MemoryUse: what the op's row says, and whether the result is like the first operand.
-#include "runtime/program/memory_use.h"
+#include "passes/memory/memory_use.h"
 
 namespace spmdx {
 
