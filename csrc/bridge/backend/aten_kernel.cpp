@@ -198,10 +198,12 @@ class AtenKernel final : public Kernel {
     draw_ = std::get<IntParam>(call.args[at + 1]).index;
   }
 
+  // pow.Tensor_Scalar writes in place as pow_.Scalar.
   void find_in_place(const Call& call) {
-    const std::string base(base_name(call.op));
+    const std::string base(base_name(call.op)), overload = call.op.substr(base.size());
     if (memory_use(call) != MemoryUse::in_place) return;
-    const std::string in_place = base + "_" + call.op.substr(base.size());
+    const bool told = overload.starts_with(".Tensor_");
+    const std::string in_place = base + "_" + (told ? "." + overload.substr(8) : overload);
     const auto found = c10::Dispatcher::singleton().findSchema(operator_name(in_place));
     if (found && found->schema().arguments().size() == op_.schema().arguments().size()) in_place_ = *found;
   }

@@ -233,6 +233,7 @@ class Finder {
       ShardingRef sharding;
       SourceId source;
       bool state;
+      bool kept;  // in the place of what the same tensor held before the step
       bool operator==(const One&) const = default;
     };
     std::vector<One> all;
@@ -243,11 +244,13 @@ class Finder {
   void note_what_is_seen() {
     seen_.resize(begins_.size());
     for (const Constraint& c : graph_.constraints)
-      if (Seen* seen = seen_of(c.value)) seen->all.push_back({at_of(c.value), false, c.sharding, c.source, c.state});
+      if (Seen* seen = seen_of(c.value))
+        seen->all.push_back({at_of(c.value), false, c.sharding, c.source, c.state, false});
     for (const Output& o : graph_.outputs)
       if (Seen* seen = seen_of(o.value)) {
-        seen->all.push_back({at_of(o.value), true, o.annotation, o.source, o.state});
-        seen->keeps_state |= o.donates || o.tied != kNone;
+        const bool kept = o.donates || o.tied != kNone;
+        seen->all.push_back({at_of(o.value), true, o.annotation, o.source, o.state, kept});
+        seen->keeps_state |= kept;
       }
   }
   uint32_t iteration_of_node(NodeId node) const {

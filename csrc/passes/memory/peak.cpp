@@ -3,6 +3,8 @@
 #include "passes/memory/peak.h"
 
 #include <algorithm>
+#include <optional>
+#include <unordered_map>
 #include <utility>
 
 #include "passes/memory/memory_use.h"
@@ -135,6 +137,7 @@ class Liveness {
       if (collective_kind(node) == Collective::slice) {
         contribution(result, node.inputs[i]);
         row_major_[result] = false;
+        note_strides_of_part(result, node.inputs[i]);
       } else {
         make(result);
       }
@@ -157,7 +160,7 @@ class Liveness {
   void run_op(NodeId id) {
     const Node& node = graph_.nodes[id];
     const MemoryUse use = memory_use(*node.call);
-    const bool shares = is_view(use) || (use == MemoryUse::reshape && row_major_[node.inputs[0]]) ||
+    const bool shares = is_view(use) || (use == MemoryUse::reshape && reshapes_in_place(id)) ||
                         (use == MemoryUse::in_place && takes_over(id));
     std::vector<ValueId> touched = node.inputs;
     for (size_t r = 0; r < node.call->outputs.size(); ++r) {
@@ -172,8 +175,63 @@ class Liveness {
     drop_dead(id, std::move(touched));
   }
 
+  Shape local_shape(ValueId id) const {
+    const Value& value = graph_.values[id];
+    Shape shape = value.type.shape;
+    for (size_t d = 0; value.sharding && d < shape.size(); ++d)
+      shape[d] = local_range(*value.sharding->mesh, value.sharding->dims[d], shape[d], 0).extent;
+    return shape;
+  }
+
+  void note_strides_of_part(ValueId part, ValueId of) {
+    if (row_major_[of])
+      strides_[part] = row_major_strides(local_shape(of));
+    else if (const auto strides = strides_.find(of); strides != strides_.end())
+      strides_[part] = Shape(strides->second);
+  }
+
+  static Shape row_major_strides(const Shape& shape) {
+    Shape strides(shape.size(), 1);
+    for (size_t d = shape.size(); d-- > 1;) strides[d - 1] = strides[d] * shape[d];
+    return strides;
+  }
+
+  // Of a part of a row-major tensor: whether the dims that the op merges lie as one would.
+  bool reshapes_in_place(NodeId id) {
+    const Node& node = graph_.nodes[id];
+    if (row_major_[node.inputs[0]]) return true;
+    const auto from = strides_.find(node.inputs[0]);
+    if (from == strides_.end()) return false;
+    auto to = strides_as(local_shape(node.inputs[0]), from->second, local_shape(node.output));
+    if (!to) return false;
+    strides_[node.output] = std::move(*to);
+    return true;
+  }
+
+  // The strides of a view of this shape; nothing: there is none.
+  static std::optional<Shape> strides_as(const Shape& shape, const Shape& strides, const Shape& to) {
+    if (numel(shape) == 0 || numel(shape) != numel(to)) return std::nullopt;
+    Shape found(to.size(), 1);
+    size_t left = to.size();    // dims of the view without a stride
+    int64_t base = 1, run = 1;  // the innermost stride of dims that lie as one, and their elements
+    for (size_t d = shape.size(); d-- > 0;) {
+      if (run == 1) base = strides[d];
+      run *= shape[d];
+      if (d > 0 && (shape[d - 1] == 1 || strides[d - 1] == run * base)) continue;
+      int64_t covered = 1;
+      while (left > 0 && (covered < run || to[left - 1] == 1)) {
+        found[left - 1] = base * covered;
+        covered *= to[--left];
+      }
+      if (covered != run) return std::nullopt;
+      run = 1;
+    }
+    return found;
+  }
+
   bool lies_in_row_major_order(const Node& node, MemoryUse use) const {
-    if (node.inputs.empty() || use == MemoryUse::reshape) return true;
+    if (node.inputs.empty()) return true;
+    if (use == MemoryUse::reshape) return !strides_.contains(node.output);
     const TensorType &in = node.call->inputs[0], &out = node.call->outputs[0];
     if (is_view(use)) return use == MemoryUse::part && starts_at_a_major_dim(node);
     return in.shape != out.shape || row_major_[node.inputs[0]];  // element by element: laid out as its operand
@@ -202,6 +260,7 @@ class Liveness {
   std::vector<NodeId> last_use_;
   std::vector<uint32_t> block_of_;
   std::vector<bool> alive_;
+  std::unordered_map<ValueId, Shape> strides_;  // of parts of row-major tensors
   std::vector<bool> row_major_;
   std::vector<Block> blocks_;
   int64_t live_ = 0, peak_ = 0, most_ = 0;  // now, of the run, and since the last node

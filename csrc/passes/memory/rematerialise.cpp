@@ -16,17 +16,21 @@
 namespace spmdx {
 namespace {
 
-constexpr int kMostMoments = 400;             // worst moments that are looked at
-constexpr int kPatience = 24;                 // of them without a lower peak
-constexpr size_t kMostAnew = 256;             // ops that are done again for one piece of memory
-constexpr size_t kNodesOfTrials = 4'000'000;  // rebuilt to find out what need not be dropped after all
+constexpr int kMostMoments = 400;  // worst moments that are looked at
+constexpr int kPatience = 24;      // of them without a lower peak
+constexpr size_t kMostAnew = 256;  // ops that are done again for one piece of memory
+// Nodes that are looked at to see what comes of drops, and then to find out which are not needed after all.
+constexpr size_t kMostNodesSeen = 10'000'000;
+constexpr size_t kNodesOfTrials = 1'000'000;
 
 // What counts of the time of ops that are done again anyway, though later: values that are made earlier for the sake of
 // others are held longer. Each is tried.
 constexpr double kWeights[] = {0, 0.25, 1};
 // How much further down than needed is aimed, as a share of the way, where plans with a higher aim do not fit: at some
-// moments nothing is left to drop but what an earlier moment could have.
+// moments nothing is left to drop but what an earlier moment could have. The way is some of the memory at least.
 constexpr double kAims[] = {0, 0.1, 0.25, 0.5, 1};
+constexpr int64_t kShortestWay = 4;  // as a part of what is held without a limit
+constexpr int64_t kSteps = 8;        // of the way, where what is needed at once leads nowhere
 
 // A piece of memory that could be given up, and the time that a byte of it costs.
 struct Piece {
@@ -42,13 +46,17 @@ struct Group {
   int64_t ns = 0;
 };
 
+// What is dropped, and what comes of it.
+struct Attempt {
+  Drops drops;
+  std::vector<Group> groups;
+  int64_t peak = INT64_MAX, ns = 0;
+};
+
 class Rematerialiser {
  public:
   Rematerialiser(const Graph& graph, const CompileOptions& options)
-      : graph_(graph),
-        limit_(options.memory_limit),
-        topology_(options.topology),
-        is_output_(graph.values.size(), false) {
+      : graph_(graph), limit_(options.memory_limit), is_output_(graph.values.size(), false) {
     for (const Output& output : graph.outputs) is_output_[output.value] = true;
     for (const Node& node : graph.nodes) {
       may_repeat_.push_back(is_repeatable(node));
@@ -58,49 +66,42 @@ class Rematerialiser {
 
   // The one that costs least of those that fit, or else holds least; the graph as it was where none holds less.
   Graph run() {
-    const int64_t free = predict_peak_bytes(graph_).bytes;
-    Outcome best{.peak = free, .ns = 0, .graph = graph_};
+    const int64_t free = predict_peak_bytes(graph_).bytes, way = std::max(free - limit_, free / kShortestWay);
+    best_.peak = free;
     for (const double further : kAims) {
-      aim_ = limit_ - static_cast<int64_t>(further * static_cast<double>(free - limit_));
-      for (const double weight : kWeights) {
-        Outcome found = with_weight(weight);
-        const bool fits = found.peak <= limit_;
-        if (fits && best.peak <= limit_ ? found.ns < best.ns : found.peak < best.peak) best = std::move(found);
-      }
-      if (best.peak <= limit_) break;
+      for (const double weight : kWeights)
+        try_for(limit_ - static_cast<int64_t>(further * static_cast<double>(way)), weight, INT64_MAX);
+      if (best_.peak <= limit_) break;
     }
-    return std::move(best.graph);
+    for (const double weight : kWeights)
+      if (best_.peak > limit_) try_for(limit_, weight, way / kSteps + 1);
+    if (best_.peak <= limit_) take_back();
+    return best_.drops.rebuild(graph_).graph;
   }
 
  private:
-  struct Outcome {
-    int64_t peak = 0, ns = 0;
-    Graph graph;
-  };
-
-  Outcome with_weight(double weight) {
+  void try_for(int64_t aim, double weight, int64_t step) {
     weight_ = weight;
-    drops_ = {};
-    groups_.clear();
-    lowest_ = {};
-    int64_t lowest = INT64_MAX;
+    now_tried_ = {};
     int since = 0;
     for (int moment = 0; moment < kMostMoments && since <= kPatience; ++moment, ++since) {
-      const Rebuilt rebuilt = drops_.rebuild(graph_);
+      if (nodes_seen_ > kMostNodesSeen) return;
+      const Rebuilt rebuilt = now_tried_.drops.rebuild(graph_);
+      nodes_seen_ += rebuilt.graph.nodes.size();
       const PeakBytes peak = predict_peak_bytes(rebuilt.graph);
-      if (peak.bytes < lowest) {
-        lowest = peak.bytes;
-        lowest_ = {drops_, groups_};
-        since = 0;
-      }
-      if (peak.bytes <= aim_ || !drop_at_worst(rebuilt, peak)) break;
+      if (peak.bytes < now_tried_.peak) since = 0;
+      now_tried_.peak = std::min(now_tried_.peak, peak.bytes);
+      keep_if_better(rebuilt, peak.bytes);
+      if (peak.bytes <= aim || !drop_at_worst(rebuilt, peak, std::min(peak.bytes - aim, step))) return;
     }
-    std::tie(drops_, groups_) = std::move(lowest_);
-    if (lowest <= limit_) take_back();
-    Outcome found{.peak = lowest, .ns = 0, .graph = drops_.rebuild(graph_).graph};
-    for (const Node& node : found.graph.nodes)
-      if (node.recorded.by_plan) found.ns += clock_ns(found.graph, node, topology_);
-    return found;
+  }
+
+  void keep_if_better(const Rebuilt& rebuilt, int64_t peak) {
+    int64_t ns = 0;
+    for (const Node& node : rebuilt.graph.nodes)
+      if (node.recorded.by_plan) ns += ns_[graph_.values[rebuilt.value_of[node.output]].producer];
+    const bool both_fit = peak <= limit_ && best_.peak <= limit_;
+    if (both_fit ? ns < best_.ns : peak < best_.peak) best_ = {now_tried_.drops, now_tried_.groups, peak, ns};
   }
 
   // A custom op may do more than compute its results.
@@ -111,14 +112,13 @@ class Rematerialiser {
 
   // ---- the worst moment ----------------------------------------------------------------------------------
 
-  bool drop_at_worst(const Rebuilt& rebuilt, const PeakBytes& peak) {
+  bool drop_at_worst(const Rebuilt& rebuilt, const PeakBytes& peak, int64_t excess) {
     const MemoryUseOfRun use = predict_memory(rebuilt.graph, peak);
     if (use.at == kNone) return false;
     now_ = rebuilt.for_node[use.at];
     look_around(rebuilt, use);
     std::vector<Piece> heap = pieces_of(rebuilt, use);
     std::make_heap(heap.begin(), heap.end());
-    int64_t excess = peak.bytes - aim_;
     bool any = false;
     while (excess > 0 && !heap.empty()) {
       std::pop_heap(heap.begin(), heap.end());
@@ -198,6 +198,7 @@ class Rematerialiser {
       for (const ValueId value : graph_.nodes[id].inputs)
         if (!is_at_hand(value) && !(more && comes_anew_[value])) open.push_back(value);
     }
+    nodes_seen_ += found.size();
     return found;
   }
   bool is_at_hand(ValueId value) const {
@@ -214,14 +215,14 @@ class Rematerialiser {
           drop(value, group);
     }
     for (const ValueId value : piece.values) drop(value, group);
-    groups_.push_back(std::move(group));
+    now_tried_.groups.push_back(std::move(group));
   }
 
   void drop(ValueId value, Group& group) {
     is_there_[value] = false;
     comes_anew_[value] = true;
-    if (drops_.contain(value, now_)) return;
-    drops_.add(value, now_);
+    if (now_tried_.drops.contain(value, now_)) return;
+    now_tried_.drops.add(value, now_);
     group.drops.emplace_back(value, now_);
   }
 
@@ -229,27 +230,24 @@ class Rematerialiser {
 
   // Of what was dropped for an earlier moment, later drops may have made some needless. The most expensive first.
   void take_back() {
-    std::ranges::stable_sort(groups_, std::greater(), &Group::ns);
+    std::ranges::stable_sort(best_.groups, std::greater(), &Group::ns);
     size_t nodes = 0;
-    for (const Group& group : groups_) {
+    for (const Group& group : best_.groups) {
       if ((nodes += graph_.nodes.size()) > kNodesOfTrials) return;
-      for (const auto& [value, after] : group.drops) drops_.remove(value, after);
-      if (predict_peak_bytes(drops_.rebuild(graph_).graph).bytes <= limit_) continue;
-      for (const auto& [value, after] : group.drops) drops_.add(value, after);
+      for (const auto& [value, after] : group.drops) best_.drops.remove(value, after);
+      if (predict_peak_bytes(best_.drops.rebuild(graph_).graph).bytes <= limit_) continue;
+      for (const auto& [value, after] : group.drops) best_.drops.add(value, after);
     }
   }
 
   const Graph& graph_;
   const int64_t limit_;
-  const Topology& topology_;
   std::vector<bool> is_output_;   // by value
   std::vector<bool> may_repeat_;  // by node
   std::vector<int64_t> ns_;       // by node
   double weight_ = 0;
-  int64_t aim_ = 0;
-  Drops drops_;
-  std::vector<Group> groups_;
-  std::pair<Drops, std::vector<Group>> lowest_;
+  Attempt best_, now_tried_;
+  mutable size_t nodes_seen_ = 0;
   NodeId now_ = 0;                           // what runs at the worst moment, or is served by it
   std::vector<bool> read_now_, read_later_;  // by value of the rebuilt graph
   std::vector<bool> is_there_, comes_anew_;  // by value: is held for later; will be computed after this moment

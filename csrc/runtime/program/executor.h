@@ -5,11 +5,11 @@
 #include <vector>
 
 #include "graph/text.h"
+#include "passes/memory/peak.h"
 #include "runtime/collective/collective_queue.h"
 #include "runtime/data/backend.h"
 #include "runtime/data/data.h"
 #include "runtime/program/memory_tracker.h"
-#include "passes/memory/peak.h"
 
 namespace spmdx {
 

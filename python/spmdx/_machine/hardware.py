@@ -154,11 +154,17 @@ class Hardware:
 
 
 def _is_number(value: Any) -> bool:
-    return isinstance(value, (int, float)) and not isinstance(value, bool)
+    if not isinstance(value, (int, float)) or isinstance(value, bool):
+        return False
+    return isinstance(value, float) or abs(value) < 2**1000  # as a float it would not fit
 
 
 def _is_whole(value: Any) -> bool:
     return isinstance(value, int) and not isinstance(value, bool) and -(2**63) <= value < 2**63
+
+
+def _is_text(value: Any) -> bool:
+    return isinstance(value, str) and value.isprintable()
 
 
 def _are_points(value: Any) -> bool:
@@ -182,7 +188,7 @@ def _are_texts(value: Any) -> bool:
 
 _POINTS = "pairs of a size and a share of the peak, as numbers", "((1e9, 0.6), (16e9, 0.9))"
 _FIELDS = (
-    ("name", lambda value: isinstance(value, str), "a string", "'mine'"),
+    ("name", _is_text, "a printable string", "'mine'"),
     ("flops_per_second", _are_rates, "operations a second, by dtype", "{'f32': 67e12}"),
     ("memory_bytes_per_second", _is_number, "a number of bytes a second", "900e9 for 900 GB/s"),
     ("memory_bytes", _is_whole, "a whole number of bytes", "32 * 2**30 for 32 GiB"),

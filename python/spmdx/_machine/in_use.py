@@ -7,19 +7,35 @@ from pathlib import Path
 import spmdx._C as _C
 from spmdx._machine.hardware import Hardware, hardware_of
 from spmdx._machine.topology import Topology
-from spmdx._program.memory_limit import set_memory_limit
+from spmdx._program.memory_limit import get_memory_limit, limit_to
 from spmdx.errors import ShardingError, naming
 
 _topology: Topology | None = None
 _hardware: Hardware | None = None
 
 
-def _apply() -> None:
-    topology = _topology or Topology.named("in-process")
-    fields = topology._fields()
-    if _hardware is not None:
-        fields["hardware"] = _hardware._fields()
+def _use(topology: Topology | None, hardware: Hardware | None) -> None:
+    """Plan for these from now on; where they are refused, all stays as it was."""
+    global _topology, _hardware
+    fields = (topology or Topology.named("in-process"))._fields()
+    if hardware is not None:
+        fields["hardware"] = hardware._fields()
     _C.set_topology(fields)
+    _topology, _hardware = topology, hardware
+
+
+def _topology_of(told: Topology | str | os.PathLike) -> Topology:
+    """A topology, or what has that name, or what a file holds."""
+    if isinstance(told, Topology):
+        return told
+    name = os.fspath(told) if isinstance(told, (str, os.PathLike)) else told
+    if not isinstance(name, str):
+        raise ShardingError(
+            f"the argument is a {type(told).__name__}. Expected a spmdx.Topology, its "
+            "name or a file. Write 'gloo', or the path of a JSON file."
+        )
+    known = name in _C.topology_names() or not (name and Path(name).exists())
+    return Topology.named(name) if known else Topology.load(name)
 
 
 def set_topology(topology: Topology | str | os.PathLike) -> None:
@@ -40,19 +56,8 @@ def set_topology(topology: Topology | str | os.PathLike) -> None:
         'infiniband'
         >>> spmdx.set_topology("in-process")
     """
-    global _topology
     with naming("set_topology"):
-        if not isinstance(topology, Topology):
-            name = os.fspath(topology) if isinstance(topology, (str, os.PathLike)) else topology
-            if not isinstance(name, str):
-                raise ShardingError(
-                    f"the argument is a {type(topology).__name__}. Expected a spmdx.Topology, its "
-                    "name or a file. Write 'gloo', or the path of a JSON file."
-                )
-            known = name in _C.topology_names() or not (name and Path(name).exists())
-            topology = Topology.named(name) if known else Topology.load(name)
-        _topology = topology
-        _apply()
+        _use(_topology_of(topology), _hardware)
 
 
 def get_topology() -> Topology:
@@ -77,11 +82,11 @@ def set_hardware(
     """Say what the devices are. Plans made for others are forgotten.
 
     Where the profile tells how much memory a device has, that becomes the limit of
-    :func:`spmdx.set_memory_limit`.
+    :func:`spmdx.set_memory_limit`, which goes with it.
 
     Args:
         hardware: a :class:`spmdx.Hardware`, the name of one that comes with spmdx, or a TOML file;
-            None: what the topology says again, and no memory limit.
+            None: what the topology says again.
         topology: what joins them, as :func:`set_topology` takes it; None: what joins them now.
 
     Raises:
@@ -94,15 +99,14 @@ def set_hardware(
         h100-80
         >>> spmdx.set_hardware(None, topology="in-process")
     """
-    global _hardware
     with naming("set_hardware"):
         found = None if hardware is None else hardware_of(hardware)
-    if topology is not None:
-        set_topology(topology)
-    _hardware = found
-    _apply()
-    if found is None or found.memory_bytes:
-        set_memory_limit(found.memory_bytes if found else None)
+        joined = _topology if topology is None else _topology_of(topology)
+        before = _hardware.memory_bytes if _hardware else 0
+        _use(joined, found)
+    told = found.memory_bytes if found else 0
+    if told or before and before == get_memory_limit():
+        limit_to(told or None)
 
 
 def get_hardware() -> Hardware:

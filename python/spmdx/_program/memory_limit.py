@@ -56,6 +56,11 @@ def set_memory_limit(limit: int | str | None, *, recompute: bool = True) -> None
         _C.set_memory_limit(found, recompute)
 
 
+def limit_to(limit: int | None) -> None:
+    """Another limit in bytes, or none; plans compute again, or do not, as before."""
+    _C.set_memory_limit(limit)
+
+
 def get_memory_limit() -> int | None:
     """The limit that :func:`set_memory_limit` set.
 

@@ -9,7 +9,7 @@ from spmdx.topology import Level
 from torch import nn
 
 ONE, TWO = ((8,), ("x",)), ((2, 4), ("data", "model"))
-FAST = spmdx.Topology("fast", (Level(0, 5000, 50, 500),), 0.01, 1)
+FAST = spmdx.Topology("fast", (Level(0, 5000, 50, 500),), "gpu")
 
 
 def layers(count, width):

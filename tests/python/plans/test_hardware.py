@@ -31,6 +31,7 @@ def as_before():
         spmdx.runtime.set_device_count(8)
     yield
     spmdx.set_hardware(None, topology="in-process")
+    spmdx.set_memory_limit(None)
 
 
 def predicted_ns(dtype, side=512):
@@ -105,8 +106,24 @@ def test_what_a_profile_tells_of_memory_is_the_limit():
     spmdx.set_memory_limit("1 GiB")
     spmdx.set_hardware(MINE)  # tells nothing
     assert spmdx.get_memory_limit() == 2**30
-    spmdx.set_hardware(None)
-    assert spmdx.get_memory_limit() is None
+    spmdx.set_hardware(None)  # the user's own limit stays
+    assert spmdx.get_memory_limit() == 2**30
+    spmdx.set_memory_limit(None)
+    for after in (None, MINE, "cpu"):  # one of a profile goes with it
+        spmdx.set_hardware("h100-80")
+        assert spmdx.get_memory_limit() == 80 * 2**30
+        spmdx.set_hardware(after)
+        assert spmdx.get_memory_limit() is None
+
+
+def test_hardware_that_was_broken_later_is_refused_and_changes_nothing():
+    broken = copy.deepcopy(MINE)
+    broken.flops_per_second["f32"] = -1
+    with pytest.raises(spmdx.ShardingError, match="test_hardware.py:.* set_hardware: flops_per"):
+        spmdx.set_hardware(broken, topology="gloo")
+    assert spmdx.get_topology() == spmdx.Topology.named("in-process")
+    spmdx.set_topology("gloo")
+    assert spmdx.get_topology() == spmdx.Topology.named("gloo")
 
 
 def test_a_refused_topology_changes_nothing():
@@ -208,7 +225,7 @@ RATES = "[flops_per_second]\nf32 = 1e12\n"
             "flops_per_second is 1000000000000.0. Expected operat",
         ),
         (GOOD.replace("1e12", "3.35") + RATES, "memory_bytes_per_second is 3.35. Expected bytes i"),
-        (GOOD.replace('"x"', "3") + RATES, "name is 3. Expected a string. Write 'mine'."),
+        (GOOD.replace('"x"', "3") + RATES, "name is 3. Expected a printable string."),
         (GOOD + "product_efficiency = [[1, 2, 3]]\n" + RATES, "product_efficiency is [[1, 2, 3]]"),
         (
             GOOD + "product_efficiency = [[1e9, 95]]\n" + RATES,
@@ -251,3 +268,9 @@ def test_what_is_no_hardware_is_refused():
         spmdx.Topology("x", [spmdx.topology.Level()], hardware=[])
     with pytest.raises(spmdx.ShardingError, match="memory_bytes_per_second is inf. Expected bytes"):
         Hardware("x", {"f32": 1e12}, math.inf)
+    with pytest.raises(spmdx.ShardingError, match="Expected a number of bytes a second"):
+        Hardware("x", {"f32": 1e12}, 10**400)
+    with pytest.raises(spmdx.ShardingError, match="Expected operations a second, by dtype"):
+        Hardware("x", {"f32": 10**400}, 1e12)
+    with pytest.raises(spmdx.ShardingError, match="Expected a printable string"):
+        Hardware("\ud800", {"f32": 1e12}, 1e12)

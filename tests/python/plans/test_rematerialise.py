@@ -249,3 +249,33 @@ def test_it_can_be_switched_off():
     spmdx.mark_step()
     with pytest.raises(spmdx.ShardingError, match="recompute is 3. Expected a bool. Write False."):
         spmdx.set_memory_limit("1 GiB", recompute=3)
+
+
+@pytest.mark.parametrize("share", [0.999, 0.99, 0.97, 0.95])
+def test_limits_just_below_the_peak(share):
+    class Layers(nn.Module):
+        def __init__(self):
+            super().__init__()
+            self.layers = nn.ModuleList(nn.Linear(32, 32) for _ in range(3))
+
+        def forward(self, x):
+            for layer, act in zip(self.layers, (F.gelu, sorted_shares, torch.tanh), strict=True):
+                x = act(layer(x))
+            return x
+
+    def sorted_shares(x):
+        return x.softmax(-1).sort(-1).values
+
+    def gradients():
+        torch.manual_seed(0)
+        model = Layers().double().to("spmdx")
+        mesh = spmdx.Mesh(range(4), (4,), ("data",))
+        x = spmdx.mark_sharding(torch.randn(256, 32).double().to("spmdx"), mesh, ("data", None))
+        model(x).square().mean().backward()
+        spmdx.mark_step()
+        return [p.grad for p in model.parameters()], spmdx.explain().peak_bytes
+
+    wanted, free = gradients()
+    spmdx.set_memory_limit(int(share * free))
+    got, peak = gradients()
+    assert peak <= share * free and all(map(torch.equal, on_cpu(got), on_cpu(wanted)))
