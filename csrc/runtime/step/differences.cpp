@@ -46,7 +46,8 @@ constexpr const char* kMendValues =
     "Expected the same values in every process. Seed every process alike (torch.manual_seed), or give each its own "
     "part of the batch with spmdx.data.device_loader(minibatch=True).";
 constexpr const char* kMendPlan =
-    "Expected the same plan. Compare SPMDX_TOPOLOGY, set_gather_budget, and the versions of spmdx and torch.";
+    "Expected the same plan. Compare SPMDX_TOPOLOGY, set_topology, set_hardware, set_memory_limit, set_gather_budget, "
+    "and the versions of spmdx and torch.";
 
 // Whether a process returns a tensor at this line that the other has not, or has no more.
 bool is_of_what_lives(const std::vector<Line>& here, const std::vector<Line>& there, size_t at) {

@@ -12,6 +12,7 @@ import spmdx._C as _C
 from spmdx._base.sizes import in_bytes
 from spmdx.errors import ShardingError, bare, naming
 
+_NEEDED = ("name", "memory_bytes_per_second", "flops_per_second")
 _PROFILES = Path(__file__).parent / "profiles"
 
 
@@ -124,11 +125,17 @@ class Hardware:
         """
         with naming("Hardware.load"):
             try:
-                fields = tomllib.loads(Path(path).read_text(encoding="utf-8"))
-                unknown = fields.keys() - {field.name for field in dataclasses.fields(cls)}
+                fields = tomllib.loads(Path(path).read_text(encoding="utf-8-sig"))
+                known = [field.name for field in dataclasses.fields(cls)]
+                unknown, missing = fields.keys() - set(known), set(_NEEDED) - fields.keys()
                 if unknown:
-                    known = ", ".join(field.name for field in dataclasses.fields(cls))
-                    raise ShardingError(f"found {min(unknown)!r}. Expected one of {known}.")
+                    raise ShardingError(
+                        f"found {min(unknown)!r}. Expected one of {', '.join(known)}."
+                    )
+                if missing:
+                    raise ShardingError(
+                        f"it has no {min(missing)}. Expected {', '.join(_NEEDED)} at least."
+                    )
                 return cls(**fields)
             except ShardingError as error:
                 raise ShardingError(f"{path}: {bare(error)}") from None

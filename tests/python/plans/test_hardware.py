@@ -206,7 +206,8 @@ RATES = "[flops_per_second]\nf32 = 1e12\n"
     "text, said",
     [
         ("name = ", "is no hardware: TOMLDecodeError"),
-        (GOOD, "is no hardware: TypeError"),
+        (GOOD, "it has no flops_per_second. Expected name, memory_bytes_per_second, flops_per_se"),
+        ("", "it has no flops_per_second. Expected name"),
         (GOOD + "bandwidth = 3\n" + RATES, "found 'bandwidth'. Expected one of name, flops_per"),
         (
             GOOD + 'memory_bytes = "80 GB"\n' + RATES,
