@@ -143,7 +143,7 @@ class Hardware:
                 raise ShardingError(
                     f"{path or repr(path)} is no hardware: {type(error).__name__}: {error}. "
                     "Expected a TOML file with name, memory_bytes_per_second and a table "
-                    "flops_per_second. Write one as those of spmdx/profiles."
+                    "flops_per_second. Write one as docs/hardware.md shows."
                 ) from None
 
     def _fields(self) -> dict[str, Any]:
