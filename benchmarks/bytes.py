@@ -40,7 +40,7 @@ ROWS = {  # name: (the peer's mode, q, k and v in one matrix, a loss that may ig
     "tensor parallel, MLP and heads": ("tp", False, False),
 }
 # The default wires, between devices as fast as those that the peers are made for.
-FAST = spmdx.Topology("fast", (Level(0, 5000, 50, 500),), 0.01, 1)
+FAST = spmdx.Topology("fast", (Level(0, 5000, 50, 500),), "gpu")
 SECONDS = 1200  # for all cases of one world
 
 

@@ -25,7 +25,7 @@ int64_t clock_ns(const Graph& graph, const Node& node, const Topology& topology)
   static const MeshRef kOne = Mesh::make({0}, {1});
   const OpRuleRef rule = rule_for(node.call);
   const OpContext op{graph.mesh ? graph.mesh : kOne, node.call.get(), rule.get(), false};
-  return time_of(op, strategy_of(op, graph, node), topology).clock_ns;
+  return time_of(op, strategy_of(op, graph, node), topology).device_ns;
 }
 
 }  // namespace spmdx

@@ -118,7 +118,8 @@ OpTime time_of(const OpContext& op, const Strategy& strategy, const Topology& to
   };
   // In the search a product counts by its operations alone: with their weight, one that memory bounds would be cut at
   // any price.
-  return {ns((op.rule->product ? compute : longer) * weight_of(*op.rule)), ns(longer) + hardware.launch_ns};
+  const double counted = op.rule->product ? compute : longer;
+  return {ns(counted * weight_of(*op.rule)), ns(counted), ns(longer) + hardware.launch_ns};
 }
 
 int64_t composite_ns(const OpContext& op, const Strategy& strategy, const Topology& topology) {

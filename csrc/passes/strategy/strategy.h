@@ -78,7 +78,8 @@ double local_flops(const OpContext& op, const Strategy& strategy);
 // Time of the op itself on the device that has most to do.
 struct OpTime {
   int64_t weighted_ns = 0;  // as it counts in the search: see limits.h
-  int64_t clock_ns = 0;     // as the clock has it
+  int64_t clock_ns = 0;     // without weights; of a product what it computes, not what it reads
+  int64_t device_ns = 0;    // as it takes on the device, with what it takes to start
 };
 OpTime time_of(const OpContext& op, const Strategy& strategy, const Topology& topology);
 // Estimate of the row-sized exchanges inside an expansion, where a composite factor is cut.
