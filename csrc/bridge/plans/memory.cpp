@@ -71,8 +71,10 @@ std::string worst_moment(const Graph& graph, const MemoryUseOfRun& use) {
 
 void set_memory_limit(int64_t bytes, std::optional<bool> recompute) {
   CompileOptions options = engine().options();
+  const bool recomputes = recompute.value_or(options.recomputes);
+  if (options.memory_limit == bytes && options.recomputes == recomputes) return;  // plans stay
   options.memory_limit = limit = bytes;
-  options.recomputes = recompute.value_or(options.recomputes);
+  options.recomputes = recomputes;
   engine().set_options(std::move(options));
 }
 int64_t memory_limit() { return limit; }

@@ -6,15 +6,21 @@
 #include "rules/lookup.h"
 
 namespace spmdx {
+double flops_on_a_device(const Graph& graph, const Node& node) {
+  if (is_collective(node)) return 0;
+  const OpRuleRef rule = rule_for(node.call);
+  const OpContext op{graph.mesh, node.call.get(), rule.get(), true};
+  return local_flops(op, graph.mesh ? strategy_of(op, graph, node) : Strategy{});
+}
+
 Flops count_flops(const Graph& graph) {
   double device = 0, whole = 0;
   for (const Node& node : graph.nodes) {
     if (is_collective(node)) continue;
     const OpRuleRef rule = rule_for(node.call);
     const OpContext op{graph.mesh, node.call.get(), rule.get(), true};
-    const double all = local_flops(op, Strategy{});
-    whole += all;
-    device += graph.mesh ? local_flops(op, strategy_of(op, graph, node)) : all;
+    whole += local_flops(op, Strategy{});
+    device += flops_on_a_device(graph, node);
   }
   return {static_cast<int64_t>(device), static_cast<int64_t>(whole)};
 }

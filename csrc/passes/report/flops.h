@@ -11,6 +11,9 @@ struct Flops {
   int64_t whole = 0;   // every op of the plan once, on whole tensors
 };
 
+// Of one node, on the device that has most to do; of a collective none. REQUIRES: planned.
+double flops_on_a_device(const Graph& graph, const Node& node);
+
 // Counts two for every multiply-add of a contraction, one for an element of any other op, none for data movement.
 // REQUIRES: planned, so that values have their shardings; a graph without mesh is one device's.
 Flops count_flops(const Graph& graph);
