@@ -7,17 +7,18 @@
 
 namespace spmdx {
 
-void bind_device(pybind11::module_& module);     // registration of the device, generators, memory of tensors
-void bind_processes(pybind11::module_& module);  // joining, leaving and recovering a program of several processes
-void bind_sharding(pybind11::module_& module);   // meshes, shardings, annotations, shards of a tensor
-void bind_step(pybind11::module_& module);       // mark_step, waiting, compile options
-void bind_topology(pybind11::module_& module);   // topologies, reshard plans
-void bind_checks(pybind11::module_& module);     // check modes of a run, overridden rules
-void bind_rules(pybind11::module_& module);      // rules of users' own ops
-void bind_trials(pybind11::module_& module);     // runs of one op with the shardings that its rule allows
-void bind_manual(pybind11::module_& module);     // ops of manual regions
-void bind_debug(pybind11::module_& module);      // reports of plans
-void bind_watch(pybind11::module_& module);      // profiles, measured times, memory counters
-void bind_pipeline(pybind11::module_& module);   // schedules of pipelines, costs of their stages
+void bind_device(pybind11::module_& module);       // registration of the device, generators, memory of tensors
+void bind_processes(pybind11::module_& module);    // joining, leaving and recovering a program of several processes
+void bind_sharding(pybind11::module_& module);     // meshes, shardings, annotations, shards of a tensor
+void bind_step(pybind11::module_& module);         // mark_step, waiting, compile options
+void bind_topology(pybind11::module_& module);     // topologies, reshard plans
+void bind_checks(pybind11::module_& module);       // check modes of a run, overridden rules
+void bind_rules(pybind11::module_& module);        // rules of users' own ops
+void bind_trials(pybind11::module_& module);       // runs of one op with the shardings that its rule allows
+void bind_manual(pybind11::module_& module);       // ops of manual regions
+void bind_debug(pybind11::module_& module);        // reports of plans
+void bind_watch(pybind11::module_& module);        // profiles, measured times, memory counters
+void bind_pipeline(pybind11::module_& module);     // schedules of pipelines, costs of their stages
+void bind_parallelism(pybind11::module_& module);  // ways to lay a program over devices, and what they would take
 
 }  // namespace spmdx

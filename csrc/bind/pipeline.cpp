@@ -52,8 +52,13 @@ py::dict as_dict(const Simulation& simulation, int64_t num_ranks) {
                   "actions"_a = actions);
 }
 
-// Ends the recorded graph; how long it takes by the cost model, 0 where there was none. REQUIRES: planning only.
-int64_t planned_ns() {
+// What a plan costs by the cost model, on the device that has most to do.
+struct PlannedCost {
+  int64_t ns = 0, wire_bytes = 0, peak_bytes = 0;
+};
+
+// Ends the recorded graph; nothing where there was none. REQUIRES: planning only.
+PlannedCost planned() {
   internal_check(bridge::planning_only(), "a time of what is to run");
   const auto plans = [] {
     const StepCounters counters = bridge::engine().counters();
@@ -62,11 +67,13 @@ int64_t planned_ns() {
   const int64_t before = plans();
   bridge::flush(bridge::GraphEnd::asked);
   const PlanRef plan = bridge::engine().last_plan();
-  if (plans() == before || !plan) return 0;
-  int64_t end = 0;
-  for (const Span& span : time_line(plan->executable->graph(), bridge::engine().options().topology))
-    end = std::max(end, span.end_ns);
-  return end;
+  PlannedCost cost;
+  if (plans() == before || !plan) return cost;
+  const Graph& graph = plan->executable->graph();
+  cost.ns = step_ns(time_line(graph, bridge::engine().options().topology));
+  for (const Node& node : graph.nodes) cost.wire_bytes += node.bytes;
+  cost.peak_bytes = plan->executable->peak().bytes;
+  return cost;
 }
 
 // What a device holds of the memory of a tensor, as far as is known: of a view, of the tensor that it is of.
@@ -129,7 +136,11 @@ void bind_pipeline(py::module_& m) {
   m.def("make_schedule", &make_schedule, "kind"_a, "ranks"_a, "microbatches"_a);
   m.def("parse_schedule", &parse_schedule, "text"_a);
   m.def("parse_schedule_csv", &parse_csv, "text"_a);
-  m.def("planned_ns", planned_ns, py::call_guard<py::gil_scoped_release>());
+  py::class_<PlannedCost>(m, "PlannedCost")
+      .def_readonly("ns", &PlannedCost::ns)
+      .def_readonly("wire_bytes", &PlannedCost::wire_bytes)
+      .def_readonly("peak_bytes", &PlannedCost::peak_bytes);
+  m.def("planned", planned, py::call_guard<py::gil_scoped_release>());
   m.def("local_bytes", local_bytes, "tensor"_a, py::call_guard<py::gil_scoped_release>());
   m.def("both_ways_ns", both_ways_ns, "mesh"_a, "axis"_a, "bytes"_a);
   m.def("choose_cuts", choose_cuts, "layers"_a, "names"_a, "schedule"_a, "ranks"_a, "microbatches"_a,

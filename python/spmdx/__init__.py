@@ -18,7 +18,7 @@ from spmdx._device.device import register as _register  # noqa: E402
 
 _register()
 
-from spmdx import checkpoint, collectives, data, debug, metrics, nn, pipelines, runtime  # noqa: E402
+from spmdx import auto, checkpoint, collectives, data, debug, metrics, nn, pipelines, runtime  # noqa: E402
 from spmdx._annotate.global_mesh import get_global_mesh, set_global_mesh  # noqa: E402
 from spmdx._annotate.local_shards import LocalShard  # noqa: E402
 from spmdx._annotate.mesh import HybridMesh, Mesh, get_1d_mesh  # noqa: E402
@@ -72,6 +72,7 @@ __all__ = [
     "ShardingError",
     "Topology",
     "accumulate",
+    "auto",
     "calibrate",
     "check_rule",
     "checkpoint",

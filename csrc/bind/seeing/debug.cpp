@@ -76,8 +76,9 @@ py::list timeline(const Plan& plan, const MemoryUseOfRun& use) {
   py::list rows;
   for (const Span& span : time_line(graph, bridge::engine().options().topology)) {
     const Node& node = graph.nodes[span.node];
-    rows.append(py::dict("lane"_a = span.wire ? "wire" : "compute", "name"_a = label(node),
-                         "start_ns"_a = span.start_ns, "end_ns"_a = span.end_ns,
+    const py::object rank = span.rank < 0 ? py::none() : py::object(py::int_(span.rank));
+    rows.append(py::dict("rank"_a = rank, "level"_a = span.level, "lane"_a = span.wire ? "wire" : "compute",
+                         "name"_a = label(node), "start_ns"_a = span.start_ns, "end_ns"_a = span.end_ns,
                          "held_bytes"_a = use.by_node[span.node], "source"_a = bridge::source_text(node.source)));
   }
   return rows;

@@ -10,13 +10,18 @@ namespace spmdx {
 
 struct Span {
   NodeId node = 0;
-  bool wire = false;  // on the wire's lane, beside that of the kernels
+  bool wire = false;  // on a wire's lane, beside that of the kernels
   int64_t start_ns = 0, end_ns = 0;
+  int64_t rank = -1;  // along the stage axis, whose devices run it; -1: all devices do
+  size_t level = 0;   // of the topology, whose links a wire is
 };
 
-// Two lanes, each in program order; a node starts when its operands are there and its lane is free. Nodes that take no
-// time are left out. REQUIRES: a compiled graph.
+// Devices of each coordinate of the stage axis have a lane of kernels and one for the links of each level, in program
+// order; a node starts when its operands are there and its lanes are free: what is sent is on those of both ends. Nodes
+// that take no time are left out. REQUIRES: a compiled graph.
 std::vector<Span> time_line(const Graph& graph, const Topology& topology);
+// When the last one ends.
+int64_t step_ns(const std::vector<Span>& spans);
 // What a time line calls a node: the kind of a collective, or its op.
 std::string label(const Node& node);
 

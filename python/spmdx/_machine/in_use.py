@@ -1,7 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
 """The machine that plans are made for: what its devices are, and what joins them."""
 
+import contextlib
 import os
+from collections.abc import Iterator
 from pathlib import Path
 
 import spmdx._C as _C
@@ -107,6 +109,24 @@ def set_hardware(
     told = found.memory_bytes if found else 0
     if told or before and before == get_memory_limit():
         limit_to(told or None)
+
+
+@contextlib.contextmanager
+def planning_for(
+    hardware: Hardware | str | os.PathLike | None, topology: Topology | str | os.PathLike | None
+) -> Iterator[None]:
+    """A block in which plans are made for these, as :func:`set_hardware` takes them.
+
+    What is None stays what it is.
+    """
+    before, limit = (_topology, _hardware), get_memory_limit()
+    try:
+        if hardware is not None or topology is not None:
+            set_hardware(_hardware if hardware is None else hardware, topology)
+        yield
+    finally:
+        _use(*before)
+        limit_to(limit)
 
 
 def get_hardware() -> Hardware:

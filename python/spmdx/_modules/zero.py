@@ -7,6 +7,7 @@ from typing import Any
 
 import torch
 
+import spmdx._C as _C
 from spmdx._annotate.annotation import annotate, annotation_of, handle_for
 from spmdx._annotate.mesh import Mesh
 from spmdx._base.own_devices import NAMES
@@ -60,16 +61,16 @@ class Zero:
             if id(parameter) not in self._own:
                 whole = (None,) * parameter.dim()
                 self._own[id(parameter)] = whole if said is None else tuple(said.spec)
-            self._mark(parameter, self.spec(parameter, self.stage == 3))
+            self._mark(parameter, self.spec(parameter, self.stage == 3), parameter)
 
     def mark_master(self, master: torch.Tensor, parameter: torch.Tensor) -> None:
         spec = self.spec(parameter, self.stage >= 1)
-        self._mark(master, spec)
+        self._mark(master, spec, parameter)
         self._own[id(master)] = spec
 
     def mark_gradient(self, parameter: torch.Tensor) -> None:
         if self.stage >= 2 and parameter.grad is not None:
-            self._mark(parameter.grad, self.spec(parameter, True))
+            self._mark(parameter.grad, self.spec(parameter, True), parameter)
 
     def mark_state(self, optimizer: torch.optim.Optimizer, again: bool = False) -> None:
         """What has the parameter's shape; a number, as that of steps, is no one's to cut.
@@ -78,10 +79,15 @@ class Zero:
         """
         for parameter, value in state_like_parameters(optimizer):
             if value.dim() and (again or annotation_of(value) is None):
-                self._mark(value, self.spec(parameter, self.stage >= 1))
+                self._mark(value, self.spec(parameter, self.stage >= 1), parameter)
 
-    def _mark(self, tensor: torch.Tensor, spec: tuple) -> None:
-        annotate(tensor, handle_for(tensor, self.mesh, spec))
+    def _mark(self, tensor: torch.Tensor, spec: tuple, parameter: torch.Tensor) -> None:
+        """On the stage of a pipeline that the parameter is on."""
+        handle = handle_for(tensor, self.mesh, spec)
+        known = _C.annotation(parameter)
+        if known is not None and known.place is not None and known.mesh == handle.mesh:
+            handle = handle.on(*known.place).scheduled(known.schedule)
+        annotate(tensor, handle)
 
 
 class _Hooks:
@@ -129,9 +135,7 @@ def zero_as(
             "state is known. Of what it holds, tensors of their parameter's shape are cut; others "
             "stay whole. Mark these by spmdx.mark_sharding."
         )
-    known = _hooks.pop(optimizer, None)
-    if known is not None:
-        known.drop()
+    known = forget(optimizer)
     same = known is not None and known.zero.mesh == mesh
     zero = Zero(stage, mesh, axis, min_size, known.zero if known and same else None)
     zero.mark_parameters(named.values())
@@ -139,6 +143,14 @@ def zero_as(
         zero.mark_gradient(parameter)
     zero.mark_state(optimizer, again=True)
     _hooks[optimizer] = _Hooks(zero, held, optimizer)
+
+
+def forget(optimizer: torch.optim.Optimizer) -> "_Hooks | None":
+    """Steps of the optimizer mark nothing from now on; returns what did."""
+    known = _hooks.pop(optimizer, None)
+    if known is not None:
+        known.drop()
+    return known
 
 
 def _require_numbers(stage: Any, min_size: Any) -> None:

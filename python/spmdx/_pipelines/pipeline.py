@@ -16,7 +16,7 @@ from spmdx._pipelines.held import tensors_of
 from spmdx.errors import ShardingError, naming
 
 
-def _stages_by_cut(model: torch.nn.Module, cuts: Sequence[str], stages: int) -> dict[str, int]:
+def stages_by_cut(model: torch.nn.Module, cuts: Sequence[str], stages: int) -> dict[str, int]:
     order = {name: at for at, (name, _) in enumerate(model.named_modules())}
     for cut in cuts:
         if not isinstance(cut, str) or cut not in order:
@@ -79,7 +79,7 @@ def _stages(model: torch.nn.Module, cuts: Any, stages: int) -> dict[str, int]:
             f"the cuts are {cuts!r}. Expected a list of names of modules, a dict from name "
             "patterns to stages, or None. Write ['layers.4'] for two stages."
         )
-    return _stages_by_cut(model, cuts, stages)
+    return stages_by_cut(model, cuts, stages)
 
 
 def pipeline(

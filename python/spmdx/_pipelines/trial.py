@@ -59,7 +59,7 @@ class Trial:
         with self._hooked(), torch.enable_grad():
             with torch.autograd.graph.saved_tensors_hooks(self._save, lambda saved: saved):
                 result = self._model(*args, **kwargs)
-            rest = _C.planned_ns()
+            rest = _C.planned().ns
         if self.calls:
             self.calls[-1].forward_ns += rest
         del result
@@ -88,7 +88,7 @@ class Trial:
         def before(unit: Any, args: Any, kwargs: Any) -> None:
             if self._open is not None or self._goes_back:  # checkpoints call units once more
                 return
-            call = Call(name, lazy_in((args, kwargs)), forward_ns=_C.planned_ns())
+            call = Call(name, lazy_in((args, kwargs)), forward_ns=_C.planned().ns)
             self._open, self._saved = call, []
 
         return before
@@ -98,7 +98,7 @@ class Trial:
         if call is None or unit is not self._units.whole[call.unit]:
             return
         self._open, call.outputs = None, lazy_in(output)
-        call.forward_ns += _C.planned_ns()
+        call.forward_ns += _C.planned().ns
         saved = {_C.memory_id(t): t for t in self._saved}
         self._saved = []
         call.activation_bytes = sum(
@@ -119,15 +119,15 @@ class Trial:
         wanted = [t for t in [*call.inputs, *self._parameters[call.unit]] if t.requires_grad]
         if not ends or not wanted:
             return 0
-        gradients = [_gradient_like(t) for t in ends]
-        _C.planned_ns()
+        gradients = [gradient_like(t) for t in ends]
+        _C.planned()
         found = torch.autograd.grad(ends, wanted, gradients, retain_graph=True, allow_unused=True)
-        time = _C.planned_ns()
+        time = _C.planned().ns
         del found  # what nobody holds is not planned
         return time
 
 
-def _gradient_like(tensor: torch.Tensor) -> torch.Tensor:
+def gradient_like(tensor: torch.Tensor) -> torch.Tensor:
     """Ones that lie as ``tensor`` does."""
     gradient = torch.ones_like(tensor, requires_grad=False)
     handle = _C.sharding_of(tensor)

@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from matplotlib.patches import Patch
 
 
-_LANES = {"compute": 1, "wire": 0}  # from above
+LANES = "compute", "wire"
 COLOURS = {
     "all_reduce": "tab:red",
     "all_gather": "tab:orange",
@@ -42,6 +42,8 @@ class SpanReport:
         end_ns: the same, of its end.
         held_bytes: what a device holds meanwhile, at most.
         source: the user's line.
+        rank: of a pipeline, along its axis, whose devices run it; None: all do.
+        level: of the topology, whose links are used, from 0 on; of an op 0.
     """
 
     lane: str
@@ -50,11 +52,28 @@ class SpanReport:
     end_ns: int
     held_bytes: int
     source: str
+    rank: int | None = None
+    level: int = 0
 
 
 def last_end(spans: list[SpanReport]) -> int:
     """When the last one ends, in nanoseconds after the step began."""
     return max((span.end_ns for span in spans), default=0)
+
+
+def lanes_of(spans: list[SpanReport]) -> dict[str, list[SpanReport]]:
+    """Spans by the name of their lane, from above; those of all ranks are in the lanes of each."""
+    ranks: list[int | None] = [*sorted({s.rank for s in spans if s.rank is not None})]
+    levels = {s.level for s in spans if s.lane == "wire"}
+    found: dict[str, list[SpanReport]] = {}
+    for rank in ranks or [None]:
+        of_rank = "" if rank is None else f" {rank}"
+        found |= {f"{lane}{of_rank}": [] for lane in LANES}
+        for span in spans:
+            if span.rank in (None, rank):
+                of_level = f", level {span.level}" if span.level and len(levels) > 1 else ""
+                found.setdefault(f"{span.lane}{of_rank}{of_level}", []).append(span)
+    return found
 
 
 def target_of(path: str | os.PathLike, writers: Iterable[str]) -> pathlib.Path:
@@ -118,13 +137,14 @@ def _picture(spans: list[SpanReport], title: str, path: pathlib.Path) -> None:
 
 def _figure(spans: list[SpanReport], title: str) -> "Figure":
     Figure, Patch = parts_of_pictures("a Chrome trace: report.timeline('step.json')")
-    figure = Figure(figsize=(12, 3.6), layout="constrained")
-    axes, memory = figure.subplots(2, sharex=True, height_ratios=(2, 1))
-    colours = _by_colour(spans)
-    for (lane, colour), bars in colours.items():
-        place = (_LANES[lane] - 0.4, 0.8)
-        axes.broken_barh(bars, place, facecolors=colour, edgecolors="white", linewidth=0.3)
-    axes.set_yticks(list(_LANES.values()), list(_LANES))
+    lanes = lanes_of(spans)
+    figure = Figure(figsize=(12, 2 + 0.8 * len(lanes)), layout="constrained")
+    axes, memory = figure.subplots(2, sharex=True, height_ratios=(len(lanes), 1))
+    for at, within in enumerate(reversed(lanes.values())):
+        for colour, bars in _by_colour(within).items():
+            place = (at - 0.4, 0.8)
+            axes.broken_barh(bars, place, facecolors=colour, edgecolors="white", linewidth=0.3)
+    axes.set_yticks(range(len(lanes)), list(reversed(lanes)))
     axes.set_xlim(0, last_end(spans) / 1000)
     axes.set_title(title, fontsize=10, loc="left")
     curve = sorted((span.start_ns / 1000, span.held_bytes) for span in spans)
@@ -142,7 +162,7 @@ def _figure(spans: list[SpanReport], title: str) -> "Figure":
 
 
 def _times(spans: list[SpanReport]) -> str:
-    busy = dict.fromkeys(_LANES, 0)
+    busy = dict.fromkeys(LANES, 0)
     for span in spans:
         busy[span.lane] += span.end_ns - span.start_ns
     return (
@@ -151,22 +171,24 @@ def _times(spans: list[SpanReport]) -> str:
     )
 
 
-def _by_colour(spans: list[SpanReport]) -> dict[tuple[str, str], list[tuple[float, float]]]:
+def _by_colour(spans: list[SpanReport]) -> dict[str, list[tuple[float, float]]]:
     bars = defaultdict(list)
     for span in spans:
         colour = COLOURS.get(span.name, OTHER) if span.lane == "wire" else COMPUTE
         microseconds = span.start_ns / 1000, (span.end_ns - span.start_ns) / 1000
-        bars[span.lane, colour].append(microseconds)
+        bars[colour].append(microseconds)
     return bars
 
 
 def _trace(spans: list[SpanReport], _: str, path: pathlib.Path) -> None:
     """The format of chrome://tracing; times are in microseconds."""
-    lanes = list(_LANES)
+    lanes = lanes_of(spans)
     names = [name_event("thread_name", 0, i, lane) for i, lane in enumerate(lanes)]
+    order = {id(span): place for place, span in enumerate(spans)}
+    placed = [(i, span) for i, within in enumerate(lanes.values()) for span in within]
+    placed.sort(key=lambda entry: order[id(entry[1])])
     events = [
-        range_event(0, lanes.index(s.lane), s.name, s.start_ns, s.end_ns, {"source": s.source})
-        for s in spans
+        range_event(0, i, s.name, s.start_ns, s.end_ns, {"source": s.source}) for i, s in placed
     ]
     held = [held_event(s.start_ns, s.held_bytes) for s in sorted(spans, key=lambda s: s.start_ns)]
     path.write_text(json.dumps({"traceEvents": names + events + held}))

@@ -1,0 +1,123 @@
+// SPDX-License-Identifier: Apache-2.0
+// Parallelism from Python: what there is to choose from, and what each would take.
+#include "passes/parallelism/parallelism.h"
+
+#include <pybind11/functional.h>
+#include <pybind11/stl.h>
+#include <torch/csrc/utils/pybind.h>
+
+#include <algorithm>
+#include <map>
+
+#include "base/error.h"
+#include "bind/bind.h"
+#include "bridge/recorder/engine.h"
+#include "graph/places.h"
+#include "passes/parallelism/estimate.h"
+#include "passes/parallelism/settle.h"
+#include "passes/report/flops.h"
+#include "passes/report/recomputed.h"
+#include "passes/report/timeline.h"
+
+namespace spmdx {
+namespace {
+
+namespace py = pybind11;
+using namespace py::literals;
+
+PartCost part_from(const py::handle& row) {
+  const auto at = [&](const char* name) { return row[name].cast<int64_t>(); };
+  return {.forward_ns = at("forward_ns"),
+          .backward_ns = at("backward_ns"),
+          .wire_bytes = at("wire_bytes"),
+          .activation_bytes = at("activation_bytes"),
+          .transient_bytes = at("transient_bytes"),
+          .output_bytes = at("output_bytes"),
+          .parameter_bytes = at("parameter_bytes"),
+          .gradient_bytes = at("gradient_bytes"),
+          .state_bytes = at("state_bytes"),
+          .fixed_bytes = at("fixed_bytes"),
+          .update_ns = at("update_ns")};
+}
+
+ModelCost model_from(const py::list& parts, std::vector<size_t> order) {
+  ModelCost cost;
+  for (const py::handle& part : parts) cost.parts.push_back(part_from(part));
+  internal_check(!order.empty(), "a model without parts");
+  for (size_t part : order) internal_check(part < cost.parts.size(), "no such part");
+  cost.order = std::move(order);
+  return cost;
+}
+
+// By a device of the stage that receives most.
+int64_t most_received(const Graph& graph) {
+  std::map<int64_t, int64_t> by_stage;
+  int64_t all = 0, most = 0;
+  for (const Node& node : graph.nodes) {
+    const Place place = place_of(graph, node);
+    (place.whole() ? all : by_stage[place.stage]) += node.bytes;
+  }
+  for (const auto& [stage, bytes] : by_stage) most = std::max(most, bytes);
+  return all + most;
+}
+
+// What the last plan says of a step.
+py::dict cost_of_last() {
+  const PlanRef plan = bridge::engine().last_plan();
+  internal_check(plan != nullptr, "nothing was planned");
+  const Graph& graph = plan->executable->graph();
+  const Topology& topology = bridge::engine().options().topology;
+  int64_t recomputed_ns = 0;
+  for (const Recomputed& row : recomputed(graph, topology)) recomputed_ns += row.ns;
+  return py::dict("step_ns"_a = step_ns(time_line(graph, topology)), "wire_bytes"_a = most_received(graph),
+                  "peak_bytes"_a = plan->executable->peak().bytes, "recomputed_ns"_a = recomputed_ns,
+                  "peak_seconds"_a = seconds_at_peak(graph, topology.hardware), "nodes"_a = graph.nodes.size());
+}
+
+void bind_shapes(py::module_& m) {
+  py::class_<Parallelism>(m, "Parallelism")
+      .def_readonly("data", &Parallelism::data)
+      .def_readonly("model", &Parallelism::model)
+      .def_readonly("pipe", &Parallelism::pipe)
+      .def_readonly("microbatches", &Parallelism::microbatches)
+      .def_readonly("zero", &Parallelism::zero)
+      .def_readonly("schedule", &Parallelism::schedule)
+      .def_readonly("chunks", &Parallelism::chunks)
+      .def("with_microbatches",
+           [](Parallelism parallelism, int64_t count) {
+             parallelism.microbatches = count;
+             return parallelism;
+           })
+      .def("__eq__", [](const Parallelism& a, const Parallelism& b) { return a == b; });
+  m.def(
+      "parallelisms",
+      [](int64_t devices, int64_t samples, int64_t most_model, int64_t most_stages, std::vector<int> zero,
+         std::vector<std::string> schedules) {
+        return parallelisms({devices, samples, most_model, most_stages, std::move(zero), std::move(schedules)});
+      },
+      "devices"_a, "samples"_a, "most_model"_a, "most_stages"_a, "zero"_a, "schedules"_a);
+}
+
+}  // namespace
+
+void bind_parallelism(py::module_& m) {
+  bind_shapes(m);
+  py::class_<ModelCost>(m, "ModelCost").def(py::init(&model_from), "parts"_a, "order"_a);
+  py::class_<Estimate>(m, "Estimate")
+      .def_readonly("step_ns", &Estimate::step_ns)
+      .def_readonly("peak_bytes", &Estimate::peak_bytes)
+      .def_readonly("wire_bytes", &Estimate::wire_bytes)
+      .def_readonly("recomputed_ns", &Estimate::recomputed_ns)
+      .def_readonly("short_bytes", &Estimate::short_bytes)
+      .def_readonly("first", &Estimate::first);
+  m.def(
+      "estimate",
+      [](const Parallelism& parallelism, const ModelCost& cost, int64_t memory_limit) {
+        return estimate(parallelism, cost, bridge::engine().options().topology, memory_limit);
+      },
+      "parallelism"_a, "cost"_a, "memory_limit"_a, py::call_guard<py::gil_scoped_release>());
+  m.def("cost_of_last", cost_of_last);
+  m.def("settle", &settle, "num_options"_a, "starts"_a, "cost"_a);  // calls back, with the GIL
+}
+
+}  // namespace spmdx

@@ -1,0 +1,145 @@
+# SPDX-License-Identifier: Apache-2.0
+"""What the axis "model" cuts: one dim of parameters, or none; parts that are alike, alike."""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+
+import torch
+
+from spmdx._auto.alike import Kind, kinds_of, pattern_of
+from spmdx._pipelines.held import tensors_of
+from spmdx._pipelines.units import Units
+
+SEQUENCE = "the sequence"  # dim 1 of a batch, beside the parameters
+
+
+@dataclass(frozen=True)
+class Choice:
+    """Something that is cut along one dim or left whole.
+
+    Attributes:
+        names: of the parameters that it is, all alike; or ``(SEQUENCE,)``.
+        shape: of each.
+        followers: by dim that is cut, names of vectors beside them that are cut with them.
+        kind: of the units that hold them; None beside all units.
+        module: that holds it, by its name within a unit.
+    """
+
+    names: tuple[str, ...]
+    shape: tuple[int, ...]
+    followers: Mapping[int, tuple[str, ...]] = field(default_factory=dict)
+    kind: int | None = None
+    module: str = ""
+
+    def options(self, n: int) -> list[int | None]:
+        """The dims that ``n`` devices can cut evenly, after none at all."""
+        return [None, *(d for d, size in enumerate(self.shape) if size and size % n == 0)]
+
+
+def choices_of(
+    model: torch.nn.Module, units: Units, batch: Sequence[torch.Size]
+) -> tuple[list[Choice], dict[str, Kind]]:
+    """What there is to choose, and by name of a unit those that are alike with it.
+
+    Args:
+        model: whose parameters are cut.
+        units: its parts.
+        batch: shapes of the tensors of a batch. Where one has a second dim, that may be cut.
+    """
+    kinds = kinds_of(units.whole)
+    own = tensors_of(model)
+    learned = {n: t for n, t in own.items() if isinstance(t, torch.nn.Parameter)}
+    choices: list[Choice] = []
+    seen: set[str] = set()
+    for kind in {id(k): k for k in kinds.values()}.values():
+        for name, parameter in kind.parameters.items():
+            names = tuple(n for n in kind.full_names(name) if n in learned)
+            seen.update(names)
+            if names and parameter.dim() > 1:
+                choices.append(_choice(names, kind, name, learned))
+    for name, parameter in learned.items():
+        if name not in seen and parameter.dim() > 1:
+            choices.append(Choice((name,), tuple(parameter.shape)))
+    lengths = {shape[1] for shape in batch if len(shape) > 1}
+    if len(lengths) == 1:
+        choices.append(Choice((SEQUENCE,), (0, *lengths)))
+    return choices, kinds
+
+
+def _choice(
+    names: tuple[str, ...], kind: Kind, name: str, learned: Mapping[str, torch.Tensor]
+) -> Choice:
+    shape = tuple(kind.parameters[name].shape)
+    prefix, _, leaf = name.rpartition(".")
+    rows: list[str] = []
+    if leaf.endswith("weight"):
+        beside = f"{prefix}." if prefix else ""
+        bias = beside + leaf.removesuffix("weight") + "bias"
+        held = kind.parameters.get(bias)
+        if held is not None and tuple(held.shape) == shape[:1]:
+            rows = [n for n in kind.full_names(bias) if n in learned]
+    followers = {0: tuple(rows)} if rows else {}
+    return Choice(names, shape, followers, id(kind), prefix)
+
+
+def starts_of(
+    choices: Sequence[Choice], options: Sequence[Sequence[int | None]], depths: Mapping[int, dict]
+) -> list[list[int]]:
+    """From where to look for cuts, as places in the options: nothing cut; and as Megatron-LM cuts,
+
+    results of the first matrix on a way and what the next one reads, in turn; each with and without
+    a cut of the sequence.
+    """
+
+    def in_turn(choice: Choice, dims: Sequence[int | None]) -> int:
+        depth = depths.get(choice.kind or 0, {}).get(choice.module, 1 if choice.module else 0)
+        wanted = depth % 2 if len(choice.shape) != 3 else 0  # of three dims, experts are the first
+        return dims.index(wanted) if wanted in dims else len(dims) - 1
+
+    starts = []
+    for is_cut in (False, True):
+        for cuts_sequence in (False, True):
+            start = []
+            for choice, dims in zip(choices, options, strict=True):
+                if choice.names == (SEQUENCE,):
+                    start.append(len(dims) - 1 if cuts_sequence else 0)
+                else:
+                    start.append(in_turn(choice, dims) if is_cut else 0)
+            starts.append(start)
+    return starts
+
+
+@dataclass(frozen=True)
+class Cuts:
+    """A dim or none for each choice."""
+
+    choices: tuple[Choice, ...]
+    dims: tuple[int | None, ...]
+
+    def specs(self) -> dict[str, tuple[str | None, ...]]:
+        """By name of a parameter that is cut, its partition spec."""
+        specs: dict[str, tuple[str | None, ...]] = {}
+        for choice, dim in zip(self.choices, self.dims, strict=True):
+            if dim is None or choice.names == (SEQUENCE,):
+                continue
+            spec = tuple("model" if d == dim else None for d in range(len(choice.shape)))
+            specs |= dict.fromkeys(choice.names, spec)
+            specs |= dict.fromkeys(choice.followers.get(dim, ()), ("model",))
+        return specs
+
+    def plan(self, among: Sequence[str]) -> dict[str, tuple[str | None, ...]]:
+        """The same by patterns, for :func:`spmdx.nn.shard_module`; ``among`` are all names."""
+        specs = self.specs()
+        plan: dict[str, tuple[str | None, ...]] = {}
+        for choice in self.choices:
+            for names in (choice.names, *choice.followers.values()):
+                if names[0] in specs:
+                    plan |= dict.fromkeys(pattern_of(names, among), specs[names[0]])
+        return plan
+
+    @property
+    def cuts_sequence(self) -> bool:
+        return any(
+            choice.names == (SEQUENCE,) and dim is not None
+            for choice, dim in zip(self.choices, self.dims, strict=True)
+        )

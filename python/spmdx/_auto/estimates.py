@@ -1,0 +1,97 @@
+# SPDX-License-Identifier: Apache-2.0
+"""What strategies would take, from the plans of a model's parts."""
+
+import torch
+
+import spmdx._C as _C
+from spmdx._annotate.mesh import Mesh
+from spmdx._auto.cuts import Cuts, choices_of, starts_of
+from spmdx._auto.space import Estimated, Space, most_model
+from spmdx._auto.strategy import Strategy, tensors_in
+from spmdx._auto.trial import Step, Trial
+from spmdx._pipelines.units import units_of
+
+
+class Estimates:
+    """Estimates for one program. REQUIRES: nothing but planning goes on."""
+
+    def __init__(
+        self,
+        step: Step,
+        model: torch.nn.Module,
+        optimizer: torch.optim.Optimizer | None,
+        space: Space,
+    ):
+        self._step, self._space, self._learns = step, space, optimizer is not None
+        units = units_of(model, 2)
+        shapes = [t.shape for t in tensors_in(space.batch)]
+        choices, kinds = choices_of(model, units, shapes)
+        self._choices = tuple(choices)
+        self._trial = Trial(model, units, kinds, optimizer)
+        self._costs: dict[tuple, tuple[_C.ModelCost, tuple[str, ...]]] = {}
+        self._cuts: dict[int, Cuts] = {1: Cuts(self._choices, (None,) * len(choices))}
+
+    def of_all(self, devices: int) -> list[Estimated]:
+        """All parallelisms of so many devices, those that take least first."""
+        found = []
+        for parallelism in self.parallelisms(devices):
+            cuts = self.cuts_for(parallelism.model, devices)
+            if parallelism.model > 1 and all(dim is None for dim in cuts.dims):
+                continue  # there is nothing to cut
+            found.append(self.of(parallelism, cuts, parallelism.microbatches))
+        return sorted(found, key=lambda e: e.estimate.step_ns)
+
+    def parallelisms(self, devices: int) -> list["_C.Parallelism"]:
+        """All of so many devices, whether there is something to cut or not."""
+        space = self._space
+        _, order = self._cost(self._cuts[1], 1, 1)
+        zero = space.zero if self._learns else [0]
+        most = most_model()
+        return _C.parallelisms(devices, space.samples, most, len(order), zero, space.schedules)
+
+    def of(self, parallelism: "_C.Parallelism", cuts: Cuts, pieces: int) -> Estimated:
+        """The estimate, for microbatches of a batch that is split into ``pieces``."""
+        samples = self._space.samples // (parallelism.data * pieces)
+        cost, order = self._cost(cuts, samples, parallelism.model)
+        estimate = _C.estimate(parallelism, cost, self._space.memory_limit)
+        return Estimated(parallelism, estimate, cuts, order)
+
+    def cuts_for(self, model: int, devices: int) -> Cuts:
+        """What "model" cuts: what costs least where data parallelism has the other devices."""
+        if model not in self._cuts:
+            options = [choice.options(model) for choice in self._choices]
+            alike = self._beside_data(model, devices)
+
+            def cuts(taken: list[int]) -> Cuts:
+                dims = tuple(o[t] for o, t in zip(options, taken, strict=True))
+                return Cuts(self._choices, dims)
+
+            def cost(taken: list[int]) -> float:
+                parts, _ = self._cost(cuts(taken), 1, model)
+                return float(_C.estimate(alike, parts, 0).step_ns)
+
+            starts = starts_of(self._choices, options, self._trial.depths)
+            settled = cuts(_C.settle([len(o) for o in options], starts, cost))
+            if all(dim is None for dim in settled.dims):  # an axis is there to cut something
+                settled = cuts(min(starts[2:], key=cost))
+            self._cuts[model] = settled
+        return self._cuts[model]
+
+    def _beside_data(self, model: int, devices: int) -> "_C.Parallelism":
+        """Of so many devices those of "model", all others of "data"; a sample a microbatch."""
+        all_of_them = _C.parallelisms(devices, devices, model, 1, [0], [])
+        found = next(p for p in all_of_them if p.model == model and p.microbatches == 1)
+        return found.with_microbatches(max(1, self._space.samples * model // devices))
+
+    def _cost(self, cuts: Cuts, samples: int, model: int) -> tuple["_C.ModelCost", tuple[str, ...]]:
+        """What the model costs on ``model`` devices for so many samples, and its parts' names."""
+        key = cuts.dims, samples, model
+        if key not in self._costs:
+            mesh = Mesh(range(model), (model,), ("model",)) if model > 1 else None
+            batch = self._space.microbatch(samples)
+            if mesh is not None:
+                strategy = Strategy(model=model, sequence=cuts.cuts_sequence)
+                batch = strategy.mark_batch(batch, mesh)
+            cost = self._trial.run(self._step, mesh, cuts.specs(), batch)
+            self._costs[key] = cost, tuple(self._trial.order)
+        return self._costs[key]

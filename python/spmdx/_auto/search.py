@@ -1,0 +1,199 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The search: strategies are estimated from plans of parts, and the best are planned whole."""
+
+import dataclasses
+from collections.abc import Iterable
+from typing import NamedTuple
+
+import torch
+
+import spmdx._C as _C
+from spmdx._auto.estimates import Estimates
+from spmdx._auto.result import AutoPlan, Candidate
+from spmdx._auto.space import Estimated, Space
+from spmdx._auto.stages import Strategies
+from spmdx._auto.strategy import Strategy
+from spmdx._auto.trial import Step
+from spmdx._auto.whole import Whole, grown, planned_whole
+from spmdx.errors import ShardingError
+
+SLACK = 1.25  # of the least estimate: up to which strategies are planned whole
+NODES = 60_000  # of whole plans, after which no other one is begun
+PLANS = 4  # at least, for which these nodes are to do
+NODES_OF_A_PART = 100  # about, with its backward pass, for a microbatch
+FEWEST = 3  # microbatches of a whole plan, if there are so many
+DOUBLINGS = 6  # of the number of devices, to say how many would do
+FAMILIES = "data", "tensor", "pipeline", "hybrid"
+
+
+class Planned(NamedTuple):
+    """An estimate, and the whole plan."""
+
+    estimated: Estimated
+    whole: Whole
+
+
+class Search:
+    """A search of one program. REQUIRES: nothing but planning goes on."""
+
+    def __init__(
+        self,
+        step: Step,
+        model: torch.nn.Module,
+        optimizer: torch.optim.Optimizer | None,
+        space: Space,
+    ):
+        self._step, self._model, self._optimizer, self._space = step, model, optimizer, space
+        self._estimates = Estimates(step, model, optimizer, space)
+        self._strategies = Strategies(model)
+
+    def run(self) -> AutoPlan:
+        """The plan. Raises ShardingError where nothing fits."""
+        estimated = self._estimates.of_all(self._space.devices)
+        if not estimated:
+            raise _no_shape(self._space)
+        fits = [e for e in estimated if e.estimate.short_bytes == 0]
+        if not fits:
+            raise self._nothing_fits(estimated)
+        return self._result(estimated, self.planned(fits))
+
+    def planned(self, fits: list[Estimated]) -> list[Planned]:
+        """Whole plans of those that may be the best, and of more until one fits."""
+        limit, wholes, nodes, found = self._space.memory_limit, [], 0, False
+        for place, (estimated, is_wanted) in enumerate(self._by_promise(fits)):
+            if place and found and (nodes > NODES or not is_wanted):
+                continue
+            whole = self.whole(estimated)
+            nodes += whole.nodes
+            wholes.append(Planned(estimated, whole))
+            found = found or not limit or whole.peak_bytes <= limit
+        if not found:
+            raise self._nothing_fits(fits)
+        return wholes
+
+    def _by_promise(self, fits: list[Estimated]) -> list[tuple[Estimated, bool]]:
+        """The best, the best of each other family, then all; and which are to be planned whole."""
+        first: dict[str, Estimated] = {}
+        for estimated in fits:
+            first.setdefault(_family(estimated.parallelism), estimated)
+        most = SLACK * fits[0].estimate.step_ns
+        chosen = {id(estimated) for estimated in first.values()}
+        rest = [e for e in fits if id(e) not in chosen]
+        return [(e, True) for e in first.values()] + [(e, e.estimate.step_ns <= most) for e in rest]
+
+    def whole(self, estimated: Estimated) -> Whole:
+        """The whole plan; where there are many microbatches, of fewer, and the rest follows."""
+        strategy = self._strategies.of(estimated)
+        pieces, parallelism = strategy.microbatches, estimated.parallelism
+        count = self._microbatches_planned(strategy, len(estimated.order))
+        batch = self._space.microbatch(self._space.samples // pieces)
+        whole = planned_whole(strategy, self._step, self._model, self._optimizer, batch, count)
+        if count == pieces:
+            return whole
+        few = self._estimates.of(parallelism.with_microbatches(count), estimated.cuts, pieces)
+        return grown(whole, pieces / count, few.estimate, estimated.estimate)
+
+    def _microbatches_planned(self, strategy: Strategy, parts: int) -> int:
+        """As many as fill a pipeline twice, unless a plan would have too many nodes."""
+        many = max(FEWEST, 2 * strategy.pipe * strategy.chunks)
+        most = max(FEWEST, NODES // (PLANS * NODES_OF_A_PART * parts))
+        return min(strategy.microbatches, many, most)
+
+    def _result(self, estimated: list[Estimated], wholes: list[Planned]) -> AutoPlan:
+        """The best whole plan that fits, then those planned whole, then all others, by time."""
+        done = {id(w.estimated) for w in wholes}
+        rows = [(w.estimated, self._candidate(w.estimated, w.whole)) for w in wholes]
+        rows.sort(key=lambda row: self._rank(row[1]))
+        left = [(e, self._candidate(e, None)) for e in estimated if id(e) not in done]
+        rows += sorted(left, key=lambda row: self._rank(row[1]))
+        chosen, best = rows[0]
+        seconds = min(w.whole.peak_seconds for w in wholes)
+        shown = []
+        for place, (_, candidate) in enumerate(rows):
+            # Like is compared with like: plans with plans, estimates with estimates.
+            least = best.step_ns if candidate.planned else chosen.estimate.step_ns
+            why = self._why(candidate, least) if place else ""
+            share = 1e9 * seconds / (max(candidate.step_ns, 1) * self._space.devices)
+            shown.append(dataclasses.replace(candidate, why=why, efficiency=share))
+        unfit = self._unfit(candidate.strategy.family for candidate in shown)
+        return AutoPlan(shown, unfit, self._about(len(estimated), len(wholes)))
+
+    def _rank(self, candidate: Candidate) -> tuple[bool, int]:
+        limit = self._space.memory_limit
+        return bool(limit and candidate.peak_bytes > limit), candidate.step_ns
+
+    def _candidate(self, estimated: Estimated, whole: Whole | None) -> Candidate:
+        figures = whole or estimated.estimate
+        return Candidate(
+            self._strategies.of(estimated),
+            figures.step_ns,
+            figures.wire_bytes,
+            figures.peak_bytes,
+            figures.recomputed_ns,
+            0.0,
+            whole is not None,
+        )
+
+    def _why(self, candidate: Candidate, best: int) -> str:
+        limit = self._space.memory_limit
+        if limit and candidate.peak_bytes > limit:
+            return f"lacks {(candidate.peak_bytes - limit) / 2**30:,.2f} GiB"
+        return f"{candidate.step_ns / max(best, 1):.2f} x the time"
+
+    def _unfit(self, families: Iterable[str]) -> dict[str, str]:
+        """By family that no candidate is of, why."""
+        devices, samples = self._space.devices, self._space.samples
+        if devices == 1:
+            return {}
+        why = {
+            "data": f"a batch of {samples} is no multiple of {devices} samples",
+            "tensor": f"no dim of a parameter is a multiple of {devices}",
+            "pipeline": f"the model has fewer than {devices} parts that hold parameters",
+            "hybrid": "no two axes have such sizes",
+        }
+        there = set(families)
+        return {family: why[family] for family in FAMILIES if family not in there}
+
+    def _about(self, estimated: int, planned: int) -> str:
+        space, hardware = self._space, _C.topology()["hardware"]
+        limit = f", {space.memory_limit / 2**30:,.2f} GiB each" if space.memory_limit else ""
+        return (
+            f"{type(self._model).__name__}, a batch of {space.samples} on {space.devices} devices "
+            f"({hardware['name']}{limit}): {estimated} strategies estimated, {planned} of them "
+            "planned whole"
+        )
+
+    def _nothing_fits(self, estimated: list[Estimated]) -> ShardingError:
+        """With the smallest number of devices that would do, of twice, four times ... as many."""
+        limit, devices = self._space.memory_limit, self._space.devices
+        nearest = min(estimated, key=lambda e: e.estimate.short_bytes)
+        said = (
+            f"no strategy fits {devices} devices of {limit:,} bytes: that which comes nearest, "
+            f"{_told(nearest.parallelism)}, lacks {nearest.estimate.short_bytes:,} bytes on a "
+            "device, with all activations computed again. Expected devices that hold the model, "
+            "the optimizer's state and one microbatch. "
+        )
+        for times in (2**k for k in range(1, DOUBLINGS + 1)):
+            more = self._estimates.of_all(devices * times)
+            if any(e.estimate.short_bytes == 0 for e in more):
+                return ShardingError(f"{said}Pass devices={devices * times}, or a larger limit.")
+        return ShardingError(f"{said}Pass a larger limit, a larger batch, or a smaller model.")
+
+
+def _family(parallelism: "_C.Parallelism") -> str:
+    return Strategy(parallelism.data, parallelism.model, parallelism.pipe).family
+
+
+def _told(parallelism: "_C.Parallelism") -> str:
+    sizes = {name: getattr(parallelism, name) for name in ("pipe", "data", "model")}
+    axes = ", ".join(f"{name}={size}" for name, size in sizes.items() if size > 1) or "one device"
+    zero = f", ZeRO {parallelism.zero}" if parallelism.zero else ""
+    return f"{axes}{zero}, microbatches={parallelism.microbatches}"
+
+
+def _no_shape(space: Space) -> ShardingError:
+    return ShardingError(
+        f"a batch of {space.samples} samples and this model cannot be laid over {space.devices} "
+        "devices: no product of axes divides the batch, dims of parameters and the parts of the "
+        "model. Expected a number of devices that does. Pass a power of two, or a larger batch."
+    )

@@ -1,0 +1,122 @@
+# SPDX-License-Identifier: Apache-2.0
+"""A strategy: what is said of a program so that it runs on many devices."""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import torch
+from torch.utils._pytree import tree_leaves, tree_map
+
+from spmdx._annotate.annotation import annotate, handle_for
+from spmdx._annotate.mesh import Mesh
+from spmdx._base.own_devices import NAMES
+from spmdx._modules.zero import zero_as
+from spmdx._pipelines.pipeline import pipeline
+from spmdx.errors import ShardingError
+from spmdx.nn import shard_module
+
+
+@dataclass(frozen=True)
+class Strategy:
+    """How a program is laid over devices.
+
+    Attributes:
+        data, model, pipe: sizes of the axes of these names.
+        microbatches: into how many a batch is split.
+        zero: the stage of ZeRO along ``"data"``; 0: none.
+        schedule: of the pipeline; empty where there is none.
+        chunks: stages that a coordinate of ``"pipe"`` holds.
+        plan: from patterns of names to specs of the parameters that ``"model"`` cuts.
+        sequence: whether ``"model"`` cuts dim 1 of a batch.
+        stages: of a pipeline: the modules with which the second and later stages begin, or by name
+            of a parameter or buffer its stage.
+    """
+
+    data: int = 1
+    model: int = 1
+    pipe: int = 1
+    microbatches: int = 1
+    zero: int = 0
+    schedule: str = ""
+    chunks: int = 1
+    plan: Mapping[str, tuple] | None = None
+    sequence: bool = False
+    stages: Sequence[str] | Mapping[str, int] = ()
+
+    @property
+    def devices(self) -> int:
+        """How many it is for."""
+        return self.data * self.model * self.pipe
+
+    @property
+    def family(self) -> str:
+        """``"data"``, ``"tensor"``, ``"pipeline"`` or ``"hybrid"``; of one device ``"single"``."""
+        sizes = {"data": self.data, "tensor": self.model, "pipeline": self.pipe}
+        used = [name for name, size in sizes.items() if size > 1]
+        return used[0] if len(used) == 1 else "hybrid" if used else "single"
+
+    @property
+    def axes(self) -> dict[str, int]:
+        """The axes of the mesh and their sizes, those of one device left out."""
+        sizes = {"pipe": self.pipe, "data": self.data, "model": self.model}
+        return {name: size for name, size in sizes.items() if size > 1} or {"data": 1}
+
+    def mesh(self) -> Mesh:
+        """The mesh, of devices from 0 on."""
+        return Mesh(range(self.devices), tuple(self.axes.values()), tuple(self.axes))
+
+    def mark(
+        self, model: torch.nn.Module, optimizer: torch.optim.Optimizer | None, mesh: Mesh
+    ) -> None:
+        """Marks a model and what its optimizer holds."""
+        if self.plan:
+            shard_module(model, mesh, self.plan)
+        if self.zero and optimizer is not None:
+            zero_as(model, optimizer, mesh, "data", self.zero, 0)
+        if self.pipe > 1:
+            pipeline(model, mesh, "pipe", self.stages, self.schedule, self.chunks)
+
+    def batch_spec(self, dims: int) -> tuple[str | None, ...]:
+        """The partition spec of a tensor of a batch with so many dims."""
+        spec: list[str | None] = [None] * dims
+        if self.data > 1:
+            spec[0] = "data"
+        if self.sequence and dims > 1:
+            spec[1] = "model"
+        return tuple(spec)
+
+    def mark_batch(self, batch: Any, mesh: Mesh) -> Any:
+        """A microbatch on the device and marked, in the containers that it came in."""
+
+        def marked(tensor: Any) -> Any:
+            if not isinstance(tensor, torch.Tensor):
+                return tensor
+            moved = tensor if tensor.device.type in NAMES else tensor.to("spmdx")
+            spec = self.batch_spec(moved.dim())
+            return annotate(moved, handle_for(moved, mesh, spec)) if any(spec) else moved
+
+        return tree_map(marked, batch)
+
+
+def split(batch: Any, count: int) -> list[Any]:
+    """A batch in so many microbatches of equal size, along dim 0 of its tensors."""
+    sizes = {t.shape[0] for t in tensors_in(batch)}
+    if len(sizes) != 1 or sizes.pop() % count:
+        raise ShardingError(
+            f"the batch has tensors of {sorted(t.shape[0] for t in tensors_in(batch))} samples. "
+            f"Expected equally many in each, and a multiple of {count}. Pass such a batch."
+        )
+
+    def part(tensor: Any, at: int) -> Any:
+        if not isinstance(tensor, torch.Tensor):
+            return tensor
+        size = tensor.shape[0] // count
+        return tensor[at * size : (at + 1) * size]
+
+    return [tree_map(lambda t, at=at: part(t, at), batch) for at in range(count)]
+
+
+def tensors_in(batch: Any) -> list[torch.Tensor]:
+    """The tensors of a batch, in nested containers."""
+    return [t for t in tree_leaves(batch) if isinstance(t, torch.Tensor) and t.dim()]

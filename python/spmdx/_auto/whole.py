@@ -1,0 +1,101 @@
+# SPDX-License-Identifier: Apache-2.0
+"""A step planned whole, as a strategy lays it."""
+
+from dataclasses import dataclass, replace
+from typing import Any
+
+import torch
+
+import spmdx._C as _C
+from spmdx._auto.strategy import Strategy
+from spmdx._auto.trial import Step
+from spmdx._modules.zero import forget
+
+
+@dataclass(frozen=True)
+class Whole:
+    """What a plan says of a step.
+
+    Attributes:
+        step_ns, wire_bytes, peak_bytes: of the device that has most to do.
+        peak_seconds: in which one device could do all of it, at the peak rates of its dtypes.
+        nodes: of the plan.
+    """
+
+    step_ns: int
+    wire_bytes: int
+    peak_bytes: int
+    recomputed_ns: int
+    peak_seconds: float
+    nodes: int
+
+
+def planned_whole(
+    strategy: Strategy,
+    step: Step,
+    model: torch.nn.Module,
+    optimizer: torch.optim.Optimizer | None,
+    microbatch: Any,
+    count: int,
+) -> Whole:
+    """Plans a step of so many microbatches. REQUIRES: nothing but planning goes on.
+
+    Args:
+        strategy: what is said of the program.
+        step: the user's.
+        model, optimizer: of the program; no gradients, and no state of the optimizer.
+        microbatch: of all devices, not marked.
+        count: how many of it; at most as many as the strategy has.
+    """
+    mesh = strategy.mesh()
+    held = [*model.parameters(), *model.buffers()]
+    for tensor in held:
+        _C.annotate(tensor, None, False)
+    strategy.mark(model, optimizer, mesh)
+    try:
+        with torch.no_grad():
+            for tensor in held:
+                tensor.zero_()  # it lies as it is marked, and is not sent there
+        _C.flush()
+        _make_state(model, optimizer)
+        step([strategy.mark_batch(microbatch, mesh) for _ in range(count)])
+        _C.flush()
+        return Whole(**_C.cost_of_last())
+    finally:
+        if optimizer is not None:
+            forget(optimizer)
+            optimizer.state.clear()
+        model.zero_grad(set_to_none=True)
+
+
+def _make_state(model: torch.nn.Module, optimizer: torch.optim.Optimizer | None) -> None:
+    """A first step of the optimizer alone, so that the next one finds its state."""
+    if optimizer is None:
+        return
+    for parameter in model.parameters():
+        if parameter.requires_grad:
+            parameter.grad = torch.zeros_like(parameter)
+    optimizer.step()
+    model.zero_grad(set_to_none=True)
+    _C.flush()
+
+
+def grown(whole: Whole, times: float, fewer: "_C.Estimate", all_of_them: "_C.Estimate") -> Whole:
+    """A plan of few microbatches as one of all of them, whose estimates these are.
+
+    It grows as the estimate does, or in proportion, whichever is more: what few do cheaply may be
+    dear for many.
+    """
+
+    def more(figure: int, by: str) -> int:
+        few, many = getattr(fewer, by), getattr(all_of_them, by)
+        return max(figure + many - few, round(figure * many / max(few, 1)))
+
+    return replace(
+        whole,
+        step_ns=more(whole.step_ns, "step_ns"),
+        wire_bytes=more(whole.wire_bytes, "wire_bytes"),
+        peak_bytes=more(whole.peak_bytes, "peak_bytes"),
+        recomputed_ns=round(whole.recomputed_ns * times),
+        peak_seconds=whole.peak_seconds * times,
+    )
