@@ -13,6 +13,7 @@ from spmdx._auto.result import AutoPlan as AutoPlan
 from spmdx._auto.result import Candidate as Candidate
 from spmdx._auto.search import Search, Space
 from spmdx._auto.strategy import Strategy as Strategy
+from spmdx._auto.strategy import split as split
 from spmdx._auto.strategy import tensors_in
 from spmdx._base.sizes import bytes_of
 from spmdx._machine.hardware import Hardware
@@ -175,4 +176,4 @@ def _unplanned(error: ShardingError) -> ShardingError:
     return error
 
 
-__all__ = ["AutoPlan", "Candidate", "Strategy", "search"]
+__all__ = ["AutoPlan", "Candidate", "Strategy", "search", "split"]

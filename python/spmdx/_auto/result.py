@@ -40,18 +40,20 @@ class Candidate:
     why: str = ""
 
 
+@dataclasses.dataclass(frozen=True, repr=False)
 class AutoPlan(Drawn):
     """What :func:`spmdx.auto.search` found; ``print`` draws it as a table.
 
     Attributes:
-        candidates: all that were looked at: the chosen one, then by time those that fit, then
-            others.
-        strategy: the one that is chosen.
+        candidates: all that were looked at: the chosen one, then those that were planned whole,
+            then others, each by time, and last those that do not fit.
+        unfit: by name of a family of which there is none, why.
+        about: a line on what was searched.
     """
 
-    def __init__(self, candidates: list[Candidate], unfit: dict[str, str], about: str):
-        self.candidates = candidates
-        self._unfit, self._about = unfit, about
+    candidates: list[Candidate]
+    unfit: dict[str, str]
+    about: str
 
     @property
     def strategy(self) -> Strategy:
@@ -102,14 +104,14 @@ class AutoPlan(Drawn):
     def __rich_console__(self, console: Any, options: Any) -> Iterator[Any]:
         import rich.table
 
-        yield self._about
+        yield self.about
         drawn = rich.table.Table(title="Strategies", title_justify="left")
         for name in _COLUMNS:
             drawn.add_column(name, justify="left" if name in _WORDS else "right", overflow="fold")
         for candidate in self._shown():
             drawn.add_row(*_row(candidate))
         yield drawn
-        for family, why in self._unfit.items():
+        for family, why in self.unfit.items():
             yield f"{family} parallelism alone: {why}"
 
     def _shown(self) -> list[Candidate]:

@@ -17,7 +17,8 @@ from spmdx._auto.trial import Step
 from spmdx._auto.whole import Whole, grown, planned_whole
 from spmdx.errors import ShardingError
 
-SLACK = 1.25  # of the least estimate: up to which strategies are planned whole
+SLACK = 1.5  # of the least estimate: up to which strategies are planned whole
+PLANNED = 16  # strategies that are planned whole, if one of them fits
 NODES = 60_000  # of whole plans, after which no other one is begun
 PLANS = 4  # at least, for which these nodes are to do
 NODES_OF_A_PART = 100  # about, with its backward pass, for a microbatch
@@ -60,8 +61,8 @@ class Search:
     def planned(self, fits: list[Estimated]) -> list[Planned]:
         """Whole plans of those that may be the best, and of more until one fits."""
         limit, wholes, nodes, found = self._space.memory_limit, [], 0, False
-        for place, (estimated, is_wanted) in enumerate(self._by_promise(fits)):
-            if place and found and (nodes > NODES or not is_wanted):
+        for estimated, is_wanted in self._by_promise(fits):
+            if found and (not is_wanted or nodes > NODES or len(wholes) >= PLANNED):
                 continue
             whole = self.whole(estimated)
             nodes += whole.nodes
@@ -72,10 +73,11 @@ class Search:
         return wholes
 
     def _by_promise(self, fits: list[Estimated]) -> list[tuple[Estimated, bool]]:
-        """The best, the best of each other family, then all; and which are to be planned whole."""
-        first: dict[str, Estimated] = {}
+        """The best, the best of each family with ZeRO and without, then all; which are wanted."""
+        first: dict[tuple[str, bool], Estimated] = {}
         for estimated in fits:
-            first.setdefault(_family(estimated.parallelism), estimated)
+            parallelism = estimated.parallelism
+            first.setdefault((_family(parallelism), parallelism.zero > 0), estimated)
         most = SLACK * fits[0].estimate.step_ns
         chosen = {id(estimated) for estimated in first.values()}
         rest = [e for e in fits if id(e) not in chosen]

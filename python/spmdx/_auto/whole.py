@@ -11,6 +11,8 @@ from spmdx._auto.strategy import Strategy
 from spmdx._auto.trial import Step
 from spmdx._modules.zero import forget
 
+ANOTHER_WAY = 0.5  # of an estimate, that a plan takes
+
 
 @dataclass(frozen=True)
 class Whole:
@@ -83,12 +85,15 @@ def _make_state(model: torch.nn.Module, optimizer: torch.optim.Optimizer | None)
 def grown(whole: Whole, times: float, fewer: "_C.Estimate", all_of_them: "_C.Estimate") -> Whole:
     """A plan of few microbatches as one of all of them, whose estimates these are.
 
-    It grows as the estimate does, or in proportion, whichever is more: what few do cheaply may be
-    dear for many.
+    It grows as the estimate does, or in proportion, whichever is more. Where the plan takes far
+    less than its estimate, few are done in another way than many, as by gathering what they read
+    in place of summing gradients: then the estimate counts.
     """
 
     def more(figure: int, by: str) -> int:
         few, many = getattr(fewer, by), getattr(all_of_them, by)
+        if whole.step_ns < ANOTHER_WAY * fewer.step_ns:
+            return many
         return max(figure + many - few, round(figure * many / max(few, 1)))
 
     return replace(
