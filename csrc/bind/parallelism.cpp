@@ -117,7 +117,7 @@ void bind_parallelism(py::module_& m) {
       },
       "parallelism"_a, "cost"_a, "memory_limit"_a, py::call_guard<py::gil_scoped_release>());
   m.def("cost_of_last", cost_of_last);
-  m.def("settle", &settle, "num_options"_a, "starts"_a, "cost"_a);  // calls back, with the GIL
+  m.def("settle", &settle, "num_options"_a, "starts"_a, "descents"_a, "cost"_a);  // calls back, with the GIL
 }
 
 }  // namespace spmdx

@@ -223,7 +223,10 @@ def parallelisms(
 def estimate(parallelism: Parallelism, cost: ModelCost, memory_limit: int) -> Estimate: ...
 def cost_of_last() -> dict[str, Any]: ...
 def settle(
-    num_options: list[int], starts: list[list[int]], cost: Callable[[list[int]], float]
+    num_options: list[int],
+    starts: list[list[int]],
+    descents: int,
+    cost: Callable[[list[int]], float],
 ) -> list[int]: ...
 def reshard_plan(
     dtype: str,

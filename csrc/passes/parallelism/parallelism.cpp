@@ -55,6 +55,7 @@ std::vector<Parallelism> parallelisms(const ParallelismSpace& space) {
       const int64_t pipe = space.devices / data / model;
       if ((model > space.most_model && model != space.devices) || pipe > space.most_stages) continue;
       for (int64_t microbatches : microbatches_of(space.samples / data)) {
+        if (model > space.most_model && microbatches > 1) continue;
         for (int zero : space.zero)
           if (zero == 0 || data > 1)
             add_orders({.data = data, .model = model, .pipe = pipe, .microbatches = microbatches, .zero = zero}, space,

@@ -24,7 +24,7 @@ struct Parallelism {
 struct ParallelismSpace {
   int64_t devices = 1;
   int64_t samples = 1;     // of a batch
-  int64_t most_model = 1;  // of "model", which may also have all devices
+  int64_t most_model = 1;  // of "model", which may also have all devices, for a batch in one piece
   int64_t most_stages = 1;
   std::vector<int> zero = {0};              // stages that may be tried
   std::vector<std::string> schedules = {};  // of pipelines

@@ -9,9 +9,8 @@
 namespace spmdx {
 namespace {
 
-constexpr size_t kAll = 81;       // combinations that are all tried: four weights, whole or cut on either dim
-constexpr size_t kDescended = 2;  // starts, the best ones
-constexpr int kMostRounds = 4;    // two settle nearly always
+constexpr size_t kAll = 81;     // combinations that are all tried: four weights, whole or cut on either dim
+constexpr int kMostRounds = 4;  // two settle nearly always
 
 size_t combinations(const std::vector<size_t>& num_options) {
   size_t all = 1;
@@ -58,14 +57,14 @@ Tried descend(const std::vector<size_t>& num_options, Tried at, const CostOfOpti
 
 }  // namespace
 
-Options settle(const std::vector<size_t>& num_options, const std::vector<Options>& starts, const CostOfOptions& cost) {
-  if (combinations(num_options) <= kAll) return best_of_all(num_options, cost);
+Options settle(const std::vector<size_t>& num_options, const std::vector<Options>& starts, size_t descents,
+               const CostOfOptions& cost) {
+  if (descents && combinations(num_options) <= kAll) return best_of_all(num_options, cost);
   internal_check(!starts.empty(), "no options to start from");
   std::vector<Tried> tried;
   for (const Options& start : starts) tried.push_back({cost(start), start});
   std::ranges::stable_sort(tried, {}, &Tried::cost);
-  if (tried.size() > kDescended) tried.resize(kDescended);
-  for (Tried& start : tried) start = descend(num_options, start, cost);
+  for (size_t i = 0; i < std::min(descents, tried.size()); ++i) tried[i] = descend(num_options, tried[i], cost);
   return std::ranges::min_element(tried, {}, &Tried::cost)->options;
 }
 

@@ -10,8 +10,10 @@ namespace spmdx {
 using Options = std::vector<size_t>;  // by choice: the option that is taken
 using CostOfOptions = std::function<double(const Options&)>;
 
-// All combinations where there are few; else from each of the best starts, one choice after the other takes its best
-// option while the others stay, until a round changes nothing. Of equal costs the first one stays.
-Options settle(const std::vector<size_t>& num_options, const std::vector<Options>& starts, const CostOfOptions& cost);
+// All combinations where there are few; else from so many of the starts, the best ones, one choice after the other
+// takes its best option while the others stay, until a round changes nothing; without descents the best start. Of equal
+// costs the first one stays.
+Options settle(const std::vector<size_t>& num_options, const std::vector<Options>& starts, size_t descents,
+               const CostOfOptions& cost);
 
 }  // namespace spmdx

@@ -10,6 +10,7 @@ from spmdx._auto.space import Estimated, Space, most_model
 from spmdx._auto.strategy import Strategy, tensors_in
 from spmdx._auto.trial import Step, Trial
 from spmdx._pipelines.units import units_of
+from spmdx._program.memory_limit import without_memory_limit
 
 
 class Estimates:
@@ -31,10 +32,16 @@ class Estimates:
         self._costs: dict[tuple, tuple[_C.ModelCost, tuple[str, ...]]] = {}
         self._cuts: dict[int, Cuts] = {1: Cuts(self._choices, (None,) * len(choices))}
 
-    def of_all(self, devices: int) -> list[Estimated]:
-        """All parallelisms of so many devices, those that take least first."""
+    def of_all(self, devices: int, roughly: bool = False) -> list[Estimated]:
+        """All parallelisms of so many devices, those that take least first.
+
+        ``roughly``: what "model" cuts is taken as it is known, or as it is likely.
+        """
+        all_of_them = self.parallelisms(devices)
+        for model in sorted({parallelism.model for parallelism in all_of_them}):
+            self.cuts_for(model, devices, roughly)
         found = []
-        for parallelism in self.parallelisms(devices):
+        for parallelism in all_of_them:
             cuts = self.cuts_for(parallelism.model, devices)
             if parallelism.model > 1 and all(dim is None for dim in cuts.dims):
                 continue  # there is nothing to cut
@@ -56,7 +63,7 @@ class Estimates:
         estimate = _C.estimate(parallelism, cost, self._space.memory_limit)
         return Estimated(parallelism, estimate, cuts, order)
 
-    def cuts_for(self, model: int, devices: int) -> Cuts:
+    def cuts_for(self, model: int, devices: int, roughly: bool = False) -> Cuts:
         """What "model" cuts: what costs least where data parallelism has the other devices."""
         if model not in self._cuts:
             options = [choice.options(model) for choice in self._choices]
@@ -71,11 +78,22 @@ class Estimates:
                 return float(_C.estimate(alike, parts, 0).step_ns)
 
             starts = starts_of(self._choices, options, self._trial.depths)
-            settled = cuts(_C.settle([len(o) for o in options], starts, cost))
+            descents = 2 if len(self._cuts) == 1 else 1
+            if roughly or model > most_model():  # the latter: all devices, for comparison
+                descents = 0
+            starts = [*self._as_before(options), *starts]
+            settled = cuts(_C.settle([len(o) for o in options], starts, descents, cost))
             if all(dim is None for dim in settled.dims):  # an axis is there to cut something
-                settled = cuts(min(starts[2:], key=cost))
+                settled = cuts(min(starts[-2:], key=cost))
             self._cuts[model] = settled
         return self._cuts[model]
+
+    def _as_before(self, options: list[list[int | None]]) -> list[list[int]]:
+        """The cuts that were settled last, as far as these options have them."""
+        last = [*self._cuts.values()][-1].dims
+        if len(self._cuts) == 1:
+            return []
+        return [[o.index(d) if d in o else 0 for o, d in zip(options, last, strict=True)]]
 
     def _beside_data(self, model: int, devices: int) -> "_C.Parallelism":
         """Of so many devices those of "model", all others of "data"; a sample a microbatch."""
@@ -92,6 +110,7 @@ class Estimates:
             if mesh is not None:
                 strategy = Strategy(model=model, sequence=cuts.cuts_sequence)
                 batch = strategy.mark_batch(batch, mesh)
-            cost = self._trial.run(self._step, mesh, cuts.specs(), batch)
+            with without_memory_limit():  # what is computed again, is estimated
+                cost = self._trial.run(self._step, mesh, cuts.specs(), batch)
             self._costs[key] = cost, tuple(self._trial.order)
         return self._costs[key]

@@ -60,7 +60,8 @@ class Search:
 
     def planned(self, fits: list[Estimated]) -> list[Planned]:
         """Whole plans of those that may be the best, and of more until one fits."""
-        limit, wholes, nodes, found = self._space.memory_limit, [], 0, False
+        limit, nodes, found = self._space.memory_limit, 0, False
+        wholes: list[Planned] = []
         for estimated, is_wanted in self._by_promise(fits):
             if found and (not is_wanted or nodes > NODES or len(wholes) >= PLANNED):
                 continue
@@ -176,7 +177,7 @@ class Search:
             "the optimizer's state and one microbatch. "
         )
         for times in (2**k for k in range(1, DOUBLINGS + 1)):
-            more = self._estimates.of_all(devices * times)
+            more = self._estimates.of_all(devices * times, roughly=True)
             if any(e.estimate.short_bytes == 0 for e in more):
                 return ShardingError(f"{said}Pass devices={devices * times}, or a larger limit.")
         return ShardingError(f"{said}Pass a larger limit, a larger batch, or a smaller model.")

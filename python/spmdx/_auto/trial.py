@@ -67,6 +67,10 @@ class Trial:
         self._model, self._units, self._kinds, self._optimizer = model, units, kinds, optimizer
         self.depths: dict[int, dict[str, int]] = {}
         self._known: dict[tuple, Run] = {}
+        self._parameters = {n: list(u.parameters()) for n, u in units.whole.items()}
+        self._held = {
+            n: {id(t) for t in [*u.parameters(), *u.buffers()]} for n, u in units.whole.items()
+        }
         self._names = {id(t): n for n, t in tensors_of(model).items()}
         self._mesh: Mesh | None = None
         self._specs: Mapping[str, tuple] = {}
@@ -154,17 +158,17 @@ class Trial:
             if self._saved is not None:  # within another unit, or its checkpoint's second time
                 return original(*args, **kwargs)
             before = _C.planned()
-            unit = self._units.whole[name]
+            own = self._parameters[name]
             key = (
                 id(self._kinds[name]),
                 None if self._mesh is None else self._mesh.size(),
-                *map(self._spec, unit.parameters()),
+                *map(self._spec, own),
                 *map(_described, tree_flatten((args, kwargs))[0]),
             )
             run = self._known.get(key)
             if run is None:
                 run = self._known[key] = self._planned(name, original, args, kwargs)
-            self._counted.update(map(id, unit.parameters()))
+            self._counted.update(map(id, own))
             self._append(name, run.part, before.ns)
             return tree_map(_as_new, run.outputs)
 
@@ -172,8 +176,7 @@ class Trial:
 
     def _append(self, name: str, part: Part, before_ns: int) -> None:
         """The next part of the chain; without a tensor of its own it belongs to the one before."""
-        unit = self._units.whole[name]
-        own = {id(t) for t in [*unit.parameters(), *unit.buffers()]} - self._owned
+        own = self._held[name] - self._owned
         self._owned |= own
         if before_ns:
             part = replace(part, forward_ns=part.forward_ns + before_ns)

@@ -170,7 +170,7 @@ TEST(settling_finds_the_best_of_few_and_a_descent_of_many) {
   std::vector<double> table(18);
   for (double& entry : table) entry = static_cast<double>(random() % 1000);
   const auto place = [](const Options& at) { return (at[0] * 2 + at[1]) * 3 + at[2]; };
-  const Options best = settle(few, {}, [&](const Options& at) { return table[place(at)]; });
+  const Options best = settle(few, {}, 1, [&](const Options& at) { return table[place(at)]; });
   CHECK(table[place(best)] == *std::ranges::min_element(table));
   // Of independent choices a descent finds the best of each.
   const auto separate = [](const Options& at) {
@@ -178,7 +178,7 @@ TEST(settling_finds_the_best_of_few_and_a_descent_of_many) {
     for (size_t i = 0; i < at.size(); ++i) cost += static_cast<double>((at[i] + i) % 3);
     return cost;
   };
-  CHECK(separate(settle(many, {Options(9, 0)}, separate)) == 0);
+  CHECK(separate(settle(many, {Options(9, 0)}, 1, separate)) == 0);
   // It is never worse than the best start.
   const auto rough = [](const Options& at) {
     uint64_t hash = 17;
@@ -186,5 +186,5 @@ TEST(settling_finds_the_best_of_few_and_a_descent_of_many) {
     return static_cast<double>(hash % 1009);
   };
   const std::vector<Options> starts = {Options(9, 0), Options(9, 1), Options(9, 2)};
-  for (const Options& start : starts) CHECK(rough(settle(many, starts, rough)) <= rough(start));
+  for (const Options& start : starts) CHECK(rough(settle(many, starts, 2, rough)) <= rough(start));
 }

@@ -30,7 +30,7 @@ class Block(nn.Module):
 class Gpt(nn.Module):
     """With a head that shares the weight of the embedding, if that is asked for."""
 
-    def __init__(self, tied=False, layers=3):
+    def __init__(self, tied=False, layers=2):
         super().__init__()
         self.tokens, self.places = nn.Embedding(VOCAB, WIDTH), nn.Embedding(LENGTH, WIDTH)
         self.blocks = nn.ModuleList(Block() for _ in range(layers))
