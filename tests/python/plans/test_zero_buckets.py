@@ -53,6 +53,26 @@ def test_a_bucket_is_scattered_once_and_gathered_once(program, stage, n, kind):
     assert numbers <= 16 and report.wire_bytes - numbers == found.stages[stage].wire
 
 
+@pytest.mark.filterwarnings("ignore:.*plans were made for the same program")
+@pytest.mark.parametrize("stage", [1, 2, 3])
+def test_adafactor_reads_numbers_so_that_each_parameter_has_its_own_collectives(stage):
+    model, batch = MLP()
+    model = model.to("spmdx")
+    optimizer = OPTIMIZERS["Adafactor"](model.parameters())
+    spmdx.nn.zero(model, optimizer, mesh_of(4), stage=stage)
+    for _ in range(3):
+        spmdx.sync(wait=True)
+        before = spmdx.debug.counters()
+        one_step(model, optimizer, batch, mesh_of(4))
+    spmdx.sync(wait=True)
+    after = spmdx.debug.counters()
+    tensors = len(list(model.parameters()))
+    assert after["steps"] - before["steps"] == 2 * tensors + 1
+    assert tensors < after["collectives"] - before["collectives"] <= 3 * tensors
+    wire = after["wire_bytes"] - before["wire_bytes"]
+    assert 2 * size_of(model, 4) < wire < (1.05 if stage < 3 else 1.4) * 2 * size_of(model, 4)
+
+
 @pytest.mark.parametrize(
     "stage, kinds", [(1, {"all_reduce"}), (2, {"reduce_scatter", "all_gather"})]
 )
