@@ -14,6 +14,7 @@
 #include "bridge/step/flush.h"
 #include "passes/report/balance.h"
 #include "passes/report/flops.h"
+#include "passes/report/gathered.h"
 #include "passes/report/pipeline.h"
 #include "passes/report/timeline.h"
 #include "rules/rule/rule.h"
@@ -130,13 +131,16 @@ py::dict report(const Plan& plan) {
   for (const Fallback& fallback : plan.fallbacks)
     fallbacks.append(
         py::dict("op"_a = fallback.op, "bytes"_a = fallback.bytes, "source"_a = bridge::source_text(fallback.source)));
+  py::list gathered;
+  for (const GatheredCopy& copy : gathered_copies(graph))
+    gathered.append(py::dict("bytes"_a = copy.bytes, "forward"_a = copy.forward, "backward"_a = copy.backward));
   const Flops flops = count_flops(graph);
   const MemoryUseOfRun use = predict_memory(graph, plan.executable->peak());
   return py::dict("mesh"_a = graph.mesh ? py::cast(graph.mesh->str()) : py::none(), "collectives"_a = collectives,
-                  "values"_a = values, "fallbacks"_a = fallbacks, "peak_bytes"_a = plan.executable->peak().bytes,
-                  "timeline"_a = timeline(plan, use), "memory"_a = memory_report(plan, use),
-                  "balance"_a = balance(graph), "flops"_a = flops.device, "whole_flops"_a = flops.whole,
-                  "pipeline"_a = pipeline(graph));
+                  "values"_a = values, "fallbacks"_a = fallbacks, "gathered"_a = gathered,
+                  "peak_bytes"_a = plan.executable->peak().bytes, "timeline"_a = timeline(plan, use),
+                  "memory"_a = memory_report(plan, use), "balance"_a = balance(graph), "flops"_a = flops.device,
+                  "whole_flops"_a = flops.whole, "pipeline"_a = pipeline(graph));
 }
 
 py::object report_or_none(const PlanRef& plan) { return plan ? py::object(report(*plan)) : py::none(); }

@@ -44,13 +44,23 @@ class ZeroReport(Drawn):
     Attributes:
         devices: over how many the axis cuts.
         stages: 0 to 3, of formulas; and "planned", where a program was planned.
+        kept_copies: of what the formula of stage 3 sends in all passes of the last plan, bytes that
+            it does not: the copy of the forward pass is kept for a backward pass that is near.
+        not_read: and those of parameters that a backward pass does not read, as biases.
     """
 
     devices: int
     stages: list[ZeroStage]
+    kept_copies: int = 0
+    not_read: int = 0
 
     def __rich_console__(self, console: Any, options: Any) -> Iterator[Any]:
         yield table(f"ZeRO over {self.devices} devices: bytes of each", ZeroStage, self.stages)
+        if self.kept_copies or self.not_read:
+            yield (
+                f"planned: {self.kept_copies} bytes are not gathered again, as copies are kept; "
+                f"{self.not_read} are not read by a backward pass"
+            )
 
 
 def _state_of_a_step(
@@ -126,7 +136,10 @@ def zero_report(model: torch.nn.Module, optimizer: torch.optim.Optimizer, n: int
         state = _state_bytes(optimizer, held)
         kept = sum(b.numel() * b.dtype.itemsize for b in model.buffers())
         stages = [_stage(s, n, parameters, gradients, state, kept) for s in range(4)]
-        return ZeroReport(n, stages + _planned())
+        row = _C.report_last()
+        if row is None:
+            return ZeroReport(n, stages)
+        return ZeroReport(n, [*stages, _planned(row)], *_not_sent(row))
 
 
 def _stage(stage: int, n: int, parameters: int, gradients: int, state: int, kept: int) -> ZeroStage:
@@ -138,11 +151,18 @@ def _stage(stage: int, n: int, parameters: int, gradients: int, state: int, kept
     return ZeroStage(stage, round(p), round(g), round(s), round(p + g + s), round(wire))
 
 
-def _planned() -> list[ZeroStage]:
-    row = _C.report_last()
-    if row is None:
-        return []
+def _planned(row: dict[str, Any]) -> ZeroStage:
     kinds = row["memory"]["by_kind"]
     held = [kinds[kind] for kind in ("parameters", "gradients", "optimizer state")]
     wire = sum(c["bytes"] * c["count"] for c in row["collectives"])
-    return [ZeroStage("planned", held[0], held[1], held[2], sum(held), wire)]
+    return ZeroStage("planned", held[0], held[1], held[2], sum(held), wire)
+
+
+def _not_sent(row: dict[str, Any]) -> tuple[int, int]:
+    """Bytes of copies that both passes read, and of parameters that the forward pass alone does."""
+    first, second, both = 0, 0, 0
+    for copy in row["gathered"]:
+        first += copy["forward"] * copy["bytes"]
+        second += copy["backward"] * copy["bytes"]
+        both += (copy["forward"] and copy["backward"]) * copy["bytes"]
+    return both, max(0, first - second)
