@@ -90,6 +90,7 @@ void ConstantValues::add_node(const Node& node) {
   }
   for (size_t i = 0; i < node.call->outputs.size(); ++i) {
     const ValueId value = node.output + static_cast<ValueId>(i);
+    if (is_unknown(value, state_.epoch)) largest = kNoConstant;
     const int64_t bytes = bytes_of(node.call->outputs[i]);
     if (!leaves_.contains(value))
       largest_[value] = largest == kNoConstant || bytes <= most_ ? largest : std::max(largest, bytes);

@@ -84,6 +84,11 @@ DataRef elements_shown(LazyTensor& tensor) {
   return data && !tensor.chain() ? elements(data) : elements_of_pending(Recorder::instance().read(tensor));
 }
 
+DataRef known_elements(const DataRef& data) {
+  const Known* known = find_known(*data);
+  return known && !known->too_large ? elements_of(data) : nullptr;
+}
+
 void assume(LazyTensor& tensor, const at::Tensor& elements) {
   KernelGuard kernels_only;
   const LazyValue of = tensor.root().current;

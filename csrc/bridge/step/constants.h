@@ -19,6 +19,8 @@ void end_constants();
 // Data with the elements that the tensor shows: its own from before, or those of a constant, computed now; nothing else
 // runs. Throws ShardingError, led by the user's line, where there are none or a constant is too large.
 DataRef elements_shown(LazyTensor& tensor);
+// Data with the elements of abstract data, or with those that are assumed of others; null where nothing is known.
+DataRef known_elements(const DataRef& data);
 // From now on this is what the tensor shows: a constant. REQUIRES: a CPU tensor of its shape and dtype.
 void assume(LazyTensor& tensor, const at::Tensor& elements);
 // Of what was recorded is noted which results are constants, before roots hold these results.

@@ -60,8 +60,9 @@ at::Tensor seen_in_data(const LazyTensor& view, const at::Tensor& tensor) {
   DataRef data;
   {
     Recorder::Lock lock;
-    require_values(view);
+    if (!planning_only()) require_values(view);
     if (view.chain()) data = data_of_strides(view, tensor);
+    if (data && planning_only()) data = known_elements(data);
   }
   if (!data) return {};
   KernelGuard kernels_only;
@@ -101,8 +102,8 @@ at::Tensor held_apart(LazyTensor& view, const at::Tensor& tensor) {
   return make_tensor(recorder.lazy(recorder.read(view)), share(meta_of(tensor)));
 }
 
-// What a tensor holds where steps are only planned. A step is planned where one would run, but in a trial, which is a
-// plan of all that is recorded.
+// What a tensor holds where steps are only planned, of which nothing is seen in data. A step is planned where one would
+// run, but in a trial, which is a plan of all that is recorded.
 Seen see_constant(LazyTensor& lazy_tensor, const at::Tensor& tensor, const at::Tensor& like) {
   Recorder::Lock lock;
   const DataRef data = elements_shown(lazy_tensor);
@@ -121,8 +122,8 @@ Seen see_constant(LazyTensor& lazy_tensor, const at::Tensor& tensor, const at::T
 Seen see(const at::Tensor& tensor, const at::Tensor& like) {
   LazyTensor* lazy_tensor = as_lazy(tensor);
   internal_check(lazy_tensor, "materialise of a tensor that is not ours");
-  if (planning_only()) return see_constant(*lazy_tensor, tensor, like);
   if (at::Tensor seen = seen_in_data(*lazy_tensor, tensor); seen.defined()) return {seen};
+  if (planning_only()) return see_constant(*lazy_tensor, tensor, like);
   DataRef data;
   at::Tensor held = tensor;
   {

@@ -4,6 +4,7 @@
 
 #include <algorithm>
 #include <unordered_map>
+#include <unordered_set>
 #include <utility>
 
 #include "bridge/backend/buffer.h"
@@ -20,6 +21,8 @@ struct Row {
 // Guarded by the recorder's lock.
 struct Table {
   std::unordered_map<const Data*, Row> rows;
+  std::unordered_set<ValueId> unknown;  // values of the graph `epoch`
+  uint64_t epoch = 0;
   size_t swept_at = 64;  // rows from which on those of data that are gone are looked for
 
   void sweep() {
@@ -70,6 +73,14 @@ void forget_all_known() {
   Table gone;
   std::swap(gone, table());
 }
+
+void note_unknown(const LazyValue& value) {
+  if (table().epoch != value.epoch) table().unknown.clear();
+  table().epoch = value.epoch;
+  table().unknown.insert(value.id);
+}
+
+bool is_unknown(ValueId value, uint64_t epoch) { return table().epoch == epoch && table().unknown.contains(value); }
 
 void note_uploaded(const DataRef& data, const at::Tensor& host) {
   const bool lies_here =

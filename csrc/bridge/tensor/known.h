@@ -30,6 +30,11 @@ DataRef elements_of(const DataRef& data);
 void forget_known(const Data& data);
 void forget_all_known();
 
+// The value of the recorded graph is whatever memory held, as of torch.empty: no constant, though it is recorded as
+// zeros.
+void note_unknown(const LazyValue& value);
+bool is_unknown(ValueId value, uint64_t epoch);
+
 // The elements of a CPU tensor, copied, become known of the data; not of one that is large or needs a gradient, as
 // parameters do.
 void note_uploaded(const DataRef& data, const at::Tensor& host);

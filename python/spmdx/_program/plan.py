@@ -112,9 +112,9 @@ def assume(tensor: torch.Tensor, value: Any) -> torch.Tensor:
 
 def _elements(tensor: torch.Tensor, value: Any) -> torch.Tensor:
     """``value`` as a CPU tensor of the shape and the dtype of ``tensor``."""
-    name = name_of(tensor, "tensor")
-    given = _on_host(name, value)
+    given = _on_host(tensor, value)
     if given.shape != tensor.shape:
+        name = name_of(tensor, "tensor")
         raise ShardingError(
             f"the value has the shape {tuple(given.shape)}, and {name} has {tuple(tensor.shape)}. "
             f"Expected the shape of {name}. Write a list or a CPU tensor of this shape, for one "
@@ -128,14 +128,15 @@ def _elements(tensor: torch.Tensor, value: Any) -> torch.Tensor:
         and not torch.equal(elements.to(given.dtype), given)
     ):
         raise ShardingError(
-            f"the value is of {given.dtype}, and {name} of {tensor.dtype} cannot hold it. "
+            f"the value is of {given.dtype}, and {name_of(tensor, 'tensor')} of {tensor.dtype} "
+            "cannot hold it. "
             f"Expected values of {tensor.dtype}. Convert them first."
         )
     return elements
 
 
-def _on_host(name: str, value: Any) -> torch.Tensor:
-    """``value`` as a CPU tensor, in its own dtype."""
+def _on_host(tensor: torch.Tensor, value: Any) -> torch.Tensor:
+    """``value``, for ``tensor``, as a CPU tensor in its own dtype."""
     if type(value) in (torch.Tensor, torch.nn.Parameter) and value.layout == torch.strided:
         if value.device.type == "cpu":
             return value.detach()
@@ -147,5 +148,5 @@ def _on_host(name: str, value: Any) -> torch.Tensor:
     what = f"a tensor on {value.device}" if isinstance(value, torch.Tensor) else repr(value)
     raise ShardingError(
         f"the value is {what}. Expected a number, a bool, a list of them or a CPU tensor. Write "
-        f"what {name} would hold, as 3 or [True, False]."
+        f"what {name_of(tensor, 'tensor')} would hold, as 3 or [True, False]."
     )
