@@ -58,6 +58,15 @@ DataRef elements(const DataRef& data) {
   return data;
 }
 
+// An op that fails says so to who reads.
+void compute_if_possible(const DataRef& data) {
+  try {
+    elements_of(data);
+  } catch (const std::exception&) {
+    return;
+  }
+}
+
 // A whole tensor, of which a root holds the pending value that the tensor shows.
 DataRef elements_of_pending(ValueId value) {
   const ConstantValues constants = constants_of(Recorder::instance().state());
@@ -103,22 +112,20 @@ void assume(LazyTensor& tensor, const at::Tensor& elements) {
   all.push_back({of, steps, std::move(data)});
 }
 
-void note_constants(const RecorderState& state, const std::vector<PlannedPart>& parts) {
+void note_constants(const RecorderState& state, const std::vector<RootRef>& roots,
+                    const std::vector<DataRef>& results) {
   const ConstantValues constants = constants_of(state);
   std::vector<Assumed> kept;
-  for (const PlannedPart& part : parts) {
-    for (size_t i = 0; i < part.owners.size(); ++i) {
-      const ValueId value = root_of(part.owners[i]).current.id;
-      const DataRef& result = part.outputs[i];
-      for (const Assumed& one : assumed_values())
-        if (one.steps && state.pending(one.of) && one.of.id == value)
-          kept.push_back({{0, kNone, result}, one.steps, one.elements});
-      if (!constants.constant(value)) continue;
-      Known known = constants.known(value);
-      const bool deep = known.depth > kMostDepth;
-      note_known(result, std::move(known));
-      if (deep) elements_of(result);
-    }
+  for (size_t i = 0; i < roots.size(); ++i) {
+    const ValueId value = root_of(roots[i]).current.id;
+    for (const Assumed& one : assumed_values())
+      if (one.steps && state.pending(one.of) && one.of.id == value)
+        kept.push_back({{0, kNone, results[i]}, one.steps, one.elements});
+    if (!constants.constant(value)) continue;
+    Known known = constants.known(value);
+    const bool deep = known.depth > kMostDepth;
+    note_known(results[i], std::move(known));
+    if (deep) compute_if_possible(results[i]);
   }
   for (Assumed& one : assumed_values())
     if (one.of.data && one.of.data.use_count() > 1) kept.push_back(std::move(one));

@@ -2,7 +2,6 @@
 // Constants of steps that are only planned: values computed from what the program says, which can be read.
 #pragma once
 #include "bridge/recorder/recorder_state.h"
-#include "bridge/step/submit.h"
 
 namespace spmdx::bridge {
 
@@ -23,7 +22,8 @@ DataRef elements_shown(LazyTensor& tensor);
 DataRef known_elements(const DataRef& data);
 // From now on this is what the tensor shows: a constant. REQUIRES: a CPU tensor of its shape and dtype.
 void assume(LazyTensor& tensor, const at::Tensor& elements);
-// Of what was recorded is noted which results are constants, before roots hold these results.
-void note_constants(const RecorderState& state, const std::vector<PlannedPart>& parts);
+// Of what was recorded is noted which results are constants, before the roots, in the order of their results, hold
+// them.
+void note_constants(const RecorderState& state, const std::vector<RootRef>& roots, const std::vector<DataRef>& results);
 
 }  // namespace spmdx::bridge

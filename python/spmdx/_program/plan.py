@@ -2,6 +2,7 @@
 """Planning at any scale: trace and plan for a mesh that this machine does not have."""
 
 import contextlib
+import reprlib
 from collections.abc import Iterator
 from typing import Any
 
@@ -121,18 +122,20 @@ def _elements(tensor: torch.Tensor, value: Any) -> torch.Tensor:
             "value everywhere torch.full."
         )
     elements = given.to(tensor.dtype)
-    whole = not (given.is_floating_point() or given.is_complex())
-    if not torch.can_cast(given.dtype, tensor.dtype) or (
-        whole
-        and not elements.is_floating_point()
-        and not torch.equal(elements.to(given.dtype), given)
-    ):
+    if not _is_same(given, elements):
         raise ShardingError(
             f"the value is of {given.dtype}, and {name_of(tensor, 'tensor')} of {tensor.dtype} "
-            "cannot hold it. "
-            f"Expected values of {tensor.dtype}. Convert them first."
+            f"cannot hold it. Expected values of {tensor.dtype}. Convert them first."
         )
     return elements
+
+
+def _is_same(given: torch.Tensor, elements: torch.Tensor) -> bool:
+    """Whether a cast kept the kind of numbers, and integers as they are; others may round."""
+    if not torch.can_cast(given.dtype, elements.dtype):
+        return False
+    rounds = elements.is_floating_point() or elements.is_complex()
+    return rounds or torch.equal(elements.to(given.dtype), given)
 
 
 def _on_host(tensor: torch.Tensor, value: Any) -> torch.Tensor:
@@ -145,7 +148,7 @@ def _on_host(tensor: torch.Tensor, value: Any) -> torch.Tensor:
             given = torch.tensor(value, device="cpu")
             exact = torch.float64 if given.is_floating_point() else given.dtype
             return torch.tensor(value, dtype=exact, device="cpu")
-    what = f"a tensor on {value.device}" if isinstance(value, torch.Tensor) else repr(value)
+    what = f"a tensor on {value.device}" if isinstance(value, torch.Tensor) else reprlib.repr(value)
     raise ShardingError(
         f"the value is {what}. Expected a number, a bool, a list of them or a CPU tensor. Write "
         f"what {name_of(tensor, 'tensor')} would hold, as 3 or [True, False]."
