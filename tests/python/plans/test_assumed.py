@@ -267,3 +267,23 @@ def test_an_inner_block_is_a_part_of_the_outer_one():
             spmdx.assume(t, [1, 2])
             constant = arange(2)
         assert t.tolist() == [1, 2] and constant.tolist() == [0, 1]
+
+
+class ReadsPositions(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.layers = nn.ModuleList(nn.Linear(8, 8) for _ in range(4))
+
+    def forward(self, x):
+        assert (torch.arange(len(x), device=x.device).diff() == 1).all()
+        for layer in self.layers:
+            x = layer(x).relu()
+        return x
+
+
+def test_cuts_of_a_pipeline_are_chosen_for_a_model_that_reads_constants():
+    model = ReadsPositions().to("spmdx")
+    spmdx.nn.pipeline(model, spmdx.Mesh(range(2), (2,), ("pipe",)))
+    model(torch.ones(4, 8).to("spmdx")).sum().backward()
+    spmdx.mark_step()
+    assert len(spmdx.explain().pipeline.stages) == 2
