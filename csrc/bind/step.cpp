@@ -14,6 +14,7 @@
 #include "bridge/record/intern.h"
 #include "bridge/recorder/engine.h"
 #include "bridge/recorder/recorder.h"
+#include "bridge/step/constants.h"
 #include "bridge/step/flush.h"
 #include "bridge/step/plan_only.h"
 #include "bridge/tensor/abstract.h"
@@ -70,6 +71,11 @@ void set_gather_budget(std::optional<int64_t> bytes) {
 
 std::optional<int64_t> gather_budget() { return limit_or_none(bridge::engine().options().gather_budget); }
 
+void assume(const at::Tensor& tensor, const at::Tensor& elements) {
+  const bridge::Recorder::Lock lock;
+  bridge::assume(require_lazy(tensor, "assume"), elements);
+}
+
 // For calls that take the lock of the recorder or of planning: a thread that holds one of these may need the GIL.
 using NoGil = py::call_guard<py::gil_scoped_release>;
 
@@ -84,6 +90,7 @@ void bind_step(py::module_& m) {
   m.def("begin_plan_only", bridge::begin_plan_only);
   m.def("end_plan_only", bridge::end_plan_only);
   m.def("planning_only", &bridge::planning_only);
+  m.def("assume", assume, py::arg("tensor"), py::arg("elements"));
   m.def("counters", counters, NoGil());
   m.def("reset_counters", reset_counters);
   m.def("fallback_counts", [] { return bridge::engine().counters().fallbacks; });

@@ -9,11 +9,11 @@
 
 #include "bind/bind.h"
 #include "bind/handles.h"
-#include "bridge/backend/aten_backend.h"
 #include "bridge/backend/buffer.h"
 #include "bridge/backend/shard_device.h"
 #include "bridge/recorder/engine.h"
 #include "bridge/recorder/recorder.h"
+#include "bridge/step/run_now.h"
 #include "rules/build/letters.h"
 #include "rules/lookup.h"
 
@@ -25,22 +25,9 @@ using namespace bind;
 using namespace py::literals;
 using Tensors = std::vector<at::Tensor>;
 
-// A queue over a Comm of one process, because trials run in this process alone.
-CollectiveQueue& local_queue() {
-  static auto* comm = new Comm;
-  static auto* collective_queue = new CollectiveQueue(*comm);
-  return *collective_queue;
-}
-
-// Runs a graph on the calling thread, without the GIL, and returns its outputs.
+// With errors as they are.
 std::vector<Shards> run_now(const Graph& graph, const std::vector<DataRef>& inputs, const std::vector<Param>& params) {
-  py::gil_scoped_release no_gil;
-  bridge::KernelGuard kernels_only;
-  Executable executable(graph, bridge::aten_backend(), local_queue());
-  const auto as_it_is = [](std::exception_ptr error, const Node&) { return error; };
-  RunResult result = executable.run(inputs, params, as_it_is);
-  if (result.error) std::rethrow_exception(result.error);
-  return std::move(result.outputs);
+  return bridge::run_now(graph, inputs, params, [](std::exception_ptr error, const Node&) { return error; });
 }
 
 Tensors tensors_of(const Shards& shards) {

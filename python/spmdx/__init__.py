@@ -47,7 +47,7 @@ from spmdx._modules.stages import mark_stage  # noqa: E402
 from spmdx._program.accumulation import accumulate  # noqa: E402
 from spmdx._program.gathering import get_gather_budget, set_gather_budget  # noqa: E402
 from spmdx._program.memory_limit import get_memory_limit, set_memory_limit  # noqa: E402
-from spmdx._program.plan import plan_only  # noqa: E402
+from spmdx._program.plan import assume, plan_only  # noqa: E402
 from spmdx._program.seeds import manual_seed  # noqa: E402
 from spmdx._program.step import mark_step, step, sync  # noqa: E402
 from spmdx._report.measure import profile  # noqa: E402
@@ -72,6 +72,7 @@ __all__ = [
     "ShardingError",
     "Topology",
     "accumulate",
+    "assume",
     "auto",
     "calibrate",
     "check_rule",

@@ -17,6 +17,8 @@
 #include "bridge/recorder/values.h"
 #include "bridge/step/assembled.h"
 #include "bridge/step/read_back.h"
+#include "bridge/tensor/abstract.h"
+#include "bridge/tensor/known.h"
 #include "bridge/tensor/meta.h"
 #include "bridge/tensor/tensor.h"
 
@@ -34,6 +36,7 @@ at::Tensor on_device(const at::Tensor& source) {
 void copy_into_lazy(const at::Tensor& target, const at::Tensor& source) {
   if (overwrite(target, source)) return;
   const at::Tensor here = on_device(source);
+  if (planning_only() && !as_lazy(source) && target.requires_grad()) forget_known(*as_lazy(here)->root().current.data);
   ValueId value = cast(operand(here), to_dtype(target.scalar_type()));
   if (may_repeat(target.sizes(), target.strides()) && !Recorder::instance().is_uniform(value)) refuse_repeats();
   assign(target, expand(value, target.sizes().vec()), false);

@@ -9,7 +9,9 @@
 #include "bridge/record/call/op_info.h"
 #include "bridge/record/operands.h"
 #include "bridge/recorder/values.h"
+#include "bridge/tensor/abstract.h"
 #include "bridge/tensor/calls.h"
+#include "bridge/tensor/known.h"
 #include "bridge/tensor/meta.h"
 
 namespace spmdx::bridge {
@@ -72,7 +74,9 @@ bool empty_with(const OpInfo& info, Stack* stack) {
     auto options = at::TensorOptions().dtype(dtype).memory_format(static_cast<c10::MemoryFormat>(int_value(format)));
     meta = meta_of(at::detail::empty_meta(sizes, options));
   }
-  finish(info, stack, wrap_value(full_int(sizes, 0, to_dtype(dtype)), share(std::move(meta))));
+  const at::Tensor made = wrap_value(full_int(sizes, 0, to_dtype(dtype)), share(std::move(meta)));
+  if (planning_only()) note_unknown(as_lazy(made)->root().current);
+  finish(info, stack, made);
   return true;
 }
 

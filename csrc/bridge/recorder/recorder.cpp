@@ -15,6 +15,7 @@
 #include "bridge/python/source.h"
 #include "bridge/recorder/recorder_state.h"
 #include "bridge/tensor/abstract.h"
+#include "bridge/tensor/known.h"
 
 namespace spmdx::bridge {
 namespace {
@@ -128,7 +129,12 @@ ValueId Recorder::record(CallRef call, std::vector<ValueId> inputs, const std::v
 
 at::Tensor Recorder::upload(const at::Tensor& host) {
   KernelGuard kernels_only;
-  if (planning_only()) return make_abstract(meta_of(dense_like(meta_tensor(meta_of(host)))));
+  if (planning_only()) {
+    const at::Tensor made = make_abstract(meta_of(dense_like(meta_tensor(meta_of(host)))));
+    const Lock lock;
+    note_uploaded(as_lazy(made)->root().current.data, host);
+    return made;
+  }
   BufferRef copy = uploaded(host);
   const MetaRef meta = share(meta_of(tensor_of(copy)));
   auto data = std::make_shared<Data>(type_of(*meta), nullptr, Shards{std::move(copy)});

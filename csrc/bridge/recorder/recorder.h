@@ -58,7 +58,8 @@ class Recorder {
   const TensorType& type(ValueId value) const;
   // Whether the value is known to be one number everywhere.
   bool is_uniform(ValueId value) const;
-  // A tensor of the device holding a CPU tensor's elements, copied now. Takes leaf locks only.
+  // A tensor of the device holding a CPU tensor's elements, copied now. Takes leaf locks only; where steps are only
+  // planned, the recorder's.
   at::Tensor upload(const at::Tensor& host);
   // A copy of what is recorded now.
   Recording recording();

@@ -7,6 +7,7 @@
 
 #include "bridge/recorder/recorder.h"
 #include "bridge/recorder/recorder_state.h"
+#include "bridge/step/constants.h"
 #include "bridge/step/flush.h"
 #include "bridge/tensor/abstract.h"
 #include "bridge/tensor/annotation.h"
@@ -42,6 +43,7 @@ void begin_plan_only() {
     before().newest_root = std::max(before().newest_root, root.serial);
     if (root.annotation) before().annotations.emplace(root.serial, *root.annotation);
   }
+  begin_constants();
   set_planning_only(true);
 }
 
@@ -64,6 +66,7 @@ void end_plan_only() {
   state.reset();
   before().annotations.clear();
   before().newest_root = 0;
+  end_constants();
   set_planning_only(false);
   for (const auto& ref : live_roots())
     if (root_of(ref).current.data) state.follow_growth(root_of(ref));

@@ -11,11 +11,13 @@
 #include "bridge/backend/host_memory.h"
 #include "bridge/backend/shard_device.h"
 #include "bridge/backend/strides.h"
+#include "bridge/plans/plan_warnings.h"
 #include "bridge/python/gil.h"
 #include "bridge/recorder/engine.h"
 #include "bridge/recorder/recorder.h"
 #include "bridge/recorder/recorder_state.h"
 #include "bridge/step/assembled.h"
+#include "bridge/step/constants.h"
 #include "bridge/step/fetch.h"
 #include "bridge/step/flush.h"
 #include "bridge/tensor/abstract.h"
@@ -45,7 +47,7 @@ const Shards& wait_for(const Data& data) {
 DataRef data_of_strides(const LazyTensor& view, const at::Tensor& tensor) {
   const Root& root = view.root();
   const DataRef& data = root.current.data;
-  if (!data || data->is_abstract() || root.too_small || comm().processes().count > 1) return nullptr;
+  if (!data || root.too_small || comm().processes().count > 1) return nullptr;
   if (data->sharding() && data->sharding()->used() != 0) return nullptr;
   const Meta& whole = *root.base;
   if (tensor.scalar_type() != whole.dtype || tensor.is_conj() || tensor.is_neg()) return nullptr;
@@ -58,8 +60,9 @@ at::Tensor seen_in_data(const LazyTensor& view, const at::Tensor& tensor) {
   DataRef data;
   {
     Recorder::Lock lock;
-    require_values(view);
+    if (!planning_only()) require_values(view);
     if (view.chain()) data = data_of_strides(view, tensor);
+    if (data && planning_only()) data = known_elements(data);
   }
   if (!data) return {};
   KernelGuard kernels_only;
@@ -93,18 +96,40 @@ struct Seen {
   bool fresh = false;
 };
 
+// A tensor with a root that holds what `view` shows.
+at::Tensor held_apart(LazyTensor& view, const at::Tensor& tensor) {
+  auto& recorder = Recorder::instance();
+  return make_tensor(recorder.lazy(recorder.read(view)), share(meta_of(tensor)));
+}
+
+// What a tensor holds where steps are only planned, of which nothing is seen in data. A step is planned where one would
+// run, but in a trial, which is a plan of all that is recorded.
+Seen see_constant(LazyTensor& lazy_tensor, const at::Tensor& tensor, const at::Tensor& like) {
+  Recorder::Lock lock;
+  const DataRef data = elements_shown(lazy_tensor);
+  const bool in_data = lazy_tensor.chain() ? data_of_strides(lazy_tensor, tensor) != nullptr
+                                           : lazy_tensor.root().current.data != nullptr;
+  if (!in_data && !plans_are_trials()) {
+    const at::Tensor held = lazy_tensor.chain() ? held_apart(lazy_tensor, tensor) : tensor;
+    flush(GraphEnd::read);
+  }
+  KernelGuard kernels_only;
+  const DataRef here = held_here(data);
+  return {assembled(*here, wait_for(*here), like), is_assembled(*here)};
+}
+
 // `like` is the layout to put shards together in; undefined: any.
 Seen see(const at::Tensor& tensor, const at::Tensor& like) {
   LazyTensor* lazy_tensor = as_lazy(tensor);
   internal_check(lazy_tensor, "materialise of a tensor that is not ours");
   if (at::Tensor seen = seen_in_data(*lazy_tensor, tensor); seen.defined()) return {seen};
+  if (planning_only()) return see_constant(*lazy_tensor, tensor, like);
   DataRef data;
   at::Tensor held = tensor;
   {
-    auto& recorder = Recorder::instance();
     Recorder::Lock lock;
     require_values(*lazy_tensor);
-    if (lazy_tensor->chain()) held = make_tensor(recorder.lazy(recorder.read(*lazy_tensor)), share(meta_of(tensor)));
+    if (lazy_tensor->chain()) held = held_apart(*lazy_tensor, tensor);
     Root& root = as_lazy(held)->root();
     if (!root.current.data) flush(GraphEnd::read);
     data = root.current.data;

@@ -12,6 +12,7 @@
 #include "bridge/python/source.h"
 #include "bridge/recorder/engine.h"
 #include "bridge/recorder/loaded.h"
+#include "bridge/step/constants.h"
 #include "bridge/step/finish.h"
 #include "bridge/tensor/abstract.h"
 
@@ -44,6 +45,16 @@ std::vector<Param> params_of(const RecorderState& state, const std::vector<int64
   return params;
 }
 
+void note_constants_of(const RecorderState& state, const std::vector<PlannedPart>& parts) {
+  std::vector<RootRef> roots;
+  std::vector<DataRef> results;
+  for (const PlannedPart& part : parts) {
+    roots.insert(roots.end(), part.owners.begin(), part.owners.end());
+    results.insert(results.end(), part.outputs.begin(), part.outputs.begin() + static_cast<long>(part.owners.size()));
+  }
+  note_constants(state, roots, results);
+}
+
 }  // namespace
 
 PlanRef plan_of(const Graph& graph) {
@@ -70,6 +81,7 @@ PlannedPart planned(const Graph& done, std::vector<DataRef> data_of_inputs, std:
 
 // A step may overwrite an input only if nobody else holds it: roots and the recorder let go of it before the step runs.
 void queue_parts(RecorderState& state, std::vector<PlannedPart> parts, bool awaited) {
+  if (planning_only()) note_constants_of(state, parts);
   for (const PlannedPart& part : parts) {
     for (size_t i = 0; i < part.owners.size(); ++i) {
       Root& root = root_of(part.owners[i]);

@@ -63,6 +63,13 @@ Missing missing_of_even(const Mesh& mesh, const Shape& shape, const Cuts& from, 
   return {wanted - present, wanted == present ? 0 : met - 1};
 }
 
+// How many pieces a range meets. REQUIRES: they are disjoint and in order, and none is empty.
+int64_t met_by(const Range& range, const std::vector<Range>& pieces) {
+  const auto first = std::ranges::partition_point(pieces, [&](const Range& one) { return one.stop() <= range.start; });
+  const auto ends = [&](const Range& one) { return one.start < range.stop(); };
+  return range.extent == 0 ? 0 : std::partition_point(first, pieces.end(), ends) - first;
+}
+
 // Looks at the digits of sub-axes of dims that change; other dims do not matter.
 Missing missing_of_each(const Mesh& mesh, const Shape& shape, const Cuts& from, const Cuts& to) {
   SubAxisSet sub_axes = 0;
@@ -77,6 +84,7 @@ Missing missing_of_each(const Mesh& mesh, const Shape& shape, const Cuts& from, 
     sub_axes |= sub_axis_set(from[i].sub_axes) | sub_axis_set(to[i].sub_axes);
     changed.push_back(i);
     sources.push_back(pieces(mesh, from[i], shape[i]));
+    std::erase_if(sources.back(), [](const Range& piece) { return piece.extent == 0; });
   }
   Missing most;
   const int64_t count = num_distinct(mesh, sub_axes);
@@ -88,8 +96,7 @@ Missing missing_of_each(const Mesh& mesh, const Shape& shape, const Cuts& from, 
       const Range now = local_range(mesh, to[i], shape[i], position);
       wanted *= now.extent;
       present *= overlap(local_range(mesh, from[i], shape[i], position), now).extent;
-      met *= std::count_if(sources[k].begin(), sources[k].end(),
-                           [&](const Range& piece) { return overlap(piece, now).extent > 0; });
+      met *= met_by(now, sources[k]);
     }
     most.elements = std::max(most.elements, wanted - present);
     if (wanted > present) most.peers = std::max(most.peers, met - (present > 0));

@@ -35,7 +35,18 @@ def planned(read):
 
 def planned_inside():
     with spmdx.plan_only():
-        return (device(2) + 1).tolist()
+        return (torch.rand(2, device="spmdx") + 1).tolist()
+
+
+def large_constant():
+    with spmdx.plan_only():
+        return torch.ones(10**9, device="spmdx").sum().item()
+
+
+def assumed(value, n=None):
+    n = device(2) if n is None else n
+    with spmdx.plan_only():
+        return spmdx.assume(n, value)
 
 
 LATE = [
@@ -98,8 +109,65 @@ LATE = [
         planned_inside,
         "HERE: the values of a tensor are wanted, but spmdx.plan_only() planned the step that "
         "makes them and did not run it. Expected only its shape, dtype and sharding to be used. "
-        "Make the tensor again outside of plan_only(), or read spmdx.explain() and "
-        "spmdx.get_sharding() instead.",
+        "Say what it holds with spmdx.assume(), or make the tensor again outside of plan_only().",
+    ),
+    (
+        "large_constant",
+        spmdx.ShardingError,
+        large_constant,
+        "HERE: the values of a tensor are wanted that is computed from a constant of 4000000000 "
+        "bytes. Expected 268435456 bytes at most within spmdx.plan_only(). Say what the tensor "
+        "holds with spmdx.assume(), or make the constant smaller.",
+    ),
+    (
+        "assumed_outside",
+        spmdx.ShardingError,
+        lambda: spmdx.assume(device(2), [1, 2]),
+        "HERE: assume: a value is assumed outside of plan_only, where steps run. Expected a block "
+        "of spmdx.plan_only(), in which there are no values. Call it inside of one, or read the "
+        "value that the tensor has.",
+    ),
+    (
+        "assumed_shape",
+        spmdx.ShardingError,
+        lambda: assumed(1),
+        "HERE: assume: the value has the shape (), and n has (2,). Expected the shape of n. Write "
+        "a list or a CPU tensor of this shape, for one value everywhere torch.full.",
+    ),
+    (
+        "assumed_dtype",
+        spmdx.ShardingError,
+        lambda: assumed([0.5, 1], device(2, dtype=torch.int64)),
+        "HERE: assume: the value is of torch.float64, and n of torch.int64 cannot hold it. "
+        "Expected values of torch.int64. Convert them first.",
+    ),
+    (
+        "assumed_number",
+        spmdx.ShardingError,
+        lambda: assumed([0, 300], device(2, dtype=torch.uint8)),
+        "HERE: assume: the value is of torch.int64, and n of torch.uint8 cannot hold it. "
+        "Expected values of torch.uint8. Convert them first.",
+    ),
+    (
+        "assumed_word",
+        spmdx.ShardingError,
+        lambda: assumed("two"),
+        "HERE: assume: the value is 'two'. Expected a number, a bool, a list of them or a CPU "
+        "tensor. Write what n would hold, as 3 or [True, False].",
+    ),
+    (
+        "assumed_on_the_device",
+        spmdx.ShardingError,
+        lambda: assumed(device(2)),
+        "HERE: assume: the value is a tensor on spmdx:0. Expected a number, a bool, a list of them "
+        "or a CPU tensor. Write what n would hold, as 3 or [True, False].",
+    ),
+    (
+        "assumed_of_the_host",
+        spmdx.ShardingError,
+        lambda: assumed(1, torch.zeros(())),
+        "HERE: assume: n is on device 'cpu'. Expected a tensor on device 'spmdx'. Move it there "
+        'first: n = n.to("spmdx").',
     ),
 ]
 
