@@ -32,6 +32,7 @@ ROOMS = [
     "_pipelines",
     "_rules",
     "_report",
+    "_auto",
     "_data",
     "_checkpoint.format",
     "_checkpoint",
@@ -53,6 +54,7 @@ ABOVE = [
     "integrations",
 ]
 PUBLIC = {
+    "auto",
     "checkpoint",
     "collectives",
     "data",

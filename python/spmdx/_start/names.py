@@ -39,7 +39,7 @@ PLACES = {
     "_ties": "_device.ties",
 }
 # Modules that list names of rooms as their own.
-LISTING = ("checkpoint", "data", "report")
+LISTING = ("auto", "checkpoint", "data", "report")
 
 
 def publish() -> None:
