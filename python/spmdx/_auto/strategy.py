@@ -103,7 +103,7 @@ class Strategy:
 
 
 def _specs(plan: Mapping[str, tuple], names: Iterable[str]) -> dict[str, tuple]:
-    """By name, the spec of the first pattern that matches it, as ``spmdx.nn.shard_module`` has it."""
+    """By name, the spec of the first pattern that matches it."""
     found = {name: [p for p in plan if fnmatch.fnmatchcase(name, p)] for name in names}
     return {name: plan[patterns[0]] for name, patterns in found.items() if patterns}
 
