@@ -197,7 +197,7 @@ class Parallelism:
     def with_microbatches(self, count: int) -> Parallelism: ...
 
 class ModelCost:
-    def __init__(self, parts: list[dict[str, int]], order: list[int]): ...
+    def __init__(self, parts: list[dict[str, int]], order: Sequence[int]): ...
 
 class Estimate:
     @property
@@ -218,14 +218,14 @@ def parallelisms(
     samples: int,
     most_model: int,
     most_stages: int,
-    zero: list[int],
-    schedules: list[str],
+    zero: Sequence[int],
+    schedules: Sequence[str],
 ) -> list[Parallelism]: ...
 def estimate(parallelism: Parallelism, cost: ModelCost, memory_limit: int) -> Estimate: ...
 def cost_of_last() -> dict[str, Any]: ...
 def settle(
-    num_options: list[int],
-    starts: list[list[int]],
+    num_options: Sequence[int],
+    starts: Sequence[Sequence[int]],
     descents: int,
     cost: Callable[[list[int]], float],
 ) -> list[int]: ...

@@ -9,13 +9,13 @@
 namespace spmdx {
 namespace {
 
-constexpr size_t kAll = 81;     // combinations that are all tried: four weights, whole or cut on either dim
-constexpr int kMostRounds = 4;  // two settle nearly always
+constexpr size_t kMostTried = 81;    // combinations that are all tried: four weights, whole or cut on either dim
+constexpr int kRoundsOfDescent = 4;  // two settle nearly always
 
 size_t combinations(const std::vector<size_t>& num_options) {
   size_t all = 1;
   for (size_t n : num_options)
-    if ((all *= n) > kAll) break;
+    if ((all *= n) > kMostTried) break;
   return all;
 }
 
@@ -41,7 +41,7 @@ struct Tried {
 
 Tried descend(const std::vector<size_t>& num_options, Tried at, const CostOfOptions& cost) {
   bool changed = true;
-  for (int round = 0; changed && round < kMostRounds; ++round) {
+  for (int round = 0; changed && round < kRoundsOfDescent; ++round) {
     changed = false;
     for (size_t choice = 0; choice < num_options.size(); ++choice) {
       Options tried = at.options;
@@ -59,7 +59,7 @@ Tried descend(const std::vector<size_t>& num_options, Tried at, const CostOfOpti
 
 Options settle(const std::vector<size_t>& num_options, const std::vector<Options>& starts, size_t descents,
                const CostOfOptions& cost) {
-  if (descents && combinations(num_options) <= kAll) return best_of_all(num_options, cost);
+  if (descents && combinations(num_options) <= kMostTried) return best_of_all(num_options, cost);
   internal_check(!starts.empty(), "no options to start from");
   std::vector<Tried> tried;
   for (const Options& start : starts) tried.push_back({cost(start), start});

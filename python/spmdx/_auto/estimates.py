@@ -110,6 +110,7 @@ class Estimates:
             if mesh is not None:
                 strategy = Strategy(model=model, sequence=cuts.cuts_sequence)
                 batch = strategy.mark_batch(batch, mesh)
+            _C.flush()  # its random numbers are none of the step's
             with without_memory_limit():  # what is computed again, is estimated
                 cost = self._trial.run(self._step, mesh, cuts.specs(), batch)
             self._costs[key] = cost, tuple(self._trial.order)

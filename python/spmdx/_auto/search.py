@@ -3,6 +3,7 @@
 
 import dataclasses
 from collections.abc import Iterable
+from functools import partial
 from typing import NamedTuple
 
 import torch
@@ -18,7 +19,7 @@ from spmdx._auto.whole import Whole, grown, planned_whole
 from spmdx.errors import ShardingError
 
 SLACK = 1.5  # of the least estimate: up to which strategies are planned whole
-PLANNED = 16  # strategies that are planned whole, if one of them fits
+PLANNED = 24  # strategies that are planned whole, if one of them fits
 NODES = 60_000  # of whole plans, after which no other one is begun
 PLANS = 4  # at least, for which these nodes are to do
 NODES_OF_A_PART = 100  # about, with its backward pass, for a microbatch
@@ -74,11 +75,11 @@ class Search:
         return wholes
 
     def _by_promise(self, fits: list[Estimated]) -> list[tuple[Estimated, bool]]:
-        """The best, the best of each family with ZeRO and without, then all; which are wanted."""
-        first: dict[tuple[str, bool], Estimated] = {}
+        """The best, that of each family and stage of ZeRO, then all; and which are wanted."""
+        first: dict[tuple[str, int], Estimated] = {}
         for estimated in fits:
             parallelism = estimated.parallelism
-            first.setdefault((_family(parallelism), parallelism.zero > 0), estimated)
+            first.setdefault((_family(parallelism), parallelism.zero), estimated)
         most = SLACK * fits[0].estimate.step_ns
         chosen = {id(estimated) for estimated in first.values()}
         rest = [e for e in fits if id(e) not in chosen]
@@ -89,8 +90,8 @@ class Search:
         strategy = self._strategies.of(estimated)
         pieces, parallelism = strategy.microbatches, estimated.parallelism
         count = self._microbatches_planned(strategy, len(estimated.order))
-        batch = self._space.microbatch(self._space.samples // pieces)
-        whole = planned_whole(strategy, self._step, self._model, self._optimizer, batch, count)
+        make = partial(self._space.microbatch, self._space.samples // pieces)
+        whole = planned_whole(strategy, self._step, self._model, self._optimizer, make, count)
         if count == pieces:
             return whole
         few = self._estimates.of(parallelism.with_microbatches(count), estimated.cuts, pieces)

@@ -10,6 +10,7 @@ from torch.utils._pytree import tree_map
 import spmdx._C as _C
 from spmdx._auto.cuts import Cuts
 from spmdx._auto.strategy import tensors_in
+from spmdx._auto.trial import unknown
 
 MOST_MODEL = 64  # devices that "model" has, where the topology has one level
 
@@ -43,7 +44,8 @@ class Space:
         def like(value: Any) -> Any:
             if not isinstance(value, torch.Tensor) or not value.dim():
                 return value
-            return torch.zeros((samples, *value.shape[1:]), dtype=value.dtype, device="spmdx")
+            shape = (samples, *value.shape[1:])
+            return unknown(torch.empty(shape, dtype=value.dtype, device="spmdx"))
 
         return tree_map(like, self.batch)
 

@@ -95,7 +95,7 @@ class Trial:
         """
         self._chain, self.order, self._counted, self._owned = [], [], set(), set()
         self._mesh, self._specs = mesh, specs
-        _lay(self._mark(self._opened()))
+        lay(self._mark(self._opened()))
         self._beside = []
         with self._in_place():
             step([batch])
@@ -193,7 +193,7 @@ class Trial:
     def _planned(self, name: str, original: Callable[..., Any], args: Any, kwargs: Any) -> Run:
         unit = self._units.whole[name]
         held = [*unit.parameters(), *unit.buffers()]
-        _lay(self._mark(held))
+        lay(self._mark(held))
         part, self._saved = Part(), []
         try:
             with self._watched(name, unit):
@@ -287,13 +287,18 @@ def _cost_of(chain: list[Part]) -> "_C.ModelCost":
     return _C.ModelCost([asdict(part) for part in parts], [places[id(part)] for part in chain])
 
 
-def _lay(tensors: list[torch.Tensor]) -> None:
-    """Lays tensors as they are annotated, whatever they were before."""
+def lay(tensors: list[torch.Tensor]) -> None:
+    """Lays tensors as they are annotated, whatever they were before; nobody knows their values."""
     with torch.no_grad():
         for tensor in tensors:
             if _C.is_lazy(tensor):
-                tensor.zero_()
+                unknown(tensor)
     _C.flush()
+
+
+def unknown(tensor: torch.Tensor) -> torch.Tensor:
+    """The tensor, with values that nobody can ask for while only planning goes on."""
+    return tensor.zero_() if tensor.is_complex() else tensor.random_(0, 2)
 
 
 def _bytes(tensor: torch.Tensor) -> int:

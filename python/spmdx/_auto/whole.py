@@ -1,6 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """A step planned whole, as a strategy lays it."""
 
+from collections.abc import Callable
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -8,7 +9,7 @@ import torch
 
 import spmdx._C as _C
 from spmdx._auto.strategy import Strategy
-from spmdx._auto.trial import Step
+from spmdx._auto.trial import Step, lay
 from spmdx._modules.zero import forget
 
 ANOTHER_WAY = 0.5  # of an estimate, that a plan takes
@@ -37,7 +38,7 @@ def planned_whole(
     step: Step,
     model: torch.nn.Module,
     optimizer: torch.optim.Optimizer | None,
-    microbatch: Any,
+    microbatch: Callable[[], Any],
     count: int,
 ) -> Whole:
     """Plans a step of so many microbatches. REQUIRES: nothing but planning goes on.
@@ -46,7 +47,7 @@ def planned_whole(
         strategy: what is said of the program.
         step: the user's.
         model, optimizer: of the program; no gradients, and no state of the optimizer.
-        microbatch: of all devices, not marked.
+        microbatch: makes one, of all devices, not marked.
         count: how many of it; at most as many as the strategy has.
     """
     mesh = strategy.mesh()
@@ -55,12 +56,11 @@ def planned_whole(
         _C.annotate(tensor, None, False)
     strategy.mark(model, optimizer, mesh)
     try:
-        with torch.no_grad():
-            for tensor in held:
-                tensor.zero_()  # it lies as it is marked, and is not sent there
-        _C.flush()
+        lay(held)
         _make_state(model, optimizer)
-        step([strategy.mark_batch(microbatch, mesh) for _ in range(count)])
+        batches = [strategy.mark_batch(microbatch(), mesh) for _ in range(count)]
+        _C.flush()
+        step(batches)
         _C.flush()
         return Whole(**_C.cost_of_last())
     finally:
