@@ -1,7 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
 """A strategy as lines of Python."""
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
+from typing import Any
 
 from spmdx._auto.strategy import Strategy
 
@@ -12,17 +13,23 @@ def code_of(strategy: Strategy) -> str:
     lines = [
         "import spmdx",
         "",
-        f"mesh = spmdx.Mesh(range({strategy.devices}), {tuple(axes.values())}, {tuple(axes)})",
+        f"mesh = spmdx.Mesh(range({strategy.devices}), {_text(axes.values())}, {_text(axes)})",
     ]
     if strategy.plan:
         lines += ["spmdx.nn.shard_module(", "    model,", "    mesh,", "    {"]
-        lines += [f'        "{pattern}": {spec},' for pattern, spec in strategy.plan.items()]
+        lines += [f'        "{pattern}": {_text(spec)},' for pattern, spec in strategy.plan.items()]
         lines += ["    },", ")"]
     if strategy.zero:
         lines.append(f'spmdx.nn.zero(model, optimizer, mesh, axis="data", stage={strategy.zero})')
     if strategy.pipe > 1:
         lines += _pipeline(strategy)
     return "\n".join([*lines, "", "", *_split(strategy)]) + "\n"
+
+
+def _text(values: Iterable[Any]) -> str:
+    """A tuple, with strings in double quotes."""
+    parts = [f'"{value}"' if isinstance(value, str) else str(value) for value in values]
+    return f"({parts[0]},)" if len(parts) == 1 else f"({', '.join(parts)})"
 
 
 def _pipeline(strategy: Strategy) -> list[str]:
