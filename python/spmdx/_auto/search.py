@@ -95,7 +95,7 @@ class Search:
         if count == pieces:
             return whole
         few = self._estimates.of(parallelism.with_microbatches(count), estimated.cuts, pieces)
-        return grown(whole, pieces / count, few.estimate, estimated.estimate)
+        return grown(whole, count, strategy, few.estimate, estimated.estimate)
 
     def _microbatches_planned(self, strategy: Strategy, parts: int) -> int:
         """As many as fill a pipeline twice, unless a plan would have too many nodes."""

@@ -82,25 +82,33 @@ def _make_state(model: torch.nn.Module, optimizer: torch.optim.Optimizer | None)
     _C.flush()
 
 
-def grown(whole: Whole, times: float, fewer: "_C.Estimate", all_of_them: "_C.Estimate") -> Whole:
+def grown(
+    whole: Whole, count: int, strategy: Strategy, fewer: "_C.Estimate", all_of_them: "_C.Estimate"
+) -> Whole:
     """A plan of few microbatches as one of all of them, whose estimates these are.
 
-    It grows as the estimate does, or in proportion, whichever is more. Where the plan takes far
-    less than its estimate, few are done in another way than many, as by gathering what they read
-    in place of summing gradients: then the estimate counts.
+    It grows as the estimate does; where it has filled the pipeline at least in proportion. Where
+    the plan takes far less than its estimate, few are done in another way than many, as by
+    gathering what they read in place of summing gradients: then the estimate counts, as it does
+    of the peak, where many are to be computed again.
     """
+    times = strategy.microbatches / count
+    is_filled = count >= strategy.pipe * strategy.chunks
 
     def more(figure: int, by: str) -> int:
         few, many = getattr(fewer, by), getattr(all_of_them, by)
         if whole.step_ns < ANOTHER_WAY * fewer.step_ns:
             return many
-        return max(figure + many - few, round(figure * many / max(few, 1)))
+        in_proportion = round(figure * many / max(few, 1)) if is_filled else 0
+        return max(figure + many - few, in_proportion)
 
+    again = all_of_them.recomputed_ns
+    peak = all_of_them.peak_bytes if again else more(whole.peak_bytes, "peak_bytes")
     return replace(
         whole,
         step_ns=more(whole.step_ns, "step_ns"),
         wire_bytes=more(whole.wire_bytes, "wire_bytes"),
-        peak_bytes=more(whole.peak_bytes, "peak_bytes"),
-        recomputed_ns=round(whole.recomputed_ns * times),
+        peak_bytes=max(whole.peak_bytes, peak),
+        recomputed_ns=max(round(whole.recomputed_ns * times), again),
         peak_seconds=whole.peak_seconds * times,
     )
