@@ -197,7 +197,7 @@ class Parallelism:
     def with_microbatches(self, count: int) -> Parallelism: ...
 
 class ModelCost:
-    def __init__(self, parts: list[dict[str, int]], order: Sequence[int]): ...
+    def __init__(self, parts: list[dict[str, int]], order: Sequence[int]) -> None: ...
 
 class Estimate:
     @property
@@ -227,7 +227,7 @@ def settle(
     num_options: Sequence[int],
     starts: Sequence[Sequence[int]],
     descents: int,
-    cost: Callable[[list[int]], float],
+    cost: Callable[[Sequence[int]], float],
 ) -> list[int]: ...
 def reshard_plan(
     dtype: str,

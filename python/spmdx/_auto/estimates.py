@@ -1,6 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
 """What strategies would take, from the plans of a model's parts."""
 
+from collections.abc import Sequence
+
 import torch
 
 import spmdx._C as _C
@@ -69,11 +71,11 @@ class Estimates:
             options = [choice.options(model) for choice in self._choices]
             alike = self._beside_data(model, devices)
 
-            def cuts(taken: list[int]) -> Cuts:
+            def cuts(taken: Sequence[int]) -> Cuts:
                 dims = tuple(o[t] for o, t in zip(options, taken, strict=True))
                 return Cuts(self._choices, dims)
 
-            def cost(taken: list[int]) -> float:
+            def cost(taken: Sequence[int]) -> float:
                 parts, _ = self._cost(cuts(taken), 1, model)
                 return float(_C.estimate(alike, parts, 0).step_ns)
 
