@@ -44,8 +44,10 @@ def test_a_layer_cut_by_hand_moves_what_megatron_moves():
     assert kinds(spmdx.explain(y)) == [("all_reduce", 2 * 2 * 5 * 4 // 2)]
     y.sum().backward()
     spmdx.mark_step()
-    over = [c.axes for c in spmdx.explain().collectives]
-    assert sorted(over) == [("i",), ("j",), ("j",)]  # one bucket of gradients; forward; input
+    over = {c.axes: c.bytes for c in spmdx.explain().collectives}
+    # One bucket of gradients; one of the result and the input's gradient, which no op reads.
+    assert sorted(over) == [("i",), ("j",)]
+    assert over["j",] == 2 * (2 * 5 + 2 * 6) * 4 // 2
 
 
 class Captured(torch.nn.Module):
