@@ -11,15 +11,17 @@ import spmdx._C as _C
 from spmdx._auto.apart import apart
 from spmdx._auto.result import AutoPlan as AutoPlan
 from spmdx._auto.result import Candidate as Candidate
-from spmdx._auto.search import Search, Space
+from spmdx._auto.search import Search
+from spmdx._auto.space import Space
 from spmdx._auto.strategy import Strategy as Strategy
 from spmdx._auto.strategy import split as split
 from spmdx._auto.strategy import tensors_in
+from spmdx._auto.trial import Program
 from spmdx._base.sizes import bytes_of
 from spmdx._machine.hardware import Hardware
 from spmdx._machine.in_use import planning_for
 from spmdx._machine.topology import Topology
-from spmdx._modules.marking import require_module, require_on_device
+from spmdx._modules.marking import require_on_device
 from spmdx._modules.zero import require_optimizer
 from spmdx._pipelines.held import tensors_of
 from spmdx._program.memory_limit import get_memory_limit, limit_to
@@ -102,10 +104,7 @@ def search(
             with apart(step, model, optimizer):
                 limit = get_memory_limit() or 0
                 space = Space(count, batch, limit, stages, orders)
-                try:
-                    return Search(step, model, optimizer, space).run()
-                except ShardingError as error:
-                    raise _unplanned(error) from error
+                return Search(Program(step, model, optimizer), space).run()
 
 
 def _require_program(step: Any, model: Any, optimizer: Any, batch: Any) -> None:
@@ -119,7 +118,6 @@ def _require_program(step: Any, model: Any, optimizer: Any, batch: Any) -> None:
             f"the model is a {type(model).__name__}. Expected a torch.nn.Module. Pass the one "
             "that the step calls."
         )
-    require_module(model)
     require_on_device(tensors_of(model))
     if optimizer is not None:
         require_optimizer(optimizer, dict(model.named_parameters()))
@@ -169,11 +167,6 @@ def _schedules(schedules: Any) -> list[str]:
             )
         _C.make_schedule(schedule, 2, 1)
     return orders
-
-
-def _unplanned(error: ShardingError) -> ShardingError:
-    """The same; where a value is wanted, as a fault of the step."""
-    return error
 
 
 __all__ = ["AutoPlan", "Candidate", "Strategy", "search", "split"]

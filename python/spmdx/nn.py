@@ -12,7 +12,13 @@ from spmdx._annotate.mesh import Mesh, require_mesh
 from spmdx._modules.distribute import distribute_module as distribute_module
 from spmdx._modules.fsdp_plan import AXIS, brings_fsdp_plan, with_fsdp
 from spmdx._modules.fully_sharded import Request, fully_shard_as
-from spmdx._modules.marking import axis_to_cut, mark_all, require_axis, require_module
+from spmdx._modules.marking import (
+    axis_to_cut,
+    mark_all,
+    require_axis,
+    require_module,
+    specs_by_pattern,
+)
 from spmdx._modules.parallel import parallelize_module as parallelize_module
 from spmdx._modules.tp_plan import specs_of
 from spmdx._modules.zero import zero_as
@@ -74,8 +80,7 @@ def shard_module(
             return module
         named = {**dict(module.named_parameters()), **dict(module.named_buffers())}
         _require_plan(plan, list(named))
-        found = {name: [p for p in plan if fnmatch.fnmatchcase(name, p)] for name in named}
-        mark_all(named, mesh, {name: plan[p[0]] for name, p in found.items() if p})
+        mark_all(named, mesh, specs_by_pattern(plan, named))
     return module
 
 

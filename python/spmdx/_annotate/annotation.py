@@ -61,15 +61,12 @@ def handle_for(
         handle = to_handle(spec, mesh, tensor, name or "tensor")
     except ShardingError:
         handle = to_handle(spec, mesh, tensor, name or name_of(tensor, "tensor"))
-    return _where_it_was(tensor, handle)
+    return handle if handle.place else on_stage_of(tensor, handle)
 
 
-def _where_it_was(tensor: torch.Tensor, handle: "_C.ShardingHandle") -> "_C.ShardingHandle":
-    """``handle`` on the stage, and with the schedule, that ``tensor`` was marked with before.
-
-    Unless it names a stage itself.
-    """
-    known = None if handle.place else _C.annotation(tensor)
+def on_stage_of(tensor: torch.Tensor, handle: "_C.ShardingHandle") -> "_C.ShardingHandle":
+    """``handle`` on the stage, and with the schedule, that ``tensor`` is marked with."""
+    known = _C.annotation(tensor)
     if known is None or known.place is None or known.mesh != handle.mesh:
         return handle
     return handle.on(*known.place).scheduled(known.schedule)

@@ -3,14 +3,12 @@
 
 from collections.abc import Sequence
 
-import torch
-
 import spmdx._C as _C
 from spmdx._annotate.mesh import Mesh
 from spmdx._auto.cuts import Cuts, choices_of, starts_of
 from spmdx._auto.space import Estimated, Space, most_model
 from spmdx._auto.strategy import Strategy, tensors_in
-from spmdx._auto.trial import Step, Trial
+from spmdx._auto.trial import Program, Trial
 from spmdx._pipelines.units import units_of
 from spmdx._program.memory_limit import without_memory_limit
 
@@ -18,19 +16,13 @@ from spmdx._program.memory_limit import without_memory_limit
 class Estimates:
     """Estimates for one program. REQUIRES: nothing but planning goes on."""
 
-    def __init__(
-        self,
-        step: Step,
-        model: torch.nn.Module,
-        optimizer: torch.optim.Optimizer | None,
-        space: Space,
-    ):
-        self._step, self._space, self._learns = step, space, optimizer is not None
-        units = units_of(model, 2)
+    def __init__(self, program: Program, space: Space):
+        self._space, self._learns = space, program.optimizer is not None
+        units = units_of(program.model, 2)
         shapes = [t.shape for t in tensors_in(space.batch)]
-        choices, kinds = choices_of(model, units, shapes)
+        choices, kinds = choices_of(program.model, units, shapes)
         self._choices = tuple(choices)
-        self._trial = Trial(model, units, kinds, optimizer)
+        self._trial = Trial(program, units, kinds)
         self._costs: dict[tuple, tuple[_C.ModelCost, tuple[str, ...]]] = {}
         self._cuts: dict[int, Cuts] = {1: Cuts(self._choices, (None,) * len(choices))}
 
@@ -114,6 +106,6 @@ class Estimates:
                 batch = strategy.mark_batch(batch, mesh)
             _C.flush()  # its random numbers are none of the step's
             with without_memory_limit():  # what is computed again, is estimated
-                cost = self._trial.run(self._step, mesh, cuts.specs(), batch)
+                cost = self._trial.run(mesh, cuts.specs(), batch)
             self._costs[key] = cost, tuple(self._trial.order)
         return self._costs[key]

@@ -6,15 +6,13 @@ from collections.abc import Iterable
 from functools import partial
 from typing import NamedTuple
 
-import torch
-
 import spmdx._C as _C
 from spmdx._auto.estimates import Estimates
 from spmdx._auto.result import AutoPlan, Candidate
 from spmdx._auto.space import Estimated, Space
 from spmdx._auto.stages import Strategies
 from spmdx._auto.strategy import Strategy
-from spmdx._auto.trial import Step
+from spmdx._auto.trial import Program
 from spmdx._auto.whole import Whole, grown, planned_whole
 from spmdx.errors import ShardingError
 
@@ -38,16 +36,10 @@ class Planned(NamedTuple):
 class Search:
     """A search of one program. REQUIRES: nothing but planning goes on."""
 
-    def __init__(
-        self,
-        step: Step,
-        model: torch.nn.Module,
-        optimizer: torch.optim.Optimizer | None,
-        space: Space,
-    ):
-        self._step, self._model, self._optimizer, self._space = step, model, optimizer, space
-        self._estimates = Estimates(step, model, optimizer, space)
-        self._strategies = Strategies(model)
+    def __init__(self, program: Program, space: Space):
+        self._program, self._space = program, space
+        self._estimates = Estimates(program, space)
+        self._strategies = Strategies(program.model)
 
     def run(self) -> AutoPlan:
         """The plan. Raises ShardingError where nothing fits."""
@@ -91,7 +83,7 @@ class Search:
         pieces, parallelism = strategy.microbatches, estimated.parallelism
         count = self._microbatches_planned(strategy, len(estimated.order))
         make = partial(self._space.microbatch, self._space.samples // pieces)
-        whole = planned_whole(strategy, self._step, self._model, self._optimizer, make, count)
+        whole = planned_whole(strategy, self._program, make, count)
         if count == pieces:
             return whole
         few = self._estimates.of(parallelism.with_microbatches(count), estimated.cuts, pieces)
@@ -162,8 +154,8 @@ class Search:
         space, hardware = self._space, _C.topology()["hardware"]
         limit = f", {space.memory_limit / 2**30:,.2f} GiB each" if space.memory_limit else ""
         return (
-            f"{type(self._model).__name__}, a batch of {space.samples} on {space.devices} devices "
-            f"({hardware['name']}{limit}): {estimated} strategies estimated, {planned} of them "
+            f"{type(self._program.model).__name__}, a batch of {space.samples} on "
+            f"{space.devices} devices ({hardware['name']}{limit}): {estimated} strategies estimated, {planned} of them "
             "planned whole"
         )
 

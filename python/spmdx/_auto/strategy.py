@@ -1,8 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """A strategy: what is said of a program so that it runs on many devices."""
 
-import fnmatch
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -12,7 +11,7 @@ from torch.utils._pytree import tree_leaves, tree_map
 from spmdx._annotate.annotation import annotate, handle_for
 from spmdx._annotate.mesh import Mesh
 from spmdx._base.own_devices import NAMES
-from spmdx._modules.marking import mark_all
+from spmdx._modules.marking import mark_all, specs_by_pattern
 from spmdx._modules.zero import zero_as
 from spmdx._pipelines.held import tensors_of
 from spmdx._pipelines.pipeline import pipeline
@@ -74,7 +73,7 @@ class Strategy:
         """Marks a model and what its optimizer holds."""
         if self.plan:
             tensors = tensors_of(model)
-            mark_all(tensors, mesh, _specs(self.plan, tensors))
+            mark_all(tensors, mesh, specs_by_pattern(self.plan, tensors))
         if self.zero and optimizer is not None:
             zero_as(model, optimizer, mesh, "data", self.zero, 0)
         if self.pipe > 1:
@@ -100,12 +99,6 @@ class Strategy:
             return annotate(moved, handle_for(moved, mesh, spec)) if any(spec) else moved
 
         return tree_map(marked, batch)
-
-
-def _specs(plan: Mapping[str, tuple], names: Iterable[str]) -> dict[str, tuple]:
-    """By name, the spec of the first pattern that matches it."""
-    found = {name: [p for p in plan if fnmatch.fnmatchcase(name, p)] for name in names}
-    return {name: plan[patterns[0]] for name, patterns in found.items() if patterns}
 
 
 def split(batch: Any, count: int) -> list[Any]:

@@ -4,7 +4,7 @@
 import contextlib
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import asdict, dataclass, replace
-from typing import Any
+from typing import Any, NamedTuple
 
 import torch
 from torch.utils._pytree import tree_flatten, tree_map
@@ -18,7 +18,13 @@ from spmdx._pipelines.held import tensors_of
 from spmdx._pipelines.trial import gradient_like, lazy_in
 from spmdx._pipelines.units import Units
 
-Step = Callable[[list[Any]], Any]
+
+class Program(NamedTuple):
+    """What is laid over devices: a step of a list of microbatches, its model, and an optimizer."""
+
+    step: Callable[[list[Any]], Any]
+    model: torch.nn.Module
+    optimizer: torch.optim.Optimizer | None
 
 
 @dataclass
@@ -56,39 +62,29 @@ class Trial:
         depths: by id of a kind, of its modules with matrices; see :func:`depths_in`.
     """
 
-    def __init__(
-        self,
-        model: torch.nn.Module,
-        units: Units,
-        kinds: Mapping[str, Kind],
-        optimizer: torch.optim.Optimizer | None,
-    ):
+    def __init__(self, program: Program, units: Units, kinds: Mapping[str, Kind]):
         self.order: list[str] = []
-        self._model, self._units, self._kinds, self._optimizer = model, units, kinds, optimizer
+        self._program, self._units, self._kinds = program, units, kinds
         self.depths: dict[int, dict[str, int]] = {}
         self._known: dict[tuple, Run] = {}
         self._parameters = {n: list(u.parameters()) for n, u in units.whole.items()}
         self._held = {
             n: {id(t) for t in [*u.parameters(), *u.buffers()]} for n, u in units.whole.items()
         }
-        self._names = {id(t): n for n, t in tensors_of(model).items()}
+        self._names = {id(t): n for n, t in tensors_of(program.model).items()}
         self._mesh: Mesh | None = None
         self._specs: Mapping[str, tuple] = {}
         self._chain: list[Part] = []
         self._counted: set[int] = set()  # parameters whose bytes a part has
         self._owned: set[int] = set()  # tensors of units that ran
-        self._saved: list[torch.Tensor] | None = (
-            None  # for its backward pass, by the unit that runs
-        )
-        self._beside: list[torch.Tensor] = []  # the same, outside of all units
+        # Tensors that are saved for backward passes: by the unit that runs, and outside of all.
+        self._saved: list[torch.Tensor] | None = None
+        self._beside: list[torch.Tensor] = []
 
-    def run(
-        self, step: Step, mesh: Mesh | None, specs: Mapping[str, tuple], batch: Any
-    ) -> "_C.ModelCost":
+    def run(self, mesh: Mesh | None, specs: Mapping[str, tuple], batch: Any) -> "_C.ModelCost":
         """Plans a step of one microbatch.
 
         Args:
-            step: the user's.
             mesh: of the axis "model"; None: one device.
             specs: of the parameters that are cut.
             batch: the microbatch.
@@ -98,11 +94,11 @@ class Trial:
         lay(self._mark(self._opened()))
         self._beside = []
         with self._in_place():
-            step([batch])
+            self._program.step([batch])
             rest = _C.planned()
         self._add_loss(rest)
         self._count_opened()
-        self._model.zero_grad(set_to_none=True)
+        self._program.model.zero_grad(set_to_none=True)
         return _cost_of(self._chain)
 
     def _add_loss(self, rest: "_C.PlannedCost") -> None:
@@ -158,19 +154,20 @@ class Trial:
             if self._saved is not None:  # within another unit, or its checkpoint's second time
                 return original(*args, **kwargs)
             before = _C.planned()
-            own = self._parameters[name]
+            own, (leaves, tree) = self._parameters[name], tree_flatten((args, kwargs))
             key = (
                 id(self._kinds[name]),
                 None if self._mesh is None else self._mesh.size(),
                 *map(self._spec, own),
-                *map(_described, tree_flatten((args, kwargs))[0]),
+                repr(tree),
+                *map(_described, leaves),
             )
             run = self._known.get(key)
             if run is None:
                 run = self._known[key] = self._planned(name, original, args, kwargs)
             self._counted.update(map(id, own))
             self._append(name, run.part, before.ns)
-            return tree_map(_as_new, run.outputs)
+            return tree_map(_detached, run.outputs)  # of its own, as each call gives
 
         return forward
 
@@ -252,18 +249,19 @@ class Trial:
         part.fixed_bytes += sum(_bytes(p) for p in parameters if not p.requires_grad)
         part.parameter_bytes += sum(map(_bytes, learned))
         part.gradient_bytes += sum(map(_bytes, learned))
-        if self._optimizer is None or not learned:
+        optimizer = self._program.optimizer
+        if optimizer is None or not learned:
             return
         for _ in range(2):  # the first makes the state
             for parameter in learned:
                 parameter.grad = gradient_like(parameter)
             _C.planned()
-            self._optimizer.step()
+            optimizer.step()
             update = _C.planned()
         part.update_ns += update.ns
         for parameter in learned:
             parameter.grad = None
-            state = self._optimizer.state.pop(parameter, {})
+            state = optimizer.state.pop(parameter, {})
             part.state_bytes += sum(map(_bytes, lazy_in(state)))
 
     def _count_opened(self) -> None:
@@ -317,8 +315,3 @@ def _detached(value: Any) -> Any:
     if not isinstance(value, torch.Tensor):
         return value
     return value.detach().requires_grad_(value.requires_grad)
-
-
-def _as_new(value: Any) -> Any:
-    """A tensor of its own, as each call of a unit gives."""
-    return _detached(value)

@@ -9,7 +9,7 @@ import torch
 
 import spmdx._C as _C
 from spmdx._auto.strategy import Strategy
-from spmdx._auto.trial import Step, lay
+from spmdx._auto.trial import Program, lay
 from spmdx._modules.zero import forget
 
 ANOTHER_WAY = 0.5  # of an estimate, that a plan takes
@@ -34,22 +34,17 @@ class Whole:
 
 
 def planned_whole(
-    strategy: Strategy,
-    step: Step,
-    model: torch.nn.Module,
-    optimizer: torch.optim.Optimizer | None,
-    microbatch: Callable[[], Any],
-    count: int,
+    strategy: Strategy, program: Program, microbatch: Callable[[], Any], count: int
 ) -> Whole:
     """Plans a step of so many microbatches. REQUIRES: nothing but planning goes on.
 
     Args:
         strategy: what is said of the program.
-        step: the user's.
-        model, optimizer: of the program; no gradients, and no state of the optimizer.
+        program: the user's, without gradients and state of the optimizer.
         microbatch: makes one, of all devices, not marked.
         count: how many of it; at most as many as the strategy has.
     """
+    step, model, optimizer = program
     mesh = strategy.mesh()
     held = [*model.parameters(), *model.buffers()]
     for tensor in held:

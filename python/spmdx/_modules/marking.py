@@ -1,8 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
 """Many parameters marked at once, or none; modules and axes checked."""
 
+import fnmatch
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
 import torch
@@ -40,6 +41,12 @@ def mark_all(
     handles = {name: handle_for(tensors[name], mesh, spec, name) for name, spec in specs.items()}
     for name, handle in handles.items():
         annotate(tensors[name], handle)
+
+
+def specs_by_pattern(plan: Mapping[str, Any], names: Iterable[str]) -> dict[str, Any]:
+    """By name, the spec of the first pattern of ``plan`` that matches it, if one does."""
+    found = {name: [p for p in plan if fnmatch.fnmatchcase(name, p)] for name in names}
+    return {name: plan[patterns[0]] for name, patterns in found.items() if patterns}
 
 
 def require_axis(mesh: Mesh, axis: Any, argument: str = "axis") -> None:

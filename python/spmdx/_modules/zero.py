@@ -7,8 +7,7 @@ from typing import Any
 
 import torch
 
-import spmdx._C as _C
-from spmdx._annotate.annotation import annotate, annotation_of, handle_for
+from spmdx._annotate.annotation import annotate, annotation_of, handle_for, on_stage_of
 from spmdx._annotate.mesh import Mesh
 from spmdx._base.own_devices import NAMES
 from spmdx._modules.marking import cut_along, require_on_device
@@ -83,11 +82,7 @@ class Zero:
 
     def _mark(self, tensor: torch.Tensor, spec: tuple, parameter: torch.Tensor) -> None:
         """On the stage of a pipeline that the parameter is on."""
-        handle = handle_for(tensor, self.mesh, spec)
-        known = _C.annotation(parameter)
-        if known is not None and known.place is not None and known.mesh == handle.mesh:
-            handle = handle.on(*known.place).scheduled(known.schedule)
-        annotate(tensor, handle)
+        annotate(tensor, on_stage_of(parameter, handle_for(tensor, self.mesh, spec)))
 
 
 class _Hooks:

@@ -12,15 +12,6 @@ import torch
 pytestmark = pytest.mark.usefixtures("double_precision")
 
 
-@pytest.fixture(autouse=True)
-def as_before():
-    if spmdx.runtime.global_runtime_device_count() != 8:
-        spmdx.runtime.set_device_count(8)
-    yield
-    spmdx.set_hardware(None, topology="in-process")
-    spmdx.set_memory_limit(None)
-
-
 def found(name, devices, **kwargs):
     program = searched.program(name, "spmdx")
     plan = spmdx.auto.search(

@@ -10,13 +10,6 @@ import spmdx
 import torch
 
 
-@pytest.fixture(autouse=True)
-def as_before():
-    yield
-    spmdx.set_hardware(None, topology="in-process")
-    spmdx.set_memory_limit(None)
-
-
 def search(program, step=None, batch=None, **kwargs):
     return spmdx.auto.search(
         step or program.step,

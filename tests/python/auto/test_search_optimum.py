@@ -6,17 +6,11 @@ import searched
 import spmdx
 from spmdx._auto.search import Search
 from spmdx._auto.space import Space
+from spmdx._auto.trial import Program
 from spmdx._pipelines.kept import planned_alone
 
 TOPOLOGIES = "nvlink", "infiniband", "gloo"
 PROGRAMS = ("mlp", 4), ("mlp", 8), ("own", 4)
-
-
-@pytest.fixture(autouse=True)
-def as_before():
-    yield
-    spmdx.set_hardware(None, topology="in-process")
-    spmdx.set_memory_limit(None)
 
 
 def best_of_all(search, devices, limit):
@@ -43,7 +37,7 @@ def test_the_chosen_one_is_within_2_percent_of_the_best(name, devices, topology)
             spmdx.set_memory_limit(limit or None)
             with planned_alone(program.model, (vars(program.optimizer),)):
                 space = Space(devices, program.batch, limit, [0, 1, 2, 3], ["1f1b", "zb-h1"])
-                search = Search(program.step, program.model, program.optimizer, space)
+                search = Search(Program(program.step, program.model, program.optimizer), space)
                 best = best_of_all(search, devices, limit)
                 found = chosen(search, devices, limit)
             assert best <= found <= 1.02 * best
