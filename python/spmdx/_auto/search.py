@@ -155,8 +155,8 @@ class Search:
         limit = f", {space.memory_limit / 2**30:,.2f} GiB each" if space.memory_limit else ""
         return (
             f"{type(self._program.model).__name__}, a batch of {space.samples} on "
-            f"{space.devices} devices ({hardware['name']}{limit}): {estimated} strategies estimated, {planned} of them "
-            "planned whole"
+            f"{space.devices} devices ({hardware['name']}{limit}): {estimated} strategies "
+            f"estimated, {planned} of them planned whole"
         )
 
     def _nothing_fits(self, estimated: list[Estimated]) -> ShardingError:
