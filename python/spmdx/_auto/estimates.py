@@ -12,6 +12,8 @@ from spmdx._auto.trial import Program, Trial
 from spmdx._pipelines.units import units_of
 from spmdx._program.memory_limit import without_memory_limit
 
+SLACK = 1.2  # of the best whole plan: up to which corrected estimates may be better
+
 
 class Estimates:
     """Estimates for one program. REQUIRES: nothing but planning goes on."""
@@ -109,3 +111,67 @@ class Estimates:
                 cost = self._trial.run(mesh, cuts.specs(), batch)
             self._costs[key] = cost, tuple(self._trial.order)
         return self._costs[key]
+
+
+class Promise:
+    """What strategies may take: estimates, corrected by whole plans of those most like them.
+
+    Plans choose what is cheapest to compute again: half of what is estimated for that counts.
+    """
+
+    def __init__(self, estimated: list[Estimated]):
+        self._left = {id(e): e for e in estimated}
+        self._once = {key: float(_once_ns(e)) for key, e in self._left.items()}
+        self._near: dict[int, tuple[int, list[float]]] = {}  # how far, and ratios there
+        self._known: set[int] = set()
+
+    def knows(self, estimated: Estimated) -> bool:
+        """Whether it was learnt what this one takes, without what is computed again."""
+        return id(estimated) in self._known
+
+    def learn(self, estimated: Estimated, once_ns: int) -> None:
+        """A step of this one takes so long, without what is computed again."""
+        if self.knows(estimated):
+            return
+        self._known.add(id(estimated))
+        self._once[id(estimated)] = once_ns
+        ratio = once_ns / _once_ns(estimated)
+        for key, other in self._left.items():
+            far = _unlike(estimated.parallelism, other.parallelism)
+            nearest, ratios = self._near.get(key, (far, []))
+            if key not in self._known and far <= nearest:
+                ratios = [*ratios, ratio] if far == nearest else [ratio]
+                self._near[key] = far, ratios
+                self._once[key] = _once_ns(other) * sum(ratios) / len(ratios)
+
+    def settle(self, estimated: Estimated) -> None:
+        """What this one takes is known."""
+        del self._left[id(estimated)]
+
+    def best(self, least: float) -> Estimated | None:
+        """That which may take least, unless none may take less than ``least``."""
+        may = [key for key in self._left if self._once[key] < least * self._slack(key)]
+        found = min(may, key=self._step_ns, default=None)
+        return None if found is None else self._left[found]
+
+    def _slack(self, key: int) -> float:
+        return 1.0 if key in self._known else SLACK
+
+    def _step_ns(self, key: int) -> float:
+        return self._once[key] + self._left[key].estimate.recomputed_ns / 2
+
+
+def _once_ns(estimated: Estimated) -> int:
+    estimate = estimated.estimate
+    return max(1, estimate.step_ns - estimate.recomputed_ns)
+
+
+def _unlike(a: "_C.Parallelism", b: "_C.Parallelism") -> int:
+    """How far two are from each other, in factors of two and in settings."""
+
+    def factors(name: str) -> int:
+        return abs(getattr(a, name).bit_length() - getattr(b, name).bit_length())
+
+    settings = (a.zero != b.zero) + (a.schedule != b.schedule)
+    axes = factors("pipe") + factors("data") + factors("model")
+    return 2 * (axes + settings) + factors("microbatches")

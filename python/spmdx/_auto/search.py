@@ -2,26 +2,31 @@
 """The search: strategies are estimated from plans of parts, and the best are planned whole."""
 
 import dataclasses
+import math
 from collections.abc import Iterable
 from functools import partial
 from typing import NamedTuple
 
 import spmdx._C as _C
-from spmdx._auto.estimates import Estimates
+from spmdx._auto.estimates import Estimates, Promise
 from spmdx._auto.result import AutoPlan, Candidate
 from spmdx._auto.space import Estimated, Space
 from spmdx._auto.stages import Strategies
 from spmdx._auto.strategy import Strategy
 from spmdx._auto.trial import Program
-from spmdx._auto.whole import Whole, grown, planned_whole
+from spmdx._auto.whole import Whole, continued, grown, planned_whole
+from spmdx._program.memory_limit import without_memory_limit
 from spmdx.errors import ShardingError
 
-SLACK = 1.5  # of the least estimate: up to which strategies are planned whole
-PLANNED = 24  # strategies that are planned whole, if one of them fits
-NODES = 60_000  # of whole plans, after which no other one is begun
-PLANS = 4  # at least, for which these nodes are to do
+NEARLY = 0.15  # of the limit of memory, that an estimate may lack: plans may need less
+TRIED = 32  # strategies that are planned whole, if one of them fits
+IN_VAIN = 20  # of them, one after the other, after which no better one is expected
+WORTH = 0.99  # of the best time: what is less is a better one
+NODES = 240_000  # of whole plans, after which no other one is begun
+NODES_OF_A_PLAN = 15_000  # about, at most, unless the fewest microbatches have more
 NODES_OF_A_PART = 100  # about, with its backward pass, for a microbatch
 FEWEST = 3  # microbatches of a whole plan, if there are so many
+ALIKE = 7  # microbatches, from where on each one more is planned as the one before
 DOUBLINGS = 6  # of the number of devices, to say how many would do
 FAMILIES = "data", "tensor", "pipeline", "hybrid"
 
@@ -31,6 +36,38 @@ class Planned(NamedTuple):
 
     estimated: Estimated
     whole: Whole
+
+
+@dataclasses.dataclass
+class SoFar:
+    """What whole plans came to.
+
+    Attributes:
+        best: the least time of a step that fits.
+        tried: strategies that were planned, with a limit of memory or without.
+        in_vain: of them, the last ones that were not better.
+        nodes: of all plans.
+    """
+
+    best: float = math.inf
+    tried: int = 0
+    in_vain: int = 0
+    nodes: int = 0
+
+    def note(self, whole: Whole, is_second: bool, has_room: bool) -> None:
+        """One more, of a strategy that was or was not planned before."""
+        self.nodes += whole.nodes
+        self.tried += not is_second
+        self.in_vain += not is_second
+        if has_room and whole.step_ns < self.best:
+            self.in_vain = self.in_vain if whole.step_ns > WORTH * self.best else 0
+            self.best = whole.step_ns
+
+    @property
+    def is_enough(self) -> bool:
+        """Of plans, if one fits."""
+        is_much = self.tried >= TRIED or self.in_vain >= IN_VAIN or self.nodes > NODES
+        return is_much and self.best < math.inf
 
 
 class Search:
@@ -46,54 +83,63 @@ class Search:
         estimated = self._estimates.of_all(self._space.devices)
         if not estimated:
             raise _no_shape(self._space)
-        fits = [e for e in estimated if e.estimate.short_bytes == 0]
-        if not fits:
+        most = NEARLY * self._space.memory_limit
+        may_fit = [e for e in estimated if e.estimate.short_bytes <= most]
+        if not may_fit:
             raise self._nothing_fits(estimated)
-        return self._result(estimated, self.planned(fits))
+        return self._result(estimated, self.planned(may_fit))
 
-    def planned(self, fits: list[Estimated]) -> list[Planned]:
+    def planned(self, may_fit: list[Estimated]) -> list[Planned]:
         """Whole plans of those that may be the best, and of more until one fits."""
-        limit, nodes, found = self._space.memory_limit, 0, False
         wholes: list[Planned] = []
-        for estimated, is_wanted in self._by_promise(fits):
-            if found and (not is_wanted or nodes > NODES or len(wholes) >= PLANNED):
-                continue
-            whole = self.whole(estimated)
-            nodes += whole.nodes
-            wholes.append(Planned(estimated, whole))
-            found = found or not limit or whole.peak_bytes <= limit
-        if not found:
-            raise self._nothing_fits(fits)
+        promise, first, so_far = Promise(may_fit), _first_of_each(may_fit), SoFar()
+        while not so_far.is_enough:
+            estimated = first.pop(0) if first else promise.best(so_far.best)
+            if estimated is None:
+                break
+            is_second = promise.knows(estimated)
+            whole, is_settled = self._attempt(estimated, is_second)
+            so_far.note(whole, is_second, self._has_room(whole))
+            promise.learn(estimated, whole.step_ns - whole.recomputed_ns)
+            if is_settled:
+                promise.settle(estimated)
+                wholes.append(Planned(estimated, whole))
+        if so_far.best == math.inf:
+            raise self._nothing_fits(may_fit)
         return wholes
 
-    def _by_promise(self, fits: list[Estimated]) -> list[tuple[Estimated, bool]]:
-        """The best, that of each family and stage of ZeRO, then all; and which are wanted."""
-        first: dict[tuple[str, int], Estimated] = {}
-        for estimated in fits:
-            parallelism = estimated.parallelism
-            first.setdefault((_family(parallelism), parallelism.zero), estimated)
-        most = SLACK * fits[0].estimate.step_ns
-        chosen = {id(estimated) for estimated in first.values()}
-        rest = [e for e in fits if id(e) not in chosen]
-        return [(e, True) for e in first.values()] + [(e, e.estimate.step_ns <= most) for e in rest]
+    def _attempt(self, estimated: Estimated, is_second: bool) -> tuple[Whole, bool]:
+        """A whole plan, and whether it is what the strategy takes.
+
+        Plans that compute values again take long to find, and are no shorter than without. So the
+        first one is made without a limit.
+        """
+        if is_second or not estimated.estimate.recomputed_ns:
+            return self.whole(estimated), True
+        with without_memory_limit():
+            whole = self.whole(estimated)
+        return whole, self._has_room(whole)
+
+    def _has_room(self, whole: Whole) -> bool:
+        return not self._space.memory_limit or whole.peak_bytes <= self._space.memory_limit
 
     def whole(self, estimated: Estimated) -> Whole:
-        """The whole plan; where there are many microbatches, of fewer, and the rest follows."""
+        """The whole plan; where it would have too many nodes, of fewer microbatches."""
         strategy = self._strategies.of(estimated)
         pieces, parallelism = strategy.microbatches, estimated.parallelism
-        count = self._microbatches_planned(strategy, len(estimated.order))
-        make = partial(self._space.microbatch, self._space.samples // pieces)
-        whole = planned_whole(strategy, self._program, make, count)
+        count = _microbatches_planned(strategy, len(estimated.order))
+        whole = self._plan(strategy, count)
         if count == pieces:
             return whole
+        fewer = count - strategy.pipe
+        if fewer >= strategy.pipe * strategy.chunks:  # both fill the pipeline
+            return continued(fewer, self._plan(strategy, fewer), count, whole, pieces)
         few = self._estimates.of(parallelism.with_microbatches(count), estimated.cuts, pieces)
         return grown(whole, count, strategy, few.estimate, estimated.estimate)
 
-    def _microbatches_planned(self, strategy: Strategy, parts: int) -> int:
-        """As many as fill a pipeline twice, unless a plan would have too many nodes."""
-        many = max(FEWEST, 2 * strategy.pipe * strategy.chunks)
-        most = max(FEWEST, NODES // (PLANS * NODES_OF_A_PART * parts))
-        return min(strategy.microbatches, many, most)
+    def _plan(self, strategy: Strategy, count: int) -> Whole:
+        make = partial(self._space.microbatch, self._space.samples // strategy.microbatches)
+        return planned_whole(strategy, self._program, make, count)
 
     def _result(self, estimated: list[Estimated], wholes: list[Planned]) -> AutoPlan:
         """The best whole plan that fits, then those planned whole, then all others, by time."""
@@ -174,6 +220,24 @@ class Search:
             if any(e.estimate.short_bytes == 0 for e in more):
                 return ShardingError(f"{said}Pass devices={devices * times}, or a larger limit.")
         return ShardingError(f"{said}Pass a larger limit, a larger batch, or a smaller model.")
+
+
+def _first_of_each(fits: list[Estimated]) -> list[Estimated]:
+    """The best by estimate of each family and stage of ZeRO."""
+    first: dict[tuple[str, int], Estimated] = {}
+    for estimated in fits:
+        parallelism = estimated.parallelism
+        first.setdefault((_family(parallelism), parallelism.zero), estimated)
+    return [*first.values()]
+
+
+def _microbatches_planned(strategy: Strategy, parts: int) -> int:
+    """All, unless a plan would have too many nodes: then so many that the rest follows."""
+    pieces, most = strategy.microbatches, NODES_OF_A_PLAN // (NODES_OF_A_PART * parts)
+    if pieces <= most:
+        return pieces
+    many = max(ALIKE, strategy.pipe * (strategy.chunks + 1))
+    return min(pieces, max(FEWEST, min(many, most)))
 
 
 def _family(parallelism: "_C.Parallelism") -> str:

@@ -77,25 +77,40 @@ def _make_state(model: torch.nn.Module, optimizer: torch.optim.Optimizer | None)
     _C.flush()
 
 
+def continued(few: int, fewer: Whole, more: int, whole: Whole, count: int) -> Whole:
+    """Plans of few and of more microbatches as one of ``count``: all of them take equally long."""
+
+    def at(name: str) -> int:
+        low, high = getattr(fewer, name), getattr(whole, name)
+        return max(high, high + round((high - low) * (count - more) / (more - few)))
+
+    return Whole(
+        step_ns=at("step_ns"),
+        wire_bytes=at("wire_bytes"),
+        peak_bytes=at("peak_bytes"),
+        recomputed_ns=at("recomputed_ns"),
+        peak_seconds=whole.peak_seconds * count / more,
+        nodes=fewer.nodes + whole.nodes,
+    )
+
+
 def grown(
     whole: Whole, count: int, strategy: Strategy, fewer: "_C.Estimate", all_of_them: "_C.Estimate"
 ) -> Whole:
-    """A plan of few microbatches as one of all of them, whose estimates these are.
+    """A plan of too few microbatches to fill a pipeline as one of all, whose estimates these are.
 
-    It grows as the estimate does; where it has filled the pipeline at least in proportion. Where
+    It grows as the estimate does. Where
     the plan takes far less than its estimate, few are done in another way than many, as by
     gathering what they read in place of summing gradients: then the estimate counts, as it does
     of the peak, where many are to be computed again.
     """
     times = strategy.microbatches / count
-    is_filled = count >= strategy.pipe * strategy.chunks
 
     def more(figure: int, by: str) -> int:
         few, many = getattr(fewer, by), getattr(all_of_them, by)
         if whole.step_ns < ANOTHER_WAY * fewer.step_ns:
             return many
-        in_proportion = round(figure * many / max(few, 1)) if is_filled else 0
-        return max(figure + many - few, in_proportion)
+        return max(figure, figure + many - few)
 
     again = all_of_them.recomputed_ns
     peak = all_of_them.peak_bytes if again else more(whole.peak_bytes, "peak_bytes")
