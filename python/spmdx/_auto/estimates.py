@@ -12,6 +12,7 @@ from spmdx._auto.trial import Program, Trial
 from spmdx._pipelines.units import units_of
 from spmdx._program.memory_limit import without_memory_limit
 
+ANOTHER_WAY = 1.7  # times or a part of an estimate: such a plan tells of no other strategies
 SLACK = 1.2  # of the best whole plan: up to which corrected estimates may be better
 
 
@@ -136,6 +137,8 @@ class Promise:
         self._known.add(id(estimated))
         self._once[id(estimated)] = once_ns
         ratio = once_ns / _once_ns(estimated)
+        if not 1 / ANOTHER_WAY < ratio < ANOTHER_WAY:
+            return
         for key, other in self._left.items():
             far = _unlike(estimated.parallelism, other.parallelism)
             nearest, ratios = self._near.get(key, (far, []))

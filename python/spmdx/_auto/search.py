@@ -22,7 +22,8 @@ NEARLY = 0.15  # of the limit of memory, that an estimate may lack: plans may ne
 TRIED = 32  # strategies that are planned whole, if one of them fits
 IN_VAIN = 20  # of them, one after the other, after which no better one is expected
 WORTH = 0.99  # of the best time: what is less is a better one
-NODES = 240_000  # of whole plans, after which no other one is begun
+NODES = 400_000  # of whole plans, after which no other one is begun
+ON_TWO_AXES = 10  # so many more nodes is one, of one microbatch, where "data" and "model" cut all
 NODES_OF_A_PLAN = 15_000  # about, at most, unless the fewest microbatches have more
 NODES_OF_A_PART = 100  # about, with its backward pass, for a microbatch
 FEWEST = 3  # microbatches of a whole plan, if there are so many
@@ -54,14 +55,14 @@ class SoFar:
     in_vain: int = 0
     nodes: int = 0
 
-    def note(self, whole: Whole, is_second: bool, has_room: bool) -> None:
+    def note(self, step_ns: int, nodes: int, is_second: bool, has_room: bool) -> None:
         """One more, of a strategy that was or was not planned before."""
-        self.nodes += whole.nodes
+        self.nodes += nodes
         self.tried += not is_second
         self.in_vain += not is_second
-        if has_room and whole.step_ns < self.best:
-            self.in_vain = self.in_vain if whole.step_ns > WORTH * self.best else 0
-            self.best = whole.step_ns
+        if has_room and step_ns < self.best:
+            self.in_vain = self.in_vain if step_ns > WORTH * self.best else 0
+            self.best = step_ns
 
     @property
     def is_enough(self) -> bool:
@@ -99,7 +100,8 @@ class Search:
                 break
             is_second = promise.knows(estimated)
             whole, is_settled = self._attempt(estimated, is_second)
-            so_far.note(whole, is_second, self._has_room(whole))
+            nodes = _weighed(whole.nodes, estimated.parallelism)
+            so_far.note(whole.step_ns, nodes, is_second, self._has_room(whole))
             promise.learn(estimated, whole.step_ns - whole.recomputed_ns)
             if is_settled:
                 promise.settle(estimated)
@@ -236,8 +238,14 @@ def _microbatches_planned(strategy: Strategy, parts: int) -> int:
     pieces, most = strategy.microbatches, NODES_OF_A_PLAN // (NODES_OF_A_PART * parts)
     if pieces <= most:
         return pieces
-    many = max(ALIKE, strategy.pipe * (strategy.chunks + 1))
-    return min(pieces, max(FEWEST, min(many, most)))
+    count = max(FEWEST, min(most, max(ALIKE, strategy.pipe * (strategy.chunks + 1))))
+    return pieces if pieces < 2 * count - strategy.pipe else count  # two plans would have as many
+
+
+def _weighed(nodes: int, parallelism: "_C.Parallelism") -> int:
+    """Nodes of a plan by the time that it takes: much is tried where an op may have two axes."""
+    both = parallelism.pipe == 1 and parallelism.data > 1 and parallelism.model > 1
+    return nodes + both * ON_TWO_AXES * nodes // parallelism.microbatches
 
 
 def _family(parallelism: "_C.Parallelism") -> str:
