@@ -2,13 +2,14 @@
 """How good the search of strategies is: what it chooses, beside the best of all strategies.
 
     python benchmarks/search.py [--models REGEX] [--devices 4 8 16] [--topologies REGEX]
-                                [--jobs 1] [--json FILE] [--first N]
+                                [--cuts] [--jobs 1] [--json FILE] [--first N]
 
 Every setting is a small model on so many devices of a topology. All strategies of its space are
 planned whole, with all their microbatches, and the fastest is the best; then the same under a limit
-of memory in which that one does not fit. Times are predicted, and nothing runs. The ratio is of the
-time of what `spmdx.auto.search` chooses to that of the best. What the JSON has is not done again:
-all settings take hours. They are in an order in which the first ones have all models among them.
+of memory in which that one does not fit. Times are predicted, and nothing runs. The ratio is that
+of what `spmdx.auto.search` chooses to the best; less than 1 says that it cut other dims than the
+strategies of the space, to which `--cuts` adds those that cut what Megatron-LM does. What the JSON
+has is not done again: all settings take hours. The first ones have all models among them.
 """
 
 import argparse
@@ -47,27 +48,30 @@ def settings(options):
     places = [(n, t) for n, t in places if re.search(options.topologies, t)]
     names = [name for name in NETS if re.search(options.models, name)]
     turns = range(len(places))
+    cuts = ["cuts"] if options.cuts else []
     return [
-        (name, *places[(at + turn) % len(places)])
+        (name, *places[(at + turn) % len(places)], *cuts)
         for turn in turns
         for at, name in enumerate(names)
     ]
 
 
-def measure(name, devices, topology):
+def measure(name, devices, topology, cuts=""):
     """Outcomes as dicts, without a limit and with one."""
     torch.set_num_threads(1)
     spmdx.runtime.set_device_count(max(DEVICES))
     net = NETS[name]
     with spmdx.plan_only():
         spmdx.set_hardware("h100-80" if topology in OF_GPUS else None, topology=topology)
-        found = outcomes(net.program(), net.batch(net.samples), devices)
+        found = outcomes(net.program(), net.batch(net.samples), devices, cuts=bool(cuts))
     return [asdict(outcome) for outcome in found]
 
 
 def run(wanted, jobs, known, path):
     """Adds what is not known yet to it, and to the file after each setting."""
     left = [each for each in wanted if key(each) not in known]
+    if not left:
+        return
     spawned = get_context("spawn")
     with ProcessPoolExecutor(jobs, spawned, max_tasks_per_child=1) as pool:
         waiting = {pool.submit(measure, *each): each for each in left}
@@ -141,6 +145,7 @@ def arguments():
     parser.add_argument("--models", default="", help="a regular expression that names match")
     parser.add_argument("--devices", type=int, nargs="+", choices=DEVICES, default=DEVICES)
     parser.add_argument("--topologies", default="", help="a regular expression likewise")
+    parser.add_argument("--cuts", action="store_true", help="also with what Megatron-LM cuts")
     parser.add_argument("--jobs", type=int, default=1, help="processes at once")
     parser.add_argument("--json", type=Path, help="a file of what is known, which is added to")
     parser.add_argument("--first", type=int, help="so many settings, not all")

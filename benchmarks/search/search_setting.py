@@ -67,40 +67,45 @@ class Everything:
         free: the same without a limit. A plan of it that fits is the plan with the limit, and one
             that does not fit takes no less time with a limit: of those that are longer than the
             best that was found, none is planned.
+        cuts: also with what Megatron-LM cuts, where "model" is to cut something else.
     """
 
-    def __init__(self, program: Program, space: Space, free: "Everything | None" = None):
+    def __init__(
+        self, program: Program, space: Space, free: "Everything | None" = None, cuts: bool = False
+    ):
         self._program, self._space = program, space
         self._search = Search(program, space)
-        self._estimated = {}
+        self._estimated: dict[str, int] = {}
+        self._strategies: dict[str, Strategy] = {}
         self.wholes: dict[str, Whole] = {}
-        strategies = {}
         for estimated in self._search._estimates.of_all(space.devices):
-            strategy = self._search._strategies.of(estimated)
-            strategies[told(strategy)] = strategy
-            self._estimated[told(strategy)] = estimated.estimate.step_ns
-        for name in strategies if free is None else ():
-            self.wholes[name] = self._whole(strategies[name])
-        if free is not None:
-            self._plan_as_far_as_needed(strategies, free.wholes)
+            likewise = self._search._estimates.usually_cut(estimated) if cuts else []
+            for each in (estimated, *likewise):
+                strategy = self._search._strategies.of(each)
+                name = self._name(strategy)
+                self._estimated[name] = each.estimate.step_ns
+                self._strategies[name] = strategy
+        if free is None:
+            self.wholes = {name: self._whole(s) for name, s in self._strategies.items()}
+        else:
+            self._plan_as_far_as_needed(free.wholes)
 
-    def _plan_as_far_as_needed(self, strategies: dict[str, Strategy], free: dict[str, Whole]):
+    def _plan_as_far_as_needed(self, free: dict[str, Whole]) -> None:
         best = float("inf")
-        for name in sorted(strategies, key=lambda name: free[name].step_ns):
+        for name in sorted(self._strategies, key=lambda name: free[name].step_ns):
             if free[name].step_ns >= best:
                 return
-            known = self._fits(free[name])
-            whole = free[name] if known else self._whole(strategies[name])
-            self.wholes[name] = whole
-            if self._fits(whole):
-                best = min(best, whole.step_ns)
+            known = free[name] if self._fits(free[name]) else None
+            self.wholes[name] = known or self._whole(self._strategies[name])
+            if self._fits(self.wholes[name]):
+                best = min(best, self.wholes[name].step_ns)
 
     def outcome(self) -> Outcome:
         fitting = {name: whole for name, whole in self.wholes.items() if self._fits(whole)}
         best = min(fitting, key=lambda name: fitting[name].step_ns, default=None)
         return Outcome(
             self._space.memory_limit,
-            len(self._estimated),
+            len(self._strategies),
             self._chosen(),
             None if best is None else self._choice(best, fitting[best]),
         )
@@ -110,14 +115,21 @@ class Everything:
             strategy = self._search.run().strategy
         except ShardingError:
             return None
-        known = self.wholes.get(told(strategy))
-        return self._choice(told(strategy), known or self._whole(strategy))
+        name = self._name(strategy)
+        return self._choice(name, self.wholes.get(name) or self._whole(strategy))
+
+    def _name(self, strategy: Strategy) -> str:
+        """In a few words; one that differs by what "model" cuts alone is said to."""
+        name = told(strategy)
+        while self._strategies.get(name, strategy) != strategy:
+            name += ", cut otherwise"
+        return name
 
     def _choice(self, name: str, whole: Whole) -> Choice:
-        return Choice(name, whole.step_ns, whole.peak_bytes, self._estimated[name])
+        return Choice(name, whole.step_ns, whole.peak_bytes, self._estimated.get(name, 0))
 
     def _fits(self, whole: Whole) -> bool:
-        return not self._space.memory_limit or whole.peak_bytes <= self._space.memory_limit
+        return self._space.has_room(whole.peak_bytes)
 
     def _whole(self, strategy: Strategy) -> Whole:
         make = partial(self._space.microbatch, self._space.samples // strategy.microbatches)
@@ -125,7 +137,7 @@ class Everything:
 
 
 def told(strategy: Strategy) -> str:
-    """A strategy in a few words; what "model" cuts follows from its size."""
+    """A strategy in a few words, without what "model" cuts."""
     axes = " ".join(f"{name}={size}" for name, size in strategy.axes.items())
     parts = [axes, f"microbatches={strategy.microbatches}"]
     parts += [strategy.schedule] if strategy.schedule else []
@@ -134,7 +146,7 @@ def told(strategy: Strategy) -> str:
 
 
 def outcomes(
-    program: Program, batch: object, devices: int, limit: int | None = None
+    program: Program, batch: object, devices: int, limit: int | None = None, cuts: bool = False
 ) -> list[Outcome]:
     """Without a limit of memory, then with one. REQUIRES: within `spmdx.plan_only`.
 
@@ -143,16 +155,18 @@ def outcomes(
         batch: what a step takes, of all devices.
         limit: bytes of a device; None: half-way between what the best one needs and the least that
             one needs. Where these are nearly the same, nothing is asked with a limit.
+        cuts: also strategies with what Megatron-LM cuts.
     """
     with planned_alone(program.model, (vars(program.optimizer),)):
         spmdx.set_memory_limit(None)
-        free = Everything(program, Space(devices, batch, 0, [*STAGES], [*SCHEDULES]))
+        free = Everything(program, Space(devices, batch, 0, [*STAGES], [*SCHEDULES]), cuts=cuts)
         found = [free.outcome()]
         limit = limit or _tight(found[0].best.peak_bytes, free)
         if limit:
             spmdx.set_memory_limit(limit)
             space = Space(devices, batch, limit, [*STAGES], [*SCHEDULES])
-            found.append(Everything(program, space, free).outcome())
+            found.append(Everything(program, space, free, cuts).outcome())
+        spmdx.set_memory_limit(None)
         return found
 
 

@@ -12,7 +12,9 @@ from spmdx._auto.trial import Program, Trial
 from spmdx._pipelines.units import units_of
 from spmdx._program.memory_limit import without_memory_limit
 
-ANOTHER_WAY = 1.7  # times or a part of an estimate: such a plan tells of no other strategies
+# A plan that takes so many times its estimate tells of no others; one that takes so much less does
+# something else than its estimate: it tells of those with the same axes.
+ANOTHER_WAY = 1.7
 SLACK = 1.2  # of the best whole plan: up to which corrected estimates may be better
 
 
@@ -28,6 +30,7 @@ class Estimates:
         self._trial = Trial(program, units, kinds)
         self._costs: dict[tuple, tuple[_C.ModelCost, tuple[str, ...]]] = {}
         self._cuts: dict[int, Cuts] = {1: Cuts(self._choices, (None,) * len(choices))}
+        self._usual: dict[int, list[Cuts]] = {}
 
     def of_all(self, devices: int, roughly: bool = False) -> list[Estimated]:
         """All parallelisms of so many devices, those that take least first.
@@ -83,7 +86,17 @@ class Estimates:
             if all(dim is None for dim in settled.dims):  # an axis is there to cut something
                 settled = cuts(min(starts[-2:], key=cost))
             self._cuts[model] = settled
+            self._usual[model] = [cuts(start) for start in starts[-2:]]
         return self._cuts[model]
+
+    def usually_cut(self, estimated: Estimated) -> list[Estimated]:
+        """The same with what Megatron-LM would cut, where that is something else."""
+        parallelism = estimated.parallelism
+        return [
+            self.of(parallelism, cuts, parallelism.microbatches)
+            for cuts in self._usual.get(parallelism.model, [])
+            if cuts.dims != estimated.cuts.dims and any(dim is not None for dim in cuts.dims)
+        ]
 
     def _as_before(self, options: list[list[int | None]]) -> list[list[int]]:
         """The cuts that were settled last, as far as these options have them."""
@@ -137,12 +150,14 @@ class Promise:
         self._known.add(id(estimated))
         self._once[id(estimated)] = once_ns
         ratio = once_ns / _once_ns(estimated)
-        if not 1 / ANOTHER_WAY < ratio < ANOTHER_WAY:
+        if ratio > ANOTHER_WAY:
             return
+        is_usual = ratio > 1 / ANOTHER_WAY
         for key, other in self._left.items():
             far = _unlike(estimated.parallelism, other.parallelism)
             nearest, ratios = self._near.get(key, (far, []))
-            if key not in self._known and far <= nearest:
+            is_like = is_usual or _axes(estimated.parallelism) == _axes(other.parallelism)
+            if key not in self._known and is_like and far <= nearest:
                 ratios = [*ratios, ratio] if far == nearest else [ratio]
                 self._near[key] = far, ratios
                 self._once[key] = _once_ns(other) * sum(ratios) / len(ratios)
@@ -167,6 +182,10 @@ class Promise:
 def _once_ns(estimated: Estimated) -> int:
     estimate = estimated.estimate
     return max(1, estimate.step_ns - estimate.recomputed_ns)
+
+
+def _axes(parallelism: "_C.Parallelism") -> tuple[int, int, int]:
+    return parallelism.pipe, parallelism.data, parallelism.model
 
 
 def _unlike(a: "_C.Parallelism", b: "_C.Parallelism") -> int:

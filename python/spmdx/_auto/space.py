@@ -9,7 +9,7 @@ from torch.utils._pytree import tree_map
 
 import spmdx._C as _C
 from spmdx._auto.cuts import Cuts
-from spmdx._auto.strategy import tensors_in
+from spmdx._auto.strategy import Strategy, tensors_in
 from spmdx._auto.trial import unknown
 
 MOST_MODEL = 64  # devices that "model" has, where the topology has one level
@@ -38,6 +38,10 @@ class Space:
         """Of the batch."""
         return tensors_in(self.batch)[0].shape[0]
 
+    def has_room(self, peak_bytes: int) -> bool:
+        """Whether a device holds so many bytes."""
+        return not self.memory_limit or peak_bytes <= self.memory_limit
+
     def microbatch(self, samples: int) -> Any:
         """A batch of so many samples, on the device, of which nothing but types is known."""
 
@@ -63,6 +67,12 @@ class Estimated(NamedTuple):
     estimate: "_C.Estimate"
     cuts: Cuts
     order: tuple[str, ...]
+
+    @property
+    def family(self) -> str:
+        """As a strategy has it."""
+        p = self.parallelism
+        return Strategy(p.data, p.model, p.pipe).family
 
 
 def most_model() -> int:

@@ -1,0 +1,183 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Whole plans of the strategies that may be the best, the most promising first."""
+
+import dataclasses
+import math
+from functools import partial
+from typing import NamedTuple
+
+import spmdx._C as _C
+from spmdx._auto.estimates import SLACK, Estimates, Promise
+from spmdx._auto.space import Estimated, Space
+from spmdx._auto.stages import Strategies
+from spmdx._auto.strategy import Strategy
+from spmdx._auto.trial import Program
+from spmdx._auto.whole import Whole, continued, grown, planned_whole
+from spmdx._program.memory_limit import without_memory_limit
+
+TRIED = 32  # strategies that are planned whole, if one of them fits
+IN_VAIN = 20  # of them, one after the other, after which no better one is expected
+WORTH = 0.99  # of the best time: what is less is a better one
+NODES = 400_000  # of whole plans, after which no other one is begun
+NODES_OF_USUAL = 100_000  # of plans with other cuts, likewise
+ON_TWO_AXES = 10  # so many more nodes is one, of one microbatch, where "data" and "model" cut all
+NODES_OF_A_PLAN = 15_000  # about, at most, unless the fewest microbatches have more
+NODES_OF_A_PART = 100  # about, with its backward pass, for a microbatch
+FEWEST = 3  # microbatches of a whole plan, if there are so many
+ALIKE = 7  # microbatches, from where on each one more is planned as the one before
+
+
+class Planned(NamedTuple):
+    """An estimate, and the whole plan."""
+
+    estimated: Estimated
+    whole: Whole
+
+
+@dataclasses.dataclass
+class SoFar:
+    """What whole plans came to.
+
+    Attributes:
+        best: the least time of a step that fits.
+        tried: strategies that were planned, with a limit of memory or without.
+        in_vain: of them, the last ones that were not better.
+        nodes: of all plans.
+    """
+
+    best: float = math.inf
+    tried: int = 0
+    in_vain: int = 0
+    nodes: int = 0
+
+    def note(self, step_ns: int, nodes: int, is_second: bool, has_room: bool) -> None:
+        """One more, of a strategy that was or was not planned before."""
+        self.nodes += nodes
+        self.tried += not is_second
+        self.in_vain += not is_second
+        if has_room and step_ns < self.best:
+            self.in_vain = self.in_vain if step_ns > WORTH * self.best else 0
+            self.best = step_ns
+
+    @property
+    def are_many(self) -> bool:
+        """Enough, if one fits."""
+        return self.tried >= TRIED or self.in_vain >= IN_VAIN or self.nodes > NODES
+
+
+class Planner:
+    """Plans strategies of one program whole. REQUIRES: nothing but planning goes on."""
+
+    def __init__(
+        self, program: Program, space: Space, estimates: Estimates, strategies: Strategies
+    ):
+        self._program, self._space = program, space
+        self._estimates, self._strategies = estimates, strategies
+
+    def planned(self, may_fit: list[Estimated]) -> list[Planned]:
+        """Whole plans of those that may be the best, and of more until one fits, if one does.
+
+        Args:
+            may_fit: those that fit by their estimates, and some that nearly do.
+        """
+        wholes: list[Planned] = []
+        promise, first, so_far = Promise(may_fit), _first_of_each(may_fit), SoFar()
+        while (estimated := first.pop(0) if first else promise.best(so_far.best)) is not None:
+            if so_far.are_many and so_far.best < math.inf:
+                break
+            if so_far.are_many and estimated.estimate.short_bytes:
+                promise.settle(estimated)
+                continue
+            is_second = promise.knows(estimated)
+            whole, is_settled = self._attempt(estimated, is_second)
+            nodes = _weighed(whole.nodes, estimated.parallelism)
+            so_far.note(whole.step_ns, nodes, is_second, self._space.has_room(whole.peak_bytes))
+            promise.learn(estimated, whole.step_ns - whole.recomputed_ns)
+            if is_settled:
+                promise.settle(estimated)
+                wholes.append(Planned(estimated, whole))
+        return self._cut_as_usual(wholes, so_far.best)
+
+    def _cut_as_usual(self, wholes: list[Planned], best: float) -> list[Planned]:
+        """These, of which the best with each size of "model" are cut as is usual, if that is less.
+
+        Cuts are chosen by plans of parts, which do not know what the planner does between them.
+        """
+        good = [
+            p
+            for p in wholes
+            if self._space.has_room(p.whole.peak_bytes) and p.whole.step_ns <= SLACK * best
+        ]
+        by_model: dict[int, Planned] = {}
+        for planned in sorted(good, key=_time):
+            by_model.setdefault(planned.estimated.parallelism.model, planned)
+        nodes, instead = 0, dict[int, Planned]()
+        for planned in by_model.values():
+            for estimated in self._estimates.usually_cut(planned.estimated):
+                if nodes > NODES_OF_USUAL:
+                    break
+                least = instead.get(id(planned), planned)
+                whole, is_settled = self._attempt(estimated, is_second=False)
+                nodes += _weighed(whole.nodes, estimated.parallelism)
+                if not is_settled and whole.step_ns < least.whole.step_ns:
+                    whole = self.whole(estimated)
+                if self._space.has_room(whole.peak_bytes) and whole.step_ns < least.whole.step_ns:
+                    instead[id(planned)] = Planned(estimated, whole)
+        return [instead.get(id(planned), planned) for planned in wholes]
+
+    def _attempt(self, estimated: Estimated, is_second: bool) -> tuple[Whole, bool]:
+        """A whole plan, and whether it is what the strategy takes.
+
+        Plans that compute values again take long to find, and are no shorter than without. So the
+        first one is made without a limit.
+        """
+        if is_second or not estimated.estimate.recomputed_ns:
+            return self.whole(estimated), True
+        with without_memory_limit():
+            whole = self.whole(estimated)
+        return whole, self._space.has_room(whole.peak_bytes)
+
+    def whole(self, estimated: Estimated) -> Whole:
+        """The whole plan; where it would have too many nodes, of fewer microbatches."""
+        strategy = self._strategies.of(estimated)
+        pieces, parallelism = strategy.microbatches, estimated.parallelism
+        count = _microbatches_planned(strategy, len(estimated.order))
+        whole = self._plan(strategy, count)
+        if count == pieces:
+            return whole
+        fewer = count - strategy.pipe
+        if fewer >= strategy.pipe * strategy.chunks:  # both fill the pipeline
+            return continued(fewer, self._plan(strategy, fewer), count, whole, pieces)
+        few = self._estimates.of(parallelism.with_microbatches(count), estimated.cuts, pieces)
+        return grown(whole, count, strategy, few.estimate, estimated.estimate)
+
+    def _plan(self, strategy: Strategy, count: int) -> Whole:
+        make = partial(self._space.microbatch, self._space.samples // strategy.microbatches)
+        return planned_whole(strategy, self._program, make, count)
+
+
+def _time(planned: Planned) -> int:
+    return planned.whole.step_ns
+
+
+def _first_of_each(fits: list[Estimated]) -> list[Estimated]:
+    """The best by estimate of each family and stage of ZeRO."""
+    first: dict[tuple[str, int], Estimated] = {}
+    for estimated in fits:
+        first.setdefault((estimated.family, estimated.parallelism.zero), estimated)
+    return [*first.values()]
+
+
+def _microbatches_planned(strategy: Strategy, parts: int) -> int:
+    """All, unless a plan would have too many nodes: then so many that the rest follows."""
+    pieces, most = strategy.microbatches, NODES_OF_A_PLAN // (NODES_OF_A_PART * parts)
+    if pieces <= most:
+        return pieces
+    count = max(FEWEST, min(most, max(ALIKE, strategy.pipe * (strategy.chunks + 1))))
+    return pieces if pieces < 2 * count - strategy.pipe else count  # two plans would have as many
+
+
+def _weighed(nodes: int, parallelism: "_C.Parallelism") -> int:
+    """Nodes of a plan by the time that it takes: much is tried where an op may have two axes."""
+    both = parallelism.pipe == 1 and parallelism.data > 1 and parallelism.model > 1
+    return nodes + both * ON_TWO_AXES * nodes // parallelism.microbatches
