@@ -112,8 +112,8 @@ def deep(width, layers):
 
 
 TABLES = {
-    "perceptron, wide": scored(lambda: perceptron(1024, 16384, 2, 1000), 1024, samples=256),
-    "perceptron, deep": scored(lambda: deep(1024, 12), 1024, samples=512),
+    "perceptron, wide": scored(lambda: perceptron(1024, 16384, 2, 1000), 1024, samples=64),
+    "perceptron, deep": scored(lambda: deep(1024, 12), 1024, samples=64),
     "perceptron, tiny": scored(lambda: perceptron(32, 64, 6, 10), 32, samples=64),
     "one huge layer": scored(lambda: perceptron(256, 512, 1, 2**19), 256, samples=64),
     "autoencoder": Net(
@@ -123,8 +123,8 @@ TABLES = {
         lambda: Recommender([10**6, 2 * 10**5, 4096, 64], 64, 64, 512),
         lambda n: clicks(n, 4),
         clicked,
-        2048,
+        128,
     ),
-    "matrix factorisation": Net(lambda: Factors(10**6, 10**5, 128), ratings, rated, 4096),
-    "two towers": Net(lambda: Towers(1024, 4096, 512), pairs_of, matched, 256),
+    "matrix factorisation": Net(lambda: Factors(10**6, 10**5, 128), ratings, rated, 128),
+    "two towers": Net(lambda: Towers(1024, 4096, 512), pairs_of, matched, 64),
 }

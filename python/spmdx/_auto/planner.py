@@ -17,14 +17,16 @@ from spmdx._program.memory_limit import without_memory_limit
 
 TRIED = 32  # strategies that are planned whole, if one of them fits
 IN_VAIN = 20  # of them, one after the other, after which no better one is expected
+COMPLETED = 4  # of the best, that are planned with all microbatches
 WORTH = 0.99  # of the best time: what is less is a better one
 NODES = 400_000  # of whole plans, after which no other one is begun
 NODES_OF_USUAL = 100_000  # of plans with other cuts, likewise
 ON_TWO_AXES = 10  # so many more nodes is one, of one microbatch, where "data" and "model" cut all
-NODES_OF_A_PLAN = 15_000  # about, at most, unless the fewest microbatches have more
+NODES_OF_A_PLAN = 30_000  # about, at most, unless the fewest microbatches have more
+NODES_OF_THE_BEST = 150_000  # likewise, of the best one
 NODES_OF_A_PART = 100  # about, with its backward pass, for a microbatch
 FEWEST = 3  # microbatches of a whole plan, if there are so many
-ALIKE = 7  # microbatches, from where on each one more is planned as the one before
+ALIKE = 6  # microbatches, from where on each one more is planned as the one before
 
 
 class Planned(NamedTuple):
@@ -96,7 +98,7 @@ class Planner:
             if is_settled:
                 promise.settle(estimated)
                 wholes.append(Planned(estimated, whole))
-        return self._cut_as_usual(wholes, so_far.best)
+        return self._completed(self._cut_as_usual(wholes, so_far.best))
 
     def _cut_as_usual(self, wholes: list[Planned], best: float) -> list[Planned]:
         """These, of which the best with each size of "model" are cut as is usual, if that is less.
@@ -125,6 +127,27 @@ class Planner:
                     instead[id(planned)] = Planned(estimated, whole)
         return [instead.get(id(planned), planned) for planned in wholes]
 
+    def _completed(self, wholes: list[Planned]) -> list[Planned]:
+        """These, of which the best has all its microbatches planned, unless that are too many.
+
+        The best of many that follow from fewer is likely one that follows wrongly.
+        """
+        found, complete = list(wholes), set[int]()
+        for _ in range(COMPLETED):
+            fits = [p for p in found if self._space.has_room(p.whole.peak_bytes)]
+            best = min(fits, key=_time, default=None)
+            if best is None or id(best.estimated) in complete:
+                break
+            complete.add(id(best.estimated))
+            strategy, parts = self._strategies.of(best.estimated), len(best.estimated.order)
+            pieces = strategy.microbatches
+            if _microbatches_planned(strategy, parts) == (0, pieces):
+                break
+            if pieces * parts * NODES_OF_A_PART <= NODES_OF_THE_BEST:
+                at = found.index(best)
+                found[at] = Planned(best.estimated, self._plan(strategy, pieces))
+        return found
+
     def _attempt(self, estimated: Estimated, is_second: bool) -> tuple[Whole, bool]:
         """A whole plan, and whether it is what the strategy takes.
 
@@ -141,15 +164,14 @@ class Planner:
         """The whole plan; where it would have too many nodes, of fewer microbatches."""
         strategy = self._strategies.of(estimated)
         pieces, parallelism = strategy.microbatches, estimated.parallelism
-        count = _microbatches_planned(strategy, len(estimated.order))
+        few, count = _microbatches_planned(strategy, len(estimated.order))
         whole = self._plan(strategy, count)
         if count == pieces:
             return whole
-        fewer = count - strategy.pipe
-        if fewer >= strategy.pipe * strategy.chunks:  # both fill the pipeline
-            return continued(fewer, self._plan(strategy, fewer), count, whole, pieces)
-        few = self._estimates.of(parallelism.with_microbatches(count), estimated.cuts, pieces)
-        return grown(whole, count, strategy, few.estimate, estimated.estimate)
+        if few:
+            return continued(few, self._plan(strategy, few), count, whole, pieces)
+        fewer = self._estimates.of(parallelism.with_microbatches(count), estimated.cuts, pieces)
+        return grown(whole, count, strategy, fewer.estimate, estimated.estimate)
 
     def _plan(self, strategy: Strategy, count: int) -> Whole:
         make = partial(self._space.microbatch, self._space.samples // strategy.microbatches)
@@ -168,13 +190,21 @@ def _first_of_each(fits: list[Estimated]) -> list[Estimated]:
     return [*first.values()]
 
 
-def _microbatches_planned(strategy: Strategy, parts: int) -> int:
-    """All, unless a plan would have too many nodes: then so many that the rest follows."""
-    pieces, most = strategy.microbatches, NODES_OF_A_PLAN // (NODES_OF_A_PART * parts)
-    if pieces <= most:
-        return pieces
-    count = max(FEWEST, min(most, max(ALIKE, strategy.pipe * (strategy.chunks + 1))))
-    return pieces if pieces < 2 * count - strategy.pipe else count  # two plans would have as many
+def _microbatches_planned(strategy: Strategy, parts: int) -> tuple[int, int]:
+    """All, unless a plan would have too many nodes: then as many as show how the rest goes on.
+
+    Returns:
+        The microbatches of a smaller plan, or 0 if there is to be none, and those of the plan.
+    """
+    pieces, pipe, filling = strategy.microbatches, strategy.pipe, strategy.pipe * strategy.chunks
+    most = NODES_OF_A_PLAN // (NODES_OF_A_PART * parts)
+    few = max(ALIKE, filling)
+    if pieces <= max(most, FEWEST):
+        return 0, pieces
+    if few + pipe <= most:
+        more = few + pipe
+        return (few, more) if few + more < pieces else (0, pieces)
+    return 0, min(pieces, max(FEWEST, min(most, 2 * filling)))
 
 
 def _weighed(nodes: int, parallelism: "_C.Parallelism") -> int:

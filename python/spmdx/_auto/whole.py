@@ -97,20 +97,22 @@ def continued(few: int, fewer: Whole, more: int, whole: Whole, count: int) -> Wh
 def grown(
     whole: Whole, count: int, strategy: Strategy, fewer: "_C.Estimate", all_of_them: "_C.Estimate"
 ) -> Whole:
-    """A plan of too few microbatches to fill a pipeline as one of all, whose estimates these are.
+    """A plan of few microbatches as one of all of them, whose estimates these are.
 
-    It grows as the estimate does. Where
+    It grows as the estimate does; where it has filled the pipeline at least in proportion. Where
     the plan takes far less than its estimate, few are done in another way than many, as by
     gathering what they read in place of summing gradients: then the estimate counts, as it does
     of the peak, where many are to be computed again.
     """
     times = strategy.microbatches / count
+    is_filled = count >= strategy.pipe * strategy.chunks
 
     def more(figure: int, by: str) -> int:
         few, many = getattr(fewer, by), getattr(all_of_them, by)
         if whole.step_ns < ANOTHER_WAY * fewer.step_ns:
             return many
-        return max(figure, figure + many - few)
+        in_proportion = round(figure * many / max(few, 1)) if is_filled else 0
+        return max(figure + many - few, in_proportion)
 
     again = all_of_them.recomputed_ns
     peak = all_of_them.peak_bytes if again else more(whole.peak_bytes, "peak_bytes")
@@ -119,6 +121,41 @@ def grown(
         step_ns=more(whole.step_ns, "step_ns"),
         wire_bytes=more(whole.wire_bytes, "wire_bytes"),
         peak_bytes=max(whole.peak_bytes, peak),
+        recomputed_ns=max(round(whole.recomputed_ns * times), again),
+        peak_seconds=whole.peak_seconds * times,
+    )
+
+
+def extrapolated(
+    half: Whole,
+    whole: Whole,
+    counts: tuple[int, int, int],
+    estimates: "tuple[_C.Estimate, _C.Estimate, _C.Estimate]",
+) -> Whole:
+    """A plan of some microbatches, and one of about half as many, as one of all of them.
+
+    What the others add is what the estimate says, as far as it told what the second half added.
+    REQUIRES: half of them fill the pipeline.
+
+    Args:
+        counts: of microbatches: of the half, of the plan, of all.
+        estimates: of so many.
+    """
+    fewer, few, all_of_them = estimates
+    rounds = (counts[2] - counts[1]) / (counts[1] - counts[0])
+
+    def more(by: str) -> int:
+        planned, said = (getattr(b, by) - getattr(a, by) for a, b in ((half, whole), (fewer, few)))
+        rest = getattr(all_of_them, by) - getattr(few, by)
+        return getattr(whole, by) + round(rest * planned / said if said > 0 else rounds * planned)
+
+    again = all_of_them.recomputed_ns
+    times = counts[2] / counts[1]
+    return replace(
+        whole,
+        step_ns=more("step_ns"),
+        wire_bytes=more("wire_bytes"),
+        peak_bytes=max(whole.peak_bytes, all_of_them.peak_bytes if again else more("peak_bytes")),
         recomputed_ns=max(round(whole.recomputed_ns * times), again),
         peak_seconds=whole.peak_seconds * times,
     )
