@@ -139,7 +139,7 @@ int64_t composite_ns(const OpContext& op, const Strategy& strategy, const Topolo
       continue;
     }
     if (op.rule->linearity == Linearity::movement) {  // a part of the result goes to other devices
-      total += topology.cost_ns(Collective::all_to_all, wire_bytes(Collective::all_to_all, rows / group, group), group);
+      total += topology.cost_ns(Collective::all_to_all, wire_bytes(Collective::all_to_all, rows / group, group), Group(group));
       continue;
     }
     total += 2 * topology.cost_ns(Collective::all_reduce, wire_bytes(Collective::all_reduce, rows, group));
