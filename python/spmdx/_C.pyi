@@ -180,6 +180,9 @@ def choose_cuts(
 ) -> list[int]: ...
 
 class Parallelism:
+    def __init__(
+        self, data: int, model: int, pipe: int, microbatches: int, zero: int, schedule: str
+    ) -> None: ...
     @property
     def data(self) -> int: ...
     @property

@@ -15,6 +15,7 @@
 #include "passes/report/balance.h"
 #include "passes/report/flops.h"
 #include "passes/report/gathered.h"
+#include "passes/report/load.h"
 #include "passes/report/pipeline.h"
 #include "passes/report/timeline.h"
 #include "rules/rule/rule.h"
@@ -85,6 +86,14 @@ py::list timeline(const Plan& plan, const MemoryUseOfRun& use) {
   return rows;
 }
 
+py::list load(const Graph& graph) {
+  py::list rows;
+  for (const DeviceLoad& of : loads(graph, bridge::engine().options().topology))
+    rows.append(py::dict("device"_a = of.device, "computing_ns"_a = of.computing_ns, "behind_ns"_a = of.behind_ns,
+                         "exposed_ns"_a = of.exposed_ns, "idle_ns"_a = of.idle_ns));
+  return rows;
+}
+
 py::list balance(const Graph& graph) {
   py::list rows;
   for (const Repeated& same : repeated_products(graph)) {
@@ -139,8 +148,8 @@ py::dict report(const Plan& plan) {
   return py::dict("mesh"_a = graph.mesh ? py::cast(graph.mesh->str()) : py::none(), "collectives"_a = collectives,
                   "values"_a = values, "fallbacks"_a = fallbacks, "gathered"_a = gathered,
                   "peak_bytes"_a = plan.executable->peak().bytes, "timeline"_a = timeline(plan, use),
-                  "memory"_a = memory_report(plan, use), "balance"_a = balance(graph), "flops"_a = flops.device,
-                  "whole_flops"_a = flops.whole, "pipeline"_a = pipeline(graph));
+                  "memory"_a = memory_report(plan, use), "balance"_a = balance(graph), "load"_a = load(graph),
+                  "flops"_a = flops.device, "whole_flops"_a = flops.whole, "pipeline"_a = pipeline(graph));
 }
 
 py::object report_or_none(const PlanRef& plan) { return plan ? py::object(report(*plan)) : py::none(); }

@@ -108,9 +108,9 @@ class Search {
 int64_t cost_ns(const ReshardStep& step, const Mesh& mesh, const Topology& topology,
                 const std::vector<uint8_t>& levels) {
   const bool of_peers = traits_of(step.kind).rounds == Rounds::peers;  // it may have fewer than the sub-axes
-  return topology.cost_ns(step.kind, step.bytes,
-                          of_peers ? Group(step.group, level_of(levels, step.sub_axes))
-                                   : group_of(mesh, levels, step.sub_axes));
+  return topology.cost_ns(
+      step.kind, step.bytes,
+      of_peers ? Group(step.group, level_of(levels, step.sub_axes)) : group_of(mesh, levels, step.sub_axes));
 }
 
 std::optional<ReshardChain> search(const ReshardSpace& space, const Topology& topology,

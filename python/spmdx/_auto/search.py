@@ -8,6 +8,7 @@ from typing import NamedTuple
 
 import spmdx._C as _C
 from spmdx._auto.estimates import Estimates
+from spmdx._auto.given import Given
 from spmdx._auto.result import AutoPlan, Candidate
 from spmdx._auto.space import Estimated, Space
 from spmdx._auto.stages import Strategies
@@ -58,7 +59,7 @@ class Search:
         for estimated, is_wanted in self._by_promise(fits):
             if found and (not is_wanted or nodes > NODES or len(wholes) >= PLANNED):
                 continue
-            whole = self.whole(estimated)
+            whole = self.whole(estimated, self._strategies.of(estimated))
             nodes += whole.nodes
             wholes.append(Planned(estimated, whole))
             found = found or not limit or whole.peak_bytes <= limit
@@ -77,11 +78,25 @@ class Search:
         rest = [e for e in fits if id(e) not in chosen]
         return [(e, True) for e in first.values()] + [(e, e.estimate.step_ns <= most) for e in rest]
 
-    def whole(self, estimated: Estimated) -> Whole:
-        """The whole plan; where there are many microbatches, of fewer, and the rest follows."""
-        strategy = self._strategies.of(estimated)
+    def predict(self, strategy: Strategy) -> Candidate:
+        """What one strategy takes. Stages that it does not say are cut as a search cuts them."""
+        estimated = self._estimates.given(strategy, Given(strategy, self._program.model))
+        if strategy.pipe > 1 and not strategy.stages:
+            cut = self._strategies.of(estimated)
+            strategy = dataclasses.replace(strategy, stages=cut.stages, chunks=cut.chunks)
+        whole = self.whole(estimated, strategy, plans=1)
+        limit = self._space.memory_limit
+        lacks = self._why(candidate_of(strategy, whole), 0) if 0 < limit < whole.peak_bytes else ""
+        share = 1e9 * whole.peak_seconds / (max(whole.step_ns, 1) * strategy.devices)
+        return dataclasses.replace(candidate_of(strategy, whole), efficiency=share, why=lacks)
+
+    def whole(self, estimated: Estimated, strategy: Strategy, plans: int = PLANS) -> Whole:
+        """The whole plan; where there are many microbatches, of fewer, and the rest follows.
+
+        ``plans``: so many have to do with the nodes there are.
+        """
         pieces, parallelism = strategy.microbatches, estimated.parallelism
-        count = self._microbatches_planned(strategy, len(estimated.order))
+        count = self._microbatches_planned(strategy, len(estimated.order), plans)
         make = partial(self._space.microbatch, self._space.samples // pieces)
         whole = planned_whole(strategy, self._program, make, count)
         if count == pieces:
@@ -89,10 +104,10 @@ class Search:
         few = self._estimates.of(parallelism.with_microbatches(count), estimated.cuts, pieces)
         return grown(whole, count, strategy, few.estimate, estimated.estimate)
 
-    def _microbatches_planned(self, strategy: Strategy, parts: int) -> int:
+    def _microbatches_planned(self, strategy: Strategy, parts: int, plans: int) -> int:
         """As many as fill a pipeline twice, unless a plan would have too many nodes."""
         many = max(FEWEST, 2 * strategy.pipe * strategy.chunks)
-        most = max(FEWEST, NODES // (PLANS * NODES_OF_A_PART * parts))
+        most = max(FEWEST, NODES // (plans * NODES_OF_A_PART * parts))
         return min(strategy.microbatches, many, most)
 
     def _result(self, estimated: list[Estimated], wholes: list[Planned]) -> AutoPlan:
@@ -119,16 +134,7 @@ class Search:
         return bool(limit and candidate.peak_bytes > limit), candidate.step_ns
 
     def _candidate(self, estimated: Estimated, whole: Whole | None) -> Candidate:
-        figures = whole or estimated.estimate
-        return Candidate(
-            self._strategies.of(estimated),
-            figures.step_ns,
-            figures.wire_bytes,
-            figures.peak_bytes,
-            figures.recomputed_ns,
-            0.0,
-            whole is not None,
-        )
+        return candidate_of(self._strategies.of(estimated), whole or estimated.estimate)
 
     def _why(self, candidate: Candidate, best: int) -> str:
         limit = self._space.memory_limit
@@ -174,6 +180,19 @@ class Search:
             if any(e.estimate.short_bytes == 0 for e in more):
                 return ShardingError(f"{said}Pass devices={devices * times}, or a larger limit.")
         return ShardingError(f"{said}Pass a larger limit, a larger batch, or a smaller model.")
+
+
+def candidate_of(strategy: Strategy, figures: "Whole | _C.Estimate") -> Candidate:
+    """A strategy with the figures of its plan, or those that are estimated."""
+    return Candidate(
+        strategy,
+        figures.step_ns,
+        figures.wire_bytes,
+        figures.peak_bytes,
+        figures.recomputed_ns,
+        0.0,
+        isinstance(figures, Whole),
+    )
 
 
 def _family(parallelism: "_C.Parallelism") -> str:

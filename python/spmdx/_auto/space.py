@@ -9,6 +9,7 @@ from torch.utils._pytree import tree_map
 
 import spmdx._C as _C
 from spmdx._auto.cuts import Cuts
+from spmdx._auto.given import Given
 from spmdx._auto.strategy import tensors_in
 from spmdx._auto.trial import unknown
 
@@ -61,7 +62,7 @@ class Estimated(NamedTuple):
 
     parallelism: "_C.Parallelism"
     estimate: "_C.Estimate"
-    cuts: Cuts
+    cuts: Cuts | Given
     order: tuple[str, ...]
 
 

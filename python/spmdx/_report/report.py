@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any
 
 from spmdx._report import timeline
 from spmdx._report.cells import Drawn, as_html, folded, table
+from spmdx._report.load import LoadReport
 from spmdx._report.memory import MemoryReport
 from spmdx._report.stages import PipelineReport
 from spmdx._report.timeline import SpanReport, last_end
@@ -119,6 +120,7 @@ class Report(Drawn):
         fallbacks: ops without a rule.
         peak_bytes: of live tensors, a device, predicted.
         memory: who holds them, at the moment when they are most.
+        load: what each device computes and waits for, predicted.
         spans: when ops and collectives run, predicted, on the device that has most to do.
         flops: floating-point operations of the device that has most to do.
         whole_flops: those of the same ops on one device; a share of 1 / devices is an even one.
@@ -137,6 +139,7 @@ class Report(Drawn):
     balance: list[BalanceReport] = dataclasses.field(default_factory=list)
     pipeline: PipelineReport | None = None
     memory: MemoryReport | None = None
+    load: LoadReport | None = None
 
     @property
     def wire_bytes(self) -> int:
@@ -202,6 +205,8 @@ class Report(Drawn):
         yield table("Collectives", CollectiveReport, self.collectives)
         if self.memory is not None:
             yield self.memory
+        if self.load is not None and self.load.slowest.computing_ns:
+            yield self.load
         yield from self._rows_of_ops()
 
     def _repr_html_(self) -> str:
@@ -218,6 +223,8 @@ class Report(Drawn):
             shown += as_html(self.pipeline)
         if self.memory is not None:
             shown += folded(f"Who holds the {self.peak_bytes:,} bytes of a device", self.memory)
+        if self.load is not None and self.load.slowest.computing_ns:
+            shown += folded(f"Load: {self.load}", self.load)
         said = f"How {len(self.values)} values are cut, and why"
         return shown + folded(said, *self._rows_of_ops())
 

@@ -115,12 +115,11 @@ TEST(rings_take_turns_and_trees_take_little) {
   // Seven of eight steps stay inside of a block; every device sends an eighth of what leaves it.
   CHECK_EQ(topology.cost_ns(Collective::all_gather, kMany, both),
            15'000 + 15 * 2'000 + 16 * 7 * 500 + kMany * 40 / 8 / 1000);
-  CHECK_EQ(topology.cost_ns(Collective::all_reduce, 2 * kMany, both),
-           15'000 + 2 * (15 * 2'000 + 16 * 7 * 500) + 2 * kMany * 40 / 8 / 1000);
+  CHECK_EQ(topology.cost_ns(Collective::all_reduce, 4 * kMany, both),
+           15'000 + 2 * (15 * 2'000 + 16 * 7 * 500) + 4 * kMany * 40 / 8 / 1000);
   // Where links inside are the slower ones, by these.
   const Topology even{.levels = {{8, 8'000, 500, 40, Algorithm::ring}, slow}};
-  CHECK_EQ(even.cost_ns(Collective::all_gather, kMany, both),
-           15'000 + 15 * 2'000 + 16 * 7 * 500 + kMany * 40 / 1000);
+  CHECK_EQ(even.cost_ns(Collective::all_gather, kMany, both), 15'000 + 15 * 2'000 + 16 * 7 * 500 + kMany * 40 / 1000);
   // One device of a block has all of it.
   CHECK_EQ(topology.cost_ns(Collective::reduce_scatter, kMany, Group(16, 1)), 15'000 + 15 * 2'000 + kMany * 40 / 1000);
   // A small sum goes up and down: 4 levels of a tree in place of 15 steps, three in place of seven inside.
@@ -180,7 +179,8 @@ TEST(topology_files_say_what_differs_from_in_process) {
                       .flops_per_second = {{DType::f32, 67e12}, {DType::bf16, 989e12}},
                       .product_efficiency = {{1e9, 0.5}, {1e12, 1}},
                       .launch_ns = 900};
-  CHECK_EQ(read == (Topology{.levels = {{8, 8'000, 500, 4}, {0, 15'000, 50, 500, Algorithm::ring}}, .hardware = fast}), true);
+  CHECK_EQ(read == (Topology{.levels = {{8, 8'000, 500, 4}, {0, 15'000, 50, 500, Algorithm::ring}}, .hardware = fast}),
+           true);
   CHECK_EQ(topology_from("gloo") == topology_named("gloo"), true);
 }
 
