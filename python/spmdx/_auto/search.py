@@ -14,7 +14,7 @@ from spmdx._auto.space import Estimated, Space
 from spmdx._auto.stages import Strategies
 from spmdx._auto.strategy import Strategy
 from spmdx._auto.trial import Program
-from spmdx._auto.whole import Whole, grown, planned_whole
+from spmdx._auto.whole import Whole, extrapolated, grown, planned_whole
 from spmdx.errors import ShardingError
 
 SLACK = 1.5  # of the least estimate: up to which strategies are planned whole
@@ -84,27 +84,45 @@ class Search:
         if strategy.pipe > 1 and not strategy.stages:
             cut = self._strategies.of(estimated)
             strategy = dataclasses.replace(strategy, stages=cut.stages, chunks=cut.chunks)
-        whole = self.whole(estimated, strategy, plans=1)
+        whole = self._whole_by_two(estimated, strategy)
         limit = self._space.memory_limit
         lacks = self._why(candidate_of(strategy, whole), 0) if 0 < limit < whole.peak_bytes else ""
         share = 1e9 * whole.peak_seconds / (max(whole.step_ns, 1) * strategy.devices)
         return dataclasses.replace(candidate_of(strategy, whole), efficiency=share, why=lacks)
 
-    def whole(self, estimated: Estimated, strategy: Strategy, plans: int = PLANS) -> Whole:
-        """The whole plan; where there are many microbatches, of fewer, and the rest follows.
-
-        ``plans``: so many have to do with the nodes there are.
-        """
-        pieces, parallelism = strategy.microbatches, estimated.parallelism
-        count = self._microbatches_planned(strategy, len(estimated.order), plans)
-        make = partial(self._space.microbatch, self._space.samples // pieces)
-        whole = planned_whole(strategy, self._program, make, count)
-        if count == pieces:
+    def whole(self, estimated: Estimated, strategy: Strategy) -> Whole:
+        """The whole plan; where there are many microbatches, of fewer, and the rest follows."""
+        count = self._microbatches_planned(strategy, len(estimated.order))
+        whole = self._planned(strategy, count)
+        if count == strategy.microbatches:
             return whole
-        few = self._estimates.of(parallelism.with_microbatches(count), estimated.cuts, pieces)
-        return grown(whole, count, strategy, few.estimate, estimated.estimate)
+        few = self._estimate_of_few(estimated, strategy, count)
+        return grown(whole, count, strategy, few, estimated.estimate)
 
-    def _microbatches_planned(self, strategy: Strategy, parts: int, plans: int) -> int:
+    def _whole_by_two(self, estimated: Estimated, strategy: Strategy) -> Whole:
+        """The whole plan; of many microbatches plans of few and of half as many show the rest."""
+        count = self._microbatches_planned(strategy, len(estimated.order), 1)
+        if count == strategy.microbatches or count // 2 < strategy.pipe:
+            return self.whole(estimated, strategy)
+        half, whole = (self._planned(strategy, n) for n in (count // 2, count))
+        fewer, few = (self._estimate_of_few(estimated, strategy, n) for n in (count // 2, count))
+        times = strategy.microbatches / count
+        return extrapolated(half, whole, times, fewer, few, estimated.estimate)
+
+    def _planned(self, strategy: Strategy, count: int) -> Whole:
+        """Whole, with so many microbatches."""
+        samples = self._space.samples // strategy.microbatches
+        return planned_whole(
+            strategy, self._program, partial(self._space.microbatch, samples), count
+        )
+
+    def _estimate_of_few(
+        self, estimated: Estimated, strategy: Strategy, count: int
+    ) -> "_C.Estimate":
+        few = estimated.parallelism.with_microbatches(count)
+        return self._estimates.of(few, estimated.cuts, strategy.microbatches).estimate
+
+    def _microbatches_planned(self, strategy: Strategy, parts: int, plans: int = PLANS) -> int:
         """As many as fill a pipeline twice, unless a plan would have too many nodes."""
         many = max(FEWEST, 2 * strategy.pipe * strategy.chunks)
         most = max(FEWEST, NODES // (plans * NODES_OF_A_PART * parts))

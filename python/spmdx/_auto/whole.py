@@ -107,3 +107,34 @@ def grown(
         recomputed_ns=max(round(whole.recomputed_ns * times), again),
         peak_seconds=whole.peak_seconds * times,
     )
+
+
+def extrapolated(
+    half: Whole,
+    whole: Whole,
+    times: float,
+    fewer: "_C.Estimate",
+    few: "_C.Estimate",
+    all_of_them: "_C.Estimate",
+) -> Whole:
+    """A plan of some microbatches, and one of half as many, as one of ``times`` as many.
+
+    What the others add is what the estimate says, as far as it told what the second half added.
+    REQUIRES: half of them fill the pipeline.
+    """
+
+    def more(by: str) -> int:
+        planned, said = (getattr(b, by) - getattr(a, by) for a, b in ((half, whole), (fewer, few)))
+        rest = getattr(all_of_them, by) - getattr(few, by)
+        share = planned / said if planned > 0 and said > 0 else 1.0
+        return getattr(whole, by) + round(rest * share)
+
+    again = all_of_them.recomputed_ns
+    return replace(
+        whole,
+        step_ns=more("step_ns"),
+        wire_bytes=more("wire_bytes"),
+        peak_bytes=max(whole.peak_bytes, all_of_them.peak_bytes if again else more("peak_bytes")),
+        recomputed_ns=max(round(whole.recomputed_ns * times), again),
+        peak_seconds=whole.peak_seconds * times,
+    )

@@ -68,7 +68,7 @@ def test_a_sum_that_nothing_hides_is_exposed(group):
 def test_the_bubble_of_a_pipeline_is_what_devices_are_idle_for(stages, microbatches):
     # Of 1F1B (stages - 1) / (microbatches + stages - 1) of the step, by D. Narayanan et al.,
     # arXiv:2104.04473, §2.2, where a stage sends gradients when it is through with its backward
-    # pass; two thirds of it where it sends them ahead of its weights' gradients. Links take no time.
+    # pass; two thirds of it where it sends them ahead of its weights' gradients. Links are free.
     spmdx.set_topology(spmdx.Topology("at once", [spmdx.topology.Level(0, 0, 0, 0)]))
     try:
         report = planned(lambda: pipelined(stages, microbatches))
