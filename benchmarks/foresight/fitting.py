@@ -4,8 +4,6 @@
 import dataclasses
 import statistics
 
-from spmdx import Hardware
-
 
 def scaled(hardware, share):
     """The device whose products of matrices reach ``share`` of what the profile says."""
@@ -13,9 +11,9 @@ def scaled(hardware, share):
     return dataclasses.replace(hardware, product_efficiency=points)
 
 
-def fitted(profile, seconds_by, wanted, rounds=4):
+def fitted(hardware, seconds_by, wanted, rounds=4):
     """The share by which ``seconds_by(hardware)`` comes out as ``wanted``, and the device."""
-    hardware, share = Hardware.named(profile), 1.0
+    share = 1.0
     # Time is a + b / share: two points tell both, which change little as a step is planned anew.
     known = [(at, seconds_by(scaled(hardware, at))) for at in (1.0, 0.7)]
     for _ in range(rounds):
@@ -42,3 +40,9 @@ def trivial(published):
     """For each row the mean of all others: what is predicted by one who knows nothing of them."""
     total, count = sum(published), len(published)
     return [(total - one) / (count - 1) for one in published]
+
+
+def rank_correlation(a, b):
+    """Spearman's, of two lists without equal figures."""
+    places = [[sorted(of).index(one) for one in of] for of in (a, b)]
+    return statistics.correlation(*places)

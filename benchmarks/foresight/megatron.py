@@ -36,8 +36,8 @@ def between(x, weight, sequence):
     known = spmdx.get_annotation(weight)
     if known is None:
         return x
-    rows = "data" if "data" in known.mesh.axis_names else None
-    spec = rows, "model" if sequence else None, None
+    there = {name: name for name in known.mesh.axis_names}
+    spec = there.get("data"), there.get("model") if sequence else None, None
     return spmdx.mark_sharding_with_gradients(x, known.mesh, spec)
 
 

@@ -2,8 +2,10 @@
 """What others measured, each table with where it was published, as their papers have it."""
 
 from dataclasses import dataclass
+from typing import Any
 
-from megatron import VOCABULARY, Shape
+import llamas
+from megatron import PLAN, VOCABULARY, Shape
 from spmdx.auto import Strategy
 
 
@@ -16,16 +18,18 @@ class Row:
         shape, strategy: what ran, and how.
         samples: sequences of a step.
         seconds: a step took.
+        figure: that was published, of which more is faster.
     """
 
     name: str
-    shape: Shape
+    shape: Any
     strategy: Strategy
     samples: int
     seconds: float
+    figure: float
 
 
-def _piped(data, model, pipe, samples, of_microbatch, chunks, plan, sequence=False):
+def _piped(data, model, pipe, samples, of_microbatch, chunks, sequence=False):
     schedule = "" if pipe == 1 else f"interleaved:{chunks}" if chunks > 1 else "1f1b"
     return Strategy(
         data=data,
@@ -34,7 +38,7 @@ def _piped(data, model, pipe, samples, of_microbatch, chunks, plan, sequence=Fal
         microbatches=samples // data // of_microbatch,
         schedule=schedule,
         chunks=chunks,
-        plan=plan if model > 1 else {},
+        plan=PLAN if model > 1 else {},
         sequence=sequence and model > 1,
     )
 
@@ -46,7 +50,7 @@ def operations(shape, samples):
     return 96 * samples * s * layers * h * h * more
 
 
-def megatron_2021(plan):
+def megatron_2021():
     """D. Narayanan et al., arXiv:2104.04473, Table 1; sizes of microbatches and chunks as in
     Megatron-LM's examples/sc21/run_table_1.sh."""
     # billions, width, layers, heads, tensor, pipe, devices, batch, microbatch, chunks, TFLOP/s
@@ -65,13 +69,13 @@ def megatron_2021(plan):
     rows = []
     for name, width, layers, heads, model, pipe, devices, samples, size, chunks, rate in table:
         shape = Shape(width, layers, heads)
-        strategy = _piped(devices // model // pipe, model, pipe, samples, size, chunks, plan)
+        strategy = _piped(devices // model // pipe, model, pipe, samples, size, chunks)
         seconds = operations(shape, samples) / (devices * rate * 1e12)
-        rows.append(Row(name, shape, strategy, samples, seconds))
+        rows.append(Row(name, shape, strategy, samples, seconds, rate))
     return rows
 
 
-def megatron_2022(plan):
+def megatron_2022():
     """V. Korthikanti et al., arXiv:2205.05198, Table 5: all layers computed again; and sequence
     parallelism, with scores of attention computed again."""
     # name, width, layers, heads, tensor, pipe, batch, microbatch, chunks, full s, selective s
@@ -85,6 +89,42 @@ def megatron_2022(plan):
     for name, width, layers, heads, model, pipe, samples, size, chunks, full, selective in table:
         for how, seconds in (("full", full), ("selective", selective)):
             shape = Shape(width, layers, heads, recompute=how, sequence=how == "selective")
-            strategy = _piped(1, model, pipe, samples, size, chunks, plan, how == "selective")
-            rows.append(Row(f"{name} {how}", shape, strategy, samples, seconds))
+            strategy = _piped(1, model, pipe, samples, size, chunks, how == "selective")
+            rate = operations(shape, samples) / (model * pipe * seconds * 1e12)
+            rows.append(Row(f"{name}, {how}", shape, strategy, samples, seconds, rate))
+    return rows
+
+
+def llama_3():
+    """A. Dubey et al., arXiv:2407.21783, Table 4: 16 million tokens a step, nothing computed again.
+    Their operations are those of a step of 8,192 tokens a sequence, without masked scores."""
+    config, samples = llamas.LARGE, 2048
+    per_token = 6 * 405e9 + 6 * config.layers * config.width * config.context
+    rows = []
+    for devices, rate in ((8192, 430), (16384, 400)):
+        data = devices // 128
+        strategy = Strategy(
+            data=data,
+            model=8,
+            pipe=16,
+            microbatches=samples // data,
+            zero=1,
+            schedule="interleaved:8",
+            chunks=8,
+            plan=llamas.PLAN,
+            sequence=True,
+        )
+        seconds = per_token * samples * config.context / (devices * rate * 1e12)
+        rows.append(Row(f"{devices:,} devices", config, strategy, samples, seconds, rate))
+    return rows
+
+
+def torchtitan():
+    """benchmarks/llama3_h100_202412_torchtitan.md of pytorch/torchtitan, Tables 1 and 3, FSDP
+    without compilation: two sequences a device, checkpointed selectively."""
+    config, rows = llamas.SMALL, []
+    for devices, tokens in ((8, 5762), (128, 5605)):
+        strategy = Strategy(data=devices, zero=3)
+        seconds = 2 * config.context / tokens
+        rows.append(Row(f"{devices} devices", config, strategy, 2 * devices, seconds, tokens))
     return rows

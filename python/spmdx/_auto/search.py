@@ -23,6 +23,7 @@ NODES = 60_000  # of whole plans, after which no other one is begun
 PLANS = 4  # at least, for which these nodes are to do
 NODES_OF_A_PART = 100  # about, with its backward pass, for a microbatch
 FEWEST = 3  # microbatches of a whole plan, if there are so many
+ROUNDS = 4  # of microbatches through a pipeline, of which half show how all go on
 DOUBLINGS = 6  # of the number of devices, to say how many would do
 FAMILIES = "data", "tensor", "pipeline", "hybrid"
 
@@ -101,12 +102,16 @@ class Search:
 
     def _whole_by_two(self, estimated: Estimated, strategy: Strategy) -> Whole:
         """The whole plan; of many microbatches plans of few and of half as many show the rest."""
-        count = self._microbatches_planned(strategy, len(estimated.order), 1)
-        if count == strategy.microbatches or count // 2 < strategy.pipe:
+        most = NODES // (NODES_OF_A_PART * len(estimated.order))
+        if most >= strategy.microbatches:
+            return self._planned(strategy, strategy.microbatches)
+        rounds = most // strategy.pipe  # interleaved stages take turns with so many
+        if rounds < ROUNDS:
             return self.whole(estimated, strategy)
-        half, whole = (self._planned(strategy, n) for n in (count // 2, count))
-        fewer, few = (self._estimate_of_few(estimated, strategy, n) for n in (count // 2, count))
-        times = strategy.microbatches / count
+        counts = rounds // 2 * strategy.pipe, rounds * strategy.pipe
+        half, whole = (self._planned(strategy, n) for n in counts)
+        fewer, few = (self._estimate_of_few(estimated, strategy, n) for n in counts)
+        times = strategy.microbatches / counts[1]
         return extrapolated(half, whole, times, fewer, few, estimated.estimate)
 
     def _planned(self, strategy: Strategy, count: int) -> Whole:
@@ -122,10 +127,10 @@ class Search:
         few = estimated.parallelism.with_microbatches(count)
         return self._estimates.of(few, estimated.cuts, strategy.microbatches).estimate
 
-    def _microbatches_planned(self, strategy: Strategy, parts: int, plans: int = PLANS) -> int:
+    def _microbatches_planned(self, strategy: Strategy, parts: int) -> int:
         """As many as fill a pipeline twice, unless a plan would have too many nodes."""
         many = max(FEWEST, 2 * strategy.pipe * strategy.chunks)
-        most = max(FEWEST, NODES // (plans * NODES_OF_A_PART * parts))
+        most = max(FEWEST, NODES // (PLANS * NODES_OF_A_PART * parts))
         return min(strategy.microbatches, many, most)
 
     def _result(self, estimated: list[Estimated], wholes: list[Planned]) -> AutoPlan:
