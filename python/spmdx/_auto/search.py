@@ -111,8 +111,8 @@ class Search:
         counts = rounds // 2 * strategy.pipe, rounds * strategy.pipe
         half, whole = (self._planned(strategy, n) for n in counts)
         fewer, few = (self._estimate_of_few(estimated, strategy, n) for n in counts)
-        times = strategy.microbatches / counts[1]
-        return extrapolated(half, whole, times, fewer, few, estimated.estimate)
+        estimates = fewer, few, estimated.estimate
+        return extrapolated(half, whole, (*counts, strategy.microbatches), estimates)
 
     def _planned(self, strategy: Strategy, count: int) -> Whole:
         """Whole, with so many microbatches."""

@@ -112,24 +112,28 @@ def grown(
 def extrapolated(
     half: Whole,
     whole: Whole,
-    times: float,
-    fewer: "_C.Estimate",
-    few: "_C.Estimate",
-    all_of_them: "_C.Estimate",
+    counts: tuple[int, int, int],
+    estimates: "tuple[_C.Estimate, _C.Estimate, _C.Estimate]",
 ) -> Whole:
-    """A plan of some microbatches, and one of half as many, as one of ``times`` as many.
+    """A plan of some microbatches, and one of about half as many, as one of all of them.
 
     What the others add is what the estimate says, as far as it told what the second half added.
     REQUIRES: half of them fill the pipeline.
+
+    Args:
+        counts: of microbatches: of the half, of the plan, of all.
+        estimates: of so many.
     """
+    fewer, few, all_of_them = estimates
+    rounds = (counts[2] - counts[1]) / (counts[1] - counts[0])
 
     def more(by: str) -> int:
         planned, said = (getattr(b, by) - getattr(a, by) for a, b in ((half, whole), (fewer, few)))
         rest = getattr(all_of_them, by) - getattr(few, by)
-        share = planned / said if planned > 0 and said > 0 else 1.0
-        return getattr(whole, by) + round(rest * share)
+        return getattr(whole, by) + round(rest * planned / said if said > 0 else rounds * planned)
 
     again = all_of_them.recomputed_ns
+    times = counts[2] / counts[1]
     return replace(
         whole,
         step_ns=more("step_ns"),
