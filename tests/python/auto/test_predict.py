@@ -75,7 +75,7 @@ def test_many_microbatches_are_predicted_from_few(strategy, monkeypatch):
 
 
 def test_a_step_of_very_many_nodes_is_one_plan():
-    """In pieces, of which only the last would be told, twice the work would not take twice as long."""
+    """In pieces, of which only the last is told, twice the work would not take twice as long."""
     step, model, _ = program(64, blocks=16)
     times = [
         spmdx.auto.predict(
