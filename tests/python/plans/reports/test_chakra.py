@@ -216,6 +216,22 @@ def test_devices_have_their_ids_and_groups_the_order_of_the_mesh(tmp_path):
     assert names == [["2"], ["1"]]
 
 
+def test_a_plan_for_more_devices_than_there_are_has_traces(tmp_path):
+    with spmdx.plan_only():
+        mesh = spmdx.Mesh(range(1024), (128, 8), ("data", "model"))
+        weight = spmdx.mark_sharding(torch.zeros(64, 64, device="spmdx"), mesh, ("model", None))
+        x = spmdx.mark_sharding(torch.zeros(256, 64, device="spmdx"), mesh, ("data", "model"))
+        report = spmdx.explain((x @ weight).relu().sum())
+    assert len(report.save_chakra(tmp_path / "step", ranks=[0, 1023])) == 3
+    traces, groups = read(tmp_path / "step", [0, 1023])
+    assert len(report.collectives) == 2
+    for device, nodes in traces.items():
+        of = [groups[n.told["pg_name"]] for n in nodes if n.type == COLLECTIVE]
+        assert [len(group) for group in of] == [c.group_size for c in report.collectives]
+        assert all(device in group for group in of)
+    assert [n.name for n in traces[0]] == [n.name for n in traces[1023]]
+
+
 def test_a_program_without_mesh_has_one_device(tmp_path):
     x = torch.ones(4, 4).to("spmdx")
     report, traces, groups = saved_of(x @ x, tmp_path, [0])
