@@ -4,7 +4,6 @@
 
 #include <algorithm>
 #include <set>
-#include <tuple>
 
 #include "graph/places.h"
 #include "passes/report/flops.h"
@@ -34,10 +33,12 @@ int64_t result_bytes(const Graph& graph, const Node& node) {
   return bytes;
 }
 
-// Whether devices send each other what each of them lacks, not all of a group the like.
+// Whether devices send each other what each of them lacks, not all of a group the like. What comes from another mesh
+// has no group.
 bool is_exchange(const Graph& graph, const Node& node) {
   const Collective kind = collective_kind(node);
-  return kind == Collective::send_recv || kind == Collective::collective_permute || changes_place(graph, node);
+  const bool between_two = kind == Collective::send_recv || kind == Collective::collective_permute;
+  return between_two || node.sub_axes == 0 || changes_place(graph, node);
 }
 
 }  // namespace

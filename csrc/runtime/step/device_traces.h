@@ -3,6 +3,7 @@
 #pragma once
 #include <map>
 #include <memory>
+#include <tuple>
 #include <vector>
 
 #include "graph/graph.h"
