@@ -31,6 +31,7 @@ ROOMS = [
     "_machine",
     "_pipelines",
     "_rules",
+    "_report.chakra",
     "_report",
     "_auto",
     "_data",

@@ -8,6 +8,7 @@
 #include "bind/bind.h"
 #include "bind/handles.h"
 #include "bind/seeing/memory.h"
+#include "bind/seeing/traces.h"
 #include "bridge/backend/aten_kernel.h"
 #include "bridge/python/source.h"
 #include "bridge/recorder/engine.h"
@@ -123,7 +124,8 @@ py::object pipeline(const Graph& graph) {
                   "step_ns"_a = found->simulation.total);
 }
 
-py::dict report(const Plan& plan) {
+py::dict report(const PlanRef& handed) {
+  const Plan& plan = *handed;
   const Graph& graph = plan.executable->graph();
   py::list collectives, values, fallbacks;
   for (const Input& input : graph.inputs) {
@@ -149,10 +151,11 @@ py::dict report(const Plan& plan) {
                   "values"_a = values, "fallbacks"_a = fallbacks, "gathered"_a = gathered,
                   "peak_bytes"_a = plan.executable->peak().bytes, "timeline"_a = timeline(plan, use),
                   "memory"_a = memory_report(plan, use), "balance"_a = balance(graph), "load"_a = load(graph),
-                  "flops"_a = flops.device, "whole_flops"_a = flops.whole, "pipeline"_a = pipeline(graph));
+                  "flops"_a = flops.device, "whole_flops"_a = flops.whole, "pipeline"_a = pipeline(graph),
+                  "plan"_a = PlanHandle{handed, bridge::engine().options().topology});
 }
 
-py::object report_or_none(const PlanRef& plan) { return plan ? py::object(report(*plan)) : py::none(); }
+py::object report_or_none(const PlanRef& plan) { return plan ? py::object(report(plan)) : py::none(); }
 
 PlanRef pending(const at::Tensor& tensor) {
   py::gil_scoped_release no_gil;

@@ -5,12 +5,14 @@ from __future__ import annotations
 
 import dataclasses
 import os
+import pathlib
 import re
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from typing import TYPE_CHECKING, Any
 
 from spmdx._report import timeline
 from spmdx._report.cells import Drawn, as_html, folded, table
+from spmdx._report.chakra import files
 from spmdx._report.load import LoadReport
 from spmdx._report.memory import MemoryReport
 from spmdx._report.stages import PipelineReport
@@ -21,6 +23,8 @@ if TYPE_CHECKING:  # what draws is imported when it draws
     import rich.table
     import rich.text
     from matplotlib.figure import Figure
+
+    import spmdx._C as _C
 
 DEAREST = 6  # collectives that a notebook's cell shows at once
 MOST_REPEATED = 0.05  # of the work of a device, that devices repeat unsaid
@@ -140,6 +144,7 @@ class Report(Drawn):
     pipeline: PipelineReport | None = None
     memory: MemoryReport | None = None
     load: LoadReport | None = None
+    _plan: _C.PlanHandle | None = dataclasses.field(default=None, compare=False)
 
     @property
     def wire_bytes(self) -> int:
@@ -161,11 +166,8 @@ class Report(Drawn):
 
     def to_dict(self) -> dict[str, Any]:
         """All of it in plain values, for JSON."""
-        return {
-            **dataclasses.asdict(self),
-            "wire_bytes": self.wire_bytes,
-            "step_ns": self.step_ns,
-        }
+        told = {**dataclasses.asdict(self), "wire_bytes": self.wire_bytes, "step_ns": self.step_ns}
+        return {name: value for name, value in told.items() if name != "_plan"}
 
     def timeline(self, path: str | os.PathLike | None = None) -> Figure | None:
         """Draw when ops and collectives run, one lane each, as the cost model predicts.
@@ -195,6 +197,40 @@ class Report(Drawn):
             return timeline.figure(self.spans, self.mesh, self.wire_bytes)
         timeline.draw(path, self.spans, self.mesh, self.wire_bytes)
         return None
+
+    def save_chakra(
+        self, prefix: str | os.PathLike, *, ranks: Iterable[int] | None = None
+    ) -> list[pathlib.Path]:
+        """Write what each device does as execution traces of MLCommons Chakra, for simulators.
+
+        A node is an op, a collective or one message between two devices, with the time that the
+        cost model predicts. What takes no time, as a view, is left out. Figures are those of the
+        largest shard where shards differ, but messages are as long as they are.
+
+        Args:
+            prefix: of the files ``PREFIX.DEVICE.et``, and of ``PREFIX.groups.json``, which lists
+                the devices of each process group.
+            ranks: the ids of devices whose files are written; None: of all of the plan.
+
+        Returns:
+            The files that were written.
+
+        Raises:
+            ShardingError: a device that is none of the plan, or the report is a copy without plan.
+            ImportError: protobuf is not installed.
+
+        Example:
+            >>> import pathlib, tempfile, torch, spmdx
+            >>> mesh = spmdx.get_1d_mesh("data")
+            >>> x = spmdx.mark_sharding(torch.ones(64, 4).to("spmdx"), mesh, ("data", None))
+            >>> folder = pathlib.Path(tempfile.mkdtemp())
+            >>> paths = spmdx.explain(x.exp().sum()).save_chakra(folder / "step", ranks=[0, 1])
+            >>> [path.name for path in paths]
+            ['step.0.et', 'step.1.et', 'step.groups.json']
+
+        Source: https://github.com/mlcommons/chakra and arXiv:2305.14516.
+        """
+        return files.save(prefix, self._plan, ranks)
 
     def __rich_console__(
         self, console: rich.console.Console, options: Any
