@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """What planning costs in the modes of the example: its share of the first step, and beside a step.
 
-    python benchmarks/compile_time.py [--tiny] [--rounds 7] [--json figures.json]
+    python benchmarks/compile_time.py [--tiny] [--width 128] [--rounds 7] [--json figures.json]
 
 Every run is a process of its own, in which nothing is known; modes take turns. "share" is planning
 by the first step, from its call until its results are there. "prepare" looks up kernels and makes
@@ -109,6 +109,7 @@ def measure(mode, config):
 
 def in_own_process(mode, options):
     command = [sys.executable, __file__, "--mode", mode, *["--tiny"] * options.tiny]
+    command += ["--width", str(options.width)] if options.width else []
     done = subprocess.run(command, stdout=subprocess.PIPE, text=True, check=True)
     return json.loads(done.stdout.splitlines()[-1])
 
@@ -139,11 +140,13 @@ RATIOS = {
 def main():
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--tiny", action="store_true", help="a small model, for a quick try")
+    parser.add_argument("--width", type=int, help="of the model; that of the example if not given")
     parser.add_argument("--rounds", type=int, default=7)
     parser.add_argument("--json", type=Path, help="write the figures here, too")
     parser.add_argument("--mode", choices=MODES, help=argparse.SUPPRESS)
     options = parser.parse_args()
     layers, width, context = (2, 32, 16) if options.tiny else (4, 128, 64)
+    width = options.width or width
     config = Config(96, layers=layers, width=width, context=context, dropout=0.0)
     if options.mode:
         print(json.dumps(measure(options.mode, config)))

@@ -6,9 +6,10 @@
 
 Starts processes of one thread and one device each, which measure themselves and their links
 (spmdx.calibrate), search, and run what the search lists: the chosen strategy, the best of each
-family and stage of ZeRO, and others evenly spread over the list. Every round puts each of them
-into force in a fresh model and takes some steps; a step is as long as that of the slowest process,
-and its median over the rounds counts. Losses of all strategies have to agree.
+family and stage of ZeRO, and others evenly spread over the list, up to ten times the chosen one.
+Every round puts each of them into force in a fresh model and takes some steps; a step is as long
+as that of the slowest process, and its median over the rounds counts. Losses of strategies with
+equally many microbatches have to agree.
 
 Correlations are Spearman's, of ranks. "listed" is the search's own table, "planned" the plan that
 ran, "on cores" the same if devices share the cores of this machine, and links need them as well;
@@ -38,6 +39,7 @@ import strategy_links  # noqa: E402
 from strategy_models import KINDS, Program  # noqa: E402
 from strategy_report import Row, show_links, show_model, show_summary  # noqa: E402
 
+LONGEST = 10
 WARM, STEPS = 3, 2  # steps of a round: to plan and fill caches, and those that are timed as one
 
 
@@ -45,13 +47,18 @@ WARM, STEPS = 3, 2  # steps of a round: to plan and fill caches, and those that 
 
 
 def sample(candidates, most):
-    """The chosen one, the best of each family and stage of ZeRO, and others evenly spread."""
+    """The chosen one, the best of each family and stage of ZeRO, and others evenly spread.
+
+    Of the others those that are listed with at most ``LONGEST`` times the least.
+    """
     best = {}
     for candidate in candidates:  # the chosen one is the first
         strategy = candidate.strategy
         best.setdefault((strategy.family, strategy.zero), candidate)
     kept = list(best.values())
-    rest = sorted((c for c in candidates if c not in kept), key=lambda c: c.step_ns)
+    most_ns = LONGEST * candidates[0].step_ns
+    rest = [c for c in candidates if c not in kept and c.step_ns <= most_ns]
+    rest.sort(key=lambda c: c.step_ns)
     room = min(len(rest), max(0, most - len(kept)))
     places = sorted({round(i) for i in np.linspace(0, len(rest) - 1, room)}) if room else []
     return sorted(kept + [rest[place] for place in places], key=lambda c: c.step_ns)
@@ -133,8 +140,12 @@ def measure_model(name, rounds, most):
         row.listed_ms = candidate.step_ns / 1e6
         rows.append((row, strategy))
     for _ in range(rounds):
-        losses = [measure_round(name, row, strategy) for row, strategy in rows]
-        assert max(losses) - min(losses) < 1e-3 * max(1, *losses), f"losses of {name}: {losses}"
+        losses = {}
+        for row, strategy in rows:  # batch norm sees a microbatch
+            loss = measure_round(name, row, strategy)
+            losses.setdefault(strategy.microbatches, []).append(loss)
+        for alike in losses.values():
+            assert max(alike) - min(alike) < 1e-3 * max(1, *alike), f"losses of {name}: {losses}"
     return [row for row, _ in rows], seconds
 
 

@@ -49,6 +49,7 @@ def summary_of(rows):
     for name, field in PREDICTORS.items():
         found[name] = spearman([getattr(row, field) for row in rows], taken)
     regrets = {"regret": next(row for row in rows if row.is_chosen)}
+    regrets["of least on cores"] = min(rows, key=lambda row: row.cores_ms)
     regrets["of fewest bytes"] = min(rows, key=lambda row: row.mb)
     copies = [row for row in rows if row.family == "data" and "ZeRO" not in row.strategy]
     if copies:

@@ -36,13 +36,10 @@ def test_a_sample_has_the_chosen_one_and_all_families(benchmark):
     assert 24 <= len(taken) + 1 < len(plan.candidates)
     assert plan.candidates[0] in taken
     assert all(a.step_ns <= b.step_ns for a, b in pairwise(taken))
-    kinds = [
-        {(c.strategy.family, c.strategy.zero) for c in which} for which in (plan.candidates, taken)
-    ]
-    assert kinds[0] == kinds[1]
-    assert benchmark.sample(plan.candidates, 10**6) == sorted(
-        plan.candidates, key=lambda c: c.step_ns
-    )
+    assert kinds(taken) == kinds(plan.candidates)
+    all_of_them = benchmark.sample(plan.candidates, 10**6)
+    short = [c for c in plan.candidates if c.step_ns <= 10 * plan.candidates[0].step_ns]
+    assert all(c in all_of_them for c in short)
 
 
 def test_correlations_are_those_of_ranks(benchmark):
