@@ -32,6 +32,7 @@ ROOMS = [
     "_pipelines",
     "_rules",
     "_report.chakra",
+    "_report.times",
     "_report",
     "_auto",
     "_data",

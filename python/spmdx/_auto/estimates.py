@@ -5,8 +5,7 @@ from collections.abc import Sequence
 
 import spmdx._C as _C
 from spmdx._annotate.mesh import Mesh
-from spmdx._auto.cuts import Cuts, choices_of, starts_of
-from spmdx._auto.given import Given
+from spmdx._auto.cuts import Cuts, Given, choices_of, starts_of
 from spmdx._auto.space import Estimated, Space, most_model
 from spmdx._auto.strategy import Strategy, tensors_in
 from spmdx._auto.trial import Program, Trial

@@ -7,8 +7,8 @@ from functools import partial
 from typing import NamedTuple
 
 import spmdx._C as _C
+from spmdx._auto.cuts import Given
 from spmdx._auto.estimates import Estimates
-from spmdx._auto.given import Given
 from spmdx._auto.result import AutoPlan, Candidate
 from spmdx._auto.space import Estimated, Space
 from spmdx._auto.stages import Strategies

@@ -8,8 +8,7 @@ import torch
 from torch.utils._pytree import tree_map
 
 import spmdx._C as _C
-from spmdx._auto.cuts import Cuts
-from spmdx._auto.given import Given
+from spmdx._auto.cuts import Cuts, Given
 from spmdx._auto.strategy import tensors_in
 from spmdx._auto.trial import unknown
 
