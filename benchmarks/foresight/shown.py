@@ -24,8 +24,12 @@ def written(figures):
 
 
 def page(text, figures):
-    """The page with the tables of these figures."""
-    return TABLE.sub(lambda at: at[1] + drawn(figures[at[2]]) + at[3], text)
+    """The page with the tables of these figures; others stay as they are."""
+
+    def with_table(at):
+        return at[1] + drawn(figures[at[2]]) + at[3] if at[2] in figures else at[0]
+
+    return TABLE.sub(with_table, text)
 
 
 def judged(figures):

@@ -9,6 +9,7 @@ import spmdx._C as _C
 from spmdx._annotate.annotation import require_spmdx
 from spmdx._report.diff import explain_diff
 from spmdx._report.held import local_bytes
+from spmdx._report.load import DeviceLoad, LoadReport
 from spmdx._report.memory import HeldReport, MemoryReport, memory_report
 from spmdx._report.report import (
     BalanceReport,
@@ -19,7 +20,6 @@ from spmdx._report.report import (
     ValueReport,
 )
 from spmdx._report.stages import pipeline_report
-from spmdx._report.times.load import DeviceLoad, LoadReport
 from spmdx.errors import ShardingError, naming
 
 

@@ -12,10 +12,10 @@ from typing import TYPE_CHECKING, Any
 
 from spmdx._report.cells import Drawn, as_html, folded, table
 from spmdx._report.chakra import files
+from spmdx._report.load import LoadReport
 from spmdx._report.memory import MemoryReport
 from spmdx._report.stages import PipelineReport
 from spmdx._report.times import timeline
-from spmdx._report.times.load import LoadReport
 from spmdx._report.times.timeline import SpanReport, last_end
 
 if TYPE_CHECKING:  # what draws is imported when it draws

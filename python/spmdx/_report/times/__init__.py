@@ -1,2 +1,2 @@
 # SPDX-License-Identifier: Apache-2.0
-"""When things run: time lines, schedules of pipelines, and the load of devices."""
+"""When things run: pictures of time lines and of schedules of pipelines."""
