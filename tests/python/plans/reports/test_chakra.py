@@ -102,7 +102,7 @@ def firsts(report):
 
 def test_every_op_and_collective_is_a_node_of_the_devices_that_run_it(saved):
     report, traces, _ = saved
-    for device, nodes in chakra_files.items():
+    for device, nodes in traces.items():
         rank = device * len(firsts(report)) // 8
         here = [s for s in report.spans if s.rank in (None, rank) and s.name not in EXCHANGES]
         wanted = [(s.name, s.end_ns - s.start_ns, s.source) for s in here]
@@ -129,7 +129,7 @@ def test_collectives_have_the_bytes_of_the_report(saved):
 def received(traces):
     """Bytes by kind, of exchanges: of the device that receives most in each."""
     most = collections.defaultdict(int)
-    for nodes in chakra_files.values():
+    for nodes in traces.values():
         here = collections.Counter()
         for n in nodes:
             if n.type == RECEIVE:
@@ -151,14 +151,14 @@ def test_ops_have_the_work_of_the_report(saved):
 
 def test_the_devices_of_a_trace_never_wait_for_each_other(saved):
     report, traces, groups = saved
-    for nodes in chakra_files.values():
+    for nodes in traces.values():
         assert [n.id for n in nodes] == list(range(len(nodes)))
         assert all(dep < n.id for n in nodes for dep in n.deps)
     ends = replay(traces, groups)
     if report.pipeline:
         busy = {
             d: sum(n.told["duration_nanos"] for n in of if n.type == COMPUTE)
-            for d, of in chakra_files.items()
+            for d, of in traces.items()
         }
         assert max(busy.values()) < max(ends.values()) <= report.step_ns
     else:
@@ -182,7 +182,7 @@ def test_rows_that_change_places_are_messages_as_long_as_they_are(tmp_path):
     assert [c.kind for c in report.collectives] == ["collective_permute"]
     row = 4 * 4
     ends = {
-        (*n.key[:2], n.told["comm_size"]) for of in chakra_files.values() for n in of if n.type == SEND
+        (*n.key[:2], n.told["comm_size"]) for of in traces.values() for n in of if n.type == SEND
     }
     assert ends == {(i + 1, i, row) for i in range(6)}
     assert received(traces) == {"collective_permute": row}
@@ -196,7 +196,7 @@ def test_what_comes_from_another_mesh_is_sent_by_its_devices(tmp_path):
     spmdx.mark_sharding(x, second, ("j", None))
     report, traces, groups = saved_of(x.exp(), tmp_path, range(6))
     assert [c.bytes for c in report.collectives] == [64]
-    ends = {n.key[:2] for of in chakra_files.values() for n in of if n.type == SEND}
+    ends = {n.key[:2] for of in traces.values() for n in of if n.type == SEND}
     assert ends == {(0, 4), (1, 4), (2, 5), (3, 5)}
     assert [len(traces[d]) for d in range(6)] == [1, 1, 1, 1, 3, 3]
     replay(traces, groups)
@@ -212,7 +212,7 @@ def test_devices_have_their_ids_and_groups_the_order_of_the_mesh(tmp_path):
     assert [path.name for path in paths] == ["odd.5.et", "odd.7.et", "odd.groups.json"]
     traces, groups = read(tmp_path / "odd", [5, 7])
     assert groups == {"1": [7, 3], "2": [5, 1]}
-    names = [[n.told.get("pg_name") for n in of if n.type == COLLECTIVE] for of in chakra_files.values()]
+    names = [[n.told.get("pg_name") for n in of if n.type == COLLECTIVE] for of in traces.values()]
     assert names == [["2"], ["1"]]
 
 
@@ -225,7 +225,7 @@ def test_a_plan_for_more_devices_than_there_are_has_traces(tmp_path):
     assert len(report.save_chakra(tmp_path / "step", ranks=[0, 1023])) == 3
     traces, groups = read(tmp_path / "step", [0, 1023])
     assert len(report.collectives) == 2
-    for device, nodes in chakra_files.items():
+    for device, nodes in traces.items():
         of = [groups[n.told["pg_name"]] for n in nodes if n.type == COLLECTIVE]
         assert [len(group) for group in of] == [c.group_size for c in report.collectives]
         assert all(device in group for group in of)
