@@ -9,7 +9,7 @@ from fitting import errors, mean_error, rank_correlation, trivial
 
 FIGURES = pathlib.Path(__file__).parent / "figures.json"
 PAGE = pathlib.Path(__file__).parents[2] / "docs" / "foresight.md"
-TABLE = re.compile(r"(<!-- table: (.+?) -->\n).*?(\n<!-- end -->)", re.DOTALL)
+TABLE = re.compile(r"(<!-- table: (.+?) -->\n)[^!]*(<!-- end -->)")
 
 
 def read():
@@ -27,7 +27,7 @@ def page(text, figures):
     """The page with the tables of these figures; others stay as they are."""
 
     def with_table(at):
-        return at[1] + drawn(figures[at[2]]) + at[3] if at[2] in figures else at[0]
+        return f"{at[1]}{drawn(figures[at[2]])}\n{at[3]}" if at[2] in figures else at[0]
 
     return TABLE.sub(with_table, text)
 
