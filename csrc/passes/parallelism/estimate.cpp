@@ -30,8 +30,7 @@ class Links {
   // Of what a device holds whole or gets whole, along "data".
   int64_t ns(Collective kind, int64_t bytes) const {
     if (data_ == 1 || bytes == 0) return 0;
-    const int64_t at_once = of(kind, bytes, group_);
-    return kind == Collective::all_reduce ? std::min(at_once, by_level_ns(bytes)) : at_once;
+    return std::min(of(kind, bytes, group_), by_level_ns(kind, bytes));
   }
   int64_t wire_bytes(Collective kind, int64_t bytes) const {
     return data_ == 1 ? 0 : spmdx::wire_bytes(kind, bytes, data_);
@@ -44,14 +43,16 @@ class Links {
   int64_t of(Collective kind, int64_t bytes, const Group& group) const {
     return topology_.cost_ns(kind, spmdx::wire_bytes(kind, bytes, group.size()), group);
   }
-  // A sum that is scattered over the faster links, summed over the slowest, and gathered again.
-  int64_t by_level_ns(int64_t bytes) const {
+  // Over the slowest links a share of it: a sum is scattered before and gathered behind; parts change places first, or
+  // last, so that those of one node lie side by side.
+  int64_t by_level_ns(Collective kind, int64_t bytes) const {
     Group fast = group_;
     fast.sizes[group_.level()] = 1;
     const int64_t share = (bytes + fast.size() - 1) / fast.size();
-    return of(Collective::reduce_scatter, bytes, fast) +
-           of(Collective::all_reduce, share, Group(group_.sizes[group_.level()], group_.level())) +
-           of(Collective::all_gather, bytes, fast);
+    const int64_t slow_ns = of(kind, share, Group(group_.sizes[group_.level()], group_.level()));
+    if (kind == Collective::all_reduce)
+      return of(Collective::reduce_scatter, bytes, fast) + slow_ns + of(Collective::all_gather, bytes, fast);
+    return of(kind, bytes, fast) + slow_ns + of(Collective::all_to_all, bytes / group_.size(), fast);
   }
 
   const Topology& topology_;

@@ -60,7 +60,7 @@ class Search:
         for estimated, is_wanted in self._by_promise(fits):
             if found and (not is_wanted or nodes > NODES or len(wholes) >= PLANNED):
                 continue
-            whole = self.whole(estimated, self._strategies.of(estimated))
+            whole = self.whole(estimated)
             nodes += whole.nodes
             wholes.append(Planned(estimated, whole))
             found = found or not limit or whole.peak_bytes <= limit
@@ -91,8 +91,11 @@ class Search:
         share = 1e9 * whole.peak_seconds / (max(whole.step_ns, 1) * strategy.devices)
         return dataclasses.replace(candidate_of(strategy, whole), efficiency=share, why=lacks)
 
-    def whole(self, estimated: Estimated, strategy: Strategy) -> Whole:
+    def whole(self, estimated: Estimated) -> Whole:
         """The whole plan; where there are many microbatches, of fewer, and the rest follows."""
+        return self._whole_of(estimated, self._strategies.of(estimated))
+
+    def _whole_of(self, estimated: Estimated, strategy: Strategy) -> Whole:
         count = self._microbatches_planned(strategy, len(estimated.order))
         whole = self._planned(strategy, count)
         if count == strategy.microbatches:
@@ -107,7 +110,7 @@ class Search:
             return self._planned(strategy, strategy.microbatches)
         rounds = most // strategy.pipe  # interleaved stages take turns with so many
         if rounds < ROUNDS:
-            return self.whole(estimated, strategy)
+            return self._whole_of(estimated, strategy)
         counts = rounds // 2 * strategy.pipe, rounds * strategy.pipe
         half, whole = (self._planned(strategy, n) for n in counts)
         fewer, few = (self._estimate_of_few(estimated, strategy, n) for n in counts)
