@@ -135,6 +135,7 @@ bench: module
 	$(BIN)/python benchmarks/programs.py
 	$(BIN)/python benchmarks/cliffs.py
 	$(BIN)/python benchmarks/predicted.py
+	$(BIN)/python benchmarks/compile_time.py
 
 # The core alone, under sanitizers. Needs no torch.
 build-asan/build.ninja: SANITIZER = address

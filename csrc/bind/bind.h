@@ -17,6 +17,7 @@ void bind_rules(pybind11::module_& module);        // rules of users' own ops
 void bind_trials(pybind11::module_& module);       // runs of one op with the shardings that its rule allows
 void bind_manual(pybind11::module_& module);       // ops of manual regions
 void bind_debug(pybind11::module_& module);        // reports of plans
+void bind_traces(pybind11::module_& module);       // what each device of a plan does
 void bind_watch(pybind11::module_& module);        // profiles, measured times, memory counters
 void bind_pipeline(pybind11::module_& module);     // schedules of pipelines, costs of their stages
 void bind_parallelism(pybind11::module_& module);  // ways to lay a program over devices, and what they would take

@@ -12,6 +12,7 @@ PYBIND11_MODULE(_C, module) {
   spmdx::bind_rules(module);
   spmdx::bind_trials(module);
   spmdx::bind_manual(module);
+  spmdx::bind_traces(module);
   spmdx::bind_debug(module);
   spmdx::bind_watch(module);
   spmdx::bind_pipeline(module);

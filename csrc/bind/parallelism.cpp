@@ -15,6 +15,7 @@
 #include "graph/places.h"
 #include "passes/parallelism/estimate.h"
 #include "passes/parallelism/settle.h"
+#include "passes/pipeline/make_schedule.h"
 #include "passes/report/flops.h"
 #include "passes/report/recomputed.h"
 #include "passes/report/timeline.h"
@@ -74,8 +75,19 @@ py::dict cost_of_last() {
                   "peak_seconds"_a = seconds_at_peak(graph, topology.hardware), "nodes"_a = graph.nodes.size());
 }
 
+// Throws ShardingError where the schedule is none, or not one of so many microbatches.
+Parallelism parallelism_of(int64_t data, int64_t model, int64_t pipe, int64_t microbatches, int zero,
+                           const std::string& schedule) {
+  Parallelism made{.data = data, .model = model, .pipe = pipe, .microbatches = microbatches, .zero = zero};
+  if (pipe == 1) return made;
+  made.chunks = make_schedule(schedule, pipe, microbatches).num_chunks();
+  made.schedule = schedule;
+  return made;
+}
+
 void bind_shapes(py::module_& m) {
   py::class_<Parallelism>(m, "Parallelism")
+      .def(py::init(&parallelism_of), "data"_a, "model"_a, "pipe"_a, "microbatches"_a, "zero"_a, "schedule"_a)
       .def_readonly("data", &Parallelism::data)
       .def_readonly("model", &Parallelism::model)
       .def_readonly("pipe", &Parallelism::pipe)

@@ -92,7 +92,7 @@ int64_t both_ways_ns(const MeshHandle& mesh, const std::string& axis, int64_t by
   const Topology& topology = bridge::engine().options().topology;
   const SubAxisSet along = sub_axis_set(mesh.mesh->sub_axes_of_axis(mesh.mesh->axis_index(axis)));
   const size_t level = level_of(sub_axis_levels(mesh.mesh, topology), along);
-  return 2 * topology.cost_ns(Collective::send_recv, bytes, 2, level);
+  return 2 * topology.cost_ns(Collective::send_recv, bytes, Group(2, level));
 }
 
 LayerCost layer_of(const py::handle& row) {

@@ -77,7 +77,8 @@ py::dict as_dict(const Topology& topology) {
   py::list levels;
   for (const Level& level : topology.levels)
     levels.append(py::dict("devices"_a = level.devices, "latency_ns"_a = level.latency_ns,
-                           "message_ns"_a = level.message_ns, "picoseconds_per_byte"_a = level.picoseconds_per_byte));
+                           "message_ns"_a = level.message_ns, "picoseconds_per_byte"_a = level.picoseconds_per_byte,
+                           "algorithm"_a = std::string(name(level.algorithm))));
   return py::dict("levels"_a = levels, "hardware"_a = as_dict(topology.hardware));
 }
 
@@ -87,9 +88,11 @@ Topology from_dict(const py::dict& fields) {
   for (const py::handle& item : fields["levels"]) {
     const auto level = py::cast<py::dict>(item);
     const auto at = [&](const char* name) { return level[name].cast<int64_t>(); };
-    topology.levels.push_back({at("devices"), at("latency_ns"), at("message_ns"), at("picoseconds_per_byte")});
+    topology.levels.push_back({at("devices"), at("latency_ns"), at("message_ns"), at("picoseconds_per_byte"),
+                               algorithm_named(level["algorithm"].cast<std::string>())});
   }
   topology.hardware = hardware_from(fields["hardware"].cast<py::dict>());
+  check(topology);
   return topology;
 }
 

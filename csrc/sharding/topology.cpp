@@ -3,6 +3,8 @@
 #include "sharding/topology.h"
 
 #include <algorithm>
+#include <bit>
+#include <iterator>
 #include <map>
 #include <memory>
 #include <mutex>
@@ -56,6 +58,36 @@ std::vector<uint8_t> find_levels(const Mesh& mesh, const Topology& topology) {
   return found;
 }
 
+int64_t transfer_ns(const Level& links, int64_t bytes, int64_t lanes = 1) {
+  // 128 bits: bytes · picoseconds leaves 64 bits at some petabytes.
+  return static_cast<int64_t>(static_cast<Wide>(bytes) * links.picoseconds_per_byte / (1000 * lanes));
+}
+
+constexpr std::string_view kAlgorithms[] = {"doubling", "ring"};
+constexpr int64_t kTreePercent = 92;  // of the bandwidth of rings that trees reach, as NCCL's tuning has it
+
+// As NCCL goes: bytes enter and leave a block by the links of all of its devices, so each carries its share of them,
+// and a message goes from device to device, or for small sums up a tree and down again.
+int64_t round_rings_ns(const Topology& topology, Collective kind, int64_t bytes, const Group& group) {
+  const int64_t crossings = traits_of(kind).crossings;
+  int64_t ring = 0, tree = 0, transfer = 0, latency = 0, inside = 1;
+  for (size_t level = 0; level < group.sizes.size(); ++level) {
+    const int64_t size = group.sizes[level];
+    if (size == 1) continue;
+    const Level& links = topology.levels.at(std::min(level, topology.levels.size() - 1));
+    const int64_t blocks = group.size() / (inside * size);  // of this level
+    ring += crossings * links.message_ns * (level == group.level() ? size - 1 : blocks * (size - 1));
+    tree += crossings * links.message_ns * std::bit_width(static_cast<uint64_t>(size - 1));
+    transfer = std::max(transfer, transfer_ns(links, bytes, inside));
+    latency = links.latency_ns;
+    inside *= size;
+  }
+  const int64_t round = latency + ring + transfer;
+  if (kind != Collective::all_reduce) return round;
+  const int64_t whole = transfer * inside / std::max<int64_t>(1, inside - 1);  // a tree has no share that stays
+  return std::min(round, latency + tree + whole * 100 / kTreePercent);
+}
+
 constexpr size_t kMeshes = 1024;
 
 // What was found out before; never destroyed.
@@ -71,12 +103,39 @@ Known& known() {
 
 }  // namespace
 
-int64_t Topology::cost_ns(Collective kind, int64_t bytes, int64_t group, size_t level) const {
+std::string_view name(Algorithm algorithm) { return kAlgorithms[static_cast<size_t>(algorithm)]; }
+
+Algorithm algorithm_named(std::string_view name) {
+  for (size_t i = 0; i < std::size(kAlgorithms); ++i)
+    if (kAlgorithms[i] == name) return static_cast<Algorithm>(i);
+  throw ShardingError("no algorithm is called '" + std::string(name) +
+                      "'. Expected 'doubling' or 'ring'. Write 'ring' for links that NCCL uses.");
+}
+
+int64_t Group::size() const {
+  int64_t product = 1;
+  for (int64_t size : sizes) product *= size;
+  return product;
+}
+
+size_t Group::level() const {
+  for (size_t level = sizes.size(); level-- > 0;)
+    if (sizes[level] > 1) return level;
+  return 0;
+}
+
+int64_t Topology::cost_ns(Collective kind, int64_t bytes, const Group& group) const {
   if (traits_of(kind).crossings == 0 || bytes <= 0) return 0;
-  const Level& links = levels.at(std::min(level, levels.size() - 1));
-  // 128 bits: bytes · picoseconds leaves 64 bits at some petabytes.
-  const auto transfer = static_cast<int64_t>(static_cast<Wide>(bytes) * links.picoseconds_per_byte / 1000);
-  return links.latency_ns + links.message_ns * messages(kind, group) + transfer;
+  const Level& slowest = levels.at(std::min(group.level(), levels.size() - 1));
+  if (slowest.algorithm == Algorithm::ring && traits_of(kind).rounds == Rounds::tree)
+    return round_rings_ns(*this, kind, bytes, group);
+  return slowest.latency_ns + slowest.message_ns * messages(kind, group.size()) + transfer_ns(slowest, bytes);
+}
+
+void check(const Topology& topology) {
+  if (topology.levels.size() > Group::kMostLevels)
+    throw ShardingError("the topology has " + std::to_string(topology.levels.size()) + " levels. Expected at most " +
+                        std::to_string(Group::kMostLevels) + ". Join those that are about as fast.");
 }
 
 std::vector<std::string_view> topology_names() {
@@ -119,6 +178,14 @@ size_t level_of(const std::vector<uint8_t>& sub_axis_levels, SubAxisSet sub_axes
   for (size_t i = 0; i < sub_axis_levels.size(); ++i)
     if (sub_axes >> i & 1) level = std::max<size_t>(level, sub_axis_levels[i]);
   return level;
+}
+
+Group group_of(const Mesh& mesh, const std::vector<uint8_t>& sub_axis_levels, SubAxisSet sub_axes) {
+  Group group;
+  for (size_t i = 0; i < sub_axis_levels.size(); ++i)
+    if (sub_axes >> i & 1)
+      group.sizes[std::min<size_t>(sub_axis_levels[i], Group::kMostLevels - 1)] *= mesh.sub_axes()[i].size;
+  return group;
 }
 
 }  // namespace spmdx

@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
-// What a collective costs: α + bytes / bandwidth of the links it crosses, in integer nanoseconds so that every rank
-// agrees.
+// What a collective costs: α + bytes / bandwidth of the links it crosses, by the algorithm of its library, in integer
+// nanoseconds so that every rank agrees.
 #pragma once
+#include <array>
 #include <cstdint>
 #include <string_view>
 #include <vector>
@@ -12,25 +13,48 @@
 
 namespace spmdx {
 
+// How the collectives of a library go over links.
+enum class Algorithm : uint8_t {
+  doubling,  // between devices 1, 2, 4 … apart: few messages, and every byte over the slowest links of the group
+  ring,      // round rings that leave a block by all of its devices in turn; small sums go up and down a tree
+};
+std::string_view name(Algorithm algorithm);  // "doubling"
+// Throws ShardingError for a name that is none.
+Algorithm algorithm_named(std::string_view name);
+
 // The links that join the devices of one block.
 struct Level {
   int64_t devices = 0;                 // of a block, which holds ids k·devices …; 0: what the mesh calls inner
   int64_t latency_ns = 5'000;          // to start a collective
   int64_t message_ns = 50;             // for every message a device waits for in turn
   int64_t picoseconds_per_byte = 500;  // 1 / bandwidth of a device: 2 GB/s
+  Algorithm algorithm = Algorithm::doubling;
   bool operator==(const Level&) const = default;
+};
+
+// The devices of a collective: so many in a block of the first level, so many of these blocks in one of the next, …
+struct Group {
+  static constexpr size_t kMostLevels = 8;
+  std::array<int64_t, kMostLevels> sizes;  // those that are not used are 1
+  Group() { sizes.fill(1); }
+  // All of them joined by links of one level.
+  explicit Group(int64_t size, size_t level = 0) : Group() { sizes[level] = size; }
+  int64_t size() const;
+  size_t level() const;  // the slowest that joins two of them
 };
 
 struct Topology {
   std::vector<Level> levels = {Level{}};  // the innermost and fastest first; the last one joins everything
   Hardware hardware = {};                 // what every device is
 
-  // Time of a collective of `group` devices by which one of them receives `bytes`. Moves without wire bytes cost 0.
-  // For send_recv, `group` is the device and all it receives from.
-  int64_t cost_ns(Collective kind, int64_t bytes, int64_t group = 2, size_t level = 0) const;
+  // Time of a collective by which a device of the group receives `bytes`. Moves without wire bytes cost 0. For
+  // send_recv, the group is the device and all it receives from.
+  int64_t cost_ns(Collective kind, int64_t bytes, const Group& group = Group(2)) const;
   bool operator==(const Topology&) const = default;
 };
 
+// Throws ShardingError where there are more levels than a group can have.
+void check(const Topology& topology);
 // The named ones: "in-process", "gloo", "nvlink", "infiniband" (nvlink inside blocks of 8).
 std::vector<std::string_view> topology_names();
 // Throws ShardingError for a name that is none of them.
@@ -40,6 +64,8 @@ Topology topology_named(std::string_view name);
 // the largest level of its sub-axes.
 std::vector<uint8_t> sub_axis_levels(const MeshRef& mesh, const Topology& topology);
 size_t level_of(const std::vector<uint8_t>& sub_axis_levels, SubAxisSet sub_axes);
+// The devices that differ along these sub-axes.
+Group group_of(const Mesh& mesh, const std::vector<uint8_t>& sub_axis_levels, SubAxisSet sub_axes);
 // A number for each different topology, in order of appearance.
 size_t topology_id(const Topology& topology);
 

@@ -51,12 +51,16 @@ T number(Cursor& text, const std::string& key) {
 Level parse_level(Cursor& text) {
   Level level;
   each_field(text, [&](const std::string& key) {
+    if (key == "algorithm") {
+      level.algorithm = algorithm_named(text.quoted());
+      return;
+    }
     int64_t* field = key == "devices"                ? &level.devices
                      : key == "latency_ns"           ? &level.latency_ns
                      : key == "message_ns"           ? &level.message_ns
                      : key == "picoseconds_per_byte" ? &level.picoseconds_per_byte
                                                      : nullptr;
-    if (!field) fail_at(key, "devices, latency_ns, message_ns, picoseconds_per_byte");
+    if (!field) fail_at(key, "devices, latency_ns, message_ns, picoseconds_per_byte, algorithm");
     *field = number<int64_t>(text, key);
   });
   return level;
@@ -139,6 +143,7 @@ Topology parse_topology(std::string_view json) {
   });
   if (!text.at_end()) text.fail("the end");
   if (!named || !joined) throw ShardingError("it has no name or no levels. Expected both.");
+  check(topology);
   return topology;
 }
 

@@ -3,7 +3,7 @@
 
 import os
 from collections.abc import Callable, Sequence
-from typing import Any
+from typing import Any, TypeVar
 
 import torch
 
@@ -28,6 +28,7 @@ from spmdx._program.memory_limit import get_memory_limit, limit_to
 from spmdx.errors import ShardingError, naming
 from spmdx.runtime import global_runtime_device_count
 
+Found = TypeVar("Found")
 SCHEDULES = "1f1b", "interleaved:2", "zb-h1"
 STAGES = 0, 1, 2, 3
 
@@ -97,14 +98,103 @@ def search(
     with naming("search"):
         _require_program(step, model, optimizer, batch)
         count = _number_of(devices)
-        stages, orders = _stages(zero), _schedules(schedules)
-        _C.flush()  # what was recorded before is none of ours
-        with planning_for(hardware, topology):
-            limit_to(_limit(memory_limit))
-            with apart(step, model, optimizer):
-                limit = get_memory_limit() or 0
-                space = Space(count, batch, limit, stages, orders)
-                return Search(Program(step, model, optimizer), space).run()
+        return _searched(
+            Search.run,
+            Program(step, model, optimizer),
+            Space(count, batch, 0, _stages(zero), _schedules(schedules)),
+            (hardware, topology, memory_limit),
+        )
+
+
+def predict(
+    strategy: Strategy,
+    step: Callable[[list[Any]], Any],
+    model: torch.nn.Module,
+    optimizer: torch.optim.Optimizer | None = None,
+    batch: Any = None,
+    *,
+    hardware: Hardware | str | os.PathLike | None = None,
+    topology: Topology | str | os.PathLike | None = None,
+    memory_limit: int | str | None = None,
+) -> Candidate:
+    """Tell what a step would take by a strategy of yours, on devices that need not be here.
+
+    The step is planned whole; where it has many microbatches, with as many as fill the pipeline,
+    as far as that is not too much to plan, and the rest follows from plans of the model's parts.
+
+    Args:
+        strategy: how the program is laid over devices. A pipeline whose ``stages`` are not told is
+            cut where times are most even; ``chunks`` are those of the schedule.
+        step, model, optimizer, batch: as :func:`spmdx.auto.search` takes them.
+        hardware, topology, memory_limit: likewise.
+
+    Returns:
+        The strategy with its figures; ``why`` says what memory lacks, if it does.
+
+    Raises:
+        ShardingError: a batch that cannot be split so; an argument that is none; a step that
+            cannot be planned.
+
+    Example:
+        >>> import torch, spmdx
+        >>> model = torch.nn.Sequential(torch.nn.Linear(64, 256), torch.nn.Linear(256, 64))
+        >>> model = model.to("spmdx")
+        >>> def step(batches):
+        ...     for x in batches:
+        ...         (model(x).square().mean() / len(batches)).backward()
+        >>> batch = torch.ones(512, 64)
+        >>> two, eight = (
+        ...     spmdx.auto.predict(spmdx.auto.Strategy(data=n), step, model, batch=batch)
+        ...     for n in (2, 8)
+        ... )
+        >>> two.step_ns > eight.step_ns and two.efficiency > eight.efficiency
+        True
+    """
+    with naming("predict"):
+        _require_program(step, model, optimizer, batch)
+        samples = tensors_in(batch)[0].shape[0]
+        _require_strategy(strategy, samples)
+        return _searched(
+            lambda search: search.predict(strategy),
+            Program(step, model, optimizer),
+            Space(strategy.devices, batch, 0, [strategy.zero], []),
+            (hardware, topology, memory_limit),
+        )
+
+
+def _searched(
+    use: Callable[[Search], Found], program: Program, space: Space, machine: tuple[Any, Any, Any]
+) -> Found:
+    """What is found by a search for a machine, behind which all is as it was."""
+    hardware, topology, memory_limit = machine
+    _C.flush()  # what was recorded before is none of ours
+    with planning_for(hardware, topology):
+        limit_to(_limit(memory_limit))
+        with apart(*program):
+            space.memory_limit = get_memory_limit() or 0
+            return use(Search(program, space))
+
+
+def _require_strategy(strategy: Any, samples: int) -> None:
+    if not isinstance(strategy, Strategy):
+        raise ShardingError(
+            f"the strategy is a {type(strategy).__name__}. Expected a spmdx.auto.Strategy. Write "
+            "Strategy(data=8)."
+        )
+    for name in ("data", "model", "pipe", "microbatches", "chunks"):
+        size = getattr(strategy, name)
+        if isinstance(size, bool) or not isinstance(size, int) or size < 1:
+            raise ShardingError(
+                f"{name} of the strategy is {size!r}. Expected a number, at least 1. Write 2."
+            )
+    _stages(strategy.zero)
+    pieces = strategy.data * strategy.microbatches
+    if samples % pieces:
+        raise ShardingError(
+            f"a batch of {samples} samples is split into {strategy.microbatches} microbatches over "
+            f"{strategy.data} devices. Expected equally many samples in each. Pass a batch of a "
+            f"multiple of {pieces}."
+        )
 
 
 def _require_program(step: Any, model: Any, optimizer: Any, batch: Any) -> None:
@@ -169,4 +259,4 @@ def _schedules(schedules: Any) -> list[str]:
     return orders
 
 
-__all__ = ["AutoPlan", "Candidate", "Strategy", "search", "split"]
+__all__ = ["AutoPlan", "Candidate", "Strategy", "predict", "search", "split"]

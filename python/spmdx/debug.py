@@ -9,6 +9,7 @@ import spmdx._C as _C
 from spmdx._annotate.annotation import require_spmdx
 from spmdx._report.diff import explain_diff
 from spmdx._report.held import local_bytes
+from spmdx._report.load import DeviceLoad, LoadReport
 from spmdx._report.memory import HeldReport, MemoryReport, memory_report
 from spmdx._report.report import (
     BalanceReport,
@@ -73,6 +74,8 @@ def _report(row: dict[str, Any]) -> Report:
         [BalanceReport(**b) for b in row["balance"]],
         None if row["pipeline"] is None else pipeline_report(row["pipeline"]),
         memory_report(row["memory"]),
+        LoadReport([DeviceLoad(**device) for device in row["load"]]),
+        row["plan"],
     )
 
 
@@ -140,6 +143,8 @@ __all__ = [
     "CollectiveReport",
     "FallbackReport",
     "HeldReport",
+    "DeviceLoad",
+    "LoadReport",
     "MemoryReport",
     "Report",
     "SpanReport",

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, NamedTuple
 
 import spmdx._C as _C
 from spmdx._base.arguments import integers, require_path
-from spmdx._report.pipeline import draw
+from spmdx._report.times.schedule_pictures import draw
 from spmdx.errors import ShardingError, bare, naming
 
 if TYPE_CHECKING:

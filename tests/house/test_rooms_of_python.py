@@ -31,6 +31,8 @@ ROOMS = [
     "_machine",
     "_pipelines",
     "_rules",
+    "_report.chakra",
+    "_report.times",
     "_report",
     "_auto",
     "_data",

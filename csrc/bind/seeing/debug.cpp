@@ -8,6 +8,7 @@
 #include "bind/bind.h"
 #include "bind/handles.h"
 #include "bind/seeing/memory.h"
+#include "bind/seeing/traces.h"
 #include "bridge/backend/aten_kernel.h"
 #include "bridge/python/source.h"
 #include "bridge/recorder/engine.h"
@@ -15,6 +16,7 @@
 #include "passes/report/balance.h"
 #include "passes/report/flops.h"
 #include "passes/report/gathered.h"
+#include "passes/report/load.h"
 #include "passes/report/pipeline.h"
 #include "passes/report/timeline.h"
 #include "rules/rule/rule.h"
@@ -85,6 +87,14 @@ py::list timeline(const Plan& plan, const MemoryUseOfRun& use) {
   return rows;
 }
 
+py::list load(const Graph& graph) {
+  py::list rows;
+  for (const DeviceLoad& of : loads(graph, bridge::engine().options().topology))
+    rows.append(py::dict("device"_a = of.device, "computing_ns"_a = of.computing_ns, "behind_ns"_a = of.behind_ns,
+                         "exposed_ns"_a = of.exposed_ns, "idle_ns"_a = of.idle_ns));
+  return rows;
+}
+
 py::list balance(const Graph& graph) {
   py::list rows;
   for (const Repeated& same : repeated_products(graph)) {
@@ -114,7 +124,8 @@ py::object pipeline(const Graph& graph) {
                   "step_ns"_a = found->simulation.total);
 }
 
-py::dict report(const Plan& plan) {
+py::dict report(const PlanRef& handed) {
+  const Plan& plan = *handed;
   const Graph& graph = plan.executable->graph();
   py::list collectives, values, fallbacks;
   for (const Input& input : graph.inputs) {
@@ -139,11 +150,12 @@ py::dict report(const Plan& plan) {
   return py::dict("mesh"_a = graph.mesh ? py::cast(graph.mesh->str()) : py::none(), "collectives"_a = collectives,
                   "values"_a = values, "fallbacks"_a = fallbacks, "gathered"_a = gathered,
                   "peak_bytes"_a = plan.executable->peak().bytes, "timeline"_a = timeline(plan, use),
-                  "memory"_a = memory_report(plan, use), "balance"_a = balance(graph), "flops"_a = flops.device,
-                  "whole_flops"_a = flops.whole, "pipeline"_a = pipeline(graph));
+                  "memory"_a = memory_report(plan, use), "balance"_a = balance(graph), "load"_a = load(graph),
+                  "flops"_a = flops.device, "whole_flops"_a = flops.whole, "pipeline"_a = pipeline(graph),
+                  "plan"_a = PlanHandle{handed, bridge::engine().options().topology});
 }
 
-py::object report_or_none(const PlanRef& plan) { return plan ? py::object(report(*plan)) : py::none(); }
+py::object report_or_none(const PlanRef& plan) { return plan ? py::object(report(plan)) : py::none(); }
 
 PlanRef pending(const at::Tensor& tensor) {
   py::gil_scoped_release no_gil;

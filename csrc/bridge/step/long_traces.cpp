@@ -7,6 +7,7 @@
 #include "bridge/recorder/recorder.h"
 #include "bridge/recorder/recorder_state.h"
 #include "bridge/step/flush.h"
+#include "bridge/tensor/abstract.h"
 
 namespace spmdx::bridge {
 namespace {
@@ -15,9 +16,9 @@ namespace {
 // first limit on where its program begins again: pieces of a loop are then equal, and have one plan.
 constexpr size_t kManyNodes = 25'000;
 constexpr size_t kMostNodes = 50'000;
-// How many times as many nodes a graph with stages may have: a pipeline works on the microbatches of
-// one graph, and a cut would end it among them.
-constexpr size_t kNodesOfPipelines = 20;
+// How many times as many nodes a graph may have that has stages, since a pipeline works on the microbatches of one
+// graph; or that is only planned, since reports tell of one graph.
+constexpr size_t kTimesOfWholeSteps = 20;
 // The same by bytes of uploads, which a process holds until the graph runs: half a gibibyte, and one.
 constexpr int64_t kManyUploads = 536'870'912;
 constexpr int64_t kMostUploads = 1'073'741'824;
@@ -41,7 +42,7 @@ void end_if_long(const void* op) {
   const size_t nodes = state.graph.nodes.size();
   const int64_t bytes = state.uploads.bytes;
   if (nodes <= kManyNodes && bytes <= kManyUploads) return;
-  const size_t times = state.has_stages ? kNodesOfPipelines : 1;
+  const size_t times = state.has_stages || planning_only() ? kTimesOfWholeSteps : 1;
   const bool is_too_long = nodes > times * kMostNodes || bytes > kMostUploads;
   const bool is_long = nodes > times * kManyNodes || bytes > kManyUploads;
   if (!is_too_long && !(state.was_cut && is_long && begins_again(state, op))) return;

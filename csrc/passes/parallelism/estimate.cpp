@@ -23,25 +23,42 @@ class Links {
     std::iota(ids.begin(), ids.end(), 0);
     const MeshRef mesh = Mesh::make(std::move(ids), {parallelism.pipe, parallelism.data, parallelism.model});
     const std::vector<uint8_t> levels = sub_axis_levels(mesh, topology);
-    for (int axis : {pipe_axis, data_axis})
-      levels_[axis] = level_of(levels, sub_axis_set(mesh->sub_axes_of_axis(axis)));
+    const auto set = [&](MeshAxis axis) { return sub_axis_set(mesh->sub_axes_of_axis(axis)); };
+    pipe_level_ = level_of(levels, set(pipe_axis));
+    group_ = group_of(*mesh, levels, set(data_axis));
   }
   // Of what a device holds whole or gets whole, along "data".
   int64_t ns(Collective kind, int64_t bytes) const {
     if (data_ == 1 || bytes == 0) return 0;
-    return topology_.cost_ns(kind, spmdx::wire_bytes(kind, bytes, data_), data_, levels_[data_axis]);
+    return std::min(of(kind, bytes, group_), by_level_ns(kind, bytes));
   }
   int64_t wire_bytes(Collective kind, int64_t bytes) const {
     return data_ == 1 ? 0 : spmdx::wire_bytes(kind, bytes, data_);
   }
   int64_t send_ns(int64_t bytes) const {
-    return bytes == 0 ? 0 : topology_.cost_ns(Collective::send_recv, bytes, 2, levels_[pipe_axis]);
+    return bytes == 0 ? 0 : topology_.cost_ns(Collective::send_recv, bytes, Group(2, pipe_level_));
   }
 
  private:
+  int64_t of(Collective kind, int64_t bytes, const Group& group) const {
+    return topology_.cost_ns(kind, spmdx::wire_bytes(kind, bytes, group.size()), group);
+  }
+  // Over the slowest links a share of it: a sum is scattered before and gathered behind; parts change places first, or
+  // last, so that those of one node lie side by side.
+  int64_t by_level_ns(Collective kind, int64_t bytes) const {
+    Group fast = group_;
+    fast.sizes[group_.level()] = 1;
+    const int64_t share = (bytes + fast.size() - 1) / fast.size();
+    const int64_t slow_ns = of(kind, share, Group(group_.sizes[group_.level()], group_.level()));
+    if (kind == Collective::all_reduce)
+      return of(Collective::reduce_scatter, bytes, fast) + slow_ns + of(Collective::all_gather, bytes, fast);
+    return of(kind, bytes, fast) + slow_ns + of(Collective::all_to_all, bytes / group_.size(), fast);
+  }
+
   const Topology& topology_;
   int64_t data_;
-  size_t levels_[2];
+  size_t pipe_level_ = 0;
+  Group group_;  // along "data"
 };
 
 // What ZeRO makes of the costs of parts: who holds what, and what is moved when.

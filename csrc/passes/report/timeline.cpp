@@ -14,7 +14,7 @@ namespace {
 class Lanes {
  public:
   Lanes(const Graph& graph, const Topology& topology) : graph_(graph), per_rank_(1 + topology.levels.size()) {
-    if (const int axis = placed_axis(graph); axis >= 0) ranks_ = graph.mesh->axes()[axis].size;
+    if (const int axis = axis_of_places(graph); axis >= 0) ranks_ = graph.mesh->axes()[axis].size;
     if (graph.mesh) levels_ = sub_axis_levels(graph.mesh, topology);
     slowest_ = topology.levels.size() - 1;
     free_at_.assign(static_cast<size_t>(ranks_) * per_rank_, 0);
@@ -23,32 +23,26 @@ class Lanes {
   Span span_of(NodeId id, const Node& node, int64_t ns, int64_t ready) const {
     Span span{.node = id, .wire = is_collective(node) && ns > 0, .start_ns = ready, .end_ns = ready + ns};
     span.rank = rank_of(place_of(graph_, node));
+    if (changes_place(graph_, node)) span.from = rank_of(graph_.values[node.inputs[0]].sharding->place);
     if (span.wire) span.level = node.sub_axes ? level_of(levels_, node.sub_axes) : slowest_;
     return span;
   }
   // The span as soon as its lanes are free, which are its own until it ends.
-  Span take(Span span, const Node& node) {
-    const int64_t from = changes_place(graph_, node) ? rank_of(graph_.values[node.inputs[0]].sharding->place) : -1;
+  Span take(Span span) {
     const int64_t ns = span.end_ns - span.start_ns;
-    for_each(span, from, [&](int64_t& free_at) { span.start_ns = std::max(span.start_ns, free_at); });
+    for_each(span, [&](int64_t& free_at) { span.start_ns = std::max(span.start_ns, free_at); });
     span.end_ns = span.start_ns + ns;
-    for_each(span, from, [&](int64_t& free_at) { free_at = span.end_ns; });
+    for_each(span, [&](int64_t& free_at) { free_at = span.end_ns; });
     return span;
   }
 
  private:
-  static int placed_axis(const Graph& graph) {
-    for (const Node& node : graph.nodes)
-      if (const Place place = place_of(graph, node); !place.whole()) return place.axis;
-    return -1;
-  }
   int64_t rank_of(const Place& place) const { return place.whole() ? -1 : place.stage % ranks_; }
-  // `from`: a rank that sends, beside that of the span; -1: none.
   template <typename Visit>
-  void for_each(const Span& span, int64_t from, Visit&& visit) {
+  void for_each(const Span& span, Visit&& visit) {
     const size_t lane = span.wire ? 1 + span.level : 0;
     for (int64_t rank = 0; rank < ranks_; ++rank)
-      if (span.rank < 0 || rank == span.rank || rank == from)
+      if (span.rank < 0 || rank == span.rank || rank == span.from)
         visit(free_at_[static_cast<size_t>(rank) * per_rank_ + lane]);
   }
 
@@ -71,10 +65,16 @@ std::vector<Span> time_line(const Graph& graph, const Topology& topology) {
     int64_t start = 0;
     for (ValueId input : node.inputs) start = std::max(start, ready[input]);
     Span span = lanes.span_of(id, node, time, start);
-    if (time > 0) spans.push_back(span = lanes.take(span, node));
+    if (time > 0) spans.push_back(span = lanes.take(span));
     for (size_t r = 0; r < node.call->outputs.size(); ++r) ready[node.output + r] = span.end_ns;
   }
   return spans;
+}
+
+int axis_of_places(const Graph& graph) {
+  for (const Node& node : graph.nodes)
+    if (const Place place = place_of(graph, node); !place.whole()) return place.axis;
+  return -1;
 }
 
 int64_t step_ns(const std::vector<Span>& spans) {

@@ -13,6 +13,7 @@ struct Span {
   bool wire = false;  // on a wire's lane, beside that of the kernels
   int64_t start_ns = 0, end_ns = 0;
   int64_t rank = -1;  // along the stage axis, whose devices run it; -1: all devices do
+  int64_t from = -1;  // the rank that sends to it, if another does
   size_t level = 0;   // of the topology, whose links a wire is
 };
 
@@ -22,6 +23,8 @@ struct Span {
 std::vector<Span> time_line(const Graph& graph, const Topology& topology);
 // When the last one ends.
 int64_t step_ns(const std::vector<Span>& spans);
+// The axis along which ranks are; -1: there is one rank.
+int axis_of_places(const Graph& graph);
 // What a time line calls a node: the kind of a collective, or its op.
 std::string label(const Node& node);
 

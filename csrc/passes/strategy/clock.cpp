@@ -12,10 +12,10 @@ namespace {
 int64_t wire_ns(const Graph& graph, const Node& node, const Topology& topology) {
   const Collective kind = collective_kind(node);
   if (node.sub_axes == 0 && node.bytes > 0)  // from another mesh: one message over the slowest wires
-    return topology.cost_ns(kind, node.bytes, 2, topology.levels.size() - 1);
-  const size_t level = level_of(sub_axis_levels(graph.mesh, topology), node.sub_axes);
-  const int64_t group = changes_place(graph, node) ? 2 : graph.mesh->group_size(node.sub_axes);
-  return topology.cost_ns(kind, node.bytes, group, level);
+    return topology.cost_ns(kind, node.bytes, Group(2, topology.levels.size() - 1));
+  const std::vector<uint8_t> levels = sub_axis_levels(graph.mesh, topology);
+  if (changes_place(graph, node)) return topology.cost_ns(kind, node.bytes, Group(2, level_of(levels, node.sub_axes)));
+  return topology.cost_ns(kind, node.bytes, group_of(*graph.mesh, levels, node.sub_axes));
 }
 
 }  // namespace

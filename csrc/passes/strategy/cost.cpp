@@ -11,13 +11,13 @@
 namespace spmdx {
 namespace {
 
-// What the device that has most holds of each factor.
-std::vector<double> local_extents(const OpContext& op, const Strategy& strategy) {
+// What a device holds of each factor; that at position 0 most.
+std::vector<double> local_extents(const OpContext& op, const Strategy& strategy, int64_t position = 0) {
   std::vector<double> extents;
   for (size_t f = 0; f < op.rule->factors.size(); ++f) {
     const int64_t size = op.rule->factors[f].size;
     const bool cut = f < strategy.cuts.size() && !strategy.cuts[f].empty();
-    extents.push_back(static_cast<double>(cut ? local_range(*op.mesh, strategy.cuts[f], size, 0).extent : size));
+    extents.push_back(static_cast<double>(cut ? local_range(*op.mesh, strategy.cuts[f], size, position).extent : size));
   }
   return extents;
 }
@@ -104,9 +104,9 @@ double local_flops(const OpContext& op, const Strategy& strategy) {
   return op.rule->linearity == Linearity::movement ? 0 : flops_of(op, local_extents(op, strategy));
 }
 
-OpTime time_of(const OpContext& op, const Strategy& strategy, const Topology& topology) {
+OpTime time_of(const OpContext& op, const Strategy& strategy, const Topology& topology, int64_t position) {
   if (op.rule->linearity == Linearity::movement) return {};
-  const std::vector<double> extents = local_extents(op, strategy);
+  const std::vector<double> extents = local_extents(op, strategy, position);
   const int64_t exchanged = exchange_ns(op, strategy, extents, topology);
   if (reduces_nothing(op, extents)) return {};
   const Hardware& hardware = topology.hardware;
@@ -139,7 +139,8 @@ int64_t composite_ns(const OpContext& op, const Strategy& strategy, const Topolo
       continue;
     }
     if (op.rule->linearity == Linearity::movement) {  // a part of the result goes to other devices
-      total += topology.cost_ns(Collective::all_to_all, wire_bytes(Collective::all_to_all, rows / group, group), group);
+      total += topology.cost_ns(Collective::all_to_all, wire_bytes(Collective::all_to_all, rows / group, group),
+                                Group(group));
       continue;
     }
     total += 2 * topology.cost_ns(Collective::all_reduce, wire_bytes(Collective::all_reduce, rows, group));

@@ -75,13 +75,13 @@ bool has_factor(const TensorFactors& factors, int f);
 
 // Floating-point operations of the device that has most to do; of one device for all where nothing is cut.
 double local_flops(const OpContext& op, const Strategy& strategy);
-// Time of the op itself on the device that has most to do.
+// Time of the op itself on a device; that at position 0 has most to do.
 struct OpTime {
   int64_t weighted_ns = 0;  // as it counts in the search: see limits.h
   int64_t clock_ns = 0;     // without weights; of a product what it computes, not what it reads
   int64_t device_ns = 0;    // as it takes on the device, with what it takes to start
 };
-OpTime time_of(const OpContext& op, const Strategy& strategy, const Topology& topology);
+OpTime time_of(const OpContext& op, const Strategy& strategy, const Topology& topology, int64_t position = 0);
 // Estimate of the row-sized exchanges inside an expansion, where a composite factor is cut.
 int64_t composite_ns(const OpContext& op, const Strategy& strategy, const Topology& topology);
 bool cuts_composite(const OpContext& op, const Strategy& strategy);

@@ -31,7 +31,7 @@ struct Task {
 ReshardChain straight(const ReshardSpace& space, const Task& task, const std::vector<uint8_t>& levels) {
   ReshardChain chain;
   const auto add = [&](ReshardStep step) {
-    chain.cost_ns += cost_ns(step, task.topology, levels);
+    chain.cost_ns += cost_ns(step, space.mesh(), task.topology, levels);
     chain.steps.push_back(std::move(step));
     return chain.steps.back().to;
   };
@@ -102,7 +102,7 @@ ReshardPlan plan_between_meshes(const Task& task) {
     const int64_t bytes = lacking.elements * task.itemsize;
     const Collective kind = bytes ? Collective::send_recv : Collective::slice;
     append(plan, {kind, 0, landing, bytes},
-           task.topology.cost_ns(kind, bytes, lacking.peers + 1, task.topology.levels.size() - 1));
+           task.topology.cost_ns(kind, bytes, Group(lacking.peers + 1, task.topology.levels.size() - 1)));
     if (!best || plan.cost_ns < best->cost_ns) best = std::move(plan);
   }
   if (landing != task.to) append(*best, {Collective::to_partial, task.to->partial, task.to, 0}, 0);

@@ -65,7 +65,7 @@ class Search {
 
   // A state may be reached anew, at less cost, after it was expanded: then it is expanded again.
   void relax(int at, ReshardStep step) {
-    const int64_t total = visits_[at].cost + cost_ns(step, topology_, levels_);
+    const int64_t total = visits_[at].cost + cost_ns(step, space_.mesh(), topology_, levels_);
     if (total > limits_.cost_ns) return;
     const int moves = visits_[at].moves + 1;
     const bool arrives = step.to == space_.goal();
@@ -105,8 +105,12 @@ class Search {
 
 }  // namespace
 
-int64_t cost_ns(const ReshardStep& step, const Topology& topology, const std::vector<uint8_t>& levels) {
-  return topology.cost_ns(step.kind, step.bytes, step.group, level_of(levels, step.sub_axes));
+int64_t cost_ns(const ReshardStep& step, const Mesh& mesh, const Topology& topology,
+                const std::vector<uint8_t>& levels) {
+  const bool of_peers = traits_of(step.kind).rounds == Rounds::peers;  // it may have fewer than the sub-axes
+  return topology.cost_ns(
+      step.kind, step.bytes,
+      of_peers ? Group(step.group, level_of(levels, step.sub_axes)) : group_of(mesh, levels, step.sub_axes));
 }
 
 std::optional<ReshardChain> search(const ReshardSpace& space, const Topology& topology,

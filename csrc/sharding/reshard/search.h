@@ -19,7 +19,8 @@ struct ReshardChain {
 };
 
 // The time of one step over the links that its sub-axes need.
-int64_t cost_ns(const ReshardStep& step, const Topology& topology, const std::vector<uint8_t>& levels);
+int64_t cost_ns(const ReshardStep& step, const Mesh& mesh, const Topology& topology,
+                const std::vector<uint8_t>& levels);
 
 // The cheapest chain of moves within the limits, the shortest among equals, the first generated among those. Empty
 // where there is none or the search grew too large.

@@ -57,6 +57,7 @@ class ReshardSpace {
   ReshardSpace(int64_t itemsize, const Shape& shape, const Sharding& from, const Sharding& to,
                const std::vector<uint8_t>& levels, ReshardScope scope);
 
+  const Mesh& mesh() const { return mesh_; }
   const ReshardState& start() const { return start_; }
   const ReshardState& goal() const { return goal_; }
   size_t num_tokens() const { return tokens_.size(); }

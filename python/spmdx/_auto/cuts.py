@@ -7,6 +7,8 @@ from dataclasses import dataclass, field
 import torch
 
 from spmdx._auto.alike import Kind, kinds_of, pattern_of
+from spmdx._auto.strategy import Strategy
+from spmdx._modules.marking import specs_by_pattern
 from spmdx._pipelines.held import tensors_of
 from spmdx._pipelines.units import Units
 
@@ -143,3 +145,26 @@ class Cuts:
             choice.names == (SEQUENCE,) and dim is not None
             for choice, dim in zip(self.choices, self.dims, strict=True)
         )
+
+
+class Given:
+    """What "model" cuts by a strategy that somebody gave; read as :class:`Cuts` is.
+
+    Attributes:
+        dims: what tells these cuts from others.
+        cuts_sequence: whether "model" cuts dim 1 of a batch.
+    """
+
+    def __init__(self, strategy: Strategy, model: torch.nn.Module):
+        self._plan = dict(strategy.plan or {})
+        self._specs = specs_by_pattern(self._plan, tensors_of(model)) if self._plan else {}
+        self.dims = tuple(sorted(self._specs.items(), key=repr))
+        self.cuts_sequence = strategy.sequence
+
+    def specs(self) -> dict[str, tuple]:
+        """By name of a parameter that is cut, its partition spec."""
+        return dict(self._specs)
+
+    def plan(self, among: Sequence[str]) -> dict[str, tuple]:
+        """By pattern, as it was given."""
+        return self._plan

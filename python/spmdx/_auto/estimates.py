@@ -5,7 +5,7 @@ from collections.abc import Sequence
 
 import spmdx._C as _C
 from spmdx._annotate.mesh import Mesh
-from spmdx._auto.cuts import Cuts, choices_of, starts_of
+from spmdx._auto.cuts import Cuts, Given, choices_of, starts_of
 from spmdx._auto.space import Estimated, Space, most_model
 from spmdx._auto.strategy import Strategy, tensors_in
 from spmdx._auto.trial import Program, Trial
@@ -56,12 +56,20 @@ class Estimates:
         most = most_model()
         return _C.parallelisms(devices, space.samples, most, len(order), zero, space.schedules)
 
-    def of(self, parallelism: "_C.Parallelism", cuts: Cuts, pieces: int) -> Estimated:
+    def of(self, parallelism: "_C.Parallelism", cuts: Cuts | Given, pieces: int) -> Estimated:
         """The estimate, for microbatches of a batch that is split into ``pieces``."""
         samples = self._space.samples // (parallelism.data * pieces)
         cost, order = self._cost(cuts, samples, parallelism.model)
         estimate = _C.estimate(parallelism, cost, self._space.memory_limit)
         return Estimated(parallelism, estimate, cuts, order)
+
+    def given(self, strategy: Strategy, cuts: Given) -> Estimated:
+        """The estimate of a strategy as it was given."""
+        s = strategy
+        parallelism = _C.Parallelism(
+            s.data, s.model, s.pipe, s.microbatches, s.zero, s.schedule or "1f1b"
+        )
+        return self.of(parallelism, cuts, s.microbatches)
 
     def cuts_for(self, model: int, devices: int, roughly: bool = False) -> Cuts:
         """What "model" cuts: what costs least where data parallelism has the other devices."""
@@ -111,7 +119,9 @@ class Estimates:
         found = next(p for p in all_of_them if p.model == model and p.microbatches == 1)
         return found.with_microbatches(max(1, self._space.samples * model // devices))
 
-    def _cost(self, cuts: Cuts, samples: int, model: int) -> tuple["_C.ModelCost", tuple[str, ...]]:
+    def _cost(
+        self, cuts: Cuts | Given, samples: int, model: int
+    ) -> tuple["_C.ModelCost", tuple[str, ...]]:
         """What the model costs on ``model`` devices for so many samples, and its parts' names."""
         key = cuts.dims, samples, model
         if key not in self._costs:

@@ -12,7 +12,7 @@ from spmdx._auto.space import Estimated, Space
 from spmdx._auto.stages import Strategies
 from spmdx._auto.strategy import Strategy
 from spmdx._auto.trial import Program
-from spmdx._auto.whole import Whole, continued, grown, planned_whole
+from spmdx._auto.whole import Whole, extrapolated, grown, planned_whole
 from spmdx._program.memory_limit import without_memory_limit
 
 TRIED = 32  # strategies that are planned whole, if one of them fits
@@ -24,6 +24,8 @@ NODES_OF_USUAL = 100_000  # of plans with other cuts, likewise
 ON_TWO_AXES = 10  # so many more nodes is one, of one microbatch, where "data" and "model" cut all
 NODES_OF_A_PLAN = 30_000  # about, at most, unless the fewest microbatches have more
 NODES_OF_THE_BEST = 150_000  # likewise, of the best one
+NODES_OF_A_PREDICTION = 60_000  # likewise, of one that is asked for by itself
+ROUNDS = 4  # of microbatches through a pipeline, of which half show how all go on
 NODES_OF_A_PART = 100  # about, with its backward pass, for a microbatch
 FEWEST = 3  # microbatches of a whole plan, if there are so many
 ALIKE = 6  # microbatches, from where on each one more is planned as the one before
@@ -163,17 +165,41 @@ class Planner:
     def whole(self, estimated: Estimated) -> Whole:
         """The whole plan; where it would have too many nodes, of fewer microbatches."""
         strategy = self._strategies.of(estimated)
-        pieces, parallelism = strategy.microbatches, estimated.parallelism
         few, count = _microbatches_planned(strategy, len(estimated.order))
+        return self._of_all(estimated, strategy, few, count)
+
+    def predicted(self, estimated: Estimated, strategy: Strategy) -> Whole:
+        """The whole plan of a strategy by itself: of more microbatches than in a search."""
+        pieces, pipe = strategy.microbatches, strategy.pipe
+        most = NODES_OF_A_PREDICTION // (NODES_OF_A_PART * len(estimated.order))
+        if most >= pieces:
+            return self._plan(strategy, pieces)
+        rounds = most // pipe  # interleaved stages take turns with so many
+        if rounds >= ROUNDS:
+            return self._of_all(estimated, strategy, rounds // 2 * pipe, rounds * pipe)
+        count = max(FEWEST, min(2 * pipe * strategy.chunks, most // ROUNDS))
+        return self._of_all(estimated, strategy, 0, min(pieces, count))
+
+    def _of_all(self, estimated: Estimated, strategy: Strategy, few: int, count: int) -> Whole:
+        """From a plan of ``count`` microbatches, and of ``few`` if that is not 0."""
         whole = self._plan(strategy, count)
-        if count == pieces:
+        if count == strategy.microbatches:
             return whole
-        if few:
-            return continued(few, self._plan(strategy, few), count, whole, pieces)
-        fewer = self._estimates.of(parallelism.with_microbatches(count), estimated.cuts, pieces)
-        return grown(whole, count, strategy, fewer.estimate, estimated.estimate)
+        known = self._estimate_of_few(estimated, strategy, count), estimated.estimate
+        if not few:
+            return grown(whole, count, strategy, *known)
+        counts = few, count, strategy.microbatches
+        estimates = self._estimate_of_few(estimated, strategy, few), *known
+        return extrapolated(self._plan(strategy, few), whole, counts, estimates)
+
+    def _estimate_of_few(
+        self, estimated: Estimated, strategy: Strategy, count: int
+    ) -> "_C.Estimate":
+        few = estimated.parallelism.with_microbatches(count)
+        return self._estimates.of(few, estimated.cuts, strategy.microbatches).estimate
 
     def _plan(self, strategy: Strategy, count: int) -> Whole:
+        """With so many microbatches."""
         make = partial(self._space.microbatch, self._space.samples // strategy.microbatches)
         return planned_whole(strategy, self._program, make, count)
 

@@ -5,11 +5,13 @@ import dataclasses
 from collections.abc import Iterable
 
 import spmdx._C as _C
+from spmdx._auto.cuts import Given
 from spmdx._auto.estimates import Estimates
 from spmdx._auto.planner import Planned, Planner
 from spmdx._auto.result import AutoPlan, Candidate
 from spmdx._auto.space import Estimated, Space
 from spmdx._auto.stages import Strategies
+from spmdx._auto.strategy import Strategy
 from spmdx._auto.trial import Program
 from spmdx._auto.whole import Whole
 from spmdx.errors import ShardingError
@@ -35,13 +37,23 @@ class Search:
             raise _no_shape(self._space)
         most = NEARLY * self._space.memory_limit
         may_fit = [e for e in estimated if e.estimate.short_bytes <= most]
-        if not may_fit:
-            raise self._nothing_fits([(e, e.estimate.short_bytes) for e in estimated])
         wholes = self._planner.planned(may_fit)
         if not any(self._space.has_room(planned.whole.peak_bytes) for planned in wholes):
             limit = self._space.memory_limit
-            raise self._nothing_fits([(e, w.peak_bytes - limit) for e, w in wholes])
+            lacking = [(e, w.peak_bytes - limit) for e, w in wholes]
+            raise self._nothing_fits(lacking or [(e, e.estimate.short_bytes) for e in estimated])
         return self._result(estimated, wholes)
+
+    def predict(self, strategy: Strategy) -> Candidate:
+        """What one strategy takes. Stages that it does not say are cut as a search cuts them."""
+        estimated = self._estimates.given(strategy, Given(strategy, self._program.model))
+        if strategy.pipe > 1 and not strategy.stages:
+            cut = self._strategies.of(estimated)
+            strategy = dataclasses.replace(strategy, stages=cut.stages, chunks=cut.chunks)
+        whole = self._planner.predicted(estimated, strategy)
+        lacks = "" if self._space.has_room(whole.peak_bytes) else self._why(whole, 0)
+        share = 1e9 * whole.peak_seconds / (max(whole.step_ns, 1) * strategy.devices)
+        return dataclasses.replace(candidate_of(strategy, whole), efficiency=share, why=lacks)
 
     def _result(self, estimated: list[Estimated], wholes: list[Planned]) -> AutoPlan:
         """The best whole plan that fits, then those planned whole, then all others, by time."""
@@ -66,22 +78,13 @@ class Search:
         return not self._space.has_room(candidate.peak_bytes), candidate.step_ns
 
     def _candidate(self, estimated: Estimated, whole: Whole | None) -> Candidate:
-        figures = whole or estimated.estimate
-        return Candidate(
-            self._strategies.of(estimated),
-            figures.step_ns,
-            figures.wire_bytes,
-            figures.peak_bytes,
-            figures.recomputed_ns,
-            0.0,
-            whole is not None,
-        )
+        return candidate_of(self._strategies.of(estimated), whole or estimated.estimate)
 
-    def _why(self, candidate: Candidate, best: int) -> str:
-        if not self._space.has_room(candidate.peak_bytes):
-            lacking = candidate.peak_bytes - self._space.memory_limit
+    def _why(self, figures: Candidate | Whole, best: int) -> str:
+        if not self._space.has_room(figures.peak_bytes):
+            lacking = figures.peak_bytes - self._space.memory_limit
             return f"lacks {lacking / 2**30:,.2f} GiB"
-        return f"{candidate.step_ns / max(best, 1):.2f} x the time"
+        return f"{figures.step_ns / max(best, 1):.2f} x the time"
 
     def _unfit(self, families: Iterable[str]) -> dict[str, str]:
         """By family that no candidate is of, why."""
@@ -125,6 +128,19 @@ class Search:
             if any(e.estimate.short_bytes == 0 for e in more):
                 return ShardingError(f"{said}Pass devices={devices * times}, or a larger limit.")
         return ShardingError(f"{said}Pass a larger limit, a larger batch, or a smaller model.")
+
+
+def candidate_of(strategy: Strategy, figures: "Whole | _C.Estimate") -> Candidate:
+    """A strategy with the figures of its plan, or those that are estimated."""
+    return Candidate(
+        strategy,
+        figures.step_ns,
+        figures.wire_bytes,
+        figures.peak_bytes,
+        figures.recomputed_ns,
+        0.0,
+        isinstance(figures, Whole),
+    )
 
 
 def _told(parallelism: "_C.Parallelism") -> str:

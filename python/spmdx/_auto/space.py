@@ -8,7 +8,7 @@ import torch
 from torch.utils._pytree import tree_map
 
 import spmdx._C as _C
-from spmdx._auto.cuts import Cuts
+from spmdx._auto.cuts import Cuts, Given
 from spmdx._auto.strategy import Strategy, tensors_in
 from spmdx._auto.trial import unknown
 
@@ -65,7 +65,7 @@ class Estimated(NamedTuple):
 
     parallelism: "_C.Parallelism"
     estimate: "_C.Estimate"
-    cuts: Cuts
+    cuts: Cuts | Given
     order: tuple[str, ...]
 
     @property

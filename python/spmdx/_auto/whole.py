@@ -77,23 +77,6 @@ def _make_state(model: torch.nn.Module, optimizer: torch.optim.Optimizer | None)
     _C.flush()
 
 
-def continued(few: int, fewer: Whole, more: int, whole: Whole, count: int) -> Whole:
-    """Plans of few and of more microbatches as one of ``count``: all of them take equally long."""
-
-    def at(name: str) -> int:
-        low, high = getattr(fewer, name), getattr(whole, name)
-        return max(high, high + round((high - low) * (count - more) / (more - few)))
-
-    return Whole(
-        step_ns=at("step_ns"),
-        wire_bytes=at("wire_bytes"),
-        peak_bytes=at("peak_bytes"),
-        recomputed_ns=at("recomputed_ns"),
-        peak_seconds=whole.peak_seconds * count / more,
-        nodes=fewer.nodes + whole.nodes,
-    )
-
-
 def grown(
     whole: Whole, count: int, strategy: Strategy, fewer: "_C.Estimate", all_of_them: "_C.Estimate"
 ) -> Whole:

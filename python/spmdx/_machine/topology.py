@@ -13,6 +13,9 @@ from spmdx._base.arguments import require_path
 from spmdx._machine.hardware import Hardware, hardware_of
 from spmdx.errors import ShardingError, bare, naming
 
+ALGORITHMS = "doubling", "ring"
+MOST_LEVELS = 8
+
 
 @dataclasses.dataclass(frozen=True)
 class Level:
@@ -24,6 +27,9 @@ class Level:
         latency_ns: nanoseconds to start a collective.
         message_ns: nanoseconds for every message that a device waits for in turn.
         picoseconds_per_byte: time of a byte that a device receives: 500 is 2 GB/s.
+        algorithm: how collectives go over these links: ``"doubling"``, as spmdx's own do; or
+            ``"ring"``, as NCCL's: round rings that leave a block by the links of all of its
+            devices, and up and down trees for small sums.
 
     Example:
         >>> import spmdx
@@ -35,6 +41,7 @@ class Level:
     latency_ns: int = 5_000
     message_ns: int = 50
     picoseconds_per_byte: int = 500
+    algorithm: str = "doubling"
 
 
 @dataclasses.dataclass(frozen=True)
@@ -56,7 +63,8 @@ class Topology:
         >>> [level.devices for level in spmdx.Topology.named("infiniband").levels]
         [8, 0]
 
-    Source: the α-β model of R. W. Hockney, Parallel Computing 20(3), 1994.
+    Source: the α-β model of R. W. Hockney, Parallel Computing 20(3), 1994; rings and trees as in
+    NCCL's tuning.
     """
 
     name: str
@@ -77,18 +85,33 @@ class Topology:
                     "Write (Level(latency_ns=5000),) for links that are all alike."
                 )
             object.__setattr__(self, "hardware", hardware_of(self.hardware))
-            for field, value in self._numbers():
-                if isinstance(value, bool) or not isinstance(value, int):
-                    raise ShardingError(f"{field} is {value!r}. Expected an int. Write 500.")
-                if not 0 <= value < 2**53:
-                    raise ShardingError(
-                        f"{field} is {value!r}. Expected at least 0 and below 2**53. Write 500."
-                    )
+            self._require_levels()
+
+    def _require_levels(self) -> None:
+        for field, value in self._numbers():
+            if isinstance(value, bool) or not isinstance(value, int):
+                raise ShardingError(f"{field} is {value!r}. Expected an int. Write 500.")
+            if not 0 <= value < 2**53:
+                raise ShardingError(
+                    f"{field} is {value!r}. Expected at least 0 and below 2**53. Write 500."
+                )
+        if len(self.levels) > MOST_LEVELS:
+            raise ShardingError(
+                f"the topology has {len(self.levels)} levels. Expected at most {MOST_LEVELS}. Join "
+                "those that are about as fast."
+            )
+        for level in self.levels:
+            if level.algorithm not in ALGORITHMS:
+                raise ShardingError(
+                    f"the algorithm is {level.algorithm!r}. Expected one of {ALGORITHMS}. Write "
+                    "'ring' for links that NCCL uses."
+                )
 
     def _numbers(self) -> Iterator[tuple[str, Any]]:
         for i, level in enumerate(self.levels):
             for field, value in dataclasses.asdict(level).items():
-                yield f"{field} of level {i}", value
+                if field != "algorithm":
+                    yield f"{field} of level {i}", value
 
     @classmethod
     def named(cls, name: str) -> "Topology":

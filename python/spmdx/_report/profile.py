@@ -8,8 +8,8 @@ import os
 from collections.abc import Iterator
 from typing import TYPE_CHECKING, Any
 
-from spmdx._report import measured_timeline
 from spmdx._report.report import Drawn
+from spmdx._report.times import measured_timeline
 
 if TYPE_CHECKING:  # what draws is imported when it draws
     import rich.console

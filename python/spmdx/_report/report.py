@@ -5,21 +5,26 @@ from __future__ import annotations
 
 import dataclasses
 import os
+import pathlib
 import re
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from typing import TYPE_CHECKING, Any
 
-from spmdx._report import timeline
 from spmdx._report.cells import Drawn, as_html, folded, table
+from spmdx._report.chakra import files
+from spmdx._report.load import LoadReport
 from spmdx._report.memory import MemoryReport
 from spmdx._report.stages import PipelineReport
-from spmdx._report.timeline import SpanReport, last_end
+from spmdx._report.times import timeline
+from spmdx._report.times.timeline import SpanReport, last_end
 
 if TYPE_CHECKING:  # what draws is imported when it draws
     import rich.console
     import rich.table
     import rich.text
     from matplotlib.figure import Figure
+
+    import spmdx._C as _C
 
 DEAREST = 6  # collectives that a notebook's cell shows at once
 MOST_REPEATED = 0.05  # of the work of a device, that devices repeat unsaid
@@ -119,6 +124,7 @@ class Report(Drawn):
         fallbacks: ops without a rule.
         peak_bytes: of live tensors, a device, predicted.
         memory: who holds them, at the moment when they are most.
+        load: what each device computes and waits for, predicted.
         spans: when ops and collectives run, predicted, on the device that has most to do.
         flops: floating-point operations of the device that has most to do.
         whole_flops: those of the same ops on one device; a share of 1 / devices is an even one.
@@ -137,6 +143,8 @@ class Report(Drawn):
     balance: list[BalanceReport] = dataclasses.field(default_factory=list)
     pipeline: PipelineReport | None = None
     memory: MemoryReport | None = None
+    load: LoadReport | None = None
+    _plan: _C.PlanHandle | None = dataclasses.field(default=None, compare=False)
 
     @property
     def wire_bytes(self) -> int:
@@ -158,11 +166,8 @@ class Report(Drawn):
 
     def to_dict(self) -> dict[str, Any]:
         """All of it in plain values, for JSON."""
-        return {
-            **dataclasses.asdict(self),
-            "wire_bytes": self.wire_bytes,
-            "step_ns": self.step_ns,
-        }
+        told = {**dataclasses.asdict(self), "wire_bytes": self.wire_bytes, "step_ns": self.step_ns}
+        return {name: value for name, value in told.items() if name != "_plan"}
 
     def timeline(self, path: str | os.PathLike | None = None) -> Figure | None:
         """Draw when ops and collectives run, one lane each, as the cost model predicts.
@@ -193,6 +198,40 @@ class Report(Drawn):
         timeline.draw(path, self.spans, self.mesh, self.wire_bytes)
         return None
 
+    def save_chakra(
+        self, prefix: str | os.PathLike, *, ranks: Iterable[int] | None = None
+    ) -> list[pathlib.Path]:
+        """Write what each device does as execution traces of MLCommons Chakra, for simulators.
+
+        A node is an op, a collective or one message between two devices, with the time that the
+        cost model predicts. What takes no time, as a view, is left out. Figures are those of the
+        largest shard where shards differ, but messages are as long as they are.
+
+        Args:
+            prefix: of the files ``PREFIX.DEVICE.et``, and of ``PREFIX.groups.json``, which lists
+                the devices of each process group.
+            ranks: the ids of devices whose files are written; None: of all of the plan.
+
+        Returns:
+            The files that were written.
+
+        Raises:
+            ShardingError: a device that is none of the plan, or the report is a copy without plan.
+            ImportError: protobuf is not installed.
+
+        Example:
+            >>> import pathlib, tempfile, torch, spmdx
+            >>> mesh = spmdx.get_1d_mesh("data")
+            >>> x = spmdx.mark_sharding(torch.ones(64, 4).to("spmdx"), mesh, ("data", None))
+            >>> folder = pathlib.Path(tempfile.mkdtemp())
+            >>> paths = spmdx.explain(x.exp().sum()).save_chakra(folder / "step", ranks=[0, 1])
+            >>> [path.name for path in paths]
+            ['step.0.et', 'step.1.et', 'step.groups.json']
+
+        Source: https://github.com/mlcommons/chakra and arXiv:2305.14516.
+        """
+        return files.save(prefix, self._plan, ranks)
+
     def __rich_console__(
         self, console: rich.console.Console, options: Any
     ) -> rich.console.RenderResult:
@@ -202,6 +241,8 @@ class Report(Drawn):
         yield table("Collectives", CollectiveReport, self.collectives)
         if self.memory is not None:
             yield self.memory
+        if self.load is not None and self.load.slowest.computing_ns:
+            yield self.load
         yield from self._rows_of_ops()
 
     def _repr_html_(self) -> str:
@@ -218,6 +259,8 @@ class Report(Drawn):
             shown += as_html(self.pipeline)
         if self.memory is not None:
             shown += folded(f"Who holds the {self.peak_bytes:,} bytes of a device", self.memory)
+        if self.load is not None and self.load.slowest.computing_ns:
+            shown += folded(f"Load: {self.load}", self.load)
         said = f"How {len(self.values)} values are cut, and why"
         return shown + folded(said, *self._rows_of_ops())
 

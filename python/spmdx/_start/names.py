@@ -13,6 +13,7 @@ PLACES = {
     "global_mesh": "_annotate.global_mesh",
     "hardware": "_machine.hardware",
     "held": "_report.held",
+    "load_reports": "_report.load",
     "local_shards": "_annotate.local_shards",
     "machine": "_machine.in_use",
     "manual": "_manual.shard_map",

@@ -96,7 +96,7 @@ TEST(an_estimate_of_one_device_is_the_sum_of_its_parts) {
 
 TEST(data_parallelism_sums_gradients_beside_the_backward_pass) {
   const Estimate two = estimate({.data = 2}, four_layers(), one_level(), 0);
-  const int64_t sum = one_level().cost_ns(Collective::all_reduce, 4000, 2, 0);
+  const int64_t sum = one_level().cost_ns(Collective::all_reduce, 4000);
   CHECK(two.wire_bytes == 3 * 4000);
   // The first part's backward pass, of 200 ns, is beside what is left of the sums.
   int64_t wire = 0, computed = 0;

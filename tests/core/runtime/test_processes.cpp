@@ -5,6 +5,7 @@
 #include <random>
 
 #include "check.h"
+#include "runtime/collective/sent.h"
 #include "runtime/collective/transfer.h"
 #include "runtime/fake_backend.h"
 #include "runtime/step/differences.h"
@@ -151,6 +152,21 @@ TEST(rows_change_places_between_processes) {
   const ShardingRef cut = sharding(mesh, shape, {{0}, {}});
   const Relayout relayout{shape, cut, cut, {0, {6, 5, -1, 3, 2, 1, 0}}};
   CHECK(check_transfer(3, 1, relayout) > 0);
+}
+
+TEST(devices_send_each_other_what_processes_of_one_device_do) {
+  std::mt19937 random(2);
+  const MeshRef mesh = Mesh::make({5, 0, 3, 1, 4, 2}, {3, 2}, {"x", "y"});
+  for (int trial = 0; trial < 200; ++trial) {
+    const Shape shape = {static_cast<int64_t>(1 + random() % 9), static_cast<int64_t>(1 + random() % 7)};
+    const Relayout relayout{shape, any_layout(mesh, shape, 0, random), any_layout(mesh, shape, 0, random), {}};
+    int64_t bytes = 0;
+    for (const Sent& one : sent(relayout, DType::f64)) {
+      CHECK(one.from != one.to && one.bytes > 0);
+      bytes += one.bytes;
+    }
+    CHECK_EQ(bytes, 8 * check_transfer(6, 1, relayout));
+  }
 }
 
 TEST(the_first_difference_between_programs_is_quoted_with_both_lines) {

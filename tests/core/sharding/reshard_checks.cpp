@@ -142,8 +142,8 @@ int64_t replicate_cost(const Shape& shape, const Sharding& from, const Topology&
   const int64_t group = from.mesh->group_size(from.partial), parts = from.mesh->group_size(from.dim_sub_axes());
   const int64_t gathered = 4 * lacking(from, *replicated(from.mesh, shape.size()), shape).first;
   if (from.partial != 0)
-    cost += topology.cost_ns(Collective::all_reduce, 2 * local_bytes(from, shape) * (group - 1) / group, group);
-  return cost + topology.cost_ns(Collective::all_gather, gathered, parts);
+    cost += topology.cost_ns(Collective::all_reduce, 2 * local_bytes(from, shape) * (group - 1) / group, Group(group));
+  return cost + topology.cost_ns(Collective::all_gather, gathered, Group(parts));
 }
 
 }  // namespace
@@ -166,7 +166,7 @@ void check_plan(const Shape& shape, ShardingRef from, ShardingRef to, const Topo
     gathered_whole |= at->dim_sub_axes() != 0 && move.to->dim_sub_axes() == 0;
     const int64_t group = move.kind == Collective::send_recv ? lacking(*at, *move.to, shape).second + 1
                                                              : from->mesh->group_size(move.sub_axes);
-    cost += topology.cost_ns(move.kind, move.bytes, group);
+    cost += topology.cost_ns(move.kind, move.bytes, Group(group));
     peak = std::max(peak, local_bytes(*move.to, shape));
     bytes += move.bytes;
     check(at != move.to, "a move that does nothing");

@@ -70,14 +70,14 @@ TEST(levels_of_sub_axes_by_the_mesh) {
 
 TEST(cost_is_latency_messages_and_bytes) {
   const Topology topology = two_levels(4);
-  CHECK_EQ(topology.cost_ns(Collective::all_gather, 1'000'000, 8, 0), 5'000 + 3 * 50 + 10'000);
-  CHECK_EQ(topology.cost_ns(Collective::all_gather, 1'000'000, 8, 1), 20'000 + 3 * 50 + 500'000);
-  CHECK_EQ(topology.cost_ns(Collective::all_reduce, 1'000, 5, 0), 5'000 + 3 * 50 + 10);
-  CHECK_EQ(topology.cost_ns(Collective::all_to_all, 1'000, 8, 0), 5'000 + 7 * 50 + 10);
-  CHECK_EQ(topology.cost_ns(Collective::send_recv, 1'000, 8, 0), 5'000 + 14 * 50 + 10);
-  CHECK_EQ(topology.cost_ns(Collective::slice, 1'000, 8, 1), 0);
-  CHECK_EQ(topology.cost_ns(Collective::all_gather, 0, 8, 1), 0);
-  CHECK_EQ(Topology{}.cost_ns(Collective::all_gather, int64_t{1} << 60, 2), 5'050 + (int64_t{1} << 59));
+  CHECK_EQ(topology.cost_ns(Collective::all_gather, 1'000'000, Group(8, 0)), 5'000 + 3 * 50 + 10'000);
+  CHECK_EQ(topology.cost_ns(Collective::all_gather, 1'000'000, Group(8, 1)), 20'000 + 3 * 50 + 500'000);
+  CHECK_EQ(topology.cost_ns(Collective::all_reduce, 1'000, Group(5, 0)), 5'000 + 3 * 50 + 10);
+  CHECK_EQ(topology.cost_ns(Collective::all_to_all, 1'000, Group(8, 0)), 5'000 + 7 * 50 + 10);
+  CHECK_EQ(topology.cost_ns(Collective::send_recv, 1'000, Group(8, 0)), 5'000 + 14 * 50 + 10);
+  CHECK_EQ(topology.cost_ns(Collective::slice, 1'000, Group(8, 1)), 0);
+  CHECK_EQ(topology.cost_ns(Collective::all_gather, 0, Group(8, 1)), 0);
+  CHECK_EQ(Topology{}.cost_ns(Collective::all_gather, int64_t{1} << 60), 5'050 + (int64_t{1} << 59));
 }
 
 TEST(sums_across_blocks_are_hierarchical_where_that_is_cheaper) {
@@ -103,6 +103,58 @@ TEST(a_hybrid_mesh_needs_no_block_size) {
            std::string("reduce_scatter data:(3)2 model, all_reduce data:(1)3, all_gather data:(3)2 model"));
 }
 
+// 8 devices of each of 16 blocks, as NCCL goes: devices of a block share what leaves it.
+TEST(rings_take_turns_and_trees_take_little) {
+  const Level fast{8, 8'000, 500, 4, Algorithm::ring}, slow{0, 15'000, 2'000, 40, Algorithm::ring};
+  const Topology topology{.levels = {fast, slow}};
+  Group both;
+  both.sizes[0] = 8, both.sizes[1] = 16;
+  CHECK_EQ(both.size(), 128);
+  CHECK_EQ(both.level(), 1u);
+  constexpr int64_t kMany = int64_t{127} << 20;
+  // Seven of eight steps stay inside of a block; every device sends an eighth of what leaves it.
+  CHECK_EQ(topology.cost_ns(Collective::all_gather, kMany, both),
+           15'000 + 15 * 2'000 + 16 * 7 * 500 + kMany * 40 / 8 / 1000);
+  CHECK_EQ(topology.cost_ns(Collective::all_reduce, 4 * kMany, both),
+           15'000 + 2 * (15 * 2'000 + 16 * 7 * 500) + 4 * kMany * 40 / 8 / 1000);
+  // Where links inside are the slower ones, by these.
+  const Topology even{.levels = {{8, 8'000, 500, 40, Algorithm::ring}, slow}};
+  CHECK_EQ(even.cost_ns(Collective::all_gather, kMany, both), 15'000 + 15 * 2'000 + 16 * 7 * 500 + kMany * 40 / 1000);
+  // One device of a block has all of it.
+  CHECK_EQ(topology.cost_ns(Collective::reduce_scatter, kMany, Group(16, 1)), 15'000 + 15 * 2'000 + kMany * 40 / 1000);
+  // A small sum goes up and down: 4 levels of a tree in place of 15 steps, three in place of seven inside.
+  CHECK_EQ(topology.cost_ns(Collective::all_reduce, 254, both), 15'000 + 2 * (4 * 2'000 + 3 * 500) + 1);
+  // Exchanges of peers are as they were.
+  CHECK_EQ(topology.cost_ns(Collective::all_to_all, 1'000, Group(8, 0)), 8'000 + 7 * 500 + 4);
+}
+
+// The size from which rings are faster lies where that of NCCL does, at some hundred KiB a device.
+TEST(trees_turn_into_rings_once) {
+  const Topology topology{.levels = {{0, 14'000, 4'000, 40, Algorithm::ring}}};
+  const Group group(16);
+  const auto is_ring = [&](int64_t bytes) {
+    return topology.cost_ns(Collective::all_reduce, bytes, group) == 14'000 + 2 * 15 * 4'000 + bytes * 40 / 1000;
+  };
+  int64_t turns = 0;
+  bool before = is_ring(1);
+  CHECK_EQ(before, false);
+  for (int64_t bytes = 2; bytes < int64_t{1} << 32; bytes *= 2)
+    if (is_ring(bytes) != before) before = !before, ++turns;
+  CHECK_EQ(turns, 1);
+}
+
+TEST(groups_of_sub_axes) {
+  const MeshRef mesh = Mesh::make(iota(16), {4, 4}, {"a", "b"});
+  const auto sizes = [&](SubAxisSet sub_axes) {
+    const Group group = group_of(*mesh, sub_axis_levels(mesh, two_levels(8)), sub_axes);
+    return std::vector<int64_t>{group.sizes[0], group.sizes[1]};
+  };
+  CHECK_EQ(sizes(mesh->all_sub_axes()), (std::vector<int64_t>{8, 2}));
+  CHECK_EQ(sizes(1), (std::vector<int64_t>{1, 2}));
+  CHECK_EQ(sizes(0b1100), (std::vector<int64_t>{4, 1}));
+  CHECK_EQ(group_of(*mesh, sub_axis_levels(mesh, two_levels(8)), 0).size(), 1);
+}
+
 TEST(named_topologies) {
   for (std::string_view name : topology_names()) {
     const Topology topology = topology_named(name);
@@ -118,7 +170,7 @@ TEST(named_topologies) {
 TEST(topology_files_say_what_differs_from_in_process) {
   const Topology read = parse_topology(R"({"name": "two racks",
     "levels": [{"devices": 8, "latency_ns": 8000, "message_ns": 500, "picoseconds_per_byte": 4},
-               {"latency_ns": 15000}],
+               {"latency_ns": 15000, "algorithm": "ring"}],
     "hardware": {"name": "fast", "memory_bytes_per_second": 3.35e12, "flops_per_second": {"f32": 67e12, "bf16": 989e12},
                  "product_efficiency": [[1e9, 0.5], [1e12, 1]], "memory_efficiency": [], "launch_ns": 900}})");
   const Hardware fast{.name = "fast",
@@ -127,7 +179,8 @@ TEST(topology_files_say_what_differs_from_in_process) {
                       .flops_per_second = {{DType::f32, 67e12}, {DType::bf16, 989e12}},
                       .product_efficiency = {{1e9, 0.5}, {1e12, 1}},
                       .launch_ns = 900};
-  CHECK_EQ(read == (Topology{.levels = {{8, 8'000, 500, 4}, {0, 15'000, 50, 500}}, .hardware = fast}), true);
+  CHECK_EQ(read == (Topology{.levels = {{8, 8'000, 500, 4}, {0, 15'000, 50, 500, Algorithm::ring}}, .hardware = fast}),
+           true);
   CHECK_EQ(topology_from("gloo") == topology_named("gloo"), true);
 }
 
@@ -139,6 +192,8 @@ TEST(topology_files_that_are_none_are_refused) {
   refused("[]\n[]", "found '[]'. Expected '{'.");
   refused(R"({"name": "x"})", "it has no name or no levels. Expected both.");
   refused(R"({"name": "x", "levels": []})", "found ']}'. Expected '{'.");
+  refused(R"({"name": "x", "levels": [{"algorithm": "hope"}]})", "no algorithm is called 'hope'. Expected 'doubling'");
+  refused(R"({"name": "x", "levels": [{},{},{},{},{},{},{},{},{}]})", "the topology has 9 levels. Expected at most 8.");
   refused(R"({"name": "x", "levels": [{"latency": 1}]})", "found 'latency'. Expected one of devices, latency_ns");
   refused(R"({"name": "x", "levels": [{"devices": -1}]})", "devices is out of range. Expected at least 0 and below");
   refused(R"({"name": "x", "levels": [{"message_ns": 0.5}]})", "found '.5}]}'. Expected '}'.");

@@ -10,7 +10,7 @@ import pathlib
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
-from spmdx._report.timeline import (
+from spmdx._report.times.timeline import (
     COLOURS,
     COMPUTE,
     OTHER,

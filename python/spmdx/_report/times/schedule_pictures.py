@@ -6,7 +6,7 @@ import os
 from collections import defaultdict
 from typing import TYPE_CHECKING
 
-from spmdx._report.timeline import parts_of_pictures, target_of
+from spmdx._report.times.timeline import parts_of_pictures, target_of
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure

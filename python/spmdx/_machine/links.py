@@ -1,0 +1,113 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The links between devices, measured: within this process, and between processes."""
+
+import dataclasses
+from collections.abc import Callable
+
+import numpy as np
+import torch
+
+import spmdx._C as _C
+from spmdx._annotate.annotation import annotate, handle_for
+from spmdx._annotate.mesh import Mesh
+from spmdx._machine.timing import agreed, least_seconds
+from spmdx._machine.topology import Level, Topology
+from spmdx._world import processes
+
+_SIZES = (1 << 9, 1 << 14, 1 << 17, 1 << 20, 1 << 22, 1 << 24)  # bytes received
+_SENT_IN_A_STEP = 1 << 23  # bytes, unless one exchange has more
+_MOST_TURNS = 16  # exchanges of a step
+
+
+def measure_levels(devices: int) -> tuple[Level, ...]:
+    """Of this process, of which ``devices`` exchange; of several, those between them as well."""
+    if processes.process_count() == 1:
+        return (_within(devices),)
+    own = processes.device_count() // processes.process_count()
+    if own == 1:
+        return (_between(own),)
+    return (dataclasses.replace(_within(own), devices=own), _between(own))
+
+
+# --- within a process -----------------------------------------------------------------------------
+
+
+def _within(devices: int) -> Level:
+    """Collectives of in-process devices are copies."""
+    pair = int(agreed(_C.time_exchange(2, 1, 2000)))
+    small = int(agreed(_C.time_exchange(devices, 1, 1000)))
+    columns = max(1, (1 << 20) // devices)  # shards of 4 MiB, pieces in one stretch of memory
+    received = 4 * columns * (devices - 1)
+    large = _copy_ns(devices, columns)
+    return Level(
+        latency_ns=pair,
+        message_ns=max(0, small - pair) // (devices - 1),
+        picoseconds_per_byte=max(1, 1000 * max(0, large - small) // received),
+    )
+
+
+def _copy_ns(devices: int, columns: int) -> int:
+    """Least nanoseconds in which shards that are rows become shards that are columns."""
+    mesh = _C.MeshHandle(list(range(devices)), [devices], ["x"])
+    shape = [devices, devices * columns]
+    rows = _C.to_sharding([["x"], []], mesh, shape, "calibrate")
+    cut = _C.to_sharding([[], ["x"]], mesh, shape, "calibrate")
+    shards = [torch.ones(1, shape[1]) for _ in range(devices)]
+    fields = Topology.named("in-process")._fields()
+    return int(1e9 * least_seconds(lambda: _C.run_reshard(shards, shape, rows, cut, fields), 10))
+
+
+# --- between processes ----------------------------------------------------------------------------
+
+
+def _between(own: int) -> Level:
+    """A line through the times of exchanges by their bytes, whose relative errors are least."""
+    count = processes.process_count()
+    first_devices = range(0, own * count, own)
+    all_of_them = Mesh(first_devices, (count,), ("x",))
+    pairs = Mesh(first_devices[: count // 2 * 2], (count // 2, 2), ("y", "x"))
+    times = np.array([_exchange_ns(all_of_them, size) for size in _SIZES])
+    sizes = np.array(_SIZES, dtype=float)
+    of_one = np.stack([np.ones_like(sizes), sizes], 1) / times[:, None]
+    (start, a_byte), *_ = np.linalg.lstsq(of_one, np.ones_like(times), rcond=None)
+    more = 0.0
+    if count > 2:
+        more = max(0.0, (times[0] - _exchange_ns(pairs, _SIZES[0])) / (count - 2))
+    return Level(
+        latency_ns=max(0, round(start - more * (count - 1))),
+        message_ns=round(more),
+        picoseconds_per_byte=max(1, round(1000 * a_byte)),
+    )
+
+
+def _exchange_ns(mesh: Mesh, received: int) -> float:
+    """Of an all_to_all along "x" by which each device receives so many bytes.
+
+    It is what steps take longer for it than without.
+    """
+    size = mesh.shape()["x"]
+    columns = max(1, received // (4 * (size - 1)))
+    turns = max(2, min(_MOST_TURNS, _SENT_IN_A_STEP // received))
+    moved, kept = (
+        least_seconds(_exchanging(mesh, [size, size * columns], turns, specs), 10)
+        for specs in (((None, "x"), ("x", None)), (("x", None), ("x", None)))
+    )
+    return max(1.0, 1e9 * (moved - kept) / turns)
+
+
+def _exchanging(
+    mesh: Mesh, shape: list[int], turns: int, specs: tuple[tuple, tuple]
+) -> Callable[[], None]:
+    """A step in which a value of rows lies in turn as the specs say."""
+    rows = torch.ones(shape).to("spmdx")
+    annotate(rows, handle_for(rows, mesh, ("x", None)))
+
+    def step() -> None:
+        value = rows
+        for turn in range(turns):
+            value = value * 1.0
+            annotate(value, handle_for(value, mesh, specs[turn % 2]))
+        _C.flush(awaited=True)
+        _C.wait()
+
+    return step

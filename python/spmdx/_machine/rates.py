@@ -1,0 +1,85 @@
+# SPDX-License-Identifier: Apache-2.0
+"""What a device of this process does by itself, measured."""
+
+import torch
+from torch.nn import functional
+
+import spmdx._C as _C
+from spmdx._machine.hardware import Hardware
+from spmdx._machine.timing import least_seconds
+from spmdx._world import processes
+
+_SIDES = (32, 64, 128, 256, 512, 1024)  # of square matrices
+_DTYPES = {"f64": torch.float64, "f32": torch.float32, "bf16": torch.bfloat16}
+_WITHIN_SECONDS = 0.05  # longer products of a dtype are left out
+_LAYERS = 8  # small ones
+_STEPS = 5  # of them, of which one is recorded while the one before runs
+_MEASURED = ("flops_per_second", "memory_bytes_per_second", "product_efficiency", "launch_ns")
+
+
+def measure_hardware() -> Hardware:
+    """Rates by dtype, shares that small products reach, memory, and what it takes to start an op.
+
+    Where other processes have devices, too, each records and starts the ops of its own one: then
+    that counts as well.
+    """
+    tiny, copied = torch.ones(1), torch.ones(1 << 22)
+    started_ns = int(1e9 * least_seconds(lambda: tiny + tiny, 1000))
+    copy = least_seconds(copied.clone, 10)
+    rates = {name: _rates_by_flops(dtype, started_ns) for name, dtype in _DTYPES.items()}
+    peaks = {name: max(found.values()) for name, found in rates.items()}
+    f32 = {flops: rate / peaks["f32"] for flops, rate in rates["f32"].items()}
+    return Hardware(
+        name="this machine, measured",
+        flops_per_second=peaks,
+        memory_bytes_per_second=2 * copied.nbytes / copy,
+        product_efficiency=tuple(_never_less_time(f32).items()),
+        launch_ns=started_ns if processes.process_count() == 1 else _launch_ns(),
+        sources=dict.fromkeys(_MEASURED, "spmdx.calibrate"),
+    )
+
+
+def _rates_by_flops(dtype: torch.dtype, started_ns: int) -> dict[float, float]:
+    """Operations a second of products of so many operations, without what starts them."""
+    found: dict[float, float] = {}
+    for side in _SIDES:
+        matrix = torch.ones(side, side, dtype=dtype)
+        seconds = least_seconds(lambda m=matrix: m @ m, 10)  # type: ignore[misc]
+        found[2.0 * side**3] = 2 * side**3 / max(seconds - 1e-9 * started_ns, 0.5 * seconds)
+        if seconds > _WITHIN_SECONDS:
+            break
+    return found
+
+
+def _never_less_time(shares: dict[float, float]) -> dict[float, float]:
+    """Shares of which none grows faster than the work, as noise has it."""
+    kept: dict[float, float] = {}
+    most = float("inf")  # share / size of the point before
+    for flops, share in shares.items():
+        share = min(share, most * flops) if kept else share
+        kept[flops] = share
+        most = share / flops
+    return kept
+
+
+def _launch_ns() -> int:
+    """Of an op: a training step of small layers, recorded and run, by the number of its ops."""
+    host = [torch.full(shape, 0.1) for _ in range(_LAYERS) for shape in ((8, 8), (8,))]
+    held = [tensor.to("spmdx").requires_grad_() for tensor in host]
+    x, optimizer = torch.ones(8, 8).to("spmdx"), torch.optim.AdamW(held)
+
+    def steps() -> None:
+        for _ in range(_STEPS):
+            result = x
+            for weight, bias in zip(held[::2], held[1::2], strict=True):
+                result = functional.linear(result, weight, bias).relu()
+            result.square().mean().backward()
+            optimizer.step()
+            optimizer.zero_grad()
+            _C.flush()
+        _C.wait()
+
+    seconds = least_seconds(steps, 3)
+    report = _C.report_last()
+    assert report is not None
+    return int(1e9 * seconds / (_STEPS * len(report["timeline"])))

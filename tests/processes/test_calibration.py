@@ -1,0 +1,75 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Several processes measure together, agree on what they found, and plan alike with it."""
+
+import json
+
+import pytest
+import torch
+from launch import run
+
+MEASURED = """
+import dataclasses, json, pathlib, sys
+import spmdx, torch
+
+drawn = torch.get_rng_state()
+pending = torch.ones(4).to("spmdx") + 1
+path = pathlib.Path(sys.argv[1])
+found = spmdx.calibrate(path, devices=2)
+assert torch.equal(torch.get_rng_state(), drawn) and pending.tolist() == [2.0] * 4
+print(json.dumps(dataclasses.asdict(found)))
+"""
+
+
+@pytest.mark.parametrize("own", [1, 2])
+def test_processes_measure_the_same_machine(tmp_path, own):
+    """Figures are noise, so that two processes find the same only if they agree."""
+    path = tmp_path / "links.json"
+    first, *others = map(json.loads, run(MEASURED, 2, own, str(path)))
+    assert others == [first]
+    sizes = [level["devices"] for level in first["levels"]]
+    assert sizes == ([0] if own == 1 else [2, 0])  # within a process, and beyond
+    for level in first["levels"]:
+        assert level["latency_ns"] > 0 and level["picoseconds_per_byte"] > 0
+    assert first["hardware"]["launch_ns"] > 0
+    written = json.loads(path.read_text())
+    assert written["levels"] == first["levels"]
+
+
+SEARCHED = """
+import spmdx, torch
+
+spmdx.set_topology(spmdx.calibrate())
+torch.manual_seed(0)
+model = torch.nn.Sequential(torch.nn.Linear(8, 32), torch.nn.Tanh(), torch.nn.Linear(32, 4))
+model = model.to("spmdx")
+optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
+
+def step(batches):
+    for x in batches:
+        loss = model(x).square().mean() / len(batches)
+        loss.backward()
+    optimizer.step()
+    optimizer.zero_grad()
+
+batch = torch.ones(8, 8)
+plan = spmdx.auto.search(step, model, optimizer, batch)
+plan.apply(model, optimizer)
+for _ in range(2):
+    step(plan.split(batch))
+    spmdx.mark_step()
+print(sum(p.double().sum().item() for p in model.parameters()))
+"""
+
+
+def test_a_strategy_is_searched_for_with_what_was_measured():
+    torch.manual_seed(0)
+    parts = torch.nn.Linear(8, 32), torch.nn.Tanh(), torch.nn.Linear(32, 4)
+    model = torch.nn.Sequential(*parts)
+    optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
+    for _ in range(2):
+        model(torch.ones(8, 8)).square().mean().backward()
+        optimizer.step()
+        optimizer.zero_grad()
+    expected = sum(p.double().sum().item() for p in model.parameters())
+    found = [float(text) for text in run(SEARCHED, 2)]
+    assert found == pytest.approx([expected] * 2, abs=1e-5)

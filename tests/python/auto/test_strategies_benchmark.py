@@ -1,0 +1,64 @@
+# SPDX-License-Identifier: Apache-2.0
+"""benchmarks/strategies.py: what it samples, correlates and trains."""
+
+import importlib.util
+import sys
+from itertools import pairwise
+from pathlib import Path
+
+import pytest
+import searched
+import spmdx
+import torch
+
+BENCHMARKS = Path(__file__).parents[3] / "benchmarks"
+
+
+@pytest.fixture(scope="module")
+def benchmark():
+    """The file as a module, and those of its folder."""
+    before = list(sys.path)
+    spec = importlib.util.spec_from_file_location("strategies", BENCHMARKS / "strategies.py")
+    module = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(module)
+    yield module
+    sys.path[:] = before
+
+
+def kinds(candidates):
+    return {(c.strategy.family, c.strategy.zero) for c in candidates}
+
+
+def test_a_sample_has_the_chosen_one_and_all_families(benchmark):
+    program = searched.program("gpt", "spmdx")
+    plan = spmdx.auto.search(program.step, program.model, program.optimizer, program.batch)
+    taken = benchmark.sample(plan.candidates, 24)
+    assert 24 <= len(taken) + 1 < len(plan.candidates)
+    assert plan.candidates[0] in taken
+    assert all(a.step_ns <= b.step_ns for a, b in pairwise(taken))
+    assert kinds(taken) == kinds(plan.candidates)
+    all_of_them = benchmark.sample(plan.candidates, 10**6)
+    short = [c for c in plan.candidates if c.step_ns <= 10 * plan.candidates[0].step_ns]
+    assert all(c in all_of_them for c in short)
+
+
+def test_correlations_are_those_of_ranks(benchmark):
+    report = sys.modules["strategy_report"]
+    assert report.spearman([1, 2, 3, 4], [10, 20, 30, 1000]) == pytest.approx(1)
+    assert report.spearman([1, 2, 3, 4], [4, 3, 2, 1]) == pytest.approx(-1)
+    # By the formula 1 - 6 sum d^2 / (n (n^2 - 1)), where no ranks are equal.
+    assert report.spearman([1, 2, 3, 4, 5], [2, 1, 4, 3, 5]) == pytest.approx(1 - 6 * 4 / 120)
+    assert list(report.ranks([3.0, 1.0, 3.0])) == [1.5, 0, 1.5]
+
+
+@pytest.mark.parametrize("name", ["gpt", "llama", "mlp", "experts", "resnet", "recommender"])
+def test_models_train_as_plain_pytorch_does(benchmark, name):
+    models = sys.modules["strategy_models"]
+    plain, ours = models.Program(name, "cpu"), models.Program(name)
+    assert name in models.KINDS
+    batches = spmdx.auto.Strategy(data=2).mark_batch(
+        ours.batch, spmdx.Mesh([0, 1], (2,), ("data",))
+    )
+    for _ in range(2):
+        expected, found = plain.step([plain.batch]), ours.step([batches])
+        torch.testing.assert_close(found.cpu(), expected, rtol=1e-3, atol=1e-4)
