@@ -18,6 +18,7 @@ from spmdx._program.memory_limit import without_memory_limit
 TRIED = 32  # strategies that are planned whole, if one of them fits
 IN_VAIN = 20  # of them, one after the other, after which no better one is expected
 COMPLETED = 4  # of the best, that are planned with all microbatches
+CLOSE = 0.6  # of the limit of memory: up to which an estimate fits for sure
 WORTH = 0.99  # of the best time: what is less is a better one
 NODES = 400_000  # of whole plans, after which no other one is begun
 NODES_OF_USUAL = 100_000  # of plans with other cuts, likewise
@@ -156,7 +157,7 @@ class Planner:
         Plans that compute values again take long to find, and are no shorter than without. So the
         first one is made without a limit.
         """
-        if is_second or not estimated.estimate.recomputed_ns:
+        if is_second or self._space.has_room(int(estimated.estimate.peak_bytes / CLOSE)):
             return self.whole(estimated), True
         with without_memory_limit():
             whole = self.whole(estimated)

@@ -62,11 +62,11 @@ def test_a_prediction_is_the_plan_of_a_program_that_is_marked_so(devices, zero):
     ids=str,
 )
 def test_many_microbatches_are_predicted_from_few(strategy, monkeypatch):
-    search = "spmdx._auto.search"
+    planner = "spmdx._auto.planner"
     step, model, optimizer = program(256)
     batch = torch.empty(512, 256, device="meta")
     all_planned = spmdx.auto.predict(strategy, step, model, optimizer, batch)
-    monkeypatch.setattr(f"{search}.NODES", 10_000)
+    monkeypatch.setattr(f"{planner}.NODES_OF_A_PREDICTION", 10_000)
     few_planned = spmdx.auto.predict(strategy, step, model, optimizer, batch)
     assert few_planned.step_ns == pytest.approx(all_planned.step_ns, rel=0.03)
     assert few_planned.efficiency != all_planned.efficiency  # it was another way
