@@ -241,8 +241,6 @@ class Report(Drawn):
         yield table("Collectives", CollectiveReport, self.collectives)
         if self.memory is not None:
             yield self.memory
-        if self.load is not None and self.load.slowest.computing_ns:
-            yield self.load
         yield from self._rows_of_ops()
 
     def _repr_html_(self) -> str:
@@ -259,8 +257,6 @@ class Report(Drawn):
             shown += as_html(self.pipeline)
         if self.memory is not None:
             shown += folded(f"Who holds the {self.peak_bytes:,} bytes of a device", self.memory)
-        if self.load is not None and self.load.slowest.computing_ns:
-            shown += folded(f"Load: {self.load}", self.load)
         said = f"How {len(self.values)} values are cut, and why"
         return shown + folded(said, *self._rows_of_ops())
 

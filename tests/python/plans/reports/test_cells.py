@@ -83,9 +83,9 @@ def test_a_report_of_work_that_devices_repeat_is_shown():
 
 def test_few_collectives_are_shown_and_many_are_folded(shell, mesh):
     few, many = halves(shell, mesh, 1), spmdx.explain(matrices(mesh, 9))
-    assert few._repr_html_().count("<details>") == 3
+    assert few._repr_html_().count("<details>") == 2
     assert len(many.collectives) > 6
-    assert many._repr_html_().count("<details>") == 4
+    assert many._repr_html_().count("<details>") == 3
     head = many._repr_html_().split("<details>")[0]
     assert "The 6 dearest collectives" in head and head.count("all_") == 6
     assert f"All {len(many.collectives)} rows" in many._repr_html_()

@@ -4,6 +4,7 @@
 import pytest
 import spmdx
 import torch
+from spmdx._report.cells import printed
 
 SIZES = [2, 3, 4, 8]
 
@@ -98,7 +99,8 @@ def pipelined(stages, microbatches):
 
 
 def test_a_report_shows_devices_that_are_alike_in_one_row():
-    shown = str(planned(lambda: product(4, 253)))
+    load = planned(lambda: product(4, 253)).load
+    shown = printed(load)
     assert "Load, in ms of a step" in shown
     assert "0-2" in shown and "imbalance" not in shown
     assert "the slowest computes 1.2% longer than the average" in shown
