@@ -38,6 +38,7 @@ PartCost part_from(const py::handle& row) {
           .gradient_bytes = at("gradient_bytes"),
           .state_bytes = at("state_bytes"),
           .fixed_bytes = at("fixed_bytes"),
+          .accumulate_ns = at("accumulate_ns"),
           .update_ns = at("update_ns")};
 }
 

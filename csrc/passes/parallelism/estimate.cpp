@@ -118,11 +118,15 @@ class Laid {
     // With several microbatches, gradients that are cut are summed over devices in each.
     const int64_t scatter = zero() >= 2 && parallelism_.microbatches > 1 ? scatter_ns(part) : 0;
     return {.forward_ns = std::max(part.forward_ns, gather),
-            .backward_ns = std::max(part.backward_ns, gather + scatter),
+            .backward_ns = std::max(part.backward_ns, gather + scatter) + added_ns(part),
             .state_bytes = share(part.parameter_bytes, 3) + share(part.gradient_bytes, 2) + share(part.state_bytes, 1) +
                            part.fixed_bytes,
             .activation_bytes = part.activation_bytes,
             .send_ns = 2 * links_.send_ns(part.output_bytes)};
+  }
+  // The gradients of all microbatches but the first are added to those before; spread over all of them.
+  int64_t added_ns(const PartCost& part) const {
+    return share(part.accumulate_ns, 2) * (parallelism_.microbatches - 1) / parallelism_.microbatches;
   }
   int64_t scatter_ns(const PartCost& part) const { return links_.ns(Collective::reduce_scatter, part.gradient_bytes); }
   int64_t sum_ns(const PartCost& part) const {

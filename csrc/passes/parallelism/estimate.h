@@ -17,7 +17,8 @@ struct PartCost {
   int64_t output_bytes = 0;                 // read by the part behind it
   int64_t parameter_bytes = 0, gradient_bytes = 0, state_bytes = 0;  // the last: of the optimizer
   int64_t fixed_bytes = 0;                                           // buffers, and parameters that do not learn
-  int64_t update_ns = 0;                                             // of the optimizer
+  int64_t accumulate_ns = 0;  // of a microbatch's gradients to those of the ones before
+  int64_t update_ns = 0;      // of the optimizer
 };
 
 // The parts in the order in which they run; each may be several times in it.

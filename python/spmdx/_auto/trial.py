@@ -41,6 +41,7 @@ class Part:
     gradient_bytes: int = 0
     state_bytes: int = 0
     fixed_bytes: int = 0
+    accumulate_ns: int = 0
     update_ns: int = 0
 
 
@@ -243,14 +244,17 @@ class Trial:
         self._count(part, own)
 
     def _count(self, part: Part, parameters: list[torch.nn.Parameter]) -> None:
-        """What devices hold of parameters, and how long their update takes."""
+        """What devices hold of parameters, and how long it takes to add gradients and to update."""
         self._counted.update(map(id, parameters))
         learned = [p for p in parameters if p.requires_grad]
         part.fixed_bytes += sum(_bytes(p) for p in parameters if not p.requires_grad)
         part.parameter_bytes += sum(map(_bytes, learned))
         part.gradient_bytes += sum(map(_bytes, learned))
+        if not learned:
+            return
+        part.accumulate_ns += _time_to_add(learned)
         optimizer = self._program.optimizer
-        if optimizer is None or not learned:
+        if optimizer is None:
             return
         for _ in range(2):  # the first makes the state
             for parameter in learned:
@@ -272,6 +276,15 @@ class Trial:
             first = replace(self._chain[0])
             self._count(first, left)
             self._chain[0] = first
+
+
+def _time_to_add(parameters: list[torch.nn.Parameter]) -> int:
+    """In ns: of gradients of these to others."""
+    both = [(gradient_like(p), gradient_like(p)) for p in parameters]
+    _C.planned()
+    for total, gradient in both:
+        total.add_(gradient)
+    return int(_C.planned().ns)
 
 
 def _cost_of(chain: list[Part]) -> "_C.ModelCost":

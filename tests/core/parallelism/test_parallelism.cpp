@@ -38,6 +38,7 @@ ModelCost four_layers() {
                  .parameter_bytes = 4000,
                  .gradient_bytes = 4000,
                  .state_bytes = 8000,
+                 .accumulate_ns = 10,
                  .update_ns = 40}};
   cost.order = {0, 1, 1, 1};
   return cost;
@@ -88,7 +89,7 @@ TEST(microbatches_are_few_sizes_and_the_whole) {
 
 TEST(an_estimate_of_one_device_is_the_sum_of_its_parts) {
   const Estimate one = estimate({.microbatches = 5}, four_layers(), one_level(), 0);
-  CHECK(one.step_ns == 5 * (300 + 3 * 3000) + 3 * 40);
+  CHECK(one.step_ns == 5 * (300 + 3 * 3000) + 4 * 3 * 10 + 3 * 40);
   CHECK(one.peak_bytes == 10 + 3 * (500 + 16000));
   CHECK(one.wire_bytes == 0);
   CHECK(one.short_bytes == 0);
