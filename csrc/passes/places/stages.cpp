@@ -217,18 +217,20 @@ class Assigner {
 
   bool is_update(NodeId id) const { return updates_[id]; }
 
-  // What becomes, element by element, a value that is kept on a stage has its home there: gradients and what the
-  // optimizer makes of them.
+  // What becomes, element by element, a value that is kept on a stage has its home there: gradients, also those that
+  // are transposed or summed over devices on the way, and what the optimizer makes of them.
   void find_homes() {
     home_ = kept_;
     for (NodeId id = static_cast<NodeId>(graph_.nodes.size()); id-- > 0;) {
       const Node& node = graph_.nodes[id];
       if (node.call->outputs.empty() || !stages_.after_backward[node.output]) continue;
       const int32_t home = home_[node.output];
-      if (home < 0 || (!is_update(id) && !rules::is_sum(*node.call))) continue;
-      for (ValueId value : node.inputs)
-        if (stages_.after_backward[value] && graph_.values[value].type.shape == graph_.values[node.output].type.shape)
-          home_[value] = home;
+      const bool is_moved = is_collective(node) || movement_of(graph_, node.output) != nullptr;
+      if (home < 0 || (!is_update(id) && !is_moved && !rules::is_sum(*node.call))) continue;
+      for (ValueId value : node.inputs) {
+        const bool is_alike = graph_.values[value].type.shape == graph_.values[node.output].type.shape;
+        if (stages_.after_backward[value] && (is_moved || is_alike)) home_[value] = home;
+      }
     }
   }
 

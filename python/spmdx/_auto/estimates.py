@@ -100,10 +100,11 @@ class Estimates:
     def usually_cut(self, estimated: Estimated) -> list[Estimated]:
         """The same with what Megatron-LM would cut, where that is something else."""
         parallelism = estimated.parallelism
+        others = {cuts.dims: cuts for cuts in self._usual.get(parallelism.model, [])}
         return [
             self.of(parallelism, cuts, parallelism.microbatches)
-            for cuts in self._usual.get(parallelism.model, [])
-            if cuts.dims != estimated.cuts.dims and any(dim is not None for dim in cuts.dims)
+            for dims, cuts in others.items()
+            if dims != estimated.cuts.dims and any(dim is not None for dim in dims)
         ]
 
     def _as_before(self, options: list[list[int | None]]) -> list[list[int]]:

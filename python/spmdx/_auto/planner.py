@@ -22,7 +22,8 @@ CLOSE = 0.6  # of the limit of memory: up to which an estimate fits for sure
 WORTH = 0.99  # of the best time: what is less is a better one
 NODES = 400_000  # of whole plans, after which no other one is begun
 NODES_OF_USUAL = 100_000  # of plans with other cuts, likewise
-ON_TWO_AXES = 10  # so many more nodes is one, of one microbatch, where "data" and "model" cut all
+ON_TWO_AXES = 3  # nodes are planned in the time of one that has "data" and "model" to choose from
+COMPUTED_AGAIN = 5  # likewise, of one in a plan that computes values again
 NODES_OF_A_PLAN = 30_000  # about, at most, unless the fewest microbatches have more
 NODES_OF_THE_BEST = 150_000  # likewise, of the best one
 NODES_OF_A_PREDICTION = 60_000  # likewise, of one that is asked for by itself
@@ -95,7 +96,7 @@ class Planner:
                 continue
             is_second = promise.knows(estimated)
             whole, is_settled = self._attempt(estimated, is_second)
-            nodes = _weighed(whole.nodes, estimated.parallelism)
+            nodes = _weighed(whole, estimated.parallelism)
             so_far.note(whole.step_ns, nodes, is_second, self._space.has_room(whole.peak_bytes))
             promise.learn(estimated, whole.step_ns - whole.recomputed_ns)
             if is_settled:
@@ -123,7 +124,7 @@ class Planner:
                     break
                 least = instead.get(id(planned), planned)
                 whole, is_settled = self._attempt(estimated, is_second=False)
-                nodes += _weighed(whole.nodes, estimated.parallelism)
+                nodes += _weighed(whole, estimated.parallelism)
                 if not is_settled and whole.step_ns < least.whole.step_ns:
                     whole = self.whole(estimated)
                 if self._space.has_room(whole.peak_bytes) and whole.step_ns < least.whole.step_ns:
@@ -234,7 +235,8 @@ def _microbatches_planned(strategy: Strategy, parts: int) -> tuple[int, int]:
     return 0, min(pieces, max(FEWEST, min(most, 2 * filling)))
 
 
-def _weighed(nodes: int, parallelism: "_C.Parallelism") -> int:
-    """Nodes of a plan by the time that it takes: much is tried where an op may have two axes."""
-    both = parallelism.pipe == 1 and parallelism.data > 1 and parallelism.model > 1
-    return nodes + both * ON_TWO_AXES * nodes // parallelism.microbatches
+def _weighed(whole: Whole, parallelism: "_C.Parallelism") -> int:
+    """Nodes of a plan, by the time that it takes to make."""
+    has_both = parallelism.data > 1 and parallelism.model > 1
+    again = COMPUTED_AGAIN if whole.recomputed_ns else 1
+    return whole.nodes * max(ON_TWO_AXES if has_both else 1, again)
