@@ -36,8 +36,9 @@ def between(x, weight, sequence):
     known = spmdx.get_annotation(weight)
     if known is None:
         return x
-    there = {name: name for name in known.mesh.axis_names}
-    spec = there.get("data"), there.get("model") if sequence else None, None
+    there = known.mesh.axis_names
+    along = [name for name in ("context", "model" if sequence else "") if name in there]
+    spec = "data" if "data" in there else None, tuple(along) or None, None
     return spmdx.mark_sharding_with_gradients(x, known.mesh, spec)
 
 

@@ -1,6 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """What others measured, each table with where it was published, as their papers have it."""
 
+import dataclasses
 from dataclasses import dataclass
 from typing import Any
 
@@ -97,12 +98,16 @@ def megatron_2022():
 
 def llama_3():
     """A. Dubey et al., arXiv:2407.21783, Table 4: 16 million tokens a step, nothing computed again.
-    Their operations are those of a step of 8,192 tokens a sequence, without masked scores."""
-    config, samples = llamas.LARGE, 2048
-    per_token = 6 * 405e9 + 6 * config.layers * config.width * config.context
-    rows = []
-    for devices, rate in ((8192, 430), (16384, 400)):
-        data = devices // 128
+    Their operations are those of a step without masked scores."""
+    rows, tokens = [], 2**24
+    for devices, length, context, rate in (
+        (8192, 8192, 1, 430),
+        (16384, 8192, 1, 400),
+        (16384, 131072, 16, 380),
+    ):
+        config, samples = dataclasses.replace(llamas.LARGE, context=length), tokens // length
+        per_token = 6 * 405e9 + 6 * config.layers * config.width * length
+        data = devices // (128 * context)
         strategy = Strategy(
             data=data,
             model=8,
@@ -113,9 +118,11 @@ def llama_3():
             chunks=8,
             plan=llamas.PLAN,
             sequence=True,
+            context=context,
         )
-        seconds = per_token * samples * config.context / (devices * rate * 1e12)
-        rows.append(Row(f"{devices:,} devices", config, strategy, samples, seconds, rate))
+        seconds = per_token * tokens / (devices * rate * 1e12)
+        name = f"{devices:,} devices" + (f", {length:,} tokens" if context > 1 else "")
+        rows.append(Row(name, config, strategy, samples, seconds, rate))
     return rows
 
 

@@ -1,6 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """Strategies that are searched for: how a program for one device is best laid over many."""
 
+import contextlib
 import os
 from collections.abc import Callable, Sequence
 from typing import Any, TypeVar
@@ -24,7 +25,7 @@ from spmdx._machine.topology import Topology
 from spmdx._modules.marking import require_on_device
 from spmdx._modules.zero import require_optimizer
 from spmdx._pipelines.held import tensors_of
-from spmdx._program.memory_limit import get_memory_limit, limit_to
+from spmdx._program.memory_limit import get_memory_limit, limit_to, without_memory_limit
 from spmdx.errors import ShardingError, naming
 from spmdx.runtime import global_runtime_device_count
 
@@ -167,12 +168,18 @@ def _searched(
 ) -> Found:
     """What is found by a search for a machine, behind which all is as it was."""
     hardware, topology, memory_limit = machine
-    _C.flush()  # what was recorded before is none of ours
+    _plan_what_was_recorded()
     with planning_for(hardware, topology):
         limit_to(_limit(memory_limit))
         with apart(*program):
             space.memory_limit = get_memory_limit() or 0
             return use(Search(program, space))
+
+
+def _plan_what_was_recorded() -> None:
+    """It is none of the step's. A model that is only planned was made on one device so far."""
+    with without_memory_limit() if _C.planning_only() else contextlib.nullcontext():
+        _C.flush()
 
 
 def _require_strategy(strategy: Any, samples: int) -> None:
@@ -181,7 +188,7 @@ def _require_strategy(strategy: Any, samples: int) -> None:
             f"the strategy is a {type(strategy).__name__}. Expected a spmdx.auto.Strategy. Write "
             "Strategy(data=8)."
         )
-    for name in ("data", "model", "pipe", "microbatches", "chunks"):
+    for name in ("data", "model", "pipe", "context", "microbatches", "chunks"):
         size = getattr(strategy, name)
         if isinstance(size, bool) or not isinstance(size, int) or size < 1:
             raise ShardingError(

@@ -110,21 +110,24 @@ class Tied(nn.Module):
         return self.head(self.layers(self.embed(x)))
 
 
+@pytest.mark.parametrize(("data", "rows"), [(1, ROWS), (1, 1), (2, ROWS), (2, 2)])
 @pytest.mark.parametrize("set_to_none", [True, False])
-def test_a_tied_weight_and_its_gradient_cross_once_a_step(set_to_none):
-    mesh = spmdx.Mesh(range(2), (2,), ("pipe",))
+def test_a_tied_weight_and_its_gradient_cross_once_a_step(set_to_none, data, rows):
+    """Also where few rows were less to send than the gradient."""
+    mesh = spmdx.Mesh(range(2 * data), (2, data), ("pipe", "data"))
     torch.manual_seed(0)
     model = Tied().to("spmdx")
     spmdx.nn.pipeline(model, mesh, cuts=["layers.1"])
     optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
     for _ in range(3):  # in the first step every device has the weight
         for _ in range(M):
-            x = torch.randint(32, (ROWS,)).to("spmdx")
+            x = torch.randint(32, (rows,)).to("spmdx")
+            spmdx.mark_sharding(x, mesh, ("data",))
             nn.functional.cross_entropy(model(x), x).backward()
         optimizer.step()
         optimizer.zero_grad(set_to_none)
         spmdx.mark_step()
-    weight, activation = 32 * WIDTH * 4, ROWS * WIDTH * 4
+    weight, activation = 32 * WIDTH * 4, rows // data * WIDTH * 4
     sent = collections.Counter()
     for send in spmdx.explain().pipeline.sends:
         sent[send.sender, send.receiver] += send.bytes

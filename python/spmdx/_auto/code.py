@@ -28,8 +28,14 @@ def code_of(strategy: Strategy) -> str:
 
 def _text(values: Iterable[Any]) -> str:
     """A tuple, with strings in double quotes."""
-    parts = [f'"{value}"' if isinstance(value, str) else str(value) for value in values]
+    parts = [_one(value) for value in values]
     return f"({parts[0]},)" if len(parts) == 1 else f"({', '.join(parts)})"
+
+
+def _one(value: Any) -> str:
+    if isinstance(value, tuple):
+        return _text(value)
+    return f'"{value}"' if isinstance(value, str) else str(value)
 
 
 def _pipeline(strategy: Strategy) -> list[str]:
@@ -47,9 +53,7 @@ def _pipeline(strategy: Strategy) -> list[str]:
 
 def _split(strategy: Strategy) -> list[str]:
     """A function that gives the microbatches of a batch, each tensor of which is cut."""
-    first = '"data"' if strategy.data > 1 else "None"
-    second = '"model"' if strategy.sequence else "None"
-    marked = strategy.data > 1 or strategy.sequence
+    spec = strategy.batch_spec(2)
     what = "in one piece" if strategy.microbatches == 1 else f"in {strategy.microbatches} pieces"
     lines = [
         "def split(batch):",
@@ -61,9 +65,10 @@ def _split(strategy: Strategy) -> list[str]:
         "        return [type(batch)(part) for part in zip(*map(split, batch))]",
         f'    pieces = [p.to("spmdx") for p in batch.chunk({strategy.microbatches})]',
     ]
-    if marked:
+    if any(spec):
+        cut = _text(spec)[1:-1]
         lines += [
-            f"    spec = ({first}, {second}, *[None] * (batch.dim() - 2))[: batch.dim()]",
+            f"    spec = ({cut}, *[None] * (batch.dim() - 2))[: batch.dim()]",
             "    return [spmdx.mark_sharding(p, mesh, spec) for p in pieces]",
         ]
     else:

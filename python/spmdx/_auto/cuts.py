@@ -117,6 +117,7 @@ class Cuts:
 
     choices: tuple[Choice, ...]
     dims: tuple[int | None, ...]
+    context = 1  # devices of an axis that a search does not have
 
     def specs(self) -> dict[str, tuple[str | None, ...]]:
         """By name of a parameter that is cut, its partition spec."""
@@ -153,13 +154,14 @@ class Given:
     Attributes:
         dims: what tells these cuts from others.
         cuts_sequence: whether "model" cuts dim 1 of a batch.
+        context: devices of the axis "context", which cuts it as well.
     """
 
     def __init__(self, strategy: Strategy, model: torch.nn.Module):
         self._plan = dict(strategy.plan or {})
         self._specs = specs_by_pattern(self._plan, tensors_of(model)) if self._plan else {}
         self.dims = tuple(sorted(self._specs.items(), key=repr))
-        self.cuts_sequence = strategy.sequence
+        self.cuts_sequence, self.context = strategy.sequence, strategy.context
 
     def specs(self) -> dict[str, tuple]:
         """By name of a parameter that is cut, its partition spec."""

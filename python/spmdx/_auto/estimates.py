@@ -4,7 +4,6 @@
 from collections.abc import Sequence
 
 import spmdx._C as _C
-from spmdx._annotate.mesh import Mesh
 from spmdx._auto.cuts import Cuts, Given, choices_of, starts_of
 from spmdx._auto.space import Estimated, Space, most_model
 from spmdx._auto.strategy import Strategy, tensors_in
@@ -66,8 +65,9 @@ class Estimates:
     def given(self, strategy: Strategy, cuts: Given) -> Estimated:
         """The estimate of a strategy as it was given."""
         s = strategy
+        within = s.context * s.model  # of what a part is planned on
         parallelism = _C.Parallelism(
-            s.data, s.model, s.pipe, s.microbatches, s.zero, s.schedule or "1f1b"
+            s.data, within, s.pipe, s.microbatches, s.zero, s.schedule or "1f1b"
         )
         return self.of(parallelism, cuts, s.microbatches)
 
@@ -126,10 +126,14 @@ class Estimates:
         """What the model costs on ``model`` devices for so many samples, and its parts' names."""
         key = cuts.dims, samples, model
         if key not in self._costs:
-            mesh = Mesh(range(model), (model,), ("model",)) if model > 1 else None
-            batch = self._space.microbatch(samples)
-            if mesh is not None:
-                strategy = Strategy(model=model, sequence=cuts.cuts_sequence)
+            mesh, batch = None, self._space.microbatch(samples)
+            if model > 1:
+                strategy = Strategy(
+                    model=model // cuts.context,
+                    sequence=cuts.cuts_sequence,
+                    context=cuts.context,
+                )
+                mesh = strategy.mesh()
                 batch = strategy.mark_batch(batch, mesh)
             _C.flush()  # its random numbers are none of the step's
             with without_memory_limit():  # what is computed again, is estimated

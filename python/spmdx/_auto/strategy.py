@@ -1,6 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """A strategy: what is said of a program so that it runs on many devices."""
 
+import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -17,13 +18,16 @@ from spmdx._pipelines.held import tensors_of
 from spmdx._pipelines.pipeline import pipeline
 from spmdx.errors import ShardingError
 
+FAMILIES = {"model": "tensor", "pipe": "pipeline"}  # by axis, where it has another name
+
 
 @dataclass(frozen=True)
 class Strategy:
     """How a program is laid over devices.
 
     Attributes:
-        data, model, pipe: sizes of the axes of these names.
+        data, model, pipe, context: sizes of the axes of these names. "context" cuts dim 1 of a
+            batch, which is a sequence; a search tries 1 alone.
         microbatches: into how many a batch is split.
         zero: the stage of ZeRO along ``"data"``; 0: none.
         schedule: of the pipeline; empty where there is none.
@@ -44,24 +48,29 @@ class Strategy:
     plan: Mapping[str, tuple] | None = None
     sequence: bool = False
     stages: Sequence[str] | Mapping[str, int] = ()
+    context: int = 1
 
     @property
     def devices(self) -> int:
         """How many it is for."""
-        return self.data * self.model * self.pipe
+        return math.prod(self.axes.values())
 
     @property
     def family(self) -> str:
-        """``"data"``, ``"tensor"``, ``"pipeline"`` or ``"hybrid"``; of one device ``"single"``."""
-        sizes = {"data": self.data, "tensor": self.model, "pipeline": self.pipe}
-        used = [name for name, size in sizes.items() if size > 1]
-        return used[0] if len(used) == 1 else "hybrid" if used else "single"
+        """``"data"``, ``"tensor"``, ``"pipeline"``, ``"context"``, or ``"hybrid"`` of several.
+
+        Of one device it is ``"single"``.
+        """
+        used = [name for name, size in self._sizes().items() if size > 1]
+        return FAMILIES.get(used[0], used[0]) if len(used) == 1 else "hybrid" if used else "single"
 
     @property
     def axes(self) -> dict[str, int]:
         """The axes of the mesh and their sizes, those of one device left out."""
-        sizes = {"pipe": self.pipe, "data": self.data, "model": self.model}
-        return {name: size for name, size in sizes.items() if size > 1} or {"data": 1}
+        return {name: size for name, size in self._sizes().items() if size > 1} or {"data": 1}
+
+    def _sizes(self) -> dict[str, int]:
+        return {name: getattr(self, name) for name in ("pipe", "data", "context", "model")}
 
     def mesh(self) -> Mesh:
         """The mesh, of devices from 0 on."""
@@ -79,13 +88,14 @@ class Strategy:
         if self.pipe > 1:
             pipeline(model, mesh, "pipe", self.stages, self.schedule, self.chunks)
 
-    def batch_spec(self, dims: int) -> tuple[str | None, ...]:
+    def batch_spec(self, dims: int) -> tuple[str | tuple[str, ...] | None, ...]:
         """The partition spec of a tensor of a batch with so many dims."""
-        spec: list[str | None] = [None] * dims
+        spec: list[str | tuple[str, ...] | None] = [None] * dims
         if self.data > 1:
             spec[0] = "data"
-        if self.sequence and dims > 1:
-            spec[1] = "model"
+        along = ("context",) * (self.context > 1) + ("model",) * self.sequence
+        if along and dims > 1:
+            spec[1] = along[0] if len(along) == 1 else along
         return tuple(spec)
 
     def mark_batch(self, batch: Any, mesh: Mesh) -> Any:

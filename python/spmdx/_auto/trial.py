@@ -158,7 +158,7 @@ class Trial:
             own, (leaves, tree) = self._parameters[name], tree_flatten((args, kwargs))
             key = (
                 id(self._kinds[name]),
-                None if self._mesh is None else self._mesh.size(),
+                str(self._mesh),
                 *map(self._spec, own),
                 repr(tree),
                 *map(_described, leaves),

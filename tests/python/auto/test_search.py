@@ -183,6 +183,25 @@ def test_a_plan_of_a_machine_that_is_not_here():
         assert spmdx.explain().peak_bytes > 0
 
 
+def test_a_model_that_no_device_holds_is_found_a_plan_on_a_machine_that_was_set_before():
+    with spmdx.plan_only():
+        spmdx.set_hardware("h100-80", topology="infiniband")
+        with torch.device("spmdx"):
+            layers = [torch.nn.Linear(32768, 32768) for _ in range(32)]  # 128 GiB
+            model = torch.nn.Sequential(*layers)
+        optimizer = torch.optim.AdamW(model.parameters())
+
+        def step(batches):
+            for x in batches:
+                (model(x).square().mean() / len(batches)).backward()
+            optimizer.step()
+            optimizer.zero_grad()
+
+        batch = torch.empty(64, 32768, device="meta")
+        plan = spmdx.auto.search(step, model, optimizer, batch, devices=16)
+        assert plan.candidates[0].peak_bytes <= 80 * 2**30 == spmdx.get_memory_limit()
+
+
 def test_one_device_has_one_family():
     _, plan = found("mlp", 1)
     assert plan.strategy.family == "single" and "parallelism alone" not in str(plan)
