@@ -7,16 +7,15 @@
 #include <torch/csrc/utils/pybind.h>
 
 #include <algorithm>
-#include <map>
 
 #include "base/error.h"
 #include "bind/bind.h"
 #include "bridge/recorder/engine.h"
-#include "graph/places.h"
 #include "passes/parallelism/estimate.h"
 #include "passes/parallelism/settle.h"
 #include "passes/pipeline/make_schedule.h"
 #include "passes/report/flops.h"
+#include "passes/report/received.h"
 #include "passes/report/recomputed.h"
 #include "passes/report/timeline.h"
 
@@ -49,18 +48,6 @@ ModelCost model_from(const py::list& parts, std::vector<size_t> order) {
   for (size_t part : order) internal_check(part < cost.parts.size(), "no such part");
   cost.order = std::move(order);
   return cost;
-}
-
-// By a device of the stage that receives most.
-int64_t most_received(const Graph& graph) {
-  std::map<int64_t, int64_t> by_stage;
-  int64_t all = 0, most = 0;
-  for (const Node& node : graph.nodes) {
-    const Place place = place_of(graph, node);
-    (place.whole() ? all : by_stage[place.stage]) += node.bytes;
-  }
-  for (const auto& [stage, bytes] : by_stage) most = std::max(most, bytes);
-  return all + most;
 }
 
 // What the last plan says of a step.

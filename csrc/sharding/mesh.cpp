@@ -75,11 +75,14 @@ void check_names(const std::vector<std::string>& names, size_t axes) {
   }
 }
 
+// The largest first: the last ones, whose devices have nearby numbers, lie within nodes of 2, 4 or 8 devices, however
+// many nodes there are.
 std::vector<int64_t> prime_factors(int64_t n) {
   std::vector<int64_t> factors;
   for (int64_t p = 2; p * p <= n; ++p)
     for (; n % p == 0; n /= p) factors.push_back(p);
   if (n > 1) factors.push_back(n);
+  std::ranges::reverse(factors);
   return factors;
 }
 

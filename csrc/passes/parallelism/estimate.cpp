@@ -182,6 +182,14 @@ int64_t pipelined_ns(const Schedule& schedule, const std::vector<StageEstimate>&
   return std::max(busy, static_cast<int64_t>(simulate(schedule, times, static_cast<double>(send)).total));
 }
 
+// That a stage gets from its neighbours: what the one before it gives, and gradients of what it gives itself.
+int64_t sent_bytes(int64_t microbatches, const ModelCost& cost, const std::vector<size_t>& first, size_t stage) {
+  const auto given_before = [&](size_t s) {
+    return s == 0 || s == first.size() ? 0 : cost.parts[cost.order[first[s] - 1]].output_bytes;
+  };
+  return microbatches * (given_before(stage) + given_before(stage + 1));
+}
+
 // The first part of each stage, by times alone: memory is had by computing again.
 std::vector<size_t> cut(const std::vector<LayerCost>& layers, const std::vector<int64_t>& in_flight,
                         int64_t microbatches) {
@@ -208,22 +216,24 @@ Estimate estimate(const Parallelism& parallelism, const ModelCost& cost, const T
   Estimate all;
   all.first = piped ? cut(layers, in_flight, parallelism.microbatches) : std::vector<size_t>{0};
   std::vector<StageEstimate> stages;
-  std::vector<int64_t> bytes_of_rank(static_cast<size_t>(parallelism.pipe), 0);
+  std::vector<int64_t> bytes_of_rank(static_cast<size_t>(parallelism.pipe), 0), received = bytes_of_rank;
   int64_t tail = 0, send = 0;
   for (size_t s = 0; s < all.first.size(); ++s) {
     const size_t begin = all.first[s], end = s + 1 < all.first.size() ? all.first[s + 1] : layers.size();
+    const size_t rank = s % bytes_of_rank.size();
     const std::span<const size_t> parts(cost.order.data() + begin, end - begin);
     stages.push_back(estimate_stage(std::span(layers).subspan(begin, end - begin),
                                     std::span(inputs).subspan(begin, end - begin), in_flight[s],
                                     laid.passing_bytes(parts), memory_limit / parallelism.chunks));
     tail = std::max(tail, laid.tail_ns(parts));
     if (s + 1 < all.first.size()) send = std::max(send, laid.send_ns(parts.back()));
-    all.wire_bytes = std::max(all.wire_bytes, laid.wire_bytes(parts));
+    received[rank] += laid.wire_bytes(parts) + sent_bytes(parallelism.microbatches, cost, all.first, s);
     all.short_bytes = std::max(all.short_bytes, stages[s].short_bytes);
     all.recomputed_ns = std::max(all.recomputed_ns, parallelism.microbatches * stages[s].recomputed_ns);
-    bytes_of_rank[s % bytes_of_rank.size()] += stages[s].bytes;
+    bytes_of_rank[rank] += stages[s].bytes;
   }
   all.peak_bytes = *std::ranges::max_element(bytes_of_rank);
+  all.wire_bytes = *std::ranges::max_element(received);
   const int64_t alone = parallelism.microbatches * (stages[0].forward_ns + stages[0].backward_ns);
   all.step_ns = (piped ? pipelined_ns(schedule, stages, send) : alone) + tail;
   return all;

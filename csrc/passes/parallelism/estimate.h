@@ -30,7 +30,7 @@ struct ModelCost {
 struct Estimate {
   int64_t step_ns = 0;
   int64_t peak_bytes = 0;     // of the fullest device
-  int64_t wire_bytes = 0;     // that a device of the busiest stage receives
+  int64_t wire_bytes = 0;     // that a device of the busiest rank receives
   int64_t recomputed_ns = 0;  // of the step, in the stage that computes most again
   int64_t short_bytes = 0;    // that the fullest device lacks, though it computes all again; 0: it fits
   std::vector<size_t> first;  // by stage of the pipeline: its first part

@@ -28,7 +28,7 @@ NODES_OF_A_PLAN = 30_000  # about, at most, unless the fewest microbatches have 
 NODES_OF_THE_BEST = 150_000  # likewise, of the best one
 NODES_OF_A_PREDICTION = 60_000  # likewise, of one that is asked for by itself
 ROUNDS = 4  # of microbatches through a pipeline, of which half show how all go on
-NODES_OF_A_PART = 100  # about, with its backward pass, for a microbatch
+NODES_OF_A_PART = 100  # about, with its backward pass, for a microbatch, before any was planned
 FEWEST = 3  # microbatches of a whole plan, if there are so many
 ALIKE = 6  # microbatches, from where on each one more is planned as the one before
 
@@ -79,6 +79,7 @@ class Planner:
     ):
         self._program, self._space = program, space
         self._estimates, self._strategies = estimates, strategies
+        self._nodes_of_a_part = float(NODES_OF_A_PART)
 
     def planned(self, may_fit: list[Estimated]) -> list[Planned]:
         """Whole plans of those that may be the best, and of more until one fits, if one does.
@@ -145,11 +146,11 @@ class Planner:
             complete.add(id(best.estimated))
             strategy, parts = self._strategies.of(best.estimated), len(best.estimated.order)
             pieces = strategy.microbatches
-            if _microbatches_planned(strategy, parts) == (0, pieces):
+            if self._microbatches_planned(strategy, parts) == (0, pieces):
                 break
-            if pieces * parts * NODES_OF_A_PART <= NODES_OF_THE_BEST:
+            if pieces * parts * self._nodes_of_a_part <= NODES_OF_THE_BEST:
                 at = found.index(best)
-                found[at] = Planned(best.estimated, self._plan(strategy, pieces))
+                found[at] = Planned(best.estimated, self._plan(strategy, pieces, parts))
         return found
 
     def _attempt(self, estimated: Estimated, is_second: bool) -> tuple[Whole, bool]:
@@ -167,24 +168,46 @@ class Planner:
     def whole(self, estimated: Estimated) -> Whole:
         """The whole plan; where it would have too many nodes, of fewer microbatches."""
         strategy = self._strategies.of(estimated)
-        few, count = _microbatches_planned(strategy, len(estimated.order))
+        few, count = self._microbatches_planned(strategy, len(estimated.order))
         return self._of_all(estimated, strategy, few, count)
 
     def predicted(self, estimated: Estimated, strategy: Strategy) -> Whole:
         """The whole plan of a strategy by itself: of more microbatches than in a search."""
-        pieces, pipe = strategy.microbatches, strategy.pipe
-        most = NODES_OF_A_PREDICTION // (NODES_OF_A_PART * len(estimated.order))
+        pieces, pipe, parts = strategy.microbatches, strategy.pipe, len(estimated.order)
+        if pieces > FEWEST and self._most(NODES_OF_A_PREDICTION, parts) < pieces:
+            self._plan(strategy, FEWEST, parts)  # it tells how many nodes a part has
+        most = self._most(NODES_OF_A_PREDICTION, parts)
         if most >= pieces:
-            return self._plan(strategy, pieces)
+            return self._plan(strategy, pieces, parts)
         rounds = most // pipe  # interleaved stages take turns with so many
         if rounds >= ROUNDS:
             return self._of_all(estimated, strategy, rounds // 2 * pipe, rounds * pipe)
-        count = max(FEWEST, min(2 * pipe * strategy.chunks, most // ROUNDS))
-        return self._of_all(estimated, strategy, 0, min(pieces, count))
+        return self._of_all(estimated, strategy, 0, max(FEWEST, min(most, pieces)))
+
+    def _most(self, nodes: int, parts: int) -> int:
+        """How many microbatches a plan of so many nodes has."""
+        return int(nodes / (self._nodes_of_a_part * parts))
+
+    def _microbatches_planned(self, strategy: Strategy, parts: int) -> tuple[int, int]:
+        """All, unless a plan would have too many nodes: then as many as show how the rest goes on.
+
+        Returns:
+            The microbatches of a smaller plan, or 0 if there is to be none, and those of the plan.
+        """
+        pieces, pipe = strategy.microbatches, strategy.pipe
+        filling, most = pipe * strategy.chunks, self._most(NODES_OF_A_PLAN, parts)
+        few = max(ALIKE, filling)
+        if pieces <= max(most, FEWEST):
+            return 0, pieces
+        if few + pipe <= most:
+            more = few + pipe
+            return (few, more) if few + more < pieces else (0, pieces)
+        return 0, min(pieces, max(FEWEST, min(most, 2 * filling)))
 
     def _of_all(self, estimated: Estimated, strategy: Strategy, few: int, count: int) -> Whole:
         """From a plan of ``count`` microbatches, and of ``few`` if that is not 0."""
-        whole = self._plan(strategy, count)
+        parts = len(estimated.order)
+        whole = self._plan(strategy, count, parts)
         if count == strategy.microbatches:
             return whole
         known = self._estimate_of_few(estimated, strategy, count), estimated.estimate
@@ -192,7 +215,7 @@ class Planner:
             return grown(whole, count, strategy, *known)
         counts = few, count, strategy.microbatches
         estimates = self._estimate_of_few(estimated, strategy, few), *known
-        return extrapolated(self._plan(strategy, few), whole, counts, estimates)
+        return extrapolated(self._plan(strategy, few, parts), whole, counts, estimates)
 
     def _estimate_of_few(
         self, estimated: Estimated, strategy: Strategy, count: int
@@ -200,10 +223,12 @@ class Planner:
         few = estimated.parallelism.with_microbatches(count)
         return self._estimates.of(few, estimated.cuts, strategy.microbatches).estimate
 
-    def _plan(self, strategy: Strategy, count: int) -> Whole:
-        """With so many microbatches."""
+    def _plan(self, strategy: Strategy, count: int, parts: int) -> Whole:
+        """With so many microbatches, of a model of so many parts."""
         make = partial(self._space.microbatch, self._space.samples // strategy.microbatches)
-        return planned_whole(strategy, self._program, make, count)
+        whole = planned_whole(strategy, self._program, make, count)
+        self._nodes_of_a_part = whole.nodes / (count * parts)
+        return whole
 
 
 def _time(planned: Planned) -> int:
@@ -216,23 +241,6 @@ def _first_of_each(fits: list[Estimated]) -> list[Estimated]:
     for estimated in fits:
         first.setdefault((estimated.family, estimated.parallelism.zero), estimated)
     return [*first.values()]
-
-
-def _microbatches_planned(strategy: Strategy, parts: int) -> tuple[int, int]:
-    """All, unless a plan would have too many nodes: then as many as show how the rest goes on.
-
-    Returns:
-        The microbatches of a smaller plan, or 0 if there is to be none, and those of the plan.
-    """
-    pieces, pipe, filling = strategy.microbatches, strategy.pipe, strategy.pipe * strategy.chunks
-    most = NODES_OF_A_PLAN // (NODES_OF_A_PART * parts)
-    few = max(ALIKE, filling)
-    if pieces <= max(most, FEWEST):
-        return 0, pieces
-    if few + pipe <= most:
-        more = few + pipe
-        return (few, more) if few + more < pieces else (0, pieces)
-    return 0, min(pieces, max(FEWEST, min(most, 2 * filling)))
 
 
 def _weighed(whole: Whole, parallelism: "_C.Parallelism") -> int:

@@ -131,6 +131,21 @@ TEST(a_pipeline_of_equal_layers_takes_its_closed_form) {
   }
 }
 
+TEST(a_rank_receives_what_all_its_stages_do) {
+  ModelCost cost;
+  cost.parts = {{.forward_ns = 1000, .backward_ns = 2000, .output_bytes = 70}};
+  cost.order.assign(8, 0);
+  const auto received = [&](int64_t pipe, int64_t chunks) {
+    const std::string schedule = chunks == 1 ? "1f1b" : "interleaved:" + std::to_string(chunks);
+    return estimate({.pipe = pipe, .microbatches = 4, .schedule = schedule, .chunks = chunks}, cost, one_level(), 0)
+        .wire_bytes;
+  };
+  CHECK(received(2, 1) == 4 * 70);          // activations, or their gradients
+  CHECK(received(4, 1) == 4 * 2 * 70);      // those in the middle get both
+  CHECK(received(2, 2) == 4 * (1 + 2) * 70);  // an end and the middle
+  CHECK(received(4, 2) == 4 * 4 * 70);
+}
+
 TEST(what_does_not_fit_is_computed_again_or_told) {
   const Parallelism one{.microbatches = 2};
   const Estimate free = estimate(one, four_layers(), one_level(), 0);

@@ -32,7 +32,7 @@ std::string error_of(const std::function<void()>& run) {
 TEST(mesh_sub_axes) {
   const MeshRef mesh = iota_mesh({12, 1, 2}, {"a", "one", "b"});
   CHECK_EQ(mesh->sub_axes().size(), 4u);
-  const std::vector<int64_t> sizes = {2, 2, 3, 2}, pres = {1, 2, 4, 1}, strides = {12, 6, 2, 1};
+  const std::vector<int64_t> sizes = {3, 2, 2, 2}, pres = {1, 3, 6, 1}, strides = {8, 4, 2, 1};
   for (size_t i = 0; i < 4; ++i) {
     CHECK_EQ(mesh->sub_axes()[i].size, sizes[i]);
     CHECK_EQ(mesh->sub_axes()[i].pre, pres[i]);
