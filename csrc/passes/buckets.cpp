@@ -55,9 +55,9 @@ struct Lane {
 
 class Bucketing {
  public:
-  Bucketing(const Graph& graph, int64_t limit, bool wait)
-      : graph_(graph), uses_(graph), limit_(limit), time_(graph.nodes.size()) {
-    may_wait_ = wait ? leads_to_outputs(graph) : std::vector<bool>(graph.values.size(), false);
+  Bucketing(const Graph& graph, int64_t limit, int64_t waiting)
+      : graph_(graph), uses_(graph), limit_(limit), waiting_(waiting), time_(graph.nodes.size()) {
+    may_wait_ = waiting > 0 ? leads_to_outputs(graph) : std::vector<bool>(graph.values.size(), false);
   }
 
   Buckets run() {
@@ -139,7 +139,7 @@ class Bucketing {
   bool join_waiting(Lane& lane, const Bucket& own) {
     if (lane.waiting == SIZE_MAX || own.deadline == own.at) return false;
     Bucket& bucket = buckets_[lane.waiting];
-    if (bucket.bytes + own.bytes > limit_ || !can_wait(bucket, own.at)) return false;
+    if (bucket.bytes + own.bytes > waiting_ || !can_wait(bucket, own.at)) return false;
     std::erase(lane.buckets, lane.waiting);
     lane.buckets.push_back(lane.waiting);
     bucket.at = own.at;
@@ -152,7 +152,7 @@ class Bucketing {
     if (own.deadline == own.at) return false;
     if (lane.waiting == SIZE_MAX) return true;
     const Bucket& bucket = buckets_[lane.waiting];
-    return bucket.bytes + own.bytes > limit_ || bucket.deadline <= std::max(own.at, own.deadline);
+    return bucket.bytes + own.bytes > waiting_ || bucket.deadline <= std::max(own.at, own.deadline);
   }
 
   // Until node i. Sums of which it makes one, as those of microbatches, do not wait for each other: both would be held.
@@ -175,7 +175,7 @@ class Bucketing {
 
   const Graph& graph_;
   const Uses uses_;
-  const int64_t limit_;
+  const int64_t limit_, waiting_;
   std::vector<bool> may_wait_;  // by value
   std::vector<size_t> time_;    // node i at 2i + 1; moved up above a bucket at node n: 2n; down behind it: 2n + 2
   std::vector<Bucket> buckets_;
@@ -184,6 +184,8 @@ class Bucketing {
 
 }  // namespace
 
-Buckets buckets_of(const Graph& graph, int64_t limit, bool wait) { return Bucketing(graph, limit, wait).run(); }
+Buckets buckets_of(const Graph& graph, int64_t limit, int64_t waiting) {
+  return Bucketing(graph, limit, waiting).run();
+}
 
 }  // namespace spmdx

@@ -22,8 +22,8 @@ struct Buckets {
 };
 
 // Neighbouring collectives of a kind meet, up to so many bytes, as early as the operands of all of them are ready.
-// `wait`: also those that are read much later, as gradients; then they wait for others, and their operands are held
-// until then.
-Buckets buckets_of(const Graph& graph, int64_t limit, bool wait);
+// Those that are read much later, as gradients, wait for others, up to `waiting` bytes, and their operands are held
+// until then; 0: none waits.
+Buckets buckets_of(const Graph& graph, int64_t limit, int64_t waiting);
 
 }  // namespace spmdx

@@ -6,10 +6,17 @@
 #include "graph/rewrite.h"
 #include "passes/buckets.h"
 #include "passes/memory/peak.h"
+#include "passes/memory/rematerialise.h"
 #include "passes/passes.h"
+#include "passes/report/timeline.h"
 
 namespace spmdx {
 namespace {
+
+// How many sizes of buckets are tried under a limit of memory, each half as large as the one before.
+constexpr int kSizesTried = 5;
+// The part of a step by which it may be longer so that nothing else is tried.
+constexpr int64_t kNearly = 50;
 
 // Puts the merged collective in the place of its first member. `now`, by value: what its readers are to read.
 void merge(Graph& graph, const Bucket& bucket, std::vector<ValueId>& now) {
@@ -71,18 +78,60 @@ void merge_all(Graph& graph, const Buckets& buckets) {
   reorder(graph, order_of(buckets));
 }
 
+Graph merged(const Graph& graph, const Buckets& buckets) {
+  Graph result = graph;
+  merge_all(result, buckets);
+  return result;
+}
+
+bool fits(const Graph& graph, const CompileOptions& options) {
+  return predict_peak_bytes(graph).bytes <= options.memory_limit;
+}
+
+int64_t largest(const Buckets& buckets) {
+  int64_t bytes = 0;
+  for (const Bucket& bucket : buckets.all)
+    if (bucket.members.size() > 1) bytes = std::max(bytes, bucket.bytes);
+  return bytes;
+}
+
+// With the largest buckets that fit; if none do, nothing waits.
+Graph with_smaller_buckets(const Graph& graph, const CompileOptions& options) {
+  int64_t waiting = options.bucket_bytes;
+  for (int i = 0; i < kSizesTried; ++i) {
+    const Buckets buckets = buckets_of(graph, options.bucket_bytes, waiting);
+    if (Graph result = merged(graph, buckets); i > 0 && fits(result, options)) return result;
+    waiting = std::min(waiting, largest(buckets)) / 2;
+  }
+  return merged(graph, buckets_of(graph, options.bucket_bytes, 0));
+}
+
+// Of a step that computes again what is not held; as good as never where it still does not fit.
+int64_t ns_within_limit(Graph graph, const CompileOptions& options) {
+  rematerialise(graph, options);
+  return fits(graph, options) ? step_ns(time_line(graph, options.topology)) : INT64_MAX;
+}
+
+// What waits is held. Where that is too much, fewer sums wait, or values are computed again, whichever is faster.
+Graph merged_within_limit(const Graph& graph, const CompileOptions& options) {
+  Graph waits = merged(graph, buckets_of(graph, options.bucket_bytes, options.bucket_bytes));
+  if (fits(waits, options)) return waits;
+  Graph fewer = with_smaller_buckets(graph, options);
+  const int64_t least_ns = step_ns(time_line(waits, options.topology));
+  const bool is_fast = step_ns(time_line(fewer, options.topology)) <= least_ns + least_ns / kNearly;
+  if (is_fast && fits(fewer, options)) return fewer;
+  return ns_within_limit(fewer, options) <= ns_within_limit(waits, options) ? fewer : waits;
+}
+
 }  // namespace
 
 void schedule(Graph& graph, const CompileOptions& options) {
   drop_dead(graph);
   if (!graph.mesh) return;
-  if (options.memory_limit != kNoLimit) {  // what waits holds operands
-    Graph waiting = graph;
-    merge_all(waiting, buckets_of(graph, options.bucket_bytes, true));
-    const bool fits = predict_peak_bytes(waiting).bytes <= options.memory_limit;
-    if (!fits) return merge_all(graph, buckets_of(graph, options.bucket_bytes, false));
-  }
-  merge_all(graph, buckets_of(graph, options.bucket_bytes, true));
+  if (options.memory_limit == kNoLimit)
+    merge_all(graph, buckets_of(graph, options.bucket_bytes, options.bucket_bytes));
+  else
+    graph = merged_within_limit(graph, options);
 }
 
 }  // namespace spmdx

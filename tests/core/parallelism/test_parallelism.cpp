@@ -140,8 +140,8 @@ TEST(a_rank_receives_what_all_its_stages_do) {
     return estimate({.pipe = pipe, .microbatches = 4, .schedule = schedule, .chunks = chunks}, cost, one_level(), 0)
         .wire_bytes;
   };
-  CHECK(received(2, 1) == 4 * 70);          // activations, or their gradients
-  CHECK(received(4, 1) == 4 * 2 * 70);      // those in the middle get both
+  CHECK(received(2, 1) == 4 * 70);            // activations, or their gradients
+  CHECK(received(4, 1) == 4 * 2 * 70);        // those in the middle get both
   CHECK(received(2, 2) == 4 * (1 + 2) * 70);  // an end and the middle
   CHECK(received(4, 2) == 4 * 4 * 70);
 }
