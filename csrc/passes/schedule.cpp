@@ -120,7 +120,9 @@ Graph merged_within_limit(const Graph& graph, const CompileOptions& options) {
   const int64_t least_ns = step_ns(time_line(waits, options.topology));
   const bool is_fast = step_ns(time_line(fewer, options.topology)) <= least_ns + least_ns / kNearly;
   if (is_fast && fits(fewer, options)) return fewer;
-  return ns_within_limit(fewer, options) <= ns_within_limit(waits, options) ? fewer : waits;
+  const int64_t fewer_ns = ns_within_limit(fewer, options);
+  if (fewer_ns == INT64_MAX) return fewer;
+  return fewer_ns <= ns_within_limit(waits, options) ? fewer : waits;
 }
 
 }  // namespace

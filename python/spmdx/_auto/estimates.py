@@ -181,6 +181,10 @@ class Promise:
         """What this one takes is known."""
         del self._left[id(estimated)]
 
+    def left(self) -> list[Estimated]:
+        """Those that are not settled."""
+        return [*self._left.values()]
+
     def best(self, least: float) -> Estimated | None:
         """That which may take least, unless none may take less than ``least``."""
         may = [key for key in self._left if self._once[key] < least * self._slack(key)]

@@ -15,7 +15,8 @@ from spmdx._auto.trial import Program
 from spmdx._auto.whole import Whole, extrapolated, grown, planned_whole
 from spmdx._program.memory_limit import without_memory_limit
 
-TRIED = 32  # strategies that are planned whole, if one of them fits
+TRIED = 32  # strategies that are planned whole
+SMALLEST = 12  # that are planned if none of them fits
 IN_VAIN = 20  # of them, one after the other, after which no better one is expected
 COMPLETED = 4  # of the best, that are planned with all microbatches
 CLOSE = 0.6  # of the limit of memory: up to which an estimate fits for sure
@@ -67,7 +68,7 @@ class SoFar:
 
     @property
     def are_many(self) -> bool:
-        """Enough, if one fits."""
+        """Enough."""
         return self.tried >= TRIED or self.in_vain >= IN_VAIN or self.nodes > NODES
 
 
@@ -82,7 +83,7 @@ class Planner:
         self._nodes_of_a_part = float(NODES_OF_A_PART)
 
     def planned(self, may_fit: list[Estimated]) -> list[Planned]:
-        """Whole plans of those that may be the best, and of more until one fits, if one does.
+        """Whole plans of those that may be the best; if none fits, of the smallest until one does.
 
         Args:
             may_fit: those that fit by their estimates, and some that nearly do.
@@ -90,11 +91,8 @@ class Planner:
         wholes: list[Planned] = []
         promise, first, so_far = Promise(may_fit), _first_of_each(may_fit), SoFar()
         while (estimated := first.pop(0) if first else promise.best(so_far.best)) is not None:
-            if so_far.are_many and so_far.best < math.inf:
+            if so_far.are_many:
                 break
-            if so_far.are_many and estimated.estimate.short_bytes:
-                promise.settle(estimated)
-                continue
             is_second = promise.knows(estimated)
             whole, is_settled = self._attempt(estimated, is_second)
             nodes = _weighed(whole, estimated.parallelism)
@@ -103,7 +101,19 @@ class Planner:
             if is_settled:
                 promise.settle(estimated)
                 wholes.append(Planned(estimated, whole))
+        if so_far.best == math.inf:
+            wholes += self._first_that_fits(promise.left())
+            so_far.best = min(map(_time, wholes), default=math.inf)
         return self._completed(self._cut_as_usual(wholes, so_far.best))
+
+    def _first_that_fits(self, left: list[Estimated]) -> list[Planned]:
+        """Whole plans of those that need least memory by their estimates, until one fits."""
+        wholes: list[Planned] = []
+        for estimated in sorted(left, key=lambda e: e.estimate.peak_bytes)[:SMALLEST]:
+            wholes.append(Planned(estimated, self.whole(estimated)))
+            if self._space.has_room(wholes[-1].whole.peak_bytes):
+                break
+        return wholes
 
     def _cut_as_usual(self, wholes: list[Planned], best: float) -> list[Planned]:
         """These, of which the best with each size of "model" are cut as is usual, if that is less.

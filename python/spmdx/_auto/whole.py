@@ -8,11 +8,14 @@ from typing import Any
 import torch
 
 import spmdx._C as _C
-from spmdx._auto.strategy import Strategy
+from spmdx._annotate.mesh import Mesh
+from spmdx._auto.strategy import Strategy, tensors_in
 from spmdx._auto.trial import Program, lay
 from spmdx._modules.zero import forget
+from spmdx._program.memory_limit import get_memory_limit
 
 ANOTHER_WAY = 0.5  # of an estimate, that a plan takes
+MOST_STEPS = 3  # that are planned until one leaves everything as it found it
 
 
 @dataclass(frozen=True)
@@ -38,6 +41,9 @@ def planned_whole(
 ) -> Whole:
     """Plans a step of so many microbatches. REQUIRES: nothing but planning goes on.
 
+    It is the first step that leaves what it updates as it found it: an earlier one may leave cut
+    what nobody marked, and the next one gathers it.
+
     Args:
         strategy: what is said of the program.
         program: the user's, without gradients and state of the optimizer.
@@ -53,16 +59,35 @@ def planned_whole(
     try:
         lay(held)
         _make_state(model, optimizer)
-        batches = [strategy.mark_batch(microbatch(), mesh) for _ in range(count)]
-        _C.flush()
-        step(batches)
-        _C.flush()
-        return Whole(**_C.cost_of_last())
+        limit = get_memory_limit() or 0
+        for _ in range(MOST_STEPS):
+            before = _layouts(held, optimizer)
+            whole = _planned_step(strategy, step, mesh, [microbatch() for _ in range(count)])
+            if _layouts(held, optimizer) == before or 0 < limit < whole.peak_bytes:
+                break
+        return whole
     finally:
         if optimizer is not None:
             forget(optimizer)
             optimizer.state.clear()
         model.zero_grad(set_to_none=True)
+
+
+def _planned_step(
+    strategy: Strategy, step: Callable[[list[Any]], Any], mesh: Mesh, batches: list[Any]
+) -> Whole:
+    """With microbatches that come whole to every device, as uploads do."""
+    _C.flush()
+    step([strategy.mark_batch(batch, mesh) for batch in batches])
+    del batches[:]
+    _C.flush()
+    return Whole(**_C.cost_of_last())
+
+
+def _layouts(held: list[torch.Tensor], optimizer: torch.optim.Optimizer | None) -> list[str]:
+    """How parameters, buffers and the state of the optimizer lie."""
+    state = [] if optimizer is None else tensors_in([dict(s) for s in optimizer.state.values()])
+    return [str(_C.sharding_of(t)) for t in [*held, *state] if _C.is_lazy(t)]
 
 
 def _make_state(model: torch.nn.Module, optimizer: torch.optim.Optimizer | None) -> None:
