@@ -66,8 +66,8 @@ def search(
         devices: how many; None: those of this program.
         hardware: what they are, as :func:`spmdx.set_hardware` takes it; None: as it is set.
         topology: what joins them, likewise. Devices with nearby numbers have the fast links.
-        memory_limit: of a device, in bytes or as ``"24 GiB"``; None: what the hardware has, or
-            what is set.
+        memory_limit: of a device, in bytes or as ``"24 GiB"``; None: what hardware has that is
+            named here, or a topology here brings; else what :func:`spmdx.set_memory_limit` set.
         zero: stages of ZeRO that may be used; 0 is none.
         schedules: of pipelines that may be used; see :func:`spmdx.nn.pipeline`.
 
@@ -241,9 +241,10 @@ def _limit(given: int | str | None) -> int | None:
     if given is None:
         return get_memory_limit()
     limit = bytes_of(given) if isinstance(given, str) else given
-    if isinstance(limit, bool) or not isinstance(limit, int) or limit < 1:
+    if isinstance(limit, bool) or not isinstance(limit, int) or not 0 < limit < 2**63:
         raise ShardingError(
-            f"memory_limit is {given!r}. Expected a number of bytes, or a text. Write '24 GiB'."
+            f"memory_limit is {given!r}. Expected a number of bytes from 1 to 2**63 - 1, or a "
+            "text. Write '24 GiB'."
         )
     return limit
 
