@@ -3,7 +3,7 @@
 
 import contextlib
 import os
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from typing import Any, TypeVar
 
 import torch
@@ -22,7 +22,7 @@ from spmdx._base.sizes import bytes_of
 from spmdx._machine.hardware import Hardware
 from spmdx._machine.in_use import planning_for
 from spmdx._machine.topology import Topology
-from spmdx._modules.marking import require_on_device
+from spmdx._modules.marking import require_on_device, require_plan
 from spmdx._modules.zero import require_optimizer
 from spmdx._pipelines.held import tensors_of
 from spmdx._program.memory_limit import get_memory_limit, limit_to, without_memory_limit
@@ -154,7 +154,7 @@ def predict(
     with naming("predict"):
         _require_program(step, model, optimizer, batch)
         samples = tensors_in(batch)[0].shape[0]
-        _require_strategy(strategy, samples)
+        _require_strategy(strategy, model, samples)
         return _searched(
             lambda search: search.predict(strategy),
             Program(step, model, optimizer),
@@ -182,7 +182,7 @@ def _plan_what_was_recorded() -> None:
         _C.flush()
 
 
-def _require_strategy(strategy: Any, samples: int) -> None:
+def _require_strategy(strategy: Any, model: torch.nn.Module, samples: int) -> None:
     if not isinstance(strategy, Strategy):
         raise ShardingError(
             f"the strategy is a {type(strategy).__name__}. Expected a spmdx.auto.Strategy. Write "
@@ -194,7 +194,17 @@ def _require_strategy(strategy: Any, samples: int) -> None:
             raise ShardingError(
                 f"{name} of the strategy is {size!r}. Expected a number, at least 1. Write 2."
             )
-    _stages(strategy.zero)
+    if not _is_stage(strategy.zero):
+        raise ShardingError(
+            f"zero of the strategy is {strategy.zero!r}. Expected one of {STAGES}. Write 1."
+        )
+    if not isinstance(strategy.schedule, str | None):
+        raise ShardingError(
+            f"the schedule of the strategy is {strategy.schedule!r}. Expected the name of one. "
+            "Write '1f1b'."
+        )
+    if strategy.plan is not None:
+        require_plan(strategy.plan, list(tensors_of(model)))
     pieces = strategy.data * strategy.microbatches
     if samples % pieces:
         raise ShardingError(
@@ -250,14 +260,19 @@ def _limit(given: int | str | None) -> int | None:
 
 
 def _stages(zero: Any) -> list[int]:
-    stages = [zero] if isinstance(zero, int) else list(zero)
-    if not stages or any(stage not in STAGES or isinstance(stage, bool) for stage in stages):
+    stages = list(zero) if isinstance(zero, Iterable) else [zero]
+    if not stages or not all(map(_is_stage, stages)):
         raise ShardingError(f"zero is {zero!r}. Expected some of {STAGES}. Write (0, 1).")
     return sorted(set(stages))
 
 
+def _is_stage(zero: Any) -> bool:
+    return isinstance(zero, int) and not isinstance(zero, bool) and zero in STAGES
+
+
 def _schedules(schedules: Any) -> list[str]:
-    orders = [schedules] if isinstance(schedules, str) else list(schedules)
+    is_one = isinstance(schedules, str) or not isinstance(schedules, Iterable)
+    orders = [schedules] if is_one else list(schedules)
     for schedule in orders:
         if not isinstance(schedule, str):
             raise ShardingError(

@@ -13,9 +13,9 @@ import spmdx._C as _C
 from spmdx._annotate.annotation import annotate, handle_for, sharding_of
 from spmdx._annotate.mesh import Mesh
 from spmdx._auto.alike import Kind
-from spmdx._auto.checkpoints import Around, checkpoints_around, is_second_time
 from spmdx._auto.depths import depths_in
-from spmdx._auto.parts import Call, Part, Run, cost_of, parts_of
+from spmdx._auto.parts.checkpoints import Around, checkpoints_around, is_second_time
+from spmdx._auto.parts.costs import Call, Part, Run, cost_of, parts_of
 from spmdx._pipelines.held import tensors_of
 from spmdx._pipelines.trial import gradient_like, lazy_in
 from spmdx._pipelines.units import Units

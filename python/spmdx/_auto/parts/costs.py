@@ -6,7 +6,7 @@ from dataclasses import asdict, astuple, dataclass, replace
 from typing import Any, NamedTuple
 
 import spmdx._C as _C
-from spmdx._auto.checkpoints import Again, computed_again
+from spmdx._auto.parts.checkpoints import Again, computed_again
 
 
 @dataclass
@@ -89,7 +89,9 @@ def parts_of(calls: Sequence[Call]) -> list[Part]:
     parts = []
     for at, (call, again) in enumerate(zip(calls, computed_again(within), strict=True)):
         path = within[at]
-        held = [c.run.part.activation_bytes for c, w in zip(calls, within, strict=True) if w == path]
+        held = [
+            c.run.part.activation_bytes for c, w in zip(calls, within, strict=True) if w == path
+        ]
         own = call.run.part.activation_bytes
         among = 0 if not path else sum(held) - (own if again.is_last else 0)
         parts.append(call.part(again, among))
