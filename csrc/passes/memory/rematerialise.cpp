@@ -68,6 +68,10 @@ class Rematerialiser {
   Graph run() {
     const int64_t free = predict_peak_bytes(graph_).bytes, way = std::max(free - limit_, free / kShortestWay);
     best_.peak = free;
+    if (needed_at_worst() > limit_) {  // nothing will do; what holds least is still told
+      try_for(limit_, 1, INT64_MAX);
+      return best_.drops.rebuild(graph_).graph;
+    }
     for (const double further : kAims) {
       for (const double weight : kWeights)
         try_for(limit_ - static_cast<int64_t>(further * static_cast<double>(way)), weight, INT64_MAX);
@@ -136,6 +140,19 @@ class Rematerialiser {
       give_up(piece);
     }
     return any;
+  }
+
+  // What is held at the worst moment and cannot be dropped then.
+  int64_t needed_at_worst() {
+    const Rebuilt same = now_tried_.drops.rebuild(graph_);
+    const PeakBytes peak = predict_peak_bytes(same.graph);
+    const MemoryUseOfRun use = predict_memory(same.graph, peak);
+    if (use.at == kNone) return peak.bytes;
+    now_ = same.for_node[use.at];
+    look_around(same, use);
+    int64_t needed = peak.bytes;
+    for (const Piece& piece : pieces_of(same, use)) needed -= piece.bytes;
+    return needed;
   }
 
   // What is read by the op that runs, what is read later, and what is computed anew later anyway.
