@@ -10,11 +10,11 @@ import torch
 from torch.utils._pytree import tree_flatten, tree_map
 
 import spmdx._C as _C
-from spmdx._annotate.annotation import annotate, handle_for, sharding_of
+from spmdx._annotate.annotation import sharding_of
 from spmdx._annotate.mesh import Mesh
 from spmdx._auto.alike import Kind
 from spmdx._auto.depths import depths_in
-from spmdx._pipelines.held import tensors_of
+from spmdx._auto.laid import Layout
 from spmdx._pipelines.trial import gradient_like, lazy_in
 from spmdx._pipelines.units import Units
 
@@ -72,9 +72,7 @@ class Trial:
         self._held = {
             n: {id(t) for t in [*u.parameters(), *u.buffers()]} for n, u in units.whole.items()
         }
-        self._names = {id(t): n for n, t in tensors_of(program.model).items()}
-        self._mesh: Mesh | None = None
-        self._specs: Mapping[str, tuple] = {}
+        self._layout = Layout(program.model)
         self._chain: list[Part] = []
         self._counted: set[int] = set()  # parameters whose bytes a part has
         self._owned: set[int] = set()  # tensors of units that ran
@@ -91,14 +89,13 @@ class Trial:
             batch: the microbatch.
         """
         self._chain, self.order, self._counted, self._owned = [], [], set(), set()
-        self._mesh, self._specs = mesh, specs
-        lay(self._mark(self._opened()))
+        self._layout.change(mesh, specs)
         self._beside = []
         with self._in_place():
             self._program.step([batch])
             rest = _C.planned()
         self._add_loss(rest)
-        self._count_opened()
+        self._count_others()
         self._program.model.zero_grad(set_to_none=True)
         return _cost_of(self._chain)
 
@@ -114,24 +111,6 @@ class Trial:
         last.activation_bytes += kept
         last.transient_bytes = max(last.transient_bytes, rest.peak_bytes - kept)
         self._chain[-1], self._beside = last, []
-
-    def _opened(self) -> list[torch.Tensor]:
-        """What the modules hold that were opened."""
-        opened = self._units.opened.values()
-        own = [t for m in opened for t in [*m._parameters.values(), *m._buffers.values()]]
-        return list({id(t): t for t in own if t is not None}.values())
-
-    def _mark(self, tensors: list[torch.Tensor]) -> list[torch.Tensor]:
-        for tensor in tensors:
-            if self._mesh is None:
-                _C.annotate(tensor, None, False)
-                continue
-            spec = self._spec(tensor) or (None,) * tensor.dim()
-            annotate(tensor, handle_for(tensor, self._mesh, spec))
-        return tensors
-
-    def _spec(self, tensor: torch.Tensor) -> tuple | None:
-        return self._specs.get(self._names.get(id(tensor), ""))
 
     @contextlib.contextmanager
     def _in_place(self) -> Iterator[None]:
@@ -158,8 +137,8 @@ class Trial:
             own, (leaves, tree) = self._parameters[name], tree_flatten((args, kwargs))
             key = (
                 id(self._kinds[name]),
-                str(self._mesh),
-                *map(self._spec, own),
+                str(self._layout.mesh),
+                *map(self._layout.spec, own),
                 repr(tree),
                 *map(_described, leaves),
             )
@@ -191,7 +170,6 @@ class Trial:
     def _planned(self, name: str, original: Callable[..., Any], args: Any, kwargs: Any) -> Run:
         unit = self._units.whole[name]
         held = [*unit.parameters(), *unit.buffers()]
-        lay(self._mark(held))
         part, self._saved = Part(), []
         try:
             with self._watched(name, unit):
@@ -268,10 +246,9 @@ class Trial:
             state = optimizer.state.pop(parameter, {})
             part.state_bytes += sum(map(_bytes, lazy_in(state)))
 
-    def _count_opened(self) -> None:
-        """What modules hold that were opened counts as the first part's."""
-        left = [p for p in self._opened() if isinstance(p, torch.nn.Parameter)]
-        left = [p for p in left if id(p) not in self._counted]
+    def _count_others(self) -> None:
+        """What no unit counted, as of modules that are opened or never called, is the first's."""
+        left = [p for p in self._program.model.parameters() if id(p) not in self._counted]
         if left:
             first = replace(self._chain[0])
             self._count(first, left)
@@ -296,20 +273,6 @@ def _cost_of(chain: list[Part]) -> "_C.ModelCost":
             places[id(part)] = len(parts)
             parts.append(part)
     return _C.ModelCost([asdict(part) for part in parts], [places[id(part)] for part in chain])
-
-
-def lay(tensors: list[torch.Tensor]) -> None:
-    """Lays tensors as they are annotated, whatever they were before; nobody knows their values."""
-    with torch.no_grad():
-        for tensor in tensors:
-            if _C.is_lazy(tensor):
-                unknown(tensor)
-    _C.flush()
-
-
-def unknown(tensor: torch.Tensor) -> torch.Tensor:
-    """The tensor, with values that nobody can ask for while only planning goes on."""
-    return tensor.zero_() if tensor.is_complex() else tensor.random_(0, 2)
 
 
 def _bytes(tensor: torch.Tensor) -> int:

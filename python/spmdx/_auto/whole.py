@@ -8,8 +8,9 @@ from typing import Any
 import torch
 
 import spmdx._C as _C
+from spmdx._auto.laid import lay
 from spmdx._auto.strategy import Strategy
-from spmdx._auto.trial import Program, lay
+from spmdx._auto.trial import Program
 from spmdx._modules.zero import forget
 
 ANOTHER_WAY = 0.5  # of an estimate, that a plan takes

@@ -1,0 +1,113 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Programs beside the usual: what they read and do beside calling modules is planned as well."""
+
+import re
+
+import pytest
+import spmdx
+import torch
+import torch.nn.functional as F
+from torch import nn
+
+pytestmark = pytest.mark.usefixtures("double_precision")
+SAMPLES = 16
+
+
+class Lora(nn.Module):
+    """Reads the weight of a layer that it never calls."""
+
+    def __init__(self):
+        super().__init__()
+        self.first, self.base, self.last = nn.Linear(8, 64), nn.Linear(64, 64), nn.Linear(64, 8)
+        self.down, self.up = nn.Parameter(torch.ones(4, 64) / 9), nn.Parameter(torch.ones(64, 4))
+
+    def forward(self, x):
+        weight = self.base.weight + self.up @ self.down
+        return self.last(F.linear(torch.relu(self.first(x)), weight, self.base.bias))
+
+
+class Lists(nn.Module):
+    """Holds parameters in a list."""
+
+    def __init__(self):
+        super().__init__()
+        self.ends = nn.ParameterList([torch.ones(8, 32) / 9, torch.ones(32, 8) / 9])
+        self.blocks = nn.ModuleList(nn.Linear(32, 32) for _ in range(2))
+
+    def forward(self, x):
+        x = x @ self.ends[0]
+        for block in self.blocks:
+            x = x + torch.relu(block(x))
+        return x @ self.ends[1]
+
+
+def mlp():
+    return nn.Sequential(*(m for _ in range(3) for m in (nn.Linear(8, 8), nn.Tanh())))
+
+
+def loss_of(model, batch, count):
+    return (model(batch) - 1).square().mean() / count
+
+
+def adam(model):
+    optimizer = torch.optim.AdamW(model.parameters(), lr=1e-2)
+
+    def step(batches):
+        for batch in batches:
+            loss_of(model, batch, len(batches)).backward()
+        optimizer.step()
+        optimizer.zero_grad()
+
+    return step, optimizer
+
+
+def batch_of(samples=SAMPLES):
+    return torch.linspace(-2, 2, samples * 8).sin().reshape(samples, 8)
+
+
+def found(make, training=adam, devices=4, samples=SAMPLES, **kwargs):
+    """A plan, and what it is of."""
+    torch.manual_seed(0)
+    model = make().to("spmdx")
+    step, optimizer = training(model)
+    batch = batch_of(samples)
+    plan = spmdx.auto.search(step, model, optimizer, batch, devices=devices, **kwargs)
+    return plan, model, step, optimizer
+
+
+def trained(make, training, batches):
+    torch.manual_seed(0)
+    model = make()
+    step, _ = training(model)
+    for _ in range(3):
+        step(batches)
+    return model.state_dict()
+
+
+def assert_trains(make, training, plan, model, step, optimizer):
+    """As plain PyTorch does with the same microbatches."""
+    plan.apply(model, optimizer)
+    for _ in range(3):
+        step(plan.split(batch_of()))
+        spmdx.mark_step()
+    parts = spmdx.auto.split(batch_of(), plan.strategy.microbatches)
+    for name, value in trained(make, training, parts).items():
+        made = model.state_dict()[name].cpu()
+        torch.testing.assert_close(made, value, rtol=1e-9, atol=1e-9, msg=name)
+
+
+@pytest.mark.parametrize("topology", ["in-process", "nvlink"])
+@pytest.mark.parametrize("devices", [2, 4])
+@pytest.mark.parametrize("make", [Lora, Lists])
+def test_modules_that_are_held_and_never_called_are_cut(make, devices, topology):
+    plan, *program = found(make, devices=devices, topology=topology)
+    assert "tensor" in {candidate.strategy.family for candidate in plan.candidates}
+    assert_trains(make, adam, plan, *program)
+
+
+def test_what_is_never_called_counts_for_the_number_of_devices():
+    with pytest.raises(spmdx.ShardingError) as caught:
+        found(Lists, devices=2, memory_limit=20_000)
+    many = int(re.search(r"Pass devices=(\d+)", str(caught.value))[1])
+    assert many > 2
+    assert found(Lists, devices=many, memory_limit=20_000)[0].strategy.devices == many
