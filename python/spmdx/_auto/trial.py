@@ -3,7 +3,7 @@
 
 import contextlib
 from collections.abc import Callable, Iterator, Mapping
-from dataclasses import asdict, dataclass, replace
+from dataclasses import replace
 from typing import Any, NamedTuple
 
 import torch
@@ -13,8 +13,10 @@ import spmdx._C as _C
 from spmdx._annotate.annotation import sharding_of
 from spmdx._annotate.mesh import Mesh
 from spmdx._auto.alike import Kind
+from spmdx._auto.checkpoints import Around, checkpoints_around, is_second_time
 from spmdx._auto.depths import depths_in
 from spmdx._auto.laid import Layout
+from spmdx._auto.parts import Call, Part, Run, cost_of, parts_of
 from spmdx._pipelines.trial import gradient_like, lazy_in
 from spmdx._pipelines.units import Units
 
@@ -25,32 +27,6 @@ class Program(NamedTuple):
     step: Callable[[list[Any]], Any]
     model: torch.nn.Module
     optimizer: torch.optim.Optimizer | None
-
-
-@dataclass
-class Part:
-    """A part of the model, as ``csrc/passes/parallelism/estimate.h`` has it."""
-
-    forward_ns: int = 0
-    backward_ns: int = 0
-    wire_bytes: int = 0
-    activation_bytes: int = 0
-    transient_bytes: int = 0
-    output_bytes: int = 0
-    parameter_bytes: int = 0
-    gradient_bytes: int = 0
-    state_bytes: int = 0
-    fixed_bytes: int = 0
-    accumulate_ns: int = 0
-    update_ns: int = 0
-
-
-@dataclass
-class Run:
-    """A part that was planned, and what it gave."""
-
-    part: Part
-    outputs: Any
 
 
 class Trial:
@@ -73,12 +49,14 @@ class Trial:
             n: {id(t) for t in [*u.parameters(), *u.buffers()]} for n, u in units.whole.items()
         }
         self._layout = Layout(program.model)
+        self._calls: list[Call] = []
         self._chain: list[Part] = []
         self._counted: set[int] = set()  # parameters whose bytes a part has
         self._owned: set[int] = set()  # tensors of units that ran
         # Tensors that are saved for backward passes: by the unit that runs, and outside of all.
         self._saved: list[torch.Tensor] | None = None
         self._beside: list[torch.Tensor] = []
+        self._kept: dict[int, torch.Tensor] = {}  # of the latter, by memory, those that are counted
 
     def run(self, mesh: Mesh | None, specs: Mapping[str, tuple], batch: Any) -> "_C.ModelCost":
         """Plans a step of one microbatch.
@@ -88,16 +66,20 @@ class Trial:
             specs: of the parameters that are cut.
             batch: the microbatch.
         """
-        self._chain, self.order, self._counted, self._owned = [], [], set(), set()
+        self._calls, self._chain, self.order = [], [], []
+        self._counted, self._owned = set(), set()
         self._layout.change(mesh, specs)
-        self._beside = []
+        self._beside, self._kept = [], {}
         with self._in_place():
             self._program.step([batch])
             rest = _C.planned()
+        for call, part in zip(self._calls, parts_of(self._calls), strict=True):
+            self._append(call.unit, part)
         self._add_loss(rest)
         self._count_others()
         self._program.model.zero_grad(set_to_none=True)
-        return _cost_of(self._chain)
+        self._calls = []
+        return cost_of(self._chain)
 
     def _add_loss(self, rest: "_C.PlannedCost") -> None:
         """What the program does behind the last part, as a part of that."""
@@ -107,10 +89,18 @@ class Trial:
         last = replace(self._chain[-1])
         last.backward_ns += rest.ns
         last.wire_bytes += rest.wire_bytes
-        kept = sum(map(_bytes, {_C.memory_id(t): t for t in self._beside}.values()))
+        kept = self._kept_beside()
         last.activation_bytes += kept
         last.transient_bytes = max(last.transient_bytes, rest.peak_bytes - kept)
-        self._chain[-1], self._beside = last, []
+        self._chain[-1], self._kept = last, {}
+
+    def _kept_beside(self) -> int:
+        """Bytes that were saved outside of units since this was asked last."""
+        saved = {_C.memory_id(t): t for t in self._beside}
+        fresh = [t for memory, t in saved.items() if memory not in self._kept]
+        self._kept |= saved
+        self._beside = []
+        return sum(map(_bytes, fresh))
 
     @contextlib.contextmanager
     def _in_place(self) -> Iterator[None]:
@@ -131,32 +121,36 @@ class Trial:
 
     def _forward(self, name: str, original: Callable[..., Any]) -> Callable[..., Any]:
         def forward(*args: Any, **kwargs: Any) -> Any:
-            if self._saved is not None:  # within another unit, or its checkpoint's second time
+            if self._saved is not None:  # within another unit
                 return original(*args, **kwargs)
-            before = _C.planned()
-            own, (leaves, tree) = self._parameters[name], tree_flatten((args, kwargs))
-            key = (
-                id(self._kinds[name]),
-                str(self._layout.mesh),
-                *map(self._layout.spec, own),
-                repr(tree),
-                *map(_described, leaves),
-            )
+            around, is_second = checkpoints_around(), is_second_time()
+            if around.hides_gradients:
+                args, kwargs = tree_map(_learning, (args, kwargs))
+            before_ns = 0 if is_second else _C.planned().ns
+            key = self._key(name, (args, kwargs), bool(around.each) or is_second)
             run = self._known.get(key)
             if run is None:
-                run = self._known[key] = self._planned(name, original, args, kwargs)
-            self._counted.update(map(id, own))
-            self._append(name, run.part, before.ns)
+                run = self._known[key] = self._planned(name, original, args, kwargs, around)
+            if not is_second:
+                self._counted.update(map(id, self._parameters[name]))
+                beside = self._kept_beside() if around.each else 0
+                self._calls.append(Call(name, run, before_ns, beside, around.each))
             return tree_map(_detached, run.outputs)  # of its own, as each call gives
 
         return forward
 
-    def _append(self, name: str, part: Part, before_ns: int) -> None:
+    def _key(self, name: str, given: Any, is_within: bool) -> tuple:
+        """What a unit's cost depends on."""
+        leaves, tree = tree_flatten(given)
+        specs = map(self._layout.spec, self._parameters[name])
+        described = map(_described, leaves)
+        kind = id(self._kinds[name])
+        return kind, str(self._layout.mesh), is_within, *specs, repr(tree), *described
+
+    def _append(self, name: str, part: Part) -> None:
         """The next part of the chain; without a tensor of its own it belongs to the one before."""
         own = self._held[name] - self._owned
         self._owned |= own
-        if before_ns:
-            part = replace(part, forward_ns=part.forward_ns + before_ns)
         if own or not self._chain:
             self._chain.append(part)
             self.order.append(name)
@@ -167,23 +161,53 @@ class Trial:
         both |= {"output_bytes": part.output_bytes, "transient_bytes": passing}
         self._chain[-1] = Part(**both)
 
-    def _planned(self, name: str, original: Callable[..., Any], args: Any, kwargs: Any) -> Run:
+    def _planned(
+        self, name: str, original: Callable[..., Any], args: Any, kwargs: Any, around: Around
+    ) -> Run:
         unit = self._units.whole[name]
         held = [*unit.parameters(), *unit.buffers()]
         part, self._saved = Part(), []
+        learns = torch.is_grad_enabled() or around.hides_gradients
+        own_hooks = torch.autograd.graph.saved_tensors_hooks(self._save, lambda saved: saved)
         try:
-            with self._watched(name, unit):
-                outputs = original(*args, **kwargs)
-            forward = _C.planned()
-            part.forward_ns, part.wire_bytes = forward.ns, forward.wire_bytes
-            kept = {_C.memory_id(t) for t in held}
-            saved = {_C.memory_id(t): t for t in self._saved}
-            part.activation_bytes = sum(_bytes(t) for m, t in saved.items() if m not in kept)
-            part.output_bytes = sum(map(_bytes, lazy_in(outputs)))
-            self._go_back(part, unit, lazy_in((args, kwargs)), lazy_in(outputs))
+            with torch.set_grad_enabled(learns), own_hooks:
+                with self._watched(name, unit):
+                    outputs = original(*args, **kwargs)
+                forward = _C.planned()
+                part.forward_ns, part.wire_bytes = forward.ns, forward.wire_bytes
+                kept = {_C.memory_id(t) for t in held}
+                saved = {_C.memory_id(t): t for t in self._saved}
+                part.activation_bytes = sum(_bytes(t) for m, t in saved.items() if m not in kept)
+                part.output_bytes = sum(map(_bytes, lazy_in(outputs)))
+                self._go_back(part, unit, lazy_in((args, kwargs)), lazy_in(outputs))
+                run = Run(part, tree_map(_detached, outputs), forward.wire_bytes)
+                if around.each and part.backward_ns:
+                    saved, self._saved = {}, []
+                    del outputs
+                    run.again = self._again(run, unit, original, (args, kwargs))
         finally:
             self._saved = None
-        return Run(part, tree_map(_detached, outputs))
+        return run
+
+    def _again(self, run: Run, unit: Any, original: Callable[..., Any], given: Any) -> Part:
+        """The part where its backward pass computes it again, as far as that pass reads it."""
+        seeds = [gradient_like(t) for t in lazy_in(run.outputs) if t.requires_grad]
+        wanted = [t for t in [*lazy_in(given), *unit.parameters()] if t.requires_grad]
+        _C.planned()
+        outputs = original(*given[0], **given[1])
+        ends = [t for t in lazy_in(outputs) if t.requires_grad]
+        found = torch.autograd.grad(ends, wanted, seeds, allow_unused=True)
+        del outputs, ends  # what nobody holds is not planned
+        self._saved = []
+        both = _C.planned()
+        del found
+        held = 2 * sum(map(_bytes, unit.parameters()))  # with their gradients
+        return replace(
+            run.part,
+            backward_ns=both.ns,
+            wire_bytes=run.forward_wire_bytes + both.wire_bytes,
+            transient_bytes=max(0, both.peak_bytes - held),
+        )
 
     @contextlib.contextmanager
     def _watched(self, name: str, unit: torch.nn.Module) -> Iterator[None]:
@@ -197,7 +221,7 @@ class Trial:
         self.depths[kind] = depths
 
     def _save(self, tensor: torch.Tensor) -> torch.Tensor:
-        if _C.is_lazy(tensor):
+        if _C.is_lazy(tensor) and not is_second_time():
             (self._beside if self._saved is None else self._saved).append(tensor)
         return tensor.detach()
 
@@ -264,17 +288,6 @@ def _time_to_add(parameters: list[torch.nn.Parameter]) -> int:
     return int(_C.planned().ns)
 
 
-def _cost_of(chain: list[Part]) -> "_C.ModelCost":
-    """Parts that are the same as one, and their order."""
-    places: dict[int, int] = {}
-    parts: list[Part] = []
-    for part in chain:
-        if id(part) not in places:
-            places[id(part)] = len(parts)
-            parts.append(part)
-    return _C.ModelCost([asdict(part) for part in parts], [places[id(part)] for part in chain])
-
-
 def _bytes(tensor: torch.Tensor) -> int:
     return _C.local_bytes(tensor) if _C.is_lazy(tensor) else 0
 
@@ -291,3 +304,10 @@ def _detached(value: Any) -> Any:
     if not isinstance(value, torch.Tensor):
         return value
     return value.detach().requires_grad_(value.requires_grad)
+
+
+def _learning(value: Any) -> Any:
+    """As a reentrant checkpoint gives it to what it computes again."""
+    if not isinstance(value, torch.Tensor) or not value.is_floating_point():
+        return value
+    return value.detach().requires_grad_()
