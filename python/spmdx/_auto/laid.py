@@ -56,3 +56,8 @@ def lay(tensors: Sequence[torch.Tensor]) -> None:
 def unknown(tensor: torch.Tensor) -> torch.Tensor:
     """The tensor, with values that nobody can ask for while only planning goes on."""
     return tensor.zero_() if tensor.is_complex() else tensor.random_(0, 2)
+
+
+def local_bytes(tensor: torch.Tensor) -> int:
+    """What a device holds of it; 0 of a tensor that is elsewhere."""
+    return _C.local_bytes(tensor) if _C.is_lazy(tensor) else 0

@@ -111,3 +111,117 @@ def test_what_is_never_called_counts_for_the_number_of_devices():
     many = int(re.search(r"Pass devices=(\d+)", str(caught.value))[1])
     assert many > 2
     assert found(Lists, devices=many, memory_limit=20_000)[0].strategy.devices == many
+
+
+def looking(look):
+    """Training that does something with gradients between backward and the optimizer's step."""
+
+    def training(model):
+        optimizer = torch.optim.AdamW(model.parameters(), lr=1e-2)
+
+        def step(batches):
+            for batch in batches:
+                loss_of(model, batch, len(batches)).backward()
+            look(model)
+            optimizer.step()
+            optimizer.zero_grad()
+
+        return step, optimizer
+
+    return training
+
+
+def halved(model):
+    for parameter in model.parameters():
+        parameter.grad.mul_(0.5)
+
+
+def normed(model):
+    norm = sum(p.grad.square().sum() for p in model.parameters()).sqrt()
+    for parameter in model.parameters():
+        parameter.grad = parameter.grad / (norm + 1)
+
+
+def clipped(model):
+    nn.utils.clip_grad_value_(model.parameters(), 0.01)
+
+
+def by_hand(model):
+    def step(batches):
+        for batch in batches:
+            loss_of(model, batch, len(batches)).backward()
+        with torch.no_grad():
+            for parameter in model.parameters():
+                parameter -= 0.1 * parameter.grad
+                parameter.grad = None
+
+    return step, None
+
+
+def by_autograd(model):
+    def step(batches):
+        own = list(model.parameters())
+        for batch in batches:
+            gradients = torch.autograd.grad(loss_of(model, batch, len(batches)), own)
+            with torch.no_grad():
+                for parameter, gradient in zip(own, gradients, strict=True):
+                    parameter.sub_(gradient, alpha=0.1)
+
+    return step, None
+
+
+LOOKING = {look.__name__: looking(look) for look in (halved, normed, clipped)}
+LOOKING |= {"by_hand": by_hand, "by_autograd": by_autograd}
+
+
+@pytest.mark.parametrize("make", [mlp, Lora])
+@pytest.mark.parametrize("name", LOOKING)
+def test_gradients_can_be_looked_at(name, make):
+    plan, *program = found(make, LOOKING[name])
+    assert_trains(make, LOOKING[name], plan, *program)
+
+
+def times(training, make=Lora):
+    """Of the estimates of strategies that are not planned whole."""
+    plan, *_ = found(make, training, hardware="h100-80", topology="infiniband")
+    return {str(c.strategy): c.step_ns for c in plan.candidates if not c.planned}
+
+
+def test_gradients_that_are_looked_at_are_counted_once():
+    def seen(model):
+        assert all(parameter.grad is not None for parameter in model.parameters())
+
+    plain = times(adam)
+    assert plain and times(looking(seen)) == plain
+    more = times(looking(halved))
+    common = plain.keys() & more.keys()
+    assert common and all(plain[key] < more[key] < 1.5 * plain[key] for key in common)
+
+
+def test_layers_that_change_their_input_in_place_are_planned():
+    def make():
+        layers = nn.Linear(8, 32), nn.ReLU(inplace=True), nn.Linear(32, 8), nn.ReLU(inplace=True)
+        return nn.Sequential(*layers)
+
+    plan, *program = found(make)
+    assert_trains(make, adam, plan, *program)
+
+
+def test_an_optimizer_that_needs_a_closure_is_told():
+    def training(model):
+        optimizer = torch.optim.LBFGS(model.parameters())
+
+        def step(batches):
+            def closure():
+                optimizer.zero_grad()
+                loss = sum(loss_of(model, batch, len(batches)) for batch in batches)
+                loss.backward()
+                return loss
+
+            optimizer.step(closure)
+
+        return step, optimizer
+
+    said = r"test_search_programs.py:\d+: search: the optimizer, LBFGS, cannot be planned"
+    with pytest.raises(spmdx.ShardingError, match=said):
+        found(mlp, training)
