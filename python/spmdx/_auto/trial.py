@@ -71,6 +71,7 @@ class Trial:
         """
         self._calls, self._chain, self.order = [], [], []
         self._counted, self._owned = set(), set()
+        self._program.model.zero_grad(set_to_none=True)  # of a step that raised
         self._layout.change(mesh, specs)
         self._beside, self._kept = [], {}
         self._behind = Beside()
@@ -192,7 +193,9 @@ class Trial:
                 gradients = self._go_back(part, unit, inputs, lazy_in(outputs))
                 run = Run(part, tree_map(detached, outputs), gradients, forward.wire_bytes)
                 if around.each and part.backward_ns:
-                    saved, self._saved, fresh = {}, [], []
+                    saved.clear()
+                    fresh.clear()
+                    self._saved = []
                     del outputs
                     run.again = self._again(run, unit, original, (args, kwargs))
         finally:

@@ -225,3 +225,70 @@ def test_an_optimizer_that_needs_a_closure_is_told():
     said = r"test_search_programs.py:\d+: search: the optimizer, LBFGS, cannot be planned"
     with pytest.raises(spmdx.ShardingError, match=said):
         found(mlp, training)
+
+
+def normed_layers():
+    layers = nn.Linear(8, 32, bias=False), nn.BatchNorm1d(32), nn.ReLU(), nn.Linear(32, 8)
+    return nn.Sequential(*layers)
+
+
+def sizes(plan, samples=SAMPLES):
+    return {samples // candidate.strategy.microbatches for candidate in plan.candidates}
+
+
+@pytest.mark.parametrize("devices", [1, 2, 4, 8])
+def test_batch_norm_refuses_single_samples(devices):
+    plan, *program = found(normed_layers, devices=devices)
+    assert min(sizes(plan)) == max(2, min(sizes(found(mlp, devices=devices)[0])))
+    assert_trains(normed_layers, adam, plan, *program)
+
+
+class Squeezed(nn.Module):
+    """Gives a single sample another shape, which some losses take and some do not."""
+
+    def __init__(self):
+        super().__init__()
+        self.first, self.last = nn.Linear(8, 16), nn.Linear(16, 4)
+
+    def forward(self, x):
+        return self.last(torch.relu(self.first(x))).squeeze()
+
+
+def with_loss(loss):
+    def training(model):
+        optimizer = torch.optim.AdamW(model.parameters(), lr=1e-2)
+
+        def step(batches):
+            for batch in batches:
+                (loss(model(batch)) / len(batches)).backward()
+            optimizer.step()
+            optimizer.zero_grad()
+
+        return step, optimizer
+
+    return training
+
+
+@pytest.mark.parametrize("loss", [lambda y: y.log_softmax(1).square().mean(), lambda y: y.mean()])
+def test_single_samples_that_get_another_shape_are_left_out(loss):
+    plan, *program = found(Squeezed, with_loss(loss), devices=2)
+    assert 1 not in sizes(plan) and 2 in sizes(plan)
+    assert_trains(Squeezed, with_loss(loss), plan, *program)
+
+
+def test_a_step_that_raises_for_all_sizes_raises_its_own_error():
+    def loss(y):
+        raise KeyError(f"{len(y)} samples")
+
+    with pytest.raises(KeyError, match=f"{SAMPLES} samples"):
+        found(mlp, with_loss(loss))
+
+
+def test_large_microbatches_that_raise_are_left_out():
+    def loss(y):
+        assert len(y) <= 4
+        return y.square().mean()
+
+    plan, *program = found(mlp, with_loss(loss), devices=2)
+    assert max(sizes(plan)) == 4
+    assert_trains(mlp, with_loss(loss), plan, *program)
