@@ -19,10 +19,15 @@ SLACK = 1.2  # of the best whole plan: up to which corrected estimates may be be
 
 
 class Estimates:
-    """Estimates for one program. REQUIRES: nothing but planning goes on."""
+    """Estimates for one program. REQUIRES: nothing but planning goes on.
+
+    Attributes:
+        zero: stages of ZeRO that strategies have.
+    """
 
     def __init__(self, program: Program, space: Space):
-        self._space, self._learns = space, program.optimizer is not None
+        self._space = space
+        self.zero = space.zero if program.optimizer is not None else [0]
         units = units_of(program.model, 2)
         shapes = [t.shape for t in tensors_in(space.batch)]
         choices, kinds = choices_of(program.model, units, shapes)
@@ -49,13 +54,16 @@ class Estimates:
             found.append(self.of(parallelism, cuts, parallelism.microbatches))
         return sorted(found, key=lambda e: e.estimate.step_ns)
 
+    @property
+    def parts(self) -> int:
+        """Of the model, that hold something: so many stages it can have."""
+        return len(self._cost(self._cuts[1], self._sizes.least(1), 1)[1])
+
     def parallelisms(self, devices: int) -> list["_C.Parallelism"]:
         """All of so many devices, whether there is something to cut or not."""
         space = self._space
-        _, order = self._cost(self._cuts[1], self._sizes.least(1), 1)
-        zero = space.zero if self._learns else [0]
-        most = most_model()
-        found = _C.parallelisms(devices, space.samples, most, len(order), zero, space.schedules)
+        most, sizes = most_model(), (devices, space.samples)
+        found = _C.parallelisms(*sizes, most, self.parts, self.zero, space.schedules)
         return [p for p in found if self._sizes.has(space.samples // p.microbatches)]
 
     def of(self, parallelism: "_C.Parallelism", cuts: Cuts | Given, pieces: int) -> Estimated:

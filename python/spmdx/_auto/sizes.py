@@ -16,7 +16,8 @@ class Sizes:
     """The sizes of microbatches for which a step is what it is for the whole batch.
 
     A step may refuse a single sample, as batch norm does; and what squeezes all dims of size 1 may
-    lose that of a single sample. Where neither happens to one sample and to the batch, it never does.
+    lose that of a single sample. Where neither happens to one sample and to the batch, it never
+    does.
     """
 
     def __init__(self, samples: int, plan: Callable[[int], Any]):

@@ -194,7 +194,6 @@ class Trial:
                 run = Run(part, tree_map(detached, outputs), gradients, forward.wire_bytes)
                 if around.each and part.backward_ns:
                     saved.clear()
-                    fresh.clear()
                     self._saved = []
                     del outputs
                     run.again = self._again(run, unit, original, (args, kwargs))

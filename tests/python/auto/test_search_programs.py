@@ -292,3 +292,42 @@ def test_large_microbatches_that_raise_are_left_out():
     plan, *program = found(mlp, with_loss(loss), devices=2)
     assert max(sizes(plan)) == 4
     assert_trains(mlp, with_loss(loss), plan, *program)
+
+
+@pytest.mark.parametrize(
+    "kwargs, said",
+    [
+        ({"schedules": ()}, {"pipeline": "no schedule may be used"}),
+        (
+            {"schedules": ("interleaved:4",)},
+            {
+                "pipeline": "the model has 5 parts that hold parameters, too few for the 16 stages "
+                "of interleaved:4"
+            },
+        ),
+        (
+            {"zero": 3},
+            dict.fromkeys(
+                ("tensor", "pipeline"), 'zero has 3, which shares along "data", and not 0'
+            ),
+        ),
+        (
+            {"devices": 5},
+            {
+                "data": "a batch of 16 is no multiple of 5 samples",
+                "tensor": "no dim of a parameter is a multiple of 5",
+                "hybrid": "5 is no product of two sizes",
+            },
+        ),
+        (
+            {"devices": 8},
+            {"pipeline": "the model has 5 parts that hold parameters, too few for 8 stages"},
+        ),
+        ({}, {}),
+    ],
+)
+def test_why_there_is_no_strategy_of_a_family(kwargs, said):
+    def make():
+        return nn.Sequential(*(m for _ in range(5) for m in (nn.Linear(8, 8), nn.Tanh())))
+
+    assert found(make, **kwargs)[0].unfit == said
