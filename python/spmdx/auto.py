@@ -3,7 +3,7 @@
 
 import contextlib
 import os
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from typing import Any, TypeVar
 
 import torch
@@ -22,7 +22,7 @@ from spmdx._base.sizes import bytes_of
 from spmdx._machine.hardware import Hardware
 from spmdx._machine.in_use import planning_for
 from spmdx._machine.topology import Topology
-from spmdx._modules.marking import require_on_device
+from spmdx._modules.marking import require_on_device, require_plan
 from spmdx._modules.zero import require_optimizer
 from spmdx._pipelines.held import tensors_of
 from spmdx._program.memory_limit import get_memory_limit, limit_to, without_memory_limit
@@ -66,8 +66,8 @@ def search(
         devices: how many; None: those of this program.
         hardware: what they are, as :func:`spmdx.set_hardware` takes it; None: as it is set.
         topology: what joins them, likewise. Devices with nearby numbers have the fast links.
-        memory_limit: of a device, in bytes or as ``"24 GiB"``; None: what the hardware has, or
-            what is set.
+        memory_limit: of a device, in bytes or as ``"24 GiB"``; None: what hardware has that is
+            named here, or a topology here brings; else what :func:`spmdx.set_memory_limit` set.
         zero: stages of ZeRO that may be used; 0 is none.
         schedules: of pipelines that may be used; see :func:`spmdx.nn.pipeline`.
 
@@ -154,7 +154,7 @@ def predict(
     with naming("predict"):
         _require_program(step, model, optimizer, batch)
         samples = tensors_in(batch)[0].shape[0]
-        _require_strategy(strategy, samples)
+        _require_strategy(strategy, model, samples)
         return _searched(
             lambda search: search.predict(strategy),
             Program(step, model, optimizer),
@@ -182,7 +182,7 @@ def _plan_what_was_recorded() -> None:
         _C.flush()
 
 
-def _require_strategy(strategy: Any, samples: int) -> None:
+def _require_strategy(strategy: Any, model: torch.nn.Module, samples: int) -> None:
     if not isinstance(strategy, Strategy):
         raise ShardingError(
             f"the strategy is a {type(strategy).__name__}. Expected a spmdx.auto.Strategy. Write "
@@ -194,7 +194,17 @@ def _require_strategy(strategy: Any, samples: int) -> None:
             raise ShardingError(
                 f"{name} of the strategy is {size!r}. Expected a number, at least 1. Write 2."
             )
-    _stages(strategy.zero)
+    if not _is_stage(strategy.zero):
+        raise ShardingError(
+            f"zero of the strategy is {strategy.zero!r}. Expected one of {STAGES}. Write 1."
+        )
+    if not isinstance(strategy.schedule, str | None):
+        raise ShardingError(
+            f"the schedule of the strategy is {strategy.schedule!r}. Expected the name of one. "
+            "Write '1f1b'."
+        )
+    if strategy.plan is not None:
+        require_plan(strategy.plan, list(tensors_of(model)))
     pieces = strategy.data * strategy.microbatches
     if samples % pieces:
         raise ShardingError(
@@ -241,22 +251,28 @@ def _limit(given: int | str | None) -> int | None:
     if given is None:
         return get_memory_limit()
     limit = bytes_of(given) if isinstance(given, str) else given
-    if isinstance(limit, bool) or not isinstance(limit, int) or limit < 1:
+    if isinstance(limit, bool) or not isinstance(limit, int) or not 0 < limit < 2**63:
         raise ShardingError(
-            f"memory_limit is {given!r}. Expected a number of bytes, or a text. Write '24 GiB'."
+            f"memory_limit is {given!r}. Expected a number of bytes from 1 to 2**63 - 1, or a "
+            "text. Write '24 GiB'."
         )
     return limit
 
 
 def _stages(zero: Any) -> list[int]:
-    stages = [zero] if isinstance(zero, int) else list(zero)
-    if not stages or any(stage not in STAGES or isinstance(stage, bool) for stage in stages):
+    stages = list(zero) if isinstance(zero, Iterable) else [zero]
+    if not stages or not all(map(_is_stage, stages)):
         raise ShardingError(f"zero is {zero!r}. Expected some of {STAGES}. Write (0, 1).")
     return sorted(set(stages))
 
 
+def _is_stage(zero: Any) -> bool:
+    return isinstance(zero, int) and not isinstance(zero, bool) and zero in STAGES
+
+
 def _schedules(schedules: Any) -> list[str]:
-    orders = [schedules] if isinstance(schedules, str) else list(schedules)
+    is_one = isinstance(schedules, str) or not isinstance(schedules, Iterable)
+    orders = [schedules] if is_one else list(schedules)
     for schedule in orders:
         if not isinstance(schedule, str):
             raise ShardingError(

@@ -1,7 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 """Modules: annotate many parameters at once."""
 
-import fnmatch
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from types import MappingProxyType
 from typing import Any
@@ -17,6 +16,7 @@ from spmdx._modules.marking import (
     mark_all,
     require_axis,
     require_module,
+    require_plan,
     specs_by_pattern,
 )
 from spmdx._modules.parallel import parallelize_module as parallelize_module
@@ -25,20 +25,6 @@ from spmdx._modules.zero import zero_as
 from spmdx._pipelines.pipeline import pipeline as pipeline
 from spmdx._report.zero import zero_report as zero_report
 from spmdx.errors import ShardingError, naming
-
-
-def _require_plan(plan: Any, names: Sequence[str]) -> None:
-    if not isinstance(plan, Mapping):
-        raise ShardingError(
-            f"the plan is a {type(plan).__name__}. Expected a dict from patterns of names to "
-            "partition specs. Write {'*.weight': ('data', None)}."
-        )
-    for pattern in plan:
-        if not isinstance(pattern, str) or not fnmatch.filter(names, pattern):
-            raise ShardingError(
-                f"the pattern {pattern!r} matches no parameter or buffer. Expected names "
-                f"like {', '.join(map(repr, names[:3]))}. Mend the pattern, or drop it."
-            )
 
 
 def shard_module(
@@ -79,7 +65,7 @@ def shard_module(
             _shard_by_its_plan(module, require_mesh(mesh), plan, axis)
             return module
         named = {**dict(module.named_parameters()), **dict(module.named_buffers())}
-        _require_plan(plan, list(named))
+        require_plan(plan, list(named))
         mark_all(named, mesh, specs_by_pattern(plan, named))
     return module
 

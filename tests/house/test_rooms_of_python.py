@@ -34,6 +34,7 @@ ROOMS = [
     "_report.chakra",
     "_report.times",
     "_report",
+    "_auto.parts",
     "_auto",
     "_data",
     "_checkpoint.format",

@@ -5,7 +5,7 @@ from collections.abc import Sequence
 
 import spmdx._C as _C
 from spmdx._auto.cuts import Cuts, Given, choices_of, starts_of
-from spmdx._auto.sizes import Sizes
+from spmdx._auto.parts.sizes import Sizes
 from spmdx._auto.space import Estimated, Space, most_model
 from spmdx._auto.strategy import Strategy, tensors_in
 from spmdx._auto.trial import Program, Trial

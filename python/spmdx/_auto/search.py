@@ -14,6 +14,7 @@ from spmdx._auto.strategy import Strategy
 from spmdx._auto.trial import Program
 from spmdx._auto.unfit import unfit
 from spmdx._auto.whole import Whole
+from spmdx._base.sizes import in_bytes
 from spmdx.errors import ShardingError
 
 NEARLY = 0.15  # of the limit of memory, that an estimate may lack: plans may need less
@@ -83,12 +84,12 @@ class Search:
     def _why(self, figures: Candidate | Whole, best: int) -> str:
         if not self._space.has_room(figures.peak_bytes):
             lacking = figures.peak_bytes - self._space.memory_limit
-            return f"lacks {lacking / 2**30:,.2f} GiB"
+            return f"lacks {in_bytes(lacking)}"
         return f"{figures.step_ns / max(best, 1):.2f} x the time"
 
     def _about(self, estimated: int, planned: int) -> str:
         space, hardware = self._space, _C.topology()["hardware"]
-        limit = f", {space.memory_limit / 2**30:,.2f} GiB each" if space.memory_limit else ""
+        limit = f", {in_bytes(space.memory_limit)} each" if space.memory_limit else ""
         return (
             f"{type(self._program.model).__name__}, a batch of {space.samples} on "
             f"{space.devices} devices ({hardware['name']}{limit}): {estimated} strategies "

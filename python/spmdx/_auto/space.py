@@ -9,7 +9,7 @@ from torch.utils._pytree import tree_map
 
 import spmdx._C as _C
 from spmdx._auto.cuts import Cuts, Given
-from spmdx._auto.laid import unknown
+from spmdx._auto.parts.laid import unknown
 from spmdx._auto.strategy import Strategy, tensors_in
 
 MOST_MODEL = 64  # devices that "model" has, where the topology has one level

@@ -13,13 +13,13 @@ import spmdx._C as _C
 from spmdx._annotate.annotation import sharding_of
 from spmdx._annotate.mesh import Mesh
 from spmdx._auto.alike import Kind
-from spmdx._auto.behind import cut_off, detached, results_of
-from spmdx._auto.beside import Beside, with_update
-from spmdx._auto.checkpoints import Around, checkpoints_around, is_second_time
-from spmdx._auto.depths import depths_in
-from spmdx._auto.laid import Layout, local_bytes
-from spmdx._auto.parts import Call, Part, Run, cost_of, parts_of
-from spmdx._auto.updates import Updates, count
+from spmdx._auto.parts.behind import cut_off, detached, results_of
+from spmdx._auto.parts.beside import Beside, with_update
+from spmdx._auto.parts.checkpoints import Around, checkpoints_around, is_second_time
+from spmdx._auto.parts.costs import Call, Part, Run, cost_of, parts_of
+from spmdx._auto.parts.depths import depths_in
+from spmdx._auto.parts.laid import Layout, local_bytes
+from spmdx._auto.parts.updates import Updates, count
 from spmdx._pipelines.trial import gradient_like, lazy_in
 from spmdx._pipelines.units import Units
 

@@ -8,7 +8,7 @@ from typing import Any
 import torch
 
 import spmdx._C as _C
-from spmdx._auto.laid import lay
+from spmdx._auto.parts.laid import lay
 from spmdx._auto.strategy import Strategy
 from spmdx._auto.trial import Program
 from spmdx._modules.zero import forget

@@ -14,6 +14,7 @@ def bytes_of(text: str) -> int | None:
 
 
 def in_bytes(size: float) -> str:
-    """As "1.5 MiB", of a number of bytes."""
+    """As "1.5 MiB", of a number of bytes: with three digits, or as many as a whole number has."""
     unit = [unit for unit, worth in UNITS.items() if worth <= max(size, 1)][-1]
-    return f"{size / UNITS[unit]:.3g} {unit}"
+    number = size / UNITS[unit]
+    return f"{number:,.0f} {unit}" if number >= 999.5 else f"{number:.3g} {unit}"

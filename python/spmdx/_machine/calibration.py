@@ -11,6 +11,8 @@ from spmdx._machine.topology import Topology
 from spmdx._world import processes
 from spmdx.errors import ShardingError, naming
 
+MOST_DEVICES = 64  # that exchange, in seconds
+
 
 def calibrate(path: str | os.PathLike | None = None, *, devices: int = 8) -> Topology:
     """Measure the devices of this program and the links between them; takes seconds.
@@ -27,14 +29,14 @@ def calibrate(path: str | os.PathLike | None = None, *, devices: int = 8) -> Top
     Args:
         path: a file to write the result to; None writes none. Of several processes the first one
             writes it.
-        devices: how many devices of one process exchange, at least 2.
+        devices: how many devices of one process exchange, from 2 to 64.
 
     Returns:
         The topology, the same in all processes, which is not in use until :func:`set_topology` is
         called with it.
 
     Raises:
-        ShardingError: no path, or fewer than 2 devices.
+        ShardingError: no path, fewer than 2 devices, or more than 64.
         CommError: another process did not call it, or died.
 
     Example:
@@ -45,6 +47,11 @@ def calibrate(path: str | os.PathLike | None = None, *, devices: int = 8) -> Top
     with naming("calibrate"):
         if isinstance(devices, bool) or not isinstance(devices, int) or devices < 2:
             raise ShardingError(f"devices is {devices!r}. Expected an int of at least 2. Write 8.")
+        if devices > MOST_DEVICES:
+            raise ShardingError(
+                f"devices is {devices}. Expected at most {MOST_DEVICES}: times grow with their "
+                "square, and figures are of a message and of a byte. Write 8."
+            )
         if path is not None:
             require_path(path, "links.json")
         is_alone = processes.process_count() == 1

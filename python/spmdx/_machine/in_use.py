@@ -104,9 +104,13 @@ def set_hardware(
     with naming("set_hardware"):
         found = None if hardware is None else hardware_of(hardware)
         joined = _topology if topology is None else _topology_of(topology)
-        before = _hardware.memory_bytes if _hardware else 0
-        _use(joined, found)
-    told = found.memory_bytes if found else 0
+        _use_with_its_memory(joined, found)
+
+
+def _use_with_its_memory(topology: Topology | None, hardware: Hardware | None) -> None:
+    before = _hardware.memory_bytes if _hardware else 0
+    _use(topology, hardware)
+    told = hardware.memory_bytes if hardware else 0
     if told or before and before == get_memory_limit():
         limit_to(told or None)
 
@@ -117,16 +121,33 @@ def planning_for(
 ) -> Iterator[None]:
     """A block in which plans are made for these, as :func:`set_hardware` takes them.
 
-    What is None stays what it is.
+    What is None stays what it is; a topology may bring hardware. What that has of memory is the
+    limit; without any, the limit that was set stays. Where there is none, it is the memory of what
+    the topology in use has for hardware.
     """
     before, limit = (_topology, _hardware), get_memory_limit()
+    joined = _topology if topology is None else _topology_of(topology)
+    found = _brought_by(topology) if hardware is None else hardware_of(hardware)
     try:
-        if hardware is not None or topology is not None:
-            set_hardware(_hardware if hardware is None else hardware, topology)
+        if found is not None:
+            _use_with_its_memory(joined, found)
+        elif joined is not _topology:
+            _use(joined, _hardware)
+        if get_memory_limit() is None and _hardware is None:
+            limit_to(get_hardware().memory_bytes or None)
         yield
     finally:
         _use(*before)
         limit_to(limit)
+
+
+def _brought_by(topology: Topology | str | os.PathLike | None) -> Hardware | None:
+    """The hardware of a topology, where it is other than that of those that come with spmdx."""
+    if topology is None:
+        return None
+    hardware = hardware_of(_topology_of(topology).hardware)
+    usual = [Topology.named(name).hardware for name in _C.topology_names()]
+    return None if hardware in usual else hardware
 
 
 def get_hardware() -> Hardware:

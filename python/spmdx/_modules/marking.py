@@ -49,6 +49,21 @@ def specs_by_pattern(plan: Mapping[str, Any], names: Iterable[str]) -> dict[str,
     return {name: plan[patterns[0]] for name, patterns in found.items() if patterns}
 
 
+def require_plan(plan: Any, names: Sequence[str]) -> None:
+    """Raise ShardingError unless each of its patterns matches one of these names."""
+    if not isinstance(plan, Mapping):
+        raise ShardingError(
+            f"the plan is a {type(plan).__name__}. Expected a dict from patterns of names to "
+            "partition specs. Write {'*.weight': ('data', None)}."
+        )
+    for pattern in plan:
+        if not isinstance(pattern, str) or not fnmatch.filter(names, pattern):
+            raise ShardingError(
+                f"the pattern {pattern!r} matches no parameter or buffer. Expected names "
+                f"like {', '.join(map(repr, names[:3]))}. Mend the pattern, or drop it."
+            )
+
+
 def require_axis(mesh: Mesh, axis: Any, argument: str = "axis") -> None:
     """Raise ShardingError unless it is an axis of ``mesh``."""
     names = mesh.axis_names

@@ -3,7 +3,7 @@
 
 import dataclasses
 import inspect
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from typing import Any
 
 import torch
@@ -12,7 +12,9 @@ import spmdx._C as _C
 from spmdx._modules.marking import require_module
 from spmdx._modules.zero import require_optimizer
 from spmdx._report.cells import Drawn, table
-from spmdx.errors import ShardingError, naming
+from spmdx.errors import ShardingError, naming, warn
+
+WAYS = {"capturable", "differentiable", "foreach", "fused"}  # to compute the same, some on GPUs
 
 
 @dataclasses.dataclass(frozen=True)
@@ -26,7 +28,8 @@ class ZeroStage:
         gradients: of the dtype of their parameters.
         optimizer_state: as far as it has the shape of parameters.
         held: all three.
-        wire: to sum gradients up and to gather parameters, once for each forward and backward pass.
+        wire: to sum gradients up, and to gather what was learned; in stage 3 all parameters, once
+            for each forward and backward pass.
     """
 
     stage: int | str
@@ -67,11 +70,22 @@ def _state_of_a_step(
     optimizer: torch.optim.Optimizer, group: dict[str, Any], dtype: torch.dtype, shape: torch.Size
 ) -> dict[str, Any]:
     """What a step of a like optimizer keeps of a parameter of this group, dtype and shape."""
+    kind = type(optimizer)
     stand_in = torch.nn.Parameter(torch.zeros(shape, dtype=dtype, device="cpu"))
-    stand_in.grad = torch.zeros_like(stand_in)
-    known = inspect.signature(type(optimizer)).parameters.keys() & optimizer.defaults.keys()
-    tried = type(optimizer)([stand_in], **{name: group[name] for name in known})
-    tried.step()
+    gradient = torch.zeros_like(stand_in)
+    stand_in.grad = gradient.to_sparse() if issubclass(kind, torch.optim.SparseAdam) else gradient
+    known = inspect.signature(kind).parameters.keys() & optimizer.defaults.keys()
+    options: dict[str, Any] = {name: False if name in WAYS else group[name] for name in known}
+    try:
+        tried = kind([stand_in], **options)
+        tried.step()
+    except Exception as error:  # of whatever it asks for
+        warn(
+            f"zero_report: {kind.__name__} takes no step on a parameter alone: "
+            f"{type(error).__name__}: {error}. Expected one that does, to see what it keeps, which "
+            "is not counted. Let it take a step first."
+        )
+        return {}
     return tried.state[stand_in]
 
 
@@ -101,8 +115,9 @@ def zero_report(model: torch.nn.Module, optimizer: torch.optim.Optimizer, n: int
 
     The formulas are those of the paper for what this model and optimizer hold: P / n, G / n and
     S / n bytes of what is cut, and (n - 1) / n of P or G for each time that they are summed up or
-    gathered. Uneven parts, small parameters that stay whole and what a step needs on its way come
-    on top: these are in the plan.
+    gathered. Parameters that do not learn are cut and gathered in stage 3 alone. Uneven parts,
+    small parameters that stay whole and what a step needs on its way come on top: these are in the
+    plan.
 
     Args:
         model: on any device, "meta" among them.
@@ -139,23 +154,30 @@ def zero_report(model: torch.nn.Module, optimizer: torch.optim.Optimizer, n: int
         row = _C.report_last()
         if row is None:
             return ZeroReport(n, stages)
-        return ZeroReport(n, [*stages, _planned(row)], *_not_sent(row))
+        return ZeroReport(n, [*stages, _planned(row, named.values())], *_not_sent(row))
 
 
 def _stage(stage: int, n: int, parameters: int, gradients: int, state: int, kept: int) -> ZeroStage:
     p = parameters / (n if stage >= 3 else 1) + kept
     g = gradients / (n if stage >= 2 else 1)
     s = state / (n if stage >= 1 else 1)
-    gathers = 2 if stage == 3 else 1
-    wire = (gathers * parameters + gradients) * (n - 1) / n
+    gathered = 2 * parameters if stage == 3 else gradients  # as many bytes as what learns
+    wire = (gathered + gradients) * (n - 1) / n
     return ZeroStage(stage, round(p), round(g), round(s), round(p + g + s), round(wire))
 
 
-def _planned(row: dict[str, Any]) -> ZeroStage:
+def _planned(row: dict[str, Any], parameters: Iterable[torch.Tensor]) -> ZeroStage:
     kinds = row["memory"]["by_kind"]
     held = [kinds[kind] for kind in ("parameters", "gradients", "optimizer state")]
+    held[0] += min(kinds["inputs"], sum(map(_bytes_of_input, parameters)))
     wire = sum(c["bytes"] * c["count"] for c in row["collectives"])
     return ZeroStage("planned", held[0], held[1], held[2], sum(held), wire)
+
+
+def _bytes_of_input(parameter: torch.Tensor) -> int:
+    """Of one that no step changes and nobody annotated, which a plan takes for an input."""
+    is_changed = parameter.requires_grad or not _C.is_lazy(parameter)
+    return 0 if is_changed or _C.annotation(parameter) is not None else _C.local_bytes(parameter)
 
 
 def _not_sent(row: dict[str, Any]) -> tuple[int, int]:

@@ -133,6 +133,8 @@ def test_what_is_no_topology_is_refused():
         spmdx.Topology.load("nowhere.json")
     with pytest.raises(spmdx.ShardingError, match="devices is 1. Expected an int of at least 2"):
         spmdx.calibrate(devices=1)
+    with pytest.raises(spmdx.ShardingError, match="devices is 1000000. Expected at most 64: times"):
+        spmdx.calibrate(devices=10**6)
 
 
 def test_calibration_measures_and_writes(tmp_path):

@@ -74,6 +74,73 @@ def test_state_is_counted_before_it_is_there(kind, values):
     assert "ZeRO over 2 devices" in str(spmdx.nn.zero_report(model, optimizer, 2))
 
 
+class Adapted(nn.Module):
+    """A matrix that does not learn, beside two thin ones that do."""
+
+    def __init__(self):
+        super().__init__()
+        self.whole = nn.Linear(256, 256, bias=False).requires_grad_(False)
+        self.down, self.up = nn.Linear(256, 8, bias=False), nn.Linear(8, 256, bias=False)
+
+    def forward(self, x):
+        return self.whole(x) + self.up(self.down(x))
+
+
+@pytest.mark.parametrize("stage", [0, 1, 2, 3])
+def test_what_does_not_learn_is_held_and_gathered_in_the_last_stage_alone(stage):
+    torch.manual_seed(0)
+    model, mesh = Adapted().to("spmdx"), mesh_of(8)
+    optimizer = torch.optim.AdamW(p for p in model.parameters() if p.requires_grad)
+    if stage:
+        spmdx.nn.zero(model, optimizer, mesh, stage=stage)
+    for _ in range(3):
+        x = spmdx.mark_sharding(torch.randn(2048, 256).to("spmdx"), mesh, ("data", None))
+        model(x).square().mean().backward()
+        optimizer.step()
+        optimizer.zero_grad()
+        spmdx.mark_step()
+    report = spmdx.nn.zero_report(model, optimizer, 8)
+    formula, planned = report.stages[stage], report.stages[4]
+    assert formula.wire == planned.wire + report.kept_copies + report.not_read
+    assert planned.wire == spmdx.explain().wire_bytes
+    assert formula.parameters == planned.parameters
+    assert formula.parameters == 4 * (256 * 256 + 2 * 256 * 8) // (8 if stage == 3 else 1)
+
+
+@pytest.mark.parametrize(
+    "options",
+    [
+        {"capturable": True},
+        {"differentiable": True},
+        {"fused": True},
+        {"foreach": True},
+        {"lr": torch.tensor(0.1), "capturable": True, "foreach": True},
+    ],
+)
+def test_state_is_the_same_whatever_computes_it(options):
+    model = nn.Linear(10, 20, bias=False)
+    optimizer = torch.optim.Adam(model.parameters(), **options)
+    assert spmdx.nn.zero_report(model, optimizer, 2).stages[0].optimizer_state == 2 * 200 * 4
+
+
+def test_state_of_sparse_gradients_is_counted():
+    model = nn.Embedding(20, 10, sparse=True)
+    optimizer = torch.optim.SparseAdam(model.parameters())
+    before = spmdx.nn.zero_report(model, optimizer, 2).stages[0].optimizer_state
+    model(torch.tensor([3])).sum().backward()
+    optimizer.step()
+    after = spmdx.nn.zero_report(model, optimizer, 2).stages[0].optimizer_state
+    assert before == after == 2 * 200 * 4
+
+
+def test_an_optimizer_that_wants_more_than_gradients_warns():
+    model = nn.Linear(10, 20, bias=False)
+    optimizer = torch.optim.LBFGS(model.parameters())
+    with pytest.warns(UserWarning, match="zero_report: LBFGS takes no step on a parameter alone"):
+        report = spmdx.nn.zero_report(model, optimizer, 2)
+    assert report.stages[0].optimizer_state == 0 and report.stages[0].parameters == 800
+
+
 # ---- errors --------------------------------------------------------------------------------------
 
 

@@ -7,8 +7,8 @@ from collections.abc import Iterator, Sequence
 import torch
 
 import spmdx._C as _C
-from spmdx._auto.laid import local_bytes
-from spmdx._auto.parts import Part
+from spmdx._auto.parts.costs import Part
+from spmdx._auto.parts.laid import local_bytes
 from spmdx._pipelines.trial import gradient_like, lazy_in
 from spmdx.errors import ShardingError
 

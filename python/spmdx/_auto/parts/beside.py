@@ -7,7 +7,7 @@ from dataclasses import replace
 import torch
 
 import spmdx._C as _C
-from spmdx._auto.parts import Part
+from spmdx._auto.parts.costs import Part
 
 
 class Beside:

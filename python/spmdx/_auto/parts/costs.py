@@ -8,7 +8,7 @@ from typing import Any, NamedTuple
 import torch
 
 import spmdx._C as _C
-from spmdx._auto.checkpoints import Again, computed_again
+from spmdx._auto.parts.checkpoints import Again, computed_again
 
 
 @dataclass

@@ -38,7 +38,8 @@ class Again(NamedTuple):
 
 def checkpoints_around() -> Around:
     """Those of ``torch.utils.checkpoint`` that run now."""
-    found, hides = [], False
+    found: list[Any] = []
+    hides = False
     frame = sys._getframe()
     while frame is not None:
         if frame.f_code is _CODE:
@@ -72,7 +73,7 @@ def computed_again(within: Sequence[tuple[int, ...]]) -> list[Again]:
 
 
 def _is_last(within: Sequence[tuple[int, ...]], at: int, level: int) -> bool:
-    """Whether the checkpoint at this level has nothing behind the call, or behind that around it."""
+    """Whether the checkpoint at this level has nothing behind the call, or what is around it."""
     path, end = within[at], level + 1
     for other in within[at + 1 :]:
         if other[:end] != path[:end]:
