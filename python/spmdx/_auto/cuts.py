@@ -1,6 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """What the axis "model" cuts: one dim of parameters, or none; parts that are alike, alike."""
 
+import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 
@@ -54,11 +55,11 @@ def choices_of(
     choices: list[Choice] = []
     seen: set[str] = set()
     for kind in {id(k): k for k in kinds.values()}.values():
-        for name, parameter in kind.parameters.items():
-            names = tuple(n for n in kind.full_names(name) if n in learned)
+        for alike in _alike_within(model.get_submodule(kind.units[0]), kind):
+            names = tuple(n for name in alike for n in kind.full_names(name) if n in learned)
             seen.update(names)
-            if names and parameter.dim() > 1:
-                choices.append(_choice(names, kind, name, learned))
+            if names and kind.parameters[alike[0]].dim() > 1:
+                choices.append(_choice(names, kind, alike[0], learned))
     for name, parameter in learned.items():
         if name not in seen and parameter.dim() > 1:
             choices.append(Choice((name,), tuple(parameter.shape)))
@@ -66,6 +67,17 @@ def choices_of(
     if len(lengths) == 1:
         choices.append(Choice((SEQUENCE,), (0, *lengths)))
     return choices, kinds
+
+
+def _alike_within(unit: torch.nn.Module, kind: Kind) -> list[list[str]]:
+    """Names of a unit's parameters: those of layers and directions of a recurrent net in one."""
+    found: dict[tuple, list[str]] = {}
+    for name, parameter in kind.parameters.items():
+        prefix, _, leaf = name.rpartition(".")
+        is_recurrent = isinstance(unit.get_submodule(prefix), torch.nn.RNNBase)
+        stem = re.sub(r"_l\d+(_reverse)?$", "", leaf) if is_recurrent else leaf
+        found.setdefault((prefix, stem, parameter.shape), []).append(name)
+    return list(found.values())
 
 
 def _choice(

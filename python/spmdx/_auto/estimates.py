@@ -5,6 +5,7 @@ from collections.abc import Sequence
 
 import spmdx._C as _C
 from spmdx._auto.cuts import Cuts, Given, choices_of, starts_of
+from spmdx._auto.parts.sizes import Sizes
 from spmdx._auto.space import Estimated, Space, most_model
 from spmdx._auto.strategy import Strategy, tensors_in
 from spmdx._auto.trial import Program, Trial
@@ -18,10 +19,15 @@ SLACK = 1.2  # of the best whole plan: up to which corrected estimates may be be
 
 
 class Estimates:
-    """Estimates for one program. REQUIRES: nothing but planning goes on."""
+    """Estimates for one program. REQUIRES: nothing but planning goes on.
+
+    Attributes:
+        zero: stages of ZeRO that strategies have.
+    """
 
     def __init__(self, program: Program, space: Space):
-        self._space, self._learns = space, program.optimizer is not None
+        self._space = space
+        self.zero = space.zero if program.optimizer is not None else [0]
         units = units_of(program.model, 2)
         shapes = [t.shape for t in tensors_in(space.batch)]
         choices, kinds = choices_of(program.model, units, shapes)
@@ -30,6 +36,7 @@ class Estimates:
         self._costs: dict[tuple, tuple[_C.ModelCost, tuple[str, ...]]] = {}
         self._cuts: dict[int, Cuts] = {1: Cuts(self._choices, (None,) * len(choices))}
         self._usual: dict[int, list[Cuts]] = {}
+        self._sizes = Sizes(space.samples, lambda samples: self._cost(self._cuts[1], samples, 1))
 
     def of_all(self, devices: int, roughly: bool = False) -> list[Estimated]:
         """All parallelisms of so many devices, those that take least first.
@@ -47,17 +54,21 @@ class Estimates:
             found.append(self.of(parallelism, cuts, parallelism.microbatches))
         return sorted(found, key=lambda e: e.estimate.step_ns)
 
+    @property
+    def parts(self) -> int:
+        """Of the model, that hold something: so many stages it can have."""
+        return len(self._cost(self._cuts[1], self._sizes.least(1), 1)[1])
+
     def parallelisms(self, devices: int) -> list["_C.Parallelism"]:
         """All of so many devices, whether there is something to cut or not."""
         space = self._space
-        _, order = self._cost(self._cuts[1], 1, 1)
-        zero = space.zero if self._learns else [0]
-        most = most_model()
-        return _C.parallelisms(devices, space.samples, most, len(order), zero, space.schedules)
+        most, sizes = most_model(), (devices, space.samples)
+        found = _C.parallelisms(*sizes, most, self.parts, self.zero, space.schedules)
+        return [p for p in found if self._sizes.has(space.samples // p.microbatches)]
 
     def of(self, parallelism: "_C.Parallelism", cuts: Cuts | Given, pieces: int) -> Estimated:
         """The estimate, for microbatches of a batch that is split into ``pieces``."""
-        samples = self._space.samples // (parallelism.data * pieces)
+        samples = self._sizes.least(self._space.samples // (parallelism.data * pieces))
         cost, order = self._cost(cuts, samples, parallelism.model)
         estimate = _C.estimate(parallelism, cost, self._space.memory_limit)
         return Estimated(parallelism, estimate, cuts, order)
@@ -82,7 +93,7 @@ class Estimates:
                 return Cuts(self._choices, dims)
 
             def cost(taken: Sequence[int]) -> float:
-                parts, _ = self._cost(cuts(taken), 1, model)
+                parts, _ = self._cost(cuts(taken), self._sizes.least(1), model)
                 return float(_C.estimate(alike, parts, 0).step_ns)
 
             starts = starts_of(self._choices, options, self._trial.depths)
@@ -115,10 +126,11 @@ class Estimates:
         return [[o.index(d) if d in o else 0 for o, d in zip(options, last, strict=True)]]
 
     def _beside_data(self, model: int, devices: int) -> "_C.Parallelism":
-        """Of so many devices those of "model", all others of "data"; a sample a microbatch."""
+        """Of so many devices those of "model", all others of "data"; small microbatches."""
         all_of_them = _C.parallelisms(devices, devices, model, 1, [0], [])
         found = next(p for p in all_of_them if p.model == model and p.microbatches == 1)
-        return found.with_microbatches(max(1, self._space.samples * model // devices))
+        size = self._sizes.least(1) * devices // model  # of a microbatch, of all devices
+        return found.with_microbatches(max(1, self._space.samples // size))
 
     def _cost(
         self, cuts: Cuts | Given, samples: int, model: int
@@ -135,7 +147,7 @@ class Estimates:
                 )
                 mesh = strategy.mesh()
                 batch = strategy.mark_batch(batch, mesh)
-            _C.flush()  # its random numbers are none of the step's
+            _C.flush()  # its random numbers are none of the step's, and what a failed one left
             with without_memory_limit():  # what is computed again, is estimated
                 cost = self._trial.run(mesh, cuts.specs(), batch)
             self._costs[key] = cost, tuple(self._trial.order)

@@ -2,7 +2,6 @@
 """The search: strategies are estimated from plans of parts, and the best are planned whole."""
 
 import dataclasses
-from collections.abc import Iterable
 
 import spmdx._C as _C
 from spmdx._auto.cuts import Given
@@ -13,13 +12,13 @@ from spmdx._auto.space import Estimated, Space
 from spmdx._auto.stages import Strategies
 from spmdx._auto.strategy import Strategy
 from spmdx._auto.trial import Program
+from spmdx._auto.unfit import unfit
 from spmdx._auto.whole import Whole
 from spmdx._base.sizes import in_bytes
 from spmdx.errors import ShardingError
 
 NEARLY = 0.15  # of the limit of memory, that an estimate may lack: plans may need less
 DOUBLINGS = 6  # of the number of devices, to say how many would do
-FAMILIES = "data", "tensor", "pipeline", "hybrid"
 
 
 class Search:
@@ -72,8 +71,9 @@ class Search:
             why = self._why(candidate, least) if place else ""
             share = 1e9 * seconds / (max(candidate.step_ns, 1) * self._space.devices)
             shown.append(dataclasses.replace(candidate, why=why, efficiency=share))
-        unfit = self._unfit(candidate.strategy.family for candidate in shown)
-        return AutoPlan(shown, unfit, self._about(len(estimated), len(wholes)))
+        families = {candidate.strategy.family for candidate in shown}
+        lacking = unfit(families, self._space, self._estimates)
+        return AutoPlan(shown, lacking, self._about(len(estimated), len(wholes)))
 
     def _rank(self, candidate: Candidate) -> tuple[bool, int]:
         return not self._space.has_room(candidate.peak_bytes), candidate.step_ns
@@ -86,20 +86,6 @@ class Search:
             lacking = figures.peak_bytes - self._space.memory_limit
             return f"lacks {in_bytes(lacking)}"
         return f"{figures.step_ns / max(best, 1):.2f} x the time"
-
-    def _unfit(self, families: Iterable[str]) -> dict[str, str]:
-        """By family that no candidate is of, why."""
-        devices, samples = self._space.devices, self._space.samples
-        if devices == 1:
-            return {}
-        why = {
-            "data": f"a batch of {samples} is no multiple of {devices} samples",
-            "tensor": f"no dim of a parameter is a multiple of {devices}",
-            "pipeline": f"the model has fewer than {devices} parts that hold parameters",
-            "hybrid": "no two axes have such sizes",
-        }
-        there = set(families)
-        return {family: why[family] for family in FAMILIES if family not in there}
 
     def _about(self, estimated: int, planned: int) -> str:
         space, hardware = self._space, _C.topology()["hardware"]

@@ -9,8 +9,8 @@ from torch.utils._pytree import tree_map
 
 import spmdx._C as _C
 from spmdx._auto.cuts import Cuts, Given
+from spmdx._auto.parts.laid import unknown
 from spmdx._auto.strategy import Strategy, tensors_in
-from spmdx._auto.trial import unknown
 
 MOST_MODEL = 64  # devices that "model" has, where the topology has one level
 

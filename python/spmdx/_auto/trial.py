@@ -10,13 +10,16 @@ import torch
 from torch.utils._pytree import tree_flatten, tree_map
 
 import spmdx._C as _C
-from spmdx._annotate.annotation import annotate, handle_for, sharding_of
+from spmdx._annotate.annotation import sharding_of
 from spmdx._annotate.mesh import Mesh
 from spmdx._auto.alike import Kind
-from spmdx._auto.depths import depths_in
+from spmdx._auto.parts.behind import cut_off, detached, results_of
+from spmdx._auto.parts.beside import Beside, with_update
 from spmdx._auto.parts.checkpoints import Around, checkpoints_around, is_second_time
 from spmdx._auto.parts.costs import Call, Part, Run, cost_of, parts_of
-from spmdx._pipelines.held import tensors_of
+from spmdx._auto.parts.depths import depths_in
+from spmdx._auto.parts.laid import Layout, local_bytes
+from spmdx._auto.parts.updates import Updates, count
 from spmdx._pipelines.trial import gradient_like, lazy_in
 from spmdx._pipelines.units import Units
 
@@ -48,9 +51,7 @@ class Trial:
         self._held = {
             n: {id(t) for t in [*u.parameters(), *u.buffers()]} for n, u in units.whole.items()
         }
-        self._names = {id(t): n for n, t in tensors_of(program.model).items()}
-        self._mesh: Mesh | None = None
-        self._specs: Mapping[str, tuple] = {}
+        self._layout, self._updates, self._behind = Layout(program.model), Updates(), Beside()
         self._calls: list[Call] = []
         self._chain: list[Part] = []
         self._counted: set[int] = set()  # parameters whose bytes a part has
@@ -70,19 +71,21 @@ class Trial:
         """
         self._calls, self._chain, self.order = [], [], []
         self._counted, self._owned = set(), set()
-        self._mesh, self._specs = mesh, specs
-        lay(self._mark(self._opened()))
+        self._program.model.zero_grad(set_to_none=True)  # of a step that raised
+        self._layout.change(mesh, specs)
         self._beside, self._kept = [], {}
-        with self._in_place():
+        self._behind = Beside()
+        with self._in_place(), self._updates.put_off(self._program.optimizer):
             self._program.step([batch])
             rest = _C.planned()
+        self._program.model.zero_grad(set_to_none=True)
         for call, part in zip(self._calls, parts_of(self._calls), strict=True):
             self._append(call.unit, part)
-        self._add_loss(rest)
-        self._count_opened()
-        self._program.model.zero_grad(set_to_none=True)
+        for cost in self._behind.passes or [rest]:
+            self._add_loss(cost)
+        self._count_others()
         self._calls = []
-        return cost_of(self._chain)
+        return cost_of(with_update(self._chain, rest.ns if self._behind.passes else 0))
 
     def _add_loss(self, rest: "_C.PlannedCost") -> None:
         """What the program does behind the last part, as a part of that."""
@@ -103,25 +106,7 @@ class Trial:
         fresh = [t for memory, t in saved.items() if memory not in self._kept]
         self._kept |= saved
         self._beside = []
-        return sum(map(_bytes, fresh))
-
-    def _opened(self) -> list[torch.Tensor]:
-        """What the modules hold that were opened."""
-        opened = self._units.opened.values()
-        own = [t for m in opened for t in [*m._parameters.values(), *m._buffers.values()]]
-        return list({id(t): t for t in own if t is not None}.values())
-
-    def _mark(self, tensors: list[torch.Tensor]) -> list[torch.Tensor]:
-        for tensor in tensors:
-            if self._mesh is None:
-                _C.annotate(tensor, None, False)
-                continue
-            spec = self._spec(tensor) or (None,) * tensor.dim()
-            annotate(tensor, handle_for(tensor, self._mesh, spec))
-        return tensors
-
-    def _spec(self, tensor: torch.Tensor) -> tuple | None:
-        return self._specs.get(self._names.get(id(tensor), ""))
+        return sum(map(local_bytes, fresh))
 
     @contextlib.contextmanager
     def _in_place(self) -> Iterator[None]:
@@ -148,7 +133,8 @@ class Trial:
             if around.hides_gradients:
                 args, kwargs = tree_map(_learning, (args, kwargs))
             before_ns = 0 if is_second else _C.planned().ns
-            key = self._key(name, (args, kwargs), bool(around.each) or is_second)
+            learns = torch.is_grad_enabled() or around.hides_gradients
+            key = learns, *self._key(name, (args, kwargs), bool(around.each) or is_second)
             run = self._known.get(key)
             if run is None:
                 run = self._known[key] = self._planned(name, original, args, kwargs, around)
@@ -156,17 +142,18 @@ class Trial:
                 self._counted.update(map(id, self._parameters[name]))
                 beside = self._kept_beside() if around.each else 0
                 self._calls.append(Call(name, run, before_ns, beside, around.each))
-            return tree_map(_detached, run.outputs)  # of its own, as each call gives
+            inputs, own = lazy_in((args, kwargs)), self._parameters[name]
+            return results_of(run.outputs, inputs, own, run.gradients, self._behind.began)
 
         return forward
 
     def _key(self, name: str, given: Any, is_within: bool) -> tuple:
         """What a unit's cost depends on."""
         leaves, tree = tree_flatten(given)
-        specs = map(self._spec, self._parameters[name])
+        specs = map(self._layout.spec, self._parameters[name])
         described = map(_described, leaves)
         kind = id(self._kinds[name])
-        return kind, str(self._mesh), is_within, *specs, repr(tree), *described
+        return kind, str(self._layout.mesh), is_within, *specs, repr(tree), *described
 
     def _append(self, name: str, part: Part) -> None:
         """The next part of the chain; without a tensor of its own it belongs to the one before."""
@@ -187,7 +174,7 @@ class Trial:
     ) -> Run:
         unit = self._units.whole[name]
         held = [*unit.parameters(), *unit.buffers()]
-        lay(self._mark(held))
+        inputs, (args, kwargs) = cut_off((args, kwargs))
         part, self._saved = Part(), []
         learns = torch.is_grad_enabled() or around.hides_gradients
         own_hooks = torch.autograd.graph.saved_tensors_hooks(self._save, lambda saved: saved)
@@ -199,12 +186,15 @@ class Trial:
                 part.forward_ns, part.wire_bytes = forward.ns, forward.wire_bytes
                 kept = {_C.memory_id(t) for t in held}
                 saved = {_C.memory_id(t): t for t in self._saved}
-                part.activation_bytes = sum(_bytes(t) for m, t in saved.items() if m not in kept)
-                part.output_bytes = sum(map(_bytes, lazy_in(outputs)))
-                self._go_back(part, unit, lazy_in((args, kwargs)), lazy_in(outputs))
-                run = Run(part, tree_map(_detached, outputs), forward.wire_bytes)
+                part.activation_bytes = sum(
+                    local_bytes(t) for m, t in saved.items() if m not in kept
+                )
+                part.output_bytes = sum(map(local_bytes, lazy_in(outputs)))
+                gradients = self._go_back(part, unit, inputs, lazy_in(outputs))
+                run = Run(part, tree_map(detached, outputs), gradients, forward.wire_bytes)
                 if around.each and part.backward_ns:
-                    saved, self._saved = {}, []
+                    saved.clear()
+                    self._saved = []
                     del outputs
                     run.again = self._again(run, unit, original, (args, kwargs))
         finally:
@@ -223,7 +213,7 @@ class Trial:
         self._saved = []
         both = _C.planned()
         del found
-        held = 2 * sum(map(_bytes, unit.parameters()))  # with their gradients
+        held = 2 * sum(map(local_bytes, unit.parameters()))  # with their gradients
         return replace(
             run.part,
             backward_ns=both.ns,
@@ -249,8 +239,9 @@ class Trial:
 
     def _go_back(
         self, part: Part, unit: Any, inputs: list[torch.Tensor], outputs: list[torch.Tensor]
-    ) -> None:
-        """The backward pass, what the unit holds, and its update."""
+    ) -> list[torch.Tensor | None]:
+        """The backward pass, what the unit holds, and its update; returns the gradients."""
+        gradients: list[torch.Tensor | None] = []
         own = [p for p in unit.parameters() if id(p) not in self._counted]
         ends = [t for t in outputs if t.requires_grad]
         wanted = [t for t in [*inputs, *unit.parameters()] if t.requires_grad]
@@ -261,72 +252,25 @@ class Trial:
             backward = _C.planned()
             part.backward_ns = backward.ns
             part.wire_bytes += backward.wire_bytes
-            held = sum(map(_bytes, unit.parameters())) + part.activation_bytes
-            part.transient_bytes = max(0, backward.peak_bytes - held - sum(map(_bytes, own)))
-            del found
-        part.fixed_bytes = sum(map(_bytes, unit.buffers()))
+            held = sum(map(local_bytes, unit.parameters())) + part.activation_bytes
+            part.transient_bytes = max(0, backward.peak_bytes - held - sum(map(local_bytes, own)))
+            gradients = [g if g is None else g.detach() for g in found]
+        part.fixed_bytes = sum(map(local_bytes, unit.buffers()))
         self._count(part, own)
+        return gradients
 
     def _count(self, part: Part, parameters: list[torch.nn.Parameter]) -> None:
-        """What devices hold of parameters, and how long it takes to add gradients and to update."""
         self._counted.update(map(id, parameters))
-        learned = [p for p in parameters if p.requires_grad]
-        part.fixed_bytes += sum(_bytes(p) for p in parameters if not p.requires_grad)
-        part.parameter_bytes += sum(map(_bytes, learned))
-        part.gradient_bytes += sum(map(_bytes, learned))
-        if not learned:
-            return
-        part.accumulate_ns += _time_to_add(learned)
-        optimizer = self._program.optimizer
-        if optimizer is None:
-            return
-        for _ in range(2):  # the first makes the state
-            for parameter in learned:
-                parameter.grad = gradient_like(parameter)
-            _C.planned()
-            optimizer.step()
-            update = _C.planned()
-        part.update_ns += update.ns
-        for parameter in learned:
-            parameter.grad = None
-            state = optimizer.state.pop(parameter, {})
-            part.state_bytes += sum(map(_bytes, lazy_in(state)))
+        with self._updates.of(parameters):
+            count(part, parameters, self._program.optimizer)
 
-    def _count_opened(self) -> None:
-        """What modules hold that were opened counts as the first part's."""
-        left = [p for p in self._opened() if isinstance(p, torch.nn.Parameter)]
-        left = [p for p in left if id(p) not in self._counted]
+    def _count_others(self) -> None:
+        """What no unit counted, as of modules that are opened or never called, is the first's."""
+        left = [p for p in self._program.model.parameters() if id(p) not in self._counted]
         if left:
             first = replace(self._chain[0])
             self._count(first, left)
             self._chain[0] = first
-
-
-def _time_to_add(parameters: list[torch.nn.Parameter]) -> int:
-    """In ns: of gradients of these to others."""
-    both = [(gradient_like(p), gradient_like(p)) for p in parameters]
-    _C.planned()
-    for total, gradient in both:
-        total.add_(gradient)
-    return int(_C.planned().ns)
-
-
-def lay(tensors: list[torch.Tensor]) -> None:
-    """Lays tensors as they are annotated, whatever they were before; nobody knows their values."""
-    with torch.no_grad():
-        for tensor in tensors:
-            if _C.is_lazy(tensor):
-                unknown(tensor)
-    _C.flush()
-
-
-def unknown(tensor: torch.Tensor) -> torch.Tensor:
-    """The tensor, with values that nobody can ask for while only planning goes on."""
-    return tensor.zero_() if tensor.is_complex() else tensor.random_(0, 2)
-
-
-def _bytes(tensor: torch.Tensor) -> int:
-    return _C.local_bytes(tensor) if _C.is_lazy(tensor) else 0
 
 
 def _described(value: Any) -> Any:
@@ -335,12 +279,6 @@ def _described(value: Any) -> Any:
         lying = repr(sharding_of(value)) if _C.is_lazy(value) else "elsewhere"
         return value.shape, value.dtype, value.requires_grad, lying
     return repr(value) if isinstance(value, int | float | str | bool | None) else id(value)
-
-
-def _detached(value: Any) -> Any:
-    if not isinstance(value, torch.Tensor):
-        return value
-    return value.detach().requires_grad_(value.requires_grad)
 
 
 def _learning(value: Any) -> Any:

@@ -9,8 +9,9 @@ import torch
 
 import spmdx._C as _C
 from spmdx._annotate.mesh import Mesh
+from spmdx._auto.parts.laid import lay
 from spmdx._auto.strategy import Strategy, tensors_in
-from spmdx._auto.trial import Program, lay
+from spmdx._auto.trial import Program
 from spmdx._modules.zero import forget
 from spmdx._program.memory_limit import get_memory_limit
 

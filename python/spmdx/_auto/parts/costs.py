@@ -5,6 +5,8 @@ from collections.abc import Sequence
 from dataclasses import asdict, astuple, dataclass, replace
 from typing import Any, NamedTuple
 
+import torch
+
 import spmdx._C as _C
 from spmdx._auto.parts.checkpoints import Again, computed_again
 
@@ -34,12 +36,14 @@ class Run:
     Attributes:
         part: what it costs.
         outputs: without a history.
+        gradients: of inputs and parameters that have one; empty where nothing learns.
         forward_wire_bytes: of what is received, in the forward pass.
         again: what it costs where it is computed again for its own backward pass alone.
     """
 
     part: Part
     outputs: Any
+    gradients: Sequence[torch.Tensor | None]
     forward_wire_bytes: int = 0
     again: Part | None = None
 
