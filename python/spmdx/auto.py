@@ -171,9 +171,11 @@ def _searched(
     _plan_what_was_recorded()
     with planning_for(hardware, topology):
         limit_to(_limit(memory_limit))
-        with apart(*program):
+        with apart(*program) as effects:
             space.memory_limit = get_memory_limit() or 0
-            return use(Search(program, space))
+            found = use(Search(program._replace(step=effects.call), space))
+        effects.tell()
+        return found
 
 
 def _plan_what_was_recorded() -> None:

@@ -2,8 +2,6 @@
 """A block in which a program is planned in many ways, and behind which it is as it was."""
 
 import contextlib
-import functools
-import types
 from collections.abc import Callable, Iterator
 from typing import Any
 
@@ -11,45 +9,48 @@ import torch
 
 import spmdx._C as _C
 from spmdx._annotate.annotation import is_state
+from spmdx._annotate.classes import plain_class
+from spmdx._auto.reach import MOST, Reach
+from spmdx._auto.trial import lay
+from spmdx._modules.zero import out_of_force
 from spmdx._pipelines.held import tensors_of
 from spmdx._pipelines.kept import planned_alone
-from spmdx._pipelines.reached import CONTAINERS
+from spmdx._pipelines.put_back import PutBack, cpu_memory
+from spmdx._pipelines.reached import reached_from, tensors_among
 from spmdx.errors import warn
 
-PLAIN = types.ModuleType, type, types.FunctionType, types.BuiltinFunctionType
-OTHERS = torch.nn.Module, torch.optim.Optimizer, torch.Tensor  # which are looked after elsewhere
+SMALL = 1 << 20  # bytes of a tensor on the CPU, which is as before behind each call, not at the end
 
 
 @contextlib.contextmanager
 def apart(
-    step: Any, model: torch.nn.Module, optimizer: torch.optim.Optimizer | None
-) -> Iterator[None]:
-    """What the block does to the model, its optimizer and what the step names is undone.
+    step: Callable[..., Any], model: torch.nn.Module, optimizer: torch.optim.Optimizer | None
+) -> Iterator["Effects"]:
+    """What the block does to the model, its optimizer and what the step reaches is undone.
 
-    A step that changes something of its own hears of it.
+    Gives what calls the step there.
     """
-    effects = Effects(step)
+    reach = Reach(step, () if optimizer is None else (optimizer.state,))
     own = {} if optimizer is None else vars(optimizer)
-    with planned_alone(model, (effects.values, own)), _as_annotated(model):
+    optimizers = [*reach.optimizers] if optimizer is None else [optimizer, *reach.optimizers]
+    tensors = tensors_among(reached_from(model, (reach.values, own)))
+    with out_of_force(optimizers), planned_alone(model, (reach.values, own)), _plain(tensors):
         if optimizer is not None:
             optimizer.state.clear()
         model.zero_grad(set_to_none=True)
-        try:
-            yield
-        finally:
-            changed = effects.put_back()
-    if changed:
-        warn(
-            f"search: the step changes {', '.join(changed)}. Expected one that changes the model "
-            "and its optimizer alone, since it is called many times to be planned. What it "
-            "changed there is as before; do it outside of the step, or mind what else it does."
-        )
+        _lay_others(tensors, model)
+        yield Effects(step, reach, model)
 
 
 @contextlib.contextmanager
-def _as_annotated(model: torch.nn.Module) -> Iterator[None]:
-    """A block behind which the model's tensors have the annotations and classes of before."""
-    before = [(t, type(t), _C.annotation(t)) for t in tensors_of(model).values()]
+def _plain(tensors: list[torch.Tensor]) -> Iterator[None]:
+    """A block in which tensors have no annotations, and behind which they have those of before."""
+    lazy = [t for t in tensors if _C.is_lazy(t)]
+    before = [(t, type(t), _C.annotation(t)) for t in lazy]
+    for tensor, kind, known in before:
+        if known is not None:
+            _C.annotate(tensor, None, is_state(tensor))
+        tensor.__class__ = plain_class(kind)
     try:
         yield
     finally:
@@ -58,79 +59,61 @@ def _as_annotated(model: torch.nn.Module) -> Iterator[None]:
             tensor.__class__ = kind
 
 
+def _lay_others(tensors: list[torch.Tensor], model: torch.nn.Module) -> None:
+    """What lies on devices, and is not the model's, lies whole on one for the plans."""
+    own = {id(t) for t in tensors_of(model).values()}
+    others = [t for t in tensors if _C.is_lazy(t) and id(t) not in own]
+    lay([t for t in others if _C.sharding_of(t) and not (t._is_view() or t.is_inference())])
+
+
 class Effects:
-    """Names that a step function reads, and what they hold: what it changes is put back.
+    """Calls a step, and puts back what it changed, but for tensors of the model."""
 
-    Attributes:
-        values: what they hold, and the attributes of objects among it.
-    """
+    def __init__(self, step: Callable[..., Any], reach: Reach, model: torch.nn.Module):
+        self._step, self._places, self._is_all = step, reach.places, reach.is_all
+        self._changed: set[str] = set()  # names
+        own = {id(t) for t in tensors_of(model).values()}
+        others = [t for t in tensors_among(reach.values) if id(t) not in own]
+        self._leaves = [t for t in others if t.is_leaf]
+        self._small = [t for t in others if t.device.type == "cpu" and t.nbytes <= SMALL]
+        self._instead: list[Any] = []  # what was put away: a plan of it may not be made yet
 
-    def __init__(self, function: Callable[..., Any]):
-        self._cells, self._globals, self._reach = _names_of(function)
-        named = [*self._reach.items()]
-        named += [(name, cell.cell_contents) for name, cell in self._cells.items()]
-        named += [(name, space[name]) for name, space in self._globals.items()]
-        self._held = {name: _content(value) for name, value in named}
-        self._named = dict(named)
-        self.values = [*self._named.values(), *(_attributes(v) for v in self._named.values())]
+    def call(self, *args: Any) -> Any:
+        """The step once."""
+        self._instead = []
+        before = [place.read() for place in self._places]
+        gradients = [tensor.grad for tensor in self._leaves]
+        memories: list[PutBack] = list(cpu_memory(self._small))
+        try:
+            return self._step(*args)
+        finally:
+            self._put_back(before, gradients)
+            for put_back in memories:
+                put_back()
 
-    def put_back(self) -> list[str]:
-        """Names hold what they held; returns those that did not, or whose contents changed."""
-        changed = [name for name, value in self._named.items() if self._differs(name, value)]
-        for name, cell in self._cells.items():
-            cell.cell_contents = self._named[name]
-        for name, space in self._globals.items():
-            space[name] = self._named[name]
-        return sorted(changed)
+    def _put_back(self, before: list[list[Any]], gradients: list[torch.Tensor | None]) -> None:
+        for place, held in zip(self._places, before, strict=True):
+            instead = place.put_back(held)
+            if instead:
+                self._instead += instead
+                self._changed |= {place.name} - {""}
+        for tensor, gradient in zip(self._leaves, gradients, strict=True):
+            if tensor.grad is not gradient:
+                self._instead.append(tensor.grad)
+                tensor.grad = gradient
 
-    def _differs(self, name: str, value: Any) -> bool:
-        if name in self._cells:
-            now = self._cells[name].cell_contents
-        else:
-            now = self._globals[name].get(name) if name in self._globals else value
-        return now is not value or _content(value) != self._held[name]
-
-
-def _names_of(function: Callable[..., Any]) -> tuple[dict, dict, dict]:
-    """Cells of its closure, spaces of globals that it names, and objects that it is bound to."""
-    reach: dict[str, Any] = {}
-    while isinstance(function, functools.partial):
-        function = function.func
-    if isinstance(function, types.MethodType):
-        reach["self"] = function.__self__
-        function = function.__func__
-    elif not isinstance(function, types.FunctionType):
-        reach["the step"] = function
-        function = vars(type(function)).get("__call__", function)
-    if not isinstance(function, types.FunctionType):
-        return {}, {}, reach
-    code, space = function.__code__, function.__globals__
-    names = zip(code.co_freevars, function.__closure__ or (), strict=True)
-    cells = {name: cell for name, cell in names if _is_bound(cell)}
-    wanted = {name: space for name in code.co_names if not isinstance(space.get(name), PLAIN)}
-    return cells, {n: space for n in wanted if n in space}, reach
-
-
-def _is_bound(cell: types.CellType) -> bool:
-    try:
-        return not isinstance(cell.cell_contents, PLAIN)
-    except ValueError:  # it is empty
-        return False
-
-
-def _attributes(value: Any) -> dict[str, Any]:
-    """Those of an object of a class of Python's, by name: the dict itself."""
-    if isinstance(value, OTHERS) or isinstance(value, PLAIN):
-        return {}
-    return getattr(value, "__dict__", {})
-
-
-def _content(value: Any) -> list[int]:
-    """The identities of what a container or an object holds, to see whether it changes."""
-    if isinstance(value, CONTAINERS):
-        return [*map(id, _within(value))]
-    return [*map(id, _attributes(value).values())]
-
-
-def _within(value: Any) -> Iterator[Any]:
-    return iter([*value.keys(), *value.values()] if isinstance(value, dict) else list(value))
+    def tell(self) -> None:
+        """Warns of what the step changes beside the model and its optimizer, if it does."""
+        if self._changed:
+            warn(
+                f"search: the step changes {', '.join(sorted(self._changed))}. Expected one that "
+                "changes the model and its optimizer alone, since it is called many times to be "
+                "planned. What it changed there is as before; do it outside of the step, or mind "
+                "what else it does."
+            )
+        if not self._is_all:
+            warn(
+                f"search: the names of the step reach more than {MOST:,} things. Expected fewer: "
+                "of those that are further away, what the step changes stays changed. Keep large "
+                "lists where the step does not name them."
+            )
