@@ -69,11 +69,7 @@ def main():
             plan, seconds = searched(*setting)
             console.print(plan)
             best = plan.candidates[0]
-            rows[name] = {
-                "seconds": seconds,
-                "step_ns": best.step_ns,
-                "chosen": repr(plan.strategy),
-            }
+            rows[name] = {"seconds": seconds, "step_ns": best.step_ns, "chosen": repr(plan.strategy)}
             figures = f"{best.step_ns / 1e9:.2f}", f"{best.peak_bytes / 2**30:.1f}"
             chosen = " × ".join(f"{axis} {size}" for axis, size in plan.strategy.axes.items())
             share = f"{best.efficiency:.0%}"

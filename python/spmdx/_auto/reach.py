@@ -117,7 +117,7 @@ def _start(step: Any) -> Named:
         return
     yield step, type(step).__name__
     if not isinstance(step, (types.FunctionType, functools.partial)):
-        yield getattr(type(step), "__call__", None), ""
+        yield type(step).__call__, ""
 
 
 def _names_in(code: types.CodeType) -> set[str]:

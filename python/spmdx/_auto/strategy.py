@@ -11,6 +11,7 @@ from torch.utils._pytree import tree_leaves, tree_map
 
 from spmdx._annotate.annotation import annotate, handle_for
 from spmdx._annotate.mesh import Mesh
+from spmdx._auto.unmarked import move, unmark_program
 from spmdx._base.own_devices import NAMES
 from spmdx._modules.marking import mark_all, specs_by_pattern
 from spmdx._modules.zero import zero_as
@@ -79,14 +80,25 @@ class Strategy:
     def mark(
         self, model: torch.nn.Module, optimizer: torch.optim.Optimizer | None, mesh: Mesh
     ) -> None:
-        """Marks a model and what its optimizer holds."""
+        """Marks a model and what its optimizer holds, in place of what they are marked with.
+
+        Values stay, those of the optimizer's state, too; they lie as is said from now on.
+        """
+        lying = unmark_program(model, optimizer)
+        self.mark_unmarked(model, optimizer, mesh)
+        move(lying, model, optimizer, mesh)
+
+    def mark_unmarked(
+        self, model: torch.nn.Module, optimizer: torch.optim.Optimizer | None, mesh: Mesh
+    ) -> None:
+        """Marks what is not marked, and does not lie on devices."""
         if self.plan:
             tensors = tensors_of(model)
             mark_all(tensors, mesh, specs_by_pattern(self.plan, tensors))
-        if self.zero and optimizer is not None:
-            zero_as(model, optimizer, mesh, "data", self.zero, 0)
         if self.pipe > 1:
             pipeline(model, mesh, "pipe", self.stages, self.schedule, self.chunks)
+        if self.zero and optimizer is not None:
+            zero_as(model, optimizer, mesh, "data", self.zero, 0)
 
     def batch_spec(self, dims: int) -> tuple[str | tuple[str, ...] | None, ...]:
         """The partition spec of a tensor of a batch with so many dims."""

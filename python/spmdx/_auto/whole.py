@@ -10,6 +10,7 @@ import torch
 import spmdx._C as _C
 from spmdx._auto.strategy import Strategy
 from spmdx._auto.trial import Program, lay
+from spmdx._auto.unmarked import unmark
 from spmdx._modules.zero import forget
 
 ANOTHER_WAY = 0.5  # of an estimate, that a plan takes
@@ -47,9 +48,8 @@ def planned_whole(
     step, model, optimizer = program
     mesh = strategy.mesh()
     held = [*model.parameters(), *model.buffers()]
-    for tensor in held:
-        _C.annotate(tensor, None, False)
-    strategy.mark(model, optimizer, mesh)
+    unmark(held)
+    strategy.mark_unmarked(model, optimizer, mesh)
     try:
         lay(held)
         _make_state(model, optimizer)

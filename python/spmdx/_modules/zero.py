@@ -149,6 +149,12 @@ def forget(optimizer: torch.optim.Optimizer) -> "_Hooks | None":
     return known
 
 
+def optimizers_of(parameters: Iterable[torch.Tensor]) -> list[torch.optim.Optimizer]:
+    """Those whose steps mark something, and that step on one of these."""
+    own = {id(parameter) for parameter in parameters}
+    return [o for o, hooks in _hooks.items() if not own.isdisjoint(map(id, hooks.parameters))]
+
+
 @contextlib.contextmanager
 def out_of_force(optimizers: Iterable[torch.optim.Optimizer]) -> Iterator[None]:
     """A block in which their steps mark nothing, unless something in it says so."""
