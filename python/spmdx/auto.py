@@ -2,6 +2,7 @@
 """Strategies that are searched for: how a program for one device is best laid over many."""
 
 import contextlib
+import dataclasses
 import os
 from collections.abc import Callable, Sequence
 from typing import Any, TypeVar
@@ -67,7 +68,7 @@ def search(
         hardware: what they are, as :func:`spmdx.set_hardware` takes it; None: as it is set.
         topology: what joins them, likewise. Devices with nearby numbers have the fast links.
         memory_limit: of a device, in bytes or as ``"24 GiB"``; None: what the hardware has, or
-            what is set.
+            what is set. It holds in the search; :meth:`AutoPlan.apply` sets it for the program.
         zero: stages of ZeRO that may be used; 0 is none.
         schedules: of pipelines that may be used; see :func:`spmdx.nn.pipeline`.
 
@@ -99,12 +100,13 @@ def search(
     with naming("search"):
         _require_program(step, model, optimizer, batch)
         count = _number_of(devices)
-        return _searched(
+        plan = _searched(
             Search.run,
             Program(step, model, optimizer),
             Space(count, batch, 0, _stages(zero), _schedules(schedules)),
             (hardware, topology, memory_limit),
         )
+        return dataclasses.replace(plan, limit_was_passed=memory_limit is not None)
 
 
 def predict(

@@ -72,7 +72,10 @@ class Search:
             share = 1e9 * seconds / (max(candidate.step_ns, 1) * self._space.devices)
             shown.append(dataclasses.replace(candidate, why=why, efficiency=share))
         unfit = self._unfit(candidate.strategy.family for candidate in shown)
-        return AutoPlan(shown, unfit, self._about(len(estimated), len(wholes)))
+        named = self._program.model.named_parameters()
+        shapes = {name: tuple(parameter.shape) for name, parameter in named}
+        about = self._about(len(estimated), len(wholes))
+        return AutoPlan(shown, unfit, about, shapes, self._space.memory_limit or None)
 
     def _rank(self, candidate: Candidate) -> tuple[bool, int]:
         return not self._space.has_room(candidate.peak_bytes), candidate.step_ns
