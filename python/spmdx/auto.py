@@ -10,7 +10,7 @@ from typing import Any, TypeVar
 import torch
 
 import spmdx._C as _C
-from spmdx._auto.apart import apart
+from spmdx._auto.effects.apart import apart
 from spmdx._auto.result import AutoPlan as AutoPlan
 from spmdx._auto.result import Candidate as Candidate
 from spmdx._auto.search import Search

@@ -35,6 +35,7 @@ ROOMS = [
     "_report.times",
     "_report",
     "_auto",
+    "_auto.effects",
     "_data",
     "_checkpoint.format",
     "_checkpoint",

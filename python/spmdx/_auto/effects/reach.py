@@ -11,7 +11,7 @@ from typing import Any
 
 import torch
 
-from spmdx._auto.places import Place, of_cell, of_container, of_global, of_slot
+from spmdx._auto.effects.places import Place, of_cell, of_container, of_global, of_slot
 from spmdx._pipelines.reached import CONTAINERS, WALKED, generators
 
 MOST = 1_000_000  # things that containers and objects hold, which are looked at

@@ -10,7 +10,7 @@ import torch
 import spmdx._C as _C
 from spmdx._annotate.annotation import is_state
 from spmdx._annotate.classes import plain_class
-from spmdx._auto.reach import MOST, Reach
+from spmdx._auto.effects.reach import MOST, Reach
 from spmdx._auto.trial import lay
 from spmdx._modules.zero import out_of_force
 from spmdx._pipelines.held import tensors_of
