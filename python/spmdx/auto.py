@@ -2,6 +2,7 @@
 """Strategies that are searched for: how a program for one device is best laid over many."""
 
 import contextlib
+import dataclasses
 import os
 from collections.abc import Callable, Iterable, Sequence
 from typing import Any, TypeVar
@@ -9,7 +10,7 @@ from typing import Any, TypeVar
 import torch
 
 import spmdx._C as _C
-from spmdx._auto.apart import apart
+from spmdx._auto.effects.apart import apart
 from spmdx._auto.result import AutoPlan as AutoPlan
 from spmdx._auto.result import Candidate as Candidate
 from spmdx._auto.search import Search
@@ -68,6 +69,7 @@ def search(
         topology: what joins them, likewise. Devices with nearby numbers have the fast links.
         memory_limit: of a device, in bytes or as ``"24 GiB"``; None: what hardware has that is
             named here, or a topology here brings; else what :func:`spmdx.set_memory_limit` set.
+            It holds in the search; :meth:`AutoPlan.apply` sets it for the program.
         zero: stages of ZeRO that may be used; 0 is none.
         schedules: of pipelines that may be used; see :func:`spmdx.nn.pipeline`.
 
@@ -99,12 +101,13 @@ def search(
     with naming("search"):
         _require_program(step, model, optimizer, batch)
         count = _number_of(devices)
-        return _searched(
+        plan = _searched(
             Search.run,
             Program(step, model, optimizer),
             Space(count, batch, 0, _stages(zero), _schedules(schedules)),
             (hardware, topology, memory_limit),
         )
+        return dataclasses.replace(plan, limit_was_passed=memory_limit is not None)
 
 
 def predict(
@@ -171,9 +174,11 @@ def _searched(
     _plan_what_was_recorded()
     with planning_for(hardware, topology):
         limit_to(_limit(memory_limit))
-        with apart(*program):
+        with apart(*program) as effects:
             space.memory_limit = get_memory_limit() or 0
-            return use(Search(program, space))
+            found = use(Search(program._replace(step=effects.call), space))
+        effects.tell()
+        return found
 
 
 def _plan_what_was_recorded() -> None:

@@ -36,6 +36,7 @@ ROOMS = [
     "_report",
     "_auto.parts",
     "_auto",
+    "_auto.effects",
     "_data",
     "_checkpoint.format",
     "_checkpoint",

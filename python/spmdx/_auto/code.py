@@ -7,22 +7,27 @@ from typing import Any
 from spmdx._auto.strategy import Strategy
 
 
-def code_of(strategy: Strategy) -> str:
-    """Lines that say the same; ``model`` and ``optimizer`` are the program's."""
+def code_of(strategy: Strategy, memory_limit: int | None) -> str:
+    """Lines that say the same; ``model`` and ``optimizer`` are the program's.
+
+    ``memory_limit`` is of a device, in bytes; None: nothing is said of it.
+    """
     axes = strategy.axes
     lines = [
-        "import spmdx",
+        "import spmdx, torch, torch.utils._pytree",
         "",
         f"mesh = spmdx.Mesh(range({strategy.devices}), {_text(axes.values())}, {_text(axes)})",
     ]
+    if memory_limit is not None:
+        lines.append(f"spmdx.set_memory_limit({memory_limit})")
     if strategy.plan:
         lines += ["spmdx.nn.shard_module(", "    model,", "    mesh,", "    {"]
         lines += [f'        "{pattern}": {_text(spec)},' for pattern, spec in strategy.plan.items()]
         lines += ["    },", ")"]
-    if strategy.zero:
-        lines.append(f'spmdx.nn.zero(model, optimizer, mesh, axis="data", stage={strategy.zero})')
     if strategy.pipe > 1:
         lines += _pipeline(strategy)
+    if strategy.zero:
+        lines.append(f'spmdx.nn.zero(model, optimizer, mesh, axis="data", stage={strategy.zero})')
     return "\n".join([*lines, "", "", *_split(strategy)]) + "\n"
 
 
@@ -52,25 +57,29 @@ def _pipeline(strategy: Strategy) -> list[str]:
 
 
 def _split(strategy: Strategy) -> list[str]:
-    """A function that gives the microbatches of a batch, each tensor of which is cut."""
+    """Functions that give the microbatches of a batch, and mark a tensor of one."""
     spec = strategy.batch_spec(2)
-    what = "in one piece" if strategy.microbatches == 1 else f"in {strategy.microbatches} pieces"
+    count = strategy.microbatches
+    what = "in one piece" if count == 1 else f"in {count} pieces"
     lines = [
-        "def split(batch):",
-        f'    """A batch {what}: a tensor, or tensors in a tuple, list or dict."""',
-        "    if isinstance(batch, dict):",
-        "        parts = zip(*map(split, batch.values()))",
-        "        return [dict(zip(batch, part)) for part in parts]",
-        "    if isinstance(batch, (tuple, list)):",
-        "        return [type(batch)(part) for part in zip(*map(split, batch))]",
-        f'    pieces = [p.to("spmdx") for p in batch.chunk({strategy.microbatches})]',
+        "def mark(tensor):",
+        "    if not isinstance(tensor, torch.Tensor):",
+        "        return tensor",
+        '    tensor = tensor.to("spmdx")',
     ]
     if any(spec):
-        cut = _text(spec)[1:-1]
         lines += [
-            f"    spec = ({cut}, *[None] * (batch.dim() - 2))[: batch.dim()]",
-            "    return [spmdx.mark_sharding(p, mesh, spec) for p in pieces]",
+            f"    spec = ({_text(spec)[1:-1]}, *[None] * tensor.dim())[: tensor.dim()]",
+            "    return spmdx.mark_sharding(tensor, mesh, spec) if any(spec) else tensor",
         ]
     else:
-        lines.append("    return pieces")
-    return lines
+        lines.append("    return tensor")
+    return [
+        *lines,
+        "",
+        "",
+        "def split(batch):",
+        f'    """A batch {what}: a tensor, or tensors in containers."""',
+        f"    parts = spmdx.auto.split(batch, {count})",
+        "    return [torch.utils._pytree.tree_map(mark, part) for part in parts]",
+    ]

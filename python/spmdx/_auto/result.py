@@ -9,8 +9,12 @@ import torch
 
 from spmdx._auto.code import code_of
 from spmdx._auto.strategy import Strategy, split
+from spmdx._modules.marking import require_module, require_on_device
+from spmdx._modules.zero import require_optimizer
+from spmdx._pipelines.held import tensors_of
+from spmdx._program.memory_limit import limit_to
 from spmdx._report.cells import Drawn
-from spmdx.errors import naming
+from spmdx.errors import ShardingError, naming
 
 SHOWN = 12  # candidates in a table, beside those of the four families
 
@@ -49,11 +53,17 @@ class AutoPlan(Drawn):
             then others, each by time, and last those that do not fit.
         unfit: by name of a family of which there is none, why.
         about: a line on what was searched.
+        shapes: of the model's parameters, by name.
+        memory_limit: of a device, in bytes, that was planned with; None: there was none.
+        limit_was_passed: to the search.
     """
 
     candidates: list[Candidate]
     unfit: dict[str, str]
     about: str
+    shapes: dict[str, tuple[int, ...]]
+    memory_limit: int | None = None
+    limit_was_passed: bool = False
 
     @property
     def strategy(self) -> Strategy:
@@ -63,15 +73,49 @@ class AutoPlan(Drawn):
     def apply(self, model: torch.nn.Module, optimizer: torch.optim.Optimizer | None = None) -> None:
         """Mark a model and what its optimizer holds, as the strategy says.
 
+        What they were marked with before counts no longer: annotations, stages and ZeRO. Trained
+        values and the optimizer's state stay. Where the step computes values again, or the memory
+        limit was passed to the search, it is the limit of :func:`spmdx.set_memory_limit` from now
+        on; else that stays what it is.
+
         Args:
-            model: on device "spmdx".
-            optimizer: of its parameters.
+            model: the one that was searched for, or one like it, on device "spmdx".
+            optimizer: of its parameters; None: there is none, and no ZeRO.
 
         Raises:
-            ShardingError: a model that is not the one that was searched for, or of another device.
+            ShardingError: a model that is not the one that was searched for, or of another device;
+                an optimizer of other parameters, or none where the strategy has ZeRO.
         """
         with naming("AutoPlan.apply"):
+            self._require(model, optimizer)
             self.strategy.mark(model, optimizer, self.strategy.mesh())
+            if self._limit is not None:
+                limit_to(self._limit)
+
+    @property
+    def _limit(self) -> int | None:
+        """Without which the step would be planned in another way."""
+        needed = self.limit_was_passed or self.candidates[0].recomputed_ns
+        return self.memory_limit if needed else None
+
+    def _require(self, model: Any, optimizer: Any) -> None:
+        require_module(model)
+        require_on_device(tensors_of(model))
+        named = dict(model.named_parameters())
+        own = {name: tuple(parameter.shape) for name, parameter in named.items()}
+        if own != self.shapes:
+            other = sorted(own.items() ^ self.shapes.items())[0][0]
+            raise ShardingError(
+                f"{other} is not in the model as it was searched for. Expected parameters of the "
+                "same names and shapes. Pass that model, or search for this one."
+            )
+        if optimizer is not None:
+            require_optimizer(optimizer, named)
+        elif self.strategy.zero:
+            raise ShardingError(
+                f"the strategy has ZeRO {self.strategy.zero}, and there is no optimizer. Expected "
+                "the one whose state is cut. Pass it, or search with zero=0."
+            )
 
     def split(self, batch: Any) -> list[Any]:
         """A batch in microbatches on the device, each marked as the strategy says.
@@ -96,10 +140,11 @@ class AutoPlan(Drawn):
         """The same as lines to paste into the program.
 
         Returns:
-            Python, in which ``model`` and ``optimizer`` are yours, and which defines ``mesh`` and
-            ``split(batch)``.
+            Python, in which ``model`` and ``optimizer`` are yours, and which defines ``mesh``,
+            ``mark(tensor)`` and ``split(batch)``, and sets the memory limit where :meth:`apply`
+            does. It takes nothing back that they are marked with.
         """
-        return code_of(self.strategy)
+        return code_of(self.strategy, self._limit)
 
     def __rich_console__(self, console: Any, options: Any) -> Iterator[Any]:
         import rich.table

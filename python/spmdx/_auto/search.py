@@ -73,7 +73,10 @@ class Search:
             shown.append(dataclasses.replace(candidate, why=why, efficiency=share))
         families = {candidate.strategy.family for candidate in shown}
         lacking = unfit(families, self._space, self._estimates)
-        return AutoPlan(shown, lacking, self._about(len(estimated), len(wholes)))
+        named = self._program.model.named_parameters()
+        shapes = {name: tuple(parameter.shape) for name, parameter in named}
+        about = self._about(len(estimated), len(wholes))
+        return AutoPlan(shown, lacking, about, shapes, self._space.memory_limit or None)
 
     def _rank(self, candidate: Candidate) -> tuple[bool, int]:
         return not self._space.has_room(candidate.peak_bytes), candidate.step_ns

@@ -11,6 +11,7 @@ from torch.utils._pytree import tree_leaves, tree_map
 
 from spmdx._annotate.annotation import annotate, handle_for
 from spmdx._annotate.mesh import Mesh
+from spmdx._auto.unmarked import move, unmark_program
 from spmdx._base.own_devices import NAMES
 from spmdx._modules.marking import mark_all, specs_by_pattern
 from spmdx._modules.zero import zero_as
@@ -79,19 +80,30 @@ class Strategy:
     def mark(
         self, model: torch.nn.Module, optimizer: torch.optim.Optimizer | None, mesh: Mesh
     ) -> None:
-        """Marks a model and what its optimizer holds."""
+        """Marks a model and what its optimizer holds, in place of what they are marked with.
+
+        Values stay, those of the optimizer's state, too; they lie as is said from now on.
+        """
+        lying = unmark_program(model, optimizer)
+        self.mark_unmarked(model, optimizer, mesh)
+        move(lying, model, optimizer, mesh)
+
+    def mark_unmarked(
+        self, model: torch.nn.Module, optimizer: torch.optim.Optimizer | None, mesh: Mesh
+    ) -> None:
+        """Marks what is not marked, and does not lie on devices."""
         if self.plan:
             tensors = tensors_of(model)
             mark_all(tensors, mesh, specs_by_pattern(self.plan, tensors))
-        if self.zero and optimizer is not None:
-            zero_as(model, optimizer, mesh, "data", self.zero, 0)
         if self.pipe > 1:
             pipeline(model, mesh, "pipe", self.stages, self.schedule, self.chunks)
+        if self.zero and optimizer is not None:
+            zero_as(model, optimizer, mesh, "data", self.zero, 0)
 
     def batch_spec(self, dims: int) -> tuple[str | tuple[str, ...] | None, ...]:
         """The partition spec of a tensor of a batch with so many dims."""
         spec: list[str | tuple[str, ...] | None] = [None] * dims
-        if self.data > 1:
+        if self.data > 1 and dims:
             spec[0] = "data"
         along = ("context",) * (self.context > 1) + ("model",) * self.sequence
         if along and dims > 1:
@@ -112,23 +124,44 @@ class Strategy:
 
 
 def split(batch: Any, count: int) -> list[Any]:
-    """A batch in so many microbatches of equal size, along dim 0 of its tensors."""
-    sizes = {t.shape[0] for t in tensors_in(batch)}
-    if len(sizes) != 1 or sizes.pop() % count:
+    """A batch in so many microbatches of equal size, along dim 0 of its tensors.
+
+    Args:
+        batch: tensors with samples along dim 0, alone or in containers. Tensors without dims, and
+            what is no tensor, are the same in each microbatch.
+        count: of microbatches, at least 1.
+
+    Returns:
+        The microbatches, in containers like those of the batch.
+
+    Raises:
+        ShardingError: tensors of different numbers of samples, none, or a number of samples that
+            ``count`` does not divide; a count that is none.
+
+    Example:
+        >>> import torch, spmdx
+        >>> [part["x"].shape for part in spmdx.auto.split({"x": torch.ones(6, 4), "scale": 2}, 3)]
+        [torch.Size([2, 4]), torch.Size([2, 4]), torch.Size([2, 4])]
+    """
+    if isinstance(count, bool) or not isinstance(count, int) or count < 1:
         raise ShardingError(
-            f"the batch has tensors of {sorted(t.shape[0] for t in tensors_in(batch))} samples. "
-            f"Expected equally many in each, and a multiple of {count}. Pass such a batch."
+            f"a batch is split into {count!r} microbatches. Expected a number, at least 1. Write 2."
         )
+    sizes = [tensor.shape[0] for tensor in tensors_in(batch)]
+    if len({*sizes}) != 1 or sizes[0] % count:
+        raise ShardingError(
+            f"the batch has tensors of {sorted(sizes)} samples. Expected equally many in each, "
+            f"and a multiple of {count}. Pass such a batch."
+        )
+    size = sizes[0] // count
 
-    def part(tensor: Any, at: int) -> Any:
-        if not isinstance(tensor, torch.Tensor):
-            return tensor
-        size = tensor.shape[0] // count
-        return tensor[at * size : (at + 1) * size]
+    def part(value: Any, at: int) -> Any:
+        has_samples = isinstance(value, torch.Tensor) and value.dim()
+        return value[at * size : (at + 1) * size] if has_samples else value
 
-    return [tree_map(lambda t, at=at: part(t, at), batch) for at in range(count)]
+    return [tree_map(lambda value, at=at: part(value, at), batch) for at in range(count)]
 
 
 def tensors_in(batch: Any) -> list[torch.Tensor]:
-    """The tensors of a batch, in nested containers."""
+    """The tensors of a batch that have samples, in nested containers."""
     return [t for t in tree_leaves(batch) if isinstance(t, torch.Tensor) and t.dim()]

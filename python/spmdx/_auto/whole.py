@@ -12,6 +12,7 @@ from spmdx._annotate.mesh import Mesh
 from spmdx._auto.parts.laid import lay
 from spmdx._auto.strategy import Strategy, tensors_in
 from spmdx._auto.trial import Program
+from spmdx._auto.unmarked import unmark
 from spmdx._modules.zero import forget
 from spmdx._program.memory_limit import get_memory_limit
 
@@ -54,9 +55,8 @@ def planned_whole(
     step, model, optimizer = program
     mesh = strategy.mesh()
     held = [*model.parameters(), *model.buffers()]
-    for tensor in held:
-        _C.annotate(tensor, None, False)
-    strategy.mark(model, optimizer, mesh)
+    unmark(held)
+    strategy.mark_unmarked(model, optimizer, mesh)
     try:
         lay(held)
         _make_state(model, optimizer)

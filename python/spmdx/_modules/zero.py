@@ -1,6 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """ZeRO: what is cut along an axis, of parameters, their gradients and the state of optimizers."""
 
+import contextlib
 import weakref
 from collections.abc import Iterable, Iterator
 from typing import Any
@@ -91,7 +92,7 @@ class _Hooks:
     def __init__(
         self, zero: Zero, parameters: list[torch.nn.Parameter], optimizer: torch.optim.Optimizer
     ):
-        self.zero = zero
+        self.zero, self.parameters = zero, parameters
         self._handles: list[Any] = [
             optimizer.register_step_post_hook(lambda of, *_: zero.mark_state(of)),
             optimizer.register_load_state_dict_post_hook(lambda of: zero.mark_state(of, True)),
@@ -146,6 +147,24 @@ def forget(optimizer: torch.optim.Optimizer) -> "_Hooks | None":
     if known is not None:
         known.drop()
     return known
+
+
+def optimizers_of(parameters: Iterable[torch.Tensor]) -> list[torch.optim.Optimizer]:
+    """Those whose steps mark something, and that step on one of these."""
+    own = {id(parameter) for parameter in parameters}
+    return [o for o, hooks in _hooks.items() if not own.isdisjoint(map(id, hooks.parameters))]
+
+
+@contextlib.contextmanager
+def out_of_force(optimizers: Iterable[torch.optim.Optimizer]) -> Iterator[None]:
+    """A block in which their steps mark nothing, unless something in it says so."""
+    known = {o: hooks for o in optimizers if (hooks := forget(o)) is not None}
+    try:
+        yield
+    finally:
+        for optimizer, hooks in known.items():
+            forget(optimizer)
+            _hooks[optimizer] = _Hooks(hooks.zero, hooks.parameters, optimizer)
 
 
 def _require_numbers(stage: Any, min_size: Any) -> None:

@@ -138,8 +138,10 @@ def test_what_is_no_strategy_is_refused(strategy, batch, said):
     assert said in str(error.value)
 
 
-def test_a_search_and_a_prediction_agree():
+@pytest.mark.parametrize("frozen", [0, 7])
+def test_a_search_and_a_prediction_agree(frozen):
     step, model, optimizer = program()
+    model[:frozen].requires_grad_(False)
     batch = torch.ones(16, 64)
     plan = spmdx.auto.search(step, model, optimizer, batch, devices=4, topology="nvlink")
     for candidate in [c for c in plan.candidates if c.planned][:5]:
@@ -148,6 +150,5 @@ def test_a_search_and_a_prediction_agree():
         again = spmdx.auto.predict(
             candidate.strategy, step, model, optimizer, batch, topology="nvlink"
         )
-        assert again.wire_bytes == candidate.wire_bytes
-        # The optimizer's numbers are parts of the plan or inputs, by what the planner saw before.
-        assert again.step_ns == pytest.approx(candidate.step_ns, rel=0.06)
+        figures = [(c.step_ns, c.wire_bytes, c.peak_bytes) for c in (again, candidate)]
+        assert figures[0] == figures[1]
