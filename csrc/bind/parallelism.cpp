@@ -17,7 +17,7 @@
 #include "passes/report/flops.h"
 #include "passes/report/received.h"
 #include "passes/report/recomputed.h"
-#include "passes/report/timeline.h"
+#include "passes/strategy/timeline.h"
 
 namespace spmdx {
 namespace {

@@ -21,7 +21,7 @@
 #include "passes/pipeline/schedule_csv.h"
 #include "passes/pipeline/simulate.h"
 #include "passes/pipeline/stage_cuts.h"
-#include "passes/report/timeline.h"
+#include "passes/strategy/timeline.h"
 #include "sharding/shards.h"
 
 namespace spmdx {

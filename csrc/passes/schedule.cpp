@@ -8,7 +8,7 @@
 #include "passes/memory/peak.h"
 #include "passes/memory/rematerialise.h"
 #include "passes/passes.h"
-#include "passes/report/timeline.h"
+#include "passes/strategy/timeline.h"
 
 namespace spmdx {
 namespace {

@@ -18,7 +18,7 @@
 #include "passes/report/gathered.h"
 #include "passes/report/load.h"
 #include "passes/report/pipeline.h"
-#include "passes/report/timeline.h"
+#include "passes/strategy/timeline.h"
 #include "rules/rule/rule.h"
 #include "runtime/data/check.h"
 #include "sharding/notation.h"

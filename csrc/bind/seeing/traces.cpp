@@ -7,7 +7,7 @@
 
 #include "bind/bind.h"
 #include "bridge/python/source.h"
-#include "passes/report/timeline.h"
+#include "passes/strategy/timeline.h"
 #include "runtime/step/device_traces.h"
 
 namespace spmdx {

@@ -17,7 +17,7 @@
 #include "bridge/tensor/meta.h"
 #include "bridge/tensor/tensor.h"
 #include "passes/report/flops.h"
-#include "passes/report/timeline.h"
+#include "passes/strategy/timeline.h"
 #include "runtime/data/held_bytes.h"
 
 namespace spmdx {

@@ -10,7 +10,7 @@
 #include "bridge/python/source.h"
 #include "bridge/recorder/engine.h"
 #include "graph/places.h"
-#include "passes/report/timeline.h"
+#include "passes/strategy/timeline.h"
 #include "sharding/notation.h"
 
 namespace spmdx::bridge {

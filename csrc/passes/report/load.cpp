@@ -7,8 +7,8 @@
 #include <utility>
 
 #include "graph/places.h"
-#include "passes/report/timeline.h"
 #include "passes/strategy/strategy.h"
+#include "passes/strategy/timeline.h"
 #include "rules/lookup.h"
 
 namespace spmdx {

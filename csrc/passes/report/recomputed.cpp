@@ -6,8 +6,8 @@
 #include <utility>
 
 #include "passes/report/flops.h"
-#include "passes/report/timeline.h"
 #include "passes/strategy/clock.h"
+#include "passes/strategy/timeline.h"
 
 namespace spmdx {
 std::vector<Recomputed> recomputed(const Graph& graph, const Topology& topology) {

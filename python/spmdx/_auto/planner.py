@@ -192,7 +192,8 @@ class Planner:
         rounds = most // pipe  # interleaved stages take turns with so many
         if rounds >= ROUNDS:
             return self._of_all(estimated, strategy, rounds // 2 * pipe, rounds * pipe)
-        return self._of_all(estimated, strategy, 0, max(FEWEST, min(most, pieces)))
+        count = max(FEWEST, min(2 * pipe * strategy.chunks, most // ROUNDS))
+        return self._of_all(estimated, strategy, 0, min(pieces, count))
 
     def _most(self, nodes: int, parts: int) -> int:
         """How many microbatches a plan of so many nodes has."""

