@@ -62,6 +62,7 @@ def planned_whole(
         _make_state(model, optimizer)
         limit = get_memory_limit() or 0
         for _ in range(MOST_STEPS):
+            model.zero_grad(set_to_none=True)
             before = _layouts(held, optimizer)
             whole = _planned_step(strategy, step, mesh, [microbatch() for _ in range(count)])
             if _layouts(held, optimizer) == before or 0 < limit < whole.peak_bytes:
@@ -85,10 +86,11 @@ def _planned_step(
     return Whole(**_C.cost_of_last())
 
 
-def _layouts(held: list[torch.Tensor], optimizer: torch.optim.Optimizer | None) -> list[str]:
+def _layouts(held: list[torch.Tensor], optimizer: torch.optim.Optimizer | None) -> list[Any]:
     """How parameters, buffers and the state of the optimizer lie."""
     state = [] if optimizer is None else tensors_in([dict(s) for s in optimizer.state.values()])
-    return [str(_C.sharding_of(t)) for t in [*held, *state] if _C.is_lazy(t)]
+    lies = [_C.sharding_of(t) for t in [*held, *state] if _C.is_lazy(t)]
+    return [(sharding is None, sharding) for sharding in lies]  # they compare with their like alone
 
 
 def _make_state(model: torch.nn.Module, optimizer: torch.optim.Optimizer | None) -> None:
