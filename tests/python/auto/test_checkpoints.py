@@ -4,8 +4,8 @@
 import pytest
 import spmdx
 import torch
-from spmdx._auto.effects.apart import apart
 from spmdx._auto.cuts import Given
+from spmdx._auto.effects.apart import apart
 from spmdx._auto.parts.checkpoints import Again, computed_again
 from spmdx._auto.search import Search
 from spmdx._auto.space import Space
