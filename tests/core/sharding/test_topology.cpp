@@ -95,6 +95,20 @@ TEST(sums_across_blocks_are_hierarchical_where_that_is_cheaper) {
   CHECK_EQ(plan_of(mesh, "f32[4096, 4096]" + partial, "f32[4096, 4096]", Topology{}), std::string("all_reduce data"));
 }
 
+TEST(an_axis_over_any_number_of_blocks_has_its_devices_within_them) {
+  const Topology topology = topology_named("infiniband");  // blocks of 8
+  for (const int64_t blocks : {2, 3, 5, 6, 7, 9, 12}) {
+    const MeshRef one = Mesh::make(iota(blocks * 8), {blocks * 8}, {"data"});
+    const MeshRef two = Mesh::make(iota(blocks * 8), {blocks, 8}, {"outer", "inner"});
+    const SubAxisSet all = sub_axis_set(one->sub_axes_of_axis(0));
+    const SubAxisSet both = sub_axis_set(two->sub_axes_of_axis(0)) | sub_axis_set(two->sub_axes_of_axis(1));
+    const Group whole = group_of(*one, sub_axis_levels(one, topology), all);
+    CHECK(whole.sizes == group_of(*two, sub_axis_levels(two, topology), both).sizes);
+    CHECK_EQ(whole.sizes[0], 8);
+    CHECK_EQ(whole.sizes[1], blocks);
+  }
+}
+
 TEST(a_hybrid_mesh_needs_no_block_size) {
   const MeshRef mesh = Mesh::make(iota(12), {6, 2}, {"data", "model"}, {3, 1});
   CHECK_EQ(plan_of(mesh, "f32[4096, 4096]{partial sum: data}", "f32[4096, 4096]", two_levels(0)),

@@ -1,6 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
 """What a given strategy takes: as the plan has it that a program marked so would get."""
 
+import dataclasses
+
 import pytest
 import spmdx
 import torch
@@ -84,6 +86,64 @@ def test_a_step_of_very_many_nodes_is_one_plan():
         for count in (60, 120, 240)
     ]
     assert times[2] - times[1] == pytest.approx(2 * (times[1] - times[0]), rel=0.02)
+
+
+class Experts(torch.nn.Module):
+    """Of which "model" cuts what it is told; the planner leaves others cut where it likes."""
+
+    def __init__(self):
+        super().__init__()
+        self.gate = torch.nn.Linear(64, 8)
+        self.up = torch.nn.Parameter(torch.randn(8, 64, 128) / 8)
+        self.down = torch.nn.Parameter(torch.randn(8, 128, 64) / 8)
+
+    def forward(self, x):
+        shares = self.gate(x).softmax(-1)
+        y = torch.einsum("bd,edh->ebh", x, self.up).relu()
+        return x + torch.einsum("ebd,be->bd", torch.einsum("ebh,ehd->ebd", y, self.down), shares)
+
+
+def test_a_prediction_is_of_steps_that_repeat_not_of_the_first():
+    experts = ("model", None, None)
+    strategy = Strategy(model=4, plan={"*.up": experts, "*.down": experts})
+    model = torch.nn.Sequential(Experts(), Experts(), torch.nn.Linear(64, 8)).to("spmdx")
+    optimizer = torch.optim.AdamW(model.parameters())
+
+    def step(batches):
+        for x in batches:
+            model(x).square().mean().backward()
+        optimizer.step()
+        optimizer.zero_grad()
+
+    spmdx.set_topology("infiniband")
+    batch = torch.randn(48, 64)
+    found = spmdx.auto.predict(strategy, step, model, optimizer, batch)
+    mesh, times = strategy.mesh(), []
+    strategy.mark(model, optimizer, mesh)
+    for _ in range(4):
+        step([strategy.mark_batch(batch, mesh)])
+        spmdx.mark_step()
+        times.append(spmdx.explain().step_ns)
+    assert times[0] < 0.7 * times[1]  # the first leaves for later what it spares
+    assert found.step_ns == times[1] == times[2] == times[3]
+    assert found.peak_bytes == spmdx.explain().peak_bytes
+
+
+@pytest.mark.parametrize("strategy", [Strategy(data=4, zero=2), Strategy(data=8, zero=3)], ids=str)
+def test_a_byte_less_than_is_needed_costs_little(strategy):
+    strategy = dataclasses.replace(strategy, microbatches=3)
+    step, model, optimizer = program()
+    batch = torch.empty(768, 64, device="meta")
+
+    def under(limit):
+        return spmdx.auto.predict(
+            strategy, step, model, optimizer, batch, topology="nvlink", memory_limit=limit
+        )
+
+    free = under(None)
+    tight = under(free.peak_bytes - 1)
+    assert tight.peak_bytes < free.peak_bytes and tight.why == ""
+    assert tight.step_ns < 1.2 * free.step_ns
 
 
 def test_the_model_is_as_it_was():
