@@ -95,12 +95,12 @@ int64_t largest(const Buckets& buckets) {
   return bytes;
 }
 
-// With the largest buckets that fit; if none do, nothing waits.
-Graph with_smaller_buckets(const Graph& graph, const CompileOptions& options) {
-  int64_t waiting = options.bucket_bytes;
-  for (int i = 0; i < kSizesTried; ++i) {
+// With the largest buckets below `bytes` that fit; if none do, nothing waits.
+Graph with_smaller_buckets(const Graph& graph, int64_t bytes, const CompileOptions& options) {
+  int64_t waiting = bytes / 2;
+  for (int i = 1; i < kSizesTried; ++i) {
     const Buckets buckets = buckets_of(graph, options.bucket_bytes, waiting);
-    if (Graph result = merged(graph, buckets); i > 0 && fits(result, options)) return result;
+    if (Graph result = merged(graph, buckets); fits(result, options)) return result;
     waiting = std::min(waiting, largest(buckets)) / 2;
   }
   return merged(graph, buckets_of(graph, options.bucket_bytes, 0));
@@ -114,9 +114,10 @@ int64_t ns_within_limit(Graph graph, const CompileOptions& options) {
 
 // What waits is held. Where that is too much, fewer sums wait, or values are computed again, whichever is faster.
 Graph merged_within_limit(const Graph& graph, const CompileOptions& options) {
-  Graph waits = merged(graph, buckets_of(graph, options.bucket_bytes, options.bucket_bytes));
+  const Buckets whole = buckets_of(graph, options.bucket_bytes, options.bucket_bytes);
+  Graph waits = merged(graph, whole);
   if (fits(waits, options)) return waits;
-  Graph fewer = with_smaller_buckets(graph, options);
+  Graph fewer = with_smaller_buckets(graph, std::min(options.bucket_bytes, largest(whole)), options);
   const int64_t least_ns = step_ns(time_line(waits, options.topology));
   const bool is_fast = step_ns(time_line(fewer, options.topology)) <= least_ns + least_ns / kNearly;
   if (is_fast && fits(fewer, options)) return fewer;
