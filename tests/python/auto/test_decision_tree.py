@@ -12,6 +12,7 @@ which shares the update out; without it "model" over all devices is 4 % faster t
 parallelism, by the same: the planner gathers weights, and cuts tokens along it.
 """
 
+import searched
 import spmdx
 import torch
 import torch.nn.functional as F
@@ -50,6 +51,10 @@ class Gpt(nn.Module):
         return self.head(self.norm(x))
 
 
+def of_tokens(logits, ids):
+    return F.cross_entropy(logits.flatten(0, 1), ids.flatten())
+
+
 WITHOUT_ZERO = {"zero": (0,), "schedules": ("1f1b",)}
 
 
@@ -63,16 +68,8 @@ def found(layers, width, samples, devices, **allowed):
         with torch.device("spmdx"):
             model = Gpt(layers, width).bfloat16()
         optimizer = torch.optim.AdamW(model.parameters())
-
-        def step(batches):
-            for ids in batches:
-                loss = F.cross_entropy(model(ids).flatten(0, 1), ids.flatten())
-                (loss / len(batches)).backward()
-            optimizer.step()
-            optimizer.zero_grad()
-
         plan = spmdx.auto.search(
-            step,
+            searched.step_of(model, optimizer, of_tokens),
             model,
             optimizer,
             torch.empty(samples, LENGTH, dtype=torch.int64, device="meta"),

@@ -4,6 +4,7 @@
 import dataclasses
 
 import pytest
+import searched
 import spmdx
 import torch
 from spmdx.auto import Strategy
@@ -24,14 +25,7 @@ class Block(torch.nn.Module):
 def program(width=64, blocks=8):
     model = torch.nn.Sequential(*(Block(width) for _ in range(blocks))).to("spmdx")
     optimizer = torch.optim.AdamW(model.parameters())
-
-    def step(batches):
-        for x in batches:
-            (model(x).square().mean() / len(batches)).backward()
-        optimizer.step()
-        optimizer.zero_grad()
-
-    return step, model, optimizer
+    return searched.step_of(model, optimizer), model, optimizer
 
 
 @pytest.mark.parametrize("devices", [2, 3, 4, 8])
@@ -108,13 +102,7 @@ def test_a_prediction_is_of_steps_that_repeat_not_of_the_first():
     strategy = Strategy(model=4, plan={"*.up": experts, "*.down": experts})
     model = torch.nn.Sequential(Experts(), Experts(), torch.nn.Linear(64, 8)).to("spmdx")
     optimizer = torch.optim.AdamW(model.parameters())
-
-    def step(batches):
-        for x in batches:
-            model(x).square().mean().backward()
-        optimizer.step()
-        optimizer.zero_grad()
-
+    step = searched.step_of(model, optimizer)
     spmdx.set_topology("infiniband")
     batch = torch.randn(48, 64)
     found = spmdx.auto.predict(strategy, step, model, optimizer, batch)

@@ -159,13 +159,7 @@ def test_a_plan_of_a_machine_that_is_not_here():
         with torch.device("spmdx"):
             model = searched.Gpt(layers=12)
         optimizer = torch.optim.AdamW(model.parameters())
-
-        def step(batches):
-            for x in batches:
-                (model(x).square().mean() / len(batches)).backward()
-            optimizer.step()
-            optimizer.zero_grad()
-
+        step = searched.step_of(model, optimizer)
         plan = spmdx.auto.search(
             step,
             model,
@@ -190,13 +184,7 @@ def test_a_model_that_no_device_holds_is_found_a_plan_on_a_machine_that_was_set_
             layers = [torch.nn.Linear(32768, 32768) for _ in range(32)]  # 128 GiB
             model = torch.nn.Sequential(*layers)
         optimizer = torch.optim.AdamW(model.parameters())
-
-        def step(batches):
-            for x in batches:
-                (model(x).square().mean() / len(batches)).backward()
-            optimizer.step()
-            optimizer.zero_grad()
-
+        step = searched.step_of(model, optimizer)
         batch = torch.empty(64, 32768, device="meta")
         plan = spmdx.auto.search(step, model, optimizer, batch, devices=16)
         assert plan.candidates[0].peak_bytes <= 80 * 2**30 == spmdx.get_memory_limit()

@@ -108,6 +108,18 @@ class Program:
         self.optimizer.zero_grad()
 
 
+def step_of(model, optimizer, loss=lambda out, x: out.square().mean()):
+    """A step of a list of microbatches, by a loss of what the model makes of one."""
+
+    def step(batches):
+        for x in batches:
+            (loss(model(x), x) / len(batches)).backward()
+        optimizer.step()
+        optimizer.zero_grad()
+
+    return step
+
+
 def program(name, device, samples=16, optimizer=torch.optim.AdamW, **kwargs):
     """A program on a device, the same each time."""
     torch.manual_seed(0)
