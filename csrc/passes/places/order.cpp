@@ -77,7 +77,8 @@ class Events {
         continue;
       }
       // What other stages wait for comes first.
-      const double half = timed.start + times.at(static_cast<size_t>(stage_of(timed))).input_gradient;
+      const auto stage = static_cast<size_t>(stage_of(timed));
+      const double half = timed.start + (stage < times.size() ? times[stage].input_gradient : 0);
       add(timed, ActionKind::I, timed.start, half);
       add(timed, ActionKind::W, half, timed.end);
     }
