@@ -130,7 +130,7 @@ constexpr int kWhole = -1, kSum = -2;  // any number from 0 on: the dim that the
 
 ShardingRef sharding_as(int how, const TensorType& type, const MeshRef& mesh) {
   Sharding sharding = *replicated(mesh, type.shape.size());
-  const std::vector<SubAxisId> sub_axes = mesh->sub_axes_of_axis(0);
+  const SubAxisList sub_axes = mesh->sub_axes_of_axis(0);
   if (how >= 0) sharding.dims.at(how) = {sub_axes, 1};
   if (how == kSum) sharding.partial = sub_axis_set(sub_axes), sharding.reduction = Reduction::sum;
   return intern(std::move(sharding), type.shape);

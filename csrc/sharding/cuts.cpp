@@ -59,7 +59,7 @@ int64_t pieces_count(const Mesh& mesh, const DimSharding& dim) {
 
 }  // namespace
 
-std::vector<AxisRef> axis_refs(const Mesh& mesh, const std::vector<SubAxisId>& sub_axes) {
+std::vector<AxisRef> axis_refs(const Mesh& mesh, const SubAxisList& sub_axes) {
   std::vector<AxisRef> refs;
   for (size_t i = 0; i < sub_axes.size(); ++i) {
     const SubAxis& sub_axis = mesh.sub_axes()[sub_axes[i]];
@@ -74,8 +74,8 @@ std::vector<AxisRef> axis_refs(const Mesh& mesh, const std::vector<SubAxisId>& s
   return refs;
 }
 
-std::vector<SubAxisId> sub_axes_of(const Mesh& mesh, const AxisRef& ref) {
-  std::vector<SubAxisId> sub_axes;
+SubAxisList sub_axes_of(const Mesh& mesh, const AxisRef& ref) {
+  SubAxisList sub_axes;
   for (SubAxisId sub_axis : mesh.sub_axes_of_axis(ref.axis)) {
     const int64_t pre = mesh.sub_axes()[sub_axis].pre;
     if (pre >= ref.pre && pre < ref.pre * ref.size) sub_axes.push_back(sub_axis);
@@ -89,13 +89,13 @@ std::string str(const Mesh& mesh, const AxisRef& ref) {
   return name + ":(" + std::to_string(ref.pre) + ")" + std::to_string(ref.size);
 }
 
-std::vector<std::string> axis_names(const Mesh& mesh, const std::vector<SubAxisId>& sub_axes) {
+std::vector<std::string> axis_names(const Mesh& mesh, const SubAxisList& sub_axes) {
   std::vector<std::string> names;
   for (const AxisRef& ref : axis_refs(mesh, sub_axes)) names.push_back(str(mesh, ref));
   return names;
 }
 
-std::vector<SubAxisId> parse_axis(const Mesh& mesh, std::string_view text) {
+SubAxisList parse_axis(const Mesh& mesh, std::string_view text) {
   const size_t colon = text.find(':');
   const std::string name(text.substr(0, colon));
   const int axis = mesh.axis_index(name);
@@ -110,7 +110,7 @@ std::vector<SubAxisId> parse_axis(const Mesh& mesh, std::string_view text) {
   if (!part.starts_with('(') || close == part.npos || !parse_number(part.substr(1, close - 1), ref.pre) ||
       !parse_number(part.substr(close + 1), ref.size))
     bad_part(mesh, axis, text);
-  std::vector<SubAxisId> sub_axes = sub_axes_of(mesh, ref);
+  SubAxisList sub_axes = sub_axes_of(mesh, ref);
   const std::vector<AxisRef> found = axis_refs(mesh, sub_axes);
   if (found.size() != 1 || found[0].pre != ref.pre || found[0].size != ref.size) bad_part(mesh, axis, text);
   return sub_axes;
@@ -118,7 +118,7 @@ std::vector<SubAxisId> parse_axis(const Mesh& mesh, std::string_view text) {
 
 Range local_range(const Mesh& mesh, const DimSharding& dim, int64_t size, int64_t position) {
   Range range{0, size};
-  const std::vector<SubAxisId>& sub_axes = dim.sub_axes;
+  const SubAxisList& sub_axes = dim.sub_axes;
   for (size_t i = 0; i < sub_axes.size();) {
     // One cut: this sub-axis and those that continue its axis.
     const int axis = mesh.sub_axes()[sub_axes[i]].axis;

@@ -14,7 +14,7 @@ namespace spmdx {
 // (chunk = tile · ceil(d / tile / n), as torch.chunk does for tile 1); sub-axes of a part of an
 // axis only where they divide evenly.
 struct DimSharding {
-  std::vector<SubAxisId> sub_axes;
+  SubAxisList sub_axes;
   int64_t tile = 1;
   bool operator==(const DimSharding&) const = default;
   bool empty() const { return sub_axes.empty(); }
@@ -30,16 +30,16 @@ struct AxisRef {
 };
 
 // Consecutive sub-axes that are consecutive parts of one axis are one reference.
-std::vector<AxisRef> axis_refs(const Mesh& mesh, const std::vector<SubAxisId>& sub_axes);
-std::vector<SubAxisId> sub_axes_of(const Mesh& mesh, const AxisRef& ref);
+std::vector<AxisRef> axis_refs(const Mesh& mesh, const SubAxisList& sub_axes);
+SubAxisList sub_axes_of(const Mesh& mesh, const AxisRef& ref);
 
 // "model" or "model:(1)2".
 std::string str(const Mesh& mesh, const AxisRef& ref);
 // Names of axes for a set of sub-axes, whole axes by name and parts in Shardy's notation: "model:(1)2".
-std::vector<std::string> axis_names(const Mesh& mesh, const std::vector<SubAxisId>& sub_axes);
+std::vector<std::string> axis_names(const Mesh& mesh, const SubAxisList& sub_axes);
 // The sub-axes such a text means; empty for a whole axis of size 1. Throws ShardingError: unknown axis, a part that the
 // axis' prime factors do not have.
-std::vector<SubAxisId> parse_axis(const Mesh& mesh, std::string_view text);
+SubAxisList parse_axis(const Mesh& mesh, std::string_view text);
 
 // Elements in the first of the `parts` pieces of `extent` elements.
 inline int64_t chunk_size(int64_t extent, int64_t tile, int64_t parts) {

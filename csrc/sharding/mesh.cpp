@@ -141,8 +141,8 @@ int Mesh::axis_index(const std::string& name) const {
   return -1;
 }
 
-std::vector<SubAxisId> Mesh::sub_axes_of_axis(int axis) const {
-  std::vector<SubAxisId> sub_axes;
+SubAxisList Mesh::sub_axes_of_axis(int axis) const {
+  SubAxisList sub_axes;
   for (size_t i = 0; i < sub_axes_.size(); ++i)
     if (sub_axes_[i].axis == axis) sub_axes.push_back(static_cast<SubAxisId>(i));
   return sub_axes;
@@ -172,8 +172,8 @@ std::string Mesh::str() const {
   return out + ")";
 }
 
-std::vector<SubAxisId> sub_axis_list(SubAxisSet set) {
-  std::vector<SubAxisId> sub_axes;
+SubAxisList sub_axis_list(SubAxisSet set) {
+  SubAxisList sub_axes;
   for (int i = 0; i < 64; ++i)
     if (set >> i & 1) sub_axes.push_back(static_cast<SubAxisId>(i));
   return sub_axes;

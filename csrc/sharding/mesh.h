@@ -7,11 +7,9 @@
 #include <vector>
 
 #include "base/types.h"
+#include "sharding/sub_axes.h"
 
 namespace spmdx {
-
-using SubAxisId = uint8_t;    // index into Mesh::sub_axes(); major → minor within an axis
-using SubAxisSet = uint64_t;  // bit i set: sub-axis i is a member
 
 struct Axis {
   std::string name;
@@ -50,7 +48,7 @@ class Mesh {
   // Index of the axis called `name`, or -1.
   int axis_index(const std::string& name) const;
   // The sub-axes of one axis, major → minor.
-  std::vector<SubAxisId> sub_axes_of_axis(int axis) const;
+  SubAxisList sub_axes_of_axis(int axis) const;
 
   int64_t sub_axis_size(SubAxisId sub_axis) const { return sub_axes_[sub_axis].size; }
   // This device's digit along `sub_axis`.
@@ -74,12 +72,5 @@ class Mesh {
   std::vector<SubAxis> sub_axes_;
   uint64_t hash_ = 0;
 };
-
-inline SubAxisSet sub_axis_set(const std::vector<SubAxisId>& sub_axes) {
-  SubAxisSet set = 0;
-  for (SubAxisId a : sub_axes) set |= SubAxisSet{1} << a;
-  return set;
-}
-std::vector<SubAxisId> sub_axis_list(SubAxisSet set);  // ascending
 
 }  // namespace spmdx

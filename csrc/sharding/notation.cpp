@@ -72,7 +72,7 @@ class Parser {
     fail("no number", what);
   }
 
-  void add_axis(std::vector<SubAxisId>& sub_axes) {
+  void add_axis(SubAxisList& sub_axes) {
     cursor_.skip_blanks();
     const size_t start = cursor_.position();
     cursor_.until(",)]}/:( ");
@@ -112,7 +112,7 @@ class Parser {
     if (!reduction || *reduction == Reduction::none)
       fail("'" + std::string(kind) + "' is not a reduction", "sum, max, min, prod, any or all");
     expect(":");
-    std::vector<SubAxisId> sub_axes;
+    SubAxisList sub_axes;
     do add_axis(sub_axes);
     while (cursor_.accept(","));
     expect("}");

@@ -108,7 +108,7 @@ struct Reader {
   }
 
   // The axis an entry names and the sub-axes it means.
-  std::pair<int, std::vector<SubAxisId>> read(size_t dim, const SpecAxis& axis) const {
+  std::pair<int, SubAxisList> read(size_t dim, const SpecAxis& axis) const {
     if (const auto* index = std::get_if<int64_t>(&axis)) {
       if (*index < 0 || *index >= static_cast<int64_t>(mesh.axes().size())) bad_index(dim, *index);
       return {static_cast<int>(*index), mesh.sub_axes_of_axis(static_cast<int>(*index))};
@@ -143,8 +143,8 @@ ShardingRef to_sharding(const PartitionSpec& spec, const MeshRef& mesh, const Sh
             reader.repeated(dim, slot, earlier, axis);
       for (const auto& [unit, earlier] : unit_axes)
         if (unit == axis) reader.repeated(dim, slot, earlier, axis);
-      std::vector<SubAxisId>& into = sharding.dims[dim].sub_axes;
-      into.insert(into.end(), sub_axes.begin(), sub_axes.end());
+      SubAxisList& into = sharding.dims[dim].sub_axes;
+      into.append(sub_axes);
       if (sub_axes.empty()) unit_axes.push_back({axis, dim});
     }
     if (!is_legal(*mesh, sharding.dims[dim], shape[dim]))

@@ -34,7 +34,7 @@ bool makes_sense(const OpContext& op, const Deferral& deferral) {
 }
 
 OneAxis along(const OpContext& op, int axis) {
-  const std::vector<SubAxisId> sub_axes = op.mesh->sub_axes_of_axis(axis);
+  const SubAxisList sub_axes = op.mesh->sub_axes_of_axis(axis);
   OneAxis result{uncut(op)};
   for (size_t f = 0; f < op.rule->factors.size(); ++f) {
     if (!may_cut(op, op.rule->factors[f])) continue;
@@ -60,7 +60,7 @@ std::optional<Strategy> joined(const Strategy& a, const Strategy& b) {
   for (size_t f = 0; f < a.cuts.size(); ++f) {
     result.cuts[f] = a.cuts[f].empty() ? b.cuts[f] : a.cuts[f];
     if (a.cuts[f].empty() || b.cuts[f].empty()) continue;
-    result.cuts[f].sub_axes.insert(result.cuts[f].sub_axes.end(), b.cuts[f].sub_axes.begin(), b.cuts[f].sub_axes.end());
+    result.cuts[f].sub_axes.append(b.cuts[f].sub_axes);
   }
   return result;
 }

@@ -189,22 +189,23 @@ void Assignment::add_hints(ValueId value, NodeId asking, UsesOfOne uses, std::ve
 
 const Choices& Assignment::choices(NodeId node, size_t tensor, const ShardingRef& with) {
   const OpContext op = context(node);
-  Hints hints(op.num_tensors());
-  if (tensor < hints.size()) add_new(hints[tensor], with);
+  hints_.resize(op.num_tensors());
+  for (std::vector<ShardingRef>& hints : hints_) hints.clear();
+  if (tensor < hints_.size()) add_new(hints_[tensor], with);
   uses_.each_operand(node, [&](UsesOfOne uses) {
-    for (const Use& use : uses) add_hints(use.value, node, uses, hints[use.operand]);
+    for (const Use& use : uses) add_hints(use.value, node, uses, hints_[use.operand]);
   });
-  for (size_t t = graph_.nodes[node].inputs.size(); t < hints.size(); ++t)
-    add_hints(value(node, t), node, {}, hints[t]);
-  return table_.of(op, hints);
+  for (size_t t = graph_.nodes[node].inputs.size(); t < hints_.size(); ++t)
+    add_hints(value(node, t), node, {}, hints_[t]);
+  return table_.of(op, hints_);
 }
 
-Choices Assignment::neighbours(NodeId node) const {
+Choices Assignment::neighbours(NodeId node) {
   const OpContext op = context(node);
   Choices result;
-  for (const std::vector<SubAxisId>& sub_axes : cutting_)
+  for (const SubAxisList& sub_axes : cutting_)
     for (Strategy& strategy : neighbour_strategies(op, choices_[node]->strategy, sub_axes))
-      if (ChoiceRef choice = choice_of(op, std::move(strategy), options_.topology)) result.push_back(std::move(choice));
+      if (const ChoiceRef& choice = table_.with(op, std::move(strategy))) result.push_back(choice);
   return result;
 }
 
@@ -212,8 +213,8 @@ SubAxisSet Assignment::unused(NodeId node) const {
   return graph_.mesh->all_sub_axes() & ~choices_[node]->strategy.used();
 }
 
-ChoiceRef Assignment::choice_with(NodeId node, Strategy strategy) const {
-  return choice_of(context(node), std::move(strategy), options_.topology);
+ChoiceRef Assignment::choice_with(NodeId node, Strategy strategy) {
+  return table_.with(context(node), std::move(strategy));
 }
 
 ShardingRef wanted_of(const Graph& graph, const Output& output, const ShardingRef& produced) {

@@ -46,13 +46,14 @@ class Assignment {
   // What the node could do, given what its neighbours and propagation say, and `with` for one tensor.
   const Choices& choices(NodeId node, size_t tensor = SIZE_MAX, const ShardingRef& with = nullptr);
   // What the node could do if the sub-axes that cut an input now cut another of its factors, or none.
-  Choices neighbours(NodeId node) const;
+  Choices neighbours(NodeId node);
   // The sub-axes that cut none of the node's factors, so that devices along them do the same.
   SubAxisSet unused(NodeId node) const;
   // A choice with this strategy; null where some tensor cannot be laid out so.
-  ChoiceRef choice_with(NodeId node, Strategy strategy) const;
-  // Time of the node itself and of the moves of its operands and results, with this choice.
-  int64_t cost_around(NodeId node, const Choice& choice) const;
+  ChoiceRef choice_with(NodeId node, Strategy strategy);
+  // Time of the node itself and of the moves of its operands and results, with this choice; where it is `limit` or
+  // more, any such number.
+  int64_t cost_around(NodeId node, const Choice& choice, int64_t limit = INT64_MAX) const;
   // The way of a value from a layout that is there to the one that a reader wants.
   struct Way {
     ValueId value;
@@ -63,7 +64,7 @@ class Assignment {
   // What cost_around() counts beside the node itself.
   std::vector<Way> ways_around(NodeId node, const Choice& choice) const;
   // The same without the moves of its results.
-  int64_t cost_before(NodeId node, const Choice& choice) const;
+  int64_t cost_before(NodeId node, const Choice& choice, int64_t limit = INT64_MAX) const;
   // Time of the cheapest way from one sharding of a value to another, in all iterations that the value stands for.
   int64_t move_ns(ValueId value, const ShardingRef& from, const ShardingRef& to) const;
   // Time of all moves of a value.
@@ -148,10 +149,10 @@ class Assignment {
   Uses uses_;
   Unsettled unsettled_;
   std::vector<std::vector<Reader>> other_readers_;
-  std::vector<ShardingRef> inputs_;              // by value; null for results of nodes
-  std::vector<std::vector<SubAxisId>> cutting_;  // the sub-axes that cut dims of inputs as they lie now
-  std::vector<int64_t> times_of_value_;          // how many moves one of a value stands for
-  std::vector<uint32_t> type_of_;                // by value: equal types have equal numbers
+  std::vector<ShardingRef> inputs_;      // by value; null for results of nodes
+  std::vector<SubAxisList> cutting_;     // the sub-axes that cut dims of inputs as they lie now
+  std::vector<int64_t> times_of_value_;  // how many moves one of a value stands for
+  std::vector<uint32_t> type_of_;        // by value: equal types have equal numbers
   std::vector<bool> transient_;
   mutable std::vector<Demands> demands_;        // by value; changed for a while to see what would be
   std::vector<std::vector<int64_t>> parts_ns_;  // of values whose demands have several parts
@@ -186,6 +187,7 @@ class Assignment {
   mutable std::vector<Stretch> stretches_;  // room for what each_way goes over
   mutable std::vector<Copy> copies_;
   std::vector<Demands::Summary> before_, after_;  // room for mark_who_notices
+  Hints hints_;                                   // room for choices()
 };
 
 template <class Visit>

@@ -150,16 +150,18 @@ int64_t Assignment::moves_ns_if_kept(ValueId value) const {
   return total + each_way(value, *base, false, IgnoreWays());
 }
 
-int64_t Assignment::cost_before(NodeId node, const Choice& choice) const {
+int64_t Assignment::cost_before(NodeId node, const Choice& choice, int64_t limit) const {
   ++effort_.costs_asked;
   int64_t cost = time_ns(node, choice);
-  uses_.each_operand(node, [&](UsesOfOne uses) { cost += moves_if_read(node, uses, choice); });
+  uses_.each_operand(node, [&](UsesOfOne uses) {
+    if (cost < limit) cost += moves_if_read(node, uses, choice);
+  });
   return cost;
 }
 
-int64_t Assignment::cost_around(NodeId node, const Choice& choice) const {
-  int64_t cost = cost_before(node, choice);
-  for (size_t r = 0; r < choice.placement.outputs.size(); ++r)
+int64_t Assignment::cost_around(NodeId node, const Choice& choice, int64_t limit) const {
+  int64_t cost = cost_before(node, choice, limit);
+  for (size_t r = 0; r < choice.placement.outputs.size() && cost < limit; ++r)
     cost += moves_if_made(graph_.nodes[node].output + static_cast<ValueId>(r), choice.placement.outputs[r]);
   return cost;
 }

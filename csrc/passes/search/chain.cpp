@@ -16,7 +16,7 @@ bool Chain::take_best_response(NodeId node) {
   int64_t least = before;
   if (before == 0) return false;
   for (const ChoiceRef& choice : assignment_.choices(node)) {
-    const int64_t now = assignment_.cost_around(node, *choice);
+    const int64_t now = assignment_.cost_around(node, *choice, least);
     if (now >= least) continue;
     best = choice;
     least = now;
@@ -87,10 +87,10 @@ void Chain::descend_around(NodeId node) {
 bool Chain::adopt(const Step& step) {
   const auto& [node, tensor, layout] = step;
   ChoiceRef best;
-  int64_t least = 0;
+  int64_t least = INT64_MAX;
   for (const ChoiceRef& choice : assignment_.choices(node, tensor, layout)) {
     if (choice->placement.of(tensor) != layout) continue;
-    const int64_t now = assignment_.cost_around(node, *choice);
+    const int64_t now = assignment_.cost_around(node, *choice, least);
     if (best && now >= least) continue;
     best = choice;
     least = now;

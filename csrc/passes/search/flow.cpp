@@ -9,7 +9,7 @@ namespace spmdx {
 ShardingRef FlowRunner::only(SubAxisSet sub_axes, const ShardingRef& sharding, ValueId value) const {
   Sharding rest{sharding->mesh, sharding->dims, 0, Reduction::none};
   for (DimSharding& dim : rest.dims) {
-    std::erase_if(dim.sub_axes, [&](SubAxisId sub_axis) { return !(sub_axes >> sub_axis & 1); });
+    dim.sub_axes.drop_if([&](SubAxisId sub_axis) { return !(sub_axes >> sub_axis & 1); });
     dim.tile = 1;
   }
   return rest.dim_sub_axes() ? intern(std::move(rest), graph_.values[value].type.shape) : nullptr;
@@ -64,7 +64,7 @@ ChoiceRef FlowRunner::choice_with(const Flow& flow, const Step& step) const {
     if (cuts[f].empty() || !may_cut(op, factor)) continue;
     DimSharding& mine = strategy.cuts[f];
     if (mine.empty()) mine.tile = cuts[f].tile;
-    mine.sub_axes.insert(mine.sub_axes.end(), cuts[f].sub_axes.begin(), cuts[f].sub_axes.end());
+    mine.sub_axes.append(cuts[f].sub_axes);
     if (!is_legal(*op.mesh, mine, factor.size)) return nullptr;
     put |= sub_axis_set(cuts[f].sub_axes);
   }

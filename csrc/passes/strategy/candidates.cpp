@@ -23,7 +23,7 @@ void merge(const OpContext& op, Strategy& strategy, const Strategy& more) {
       longer.sub_axes.push_back(other.sub_axes[i]);
     }
     while (longer.sub_axes.size() > mine.sub_axes.size() && !is_legal(*op.mesh, longer, op.rule->factors[f].size))
-      longer.sub_axes.pop_back();
+      longer.sub_axes.shorten(longer.sub_axes.size() - 1);
     if (longer.sub_axes.size() <= mine.sub_axes.size()) continue;
     used |= sub_axis_set(longer.sub_axes);
     mine = std::move(longer);
@@ -57,18 +57,18 @@ std::vector<bool> in_the_way(const OpContext& op, const std::vector<DimSharding>
   Strategy rest{cuts, 0, Reduction::none};
   for (size_t f = 0; f < cuts.size(); ++f)
     if (!may_cut(op, op.rule->factors[f])) rest.cuts[f] = {};
-  const bool fits = place(op, rest).has_value(), product = op.rule->product;
+  const bool is_there = fits(op, rest), product = op.rule->product;
   for (size_t f = 0; f < cuts.size(); ++f)
-    blocked[f] = !cuts[f].empty() && (!fits || rest.cuts[f].empty() ||
+    blocked[f] = !cuts[f].empty() && (!is_there || rest.cuts[f].empty() ||
                                       (product && op.rule->factors[f].kind == FactorKind::reduce && count[f] == 1));
   return blocked;
 }
 
 // Of these sub-axes the longest minor part that divides the factor evenly: the major ones can go on cutting what they
 // cut now.
-std::vector<SubAxisId> minor_part(const Mesh& mesh, const std::vector<SubAxisId>& sub_axes, int64_t size) {
+SubAxisList minor_part(const Mesh& mesh, const SubAxisList& sub_axes, int64_t size) {
   for (auto first = sub_axes.begin(); first != sub_axes.end(); ++first) {
-    std::vector<SubAxisId> part(first, sub_axes.end());
+    SubAxisList part(first, sub_axes.end());
     if (size % mesh.group_size(sub_axis_set(part)) == 0 && is_legal(mesh, {part, 1}, size)) return part;
   }
   return {};
@@ -76,12 +76,12 @@ std::vector<SubAxisId> minor_part(const Mesh& mesh, const std::vector<SubAxisId>
 
 // `rest` with the sub-axes on each of these factors, or with their longest minor part that some of the factors can
 // take. At most kLimits.moved, in the order of factors.
-std::vector<Strategy> each_with(const OpContext& op, const Strategy& rest, const std::vector<SubAxisId>& sub_axes,
+std::vector<Strategy> each_with(const OpContext& op, const Strategy& rest, const SubAxisList& sub_axes,
                                 const std::vector<size_t>& factors) {
   std::vector<Strategy> result;
   size_t longest = 0;
   for (const size_t f : factors) {
-    std::vector<SubAxisId> part = minor_part(*op.mesh, sub_axes, op.rule->factors[f].size);
+    SubAxisList part = minor_part(*op.mesh, sub_axes, op.rule->factors[f].size);
     if (part.empty() || part.size() < longest) continue;
     if (part.size() > longest) result.clear();
     longest = part.size();
@@ -100,10 +100,10 @@ std::vector<Strategy> moved(const OpContext& op, size_t tensor, const ShardingRe
   Strategy rest;
   rest.cuts = cuts_of(op, tensor, sharding);
   const std::vector<bool> blocked = in_the_way(op, rest.cuts, count);
-  std::vector<SubAxisId> sub_axes;
+  SubAxisList sub_axes;
   for (size_t f = 0; f < blocked.size(); ++f) {
     if (!blocked[f]) continue;
-    sub_axes.insert(sub_axes.end(), rest.cuts[f].sub_axes.begin(), rest.cuts[f].sub_axes.end());
+    sub_axes.append(rest.cuts[f].sub_axes);
     rest.cuts[f] = {};
   }
   if (sub_axes.empty()) return {};
@@ -142,8 +142,8 @@ std::vector<Strategy> agreed(const OpContext& op, const std::vector<Hint>& found
   const Strategy& first = found[0].strategy;
   const auto differs = [&](const Hint& h) { return h.strategy.used() == first.used() && h.strategy != first; };
   if (!sums(op, first) && std::none_of(found.begin() + 1, found.end(), differs)) return {};
-  std::vector<SubAxisId> sub_axes;
-  for (const DimSharding& cut : first.cuts) sub_axes.insert(sub_axes.end(), cut.sub_axes.begin(), cut.sub_axes.end());
+  SubAxisList sub_axes;
+  for (const DimSharding& cut : first.cuts) sub_axes.append(cut.sub_axes);
   std::vector<size_t> shared;
   for (size_t f = 0; f < first.cuts.size(); ++f) {
     const auto has = [&](const TensorFactors& factors) { return has_factor(factors, static_cast<int>(f)); };

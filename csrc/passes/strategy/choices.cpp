@@ -54,32 +54,6 @@ std::vector<Deferral> deferrals_of(const OpContext& op, const Hints& hints) {
   return deferrals;
 }
 
-void add(const OpContext& op, Strategy strategy, const Topology& topology, Choices& choices) {
-  if (ChoiceRef choice = choice_of(op, std::move(strategy), topology)) choices.push_back(std::move(choice));
-}
-
-Choices make(const OpContext& op, const Hints& hints, const Topology& topology) {
-  const std::vector<Strategy> whole = candidates(op, hints);
-  const std::vector<Deferral> deferrals = deferrals_of(op, hints);
-  Choices choices;
-  const auto add_deferred = [&](bool made) {
-    for (const Strategy& base : whole)
-      for (const Deferral& deferral : deferrals) {
-        if (deferral.made != made || (base.used() & deferral.sub_axes)) continue;
-        Strategy strategy = base;
-        strategy.partial = deferral.sub_axes;
-        strategy.reduction = deferral.reduction;
-        strategy.partial_operands = deferral.partial_operands;
-        add(op, std::move(strategy), topology, choices);
-      }
-  };
-  add_deferred(false);  // first, so that these win where costs are equal
-  for (const Strategy& strategy : whole) add(op, strategy, topology, choices);
-  add_deferred(true);
-  internal_check(!choices.empty(), "no strategy for " + op.call->op);
-  return choices;
-}
-
 uint64_t hash_of(const Call& call, const Hints& hints) {
   uint64_t h = call.hash;
   for (const auto& tensor : hints) {
@@ -115,11 +89,45 @@ ChoiceRef choice_of(const OpContext& op, Strategy strategy, const Topology& topo
   return std::make_shared<const Choice>(Choice{std::move(strategy), std::move(*placement), time});
 }
 
+Choices ChoiceTable::make(const OpContext& op, const Hints& hints) {
+  const std::vector<Strategy> whole = candidates(op, hints);
+  const std::vector<Deferral> deferrals = deferrals_of(op, hints);
+  Choices choices;
+  const auto add = [&](Strategy strategy) {
+    if (const ChoiceRef& choice = with(op, std::move(strategy))) choices.push_back(choice);
+  };
+  const auto add_deferred = [&](bool made) {
+    for (const Strategy& base : whole)
+      for (const Deferral& deferral : deferrals) {
+        if (deferral.made != made || (base.used() & deferral.sub_axes)) continue;
+        Strategy strategy = base;
+        strategy.partial = deferral.sub_axes;
+        strategy.reduction = deferral.reduction;
+        strategy.partial_operands = deferral.partial_operands;
+        add(std::move(strategy));
+      }
+  };
+  add_deferred(false);  // first, so that these win where costs are equal
+  for (const Strategy& strategy : whole) add(strategy);
+  add_deferred(true);
+  internal_check(!choices.empty(), "no strategy for " + op.call->op);
+  return choices;
+}
+
+const ChoiceRef& ChoiceTable::with(const OpContext& op, Strategy strategy) {
+  auto& bucket = choices_[hash_combine(op.call->hash, hash(strategy))];
+  for (const Known& known : bucket)
+    if (known.strategy == strategy && (known.call == op.call || *known.call == *op.call)) return known.choice;
+  ChoiceRef choice = choice_of(op, strategy, topology_);
+  bucket.push_back({op.call, std::move(strategy), std::move(choice)});
+  return bucket.back().choice;
+}
+
 const Choices& ChoiceTable::of(const OpContext& op, const Hints& hints) {
   auto& bucket = entries_[hash_of(*op.call, hints)];
   for (const auto& entry : bucket)
     if (entry->hints == hints && (entry->call == op.call || *entry->call == *op.call)) return entry->choices;
-  bucket.push_back(std::make_unique<Entry>(Entry{op.call, hints, make(op, hints, topology_)}));
+  bucket.push_back(std::make_unique<Entry>(Entry{op.call, hints, make(op, hints)}));
   return bucket.back()->choices;
 }
 

@@ -44,15 +44,25 @@ class ChoiceTable {
   // Strategies that each hint leads. Before them come the same with partial operands left partial, after them those for
   // which some operand has to be made partial. Never empty.
   const Choices& of(const OpContext& op, const Hints& hints);
+  // Null where some tensor cannot be laid out so. Until the next call.
+  const ChoiceRef& with(const OpContext& op, Strategy strategy);
 
  private:
+  Choices make(const OpContext& op, const Hints& hints);
+
   struct Entry {
     const Call* call;
     Hints hints;
     Choices choices;
   };
+  struct Known {
+    const Call* call;
+    Strategy strategy;
+    ChoiceRef choice;
+  };
   const Topology& topology_;
   std::unordered_map<uint64_t, std::vector<std::unique_ptr<Entry>>> entries_;
+  std::unordered_map<uint64_t, std::vector<Known>> choices_;
 };
 
 }  // namespace spmdx

@@ -17,8 +17,7 @@ Strategy without(const Strategy& now, SubAxisSet sub_axes) {
   return rest;
 }
 
-std::vector<Strategy> neighbour_strategies(const OpContext& op, const Strategy& now,
-                                           const std::vector<SubAxisId>& sub_axes) {
+std::vector<Strategy> neighbour_strategies(const OpContext& op, const Strategy& now, const SubAxisList& sub_axes) {
   const Strategy rest = without(now, sub_axis_set(sub_axes));
   std::vector<Strategy> result;
   if (rest != now) result.push_back(rest);

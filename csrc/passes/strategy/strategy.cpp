@@ -10,9 +10,7 @@
 namespace spmdx {
 namespace {
 
-int64_t product(const Mesh& mesh, const std::vector<SubAxisId>& sub_axes) {
-  return mesh.group_size(sub_axis_set(sub_axes));
-}
+int64_t product(const Mesh& mesh, const SubAxisList& sub_axes) { return mesh.group_size(sub_axis_set(sub_axes)); }
 
 // Whether `dim` is cut where a factor (major part of the dim, `rest` elements each) cut by `cut` would cut it.
 bool cuts_as(const Mesh& mesh, const DimSharding& dim, const DimSharding& cut, int64_t rest, int64_t size) {
@@ -69,7 +67,7 @@ void project_dim(const OpContext& op, const std::vector<int>& factors, DimShardi
     if (factor_size == 1) continue;
     DimSharding cut = prefix_on(*op.mesh, dim, factor_size, rest, extent);
     if (cut.empty()) return;
-    dim.sub_axes.erase(dim.sub_axes.begin(), dim.sub_axes.begin() + static_cast<long>(cut.sub_axes.size()));
+    dim.sub_axes = {dim.sub_axes.begin() + cut.sub_axes.size(), dim.sub_axes.end()};
     const bool whole = product(*op.mesh, cut.sub_axes) == factor_size;
     cuts[factors[i]] = std::move(cut);
     if (!whole) return;
@@ -96,13 +94,47 @@ std::optional<DimSharding> unproject_dim(const OpContext& op, const std::vector<
     const DimSharding& cut = cuts[f];
     if (!cut.empty() && !open) return std::nullopt;
     if (!cut.empty()) {
-      dim.sub_axes.insert(dim.sub_axes.end(), cut.sub_axes.begin(), cut.sub_axes.end());
+      dim.sub_axes.append(cut.sub_axes);
       dim.tile = cut.tile * rest;
     }
     open = open && !cut.empty() && product(*op.mesh, cut.sub_axes) == factor_size;
   }
   if (!is_legal(*op.mesh, dim, size)) return std::nullopt;
   return dim;
+}
+
+// The axes over which a tensor is partial under a strategy. False where it would be partial in two ways.
+bool add_partial(const OpContext& op, const Strategy& strategy, size_t t, Sharding& sharding) {
+  const bool is_input = t < op.rule->inputs.size();
+  const bool left_partial = t >= 64 || (strategy.partial_operands >> t & 1);
+  if (strategy.partial && (!is_input || (takes_part(*op.rule, t) && left_partial))) {
+    sharding.partial = strategy.partial;
+    sharding.reduction = strategy.reduction;
+  }
+  for (size_t f = 0; !is_input && f < strategy.cuts.size(); ++f) {
+    const Factor& factor = op.rule->factors[f];
+    if (strategy.cuts[f].empty() || factor.reduction == Reduction::none ||
+        has_factor(op.factors(t), static_cast<int>(f)))
+      continue;
+    if (sharding.partial && sharding.reduction != factor.reduction) return false;
+    sharding.partial |= sub_axis_set(strategy.cuts[f].sub_axes);
+    sharding.reduction = factor.reduction;
+  }
+  return !sharding.partial || rules::is_summed(op.type(t).dtype);
+}
+
+// Nothing where the tensor cannot be laid out so. Not interned.
+std::optional<Sharding> layout_of(const OpContext& op, const Strategy& strategy, size_t t) {
+  Sharding sharding{op.mesh, {}, 0, Reduction::none};
+  const TensorFactors& factors = op.factors(t);
+  sharding.dims.reserve(factors.size());
+  for (size_t d = 0; d < factors.size(); ++d) {
+    auto dim = unproject_dim(op, factors[d], op.type(t).shape[d], strategy.cuts);
+    if (!dim) return std::nullopt;
+    sharding.dims.push_back(*dim);
+  }
+  if (!add_partial(op, strategy, t, sharding)) return std::nullopt;
+  return sharding;
 }
 
 }  // namespace
@@ -131,6 +163,16 @@ SubAxisSet Strategy::used() const {
   return set;
 }
 
+uint64_t hash(const Strategy& strategy) {
+  uint64_t h = hash_combine(strategy.partial, strategy.partial_operands);
+  h = hash_combine(h, static_cast<uint64_t>(strategy.reduction));
+  for (const DimSharding& cut : strategy.cuts) {
+    h = hash_combine(h, static_cast<uint64_t>(cut.tile));
+    for (SubAxisId sub_axis : cut.sub_axes) h = hash_combine(h, sub_axis + 1);
+  }
+  return h;
+}
+
 const TensorFactors& OpContext::factors(size_t tensor) const {
   return tensor < rule->inputs.size() ? rule->inputs[tensor] : rule->outputs[tensor - rule->inputs.size()];
 }
@@ -147,37 +189,21 @@ Strategy project(const OpContext& op, size_t tensor, const ShardingRef& sharding
   return strategy;
 }
 
+bool fits(const OpContext& op, const Strategy& strategy) {
+  for (size_t t = 0; t < op.num_tensors(); ++t)
+    if (!layout_of(op, strategy, t)) return false;
+  return true;
+}
+
 std::optional<Placement> place(const OpContext& op, const Strategy& strategy) {
   Placement placement;
+  placement.inputs.reserve(op.rule->inputs.size());
+  placement.outputs.reserve(op.rule->outputs.size());
   for (size_t t = 0; t < op.num_tensors(); ++t) {
-    Sharding sharding{op.mesh, {}, 0, Reduction::none};
-    const TensorFactors& factors = op.factors(t);
-    sharding.dims.reserve(factors.size());
-    for (size_t d = 0; d < factors.size(); ++d) {
-      auto dim = unproject_dim(op, factors[d], op.type(t).shape[d], strategy.cuts);
-      if (!dim) return std::nullopt;
-      sharding.dims.push_back(std::move(*dim));
-    }
+    std::optional<Sharding> sharding = layout_of(op, strategy, t);
+    if (!sharding) return std::nullopt;
     const bool is_input = t < op.rule->inputs.size();
-    if (is_input) {
-      if (strategy.partial && takes_part(*op.rule, t) && (t >= 64 || (strategy.partial_operands >> t & 1))) {
-        sharding.partial = strategy.partial;
-        sharding.reduction = strategy.reduction;
-      }
-    } else {
-      sharding.partial = strategy.partial;
-      sharding.reduction = strategy.reduction;
-      for (size_t f = 0; f < strategy.cuts.size(); ++f) {
-        const Factor& factor = op.rule->factors[f];
-        if (strategy.cuts[f].empty() || factor.reduction == Reduction::none || has_factor(factors, static_cast<int>(f)))
-          continue;
-        if (sharding.partial && sharding.reduction != factor.reduction) return std::nullopt;
-        sharding.partial |= sub_axis_set(strategy.cuts[f].sub_axes);
-        sharding.reduction = factor.reduction;
-      }
-    }
-    if (sharding.partial && !rules::is_summed(op.type(t).dtype)) return std::nullopt;
-    (is_input ? placement.inputs : placement.outputs).push_back(intern(std::move(sharding), op.type(t).shape));
+    (is_input ? placement.inputs : placement.outputs).push_back(intern(std::move(*sharding), op.type(t).shape));
   }
   return placement;
 }

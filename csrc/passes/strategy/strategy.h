@@ -20,6 +20,7 @@ struct Strategy {
   bool operator==(const Strategy&) const = default;
   SubAxisSet used() const;
 };
+uint64_t hash(const Strategy& strategy);
 
 // The shardings a strategy asks of the operands and gives to the results.
 struct Placement {
@@ -53,6 +54,7 @@ Strategy project(const OpContext& op, size_t tensor, const ShardingRef& sharding
 
 // Nothing where some tensor cannot be laid out so (a minor factor cut below an uncut major one, mixed reductions).
 std::optional<Placement> place(const OpContext& op, const Strategy& strategy);
+bool fits(const OpContext& op, const Strategy& strategy);  // whether there is one
 
 // Each hint leads one strategy, which the others complete, largest tensor first. Where sub-axes cut what must be whole,
 // what is summed over, or what cannot be laid out, they are also tried on a factor that passes. The last strategy cuts
@@ -63,8 +65,7 @@ std::vector<Strategy> candidates(const OpContext& op, const std::vector<std::vec
 Strategy without(const Strategy& now, SubAxisSet sub_axes);
 
 // `now` with these sub-axes on any other factor, or on none.
-std::vector<Strategy> neighbour_strategies(const OpContext& op, const Strategy& now,
-                                           const std::vector<SubAxisId>& sub_axes);
+std::vector<Strategy> neighbour_strategies(const OpContext& op, const Strategy& now, const SubAxisList& sub_axes);
 
 // The cut of every factor as the shardings of a node's operands and results show it.
 Strategy strategy_of(const OpContext& op, const Graph& graph, const Node& node);

@@ -32,9 +32,9 @@ void ReshardSpace::slices(const ReshardState& state, const EmitStep& emit) const
       next.dims[dim] = goal;
       emit({Collective::slice, 0, 0, 1, std::move(next)});
     }
-    for (const std::vector<SubAxisId>& run : appendable(state, dim, sub_axes_ & ~cut & ~state.partial)) {
-      std::vector<SubAxisId> sub_axes = now.sub_axes;
-      sub_axes.insert(sub_axes.end(), run.begin(), run.end());
+    for (const SubAxisList& run : appendable(state, dim, sub_axes_ & ~cut & ~state.partial)) {
+      SubAxisList sub_axes = now.sub_axes;
+      sub_axes.append(run);
       for (DimSharding& finer : variants(dim, now, std::move(sub_axes))) {
         if (!refines(mesh_, finer, now, shape_[dim])) continue;
         ReshardState next = state;
@@ -52,7 +52,7 @@ void ReshardSpace::suffix_moves(const ReshardState& state, const EmitStep& emit)
     const DimSharding& now = state.dims[dim];
     for (size_t start : suffix_starts(state, dim)) {
       const auto middle = now.sub_axes.begin() + static_cast<std::ptrdiff_t>(start);
-      const std::vector<SubAxisId> suffix(middle, now.sub_axes.end());
+      const SubAxisList suffix(middle, now.sub_axes.end());
       const SubAxisSet set = sub_axis_set(suffix);
       for (const DimSharding& coarser : variants(dim, now, {now.sub_axes.begin(), middle})) {
         if (!refines(mesh_, now, coarser, shape_[dim])) continue;
@@ -61,8 +61,8 @@ void ReshardSpace::suffix_moves(const ReshardState& state, const EmitStep& emit)
         emit(move(Collective::all_gather, set, local_bytes(gathered), gathered));
         for (size_t other = 0; other < state.dims.size(); ++other) {
           if (other == dim) continue;
-          std::vector<SubAxisId> sub_axes = state.dims[other].sub_axes;
-          sub_axes.insert(sub_axes.end(), suffix.begin(), suffix.end());
+          SubAxisList sub_axes = state.dims[other].sub_axes;
+          sub_axes.append(suffix);
           if (scope_ == ReshardScope::towards && !is_prefix(sub_axes, goal_.dims[other].sub_axes)) continue;
           for (DimSharding& finer : variants(other, state.dims[other], std::move(sub_axes))) {
             if (!refines(mesh_, finer, state.dims[other], shape_[other])) continue;
@@ -106,16 +106,16 @@ void ReshardSpace::joint_gathers(const ReshardState& state, ReshardState& next, 
 void ReshardSpace::reductions(const ReshardState& state, const EmitStep& emit) const {
   const int64_t bytes = local_bytes(state);
   for (size_t dim = 0; dim < state.dims.size(); ++dim) {
-    std::vector<std::vector<SubAxisId>> runs = appendable(state, dim, state.partial);
+    std::vector<SubAxisList> runs = appendable(state, dim, state.partial);
     // Across levels: scattered over all fast links at once, to be summed over the slow ones next.
     for (SubAxisSet fast : fast_) {
-      std::vector<SubAxisId> run = sub_axis_list(state.partial & fast);
+      SubAxisList run = sub_axis_list(state.partial & fast);
       if (!run.empty() && !std::count(runs.begin(), runs.end(), run)) runs.push_back(std::move(run));
     }
-    for (const std::vector<SubAxisId>& run : runs) {
+    for (const SubAxisList& run : runs) {
       const SubAxisSet set = sub_axis_set(run);
-      std::vector<SubAxisId> sub_axes = state.dims[dim].sub_axes;
-      sub_axes.insert(sub_axes.end(), run.begin(), run.end());
+      SubAxisList sub_axes = state.dims[dim].sub_axes;
+      sub_axes.append(run);
       for (DimSharding& finer : variants(dim, state.dims[dim], std::move(sub_axes))) {
         if (!refines(mesh_, finer, state.dims[dim], shape_[dim])) continue;
         ReshardState next = without_partial(state, set);
@@ -128,7 +128,7 @@ void ReshardSpace::reductions(const ReshardState& state, const EmitStep& emit) c
   const SubAxisSet kept = state.reduction == goal_.reduction ? goal_.partial : 0, cut = dim_sub_axes(goal_);
   std::vector<SubAxisSet> sets = {state.partial, state.partial & ~kept, state.partial & ~cut,
                                   state.partial & ~kept & ~cut};
-  for (const std::vector<SubAxisId>& token : tokens_) sets.push_back(sub_axis_set(token) & state.partial);
+  for (const SubAxisList& token : tokens_) sets.push_back(sub_axis_set(token) & state.partial);
   for (SubAxisSet fast : fast_) sets.insert(sets.end(), {state.partial & fast, state.partial & ~fast});
   std::vector<SubAxisSet> done = {0};
   for (SubAxisSet set : sets) {

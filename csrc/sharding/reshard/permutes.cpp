@@ -32,14 +32,14 @@ void ReshardSpace::fill_permutes(const ReshardState& state, ReshardState& next, 
     }
     return;
   }
-  for (const std::vector<SubAxisId>& token : tokens_) {
+  for (const SubAxisList& token : tokens_) {
     const SubAxisSet set = sub_axis_set(token);
     const int64_t size = mesh_.group_size(set);
     if ((set & ~free) || cuts % size) continue;
-    std::vector<SubAxisId>& sub_axes = next.dims[dim].sub_axes;
-    sub_axes.insert(sub_axes.end(), token.begin(), token.end());
+    SubAxisList& sub_axes = next.dims[dim].sub_axes;
+    sub_axes.append(token);
     fill_permutes(state, next, dim, cuts / size, free & ~set, emit);
-    next.dims[dim].sub_axes.resize(next.dims[dim].sub_axes.size() - token.size());
+    next.dims[dim].sub_axes.shorten(next.dims[dim].sub_axes.size() - token.size());
   }
 }
 

@@ -75,7 +75,7 @@ ReshardSpace::ReshardSpace(int64_t itemsize, const Shape& shape, const Sharding&
   }
   runs_ = tokens_;
   for (size_t axis = 0; axis < mesh_.axes().size(); ++axis) {
-    std::vector<SubAxisId> whole = mesh_.sub_axes_of_axis(static_cast<int>(axis));
+    SubAxisList whole = mesh_.sub_axes_of_axis(static_cast<int>(axis));
     const SubAxisSet set = sub_axis_set(whole);
     if (whole.empty() || (set & ~sub_axes_) || std::count(runs_.begin(), runs_.end(), whole)) continue;
     runs_.push_back(std::move(whole));
@@ -91,8 +91,7 @@ int64_t ReshardSpace::local_bytes(const ReshardState& state) const {
 }
 
 // `sub_axes` as a legal cut of the dim, with every tile that occurs for it, normalised as interning does.
-std::vector<DimSharding> ReshardSpace::variants(size_t dim, const DimSharding& now,
-                                                std::vector<SubAxisId> sub_axes) const {
+std::vector<DimSharding> ReshardSpace::variants(size_t dim, const DimSharding& now, SubAxisList sub_axes) const {
   std::vector<DimSharding> out;
   for (int64_t tile : {int64_t{1}, now.tile, start_.dims[dim].tile, goal_.dims[dim].tile}) {
     DimSharding cut{sub_axes, tile};
@@ -105,7 +104,7 @@ std::vector<DimSharding> ReshardSpace::variants(size_t dim, const DimSharding& n
 
 // Where a suffix of the dim's sub-axes may begin: between tokens.
 std::vector<size_t> ReshardSpace::suffix_starts(const ReshardState& state, size_t dim) const {
-  const std::vector<SubAxisId>& sub_axes = state.dims[dim].sub_axes;
+  const SubAxisList& sub_axes = state.dims[dim].sub_axes;
   const size_t kept = scope_ == ReshardScope::towards ? common_prefix(sub_axes, goal_.dims[dim].sub_axes) : 0;
   std::vector<size_t> starts;
   for (size_t i = kept; i < sub_axes.size(); ++i)
@@ -114,18 +113,17 @@ std::vector<size_t> ReshardSpace::suffix_starts(const ReshardState& state, size_
 }
 
 // Runs of `free` sub-axes that may be appended to the dim.
-std::vector<std::vector<SubAxisId>> ReshardSpace::appendable(const ReshardState& state, size_t dim,
-                                                             SubAxisSet free) const {
-  std::vector<std::vector<SubAxisId>> out;
-  const std::vector<SubAxisId>&now = state.dims[dim].sub_axes, &goal = goal_.dims[dim].sub_axes;
+std::vector<SubAxisList> ReshardSpace::appendable(const ReshardState& state, size_t dim, SubAxisSet free) const {
+  std::vector<SubAxisList> out;
+  const SubAxisList &now = state.dims[dim].sub_axes, &goal = goal_.dims[dim].sub_axes;
   if (now.size() < goal.size() && is_prefix(now, goal)) {
-    std::vector<SubAxisId> rest(goal.begin() + static_cast<std::ptrdiff_t>(now.size()), goal.end());
+    SubAxisList rest(goal.begin() + static_cast<std::ptrdiff_t>(now.size()), goal.end());
     if ((sub_axis_set(rest) & ~free) == 0) out.push_back(std::move(rest));
   }
-  for (const std::vector<SubAxisId>& run : runs_) {
+  for (const SubAxisList& run : runs_) {
     if ((sub_axis_set(run) & ~free) || std::count(out.begin(), out.end(), run)) continue;
-    std::vector<SubAxisId> longer = now;
-    longer.insert(longer.end(), run.begin(), run.end());
+    SubAxisList longer = now;
+    longer.append(run);
     if (scope_ == ReshardScope::towards && !is_prefix(longer, goal)) continue;
     out.push_back(run);
   }

@@ -43,10 +43,10 @@ struct ReshardAsk {
 };
 
 SubAxisSet dim_sub_axes(const ReshardState& state);
-inline bool is_prefix(const std::vector<SubAxisId>& prefix, const std::vector<SubAxisId>& list) {
+inline bool is_prefix(const SubAxisList& prefix, const SubAxisList& list) {
   return prefix.size() <= list.size() && std::equal(prefix.begin(), prefix.end(), list.begin());
 }
-inline size_t common_prefix(const std::vector<SubAxisId>& a, const std::vector<SubAxisId>& b) {
+inline size_t common_prefix(const SubAxisList& a, const SubAxisList& b) {
   return static_cast<size_t>(std::mismatch(a.begin(), a.end(), b.begin(), b.end()).first - a.begin());
 }
 
@@ -89,8 +89,8 @@ class ReshardSpace {
   void permutes(const ReshardState& state, const EmitStep& emit) const;
   void fill_permutes(const ReshardState& state, ReshardState& next, size_t dim, int64_t cuts, SubAxisSet free,
                      const EmitStep& emit) const;
-  std::vector<std::vector<SubAxisId>> appendable(const ReshardState& state, size_t dim, SubAxisSet free) const;
-  std::vector<DimSharding> variants(size_t dim, const DimSharding& now, std::vector<SubAxisId> sub_axes) const;
+  std::vector<SubAxisList> appendable(const ReshardState& state, size_t dim, SubAxisSet free) const;
+  std::vector<DimSharding> variants(size_t dim, const DimSharding& now, SubAxisList sub_axes) const;
   std::vector<size_t> suffix_starts(const ReshardState& state, size_t dim) const;
   int64_t cuts(const DimSharding& dim) const;
   ReshardStep move(Collective kind, SubAxisSet sub_axes, int64_t local_bytes, ReshardState to) const;
@@ -100,11 +100,11 @@ class ReshardSpace {
   const int64_t itemsize_;
   const ReshardScope scope_;
   ReshardState start_, goal_;
-  SubAxisSet sub_axes_ = 0;                     // sub-axes of `from` and `to`; no others ever move
-  std::vector<std::vector<SubAxisId>> tokens_;  // what moves as one
-  std::vector<std::vector<SubAxisId>> runs_;    // tokens, and whole axes of several tokens
-  std::vector<SubAxisSet> fast_;                // the sub-axes of every level but the last, and of those below it
-  std::vector<size_t> token_of_;                // by sub-axis
+  SubAxisSet sub_axes_ = 0;          // sub-axes of `from` and `to`; no others ever move
+  std::vector<SubAxisList> tokens_;  // what moves as one
+  std::vector<SubAxisList> runs_;    // tokens, and whole axes of several tokens
+  std::vector<SubAxisSet> fast_;     // the sub-axes of every level but the last, and of those below it
+  std::vector<size_t> token_of_;     // by sub-axis
 };
 
 }  // namespace spmdx

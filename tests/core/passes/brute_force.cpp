@@ -37,10 +37,10 @@ std::vector<Share> shares_of(const OpContext& op) {
 bool give(const OpContext& op, const std::vector<int>& axes, const std::vector<Share>& shares, Strategy& strategy) {
   strategy.cuts.assign(op.rule->factors.size(), {});
   for (size_t i = 0; i < axes.size(); ++i) {
-    const std::vector<SubAxisId> sub_axes = op.mesh->sub_axes_of_axis(axes[i]);
+    const SubAxisList sub_axes = op.mesh->sub_axes_of_axis(axes[i]);
     if (shares[i].factor >= 0) {
-      std::vector<SubAxisId>& cut = strategy.cuts[static_cast<size_t>(shares[i].factor)].sub_axes;
-      cut.insert(cut.end(), sub_axes.begin(), sub_axes.end());
+      SubAxisList& cut = strategy.cuts[static_cast<size_t>(shares[i].factor)].sub_axes;
+      cut.append(sub_axes);
     } else if (shares[i].partial_operands) {
       if (strategy.partial && strategy.partial_operands != shares[i].partial_operands) return false;
       strategy.partial |= sub_axis_set(sub_axes);

@@ -119,7 +119,7 @@ class FakeBackend : public Backend {
   }
 };
 
-inline ShardingRef sharding(const MeshRef& mesh, const Shape& shape, std::vector<std::vector<SubAxisId>> dims,
+inline ShardingRef sharding(const MeshRef& mesh, const Shape& shape, std::vector<SubAxisList> dims,
                             SubAxisSet partial = 0, Reduction reduction = Reduction::none) {
   Sharding made{mesh, {}, partial, reduction};
   for (auto& sub_axes : dims) made.dims.push_back({sub_axes, 1});

@@ -69,7 +69,7 @@ int64_t check_transfer(int64_t count, int64_t devices, const Relayout& relayout)
 
 // Any layout of a value of two dims: each sub-axis cuts a dim, sums, or is idle.
 ShardingRef any_layout(const MeshRef& mesh, const Shape& shape, SubAxisSet partial, std::mt19937& random) {
-  std::vector<std::vector<SubAxisId>> dims(shape.size());
+  std::vector<SubAxisList> dims(shape.size());
   for (SubAxisId sub_axis = 0; sub_axis < mesh->sub_axes().size(); ++sub_axis) {
     const size_t where = random() % (dims.size() + 1);
     if (!(partial >> sub_axis & 1) && where < dims.size()) dims[where].push_back(sub_axis);

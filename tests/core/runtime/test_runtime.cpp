@@ -101,8 +101,8 @@ class CountingBackend final : public FakeBackend {
 
 TEST(a_small_sum_is_added_up_once_for_all_its_parts) {
   const MeshRef m = mesh();
-  const auto sums = [&](const Shape& shape, const std::vector<std::vector<SubAxisId>>& before,
-                        const std::vector<std::vector<SubAxisId>>& after, SubAxisSet partial) {
+  const auto sums = [&](const Shape& shape, const std::vector<SubAxisList>& before,
+                        const std::vector<SubAxisList>& after, SubAxisSet partial) {
     CountingBackend backend;
     const ShardingRef from = sharding(m, shape, before, partial, Reduction::sum), to = sharding(m, shape, after);
     const Shards moved = transfer_here(backend, DType::f64, {shape, from, to, {}}, shards_of(shape, from));
@@ -118,8 +118,8 @@ TEST(a_small_sum_is_added_up_once_for_all_its_parts) {
 
 TEST(shards_side_by_side_are_joined_at_once) {
   const MeshRef m = mesh();
-  const auto joins = [&](const Shape& shape, const std::vector<std::vector<SubAxisId>>& before,
-                         const std::vector<std::vector<SubAxisId>>& after) {
+  const auto joins = [&](const Shape& shape, const std::vector<SubAxisList>& before,
+                         const std::vector<SubAxisList>& after) {
     CountingBackend backend;
     const ShardingRef from = sharding(m, shape, before), to = sharding(m, shape, after);
     const Shards moved = transfer_here(backend, DType::f64, {shape, from, to, {}}, shards_of(shape, from));

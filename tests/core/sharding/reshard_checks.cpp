@@ -188,20 +188,20 @@ ShardingRef random_sharding(const MeshRef& mesh, const Shape& shape, bool tiles,
   while (true) {
     Sharding sharding{mesh, std::vector<DimSharding>(shape.size()), 0, Reduction::none};
     const bool whole = draw(2);
-    std::vector<std::vector<SubAxisId>> runs;
+    std::vector<SubAxisList> runs;
     for (size_t axis = 0; axis < mesh->axes().size(); ++axis) {
-      const std::vector<SubAxisId> sub_axes = mesh->sub_axes_of_axis(static_cast<int>(axis));
+      const SubAxisList sub_axes = mesh->sub_axes_of_axis(static_cast<int>(axis));
       if (whole)
         runs.push_back(sub_axes);
       else
         for (SubAxisId sub_axis : sub_axes) runs.push_back({sub_axis});
     }
     std::shuffle(runs.begin(), runs.end(), random);
-    for (const std::vector<SubAxisId>& run : runs) {
+    for (const SubAxisList& run : runs) {
       const int64_t place = draw(static_cast<int64_t>(shape.size()) + 2);
       if (place < static_cast<int64_t>(shape.size())) {
-        std::vector<SubAxisId>& sub_axes = sharding.dims[place].sub_axes;
-        sub_axes.insert(sub_axes.end(), run.begin(), run.end());
+        SubAxisList& sub_axes = sharding.dims[place].sub_axes;
+        sub_axes.append(run);
       } else if (place == static_cast<int64_t>(shape.size())) {
         sharding.partial |= sub_axis_set(run);
       }

@@ -57,9 +57,9 @@ TEST(mesh_text) {
   CHECK_EQ(axis_names(*mesh, {0, 1, 2, 3}), (std::vector<std::string>{"model", "data"}));
   CHECK_EQ(axis_names(*mesh, {0, 1}), std::vector<std::string>{"model:(1)4"});
   CHECK_EQ(axis_names(*mesh, {2, 0}), (std::vector<std::string>{"model:(4)2", "model:(1)2"}));
-  CHECK_EQ(sub_axis_list(0b1010), (std::vector<SubAxisId>{1, 3}));
+  CHECK_EQ(sub_axis_list(0b1010), (SubAxisList{1, 3}));
   for (SubAxisSet set = 0; set < 16; ++set) {
-    std::vector<SubAxisId> read;
+    SubAxisList read;
     for (const std::string& name : axis_names(*mesh, sub_axis_list(set)))
       for (SubAxisId sub_axis : parse_axis(*mesh, name)) read.push_back(sub_axis);
     CHECK_EQ(sub_axis_set(read), set);

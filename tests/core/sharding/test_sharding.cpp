@@ -25,11 +25,11 @@ MeshRef mesh_of(std::vector<int64_t> shape, std::vector<std::string> names = {})
 const std::vector<std::vector<int64_t>> kMeshes = {{2}, {3}, {4}, {8}, {4, 2}, {2, 2, 2}, {3, 2}};
 
 // Every ordered list of distinct sub-axes.
-std::vector<std::vector<SubAxisId>> sub_axis_lists(const Mesh& mesh) {
-  std::vector<std::vector<SubAxisId>> lists = {{}};
+std::vector<SubAxisList> sub_axis_lists(const Mesh& mesh) {
+  std::vector<SubAxisList> lists = {{}};
   for (size_t i = 0; i < lists.size(); ++i)
     for (size_t sub_axis = 0; sub_axis < mesh.sub_axes().size(); ++sub_axis) {
-      std::vector<SubAxisId> list = lists[i];
+      SubAxisList list = lists[i];
       if (std::count(list.begin(), list.end(), sub_axis)) continue;
       list.push_back(static_cast<SubAxisId>(sub_axis));
       lists.push_back(std::move(list));
@@ -56,7 +56,7 @@ ShardingRef parse(const std::string& text, const MeshRef& mesh) {
 TEST(shards_tile_their_dim) {
   for (const auto& shape : kMeshes) {
     const MeshRef mesh = mesh_of(shape);
-    for (const std::vector<SubAxisId>& sub_axes : sub_axis_lists(*mesh))
+    for (const SubAxisList& sub_axes : sub_axis_lists(*mesh))
       for (int64_t size = 0; size <= 9; ++size)
         for (int64_t tile : {1, 2, 3}) {
           const DimSharding dim{sub_axes, tile};
@@ -126,7 +126,7 @@ TEST(gathering_whole_axes_lands_on_the_prefix) {
     for (size_t a = 0; a < shape.size(); ++a)
       for (size_t b = 0; b < shape.size(); ++b) {
         if (a == b) continue;
-        std::vector<SubAxisId> prefix = mesh->sub_axes_of_axis(static_cast<int>(a)), full = prefix;
+        SubAxisList prefix = mesh->sub_axes_of_axis(static_cast<int>(a)), full = prefix;
         for (SubAxisId sub_axis : mesh->sub_axes_of_axis(static_cast<int>(b))) full.push_back(sub_axis);
         for (int64_t size = 0; size <= 9; ++size) CHECK(refines(*mesh, {full, 1}, {prefix, 1}, size));
       }
