@@ -8,6 +8,7 @@ import torch
 
 SIZES = [4**k << 10 for k in range(8)]  # bytes of a device's shard, 1 KiB to 16 MiB
 TURNS = 4  # collectives of a step, each of which waits for the one before
+MOST_STEPS, BYTES = 200, 1 << 28  # that are measured of a size: short ones vary by their own length
 
 
 def all_to_all(value, mesh, whole):
@@ -80,5 +81,6 @@ def measure(kind, size, steps):
     return Link(" + ".join(names), moved[0].bytes, predicted / 1e3, measured / 1e3)
 
 
-def measure_all(steps):
-    return [measure(kind, size, steps) for kind in KINDS for size in SIZES]
+def measure_all(rounds):
+    steps = {size: max(rounds, min(MOST_STEPS, BYTES // (TURNS * size))) for size in SIZES}
+    return [measure(kind, size, steps[size]) for kind in KINDS for size in SIZES]

@@ -301,10 +301,15 @@ void bind_handle(py::module_& m) {
                                if (place.whole()) return std::nullopt;
                                return std::pair{h.sharding->mesh->axes()[place.axis].name, place.stage};
                              })
+      .def_property_readonly("host", [](const ShardingHandle& h) { return h.sharding->place.host; })
       .def_property_readonly("positions", [](const ShardingHandle& h) { return positions(*h.sharding); })
       .def_property_readonly("addressable", [](const ShardingHandle& h) { return addressable(*h.sharding); })
       .def("on", [](const ShardingHandle& h, const std::string& axis,
                     int64_t stage) { return ShardingHandle{at_stage(h.sharding, axis, stage), h.written, h.schedule}; })
+      .def("on_host",
+           [](const ShardingHandle& h) {
+             return ShardingHandle{on(h.sharding, h.sharding->place.on_host()), h.written, h.schedule};
+           })
       .def_property_readonly("schedule", [](const ShardingHandle& h) { return h.schedule ? *h.schedule : ""; })
       .def("scheduled",
            [](const ShardingHandle& h, const std::string& schedule) {

@@ -55,7 +55,8 @@ py::dict as_dict(const Hardware& hardware) {
   return py::dict("name"_a = hardware.name, "memory_bytes"_a = hardware.memory_bytes,
                   "memory_bytes_per_second"_a = hardware.memory_bytes_per_second,
                   "memory_efficiency"_a = as_points(hardware.memory_efficiency), "flops_per_second"_a = rates,
-                  "product_efficiency"_a = as_points(hardware.product_efficiency), "launch_ns"_a = hardware.launch_ns);
+                  "product_efficiency"_a = as_points(hardware.product_efficiency), "launch_ns"_a = hardware.launch_ns,
+                  "host_bytes_per_second"_a = hardware.host_bytes_per_second);
 }
 
 // Throws ShardingError where a dtype or a figure is none.
@@ -66,7 +67,8 @@ Hardware hardware_from(const py::dict& fields) {
                     .memory_efficiency = from_points(fields["memory_efficiency"]),
                     .flops_per_second = {},
                     .product_efficiency = from_points(fields["product_efficiency"]),
-                    .launch_ns = fields["launch_ns"].cast<int64_t>()};
+                    .launch_ns = fields["launch_ns"].cast<int64_t>(),
+                    .host_bytes_per_second = fields["host_bytes_per_second"].cast<double>()};
   for (const auto& [dtype, rate] : fields["flops_per_second"].cast<py::dict>())
     hardware.flops_per_second.emplace_back(dtype_named(dtype.cast<std::string>()), rate.cast<double>());
   check(hardware);

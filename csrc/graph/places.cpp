@@ -59,7 +59,7 @@ bool lies_on_another_mesh(const Graph& graph, const Input& input) {
 Place place_of(const Graph& graph, const Node& node) {
   if (node.call->outputs.empty()) return {};
   const ShardingRef& sharding = graph.values[node.output].sharding;
-  return sharding ? sharding->place : Place{};
+  return sharding ? sharding->place.on_device() : Place{};
 }
 
 bool changes_place(const Graph& graph, const Node& node) {

@@ -88,7 +88,7 @@ uint64_t hash_sharding(ShardingRef sharding) {
     h = hash_combine(h, static_cast<uint64_t>(dim.tile) + dim.sub_axes.size());
     for (SubAxisId sub_axis : dim.sub_axes) h = hash_combine(h, sub_axis);
   }
-  return sharding->place.whole() ? h : hash_combine(h, hash(sharding->place));
+  return sharding->place.plain() ? h : hash_combine(h, hash(sharding->place));
 }
 
 uint64_t hash_node(uint64_t h, const Node& node) {

@@ -39,7 +39,7 @@ std::string percent(ValueId value) { return value == kNone ? "none" : "%" + std:
 // the word "replicated".
 std::string typed(const TensorType& type, ShardingRef sharding) {
   std::string out = str(TensorType{type.dtype, type.shape}, sharding);
-  if (sharding && sharding->replicated() && sharding->place.whole()) out += " replicated";
+  if (sharding && sharding->replicated() && sharding->place.plain()) out += " replicated";
   return type.wrapped_number ? out + " number" : out;
 }
 

@@ -28,7 +28,7 @@ std::pair<TensorType, ShardingRef> read_type(Cursor& cursor, const MeshRef& mesh
   auto [type, sharding] = parse_type(cursor, mesh);
   check_numel(type);
   // parse_type may give a replicated sharding for "f32[4]", but only "f32[4] replicated" means one here.
-  if (sharding && sharding->replicated() && sharding->place.whole()) sharding = nullptr;
+  if (sharding && sharding->replicated() && sharding->place.plain()) sharding = nullptr;
   if (cursor.accept("replicated")) {
     if (!mesh) throw ShardingError("'replicated' without a mesh. Expected a line like mesh(data=2) at the top.");
     if (sharding) throw ShardingError(std::string(cursor.since(start)) + " is both cut and replicated.");

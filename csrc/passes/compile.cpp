@@ -13,6 +13,7 @@
 #include "passes/lower_permutes.h"
 #include "passes/memory/rematerialise.h"
 #include "passes/passes.h"
+#include "passes/places/offload.h"
 #include "passes/places/order.h"
 #include "passes/places/places.h"
 #include "passes/search/decisions_text.h"
@@ -103,6 +104,7 @@ const std::vector<Pass>& all_passes() {
       {"fuse-adds", of_graph(fuse_adds)},              // rows are added to a value, not to zeros that are added to it
       {"place", of_graph(place)},                      // stages of a pipeline, and what is sent between them
       {"unroll", unroll_pass},                         // and the others do what the second of them does
+      {"offload", of_graph(offload)},                  // what lies on hosts is brought to devices, and back
       {"order", of_graph(order_by_schedule)},          // microbatches, as the stages' schedule has them
       {"schedule", of_graph(schedule)},                // the order, and buckets of collectives
       {"rematerialise", of_graph(rematerialise)},      // under a memory limit, computes anew what is not held

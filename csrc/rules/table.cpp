@@ -904,6 +904,8 @@ constexpr Row kRows[] = {
     {.op = "spmdx.read_range", .family = range, .linearity = kJoint, .localise = read_range_first},
     {.op = "spmdx.stencil", .family = stencil, .localise = stencil_first},
     {.op = "spmdx.take_rows", .family = take_rows, .linearity = kJoint, .localise = rows_here},
+    {.op = "spmdx.to_device", .family = pointwise},
+    {.op = "spmdx.to_host", .family = pointwise},
     {.op = "spmdx.window", .family = window, .localise = window_start, .memory_of = memory_of_window},
     {.op = "spmdx.write_range",
      .family = write_range,

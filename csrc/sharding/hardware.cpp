@@ -78,10 +78,13 @@ double Hardware::memory_ps(double bytes) const {
   return picoseconds(bytes, memory_bytes_per_second) / share_at(memory_efficiency, bytes);
 }
 
+double Hardware::host_ps(int64_t bytes) const { return picoseconds(static_cast<double>(bytes), host_bytes_per_second); }
+
 void check(const Hardware& hardware) {
   if (hardware.memory_bytes != 0)
     require_in("memory_bytes", static_cast<double>(hardware.memory_bytes), 1 << 20, 1e18, "bytes of a device");
   require_in("memory_bytes_per_second", hardware.memory_bytes_per_second, 1e6, 1e18, "bytes in a second");
+  require_in("host_bytes_per_second", hardware.host_bytes_per_second, 1e6, 1e18, "bytes in a second");
   require_in("launch_ns", static_cast<double>(hardware.launch_ns), 0, 1e9, "nanoseconds");
   if (hardware.flops_per_second.empty())
     throw ShardingError("flops_per_second is empty. Expected at least one dtype. Write f32 = 20e9.");

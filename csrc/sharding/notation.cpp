@@ -50,7 +50,7 @@ class Parser {
       place_ = parse_place(cursor_, *mesh_);
     else
       cursor_.back_to(end);
-    if (!sharded_ && place_.whole()) return {type, nullptr};
+    if (!sharded_ && place_.plain()) return {type, nullptr};
     return {type, finish(type.shape)};
   }
 
@@ -151,7 +151,7 @@ std::string str(const TensorType& type, const ShardingRef& sharding) {
   if (sharding->partial != 0)
     out += "{partial " + std::string(name(sharding->reduction)) + ": " +
            join(axis_names(mesh, sub_axis_list(sharding->partial))) + "}";
-  return sharding->place.whole() ? out : out + " on " + str(mesh, sharding->place);
+  return sharding->place.plain() ? out : out + " on " + str(mesh, sharding->place);
 }
 
 std::pair<TensorType, ShardingRef> parse_type(Cursor& cursor, const MeshRef& mesh) {

@@ -2,10 +2,14 @@
 // Places: coordinates of positions along a stage axis, round robin.
 #include "sharding/place.h"
 
+#include <string_view>
+
 #include "base/error.h"
 
 namespace spmdx {
 namespace {
+
+constexpr std::string_view kHost = "host";
 
 // How far apart neighbours along the axis are in the row-major order of positions.
 int64_t stride_of(const Mesh& mesh, int axis) {
@@ -35,11 +39,17 @@ int64_t size_of(const Mesh& mesh, const Place& place) {
 }
 
 std::string str(const Mesh& mesh, const Place& place) {
-  return place.whole() ? "" : mesh.axes()[place.axis].name + "=" + std::to_string(place.stage);
+  std::string stage = place.whole() ? "" : mesh.axes()[place.axis].name + "=" + std::to_string(place.stage);
+  if (!place.host) return stage;
+  return (stage.empty() ? "" : stage + " ") + std::string(kHost);
 }
 
 Place parse_place(Cursor& cursor, const Mesh& mesh) {
   cursor.skip_blanks();
+  if (cursor.peek(kHost) && !cursor.line().substr(cursor.position() + kHost.size()).starts_with("=")) {
+    cursor.expect(kHost);
+    return Place{}.on_host();
+  }
   const std::string name(cursor.until("= "));
   const int axis = mesh.axis_index(name);
   if (axis < 0)
@@ -49,7 +59,7 @@ Place parse_place(Cursor& cursor, const Mesh& mesh) {
   if (!stage || *stage < 0 || *stage >= kMostStages)
     throw ShardingError("a place of axis '" + name + "' has no stage between 0 and " + std::to_string(kMostStages - 1) +
                         ". Expected its number. Write a place as 'on pipe=1'.");
-  return {axis, *stage};
+  return {axis, *stage, cursor.accept(kHost)};
 }
 
 }  // namespace spmdx

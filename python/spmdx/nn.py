@@ -162,6 +162,7 @@ def zero(
     axis: str | None = None,
     stage: int = 1,
     min_size: int = 0,
+    offload: bool = False,
 ) -> torch.nn.Module:
     """Cut the optimizer's state along the axis of the data, and by stage gradients and parameters.
 
@@ -179,6 +180,9 @@ def zero(
         stage: 1: the optimizer's state. 2: gradients, too, also while they are accumulated.
             3: parameters, too, which are gathered where they are read. A later call replaces it.
         min_size: a parameter of fewer elements stays whole, with all that belongs to it.
+        offload: whether the optimizer's state lies in the memory of the devices' hosts between
+            updates. An update brings it to the devices parameter by parameter, and takes it back;
+            ``explain().memory.host_bytes`` says how much it is. On the CPU both are one memory.
 
     Returns:
         ``model`` itself. A parameter is cut on its longest dim that the axis divides, or else on
@@ -186,7 +190,8 @@ def zero(
 
     Raises:
         ShardingError: no axis of the mesh, a parameter on another device or for another mesh, an
-            optimizer of another model, a stage or size that is none. Nothing is marked then.
+            optimizer of another model, a stage, a size or an offload that is none. Nothing is
+            marked then.
 
     Example:
         >>> import torch, spmdx
@@ -199,13 +204,14 @@ def zero(
         >>> spmdx.get_sharding(optimizer.state[model.weight]["exp_avg"]).spec
         PartitionSpec('data', None)
 
-    Source: ZeRO, arXiv:1910.02054; as annotations, arXiv:2004.13336.
+    Source: ZeRO, arXiv:1910.02054; as annotations, arXiv:2004.13336; state on hosts,
+    ZeRO-Offload, arXiv:2101.06840.
     """
     with naming("zero"):
         require_module(model)
         devices = require_mesh(mesh)
         cut = axis_to_cut(mesh, devices, axis, "data")
-        zero_as(model, optimizer, devices, cut, stage, min_size)
+        zero_as(model, optimizer, devices, cut, stage, min_size, offload)
     return model
 
 

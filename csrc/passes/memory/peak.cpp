@@ -16,10 +16,11 @@ namespace {
 // Simulates a run: which memory each value has, and which of it is alive. Values share blocks as kernels' views do.
 class Liveness {
  public:
-  // Of the devices with this coordinate along the stage axis, where there is one.
-  explicit Liveness(const Graph& graph, int64_t coordinate)
+  // Of the devices with this coordinate along the stage axis, where there is one, or of their hosts.
+  Liveness(const Graph& graph, int64_t coordinate, bool hosts = false)
       : graph_(graph),
         coordinate_(coordinate),
+        hosts_(hosts),
         last_use_(graph.values.size(), 0),
         block_of_(graph.values.size(), kNone),
         alive_(graph.values.size(), false),
@@ -77,6 +78,7 @@ class Liveness {
   }
 
   bool is_here(const Value& value) const {
+    if ((value.sharding && value.sharding->place.host) != hosts_) return false;
     if (!value.sharding || value.sharding->place.whole()) return true;
     const Place& place = value.sharding->place;
     return place.stage % value.sharding->mesh->axes()[place.axis].size == coordinate_;
@@ -257,6 +259,7 @@ class Liveness {
 
   const Graph& graph_;
   const int64_t coordinate_;
+  const bool hosts_;
   std::vector<NodeId> last_use_;
   std::vector<uint32_t> block_of_;
   std::vector<bool> alive_;
@@ -284,6 +287,16 @@ PeakBytes predict_peak_bytes(const Graph& graph) {
     Liveness devices(graph, coordinate);
     devices.run([](NodeId, int64_t) {});
     if (devices.peak() > most.bytes) most = {devices.peak(), coordinate};
+  }
+  return most;
+}
+
+int64_t predict_host_bytes(const Graph& graph) {
+  int64_t most = 0;
+  for (int64_t coordinate = 0, all = coordinates_of(graph); coordinate < all; ++coordinate) {
+    Liveness hosts(graph, coordinate, true);
+    hosts.run([](NodeId, int64_t) {});
+    most = std::max(most, hosts.peak());
   }
   return most;
 }

@@ -28,6 +28,8 @@ struct MemoryUseOfRun {
 };
 
 PeakBytes predict_peak_bytes(const Graph& graph);
+// At the worst moment, in the memory of the host of such a device.
+int64_t predict_host_bytes(const Graph& graph);
 MemoryUseOfRun predict_memory(const Graph& graph, PeakBytes peak);
 
 }  // namespace spmdx

@@ -10,46 +10,10 @@
 #include "graph/places.h"
 #include "graph/rewrite.h"
 #include "passes/places/actions.h"
+#include "passes/places/emitter.h"
 
 namespace spmdx {
 namespace {
-
-// Lists nodes, what they need before them.
-class Emitter {
- public:
-  explicit Emitter(const Graph& graph) : graph_(graph), done_(graph.nodes.size(), false) {}
-
-  void emit(NodeId id) {
-    open_.assign(1, id);
-    while (!open_.empty()) {
-      const NodeId node = open_.back();
-      const NodeId missing = done_[node] ? kNone : first_missing(node);
-      if (missing != kNone) {
-        open_.push_back(missing);
-        continue;
-      }
-      open_.pop_back();
-      if (done_[node]) continue;
-      done_[node] = true;
-      order_.push_back(node);
-    }
-  }
-
-  const std::vector<NodeId>& order() const { return order_; }
-
- private:
-  NodeId first_missing(NodeId id) const {
-    for (ValueId value : graph_.nodes[id].inputs) {
-      const NodeId producer = graph_.values[value].producer;
-      if (producer != kNone && !done_[producer]) return producer;
-    }
-    return kNone;
-  }
-
-  const Graph& graph_;
-  std::vector<bool> done_;
-  std::vector<NodeId> open_, order_;
-};
 
 // Nodes of one action that compute, or that send what was computed.
 struct Event {

@@ -108,12 +108,12 @@ class Placer {
     const Place at = rewrite_.to().values[here].sharding->place;
     Place wanted = at;
     if (output.annotation) {
-      wanted = output.annotation->place;
+      wanted = output.annotation->place.on_device();
     } else if (output.tied != kNone) {
       const Input& tied = graph_.inputs[output.tied];
       const ShardingRef& lies = tied.annotation ? tied.annotation : tied.physical;
       const bool goes_along = stages_.after_backward[output.value] && !tied.annotation && !at.whole();
-      if (lies && !goes_along) wanted = lies->place;
+      if (lies && !goes_along) wanted = lies->place.on_device();
     }
     return wanted == at ? here : moved(output.value, wanted, output.source, "a value that is kept after the step");
   }

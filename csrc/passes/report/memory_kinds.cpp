@@ -4,6 +4,7 @@
 
 #include <algorithm>
 
+#include "graph/places.h"
 #include "passes/places/stages.h"
 #include "rules/lookup.h"
 #include "rules/rule/row.h"
@@ -80,7 +81,7 @@ class Kinds {
   }
 
   bool moves(const Node& node) const {
-    return is_collective(node) || is_cast(node) || (node.call->outputs.size() == 1 && movement_of(graph_, node.output));
+    return is_collective(node) || is_host_copy(node) || is_cast(node) || (node.call->outputs.size() == 1 && movement_of(graph_, node.output));
   }
 
   static bool is_cast(const Node& node) {
@@ -102,7 +103,8 @@ class Kinds {
       return moved && !node.inputs.empty() && kinds_[node.inputs[value_of(node, value)]] == kind;
     };
     if (made_of(MemoryKind::parameter) || made_of(MemoryKind::gathered)) return MemoryKind::gathered;
-    if (made_of(MemoryKind::gradient)) return MemoryKind::gradient;
+    for (const MemoryKind kind : {MemoryKind::gradient, MemoryKind::optimizer_state})
+      if (made_of(kind)) return kind;
     const When at = when(phase_[id]);
     if (at == after) return MemoryKind::update;
     if (at == backward && outlives_[value]) return MemoryKind::gradient;

@@ -5,6 +5,7 @@
 #include "graph/places.h"
 #include "passes/strategy/strategy.h"
 #include "rules/lookup.h"
+#include "sharding/shards.h"
 
 namespace spmdx {
 namespace {
@@ -22,6 +23,10 @@ int64_t wire_ns(const Graph& graph, const Node& node, const Topology& topology) 
 
 int64_t clock_ns(const Graph& graph, const Node& node, const Topology& topology) {
   if (is_collective(node)) return wire_ns(graph, node, topology);
+  if (is_host_copy(node)) {
+    const int64_t bytes = bytes_on_a_device(node.call->outputs[0], graph.values[node.output].sharding);
+    return topology.hardware.launch_ns + static_cast<int64_t>(topology.hardware.host_ps(bytes) / 1000);
+  }
   static const MeshRef kOne = Mesh::make({0}, {1});
   const OpRuleRef rule = rule_for(node.call);
   const OpContext op{graph.mesh ? graph.mesh : kOne, node.call.get(), rule.get(), false};

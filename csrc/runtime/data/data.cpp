@@ -10,6 +10,14 @@
 #include "sharding/shards.h"
 
 namespace spmdx {
+namespace {
+
+// Of a device.
+int64_t bytes_in_its_memory(const TensorType& type, const ShardingRef& sharding) {
+  return sharding && sharding->place.host ? 0 : bytes_on_a_device(type, sharding);
+}
+
+}  // namespace
 
 Data::Data(TensorType type, ShardingRef sharding, Shards shards)
     : type_(std::move(type)),
@@ -18,7 +26,7 @@ Data::Data(TensorType type, ShardingRef sharding, Shards shards)
       done_(true),
       common_(!sharding),
       unread_(true) {
-  if (!shards_.empty()) held_.set(bytes_on_a_device(type_, sharding_));
+  if (!shards_.empty()) held_.set(bytes_in_its_memory(type_, sharding_));
 }
 
 std::shared_ptr<Data> Data::abstract(TensorType type, ShardingRef sharding, std::exception_ptr error) {
@@ -55,7 +63,7 @@ void Data::fill(Shards shards) {
     std::lock_guard lock(mutex_);
     internal_check(!done_, "data were filled twice");
     shards_ = std::move(shards);
-    held_.set(bytes_on_a_device(type_, sharding_));
+    held_.set(bytes_in_its_memory(type_, sharding_));
     previous = std::move(fallback_);
     done_ = true;
   }

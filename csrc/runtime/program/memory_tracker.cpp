@@ -18,7 +18,7 @@ MemoryTracker::MemoryTracker(const Graph& graph, const Program& program, const P
     const ShardingRef sharding = graph.values[value].sharding;
     const SubAxisSet used = sharding ? sharding->used() : 0;
     for (uint32_t device = 0; device < devices_.size(); ++device) {
-      if (sharding && !lies_at(*sharding->mesh, sharding->place, positions[device])) continue;
+      if (sharding && (sharding->place.host || !lies_at(*sharding->mesh, sharding->place, positions[device]))) continue;
       const uint32_t shard = used ? holdings.index_at(*sharding, positions[device]) : 0;
       holders_[program.first_slot[value] + shard].push_back(device);
     }

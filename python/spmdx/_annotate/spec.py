@@ -130,6 +130,18 @@ class Sharding:
         return self._handle.place
 
     @property
+    def on_host(self) -> bool:
+        """Whether the value lies in the memory of the hosts of these devices between steps.
+
+        Example:
+            >>> import torch, spmdx
+            >>> mesh = spmdx.get_1d_mesh("data")
+            >>> spmdx.get_annotation(spmdx.mark_sharding(torch.ones(8).to("spmdx"), mesh, ("data",))).on_host
+            False
+        """
+        return self._handle.host
+
+    @property
     def positions(self) -> list[int]:
         """The positions of the mesh that hold a part of the value, ascending."""
         return self._handle.positions

@@ -31,6 +31,7 @@ class Hardware:
             so many operations reaches; linear between points, constant outside. Empty: all of it.
         memory_efficiency: the same by the bytes that an op reads and writes.
         launch_ns: nanoseconds to start an op.
+        host_bytes_per_second: the rate between a device's own memory and that of its host, one way.
         sources: by field, where its figure is from.
 
     Raises:
@@ -52,6 +53,7 @@ class Hardware:
     product_efficiency: tuple[tuple[float, float], ...] = ()
     memory_efficiency: tuple[tuple[float, float], ...] = ()
     launch_ns: int = 0
+    host_bytes_per_second: float = 5e9
     sources: Mapping[str, str] = dataclasses.field(default_factory=dict, compare=False, repr=False)
 
     def __post_init__(self) -> None:
@@ -202,6 +204,7 @@ _FIELDS = (
     ("product_efficiency", _are_points, *_POINTS),
     ("memory_efficiency", _are_points, *_POINTS),
     ("launch_ns", _is_whole, "a whole number of nanoseconds", "2000"),
+    ("host_bytes_per_second", _is_number, "a number of bytes a second", "32e9 for 32 GB/s"),
     ("sources", _are_texts, "a text for each field", "{'launch_ns': 'measured'}"),
 )
 

@@ -37,14 +37,22 @@ class Zero:
         mesh: the devices.
         axis: the one that cuts, beside those that the program has cut parameters with.
         min_size: of fewer elements a parameter stays whole, with all that belongs to it.
+        offload: whether the state of optimizers lies in the memory of hosts between steps.
 
     Source: ZeRO, arXiv:1910.02054.
     """
 
     def __init__(
-        self, stage: int, mesh: Mesh, axis: str, min_size: int = 0, before: "Zero | None" = None
+        self,
+        stage: int,
+        mesh: Mesh,
+        axis: str,
+        min_size: int = 0,
+        offload: bool = False,
+        before: "Zero | None" = None,
     ):
-        self.stage, self.mesh, self.axis, self.min_size = stage, mesh, axis, min_size
+        self.stage, self.mesh, self.axis = stage, mesh, axis
+        self.min_size, self.offload = min_size, offload
         # Of parameters, what the program has marked them with; `before` was there, and knows it.
         self._own: dict[int, tuple] = {} if before is None else dict(before._own)
 
@@ -79,11 +87,15 @@ class Zero:
         """
         for parameter, value in state_like_parameters(optimizer):
             if value.dim() and (again or annotation_of(value) is None):
-                self._mark(value, self.spec(parameter, self.stage >= 1), parameter)
+                offload = self.offload and parameter.numel() >= self.min_size
+                self._mark(value, self.spec(parameter, self.stage >= 1), parameter, offload)
 
-    def _mark(self, tensor: torch.Tensor, spec: tuple, parameter: torch.Tensor) -> None:
+    def _mark(
+        self, tensor: torch.Tensor, spec: tuple, parameter: torch.Tensor, offload: bool = False
+    ) -> None:
         """On the stage of a pipeline that the parameter is on."""
-        annotate(tensor, on_stage_of(parameter, handle_for(tensor, self.mesh, spec)))
+        handle = on_stage_of(parameter, handle_for(tensor, self.mesh, spec))
+        annotate(tensor, handle.on_host() if offload else handle)
 
 
 class _Hooks:
@@ -118,9 +130,10 @@ def zero_as(
     axis: str,
     stage: Any,
     min_size: Any,
+    offload: Any = False,
 ) -> None:
     """What :func:`spmdx.nn.zero` does; everything is checked before anything is marked."""
-    _require_numbers(stage, min_size)
+    _require_numbers(stage, min_size, offload)
     named = dict(model.named_parameters())
     require_on_device(named)
     _require_mesh_of(named, mesh)
@@ -133,7 +146,7 @@ def zero_as(
         )
     known = forget(optimizer)
     same = known is not None and known.zero.mesh == mesh
-    zero = Zero(stage, mesh, axis, min_size, known.zero if known and same else None)
+    zero = Zero(stage, mesh, axis, min_size, offload, known.zero if known and same else None)
     zero.mark_parameters(named.values())
     for parameter in held:
         zero.mark_gradient(parameter)
@@ -167,7 +180,7 @@ def out_of_force(optimizers: Iterable[torch.optim.Optimizer]) -> Iterator[None]:
             _hooks[optimizer] = _Hooks(hooks.zero, hooks.parameters, optimizer)
 
 
-def _require_numbers(stage: Any, min_size: Any) -> None:
+def _require_numbers(stage: Any, min_size: Any, offload: Any) -> None:
     if isinstance(stage, bool) or stage not in STAGES:
         raise ShardingError(
             f"the stage is {stage!r}. Expected 1, 2 or 3. Write 1 to cut the optimizer's state."
@@ -176,6 +189,11 @@ def _require_numbers(stage: Any, min_size: Any) -> None:
         raise ShardingError(
             f"min_size is {min_size!r}. Expected a number of elements, at least 0. Leave it out to "
             "cut every parameter."
+        )
+    if not isinstance(offload, bool):
+        raise ShardingError(
+            f"offload is {offload!r}. Expected True or False. Write True to keep the optimizer's "
+            "state in the memory of hosts."
         )
 
 

@@ -75,6 +75,8 @@ class MemoryReport(Drawn):
 
     Attributes:
         peak_bytes: of a device, predicted.
+        host_bytes: of the memory of a device's host at most, where the step begins with something
+            there, or leaves it there, as :func:`spmdx.nn.zero` has it with ``offload``.
         at: what runs then, as ``"aten.mm at train.py:41"``; "" before or after all ops.
         by_kind: bytes of a device at that moment, by kind; together ``peak_bytes``.
         held: who holds them, the largest first.
@@ -84,6 +86,7 @@ class MemoryReport(Drawn):
     """
 
     peak_bytes: int
+    host_bytes: int
     at: str
     by_kind: dict[str, int]
     held: list[HeldReport]
@@ -93,6 +96,8 @@ class MemoryReport(Drawn):
     def __rich_console__(self, console: Any, options: Any) -> Iterator[str | rich.table.Table]:
         where = f", at {self.at}" if self.at else ""
         yield f"A device holds {self.peak_bytes:,} bytes at most{where}"
+        if self.host_bytes:
+            yield f"The host of a device holds {self.host_bytes:,} bytes of it at most"
         if self.measured is not None:
             yield f"Measured in the last run: {max(self.measured):,} bytes at most"
         kinds = [KindReport(kind, size) for kind, size in self.by_kind.items() if size]
