@@ -7,6 +7,7 @@
 
 namespace spmdx {
 
+void bind_errors(pybind11::module_& module);       // exceptions of C++ as those of spmdx.errors and Python
 void bind_device(pybind11::module_& module);       // registration of the device, generators, memory of tensors
 void bind_processes(pybind11::module_& module);    // joining, leaving and recovering a program of several processes
 void bind_sharding(pybind11::module_& module);     // meshes, shardings, annotations, shards of a tensor

@@ -5,6 +5,7 @@
 PYBIND11_MODULE(_C, module) {
   spmdx::bind_device(module);
   spmdx::bind_processes(module);
+  spmdx::bind_errors(module);
   spmdx::bind_sharding(module);
   spmdx::bind_step(module);
   spmdx::bind_topology(module);

@@ -1,16 +1,13 @@
 // SPDX-License-Identifier: Apache-2.0
 // Shardings from Python: handles of meshes and shardings, annotations, shards of tensors, and exceptions as Python's.
-#include <ATen/core/operator_name.h>
 #include <ATen/ops/zeros.h>
 #include <pybind11/stl.h>
 #include <torch/csrc/utils/pybind.h>
 
-#include <exception>
 #include <functional>
 #include <numeric>
 #include <optional>
 
-#include "base/error.h"
 #include "bind/bind.h"
 #include "bind/handles.h"
 #include "bridge/backend/aten_backend.h"
@@ -35,33 +32,6 @@ namespace {
 namespace py = pybind11;
 using namespace bind;
 using Entries = std::vector<std::vector<SpecAxis>>;
-
-void raise_as(const char* type, const std::exception& error) {
-  py::object cls = py::module_::import("spmdx.errors").attr(type);
-  PyErr_SetString(cls.ptr(), error.what());
-}
-
-void translate(std::exception_ptr pointer) {
-  try {
-    std::rethrow_exception(pointer);
-  } catch (const ShardingError& e) {
-    raise_as("ShardingError", e);
-  } catch (const CommError& e) {
-    raise_as("CommError", e);
-  } catch (const InternalError& e) {
-    raise_as("InternalError", e);
-  } catch (const c10::IndexError& e) {
-    PyErr_SetString(PyExc_IndexError, e.what_without_backtrace());
-  } catch (const c10::ValueError& e) {
-    PyErr_SetString(PyExc_ValueError, e.what_without_backtrace());
-  } catch (const c10::TypeError& e) {
-    PyErr_SetString(PyExc_TypeError, e.what_without_backtrace());
-  } catch (const c10::NotImplementedError& e) {
-    PyErr_SetString(PyExc_NotImplementedError, e.what_without_backtrace());
-  } catch (const c10::Error& e) {
-    PyErr_SetString(PyExc_RuntimeError, e.what_without_backtrace());
-  }
-}
 
 TensorType type_of(const at::Tensor& tensor) {
   return TensorType{bridge::to_dtype(tensor.scalar_type()), tensor.sizes().vec(), false};
@@ -325,10 +295,6 @@ void bind_handle(py::module_& m) {
 }  // namespace
 
 void bind_sharding(py::module_& m) {
-  // A local translator is tried before all others. The module has the classes of spmdx.errors under its own names, too.
-  py::register_local_exception_translator(translate);
-  py::object errors = py::module_::import("spmdx.errors");
-  for (const char* type : {"ShardingError", "CommError", "InternalError"}) m.attr(type) = errors.attr(type);
   bind_mesh(m);
   bind_handle(m);
   m.def("to_sharding", [](Entries entries, const MeshHandle& mesh, const Shape& shape, const std::string& tensor) {

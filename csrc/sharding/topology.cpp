@@ -29,7 +29,10 @@ const std::vector<NamedTopology>& named() {
   constexpr Level kNvlinkNode{8, 8'000, 500, 4};      // the same, in nodes of 8
   constexpr Level kInfiniband{0, 15'000, 2'000, 40};  // 25 GB/s
   constexpr Level kGloo{0, 60'000, 20'000, 800};      // 1.25 GB/s
-  static const Hardware gpu{.name = "gpu", .memory_bytes_per_second = 1e12, .flops_per_second = {{DType::f32, 100e12}}};
+  static const Hardware gpu{.name = "gpu",
+                            .memory_bytes_per_second = 1e12,
+                            .flops_per_second = {{DType::f32, 100e12}},
+                            .host_bytes_per_second = 16e9};
   static const std::vector<NamedTopology> all = {{"in-process", {}},
                                                  {"gloo", {.levels = {kGloo}}},
                                                  {"nvlink", {{kNvlink}, gpu}},

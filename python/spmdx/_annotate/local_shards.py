@@ -10,7 +10,8 @@ import torch
 
 import spmdx._C as _C
 from spmdx._annotate.mesh import Mesh, require_mesh
-from spmdx._annotate.spec import Sharding, axes_in, to_handle
+from spmdx._annotate.spec import Sharding, to_handle
+from spmdx._base.entries import axes_in
 from spmdx._world.all_or_none import told
 from spmdx.errors import ShardingError
 

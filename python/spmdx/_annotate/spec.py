@@ -10,6 +10,7 @@ import torch
 import spmdx._C as _C
 from spmdx._annotate.mesh import Mesh, require_mesh, require_real
 from spmdx._base.arguments import integers
+from spmdx._base.entries import axes_written, entry_of, require_spec, written
 from spmdx.errors import ShardingError, naming
 
 if TYPE_CHECKING:
@@ -59,9 +60,10 @@ class Sharding:
         spec: a partition spec. One with ``...`` is for tensors of any rank that is enough.
         stage: an axis of ``mesh`` and a stage along it, whose devices alone hold the value; None:
             all devices do.
+        on_host: whether the value lies in the memory of the hosts of its devices between steps.
 
     Raises:
-        ShardingError: no mesh, or a spec that does not fit it.
+        ShardingError: no mesh, a spec that does not fit it, or ``on_host`` is no bool.
 
     Example:
         >>> import torch, spmdx
@@ -85,6 +87,7 @@ class Sharding:
         mesh: "Mesh | _C.ShardingHandle | None",
         spec: Sequence[Any] | None = None,
         stage: tuple[str, int] | None = None,
+        on_host: bool = False,
     ):
         self._rest: int | None = None  # where the spec has its ellipsis, if it has one
         if isinstance(mesh, _C.ShardingHandle):  # as spmdx makes them
@@ -92,7 +95,7 @@ class Sharding:
             return
         with naming("Sharding"):
             devices = require_mesh(mesh)
-            _require_spec(spec, devices, 1)
+            require_spec(spec, devices.axis_names, 1)
             given = list(spec or ())
             expanded(given, len(given), "the tensor")  # at most one ellipsis
             if ... in given:
@@ -102,6 +105,8 @@ class Sharding:
             self._handle = to_handle(given, devices, sample, "the tensor")
             if stage is not None:
                 self._handle = at_stage(self._handle, stage)
+            if on_host is not False:
+                self._handle = _at_host(self._handle, on_host)
 
     @property
     def mesh(self) -> Mesh:
@@ -134,10 +139,9 @@ class Sharding:
         """Whether the value lies in the memory of the hosts of these devices between steps.
 
         Example:
-            >>> import torch, spmdx
-            >>> mesh = spmdx.get_1d_mesh("data")
-            >>> spmdx.get_annotation(spmdx.mark_sharding(torch.ones(8).to("spmdx"), mesh, ("data",))).on_host
-            False
+            >>> import spmdx
+            >>> spmdx.Sharding(spmdx.get_1d_mesh("data"), ("data",), on_host=True).on_host
+            True
         """
         return self._handle.host
 
@@ -225,17 +229,14 @@ class Sharding:
     def __reduce__(self) -> tuple[Any, ...]:
         if self.partial:
             raise TypeError(f"{self!r} is of summands, which are not saved. Save that of a result.")
-        return Sharding, (self.mesh, self.spec, self.stage)
+        return Sharding, (self.mesh, self.spec, self.stage, self.on_host)
 
     def __repr__(self) -> str:
         partial = f", partial {self._handle.reduction}: {self.partial}" if self.partial else ""
-        place = "" if self.stage is None else ", on {}={}".format(*self.stage)
+        stage = "" if self.stage is None else "{}={}".format(*self.stage)
+        at = " ".join(filter(None, (stage, "host" if self.on_host else "")))
+        place = f", on {at}" if at else ""
         return f"Sharding({self.mesh!r}, {self.spec!r}{partial}{place})"
-
-
-def written(entry: Any) -> str:
-    """An entry of a partition spec as it is written in a program."""
-    return "..." if entry is ... else repr(entry)
 
 
 def expanded(spec: Sequence[Any], rank: int, name: str) -> tuple[Any, ...]:
@@ -294,63 +295,18 @@ def pair_of(mesh: Any, spec: Any) -> tuple[Any, Any]:
     return given.mesh, given.spec
 
 
-def entry_of(axes: Sequence[Any]) -> Any:
-    """The entry of a partition spec that says that these axes cut a dim, major first."""
-    if not axes:
-        return None
-    return axes[0] if len(axes) == 1 else tuple(axes)
-
-
-def axes_in(entry: Any) -> list[Any]:
-    """The axes that an entry of a partition spec names, major first."""
-    return list(entry) if isinstance(entry, tuple | list) else [] if entry is None else [entry]
-
-
-def cutting(rank: int, dim: int | None, entry: Any) -> tuple[Any, ...]:
-    """The partition spec with one entry, at ``dim``; None leaves a tensor whole."""
-    return tuple(entry if at == dim else None for at in range(rank))
-
-
-def _is_axis(value: Any) -> bool:
-    """Whether it may name an axis: a string, or an index that the core can take."""
-    if isinstance(value, int) and not isinstance(value, bool):
-        return -(2**63) <= value < 2**63
-    return isinstance(value, str)
-
-
-def _axes(entry: Any, spec: Any) -> list[int | str]:
-    axes = axes_in(entry)
-    if not all(map(_is_axis, axes)):
-        raise ShardingError(
-            f"the partition spec {spec!r} has the entry {entry!r}. Expected None, an axis "
-            "name, an axis index, or a tuple of them. Write ('data', None)."
-        )
-    return axes
-
-
-def _require_spec(spec: Any, mesh: Mesh, rank: int) -> None:
-    """Raise ShardingError unless it is a tuple or a list, whatever is in it."""
-    if isinstance(spec, tuple | list):
-        return
-    said, first = repr(spec), spec
-    if spec is not None and not _is_axis(spec):
-        said, first = f"a {type(spec).__name__}", next(iter(mesh.axis_names), None)
-    written = ((first,) + (None,) * (rank - 1)) if rank else ()
-    raise ShardingError(
-        f"the partition spec is {said}. Expected a tuple with one entry a dim. Write {written!r}."
-    )
-
-
 def to_handle(spec: Any, mesh: Any, tensor: torch.Tensor, name: str) -> "_C.ShardingHandle":
     """The sharding of ``tensor``, which messages call ``name``. Raises ShardingError."""
-    stage = mesh.stage if isinstance(mesh, Sharding) else None
+    like = next((one for one in (mesh, spec) if isinstance(one, Sharding)), None)
     given, spec = pair_of(mesh, spec)
     mesh = require_mesh(given)
-    _require_spec(spec, mesh, tensor.dim())
+    require_spec(spec, mesh.axis_names, tensor.dim())
     require_real(mesh)
-    entries = [_axes(entry, spec) for entry in expanded(spec, tensor.dim(), name)]
+    entries = [axes_written(entry, spec) for entry in expanded(spec, tensor.dim(), name)]
     handle = _C.to_sharding(entries, mesh._handle, list(tensor.shape), name)
-    return handle if stage is None else handle.on(*stage)
+    if like is not None and like.stage is not None:
+        handle = handle.on(*like.stage)
+    return handle.on_host() if like is not None and like.on_host else handle
 
 
 def at_stage(handle: "_C.ShardingHandle", stage: Any) -> "_C.ShardingHandle":
@@ -360,3 +316,12 @@ def at_stage(handle: "_C.ShardingHandle", stage: Any) -> "_C.ShardingHandle":
             f"the stage is {stage!r}. Expected the name of an axis and a number. Write ('pipe', 0)."
         )
     return handle.on(*stage)
+
+
+def _at_host(handle: "_C.ShardingHandle", on_host: Any) -> "_C.ShardingHandle":
+    if on_host is not True:
+        raise ShardingError(
+            f"on_host is {on_host!r}. Expected True or False. Write True to keep the value in the "
+            "memory of hosts."
+        )
+    return handle.on_host()

@@ -14,7 +14,13 @@ _DTYPES = {"f64": torch.float64, "f32": torch.float32, "bf16": torch.bfloat16}
 _WITHIN_SECONDS = 0.05  # longer products of a dtype are left out
 _LAYERS = 8  # small ones
 _STEPS = 5  # of them, of which one is recorded while the one before runs
-_MEASURED = ("flops_per_second", "memory_bytes_per_second", "product_efficiency", "launch_ns")
+_MEASURED = (
+    "flops_per_second",
+    "memory_bytes_per_second",
+    "product_efficiency",
+    "launch_ns",
+    "host_bytes_per_second",
+)
 
 
 def measure_hardware() -> Hardware:
@@ -35,6 +41,7 @@ def measure_hardware() -> Hardware:
         memory_bytes_per_second=2 * copied.nbytes / copy,
         product_efficiency=tuple(_never_less_time(f32).items()),
         launch_ns=started_ns if processes.process_count() == 1 else _launch_ns(),
+        host_bytes_per_second=copied.nbytes / copy,  # the same memory
         sources=dict.fromkeys(_MEASURED, "spmdx.calibrate"),
     )
 

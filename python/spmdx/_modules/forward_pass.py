@@ -14,7 +14,7 @@ from torch.utils._pytree import tree_map
 import spmdx._C as _C
 from spmdx._annotate.annotation import annotate, annotation_of, handle_for
 from spmdx._annotate.mesh import Mesh
-from spmdx._annotate.spec import entry_of
+from spmdx._base.entries import entry_of
 from spmdx._modules.fsdp_options import Precision
 from spmdx._modules.marking import beside, seen
 from spmdx.errors import ShardingError, naming

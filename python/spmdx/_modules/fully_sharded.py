@@ -7,8 +7,8 @@ from typing import Any
 import torch
 
 from spmdx._annotate.mesh import Mesh
-from spmdx._annotate.spec import entry_of
 from spmdx._base.arguments import require_shape
+from spmdx._base.entries import entry_of
 from spmdx._modules.auto_wrap import wrapped_by
 from spmdx._modules.forward_pass import Around
 from spmdx._modules.fsdp_options import (

@@ -11,7 +11,7 @@ import torch
 from spmdx._annotate.annotation import annotate, annotation_of, handle_for
 from spmdx._annotate.device_mesh import axes_of
 from spmdx._annotate.mesh import Mesh
-from spmdx._annotate.spec import axes_in, entry_of
+from spmdx._base.entries import axes_in, entry_of
 from spmdx._base.own_devices import NAMES
 from spmdx.errors import ShardingError
 

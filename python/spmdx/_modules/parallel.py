@@ -11,7 +11,7 @@ import torch
 import spmdx._C as _C
 from spmdx._annotate.annotation import annotate, handle_for
 from spmdx._annotate.mesh import Mesh, require_mesh
-from spmdx._annotate.spec import entry_of
+from spmdx._base.entries import entry_of
 from spmdx._modules.marking import (
     added,
     axis_to_cut,

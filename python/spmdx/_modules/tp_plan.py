@@ -7,7 +7,7 @@ from typing import Any
 
 import torch
 
-from spmdx._annotate.spec import cutting
+from spmdx._base.entries import cutting
 from spmdx.errors import ShardingError
 
 Spec = tuple[str | None, ...]

@@ -19,7 +19,7 @@ import torch
 from spmdx import mark_step
 from spmdx._annotate import sharding
 from spmdx._annotate.mesh import Mesh
-from spmdx._annotate.spec import entry_of
+from spmdx._base.entries import entry_of
 from spmdx._xla import op_sharding
 from spmdx._xla.op_sharding import OpSharding, ShardingType, tile_of
 

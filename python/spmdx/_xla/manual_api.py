@@ -7,7 +7,7 @@ from typing import Any
 import torch
 
 from spmdx import runtime
-from spmdx._annotate.spec import axes_in
+from spmdx._base.entries import axes_in
 from spmdx._xla import home, manual, state
 from spmdx._xla.device import uploads
 from spmdx._xla.manual import ManualTensor

@@ -9,7 +9,8 @@ from typing import Any
 import numpy as np
 
 from spmdx._annotate.mesh import Mesh
-from spmdx._annotate.spec import Sharding, axes_in
+from spmdx._annotate.spec import Sharding
+from spmdx._base.entries import axes_in
 
 
 class ShardingType(enum.IntEnum):

@@ -12,7 +12,7 @@ from torch.distributed.tensor._dtensor_spec import DTensorSpec, TensorMeta
 from torch.utils import _pytree as pytree
 
 from spmdx import runtime
-from spmdx._annotate.spec import axes_in, entry_of
+from spmdx._base.entries import axes_in, entry_of
 from spmdx._xla import marking, shards, state
 from spmdx._xla.device.absent import refuse
 from spmdx._xla.manual import ManualTensor

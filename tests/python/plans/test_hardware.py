@@ -21,6 +21,7 @@ FIGURES = {
     "product_efficiency",
     "memory_efficiency",
     "launch_ns",
+    "host_bytes_per_second",
 }
 MINE = Hardware("mine", {"f32": 2e12, "bf16": 8e12}, 1e12, launch_ns=700)
 

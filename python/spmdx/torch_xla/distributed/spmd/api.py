@@ -9,7 +9,7 @@ import torch
 from torch.distributed.tensor import DTensor, Replicate
 
 from spmdx import runtime as own_runtime
-from spmdx._annotate.spec import entry_of
+from spmdx._base.entries import entry_of
 from spmdx._base.own_devices import NAMES
 from spmdx._xla import state
 from spmdx._xla.device import counters

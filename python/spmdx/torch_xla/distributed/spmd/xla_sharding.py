@@ -10,7 +10,7 @@ from torch.utils import _pytree as pytree
 
 from spmdx._annotate.annotation import annotation_of
 from spmdx._annotate.sharding import shard_as as _shard_as
-from spmdx._annotate.spec import cutting
+from spmdx._base.entries import cutting
 from spmdx._base.own_devices import NAMES
 from spmdx._xla import marking, state
 from spmdx._xla.device.absent import absent
