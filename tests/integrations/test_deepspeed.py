@@ -218,6 +218,34 @@ def test_saving_and_going_on_with_another_stage(stages, precision, tmp_path):
     assert train(other, data[3:]) == pytest.approx(want, abs=1e-6 if not precision else 5e-3)
 
 
+def state_on_hosts(engine):
+    """Whether each tensor that the optimizer keeps lies there."""
+    held = (v for state in engine.optimizer.state.values() for v in state.values())
+    return {spmdx.get_sharding(v).on_host for v in held if torch.is_tensor(v) and v.dim()}
+
+
+@pytest.mark.parametrize("precision", [{}, {"bf16": {"enabled": True}}])
+@pytest.mark.parametrize("stage", [1, 2, 3])
+def test_state_on_hosts(stage, precision, tmp_path):
+    """Trains as without it, is saved, and goes on with and without it."""
+    config = {"train_batch_size": 24, "optimizer": ADAM, "gradient_clipping": 0.05} | precision
+    near = config | {"zero_optimization": {"stage": stage}}
+    said = {"device": "cpu", "pin_memory": True, "ratio": 1.0, "buffer_count": 4}
+    far = config | {"zero_optimization": {"stage": stage, "offload_optimizer": said}}
+    data = batches(24, STEPS)
+    engine, *_ = deepspeed.initialize(model=make(), config=far)
+    losses = train(engine, data[:3])
+    assert state_on_hosts(engine) == {True}
+    engine.save_checkpoint(tmp_path)
+    losses += train(engine, data[3:])
+    assert losses == pytest.approx(here(near)[1], abs=1e-6)
+    for again, on_host in (far, True), (near, False):
+        other, *_ = deepspeed.initialize(model=make(), config=again)
+        other.load_checkpoint(tmp_path)
+        assert train(other, data[3:]) == pytest.approx(losses[3:], abs=1e-6)
+        assert state_on_hosts(other) == {on_host}
+
+
 def test_a_checkpoint_that_does_not_fit_is_refused(tmp_path):
     config = {"train_batch_size": 24, "optimizer": ADAM}
     engine, *_ = deepspeed.initialize(model=make(), config={"train_batch_size": 24})
@@ -235,6 +263,10 @@ def test_a_checkpoint_that_does_not_fit_is_refused(tmp_path):
         engine.save_checkpoint(tmp_path, client_state={"tensor": torch.ones(1)})
 
 
+def offload(said, stage=2):
+    return {"train_batch_size": 8, "zero_optimization": {"stage": stage, "offload_optimizer": said}}
+
+
 BAD = [
     ({}, "lacks train_batch_size and train_micro_batch_size_per_gpu"),
     ({"train_batch_size": 12}, "train_batch_size is 12, and .* is 1 · 1 · 8"),
@@ -243,9 +275,16 @@ BAD = [
     ({"train_batch_size": 8, "train_batchsize": 8}, "Did you mean 'train_batch_size'"),
     ({"train_batch_size": "auto"}, "train_batch_size is 'auto'"),
     ({"train_batch_size": 8, "zero_optimization": {"stage": 4}}, "stage is 4"),
+    (offload({"device": "nvme", "pin_memory": True}), "device is 'nvme'. Expected 'cpu' or 'none'"),
+    (offload({"device": "cpu", "nvme_path": "/disk"}), "nvme_path is '/disk'. Expected it off"),
+    (offload({"pin_memory": True}), "device is None. Expected 'cpu' or 'none'"),
+    (offload({"device": "cpu", "ratio": 0.5}), "ratio is 0.5. Expected 1.0"),
+    (offload({"device": "cpu", "pin_memroy": True}), "Did you mean 'pin_memory'"),
+    (offload({"device": "cpu"}, stage=0), 'the stage is 0. .*Write "stage": 1'),
+    (offload("cpu"), "offload_optimizer is 'cpu'. Expected an object"),
     (
-        {"train_batch_size": 8, "zero_optimization": {"offload_optimizer": {"device": "cpu"}}},
-        "zero_optimization.offload_optimizer is .*Cut them by more devices",
+        {"train_batch_size": 8, "zero_optimization": {"offload_param": {"device": "cpu"}}},
+        "zero_optimization.offload_param is .*Cut them by more devices",
     ),
     ({"train_batch_size": 8, "fp16": {"enabled": True}, "bf16": {"enabled": True}}, "both enabled"),
     ({"train_batch_size": 8, "fp16": {"enable": True}}, "fp16.enable is no key"),
@@ -287,6 +326,7 @@ def test_keys_that_are_off_pass_and_those_of_the_planner_are_named():
     config = {"train_batch_size": 8, "wall_clock_breakdown": False, "steps_per_print": 0}
     config |= {"gradient_clipping": None, "fp16": None}
     zero = {"stage": 2, "overlap_comm": True, "offload_param": {"device": "none"}}
+    zero |= {"offload_optimizer": {"device": "none"}}
     with pytest.warns(UserWarning, match="zero_optimization.overlap_comm, which the planner"):
         deepspeed.initialize(model=make(), config=config | {"zero_optimization": zero})
 

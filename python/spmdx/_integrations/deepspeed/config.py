@@ -11,7 +11,7 @@ from typing import Any
 
 import torch
 
-from spmdx._integrations.deepspeed.keys import BY_PLANNER, ELSEWHERE, KNOWN, ZERO
+from spmdx._integrations.deepspeed.keys import BY_PLANNER, ELSEWHERE, KNOWN, OFFLOAD, ZERO
 from spmdx.errors import ShardingError, warn
 
 _SIZES = ("train_batch_size", "train_micro_batch_size_per_gpu", "gradient_accumulation_steps")
@@ -43,6 +43,7 @@ class Config:
     optimizer: tuple[str, dict[str, Any]] | None = None
     scheduler: tuple[str, dict[str, Any]] | None = None
     drop_last: bool = False
+    offload: bool = False
 
 
 def read_config(config: Any, world: int) -> Config:
@@ -79,6 +80,7 @@ def read_config(config: Any, world: int) -> Config:
         _section(held, "optimizer"),
         _section(held, "scheduler"),
         bool(held.get("dataloader_drop_last", False)),
+        _offload(zero),
     )
 
 
@@ -190,6 +192,31 @@ def _stage(zero: Mapping[str, Any]) -> int:
             f"zero_optimization.stage is {stage!r}. Expected 0, 1, 2 or 3. Write one of them."
         )
     return stage
+
+
+def _offload(zero: Mapping[str, Any]) -> bool:
+    """Whether the state of the optimizer lies in the memory of hosts."""
+    if _is_off(zero.get("offload_optimizer")):
+        return False
+    said, prefix = _object(zero, "offload_optimizer", "zero_optimization."), "zero_optimization."
+    _require_known(said, OFFLOAD, f"{prefix}offload_optimizer.")
+    device, ratio = said.get("device"), said.get("ratio", 1.0)
+    if device != "cpu":
+        raise ShardingError(
+            f"{prefix}offload_optimizer.device is {device!r}. Expected 'cpu' or 'none': state lies "
+            "in the memory of hosts or on devices. Write one of them."
+        )
+    if ratio != 1.0:
+        raise ShardingError(
+            f"{prefix}offload_optimizer.ratio is {ratio!r}. Expected 1.0: all of the state lies in "
+            "the memory of hosts. Leave it out."
+        )
+    if not _stage(zero):
+        raise ShardingError(
+            f"{prefix}offload_optimizer is {dict(said)!r}, and the stage is 0. Expected a stage "
+            'that cuts the state. Write "stage": 1.'
+        )
+    return True
 
 
 def _precision(held: Mapping[str, Any]) -> tuple[torch.dtype, LossScale | None]:

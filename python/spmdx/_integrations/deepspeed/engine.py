@@ -34,7 +34,7 @@ class DeepSpeedEngine(torch.nn.Module):
     def __init__(self, module: torch.nn.Module, config: Config, mesh: Mesh, axis: str):
         super().__init__()
         self.module, self.config, self.mesh, self.axis = module, config, mesh, axis
-        self.zero = Zero(config.stage, mesh, axis)
+        self.zero = Zero(config.stage, mesh, axis, offload=config.offload)
         self.zero.mark_parameters(module.parameters())
         trained = [p for p in module.parameters() if p.requires_grad]
         self.masters = Masters(trained)

@@ -36,7 +36,9 @@ KNOWN = frozenset(
         "zero_optimization",
     }
 )
-ZERO = BY_PLANNER | {"stage"}
+ZERO = BY_PLANNER | {"offload_optimizer", "stage"}
+# Of ``offload_optimizer``; how copies are made has no say in results.
+OFFLOAD = frozenset({"buffer_count", "device", "fast_init", "pin_memory", "ratio"})
 _ON_DEVICES = "Tensors stay on the devices. Cut them by more devices."
 _OWN_LINE = "Write that in the program."
 # Keys that are taken where they say "off", and what to do where they do not.
@@ -66,7 +68,7 @@ ELSEWHERE = {
     "hybrid_engine": _OWN_LINE,
     "load_from_fp32_weights": "Master weights are loaded as they were saved.",
     "memory_breakdown": "Call spmdx.runtime.memory_info().",
-    "offload_optimizer": _ON_DEVICES,
+    "nvme_path": "State lies on devices or in the memory of hosts.",
     "offload_param": _ON_DEVICES,
     "pipeline": "Leave it out: a batch and its layers are cut by annotations.",
     "prescale_gradients": "Gradients are means already.",
