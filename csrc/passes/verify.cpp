@@ -293,7 +293,8 @@ void check_collective(const Graph& graph, const Node& node) {
   }
 }
 
-// What an op reads is where it runs, or everywhere. Only a send, or a slice of what is at hand, leads to another place.
+// What an op reads is where it runs, or everywhere. Only a send, or a slice of what is at hand, leads to another place,
+// and copies alone read what lies on hosts. A collective between two meshes reads both.
 void check_places(const Graph& graph, const Node& node) {
   const Mesh& mesh = *graph.mesh;
   const Place place = place_of(graph, node);
@@ -303,7 +304,9 @@ void check_places(const Graph& graph, const Node& node) {
   const bool slices = is_collective(node) && collective_kind(node) == Collective::slice;
   for (ValueId value : node.inputs) {
     const Sharding& from = *graph.values[value].sharding;
-    if (from.place.whole() || from.place == place || sends || *from.mesh != mesh) continue;
+    if (*from.mesh != mesh) continue;
+    if (from.place.host != (node.call->op == kToDevice)) reject(graph, node, "an operand is in other memory");
+    if (from.place.whole() || from.place.on_device() == place || sends) continue;
     if (!slices || !same_devices(mesh, from.place, place)) reject(graph, node, "an operand is in another place");
   }
 }

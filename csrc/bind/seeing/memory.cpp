@@ -34,8 +34,9 @@ py::dict memory_report(const Plan& plan, const MemoryUseOfRun& use) {
                           "source"_a = bridge::source_text(row.source)));
   std::vector<int64_t> measured;
   for (const MeasuredPeak& peak : plan.executable->measured_peaks()) measured.push_back(peak.bytes);
-  return py::dict("peak_bytes"_a = plan.executable->peak().bytes, "host_bytes"_a = predict_host_bytes(graph), "at"_a = bridge::worst_moment(graph, use),
-                  "by_kind"_a = by_kind, "held"_a = held, "recomputed"_a = again,
+  return py::dict("peak_bytes"_a = plan.executable->peak().bytes, "host_bytes"_a = predict_host_bytes(graph),
+                  "at"_a = bridge::worst_moment(graph, use), "by_kind"_a = by_kind, "held"_a = held,
+                  "recomputed"_a = again,
                   "measured"_a = measured.empty() ? py::object(py::none()) : py::object(py::cast(measured)));
 }
 

@@ -81,7 +81,8 @@ class Kinds {
   }
 
   bool moves(const Node& node) const {
-    return is_collective(node) || is_host_copy(node) || is_cast(node) || (node.call->outputs.size() == 1 && movement_of(graph_, node.output));
+    return is_collective(node) || is_host_copy(node) || is_cast(node) ||
+           (node.call->outputs.size() == 1 && movement_of(graph_, node.output));
   }
 
   static bool is_cast(const Node& node) {
