@@ -59,7 +59,10 @@ Place parse_place(Cursor& cursor, const Mesh& mesh) {
   if (!stage || *stage < 0 || *stage >= kMostStages)
     throw ShardingError("a place of axis '" + name + "' has no stage between 0 and " + std::to_string(kMostStages - 1) +
                         ". Expected its number. Write a place as 'on pipe=1'.");
-  return {axis, *stage, cursor.accept(kHost)};
+  const size_t end = cursor.position();
+  const bool host = cursor.accept(kHost);
+  if (!host) cursor.back_to(end);
+  return {axis, *stage, host};
 }
 
 }  // namespace spmdx

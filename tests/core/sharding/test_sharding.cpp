@@ -170,7 +170,7 @@ TEST(notation_round_trips) {
        {"f32[64@data, 128@(model,seq), 7]{partial sum: expert}", "bf16[]", "i64[7@model]",
         "f32[12@data/4, 128@model:(1)2]", "f32[16@(model:(4)2,model:(1)2)]", "f32[24@(data,model)/6]",
         "f32[]{partial max: data,expert}", "b8[0@data]", "f32[4]{partial any: model:(2)4}", "f32[4] on seq=1",
-        "f32[64@data, 8]{partial sum: expert} on seq=3"}) {
+        "f32[64@data, 8]{partial sum: expert} on seq=3", "f32[4@data] on host", "f32[4] on seq=1 host"}) {
     size_t pos = 0;
     const auto [type, sharding] = parse_type(text + " = x", pos, mesh);
     CHECK_EQ(str(type, sharding), text);
