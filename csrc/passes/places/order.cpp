@@ -11,7 +11,6 @@
 #include "passes/places/emitter.h"
 
 namespace spmdx {
-namespace {}  // namespace
 
 void order_by_schedule(Graph& graph, const CompileOptions& options) {
   const Actions actions = actions_of(graph);
