@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Shardings from Python: handles of meshes and shardings, annotations, shards of tensors, and exceptions as Python's.
+// Shardings from Python: handles of meshes and shardings, annotations, and shards of tensors.
 #include <ATen/ops/zeros.h>
 #include <pybind11/stl.h>
 #include <torch/csrc/utils/pybind.h>

@@ -57,10 +57,16 @@ void Rewrite::keep(const Node& node, std::vector<ValueId> operands) {
 }
 
 Graph Rewrite::finish() {
-  for (Output output : from_.outputs) {
-    output.value = map_[output.value];
-    internal_check(output.value != kNone, "an output of the graph was rewritten away");
-    to_.outputs.push_back(output);
+  std::vector<ValueId> outputs;
+  for (const Output& output : from_.outputs) outputs.push_back(map_[output.value]);
+  return finish(outputs);
+}
+
+Graph Rewrite::finish(const std::vector<ValueId>& outputs) {
+  for (size_t i = 0; i < outputs.size(); ++i) {
+    internal_check(outputs[i] != kNone, "an output of the graph was rewritten away");
+    to_.outputs.push_back(from_.outputs[i]);
+    to_.outputs.back().value = outputs[i];
   }
   for (Constraint constraint : from_.constraints) {
     constraint.value = map_[constraint.value];

@@ -29,6 +29,8 @@ class Rewrite {
   // Adds the old outputs and constraints over the mapped values, without constraints on values that are not mapped.
   // Returns the new graph. Called once.
   Graph finish();
+  // The same with these values of the new graph as its outputs, one for each old output.
+  Graph finish(const std::vector<ValueId>& outputs);
 
  private:
   const Graph& from_;

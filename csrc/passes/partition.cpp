@@ -51,9 +51,7 @@ class Partition {
     for (NodeId node = 0; node < graph_.nodes.size(); ++node) visit(node);
     std::vector<ValueId> kept(graph_.outputs.size());  // one value may be two outputs, in two layouts
     for (size_t i : by_value(graph_.outputs)) kept[i] = finish_output(graph_.outputs[i]);
-    Graph result = rewrite_.finish();
-    for (size_t i = 0; i < kept.size(); ++i) result.outputs[i].value = kept[i];
-    return result;
+    return rewrite_.finish(kept);
   }
 
  private:

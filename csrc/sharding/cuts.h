@@ -19,6 +19,11 @@ struct DimSharding {
   bool operator==(const DimSharding&) const = default;
   bool empty() const { return sub_axes.empty(); }
 };
+inline uint64_t hash_combine(uint64_t h, const DimSharding& dim) {
+  h = hash_combine(h, static_cast<uint64_t>(dim.tile));
+  for (SubAxisId sub_axis : dim.sub_axes) h = hash_combine(h, sub_axis + 1);
+  return h;
+}
 
 // An axis seen as [pre, size, rest], of which the middle is meant. Whole when `size` is the axis' size.
 struct AxisRef {

@@ -22,10 +22,7 @@ struct ByValue {
     uint64_t h = hash_combine(sharding.mesh->hash(), sharding.partial);
     h = hash_combine(h, static_cast<uint64_t>(sharding.reduction));
     if (!sharding.place.plain()) h = hash_combine(h, hash(sharding.place));
-    for (const DimSharding& dim : sharding.dims) {
-      h = hash_combine(h, static_cast<uint64_t>(dim.tile));
-      for (SubAxisId sub_axis : dim.sub_axes) h = hash_combine(h, sub_axis + 1);
-    }
+    for (const DimSharding& dim : sharding.dims) h = hash_combine(h, dim);
     return h;
   }
   size_t operator()(const Sharding* sharding) const { return (*this)(*sharding); }

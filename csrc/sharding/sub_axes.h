@@ -61,6 +61,11 @@ class SubAxisList {
   std::array<SubAxisId, kMostSubAxes> list_{};  // what lies behind the last one has no meaning
 };
 
+// How many sub-axes both begin with.
+inline size_t common_prefix(const SubAxisList& a, const SubAxisList& b) {
+  return static_cast<size_t>(std::mismatch(a.begin(), a.end(), b.begin(), b.end()).first - a.begin());
+}
+
 inline SubAxisSet sub_axis_set(const SubAxisList& sub_axes) {
   SubAxisSet set = 0;
   for (SubAxisId a : sub_axes) set |= SubAxisSet{1} << a;

@@ -279,26 +279,25 @@ int64_t coordinates_of(const Graph& graph) {
   return 1;
 }
 
-}  // namespace
-
-PeakBytes predict_peak_bytes(const Graph& graph) {
+// Of devices, or of their hosts.
+PeakBytes peak_of(const Graph& graph, bool hosts) {
   PeakBytes most;
   for (int64_t coordinate = 0, all = coordinates_of(graph); coordinate < all; ++coordinate) {
-    Liveness devices(graph, coordinate);
-    devices.run([](NodeId, int64_t) {});
-    if (devices.peak() > most.bytes) most = {devices.peak(), coordinate};
+    Liveness memory(graph, coordinate, hosts);
+    memory.run([](NodeId, int64_t) {});
+    if (memory.peak() > most.bytes) most = {memory.peak(), coordinate};
   }
   return most;
 }
 
+}  // namespace
+
+PeakBytes predict_peak_bytes(const Graph& graph) { return peak_of(graph, false); }
+
 int64_t predict_host_bytes(const Graph& graph) {
-  int64_t most = 0;
-  for (int64_t coordinate = 0, all = coordinates_of(graph); coordinate < all; ++coordinate) {
-    Liveness hosts(graph, coordinate, true);
-    hosts.run([](NodeId, int64_t) {});
-    most = std::max(most, hosts.peak());
-  }
-  return most;
+  const bool some = std::ranges::any_of(
+      graph.values, [](const Value& value) { return value.sharding && value.sharding->place.host; });
+  return some ? peak_of(graph, true).bytes : 0;  // most plans have none, and a run is simulated
 }
 
 MemoryUseOfRun predict_memory(const Graph& graph, PeakBytes peak) {

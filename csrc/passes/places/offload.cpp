@@ -48,9 +48,7 @@ class Copies {
     }
     std::vector<ValueId> kept;
     for (const Output& output : graph_.outputs) kept.push_back(finish(output));
-    Graph result = rewrite_.finish();
-    for (size_t i = 0; i < kept.size(); ++i) result.outputs[i].value = kept[i];
-    return result;
+    return rewrite_.finish(kept);
   }
 
  private:

@@ -31,9 +31,7 @@ class Placer {
     for (NodeId id = 0; id < graph_.nodes.size(); ++id) visit(id);
     std::vector<ValueId> kept;
     for (const Output& output : graph_.outputs) kept.push_back(finish(output));
-    Graph result = rewrite_.finish();
-    for (size_t i = 0; i < kept.size(); ++i) result.outputs[i].value = kept[i];
-    return result;
+    return rewrite_.finish(kept);
   }
 
  private:

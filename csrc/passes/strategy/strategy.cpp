@@ -166,10 +166,7 @@ SubAxisSet Strategy::used() const {
 uint64_t hash(const Strategy& strategy) {
   uint64_t h = hash_combine(strategy.partial, strategy.partial_operands);
   h = hash_combine(h, static_cast<uint64_t>(strategy.reduction));
-  for (const DimSharding& cut : strategy.cuts) {
-    h = hash_combine(h, static_cast<uint64_t>(cut.tile));
-    for (SubAxisId sub_axis : cut.sub_axes) h = hash_combine(h, sub_axis + 1);
-  }
+  for (const DimSharding& cut : strategy.cuts) h = hash_combine(h, cut);
   return h;
 }
 

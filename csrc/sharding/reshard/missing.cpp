@@ -16,10 +16,6 @@ constexpr int64_t kMaxMeasured = 4096;  // devices that are looked at one by one
 
 using Cuts = std::vector<DimSharding>;
 
-size_t common_prefix(const SubAxisList& a, const SubAxisList& b) {
-  return static_cast<size_t>(std::mismatch(a.begin(), a.end(), b.begin(), b.end()).first - a.begin());
-}
-
 int64_t parts(const Mesh& mesh, const SubAxisList& sub_axes, size_t first) {
   int64_t count = 1;
   for (size_t i = first; i < sub_axes.size(); ++i) count *= mesh.sub_axis_size(sub_axes[i]);

@@ -46,9 +46,6 @@ SubAxisSet dim_sub_axes(const ReshardState& state);
 inline bool is_prefix(const SubAxisList& prefix, const SubAxisList& list) {
   return prefix.size() <= list.size() && std::equal(prefix.begin(), prefix.end(), list.begin());
 }
-inline size_t common_prefix(const SubAxisList& a, const SubAxisList& b) {
-  return static_cast<size_t>(std::mismatch(a.begin(), a.end(), b.begin(), b.end()).first - a.begin());
-}
 
 // REQUIRES: `from` and `to` interned, on one mesh, of the rank of `shape`; `levels` as sub_axis_levels. Keeps
 // references: outlived by its arguments.

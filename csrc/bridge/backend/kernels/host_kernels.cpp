@@ -5,6 +5,7 @@
 #include "bridge/backend/buffer.h"
 #include "bridge/backend/own_kernels.h"
 #include "bridge/backend/shard_device.h"
+#include "graph/places.h"
 
 namespace spmdx::bridge {
 namespace {
@@ -20,7 +21,7 @@ Compute copy_to(bool host) {
 Compute prepare_to_device(const Call&) { return copy_to(false); }
 Compute prepare_to_host(const Call&) { return copy_to(true); }
 
-const OwnKernels host_kernels = {{"spmdx.to_device", prepare_to_device}, {"spmdx.to_host", prepare_to_host}};
+const OwnKernels host_kernels = {{kToDevice, prepare_to_device}, {kToHost, prepare_to_host}};
 
 }  // namespace
 }  // namespace spmdx::bridge
