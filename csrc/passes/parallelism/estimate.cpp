@@ -179,7 +179,7 @@ int64_t pipelined_ns(const Schedule& schedule, const std::vector<StageEstimate>&
     times.push_back({static_cast<double>(stage.forward_ns), static_cast<double>(stage.backward_ns) / 2,
                      static_cast<double>(stage.backward_ns) / 2});
   const int64_t busy = (schedule.ranks.size() > 2 ? 4 : 2) * schedule.num_chunks() * schedule.num_microbatches() * send;
-  return std::max(busy, static_cast<int64_t>(simulate(schedule, times, static_cast<double>(send)).total));
+  return std::max(busy, static_cast<int64_t>(simulate(in_halves(schedule), times, static_cast<double>(send)).total));
 }
 
 // That a stage gets from its neighbours: what the one before it gives, and gradients of what it gives itself.

@@ -63,6 +63,22 @@ int64_t Schedule::num_actions() const {
 
 bool is_kind(char letter) { return std::string_view("FBIW").find(letter) != std::string_view::npos; }
 
+Schedule in_halves(const Schedule& schedule) {
+  Schedule halves;
+  for (const std::vector<Action>& actions : schedule.ranks) {
+    std::vector<Action>& rank = halves.ranks.emplace_back();
+    for (const Action& action : actions) {
+      if (action.kind != ActionKind::B) {
+        rank.push_back(action);
+        continue;
+      }
+      rank.push_back({ActionKind::I, action.chunk, action.microbatch});
+      rank.push_back({ActionKind::W, action.chunk, action.microbatch});
+    }
+  }
+  return halves;
+}
+
 std::string str(const Action& action) {
   const std::string chunk = action.chunk > 0 ? std::to_string(action.chunk) + "." : "";
   return chunk + static_cast<char>(action.kind) + std::to_string(action.microbatch);

@@ -29,6 +29,9 @@ struct Schedule {
   bool operator==(const Schedule&) const = default;
 };
 
+// The same with each full backward as its halves, that of the input first: other ranks wait for nothing else.
+Schedule in_halves(const Schedule& schedule);
+
 constexpr int32_t kMostCounted = 1'000'000;  // chunks, microbatches
 
 std::string str(const Action& action);      // "F0"; "1.F0" of chunk 1

@@ -12,9 +12,10 @@ from spmdx._auto.trial import Program, Trial
 from spmdx._pipelines.units import units_of
 from spmdx._program.memory_limit import without_memory_limit
 
-# A plan that takes so many times its estimate tells of no others; one that takes so much less does
-# something else than its estimate: it tells of those with the same axes.
+# A plan that takes so many times its estimate tells of no others, unless all do; one that takes so
+# much less does something else than its estimate: it tells of those with the same axes.
 ANOTHER_WAY = 1.7
+SEVERAL = 3  # plans that tell what all do
 SLACK = 1.2  # of the best whole plan: up to which corrected estimates may be better
 
 
@@ -165,6 +166,7 @@ class Promise:
         self._once = {key: float(_once_ns(e)) for key, e in self._left.items()}
         self._near: dict[int, tuple[int, list[float]]] = {}  # how far, and ratios there
         self._known: set[int] = set()
+        self._ratios: list[float] = []  # of all that is known
 
     def knows(self, estimated: Estimated) -> bool:
         """Whether it was learnt what this one takes, without what is computed again."""
@@ -177,7 +179,9 @@ class Promise:
         self._known.add(id(estimated))
         self._once[id(estimated)] = once_ns
         ratio = once_ns / _once_ns(estimated)
-        if ratio > ANOTHER_WAY:
+        self._ratios.append(ratio)
+        of_all = min(self._ratios) if len(self._ratios) >= SEVERAL else 1
+        if ratio > ANOTHER_WAY * max(1, of_all):
             return
         is_usual = ratio > 1 / ANOTHER_WAY
         for key, other in self._left.items():

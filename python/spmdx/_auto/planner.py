@@ -48,7 +48,7 @@ class SoFar:
     Attributes:
         best: the least time of a step that fits.
         tried: strategies that were planned, with a limit of memory or without.
-        in_vain: of them, the last ones that were not better.
+        in_vain: of them, the last ones that were not better than one that fits.
         nodes: of all plans.
     """
 
@@ -61,7 +61,7 @@ class SoFar:
         """One more, of a strategy that was or was not planned before."""
         self.nodes += nodes
         self.tried += not is_second
-        self.in_vain += not is_second
+        self.in_vain += not is_second and self.best < math.inf
         if has_room and step_ns < self.best:
             self.in_vain = self.in_vain if step_ns > WORTH * self.best else 0
             self.best = step_ns
@@ -88,10 +88,12 @@ class Planner:
         Args:
             may_fit: those that fit by their estimates, and some that nearly do.
         """
-        wholes: list[Planned] = []
+        wholes, free = list[Planned](), dict[int, Planned]()
         promise, first, so_far = Promise(may_fit), _first_of_each(may_fit), SoFar()
-        while (estimated := first.pop(0) if first else promise.best(so_far.best)) is not None:
-            if so_far.are_many:
+        while not so_far.are_many:
+            nearest = _smallest(free) if so_far.best == math.inf else None
+            estimated = first.pop(0) if first else nearest or promise.best(so_far.best)
+            if estimated is None:
                 break
             is_second = promise.knows(estimated)
             whole, is_settled = self._attempt(estimated, is_second)
@@ -100,7 +102,10 @@ class Planner:
             promise.learn(estimated, whole.step_ns - whole.recomputed_ns)
             if is_settled:
                 promise.settle(estimated)
+                free.pop(id(estimated), None)
                 wholes.append(Planned(estimated, whole))
+            else:
+                free[id(estimated)] = Planned(estimated, whole)
         if so_far.best == math.inf:
             wholes += self._first_that_fits(promise.left())
             so_far.best = min(map(_time, wholes), default=math.inf)
@@ -244,6 +249,12 @@ class Planner:
 
 def _time(planned: Planned) -> int:
     return planned.whole.step_ns
+
+
+def _smallest(planned: dict[int, Planned]) -> Estimated | None:
+    """That which comes nearest to fitting."""
+    least = min(planned.values(), key=lambda p: p.whole.peak_bytes, default=None)
+    return least and least.estimated
 
 
 def _first_of_each(fits: list[Estimated]) -> list[Estimated]:

@@ -17,7 +17,7 @@ from spmdx._auto.whole import Whole
 from spmdx._base.sizes import in_bytes
 from spmdx.errors import ShardingError
 
-NEARLY = 0.15  # of the limit of memory, that an estimate may lack: plans may need less
+NEARLY = 0.25  # of the limit of memory, that an estimate may lack: plans may need less
 DOUBLINGS = 6  # of the number of devices, to say how many would do
 
 
