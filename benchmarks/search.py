@@ -2,14 +2,15 @@
 """How good the search of strategies is: what it chooses, beside the best of all strategies.
 
     python benchmarks/search.py [--models REGEX] [--devices 4 8 16] [--topologies REGEX]
-                                [--cuts] [--jobs 1] [--json FILE] [--first N]
+                                [--cuts] [--jobs 1] [--json FILE] [--plans FOLDER] [--first N]
 
 Every setting is a small model on so many devices of a topology. All strategies of its space are
 planned whole, with all their microbatches, and the fastest is the best; then the same under a limit
 of memory in which that one does not fit. Times are predicted, and nothing runs. The ratio is that
 of what `spmdx.auto.search` chooses to the best; less than 1 says that it cut other dims than the
 strategies of the space, to which `--cuts` adds those that cut what Megatron-LM does. What the JSON
-has is not done again: all settings take hours. The first ones have all models among them.
+has is not done again: all settings take hours. The first ones have all models among them. Plans that
+are kept in a folder hold for another search as long as the planner is the same.
 """
 
 import argparse
@@ -29,7 +30,7 @@ from rich.table import Table
 
 sys.path.insert(0, str(Path(__file__).parent / "search"))
 from search_models import NETS  # noqa: E402
-from search_setting import Choice, Outcome, outcomes  # noqa: E402
+from search_setting import Choice, Outcome, Plans, outcomes  # noqa: E402
 
 DEVICES = 4, 8, 16
 NEAR = 1.02  # of the best one's time: within which a choice is good
@@ -56,25 +57,27 @@ def settings(options):
     ]
 
 
-def measure(name, devices, topology, cuts=""):
+def measure(plans, name, devices, topology, cuts=""):
     """Outcomes as dicts, without a limit and with one."""
     torch.set_num_threads(1)
     spmdx.runtime.set_device_count(max(DEVICES))
     net = NETS[name]
     with spmdx.plan_only():
         spmdx.set_hardware("h100-80" if topology in OF_GPUS else None, topology=topology)
-        found = outcomes(net.program(), net.batch(net.samples), devices, cuts=bool(cuts))
+        known = Plans(plans and plans / f"{name}-{devices}-{topology}.json")
+        batch = net.batch(net.samples)
+        found = outcomes(net.program(), batch, devices, cuts=bool(cuts), plans=known)
     return [asdict(outcome) for outcome in found]
 
 
-def run(wanted, jobs, known, path):
+def run(wanted, jobs, known, path, plans):
     """Adds what is not known yet to it, and to the file after each setting."""
     left = [each for each in wanted if key(each) not in known]
     if not left:
         return
     spawned = get_context("spawn")
     with ProcessPoolExecutor(jobs, spawned, max_tasks_per_child=1) as pool:
-        waiting = {pool.submit(measure, *each): each for each in left}
+        waiting = {pool.submit(measure, plans, *each): each for each in left}
         for done in as_completed(waiting):
             known[key(waiting[done])] = done.result()
             print(len(known), key(waiting[done]), file=sys.stderr, flush=True)
@@ -148,6 +151,7 @@ def arguments():
     parser.add_argument("--cuts", action="store_true", help="also with what Megatron-LM cuts")
     parser.add_argument("--jobs", type=int, default=1, help="processes at once")
     parser.add_argument("--json", type=Path, help="a file of what is known, which is added to")
+    parser.add_argument("--plans", type=Path, help="a folder of plans that are known, likewise")
     parser.add_argument("--first", type=int, help="so many settings, not all")
     return parser.parse_args()
 
@@ -158,7 +162,7 @@ def main():
     if options.json and options.json.exists():
         known = json.loads(options.json.read_text())
     wanted = settings(options)[: options.first]
-    run(wanted, options.jobs, known, options.json)
+    run(wanted, options.jobs, known, options.json, options.plans)
     chosen = {key(each): known[key(each)] for each in wanted}
     show(Console(width=None if sys.stdout.isatty() else 200), chosen)
 

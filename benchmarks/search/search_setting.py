@@ -1,8 +1,12 @@
 # SPDX-License-Identifier: Apache-2.0
 """The strategy that the search chooses, beside the best of its space, each planned whole."""
 
-from dataclasses import dataclass
+import json
+from collections.abc import Callable
+from dataclasses import astuple, dataclass
 from functools import partial
+from hashlib import sha256
+from pathlib import Path
 
 import spmdx
 from spmdx._auto.search import Search
@@ -58,12 +62,37 @@ class Outcome:
         return self.chosen.step_ns / self.best.step_ns
 
 
+class Plans:
+    """Figures of whole plans, kept in a file for another run with the same planner.
+
+    Args:
+        path: of the file, which may not be there; None: they are not kept.
+    """
+
+    def __init__(self, path: Path | None = None):
+        self._path, self._known = path, dict[str, list[float]]()
+        if path and path.exists():
+            self._known = json.loads(path.read_text())
+
+    def get(self, strategy: Strategy, limit: int, make: Callable[[], Whole]) -> Whole:
+        key = sha256(f"{limit} {strategy}".encode()).hexdigest()
+        if key not in self._known:
+            self._known[key] = [*astuple(make())]
+        return Whole(*self._known[key])
+
+    def save(self) -> None:
+        if self._path:
+            self._path.parent.mkdir(parents=True, exist_ok=True)
+            self._path.write_text(json.dumps(self._known))
+
+
 class Everything:
     """The strategies of a search, planned whole with all their microbatches.
 
     REQUIRES: nothing but planning goes on, and the limit of `space` is set.
 
     Args:
+        plans: that are known.
         free: the same without a limit. A plan of it that fits is the plan with the limit, and one
             that does not fit takes no less time with a limit: of those that are longer than the
             best that was found, none is planned.
@@ -71,9 +100,14 @@ class Everything:
     """
 
     def __init__(
-        self, program: Program, space: Space, free: "Everything | None" = None, cuts: bool = False
+        self,
+        program: Program,
+        space: Space,
+        plans: Plans,
+        free: "Everything | None" = None,
+        cuts: bool = False,
     ):
-        self._program, self._space = program, space
+        self._program, self._space, self._plans = program, space, plans
         self._search = Search(program, space)
         self._estimated: dict[str, int] = {}
         self._strategies: dict[str, Strategy] = {}
@@ -133,7 +167,8 @@ class Everything:
 
     def _whole(self, strategy: Strategy) -> Whole:
         make = partial(self._space.microbatch, self._space.samples // strategy.microbatches)
-        return planned_whole(strategy, self._program, make, strategy.microbatches)
+        whole = partial(planned_whole, strategy, self._program, make, strategy.microbatches)
+        return self._plans.get(strategy, self._space.memory_limit, whole)
 
 
 def told(strategy: Strategy) -> str:
@@ -146,7 +181,12 @@ def told(strategy: Strategy) -> str:
 
 
 def outcomes(
-    program: Program, batch: object, devices: int, limit: int | None = None, cuts: bool = False
+    program: Program,
+    batch: object,
+    devices: int,
+    limit: int | None = None,
+    cuts: bool = False,
+    plans: Plans | None = None,
 ) -> list[Outcome]:
     """Without a limit of memory, then with one. REQUIRES: within `spmdx.plan_only`.
 
@@ -156,17 +196,21 @@ def outcomes(
         limit: bytes of a device; None: half-way between what the best one needs and the least that
             one needs. Where these are nearly the same, nothing is asked with a limit.
         cuts: also strategies with what Megatron-LM cuts.
+        plans: of this setting that are known, to which others are added.
     """
+    plans = plans or Plans()
     with planned_alone(program.model, (vars(program.optimizer),)):
         spmdx.set_memory_limit(None)
-        free = Everything(program, Space(devices, batch, 0, [*STAGES], [*SCHEDULES]), cuts=cuts)
+        space = Space(devices, batch, 0, [*STAGES], [*SCHEDULES])
+        free = Everything(program, space, plans, cuts=cuts)
         found = [free.outcome()]
         limit = limit or _tight(found[0].best.peak_bytes, free)
         if limit:
             spmdx.set_memory_limit(limit)
             space = Space(devices, batch, limit, [*STAGES], [*SCHEDULES])
-            found.append(Everything(program, space, free, cuts).outcome())
+            found.append(Everything(program, space, plans, free, cuts).outcome())
         spmdx.set_memory_limit(None)
+        plans.save()
         return found
 
 

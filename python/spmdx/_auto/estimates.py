@@ -187,7 +187,7 @@ class Promise:
         for key, other in self._left.items():
             far = _unlike(estimated.parallelism, other.parallelism)
             nearest, ratios = self._near.get(key, (far, []))
-            is_like = is_usual or _axes(estimated.parallelism) == _axes(other.parallelism)
+            is_like = is_usual or axes_of(estimated.parallelism) == axes_of(other.parallelism)
             if key not in self._known and is_like and far <= nearest:
                 ratios = [*ratios, ratio] if far == nearest else [ratio]
                 self._near[key] = far, ratios
@@ -219,7 +219,8 @@ def _once_ns(estimated: Estimated) -> int:
     return max(1, estimate.step_ns - estimate.recomputed_ns)
 
 
-def _axes(parallelism: "_C.Parallelism") -> tuple[int, int, int]:
+def axes_of(parallelism: "_C.Parallelism") -> tuple[int, int, int]:
+    """Sizes of the axes."""
     return parallelism.pipe, parallelism.data, parallelism.model
 
 

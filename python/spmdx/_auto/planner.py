@@ -3,11 +3,12 @@
 
 import dataclasses
 import math
+from collections.abc import Callable
 from functools import partial
 from typing import NamedTuple
 
 import spmdx._C as _C
-from spmdx._auto.estimates import SLACK, Estimates, Promise
+from spmdx._auto.estimates import SLACK, Estimates, Promise, axes_of
 from spmdx._auto.space import Estimated, Space
 from spmdx._auto.stages import Strategies
 from spmdx._auto.strategy import Strategy
@@ -16,12 +17,13 @@ from spmdx._auto.whole import Whole, extrapolated, grown, planned_whole
 from spmdx._program.memory_limit import without_memory_limit
 
 TRIED = 32  # strategies that are planned whole
-SMALLEST = 12  # that are planned if none of them fits
+SMALLEST = 12  # that are planned if none of them fits, and kinds of which one is
 IN_VAIN = 20  # of them, one after the other, after which no better one is expected
 COMPLETED = 4  # of the best, that are planned with all microbatches
 CLOSE = 0.6  # of the limit of memory: up to which an estimate fits for sure
 WORTH = 0.99  # of the best time: what is less is a better one
 NODES = 400_000  # of whole plans, after which no other one is begun
+SMALL = 30_000  # likewise, up to which it does not matter how many were planned, and in vain
 NODES_OF_USUAL = 100_000  # of plans with other cuts, likewise
 ON_TWO_AXES = 3  # nodes are planned in the time of one that has "data" and "model" to choose from
 COMPUTED_AGAIN = 5  # likewise, of one in a plan that computes values again
@@ -69,7 +71,45 @@ class SoFar:
     @property
     def are_many(self) -> bool:
         """Enough."""
-        return self.tried >= TRIED or self.in_vain >= IN_VAIN or self.nodes > NODES
+        is_enough = self.tried >= TRIED or self.in_vain >= IN_VAIN
+        return self.nodes > NODES or is_enough and not self.are_small
+
+    @property
+    def are_small(self) -> bool:
+        """All plans together."""
+        return self.nodes <= SMALL
+
+
+class Turns:
+    """Whose turn it is of the strategies that may fit."""
+
+    def __init__(self, may_fit: list[Estimated]):
+        self.promise = Promise(may_fit)
+        self._first = _first_of_each(may_fit, lambda e: e.family)
+        self._others = _first_of_each(may_fit, lambda e: axes_of(e.parallelism))
+        self._free: dict[int, Planned] = {}  # that do not fit without computing anything again
+
+    def next(self, so_far: SoFar) -> Estimated | None:
+        """One of each kind, until one fits those that nearly do, and then what may be better."""
+        if self._first:
+            return self._first.pop(0)
+        if so_far.best == math.inf and self._free:
+            return min(self._free.values(), key=lambda p: p.whole.peak_bytes).estimated
+        while self._others and so_far.are_small:
+            other = self._others.pop(0)
+            if not self.promise.knows(other):
+                return other
+        return self.promise.best(so_far.best)
+
+    def took(self, planned: Planned, is_settled: bool) -> None:
+        """Notes a plan, and whether it is what the strategy takes."""
+        estimated, whole = planned
+        self.promise.learn(estimated, whole.step_ns - whole.recomputed_ns)
+        if not is_settled:
+            self._free[id(estimated)] = planned
+            return
+        self._free.pop(id(estimated), None)
+        self.promise.settle(estimated)
 
 
 class Planner:
@@ -82,39 +122,38 @@ class Planner:
         self._estimates, self._strategies = estimates, strategies
         self._nodes_of_a_part = float(NODES_OF_A_PART)
 
-    def planned(self, may_fit: list[Estimated]) -> list[Planned]:
+    def planned(self, may_fit: list[Estimated], estimated: list[Estimated]) -> list[Planned]:
         """Whole plans of those that may be the best; if none fits, of the smallest until one does.
 
         Args:
             may_fit: those that fit by their estimates, and some that nearly do.
+            estimated: all.
         """
-        wholes, free = list[Planned](), dict[int, Planned]()
-        promise, first, so_far = Promise(may_fit), _first_of_each(may_fit), SoFar()
-        while not so_far.are_many:
-            nearest = _smallest(free) if so_far.best == math.inf else None
-            estimated = first.pop(0) if first else nearest or promise.best(so_far.best)
-            if estimated is None:
-                break
-            is_second = promise.knows(estimated)
-            whole, is_settled = self._attempt(estimated, is_second)
-            nodes = _weighed(whole, estimated.parallelism)
+        wholes, turns, so_far = list[Planned](), Turns(may_fit), SoFar()
+        while not so_far.are_many and (turn := turns.next(so_far)) is not None:
+            is_second = turns.promise.knows(turn)
+            whole, is_settled = self._attempt(turn, is_second)
+            nodes = _weighed(whole, turn.parallelism)
             so_far.note(whole.step_ns, nodes, is_second, self._space.has_room(whole.peak_bytes))
-            promise.learn(estimated, whole.step_ns - whole.recomputed_ns)
+            turns.took(Planned(turn, whole), is_settled)
             if is_settled:
-                promise.settle(estimated)
-                free.pop(id(estimated), None)
-                wholes.append(Planned(estimated, whole))
-            else:
-                free[id(estimated)] = Planned(estimated, whole)
+                wholes.append(Planned(turn, whole))
         if so_far.best == math.inf:
-            wholes += self._first_that_fits(promise.left())
+            done = {id(p.estimated) for p in wholes}
+            wholes += self._first_that_fits([e for e in estimated if id(e) not in done])
             so_far.best = min(map(_time, wholes), default=math.inf)
         return self._completed(self._cut_as_usual(wholes, so_far.best))
 
     def _first_that_fits(self, left: list[Estimated]) -> list[Planned]:
-        """Whole plans of those that need least memory by their estimates, until one fits."""
+        """Whole plans of those that need least memory by their estimates, until one fits.
+
+        Estimates are too high where plans gather less than ZeRO does, so that each kind is tried.
+        """
         wholes: list[Planned] = []
-        for estimated in sorted(left, key=lambda e: e.estimate.peak_bytes)[:SMALLEST]:
+        smallest = sorted(left, key=lambda e: e.estimate.short_bytes)
+        kinds = _first_of_each(smallest, lambda e: axes_of(e.parallelism))
+        others = [e for e in smallest if e not in kinds[:SMALLEST]]
+        for estimated in [*others[:SMALLEST], *kinds[:SMALLEST]]:
             wholes.append(Planned(estimated, self.whole(estimated)))
             if self._space.has_room(wholes[-1].whole.peak_bytes):
                 break
@@ -251,17 +290,11 @@ def _time(planned: Planned) -> int:
     return planned.whole.step_ns
 
 
-def _smallest(planned: dict[int, Planned]) -> Estimated | None:
-    """That which comes nearest to fitting."""
-    least = min(planned.values(), key=lambda p: p.whole.peak_bytes, default=None)
-    return least and least.estimated
-
-
-def _first_of_each(fits: list[Estimated]) -> list[Estimated]:
-    """The best by estimate of each family and stage of ZeRO."""
-    first: dict[tuple[str, int], Estimated] = {}
+def _first_of_each(fits: list[Estimated], kind: Callable[[Estimated], object]) -> list[Estimated]:
+    """The best by estimate of each kind and stage of ZeRO."""
+    first: dict[tuple[object, int], Estimated] = {}
     for estimated in fits:
-        first.setdefault((estimated.family, estimated.parallelism.zero), estimated)
+        first.setdefault((kind(estimated), estimated.parallelism.zero), estimated)
     return [*first.values()]
 
 

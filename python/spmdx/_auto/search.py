@@ -37,7 +37,7 @@ class Search:
             raise _no_shape(self._space)
         most = NEARLY * self._space.memory_limit
         may_fit = [e for e in estimated if e.estimate.short_bytes <= most]
-        wholes = self._planner.planned(may_fit)
+        wholes = self._planner.planned(may_fit, estimated)
         if not any(self._space.has_room(planned.whole.peak_bytes) for planned in wholes):
             limit = self._space.memory_limit
             lacking = [(e, w.peak_bytes - limit) for e, w in wholes]
