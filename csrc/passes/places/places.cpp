@@ -9,6 +9,7 @@
 #include "graph/places.h"
 #include "graph/rewrite.h"
 #include "passes/places/gradient_sums.h"
+#include "passes/places/movement.h"
 #include "passes/places/stages.h"
 #include "sharding/notation.h"
 #include "sharding/shards.h"

@@ -8,6 +8,8 @@
 #include <unordered_map>
 
 #include "graph/places.h"
+#include "passes/places/boundaries.h"
+#include "passes/places/movement.h"
 #include "rules/lookup.h"
 #include "rules/rows/windows.h"
 #include "rules/rule/rule.h"
@@ -20,11 +22,14 @@ using StageSet = std::set<int32_t>;
 
 class Assigner {
  public:
-  explicit Assigner(const Graph& graph) : graph_(graph), readers_(users(graph)), copies_(graph.values.size()) {
+  // `moved`: stages of nodes of forward passes, where they are others than those of their operands.
+  Assigner(const Graph& graph, std::map<NodeId, int32_t> moved)
+      : graph_(graph), readers_(users(graph)), copies_(graph.values.size()), moved_forwards_(std::move(moved)) {
     stages_.axis = stage_axis(graph);
     stages_.of_node.assign(graph.nodes.size(), kAllStages);
     stages_.of_value.assign(graph.values.size(), kAllStages);
     stages_.phase.assign(graph.nodes.size(), {});
+    stages_.forward.assign(graph.nodes.size(), false);
     stages_.after_backward.assign(graph.values.size(), false);
     kept_.assign(graph.values.size(), kUnasked);
     updates_.assign(graph.nodes.size(), false);
@@ -114,6 +119,8 @@ class Assigner {
     updates_[id] = after && !backward;
     if (forward) settle(node);
     int32_t stage = backward && after ? backward_stage(node) : after ? update_stage(node) : last_stage(node);
+    stages_.forward[id] = !backward && !after;
+    if (const auto moved = moved_forwards_.find(id); moved != moved_forwards_.end()) stage = moved->second;
     for (size_t r = 0; r < node.call->outputs.size(); ++r)
       if (const auto at = fixed_.find(node.output + static_cast<ValueId>(r)); at != fixed_.end()) stage = at->second;
     set(id, stage);
@@ -321,12 +328,13 @@ class Assigner {
 
   const Graph& graph_;
   const std::vector<std::vector<NodeId>> readers_;
-  std::vector<StageSet> copies_;                       // by value: other stages that read it
-  std::vector<int32_t> kept_;                          // by value: where an output is to lie
-  std::vector<int32_t> home_;                          // the same, and of gradients; kUnasked: nothing says
-  std::vector<bool> updates_;                          // by node: it is an optimizer's
-  std::vector<bool> again_;                            // by node: Recorded::again, or of the nodes that it reads from
-  std::vector<bool> settled_;                          // by value: a parameter that a forward pass reads
+  std::vector<StageSet> copies_;  // by value: other stages that read it
+  std::vector<int32_t> kept_;     // by value: where an output is to lie
+  std::vector<int32_t> home_;     // the same, and of gradients; kUnasked: nothing says
+  std::vector<bool> updates_;     // by node: it is an optimizer's
+  std::vector<bool> again_;       // by node: Recorded::again, or of the nodes that it reads from
+  std::vector<bool> settled_;     // by value: a parameter that a forward pass reads
+  const std::map<NodeId, int32_t> moved_forwards_;
   std::map<ValueId, int32_t> fixed_;                   // by value: what a constraint says
   std::unordered_map<ValueId, int32_t> moved_;         // by input: the stage it comes to in this step
   std::unordered_map<uint64_t, int32_t> stage_of_op_;  // by Recorded::op: of the first node of the forward pass
@@ -335,15 +343,10 @@ class Assigner {
 
 }  // namespace
 
-const Node* movement_of(const Graph& graph, ValueId value) {
-  const NodeId producer = graph.values[value].producer;
-  if (producer == kNone) return nullptr;
-  const Node& node = graph.nodes[producer];
-  if (is_collective(node) || node.inputs.size() != 1 || node.call->outputs.size() != 1) return nullptr;
-  if (numel(node.call->inputs[0].shape) > numel(node.call->outputs[0].shape)) return nullptr;
-  return rule_for(node.call)->linearity == Linearity::movement ? &node : nullptr;
+Stages stages_of(const Graph& graph) {
+  Stages stages = Assigner(graph, {}).run();
+  const auto moved = moved_forwards(graph, stages);
+  return moved.empty() ? std::move(stages) : Assigner(graph, moved).run();
 }
-
-Stages stages_of(const Graph& graph) { return Assigner(graph).run(); }
 
 }  // namespace spmdx

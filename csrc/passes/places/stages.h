@@ -15,14 +15,11 @@ struct Stages {
   std::vector<int32_t> of_value;
   // By node, as recorded; of nodes that passes have added, the latest of those that their operands come from.
   std::vector<Phase> phase;
+  std::vector<bool> forward;  // by node: of a forward pass, or what computes one anew
   // By value: a gradient, or computed from one, up to what the optimizer makes of it. What a backward pass makes of a
   // stage's values alone is none, nor is what a forward pass makes of parameters that were updated before it.
   std::vector<bool> after_backward;
 };
-
-// The op that makes a value of no fewer elements than it reads, by moving them; null: none does. It is done again where
-// the value is read elsewhere, so that other readers there may read the same.
-const Node* movement_of(const Graph& graph, ValueId value);
 
 // Forward, a node runs on the last of the stages that its operands come from. Backward, it runs where the op did whose
 // backward pass it is, on no later stage than the gradients come from. What costs less to send after an op than before

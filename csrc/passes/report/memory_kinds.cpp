@@ -5,6 +5,7 @@
 #include <algorithm>
 
 #include "graph/places.h"
+#include "passes/places/movement.h"
 #include "passes/places/stages.h"
 #include "rules/lookup.h"
 #include "rules/rule/row.h"

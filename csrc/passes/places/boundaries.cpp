@@ -1,0 +1,165 @@
+// SPDX-License-Identifier: Apache-2.0
+// Boundaries: groups of nodes that may move, by union-find, and the best end of each in program order.
+#include "passes/places/boundaries.h"
+
+#include <algorithm>
+#include <numeric>
+#include <set>
+#include <utility>
+
+#include "graph/places.h"
+#include "passes/places/movement.h"
+#include "sharding/shards.h"
+
+namespace spmdx {
+namespace {
+
+constexpr size_t kMostInAGroup = 256;  // nodes; a group takes time by their number squared
+
+class Boundaries {
+ public:
+  Boundaries(const Graph& graph, const Stages& stages)
+      : graph_(graph),
+        stages_(stages),
+        readers_(users(graph)),
+        stays_(graph.values.size(), false),
+        read_at_(graph.values.size()),
+        target_(graph.nodes.size(), kAllStages),
+        group_(graph.nodes.size()) {
+    std::iota(group_.begin(), group_.end(), NodeId{0});
+    for (const Output& output : graph.outputs) stays_[output.value] = true;
+    for (const Constraint& constraint : graph.constraints)
+      if (constraint.sharding && !constraint.sharding->place.whole()) stays_[constraint.value] = true;
+  }
+
+  std::map<NodeId, int32_t> run() {
+    for (NodeId id = static_cast<NodeId>(graph_.nodes.size()); id-- > 0;) target_[id] = target(id);
+    for (NodeId id = 0; id < graph_.nodes.size(); ++id) note_readers(id);
+    for (ValueId value = 0; value < graph_.values.size(); ++value) join_readers(value);
+    std::map<NodeId, std::vector<NodeId>> groups;  // in program order
+    for (NodeId id = 0; id < graph_.nodes.size(); ++id)
+      if (target_[id] != kAllStages) groups[root(id)].push_back(id);
+    std::map<NodeId, int32_t> moved;
+    for (const auto& [first, group] : groups)
+      for (size_t at = best_start(group); at < group.size(); ++at) moved.emplace(group[at], target_[group[at]]);
+    return moved;
+  }
+
+ private:
+  int32_t stage_of(NodeId id) const { return stages_.of_node[id]; }
+
+  // The one later stage on which the node could run, as all of its forward readers are there or could be.
+  int32_t target(NodeId id) const {
+    const Node& node = graph_.nodes[id];
+    const int32_t here = stage_of(id);
+    if (!stages_.forward[id] || here == kAllStages || is_bound(node)) return kAllStages;
+    int32_t found = kAllStages;
+    for (size_t r = 0; r < node.call->outputs.size(); ++r) {
+      const ValueId value = node.output + static_cast<ValueId>(r);
+      if (stays_[value]) return kAllStages;
+      for (const NodeId reader : readers_[value]) {
+        if (is_backward(stages_.phase[reader].number) && !stages_.forward[reader]) continue;  // it follows the node
+        const int32_t there = target_[reader] == kAllStages ? stage_of(reader) : target_[reader];
+        if (there <= here || !stages_.forward[reader] || (found != kAllStages && there != found)) return kAllStages;
+        found = there;
+      }
+    }
+    return found;
+  }
+
+  // Whether it reads what lies on a stage from before the step.
+  bool is_bound(const Node& node) const {
+    return std::ranges::any_of(node.inputs, [&](ValueId value) {
+      return graph_.values[value].producer == kNone && stages_.of_value[value] != kAllStages;
+    });
+  }
+
+  // What is sent where this value is read elsewhere.
+  ValueId sent(ValueId value) const {
+    while (const Node* movement = movement_of(graph_, value)) value = movement->inputs[0];
+    return value;
+  }
+
+  void note_readers(NodeId id) {
+    if (target_[id] == kAllStages && stage_of(id) != kAllStages)
+      for (const ValueId value : graph_.nodes[id].inputs) read_at_[sent(value)].insert(stage_of(id));
+  }
+
+  bool is_at(ValueId value, int32_t stage) const {
+    const int32_t home = stages_.of_value[value];
+    return home == kAllStages || home == stage || read_at_[value].contains(stage);
+  }
+
+  NodeId root(NodeId id) {
+    while (group_[id] != id) id = group_[id] = group_[group_[id]];
+    return id;
+  }
+
+  // Nodes that move to one stage are a group with what they read, and with others that read the same.
+  void join_readers(ValueId value) {
+    const NodeId producer = graph_.values[value].producer;
+    std::map<std::pair<int32_t, int32_t>, NodeId> first;  // by stages from where and to where
+    const auto join = [&](NodeId id) {
+      if (target_[id] == kAllStages) return;
+      const auto [at, fresh] = first.try_emplace({stage_of(id), target_[id]}, id);
+      if (!fresh) group_[root(id)] = root(at->second);
+    };
+    if (producer != kNone) join(producer);
+    for (const NodeId reader : readers_[value])
+      if (target_[reader] != kAllStages && !is_at(sent(value), target_[reader])) join(reader);
+  }
+
+  // From where on the nodes of a group run elsewhere: with least to send, and of such as few as can be.
+  size_t best_start(const std::vector<NodeId>& group) const {
+    size_t best = group.size();
+    if (group.size() > kMostInAGroup) return best;
+    int64_t least = sent_bytes(group, best);
+    for (size_t start = group.size(); start-- > 0;)
+      if (const int64_t bytes = sent_bytes(group, start); bytes < least) least = bytes, best = start;
+    return best;
+  }
+
+  int64_t sent_bytes(const std::vector<NodeId>& group, size_t start) const {
+    const int32_t there = target_[group[0]];
+    const std::set<NodeId> all(group.begin(), group.end()),
+        moved(group.begin() + static_cast<ptrdiff_t>(start), group.end());
+    std::set<ValueId> values;
+    const auto read = [&](ValueId read_value) {
+      const ValueId value = sent(read_value);
+      const NodeId producer = graph_.values[value].producer;
+      const bool is_ours = producer != kNone && all.contains(producer);
+      if (is_ours ? !moved.contains(producer) : !is_at(value, there)) values.insert(value);
+    };
+    for (const NodeId id : moved)
+      for (const ValueId value : graph_.nodes[id].inputs) read(value);
+    for (const NodeId id : all)
+      for (size_t r = 0; r < graph_.nodes[id].call->outputs.size(); ++r) {
+        const ValueId value = graph_.nodes[id].output + static_cast<ValueId>(r);
+        if (std::ranges::any_of(readers_[value],
+                                [&](NodeId reader) { return stages_.forward[reader] && !all.contains(reader); }))
+          read(value);
+      }
+    int64_t bytes = 0;
+    for (const ValueId value : values)
+      if (const Value& at = graph_.values[value]; at.type.dtype != DType::unknown)
+        bytes += bytes_on_a_device(at.type, at.sharding);
+    return bytes;
+  }
+
+  const Graph& graph_;
+  const Stages& stages_;
+  const std::vector<std::vector<NodeId>> readers_;
+  std::vector<bool> stays_;                 // by value: it is kept, or a constraint says where it is
+  std::vector<std::set<int32_t>> read_at_;  // by value: stages of nodes that do not move
+  std::vector<int32_t> target_;             // by node: the stage that it may move to, or kAllStages
+  std::vector<NodeId> group_;               // by node: another one of its group; the root is its own
+};
+
+}  // namespace
+
+std::map<NodeId, int32_t> moved_forwards(const Graph& graph, const Stages& stages) {
+  if (stages.axis < 0) return {};
+  return Boundaries(graph, stages).run();
+}
+
+}  // namespace spmdx
