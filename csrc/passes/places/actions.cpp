@@ -172,7 +172,17 @@ std::vector<StageTimes> times_of(const Graph& graph, const Actions& actions, con
   return times;
 }
 
-Simulation simulate(const Graph& graph, const Actions& actions, const std::vector<StageTimes>& times) {
+double send_ns(const Graph& graph, const Actions& actions, const Topology& topology) {
+  int64_t ns = 0, count = 0;
+  for (NodeId id = 0; id < graph.nodes.size(); ++id) {
+    if (actions.of_node[id].microbatch < 0 || !changes_place(graph, graph.nodes[id])) continue;
+    ns += clock_ns(graph, graph.nodes[id], topology);
+    ++count;
+  }
+  return count ? static_cast<double>(ns) / static_cast<double>(count) : 0;
+}
+
+Simulation simulate(const Graph& graph, const Actions& actions, const std::vector<StageTimes>& times, double send) {
   if (!actions.backward) return wave(actions, times);
   const int64_t chunks = (actions.stages + actions.ranks - 1) / actions.ranks;
   std::string kind = graph.schedule.empty() ? "1f1b" : graph.schedule;
@@ -185,7 +195,7 @@ Simulation simulate(const Graph& graph, const Actions& actions, const std::vecto
     refuse(schedule, actions);
   std::vector<StageTimes> all = times;
   all.resize(static_cast<size_t>(schedule.num_stages()), StageTimes{0, 0, 0});
-  return simulate(schedule, all);
+  return simulate(in_halves(schedule), all, send);
 }
 
 }  // namespace spmdx

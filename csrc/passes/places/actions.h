@@ -32,6 +32,9 @@ std::vector<StageTimes> times_of(const Graph& graph, const Actions& actions, con
 
 // What the graph's schedule does at which time, in order. Without a backward pass, stages follow each other as they
 // can. Throws ShardingError where it is for other stages or microbatches.
-Simulation simulate(const Graph& graph, const Actions& actions, const std::vector<StageTimes>& times);
+// `send`: what it takes from one stage to another.
+Simulation simulate(const Graph& graph, const Actions& actions, const std::vector<StageTimes>& times, double send = 0);
+// What a message of a microbatch from stage to stage takes on the average.
+double send_ns(const Graph& graph, const Actions& actions, const Topology& topology);
 
 }  // namespace spmdx

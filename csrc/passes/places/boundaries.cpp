@@ -3,6 +3,7 @@
 #include "passes/places/boundaries.h"
 
 #include <algorithm>
+#include <map>
 #include <numeric>
 #include <set>
 #include <utility>
@@ -157,9 +158,11 @@ class Boundaries {
 
 }  // namespace
 
-std::map<NodeId, int32_t> moved_forwards(const Graph& graph, const Stages& stages) {
-  if (stages.axis < 0) return {};
-  return Boundaries(graph, stages).run();
+Stages stages_with_least_sent(const Graph& graph) {
+  Stages stages = stages_of(graph);
+  if (stages.axis < 0) return stages;
+  const std::map<NodeId, int32_t> moved = Boundaries(graph, stages).run();
+  return moved.empty() ? stages : stages_of(graph, moved);
 }
 
 }  // namespace spmdx

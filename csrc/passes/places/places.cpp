@@ -8,9 +8,9 @@
 
 #include "graph/places.h"
 #include "graph/rewrite.h"
+#include "passes/places/boundaries.h"
 #include "passes/places/gradient_sums.h"
 #include "passes/places/movement.h"
-#include "passes/places/stages.h"
 #include "sharding/notation.h"
 #include "sharding/shards.h"
 
@@ -130,8 +130,8 @@ void place(Graph& graph) {
   for (const Input& input : graph.inputs)
     if (lies_on_another_mesh(graph, input)) graph.values[input.value].sharding = input.physical;
   if (stage_axis(graph) < 0) return;
-  Stages stages = stages_of(graph);
-  if (split_gradient_sums(graph, stages)) stages = stages_of(graph);
+  Stages stages = stages_with_least_sent(graph);
+  if (split_gradient_sums(graph, stages)) stages = stages_with_least_sent(graph);
   graph = Placer(graph, std::move(stages)).run();
 }
 

@@ -8,7 +8,6 @@
 #include <unordered_map>
 
 #include "graph/places.h"
-#include "passes/places/boundaries.h"
 #include "passes/places/movement.h"
 #include "rules/lookup.h"
 #include "rules/rows/windows.h"
@@ -22,7 +21,6 @@ using StageSet = std::set<int32_t>;
 
 class Assigner {
  public:
-  // `moved`: stages of nodes of forward passes, where they are others than those of their operands.
   Assigner(const Graph& graph, std::map<NodeId, int32_t> moved)
       : graph_(graph), readers_(users(graph)), copies_(graph.values.size()), moved_forwards_(std::move(moved)) {
     stages_.axis = stage_axis(graph);
@@ -343,10 +341,6 @@ class Assigner {
 
 }  // namespace
 
-Stages stages_of(const Graph& graph) {
-  Stages stages = Assigner(graph, {}).run();
-  const auto moved = moved_forwards(graph, stages);
-  return moved.empty() ? std::move(stages) : Assigner(graph, moved).run();
-}
+Stages stages_of(const Graph& graph, const std::map<NodeId, int32_t>& moved) { return Assigner(graph, moved).run(); }
 
 }  // namespace spmdx

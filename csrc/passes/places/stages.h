@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // Stages: where every node of a partitioned graph runs.
 #pragma once
+#include <map>
 #include <vector>
 
 #include "graph/graph.h"
@@ -24,6 +25,7 @@ struct Stages {
 // Forward, a node runs on the last of the stages that its operands come from. Backward, it runs where the op did whose
 // backward pass it is, on no later stage than the gradients come from. What costs less to send after an op than before
 // it is computed where it is read. REQUIRES: partitioned.
-Stages stages_of(const Graph& graph);
+// `moved` has nodes of forward passes that run on a later stage than that.
+Stages stages_of(const Graph& graph, const std::map<NodeId, int32_t>& moved = {});
 
 }  // namespace spmdx

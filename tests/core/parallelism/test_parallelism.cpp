@@ -124,7 +124,7 @@ TEST(a_pipeline_of_equal_layers_takes_its_closed_form) {
     for (int64_t microbatches : {4, 8, 16}) {
       const Parallelism piped{.pipe = pipe, .microbatches = microbatches, .schedule = "1f1b"};
       const Estimate found = estimate(piped, cost, one_level(), 0);
-      CHECK(found.step_ns == (microbatches + pipe - 1) * 3000 * (8 / pipe));
+      CHECK(found.step_ns == (3 * microbatches + 2 * (pipe - 1)) * 1000 * (8 / pipe));  // sums of weights are beside it
       CHECK(found.peak_bytes == std::min(pipe, microbatches) * 100 * (8 / pipe));
       CHECK(found.first.size() == static_cast<size_t>(pipe));
     }
