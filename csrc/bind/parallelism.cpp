@@ -15,6 +15,7 @@
 #include "passes/parallelism/settle.h"
 #include "passes/pipeline/make_schedule.h"
 #include "passes/report/flops.h"
+#include "passes/report/pipeline.h"
 #include "passes/report/received.h"
 #include "passes/report/recomputed.h"
 #include "passes/strategy/timeline.h"
@@ -50,8 +51,8 @@ ModelCost model_from(const py::list& parts, std::vector<size_t> order) {
   return cost;
 }
 
-// What the last plan says of a step.
-py::dict cost_of_last() {
+// What the last plan says of a step, and of one with so many microbatches.
+py::dict cost_of_last(int64_t microbatches) {
   const PlanRef plan = bridge::engine().last_plan();
   internal_check(plan != nullptr, "nothing was planned");
   const Graph& graph = plan->executable->graph();
@@ -60,7 +61,8 @@ py::dict cost_of_last() {
   for (const Recomputed& row : recomputed(graph, topology)) recomputed_ns += row.ns;
   return py::dict("step_ns"_a = step_ns(time_line(graph, topology)), "wire_bytes"_a = most_received(graph),
                   "peak_bytes"_a = plan->executable->peak().bytes, "recomputed_ns"_a = recomputed_ns,
-                  "peak_seconds"_a = seconds_at_peak(graph, topology.hardware), "nodes"_a = graph.nodes.size());
+                  "peak_seconds"_a = seconds_at_peak(graph, topology.hardware), "nodes"_a = graph.nodes.size(),
+                  "longer_ns"_a = longer_ns(graph, topology, microbatches));
 }
 
 // Throws ShardingError where the schedule is none, or not one of so many microbatches.
@@ -116,7 +118,7 @@ void bind_parallelism(py::module_& m) {
         return estimate(parallelism, cost, bridge::engine().options().topology, memory_limit);
       },
       "parallelism"_a, "cost"_a, "memory_limit"_a, py::call_guard<py::gil_scoped_release>());
-  m.def("cost_of_last", cost_of_last);
+  m.def("cost_of_last", cost_of_last, "microbatches"_a);
   m.def("settle", &settle, "num_options"_a, "starts"_a, "descents"_a, "cost"_a);  // calls back, with the GIL
 }
 

@@ -28,6 +28,7 @@ class Whole:
         step_ns, wire_bytes, peak_bytes: of the device that has most to do.
         peak_seconds: in which one device could do all of it, at the peak rates of its dtypes.
         nodes: of the plan.
+        longer_ns: that its stages would take for all microbatches of the strategy.
     """
 
     step_ns: int
@@ -36,6 +37,7 @@ class Whole:
     recomputed_ns: int
     peak_seconds: float
     nodes: int
+    longer_ns: int = 0
 
 
 def planned_whole(
@@ -83,7 +85,7 @@ def _planned_step(
     step([strategy.mark_batch(batch, mesh) for batch in batches])
     del batches[:]
     _C.flush()
-    return Whole(**_C.cost_of_last())
+    return Whole(**_C.cost_of_last(strategy.microbatches))
 
 
 def _layouts(held: list[torch.Tensor], optimizer: torch.optim.Optimizer | None) -> list[Any]:
@@ -110,28 +112,29 @@ def grown(
 ) -> Whole:
     """A plan of few microbatches as one of all of them, whose estimates these are.
 
-    It grows as the estimate does; where it has filled the pipeline at least in proportion. Where
-    the plan takes far less than its estimate, few are done in another way than many, as by
-    gathering what they read in place of summing gradients: then the estimate counts, as it does
-    of the peak, where many are to be computed again.
+    A pipeline takes longer as its schedule does with stages like these. All else grows as the
+    estimate does, where the pipeline is filled at least in proportion. Where the plan takes far
+    less than its estimate, few are done in another way than many, as by gathering what they read
+    in place of summing gradients: then the estimate counts, as it does of the peak, where many are
+    to be computed again.
     """
     times = strategy.microbatches / count
     is_filled = count >= strategy.pipe * strategy.chunks
+    is_like = whole.step_ns >= ANOTHER_WAY * fewer.step_ns
 
-    def more(figure: int, by: str) -> int:
-        few, many = getattr(fewer, by), getattr(all_of_them, by)
-        if whole.step_ns < ANOTHER_WAY * fewer.step_ns:
-            return many
+    def more(by: str) -> int:
+        figure, few, many = (getattr(of, by) for of in (whole, fewer, all_of_them))
+        if not is_like:
+            return int(many)
         in_proportion = round(figure * many / max(few, 1)) if is_filled else 0
         return max(figure + many - few, in_proportion)
 
-    again = all_of_them.recomputed_ns
-    peak = all_of_them.peak_bytes if again else more(whole.peak_bytes, "peak_bytes")
+    is_piped, again = strategy.pipe > 1 and is_like, all_of_them.recomputed_ns
     return replace(
         whole,
-        step_ns=more(whole.step_ns, "step_ns"),
-        wire_bytes=more(whole.wire_bytes, "wire_bytes"),
-        peak_bytes=max(whole.peak_bytes, peak),
+        step_ns=whole.step_ns + whole.longer_ns if is_piped else more("step_ns"),
+        wire_bytes=more("wire_bytes"),
+        peak_bytes=max(whole.peak_bytes, all_of_them.peak_bytes if again else more("peak_bytes")),
         recomputed_ns=max(round(whole.recomputed_ns * times), again),
         peak_seconds=whole.peak_seconds * times,
     )
