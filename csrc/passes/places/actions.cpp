@@ -136,6 +136,29 @@ Simulation wave(const Actions& actions, const std::vector<StageTimes>& times) {
   return result;
 }
 
+using Part = double StageTimes::*;
+constexpr Part kParts[] = {&StageTimes::forward, &StageTimes::input_gradient, &StageTimes::weight_gradient};
+
+Part part_of(ActionKind kind) {
+  return kind == ActionKind::F   ? &StageTimes::forward
+         : kind == ActionKind::W ? &StageTimes::weight_gradient
+                                 : &StageTimes::input_gradient;
+}
+
+StageTimes mean(const std::vector<StageTimes>& each) {
+  StageTimes all{0, 0, 0};
+  for (const StageTimes& times : each)
+    for (const Part part : kParts) all.*part += times.*part / static_cast<double>(each.size());
+  return all;
+}
+
+StageTimes least(const std::vector<StageTimes>& each) {
+  const auto total = [](const StageTimes& times) {
+    return times.forward + times.input_gradient + times.weight_gradient;
+  };
+  return *std::ranges::min_element(each, {}, total);
+}
+
 [[noreturn]] void refuse(const Schedule& schedule, const Actions& actions) {
   const auto numbers = [](int64_t ranks, int64_t stages, int64_t microbatches) {
     return std::to_string(ranks) + " ranks, " + std::to_string(stages) + " stages and " + std::to_string(microbatches) +
@@ -152,8 +175,10 @@ Simulation wave(const Actions& actions, const std::vector<StageTimes>& times) {
 
 Actions actions_of(const Graph& graph) { return Labels(graph).run(); }
 
-std::vector<StageTimes> times_of(const Graph& graph, const Actions& actions, const Topology& topology) {
-  std::vector<StageTimes> times(static_cast<size_t>(actions.stages), StageTimes{0, 0, 0});
+std::vector<StageTimes> times_of(const Graph& graph, const Actions& actions, const Topology& topology, Of of) {
+  const auto count = static_cast<size_t>(std::max<int64_t>(actions.microbatches, 1));
+  std::vector<std::vector<StageTimes>> each(static_cast<size_t>(actions.stages),
+                                            std::vector<StageTimes>(count, StageTimes{0, 0, 0}));
   std::unordered_map<NodeKind, int64_t, HashOfNodeKind> known;  // layers are alike, and so are microbatches
   const auto clock = [&](const Node& node) {
     if (is_collective(node)) return clock_ns(graph, node, topology);
@@ -163,12 +188,11 @@ std::vector<StageTimes> times_of(const Graph& graph, const Actions& actions, con
   for (NodeId id = 0; id < graph.nodes.size(); ++id) {
     const NodeAction& at = actions.of_node[id];
     if (at.microbatch < 0 || at.stage < 0 || changes_place(graph, graph.nodes[id])) continue;
-    StageTimes& stage = times[static_cast<size_t>(at.stage)];
-    double& part = at.kind == ActionKind::F   ? stage.forward
-                   : at.kind == ActionKind::W ? stage.weight_gradient
-                                              : stage.input_gradient;
-    part += static_cast<double>(clock(graph.nodes[id])) / static_cast<double>(actions.microbatches);
+    StageTimes& stage = each[static_cast<size_t>(at.stage)][static_cast<size_t>(at.microbatch)];
+    stage.*part_of(at.kind) += static_cast<double>(clock(graph.nodes[id]));
   }
+  std::vector<StageTimes> times;
+  for (const std::vector<StageTimes>& stage : each) times.push_back(of == Of::mean ? mean(stage) : least(stage));
   return times;
 }
 

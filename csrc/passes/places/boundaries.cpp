@@ -10,6 +10,8 @@
 
 #include "graph/places.h"
 #include "passes/places/movement.h"
+#include "rules/lookup.h"
+#include "rules/rule/rule.h"
 #include "sharding/shards.h"
 
 namespace spmdx {
@@ -24,6 +26,7 @@ class Boundaries {
         stages_(stages),
         readers_(users(graph)),
         stays_(graph.values.size(), false),
+        held_(graph.values.size(), false),
         read_at_(graph.values.size()),
         target_(graph.nodes.size(), kAllStages),
         group_(graph.nodes.size()) {
@@ -34,6 +37,7 @@ class Boundaries {
   }
 
   std::map<NodeId, int32_t> run() {
+    find_held();
     for (NodeId id = static_cast<NodeId>(graph_.nodes.size()); id-- > 0;) target_[id] = target(id);
     for (NodeId id = 0; id < graph_.nodes.size(); ++id) note_readers(id);
     for (ValueId value = 0; value < graph_.values.size(); ++value) join_readers(value);
@@ -68,11 +72,23 @@ class Boundaries {
     return found;
   }
 
-  // Whether it reads what lies on a stage from before the step.
+  // What lies on a stage from before the step, or is to lie there, and what is made of nothing else.
+  void find_held() {
+    for (ValueId value = 0; value < graph_.values.size(); ++value)
+      held_[value] = stages_.of_value[value] != kAllStages && (stays_[value] || graph_.values[value].producer == kNone);
+    for (const Input& input : graph_.inputs)
+      if (input.annotation && !input.annotation->place.whole()) held_[input.value] = true;
+    for (const Node& node : graph_.nodes) {
+      if (node.inputs.empty() || !std::ranges::all_of(node.inputs, [&](ValueId value) { return held_[value]; }))
+        continue;
+      for (size_t r = 0; r < node.call->outputs.size(); ++r) held_[node.output + r] = true;
+    }
+  }
+
+  // Whether it reads parameters, or is what devices spend their time on.
   bool is_bound(const Node& node) const {
-    return std::ranges::any_of(node.inputs, [&](ValueId value) {
-      return graph_.values[value].producer == kNone && stages_.of_value[value] != kAllStages;
-    });
+    return rule_for(node.call)->product ||
+           std::ranges::any_of(node.inputs, [&](ValueId value) { return held_[value]; });
   }
 
   // What is sent where this value is read elsewhere.
@@ -151,6 +167,7 @@ class Boundaries {
   const Stages& stages_;
   const std::vector<std::vector<NodeId>> readers_;
   std::vector<bool> stays_;                 // by value: it is kept, or a constraint says where it is
+  std::vector<bool> held_;                  // by value: parameters
   std::vector<std::set<int32_t>> read_at_;  // by value: stages of nodes that do not move
   std::vector<int32_t> target_;             // by node: the stage that it may move to, or kAllStages
   std::vector<NodeId> group_;               // by node: another one of its group; the root is its own

@@ -50,7 +50,7 @@ def test_what_is_known_is_not_done_again(benchmark, monkeypatch, tmp_path):
     path, known = tmp_path / "known.json", {"gpt, tiny | 4 | nvlink": [found(1)]}
     path.write_text(json.dumps(known))
     monkeypatch.setattr(benchmark, "ProcessPoolExecutor", None)  # nothing is to be started
-    benchmark.run([("gpt, tiny", 4, "nvlink")], 1, known, path)
+    benchmark.run([("gpt, tiny", 4, "nvlink")], 1, known, path, None)
     assert json.loads(path.read_text()) == known
 
 
