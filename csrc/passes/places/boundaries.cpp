@@ -27,13 +27,12 @@ class Boundaries {
         readers_(users(graph)),
         stays_(graph.values.size(), false),
         held_(graph.values.size(), false),
+        at_hand_(graph.values.size(), false),
         read_at_(graph.values.size()),
         target_(graph.nodes.size(), kAllStages),
         group_(graph.nodes.size()) {
     std::iota(group_.begin(), group_.end(), NodeId{0});
     for (const Output& output : graph.outputs) stays_[output.value] = true;
-    for (const Constraint& constraint : graph.constraints)
-      if (constraint.sharding && !constraint.sharding->place.whole()) stays_[constraint.value] = true;
   }
 
   std::map<NodeId, int32_t> run() {
@@ -61,7 +60,7 @@ class Boundaries {
     int32_t found = kAllStages;
     for (size_t r = 0; r < node.call->outputs.size(); ++r) {
       const ValueId value = node.output + static_cast<ValueId>(r);
-      if (stays_[value]) return kAllStages;
+      if (stays_[value] || held_[value]) return kAllStages;
       for (const NodeId reader : readers_[value]) {
         if (is_backward(stages_.phase[reader].number) && !stages_.forward[reader]) continue;  // it follows the node
         const int32_t there = target_[reader] == kAllStages ? stage_of(reader) : target_[reader];
@@ -74,10 +73,13 @@ class Boundaries {
 
   // What lies on a stage from before the step, or is to lie there, and what is made of nothing else.
   void find_held() {
-    for (ValueId value = 0; value < graph_.values.size(); ++value)
-      held_[value] = stages_.of_value[value] != kAllStages && (stays_[value] || graph_.values[value].producer == kNone);
-    for (const Input& input : graph_.inputs)
-      if (input.annotation && !input.annotation->place.whole()) held_[input.value] = true;
+    for (const Input& input : graph_.inputs) {
+      const bool is_to_lie = input.annotation && !input.annotation->place.whole();
+      held_[input.value] = is_to_lie || (input.physical && stages_.of_value[input.value] != kAllStages);
+      at_hand_[input.value] = !input.physical;
+    }
+    for (const Constraint& constraint : graph_.constraints)
+      if (constraint.sharding && !constraint.sharding->place.whole()) held_[constraint.value] = true;
     for (const Node& node : graph_.nodes) {
       if (node.inputs.empty() || !std::ranges::all_of(node.inputs, [&](ValueId value) { return held_[value]; }))
         continue;
@@ -104,7 +106,7 @@ class Boundaries {
 
   bool is_at(ValueId value, int32_t stage) const {
     const int32_t home = stages_.of_value[value];
-    return home == kAllStages || home == stage || read_at_[value].contains(stage);
+    return at_hand_[value] || home == kAllStages || home == stage || read_at_[value].contains(stage);
   }
 
   NodeId root(NodeId id) {
@@ -166,8 +168,9 @@ class Boundaries {
   const Graph& graph_;
   const Stages& stages_;
   const std::vector<std::vector<NodeId>> readers_;
-  std::vector<bool> stays_;                 // by value: it is kept, or a constraint says where it is
+  std::vector<bool> stays_;                 // by value: the step gives it to somebody
   std::vector<bool> held_;                  // by value: parameters
+  std::vector<bool> at_hand_;               // by value: data that no mesh has cut
   std::vector<std::set<int32_t>> read_at_;  // by value: stages of nodes that do not move
   std::vector<int32_t> target_;             // by node: the stage that it may move to, or kAllStages
   std::vector<NodeId> group_;               // by node: another one of its group; the root is its own
