@@ -3,6 +3,7 @@
 #include "passes/places/boundaries.h"
 
 #include <algorithm>
+#include <functional>
 #include <map>
 #include <numeric>
 #include <set>
@@ -35,27 +36,48 @@ class Boundaries {
     for (const Output& output : graph.outputs) stays_[output.value] = true;
   }
 
+  // From the last stage on, so that it is known what the next ones read.
   std::map<NodeId, int32_t> run() {
     find_held();
-    for (NodeId id = static_cast<NodeId>(graph_.nodes.size()); id-- > 0;) target_[id] = target(id);
-    for (NodeId id = 0; id < graph_.nodes.size(); ++id) note_readers(id);
-    for (ValueId value = 0; value < graph_.values.size(); ++value) join_readers(value);
-    std::map<NodeId, std::vector<NodeId>> groups;  // in program order
+    std::map<int32_t, std::vector<NodeId>, std::greater<>> by_stage;
     for (NodeId id = 0; id < graph_.nodes.size(); ++id)
-      if (target_[id] != kAllStages) groups[root(id)].push_back(id);
-    std::map<NodeId, int32_t> moved;
-    for (const auto& [first, group] : groups)
-      for (size_t at = best_start(group); at < group.size(); ++at) moved.emplace(group[at], target_[group[at]]);
-    return moved;
+      if (stages_.of_node[id] != kAllStages) by_stage[stages_.of_node[id]].push_back(id);
+    for (const auto& [stage, nodes] : by_stage) settle(nodes);
+    return std::move(moved_);
   }
 
  private:
-  int32_t stage_of(NodeId id) const { return stages_.of_node[id]; }
+  // What is known, or may be: of nodes of one stage alone.
+  int32_t stage_of(NodeId id) const {
+    if (target_[id] != kAllStages) return target_[id];
+    const auto moved = moved_.find(id);
+    return moved == moved_.end() ? stages_.of_node[id] : moved->second;
+  }
+
+  // Which of a stage's nodes move, and where all of them read.
+  void settle(const std::vector<NodeId>& nodes) {
+    for (size_t i = nodes.size(); i-- > 0;) target_[nodes[i]] = target(nodes[i]);
+    for (const NodeId id : nodes) {
+      if (target_[id] == kAllStages) continue;
+      for (size_t r = 0; r < graph_.nodes[id].call->outputs.size(); ++r)
+        join_readers(graph_.nodes[id].output + static_cast<ValueId>(r));
+      for (const ValueId value : graph_.nodes[id].inputs) join_readers(value);
+    }
+    std::map<NodeId, std::vector<NodeId>> groups;  // in program order
+    for (const NodeId id : nodes)
+      if (target_[id] != kAllStages) groups[root(id)].push_back(id);
+    for (const auto& [first, group] : groups)
+      for (size_t at = best_start(group); at < group.size(); ++at) moved_.emplace(group[at], target_[group[at]]);
+    for (const NodeId id : nodes) {
+      target_[id] = kAllStages;
+      for (const ValueId value : graph_.nodes[id].inputs) read_at_[sent(value)].insert(stage_of(id));
+    }
+  }
 
   // The one later stage on which the node could run, as all of its forward readers are there or could be.
   int32_t target(NodeId id) const {
     const Node& node = graph_.nodes[id];
-    const int32_t here = stage_of(id);
+    const int32_t here = stages_.of_node[id];
     if (!stages_.forward[id] || here == kAllStages || is_bound(node)) return kAllStages;
     int32_t found = kAllStages;
     for (size_t r = 0; r < node.call->outputs.size(); ++r) {
@@ -63,7 +85,7 @@ class Boundaries {
       if (stays_[value] || held_[value]) return kAllStages;
       for (const NodeId reader : readers_[value]) {
         if (is_backward(stages_.phase[reader].number) && !stages_.forward[reader]) continue;  // it follows the node
-        const int32_t there = target_[reader] == kAllStages ? stage_of(reader) : target_[reader];
+        const int32_t there = stage_of(reader);
         if (there <= here || !stages_.forward[reader] || (found != kAllStages && there != found)) return kAllStages;
         found = there;
       }
@@ -99,11 +121,6 @@ class Boundaries {
     return value;
   }
 
-  void note_readers(NodeId id) {
-    if (target_[id] == kAllStages && stage_of(id) != kAllStages)
-      for (const ValueId value : graph_.nodes[id].inputs) read_at_[sent(value)].insert(stage_of(id));
-  }
-
   bool is_at(ValueId value, int32_t stage) const {
     const int32_t home = stages_.of_value[value];
     return at_hand_[value] || home == kAllStages || home == stage || read_at_[value].contains(stage);
@@ -117,10 +134,10 @@ class Boundaries {
   // Nodes that move to one stage are a group with what they read, and with others that read the same.
   void join_readers(ValueId value) {
     const NodeId producer = graph_.values[value].producer;
-    std::map<std::pair<int32_t, int32_t>, NodeId> first;  // by stages from where and to where
+    std::map<int32_t, NodeId> first;  // by the stage
     const auto join = [&](NodeId id) {
       if (target_[id] == kAllStages) return;
-      const auto [at, fresh] = first.try_emplace({stage_of(id), target_[id]}, id);
+      const auto [at, fresh] = first.try_emplace(target_[id], id);
       if (!fresh) group_[root(id)] = root(at->second);
     };
     if (producer != kNone) join(producer);
@@ -173,7 +190,8 @@ class Boundaries {
   std::vector<bool> at_hand_;               // by value: data that no mesh has cut
   std::vector<std::set<int32_t>> read_at_;  // by value: stages of nodes that do not move
   std::vector<int32_t> target_;             // by node: the stage that it may move to, or kAllStages
-  std::vector<NodeId> group_;               // by node: another one of its group; the root is its own
+  std::map<NodeId, int32_t> moved_;
+  std::vector<NodeId> group_;  // by node: another one of its group; the root is its own
 };
 
 }  // namespace

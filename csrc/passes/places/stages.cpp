@@ -24,15 +24,11 @@ class Assigner {
   Assigner(const Graph& graph, std::map<NodeId, int32_t> moved)
       : graph_(graph), readers_(users(graph)), copies_(graph.values.size()), moved_forwards_(std::move(moved)) {
     stages_.axis = stage_axis(graph);
-    stages_.of_node.assign(graph.nodes.size(), kAllStages);
-    stages_.of_value.assign(graph.values.size(), kAllStages);
-    stages_.phase.assign(graph.nodes.size(), {});
-    stages_.forward.assign(graph.nodes.size(), false);
-    stages_.after_backward.assign(graph.values.size(), false);
-    kept_.assign(graph.values.size(), kUnasked);
-    updates_.assign(graph.nodes.size(), false);
-    again_.assign(graph.nodes.size(), false);
-    settled_.assign(graph.values.size(), false);
+    const size_t nodes = graph.nodes.size(), values = graph.values.size();
+    stages_.of_node.assign(nodes, kAllStages), stages_.of_value.assign(values, kAllStages);
+    stages_.phase.assign(nodes, {}), stages_.forward.assign(nodes, false);
+    stages_.after_backward.assign(values, false), settled_.assign(values, false);
+    kept_.assign(values, kUnasked), updates_.assign(nodes, false), again_.assign(nodes, false);
   }
 
   Stages run() {
@@ -116,7 +112,7 @@ class Assigner {
     stages_.phase[id] = phase;
     updates_[id] = after && !backward;
     if (forward) settle(node);
-    int32_t stage = backward && after ? backward_stage(node) : after ? update_stage(node) : last_stage(node);
+    int32_t stage = backward && after ? backward_stage(node) : after ? update_stage(node) : own_stage(node);
     stages_.forward[id] = !backward && !after;
     if (const auto moved = moved_forwards_.find(id); moved != moved_forwards_.end()) stage = moved->second;
     for (size_t r = 0; r < node.call->outputs.size(); ++r)
@@ -171,6 +167,14 @@ class Assigner {
     int32_t stage = kAllStages;
     for (ValueId value : node.inputs) stage = std::max(stage, stage_to_read(value));
     return stage;
+  }
+
+  // What a backward pass makes of values, and of no gradient, is made where the op ran, if they are there.
+  int32_t own_stage(const Node& node) const {
+    const auto ran = is_backward(node.recorded.phase.number) ? stage_of_op_.find(node.recorded.op) : stage_of_op_.end();
+    if (ran == stage_of_op_.end()) return last_stage(node);
+    const auto is_there = [&](ValueId value) { return is_at(value, ran->second); };
+    return std::ranges::all_of(node.inputs, is_there) ? ran->second : last_stage(node);
   }
 
   // Where the optimizer's ops run: beside what they replace, or what is largest.
