@@ -9,8 +9,8 @@ planned whole, with all their microbatches, and the fastest is the best; then th
 of memory in which that one does not fit. Times are predicted, and nothing runs. The ratio is that
 of what `spmdx.auto.search` chooses to the best; less than 1 says that it cut other dims than the
 strategies of the space, to which `--cuts` adds those that cut what Megatron-LM does. What the JSON
-has is not done again: all settings take hours. The first ones have all models among them. Plans that
-are kept in a folder hold for another search as long as the planner is the same.
+has is not done again: all settings take hours. The first ones have all models among them. Plans
+that are kept in a folder hold for another search as long as the planner is the same.
 """
 
 import argparse

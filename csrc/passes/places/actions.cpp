@@ -159,6 +159,26 @@ StageTimes least(const std::vector<StageTimes>& each) {
   return *std::ranges::min_element(each, {}, total);
 }
 
+// By stage and microbatch.
+std::vector<std::vector<StageTimes>> all_times(const Graph& graph, const Actions& actions, const Topology& topology) {
+  const auto count = static_cast<size_t>(std::max<int64_t>(actions.microbatches, 1));
+  std::vector<std::vector<StageTimes>> each(static_cast<size_t>(actions.stages),
+                                            std::vector<StageTimes>(count, StageTimes{0, 0, 0}));
+  std::unordered_map<NodeKind, int64_t, HashOfNodeKind> known;  // layers are alike, and so are microbatches
+  const auto clock = [&](const Node& node) {
+    if (is_collective(node)) return clock_ns(graph, node, topology);
+    const auto [at, fresh] = known.try_emplace(kind_of(graph, node));
+    return fresh ? at->second = clock_ns(graph, node, topology) : at->second;
+  };
+  for (NodeId id = 0; id < graph.nodes.size(); ++id) {
+    const NodeAction& at = actions.of_node[id];
+    if (at.microbatch < 0 || at.stage < 0 || changes_place(graph, graph.nodes[id])) continue;
+    StageTimes& stage = each[static_cast<size_t>(at.stage)][static_cast<size_t>(at.microbatch)];
+    stage.*part_of(at.kind) += static_cast<double>(clock(graph.nodes[id]));
+  }
+  return each;
+}
+
 [[noreturn]] void refuse(const Schedule& schedule, const Actions& actions) {
   const auto numbers = [](int64_t ranks, int64_t stages, int64_t microbatches) {
     return std::to_string(ranks) + " ranks, " + std::to_string(stages) + " stages and " + std::to_string(microbatches) +
@@ -175,24 +195,15 @@ StageTimes least(const std::vector<StageTimes>& each) {
 
 Actions actions_of(const Graph& graph) { return Labels(graph).run(); }
 
-std::vector<StageTimes> times_of(const Graph& graph, const Actions& actions, const Topology& topology, Of of) {
-  const auto count = static_cast<size_t>(std::max<int64_t>(actions.microbatches, 1));
-  std::vector<std::vector<StageTimes>> each(static_cast<size_t>(actions.stages),
-                                            std::vector<StageTimes>(count, StageTimes{0, 0, 0}));
-  std::unordered_map<NodeKind, int64_t, HashOfNodeKind> known;  // layers are alike, and so are microbatches
-  const auto clock = [&](const Node& node) {
-    if (is_collective(node)) return clock_ns(graph, node, topology);
-    const auto [at, fresh] = known.try_emplace(kind_of(graph, node));
-    return fresh ? at->second = clock_ns(graph, node, topology) : at->second;
-  };
-  for (NodeId id = 0; id < graph.nodes.size(); ++id) {
-    const NodeAction& at = actions.of_node[id];
-    if (at.microbatch < 0 || at.stage < 0 || changes_place(graph, graph.nodes[id])) continue;
-    StageTimes& stage = each[static_cast<size_t>(at.stage)][static_cast<size_t>(at.microbatch)];
-    stage.*part_of(at.kind) += static_cast<double>(clock(graph.nodes[id]));
-  }
+std::vector<StageTimes> times_of(const Graph& graph, const Actions& actions, const Topology& topology) {
   std::vector<StageTimes> times;
-  for (const std::vector<StageTimes>& stage : each) times.push_back(of == Of::mean ? mean(stage) : least(stage));
+  for (const std::vector<StageTimes>& stage : all_times(graph, actions, topology)) times.push_back(mean(stage));
+  return times;
+}
+
+std::vector<StageTimes> least_times_of(const Graph& graph, const Actions& actions, const Topology& topology) {
+  std::vector<StageTimes> times;
+  for (const std::vector<StageTimes>& stage : all_times(graph, actions, topology)) times.push_back(least(stage));
   return times;
 }
 

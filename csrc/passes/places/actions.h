@@ -27,11 +27,10 @@ struct Actions {
 // REQUIRES: every value has its place.
 Actions actions_of(const Graph& graph);
 
-// Of all microbatches: the least is one in the middle of a step, which gathers and sums nothing that is done once.
-enum class Of { mean, least };
-// By stage: how long the work on a microbatch takes, by the cost model.
-std::vector<StageTimes> times_of(const Graph& graph, const Actions& actions, const Topology& topology,
-                                 Of of = Of::mean);
+// By stage: how long the work on a microbatch takes on the average, by the cost model.
+std::vector<StageTimes> times_of(const Graph& graph, const Actions& actions, const Topology& topology);
+// The same of the microbatch that takes least, as one in the middle of a step: it sums nothing that is summed once.
+std::vector<StageTimes> least_times_of(const Graph& graph, const Actions& actions, const Topology& topology);
 
 // What the graph's schedule does at which time, in order. Without a backward pass, stages follow each other as they
 // can. Throws ShardingError where it is for other stages or microbatches.

@@ -54,7 +54,7 @@ std::optional<PipelineSummary> summarise_pipeline(const Graph& graph, const Topo
 int64_t longer_ns(const Graph& graph, const Topology& topology, int64_t microbatches) {
   Actions actions = actions_of(graph);
   if (actions.microbatches == 0) return 0;
-  const std::vector<StageTimes> times = times_of(graph, actions, topology, Of::least);
+  const std::vector<StageTimes> times = least_times_of(graph, actions, topology);
   const double send = send_ns(graph, actions, topology), planned = simulate(graph, actions, times, send).total;
   actions.microbatches = microbatches;
   return static_cast<int64_t>(simulate(graph, actions, times, send).total - planned);

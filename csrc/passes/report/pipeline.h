@@ -32,8 +32,8 @@ struct PipelineSummary {
 
 // Nothing where the plan has no stages. REQUIRES: a compiled graph.
 std::optional<PipelineSummary> summarise_pipeline(const Graph& graph, const Topology& topology);
-// How much longer the schedule takes with so many microbatches than with those of the plan, each as long as the shortest
-// of these, beside which nothing is done that is done once; 0 without stages. REQUIRES: a compiled graph.
+// How much longer the schedule takes with so many microbatches than with those of the plan, each as long as the
+// shortest of these, beside which nothing is done that is done once; 0 without stages. REQUIRES: a compiled graph.
 int64_t longer_ns(const Graph& graph, const Topology& topology, int64_t microbatches);
 
 }  // namespace spmdx
