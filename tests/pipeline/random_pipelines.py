@@ -45,6 +45,8 @@ OPS = {
     "joined": lambda net, a, b, w, v: torch.cat([a, b], 1)[:, 1 : 1 + WIDTH],
     "buffer": lambda net, a, b, w, v: a + net.constant,
     "norm": lambda net, a, b, w, v: F.layer_norm(a, (WIDTH,), v),
+    "rms": lambda net, a, b, w, v: a * torch.rsqrt(a.square().mean(-1, keepdim=True) + 0.1),
+    "wide": lambda net, a, b, w, v: (a * v + b.exp().clamp(max=2)).square().sqrt() - a.sin(),
     "of_weight": lambda net, a, b, w, v: a / (1 + w.norm()),
     "flipped": lambda net, a, b, w, v: a.flip(1),
     "detached": lambda net, a, b, w, v: a + b.detach(),

@@ -150,7 +150,7 @@ class Planner:
         Estimates are too high where plans gather less than ZeRO does, so that each kind is tried.
         """
         wholes: list[Planned] = []
-        smallest = sorted(left, key=lambda e: e.estimate.short_bytes)
+        smallest = sorted(left, key=lambda e: (e.estimate.short_bytes, e.estimate.peak_bytes))
         kinds = _first_of_each(smallest, lambda e: axes_of(e.parallelism))
         others = [e for e in smallest if e not in kinds[:SMALLEST]]
         for estimated in [*others[:SMALLEST], *kinds[:SMALLEST]]:
