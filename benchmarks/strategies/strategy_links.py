@@ -7,6 +7,7 @@ import spmdx
 import torch
 
 SIZES = [4**k << 10 for k in range(8)]  # bytes of a device's shard, 1 KiB to 16 MiB
+ROUNDS = 3  # over all of them, of which the median counts
 TURNS = 4  # collectives of a step, each of which waits for the one before
 MOST_STEPS, BYTES = 200, 1 << 28  # that are measured of a size: short ones vary by their own length
 
@@ -83,4 +84,12 @@ def measure(kind, size, steps):
 
 def measure_all(rounds):
     steps = {size: max(rounds, min(MOST_STEPS, BYTES // (TURNS * size))) for size in SIZES}
-    return [measure(kind, size, steps[size]) for kind in KINDS for size in SIZES]
+    found = [
+        [measure(kind, size, steps[size]) for kind in KINDS for size in SIZES]
+        for _ in range(ROUNDS)
+    ]
+    return [median(links) for links in zip(*found, strict=True)]
+
+
+def median(links):
+    return sorted(links, key=lambda link: link.measured_us)[len(links) // 2]

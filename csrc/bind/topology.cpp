@@ -80,7 +80,8 @@ py::dict as_dict(const Topology& topology) {
   for (const Level& level : topology.levels)
     levels.append(py::dict("devices"_a = level.devices, "latency_ns"_a = level.latency_ns,
                            "message_ns"_a = level.message_ns, "picoseconds_per_byte"_a = level.picoseconds_per_byte,
-                           "algorithm"_a = std::string(name(level.algorithm))));
+                           "algorithm"_a = std::string(name(level.algorithm)),
+                           "efficiency"_a = as_points(level.efficiency)));
   return py::dict("levels"_a = levels, "hardware"_a = as_dict(topology.hardware));
 }
 
@@ -91,7 +92,7 @@ Topology from_dict(const py::dict& fields) {
     const auto level = py::cast<py::dict>(item);
     const auto at = [&](const char* name) { return level[name].cast<int64_t>(); };
     topology.levels.push_back({at("devices"), at("latency_ns"), at("message_ns"), at("picoseconds_per_byte"),
-                               algorithm_named(level["algorithm"].cast<std::string>())});
+                               algorithm_named(level["algorithm"].cast<std::string>()), from_points(level["efficiency"])});
   }
   topology.hardware = hardware_from(fields["hardware"].cast<py::dict>());
   check(topology);
@@ -178,6 +179,7 @@ void bind_topology(py::module_& m) {
   m.def("topology_named", [](const std::string& name) { return as_dict(topology_named(name)); });
   m.def("topology", [] { return as_dict(bridge::engine().options().topology); });
   m.def("set_topology", set_topology);
+  m.def("check_topology", [](const py::dict& fields) { from_dict(fields); });
   m.def("check_hardware", [](const py::dict& fields) { hardware_from(fields); });
   m.def("reshard_plan", reshard_plan);
   m.def("missing_bytes", missing_bytes);

@@ -12,15 +12,6 @@ namespace {
 
 double picoseconds(double amount, double a_second) { return amount * (1e12 / a_second); }
 
-double share_at(const std::vector<Efficiency>& points, double size) {
-  if (points.empty()) return 1;
-  if (size <= points.front().size) return points.front().share;
-  for (size_t i = 1; i < points.size(); ++i)
-    if (const Efficiency &a = points[i - 1], &b = points[i]; size <= b.size)
-      return a.share + (b.share - a.share) * ((size - a.size) / (b.size - a.size));
-  return points.back().share;
-}
-
 // The rate of a dtype; 0: it has none.
 double told(const Hardware& hardware, DType dtype) {
   const auto at = std::ranges::find(hardware.flops_per_second, dtype, &std::pair<DType, double>::first);
@@ -43,6 +34,17 @@ void require_in(const std::string& what, double value, double least, double most
                       shown(most) + ". Check its unit and its sign.");
 }
 
+}  // namespace
+
+double share_at(const std::vector<Efficiency>& points, double size) {
+  if (points.empty()) return 1;
+  if (size <= points.front().size) return points.front().share;
+  for (size_t i = 1; i < points.size(); ++i)
+    if (const Efficiency &a = points[i - 1], &b = points[i]; size <= b.size)
+      return a.share + (b.share - a.share) * ((size - a.size) / (b.size - a.size));
+  return points.back().share;
+}
+
 void check_points(const std::string& what, const std::vector<Efficiency>& points) {
   for (size_t i = 0; i < points.size(); ++i) {
     require_in("a size of " + what, points[i].size, 0, 1e21, "a number");
@@ -60,8 +62,6 @@ void check_points(const std::string& what, const std::vector<Efficiency>& points
                           shown(b.size) + ".");
   }
 }
-
-}  // namespace
 
 double Hardware::peak_flops_per_second(DType dtype) const {
   const double rate = told(*this, dtype);

@@ -16,6 +16,10 @@ struct Efficiency {
   bool operator==(const Efficiency&) const = default;
 };
 
+double share_at(const std::vector<Efficiency>& points, double size);
+// Throws ShardingError where they are no shares, not in order, or where more work would take less time.
+void check_points(const std::string& what, const std::vector<Efficiency>& points);
+
 struct Hardware {
   std::string name = "cpu";
   int64_t memory_bytes = 0;  // 0: not told, and no limit

@@ -63,7 +63,10 @@ std::vector<uint8_t> find_levels(const Mesh& mesh, const Topology& topology) {
 
 int64_t transfer_ns(const Level& links, int64_t bytes, int64_t lanes = 1) {
   // 128 bits: bytes · picoseconds leaves 64 bits at some petabytes.
-  return static_cast<int64_t>(static_cast<Wide>(bytes) * links.picoseconds_per_byte / (1000 * lanes));
+  const auto ns = static_cast<int64_t>(static_cast<Wide>(bytes) * links.picoseconds_per_byte / (1000 * lanes));
+  if (links.efficiency.empty()) return ns;
+  const double share = share_at(links.efficiency, static_cast<double>(bytes / lanes));
+  return static_cast<int64_t>(std::min(static_cast<double>(ns) / share, 1e18));
 }
 
 constexpr std::string_view kAlgorithms[] = {"doubling", "ring"};
@@ -139,6 +142,8 @@ void check(const Topology& topology) {
   if (topology.levels.size() > Group::kMostLevels)
     throw ShardingError("the topology has " + std::to_string(topology.levels.size()) + " levels. Expected at most " +
                         std::to_string(Group::kMostLevels) + ". Join those that are about as fast.");
+  for (size_t level = 0; level < topology.levels.size(); ++level)
+    check_points("the efficiency of level " + std::to_string(level), topology.levels[level].efficiency);
 }
 
 std::vector<std::string_view> topology_names() {

@@ -29,6 +29,7 @@ struct Level {
   int64_t message_ns = 50;             // for every message a device waits for in turn
   int64_t picoseconds_per_byte = 500;  // 1 / bandwidth of a device: 2 GB/s
   Algorithm algorithm = Algorithm::doubling;
+  std::vector<Efficiency> efficiency = {};  // share of the bandwidth, by bytes that a device receives
   bool operator==(const Level&) const = default;
 };
 
@@ -53,7 +54,7 @@ struct Topology {
   bool operator==(const Topology&) const = default;
 };
 
-// Throws ShardingError where there are more levels than a group can have.
+// Throws ShardingError where there are more levels than a group can have, or where more bytes would take less time.
 void check(const Topology& topology);
 // The named ones: "in-process", "gloo", "nvlink", "infiniband" (nvlink inside blocks of 8).
 std::vector<std::string_view> topology_names();

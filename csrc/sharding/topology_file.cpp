@@ -48,30 +48,6 @@ T number(Cursor& text, const std::string& key) {
   throw ShardingError("found '" + key + "'. Expected one of " + known + ".");
 }
 
-Level parse_level(Cursor& text) {
-  Level level;
-  each_field(text, [&](const std::string& key) {
-    if (key == "algorithm") {
-      level.algorithm = algorithm_named(text.quoted());
-      return;
-    }
-    int64_t* field = key == "devices"                ? &level.devices
-                     : key == "latency_ns"           ? &level.latency_ns
-                     : key == "message_ns"           ? &level.message_ns
-                     : key == "picoseconds_per_byte" ? &level.picoseconds_per_byte
-                                                     : nullptr;
-    if (!field) fail_at(key, "devices, latency_ns, message_ns, picoseconds_per_byte, algorithm");
-    *field = number<int64_t>(text, key);
-  });
-  return level;
-}
-
-std::vector<Level> parse_levels(Cursor& text) {
-  std::vector<Level> levels;
-  each_item(text, [&] { levels.push_back(parse_level(text)); });
-  return levels;
-}
-
 std::vector<Efficiency> parse_efficiency(Cursor& text) {
   std::vector<Efficiency> points;
   if (text.accept("[]")) return points;
@@ -84,6 +60,34 @@ std::vector<Efficiency> parse_efficiency(Cursor& text) {
     text.expect("]");
   });
   return points;
+}
+
+Level parse_level(Cursor& text) {
+  Level level;
+  each_field(text, [&](const std::string& key) {
+    if (key == "algorithm") {
+      level.algorithm = algorithm_named(text.quoted());
+      return;
+    }
+    if (key == "efficiency") {
+      level.efficiency = parse_efficiency(text);
+      return;
+    }
+    int64_t* field = key == "devices"                ? &level.devices
+                     : key == "latency_ns"           ? &level.latency_ns
+                     : key == "message_ns"           ? &level.message_ns
+                     : key == "picoseconds_per_byte" ? &level.picoseconds_per_byte
+                                                     : nullptr;
+    if (!field) fail_at(key, "devices, latency_ns, message_ns, picoseconds_per_byte, algorithm, efficiency");
+    *field = number<int64_t>(text, key);
+  });
+  return level;
+}
+
+std::vector<Level> parse_levels(Cursor& text) {
+  std::vector<Level> levels;
+  each_item(text, [&] { levels.push_back(parse_level(text)); });
+  return levels;
 }
 
 std::vector<std::pair<DType, double>> parse_rates(Cursor& text) {

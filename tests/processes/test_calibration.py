@@ -30,6 +30,8 @@ def test_processes_measure_the_same_machine(tmp_path, own):
     assert sizes == ([0] if own == 1 else [2, 0])  # within a process, and beyond
     for level in first["levels"]:
         assert level["latency_ns"] > 0 and level["picoseconds_per_byte"] > 0
+    shares = [share for _, share in first["levels"][-1]["efficiency"]]
+    assert len(shares) > 1 and max(shares) > 0.9 and min(shares) > 0
     assert first["hardware"]["launch_ns"] > 0
     written = json.loads(path.read_text())
     assert written["levels"] == first["levels"]

@@ -15,6 +15,10 @@ namespace {
 
 enum MeshAxis : int { pipe_axis, data_axis };
 
+// How often a part gathers its input and scatters its output where its weights stay cut, as Megatron-LM does it: before
+// and behind attention and the perceptron, and twice as often backward.
+constexpr int64_t kMovesForward = 2, kMovesOfAPart = 6;
+
 // The links along the axes of the mesh.
 class Links {
  public:
@@ -79,7 +83,7 @@ class Laid {
     int64_t most = 0;
     for (size_t index : stage) {
       const PartCost& part = cost_.parts[index];
-      most = std::max(most, part.transient_bytes + (zero() == 3 ? 2 * part.parameter_bytes : 0));
+      most = std::max(most, part.transient_bytes + (gathers(part) ? 2 * part.parameter_bytes : 0));
     }
     return most;
   }
@@ -98,11 +102,17 @@ class Laid {
     int64_t bytes = 0;
     for (size_t index : stage) {
       const PartCost& part = cost_.parts[index];
+      bytes += parallelism_.microbatches * part.wire_bytes;
+      if (zero() == 3 && !gathers(part)) {
+        for (const Collective kind : {Collective::all_gather, Collective::reduce_scatter})
+          bytes += parallelism_.microbatches * kMovesOfAPart * links_.wire_bytes(kind, whole_output_bytes(part));
+        continue;
+      }
       const int64_t sums = zero() >= 2 ? parallelism_.microbatches : 1;
       const Collective sum = zero() ? Collective::reduce_scatter : Collective::all_reduce;
-      const int64_t gathers = zero() == 3 ? 2 * parallelism_.microbatches : zero() ? 1 : 0;
-      bytes += parallelism_.microbatches * part.wire_bytes + sums * links_.wire_bytes(sum, part.gradient_bytes) +
-               gathers * links_.wire_bytes(Collective::all_gather, part.parameter_bytes);
+      const int64_t gathered = zero() == 3 ? 2 * parallelism_.microbatches : zero() ? 1 : 0;
+      bytes += sums * links_.wire_bytes(sum, part.gradient_bytes) +
+               gathered * links_.wire_bytes(Collective::all_gather, part.parameter_bytes);
     }
     return bytes;
   }
@@ -114,15 +124,39 @@ class Laid {
     return zero() >= from_stage ? (bytes + parallelism_.data - 1) / parallelism_.data : bytes;
   }
   LayerCost layer(const PartCost& part) const {
-    const int64_t gather = zero() == 3 ? links_.ns(Collective::all_gather, part.parameter_bytes) : 0;
-    // With several microbatches, gradients that are cut are summed over devices in each.
-    const int64_t scatter = zero() >= 2 && parallelism_.microbatches > 1 ? scatter_ns(part) : 0;
-    return {.forward_ns = std::max(part.forward_ns, gather),
-            .backward_ns = std::max(part.backward_ns, gather + scatter) + added_ns(part),
+    return {.forward_ns = forward_ns(part),
+            .backward_ns = backward_ns(part) + added_ns(part),
             .state_bytes = share(part.parameter_bytes, 3) + share(part.gradient_bytes, 2) + share(part.state_bytes, 1) +
                            part.fixed_bytes,
             .activation_bytes = part.activation_bytes,
             .send_ns = 2 * links_.send_ns(part.output_bytes)};
+  }
+  // Whether ZeRO 3 gathers the parameters: they stay where they are if it is less to gather the activations of all
+  // devices, and to scatter what comes of them, of which gradients need no sums.
+  bool gathers(const PartCost& part) const {
+    if (zero() != 3) return false;
+    const int64_t gathered = parallelism_.microbatches * (2 * gather_ns(part) + scatter_each_ns(part)) +
+                             (parallelism_.microbatches == 1 ? scatter_ns(part) : 0);
+    return part.output_bytes == 0 || gathered <= parallelism_.microbatches * kMovesOfAPart * move_ns(part);
+  }
+  int64_t whole_output_bytes(const PartCost& part) const { return part.output_bytes * parallelism_.data; }
+  int64_t move_ns(const PartCost& part) const {
+    const int64_t bytes = whole_output_bytes(part);
+    return links_.ns(Collective::all_gather, bytes) + links_.ns(Collective::reduce_scatter, bytes);
+  }
+  int64_t gather_ns(const PartCost& part) const { return links_.ns(Collective::all_gather, part.parameter_bytes); }
+  // With several microbatches, gradients that are cut are summed over devices in each.
+  int64_t scatter_each_ns(const PartCost& part) const {
+    return zero() >= 2 && parallelism_.microbatches > 1 ? scatter_ns(part) : 0;
+  }
+  int64_t forward_ns(const PartCost& part) const {
+    if (zero() == 3 && !gathers(part)) return part.forward_ns + kMovesForward * move_ns(part);
+    return zero() == 3 ? std::max(part.forward_ns, gather_ns(part)) : part.forward_ns;
+  }
+  // What is gathered comes before it is needed; what is moved is waited for.
+  int64_t backward_ns(const PartCost& part) const {
+    if (zero() == 3 && !gathers(part)) return part.backward_ns + (kMovesOfAPart - kMovesForward) * move_ns(part);
+    return std::max(part.backward_ns, (zero() == 3 ? gather_ns(part) : 0) + scatter_each_ns(part));
   }
   // The gradients of all microbatches but the first are added to those before; spread over all of them.
   int64_t added_ns(const PartCost& part) const {
@@ -130,6 +164,7 @@ class Laid {
   }
   int64_t scatter_ns(const PartCost& part) const { return links_.ns(Collective::reduce_scatter, part.gradient_bytes); }
   int64_t sum_ns(const PartCost& part) const {
+    if (zero() == 3 && !gathers(part)) return 0;
     return zero() ? scatter_ns(part) : links_.ns(Collective::all_reduce, part.gradient_bytes);
   }
   int64_t gather_after_ns(const PartCost& part) const {

@@ -164,6 +164,7 @@ class Promise:
     def __init__(self, estimated: list[Estimated]):
         self._left = {id(e): e for e in estimated}
         self._once = {key: float(_once_ns(e)) for key, e in self._left.items()}
+        self._recomputed = {key: e.estimate.recomputed_ns for key, e in self._left.items()}
         self._near: dict[int, tuple[int, list[float]]] = {}  # how far, and ratios there
         self._known: set[int] = set()
         self._ratios: list[float] = []  # of all that is known
@@ -193,6 +194,10 @@ class Promise:
                 self._near[key] = far, ratios
                 self._once[key] = _once_ns(other) * sum(ratios) / len(ratios)
 
+    def step_ns(self, estimated: Estimated) -> int:
+        """What this one may take, or takes."""
+        return round(self._step_ns(id(estimated)))
+
     def settle(self, estimated: Estimated) -> None:
         """What this one takes is known."""
         del self._left[id(estimated)]
@@ -211,7 +216,7 @@ class Promise:
         return 1.0 if key in self._known else SLACK
 
     def _step_ns(self, key: int) -> float:
-        return self._once[key] + self._left[key].estimate.recomputed_ns / 2
+        return self._once[key] + self._recomputed[key] / 2
 
 
 def _once_ns(estimated: Estimated) -> int:

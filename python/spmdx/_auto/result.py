@@ -30,7 +30,8 @@ class Candidate:
         peak_bytes: of the fullest device.
         recomputed_ns: of the step, to compute activations again.
         efficiency: of the peak rate of all devices, the share that the step needs.
-        planned: whether the whole step was planned; else the figures are made of its parts'.
+        planned: whether the whole step was planned; else the figures are made of its parts', and
+            the time is corrected by the plans of strategies that are most like it.
         why: why another one is better; empty for the one that is chosen.
     """
 

@@ -5,7 +5,7 @@ import dataclasses
 
 import spmdx._C as _C
 from spmdx._auto.cuts import Given
-from spmdx._auto.estimates import Estimates
+from spmdx._auto.estimates import Estimates, Promise
 from spmdx._auto.planner import Planned, Planner
 from spmdx._auto.result import AutoPlan, Candidate
 from spmdx._auto.space import Estimated, Space
@@ -60,15 +60,20 @@ class Search:
         done = [w.estimated.parallelism for w in wholes]
         rows = [(w.estimated, self._candidate(w.estimated, w.whole)) for w in wholes]
         rows.sort(key=lambda row: self._rank(row[1]))
-        left = [(e, self._candidate(e, None)) for e in estimated if e.parallelism not in done]
+        promise = Promise(estimated)
+        for each, whole in wholes:
+            promise.learn(each, whole.step_ns - whole.recomputed_ns)
+        left = [
+            (e, dataclasses.replace(self._candidate(e, None), step_ns=promise.step_ns(e)))
+            for e in estimated
+            if e.parallelism not in done
+        ]
         rows += sorted(left, key=lambda row: self._rank(row[1]))
-        chosen, best = rows[0]
+        best = rows[0][1]
         seconds = min(w.whole.peak_seconds for w in wholes)
         shown = []
         for place, (_, candidate) in enumerate(rows):
-            # Like is compared with like: plans with plans, estimates with estimates.
-            least = best.step_ns if candidate.planned else chosen.estimate.step_ns
-            why = self._why(candidate, least) if place else ""
+            why = self._why(candidate, best.step_ns) if place else ""
             share = 1e9 * seconds / (max(candidate.step_ns, 1) * self._space.devices)
             shown.append(dataclasses.replace(candidate, why=why, efficiency=share))
         families = {candidate.strategy.family for candidate in shown}

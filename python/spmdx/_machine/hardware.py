@@ -176,7 +176,8 @@ def _is_text(value: Any) -> bool:
     return isinstance(value, str) and value.isprintable()
 
 
-def _are_points(value: Any) -> bool:
+def are_points(value: Any) -> bool:
+    """Whether these are pairs of numbers: sizes, and the shares of a rate that they reach."""
     return isinstance(value, (list, tuple)) and all(
         isinstance(point, (list, tuple)) and len(point) == 2 and all(map(_is_number, point))
         for point in value
@@ -195,14 +196,14 @@ def _are_texts(value: Any) -> bool:
     )
 
 
-_POINTS = "pairs of a size and a share of the peak, as numbers", "((1e9, 0.6), (16e9, 0.9))"
+POINTS = "pairs of a size and a share of the peak, as numbers", "((1e9, 0.6), (16e9, 0.9))"
 _FIELDS = (
     ("name", _is_text, "a printable string", "'mine'"),
     ("flops_per_second", _are_rates, "operations a second, by dtype", "{'f32': 67e12}"),
     ("memory_bytes_per_second", _is_number, "a number of bytes a second", "900e9 for 900 GB/s"),
     ("memory_bytes", _is_whole, "a whole number of bytes", "32 * 2**30 for 32 GiB"),
-    ("product_efficiency", _are_points, *_POINTS),
-    ("memory_efficiency", _are_points, *_POINTS),
+    ("product_efficiency", are_points, *POINTS),
+    ("memory_efficiency", are_points, *POINTS),
     ("launch_ns", _is_whole, "a whole number of nanoseconds", "2000"),
     ("host_bytes_per_second", _is_number, "a number of bytes a second", "32e9 for 32 GB/s"),
     ("sources", _are_texts, "a text for each field", "{'launch_ns': 'measured'}"),

@@ -14,7 +14,10 @@ from spmdx._machine.timing import agreed, least_seconds
 from spmdx._machine.topology import Level, Topology
 from spmdx._world import processes
 
-_SIZES = (1 << 9, 1 << 14, 1 << 17, 1 << 20, 1 << 22, 1 << 24)  # bytes received
+_SMALL = (1 << 9, 1 << 13)  # bytes received, which do not count
+_SIZES = (1 << 16, 1 << 18, 1 << 20, 1 << 22, 1 << 24)
+_ROUNDS = 3  # of which the median counts
+_LEAST_SHARE = 0.1  # of the rate of the size with the highest one: noise has more
 _SENT_IN_A_STEP = 1 << 23  # bytes, unless one exchange has more
 _MOST_TURNS = 16  # exchanges of a step
 
@@ -61,23 +64,36 @@ def _copy_ns(devices: int, columns: int) -> int:
 
 
 def _between(own: int) -> Level:
-    """A line through the times of exchanges by their bytes, whose relative errors are least."""
+    """Latency by exchanges of few bytes; what more bytes add to it, by their number."""
     count = processes.process_count()
     first_devices = range(0, own * count, own)
     all_of_them = Mesh(first_devices, (count,), ("x",))
     pairs = Mesh(first_devices[: count // 2 * 2], (count // 2, 2), ("y", "x"))
-    times = np.array([_exchange_ns(all_of_them, size) for size in _SIZES])
-    sizes = np.array(_SIZES, dtype=float)
-    of_one = np.stack([np.ones_like(sizes), sizes], 1) / times[:, None]
-    (start, a_byte), *_ = np.linalg.lstsq(of_one, np.ones_like(times), rcond=None)
-    more = 0.0
+    sizes = (*_SMALL, *_SIZES)
+    rounds = [[_exchange_ns(all_of_them, size) for size in sizes] for _ in range(_ROUNDS)]
+    times = np.median(rounds, axis=0)
+    start, more = times[: len(_SMALL)].mean(), 0.0
     if count > 2:
-        more = max(0.0, (times[0] - _exchange_ns(pairs, _SIZES[0])) / (count - 2))
+        of_pairs = np.median([_exchange_ns(pairs, size) for size in _SMALL * _ROUNDS])
+        more = max(0.0, (start - of_pairs) / (count - 2))
+    a_byte, efficiency = _by_bytes(times[len(_SMALL) :] - start)
     return Level(
         latency_ns=max(0, round(start - more * (count - 1))),
         message_ns=round(more),
-        picoseconds_per_byte=max(1, round(1000 * a_byte)),
+        picoseconds_per_byte=a_byte,
+        efficiency=efficiency,
     )
+
+
+def _by_bytes(times: np.ndarray) -> tuple[int, tuple[tuple[float, float], ...]]:
+    """Picoseconds of a byte at best, and shares of that rate, by nanoseconds for each size."""
+    sizes = np.array(_SIZES, dtype=float)
+    taken = np.maximum.accumulate(np.maximum(times, 1.0))  # more bytes take no less time
+    rates = sizes / taken
+    rates = np.minimum(rates, rates.min() / _LEAST_SHARE)
+    a_byte = max(1, round(1000 / rates.max()))
+    shares = np.minimum(1.0, rates * a_byte / 1000)
+    return a_byte, tuple(zip(sizes.tolist(), shares.tolist(), strict=True))
 
 
 def _exchange_ns(mesh: Mesh, received: int) -> float:

@@ -10,7 +10,7 @@ from typing import Any
 
 import spmdx._C as _C
 from spmdx._base.arguments import require_path
-from spmdx._machine.hardware import Hardware, hardware_of
+from spmdx._machine.hardware import POINTS, Hardware, are_points, hardware_of
 from spmdx.errors import ShardingError, bare, naming
 
 ALGORITHMS = "doubling", "ring"
@@ -30,6 +30,9 @@ class Level:
         algorithm: how collectives go over these links: ``"doubling"``, as spmdx's own do; or
             ``"ring"``, as NCCL's: round rings that leave a block by the links of all of its
             devices, and up and down trees for small sums.
+        efficiency: points of bytes that a device receives, and the share of the bandwidth that
+            collectives of so many reach; linear between two points, constant outside of them. Of
+            more bytes none may take less time. Empty: all of it.
 
     Example:
         >>> import spmdx
@@ -42,6 +45,17 @@ class Level:
     message_ns: int = 50
     picoseconds_per_byte: int = 500
     algorithm: str = "doubling"
+    efficiency: tuple[tuple[float, float], ...] = ()
+
+    def __post_init__(self) -> None:
+        with naming("Level"):
+            if not are_points(self.efficiency):
+                expected, example = POINTS
+                raise ShardingError(
+                    f"efficiency is {self.efficiency!r}. Expected {expected}. Write {example}."
+                )
+        points = tuple((float(size), float(share)) for size, share in self.efficiency)
+        object.__setattr__(self, "efficiency", points)
 
 
 @dataclasses.dataclass(frozen=True)
@@ -55,8 +69,8 @@ class Topology:
             :class:`spmdx.Hardware`, its name, or a file.
 
     Raises:
-        ShardingError: no name, no level, no hardware, or a number that is negative or of another
-            type.
+        ShardingError: no name, no level, no hardware, a number that is negative or of another
+            type, or an efficiency by which more bytes take less time.
 
     Example:
         >>> import spmdx
@@ -106,11 +120,12 @@ class Topology:
                     f"the algorithm is {level.algorithm!r}. Expected one of {ALGORITHMS}. Write "
                     "'ring' for links that NCCL uses."
                 )
+        _C.check_topology(self._fields())
 
     def _numbers(self) -> Iterator[tuple[str, Any]]:
         for i, level in enumerate(self.levels):
             for field, value in dataclasses.asdict(level).items():
-                if field != "algorithm":
+                if field not in ("algorithm", "efficiency"):
                     yield f"{field} of level {i}", value
 
     @classmethod

@@ -80,6 +80,25 @@ TEST(cost_is_latency_messages_and_bytes) {
   CHECK_EQ(Topology{}.cost_ns(Collective::all_gather, int64_t{1} << 60), 5'050 + (int64_t{1} << 59));
 }
 
+TEST(bytes_take_the_time_of_the_share_that_so_many_reach) {
+  Topology topology = two_levels(4);
+  topology.levels[0].efficiency = {{1'000, 0.5}, {3'000, 0.25}};
+  const auto bytes_ns = [&](int64_t bytes) {
+    return topology.cost_ns(Collective::all_gather, bytes, Group(2, 0)) -
+           topology.cost_ns(Collective::all_gather, 1, Group(2, 0));
+  };
+  CHECK_EQ(bytes_ns(100), 1 * 2);           // at 10 ns a 1000 bytes
+  CHECK_EQ(bytes_ns(1'000), 10 * 2);
+  CHECK_EQ(bytes_ns(2'000), 53);            // 20 / 0.375
+  CHECK_EQ(bytes_ns(6'000), 60 * 4);
+  CHECK_EQ(topology.cost_ns(Collective::all_gather, 1'000'000, Group(8, 1)), 20'000 + 3 * 50 + 500'000);
+  check(topology);
+  topology.levels[1].efficiency = {{1'000, 0.25}, {1'500, 0.5}};
+  CHECK_THROWS(ShardingError, check(topology),
+               "by the efficiency of level 1, work of 1500 takes less time than work of 1000. Expected shares that grow "
+               "no faster than sizes. Add points between them, or lower the share at 1500.");
+}
+
 TEST(sums_across_blocks_are_hierarchical_where_that_is_cheaper) {
   const MeshRef mesh = Mesh::make(iota(16), {16}, {"data"});
   const std::string partial = "{partial sum: data}";
@@ -184,7 +203,7 @@ TEST(named_topologies) {
 TEST(topology_files_say_what_differs_from_in_process) {
   const Topology read = parse_topology(R"({"name": "two racks",
     "levels": [{"devices": 8, "latency_ns": 8000, "message_ns": 500, "picoseconds_per_byte": 4},
-               {"latency_ns": 15000, "algorithm": "ring"}],
+               {"latency_ns": 15000, "algorithm": "ring", "efficiency": [[1e6, 0.5], [1e8, 1]]}],
     "hardware": {"name": "fast", "memory_bytes_per_second": 3.35e12, "flops_per_second": {"f32": 67e12, "bf16": 989e12},
                  "product_efficiency": [[1e9, 0.5], [1e12, 1]], "memory_efficiency": [], "launch_ns": 900}})");
   const Hardware fast{.name = "fast",
@@ -193,7 +212,7 @@ TEST(topology_files_say_what_differs_from_in_process) {
                       .flops_per_second = {{DType::f32, 67e12}, {DType::bf16, 989e12}},
                       .product_efficiency = {{1e9, 0.5}, {1e12, 1}},
                       .launch_ns = 900};
-  CHECK_EQ(read == (Topology{.levels = {{8, 8'000, 500, 4}, {0, 15'000, 50, 500, Algorithm::ring}}, .hardware = fast}),
+  CHECK_EQ(read == (Topology{.levels = {{8, 8'000, 500, 4}, {0, 15'000, 50, 500, Algorithm::ring, {{1e6, 0.5}, {1e8, 1}}}}, .hardware = fast}),
            true);
   CHECK_EQ(topology_from("gloo") == topology_named("gloo"), true);
 }
@@ -211,6 +230,7 @@ TEST(topology_files_that_are_none_are_refused) {
   refused(R"({"name": "x", "levels": [{"latency": 1}]})", "found 'latency'. Expected one of devices, latency_ns");
   refused(R"({"name": "x", "levels": [{"devices": -1}]})", "devices is out of range. Expected at least 0 and below");
   refused(R"({"name": "x", "levels": [{"message_ns": 0.5}]})", "found '.5}]}'. Expected '}'.");
+  refused(R"({"name": "x", "levels": [{"efficiency": [[1e6, 2]]}]})", "a share of the efficiency of level 0 is 2.");
   const auto refused_hardware = [&](const std::string& fields, const std::string& why) {
     refused(R"({"name": "x", "levels": [{}], "hardware": {)" + fields + "}}", why);
   };

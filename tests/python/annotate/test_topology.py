@@ -15,7 +15,10 @@ from spmdx.topology import Level
 
 TWO_LEVELS = spmdx.Topology(
     "two levels",
-    (Level(picoseconds_per_byte=4), Level(latency_ns=9_000, picoseconds_per_byte=9_000)),
+    (
+        Level(picoseconds_per_byte=4),
+        Level(latency_ns=9_000, picoseconds_per_byte=9_000, efficiency=((1e3, 0.5), (1e5, 1.0))),
+    ),
 )
 
 
