@@ -92,7 +92,8 @@ Topology from_dict(const py::dict& fields) {
     const auto level = py::cast<py::dict>(item);
     const auto at = [&](const char* name) { return level[name].cast<int64_t>(); };
     topology.levels.push_back({at("devices"), at("latency_ns"), at("message_ns"), at("picoseconds_per_byte"),
-                               algorithm_named(level["algorithm"].cast<std::string>()), from_points(level["efficiency"])});
+                               algorithm_named(level["algorithm"].cast<std::string>()),
+                               from_points(level["efficiency"])});
   }
   topology.hardware = hardware_from(fields["hardware"].cast<py::dict>());
   check(topology);

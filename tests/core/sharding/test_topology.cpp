@@ -87,16 +87,17 @@ TEST(bytes_take_the_time_of_the_share_that_so_many_reach) {
     return topology.cost_ns(Collective::all_gather, bytes, Group(2, 0)) -
            topology.cost_ns(Collective::all_gather, 1, Group(2, 0));
   };
-  CHECK_EQ(bytes_ns(100), 1 * 2);           // at 10 ns a 1000 bytes
+  CHECK_EQ(bytes_ns(100), 1 * 2);  // at 10 ns a 1000 bytes
   CHECK_EQ(bytes_ns(1'000), 10 * 2);
-  CHECK_EQ(bytes_ns(2'000), 53);            // 20 / 0.375
+  CHECK_EQ(bytes_ns(2'000), 53);  // 20 / 0.375
   CHECK_EQ(bytes_ns(6'000), 60 * 4);
   CHECK_EQ(topology.cost_ns(Collective::all_gather, 1'000'000, Group(8, 1)), 20'000 + 3 * 50 + 500'000);
   check(topology);
   topology.levels[1].efficiency = {{1'000, 0.25}, {1'500, 0.5}};
-  CHECK_THROWS(ShardingError, check(topology),
-               "by the efficiency of level 1, work of 1500 takes less time than work of 1000. Expected shares that grow "
-               "no faster than sizes. Add points between them, or lower the share at 1500.");
+  CHECK_THROWS(
+      ShardingError, check(topology),
+      "by the efficiency of level 1, work of 1500 takes less time than work of 1000. Expected shares that grow "
+      "no faster than sizes. Add points between them, or lower the share at 1500.");
 }
 
 TEST(sums_across_blocks_are_hierarchical_where_that_is_cheaper) {
@@ -212,8 +213,10 @@ TEST(topology_files_say_what_differs_from_in_process) {
                       .flops_per_second = {{DType::f32, 67e12}, {DType::bf16, 989e12}},
                       .product_efficiency = {{1e9, 0.5}, {1e12, 1}},
                       .launch_ns = 900};
-  CHECK_EQ(read == (Topology{.levels = {{8, 8'000, 500, 4}, {0, 15'000, 50, 500, Algorithm::ring, {{1e6, 0.5}, {1e8, 1}}}}, .hardware = fast}),
-           true);
+  CHECK_EQ(
+      read == (Topology{.levels = {{8, 8'000, 500, 4}, {0, 15'000, 50, 500, Algorithm::ring, {{1e6, 0.5}, {1e8, 1}}}},
+                        .hardware = fast}),
+      true);
   CHECK_EQ(topology_from("gloo") == topology_named("gloo"), true);
 }
 
