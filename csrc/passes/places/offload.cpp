@@ -89,8 +89,8 @@ class Copies {
   std::unordered_map<ValueId, ValueId> brought_;
 };
 
-// Which nodes work with what a copy brings, each in a set with those of which it reads something that does not outlive
-// the step.
+// Which nodes work with what a copy brings or takes, each in a set with those of which it reads something that does not
+// outlive the step.
 class Together {
  public:
   explicit Together(const Graph& graph)
@@ -98,8 +98,9 @@ class Together {
     std::iota(leader_.begin(), leader_.end(), 0);
     std::vector<bool> outlives(graph.values.size(), false);
     for (const Output& output : graph.outputs) outlives[output.value] = true;
+    find_makers();
     for (NodeId id = 0; id < graph.nodes.size(); ++id) {
-      works_[id] = is_host_copy(graph.nodes[id]);
+      if (is_host_copy(graph.nodes[id])) works_[id] = true;
       for (const ValueId value : graph.nodes[id].inputs)
         if (const NodeId from = graph.values[value].producer; from != kNone && works_[from] && !outlives[value])
           join(from, id);
@@ -117,6 +118,33 @@ class Together {
   }
 
  private:
+  // State that is made in this step was brought by no copy: what makes it works, and what that alone begins with.
+  void find_makers() {
+    const std::vector<std::vector<NodeId>> readers = users(graph_);
+    const std::vector<bool> numbers = made_of_numbers();
+    const auto begin = [&](auto&& self, ValueId value) -> void {
+      const NodeId from = graph_.values[value].producer;
+      if (from == kNone || readers[value].size() != 1 || !numbers[from]) return;
+      works_[from] = true;
+      for (const ValueId read : graph_.nodes[from].inputs) self(self, read);
+    };
+    for (const Node& node : graph_.nodes) {
+      if (node.call->op != kToHost) continue;
+      const NodeId maker = graph_.values[node.inputs[0]].producer;
+      if (maker == kNone) continue;
+      works_[maker] = true;
+      for (const ValueId value : graph_.nodes[maker].inputs) begin(begin, value);
+    }
+  }
+  std::vector<bool> made_of_numbers() const {
+    std::vector<bool> found(graph_.nodes.size());
+    for (NodeId id = 0; id < graph_.nodes.size(); ++id)
+      found[id] = std::ranges::all_of(graph_.nodes[id].inputs, [&](ValueId value) {
+        const NodeId from = graph_.values[value].producer;
+        return from == kNone ? graph_.values[value].type.shape.empty() : found[from];
+      });
+    return found;
+  }
   NodeId find(NodeId id) {
     while (leader_[id] != id) id = leader_[id] = leader_[leader_[id]];
     return id;

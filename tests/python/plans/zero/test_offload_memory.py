@@ -155,21 +155,24 @@ def test_copies_take_their_time():
 @pytest.mark.parametrize("kind", ["AdamW, one by one", "AdamW, all at once"])
 @pytest.mark.parametrize("stage", [1, 2, 3])
 def test_a_limit_under_which_only_state_on_hosts_fits(stage, kind):
-    """Of layers of which the state is most of what is held; from the second update on."""
+    """Of layers of which the state is most of what is held. The first update makes it."""
     program = mlp(8, width=256, rows=16)
     peaks = [report_of(program, kind, 4, stage, way)[1].peak_bytes for way in (False, True)]
     limit = sum(peaks) // 2
     for offload in True, False:
         spmdx.set_memory_limit(None)
         model, optimizer, batch = made(program, kind, 4, stage, offload)
-        one_step(model, optimizer, batch, mesh_of(4))
+        if stage == 3:  # parameters are cut at the end of the first step
+            spmdx.sync(wait=True)
         spmdx.set_memory_limit(limit)
         if offload:
-            one_step(model, optimizer, batch, mesh_of(4))
-            assert spmdx.explain().peak_bytes <= limit
+            for _ in range(2):
+                one_step(model, optimizer, batch, mesh_of(4))
+                assert spmdx.explain().peak_bytes <= limit
         else:
             with pytest.raises(spmdx.ShardingError, match="memory limit"):
-                one_step(model, optimizer, batch, mesh_of(4))
+                for _ in range(2):
+                    one_step(model, optimizer, batch, mesh_of(4))
 
 
 def test_a_report_says_what_hosts_hold():
