@@ -17,7 +17,8 @@ enum MeshAxis : int { pipe_axis, data_axis };
 
 // How often a part gathers its input and scatters its output where its weights stay cut, as Megatron-LM does it: before
 // and behind attention and the perceptron, and twice as often backward.
-constexpr int64_t kMovesForward = 2, kMovesOfAPart = 6;
+constexpr int64_t kMovesForward = 2;
+constexpr int64_t kMovesOfAPart = 6;  // in all
 
 // The links along the axes of the mesh.
 class Links {

@@ -90,6 +90,19 @@ def test_a_topology_goes_through_a_file(tmp_path):
     assert done.stdout == "two levels\n", done.stderr
 
 
+@pytest.mark.parametrize(
+    ("points", "said"),
+    [
+        (0.5, "efficiency is 0.5. Expected pairs of a size and a share of the peak"),
+        ([(1e3, 0.0)], "a share of the efficiency of level 0 is 0. Expected a share of the peak"),
+        ([(1e3, 0.25), (2e3, 0.75)], "work of 2000 takes less time than work of 1000"),
+    ],
+)
+def test_shares_of_links_that_are_none_are_refused(points, said):
+    with pytest.raises(spmdx.ShardingError, match=said):
+        spmdx.Topology("mine", (Level(efficiency=points),))
+
+
 def test_spmdx_opt_reads_what_is_saved(tmp_path, spmdx_opt):
     def plan(topology):
         sum_of_all = ["mesh(data=2*4)", "f32[512, 512]{partial sum: data}", "f32[512, 512]"]

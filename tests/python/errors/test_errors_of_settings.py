@@ -63,19 +63,6 @@ TOPOLOGIES = [
         "HERE: Topology: latency_ns of level 0 is nan. Expected an int. Write 500.",
     ),
     (
-        "one_share",
-        lambda: Topology("x", [Level(efficiency=0.5)]),
-        "HERE: Level: efficiency is 0.5. Expected pairs of a size and a share of the peak, as "
-        "numbers. Write ((1e9, 0.6), (16e9, 0.9)).",
-    ),
-    (
-        "more_bytes_in_less_time",
-        lambda: Topology("x", [Level(efficiency=[(1e3, 0.25), (2e3, 0.75)])]),
-        "HERE: Topology: by the efficiency of level 0, work of 2000 takes less time than work of "
-        "1000. Expected shares that grow no faster than sizes. Add points between them, or lower "
-        "the share at 2000.",
-    ),
-    (
         "named",
         lambda: Topology.named("pigeon"),
         "HERE: Topology.named: no topology is called 'pigeon'. Expected one of 'in-process', "
