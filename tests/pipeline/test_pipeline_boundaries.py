@@ -46,6 +46,9 @@ NORMS = {"of ops": RootMeanSquare, "RMSNorm": lambda: nn.RMSNorm(WIDTH)}
 NORMS["LayerNorm"] = lambda: nn.LayerNorm(WIDTH)
 
 
+AGAIN = [None, False, True]  # what is computed again; else whether as PyTorch used to do it
+
+
 class Net(nn.Module):
     def __init__(self, norm, stages, again):
         super().__init__()
@@ -54,12 +57,14 @@ class Net(nn.Module):
         self.norm = norm()
 
     def forward(self, x):
+        if self.again:  # it computes gradients of nothing else
+            x = x.detach().requires_grad_()
         for block in self.blocks:
-            x = checkpoint(block, x, use_reentrant=False) if self.again else block(x)
+            x = block(x) if self.again is None else checkpoint(block, x, use_reentrant=self.again)
         return self.norm(x)
 
 
-def net(norm, stages, again=False, dtype=torch.float64):
+def net(norm, stages, again=None, dtype=torch.float64):
     torch.manual_seed(0)
     return Net(NORMS[norm], stages, again).to(dtype)
 
@@ -88,7 +93,7 @@ def cut(model, mesh, stages, schedule):
     )
 
 
-@pytest.mark.parametrize("again", [False, True])
+@pytest.mark.parametrize("again", AGAIN)
 @pytest.mark.parametrize("norm", NORMS)
 @pytest.mark.parametrize("dtype", [torch.float64, torch.bfloat16])
 @pytest.mark.parametrize("stages, schedule", [(2, "1f1b"), (3, "zb-h1"), (4, "1f1b"), (8, "gpipe")])
@@ -105,7 +110,7 @@ def test_one_activation_goes_on_and_one_gradient_comes_back(stages, schedule, dt
     assert sent == dict.fromkeys([*pairs, *((b, a) for a, b in pairs)], size)
 
 
-@pytest.mark.parametrize("again", [False, True])
+@pytest.mark.parametrize("again", AGAIN)
 @pytest.mark.parametrize("norm", NORMS)
 @pytest.mark.parametrize("rows", [ROWS, ROWS + 1])
 @pytest.mark.parametrize("shape", [(2,), (3,), (4,), (8,), (2, 2), (2, 3), (2, 4)])
@@ -130,6 +135,56 @@ def test_forward_passes_alone_send_one_activation():
     sent = [send.bytes for send in spmdx.explain().pipeline.sends]
     assert sent == [PARTS * ROWS * WIDTH * 2] * (stages - 1)
     assert all(tensor.isfinite().all() for tensor in kept)
+
+
+POOLS = {
+    "mean": lambda h: h.mean(1),
+    "largest": lambda h: h.amax(1),
+    "first and mean": lambda h: h[:, 0] + h.mean(1),
+    "of images": lambda h: F.adaptive_avg_pool2d(h.transpose(1, 2)[..., None], 1).flatten(1),
+}
+
+
+@pytest.mark.parametrize("pool", POOLS.values(), ids=POOLS.keys())
+def test_what_is_pooled_in_front_of_a_cut_sends_as_little_back(pool):
+    """As a network of images does in front of its classifier."""
+
+    def run(device, mesh=None):
+        torch.manual_seed(0)
+        model = nn.Sequential(nn.Linear(WIDTH, WIDTH), nn.Tanh(), nn.Linear(WIDTH, 5)).double()
+        model = model.to(device)
+        if mesh is not None:
+            spmdx.nn.pipeline(model, mesh, "pipe", ["2"])
+        parts = [x.view(4, 6, WIDTH) for x in batches(device, torch.float64)]
+        for x in parts:
+            model[2](pool(model[:2](x))).square().mean().backward()
+        return [p.grad.cpu() for p in model.parameters()]
+
+    torch.testing.assert_close(run("spmdx", mesh_of((2,))), run("cpu"), rtol=1e-9, atol=1e-12)
+    sent = {(s.sender, s.receiver): 0 for s in spmdx.explain().pipeline.sends}
+    for each in spmdx.explain().pipeline.sends:
+        sent[each.sender, each.receiver] += each.bytes
+    assert sent == {(0, 1): PARTS * 4 * WIDTH * 8, (1, 0): PARTS * 4 * WIDTH * 8}
+
+
+@pytest.mark.parametrize("parts", [4, 32, 48])
+def test_what_all_microbatches_read_is_sent_once(parts):
+    """A scale that the first stage makes, for the norm behind each cut."""
+    model = net("of ops", 2, dtype=torch.bfloat16).to("spmdx")
+    cut(model, mesh_of((2,)), 2, "1f1b")
+    first, last = model.blocks
+    shown = torch.randn(ROWS, WIDTH).to("spmdx", torch.bfloat16)
+    scale = first(shown).detach().float().sigmoid()
+    for _ in range(parts):
+        h = first(torch.randn(ROWS, WIDTH).to("spmdx", torch.bfloat16))
+        wide = h.float()
+        scaled = wide * torch.rsqrt(wide.square().mean(-1, keepdim=True) + 1e-6) * scale
+        (h + last.down(last.up(scaled.bfloat16()))).square().mean().backward()
+        del h, wide, scaled  # what lives on is kept where it was made
+    spmdx.mark_step()
+    sent = sum(each.bytes for each in spmdx.explain().pipeline.sends)
+    one = ROWS * WIDTH * 2
+    assert sent <= 2 * parts * one + 2 * one
 
 
 def test_products_stay_on_their_stages():

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // Where in the program an op is recorded, as autograd counts forward ops and backward passes.
 #include <ATen/SequenceNumber.h>
+#include <ATen/record_function.h>
 #include <torch/csrc/autograd/function.h>
 
 #include "bridge/recorder/recorder_state.h"
@@ -11,6 +12,15 @@ int get_current_graph_task_id();  // both of <torch/csrc/autograd/graph_task.h>,
 }  // namespace torch::autograd
 
 namespace spmdx::bridge {
+namespace {
+
+// Of each thread by itself: one that goes backward computes anew what a checkpoint did not keep.
+uint64_t op_of(uint64_t thread, uint64_t number) { return (thread << 48) ^ number; }
+
+// Autograd's node for this op has taken the number before.
+uint64_t op_now() { return op_of(at::RecordFunction::currentThreadId(), at::sequence_number::peek()); }
+
+}  // namespace
 
 Recorded RecorderState::recorded_now() {
   const bool backward = torch::autograd::get_current_graph_task_id() >= 0;
@@ -19,10 +29,10 @@ Recorded RecorderState::recorded_now() {
     const auto node = torch::autograd::get_current_node();
     // A backward pass that makes a graph keeps the one that it follows.
     const bool again = at::GradMode::is_enabled() && !torch::autograd::get_current_graph_task_keep_graph();
-    return {{phase}, node ? node->sequence_nr() + 1 : 0, again};
+    if (again) return {{phase}, op_now(), true};
+    return {{phase}, node ? op_of(node->thread_id(), node->sequence_nr() + 1) : 0, false};
   }
-  // Autograd's node for this op has taken the number before.
-  return {{phase}, at::GradMode::is_enabled() ? at::sequence_number::peek() : 0, false};
+  return {{phase}, at::GradMode::is_enabled() ? op_now() : 0, false};
 }
 
 }  // namespace spmdx::bridge

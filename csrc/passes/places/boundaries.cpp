@@ -67,10 +67,28 @@ class Boundaries {
     for (const NodeId id : nodes)
       if (target_[id] != kAllStages) groups[root(id)].push_back(id);
     for (const auto& [first, group] : groups)
-      for (size_t at = best_start(group); at < group.size(); ++at) moved_.emplace(group[at], target_[group[at]]);
+      for (const std::vector<NodeId>& part : parts(group)) move(part, part.size() < group.size());
     for (const NodeId id : nodes) {
       target_[id] = kAllStages;
       for (const ValueId value : graph_.nodes[id].inputs) read_at_[sent(value)].insert(stage_of(id));
+    }
+  }
+
+  // Of a large group those of each microbatch: what all of them read, as a table, made them one.
+  std::vector<std::vector<NodeId>> parts(const std::vector<NodeId>& group) const {
+    if (group.size() <= kMostInAGroup) return {group};
+    std::map<int32_t, std::vector<NodeId>> by_phase;
+    for (const NodeId id : group) by_phase[stages_.phase[id].number].push_back(id);
+    std::vector<std::vector<NodeId>> found;
+    for (auto& [phase, nodes] : by_phase) found.push_back(std::move(nodes));
+    return found;
+  }
+
+  void move(const std::vector<NodeId>& group, bool is_part) {
+    for (size_t at = best_start(group, is_part); at < group.size(); ++at) {
+      moved_.emplace(group[at], target_[group[at]]);
+      if (!is_part) continue;
+      for (const ValueId value : graph_.nodes[group[at]].inputs) read_at_[sent(value)].insert(target_[group[at]]);
     }
   }
 
@@ -146,16 +164,25 @@ class Boundaries {
   }
 
   // From where on the nodes of a group run elsewhere: with least to send, and of such as few as can be.
-  size_t best_start(const std::vector<NodeId>& group) const {
+  size_t best_start(const std::vector<NodeId>& group, bool is_part) const {
     size_t best = group.size();
     if (group.size() > kMostInAGroup) return best;
-    int64_t least = sent_bytes(group, best);
+    int64_t least = sent_bytes(group, best, is_part);
     for (size_t start = group.size(); start-- > 0;)
-      if (const int64_t bytes = sent_bytes(group, start); bytes < least) least = bytes, best = start;
+      if (const int64_t bytes = sent_bytes(group, start, is_part); bytes < least) least = bytes, best = start;
     return best;
   }
 
-  int64_t sent_bytes(const std::vector<NodeId>& group, size_t start) const {
+  // In how many microbatches, and what begins before them, nodes that may move there read the value.
+  int64_t phases_that_read(ValueId value, int32_t there) const {
+    std::set<int32_t> found;
+    for (const NodeId reader : readers_[value])
+      if (target_[reader] == there) found.insert(stages_.phase[reader].number);
+    return std::max<int64_t>(1, std::ssize(found));
+  }
+
+  // A part pays its share of what others read as well.
+  int64_t sent_bytes(const std::vector<NodeId>& group, size_t start, bool is_part) const {
     const int32_t there = target_[group[0]];
     const std::set<NodeId> all(group.begin(), group.end()),
         moved(group.begin() + static_cast<ptrdiff_t>(start), group.end());
@@ -178,7 +205,7 @@ class Boundaries {
     int64_t bytes = 0;
     for (const ValueId value : values)
       if (const Value& at = graph_.values[value]; at.type.dtype != DType::unknown)
-        bytes += bytes_on_a_device(at.type, at.sharding);
+        bytes += bytes_on_a_device(at.type, at.sharding) / (is_part ? phases_that_read(value, there) : 1);
     return bytes;
   }
 

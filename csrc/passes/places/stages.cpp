@@ -8,7 +8,9 @@
 #include <unordered_map>
 
 #include "graph/places.h"
+#include "passes/places/homes.h"
 #include "passes/places/movement.h"
+#include "passes/places/repeats.h"
 #include "rules/lookup.h"
 #include "rules/rows/windows.h"
 #include "rules/rule/rule.h"
@@ -22,7 +24,11 @@ using StageSet = std::set<int32_t>;
 class Assigner {
  public:
   Assigner(const Graph& graph, std::map<NodeId, int32_t> moved)
-      : graph_(graph), readers_(users(graph)), copies_(graph.values.size()), moved_forwards_(std::move(moved)) {
+      : graph_(graph),
+        readers_(users(graph)),
+        repeats_(repeats(graph)),
+        copies_(graph.values.size()),
+        moved_forwards_(std::move(moved)) {
     stages_.axis = stage_axis(graph);
     const size_t nodes = graph.nodes.size(), values = graph.values.size();
     stages_.of_node.assign(nodes, kAllStages), stages_.of_value.assign(values, kAllStages);
@@ -35,11 +41,11 @@ class Assigner {
     if (stages_.axis < 0) return std::move(stages_);
     read_ends();
     for (NodeId id = 0; id < graph_.nodes.size(); ++id) go_on(id);
-    find_homes();
+    home_ = homes(graph_, kept_, stages_.after_backward, updates_);
     for (ValueId value = 0; value < graph_.values.size(); ++value)
       if (home_[value] >= 0) bring_home(value, home_[value]);
     for (NodeId id = 0; id < graph_.nodes.size(); ++id)
-      if (is_update(id)) set(id, update_stage(graph_.nodes[id]));
+      if (updates_[id]) set(id, update_stage(graph_.nodes[id]));
     for (NodeId id = static_cast<NodeId>(graph_.nodes.size()); id-- > 0;) move_to_readers(id);
     place_uploads();
     return std::move(stages_);
@@ -106,19 +112,21 @@ class Assigner {
       phase = std::max(phase, stages_.phase[producer]);
       again_[id] = again_[id] || again_[producer];
     }
+    again_[id] = again_[id] || (is_backward(phase.number) && !reads_gradients && repeats_[id] != kNone);
     const bool backward = is_backward(phase.number) && !(again_[id] && !reads_gradients);
     const bool forward = reads_gradients && !backward && reads_others && !goes_on_with_a_gradient(node);
     const bool after = reads_gradients && !forward;
     stages_.phase[id] = phase;
     updates_[id] = after && !backward;
     if (forward) settle(node);
-    int32_t stage = backward && after ? backward_stage(node) : after ? update_stage(node) : own_stage(node);
+    int32_t stage = backward && after ? backward_stage(node) : after ? update_stage(node) : own_stage(id);
     stages_.forward[id] = !backward && !after;
     if (const auto moved = moved_forwards_.find(id); moved != moved_forwards_.end()) stage = moved->second;
     for (size_t r = 0; r < node.call->outputs.size(); ++r)
       if (const auto at = fixed_.find(node.output + static_cast<ValueId>(r)); at != fixed_.end()) stage = at->second;
     set(id, stage);
-    const bool made = !backward && !again_[id] && stage != kAllStages && !node.call->outputs.empty();
+    const bool made =
+        !backward && (!again_[id] || repeats_[id] != kNone) && stage != kAllStages && !node.call->outputs.empty();
     if (made && node.recorded.op && !movement_of(graph_, node.output))
       stage_of_op_.try_emplace(node.recorded.op, stage);  // views are recorded with the op that reads them
     for (ValueId value : node.inputs) note_reader(value, stage);
@@ -169,12 +177,17 @@ class Assigner {
     return stage;
   }
 
-  // What a backward pass makes of values, and of no gradient, is made where the op ran, if they are there.
-  int32_t own_stage(const Node& node) const {
-    const auto ran = is_backward(node.recorded.phase.number) ? stage_of_op_.find(node.recorded.op) : stage_of_op_.end();
-    if (ran == stage_of_op_.end()) return last_stage(node);
-    const auto is_there = [&](ValueId value) { return is_at(value, ran->second); };
-    return std::ranges::all_of(node.inputs, is_there) ? ran->second : last_stage(node);
+  // What a backward pass makes of values, and of no gradient, is made where the op ran, or the one that this repeats,
+  // if they are there.
+  int32_t own_stage(NodeId id) const {
+    const Node& node = graph_.nodes[id];
+    if (!is_backward(node.recorded.phase.number)) return last_stage(node);
+    const auto ran = stage_of_op_.find(node.recorded.op);
+    const bool is_repeat = ran == stage_of_op_.end() && again_[id] && repeats_[id] != kNone;
+    if (ran == stage_of_op_.end() && !is_repeat) return last_stage(node);
+    const int32_t stage = is_repeat ? stages_.of_node[repeats_[id]] : ran->second;
+    const auto is_there = [&](ValueId value) { return is_at(value, stage); };
+    return std::ranges::all_of(node.inputs, is_there) ? stage : last_stage(node);
   }
 
   // Where the optimizer's ops run: beside what they replace, or what is largest.
@@ -191,8 +204,8 @@ class Assigner {
     return stage;
   }
 
-  // Not after the stage of a gradient. What reads gradients alone, as a sum, runs where they are. Else it is the stage
-  // of the op whose backward pass it is; or the latest that has all which the forward pass made or read, or most of it.
+  // Not after the stage of a gradient. A sum of gradients runs where they are. Else it is the stage of the op whose
+  // backward pass it is; or the latest that has all which the forward pass made or read, or most of it.
   int32_t backward_stage(const Node& node) const {
     int32_t gradients = INT32_MAX;
     bool reads_others = false;
@@ -203,7 +216,8 @@ class Assigner {
     }
     if (gradients == INT32_MAX) return last_stage(node);
     const auto forward = stage_of_op_.find(node.recorded.op);
-    if (reads_others && forward != stage_of_op_.end() && forward->second <= gradients) return forward->second;
+    const bool is_own = reads_others || !rules::is_sum(*node.call);
+    if (is_own && forward != stage_of_op_.end() && forward->second <= gradients) return forward->second;
     StageSet candidates = {gradients};
     for (ValueId value : node.inputs) {
       if (is_gradient(value) || stages_.of_value[value] == kAllStages) continue;
@@ -224,25 +238,6 @@ class Assigner {
     return best;
   }
 
-  bool is_update(NodeId id) const { return updates_[id]; }
-
-  // What becomes, element by element, a value that is kept on a stage has its home there: gradients, also those that
-  // are transposed or summed over devices on the way, and what the optimizer makes of them.
-  void find_homes() {
-    home_ = kept_;
-    for (NodeId id = static_cast<NodeId>(graph_.nodes.size()); id-- > 0;) {
-      const Node& node = graph_.nodes[id];
-      if (node.call->outputs.empty() || !stages_.after_backward[node.output]) continue;
-      const int32_t home = home_[node.output];
-      const bool is_moved = is_collective(node) || movement_of(graph_, node.output) != nullptr;
-      if (home < 0 || (!is_update(id) && !is_moved && !rules::is_sum(*node.call))) continue;
-      for (ValueId value : node.inputs) {
-        const bool is_alike = graph_.values[value].type.shape == graph_.values[node.output].type.shape;
-        if (stages_.after_backward[value] && (is_moved || is_alike)) home_[value] = home;
-      }
-    }
-  }
-
   // Whether all that the forward pass left for it is there, and something is: then only gradients are sent.
   bool is_made_of_what_is_at(const Node& node, int32_t stage) const {
     bool any = false;
@@ -258,7 +253,7 @@ class Assigner {
   // there anyway, they are, and the sum is, too.
   void bring_home(ValueId gradient, int32_t home) {
     const NodeId last = graph_.values[gradient].producer;
-    if (last == kNone || is_update(last) || stages_.of_node[last] == home) return;
+    if (last == kNone || updates_[last] || stages_.of_node[last] == home) return;
     std::vector<NodeId> open = {last}, found;
     while (!open.empty()) {
       const NodeId id = open.back();
@@ -311,7 +306,7 @@ class Assigner {
   }
 
   // Of a gradient: what a stage makes of it is sent once a step, as a sum.
-  bool is_term(NodeId id) const { return !is_update(id) && home_[graph_.nodes[id].output] >= 0; }
+  bool is_term(NodeId id) const { return !updates_[id] && home_[graph_.nodes[id].output] >= 0; }
 
   void move_to_readers(NodeId id) {
     const Node& node = graph_.nodes[id];
@@ -330,6 +325,7 @@ class Assigner {
 
   const Graph& graph_;
   const std::vector<std::vector<NodeId>> readers_;
+  const std::vector<NodeId> repeats_;
   std::vector<StageSet> copies_;  // by value: other stages that read it
   std::vector<int32_t> kept_;     // by value: where an output is to lie
   std::vector<int32_t> home_;     // the same, and of gradients; kUnasked: nothing says
