@@ -55,6 +55,10 @@ OPS = {
     "made_anew": lambda net, a, b, w, v: torch.utils.checkpoint.checkpoint(
         lambda x: torch.tanh(torch.relu(x) @ w), a, use_reentrant=False
     ),
+    "made_anew_as_of_old": lambda net, a, b, w, v: torch.utils.checkpoint.checkpoint(
+        lambda x: torch.sigmoid(torch.sin(x) * v), a, use_reentrant=True
+    ),
+    "pooled": lambda net, a, b, w, v: a.mean(1, keepdim=True) + b.amax(1, keepdim=True) * v,
     "overwritten": lambda net, a, b, w, v: overwritten(a, v),
     "counted": lambda net, a, b, w, v: net.counted(a),
 }
