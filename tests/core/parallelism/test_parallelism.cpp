@@ -116,6 +116,24 @@ TEST(zero_shares_what_its_stage_says) {
   CHECK(peak(3, 4) == kept + 3 * (1000 + 1000 + 2000) + 2 * 4000);  // and two gathered parts
 }
 
+TEST(zero_moves_activations_where_that_is_less_than_gathering_parameters) {
+  ModelCost cost;
+  cost.parts = {{.forward_ns = 1000, .backward_ns = 2000, .parameter_bytes = 400'000, .gradient_bytes = 400'000}};
+  cost.order = {0};
+  const auto estimated = [&](int64_t output_bytes) {
+    cost.parts[0].output_bytes = output_bytes;
+    return estimate({.data = 4, .microbatches = 2, .zero = 3}, cost, one_level(), 0);
+  };
+  const int64_t one = one_level().cost_ns(Collective::all_gather, 3 * 8);  // of four devices' 8 bytes, and back
+  CHECK_EQ(estimated(8).step_ns, 2 * (3000 + 6 * 2 * one));
+  CHECK_EQ(estimated(8).wire_bytes, 2 * 6 * 2 * 3 * 8);
+  CHECK_EQ(estimated(8).peak_bytes, 2 * 100'000);
+  const int64_t gathered = one_level().cost_ns(Collective::all_gather, 300'000);
+  CHECK_EQ(estimated(1'000'000).step_ns, 2 * 3 * gathered + gathered);  // twice, and the gradient; its last sum behind
+  CHECK_EQ(estimated(1'000'000).wire_bytes, 2 * 3 * 300'000);
+  CHECK_EQ(estimated(1'000'000).peak_bytes, 2 * 100'000 + 2 * 400'000);
+}
+
 TEST(a_pipeline_of_equal_layers_takes_its_closed_form) {
   ModelCost cost;
   cost.parts = {{.forward_ns = 1000, .backward_ns = 2000, .activation_bytes = 100}};
