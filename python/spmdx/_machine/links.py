@@ -10,7 +10,7 @@ import torch
 import spmdx._C as _C
 from spmdx._annotate.annotation import annotate, handle_for
 from spmdx._annotate.mesh import Mesh
-from spmdx._machine.timing import agreed, least_seconds, usual_seconds
+from spmdx._machine.timing import agreed, least_seconds
 from spmdx._machine.topology import Level, Topology
 from spmdx._world import processes
 
@@ -105,7 +105,7 @@ def _exchange_ns(mesh: Mesh, received: int) -> float:
     columns = max(1, received // (4 * (size - 1)))
     turns = max(2, min(_MOST_TURNS, _SENT_IN_A_STEP // received))
     moved, kept = (
-        usual_seconds(_exchanging(mesh, [size, size * columns], turns, specs))
+        least_seconds(_exchanging(mesh, [size, size * columns], turns, specs), 10)
         for specs in (((None, "x"), ("x", None)), (("x", None), ("x", None)))
     )
     return max(1.0, 1e9 * (moved - kept) / turns)

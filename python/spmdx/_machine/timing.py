@@ -20,30 +20,15 @@ def least_seconds(call: Callable[[], object], repeats: int) -> float:
     """
     if processes.process_count() == 1:
         return min(_seconds(call) for _ in range(repeats))
-    many = _in_a_window(call)
+    call()
+    shortest = min(_seconds(call) for _ in range(2))
+    many = max(processes.exchange(max(1, int(_WINDOW / max(shortest, 1e-7)))))
     return agreed(min(_mean_of_window(call, many) for _ in range(_WINDOWS)))
-
-
-def usual_seconds(call: Callable[[], object]) -> float:
-    """Seconds of a call that waits for other processes: the median.
-
-    Few calls take many times as long, as a process that is waited for may have to wait for a core.
-    """
-    many = _in_a_window(call)
-    processes.barrier()
-    return agreed(statistics.median(_seconds(call) for _ in range(_WINDOWS * many)))
 
 
 def agreed(figure: float) -> float:
     """What all processes take for a figure that each of them has measured: the median."""
     return statistics.median(processes.exchange(figure))
-
-
-def _in_a_window(call: Callable[[], object]) -> int:
-    """How many calls; the same in every process."""
-    call()
-    shortest = min(_seconds(call) for _ in range(2))
-    return max(processes.exchange(max(1, int(_WINDOW / max(shortest, 1e-7)))))
 
 
 def _mean_of_window(call: Callable[[], object], many: int) -> float:
