@@ -164,7 +164,6 @@ class Promise:
     def __init__(self, estimated: list[Estimated]):
         self._left = {id(e): e for e in estimated}
         self._once = {key: float(_once_ns(e)) for key, e in self._left.items()}
-        self._recomputed = {key: e.estimate.recomputed_ns for key, e in self._left.items()}
         self._near: dict[int, tuple[int, list[float]]] = {}  # how far, and ratios there
         self._known: set[int] = set()
         self._ratios: list[float] = []  # of all that is known
@@ -194,9 +193,9 @@ class Promise:
                 self._near[key] = far, ratios
                 self._once[key] = _once_ns(other) * sum(ratios) / len(ratios)
 
-    def step_ns(self, estimated: Estimated) -> int:
+    def step_ns(self, estimated: Estimated) -> float:
         """What this one may take, or takes."""
-        return round(self._step_ns(id(estimated)))
+        return self._once[id(estimated)] + estimated.estimate.recomputed_ns / 2
 
     def settle(self, estimated: Estimated) -> None:
         """What this one takes is known."""
@@ -208,15 +207,11 @@ class Promise:
 
     def best(self, least: float) -> Estimated | None:
         """That which may take least, unless none may take less than ``least``."""
-        may = [key for key in self._left if self._once[key] < least * self._slack(key)]
-        found = min(may, key=self._step_ns, default=None)
-        return None if found is None else self._left[found]
+        may = [e for key, e in self._left.items() if self._once[key] < least * self._slack(key)]
+        return min(may, key=self.step_ns, default=None)
 
     def _slack(self, key: int) -> float:
         return 1.0 if key in self._known else SLACK
-
-    def _step_ns(self, key: int) -> float:
-        return self._once[key] + self._recomputed[key] / 2
 
 
 def _once_ns(estimated: Estimated) -> int:

@@ -64,7 +64,7 @@ class Search:
         for each, whole in wholes:
             promise.learn(each, whole.step_ns - whole.recomputed_ns)
         left = [
-            (e, dataclasses.replace(self._candidate(e, None), step_ns=promise.step_ns(e)))
+            (e, dataclasses.replace(self._candidate(e, None), step_ns=round(promise.step_ns(e))))
             for e in estimated
             if e.parallelism not in done
         ]

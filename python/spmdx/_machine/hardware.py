@@ -65,8 +65,7 @@ class Hardware:
                         f"{name} is {value!r}. Expected {expected}. Write {example}."
                     )
             for name in ("product_efficiency", "memory_efficiency"):
-                points = tuple((float(size), float(share)) for size, share in getattr(self, name))
-                object.__setattr__(self, name, points)
+                object.__setattr__(self, name, as_points(getattr(self, name)))
             rates = {dtype: float(rate) for dtype, rate in self.flops_per_second.items()}
             object.__setattr__(self, "flops_per_second", rates)
             _C.check_hardware(self._fields())
@@ -174,6 +173,11 @@ def _is_whole(value: Any) -> bool:
 
 def _is_text(value: Any) -> bool:
     return isinstance(value, str) and value.isprintable()
+
+
+def as_points(value: Any) -> tuple[tuple[float, float], ...]:
+    """Those of a file are lists, and may be whole numbers. REQUIRES: :func:`are_points`."""
+    return tuple((float(size), float(share)) for size, share in value)
 
 
 def are_points(value: Any) -> bool:

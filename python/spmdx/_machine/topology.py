@@ -10,11 +10,10 @@ from typing import Any
 
 import spmdx._C as _C
 from spmdx._base.arguments import require_path
-from spmdx._machine.hardware import POINTS, Hardware, are_points, hardware_of
+from spmdx._machine.hardware import POINTS, Hardware, are_points, as_points, hardware_of
 from spmdx.errors import ShardingError, bare, naming
 
 ALGORITHMS = "doubling", "ring"
-MOST_LEVELS = 8
 
 
 @dataclasses.dataclass(frozen=True)
@@ -33,6 +32,9 @@ class Level:
         efficiency: points of bytes that a device receives, and the share of the bandwidth that
             collectives of so many reach; linear between two points, constant outside of them. Of
             more bytes none may take less time. Empty: all of it.
+
+    Raises:
+        ShardingError: the efficiency is no pairs of numbers; :class:`Topology` checks the rest.
 
     Example:
         >>> import spmdx
@@ -54,8 +56,7 @@ class Level:
                 raise ShardingError(
                     f"efficiency is {self.efficiency!r}. Expected {expected}. Write {example}."
                 )
-        points = tuple((float(size), float(share)) for size, share in self.efficiency)
-        object.__setattr__(self, "efficiency", points)
+        object.__setattr__(self, "efficiency", as_points(self.efficiency))
 
 
 @dataclasses.dataclass(frozen=True)
@@ -109,11 +110,6 @@ class Topology:
                 raise ShardingError(
                     f"{field} is {value!r}. Expected at least 0 and below 2**53. Write 500."
                 )
-        if len(self.levels) > MOST_LEVELS:
-            raise ShardingError(
-                f"the topology has {len(self.levels)} levels. Expected at most {MOST_LEVELS}. Join "
-                "those that are about as fast."
-            )
         for level in self.levels:
             if level.algorithm not in ALGORITHMS:
                 raise ShardingError(
