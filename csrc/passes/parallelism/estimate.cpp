@@ -71,7 +71,10 @@ class Laid {
  public:
   Laid(const Parallelism& parallelism, const ModelCost& cost, const Topology& topology)
       : parallelism_(parallelism), cost_(cost), links_(parallelism, topology) {
-    for (const PartCost& part : cost.parts) layers_.push_back(layer(part));
+    for (const PartCost& part : cost.parts) {
+      moves_.push_back(moves(part));
+      layers_.push_back(layer(part, moves_.back()));
+    }
   }
   std::vector<LayerCost> layers() const {
     std::vector<LayerCost> chain;
@@ -84,7 +87,7 @@ class Laid {
     int64_t most = 0;
     for (size_t index : stage) {
       const PartCost& part = cost_.parts[index];
-      most = std::max(most, part.transient_bytes + (gathers(part) ? 2 * part.parameter_bytes : 0));
+      most = std::max(most, part.transient_bytes + (zero() == 3 && !moves_[index] ? 2 * part.parameter_bytes : 0));
     }
     return most;
   }
@@ -94,7 +97,7 @@ class Laid {
     for (size_t place = stage.size(); place-- > 0;) {
       const PartCost& part = cost_.parts[stage[place]];
       computed += layers_[stage[place]].backward_ns;
-      moved = std::max(moved, computed) + sum_ns(part);
+      moved = std::max(moved, computed) + (moves_[stage[place]] ? 0 : sum_ns(part));
       updated += part.update_ns / (zero() >= 1 ? parallelism_.data : 1) + gather_after_ns(part);
     }
     return std::max<int64_t>(0, moved - computed) + updated;
@@ -104,7 +107,7 @@ class Laid {
     for (size_t index : stage) {
       const PartCost& part = cost_.parts[index];
       bytes += parallelism_.microbatches * part.wire_bytes;
-      if (zero() == 3 && !gathers(part)) {
+      if (moves_[index]) {
         for (const Collective kind : {Collective::all_gather, Collective::reduce_scatter})
           bytes += parallelism_.microbatches * kMovesOfAPart * links_.wire_bytes(kind, whole_output_bytes(part));
         continue;
@@ -124,40 +127,32 @@ class Laid {
   int64_t share(int64_t bytes, int from_stage) const {
     return zero() >= from_stage ? (bytes + parallelism_.data - 1) / parallelism_.data : bytes;
   }
-  LayerCost layer(const PartCost& part) const {
-    return {.forward_ns = forward_ns(part),
-            .backward_ns = backward_ns(part) + added_ns(part),
+  LayerCost layer(const PartCost& part, bool moves) const {
+    const int64_t gather = zero() == 3 ? links_.ns(Collective::all_gather, part.parameter_bytes) : 0;
+    // With several microbatches, gradients that are cut are summed over devices in each.
+    const int64_t scatter = zero() >= 2 && parallelism_.microbatches > 1 ? scatter_ns(part) : 0;
+    // What is gathered comes before it is needed; what is moved is waited for.
+    const int64_t forward = moves ? part.forward_ns + kMovesForward * move_ns(part) : std::max(part.forward_ns, gather);
+    const int64_t backward = moves ? part.backward_ns + (kMovesOfAPart - kMovesForward) * move_ns(part)
+                                   : std::max(part.backward_ns, gather + scatter);
+    return {.forward_ns = forward,
+            .backward_ns = backward + added_ns(part),
             .state_bytes = share(part.parameter_bytes, 3) + share(part.gradient_bytes, 2) + share(part.state_bytes, 1) +
                            part.fixed_bytes,
             .activation_bytes = part.activation_bytes,
             .send_ns = 2 * links_.send_ns(part.output_bytes)};
   }
-  // Whether ZeRO 3 gathers the parameters: they stay where they are if it is less to gather the activations of all
-  // devices, and to scatter what comes of them, of which gradients need no sums.
-  bool gathers(const PartCost& part) const {
-    if (zero() != 3) return false;
-    const int64_t gathered = parallelism_.microbatches * (2 * gather_ns(part) + scatter_each_ns(part)) +
-                             (parallelism_.microbatches == 1 ? scatter_ns(part) : 0);
-    return part.output_bytes == 0 || gathered <= parallelism_.microbatches * kMovesOfAPart * move_ns(part);
+  // Whether ZeRO 3 leaves the parameters cut, as it is less to gather the activations of all devices, and to scatter
+  // what comes of them, of which gradients need no sums.
+  bool moves(const PartCost& part) const {
+    if (zero() != 3 || part.output_bytes == 0) return false;
+    const int64_t gathered = 2 * links_.ns(Collective::all_gather, part.parameter_bytes) + scatter_ns(part);
+    return gathered > kMovesOfAPart * move_ns(part);
   }
   int64_t whole_output_bytes(const PartCost& part) const { return part.output_bytes * parallelism_.data; }
   int64_t move_ns(const PartCost& part) const {
     const int64_t bytes = whole_output_bytes(part);
     return links_.ns(Collective::all_gather, bytes) + links_.ns(Collective::reduce_scatter, bytes);
-  }
-  int64_t gather_ns(const PartCost& part) const { return links_.ns(Collective::all_gather, part.parameter_bytes); }
-  // With several microbatches, gradients that are cut are summed over devices in each.
-  int64_t scatter_each_ns(const PartCost& part) const {
-    return zero() >= 2 && parallelism_.microbatches > 1 ? scatter_ns(part) : 0;
-  }
-  int64_t forward_ns(const PartCost& part) const {
-    if (zero() == 3 && !gathers(part)) return part.forward_ns + kMovesForward * move_ns(part);
-    return zero() == 3 ? std::max(part.forward_ns, gather_ns(part)) : part.forward_ns;
-  }
-  // What is gathered comes before it is needed; what is moved is waited for.
-  int64_t backward_ns(const PartCost& part) const {
-    if (zero() == 3 && !gathers(part)) return part.backward_ns + (kMovesOfAPart - kMovesForward) * move_ns(part);
-    return std::max(part.backward_ns, (zero() == 3 ? gather_ns(part) : 0) + scatter_each_ns(part));
   }
   // The gradients of all microbatches but the first are added to those before; spread over all of them.
   int64_t added_ns(const PartCost& part) const {
@@ -165,7 +160,6 @@ class Laid {
   }
   int64_t scatter_ns(const PartCost& part) const { return links_.ns(Collective::reduce_scatter, part.gradient_bytes); }
   int64_t sum_ns(const PartCost& part) const {
-    if (zero() == 3 && !gathers(part)) return 0;
     return zero() ? scatter_ns(part) : links_.ns(Collective::all_reduce, part.gradient_bytes);
   }
   int64_t gather_after_ns(const PartCost& part) const {
@@ -175,6 +169,7 @@ class Laid {
   const Parallelism& parallelism_;
   const ModelCost& cost_;
   Links links_;
+  std::vector<bool> moves_;        // by part: ZeRO 3 leaves it cut, and moves activations
   std::vector<LayerCost> layers_;  // by part
 };
 
