@@ -4,6 +4,7 @@
 #include <algorithm>
 #include <unordered_map>
 
+#include "graph/computation.h"
 #include "graph/rewrite.h"
 #include "passes/passes.h"
 #include "rules/lookup.h"
@@ -24,22 +25,6 @@ void note_merged_starts(Graph& graph, const Node& gone, NodeId kept) {
   if (gone.starts_of != kNone && gone.starts_of != other) graph.merged_starts.emplace_back(gone.starts_of, other);
   if (gone.starts_of == kNone && other != kNone) graph.merged_starts.emplace_back(other, kNone);
 }
-
-struct Key {
-  CallRef call;
-  std::vector<ValueId> inputs;
-  bool operator==(const Key& other) const {
-    return inputs == other.inputs && (call == other.call || *call == *other.call);
-  }
-};
-
-struct KeyHash {
-  size_t operator()(const Key& key) const {
-    uint64_t h = key.call->hash;
-    for (ValueId value : key.inputs) h = hash_combine(h, value);
-    return h;
-  }
-};
 
 bool is_constant(const Node& node) {
   return node.inputs.empty() && !is_collective(node) && !rule_for(node.call)->random;
@@ -126,7 +111,7 @@ void simplify(Graph& graph) {
   std::vector<bool> constrained(graph.values.size(), false);  // a user's constraint is on this very value
   for (const Constraint& constraint : graph.constraints) constrained[constraint.value] = true;
   Rewrite rewrite(graph);
-  std::unordered_map<Key, ValueId, KeyHash> seen;
+  std::unordered_map<Computation, ValueId, HashOfComputation> seen;
   for (size_t i = 0; i < graph.nodes.size(); ++i) {
     const Node& node = graph.nodes[i];
     if (!needed[i]) continue;
@@ -134,7 +119,7 @@ void simplify(Graph& graph) {
       rewrite.keep(node);
       continue;
     }
-    auto [entry, fresh] = seen.try_emplace(Key{node.call, rewrite.mapped(node).inputs}, kNone);
+    auto [entry, fresh] = seen.try_emplace(Computation{node.call, rewrite.mapped(node).inputs}, kNone);
     if (fresh) {
       rewrite.keep(node);
       entry->second = rewrite.at(node.output);

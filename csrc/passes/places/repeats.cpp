@@ -3,9 +3,11 @@
 #include "passes/places/repeats.h"
 
 #include <algorithm>
-#include <map>
 #include <numeric>
+#include <unordered_map>
 #include <utility>
+
+#include "graph/computation.h"
 
 namespace spmdx {
 
@@ -41,13 +43,13 @@ std::vector<NodeId> repeats(const Graph& graph) {
     if (number == kNone) number = input.value;
     first[input.value] = number;
   }
-  std::map<std::pair<uint64_t, std::vector<ValueId>>, NodeId> known;  // by the hash of the call
+  std::unordered_map<Computation, NodeId, HashOfComputation> known;
   for (NodeId id = 0; id < graph.nodes.size(); ++id) {
     const Node& node = graph.nodes[id];
     std::vector<ValueId> operands;
     for (const ValueId value : node.inputs) operands.push_back(first[value]);
-    const auto [at, fresh] = known.try_emplace({node.call->hash, std::move(operands)}, id);
-    if (fresh || !(*graph.nodes[at->second].call == *node.call)) continue;
+    const auto [at, fresh] = known.try_emplace(Computation{node.call, std::move(operands)}, id);
+    if (fresh) continue;
     if (is_beside[id]) found[id] = at->second;
     for (size_t r = 0; r < node.call->outputs.size(); ++r)
       first[node.output + r] = graph.nodes[at->second].output + static_cast<ValueId>(r);
