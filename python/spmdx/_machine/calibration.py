@@ -8,6 +8,7 @@ from spmdx._base.arguments import require_path
 from spmdx._machine.links import measure_levels
 from spmdx._machine.rates import measure_hardware
 from spmdx._machine.topology import Topology
+from spmdx._machine.watching import measuring
 from spmdx._world import processes
 from spmdx.errors import ShardingError, naming
 
@@ -24,7 +25,7 @@ def calibrate(path: str | os.PathLike | None = None, *, devices: int = 8) -> Top
 
     Of several processes all have to call it. What is recorded runs first. All of them measure at
     once, so that they share cores, memory and links as in a step, and agree on the figures, the
-    median of each. Exchanges between them are steps of this program.
+    median of each. Exchanges between them are steps of this program, of which the median counts.
 
     Args:
         path: a file to write the result to; None writes none. Of several processes the first one
@@ -36,7 +37,7 @@ def calibrate(path: str | os.PathLike | None = None, *, devices: int = 8) -> Top
         called with it.
 
     Raises:
-        ShardingError: no path, fewer than 2 devices, or more than 64.
+        ShardingError: no path, fewer than 2 devices, more than 64, or a step is measured.
         CommError: another process did not call it, or died.
 
     Example:
@@ -58,6 +59,7 @@ def calibrate(path: str | os.PathLike | None = None, *, devices: int = 8) -> Top
         if not is_alone:
             _C.flush(awaited=True)
             _C.wait()
+    with naming("calibrate"), measuring("calibrate"):
         topology = Topology(
             name="in-process, measured" if is_alone else "between processes, measured",
             levels=measure_levels(devices),

@@ -3,6 +3,7 @@
 
 import dataclasses
 from collections.abc import Callable
+from typing import Any
 
 import numpy as np
 import torch
@@ -12,14 +13,16 @@ from spmdx._annotate.annotation import annotate, handle_for
 from spmdx._annotate.mesh import Mesh
 from spmdx._machine.timing import agreed, least_seconds
 from spmdx._machine.topology import Level, Topology
+from spmdx._machine.watching import watched
 from spmdx._world import processes
 
 _SMALL = (1 << 9, 1 << 13)  # bytes received, which do not count
 _SIZES = (1 << 16, 1 << 18, 1 << 20, 1 << 22, 1 << 24)
-_ROUNDS = 3  # of which the median counts
+_ROUNDS = 4  # of steps, whose median counts
+_TURNS = 4  # exchanges of a step, each of which waits for the one before
+_LEAST_STEPS, _MOST_STEPS = 5, 50  # of a round
+_BYTES = 1 << 25  # that a device receives in one, as far as the number of steps allows
 _LEAST_SHARE = 0.1  # of the rate of the size with the highest one: noise has more
-_SENT_IN_A_STEP = 1 << 23  # bytes, unless one exchange has more
-_MOST_TURNS = 16  # exchanges of a step
 
 
 def measure_levels(devices: int) -> tuple[Level, ...]:
@@ -70,13 +73,15 @@ def _between(own: int) -> Level:
     all_of_them = Mesh(first_devices, (count,), ("x",))
     pairs = Mesh(first_devices[: count // 2 * 2], (count // 2, 2), ("y", "x"))
     sizes = (*_SMALL, *_SIZES)
-    rounds = [[_exchange_ns(all_of_them, size) for size in sizes] for _ in range(_ROUNDS)]
-    times = np.median(rounds, axis=0)
-    start, more = times[: len(_SMALL)].mean(), 0.0
-    if count > 2:
-        of_pairs = np.median([_exchange_ns(pairs, size) for size in _SMALL * _ROUNDS])
-        more = max(0.0, (start - of_pairs) / (count - 2))
-    a_byte, efficiency = _by_bytes(times[len(_SMALL) :] - start)
+    in_pieces, whole, of_pairs = _exchange_times(
+        [(_pieces(all_of_them, size), size) for size in sizes],
+        [(_whole(all_of_them, size), size) for size in sizes],
+        [(_pieces(pairs, size), size) for size in _SMALL],
+    )
+    start = in_pieces[: len(_SMALL)].mean()
+    more = max(0.0, (start - of_pairs.mean()) / (count - 2)) if count > 2 else 0.0
+    added = [times[len(_SMALL) :] - times[: len(_SMALL)].mean() for times in (in_pieces, whole)]
+    a_byte, efficiency = _by_bytes(np.mean(added, axis=0))
     return Level(
         latency_ns=max(0, round(start - more * (count - 1))),
         message_ns=round(more),
@@ -96,34 +101,74 @@ def _by_bytes(times: np.ndarray) -> tuple[int, tuple[tuple[float, float], ...]]:
     return a_byte, tuple(zip(sizes.tolist(), shares.tolist(), strict=True))
 
 
-def _exchange_ns(mesh: Mesh, received: int) -> float:
-    """Of an all_to_all along "x" by which each device receives so many bytes.
+def _exchange_times(*groups: list[tuple[Callable[[], None], int]]) -> list[np.ndarray]:
+    """Nanoseconds of an exchange of each step, which gives a device so many bytes.
 
-    It is what steps take longer for it than without.
+    What else the machine does changes over time, so that all of them come in each round.
+    """
+    taken: list[list[list[float]]] = [[[] for _ in group] for group in groups]
+    for _ in range(_ROUNDS):
+        for group, times in zip(groups, taken, strict=True):
+            for (step, received), found in zip(group, times, strict=True):
+                step()
+                processes.barrier()
+                many = max(_LEAST_STEPS, min(_MOST_STEPS, _BYTES // (received * _TURNS)))
+                found += [_an_exchange_ns(run["ranges"]) for run in watched(step, many)]
+    return [np.array([agreed(float(np.median(found))) for found in times]) for times in taken]
+
+
+def _an_exchange_ns(ranges: list[dict[str, Any]]) -> float:
+    """From the first of a step to its end, less what is computed meanwhile."""
+    ran = [r for r in ranges if r["kind"] == "node"]
+    moved = [r for r in ran if r["wire"]]
+    began = min(r["start_ns"] for r in moved)
+    computed = [r["longest_ns"] for r in ran if not r["wire"] and r["start_ns"] >= began]
+    return (max(r["end_ns"] for r in ran) - began - sum(computed)) / len(moved)
+
+
+def _pieces(mesh: Mesh, received: int) -> Callable[[], None]:
+    """A step in which each device receives so many bytes from the others of "x", again and again.
+
+    The value is of rows and of columns in turn: an all_to_all.
     """
     size = mesh.shape()["x"]
     columns = max(1, received // (4 * (size - 1)))
-    turns = max(2, min(_MOST_TURNS, _SENT_IN_A_STEP // received))
-    moved, kept = (
-        least_seconds(_exchanging(mesh, [size, size * columns], turns, specs), 10)
-        for specs in (((None, "x"), ("x", None)), (("x", None), ("x", None)))
-    )
-    return max(1.0, 1e9 * (moved - kept) / turns)
+
+    def turned(value: torch.Tensor, turn: int) -> torch.Tensor:
+        return _laid(value * 1.0, mesh, (("x", None), (None, "x"))[turn % 2])
+
+    return _exchanging(mesh, [size, size * columns], turned)
+
+
+def _whole(mesh: Mesh, received: int) -> Callable[[], None]:
+    """A step in which each device receives so many bytes from one other, again and again.
+
+    The value's rows move on by one: a collective_permute.
+    """
+    size = mesh.shape()["x"]
+
+    def moved_on(value: torch.Tensor, _: int) -> torch.Tensor:
+        return _laid(value.roll(1, 0) * 1.0, mesh, ("x", None))
+
+    return _exchanging(mesh, [size, max(1, received // 4)], moved_on)
 
 
 def _exchanging(
-    mesh: Mesh, shape: list[int], turns: int, specs: tuple[tuple, tuple]
+    mesh: Mesh, shape: list[int], moved: Callable[[torch.Tensor, int], torch.Tensor]
 ) -> Callable[[], None]:
-    """A step in which a value of rows lies in turn as the specs say."""
-    rows = torch.ones(shape).to("spmdx")
-    annotate(rows, handle_for(rows, mesh, ("x", None)))
+    rows = _laid(torch.ones(shape).to("spmdx"), mesh, ("x", None))
 
     def step() -> None:
         value = rows
-        for turn in range(turns):
-            value = value * 1.0
-            annotate(value, handle_for(value, mesh, specs[turn % 2]))
+        for turn in range(_TURNS):
+            value = moved(value, turn + 1)
+        value = value + 1.0  # which reads the last one
         _C.flush(awaited=True)
         _C.wait()
 
     return step
+
+
+def _laid(value: torch.Tensor, mesh: Mesh, spec: tuple) -> torch.Tensor:
+    annotate(value, handle_for(value, mesh, spec))
+    return value

@@ -1,7 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 """Measuring: steps are called, first as they are, then with times taken of each op."""
 
-import threading
 import time
 from collections import defaultdict
 from collections.abc import Callable
@@ -10,10 +9,9 @@ from typing import Any
 import numpy as np
 
 import spmdx._C as _C
+from spmdx._machine.watching import measuring, watched
 from spmdx._report.profile import MeasuredOp, Profile
 from spmdx.errors import ShardingError, naming
-
-_one_at_a_time = threading.Lock()
 
 
 def profile(step: Callable[[], Any], *, steps: int = 5, warmup: int = 2) -> Profile:
@@ -49,15 +47,8 @@ def profile(step: Callable[[], Any], *, steps: int = 5, warmup: int = 2) -> Prof
     """
     with naming("profile"):
         _check(step, steps, warmup)
-        if not _one_at_a_time.acquire(blocking=False):
-            raise ShardingError(
-                "another thread measures a step. Expected one measurement at a time. Call "
-                "spmdx.profile when that one has returned."
-            )
-    try:
+    with measuring("profile"):
         return _profile(step, steps, warmup)
-    finally:
-        _one_at_a_time.release()
 
 
 def _check(step: Any, steps: Any, warmup: Any) -> None:
@@ -98,7 +89,7 @@ def _profile(step: Callable[[], Any], steps: int, warmup: int) -> Profile:
         _called(step)
     made = _C.counters()["plans_compiled"]
     whole = [_timed(step) for _ in range(steps)]
-    runs = _observed(step, steps)
+    runs = watched(lambda: _called(step), steps)
     made = _C.counters()["plans_compiled"] - made
     with naming("profile"):
         _require_same(runs)
@@ -120,21 +111,6 @@ def _timed(step: Callable[[], Any]) -> tuple[int, int]:
     began = time.perf_counter_ns()
     returned = _called(step)
     return time.perf_counter_ns() - began, returned - began
-
-
-def _observed(step: Callable[[], Any], steps: int) -> list[dict[str, Any]]:
-    """What was measured in each step."""
-    runs = []
-    _C.watch_for_times(True)
-    try:
-        _C.take_measured()
-        for _ in range(steps):
-            _called(step)
-            runs.append(_C.take_measured())
-    finally:
-        _C.watch_for_times(False)
-        _C.take_measured()
-    return runs
 
 
 def _require_same(runs: list[dict[str, Any]]) -> None:

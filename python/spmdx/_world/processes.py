@@ -17,7 +17,7 @@ import torch.distributed as dist
 
 import spmdx._C as _C
 from spmdx._base import logs
-from spmdx._world import devices, hardware, rendezvous
+from spmdx._world import devices, gloo, hardware, rendezvous
 from spmdx._world.store import FAR, clone_of
 from spmdx.errors import CommError, located, name_of_file, user_line
 
@@ -128,7 +128,7 @@ def _make_group(name: str) -> Any:
     store = dist.PrefixStore(f"group/{name}", clone_of(_world.store))
     if name.startswith("data") and _world.carrier == "nccl":
         return _nccl_group(store)
-    return dist.ProcessGroupGloo(store, _world.index, _world.count, FAR)
+    return gloo.group(store, _world.index, _world.count)
 
 
 def _nccl_group(store: Any) -> Any:
