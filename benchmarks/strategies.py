@@ -2,7 +2,7 @@
 """Strategies that spmdx.auto.search lists: their steps as predicted, and as measured.
 
     python benchmarks/strategies.py [--processes 2 4 8] [--models gpt mlp] [--rounds 5]
-                                    [--most 24] [--json figures.json]
+                                    [--most 24] [--no-links] [--json figures.json]
 
 Starts processes of one thread and one device each, which measure themselves and their links
 (spmdx.calibrate), search, and run what the search lists: the chosen strategy, the best of each
@@ -160,7 +160,7 @@ def run_rank(options):
         if rank == 0:
             print(json.dumps({"processes": world, **told}), flush=True)
 
-    links = strategy_links.measure_all(options.rounds)
+    links = strategy_links.measure_all(options.rounds) if options.links else []
     level = dataclasses.asdict(spmdx.get_topology().levels[-1])
     say(level=level, links=[dataclasses.asdict(link) for link in links])
     for name in options.models:
@@ -176,7 +176,8 @@ def run_rank(options):
 
 def start(options, processes, folder):
     arguments = ["--rounds", options.rounds, "--most", options.most, "--models", *options.models]
-    command = [sys.executable, __file__, *map(str, arguments), "--store", f"{folder}/store"]
+    arguments += ["--store", f"{folder}/store", "--links" if options.links else "--no-links"]
+    command = [sys.executable, __file__, *map(str, arguments)]
     shared = {"WORLD_SIZE": str(processes), "OMP_NUM_THREADS": "1", "SPMDX_NUM_DEVICES": "1"}
     return [
         subprocess.Popen(
@@ -194,6 +195,7 @@ def parse():
     parser.add_argument("--processes", type=int, nargs="+", default=[2, 4, 8])
     parser.add_argument("--models", nargs="*", choices=KINDS, default=list(KINDS))
     parser.add_argument("--rounds", type=int, default=5)
+    parser.add_argument("--links", action=argparse.BooleanOptionalAction, default=True)
     parser.add_argument("--most", type=int, default=24, help="strategies of a search that run")
     parser.add_argument("--json", type=Path, help="write the figures here, too")
     parser.add_argument("--store", help=argparse.SUPPRESS)
@@ -211,7 +213,7 @@ def main():
             children = start(options, processes, folder)
             for line in children[0].stdout:
                 figures.append(json.loads(line))
-                if "links" in figures[-1]:
+                if figures[-1].get("links"):
                     show_links(console, figures[-1])
                 else:
                     show_model(console, figures[-1], summary)
