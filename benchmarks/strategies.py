@@ -161,8 +161,9 @@ def run_rank(options):
             print(json.dumps({"processes": world, **told}), flush=True)
 
     links = strategy_links.measure_all(options.rounds) if options.links else []
-    level = dataclasses.asdict(spmdx.get_topology().levels[-1])
-    say(level=level, links=[dataclasses.asdict(link) for link in links])
+    if links:
+        level = dataclasses.asdict(spmdx.get_topology().levels[-1])
+        say(level=level, links=[dataclasses.asdict(link) for link in links])
     for name in options.models:
         rows, seconds = measure_model(name, options.rounds, options.most)
         say(model=name, search_s=seconds, rows=[dataclasses.asdict(row) for row in rows])
@@ -213,7 +214,7 @@ def main():
             children = start(options, processes, folder)
             for line in children[0].stdout:
                 figures.append(json.loads(line))
-                if figures[-1].get("links"):
+                if "links" in figures[-1]:
                     show_links(console, figures[-1])
                 else:
                     show_model(console, figures[-1], summary)

@@ -81,7 +81,7 @@ py::dict as_dict(const Topology& topology) {
     levels.append(py::dict("devices"_a = level.devices, "latency_ns"_a = level.latency_ns,
                            "message_ns"_a = level.message_ns, "picoseconds_per_byte"_a = level.picoseconds_per_byte,
                            "algorithm"_a = std::string(name(level.algorithm)),
-                           "efficiency"_a = as_points(level.efficiency)));
+                           "efficiency"_a = as_points(level.efficiency), "processor_usage"_a = level.processor_usage));
   return py::dict("levels"_a = levels, "hardware"_a = as_dict(topology.hardware));
 }
 
@@ -93,7 +93,7 @@ Topology from_dict(const py::dict& fields) {
     const auto at = [&](const char* name) { return level[name].cast<int64_t>(); };
     topology.levels.push_back({at("devices"), at("latency_ns"), at("message_ns"), at("picoseconds_per_byte"),
                                algorithm_named(level["algorithm"].cast<std::string>()),
-                               from_points(level["efficiency"])});
+                               from_points(level["efficiency"]), level["processor_usage"].cast<double>()});
   }
   topology.hardware = hardware_from(fields["hardware"].cast<py::dict>());
   check(topology);

@@ -138,12 +138,21 @@ int64_t Topology::cost_ns(Collective kind, int64_t bytes, const Group& group) co
   return slowest.latency_ns + slowest.message_ns * messages(kind, group.size()) + transfer_ns(slowest, bytes);
 }
 
+int64_t Level::busy_ns(int64_t collective_ns) const {
+  return static_cast<int64_t>(processor_usage * static_cast<double>(collective_ns));
+}
+
 void check(const Topology& topology) {
   if (topology.levels.size() > Group::kMostLevels)
     throw ShardingError("the topology has " + std::to_string(topology.levels.size()) + " levels. Expected at most " +
                         std::to_string(Group::kMostLevels) + ". Join those that are about as fast.");
-  for (size_t level = 0; level < topology.levels.size(); ++level)
+  for (size_t level = 0; level < topology.levels.size(); ++level) {
     check_points("the efficiency of level " + std::to_string(level), topology.levels[level].efficiency);
+    const double usage = topology.levels[level].processor_usage;
+    if (!(usage >= 0 && usage <= 1))  // nor is it nan
+      throw ShardingError("processor_usage of level " + std::to_string(level) + " is " + std::to_string(usage) +
+                          ". Expected from 0 to 1. Write 0 for links that carry by themselves.");
+  }
 }
 
 std::vector<std::string_view> topology_names() {

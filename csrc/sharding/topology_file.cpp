@@ -73,12 +73,16 @@ Level parse_level(Cursor& text) {
       level.efficiency = parse_efficiency(text);
       return;
     }
+    if (key == "processor_usage") {
+      level.processor_usage = text.number<double>("a share");
+      return;
+    }
     int64_t* field = key == "devices"                ? &level.devices
                      : key == "latency_ns"           ? &level.latency_ns
                      : key == "message_ns"           ? &level.message_ns
                      : key == "picoseconds_per_byte" ? &level.picoseconds_per_byte
                                                      : nullptr;
-    if (!field) fail_at(key, "devices, latency_ns, message_ns, picoseconds_per_byte, algorithm, efficiency");
+    if (!field) fail_at(key, "devices, latency_ns, message_ns, picoseconds_per_byte, algorithm, efficiency, processor_usage");
     *field = number<int64_t>(text, key);
   });
   return level;

@@ -43,6 +43,9 @@ class Links {
   int64_t send_ns(int64_t bytes) const {
     return bytes == 0 ? 0 : topology_.cost_ns(Collective::send_recv, bytes, Group(2, pipe_level_));
   }
+  // How long a device does not compute for what moves so long along "data", or between stages.
+  int64_t busy_ns(int64_t ns) const { return topology_.levels[group_.level()].busy_ns(ns); }
+  int64_t busy_sending_ns(int64_t ns) const { return topology_.levels[pipe_level_].busy_ns(ns); }
 
  private:
   int64_t of(Collective kind, int64_t bytes, const Group& group) const {
@@ -93,14 +96,16 @@ class Laid {
   }
   // What follows the last backward pass: its gradients' sums, most of them beside it, and the update.
   int64_t tail_ns(std::span<const size_t> stage) const {
-    int64_t computed = 0, moved = 0, updated = 0;
+    int64_t computed = 0, moved = 0, updated = 0, busy = 0;
     for (size_t place = stage.size(); place-- > 0;) {
       const PartCost& part = cost_.parts[stage[place]];
       computed += layers_[stage[place]].backward_ns;
-      moved = std::max(moved, computed) + (moves_[stage[place]] ? 0 : sum_ns(part));
+      const int64_t sum = moves_[stage[place]] ? 0 : sum_ns(part);
+      moved = std::max(moved, computed) + sum;
+      busy += links_.busy_ns(sum);
       updated += part.update_ns / (zero() >= 1 ? parallelism_.data : 1) + gather_after_ns(part);
     }
-    return std::max<int64_t>(0, moved - computed) + updated;
+    return std::max(busy, moved - computed) + updated;
   }
   int64_t wire_bytes(std::span<const size_t> stage) const {
     int64_t bytes = 0;
@@ -121,6 +126,7 @@ class Laid {
     return bytes;
   }
   int64_t send_ns(size_t part) const { return links_.send_ns(cost_.parts[part].output_bytes); }
+  int64_t busy_sending_ns(int64_t ns) const { return links_.busy_sending_ns(ns); }
 
  private:
   int zero() const { return parallelism_.zero; }
@@ -132,9 +138,10 @@ class Laid {
     // With several microbatches, gradients that are cut are summed over devices in each.
     const int64_t scatter = zero() >= 2 && parallelism_.microbatches > 1 ? scatter_ns(part) : 0;
     // What is gathered comes before it is needed; what is moved is waited for.
-    const int64_t forward = moves ? part.forward_ns + kMovesForward * move_ns(part) : std::max(part.forward_ns, gather);
+    const int64_t forward =
+        moves ? part.forward_ns + kMovesForward * move_ns(part) : beside(part.forward_ns, gather);
     const int64_t backward = moves ? part.backward_ns + (kMovesOfAPart - kMovesForward) * move_ns(part)
-                                   : std::max(part.backward_ns, gather + scatter);
+                                   : beside(part.backward_ns, gather + scatter);
     return {.forward_ns = forward,
             .backward_ns = backward + added_ns(part),
             .state_bytes = share(part.parameter_bytes, 3) + share(part.gradient_bytes, 2) + share(part.state_bytes, 1) +
@@ -142,6 +149,7 @@ class Laid {
             .activation_bytes = part.activation_bytes,
             .send_ns = 2 * links_.send_ns(part.output_bytes)};
   }
+  int64_t beside(int64_t computed, int64_t moved) const { return std::max(computed + links_.busy_ns(moved), moved); }
   // Whether ZeRO 3 leaves the parameters cut, as it is less to gather the activations of all devices, and to scatter
   // what comes of them, of which gradients need no sums.
   bool moves(const PartCost& part) const {
@@ -203,12 +211,17 @@ StageEstimate estimate_stage(std::span<const LayerCost> layers, std::span<const 
   return stage;
 }
 
-// Sends keep no device from computing, but the links of a rank in the middle carry four for each microbatch and chunk.
-int64_t pipelined_ns(const Schedule& schedule, const std::vector<StageEstimate>& stages, int64_t send) {
+// Sends keep a device from computing for `busy` only, but the links of a rank in the middle carry four for each
+// microbatch and chunk.
+int64_t pipelined_ns(const Schedule& schedule, const std::vector<StageEstimate>& stages, int64_t send,
+                     int64_t busy_sending) {
   std::vector<StageTimes> times;
-  for (const StageEstimate& stage : stages)
-    times.push_back({static_cast<double>(stage.forward_ns), static_cast<double>(stage.backward_ns) / 2,
-                     static_cast<double>(stage.backward_ns) / 2});
+  for (const StageEstimate& stage : stages) {
+    const bool is_at_an_end = &stage == &stages.front() || &stage == &stages.back();
+    const double busy_ns = static_cast<double>((is_at_an_end ? 1 : 2) * busy_sending);
+    times.push_back({static_cast<double>(stage.forward_ns) + busy_ns,
+                     static_cast<double>(stage.backward_ns) / 2 + busy_ns, static_cast<double>(stage.backward_ns) / 2});
+  }
   const int64_t busy = (schedule.ranks.size() > 2 ? 4 : 2) * schedule.num_chunks() * schedule.num_microbatches() * send;
   return std::max(busy, static_cast<int64_t>(simulate(in_halves(schedule), times, static_cast<double>(send)).total));
 }
@@ -266,7 +279,7 @@ Estimate estimate(const Parallelism& parallelism, const ModelCost& cost, const T
   all.peak_bytes = *std::ranges::max_element(bytes_of_rank);
   all.wire_bytes = *std::ranges::max_element(received);
   const int64_t alone = parallelism.microbatches * (stages[0].forward_ns + stages[0].backward_ns);
-  all.step_ns = (piped ? pipelined_ns(schedule, stages, send) : alone) + tail;
+  all.step_ns = (piped ? pipelined_ns(schedule, stages, send, laid.busy_sending_ns(send)) : alone) + tail;
   return all;
 }
 

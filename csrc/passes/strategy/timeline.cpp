@@ -13,7 +13,8 @@ namespace {
 // When lanes are free: of kernels and of the links of each level, at every coordinate of the stage axis.
 class Lanes {
  public:
-  Lanes(const Graph& graph, const Topology& topology) : graph_(graph), per_rank_(1 + topology.levels.size()) {
+  Lanes(const Graph& graph, const Topology& topology)
+      : graph_(graph), topology_(topology), per_rank_(1 + topology.levels.size()) {
     if (const int axis = axis_of_places(graph); axis >= 0) ranks_ = graph.mesh->axes()[axis].size;
     if (graph.mesh) levels_ = sub_axis_levels(graph.mesh, topology);
     slowest_ = topology.levels.size() - 1;
@@ -27,26 +28,31 @@ class Lanes {
     if (span.wire) span.level = node.sub_axes ? level_of(levels_, node.sub_axes) : slowest_;
     return span;
   }
-  // The span as soon as its lanes are free, which are its own until it ends.
+  // The span as soon as its lanes are free, which are its own until it ends. Kernels of its devices wait as long as
+  // links need the processor.
   Span take(Span span) {
     const int64_t ns = span.end_ns - span.start_ns;
-    for_each(span, [&](int64_t& free_at) { span.start_ns = std::max(span.start_ns, free_at); });
+    const size_t lane = span.wire ? 1 + span.level : kKernels;
+    for_each(span, lane, [&](int64_t& free_at) { span.start_ns = std::max(span.start_ns, free_at); });
     span.end_ns = span.start_ns + ns;
-    for_each(span, [&](int64_t& free_at) { free_at = span.end_ns; });
+    for_each(span, lane, [&](int64_t& free_at) { free_at = span.end_ns; });
+    if (span.wire)
+      for_each(span, kKernels, [&](int64_t& free_at) { free_at += topology_.levels[span.level].busy_ns(ns); });
     return span;
   }
 
  private:
   int64_t rank_of(const Place& place) const { return place.whole() ? -1 : place.stage % ranks_; }
   template <typename Visit>
-  void for_each(const Span& span, Visit&& visit) {
-    const size_t lane = span.wire ? 1 + span.level : 0;
+  void for_each(const Span& span, size_t lane, Visit&& visit) {
     for (int64_t rank = 0; rank < ranks_; ++rank)
       if (span.rank < 0 || rank == span.rank || rank == span.from)
         visit(free_at_[static_cast<size_t>(rank) * per_rank_ + lane]);
   }
 
+  static constexpr size_t kKernels = 0;  // their lane; behind it are those of links
   const Graph& graph_;
+  const Topology& topology_;
   size_t per_rank_, slowest_ = 0;
   int64_t ranks_ = 1;
   std::vector<uint8_t> levels_;

@@ -18,8 +18,8 @@ struct Span {
 };
 
 // Devices of each coordinate of the stage axis have a lane of kernels and one for the links of each level, in program
-// order; a node starts when its operands are there and its lanes are free: what is sent is on those of both ends. Nodes
-// that take no time are left out. REQUIRES: a compiled graph.
+// order; a node starts when its operands are there and its lanes are free: what is sent is on those of both ends, and
+// takes their processors as its level says. Nodes that take no time are left out. REQUIRES: a compiled graph.
 std::vector<Span> time_line(const Graph& graph, const Topology& topology);
 // When the last one ends.
 int64_t step_ns(const std::vector<Span>& spans);

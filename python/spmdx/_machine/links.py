@@ -2,24 +2,23 @@
 """The links between devices, measured: within this process, and between processes."""
 
 import dataclasses
-from collections.abc import Callable
 from typing import Any
 
 import numpy as np
 import torch
 
 import spmdx._C as _C
-from spmdx._annotate.annotation import annotate, handle_for
 from spmdx._annotate.mesh import Mesh
+from spmdx._machine.exchanges import TURNS, Step, in_pieces, whole
 from spmdx._machine.timing import agreed, least_seconds
 from spmdx._machine.topology import Level, Topology
+from spmdx._machine.usage import processor_usage
 from spmdx._machine.watching import watched
 from spmdx._world import processes
 
 _SMALL = (1 << 9, 1 << 13)  # bytes received, which do not count
 _SIZES = (1 << 16, 1 << 18, 1 << 20, 1 << 22, 1 << 24)
 _ROUNDS = 4  # of steps, whose median counts
-_TURNS = 4  # exchanges of a step, each of which waits for the one before
 _LEAST_STEPS, _MOST_STEPS = 5, 50  # of a round
 _BYTES = 1 << 25  # that a device receives in one, as far as the number of steps allows
 _LEAST_SHARE = 0.1  # of the rate of the size with the highest one: noise has more
@@ -73,20 +72,21 @@ def _between(own: int) -> Level:
     all_of_them = Mesh(first_devices, (count,), ("x",))
     pairs = Mesh(first_devices[: count // 2 * 2], (count // 2, 2), ("y", "x"))
     sizes = (*_SMALL, *_SIZES)
-    in_pieces, whole, of_pairs = _exchange_times(
-        [(_pieces(all_of_them, size), size) for size in sizes],
-        [(_whole(all_of_them, size), size) for size in sizes],
-        [(_pieces(pairs, size), size) for size in _SMALL],
+    *kinds, of_pairs = _exchange_times(
+        [(in_pieces(all_of_them, size), size) for size in sizes],
+        [(whole(all_of_them, size), size) for size in sizes],
+        [(in_pieces(pairs, size), size) for size in _SMALL],
     )
-    start = in_pieces[: len(_SMALL)].mean()
+    start = kinds[0][: len(_SMALL)].mean()
     more = max(0.0, (start - of_pairs.mean()) / (count - 2)) if count > 2 else 0.0
-    added = [times[len(_SMALL) :] - times[: len(_SMALL)].mean() for times in (in_pieces, whole)]
+    added = [times[len(_SMALL) :] - times[: len(_SMALL)].mean() for times in kinds]
     a_byte, efficiency = _by_bytes(np.mean(added, axis=0))
     return Level(
         latency_ns=max(0, round(start - more * (count - 1))),
         message_ns=round(more),
         picoseconds_per_byte=a_byte,
         efficiency=efficiency,
+        processor_usage=processor_usage(all_of_them),
     )
 
 
@@ -101,7 +101,7 @@ def _by_bytes(times: np.ndarray) -> tuple[int, tuple[tuple[float, float], ...]]:
     return a_byte, tuple(zip(sizes.tolist(), shares.tolist(), strict=True))
 
 
-def _exchange_times(*groups: list[tuple[Callable[[], None], int]]) -> list[np.ndarray]:
+def _exchange_times(*groups: list[tuple[Step, int]]) -> list[np.ndarray]:
     """Nanoseconds of an exchange of each step, which gives a device so many bytes.
 
     What else the machine does changes over time, so that all of them come in each round.
@@ -112,7 +112,7 @@ def _exchange_times(*groups: list[tuple[Callable[[], None], int]]) -> list[np.nd
             for (step, received), found in zip(group, times, strict=True):
                 step()
                 processes.barrier()
-                many = max(_LEAST_STEPS, min(_MOST_STEPS, _BYTES // (received * _TURNS)))
+                many = max(_LEAST_STEPS, min(_MOST_STEPS, _BYTES // (received * TURNS)))
                 found += [_an_exchange_ns(run["ranges"]) for run in watched(step, many)]
     return [np.array([agreed(float(np.median(found))) for found in times]) for times in taken]
 
@@ -121,54 +121,8 @@ def _an_exchange_ns(ranges: list[dict[str, Any]]) -> float:
     """From the first of a step to its end, less what is computed meanwhile."""
     ran = [r for r in ranges if r["kind"] == "node"]
     moved = [r for r in ran if r["wire"]]
+    if not moved:  # of pairs: this process is left over, and most are not
+        return 0.0
     began = min(r["start_ns"] for r in moved)
     computed = [r["longest_ns"] for r in ran if not r["wire"] and r["start_ns"] >= began]
     return (max(r["end_ns"] for r in ran) - began - sum(computed)) / len(moved)
-
-
-def _pieces(mesh: Mesh, received: int) -> Callable[[], None]:
-    """A step in which each device receives so many bytes from the others of "x", again and again.
-
-    The value is of rows and of columns in turn: an all_to_all.
-    """
-    size = mesh.shape()["x"]
-    columns = max(1, received // (4 * (size - 1)))
-
-    def turned(value: torch.Tensor, turn: int) -> torch.Tensor:
-        return _laid(value * 1.0, mesh, (("x", None), (None, "x"))[turn % 2])
-
-    return _exchanging(mesh, [size, size * columns], turned)
-
-
-def _whole(mesh: Mesh, received: int) -> Callable[[], None]:
-    """A step in which each device receives so many bytes from one other, again and again.
-
-    The value's rows move on by one: a collective_permute.
-    """
-    size = mesh.shape()["x"]
-
-    def moved_on(value: torch.Tensor, _: int) -> torch.Tensor:
-        return _laid(value.roll(1, 0) * 1.0, mesh, ("x", None))
-
-    return _exchanging(mesh, [size, max(1, received // 4)], moved_on)
-
-
-def _exchanging(
-    mesh: Mesh, shape: list[int], moved: Callable[[torch.Tensor, int], torch.Tensor]
-) -> Callable[[], None]:
-    rows = _laid(torch.ones(shape).to("spmdx"), mesh, ("x", None))
-
-    def step() -> None:
-        value = rows
-        for turn in range(_TURNS):
-            value = moved(value, turn + 1)
-        value = value + 1.0  # which reads the last one
-        _C.flush(awaited=True)
-        _C.wait()
-
-    return step
-
-
-def _laid(value: torch.Tensor, mesh: Mesh, spec: tuple) -> torch.Tensor:
-    annotate(value, handle_for(value, mesh, spec))
-    return value

@@ -32,9 +32,13 @@ class Level:
         efficiency: points of bytes that a device receives, and the share of the bandwidth that
             collectives of so many reach; linear between two points, constant outside of them. Of
             more bytes none may take less time. Empty: all of it.
+        processor_usage: of the time of a collective, the share for which its devices do not
+            compute, though nothing waits for it: 0 where links carry by themselves, 1 where the
+            cores that compute have to move the bytes.
 
     Raises:
-        ShardingError: the efficiency is no pairs of numbers; :class:`Topology` checks the rest.
+        ShardingError: the efficiency is no pairs of numbers, or processor_usage no number;
+            :class:`Topology` checks the rest.
 
     Example:
         >>> import spmdx
@@ -48,6 +52,7 @@ class Level:
     picoseconds_per_byte: int = 500
     algorithm: str = "doubling"
     efficiency: tuple[tuple[float, float], ...] = ()
+    processor_usage: float = 0.0
 
     def __post_init__(self) -> None:
         with naming("Level"):
@@ -56,7 +61,13 @@ class Level:
                 raise ShardingError(
                     f"efficiency is {self.efficiency!r}. Expected {expected}. Write {example}."
                 )
+            usage = self.processor_usage
+            if isinstance(usage, bool) or not isinstance(usage, int | float):
+                raise ShardingError(
+                    f"processor_usage is {usage!r}. Expected a number from 0 to 1. Write 0."
+                )
         object.__setattr__(self, "efficiency", as_points(self.efficiency))
+        object.__setattr__(self, "processor_usage", float(self.processor_usage))
 
 
 @dataclasses.dataclass(frozen=True)
@@ -121,7 +132,7 @@ class Topology:
     def _numbers(self) -> Iterator[tuple[str, Any]]:
         for i, level in enumerate(self.levels):
             for field, value in dataclasses.asdict(level).items():
-                if field not in ("algorithm", "efficiency"):
+                if field not in ("algorithm", "efficiency", "processor_usage"):
                     yield f"{field} of level {i}", value
 
     @classmethod

@@ -204,7 +204,8 @@ TEST(named_topologies) {
 TEST(topology_files_say_what_differs_from_in_process) {
   const Topology read = parse_topology(R"({"name": "two racks",
     "levels": [{"devices": 8, "latency_ns": 8000, "message_ns": 500, "picoseconds_per_byte": 4},
-               {"latency_ns": 15000, "algorithm": "ring", "efficiency": [[1e6, 0.5], [1e8, 1]]}],
+               {"latency_ns": 15000, "algorithm": "ring", "efficiency": [[1e6, 0.5], [1e8, 1]],
+                "processor_usage": 0.25}],
     "hardware": {"name": "fast", "memory_bytes_per_second": 3.35e12, "flops_per_second": {"f32": 67e12, "bf16": 989e12},
                  "product_efficiency": [[1e9, 0.5], [1e12, 1]], "memory_efficiency": [], "launch_ns": 900}})");
   const Hardware fast{.name = "fast",
@@ -214,7 +215,7 @@ TEST(topology_files_say_what_differs_from_in_process) {
                       .product_efficiency = {{1e9, 0.5}, {1e12, 1}},
                       .launch_ns = 900};
   CHECK_EQ(
-      read == (Topology{.levels = {{8, 8'000, 500, 4}, {0, 15'000, 50, 500, Algorithm::ring, {{1e6, 0.5}, {1e8, 1}}}},
+      read == (Topology{.levels = {{8, 8'000, 500, 4}, {0, 15'000, 50, 500, Algorithm::ring, {{1e6, 0.5}, {1e8, 1}}, 0.25}},
                         .hardware = fast}),
       true);
   CHECK_EQ(topology_from("gloo") == topology_named("gloo"), true);
@@ -234,6 +235,8 @@ TEST(topology_files_that_are_none_are_refused) {
   refused(R"({"name": "x", "levels": [{"devices": -1}]})", "devices is out of range. Expected at least 0 and below");
   refused(R"({"name": "x", "levels": [{"message_ns": 0.5}]})", "found '.5}]}'. Expected '}'.");
   refused(R"({"name": "x", "levels": [{"efficiency": [[1e6, 2]]}]})", "a share of the efficiency of level 0 is 2.");
+  refused(R"({"name": "x", "levels": [{}, {"processor_usage": 1.5}]})",
+          "processor_usage of level 1 is 1.500000. Expected from 0 to 1. Write 0 for links that carry by themselves.");
   const auto refused_hardware = [&](const std::string& fields, const std::string& why) {
     refused(R"({"name": "x", "levels": [{}], "hardware": {)" + fields + "}}", why);
   };

@@ -17,7 +17,12 @@ TWO_LEVELS = spmdx.Topology(
     "two levels",
     (
         Level(picoseconds_per_byte=4),
-        Level(latency_ns=9_000, picoseconds_per_byte=9_000, efficiency=((1e3, 0.5), (1e5, 1.0))),
+        Level(
+            latency_ns=9_000,
+            picoseconds_per_byte=9_000,
+            efficiency=((1e3, 0.5), (1e5, 1.0)),
+            processor_usage=0.5,
+        ),
     ),
 )
 
@@ -101,6 +106,20 @@ def test_a_topology_goes_through_a_file(tmp_path):
 def test_shares_of_links_that_are_none_are_refused(points, said):
     with pytest.raises(spmdx.ShardingError, match=said):
         spmdx.Topology("mine", (Level(efficiency=points),))
+
+
+@pytest.mark.parametrize(
+    ("usage", "said"),
+    [
+        ("all", "processor_usage is 'all'. Expected a number from 0 to 1"),
+        (True, "processor_usage is True. Expected a number from 0 to 1"),
+        (-0.1, "processor_usage of level 0 is -0.1.* Expected from 0 to 1"),
+        (float("nan"), "processor_usage of level 0 is nan. Expected from 0 to 1"),
+    ],
+)
+def test_what_no_link_uses_of_a_processor_is_refused(usage, said):
+    with pytest.raises(spmdx.ShardingError, match=said):
+        spmdx.Topology("mine", (Level(processor_usage=usage),))
 
 
 def test_spmdx_opt_reads_what_is_saved(tmp_path, spmdx_opt):
