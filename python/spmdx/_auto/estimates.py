@@ -158,13 +158,14 @@ class Estimates:
 class Promise:
     """What strategies may take: estimates, corrected by whole plans of those most like them.
 
-    Plans choose what is cheapest to compute again: half of what is estimated for that counts.
+    Plans choose what is cheapest to compute again: half of what is estimated for that counts,
+    until they tell.
     """
 
     def __init__(self, estimated: list[Estimated]):
         self._left = {id(e): e for e in estimated}
         self._once = {key: float(_once_ns(e)) for key, e in self._left.items()}
-        self._near: dict[int, tuple[int, list[float]]] = {}  # how far, and ratios there
+        self._near, self._again = _Nearest(), _Nearest()
         self._known: set[int] = set()
         self._ratios: list[float] = []  # of all that is known
 
@@ -185,21 +186,22 @@ class Promise:
             return
         is_usual = ratio > 1 / ANOTHER_WAY
         for key, other in self._left.items():
-            far = _unlike(estimated.parallelism, other.parallelism)
-            nearest, ratios = self._near.get(key, (far, []))
             is_like = is_usual or axes_of(estimated.parallelism) == axes_of(other.parallelism)
-            if key not in self._known and is_like and far <= nearest:
-                ratios = [*ratios, ratio] if far == nearest else [ratio]
-                self._near[key] = far, ratios
-                self._once[key] = _once_ns(other) * sum(ratios) / len(ratios)
+            if key not in self._known and is_like:
+                self._near.tell(other, estimated, ratio)
+                self._once[key] = _once_ns(other) * self._near.of(other, 1.0)
 
     def step_ns(self, estimated: Estimated) -> float:
         """What this one may take, or takes."""
-        return self._once[id(estimated)] + estimated.estimate.recomputed_ns / 2
+        again_ns = estimated.estimate.recomputed_ns
+        return self._once[id(estimated)] + again_ns * self._again.of(estimated, 0.5)
 
-    def settle(self, estimated: Estimated) -> None:
-        """What this one takes is known."""
-        del self._left[id(estimated)]
+    def settle(self, estimated: Estimated, again_ns: int) -> None:
+        """What this one takes is known, and how much of it is computed again."""
+        self._left.pop(id(estimated), None)
+        if likely := estimated.estimate.recomputed_ns:
+            for other in self._left.values():
+                self._again.tell(other, estimated, again_ns / likely)
 
     def left(self) -> list[Estimated]:
         """Those that are not settled."""
@@ -212,6 +214,25 @@ class Promise:
 
     def _slack(self, key: int) -> float:
         return 1.0 if key in self._known else SLACK
+
+
+class _Nearest:
+    """Ratios that are known of strategies, of those that are most like another one."""
+
+    def __init__(self) -> None:
+        self._ratios: dict[int, tuple[int, list[float]]] = {}  # how far, and ratios there
+
+    def tell(self, of: Estimated, known: Estimated, ratio: float) -> None:
+        """A ratio that is known of ``known`` may be that of ``of``."""
+        far = _unlike(known.parallelism, of.parallelism)
+        nearest, ratios = self._ratios.get(id(of), (far, []))
+        if far <= nearest:
+            self._ratios[id(of)] = far, [*ratios, ratio] if far == nearest else [ratio]
+
+    def of(self, estimated: Estimated, unless_known: float) -> float:
+        """The mean of the nearest."""
+        _, ratios = self._ratios.get(id(estimated), (0, []))
+        return sum(ratios) / len(ratios) if ratios else unless_known
 
 
 def _once_ns(estimated: Estimated) -> int:

@@ -109,7 +109,7 @@ class Turns:
             self._free[id(estimated)] = planned
             return
         self._free.pop(id(estimated), None)
-        self.promise.settle(estimated)
+        self.promise.settle(estimated, whole.recomputed_ns)
 
 
 class Planner:

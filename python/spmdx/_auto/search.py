@@ -63,6 +63,7 @@ class Search:
         promise = Promise(estimated)
         for each, whole in wholes:
             promise.learn(each, whole.step_ns - whole.recomputed_ns)
+            promise.settle(each, whole.recomputed_ns)
         left = [
             (e, dataclasses.replace(self._candidate(e, None), step_ns=round(promise.step_ns(e))))
             for e in estimated
