@@ -12,11 +12,13 @@ from spmdx._world import processes
 _SIDES = (32, 64, 128, 256, 512, 1024)  # of square matrices
 _DTYPES = {"f64": torch.float64, "f32": torch.float32, "bf16": torch.bfloat16}
 _WITHIN_SECONDS = 0.05  # longer products of a dtype are left out
+_COPIED = tuple(1 << power for power in range(12, 25, 2))  # bytes of tensors, 4 KiB to 16 MiB
 _LAYERS = 8  # small ones
 _STEPS = 5  # of them, of which one is recorded while the one before runs
 _MEASURED = (
     "flops_per_second",
     "memory_bytes_per_second",
+    "memory_efficiency",
     "product_efficiency",
     "launch_ns",
     "host_bytes_per_second",
@@ -24,24 +26,25 @@ _MEASURED = (
 
 
 def measure_hardware() -> Hardware:
-    """Rates by dtype, shares that small products reach, memory, and what it takes to start an op.
+    """Rates by dtype and of memory, shares of them by size, and what it takes to start an op.
 
     Where other processes have devices, too, each records and starts the ops of its own one: then
     that counts as well.
     """
-    tiny, copied = torch.ones(1), torch.ones(1 << 22)
+    tiny = torch.ones(1)
     started_ns = int(1e9 * least_seconds(lambda: tiny + tiny, 1000))
-    copy = least_seconds(copied.clone, 10)
+    copies = _copies_by_bytes(started_ns)
+    fastest = max(copies.values())
     rates = {name: _rates_by_flops(dtype, started_ns) for name, dtype in _DTYPES.items()}
     peaks = {name: max(found.values()) for name, found in rates.items()}
-    f32 = {flops: rate / peaks["f32"] for flops, rate in rates["f32"].items()}
     return Hardware(
         name="this machine, measured",
         flops_per_second=peaks,
-        memory_bytes_per_second=2 * copied.nbytes / copy,
-        product_efficiency=tuple(_never_less_time(f32).items()),
+        memory_bytes_per_second=fastest,
+        memory_efficiency=_shares(copies),
+        product_efficiency=_shares(rates["f32"]),
         launch_ns=started_ns if processes.process_count() == 1 else _launch_ns(),
-        host_bytes_per_second=copied.nbytes / copy,  # the same memory
+        host_bytes_per_second=[*copies.values()][-1] / 2,  # the same memory
         sources=dict.fromkeys(_MEASURED, "spmdx.calibrate"),
     )
 
@@ -58,15 +61,25 @@ def _rates_by_flops(dtype: torch.dtype, started_ns: int) -> dict[float, float]:
     return found
 
 
-def _never_less_time(shares: dict[float, float]) -> dict[float, float]:
-    """Shares of which none grows faster than the work, as noise has it."""
-    kept: dict[float, float] = {}
-    most = float("inf")  # share / size of the point before
-    for flops, share in shares.items():
-        share = min(share, most * flops) if kept else share
-        kept[flops] = share
-        most = share / flops
-    return kept
+def _copies_by_bytes(started_ns: int) -> dict[float, float]:
+    """Bytes a second of ops that read and write so many: what is small stays in caches."""
+    found: dict[float, float] = {}
+    for size in _COPIED:
+        tensor = torch.ones(size // 4)
+        seconds = least_seconds(tensor.clone, 10)
+        found[2.0 * size] = 2 * size / max(seconds - 1e-9 * started_ns, 0.5 * seconds)
+    return found
+
+
+def _shares(rates: dict[float, float]) -> tuple[tuple[float, float], ...]:
+    """Shares of the highest rate, of which none grows faster than the work, as noise has it."""
+    kept: list[tuple[float, float]] = []
+    peak, most = max(rates.values()), float("inf")  # the latter: share / size of the point before
+    for size, rate in rates.items():
+        share = min(rate / peak, most * size)
+        kept.append((size, share))
+        most = share / size
+    return tuple(kept)
 
 
 def _launch_ns() -> int:
