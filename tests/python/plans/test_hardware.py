@@ -189,8 +189,10 @@ def test_results_are_the_same_whatever_plans_are_made_for(shape, name):
 def test_a_measured_machine_has_all_figures(tmp_path):
     found = spmdx.calibrate(tmp_path / "here.json").hardware
     assert set(found.flops_per_second) == {"f64", "f32", "bf16"}
-    assert found.sources.keys() == FIGURES - {"memory_bytes", "memory_efficiency"}
+    assert found.sources.keys() == FIGURES - {"memory_bytes"}
     assert found.launch_ns > 0 and 1e8 < found.memory_bytes_per_second < 1e13
+    moved, shares = zip(*found.memory_efficiency, strict=True)
+    assert sorted(moved) == list(moved) and max(shares) == 1 and min(shares) > 0
     sizes = [size for size, _ in found.product_efficiency]
     assert sizes[0] == 2 * 32**3 and sizes == sorted(sizes)
     spmdx.set_topology(tmp_path / "here.json")
