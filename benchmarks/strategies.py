@@ -15,8 +15,8 @@ Correlations are Spearman's, of ranks. "listed" is the search's own table, "plan
 ran, "on cores" the same if devices share the cores of this machine, and links need them as well;
 "bytes" ranks by bytes over the wire alone. Regret is the time of the chosen one by the best
 measured; "of other rounds" by the one that was best in the others, as the least of many times that
-vary is no strategy's. Before that, collectives of all kinds, 1 KiB to 16 MiB, as the topology has them and as
-a step waits for them.
+vary is no strategy's. Before that, collectives of all kinds, 1 KiB to 16 MiB, as the topology has
+them and as a step waits for them.
 """
 
 import argparse

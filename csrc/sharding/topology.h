@@ -30,8 +30,8 @@ struct Level {
   int64_t picoseconds_per_byte = 500;  // 1 / bandwidth of a device: 2 GB/s
   Algorithm algorithm = Algorithm::doubling;
   std::vector<Efficiency> efficiency = {};  // share of the bandwidth, by bytes that a device receives
-  // Of the time of a collective: as long its devices do not compute, though they need not wait for it. 0: links carry by
-  // themselves; 1: the cores that compute move the bytes, one after the other.
+  // Of the time of a collective: as long its devices do not compute, though they need not wait for it. 0: links carry
+  // by themselves; 1: the cores that compute move the bytes, one after the other.
   double processor_usage = 0;
   int64_t busy_ns(int64_t collective_ns) const;
   bool operator==(const Level&) const = default;

@@ -82,7 +82,8 @@ Level parse_level(Cursor& text) {
                      : key == "message_ns"           ? &level.message_ns
                      : key == "picoseconds_per_byte" ? &level.picoseconds_per_byte
                                                      : nullptr;
-    if (!field) fail_at(key, "devices, latency_ns, message_ns, picoseconds_per_byte, algorithm, efficiency, processor_usage");
+    if (!field)
+      fail_at(key, "devices, latency_ns, message_ns, picoseconds_per_byte, algorithm, efficiency, processor_usage");
     *field = number<int64_t>(text, key);
   });
   return level;

@@ -16,6 +16,17 @@ pending = torch.ones(4).to("spmdx") + 1
 path = pathlib.Path(sys.argv[1])
 found = spmdx.calibrate(path, devices=2)
 assert torch.equal(torch.get_rng_state(), drawn) and pending.tolist() == [2.0] * 4
+for refused, within in (("nothing runs", spmdx.plan_only), ("a step is measured", None)):
+    try:
+        if within is None:
+            spmdx.profile(lambda: spmdx.calibrate(), warmup=0, steps=1)
+        else:
+            with within():
+                spmdx.calibrate()
+    except spmdx.ShardingError as error:
+        assert refused in str(error), error
+    else:
+        raise AssertionError(refused)
 print(json.dumps(dataclasses.asdict(found)))
 """
 

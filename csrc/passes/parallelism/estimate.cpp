@@ -138,8 +138,7 @@ class Laid {
     // With several microbatches, gradients that are cut are summed over devices in each.
     const int64_t scatter = zero() >= 2 && parallelism_.microbatches > 1 ? scatter_ns(part) : 0;
     // What is gathered comes before it is needed; what is moved is waited for.
-    const int64_t forward =
-        moves ? part.forward_ns + kMovesForward * move_ns(part) : beside(part.forward_ns, gather);
+    const int64_t forward = moves ? part.forward_ns + kMovesForward * move_ns(part) : beside(part.forward_ns, gather);
     const int64_t backward = moves ? part.backward_ns + (kMovesOfAPart - kMovesForward) * move_ns(part)
                                    : beside(part.backward_ns, gather + scatter);
     return {.forward_ns = forward,

@@ -38,7 +38,8 @@ def calibrate(path: str | os.PathLike | None = None, *, devices: int = 8) -> Top
         called with it.
 
     Raises:
-        ShardingError: no path, fewer than 2 devices, more than 64, or a step is measured.
+        ShardingError: no path, fewer than 2 devices, more than 64, a step is measured, or, of
+            several processes, nothing runs within :func:`spmdx.plan_only`.
         CommError: another process did not call it, or died.
 
     Example:
@@ -58,6 +59,11 @@ def calibrate(path: str | os.PathLike | None = None, *, devices: int = 8) -> Top
             require_path(path, "links.json")
         is_alone = processes.process_count() == 1
         if not is_alone:
+            if _C.planning_only():
+                raise ShardingError(
+                    "nothing runs within spmdx.plan_only(), so no exchange can be measured. "
+                    "Expected a program that runs. Call it before, or after."
+                )
             _C.flush(awaited=True)
             _C.wait()
     with naming("calibrate"), measuring("calibrate"):

@@ -214,10 +214,10 @@ TEST(topology_files_say_what_differs_from_in_process) {
                       .flops_per_second = {{DType::f32, 67e12}, {DType::bf16, 989e12}},
                       .product_efficiency = {{1e9, 0.5}, {1e12, 1}},
                       .launch_ns = 900};
-  CHECK_EQ(
-      read == (Topology{.levels = {{8, 8'000, 500, 4}, {0, 15'000, 50, 500, Algorithm::ring, {{1e6, 0.5}, {1e8, 1}}, 0.25}},
-                        .hardware = fast}),
-      true);
+  CHECK_EQ(read == (Topology{.levels = {{8, 8'000, 500, 4},
+                                        {0, 15'000, 50, 500, Algorithm::ring, {{1e6, 0.5}, {1e8, 1}}, 0.25}},
+                             .hardware = fast}),
+           true);
   CHECK_EQ(topology_from("gloo") == topology_named("gloo"), true);
 }
 
