@@ -213,17 +213,26 @@ def main():
     for processes in options.processes:
         with tempfile.TemporaryDirectory() as folder:
             children = start(options, processes, folder)
-            for line in children[0].stdout:
-                figures.append(json.loads(line))
-                if "links" in figures[-1]:
-                    show_links(console, figures[-1])
-                else:
-                    show_model(console, figures[-1], summary)
-                if options.json:
-                    options.json.write_text(json.dumps(figures, indent=2) + "\n")
-            if any([child.wait() for child in children]):
-                sys.exit(1)
+            try:
+                show(console, children, figures, summary, options.json)
+                if any([child.wait() for child in children]):
+                    sys.exit(1)
+            finally:
+                for child in children:
+                    child.kill()  # of those that have ended, nothing
     show_summary(console, summary)
+
+
+def show(console, children, figures, summary, path):
+    """Shows what the first of them tells, and adds it to what the file at ``path`` has."""
+    for line in children[0].stdout:
+        figures.append(json.loads(line))
+        if "links" in figures[-1]:
+            show_links(console, figures[-1])
+        else:
+            show_model(console, figures[-1], summary)
+        if path:
+            path.write_text(json.dumps(figures, indent=2) + "\n")
 
 
 if __name__ == "__main__":

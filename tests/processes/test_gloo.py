@@ -27,6 +27,24 @@ print(len(own) > 0)
 """
 
 
+REFUSED = """
+import os, spmdx, torch, torch.distributed as dist
+
+def refuse(*_):
+    raise PermissionError("not here")
+
+os.sched_setscheduler = refuse
+dist.init_process_group("gloo")
+mesh = spmdx.get_1d_mesh("data")
+x = spmdx.mark_sharding(torch.ones(4, 2).to("spmdx"), mesh, ("data", None))
+print(x.sum().item())
+"""
+
+
 @pytest.mark.skipif(not os.path.isdir("/proc/self/task"), reason="threads of Linux")
 def test_event_threads_of_spmdx_do_not_preempt_and_others_are_left_as_they_are():
     assert [text.strip() for text in run(POLICIES, 2, 1)] == ["True", "True"]
+
+
+def test_a_system_that_does_not_allow_it_is_as_good():
+    assert [text.strip() for text in run(REFUSED, 2, 1)] == ["8.0", "8.0"]

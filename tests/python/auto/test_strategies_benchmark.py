@@ -51,6 +51,18 @@ def test_correlations_are_those_of_ranks(benchmark):
     assert list(report.ranks([3.0, 1.0, 3.0])) == [1.5, 0, 1.5]
 
 
+def test_a_regret_is_by_what_was_best_in_other_rounds(benchmark):
+    row = sys.modules["strategy_report"].Row
+    chosen = row("a", "data", True, True, measured_ms=[10, 11, 12])
+    lucky = row("b", "data", False, True, measured_ms=[5, 20, 20])
+    regret = sys.modules["strategy_report"].regret_of_other_rounds
+    assert regret([chosen, lucky]) == 1  # by the others, it was never the best one
+    better = row("c", "data", False, True, measured_ms=[8, 10, 10])
+    assert regret([chosen, lucky, better]) == pytest.approx(12 / 10)
+    once = row("a", "data", True, True, measured_ms=[10])
+    assert regret([once, row("b", "data", False, True, measured_ms=[8])]) == 1.25
+
+
 @pytest.mark.parametrize("name", ["gpt", "llama", "mlp", "experts", "resnet", "recommender"])
 def test_models_train_as_plain_pytorch_does(benchmark, name):
     models = sys.modules["strategy_models"]
