@@ -9,16 +9,15 @@ import torch
 
 import spmdx._C as _C
 from spmdx._annotate.mesh import Mesh
-from spmdx._machine.exchanges import TURNS, Step, in_pieces, whole
+from spmdx._machine.exchanges import TURNS, in_pieces, whole
 from spmdx._machine.timing import agreed, least_seconds
 from spmdx._machine.topology import Level, Topology
 from spmdx._machine.usage import processor_usage
-from spmdx._machine.watching import watched
+from spmdx._machine.watching import medians
 from spmdx._world import processes
 
 _SMALL = (1 << 9, 1 << 13)  # bytes received, which do not count
 _SIZES = (1 << 16, 1 << 18, 1 << 20, 1 << 22, 1 << 24)
-_ROUNDS = 4  # of steps, whose median counts
 _LEAST_STEPS, _MOST_STEPS = 5, 50  # of a round
 _BYTES = 1 << 25  # that a device receives in one, as far as the number of steps allows
 _LEAST_SHARE = 0.1  # of the rate of the size with the highest one: noise has more
@@ -72,14 +71,16 @@ def _between(own: int) -> Level:
     all_of_them = Mesh(first_devices, (count,), ("x",))
     pairs = Mesh(first_devices[: count // 2 * 2], (count // 2, 2), ("y", "x"))
     sizes = (*_SMALL, *_SIZES)
-    *kinds, of_pairs = _exchange_times(
-        [(in_pieces(all_of_them, size), size) for size in sizes],
-        [(whole(all_of_them, size), size) for size in sizes],
-        [(in_pieces(pairs, size), size) for size in _SMALL],
+    times = medians(
+        [(in_pieces(all_of_them, size), _often(size)) for size in sizes]
+        + [(whole(all_of_them, size), _often(size)) for size in sizes]
+        + [(in_pieces(pairs, size), _often(size)) for size in _SMALL],
+        _an_exchange_ns,
     )
+    *kinds, of_pairs = np.split(times, [len(sizes), 2 * len(sizes)])
     start = kinds[0][: len(_SMALL)].mean()
     more = max(0.0, (start - of_pairs.mean()) / (count - 2)) if count > 2 else 0.0
-    added = [times[len(_SMALL) :] - times[: len(_SMALL)].mean() for times in kinds]
+    added = [of_kind[len(_SMALL) :] - of_kind[: len(_SMALL)].mean() for of_kind in kinds]
     a_byte, efficiency = _by_bytes(np.mean(added, axis=0))
     return Level(
         latency_ns=max(0, round(start - more * (count - 1))),
@@ -101,25 +102,13 @@ def _by_bytes(times: np.ndarray) -> tuple[int, tuple[tuple[float, float], ...]]:
     return a_byte, tuple(zip(sizes.tolist(), shares.tolist(), strict=True))
 
 
-def _exchange_times(*groups: list[tuple[Step, int]]) -> list[np.ndarray]:
-    """Nanoseconds of an exchange of each step, which gives a device so many bytes.
-
-    What else the machine does changes over time, so that all of them come in each round.
-    """
-    taken: list[list[list[float]]] = [[[] for _ in group] for group in groups]
-    for _ in range(_ROUNDS):
-        for group, times in zip(groups, taken, strict=True):
-            for (step, received), found in zip(group, times, strict=True):
-                step()
-                processes.barrier()
-                many = max(_LEAST_STEPS, min(_MOST_STEPS, _BYTES // (received * TURNS)))
-                found += [_an_exchange_ns(run["ranges"]) for run in watched(step, many)]
-    return [np.array([agreed(float(np.median(found))) for found in times]) for times in taken]
+def _often(received: int) -> int:
+    """Steps of a round, each exchange of which gives a device so many bytes."""
+    return max(_LEAST_STEPS, min(_MOST_STEPS, _BYTES // (received * TURNS)))
 
 
-def _an_exchange_ns(ranges: list[dict[str, Any]]) -> float:
+def _an_exchange_ns(ran: list[dict[str, Any]]) -> float:
     """From the first of a step to its end, less what is computed meanwhile."""
-    ran = [r for r in ranges if r["kind"] == "node"]
     moved = [r for r in ran if r["wire"]]
     if not moved:  # of pairs: this process is left over, and most are not
         return 0.0

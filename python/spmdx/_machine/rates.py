@@ -55,7 +55,7 @@ def _rates_by_flops(dtype: torch.dtype, started_ns: int) -> dict[float, float]:
     for side in _SIDES:
         matrix = torch.ones(side, side, dtype=dtype)
         seconds = least_seconds(lambda m=matrix: m @ m, 10)  # type: ignore[misc]
-        found[2.0 * side**3] = 2 * side**3 / max(seconds - 1e-9 * started_ns, 0.5 * seconds)
+        found[2.0 * side**3] = _rate(2 * side**3, seconds, started_ns)
         if seconds > _WITHIN_SECONDS:
             break
     return found
@@ -67,8 +67,13 @@ def _copies_by_bytes(started_ns: int) -> dict[float, float]:
     for size in _COPIED:
         tensor = torch.ones(size // 4)
         seconds = least_seconds(tensor.clone, 10)
-        found[2.0 * size] = 2 * size / max(seconds - 1e-9 * started_ns, 0.5 * seconds)
+        found[2.0 * size] = _rate(2 * size, seconds, started_ns)
     return found
+
+
+def _rate(amount: int, seconds: float, started_ns: int) -> float:
+    """Of an op a second, without what starts it."""
+    return amount / max(seconds - 1e-9 * started_ns, 0.5 * seconds)
 
 
 def _shares(rates: dict[float, float]) -> tuple[tuple[float, float], ...]:

@@ -2,6 +2,7 @@
 """What exchanges between processes take from computing, measured."""
 
 from collections.abc import Callable
+from typing import Any
 
 import numpy as np
 import torch
@@ -9,14 +10,12 @@ import torch
 import spmdx._C as _C
 from spmdx._annotate.mesh import Mesh
 from spmdx._machine.exchanges import TURNS, Step, finish, laid, sums
-from spmdx._machine.timing import agreed
-from spmdx._machine.watching import watched
-from spmdx._world import processes
+from spmdx._machine.watching import medians
 
 _SUMMED = 1 << 20  # bytes, over devices
 _SIDE = 256  # of the products that run beside it
 _MOST_PRODUCTS = 64
-_ROUNDS, _STEPS = 4, 10
+_STEPS = 10  # of a round
 
 
 def processor_usage(mesh: Mesh) -> float:
@@ -62,14 +61,10 @@ def _computing(product: Callable[[], torch.Tensor]) -> Step:
     return step
 
 
-def _spans(*steps: Step) -> list[float]:
+def _spans(*steps: Step) -> np.ndarray:
     """Nanoseconds from the first op of a step to the end of its last one: medians."""
-    found: list[list[int]] = [[] for _ in steps]
-    for _ in range(_ROUNDS):
-        for step, spans in zip(steps, found, strict=True):
-            step()
-            processes.barrier()
-            for run in watched(step, _STEPS):
-                ran = [r for r in run["ranges"] if r["kind"] == "node"]
-                spans.append(max(r["end_ns"] for r in ran) - min(r["start_ns"] for r in ran))
-    return [agreed(float(np.median(spans))) for spans in found]
+    return medians([(step, _STEPS) for step in steps], _span)
+
+
+def _span(ran: list[dict[str, Any]]) -> int:
+    return max(r["end_ns"] for r in ran) - min(r["start_ns"] for r in ran)

@@ -3,12 +3,17 @@
 
 import contextlib
 import threading
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from typing import Any
 
+import numpy as np
+
 import spmdx._C as _C
+from spmdx._machine.timing import agreed
+from spmdx._world import processes
 from spmdx.errors import ShardingError, naming
 
+_ROUNDS = 4
 _one_at_a_time = threading.Lock()
 
 
@@ -47,3 +52,22 @@ def watched(step: Callable[[], Any], steps: int) -> list[dict[str, Any]]:
         _C.watch_for_times(False)
         _C.take_measured()
     return runs
+
+
+def medians(
+    steps: Sequence[tuple[Callable[[], Any], int]],
+    figure: Callable[[list[dict[str, Any]]], float],
+) -> np.ndarray:
+    """Of each step, which is watched so often a round: the median of a figure of its ops.
+
+    What else the machine does changes over time, so that all of them come in each round. Of
+    several processes all have to call this alike, and get the same.
+    """
+    found: list[list[float]] = [[] for _ in steps]
+    for _ in range(_ROUNDS):
+        for (step, often), figures in zip(steps, found, strict=True):
+            step()
+            processes.barrier()
+            for run in watched(step, often):
+                figures.append(figure([r for r in run["ranges"] if r["kind"] == "node"]))
+    return np.array([agreed(float(np.median(figures))) for figures in found])

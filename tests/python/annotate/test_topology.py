@@ -11,6 +11,7 @@ import sys
 import pytest
 import spmdx
 import torch
+from messages import eight_devices
 from spmdx.topology import Level
 
 TWO_LEVELS = spmdx.Topology(
@@ -28,9 +29,8 @@ TWO_LEVELS = spmdx.Topology(
 
 
 @pytest.fixture(autouse=True)
-def eight_devices():
-    if spmdx.runtime.global_runtime_device_count() != 8:
-        spmdx.runtime.set_device_count(8)
+def in_process_behind():
+    eight_devices()
     yield
     spmdx.set_topology("in-process")
 

@@ -6,15 +6,15 @@ import dataclasses
 import pytest
 import spmdx
 import torch
+from messages import eight_devices
 from spmdx.auto import Strategy
 
 GLOO = spmdx.Topology.named("gloo")
 
 
 @pytest.fixture(autouse=True)
-def eight_devices():
-    if spmdx.runtime.global_runtime_device_count() != 8:
-        spmdx.runtime.set_device_count(8)
+def in_process_behind():
+    eight_devices()
     yield
     spmdx.set_topology("in-process")
 
