@@ -12,8 +12,7 @@ as that of the slowest process, and its median over the rounds counts. Losses of
 equally many microbatches have to agree.
 
 Correlations are Spearman's, of ranks. "listed" is the search's own table, "planned" the plan that
-ran, "on cores" the same if devices share the cores of this machine, and links need them as well;
-"bytes" ranks by bytes over the wire alone. Regret is the time of the chosen one by the best
+ran; "bytes" ranks by bytes over the wire alone. Regret is the time of the chosen one by the best
 measured; "of other rounds" by the one that was best in the others, as the least of many times that
 vary is no strategy's. Before that, collectives of all kinds, 1 KiB to 16 MiB, as the topology has
 them and as a step waits for them.
@@ -87,19 +86,6 @@ def in_force(name, strategy):
     return step
 
 
-def on_cores(report, devices):
-    """Milliseconds of a plan whose devices share the cores, and whose links need them as well.
-
-    Devices were measured while all of them worked, so this is how long each works, in the mean;
-    and it is no less than the plan takes with a core for each of them.
-    """
-    ranks = max((span.rank for span in report.spans if span.rank is not None), default=0) + 1
-    busy = sum(
-        (span.end_ns - span.start_ns) / (1 if span.rank is None else ranks) for span in report.spans
-    )
-    return max(busy, report.step_ns * min(1.0, os.cpu_count() / devices)) / 1e6
-
-
 def timed(step):
     """Milliseconds of a step in the slowest process, and the loss of the last one."""
     dist.barrier()
@@ -119,8 +105,7 @@ def measure_round(name, row, strategy):
         step()
     spmdx.sync(wait=True)
     report = spmdx.explain()
-    row.planned_ms, row.cores_ms = report.step_ns / 1e6, on_cores(report, strategy.devices)
-    row.mb = report.wire_bytes / 1e6
+    row.planned_ms, row.mb = report.step_ns / 1e6, report.wire_bytes / 1e6
     made = spmdx.debug.counters()["plans_compiled"]
     taken, loss = timed(step)
     assert spmdx.debug.counters()["plans_compiled"] == made, f"{row.strategy} was planned again"

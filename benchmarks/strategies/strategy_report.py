@@ -8,7 +8,7 @@ import numpy as np
 from rich.table import Table
 from strategy_links import Link
 
-PREDICTORS = {"listed": "listed_ms", "planned": "planned_ms", "on cores": "cores_ms", "bytes": "mb"}
+PREDICTORS = {"listed": "listed_ms", "planned": "planned_ms", "bytes": "mb"}
 
 
 @dataclasses.dataclass
@@ -21,7 +21,6 @@ class Row:
     was_planned: bool  # by the search; else its figure is made of the parts' plans
     listed_ms: float = 0.0
     planned_ms: float = 0.0
-    cores_ms: float = 0.0
     mb: float = 0.0  # over the wire, that a device receives
     measured_ms: list = dataclasses.field(default_factory=list)
 
@@ -49,7 +48,6 @@ def summary_of(rows):
     for name, field in PREDICTORS.items():
         found[name] = spearman([getattr(row, field) for row in rows], taken)
     regrets = {"regret": next(row for row in rows if row.is_chosen)}
-    regrets["of least on cores"] = min(rows, key=lambda row: row.cores_ms)
     regrets["of fewest bytes"] = min(rows, key=lambda row: row.mb)
     copies = [row for row in rows if row.family == "data" and "ZeRO" not in row.strategy]
     if copies:
@@ -89,10 +87,10 @@ def show_links(console, told):
 
 def show_model(console, told, summary):
     rows = [Row(**row) for row in told["rows"]]
-    table = Table("strategy", "listed", "planned", "on cores", "measured ms", "MB")
+    table = Table("strategy", "listed", "planned", "measured ms", "MB")
     for row in rows:
         marks = "chosen" if row.is_chosen else "" if row.was_planned else "estimated"
-        figures = row.listed_ms, row.planned_ms, row.cores_ms, row.median_ms, row.mb
+        figures = row.listed_ms, row.planned_ms, row.median_ms, row.mb
         table.add_row(f"{row.strategy} {marks}", *(f"{figure:,.1f}" for figure in figures))
     console.print(table)
     found = summary_of(rows)

@@ -18,7 +18,7 @@
 #include "passes/report/pipeline.h"
 #include "passes/report/received.h"
 #include "passes/report/recomputed.h"
-#include "passes/strategy/timeline.h"
+#include "passes/strategy/step_time.h"
 
 namespace spmdx {
 namespace {
@@ -59,7 +59,7 @@ py::dict cost_of_last(int64_t microbatches) {
   const Topology& topology = bridge::engine().options().topology;
   int64_t recomputed_ns = 0;
   for (const Recomputed& row : recomputed(graph, topology)) recomputed_ns += row.ns;
-  return py::dict("step_ns"_a = step_ns(time_line(graph, topology)), "wire_bytes"_a = most_received(graph),
+  return py::dict("step_ns"_a = step_ns(graph, topology), "wire_bytes"_a = most_received(graph),
                   "peak_bytes"_a = plan->executable->peak().bytes, "recomputed_ns"_a = recomputed_ns,
                   "peak_seconds"_a = seconds_at_peak(graph, topology.hardware), "nodes"_a = graph.nodes.size(),
                   "longer_ns"_a = longer_ns(graph, topology, microbatches));

@@ -21,7 +21,7 @@
 #include "passes/pipeline/schedule_csv.h"
 #include "passes/pipeline/simulate.h"
 #include "passes/pipeline/stage_cuts.h"
-#include "passes/strategy/timeline.h"
+#include "passes/strategy/step_time.h"
 #include "sharding/shards.h"
 
 namespace spmdx {
@@ -70,7 +70,7 @@ PlannedCost planned() {
   PlannedCost cost;
   if (plans() == before || !plan) return cost;
   const Graph& graph = plan->executable->graph();
-  cost.ns = step_ns(time_line(graph, bridge::engine().options().topology));
+  cost.ns = step_ns(graph, bridge::engine().options().topology);
   for (const Node& node : graph.nodes) cost.wire_bytes += node.bytes;
   cost.peak_bytes = plan->executable->peak().bytes;
   return cost;

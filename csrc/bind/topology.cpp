@@ -82,7 +82,8 @@ py::dict as_dict(const Topology& topology) {
                            "message_ns"_a = level.message_ns, "picoseconds_per_byte"_a = level.picoseconds_per_byte,
                            "algorithm"_a = std::string(name(level.algorithm)),
                            "efficiency"_a = as_points(level.efficiency), "processor_usage"_a = level.processor_usage));
-  return py::dict("levels"_a = levels, "hardware"_a = as_dict(topology.hardware));
+  return py::dict("levels"_a = levels, "hardware"_a = as_dict(topology.hardware),
+                  "processors"_a = topology.processors, "record_ns"_a = topology.record_ns);
 }
 
 Topology from_dict(const py::dict& fields) {
@@ -96,6 +97,8 @@ Topology from_dict(const py::dict& fields) {
                                from_points(level["efficiency"]), level["processor_usage"].cast<double>()});
   }
   topology.hardware = hardware_from(fields["hardware"].cast<py::dict>());
+  topology.processors = fields["processors"].cast<int64_t>();
+  topology.record_ns = fields["record_ns"].cast<int64_t>();
   check(topology);
   return topology;
 }

@@ -8,7 +8,7 @@
 #include "passes/memory/peak.h"
 #include "passes/memory/rematerialise.h"
 #include "passes/passes.h"
-#include "passes/strategy/timeline.h"
+#include "passes/strategy/step_time.h"
 
 namespace spmdx {
 namespace {
@@ -109,7 +109,7 @@ Graph with_smaller_buckets(const Graph& graph, int64_t bytes, const CompileOptio
 // Of a step that computes again what is not held; as good as never where it still does not fit.
 int64_t ns_within_limit(Graph graph, const CompileOptions& options) {
   rematerialise(graph, options);
-  return fits(graph, options) ? step_ns(time_line(graph, options.topology)) : INT64_MAX;
+  return fits(graph, options) ? step_ns(graph, options.topology) : INT64_MAX;
 }
 
 // What waits is held. Where that is too much, fewer sums wait, or values are computed again, whichever is faster.
@@ -118,8 +118,8 @@ Graph merged_within_limit(const Graph& graph, const CompileOptions& options) {
   Graph waits = merged(graph, whole);
   if (fits(waits, options)) return waits;
   Graph fewer = with_smaller_buckets(graph, std::min(options.bucket_bytes, largest(whole)), options);
-  const int64_t least_ns = step_ns(time_line(waits, options.topology));
-  const bool is_fast = step_ns(time_line(fewer, options.topology)) <= least_ns + least_ns / kNearly;
+  const int64_t least_ns = step_ns(waits, options.topology);
+  const bool is_fast = step_ns(fewer, options.topology) <= least_ns + least_ns / kNearly;
   if (is_fast && fits(fewer, options)) return fewer;
   const int64_t fewer_ns = ns_within_limit(fewer, options);
   if (fewer_ns == INT64_MAX) return fewer;

@@ -142,6 +142,12 @@ int64_t Level::busy_ns(int64_t collective_ns) const {
   return static_cast<int64_t>(processor_usage * static_cast<double>(collective_ns));
 }
 
+int64_t Topology::shared_ns(int64_t busy_ns, int64_t end_ns, int64_t devices) const {
+  if (processors == 0) return end_ns;
+  const double share = std::min(1.0, static_cast<double>(processors) / static_cast<double>(devices));
+  return std::max(busy_ns, static_cast<int64_t>(share * static_cast<double>(end_ns)));
+}
+
 void check(const Topology& topology) {
   if (topology.levels.size() > Group::kMostLevels)
     throw ShardingError("the topology has " + std::to_string(topology.levels.size()) + " levels. Expected at most " +

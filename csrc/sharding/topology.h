@@ -51,6 +51,13 @@ struct Group {
 struct Topology {
   std::vector<Level> levels = {Level{}};  // the innermost and fastest first; the last one joins everything
   Hardware hardware = {};                 // what every device is
+  int64_t processors = 0;                 // that devices share to compute; 0: each has its own
+  int64_t record_ns = 0;                  // of such a one, for an op of the program that another device runs
+
+  // How long so many devices take, each of which works for `busy_ns` in the mean, and of which the last would end at
+  // `end_ns` if each had a processor as fast as its share of them while all devices work. Who waits leaves its share
+  // to the others.
+  int64_t shared_ns(int64_t busy_ns, int64_t end_ns, int64_t devices) const;
 
   // Time of a collective by which a device of the group receives `bytes`. Moves without wire bytes cost 0. For
   // send_recv, the group is the device and all it receives from.

@@ -146,10 +146,14 @@ Topology parse_topology(std::string_view json) {
     } else if (key == "levels") {
       topology.levels = parse_levels(text);
       joined = true;
+    } else if (key == "processors") {
+      topology.processors = number<int64_t>(text, key);
+    } else if (key == "record_ns") {
+      topology.record_ns = number<int64_t>(text, key);
     } else if (key == "hardware") {
       topology.hardware = parse_hardware(text);
     } else {
-      fail_at(key, "name, levels, hardware");
+      fail_at(key, "name, levels, hardware, processors, record_ns");
     }
   });
   if (!text.at_end()) text.fail("the end");

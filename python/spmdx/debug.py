@@ -75,6 +75,7 @@ def _report(row: dict[str, Any]) -> Report:
         None if row["pipeline"] is None else pipeline_report(row["pipeline"]),
         memory_report(row["memory"]),
         LoadReport([DeviceLoad(**device) for device in row["load"]]),
+        row["step_ns"],
         row["plan"],
     )
 

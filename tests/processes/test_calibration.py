@@ -2,6 +2,7 @@
 """Several processes measure together, agree on what they found, and plan alike with it."""
 
 import json
+import os
 
 import pytest
 import torch
@@ -44,8 +45,41 @@ def test_processes_measure_the_same_machine(tmp_path, own):
     shares = [share for _, share in first["levels"][-1]["efficiency"]]
     assert len(shares) > 1 and max(shares) > 0.9 and min(shares) > 0
     assert first["hardware"]["launch_ns"] > 0
+    if own == 2:  # a process runs them one after the other
+        assert first["processors"] == first["record_ns"] == 0
+    else:
+        assert (first["record_ns"] > 0) == (first["processors"] > 0)
     written = json.loads(path.read_text())
     assert written["levels"] == first["levels"]
+
+
+SHARING = """
+import os, sys
+import spmdx, torch
+from spmdx._machine.sharing import shared_processors
+from spmdx._world import processes
+
+torch.set_num_threads(int(sys.argv[2]))
+cores = sorted(os.sched_getaffinity(0))
+mine = {"one": cores[:1], "two": cores[:2], "own": [cores[processes.process_index() % 2]]}[sys.argv[1]]
+os.sched_setaffinity(0, mine)
+print(shared_processors())
+"""
+
+
+@pytest.mark.skipif(not hasattr(os, "sched_setaffinity"), reason="cores cannot be chosen here")
+@pytest.mark.skipif((os.cpu_count() or 1) < 2, reason="there is one core")
+@pytest.mark.parametrize(
+    ("cores", "threads", "count", "found"),
+    [("one", 1, 2, 1), ("two", 1, 2, 2), ("own", 1, 2, 2), ("own", 2, 2, 1), ("two", 1, 3, 2)],
+)
+def test_devices_share_the_cores_that_their_processes_may_use(cores, threads, count, found):
+    assert run(SHARING, count, 1, cores, str(threads)) == [f"{found}\n"] * count
+
+
+def test_a_core_to_spare_is_none_that_devices_share():
+    program = SHARING.replace("shared_processors())", "processes.device_count(), shared_processors())")
+    assert run(program, 1, 1, "one", "1") == ["1 0\n"]
 
 
 SEARCHED = """

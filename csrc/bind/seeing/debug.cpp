@@ -18,7 +18,7 @@
 #include "passes/report/gathered.h"
 #include "passes/report/load.h"
 #include "passes/report/pipeline.h"
-#include "passes/strategy/timeline.h"
+#include "passes/strategy/step_time.h"
 #include "rules/rule/rule.h"
 #include "runtime/data/check.h"
 #include "sharding/notation.h"
@@ -150,6 +150,7 @@ py::dict report(const PlanRef& handed) {
   return py::dict("mesh"_a = graph.mesh ? py::cast(graph.mesh->str()) : py::none(), "collectives"_a = collectives,
                   "values"_a = values, "fallbacks"_a = fallbacks, "gathered"_a = gathered,
                   "peak_bytes"_a = plan.executable->peak().bytes, "timeline"_a = timeline(plan, use),
+                  "step_ns"_a = step_ns(graph, bridge::engine().options().topology),
                   "memory"_a = memory_report(plan, use), "balance"_a = balance(graph), "load"_a = load(graph),
                   "flops"_a = flops.device, "whole_flops"_a = flops.whole, "pipeline"_a = pipeline(graph),
                   "plan"_a = PlanHandle{handed, bridge::engine().options().topology});

@@ -17,7 +17,7 @@
 #include "bridge/tensor/meta.h"
 #include "bridge/tensor/tensor.h"
 #include "passes/report/flops.h"
-#include "passes/strategy/timeline.h"
+#include "passes/strategy/step_time.h"
 #include "runtime/data/held_bytes.h"
 
 namespace spmdx {
@@ -43,15 +43,18 @@ size_t devices_here(const Graph& graph) {
 // What is predicted, by node.
 py::dict plan_row(const Plan& plan) {
   const Graph& graph = plan.executable->graph();
+  const Topology& topology = bridge::engine().options().topology;
+  const std::vector<Span> spans = time_line(graph, topology);
   py::dict nodes;
-  for (const Span& span : time_line(graph, bridge::engine().options().topology)) {
+  for (const Span& span : spans) {
     const Node& node = graph.nodes[span.node];
     nodes[py::int_(span.node)] = py::make_tuple(label(node), moves_bytes(node), axes(graph, node), node.bytes,
                                                 bridge::source_text(node.source), span.start_ns, span.end_ns);
   }
   return py::dict("mesh"_a = graph.mesh ? py::cast(graph.mesh->str()) : py::none(), "nodes"_a = nodes,
                   "devices"_a = devices_here(graph), "flops"_a = count_flops(graph).device,
-                  "wire_bytes"_a = plan.wire_bytes);
+                  "wire_bytes"_a = plan.wire_bytes,
+                  "step_ns"_a = step_ns(graph, topology, step_time(graph, topology, spans)));
 }
 
 const char* kind_name(MeasuredKind kind) {

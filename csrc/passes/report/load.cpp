@@ -80,7 +80,7 @@ class Behind {
 
 std::vector<DeviceLoad> loads(const Graph& graph, const Topology& topology) {
   const std::vector<Span> spans = time_line(graph, topology);
-  const int64_t step = step_ns(spans);
+  const int64_t step = last_end_ns(spans);
   const auto load = [&](int64_t device, const RankTimes& times, int64_t behind) {
     return DeviceLoad{device, times.busy_ns - behind, behind, times.exposed_ns,
                       step - times.busy_ns - times.exposed_ns};

@@ -6,6 +6,7 @@
 #include <tuple>
 
 #include "graph/places.h"
+#include "passes/strategy/step_time.h"
 #include "sharding/shards.h"
 
 namespace spmdx {
@@ -56,8 +57,15 @@ int64_t longer_ns(const Graph& graph, const Topology& topology, int64_t microbat
   if (actions.microbatches == 0) return 0;
   const std::vector<StageTimes> times = least_times_of(graph, actions, topology);
   const double send = send_ns(graph, actions, topology), planned = simulate(graph, actions, times, send).total;
+  const int64_t more = microbatches - actions.microbatches;
   actions.microbatches = microbatches;
-  return static_cast<int64_t>(simulate(graph, actions, times, send).total - planned);
+  const StepTime time = step_time(graph, topology, time_line(graph, topology));
+  StepTime longer = time;
+  longer.end_ns += static_cast<int64_t>(simulate(graph, actions, times, send).total - planned);
+  for (const StageTimes& stage : times)
+    longer.busy_ns += static_cast<int64_t>(stage.forward + stage.input_gradient + stage.weight_gradient) * more /
+                      actions.ranks;
+  return step_ns(graph, topology, longer) - step_ns(graph, topology, time);
 }
 
 }  // namespace spmdx

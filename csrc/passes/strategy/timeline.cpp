@@ -83,7 +83,7 @@ int axis_of_places(const Graph& graph) {
   return -1;
 }
 
-int64_t step_ns(const std::vector<Span>& spans) {
+int64_t last_end_ns(const std::vector<Span>& spans) {
   int64_t end = 0;
   for (const Span& span : spans) end = std::max(end, span.end_ns);
   return end;

@@ -22,7 +22,7 @@ struct Span {
 // takes their processors as its level says. Nodes that take no time are left out. REQUIRES: a compiled graph.
 std::vector<Span> time_line(const Graph& graph, const Topology& topology);
 // When the last one ends.
-int64_t step_ns(const std::vector<Span>& spans);
+int64_t last_end_ns(const std::vector<Span>& spans);
 // The axis along which ranks are; -1: there is one rank.
 int axis_of_places(const Graph& graph);
 // What a time line calls a node: the kind of a collective, or its op.

@@ -7,6 +7,7 @@ import spmdx._C as _C
 from spmdx._base.arguments import require_path
 from spmdx._machine.links import measure_levels
 from spmdx._machine.rates import measure_hardware
+from spmdx._machine.sharing import record_ns, shared_processors
 from spmdx._machine.topology import Topology
 from spmdx._machine.watching import measuring
 from spmdx._world import processes
@@ -71,7 +72,14 @@ def calibrate(path: str | os.PathLike | None = None, *, devices: int = 8) -> Top
             name="in-process, measured" if is_alone else "between processes, measured",
             levels=measure_levels(devices),
             hardware=measure_hardware(),
+            **_shared(),
         )
     if path is not None and processes.process_index() == 0:
         topology.save(path)
     return topology
+
+
+def _shared() -> dict[str, int]:
+    """What processes share, if they do: as keywords of a topology."""
+    processors = shared_processors()
+    return {"processors": processors, "record_ns": record_ns()} if processors else {}

@@ -1,6 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
 """What a device of this process does by itself, measured."""
 
+from collections.abc import Callable
+
 import torch
 from torch.nn import functional
 
@@ -88,10 +90,16 @@ def _shares(rates: dict[float, float]) -> tuple[tuple[float, float], ...]:
 
 
 def _launch_ns() -> int:
-    """Of an op: a training step of small layers, recorded and run, by the number of its ops."""
+    """Of an op, recorded and run."""
+    steps = small_steps(lambda tensor: tensor)
+    return by_ops(least_seconds(steps, 3))
+
+
+def small_steps(placed: Callable[[torch.Tensor], torch.Tensor]) -> Callable[[], None]:
+    """Training steps of small layers, whose parameters and input are ``placed``."""
     host = [torch.full(shape, 0.1) for _ in range(_LAYERS) for shape in ((8, 8), (8,))]
-    held = [tensor.to("spmdx").requires_grad_() for tensor in host]
-    x, optimizer = torch.ones(8, 8).to("spmdx"), torch.optim.AdamW(held)
+    held = [placed(tensor.to("spmdx")).requires_grad_() for tensor in host]
+    x, optimizer = placed(torch.ones(8, 8).to("spmdx")), torch.optim.AdamW(held)
 
     def steps() -> None:
         for _ in range(_STEPS):
@@ -104,7 +112,11 @@ def _launch_ns() -> int:
             _C.flush()
         _C.wait()
 
-    seconds = least_seconds(steps, 3)
+    return steps
+
+
+def by_ops(seconds: float) -> int:
+    """Nanoseconds of an op of :func:`small_steps`, which ran last and took so many seconds."""
     report = _C.report_last()
     assert report is not None
     return int(1e9 * seconds / (_STEPS * len(report["timeline"])))

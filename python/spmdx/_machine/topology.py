@@ -79,6 +79,11 @@ class Topology:
         levels: at least one; a collective takes the time of the slowest level it needs.
         hardware: what the devices are, where :func:`spmdx.set_hardware` says nothing else: a
             :class:`spmdx.Hardware`, its name, or a file.
+        processors: how many of them the devices share, as processes on few cores do. A device that
+            waits leaves its share to the others, so that a step is as long as all of them work in
+            the mean. 0: each has its own.
+        record_ns: nanoseconds of such a processor for an op of the program that another device
+            runs, since each process records all of them.
 
     Raises:
         ShardingError: no name, no level, no hardware, a number that is negative or of another
@@ -96,6 +101,8 @@ class Topology:
     name: str
     levels: tuple[Level, ...]
     hardware: Hardware | str = "cpu"
+    processors: int = 0
+    record_ns: int = 0
 
     def __post_init__(self) -> None:
         with naming("Topology"):
@@ -130,6 +137,7 @@ class Topology:
         _C.check_topology(self._fields())
 
     def _numbers(self) -> Iterator[tuple[str, Any]]:
+        yield from (("processors", self.processors), ("record_ns", self.record_ns))
         for i, level in enumerate(self.levels):
             for field, value in dataclasses.asdict(level).items():
                 if field not in ("algorithm", "efficiency", "processor_usage"):
@@ -226,7 +234,9 @@ class Topology:
 
     def _fields(self) -> dict[str, Any]:
         levels = [dataclasses.asdict(level) for level in self.levels]
-        return {"levels": levels, "hardware": hardware_of(self.hardware)._fields()}
+        hardware = hardware_of(self.hardware)._fields()
+        shared = {"processors": self.processors, "record_ns": self.record_ns}
+        return {"levels": levels, "hardware": hardware, **shared}
 
 
 def _are_levels(levels: Any) -> bool:

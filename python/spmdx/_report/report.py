@@ -16,7 +16,7 @@ from spmdx._report.load import LoadReport
 from spmdx._report.memory import MemoryReport
 from spmdx._report.stages import PipelineReport
 from spmdx._report.times import timeline
-from spmdx._report.times.timeline import SpanReport, last_end
+from spmdx._report.times.timeline import SpanReport
 
 if TYPE_CHECKING:  # what draws is imported when it draws
     import rich.console
@@ -130,6 +130,8 @@ class Report(Drawn):
         whole_flops: those of the same ops on one device; a share of 1 / devices is an even one.
         balance: products that devices repeat, those with most flops first; empty if there are none.
         pipeline: stages, what they send, and their schedule; None where there are no stages.
+        step_ns: the time of a step in nanoseconds, predicted by the cost model: the end of the last
+            span, unless devices share processors (:class:`spmdx.Topology`).
     """
 
     mesh: str | None
@@ -144,17 +146,13 @@ class Report(Drawn):
     pipeline: PipelineReport | None = None
     memory: MemoryReport | None = None
     load: LoadReport | None = None
+    step_ns: int = 0
     _plan: _C.PlanHandle | None = dataclasses.field(default=None, compare=False)
 
     @property
     def wire_bytes(self) -> int:
         """What one device receives in a step, in bytes; of a pipeline, one of each stage."""
         return sum(c.bytes * c.count for c in self.collectives)
-
-    @property
-    def step_ns(self) -> int:
-        """The time of a step in nanoseconds, predicted by the cost model."""
-        return last_end(self.spans)
 
     def count(self, kind: str) -> int:
         """How many collectives of this kind a step runs.
@@ -166,7 +164,7 @@ class Report(Drawn):
 
     def to_dict(self) -> dict[str, Any]:
         """All of it in plain values, for JSON."""
-        told = {**dataclasses.asdict(self), "wire_bytes": self.wire_bytes, "step_ns": self.step_ns}
+        told = {**dataclasses.asdict(self), "wire_bytes": self.wire_bytes}
         return {name: value for name, value in told.items() if name != "_plan"}
 
     def timeline(self, path: str | os.PathLike | None = None) -> Figure | None:

@@ -77,8 +77,13 @@ def device_count_for_mesh() -> int:
 
 def local_count() -> int:
     """The number of processes of the program on this machine."""
+    return len(local_processes())
+
+
+def local_processes() -> list[int]:
+    """The processes of the program on this machine, this one among them."""
     join()
-    return 1 if _world is None else sum(_world.here)
+    return [0] if _world is None else [i for i, here in enumerate(_world.here) if here]
 
 
 def join() -> None:

@@ -100,6 +100,16 @@ TEST(bytes_take_the_time_of_the_share_that_so_many_reach) {
       "no faster than sizes. Add points between them, or lower the share at 1500.");
 }
 
+TEST(devices_that_share_processors_take_as_long_as_all_of_them_work) {
+  Topology topology = two_levels(4);
+  CHECK_EQ(topology.shared_ns(900, 1'000, 8), 1'000);
+  topology.processors = 2;
+  CHECK_EQ(topology.shared_ns(900, 1'000, 8), 900);  // those that wait leave theirs
+  CHECK_EQ(topology.shared_ns(100, 1'000, 8), 250);  // each alone is four times as fast as all at once
+  CHECK_EQ(topology.shared_ns(100, 1'000, 2), 1'000);
+  CHECK_EQ(topology.shared_ns(1'200, 1'000, 2), 1'200);  // with what each does for the others
+}
+
 TEST(sums_across_blocks_are_hierarchical_where_that_is_cheaper) {
   const MeshRef mesh = Mesh::make(iota(16), {16}, {"data"});
   const std::string partial = "{partial sum: data}";
@@ -206,6 +216,7 @@ TEST(topology_files_say_what_differs_from_in_process) {
     "levels": [{"devices": 8, "latency_ns": 8000, "message_ns": 500, "picoseconds_per_byte": 4},
                {"latency_ns": 15000, "algorithm": "ring", "efficiency": [[1e6, 0.5], [1e8, 1]],
                 "processor_usage": 0.25}],
+    "processors": 2, "record_ns": 700,
     "hardware": {"name": "fast", "memory_bytes_per_second": 3.35e12, "flops_per_second": {"f32": 67e12, "bf16": 989e12},
                  "product_efficiency": [[1e9, 0.5], [1e12, 1]], "memory_efficiency": [], "launch_ns": 900}})");
   const Hardware fast{.name = "fast",
@@ -216,7 +227,9 @@ TEST(topology_files_say_what_differs_from_in_process) {
                       .launch_ns = 900};
   CHECK_EQ(read == (Topology{.levels = {{8, 8'000, 500, 4},
                                         {0, 15'000, 50, 500, Algorithm::ring, {{1e6, 0.5}, {1e8, 1}}, 0.25}},
-                             .hardware = fast}),
+                             .hardware = fast,
+                        .processors = 2,
+                        .record_ns = 700}),
            true);
   CHECK_EQ(topology_from("gloo") == topology_named("gloo"), true);
 }

@@ -2,6 +2,7 @@
 """Topologies and hybrid meshes: what they refuse, how they are kept, and that results stay."""
 
 import copy
+import dataclasses
 import json
 import os
 import pickle
@@ -122,6 +123,17 @@ def test_what_no_link_uses_of_a_processor_is_refused(usage, said):
         spmdx.Topology("mine", (Level(processor_usage=usage),))
 
 
+@pytest.mark.parametrize("field", ["processors", "record_ns"])
+@pytest.mark.parametrize("value", [-1, 1.5, True, "2", 2**53])
+def test_what_devices_cannot_share_is_refused(tmp_path, field, value):
+    with pytest.raises(spmdx.ShardingError, match=f"test_topology.py:.*{field} is {value!r}. Expec"):
+        spmdx.Topology("mine", (Level(),), **{field: value})
+    path = tmp_path / "mine.json"
+    path.write_text(json.dumps({"name": "mine", "levels": [{}], field: value}))
+    with pytest.raises(spmdx.ShardingError, match=f"{field} is {value!r}. Expec"):
+        spmdx.Topology.load(path)
+
+
 def test_spmdx_opt_reads_what_is_saved(tmp_path, spmdx_opt):
     def plan(topology):
         sum_of_all = ["mesh(data=2*4)", "f32[512, 512]{partial sum: data}", "f32[512, 512]"]
@@ -132,7 +144,8 @@ def test_spmdx_opt_reads_what_is_saved(tmp_path, spmdx_opt):
     for name in ("in-process", "gloo", "nvlink", "infiniband"):
         spmdx.Topology.named(name).save(path)
         assert plan(path) == plan(name)
-    TWO_LEVELS.save(path)
+    dataclasses.replace(TWO_LEVELS, processors=2, record_ns=700).save(path)
+    assert spmdx.Topology.load(path).processors == 2 and spmdx.Topology.load(path).record_ns == 700
     assert "reduce_scatter over data:(2)4" in plan(path) != plan("in-process")
     spmdx.calibrate(path)
     assert "cost_ns" in plan(path)
