@@ -30,4 +30,7 @@ DataRef computed_data(const at::Tensor& tensor);
 // nothing.
 ShardingRef sharding_of(const at::Tensor& tensor);
 
+// The dtype of this name. Throws ShardingError.
+DType dtype_named(const std::string& text);
+
 }  // namespace spmdx::bind

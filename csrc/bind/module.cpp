@@ -18,4 +18,5 @@ PYBIND11_MODULE(_C, module) {
   spmdx::bind_watch(module);
   spmdx::bind_pipeline(module);
   spmdx::bind_parallelism(module);
+  spmdx::bind_compilers(module);
 }

@@ -29,11 +29,15 @@ namespace py = pybind11;
 using namespace bind;
 using namespace py::literals;
 
-DType dtype_named(const std::string& text) {
+}  // namespace
+
+DType bind::dtype_named(const std::string& text) {
   const auto dtype = parse_dtype(text);
   if (!dtype) throw ShardingError("'" + text + "' is no dtype. Expected a name like 'f32'. Write 'f32' or 'bf16'.");
   return *dtype;
 }
+
+namespace {
 
 using Points = std::vector<std::pair<double, double>>;
 

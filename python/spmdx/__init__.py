@@ -18,7 +18,18 @@ from spmdx._device.device import register as _register  # noqa: E402
 
 _register()
 
-from spmdx import auto, checkpoint, collectives, data, debug, metrics, nn, pipelines, runtime  # noqa: E402
+from spmdx import (  # noqa: E402
+    auto,
+    checkpoint,
+    collectives,
+    compilers,
+    data,
+    debug,
+    metrics,
+    nn,
+    pipelines,
+    runtime,
+)
 from spmdx._annotate.global_mesh import get_global_mesh, set_global_mesh  # noqa: E402
 from spmdx._annotate.local_shards import LocalShard  # noqa: E402
 from spmdx._annotate.mesh import HybridMesh, Mesh, get_1d_mesh  # noqa: E402
@@ -53,6 +64,7 @@ from spmdx._program.step import mark_step, step, sync  # noqa: E402
 from spmdx._report.measure import profile  # noqa: E402
 from spmdx._report.visualize import visualize_sharding  # noqa: E402
 from spmdx._version import __version__ as __version__  # noqa: E402
+from spmdx.compilers import set_compiler  # noqa: E402
 from spmdx.debug import explain, explain_diff  # noqa: E402
 from spmdx.errors import CommError, InternalError, ShardingError  # noqa: E402
 from spmdx.nn import distribute_module, fully_shard  # noqa: E402
@@ -79,6 +91,7 @@ __all__ = [
     "checkpoint",
     "clear_sharding",
     "collectives",
+    "compilers",
     "data",
     "debug",
     "distribute_module",
@@ -106,6 +119,7 @@ __all__ = [
     "profile",
     "register_rule",
     "runtime",
+    "set_compiler",
     "set_gather_budget",
     "set_global_mesh",
     "set_hardware",

@@ -19,6 +19,7 @@ from spmdx._report.report import (
     SpanReport,
     ValueReport,
 )
+from spmdx._report.segments import segments_report
 from spmdx._report.stages import pipeline_report
 from spmdx.errors import ShardingError, naming
 
@@ -76,6 +77,7 @@ def _report(row: dict[str, Any]) -> Report:
         memory_report(row["memory"]),
         LoadReport([DeviceLoad(**device) for device in row["load"]]),
         row["step_ns"],
+        segments_report(row["segments"]),
         row["plan"],
     )
 

@@ -4,7 +4,7 @@
 
 #include "check.h"
 #include "runtime/data/check.h"
-#include "runtime/program/executor.h"
+#include "runtime/step/executor.h"
 
 namespace spmdx {
 namespace {

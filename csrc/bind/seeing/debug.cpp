@@ -9,6 +9,7 @@
 #include "bind/handles.h"
 #include "bind/seeing/memory.h"
 #include "bind/seeing/traces.h"
+#include "bind/seeing/segments.h"
 #include "bridge/backend/aten_kernel.h"
 #include "bridge/python/source.h"
 #include "bridge/recorder/engine.h"
@@ -152,7 +153,7 @@ py::dict report(const PlanRef& handed) {
                   "peak_bytes"_a = plan.executable->peak().bytes, "timeline"_a = timeline(plan, use),
                   "step_ns"_a = step_ns(graph, bridge::engine().options().topology),
                   "memory"_a = memory_report(plan, use), "balance"_a = balance(graph), "load"_a = load(graph),
-                  "flops"_a = flops.device, "whole_flops"_a = flops.whole, "pipeline"_a = pipeline(graph),
+                  "segments"_a = segments_report(plan), "flops"_a = flops.device, "whole_flops"_a = flops.whole, "pipeline"_a = pipeline(graph),
                   "plan"_a = PlanHandle{handed, bridge::engine().options().topology});
 }
 

@@ -7,12 +7,14 @@
 #include <ATen/Functions.h>
 
 #include <limits>
+#include <mutex>
 #include <utility>
 
 #include "base/error.h"
 #include "bridge/backend/aten_kernel.h"
 #include "bridge/backend/aten_names.h"
 #include "bridge/backend/buffer.h"
+#include "bridge/backend/closeness.h"
 #include "bridge/backend/host_kernel.h"
 #include "bridge/backend/own_kernels.h"
 #include "bridge/backend/shard_device.h"
@@ -125,6 +127,19 @@ class AtenBackend final : public Backend {
     fix_shard_device();
     if (shard_device().is_cpu()) return prepare_here(local);
     return runs_on_host(local) ? prepare_on_host(local, prepare_here) : prepare_on_accelerator(local, prepare_here);
+  }
+
+  std::shared_ptr<Compiler> compiler() override {
+    const std::lock_guard lock(compiler_mutex_);
+    return compiler_;
+  }
+  void set_compiler(std::shared_ptr<Compiler> compiler) {
+    const std::lock_guard lock(compiler_mutex_);
+    compiler_.swap(compiler);
+  }
+  bool is_close(const BufferRef& found, const BufferRef& expected, std::span<const BufferRef> made_of) override {
+    KernelGuard guard;
+    return bridge::is_close(tensor_of(found), tensor_of(expected), made_of);
   }
 
   void use_stream(Stream stream) override { bridge::use_stream(stream); }
@@ -248,13 +263,21 @@ class AtenBackend final : public Backend {
     fenced.copy_(tensor);
     return buffer_of(std::move(fenced));
   }
+
+ private:
+  std::mutex compiler_mutex_;  // a leaf lock
+  std::shared_ptr<Compiler> compiler_;
 };
 
-}  // namespace
-
-Backend& aten_backend() {
+AtenBackend& the_backend() {
   static auto* backend = new AtenBackend;  // never destroyed: a step may still run while the process exits
   return *backend;
 }
+
+}  // namespace
+
+Backend& aten_backend() { return the_backend(); }
+
+void set_compiler(std::shared_ptr<Compiler> compiler) { the_backend().set_compiler(std::move(compiler)); }
 
 }  // namespace spmdx::bridge

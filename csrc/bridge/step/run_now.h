@@ -3,7 +3,7 @@
 #pragma once
 #include <vector>
 
-#include "runtime/program/executor.h"
+#include "runtime/step/executor.h"
 
 namespace spmdx::bridge {
 

@@ -44,6 +44,8 @@ struct Memory {
 enum class Stream : uint8_t { compute, messages };
 using Event = std::shared_ptr<const void>;
 
+class Compiler;
+
 class Backend {
  public:
   virtual ~Backend() = default;
@@ -61,6 +63,14 @@ class Backend {
 
   // `local` has localised arguments and local types. Thread-safe.
   virtual std::unique_ptr<Kernel> prepare(const Call& local) = 0;
+
+  // Makes kernels of many ops (runtime/segments/compiler.h); null: each op has its own. Thread-safe.
+  virtual std::shared_ptr<Compiler> compiler() { return nullptr; }
+  // Whether `found` is `expected` but for rounding: as many ulps of what is largest in `expected` or in what it was
+  // made of. Of integers that were made of floats, one in so many may differ.
+  virtual bool is_close(const BufferRef& found, const BufferRef& expected, std::span<const BufferRef> /*made_of*/) {
+    return digest(found) == digest(expected);
+  }
 
   virtual BufferRef empty(DType dtype, const Shape& shape) = 0;
   // Filled with the identity of the reduction: 0, 1, lowest, highest.

@@ -125,13 +125,13 @@ class Preparer {
     SubAxisSet sub_axes = 0;
     for (ValueId input : node.inputs) sub_axes |= used_sub_axes(graph_.values[input]);
     for (size_t r = 0; r < node.call->outputs.size(); ++r) sub_axes |= used_sub_axes(graph_.values[node.output + r]);
-    if (!graph_.mesh) return add_shard(id, 0, 0);
+    if (!graph_.mesh) return add_shard(id, 0, 0, 0);
     const Place place = place_of(graph_, node);
     for (const int64_t i : holdings_.of(graph_.mesh, sub_axes, place))
-      add_shard(id, sub_axes, moved_to(*graph_.mesh, place, representative(*graph_.mesh, sub_axes, i)));
+      add_shard(id, sub_axes, i, moved_to(*graph_.mesh, place, representative(*graph_.mesh, sub_axes, i)));
   }
 
-  void add_shard(NodeId id, SubAxisSet sub_axes, int64_t position) {
+  void add_shard(NodeId id, SubAxisSet sub_axes, int64_t shard, int64_t position) {
     const Node& node = graph_.nodes[id];
     // Several shards of the instruction give the same result where the result lacks a sub-axis: the first one fills the
     // slot.
@@ -152,6 +152,8 @@ class Preparer {
     instruction.num_results = static_cast<uint32_t>(results.size());
     instruction.first_param = node.param;
     instruction.num_params = local->num_params;
+    instruction.sub_axes = sub_axes;
+    instruction.shard = static_cast<uint32_t>(shard);
     for (uint32_t i = 0; i < instruction.num_operands; ++i)
       program_.operands.push_back({slot_at(node.inputs[i], position)});
     program_.results.insert(program_.results.end(), results.begin(), results.end());
@@ -215,6 +217,7 @@ class Preparer {
       if (known == call || *known == *call) return index;
     const auto index = static_cast<uint32_t>(program_.kernels.size());
     program_.kernels.push_back(backend_.prepare(*call));
+    program_.calls.push_back(call);
     same_hash.emplace_back(call, index);
     return index;
   }

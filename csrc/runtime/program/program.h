@@ -19,7 +19,8 @@ struct Operand {
 enum class InstructionKind : uint8_t {
   kernel,     // run kernels[index]
   fill,       // results are constants: fills[index + result]
-  collective  // a collective on one operand: collectives[index]
+  collective,  // a collective on one operand: collectives[index]
+  segment      // run kernels[index], made of the kernels of many ops; its parameters are all of the plan
 };
 
 // One op on one distinct shard, or one collective on all shards of a value.
@@ -31,6 +32,8 @@ struct Instruction {
   uint32_t first_operand = 0, num_operands = 0;
   uint32_t first_result = 0, num_results = 0;
   uint32_t first_param = 0, num_params = 0;
+  SubAxisSet sub_axes = 0;  // of an op: those that cut its operands or results,
+  uint32_t shard = 0;       // and which of the distinct shards of these it is
 };
 
 // What a device holds where the op has nothing to compute: an empty shard, or the identity of a reduction.
@@ -54,7 +57,8 @@ struct Program {
   std::vector<Fill> fills;
   std::vector<CollectiveCall> collectives;
   std::vector<Route> routes;
-  std::vector<std::unique_ptr<Kernel>> kernels;
+  std::vector<std::shared_ptr<Kernel>> kernels;
+  std::vector<CallRef> calls;        // by kernel: what it was prepared from; null for segments
   std::vector<uint32_t> first_slot;  // by value; the shards held here have consecutive slots
   std::vector<uint32_t> num_slots;   // by value
   uint32_t total_slots = 0;

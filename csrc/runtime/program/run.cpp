@@ -80,6 +80,7 @@ void Run::execute(const std::vector<Param>& params) {
 void Run::run_instruction(const Instruction& instruction, const std::vector<Param>& params) {
   switch (instruction.kind) {
     case InstructionKind::kernel:
+    case InstructionKind::segment:
       return run_kernel(instruction, params);
     case InstructionKind::fill:
       return run_fill(instruction);

@@ -9,7 +9,7 @@
 
 #include "graph/starts.h"
 #include "passes/settings/options.h"
-#include "runtime/program/executor.h"
+#include "runtime/step/executor.h"
 #include "runtime/step/repeats.h"
 
 namespace spmdx {

@@ -14,6 +14,7 @@ from spmdx._report.cells import Drawn, as_html, folded, table
 from spmdx._report.chakra import files
 from spmdx._report.load import LoadReport
 from spmdx._report.memory import MemoryReport
+from spmdx._report.segments import SegmentsReport
 from spmdx._report.stages import PipelineReport
 from spmdx._report.times import timeline
 from spmdx._report.times.timeline import SpanReport
@@ -130,6 +131,7 @@ class Report(Drawn):
         whole_flops: those of the same ops on one device; a share of 1 / devices is an even one.
         balance: products that devices repeat, those with most flops first; empty if there are none.
         pipeline: stages, what they send, and their schedule; None where there are no stages.
+        segments: what is compiled of what has run (:func:`spmdx.set_compiler`).
         step_ns: the time of a step in nanoseconds, predicted by the cost model: the end of the last
             span, unless devices share processors (:class:`spmdx.Topology`).
     """
@@ -147,6 +149,7 @@ class Report(Drawn):
     memory: MemoryReport | None = None
     load: LoadReport | None = None
     step_ns: int = 0
+    segments: SegmentsReport = dataclasses.field(default_factory=SegmentsReport)
     _plan: _C.PlanHandle | None = dataclasses.field(default=None, compare=False)
 
     @property

@@ -20,6 +20,10 @@ KNOWN = {
     "SPMDX_CHECK": "'poison': memory that no shard owns holds NaN, so that a read of it shows; "
     "'replicas': what processes read is compared; 'memory': what devices hold is counted, for "
     "spmdx.explain().memory.measured; or several, with commas between",
+    "SPMDX_COMPILER": "who compiles what devices run: 'inductor', or a name of "
+    "spmdx.compilers.installed()",
+    "SPMDX_CACHE": "a folder for kernels that compilers made (default: one of the user's caches)",
+    "SPMDX_COMPILE_TIMEOUT": "how long a compiler may take for a segment (seconds, default 600)",
     "SPMDX_LOG": "'info' or 'debug': what the loggers 'spmdx.*' tell is printed to stderr",
     "SPMDX_PROGRESS": "'off': no progress bars, also on a terminal",
     "SPMDX_FALLBACK": "'error': an op without a rule, for which devices gather, raises",

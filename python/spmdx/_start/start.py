@@ -12,6 +12,7 @@ from spmdx._base import logs, progress
 from spmdx._checkpoint import protocol
 from spmdx._compile import backend
 from spmdx._machine.in_use import set_topology
+from spmdx._segments import in_force
 from spmdx._start import settings
 from spmdx._world import hardware, processes
 
@@ -22,6 +23,7 @@ def _first_use() -> None:
     """Before the first step."""
     processes.join()
     progress.watch_planning()
+    in_force.start()
 
 
 def start(public: Mapping[str, Any]) -> None:

@@ -10,6 +10,7 @@
 #include "runtime/data/backend.h"
 #include "runtime/data/data.h"
 #include "runtime/program/memory_tracker.h"
+#include "runtime/segments/take_over.h"
 
 namespace spmdx {
 
@@ -47,6 +48,8 @@ class Executable {
   int64_t bytes_held() const;
   // Of the last run with CheckModes::memory, by device of the mesh; empty before there was one. Takes a lock.
   std::vector<MeasuredPeak> measured_peaks() const;
+  // What a compiler is given of the program; none before a run. Takes TakeOver::mutex.
+  SegmentsOfPlan segments() const;
 
  private:
   struct Impl;

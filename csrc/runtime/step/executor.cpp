@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // Executor: prepares a plan once, and hands out runs of it.
-#include "runtime/program/executor.h"
+#include "runtime/step/executor.h"
 
 #include <atomic>
 #include <mutex>
@@ -14,7 +14,7 @@ namespace spmdx {
 
 struct Executable::Impl {
   Impl(Graph compiled, Backend& owner, CollectiveQueue& collectives)
-      : graph(std::move(compiled)), backend(owner), collective_queue(collectives), peak(predict_peak_bytes(graph)) {}
+      : graph(std::move(compiled)), backend(owner), collective_queue(collectives), peak(predict_peak_bytes(graph)), take_over(graph, backend) {}
 
   Graph graph;
   Backend& backend;
@@ -23,6 +23,7 @@ struct Executable::Impl {
   std::atomic<int64_t> held = bytes_of(graph);
   std::once_flag prepared;
   Program program;
+  TakeOver take_over;
   mutable std::mutex peaks_mutex;
   std::vector<MeasuredPeak> measured_peaks;
 };
@@ -50,11 +51,14 @@ std::vector<MeasuredPeak> Executable::measured_peaks() const {
   return impl_->measured_peaks;
 }
 
+SegmentsOfPlan Executable::segments() const { return impl_->take_over.segments(); }
+
 RunResult Executable::run(const std::vector<DataRef>& inputs, const std::vector<Param>& params,
                           const ErrorTranslator& translate, const std::vector<bool>& spare, int64_t step) {
   prepare();
   internal_check(params.size() >= impl_->graph.num_params, "a run got fewer parameters than its plan has");
-  Run run(impl_->graph, impl_->program, impl_->backend, impl_->collective_queue, step);
+  const std::shared_ptr<const Program> program = impl_->take_over.current(impl_->program, params);
+  Run run(impl_->graph, *program, impl_->backend, impl_->collective_queue, step);
   run.load(inputs, spare);
   RunResult result;
   try {

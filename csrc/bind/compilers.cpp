@@ -1,0 +1,146 @@
+// SPDX-License-Identifier: Apache-2.0
+// Compilers from Python: segments to compile, what came of them, and the compiler in force.
+#include <pybind11/functional.h>
+#include <pybind11/stl.h>
+#include <torch/csrc/utils/pybind.h>
+
+#include "bind/bind.h"
+#include "bind/handles.h"
+#include "bridge/backend/aten_backend.h"
+#include "bridge/compilers/compiled_kernel.h"
+#include "bridge/compilers/queued_compiler.h"
+#include "bridge/python/gil.h"
+#include "bridge/python/source.h"
+
+namespace spmdx {
+namespace {
+
+namespace py = pybind11;
+using namespace bind;
+using namespace py::literals;
+using bridge::QueuedCompiler;
+using CompilerRef = std::shared_ptr<QueuedCompiler>;
+
+// Arguments as JSON has them; what is no constant is a pair of its kind and a number or a text.
+struct ArgRow {
+  const Node& node;
+
+  py::object operand(uint32_t input) const {
+    return input == kNone ? py::none() : py::object(py::make_tuple("value", node.inputs[input]));
+  }
+  py::object operator()(std::monostate) const { return py::none(); }
+  py::object operator()(const TensorArg& arg) const { return operand(arg.input); }
+  py::list operator()(const TensorListArg& arg) const {
+    py::list values;
+    for (const uint32_t input : arg.inputs) values.append(operand(input));
+    return values;
+  }
+  py::object operator()(DType arg) const { return py::make_tuple("dtype", std::string(name(arg))); }
+  py::object operator()(const RealParam& arg) const { return py::make_tuple("param", node.param + arg.index); }
+  py::object operator()(const IntParam& arg) const { return py::make_tuple("param", node.param + arg.index); }
+  py::object operator()(const OpaqueArg& arg) const { return py::make_tuple("opaque", arg.text); }
+  template <class Constant>
+  py::object operator()(const Constant& arg) const {
+    return py::cast(arg);
+  }
+};
+
+py::tuple type_row(const TensorType& type) { return py::make_tuple(std::string(name(type.dtype)), type.shape); }
+
+py::list type_rows(const std::vector<TensorType>& types) {
+  py::list rows;
+  for (const TensorType& type : types) rows.append(type_row(type));
+  return rows;
+}
+
+py::dict segment_row(const Graph& graph) {
+  py::list inputs, nodes, outputs;
+  for (const Input& input : graph.inputs)
+    inputs.append(py::make_tuple(input.value, type_row(graph.values[input.value].type)));
+  for (const Node& node : graph.nodes) {
+    py::list args;
+    for (const Arg& arg : node.call->args) args.append(std::visit([&](const auto& kind) -> py::object { return ArgRow{node}(kind); }, arg));
+    nodes.append(py::dict("op"_a = node.call->op, "args"_a = args, "first"_a = node.output,
+                          "types"_a = type_rows(node.call->outputs)));
+  }
+  for (const Output& output : graph.outputs)
+    outputs.append(py::make_tuple(output.value, type_row(graph.values[output.value].type)));
+  return py::dict("inputs"_a = inputs, "params"_a = graph.num_params, "nodes"_a = nodes, "outputs"_a = outputs);
+}
+
+std::vector<TensorType> output_types(const std::vector<std::pair<std::string, Shape>>& rows) {
+  std::vector<TensorType> types;
+  for (const auto& [dtype, shape] : rows) types.push_back({dtype_named(dtype), shape});
+  return types;
+}
+
+CompilerRef make(std::set<std::string> ops, std::set<std::string> ops_with_numbers,
+                 const std::vector<std::string>& dtypes, bool checks, bool waits, py::function refused) {
+  std::set<DType> known;
+  for (const std::string& dtype : dtypes) known.insert(dtype_named(dtype));
+  // Never freed: steps may run until the interpreter ends.
+  auto* const kept = new py::function(std::move(refused));
+  return std::make_shared<QueuedCompiler>(
+      std::move(ops), std::move(ops_with_numbers), std::move(known), checks, waits,
+      [kept](SourceId source, const std::string& text, const std::string& why) {
+        const bridge::WithGil gil;
+        (*kept)(bridge::source_text(source), text, why);
+      });
+}
+
+py::object take(QueuedCompiler& compiler, double seconds) {
+  std::optional<bridge::CompileRequest> request;
+  {
+    const py::gil_scoped_release no_gil;
+    request = compiler.take(seconds);
+  }
+  if (!request) return py::none();
+  SourceId source = 0;
+  for (const Node& node : request->graph.nodes)
+    if (source == 0) source = node.source;
+  return py::make_tuple(request->text, segment_row(request->graph), bridge::source_text(source));
+}
+
+}  // namespace
+
+void bind_compilers(py::module_& m) {
+  py::class_<QueuedCompiler, CompilerRef>(m, "SegmentCompiler")
+      .def(py::init(&make), py::arg("ops"), py::arg("ops_with_numbers"), py::arg("dtypes"), py::arg("checks"), py::arg("waits"),
+           py::arg("refused"))
+      .def("take", &take, py::arg("seconds"))
+      .def(
+          "deliver_library",
+          [](QueuedCompiler& compiler, const std::string& text, const std::string& path,
+             const std::vector<std::pair<std::string, Shape>>& outputs, int64_t compile_ns) {
+            const py::gil_scoped_release no_gil;
+            compiler.deliver(text, bridge::library_kernel(path, output_types(outputs)), "", compile_ns);
+          },
+          py::arg("text"), py::arg("path"), py::arg("outputs"), py::arg("compile_ns"))
+      .def(
+          "deliver_call",
+          [](QueuedCompiler& compiler, const std::string& text, const py::function& call,
+             const std::vector<std::pair<std::string, Shape>>& outputs, int64_t compile_ns) {
+            auto kernel = bridge::python_kernel(call.ptr(), output_types(outputs));
+            const py::gil_scoped_release no_gil;
+            compiler.deliver(text, std::move(kernel), "", compile_ns);
+          },
+          py::arg("text"), py::arg("call"), py::arg("outputs"), py::arg("compile_ns"))
+      .def("refuse",
+           [](QueuedCompiler& compiler, const std::string& text, const std::string& why, int64_t compile_ns) {
+             const py::gil_scoped_release no_gil;
+             compiler.deliver(text, nullptr, why, compile_ns);
+           },
+           py::arg("text"), py::arg("why"), py::arg("compile_ns"))
+      .def("waiting", &QueuedCompiler::waiting, py::call_guard<py::gil_scoped_release>())
+      .def("stop", &QueuedCompiler::stop, py::call_guard<py::gil_scoped_release>())
+      .def("stopped", &QueuedCompiler::stopped, py::call_guard<py::gil_scoped_release>());
+  m.def(
+      "set_compiler",
+      [](const CompilerRef& compiler) {
+        const py::gil_scoped_release no_gil;
+        bridge::set_compiler(compiler);
+      },
+      py::arg("compiler").none(true));
+}
+
+}  // namespace spmdx

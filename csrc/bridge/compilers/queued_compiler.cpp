@@ -1,0 +1,111 @@
+// SPDX-License-Identifier: Apache-2.0
+// QueuedCompiler: a table by text, and a queue.
+#include "bridge/compilers/queued_compiler.h"
+
+#include <algorithm>
+#include <chrono>
+
+namespace spmdx::bridge {
+namespace {
+
+// What is a number of the plan that changes from run to run, and no float: a seed, a place where a part begins.
+bool is_open_int(const Arg& arg) { return std::holds_alternative<IntParam>(arg); }
+bool is_generator(const Arg& arg) {
+  const auto* opaque = std::get_if<OpaqueArg>(&arg);
+  return opaque && opaque->text == "generator";
+}
+
+}  // namespace
+
+bool QueuedCompiler::takes(const Call& local) const {
+  if (!ops_.contains(local.op)) return false;
+  const auto known = [&](const TensorType& type) { return dtypes_.contains(type.dtype); };
+  return std::all_of(local.inputs.begin(), local.inputs.end(), known) &&
+         std::all_of(local.outputs.begin(), local.outputs.end(), known) &&
+         std::none_of(local.args.begin(), local.args.end(), is_open_int) &&
+         std::none_of(local.args.begin(), local.args.end(), is_generator);
+}
+
+std::shared_ptr<Kernel> QueuedCompiler::kernel(const Segment& segment) {
+  const std::lock_guard lock(mutex_);
+  const auto [at, fresh] = entries_.try_emplace(segment.text);
+  if (fresh) {
+    at->second.standing.state = CompileState::waiting;
+    queue_.push_back({segment.graph, segment.text});
+    there_.notify_one();
+  }
+  return at->second.kernel;
+}
+
+CompileStanding QueuedCompiler::standing(const Segment& segment) const {
+  const std::lock_guard lock(mutex_);
+  const auto at = entries_.find(segment.text);
+  return at == entries_.end() ? CompileStanding{} : at->second.standing;
+}
+
+void QueuedCompiler::refuse(const Segment& segment, const std::string& why) {
+  SourceId source = 0;
+  for (const Node& node : segment.graph.nodes)
+    if (source == 0) source = node.source;
+  std::shared_ptr<Kernel> unused;  // freed without the lock, since it may need the GIL
+  {
+    const std::lock_guard lock(mutex_);
+    Entry& entry = entries_[segment.text];
+    if (entry.standing.state == CompileState::refused) return;  // another shard was first
+    entry.standing.state = CompileState::refused;
+    entry.standing.why = why;
+    unused = std::move(entry.kernel);
+    version_ += 1;
+  }
+  if (refused_) refused_(source, segment.text, why);
+}
+
+std::optional<CompileRequest> QueuedCompiler::take(double seconds) {
+  std::unique_lock lock(mutex_);
+  there_.wait_for(lock, std::chrono::duration<double>(seconds), [this] { return stopped_ || !queue_.empty(); });
+  if (stopped_ || queue_.empty()) return std::nullopt;
+  CompileRequest request = std::move(queue_.front());
+  queue_.pop_front();
+  return request;
+}
+
+void QueuedCompiler::deliver(const std::string& text, std::shared_ptr<Kernel> kernel, const std::string& why,
+                             int64_t compile_ns) {
+  const std::lock_guard lock(mutex_);
+  Entry& entry = entries_[text];
+  entry.standing = {kernel ? CompileState::compiled : CompileState::refused, why, compile_ns};
+  entry.kernel = std::move(kernel);
+  version_ += 1;
+  delivered_.notify_all();
+}
+
+void QueuedCompiler::await() {
+  if (!waits_) return;
+  std::unique_lock lock(mutex_);
+  delivered_.wait(lock, [this] { return stopped_ || count_waiting() == 0; });
+}
+
+int64_t QueuedCompiler::waiting() const {
+  const std::lock_guard lock(mutex_);
+  return count_waiting();
+}
+
+int64_t QueuedCompiler::count_waiting() const {
+  return std::count_if(entries_.begin(), entries_.end(),
+                       [](const auto& entry) { return entry.second.standing.state == CompileState::waiting; });
+}
+
+void QueuedCompiler::stop() {
+  const std::lock_guard lock(mutex_);
+  stopped_ = true;
+  queue_.clear();
+  there_.notify_all();
+  delivered_.notify_all();
+}
+
+bool QueuedCompiler::stopped() const {
+  const std::lock_guard lock(mutex_);
+  return stopped_;
+}
+
+}  // namespace spmdx::bridge

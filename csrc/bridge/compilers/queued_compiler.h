@@ -1,0 +1,77 @@
+// SPDX-License-Identifier: Apache-2.0
+// QueuedCompiler: segments that wait for Python to compile them, and what came of them.
+#pragma once
+#include <atomic>
+#include <condition_variable>
+#include <deque>
+#include <functional>
+#include <mutex>
+#include <optional>
+#include <set>
+#include <string>
+#include <unordered_map>
+
+#include "runtime/segments/compiler.h"
+
+namespace spmdx::bridge {
+
+// A segment to compile.
+struct CompileRequest {
+  Graph graph;
+  std::string text;
+};
+
+// All that is public: Any thread, without the GIL. Takes QueuedCompiler::mutex.
+class QueuedCompiler final : public Compiler {
+ public:
+  // Of a segment that a kernel was made of, and that is run by the backend after all: its first source, its text, and
+  // why. Called by the step thread, with none of the locks.
+  using Refused = std::function<void(SourceId source, const std::string& text, const std::string& why)>;
+  // `waits`: steps wait for the kernels of their segments.
+  QueuedCompiler(std::set<std::string> ops, std::set<std::string> ops_with_numbers, std::set<DType> dtypes,
+                 bool checks, bool waits, Refused refused)
+      : ops_(std::move(ops)),
+        ops_with_numbers_(std::move(ops_with_numbers)),
+        dtypes_(std::move(dtypes)),
+        checks_(checks),
+        waits_(waits),
+        refused_(std::move(refused)) {}
+
+  bool takes(const Call& local) const override;
+  bool takes_numbers(const Call& local) const override { return ops_with_numbers_.contains(local.op); }
+  std::shared_ptr<Kernel> kernel(const Segment& segment) override;
+  CompileStanding standing(const Segment& segment) const override;
+  void refuse(const Segment& segment, const std::string& why) override;
+  void await() override;
+  bool checks() const override { return checks_; }
+  uint64_t version() const override { return version_; }
+
+  // The next one, which the caller has to `deliver`; none within so many seconds, or after `stop`.
+  std::optional<CompileRequest> take(double seconds);
+  // Null: it is refused.
+  void deliver(const std::string& text, std::shared_ptr<Kernel> kernel, const std::string& why, int64_t compile_ns);
+  int64_t waiting() const;  // how many were not delivered
+  void stop();
+  bool stopped() const;
+
+ private:
+  struct Entry {
+    CompileStanding standing;
+    std::shared_ptr<Kernel> kernel;
+  };
+
+  const std::set<std::string> ops_, ops_with_numbers_;
+  const std::set<DType> dtypes_;
+  const bool checks_, waits_;
+  const Refused refused_;
+  std::atomic<uint64_t> version_ = 1;
+  int64_t count_waiting() const;  // with the lock held
+
+  mutable std::mutex mutex_;
+  std::condition_variable there_, delivered_;
+  bool stopped_ = false;
+  std::unordered_map<std::string, Entry> entries_;  // by text
+  std::deque<CompileRequest> queue_;
+};
+
+}  // namespace spmdx::bridge

@@ -1,0 +1,101 @@
+// SPDX-License-Identifier: Apache-2.0
+// TakeOver: cuts a program once for each compiler, and fuses it again when there are more kernels.
+#include "runtime/segments/take_over.h"
+
+#include <algorithm>
+
+#include "rules/lookup.h"
+#include "runtime/segments/segment_kernel.h"
+
+namespace spmdx {
+namespace {
+
+int64_t flops_of(const CallRef& local) { return static_cast<int64_t>(all_flops(*rule_for(local))); }
+
+}  // namespace
+
+std::shared_ptr<const Program> TakeOver::current(const Program& program, const std::vector<Param>& params) {
+  const std::shared_ptr<const Program> own(std::shared_ptr<const Program>(), &program);  // not owned
+  std::shared_ptr<Compiler> compiler = backend_.compiler();
+  if (compiler && note(params)) update(program, nullptr);  // so that it is cut again
+  if (update(program, compiler)) {
+    compiler->await();  // with no lock: who reports does not wait for a compiler
+    update(program, compiler);
+  }
+  const std::lock_guard lock(mutex_);
+  return fused_ ? fused_ : own;
+}
+
+bool TakeOver::note(const std::vector<Param>& params) {
+  const std::lock_guard lock(mutex_);
+  const bool is_first = numbers_.values.empty();
+  numbers_.change.resize(params.size(), false);
+  bool any = false;
+  for (size_t i = 0; i < params.size() && !is_first; ++i) {
+    const bool other = params[i].integer != numbers_.values[i].integer;  // its bits
+    any |= other && !numbers_.change[i];
+    if (other) numbers_.change[i] = true;
+  }
+  numbers_.values = params;
+  return any;
+}
+
+bool TakeOver::update(const Program& program, const std::shared_ptr<Compiler>& compiler) {
+  const std::lock_guard lock(mutex_);
+  const bool is_other = compiler != compiler_;
+  if (is_other) {
+    compiler_ = compiler;
+    fused_.reset();
+    kernels_.clear();
+    cut(program);
+  }
+  if (!compiler_) return false;
+  const uint64_t version = compiler_->version();
+  if (!is_other && version == version_) return false;
+  version_ = version;
+  fuse(program);
+  return true;
+}
+
+void TakeOver::cut(const Program& program) {
+  units_.clear();
+  segments_.clear();
+  ops_ = flops_ = 0;
+  if (!compiler_) return;
+  units_ = units_of(graph_, program, *compiler_, numbers_);
+  segments_ = segments_of(graph_, program, units_, *compiler_, numbers_);
+  for (const Instruction& instruction : program.instructions) {
+    if (instruction.kind != InstructionKind::kernel) continue;
+    ops_ += 1;
+    flops_ += flops_of(program.calls[instruction.index]);
+  }
+}
+
+void TakeOver::fuse(const Program& program) {
+  kernels_.resize(units_.size());
+  for (size_t u = 0; u < units_.size(); ++u) {
+    if (!units_[u].is_segment) continue;
+    std::shared_ptr<Kernel> compiled = compiler_->kernel(segments_[u]);
+    if (compiled && !kernels_[u])
+      kernels_[u] = make_segment_kernel(segments_[u], program, std::move(compiled), backend_, compiler_);
+    else if (!compiled)
+      kernels_[u].reset();
+  }
+  const bool any = std::any_of(kernels_.begin(), kernels_.end(), [](const auto& kernel) { return kernel != nullptr; });
+  fused_ = any ? std::make_shared<const Program>(fused(graph_, program, units_, segments_, kernels_)) : nullptr;
+}
+
+SegmentsOfPlan TakeOver::segments() const {
+  const std::lock_guard lock(mutex_);
+  SegmentsOfPlan all{{}, ops_, flops_};
+  for (const Segment& segment : segments_) {
+    if (segment.graph.nodes.empty()) continue;
+    int64_t flops = 0;
+    for (const Node& node : segment.graph.nodes) flops += flops_of(node.call);
+    all.segments.push_back({segment.first, static_cast<int64_t>(segment.graph.nodes.size()), flops,
+                            std::hash<std::string>{}(segment.text), compiler_->standing(segment)});
+  }
+  return all;
+}
+
+}  // namespace spmdx

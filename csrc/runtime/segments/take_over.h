@@ -1,0 +1,57 @@
+// SPDX-License-Identifier: Apache-2.0
+// TakeOver: the program that a plan runs, where kernels of segments take over between two steps.
+#pragma once
+#include <memory>
+#include <mutex>
+#include <vector>
+
+#include "runtime/segments/compiler.h"
+
+namespace spmdx {
+
+// A segment of a plan, for reports.
+struct SegmentStanding {
+  NodeId first = 0;  // of the plan's graph
+  int64_t ops = 0;
+  int64_t flops = 0;
+  uint64_t hash = 0;  // of its text
+  CompileStanding standing;
+};
+struct SegmentsOfPlan {
+  std::vector<SegmentStanding> segments;
+  int64_t ops = 0, flops = 0;  // of the whole program, on all shards that this process has
+};
+
+// Program threads and the step thread, without the GIL; each function takes TakeOver::mutex, and within it that of the
+// compiler.
+class TakeOver {
+ public:
+  TakeOver(const Graph& graph, Backend& backend) : graph_(graph), backend_(backend) {}
+  // What to run now, of a program that was prepared: with kernels of segments where the backend's compiler has some.
+  // Asks for those that it has not. `program` has to outlive this; `params` are those of the run.
+  std::shared_ptr<const Program> current(const Program& program, const std::vector<Param>& params);
+  // Those that were asked for; none without a compiler.
+  SegmentsOfPlan segments() const;
+
+ private:
+  // Whether there is something new.
+  bool update(const Program& program, const std::shared_ptr<Compiler>& compiler);
+  // Whether a number has another value than in the run before, which it never had before.
+  bool note(const std::vector<Param>& params);
+  void cut(const Program& program);
+  void fuse(const Program& program);
+
+  const Graph& graph_;
+  Backend& backend_;
+  mutable std::mutex mutex_;
+  std::shared_ptr<Compiler> compiler_;  // that the segments were cut for; null: none
+  uint64_t version_ = 0;                // of the compiler, that `fused_` is for
+  Numbers numbers_;
+  int64_t ops_ = 0, flops_ = 0;         // of the program
+  std::vector<Unit> units_;
+  std::vector<Segment> segments_;                 // by unit
+  std::vector<std::shared_ptr<Kernel>> kernels_;  // by unit
+  std::shared_ptr<const Program> fused_;          // null: no segment has a kernel
+};
+
+}  // namespace spmdx

@@ -1,0 +1,156 @@
+// SPDX-License-Identifier: Apache-2.0
+// Units: instructions between collectives, by how often what leads to them changes between shards, or leaves segments.
+#include <algorithm>
+#include <map>
+#include <tuple>
+#include <unordered_map>
+
+#include "graph/places.h"
+#include "runtime/segments/compiler.h"
+
+namespace spmdx {
+namespace {
+
+// Instructions are moved among so many nodes, that what they hold is not held for long, and compilers end.
+constexpr uint32_t kMostNodes = 256;
+
+// What the instructions of a segment have in common: the devices that they are of.
+using Devices = std::tuple<SubAxisSet, int, int64_t, uint32_t>;
+
+// Numbers that stand for tensors promote by rules of their own, and results of unknown types have none.
+bool is_plain(const Call& call) {
+  const auto is_tensor = [](const TensorType& type) { return type.dtype != DType::unknown && !type.wrapped_number; };
+  return std::all_of(call.inputs.begin(), call.inputs.end(), is_tensor) &&
+         std::all_of(call.outputs.begin(), call.outputs.end(), is_tensor);
+}
+
+class Window {
+ public:
+  Window(const Graph& graph, const Program& program, const Compiler& compiler, const Numbers& numbers)
+      : graph_(graph), program_(program), compiler_(compiler), numbers_(numbers) {}
+
+  void add(uint32_t index) {
+    const Instruction& instruction = program_.instructions[index];
+    Place place{index, takes(instruction), devices_of(instruction), 0, {}};
+    place.depth = least_depth(place);
+    for (uint32_t i = 0; i < instruction.num_operands; ++i) {
+      const auto made = made_by_.find(program_.operands[instruction.first_operand + i].slot);
+      if (made == made_by_.end()) continue;
+      const Place& before = places_[made->second];
+      place.depth = std::max(place.depth, before.depth + !may_join(before, place));
+      place.reads.push_back(made->second);
+    }
+    for (uint32_t r = 0; r < instruction.num_results; ++r)
+      if (const uint32_t slot = program_.results[instruction.first_result + r]; slot != kNone)
+        made_by_[slot] = places_.size();
+    places_.push_back(std::move(place));
+  }
+
+  // Those of the window, after which it is empty.
+  void end(std::vector<Unit>& units) {
+    delay();
+    std::map<std::tuple<uint32_t, Devices>, size_t> segments;
+    std::vector<std::pair<uint32_t, Unit>> found;
+    for (const Place& place : places_) {
+      size_t unit = found.size();
+      if (place.taken) unit = segments.try_emplace({place.depth, place.devices}, unit).first->second;
+      if (unit == found.size()) found.push_back({place.depth, Unit{}});
+      found[unit].second.instructions.push_back(place.instruction);
+      found[unit].second.is_segment = found[unit].second.instructions.size() > 1;
+    }
+    std::stable_sort(found.begin(), found.end(), [](const auto& a, const auto& b) { return a.first < b.first; });
+    for (auto& [depth, unit] : found) units.push_back(std::move(unit));
+    places_.clear();
+    made_by_.clear();
+  }
+
+ private:
+  struct Place {
+    uint32_t instruction = 0;
+    bool taken = false;
+    Devices devices;
+    uint32_t depth = 0;         // how many units lead to it, at least
+    std::vector<size_t> reads;  // what of the window it reads
+  };
+
+  static bool may_join(const Place& a, const Place& b) { return a.taken && b.taken && a.devices == b.devices; }
+
+  // What would be alone joins those that read it, where nobody waits for it earlier.
+  void delay() {
+    std::vector<uint32_t> latest(places_.size(), kNone), joined = latest;  // so that no reader is delayed
+    for (size_t i = places_.size(); i-- > 0;) {
+      Place& place = places_[i];
+      const bool is_alone = std::none_of(place.reads.begin(), place.reads.end(), [&](size_t read) {
+        return places_[read].depth == place.depth && may_join(places_[read], place);
+      });
+      if (is_alone && joined[i] != kNone && joined[i] == latest[i]) place.depth = joined[i];
+      for (const size_t read : place.reads) {
+        const bool together = may_join(places_[read], place);
+        latest[read] = std::min(latest[read], place.depth - !together);
+        if (together) joined[read] = std::min(joined[read], place.depth);
+      }
+    }
+  }
+
+  bool takes(const Instruction& instruction) const {
+    if (instruction.kind != InstructionKind::kernel) return false;
+    const Call& call = *program_.calls[instruction.index];
+    return is_plain(call) && compiler_.takes(call) && (compiler_.takes_numbers(call) || is_constant(instruction));
+  }
+
+  bool is_constant(const Instruction& instruction) const {
+    for (uint32_t p = 0; p < instruction.num_params; ++p)
+      if (numbers_.change[instruction.first_param + p]) return false;
+    return true;
+  }
+
+  Devices devices_of(const Instruction& instruction) const {
+    const Node& node = graph_.nodes[instruction.node];
+    const spmdx::Place place = graph_.mesh ? place_of(graph_, node) : spmdx::Place{};
+    return {instruction.sub_axes, place.axis, place.stage, instruction.shard};
+  }
+
+  // Of what reads nothing of the window: what no segment holds comes first, and what all devices do before what each
+  // one does, so that neither comes between what reads it.
+  static uint32_t least_depth(const Place& place) {
+    if (!place.taken) return 0;
+    return std::get<SubAxisSet>(place.devices) ? 2 : 1;
+  }
+
+  const Graph& graph_;
+  const Program& program_;
+  const Compiler& compiler_;
+  const Numbers& numbers_;
+  std::vector<Place> places_;
+  std::unordered_map<uint32_t, size_t> made_by_;  // of slots: which of the places
+};
+
+}  // namespace
+
+std::vector<Unit> units_of(const Graph& graph, const Program& program, const Compiler& compiler,
+                           const Numbers& numbers) {
+  std::vector<Unit> units;
+  Window window(graph, program, compiler, numbers);
+  NodeId last = kNone;
+  uint32_t nodes = 0;
+  for (uint32_t index = 0; index < program.instructions.size(); ++index) {
+    const Instruction& instruction = program.instructions[index];
+    const bool is_new = instruction.node != last;
+    const bool moves = instruction.kind == InstructionKind::collective;
+    if (moves || (is_new && nodes == kMostNodes)) {
+      window.end(units);
+      nodes = 0;
+    }
+    if (moves) {
+      units.push_back({{index}, false});
+    } else {
+      window.add(index);
+      nodes += is_new;
+    }
+    last = instruction.node;
+  }
+  window.end(units);
+  return units;
+}
+
+}  // namespace spmdx

@@ -1,0 +1,123 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Compiling behind the program's back: one thread asks one process, and hands over what it makes."""
+
+import os
+import threading
+import time
+import warnings
+from typing import Any
+
+import spmdx._C as _C
+from spmdx._segments import cache
+from spmdx._segments.compiler import Compiler
+from spmdx._segments.segment import Segment
+from spmdx._segments.worker_process import CompilerFailed, WorkerProcess
+
+_SECONDS = 600.0  # that a segment may take
+
+
+class Background:
+    """A compiler in force, until it is stopped."""
+
+    def __init__(self, compiler: Compiler, checks: bool, waits: bool) -> None:
+        """Starts at once; with ``waits`` it has said what it takes when this returns."""
+        self.compiler = compiler
+        self.failure: str | None = None  # why it takes nothing
+        self._checks, self._waits = checks, waits
+        seconds = float(os.environ.get("SPMDX_COMPILE_TIMEOUT", _SECONDS))
+        self._worker = WorkerProcess(compiler, seconds)
+        self._core: _C.SegmentCompiler | None = None
+        self._stopped = threading.Event()
+        self._ready = threading.Event()
+        self._thread = threading.Thread(target=self._run, name="spmdx compiler", daemon=True)
+        self._thread.start()
+        if waits:
+            self._ready.wait()
+
+    def stop(self) -> None:
+        """No segment is compiled any more; kernels that are there go as well."""
+        self._stopped.set()
+        self._worker.stop()
+        if self._core is not None:
+            self._core.stop()
+        self._thread.join()
+        _C.set_compiler(None)
+
+    def wait(self) -> int:
+        """Until nothing that was asked for waits; gives how many segments did."""
+        self._ready.wait()
+        waited = self.waiting()
+        while self.waiting() and not self._stopped.is_set():
+            time.sleep(0.02)
+        return waited
+
+    def waiting(self) -> int:
+        """How many segments are not compiled yet."""
+        return 0 if self._core is None else self._core.waiting()
+
+    def _run(self) -> None:
+        try:
+            core = self._core = self._begin()
+        except Exception as error:  # of a compiler: the program goes on without
+            self.failure = str(error)
+            if not self._stopped.is_set():
+                self._tell(f"it takes no op: {error}", "")
+            return
+        finally:
+            self._ready.set()
+        while not self._stopped.is_set():
+            request = core.take(0.5)
+            if request is not None:
+                self._make(core, *request)
+
+    def _begin(self) -> _C.SegmentCompiler:
+        core = _C.SegmentCompiler(
+            set(self._worker.ops()),
+            set(self.compiler.ops_with_params),
+            list(self.compiler.dtypes),
+            self._checks,
+            self._waits,
+            self._refused,
+        )
+        if not self._stopped.is_set():
+            _C.set_compiler(core)
+        return core
+
+    def _make(self, core: _C.SegmentCompiler, text: str, row: dict[str, Any], source: str) -> None:
+        began = time.perf_counter_ns()
+        outputs = [(dtype, tuple(shape)) for _, (dtype, shape) in row["outputs"]]
+        try:
+            runs = self._made(Segment.of_row(text, row), row)
+            took = time.perf_counter_ns() - began
+            if callable(runs):
+                core.deliver_call(text, runs, outputs, took)
+            else:
+                core.deliver_library(text, str(runs), outputs, took)
+        except Exception as error:  # of a compiler: the segment runs without it
+            why = str(error) if isinstance(error, CompilerFailed) else f"{type(error).__name__}: {error}"
+            core.refuse(text, why, time.perf_counter_ns() - began)
+            if not self._stopped.is_set():
+                self._tell(f"it has not compiled a segment of {len(row['nodes'])} ops: {why}", source)
+
+    def _made(self, segment: Segment, row: dict[str, Any]) -> Any:
+        folder = cache.folder_of(self.compiler, segment)
+        if cache.is_whole(folder):
+            try:
+                return self.compiler.load(segment, folder)
+            except Exception:  # of a library of another machine, say: it is made anew
+                cache.throw_away(folder)
+        with cache.writing(folder) as draft:
+            self._worker.compile(segment, row, draft)
+        return self.compiler.load(segment, folder)
+
+    def _refused(self, source: str, text: str, why: str) -> None:
+        ops = sum(" = " in line and "input" not in line for line in text.splitlines())
+        self._tell(f"a segment of {ops} ops is run by PyTorch's kernels: {why}", source)
+
+    def _tell(self, what: str, source: str) -> None:
+        led = f"{source}: " if source else ""
+        warnings.warn(
+            f"{led}compiler {self.compiler.name!r}: {what}. The program goes on without. See "
+            "spmdx.explain().segments.",
+            stacklevel=2,
+        )

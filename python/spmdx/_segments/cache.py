@@ -1,0 +1,80 @@
+# SPDX-License-Identifier: Apache-2.0
+"""What compilers made, kept on disk: a folder for each segment, compiler and version."""
+
+import contextlib
+import hashlib
+import json
+import os
+import pathlib
+import shutil
+import tempfile
+from collections.abc import Iterator
+
+import torch
+
+from spmdx._segments.compiler import Compiler
+from spmdx._segments.segment import Segment
+from spmdx._version import __version__
+
+_MANIFEST = "manifest.json"  # hashes of the files, written last
+
+
+def root() -> pathlib.Path:
+    """Where kernels are kept: ``SPMDX_CACHE``, or a folder of the user's caches."""
+    told = os.environ.get("SPMDX_CACHE")
+    if told:
+        return pathlib.Path(told)
+    caches = os.environ.get("XDG_CACHE_HOME") or pathlib.Path.home() / ".cache"
+    return pathlib.Path(caches) / "spmdx"
+
+
+def key_of(compiler: Compiler, segment: Segment) -> str:
+    """Equal where a kernel may be used again."""
+    versions = __version__, torch.__version__, compiler.version()
+    parts = [compiler.name, type(compiler).__qualname__, *versions, segment.text]
+    return hashlib.sha256(json.dumps(parts).encode()).hexdigest()[:32]
+
+
+def folder_of(compiler: Compiler, segment: Segment) -> pathlib.Path:
+    """Where the kernel is kept, if it is."""
+    return root() / "segments" / compiler.name / key_of(compiler, segment)
+
+
+def is_whole(folder: pathlib.Path) -> bool:
+    """Whether a kernel is kept there as it was written; what is damaged is thrown away."""
+    if not folder.exists():
+        return False
+    try:
+        manifest = json.loads((folder / _MANIFEST).read_text())
+        whole = manifest == _hashes(folder)
+    except (OSError, ValueError):
+        whole = False
+    if not whole:
+        throw_away(folder)
+    return whole
+
+
+def throw_away(folder: pathlib.Path) -> None:
+    """Remove what is kept there; another process may do so as well."""
+    shutil.rmtree(folder, ignore_errors=True)
+
+
+@contextlib.contextmanager
+def writing(folder: pathlib.Path) -> Iterator[pathlib.Path]:
+    """An empty folder to write to, which takes its place when that has gone well."""
+    folder.parent.mkdir(parents=True, exist_ok=True)
+    with tempfile.TemporaryDirectory(dir=folder.parent, prefix=".") as made:
+        draft = pathlib.Path(made) / "draft"
+        draft.mkdir()
+        yield draft
+        (draft / _MANIFEST).write_text(json.dumps(_hashes(draft)))
+        with contextlib.suppress(FileExistsError, OSError):  # another process was faster
+            draft.rename(folder)
+
+
+def _hashes(folder: pathlib.Path) -> dict[str, str]:
+    files = sorted(path for path in folder.rglob("*") if path.is_file() and path.name != _MANIFEST)
+    return {
+        str(path.relative_to(folder)): hashlib.sha256(path.read_bytes()).hexdigest()
+        for path in files
+    }

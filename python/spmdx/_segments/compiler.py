@@ -1,0 +1,65 @@
+# SPDX-License-Identifier: Apache-2.0
+"""What a compiler is: one class, which lives in two processes."""
+
+import pathlib
+from collections.abc import Callable, Collection, Iterable, Sequence
+
+import torch
+
+from spmdx._segments.segment import Segment
+
+Runs = Callable[[list[torch.Tensor]], Sequence[torch.Tensor]]
+
+
+class Compiler:
+    """Makes one kernel of a segment: subclass it to add a target.
+
+    ``ops`` and ``compile`` are called in a process of their own, so that nothing waits for them and
+    what they break is theirs; ``load`` in the program's. A package that has a compiler names it
+    among its entry points of the group ``spmdx.compilers``.
+
+    Attributes:
+        name: what :func:`spmdx.set_compiler` and reports call it.
+        dtypes: of tensors that it takes, as spmdx writes them.
+        ops_with_params: ops whose floats may be a :class:`spmdx.compilers.Param`, as a learning
+            rate is, which differs from run to run. Those of other ops are constants; such an op is
+            left to PyTorch's kernels once its floats have differed.
+
+    Example:
+        >>> import spmdx
+        >>> spmdx.compilers.Compiler.name
+        ''
+    """
+
+    name: str = ""
+    ops_with_params: Collection[str] = ()
+    dtypes: Sequence[str] = ("f32", "f64", "bf16", "f16", "i64", "i32", "b8")
+
+    def version(self) -> str:
+        """What kernels depend on beside their segments: versions of the compiler, and of what it knows.
+
+        A kernel that was kept on disk under another version is not used. Called in both processes, so
+        it imports nothing large.
+        """
+        return ""
+
+    def ops(self, known: Sequence[str]) -> Iterable[str]:
+        """Those of the ops that spmdx knows that this takes; others are run by PyTorch's kernels."""
+        raise NotImplementedError
+
+    def compile(self, segment: Segment, folder: pathlib.Path) -> None:
+        """Write into an empty folder what ``load`` needs.
+
+        Raises:
+            Exception: any: the segment is run by PyTorch's kernels, and the report says why.
+        """
+        raise NotImplementedError
+
+    def load(self, segment: Segment, folder: pathlib.Path) -> Runs | pathlib.Path:
+        """What runs the segment.
+
+        Returns:
+            A function of a list of tensors (:class:`Segment`), or the path of a library that
+            AOTInductor made, which runs without Python.
+        """
+        raise NotImplementedError

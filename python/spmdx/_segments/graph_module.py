@@ -1,0 +1,103 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Segments as graphs of torch.fx, which compilers of PyTorch take."""
+
+from typing import Any
+
+import torch
+from torch.fx import Graph, GraphModule, Node
+
+from spmdx._segments.segment import DTYPES, Op, Param, Segment, Value
+
+# Tensors of a segment may lie otherwise than those of the program, so that a view may need a copy.
+_COPY_IF_NEEDED = {"aten.view": "aten.reshape", "aten._unsafe_view": "aten.reshape"}
+# Ops of a number that may change, as ops of a scalar tensor.
+_OF_TENSORS = {
+    "aten.add.Scalar": "aten.add.Tensor",
+    "aten.sub.Scalar": "aten.sub.Tensor",
+    "aten.mul.Scalar": "aten.mul.Tensor",
+    "aten.div.Scalar": "aten.div.Tensor",
+    "aten.lerp.Scalar": "aten.lerp.Tensor",
+}
+_PRODUCTS = {"aten.addcmul": torch.ops.aten.mul.Tensor, "aten.addcdiv": torch.ops.aten.div.Tensor}
+OPS_WITH_PARAMS = frozenset({*_OF_TENSORS, *_PRODUCTS})
+
+
+def operator(name: str) -> Any:
+    """``torch.ops.aten.mm.default`` for ``"aten.mm"``; None if there is none such."""
+    namespace, packet, *overload = _COPY_IF_NEEDED.get(name, name).split(".")
+    found = getattr(getattr(torch.ops, namespace), packet, None)
+    return getattr(found, overload[0] if overload else "default", None)
+
+
+def graph_module(segment: Segment) -> GraphModule:
+    """A module that takes what a run of the segment is given, and returns a tuple of its outputs.
+
+    Raises:
+        ValueError: an op has a parameter where there has to be a constant.
+    """
+    builder = _Builder()
+    for number, _ in segment.inputs:
+        builder.values[number] = builder.graph.placeholder(f"value_{number}")
+    for number in range(segment.params):
+        builder.params[number] = builder.graph.placeholder(f"param_{number}")
+    for op in segment.ops:
+        builder.add(op)
+    builder.graph.output(tuple(builder.values[number] for number, _ in segment.outputs))
+    return GraphModule(torch.nn.Module(), builder.graph)
+
+
+class _Builder:
+    def __init__(self) -> None:
+        self.graph = Graph()
+        self.values: dict[int, Node] = {}
+        self.params: dict[int, Node] = {}
+
+    def add(self, op: Op) -> None:
+        has_param = any(isinstance(arg, Param) for arg in op.args)
+        result = self._of_param(op) if has_param else self._call(op.name, op.args)
+        if len(op.types) == 1 and not _gives_many(operator(op.name)):
+            self.values[op.first] = result
+            return
+        for i in range(len(op.types)):
+            self.values[op.first + i] = self.graph.call_function(_item, (result, i))
+
+    def _call(self, name: str, args: tuple[Any, ...]) -> Node:
+        target = operator(name)
+        given, named = [], {}
+        for argument, arg in zip(target._schema.arguments, args, strict=False):
+            if argument.kwarg_only:
+                named[argument.name] = self._node(arg)
+            else:
+                given.append(self._node(arg))
+        return self.graph.call_function(target, tuple(given), named)
+
+    def _of_param(self, op: Op) -> Node:
+        """An op with a number that may change, by ops that take a tensor for it."""
+        if op.name in _OF_TENSORS:
+            made = self._call(_OF_TENSORS[op.name], op.args)
+        elif op.name in _PRODUCTS and isinstance(op.args[-1], Param):
+            whole, left, right, number = map(self._node, op.args)
+            product = self.graph.call_function(_PRODUCTS[op.name], (left, right))
+            scaled = self.graph.call_function(torch.ops.aten.mul.Tensor, (product, number))
+            made = self.graph.call_function(torch.ops.aten.add.Tensor, (whole, scaled))
+        else:
+            raise ValueError(f"{op.name} has a number that may change from step to step")
+        return self.graph.call_function(
+            torch.ops.prims.convert_element_type.default, (made, DTYPES[op.types[0].dtype])
+        )
+
+    def _node(self, arg: Any) -> Any:
+        if isinstance(arg, list):
+            return [self._node(item) for item in arg]
+        if isinstance(arg, Value):
+            return self.values[arg.number]
+        return self.params[arg.number] if isinstance(arg, Param) else arg
+
+
+def _item(values: Any, index: int) -> Any:
+    return values[index]
+
+
+def _gives_many(target: Any) -> bool:
+    returns = target._schema.returns
+    return len(returns) != 1 or "[]" in str(returns[0].type)

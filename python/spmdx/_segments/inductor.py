@@ -1,0 +1,64 @@
+# SPDX-License-Identifier: Apache-2.0
+"""PyTorch's own compiler: segments as libraries, which run without Python."""
+
+import pathlib
+import shutil
+from collections.abc import Iterable, Sequence
+
+import torch
+
+from spmdx._segments.compiler import Compiler
+from spmdx._segments.graph_module import OPS_WITH_PARAMS, graph_module, operator
+from spmdx._segments.segment import Segment
+
+_LIBRARY = "segment.so"
+# Numbers of their own, kernels that are chosen by looking at the machine, and views of strides.
+_LEFT_ALONE = ("aten.as_strided", "aten._scaled_dot_product", "aten.convolution", "aten._native_multi")
+
+
+class Inductor(Compiler):
+    """Segments as C++ that AOTInductor fuses.
+
+    Source: J. Ansel et al., PyTorch 2, ASPLOS 2024.
+    """
+
+    name = "inductor"
+    ops_with_params = OPS_WITH_PARAMS
+
+    def version(self) -> str:
+        """Of PyTorch, of the processor's instructions, and of threads."""
+        parts = torch.__version__, torch.backends.cpu.get_cpu_capability(), torch.get_num_threads()
+        return " ".join(map(str, parts))
+
+    def ops(self, known: Sequence[str]) -> Iterable[str]:
+        """Those that Inductor lowers, or that decompose into such."""
+        from torch._inductor import decomposition, lowering
+
+        def is_taken(name: str) -> bool:
+            target = operator(name)
+            if target is None or name.startswith(_LEFT_ALONE) or _is_random(target):
+                return False
+            return target in lowering.lowerings or target in decomposition.decompositions
+
+        return filter(is_taken, known)
+
+    def compile(self, segment: Segment, folder: pathlib.Path) -> None:
+        """Through ``torch._inductor.aot_compile``."""
+        import torch._inductor as inductor
+
+        with torch.no_grad():
+            exported = torch.export.export(
+                graph_module(segment), tuple(segment.examples()), strict=False
+            )
+            made = inductor.aot_compile(
+                exported.module(), tuple(segment.examples()), options={"aot_inductor.package": False}
+            )
+        shutil.copy(made, folder / _LIBRARY)
+
+    def load(self, segment: Segment, folder: pathlib.Path) -> pathlib.Path:
+        """The library, which takes and gives tensors by itself."""
+        return folder / _LIBRARY
+
+
+def _is_random(target: torch._ops.OpOverload) -> bool:
+    return torch.Tag.nondeterministic_seeded in target.tags

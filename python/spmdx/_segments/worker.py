@@ -1,0 +1,48 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The process in which a compiler works: lines of JSON come in and go out.
+
+It is nice to the program, and ends with it.
+"""
+
+import contextlib
+import json
+import os
+import pathlib
+import pickle
+import sys
+import traceback
+from typing import IO, Any
+
+from spmdx._segments.segment import Segment
+
+_NICE = 19
+
+
+def main() -> None:
+    """Answers requests until there are no more."""
+    answers = os.fdopen(os.dup(1), "w", encoding="utf-8", buffering=1)
+    os.dup2(2, 1)  # what compilers print is no answer
+    with contextlib.suppress(OSError):
+        os.nice(_NICE)
+    first = json.loads(sys.stdin.readline())
+    compiler = pickle.loads(bytes.fromhex(first["compiler"]))
+    _answer(answers, lambda: {"ops": sorted(set(compiler.ops(first["known"])))})
+    for line in sys.stdin:
+        request = json.loads(line)
+        segment = Segment.of_row(request["text"], request["row"])
+        _answer(answers, lambda s=segment, r=request: compiler.compile(s, pathlib.Path(r["folder"])))
+
+
+def _answer(answers: IO[str], work: Any) -> None:
+    try:
+        answer = work() or {}
+    except BaseException as error:  # whatever it is, the program goes on
+        last = traceback.format_exception_only(error)[-1].strip()
+        answer = {"error": last, "trace": traceback.format_exc()}
+        if isinstance(error, KeyboardInterrupt):
+            raise
+    print(json.dumps(answer), file=answers)
+
+
+if __name__ == "__main__":
+    main()

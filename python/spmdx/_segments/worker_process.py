@@ -1,0 +1,111 @@
+# SPDX-License-Identifier: Apache-2.0
+"""A compiler's process, seen from the program: what it answers, and what becomes of it."""
+
+import contextlib
+import json
+import os
+import pathlib
+import pickle
+import selectors
+import subprocess
+import sys
+import time
+from typing import Any
+
+import spmdx._C as _C
+from spmdx._segments.compiler import Compiler
+from spmdx._segments.segment import Segment
+
+_POLL = 0.2  # seconds
+
+
+class CompilerFailed(Exception):
+    """A compiler has not done what it was asked for; says why."""
+
+
+class WorkerProcess:
+    """Started when it is needed, and again after it has died."""
+
+    def __init__(self, compiler: Compiler, seconds: float) -> None:
+        """Args: seconds: how long an answer may take."""
+        self._compiler = compiler
+        self._seconds = seconds
+        self._process: subprocess.Popen | None = None
+        self._stopped = False
+
+    def ops(self) -> list[str]:
+        """Of all ops of the table, those that the compiler takes."""
+        return self._start()["ops"]
+
+    def compile(self, segment: Segment, row: dict[str, Any], folder: pathlib.Path) -> None:
+        """Have the segment compiled into the folder.
+
+        Raises:
+            CompilerFailed: it was not.
+        """
+        if self._process is None:
+            self._start()
+        self._ask({"text": segment.text, "row": row, "folder": str(folder)})
+
+    def stop(self) -> None:
+        """End it, whatever it does. Any thread."""
+        self._stopped = True
+        self._end()
+
+    def _start(self) -> dict[str, Any]:
+        try:
+            pickled = pickle.dumps(self._compiler)
+        except Exception as error:  # of what the user's class holds
+            raise CompilerFailed(f"it cannot be sent to a process of its own: {error}") from error
+        environment = {**os.environ, "PYTHONPATH": os.pathsep.join(filter(None, sys.path))}
+        for name in ("RANK", "WORLD_SIZE", "LOCAL_RANK", "SPMDX_COMPILER"):
+            environment.pop(name, None)  # it is no process of the program
+        self._process = subprocess.Popen(
+            [sys.executable, "-m", "spmdx._segments.worker"],
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.DEVNULL,
+            text=True,
+            env=environment,
+        )
+        return self._ask({"compiler": pickled.hex(), "known": _C.rules()})
+
+    def _ask(self, question: dict[str, Any]) -> dict[str, Any]:
+        process = self._process
+        assert process is not None and process.stdin is not None
+        try:
+            process.stdin.write(json.dumps(question) + "\n")
+            process.stdin.flush()
+            line = self._line(process)
+        except BrokenPipeError:
+            line = ""
+        if not line:
+            status = process.poll()
+            self._end()
+            raise CompilerFailed(f"its process died with status {status}")
+        answer = json.loads(line)
+        if "error" in answer:
+            raise CompilerFailed(answer["error"])
+        return answer
+
+    def _line(self, process: subprocess.Popen) -> str:
+        """The next line; empty if the process ends before."""
+        assert process.stdout is not None
+        until = time.monotonic() + self._seconds
+        with selectors.DefaultSelector() as selector:
+            selector.register(process.stdout, selectors.EVENT_READ)
+            while not selector.select(_POLL):
+                if self._stopped or time.monotonic() > until:
+                    self._end()
+                    raise CompilerFailed(f"it had no answer after {self._seconds:.0f} s")
+        return process.stdout.readline()
+
+    def _end(self) -> None:
+        process, self._process = self._process, None
+        if process is None:
+            return
+        process.kill()
+        process.wait()
+        for pipe in (process.stdin, process.stdout):
+            with contextlib.suppress(OSError):
+                pipe.close()  # type: ignore[union-attr]
