@@ -11,6 +11,7 @@
 #include "bridge/compilers/queued_compiler.h"
 #include "bridge/python/gil.h"
 #include "bridge/python/source.h"
+#include "bridge/recorder/engine.h"
 
 namespace spmdx {
 namespace {
@@ -134,6 +135,7 @@ void bind_compilers(py::module_& m) {
       .def("waiting", &QueuedCompiler::waiting, py::call_guard<py::gil_scoped_release>())
       .def("stop", &QueuedCompiler::stop, py::call_guard<py::gil_scoped_release>())
       .def("stopped", &QueuedCompiler::stopped, py::call_guard<py::gil_scoped_release>());
+  m.def("ask_compiler", [] { bridge::engine().ask_compiler(); }, py::call_guard<py::gil_scoped_release>());
   m.def(
       "set_compiler",
       [](const CompilerRef& compiler) {

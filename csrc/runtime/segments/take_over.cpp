@@ -17,7 +17,7 @@ int64_t flops_of(const CallRef& local) { return static_cast<int64_t>(all_flops(*
 std::shared_ptr<const Program> TakeOver::current(const Program& program, const std::vector<Param>& params) {
   const std::shared_ptr<const Program> own(std::shared_ptr<const Program>(), &program);  // not owned
   std::shared_ptr<Compiler> compiler = backend_.compiler();
-  if (compiler && note(params)) update(program, nullptr);  // so that it is cut again
+  if (note(program, params)) update(program, nullptr);  // so that it is cut again
   if (update(program, compiler)) {
     compiler->await();  // with no lock: who reports does not wait for a compiler
     update(program, compiler);
@@ -26,8 +26,17 @@ std::shared_ptr<const Program> TakeOver::current(const Program& program, const s
   return fused_ ? fused_ : own;
 }
 
-bool TakeOver::note(const std::vector<Param>& params) {
+void TakeOver::ask() {
+  const Program* const program = [&] {
+    const std::lock_guard lock(mutex_);
+    return program_;
+  }();
+  if (program) update(*program, backend_.compiler());
+}
+
+bool TakeOver::note(const Program& program, const std::vector<Param>& params) {
   const std::lock_guard lock(mutex_);
+  program_ = &program;
   const bool is_first = numbers_.values.empty();
   numbers_.change.resize(params.size(), false);
   bool any = false;

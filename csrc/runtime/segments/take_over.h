@@ -30,14 +30,16 @@ class TakeOver {
   // What to run now, of a program that was prepared: with kernels of segments where the backend's compiler has some.
   // Asks for those that it has not. `program` has to outlive this; `params` are those of the run.
   std::shared_ptr<const Program> current(const Program& program, const std::vector<Param>& params);
+  // Cuts and asks for what has run, as the next run would.
+  void ask();
   // Those that were asked for; none without a compiler.
   SegmentsOfPlan segments() const;
 
  private:
   // Whether there is something new.
   bool update(const Program& program, const std::shared_ptr<Compiler>& compiler);
-  // Whether a number has another value than in the run before, which it never had before.
-  bool note(const std::vector<Param>& params);
+  // Whether a number that was the same in all runs before is another one. REQUIRES: it is about to run.
+  bool note(const Program& program, const std::vector<Param>& params);
   void cut(const Program& program);
   void fuse(const Program& program);
 
@@ -46,6 +48,7 @@ class TakeOver {
   mutable std::mutex mutex_;
   std::shared_ptr<Compiler> compiler_;  // that the segments were cut for; null: none
   uint64_t version_ = 0;                // of the compiler, that `fused_` is for
+  const Program* program_ = nullptr;  // null: it has not run
   Numbers numbers_;
   int64_t ops_ = 0, flops_ = 0;         // of the program
   std::vector<Unit> units_;

@@ -295,6 +295,15 @@ void Engine::reset_counters() {
   impl_->counters = {};
 }
 
+void Engine::ask_compiler() {
+  std::vector<PlanRef> plans;
+  {
+    std::lock_guard lock(impl_->planning);
+    plans = impl_->cache.all();
+  }
+  for (const PlanRef& plan : plans) plan->executable->ask_compiler();
+}
+
 size_t Engine::plans_kept() const {
   std::lock_guard lock(impl_->planning);
   return impl_->cache.size();

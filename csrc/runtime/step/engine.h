@@ -86,6 +86,9 @@ class Engine {
   void rethrow();
   StepCounters counters() const;
   void reset_counters();
+  // Gives the compiler in force what plans have run, as their next runs would. Program threads, without the GIL. Takes
+  // Engine::planning.
+  void ask_compiler();
   // All three: Program threads, without the GIL. Takes Engine::planning.
   void clear_cache();
   size_t plans_kept() const;

@@ -53,6 +53,8 @@ std::vector<MeasuredPeak> Executable::measured_peaks() const {
 
 SegmentsOfPlan Executable::segments() const { return impl_->take_over.segments(); }
 
+void Executable::ask_compiler() { impl_->take_over.ask(); }
+
 RunResult Executable::run(const std::vector<DataRef>& inputs, const std::vector<Param>& params,
                           const ErrorTranslator& translate, const std::vector<bool>& spare, int64_t step) {
   prepare();

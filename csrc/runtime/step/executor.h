@@ -50,6 +50,8 @@ class Executable {
   std::vector<MeasuredPeak> measured_peaks() const;
   // What a compiler is given of the program; none before a run. Takes TakeOver::mutex.
   SegmentsOfPlan segments() const;
+  // Gives the compiler in force what has run of the plan. Takes TakeOver::mutex.
+  void ask_compiler();
 
  private:
   struct Impl;

@@ -37,6 +37,12 @@ void PlanCache::insert(uint64_t hash, PlanRef plan, bool alike) {
     held -= recent_.back().bytes();
 }
 
+std::vector<PlanRef> PlanCache::all() const {
+  std::vector<PlanRef> plans;
+  for (const Entry& entry : recent_) plans.push_back(entry.plan);
+  return plans;
+}
+
 int64_t PlanCache::bytes() const {
   int64_t held = 0;
   for (const Entry& entry : recent_) held += entry.bytes();

@@ -20,6 +20,7 @@ class PlanCache {
   // what their runs hold does not count.
   void insert(uint64_t hash, PlanRef plan, bool alike = false);
   void clear();
+  std::vector<PlanRef> all() const;
   size_t size() const { return recent_.size(); }
   int64_t bytes() const;  // a plan that has run since holds more than before
 

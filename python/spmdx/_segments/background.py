@@ -32,7 +32,7 @@ class Background:
         self._thread = threading.Thread(target=self._run, name="spmdx compiler", daemon=True)
         self._thread.start()
         if waits:
-            self._ready.wait()
+            self.await_ready()
 
     def stop(self) -> None:
         """No segment is compiled any more; kernels that are there go as well."""
@@ -43,17 +43,18 @@ class Background:
         self._thread.join()
         _C.set_compiler(None)
 
-    def wait(self) -> int:
-        """Until nothing that was asked for waits; gives how many segments did."""
+    def await_ready(self) -> None:
+        """Until it has said what it takes, or that it takes nothing."""
         self._ready.wait()
-        waited = self.waiting()
-        while self.waiting() and not self._stopped.is_set():
-            time.sleep(0.02)
-        return waited
 
     def waiting(self) -> int:
-        """How many segments are not compiled yet."""
-        return 0 if self._core is None else self._core.waiting()
+        """How many segments are not compiled yet; none of one that was stopped."""
+        return 0 if self._core is None or self._stopped.is_set() else self._core.waiting()
+
+    def waiting_after(self, seconds: float) -> int:
+        """The same, a moment later."""
+        self._stopped.wait(seconds)
+        return self.waiting()
 
     def _run(self) -> None:
         try:

@@ -110,10 +110,11 @@ def wait() -> int:
     _C.flush(awaited=True)
     _C.wait()
     with rich.progress.Progress(transient=True) as progress:
-        background._ready.wait()
+        background.await_ready()
+        _C.ask_compiler()
         total = background.waiting()
         task = progress.add_task(f"{background.compiler.name}: segments", total=total)
-        while (left := background.waiting()) and not background._stopped.wait(0.05):
+        while left := background.waiting_after(0.05):
             progress.update(task, completed=total - left)
     return total
 

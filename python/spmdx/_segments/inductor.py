@@ -12,8 +12,8 @@ from spmdx._segments.graph_module import OPS_WITH_PARAMS, graph_module, operator
 from spmdx._segments.segment import Segment
 
 _LIBRARY = "segment.so"
-# Numbers of their own, kernels that are chosen by looking at the machine, and views of strides.
-_LEFT_ALONE = ("aten.as_strided", "aten._scaled_dot_product", "aten.convolution", "aten._native_multi")
+# Views by strides, which are others here, and what is one kernel already.
+_LEFT_ALONE = ("aten.as_strided", "aten._scaled_dot_product", "aten._native_multi")
 
 
 class Inductor(Compiler):

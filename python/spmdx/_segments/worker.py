@@ -13,6 +13,8 @@ import sys
 import traceback
 from typing import IO, Any
 
+import torch
+
 from spmdx._segments.segment import Segment
 
 _NICE = 19
@@ -26,11 +28,25 @@ def main() -> None:
         os.nice(_NICE)
     first = json.loads(sys.stdin.readline())
     compiler = pickle.loads(bytes.fromhex(first["compiler"]))
-    _answer(answers, lambda: {"ops": sorted(set(compiler.ops(first["known"])))})
+    _answer(answers, lambda: {"ops": sorted(set(compiler.ops(overloads(first["known"]))))})
     for line in sys.stdin:
         request = json.loads(line)
         segment = Segment.of_row(request["text"], request["row"])
         _answer(answers, lambda s=segment, r=request: compiler.compile(s, pathlib.Path(r["folder"])))
+
+
+def overloads(known: list[str]) -> list[str]:
+    """Of ops that are known by name, all overloads that write to none of their arguments."""
+    found = set()
+    for name in known:
+        namespace, packet, *overload = name.split(".")
+        op = getattr(getattr(torch.ops, namespace, None), packet, None)
+        if op is None:
+            continue
+        for each in overload or op.overloads():
+            if not getattr(op, each)._schema.is_mutable:
+                found.add(f"{namespace}.{packet}" + (f".{each}" if each != "default" else ""))
+    return sorted(found)
 
 
 def _answer(answers: IO[str], work: Any) -> None:

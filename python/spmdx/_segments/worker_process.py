@@ -17,6 +17,7 @@ from spmdx._segments.compiler import Compiler
 from spmdx._segments.segment import Segment
 
 _POLL = 0.2  # seconds
+_TO_DIE = 5.0  # seconds, once it has closed its end
 
 
 class CompilerFailed(Exception):
@@ -67,6 +68,7 @@ class WorkerProcess:
             stderr=subprocess.DEVNULL,
             text=True,
             env=environment,
+            start_new_session=True,  # Ctrl-C is the program's
         )
         return self._ask({"compiler": pickled.hex(), "known": _C.rules()})
 
@@ -80,6 +82,8 @@ class WorkerProcess:
         except BrokenPipeError:
             line = ""
         if not line:
+            with contextlib.suppress(subprocess.TimeoutExpired):
+                process.wait(_TO_DIE)
             status = process.poll()
             self._end()
             raise CompilerFailed(f"its process died with status {status}")

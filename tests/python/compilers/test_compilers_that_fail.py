@@ -1,0 +1,98 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Compilers that crash, hang, raise or give other numbers: the program goes on, and says so."""
+
+import warnings
+
+import compilers_of_tests as broken
+import pytest
+import spmdx
+import torch
+
+
+@pytest.fixture(autouse=True)
+def own_cache(tmp_path, monkeypatch):
+    spmdx.runtime.set_device_count(8)
+    monkeypatch.setenv("SPMDX_CACHE", str(tmp_path / "cache"))
+    yield
+    spmdx.set_compiler(None)
+
+
+def steps():
+    """Three sums of two programs' segments."""
+    sums = []
+    for _ in range(3):
+        x = torch.arange(12.0).reshape(4, 3).to("spmdx")
+        y = ((x * 2 + 1).exp().log().sum(0) * 0.01).sin()
+        spmdx.mark_step()
+        sums.append(y.cpu())
+    return torch.stack(sums)
+
+
+BROKEN = {
+    "Raises": "NotImplementedError: no such instruction",
+    "Dies": "its process died with status 7",
+    "Hangs": "it had no answer after 2 s",
+    "IsWrong": "is not that of PyTorch's kernels",
+    "GivesOthers": "Expected f32",
+    "GivesNone": "Expected a list of tensors",
+    "RaisesAtRun": "the chip is on fire",
+}
+
+
+@pytest.mark.parametrize("kind", BROKEN)
+@pytest.mark.parametrize("waits", [True, False], ids=["now", "beside"])
+def test_the_program_goes_on_without(kind, waits, monkeypatch):
+    monkeypatch.setenv("SPMDX_COMPILE_TIMEOUT", "2")
+    expected = steps()
+    with warnings.catch_warnings(record=True) as told:
+        warnings.simplefilter("always")
+        spmdx.set_compiler(getattr(broken, kind)(), compile_now=waits)
+        found = [steps()]
+        spmdx.compilers.wait()
+        found.append(steps())
+    for sums in found:
+        torch.testing.assert_close(sums, expected, rtol=0, atol=0)
+    (segment,) = spmdx.explain().segments.segments
+    assert segment.state == "refused" and BROKEN[kind] in segment.why
+    ours = [str(w.message) for w in told if "compiler" in str(w.message)]
+    assert len(ours) == 1 and BROKEN[kind] in ours[0]
+    assert ours[0].startswith("test_compilers_that_fail.py:")
+    assert "compiler 'op by op'" in ours[0] and "The program goes on without" in ours[0]
+
+
+def test_a_compiler_that_is_not_installed_takes_nothing():
+    expected = steps()
+    with pytest.warns(UserWarning, match="it takes no op: ImportError: no module named 'vendor'"):
+        spmdx.set_compiler(broken.KnowsNoOps(), compile_now=True)
+        found = steps()
+    torch.testing.assert_close(found, expected, rtol=0, atol=0)
+    assert spmdx.explain().segments.segments == []
+
+
+def test_a_compiler_that_no_process_can_be_sent_is_refused():
+    class Local(broken.OpByOp):
+        pass
+
+    with pytest.warns(UserWarning, match="it cannot be sent to a process of its own"):
+        spmdx.set_compiler(Local(), compile_now=True)
+        steps()
+
+
+@pytest.mark.parametrize(
+    ("compiler", "said"),
+    [
+        ("inductr", "no compiler is called 'inductr'. Expected one of inductor"),
+        (3, "the compiler is a int. Expected a name, a spmdx.compilers.Compiler or None"),
+        (broken.OpByOp, "the compiler is a type. Expected a name"),
+    ],
+)
+def test_what_is_no_compiler_is_refused(compiler, said):
+    with pytest.raises(spmdx.ShardingError) as caught:
+        spmdx.set_compiler(compiler)
+    assert said in str(caught.value)
+    assert str(caught.value).startswith("test_compilers_that_fail.py:")
+
+
+def test_waiting_without_a_compiler_is_refused():
+    with pytest.raises(spmdx.ShardingError, match="no compiler is in force. Expected one"):
+        spmdx.compilers.wait()

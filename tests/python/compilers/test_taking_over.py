@@ -1,0 +1,208 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Segments that are compiled while the program runs: what it computes stays what PyTorch computes."""
+
+import math
+
+import pytest
+import spmdx
+import torch
+from compilers_of_tests import OpByOp
+from spmdx.auto import Strategy
+from torch.nn import functional
+
+
+@pytest.fixture(autouse=True)
+def own_cache(tmp_path, monkeypatch):
+    spmdx.runtime.set_device_count(8)
+    monkeypatch.setenv("SPMDX_CACHE", str(tmp_path / "cache"))
+    yield
+    spmdx.set_compiler(None)
+
+
+class Block(torch.nn.Module):
+    """Attention, norms, a mask and an embedding: views, reductions and gathers."""
+
+    def __init__(self, width=12, heads=3, words=17):
+        super().__init__()
+        self.words = torch.nn.Embedding(words, width)
+        self.norm = torch.nn.LayerNorm(width)
+        self.qkv, self.out = torch.nn.Linear(width, 3 * width), torch.nn.Linear(width, width)
+        self.up, self.down = torch.nn.Linear(width, 20), torch.nn.Linear(20, width)
+        self.head, self.heads = torch.nn.Linear(width, words), heads
+
+    def forward(self, tokens):
+        x = self.words(tokens)
+        q, k, v = (
+            part.unflatten(-1, (self.heads, -1)).transpose(1, 2)
+            for part in self.qkv(self.norm(x)).chunk(3, -1)
+        )
+        scores = q @ k.transpose(-1, -2) / math.sqrt(q.shape[-1])
+        later = torch.ones_like(scores[0, 0]).triu(1).bool()
+        mixed = scores.masked_fill(later, float("-inf")).softmax(-1) @ v
+        x = x + self.out(mixed.transpose(1, 2).flatten(2))
+        x = x + self.down(functional.gelu(self.up(self.norm(x))))
+        return self.head(x)
+
+
+OPTIMIZERS = {
+    "adamw": lambda p: torch.optim.AdamW(p, lr=0.01),
+    "sgd": lambda p: torch.optim.SGD(p, lr=0.05, momentum=0.9),
+}
+
+
+def training(place, optimizer="adamw", rows=6, steps=5, before=None):
+    """Losses and parameters of some steps, whose learning rate falls; ``before`` each is called."""
+    torch.manual_seed(0)
+    model = Block().double()
+    tokens = torch.randint(17, (rows, 5))
+    model, tokens = place(model, tokens)
+    chosen = OPTIMIZERS[optimizer](model.parameters())
+    schedule = torch.optim.lr_scheduler.LambdaLR(chosen, lambda step: 0.9**step)
+    losses = []
+    for step in range(steps):
+        if before:
+            before(step)
+        scores = model(tokens)
+        loss = functional.cross_entropy(scores[:, :-1].flatten(0, 1), tokens[:, 1:].flatten())
+        loss.backward()
+        chosen.step()
+        chosen.zero_grad()
+        schedule.step()
+        losses.append(loss.detach())
+        if tokens.device.type == "spmdx":
+            spmdx.mark_step()
+    return [loss.item() for loss in losses], [p.detach().cpu() for p in model.parameters()]
+
+
+def on(strategy):
+    """Places a model and its batch as the strategy says."""
+
+    def place(model, tokens):
+        model = model.to("spmdx")
+        mesh = strategy.mesh()
+        strategy.mark(model, None, mesh)
+        return model, strategy.mark_batch(tokens, mesh)
+
+    return place
+
+
+def on_one(model, tokens):
+    return model.to("spmdx"), tokens.to("spmdx")
+
+
+def require_equal(found, expected, bound=1e-9):
+    assert found[0] == pytest.approx(expected[0], rel=bound)
+    for mine, theirs in zip(found[1], expected[1], strict=True):
+        torch.testing.assert_close(mine, theirs, rtol=bound, atol=bound)
+
+
+PLACES = {
+    "one": on_one,
+    "data 2": on(Strategy(data=2)),
+    "data 4, uneven": on(Strategy(data=4)),
+    "fsdp 3": on(Strategy(data=3, zero=3)),
+    "model 3": on(Strategy(model=3)),
+    "data 2, model 2": on(Strategy(data=2, model=2)),
+    "data 8, uneven": on(Strategy(data=8)),
+}
+
+
+@pytest.mark.parametrize("optimizer", OPTIMIZERS)
+@pytest.mark.parametrize("place", PLACES)
+def test_compiled_steps_are_those_of_pytorch(place, optimizer):
+    expected = training(lambda model, tokens: (model, tokens), optimizer)
+    spmdx.set_compiler(OpByOp(), compile_now=True)
+    require_equal(training(PLACES[place], optimizer), expected)
+    segments = spmdx.explain().segments
+    assert segments.segments and {s.state for s in segments.segments} == {"compiled"}
+    assert segments.compiled_ops > 0.8 and segments.compiled_flops > 0.8
+
+
+def test_kernels_take_over_while_the_program_runs():
+    """A step begins at once; what is compiled in the meantime runs later ones."""
+    states = []
+
+    def before(step):
+        if step == 3:
+            assert spmdx.compilers.wait() > 0
+        if step:
+            states.append({s.state for s in spmdx.explain().segments.segments})
+
+    expected = training(lambda model, tokens: (model, tokens))
+    spmdx.set_compiler(OpByOp())
+    require_equal(training(on_one, before=before), expected)
+    assert states[-1] == {"compiled"}
+
+
+def test_ops_that_a_compiler_leaves_run_between_its_segments():
+    expected = training(lambda model, tokens: (model, tokens))
+    left_alone = "aten._softmax", "aten.native_layer_norm", "aten.mm", "aten.bmm", "aten.view"
+    spmdx.set_compiler(OpByOp(left_alone=left_alone), compile_now=True)
+    require_equal(training(PLACES["data 2"]), expected)
+    assert 0.3 < spmdx.explain().segments.compiled_ops < 0.9
+
+
+def test_what_was_compiled_is_kept_for_the_next_program(tmp_path):
+    notes = tmp_path / "notes"
+    spmdx.set_compiler(OpByOp(notes), compile_now=True)
+    first = training(PLACES["data 2"])
+    compiled = notes.read_text().splitlines()
+    assert compiled
+    spmdx.set_compiler(None)
+    spmdx.set_compiler(OpByOp(notes), compile_now=True)
+    assert training(PLACES["data 2"]) [0] == first[0]
+    assert notes.read_text().splitlines() == compiled  # both shards of a segment had one kernel, too
+    texts = [s for s in spmdx.explain().segments.segments]
+    assert len(compiled) < len(texts) + 20
+
+
+def test_damaged_kernels_are_made_anew(tmp_path):
+    notes = tmp_path / "notes"
+    spmdx.set_compiler(OpByOp(notes), compile_now=True)
+    expected = training(on_one)
+    compiled = len(notes.read_text().splitlines())
+    spmdx.set_compiler(None)
+    kept = sorted((tmp_path / "cache").rglob("segment.txt"))
+    assert len(kept) == compiled
+    kept[0].write_text("half of")
+    kept[1].unlink()
+    (kept[2].parent / "manifest.json").write_text("{")
+    spmdx.set_compiler(OpByOp(notes), compile_now=True)
+    require_equal(training(on_one), expected, bound=0)
+    assert len(notes.read_text().splitlines()) == compiled + 3
+
+
+def test_without_a_compiler_nothing_is_a_segment():
+    training(on_one, steps=1)
+    segments = spmdx.explain().segments
+    assert segments.segments == [] and segments.compiled_ops == 0
+    assert spmdx.compilers.get_compiler() is None
+
+
+def test_random_numbers_stay_those_of_spmdx():
+    def draws():
+        spmdx.manual_seed(3)
+        x = torch.ones(64, 8).to("spmdx")
+        spmdx.mark_sharding(x, spmdx.Mesh(range(4), (4,), ("data",)), ("data", None))
+        y = functional.dropout(x * 2 + 1, 0.5)
+        z = torch.rand_like(y) + y * 3
+        spmdx.mark_step()
+        return z.cpu()
+
+    expected = draws()
+    spmdx.set_compiler(OpByOp(), compile_now=True)
+    for _ in range(2):
+        torch.testing.assert_close(draws(), expected, rtol=0, atol=0)
+    assert spmdx.explain().segments.segments
+
+
+def test_a_number_that_changes_is_no_constant():
+    """clamp's bounds are constants for this compiler, until they differ."""
+    x = torch.linspace(-3, 3, 12)
+    found = []
+    spmdx.set_compiler(OpByOp(), compile_now=True)
+    for bound in (1.0, 1.0, 2.0, 0.5, 1.0):
+        y = (x.to("spmdx") * 1.5).clamp(-bound, bound).exp() * bound
+        spmdx.mark_step()
+        found.append(y.cpu())
+        torch.testing.assert_close(found[-1], (x * 1.5).clamp(-bound, bound).exp() * bound)

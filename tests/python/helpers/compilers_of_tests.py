@@ -1,0 +1,84 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Compilers that need no compiler: segments as modules that PyTorch runs op by op, some of them broken."""
+
+import os
+import pathlib
+import time
+
+import torch
+from spmdx.compilers import Compiler, graph_module
+
+
+class OpByOp(Compiler):
+    """Notes in a file what it compiles; what it gives is what PyTorch's kernels give."""
+
+    name = "op by op"
+    ops_with_params = frozenset({"aten.add.Scalar", "aten.mul.Scalar", "aten.sub.Scalar"})
+
+    def __init__(self, notes: pathlib.Path | None = None, left_alone: tuple[str, ...] = ()) -> None:
+        self.notes, self.left_alone = notes, left_alone
+
+    def ops(self, known):
+        left_alone = ("spmdx.", *self.left_alone)
+        return [name for name in known if not name.startswith(left_alone) and not is_random(name)]
+
+    def compile(self, segment, folder):
+        (folder / "segment.txt").write_text(segment.text)
+        if self.notes:
+            with self.notes.open("a") as notes:
+                notes.write(f"{len(segment.ops)}\n")
+
+    def load(self, segment, folder):
+        assert (folder / "segment.txt").read_text() == segment.text
+        module = graph_module(segment)
+        return lambda tensors: module(*tensors)
+
+
+def is_random(name):
+    packet, *overload = name.removeprefix("aten.").split(".")
+    op = getattr(getattr(torch.ops.aten, packet), overload[0] if overload else "default")
+    return torch.Tag.nondeterministic_seeded in op.tags
+
+
+class Raises(OpByOp):
+    def compile(self, segment, folder):
+        raise NotImplementedError("no such instruction")
+
+
+class Dies(OpByOp):
+    def compile(self, segment, folder):
+        os._exit(7)
+
+
+class Hangs(OpByOp):
+    def compile(self, segment, folder):
+        time.sleep(60)
+
+
+class IsWrong(OpByOp):
+    def load(self, segment, folder):
+        module = graph_module(segment)
+        return lambda tensors: [t + 0.5 if t.is_floating_point() else t for t in module(*tensors)]
+
+
+class GivesOthers(OpByOp):
+    def load(self, segment, folder):
+        return lambda tensors: [torch.ones(7)]
+
+
+class GivesNone(OpByOp):
+    def load(self, segment, folder):
+        return lambda tensors: None
+
+
+class RaisesAtRun(OpByOp):
+    def load(self, segment, folder):
+        return self._run
+
+    def _run(self, tensors):
+        raise RuntimeError("the chip is on fire")
+
+
+class KnowsNoOps(OpByOp):
+    def ops(self, known):
+        raise ImportError("no module named 'vendor'. Install vendor-sdk")
