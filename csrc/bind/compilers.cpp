@@ -9,7 +9,6 @@
 #include "bridge/backend/aten_backend.h"
 #include "bridge/compilers/compiled_kernel.h"
 #include "bridge/compilers/queued_compiler.h"
-#include "bridge/python/gil.h"
 #include "bridge/python/source.h"
 #include "bridge/recorder/engine.h"
 
@@ -60,7 +59,8 @@ py::dict segment_row(const Graph& graph) {
     inputs.append(py::make_tuple(input.value, type_row(graph.values[input.value].type)));
   for (const Node& node : graph.nodes) {
     py::list args;
-    for (const Arg& arg : node.call->args) args.append(std::visit([&](const auto& kind) -> py::object { return ArgRow{node}(kind); }, arg));
+    for (const Arg& arg : node.call->args)
+      args.append(std::visit([&](const auto& kind) -> py::object { return ArgRow{node}(kind); }, arg));
     nodes.append(py::dict("op"_a = node.call->op, "args"_a = args, "first"_a = node.output,
                           "types"_a = type_rows(node.call->outputs)));
   }
@@ -75,18 +75,17 @@ std::vector<TensorType> output_types(const std::vector<std::pair<std::string, Sh
   return types;
 }
 
+using Refused = std::function<void(const std::string& source, const std::string& text, const std::string& why)>;
+
 CompilerRef make(std::set<std::string> ops, std::set<std::string> ops_with_numbers,
-                 const std::vector<std::string>& dtypes, bool checks, bool waits, py::function refused) {
+                 const std::vector<std::string>& dtypes, bool checks, bool waits, Refused refused) {
   std::set<DType> known;
   for (const std::string& dtype : dtypes) known.insert(dtype_named(dtype));
-  // Never freed: steps may run until the interpreter ends.
-  auto* const kept = new py::function(std::move(refused));
-  return std::make_shared<QueuedCompiler>(
-      std::move(ops), std::move(ops_with_numbers), std::move(known), checks, waits,
-      [kept](SourceId source, const std::string& text, const std::string& why) {
-        const bridge::WithGil gil;
-        (*kept)(bridge::source_text(source), text, why);
-      });
+  auto told = [refused = std::move(refused)](SourceId source, const std::string& text, const std::string& why) {
+    refused(bridge::source_text(source), text, why);
+  };
+  return std::make_shared<QueuedCompiler>(std::move(ops), std::move(ops_with_numbers), std::move(known), checks, waits,
+                                          std::move(told));
 }
 
 py::object take(QueuedCompiler& compiler, double seconds) {
@@ -106,8 +105,8 @@ py::object take(QueuedCompiler& compiler, double seconds) {
 
 void bind_compilers(py::module_& m) {
   py::class_<QueuedCompiler, CompilerRef>(m, "SegmentCompiler")
-      .def(py::init(&make), py::arg("ops"), py::arg("ops_with_numbers"), py::arg("dtypes"), py::arg("checks"), py::arg("waits"),
-           py::arg("refused"))
+      .def(py::init(&make), py::arg("ops"), py::arg("ops_with_numbers"), py::arg("dtypes"), py::arg("checks"),
+           py::arg("waits"), py::arg("refused"))
       .def("take", &take, py::arg("seconds"))
       .def(
           "deliver_library",
@@ -119,30 +118,31 @@ void bind_compilers(py::module_& m) {
           py::arg("text"), py::arg("path"), py::arg("outputs"), py::arg("compile_ns"))
       .def(
           "deliver_call",
-          [](QueuedCompiler& compiler, const std::string& text, const py::function& call,
+          [](QueuedCompiler& compiler, const std::string& text, const py::object& call,
              const std::vector<std::pair<std::string, Shape>>& outputs, int64_t compile_ns) {
             auto kernel = bridge::python_kernel(call.ptr(), output_types(outputs));
             const py::gil_scoped_release no_gil;
             compiler.deliver(text, std::move(kernel), "", compile_ns);
           },
           py::arg("text"), py::arg("call"), py::arg("outputs"), py::arg("compile_ns"))
-      .def("refuse",
-           [](QueuedCompiler& compiler, const std::string& text, const std::string& why, int64_t compile_ns) {
-             const py::gil_scoped_release no_gil;
-             compiler.deliver(text, nullptr, why, compile_ns);
-           },
-           py::arg("text"), py::arg("why"), py::arg("compile_ns"))
+      .def(
+          "refuse",
+          [](QueuedCompiler& compiler, const std::string& text, const std::string& why, int64_t compile_ns) {
+            const py::gil_scoped_release no_gil;
+            compiler.deliver(text, nullptr, why, compile_ns);
+          },
+          py::arg("text"), py::arg("why"), py::arg("compile_ns"))
       .def("waiting", &QueuedCompiler::waiting, py::call_guard<py::gil_scoped_release>())
       .def("stop", &QueuedCompiler::stop, py::call_guard<py::gil_scoped_release>())
       .def("stopped", &QueuedCompiler::stopped, py::call_guard<py::gil_scoped_release>());
   m.def("ask_compiler", [] { bridge::engine().ask_compiler(); }, py::call_guard<py::gil_scoped_release>());
   m.def(
       "set_compiler",
-      [](const CompilerRef& compiler) {
+      [](const std::optional<CompilerRef>& compiler) {
         const py::gil_scoped_release no_gil;
-        bridge::set_compiler(compiler);
+        bridge::set_compiler(compiler.value_or(nullptr));
       },
-      py::arg("compiler").none(true));
+      py::arg("compiler"));
 }
 
 }  // namespace spmdx

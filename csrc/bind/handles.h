@@ -4,6 +4,7 @@
 #include <string>
 #include <vector>
 
+#include "base/error.h"
 #include "bridge/tensor/tensor.h"
 #include "sharding/sharding.h"
 #include "sharding/spec.h"
@@ -31,6 +32,9 @@ DataRef computed_data(const at::Tensor& tensor);
 ShardingRef sharding_of(const at::Tensor& tensor);
 
 // The dtype of this name. Throws ShardingError.
-DType dtype_named(const std::string& text);
+inline DType dtype_named(const std::string& text) {
+  if (const auto dtype = parse_dtype(text)) return *dtype;
+  throw ShardingError("'" + text + "' is no dtype. Expected a name like 'f32'. Write 'f32' or 'bf16'.");
+}
 
 }  // namespace spmdx::bind

@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 # What the compiled module offers to the Python files of this folder.
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Sequence, Set
 from typing import Any
 
 from torch import Generator, Tensor, dtype
@@ -303,8 +303,8 @@ class Trial:
 class SegmentCompiler:
     def __init__(
         self,
-        ops: set[str],
-        ops_with_numbers: set[str],
+        ops: Set[str],
+        ops_with_numbers: Set[str],
         dtypes: Sequence[str],
         checks: bool,
         waits: bool,

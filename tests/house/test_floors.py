@@ -31,13 +31,14 @@ ROOMS = {
         ".",
         "report",
     ],
-    "runtime": ["data", "collective", "program", "step"],
+    "runtime": ["data", "collective", "program", "segments", "step"],
     "bridge": [
         "python",
         "backend",
         "backend/kernels",
         "backend/kernels/accelerators",
         "backend/random",
+        "compilers",
         "tensor",
         "world",
         "recorder",
@@ -49,7 +50,7 @@ ROOMS = {
         "ops",
         "device",
     ],
-    "bind": [".", "seeing"],
+    "bind": [".", "planning", "seeing"],
 }
 MOST_UNITS = 15  # in a room; a unit is x.h and x.cpp
 INCLUDE = re.compile(r'^\s*#\s*include\s+([<"])([^>"]+)[>"]', re.MULTILINE)

@@ -61,7 +61,8 @@ from spmdx._world import processes
 
 torch.set_num_threads(int(sys.argv[2]))
 cores = sorted(os.sched_getaffinity(0))
-mine = {"one": cores[:1], "two": cores[:2], "own": [cores[processes.process_index() % 2]]}[sys.argv[1]]
+own = cores[processes.process_index() % 2]
+mine = {"one": cores[:1], "two": cores[:2], "own": [own]}[sys.argv[1]]
 os.sched_setaffinity(0, mine)
 print(shared_processors())
 """
@@ -78,7 +79,9 @@ def test_devices_share_the_cores_that_their_processes_may_use(cores, threads, co
 
 
 def test_a_core_to_spare_is_none_that_devices_share():
-    program = SHARING.replace("shared_processors())", "processes.device_count(), shared_processors())")
+    program = SHARING.replace(
+        "shared_processors())", "processes.device_count(), shared_processors())"
+    )
     assert run(program, 1, 1, "one", "1") == ["1 0\n"]
 
 

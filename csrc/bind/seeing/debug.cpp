@@ -8,8 +8,8 @@
 #include "bind/bind.h"
 #include "bind/handles.h"
 #include "bind/seeing/memory.h"
-#include "bind/seeing/traces.h"
 #include "bind/seeing/segments.h"
+#include "bind/seeing/traces.h"
 #include "bridge/backend/aten_kernel.h"
 #include "bridge/python/source.h"
 #include "bridge/recorder/engine.h"
@@ -153,8 +153,8 @@ py::dict report(const PlanRef& handed) {
                   "peak_bytes"_a = plan.executable->peak().bytes, "timeline"_a = timeline(plan, use),
                   "step_ns"_a = step_ns(graph, bridge::engine().options().topology),
                   "memory"_a = memory_report(plan, use), "balance"_a = balance(graph), "load"_a = load(graph),
-                  "segments"_a = segments_report(plan), "flops"_a = flops.device, "whole_flops"_a = flops.whole, "pipeline"_a = pipeline(graph),
-                  "plan"_a = PlanHandle{handed, bridge::engine().options().topology});
+                  "segments"_a = segments_report(plan), "flops"_a = flops.device, "whole_flops"_a = flops.whole,
+                  "pipeline"_a = pipeline(graph), "plan"_a = PlanHandle{handed, bridge::engine().options().topology});
 }
 
 py::object report_or_none(const PlanRef& plan) { return plan ? py::object(report(plan)) : py::none(); }

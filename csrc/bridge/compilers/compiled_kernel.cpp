@@ -45,9 +45,7 @@ class CompiledKernel : public Kernel {
   virtual Tensors call(Tensors operands) = 0;
 
   // Libraries read memory as it was laid when they were compiled, and check nothing.
-  static at::Tensor as_declared(const at::Tensor& tensor) {
-    return tensor.resolve_conj().resolve_neg().contiguous();
-  }
+  static at::Tensor as_declared(const at::Tensor& tensor) { return tensor.resolve_conj().resolve_neg().contiguous(); }
 
   static void require(const at::Tensor& tensor, const TensorType& expected) {
     if (tensor.defined() && tensor.sizes() == c10::IntArrayRef(expected.shape) &&

@@ -28,8 +28,8 @@ class QueuedCompiler final : public Compiler {
   // why. Called by the step thread, with none of the locks.
   using Refused = std::function<void(SourceId source, const std::string& text, const std::string& why)>;
   // `waits`: steps wait for the kernels of their segments.
-  QueuedCompiler(std::set<std::string> ops, std::set<std::string> ops_with_numbers, std::set<DType> dtypes,
-                 bool checks, bool waits, Refused refused)
+  QueuedCompiler(std::set<std::string> ops, std::set<std::string> ops_with_numbers, std::set<DType> dtypes, bool checks,
+                 bool waits, Refused refused)
       : ops_(std::move(ops)),
         ops_with_numbers_(std::move(ops_with_numbers)),
         dtypes_(std::move(dtypes)),

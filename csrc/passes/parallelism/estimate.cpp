@@ -278,8 +278,7 @@ Estimate estimate(const Parallelism& parallelism, const ModelCost& cost, const T
   all.peak_bytes = *std::ranges::max_element(bytes_of_rank);
   all.wire_bytes = *std::ranges::max_element(received);
   int64_t worked = 0;  // of all stages
-  for (const StageEstimate& stage : stages)
-    worked += parallelism.microbatches * (stage.forward_ns + stage.backward_ns);
+  for (const StageEstimate& stage : stages) worked += parallelism.microbatches * (stage.forward_ns + stage.backward_ns);
   const int64_t end = piped ? pipelined_ns(schedule, stages, send, laid.busy_sending_ns(send)) : worked;
   all.step_ns = topology.shared_ns(worked / parallelism.pipe + tail, end + tail, parallelism.devices());
   return all;

@@ -63,8 +63,8 @@ int64_t longer_ns(const Graph& graph, const Topology& topology, int64_t microbat
   StepTime longer = time;
   longer.end_ns += static_cast<int64_t>(simulate(graph, actions, times, send).total - planned);
   for (const StageTimes& stage : times)
-    longer.busy_ns += static_cast<int64_t>(stage.forward + stage.input_gradient + stage.weight_gradient) * more /
-                      actions.ranks;
+    longer.busy_ns +=
+        static_cast<int64_t>(stage.forward + stage.input_gradient + stage.weight_gradient) * more / actions.ranks;
   return step_ns(graph, topology, longer) - step_ns(graph, topology, time);
 }
 

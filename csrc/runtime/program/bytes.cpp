@@ -75,7 +75,8 @@ int64_t bytes_of(const Graph& graph) {
 int64_t bytes_of(const Program& program) {
   int64_t bytes = vector_bytes(program.instructions) + vector_bytes(program.operands) + vector_bytes(program.results) +
                   vector_bytes(program.fills) + vector_bytes(program.collectives) + vector_bytes(program.routes) +
-                  vector_bytes(program.kernels) + vector_bytes(program.calls) + vector_bytes(program.first_slot) + vector_bytes(program.num_slots);
+                  vector_bytes(program.kernels) + vector_bytes(program.calls) + vector_bytes(program.first_slot) +
+                  vector_bytes(program.num_slots);
   for (const Fill& fill : program.fills) bytes += vector_bytes(fill.shape);
   for (const Route& route : program.routes) bytes += route_bytes(route);
   return bytes + static_cast<int64_t>(program.kernels.size()) * kKernel;

@@ -17,8 +17,8 @@ struct Operand {
 };
 
 enum class InstructionKind : uint8_t {
-  kernel,     // run kernels[index]
-  fill,       // results are constants: fills[index + result]
+  kernel,      // run kernels[index]
+  fill,        // results are constants: fills[index + result]
   collective,  // a collective on one operand: collectives[index]
   segment      // run kernels[index], made of the kernels of many ops; its parameters are all of the plan
 };

@@ -55,7 +55,7 @@ class Ops {
     uint32_t first_param = 0, num_params = 0;  // of the plan
   };
   const Graph graph_;
-  std::vector<Prepared> kernels_;  // by node
+  std::vector<Prepared> kernels_;    // by node
   std::vector<NodeId> last_reader_;  // by value; kNone: it is an output
 };
 

@@ -7,8 +7,8 @@
 
 namespace spmdx {
 
-// Runs `compiled`. The first run of a segment is compared with its ops run one by one, if the compiler asks for it; what
-// throws or gives other numbers is refused, and its ops run instead. Keeps what it needs of the program.
+// Runs `compiled`. The first run of a segment is compared with its ops run one by one, if the compiler asks for it;
+// what throws or gives other numbers is refused, and its ops run instead. Keeps what it needs of the program.
 std::shared_ptr<Kernel> make_segment_kernel(const Segment& segment, const Program& program,
                                             std::shared_ptr<Kernel> compiled, Backend& backend,
                                             std::shared_ptr<Compiler> compiler);

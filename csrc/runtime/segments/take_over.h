@@ -5,7 +5,7 @@
 #include <mutex>
 #include <vector>
 
-#include "runtime/segments/compiler.h"
+#include "runtime/segments/fuse.h"
 
 namespace spmdx {
 
@@ -48,9 +48,9 @@ class TakeOver {
   mutable std::mutex mutex_;
   std::shared_ptr<Compiler> compiler_;  // that the segments were cut for; null: none
   uint64_t version_ = 0;                // of the compiler, that `fused_` is for
-  const Program* program_ = nullptr;  // null: it has not run
+  const Program* program_ = nullptr;    // null: it has not run
   Numbers numbers_;
-  int64_t ops_ = 0, flops_ = 0;         // of the program
+  int64_t ops_ = 0, flops_ = 0;  // of the program
   std::vector<Unit> units_;
   std::vector<Segment> segments_;                 // by unit
   std::vector<std::shared_ptr<Kernel>> kernels_;  // by unit

@@ -1,12 +1,13 @@
 // SPDX-License-Identifier: Apache-2.0
 // Units: instructions between collectives, by how often what leads to them changes between shards, or leaves segments.
+#include "runtime/segments/units.h"
+
 #include <algorithm>
 #include <map>
 #include <tuple>
 #include <unordered_map>
 
 #include "graph/places.h"
-#include "runtime/segments/compiler.h"
 
 namespace spmdx {
 namespace {

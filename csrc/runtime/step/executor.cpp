@@ -14,7 +14,11 @@ namespace spmdx {
 
 struct Executable::Impl {
   Impl(Graph compiled, Backend& owner, CollectiveQueue& collectives)
-      : graph(std::move(compiled)), backend(owner), collective_queue(collectives), peak(predict_peak_bytes(graph)), take_over(graph, backend) {}
+      : graph(std::move(compiled)),
+        backend(owner),
+        collective_queue(collectives),
+        peak(predict_peak_bytes(graph)),
+        take_over(graph, backend) {}
 
   Graph graph;
   Backend& backend;

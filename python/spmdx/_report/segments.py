@@ -22,8 +22,8 @@ class SegmentReport:
         source: the user's line of its first op.
         ops: how many there are.
         flops: what they compute, in floating-point operations.
-        state: ``"waiting"`` for the compiler, ``"compiled"``, or ``"refused"``: PyTorch's kernels run
-            it.
+        state: ``"waiting"`` for the compiler, ``"compiled"``, or ``"refused"``: PyTorch's kernels
+            run it.
         why: it was refused.
         compile_ns: what that took, in nanoseconds, or reading it from disk.
     """
@@ -69,7 +69,9 @@ class SegmentsReport(Drawn):
     ) -> Iterator[rich.table.Table]:
         import rich.table
 
-        title = f"{self.compiled_ops:.0%} of ops and {self.compiled_flops:.0%} of flops are compiled"
+        title = (
+            f"{self.compiled_ops:.0%} of ops and {self.compiled_flops:.0%} of flops are compiled"
+        )
         table = rich.table.Table(
             "line", "ops", "flops", "state", "seconds", "why", title=title, title_justify="left"
         )

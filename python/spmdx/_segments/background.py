@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Compiling behind the program's back: one thread asks one process, and hands over what it makes."""
+"""Compiling behind the program's back: one thread asks a process, and hands over what it makes."""
 
 import os
 import threading
@@ -95,10 +95,16 @@ class Background:
             else:
                 core.deliver_library(text, str(runs), outputs, took)
         except Exception as error:  # of a compiler: the segment runs without it
-            why = str(error) if isinstance(error, CompilerFailed) else f"{type(error).__name__}: {error}"
+            why = (
+                str(error)
+                if isinstance(error, CompilerFailed)
+                else f"{type(error).__name__}: {error}"
+            )
             core.refuse(text, why, time.perf_counter_ns() - began)
             if not self._stopped.is_set():
-                self._tell(f"it has not compiled a segment of {len(row['nodes'])} ops: {why}", source)
+                self._tell(
+                    f"it has not compiled a segment of {len(row['nodes'])} ops: {why}", source
+                )
 
     def _made(self, segment: Segment, row: dict[str, Any]) -> Any:
         folder = cache.folder_of(self.compiler, segment)

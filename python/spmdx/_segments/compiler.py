@@ -36,15 +36,15 @@ class Compiler:
     dtypes: Sequence[str] = ("f32", "f64", "bf16", "f16", "i64", "i32", "b8")
 
     def version(self) -> str:
-        """What kernels depend on beside their segments: versions of the compiler, and of what it knows.
+        """What kernels depend on beside their segments: versions of the compiler, and the machine.
 
-        A kernel that was kept on disk under another version is not used. Called in both processes, so
-        it imports nothing large.
+        A kernel that was kept on disk under another version is not used. Called in the program's
+        process, so that it imports nothing large.
         """
         return ""
 
     def ops(self, known: Sequence[str]) -> Iterable[str]:
-        """Those of the ops that spmdx knows that this takes; others are run by PyTorch's kernels."""
+        """Those of the known ops that this takes; others are run by PyTorch's kernels."""
         raise NotImplementedError
 
     def compile(self, segment: Segment, folder: pathlib.Path) -> None:

@@ -43,8 +43,8 @@ def set_compiler(
     a compiler does not take, or gets wrong, stays with PyTorch's kernels.
 
     Args:
-        compiler: the name of one of :func:`spmdx.compilers.installed`, or an object of a subclass of
-            :class:`spmdx.compilers.Compiler`; None for none. ``SPMDX_COMPILER`` names the first one.
+        compiler: the name of one of :func:`spmdx.compilers.installed`, or an object of a subclass
+            of :class:`spmdx.compilers.Compiler`; None for none. ``SPMDX_COMPILER`` names the first.
         check: compare a kernel with PyTorch's when it runs for the first time. One that gives other
             numbers than rounding explains is not used again, with a warning.
         compile_now: let a step wait until all that it runs is compiled. Kernels differ in rounding,

@@ -51,9 +51,11 @@ class Inductor(Compiler):
                 graph_module(segment), tuple(segment.examples()), strict=False
             )
             made = inductor.aot_compile(
-                exported.module(), tuple(segment.examples()), options={"aot_inductor.package": False}
+                exported.module(),
+                tuple(segment.examples()),
+                options={"aot_inductor.package": False},
             )
-        shutil.copy(made, folder / _LIBRARY)
+        shutil.copy(str(made), folder / _LIBRARY)
 
     def load(self, segment: Segment, folder: pathlib.Path) -> pathlib.Path:
         """The library, which takes and gives tensors by itself."""

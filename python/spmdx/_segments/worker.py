@@ -32,7 +32,9 @@ def main() -> None:
     for line in sys.stdin:
         request = json.loads(line)
         segment = Segment.of_row(request["text"], request["row"])
-        _answer(answers, lambda s=segment, r=request: compiler.compile(s, pathlib.Path(r["folder"])))
+        _answer(
+            answers, lambda s=segment, r=request: compiler.compile(s, pathlib.Path(r["folder"]))
+        )
 
 
 def overloads(known: list[str]) -> list[str]:

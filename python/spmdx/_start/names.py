@@ -40,7 +40,7 @@ PLACES = {
     "_ties": "_device.ties",
 }
 # Modules that list names of rooms as their own.
-LISTING = ("auto", "checkpoint", "data", "report")
+LISTING = ("auto", "checkpoint", "compilers", "data", "report")
 
 
 def publish() -> None:

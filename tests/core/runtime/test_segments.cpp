@@ -6,7 +6,7 @@
 #include "check.h"
 #include "graph/text.h"
 #include "runtime/fake_backend.h"
-#include "runtime/segments/compiler.h"
+#include "runtime/segments/fuse.h"
 #include "runtime/step/executor.h"
 
 namespace spmdx {
@@ -184,8 +184,9 @@ TEST(kernels_take_over_between_two_runs) {
 
 TEST(a_kernel_that_fails_or_is_wrong_gives_way) {
   for (const auto& [fault, why] : {std::pair{Fault::throws, "it failed: out of order"},
-                                   std::pair{Fault::is_wrong, "its result of aten.add.Tensor is not that of PyTorch's "
-                                                              "kernels"}}) {
+                                   std::pair{Fault::is_wrong,
+                                             "its result of aten.add.Tensor is not that of PyTorch's "
+                                             "kernels"}}) {
     Fixture fixture;
     fixture.compiler().ready = true;
     fixture.compiler().fault = fault;
@@ -195,7 +196,7 @@ TEST(a_kernel_that_fails_or_is_wrong_gives_way) {
       CHECK_EQ(contents(result.outputs[0]), (std::vector<std::vector<double>>{{19, 19}}));
     }
     CHECK_EQ(fixture.compiler().runs, 2);  // each of the two segments once
-    CHECK_EQ(fixture.compiler().refused.starts_with("it") , true);
+    CHECK_EQ(fixture.compiler().refused.starts_with("it"), true);
     if (fault == Fault::throws) CHECK_EQ(fixture.compiler().refused, why);
   }
 }

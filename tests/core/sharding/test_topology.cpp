@@ -228,8 +228,8 @@ TEST(topology_files_say_what_differs_from_in_process) {
   CHECK_EQ(read == (Topology{.levels = {{8, 8'000, 500, 4},
                                         {0, 15'000, 50, 500, Algorithm::ring, {{1e6, 0.5}, {1e8, 1}}, 0.25}},
                              .hardware = fast,
-                        .processors = 2,
-                        .record_ns = 700}),
+                             .processors = 2,
+                             .record_ns = 700}),
            true);
   CHECK_EQ(topology_from("gloo") == topology_named("gloo"), true);
 }

@@ -126,7 +126,9 @@ def test_what_no_link_uses_of_a_processor_is_refused(usage, said):
 @pytest.mark.parametrize("field", ["processors", "record_ns"])
 @pytest.mark.parametrize("value", [-1, 1.5, True, "2", 2**53])
 def test_what_devices_cannot_share_is_refused(tmp_path, field, value):
-    with pytest.raises(spmdx.ShardingError, match=f"test_topology.py:.*{field} is {value!r}. Expec"):
+    with pytest.raises(
+        spmdx.ShardingError, match=f"test_topology.py:.*{field} is {value!r}. Expec"
+    ):
         spmdx.Topology("mine", (Level(),), **{field: value})
     path = tmp_path / "mine.json"
     path.write_text(json.dumps({"name": "mine", "levels": [{}], field: value}))

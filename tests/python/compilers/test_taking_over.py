@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Segments that are compiled while the program runs: what it computes stays what PyTorch computes."""
+"""Segments that are compiled while the program runs: it computes what PyTorch computes."""
 
 import math
 
@@ -150,10 +150,8 @@ def test_what_was_compiled_is_kept_for_the_next_program(tmp_path):
     assert compiled
     spmdx.set_compiler(None)
     spmdx.set_compiler(OpByOp(notes), compile_now=True)
-    assert training(PLACES["data 2"]) [0] == first[0]
-    assert notes.read_text().splitlines() == compiled  # both shards of a segment had one kernel, too
-    texts = [s for s in spmdx.explain().segments.segments]
-    assert len(compiled) < len(texts) + 20
+    assert training(PLACES["data 2"])[0] == first[0]
+    assert notes.read_text().splitlines() == compiled
 
 
 def test_damaged_kernels_are_made_anew(tmp_path):

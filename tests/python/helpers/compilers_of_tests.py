@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Compilers that need no compiler: segments as modules that PyTorch runs op by op, some of them broken."""
+"""Compilers that need none: segments are modules that PyTorch runs op by op; some are broken."""
 
 import os
 import pathlib

@@ -72,7 +72,9 @@ def worked(report, pipe, usage=0.5):
     return total
 
 
-@pytest.mark.parametrize("strategy", [pipeline(2), pipeline(3), pipeline(4), pipeline(4, 2)], ids=told)
+@pytest.mark.parametrize(
+    "strategy", [pipeline(2), pipeline(3), pipeline(4), pipeline(4, 2)], ids=told
+)
 @pytest.mark.parametrize("processors", [1, 2, 3, 16])
 def test_a_step_is_as_long_as_all_of_them_work(strategy, processors):
     use(0)

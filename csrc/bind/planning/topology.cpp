@@ -29,16 +29,6 @@ namespace py = pybind11;
 using namespace bind;
 using namespace py::literals;
 
-}  // namespace
-
-DType bind::dtype_named(const std::string& text) {
-  const auto dtype = parse_dtype(text);
-  if (!dtype) throw ShardingError("'" + text + "' is no dtype. Expected a name like 'f32'. Write 'f32' or 'bf16'.");
-  return *dtype;
-}
-
-namespace {
-
 using Points = std::vector<std::pair<double, double>>;
 
 Points as_points(const std::vector<Efficiency>& efficiency) {
@@ -86,8 +76,8 @@ py::dict as_dict(const Topology& topology) {
                            "message_ns"_a = level.message_ns, "picoseconds_per_byte"_a = level.picoseconds_per_byte,
                            "algorithm"_a = std::string(name(level.algorithm)),
                            "efficiency"_a = as_points(level.efficiency), "processor_usage"_a = level.processor_usage));
-  return py::dict("levels"_a = levels, "hardware"_a = as_dict(topology.hardware),
-                  "processors"_a = topology.processors, "record_ns"_a = topology.record_ns);
+  return py::dict("levels"_a = levels, "hardware"_a = as_dict(topology.hardware), "processors"_a = topology.processors,
+                  "record_ns"_a = topology.record_ns);
 }
 
 Topology from_dict(const py::dict& fields) {

@@ -1,13 +1,12 @@
 // SPDX-License-Identifier: Apache-2.0
-// Segment: its graph, from the instructions of a unit, and the program that runs kernels of segments.
-#include "runtime/segments/segment.h"
+// Fuse: one graph from the instructions of a unit, and one instruction from its kernel.
+#include "runtime/segments/fuse.h"
 
 #include <algorithm>
 #include <span>
 #include <unordered_map>
 
 #include "graph/text.h"
-#include "runtime/segments/compiler.h"
 
 namespace spmdx {
 namespace {

@@ -1,0 +1,94 @@
+# SPDX-License-Identifier: Apache-2.0
+"""PyTorch's own compiler, through libraries that run without Python."""
+
+import shutil
+
+import pytest
+import spmdx
+import torch
+from spmdx.auto import Strategy
+from torch.nn import functional
+
+pytestmark = pytest.mark.skipif(not shutil.which("g++"), reason="there is no C++ compiler")
+
+
+@pytest.fixture(autouse=True)
+def own_cache(tmp_path, monkeypatch):
+    spmdx.runtime.set_device_count(8)
+    monkeypatch.setenv("SPMDX_CACHE", str(tmp_path / "cache"))
+    yield
+    spmdx.set_compiler(None)
+
+
+class Net(torch.nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.norm, self.up = torch.nn.LayerNorm(10), torch.nn.Linear(10, 24)
+        self.down = torch.nn.Linear(24, 3)
+
+    def forward(self, x):
+        return self.down(functional.gelu(self.up(self.norm(x)))).log_softmax(-1)
+
+
+def training(strategy, steps=6, between=None):
+    """Losses and parameters; the learning rate falls."""
+    torch.manual_seed(0)
+    model, x, y = Net(), torch.randn(10, 10), torch.arange(10) % 3
+    if strategy:
+        model, mesh = model.to("spmdx"), strategy.mesh()
+        strategy.mark(model, None, mesh)
+        x, y = strategy.mark_batch(x, mesh), strategy.mark_batch(y, mesh)
+    optimizer = torch.optim.AdamW(model.parameters(), lr=0.01, eps=1e-4)
+    schedule = torch.optim.lr_scheduler.LambdaLR(optimizer, lambda step: 0.9**step)
+    losses = []
+    for step in range(steps):
+        loss = functional.nll_loss(model(x), y)
+        loss.backward()
+        optimizer.step()
+        optimizer.zero_grad()
+        schedule.step()
+        losses.append(loss.detach())
+        if strategy:
+            spmdx.mark_step()
+            if between and step == 1:
+                between()
+    return torch.stack([loss.cpu() for loss in losses]), [p.cpu() for p in model.parameters()]
+
+
+def require_equal(found, expected):
+    torch.testing.assert_close(found[0], expected[0], rtol=1e-5, atol=1e-6)
+    for mine, theirs in zip(found[1], expected[1], strict=True):
+        torch.testing.assert_close(mine, theirs, rtol=1e-4, atol=1e-5)
+
+
+def test_libraries_compute_what_pytorch_does_while_a_program_runs_and_in_the_next():
+    expected = training(None)
+    found, again = [], []
+    spmdx.set_compiler("inductor")
+    require_equal(
+        training(Strategy(data=2), between=lambda: found.append(spmdx.compilers.wait())), expected
+    )
+    segments = spmdx.explain().segments
+    assert found[0] > 0 and {s.state for s in segments.segments} == {"compiled"}
+    assert segments.compiled_ops > 0.8 and segments.compiled_flops > 0.9
+    slowest = max(s.compile_ns for s in segments.segments)
+    spmdx.set_compiler(None)
+    spmdx.set_compiler("inductor", compile_now=True)
+    require_equal(training(Strategy(data=2)), expected)
+    again = spmdx.explain().segments
+    assert {s.state for s in again.segments} == {"compiled"}
+    assert max(s.compile_ns for s in again.segments) < slowest / 4  # they are read from disk
+
+
+def test_shards_that_lie_otherwise_than_the_library_thinks_are_read_rightly():
+    """A transposed operand: libraries read memory as it was when they were compiled."""
+    spmdx.set_compiler("inductor", compile_now=True)
+    x = torch.randn(6, 8)
+    for _ in range(2):
+        on_device = x.to("spmdx")
+        turned = on_device.t()
+        spmdx.mark_step()
+        y = (turned * 2).exp() + turned.cos()
+        spmdx.mark_step()
+        torch.testing.assert_close(y.cpu(), (x.t() * 2).exp() + x.t().cos())
+    assert {s.state for s in spmdx.explain().segments.segments} == {"compiled"}
