@@ -24,6 +24,7 @@ bool asks_contiguous(rules::Needs needs) { return needs == rules::Needs::contigu
 
 struct TensorPlace {
   uint32_t argument = 0, input = 0;
+  bool is_number = false;  // it promotes as a number of Python does
 };
 struct ListPlace {
   uint32_t argument = 0;
@@ -131,7 +132,7 @@ class AtenKernel final : public Kernel {
   AtenKernel(const Call& call, c10::OperatorHandle op) : op_(op), name_(call.op), outputs_(call.outputs) {
     const auto& schema = op.schema().arguments();
     for (size_t i = 0; i < schema.size(); ++i)
-      i < call.args.size() ? add_argument(i, schema[i], call.args[i]) : add_default(schema[i]);
+      i < call.args.size() ? add_argument(i, schema[i], call.args[i], call.inputs) : add_default(schema[i]);
     if (generator_ >= 0) add_generator_params(call, schema.size());
     if (const rules::Row* row = rules::find_row(call.op)) needs_ = row->needs;
     find_in_place(call);
@@ -162,11 +163,12 @@ class AtenKernel final : public Kernel {
     template_.push_back(is_device(argument) ? c10::IValue(bridge::shard_device()) : *argument.default_value());
   }
 
-  void add_argument(size_t index, const c10::Argument& argument, const Arg& arg) {
+  void add_argument(size_t index, const c10::Argument& argument, const Arg& arg,
+                    const std::vector<TensorType>& inputs) {
     const c10::TypePtr type = strip_optional(argument.type());
     const auto place = static_cast<uint32_t>(index);
     if (const auto* tensor = std::get_if<TensorArg>(&arg)) {
-      tensors_.push_back({place, tensor->input});
+      tensors_.push_back({place, tensor->input, inputs[tensor->input].wrapped_number});
     } else if (const auto* list = std::get_if<TensorListArg>(&arg)) {
       const bool optional = type->expectRef<c10::ListType>().getElementType()->kind() == c10::TypeKind::OptionalType;
       lists_.push_back({place, list->inputs, optional});
@@ -224,6 +226,14 @@ class AtenKernel final : public Kernel {
     return changed && c10::isIntegralType(tensor.scalar_type(), true) ? tensor.to(*real_dtype_) : tensor;
   }
 
+  // Collectives make numbers that do not know that they are such.
+  static at::Tensor as_number(const at::Tensor& tensor) {
+    if (tensor.unsafeGetTensorImpl()->is_wrapped_number()) return tensor;
+    at::Tensor number = tensor.detach();
+    number.unsafeGetTensorImpl()->set_wrapped_number(true);
+    return number;
+  }
+
   // An operand as the kernel needs it. PyTorch calls a tensor contiguous whatever the strides of its dims of size 0 or
   // 1 are, but kernels read those strides, so that they are set as well.
   at::Tensor operand(const BufferRef& buffer) const {
@@ -235,7 +245,10 @@ class AtenKernel final : public Kernel {
   }
 
   void drop_in(std::span<const BufferRef> inputs, std::span<const Param> params) {
-    for (const TensorPlace& place : tensors_) stack_[place.argument] = operand(inputs[place.input]);
+    for (const TensorPlace& place : tensors_) {
+      const at::Tensor tensor = operand(inputs[place.input]);
+      stack_[place.argument] = place.is_number ? as_number(tensor) : tensor;
+    }
     for (const ListPlace& place : lists_) stack_[place.argument] = list_of(place, inputs);
     for (const ParamPlace& place : params_) {
       const Param& param = params[place.param];

@@ -4,13 +4,15 @@
 
 #include <algorithm>
 
-#include "rules/lookup.h"
+#include "passes/report/flops.h"
 #include "runtime/segments/segment_kernel.h"
 
 namespace spmdx {
 namespace {
 
-int64_t flops_of(const CallRef& local) { return static_cast<int64_t>(all_flops(*rule_for(local))); }
+int64_t flops_of(const Graph& graph, const Instruction& instruction) {
+  return static_cast<int64_t>(flops_on_a_device(graph, graph.nodes[instruction.node]));
+}
 
 }  // namespace
 
@@ -76,7 +78,13 @@ void TakeOver::cut(const Program& program) {
   for (const Instruction& instruction : program.instructions) {
     if (instruction.kind != InstructionKind::kernel) continue;
     ops_ += 1;
-    flops_ += flops_of(program.calls[instruction.index]);
+    flops_ += flops_of(graph_, instruction);
+  }
+  flops_of_segments_.clear();
+  for (const Segment& segment : segments_) {
+    int64_t flops = 0;
+    for (const uint32_t index : segment.instructions) flops += flops_of(graph_, program.instructions[index]);
+    flops_of_segments_.push_back(flops);
   }
 }
 
@@ -97,12 +105,10 @@ void TakeOver::fuse(const Program& program) {
 SegmentsOfPlan TakeOver::segments() const {
   const std::lock_guard lock(mutex_);
   SegmentsOfPlan all{{}, ops_, flops_};
-  for (const Segment& segment : segments_) {
-    if (segment.graph.nodes.empty()) continue;
-    int64_t flops = 0;
-    for (const Node& node : segment.graph.nodes) flops += flops_of(node.call);
-    all.segments.push_back({segment.first, static_cast<int64_t>(segment.graph.nodes.size()), flops,
-                            std::hash<std::string>{}(segment.text), compiler_->standing(segment)});
+  for (size_t s = 0; s < segments_.size(); ++s) {
+    const Segment& segment = segments_[s];
+    const auto ops = static_cast<int64_t>(segment.graph.nodes.size());
+    if (ops) all.segments.push_back({segment.first, ops, flops_of_segments_[s], compiler_->standing(segment)});
   }
   return all;
 }

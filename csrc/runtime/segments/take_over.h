@@ -14,7 +14,6 @@ struct SegmentStanding {
   NodeId first = 0;  // of the plan's graph
   int64_t ops = 0;
   int64_t flops = 0;
-  uint64_t hash = 0;  // of its text
   CompileStanding standing;
 };
 struct SegmentsOfPlan {
@@ -53,6 +52,7 @@ class TakeOver {
   int64_t ops_ = 0, flops_ = 0;  // of the program
   std::vector<Unit> units_;
   std::vector<Segment> segments_;                 // by unit
+  std::vector<int64_t> flops_of_segments_;        // by unit
   std::vector<std::shared_ptr<Kernel>> kernels_;  // by unit
   std::shared_ptr<const Program> fused_;          // null: no segment has a kernel
 };

@@ -1,6 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """Segments as graphs of torch.fx, which compilers of PyTorch take."""
 
+import dataclasses
 from typing import Any
 
 import torch
@@ -72,7 +73,13 @@ class _Builder:
         return self.graph.call_function(target, tuple(given), named)
 
     def _of_param(self, op: Op) -> Node:
-        """An op with a number that may change, by ops that take a tensor for it."""
+        """An op with a number that may change, by ops that take a tensor for it.
+
+        That tensor is rounded to the dtype of the others, which no number is: 16 bits are too few.
+        """
+        dtype = DTYPES[op.types[0].dtype]
+        if dtype in (torch.bfloat16, torch.float16):
+            op = dataclasses.replace(op, args=tuple(map(self._in_f32, op.args)))
         if op.name in _OF_TENSORS:
             made = self._call(_OF_TENSORS[op.name], op.args)
         elif op.name in _PRODUCTS and isinstance(op.args[-1], Param):
@@ -82,9 +89,13 @@ class _Builder:
             made = self.graph.call_function(torch.ops.aten.add.Tensor, (whole, scaled))
         else:
             raise ValueError(f"{op.name} has a number that may change from step to step")
-        return self.graph.call_function(
-            torch.ops.prims.convert_element_type.default, (made, DTYPES[op.types[0].dtype])
-        )
+        return self._converted(made, dtype)
+
+    def _in_f32(self, arg: Any) -> Any:
+        return self._converted(self._node(arg), torch.float32) if isinstance(arg, Value) else arg
+
+    def _converted(self, node: Node, dtype: torch.dtype) -> Node:
+        return self.graph.call_function(torch.ops.prims.convert_element_type.default, (node, dtype))
 
     def _node(self, arg: Any) -> Any:
         if isinstance(arg, list):
