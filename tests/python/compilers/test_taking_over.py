@@ -7,6 +7,8 @@ import pytest
 import spmdx
 import torch
 from compilers_of_tests import OpByOp
+from program_oracle import judge
+from random_programs import draft
 from spmdx.auto import Strategy
 from torch.nn import functional
 
@@ -192,6 +194,33 @@ def test_random_numbers_stay_those_of_spmdx():
     for _ in range(2):
         torch.testing.assert_close(draws(), expected, rtol=0, atol=0)
     assert spmdx.explain().segments.segments
+
+
+def test_numbers_of_python_that_are_added_to_stay_such():
+    """One of float64 is brought to where terms of a sum of float32 are, and the sum is float32."""
+    mesh = spmdx.Mesh(range(4), (4,), ("data",))
+    x, w = torch.randn(8, 3, 5), torch.randn(5)
+
+    def total(place):
+        rows, found = place(x), 0.0
+        weight = w.clone().to(rows.device).requires_grad_()
+        for t in range(3):
+            found = found + (rows[:, t] * weight).square().mean()
+        found.backward()
+        return found.detach().cpu(), weight.grad.cpu()
+
+    expected = total(lambda tensor: tensor)
+    spmdx.set_compiler(OpByOp(), compile_now=True)
+    found = total(lambda t: spmdx.mark_sharding(t.to("spmdx"), mesh, ("data", None, None)))
+    torch.testing.assert_close(found, expected)
+
+
+@pytest.mark.parametrize("first", range(20_000, 20_120, 30))
+def test_random_programs_are_those_of_pytorch(first):
+    spmdx.set_compiler(OpByOp(), compile_now=True)
+    for seed in range(first, first + 30):
+        verdict, said = judge(draft(seed))
+        assert verdict != "different", f"seed {seed}: {said}"
 
 
 def test_a_number_that_changes_is_no_constant():
