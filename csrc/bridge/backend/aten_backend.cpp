@@ -137,9 +137,10 @@ class AtenBackend final : public Backend {
     const std::lock_guard lock(compiler_mutex_);
     compiler_.swap(compiler);
   }
-  bool is_close(const BufferRef& found, const BufferRef& expected, std::span<const BufferRef> made_of) override {
+  bool is_close(const BufferRef& found, const BufferRef& expected, std::span<const BufferRef> made_of,
+                std::span<const BufferRef> before) override {
     KernelGuard guard;
-    return bridge::is_close(tensor_of(found), tensor_of(expected), made_of);
+    return bridge::is_close(tensor_of(found), tensor_of(expected), made_of, before);
   }
 
   void use_stream(Stream stream) override { bridge::use_stream(stream); }

@@ -43,12 +43,15 @@ double share_unequal(const at::Tensor& a, const at::Tensor& b) {
 
 }  // namespace
 
-bool is_close(const at::Tensor& found, const at::Tensor& expected, std::span<const BufferRef> made_of) {
+bool is_close(const at::Tensor& found, const at::Tensor& expected, std::span<const BufferRef> made_of,
+              std::span<const BufferRef> before) {
   if (found.sizes() != expected.sizes() || found.scalar_type() != expected.scalar_type()) return false;
   if (expected.numel() == 0) return true;
   if (!is_real(expected)) return share_unequal(found, expected) <= kMostUnequal;
   double scale = largest(expected);
   for (const BufferRef& buffer : made_of) scale = std::max(scale, largest(tensor_of(buffer)));
+  if (c10::elementSize(expected.scalar_type()) == 2)
+    for (const BufferRef& buffer : before) scale = std::max(scale, largest(tensor_of(buffer)));
   const double bound = kUlps * ulp_of(expected.scalar_type()) * scale;
   return at::allclose(found.to(expected.is_complex() ? at::kComplexDouble : at::kDouble),
                       expected.to(expected.is_complex() ? at::kComplexDouble : at::kDouble), 0.0, bound, true);

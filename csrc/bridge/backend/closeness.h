@@ -10,6 +10,7 @@
 namespace spmdx::bridge {
 
 // As Backend::is_close says.
-bool is_close(const at::Tensor& found, const at::Tensor& expected, std::span<const BufferRef> made_of);
+bool is_close(const at::Tensor& found, const at::Tensor& expected, std::span<const BufferRef> made_of,
+              std::span<const BufferRef> before);
 
 }  // namespace spmdx::bridge

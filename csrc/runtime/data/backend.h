@@ -67,8 +67,10 @@ class Backend {
   // Makes kernels of many ops (runtime/segments/compiler.h); null: each op has its own. Thread-safe.
   virtual std::shared_ptr<Compiler> compiler() { return nullptr; }
   // Whether `found` is `expected` but for rounding: as many ulps of what is largest in `expected` or in what it was
-  // made of. Of integers that were made of floats, one in so many may differ.
-  virtual bool is_close(const BufferRef& found, const BufferRef& expected, std::span<const BufferRef> /*made_of*/) {
+  // made of; for floats of 16 bits, which every op rounds, also in what that was made of before. Of integers that were
+  // made of floats, one in so many may differ.
+  virtual bool is_close(const BufferRef& found, const BufferRef& expected, std::span<const BufferRef> /*made_of*/,
+                        std::span<const BufferRef> /*before*/) {
     return digest(found) == digest(expected);
   }
 

@@ -93,11 +93,15 @@ class SegmentKernel final : public Kernel {
     is_checked_ = true;
     std::vector<BufferRef> expected(outputs.size());
     std::optional<size_t> wrong;
+    std::vector<std::vector<BufferRef>> made_of(segment_.graph.values.size());  // by value
     ops_.run(inputs, params, expected, [&](const Node& node, auto operands, auto results) {
+      std::vector<BufferRef> before;
+      for (const ValueId input : node.inputs) before.insert(before.end(), made_of[input].begin(), made_of[input].end());
+      for (size_t r = 0; r < results.size(); ++r) made_of[node.output + r].assign(operands.begin(), operands.end());
       for (size_t i = 0; i < outputs.size() && !wrong; ++i) {
         const ValueId value = segment_.graph.outputs[i].value;
         if (value < node.output || value >= node.output + results.size()) continue;
-        if (!backend_.is_close(outputs[i], results[value - node.output], operands)) wrong = i;
+        if (!backend_.is_close(outputs[i], results[value - node.output], operands, before)) wrong = i;
       }
     });
     if (!wrong) return;

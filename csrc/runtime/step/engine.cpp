@@ -226,7 +226,8 @@ void Engine::submit(const PlanRef& plan, std::vector<DataRef> inputs, std::vecto
   if (!alone) impl_->comm.announce(fingerprint_of(job, impl_->backend, impl_->uncompared));
   std::unique_lock lock(impl_->mutex);
   impl_->start_thread();
-  if (thread == RunOn::caller_if_brief && alone && plan->brief && impl_->is_idle()) {
+  const bool may_wait = impl_->backend.compiler() != nullptr;  // for a kernel, where nobody hears Ctrl-C
+  if (thread == RunOn::caller_if_brief && alone && plan->brief && !may_wait && impl_->is_idle()) {
     impl_->begin(job);
     submitting.unlock();
     impl_->counters.steps_of_readers += 1;

@@ -1,7 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 """Compiling behind the program's back: one thread asks a process, and hands over what it makes."""
 
-import os
 import threading
 import time
 import warnings
@@ -13,18 +12,18 @@ from spmdx._segments.compiler import Compiler
 from spmdx._segments.segment import Segment
 from spmdx._segments.worker_process import CompilerFailed, WorkerProcess
 
-_SECONDS = 600.0  # that a segment may take
-
 
 class Background:
     """A compiler in force, until it is stopped."""
 
-    def __init__(self, compiler: Compiler, checks: bool, waits: bool) -> None:
-        """Starts at once; with ``waits`` it has said what it takes when this returns."""
+    def __init__(self, compiler: Compiler, checks: bool, waits: bool, seconds: float) -> None:
+        """Starts at once; with ``waits`` it has said what it takes when this returns.
+
+        Args: seconds: that a segment may take.
+        """
         self.compiler = compiler
         self.failure: str | None = None  # why it takes nothing
         self._checks, self._waits = checks, waits
-        seconds = float(os.environ.get("SPMDX_COMPILE_TIMEOUT", _SECONDS))
         self._worker = WorkerProcess(compiler, seconds)
         self._core: _C.SegmentCompiler | None = None
         self._stopped = threading.Event()

@@ -2,6 +2,7 @@
 """The compiler in force, and those that are installed."""
 
 import atexit
+import contextlib
 import importlib.metadata
 import os
 import threading
@@ -61,16 +62,19 @@ def set_compiler(
     global _background
     with naming("set_compiler"):
         found = None if compiler is None else _found(compiler)
+        seconds = 0.0 if found is None else _timeout()
         if found is not None and processes.process_count() > 1:
             raise ShardingError(
                 f"the program has {processes.process_count()} processes, which would use other "
                 "kernels in other steps, and round differently. Expected one process. Call "
                 "spmdx.set_compiler(None)."
             )
+    atexit.unregister(_end)
+    atexit.register(_end)  # the last one is the first: steps that others wait for may wait for this
     with _lock:
         if _background is not None:
             _background.stop()
-        _background = None if found is None else Background(found, check, compile_now)
+        _background = None if found is None else Background(found, check, compile_now, seconds)
 
 
 def get_compiler() -> Compiler | None:
@@ -138,6 +142,14 @@ def _found(compiler: Compiler | str) -> Compiler:
     )
 
 
+def _timeout() -> float:
+    told = os.environ.get("SPMDX_COMPILE_TIMEOUT", "600")
+    with contextlib.suppress(ValueError):
+        if 0 < float(told) < float("inf"):
+            return float(told)
+    raise ShardingError(f"SPMDX_COMPILE_TIMEOUT is {told!r}. Expected seconds above 0. Write 600.")
+
+
 def start() -> None:
     """What ``SPMDX_COMPILER`` names is in force from the start of the program."""
     told = os.environ.get("SPMDX_COMPILER", "")
@@ -145,7 +157,6 @@ def start() -> None:
         set_compiler(told)
 
 
-@atexit.register
 def _end() -> None:
     with _lock:
         if _background is not None:

@@ -7,6 +7,7 @@ import os
 import pathlib
 import pickle
 import selectors
+import signal
 import subprocess
 import sys
 import time
@@ -61,6 +62,7 @@ class WorkerProcess:
         environment = {**os.environ, "PYTHONPATH": os.pathsep.join(filter(None, sys.path))}
         for name in ("RANK", "WORLD_SIZE", "LOCAL_RANK", "SPMDX_COMPILER"):
             environment.pop(name, None)  # it is no process of the program
+        environment.setdefault("TORCHINDUCTOR_COMPILE_THREADS", "1")
         self._process = subprocess.Popen(
             [sys.executable, "-m", "spmdx._segments.worker"],
             stdin=subprocess.PIPE,
@@ -108,7 +110,8 @@ class WorkerProcess:
         process, self._process = self._process, None
         if process is None:
             return
-        process.kill()
+        with contextlib.suppress(ProcessLookupError):
+            os.killpg(process.pid, signal.SIGKILL)  # and what it has started
         process.wait()
         for pipe in (process.stdin, process.stdout):
             with contextlib.suppress(OSError):

@@ -1,6 +1,11 @@
 # SPDX-License-Identifier: Apache-2.0
 """Compilers that crash, hang, raise or give other numbers: the program goes on, and says so."""
 
+import os
+import signal
+import subprocess
+import sys
+import time
 import warnings
 
 import compilers_of_tests as broken
@@ -91,6 +96,42 @@ def test_what_is_no_compiler_is_refused(compiler, said):
         spmdx.set_compiler(compiler)
     assert said in str(caught.value)
     assert str(caught.value).startswith("test_compilers_that_fail.py:")
+
+
+WAITS = """
+import spmdx, torch
+from compilers_of_tests import Hangs
+
+spmdx.set_compiler(Hangs(), compile_now=True)
+x = torch.ones(4).to("spmdx")
+y = x.exp().log().sum()
+print("waits", flush=True)
+try:
+    y.item()
+except KeyboardInterrupt:
+    print("interrupted", flush=True)
+"""
+
+
+def test_ctrl_c_ends_a_wait_for_a_compiler(tmp_path):
+    """And the program ends, though its compiler hangs."""
+    path = os.pathsep.join(filter(None, sys.path))
+    environment = {**os.environ, "PYTHONPATH": path, "SPMDX_CACHE": str(tmp_path / "cache")}
+    program = subprocess.Popen(
+        [sys.executable, "-c", WAITS], stdout=subprocess.PIPE, text=True, env=environment
+    )
+    assert program.stdout.readline() == "waits\n"
+    time.sleep(1)
+    program.send_signal(signal.SIGINT)
+    told, _ = program.communicate(timeout=30)
+    assert told == "interrupted\n" and program.returncode == 0
+
+
+@pytest.mark.parametrize("told", ["soon", "-1", "0", "nan", "inf"])
+def test_a_time_that_is_none_is_refused(told, monkeypatch):
+    monkeypatch.setenv("SPMDX_COMPILE_TIMEOUT", told)
+    with pytest.raises(spmdx.ShardingError, match=f"TIMEOUT is '{told}'. Expected seconds above 0"):
+        spmdx.set_compiler(broken.OpByOp())
 
 
 def test_waiting_without_a_compiler_is_refused():
