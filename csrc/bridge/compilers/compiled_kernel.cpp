@@ -65,7 +65,11 @@ class LibraryKernel final : public CompiledKernel {
       : CompiledKernel(std::move(outputs)), runner_(path, 1) {}
 
  private:
-  Tensors call(Tensors operands) override { return runner_.run(operands); }
+  Tensors call(Tensors operands) override {
+    for (const at::Tensor& operand : operands)  // which it would read as if it lay there
+      if (!operand.is_cpu()) throw std::runtime_error("it is for the CPU, and was given a tensor elsewhere");
+    return runner_.run(operands);
+  }
   torch::inductor::AOTIModelContainerRunnerCpu runner_;
 };
 

@@ -11,7 +11,7 @@ import spmdx._C as _C
 from spmdx._segments.background import Background
 from spmdx._segments.compiler import Compiler
 from spmdx._segments.inductor import Inductor
-from spmdx._world import processes
+from spmdx._world import hardware, processes
 from spmdx.errors import ShardingError, naming
 
 GROUP = "spmdx.compilers"
@@ -52,8 +52,9 @@ def set_compiler(
             so that then alone runs are equal bit by bit.
 
     Raises:
-        ShardingError: there is no such compiler, it is no compiler, or the program has several
-            processes, which would take over in different steps.
+        ShardingError: there is no such compiler, it is no compiler, the shards lie on another
+            device than the CPU, or the program has several processes, which would take over in
+            different steps.
 
     Example:
         >>> import spmdx
@@ -63,6 +64,11 @@ def set_compiler(
     with naming("set_compiler"):
         found = None if compiler is None else _found(compiler)
         seconds = 0.0 if found is None else _timeout()
+        if found is not None and hardware.kind() != "cpu":
+            raise ShardingError(
+                f"the shards lie on a device of kind {hardware.kind()!r}. Expected 'cpu', which is "
+                "all that kernels of compilers are for. Call spmdx.set_compiler(None)."
+            )
         if found is not None and processes.process_count() > 1:
             raise ShardingError(
                 f"the program has {processes.process_count()} processes, which would use other "

@@ -98,6 +98,13 @@ def test_what_is_no_compiler_is_refused(compiler, said):
     assert str(caught.value).startswith("test_compilers_that_fail.py:")
 
 
+def test_devices_that_no_kernel_is_for_are_refused(monkeypatch):
+    monkeypatch.setattr(spmdx._C, "shard_device", lambda: "cuda:0")
+    with pytest.raises(spmdx.ShardingError, match="on a device of kind 'cuda'. Expected 'cpu'"):
+        spmdx.set_compiler(broken.OpByOp())
+    spmdx.set_compiler(None)
+
+
 WAITS = """
 import spmdx, torch
 from compilers_of_tests import Hangs
