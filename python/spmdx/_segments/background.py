@@ -31,7 +31,11 @@ class Background:
         self._thread = threading.Thread(target=self._run, name="spmdx compiler", daemon=True)
         self._thread.start()
         if waits:
-            self.await_ready()
+            try:
+                self.await_ready()
+            except BaseException:  # Ctrl-C: nobody has this object, so nobody else could stop it
+                self.stop()
+                raise
 
     def stop(self) -> None:
         """No segment is compiled any more; kernels that are there go as well."""
@@ -48,7 +52,8 @@ class Background:
 
     def waiting(self) -> int:
         """How many segments are not compiled yet; none of one that was stopped."""
-        return 0 if self._core is None or self._stopped.is_set() else self._core.waiting()
+        over = self._core is None or self._stopped.is_set() or not self._thread.is_alive()
+        return 0 if over or self._core is None else self._core.waiting()
 
     def waiting_after(self, seconds: float) -> int:
         """The same, a moment later."""
@@ -57,7 +62,7 @@ class Background:
 
     def _run(self) -> None:
         try:
-            core = self._core = self._begin()
+            core = self._begin()
         except Exception as error:  # of a compiler: the program goes on without
             self.failure = str(error)
             if not self._stopped.is_set():
@@ -65,10 +70,13 @@ class Background:
             return
         finally:
             self._ready.set()
-        while not self._stopped.is_set():
-            request = core.take(0.5)
-            if request is not None:
-                self._make(core, *request)
+        try:
+            while not self._stopped.is_set():
+                request = core.take(0.5)
+                if request is not None:
+                    self._make(core, *request)
+        finally:
+            core.stop()  # whatever ended the thread: nobody waits for it
 
     def _begin(self) -> _C.SegmentCompiler:
         core = _C.SegmentCompiler(
@@ -79,6 +87,7 @@ class Background:
             self._waits,
             self._refused,
         )
+        self._core = core
         if not self._stopped.is_set():
             _C.set_compiler(core)
         return core
@@ -93,7 +102,7 @@ class Background:
                 core.deliver_call(text, runs, outputs, took)
             else:
                 core.deliver_library(text, str(runs), outputs, took)
-        except Exception as error:  # of a compiler: the segment runs without it
+        except (Exception, SystemExit) as error:  # of a compiler: the segment runs without it
             why = (
                 str(error)
                 if isinstance(error, CompilerFailed)

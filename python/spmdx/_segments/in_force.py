@@ -18,6 +18,7 @@ GROUP = "spmdx.compilers"
 _OWN: dict[str, type[Compiler]] = {Inductor.name: Inductor}
 _lock = threading.Lock()
 _background: Background | None = None
+_owner = os.getpid()
 
 
 def installed() -> list[str]:
@@ -60,7 +61,7 @@ def set_compiler(
         >>> import spmdx
         >>> spmdx.set_compiler(None)
     """
-    global _background
+    global _background, _owner
     with naming("set_compiler"):
         found = None if compiler is None else _found(compiler)
         seconds = 0.0 if found is None else _timeout()
@@ -80,7 +81,9 @@ def set_compiler(
     with _lock:
         if _background is not None:
             _background.stop()
-        _background = None if found is None else Background(found, check, compile_now, seconds)
+        _background, _owner = None, os.getpid()
+        if found is not None:
+            _background = Background(found, check, compile_now, seconds)
 
 
 def get_compiler() -> Compiler | None:
@@ -164,6 +167,8 @@ def start() -> None:
 
 
 def _end() -> None:
+    if os.getpid() != _owner:  # a child of fork: the compiler's process is the parent's
+        return
     with _lock:
         if _background is not None:
             _background.stop()
