@@ -17,6 +17,8 @@ import torch
 @pytest.fixture(autouse=True)
 def own_cache(tmp_path, monkeypatch):
     spmdx.runtime.set_device_count(8)
+    spmdx.sync(wait=True)
+    spmdx._C.clear_cache()  # plans of other tests, which a compiler would be given as well
     monkeypatch.setenv("SPMDX_CACHE", str(tmp_path / "cache"))
     yield
     spmdx.set_compiler(None)
@@ -106,6 +108,8 @@ def test_devices_that_no_kernel_is_for_are_refused(monkeypatch):
 
 
 WAITS = """
+import signal
+signal.signal(signal.SIGINT, signal.default_int_handler)  # jobs of a shell may ignore it
 import spmdx, torch
 from compilers_of_tests import Hangs
 

@@ -15,6 +15,8 @@ pytestmark = pytest.mark.skipif(not shutil.which("g++"), reason="there is no C++
 @pytest.fixture(autouse=True)
 def own_cache(tmp_path, monkeypatch):
     spmdx.runtime.set_device_count(8)
+    spmdx.sync(wait=True)
+    spmdx._C.clear_cache()  # plans of other tests, which a compiler would be given as well
     monkeypatch.setenv("SPMDX_CACHE", str(tmp_path / "cache"))
     yield
     spmdx.set_compiler(None)
