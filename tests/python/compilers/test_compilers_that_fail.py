@@ -14,16 +14,6 @@ import spmdx
 import torch
 
 
-@pytest.fixture(autouse=True)
-def own_cache(tmp_path, monkeypatch):
-    spmdx.runtime.set_device_count(8)
-    spmdx.sync(wait=True)
-    spmdx._C.clear_cache()  # plans of other tests, which a compiler would be given as well
-    monkeypatch.setenv("SPMDX_CACHE", str(tmp_path / "cache"))
-    yield
-    spmdx.set_compiler(None)
-
-
 def steps():
     """Three sums of two programs' segments."""
     sums = []

@@ -12,16 +12,6 @@ from torch.nn import functional
 pytestmark = pytest.mark.skipif(not shutil.which("g++"), reason="there is no C++ compiler")
 
 
-@pytest.fixture(autouse=True)
-def own_cache(tmp_path, monkeypatch):
-    spmdx.runtime.set_device_count(8)
-    spmdx.sync(wait=True)
-    spmdx._C.clear_cache()  # plans of other tests, which a compiler would be given as well
-    monkeypatch.setenv("SPMDX_CACHE", str(tmp_path / "cache"))
-    yield
-    spmdx.set_compiler(None)
-
-
 class Net(torch.nn.Module):
     def __init__(self):
         super().__init__()
