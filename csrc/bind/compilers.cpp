@@ -10,6 +10,7 @@
 #include "bridge/compilers/compiled_kernel.h"
 #include "bridge/compilers/queued_compiler.h"
 #include "bridge/python/source.h"
+#include "bridge/python/warnings.h"
 #include "bridge/recorder/engine.h"
 
 namespace spmdx {
@@ -101,6 +102,16 @@ py::object take(QueuedCompiler& compiler, double seconds) {
   return py::make_tuple(request->text, segment_row(request->graph), bridge::source_text(source));
 }
 
+// What runs the segment is the path of a library, or what can be called.
+void deliver(QueuedCompiler& compiler, const std::string& text, const py::object& runs,
+             const std::vector<std::pair<std::string, Shape>>& outputs, int64_t compile_ns) {
+  std::shared_ptr<Kernel> kernel = py::isinstance<py::str>(runs)
+                                       ? bridge::library_kernel(runs.cast<std::string>(), output_types(outputs))
+                                       : bridge::python_kernel(runs.ptr(), output_types(outputs));
+  const py::gil_scoped_release no_gil;
+  compiler.deliver(text, std::move(kernel), "", compile_ns);
+}
+
 }  // namespace
 
 void bind_compilers(py::module_& m) {
@@ -108,23 +119,7 @@ void bind_compilers(py::module_& m) {
       .def(py::init(&make), py::arg("ops"), py::arg("ops_with_numbers"), py::arg("dtypes"), py::arg("checks"),
            py::arg("waits"), py::arg("refused"))
       .def("take", &take, py::arg("seconds"))
-      .def(
-          "deliver_library",
-          [](QueuedCompiler& compiler, const std::string& text, const std::string& path,
-             const std::vector<std::pair<std::string, Shape>>& outputs, int64_t compile_ns) {
-            const py::gil_scoped_release no_gil;
-            compiler.deliver(text, bridge::library_kernel(path, output_types(outputs)), "", compile_ns);
-          },
-          py::arg("text"), py::arg("path"), py::arg("outputs"), py::arg("compile_ns"))
-      .def(
-          "deliver_call",
-          [](QueuedCompiler& compiler, const std::string& text, const py::object& call,
-             const std::vector<std::pair<std::string, Shape>>& outputs, int64_t compile_ns) {
-            auto kernel = bridge::python_kernel(call.ptr(), output_types(outputs));
-            const py::gil_scoped_release no_gil;
-            compiler.deliver(text, std::move(kernel), "", compile_ns);
-          },
-          py::arg("text"), py::arg("call"), py::arg("outputs"), py::arg("compile_ns"))
+      .def("deliver", &deliver, py::arg("text"), py::arg("runs"), py::arg("outputs"), py::arg("compile_ns"))
       .def(
           "refuse",
           [](QueuedCompiler& compiler, const std::string& text, const std::string& why, int64_t compile_ns) {
@@ -135,6 +130,8 @@ void bind_compilers(py::module_& m) {
       .def("waiting", &QueuedCompiler::waiting, py::call_guard<py::gil_scoped_release>())
       .def("stop", &QueuedCompiler::stop, py::call_guard<py::gil_scoped_release>())
       .def("stopped", &QueuedCompiler::stopped, py::call_guard<py::gil_scoped_release>());
+  m.def("warn_later", &bridge::warn_later, py::arg("message"), py::call_guard<py::gil_scoped_release>());
+  m.def("warn_of_events", &bridge::warn_of_events, py::call_guard<py::gil_scoped_release>());
   m.def("ask_compiler", [] { bridge::engine().ask_compiler(); }, py::call_guard<py::gil_scoped_release>());
   m.def(
       "set_compiler",

@@ -137,10 +137,15 @@ class AtenBackend final : public Backend {
     const std::lock_guard lock(compiler_mutex_);
     compiler_.swap(compiler);
   }
-  bool is_close(const BufferRef& found, const BufferRef& expected, std::span<const BufferRef> made_of,
-                std::span<const BufferRef> before) override {
+  BufferRef perturbed(const BufferRef& buffer, uint64_t seed) override {
     KernelGuard guard;
-    return bridge::is_close(tensor_of(found), tensor_of(expected), made_of, before);
+    const at::Tensor& tensor = tensor_of(buffer);
+    const at::Tensor other = bridge::perturbed(tensor, seed);
+    return other.is_same(tensor) ? buffer : buffer_of(other);
+  }
+  bool is_close(const BufferRef& found, const BufferRef& expected, const BufferRef& perturbed) override {
+    KernelGuard guard;
+    return bridge::is_close(tensor_of(found), tensor_of(expected), perturbed ? tensor_of(perturbed) : at::Tensor());
   }
 
   void use_stream(Stream stream) override { bridge::use_stream(stream); }

@@ -3,14 +3,13 @@
 #pragma once
 #include <ATen/core/Tensor.h>
 
-#include <span>
-
-#include "runtime/data/backend.h"
+#include <cstdint>
 
 namespace spmdx::bridge {
 
-// As Backend::is_close says.
-bool is_close(const at::Tensor& found, const at::Tensor& expected, std::span<const BufferRef> made_of,
-              std::span<const BufferRef> before);
+// As Backend::perturbed says: a tensor that holds no floats is given back.
+at::Tensor perturbed(const at::Tensor& tensor, uint64_t seed);
+// As Backend::is_close says; `perturbed` may be undefined.
+bool is_close(const at::Tensor& found, const at::Tensor& expected, const at::Tensor& perturbed);
 
 }  // namespace spmdx::bridge

@@ -10,6 +10,7 @@
 #include "base/error.h"
 #include "bridge/plans/plan_log.h"
 #include "bridge/plans/plan_warnings.h"
+#include "bridge/python/warnings.h"
 #include "bridge/python/gil.h"
 #include "bridge/recorder/engine.h"
 #include "bridge/recorder/loaded.h"
@@ -79,6 +80,7 @@ void flush(GraphEnd why) {
   }
   hand_over_plan_notes();
   warn_of_plans();
+  warn_of_events();
 }
 
 void check_failed() {
@@ -113,6 +115,7 @@ void wait_for_steps() {
     roll_back(Recorder::instance().state(), lost_by(std::current_exception()));
     throw;
   }
+  warn_of_events();
 }
 
 std::exception_ptr undo_failed() {

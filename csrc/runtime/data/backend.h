@@ -66,11 +66,12 @@ class Backend {
 
   // Makes kernels of many ops (runtime/segments/compiler.h); null: each op has its own. Thread-safe.
   virtual std::shared_ptr<Compiler> compiler() { return nullptr; }
-  // Whether `found` is `expected` but for rounding: as many ulps of what is largest in `expected` or in what it was
-  // made of; for floats of 16 bits, which every op rounds, also in what that was made of before. Of integers that were
-  // made of floats, one in so many may differ.
-  virtual bool is_close(const BufferRef& found, const BufferRef& expected, std::span<const BufferRef> /*made_of*/,
-                        std::span<const BufferRef> /*before*/) {
+  // The same numbers as if they had been rounded otherwise: floats are smaller by up to an ulp of themselves, as `seed`
+  // draws it; what is exact is the same buffer.
+  virtual BufferRef perturbed(const BufferRef& buffer, uint64_t /*seed*/) { return buffer; }
+  // Whether `found` is `expected` but for rounding: so many ulps of what is largest there, and so many times what it
+  // changes when all that it was made of is perturbed. `perturbed` is that other result; null if there is none.
+  virtual bool is_close(const BufferRef& found, const BufferRef& expected, const BufferRef& /*perturbed*/) {
     return digest(found) == digest(expected);
   }
 

@@ -9,8 +9,24 @@
 #include "runtime/program/bytes.h"
 #include "runtime/program/program.h"
 #include "runtime/program/run.h"
+#include "runtime/segments/segment_kernel.h"
 
 namespace spmdx {
+
+namespace {
+
+// The node that failed, which may be one of a segment's, and its error.
+FailedWithin failure_of(NodeId node, const std::exception_ptr& error) {
+  try {
+    std::rethrow_exception(error);
+  } catch (const FailedWithin& within) {
+    return within;
+  } catch (...) {
+    return {node, error};
+  }
+}
+
+}  // namespace
 
 struct Executable::Impl {
   Impl(Graph compiled, Backend& owner, CollectiveQueue& collectives)
@@ -71,10 +87,10 @@ RunResult Executable::run(const std::vector<DataRef>& inputs, const std::vector<
     run.execute(params);
     result.outputs = run.take_outputs();
   } catch (...) {
-    const std::exception_ptr error = std::current_exception();
+    const auto [id, error] = failure_of(run.node(), std::current_exception());
     impl_->collective_queue.comm().failed(run.progress(), error,
                                           run.gave_up());  // ends what is under way in all processes
-    const Node& node = impl_->graph.nodes[run.node()];
+    const Node& node = impl_->graph.nodes[id];
     return {run.gave_up() ? run.complete_outputs() : std::vector<Shards>{}, translate ? translate(error, node) : error};
   }
   const std::lock_guard lock(impl_->peaks_mutex);

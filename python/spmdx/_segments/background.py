@@ -3,14 +3,16 @@
 
 import threading
 import time
-import warnings
 from typing import Any
 
 import spmdx._C as _C
 from spmdx._segments import cache
 from spmdx._segments.compiler import Compiler
+from spmdx._segments.one_line import of_error
 from spmdx._segments.segment import Segment
 from spmdx._segments.worker_process import CompilerFailed, WorkerProcess
+
+_TO_END = 10.0  # seconds
 
 
 class Background:
@@ -43,7 +45,8 @@ class Background:
         self._worker.stop()
         if self._core is not None:
             self._core.stop()
-        self._thread.join()
+        self._thread.join(_TO_END)  # a compiler's own code may hang in the program's process, too
+        self._core = None  # which holds this object
         _C.set_compiler(None)
 
     def await_ready(self) -> None:
@@ -98,16 +101,9 @@ class Background:
         try:
             runs = self._made(Segment.of_row(text, row), row)
             took = time.perf_counter_ns() - began
-            if callable(runs):
-                core.deliver_call(text, runs, outputs, took)
-            else:
-                core.deliver_library(text, str(runs), outputs, took)
+            core.deliver(text, runs if callable(runs) else str(runs), outputs, took)
         except (Exception, SystemExit) as error:  # of a compiler: the segment runs without it
-            why = (
-                str(error)
-                if isinstance(error, CompilerFailed)
-                else f"{type(error).__name__}: {error}"
-            )
+            why = str(error) if isinstance(error, CompilerFailed) else of_error(error)
             core.refuse(text, why, time.perf_counter_ns() - began)
             if not self._stopped.is_set():
                 self._tell(
@@ -130,9 +126,9 @@ class Background:
         self._tell(f"a segment of {ops} ops is run by PyTorch's kernels: {why}", source)
 
     def _tell(self, what: str, source: str) -> None:
+        """In the program's own thread: no other may raise what a filter makes of a warning."""
         led = f"{source}: " if source else ""
-        warnings.warn(
-            f"{led}compiler {self.compiler.name!r}: {what}. The program goes on without. See "
-            "spmdx.explain().segments.",
-            stacklevel=2,
+        _C.warn_later(
+            f"{led}compiler {self.compiler.name!r}: {what.rstrip('.')}. The program goes on "
+            "without. See spmdx.explain().segments."
         )

@@ -31,7 +31,8 @@ def root() -> pathlib.Path:
 def key_of(compiler: Compiler, segment: Segment) -> str:
     """Equal where a kernel may be used again."""
     versions = __version__, torch.__version__, compiler.version()
-    parts = [compiler.name, type(compiler).__qualname__, *versions, segment.text]
+    made_by = type(compiler)
+    parts = [compiler.name, made_by.__module__, made_by.__qualname__, *versions, segment.text]
     return hashlib.sha256(json.dumps(parts).encode()).hexdigest()[:32]
 
 

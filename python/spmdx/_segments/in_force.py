@@ -129,6 +129,7 @@ def wait() -> int:
         task = progress.add_task(f"{background.compiler.name}: segments", total=total)
         while left := background.waiting_after(0.05):
             progress.update(task, completed=total - left)
+    _C.warn_of_events()
     return total
 
 
@@ -172,3 +173,4 @@ def _end() -> None:
     with _lock:
         if _background is not None:
             _background.stop()
+    _C.warn_of_events()

@@ -10,11 +10,11 @@ import os
 import pathlib
 import pickle
 import sys
-import traceback
 from typing import IO, Any
 
 import torch
 
+from spmdx._segments.one_line import of_error
 from spmdx._segments.segment import Segment
 
 _NICE = 19
@@ -26,15 +26,32 @@ def main() -> None:
     os.dup2(2, 1)  # what compilers print is no answer
     with contextlib.suppress(OSError):
         os.nice(_NICE)
+    _answer(answers, lambda: None)  # it is there: how long that takes is not the compiler's matter
     first = json.loads(sys.stdin.readline())
-    compiler = pickle.loads(bytes.fromhex(first["compiler"]))
-    _answer(answers, lambda: {"ops": sorted(set(compiler.ops(overloads(first["known"]))))})
+    torch.set_num_threads(first["threads"])
+    compiler: Any = None
+
+    def begin() -> dict[str, Any]:
+        nonlocal compiler
+        compiler = _unpickled(bytes.fromhex(first["compiler"]))
+        return {"ops": sorted(set(compiler.ops(overloads(first["known"]))))}
+
+    _answer(answers, begin)
     for line in sys.stdin:
         request = json.loads(line)
         segment = Segment.of_row(request["text"], request["row"])
         _answer(
             answers, lambda s=segment, r=request: compiler.compile(s, pathlib.Path(r["folder"]))
         )
+
+
+def _unpickled(pickled: bytes) -> Any:
+    try:
+        return pickle.loads(pickled)
+    except Exception as error:
+        raise RuntimeError(
+            f"its class is not found in a process of its own: {of_error(error)}. Put it in a module"
+        ) from error
 
 
 def overloads(known: list[str]) -> list[str]:
@@ -55,8 +72,7 @@ def _answer(answers: IO[str], work: Any) -> None:
     try:
         answer = work() or {}
     except BaseException as error:  # whatever it is, the program goes on
-        last = traceback.format_exception_only(error)[-1].strip()
-        answer = {"error": last, "trace": traceback.format_exc()}
+        answer = {"error": of_error(error)}
         if isinstance(error, KeyboardInterrupt):
             raise
     print(json.dumps(answer), file=answers)

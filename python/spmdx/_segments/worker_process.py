@@ -10,15 +10,20 @@ import selectors
 import signal
 import subprocess
 import sys
+import tempfile
 import time
 from typing import Any
 
+import torch
+
 import spmdx._C as _C
 from spmdx._segments.compiler import Compiler
+from spmdx._segments.one_line import one_line
 from spmdx._segments.segment import Segment
 
 _POLL = 0.2  # seconds
 _TO_DIE = 5.0  # seconds, once it has closed its end
+_TO_BEGIN = 120.0  # seconds at least, until Python has imported PyTorch, at the lowest priority
 
 
 class CompilerFailed(Exception):
@@ -32,6 +37,7 @@ class WorkerProcess:
         """Args: seconds: how long an answer may take."""
         self._compiler = compiler
         self._seconds = seconds
+        self._said = tempfile.TemporaryFile("a+", encoding="utf-8", errors="replace")
         self._process: subprocess.Popen | None = None
         self._stopped = False
 
@@ -67,43 +73,56 @@ class WorkerProcess:
             [sys.executable, "-m", "spmdx._segments.worker"],
             stdin=subprocess.PIPE,
             stdout=subprocess.PIPE,
-            stderr=subprocess.DEVNULL,
+            stderr=self._said,
             text=True,
             env=environment,
             start_new_session=True,  # Ctrl-C is the program's
         )
-        return self._ask({"compiler": pickled.hex(), "known": _C.rules()})
+        self._answer(max(self._seconds, _TO_BEGIN))
+        threads = torch.get_num_threads()
+        return self._ask({"compiler": pickled.hex(), "known": _C.rules(), "threads": threads})
 
     def _ask(self, question: dict[str, Any]) -> dict[str, Any]:
         process = self._process
         assert process is not None and process.stdin is not None
-        try:
+        with contextlib.suppress(BrokenPipeError):  # it died: there is no answer
             process.stdin.write(json.dumps(question) + "\n")
             process.stdin.flush()
-            line = self._line(process)
-        except BrokenPipeError:
-            line = ""
+        return self._answer(self._seconds)
+
+    def _answer(self, seconds: float) -> dict[str, Any]:
+        process = self._process
+        assert process is not None
+        self._said.truncate(0)
+        line = self._line(process, seconds)
         if not line:
             with contextlib.suppress(subprocess.TimeoutExpired):
                 process.wait(_TO_DIE)
             status = process.poll()
             self._end()
-            raise CompilerFailed(f"its process died with status {status}")
+            raise CompilerFailed(f"its process died with status {status}{self._last_words()}")
         answer = json.loads(line)
         if "error" in answer:
             raise CompilerFailed(answer["error"])
         return answer
 
-    def _line(self, process: subprocess.Popen) -> str:
+    def _last_words(self) -> str:
+        """What it said last on stderr, in parentheses."""
+        self._said.seek(0)
+        lines = self._said.read().split("\n")
+        last = next((line for line in reversed(lines) if line.strip()), "")
+        return f" ({one_line(last)})" if last else ""
+
+    def _line(self, process: subprocess.Popen, seconds: float) -> str:
         """The next line; empty if the process ends before."""
         assert process.stdout is not None
-        until = time.monotonic() + self._seconds
+        until = time.monotonic() + seconds
         with selectors.DefaultSelector() as selector:
             selector.register(process.stdout, selectors.EVENT_READ)
             while not selector.select(_POLL):
                 if self._stopped or time.monotonic() > until:
                     self._end()
-                    raise CompilerFailed(f"it had no answer after {self._seconds:.0f} s")
+                    raise CompilerFailed(f"it had no answer after {seconds:.0f} s")
         return process.stdout.readline()
 
     def _end(self) -> None:
