@@ -46,7 +46,9 @@ struct ArgRow {
   }
 };
 
-py::tuple type_row(const TensorType& type) { return py::make_tuple(std::string(name(type.dtype)), type.shape); }
+py::tuple type_row(const TensorType& type) {
+  return py::make_tuple(std::string(name(type.dtype)), type.shape, type.wrapped_number);
+}
 
 py::list type_rows(const std::vector<TensorType>& types) {
   py::list rows;

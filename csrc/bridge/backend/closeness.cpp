@@ -64,7 +64,7 @@ double most_apart(const at::Tensor& expected, const at::Tensor& perturbed) {
 }  // namespace
 
 at::Tensor perturbed(const at::Tensor& tensor, uint64_t seed) {
-  if (!is_real(tensor) || tensor.numel() == 0) return tensor;
+  if (!tensor.defined() || !is_real(tensor) || tensor.numel() == 0) return tensor;
   // A generator of its own, so that the program's draws are what they are.
   const at::Tensor drawn =
       at::rand(tensor.sizes(), at::detail::createCPUGenerator(seed), at::TensorOptions().dtype(at::kDouble));

@@ -44,8 +44,12 @@ class CompiledKernel : public Kernel {
  private:
   virtual Tensors call(Tensors operands) = 0;
 
-  // Libraries read memory as it was laid when they were compiled, and check nothing.
-  static at::Tensor as_declared(const at::Tensor& tensor) { return tensor.resolve_conj().resolve_neg().contiguous(); }
+  // Libraries read memory as it was laid when they were compiled, and check nothing. What stands for a number of Python
+  // is a tensor like others there: the compiler was told.
+  static at::Tensor as_declared(const at::Tensor& tensor) {
+    if (tensor.unsafeGetTensorImpl()->is_wrapped_number()) return tensor.clone();
+    return tensor.resolve_conj().resolve_neg().contiguous();
+  }
 
   static void require(const at::Tensor& tensor, const TensorType& expected) {
     if (tensor.defined() && tensor.sizes() == c10::IntArrayRef(expected.shape) &&
@@ -90,7 +94,8 @@ class PythonKernel final : public CompiledKernel {
     try {
       return py::cast<Tensors>(call_(py::cast(std::move(operands))));
     } catch (const py::error_already_set& error) {
-      throw std::runtime_error(error.what());  // the text alone: the other has to be freed with the GIL
+      const auto kind = error.type().attr("__name__").cast<std::string>();  // the text: the GIL frees the rest
+      throw std::runtime_error(kind + ": " + py::str(error.value()).cast<std::string>());
     } catch (const py::cast_error&) {
       throw std::runtime_error("it gave something else. Expected a list of tensors.");
     }

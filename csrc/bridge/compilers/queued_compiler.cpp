@@ -10,6 +10,13 @@ namespace {
 
 // What is a number of the plan that changes from run to run, and no float: a seed, a place where a part begins.
 bool is_open_int(const Arg& arg) { return std::holds_alternative<IntParam>(arg); }
+// Whether a number of Python meets floats of 16 bits, to which tensors that stand for it are rounded.
+bool rounds_numbers(const Call& local) {
+  const auto is_number = [](const TensorType& type) { return type.wrapped_number; };
+  const auto is_short = [](const TensorType& type) { return is_floating(type.dtype) && itemsize(type.dtype) < 4; };
+  return std::any_of(local.inputs.begin(), local.inputs.end(), is_number) &&
+         std::any_of(local.inputs.begin(), local.inputs.end(), is_short);
+}
 bool is_generator(const Arg& arg) {
   const auto* opaque = std::get_if<OpaqueArg>(&arg);
   return opaque && opaque->text == "generator";
@@ -19,7 +26,10 @@ bool is_generator(const Arg& arg) {
 
 bool QueuedCompiler::takes(const Call& local) const {
   if (!ops_.contains(local.op)) return false;
-  const auto known = [&](const TensorType& type) { return dtypes_.contains(type.dtype); };
+  const auto known = [&](const TensorType& type) {
+    return type.dtype == DType::unknown || dtypes_.contains(type.dtype);  // of a result that is no tensor
+  };
+  if (rounds_numbers(local)) return false;
   return std::all_of(local.inputs.begin(), local.inputs.end(), known) &&
          std::all_of(local.outputs.begin(), local.outputs.end(), known) &&
          std::none_of(local.args.begin(), local.args.end(), is_open_int) &&

@@ -13,6 +13,7 @@
 #include "bridge/backend/strides.h"
 #include "bridge/plans/plan_warnings.h"
 #include "bridge/python/gil.h"
+#include "bridge/python/warnings.h"
 #include "bridge/recorder/engine.h"
 #include "bridge/recorder/recorder.h"
 #include "bridge/recorder/recorder_state.h"
@@ -136,8 +137,10 @@ Seen see(const at::Tensor& tensor, const at::Tensor& like) {
     internal_check(data != nullptr, "a flush left a live tensor without data");
     data = held_here(data);
   }
+  const auto& shards = wait_for(*data);
+  warn_of_events();
   KernelGuard kernels_only;
-  at::Tensor whole = assembled(*data, wait_for(*data), like);
+  at::Tensor whole = assembled(*data, shards, like);
   if (check_modes().replicas && comm().processes().count > 1) {
     NoGil no_gil;
     compare_replicas(aten_backend().digest(buffer_of(whole)));

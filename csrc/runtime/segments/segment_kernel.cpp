@@ -56,7 +56,7 @@ class Ops {
     const Prepared& one = kernels_[id];
     one.kernel->run(operands, params.subspan(one.first_param, one.num_params), results, -1);
     for (size_t r = 0; r < results.size(); ++r)
-      values[node.output + r] = change ? change(std::move(results[r])) : std::move(results[r]);
+      values[node.output + r] = change && results[r] ? change(std::move(results[r])) : std::move(results[r]);
     for (const ValueId input : node.inputs)
       if (last_reader_[input] == id) values[input].reset();
   }

@@ -18,13 +18,6 @@ constexpr uint32_t kMostNodes = 256;
 // What the instructions of a segment have in common: the devices that they are of.
 using Devices = std::tuple<SubAxisSet, int, int64_t, uint32_t>;
 
-// Numbers that stand for tensors promote by rules of their own, and results of unknown types have none.
-bool is_plain(const Call& call) {
-  const auto is_tensor = [](const TensorType& type) { return type.dtype != DType::unknown && !type.wrapped_number; };
-  return std::all_of(call.inputs.begin(), call.inputs.end(), is_tensor) &&
-         std::all_of(call.outputs.begin(), call.outputs.end(), is_tensor);
-}
-
 class Window {
  public:
   Window(const Graph& graph, const Program& program, const Compiler& compiler, const Numbers& numbers)
@@ -96,7 +89,20 @@ class Window {
   bool takes(const Instruction& instruction) const {
     if (instruction.kind != InstructionKind::kernel) return false;
     const Call& call = *program_.calls[instruction.index];
-    return is_plain(call) && compiler_.takes(call) && (compiler_.takes_numbers(call) || is_constant(instruction));
+    return has_types(instruction, call) && compiler_.takes(call) &&
+           (compiler_.takes_numbers(call) || is_constant(instruction));
+  }
+
+  // Results of unknown types are undefined tensors: they are there where nobody reads them. Those that are numbers
+  // promote by rules of their own.
+  bool has_types(const Instruction& instruction, const Call& call) const {
+    for (uint32_t r = 0; r < call.outputs.size(); ++r) {
+      const TensorType& type = call.outputs[r];
+      const bool is_read = program_.results[instruction.first_result + r] != kNone;
+      if (type.wrapped_number || (is_read && type.dtype == DType::unknown)) return false;
+    }
+    return std::none_of(call.inputs.begin(), call.inputs.end(),
+                        [](const TensorType& type) { return type.dtype == DType::unknown; });
   }
 
   bool is_constant(const Instruction& instruction) const {

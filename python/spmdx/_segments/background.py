@@ -8,7 +8,7 @@ from typing import Any
 import spmdx._C as _C
 from spmdx._segments import cache
 from spmdx._segments.compiler import Compiler
-from spmdx._segments.one_line import of_error
+from spmdx._segments.one_line import of_error, one_line
 from spmdx._segments.segment import Segment
 from spmdx._segments.worker_process import CompilerFailed, WorkerProcess
 
@@ -97,7 +97,7 @@ class Background:
 
     def _make(self, core: _C.SegmentCompiler, text: str, row: dict[str, Any], source: str) -> None:
         began = time.perf_counter_ns()
-        outputs = [(dtype, tuple(shape)) for _, (dtype, shape) in row["outputs"]]
+        outputs = [(dtype, tuple(shape)) for _, (dtype, shape, _) in row["outputs"]]
         try:
             runs = self._made(Segment.of_row(text, row), row)
             took = time.perf_counter_ns() - began
@@ -123,6 +123,7 @@ class Background:
 
     def _refused(self, source: str, text: str, why: str) -> None:
         ops = sum(" = " in line and "input" not in line for line in text.splitlines())
+        why = one_line(why)
         self._tell(f"a segment of {ops} ops is run by PyTorch's kernels: {why}", source)
 
     def _tell(self, what: str, source: str) -> None:

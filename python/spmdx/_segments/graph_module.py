@@ -2,12 +2,13 @@
 """Segments as graphs of torch.fx, which compilers of PyTorch take."""
 
 import dataclasses
+import functools
 from typing import Any
 
 import torch
 from torch.fx import Graph, GraphModule, Node
 
-from spmdx._segments.segment import DTYPES, Op, Param, Segment, Value
+from spmdx._segments.segment import DTYPES, Op, Param, Segment, Type, Value
 
 # Tensors of a segment may lie otherwise than those of the program, so that a view may need a copy.
 _COPY_IF_NEEDED = {"aten.view": "aten.reshape", "aten._unsafe_view": "aten.reshape"}
@@ -37,8 +38,9 @@ def graph_module(segment: Segment) -> GraphModule:
         ValueError: an op has a parameter where there has to be a constant.
     """
     builder = _Builder()
-    for number, _ in segment.inputs:
+    for number, kind in segment.inputs:
         builder.values[number] = builder.graph.placeholder(f"value_{number}")
+        builder.types[number] = kind
     for number in range(segment.params):
         builder.params[number] = builder.graph.placeholder(f"param_{number}")
     for op in segment.ops:
@@ -52,8 +54,10 @@ class _Builder:
         self.graph = Graph()
         self.values: dict[int, Node] = {}
         self.params: dict[int, Node] = {}
+        self.types: dict[int, Type] = {}
 
     def add(self, op: Op) -> None:
+        op = self._of_numbers(op)
         has_param = any(isinstance(arg, Param) for arg in op.args)
         result = self._of_param(op) if has_param else self._call(op.name, op.args)
         if len(op.types) == 1 and not _gives_many(operator(op.name)):
@@ -61,6 +65,20 @@ class _Builder:
             return
         for i in range(len(op.types)):
             self.values[op.first + i] = self.graph.call_function(_item, (result, i))
+
+    def _of_numbers(self, op: Op) -> Op:
+        """The op with what stands for numbers of Python in a dtype that promotes as they do."""
+        self.types.update({op.first + i: kind for i, kind in enumerate(op.types)})
+        kinds = [self.types[arg.number] for arg in op.args if isinstance(arg, Value)]
+        if not any(kind.is_number for kind in kinds):
+            return op
+        common = _common_dtype(kinds, DTYPES[op.types[0].dtype])
+
+        def promoting(arg: Any) -> Any:
+            is_number = isinstance(arg, Value) and self.types[arg.number].is_number
+            return self._converted(self.values[arg.number], common) if is_number else arg
+
+        return dataclasses.replace(op, args=tuple(map(promoting, op.args)))
 
     def _call(self, name: str, args: tuple[Any, ...]) -> Node:
         target = operator(name)
@@ -103,6 +121,22 @@ class _Builder:
         if isinstance(arg, Value):
             return self.values[arg.number]
         return self.params[arg.number] if isinstance(arg, Param) else arg
+
+
+def _common_dtype(kinds: list[Type], result: torch.dtype) -> torch.dtype:
+    """That operands are promoted to if some of them are numbers of Python."""
+    of_tensors = [DTYPES[kind.dtype] for kind in kinds if not kind.is_number]
+    dtype = functools.reduce(torch.promote_types, of_tensors, torch.bool)
+    for kind in kinds:
+        if not kind.is_number:
+            continue
+        of_number = DTYPES[kind.dtype]
+        is_float = dtype.is_floating_point or dtype.is_complex
+        if of_number.is_floating_point and not is_float:
+            dtype = result if result.is_floating_point else torch.get_default_dtype()
+        elif dtype == torch.bool:
+            dtype = of_number
+    return dtype
 
 
 def _item(values: Any, index: int) -> Any:

@@ -29,10 +29,14 @@ class Type:
     Attributes:
         dtype: as spmdx writes it: ``"f32"``.
         shape: sizes of the dims.
+        is_number: it is a scalar tensor that stands for a number of Python, so that its dtype
+            decides nothing about the result's beside a tensor of the same kind (bool, integer,
+            float) or a higher one; a float beside integers makes the op's own float of them.
     """
 
     dtype: str
     shape: tuple[int, ...]
+    is_number: bool = False
 
     def example(self) -> torch.Tensor:
         """A tensor of this type, of ones."""
@@ -111,8 +115,8 @@ class Segment:
 
 
 def _type(row: Sequence[Any]) -> Type:
-    dtype, shape = row
-    return Type(dtype, tuple(shape))
+    dtype, shape, is_number = row
+    return Type(dtype, tuple(shape), is_number)
 
 
 def _op(row: dict[str, Any]) -> Op:

@@ -59,6 +59,7 @@ class WorkerProcess:
         """End it, whatever it does. Any thread."""
         self._stopped = True
         self._end()
+        self._said.close()
 
     def _start(self) -> dict[str, Any]:
         try:

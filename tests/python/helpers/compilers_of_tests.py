@@ -3,6 +3,7 @@
 
 import os
 import pathlib
+import sys
 import time
 
 import torch
@@ -82,3 +83,35 @@ class RaisesAtRun(OpByOp):
 class KnowsNoOps(OpByOp):
     def ops(self, known):
         raise ImportError("no module named 'vendor'. Install vendor-sdk")
+
+
+class SaysAndDies(OpByOp):
+    def compile(self, segment, folder):
+        print("no licence for this chip", file=sys.stderr, flush=True)
+        os._exit(7)
+
+
+class IsOffByASixteenth(OpByOp):
+    """Of what is largest."""
+
+    def load(self, segment, folder):
+        module = graph_module(segment)
+
+        def run(tensors):
+            results = module(*tensors)
+            return [t + t.abs().max() / 16 if t.is_floating_point() else t for t in results]
+
+        return run
+
+
+class RoundsOtherwise(OpByOp):
+    """Keeps twice as many digits within a segment."""
+
+    def load(self, segment, folder):
+        module = graph_module(segment)
+
+        def run(tensors):
+            wide = [t.double() if t.is_floating_point() else t for t in tensors]
+            return [t.float() if t.is_floating_point() else t for t in module(*wide)]
+
+        return run
