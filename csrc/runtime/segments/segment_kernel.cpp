@@ -36,8 +36,7 @@ class Ops {
   void run(std::span<const BufferRef> inputs, std::span<const Param> params, std::span<BufferRef> outputs,
            const Change& change = {}) {
     std::vector<BufferRef> values(graph_.values.size());
-    for (size_t i = 0; i < inputs.size(); ++i)
-      values[graph_.inputs[i].value] = change ? change(inputs[i]) : inputs[i];
+    for (size_t i = 0; i < inputs.size(); ++i) values[graph_.inputs[i].value] = change ? change(inputs[i]) : inputs[i];
     for (NodeId id = 0; id < graph_.nodes.size(); ++id) {
       try {
         run_node(id, values, params, change);

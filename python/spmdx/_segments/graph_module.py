@@ -57,7 +57,7 @@ class _Builder:
         self.types: dict[int, Type] = {}
 
     def add(self, op: Op) -> None:
-        op = self._of_numbers(op)
+        op = self._of_default_dtype(self._of_numbers(op))
         has_param = any(isinstance(arg, Param) for arg in op.args)
         result = self._of_param(op) if has_param else self._call(op.name, op.args)
         if len(op.types) == 1 and not _gives_many(operator(op.name)):
@@ -72,13 +72,28 @@ class _Builder:
         kinds = [self.types[arg.number] for arg in op.args if isinstance(arg, Value)]
         if not any(kind.is_number for kind in kinds):
             return op
-        common = _common_dtype(kinds, DTYPES[op.types[0].dtype])
+        common = _common_dtype(kinds, DTYPES.get(op.types[0].dtype, torch.bool))
 
         def promoting(arg: Any) -> Any:
             is_number = isinstance(arg, Value) and self.types[arg.number].is_number
             return self._converted(self.values[arg.number], common) if is_number else arg
 
         return dataclasses.replace(op, args=tuple(map(promoting, op.args)))
+
+    def _of_default_dtype(self, op: Op) -> Op:
+        """A float that an op makes of integers is the default where it was recorded, not here."""
+        result = DTYPES.get(op.types[0].dtype, torch.bool)
+        values = [arg.number for arg in op.args if isinstance(arg, Value)]
+        of_floats = any(_is_float(DTYPES[self.types[number].dtype]) for number in values)
+        is_made = _is_float(result) and result != torch.get_default_dtype() and values
+        if of_floats or not is_made or torch.Tag.pointwise not in operator(op.name).tags:
+            return op
+
+        def converted(arg: Any) -> Any:
+            is_value = isinstance(arg, Value)
+            return self._converted(self.values[arg.number], result) if is_value else arg
+
+        return dataclasses.replace(op, args=tuple(map(converted, op.args)))
 
     def _call(self, name: str, args: tuple[Any, ...]) -> Node:
         target = operator(name)
@@ -131,12 +146,15 @@ def _common_dtype(kinds: list[Type], result: torch.dtype) -> torch.dtype:
         if not kind.is_number:
             continue
         of_number = DTYPES[kind.dtype]
-        is_float = dtype.is_floating_point or dtype.is_complex
-        if of_number.is_floating_point and not is_float:
-            dtype = result if result.is_floating_point else torch.get_default_dtype()
+        if _is_float(of_number) and not _is_float(dtype):
+            dtype = result if _is_float(result) else torch.get_default_dtype()
         elif dtype == torch.bool:
             dtype = of_number
     return dtype
+
+
+def _is_float(dtype: torch.dtype) -> bool:
+    return dtype.is_floating_point or dtype.is_complex
 
 
 def _item(values: Any, index: int) -> Any:

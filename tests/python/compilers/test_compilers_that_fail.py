@@ -138,3 +138,46 @@ def test_a_time_that_is_none_is_refused(told, monkeypatch):
 def test_waiting_without_a_compiler_is_refused():
     with pytest.raises(spmdx.ShardingError, match="no compiler is in force. Expected one"):
         spmdx.compilers.wait()
+
+
+def test_a_warning_that_is_an_error_is_raised_in_the_program(monkeypatch):
+    expected = steps()
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        spmdx.set_compiler(broken.Raises())
+        with pytest.raises(UserWarning, match="no such instruction"):
+            for _ in range(200):
+                steps()
+                time.sleep(0.1)
+        assert spmdx.compilers.wait() == 0
+        torch.testing.assert_close(steps(), expected, rtol=0, atol=0)
+    assert {s.state for s in spmdx.explain().segments.segments} == {"refused"}
+
+
+def test_what_a_compiler_said_last_is_told():
+    with pytest.warns(UserWarning, match=r"died with status 7 \(no licence for this chip\)"):
+        spmdx.set_compiler(broken.SaysAndDies(), compile_now=True)
+        steps()
+
+
+OF_MAIN = """
+import spmdx, torch
+from compilers_of_tests import OpByOp
+
+class Own(OpByOp):
+    pass
+
+spmdx.set_compiler(Own(), compile_now=True)
+print((torch.ones(4).to("spmdx") * 2).exp().sum().item() == (torch.ones(4) * 2).exp().sum().item())
+"""
+
+
+def test_a_class_of_the_script_is_asked_to_be_in_a_module(tmp_path):
+    path = os.pathsep.join(filter(None, sys.path))
+    environment = {**os.environ, "PYTHONPATH": path, "SPMDX_CACHE": str(tmp_path / "cache")}
+    done = subprocess.run(
+        [sys.executable, "-c", OF_MAIN], capture_output=True, text=True, env=environment
+    )
+    assert done.stdout == "True\n", done.stderr
+    assert "not found in a process of its own" in done.stderr
+    assert "Put it in a module" in done.stderr and done.stderr.count("UserWarning") == 1

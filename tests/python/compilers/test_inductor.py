@@ -84,3 +84,29 @@ def test_shards_that_lie_otherwise_than_the_library_thinks_are_read_rightly():
         spmdx.mark_step()
         torch.testing.assert_close(y.cpu(), (x.t() * 2).exp() + x.t().cos())
     assert {s.state for s in spmdx.explain().segments.segments} == {"compiled"}
+
+
+TABLE = torch.arange(12.0).reshape(4, 3) / 12
+FAILING = {
+    "embedding": (
+        lambda i: functional.embedding(i, TABLE.to(i.device) * 2).exp().sum(0),
+        IndexError,
+    ),
+    "index": (lambda i: (TABLE.to(i.device) * 2)[i].exp().amax(0), IndexError),
+    "gather": (lambda i: (TABLE.to(i.device) * 2).gather(0, i[:, None]).exp() + 1, RuntimeError),
+    "divided": (lambda i: (i + i) // (i - 7) * 2, RuntimeError),
+}
+
+
+@pytest.mark.parametrize("name", FAILING)
+def test_errors_of_the_program_are_raised_and_end_no_process(name):
+    program, kind = FAILING[name]
+    rows = 2000  # so many that threads share them
+    spmdx.set_compiler("inductor", compile_now=True)
+    good = torch.arange(rows) % 3
+    torch.testing.assert_close(program(good.to("spmdx")).cpu(), program(good))
+    bad = good.clone()
+    bad[-1] = 7
+    with pytest.raises(kind, match=r"test_inductor\.py:\d+"):
+        program(bad.to("spmdx")).cpu()
+    torch.testing.assert_close(program(good.to("spmdx")).cpu(), program(good))
