@@ -89,7 +89,7 @@ def test_shards_that_lie_otherwise_than_the_library_thinks_are_read_rightly():
 TABLE = torch.arange(12.0).reshape(4, 3) / 12
 FAILING = {
     "embedding": (
-        lambda i: functional.embedding(i, TABLE.to(i.device) * 2).exp().sum(0),
+        lambda i: functional.embedding(i, TABLE.to(i.device) * 2).exp().amax(0),
         IndexError,
     ),
     "index": (lambda i: (TABLE.to(i.device) * 2)[i].exp().amax(0), IndexError),
