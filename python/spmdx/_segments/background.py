@@ -104,11 +104,10 @@ class Background:
             core.deliver(text, runs if callable(runs) else str(runs), outputs, took)
         except (Exception, SystemExit) as error:  # of a compiler: the segment runs without it
             why = str(error) if isinstance(error, CompilerFailed) else of_error(error)
-            core.refuse(text, why, time.perf_counter_ns() - began)
             if not self._stopped.is_set():
-                self._tell(
-                    f"it has not compiled a segment of {len(row['nodes'])} ops: {why}", source
-                )
+                ops = len(row["nodes"])
+                self._tell(f"it has not compiled a segment of {ops} ops: {why}", source)
+            core.refuse(text, why, time.perf_counter_ns() - began)  # whoever waits for it goes on
 
     def _made(self, segment: Segment, row: dict[str, Any]) -> Any:
         folder = cache.folder_of(self.compiler, segment)
