@@ -86,6 +86,7 @@ class WorkerProcess:
     def _ask(self, question: dict[str, Any]) -> dict[str, Any]:
         process = self._process
         assert process is not None and process.stdin is not None
+        self._said.truncate(0)  # before it has anything to say to this
         with contextlib.suppress(BrokenPipeError):  # it died: there is no answer
             process.stdin.write(json.dumps(question) + "\n")
             process.stdin.flush()
@@ -94,7 +95,6 @@ class WorkerProcess:
     def _answer(self, seconds: float) -> dict[str, Any]:
         process = self._process
         assert process is not None
-        self._said.truncate(0)
         line = self._line(process, seconds)
         if not line:
             with contextlib.suppress(subprocess.TimeoutExpired):
