@@ -3,6 +3,7 @@
 
 import dataclasses
 import functools
+from collections.abc import Callable
 from typing import Any
 
 import torch
@@ -73,12 +74,7 @@ class _Builder:
         if not any(kind.is_number for kind in kinds):
             return op
         common = _common_dtype(kinds, DTYPES.get(op.types[0].dtype, torch.bool))
-
-        def promoting(arg: Any) -> Any:
-            is_number = isinstance(arg, Value) and self.types[arg.number].is_number
-            return self._converted(self.values[arg.number], common) if is_number else arg
-
-        return dataclasses.replace(op, args=tuple(map(promoting, op.args)))
+        return self._with_operands_in(op, common, lambda kind: kind.is_number)
 
     def _of_default_dtype(self, op: Op) -> Op:
         """A float that an op makes of integers is the default where it was recorded, not here."""
@@ -88,10 +84,12 @@ class _Builder:
         is_made = _is_float(result) and result != torch.get_default_dtype() and values
         if of_floats or not is_made or torch.Tag.pointwise not in operator(op.name).tags:
             return op
+        return self._with_operands_in(op, result, lambda kind: True)
 
+    def _with_operands_in(self, op: Op, dtype: torch.dtype, which: Callable[[Type], bool]) -> Op:
         def converted(arg: Any) -> Any:
-            is_value = isinstance(arg, Value)
-            return self._converted(self.values[arg.number], result) if is_value else arg
+            is_one = isinstance(arg, Value) and which(self.types[arg.number])
+            return self._converted(self.values[arg.number], dtype) if is_one else arg
 
         return dataclasses.replace(op, args=tuple(map(converted, op.args)))
 
