@@ -12,6 +12,8 @@
 #include "bridge/python/source.h"
 #include "bridge/python/warnings.h"
 #include "bridge/recorder/engine.h"
+#include "emit/stablehlo.h"
+#include "graph/text.h"
 
 namespace spmdx {
 namespace {
@@ -129,9 +131,20 @@ void bind_compilers(py::module_& m) {
             compiler.deliver(text, nullptr, why, compile_ns);
           },
           py::arg("text"), py::arg("why"), py::arg("compile_ns"))
+      .def("leave", &QueuedCompiler::leave, py::arg("text"), py::arg("nodes"), py::call_guard<py::gil_scoped_release>())
+      .def("left",
+           [](const QueuedCompiler& compiler) {
+             std::vector<std::tuple<std::string, std::string>> rows;
+             for (const bridge::LeftCall& left : compiler.left()) rows.emplace_back(left.call->op, left.why);
+             return rows;
+           })
       .def("waiting", &QueuedCompiler::waiting, py::call_guard<py::gil_scoped_release>())
       .def("stop", &QueuedCompiler::stop, py::call_guard<py::gil_scoped_release>())
       .def("stopped", &QueuedCompiler::stopped, py::call_guard<py::gil_scoped_release>());
+  m.def(
+      "stablehlo", [](const std::string& text) { return stablehlo(parse_graph(text)); }, py::arg("text"),
+      py::call_guard<py::gil_scoped_release>());
+  m.def("ops_of_stablehlo", &ops_of_stablehlo, py::call_guard<py::gil_scoped_release>());
   m.def("warn_later", &bridge::warn_later, py::arg("message"), py::call_guard<py::gil_scoped_release>());
   m.def("warn_of_events", &bridge::warn_of_events, py::call_guard<py::gil_scoped_release>());
   m.def("ask_compiler", [] { bridge::engine().ask_compiler(); }, py::call_guard<py::gil_scoped_release>());

@@ -1,13 +1,14 @@
 # SPDX-License-Identifier: Apache-2.0
 """Compilers of segments: what lies between two collectives, as one kernel."""
 
-from spmdx._segments.compiler import Compiler
+from spmdx._segments.compiler import Compiler, NotTaken
 from spmdx._segments.graph_module import graph_module
 from spmdx._segments.in_force import get_compiler, installed, set_compiler, wait
 from spmdx._segments.segment import Op, Param, Segment, Type, Value
 
 __all__ = [
     "Compiler",
+    "NotTaken",
     "Op",
     "Param",
     "Segment",

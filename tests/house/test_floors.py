@@ -10,7 +10,7 @@ import rings
 
 ROOT = pathlib.Path(__file__).resolve().parents[2]
 CSRC = ROOT / "csrc"
-FLOORS = ["base", "sharding", "graph", "rules", "passes", "runtime", "bridge", "bind"]
+FLOORS = ["base", "sharding", "graph", "rules", "passes", "emit", "runtime", "bridge", "bind"]
 CORE = FLOORS[: FLOORS.index("bridge")]
 # The rooms of a floor are its folders, from the ground up; "." is the floor's own folder. A floor
 # without a row here is one room.
@@ -31,6 +31,7 @@ ROOMS = {
         ".",
         "report",
     ],
+    "emit": ["mlir", "rows", "."],
     "runtime": ["data", "collective", "program", "segments", "step"],
     "bridge": [
         "python",

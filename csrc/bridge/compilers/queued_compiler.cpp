@@ -25,7 +25,7 @@ bool is_generator(const Arg& arg) {
 }  // namespace
 
 bool QueuedCompiler::takes(const Call& local) const {
-  if (!ops_.contains(local.op)) return false;
+  if (!ops_.contains(local.op) || is_left(local)) return false;
   const auto known = [&](const TensorType& type) {
     return type.dtype == DType::unknown || dtypes_.contains(type.dtype);  // of a result that is no tensor
   };
@@ -36,11 +36,18 @@ bool QueuedCompiler::takes(const Call& local) const {
          std::none_of(local.args.begin(), local.args.end(), is_generator);
 }
 
+bool QueuedCompiler::is_left(const Call& local) const {
+  const std::lock_guard lock(mutex_);
+  const auto [from, to] = left_.equal_range(local.hash);
+  return std::any_of(from, to, [&](const auto& entry) { return *entry.second.call == local; });
+}
+
 std::shared_ptr<Kernel> QueuedCompiler::kernel(const Segment& segment) {
   const std::lock_guard lock(mutex_);
   const auto [at, fresh] = entries_.try_emplace(segment.text);
   if (fresh) {
     at->second.standing.state = CompileState::waiting;
+    at->second.calls = segment.calls;
     queue_.push_back({segment.graph, segment.text});
     there_.notify_one();
   }
@@ -85,8 +92,30 @@ void QueuedCompiler::deliver(const std::string& text, std::shared_ptr<Kernel> ke
   Entry& entry = entries_[text];
   entry.standing = {kernel ? CompileState::compiled : CompileState::refused, why, compile_ns};
   entry.kernel = std::move(kernel);
+  entry.calls.clear();
   version_ += 1;
   delivered_.notify_all();
+}
+
+void QueuedCompiler::leave(const std::string& text, const std::vector<std::pair<size_t, std::string>>& nodes) {
+  const std::lock_guard lock(mutex_);
+  const auto at = entries_.find(text);
+  if (at == entries_.end()) return;
+  for (const auto& [node, why] : nodes) {
+    const CallRef& call = at->second.calls.at(node);
+    left_.emplace(call->hash, LeftCall{call, why});
+  }
+  entries_.erase(at);
+  version_ += 1;
+  cuts_ += 1;
+  delivered_.notify_all();
+}
+
+std::vector<LeftCall> QueuedCompiler::left() const {
+  const std::lock_guard lock(mutex_);
+  std::vector<LeftCall> calls;
+  for (const auto& [hash, call] : left_) calls.push_back(call);
+  return calls;
 }
 
 void QueuedCompiler::await() {

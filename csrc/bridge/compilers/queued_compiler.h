@@ -21,6 +21,12 @@ struct CompileRequest {
   std::string text;
 };
 
+// A call that a compiler would not take after all.
+struct LeftCall {
+  CallRef call;
+  std::string why;
+};
+
 // All that is public: Any thread, without the GIL. Takes QueuedCompiler::mutex.
 class QueuedCompiler final : public Compiler {
  public:
@@ -45,11 +51,16 @@ class QueuedCompiler final : public Compiler {
   void await() override;
   bool checks() const override { return checks_; }
   uint64_t version() const override { return version_; }
+  uint64_t cuts() const override { return cuts_; }
 
   // The next one, which the caller has to `deliver`; none within so many seconds, or after `stop`.
   std::optional<CompileRequest> take(double seconds);
   // Null: it is refused.
   void deliver(const std::string& text, std::shared_ptr<Kernel> kernel, const std::string& why, int64_t compile_ns);
+  // Instead of `deliver`: some nodes of the segment, with reasons, are calls that are not taken any more, wherever they
+  // are, so that other segments will be asked for.
+  void leave(const std::string& text, const std::vector<std::pair<size_t, std::string>>& nodes);
+  std::vector<LeftCall> left() const;
   int64_t waiting() const;  // how many were not delivered
   void stop();
   bool stopped() const;
@@ -58,20 +69,23 @@ class QueuedCompiler final : public Compiler {
   struct Entry {
     CompileStanding standing;
     std::shared_ptr<Kernel> kernel;
+    std::vector<CallRef> calls;  // while it waits
   };
 
   const std::set<std::string> ops_, ops_with_numbers_;
   const std::set<DType> dtypes_;
   const bool checks_, waits_;
   const Refused refused_;
-  std::atomic<uint64_t> version_ = 1;
+  std::atomic<uint64_t> version_ = 1, cuts_ = 1;
   int64_t count_waiting() const;  // with the lock held
+  bool is_left(const Call& local) const;
 
   mutable std::mutex mutex_;
   std::condition_variable there_, delivered_;
   bool stopped_ = false;
   std::unordered_map<std::string, Entry> entries_;  // by text
   std::deque<CompileRequest> queue_;
+  std::unordered_multimap<uint64_t, LeftCall> left_;  // by the call's hash
 };
 
 }  // namespace spmdx::bridge

@@ -40,8 +40,10 @@ class Compiler {
   virtual void await() = 0;
   // Whether the first run of a kernel is compared with the backend's.
   virtual bool checks() const = 0;
-  // Another number whenever there is another kernel, or one less.
+  // Another number whenever there is another kernel, or one less, or fewer calls are taken.
   virtual uint64_t version() const = 0;
+  // Another number whenever fewer calls are taken, so that programs have to be cut again.
+  virtual uint64_t cuts() const = 0;
 };
 
 }  // namespace spmdx

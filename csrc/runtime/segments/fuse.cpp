@@ -53,6 +53,7 @@ class Builder {
     const ValueId first = segment_.graph.add_node(call, std::move(operands), graph_.nodes[instruction.node].source,
                                                   segment_.graph.num_params);
     segment_.instructions.push_back(index);
+    segment_.calls.push_back(program_.calls[instruction.index]);
     for (uint32_t p = 0; p < call->num_params; ++p) segment_.params.push_back(instruction.first_param + p);
     for (uint32_t r = 0; r < instruction.num_results; ++r)
       if (const uint32_t slot = program_.results[instruction.first_result + r]; slot != kNone) {

@@ -13,6 +13,7 @@ struct Segment {
   Graph graph;
   std::string text;                       // of the graph, without sources: equal segments have the same kernel
   std::vector<uint32_t> instructions;     // of the program: what the nodes of the graph are without a compiler
+  std::vector<CallRef> calls;             // of the program, by node; the graph may have constants for their numbers
   std::vector<uint32_t> inputs, outputs;  // slots of the program, as the graph has them
   std::vector<uint32_t> params;           // of the plan, as the graph numbers them
   NodeId first = 0;                       // node of the plan's graph

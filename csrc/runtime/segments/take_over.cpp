@@ -20,10 +20,7 @@ std::shared_ptr<const Program> TakeOver::current(const Program& program, const s
   const std::shared_ptr<const Program> own(std::shared_ptr<const Program>(), &program);  // not owned
   std::shared_ptr<Compiler> compiler = backend_.compiler();
   if (note(program, params)) update(program, nullptr);  // so that it is cut again
-  if (update(program, compiler)) {
-    compiler->await();  // with no lock: who reports does not wait for a compiler
-    update(program, compiler);
-  }
+  while (update(program, compiler)) compiler->await();  // with no lock: who reports does not wait for a compiler
   const std::lock_guard lock(mutex_);
   return fused_ ? fused_ : own;
 }
@@ -53,9 +50,11 @@ bool TakeOver::note(const Program& program, const std::vector<Param>& params) {
 
 bool TakeOver::update(const Program& program, const std::shared_ptr<Compiler>& compiler) {
   const std::lock_guard lock(mutex_);
-  const bool is_other = compiler != compiler_;
+  const uint64_t cuts = compiler ? compiler->cuts() : 0;
+  const bool is_other = compiler != compiler_ || cuts != cuts_;
   if (is_other) {
     compiler_ = compiler;
+    cuts_ = cuts;
     fused_.reset();
     kernels_.clear();
     cut(program);

@@ -47,6 +47,7 @@ class TakeOver {
   mutable std::mutex mutex_;
   std::shared_ptr<Compiler> compiler_;  // that the segments were cut for; null: none
   uint64_t version_ = 0;                // of the compiler, that `fused_` is for
+  uint64_t cuts_ = 0;                   // of the compiler, that the segments were cut for
   const Program* program_ = nullptr;    // null: it has not run
   Numbers numbers_;
   int64_t ops_ = 0, flops_ = 0;  // of the program

@@ -7,7 +7,7 @@ from typing import Any
 
 import spmdx._C as _C
 from spmdx._segments import cache
-from spmdx._segments.compiler import Compiler
+from spmdx._segments.compiler import Compiler, NotTaken
 from spmdx._segments.one_line import of_error, one_line
 from spmdx._segments.segment import Segment
 from spmdx._segments.worker_process import CompilerFailed, WorkerProcess
@@ -102,6 +102,8 @@ class Background:
             runs = self._made(Segment.of_row(text, row), row)
             took = time.perf_counter_ns() - began
             core.deliver(text, runs if callable(runs) else str(runs), outputs, took)
+        except NotTaken as error:
+            core.leave(text, list(error.reasons.items()))
         except (Exception, SystemExit) as error:  # of a compiler: the segment runs without it
             why = str(error) if isinstance(error, CompilerFailed) else of_error(error)
             if not self._stopped.is_set():

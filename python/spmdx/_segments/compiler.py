@@ -2,13 +2,31 @@
 """What a compiler is: one class, which lives in two processes."""
 
 import pathlib
-from collections.abc import Callable, Collection, Iterable, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 
 import torch
 
 from spmdx._segments.segment import Segment
 
 Runs = Callable[[list[torch.Tensor]], Sequence[torch.Tensor]]
+
+
+class NotTaken(Exception):
+    """Some ops of a segment cannot be compiled, though others of the same name may be.
+
+    Args:
+        reasons: why, by the ops' places in ``segment.ops``.
+
+    Example:
+        >>> import spmdx
+        >>> str(spmdx.compilers.NotTaken({3: "it divides integers"}))
+        '1 op: it divides integers'
+    """
+
+    def __init__(self, reasons: Mapping[int, str]) -> None:
+        self.reasons = dict(reasons)
+        many = "op" if len(self.reasons) == 1 else "ops"
+        super().__init__(f"{len(self.reasons)} {many}: {next(iter(self.reasons.values()))}")
 
 
 class Compiler:
@@ -51,7 +69,9 @@ class Compiler:
         """Write into an empty folder what ``load`` needs.
 
         Raises:
-            Exception: any: the segment is run by PyTorch's kernels, and the report says why.
+            NotTaken: some of its ops cannot be compiled in this use: they are left to PyTorch's
+                kernels from then on, and what is around them is asked for again.
+            Exception: any other: the segment is run by PyTorch's kernels, and the report says why.
         """
         raise NotImplementedError
 

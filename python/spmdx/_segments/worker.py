@@ -14,6 +14,7 @@ from typing import IO, Any
 
 import torch
 
+from spmdx._segments.compiler import NotTaken
 from spmdx._segments.one_line import of_error
 from spmdx._segments.segment import Segment
 
@@ -71,6 +72,8 @@ def overloads(known: list[str]) -> list[str]:
 def _answer(answers: IO[str], work: Any) -> None:
     try:
         answer = work() or {}
+    except NotTaken as error:
+        answer = {"left": sorted(error.reasons.items())}
     except BaseException as error:  # whatever it is, the program goes on
         answer = {"error": of_error(error)}
         if isinstance(error, KeyboardInterrupt):

@@ -17,7 +17,7 @@ from typing import Any
 import torch
 
 import spmdx._C as _C
-from spmdx._segments.compiler import Compiler
+from spmdx._segments.compiler import Compiler, NotTaken
 from spmdx._segments.one_line import one_line
 from spmdx._segments.segment import Segment
 
@@ -49,6 +49,7 @@ class WorkerProcess:
         """Have the segment compiled into the folder.
 
         Raises:
+            NotTaken: some ops of it cannot be.
             CompilerFailed: it was not.
         """
         if self._process is None:
@@ -103,6 +104,8 @@ class WorkerProcess:
             self._end()
             raise CompilerFailed(f"its process died with status {status}{self._last_words()}")
         answer = json.loads(line)
+        if "left" in answer:
+            raise NotTaken({place: one_line(why) for place, why in answer["left"]})
         if "error" in answer:
             raise CompilerFailed(answer["error"])
         return answer

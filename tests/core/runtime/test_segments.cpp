@@ -59,7 +59,7 @@ Graph compiled(const std::string& text) {
 // Takes all but aten.abs, and makes kernels once `ready` is set.
 class FakeCompiler final : public Compiler {
  public:
-  bool takes(const Call& local) const override { return local.op != "aten.abs"; }
+  bool takes(const Call& local) const override { return local.op != "aten.abs" && local.op != left; }
   bool takes_numbers(const Call&) const override { return takes_any_number; }
   std::shared_ptr<Kernel> kernel(const Segment& segment) override {
     asked[segment.text] += 1;
@@ -72,10 +72,11 @@ class FakeCompiler final : public Compiler {
   void refuse(const Segment&, const std::string& why) override { refused = why; }
   void await() override {}
   bool checks() const override { return is_checking; }
-  uint64_t version() const override { return ready + 2 * !refused.empty(); }
+  uint64_t version() const override { return ready + 2 * !refused.empty() + 4 * !left.empty(); }
+  uint64_t cuts() const override { return !left.empty(); }
 
   std::map<std::string, int> asked;
-  std::string refused;
+  std::string refused, left;  // `left`: an op that is not taken any more
   bool ready = false, is_checking = true, takes_any_number = true;
   Fault fault = Fault::none;
   int runs = 0;
@@ -227,6 +228,23 @@ TEST(numbers_are_constants_until_they_change) {
     sums.push_back(at(executable.run({ready({2}, 1)}, {{.real = 3}, {.real = rate}}, {}).outputs[0][0]).data[0]);
   CHECK_EQ(sums, (std::vector<double>{19, 19, 29, 39}));
   CHECK_EQ(executable.segments().segments.size(), 1u);  // that of the other number, which has not changed
+}
+
+TEST(a_program_is_cut_again_when_an_op_is_left) {
+  Fixture fixture;
+  Executable executable(parse_graph(kChain), fixture.backend, fixture.collective_queue);
+  const auto sum = [&] {
+    return at(executable.run({ready({2}, 1)}, {{.real = 3}, {.real = 10}}, {}).outputs[0][0]).data[0];
+  };
+  CHECK_EQ(sum(), 19.0);
+  CHECK_EQ(executable.segments().segments.size(), 2u);
+  fixture.compiler().left = "aten.add.Scalar";
+  fixture.compiler().ready = true;
+  fixture.compiler().is_checking = false;
+  CHECK_EQ(sum(), 19.0);
+  CHECK_EQ(executable.segments().segments.size(), 1u);  // of the two that add tensors
+  CHECK_EQ(executable.segments().segments[0].ops, 2);
+  CHECK_EQ(fixture.compiler().runs, 1);
 }
 
 TEST(equal_segments_of_shards_are_asked_for_by_one_text) {

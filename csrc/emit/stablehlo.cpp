@@ -1,0 +1,67 @@
+// SPDX-License-Identifier: Apache-2.0
+// StableHLO: the table of rows, and the function around them.
+#include "emit/stablehlo.h"
+
+#include <algorithm>
+
+#include "emit/rows/site.h"
+
+namespace spmdx {
+namespace {
+
+const emit::Table& table() {
+  static const emit::Table rows = [] {
+    emit::Table made;
+    for (const auto add :
+         {emit::add_elementwise, emit::add_special_functions, emit::add_shapes, emit::add_reductions,
+          emit::add_products, emit::add_convolutions, emit::add_windows, emit::add_rows_by_index, emit::add_sorts})
+      add(made);
+    return made;
+  }();
+  return rows;
+}
+
+// The op in the types of its results, which a row may have left otherwise.
+void write(emit::Writer& writer, const Node& node, std::vector<emit::Tensor>& values) {
+  emit::Site site{writer, node, values};
+  const auto row = table().find(node.call->op);
+  if (row == table().end()) emit::refuse(site, "it has no row");
+  std::vector<emit::Tensor> made = row->second(site);
+  for (size_t r = 0; r < node.call->outputs.size(); ++r) {
+    const TensorType& type = node.call->outputs[r];
+    if (r >= made.size()) emit::refuse(site, "it has no result " + std::to_string(r));
+    if (type.dtype == DType::unknown || made[r].name.empty()) continue;
+    if (made[r].type.shape != type.shape) emit::refuse(site, "it gives " + str(made[r].type) + " and not " + str(type));
+    values[node.output + r] = writer.convert(made[r], type.dtype);
+  }
+}
+
+}  // namespace
+
+std::string stablehlo(const Graph& graph) {
+  emit::Writer writer;
+  std::vector<emit::Tensor> values(graph.values.size());
+  std::string takes, gives, names;
+  for (const Input& input : graph.inputs) {
+    const TensorType& type = graph.values[input.value].type;
+    values[input.value] = {"%arg" + std::to_string(&input - graph.inputs.data()), {type.dtype, type.shape}};
+    takes += (takes.empty() ? "" : ", ") + values[input.value].name + ": " + emit::mlir_type(type);
+  }
+  for (const Node& node : graph.nodes) write(writer, node, values);
+  for (const Output& output : graph.outputs) {
+    const emit::Tensor& value = values[output.value];
+    gives += (gives.empty() ? "" : ", ") + emit::mlir_type(value.type);
+    names += (names.empty() ? "" : ", ") + value.name;
+  }
+  return "module @segment {\nfunc.func public @main(" + takes + ") -> (" + gives + ") {\n" + writer.text() +
+         "  \"func.return\"(" + names + ") : (" + gives + ") -> ()\n}\n}\n";
+}
+
+std::vector<std::string> ops_of_stablehlo() {
+  std::vector<std::string> ops;
+  for (const auto& [op, row] : table()) ops.push_back(op);
+  std::sort(ops.begin(), ops.end());
+  return ops;
+}
+
+}  // namespace spmdx

@@ -1,0 +1,19 @@
+// SPDX-License-Identifier: Apache-2.0
+// StableHLO: the text of graphs of one device, for compilers that take MLIR.
+// Source: StableHLO specification, version 1.0.
+#pragma once
+#include <string>
+#include <vector>
+
+#include "graph/graph.h"
+
+namespace spmdx {
+
+// A module whose function "main" takes the inputs of a graph and gives its outputs. Ops are of ATen or `prims`, without
+// sharding, and have the types that decompositions of PyTorch leave. Throws ShardingError that names an op that is not
+// written, and says why.
+std::string stablehlo(const Graph& graph);
+// Ops that are written, in whatever use, sorted.
+std::vector<std::string> ops_of_stablehlo();
+
+}  // namespace spmdx
