@@ -1,0 +1,186 @@
+# SPDX-License-Identifier: Apache-2.0
+"""IREE: its compiler for the CPU and for GPUs that are not there, and its runtime."""
+
+import atexit
+import pathlib
+import threading
+import weakref
+from collections.abc import Iterable, Sequence
+from typing import Any
+
+import torch
+from torch.utils import dlpack
+
+from spmdx._segments.compiler import Compiler, Runs
+from spmdx._segments.machine import processor, version_of
+from spmdx._segments.operands import aligned, apart, ready
+from spmdx._segments.segment import Segment
+
+_PROGRAM, _TEXT = "segment.vmfb", "segment.mlir"
+_DLPACK_CPU = 1  # kDLCPU
+_WHOLE = ("--iree-input-demote-f64-to-f32=false", "--iree-input-demote-i64-to-i32=false")
+# What ``compile_for`` knows: the backend, and the option that names the chip.
+_BACKENDS = {
+    "cpu": ("llvm-cpu", "--iree-llvmcpu-target-cpu="),
+    "rocm": ("rocm", "--iree-rocm-target="),
+    "vulkan": ("vulkan-spirv", "--iree-vulkan-target="),
+    "cuda": ("cuda", "--iree-cuda-target="),
+    "metal": ("metal-spirv", ""),
+}
+_modules: "weakref.WeakSet[_Module]" = weakref.WeakSet()
+
+
+class Iree(Compiler):
+    """Segments as StableHLO, which IREE compiles.
+
+    Source: H.-I. C. Liu et al., TinyIREE, IEEE Micro 2022.
+    """
+
+    name = "iree"
+    dtypes = ("f32", "f64", "bf16", "f16", "i64", "i32", "i16", "i8", "u8", "b8")
+
+    def version(self) -> str:
+        """Of IREE's compiler and runtime, and of the processor."""
+        packages = "iree-base-compiler", "iree-base-runtime"
+        return " ".join([*map(version_of, packages), processor()])
+
+    def ops(self, known: Sequence[str]) -> Iterable[str]:
+        """Those that there is StableHLO for.
+
+        Raises:
+            ImportError: IREE is not installed.
+        """
+        _tools()
+        _runtime()
+        from spmdx._segments.stablehlo import ops_taken
+
+        return ops_taken(known)
+
+    def compile(self, segment: Segment, folder: pathlib.Path) -> None:
+        """A module of IREE's machine, and the text that it was made of."""
+        from spmdx._segments.stablehlo import stablehlo_text
+
+        text = stablehlo_text(segment)
+        (folder / _TEXT).write_text(text)
+        (folder / _PROGRAM).write_bytes(compile_for(text, "cpu:host"))
+
+    def load(self, segment: Segment, folder: pathlib.Path) -> Runs:
+        """The module, in contexts of this process."""
+        return loaded((folder / _PROGRAM).read_bytes(), len(segment.outputs))
+
+
+def compile_for(text: str, target: str) -> bytes:
+    """What IREE makes of a module of StableHLO, for a chip that nobody has to have.
+
+    Args:
+        text: the module.
+        target: ``"cpu:host"``, ``"rocm:gfx942"``, ``"vulkan:rdna3"``, ``"cuda:sm_89"`` or
+            ``"metal"``.
+
+    Raises:
+        ImportError: IREE's compiler is not installed.
+        ValueError: there is no such target.
+        RuntimeError: IREE does not take the module.
+    """
+    kind, _, chip = target.partition(":")
+    if kind not in _BACKENDS:
+        raise ValueError(f"{target!r} is no target. Expected one of {', '.join(_BACKENDS)}")
+    backend, option = _BACKENDS[kind]
+    options = [*_WHOLE, option + chip] if chip else [*_WHOLE]
+    tools = _tools()
+    try:
+        return tools.compile_str(
+            text, input_type="stablehlo", target_backends=[backend], extra_args=options
+        )
+    except tools.CompilerToolError as error:
+        raise RuntimeError(str(error).partition("Diagnostics:")[2] or str(error)) from error
+
+
+def loaded(program: bytes, outputs: int) -> Runs:
+    """A function of tensors, for any thread; its results are new ones.
+
+    It computes in the thread that calls it, without the GIL.
+
+    Raises:
+        ValueError: it was damaged.
+    """
+    return _Module(program, outputs)
+
+
+class _Module:
+    """A module, in as many contexts as threads have run it at once."""
+
+    def __init__(self, program: bytes, outputs: int) -> None:
+        self._program, self._outputs = program, outputs
+        self._lock = threading.Lock()
+        self._idle: list[_Context] | None = [_Context(program, outputs)]
+        _modules.add(self)
+
+    def __call__(self, tensors: list[torch.Tensor]) -> list[torch.Tensor]:
+        with self._lock:
+            context = self._idle.pop() if self._idle else None
+        context = context or _Context(self._program, self._outputs)
+        try:
+            return context.run(tensors)
+        finally:
+            with self._lock:
+                if self._idle is not None:
+                    self._idle.append(context)
+
+    def end(self) -> None:
+        """Keep no context any more."""
+        with self._lock:
+            self._idle = None
+
+
+@atexit.register
+def _end() -> None:
+    """Kernels outlive the interpreter, at whose end IREE lists on stderr what is left of it."""
+    for module in list(_modules):
+        module.end()
+
+
+class _Context:
+    """A module with a device and a state of its own, for one thread at a time."""
+
+    def __init__(self, program: bytes, outputs: int) -> None:
+        runtime = _runtime()
+        instance = runtime.VmInstance()
+        # Its work is done in the thread that asks for it. Results of "local-task" may not outlive
+        # their device.
+        self._device = runtime.get_driver("local-sync").create_default_device()
+        module = runtime.VmModule.copy_buffer(instance, program)
+        hal = runtime.create_hal_module(instance, self._device)
+        self._context = runtime.VmContext(instance, [hal, module])
+        self._main = module.lookup_function("main")
+        self._outputs = outputs
+
+    def run(self, tensors: list[torch.Tensor]) -> list[torch.Tensor]:
+        runtime = _runtime()
+        inputs = [aligned(ready(tensor)) for tensor in tensors]
+        operands = runtime.VmVariantList(len(inputs))
+        results = runtime.VmVariantList(self._outputs)
+        for tensor in inputs:
+            operands.push_ref(self._device.from_dlpack_capsule(dlpack.to_dlpack(tensor)))
+        self._context.invoke(self._main, operands, results)
+        views = [results.get_as_object(i, runtime.HalBufferView) for i in range(self._outputs)]
+        return apart(map(self._tensor, views), inputs)
+
+    def _tensor(self, view: Any) -> torch.Tensor:
+        return dlpack.from_dlpack(self._device.create_dlpack_capsule(view, _DLPACK_CPU, 0))
+
+
+def _tools() -> Any:
+    try:
+        import iree.compiler.tools
+    except ImportError as error:
+        raise ImportError(f"{error}. Install it: pip install 'spmdx[iree]'") from error
+    return iree.compiler.tools
+
+
+def _runtime() -> Any:
+    try:
+        import iree.runtime
+    except ImportError as error:
+        raise ImportError(f"{error}. Install it: pip install 'spmdx[iree]'") from error
+    return iree.runtime
