@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // Convolutions, their transposes and gradients, each as one convolution of StableHLO.
 // Source: V. Dumoulin and F. Visin, A guide to convolution arithmetic for deep learning, 2016.
-#include <functional>
+#include <algorithm>
 #include <numeric>
 
 #include "emit/rows/site.h"
@@ -28,7 +28,6 @@ Settings settings(const Site& site, size_t arg, size_t dims) {
 // What a convolution of StableHLO is told beside its operands.
 struct Window {
   Sizes stride, low, high, of_input, of_kernel;  // dilations of both
-  bool reversed = false;
   int64_t groups = 1, batch_groups = 1;
   const char *input = "b, f", *kernel = "o, i", *output = "b, f";  // the two dims before those of space
 };
@@ -39,8 +38,26 @@ std::string bools(size_t count, bool value) {
   return "array<i1: " + text + ">";
 }
 
-Tensor convolution(Writer& write, const Tensor& input, const Tensor& kernel, const Shape& shape, const Window& window) {
+// The input with zeros between its elements, and less at its ends where a padding is negative: not all compilers take
+// a convolution that does these itself. The padding that is left is in `window`.
+Tensor spread(Writer& write, const Tensor& input, Window& window) {
+  Sizes low(2, 0), high(2, 0), between(2, 0);
+  bool any = false;
+  for (size_t d = 0; d < window.low.size(); ++d) {
+    low.push_back(std::min<int64_t>(window.low[d], 0));
+    high.push_back(std::min<int64_t>(window.high[d], 0));
+    between.push_back(window.of_input[d] - 1);
+    any |= low.back() || high.back() || between.back();
+    window.low[d] -= low.back();
+    window.high[d] -= high.back();
+    window.of_input[d] = 1;
+  }
+  return any ? write.pad(input, low, high, between) : input;
+}
+
+Tensor convolution(Writer& write, const Tensor& whole, const Tensor& kernel, const Shape& shape, Window window) {
   const size_t dims = shape.size() - 2;
+  const Tensor input = spread(write, whole, window);
   std::string space;
   for (size_t d = 0; d < dims; ++d) space += ", " + std::to_string(d);
   const auto side = [&](const char* first) { return "[" + std::string(first) + space + "]"; };
@@ -52,15 +69,14 @@ Tensor convolution(Writer& write, const Tensor& input, const Tensor& kernel, con
       ">, feature_group_count = " + std::to_string(window.groups) +
       " : i64, window_strides = " + mlir_array(window.stride) + ", padding = " + mlir_pairs(window.low, window.high) +
       ", lhs_dilation = " + mlir_array(window.of_input) + ", rhs_dilation = " + mlir_array(window.of_kernel) +
-      ", window_reversal = " + bools(dims, window.reversed) + ", " + precision(dtype);
+      ", window_reversal = " + bools(dims, false) + ", " + precision(dtype);
   const TensorType made{is_short ? DType::f32 : dtype, shape};
   return write.convert(write.op("convolution", {input, kernel}, made, attributes), dtype);
 }
 
 Tensor direct(Writer& write, const Tensor& input, const Tensor& weight, const Shape& shape, const Settings& of) {
   const Sizes ones(of.stride.size(), 1);
-  return convolution(write, input, weight, shape,
-                     {of.stride, of.padding, of.padding, ones, of.dilation, false, of.groups});
+  return convolution(write, input, weight, shape, {of.stride, of.padding, of.padding, ones, of.dilation, of.groups});
 }
 
 // [in, out / groups, …] becomes [in / groups, out, …], as groups of a kernel are counted by its outputs.
@@ -76,6 +92,12 @@ Tensor regrouped(Writer& write, const Tensor& weight, int64_t groups) {
   return write.reshape(write.transpose(write.reshape(weight, apart), dims), together);
 }
 
+Tensor reversed(Writer& write, const Tensor& kernel) {
+  Sizes dims(kernel.type.shape.size() - 2);
+  std::iota(dims.begin(), dims.end(), 2);
+  return write.op("reverse", {kernel}, kernel.type, "dimensions = " + mlir_array(dims));
+}
+
 // What a transposed convolution with this weight gives: `shape`, whatever the output padding would be.
 Tensor transposed(Writer& write, const Tensor& input, const Tensor& weight, const Shape& shape, const Settings& of) {
   Window window;
@@ -83,7 +105,6 @@ Tensor transposed(Writer& write, const Tensor& input, const Tensor& weight, cons
   window.stride = Sizes(dims, 1);
   window.of_input = of.stride;
   window.of_kernel = of.dilation;
-  window.reversed = true;
   window.groups = of.groups;
   window.kernel = "i, o";
   for (size_t d = 0; d < dims; ++d) {
@@ -91,7 +112,7 @@ Tensor transposed(Writer& write, const Tensor& input, const Tensor& weight, cons
     window.low.push_back(reach - of.padding[d]);
     window.high.push_back(shape[d + 2] - 1 - (input.type.shape[d + 2] - 1) * of.stride[d] + of.padding[d]);
   }
-  return convolution(write, input, regrouped(write, weight, of.groups), shape, window);
+  return convolution(write, input, reversed(write, regrouped(write, weight, of.groups)), shape, window);
 }
 
 // The gradient of a direct convolution's weight: its input with the gradient of what it gave as kernel.

@@ -4,7 +4,7 @@
 import dataclasses
 import functools
 import operator as python_operator
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Sequence
 from typing import Any
 
 import torch
@@ -166,12 +166,23 @@ def _numbered(op: Op, types: dict[int, Type]) -> _Numbered:
 def _part(of: _Numbered, rows: frozenset[str]) -> _Part:
     """Raises ValueError for what cannot be written."""
     op = of.op
+    if op.name in rows and None not in of.kinds:
+        return _as_it_is(of)
     inputs = tuple((i, kind) for i, kind in enumerate(k for k in of.kinds if k is not None))
     params = sum(kind is None for kind in of.kinds)
     wanted = tuple((op.first + i, t) for i, t in enumerate(op.types) if t.dtype in DTYPES)
     alone = Segment("", inputs, params, (op,), wanted)
     module = _decomposed(graph_module(alone), alone, rows)
     return _as_part(module, of, [number - op.first for number, _ in wanted], len(op.types))
+
+
+def _as_it_is(of: _Numbered) -> _Part:
+    op, kinds = of.op, [kind for kind in of.kinds if kind is not None]
+    args = ", ".join(_arg_text(arg, {}) for arg in op.args)
+    types = "; ".join(map(_type_text, op.types))
+    calls = ((types, len(op.types), f"{op.name}({args})"),)
+    results = [op.first + i if t.dtype in DTYPES else None for i, t in enumerate(op.types)]
+    return _Part(calls, tuple(results), _alone(kinds, calls, results))
 
 
 def _decomposed(module: GraphModule, segment: Segment, rows: frozenset[str]) -> GraphModule:
@@ -270,8 +281,8 @@ def _call_text(node: Node, numbers: dict[Node, int]) -> str:
 
 
 def _arg_text(arg: Any, numbers: dict[Node, int]) -> str:
-    if isinstance(arg, Node):
-        return f"%{numbers[arg]}"
+    if isinstance(arg, Node | Value):
+        return f"%{arg.number if isinstance(arg, Value) else numbers[arg]}"
     if isinstance(arg, bool):
         return "true" if arg else "false"
     if isinstance(arg, int | float):
