@@ -10,8 +10,7 @@ ALIGNMENT = 64  # bytes, of what vectors of processors are read from; PyTorch's 
 
 def ready(tensor: torch.Tensor) -> torch.Tensor:
     """The tensor without what DLPack knows nothing of: its gradient, a negative bit, strides."""
-    plain = tensor.detach().resolve_neg().contiguous()
-    return plain.view(-1).view(plain.shape)  # strides of dims of size 1 may be anything
+    return tensor.detach().resolve_neg().contiguous()
 
 
 def aligned(tensor: torch.Tensor) -> torch.Tensor:
