@@ -22,8 +22,9 @@ const emit::Table& table() {
 }
 
 // The op in the types of its results, which a row may have left otherwise.
-void write(emit::Writer& writer, const Node& node, std::vector<emit::Tensor>& values) {
-  emit::Site site{writer, node, values};
+void write(emit::Writer& writer, const Graph& graph, const Node& node, std::vector<emit::Tensor>& values,
+           std::vector<emit::Tensor>& facts) {
+  emit::Site site{writer, graph, node, values, facts};
   const auto row = table().find(node.call->op);
   if (row == table().end()) emit::refuse(site, "it has no row");
   std::vector<emit::Tensor> made = row->second(site);
@@ -36,22 +37,30 @@ void write(emit::Writer& writer, const Node& node, std::vector<emit::Tensor>& va
   }
 }
 
+emit::Tensor all_of(emit::Writer& writer, const std::vector<emit::Tensor>& facts) {
+  emit::Tensor all = facts[0];
+  for (size_t i = 1; i < facts.size(); ++i) all = writer.binary("and", all, facts[i]);
+  return all;
+}
+
 }  // namespace
 
 std::string stablehlo(const Graph& graph) {
   emit::Writer writer;
-  std::vector<emit::Tensor> values(graph.values.size());
+  std::vector<emit::Tensor> values(graph.values.size()), facts;
   std::string takes, gives, names;
   for (const Input& input : graph.inputs) {
     const TensorType& type = graph.values[input.value].type;
     values[input.value] = {"%arg" + std::to_string(&input - graph.inputs.data()), {type.dtype, type.shape}};
     takes += (takes.empty() ? "" : ", ") + values[input.value].name + ": " + emit::mlir_type(type);
   }
-  for (const Node& node : graph.nodes) write(writer, node, values);
-  for (const Output& output : graph.outputs) {
-    const emit::Tensor& value = values[output.value];
-    gives += (gives.empty() ? "" : ", ") + emit::mlir_type(value.type);
-    names += (names.empty() ? "" : ", ") + value.name;
+  for (const Node& node : graph.nodes) write(writer, graph, node, values, facts);
+  std::vector<emit::Tensor> results;
+  for (const Output& output : graph.outputs) results.push_back(values[output.value]);
+  if (!facts.empty()) results.push_back(all_of(writer, facts));
+  for (const emit::Tensor& result : results) {
+    gives += (gives.empty() ? "" : ", ") + emit::mlir_type(result.type);
+    names += (names.empty() ? "" : ", ") + result.name;
   }
   return "module @segment {\nfunc.func public @main(" + takes + ") -> (" + gives + ") {\n" + writer.text() +
          "  \"func.return\"(" + names + ") : (" + gives + ") -> ()\n}\n}\n";

@@ -9,9 +9,10 @@
 
 namespace spmdx {
 
-// A module whose function "main" takes the inputs of a graph and gives its outputs. Ops are of ATen or `prims`, without
-// sharding, and have the types that decompositions of PyTorch leave. Throws ShardingError that names an op that is not
-// written, and says why.
+// A module whose function "main" takes the inputs of a graph and gives its outputs. Where PyTorch's kernels might
+// raise, as an index may be out of range, it gives one scalar more, which is false if they would. Ops are of ATen or
+// `prims`, without sharding, and have the types that decompositions of PyTorch leave. Throws ShardingError that names
+// an op that is not written, and says why.
 std::string stablehlo(const Graph& graph);
 // Ops that are written, in whatever use, sorted.
 std::vector<std::string> ops_of_stablehlo();

@@ -269,12 +269,16 @@ Tensor comes_before(Writer& write, const Tensor& a, const Tensor& b, bool descen
   return write.binary("or", before, alone);
 }
 
-Tensor wins(Writer& write, const Tensor& a, const Tensor& at, const Tensor& b, const Tensor& bt, bool is_max) {
+Tensor wins(Writer& write, const Tensor& a, const Tensor& at, const Tensor& b, const Tensor& bt, bool is_max,
+            bool last_nan) {
   Tensor beyond = write.compare(is_max ? "GT" : "LT", a, b), ties = write.compare("EQ", a, b);
   if (is_floating(a.type.dtype)) {
-    const Tensor nan = is_nan(write, a), other = is_nan(write, b);
+    const Tensor nan = is_nan(write, a), other = is_nan(write, b), both = write.binary("and", nan, other);
     beyond = write.binary("or", beyond, write.binary("and", nan, write.unary("not", other)));
-    ties = write.binary("or", ties, write.binary("and", nan, other));
+    if (last_nan)
+      beyond = write.binary("or", beyond, write.binary("and", both, write.compare("GT", at, bt)));
+    else
+      ties = write.binary("or", ties, both);
   }
   return write.binary("or", beyond, write.binary("and", ties, write.compare("LT", at, bt)));
 }

@@ -84,6 +84,7 @@ Tensor is_nan(Writer& write, const Tensor& a);
 Tensor comes_before(Writer& write, const Tensor& a, const Tensor& b, bool descending);
 // Of two elements and where they are: whether the first is the largest (or the least), NaN before all, and of equal
 // ones that which is first.
-Tensor wins(Writer& write, const Tensor& a, const Tensor& at, const Tensor& b, const Tensor& bt, bool is_max);
+Tensor wins(Writer& write, const Tensor& a, const Tensor& at, const Tensor& b, const Tensor& bt, bool is_max,
+            bool last_nan = false);  // of two NaN the last one
 
 }  // namespace spmdx::emit

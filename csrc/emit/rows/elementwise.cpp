@@ -33,33 +33,33 @@ Row compare(std::string_view direction) {
   };
 }
 
-void require_floats(const Site& site, const TensorType& type) {
-  if (!is_floating(type.dtype)) refuse(site, "an integer that is divided by 0 is an error, which no kernel raises");
+// An integer that is divided by 0 is an error, and none is made of the least one by −1.
+Tensor divisor(Site& site, const TensorType& type) {
+  const Tensor by = site.in(1, type);
+  if (!is_floating(type.dtype)) site.require(site.write.compare("NE", by, site.write.constant(type, int64_t{0})));
+  return by;
 }
 
 std::vector<Tensor> division(Site& site) {
   const TensorType type = of_operands(site);
-  require_floats(site, type);
-  return {site.write.binary("divide", site.in(0, type), site.in(1, type))};
+  return {site.write.binary("divide", site.in(0, type), divisor(site, type))};
 }
 
 // The remainder that has the sign of the dividend.
 std::vector<Tensor> fmod(Site& site) {
   const TensorType type = of_operands(site);
-  require_floats(site, type);
-  return {site.write.binary("remainder", site.in(0, type), site.in(1, type))};
+  return {site.write.binary("remainder", site.in(0, type), divisor(site, type))};
 }
 
 // The remainder that has the sign of the divisor.
 std::vector<Tensor> remainder(Site& site) {
   const TensorType type = of_operands(site);
-  require_floats(site, type);
   Writer& write = site.write;
-  const Tensor divisor = site.in(1, type), zero = write.constant(type, int64_t{0});
-  const Tensor rest = write.binary("remainder", site.in(0, type), divisor);
-  const Tensor differ = write.compare("NE", write.compare("LT", rest, zero), write.compare("LT", divisor, zero));
+  const Tensor by = divisor(site, type), zero = write.constant(type, int64_t{0});
+  const Tensor rest = write.binary("remainder", site.in(0, type), by);
+  const Tensor differ = write.compare("NE", write.compare("LT", rest, zero), write.compare("LT", by, zero));
   const Tensor moves = write.binary("and", differ, write.compare("NE", rest, zero));
-  return {write.select(moves, write.binary("add", rest, divisor), rest)};
+  return {write.select(moves, write.binary("add", rest, by), rest)};
 }
 
 // Of two numbers the one that is one.

@@ -10,8 +10,19 @@ namespace {
 
 using Dims = std::vector<int64_t>;
 
+// There are such places, which may count from the end.
+void require_places(Site& site, const Tensor& index, int64_t size, bool from_the_end) {
+  Writer& write = site.write;
+  const Tensor whole = write.convert(index, DType::i64);
+  const Tensor least = write.constant(whole.type, from_the_end ? -size : int64_t{0});
+  const Tensor is_high = write.compare("LT", whole, write.constant(whole.type, size));
+  site.require(write.binary("and", write.compare("GE", whole, least), is_high));
+}
+
 // Indices that count from the end, counted from the beginning.
-Tensor from_the_start(Writer& write, const Tensor& index, int64_t size) {
+Tensor from_the_start(Site& site, const Tensor& index, int64_t size) {
+  Writer& write = site.write;
+  require_places(site, index, size, true);
   const Tensor whole = write.convert(index, DType::i64);
   const Tensor moved = write.binary("add", whole, write.like(whole, static_cast<double>(size)));
   return write.select(write.compare("LT", whole, write.like(whole, 0)), moved, whole);
@@ -89,7 +100,7 @@ Indexing indexing(Site& site, const Tensor& a) {
   }
   Indexing found;
   for (const int64_t d : indexed)
-    found.at.push_back(write.broadcast(from_the_start(write, given[d], a.type.shape[d]), places));
+    found.at.push_back(write.broadcast(from_the_start(site, given[d], a.type.shape[d]), places));
   found.first = indexed;
   found.first.insert(found.first.end(), others.begin(), others.end());
   // Neighbours are replaced where they are; else the places come first.
@@ -134,9 +145,10 @@ std::vector<Tensor> index_put(Site& site) {
 // The coordinates of elements of an index along one dim, whose other coordinates are its own.
 std::vector<Tensor> coordinates(Site& site, const Tensor& index, int64_t dim, const Shape& of) {
   std::vector<Tensor> found;
+  require_places(site, index, of[dim], false);
   for (size_t d = 0; d < of.size(); ++d) {
     const bool is_dim = static_cast<int64_t>(d) == dim;
-    found.push_back(is_dim ? from_the_start(site.write, index, of[d])
+    found.push_back(is_dim ? site.write.convert(index, DType::i64)
                            : site.write.iota({DType::i64, index.type.shape}, static_cast<int64_t>(d)));
   }
   return found;

@@ -113,6 +113,35 @@ std::vector<Tensor> diagonal(Site& site) {
   return {write.slice(write.reshape(last, flat), starts, limits, strides)};
 }
 
+// Elements of a tensor that lies contiguous, by their places: a slice where that is one, else one by one.
+std::vector<Tensor> strided(Site& site) {
+  Writer& write = site.write;
+  const Tensor a = site.tensor(0);
+  const Shape &size = site.result().shape, stride = integers(site.call(), 2);
+  const int64_t offset = integer(site.call(), 3, 0), count = numel(a.type.shape);
+  if (numel(size) == 0) return zeros(site);
+  int64_t dense = 1;
+  bool is_dense = true;
+  for (size_t d = size.size(); d-- > 0;) {
+    is_dense &= size[d] == 1 || stride[d] == dense;
+    dense *= size[d];
+  }
+  const Tensor flat = write.reshape(a, {count});
+  if (is_dense) return {write.reshape(write.slice(flat, {offset}, {offset + dense}, {1}), size)};
+  Tensor at = write.constant({DType::i64, size}, offset);
+  for (size_t d = 0; d < size.size(); ++d) {
+    const Tensor step = write.constant({DType::i64, size}, stride[d]);
+    at = write.binary("add", at,
+                      write.binary("multiply", write.iota({DType::i64, size}, static_cast<int64_t>(d)), step));
+  }
+  Shape column = size;
+  column.push_back(1);
+  return {write.op("gather", {flat, write.reshape(at, column)}, site.result(),
+                   "dimension_numbers = #stablehlo.gather<collapsed_slice_dims = [0], start_index_map = [0], "
+                   "index_vector_dim = " +
+                       std::to_string(size.size()) + ">, slice_sizes = array<i64: 1>, indices_are_sorted = false")};
+}
+
 }  // namespace
 
 void add_shapes(Table& table) {
@@ -138,6 +167,7 @@ void add_shapes(Table& table) {
         "aten.empty_strided", "aten.zeros", "aten.zeros_like", "aten.empty_like"})
     table[op] = zeros;
   table["prims.iota"] = counted;
+  table["aten.as_strided"] = table["prims.as_strided"] = strided;
 }
 
 }  // namespace spmdx::emit

@@ -2,6 +2,8 @@
 // Site: arguments as values of the text.
 #include "emit/rows/site.h"
 
+#include <numeric>
+
 #include "base/error.h"
 
 namespace spmdx::emit {
@@ -45,6 +47,12 @@ std::vector<int64_t> Site::list(size_t arg, size_t length, int64_t missing) cons
   const std::vector<int64_t> given = integers(call(), arg);
   if (given.empty()) return std::vector<int64_t>(length, missing);
   return given.size() == 1 ? std::vector<int64_t>(length, given[0]) : given;
+}
+
+void Site::require(const Tensor& holds) {
+  std::vector<int64_t> dims(holds.type.shape.size());
+  std::iota(dims.begin(), dims.end(), 0);
+  facts.push_back(write.reduce(holds, write.constant({DType::b8, {}}, int64_t{1}), dims, "and"));
 }
 
 }  // namespace spmdx::emit

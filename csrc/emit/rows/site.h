@@ -14,8 +14,10 @@ namespace spmdx::emit {
 // What a row is given. Arguments are counted as in the schema of the op.
 struct Site {
   Writer& write;
+  const Graph& graph;
   const Node& node;
   const std::vector<Tensor>& values;  // by number of value
+  std::vector<Tensor>& facts;         // scalars that are true unless the program is wrong
 
   const Call& call() const { return *node.call; }
   const TensorType& result(size_t i = 0) const { return node.call->outputs.at(i); }
@@ -32,6 +34,8 @@ struct Site {
   // Which dims of a rank: all where the argument is absent or empty.
   std::vector<int64_t> dims(size_t arg, size_t rank) const;
   std::vector<int64_t> list(size_t arg, size_t length, int64_t missing) const;  // one number stands for all
+  // The program is wrong, as PyTorch's kernels would say, where one of these is false.
+  void require(const Tensor& holds);
 };
 
 // This op, or this use of it, is not written. `why` has its reason.

@@ -89,7 +89,7 @@ Row max_pool(size_t dims) {
     const std::string region =
         Writer::region({a.type.dtype, DType::i64, a.type.dtype, DType::i64},
                        [](Writer& inner, const std::vector<Tensor>& in) -> std::vector<Tensor> {
-                         const Tensor first = wins(inner, in[0], in[1], in[2], in[3], true);
+                         const Tensor first = wins(inner, in[0], in[1], in[2], in[3], true, true);
                          return {inner.select(first, in[0], in[2]), inner.select(first, in[1], in[3])};
                        });
     return write.ops("reduce_window", {a, index, write.lowest({a.type.dtype, {}}), write.highest({DType::i64, {}})},

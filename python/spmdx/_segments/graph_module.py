@@ -22,6 +22,7 @@ _OF_TENSORS = {
     "aten.lerp.Scalar": "aten.lerp.Tensor",
 }
 _PRODUCTS = {"aten.addcmul": torch.ops.aten.mul.Tensor, "aten.addcdiv": torch.ops.aten.div.Tensor}
+_SUMS = ("aten.add.Scalar", "aten.sub.Scalar")
 OPS_WITH_PARAMS = frozenset({*_OF_TENSORS, *_PRODUCTS})
 
 
@@ -111,7 +112,11 @@ class _Builder:
         dtype = DTYPES[op.types[0].dtype]
         if dtype in (torch.bfloat16, torch.float16):
             op = dataclasses.replace(op, args=tuple(map(self._in_f32, op.args)))
-        if op.name in _OF_TENSORS:
+        if op.name in _SUMS and len(op.args) > 2 and isinstance(op.args[2], Param):
+            whole, other, factor = map(self._node, op.args)
+            scaled = self.graph.call_function(torch.ops.aten.mul.Tensor, (factor, other))
+            made = self._call(_OF_TENSORS[op.name], (whole, scaled))
+        elif op.name in _OF_TENSORS:
             made = self._call(_OF_TENSORS[op.name], op.args)
         elif op.name in _PRODUCTS and isinstance(op.args[-1], Param):
             whole, left, right, number = map(self._node, op.args)

@@ -12,6 +12,7 @@ import torch
 from torch.utils import dlpack
 
 from spmdx._segments.compiler import Compiler, Runs
+from spmdx._segments.graph_module import OPS_WITH_PARAMS
 from spmdx._segments.machine import processor, version_of
 from spmdx._segments.operands import aligned, apart, ready
 from spmdx._segments.segment import Segment
@@ -37,6 +38,7 @@ class Iree(Compiler):
     """
 
     name = "iree"
+    ops_with_params = OPS_WITH_PARAMS
     dtypes = ("f32", "f64", "bf16", "f16", "i64", "i32", "i16", "i8", "u8", "b8")
 
     def version(self) -> str:
@@ -66,7 +68,10 @@ class Iree(Compiler):
 
     def load(self, segment: Segment, folder: pathlib.Path) -> Runs:
         """The module, in contexts of this process."""
-        return loaded((folder / _PROGRAM).read_bytes(), len(segment.outputs))
+        from spmdx._segments.stablehlo import raising, results_of
+
+        results = results_of((folder / _TEXT).read_text())
+        return raising(loaded((folder / _PROGRAM).read_bytes(), results), len(segment.outputs))
 
 
 def compile_for(text: str, target: str) -> bytes:

@@ -4,7 +4,7 @@
 import dataclasses
 import functools
 import operator as python_operator
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable
 from typing import Any
 
 import torch
@@ -193,6 +193,10 @@ def _decomposed(module: GraphModule, segment: Segment, rows: frozenset[str]) -> 
         examples = [torch.empty(t.shape, dtype=DTYPES[t.dtype]) for _, t in segment.inputs]
         examples += [torch.empty((), dtype=torch.float64) for _ in range(segment.params)]
         traced = make_fx(module, decomposition_table=_table(rows))(*examples)
+    for node in traced.graph.nodes:
+        schema = getattr(node.target, "_schema", None)
+        if schema and schema.is_mutable and schema.name != "prims::as_strided":  # which only reads
+            raise ValueError(f"its decomposition writes to a tensor, by {node.target}")
     traced.graph.eliminate_dead_code()
     return traced
 
@@ -230,7 +234,14 @@ def _as_part(module: GraphModule, of: _Numbered, wanted: list[int], count: int) 
     results: list[int | None] = [None] * count
     (outputs,) = module.graph.output_node().args
     for place, output in zip(wanted, outputs, strict=True):
+        (found,), kind = _types(output), of.op.types[place]
+        if found.shape != kind.shape:
+            raise ValueError(f"its decomposition gives {found.shape}, and not {kind.shape}")
         results[place] = numbers[output]
+        if found.dtype != kind.dtype:  # a decomposition keeps more digits than the op
+            call = f"prims.convert_element_type(%{numbers[output]}, dtype:{kind.dtype})"
+            calls.append((_type_text(kind), 1, call))
+            results[place], next_number = next_number, next_number + 1
     kinds = [Type("f64", ()) if kind is None else kind for kind in of.kinds]
     return _Part(tuple(calls), tuple(results), _alone(kinds, calls, results))
 
@@ -268,6 +279,8 @@ def _type_text(kind: Type) -> str:
 def _call_text(node: Node, numbers: dict[Node, int]) -> str:
     target: Any = node.target
     schema = target._schema
+    if schema.name.endswith("::as_strided") and not node.args[0].meta["val"].is_contiguous():
+        raise ValueError("its decomposition depends on strides")
     name = schema.name.replace("::", ".")
     if schema.overload_name:
         name += f".{schema.overload_name}"

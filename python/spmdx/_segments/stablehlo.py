@@ -7,13 +7,24 @@ from collections.abc import Iterable, Sequence
 import torch
 
 import spmdx._C as _C
+from spmdx._segments.compiler import Runs
 from spmdx._segments.graph_module import operator
 from spmdx._segments.own_decompositions import OWN
 from spmdx._segments.primitive import is_decomposed, primitive_text
 from spmdx._segments.segment import Segment
 
-# Views by strides, which are others here.
-_LEFT_ALONE = ("aten.as_strided", "aten._native_multi")
+# Views by strides, which are others here; what PyTorch puts together more exactly, or with other
+# infinite numbers, than its decompositions and CHLO do.
+_LEFT_ALONE = (
+    *(
+        "aten.as_strided",
+        "aten._native_multi",
+        "aten.soft_margin_loss",
+        "aten.hardsigmoid_backward",
+    ),
+    *("aten.digamma", "aten.lgamma", "aten.special_zeta", "aten.logit_backward", "aten.var_mean"),
+    *("aten.std_mean", "aten.polygamma", "aten.mvlgamma"),
+)
 
 
 def stablehlo_text(segment: Segment) -> str:
@@ -25,6 +36,26 @@ def stablehlo_text(segment: Segment) -> str:
         NotTaken: ops of the segment cannot be written; says which ones, and why.
     """
     return _C.stablehlo(primitive_text(segment, _rows(), _C.stablehlo))
+
+
+def results_of(text: str) -> int:
+    """How many results ``main`` has: those of the segment, and one more if the program may fail."""
+    return text.partition(") -> (")[2].partition(") {")[0].count("tensor<")
+
+
+def raising(runs: Runs, outputs: int) -> Runs:
+    """What runs a segment, without the result that says whether PyTorch's kernels would raise.
+
+    An error makes PyTorch's kernels run, which say what is wrong, and with what line.
+    """
+
+    def run(tensors: list[torch.Tensor]) -> Sequence[torch.Tensor]:
+        results = runs(tensors)
+        if len(results) > outputs and not bool(results[outputs]):
+            raise IndexError("an index is out of range, or an integer is divided by zero")
+        return results[:outputs]
+
+    return run
 
 
 def ops_taken(known: Sequence[str]) -> Iterable[str]:

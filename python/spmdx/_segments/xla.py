@@ -8,6 +8,7 @@ import torch
 
 from spmdx._segments import pjrt
 from spmdx._segments.compiler import Compiler, Runs
+from spmdx._segments.graph_module import OPS_WITH_PARAMS
 from spmdx._segments.machine import processor, version_of
 from spmdx._segments.segment import Segment
 
@@ -21,6 +22,7 @@ class Xla(Compiler):
     """
 
     name = "xla"
+    ops_with_params = OPS_WITH_PARAMS
     dtypes = ("f32", "f64", "bf16", "f16", "i64", "i32", "i16", "i8", "u8", "b8")
 
     def version(self) -> str:
@@ -48,4 +50,6 @@ class Xla(Compiler):
 
     def load(self, segment: Segment, folder: pathlib.Path) -> Runs:
         """The program, on the client of this process."""
-        return pjrt.loaded((folder / _PROGRAM).read_bytes())
+        from spmdx._segments.stablehlo import raising
+
+        return raising(pjrt.loaded((folder / _PROGRAM).read_bytes()), len(segment.outputs))
