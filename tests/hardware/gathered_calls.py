@@ -138,6 +138,8 @@ def gathered() -> Calls:
     recorder = Recorder([name for name in known() if is_possible(name)])
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
+        for name, args in calls_by_hand():
+            recorder.note(name, args)
         for dtype in GATHERED:
             for entry in op_db:
                 if dtype in entry.dtypes:
@@ -145,8 +147,6 @@ def gathered() -> Calls:
         for info in module_db:
             _run_module(recorder, info)
         _run_optimizers(recorder)
-        for name, args in calls_by_hand():
-            recorder.note(name, args)
     return _derived(recorder.calls)
 
 
@@ -184,17 +184,23 @@ def in_dtype(case: Case, before: torch.dtype, after: torch.dtype) -> Case | None
         return None
 
 
+def _seed(seed: int) -> None:
+    """Of the CPU alone: for devices that are not there, torch keeps the stack of each call."""
+    torch.default_generator.manual_seed(seed)
+
+
 def _run_entry(recorder: Recorder, entry: Any, dtype: torch.dtype) -> None:
     smooth = entry.supports_autograd and dtype in entry.supported_backward_dtypes("cpu")
-    torch.manual_seed(0)
-    drawn = list(entry.sample_inputs("cpu", dtype, requires_grad=smooth))
+    _seed(0)
+    # Not by its method, which looks through the stack of callers for a test, sample by sample.
+    drawn = list(entry.sample_inputs_func(entry, "cpu", dtype, smooth))
     step = max(1, len(drawn) // MOST_SAMPLES)
     for sample in drawn[::step]:
         _run(recorder, lambda s=sample: entry(s.input, *s.args, **s.kwargs))
 
 
 def _run_module(recorder: Recorder, info: Any) -> None:
-    torch.manual_seed(0)
+    _seed(0)
     if torch.float32 not in info.dtypes:
         return
     makes = info.module_inputs_func(
@@ -218,7 +224,7 @@ def _run(recorder: Recorder, forward: Callable[[], Any]) -> None:
     """Forward, and back where it can."""
     try:
         with recorder:
-            torch.manual_seed(1)
+            _seed(1)
             leaves = [leaf for leaf in pytree.tree_leaves(forward()) if _is_smooth(leaf)]
             if leaves:
                 torch.autograd.backward(leaves, [torch.randn_like(leaf) for leaf in leaves])
@@ -234,11 +240,16 @@ def chosen(cases: Sequence[Case], most: int) -> list[Case]:
     """A few that differ the most: in kinds of shapes, and in arguments that are given."""
     left, taken, seen = list(cases), [], set()
     while left and len(taken) < most:
-        best = max(left, key=lambda case: len(features(case) - seen))
+        best = max(left, key=lambda case: _worth(features(case) - seen))
         left.remove(best)
         taken.append(best)
         seen |= features(best)
     return taken
+
+
+def _worth(features: frozenset[Any]) -> int:
+    """Kinds of shapes are worth more than arguments."""
+    return sum(2 if isinstance(feature, str) else 1 for feature in features)
 
 
 @functools.cache

@@ -19,7 +19,7 @@ FEW = (
     *("aten.addmm", "aten.bmm", "aten._log_softmax", "aten.native_layer_norm", "aten.amax"),
     *("aten.native_layer_norm_backward", "aten._softmax_backward_data", "aten.gelu_backward"),
     *("aten.sigmoid", "aten.tanh_backward", "aten.rsqrt", "aten.pow.Tensor_Scalar", "aten.cat"),
-    *("aten.clamp", "aten.slice.Tensor", "aten.select.int", "aten.permute", "aten.expand"),
+    *("aten.clamp", "aten.repeat", "aten.index_select", "aten.maximum", "aten.logsumexp"),
     *("aten.var.correction", "aten.cumsum", "aten.div.Tensor", "aten.sub.Tensor", "aten.lt.Scalar"),
     *("aten.addcmul", "aten.addcdiv", "aten.lerp.Scalar", "aten.silu", "aten.erf", "aten.flip"),
 )
