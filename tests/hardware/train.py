@@ -19,6 +19,7 @@ sys.path[:0] = [str(pathlib.Path(__file__).resolve().parent)]
 
 import spmdx  # noqa: E402
 import torch  # noqa: E402
+from spmdx.compilers import Compiler  # noqa: E402
 from trained_models import MODELS, PLACES, STEPS, train  # noqa: E402
 
 TIMES = 10  # of the rounding of PyTorch's kernels
@@ -50,7 +51,7 @@ class Trial:
         return self.worst <= 1 and self.ops >= 0.8 and self.flops >= 0.9 and not self.said
 
 
-def trial(compiler: str, name: str, place: str, steps: int = STEPS) -> Trial:
+def trial(compiler: str | Compiler, name: str, place: str, steps: int = STEPS) -> Trial:
     """Trains in f64 by PyTorch, in f32 by its kernels, and in f32 by the compiler's."""
     exact = train(name, None, torch.float64, steps)
     usual = train(name, place, steps=steps)

@@ -2,6 +2,7 @@
 """Six small models of the kinds that people train, and their loops of training."""
 
 import dataclasses
+import fnmatch
 from collections.abc import Callable, Sequence
 
 import spmdx
@@ -88,9 +89,9 @@ class Block(nn.Module):
 
 
 class Language(nn.Module):
-    def __init__(self, block: Callable[[], nn.Module], width: int = 24, words: int = 32):
+    def __init__(self, block: Callable[[], nn.Module], width: int = 32, words: int = 32):
         super().__init__()
-        self.words, self.places = nn.Embedding(words, width), nn.Embedding(8, width)
+        self.words, self.places = nn.Embedding(words, width), nn.Embedding(16, width)
         self.blocks = nn.Sequential(block(), block())
         self.head = nn.Linear(width, words)
 
@@ -102,10 +103,10 @@ class Language(nn.Module):
 class Vision(nn.Module):
     """Source: A. Dosovitskiy et al., An Image is Worth 16x16 Words, 2020."""
 
-    def __init__(self, width: int = 24):
+    def __init__(self, width: int = 32):
         super().__init__()
         self.patches = nn.Conv2d(3, width, 4, 4)
-        self.places = nn.Parameter(torch.randn(1, 4, width) * 0.1)
+        self.places = nn.Parameter(torch.randn(1, 16, width) * 0.1)
         mlp = nn.Sequential(nn.Linear(width, 48), nn.GELU(), nn.Linear(48, width))
         self.block = Block(nn.LayerNorm, Attention(width, 4, False), mlp, width)
         self.head = nn.Linear(width, 8)
@@ -116,6 +117,11 @@ class Vision(nn.Module):
 
 
 class Residual(nn.Module):
+    """Smooth: where rounding decides the sign that a ReLU is given, gradients jump.
+
+    Source: K. He et al., Deep Residual Learning, 2015.
+    """
+
     def __init__(self, width: int, stride: int):
         super().__init__()
         self.first = nn.Conv2d(width, 2 * width, 3, stride, 1, bias=False)
@@ -124,12 +130,12 @@ class Residual(nn.Module):
         self.norms = nn.ModuleList(nn.BatchNorm2d(2 * width) for _ in range(3))
 
     def forward(self, x):
-        inner = functional.relu(self.norms[0](self.first(x)))
-        return functional.relu(self.norms[1](self.second(inner)) + self.norms[2](self.past(x)))
+        inner = functional.silu(self.norms[0](self.first(x)))
+        return functional.silu(self.norms[1](self.second(inner)) + self.norms[2](self.past(x)))
 
 
 def resnet():
-    stem = nn.Conv2d(3, 8, 3, 1, 1, bias=False), nn.BatchNorm2d(8), nn.ReLU(), nn.MaxPool2d(2)
+    stem = nn.Conv2d(3, 8, 3, 1, 1, bias=False), nn.BatchNorm2d(8), nn.SiLU(), nn.MaxPool2d(2)
     head = nn.AdaptiveAvgPool2d(1), nn.Flatten(), nn.Linear(32, 8)
     return nn.Sequential(*stem, Residual(8, 1), Residual(16, 2), *head)
 
@@ -164,32 +170,32 @@ class Trained:
 
 
 def _tokens():
-    tokens = torch.randint(32, (8, 8))
+    tokens = torch.randint(32, (8, 16))
     return tokens, tokens
 
 
 def _labelled():
-    return torch.randn(8, 3, 8, 8), torch.arange(8)
+    return torch.randn(8, 3, 16, 16), torch.arange(8)
 
 
-def _mlp(width=24):
+def _mlp(width=32):
     return nn.Sequential(nn.Linear(width, 48), nn.GELU(), nn.Linear(48, width))
 
 
 MODELS = {
     "gpt": Trained(
-        lambda: Language(lambda: Block(nn.LayerNorm, Attention(24, 4, True), _mlp(), 24)),
+        lambda: Language(lambda: Block(nn.LayerNorm, Attention(32, 4, True), _mlp(), 32)),
         _tokens,
         of_words,
     ),
     "llama": Trained(
-        lambda: Language(lambda: Block(RmsNorm, Attention(24, 4, True, True), Gated(24, 40), 24)),
+        lambda: Language(lambda: Block(RmsNorm, Attention(32, 4, True, True), Gated(32, 48), 32)),
         _tokens,
         of_words,
     ),
     "moe": Trained(
         lambda: Language(
-            lambda: Block(nn.LayerNorm, Attention(24, 4, True), Experts(24, 16, 4), 24)
+            lambda: Block(nn.LayerNorm, Attention(32, 4, True), Experts(32, 16, 4), 32)
         ),
         _tokens,
         of_words,
@@ -197,8 +203,25 @@ MODELS = {
     "vit": Trained(Vision, _labelled, functional.cross_entropy),
     "resnet": Trained(resnet, _labelled, functional.cross_entropy),
     "unet": Trained(
-        UNet, lambda: (torch.randn(8, 3, 8, 8), torch.randn(8, 3, 8, 8)), functional.mse_loss
+        UNet, lambda: (torch.randn(8, 3, 16, 16), torch.randn(8, 3, 16, 16)), functional.mse_loss
     ),
+}
+# How parameters are cut for tensor parallelism: into columns, then into rows.
+PLAN = {
+    "*.qkv.weight": ("model", None),
+    "*.attention.out.weight": (None, "model"),
+    "*.mlp.0.weight": ("model", None),
+    "*.mlp.2.weight": (None, "model"),
+    "*.mlp.gate.weight": ("model", None),
+    "*.mlp.up.weight": ("model", None),
+    "*.mlp.down.weight": (None, "model"),
+    "*.mlp.up": ("model", None, None),
+    "*.mlp.down": ("model", None, None),
+    "*.first.weight": ("model", None, None, None),
+    "*.second.weight": (None, "model", None, None),
+    "down.weight": ("model", None, None, None),
+    "middle.weight": (None, "model", None, None),
+    "words.weight": (None, "model"),
 }
 PLACES = {
     "one": None,
@@ -219,8 +242,10 @@ def train(
     model = trained.model().to(dtype)
     x, target = (t.to(dtype) if t.is_floating_point() else t for t in trained.batch())
     if place is not None:
-        model, x, target = _placed(model, x, target, PLACES[place])
+        model = model.to("spmdx")
     optimizer = torch.optim.AdamW(model.parameters(), lr=3e-3, eps=1e-4)
+    if place is not None:
+        x, target = _placed(model, optimizer, x, target, PLACES[place])
     schedule = torch.optim.lr_scheduler.LambdaLR(optimizer, lambda step: 0.95**step)
     losses = []
     for _ in range(steps):
@@ -236,12 +261,20 @@ def train(
     return [loss.item() for loss in losses], grads
 
 
-def _placed(model, x, target, strategy):
+def _placed(model, optimizer, x, target, strategy):
     same = x is target
-    model, x, target = model.to("spmdx"), x.to("spmdx"), target.to("spmdx")
-    if strategy is not None:
-        mesh = strategy.mesh()
-        strategy.mark(model, None, mesh)
-        x = strategy.mark_batch(x, mesh)
-        target = x if same else strategy.mark_batch(target, mesh)
-    return model, x, target
+    x, target = x.to("spmdx"), target.to("spmdx")
+    if strategy is None:
+        return x, x if same else target
+    mesh = strategy.mesh()
+    names = dict(model.named_parameters())
+    matched = {p for p in PLAN if any(fnmatch.fnmatch(name, p) for name in names)}
+    plan = {p: spec for p, spec in PLAN.items() if p in matched and len(spec) == _rank(p, names)}
+    cut = dataclasses.replace(strategy, plan=plan if strategy.model > 1 else {})
+    cut.mark(model, optimizer, mesh)
+    x = strategy.mark_batch(x, mesh)
+    return x, x if same else strategy.mark_batch(target, mesh)
+
+
+def _rank(pattern, names):
+    return next(p.dim() for name, p in names.items() if fnmatch.fnmatch(name, pattern))

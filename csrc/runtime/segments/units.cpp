@@ -8,12 +8,15 @@
 #include <unordered_map>
 
 #include "graph/places.h"
+#include "passes/report/flops.h"
 
 namespace spmdx {
 namespace {
 
 // Instructions are moved among so many nodes, that what they hold is not held for long, and compilers end.
 constexpr uint32_t kMostNodes = 256;
+// An op of so many FLOPs takes longer than the call of a kernel, and is a segment by itself.
+constexpr double kLeastFlops = 65536;
 
 // What the instructions of a segment have in common: the devices that they are of.
 using Devices = std::tuple<SubAxisSet, int, int64_t, uint32_t>;
@@ -50,7 +53,7 @@ class Window {
       if (place.taken) unit = segments.try_emplace({place.depth, place.devices}, unit).first->second;
       if (unit == found.size()) found.push_back({place.depth, Unit{}});
       found[unit].second.instructions.push_back(place.instruction);
-      found[unit].second.is_segment = found[unit].second.instructions.size() > 1;
+      found[unit].second.is_segment = found[unit].second.instructions.size() > 1 || (place.taken && is_large(place));
     }
     std::stable_sort(found.begin(), found.end(), [](const auto& a, const auto& b) { return a.first < b.first; });
     for (auto& [depth, unit] : found) units.push_back(std::move(unit));
@@ -109,6 +112,11 @@ class Window {
     for (uint32_t p = 0; p < instruction.num_params; ++p)
       if (numbers_.change[instruction.first_param + p]) return false;
     return true;
+  }
+
+  bool is_large(const Place& place) const {
+    const Node& node = graph_.nodes[program_.instructions[place.instruction].node];
+    return flops_on_a_device(graph_, node) >= kLeastFlops;
   }
 
   Devices devices_of(const Instruction& instruction) const {

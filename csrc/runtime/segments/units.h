@@ -11,7 +11,7 @@ namespace spmdx {
 // Instructions that follow each other once the program is in the order of its units.
 struct Unit {
   std::vector<uint32_t> instructions;  // of the program, each behind those that it reads
-  bool is_segment = false;             // more than one, all of which the compiler takes
+  bool is_segment = false;             // all of them the compiler takes, and they are more than one or a large one
 };
 
 // All instructions of a program, so that segments are large. What a unit reads is made in units before it. No

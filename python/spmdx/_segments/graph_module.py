@@ -98,6 +98,8 @@ class _Builder:
         target = operator(name)
         given, named = [], {}
         for argument, arg in zip(target._schema.arguments, args, strict=False):
+            if argument.kwarg_only and arg is None and argument.has_default_value():
+                continue  # not all take a device or a layout that is none
             if argument.kwarg_only:
                 named[argument.name] = self._node(arg)
             else:

@@ -12,8 +12,13 @@ from spmdx._segments.graph_module import OPS_WITH_PARAMS, graph_module, operator
 from spmdx._segments.segment import Segment
 
 _LIBRARY = "segment.so"
-# Views by strides, which are others here, and what is one kernel already.
-_LEFT_ALONE = ("aten.as_strided", "aten._scaled_dot_product", "aten._native_multi")
+# Views by strides, which are others here, what is one kernel already, and what is lowered without
+# regard to the scales that it is given.
+_LEFT_ALONE = (
+    *("aten.as_strided", "aten._scaled_dot_product", "aten._native_multi"),
+    *("aten.upsample_nearest1d_backward", "aten.upsample_nearest2d_backward"),
+    *("aten.upsample_nearest3d_backward", "aten._upsample_nearest_exact"),
+)
 # Ops whose error is the program's: an index out of range is thrown among threads there, and an
 # integer is divided by zero, both of which end the process instead.
 _MAY_FAIL = (
@@ -41,11 +46,14 @@ class Inductor(Compiler):
     def ops(self, known: Sequence[str]) -> Iterable[str]:
         """Those that Inductor lowers, or that decompose into such."""
         from torch._inductor import decomposition, lowering
+        from torchgen.aoti.fallback_ops import inductor_fallback_ops
 
         def is_taken(name: str) -> bool:
             target = operator(name)
             if target is None or name.startswith(_LEFT_ALONE + _MAY_FAIL) or _is_random(target):
                 return False
+            if target in lowering.fallbacks and str(target) not in inductor_fallback_ops:
+                return False  # a library cannot call it
             return target in lowering.lowerings or target in decomposition.decompositions
 
         return filter(is_taken, known)
