@@ -144,6 +144,7 @@ void bind_compilers(py::module_& m) {
   m.def(
       "stablehlo", [](const std::string& text) { return stablehlo(parse_graph(text)); }, py::arg("text"),
       py::call_guard<py::gil_scoped_release>());
+  m.def("segment_row", [](const std::string& text) { return segment_row(parse_graph(text)); }, py::arg("text"));
   m.def("ops_of_stablehlo", &ops_of_stablehlo, py::call_guard<py::gil_scoped_release>());
   m.def("warn_later", &bridge::warn_later, py::arg("message"), py::call_guard<py::gil_scoped_release>());
   m.def("warn_of_events", &bridge::warn_of_events, py::call_guard<py::gil_scoped_release>());

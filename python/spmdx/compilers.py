@@ -1,12 +1,15 @@
 # SPDX-License-Identifier: Apache-2.0
 """Compilers of segments: what lies between two collectives, as one kernel."""
 
+from spmdx._segments.ahead import AheadReport, AheadRow, compile_ahead
 from spmdx._segments.compiler import Compiler, NotTaken
 from spmdx._segments.graph_module import graph_module
 from spmdx._segments.in_force import get_compiler, installed, set_compiler, wait
 from spmdx._segments.segment import Op, Param, Segment, Type, Value
 
 __all__ = [
+    "AheadReport",
+    "AheadRow",
     "Compiler",
     "NotTaken",
     "Op",
@@ -14,6 +17,7 @@ __all__ = [
     "Segment",
     "Type",
     "Value",
+    "compile_ahead",
     "get_compiler",
     "graph_module",
     "installed",

@@ -107,7 +107,8 @@ SegmentsOfPlan TakeOver::segments() const {
   for (size_t s = 0; s < segments_.size(); ++s) {
     const Segment& segment = segments_[s];
     const auto ops = static_cast<int64_t>(segment.graph.nodes.size());
-    if (ops) all.segments.push_back({segment.first, ops, flops_of_segments_[s], compiler_->standing(segment)});
+    if (ops)
+      all.segments.push_back({segment.first, ops, flops_of_segments_[s], compiler_->standing(segment), segment.text});
   }
   return all;
 }

@@ -15,6 +15,7 @@ struct SegmentStanding {
   int64_t ops = 0;
   int64_t flops = 0;
   CompileStanding standing;
+  std::string text;
 };
 struct SegmentsOfPlan {
   std::vector<SegmentStanding> segments;

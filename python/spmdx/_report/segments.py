@@ -26,6 +26,7 @@ class SegmentReport:
             run it.
         why: it was refused.
         compile_ns: what that took, in nanoseconds, or reading it from disk.
+        text: its ops, in the language of dumps.
     """
 
     source: str
@@ -34,6 +35,7 @@ class SegmentReport:
     state: str
     why: str
     compile_ns: int
+    text: str = dataclasses.field(repr=False)
 
 
 @dataclasses.dataclass(frozen=True, repr=False)

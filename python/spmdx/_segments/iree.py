@@ -16,12 +16,13 @@ from spmdx._segments.graph_module import OPS_WITH_PARAMS
 from spmdx._segments.machine import processor, version_of
 from spmdx._segments.operands import aligned, apart, ready
 from spmdx._segments.segment import Segment
+from spmdx._segments.stablehlo import ops_taken, raising, results_of, stablehlo_text
 
 _PROGRAM, _TEXT = "segment.vmfb", "segment.mlir"
 _DLPACK_CPU = 1  # kDLCPU
 _WHOLE = ("--iree-input-demote-f64-to-f32=false", "--iree-input-demote-i64-to-i32=false")
 # What ``compile_for`` knows: the backend, and the option that names the chip.
-_BACKENDS = {
+BACKENDS = {
     "cpu": ("llvm-cpu", "--iree-llvmcpu-target-cpu="),
     "rocm": ("rocm", "--iree-rocm-target="),
     "vulkan": ("vulkan-spirv", "--iree-vulkan-target="),
@@ -54,22 +55,16 @@ class Iree(Compiler):
         """
         _tools()
         _runtime()
-        from spmdx._segments.stablehlo import ops_taken
-
         return ops_taken(known)
 
     def compile(self, segment: Segment, folder: pathlib.Path) -> None:
         """A module of IREE's machine, and the text that it was made of."""
-        from spmdx._segments.stablehlo import stablehlo_text
-
         text = stablehlo_text(segment)
         (folder / _TEXT).write_text(text)
         (folder / _PROGRAM).write_bytes(compile_for(text, "cpu:host"))
 
     def load(self, segment: Segment, folder: pathlib.Path) -> Runs:
         """The module, in contexts of this process."""
-        from spmdx._segments.stablehlo import raising, results_of
-
         results = results_of((folder / _TEXT).read_text())
         return raising(loaded((folder / _PROGRAM).read_bytes(), results), len(segment.outputs))
 
@@ -88,9 +83,9 @@ def compile_for(text: str, target: str) -> bytes:
         RuntimeError: IREE does not take the module.
     """
     kind, _, chip = target.partition(":")
-    if kind not in _BACKENDS:
-        raise ValueError(f"{target!r} is no target. Expected one of {', '.join(_BACKENDS)}")
-    backend, option = _BACKENDS[kind]
+    if kind not in BACKENDS:
+        raise ValueError(f"{target!r} is no target. Expected one of {', '.join(BACKENDS)}")
+    backend, option = BACKENDS[kind]
     options = [*_WHOLE, option + chip] if chip else [*_WHOLE]
     tools = _tools()
     try:

@@ -7,6 +7,8 @@ from typing import Any
 
 import torch
 
+import spmdx._C as _C
+
 DTYPES = {
     "f64": torch.float64,
     "f32": torch.float32,
@@ -96,6 +98,11 @@ class Segment:
     params: int
     ops: tuple[Op, ...]
     outputs: tuple[tuple[int, Type], ...]
+
+    @classmethod
+    def parse(cls, text: str) -> "Segment":
+        """A segment of its text, as :func:`spmdx.explain` reports it."""
+        return cls.of_row(text, _C.segment_row(text))
 
     @classmethod
     def of_row(cls, text: str, row: dict[str, Any]) -> "Segment":

@@ -11,6 +11,7 @@ from spmdx._segments.compiler import Compiler, Runs
 from spmdx._segments.graph_module import OPS_WITH_PARAMS
 from spmdx._segments.machine import processor, version_of
 from spmdx._segments.segment import Segment
+from spmdx._segments.stablehlo import ops_taken, raising, stablehlo_text
 
 _PROGRAM, _TEXT = "segment.xla", "segment.mlir"
 
@@ -36,20 +37,14 @@ class Xla(Compiler):
             ImportError: jaxlib is not installed.
         """
         pjrt.library()
-        from spmdx._segments.stablehlo import ops_taken
-
         return ops_taken(known)
 
     def compile(self, segment: Segment, folder: pathlib.Path) -> None:
         """A program, and the text that it was made of."""
-        from spmdx._segments.stablehlo import stablehlo_text
-
         text = stablehlo_text(segment)
         (folder / _TEXT).write_text(text)
         (folder / _PROGRAM).write_bytes(pjrt.compiled(text))
 
     def load(self, segment: Segment, folder: pathlib.Path) -> Runs:
         """The program, on the client of this process."""
-        from spmdx._segments.stablehlo import raising
-
         return raising(pjrt.loaded((folder / _PROGRAM).read_bytes()), len(segment.outputs))
