@@ -37,79 +37,105 @@ def primitive_text(
     Raises:
         NotTaken: ops of the segment cannot be written.
     """
+    return primitive_segment(segment, rows, lambda alone: check(alone.text)).text
+
+
+def primitive_segment(
+    segment: Segment, rows: frozenset[str], check: Callable[[Segment], object] = lambda alone: None
+) -> Segment:
+    """A segment of primitive ops, whose parameters are inputs of f64 behind the others.
+
+    Args:
+        rows: names of ops that are primitive, whatever PyTorch makes of them.
+        check: raises for a single op that cannot be written, as a segment of its primitive ops.
+
+    Raises:
+        NotTaken: ops of the segment cannot be written.
+    """
     types = dict(segment.inputs)
-    lines = _Lines()
+    whole = _Whole()
     for number, kind in segment.inputs:
-        lines.input(Value(number), kind)
+        whole.input(Value(number), kind)
     for number in range(segment.params):
-        lines.input(Param(number), Type("f64", ()))
+        whole.input(Param(number), Type("f64", ()))
     reasons: dict[int, str] = {}
     for place, op in enumerate(segment.ops):
         types.update({op.first + i: kind for i, kind in enumerate(op.types)})
         try:
             part = _part(_numbered(op, types), rows)
-            if part.text not in _checked:
-                check(part.text)
-                _checked.add(part.text)
+            if (rows, part.alone.text) not in _checked:
+                check(part.alone)
+                _checked.add((rows, part.alone.text))
         except Exception as error:
             reasons[place] = f"{op.name}: {of_error(error)}"
             continue
         if not reasons:
-            lines.add(part, op)
+            whole.add(part, op)
     if reasons:
         raise NotTaken(reasons)
-    return lines.text(Value(number) for number, _ in segment.outputs)
+    return whole.segment(segment.outputs)
 
 
-_checked: set[str] = set()
+_checked: set[tuple[frozenset[str], str]] = set()
 
 
 @dataclasses.dataclass(frozen=True)
 class _Part:
     """One op alone: its primitive ops, with results numbered from its operands on."""
 
-    calls: tuple[tuple[str, int, str], ...]  # types of results, how many, the call with %0, %1 …
+    calls: tuple[Op, ...]
     results: tuple[int | None, ...]  # by results of the op
-    text: str  # as a graph
+    alone: Segment
 
 
-class _Lines:
-    """The text of a segment as it grows."""
+class _Whole:
+    """A segment as it grows."""
 
     def __init__(self) -> None:
-        self._names: dict[Value | Param, int] = {}
-        self._lines: list[str] = []
+        self._numbers: dict[Value | Param, int] = {}
+        self._inputs: list[tuple[int, Type]] = []
+        self._ops: list[Op] = []
         self._next = 0
 
     def input(self, of: Value | Param, kind: Type) -> None:
-        self._names[of] = self._next
-        self._lines.append(f'%{self._next} = input "" {_type_text(kind)}')
+        self._numbers[of] = self._next
+        self._inputs.append((self._next, kind))
         self._next += 1
 
     def add(self, part: _Part, op: Op) -> None:
-        numbers = [self._names[operand] for operand in _operands(op)]
-        for types, count, call in part.calls:
-            made = range(self._next, self._next + count)
-            results = ", ".join(f"%{n} : {t}" for n, t in zip(made, types.split("; "), strict=True))
-            self._lines.append(f"{results} = {_renumbered(call, numbers)}")
-            numbers.extend(made)
-            self._next += count
+        numbers = [self._numbers[operand] for operand in _operands(op)]
+        for call in part.calls:
+            args = tuple(_renumbered(arg, numbers) for arg in call.args)
+            self._ops.append(Op(call.name, args, self._next, call.types))
+            numbers.extend(range(self._next, self._next + len(call.types)))
+            self._next += len(call.types)
         for i, result in enumerate(part.results):
             if result is not None:
-                self._names[Value(op.first + i)] = numbers[result]
+                self._numbers[Value(op.first + i)] = numbers[result]
 
-    def text(self, outputs: Iterable[Value]) -> str:
-        returned = (f"return %{self._names[output]}" for output in outputs)
-        return "\n".join((*self._lines, *returned)) + "\n"
+    def segment(self, outputs: Iterable[tuple[int, Type]]) -> Segment:
+        returned = [(self._numbers[Value(number)], kind) for number, kind in outputs]
+        return _segment(self._inputs, self._ops, returned)
 
 
-def _renumbered(call: str, numbers: list[int]) -> str:
-    first, *rest = call.split("%")
-    pieces = [first]
-    for piece in rest:
-        digits = len(piece) - len(piece.lstrip("0123456789"))
-        pieces.append(f"%{numbers[int(piece[:digits])]}{piece[digits:]}")
-    return "".join(pieces)
+def _renumbered(arg: Any, numbers: list[int]) -> Any:
+    if isinstance(arg, list):
+        return [_renumbered(item, numbers) for item in arg]
+    return Value(numbers[arg.number]) if isinstance(arg, Value) else arg
+
+
+def _segment(
+    inputs: Iterable[tuple[int, Type]], ops: Iterable[Op], outputs: Iterable[tuple[int, Type]]
+) -> Segment:
+    """A segment without parameters, and its text."""
+    inputs, ops, outputs = tuple(inputs), tuple(ops), tuple(outputs)
+    lines = [f'%{number} = input "" {_type_text(kind)}' for number, kind in inputs]
+    for op in ops:
+        made = (f"%{op.first + i} : {_type_text(kind)}" for i, kind in enumerate(op.types))
+        args = ", ".join(map(_arg_text, op.args))
+        lines.append(f"{', '.join(made)} = {op.name}({args})")
+    lines += [f"return %{number}" for number, _ in outputs]
+    return Segment("\n".join(lines) + "\n", inputs, 0, ops, outputs)
 
 
 def _operands(op: Op) -> tuple[Value | Param, ...]:
@@ -178,11 +204,9 @@ def _part(of: _Numbered, rows: frozenset[str]) -> _Part:
 
 def _as_it_is(of: _Numbered) -> _Part:
     op, kinds = of.op, [kind for kind in of.kinds if kind is not None]
-    args = ", ".join(_arg_text(arg, {}) for arg in op.args)
-    types = "; ".join(map(_type_text, op.types))
-    calls = ((types, len(op.types), f"{op.name}({args})"),)
     results = [op.first + i if t.dtype in DTYPES else None for i, t in enumerate(op.types)]
-    return _Part(calls, tuple(results), _alone(kinds, calls, results))
+    args = tuple(map(_told, op.args))
+    return _whole_part(kinds, [Op(op.name, args, op.first, op.types)], results)
 
 
 def _decomposed(module: GraphModule, segment: Segment, rows: frozenset[str]) -> GraphModule:
@@ -216,7 +240,7 @@ def _pytorchs() -> dict[Any, Callable]:
 
 def _as_part(module: GraphModule, of: _Numbered, wanted: list[int], count: int) -> _Part:
     numbers: dict[Node, int] = {}
-    calls: list[tuple[str, int, str]] = []
+    calls: list[Op] = []
     order = _order_of_placeholders(of)
     next_number = len(of.kinds)
     for node in module.graph.nodes:
@@ -225,10 +249,9 @@ def _as_part(module: GraphModule, of: _Numbered, wanted: list[int], count: int) 
         elif node.op == "call_function" and node.target is python_operator.getitem:
             numbers[node] = numbers[node.args[0]] + node.args[1]
         elif node.op == "call_function":
-            types = _types(node)
             numbers[node] = next_number
-            calls.append(("; ".join(map(_type_text, types)), len(types), _call_text(node, numbers)))
-            next_number += len(types)
+            calls.append(_call(node, numbers))
+            next_number += len(calls[-1].types)
         elif node.op != "output":
             raise ValueError(f"its decomposition has a {node.op}")
     results: list[int | None] = [None] * count
@@ -239,11 +262,11 @@ def _as_part(module: GraphModule, of: _Numbered, wanted: list[int], count: int) 
             raise ValueError(f"its decomposition gives {found.shape}, and not {kind.shape}")
         results[place] = numbers[output]
         if found.dtype != kind.dtype:  # a decomposition keeps more digits than the op
-            call = f"prims.convert_element_type(%{numbers[output]}, dtype:{kind.dtype})"
-            calls.append((_type_text(kind), 1, call))
+            args = (Value(numbers[output]), DTYPES[kind.dtype])
+            calls.append(Op("prims.convert_element_type", args, next_number, (kind,)))
             results[place], next_number = next_number, next_number + 1
     kinds = [Type("f64", ()) if kind is None else kind for kind in of.kinds]
-    return _Part(tuple(calls), tuple(results), _alone(kinds, calls, results))
+    return _whole_part(kinds, calls, results)
 
 
 def _order_of_placeholders(of: _Numbered) -> list[int]:
@@ -252,16 +275,12 @@ def _order_of_placeholders(of: _Numbered) -> list[int]:
     return values + [i for i, kind in enumerate(of.kinds) if kind is None]
 
 
-def _alone(kinds: list[Type], calls: list[tuple[str, int, str]], results: list[int | None]) -> str:
-    lines = [f'%{i} = input "" {_type_text(kind)}' for i, kind in enumerate(kinds)]
-    number = len(kinds)
-    for types, count, call in calls:
-        made = range(number, number + count)
-        named = ", ".join(f"%{n} : {t}" for n, t in zip(made, types.split("; "), strict=True))
-        lines.append(f"{named} = {call}")
-        number += count
-    lines += [f"return %{result}" for result in results if result is not None]
-    return "\n".join(lines) + "\n"
+def _whole_part(kinds: list[Type], calls: list[Op], results: list[int | None]) -> _Part:
+    types = dict(enumerate(kinds))
+    for call in calls:
+        types.update({call.first + i: kind for i, kind in enumerate(call.types)})
+    outputs = [(result, types[result]) for result in results if result is not None]
+    return _Part(tuple(calls), tuple(results), _segment(enumerate(kinds), calls, outputs))
 
 
 def _types(node: Node) -> list[Type]:
@@ -276,7 +295,7 @@ def _type_text(kind: Type) -> str:
     return f"{kind.dtype}[{', '.join(map(str, kind.shape))}]"
 
 
-def _call_text(node: Node, numbers: dict[Node, int]) -> str:
+def _call(node: Node, numbers: dict[Node, int]) -> Op:
     target: Any = node.target
     schema = target._schema
     if schema.name.endswith("::as_strided") and not node.args[0].meta["val"].is_contiguous():
@@ -289,23 +308,32 @@ def _call_text(node: Node, numbers: dict[Node, int]) -> str:
         given = node.args[i] if i < len(node.args) else node.kwargs.get(argument.name)
         if given is None and i >= len(node.args) and argument.has_default_value():
             given = node.kwargs.get(argument.name, argument.default_value)
-        args.append(_arg_text(given, numbers))
-    return f"{name}({', '.join(args)})"
+        args.append(_told(given, numbers))
+    return Op(name, tuple(args), numbers[node], tuple(_types(node)))
 
 
-def _arg_text(arg: Any, numbers: dict[Node, int]) -> str:
-    if isinstance(arg, Node | Value):
-        return f"%{arg.number if isinstance(arg, Value) else numbers[arg]}"
+def _told(arg: Any, numbers: dict[Node, int] | None = None) -> Any:
+    """An argument of an op as segments have them; places of memory say nothing."""
+    if isinstance(arg, Node) and numbers is not None:
+        return Value(numbers[arg])
+    if isinstance(arg, list | tuple):
+        return [_told(item, numbers) for item in arg]
+    if arg is None or isinstance(arg, torch.device | torch.layout | torch.memory_format):
+        return None
+    if isinstance(arg, bool | int | float | str | torch.dtype | Value):
+        return arg
+    raise ValueError(f"an argument of its decomposition is {arg!r}")
+
+
+def _arg_text(arg: Any) -> str:
+    if isinstance(arg, Value):
+        return f"%{arg.number}"
     if isinstance(arg, bool):
         return "true" if arg else "false"
     if isinstance(arg, int | float):
         return repr(arg)
     if isinstance(arg, torch.dtype):
         return f"dtype:{_NAMES[arg]}"
-    if isinstance(arg, list | tuple):
-        return f"[{', '.join(_arg_text(item, numbers) for item in arg)}]"
-    if arg is None or isinstance(arg, torch.device | torch.layout | torch.memory_format):
-        return "none"
-    if isinstance(arg, str):
-        return f'"{arg}"'
-    raise ValueError(f"an argument of its decomposition is {arg!r}")
+    if isinstance(arg, list):
+        return f"[{', '.join(map(_arg_text, arg))}]"
+    return "none" if arg is None else f'"{arg}"'
