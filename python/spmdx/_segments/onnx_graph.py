@@ -1,0 +1,149 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Segments as ONNX models."""
+
+import functools
+from collections.abc import Callable, Iterable, Sequence
+from typing import Any
+
+import torch
+from onnx import ModelProto, ValueInfoProto, helper
+
+from spmdx._segments.graph_module import operator
+from spmdx._segments.onnx_rows import (
+    elementwise,
+    indexing,
+    products,
+    reductions,
+    shapes,
+    special,
+    windows,
+)
+from spmdx._segments.onnx_rows.writer import ELEMENTS, Table, Tensor, Writer, numel
+from spmdx._segments.own_decompositions import OWN
+from spmdx._segments.primitive import is_decomposed, primitive_segment
+from spmdx._segments.segment import DTYPES, Op, Segment, Type, Value
+
+HOLDS = "holds"  # the result that is false where PyTorch's kernels would raise
+OPSET, FORMAT = 20, 10
+# Ops that raise, or say where an error is, even if they have no elements.
+_MAY_RAISE = ("aten.index", "aten.gather", "aten._unsafe_index", "aten.scatter")
+_LEFT_ALONE: tuple[str, ...] = ("aten.as_strided",)
+
+
+def onnx_model(segment: Segment, check: Callable[[ModelProto], object]) -> ModelProto:
+    """A model that takes ``value_0`` and so on, which are the segment's inputs and parameters.
+
+    It gives ``result_0`` and so on, and ``holds`` where PyTorch's kernels might raise, which is
+    false if they would. Inputs that nothing reads, and results without elements, are left out.
+
+    Args:
+        segment: that is written.
+        check: raises for the model of a single op that is not taken.
+
+    Raises:
+        NotTaken: ops of the segment cannot be written; says which ones, and why.
+    """
+    whole = primitive_segment(segment, _rows(), lambda alone: check(model_of_primitives(alone)))
+    return model_of_primitives(whole)
+
+
+def ops_taken(known: Sequence[str]) -> Iterable[str]:
+    """Those of the known ops that are written, or are put together from such."""
+    return filter(_is_taken, known)
+
+
+@functools.cache
+def _table() -> Table:
+    table: Table = {}
+    for family in (elementwise, special, shapes, reductions, products, windows, indexing):
+        family.add(table)
+    return table
+
+
+@functools.cache
+def _rows() -> frozenset[str]:
+    return frozenset(_table())
+
+
+def _is_taken(name: str) -> bool:
+    target = operator(name)
+    if target is None or name in _LEFT_ALONE:
+        return False
+    is_random = torch.Tag.nondeterministic_seeded in target.tags and target not in OWN
+    return not is_random and (name in _rows() or is_decomposed(name))
+
+
+def model_of_primitives(segment: Segment) -> ModelProto:
+    """The model of a segment whose ops are rows.
+
+    Raises:
+        ValueError: one is not, or not in this use.
+    """
+    w, values = Writer(), {}
+    for i, (number, kind) in enumerate(segment.inputs):
+        values[number] = Tensor(f"value_{i}", kind.dtype, kind.shape)
+        if numel(kind.shape) == 0:
+            values[number] = w.constant(torch.empty(kind.shape, dtype=DTYPES[kind.dtype]))
+    for op in segment.ops:
+        for i, made in enumerate(_written(w, op, values)):
+            if made is not None:
+                values[op.first + i] = made
+    inputs = [(f"value_{i}", kind) for i, (_, kind) in enumerate(segment.inputs)]
+    outputs = []
+    for i, (number, kind) in enumerate(segment.outputs):
+        if numel(kind.shape):
+            outputs.append((f"result_{i}", kind))
+            w.nodes.append(helper.make_node("Identity", [values[number].name], [f"result_{i}"]))
+    if w.facts or not outputs:  # a model has results
+        outputs.append((HOLDS, Type("b8", ())))
+        facts = dict.fromkeys(w.facts or [w.number(True, "b8")])
+        fact = functools.reduce(lambda a, b: w.op("And", a, b), facts)
+        w.nodes.append(helper.make_node("Identity", [fact.name], [HOLDS]))
+    return _model(w, inputs, outputs)
+
+
+def _written(w: Writer, op: Op, values: dict[int, Tensor]) -> list[Tensor | None]:
+    """Results of an op; those of no elements are constants."""
+
+    def given(arg: Any) -> Any:
+        if isinstance(arg, list):
+            return [given(item) for item in arg]
+        return values[arg.number] if isinstance(arg, Value) else arg
+
+    row = _table().get(op.name)
+    if row is None:
+        raise ValueError(f"{op.name} is not written as ONNX")
+    types = tuple(kind for kind in op.types)
+    if not any(numel(kind.shape) for kind in types) and not op.name.startswith(_MAY_RAISE):
+        return [w.filled(0, kind) for kind in types]
+    made = row(w, types, *map(given, op.args))
+    results = list(made) if isinstance(made, list | tuple) else [made]
+    for result, kind in zip(results, types, strict=True):
+        if result and (result.dtype, result.shape) != (kind.dtype, kind.shape):
+            raise ValueError(f"{op.name} is written as {result}, and not {kind}")
+    return results
+
+
+def _model(
+    w: Writer, inputs: Iterable[tuple[str, Type]], outputs: Iterable[tuple[str, Type]]
+) -> ModelProto:
+    """Without what no result needs."""
+    outputs = list(outputs)
+    needed, nodes = {name for name, _ in outputs}, []
+    for node in reversed(w.nodes):
+        if needed.intersection(node.output):
+            needed.update(node.input)
+            nodes.append(node)
+    graph = helper.make_graph(
+        nodes[::-1],
+        "segment",
+        [_info(name, kind) for name, kind in inputs if name in needed],
+        [_info(name, kind) for name, kind in outputs],
+        [proto for name, proto in w.initializers.items() if name in needed],
+    )
+    opset = helper.make_opsetid("", OPSET)
+    return helper.make_model(graph, opset_imports=[opset], ir_version=FORMAT)
+
+
+def _info(name: str, kind: Type) -> ValueInfoProto:
+    return helper.make_tensor_value_info(name, ELEMENTS[kind.dtype], list(kind.shape))
