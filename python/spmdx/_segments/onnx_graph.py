@@ -24,10 +24,31 @@ from spmdx._segments.primitive import is_decomposed, primitive_segment
 from spmdx._segments.segment import DTYPES, Op, Segment, Type, Value
 
 HOLDS = "holds"  # the result that is false where PyTorch's kernels would raise
+# The oldest operators that have all but BitCast, and the format of their files; those with BitCast.
 OPSET, FORMAT = 20, 10
+OPSET_OF_BITS, FORMAT_OF_BITS = 26, 13
 # Ops that raise, or say where an error is, even if they have no elements.
 _MAY_RAISE = ("aten.index", "aten.gather", "aten._unsafe_index", "aten.scatter")
-_LEFT_ALONE: tuple[str, ...] = ("aten.as_strided",)
+# Views by strides, which are others here; what PyTorch is more exact in, or gives other infinite
+# numbers or zeros for; what ends in functions that ONNX does not have, or in what no decomposition says.
+_LEFT_ALONE = (
+    *(
+        "aten.as_strided",
+        "aten.copysign",
+        "aten.hardsigmoid_backward",
+        "aten.logit_backward",
+        "aten.soft_margin_loss",
+    ),
+    *("aten.lgamma", "aten.mvlgamma", "aten.digamma", "aten.polygamma", "aten.igamma"),
+    *("aten.erfinv", "aten.i0", "aten.nextafter", "aten.frexp", "aten.special_bessel"),
+    *("aten.special_erfcx", "aten.special_i", "aten.special_log_ndtr", "aten.special_ndtri"),
+    *("aten.special_spherical_bessel_j0", "aten.special_zeta", "aten.special_modified"),
+    *("aten.bucketize", "aten.isin", "aten.take", "aten.adaptive_max_pool"),
+    *("aten.diagonal_backward", "aten.diagonal_scatter", "aten._upsample_bicubic2d_aa"),
+    *("aten._upsample_bilinear2d_aa", "aten._upsample_lanczos2d_aa", "aten.linspace.Scalar_T"),
+    *("aten.linspace.Tensor", "aten.bitwise_left_shift", "aten.bitwise_right_shift", "aten.gcd"),
+    "aten.lcm",
+)
 
 
 def onnx_model(segment: Segment, check: Callable[[ModelProto], object]) -> ModelProto:
@@ -67,7 +88,7 @@ def _rows() -> frozenset[str]:
 
 def _is_taken(name: str) -> bool:
     target = operator(name)
-    if target is None or name in _LEFT_ALONE:
+    if target is None or name.startswith(_LEFT_ALONE):
         return False
     is_random = torch.Tag.nondeterministic_seeded in target.tags and target not in OWN
     return not is_random and (name in _rows() or is_decomposed(name))
@@ -141,8 +162,10 @@ def _model(
         [_info(name, kind) for name, kind in outputs],
         [proto for name, proto in w.initializers.items() if name in needed],
     )
-    opset = helper.make_opsetid("", OPSET)
-    return helper.make_model(graph, opset_imports=[opset], ir_version=FORMAT)
+    has_bits = any(node.op_type == "BitCast" for node in nodes)
+    opset = helper.make_opsetid("", OPSET_OF_BITS if has_bits else OPSET)
+    form = FORMAT_OF_BITS if has_bits else FORMAT
+    return helper.make_model(graph, opset_imports=[opset], ir_version=form)
 
 
 def _info(name: str, kind: Type) -> ValueInfoProto:

@@ -120,8 +120,8 @@ def _sign(w: Writer, types: Types, a: Tensor) -> Tensor:
 def _truncated(w: Writer, types: Types, a: Tensor) -> Tensor:
     if not a.is_float:
         return a
-    is_negative = w.compare("Less", a, w.number(0.0, a.dtype))
-    return w.where(is_negative, w.op("Ceil", a), w.op("Floor", a))
+    is_positive = w.compare("Greater", a, w.number(0.0, a.dtype))
+    return w.where(is_positive, w.op("Floor", a), w.op("Ceil", a))
 
 
 def _absolute(w: Writer, types: Types, a: Tensor) -> Tensor:
@@ -160,16 +160,11 @@ def _is_nan(w: Writer, types: Types, a: Tensor) -> Tensor:
 
 
 def _sign_bit(w: Writer, types: Types, a: Tensor) -> Tensor:
-    if a.is_float:
-        refuse("no node says the sign of NaN")
+    """That of NaN as well."""
     if a.dtype in ("b8", "u8"):
         return w.filled(False, types[0])
-    return w.compare("Less", a, w.number(0, a.dtype))
-
-
-def _shifted(w: Writer, types: Types, a: Any, b: Any) -> Tensor:
-    refuse("integers with a sign are not shifted")
-    return a
+    bits = w.bits(a) if a.is_float else a
+    return w.cast(w.compare("Less", bits, w.number(0, bits.dtype)), types[0].dtype)
 
 
 def _negated(w: Writer, types: Types, a: Tensor) -> Tensor:
@@ -198,4 +193,3 @@ def add(table: Table) -> None:
     table["prims.pow"], table["prims.rsqrt"] = _power, _root_below
     table["prims.isfinite"], table["aten.isnan"] = _is_finite, _is_nan
     table["prims.signbit"] = _sign_bit
-    table["prims.shift_left"] = table["prims.shift_right_arithmetic"] = _shifted

@@ -10,6 +10,7 @@ from typing import Any
 import torch
 
 from spmdx._segments.onnx_rows.elementwise import Types, operand
+from spmdx._segments.onnx_rows.reductions import computed
 from spmdx._segments.onnx_rows.writer import Table, Tensor, Writer, numel, refuse
 
 
@@ -80,16 +81,17 @@ def _index_put(
     of = _indexing(w, a, indices)
     if not of.at:
         refuse("no dim is indexed")
-    lain = w.transpose(a, of.first)
+    dtype = a.dtype
+    lain = w.transpose(computed(w, a) if accumulate else a, of.first)
     shape = [*of.at[0].shape, *lain.shape[len(of.at) :]]
     if numel(shape) == 0:
         return a
-    seen = w.expand(w.cast(values, a.dtype), [shape[d] for d in of.back])
+    seen = w.expand(w.cast(values, lain.dtype), [shape[d] for d in of.back])
     given = w.transpose(seen, [of.back.index(d) for d in range(len(of.back))])
     how = "add" if accumulate else "none"
     told = [lain, _together(w, of.at), given]
-    (made,) = w.many("ScatterND", told, [(a.dtype, lain.shape)], reduction=how)
-    return w.transpose(made, [of.first.index(d) for d in range(len(of.first))])
+    (made,) = w.many("ScatterND", told, [(lain.dtype, lain.shape)], reduction=how)
+    return w.transpose(w.cast(made, dtype), [of.first.index(d) for d in range(len(of.first))])
 
 
 def _require_places(w: Writer, index: Tensor) -> Tensor:
@@ -99,28 +101,30 @@ def _require_places(w: Writer, index: Tensor) -> Tensor:
     return whole
 
 
+def _of_a_dim(w: Writer, a: Tensor) -> Tensor:
+    return a if a.shape else w.reshape(a, [1])
+
+
 def _gathered(w: Writer, types: Types, a: Tensor, dim: int, index: Tensor, *_: Any) -> Tensor:
-    if not a.shape or not index.shape:
-        refuse("a scalar has no dim")
-    at = _require_places(w, index)
+    a, at = _of_a_dim(w, a), _of_a_dim(w, _require_places(w, index))
     axis = dim % len(a.shape)
-    return w.many("GatherElements", [a, at], [(a.dtype, index.shape)], axis=axis)[0]
+    (made,) = w.many("GatherElements", [a, at], [(a.dtype, at.shape)], axis=axis)
+    return w.reshape(made, types[0].shape)
 
 
 def _scattered(how: str) -> Any:
     def row(w: Writer, types: Types, a: Tensor, dim: int, index: Tensor, source: Any) -> Tensor:
-        if not a.shape or not index.shape:
-            refuse("a scalar has no dim")
         if not index.size:
             return a
-        at = _require_places(w, index)
-        if isinstance(source, Tensor) and source.shape:
-            given = w.slice(w.cast(source, a.dtype), [0] * len(index.shape), index.shape)
-        else:
-            given = w.expand(operand(w, source, a.dtype), index.shape)
-        axis = dim % len(a.shape)
-        kind = (a.dtype, a.shape)
-        return w.many("ScatterElements", [a, at, given], [kind], axis=axis, reduction=how)[0]
+        whole, at = _of_a_dim(w, a), _of_a_dim(w, _require_places(w, index))
+        whole = computed(w, whole) if how == "add" else whole
+        given = operand(w, source, whole.dtype)
+        if given.shape:
+            given = w.slice(given, [0] * len(at.shape), at.shape)
+        told = [whole, at, w.expand(given, at.shape)]
+        kind, axis = (whole.dtype, whole.shape), dim % len(whole.shape)
+        (made,) = w.many("ScatterElements", told, [kind], axis=axis, reduction=how)
+        return w.cast(w.reshape(made, a.shape), a.dtype)
 
     return row
 

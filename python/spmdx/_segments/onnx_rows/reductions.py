@@ -165,9 +165,20 @@ def _softmax(kind: str) -> Any:
         if not a.shape:
             wide = w.reshape(w.cast(a, types[0].dtype), [1])
             return w.reshape(w.one(kind, [wide], [1], axis=0), ())
-        return w.one(kind, [w.cast(a, types[0].dtype)], a.shape, axis=dim % len(a.shape))
+        wide, dim = w.cast(a, types[0].dtype), dim % len(a.shape)
+        if kind == "LogSoftmax" and wide.dtype == "f64":
+            return _log_softmax(w, wide, dim)
+        return w.one(kind, [wide], a.shape, axis=dim)
 
     return row
+
+
+def _log_softmax(w: Writer, a: Tensor, dim: int) -> Tensor:
+    """By its parts, as the kernel of f64 loses the NaN that is made of infinities."""
+    kept = [1 if d == dim else size for d, size in enumerate(a.shape)]
+    off = w.op("Sub", a, w.reshape(extreme(w, a, [dim], "Max"), kept))
+    total = w.reduce("ReduceSum", w.op("Exp", off), [dim])
+    return w.op("Sub", off, w.reshape(w.op("Log", total), kept))
 
 
 def _sorted(w: Writer, types: Types, a: Tensor, dim: int = -1, descending: bool = False) -> Any:

@@ -104,6 +104,10 @@ def _filled(place: int) -> Any:
     return row
 
 
+def _copied(w: Writer, types: Types, a: Tensor, source: Tensor, *_: Any) -> Tensor:
+    return w.expand(w.cast(source, types[0].dtype), types[0].shape)
+
+
 def _zeros(w: Writer, types: Types, *_: Any) -> Tensor:
     return w.filled(0, types[0])
 
@@ -151,5 +155,5 @@ def add(table: Table) -> None:
     for name in ("aten.full_like", "aten.full", "prims.full", "prims.full_like"):
         table[name] = _filled(1)
     table["prims.scalar_tensor"] = table["aten.scalar_tensor"] = _filled(0)
-    table["prims.iota"] = _counted
+    table["prims.iota"], table["aten.copy"] = _counted, _copied
     table["aten.as_strided"] = table["prims.as_strided"] = _strided

@@ -181,7 +181,7 @@ class Writer:
         return given
 
     def where(self, holds: Tensor, a: Tensor, b: Tensor) -> Tensor:
-        """Of two tensors one by one."""
+        """Of two tensors one by one. ONNX Runtime makes 0 of a -0 of the first."""
         shape = torch.broadcast_shapes(holds.shape, a.shape, b.shape)
         condition, first, second = self.narrowed((holds, a, b), shape)
         dtype = self.computed("Where", a.dtype)
@@ -194,6 +194,11 @@ class Writer:
 
     def is_infinite(self, a: Tensor, **signs: int) -> Tensor:
         return self.many("IsInf", [a], [("b8", a.shape)], **signs)[0]
+
+    def bits(self, a: Tensor) -> Tensor:
+        """Of floats, as an integer of as many."""
+        to = {"f64": "i64", "f32": "i32"}.get(a.dtype, "i16")
+        return self.many("BitCast", [a], [(to, a.shape)], to=ELEMENTS[to])[0]
 
     def cast(self, a: Tensor, dtype: str) -> Tensor:
         """The same numbers in another dtype."""
@@ -208,7 +213,8 @@ class Writer:
         """A tensor whose numbers are known."""
         dtype = next(name for name, each in DTYPES.items() if each == of.dtype)
         shape = tuple(of.shape)
-        data = of.detach().contiguous().reshape(-1).view(torch.uint8).numpy().tobytes()
+        dense = torch.empty(shape, dtype=of.dtype).copy_(of)
+        data = dense.reshape(-1).view(torch.uint8).numpy().tobytes()
         name = self._constants.setdefault((dtype, shape, data), f"c{len(self._constants)}")
         if name not in self.initializers:
             proto = TensorProto(name=name, data_type=ELEMENTS[dtype], dims=shape, raw_data=data)
