@@ -30,15 +30,11 @@ OPSET_OF_BITS, FORMAT_OF_BITS = 26, 13
 # Ops that raise, or say where an error is, even if they have no elements.
 _MAY_RAISE = ("aten.index", "aten.gather", "aten._unsafe_index", "aten.scatter")
 # Views by strides, which are others here; what PyTorch is more exact in, or gives other infinite
-# numbers or zeros for; what ends in functions that ONNX does not have, or in what no decomposition says.
+# numbers or zeros for; what ends in functions that ONNX does not have, or in what no decomposition
+# says.
 _LEFT_ALONE = (
-    *(
-        "aten.as_strided",
-        "aten.copysign",
-        "aten.hardsigmoid_backward",
-        "aten.logit_backward",
-        "aten.soft_margin_loss",
-    ),
+    *("aten.as_strided", "aten.copysign", "aten.hardsigmoid_backward", "aten.logit_backward"),
+    "aten.soft_margin_loss",
     *("aten.lgamma", "aten.mvlgamma", "aten.digamma", "aten.polygamma", "aten.igamma"),
     *("aten.erfinv", "aten.i0", "aten.nextafter", "aten.frexp", "aten.special_bessel"),
     *("aten.special_erfcx", "aten.special_i", "aten.special_log_ndtr", "aten.special_ndtri"),

@@ -136,8 +136,8 @@ def _divisors(
             counts.append(end - start if counts_pads else inside)
         lists.append(torch.tensor(counts, dtype=torch.float64))
     found = lists[0]
-    for counts in lists[1:]:
-        found = found.unsqueeze(-1) * counts
+    for each in lists[1:]:
+        found = found.unsqueeze(-1) * each
     return float(found.flatten()[0]) if bool((found == found.flatten()[0]).all()) else found
 
 
