@@ -19,6 +19,7 @@
 #include "sharding/notation.h"
 #include "sharding/reshard/reshard.h"
 #include "sharding/topology_file.h"
+#include "tools/write_hls.h"
 
 namespace spmdx {
 namespace {
@@ -31,6 +32,8 @@ constexpr const char* kUsage =
     "       spmdx-opt --rules                                          list the ops that have a rule\n"
     "       spmdx-opt --rule FILE|-                                    print the rule of every node\n"
     "       spmdx-opt --reshard 'mesh(a=2, b=4)' 'f32[8@a, 4]' 'f32[8, 4@a]'\n"
+    "       spmdx-opt --hls FOLDER FILE|- [NUMBER]                     write a project of C++ for high-level "
+    "synthesis\n"
     "Any of them with --topology NAME|FILE: costs are those of this topology, not of in-process.\n"
     "The first with --memory-limit BYTES: of a device, under which values are computed anew.\n";
 
@@ -291,6 +294,8 @@ int run(Words words) {
   if (words == Words{"--help"}) return std::cout << kUsage, 0;
   if (words.size() == 2 && words[0] == "--rule") return show_rules_of(words[1]);
   if (words.size() == 4 && words[0] == "--reshard") return show_reshard(words[1], words[2], words[3], options.topology);
+  if ((words.size() == 3 || words.size() == 4) && words[0] == "--hls")
+    return write_hls(read_all(words[2]), words[1], words.size() == 4 ? words[3] : "float");
   return run_passes(words, options);
 }
 
