@@ -32,6 +32,7 @@ constexpr const char* kUsage =
     "       spmdx-opt --rules                                          list the ops that have a rule\n"
     "       spmdx-opt --rule FILE|-                                    print the rule of every node\n"
     "       spmdx-opt --reshard 'mesh(a=2, b=4)' 'f32[8@a, 4]' 'f32[8, 4@a]'\n"
+    "       spmdx-opt --hls-ops                                        list the ops that are written for it\n"
     "       spmdx-opt --hls FOLDER FILE|- [NUMBER]                     write a project of C++ for high-level "
     "synthesis\n"
     "Any of them with --topology NAME|FILE: costs are those of this topology, not of in-process.\n"
@@ -291,6 +292,7 @@ int run(Words words) {
   options.memory_limit = take_memory_limit(words);
   if (words == Words{"--passes"}) return list_passes();
   if (words == Words{"--rules"}) return list_rules();
+  if (words == Words{"--hls-ops"}) return list_hls_ops();
   if (words == Words{"--help"}) return std::cout << kUsage, 0;
   if (words.size() == 2 && words[0] == "--rule") return show_rules_of(words[1]);
   if (words.size() == 4 && words[0] == "--reshard") return show_reshard(words[1], words[2], words[3], options.topology);

@@ -31,4 +31,9 @@ int write_hls(const std::string& text, const std::string& folder, const std::str
   return 0;
 }
 
+int list_hls_ops() {
+  for (const std::string& op : ops_of_hls()) std::cout << op << "\n";
+  return 0;
+}
+
 }  // namespace spmdx

@@ -7,5 +7,6 @@ namespace spmdx {
 
 // Of graph text. Inputs of which the folder has a file constant0.bin, constant1.bin … (f64) are constants.
 int write_hls(const std::string& text, const std::string& folder, const std::string& number);
+int list_hls_ops();
 
 }  // namespace spmdx

@@ -1,0 +1,105 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Segments of modules, for compilers that are asked for one program and not for plans."""
+
+from collections.abc import Sequence
+from typing import Any
+
+import torch
+from torch.fx import Node
+
+from spmdx._segments.segment import DTYPES, Op, Segment, Type, Value
+
+_NAMES = {dtype: name for name, dtype in DTYPES.items()}
+
+
+def segment_of(
+    module: torch.nn.Module, examples: Sequence[torch.Tensor]
+) -> tuple[Segment, dict[int, torch.Tensor]]:
+    """What a module does with tensors like these.
+
+    Args:
+        module: it is traced as it is: call ``eval()`` before.
+        examples: tensors that it is called with.
+
+    Returns:
+        A segment whose inputs are these tensors, then the module's parameters and buffers; and
+        those, by their numbers.
+
+    Raises:
+        ValueError: an op has an argument that segments have not.
+
+    Example:
+        >>> import spmdx, torch
+        >>> segment, kept = spmdx.compilers.segment_of(torch.nn.Linear(2, 3), [torch.ones(1, 2)])
+        >>> sorted(kept)
+        [1, 2]
+    """
+    from torch.fx.experimental.proxy_tensor import make_fx
+
+    kept = {**dict(module.named_parameters()), **dict(module.named_buffers())}
+    count = len(examples)
+
+    def run(*tensors: torch.Tensor) -> Any:
+        state = dict(zip(kept, tensors[count:], strict=True))
+        return torch.func.functional_call(module, state, tensors[:count])
+
+    with torch.no_grad():
+        graph = make_fx(run)(*examples, *kept.values()).graph
+    constants = {count + i: tensor.detach() for i, tensor in enumerate(kept.values())}
+    return _segment(graph), constants
+
+
+def _segment(graph: torch.fx.Graph) -> Segment:
+    graph.eliminate_dead_code()
+    numbers: dict[Node, int] = {}
+    inputs: list[tuple[int, Type]] = []
+    ops: list[Op] = []
+    count = 0
+    for node in graph.nodes:
+        if node.op == "placeholder":
+            numbers[node] = count
+            inputs.append((count, _types(node)[0]))
+            count += 1
+        elif node.op == "call_function" and not hasattr(node.target, "_schema"):  # getitem
+            numbers[node] = numbers[node.args[0]] + node.args[1]
+        elif node.op == "call_function":
+            numbers[node] = count
+            ops.append(Op(_name(node), tuple(_args(node, numbers)), count, _types(node)))
+            count += len(ops[-1].types)
+        elif node.op != "output":
+            raise ValueError(f"the module has a {node.op}. Expected ops of tensors")
+    (given,) = graph.output_node().args
+    outputs = given if isinstance(given, list | tuple) else (given,)
+    results = tuple((numbers[one], _types(one)[0]) for one in outputs)
+    return Segment("", tuple(inputs), 0, tuple(ops), results)
+
+
+def _types(node: Node) -> tuple[Type, ...]:
+    value = node.meta["val"]
+    values = value if isinstance(value, list | tuple) else [value]
+    return tuple(
+        Type(_NAMES[v.dtype], tuple(v.shape)) if isinstance(v, torch.Tensor) else Type("unknown", ())
+        for v in values
+    )
+
+
+def _name(node: Node) -> str:
+    schema: Any = node.target._schema  # type: ignore[union-attr]
+    name: str = schema.name.replace("::", ".")
+    return f"{name}.{schema.overload_name}" if schema.overload_name else name
+
+
+def _args(node: Node, numbers: dict[Node, int]) -> list[Any]:
+    def arg(given: Any) -> Any:
+        if isinstance(given, Node):
+            return Value(numbers[given])
+        if isinstance(given, list | tuple):
+            return [arg(item) for item in given]
+        return None if isinstance(given, torch.device | torch.layout) else given
+
+    schema: Any = node.target._schema  # type: ignore[union-attr]
+    args = []
+    for i, argument in enumerate(schema.arguments):
+        default = argument.default_value if argument.has_default_value() else None
+        args.append(arg(node.args[i] if i < len(node.args) else node.kwargs.get(argument.name, default)))
+    return args
