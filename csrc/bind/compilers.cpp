@@ -12,6 +12,7 @@
 #include "bridge/python/source.h"
 #include "bridge/python/warnings.h"
 #include "bridge/recorder/engine.h"
+#include "emit/hls.h"
 #include "emit/stablehlo.h"
 #include "graph/text.h"
 
@@ -116,6 +117,30 @@ void deliver(QueuedCompiler& compiler, const std::string& text, const py::object
   compiler.deliver(text, std::move(kernel), "", compile_ns);
 }
 
+// Files by their names, and the estimate.
+py::dict hls_row(const HlsProject& project) {
+  py::list stages;
+  for (const emit::hls::StageEstimate& stage : project.estimate.stages)
+    stages.append(py::make_tuple(stage.name, stage.cycles, stage.end));
+  const emit::hls::Resources& all = project.estimate.resources;
+  return py::dict("files"_a = project.files, "report"_a = project.report, "stages"_a = stages,
+                  "latency"_a = project.estimate.latency, "interval"_a = project.estimate.interval, "dsp"_a = all.dsp,
+                  "bram18"_a = all.bram18, "lut"_a = all.lut, "ff"_a = all.ff);
+}
+
+py::dict hls(const std::string& text, const std::string& number, int64_t unroll,
+             const std::map<int64_t, std::vector<double>>& constants) {
+  HlsProject project;
+  {
+    const py::gil_scoped_release no_gil;
+    emit::hls::HlsOptions options;
+    options.number = emit::hls::number_named(number);
+    options.unroll = unroll;
+    project = hls_project(parse_graph(text), constants, options);
+  }
+  return hls_row(project);
+}
+
 }  // namespace
 
 void bind_compilers(py::module_& m) {
@@ -146,6 +171,8 @@ void bind_compilers(py::module_& m) {
       py::call_guard<py::gil_scoped_release>());
   m.def("segment_row", [](const std::string& text) { return segment_row(parse_graph(text)); }, py::arg("text"));
   m.def("ops_of_stablehlo", &ops_of_stablehlo, py::call_guard<py::gil_scoped_release>());
+  m.def("hls_project", &hls, py::arg("text"), py::arg("number"), py::arg("unroll"), py::arg("constants"));
+  m.def("ops_of_hls", &ops_of_hls, py::call_guard<py::gil_scoped_release>());
   m.def("warn_later", &bridge::warn_later, py::arg("message"), py::call_guard<py::gil_scoped_release>());
   m.def("warn_of_events", &bridge::warn_of_events, py::call_guard<py::gil_scoped_release>());
   m.def("ask_compiler", [] { bridge::engine().ask_compiler(); }, py::call_guard<py::gil_scoped_release>());

@@ -33,7 +33,7 @@ constexpr const char* kUsage =
     "       spmdx-opt --rule FILE|-                                    print the rule of every node\n"
     "       spmdx-opt --reshard 'mesh(a=2, b=4)' 'f32[8@a, 4]' 'f32[8, 4@a]'\n"
     "       spmdx-opt --hls-ops                                        list the ops that are written for it\n"
-    "       spmdx-opt --hls FOLDER FILE|- [NUMBER]                     write a project of C++ for high-level "
+    "       spmdx-opt --hls FOLDER FILE|- [NUMBER] [UNROLL]            write a project of C++ for high-level "
     "synthesis\n"
     "Any of them with --topology NAME|FILE: costs are those of this topology, not of in-process.\n"
     "The first with --memory-limit BYTES: of a device, under which values are computed anew.\n";
@@ -296,8 +296,9 @@ int run(Words words) {
   if (words == Words{"--help"}) return std::cout << kUsage, 0;
   if (words.size() == 2 && words[0] == "--rule") return show_rules_of(words[1]);
   if (words.size() == 4 && words[0] == "--reshard") return show_reshard(words[1], words[2], words[3], options.topology);
-  if ((words.size() == 3 || words.size() == 4) && words[0] == "--hls")
-    return write_hls(read_all(words[2]), words[1], words.size() == 4 ? words[3] : "float");
+  if (words.size() >= 3 && words.size() <= 5 && words[0] == "--hls")
+    return write_hls(read_all(words[2]), words[1], words.size() > 3 ? words[3] : "float",
+                     words.size() > 4 ? std::max(1, std::atoi(words[4].c_str())) : 4);
   return run_passes(words, options);
 }
 

@@ -12,7 +12,7 @@
 
 namespace spmdx {
 
-int write_hls(const std::string& text, const std::string& folder, const std::string& number) {
+int write_hls(const std::string& text, const std::string& folder, const std::string& number, int64_t unroll) {
   const Graph graph = parse_graph(text);
   std::map<int64_t, std::vector<double>> constants;
   for (size_t i = 0; i < graph.inputs.size(); ++i) {
@@ -24,6 +24,7 @@ int write_hls(const std::string& text, const std::string& folder, const std::str
   }
   emit::hls::HlsOptions options;
   options.number = emit::hls::number_named(number);
+  options.unroll = unroll;
   const HlsProject project = hls_project(graph, constants, options);
   std::filesystem::create_directories(folder + "/data");
   for (const auto& [name, content] : project.files) std::ofstream(folder + "/" + name) << content;

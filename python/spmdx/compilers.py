@@ -4,13 +4,17 @@
 from spmdx._segments.ahead import AheadReport, AheadRow, compile_ahead
 from spmdx._segments.compiler import Compiler, NotTaken
 from spmdx._segments.graph_module import graph_module
+from spmdx._segments.hls import Hls, HlsProject, hls_project
 from spmdx._segments.in_force import get_compiler, installed, set_compiler, wait
 from spmdx._segments.segment import Op, Param, Segment, Type, Value
+from spmdx._segments.traced import segment_of
 
 __all__ = [
     "AheadReport",
     "AheadRow",
     "Compiler",
+    "Hls",
+    "HlsProject",
     "NotTaken",
     "Op",
     "Param",
@@ -20,7 +24,9 @@ __all__ = [
     "compile_ahead",
     "get_compiler",
     "graph_module",
+    "hls_project",
     "installed",
+    "segment_of",
     "set_compiler",
     "wait",
 ]

@@ -105,9 +105,9 @@ Resources memory(int64_t count, int64_t bits) {
 }
 
 int64_t interval_of(const Nest& nest, const Number& number) {
-  if (!nest.carries) return nest.least_interval;
+  if (!nest.carries) return 1;
   const int64_t latency = std::max<int64_t>(1, cost_of(*nest.carries, number).latency);
-  return std::max(nest.least_interval, (latency + nest.distance - 1) / nest.distance);
+  return (latency + nest.distance - 1) / nest.distance;
 }
 
 // Two cycles to read and write; operators follow each other, as in a chain, though some may run side by side.

@@ -95,6 +95,13 @@ std::vector<double> elements(const Design& design, const Operand& of) {
 std::vector<uint32_t> reads(const Stage& stage) { return of_nests(stage, &Nest::reads); }
 std::vector<uint32_t> writes(const Stage& stage) { return of_nests(stage, &Nest::writes); }
 
+bool holds_all(const Design& design, const Uses& uses, uint32_t stream) {
+  int64_t count = 0;
+  for (const uint32_t other : writes(design.stages[design.streams[stream].stage]))
+    count += !uses.of_stream[other].empty();
+  return count > 1;
+}
+
 Uses uses(const Design& design) {
   Uses found{std::vector<std::vector<uint32_t>>(design.streams.size()), std::vector<bool>(design.stages.size())};
   for (size_t s = design.stages.size(); s-- > 0;) {

@@ -49,7 +49,6 @@ struct Nest {
   // An element is put together with what it was by this operator, and is so again after so many iterations.
   std::optional<Operator> carries = std::nullopt;
   int64_t distance = 1;
-  int64_t least_interval = 1;           // where memory has fewer ports than an iteration needs
   std::vector<uint32_t> reads = {}, writes = {};  // streams
 };
 
@@ -124,6 +123,9 @@ struct Uses {
   std::vector<bool> is_alive;                    // stages
 };
 Uses uses(const Design& design);
+// Whether a stream has room for all that is ever in it: a stage that writes several never waits for one of them, so
+// that no ring of stages that wait for each other comes about. Those of stages that spread a stream have it as well.
+bool holds_all(const Design& design, const Uses& uses, uint32_t stream);
 std::vector<uint32_t> reads(const Stage& stage);  // each once, in the order of nests
 std::vector<uint32_t> writes(const Stage& stage);
 

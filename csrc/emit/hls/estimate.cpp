@@ -95,15 +95,16 @@ Resources of_stage(const Design& design, const Stage& stage) {
   return found;
 }
 
-// Streams that hold all their elements, those of one stage that writes several; others have two places.
+// Those that do not hold all their elements have two places.
 Resources of_streams(const Design& design, const Uses& uses) {
   Resources found;
   for (uint32_t s = 0; s < design.streams.size(); ++s) {
     const auto readers = static_cast<int64_t>(uses.of_stream[s].size());
     if (readers == 0) continue;
     const int64_t bits = bits_of(design.streams[s].elem, design.options.number);
-    found += memory(2, bits);
-    if (readers > 1) found += memory(numel(design.streams[s].shape), bits) * readers;
+    const Resources all = memory(numel(design.streams[s].shape), bits);
+    found += holds_all(design, uses, s) ? all : memory(2, bits);
+    if (readers > 1) found += all * readers;
   }
   return found;
 }

@@ -17,18 +17,10 @@ std::string interface_text(const Port& port) {
          " depth=" + std::to_string(numel(port.shape)) + "\n" + pragma + "s_axilite port=" + name + "\n";
 }
 
-// A stage that writes several streams never waits for one of them: each holds all that is ever in it. Hence no ring of
-// stages that wait for each other comes about.
 std::string stream_text(const Design& design, uint32_t stream, const std::string& name, bool holds_all) {
   const std::string depth = std::to_string(holds_all ? std::max<int64_t>(2, numel(design.streams[stream].shape)) : 2);
   return "  hls::stream<" + std::string(type_text(design.streams[stream].elem)) + "> " + name + "(\"" + name +
          "\");\n#pragma HLS STREAM variable=" + name + " depth=" + depth + "\n";
-}
-
-size_t read_writes(const Uses& uses, const Stage& stage) {
-  size_t count = 0;
-  for (const uint32_t stream : writes(stage)) count += !uses.of_stream[stream].empty();
-  return count;
 }
 
 std::string streams_text(const Design& design, const Uses& uses) {
@@ -37,7 +29,7 @@ std::string streams_text(const Design& design, const Uses& uses) {
     const size_t readers = uses.of_stream[s].size();
     if (readers == 0) continue;
     const std::string name = "s" + std::to_string(s);
-    text += stream_text(design, s, name, read_writes(uses, design.stages[design.streams[s].stage]) > 1);
+    text += stream_text(design, s, name, holds_all(design, uses, s));
     for (size_t k = 0; readers > 1 && k < readers; ++k)
       text += stream_text(design, s, name + "_" + std::to_string(k), true);
   }

@@ -10,6 +10,7 @@ import threading
 import spmdx._C as _C
 from spmdx._segments.background import Background
 from spmdx._segments.compiler import Compiler
+from spmdx._segments.hls import Hls
 from spmdx._segments.inductor import Inductor
 from spmdx._segments.iree import Iree
 from spmdx._segments.onnxruntime import OnnxRuntime
@@ -18,7 +19,9 @@ from spmdx._world import hardware, processes
 from spmdx.errors import ShardingError, naming
 
 GROUP = "spmdx.compilers"
-_OWN: dict[str, type[Compiler]] = {each.name: each for each in (Inductor, Iree, OnnxRuntime, Xla)}
+_OWN: dict[str, type[Compiler]] = {
+    each.name: each for each in (Hls, Inductor, Iree, OnnxRuntime, Xla)
+}
 _lock = threading.Lock()
 _background: Background | None = None
 _owner = os.getpid()

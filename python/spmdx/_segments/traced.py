@@ -55,6 +55,7 @@ def _segment(graph: torch.fx.Graph) -> Segment:
     inputs: list[tuple[int, Type]] = []
     ops: list[Op] = []
     count = 0
+    node: Any
     for node in graph.nodes:
         if node.op == "placeholder":
             numbers[node] = count
@@ -68,7 +69,7 @@ def _segment(graph: torch.fx.Graph) -> Segment:
             count += len(ops[-1].types)
         elif node.op != "output":
             raise ValueError(f"the module has a {node.op}. Expected ops of tensors")
-    (given,) = graph.output_node().args
+    given: Any = graph.output_node().args[0]
     outputs = given if isinstance(given, list | tuple) else (given,)
     results = tuple((numbers[one], _types(one)[0]) for one in outputs)
     return Segment("", tuple(inputs), 0, tuple(ops), results)
@@ -76,11 +77,13 @@ def _segment(graph: torch.fx.Graph) -> Segment:
 
 def _types(node: Node) -> tuple[Type, ...]:
     value = node.meta["val"]
-    values = value if isinstance(value, list | tuple) else [value]
-    return tuple(
-        Type(_NAMES[v.dtype], tuple(v.shape)) if isinstance(v, torch.Tensor) else Type("unknown", ())
-        for v in values
-    )
+    return tuple(map(_type, value if isinstance(value, list | tuple) else [value]))
+
+
+def _type(value: Any) -> Type:
+    if not isinstance(value, torch.Tensor):
+        return Type("unknown", ())
+    return Type(_NAMES[value.dtype], tuple(value.shape))
 
 
 def _name(node: Node) -> str:
@@ -98,8 +101,9 @@ def _args(node: Node, numbers: dict[Node, int]) -> list[Any]:
         return None if isinstance(given, torch.device | torch.layout) else given
 
     schema: Any = node.target._schema  # type: ignore[union-attr]
-    args = []
-    for i, argument in enumerate(schema.arguments):
-        default = argument.default_value if argument.has_default_value() else None
-        args.append(arg(node.args[i] if i < len(node.args) else node.kwargs.get(argument.name, default)))
-    return args
+    named = dict(zip((argument.name for argument in schema.arguments), node.args, strict=False))
+    return [arg({**named, **node.kwargs}.get(a.name, _default(a))) for a in schema.arguments]
+
+
+def _default(argument: Any) -> Any:
+    return argument.default_value if argument.has_default_value() else None

@@ -69,7 +69,7 @@ std::string makefile_text(const Design& design) {
          "error "
          "that is none.\nCXXFLAGS ?= -O1\nLIMIT ?= " +
          limit +
-         "\nFLAGS = $(CXXFLAGS) -std=c++17 -Wall -Wno-unknown-pragmas -Wno-unused-variable\n\nrun: "
+         "\nFLAGS = $(CXXFLAGS) -std=c++17 -Wall -Wno-unknown-pragmas -Wno-unused\n\nrun: "
          "testbench\n\t./testbench "
          "$(LIMIT)\ntestbench: testbench.cpp top.cpp $(wildcard *.h)\n\t$(CXX) $(FLAGS) -o $@ testbench.cpp "
          "top.cpp\nlibsegment.so: entry.cpp top.cpp $(wildcard *.h)\n\t$(CXX) $(FLAGS) -fPIC -shared -o $@ entry.cpp "

@@ -25,7 +25,8 @@ std::vector<Operand> pair(Site& site) {
   return {site.in(0, elem, site.shape()), site.in(1, elem, site.shape())};
 }
 
-// Which operand is all that is left of the op, since the other one changes nothing: 1 of a product, 0 of a sum. −1: none.
+// Which operand is all that is left of the op, since the other one changes nothing: 1 of a product, 0 of a sum. −1:
+// none.
 int neutral(const std::string& sign, const std::vector<Operand>& in) {
   const auto is = [&](size_t i, double number) { return in[i].kind == Operand::Kind::splat && in[i].splat == number; };
   if (sign == "*") return is(1, 1) ? 0 : is(0, 1) ? 1 : -1;

@@ -26,9 +26,9 @@ std::vector<Operand> product(Site& site, const Sizes& of) {
   Nest adds{{of.inner, parts}, {}, {Operator::multiply, Operator::add}};
   const std::string row =
       of.batch == 1 ? "i0" : "(r / " + number_text(of.rows) + " * " + number_text(of.inner) + " + i0)";
+  const std::string at = parts == 1 ? row : row + " * " + number_text(parts) + " + i1";
   adds.lines = {{"if (i1 == 0) x = " + read_text(a.number) + ";"},
-                {"sums[u][i1] = (i0 == 0 ? acc_t(0) : sums[u][i1]) + x * " + right + "[u][" + row + " * " +
-                 number_text(parts) + " + i1];"}};
+                {"sums[u][i1] = (i0 == 0 ? acc_t(0) : sums[u][i1]) + x * " + right + "[u][" + at + "];"}};
   adds.lanes = lanes;
   adds.lanes_from = 1;
   adds.carries = Operator::add;
