@@ -164,8 +164,7 @@ void bind_compilers(py::module_& m) {
              return rows;
            })
       .def("waiting", &QueuedCompiler::waiting, py::call_guard<py::gil_scoped_release>())
-      .def("stop", &QueuedCompiler::stop, py::call_guard<py::gil_scoped_release>())
-      .def("stopped", &QueuedCompiler::stopped, py::call_guard<py::gil_scoped_release>());
+      .def("stop", &QueuedCompiler::stop, py::call_guard<py::gil_scoped_release>());
   m.def(
       "stablehlo", [](const std::string& text) { return stablehlo(parse_graph(text)); }, py::arg("text"),
       py::call_guard<py::gil_scoped_release>());

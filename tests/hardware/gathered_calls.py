@@ -13,7 +13,7 @@ import spmdx
 import torch
 from calls_by_hand import calls_by_hand
 from cases import NAMES, Case, arguments_of, aten_op, case_of, name_of
-from spmdx._segments.worker import overloads
+from spmdx._compiling.worker import overloads
 from torch.testing._internal.common_methods_invocations import op_db
 from torch.testing._internal.common_modules import module_db
 from torch.utils import _pytree as pytree

@@ -16,7 +16,7 @@ sys.path[:0] = [str(HERE), str(HERE.parent / "python" / "helpers")]
 import torch  # noqa: E402
 from battery import Battery  # noqa: E402
 from gathered_calls import kept  # noqa: E402
-from spmdx._segments.in_force import _OWN, GROUP  # noqa: E402
+from spmdx._compiling.in_force import _OWN, GROUP  # noqa: E402
 from spmdx.compilers import Compiler, installed  # noqa: E402
 
 

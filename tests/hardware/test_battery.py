@@ -7,7 +7,7 @@ from battery import NOT_CLAIMED, REFUSED, RIGHT, WRONG, Battery
 from broken_compilers import IsRight
 from compilers_of_tests import OpByOp
 from gathered_calls import gathered, is_possible, is_random, known
-from spmdx._segments.inductor import Inductor
+from spmdx._targets.inductor import Inductor
 
 SAMPLE = (
     *("aten.add.Tensor", "aten.mul.Tensor", "aten.mul.Scalar", "aten.add.Scalar", "aten.neg"),

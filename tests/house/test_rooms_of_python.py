@@ -29,6 +29,9 @@ ROOMS = [
     "_modules",
     "_program",
     "_segments",
+    "_targets.onnx_rows",
+    "_targets",
+    "_compiling",
     "_machine",
     "_pipelines",
     "_rules",
@@ -75,8 +78,8 @@ PUBLIC = {
     "torch_xla",
 }
 MOST = 15  # modules of a room
-# Imported where they are needed, since they import torch.distributed.checkpoint, or rich.
-LATE = {"_checkpoint.format.metadata", "_report.drawing"}
+# Imported where they are needed, since they import torch.distributed.checkpoint, rich, or onnx.
+LATE = {"_checkpoint.format.metadata", "_report.drawing", "_targets.onnx_graph"}
 
 
 def name_of(path: pathlib.Path) -> str:

@@ -142,9 +142,4 @@ void QueuedCompiler::stop() {
   delivered_.notify_all();
 }
 
-bool QueuedCompiler::stopped() const {
-  const std::lock_guard lock(mutex_);
-  return stopped_;
-}
-
 }  // namespace spmdx::bridge

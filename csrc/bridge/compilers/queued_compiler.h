@@ -63,7 +63,6 @@ class QueuedCompiler final : public Compiler {
   std::vector<LeftCall> left() const;
   int64_t waiting() const;  // how many were not delivered
   void stop();
-  bool stopped() const;
 
  private:
   struct Entry {

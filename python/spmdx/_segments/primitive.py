@@ -255,7 +255,7 @@ def _as_part(module: GraphModule, of: _Numbered, wanted: list[int], count: int) 
         elif node.op != "output":
             raise ValueError(f"its decomposition has a {node.op}")
     results: list[int | None] = [None] * count
-    (outputs,) = module.graph.output_node().args
+    outputs: Any = module.graph.output_node().args[0]
     for place, output in zip(wanted, outputs, strict=True):
         (found,), kind = _types(output), of.op.types[place]
         if found.shape != kind.shape:
@@ -297,8 +297,9 @@ def _type_text(kind: Type) -> str:
 
 def _call(node: Node, numbers: dict[Node, int]) -> Op:
     target: Any = node.target
+    whole: Any = node.args[0] if node.args else None
     schema = target._schema
-    if schema.name.endswith("::as_strided") and not node.args[0].meta["val"].is_contiguous():
+    if schema.name.endswith("::as_strided") and not whole.meta["val"].is_contiguous():
         raise ValueError("its decomposition depends on strides")
     name = schema.name.replace("::", ".")
     if schema.overload_name:

@@ -11,8 +11,8 @@ from spmdx import errors
 from spmdx._base import logs, progress
 from spmdx._checkpoint import protocol
 from spmdx._compile import backend
+from spmdx._compiling import in_force
 from spmdx._machine.in_use import set_topology
-from spmdx._segments import in_force
 from spmdx._start import settings
 from spmdx._world import hardware, processes
 

@@ -4,7 +4,7 @@
 import sys
 
 import pytest
-from spmdx._segments import pjrt
+from spmdx._targets import pjrt
 from stablehlo_texts import matmul, tensor_type, unary
 
 pytest.importorskip("jaxlib")

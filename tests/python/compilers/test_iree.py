@@ -9,7 +9,7 @@ import threading
 
 import pytest
 import torch
-from spmdx._segments import iree
+from spmdx._targets import iree
 from stablehlo_texts import (
     NAMES,
     SHAPES,
@@ -174,6 +174,7 @@ def test_a_text_that_is_none_is_an_error():
 def test_damaged_modules_are_not_loaded(damage, tmp_path):
     program = iree.compile_for(unary("stablehlo.tanh", PLAIN), "cpu:host")
     (tmp_path / "segment.vmfb").write_bytes(damage(program))
+    (tmp_path / "segment.mlir").write_text(unary("stablehlo.tanh", PLAIN))
     with pytest.raises((ValueError, RuntimeError)):
         iree.Iree().load(segment_of(1), tmp_path)
 
@@ -190,7 +191,7 @@ def test_other_targets_are_an_error():
 
 def test_the_version_names_the_packages_and_imports_nothing():
     code = (
-        "import sys, spmdx; from spmdx._segments.iree import Iree; print(Iree().version()); "
+        "import sys, spmdx; from spmdx._targets.iree import Iree; print(Iree().version()); "
         "assert 'iree' not in sys.modules"
     )
     said = subprocess.run([sys.executable, "-c", code], check=True, capture_output=True, text=True)
@@ -206,7 +207,7 @@ def test_without_the_packages_it_says_what_to_install(package, monkeypatch):
 
 def test_a_program_that_ends_with_results_says_nothing():
     code = (
-        "import torch; from spmdx._segments import iree; "
+        "import torch; from spmdx._targets import iree; "
         f"program = iree.compile_for({unary('stablehlo.tanh', PLAIN)!r}, 'cpu:host'); "
         "kept = iree.loaded(program, 1)([torch.ones(4, 8)]); kept[0].add_(1)"
     )

@@ -8,8 +8,8 @@ import threading
 
 import pytest
 import torch
-from spmdx._segments.onnxruntime import OnnxRuntime
 from spmdx._segments.segment import DTYPES, Op, Param, Segment, Type, Value
+from spmdx._targets.onnxruntime import OnnxRuntime
 from spmdx.compilers import NotTaken
 from stablehlo_texts import SHAPES, odd, overlap, some
 
@@ -234,7 +234,7 @@ def test_without_the_packages_it_says_what_to_install(package, monkeypatch):
 
 def test_the_version_names_the_packages_and_imports_nothing():
     code = (
-        "import sys, spmdx; from spmdx._segments.onnxruntime import OnnxRuntime; "
+        "import sys, spmdx; from spmdx._targets.onnxruntime import OnnxRuntime; "
         "print(OnnxRuntime().version()); assert not {'onnx', 'onnxruntime'} & set(sys.modules)"
     )
     said = subprocess.run([sys.executable, "-c", code], check=True, capture_output=True, text=True)

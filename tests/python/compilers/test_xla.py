@@ -8,7 +8,7 @@ import threading
 
 import pytest
 import torch
-from spmdx._segments import xla
+from spmdx._targets import xla
 from stablehlo_texts import (
     NAMES,
     SHAPES,
@@ -24,7 +24,7 @@ from stablehlo_texts import (
 )
 
 pytest.importorskip("jaxlib")
-from spmdx._segments import pjrt  # noqa: E402
+from spmdx._targets import pjrt  # noqa: E402
 
 PLAIN = tensor_type((4, 8))
 
@@ -166,7 +166,7 @@ def test_damaged_programs_are_not_loaded(damage, tmp_path):
 
 def test_the_version_names_the_library_and_imports_nothing():
     code = (
-        "import sys, spmdx; from spmdx._segments.xla import Xla; print(Xla().version()); "
+        "import sys, spmdx; from spmdx._targets.xla import Xla; print(Xla().version()); "
         "assert not {'jaxlib', 'jax'} & set(sys.modules)"
     )
     said = subprocess.run([sys.executable, "-c", code], check=True, capture_output=True, text=True)
@@ -182,7 +182,7 @@ def test_without_the_library_it_says_what_to_install(monkeypatch):
 
 def test_a_program_that_ends_with_results_says_nothing():
     code = (
-        "import torch; from spmdx._segments import pjrt; "
+        "import torch; from spmdx._targets import pjrt; "
         f"run = pjrt.loaded(pjrt.compiled({unary('stablehlo.tanh', PLAIN)!r})); "
         "kept = run([torch.ones(4, 8)]); kept[0].add_(1)"
     )

@@ -9,7 +9,10 @@ import torch
 from onnx import ModelProto, ValueInfoProto, helper
 
 from spmdx._segments.graph_module import operator
-from spmdx._segments.onnx_rows import (
+from spmdx._segments.own_decompositions import OWN
+from spmdx._segments.primitive import is_decomposed, primitive_segment
+from spmdx._segments.segment import DTYPES, Op, Segment, Type, Value
+from spmdx._targets.onnx_rows import (
     elementwise,
     indexing,
     products,
@@ -18,10 +21,7 @@ from spmdx._segments.onnx_rows import (
     special,
     windows,
 )
-from spmdx._segments.onnx_rows.writer import ELEMENTS, Table, Tensor, Writer, numel
-from spmdx._segments.own_decompositions import OWN
-from spmdx._segments.primitive import is_decomposed, primitive_segment
-from spmdx._segments.segment import DTYPES, Op, Segment, Type, Value
+from spmdx._targets.onnx_rows.writer import ELEMENTS, Table, Tensor, Writer, numel
 
 HOLDS = "holds"  # the result that is false where PyTorch's kernels would raise
 # The oldest operators that have all but BitCast, and the format of their files; those with BitCast.

@@ -8,13 +8,13 @@ import os
 import threading
 
 import spmdx._C as _C
-from spmdx._segments.background import Background
+from spmdx._compiling.background import Background
 from spmdx._segments.compiler import Compiler
-from spmdx._segments.hls import Hls
-from spmdx._segments.inductor import Inductor
-from spmdx._segments.iree import Iree
-from spmdx._segments.onnxruntime import OnnxRuntime
-from spmdx._segments.xla import Xla
+from spmdx._targets.hls import Hls
+from spmdx._targets.inductor import Inductor
+from spmdx._targets.iree import Iree
+from spmdx._targets.onnxruntime import OnnxRuntime
+from spmdx._targets.xla import Xla
 from spmdx._world import hardware, processes
 from spmdx.errors import ShardingError, naming
 

@@ -9,9 +9,9 @@ from typing import Any
 
 import torch
 
-from spmdx._segments.onnx_rows.elementwise import Types, operand
-from spmdx._segments.onnx_rows.reductions import computed
-from spmdx._segments.onnx_rows.writer import Table, Tensor, Writer, numel, refuse
+from spmdx._targets.onnx_rows.elementwise import Types, operand
+from spmdx._targets.onnx_rows.reductions import computed
+from spmdx._targets.onnx_rows.writer import Table, Tensor, Writer, numel, refuse
 
 
 @dataclasses.dataclass(frozen=True)

@@ -6,9 +6,9 @@ from typing import Any
 
 import torch
 
-from spmdx._segments.onnx_rows.elementwise import Types
-from spmdx._segments.onnx_rows.writer import Table, Tensor, Writer, dims_of, numel, refuse
 from spmdx._segments.segment import DTYPES
+from spmdx._targets.onnx_rows.elementwise import Types
+from spmdx._targets.onnx_rows.writer import Table, Tensor, Writer, dims_of, numel, refuse
 
 _RESHAPES = (
     *("prims.reshape", "prims.collapse_view", "prims.split_dim", "prims.squeeze", "aten.view"),

@@ -16,7 +16,7 @@ from spmdx._segments.graph_module import OPS_WITH_PARAMS
 from spmdx._segments.machine import processor, version_of
 from spmdx._segments.operands import aligned, apart, ready
 from spmdx._segments.segment import Segment
-from spmdx._segments.stablehlo import ops_taken, raising, results_of, stablehlo_text
+from spmdx._targets.stablehlo import ops_taken, raising, results_of, stablehlo_text
 
 _PROGRAM, _TEXT = "segment.vmfb", "segment.mlir"
 _DLPACK_CPU = 1  # kDLCPU

@@ -9,10 +9,10 @@ from typing import Any
 
 import torch
 
-from spmdx._segments.onnx_rows.elementwise import Types
-from spmdx._segments.onnx_rows.reductions import computed
-from spmdx._segments.onnx_rows.writer import Table, Tensor, Writer, numel, refuse
 from spmdx._segments.segment import DTYPES, Type
+from spmdx._targets.onnx_rows.elementwise import Types
+from spmdx._targets.onnx_rows.reductions import computed
+from spmdx._targets.onnx_rows.writer import Table, Tensor, Writer, numel, refuse
 
 _MOST = 128  # places of a window
 

@@ -8,9 +8,9 @@ import dataclasses
 from collections.abc import Sequence
 from typing import Any
 
-from spmdx._segments.onnx_rows.elementwise import Types
-from spmdx._segments.onnx_rows.reductions import computed, summed
-from spmdx._segments.onnx_rows.writer import Table, Tensor, Writer, refuse
+from spmdx._targets.onnx_rows.elementwise import Types
+from spmdx._targets.onnx_rows.reductions import computed, summed
+from spmdx._targets.onnx_rows.writer import Table, Tensor, Writer, refuse
 
 
 @dataclasses.dataclass(frozen=True)

@@ -6,11 +6,11 @@ import time
 from typing import Any
 
 import spmdx._C as _C
-from spmdx._segments import cache
+from spmdx._compiling import cache
+from spmdx._compiling.worker_process import CompilerFailed, WorkerProcess
 from spmdx._segments.compiler import Compiler, NotTaken
 from spmdx._segments.one_line import of_error, one_line
 from spmdx._segments.segment import Segment
-from spmdx._segments.worker_process import CompilerFailed, WorkerProcess
 
 _TO_END = 10.0  # seconds
 

@@ -92,7 +92,7 @@ class OnnxRuntime(Compiler):
                 f"this onnxruntime has no {found.name}. Install it: pip install {found.package}"
             )
         _require_onnx()
-        from spmdx._segments.onnx_graph import ops_taken
+        from spmdx._targets.onnx_graph import ops_taken
 
         return ops_taken(known)
 
@@ -100,7 +100,7 @@ class OnnxRuntime(Compiler):
         """A model, and what the runtime made of it."""
         import onnx
 
-        from spmdx._segments.onnx_graph import onnx_model
+        from spmdx._targets.onnx_graph import onnx_model
 
         model = onnx_model(segment, lambda alone: self._session(alone.SerializeToString()))
         onnx.checker.check_model(model)
@@ -144,7 +144,7 @@ class _Program:
     """A session with the names that tensors have in it."""
 
     def __init__(self, session: Any, segment: Segment) -> None:
-        from spmdx._segments.onnx_graph import ELEMENTS, HOLDS
+        from spmdx._targets.onnx_graph import ELEMENTS, HOLDS
 
         self._session = session
         self._native = session._sess

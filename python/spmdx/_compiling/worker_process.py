@@ -72,7 +72,7 @@ class WorkerProcess:
             environment.pop(name, None)  # it is no process of the program
         environment.setdefault("TORCHINDUCTOR_COMPILE_THREADS", "1")
         self._process = subprocess.Popen(
-            [sys.executable, "-m", "spmdx._segments.worker"],
+            [sys.executable, "-m", "spmdx._compiling.worker"],
             stdin=subprocess.PIPE,
             stdout=subprocess.PIPE,
             stderr=self._said,

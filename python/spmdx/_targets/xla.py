@@ -6,12 +6,12 @@ from collections.abc import Iterable, Sequence
 
 import torch
 
-from spmdx._segments import pjrt
 from spmdx._segments.compiler import Compiler, Runs
 from spmdx._segments.graph_module import OPS_WITH_PARAMS
 from spmdx._segments.machine import processor, version_of
 from spmdx._segments.segment import Segment
-from spmdx._segments.stablehlo import ops_taken, raising, stablehlo_text
+from spmdx._targets import pjrt
+from spmdx._targets.stablehlo import ops_taken, raising, stablehlo_text
 
 _PROGRAM, _TEXT = "segment.xla", "segment.mlir"
 

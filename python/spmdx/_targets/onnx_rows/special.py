@@ -4,8 +4,8 @@
 import math
 from typing import Any
 
-from spmdx._segments.onnx_rows.elementwise import Types, pair
-from spmdx._segments.onnx_rows.writer import Table, Tensor, Writer
+from spmdx._targets.onnx_rows.elementwise import Types, pair
+from spmdx._targets.onnx_rows.writer import Table, Tensor, Writer
 
 # Of the logarithm of erfc(z) · exp(z²) / t by powers of t = 1 / (1 + z / 2), for z of 0 or more.
 # Source: W. H. Press et al., Numerical Recipes, 2nd edition, section 6.2: within 1.2e-7 everywhere.

@@ -10,11 +10,11 @@ from typing import TYPE_CHECKING
 import torch
 
 from spmdx._report.cells import Drawn
-from spmdx._segments import iree, pjrt
 from spmdx._segments.compiler import NotTaken
 from spmdx._segments.one_line import of_error
 from spmdx._segments.segment import DTYPES, Segment, Type
-from spmdx._segments.stablehlo import stablehlo_text
+from spmdx._targets import iree, pjrt
+from spmdx._targets.stablehlo import stablehlo_text
 from spmdx.errors import ShardingError, naming
 
 if TYPE_CHECKING:

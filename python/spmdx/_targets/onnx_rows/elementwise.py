@@ -3,8 +3,8 @@
 
 from typing import Any
 
-from spmdx._segments.onnx_rows.writer import Table, Tensor, Writer, refuse
 from spmdx._segments.segment import Type
+from spmdx._targets.onnx_rows.writer import Table, Tensor, Writer, refuse
 
 Types = tuple[Type, ...]
 _LEAST = {"i8": -(2**7), "i16": -(2**15), "i32": -(2**31), "i64": -(2**63)}

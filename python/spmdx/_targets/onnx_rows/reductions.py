@@ -4,9 +4,9 @@
 from collections.abc import Sequence
 from typing import Any
 
-from spmdx._segments.onnx_rows.elementwise import Types
-from spmdx._segments.onnx_rows.writer import SHORT, Table, Tensor, Writer, dims_of, numel, refuse
 from spmdx._segments.segment import Type
+from spmdx._targets.onnx_rows.elementwise import Types
+from spmdx._targets.onnx_rows.writer import SHORT, Table, Tensor, Writer, dims_of, numel, refuse
 
 
 def computed(w: Writer, a: Tensor) -> Tensor:
