@@ -46,9 +46,11 @@ struct Nest {
   std::vector<Operator> ops;  // of one lane
   int64_t lanes = 1;          // times that the lines between `lanes_from` and the end are there, counted by u
   size_t lanes_from = 0;
-  // An element is put together with what it was by this operator, and is so again after so many iterations.
+  // Elements of arrays are put together with what they were by this operator, and are so again after so many
+  // iterations.
   std::optional<Operator> carries = std::nullopt;
   int64_t distance = 1;
+  std::vector<std::string> carried = {};          // the arrays
   std::vector<uint32_t> reads = {}, writes = {};  // streams
 };
 

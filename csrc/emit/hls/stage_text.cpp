@@ -52,6 +52,16 @@ std::string body_text(const Nest& nest, const Uses& uses, const std::string& ind
   return text + (nest.lanes_from > 0 ? indent + "}\n" : "");
 }
 
+// After how many iterations an element is needed again, which the vendor's tool may not see.
+std::string dependence_text(const Nest& nest) {
+  std::string text;
+  for (const std::string& array : nest.carried)
+    if (nest.distance > 1)
+      text += "#pragma HLS DEPENDENCE variable=" + array + " inter RAW distance=" + std::to_string(nest.distance) +
+              " true\n";
+  return text;
+}
+
 std::string nest_text(const Nest& nest, const Uses& uses, const Number& number, std::string indent) {
   const std::string interval = std::to_string(interval_of(nest, number));
   std::string text = indent + "LOOP(" + interval + ", " + std::to_string(depth_of(nest, number)) + ");\n", ends;
@@ -63,7 +73,7 @@ std::string nest_text(const Nest& nest, const Uses& uses, const Number& number, 
     ends = indent + "}\n" + ends;
     indent += "  ";
   }
-  text += "#pragma HLS PIPELINE II=" + interval + "\n" + body_text(nest, uses, indent);
+  text += "#pragma HLS PIPELINE II=" + interval + "\n" + dependence_text(nest) + body_text(nest, uses, indent);
   indent.resize(indent.size() - 2 * trips.size());
   return text + indent + std::string(2 * trips.size(), ' ') + "STEP;\n" + ends + indent + "DRAIN;\n";
 }

@@ -3,6 +3,7 @@
 
 import concurrent.futures
 import dataclasses
+import math
 import re
 import shutil
 import subprocess
@@ -10,7 +11,7 @@ import subprocess
 import pytest
 import spmdx
 import torch
-from hls_networks import NETWORKS, OPS, Ops, of_ops
+from hls_networks import FUNCTIONS, NETWORKS, OPS, Ops, fixed_program, of_ops
 from spmdx.compilers import Hls, NotTaken, hls_project, segment_of
 
 pytestmark = pytest.mark.skipif(
@@ -152,3 +153,15 @@ def test_what_is_not_written_is_refused_by_its_op(tmp_path):
 def test_numbers_that_are_none_are_refused(number, tmp_path):
     with pytest.raises((NotTaken, spmdx.ShardingError), match="is no"):
         project_of(torch.nn.ReLU(), (4,), tmp_path, number=number)
+
+
+def test_fixed_points_are_rounded_and_end_as_told_and_functions_of_them_are_near(tmp_path):
+    """Functions of all numbers that there are: see hls_networks.fixed_program."""
+    project_of(torch.nn.ReLU(), (4,), tmp_path, number="fixed<16,6>")
+    (tmp_path / "test.cpp").write_text(fixed_program())
+    command = ["g++", "-std=c++17", "-O1", "-Wno-unknown-pragmas", "-o", "test", "test.cpp"]
+    subprocess.run(command, cwd=tmp_path, check=True)
+    told = subprocess.run(["./test"], cwd=tmp_path, check=True, capture_output=True, text=True)
+    errors = {name: float(error) for name, error in map(str.split, told.stdout.splitlines())}
+    assert set(errors) == {*FUNCTIONS} and not any(map(math.isnan, errors.values()))
+    assert {name: error for name, error in errors.items() if error > 0.6} == {}

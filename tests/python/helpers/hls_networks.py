@@ -182,3 +182,59 @@ def of_ops():
         torch.rand(4, 6) * 2 + 0.5,
         torch.randint(0, 4, (4, 6), dtype=torch.int32),
     ]
+
+
+# Functions of functions.h, as C++ has them.
+FUNCTIONS = {
+    **{f: f"std::{f}(x)" for f in ("exp", "exp2", "expm1", "log", "log2", "log10", "log1p")},
+    **{f: f"std::{f}(x)" for f in ("sqrt", "tanh", "erf", "erfc", "sin", "cos")},
+    **{f: f"std::{f}(x)" for f in ("floor", "ceil", "trunc")},
+    "rsqrt": "1 / std::sqrt(x)",
+    "round": "std::nearbyint(x)",
+    "abs": "std::fabs(x)",
+}
+
+
+def fixed_program():
+    """C++ that checks own_fixed.h, and tells errors of functions in quanta, over all numbers."""
+    rows = "\n".join(
+        f'  largest("{name}", {name}_of<N>, [](double x) {{ return {of}; }});'
+        for name, of in FUNCTIONS.items()
+    )
+    return _FIXED_PROGRAM.replace("ROWS", rows)
+
+
+_FIXED_PROGRAM = """
+#include <cassert>
+#include <cstdio>
+#include "functions.h"
+typedef ap_fixed<16, 6, AP_RND, AP_SAT> N;
+
+template <class Of, class Known>
+void largest(const char* name, Of of, Known known) {
+  double error = 0;
+  for (int raw = -32768; raw < 32768; ++raw) {
+    double wanted = known(raw / 1024.0);
+    if (wanted != wanted) continue;
+    wanted = std::fmin(std::fmax(wanted, -32.0), 32 - 1 / 1024.0);
+    error = std::fmax(error, 1024 * std::fabs(of(N(raw / 1024.0)).to_double() - wanted));
+  }
+  std::printf("%s %g\\n", name, error);
+}
+
+int main() {
+  typedef ap_fixed<8, 4, AP_RND, AP_SAT> R;
+  typedef ap_fixed<8, 4> T;
+  assert(R(0.03125).to_double() == 0.0625 && R(-0.03125).to_double() == 0);
+  assert(T(0.05).to_double() == 0 && T(-0.05).to_double() == -0.0625);
+  assert(R(9.0).to_double() == 7.9375 && R(-9.0).to_double() == -8);
+  assert(T(9.0).to_double() == -7 && T(-9.0).to_double() == 7);
+  assert(R(R(7.0) + R(7.0)).to_double() == 7.9375 && N(R(7.0) + R(7.0)).to_double() == 14);
+  assert(N(R(0.0625) * R(0.0625)).to_double() == 0.00390625);
+  assert(T(R(1.5) * R(-0.0625)).to_double() == -0.125);
+  assert(N(R(7.0) / R(2.0)).to_double() == 3.5 && N(R(-1.0) / R(3.0)).to_double() == -0.3125);
+  assert(R(-7.5).to_int() == -7 && R(1.5) < 2 && R(1.5) > T(1.4375) && -R(-8) == R(7.0) + 1);
+  assert(divide_of<N>(N(1.0), N(3.0)).to_double() == 341 / 1024.0);
+ROWS
+}
+"""

@@ -10,8 +10,9 @@ const char* const kFunctions = R"(// SPDX-License-Identifier: Apache-2.0
 #include <climits>
 #include <cmath>
 
-#include "top.h"
-
+)"
+                               "#include \"top.h\"\n"
+                               R"(
 // What is beside all other numbers, or is the first and the last of them where there are no infinite ones.
 template <class T>
 struct Ends {
@@ -192,7 +193,7 @@ T exp2_of(T x) {
 }
 template <class T>
 T expm1_of(T x) {
-  return T(exp_of<T>(x) - 1);
+  return T(exp2_of_place<mid_t>(place_t(x * ap_fixed<40, 4>(1.4426950408889634))) - 1);
 }
 inline place_t log2_of_mid(mid_t x) {
   static const Table<log2_at, 1, 2> table;

@@ -12,8 +12,9 @@ const char* const kOwnStream = R"(// SPDX-License-Identifier: Apache-2.0
 #include <cstdlib>
 #include <vector>
 
-#include "cycles.h"
-
+)"
+                               "#include \"cycles.h\"\n"
+                               R"(
 namespace hls {
 
 template <class T>

@@ -11,9 +11,10 @@ const char* const kTestbench = R"(// SPDX-License-Identifier: Apache-2.0
 #include <cstdio>
 #include <cstdlib>
 
-#include "cycles.h"
-#include "top.h"
-
+)"
+                               "#include \"cycles.h\"\n"
+                               "#include \"top.h\"\n"
+                               R"(
 template <class T>
 struct Kept {  // in a file
   typedef float type;

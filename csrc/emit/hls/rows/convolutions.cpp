@@ -71,6 +71,7 @@ Operand convolved(Site& site, const Operand& input, const Operand& weight) {
   adds.lanes_from = adds.lines.size() - 1;
   adds.carries = Operator::add;
   adds.distance = pixels;
+  adds.carried = {"sums"};
   Nest gives{{of.lanes, pixels}, {write_line(out, "sums[i0][i1]")}, {}};
   gives.writes = {out};
   stage.repeated = {std::move(adds), std::move(gives)};

@@ -49,10 +49,11 @@ Pool pool_of(const Site& site, const Operand& a, size_t dims, bool has_dilation)
   return of;
 }
 
-Nest nest_of(const Pool& of, Operator op) {
+Nest nest_of(const Pool& of, Operator op, std::vector<std::string> carried) {
   Nest nest{of.trips(), of.lines, {op}};
   nest.carries = op;
   nest.distance = numel(of.out);
+  nest.carried = std::move(carried);
   return nest;
 }
 
@@ -78,7 +79,7 @@ Row max_pool(size_t dims) {
     const std::string x = held(design, stage, a, "image");
     stage.buffers.push_back({"best", Elem::real, numel(of.out), 1});
     stage.buffers.push_back({"where", Elem::whole, numel(of.out), 1});
-    Nest nest = nest_of(of, Operator::compare);
+    Nest nest = nest_of(of, Operator::compare, {"best", "where"});
     nest.lines.push_back({"const number_t x = inside ? number_t(" + x + "[0][i0 * " + number_text(numel(of.in)) +
                           " + at]) : number_t(least<number_t>());"});
     nest.lines.push_back({"const bool wins = inside && (x > best[0][p] || x != x || where[0][p] < 0);"});
@@ -121,7 +122,7 @@ Row average_pool(size_t dims) {
     Stage stage = stage_of(site);
     const std::string x = held(design, stage, a, "image");
     stage.buffers.push_back({"sums", Elem::wide, numel(of.out), 1});
-    Nest nest = nest_of(of, Operator::add);
+    Nest nest = nest_of(of, Operator::add, {"sums"});
     nest.lines.push_back({"const number_t x = inside ? number_t(" + x + "[0][i0 * " + number_text(numel(of.in)) +
                           " + at]) : number_t(0);"});
     nest.lines.push_back({"const acc_t made = (" + of.first + " ? acc_t(0) : sums[0][p]) + x;"});

@@ -33,6 +33,7 @@ std::vector<Operand> product(Site& site, const Sizes& of) {
   adds.lanes_from = 1;
   adds.carries = Operator::add;
   adds.distance = parts;
+  adds.carried = {"sums"};
   adds.reads = {a.number};
   Nest gives{{parts, lanes}, {write_line(out, "sums[i1][i0]")}, {}};
   gives.writes = {out};

@@ -46,6 +46,7 @@ Nest reading(const Operand& a, Operator op, const Over& of) {
   nest.reads = {a.number};
   nest.carries = op;
   nest.distance = of.distance;
+  nest.carried = {"kept"};
   return nest;
 }
 
@@ -115,6 +116,7 @@ std::vector<Operand> extreme_and_place(Site& site, const Operand& given, size_t 
   Stage stage = stage_of(site);
   stage.buffers = {{"best", elem, of.kept, 1}, {"where", Elem::whole, of.kept, 1}};
   Nest nest = reading(a, Operator::compare, of);
+  nest.carried = {"best", "where"};
   const std::string best = "best" + of.at, sign = is_max ? " > " : " < ";
   nest.lines.push_back(
       {"const bool wins = (" + of.first + ") || (x" + sign + best + ") || (x != x && " + best + " == " + best + ");"});
@@ -161,12 +163,14 @@ std::vector<Operand> variance(Site& site) {
       {"held", a.elem, numel(a.shape), 1}, {"total", Elem::wide, of.kept, 1}, {"kept", Elem::wide, of.kept, 1}};
   const std::string flat = "held[0][" + index_text(a.shape, contiguous(a.shape)) + "]";
   Nest sums = reading(a, Operator::add, of);
+  sums.carried = {"total"};
   sums.lines.push_back({flat + " = x;"});
   sums.lines.push_back({"total" + of.at + " = (" + of.first + " ? acc_t(0) : total" + of.at + ") + x;"});
   stage.once.push_back(std::move(sums));
   Nest squares{a.shape, {}, {Operator::multiply, Operator::add, Operator::multiply, Operator::add, Operator::multiply}};
   squares.carries = Operator::add;
   squares.distance = of.distance;
+  squares.carried = {"kept"};
   squares.lines = {
       {"const number_t off = number_t(" + flat + " - total" + of.at + " * " + literal(Elem::real, 1 / count) + ");"},
       {"const acc_t made = (" + of.first + " ? acc_t(0) : kept" + of.at + ") + off * off;"},
