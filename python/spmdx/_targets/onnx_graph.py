@@ -106,17 +106,35 @@ def model_of_primitives(segment: Segment) -> ModelProto:
             if made is not None:
                 values[op.first + i] = made
     inputs = [(f"value_{i}", kind) for i, (_, kind) in enumerate(segment.inputs)]
-    outputs = []
-    for i, (number, kind) in enumerate(segment.outputs):
-        if numel(kind.shape):
-            outputs.append((f"result_{i}", kind))
-            w.nodes.append(helper.make_node("Identity", [values[number].name], [f"result_{i}"]))
+    outputs = [
+        (f"result_{i}", kind, values[number])
+        for i, (number, kind) in enumerate(segment.outputs)
+        if numel(kind.shape)
+    ]
     if w.facts or not outputs:  # a model has results
-        outputs.append((HOLDS, Type("b8", ())))
         facts = dict.fromkeys(w.facts or [w.number(True, "b8")])
         fact = functools.reduce(lambda a, b: w.op("And", a, b), facts)
-        w.nodes.append(helper.make_node("Identity", [fact.name], [HOLDS]))
-    return _model(w, inputs, outputs)
+        outputs.append((HOLDS, Type("b8", ()), fact))
+    _name(w, [(name, value.name) for name, _, value in outputs])
+    return _model(w, inputs, [(name, kind) for name, kind, _ in outputs])
+
+
+def _name(w: Writer, outputs: Sequence[tuple[str, str]]) -> None:
+    """Have nodes make results by their names; what no node makes, or is there already, is copied.
+
+    Not all by ``Identity``: ONNX Runtime 1.32 loses the name of what it leaves out and fuses.
+    """
+    made = {name for node in w.nodes for name in node.output}
+    names: dict[str, str] = {}
+    for name, value in outputs:
+        if value in made and value not in names:
+            names[value] = name
+    for node in w.nodes:
+        node.input[:] = [names.get(each, each) for each in node.input]
+        node.output[:] = [names.get(each, each) for each in node.output]
+    for name, value in outputs:
+        if names.get(value) != name:
+            w.nodes.append(helper.make_node("Identity", [names.get(value, value)], [name]))
 
 
 def _written(w: Writer, op: Op, values: dict[int, Tensor]) -> list[Tensor | None]:

@@ -105,10 +105,14 @@ class OnnxRuntime(Compiler):
         model = onnx_model(segment, lambda alone: self._session(alone.SerializeToString()))
         onnx.checker.check_model(model)
         (folder / _MODEL).write_bytes(model.SerializeToString())
-        if self.provider == "cpu":
-            self._session(str(folder / _MODEL), optimized=folder / _PROGRAM)
-        else:
+        if self.provider != "cpu":
             self._session(str(folder / _MODEL))
+            return
+        try:
+            self._session(str(folder / _MODEL), optimized=folder / _PROGRAM)
+        except Exception:  # its optimizer makes models of some that it does not take itself
+            (folder / _PROGRAM).write_bytes(model.SerializeToString())
+            self._session(str(folder / _PROGRAM), is_optimized=True)
 
     def load(self, segment: Segment, folder: pathlib.Path) -> Runs:
         """The model, in a session of this process."""

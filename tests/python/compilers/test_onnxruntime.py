@@ -172,7 +172,7 @@ def test_places_that_are_not_there_are_an_error(index, runs):
         segment(kinds, [("aten.gather", (Value(0), 0, Value(1)), (Type("f32", (1,)),))], [2])
     )
     assert run([torch.arange(3.0), torch.tensor([2])])[0].item() == 2
-    with pytest.raises(Exception, match="out of"):
+    with pytest.raises(Exception, match="(?i)out of"):
         run([torch.arange(3.0), torch.tensor([index])])
 
 
