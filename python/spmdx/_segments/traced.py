@@ -22,8 +22,8 @@ def segment_of(
         examples: tensors that it is called with.
 
     Returns:
-        A segment whose inputs are these tensors, then the module's parameters and buffers; and
-        those, by their numbers.
+        A segment whose inputs are these tensors, then the module's parameters and buffers, and
+        whose outputs are all tensors that it returns; and parameters and buffers, by their numbers.
 
     Raises:
         ValueError: an op has an argument that segments have not.
@@ -35,16 +35,17 @@ def segment_of(
         [1, 2]
     """
     from torch.fx.experimental.proxy_tensor import make_fx
+    from torch.utils._pytree import tree_leaves
 
     kept = {**dict(module.named_parameters()), **dict(module.named_buffers())}
     count = len(examples)
 
     def run(*tensors: torch.Tensor) -> Any:
         state = dict(zip(kept, tensors[count:], strict=True))
-        return torch.func.functional_call(module, state, tensors[:count])
+        return tree_leaves(torch.func.functional_call(module, state, tensors[:count]))
 
     with torch.no_grad():
-        graph = make_fx(run)(*examples, *kept.values()).graph
+        graph = make_fx(torch.func.functionalize(run))(*examples, *kept.values()).graph
     constants = {count + i: tensor.detach() for i, tensor in enumerate(kept.values())}
     return _segment(graph), constants
 
@@ -69,8 +70,7 @@ def _segment(graph: torch.fx.Graph) -> Segment:
             count += len(ops[-1].types)
         elif node.op != "output":
             raise ValueError(f"the module has a {node.op}. Expected ops of tensors")
-    given: Any = graph.output_node().args[0]
-    outputs = given if isinstance(given, list | tuple) else (given,)
+    outputs: Any = graph.output_node().args[0]
     results = tuple((numbers[one], _types(one)[0]) for one in outputs)
     return Segment("", tuple(inputs), 0, tuple(ops), results)
 

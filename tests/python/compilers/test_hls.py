@@ -71,7 +71,8 @@ def test_networks_give_what_pytorch_does_in_the_cycles_foreseen(name, tmp_path):
 
 @pytest.mark.parametrize("number", ["float", "fixed<24,8>"])
 def test_ops_give_what_pytorch_does(number, tmp_path):
-    _, (made,) = built(Ops(OPS), of_ops(), tmp_path, [number])
+    (project,), (made,) = built(Ops(OPS), of_ops(), tmp_path, [number])
+    assert abs(project.latency - made.latency) <= 0.1 * made.latency
     limit = 1e-5 if number == "float" else QUANTA * FIXED[number]
     errors = dict(zip(OPS, made.errors, strict=True))
     assert {name: error for name, error in errors.items() if not error <= limit} == {}
@@ -91,6 +92,24 @@ def test_kernels_give_what_pytorch_does(tmp_path):
     module = torch.nn.Sequential(torch.nn.Linear(6, 8), torch.nn.GELU(), torch.nn.Softmax(-1))
     (found,), expected = as_compiled(module, [torch.randn(5, 6)], tmp_path / "kernel")
     torch.testing.assert_close(found, expected)
+
+
+def test_weights_may_come_as_well(tmp_path):
+    torch.manual_seed(0)
+    module, shape = NETWORKS["images, largest"][0](), NETWORKS["images, largest"][1]
+    (found,), expected = as_compiled(module, [torch.randn(shape)], tmp_path / "kernel")
+    torch.testing.assert_close(found, expected)
+
+
+def test_modules_that_write_to_their_tensors_and_return_many(tmp_path):
+    class Writes(torch.nn.Module):
+        def forward(self, x):
+            y = x * 2
+            y[:, 0] += 1
+            return y, {"sum": y.sum()}
+
+    found, (y, rest) = as_compiled(Writes(), [torch.randn(3, 4)], tmp_path / "kernel")
+    torch.testing.assert_close(tuple(found), (y, rest["sum"]))
 
 
 def test_truth_values_come_and_go(tmp_path):

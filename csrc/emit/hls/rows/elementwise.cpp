@@ -86,8 +86,7 @@ std::vector<Operand> chosen(Site& site) {
   })};
 }
 
-std::vector<Operand> converted(Site& site) {
-  const Operand a = site.tensor(0);
+std::vector<Operand> as_result(Site& site, const Operand& a) {
   const Elem to = site.elem();
   if (a.elem == to || (is_real(a.elem) && is_real(to))) return {a};
   if (a.kind == Operand::Kind::splat) {
@@ -102,6 +101,9 @@ std::vector<Operand> converted(Site& site) {
   if (is_real(a.elem)) return {made(site, to, {a}, round, [](const Texts& in) { return "whole_of(" + in[0] + ")"; })};
   return {made(site, to, {a}, round, [](const Texts& in) { return "int(" + in[0] + ")"; })};
 }
+
+std::vector<Operand> converted(Site& site) { return as_result(site, site.tensor(0)); }
+std::vector<Operand> copied(Site& site) { return as_result(site, site.in(1, site.elem(), site.shape())); }
 
 std::vector<Operand> reciprocal(Site& site) {
   return {made(site, site.elem(), {site.tensor(0)}, {Operator::divide},
@@ -165,6 +167,7 @@ void add_elementwise(Table& table) {
   table["prims.neg"] = unary("-", Operator::add);
   table["prims.where"] = chosen;
   table["prims.convert_element_type"] = converted;
+  table["aten.copy"] = copied;
   table["prims.reciprocal"] = reciprocal;
   table["prims.pow"] = power;
   table["prims.iota"] = counted;
