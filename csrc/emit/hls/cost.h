@@ -2,7 +2,8 @@
 // Cost: what operators and arrays take of an FPGA.
 // Source: floats as Vivado HLS names and counts its cores for 7 series at 10 ns (fadd_32ns_32ns_32_5_full_dsp: 5 steps,
 // 2 DSP …), as its public reports and tutorials show them; fixed points by widths of a DSP48 (25 × 18 bits), UG479, and
-// of a block RAM of 18 Kbit, UG473. They were taken from memory of these, not measured.
+// of a block RAM of 18 Kbit, UG473. Steps of fadd, fmul, fdiv, fexp and fcmp are in those names; other figures are
+// rough, and were never measured.
 #pragma once
 #include "emit/hls/design.h"
 
