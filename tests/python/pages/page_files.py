@@ -46,6 +46,9 @@ def put_in(page: str, root: pathlib.Path, folder: pathlib.Path) -> list[str]:
     return sorted(changed)
 
 
+TOOL = ("csrc/tools/spmdx_opt.cpp", "csrc/tools/write_hls.cpp")  # spmdx-opt
+
+
 def build(
     folder: pathlib.Path,
     root: pathlib.Path,

@@ -22,7 +22,7 @@ def built(page, root, tmp_path_factory):
 
 @pytest.fixture(scope="module")
 def tool(built, root, spmdx_opt):
-    return page_files.build(built[0], root, spmdx_opt, "csrc/tools/spmdx_opt.cpp")
+    return page_files.build(built[0], root, spmdx_opt, *page_files.TOOL)
 
 
 def test_a_collective_is_four_files(built, root):

@@ -20,7 +20,7 @@ def test_the_three_files_of_the_page_make_a_rule(page, root, spmdx_opt, tmp_path
     graph, expected = (tmp_path / golden).read_text().split("// -----\n")
     known = page_files.run(spmdx_opt, "--rule", "-", text=graph)
     assert "fallback" in known, "the page's op has a row: choose another"
-    tool = page_files.build(tmp_path, root, spmdx_opt, "csrc/tools/spmdx_opt.cpp")
+    tool = page_files.build(tmp_path, root, spmdx_opt, *page_files.TOOL)
     assert page_files.run(tool, "--rule", "-", text=graph) == expected
 
 

@@ -12,7 +12,7 @@ def built(root, spmdx_opt, tmp_path_factory):
     """The folder of the page's files, their paths, and the spmdx-opt with its pass."""
     folder = tmp_path_factory.mktemp("pass")
     paths = page_files.put_in((root / "docs/add_a_pass.md").read_text(), root, folder)
-    return folder, paths, page_files.build(folder, root, spmdx_opt, "csrc/tools/spmdx_opt.cpp")
+    return folder, paths, page_files.build(folder, root, spmdx_opt, *page_files.TOOL)
 
 
 def test_a_pass_is_five_files(built, root):

@@ -30,7 +30,7 @@ def test_the_row_and_the_text_test_of_the_page_fit(page, root, spmdx_opt, tmp_pa
     graph, expected = (tmp_path / golden).read_text().split("// -----\n")
     known = page_files.run(spmdx_opt, "--rule", "-", text=graph)
     assert "fallback" in known, "the page's op has a row: choose another"
-    tool = page_files.build(tmp_path, root, spmdx_opt, "csrc/tools/spmdx_opt.cpp")
+    tool = page_files.build(tmp_path, root, spmdx_opt, *page_files.TOOL)
     assert page_files.run(tool, "--rule", "-", text=graph) == expected
 
 

@@ -49,7 +49,7 @@ def test_an_op_of_our_own_is_six_files(built, root):
 
 def test_the_text_test_of_the_page_holds(built, root, spmdx_opt):
     folder, _ = built
-    tool = page_files.build(folder, root, spmdx_opt, "csrc/tools/spmdx_opt.cpp")
+    tool = page_files.build(folder, root, spmdx_opt, *page_files.TOOL)
     graph, expected = (folder / GOLDEN).read_text().split("// -----\n")
     assert page_files.run(tool, "--pass", "expand", "-", text=graph) == expected
     plan = page_files.run(tool, "--compile", "--verify", "-", text=graph)
