@@ -7,6 +7,7 @@ from battery import NOT_CLAIMED, REFUSED, RIGHT, WRONG, Battery
 from broken_compilers import IsRight
 from compilers_of_tests import OpByOp
 from gathered_calls import gathered, is_possible, is_random, known
+from spmdx._compiling.in_force import _OWN
 from spmdx._targets.inductor import Inductor
 
 SAMPLE = (
@@ -22,6 +23,11 @@ FEW = (
     *("aten.clamp", "aten.repeat", "aten.index_select", "aten.maximum", "aten.logsumexp"),
     *("aten.var.correction", "aten.cumsum", "aten.div.Tensor", "aten.sub.Tensor", "aten.lt.Scalar"),
     *("aten.addcmul", "aten.addcdiv", "aten.lerp.Scalar", "aten.silu", "aten.erf", "aten.flip"),
+)
+MORE = (
+    *("aten.exp", "aten.log", "aten.sqrt", "aten.abs", "aten.minimum", "aten.le.Tensor"),
+    *("aten.eq.Tensor", "aten.permute", "aten.view", "aten.slice.Tensor", "aten.select.int"),
+    *("aten.tanh", "aten.floor", "aten.expand", "aten.reciprocal", "aten.log1p", "aten.sin"),
 )
 # Which of the checks finds a compiler that is broken, and what it says.
 FOUND = {
@@ -120,3 +126,21 @@ def test_inductor_stands_it(calls):
     assert report.failures() == [] and len(report.claimed) > 35 and not report.unreached
     chains = battery.of_chains(battery.claims().claimed)
     assert [row.state for row in chains] == [RIGHT] * 4, chains
+
+
+@pytest.mark.parametrize(("name", "least"), [("xla", 300), ("onnxruntime", 300)])
+def test_those_that_take_most_ops_stand_it(calls, name, least):
+    pytest.importorskip("jaxlib" if name == "xla" else name)
+    report = Battery(_OWN[name](), calls, most=1).run(dtypes=["f32"])
+    assert not [row for row in report.rows if row.state == WRONG]
+    assert len([op for op in report.claimed if report.state(op) == RIGHT]) >= least
+
+
+def test_hls_and_iree_stand_it(calls):
+    for name, ops in (("hls", FEW + MORE), ("iree", FEW)):
+        if name == "iree":
+            pytest.importorskip("iree.compiler")
+        report = Battery(_OWN[name](), calls, most=1, batch=16).run(ops, ["f32"])
+        assert not [row for row in report.rows if row.state == WRONG], name
+        right = {row.op for row in report.rows if row.state == RIGHT}  # in sizes that it takes
+        assert len(right) >= 30, name

@@ -180,13 +180,18 @@ class Hls(Compiler):
         lock = threading.Lock()
 
         def run(tensors: list[torch.Tensor]) -> list[torch.Tensor]:
-            given = [tensor.detach().resolve_neg().contiguous() for tensor in tensors]
-            made = [torch.empty(shape, dtype=dtype) for shape, dtype in kinds]
+            given = [_in_own(tensor.detach().resolve_neg()) for tensor in tensors]
+            made = [_in_own(torch.empty(shape, dtype=dtype)) for shape, dtype in kinds]
             with lock:
                 function(_addresses(given), _addresses(made))
-            return made
+            return [result.to(dtype) for result, (_, dtype) in zip(made, kinds, strict=True)]
 
         return run
+
+
+def _in_own(tensor: torch.Tensor) -> torch.Tensor:
+    """As a kernel has it: floats are f32, those that stand for numbers of Python as well."""
+    return (tensor.float() if tensor.is_floating_point() else tensor).contiguous()
 
 
 def _addresses(tensors: Sequence[torch.Tensor]) -> Any:

@@ -78,7 +78,10 @@ def test_a_compiler_that_no_process_can_be_sent_is_refused():
 @pytest.mark.parametrize(
     ("compiler", "said"),
     [
-        ("inductr", "no compiler is called 'inductr'. Expected one of hls, inductor, iree, onnxruntime, xla"),
+        (
+            "inductr",
+            "no compiler is called 'inductr'. Expected one of hls, inductor, iree, onnxruntime",
+        ),
         (3, "the compiler is a int. Expected a name, a spmdx.compilers.Compiler or None"),
         (broken.OpByOp, "the compiler is a type. Expected a name"),
     ],
