@@ -10,7 +10,18 @@ ALIGNMENT = 64  # bytes, of what vectors of processors are read from; PyTorch's 
 
 def ready(tensor: torch.Tensor) -> torch.Tensor:
     """The tensor without what DLPack knows nothing of: its gradient, a negative bit, strides."""
-    return tensor.detach().resolve_neg().contiguous()
+    whole = tensor.detach().resolve_neg().contiguous()
+    if 0 not in whole.shape and 1 not in whole.shape:
+        return whole
+    return whole.as_strided(whole.shape, _strides(whole.shape))  # any strides were contiguous
+
+
+def _strides(shape: torch.Size) -> list[int]:
+    """Of rows one behind the other."""
+    strides = [1] * len(shape)
+    for dim in range(len(shape) - 1, 0, -1):
+        strides[dim - 1] = strides[dim] * max(shape[dim], 1)
+    return strides
 
 
 def aligned(tensor: torch.Tensor) -> torch.Tensor:
