@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """Compilers of segments: what lies between two collectives, as one kernel."""
 
-from spmdx._compiling.in_force import get_compiler, installed, set_compiler, wait
+from spmdx._compiling.in_force import get_compiler, installed, left, set_compiler, wait
 from spmdx._report.ahead import AheadReport, AheadRow, compile_ahead
 from spmdx._segments.compiler import Compiler, NotTaken
 from spmdx._segments.graph_module import graph_module
@@ -26,6 +26,7 @@ __all__ = [
     "graph_module",
     "hls_project",
     "installed",
+    "left",
     "segment_of",
     "set_compiler",
     "wait",

@@ -53,6 +53,10 @@ class Background:
         """Until it has said what it takes, or that it takes nothing."""
         self._ready.wait()
 
+    def left(self) -> list[tuple[str, str]]:
+        """Ops that it would not take in some use, and why."""
+        return [] if self._core is None else self._core.left()
+
     def waiting(self) -> int:
         """How many segments are not compiled yet; none of one that was stopped."""
         over = self._core is None or self._stopped.is_set() or not self._thread.is_alive()
@@ -103,7 +107,12 @@ class Background:
             took = time.perf_counter_ns() - began
             core.deliver(text, runs if callable(runs) else str(runs), outputs, took)
         except NotTaken as error:
-            core.leave(text, list(error.reasons.items()))
+            places = range(len(row["nodes"]))
+            left = [(place, why) for place, why in error.reasons.items() if place in places]
+            if left:
+                core.leave(text, left)
+            else:
+                core.refuse(text, of_error(error), time.perf_counter_ns() - began)
         except (Exception, SystemExit) as error:  # of a compiler: the segment runs without it
             why = str(error) if isinstance(error, CompilerFailed) else of_error(error)
             if not self._stopped.is_set():

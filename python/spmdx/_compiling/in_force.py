@@ -104,6 +104,23 @@ def get_compiler() -> Compiler | None:
         return None if _background is None else _background.compiler
 
 
+def left() -> list[tuple[str, str]]:
+    """Ops that the compiler in force would not take in some use, and why.
+
+    PyTorch's kernels run them, and segments are cut around them.
+
+    Returns:
+        pairs of an op and a reason, one for each use, which differs in its shapes or arguments.
+
+    Example:
+        >>> import spmdx
+        >>> spmdx.compilers.left()
+        []
+    """
+    with _lock:
+        return [] if _background is None else _background.left()
+
+
 def wait() -> int:
     """Wait until all segments of steps so far are compiled, with a bar of progress.
 

@@ -26,7 +26,8 @@ class NotTaken(Exception):
     def __init__(self, reasons: Mapping[int, str]) -> None:
         self.reasons = dict(reasons)
         many = "op" if len(self.reasons) == 1 else "ops"
-        super().__init__(f"{len(self.reasons)} {many}: {next(iter(self.reasons.values()))}")
+        first = next(iter(self.reasons.values()), "no reason is told")
+        super().__init__(f"{len(self.reasons)} {many}: {first}")
 
 
 class Compiler:

@@ -7,7 +7,7 @@ import sys
 import time
 
 import torch
-from spmdx.compilers import Compiler, graph_module
+from spmdx.compilers import Compiler, NotTaken, graph_module
 
 
 class OpByOp(Compiler):
@@ -54,6 +54,21 @@ class Dies(OpByOp):
 class Hangs(OpByOp):
     def compile(self, segment, folder):
         time.sleep(60)
+
+
+class LeavesGelu(OpByOp):
+    """Which it finds out when it sees one."""
+
+    def compile(self, segment, folder):
+        reasons = {i: "no table" for i, op in enumerate(segment.ops) if op.name == "aten.gelu"}
+        if reasons:
+            raise NotTaken(reasons)
+        super().compile(segment, folder)
+
+
+class LeavesWhatIsNotThere(OpByOp):
+    def compile(self, segment, folder):
+        raise NotTaken({len(segment.ops): "no such op"})
 
 
 class IsWrong(OpByOp):
