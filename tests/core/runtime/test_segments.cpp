@@ -145,6 +145,15 @@ TEST(what_reads_nothing_of_a_segment_does_not_divide_it) {
            "1, [0 2 3]");
 }
 
+TEST(an_op_that_is_large_is_a_segment_alone) {
+  const auto units = [](const std::string& type) {
+    return Fixture().units("%0 = input \"x\" " + type + "\n%1 : " + type + " = aten.abs(%0)\n%2 : " + type +
+                           " = aten.mm(%1, %1)\nreturn %2\n");
+  };
+  CHECK_EQ(units("f64[64, 64]"), "0, [1]");
+  CHECK_EQ(units("f64[8, 8]"), "0, 1");
+}
+
 TEST(each_shard_has_its_segments_and_no_op_passes_a_collective) {
   Fixture fixture;
   CHECK_EQ(fixture.units(R"(
