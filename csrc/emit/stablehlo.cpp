@@ -31,7 +31,8 @@ void write(emit::Writer& writer, const Graph& graph, const Node& node, std::vect
   for (size_t r = 0; r < node.call->outputs.size(); ++r) {
     const TensorType& type = node.call->outputs[r];
     if (r >= made.size()) emit::refuse(site, "it has no result " + std::to_string(r));
-    if (type.dtype == DType::unknown || made[r].name.empty()) continue;
+    if (type.dtype == DType::unknown) continue;
+    if (made[r].name.empty()) emit::refuse(site, "it makes no result " + std::to_string(r));
     if (made[r].type.shape != type.shape) emit::refuse(site, "it gives " + str(made[r].type) + " and not " + str(type));
     values[node.output + r] = writer.convert(made[r], type.dtype);
   }

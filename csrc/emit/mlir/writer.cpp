@@ -130,6 +130,11 @@ Tensor Writer::constant(TensorType type, double number) {
 
 Tensor Writer::constant(TensorType type, int64_t number) {
   if (is_floating(type.dtype)) return constant(std::move(type), static_cast<double>(number));
+  const int64_t bits = type.dtype == DType::b8 ? 64 : bits_of(type.dtype);
+  const int64_t least = type.dtype == DType::u8 ? 0 : std::numeric_limits<int64_t>::min() >> (64 - bits);
+  const int64_t most = type.dtype == DType::u8 ? 255 : std::numeric_limits<int64_t>::max() >> (64 - bits);
+  if (number < least || number > most)
+    throw ShardingError(std::to_string(number) + " is no number of " + std::string(name(type.dtype)) + ".");
   const std::string written = type.dtype == DType::b8 ? (number ? "true" : "false") : std::to_string(number);
   return splat(std::move(type), written);
 }

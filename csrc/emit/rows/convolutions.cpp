@@ -79,6 +79,16 @@ Tensor direct(Writer& write, const Tensor& input, const Tensor& weight, const Sh
   return convolution(write, input, weight, shape, {of.stride, of.padding, of.padding, ones, of.dilation, of.groups});
 }
 
+// The gradient of what a transposed convolution was given, which an output padding may have made larger.
+Tensor of_transposed(Writer& write, const Tensor& grad, const Tensor& weight, const Shape& shape, const Settings& of) {
+  Window window{of.stride, of.padding, {}, Sizes(of.stride.size(), 1), of.dilation, of.groups};
+  for (size_t d = 0; d < of.stride.size(); ++d) {
+    const int64_t reach = (shape[d + 2] - 1) * of.stride[d] + of.dilation[d] * (weight.type.shape[d + 2] - 1) + 1;
+    window.high.push_back(reach - grad.type.shape[d + 2] - of.padding[d]);
+  }
+  return convolution(write, grad, weight, shape, window);
+}
+
 // [in, out / groups, …] becomes [in / groups, out, …], as groups of a kernel are counted by its outputs.
 Tensor regrouped(Writer& write, const Tensor& weight, int64_t groups) {
   if (groups == 1) return weight;
@@ -158,7 +168,7 @@ std::vector<Tensor> backward(Site& site) {
   const auto asks = [&](size_t i) { return !mask || (*mask)[i]; };
   std::vector<Tensor> found(3);
   const Shape &of_input = input.type.shape, &weights = weight.type.shape;
-  if (asks(0) && of.transposed) found[0] = direct(write, grad, weight, of_input, of);
+  if (asks(0) && of.transposed) found[0] = of_transposed(write, grad, weight, of_input, of);
   if (asks(0) && !of.transposed) found[0] = transposed(write, grad, weight, of_input, of);
   if (asks(1))
     found[1] = of.transposed ? of_weight(write, grad, input, weights, of) : of_weight(write, input, grad, weights, of);

@@ -123,11 +123,23 @@ std::vector<Tensor> where(Site& site) {
   return {site.write.select(site.in(0, {DType::b8, type.shape}), site.in(1, type), site.in(2, type))};
 }
 
+// As a processor converts: out of range is the least integer, of which narrow types keep the last bits.
+Tensor to_integer(Writer& write, const Tensor& a, DType to) {
+  const DType wide = to == DType::u8 ? DType::i64 : itemsize(to) < 4 ? DType::i32 : to;
+  const double end = itemsize(wide) == 8 ? 0x1p63 : 0x1p31;
+  const Tensor exact = itemsize(a.type.dtype) < 4 ? write.convert(a, DType::f32) : a;
+  const Tensor is_in = write.binary("and", write.compare("GE", exact, write.like(exact, -end)),
+                                    write.compare("LT", exact, write.like(exact, end)));
+  const Tensor whole = write.convert(exact, wide);
+  return write.convert(write.select(is_in, whole, write.lowest(whole.type)), to);
+}
+
 std::vector<Tensor> converted(Site& site) {
   Writer& write = site.write;
   const Tensor a = site.tensor(0);
   const DType to = site.result().dtype;
   if (to == DType::b8 && a.type.dtype != DType::b8) return {write.compare("NE", a, write.like(a, 0))};
+  if (is_floating(a.type.dtype) && !is_floating(to)) return {to_integer(write, a, to)};
   return {write.convert(a, to)};
 }
 
@@ -139,6 +151,7 @@ std::vector<Tensor> reciprocal(Site& site) {
 std::vector<Tensor> power(Site& site) {
   const TensorType type = of_operands(site);
   if (!is_floating(type.dtype)) refuse(site, "powers of integers are those of PyTorch");
+  if (is_number(argument(site.call(), 1), -0.5)) return {site.write.unary("rsqrt", site.in(0, type))};
   return {site.write.binary("power", site.in(0, type), site.in(1, type))};
 }
 
@@ -154,7 +167,8 @@ Row predicate_of_floats(std::string_view name) {
 // A shift by as many bits as the type has, or more, gives what is left of the sign.
 std::vector<Tensor> shifted_right(Site& site) {
   const TensorType type = of_operands(site);
-  return {site.write.binary("shift_right_arithmetic", site.in(0, type), site.in(1, type))};
+  const char* name = type.dtype == DType::u8 ? "shift_right_logical" : "shift_right_arithmetic";
+  return {site.write.binary(name, site.in(0, type), site.in(1, type))};
 }
 
 }  // namespace

@@ -145,6 +145,7 @@ std::vector<Tensor> index_put(Site& site) {
 // The coordinates of elements of an index along one dim, whose other coordinates are its own.
 std::vector<Tensor> coordinates(Site& site, const Tensor& index, int64_t dim, const Shape& of) {
   std::vector<Tensor> found;
+  if (numel(index.type.shape) == 0) refuse(site, "no place is told");
   require_places(site, index, of[dim], false);
   for (size_t d = 0; d < of.size(); ++d) {
     const bool is_dim = static_cast<int64_t>(d) == dim;
@@ -182,12 +183,34 @@ std::vector<Tensor> scattered_by(Site& site, std::string_view by) {
 std::vector<Tensor> scattered(Site& site) { return scattered_by(site, ""); }
 std::vector<Tensor> added(Site& site) { return scattered_by(site, "add"); }
 
+// Rows of a dim, none of which is counted from the end.
+std::vector<Tensor> rows_of(Site& site, const Tensor& a, int64_t dim, const Tensor& index) {
+  Writer& write = site.write;
+  require_places(site, index, a.type.shape[dim], false);
+  Dims first = counted(0, static_cast<int64_t>(a.type.shape.size()));
+  std::swap(first[0], first[dim]);
+  const Tensor found = read(write, write.transpose(a, first), {write.convert(index, DType::i64)});
+  if (dim == 0) return {found};
+  return {write.transpose(found, first)};
+}
+
+std::vector<Tensor> embedded(Site& site) { return rows_of(site, site.tensor(0), 0, site.tensor(1)); }
+
+std::vector<Tensor> selected(Site& site) {
+  const Tensor a = site.tensor(0);
+  if (a.type.shape.empty()) refuse(site, "a scalar has no dim");
+  const Tensor index = site.write.reshape(site.tensor(2), {numel(site.tensor(2).type.shape)});
+  return rows_of(site, a, site.dim(1, a.type.shape.size()), index);
+}
+
 }  // namespace
 
 void add_rows_by_index(Table& table) {
   table["aten.index.Tensor"] = table["aten._unsafe_index.Tensor"] = index;
   table["aten.index_put"] = table["aten._unsafe_index_put"] = index_put;
   table["aten.gather"] = gathered;
+  table["aten.embedding"] = embedded;
+  table["aten.index_select"] = selected;
   table["aten.scatter.src"] = table["aten.scatter.value"] = scattered;
   table["aten.scatter_add"] = added;
 }

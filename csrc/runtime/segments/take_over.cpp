@@ -19,7 +19,7 @@ int64_t flops_of(const Graph& graph, const Instruction& instruction) {
 std::shared_ptr<const Program> TakeOver::current(const Program& program, const std::vector<Param>& params) {
   const std::shared_ptr<const Program> own(std::shared_ptr<const Program>(), &program);  // not owned
   std::shared_ptr<Compiler> compiler = backend_.compiler();
-  if (note(program, params)) update(program, nullptr);  // so that it is cut again
+  note(program, params);
   while (update(program, compiler)) compiler->await();  // with no lock: who reports does not wait for a compiler
   const std::lock_guard lock(mutex_);
   return fused_ ? fused_ : own;
@@ -33,7 +33,7 @@ void TakeOver::ask() {
   if (program) update(*program, backend_.compiler());
 }
 
-bool TakeOver::note(const Program& program, const std::vector<Param>& params) {
+void TakeOver::note(const Program& program, const std::vector<Param>& params) {
   const std::lock_guard lock(mutex_);
   program_ = &program;
   const bool is_first = numbers_.values.empty();
@@ -45,7 +45,10 @@ bool TakeOver::note(const Program& program, const std::vector<Param>& params) {
     if (other) numbers_.change[i] = true;
   }
   numbers_.values = params;
-  return any;
+  if (!any) return;
+  compiler_.reset();  // so that it is cut again, by whoever is next
+  fused_.reset();
+  kernels_.clear();
 }
 
 bool TakeOver::update(const Program& program, const std::shared_ptr<Compiler>& compiler) {

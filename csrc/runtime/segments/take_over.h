@@ -38,8 +38,9 @@ class TakeOver {
  private:
   // Whether there is something new.
   bool update(const Program& program, const std::shared_ptr<Compiler>& compiler);
-  // Whether a number that was the same in all runs before is another one. REQUIRES: it is about to run.
-  bool note(const Program& program, const std::vector<Param>& params);
+  // Has the program cut again if a number that was the same in all runs before is another one. REQUIRES: it is about to
+  // run.
+  void note(const Program& program, const std::vector<Param>& params);
   void cut(const Program& program);
   void fuse(const Program& program);
 

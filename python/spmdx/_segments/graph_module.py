@@ -145,6 +145,8 @@ class _Builder:
 
 def _common_dtype(kinds: list[Type], result: torch.dtype) -> torch.dtype:
     """That operands are promoted to if some of them are numbers of Python."""
+    if _is_float(result) and not any(_is_float(DTYPES[kind.dtype]) for kind in kinds):
+        return result  # of integers that are divided, say
     of_tensors = [DTYPES[kind.dtype] for kind in kinds if not kind.is_number]
     dtype = functools.reduce(torch.promote_types, of_tensors, torch.bool)
     for kind in kinds:

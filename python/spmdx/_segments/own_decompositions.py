@@ -30,7 +30,7 @@ def _attention(
     weights = torch.exp(scores - torch.where(is_none, 0.0, top))
     total = weights.sum(-1, keepdim=True)
     whole = torch.matmul(weights, _wide(value)) / torch.where(is_none, 1.0, total)
-    logsumexp = torch.where(is_none, 0.0, top) + torch.log(total)
+    logsumexp = torch.where(is_none, 0.0, top + torch.log(total))
     return whole.to(query.dtype), logsumexp.squeeze(-1)
 
 
@@ -51,7 +51,7 @@ def _attention_backward(
     by = _factor(query, scale)
     grad, rows = _wide(grad_out), logsumexp.unsqueeze(-1)
     scores = _scores(query, key, is_causal, attn_mask, scale)
-    weights = torch.where(rows == -math.inf, 0.0, torch.exp(scores - rows))
+    weights = torch.exp(scores - rows)  # 0 in a row that sees nothing, of which the logarithm is 0
     of_value = torch.matmul(weights.transpose(-2, -1), grad)
     of_weights = torch.matmul(grad, _wide(value).transpose(-2, -1))
     mean = (grad * _wide(out)).sum(-1, keepdim=True)

@@ -23,7 +23,9 @@ _LEFT_ALONE = (
         "aten.hardsigmoid_backward",
     ),
     *("aten.digamma", "aten.lgamma", "aten.special_zeta", "aten.logit_backward", "aten.var_mean"),
-    *("aten.std_mean", "aten.polygamma", "aten.mvlgamma"),
+    *("aten.std_mean", "aten.polygamma", "aten.mvlgamma", "aten.multilabel_margin_loss"),
+    *("aten.upsample_nearest", "aten.grid_sampler", "aten.index_add", "aten.index_copy"),
+    "aten.diagonal_scatter",
 )
 
 
