@@ -8,6 +8,8 @@ import spmdx
 from train import trial
 from trained_models import MODELS, PLACES
 
+if spmdx.runtime.global_runtime_device_count() < 8:
+    spmdx.runtime.set_device_count(8)
 NEEDS = {"xla": "jaxlib", "iree": "iree"}
 PAIRS = list(zip(MODELS, PLACES, strict=True))
 TRIALS = [("xla", *pair) for pair in PAIRS] + [
@@ -20,7 +22,6 @@ TRIALS = [("xla", *pair) for pair in PAIRS] + [
 @pytest.fixture(autouse=True)
 def own_cache(tmp_path, monkeypatch):
     monkeypatch.setenv("SPMDX_CACHE", str(tmp_path))
-    spmdx.runtime.set_device_count(4)
     yield
     spmdx.set_compiler(None)
 
