@@ -4,25 +4,50 @@
 import dataclasses
 import functools
 import operator as python_operator
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Sequence
 from typing import Any
 
 import torch
 from torch.fx import GraphModule, Node
 
 from spmdx._segments.compiler import NotTaken
+from spmdx._segments.fx_nodes import name_of, types_of
 from spmdx._segments.graph_module import graph_module, operator
 from spmdx._segments.one_line import of_error
 from spmdx._segments.own_decompositions import OWN
-from spmdx._segments.segment import DTYPES, Op, Param, Segment, Type, Value
+from spmdx._segments.segment import DTYPES, NAMES, Op, Param, Segment, Type, Value
 
-_NAMES = {dtype: name for name, dtype in DTYPES.items()}
+# Ops that PyTorch's decompositions make otherwise than its kernels do: rows that count from the end
+# are no error, targets of -1 count, scales and infinite numbers are not seen the same way.
+_OTHERWISE = (
+    *("aten.multilabel_margin_loss", "aten.upsample_nearest", "aten.grid_sampler"),
+    *("aten.index_add", "aten.index_copy", "aten.soft_margin_loss", "aten.hardsigmoid_backward"),
+    *("aten.logit_backward", "aten.mvlgamma", "aten.diagonal_scatter"),
+)
+_OTHERWISE_ALONE = ("aten.embedding", "aten.index_select")
 
 
-def is_decomposed(name: str) -> bool:
-    """Whether an op is put together from others."""
+def taken(known: Sequence[str], rows: frozenset[str], left_alone: tuple[str, ...]) -> list[str]:
+    """Those of the known ops that are rows, or are put together as PyTorch's kernels do.
+
+    Args:
+        rows: names of ops that are primitive.
+        left_alone: beginnings of names that are not taken, as are views by strides.
+    """
+    left_alone = ("aten.as_strided", *left_alone)
+    return [name for name in known if not name.startswith(left_alone) and _is_taken(name, rows)]
+
+
+def _is_taken(name: str, rows: frozenset[str]) -> bool:
     target = operator(name)
-    return target in OWN or target in _pytorchs()
+    if target is None:
+        return False
+    if torch.Tag.nondeterministic_seeded in target.tags and target not in OWN:
+        return False
+    if name in rows or target in OWN:
+        return True
+    is_otherwise = name.startswith(_OTHERWISE) or name in _OTHERWISE_ALONE
+    return target in _pytorchs() and not is_otherwise
 
 
 def primitive_text(
@@ -257,7 +282,7 @@ def _as_part(module: GraphModule, of: _Numbered, wanted: list[int], count: int) 
     results: list[int | None] = [None] * count
     outputs: Any = module.graph.output_node().args[0]
     for place, output in zip(wanted, outputs, strict=True):
-        (found,), kind = _types(output), of.op.types[place]
+        (found,), kind = types_of(output), of.op.types[place]
         if found.shape != kind.shape:
             raise ValueError(f"its decomposition gives {found.shape}, and not {kind.shape}")
         results[place] = numbers[output]
@@ -283,14 +308,6 @@ def _whole_part(kinds: list[Type], calls: list[Op], results: list[int | None]) -
     return _Part(tuple(calls), tuple(results), _segment(enumerate(kinds), calls, outputs))
 
 
-def _types(node: Node) -> list[Type]:
-    value = node.meta["val"]
-    values = value if isinstance(value, list | tuple) else [value]
-    return [
-        Type("unknown", ()) if v is None else Type(_NAMES[v.dtype], tuple(v.shape)) for v in values
-    ]
-
-
 def _type_text(kind: Type) -> str:
     return f"{kind.dtype}[{', '.join(map(str, kind.shape))}]"
 
@@ -301,16 +318,13 @@ def _call(node: Node, numbers: dict[Node, int]) -> Op:
     schema = target._schema
     if schema.name.endswith("::as_strided") and not whole.meta["val"].is_contiguous():
         raise ValueError("its decomposition depends on strides")
-    name = schema.name.replace("::", ".")
-    if schema.overload_name:
-        name += f".{schema.overload_name}"
     args = []
     for i, argument in enumerate(schema.arguments):
         given = node.args[i] if i < len(node.args) else node.kwargs.get(argument.name)
         if given is None and i >= len(node.args) and argument.has_default_value():
             given = node.kwargs.get(argument.name, argument.default_value)
         args.append(_told(given, numbers))
-    return Op(name, tuple(args), numbers[node], tuple(_types(node)))
+    return Op(name_of(node), tuple(args), numbers[node], types_of(node))
 
 
 def _told(arg: Any, numbers: dict[Node, int] | None = None) -> Any:
@@ -334,7 +348,7 @@ def _arg_text(arg: Any) -> str:
     if isinstance(arg, int | float):
         return repr(arg)
     if isinstance(arg, torch.dtype):
-        return f"dtype:{_NAMES[arg]}"
+        return f"dtype:{NAMES[arg]}"
     if isinstance(arg, list):
         return f"[{', '.join(map(_arg_text, arg))}]"
     return "none" if arg is None else f'"{arg}"'

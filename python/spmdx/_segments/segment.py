@@ -21,6 +21,7 @@ DTYPES = {
     "u8": torch.uint8,
     "b8": torch.bool,
 }
+NAMES = {dtype: name for name, dtype in DTYPES.items()}
 _FORMATS = (torch.contiguous_format, torch.preserve_format, torch.channels_last)
 
 

@@ -7,9 +7,8 @@ from typing import Any
 import torch
 from torch.fx import Node
 
-from spmdx._segments.segment import DTYPES, Op, Segment, Type, Value
-
-_NAMES = {dtype: name for name, dtype in DTYPES.items()}
+from spmdx._segments.fx_nodes import name_of, types_of
+from spmdx._segments.segment import Op, Segment, Type, Value
 
 
 def segment_of(
@@ -60,36 +59,19 @@ def _segment(graph: torch.fx.Graph) -> Segment:
     for node in graph.nodes:
         if node.op == "placeholder":
             numbers[node] = count
-            inputs.append((count, _types(node)[0]))
+            inputs.append((count, types_of(node)[0]))
             count += 1
         elif node.op == "call_function" and not hasattr(node.target, "_schema"):  # getitem
             numbers[node] = numbers[node.args[0]] + node.args[1]
         elif node.op == "call_function":
             numbers[node] = count
-            ops.append(Op(_name(node), tuple(_args(node, numbers)), count, _types(node)))
+            ops.append(Op(name_of(node), tuple(_args(node, numbers)), count, types_of(node)))
             count += len(ops[-1].types)
         elif node.op != "output":
             raise ValueError(f"the module has a {node.op}. Expected ops of tensors")
     outputs: Any = graph.output_node().args[0]
-    results = tuple((numbers[one], _types(one)[0]) for one in outputs)
+    results = tuple((numbers[one], types_of(one)[0]) for one in outputs)
     return Segment("", tuple(inputs), 0, tuple(ops), results)
-
-
-def _types(node: Node) -> tuple[Type, ...]:
-    value = node.meta["val"]
-    return tuple(map(_type, value if isinstance(value, list | tuple) else [value]))
-
-
-def _type(value: Any) -> Type:
-    if not isinstance(value, torch.Tensor):
-        return Type("unknown", ())
-    return Type(_NAMES[value.dtype], tuple(value.shape))
-
-
-def _name(node: Node) -> str:
-    schema: Any = node.target._schema  # type: ignore[union-attr]
-    name: str = schema.name.replace("::", ".")
-    return f"{name}.{schema.overload_name}" if schema.overload_name else name
 
 
 def _args(node: Node, numbers: dict[Node, int]) -> list[Any]:

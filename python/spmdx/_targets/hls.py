@@ -15,16 +15,14 @@ import torch
 
 import spmdx._C as _C
 from spmdx._segments.compiler import Compiler, Runs
-from spmdx._segments.graph_module import graph_module, operator
-from spmdx._segments.own_decompositions import OWN
-from spmdx._segments.primitive import is_decomposed, primitive_text
+from spmdx._segments.graph_module import graph_module
+from spmdx._segments.primitive import primitive_text, taken
 from spmdx._segments.segment import DTYPES, Segment
 
 _LIBRARY = "libsegment.so"
-# Views by strides, which are others here, and ops that raise where an index is out of range, which
-# a circuit does not.
+# Ops that raise where an index is out of range, which a circuit does not.
 _LEFT_ALONE = (
-    *("aten.as_strided", "aten.embedding", "aten.index", "aten._unsafe_index", "aten.gather"),
+    *("aten.embedding", "aten.index", "aten._unsafe_index", "aten.gather"),
     *("aten.nll_loss", "aten.cross_entropy_loss", "aten.take"),
 )
 
@@ -160,7 +158,7 @@ class Hls(Compiler):
         for tool in ("make", "g++"):
             if shutil.which(tool) is None:
                 raise FileNotFoundError(f"{tool} is not installed, which builds kernels of hls")
-        return filter(_is_taken, known)
+        return taken(known, _rows(), _LEFT_ALONE)
 
     def compile(self, segment: Segment, folder: pathlib.Path) -> None:
         """The project, without data, and its library."""
@@ -214,11 +212,3 @@ def _check(text: str, number: str) -> None:
 @functools.cache
 def _rows() -> frozenset[str]:
     return frozenset(_C.ops_of_hls())
-
-
-def _is_taken(name: str) -> bool:
-    target = operator(name)
-    if target is None or name.startswith(_LEFT_ALONE):
-        return False
-    is_random = torch.Tag.nondeterministic_seeded in target.tags and target not in OWN
-    return not is_random and (name in _rows() or is_decomposed(name))

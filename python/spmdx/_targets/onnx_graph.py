@@ -8,9 +8,7 @@ from typing import Any
 import torch
 from onnx import ModelProto, ValueInfoProto, helper
 
-from spmdx._segments.graph_module import operator
-from spmdx._segments.own_decompositions import OWN
-from spmdx._segments.primitive import is_decomposed, primitive_segment
+from spmdx._segments.primitive import primitive_segment, taken
 from spmdx._segments.segment import DTYPES, Op, Segment, Type, Value
 from spmdx._targets.onnx_rows import (
     elementwise,
@@ -29,18 +27,15 @@ OPSET, FORMAT = 20, 10
 OPSET_OF_BITS, FORMAT_OF_BITS = 26, 13
 # Ops that raise, or say where an error is, even if they have no elements.
 _MAY_RAISE = ("aten.index", "aten.gather", "aten._unsafe_index", "aten.scatter")
-# Views by strides, which are others here; what PyTorch is more exact in, or gives other infinite
-# numbers or zeros for; what ends in functions that ONNX does not have, or in what no decomposition
-# says.
+# What PyTorch gives other zeros for; what ends in functions that ONNX does not have, or in what no
+# decomposition says.
 _LEFT_ALONE = (
-    *("aten.as_strided", "aten.copysign", "aten.hardsigmoid_backward", "aten.logit_backward"),
-    "aten.soft_margin_loss",
-    *("aten.lgamma", "aten.mvlgamma", "aten.digamma", "aten.polygamma", "aten.igamma"),
+    *("aten.copysign", "aten.lgamma", "aten.digamma", "aten.polygamma", "aten.igamma"),
     *("aten.erfinv", "aten.i0", "aten.nextafter", "aten.frexp", "aten.special_bessel"),
     *("aten.special_erfcx", "aten.special_i", "aten.special_log_ndtr", "aten.special_ndtri"),
     *("aten.special_spherical_bessel_j0", "aten.special_zeta", "aten.special_modified"),
     *("aten.bucketize", "aten.isin", "aten.take", "aten.adaptive_max_pool"),
-    *("aten.diagonal_backward", "aten.diagonal_scatter", "aten._upsample_bicubic2d_aa"),
+    *("aten.diagonal_backward", "aten._upsample_bicubic2d_aa"),
     *("aten._upsample_bilinear2d_aa", "aten._upsample_lanczos2d_aa", "aten.linspace.Scalar_T"),
     *("aten.linspace.Tensor", "aten.bitwise_left_shift", "aten.bitwise_right_shift", "aten.gcd"),
     "aten.lcm",
@@ -66,7 +61,7 @@ def onnx_model(segment: Segment, check: Callable[[ModelProto], object]) -> Model
 
 def ops_taken(known: Sequence[str]) -> Iterable[str]:
     """Those of the known ops that are written, or are put together from such."""
-    return filter(_is_taken, known)
+    return taken(known, _rows(), _LEFT_ALONE)
 
 
 @functools.cache
@@ -80,14 +75,6 @@ def _table() -> Table:
 @functools.cache
 def _rows() -> frozenset[str]:
     return frozenset(_table())
-
-
-def _is_taken(name: str) -> bool:
-    target = operator(name)
-    if target is None or name.startswith(_LEFT_ALONE):
-        return False
-    is_random = torch.Tag.nondeterministic_seeded in target.tags and target not in OWN
-    return not is_random and (name in _rows() or is_decomposed(name))
 
 
 def model_of_primitives(segment: Segment) -> ModelProto:

@@ -8,24 +8,13 @@ import torch
 
 import spmdx._C as _C
 from spmdx._segments.compiler import Runs
-from spmdx._segments.graph_module import operator
-from spmdx._segments.own_decompositions import OWN
-from spmdx._segments.primitive import is_decomposed, primitive_text
+from spmdx._segments.primitive import primitive_text, taken
 from spmdx._segments.segment import Segment
 
-# Views by strides, which are others here; what PyTorch puts together more exactly, or with other
-# infinite numbers, than its decompositions and CHLO do.
+# What PyTorch is more exact in, or gives other infinite numbers for, than CHLO does.
 _LEFT_ALONE = (
-    *(
-        "aten.as_strided",
-        "aten._native_multi",
-        "aten.soft_margin_loss",
-        "aten.hardsigmoid_backward",
-    ),
-    *("aten.digamma", "aten.lgamma", "aten.special_zeta", "aten.logit_backward", "aten.var_mean"),
-    *("aten.std_mean", "aten.polygamma", "aten.mvlgamma", "aten.multilabel_margin_loss"),
-    *("aten.upsample_nearest", "aten.grid_sampler", "aten.index_add", "aten.index_copy"),
-    "aten.diagonal_scatter",
+    *("aten._native_multi", "aten.digamma", "aten.lgamma", "aten.special_zeta", "aten.var_mean"),
+    *("aten.std_mean", "aten.polygamma"),
 )
 
 
@@ -62,17 +51,9 @@ def raising(runs: Runs, outputs: int) -> Runs:
 
 def ops_taken(known: Sequence[str]) -> Iterable[str]:
     """Those of the known ops that are written, or are put together from such."""
-    return filter(_is_taken, known)
+    return taken(known, _rows(), _LEFT_ALONE)
 
 
 @functools.cache
 def _rows() -> frozenset[str]:
     return frozenset(_C.ops_of_stablehlo())
-
-
-def _is_taken(name: str) -> bool:
-    target = operator(name)
-    if target is None or name.startswith(_LEFT_ALONE):
-        return False
-    is_random = torch.Tag.nondeterministic_seeded in target.tags and target not in OWN
-    return not is_random and (name in _rows() or is_decomposed(name))

@@ -47,7 +47,11 @@ def quotients(table, index):
     return torch.div(torch.full_like(index, 12), index, rounding_mode="trunc") * 2 + 1
 
 
-WRONG = {"index": (rows_of_a_table, IndexError, 9), "division": (quotients, RuntimeError, 0)}
+WRONG = {
+    "index": (rows_of_a_table, IndexError, 9),
+    "index from the end": (rows_of_a_table, IndexError, -1),
+    "division": (quotients, RuntimeError, 0),
+}
 
 
 @pytest.mark.parametrize("name", WRONG)

@@ -1,0 +1,28 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Nodes of graphs of torch.fx that were traced, as segments have them."""
+
+from typing import Any
+
+import torch
+from torch.fx import Node
+
+from spmdx._segments.segment import NAMES, Type
+
+
+def name_of(node: Node) -> str:
+    """``"aten.add.Tensor"``; the overload ``default`` is left out."""
+    schema: Any = node.target._schema  # type: ignore[union-attr]
+    name: str = schema.name.replace("::", ".")
+    return f"{name}.{schema.overload_name}" if schema.overload_name else name
+
+
+def types_of(node: Node) -> tuple[Type, ...]:
+    """Of its results; ``"unknown"`` of those that are no tensors."""
+    value = node.meta["val"]
+    return tuple(map(_type, value if isinstance(value, list | tuple) else [value]))
+
+
+def _type(value: Any) -> Type:
+    if not isinstance(value, torch.Tensor):
+        return Type("unknown", ())
+    return Type(NAMES[value.dtype], tuple(value.shape))
