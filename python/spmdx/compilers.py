@@ -8,6 +8,7 @@ from spmdx._segments.graph_module import graph_module
 from spmdx._segments.segment import Op, Param, Segment, Type, Value
 from spmdx._segments.traced import segment_of
 from spmdx._targets.hls import Hls, HlsProject, hls_project
+from spmdx._targets.onnxruntime import OnnxRuntime
 
 __all__ = [
     "AheadReport",
@@ -16,6 +17,7 @@ __all__ = [
     "Hls",
     "HlsProject",
     "NotTaken",
+    "OnnxRuntime",
     "Op",
     "Param",
     "Segment",

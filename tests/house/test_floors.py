@@ -31,7 +31,7 @@ ROOMS = {
         ".",
         "report",
     ],
-    "emit": ["mlir", "rows", "hls", "hls/rows", "hls/project", "."],
+    "emit": ["ops", "mlir", "rows", "hls", "hls/rows", "hls/project", "."],
     "runtime": ["data", "collective", "program", "segments", "step"],
     "bridge": [
         "python",

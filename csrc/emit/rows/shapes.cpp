@@ -2,6 +2,7 @@
 // Shapes: ops that compute nothing, and tensors that are made of nothing.
 #include <algorithm>
 
+#include "emit/ops/same_ops.h"
 #include "emit/rows/site.h"
 
 namespace spmdx::emit {
@@ -146,12 +147,8 @@ std::vector<Tensor> strided(Site& site) {
 }  // namespace
 
 void add_shapes(Table& table) {
-  for (const char* op : {"prims.view_of", "prims.clone", "aten.clone", "aten.alias", "aten.detach", "aten.lift_fresh"})
-    table[op] = same;
-  for (const char* op : {"prims.reshape", "prims.collapse_view", "prims.split_dim", "prims.squeeze", "aten.view",
-                         "aten.reshape", "aten._unsafe_view", "prims.collapse", "aten._reshape_alias", "aten.squeeze",
-                         "aten.squeeze.dim", "aten.squeeze.dims", "aten.unsqueeze"})
-    table[op] = reshaped;
+  for (const char* op : kCopies) table[op] = same;
+  for (const char* op : kReshapes) table[op] = reshaped;
   table["prims.broadcast_in_dim"] = broadcast;
   table["aten.expand"] = expanded;
   table["prims.transpose"] = table["aten.permute"] = permuted;
@@ -163,10 +160,7 @@ void add_shapes(Table& table) {
   table["aten.constant_pad_nd"] = padded;
   table["aten.full_like"] = table["aten.full"] = table["prims.full"] = table["prims.full_like"] = filled(1);
   table["prims.scalar_tensor"] = table["aten.scalar_tensor"] = filled(0);
-  for (const char* op :
-       {"prims.empty_strided", "aten.empty.memory_format", "prims.empty", "prims.empty_permuted", "aten.empty_permuted",
-        "aten.empty_strided", "aten.zeros", "aten.zeros_like", "aten.empty_like"})
-    table[op] = zeros;
+  for (const char* op : kZeros) table[op] = zeros;
   table["prims.iota"] = counted;
   table["aten.as_strided"] = table["prims.as_strided"] = strided;
 }

@@ -4,50 +4,18 @@
 import dataclasses
 import functools
 import operator as python_operator
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable
 from typing import Any
 
 import torch
 from torch.fx import GraphModule, Node
 
 from spmdx._segments.compiler import NotTaken
+from spmdx._segments.decompositions import decompositions
 from spmdx._segments.fx_nodes import name_of, types_of
-from spmdx._segments.graph_module import graph_module, operator
+from spmdx._segments.graph_module import graph_module
 from spmdx._segments.one_line import of_error
-from spmdx._segments.own_decompositions import OWN
 from spmdx._segments.segment import DTYPES, NAMES, Op, Param, Segment, Type, Value
-
-# Ops that PyTorch's decompositions make otherwise than its kernels do: rows that count from the end
-# are no error, targets of -1 count, scales and infinite numbers are not seen the same way.
-_OTHERWISE = (
-    *("aten.multilabel_margin_loss", "aten.upsample_nearest", "aten.grid_sampler"),
-    *("aten.index_add", "aten.index_copy", "aten.soft_margin_loss", "aten.hardsigmoid_backward"),
-    *("aten.logit_backward", "aten.mvlgamma", "aten.diagonal_scatter"),
-)
-_OTHERWISE_ALONE = ("aten.embedding", "aten.index_select")
-
-
-def taken(known: Sequence[str], rows: frozenset[str], left_alone: tuple[str, ...]) -> list[str]:
-    """Those of the known ops that are rows, or are put together as PyTorch's kernels do.
-
-    Args:
-        rows: names of ops that are primitive.
-        left_alone: beginnings of names that are not taken, as are views by strides.
-    """
-    left_alone = ("aten.as_strided", *left_alone)
-    return [name for name in known if not name.startswith(left_alone) and _is_taken(name, rows)]
-
-
-def _is_taken(name: str, rows: frozenset[str]) -> bool:
-    target = operator(name)
-    if target is None:
-        return False
-    if torch.Tag.nondeterministic_seeded in target.tags and target not in OWN:
-        return False
-    if name in rows or target in OWN:
-        return True
-    is_otherwise = name.startswith(_OTHERWISE) or name in _OTHERWISE_ALONE
-    return target in _pytorchs() and not is_otherwise
 
 
 def primitive_text(
@@ -241,26 +209,13 @@ def _decomposed(module: GraphModule, segment: Segment, rows: frozenset[str]) -> 
     with FakeTensorMode(), torch.no_grad():
         examples = [torch.empty(t.shape, dtype=DTYPES[t.dtype]) for _, t in segment.inputs]
         examples += [torch.empty((), dtype=torch.float64) for _ in range(segment.params)]
-        traced = make_fx(module, decomposition_table=_table(rows))(*examples)
+        traced = make_fx(module, decomposition_table=decompositions(rows))(*examples)
     for node in traced.graph.nodes:
         schema = getattr(node.target, "_schema", None)
         if schema and schema.is_mutable and schema.name != "prims::as_strided":  # which only reads
             raise ValueError(f"its decomposition writes to a tensor, by {node.target}")
     traced.graph.eliminate_dead_code()
     return traced
-
-
-@functools.cache
-def _table(rows: frozenset[str]) -> dict[Any, Callable]:
-    kept = {operator(name) for name in rows}
-    return {op: how for op, how in {**_pytorchs(), **OWN}.items() if op not in kept}
-
-
-@functools.cache
-def _pytorchs() -> dict[Any, Callable]:
-    from torch._decomp import global_decomposition_table
-
-    return dict(global_decomposition_table["post_autograd"])
 
 
 def _as_part(module: GraphModule, of: _Numbered, wanted: list[int], count: int) -> _Part:

@@ -15,8 +15,9 @@ import torch
 
 import spmdx._C as _C
 from spmdx._segments.compiler import Compiler, Runs
+from spmdx._segments.decompositions import taken
 from spmdx._segments.graph_module import graph_module
-from spmdx._segments.primitive import primitive_text, taken
+from spmdx._segments.primitive import primitive_text
 from spmdx._segments.segment import DTYPES, Segment
 
 _LIBRARY = "libsegment.so"

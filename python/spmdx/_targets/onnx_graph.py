@@ -8,7 +8,8 @@ from typing import Any
 import torch
 from onnx import ModelProto, ValueInfoProto, helper
 
-from spmdx._segments.primitive import primitive_segment, taken
+from spmdx._segments.decompositions import taken
+from spmdx._segments.primitive import primitive_segment
 from spmdx._segments.segment import DTYPES, Op, Segment, Type, Value
 from spmdx._targets.onnx_rows import (
     elementwise,

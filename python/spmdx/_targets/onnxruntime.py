@@ -59,6 +59,11 @@ class OnnxRuntime(Compiler):
     Raises:
         ValueError: there is no such provider.
 
+    Example:
+        >>> import spmdx
+        >>> spmdx.compilers.OnnxRuntime("openvino").provider
+        'openvino'
+
     Source: https://onnx.ai/onnx/operators
     """
 

@@ -8,7 +8,8 @@ import torch
 
 import spmdx._C as _C
 from spmdx._segments.compiler import Runs
-from spmdx._segments.primitive import primitive_text, taken
+from spmdx._segments.decompositions import taken
+from spmdx._segments.primitive import primitive_text
 from spmdx._segments.segment import Segment
 
 # What PyTorch is more exact in, or gives other infinite numbers for, than CHLO does.

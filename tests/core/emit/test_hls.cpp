@@ -175,4 +175,16 @@ TEST(hls_what_is_not_written_is_named) {
   CHECK(std::ranges::find(ops, "aten.mm") != ops.end() && ops.size() > 100);
 }
 
+TEST(a_flip_of_no_dims_moves_nothing) {
+  const auto top = [](const std::string& dims) {
+    return project_of("%0 = input \"x\" f32[2, 3]\n%1 : f32[2, 3] = aten.flip(%0, " + dims +
+                      ")\n%2 : f32[2, 3] = prims.neg(%1)\nreturn %2\n")
+        .files.at("top.cpp");
+  };
+  const std::string plain =
+      project_of("%0 = input \"x\" f32[2, 3]\n%1 : f32[2, 3] = prims.neg(%0)\nreturn %1\n").files.at("top.cpp");
+  CHECK_EQ(top("[]") == plain, true);
+  CHECK_EQ(top("[1]") == plain, false);
+}
+
 }  // namespace spmdx

@@ -4,6 +4,7 @@
 #include <numeric>
 
 #include "emit/hls/rows/site.h"
+#include "emit/ops/same_ops.h"
 
 namespace spmdx::emit::hls {
 namespace {
@@ -42,6 +43,7 @@ std::vector<Operand> transposed(Site& site) {
 
 std::vector<Operand> reversed(Site& site) {
   const Operand a = site.tensor(0);
+  if (integers(site.call(), 1).empty()) return {a};
   const std::vector<bool> acted = acted_dims(site.call(), 1, a.shape.size());
   Shape strides = contiguous(a.shape);
   int64_t offset = 0;
@@ -92,12 +94,8 @@ std::vector<Operand> zeros(Site& site) {
 }  // namespace
 
 void add_shapes(Table& table) {
-  for (const char* op : {"prims.view_of", "prims.clone", "aten.clone", "aten.alias", "aten.detach", "aten.lift_fresh"})
-    table[op] = same;
-  for (const char* op : {"prims.reshape", "prims.collapse_view", "prims.split_dim", "prims.squeeze", "aten.view",
-                         "aten.reshape", "aten._unsafe_view", "prims.collapse", "aten._reshape_alias", "aten.squeeze",
-                         "aten.squeeze.dim", "aten.squeeze.dims", "aten.unsqueeze"})
-    table[op] = reshape;
+  for (const char* op : kCopies) table[op] = same;
+  for (const char* op : kReshapes) table[op] = reshape;
   table["prims.broadcast_in_dim"] = broadcast_in_dim;
   table["aten.expand"] = expanded;
   table["prims.transpose"] = table["aten.permute"] = permuted;
@@ -108,9 +106,7 @@ void add_shapes(Table& table) {
   table["aten.as_strided"] = table["prims.as_strided"] = strided;
   table["aten.full_like"] = table["aten.full"] = table["prims.full"] = table["prims.full_like"] = filled(1);
   table["prims.scalar_tensor"] = table["aten.scalar_tensor"] = filled(0);
-  for (const char* op : {"prims.empty_strided", "aten.empty.memory_format", "prims.empty", "prims.empty_permuted",
-                         "aten.zeros", "aten.zeros_like", "aten.empty_like"})
-    table[op] = zeros;
+  for (const char* op : kZeros) table[op] = zeros;
 }
 
 }  // namespace spmdx::emit::hls
