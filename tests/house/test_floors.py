@@ -18,6 +18,7 @@ ROOMS = {
     "sharding": [".", "reshard"],
     "rules": ["rule", "build", "tensors", "rows", "layers", "stencils", "."],
     "passes": [
+        "kinds",
         "pipeline",
         "parallelism",
         "loops",

@@ -1,0 +1,228 @@
+// SPDX-License-Identifier: Apache-2.0
+// Improve: tabu search over critical tasks (as Mastrolilli 2000 for flexible job shops,
+// doi:10.1002/(SICI)1099-1425(200001/02)3:1<3::AID-JOS32>3.0.CO;2-Y); groups of connected tasks move where that stalls.
+#include "passes/kinds/improve.h"
+
+#include <algorithm>
+
+#include "passes/kinds/exact.h"
+#include "passes/kinds/moves.h"
+
+namespace spmdx {
+namespace {
+
+constexpr int64_t kVisits = 300000;    // tasks looked at, for each task that there is
+constexpr int64_t kMostCounted = 500;  // of these at most
+constexpr size_t kStarts = 3;          // list schedules from which is searched
+constexpr size_t kMostCritical = 24;   // critical tasks that try all places in one step
+constexpr int64_t kStall = 5;          // steps without a better makespan, before a group moves
+constexpr int64_t kLeastTenure = 4;    // steps in which a task does not go back to its device
+constexpr int64_t kExchanges = 4;      // of so many steps one tries exchanges first
+constexpr size_t kMates = 4;           // tasks of another device with which one is exchanged
+constexpr size_t kMostInGroup = 64;    // tasks
+constexpr size_t kGroupMoves = 8;      // tried when the search stalls
+
+class Improve {
+ public:
+  Improve(const TaskGraph& graph, const TaskSequences& start, int64_t least_ns)
+      : graph_(graph), now_(start), best_(start), least_ns_(least_ns), tabu_(graph.tasks() * graph.devices(), 0) {
+    times_.run(graph, start);
+    best_ns_ = times_.ns;
+  }
+
+  void run(int64_t visits) {
+    for (int64_t stalled = 0; visits_ < visits && best_ns_ > least_ns_; ++step_) {
+      const int64_t before = best_ns_;
+      if (stalled >= kStall || !step()) {
+        move_a_group();
+        stalled = 0;
+      }
+      stalled = best_ns_ < before ? 0 : stalled + 1;
+    }
+  }
+  const TaskSequences& best() const { return best_; }
+  int64_t best_ns() const { return best_ns_; }
+
+ private:
+  // Tasks whose delay delays the end; of many, some all along the way, others at each step.
+  std::vector<uint32_t> critical() {
+    times_.run(graph_, now_);
+    times_.run_back(graph_, now_);
+    visits_ += 2 * cost();
+    std::vector<uint32_t> found;
+    for (const uint32_t j : times_.order)
+      if (times_.end[j] + times_.tail[j] == times_.ns) found.push_back(j);
+    if (found.size() <= kMostCritical) return found;
+    std::vector<uint32_t> some;
+    for (size_t i = 0; i < kMostCritical; ++i)
+      some.push_back(
+          found[(i * found.size() + static_cast<size_t>(step_) % kMostCritical * found.size() / kMostCritical) /
+                kMostCritical]);
+    return some;
+  }
+  int64_t cost() const { return graph_.tasks() + static_cast<int64_t>(graph_.arcs()); }
+
+  // The best move that is not tabu, or leads below the best. False where there is none.
+  bool step() {
+    TaskMove best;
+    TaskMoves moves(graph_, now_);
+    const std::vector<uint32_t> tasks = critical();
+    if (step_ % kExchanges == 0 && exchange(tasks)) return true;
+    for (const uint32_t task : tasks) {
+      moves.each(task, [&](const TaskMove& move) {
+        if (move < best && (tabu_[task * graph_.devices() + move.device] <= step_ || move.ns < best_ns_)) best = move;
+      });
+      visits_ += 2 * cost();
+    }
+    visits_ += moves.seen();
+    if (best.task == kNone) return false;
+    apply(best);
+    return true;
+  }
+
+  // Two tasks change devices, where that is better than it was: a critical one, and of each other device some that come
+  // nearest to it in what both devices work then.
+  bool exchange(const std::vector<uint32_t>& tasks) {
+    const int64_t before = times_.ns;
+    const std::vector<uint32_t> order = by_start();
+    std::vector<int64_t> load(graph_.devices(), 0);
+    for (uint32_t j = 0; j < graph_.tasks(); ++j) load[now_.device[j]] += graph_.ns(j, now_.device[j]);
+    int64_t least = before;
+    std::vector<uint32_t> chosen;
+    for (const uint32_t task : tasks)
+      for (uint32_t d = 0; d < graph_.devices(); ++d) {
+        if (d == now_.device[task] || !graph_.runs(task, d)) continue;
+        for (const uint32_t other : mates(task, d, load)) {
+          std::vector<uint32_t> device = now_.device;
+          std::swap(device[task], device[other]);
+          TaskTimes times;
+          times.run(graph_, TaskSequences(graph_, device, order));
+          visits_ += 2 * cost();
+          if (times.ns < least) least = times.ns, chosen = std::move(device);
+        }
+      }
+    if (least == before) return false;
+    now_ = TaskSequences(graph_, chosen, order);
+    keep_if_better();
+    return true;
+  }
+  std::vector<uint32_t> mates(uint32_t task, uint32_t device, const std::vector<int64_t>& load) const {
+    const uint32_t home = now_.device[task];
+    std::vector<std::pair<int64_t, uint32_t>> found;
+    for (uint32_t j = now_.first[device]; j != kNone; j = now_.next[j]) {
+      const int64_t more = graph_.bytes(task) - graph_.bytes(j);
+      if (!graph_.runs(j, home) || more > now_.room[device] || -more > now_.room[home]) continue;
+      found.emplace_back(std::max(load[home] - graph_.ns(task, home) + graph_.ns(j, home),
+                                  load[device] - graph_.ns(j, device) + graph_.ns(task, device)),
+                         j);
+    }
+    std::sort(found.begin(), found.end());
+    std::vector<uint32_t> some;
+    for (size_t i = 0; i < std::min(kMates, found.size()); ++i) some.push_back(found[i].second);
+    return some;
+  }
+  // Of what runs now: tasks behind all that they wait for.
+  std::vector<uint32_t> by_start() const {
+    std::vector<uint32_t> order = times_.order;
+    std::stable_sort(order.begin(), order.end(),
+                     [&](uint32_t a, uint32_t b) { return times_.start[a] < times_.start[b]; });
+    return order;
+  }
+
+  void apply(const TaskMove& move) {
+    const int64_t tenure = kLeastTenure + graph_.tasks() / 16 + next_random() % 6;
+    tabu_[move.task * graph_.devices() + now_.device[move.task]] = step_ + tenure;
+    now_.remove(graph_, move.task);
+    now_.insert(graph_, move.task, move.device, move.before);
+    keep_if_better();
+  }
+  void keep_if_better() {
+    if (!times_.run(graph_, now_)) {  // no place that is taken makes a ring
+      now_ = best_;
+      return;
+    }
+    if (times_.ns >= best_ns_) return;
+    best_ns_ = times_.ns;
+    best_ = now_;
+  }
+  // The same numbers on every machine.
+  int64_t next_random() {
+    random_ = random_ * 6364136223846793005U + 1442695040888963407U;
+    return static_cast<int64_t>(random_ >> 40);
+  }
+
+  // From the best on, or at times from where the search is: of some groups that go to one device each, some in exchange
+  // for another group, those that lead to the least makespan.
+  void move_a_group() {
+    if (next_random() % 3 != 0) now_ = best_;
+    times_.run(graph_, now_);
+    const std::vector<uint32_t> order = by_start();
+    int64_t least = kNever;
+    std::vector<uint32_t> chosen;
+    for (size_t i = 0; i < kGroupMoves; ++i) {
+      std::vector<uint32_t> device = now_.device;
+      const uint32_t task = any_task(), home = device[task];
+      const auto to = static_cast<uint32_t>(next_random() % graph_.devices());
+      const bool exchanged = next_random() % 3 == 0, alike = next_random() % 2 == 0;
+      for (const uint32_t member : group(task, alike)) device[member] = to;
+      if (const uint32_t other = any_task(); exchanged && now_.device[other] == to)
+        for (const uint32_t member : group(other, true)) device[member] = home;
+      if (device == now_.device || !holds(device)) continue;
+      TaskTimes times;
+      times.run(graph_, TaskSequences(graph_, device, order));
+      visits_ += 2 * cost();
+      if (times.ns < least) least = times.ns, chosen = std::move(device);
+    }
+    if (least < kNever) now_ = TaskSequences(graph_, chosen, order);
+    keep_if_better();
+  }
+  // Tasks that are joined to this one by arcs, the nearest first; `alike`: on its device.
+  std::vector<uint32_t> group(uint32_t task, bool alike) {
+    const size_t most = 1 + next_random() % std::min<size_t>(kMostInGroup, graph_.tasks());
+    std::vector<uint32_t> found{task};
+    std::vector<bool> in(graph_.tasks(), false);
+    in[task] = true;
+    for (size_t at = 0; at < found.size(); ++at)
+      for (const auto* arcs : {&graph_.readers(found[at]), &graph_.reads(found[at])})
+        for (const TaskArc arc : *arcs)
+          if (!in[arc.task] && found.size() < most && (!alike || now_.device[arc.task] == now_.device[task])) {
+            in[arc.task] = true;
+            found.push_back(arc.task);
+          }
+    return found;
+  }
+  uint32_t any_task() { return static_cast<uint32_t>(next_random() % graph_.tasks()); }
+  bool holds(const std::vector<uint32_t>& device) const {
+    std::vector<int64_t> room(graph_.devices());
+    for (uint32_t d = 0; d < graph_.devices(); ++d) room[d] = graph_.memory(d);
+    for (uint32_t j = 0; j < graph_.tasks(); ++j)
+      if (!graph_.runs(j, device[j]) || (room[device[j]] -= graph_.bytes(j)) < 0) return false;
+    return true;
+  }
+
+  const TaskGraph& graph_;
+  TaskSequences now_, best_;
+  int64_t best_ns_ = 0, least_ns_;
+  TaskTimes times_;
+  std::vector<int64_t> tabu_;  // by task and device: until which step
+  int64_t step_ = 1, visits_ = 0;
+  uint64_t random_ = 1;
+};
+
+}  // namespace
+
+TaskSequences improve(const TaskGraph& graph, const std::vector<TaskSequences>& starts, int64_t least_ns) {
+  const size_t count = std::min(kStarts, starts.size());
+  TaskSequences best = starts.front();
+  int64_t best_ns = kNever;
+  const int64_t tasks = std::min<int64_t>(graph.tasks(), kMostCounted);
+  const int64_t visits = graph.tasks() <= kMostExact ? tasks * kVisits / 20 : tasks * kVisits;
+  for (size_t i = 0; i < count && best_ns > least_ns; ++i) {
+    Improve search(graph, starts[i], least_ns);
+    search.run(visits / static_cast<int64_t>(count));
+    if (search.best_ns() < best_ns) best_ns = search.best_ns(), best = search.best();
+  }
+  return best;
+}
+
+}  // namespace spmdx
