@@ -22,6 +22,7 @@ void bind_traces(pybind11::module_& module);       // what each device of a plan
 void bind_watch(pybind11::module_& module);        // profiles, measured times, memory counters
 void bind_pipeline(pybind11::module_& module);     // schedules of pipelines, costs of their stages
 void bind_parallelism(pybind11::module_& module);  // ways to lay a program over devices, and what they would take
+void bind_kinds(pybind11::module_& module);        // kinds of devices, and where a step runs over them
 void bind_compilers(pybind11::module_& module);    // segments and who compiles them
 
 }  // namespace spmdx

@@ -4,6 +4,8 @@
 #include <pybind11/stl.h>
 #include <torch/csrc/utils/pybind.h>
 
+#include <algorithm>
+
 #include "bind/bind.h"
 #include "bind/handles.h"
 #include "bridge/backend/aten_backend.h"
@@ -176,12 +178,16 @@ void bind_compilers(py::module_& m) {
   m.def("warn_of_events", &bridge::warn_of_events, py::call_guard<py::gil_scoped_release>());
   m.def("ask_compiler", [] { bridge::engine().ask_compiler(); }, py::call_guard<py::gil_scoped_release>());
   m.def(
-      "set_compiler",
-      [](const std::optional<CompilerRef>& compiler) {
+      "set_compilers",
+      [](const std::vector<std::optional<CompilerRef>>& compilers, std::vector<uint32_t> of_device) {
         const py::gil_scoped_release no_gil;
-        bridge::set_compiler(compiler.value_or(nullptr));
+        auto made = std::make_shared<Compilers>();
+        for (const auto& compiler : compilers) made->all.push_back(compiler.value_or(nullptr));
+        made->of_device = std::move(of_device);
+        const bool any = std::ranges::any_of(made->all, [](const auto& each) { return each != nullptr; });
+        bridge::set_compilers(any ? std::move(made) : nullptr);
       },
-      py::arg("compiler"));
+      py::arg("compilers"), py::arg("of_device"));
 }
 
 }  // namespace spmdx

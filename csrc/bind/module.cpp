@@ -18,5 +18,6 @@ PYBIND11_MODULE(_C, module) {
   spmdx::bind_watch(module);
   spmdx::bind_pipeline(module);
   spmdx::bind_parallelism(module);
+  spmdx::bind_kinds(module);
   spmdx::bind_compilers(module);
 }

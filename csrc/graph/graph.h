@@ -168,6 +168,8 @@ struct Graph {
   // In which order the stages do what they do, where values have places: the name or the text of a schedule
   // (passes/pipeline/schedule.h). Empty: none was asked for.
   std::string schedule;
+  // The axis of the mesh along which devices are of several kinds, and nodes run where they end first. Empty: none.
+  std::string kinds;
   LeftOut left_out;
   std::vector<Node> nodes;  // topological: a node's inputs come before it
   std::vector<Value> values;

@@ -16,8 +16,8 @@ std::string describe(const Graph& graph, ValueId value, const ShardingRef& shard
 
 int stage_axis(const Graph& graph) {
   if (!graph.mesh) return -1;
-  int axis = -1;
-  std::string first;
+  int axis = graph.kinds.empty() ? -1 : graph.mesh->axis_index(graph.kinds);
+  std::string first = "devices of several kinds";
   const auto add = [&](ValueId value, const ShardingRef& sharding) {
     const Place place = sharding ? sharding->place : Place{};
     if (place.whole() || place.axis == axis) return;

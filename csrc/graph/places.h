@@ -5,7 +5,7 @@
 
 namespace spmdx {
 
-// The stage axis of a graph: that of the places of its inputs, outputs and constraints; -1 if there are none. Throws
+// The stage axis of a graph: that of its kinds, or of the places of its inputs, outputs and constraints; -1: none. Throws
 // ShardingError where there are two such axes, or where the axis cuts a dim as well.
 int stage_axis(const Graph& graph);
 // Its sub-axes; none if there is no stage axis.

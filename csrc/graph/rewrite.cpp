@@ -11,6 +11,7 @@ namespace spmdx {
 Rewrite::Rewrite(const Graph& from) : from_(from), map_(from.values.size(), kNone) {
   to_.mesh = from.mesh;
   to_.schedule = from.schedule;
+  to_.kinds = from.kinds;
   to_.left_out = from.left_out;
   to_.num_params = from.num_params;
   to_.merged_starts = from.merged_starts;

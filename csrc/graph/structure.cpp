@@ -157,12 +157,14 @@ uint64_t structural_hash(const Graph& graph) {
     h = hash_combine(h, constraint.state);
   }
   if (!graph.schedule.empty()) h = hash_combine(h, std::hash<std::string>{}(graph.schedule));
+  if (!graph.kinds.empty()) h = hash_combine(hash_combine(h, 1), std::hash<std::string>{}(graph.kinds));
   return hash_combine(h, graph.num_params);
 }
 
 bool same(const Graph& a, const Graph& b) {
-  return same_mesh(a.mesh, b.mesh) && a.schedule == b.schedule && a.num_params == b.num_params && same_inputs(a, b) &&
-         std::ranges::equal(a.nodes, b.nodes, same_nodes) && std::ranges::equal(a.outputs, b.outputs, same_outputs) &&
+  return same_mesh(a.mesh, b.mesh) && a.schedule == b.schedule && a.kinds == b.kinds && a.num_params == b.num_params &&
+         same_inputs(a, b) && std::ranges::equal(a.nodes, b.nodes, same_nodes) &&
+         std::ranges::equal(a.outputs, b.outputs, same_outputs) &&
          std::ranges::equal(a.constraints, b.constraints, same_constraints);
 }
 

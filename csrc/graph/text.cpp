@@ -190,6 +190,7 @@ std::string print(const Graph& graph, const SourcePrinter& source) {
   std::string out;
   if (graph.mesh) out += print_mesh(*graph.mesh) + "\n";
   if (!graph.schedule.empty()) out += "schedule " + quoted(graph.schedule) + "\n";
+  if (!graph.kinds.empty()) out += "kinds " + quoted(graph.kinds) + "\n";
   if (const LeftOut& left = graph.left_out; left.phase)
     out += "repeat phase " + std::to_string(left.phase) + " " + std::to_string(left.times) + " times\n";
   if (graph.num_params != used_params(graph)) out += "params " + std::to_string(graph.num_params) + "\n";

@@ -26,6 +26,8 @@ class Parser {
       mesh(cursor);
     } else if (cursor.accept("schedule")) {
       graph_.schedule = cursor.quoted();
+    } else if (cursor.accept("kinds")) {
+      graph_.kinds = cursor.quoted();
     } else if (cursor.accept("repeat")) {
       repeat(cursor);
     } else if (cursor.accept("params")) {

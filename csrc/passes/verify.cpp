@@ -311,6 +311,12 @@ void check_places(const Graph& graph, const Node& node) {
   }
 }
 
+// Which kind of devices has a value is not for the user to say, unless he does.
+bool is_as_written(const Graph& graph, const Sharding& found, const Sharding& written) {
+  const bool is_free = !graph.kinds.empty() && written.place.whole() && !found.place.host;
+  return found.dims == written.dims && (is_free || found.place == written.place);
+}
+
 }  // namespace
 
 void verify(const Graph& graph) {
@@ -332,7 +338,7 @@ void verify(const Graph& graph) {
   for (const Output& output : graph.outputs) {
     const Sharding& sharding = *graph.values[output.value].sharding;
     if (sharding.partial) throw InternalError("verify: an output is left partial");
-    if (output.annotation && (output.annotation->dims != sharding.dims || output.annotation->place != sharding.place))
+    if (output.annotation && !is_as_written(graph, sharding, *output.annotation))
       throw InternalError("verify: an output does not have the sharding the user wrote");
   }
 }

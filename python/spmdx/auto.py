@@ -20,6 +20,7 @@ from spmdx._auto.strategy import split as split
 from spmdx._auto.strategy import tensors_in
 from spmdx._auto.trial import Program
 from spmdx._base.sizes import bytes_of
+from spmdx._kinds.place import place as place
 from spmdx._machine.hardware import Hardware
 from spmdx._machine.in_use import planning_for
 from spmdx._machine.topology import Topology

@@ -11,6 +11,7 @@ from spmdx._report.diff import explain_diff
 from spmdx._report.held import local_bytes
 from spmdx._report.load import DeviceLoad, LoadReport
 from spmdx._report.memory import HeldReport, MemoryReport, memory_report
+from spmdx._report.placement import placement_report
 from spmdx._report.report import (
     BalanceReport,
     CollectiveReport,
@@ -74,6 +75,7 @@ def _report(row: dict[str, Any]) -> Report:
         row["whole_flops"],
         [BalanceReport(**b) for b in row["balance"]],
         None if row["pipeline"] is None else pipeline_report(row["pipeline"]),
+        placement_report(row["placement"]),
         memory_report(row["memory"]),
         LoadReport([DeviceLoad(**device) for device in row["load"]]),
         row["step_ns"],

@@ -5,6 +5,8 @@ import warnings
 
 import spmdx._C as _C
 from spmdx._base import logs
+from spmdx._kinds.devices import get_devices as get_devices
+from spmdx._kinds.devices import set_devices as set_devices
 from spmdx._world import devices, hardware, processes
 from spmdx.errors import ShardingError, naming
 

@@ -33,6 +33,7 @@ ROOMS = [
     "_targets",
     "_compiling",
     "_machine",
+    "_kinds",
     "_pipelines",
     "_rules",
     "_report.chakra",

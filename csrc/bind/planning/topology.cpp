@@ -10,6 +10,7 @@
 #include "base/error.h"
 #include "bind/bind.h"
 #include "bind/handles.h"
+#include "bind/planning/hardware.h"
 #include "bridge/backend/aten_backend.h"
 #include "bridge/backend/aten_names.h"
 #include "bridge/backend/buffer.h"
@@ -29,46 +30,6 @@ namespace py = pybind11;
 using namespace bind;
 using namespace py::literals;
 
-using Points = std::vector<std::pair<double, double>>;
-
-Points as_points(const std::vector<Efficiency>& efficiency) {
-  Points points;
-  for (const Efficiency& at : efficiency) points.emplace_back(at.size, at.share);
-  return points;
-}
-
-std::vector<Efficiency> from_points(const py::object& points) {
-  std::vector<Efficiency> efficiency;
-  for (const auto& [size, share] : points.cast<Points>()) efficiency.push_back({size, share});
-  return efficiency;
-}
-
-py::dict as_dict(const Hardware& hardware) {
-  py::dict rates;
-  for (const auto& [dtype, rate] : hardware.flops_per_second) rates[py::str(std::string(name(dtype)))] = rate;
-  return py::dict("name"_a = hardware.name, "memory_bytes"_a = hardware.memory_bytes,
-                  "memory_bytes_per_second"_a = hardware.memory_bytes_per_second,
-                  "memory_efficiency"_a = as_points(hardware.memory_efficiency), "flops_per_second"_a = rates,
-                  "product_efficiency"_a = as_points(hardware.product_efficiency), "launch_ns"_a = hardware.launch_ns,
-                  "host_bytes_per_second"_a = hardware.host_bytes_per_second);
-}
-
-// Throws ShardingError where a dtype or a figure is none.
-Hardware hardware_from(const py::dict& fields) {
-  Hardware hardware{.name = fields["name"].cast<std::string>(),
-                    .memory_bytes = fields["memory_bytes"].cast<int64_t>(),
-                    .memory_bytes_per_second = fields["memory_bytes_per_second"].cast<double>(),
-                    .memory_efficiency = from_points(fields["memory_efficiency"]),
-                    .flops_per_second = {},
-                    .product_efficiency = from_points(fields["product_efficiency"]),
-                    .launch_ns = fields["launch_ns"].cast<int64_t>(),
-                    .host_bytes_per_second = fields["host_bytes_per_second"].cast<double>()};
-  for (const auto& [dtype, rate] : fields["flops_per_second"].cast<py::dict>())
-    hardware.flops_per_second.emplace_back(dtype_named(dtype.cast<std::string>()), rate.cast<double>());
-  check(hardware);
-  return hardware;
-}
-
 py::dict as_dict(const Topology& topology) {
   py::list levels;
   for (const Level& level : topology.levels)
@@ -76,7 +37,7 @@ py::dict as_dict(const Topology& topology) {
                            "message_ns"_a = level.message_ns, "picoseconds_per_byte"_a = level.picoseconds_per_byte,
                            "algorithm"_a = std::string(name(level.algorithm)),
                            "efficiency"_a = as_points(level.efficiency), "processor_usage"_a = level.processor_usage));
-  return py::dict("levels"_a = levels, "hardware"_a = as_dict(topology.hardware), "processors"_a = topology.processors,
+  return py::dict("levels"_a = levels, "hardware"_a = bind::as_dict(topology.hardware), "processors"_a = topology.processors,
                   "record_ns"_a = topology.record_ns);
 }
 

@@ -7,6 +7,7 @@
 
 #include "bind/bind.h"
 #include "bind/handles.h"
+#include "bind/planning/kinds.h"
 #include "bind/seeing/memory.h"
 #include "bind/seeing/segments.h"
 #include "bind/seeing/traces.h"
@@ -154,7 +155,8 @@ py::dict report(const PlanRef& handed) {
                   "step_ns"_a = step_ns(graph, bridge::engine().options().topology),
                   "memory"_a = memory_report(plan, use), "balance"_a = balance(graph), "load"_a = load(graph),
                   "segments"_a = segments_report(plan), "flops"_a = flops.device, "whole_flops"_a = flops.whole,
-                  "pipeline"_a = pipeline(graph), "plan"_a = PlanHandle{handed, bridge::engine().options().topology});
+                  "pipeline"_a = pipeline(graph), "placement"_a = placement_row(plan),
+                  "plan"_a = PlanHandle{handed, bridge::engine().options().topology});
 }
 
 py::object report_or_none(const PlanRef& plan) { return plan ? py::object(report(plan)) : py::none(); }

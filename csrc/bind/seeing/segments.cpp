@@ -33,7 +33,7 @@ pybind11::dict segments_report(const Plan& plan) {
   pybind11::list rows;
   for (const SegmentStanding& segment : all.segments)
     rows.append(pybind11::dict("source"_a = bridge::source_text(graph.nodes[segment.first].source),
-                               "ops"_a = segment.ops, "flops"_a = segment.flops,
+                               "device"_a = segment.device, "ops"_a = segment.ops, "flops"_a = segment.flops,
                                "state"_a = state_name(segment.standing.state), "why"_a = segment.standing.why,
                                "compile_ns"_a = segment.standing.compile_ns, "text"_a = segment.text));
   return pybind11::dict("segments"_a = rows, "ops"_a = all.ops, "flops"_a = all.flops);

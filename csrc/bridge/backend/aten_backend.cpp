@@ -129,13 +129,13 @@ class AtenBackend final : public Backend {
     return runs_on_host(local) ? prepare_on_host(local, prepare_here) : prepare_on_accelerator(local, prepare_here);
   }
 
-  std::shared_ptr<Compiler> compiler() override {
-    const std::lock_guard lock(compiler_mutex_);
-    return compiler_;
+  std::shared_ptr<const Compilers> compilers() override {
+    const std::lock_guard lock(compilers_mutex_);
+    return compilers_;
   }
-  void set_compiler(std::shared_ptr<Compiler> compiler) {
-    const std::lock_guard lock(compiler_mutex_);
-    compiler_.swap(compiler);
+  void set_compilers(std::shared_ptr<const Compilers> compilers) {
+    const std::lock_guard lock(compilers_mutex_);
+    compilers_.swap(compilers);
   }
   BufferRef perturbed(const BufferRef& buffer, uint64_t seed) override {
     KernelGuard guard;
@@ -271,8 +271,8 @@ class AtenBackend final : public Backend {
   }
 
  private:
-  std::mutex compiler_mutex_;  // a leaf lock
-  std::shared_ptr<Compiler> compiler_;
+  std::mutex compilers_mutex_;  // a leaf lock
+  std::shared_ptr<const Compilers> compilers_;
 };
 
 AtenBackend& the_backend() {
@@ -284,6 +284,6 @@ AtenBackend& the_backend() {
 
 Backend& aten_backend() { return the_backend(); }
 
-void set_compiler(std::shared_ptr<Compiler> compiler) { the_backend().set_compiler(std::move(compiler)); }
+void set_compilers(std::shared_ptr<const Compilers> compilers) { the_backend().set_compilers(std::move(compilers)); }
 
 }  // namespace spmdx::bridge

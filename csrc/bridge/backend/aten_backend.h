@@ -8,7 +8,7 @@ namespace spmdx::bridge {
 // The one instance of the process. It is never destroyed.
 Backend& aten_backend();
 
-// What Backend::compiler of this one gives from now on; null: none. Any thread.
-void set_compiler(std::shared_ptr<Compiler> compiler);
+// What Backend::compilers of this one gives from now on; null: none. Any thread.
+void set_compilers(std::shared_ptr<const Compilers> compilers);
 
 }  // namespace spmdx::bridge

@@ -229,6 +229,8 @@ FinishedGraph finish_graph(RecorderState& state, std::vector<RootRef> owners, co
   done.graph = state.graph;
   done.graph.mesh = std::move(mesh);
   done.graph.schedule = one_schedule(state.said, done.graph);
+  if (const std::string axis = engine().kinds_axis(); done.graph.mesh && done.graph.mesh->axis_index(axis) >= 0)
+    done.graph.kinds = axis;
   done.graph.outputs = std::move(outputs);
   std::erase_if(done.graph.constraints, [&](const Constraint& c) { return !needed[c.value]; });
   done.data_of_inputs = keep_inputs(done.graph, state, needed);

@@ -18,7 +18,7 @@ namespace {
 
 class Labels {
  public:
-  explicit Labels(const Graph& graph) : graph_(graph), axis_(stage_axis(graph)) {}
+  explicit Labels(const Graph& graph) : graph_(graph), axis_(graph.kinds.empty() ? stage_axis(graph) : -1) {}
 
   Actions run() {
     Actions& all = actions_;

@@ -11,6 +11,7 @@
 #include "passes/places/boundaries.h"
 #include "passes/places/gradient_sums.h"
 #include "passes/places/movement.h"
+#include "passes/places/stages_by_time.h"
 #include "sharding/notation.h"
 #include "sharding/shards.h"
 
@@ -114,6 +115,7 @@ class Placer {
       const bool goes_along = stages_.after_backward[output.value] && !tied.annotation && !at.whole();
       if (lies && !goes_along) wanted = lies->place.on_device();
     }
+    if (!graph_.kinds.empty() && wanted.whole()) return here;  // and the next step begins there
     return wanted == at ? here : moved(output.value, wanted, output.source, "a value that is kept after the step");
   }
 
@@ -126,10 +128,14 @@ class Placer {
 
 }  // namespace
 
-void place(Graph& graph) {
+void place(Graph& graph, const CompileOptions& options) {
   for (const Input& input : graph.inputs)
     if (lies_on_another_mesh(graph, input)) graph.values[input.value].sharding = input.physical;
   if (stage_axis(graph) < 0) return;
+  if (!graph.kinds.empty()) {
+    graph = Placer(graph, placed_by_time(graph, options).stages).run();
+    return;
+  }
   Stages stages = stages_with_least_sent(graph);
   if (split_gradient_sums(graph, stages)) stages = stages_with_least_sent(graph);
   graph = Placer(graph, std::move(stages)).run();

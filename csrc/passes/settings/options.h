@@ -5,6 +5,7 @@
 #include <string>
 
 #include "graph/text.h"
+#include "passes/settings/device_kinds.h"
 #include "sharding/topology.h"
 
 namespace spmdx {
@@ -13,6 +14,7 @@ constexpr int64_t kNoLimit = INT64_MAX;
 
 struct CompileOptions {
   Topology topology;
+  DeviceKinds kinds;
   std::string dump_dir;  // empty: no dumps
   SourcePrinter source;  // for dumps; passes keep numbers of sources, which reports resolve
   int64_t bucket_bytes = 30 << 20;

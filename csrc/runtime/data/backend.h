@@ -44,7 +44,7 @@ struct Memory {
 enum class Stream : uint8_t { compute, messages };
 using Event = std::shared_ptr<const void>;
 
-class Compiler;
+struct Compilers;
 
 class Backend {
  public:
@@ -64,8 +64,8 @@ class Backend {
   // `local` has localised arguments and local types. Thread-safe.
   virtual std::unique_ptr<Kernel> prepare(const Call& local) = 0;
 
-  // Makes kernels of many ops (runtime/segments/compiler.h); null: each op has its own. Thread-safe.
-  virtual std::shared_ptr<Compiler> compiler() { return nullptr; }
+  // Make kernels of many ops (runtime/segments/compiler.h); null: each op has its own. Thread-safe.
+  virtual std::shared_ptr<const Compilers> compilers() { return nullptr; }
   // The same numbers as if they had been rounded otherwise: floats are smaller by up to an ulp of themselves, as `seed`
   // draws it; what is exact is the same buffer.
   virtual BufferRef perturbed(const BufferRef& buffer, uint64_t /*seed*/) { return buffer; }

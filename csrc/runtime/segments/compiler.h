@@ -4,6 +4,7 @@
 #include <cstdint>
 #include <memory>
 #include <string>
+#include <vector>
 
 #include "runtime/segments/segment.h"
 
@@ -44,6 +45,21 @@ class Compiler {
   virtual uint64_t version() const = 0;
   // Another number whenever fewer calls are taken, so that programs have to be cut again.
   virtual uint64_t cuts() const = 0;
+};
+
+// The compilers of devices. Those of one kind have the same one.
+struct Compilers {
+  std::vector<std::shared_ptr<Compiler>> all;  // null: the backend's own kernels; never empty
+  std::vector<uint32_t> of_device;             // which of them, by the device's number; others have the first one
+
+  const std::shared_ptr<Compiler>& of(int64_t device) const {
+    const auto number = static_cast<size_t>(device);
+    return all[number < of_device.size() ? of_device[number] : 0];
+  }
+  // As those of all of them.
+  uint64_t version() const;
+  uint64_t cuts() const;
+  void await() const;
 };
 
 }  // namespace spmdx

@@ -117,15 +117,20 @@ Instruction instruction_of(Program& program, const Segment& segment, std::shared
 }  // namespace
 
 std::vector<Segment> segments_of(const Graph& graph, const Program& program, const std::vector<Unit>& units,
-                                 const Compiler& compiler, const Numbers& numbers) {
+                                 const Compilers& compilers, const Numbers& numbers) {
   const std::vector<uint32_t> reads = reads_of(graph, program);
   std::vector<Segment> segments(units.size());
   for (size_t u = 0; u < units.size(); ++u) {
     if (!units[u].is_segment) continue;
-    Builder builder(graph, program, reads, compiler, numbers);
+    const Instruction& first = program.instructions[units[u].instructions[0]];
+    const int64_t device = device_of(graph, first);
+    const std::shared_ptr<Compiler>& compiler = compilers.of(device);
+    Builder builder(graph, program, reads, *compiler, numbers);
     for (const uint32_t index : units[u].instructions) builder.add(index);
     segments[u] = builder.finish();
-    segments[u].first = program.instructions[units[u].instructions[0]].node;
+    segments[u].first = first.node;
+    segments[u].device = device;
+    segments[u].compiler = compiler;
   }
   return segments;
 }

@@ -10,7 +10,7 @@ namespace spmdx {
 
 // By unit; without nodes where it is none.
 std::vector<Segment> segments_of(const Graph& graph, const Program& program, const std::vector<Unit>& units,
-                                 const Compiler& compiler, const Numbers& numbers);
+                                 const Compilers& compilers, const Numbers& numbers);
 
 // The program in the order of its units, with a kernel for each segment that has one. Kernels are by unit; null: its
 // instructions stay.

@@ -8,6 +8,8 @@
 
 namespace spmdx {
 
+class Compiler;
+
 // What a compiler is given, and where it is in a program.
 struct Segment {
   Graph graph;
@@ -17,6 +19,8 @@ struct Segment {
   std::vector<uint32_t> inputs, outputs;  // slots of the program, as the graph has them
   std::vector<uint32_t> params;           // of the plan, as the graph numbers them
   NodeId first = 0;                       // node of the plan's graph
+  int64_t device = 0;                     // that it is of
+  std::shared_ptr<Compiler> compiler;     // of that device
 };
 
 // Numbers of a plan as they are now, and which of them were others in an earlier run. Those that were not are constants

@@ -18,9 +18,9 @@ int64_t flops_of(const Graph& graph, const Instruction& instruction) {
 
 std::shared_ptr<const Program> TakeOver::current(const Program& program, const std::vector<Param>& params) {
   const std::shared_ptr<const Program> own(std::shared_ptr<const Program>(), &program);  // not owned
-  std::shared_ptr<Compiler> compiler = backend_.compiler();
+  const std::shared_ptr<const Compilers> compilers = backend_.compilers();
   note(program, params);
-  while (update(program, compiler)) compiler->await();  // with no lock: who reports does not wait for a compiler
+  while (update(program, compilers)) compilers->await();  // with no lock: who reports does not wait for a compiler
   const std::lock_guard lock(mutex_);
   return fused_ ? fused_ : own;
 }
@@ -30,7 +30,7 @@ void TakeOver::ask() {
     const std::lock_guard lock(mutex_);
     return program_;
   }();
-  if (program) update(*program, backend_.compiler());
+  if (program) update(*program, backend_.compilers());
 }
 
 void TakeOver::note(const Program& program, const std::vector<Param>& params) {
@@ -46,24 +46,24 @@ void TakeOver::note(const Program& program, const std::vector<Param>& params) {
   }
   numbers_.values = params;
   if (!any) return;
-  compiler_.reset();  // so that it is cut again, by whoever is next
+  compilers_.reset();  // so that it is cut again, by whoever is next
   fused_.reset();
   kernels_.clear();
 }
 
-bool TakeOver::update(const Program& program, const std::shared_ptr<Compiler>& compiler) {
+bool TakeOver::update(const Program& program, const std::shared_ptr<const Compilers>& compilers) {
   const std::lock_guard lock(mutex_);
-  const uint64_t cuts = compiler ? compiler->cuts() : 0;
-  const bool is_other = compiler != compiler_ || cuts != cuts_;
+  const uint64_t cuts = compilers ? compilers->cuts() : 0;
+  const bool is_other = compilers != compilers_ || cuts != cuts_;
   if (is_other) {
-    compiler_ = compiler;
+    compilers_ = compilers;
     cuts_ = cuts;
     fused_.reset();
     kernels_.clear();
     cut(program);
   }
-  if (!compiler_) return false;
-  const uint64_t version = compiler_->version();
+  if (!compilers_) return false;
+  const uint64_t version = compilers_->version();
   if (!is_other && version == version_) return false;
   version_ = version;
   fuse(program);
@@ -74,9 +74,9 @@ void TakeOver::cut(const Program& program) {
   units_.clear();
   segments_.clear();
   ops_ = flops_ = 0;
-  if (!compiler_) return;
-  units_ = units_of(graph_, program, *compiler_, numbers_);
-  segments_ = segments_of(graph_, program, units_, *compiler_, numbers_);
+  if (!compilers_) return;
+  units_ = units_of(graph_, program, *compilers_, numbers_);
+  segments_ = segments_of(graph_, program, units_, *compilers_, numbers_);
   for (const Instruction& instruction : program.instructions) {
     if (instruction.kind != InstructionKind::kernel) continue;
     ops_ += 1;
@@ -94,9 +94,9 @@ void TakeOver::fuse(const Program& program) {
   kernels_.resize(units_.size());
   for (size_t u = 0; u < units_.size(); ++u) {
     if (!units_[u].is_segment) continue;
-    std::shared_ptr<Kernel> compiled = compiler_->kernel(segments_[u]);
+    std::shared_ptr<Kernel> compiled = segments_[u].compiler->kernel(segments_[u]);
     if (compiled && !kernels_[u])
-      kernels_[u] = make_segment_kernel(segments_[u], program, std::move(compiled), backend_, compiler_);
+      kernels_[u] = make_segment_kernel(segments_[u], program, std::move(compiled), backend_, segments_[u].compiler);
     else if (!compiled)
       kernels_[u].reset();
   }
@@ -111,7 +111,8 @@ SegmentsOfPlan TakeOver::segments() const {
     const Segment& segment = segments_[s];
     const auto ops = static_cast<int64_t>(segment.graph.nodes.size());
     if (ops)
-      all.segments.push_back({segment.first, ops, flops_of_segments_[s], compiler_->standing(segment), segment.text});
+      all.segments.push_back({segment.first, segment.device, ops, flops_of_segments_[s],
+                              segment.compiler->standing(segment), segment.text});
   }
   return all;
 }

@@ -11,7 +11,8 @@ namespace spmdx {
 
 // A segment of a plan, for reports.
 struct SegmentStanding {
-  NodeId first = 0;  // of the plan's graph
+  NodeId first = 0;    // of the plan's graph
+  int64_t device = 0;  // that it is of, the first one of those that have the same shard
   int64_t ops = 0;
   int64_t flops = 0;
   CompileStanding standing;
@@ -37,7 +38,7 @@ class TakeOver {
 
  private:
   // Whether there is something new.
-  bool update(const Program& program, const std::shared_ptr<Compiler>& compiler);
+  bool update(const Program& program, const std::shared_ptr<const Compilers>& compilers);
   // Has the program cut again if a number that was the same in all runs before is another one. REQUIRES: it is about to
   // run.
   void note(const Program& program, const std::vector<Param>& params);
@@ -47,10 +48,10 @@ class TakeOver {
   const Graph& graph_;
   Backend& backend_;
   mutable std::mutex mutex_;
-  std::shared_ptr<Compiler> compiler_;  // that the segments were cut for; null: none
-  uint64_t version_ = 0;                // of the compiler, that `fused_` is for
-  uint64_t cuts_ = 0;                   // of the compiler, that the segments were cut for
-  const Program* program_ = nullptr;    // null: it has not run
+  std::shared_ptr<const Compilers> compilers_;  // that the segments were cut for; null: none
+  uint64_t version_ = 0;                        // of the compilers, that `fused_` is for
+  uint64_t cuts_ = 0;                           // of the compilers, that the segments were cut for
+  const Program* program_ = nullptr;            // null: it has not run
   Numbers numbers_;
   int64_t ops_ = 0, flops_ = 0;  // of the program
   std::vector<Unit> units_;

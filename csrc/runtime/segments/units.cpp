@@ -9,6 +9,7 @@
 
 #include "graph/places.h"
 #include "passes/report/flops.h"
+#include "sharding/shards.h"
 
 namespace spmdx {
 namespace {
@@ -23,8 +24,8 @@ using Devices = std::tuple<SubAxisSet, int, int64_t, uint32_t>;
 
 class Window {
  public:
-  Window(const Graph& graph, const Program& program, const Compiler& compiler, const Numbers& numbers)
-      : graph_(graph), program_(program), compiler_(compiler), numbers_(numbers) {}
+  Window(const Graph& graph, const Program& program, const Compilers& compilers, const Numbers& numbers)
+      : graph_(graph), program_(program), compilers_(compilers), numbers_(numbers) {}
 
   void add(uint32_t index) {
     const Instruction& instruction = program_.instructions[index];
@@ -92,8 +93,9 @@ class Window {
   bool takes(const Instruction& instruction) const {
     if (instruction.kind != InstructionKind::kernel) return false;
     const Call& call = *program_.calls[instruction.index];
-    return has_types(instruction, call) && compiler_.takes(call) &&
-           (compiler_.takes_numbers(call) || is_constant(instruction));
+    const std::shared_ptr<Compiler>& compiler = compilers_.of(device_of(graph_, instruction));
+    return compiler && has_types(instruction, call) && compiler->takes(call) &&
+           (compiler->takes_numbers(call) || is_constant(instruction));
   }
 
   // Results of unknown types are undefined tensors: they are there where nobody reads them. Those that are numbers
@@ -134,7 +136,7 @@ class Window {
 
   const Graph& graph_;
   const Program& program_;
-  const Compiler& compiler_;
+  const Compilers& compilers_;
   const Numbers& numbers_;
   std::vector<Place> places_;
   std::unordered_map<uint32_t, size_t> made_by_;  // of slots: which of the places
@@ -142,10 +144,18 @@ class Window {
 
 }  // namespace
 
-std::vector<Unit> units_of(const Graph& graph, const Program& program, const Compiler& compiler,
+int64_t device_of(const Graph& graph, const Instruction& instruction) {
+  if (!graph.mesh) return 0;
+  const Mesh& mesh = *graph.mesh;
+  const int64_t position = representative(mesh, instruction.sub_axes, instruction.shard);
+  const Place place = place_of(graph, graph.nodes[instruction.node]);
+  return mesh.device_ids()[static_cast<size_t>(place.whole() ? position : moved_to(mesh, place, position))];
+}
+
+std::vector<Unit> units_of(const Graph& graph, const Program& program, const Compilers& compilers,
                            const Numbers& numbers) {
   std::vector<Unit> units;
-  Window window(graph, program, compiler, numbers);
+  Window window(graph, program, compilers, numbers);
   NodeId last = kNone;
   uint32_t nodes = 0;
   for (uint32_t index = 0; index < program.instructions.size(); ++index) {

@@ -16,7 +16,10 @@ struct Unit {
 
 // All instructions of a program, so that segments are large. What a unit reads is made in units before it. No
 // instruction passes a collective, nor is it far from where it was.
-std::vector<Unit> units_of(const Graph& graph, const Program& program, const Compiler& compiler,
+std::vector<Unit> units_of(const Graph& graph, const Program& program, const Compilers& compilers,
                            const Numbers& numbers);
+
+// The number of the device that an instruction is of, the first one of those that have the same shard.
+int64_t device_of(const Graph& graph, const Instruction& instruction);
 
 }  // namespace spmdx

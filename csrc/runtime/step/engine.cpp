@@ -181,6 +181,11 @@ CompileOptions Engine::options() const {
   return impl_->options;
 }
 
+std::string Engine::kinds_axis() const {
+  std::lock_guard lock(impl_->mutex);
+  return impl_->options.kinds.axis;
+}
+
 void Engine::set_translator(ErrorTranslator translate) {
   std::lock_guard lock(impl_->mutex);
   impl_->translate = std::move(translate);
@@ -226,7 +231,7 @@ void Engine::submit(const PlanRef& plan, std::vector<DataRef> inputs, std::vecto
   if (!alone) impl_->comm.announce(fingerprint_of(job, impl_->backend, impl_->uncompared));
   std::unique_lock lock(impl_->mutex);
   impl_->start_thread();
-  const bool may_wait = impl_->backend.compiler() != nullptr;  // for a kernel, where nobody hears Ctrl-C
+  const bool may_wait = impl_->backend.compilers() != nullptr;  // for a kernel, where nobody hears Ctrl-C
   if (thread == RunOn::caller_if_brief && alone && plan->brief && !may_wait && impl_->is_idle()) {
     impl_->begin(job);
     submitting.unlock();

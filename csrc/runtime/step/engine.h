@@ -52,6 +52,7 @@ class Engine {
   // Forgets plans that were made with other options. Program threads, without the GIL. Takes Engine::planning.
   void set_options(CompileOptions options);
   CompileOptions options() const;
+  std::string kinds_axis() const;  // DeviceKinds::axis of the options
   // The step thread calls `translate` with none of the engine's locks.
   void set_translator(ErrorTranslator translate);
   // Finds or compiles a plan; runs nothing. Throws ShardingError. A plan that the user did not ask for is not

@@ -84,6 +84,7 @@ std::shared_ptr<Plan> make_plan(const Graph& graph, const CompileOptions& option
   count_work(*plan);
   plan->idle_stages = count_idle_stages(plan->executable->graph());
   plan->brief = is_brief(plan->executable->graph());
+  if (!graph.kinds.empty()) plan->placed_with = std::make_shared<const CompileOptions>(options);
   if (compared) plan->fingerprint = fingerprint_of(*plan);
   return plan;
 }

@@ -9,11 +9,11 @@ import torch
 
 from spmdx._auto.code import code_of
 from spmdx._auto.strategy import Strategy, split
+from spmdx._base.cells import Drawn
 from spmdx._modules.marking import require_module, require_on_device
 from spmdx._modules.zero import require_optimizer
 from spmdx._pipelines.held import tensors_of
 from spmdx._program.memory_limit import limit_to
-from spmdx._report.cells import Drawn
 from spmdx.errors import ShardingError, naming
 
 SHOWN = 12  # candidates in a table, beside those of the four families

@@ -3,6 +3,7 @@
 
 import threading
 import time
+from collections.abc import Callable
 from typing import Any
 
 import spmdx._C as _C
@@ -18,16 +19,27 @@ _TO_END = 10.0  # seconds
 class Background:
     """A compiler in force, until it is stopped."""
 
-    def __init__(self, compiler: Compiler, checks: bool, waits: bool, seconds: float) -> None:
+    def __init__(
+        self,
+        compiler: Compiler,
+        checks: bool,
+        waits: bool,
+        seconds: float,
+        changed: Callable[[], None],
+    ) -> None:
         """Starts at once; with ``waits`` it has said what it takes when this returns.
 
-        Args: seconds: that a segment may take.
+        Args:
+            seconds: that a segment may take.
+            changed: is called when there is a ``core`` or none any more, from any thread.
         """
         self.compiler = compiler
+        self.ops: frozenset[str] = frozenset()  # that it takes, once it has said so
+        self._changed = changed
         self.failure: str | None = None  # why it takes nothing
         self._checks, self._waits = checks, waits
         self._worker = WorkerProcess(compiler, seconds)
-        self._core: _C.SegmentCompiler | None = None
+        self.core: _C.SegmentCompiler | None = None
         self._stopped = threading.Event()
         self._ready = threading.Event()
         self._thread = threading.Thread(target=self._run, name="spmdx compiler", daemon=True)
@@ -43,11 +55,11 @@ class Background:
         """No segment is compiled any more; kernels that are there go as well."""
         self._stopped.set()
         self._worker.stop()
-        if self._core is not None:
-            self._core.stop()
+        if self.core is not None:
+            self.core.stop()
         self._thread.join(_TO_END)  # a compiler's own code may hang in the program's process, too
-        self._core = None  # which holds this object
-        _C.set_compiler(None)
+        self.core = None  # which holds this object
+        self._changed()
 
     def await_ready(self) -> None:
         """Until it has said what it takes, or that it takes nothing."""
@@ -55,12 +67,12 @@ class Background:
 
     def left(self) -> list[tuple[str, str]]:
         """Ops that it would not take in some use, and why."""
-        return [] if self._core is None else self._core.left()
+        return [] if self.core is None else self.core.left()
 
     def waiting(self) -> int:
         """How many segments are not compiled yet; none of one that was stopped."""
-        over = self._core is None or self._stopped.is_set() or not self._thread.is_alive()
-        return 0 if over or self._core is None else self._core.waiting()
+        over = self.core is None or self._stopped.is_set() or not self._thread.is_alive()
+        return 0 if over or self.core is None else self.core.waiting()
 
     def waiting_after(self, seconds: float) -> int:
         """The same, a moment later."""
@@ -86,17 +98,18 @@ class Background:
             core.stop()  # whatever ended the thread: nobody waits for it
 
     def _begin(self) -> _C.SegmentCompiler:
+        self.ops = frozenset(self._worker.ops())
         core = _C.SegmentCompiler(
-            set(self._worker.ops()),
+            set(self.ops),
             set(self.compiler.ops_with_params),
             list(self.compiler.dtypes),
             self._checks,
             self._waits,
             self._refused,
         )
-        self._core = core
         if not self._stopped.is_set():
-            _C.set_compiler(core)
+            self.core = core
+            self._changed()
         return core
 
     def _make(self, core: _C.SegmentCompiler, text: str, row: dict[str, Any], source: str) -> None:

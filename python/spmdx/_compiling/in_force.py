@@ -6,8 +6,10 @@ import contextlib
 import importlib.metadata
 import os
 import threading
+from collections.abc import Sequence
 
 import spmdx._C as _C
+from spmdx._compiling import of_devices
 from spmdx._compiling.background import Background
 from spmdx._segments.compiler import Compiler
 from spmdx._targets.hls import Hls
@@ -22,8 +24,7 @@ GROUP = "spmdx.compilers"
 _OWN: dict[str, type[Compiler]] = {
     each.name: each for each in (Hls, Inductor, Iree, OnnxRuntime, Xla)
 }
-_lock = threading.Lock()
-_background: Background | None = None
+_lock = threading.Lock()  # of those that begin and end compilers
 _owner = os.getpid()
 
 
@@ -67,45 +68,84 @@ def set_compiler(
         >>> import spmdx
         >>> spmdx.set_compiler(None)
     """
-    global _background, _owner
     with naming("set_compiler"):
         found = None if compiler is None else _found(compiler)
         seconds = 0.0 if found is None else _timeout()
-        if found is not None and hardware.kind() != "cpu":
-            raise ShardingError(
-                f"the shards lie on a device of kind {hardware.kind()!r}. Expected 'cpu', which is "
-                "all that kernels of compilers are for. Call spmdx.set_compiler(None)."
-            )
-        if found is not None and processes.process_count() > 1:
-            raise ShardingError(
-                f"the program has {processes.process_count()} processes, which would use other "
-                "kernels in other steps, and round differently. Expected one process. Call "
-                "spmdx.set_compiler(None)."
-            )
+        if found is not None:
+            _require_cpu_and_one_process("Call spmdx.set_compiler(None).")
+    with _lock:
+        _own_from_now_on()
+        if (before := of_devices.default()) is not None:
+            before.stop()
+        of_devices.use_default(None)
+        if found is not None:
+            begun = Background(found, check, compile_now, seconds, of_devices.publish)
+            of_devices.use_default(begun)
+
+
+def set_own_compilers(
+    of_device: Sequence[str | None], *, check: bool = True, compile_now: bool = False
+) -> None:
+    """Have devices whose compiler is named compiled by that one, as :func:`set_compiler` does.
+
+    Args:
+        of_device: by the device's number; None: what :func:`set_compiler` says.
+    """
+    names = list(dict.fromkeys(name for name in of_device if name is not None))
+    found = {name: _found(name) for name in names}
+    seconds = _timeout()
+    if found:
+        _require_cpu_and_one_process("Name devices of kind 'cpu' alone.")
+    with _lock:
+        _own_from_now_on()
+        for before in of_devices.own().values():
+            before.stop()
+        of_devices.use_own((), {})
+        begun: dict[str, Background] = {}
+        try:
+            for name, each in found.items():
+                begun[name] = Background(each, check, compile_now, seconds, of_devices.publish)
+        except BaseException:  # Ctrl-C
+            for background in begun.values():
+                background.stop()
+            raise
+        of_devices.use_own(of_device, begun)
+
+
+def _own_from_now_on() -> None:
+    global _owner
     atexit.unregister(_end)
     atexit.register(_end)  # the last one is the first: steps that others wait for may wait for this
-    with _lock:
-        if _background is not None:
-            _background.stop()
-        _background, _owner = None, os.getpid()
-        if found is not None:
-            _background = Background(found, check, compile_now, seconds)
+    _owner = os.getpid()
+
+
+def _require_cpu_and_one_process(remedy: str) -> None:
+    if hardware.kind() != "cpu":
+        raise ShardingError(
+            f"the shards lie on a device of kind {hardware.kind()!r}. Expected 'cpu', which is "
+            f"all that kernels of compilers are for. {remedy}"
+        )
+    if processes.process_count() > 1:
+        raise ShardingError(
+            f"the program has {processes.process_count()} processes, which would use other "
+            f"kernels in other steps, and round differently. Expected one process. {remedy}"
+        )
 
 
 def get_compiler() -> Compiler | None:
-    """The compiler in force, or None.
+    """The compiler of devices that have none of their own, or None.
 
     Example:
         >>> import spmdx
         >>> spmdx.compilers.get_compiler() is None
         True
     """
-    with _lock:
-        return None if _background is None else _background.compiler
+    found = of_devices.default()
+    return None if found is None else found.compiler
 
 
 def left() -> list[tuple[str, str]]:
-    """Ops that the compiler in force would not take in some use, and why.
+    """Ops that the compilers in force would not take in some use, and why.
 
     PyTorch's kernels run them, and segments are cut around them.
 
@@ -117,8 +157,7 @@ def left() -> list[tuple[str, str]]:
         >>> spmdx.compilers.left()
         []
     """
-    with _lock:
-        return [] if _background is None else _background.left()
+    return [row for each in of_devices.every() for row in each.left()]
 
 
 def wait() -> int:
@@ -134,10 +173,9 @@ def wait() -> int:
         >>> import spmdx
         >>> spmdx.set_compiler(None)
     """
-    with _lock:
-        background = _background
+    every = of_devices.every()
     with naming("compilers.wait"):
-        if background is None:
+        if not every:
             raise ShardingError(
                 "no compiler is in force. Expected one. Call spmdx.set_compiler('inductor')."
             )
@@ -146,12 +184,16 @@ def wait() -> int:
     _C.flush(awaited=True)
     _C.wait()
     with rich.progress.Progress(transient=True) as progress:
-        background.await_ready()
+        for each in every:
+            each.await_ready()
         _C.ask_compiler()
-        total = background.waiting()
-        task = progress.add_task(f"{background.compiler.name}: segments", total=total)
-        while left := background.waiting_after(0.05):
-            progress.update(task, completed=total - left)
+        total = 0
+        for each in every:
+            waiting = each.waiting()
+            total += waiting
+            task = progress.add_task(f"{each.compiler.name}: segments", total=waiting)
+            while left := each.waiting_after(0.05):
+                progress.update(task, completed=waiting - left)
     _C.warn_of_events()
     return total
 
@@ -194,6 +236,6 @@ def _end() -> None:
     if os.getpid() != _owner:  # a child of fork: the compiler's process is the parent's
         return
     with _lock:
-        if _background is not None:
-            _background.stop()
+        for each in of_devices.every():
+            each.stop()
     _C.warn_of_events()

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 
 import torch
 
-from spmdx._report.cells import Drawn
+from spmdx._base.cells import Drawn
 from spmdx._segments.compiler import NotTaken
 from spmdx._segments.one_line import of_error
 from spmdx._segments.segment import DTYPES, Segment, Type

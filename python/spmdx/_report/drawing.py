@@ -3,7 +3,7 @@
 
 import rich.table
 
-from spmdx._report.cells import running_cell
+from spmdx._base.cells import running_cell
 
 
 class Drawing(rich.table.Table):

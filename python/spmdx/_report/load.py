@@ -7,7 +7,7 @@ import dataclasses
 from collections.abc import Iterator
 from typing import TYPE_CHECKING, Any
 
-from spmdx._report.cells import Drawn
+from spmdx._base.cells import Drawn
 
 if TYPE_CHECKING:
     import rich.table

@@ -7,7 +7,7 @@ import dataclasses
 from collections.abc import Iterator
 from typing import TYPE_CHECKING, Any
 
-from spmdx._report.cells import Drawn, table
+from spmdx._base.cells import Drawn, table
 
 if TYPE_CHECKING:
     import rich.table

@@ -10,10 +10,11 @@ import re
 from collections.abc import Iterable, Iterator
 from typing import TYPE_CHECKING, Any
 
-from spmdx._report.cells import Drawn, as_html, folded, table
+from spmdx._base.cells import Drawn, as_html, folded, table
 from spmdx._report.chakra import files
 from spmdx._report.load import LoadReport
 from spmdx._report.memory import MemoryReport
+from spmdx._report.placement import PlacementReport
 from spmdx._report.segments import SegmentsReport
 from spmdx._report.stages import PipelineReport
 from spmdx._report.times import timeline
@@ -131,6 +132,7 @@ class Report(Drawn):
         whole_flops: those of the same ops on one device; a share of 1 / devices is an even one.
         balance: products that devices repeat, those with most flops first; empty if there are none.
         pipeline: stages, what they send, and their schedule; None where there are no stages.
+        placement: what runs on which kind of devices (:func:`spmdx.auto.place`); None elsewhere.
         segments: what is compiled of what has run (:func:`spmdx.set_compiler`).
         step_ns: the time of a step in nanoseconds, predicted by the cost model: the end of the last
             span, unless devices share processors (:class:`spmdx.Topology`).
@@ -146,6 +148,7 @@ class Report(Drawn):
     whole_flops: int = 0
     balance: list[BalanceReport] = dataclasses.field(default_factory=list)
     pipeline: PipelineReport | None = None
+    placement: PlacementReport | None = None
     memory: MemoryReport | None = None
     load: LoadReport | None = None
     step_ns: int = 0
@@ -239,6 +242,8 @@ class Report(Drawn):
         yield from self._head()
         if self.pipeline is not None:
             yield self.pipeline
+        if self.placement is not None:
+            yield self.placement
         yield table("Collectives", CollectiveReport, self.collectives)
         if self.memory is not None:
             yield self.memory
@@ -256,6 +261,8 @@ class Report(Drawn):
             shown += folded(said, table("Collectives", CollectiveReport, self.collectives))
         if self.pipeline is not None:
             shown += as_html(self.pipeline)
+        if self.placement is not None:
+            shown += as_html(self.placement)
         if self.memory is not None:
             shown += folded(f"Who holds the {self.peak_bytes:,} bytes of a device", self.memory)
         said = f"How {len(self.values)} values are cut, and why"

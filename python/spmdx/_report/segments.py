@@ -7,7 +7,8 @@ import dataclasses
 from collections.abc import Iterator
 from typing import TYPE_CHECKING, Any
 
-from spmdx._report.cells import Drawn
+from spmdx._base.cells import Drawn
+from spmdx._compiling.of_devices import name_of
 
 if TYPE_CHECKING:
     import rich.console
@@ -20,6 +21,7 @@ class SegmentReport:
 
     Attributes:
         source: the user's line of its first op.
+        compiler: of the device; it is given the segment.
         ops: how many there are.
         flops: what they compute, in floating-point operations.
         state: ``"waiting"`` for the compiler, ``"compiled"``, or ``"refused"``: PyTorch's kernels
@@ -30,6 +32,7 @@ class SegmentReport:
     """
 
     source: str
+    compiler: str
     ops: int
     flops: int
     state: str
@@ -75,15 +78,20 @@ class SegmentsReport(Drawn):
             f"{self.compiled_ops:.0%} of ops and {self.compiled_flops:.0%} of flops are compiled"
         )
         table = rich.table.Table(
-            "line", "ops", "flops", "state", "seconds", "why", title=title, title_justify="left"
+            *("line", "compiler", "ops", "flops", "state", "seconds", "why"),
+            title=title,
+            title_justify="left",
         )
         for s in self.segments:
             seconds = f"{s.compile_ns / 1e9:.1f}" if s.compile_ns else ""
-            table.add_row(s.source, f"{s.ops}", f"{s.flops:,}", s.state, seconds, s.why)
+            table.add_row(s.source, s.compiler, f"{s.ops}", f"{s.flops:,}", s.state, seconds, s.why)
         yield table
 
 
 def segments_report(row: dict[str, Any]) -> SegmentsReport:
     """What the core reports as plain dicts."""
-    rows = [SegmentReport(**segment) for segment in row["segments"]]
+    rows = [
+        SegmentReport(compiler=name_of(device) or "", **segment)
+        for segment, device in ((s, s.pop("device")) for s in row["segments"])
+    ]
     return SegmentsReport(rows, row["ops"], row["flops"])

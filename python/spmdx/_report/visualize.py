@@ -12,7 +12,7 @@ import torch
 from spmdx._annotate.sharding import get_sharding
 from spmdx._annotate.spec import Sharding
 from spmdx._base.arguments import integers
-from spmdx._report.cells import running_cell
+from spmdx._base.cells import running_cell
 from spmdx.errors import ShardingError, naming
 
 if TYPE_CHECKING:  # what draws is imported when it draws

@@ -9,9 +9,9 @@ from typing import Any
 import torch
 
 import spmdx._C as _C
+from spmdx._base.cells import Drawn, table
 from spmdx._modules.marking import require_module
 from spmdx._modules.zero import require_optimizer
-from spmdx._report.cells import Drawn, table
 from spmdx.errors import ShardingError, naming, warn
 
 WAYS = {"capturable", "differentiable", "foreach", "fused"}  # to compute the same, some on GPUs

@@ -84,8 +84,11 @@ class FakeCompiler final : public Compiler {
 
 class CompilingBackend final : public FakeBackend {
  public:
-  std::shared_ptr<Compiler> compiler() override { return compiler_of_tests; }
+  std::shared_ptr<const Compilers> compilers() override {
+    return compiler_of_tests ? all_of_tests : nullptr;
+  }
   std::shared_ptr<FakeCompiler> compiler_of_tests = std::make_shared<FakeCompiler>();
+  std::shared_ptr<Compilers> all_of_tests = std::make_shared<Compilers>(Compilers{{compiler_of_tests}, {}});
 };
 
 struct Fixture {
@@ -100,7 +103,7 @@ struct Fixture {
     const Program program = prepare(graph, backend, comm.processes());
     const Numbers numbers{{{.real = 1}, {.real = 2}}, {changes, changes}};
     std::string told;
-    for (const Unit& unit : units_of(graph, program, compiler(), numbers)) {
+    for (const Unit& unit : units_of(graph, program, *backend.all_of_tests, numbers)) {
       std::string nodes;
       for (const uint32_t index : unit.instructions)
         nodes += (nodes.empty() ? "" : " ") + std::to_string(program.instructions[index].node);
@@ -267,8 +270,8 @@ TEST(equal_segments_of_shards_are_asked_for_by_one_text) {
   )");
   const Program program = prepare(graph, fixture.backend, fixture.comm.processes());
   const Numbers numbers{{{.real = 1}}, {false}};
-  const std::vector<Unit> units = units_of(graph, program, fixture.compiler(), numbers);
-  const std::vector<Segment> segments = segments_of(graph, program, units, fixture.compiler(), numbers);
+  const std::vector<Unit> units = units_of(graph, program, *fixture.backend.all_of_tests, numbers);
+  const std::vector<Segment> segments = segments_of(graph, program, units, *fixture.backend.all_of_tests, numbers);
   CHECK_EQ(segments.size(), 2u);
   CHECK_EQ(segments[0].text, segments[1].text);
   CHECK_EQ(segments[0].text,

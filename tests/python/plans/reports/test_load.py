@@ -4,7 +4,7 @@
 import pytest
 import spmdx
 import torch
-from spmdx._report.cells import printed
+from spmdx._base.cells import printed
 
 SIZES = [2, 3, 4, 8]
 

@@ -1,0 +1,91 @@
+// SPDX-License-Identifier: Apache-2.0
+// Placement: the passes up to that of places once more, and what that one decides.
+#include "passes/places/placement.h"
+
+#include <algorithm>
+#include <string_view>
+
+#include "graph/places.h"
+#include "passes/free_starts.h"
+#include "passes/kinds/least.h"
+#include "passes/passes.h"
+#include "passes/places/stages_by_time.h"
+#include "sharding/shards.h"
+
+namespace spmdx {
+namespace {
+
+Graph partitioned(const Graph& traced, const CompileOptions& options) {
+  Draft draft;
+  draft.graph = traced;
+  note_starts(draft.graph);
+  for (const Pass& pass : all_passes()) {
+    if (pass.name == std::string_view("roll")) continue;
+    if (pass.name == std::string_view("place")) break;
+    pass.run(draft, options);
+  }
+  return std::move(draft.graph);
+}
+
+std::vector<PlacedSegment> segments_of(const Graph& graph, const PlacedStep& step) {
+  std::vector<PlacedSegment> by_task(step.tasks.tasks.size());
+  std::vector<int64_t> longest(by_task.size(), -1);
+  for (NodeId id = 0; id < graph.nodes.size(); ++id) {
+    const uint32_t task = step.tasks.of_node[id];
+    PlacedSegment& segment = by_task[task];
+    segment.device = step.assignment.device[task];
+    const int64_t ns = step.ns_of_node[id][segment.device];
+    segment.ops += ns > 0;
+    if (ns <= longest[task]) continue;
+    longest[task] = ns;
+    segment.op = graph.nodes[id].call->op;
+    segment.source = graph.nodes[id].source;
+  }
+  std::vector<PlacedSegment> segments;
+  for (const uint32_t task : step.assignment.order) {
+    PlacedSegment& segment = by_task[task];
+    segment.start_ns = step.assignment.start[task], segment.end_ns = step.assignment.end[task];
+    if (segment.ops > 0) segments.push_back(segment);
+  }
+  return segments;
+}
+
+// As the pass of places makes them, so those of values that are made again where they are read are not among them.
+std::vector<PlacedSend> sends_of(const Graph& placed) {
+  std::vector<PlacedSend> sends;
+  for (const Node& node : placed.nodes) {
+    if (!changes_place(placed, node) || node.bytes == 0) continue;
+    const Value& sent = placed.values[node.inputs[0]];
+    const Place from = sent.sharding->place, to = place_of(placed, node);
+    if (to.whole()) continue;
+    const SourceId source = source_of(placed, node.inputs[0]);
+    sends.push_back({static_cast<uint32_t>(from.stage), static_cast<uint32_t>(to.stage), node.bytes,
+                     source ? source : node.source,
+                     sent.producer == kNone ? "an input" : placed.nodes[sent.producer].call->op});
+  }
+  return sends;
+}
+
+}  // namespace
+
+PlacedSummary summarise_placement(const Graph& traced, const CompileOptions& options) {
+  Graph graph = partitioned(traced, options);
+  const PlacedStep step = placed_by_time(graph, options);
+  PlacedSummary all;
+  for (const uint32_t kind : kinds_along(*graph.mesh, step.stages.axis, options.kinds))
+    all.kinds.push_back(options.kinds.kinds[kind].name);
+  all.segments = segments_of(graph, step);
+  all.ns = step.assignment.ns;
+  all.least_ns = least_makespan_ns(step.tasks.tasks, step.devices);
+  for (const int64_t ns : step.alone) all.alone_ns.push_back(ns == kNever ? -1 : ns);
+  for (const Pass& pass : all_passes()) {
+    if (pass.name != std::string_view("place")) continue;
+    Draft draft;
+    draft.graph = std::move(graph);
+    pass.run(draft, options);
+    all.sends = sends_of(draft.graph);
+  }
+  return all;
+}
+
+}  // namespace spmdx

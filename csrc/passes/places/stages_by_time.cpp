@@ -1,0 +1,202 @@
+// SPDX-License-Identifier: Apache-2.0
+// Stages by time: what each kind takes for each node, what sends take, and the assignment's answer.
+#include "passes/places/stages_by_time.h"
+
+#include <algorithm>
+
+#include "base/error.h"
+#include "graph/places.h"
+#include "passes/places/movement.h"
+#include "passes/strategy/clock.h"
+#include "sharding/notation.h"
+
+namespace spmdx {
+namespace {
+
+class Times {
+ public:
+  Times(const Graph& graph, const CompileOptions& options)
+      : graph_(graph),
+        options_(options),
+        axis_(graph.mesh->axis_index(graph.kinds)),
+        kinds_(kinds_along(*graph.mesh, axis_, options.kinds)) {
+    for (const DeviceKind& kind : options.kinds.kinds) {
+      topologies_.push_back(options.topology);
+      topologies_.back().hardware = kind.hardware;
+    }
+  }
+
+  std::vector<std::vector<int64_t>> of_nodes() const {
+    std::vector<std::vector<int64_t>> ns;
+    for (const Node& node : graph_.nodes) ns.push_back(of(node));
+    return ns;
+  }
+
+  Devices devices() const {
+    Devices all;
+    const std::vector<uint8_t> levels = sub_axis_levels(graph_.mesh, options_.topology);
+    const size_t level = level_of(levels, sub_axis_set(graph_.mesh->sub_axes_of_axis(axis_)));
+    const Group pair(2, level);
+    const int64_t start = options_.topology.cost_ns(Collective::send_recv, 1, pair);
+    const int64_t gigabyte = options_.topology.cost_ns(Collective::send_recv, 1'000'000'000, pair) - start;
+    for (const uint32_t from : kinds_) {
+      const int64_t told = kind(from).hardware.memory_bytes;
+      all.memory.push_back(std::min(told ? told : kNoLimit, options_.memory_limit));
+      all.links.emplace_back();
+      for (const uint32_t to : kinds_)
+        all.links.back().push_back({start, gigabyte / 1'000'000 + through_hosts(from, to)});
+    }
+    return all;
+  }
+
+ private:
+  const DeviceKind& kind(uint32_t number) const { return options_.kinds.kinds[number]; }
+
+  // Picoseconds of a byte from a memory to that of its host, and from there.
+  int64_t through_hosts(uint32_t from, uint32_t to) const {
+    int64_t ps = 0;
+    for (const uint32_t end : {from, to})
+      if (kind(end).own_memory) ps += static_cast<int64_t>(1e12 / kind(end).hardware.host_bytes_per_second);
+    return ps;
+  }
+
+  std::vector<int64_t> of(const Node& node) const {
+    const bool moves = is_collective(node) || (!node.call->outputs.empty() && movement_of(graph_, node.output));
+    std::vector<int64_t> by_kind;
+    for (uint32_t k = 0; k < options_.kinds.kinds.size(); ++k) {
+      const bool runs = moves || kind(k).runs(node.call->op);
+      by_kind.push_back(runs ? clock_ns(graph_, node, topologies_[k]) : kNever);
+    }
+    std::vector<int64_t> ns;
+    for (const uint32_t number : kinds_) ns.push_back(by_kind[number]);
+    if (std::ranges::all_of(ns, [](int64_t time) { return time == kNever; })) refuse(node);
+    return ns;
+  }
+
+  [[noreturn]] void refuse(const Node& node) const {
+    std::string names;
+    for (const uint32_t number : kinds_) names += (names.empty() ? "" : ", ") + kind(number).name;
+    const std::string line = options_.source ? options_.source(node.source) : "";
+    throw ShardingError((line.empty() ? "" : line + ": ") + "no device along axis '" + graph_.kinds + "' runs " +
+                        node.call->op + "; they are of kinds " + names +
+                        ". Expected one that runs it. Add a device of kind 'cpu', which runs all ops.");
+  }
+
+  const Graph& graph_;
+  const CompileOptions& options_;
+  const int axis_;
+  const std::vector<uint32_t> kinds_;  // by coordinate
+  std::vector<Topology> topologies_;   // by kind
+};
+
+int32_t home_in(const ShardingRef& sharding) {
+  return !sharding || sharding->place.whole() ? -1 : static_cast<int32_t>(sharding->place.stage);
+}
+
+std::vector<int32_t> homes_of_inputs(const Graph& graph) {
+  std::vector<int32_t> homes;
+  for (const Input& input : graph.inputs) {
+    const int32_t told = home_in(input.annotation);
+    homes.push_back(told >= 0 || lies_on_another_mesh(graph, input) ? told : home_in(input.physical));
+  }
+  return homes;
+}
+
+// An output without a place of its own stays where it is made.
+std::vector<int32_t> homes_of_outputs(const Graph& graph) {
+  std::vector<int32_t> homes;
+  for (const Output& output : graph.outputs) {
+    const bool tied = !output.annotation && output.tied != kNone;
+    homes.push_back(home_in(tied ? graph.inputs[output.tied].annotation : output.annotation));
+  }
+  return homes;
+}
+
+// What is new to the devices goes to those alone that read it.
+void place_inputs(const Graph& graph, const std::vector<int32_t>& homes, Stages& stages) {
+  const std::vector<std::vector<NodeId>> readers = users(graph);
+  for (size_t i = 0; i < graph.inputs.size(); ++i) {
+    const Input& input = graph.inputs[i];
+    int32_t& stage = stages.of_value[input.value];
+    stage = homes[i];
+    if (stage >= 0 || input.physical || readers[input.value].empty()) continue;
+    const int32_t first = stages.of_node[readers[input.value].front()];
+    const auto is_there = [&](NodeId reader) { return stages.of_node[reader] == first; };
+    if (std::ranges::all_of(readers[input.value], is_there)) stage = first;
+  }
+}
+
+// Says which devices lack memory.
+TaskAssignment assigned(const std::vector<Task>& tasks, const Devices& devices, const Graph& graph,
+                        const CompileOptions& options) {
+  try {
+    return assign_tasks(tasks, devices);
+  } catch (const TaskMemoryError& error) {
+    const int axis = graph.mesh->axis_index(graph.kinds);
+    const uint32_t kind = kinds_along(*graph.mesh, axis, options.kinds)[error.device];
+    throw ShardingError("devices at " + graph.kinds + "=" + std::to_string(error.device) + ", of kind " +
+                        options.kinds.kinds[kind].name + ", lack " + std::to_string(error.bytes_short) +
+                        " bytes for their share of the step. Expected all that the step reads and leaves to fit. Add "
+                        "devices, cut tensors by another axis, or set a higher limit.");
+  }
+}
+
+std::vector<int64_t> alone(const std::vector<std::vector<int64_t>>& ns, size_t devices) {
+  std::vector<int64_t> totals(devices, 0);
+  for (const std::vector<int64_t>& node : ns)
+    for (size_t d = 0; d < devices; ++d)
+      totals[d] = totals[d] == kNever || node[d] == kNever ? kNever : totals[d] + node[d];
+  return totals;
+}
+
+}  // namespace
+
+std::vector<uint32_t> kinds_along(const Mesh& mesh, int axis, const DeviceKinds& kinds) {
+  std::vector<uint32_t> along(static_cast<size_t>(mesh.axes()[static_cast<size_t>(axis)].size), kNone);
+  const std::string name = mesh.axes()[static_cast<size_t>(axis)].name;
+  for (int64_t position = 0; position < mesh.size(); ++position) {
+    const auto device = static_cast<size_t>(mesh.device_ids()[static_cast<size_t>(position)]);
+    if (device >= kinds.of_device.size())
+      throw ShardingError("device " + std::to_string(device) + " of " + mesh.str() + " is of no kind, as " +
+                          std::to_string(kinds.of_device.size()) +
+                          " devices have one. Expected a kind for each. Name it in spmdx.runtime.set_devices.");
+    for (size_t c = 0; c < along.size(); ++c) {
+      if (!lies_at(mesh, Place{axis, static_cast<int64_t>(c)}, position)) continue;
+      const uint32_t kind = kinds.of_device[device];
+      if (along[c] != kNone && along[c] != kind)
+        throw ShardingError("devices at " + name + "=" + std::to_string(c) + " are of kinds " +
+                            kinds.kinds[along[c]].name + " and " + kinds.kinds[kind].name +
+                            ". Expected one kind at each coordinate. Make the mesh of the devices in another order.");
+      along[c] = kind;
+    }
+  }
+  return along;
+}
+
+PlacedStep placed_by_time(const Graph& graph, const CompileOptions& options) {
+  const Times times(graph, options);
+  PlacedStep step;
+  step.ns_of_node = times.of_nodes();
+  step.devices = times.devices();
+  const Devices& devices = step.devices;
+  const std::vector<int32_t> homes = homes_of_inputs(graph);
+  const int64_t least = devices.memory.size() > 1 ? devices.links[0][1].latency_ns : 0;
+  step.tasks = tasks_of(graph, step.ns_of_node, homes, homes_of_outputs(graph), least);
+  step.assignment = assigned(step.tasks.tasks, devices, graph, options);
+  step.alone = alone(step.ns_of_node, devices.memory.size());
+  Stages& stages = step.stages;
+  stages.axis = graph.mesh->axis_index(graph.kinds);
+  stages.of_value.assign(graph.values.size(), kAllStages);
+  stages.after_backward.assign(graph.values.size(), false);
+  stages.forward.assign(graph.nodes.size(), false);
+  for (NodeId id = 0; id < graph.nodes.size(); ++id) {
+    stages.phase.push_back(graph.nodes[id].recorded.phase);
+    stages.of_node.push_back(static_cast<int32_t>(step.assignment.device[step.tasks.of_node[id]]));
+    for (size_t r = 0; r < graph.nodes[id].call->outputs.size(); ++r)
+      stages.of_value[graph.nodes[id].output + r] = stages.of_node.back();
+  }
+  place_inputs(graph, homes, stages);
+  return step;
+}
+
+}  // namespace spmdx

@@ -1,0 +1,30 @@
+// SPDX-License-Identifier: Apache-2.0
+// Stages by time: where the nodes of a step run that devices of several kinds share.
+#pragma once
+#include <vector>
+
+#include "graph/graph.h"
+#include "passes/places/stages.h"
+#include "passes/places/step_tasks.h"
+#include "passes/settings/options.h"
+
+namespace spmdx {
+
+// The step's tasks, and where and when each of them runs by the cost model.
+struct PlacedStep {
+  Stages stages;
+  StepTasks tasks;
+  TaskAssignment assignment;
+  Devices devices;                               // what the tasks are assigned to
+  std::vector<int64_t> alone;                    // by coordinate: what it takes there; kNever: it runs some op not
+  std::vector<std::vector<int64_t>> ns_of_node;  // by node and coordinate
+};
+
+// Which kind the devices at each coordinate of the axis are. Throws ShardingError where they are several, or unknown.
+std::vector<uint32_t> kinds_along(const Mesh& mesh, int axis, const DeviceKinds& kinds);
+
+// Throws ShardingError for an op that no device runs, and where memory does not hold the step.
+// REQUIRES: partitioned, with kinds.
+PlacedStep placed_by_time(const Graph& graph, const CompileOptions& options);
+
+}  // namespace spmdx

@@ -1,0 +1,194 @@
+// SPDX-License-Identifier: Apache-2.0
+// StepTasks: pairs of nodes join round by round, none of which can close a circle.
+#include "passes/places/step_tasks.h"
+
+#include <algorithm>
+#include <map>
+#include <numeric>
+#include <set>
+
+#include "sharding/shards.h"
+
+namespace spmdx {
+namespace {
+
+constexpr size_t kMostSegments = 192;  // beyond, the search for a placement takes seconds
+
+class Joiner {
+ public:
+  Joiner(const Graph& graph, const std::vector<std::vector<int64_t>>& ns) : graph_(graph), ns_(ns), root_(ns.size()) {
+    std::iota(root_.begin(), root_.end(), 0);
+  }
+
+  // Of every node, the first one of those that it runs with.
+  std::vector<NodeId> run(int64_t least_ns) {
+    bool mixes = false;  // nodes that one device alone runs with others
+    while (true) {
+      while (round(least_ns, mixes)) {
+      }
+      if (groups() <= kMostSegments || (mixes && least_ns >= kNever / 2)) break;
+      mixes = least_ns >= kNever / 2;
+      least_ns = std::min(kNever / 2, 2 * std::max<int64_t>(least_ns, 1));
+    }
+    return root_;
+  }
+
+ private:
+  size_t groups() const { return std::set<NodeId>(root_.begin(), root_.end()).size(); }
+
+  int64_t best(NodeId group) const { return *std::ranges::min_element(ns_[group]); }
+
+  // Whether both may run on the same devices, and on one at all; what takes no time goes along with anything.
+  bool may_join(NodeId a, NodeId b, int64_t least_ns, bool mixes) const {
+    if (std::min(best(a), best(b)) >= least_ns) return false;
+    bool any = false, same = true;
+    for (size_t d = 0; d < ns_[a].size(); ++d) {
+      any |= ns_[a][d] != kNever && ns_[b][d] != kNever;
+      same &= (ns_[a][d] == kNever) == (ns_[b][d] == kNever);
+    }
+    return any && (same || mixes || best(a) == 0 || best(b) == 0);
+  }
+
+  void join(NodeId from, NodeId into) {
+    for (size_t d = 0; d < ns_[into].size(); ++d) {
+      int64_t& total = ns_[into][d];
+      total = total == kNever || ns_[from][d] == kNever ? kNever : std::min(kNever / 2, total + ns_[from][d]);
+    }
+    joined_[from] = into;
+  }
+
+  // Of a group that one other alone reads, no other way leads there; nor to one that reads one other alone.
+  bool round(int64_t least_ns, bool mixes) {
+    std::map<NodeId, std::set<NodeId>> readers, read;
+    for (NodeId id = 0; id < root_.size(); ++id)
+      for (const ValueId value : graph_.nodes[id].inputs)
+        if (const NodeId made = graph_.values[value].producer; made != kNone && root_[made] != root_[id]) {
+          readers[root_[made]].insert(root_[id]);
+          read[root_[id]].insert(root_[made]);
+        }
+    joined_.clear();
+    std::set<NodeId> busy;
+    const auto attempt = [&](NodeId a, NodeId b) {
+      if (busy.contains(a) || busy.contains(b) || !may_join(a, b, least_ns, mixes)) return;
+      busy.insert({a, b});
+      join(std::max(a, b), std::min(a, b));
+    };
+    for (const auto& [group, others] : readers)
+      if (others.size() == 1) attempt(group, *others.begin());
+    for (const auto& [group, others] : read)
+      if (others.size() == 1) attempt(group, *others.begin());
+    for (NodeId& root : root_)
+      if (const auto found = joined_.find(root); found != joined_.end()) root = found->second;
+    return !joined_.empty();
+  }
+
+  const Graph& graph_;
+  std::vector<std::vector<int64_t>> ns_;  // of groups, at their roots
+  std::vector<NodeId> root_;              // by node
+  std::map<NodeId, NodeId> joined_;       // of this round
+};
+
+// Groups in an order in which each comes behind those that it reads.
+std::vector<NodeId> in_order(const Graph& graph, const std::vector<NodeId>& root) {
+  std::map<NodeId, std::set<NodeId>> readers;
+  std::map<NodeId, size_t> missing;
+  for (NodeId id = 0; id < root.size(); ++id) {
+    missing.try_emplace(root[id], 0);
+    for (const ValueId value : graph.nodes[id].inputs)
+      if (const NodeId made = graph.values[value].producer; made != kNone && root[made] != root[id])
+        missing[root[id]] += readers[root[made]].insert(root[id]).second;
+  }
+  std::set<NodeId> ready;
+  for (const auto& [group, count] : missing)
+    if (count == 0) ready.insert(group);
+  std::vector<NodeId> order;
+  while (!ready.empty()) {
+    order.push_back(*ready.begin());
+    ready.erase(ready.begin());
+    for (const NodeId reader : readers[order.back()])
+      if (--missing[reader] == 0) ready.insert(reader);
+  }
+  return order;
+}
+
+class Tasks {
+ public:
+  Tasks(const Graph& graph, size_t devices) : graph_(graph), devices_(devices) {}
+
+  StepTasks run(const std::vector<std::vector<int64_t>>& ns, const std::vector<NodeId>& root,
+                const std::vector<int32_t>& input_homes, const std::vector<int32_t>& output_homes) {
+    for (size_t i = 0; i < graph_.inputs.size(); ++i)
+      if (input_homes[i] >= 0) made_by_[graph_.inputs[i].value] = at(input_homes[i]);
+    std::map<NodeId, uint32_t> task;
+    for (const NodeId group : in_order(graph_, root)) task[group] = add(Task{std::vector<int64_t>(devices_, 0), {}, 0});
+    for (NodeId id = 0; id < root.size(); ++id) {
+      made_.of_node.push_back(task[root[id]]);
+      for (size_t r = 0; r < graph_.nodes[id].call->outputs.size(); ++r)
+        made_by_[graph_.nodes[id].output + static_cast<ValueId>(r)] = made_.of_node.back();
+    }
+    for (NodeId id = 0; id < root.size(); ++id) add_node(id, ns[id]);
+    for (size_t i = 0; i < graph_.outputs.size(); ++i) {
+      const ValueId value = graph_.outputs[i].value;
+      if (const auto made = made_by_.find(value); made != made_by_.end())
+        made_.tasks[made->second].bytes += bytes_of(value);
+      if (output_homes[i] >= 0) read(at(output_homes[i]), value);
+    }
+    for (uint32_t t = 0; t < reads_.size(); ++t)
+      for (const auto& [producer, bytes] : reads_[t]) made_.tasks[t].reads.push_back({producer, bytes});
+    return std::move(made_);
+  }
+
+ private:
+  uint32_t add(Task task) {
+    made_.tasks.push_back(std::move(task));
+    reads_.emplace_back();
+    seen_.emplace_back();
+    return static_cast<uint32_t>(made_.tasks.size() - 1);
+  }
+
+  uint32_t at(int32_t device) {
+    std::vector<int64_t> ns(devices_, kNever);
+    ns[static_cast<size_t>(device)] = 0;
+    return add(Task{std::move(ns), {}, 0});
+  }
+
+  int64_t bytes_of(ValueId value) const {
+    return bytes_on_a_device(graph_.values[value].type, graph_.values[value].sharding);
+  }
+
+  void add_node(NodeId id, const std::vector<int64_t>& ns) {
+    const uint32_t at = made_.of_node[id];
+    Task& task = made_.tasks[at];
+    for (size_t d = 0; d < devices_; ++d)
+      task.ns[d] = task.ns[d] == kNever || ns[d] == kNever ? kNever : std::min(kNever / 2, task.ns[d] + ns[d]);
+    for (const ValueId value : graph_.nodes[id].inputs) read(at, value);
+  }
+
+  // What lies everywhere takes memory where it is read.
+  void read(uint32_t task, ValueId value) {
+    if (value == kNone || !seen_[task].insert(value).second) return;
+    const auto made = made_by_.find(value);
+    if (made == made_by_.end())
+      made_.tasks[task].bytes += bytes_of(value);
+    else if (made->second != task)
+      reads_[task][made->second] += bytes_of(value);
+  }
+
+  const Graph& graph_;
+  const size_t devices_;
+  StepTasks made_;
+  std::map<ValueId, uint32_t> made_by_;             // task that has a value; not there: all devices have it
+  std::vector<std::map<uint32_t, int64_t>> reads_;  // by task: bytes of each other one
+  std::vector<std::set<ValueId>> seen_;             // by task
+};
+
+}  // namespace
+
+StepTasks tasks_of(const Graph& graph, const std::vector<std::vector<int64_t>>& ns,
+                   const std::vector<int32_t>& input_homes, const std::vector<int32_t>& output_homes,
+                   int64_t least_ns) {
+  const size_t devices = ns.empty() ? 0 : ns.front().size();
+  return Tasks(graph, devices).run(ns, Joiner(graph, ns).run(least_ns), input_homes, output_homes);
+}
+
+}  // namespace spmdx

@@ -1,0 +1,24 @@
+// SPDX-License-Identifier: Apache-2.0
+// StepTasks: the work of a step that devices of several kinds share, in pieces that are worth a send.
+#pragma once
+#include <vector>
+
+#include "graph/graph.h"
+#include "passes/kinds/assign.h"
+
+namespace spmdx {
+
+// A step as tasks: first one for each input that lies on a device, then those that nodes are in, then one for each
+// output that is to lie on a device.
+struct StepTasks {
+  std::vector<Task> tasks;
+  std::vector<uint32_t> of_node;  // task, by node
+};
+
+// `ns` is by node and device, kNever where the device does not run it; inputs and outputs lie on devices as in
+// `input_homes` and `output_homes`, negative: on all of them. Nodes join those that alone read them, or that alone make
+// what they read, as long as either takes less than `least_ns`, or there are many. REQUIRES: partitioned.
+StepTasks tasks_of(const Graph& graph, const std::vector<std::vector<int64_t>>& ns,
+                   const std::vector<int32_t>& input_homes, const std::vector<int32_t>& output_homes, int64_t least_ns);
+
+}  // namespace spmdx

@@ -1,0 +1,28 @@
+// SPDX-License-Identifier: Apache-2.0
+// DeviceKinds: what each device of a machine is, where they are of several kinds.
+#pragma once
+#include <cstdint>
+#include <set>
+#include <string>
+#include <vector>
+
+#include "sharding/hardware.h"
+
+namespace spmdx {
+
+struct DeviceKind {
+  std::string name;  // "xla:cpu"
+  Hardware hardware;
+  bool own_memory = false;    // what it reads of others goes through the memory of its host
+  std::set<std::string> ops;  // those that it runs, besides those that move elements; empty: all
+
+  bool runs(const std::string& op) const { return ops.empty() || ops.contains(op); }
+};
+
+struct DeviceKinds {
+  std::vector<DeviceKind> kinds;    // empty: all devices are what the topology says
+  std::vector<uint32_t> of_device;  // by the device's number
+  std::string axis;                 // of meshes whose steps are placed by time; empty: none is
+};
+
+}  // namespace spmdx

@@ -1,0 +1,143 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The kinds of the devices that this process plays."""
+
+from collections.abc import Mapping, Sequence
+
+import spmdx._C as _C
+from spmdx._compiling import in_force, of_devices
+from spmdx._kinds.kind import Kind, Told, kind_named
+from spmdx._world import devices
+from spmdx.errors import ShardingError, naming, warn
+
+_of_device: tuple[Kind, ...] = ()
+_axis = ""
+
+
+def set_devices(
+    kinds: Sequence[str],
+    *,
+    hardware: Mapping[str, Told] | None = None,
+    check: bool = True,
+    compile_now: bool = False,
+) -> None:
+    """Say how many devices there are, and of which kind each is: who compiles what it runs.
+
+    Sharding means what it always does; :func:`spmdx.auto.place` has the parts of a step run where
+    they end first.
+
+    Args:
+        kinds: one for each device: ``"cpu"``, with PyTorch's kernels; a compiler and the machine
+            that runs its kernels, as ``"xla:cpu"``, ``"onnxruntime:cpu"`` or ``"hls:sim"``, an FPGA
+            that is simulated. ``"cpu@v100-32"`` is planned for as that profile of hardware. Of
+            values that several devices hold alike, the first of these computes them. Empty: what
+            :func:`set_device_count` says again, all of one kind.
+        hardware: what a kind can do, by its name: a :class:`spmdx.Hardware`, the name of one or a
+            file. Others have that of :func:`spmdx.get_hardware`, and ``"hls:sim"`` that of
+            ``"stratix-10"``.
+        check: as of :func:`spmdx.set_compiler`.
+        compile_now: as of :func:`spmdx.set_compiler`.
+
+    Raises:
+        ShardingError: a kind that is none, hardware of a kind that no device has, meshes exist for
+            another number of devices, or compilers are named and the program has several processes.
+
+    Example:
+        >>> import spmdx
+        >>> spmdx.runtime.set_devices(["cpu"] * 7 + ["xla:cpu"])
+        >>> spmdx.runtime.get_devices()[-1]
+        'xla:cpu'
+        >>> spmdx.runtime.set_devices([])
+    """
+    global _of_device, _axis
+    with naming("set_devices"):
+        found = _kinds_of(kinds, hardware or {})
+    if found:
+        devices.choose_count(len(found))
+    with naming("set_devices"):
+        in_force.set_own_compilers(
+            [kind.compiler for kind in found], check=check, compile_now=compile_now
+        )
+    _of_device, _axis = found, ""
+    _tell()
+
+
+def get_devices() -> list[str]:
+    """The kind of each device, as :func:`set_devices` said.
+
+    Returns:
+        names, by the device's number; ``"cpu"`` or ``"cuda"`` of all where nothing was said.
+
+    Example:
+        >>> import spmdx
+        >>> spmdx.runtime.get_devices()[0]
+        'cpu'
+    """
+    if _of_device:
+        return [kind.name for kind in _of_device]
+    return [_C.shard_device().split(":")[0]] * devices.own_count()
+
+
+def kinds() -> tuple[Kind, ...]:
+    """By device; none where :func:`set_devices` said nothing."""
+    return _of_device
+
+
+def place_along(axis: str) -> str:
+    """Place steps of meshes with this axis by time from now on; empty: none.
+
+    Returns:
+        What it was before.
+    """
+    global _axis
+    before, _axis = _axis, axis
+    _tell()
+    return before
+
+
+def _kinds_of(names: Sequence[str], profiles: Mapping[str, Told]) -> tuple[Kind, ...]:
+    if isinstance(names, str) or not all(isinstance(name, str) for name in names):
+        raise ShardingError(
+            f"the kinds are {names!r}. Expected a list of names, one for each device. Write "
+            "['cpu', 'xla:cpu']."
+        )
+    for name in profiles:
+        if name not in names:
+            raise ShardingError(
+                f"hardware is told of {name!r}, which no device is. Expected one of "
+                f"{', '.join(dict.fromkeys(names)) or 'no kinds'}. Name a device's kind."
+            )
+    known: dict[str, Kind] = {}
+    for name in names:
+        if name not in known:
+            known[name] = kind_named(name, profiles)
+    return tuple(known[name] for name in names)
+
+
+def _tell() -> None:
+    """Plans are made for these, by what their compilers take."""
+    distinct = list(dict.fromkeys(_of_device))
+    rows = [
+        {
+            "name": kind.name,
+            "hardware": kind.hardware._fields(),
+            "own_memory": kind.own_memory,
+            "ops": _ops_of(kind) if _axis else set(),
+        }
+        for kind in distinct
+    ]
+    _C.set_device_kinds(rows, [distinct.index(kind) for kind in _of_device], _axis)
+
+
+def _ops_of(kind: Kind) -> set[str]:
+    """Empty: all."""
+    if kind.compiler is None:
+        return set()
+    compiler = of_devices.own()[kind.compiler]
+    compiler.await_ready()
+    if not compiler.ops:
+        warn(
+            f"nothing is placed on devices of kind {kind.name!r}: its compiler takes no op"
+            + (f": {compiler.failure}" if compiler.failure else "")
+            + ". See spmdx.compilers.left()."
+        )
+    return set(compiler.ops) or {"nothing"}

@@ -1,0 +1,169 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Steps whose parts run where they end first: they compute what plain PyTorch computes."""
+
+import json
+
+import pytest
+import spmdx
+import torch
+from small_training import OPTIMIZERS, on, require_equal, training
+from spmdx.errors import ShardingError
+
+
+def slow(rate, name="slow"):
+    """A device beside which sends take no time, so that a step is spread over many."""
+    return spmdx.Hardware(name, {"f32": rate}, rate)
+
+
+def set_kinds(rates):
+    """Devices of these rates, in operations a second, each of them a kind."""
+    names = [f"cpu@{i}" for i in range(len(rates))]
+    told = {name: slow(rate, name) for name, rate in zip(names, rates, strict=True)}
+    spmdx.runtime.set_devices(names, hardware=told)
+
+
+def mesh_of(kinds):
+    """All eight devices: the first axis is one of kinds, the second cuts tensors."""
+    return spmdx.Mesh(range(8), (kinds, 8 // kinds), ("kind", "data"))
+
+
+RATES = {2: [1e6, 2e6], 4: [1e6, 3e6, 2e6, 1e6], 8: [1e6, 1e6, 2e6, 3e6, 1e6, 5e6, 2e6, 1e6]}
+
+
+@pytest.mark.parametrize("optimizer", OPTIMIZERS)
+@pytest.mark.parametrize("marks_parameters", [False, True])
+@pytest.mark.parametrize("kinds", RATES)
+def test_placed_training_is_that_of_pytorch(kinds, marks_parameters, optimizer):
+    chosen = OPTIMIZERS[optimizer]
+    expected = training(lambda *given: given, chosen)
+    names = [f"cpu@{i * (8 // kinds)}" for i in range(kinds) for _ in range(8 // kinds)]
+    told = {name: slow(RATES[kinds][i], name) for i, name in enumerate(dict.fromkeys(names))}
+    spmdx.runtime.set_devices(names, hardware=told)
+    mesh = mesh_of(kinds)
+    spmdx.auto.place(mesh, "kind")
+    require_equal(training(on(mesh, marks_parameters), chosen), expected)
+    placement = spmdx.explain().placement
+    assert len({segment.coordinate for segment in placement.segments}) > 1
+    assert placement.sends and placement.least_ns <= placement.step_ns
+    assert placement.step_ns < min(ns for ns in placement.alone_ns if ns is not None)
+
+
+def test_microbatches_go_to_devices_in_the_ratio_of_their_speed():
+    rates = [1e6, 2e6, 4e6]
+    names = [f"cpu@{i}" for i in range(3)] + ["cpu@0"] * 5
+    told = {f"cpu@{i}": slow(rate, f"cpu@{i}") for i, rate in enumerate(rates)}
+    spmdx.runtime.set_devices(names, hardware=told)
+    mesh = spmdx.Mesh(range(3), (3,), ("kind",))
+    spmdx.auto.place(mesh)
+    torch.manual_seed(0)
+    w, x = torch.randn(8, 8).double(), torch.randn(140, 8).double()
+    parts = [(part @ w).relu().sum() for part in x.chunk(35)]
+    lazy = spmdx.mark_sharding(w.to("spmdx"), mesh, (None, None))
+    found = [(part.to("spmdx") @ lazy).relu().sum() for part in x.chunk(35)]
+    spmdx.mark_step()
+    assert [f.item() for f in found] == pytest.approx([p.item() for p in parts], rel=1e-12)
+    segments = spmdx.explain().placement.segments
+    products = [s for s in segments if s.op == "aten.mm"]
+    counts = [sum(s.coordinate == at for s in products) for at in range(3)]
+    assert sum(counts) == 35
+    for count, share in zip(counts, (5, 10, 20), strict=True):
+        assert abs(count - share) <= max(1, share // 10)
+
+
+def test_ops_run_where_they_can():
+    """The simulated FPGA has no sort; nothing of it is placed there."""
+    spmdx.runtime.set_devices(["cpu@cpu"] * 4 + ["hls:sim"] * 4)
+    mesh = mesh_of(2)
+    spmdx.auto.place(mesh, "kind")
+    x = torch.randn(16, 8)
+    lazy = spmdx.mark_sharding(x.to("spmdx"), mesh, ("data", None))
+    values, order = lazy.sort(dim=1)
+    spmdx.mark_step()
+    torch.testing.assert_close(values.cpu(), x.sort(dim=1)[0], rtol=0, atol=0)
+    torch.testing.assert_close(order.cpu(), x.sort(dim=1)[1], rtol=0, atol=0)
+    placement = spmdx.explain().placement
+    assert placement.alone_ns[1] is None
+    assert {s.kind for s in placement.segments} == {"cpu@cpu"}
+
+
+def test_timelines_have_a_lane_for_each_kind(tmp_path):
+    set_kinds([1e6, 2e6, 1e6, 2e6, 1e6, 1e6, 1e6, 1e6])
+    mesh = mesh_of(8)
+    spmdx.auto.place(mesh, "kind")
+    x = spmdx.mark_sharding(torch.ones(4, 4).to("spmdx"), mesh, (None, None))
+    total = (x @ x).sum() + (x.exp() @ x).sum()
+    spmdx.mark_step()
+    assert total.item() == pytest.approx(64 + 16 * 4 * 2.718281828, rel=1e-5)
+    placement = spmdx.explain().placement
+    placement.timeline(tmp_path / "step.json")
+    events = json.loads((tmp_path / "step.json").read_text())["traceEvents"]
+    bars = [event for event in events if event["ph"] == "X"]
+    assert len(bars) == len(placement.segments)
+    assert {e["args"]["name"] for e in events if e["name"] == "thread_name"} == {
+        f"{kind} ({at})" for at, kind in enumerate(placement.kinds)
+    }
+    placement.timeline(tmp_path / "step.png")
+    assert (tmp_path / "step.png").stat().st_size > 1000
+    assert "placed over 8 kinds" in str(spmdx.explain())
+
+
+def refused(*expected):
+    return pytest.raises(ShardingError, match="(?s)" + ".*".join(expected))
+
+
+def test_errors_say_what_to_do():
+    mesh = mesh_of(2)
+    with refused("of one kind", "set_devices"):
+        spmdx.auto.place(mesh, "kind")
+    with refused("'xla:tpu'", "Expected one of cpu", "xla:cpu"):
+        spmdx.runtime.set_devices(["xla:tpu"] * 8)
+    with refused("'cpu@fast'", "hardware="):
+        spmdx.runtime.set_devices(["cpu@fast"] * 8)
+    with refused("'cpu@9'", "no device is"):
+        spmdx.runtime.set_devices(["cpu"] * 8, hardware={"cpu@9": "v100-32"})
+    with refused("list of names"):
+        spmdx.runtime.set_devices("cpu")
+    with refused("came too late"):
+        spmdx.runtime.set_devices(["cpu"] * 3)
+    spmdx.runtime.set_devices(["cpu"] * 4 + ["cpu@v100-32"] * 4)
+    with refused("'pipe'", "kind, data"):
+        spmdx.auto.place(mesh, "pipe")
+    with refused("data=0", "cpu and cpu@v100-32"):
+        spmdx.auto.place(mesh, "data")
+    spmdx.auto.place(mesh)  # the only axis along which they differ
+    mixed = spmdx.Mesh([0, 4, 1, 5, 2, 6, 3, 7], (2, 4), ("kind", "data"))
+    with refused("kind=0", "cpu and cpu@v100-32"):
+        spmdx.auto.place(mixed, "kind")
+    x = spmdx.mark_sharding(torch.ones(4, 4).to("spmdx"), mixed, ("data", None))
+    y = x + 1
+    with refused("kind=0", "cpu and cpu@v100-32"):
+        spmdx.mark_step()
+    del x, y
+    spmdx.runtime.set_devices([])
+
+
+def test_an_axis_of_kinds_cuts_nothing():
+    spmdx.runtime.set_devices(["cpu"] * 4 + ["cpu@v100-32"] * 4)
+    mesh = mesh_of(2)
+    spmdx.auto.place(mesh)
+    x = spmdx.mark_sharding(torch.ones(4, 4).to("spmdx"), mesh, ("kind", None))
+    y = x + 1
+    with refused("axis 'kind'", "cuts"):
+        spmdx.mark_step()
+    spmdx.auto.place(None)
+    del x, y
+
+
+def test_memory_that_is_too_small():
+    little = spmdx.Hardware("little", {"f32": 1e9}, 1e9, memory_bytes=1 << 20)
+    spmdx.runtime.set_devices(
+        ["cpu@a"] * 4 + ["cpu@b"] * 4, hardware=dict.fromkeys(("cpu@a", "cpu@b"), little)
+    )
+    mesh = mesh_of(2)
+    spmdx.auto.place(mesh)
+    x = spmdx.mark_sharding(torch.ones(1024, 1024).to("spmdx"), mesh, (None, None))
+    y = x @ x
+    with refused("lack", "bytes"):
+        spmdx.mark_step()
+    spmdx.auto.place(None)
+    assert y.sum().item() == 1024**3
