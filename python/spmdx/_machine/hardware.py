@@ -79,8 +79,8 @@ class Hardware:
 
         Args:
             name: ``"cpu"``, ``"gpu"`` (any, by orders of magnitude), ``"v100-32"``, ``"a100-80"``,
-                ``"h100-80"``, ``"h200-141"``, ``"tpu-v4"``, ``"tpu-v5e"``, ``"tpu-v5p"``,
-                ``"ascend-910b"`` or ``"stratix-10"``.
+                ``"h100-80"``, ``"h200-141"``, ``"tpu-v3"``, ``"tpu-v4"``, ``"tpu-v5e"``,
+                ``"tpu-v5p"``, ``"ascend-910"``, ``"ascend-910b"`` or ``"stratix-10"``.
 
         Returns:
             The profile.

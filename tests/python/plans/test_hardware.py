@@ -62,12 +62,14 @@ def test_each_figure_of_a_profile_has_a_source(name):
 def test_the_profiles_that_come_with_it():
     assert hardware_names() == [
         "a100-80",
+        "ascend-910",
         "ascend-910b",
         "cpu",
         "gpu",
         "h100-80",
         "h200-141",
         "stratix-10",
+        "tpu-v3",
         "tpu-v4",
         "tpu-v5e",
         "tpu-v5p",
