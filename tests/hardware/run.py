@@ -24,6 +24,7 @@ def main() -> int:
     """1 if something is wrong; what was not compiled is told, and left to PyTorch's kernels."""
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("compiler", help=f"one of {installed()}, or module:Class")
+    parser.add_argument("--options", nargs="+", default=[], help="of it, as provider=openvino")
     parser.add_argument("--ops", nargs="+", help="as aten.mm aten.add.Tensor; all, if none is said")
     parser.add_argument("--dtypes", nargs="+", help="as f32 i64; all that the compiler takes")
     parser.add_argument("--calls", type=int, default=4, help="of an op in a dtype")
@@ -34,7 +35,8 @@ def main() -> int:
     warnings.simplefilter("ignore")
     told = (lambda line: print(line, flush=True)) if asked.verbose else (lambda line: None)
     calls = kept(_path(), asked.fresh)
-    battery = Battery(found(asked.compiler), calls, asked.calls, asked.batch, told)
+    compiler = found(asked.compiler, **dict(option.split("=", 1) for option in asked.options))
+    battery = Battery(compiler, calls, asked.calls, asked.batch, told)
     report = battery.run(asked.ops, asked.dtypes)
     for row in report.rows:
         if row.state != "right":
@@ -44,15 +46,15 @@ def main() -> int:
     return int(any(row.state == "wrong" for row in report.rows))
 
 
-def found(name: str) -> Compiler:
-    """The compiler of this name, made as ``spmdx.set_compiler`` makes it."""
+def found(name: str, **options: str) -> Compiler:
+    """The compiler of this name, made as ``spmdx.set_compiler`` makes it but for options."""
     if ":" in name:
         module, _, kind = name.partition(":")
-        return getattr(importlib.import_module(module), kind)()
+        return getattr(importlib.import_module(module), kind)(**options)
     if name in _OWN:
-        return _OWN[name]()
+        return _OWN[name](**options)
     (entry,) = importlib.metadata.entry_points(group=GROUP, name=name)
-    return entry.load()()
+    return entry.load()(**options)
 
 
 def _path() -> pathlib.Path:

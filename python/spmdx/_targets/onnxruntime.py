@@ -90,6 +90,7 @@ class OnnxRuntime(Compiler):
 
         Raises:
             ImportError: ONNX or its runtime is not installed, or not with this provider.
+            RuntimeError: the provider has no device here, or not an option that it was given.
         """
         found, runtime = _PROVIDERS[self.provider], _runtime()
         if found.name not in runtime.get_available_providers():
@@ -97,8 +98,10 @@ class OnnxRuntime(Compiler):
                 f"this onnxruntime has no {found.name}. Install it: pip install {found.package}"
             )
         _require_onnx()
-        from spmdx._targets.onnx_graph import ops_taken
+        from spmdx._targets.onnx_graph import model_of_primitives, ops_taken
 
+        nothing = Segment("", (), 0, (), ())
+        self._session(model_of_primitives(nothing).SerializeToString())
         return ops_taken(known)
 
     def compile(self, segment: Segment, folder: pathlib.Path) -> None:
@@ -143,10 +146,18 @@ class OnnxRuntime(Compiler):
         if optimized is not None:
             options.optimized_model_filepath = str(optimized)
         found = _PROVIDERS[self.provider]
-        asked = [(found.name, {**found.options, **self._options})] if found is not _CPU else []
-        return runtime.InferenceSession(
+        told = {**found.options, **self._options}
+        asked = [(found.name, told)] if found is not _CPU else []
+        session = runtime.InferenceSession(
             model, options, providers=[*asked, (_CPU.name, {})], enable_fallback=0
         )
+        if found.name not in session.get_providers():
+            raise RuntimeError(
+                f"{found.name} cannot begin, so that the processor would run all of it; it printed "
+                f"why. Expected its device, and options that it has: {told}. Name others as "
+                f"arguments of OnnxRuntime({self.provider!r})."
+            )
+        return session
 
 
 class _Program:

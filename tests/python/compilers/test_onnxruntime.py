@@ -225,6 +225,22 @@ def test_a_provider_that_is_not_there_says_what_to_install():
         OnnxRuntime("tpu")
 
 
+def test_a_provider_that_cannot_begin_is_refused_and_not_replaced(monkeypatch):
+    import onnxruntime
+
+    session = onnxruntime.InferenceSession  # leaves out what it cannot begin
+    monkeypatch.setattr(
+        onnxruntime,
+        "InferenceSession",
+        lambda model, options, providers, **_: session(model, options, providers=providers[-1:]),
+    )
+    named = ["OpenVINOExecutionProvider", "CPUExecutionProvider"]
+    monkeypatch.setattr(onnxruntime, "get_available_providers", lambda: named)
+    assert list(OnnxRuntime().ops(["aten.mm"])) == ["aten.mm"]
+    with pytest.raises(RuntimeError, match="OpenVINOExecutionProvider cannot begin.*'FP8'"):
+        OnnxRuntime("openvino", precision="FP8").ops(["aten.mm"])
+
+
 @pytest.mark.parametrize("package", ["onnx", "onnxruntime"])
 def test_without_the_packages_it_says_what_to_install(package, monkeypatch):
     monkeypatch.setitem(sys.modules, package, None)
