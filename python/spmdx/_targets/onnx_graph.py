@@ -2,7 +2,7 @@
 """Segments as ONNX models."""
 
 import functools
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Collection, Iterable, Sequence
 from typing import Any
 
 import torch
@@ -43,7 +43,9 @@ _LEFT_ALONE = (
 )
 
 
-def onnx_model(segment: Segment, check: Callable[[ModelProto], object]) -> ModelProto:
+def onnx_model(
+    segment: Segment, check: Callable[[ModelProto], object], wrong: Collection[str] = ()
+) -> ModelProto:
     """A model that takes ``value_0`` and so on, which are the segment's inputs and parameters.
 
     It gives ``result_0`` and so on, and ``holds`` where PyTorch's kernels might raise, which is
@@ -52,12 +54,19 @@ def onnx_model(segment: Segment, check: Callable[[ModelProto], object]) -> Model
     Args:
         segment: that is written.
         check: raises for the model of a single op that is not taken.
+        wrong: primitive ops of floats that whoever runs the model is wrong in.
 
     Raises:
         NotTaken: ops of the segment cannot be written; says which ones, and why.
     """
-    whole = primitive_segment(segment, _rows(), lambda alone: check(model_of_primitives(alone)))
-    return model_of_primitives(whole)
+
+    def check_alone(alone: Segment) -> None:
+        for op in alone.ops:
+            if op.name in wrong and DTYPES[op.types[0].dtype].is_floating_point:
+                raise ValueError(f"this provider computes other numbers than {op.name}")
+        check(model_of_primitives(alone))
+
+    return model_of_primitives(primitive_segment(segment, _rows(), check_alone))
 
 
 def ops_taken(known: Sequence[str]) -> Iterable[str]:

@@ -241,6 +241,29 @@ def test_a_provider_that_cannot_begin_is_refused_and_not_replaced(monkeypatch):
         OnnxRuntime("openvino", precision="FP8").ops(["aten.mm"])
 
 
+def test_nothing_is_asked_to_be_greater():
+    from spmdx._targets.onnx_graph import onnx_model
+
+    kind, truth = Type("f32", (4,)), Type("b8", (4,))
+    for name in ("aten.ge.Tensor", "aten.gt.Tensor"):  # of which OpenVINO says that NaN is
+        of = segment([kind, kind], [(name, (Value(0), Value(1)), (truth,))], [2])
+        nodes = {node.op_type for node in onnx_model(of, lambda alone: None).graph.node}
+        assert nodes & {"Less", "LessOrEqual"} and not nodes & {"Greater", "GreaterOrEqual"}
+
+
+def test_what_a_provider_is_wrong_in_is_left_to_pytorch():
+    from spmdx._targets.onnx_graph import onnx_model
+
+    def model(dtype):
+        kind = Type(dtype, (5,))
+        of = segment([kind, kind], [("aten.maximum", (Value(0), Value(1)), (kind,))], [2])
+        return onnx_model(of, lambda alone: None, ["prims.maximum"])
+
+    assert model("i64").graph.node
+    with pytest.raises(NotTaken, match="other numbers than prims.maximum"):
+        model("f32")
+
+
 @pytest.mark.parametrize("package", ["onnx", "onnxruntime"])
 def test_without_the_packages_it_says_what_to_install(package, monkeypatch):
     monkeypatch.setitem(sys.modules, package, None)

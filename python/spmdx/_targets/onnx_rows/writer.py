@@ -54,6 +54,8 @@ _KERNELS = {
 # Where a number of one dtype is one of another, exactly; integers wrap around when they come back.
 _WIDER = {"bf16": "f32", "f16": "f32", "b8": "u8", "u8": "i32", "i8": "i32", "i16": "i32"}
 _WIDER["i32"] = "i64"
+# OpenVINO says that NaN is greater than all numbers, and not that it is less.
+_TURNED = {"Greater": "Less", "GreaterOrEqual": "LessOrEqual"}
 
 
 @dataclasses.dataclass(frozen=True)
@@ -153,6 +155,8 @@ class Writer:
 
     def compare(self, kind: str, a: Tensor, b: Tensor) -> Tensor:
         """Whether one is ``"Less"`` than the other, or the like."""
+        if kind in _TURNED:
+            kind, a, b = _TURNED[kind], b, a
         shape = torch.broadcast_shapes(a.shape, b.shape)
         return self._elementwise(kind, (a, b), shape, "b8", {})
 
