@@ -10,8 +10,8 @@ median of runs in which processes of one compiler each take turns, after all ker
 over. "compiled" is the share of floating-point operations in kernels of the compiler. For a circuit
 (hls) there are the cycles that its estimate says, and what they take at 100 MHz. Predicted is the
 step that spmdx plans for a profile (docs/hardware.md), op by op, on a device that is not there.
-"published" is what others measured of the same work in the same dtype; nothing is scaled. The
-ratio is predicted / published.
+"published" is what others measured of the same work in the same dtype; nothing is scaled, so that
+those works have rows of their own. The ratio is predicted / published.
 """
 
 import argparse
@@ -82,6 +82,7 @@ def predictions(work):
 
 def row_of(work, profile, dtype):
     is_bert = work["name"] == "bert"
+    found = is_bert and any(each.profile == profile for each in PUBLISHED)
     return {
         "network": work["name"],
         "batch": work["batch"],
@@ -91,6 +92,7 @@ def row_of(work, profile, dtype):
         "by": "predicted",
         "dtype": dtype,
         "ms": predicted(work, profile, dtype),
+        "published_by": "" if found else "none found",
     }
 
 
@@ -142,7 +144,7 @@ def cells(row):
     return (
         f"{row['ms']:,.3g}" if row["ms"] < 100 else f"{row['ms']:,.0f}",
         f"{row['compiled_flops']:.1%}" if row.get("compiled_flops") else "",
-        f"{row['published_ms']:.1f}" if "ratio" in row else "",
+        f"{row['published_ms']:.4g}" if "ratio" in row else "",
         f"{row['ratio']:.2f}" if "ratio" in row else "",
     )
 
