@@ -129,6 +129,8 @@ def show(rows):
     for row in rows:
         if row.get("off"):
             print(f"{work_of(row)}, {row['by']}: results are off by {row['off']:.1e} from aten's")
+        for line in row.get("said", ()):
+            print(f"{work_of(row)}, {row['by']}: {line}")
     for source in dict.fromkeys(
         f"{r['published_by']}: {r['source']}" for r in rows if "source" in r
     ):

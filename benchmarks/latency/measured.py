@@ -26,6 +26,7 @@ def workers(compilers, check, work):
                 context.Process(target=serve, args=(end, compiler, check, work), daemon=True)
             )
             children[-1].start()
+            end.close()  # its death is seen here
             print(f"{work['name']}: {compiler} is made ready", flush=True)
             pipes[compiler].recv()  # one compiles at a time
         yield pipes
