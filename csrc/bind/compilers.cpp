@@ -171,9 +171,10 @@ void bind_compilers(py::module_& m) {
       "stablehlo", [](const std::string& text) { return stablehlo(parse_graph(text)); }, py::arg("text"),
       py::call_guard<py::gil_scoped_release>());
   m.def("segment_row", [](const std::string& text) { return segment_row(parse_graph(text)); }, py::arg("text"));
-  m.def("ops_of_stablehlo", &ops_of_stablehlo, py::call_guard<py::gil_scoped_release>());
   m.def("hls_project", &hls, py::arg("text"), py::arg("number"), py::arg("unroll"), py::arg("constants"));
-  m.def("ops_of_hls", &ops_of_hls, py::call_guard<py::gil_scoped_release>());
+  m.def("ops_of_emitters", [] {
+    return std::map<std::string, std::vector<std::string>>{{"hls", ops_of_hls()}, {"stablehlo", ops_of_stablehlo()}};
+  });
   m.def("warn_later", &bridge::warn_later, py::arg("message"), py::call_guard<py::gil_scoped_release>());
   m.def("warn_of_events", &bridge::warn_of_events, py::call_guard<py::gil_scoped_release>());
   m.def("ask_compiler", [] { bridge::engine().ask_compiler(); }, py::call_guard<py::gil_scoped_release>());

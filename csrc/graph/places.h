@@ -5,8 +5,8 @@
 
 namespace spmdx {
 
-// The stage axis of a graph: that of its kinds, or of the places of its inputs, outputs and constraints; -1: none. Throws
-// ShardingError where there are two such axes, or where the axis cuts a dim as well.
+// The stage axis of a graph: that of its kinds, or of the places of its inputs, outputs and constraints; -1: none.
+// Throws ShardingError where there are two such axes, or where the axis cuts a dim as well.
 int stage_axis(const Graph& graph);
 // Its sub-axes; none if there is no stage axis.
 SubAxisSet stage_sub_axes(const Graph& graph);

@@ -8,7 +8,7 @@
 #include "bind/planning/kinds.h"
 #include "bridge/python/source.h"
 #include "bridge/recorder/engine.h"
-#include "passes/places/placement.h"
+#include "passes/report/placement.h"
 
 namespace spmdx {
 namespace {

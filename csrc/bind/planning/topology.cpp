@@ -37,8 +37,8 @@ py::dict as_dict(const Topology& topology) {
                            "message_ns"_a = level.message_ns, "picoseconds_per_byte"_a = level.picoseconds_per_byte,
                            "algorithm"_a = std::string(name(level.algorithm)),
                            "efficiency"_a = as_points(level.efficiency), "processor_usage"_a = level.processor_usage));
-  return py::dict("levels"_a = levels, "hardware"_a = bind::as_dict(topology.hardware), "processors"_a = topology.processors,
-                  "record_ns"_a = topology.record_ns);
+  return py::dict("levels"_a = levels, "hardware"_a = bind::as_dict(topology.hardware),
+                  "processors"_a = topology.processors, "record_ns"_a = topology.record_ns);
 }
 
 Topology from_dict(const py::dict& fields) {

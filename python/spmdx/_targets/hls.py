@@ -212,4 +212,4 @@ def _check(text: str, number: str) -> None:
 
 @functools.cache
 def _rows() -> frozenset[str]:
-    return frozenset(_C.ops_of_hls())
+    return frozenset(_C.ops_of_emitters()["hls"])

@@ -57,4 +57,4 @@ def ops_taken(known: Sequence[str]) -> Iterable[str]:
 
 @functools.cache
 def _rows() -> frozenset[str]:
-    return frozenset(_C.ops_of_stablehlo())
+    return frozenset(_C.ops_of_emitters()["stablehlo"])

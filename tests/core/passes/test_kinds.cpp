@@ -4,7 +4,7 @@
 #include "graph/places.h"
 #include "graph/text.h"
 #include "passes/passes.h"
-#include "passes/places/placement.h"
+#include "passes/report/placement.h"
 
 using namespace spmdx;
 

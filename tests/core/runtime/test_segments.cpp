@@ -84,9 +84,7 @@ class FakeCompiler final : public Compiler {
 
 class CompilingBackend final : public FakeBackend {
  public:
-  std::shared_ptr<const Compilers> compilers() override {
-    return compiler_of_tests ? all_of_tests : nullptr;
-  }
+  std::shared_ptr<const Compilers> compilers() override { return compiler_of_tests ? all_of_tests : nullptr; }
   std::shared_ptr<FakeCompiler> compiler_of_tests = std::make_shared<FakeCompiler>();
   std::shared_ptr<Compilers> all_of_tests = std::make_shared<Compilers>(Compilers{{compiler_of_tests}, {}});
 };

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // Placement: the passes up to that of places once more, and what that one decides.
-#include "passes/places/placement.h"
+#include "passes/report/placement.h"
 
 #include <algorithm>
 #include <string_view>
