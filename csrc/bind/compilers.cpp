@@ -188,7 +188,7 @@ void bind_compilers(py::module_& m) {
         const bool any = std::ranges::any_of(made->all, [](const auto& each) { return each != nullptr; });
         bridge::set_compilers(any ? std::move(made) : nullptr);
       },
-      py::arg("compilers"), py::arg("of_device"));
+      py::arg("compilers"), py::arg("devices"));
 }
 
 }  // namespace spmdx

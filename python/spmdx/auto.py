@@ -288,4 +288,4 @@ def _schedules(schedules: Any) -> list[str]:
     return orders
 
 
-__all__ = ["AutoPlan", "Candidate", "Strategy", "predict", "search", "split"]
+__all__ = ["AutoPlan", "Candidate", "Strategy", "place", "predict", "search", "split"]

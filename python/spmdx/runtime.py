@@ -172,3 +172,21 @@ def memory_info() -> dict[str, int]:
         True
     """
     return hardware.memory()
+
+
+__all__ = [
+    "addressable_runtime_device_count",
+    "device_type",
+    "get_devices",
+    "global_runtime_device_count",
+    "is_spmd",
+    "local_process_count",
+    "memory_info",
+    "process_count",
+    "process_index",
+    "recover",
+    "set_device_count",
+    "set_device_type",
+    "set_devices",
+    "use_spmd",
+]

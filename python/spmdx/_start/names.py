@@ -23,6 +23,7 @@ PLACES = {
     "mesh": "_annotate.mesh",
     "parallel": "_modules.parallel",
     "pipeline": "_pipelines.pipeline",
+    "placement_reports": "_report.placement",
     "plan": "_program.plan",
     "profiles": "_report.profile",
     "report": "_report.report",
@@ -40,7 +41,7 @@ PLACES = {
     "_ties": "_device.ties",
 }
 # Modules that list names of rooms as their own.
-LISTING = ("auto", "checkpoint", "compilers", "data", "report")
+LISTING = ("auto", "checkpoint", "compilers", "data", "report", "runtime")
 
 
 def publish() -> None:
