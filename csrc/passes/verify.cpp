@@ -313,7 +313,7 @@ void check_places(const Graph& graph, const Node& node) {
 
 // Which kind of devices has a value is not for the user to say, unless he does.
 bool is_as_written(const Graph& graph, const Sharding& found, const Sharding& written) {
-  const bool is_free = !graph.kinds.empty() && written.place.whole() && !found.place.host;
+  const bool is_free = !graph.kinds.empty() && written.place.whole() && found.place.host == written.place.host;
   return found.dims == written.dims && (is_free || found.place == written.place);
 }
 

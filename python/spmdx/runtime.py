@@ -6,6 +6,7 @@ import warnings
 import spmdx._C as _C
 from spmdx._base import logs
 from spmdx._kinds.devices import get_devices as get_devices
+from spmdx._kinds.devices import kinds
 from spmdx._kinds.devices import set_devices as set_devices
 from spmdx._world import devices, hardware, processes
 from spmdx.errors import ShardingError, naming
@@ -26,6 +27,13 @@ def set_device_count(n: int) -> None:
         >>> spmdx.runtime.global_runtime_device_count()
         8
     """
+    named = len(kinds())
+    if named and n != named:
+        with naming("set_device_count"):
+            raise ShardingError(
+                f"set_devices named the kinds of {named} devices, and this is {n!r}. Expected the "
+                "same number. Call spmdx.runtime.set_devices([]) first."
+            )
     devices.choose_count(n)
 
 

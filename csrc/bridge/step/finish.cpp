@@ -45,10 +45,18 @@ void untie(Output& output) {
   output.donates = false;
 }
 
+// Whether data lie as it is written, on devices of a kind that was chosen for them.
+bool are_placed(const ShardingRef& lie, const ShardingRef& written) {
+  if (!lie || lie->place.whole() || !written->place.whole() || lie->place.host != written->place.host) return false;
+  if (!(*lie->mesh == *written->mesh) || lie->place.axis != lie->mesh->axis_index(engine().kinds_axis())) return false;
+  return on(written, lie->place) == lie;
+}
+
 // Whether the root holds data that does not lie as the user has written since.
 bool must_move(const Root& root) {
-  return root.annotation && root.current.data && root.current.data->sharding() != root.annotation->sharding &&
-         !has_failed(*root.current.data);
+  if (!root.annotation || !root.current.data || has_failed(*root.current.data)) return false;
+  const ShardingRef lie = root.current.data->sharding(), &written = root.annotation->sharding;
+  return lie != written && !are_placed(lie, written);
 }
 
 // The input that the root's value is to lie like: the root's own previous value, or the leaf of a gradient. kNone:

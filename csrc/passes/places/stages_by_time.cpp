@@ -89,36 +89,48 @@ class Times {
   std::vector<Topology> topologies_;   // by kind
 };
 
-int32_t home_in(const ShardingRef& sharding) {
-  return !sharding || sharding->place.whole() ? -1 : static_cast<int32_t>(sharding->place.stage);
+// As it is written; several of them may be the same devices.
+int32_t stage_in(const ShardingRef& sharding) {
+  return !sharding || sharding->place.whole() ? kAllStages : static_cast<int32_t>(sharding->place.stage);
 }
 
-std::vector<int32_t> homes_of_inputs(const Graph& graph) {
-  std::vector<int32_t> homes;
+// Coordinates of stages; negative: all.
+std::vector<int32_t> coordinates(std::vector<int32_t> stages, size_t devices) {
+  for (int32_t& stage : stages)
+    if (stage >= 0) stage %= static_cast<int32_t>(devices);
+  return stages;
+}
+
+std::vector<int32_t> stages_of_inputs(const Graph& graph) {
+  std::vector<int32_t> stages;
   for (const Input& input : graph.inputs) {
-    const int32_t told = home_in(input.annotation);
-    homes.push_back(told >= 0 || lies_on_another_mesh(graph, input) ? told : home_in(input.physical));
+    const int32_t told = stage_in(input.annotation);
+    stages.push_back(told >= 0 || lies_on_another_mesh(graph, input) ? told : stage_in(input.physical));
   }
-  return homes;
+  return stages;
 }
 
-// An output without a place of its own stays where it is made.
-std::vector<int32_t> homes_of_outputs(const Graph& graph) {
-  std::vector<int32_t> homes;
+// An output without a place of its own lies where the tensor did that it replaces, or else where it is made.
+std::vector<int32_t> stages_of_outputs(const Graph& graph) {
+  std::vector<int32_t> stages;
   for (const Output& output : graph.outputs) {
-    const bool tied = !output.annotation && output.tied != kNone;
-    homes.push_back(home_in(tied ? graph.inputs[output.tied].annotation : output.annotation));
+    ShardingRef lies = output.annotation;
+    if (!lies && output.tied != kNone) {
+      const Input& tied = graph.inputs[output.tied];
+      lies = tied.annotation || lies_on_another_mesh(graph, tied) ? tied.annotation : tied.physical;
+    }
+    stages.push_back(stage_in(lies));
   }
-  return homes;
+  return stages;
 }
 
 // What is new to the devices goes to those alone that read it.
-void place_inputs(const Graph& graph, const std::vector<int32_t>& homes, Stages& stages) {
+void place_inputs(const Graph& graph, const std::vector<int32_t>& told, Stages& stages) {
   const std::vector<std::vector<NodeId>> readers = users(graph);
   for (size_t i = 0; i < graph.inputs.size(); ++i) {
     const Input& input = graph.inputs[i];
     int32_t& stage = stages.of_value[input.value];
-    stage = homes[i];
+    stage = told[i];
     if (stage >= 0 || input.physical || readers[input.value].empty()) continue;
     const int32_t first = stages.of_node[readers[input.value].front()];
     const auto is_there = [&](NodeId reader) { return stages.of_node[reader] == first; };
@@ -174,16 +186,22 @@ std::vector<uint32_t> kinds_along(const Mesh& mesh, int axis, const DeviceKinds&
 }
 
 PlacedStep placed_by_time(const Graph& graph, const CompileOptions& options) {
+  if (!graph.schedule.empty())
+    throw ShardingError("axis '" + graph.kinds +
+                        "' has devices of several kinds, by which steps are placed, and the step has a pipeline. "
+                        "Expected one of both. Call spmdx.auto.place(None), or leave spmdx.nn.pipeline out.");
   const Times times(graph, options);
   PlacedStep step;
   step.ns_of_node = times.of_nodes();
   step.devices = times.devices();
   const Devices& devices = step.devices;
-  const std::vector<int32_t> homes = homes_of_inputs(graph);
-  const int64_t least = devices.memory.size() > 1 ? devices.links[0][1].latency_ns : 0;
-  step.tasks = tasks_of(graph, step.ns_of_node, homes, homes_of_outputs(graph), least);
+  const size_t count = devices.memory.size();
+  const std::vector<int32_t> told = stages_of_inputs(graph);
+  const int64_t least = count > 1 ? devices.links[0][1].latency_ns : 0;
+  step.tasks = tasks_of(graph, count, step.ns_of_node, coordinates(told, count),
+                        coordinates(stages_of_outputs(graph), count), least);
   step.assignment = assigned(step.tasks.tasks, devices, graph, options);
-  step.alone = alone(step.ns_of_node, devices.memory.size());
+  step.alone = alone(step.ns_of_node, count);
   Stages& stages = step.stages;
   stages.axis = graph.mesh->axis_index(graph.kinds);
   stages.of_value.assign(graph.values.size(), kAllStages);
@@ -195,7 +213,7 @@ PlacedStep placed_by_time(const Graph& graph, const CompileOptions& options) {
     for (size_t r = 0; r < graph.nodes[id].call->outputs.size(); ++r)
       stages.of_value[graph.nodes[id].output + r] = stages.of_node.back();
   }
-  place_inputs(graph, homes, stages);
+  place_inputs(graph, told, stages);
   return step;
 }
 

@@ -118,7 +118,7 @@ class Tasks {
   StepTasks run(const std::vector<std::vector<int64_t>>& ns, const std::vector<NodeId>& root,
                 const std::vector<int32_t>& input_homes, const std::vector<int32_t>& output_homes) {
     for (size_t i = 0; i < graph_.inputs.size(); ++i)
-      if (input_homes[i] >= 0) made_by_[graph_.inputs[i].value] = at(input_homes[i]);
+      if (input_homes[i] >= 0) made_by_[graph_.inputs[i].value] = at(input_homes[i], bytes_of(graph_.inputs[i]));
     std::map<NodeId, uint32_t> task;
     for (const NodeId group : in_order(graph_, root)) task[group] = add(Task{std::vector<int64_t>(devices_, 0), {}, 0});
     for (NodeId id = 0; id < root.size(); ++id) {
@@ -129,7 +129,7 @@ class Tasks {
     for (NodeId id = 0; id < root.size(); ++id) add_node(id, ns[id]);
     for (size_t i = 0; i < graph_.outputs.size(); ++i) {
       const ValueId value = graph_.outputs[i].value;
-      if (const auto made = made_by_.find(value); made != made_by_.end())
+      if (const auto made = made_by_.find(value); made != made_by_.end() && !graph_.outputs[i].donates)
         made_.tasks[made->second].bytes += bytes_of(value);
       if (output_homes[i] >= 0) read(at(output_homes[i]), value);
     }
@@ -146,14 +146,18 @@ class Tasks {
     return static_cast<uint32_t>(made_.tasks.size() - 1);
   }
 
-  uint32_t at(int32_t device) {
+  uint32_t at(int32_t device, int64_t bytes = 0) {
     std::vector<int64_t> ns(devices_, kNever);
     ns[static_cast<size_t>(device)] = 0;
-    return add(Task{std::move(ns), {}, 0});
+    return add(Task{std::move(ns), {}, bytes});
   }
 
   int64_t bytes_of(ValueId value) const {
     return bytes_on_a_device(graph_.values[value].type, graph_.values[value].sharding);
+  }
+  // Of what lies there already; in the memory of hosts it takes none of the device's.
+  int64_t bytes_of(const Input& input) const {
+    return input.physical && input.physical->place.host ? 0 : bytes_of(input.value);
   }
 
   void add_node(NodeId id, const std::vector<int64_t>& ns) {
@@ -184,10 +188,9 @@ class Tasks {
 
 }  // namespace
 
-StepTasks tasks_of(const Graph& graph, const std::vector<std::vector<int64_t>>& ns,
+StepTasks tasks_of(const Graph& graph, size_t devices, const std::vector<std::vector<int64_t>>& ns,
                    const std::vector<int32_t>& input_homes, const std::vector<int32_t>& output_homes,
                    int64_t least_ns) {
-  const size_t devices = ns.empty() ? 0 : ns.front().size();
   return Tasks(graph, devices).run(ns, Joiner(graph, ns).run(least_ns), input_homes, output_homes);
 }
 

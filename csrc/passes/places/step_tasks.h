@@ -18,7 +18,7 @@ struct StepTasks {
 // `ns` is by node and device, kNever where the device does not run it; inputs and outputs lie on devices as in
 // `input_homes` and `output_homes`, negative: on all of them. Nodes join those that alone read them, or that alone make
 // what they read, as long as either takes less than `least_ns`, or there are many. REQUIRES: partitioned.
-StepTasks tasks_of(const Graph& graph, const std::vector<std::vector<int64_t>>& ns,
+StepTasks tasks_of(const Graph& graph, size_t devices, const std::vector<std::vector<int64_t>>& ns,
                    const std::vector<int32_t>& input_homes, const std::vector<int32_t>& output_homes, int64_t least_ns);
 
 }  // namespace spmdx

@@ -93,7 +93,7 @@ def set_own_compilers(
     """
     names = list(dict.fromkeys(name for name in of_device if name is not None))
     found = {name: _found(name) for name in names}
-    seconds = _timeout()
+    seconds = _timeout() if found else 0.0
     if found:
         _require_cpu_and_one_process("Name devices of kind 'cpu' alone.")
     with _lock:

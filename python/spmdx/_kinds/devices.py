@@ -23,7 +23,7 @@ def set_devices(
     """Say how many devices there are, and of which kind each is: who compiles what it runs.
 
     Sharding means what it always does; :func:`spmdx.auto.place` has the parts of a step run where
-    they end first.
+    they end first, which a call of this function ends.
 
     Args:
         kinds: one for each device: ``"cpu"``, with PyTorch's kernels; a compiler and the machine
@@ -32,7 +32,7 @@ def set_devices(
             values that several devices hold alike, the first of these computes them. Empty: what
             :func:`set_device_count` says again, all of one kind.
         hardware: what a kind can do, by its name: a :class:`spmdx.Hardware`, the name of one or a
-            file. Others have that of :func:`spmdx.get_hardware`, and ``"hls:sim"`` that of
+            file. Others have what :func:`spmdx.get_hardware` gives now, and ``"hls:sim"`` that of
             ``"stratix-10"``.
         check: as of :func:`spmdx.set_compiler`.
         compile_now: as of :func:`spmdx.set_compiler`.
@@ -50,15 +50,16 @@ def set_devices(
     """
     global _of_device, _axis
     with naming("set_devices"):
-        found = _kinds_of(kinds, hardware or {})
-    if found:
-        devices.choose_count(len(found))
-    with naming("set_devices"):
+        found = _kinds_of(kinds, {} if hardware is None else hardware)
+        if found:
+            devices.choose_count(len(found))
+        _of_device, _axis = (), ""  # if what follows is interrupted, devices are alike
+        _tell()
         in_force.set_own_compilers(
             [kind.compiler for kind in found], check=check, compile_now=compile_now
         )
-    _of_device, _axis = found, ""
-    _tell()
+        _of_device = found
+        _tell()
 
 
 def get_devices() -> list[str]:
@@ -90,15 +91,25 @@ def place_along(axis: str) -> str:
     """
     global _axis
     before, _axis = _axis, axis
-    _tell()
+    try:
+        _tell()
+    except BaseException:  # a warning that a filter raises, or Ctrl-C
+        _axis = before
+        raise
     return before
 
 
 def _kinds_of(names: Sequence[str], profiles: Mapping[str, Told]) -> tuple[Kind, ...]:
-    if isinstance(names, str) or not all(isinstance(name, str) for name in names):
+    listed = isinstance(names, list | tuple)
+    if not listed or not all(isinstance(name, str) for name in names):
         raise ShardingError(
             f"the kinds are {names!r}. Expected a list of names, one for each device. Write "
             "['cpu', 'xla:cpu']."
+        )
+    if not isinstance(profiles, Mapping):
+        raise ShardingError(
+            f"the hardware is a {type(profiles).__name__}. Expected a dict from names of kinds to "
+            "profiles. Write {'cpu@mine': spmdx.Hardware(...)}."
         )
     for name in profiles:
         if name not in names:

@@ -33,11 +33,11 @@ def kind_named(name: str, profiles: Mapping[str, Told]) -> Kind:
     Raises:
         ShardingError: nothing is called so.
     """
-    runs, _, profile = name.partition("@")
-    compiler, _, machine = runs.rpartition(":")
+    runs, at, profile = name.partition("@")
+    compiler, colon, machine = runs.rpartition(":")
     own, usual = _SIMULATED.get(compiler, ("cpu", ""))
     known = [c for c in installed() if c == compiler]
-    if machine != own or bool(compiler) != bool(known):
+    if machine != own or bool(colon) != bool(known) or bool(at) != bool(profile):
         kinds = ["cpu", *(f"{c}:{_SIMULATED.get(c, ('cpu', ''))[0]}" for c in installed())]
         raise ShardingError(
             f"no kind of device is called {name!r}. Expected one of {', '.join(kinds)}, and behind "

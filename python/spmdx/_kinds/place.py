@@ -45,6 +45,11 @@ def place(mesh: Mesh | None, axis: str | None = None) -> None:
         if mesh is None:
             place_along("")
             return
+        if not isinstance(mesh, Mesh):
+            raise ShardingError(
+                f"the mesh is a {type(mesh).__name__}. Expected a spmdx.Mesh, or None. Write "
+                "spmdx.auto.place(mesh, 'kind')."
+            )
         if not kinds():
             raise ShardingError(
                 "all devices are of one kind. Expected kinds, by which to place. Call "

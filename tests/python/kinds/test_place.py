@@ -167,3 +167,126 @@ def test_memory_that_is_too_small():
         spmdx.mark_step()
     spmdx.auto.place(None)
     assert y.sum().item() == 1024**3
+
+
+def spread(mesh):
+    """A tensor and its numbers; it lies on one of the places."""
+    spmdx.auto.place(mesh, "kind")
+    x = torch.randn(16, 8)
+    lazy = spmdx.mark_sharding(x.to("spmdx"), mesh, ("data", None))
+    made = (lazy @ lazy.T).relu() + (lazy.exp() @ lazy.T)
+    spmdx.mark_step()
+    return made, (x @ x.T).relu() + (x.exp() @ x.T)
+
+
+def test_a_step_that_computes_nothing_only_moves():
+    mesh = two_speeds()
+    made, expected = spread(mesh)
+    for spec in (("data", None), (None, "data"), (None, None)):
+        spmdx.mark_sharding(made, mesh, spec)
+        spmdx.mark_step()
+        assert spmdx.get_sharding(made).spec == spmdx.PartitionSpec(*spec)
+        torch.testing.assert_close(made.cpu(), expected)
+    uploaded = spmdx.mark_stage(expected.to("spmdx"), mesh, 1, "kind")
+    spmdx.mark_step()
+    torch.testing.assert_close(uploaded.cpu(), expected)
+    with spmdx.plan_only():
+        spmdx.mark_sharding(torch.ones(4, 4).to("spmdx"), mesh, (None, None))
+        spmdx.mark_step()
+
+
+def two_speeds():
+    told = {"cpu@slow": slow(1e6, "cpu@slow"), "cpu@fast": slow(2e6, "cpu@fast")}
+    spmdx.runtime.set_devices(["cpu@slow"] * 4 + ["cpu@fast"] * 4, hardware=told)
+    return mesh_of(2)
+
+
+def test_stages_beyond_the_axis_are_its_coordinates_again():
+    mesh = two_speeds()
+    spmdx.auto.place(mesh, "kind")
+    x = torch.randn(8, 8)
+    lazy = spmdx.mark_stage(x.to("spmdx"), mesh, 3, "kind")
+    other = spmdx.mark_sharding(x.to("spmdx"), mesh, ("data", None))
+    made = lazy @ other + lazy.exp()
+    spmdx.mark_step()
+    torch.testing.assert_close(made.cpu(), x @ x + x.exp())
+
+
+def test_a_pipeline_is_refused_beside_kinds():
+    mesh = two_speeds()
+    model = torch.nn.Sequential(torch.nn.Linear(8, 8), torch.nn.Linear(8, 8)).to("spmdx")
+    spmdx.nn.pipeline(model, mesh, axis="kind", cuts=["1"])
+    spmdx.auto.place(mesh, "kind")
+    loss = model(torch.ones(4, 8).to("spmdx")).sum()
+    with refused("pipeline", "auto.place"):
+        spmdx.mark_step()
+    spmdx.auto.place(None)
+    assert loss.isfinite().item()
+
+
+def test_optimizer_state_on_hosts_stays_there():
+    mesh = two_speeds()
+
+    def states(place):
+        torch.manual_seed(0)
+        model, x = torch.nn.Linear(16, 16), torch.randn(8, 16)
+        model, x, optimizer = place(model, x)
+        for _ in range(3):
+            model(x).square().mean().backward()
+            optimizer.step()
+            optimizer.zero_grad()
+            if x.device.type == "spmdx":
+                spmdx.mark_step()
+        return [p.detach().cpu() for p in model.parameters()]
+
+    def sharded(model, x):
+        spmdx.auto.place(mesh, "kind")
+        model = model.to("spmdx")
+        optimizer = torch.optim.AdamW(model.parameters(), lr=0.1)
+        spmdx.nn.zero(model, optimizer, mesh=mesh, axis="data", stage=1, offload=True)
+        return model, spmdx.mark_sharding(x.to("spmdx"), mesh, ("data", None)), optimizer
+
+    expected = states(lambda m, x: (m, x, torch.optim.AdamW(m.parameters(), lr=0.1)))
+    for mine, theirs in zip(states(sharded), expected, strict=True):
+        torch.testing.assert_close(mine, theirs)
+
+
+def test_sharding_tells_the_place_of_what_is_marked():
+    mesh = two_speeds()
+    made, _ = spread(mesh)
+    spmdx.mark_sharding(made, mesh, ("data", None))
+    spmdx.mark_step()
+    assert "kind=" in str(spmdx.get_sharding(made))
+    assert len(made.local_shards) == 4
+
+
+def test_more_bad_input():
+    with refused("Expected a dict"):
+        spmdx.runtime.set_devices(["cpu"] * 8, hardware=["cpu"])
+    for kinds in (None, 8, ["cpu", 3]):
+        with refused("Expected a list of names"):
+            spmdx.runtime.set_devices(kinds)
+    for kind in (":cpu", "cpu@"):
+        with refused("no kind of device"):
+            spmdx.runtime.set_devices([kind] * 8)
+    with refused("the mesh is a str"):
+        spmdx.auto.place("kind")
+    spmdx.runtime.set_devices(["cpu"] * 8)
+    with refused("set_device_count", "8 devices"):
+        spmdx.runtime.set_device_count(4)
+
+
+def test_moves_to_other_meshes_with_the_axis_end():
+    """What lies on another mesh is brought to a place of this one, once."""
+    mesh = two_speeds()
+    made, expected = spread(mesh)
+    other = spmdx.Mesh([0, 4], (2,), ("kind",))
+    doubled = spmdx.mark_sharding(made * 2, mesh, ("kind", None))
+    with refused("axis 'kind'", "cuts"):
+        spmdx.mark_step()
+    del doubled
+    for _ in range(2):
+        spmdx.mark_sharding(made, other, (None, None))
+        spmdx.mark_step()
+        torch.testing.assert_close(made.cpu(), expected)
+        assert "kind=" in str(spmdx.get_sharding(made))
