@@ -83,12 +83,8 @@ def kinds() -> tuple[Kind, ...]:
     return _of_device
 
 
-def place_along(axis: str) -> str:
-    """Place steps of meshes with this axis by time from now on; empty: none.
-
-    Returns:
-        What it was before.
-    """
+def place_along(axis: str) -> None:
+    """Place steps of meshes with this axis by time from now on; empty: none."""
     global _axis
     before, _axis = _axis, axis
     try:
@@ -96,7 +92,6 @@ def place_along(axis: str) -> str:
     except BaseException:  # a warning that a filter raises, or Ctrl-C
         _axis = before
         raise
-    return before
 
 
 def _kinds_of(names: Sequence[str], profiles: Mapping[str, Told]) -> tuple[Kind, ...]:

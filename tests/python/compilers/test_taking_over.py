@@ -4,11 +4,13 @@
 import math
 
 import pytest
+import small_training
 import spmdx
 import torch
 from compilers_of_tests import OpByOp
 from program_oracle import judge
 from random_programs import draft
+from small_training import OPTIMIZERS
 from spmdx.auto import Strategy
 from torch.nn import functional
 
@@ -36,12 +38,6 @@ class Block(torch.nn.Module):
         x = x + self.out(mixed.transpose(1, 2).flatten(2))
         x = x + self.down(functional.gelu(self.up(self.norm(x))))
         return self.head(x)
-
-
-OPTIMIZERS = {
-    "adamw": lambda p: torch.optim.AdamW(p, lr=0.01),
-    "sgd": lambda p: torch.optim.SGD(p, lr=0.05, momentum=0.9),
-}
 
 
 def training(place, optimizer="adamw", rows=6, steps=5, before=None):
@@ -85,9 +81,7 @@ def on_one(model, tokens):
 
 
 def require_equal(found, expected, bound=1e-9):
-    assert found[0] == pytest.approx(expected[0], rel=bound)
-    for mine, theirs in zip(found[1], expected[1], strict=True):
-        torch.testing.assert_close(mine, theirs, rtol=bound, atol=bound)
+    small_training.require_equal(found, expected, bound, bound)
 
 
 PLACES = {
