@@ -88,18 +88,9 @@ def annotation_of(tensor: torch.Tensor) -> Sharding | None:
     return None if handle is None else Sharding(handle)
 
 
-def _is_placed(written: _C.ShardingHandle, lies: _C.ShardingHandle) -> bool:
-    """Whether it lies as it is written, on devices of a kind that was chosen for it."""
-    if written.place is not None or lies.place is None or written.mesh != lies.mesh:
-        return False
-    return written.on(*lies.place) == lies
-
-
 def sharding_of(tensor: torch.Tensor) -> Sharding | None:
     """How ``tensor`` lies on the devices, or will; None where nothing is known."""
     if not _C.is_lazy(tensor):
         return None
-    handle, lies = _C.annotation(tensor), _C.sharding_of(tensor)
-    if handle is None or (lies is not None and _is_placed(handle, lies)):
-        handle = lies
+    handle = _C.annotation(tensor) or _C.sharding_of(tensor)
     return None if handle is None else Sharding(handle)
