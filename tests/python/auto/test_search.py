@@ -121,7 +121,7 @@ def test_a_search_leaves_the_program_as_it_was():
         program.model,
         program.optimizer,
         program.batch,
-        devices=64,
+        devices=16,
         hardware="h100-80",
         topology="infiniband",
     )
@@ -157,7 +157,7 @@ def test_families_that_cannot_be_say_why():
 def test_a_plan_of_a_machine_that_is_not_here():
     with spmdx.plan_only():
         with torch.device("spmdx"):
-            model = searched.Gpt(layers=12)
+            model = searched.Gpt(layers=4)
         optimizer = torch.optim.AdamW(model.parameters())
         step = searched.step_of(model, optimizer)
         plan = spmdx.auto.search(
