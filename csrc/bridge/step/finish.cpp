@@ -7,6 +7,7 @@
 
 #include "base/error.h"
 #include "bridge/python/source.h"
+#include "bridge/recorder/engine.h"
 #include "bridge/recorder/schedules.h"
 #include "graph/rewrite.h"
 
