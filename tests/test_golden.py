@@ -16,6 +16,7 @@ COMMANDS = {
     "compile": ["--compile", "--verify", "-"],
     "print": ["-"],
     "rule": ["--rule", "-"],
+    "stablehlo": ["--stablehlo", "-"],
     "search": ["--decisions", "-"],
 }
 

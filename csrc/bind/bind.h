@@ -24,5 +24,6 @@ void bind_pipeline(pybind11::module_& module);     // schedules of pipelines, co
 void bind_parallelism(pybind11::module_& module);  // ways to lay a program over devices, and what they would take
 void bind_kinds(pybind11::module_& module);        // kinds of devices, and where a step runs over them
 void bind_compilers(pybind11::module_& module);    // segments and who compiles them
+void bind_exports(pybind11::module_& module);      // programs of steps, for other compilers
 
 }  // namespace spmdx

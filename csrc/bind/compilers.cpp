@@ -8,6 +8,7 @@
 
 #include "bind/bind.h"
 #include "bind/handles.h"
+#include "bind/segment_row.h"
 #include "bridge/backend/aten_backend.h"
 #include "bridge/compilers/compiled_kernel.h"
 #include "bridge/compilers/queued_compiler.h"
@@ -26,56 +27,6 @@ using namespace bind;
 using namespace py::literals;
 using bridge::QueuedCompiler;
 using CompilerRef = std::shared_ptr<QueuedCompiler>;
-
-// Arguments as JSON has them; what is no constant is a pair of its kind and a number or a text.
-struct ArgRow {
-  const Node& node;
-
-  py::object operand(uint32_t input) const {
-    return input == kNone ? py::none() : py::object(py::make_tuple("value", node.inputs[input]));
-  }
-  py::object operator()(std::monostate) const { return py::none(); }
-  py::object operator()(const TensorArg& arg) const { return operand(arg.input); }
-  py::list operator()(const TensorListArg& arg) const {
-    py::list values;
-    for (const uint32_t input : arg.inputs) values.append(operand(input));
-    return values;
-  }
-  py::object operator()(DType arg) const { return py::make_tuple("dtype", std::string(name(arg))); }
-  py::object operator()(const RealParam& arg) const { return py::make_tuple("param", node.param + arg.index); }
-  py::object operator()(const IntParam& arg) const { return py::make_tuple("param", node.param + arg.index); }
-  py::object operator()(const OpaqueArg& arg) const { return py::make_tuple("opaque", arg.text); }
-  template <class Constant>
-  py::object operator()(const Constant& arg) const {
-    return py::cast(arg);
-  }
-};
-
-py::tuple type_row(const TensorType& type) {
-  return py::make_tuple(std::string(name(type.dtype)), type.shape, type.wrapped_number);
-}
-
-py::list type_rows(const std::vector<TensorType>& types) {
-  py::list rows;
-  for (const TensorType& type : types) rows.append(type_row(type));
-  return rows;
-}
-
-py::dict segment_row(const Graph& graph) {
-  py::list inputs, nodes, outputs;
-  for (const Input& input : graph.inputs)
-    inputs.append(py::make_tuple(input.value, type_row(graph.values[input.value].type)));
-  for (const Node& node : graph.nodes) {
-    py::list args;
-    for (const Arg& arg : node.call->args)
-      args.append(std::visit([&](const auto& kind) -> py::object { return ArgRow{node}(kind); }, arg));
-    nodes.append(py::dict("op"_a = node.call->op, "args"_a = args, "first"_a = node.output,
-                          "types"_a = type_rows(node.call->outputs)));
-  }
-  for (const Output& output : graph.outputs)
-    outputs.append(py::make_tuple(output.value, type_row(graph.values[output.value].type)));
-  return py::dict("inputs"_a = inputs, "params"_a = graph.num_params, "nodes"_a = nodes, "outputs"_a = outputs);
-}
 
 std::vector<TensorType> output_types(const std::vector<std::pair<std::string, Shape>>& rows) {
   std::vector<TensorType> types;

@@ -20,4 +20,5 @@ PYBIND11_MODULE(_C, module) {
   spmdx::bind_parallelism(module);
   spmdx::bind_kinds(module);
   spmdx::bind_compilers(module);
+  spmdx::bind_exports(module);
 }

@@ -14,6 +14,10 @@ namespace spmdx {
 // `prims`, without sharding, and have the types that decompositions of PyTorch leave. Throws ShardingError that names
 // an op that is not written, and says why.
 std::string stablehlo(const Graph& graph);
+// A module whose function "main" is the whole program, and raises nothing: a wrong index reads some row. On a mesh,
+// annotations of inputs and outputs and constraints are Shardy's attributes, with which XLA partitions it; what has
+// none is cut as XLA likes. Throws ShardingError also where Shardy has no such sharding.
+std::string stablehlo_of_step(const Graph& graph);
 // Ops that are written, in whatever use, sorted.
 std::vector<std::string> ops_of_stablehlo();
 

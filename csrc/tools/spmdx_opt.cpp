@@ -12,6 +12,7 @@
 #include <vector>
 
 #include "base/error.h"
+#include "emit/stablehlo.h"
 #include "graph/text.h"
 #include "passes/passes.h"
 #include "passes/search/decisions_text.h"
@@ -32,6 +33,7 @@ constexpr const char* kUsage =
     "       spmdx-opt --rules                                          list the ops that have a rule\n"
     "       spmdx-opt --rule FILE|-                                    print the rule of every node\n"
     "       spmdx-opt --reshard 'mesh(a=2, b=4)' 'f32[8@a, 4]' 'f32[8, 4@a]'\n"
+    "       spmdx-opt --stablehlo FILE|-                               write it as StableHLO, annotations for Shardy\n"
     "       spmdx-opt --hls-ops                                        list the ops that are written for it\n"
     "       spmdx-opt --hls FOLDER FILE|- [NUMBER] [UNROLL]            write a project of C++ for high-level "
     "synthesis\n"
@@ -263,6 +265,11 @@ int list_rules() {
   return 0;
 }
 
+int show_stablehlo(const std::string& path) {
+  std::cout << stablehlo_of_step(parse_graph(read_all(path)));
+  return 0;
+}
+
 // Takes --topology and what follows it out of the words.
 Topology take_topology(Words& words) {
   const auto at = std::ranges::find(words, "--topology");
@@ -295,6 +302,7 @@ int run(Words words) {
   if (words == Words{"--hls-ops"}) return list_hls_ops();
   if (words == Words{"--help"}) return std::cout << kUsage, 0;
   if (words.size() == 2 && words[0] == "--rule") return show_rules_of(words[1]);
+  if (words.size() == 2 && words[0] == "--stablehlo") return show_stablehlo(words[1]);
   if (words.size() == 4 && words[0] == "--reshard") return show_reshard(words[1], words[2], words[3], options.topology);
   if (words.size() >= 3 && words.size() <= 5 && words[0] == "--hls")
     return write_hls(read_all(words[2]), words[1], words.size() > 3 ? words[3] : "float",

@@ -44,6 +44,7 @@ from spmdx._annotate.sharding import (  # noqa: E402
 )
 from spmdx._annotate.spec import PartitionSpec, Sharding  # noqa: E402
 from spmdx._annotate.tensor import ShardedTensor  # noqa: E402
+from spmdx._export import export  # noqa: E402
 from spmdx._machine.calibration import calibrate  # noqa: E402
 from spmdx._machine.hardware import Hardware  # noqa: E402
 from spmdx._machine.in_use import (  # noqa: E402
@@ -98,6 +99,7 @@ __all__ = [
     "distribute_tensor",
     "explain",
     "explain_diff",
+    "export",
     "fully_shard",
     "get_1d_mesh",
     "get_annotation",

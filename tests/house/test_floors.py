@@ -46,6 +46,7 @@ ROOMS = {
         "recorder",
         "plans",
         "step",
+        "export",
         "record/call",
         "record/layouts",
         "record",

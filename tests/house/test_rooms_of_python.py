@@ -42,6 +42,7 @@ ROOMS = [
     "_auto.parts",
     "_auto",
     "_auto.effects",
+    "_export",
     "_data",
     "_checkpoint.format",
     "_checkpoint",

@@ -70,42 +70,8 @@ uint32_t tie_of(const RecorderState& state, const Root& root, const GradientInpu
   return found == gradients.end() ? kNone : found->second;
 }
 
-Output output_of(const RecorderState& state, const Root& root, const GradientInputs& gradients) {
-  Output output{root.current.id, nullptr, kNone, false, 0, false};
-  if (state.graph.values[output.value].producer != kNone) output.tied = tie_of(state, root, gradients);
-  output.donates = output.tied != kNone && root.previous == state.inputs[output.tied];
-  if (!root.annotation) return output;
-  output.annotation = root.annotation->sharding;
-  output.source = root.annotation->source;
-  output.state = root.annotation->state;
-  return output;
-}
-
 ShardingRef annotation_of_tie(const Graph& graph, uint32_t tied) {
   return tied == kNone ? nullptr : graph.inputs[tied].annotation;
-}
-
-// The one mesh of the annotations on values that the outputs need, or else on inputs that the outputs lie like, or else
-// of the data that they need. Data on another mesh moves to this one.
-MeshRef mesh_of(const RecorderState& state, const std::vector<Output>& outputs, const std::vector<bool>& needed) {
-  const Graph& graph = state.graph;
-  Agreed agreed;
-  for (const Output& output : outputs) agreed.add(output.annotation, output.source);
-  for (const Input& input : graph.inputs) {
-    if (needed[input.value]) agreed.add(input.annotation, input.source);
-  }
-  for (const Constraint& constraint : graph.constraints) {
-    if (needed[constraint.value]) agreed.add(constraint.sharding, constraint.source);
-  }
-  MeshRef mesh = std::move(agreed.mesh);
-  for (size_t i = 0; i < outputs.size() && !mesh; ++i) {
-    if (const ShardingRef tie = annotation_of_tie(graph, outputs[i].tied)) mesh = tie->mesh;
-  }
-  for (size_t i = 0; i < graph.inputs.size() && !mesh; ++i) {
-    const ShardingRef layout = state.inputs[i]->sharding();
-    if (layout && needed[graph.inputs[i].value]) mesh = layout->mesh;
-  }
-  return mesh;
 }
 
 // Annotated data that lies otherwise leaves the step as it was annotated. Data that is annotated for another mesh needs
@@ -193,6 +159,38 @@ std::vector<DataRef> keep_inputs(Graph& done, const RecorderState& state, const 
 }
 
 }  // namespace
+
+Output output_of(const RecorderState& state, const Root& root, const GradientInputs& gradients) {
+  Output output{root.current.id, nullptr, kNone, false, 0, false};
+  if (state.graph.values[output.value].producer != kNone) output.tied = tie_of(state, root, gradients);
+  output.donates = output.tied != kNone && root.previous == state.inputs[output.tied];
+  if (!root.annotation) return output;
+  output.annotation = root.annotation->sharding;
+  output.source = root.annotation->source;
+  output.state = root.annotation->state;
+  return output;
+}
+
+MeshRef mesh_of(const RecorderState& state, const std::vector<Output>& outputs, const std::vector<bool>& needed) {
+  const Graph& graph = state.graph;
+  Agreed agreed;
+  for (const Output& output : outputs) agreed.add(output.annotation, output.source);
+  for (const Input& input : graph.inputs) {
+    if (needed[input.value]) agreed.add(input.annotation, input.source);
+  }
+  for (const Constraint& constraint : graph.constraints) {
+    if (needed[constraint.value]) agreed.add(constraint.sharding, constraint.source);
+  }
+  MeshRef mesh = std::move(agreed.mesh);
+  for (size_t i = 0; i < outputs.size() && !mesh; ++i) {
+    if (const ShardingRef tie = annotation_of_tie(graph, outputs[i].tied)) mesh = tie->mesh;
+  }
+  for (size_t i = 0; i < graph.inputs.size() && !mesh; ++i) {
+    const ShardingRef layout = state.inputs[i]->sharding();
+    if (layout && needed[graph.inputs[i].value]) mesh = layout->mesh;
+  }
+  return mesh;
+}
 
 std::vector<std::vector<RootRef>> pending_by_mesh(const RecorderState& state, const GradientInputs& gradients) {
   const std::vector<const Mesh*> annotated = meshes(state, false);

@@ -3,7 +3,6 @@
 #include "runtime/segments/fuse.h"
 
 #include <algorithm>
-#include <span>
 #include <unordered_map>
 
 #include "graph/text.h"
@@ -18,22 +17,6 @@ std::vector<uint32_t> reads_of(const Graph& graph, const Program& program) {
   for (const Output& output : graph.outputs)
     for (uint32_t s = 0; s < program.num_slots[output.value]; ++s) ++reads[program.first_slot[output.value] + s];
   return reads;
-}
-
-// The call with its numbers as constants.
-CallRef with_constants(const Call& call, std::span<const Param> values) {
-  Call made = call;
-  for (Arg& arg : made.args) {
-    if (const auto* real = std::get_if<RealParam>(&arg)) {
-      const double value = values[real->index].real;
-      arg = value;
-    } else if (const auto* integer = std::get_if<IntParam>(&arg)) {
-      const int64_t value = values[integer->index].integer + integer->plus;
-      arg = value;
-    }
-  }
-  made.num_params = 0;
-  return seal(std::move(made));
 }
 
 class Builder {
@@ -115,6 +98,21 @@ Instruction instruction_of(Program& program, const Segment& segment, std::shared
 }
 
 }  // namespace
+
+CallRef with_constants(const Call& call, std::span<const Param> values) {
+  Call made = call;
+  for (Arg& arg : made.args) {
+    if (const auto* real = std::get_if<RealParam>(&arg)) {
+      const double value = values[real->index].real;
+      arg = value;
+    } else if (const auto* integer = std::get_if<IntParam>(&arg)) {
+      const int64_t value = values[integer->index].integer + integer->plus;
+      arg = value;
+    }
+  }
+  made.num_params = 0;
+  return seal(std::move(made));
+}
 
 std::vector<Segment> segments_of(const Graph& graph, const Program& program, const std::vector<Unit>& units,
                                  const Compilers& compilers, const Numbers& numbers) {

@@ -9,6 +9,7 @@ PLACES = {
     "accumulation": "_program.accumulation",
     "calibration": "_machine.calibration",
     "distribute": "_modules.distribute",
+    "export": "_export.export",
     "gathering": "_program.gathering",
     "global_mesh": "_annotate.global_mesh",
     "hardware": "_machine.hardware",

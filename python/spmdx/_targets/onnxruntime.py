@@ -101,7 +101,7 @@ class OnnxRuntime(Compiler):
             raise ImportError(
                 f"this onnxruntime has no {found.name}. Install it: pip install {found.package}"
             )
-        _require_onnx()
+        require_onnx()
         from spmdx._targets.onnx_graph import model_of_primitives, ops_taken
 
         nothing = Segment("", (), 0, (), ())
@@ -217,7 +217,8 @@ def _runtime() -> Any:
     return onnxruntime
 
 
-def _require_onnx() -> None:
+def require_onnx() -> None:
+    """Raises ImportError, with what to install, where ONNX is not."""
     try:
         import onnx  # noqa: F401
     except ImportError as error:

@@ -27,7 +27,7 @@ def stablehlo_text(segment: Segment) -> str:
     Raises:
         NotTaken: ops of the segment cannot be written; says which ones, and why.
     """
-    return _C.stablehlo(primitive_text(segment, _rows(), _C.stablehlo))
+    return _C.stablehlo(primitive_text(segment, rows(), _C.stablehlo))
 
 
 def results_of(text: str) -> int:
@@ -52,9 +52,10 @@ def raising(runs: Runs, outputs: int) -> Runs:
 
 def ops_taken(known: Sequence[str]) -> Iterable[str]:
     """Those of the known ops that are written, or are put together from such."""
-    return taken(known, _rows(), _LEFT_ALONE)
+    return taken(known, rows(), _LEFT_ALONE)
 
 
 @functools.cache
-def _rows() -> frozenset[str]:
+def rows() -> frozenset[str]:
+    """Names of ops that are written."""
     return frozenset(_C.ops_of_emitters()["stablehlo"])
