@@ -122,8 +122,8 @@ def test_chains_are_found_wrong_and_left_where_an_op_is_not_claimed(calls):
 
 def test_inductor_stands_it(calls):
     battery = Battery(Inductor(), calls, most=1, batch=200)
-    report = battery.run(SAMPLE, ["f32"])
-    assert report.failures() == [] and len(report.claimed) > 10 and not report.unreached
+    report = battery.run(FEW, ["f32"])
+    assert report.failures() == [] and len(report.claimed) > 35 and not report.unreached
     chains = battery.of_chains(battery.claims().claimed)
     assert [row.state for row in chains] == [RIGHT] * 4, chains
 

@@ -15,6 +15,7 @@ PAIRS = list(zip(MODELS, PLACES, strict=True))
 TRIALS = [("xla", *pair) for pair in PAIRS] + [
     ("xla", "unet", "data 4"),
     ("iree", "gpt", "model 4"),
+    ("iree", "resnet", "fsdp 4"),
 ]
 
 

@@ -15,7 +15,7 @@ from search_models import NETS
 from search_setting import Choice, Outcome, outcomes
 
 TOPOLOGIES = "nvlink", "infiniband", "gloo"
-PROGRAMS = ("mlp", 8), ("own", 4)
+PROGRAMS = ("mlp", 4), ("mlp", 8), ("own", 4)
 
 
 @pytest.mark.parametrize("topology", TOPOLOGIES)
