@@ -1,8 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 """Latency on this machine's processor: a process for each compiler, which run in turn."""
 
-import contextlib
-import multiprocessing
 import statistics
 import time
 import warnings
@@ -10,32 +8,9 @@ import warnings
 import networks
 import spmdx
 import torch
+from turns import workers
 
 WARM = 1  # runs before any is timed: plans, kernels and their comparison, memory
-
-
-@contextlib.contextmanager
-def workers(compilers, check, work):
-    """{compiler: a pipe to its process}, each with the network ready to run."""
-    context = multiprocessing.get_context("spawn")
-    pipes, children = {}, []
-    try:
-        for compiler in compilers:
-            pipes[compiler], end = context.Pipe()
-            children.append(
-                context.Process(target=serve, args=(end, compiler, check, work), daemon=True)
-            )
-            children[-1].start()
-            end.close()  # its death is seen here
-            print(f"{work['name']}: {compiler} is made ready", flush=True)
-            pipes[compiler].recv()  # one compiles at a time
-        yield pipes
-    finally:
-        for pipe in pipes.values():
-            with contextlib.suppress(OSError):
-                pipe.send(None)
-        for child in children:
-            child.join()
 
 
 def serve(pipe, compiler, check, work):
@@ -74,7 +49,7 @@ def runner(work):
 def measured(compilers, repeats, check, work):
     """Rows: the median of runs in turn, the share of flops in kernels, how far results are off."""
     seconds, results, told = {name: [] for name in compilers}, {}, {}
-    with workers(compilers, check, work) as pipes:
+    with workers(serve, {each: (each, check, work) for each in compilers}) as pipes:
         for _ in range(repeats):
             for compiler, pipe in pipes.items():
                 pipe.send("run")

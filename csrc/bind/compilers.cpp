@@ -28,23 +28,25 @@ using namespace py::literals;
 using bridge::QueuedCompiler;
 using CompilerRef = std::shared_ptr<QueuedCompiler>;
 
-std::vector<TensorType> output_types(const std::vector<std::pair<std::string, Shape>>& rows) {
-  std::vector<TensorType> types;
-  for (const auto& [dtype, shape] : rows) types.push_back({dtype_named(dtype), shape});
-  return types;
+using Outputs = std::vector<std::tuple<std::string, Shape, int64_t>>;
+
+std::vector<bridge::KernelOutput> outputs_of(const Outputs& rows) {
+  std::vector<bridge::KernelOutput> outputs;
+  for (const auto& [dtype, shape, over] : rows) outputs.push_back({{dtype_named(dtype), shape}, over});
+  return outputs;
 }
 
 using Refused = std::function<void(const std::string& source, const std::string& text, const std::string& why)>;
 
 CompilerRef make(std::set<std::string> ops, std::set<std::string> ops_with_numbers,
-                 const std::vector<std::string>& dtypes, bool checks, bool waits, Refused refused) {
+                 const std::vector<std::string>& dtypes, bool in_place, bool checks, bool waits, Refused refused) {
   std::set<DType> known;
   for (const std::string& dtype : dtypes) known.insert(dtype_named(dtype));
   auto told = [refused = std::move(refused)](SourceId source, const std::string& text, const std::string& why) {
     refused(bridge::source_text(source), text, why);
   };
-  return std::make_shared<QueuedCompiler>(std::move(ops), std::move(ops_with_numbers), std::move(known), checks, waits,
-                                          std::move(told));
+  return std::make_shared<QueuedCompiler>(std::move(ops), std::move(ops_with_numbers), std::move(known), in_place,
+                                          checks, waits, std::move(told));
 }
 
 py::object take(QueuedCompiler& compiler, double seconds) {
@@ -61,11 +63,11 @@ py::object take(QueuedCompiler& compiler, double seconds) {
 }
 
 // What runs the segment is the path of a library, or what can be called.
-void deliver(QueuedCompiler& compiler, const std::string& text, const py::object& runs,
-             const std::vector<std::pair<std::string, Shape>>& outputs, int64_t compile_ns) {
+void deliver(QueuedCompiler& compiler, const std::string& text, const py::object& runs, const Outputs& outputs,
+             int64_t compile_ns) {
   std::shared_ptr<Kernel> kernel = py::isinstance<py::str>(runs)
-                                       ? bridge::library_kernel(runs.cast<std::string>(), output_types(outputs))
-                                       : bridge::python_kernel(runs.ptr(), output_types(outputs));
+                                       ? bridge::library_kernel(runs.cast<std::string>(), outputs_of(outputs))
+                                       : bridge::python_kernel(runs.ptr(), outputs_of(outputs));
   const py::gil_scoped_release no_gil;
   compiler.deliver(text, std::move(kernel), "", compile_ns);
 }
@@ -98,8 +100,8 @@ py::dict hls(const std::string& text, const std::string& number, int64_t unroll,
 
 void bind_compilers(py::module_& m) {
   py::class_<QueuedCompiler, CompilerRef>(m, "SegmentCompiler")
-      .def(py::init(&make), py::arg("ops"), py::arg("ops_with_numbers"), py::arg("dtypes"), py::arg("checks"),
-           py::arg("waits"), py::arg("refused"))
+      .def(py::init(&make), py::arg("ops"), py::arg("ops_with_numbers"), py::arg("dtypes"), py::arg("in_place"),
+           py::arg("checks"), py::arg("waits"), py::arg("refused"))
       .def("take", &take, py::arg("seconds"))
       .def("deliver", &deliver, py::arg("text"), py::arg("runs"), py::arg("outputs"), py::arg("compile_ns"))
       .def(

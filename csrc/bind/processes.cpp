@@ -64,7 +64,6 @@ void bind_processes(py::module_& m) {
       py::call_guard<py::gil_scoped_release>());
   m.def("recover", recover, py::arg("why"));
   m.def("generation", bridge::generation);
-  m.def("call_off", bridge::call_off, py::arg("why"), py::call_guard<py::gil_scoped_release>());
   m.def("end_world", bridge::end_world, py::arg("why"), py::call_guard<py::gil_scoped_release>());
   m.def("idle", [] { return bridge::engine().idle(); });
   m.def("await_values", await_values, py::arg("keys"), py::arg("what"), py::arg("stale") = "",

@@ -57,9 +57,13 @@ py::dict segment_row(const Graph& graph) {
     nodes.append(py::dict("op"_a = node.call->op, "args"_a = args, "first"_a = node.output,
                           "types"_a = type_rows(node.call->outputs)));
   }
-  for (const Output& output : graph.outputs)
+  py::list over;
+  for (const Output& output : graph.outputs) {
     outputs.append(py::make_tuple(output.value, type_row(graph.values[output.value].type)));
-  return py::dict("inputs"_a = inputs, "params"_a = graph.num_params, "nodes"_a = nodes, "outputs"_a = outputs);
+    over.append(output.donates ? static_cast<int64_t>(output.tied) : -1);
+  }
+  return py::dict("inputs"_a = inputs, "params"_a = graph.num_params, "nodes"_a = nodes, "outputs"_a = outputs,
+                  "over"_a = over);
 }
 
 }  // namespace spmdx::bind

@@ -8,6 +8,7 @@ from spmdx._base import logs
 from spmdx._kinds.devices import get_devices as get_devices
 from spmdx._kinds.devices import kinds
 from spmdx._kinds.devices import set_devices as set_devices
+from spmdx._kinds.measured import measure_devices as measure_devices
 from spmdx._world import devices, hardware, processes
 from spmdx.errors import ShardingError, naming
 
@@ -28,11 +29,11 @@ def set_device_count(n: int) -> None:
         8
     """
     named = len(kinds())
-    if named and n != named:
+    if named and n != named // processes.process_count():
         with naming("set_device_count"):
             raise ShardingError(
-                f"set_devices named the kinds of {named} devices, and this is {n!r}. Expected the "
-                "same number. Call spmdx.runtime.set_devices([]) first."
+                f"set_devices named the kinds of {named} devices, and this is {n!r} for each "
+                "process. Expected the same number. Call spmdx.runtime.set_devices([]) first."
             )
     devices.choose_count(n)
 

@@ -35,7 +35,8 @@ pybind11::dict segments_report(const Plan& plan) {
     rows.append(pybind11::dict("source"_a = bridge::source_text(graph.nodes[segment.first].source),
                                "device"_a = segment.device, "ops"_a = segment.ops, "flops"_a = segment.flops,
                                "state"_a = state_name(segment.standing.state), "why"_a = segment.standing.why,
-                               "compile_ns"_a = segment.standing.compile_ns, "text"_a = segment.text));
+                               "compile_ns"_a = segment.standing.compile_ns, "of_ops_ns"_a = segment.of_ops_ns,
+                               "ns"_a = segment.ns, "text"_a = segment.text));
   return pybind11::dict("segments"_a = rows, "ops"_a = all.ops, "flops"_a = all.flops);
 }
 

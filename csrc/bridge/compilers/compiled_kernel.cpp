@@ -6,6 +6,7 @@
 #include <torch/csrc/inductor/aoti_runner/model_container_runner_cpu.h>
 #include <torch/csrc/utils/pybind.h>
 
+#include <algorithm>
 #include <stdexcept>
 #include <utility>
 
@@ -23,26 +24,41 @@ using Tensors = std::vector<at::Tensor>;
 // What results have to be. Compilers may have laid them as they like.
 class CompiledKernel : public Kernel {
  public:
-  explicit CompiledKernel(std::vector<TensorType> outputs) : outputs_(std::move(outputs)) {}
+  explicit CompiledKernel(std::vector<KernelOutput> outputs) : outputs_(std::move(outputs)) {
+    fresh_ = std::ranges::count(outputs_, -1, &KernelOutput::over);
+  }
 
   void run(std::span<const BufferRef> inputs, std::span<const Param> params, std::span<BufferRef> outputs,
-           int /*donated*/) override {
+           int donated) override {
     KernelGuard guard;
+    std::vector<bool> is_written(inputs.size(), false);
+    for (const KernelOutput& output : outputs_)
+      if (output.over >= 0) is_written.at(static_cast<size_t>(output.over)) = true;
     Tensors operands;
-    for (const BufferRef& input : inputs) operands.push_back(as_declared(tensor_of(input)));
+    for (size_t i = 0; i < inputs.size(); ++i)
+      operands.push_back(is_written[i] ? to_write_over(inputs[i], donated >= 0) : as_declared(tensor_of(inputs[i])));
     for (const Param& param : params) operands.push_back(at::scalar_tensor(param.real, at::kDouble));
-    Tensors results = call(std::move(operands));
-    if (results.size() != outputs_.size())
+    Tensors results = call(operands);
+    if (std::ssize(results) != fresh_)
       throw std::runtime_error("it gave " + std::to_string(results.size()) + " results. Expected " +
-                               std::to_string(outputs_.size()) + ".");
-    for (size_t i = 0; i < results.size(); ++i) {
-      require(results[i], outputs_[i]);
-      outputs[i] = buffer_of(std::move(results[i]));
+                               std::to_string(fresh_) + ".");
+    auto next = results.begin();
+    for (size_t i = 0; i < outputs_.size(); ++i) {
+      at::Tensor& result = outputs_[i].over < 0 ? *next++ : operands[static_cast<size_t>(outputs_[i].over)];
+      require(result, outputs_[i].type);
+      outputs[i] = buffer_of(std::move(result));
     }
   }
 
  private:
-  virtual Tensors call(Tensors operands) = 0;
+  virtual Tensors call(const Tensors& operands) = 0;
+
+  // The tensor, if nobody else has it, or has a part of its memory.
+  static at::Tensor to_write_over(const BufferRef& input, bool donated) {
+    const at::Tensor& tensor = tensor_of(input);
+    const bool is_ours = donated && input.use_count() == 1 && owns_memory_alone(tensor);
+    return is_ours ? tensor.contiguous() : tensor.clone(at::MemoryFormat::Contiguous);
+  }
 
   // Libraries read memory as it was laid when they were compiled, and check nothing. What stands for a number of Python
   // is a tensor like others there: the compiler was told.
@@ -60,16 +76,17 @@ class CompiledKernel : public Kernel {
     throw std::runtime_error("it gave " + found + ". Expected " + str(expected) + ".");
   }
 
-  std::vector<TensorType> outputs_;
+  std::vector<KernelOutput> outputs_;
+  int64_t fresh_;  // outputs that are over no input
 };
 
 class LibraryKernel final : public CompiledKernel {
  public:
-  LibraryKernel(const std::string& path, std::vector<TensorType> outputs)
+  LibraryKernel(const std::string& path, std::vector<KernelOutput> outputs)
       : CompiledKernel(std::move(outputs)), runner_(path, 1) {}
 
  private:
-  Tensors call(Tensors operands) override {
+  Tensors call(const Tensors& operands) override {
     for (const at::Tensor& operand : operands)  // which it would read as if it lay there
       if (!operand.is_cpu()) throw std::runtime_error("it is for the CPU, and was given a tensor elsewhere");
     return runner_.run(operands);
@@ -79,7 +96,7 @@ class LibraryKernel final : public CompiledKernel {
 
 class PythonKernel final : public CompiledKernel {
  public:
-  PythonKernel(PyObject* call, std::vector<TensorType> outputs)
+  PythonKernel(PyObject* call, std::vector<KernelOutput> outputs)
       : CompiledKernel(std::move(outputs)), call_(py::reinterpret_borrow<py::object>(call).release()) {}
   ~PythonKernel() override {
     if (!Py_IsInitialized()) return;
@@ -89,10 +106,10 @@ class PythonKernel final : public CompiledKernel {
   PythonKernel(const PythonKernel&) = delete;
 
  private:
-  Tensors call(Tensors operands) override {
+  Tensors call(const Tensors& operands) override {
     const WithGil gil;
     try {
-      return py::cast<Tensors>(call_(py::cast(std::move(operands))));
+      return py::cast<Tensors>(call_(py::cast(operands)));
     } catch (const py::error_already_set& error) {
       const auto kind = error.type().attr("__name__").cast<std::string>();  // the text: the GIL frees the rest
       throw std::runtime_error(kind + ": " + py::str(error.value()).cast<std::string>());
@@ -105,11 +122,11 @@ class PythonKernel final : public CompiledKernel {
 
 }  // namespace
 
-std::shared_ptr<Kernel> library_kernel(const std::string& path, std::vector<TensorType> outputs) {
+std::shared_ptr<Kernel> library_kernel(const std::string& path, std::vector<KernelOutput> outputs) {
   return std::make_shared<LibraryKernel>(path, std::move(outputs));
 }
 
-std::shared_ptr<Kernel> python_kernel(PyObject* call, std::vector<TensorType> outputs) {
+std::shared_ptr<Kernel> python_kernel(PyObject* call, std::vector<KernelOutput> outputs) {
   return std::make_shared<PythonKernel>(call, std::move(outputs));
 }
 

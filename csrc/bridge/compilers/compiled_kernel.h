@@ -12,10 +12,17 @@
 
 namespace spmdx::bridge {
 
+// What a kernel gives: a tensor of a type, or, by its index, an input that it writes over.
+struct KernelOutput {
+  TensorType type;
+  int64_t over = -1;  // none
+};
+
 // Both take the tensors of a segment's inputs, then its parameters as scalar tensors of float64, and give as many
-// tensors as `outputs`, or throw. Any number of threads may run them.
-std::shared_ptr<Kernel> library_kernel(const std::string& path, std::vector<TensorType> outputs);
+// tensors as there are outputs that are over no input, or throw. Any number of threads may run them. Where `donated` is
+// negative, or an input has another owner, a copy of it is written over.
+std::shared_ptr<Kernel> library_kernel(const std::string& path, std::vector<KernelOutput> outputs);
 // `call` is Python's; its reference is taken. With the GIL.
-std::shared_ptr<Kernel> python_kernel(PyObject* call, std::vector<TensorType> outputs);
+std::shared_ptr<Kernel> python_kernel(PyObject* call, std::vector<KernelOutput> outputs);
 
 }  // namespace spmdx::bridge

@@ -34,11 +34,12 @@ class QueuedCompiler final : public Compiler {
   // why. Called by the step thread, with none of the locks.
   using Refused = std::function<void(SourceId source, const std::string& text, const std::string& why)>;
   // `waits`: steps wait for the kernels of their segments.
-  QueuedCompiler(std::set<std::string> ops, std::set<std::string> ops_with_numbers, std::set<DType> dtypes, bool checks,
-                 bool waits, Refused refused)
+  QueuedCompiler(std::set<std::string> ops, std::set<std::string> ops_with_numbers, std::set<DType> dtypes,
+                 bool in_place, bool checks, bool waits, Refused refused)
       : ops_(std::move(ops)),
         ops_with_numbers_(std::move(ops_with_numbers)),
         dtypes_(std::move(dtypes)),
+        in_place_(in_place),
         checks_(checks),
         waits_(waits),
         refused_(std::move(refused)) {}
@@ -49,6 +50,7 @@ class QueuedCompiler final : public Compiler {
   CompileStanding standing(const Segment& segment) const override;
   void refuse(const Segment& segment, const std::string& why) override;
   void await() override;
+  bool in_place() const override { return in_place_; }
   bool checks() const override { return checks_; }
   uint64_t version() const override { return version_; }
   uint64_t cuts() const override { return cuts_; }
@@ -73,7 +75,7 @@ class QueuedCompiler final : public Compiler {
 
   const std::set<std::string> ops_, ops_with_numbers_;
   const std::set<DType> dtypes_;
-  const bool checks_, waits_;
+  const bool in_place_, checks_, waits_;
   const Refused refused_;
   std::atomic<uint64_t> version_ = 1, cuts_ = 1;
   int64_t count_waiting() const;  // with the lock held

@@ -20,21 +20,26 @@ class Joiner {
     std::iota(root_.begin(), root_.end(), 0);
   }
 
-  // Of every node, the first one of those that it runs with.
+  // Of every node, the first one of those that it runs with. Where there are too many groups, longer ones join, then
+  // longer ones wait for others, and at last all that one device alone runs is joined with others.
   std::vector<NodeId> run(int64_t least_ns) {
-    bool mixes = false;  // nodes that one device alone runs with others
-    while (true) {
-      while (round(least_ns, mixes)) {
-      }
-      if (groups() <= kMostSegments || (mixes && least_ns >= kNever / 2)) break;
-      mixes = least_ns >= kNever / 2;
-      least_ns = std::min(kNever / 2, 2 * std::max<int64_t>(least_ns, 1));
-    }
+    light_ns_ = least_ns;
+    join_all(least_ns, false);
+    for (; too_many() && least_ns < kAny; join_all(least_ns, false)) least_ns = doubled(least_ns);
+    for (; too_many() && light_ns_ < kAny; join_all(kAny, false)) light_ns_ = doubled(light_ns_);
+    if (too_many()) join_all(kAny, true);
     return root_;
   }
 
  private:
-  size_t groups() const { return std::set<NodeId>(root_.begin(), root_.end()).size(); }
+  static constexpr int64_t kAny = kNever / 2;
+  static int64_t doubled(int64_t ns) { return std::min(kAny, 2 * std::max<int64_t>(ns, 1)); }
+  bool too_many() const { return std::set<NodeId>(root_.begin(), root_.end()).size() > kMostSegments; }
+
+  void join_all(int64_t least_ns, bool mixes) {
+    while (round(least_ns, mixes)) {
+    }
+  }
 
   int64_t best(NodeId group) const { return *std::ranges::min_element(ns_[group]); }
 
@@ -57,7 +62,8 @@ class Joiner {
     joined_[from] = into;
   }
 
-  // Of a group that one other alone reads, no other way leads there; nor to one that reads one other alone.
+  // Of a group that one other alone reads, no other way leads there; nor to one that reads one other alone. What takes
+  // long does not join a reader that waits for others as well, as sums of gradients do: it would wait for these, too.
   bool round(int64_t least_ns, bool mixes) {
     std::map<NodeId, std::set<NodeId>> readers, read;
     for (NodeId id = 0; id < root_.size(); ++id)
@@ -74,7 +80,8 @@ class Joiner {
       join(std::max(a, b), std::min(a, b));
     };
     for (const auto& [group, others] : readers)
-      if (others.size() == 1) attempt(group, *others.begin());
+      if (others.size() == 1 && (best(group) < light_ns_ || read[*others.begin()].size() == 1))
+        attempt(group, *others.begin());
     for (const auto& [group, others] : read)
       if (others.size() == 1) attempt(group, *others.begin());
     for (NodeId& root : root_)
@@ -86,6 +93,7 @@ class Joiner {
   std::vector<std::vector<int64_t>> ns_;  // of groups, at their roots
   std::vector<NodeId> root_;              // by node
   std::map<NodeId, NodeId> joined_;       // of this round
+  int64_t light_ns_ = 0;                  // what takes less may wait for others
 };
 
 // Groups in an order in which each comes behind those that it reads.

@@ -39,6 +39,8 @@ class Compiler {
   virtual void refuse(const Segment& segment, const std::string& why) = 0;
   // Returns when every segment that was asked for has a kernel or is refused, if the program wants to wait for that.
   virtual void await() = 0;
+  // Whether kernels may write results over inputs that nobody reads later, as outputs of the segment's graph say.
+  virtual bool in_place() const = 0;
   // Whether the first run of a kernel is compared with the backend's.
   virtual bool checks() const = 0;
   // Another number whenever there is another kernel, or one less, or fewer calls are taken.

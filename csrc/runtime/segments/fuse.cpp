@@ -19,11 +19,29 @@ std::vector<uint32_t> reads_of(const Graph& graph, const Program& program) {
   return reads;
 }
 
+// By slot: that of an input of the plan whose memory it may have; kNone: there is none.
+std::vector<uint32_t> donors_of(const Graph& graph, const Program& program) {
+  std::vector<uint32_t> donors(program.total_slots, kNone);
+  for (const Output& output : graph.outputs) {
+    if (!output.donates) continue;
+    const ValueId tied = graph.inputs[output.tied].value;
+    if (program.num_slots[output.value] != program.num_slots[tied]) continue;
+    for (uint32_t s = 0; s < program.num_slots[tied]; ++s)
+      donors[program.first_slot[output.value] + s] = program.first_slot[tied] + s;
+  }
+  return donors;
+}
+
+// What is known of all slots of a program.
+struct Slots {
+  std::vector<uint32_t> reads, donors;
+};
+
 class Builder {
  public:
-  Builder(const Graph& graph, const Program& program, const std::vector<uint32_t>& reads, const Compiler& compiler,
+  Builder(const Graph& graph, const Program& program, const Slots& slots, const Compiler& compiler,
           const Numbers& numbers)
-      : graph_(graph), program_(program), reads_(reads), compiler_(compiler), numbers_(numbers) {}
+      : graph_(graph), program_(program), slots_(slots), compiler_(compiler), numbers_(numbers) {}
 
   void add(uint32_t index) {
     const Instruction& instruction = program_.instructions[index];
@@ -47,15 +65,28 @@ class Builder {
 
   Segment finish() {
     for (const uint32_t slot : made_) {
-      if (reads_[slot] == read_here_[slot]) continue;
+      if (dies_here(slot)) continue;
       segment_.outputs.push_back(slot);
-      segment_.graph.outputs.push_back({values_[slot], nullptr, kNone, false, 0});
+      const uint32_t over = compiler_.in_place() ? input_under(slot) : kNone;
+      segment_.graph.outputs.push_back({values_[slot], nullptr, over, over != kNone, 0});
     }
     segment_.text = print(segment_.graph);
     return std::move(segment_);
   }
 
  private:
+  bool dies_here(uint32_t slot) { return slots_.reads[slot] == read_here_[slot]; }
+
+  // That has the type of what replaces it in the plan, and is read here alone; kNone: there is none.
+  uint32_t input_under(uint32_t slot) {
+    const auto found = std::ranges::find(segment_.inputs, slots_.donors[slot]);
+    if (found == segment_.inputs.end() || !dies_here(*found)) return kNone;
+    const auto index = static_cast<uint32_t>(found - segment_.inputs.begin());
+    const Graph& graph = segment_.graph;
+    const TensorType &of = graph.values[values_[slot]].type, &under = graph.values[graph.inputs[index].value].type;
+    return of == under && !of.wrapped_number ? index : kNone;
+  }
+
   ValueId value_in(uint32_t slot, const TensorType& type) {
     ++read_here_[slot];
     const auto [at, fresh] = values_.try_emplace(slot, 0);
@@ -68,7 +99,7 @@ class Builder {
 
   const Graph& graph_;
   const Program& program_;
-  const std::vector<uint32_t>& reads_;
+  const Slots& slots_;
   const Compiler& compiler_;
   const Numbers& numbers_;
   Segment segment_;
@@ -116,14 +147,14 @@ CallRef with_constants(const Call& call, std::span<const Param> values) {
 
 std::vector<Segment> segments_of(const Graph& graph, const Program& program, const std::vector<Unit>& units,
                                  const Compilers& compilers, const Numbers& numbers) {
-  const std::vector<uint32_t> reads = reads_of(graph, program);
+  const Slots slots{reads_of(graph, program), donors_of(graph, program)};
   std::vector<Segment> segments(units.size());
   for (size_t u = 0; u < units.size(); ++u) {
     if (!units[u].is_segment) continue;
     const Instruction& first = program.instructions[units[u].instructions[0]];
     const int64_t device = device_of(graph, first);
     const std::shared_ptr<Compiler>& compiler = compilers.of(device);
-    Builder builder(graph, program, reads, *compiler, numbers);
+    Builder builder(graph, program, slots, *compiler, numbers);
     for (const uint32_t index : units[u].instructions) builder.add(index);
     segments[u] = builder.finish();
     segments[u].first = first.node;

@@ -12,7 +12,7 @@ class Compiler;
 
 // What a compiler is given, and where it is in a program.
 struct Segment {
-  Graph graph;
+  Graph graph;                            // outputs that donate an input replace it, and may be written over it
   std::string text;                       // of the graph, without sources: equal segments have the same kernel
   std::vector<uint32_t> instructions;     // of the program: what the nodes of the graph are without a compiler
   std::vector<CallRef> calls;             // of the program, by node; the graph may have constants for their numbers

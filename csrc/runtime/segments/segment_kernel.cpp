@@ -4,12 +4,14 @@
 // reliable scientific computation, 1993.
 #include "runtime/segments/segment_kernel.h"
 
+#include <algorithm>
 #include <exception>
 #include <optional>
 #include <utility>
 
 #include "base/error.h"
 #include "graph/text.h"
+#include "runtime/data/observer.h"
 
 namespace spmdx {
 namespace {
@@ -73,13 +75,15 @@ class Ops {
 class SegmentKernel final : public Kernel {
  public:
   SegmentKernel(const Segment& segment, const Program& program, std::shared_ptr<Kernel> compiled, Backend& backend,
-                std::shared_ptr<Compiler> compiler)
+                std::shared_ptr<Compiler> compiler, std::shared_ptr<SegmentTimes> times)
       : segment_(segment),
         ops_(segment, program),
         compiled_(std::move(compiled)),
         backend_(backend),
         compiler_(std::move(compiler)),
-        is_checked_(!compiler_->checks()) {}
+        times_(std::move(times)),
+        is_checked_(!compiler_->checks()),
+        in_place_(std::ranges::any_of(segment.graph.outputs, &Output::donates)) {}
 
   void run(std::span<const BufferRef> inputs, std::span<const Param> params, std::span<BufferRef> outputs,
            int /*donated*/) override {
@@ -87,6 +91,7 @@ class SegmentKernel final : public Kernel {
     for (const uint32_t param : segment_.params) own_params_.push_back(params[param]);
     if (!compiled_) return ops_.run(inputs, params, outputs);
     if (const std::optional<std::string> why = why_not(inputs, outputs)) {
+      if (in_place_ && has_run_) lose(*why);
       ops_.run(inputs, params, outputs);  // which raises as well if the error is the program's
       refuse("it failed: " + *why);
     } else if (!is_checked_) {
@@ -98,7 +103,13 @@ class SegmentKernel final : public Kernel {
   // Runs what was compiled; says why it failed, if it did.
   std::optional<std::string> why_not(std::span<const BufferRef> inputs, std::span<BufferRef> outputs) {
     try {
-      compiled_->run(inputs, own_params_, outputs, -1);
+      const int64_t begun = now_ns();
+      compiled_->run(inputs, own_params_, outputs, has_run_ ? 0 : -1);
+      if (has_run_) {
+        times_->ns += now_ns() - begun;
+        times_->runs += 1;
+      }
+      has_run_ = true;
       return std::nullopt;
     } catch (const std::exception& error) {
       return error.what();
@@ -107,7 +118,9 @@ class SegmentKernel final : public Kernel {
 
   void check(std::span<const BufferRef> inputs, std::span<const Param> params, std::span<BufferRef> outputs) {
     std::vector<BufferRef> expected(outputs.size());
+    const int64_t begun = now_ns();
     ops_.run(inputs, params, expected);
+    times_->of_ops_ns = now_ns() - begun;
     const std::vector<BufferRef> perturbed = run_perturbed(inputs, params);
     is_checked_ = true;
     for (size_t i = 0; i < outputs.size(); ++i) {
@@ -130,6 +143,14 @@ class SegmentKernel final : public Kernel {
     return results;
   }
 
+  // Its inputs may be written over.
+  [[noreturn]] void lose(const std::string& why) const {
+    const ShardingError error(
+        "a compiled kernel that had run before failed while it wrote results over what it reads: " + why +
+        ". Expected it to run as before. Begin from a checkpoint, without the compiler.");
+    throw FailedWithin{segment_.first, std::make_exception_ptr(error)};
+  }
+
   void refuse(const std::string& why) {
     compiled_.reset();
     compiler_->refuse(segment_, why);
@@ -140,7 +161,9 @@ class SegmentKernel final : public Kernel {
   std::shared_ptr<Kernel> compiled_;
   Backend& backend_;
   const std::shared_ptr<Compiler> compiler_;
-  bool is_checked_;
+  const std::shared_ptr<SegmentTimes> times_;
+  bool is_checked_, has_run_ = false;
+  const bool in_place_;
   std::vector<Param> own_params_;
 };
 
@@ -148,8 +171,9 @@ class SegmentKernel final : public Kernel {
 
 std::shared_ptr<Kernel> make_segment_kernel(const Segment& segment, const Program& program,
                                             std::shared_ptr<Kernel> compiled, Backend& backend,
-                                            std::shared_ptr<Compiler> compiler) {
-  return std::make_shared<SegmentKernel>(segment, program, std::move(compiled), backend, std::move(compiler));
+                                            std::shared_ptr<Compiler> compiler, std::shared_ptr<SegmentTimes> times) {
+  return std::make_shared<SegmentKernel>(segment, program, std::move(compiled), backend, std::move(compiler),
+                                         std::move(times));
 }
 
 }  // namespace spmdx

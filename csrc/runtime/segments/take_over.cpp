@@ -5,7 +5,6 @@
 #include <algorithm>
 
 #include "passes/report/flops.h"
-#include "runtime/segments/segment_kernel.h"
 
 namespace spmdx {
 namespace {
@@ -60,6 +59,7 @@ bool TakeOver::update(const Program& program, const std::shared_ptr<const Compil
     cuts_ = cuts;
     fused_.reset();
     kernels_.clear();
+    times_.clear();
     cut(program);
   }
   if (!compilers_) return false;
@@ -92,13 +92,17 @@ void TakeOver::cut(const Program& program) {
 
 void TakeOver::fuse(const Program& program) {
   kernels_.resize(units_.size());
+  times_.resize(units_.size());
   for (size_t u = 0; u < units_.size(); ++u) {
     if (!units_[u].is_segment) continue;
     std::shared_ptr<Kernel> compiled = segments_[u].compiler->kernel(segments_[u]);
-    if (compiled && !kernels_[u])
-      kernels_[u] = make_segment_kernel(segments_[u], program, std::move(compiled), backend_, segments_[u].compiler);
-    else if (!compiled)
+    if (compiled && !kernels_[u]) {
+      times_[u] = std::make_shared<SegmentTimes>();
+      kernels_[u] =
+          make_segment_kernel(segments_[u], program, std::move(compiled), backend_, segments_[u].compiler, times_[u]);
+    } else if (!compiled) {
       kernels_[u].reset();
+    }
   }
   const bool any = std::any_of(kernels_.begin(), kernels_.end(), [](const auto& kernel) { return kernel != nullptr; });
   fused_ = any ? std::make_shared<const Program>(fused(graph_, program, units_, segments_, kernels_)) : nullptr;
@@ -110,9 +114,19 @@ SegmentsOfPlan TakeOver::segments() const {
   for (size_t s = 0; s < segments_.size(); ++s) {
     const Segment& segment = segments_[s];
     const auto ops = static_cast<int64_t>(segment.graph.nodes.size());
-    if (ops)
-      all.segments.push_back({segment.first, segment.device, ops, flops_of_segments_[s],
-                              segment.compiler->standing(segment), segment.text});
+    if (!ops) continue;
+    SegmentStanding standing;
+    standing.first = segment.first;
+    standing.device = segment.device;
+    standing.ops = ops;
+    standing.flops = flops_of_segments_[s];
+    standing.standing = segment.compiler->standing(segment);
+    if (s < times_.size() && times_[s]) {
+      standing.of_ops_ns = times_[s]->of_ops_ns;
+      if (const int64_t runs = times_[s]->runs) standing.ns = times_[s]->ns / runs;
+    }
+    standing.text = segment.text;
+    all.segments.push_back(std::move(standing));
   }
   return all;
 }

@@ -6,6 +6,7 @@
 #include <vector>
 
 #include "runtime/segments/fuse.h"
+#include "runtime/segments/segment_kernel.h"
 
 namespace spmdx {
 
@@ -16,6 +17,7 @@ struct SegmentStanding {
   int64_t ops = 0;
   int64_t flops = 0;
   CompileStanding standing;
+  int64_t of_ops_ns = 0, ns = 0;  // a run of its ops, and the mean one of what was compiled; 0: there was none
   std::string text;
 };
 struct SegmentsOfPlan {
@@ -55,10 +57,11 @@ class TakeOver {
   Numbers numbers_;
   int64_t ops_ = 0, flops_ = 0;  // of the program
   std::vector<Unit> units_;
-  std::vector<Segment> segments_;                 // by unit
-  std::vector<int64_t> flops_of_segments_;        // by unit
-  std::vector<std::shared_ptr<Kernel>> kernels_;  // by unit
-  std::shared_ptr<const Program> fused_;          // null: no segment has a kernel
+  std::vector<Segment> segments_;                     // by unit
+  std::vector<int64_t> flops_of_segments_;            // by unit
+  std::vector<std::shared_ptr<Kernel>> kernels_;      // by unit
+  std::vector<std::shared_ptr<SegmentTimes>> times_;  // by unit, of its kernel
+  std::shared_ptr<const Program> fused_;              // null: no segment has a kernel
 };
 
 }  // namespace spmdx

@@ -103,6 +103,7 @@ class Background:
             set(self.ops),
             set(self.compiler.ops_with_params),
             list(self.compiler.dtypes),
+            self.compiler.in_place,
             self._checks,
             self._waits,
             self._refused,
@@ -114,7 +115,10 @@ class Background:
 
     def _make(self, core: _C.SegmentCompiler, text: str, row: dict[str, Any], source: str) -> None:
         began = time.perf_counter_ns()
-        outputs = [(dtype, tuple(shape)) for _, (dtype, shape, _) in row["outputs"]]
+        outputs = [
+            (dtype, tuple(shape), over)
+            for (_, (dtype, shape, _)), over in zip(row["outputs"], row["over"], strict=True)
+        ]
         try:
             runs = self._made(Segment.of_row(text, row), row)
             took = time.perf_counter_ns() - began

@@ -6,6 +6,7 @@ from collections.abc import Mapping, Sequence
 
 import spmdx._C as _C
 from spmdx._compiling.background import Background
+from spmdx._segments.compiler import Compiler
 
 _lock = threading.Lock()  # a leaf: no compiler is waited for within it
 _default: Background | None = None
@@ -47,13 +48,12 @@ def every() -> list[Background]:
         return [*([] if _default is None else [_default]), *_of_name.values()]
 
 
-def name_of(device: int) -> str | None:
+def compiler_of(device: int) -> Compiler | None:
     """What compiles for this device."""
     with _lock:
         own = _of_device[device] if device < len(_of_device) else None
-        if own is not None:
-            return own
-        return None if _default is None else _default.compiler.name
+        background = _default if own is None else _of_name[own]
+        return None if background is None else background.compiler
 
 
 def publish() -> None:

@@ -1,12 +1,13 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The kinds of the devices that this process plays."""
+"""The kinds of the devices of all processes."""
 
 from collections.abc import Mapping, Sequence
 
 import spmdx._C as _C
 from spmdx._compiling import in_force, of_devices
 from spmdx._kinds.kind import Kind, Told, kind_named
-from spmdx._world import devices
+from spmdx._machine.hardware import Hardware
+from spmdx._world import devices, processes
 from spmdx.errors import ShardingError, naming, warn
 
 _of_device: tuple[Kind, ...] = ()
@@ -14,7 +15,7 @@ _axis = ""
 
 
 def set_devices(
-    kinds: Sequence[str],
+    kinds: Sequence[str | Hardware],
     *,
     hardware: Mapping[str, Told] | None = None,
     check: bool = True,
@@ -23,12 +24,13 @@ def set_devices(
     """Say how many devices there are, and of which kind each is: who compiles what it runs.
 
     Sharding means what it always does; :func:`spmdx.auto.place` has the parts of a step run where
-    they end first, which a call of this function ends.
+    they end first, which a call of this function ends. Of several processes all call it alike.
 
     Args:
-        kinds: one for each device: ``"cpu"``, with PyTorch's kernels; a compiler and the machine
+        kinds: one for each device of all processes: ``"cpu"``, with PyTorch's kernels; a compiler and the machine
             that runs its kernels, as ``"xla:cpu"``, ``"onnxruntime:cpu"`` or ``"hls:sim"``, an FPGA
-            that is simulated. ``"cpu@v100-32"`` is planned for as that profile of hardware. Of
+            that is simulated. ``"cpu@v100-32"`` is planned for as that profile of hardware, and a
+            :class:`spmdx.Hardware`, as :func:`measure_devices` gives them, as ``"cpu"`` of it. Of
             values that several devices hold alike, the first of these computes them. Empty: what
             :func:`set_device_count` says again, all of one kind.
         hardware: what a kind can do, by its name: a :class:`spmdx.Hardware`, the name of one or a
@@ -39,7 +41,9 @@ def set_devices(
 
     Raises:
         ShardingError: a kind that is none, hardware of a kind that no device has, meshes exist for
-            another number of devices, or compilers are named and the program has several processes.
+            another number of devices, compilers are named and the program has several processes, or
+            these name other kinds, or other numbers of devices.
+        CommError: another process did not call it, or died.
 
     Example:
         >>> import spmdx
@@ -52,7 +56,7 @@ def set_devices(
     with naming("set_devices"):
         found = _kinds_of(kinds, {} if hardware is None else hardware)
         if found:
-            devices.choose_count(len(found))
+            devices.choose_count(_of_a_process(found))
         _of_device, _axis = (), ""  # if what follows is interrupted, devices are alike
         _tell()
         in_force.set_own_compilers(
@@ -75,7 +79,7 @@ def get_devices() -> list[str]:
     """
     if _of_device:
         return [kind.name for kind in _of_device]
-    return [_C.shard_device().split(":")[0]] * devices.own_count()
+    return [_C.shard_device().split(":")[0]] * processes.device_count()
 
 
 def kinds() -> tuple[Kind, ...]:
@@ -94,18 +98,38 @@ def place_along(axis: str) -> None:
         raise
 
 
-def _kinds_of(names: Sequence[str], profiles: Mapping[str, Told]) -> tuple[Kind, ...]:
-    listed = isinstance(names, list | tuple)
-    if not listed or not all(isinstance(name, str) for name in names):
+def _of_a_process(kinds: tuple[Kind, ...]) -> int:
+    """How many devices each process has; all processes have to say the same."""
+    count = processes.process_count()
+    if len(kinds) % count:
         raise ShardingError(
-            f"the kinds are {names!r}. Expected a list of names, one for each device. Write "
-            "['cpu', 'xla:cpu']."
+            f"there are kinds of {len(kinds)} devices for {count} processes. Expected a kind for "
+            "each device of all of them, as many of each process. Name as many devices of each."
+        )
+    own = [[kind.name, kind.own_memory, kind.hardware._fields()] for kind in kinds]
+    first, *others = processes.exchange(own, "set_devices")
+    if any(told != first for told in others):
+        raise ShardingError(
+            "processes say different things of the kinds of devices. Expected the same list with "
+            "the same hardware in all of them. Let one measure and tell the others, or call "
+            "spmdx.runtime.measure_devices, which does."
+        )
+    return len(kinds) // count
+
+
+def _kinds_of(told: Sequence[str | Hardware], profiles: Mapping[str, Told]) -> tuple[Kind, ...]:
+    listed = isinstance(told, list | tuple)
+    if not listed or not all(isinstance(kind, str | Hardware) for kind in told):
+        raise ShardingError(
+            f"the kinds are {told!r}. Expected a list of names or of profiles of hardware, one for "
+            "each device. Write ['cpu', 'xla:cpu']."
         )
     if not isinstance(profiles, Mapping):
         raise ShardingError(
             f"the hardware is a {type(profiles).__name__}. Expected a dict from names of kinds to "
             "profiles. Write {'cpu@mine': spmdx.Hardware(...)}."
         )
+    names, profiles = _named(told, profiles)
     for name in profiles:
         if name not in names:
             raise ShardingError(
@@ -117,6 +141,24 @@ def _kinds_of(names: Sequence[str], profiles: Mapping[str, Told]) -> tuple[Kind,
         if name not in known:
             known[name] = kind_named(name, profiles)
     return tuple(known[name] for name in names)
+
+
+def _named(
+    told: Sequence[str | Hardware], profiles: Mapping[str, Told]
+) -> tuple[list[str], dict[str, Told]]:
+    """Names of all kinds, and what is told of these."""
+    names, found = [], dict(profiles)
+    for kind in told:
+        if isinstance(kind, str):
+            names.append(kind)
+            continue
+        names.append(f"cpu@{kind.name}")
+        if found.setdefault(names[-1], kind) != kind:
+            raise ShardingError(
+                f"two profiles of hardware are called {kind.name!r}. Expected another name for "
+                "each that is another. Write dataclasses.replace(profile, name='...')."
+            )
+    return names, found
 
 
 def _tell() -> None:

@@ -25,50 +25,57 @@ _MEASURED = (
     "launch_ns",
     "host_bytes_per_second",
 )
+Timed = Callable[[Callable[[], object], int], float]
 
 
-def measure_hardware() -> Hardware:
+def measure_hardware(
+    name: str = "this machine, measured", timed: Timed = least_seconds
+) -> Hardware:
     """Rates by dtype and of memory, shares of them by size, and what it takes to start an op.
 
     Where other processes have devices, too, each records and starts the ops of its own one: then
     that counts as well.
+
+    Args:
+        name: what to call it.
+        timed: seconds of a call, of so many; of several processes all call it alike.
     """
     tiny = torch.ones(1)
-    started_ns = int(1e9 * least_seconds(lambda: tiny + tiny, 1000))
-    copies = _copies_by_bytes(started_ns)
+    started_ns = int(1e9 * timed(lambda: tiny + tiny, 1000))
+    copies = _copies_by_bytes(started_ns, timed)
     fastest = max(copies.values())
-    rates = {name: _rates_by_flops(dtype, started_ns) for name, dtype in _DTYPES.items()}
-    peaks = {name: max(found.values()) for name, found in rates.items()}
+    rates = {dtype: _rates_by_flops(_DTYPES[dtype], started_ns, timed) for dtype in _DTYPES}
+    peaks = {dtype: max(found.values()) for dtype, found in rates.items()}
     return Hardware(
-        name="this machine, measured",
+        name=name,
         flops_per_second=peaks,
         memory_bytes_per_second=fastest,
         memory_efficiency=_shares(copies),
         product_efficiency=_shares(rates["f32"]),
-        launch_ns=started_ns if processes.process_count() == 1 else _launch_ns(),
+        launch_ns=started_ns if processes.process_count() == 1 else _launch_ns(timed),
         host_bytes_per_second=[*copies.values()][-1] / 2,  # the same memory
         sources=dict.fromkeys(_MEASURED, "spmdx.calibrate"),
     )
 
 
-def _rates_by_flops(dtype: torch.dtype, started_ns: int) -> dict[float, float]:
+def _rates_by_flops(dtype: torch.dtype, started_ns: int, timed: Timed) -> dict[float, float]:
     """Operations a second of products of so many operations, without what starts them."""
     found: dict[float, float] = {}
     for side in _SIDES:
         matrix = torch.ones(side, side, dtype=dtype)
-        seconds = least_seconds(lambda m=matrix: m @ m, 10)  # type: ignore[misc]
+        seconds = timed(lambda m=matrix: m @ m, 10)  # type: ignore[misc]
         found[2.0 * side**3] = _rate(2 * side**3, seconds, started_ns)
-        if seconds > _WITHIN_SECONDS:
+        if max(processes.exchange(seconds)) > _WITHIN_SECONDS:  # in all of them, or in none
             break
     return found
 
 
-def _copies_by_bytes(started_ns: int) -> dict[float, float]:
+def _copies_by_bytes(started_ns: int, timed: Timed) -> dict[float, float]:
     """Bytes a second of ops that read and write so many: what is small stays in caches."""
     found: dict[float, float] = {}
     for size in _COPIED:
         tensor = torch.ones(size // 4)
-        seconds = least_seconds(tensor.clone, 10)
+        seconds = timed(tensor.clone, 10)
         found[2.0 * size] = _rate(2 * size, seconds, started_ns)
     return found
 
@@ -89,10 +96,10 @@ def _shares(rates: dict[float, float]) -> tuple[tuple[float, float], ...]:
     return tuple(kept)
 
 
-def _launch_ns() -> int:
+def _launch_ns(timed: Timed) -> int:
     """Of an op, recorded and run."""
     steps = small_steps(lambda tensor: tensor)
-    return by_ops(least_seconds(steps, 3))
+    return by_ops(timed(steps, 3))
 
 
 def small_steps(placed: Callable[[torch.Tensor], torch.Tensor]) -> Callable[[], None]:

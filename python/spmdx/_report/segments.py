@@ -8,7 +8,10 @@ from collections.abc import Iterator
 from typing import TYPE_CHECKING, Any
 
 from spmdx._base.cells import Drawn
-from spmdx._compiling.of_devices import name_of
+from spmdx._compiling.of_devices import compiler_of
+from spmdx._segments.compiler import Compiler
+from spmdx._segments.segment import Segment
+from spmdx.errors import ShardingError, naming
 
 if TYPE_CHECKING:
     import rich.console
@@ -28,6 +31,9 @@ class SegmentReport:
             run it.
         why: it was refused.
         compile_ns: what that took, in nanoseconds, or reading it from disk.
+        of_ops_ns: nanoseconds of its ops by PyTorch's kernels, in the run that was compared; 0: none
+            was.
+        ns: nanoseconds of what was compiled, the mean of all runs but the first; 0: there was none.
         text: its ops, in the language of dumps.
     """
 
@@ -38,7 +44,42 @@ class SegmentReport:
     state: str
     why: str
     compile_ns: int
+    of_ops_ns: int
+    ns: int
     text: str = dataclasses.field(repr=False)
+    _given_to: Compiler | None = dataclasses.field(default=None, repr=False, compare=False)
+
+    def code(self) -> str:
+        """Show the segment in the language that its compiler reads.
+
+        Returns:
+            StableHLO, a model of ONNX as text, C++ for synthesis, or Python of torch.fx.
+
+        Raises:
+            ShardingError: some of its ops cannot be written, or nothing compiles it any more.
+
+        Example:
+            >>> import spmdx, torch
+            >>> spmdx.set_compiler("inductor", compile_now=True)
+            >>> (torch.ones(4).to("spmdx").exp() + 1).cpu().shape
+            torch.Size([4])
+            >>> "torch.ops.aten.exp" in spmdx.explain().segments.segments[0].code()
+            True
+            >>> spmdx.set_compiler(None)
+        """
+        with naming("code"):
+            if self._given_to is None:
+                raise ShardingError(
+                    f"no compiler is given the segment of {self.source} any more. Expected one in "
+                    "force when the report is made. Call spmdx.set_compiler, then spmdx.explain."
+                )
+            try:
+                return self._given_to.code(Segment.parse(self.text))
+            except Exception as error:
+                raise ShardingError(
+                    f"{self.compiler} does not write the segment of {self.source}: {error}. "
+                    "Expected ops that it takes. Ask those whose state is 'compiled'."
+                ) from error
 
 
 @dataclasses.dataclass(frozen=True, repr=False)
@@ -65,6 +106,41 @@ class SegmentsReport(Drawn):
         """The share of floating-point operations that compiled segments run."""
         return self._share("flops")
 
+    def code(self, kind: str) -> str:
+        """Show what devices of one kind are given.
+
+        Args:
+            kind: as ``spmdx.runtime.get_devices`` names it, or the name of a compiler.
+
+        Returns:
+            The code of its segments that are compiled, each once, in the order in which they run.
+
+        Raises:
+            ShardingError: no segment of such a device is compiled.
+
+        Example:
+            >>> import spmdx, torch
+            >>> spmdx.runtime.set_devices(["xla:cpu"], compile_now=True)
+            >>> (torch.ones(4).to("spmdx").exp() + 1).cpu().shape
+            torch.Size([4])
+            >>> "stablehlo.exponential" in spmdx.explain().segments.code("xla:cpu")
+            True
+            >>> spmdx.runtime.set_devices([])
+        """
+        with naming("code"):
+            compiler = kind.partition("@")[0].partition(":")[0]
+            asked = [s for s in self.segments if s.compiler == compiler and s.state == "compiled"]
+            if not asked:
+                there = sorted({s.compiler for s in self.segments if s.state == "compiled"})
+                raise ShardingError(
+                    f"no segment is compiled for devices of kind {kind!r}. Expected one of "
+                    f"{', '.join(map(repr, there)) or 'those that have a compiler'}. Run the step "
+                    "until kernels have taken over, and call spmdx.explain() behind it."
+                )
+            first = {s.text: s for s in reversed(asked)}
+            texts = dict.fromkeys(s.text for s in asked)
+            return "\n".join(first[text].code() for text in texts)
+
     def _share(self, what: str) -> float:
         done = sum(getattr(s, what) for s in self.segments if s.state == "compiled")
         return done / max(1, getattr(self, what))
@@ -78,20 +154,22 @@ class SegmentsReport(Drawn):
             f"{self.compiled_ops:.0%} of ops and {self.compiled_flops:.0%} of flops are compiled"
         )
         table = rich.table.Table(
-            *("line", "compiler", "ops", "flops", "state", "seconds", "why"),
+            *("line", "compiler", "ops", "flops", "state", "seconds", "us before", "us now", "why"),
             title=title,
             title_justify="left",
         )
         for s in self.segments:
             seconds = f"{s.compile_ns / 1e9:.1f}" if s.compile_ns else ""
-            table.add_row(s.source, s.compiler, f"{s.ops}", f"{s.flops:,}", s.state, seconds, s.why)
+            times = (f"{ns / 1e3:.0f}" if ns else "" for ns in (s.of_ops_ns, s.ns))
+            row = (s.source, s.compiler, f"{s.ops}", f"{s.flops:,}", s.state, seconds, *times)
+            table.add_row(*row, s.why)
         yield table
 
 
 def segments_report(row: dict[str, Any]) -> SegmentsReport:
     """What the core reports as plain dicts."""
     rows = [
-        SegmentReport(compiler=name_of(device) or "", **segment)
-        for segment, device in ((s, s.pop("device")) for s in row["segments"])
+        SegmentReport(compiler="" if found is None else found.name, **segment, _given_to=found)
+        for segment, found in ((s, compiler_of(s.pop("device"))) for s in row["segments"])
     ]
     return SegmentsReport(rows, row["ops"], row["flops"])

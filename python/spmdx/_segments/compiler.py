@@ -6,6 +6,7 @@ from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 
 import torch
 
+from spmdx._segments.graph_module import graph_module
 from spmdx._segments.segment import Segment
 
 Runs = Callable[[list[torch.Tensor]], Sequence[torch.Tensor]]
@@ -43,6 +44,8 @@ class Compiler:
         ops_with_params: ops whose floats may be a :class:`spmdx.compilers.Param`, as a learning
             rate is, which differs from run to run. Those of other ops are constants; such an op is
             left to PyTorch's kernels once its floats have differed.
+        in_place: what is compiled writes outputs over the inputs that ``segment.over`` names, and
+            gives the other ones alone. Else segments name none.
 
     Example:
         >>> import spmdx
@@ -53,6 +56,7 @@ class Compiler:
     name: str = ""
     ops_with_params: Collection[str] = ()
     dtypes: Sequence[str] = ("f32", "f64", "bf16", "f16", "i64", "i32", "b8")
+    in_place: bool = False
 
     def version(self) -> str:
         """What kernels depend on beside their segments: versions of the compiler, and the machine.
@@ -75,6 +79,14 @@ class Compiler:
             Exception: any other: the segment is run by PyTorch's kernels, and the report says why.
         """
         raise NotImplementedError
+
+    def code(self, segment: Segment) -> str:
+        """What this compiler is told of the segment, for people to read.
+
+        Returns:
+            Python of torch.fx; compilers that read another language show that.
+        """
+        return graph_module(segment).code
 
     def load(self, segment: Segment, folder: pathlib.Path) -> Runs | pathlib.Path:
         """What runs the segment.

@@ -3,7 +3,7 @@
 
 import dataclasses
 import functools
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from typing import Any
 
 import torch
@@ -36,6 +36,8 @@ def operator(name: str) -> Any:
 def graph_module(segment: Segment) -> GraphModule:
     """A module that takes what a run of the segment is given, and returns a tuple of its outputs.
 
+    Those that lie over inputs are copied to these, and returned no more.
+
     Raises:
         ValueError: an op has a parameter where there has to be a constant.
     """
@@ -47,7 +49,7 @@ def graph_module(segment: Segment) -> GraphModule:
         builder.params[number] = builder.graph.placeholder(f"param_{number}")
     for op in segment.ops:
         builder.add(op)
-    builder.graph.output(tuple(builder.values[number] for number, _ in segment.outputs))
+    builder.graph.output(tuple(builder.returned(segment)))
     return GraphModule(torch.nn.Module(), builder.graph)
 
 
@@ -57,6 +59,27 @@ class _Builder:
         self.values: dict[int, Node] = {}
         self.params: dict[int, Node] = {}
         self.types: dict[int, Type] = {}
+
+    def returned(self, segment: Segment) -> Iterator[Node]:
+        """What lies over no input; the others are written there, once nothing reads it."""
+        if not segment.over:
+            yield from (self.values[number] for number, _ in segment.outputs)
+            return
+        copy = torch.ops.aten.copy_.default
+        made = [self._before_writes(self.values[number]) for number, _ in segment.outputs]
+        for node, over in zip(made, segment.over, strict=True):
+            if over < 0:
+                yield node
+            else:
+                self.graph.call_function(copy, (self.values[segment.inputs[over][0]], node))
+
+    def _before_writes(self, node: Node) -> Node:
+        """The same, though what it may be a view of is written over."""
+        origin = node.args[0] if node.target is _item else node
+        returns = origin.target._schema.returns
+        if not any(value.alias_info for value in returns):
+            return node
+        return self.graph.call_function(torch.ops.aten.clone.default, (node,))
 
     def add(self, op: Op) -> None:
         op = self._of_default_dtype(self._of_numbers(op))

@@ -92,6 +92,9 @@ class Segment:
         params: how many parameters there are, numbered from 0 on.
         ops: in an order in which each reads inputs and results of ops before it.
         outputs: numbers of values, with their types.
+        over: by output, the place among ``inputs`` of the one that it replaces, which nobody reads
+            later, so that it may be written over; -1: none. Empty unless
+            :attr:`Compiler.in_place` asks for it.
     """
 
     text: str
@@ -99,6 +102,7 @@ class Segment:
     params: int
     ops: tuple[Op, ...]
     outputs: tuple[tuple[int, Type], ...]
+    over: tuple[int, ...] = ()
 
     @classmethod
     def parse(cls, text: str) -> "Segment":
@@ -114,6 +118,7 @@ class Segment:
             row["params"],
             tuple(_op(op) for op in row["nodes"]),
             tuple((value, _type(row)) for value, row in row["outputs"]),
+            tuple(row["over"]) if any(over >= 0 for over in row["over"]) else (),
         )
 
     def examples(self) -> list[torch.Tensor]:

@@ -163,13 +163,16 @@ class Hls(Compiler):
 
     def compile(self, segment: Segment, folder: pathlib.Path) -> None:
         """The project, without data, and its library."""
-        text = primitive_text(segment, _rows(), functools.partial(_check, number="float"))
-        for name, content in _C.hls_project(text, "float", 4, {})["files"].items():
+        for name, content in _files(segment).items():
             (folder / name).write_text(content)
         command = ["make", "-s", _LIBRARY]
         made = subprocess.run(command, cwd=folder, capture_output=True, text=True)
         if made.returncode:
             raise RuntimeError(f"g++ does not take the project: {made.stderr[-500:]}")
+
+    def code(self, segment: Segment) -> str:
+        """C++ for high-level synthesis."""
+        return _files(segment)["top.cpp"]
 
     def load(self, segment: Segment, folder: pathlib.Path) -> Runs:
         """The library, for one thread at a time: its stages have memory of their own."""
@@ -186,6 +189,11 @@ class Hls(Compiler):
             return [result.to(dtype) for result, (_, dtype) in zip(made, kinds, strict=True)]
 
         return run
+
+
+def _files(segment: Segment) -> dict[str, str]:
+    text = primitive_text(segment, _rows(), functools.partial(_check, number="float"))
+    return _C.hls_project(text, "float", 4, {})["files"]
 
 
 def _in_own(tensor: torch.Tensor) -> torch.Tensor:

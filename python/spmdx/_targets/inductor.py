@@ -37,6 +37,7 @@ class Inductor(Compiler):
 
     name = "inductor"
     ops_with_params = OPS_WITH_PARAMS
+    in_place = True
 
     def version(self) -> str:
         """Of PyTorch, of the processor's instructions, and of threads."""

@@ -59,9 +59,13 @@ class Iree(Compiler):
 
     def compile(self, segment: Segment, folder: pathlib.Path) -> None:
         """A module of IREE's machine, and the text that it was made of."""
-        text = stablehlo_text(segment)
+        text = self.code(segment)
         (folder / _TEXT).write_text(text)
         (folder / _PROGRAM).write_bytes(compile_for(text, "cpu:host"))
+
+    def code(self, segment: Segment) -> str:
+        """StableHLO."""
+        return stablehlo_text(segment)
 
     def load(self, segment: Segment, folder: pathlib.Path) -> Runs:
         """The module, in contexts of this process."""

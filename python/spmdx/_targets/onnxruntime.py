@@ -112,10 +112,7 @@ class OnnxRuntime(Compiler):
         """A model, and what the runtime made of it."""
         import onnx
 
-        from spmdx._targets.onnx_graph import onnx_model
-
-        wrong = _PROVIDERS[self.provider].wrong
-        model = onnx_model(segment, lambda alone: self._session(alone.SerializeToString()), wrong)
+        model = self._model(segment)
         onnx.checker.check_model(model)
         (folder / _MODEL).write_bytes(model.SerializeToString())
         if self.provider != "cpu":
@@ -127,6 +124,12 @@ class OnnxRuntime(Compiler):
             (folder / _PROGRAM).write_bytes(model.SerializeToString())
             self._session(str(folder / _PROGRAM), is_optimized=True)
 
+    def code(self, segment: Segment) -> str:
+        """A model of ONNX, as ONNX prints it."""
+        from onnx import printer
+
+        return printer.to_text(self._model(segment))
+
     def load(self, segment: Segment, folder: pathlib.Path) -> Runs:
         """The model, in a session of this process."""
         if self.provider == "cpu":
@@ -134,6 +137,12 @@ class OnnxRuntime(Compiler):
         else:
             session = self._session(str(folder / _MODEL))
         return _Program(session, segment).run
+
+    def _model(self, segment: Segment) -> Any:
+        from spmdx._targets.onnx_graph import onnx_model
+
+        wrong = _PROVIDERS[self.provider].wrong
+        return onnx_model(segment, lambda alone: self._session(alone.SerializeToString()), wrong)
 
     def _session(
         self, model: str | bytes, optimized: pathlib.Path | None = None, is_optimized: bool = False

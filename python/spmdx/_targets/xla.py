@@ -41,9 +41,13 @@ class Xla(Compiler):
 
     def compile(self, segment: Segment, folder: pathlib.Path) -> None:
         """A program, and the text that it was made of."""
-        text = stablehlo_text(segment)
+        text = self.code(segment)
         (folder / _TEXT).write_text(text)
         (folder / _PROGRAM).write_bytes(pjrt.compiled(text))
+
+    def code(self, segment: Segment) -> str:
+        """StableHLO."""
+        return stablehlo_text(segment)
 
     def load(self, segment: Segment, folder: pathlib.Path) -> Runs:
         """The program, on the client of this process."""

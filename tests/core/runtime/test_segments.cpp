@@ -14,7 +14,7 @@ namespace {
 
 using namespace test;
 
-enum class Fault { none, throws, is_wrong };
+enum class Fault { none, throws, throws_later, is_wrong };
 
 // Adds up operands and parameters, op by op, as the backend of these tests does.
 class FakeSegment final : public Kernel {
@@ -23,7 +23,7 @@ class FakeSegment final : public Kernel {
   void run(std::span<const BufferRef> inputs, std::span<const Param> params, std::span<BufferRef> outputs,
            int) override {
     ++runs_;
-    if (fault_ == Fault::throws) throw std::runtime_error("out of order");
+    if (fault_ == Fault::throws || (fault_ == Fault::throws_later && runs_ > 1)) throw std::runtime_error("out of order");
     std::map<ValueId, Array> values;
     for (size_t i = 0; i < inputs.size(); ++i)
       values[graph_.inputs[i].value] = std::make_shared<Doubles>(at(inputs[i]));
@@ -71,13 +71,14 @@ class FakeCompiler final : public Compiler {
   }
   void refuse(const Segment&, const std::string& why) override { refused = why; }
   void await() override {}
+  bool in_place() const override { return writes_over; }
   bool checks() const override { return is_checking; }
   uint64_t version() const override { return ready + 2 * !refused.empty() + 4 * !left.empty(); }
   uint64_t cuts() const override { return !left.empty(); }
 
   std::map<std::string, int> asked;
   std::string refused, left;  // `left`: an op that is not taken any more
-  bool ready = false, is_checking = true, takes_any_number = true;
+  bool ready = false, is_checking = true, takes_any_number = true, writes_over = false;
   Fault fault = Fault::none;
   int runs = 0;
 };
@@ -95,6 +96,14 @@ struct Fixture {
   CollectiveQueue collective_queue{comm};
 
   FakeCompiler& compiler() { return *backend.compiler_of_tests; }
+  std::string text_of_first_segment(const std::string& text) {
+    const Graph graph = compiled(text);
+    const Program program = prepare(graph, backend, comm.processes());
+    const std::vector<Unit> units = units_of(graph, program, *backend.all_of_tests, {});
+    for (const Segment& segment : segments_of(graph, program, units, *backend.all_of_tests, {}))
+      if (!segment.text.empty()) return segment.text;
+    return "";
+  }
   // Nodes of every unit, in their order; those of segments in brackets.
   std::string units(const std::string& text, bool changes = false) {
     const Graph graph = compiled(text);
@@ -274,6 +283,51 @@ TEST(equal_segments_of_shards_are_asked_for_by_one_text) {
   CHECK_EQ(segments[0].text, segments[1].text);
   CHECK_EQ(segments[0].text,
            "%0 = input f64[2]\n%1 : f64[2] = aten.add.Scalar(%0, real#0)\n%2 : f64[2] = aten.neg(%1)\nreturn %2\n");
+}
+
+const std::string kUpdate = R"(
+  %0 = input "x" f64[2]
+  %1 = input "m" f64[2]
+  %2 : f64[2] = aten.add.Tensor(%0, %1)
+  %3 : f64[2] = aten.neg(%2)
+  return %2 tied %0 donates
+  return %3 tied %1 donates
+)";
+
+TEST(what_replaces_an_input_is_written_over_it_unless_that_is_read_elsewhere) {
+  Fixture fixture;
+  const auto returned = [&](const std::string& text) {
+    const std::string all = fixture.text_of_first_segment(text);
+    return all.substr(all.find("return"));
+  };
+  CHECK_EQ(returned(kUpdate), "return %2\nreturn %3\n");
+  fixture.compiler().writes_over = true;
+  CHECK_EQ(returned(kUpdate), "return %2 tied %0 donates\nreturn %3 tied %1 donates\n");
+  CHECK_EQ(returned(R"(
+    %0 = input "x" f64[2]
+    %1 = input "m" f64[2]
+    %2 : f64[2] = aten.add.Tensor(%0, %1)
+    %3 : f64[2] = aten.neg(%2)
+    %4 : f64[2] = aten.abs(%0)
+    return %2 tied %0 donates
+    return %3 tied %1 donates
+    return %4
+  )"),
+           "return %2\nreturn %3 tied %1 donates\n");
+}
+
+TEST(a_kernel_that_fails_once_it_writes_over_inputs_ends_the_step) {
+  for (const bool checks : {true, false}) {
+    Fixture fixture;
+    fixture.compiler().ready = fixture.compiler().writes_over = true;
+    fixture.compiler().is_checking = checks;
+    fixture.compiler().fault = Fault::throws_later;
+    Executable executable(parse_graph(kUpdate), fixture.backend, fixture.collective_queue);
+    const auto run = [&] { return executable.run({ready({2}, 1), ready({2}, 2)}, {}, {}); };
+    CHECK_EQ(contents(run().outputs[0]), (std::vector<std::vector<double>>{{3, 3}}));
+    CHECK_EQ(fixture.compiler().runs, 1);
+    CHECK_THROWS(ShardingError, std::rethrow_exception(run().error), "failed while it wrote results over what it reads: out of order");
+  }
 }
 
 }  // namespace spmdx

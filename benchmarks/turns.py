@@ -1,0 +1,33 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Processes that take turns, each of which has one way to do the same work ready."""
+
+import contextlib
+import multiprocessing
+
+
+@contextlib.contextmanager
+def workers(serve, arguments):
+    """{name: a pipe to its process}; one is made ready at a time.
+
+    Args:
+        serve: a function of a pipe and of further arguments. It sends one message when all is
+            ready, answers each that it receives, and ends at None.
+        arguments: {name: the further arguments of its process}.
+    """
+    context = multiprocessing.get_context("spawn")
+    pipes, children = {}, []
+    try:
+        for name, more in arguments.items():
+            pipes[name], end = context.Pipe()
+            children.append(context.Process(target=serve, args=(end, *more), daemon=True))
+            children[-1].start()
+            end.close()  # its death is seen here
+            print(f"{name} is made ready", flush=True)
+            pipes[name].recv()
+        yield pipes
+    finally:
+        for pipe in pipes.values():
+            with contextlib.suppress(OSError):
+                pipe.send(None)
+        for child in children:
+            child.join()
