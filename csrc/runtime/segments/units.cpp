@@ -4,6 +4,7 @@
 
 #include <algorithm>
 #include <map>
+#include <string_view>
 #include <tuple>
 #include <unordered_map>
 
@@ -16,6 +17,10 @@ namespace {
 
 // Instructions are moved among so many nodes, that what they hold is not held for long, and compilers end.
 constexpr uint32_t kMostNodes = 256;
+// Optimizers that update tensors in bulk call one op for all of them, then the next one: so many nodes of that kind are
+// looked at, and what has to do with one tensor becomes one segment with some of the others.
+constexpr uint32_t kMostInBulk = 8192;
+constexpr uint32_t kLeastInBulk = 8;  // calls of one op in a row
 // An op of so many FLOPs takes longer than the call of a kernel, and is a segment by itself.
 constexpr double kLeastFlops = 65536;
 
@@ -47,11 +52,13 @@ class Window {
   // Those of the window, after which it is empty.
   void end(std::vector<Unit>& units) {
     delay();
-    std::map<std::tuple<uint32_t, Devices>, size_t> segments;
+    const std::vector<uint32_t> packs = packs_of_places();
+    std::map<std::tuple<uint32_t, Devices, uint32_t>, size_t> segments;
     std::vector<std::pair<uint32_t, Unit>> found;
-    for (const Place& place : places_) {
+    for (size_t p = 0; p < places_.size(); ++p) {
+      const Place& place = places_[p];
       size_t unit = found.size();
-      if (place.taken) unit = segments.try_emplace({place.depth, place.devices}, unit).first->second;
+      if (place.taken) unit = segments.try_emplace({place.depth, place.devices, packs[p]}, unit).first->second;
       if (unit == found.size()) found.push_back({place.depth, Unit{}});
       found[unit].second.instructions.push_back(place.instruction);
       found[unit].second.is_segment = found[unit].second.instructions.size() > 1 || (place.taken && is_large(place));
@@ -72,6 +79,48 @@ class Window {
   };
 
   static bool may_join(const Place& a, const Place& b) { return a.taken && b.taken && a.devices == b.devices; }
+
+  // Of what may be one segment: numbers of packs of at most kMostNodes. What reads what is in one, if it can be; of
+  // more, each pack reads earlier ones alone.
+  std::vector<uint32_t> packs_of_places() const {
+    std::vector<size_t> first(places_.size());  // of those that are connected within a segment
+    std::map<size_t, uint32_t> size;
+    for (size_t p = 0; p < places_.size(); ++p) {
+      first[p] = p;
+      for (const size_t read : places_[p].reads)
+        if (may_join(places_[read], places_[p]) && places_[read].depth == places_[p].depth) join(first, read, p);
+    }
+    for (size_t p = 0; p < places_.size(); ++p) ++size[first[p] = root(first, p)];
+    struct Pack {
+      uint32_t number = 0, nodes = 0;
+    };
+    std::map<std::pair<uint32_t, Devices>, Pack> open;
+    std::map<size_t, Pack> of_first;
+    std::vector<uint32_t> packs(places_.size());
+    uint32_t next = 1;
+    for (size_t p = 0; p < places_.size(); ++p) {
+      const bool is_whole = size[first[p]] <= kMostNodes;
+      const auto [at, fresh] = of_first.try_emplace(first[p]);
+      if (is_whole && fresh) {
+        Pack& pack = open[{places_[p].depth, places_[p].devices}];
+        if (pack.nodes + size[first[p]] > kMostNodes) pack = {next++, 0};
+        pack.nodes += size[first[p]];
+        at->second = pack;
+      } else if (!is_whole && at->second.nodes++ % kMostNodes == 0) {
+        at->second.number = next++;
+      }
+      packs[p] = at->second.number;
+    }
+    return packs;
+  }
+  static size_t root(std::vector<size_t>& first, size_t place) {
+    while (first[place] != place) place = first[place] = first[first[place]];
+    return place;
+  }
+  static void join(std::vector<size_t>& first, size_t a, size_t b) {
+    a = root(first, a), b = root(first, b);
+    first[std::max(a, b)] = std::min(a, b);
+  }
 
   // What would be alone joins those that read it, where nobody waits for it earlier.
   void delay() {
@@ -142,6 +191,24 @@ class Window {
   std::unordered_map<uint32_t, size_t> made_by_;  // of slots: which of the places
 };
 
+// By instruction: whether it is one of several in a row that call one op.
+std::vector<bool> in_bulk(const Program& program) {
+  const auto op_of = [&](size_t index) -> std::string_view {
+    const Instruction& instruction = program.instructions[index];
+    const bool calls = instruction.kind == InstructionKind::kernel && program.calls[instruction.index];
+    return calls ? std::string_view(program.calls[instruction.index]->op) : std::string_view();
+  };
+  std::vector<bool> found(program.instructions.size(), false);
+  for (size_t begin = 0, end = 0; begin < found.size(); begin = end) {
+    uint32_t nodes = 1;
+    for (end = begin + 1; end < found.size() && op_of(end) == op_of(begin); ++end)
+      nodes += program.instructions[end].node != program.instructions[end - 1].node;
+    if (nodes >= kLeastInBulk && !op_of(begin).empty())
+      std::fill(found.begin() + static_cast<long>(begin), found.begin() + static_cast<long>(end), true);
+  }
+  return found;
+}
+
 }  // namespace
 
 int64_t device_of(const Graph& graph, const Instruction& instruction) {
@@ -155,6 +222,8 @@ int64_t device_of(const Graph& graph, const Instruction& instruction) {
 std::vector<Unit> units_of(const Graph& graph, const Program& program, const Compilers& compilers,
                            const Numbers& numbers) {
   std::vector<Unit> units;
+  const std::vector<bool> bulk = in_bulk(program);
+  bool was_bulk = false;
   Window window(graph, program, compilers, numbers);
   NodeId last = kNone;
   uint32_t nodes = 0;
@@ -162,10 +231,12 @@ std::vector<Unit> units_of(const Graph& graph, const Program& program, const Com
     const Instruction& instruction = program.instructions[index];
     const bool is_new = instruction.node != last;
     const bool moves = instruction.kind == InstructionKind::collective;
-    if (moves || (is_new && nodes == kMostNodes)) {
+    const bool is_full = nodes >= (bulk[index] ? kMostInBulk : kMostNodes);
+    if (moves || (is_new && (is_full || (bulk[index] && !was_bulk && nodes > kLeastInBulk)))) {
       window.end(units);
       nodes = 0;
     }
+    was_bulk = bulk[index] || (was_bulk && nodes > 0);
     if (moves) {
       units.push_back({{index}, false});
     } else {

@@ -27,8 +27,8 @@ def set_devices(
     they end first, which a call of this function ends. Of several processes all call it alike.
 
     Args:
-        kinds: one for each device of all processes: ``"cpu"``, with PyTorch's kernels; a compiler and the machine
-            that runs its kernels, as ``"xla:cpu"``, ``"onnxruntime:cpu"`` or ``"hls:sim"``, an FPGA
+        kinds: one for each device of all processes: ``"cpu"``, with PyTorch's kernels; a compiler
+            and the machine that runs its kernels, as ``"xla:cpu"``, ``"onnxruntime:cpu"`` or ``"hls:sim"``, an FPGA
             that is simulated. ``"cpu@v100-32"`` is planned for as that profile of hardware, and a
             :class:`spmdx.Hardware`, as :func:`measure_devices` gives them, as ``"cpu"`` of it. Of
             values that several devices hold alike, the first of these computes them. Empty: what

@@ -31,9 +31,9 @@ class SegmentReport:
             run it.
         why: it was refused.
         compile_ns: what that took, in nanoseconds, or reading it from disk.
-        of_ops_ns: nanoseconds of its ops by PyTorch's kernels, in the run that was compared; 0: none
-            was.
-        ns: nanoseconds of what was compiled, the mean of all runs but the first; 0: there was none.
+        of_ops_ns: nanoseconds of its ops by PyTorch's kernels, in the run that was compared; 0:
+            there was none.
+        ns: nanoseconds of what was compiled, the mean of all runs but the first; 0: the same.
         text: its ops, in the language of dumps.
     """
 
