@@ -9,9 +9,11 @@ name all the same, which ``_start/names.py`` gives it.
 import torch
 
 from spmdx import errors as errors
-from spmdx._start.core import check_torch, load_core
+from spmdx._start.core import check_device, check_torch, keep_out, load_core
 
+check_device(torch._C._get_privateuse1_backend_name())
 _C = load_core()
+keep_out("torch_npu")
 check_torch(_C.TORCH_VERSION, torch.__version__)
 
 from spmdx._device.device import register as _register  # noqa: E402

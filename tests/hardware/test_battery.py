@@ -8,7 +8,11 @@ from broken_compilers import IsRight
 from compilers_of_tests import OpByOp
 from gathered_calls import gathered, is_possible, is_random, known
 from spmdx._compiling.in_force import _OWN
+from spmdx._targets import pjrt
 from spmdx._targets.inductor import Inductor
+from spmdx._targets.stablehlo import raising
+from spmdx._targets.xla import Xla
+from spmdx.compilers import Compiler
 
 SAMPLE = (
     *("aten.add.Tensor", "aten.mul.Tensor", "aten.mul.Scalar", "aten.add.Scalar", "aten.neg"),
@@ -134,6 +138,27 @@ def test_those_that_take_most_ops_stand_it(calls, name, least):
     report = Battery(_OWN[name](), calls, most=1).run(dtypes=["f32"])
     assert not [row for row in report.rows if row.state == WRONG]
     assert len([op for op in report.claimed if report.state(op) == RIGHT]) >= least
+
+
+class Copied(Xla):
+    """On a client that copies operands and results, as that of a TPU does."""
+
+    def load(self, segment, folder):
+        runs = pjrt.cpu(copies=True).loaded((folder / "segment.xla").read_bytes())
+        return raising(runs, len(segment.outputs))
+
+
+def test_operands_that_are_copied_stand_it_in_all_dtypes(calls):
+    pytest.importorskip("jaxlib")
+    battery = Battery(Copied(), calls, most=1)
+    report = battery.run(SAMPLE)
+    assert not [row for row in report.rows if row.state == WRONG]
+    right = [row for row in report.rows if row.state == RIGHT]
+    assert {row.dtype for row in right} == set(Compiler.dtypes)
+    assert {row.check for row in right} == {"values", "special numbers", "sizes"}
+    assert [row.state for row in battery.of_memory(["aten.add.Tensor"])] == [RIGHT]
+    # Of no elements there is no softmax in StableHLO, however operands come.
+    assert [op for op in SAMPLE if report.state(op) != RIGHT] == ["aten._softmax"]
 
 
 def test_hls_and_iree_stand_it(calls):

@@ -28,21 +28,23 @@ def set_devices(
 
     Args:
         kinds: one for each device of all processes: ``"cpu"``, with PyTorch's kernels; a compiler
-            and the machine that runs its kernels, as ``"xla:cpu"``, ``"onnxruntime:cpu"`` or ``"hls:sim"``, an FPGA
-            that is simulated. ``"cpu@v100-32"`` is planned for as that profile of hardware, and a
-            :class:`spmdx.Hardware`, as :func:`measure_devices` gives them, as ``"cpu"`` of it. Of
+            and the machine that runs its kernels, as ``"xla:cpu"``, ``"onnxruntime:cpu"``,
+            ``"hls:sim"``, an FPGA that is simulated, or ``"xla:tpu"``, which nobody has run
+            (``PJRT_DEVICE=TPU``). ``"cpu@v100-32"`` is planned for as that profile of hardware, and
+            a :class:`spmdx.Hardware`, as :func:`measure_devices` gives them, as ``"cpu"`` of it. Of
             values that several devices hold alike, the first of these computes them. Empty: what
             :func:`set_device_count` says again, all of one kind.
         hardware: what a kind can do, by its name: a :class:`spmdx.Hardware`, the name of one or a
-            file. Others have what :func:`spmdx.get_hardware` gives now, and ``"hls:sim"`` that of
-            ``"stratix-10"``.
+            file. Others have what :func:`spmdx.get_hardware` gives now, ``"hls:sim"`` that of
+            ``"stratix-10"``, and ``"xla:tpu"`` that of the chip.
         check: as of :func:`spmdx.set_compiler`.
         compile_now: as of :func:`spmdx.set_compiler`.
 
     Raises:
+        ImportError: a TPU is named, and libtpu is not installed.
         ShardingError: a kind that is none, hardware of a kind that no device has, meshes exist for
             another number of devices, compilers are named and the program has several processes, or
-            these name other kinds, or other numbers of devices.
+            these name other kinds, or other numbers of devices, or there is no TPU.
         CommError: another process did not call it, or died.
 
     Example:

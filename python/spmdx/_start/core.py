@@ -2,6 +2,8 @@
 """Loads the compiled core and checks that it fits the imported torch."""
 
 import importlib
+import importlib.util
+import sys
 from types import ModuleType
 
 import torch
@@ -28,6 +30,42 @@ def check_torch(built: str, imported: str) -> None:
         f"spmdx was built against torch {built}, but torch {imported} is imported. "
         f"Expected the same version. {_MEND}"
     )
+
+
+def check_device(name: str) -> None:
+    """Raise ImportError if another package has taken PyTorch's device for packages, PrivateUse1.
+
+    Args:
+        name: what PyTorch calls that device now.
+
+    Example:
+        >>> check_device("privateuseone")
+    """
+    if name in ("privateuseone", "spmdx"):
+        return
+    whose = ", as torch_npu calls it" if name == "npu" else ""
+    raise ImportError(
+        "PyTorch has one device for other packages, PrivateUse1, and it is "
+        f"{name!r} already{whose}. Expected it free: spmdx is such a device, too, and no process "
+        "can have both. Set TORCH_DEVICE_BACKEND_AUTOLOAD=0, or PyTorch imports such packages by "
+        "itself, and import none beside spmdx."
+    )
+
+
+def keep_out(package: str) -> None:
+    """Make the import of a package an ImportError, and have it look as if it were not installed.
+
+    Its library, which libraries import where they find it, would end the process: it registers for
+    the same device of PyTorch's.
+
+    Args:
+        package: its name; nothing is done if it was imported.
+
+    Example:
+        >>> keep_out("package_that_nobody_has")
+    """
+    if package not in sys.modules and importlib.util.find_spec(package) is not None:
+        sys.modules[package] = None  # type: ignore[assignment]
 
 
 def load_core() -> ModuleType:

@@ -17,6 +17,7 @@ PACKAGES = ("numpy", "rich", "safetensors", "matplotlib", "transformers", "torch
 READ = (
     *("OMP_NUM_THREADS", "CUDA_VISIBLE_DEVICES", "RANK", "LOCAL_RANK", "WORLD_SIZE"),
     *("LOCAL_WORLD_SIZE", "MASTER_ADDR", "NCCL_SOCKET_IFNAME", "GLOO_SOCKET_IFNAME"),
+    "PJRT_DEVICE",
 )
 
 

@@ -11,8 +11,8 @@ from spmdx._base.logs import LEVELS
 KNOWN = {
     "SPMDX_NUM_DEVICES": "how many virtual devices a process plays (an int, default 1)",
     "SPMDX_DEVICE_TYPE": "the hardware below the devices: 'cpu' (default) or 'cuda'",
-    "SPMDX_COMM": "what carries messages between processes: 'gloo' (default on cpu) or 'nccl' "
-    "(default on cuda)",
+    "SPMDX_COMM": "what carries messages between processes: 'gloo' (default on cpu), 'nccl' "
+    "(default on cuda), or 'hccl', if a package has registered that for host memory",
     "SPMDX_TIMEOUT": "how long a process waits for the others (seconds, default 600)",
     "SPMDX_DUMP": "a folder that gets the graph after every pass of every plan, in folders of the "
     "processes where there are several",

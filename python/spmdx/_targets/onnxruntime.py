@@ -58,7 +58,8 @@ class OnnxRuntime(Compiler):
     Args:
         provider: ``"cpu"``, ``"openvino"``, ``"cann"``, ``"rocm"``, ``"migraphx"``,
             ``"tensorrt"`` or ``"cuda"``. What it does not take is run by that for the CPU.
-        options: of the provider, beside those that keep floats as exact as they are.
+        options: of the provider, beside those that keep floats as exact as they are; None leaves
+            one of these out.
 
     Raises:
         ValueError: there is no such provider.
@@ -80,7 +81,7 @@ class OnnxRuntime(Compiler):
             told = ", ".join(_PROVIDERS)
             raise ValueError(f"{provider!r} is no provider. Expected one of {told}")
         self.provider = provider
-        self._options = {key: str(value) for key, value in options.items()}
+        self._options = {key: None if v is None else str(v) for key, v in options.items()}
 
     def version(self) -> str:
         """Of ONNX and its runtime, of the provider, and of the processor."""
@@ -161,6 +162,7 @@ class OnnxRuntime(Compiler):
             options.optimized_model_filepath = str(optimized)
         found = _PROVIDERS[self.provider]
         told = {**found.options, **self._options}
+        told = {key: value for key, value in told.items() if value is not None}
         asked = [(found.name, told)] if found is not _CPU else []
         session = runtime.InferenceSession(
             model, options, providers=[*asked, (_CPU.name, {})], enable_fallback=0

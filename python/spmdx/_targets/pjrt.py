@@ -1,28 +1,19 @@
 # SPDX-License-Identifier: Apache-2.0
-"""All that is known of jaxlib: XLA's client for the CPU, and XLA for chips that are not there."""
+"""XLA through jaxlib: clients for the CPU and a TPU, and compiling for TPUs that are not there."""
 
 import dataclasses
 import functools
 import gc
-import importlib.util
 import os
-import sys
 import threading
-from collections.abc import Callable, Sequence
+from collections.abc import Mapping
 from typing import Any
 
 import torch
-from torch.utils import dlpack
 
-from spmdx._segments.operands import ready
+from spmdx._targets import tpu as real
+from spmdx._targets.client import Client, Runs, library
 
-Runs = Callable[[list[torch.Tensor]], list[torch.Tensor]]
-# Rounding as it is written: no bfloat16 that is kept in more bits, no reordered sums, no lost NaN.
-_EXACT = {
-    "xla_allow_excess_precision": False,
-    "xla_cpu_enable_fast_math": False,
-    "xla_cpu_enable_fast_min_max": False,
-}
 # Without these libtpu asks the network what machine this is; more than one process may compile.
 _NO_TPU = {
     "TPU_SKIP_MDS_QUERY": "1",
@@ -57,60 +48,36 @@ class Ahead:
     flops: float
 
 
-@functools.cache
-def library() -> Any:
-    """jaxlib's module, which says nothing on stderr of its devices.
-
-    Raises:
-        ImportError: it is not installed.
-    """
-    os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "1")
-    try:
-        from jaxlib import xla_client
-    except ImportError as error:
-        raise ImportError(f"{error}. Install it: pip install 'spmdx[xla]'") from error
-    if importlib.util.find_spec("jax") is None:
-        # It would be looked for in all of sys.path whenever an array is made: 0.1 ms each.
-        sys.modules.setdefault("jax._src.sharding_impls", None)  # type: ignore[arg-type]
-    return xla_client
-
-
 def compiled(text: str) -> bytes:
-    """A program for this CPU of a module of StableHLO, which :func:`loaded` takes.
-
-    Raises:
-        RuntimeError: XLA does not take it.
-    """
-    client, devices = _cpu()
-    return client.compile_and_load(text, devices, _options()).serialize()
+    """:meth:`Client.compiled` for this CPU."""
+    return cpu().compiled(text)
 
 
 def loaded(program: bytes) -> Runs:
-    """A function of tensors, for any thread; its results are new ones.
+    """:meth:`Client.loaded` for this CPU."""
+    return cpu().loaded(program)
 
-    It computes in the thread that calls it, without the GIL, with the help of the client's threads.
+
+def cpu(copies: bool = False) -> Client:
+    """The process's only client for the CPU.
+
+    Args:
+        copies: treat it as a device with memory of its own, as tests do.
+    """
+    with _lock:
+        native = _made_cpu()
+    return Client(native, native.local_devices()[0], copies)
+
+
+def tpu() -> Client:
+    """The process's only client for a TPU: the first chip.
 
     Raises:
-        RuntimeError: it was damaged, or is for another version of XLA.
+        RuntimeError: libtpu does not begin.
     """
-    client, devices = _cpu()
-    executable = client.deserialize_executable(program, devices, None)
-    xla = library()._xla
-    (device,) = client.local_devices()
-
-    def run(tensors: list[torch.Tensor]) -> list[torch.Tensor]:
-        xla.collect_garbage()
-        arrays = [
-            xla.dlpack_managed_tensor_to_buffer(dlpack.to_dlpack(ready(tensor)), device, None)
-            for tensor in tensors
-        ]
-        results = executable.execute_sharded(arrays).disassemble_into_single_device_arrays()
-        return [
-            dlpack.from_dlpack(xla.buffer_to_dlpack_managed_tensor(result, None))
-            for (result,) in results
-        ]
-
-    return run
+    with _lock:
+        native = _made_tpu()
+    return Client(native, native.local_devices()[0], copies=True)
 
 
 def compile_ahead(text: str, topology: str) -> Ahead:
@@ -125,14 +92,15 @@ def compile_ahead(text: str, topology: str) -> Ahead:
         RuntimeError: there is no such topology, or XLA does not take the module.
     """
     xla_client = library()
-    _load_tpu(xla_client)
+    with _lock:
+        _load_tpu(xla_client, real.SETTINGS if real.may_be_used() else _NO_TPU)
     chip, *_ = xla_client.make_tfrt_tpu_c_api_device_topology(topology)._make_compile_only_devices()
     with _mlir_context():
         from jaxlib.mlir import ir
 
         module = ir.Module.parse(text)
         devices = xla_client.DeviceList((chip,))
-        executable = chip.client.compile(module, devices, xla_client.CompileOptions())
+        executable = chip.client.compile(module, devices, Client(chip.client, chip).options())
     memory, cost = executable.get_compiled_memory_stats(), executable.cost_analysis()
     return Ahead(
         chip.device_kind,
@@ -146,7 +114,7 @@ def compile_ahead(text: str, topology: str) -> Ahead:
 
 
 @functools.cache
-def _made_cpu() -> tuple[Any, Any]:
+def _made_cpu() -> Any:
     xla_client = library()
     told = os.environ.get("NPROC")
     os.environ["NPROC"] = told or str(torch.get_num_threads())  # that XLA makes as many threads
@@ -156,13 +124,25 @@ def _made_cpu() -> tuple[Any, Any]:
         if told is None:
             del os.environ["NPROC"]
     gc.callbacks.append(_collect)
-    return client, xla_client.DeviceList(tuple(client.local_devices()))
+    return client
 
 
-def _cpu() -> tuple[Any, Any]:
-    """The process's only client, and its device."""
-    with _lock:
-        return _made_cpu()
+@functools.cache
+def _made_tpu() -> Any:
+    client = make_tpu()
+    gc.callbacks.append(_collect)
+    return client
+
+
+def make_tpu() -> Any:
+    """libtpu's client, which waits, or ends the process, where there is no TPU for it.
+
+    Raises:
+        RuntimeError: it does not begin.
+    """
+    xla_client = library()
+    _load_tpu(xla_client, real.SETTINGS)
+    return xla_client.make_c_api_client("tpu")
 
 
 def _collect(phase: str, _: dict[str, Any]) -> None:
@@ -171,24 +151,15 @@ def _collect(phase: str, _: dict[str, Any]) -> None:
         library()._xla.collect_garbage()
 
 
-def _options() -> Any:
-    options = library().CompileOptions()
-    options.env_option_overrides = list(_EXACT.items())
-    return options
-
-
-def _load_tpu(xla_client: Any) -> None:
-    found = importlib.util.find_spec("libtpu")
-    folders: Sequence[str] = (found and found.submodule_search_locations) or ()
-    if not folders:
-        raise ImportError("no module named 'libtpu'. Install it: pip install --no-deps libtpu")
-    for name, value in _NO_TPU.items():
+def _load_tpu(xla_client: Any, settings: Mapping[str, str]) -> None:
+    """libtpu, which reads settings once."""
+    path = real.library()
+    for name, value in settings.items():
         os.environ.setdefault(name, value)
-    with _lock:
-        if not xla_client.pjrt_plugin_loaded("tpu"):
-            xla_client.load_pjrt_plugin_dynamically("tpu", os.path.join(folders[0], "libtpu.so"))
-        if not xla_client.pjrt_plugin_initialized("tpu"):
-            xla_client.initialize_pjrt_plugin("tpu")
+    if not xla_client.pjrt_plugin_loaded("tpu"):
+        xla_client.load_pjrt_plugin_dynamically("tpu", str(path))
+    if not xla_client.pjrt_plugin_initialized("tpu"):
+        xla_client.initialize_pjrt_plugin("tpu")
 
 
 def _mlir_context() -> Any:

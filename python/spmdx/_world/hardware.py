@@ -9,10 +9,11 @@ import torch
 import torch.distributed as dist
 
 import spmdx._C as _C
+from spmdx._world import plugins
 from spmdx.errors import ShardingError
 
 TYPES = ("cpu", "cuda")
-CARRIERS = ("gloo", "nccl")
+CARRIERS = ("gloo", "nccl", *plugins.NAMES)
 
 
 def choose(device_type: str) -> None:
@@ -63,14 +64,16 @@ def wanted_carrier() -> str:
     """What ``SPMDX_COMM`` says; empty where it is not set.
 
     Raises:
-        ShardingError: it names none of ``CARRIERS``.
+        ShardingError: it names none of ``CARRIERS``, or one that is not there.
     """
     wanted = os.environ.get("SPMDX_COMM", "").strip()
     if wanted not in ("", *CARRIERS):
         raise ShardingError(
-            f"SPMDX_COMM is {wanted!r}. Expected 'gloo' or 'nccl'. Unset it: processes with a GPU "
-            "each then take nccl, others gloo."
+            f"SPMDX_COMM is {wanted!r}. Expected {', '.join(map(repr, CARRIERS[:-1]))} or "
+            f"{CARRIERS[-1]!r}. Unset it: processes with a GPU each then take nccl, others gloo."
         )
+    if wanted in plugins.NAMES:
+        plugins.require(wanted)
     return wanted
 
 
@@ -90,6 +93,8 @@ def carrier(hardware_of_all: list[str]) -> str:
     Raises:
         ShardingError: ``SPMDX_COMM`` names something that cannot carry them.
     """
+    if wanted_carrier() in plugins.NAMES:
+        return wanted_carrier()
     if kind() != "cuda":
         why = "shards lie on the CPU"
     elif not dist.is_nccl_available():

@@ -17,7 +17,7 @@ import torch.distributed as dist
 
 import spmdx._C as _C
 from spmdx._base import logs
-from spmdx._world import devices, gloo, hardware, rendezvous
+from spmdx._world import devices, gloo, hardware, plugins, rendezvous
 from spmdx._world.store import FAR, clone_of
 from spmdx.errors import CommError, located, name_of_file, user_line
 
@@ -111,6 +111,7 @@ def _join() -> None:
     global _world
     index, count = expected()
     own = devices.own_count()
+    hardware.wanted_carrier()  # what is wrong with it is said before anyone waits
     store, connection, hosts, peers = rendezvous.meet(index, count, own)
     carrier = hardware.carrier([peer.hardware for peer in peers])
     _world = _World(index, count, store, hosts, [peer.pid != 0 for peer in peers], carrier)
@@ -133,6 +134,8 @@ def _make_group(name: str) -> Any:
     store = dist.PrefixStore(f"group/{name}", clone_of(_world.store))
     if name.startswith("data") and _world.carrier == "nccl":
         return _nccl_group(store)
+    if name.startswith("data") and _world.carrier in plugins.NAMES:
+        return plugins.group(_world.carrier, store, _world.index, _world.count)
     return gloo.group(store, _world.index, _world.count)
 
 

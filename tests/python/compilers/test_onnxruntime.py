@@ -241,6 +241,33 @@ def test_a_provider_that_cannot_begin_is_refused_and_not_replaced(monkeypatch):
         OnnxRuntime("openvino", precision="FP8").ops(["aten.mm"])
 
 
+@pytest.mark.parametrize(
+    ("options", "told"),
+    [
+        ({}, {"precision_mode": "must_keep_origin_dtype"}),
+        (
+            {"precision_mode": None, "precision_mode_v2": "origin", "device_id": 1},
+            {"precision_mode_v2": "origin", "device_id": "1"},
+        ),
+    ],
+)
+def test_what_a_provider_is_told(options, told, monkeypatch):
+    import onnxruntime
+
+    asked = []
+
+    def session(model, options, providers, **_):
+        asked.append(providers)
+        raise RuntimeError("no chip")
+
+    monkeypatch.setattr(onnxruntime, "InferenceSession", session)
+    named = ["CANNExecutionProvider", "CPUExecutionProvider"]
+    monkeypatch.setattr(onnxruntime, "get_available_providers", lambda: named)
+    with pytest.raises(RuntimeError, match="no chip"):
+        OnnxRuntime("cann", **options).ops(["aten.mm"])
+    assert asked == [[("CANNExecutionProvider", told), ("CPUExecutionProvider", {})]]
+
+
 def test_nothing_is_asked_to_be_greater():
     from spmdx._targets.onnx_graph import onnx_model
 

@@ -29,13 +29,20 @@ from spmdx._targets import pjrt  # noqa: E402
 PLAIN = tensor_type((4, 8))
 
 
-def runs(text):
-    return pjrt.loaded(pjrt.compiled(text))
+@pytest.fixture(params=[False, True], ids=["shared", "copied"])
+def client(request):
+    """That of the CPU, which shares its memory, or is told to copy as a chip has to."""
+    return pjrt.cpu(copies=request.param)
+
+
+@pytest.fixture
+def runs(client):
+    return lambda text: client.loaded(client.compiled(text))
 
 
 @pytest.mark.parametrize("shape", SHAPES, ids=str)
 @pytest.mark.parametrize("dtype", NAMES, ids=str)
-def test_results_are_new_tensors_that_share_no_memory(shape, dtype):
+def test_results_are_new_tensors_that_share_no_memory(shape, dtype, runs):
     given = some(shape, dtype)
     kept = given.clone()
     found = runs(aliasing(shape, dtype))([given])
@@ -51,7 +58,7 @@ def test_results_are_new_tensors_that_share_no_memory(shape, dtype):
 
 @pytest.mark.parametrize("offset", [1, 2, 3, 4, 8, 15])
 @pytest.mark.parametrize("dtype", [torch.float32, torch.float64, torch.bfloat16, torch.bool])
-def test_inputs_may_begin_anywhere_in_memory(offset, dtype):
+def test_inputs_may_begin_anywhere_in_memory(offset, dtype, runs):
     given = odd((4, 8), offset, dtype)
     kind = tensor_type((4, 8), dtype)
     text = module([kind], [f"%0 = stablehlo.maximum %arg0, %arg0 : {kind}"], [("%0", kind)])
@@ -70,25 +77,25 @@ def test_inputs_may_begin_anywhere_in_memory(offset, dtype):
     ],
     ids=["transposed", "expanded", "with a gradient", "negative", "of a step"],
 )
-def test_inputs_may_be_laid_anyhow(given):
+def test_inputs_may_be_laid_anyhow(given, runs):
     (found,) = runs(unary("stablehlo.tanh", PLAIN))([given])
     assert not found.requires_grad
     torch.testing.assert_close(found, given.detach().tanh())
 
 
-def test_strides_of_dims_of_size_1_say_nothing():
+def test_strides_of_dims_of_size_1_say_nothing(runs):
     given = torch.rand(8).as_strided((1, 8, 1), (3, 1, 5))
     (found,) = runs(unary("stablehlo.tanh", tensor_type((1, 8, 1))))([given])
     torch.testing.assert_close(found, given.tanh())
 
 
-def test_constants_are_given_anew_each_time():
+def test_constants_are_given_anew_each_time(runs):
     run = runs(module([], [f"%0 = stablehlo.constant dense<1.5> : {PLAIN}"], [("%0", PLAIN)]))
     run([])[0].zero_()
     assert (run([])[0] == 1.5).all()
 
 
-def test_what_is_rounded_to_16_bits_is():
+def test_what_is_rounded_to_16_bits_is(runs):
     wide, narrow = tensor_type((64,)), tensor_type((64,), torch.bfloat16)
     lines = [
         f"%0 = stablehlo.convert %arg0 : ({wide}) -> {narrow}",
@@ -100,14 +107,14 @@ def test_what_is_rounded_to_16_bits_is():
     )
 
 
-def test_no_number_stays_none():
+def test_no_number_stays_none(runs):
     given = torch.tensor([float("nan"), 1.0, float("inf"), -float("inf")])
     kind = tensor_type((4,))
     text = module([kind], [f"%0 = stablehlo.maximum %arg0, %arg0 : {kind}"], [("%0", kind)])
     torch.testing.assert_close(runs(text)([given])[0], given, equal_nan=True)
 
 
-def test_threads_run_one_program_at_once():
+def test_threads_run_one_program_at_once(runs):
     run, wrong = runs(unary("stablehlo.tanh", PLAIN)), []
 
     def work(number):
@@ -124,11 +131,10 @@ def test_threads_run_one_program_at_once():
     assert not wrong
 
 
-def test_results_outlive_their_program_and_are_freed_by_other_threads():
+def test_results_outlive_their_program_and_are_freed_by_other_threads(client, runs):
     run = runs(matmul(256))
     given = torch.rand(256, 256)
     found = [run([given])[0] for _ in range(8)]
-    client = pjrt._cpu()[0]
     del run
     gc.collect()
     torch.testing.assert_close(found[0], given @ given)
@@ -136,7 +142,7 @@ def test_results_outlive_their_program_and_are_freed_by_other_threads():
     thread.start()
     thread.join()
     gc.collect()
-    assert not client.live_arrays()
+    assert not client.native.live_arrays()
 
 
 @pytest.mark.parametrize(
@@ -144,7 +150,7 @@ def test_results_outlive_their_program_and_are_freed_by_other_threads():
     [[], [torch.rand(3)], [torch.rand(4, 8).double()], [torch.rand(4, 8), torch.rand(4, 8)]],
     ids=["none", "of another shape", "of another dtype", "too many"],
 )
-def test_other_inputs_are_an_error(given):
+def test_other_inputs_are_an_error(given, runs):
     run = runs(unary("stablehlo.tanh", PLAIN))
     with pytest.raises(RuntimeError, match="INVALID_ARGUMENT"):
         run(given)
@@ -170,7 +176,8 @@ def test_the_version_names_the_library_and_imports_nothing():
         "assert not {'jaxlib', 'jax'} & set(sys.modules)"
     )
     said = subprocess.run([sys.executable, "-c", code], check=True, capture_output=True, text=True)
-    assert said.stdout.startswith("0.") and len(said.stdout.split()) == 3
+    assert said.stdout.startswith("0.") and said.stdout.split()[1] == "cpu"
+    assert len(said.stdout.split()) == 4
 
 
 def test_without_the_library_it_says_what_to_install(monkeypatch):

@@ -9,7 +9,7 @@ import pytest
 import spmdx
 import torch
 from messages import message_of
-from spmdx._world import hardware
+from spmdx._world import hardware, plugins
 
 no_gpu = pytest.mark.skipif(torch.cuda.is_available(), reason="PyTorch sees a GPU here")
 BUILT = "" if torch.version.cuda else " (this PyTorch is built without CUDA)"
@@ -53,8 +53,49 @@ def test_carriers_that_nobody_knows_are_refused(monkeypatch):
     with pytest.raises(spmdx.ShardingError) as caught:
         hardware.wanted_carrier()
     assert str(caught.value) == (
-        "SPMDX_COMM is 'mpi'. Expected 'gloo' or 'nccl'. Unset it: processes with a GPU each then "
-        "take nccl, others gloo."
+        "SPMDX_COMM is 'mpi'. Expected 'gloo', 'nccl' or 'hccl'. Unset it: processes with a GPU "
+        "each then take nccl, others gloo."
+    )
+
+
+@pytest.mark.parametrize(
+    ("places", "said"),
+    [
+        (
+            None,
+            "no package has registered a backend of that name with torch.distributed. Expected "
+            "one, imported before the first step; torch_npu, which has Huawei's, cannot be "
+            "imported beside spmdx. Write SPMDX_COMM=gloo.",
+        ),
+        (
+            ["npu", "hpu"],
+            "the backend of that name carries what lies on 'npu' or 'hpu'. Expected one for 'cpu': "
+            "shards lie in the memory of the host. Write SPMDX_COMM=gloo.",
+        ),
+        (["npu", "cpu"], ""),
+    ],
+)
+def test_hccl_is_a_backend_for_the_memory_of_hosts(places, said, monkeypatch):
+    monkeypatch.setenv("SPMDX_COMM", "hccl")
+    backend = hardware.dist.Backend
+    if places is not None:
+        monkeypatch.setattr(backend, "backend_list", [*backend.backend_list, "hccl"])
+        monkeypatch.setitem(backend.backend_capability, "hccl", places)
+    if not said:
+        assert hardware.carrier(["cpu", "cpu"]) == "hccl"
+        return
+    with pytest.raises(spmdx.ShardingError) as caught:
+        hardware.carrier(["cpu", "cpu"])
+    assert str(caught.value) == f"SPMDX_COMM is 'hccl', and {said}"
+
+
+def test_a_backend_that_makes_something_else_is_refused(monkeypatch):
+    made = hardware.dist.Backend._BackendPlugin(lambda *given: "a group", False)
+    monkeypatch.setitem(hardware.dist.Backend._plugins, "HCCL", made)
+    with pytest.raises(spmdx.ShardingError) as caught:
+        plugins.group("hccl", None, 0, 2)
+    assert str(caught.value) == (
+        "the backend 'hccl' made a str. Expected a backend of c10d. Write SPMDX_COMM=gloo."
     )
 
 

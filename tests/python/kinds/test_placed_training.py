@@ -115,8 +115,8 @@ def test_errors_say_what_to_do():
     mesh = mesh_of(2)
     with refused("of one kind", "set_devices"):
         spmdx.auto.place(mesh, "kind")
-    with refused("'xla:tpu'", "Expected one of cpu", "xla:cpu"):
-        spmdx.runtime.set_devices(["xla:tpu"] * 8)
+    with refused("'xla:gpu'", "Expected one of cpu", "xla:cpu, xla:tpu"):
+        spmdx.runtime.set_devices(["xla:gpu"] * 8)
     with refused("'cpu@fast'", "hardware="):
         spmdx.runtime.set_devices(["cpu@fast"] * 8)
     with refused("'cpu@9'", "no device is"):
