@@ -75,7 +75,7 @@ class _Builder:
 
     def _before_writes(self, node: Node) -> Node:
         """The same, though what it may be a view of is written over."""
-        origin = node.args[0] if node.target is _item else node
+        origin: Any = node.args[0] if node.target is _item else node
         returns = origin.target._schema.returns
         if not any(value.alias_info for value in returns):
             return node

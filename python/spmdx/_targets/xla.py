@@ -31,7 +31,10 @@ class Xla(Compiler):
 
     name = "xla"
     ops_with_params = OPS_WITH_PARAMS
-    dtypes = ("f32", "f64", "bf16", "f16", "i64", "i32", "i16", "i8", "u8", "b8")
+    dtypes: Sequence[str] = (
+        *("f32", "f64", "bf16", "f16"),
+        *("i64", "i32", "i16", "i8", "u8", "b8"),
+    )
 
     def __init__(self) -> None:
         self._on_tpu = tpu.is_asked_for()

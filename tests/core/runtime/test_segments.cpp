@@ -23,7 +23,8 @@ class FakeSegment final : public Kernel {
   void run(std::span<const BufferRef> inputs, std::span<const Param> params, std::span<BufferRef> outputs,
            int) override {
     ++runs_;
-    if (fault_ == Fault::throws || (fault_ == Fault::throws_later && runs_ > 1)) throw std::runtime_error("out of order");
+    if (fault_ == Fault::throws || (fault_ == Fault::throws_later && runs_ > 1))
+      throw std::runtime_error("out of order");
     std::map<ValueId, Array> values;
     for (size_t i = 0; i < inputs.size(); ++i)
       values[graph_.inputs[i].value] = std::make_shared<Doubles>(at(inputs[i]));
@@ -326,7 +327,8 @@ TEST(a_kernel_that_fails_once_it_writes_over_inputs_ends_the_step) {
     const auto run = [&] { return executable.run({ready({2}, 1), ready({2}, 2)}, {}, {}); };
     CHECK_EQ(contents(run().outputs[0]), (std::vector<std::vector<double>>{{3, 3}}));
     CHECK_EQ(fixture.compiler().runs, 1);
-    CHECK_THROWS(ShardingError, std::rethrow_exception(run().error), "failed while it wrote results over what it reads: out of order");
+    CHECK_THROWS(ShardingError, std::rethrow_exception(run().error),
+                 "failed while it wrote results over what it reads: out of order");
   }
 }
 
