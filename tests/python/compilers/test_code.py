@@ -5,8 +5,6 @@ import pytest
 import spmdx
 import torch
 
-if spmdx.runtime.global_runtime_device_count() < 4:
-    spmdx.runtime.set_device_count(4)
 IN_ITS_LANGUAGE = {
     "inductor": ("inductor", "torch.ops.aten.exp"),
     "xla": ("xla:cpu", "stablehlo.exponential"),
@@ -14,13 +12,6 @@ IN_ITS_LANGUAGE = {
     "onnxruntime": ("onnxruntime:cpu", "= Exp"),
     "hls": ("hls:sim", "#pragma HLS"),
 }
-
-
-@pytest.fixture(autouse=True)
-def own_cache(tmp_path, monkeypatch):
-    monkeypatch.setenv("SPMDX_CACHE", str(tmp_path))
-    yield
-    spmdx.set_compiler(None)
 
 
 def run_step(shape=(4, 8)):
