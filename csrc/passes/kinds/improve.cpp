@@ -6,6 +6,8 @@
 #include <algorithm>
 
 #include "passes/kinds/exact.h"
+#include "passes/kinds/group_moves.h"
+#include "passes/kinds/late.h"
 #include "passes/kinds/moves.h"
 
 namespace spmdx {
@@ -14,24 +16,29 @@ namespace {
 constexpr int64_t kVisits = 300000;    // tasks looked at, for each task that there is
 constexpr int64_t kMostCounted = 500;  // of these at most
 constexpr size_t kStarts = 3;          // list schedules from which is searched
+constexpr int64_t kLateShare = 50;     // percent of them that late acceptance looks at, before each search
 constexpr size_t kMostCritical = 24;   // critical tasks that try all places in one step
 constexpr int64_t kStall = 5;          // steps without a better makespan, before a group moves
 constexpr int64_t kLeastTenure = 4;    // steps in which a task does not go back to its device
 constexpr int64_t kExchanges = 4;      // of so many steps one tries exchanges first
 constexpr size_t kMates = 4;           // tasks of another device with which one is exchanged
-constexpr size_t kMostInGroup = 64;    // tasks
 constexpr size_t kGroupMoves = 8;      // tried when the search stalls
 
 class Improve {
  public:
-  Improve(const TaskGraph& graph, const TaskSequences& start, int64_t least_ns)
-      : graph_(graph), now_(start), best_(start), least_ns_(least_ns), tabu_(graph.tasks() * graph.devices(), 0) {
+  Improve(const TaskGraph& graph, const TaskSequences& start, GroupMoves& groups, int64_t least_ns)
+      : graph_(graph),
+        groups_(groups),
+        now_(start),
+        best_(start),
+        least_ns_(least_ns),
+        tabu_(graph.tasks() * graph.devices(), 0) {
     times_.run(graph, start);
     best_ns_ = times_.ns;
   }
 
   void run(int64_t visits) {
-    for (int64_t stalled = 0; visits_ < visits && best_ns_ > least_ns_; ++step_) {
+    for (int64_t stalled = 0; visits_ < visits && best_ns_ > least_ns_ && !groups_.nothing_below(); ++step_) {
       const int64_t before = best_ns_;
       if (stalled >= kStall || !step()) {
         move_a_group();
@@ -130,7 +137,7 @@ class Improve {
   }
 
   void apply(const TaskMove& move) {
-    const int64_t tenure = kLeastTenure + graph_.tasks() / 16 + next_random() % 6;
+    const int64_t tenure = kLeastTenure + graph_.tasks() / 16 + groups_.next_random() % 6;
     tabu_[move.task * graph_.devices() + now_.device[move.task]] = step_ + tenure;
     now_.remove(graph_, move.task);
     now_.insert(graph_, move.task, move.device, move.before);
@@ -145,29 +152,21 @@ class Improve {
     best_ns_ = times_.ns;
     best_ = now_;
   }
-  // The same numbers on every machine.
-  int64_t next_random() {
-    random_ = random_ * 6364136223846793005U + 1442695040888963407U;
-    return static_cast<int64_t>(random_ >> 40);
-  }
-
-  // From the best on, or at times from where the search is: of some groups that go to one device each, some in exchange
-  // for another group, those that lead to the least makespan.
+  // From the best on, or at times from where the search is: of some ways to move groups, that which leads to the least
+  // makespan.
   void move_a_group() {
-    if (next_random() % 3 != 0) now_ = best_;
+    const int64_t seen = groups_.visits();
+    groups_.aim_below(best_ns_, visits_ + seen);
+    visits_ += groups_.visits() - seen;
+    if (groups_.next_random() % 3 != 0) now_ = best_;
     times_.run(graph_, now_);
     const std::vector<uint32_t> order = by_start();
     int64_t least = kNever;
     std::vector<uint32_t> chosen;
     for (size_t i = 0; i < kGroupMoves; ++i) {
       std::vector<uint32_t> device = now_.device;
-      const uint32_t task = any_task(), home = device[task];
-      const auto to = static_cast<uint32_t>(next_random() % graph_.devices());
-      const bool exchanged = next_random() % 3 == 0, alike = next_random() % 2 == 0;
-      for (const uint32_t member : group(task, alike)) device[member] = to;
-      if (const uint32_t other = any_task(); exchanged && now_.device[other] == to)
-        for (const uint32_t member : group(other, true)) device[member] = home;
-      if (device == now_.device || !holds(device)) continue;
+      const std::vector<bool> moved = groups_.move(device, order);
+      if (!groups_.make_room(device, moved) || device == now_.device) continue;
       TaskTimes times;
       times.run(graph_, TaskSequences(graph_, device, order));
       visits_ += 2 * cost();
@@ -176,37 +175,14 @@ class Improve {
     if (least < kNever) now_ = TaskSequences(graph_, chosen, order);
     keep_if_better();
   }
-  // Tasks that are joined to this one by arcs, the nearest first; `alike`: on its device.
-  std::vector<uint32_t> group(uint32_t task, bool alike) {
-    const size_t most = 1 + next_random() % std::min<size_t>(kMostInGroup, graph_.tasks());
-    std::vector<uint32_t> found{task};
-    std::vector<bool> in(graph_.tasks(), false);
-    in[task] = true;
-    for (size_t at = 0; at < found.size(); ++at)
-      for (const auto* arcs : {&graph_.readers(found[at]), &graph_.reads(found[at])})
-        for (const TaskArc arc : *arcs)
-          if (!in[arc.task] && found.size() < most && (!alike || now_.device[arc.task] == now_.device[task])) {
-            in[arc.task] = true;
-            found.push_back(arc.task);
-          }
-    return found;
-  }
-  uint32_t any_task() { return static_cast<uint32_t>(next_random() % graph_.tasks()); }
-  bool holds(const std::vector<uint32_t>& device) const {
-    std::vector<int64_t> room(graph_.devices());
-    for (uint32_t d = 0; d < graph_.devices(); ++d) room[d] = graph_.memory(d);
-    for (uint32_t j = 0; j < graph_.tasks(); ++j)
-      if (!graph_.runs(j, device[j]) || (room[device[j]] -= graph_.bytes(j)) < 0) return false;
-    return true;
-  }
 
   const TaskGraph& graph_;
+  GroupMoves& groups_;
   TaskSequences now_, best_;
   int64_t best_ns_ = 0, least_ns_;
   TaskTimes times_;
   std::vector<int64_t> tabu_;  // by task and device: until which step
   int64_t step_ = 1, visits_ = 0;
-  uint64_t random_ = 1;
 };
 
 }  // namespace
@@ -217,9 +193,12 @@ TaskSequences improve(const TaskGraph& graph, const std::vector<TaskSequences>& 
   int64_t best_ns = kNever;
   const int64_t tasks = std::min<int64_t>(graph.tasks(), kMostCounted);
   const int64_t visits = graph.tasks() <= kMostExact ? tasks * kVisits / 20 : tasks * kVisits;
-  for (size_t i = 0; i < count && best_ns > least_ns; ++i) {
-    Improve search(graph, starts[i], least_ns);
-    search.run(visits / static_cast<int64_t>(count));
+  const int64_t share = visits / static_cast<int64_t>(count);
+  GroupMoves groups(graph);
+  for (size_t i = 0; i < count && best_ns > least_ns && !groups.nothing_below(); ++i) {
+    const int64_t late = share * kLateShare / 100;
+    Improve search(graph, accept_late(graph, starts[i], groups, late), groups, least_ns);
+    search.run(share - late);
     if (search.best_ns() < best_ns) best_ns = search.best_ns(), best = search.best();
   }
   return best;

@@ -20,6 +20,14 @@ TaskSequences::TaskSequences(const TaskGraph& graph, const std::vector<uint32_t>
   for (const uint32_t task : order) insert(graph, task, devices[task], kNone);
 }
 
+void TaskSequences::assign(const TaskGraph& graph, const std::vector<uint32_t>& devices,
+                           const std::vector<uint32_t>& order) {
+  std::fill(first.begin(), first.end(), kNone);
+  std::fill(last.begin(), last.end(), kNone);
+  for (uint32_t d = 0; d < graph.devices(); ++d) room[d] = graph.memory(d);
+  for (const uint32_t task : order) insert(graph, task, devices[task], kNone);
+}
+
 void TaskSequences::insert(const TaskGraph& graph, uint32_t task, uint32_t on, uint32_t before) {
   const uint32_t behind = before == kNone ? last[on] : previous[before];
   device[task] = on;

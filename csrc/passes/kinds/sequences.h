@@ -14,6 +14,8 @@ class TaskSequences {
   // Every task behind those of its device that come before it in `order`.
   TaskSequences(const TaskGraph& graph, const std::vector<uint32_t>& device, const std::vector<uint32_t>& order);
 
+  // The same, in the place of what was here.
+  void assign(const TaskGraph& graph, const std::vector<uint32_t>& device, const std::vector<uint32_t>& order);
   void insert(const TaskGraph& graph, uint32_t task, uint32_t device, uint32_t before);  // kNone: as the last one
   void remove(const TaskGraph& graph, uint32_t task);
   bool fits(const TaskGraph& graph, uint32_t task, uint32_t device) const {

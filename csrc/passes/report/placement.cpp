@@ -7,7 +7,7 @@
 
 #include "graph/places.h"
 #include "passes/free_starts.h"
-#include "passes/kinds/least.h"
+#include "passes/kinds/bound/least.h"
 #include "passes/passes.h"
 #include "passes/places/stages_by_time.h"
 #include "sharding/shards.h"

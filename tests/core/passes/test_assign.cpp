@@ -5,7 +5,7 @@
 
 #include "check.h"
 #include "passes/kinds/assign.h"
-#include "passes/kinds/least.h"
+#include "passes/kinds/bound/least.h"
 #include "passes/random_tasks.h"
 
 using namespace spmdx;
@@ -84,7 +84,22 @@ TEST(more_tasks_take_little_more_than_the_bound) {
     ++graphs;
     near += found.ns * 100 <= least * 105;
   }
-  CHECK(near * 100 >= graphs * 70);
+  CHECK(near * 100 >= graphs * 80);
+}
+
+// CP-SAT has proved what is shortest of these (benchmarks/placements.py). Memory is short in most of them and sends are
+// slow, so that nothing shorter is met by moves of one task.
+TEST(graphs_that_are_hard_to_assign_take_little_more_than_the_shortest) {
+  const std::vector<std::pair<unsigned, int64_t>> shortest{{62, 536731},  {94, 51750},   {103, 163221}, {108, 74550},
+                                                           {122, 425698}, {153, 208175}, {246, 307997}, {308, 156706},
+                                                           {454, 44081},  {643, 153105}, {711, 126564}, {987, 61684}};
+  for (const auto& [seed, ns] : shortest) {
+    const test::DrawnTasks drawn = test::draw_tasks(seed, 11 + seed * 7919 % 50, 5);
+    const TaskAssignment found = assign_tasks(drawn.tasks, drawn.devices);
+    CHECK_EQ(test::wrong_with(found, drawn.tasks, drawn.devices), "");
+    CHECK(found.ns >= ns);
+    CHECK_EQ(std::make_pair(found.ns * 100 <= ns * 105, seed), std::make_pair(true, seed));
+  }
 }
 
 TEST(a_long_step_is_assigned_by_the_same_counts_everywhere) {

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "passes/kinds/weights.h"
+#include "passes/kinds/bound/weights.h"
 
 #include <algorithm>
 

@@ -1,24 +1,25 @@
 // SPDX-License-Identifier: Apache-2.0
 // Least: times are refuted, by windows and energy; and by branching over the devices of clusters where that is not
 // enough.
-#include "passes/kinds/least.h"
+#include "passes/kinds/bound/least.h"
 
 #include <algorithm>
 
 #include "passes/kinds/assign.h"
-#include "passes/kinds/energy.h"
+#include "passes/kinds/bound/energy.h"
+#include "passes/kinds/bound/weights.h"
 #include "passes/kinds/exact.h"
 #include "passes/kinds/list_schedule.h"
 #include "passes/kinds/memory_fit.h"
-#include "passes/kinds/weights.h"
 #include "passes/kinds/windows.h"
 
 namespace spmdx {
 namespace {
 
 constexpr size_t kMostInWindows = 400;        // tasks, whose windows are looked at in all detail
-constexpr int kWeightRounds = 200;            // of weights of devices and ways
+constexpr int kWeightRounds = 200;            // of weights of devices and ways, before branches
 constexpr size_t kEnergyTimes = 24;           // starts and ends between which is measured
+constexpr size_t kInnerEnergyTimes = 2;       // of these in branches: more branches refute more than more times
 constexpr int64_t kRefuteVisits = 8'000'000;  // tasks looked at to refute one time by branching
 constexpr int64_t kPrecision = 256;           // parts of the time to which the bound is sought
 
@@ -31,26 +32,33 @@ class Refutation {
   bool run(int64_t within_ns, bool branching) {
     TaskWindows windows(graph_, ancestors_, within_ns);
     left_ = visits_;
-    return refuted(windows, branching);
+    if (cannot_be(windows, kEnergyTimes)) return true;
+    TaskWeights weights(graph_, windows);
+    if (weights.bound(kWeightRounds, within_ns) > within_ns) return true;
+    left_ -= weights.visits();
+    return branching && refuted_by_branches(windows);
   }
 
  private:
-  bool refuted(TaskWindows& windows, bool branching) {
+  bool cannot_be(TaskWindows& windows, size_t energy_times) {
     const int64_t seen = windows.visits();
     if (!windows.tighten()) return true;
     TaskEnergy energy(graph_, windows);
-    if (!energy.holds(kEnergyTimes)) return true;
-    TaskWeights weights(graph_, windows);
-    if (weights.bound(kWeightRounds, windows.within_ns()) > windows.within_ns()) return true;
-    left_ -= windows.visits() - seen + energy.visits() + weights.visits();
+    if (!energy.holds(energy_times)) return true;
+    left_ -= windows.visits() - seen + energy.visits();
+    return false;
+  }
+  bool refuted(TaskWindows& windows) { return cannot_be(windows, kInnerEnergyTimes) || refuted_by_branches(windows); }
+
+  bool refuted_by_branches(const TaskWindows& windows) {
+    if (left_ < 0) return false;
     const uint32_t cluster = next(windows);
-    if (!branching || left_ < 0) return false;
     if (cluster == graph_.tasks()) return refuted_both_ways(windows);
     for (uint32_t d = 0; d < graph_.devices(); ++d) {
       if (!windows.can(cluster, d)) continue;
       TaskWindows inner = windows;
       inner.fix(cluster, d);
-      if (!refuted(inner, true)) return false;
+      if (!refuted(inner)) return false;
     }
     return true;
   }
@@ -62,7 +70,7 @@ class Refutation {
     for (const bool swapped : {false, true}) {
       TaskWindows inner = windows;
       inner.order(swapped ? b : a, swapped ? a : b);
-      if (!refuted(inner, true)) return false;
+      if (!refuted(inner)) return false;
     }
     return true;
   }

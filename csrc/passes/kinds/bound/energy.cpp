@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "passes/kinds/energy.h"
+#include "passes/kinds/bound/energy.h"
 
 #include <algorithm>
 
