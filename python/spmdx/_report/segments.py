@@ -120,7 +120,7 @@ class SegmentsReport(Drawn):
 
         Example:
             >>> import spmdx, torch
-            >>> spmdx.runtime.set_devices(["xla:cpu"], compile_now=True)
+            >>> spmdx.runtime.set_devices(["xla:cpu"] * 8, compile_now=True)
             >>> (torch.ones(4).to("spmdx").exp() + 1).cpu().shape
             torch.Size([4])
             >>> "stablehlo.exponential" in spmdx.explain().segments.code("xla:cpu")
