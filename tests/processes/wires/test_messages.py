@@ -8,7 +8,7 @@ import pytest
 from hardware import ON_GPU, WRONG_INDICES
 from launch import Running
 
-PAGE = pathlib.Path(__file__).parents[2] / "docs" / "many_processes.md"
+PAGE = pathlib.Path(__file__).parents[3] / "docs" / "many_processes.md"
 MARKED = r"^<!-- said by: (\S+) (\w+) -->\n```text\n(.*?)\n```"
 SHOWN = re.findall(MARKED, PAGE.read_text(), re.MULTILINE | re.DOTALL)
 
