@@ -13,6 +13,7 @@ import pytest
 import spmdx
 import torch
 from messages import message_of
+from small_training import OPTIMIZERS, on, training
 from spmdx._compiling import cache
 from spmdx._targets import tpu
 from spmdx._targets.xla import Xla
@@ -175,33 +176,15 @@ def test_a_chip_of_no_profile_needs_one(played, monkeypatch):
 
 
 def losses(place):
-    torch.manual_seed(0)
-    model = torch.nn.Sequential(torch.nn.Linear(12, 24), torch.nn.GELU(), torch.nn.Linear(24, 4))
-    x, y = torch.randn(16, 12), torch.randint(4, (16,))
-    model, x, y = place(model, x, y)
-    optimizer, found = torch.optim.AdamW(model.parameters(), lr=0.01), []
-    for _ in range(4):
-        loss = torch.nn.functional.cross_entropy(model(x), y)
-        loss.backward()
-        optimizer.step()
-        optimizer.zero_grad()
-        found.append(loss.detach())
-        if x.device.type == "spmdx":
-            spmdx.mark_step()
-    return torch.stack([loss.cpu() for loss in found])
+    return torch.tensor(training(place, OPTIMIZERS["adamw"], rows=16, dtype=torch.float32)[0])
 
 
 @pytest.mark.parametrize("kinds", [["xla:tpu"] * 8, ["cpu"] * 4 + ["xla:tpu"] * 4], ids=len)
 def test_training_on_a_tpu_that_is_played(played, kinds):
     spmdx.runtime.set_devices(kinds, compile_now=True)
     mesh = spmdx.Mesh(range(8), (8,), ("data",))
-
-    def place(model, x, y):
-        x = spmdx.mark_sharding(x.to("spmdx"), mesh, ("data", None))
-        return model.to("spmdx"), x, spmdx.mark_sharding(y.to("spmdx"), mesh, ("data",))
-
     try:
-        found = losses(place)
+        found = losses(on(mesh, marks_parameters=False))
         torch.testing.assert_close(found, losses(lambda *given: given))
         rows = [row for row in spmdx.explain().segments.segments if row.state == "compiled"]
         assert {row.compiler for row in rows} == {"xla"}

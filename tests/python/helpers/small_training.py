@@ -26,10 +26,10 @@ class Net(torch.nn.Module):
         return self.head(self.norm(mixed))
 
 
-def training(place, optimizer, rows=6, steps=4):
+def training(place, optimizer, rows=6, steps=4, dtype=torch.float64):
     torch.manual_seed(0)
-    model, x = Net().double(), torch.randn(rows, 5, 12).double()
-    model, x, y = place(model, x, torch.randn(rows, 5, 12).double())
+    model, x = Net().to(dtype), torch.randn(rows, 5, 12).to(dtype)
+    model, x, y = place(model, x, torch.randn(rows, 5, 12).to(dtype))
     chosen = optimizer(model.parameters())
     losses = []
     for _ in range(steps):
