@@ -3,13 +3,12 @@
 
 import dataclasses
 
-import spmdx._C as _C
 from spmdx._machine.hardware import Hardware
 from spmdx._machine.rates import measure_hardware
 from spmdx._machine.timing import own_least_seconds
-from spmdx._machine.watching import measuring
+from spmdx._machine.watching import finish_recorded, measuring
 from spmdx._world import devices, processes
-from spmdx.errors import ShardingError, naming
+from spmdx.errors import naming
 
 
 def measure_devices() -> list[Hardware]:
@@ -38,15 +37,11 @@ def measure_devices() -> list[Hardware]:
         >>> spmdx.runtime.set_devices([])
     """
     with naming("measure_devices"):
-        if _C.planning_only():
-            raise ShardingError(
-                "nothing runs within spmdx.plan_only(), so no device can be measured. Expected a "
-                "program that runs. Call it before, or after."
-            )
-        _C.flush(awaited=True)
-        _C.wait()
+        finish_recorded("device")
     with naming("measure_devices"), measuring("measure_devices"):
-        own = measure_hardware(f"process {processes.process_index()}", own_least_seconds)
+        own = measure_hardware(
+            f"process {processes.process_index()}", lambda call, _: own_least_seconds(call)
+        )
         fields = processes.exchange(dataclasses.asdict(own), "measure_devices")
     found = [Hardware(**told) for told in fields]
     return [hardware for hardware in found for _ in range(devices.own_count())]

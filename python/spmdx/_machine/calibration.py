@@ -3,13 +3,12 @@
 
 import os
 
-import spmdx._C as _C
 from spmdx._base.arguments import require_path
 from spmdx._machine.links import measure_levels
 from spmdx._machine.rates import measure_hardware
 from spmdx._machine.sharing import record_ns, shared_processors
 from spmdx._machine.topology import Topology
-from spmdx._machine.watching import measuring
+from spmdx._machine.watching import finish_recorded, measuring
 from spmdx._world import processes
 from spmdx.errors import ShardingError, naming
 
@@ -60,13 +59,7 @@ def calibrate(path: str | os.PathLike | None = None, *, devices: int = 8) -> Top
             require_path(path, "links.json")
         is_alone = processes.process_count() == 1
         if not is_alone:
-            if _C.planning_only():
-                raise ShardingError(
-                    "nothing runs within spmdx.plan_only(), so no exchange can be measured. "
-                    "Expected a program that runs. Call it before, or after."
-                )
-            _C.flush(awaited=True)
-            _C.wait()
+            finish_recorded("exchange")
     with naming("calibrate"), measuring("calibrate"):
         topology = Topology(
             name="in-process, measured" if is_alone else "between processes, measured",

@@ -23,7 +23,7 @@ def least_seconds(call: Callable[[], object], repeats: int) -> float:
     return agreed(own_least_seconds(call))
 
 
-def own_least_seconds(call: Callable[[], object], _: int = 0) -> float:
+def own_least_seconds(call: Callable[[], object]) -> float:
     """The same of this process, of several; what others get, may differ."""
     call()
     shortest = min(_seconds(call) for _ in range(2))

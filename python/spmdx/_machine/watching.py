@@ -36,6 +36,24 @@ def measuring(called: str) -> Iterator[None]:
         _one_at_a_time.release()
 
 
+def finish_recorded(measured: str) -> None:
+    """Run what is recorded, so that times are those of what comes behind.
+
+    Args:
+        measured: what cannot be measured where nothing runs.
+
+    Raises:
+        ShardingError: nothing runs within :func:`spmdx.plan_only`.
+    """
+    if _C.planning_only():
+        raise ShardingError(
+            f"nothing runs within spmdx.plan_only(), so no {measured} can be measured. Expected a "
+            "program that runs. Call it before, or after."
+        )
+    _C.flush(awaited=True)
+    _C.wait()
+
+
 def watched(step: Callable[[], Any], steps: int) -> list[dict[str, Any]]:
     """What each of so many steps has run, and when.
 
