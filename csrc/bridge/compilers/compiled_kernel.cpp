@@ -6,7 +6,6 @@
 #include <torch/csrc/inductor/aoti_runner/model_container_runner_cpu.h>
 #include <torch/csrc/utils/pybind.h>
 
-#include <algorithm>
 #include <stdexcept>
 #include <utility>
 
@@ -25,18 +24,23 @@ using Tensors = std::vector<at::Tensor>;
 class CompiledKernel : public Kernel {
  public:
   explicit CompiledKernel(std::vector<KernelOutput> outputs) : outputs_(std::move(outputs)) {
-    fresh_ = std::ranges::count(outputs_, -1, &KernelOutput::over);
+    for (const KernelOutput& output : outputs_) {
+      fresh_ += output.over < 0;
+      if (output.over < 0) continue;
+      const auto input = static_cast<size_t>(output.over);
+      if (is_written_.size() <= input) is_written_.resize(input + 1, false);
+      is_written_[input] = true;
+    }
   }
 
   void run(std::span<const BufferRef> inputs, std::span<const Param> params, std::span<BufferRef> outputs,
            int donated) override {
     KernelGuard guard;
-    std::vector<bool> is_written(inputs.size(), false);
-    for (const KernelOutput& output : outputs_)
-      if (output.over >= 0) is_written.at(static_cast<size_t>(output.over)) = true;
     Tensors operands;
-    for (size_t i = 0; i < inputs.size(); ++i)
-      operands.push_back(is_written[i] ? to_write_over(inputs[i], donated >= 0) : as_declared(tensor_of(inputs[i])));
+    for (size_t i = 0; i < inputs.size(); ++i) {
+      const bool is_written = i < is_written_.size() && is_written_[i];
+      operands.push_back(is_written ? to_write_over(inputs[i], donated >= 0) : as_declared(tensor_of(inputs[i])));
+    }
     for (const Param& param : params) operands.push_back(at::scalar_tensor(param.real, at::kDouble));
     Tensors results = call(operands);
     if (std::ssize(results) != fresh_)
@@ -77,7 +81,8 @@ class CompiledKernel : public Kernel {
   }
 
   std::vector<KernelOutput> outputs_;
-  int64_t fresh_;  // outputs that are over no input
+  int64_t fresh_ = 0;             // outputs that are over no input
+  std::vector<bool> is_written_;  // by input; those beyond are not
 };
 
 class LibraryKernel final : public CompiledKernel {

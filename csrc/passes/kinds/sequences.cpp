@@ -17,7 +17,7 @@ TaskSequences::TaskSequences(const TaskGraph& graph)
 TaskSequences::TaskSequences(const TaskGraph& graph, const std::vector<uint32_t>& devices,
                              const std::vector<uint32_t>& order)
     : TaskSequences(graph) {
-  for (const uint32_t task : order) insert(graph, task, devices[task], kNone);
+  assign(graph, devices, order);
 }
 
 void TaskSequences::assign(const TaskGraph& graph, const std::vector<uint32_t>& devices,

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // SegmentKernel: what a compiler made of a segment, beside the backend's kernels of its ops.
 #pragma once
+#include <algorithm>
 #include <atomic>
 #include <exception>
 #include <memory>
@@ -20,6 +21,8 @@ struct SegmentTimes {
   std::atomic<int64_t> of_ops_ns = 0;  // its ops one by one, in the run that was compared; 0: none was
   std::atomic<int64_t> runs = 0;       // of what was compiled, but for the first one
   std::atomic<int64_t> ns = 0;         // all of them
+
+  int64_t mean_ns() const { return ns / std::max<int64_t>(1, runs); }
 };
 
 // Runs `compiled`. The first run of a segment is compared with its ops run one by one, if the compiler asks for it;

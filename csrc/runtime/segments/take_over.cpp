@@ -59,7 +59,6 @@ bool TakeOver::update(const Program& program, const std::shared_ptr<const Compil
     cuts_ = cuts;
     fused_.reset();
     kernels_.clear();
-    times_.clear();
     cut(program);
   }
   if (!compilers_) return false;
@@ -82,6 +81,7 @@ void TakeOver::cut(const Program& program) {
     ops_ += 1;
     flops_ += flops_of(graph_, instruction);
   }
+  times_.assign(units_.size(), nullptr);
   flops_of_segments_.clear();
   for (const Segment& segment : segments_) {
     int64_t flops = 0;
@@ -92,7 +92,6 @@ void TakeOver::cut(const Program& program) {
 
 void TakeOver::fuse(const Program& program) {
   kernels_.resize(units_.size());
-  times_.resize(units_.size());
   for (size_t u = 0; u < units_.size(); ++u) {
     if (!units_[u].is_segment) continue;
     std::shared_ptr<Kernel> compiled = segments_[u].compiler->kernel(segments_[u]);
@@ -115,18 +114,10 @@ SegmentsOfPlan TakeOver::segments() const {
     const Segment& segment = segments_[s];
     const auto ops = static_cast<int64_t>(segment.graph.nodes.size());
     if (!ops) continue;
-    SegmentStanding standing;
-    standing.first = segment.first;
-    standing.device = segment.device;
-    standing.ops = ops;
-    standing.flops = flops_of_segments_[s];
-    standing.standing = segment.compiler->standing(segment);
-    if (s < times_.size() && times_[s]) {
-      standing.of_ops_ns = times_[s]->of_ops_ns;
-      if (const int64_t runs = times_[s]->runs) standing.ns = times_[s]->ns / runs;
-    }
-    standing.text = segment.text;
-    all.segments.push_back(std::move(standing));
+    const SegmentTimes* const times = times_[s].get();
+    all.segments.push_back({segment.first, segment.device, ops, flops_of_segments_[s],
+                            segment.compiler->standing(segment), times ? times->of_ops_ns.load() : 0,
+                            times ? times->mean_ns() : 0, segment.text});
   }
   return all;
 }

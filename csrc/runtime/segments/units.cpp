@@ -80,38 +80,43 @@ class Window {
 
   static bool may_join(const Place& a, const Place& b) { return a.taken && b.taken && a.devices == b.devices; }
 
-  // Of what may be one segment: numbers of packs of at most kMostNodes. What reads what is in one, if it can be; of
+  // Of what may be one segment: numbers of packs of at most kMostNodes. What is connected is in one, if it can be; of
   // more, each pack reads earlier ones alone.
   std::vector<uint32_t> packs_of_places() const {
-    std::vector<size_t> first(places_.size());  // of those that are connected within a segment
-    std::map<size_t, uint32_t> size;
+    struct Pack {
+      uint32_t number = 0, nodes = 0;
+    };
+    const std::vector<size_t> first = connected();
+    std::vector<uint32_t> size(places_.size(), 0), seen = size, latest = size,
+                                                   packs;  // all but the last one by `first`
+    for (const size_t f : first) ++size[f];
+    std::map<std::pair<uint32_t, Devices>, Pack> open;
+    uint32_t next = 1;
+    for (size_t p = 0; p < places_.size(); ++p) {
+      const size_t f = first[p];
+      if (size[f] > kMostNodes) {
+        if (seen[f]++ % kMostNodes == 0) latest[f] = next++;
+      } else if (p == f) {
+        Pack& pack = open[{places_[p].depth, places_[p].devices}];
+        if (pack.nodes + size[f] > kMostNodes) pack = {next++, 0};
+        pack.nodes += size[f];
+        latest[f] = pack.number;
+      }
+      packs.push_back(latest[f]);
+    }
+    return packs;
+  }
+
+  // By place: the first one of those that are connected within a segment.
+  std::vector<size_t> connected() const {
+    std::vector<size_t> first(places_.size());
     for (size_t p = 0; p < places_.size(); ++p) {
       first[p] = p;
       for (const size_t read : places_[p].reads)
         if (may_join(places_[read], places_[p]) && places_[read].depth == places_[p].depth) join(first, read, p);
     }
-    for (size_t p = 0; p < places_.size(); ++p) ++size[first[p] = root(first, p)];
-    struct Pack {
-      uint32_t number = 0, nodes = 0;
-    };
-    std::map<std::pair<uint32_t, Devices>, Pack> open;
-    std::map<size_t, Pack> of_first;
-    std::vector<uint32_t> packs(places_.size());
-    uint32_t next = 1;
-    for (size_t p = 0; p < places_.size(); ++p) {
-      const bool is_whole = size[first[p]] <= kMostNodes;
-      const auto [at, fresh] = of_first.try_emplace(first[p]);
-      if (is_whole && fresh) {
-        Pack& pack = open[{places_[p].depth, places_[p].devices}];
-        if (pack.nodes + size[first[p]] > kMostNodes) pack = {next++, 0};
-        pack.nodes += size[first[p]];
-        at->second = pack;
-      } else if (!is_whole && at->second.nodes++ % kMostNodes == 0) {
-        at->second.number = next++;
-      }
-      packs[p] = at->second.number;
-    }
-    return packs;
+    for (size_t p = 0; p < places_.size(); ++p) first[p] = root(first, p);
+    return first;
   }
   static size_t root(std::vector<size_t>& first, size_t place) {
     while (first[place] != place) place = first[place] = first[first[place]];
