@@ -4,11 +4,13 @@
 
 #include <Python.h>
 
+#include <pybind11/pybind11.h>
 #include <torch/csrc/Exceptions.h>
 
 #include <new>
 
 #include "base/error.h"
+#include "bridge/python/gil.h"
 #include "bridge/python/source.h"
 
 namespace spmdx::bridge {
@@ -57,6 +59,20 @@ std::exception_ptr torch_error(const std::string& lead, const c10::Error& error)
 }
 
 }  // namespace
+
+void let_interrupts_pass() {
+  try {
+    throw;
+  } catch (const python_error& error) {
+    const WithGil gil;
+    if (!PyErr_GivenExceptionMatches(error.type, PyExc_Exception)) throw;
+  } catch (const pybind11::error_already_set& error) {
+    const WithGil gil;
+    if (!error.matches(PyExc_Exception)) throw;
+  } catch (...) {
+    return;  // C++ has none
+  }
+}
 
 // The class of the exception stays, so that `except IndexError` works as in eager.
 std::exception_ptr lead_error(std::exception_ptr error, SourceId source, const std::string& op) {

@@ -21,6 +21,10 @@ void with_python_errors(Body&& body) {
   }
 }
 
+// Rethrows the exception that is being handled if no code may keep it from the program: Ctrl-C, or its end, that came
+// while PyTorch ran Python. REQUIRES: a catch block.
+void let_interrupts_pass();
+
 // `error` with the user's line and the name of the op before its message. Python's own exceptions stay as they are.
 std::exception_ptr lead_error(std::exception_ptr error, SourceId source, const std::string& op);
 

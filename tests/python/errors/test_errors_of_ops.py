@@ -266,3 +266,26 @@ def test_an_argument_of_another_kind_is_refused(ops):
         "HERE: spmdx_errors.stored: an argument of kind Storage cannot be traced. Expected "
         "numbers, lists of numbers, strings and tensors. Move the tensors to the CPU for this op."
     )
+
+
+@pytest.mark.parametrize("raised", [KeyboardInterrupt, SystemExit, ValueError])
+def test_what_ends_a_program_passes_a_meta_kernel_of_python_and_other_errors_leave_it_to_the_cpu(
+    raised,
+):
+    library = torch.library.Library("errors_of_meta", "FRAGMENT")
+    name = f"raises_{raised.__name__.lower()}"
+
+    def meta(x):
+        raise raised
+
+    library.define(f"{name}(Tensor x) -> Tensor")
+    library.impl(name, lambda x: x + 1, "CPU")
+    library.impl(name, meta, "Meta")
+    op = getattr(torch.ops.errors_of_meta, name)
+    if issubclass(raised, Exception):
+        assert op(torch.ones(3).to("spmdx")).tolist() == [2.0] * 3
+    else:
+        with pytest.raises(raised):
+            op(torch.ones(3).to("spmdx"))
+    assert (torch.ones(2).to("spmdx") + 1).tolist() == [2.0] * 2
+    spmdx.sync(wait=True)

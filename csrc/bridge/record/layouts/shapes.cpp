@@ -13,6 +13,7 @@
 #include "base/error.h"
 #include "bridge/backend/aten_facts.h"
 #include "bridge/backend/shard_device.h"
+#include "bridge/python/errors.h"
 #include "bridge/record/layouts/compiled_metas.h"
 #include "bridge/record/layouts/correct_layouts.h"
 #include "bridge/record/layouts/correct_types.h"
@@ -156,6 +157,7 @@ std::vector<std::vector<Meta>> infer(const OpInfo& info, IValues args) {
   try {
     return run(info, args, c10::kMeta);
   } catch (const std::exception&) {
+    let_interrupts_pass();
     // There is no meta kernel, it is stricter than the CPU's kernel, or the call is wrong. The CPU's kernel decides,
     // and its message is the one that users of eager see.
     return run(info, args, c10::kCPU);
