@@ -6,6 +6,7 @@ from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 
 import torch
 
+from spmdx._segments.graph_module import graph_module
 from spmdx._segments.segment import Segment
 
 Runs = Callable[[list[torch.Tensor]], Sequence[torch.Tensor]]
@@ -85,8 +86,6 @@ class Compiler:
         Returns:
             Python of torch.fx; compilers that read another language show that.
         """
-        from spmdx._segments.graph_module import graph_module  # torch.fx imports much
-
         return graph_module(segment).code
 
     def load(self, segment: Segment, folder: pathlib.Path) -> Runs | pathlib.Path:
