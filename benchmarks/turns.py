@@ -6,13 +6,14 @@ import multiprocessing
 
 
 @contextlib.contextmanager
-def workers(serve, arguments):
+def workers(serve, arguments, tells=True):
     """{name: a pipe to its process}; one is made ready at a time.
 
     Args:
         serve: a function of a pipe and of further arguments. It sends one message when all is
             ready, answers each that it receives, and ends at None.
         arguments: {name: the further arguments of its process}.
+        tells: print who is made ready.
     """
     context = multiprocessing.get_context("spawn")
     pipes, children = {}, []
@@ -22,7 +23,8 @@ def workers(serve, arguments):
             children.append(context.Process(target=serve, args=(end, *more), daemon=True))
             children[-1].start()
             end.close()  # its death is seen here
-            print(f"{name} is made ready", flush=True)
+            if tells:
+                print(f"{name} is made ready", flush=True)
             pipes[name].recv()
         yield pipes
     finally:

@@ -81,3 +81,14 @@ def serve(pipe, net, way):
         numbers = training.numbers()
     said = [str(w.message) for w in caught if "spmdx" in str(w.message)]
     pipe.send({"compiled_flops": compiled, "numbers": numbers, "said": said})
+
+
+def serve_first_steps(pipe, net, compiler):
+    """In a process of its own: times the first steps of a program, however many it is told."""
+    torch.set_num_threads(1)
+    spmdx.set_compiler(compiler)
+    training = Training(net, "aten")
+    pipe.send("ready")
+    pipe.send(training.seconds(pipe.recv()))
+    pipe.recv()
+    spmdx.set_compiler(None)
