@@ -12,4 +12,9 @@ namespace spmdx {
 // processes decide alike. Throws ShardingError for a task that no device can run, TaskMemoryError where none fits.
 TaskAssignment assign_tasks(const std::vector<Task>& tasks, const Devices& devices);
 
+// A makespan that is short, where what is sent keeps each device busy as well. `near`: devices by task from which on
+// one is sought, too; empty: tasks that slow transfers join stay together at first. Throws as assign_tasks.
+TaskAssignment assign_with_few_sends(const std::vector<Task>& tasks, const Devices& devices,
+                                     const std::vector<uint32_t>& near);
+
 }  // namespace spmdx

@@ -3,21 +3,23 @@
 
 #include <algorithm>
 #include <numeric>
-#include <optional>
 
 namespace spmdx {
 namespace {
 
 constexpr size_t kClusterings = 6;  // shares of the arcs that join clusters, from none to all
+constexpr int64_t kClusters = 8;    // for each device at least, where they are not to be large
 
 class Clusters {
  public:
   explicit Clusters(const TaskGraph& graph) : graph_(graph), parent_(graph.tasks()) {
     std::iota(parent_.begin(), parent_.end(), 0);
   }
-  // Nothing where the devices that run all of a cluster have no memory for it: the two stay apart then.
-  void join(uint32_t a, uint32_t b) {
+  // Nothing where the devices that run all of a cluster have no memory for it, or it is more work than that: the two
+  // stay apart then.
+  void join(uint32_t a, uint32_t b, int64_t most_ns = kNever) {
     a = root(a), b = root(b);
+    if (a == b || (most_ns != kNever && least_work(members(a, b)) > most_ns)) return;
     for (uint32_t d = 0; a != b && d < graph_.devices(); ++d)
       if (fits(a, b, d)) parent_[std::max(a, b)] = std::min(a, b), b = a = std::min(a, b);
   }
@@ -50,13 +52,14 @@ class Clusters {
     return task;
   }
   bool fits(uint32_t a, uint32_t b, uint32_t device) {
-    int64_t bytes = 0;
-    for (uint32_t j = 0; j < graph_.tasks(); ++j) {
-      if (const uint32_t r = root(j); r != a && r != b) continue;
-      if (!graph_.runs(j, device)) return false;
-      bytes += graph_.bytes(j);
-    }
-    return bytes <= graph_.memory(device);
+    const std::vector<uint32_t> both = members(a, b);
+    return work(both, device) != kNever && bytes(both) <= graph_.memory(device);
+  }
+  std::vector<uint32_t> members(uint32_t a, uint32_t b) {
+    std::vector<uint32_t> found;
+    for (uint32_t j = 0; j < graph_.tasks(); ++j)
+      if (const uint32_t r = root(j); r == a || r == b) found.push_back(j);
+    return found;
   }
   int64_t bytes(const std::vector<uint32_t>& cluster) const {
     int64_t sum = 0;
@@ -111,6 +114,18 @@ std::vector<TaskSequences> clustered_schedules(const TaskGraph& graph, const std
     if (const auto device = clusters.devices()) found.emplace_back(graph, *device, order);
   }
   return found;
+}
+
+std::optional<std::vector<uint32_t>> clustered_devices(const TaskGraph& graph) {
+  int64_t all = 0;
+  for (uint32_t j = 0; j < graph.tasks(); ++j) {
+    int64_t least = kNever;
+    for (uint32_t d = 0; d < graph.devices(); ++d) least = std::min(least, graph.ns(j, d));
+    all += least;
+  }
+  Clusters clusters(graph);
+  for (const SlowArc& arc : slow_arcs(graph)) clusters.join(arc.from, arc.to, all / (kClusters * graph.devices()));
+  return clusters.devices();
 }
 
 }  // namespace spmdx

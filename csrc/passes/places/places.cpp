@@ -112,7 +112,8 @@ class Placer {
     } else if (output.tied != kNone) {
       const Input& tied = graph_.inputs[output.tied];
       const ShardingRef& lies = tied.annotation ? tied.annotation : tied.physical;
-      const bool goes_along = stages_.after_backward[output.value] && !tied.annotation && !at.whole();
+      const bool goes_along =
+          graph_.kinds.empty() && stages_.after_backward[output.value] && !tied.annotation && !at.whole();
       if (lies && !goes_along) wanted = lies->place.on_device();
     }
     if (!graph_.kinds.empty() && wanted.whole()) return here;  // and the next step begins there
@@ -133,11 +134,15 @@ void place(Graph& graph, const CompileOptions& options) {
     if (lies_on_another_mesh(graph, input)) graph.values[input.value].sharding = input.physical;
   if (stage_axis(graph) < 0) return;
   if (!graph.kinds.empty()) {
-    graph = Placer(graph, placed_by_time(graph, options).stages).run();
+    PlacedStep step = placed_by_time(std::move(graph), options);
+    graph = Placer(step.graph, std::move(step.stages)).run();
     return;
   }
   Stages stages = stages_with_least_sent(graph);
-  if (split_gradient_sums(graph, stages)) stages = stages_with_least_sent(graph);
+  if (auto split = split_gradient_sums(graph, stages)) {
+    graph = std::move(split->graph);
+    stages = stages_with_least_sent(graph);
+  }
   graph = Placer(graph, std::move(stages)).run();
 }
 

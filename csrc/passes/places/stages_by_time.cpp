@@ -3,9 +3,11 @@
 #include "passes/places/stages_by_time.h"
 
 #include <algorithm>
+#include <optional>
 
 #include "base/error.h"
 #include "graph/places.h"
+#include "passes/places/gradient_sums.h"
 #include "passes/places/movement.h"
 #include "passes/strategy/clock.h"
 #include "sharding/notation.h"
@@ -139,10 +141,11 @@ void place_inputs(const Graph& graph, const std::vector<int32_t>& told, Stages& 
 }
 
 // Says which devices lack memory.
-TaskAssignment assigned(const std::vector<Task>& tasks, const Devices& devices, const Graph& graph,
+TaskAssignment assigned(const std::vector<Task>& tasks, const Devices& devices,
+                        const std::optional<std::vector<uint32_t>>& start, const Graph& graph,
                         const CompileOptions& options) {
   try {
-    return assign_tasks(tasks, devices);
+    return start ? assign_with_few_sends(tasks, devices, *start) : assign_tasks(tasks, devices);
   } catch (const TaskMemoryError& error) {
     const int axis = graph.mesh->axis_index(graph.kinds);
     const uint32_t kind = kinds_along(*graph.mesh, axis, options.kinds)[error.device];
@@ -159,6 +162,78 @@ std::vector<int64_t> alone(const std::vector<std::vector<int64_t>>& ns, size_t d
     for (size_t d = 0; d < devices; ++d)
       totals[d] = totals[d] == kNever || node[d] == kNever ? kNever : totals[d] + node[d];
   return totals;
+}
+
+// What is known before it is known where nodes run.
+Stages phases_of(const Graph& graph) {
+  Stages stages;
+  stages.axis = graph.mesh->axis_index(graph.kinds);
+  stages.of_node.assign(graph.nodes.size(), kAllStages);
+  stages.of_value.assign(graph.values.size(), kAllStages);
+  stages.after_backward.assign(graph.values.size(), false);
+  stages.forward.assign(graph.nodes.size(), false);
+  for (const Node& node : graph.nodes) {
+    stages.phase.push_back(node.recorded.phase);
+    for (size_t r = 0; r < node.call->outputs.size(); ++r)
+      stages.after_backward[node.output + r] = is_backward(node.recorded.phase.number);
+  }
+  return stages;
+}
+
+// Each device will send one sum of the terms that it makes, not each term.
+SumsOfTasks not_split_yet(const GradientSums& sums) {
+  SumsOfTasks all;
+  for (const bool inner : sums.inner) all.of_node.push_back(inner ? 0 : kAllStages);
+  all.is_sent_free = sums.inner;
+  for (const auto& [node, terms] : sums.terms) all.is_sent_free[node] = true;
+  return all;
+}
+
+// By task: the device of its longest node; where the task cannot run there, one on which it can.
+std::vector<uint32_t> devices_of_tasks(const StepTasks& tasks, const std::vector<int32_t>& of_node,
+                                       const std::vector<std::vector<int64_t>>& ns) {
+  std::vector<uint32_t> device;
+  if (of_node.empty()) return device;
+  std::vector<int64_t> longest(tasks.tasks.size(), -1);
+  for (const Task& task : tasks.tasks)
+    device.push_back(static_cast<uint32_t>(std::ranges::min_element(task.ns) - task.ns.begin()));
+  for (NodeId id = 0; id < of_node.size(); ++id) {
+    const uint32_t task = tasks.of_node[id];
+    const int32_t at = of_node[id];
+    if (at < 0 || tasks.tasks[task].ns[static_cast<size_t>(at)] == kNever) continue;
+    if (const int64_t took = ns[id][static_cast<size_t>(at)]; took > longest[task])
+      longest[task] = took, device[task] = static_cast<uint32_t>(at);
+  }
+  return device;
+}
+
+// `before`: by node, where it ran when its tasks were other ones; empty: they never were.
+PlacedStep placed(Graph graph, const CompileOptions& options, const SumsOfTasks& sums,
+                  const std::vector<int32_t>& before) {
+  const Times times(graph, options);
+  PlacedStep step;
+  step.ns_of_node = times.of_nodes();
+  step.devices = times.devices();
+  const Devices& devices = step.devices;
+  const size_t count = devices.memory.size();
+  const std::vector<int32_t> told = stages_of_inputs(graph);
+  const int64_t least = count > 1 ? devices.links[0][1].latency_ns : 0;
+  step.tasks = tasks_of(graph, count, step.ns_of_node, coordinates(told, count),
+                        coordinates(stages_of_outputs(graph), count), least, sums);
+  std::optional<std::vector<uint32_t>> start;
+  if (!sums.of_node.empty()) start = devices_of_tasks(step.tasks, before, step.ns_of_node);
+  step.assignment = assigned(step.tasks.tasks, devices, start, graph, options);
+  step.alone = alone(step.ns_of_node, count);
+  step.stages = phases_of(graph);
+  Stages& stages = step.stages;
+  for (NodeId id = 0; id < graph.nodes.size(); ++id) {
+    stages.of_node[id] = static_cast<int32_t>(step.assignment.device[step.tasks.of_node[id]]);
+    for (size_t r = 0; r < graph.nodes[id].call->outputs.size(); ++r)
+      stages.of_value[graph.nodes[id].output + r] = stages.of_node[id];
+  }
+  place_inputs(graph, told, stages);
+  step.graph = std::move(graph);
+  return step;
 }
 
 }  // namespace
@@ -185,36 +260,17 @@ std::vector<uint32_t> kinds_along(const Mesh& mesh, int axis, const DeviceKinds&
   return along;
 }
 
-PlacedStep placed_by_time(const Graph& graph, const CompileOptions& options) {
+PlacedStep placed_by_time(Graph graph, const CompileOptions& options) {
   if (!graph.schedule.empty())
     throw ShardingError("axis '" + graph.kinds +
                         "' has devices of several kinds, by which steps are placed, and the step has a pipeline. "
                         "Expected one of both. Call spmdx.auto.place(None), or leave spmdx.nn.pipeline out.");
-  const Times times(graph, options);
-  PlacedStep step;
-  step.ns_of_node = times.of_nodes();
-  step.devices = times.devices();
-  const Devices& devices = step.devices;
-  const size_t count = devices.memory.size();
-  const std::vector<int32_t> told = stages_of_inputs(graph);
-  const int64_t least = count > 1 ? devices.links[0][1].latency_ns : 0;
-  step.tasks = tasks_of(graph, count, step.ns_of_node, coordinates(told, count),
-                        coordinates(stages_of_outputs(graph), count), least);
-  step.assignment = assigned(step.tasks.tasks, devices, graph, options);
-  step.alone = alone(step.ns_of_node, count);
-  Stages& stages = step.stages;
-  stages.axis = graph.mesh->axis_index(graph.kinds);
-  stages.of_value.assign(graph.values.size(), kAllStages);
-  stages.after_backward.assign(graph.values.size(), false);
-  stages.forward.assign(graph.nodes.size(), false);
-  for (NodeId id = 0; id < graph.nodes.size(); ++id) {
-    stages.phase.push_back(graph.nodes[id].recorded.phase);
-    stages.of_node.push_back(static_cast<int32_t>(step.assignment.device[step.tasks.of_node[id]]));
-    for (size_t r = 0; r < graph.nodes[id].call->outputs.size(); ++r)
-      stages.of_value[graph.nodes[id].output + r] = stages.of_node.back();
-  }
-  place_inputs(graph, told, stages);
-  return step;
+  const GradientSums sums = gradient_sums(graph, phases_of(graph));
+  if (sums.terms.empty()) return placed(std::move(graph), options, {}, {});
+  PlacedStep open = placed(std::move(graph), options, not_split_yet(sums), {});
+  SplitSums split{std::move(open.graph), open.stages.of_node, {}};
+  if (auto found = split_gradient_sums(split.graph, open.stages)) split = std::move(*found);
+  return placed(std::move(split.graph), options, {std::move(split.adds), {}}, split.of_node);
 }
 
 }  // namespace spmdx

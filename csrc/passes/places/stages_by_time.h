@@ -12,6 +12,7 @@ namespace spmdx {
 
 // The step's tasks, and where and when each of them runs by the cost model.
 struct PlacedStep {
+  Graph graph;
   Stages stages;
   StepTasks tasks;
   TaskAssignment assignment;
@@ -23,8 +24,9 @@ struct PlacedStep {
 // Which kind the devices at each coordinate of the axis are. Throws ShardingError where they are several, or unknown.
 std::vector<uint32_t> kinds_along(const Mesh& mesh, int axis, const DeviceKinds& kinds);
 
+// In the graph of the result, gradients of microbatches are added up where these run, and then with those of others.
 // Throws ShardingError for an op that no device runs, and where memory does not hold the step.
 // REQUIRES: partitioned, with kinds.
-PlacedStep placed_by_time(const Graph& graph, const CompileOptions& options);
+PlacedStep placed_by_time(Graph graph, const CompileOptions& options);
 
 }  // namespace spmdx

@@ -16,8 +16,10 @@ constexpr size_t kMostSegments = 192;  // beyond, the search for a placement tak
 
 class Joiner {
  public:
-  Joiner(const Graph& graph, const std::vector<std::vector<int64_t>>& ns) : graph_(graph), ns_(ns), root_(ns.size()) {
+  Joiner(const Graph& graph, const std::vector<std::vector<int64_t>>& ns, std::vector<int32_t> sum)
+      : graph_(graph), ns_(ns), root_(ns.size()), sum_(std::move(sum)) {
     std::iota(root_.begin(), root_.end(), 0);
+    if (!sum_.empty() && !terms_read_sums()) join_sums();
   }
 
   // Of every node, the first one of those that it runs with. Where there are too many groups, longer ones join, then
@@ -41,11 +43,35 @@ class Joiner {
     }
   }
 
+  // What is added up may be made of a sum, where gradients are computed of gradients: then parts of one run apart.
+  bool terms_read_sums() const {
+    std::vector<bool> behind(root_.size(), false);  // of nodes that are in no sum
+    for (NodeId id = 0; id < root_.size(); ++id)
+      for (const ValueId value : graph_.nodes[id].inputs) {
+        const NodeId made = graph_.values[value].producer;
+        if (made == kNone || (sum_[made] < 0 && !behind[made])) continue;
+        if (sum_[id] < 0)
+          behind[id] = true;
+        else if (sum_[made] != sum_[id])
+          return true;
+      }
+    return false;
+  }
+
+  void join_sums() {
+    std::map<int32_t, NodeId> first;
+    for (NodeId id = 0; id < root_.size(); ++id) {
+      if (sum_[id] < 0) continue;
+      root_[id] = first.try_emplace(sum_[id], id).first->second;
+      if (root_[id] != id) add_ns(id, root_[id]);
+    }
+  }
+
   int64_t best(NodeId group) const { return *std::ranges::min_element(ns_[group]); }
 
   // Whether both may run on the same devices, and on one at all; what takes no time goes along with anything.
   bool may_join(NodeId a, NodeId b, int64_t least_ns, bool mixes) const {
-    if (std::min(best(a), best(b)) >= least_ns) return false;
+    if (std::min(best(a), best(b)) >= least_ns || (!sum_.empty() && sum_[a] != sum_[b])) return false;
     bool any = false, same = true;
     for (size_t d = 0; d < ns_[a].size(); ++d) {
       any |= ns_[a][d] != kNever && ns_[b][d] != kNever;
@@ -54,11 +80,14 @@ class Joiner {
     return any && (same || mixes || best(a) == 0 || best(b) == 0);
   }
 
-  void join(NodeId from, NodeId into) {
+  void add_ns(NodeId from, NodeId into) {
     for (size_t d = 0; d < ns_[into].size(); ++d) {
       int64_t& total = ns_[into][d];
       total = total == kNever || ns_[from][d] == kNever ? kNever : std::min(kNever / 2, total + ns_[from][d]);
     }
+  }
+  void join(NodeId from, NodeId into) {
+    add_ns(from, into);
     joined_[from] = into;
   }
 
@@ -92,6 +121,7 @@ class Joiner {
   const Graph& graph_;
   std::vector<std::vector<int64_t>> ns_;  // of groups, at their roots
   std::vector<NodeId> root_;              // by node
+  const std::vector<int32_t> sum_;        // by node: the sum that it is a part of; negative: of none
   std::map<NodeId, NodeId> joined_;       // of this round
   int64_t light_ns_ = 0;                  // what takes less may wait for others
 };
@@ -121,7 +151,8 @@ std::vector<NodeId> in_order(const Graph& graph, const std::vector<NodeId>& root
 
 class Tasks {
  public:
-  Tasks(const Graph& graph, size_t devices) : graph_(graph), devices_(devices) {}
+  Tasks(const Graph& graph, size_t devices, const SumsOfTasks& sums)
+      : graph_(graph), devices_(devices), is_sent_free_(sums.is_sent_free) {}
 
   StepTasks run(const std::vector<std::vector<int64_t>>& ns, const std::vector<NodeId>& root,
                 const std::vector<int32_t>& input_homes, const std::vector<int32_t>& output_homes) {
@@ -173,21 +204,23 @@ class Tasks {
     Task& task = made_.tasks[at];
     for (size_t d = 0; d < devices_; ++d)
       task.ns[d] = task.ns[d] == kNever || ns[d] == kNever ? kNever : std::min(kNever / 2, task.ns[d] + ns[d]);
-    for (const ValueId value : graph_.nodes[id].inputs) read(at, value);
+    const bool free = !is_sent_free_.empty() && is_sent_free_[id];
+    for (const ValueId value : graph_.nodes[id].inputs) read(at, value, free);
   }
 
   // What lies everywhere takes memory where it is read.
-  void read(uint32_t task, ValueId value) {
+  void read(uint32_t task, ValueId value, bool free = false) {
     if (value == kNone || !seen_[task].insert(value).second) return;
     const auto made = made_by_.find(value);
     if (made == made_by_.end())
       made_.tasks[task].bytes += bytes_of(value);
     else if (made->second != task)
-      reads_[task][made->second] += bytes_of(value);
+      reads_[task][made->second] += free ? 0 : bytes_of(value);
   }
 
   const Graph& graph_;
   const size_t devices_;
+  const std::vector<bool>& is_sent_free_;
   StepTasks made_;
   std::map<ValueId, uint32_t> made_by_;             // task that has a value; not there: all devices have it
   std::vector<std::map<uint32_t, int64_t>> reads_;  // by task: bytes of each other one
@@ -197,9 +230,10 @@ class Tasks {
 }  // namespace
 
 StepTasks tasks_of(const Graph& graph, size_t devices, const std::vector<std::vector<int64_t>>& ns,
-                   const std::vector<int32_t>& input_homes, const std::vector<int32_t>& output_homes,
-                   int64_t least_ns) {
-  return Tasks(graph, devices).run(ns, Joiner(graph, ns).run(least_ns), input_homes, output_homes);
+                   const std::vector<int32_t>& input_homes, const std::vector<int32_t>& output_homes, int64_t least_ns,
+                   const SumsOfTasks& sums) {
+  const std::vector<NodeId> root = Joiner(graph, ns, sums.of_node).run(least_ns);
+  return Tasks(graph, devices, sums).run(ns, root, input_homes, output_homes);
 }
 
 }  // namespace spmdx

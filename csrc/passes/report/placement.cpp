@@ -27,7 +27,8 @@ Graph partitioned(const Graph& traced, const CompileOptions& options) {
   return std::move(draft.graph);
 }
 
-std::vector<PlacedSegment> segments_of(const Graph& graph, const PlacedStep& step) {
+std::vector<PlacedSegment> segments_of(const PlacedStep& step) {
+  const Graph& graph = step.graph;
   std::vector<PlacedSegment> by_task(step.tasks.tasks.size());
   std::vector<int64_t> longest(by_task.size(), -1);
   for (NodeId id = 0; id < graph.nodes.size(); ++id) {
@@ -72,9 +73,9 @@ PlacedSummary summarise_placement(const Graph& traced, const CompileOptions& opt
   Graph graph = partitioned(traced, options);
   const PlacedStep step = placed_by_time(graph, options);
   PlacedSummary all;
-  for (const uint32_t kind : kinds_along(*graph.mesh, step.stages.axis, options.kinds))
+  for (const uint32_t kind : kinds_along(*step.graph.mesh, step.stages.axis, options.kinds))
     all.kinds.push_back(options.kinds.kinds[kind].name);
-  all.segments = segments_of(graph, step);
+  all.segments = segments_of(step);
   all.ns = step.assignment.ns;
   all.least_ns = least_makespan_ns(step.tasks.tasks, step.devices);
   for (const int64_t ns : step.alone) all.alone_ns.push_back(ns == kNever ? -1 : ns);

@@ -1,0 +1,100 @@
+// SPDX-License-Identifier: Apache-2.0
+// Fewer sends: a walk at random, of which no step is worse.
+#include "passes/kinds/fewer_sends.h"
+
+#include <algorithm>
+
+#include "passes/kinds/group_moves.h"
+
+namespace spmdx {
+namespace {
+
+constexpr int64_t kVisits = 30000;     // tasks looked at, for each task that there is
+constexpr int64_t kMostCounted = 500;  // of these at most
+
+class Walk {
+ public:
+  Walk(const TaskGraph& graph, const TaskSequences& start)
+      : graph_(graph), groups_(graph), now_(start), trial_(start), received_(graph.devices()) {
+    times_.run(graph, start);
+    order_ = by_start();
+    ns_ = times_.ns + sent(now_.device);
+  }
+
+  FewerSends run() {
+    const int64_t most = std::min<int64_t>(graph_.tasks(), kMostCounted) * kVisits;
+    for (int64_t visits = 0; visits < most; visits += cost()) {
+      std::vector<uint32_t> device = now_.device;
+      if (!change(device)) continue;
+      const int64_t sends = sent(device);
+      if (sends > ns_) continue;
+      trial_.assign(graph_, device, order_);
+      if (std::ranges::any_of(trial_.room, [](int64_t bytes) { return bytes < 0; })) continue;
+      if (!times_.run(graph_, trial_) || times_.ns + sends > ns_) continue;
+      ns_ = times_.ns + sends;
+      std::swap(now_, trial_);
+      order_ = by_start();
+    }
+    return {std::move(now_), ns_};
+  }
+
+ private:
+  int64_t cost() const { return graph_.tasks() + static_cast<int64_t>(graph_.arcs()); }
+
+  // A task or a group goes where something lies that it reads, or that reads it; or two change places.
+  bool change(std::vector<uint32_t>& device) {
+    const uint32_t task = groups_.any_task();
+    std::vector<bool> moved;
+    switch (groups_.next_random() % 4) {
+      case 0:
+        moved = groups_.move(device, order_);
+        break;
+      case 1:
+        moved = groups_.exchange(task, groups_.any_task(), device);
+        break;
+      default:
+        moved = groups_.send(task, other_end(task), device);
+    }
+    return !moved.empty() && device != now_.device;
+  }
+  uint32_t other_end(uint32_t task) {
+    const auto &reads = graph_.reads(task), &readers = graph_.readers(task);
+    if (reads.size() + readers.size() == 0) return groups_.any_device();
+    const auto at = static_cast<size_t>(groups_.next_random()) % (reads.size() + readers.size());
+    return now_.device[at < reads.size() ? reads[at].task : readers[at - reads.size()].task];
+  }
+
+  // For each device; to one that reads it, however often, a thing is sent once.
+  int64_t sent(const std::vector<uint32_t>& device) {
+    int64_t all = 0;
+    for (uint32_t task = 0; task < graph_.tasks(); ++task) {
+      std::ranges::fill(received_, 0);
+      for (const TaskArc arc : graph_.readers(task)) {
+        const uint32_t to = device[arc.task];
+        if (to != device[task]) received_[to] = std::max(received_[to], graph_.transfer(arc, device[task], to));
+      }
+      for (const int64_t ns : received_) all += ns;
+    }
+    return all / graph_.devices();
+  }
+
+  std::vector<uint32_t> by_start() const {
+    std::vector<uint32_t> order = times_.order;
+    std::ranges::stable_sort(order, {}, [&](uint32_t task) { return times_.start[task]; });
+    return order;
+  }
+
+  const TaskGraph& graph_;
+  GroupMoves groups_;
+  TaskSequences now_, trial_;
+  TaskTimes times_;  // of what was tried last
+  std::vector<uint32_t> order_;
+  std::vector<int64_t> received_;  // by device
+  int64_t ns_ = 0;
+};
+
+}  // namespace
+
+FewerSends send_less(const TaskGraph& graph, const TaskSequences& found) { return Walk(graph, found).run(); }
+
+}  // namespace spmdx
