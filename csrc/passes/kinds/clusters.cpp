@@ -8,7 +8,8 @@ namespace spmdx {
 namespace {
 
 constexpr size_t kClusterings = 6;  // shares of the arcs that join clusters, from none to all
-constexpr int64_t kClusters = 8;    // for each device at least, where they are not to be large
+constexpr int64_t kClusters = 4;    // for each device at least, where they are not to be large
+constexpr int64_t kSlow = 2;        // times the fastest transfer of all, which is latency alone
 
 class Clusters {
  public:
@@ -124,7 +125,9 @@ std::optional<std::vector<uint32_t>> clustered_devices(const TaskGraph& graph) {
     all += least;
   }
   Clusters clusters(graph);
-  for (const SlowArc& arc : slow_arcs(graph)) clusters.join(arc.from, arc.to, all / (kClusters * graph.devices()));
+  const std::vector<SlowArc> arcs = slow_arcs(graph);
+  for (const SlowArc& arc : arcs)
+    if (arc.ns >= kSlow * arcs.back().ns) clusters.join(arc.from, arc.to, all / (kClusters * graph.devices()));
   return clusters.devices();
 }
 
