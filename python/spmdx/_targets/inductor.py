@@ -12,6 +12,11 @@ from spmdx._segments.graph_module import OPS_WITH_PARAMS, graph_module, operator
 from spmdx._segments.segment import Segment
 
 _LIBRARY = "segment.so"
+# PyTorch's kernel of it is called; leaving it alone would cut a segment in two.
+_ATTENTION = (
+    "aten._scaled_dot_product_flash_attention_for_cpu",
+    "aten._scaled_dot_product_flash_attention_for_cpu_backward",
+)
 # Views by strides, which are others here, what is one kernel already, and what is lowered without
 # regard to the scales that it is given.
 _LEFT_ALONE = (
@@ -51,6 +56,8 @@ class Inductor(Compiler):
 
         def is_taken(name: str) -> bool:
             target = operator(name)
+            if name in _ATTENTION:
+                return str(target) in inductor_fallback_ops
             if target is None or name.startswith(_LEFT_ALONE + _MAY_FAIL) or _is_random(target):
                 return False
             if target in lowering.fallbacks and str(target) not in inductor_fallback_ops:
