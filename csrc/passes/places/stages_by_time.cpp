@@ -266,7 +266,8 @@ PlacedStep placed_by_time(Graph graph, const CompileOptions& options) {
                         "' has devices of several kinds, by which steps are placed, and the step has a pipeline. "
                         "Expected one of both. Call spmdx.auto.place(None), or leave spmdx.nn.pipeline out.");
   const GradientSums sums = gradient_sums(graph, phases_of(graph));
-  if (sums.terms.empty()) return placed(std::move(graph), options, {}, {});
+  const auto is_long = [](const auto& sum) { return sum.second.size() > 2; };  // others are no loop's
+  if (std::ranges::none_of(sums.terms, is_long)) return placed(std::move(graph), options, {}, {});
   PlacedStep open = placed(std::move(graph), options, not_split_yet(sums), {});
   SplitSums split{std::move(open.graph), open.stages.of_node, {}};
   if (auto found = split_gradient_sums(split.graph, open.stages)) split = std::move(*found);

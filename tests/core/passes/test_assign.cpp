@@ -1,6 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 // Tasks on devices of several kinds: the shortest of all where there are few, valid always, and what is refused.
 #include <algorithm>
+#include <map>
+#include <optional>
 #include <utility>
 
 #include "check.h"
@@ -63,6 +65,66 @@ TEST(few_tasks_are_assigned_as_brute_force_does) {
   equal_brute_force(6000, 350, 6, 4);
   equal_brute_force(7000, 120, 7, 3);
   equal_brute_force(8000, 40, 8, 3);
+}
+
+namespace {
+
+// Of all transfers, each to a device once: half of the mean of devices.
+int64_t busy_with_sends(const TaskAssignment& found, const std::vector<Task>& tasks, const Devices& devices) {
+  std::map<std::pair<uint32_t, uint32_t>, int64_t> ns;  // by sender's task and receiver
+  for (uint32_t t = 0; t < tasks.size(); ++t)
+    for (const TaskRead& read : tasks[t].reads) {
+      const uint32_t from = found.device[read.task], to = found.device[t];
+      if (from == to) continue;
+      const Link& link = devices.links[from][to];
+      int64_t& longest = ns[{read.task, to}];
+      longest = std::max(longest, link.latency_ns + read.bytes * link.picoseconds_per_byte / 1000);
+    }
+  int64_t all = 0;
+  for (const auto& [send, took] : ns) all += took;
+  return all / (2 * static_cast<int64_t>(devices.memory.size()));
+}
+
+}  // namespace
+
+TEST(assignments_with_few_sends_are_valid_and_worth_no_less) {
+  int less = 0;
+  for (unsigned seed = 0; seed < 40 / kShare; ++seed) {
+    const test::DrawnTasks drawn = test::draw_tasks(300 + seed, 20 + seed, 4);
+    std::optional<TaskAssignment> usual;
+    try {
+      usual = assign_tasks(drawn.tasks, drawn.devices);
+    } catch (const TaskMemoryError&) {
+      CHECK_THROWS(TaskMemoryError, assign_with_few_sends(drawn.tasks, drawn.devices, {}), "bytes short");
+      continue;
+    }
+    const TaskAssignment few = assign_with_few_sends(drawn.tasks, drawn.devices, {});
+    CHECK_EQ(test::wrong_with(few, drawn.tasks, drawn.devices), "");
+    const int64_t sends = busy_with_sends(few, drawn.tasks, drawn.devices);
+    const int64_t of_usual = busy_with_sends(*usual, drawn.tasks, drawn.devices);
+    CHECK(few.ns + sends <= usual->ns + of_usual);
+    less += sends < of_usual;
+  }
+  CHECK(less > 10 / static_cast<int>(kShare));
+}
+
+// 16 chains, of which each device can have four: nothing but what joins them at the end has to be sent.
+TEST(chains_stay_whole) {
+  std::vector<Task> tasks;
+  Task sum{{10, 10, 10, 10}, {}, 0};
+  for (uint32_t chain = 0; chain < 16; ++chain) {
+    for (uint32_t at = 0; at < 5; ++at) {
+      Task task{{100, 100, 100, 100}, {}, 0};
+      if (at) task.reads.push_back({static_cast<uint32_t>(tasks.size() - 1), 20000});
+      tasks.push_back(task);
+    }
+    sum.reads.push_back({static_cast<uint32_t>(tasks.size() - 1), 0});
+  }
+  tasks.push_back(sum);
+  const Devices devices = devices_of({kNever, kNever, kNever, kNever});
+  const TaskAssignment found = assign_with_few_sends(tasks, devices, {});
+  CHECK_EQ(found.ns, 2010);
+  for (uint32_t t = 0; t + 1 < tasks.size(); ++t) CHECK_EQ(found.device[t], found.device[t / 5 * 5]);
 }
 
 TEST(the_bound_of_few_tasks_is_the_shortest_and_that_of_more_is_no_more) {
