@@ -18,7 +18,7 @@ class Walk {
   Walk(const TaskGraph& graph, const TaskSequences& start)
       : graph_(graph), groups_(graph), now_(start), trial_(start), received_(graph.devices()) {
     times_.run(graph, start);
-    order_ = by_start();
+    order_ = times_.by_start();
     ns_ = times_.ns + sent(now_.device);
   }
 
@@ -30,11 +30,11 @@ class Walk {
       const int64_t sends = sent(device);
       if (sends > ns_) continue;
       trial_.assign(graph_, device, order_);
-      if (std::ranges::any_of(trial_.room, [](int64_t bytes) { return bytes < 0; })) continue;
+      if (!trial_.all_fit()) continue;
       if (!times_.run(graph_, trial_) || times_.ns + sends > ns_) continue;
       ns_ = times_.ns + sends;
       std::swap(now_, trial_);
-      order_ = by_start();
+      order_ = times_.by_start();
     }
     return {std::move(now_), ns_};
   }
@@ -80,12 +80,6 @@ class Walk {
       for (const int64_t ns : received_) all += ns;
     }
     return all / (kHidden * graph_.devices());
-  }
-
-  std::vector<uint32_t> by_start() const {
-    std::vector<uint32_t> order = times_.order;
-    std::ranges::stable_sort(order, {}, [&](uint32_t task) { return times_.start[task]; });
-    return order;
   }
 
   const TaskGraph& graph_;

@@ -91,7 +91,7 @@ class Improve {
   // nearest to it in what both devices work then.
   bool exchange(const std::vector<uint32_t>& tasks) {
     const int64_t before = times_.ns;
-    const std::vector<uint32_t> order = by_start();
+    const std::vector<uint32_t> order = times_.by_start();
     std::vector<int64_t> load(graph_.devices(), 0);
     for (uint32_t j = 0; j < graph_.tasks(); ++j) load[now_.device[j]] += graph_.ns(j, now_.device[j]);
     int64_t least = before;
@@ -128,14 +128,6 @@ class Improve {
     for (size_t i = 0; i < std::min(kMates, found.size()); ++i) some.push_back(found[i].second);
     return some;
   }
-  // Of what runs now: tasks behind all that they wait for.
-  std::vector<uint32_t> by_start() const {
-    std::vector<uint32_t> order = times_.order;
-    std::stable_sort(order.begin(), order.end(),
-                     [&](uint32_t a, uint32_t b) { return times_.start[a] < times_.start[b]; });
-    return order;
-  }
-
   void apply(const TaskMove& move) {
     const int64_t tenure = kLeastTenure + graph_.tasks() / 16 + groups_.next_random() % 6;
     tabu_[move.task * graph_.devices() + now_.device[move.task]] = step_ + tenure;
@@ -160,7 +152,7 @@ class Improve {
     visits_ += groups_.visits() - seen;
     if (groups_.next_random() % 3 != 0) now_ = best_;
     times_.run(graph_, now_);
-    const std::vector<uint32_t> order = by_start();
+    const std::vector<uint32_t> order = times_.by_start();
     int64_t least = kNever;
     std::vector<uint32_t> chosen;
     for (size_t i = 0; i < kGroupMoves; ++i) {

@@ -17,7 +17,7 @@ class Late {
       : graph_(graph), groups_(groups), device_(start.device), best_(start), trial_(start) {
     times_.run(graph, start);
     best_ns_ = times_.ns;
-    order_ = by_start();
+    order_ = times_.by_start();
     int64_t bytes = 1;
     for (uint32_t j = 0; j < graph.tasks(); ++j) bytes += graph.bytes(j) / graph.devices();
     price_ = kEnd * best_ns_ / bytes;
@@ -96,19 +96,11 @@ class Late {
     if (found <= value_ || found <= late) {
       value_ = found;
       device_ = std::move(device);
-      order_ = by_start();
-      const bool fits = *std::min_element(trial_.room.begin(), trial_.room.end()) >= 0;
-      if (fits && times_.ns < best_ns_) best_ns_ = times_.ns, best_ = trial_;
+      order_ = times_.by_start();
+      if (trial_.all_fit() && times_.ns < best_ns_) best_ns_ = times_.ns, best_ = trial_;
     }
     late = std::min(late, value_);
   }
-  std::vector<uint32_t> by_start() const {
-    std::vector<uint32_t> order = times_.order;
-    std::stable_sort(order.begin(), order.end(),
-                     [&](uint32_t a, uint32_t b) { return times_.start[a] < times_.start[b]; });
-    return order;
-  }
-
   const TaskGraph& graph_;
   GroupMoves& groups_;
   std::vector<uint32_t> device_, order_;

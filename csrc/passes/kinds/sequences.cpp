@@ -95,6 +95,12 @@ void TaskTimes::run_back(const TaskGraph& graph, const TaskSequences& sequences,
   }
 }
 
+std::vector<uint32_t> TaskTimes::by_start() const {
+  std::vector<uint32_t> by_start = order;
+  std::ranges::stable_sort(by_start, {}, [&](uint32_t task) { return start[task]; });
+  return by_start;
+}
+
 TaskAssignment to_assignment(const TaskGraph& graph, const TaskSequences& sequences) {
   TaskTimes times;
   internal_check(times.run(graph, sequences), "tasks that wait for each other");

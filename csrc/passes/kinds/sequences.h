@@ -1,6 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 // Sequences: a device for every task, and the order in which each device runs its own; and when they run by that.
 #pragma once
+#include <algorithm>
+
 #include "passes/kinds/task_graph.h"
 
 namespace spmdx {
@@ -21,6 +23,9 @@ class TaskSequences {
   bool fits(const TaskGraph& graph, uint32_t task, uint32_t device) const {
     return graph.runs(task, device) && graph.bytes(task) <= room[device];
   }
+  bool all_fit() const {
+    return std::ranges::all_of(room, [](int64_t bytes) { return bytes >= 0; });
+  }
 
   std::vector<uint32_t> device, next, previous;  // by task
   std::vector<uint32_t> first, last;             // by device
@@ -32,6 +37,8 @@ struct TaskTimes {
   bool run(const TaskGraph& graph, const TaskSequences& sequences, uint32_t without = kNone);
   // What comes behind each task. REQUIRES: run.
   void run_back(const TaskGraph& graph, const TaskSequences& sequences, uint32_t without = kNone);
+  // Tasks as they start, each behind all that it waits for. REQUIRES: run.
+  std::vector<uint32_t> by_start() const;
 
   std::vector<int64_t> start, end;
   std::vector<int64_t> tail;    // from the end of a task to the end of all that wait for it

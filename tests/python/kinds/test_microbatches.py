@@ -11,6 +11,7 @@ from torch.nn import functional
 
 MICROBATCHES, STEPS = 13, 3
 # Devices of a mesh, and their rates: a kind for each; the last mesh cuts rows by another axis, too.
+# In the first test sends take no time beside the work, so that little of it is spread over many.
 MESHES = {
     (2,): [3, 2],
     (3,): [1, 2, 1],
@@ -20,13 +21,13 @@ MESHES = {
 }
 
 
-def placed_on(shape):
-    """A mesh of so many devices, which are kinds along its first axis."""
+def placed_on(shape, unit):
+    """A mesh of so many devices, which are kinds along its first axis, of so many units each."""
     each = shape[1] if len(shape) > 1 else 1
     names = [f"cpu@{i}" for i in range(shape[0]) for _ in range(each)]
     names += ["cpu@0"] * (8 - len(names))
     told = {
-        f"cpu@{i}": spmdx.Hardware(f"cpu@{i}", {"f64": rate * 1e10}, rate * 1e10)
+        f"cpu@{i}": spmdx.Hardware(f"cpu@{i}", {"f64": rate * unit}, rate * unit)
         for i, rate in enumerate(MESHES[shape])
     }
     spmdx.runtime.set_devices(names, hardware=told)
@@ -82,25 +83,32 @@ WAYS = {
 def test_training_is_that_of_pytorch(shape, way):
     """52 rows are parts of 4; 50 are not all alike."""
     terms, at_once = WAYS[way]
-    mesh = placed_on(shape)
+    mesh = placed_on(shape, 1e6)
+    used = set()
+
+    def end():
+        spmdx.mark_step()
+        used.update(segment.coordinate for segment in spmdx.explain().placement.segments)
+
     for rows in (52, 50):
         x, targets = torch.randn(rows, 40).double(), torch.randn(rows, 6).double()
         plain, placed = net(), net().to("spmdx")
         expected = train(plain, terms, x, targets, lambda: None, at_once)
         spec = ("data", None) if len(shape) > 1 else (None, None)
         batch = [spmdx.mark_sharding(t.to("spmdx"), mesh, spec) for t in (x, targets)]
-        found = train(placed, terms, *batch, spmdx.mark_step, at_once)
+        found = train(placed, terms, *batch, end, at_once)
         assert found[0] == pytest.approx(expected[0], rel=1e-9)
         for mine, theirs in zip(found[1], expected[1], strict=True):
             torch.testing.assert_close(mine, theirs, rtol=1e-9, atol=1e-9)
         for mine, theirs in zip(placed.parameters(), plain.parameters(), strict=True):
             torch.testing.assert_close(mine.detach().cpu(), theirs.detach(), rtol=1e-9, atol=1e-9)
+    assert used == set(range(shape[0]))
 
 
 @pytest.mark.parametrize("shape", MESHES, ids=str)
 def test_each_device_sends_its_gradients_once(shape):
     """What a step sends does not grow with the number of microbatches, as long as none is split."""
-    mesh = placed_on(shape)
+    mesh = placed_on(shape, 1e10)
     count = 8 * shape[0]
     rows = 320 * count
     model = net().to("spmdx")
