@@ -11,7 +11,6 @@
 #include "passes/places/boundaries.h"
 #include "passes/places/gradient_sums.h"
 #include "passes/places/movement.h"
-#include "passes/places/stages_by_time.h"
 #include "sharding/notation.h"
 #include "sharding/shards.h"
 
@@ -129,13 +128,18 @@ class Placer {
 
 }  // namespace
 
-void place(Graph& graph, const CompileOptions& options) {
+void note_where_inputs_lie(Graph& graph) {
   for (const Input& input : graph.inputs)
     if (lies_on_another_mesh(graph, input)) graph.values[input.value].sharding = input.physical;
+}
+
+Graph with_places(const PlacedStep& step) { return Placer(step.graph, step.stages).run(); }
+
+void place(Graph& graph, const CompileOptions& options) {
+  note_where_inputs_lie(graph);
   if (stage_axis(graph) < 0) return;
   if (!graph.kinds.empty()) {
-    PlacedStep step = placed_by_time(std::move(graph), options);
-    graph = Placer(step.graph, std::move(step.stages)).run();
+    graph = with_places(placed_by_time(std::move(graph), options));
     return;
   }
   Stages stages = stages_with_least_sent(graph);

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Placement: the passes up to that of places once more, and what that one decides.
+// Placement: the passes up to that of places once more, and what is decided there.
 #include "passes/report/placement.h"
 
 #include <algorithm>
@@ -9,7 +9,7 @@
 #include "passes/free_starts.h"
 #include "passes/kinds/bound/least.h"
 #include "passes/passes.h"
-#include "passes/places/stages_by_time.h"
+#include "passes/places/places.h"
 #include "sharding/shards.h"
 
 namespace spmdx {
@@ -71,21 +71,16 @@ std::vector<PlacedSend> sends_of(const Graph& placed) {
 
 PlacedSummary summarise_placement(const Graph& traced, const CompileOptions& options) {
   Graph graph = partitioned(traced, options);
-  const PlacedStep step = placed_by_time(graph, options);
+  note_where_inputs_lie(graph);
+  const PlacedStep step = placed_by_time(std::move(graph), options);
   PlacedSummary all;
   for (const uint32_t kind : kinds_along(*step.graph.mesh, step.stages.axis, options.kinds))
     all.kinds.push_back(options.kinds.kinds[kind].name);
   all.segments = segments_of(step);
+  all.sends = sends_of(with_places(step));
   all.ns = step.assignment.ns;
   all.least_ns = least_makespan_ns(step.tasks.tasks, step.devices);
   for (const int64_t ns : step.alone) all.alone_ns.push_back(ns == kNever ? -1 : ns);
-  for (const Pass& pass : all_passes()) {
-    if (pass.name != std::string_view("place")) continue;
-    Draft draft;
-    draft.graph = std::move(graph);
-    pass.run(draft, options);
-    all.sends = sends_of(draft.graph);
-  }
   return all;
 }
 
