@@ -5,7 +5,7 @@
 #include <string>
 #include <vector>
 
-#include "passes/kinds/assign.h"
+#include "passes/kinds/search/assign.h"
 #include "passes/kinds/bound/least.h"
 #include "passes/random_tasks.h"
 

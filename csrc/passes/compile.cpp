@@ -74,6 +74,8 @@ void roll_pass(Draft& draft, const CompileOptions&) {
   roll_loop(draft, traced, [&] { return std::move(*traced); });
 }
 
+void place_pass(Draft& draft, const CompileOptions& options) { draft.placed = place(draft.graph, options); }
+
 // Where the first and the last iteration are not planned alike, the program is planned as it was.
 void unroll_pass(Draft& draft, const CompileOptions& options) {
   const std::shared_ptr<const Rolled> rolled = std::exchange(draft.rolled, nullptr);
@@ -102,7 +104,7 @@ const std::vector<Pass>& all_passes() {
       {"partition", partition},                        // inserts the collectives
       {"lower-permutes", of_graph(lower_permutes)},    // moves of rows between devices become collectives
       {"fuse-adds", of_graph(fuse_adds)},              // rows are added to a value, not to zeros that are added to it
-      {"place", of_graph(place)},                      // stages of a pipeline, and what is sent between them
+      {"place", place_pass},                           // stages of a pipeline, and what is sent between them
       {"unroll", unroll_pass},                         // and the others do what the second of them does
       {"offload", of_graph(offload)},                  // what lies on hosts is brought to devices, and back
       {"order", of_graph(order_by_schedule)},          // microbatches, as the stages' schedule has them
@@ -113,7 +115,7 @@ const std::vector<Pass>& all_passes() {
   return passes;
 }
 
-Graph compile(const Graph& traced, const CompileOptions& options) {
+Graph compile(const Graph& traced, const CompileOptions& options, std::shared_ptr<const PlacedStep>* placed) {
   Dump dump(options);
   dump.after("traced", traced);
   Draft draft;
@@ -128,6 +130,7 @@ Graph compile(const Graph& traced, const CompileOptions& options) {
     pass.run(draft, options);
     dump.after(pass.name, draft);
   }
+  if (placed) *placed = std::move(draft.placed);
   return std::move(draft.graph);
 }
 

@@ -45,8 +45,8 @@ void schedule(Graph& graph, const CompileOptions& options);
 void verify(const Graph& graph);
 
 // All passes on a copy of what was recorded, with numbered dumps. A graph without mesh is only simplified. Each node
-// that has a start is told where it has it from (passes/free_starts.h).
-Graph compile(const Graph& traced, const CompileOptions& options);
+// that has a start is told where it has it from (passes/free_starts.h). `placed` is told where a graph with kinds runs.
+Graph compile(const Graph& traced, const CompileOptions& options, std::shared_ptr<const PlacedStep>* placed = nullptr);
 
 struct Pass {
   const char* name;

@@ -19,6 +19,7 @@ ROOMS = {
     "rules": ["rule", "build", "tensors", "rows", "layers", "stencils", "."],
     "passes": [
         "kinds",
+        "kinds/search",
         "kinds/bound",
         "pipeline",
         "parallelism",

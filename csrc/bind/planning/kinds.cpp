@@ -31,11 +31,11 @@ void set_kinds(const std::vector<py::dict>& rows, std::vector<uint32_t> of_devic
 }  // namespace
 
 py::object placement_row(const Plan& plan) {
-  if (!plan.placed_with) return py::none();
+  if (!plan.placed) return py::none();
   PlacedSummary all;
   {
     const py::gil_scoped_release no_gil;
-    all = summarise_placement(plan.traced, *plan.placed_with);
+    all = summarise_placement(*plan.placed);
   }
   py::list segments, sends;
   for (const PlacedSegment& each : all.segments)

@@ -101,6 +101,30 @@ std::vector<uint32_t> TaskTimes::by_start() const {
   return by_start;
 }
 
+void TimesInOrder::run(const TaskGraph& graph, const std::vector<uint32_t>& device,
+                       const std::vector<uint32_t>& order) {
+  start.resize(graph.tasks());
+  end.resize(graph.tasks());
+  done.assign(graph.devices(), 0);
+  room.resize(graph.devices());
+  for (uint32_t d = 0; d < graph.devices(); ++d) room[d] = graph.memory(d);
+  ns = 0;
+  for (const uint32_t j : order) {
+    const uint32_t on = device[j];
+    int64_t ready = done[on];
+    for (const TaskArc arc : graph.reads(j))
+      ready = std::max(ready, end[arc.task] + graph.transfer(arc, device[arc.task], on));
+    start[j] = ready;
+    end[j] = done[on] = ready + graph.ns(j, on);
+    room[on] -= graph.bytes(j);
+    ns = std::max(ns, end[j]);
+  }
+}
+
+void TimesInOrder::by_start(std::vector<uint32_t>& order) const {
+  std::ranges::stable_sort(order, {}, [&](uint32_t task) { return start[task]; });
+}
+
 TaskAssignment to_assignment(const TaskGraph& graph, const TaskSequences& sequences) {
   TaskTimes times;
   internal_check(times.run(graph, sequences), "tasks that wait for each other");

@@ -50,6 +50,20 @@ struct TaskTimes {
   std::vector<uint32_t> waits_;
 };
 
+// When tasks run that their devices take in one order, which is topological; and what memory they leave.
+struct TimesInOrder {
+  void run(const TaskGraph& graph, const std::vector<uint32_t>& device, const std::vector<uint32_t>& order);
+  // Puts `order` in that of starts; where they are equal, it stays.
+  void by_start(std::vector<uint32_t>& order) const;
+  bool all_fit() const {
+    return std::ranges::all_of(room, [](int64_t bytes) { return bytes >= 0; });
+  }
+
+  std::vector<int64_t> start, end;  // by task
+  std::vector<int64_t> done, room;  // by device
+  int64_t ns = 0;
+};
+
 // With starts in order.
 TaskAssignment to_assignment(const TaskGraph& graph, const TaskSequences& sequences);
 

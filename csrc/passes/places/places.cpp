@@ -128,19 +128,16 @@ class Placer {
 
 }  // namespace
 
-void note_where_inputs_lie(Graph& graph) {
-  for (const Input& input : graph.inputs)
-    if (lies_on_another_mesh(graph, input)) graph.values[input.value].sharding = input.physical;
-}
-
 Graph with_places(const PlacedStep& step) { return Placer(step.graph, step.stages).run(); }
 
-void place(Graph& graph, const CompileOptions& options) {
-  note_where_inputs_lie(graph);
-  if (stage_axis(graph) < 0) return;
+std::shared_ptr<const PlacedStep> place(Graph& graph, const CompileOptions& options) {
+  for (const Input& input : graph.inputs)
+    if (lies_on_another_mesh(graph, input)) graph.values[input.value].sharding = input.physical;
+  if (stage_axis(graph) < 0) return nullptr;
   if (!graph.kinds.empty()) {
-    graph = with_places(placed_by_time(std::move(graph), options));
-    return;
+    auto placed = std::make_shared<const PlacedStep>(placed_by_time(std::move(graph), options));
+    graph = with_places(*placed);
+    return placed;
   }
   Stages stages = stages_with_least_sent(graph);
   if (auto split = split_gradient_sums(graph, stages)) {
@@ -148,6 +145,7 @@ void place(Graph& graph, const CompileOptions& options) {
     stages = stages_with_least_sent(graph);
   }
   graph = Placer(graph, std::move(stages)).run();
+  return nullptr;
 }
 
 }  // namespace spmdx

@@ -34,6 +34,12 @@ class Times {
     return ns;
   }
 
+  std::vector<std::string> names() const {
+    std::vector<std::string> all;
+    for (const uint32_t number : kinds_) all.push_back(kind(number).name);
+    return all;
+  }
+
   Devices devices() const {
     Devices all;
     const std::vector<uint8_t> levels = sub_axis_levels(graph_.mesh, options_.topology);
@@ -214,6 +220,7 @@ PlacedStep placed(Graph graph, const CompileOptions& options, const SumsOfTasks&
   PlacedStep step;
   step.ns_of_node = times.of_nodes();
   step.devices = times.devices();
+  step.kinds = times.names();
   const Devices& devices = step.devices;
   const size_t count = devices.memory.size();
   const std::vector<int32_t> told = stages_of_inputs(graph);

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // Stages by time: where the nodes of a step run that devices of several kinds share.
 #pragma once
+#include <string>
 #include <vector>
 
 #include "graph/graph.h"
@@ -19,6 +20,7 @@ struct PlacedStep {
   Devices devices;                               // what the tasks are assigned to
   std::vector<int64_t> alone;                    // by coordinate: what it takes there; kNever: it runs some op not
   std::vector<std::vector<int64_t>> ns_of_node;  // by node and coordinate
+  std::vector<std::string> kinds;                // by coordinate
 };
 
 // Which kind the devices at each coordinate of the axis are. Throws ShardingError where they are several, or unknown.

@@ -4,7 +4,7 @@
 #include <vector>
 
 #include "graph/graph.h"
-#include "passes/kinds/assign.h"
+#include "passes/kinds/search/assign.h"
 
 namespace spmdx {
 

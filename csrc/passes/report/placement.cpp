@@ -1,31 +1,15 @@
 // SPDX-License-Identifier: Apache-2.0
-// Placement: the passes up to that of places once more, and what is decided there.
+// Placement: segments and sends of a step that is placed by time.
 #include "passes/report/placement.h"
 
 #include <algorithm>
-#include <string_view>
 
 #include "graph/places.h"
-#include "passes/free_starts.h"
 #include "passes/kinds/bound/least.h"
-#include "passes/passes.h"
 #include "passes/places/places.h"
-#include "sharding/shards.h"
 
 namespace spmdx {
 namespace {
-
-Graph partitioned(const Graph& traced, const CompileOptions& options) {
-  Draft draft;
-  draft.graph = traced;
-  note_starts(draft.graph);
-  for (const Pass& pass : all_passes()) {
-    if (pass.name == std::string_view("roll")) continue;
-    if (pass.name == std::string_view("place")) break;
-    pass.run(draft, options);
-  }
-  return std::move(draft.graph);
-}
 
 std::vector<PlacedSegment> segments_of(const PlacedStep& step) {
   const Graph& graph = step.graph;
@@ -69,13 +53,9 @@ std::vector<PlacedSend> sends_of(const Graph& placed) {
 
 }  // namespace
 
-PlacedSummary summarise_placement(const Graph& traced, const CompileOptions& options) {
-  Graph graph = partitioned(traced, options);
-  note_where_inputs_lie(graph);
-  const PlacedStep step = placed_by_time(std::move(graph), options);
+PlacedSummary summarise_placement(const PlacedStep& step) {
   PlacedSummary all;
-  for (const uint32_t kind : kinds_along(*step.graph.mesh, step.stages.axis, options.kinds))
-    all.kinds.push_back(options.kinds.kinds[kind].name);
+  all.kinds = step.kinds;
   all.segments = segments_of(step);
   all.sends = sends_of(with_places(step));
   all.ns = step.assignment.ns;

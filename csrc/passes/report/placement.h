@@ -5,7 +5,7 @@
 #include <vector>
 
 #include "graph/graph.h"
-#include "passes/settings/options.h"
+#include "passes/places/stages_by_time.h"
 
 namespace spmdx {
 
@@ -33,7 +33,6 @@ struct PlacedSummary {
   std::vector<int64_t> alone_ns;  // by coordinate: of the whole step there; negative: some op does not run there
 };
 
-// Of a step as it was recorded. REQUIRES: it has kinds. Throws as placed_by_time.
-PlacedSummary summarise_placement(const Graph& traced, const CompileOptions& options);
+PlacedSummary summarise_placement(const PlacedStep& step);
 
 }  // namespace spmdx

@@ -12,7 +12,8 @@
 namespace spmdx {
 
 class Assignment;
-struct Rolled;  // passes/loops/roll.h
+struct Rolled;      // passes/loops/roll.h
+struct PlacedStep;  // passes/places/stages_by_time.h
 
 // What each node does, and what that costs.
 struct Decisions {
@@ -25,8 +26,9 @@ struct Decisions {
 // A program on its way to a plan.
 struct Draft {
   Graph graph = {};
-  std::optional<Decisions> decisions = {};         // what search has decided for this graph
-  std::shared_ptr<const Rolled> rolled = nullptr;  // where the graph has a loop of which iterations are left out
+  std::optional<Decisions> decisions = {};             // what search has decided for this graph
+  std::shared_ptr<const Rolled> rolled = nullptr;      // where the graph has a loop of which iterations are left out
+  std::shared_ptr<const PlacedStep> placed = nullptr;  // by time, where it has kinds
 };
 
 // The pass: chooses a strategy for every node by cost, if that has not been done for this graph. REQUIRES: propagated.

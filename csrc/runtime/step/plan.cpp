@@ -78,13 +78,12 @@ std::shared_ptr<Plan> make_plan(const Graph& graph, const CompileOptions& option
                                 CollectiveQueue& collective_queue, bool compared) {
   auto plan = std::make_shared<Plan>();
   plan->traced = graph;
-  Graph compiled = compile(graph, options);
+  Graph compiled = compile(graph, options, &plan->placed);
   plan->starts = free_starts(plan->traced, compiled);
   plan->executable = std::make_unique<Executable>(std::move(compiled), backend, collective_queue);
   count_work(*plan);
   plan->idle_stages = count_idle_stages(plan->executable->graph());
   plan->brief = is_brief(plan->executable->graph());
-  if (!graph.kinds.empty()) plan->placed_with = std::make_shared<const CompileOptions>(options);
   if (compared) plan->fingerprint = fingerprint_of(*plan);
   return plan;
 }

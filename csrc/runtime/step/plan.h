@@ -14,6 +14,8 @@
 
 namespace spmdx {
 
+struct PlacedStep;  // passes/places/stages_by_time.h
+
 // An op without a rule: what a device receives so that it sees its operands whole.
 struct Fallback {
   std::string op;
@@ -28,11 +30,11 @@ struct Plan {
   std::unique_ptr<Executable> executable;
   int64_t collectives = 0, wire_bytes = 0;
   std::vector<Fallback> fallbacks;
-  int64_t idle_stages = 0;  // of a pipeline with one microbatch, which wait for the one that works
-  bool brief = false;       // it takes about as long as to hand it to another thread
-  std::shared_ptr<const CompileOptions> placed_with;  // of a graph with kinds
-  std::optional<Repeat> repeat;                       // set where too many plans are made for one program
-  uint64_t fingerprint = 0;                           // where there are several processes: equal where the plans are
+  int64_t idle_stages = 0;                   // of a pipeline with one microbatch, which wait for the one that works
+  bool brief = false;                        // it takes about as long as to hand it to another thread
+  std::shared_ptr<const PlacedStep> placed;  // of a graph with kinds
+  std::optional<Repeat> repeat;              // set where too many plans are made for one program
+  uint64_t fingerprint = 0;                  // where there are several processes: equal where the plans are
 };
 using PlanRef = std::shared_ptr<const Plan>;
 

@@ -6,7 +6,7 @@
 #include <utility>
 
 #include "check.h"
-#include "passes/kinds/assign.h"
+#include "passes/kinds/search/assign.h"
 #include "passes/kinds/bound/least.h"
 #include "passes/random_tasks.h"
 

@@ -35,6 +35,12 @@ const std::string kBranches =
     "%4 : f32[64, 64] = aten.add.Tensor(%1, %3, 1)\n"
     "return %4\n";
 
+PlacedSummary summary_of(const std::string& text, const CompileOptions& options) {
+  std::shared_ptr<const PlacedStep> placed;
+  compile(parse_graph(text), options, &placed);
+  return summarise_placement(*placed);
+}
+
 const Node& node_of(const Graph& graph, const std::string& op) {
   for (const Node& node : graph.nodes)
     if (node.call->op == op) return node;
@@ -62,7 +68,7 @@ TEST(each_op_runs_where_it_can) {
   CHECK_EQ(place_of(plan, node_of(plan, "aten.mm")).stage, 0);
   CHECK_EQ(place_of(plan, node_of(plan, "aten.exp")).stage, 1);
   CHECK_EQ(place_of(plan, node_of(plan, "aten.add.Tensor")).stage, 1);
-  const PlacedSummary summary = summarise_placement(parse_graph(kBranches), options);
+  const PlacedSummary summary = summary_of(kBranches, options);
   CHECK_EQ(summary.sends.size(), 1u);
   CHECK_EQ(summary.sends[0].bytes, 64 * 64 * 4);
   CHECK_EQ(summary.alone_ns, (std::vector<int64_t>{-1, -1}));
@@ -71,7 +77,7 @@ TEST(each_op_runs_where_it_can) {
 
 TEST(a_step_is_not_spread_where_sends_take_longer) {
   const CompileOptions options = two_kinds({"a", slow(1e12), false, {}}, {"b", slow(1e12), false, {}});
-  const PlacedSummary summary = summarise_placement(parse_graph(kBranches), options);
+  const PlacedSummary summary = summary_of(kBranches, options);
   CHECK_EQ(summary.sends.size(), 0u);
   CHECK_EQ(summary.segments.size(), 1u);
   CHECK_EQ(summary.ns, summary.least_ns);
@@ -80,10 +86,10 @@ TEST(a_step_is_not_spread_where_sends_take_longer) {
 TEST(memory_of_its_own_is_reached_through_hosts) {
   const std::set<std::string> others = {"aten.mul.Tensor", "aten.exp", "aten.add.Tensor"};
   CompileOptions options = two_kinds({"a", slow(1e3), false, {"aten.mm"}}, {"b", slow(1e3), false, others});
-  const int64_t near = summarise_placement(parse_graph(kBranches), options).ns;
+  const int64_t near = summary_of(kBranches, options).ns;
   options.kinds.kinds[0].own_memory = true;
   options.kinds.kinds[0].hardware.host_bytes_per_second = 1e3;
-  const int64_t far = summarise_placement(parse_graph(kBranches), options).ns;
+  const int64_t far = summary_of(kBranches, options).ns;
   CHECK_EQ(far - near, 64 * 64 * 4 * 1'000'000LL);  // 1 ms a byte
 }
 

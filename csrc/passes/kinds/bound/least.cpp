@@ -5,7 +5,7 @@
 
 #include <algorithm>
 
-#include "passes/kinds/assign.h"
+#include "passes/kinds/search/assign.h"
 #include "passes/kinds/bound/energy.h"
 #include "passes/kinds/bound/weights.h"
 #include "passes/kinds/exact.h"

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // Late acceptance: a walk at random that takes what is no worse than what it was at some steps ago.
 #pragma once
-#include "passes/kinds/group_moves.h"
+#include "passes/kinds/search/group_moves.h"
 
 namespace spmdx {
 

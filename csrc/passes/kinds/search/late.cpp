@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // Late acceptance hill climbing (Burke and Bykov 2017, doi:10.1016/j.ejor.2016.07.012) over devices and orders.
-#include "passes/kinds/late.h"
+#include "passes/kinds/search/late.h"
 
 #include <algorithm>
 
@@ -14,10 +14,12 @@ constexpr size_t kAimSteps = 500;  // between looks at what is certain of shorte
 class Late {
  public:
   Late(const TaskGraph& graph, const TaskSequences& start, GroupMoves& groups)
-      : graph_(graph), groups_(groups), device_(start.device), best_(start), trial_(start) {
-    times_.run(graph, start);
-    best_ns_ = times_.ns;
-    order_ = times_.by_start();
+      : graph_(graph), groups_(groups), device_(start.device), best_(start) {
+    TaskTimes times;
+    times.run(graph, start);
+    best_ns_ = times.ns;
+    order_ = times.by_start();
+    times_.run(graph, device_, order_);
     int64_t bytes = 1;
     for (uint32_t j = 0; j < graph.tasks(); ++j) bytes += graph.bytes(j) / graph.devices();
     price_ = kEnd * best_ns_ / bytes;
@@ -36,10 +38,9 @@ class Late {
       ++visits_;
       std::vector<uint32_t> device = device_, order = order_;
       if (!change(device, order)) continue;
-      trial_.assign(graph_, device, order);
-      times_.run(graph_, trial_);
+      times_.run(graph_, device, order);
       visits_ += graph_.tasks() + static_cast<int64_t>(graph_.arcs());
-      take(std::move(device), late_[step % kLate]);
+      take(std::move(device), std::move(order), late_[step % kLate]);
     }
     return best_;
   }
@@ -86,26 +87,27 @@ class Late {
   int64_t value() const {
     int64_t sum = 0, lacks = 0;
     for (uint32_t d = 0; d < graph_.devices(); ++d) {
-      if (trial_.last[d] != kNone) sum += times_.end[trial_.last[d]];
-      lacks += std::max<int64_t>(0, -trial_.room[d]);
+      sum += times_.done[d];
+      lacks += std::max<int64_t>(0, -times_.room[d]);
     }
     return times_.ns * kEnd + sum / graph_.devices() + lacks * price_;
   }
-  void take(std::vector<uint32_t>&& device, int64_t& late) {
+  void take(std::vector<uint32_t>&& device, std::vector<uint32_t>&& order, int64_t& late) {
     const int64_t found = value();
     if (found <= value_ || found <= late) {
       value_ = found;
       device_ = std::move(device);
-      order_ = times_.by_start();
-      if (trial_.all_fit() && times_.ns < best_ns_) best_ns_ = times_.ns, best_ = trial_;
+      order_ = std::move(order);
+      times_.by_start(order_);
+      if (times_.ns < best_ns_ && times_.all_fit()) best_ns_ = times_.ns, best_.assign(graph_, device_, order_);
     }
     late = std::min(late, value_);
   }
   const TaskGraph& graph_;
   GroupMoves& groups_;
   std::vector<uint32_t> device_, order_;
-  TaskSequences best_, trial_;
-  TaskTimes times_;  // of trial_
+  TaskSequences best_;
+  TimesInOrder times_;  // of what was tried last
   int64_t best_ns_ = 0, value_ = 0, price_ = 0, visits_ = 0;
   std::vector<int64_t> late_;
 };

@@ -1,44 +1,32 @@
 // SPDX-License-Identifier: Apache-2.0
-// Improve: tabu search over critical tasks (as Mastrolilli 2000 for flexible job shops,
+// Tabu: search over critical tasks (as Mastrolilli 2000 for flexible job shops,
 // doi:10.1002/(SICI)1099-1425(200001/02)3:1<3::AID-JOS32>3.0.CO;2-Y); groups of connected tasks move where that stalls.
-#include "passes/kinds/improve.h"
+#include "passes/kinds/search/tabu.h"
 
 #include <algorithm>
 
-#include "passes/kinds/exact.h"
-#include "passes/kinds/group_moves.h"
-#include "passes/kinds/late.h"
-#include "passes/kinds/moves.h"
+#include "passes/kinds/search/moves.h"
 
 namespace spmdx {
 namespace {
 
-constexpr int64_t kVisits = 300000;    // tasks looked at, for each task that there is
-constexpr int64_t kMostCounted = 500;  // of these at most
-constexpr size_t kStarts = 3;          // list schedules from which is searched
-constexpr int64_t kLateShare = 50;     // percent of them that late acceptance looks at, before each search
-constexpr size_t kMostCritical = 24;   // critical tasks that try all places in one step
-constexpr int64_t kStall = 5;          // steps without a better makespan, before a group moves
-constexpr int64_t kLeastTenure = 4;    // steps in which a task does not go back to its device
-constexpr int64_t kExchanges = 4;      // of so many steps one tries exchanges first
-constexpr size_t kMates = 4;           // tasks of another device with which one is exchanged
-constexpr size_t kGroupMoves = 8;      // tried when the search stalls
+constexpr size_t kMostCritical = 24;  // critical tasks that try all places in one step
+constexpr int64_t kStall = 5;         // steps without a better makespan, before a group moves
+constexpr int64_t kLeastTenure = 4;   // steps in which a task does not go back to its device
+constexpr int64_t kExchanges = 4;     // of so many steps one tries exchanges first
+constexpr size_t kMates = 4;          // tasks of another device with which one is exchanged
+constexpr size_t kGroupMoves = 8;     // tried when the search stalls
 
-class Improve {
+class Tabu {
  public:
-  Improve(const TaskGraph& graph, const TaskSequences& start, GroupMoves& groups, int64_t least_ns)
-      : graph_(graph),
-        groups_(groups),
-        now_(start),
-        best_(start),
-        least_ns_(least_ns),
-        tabu_(graph.tasks() * graph.devices(), 0) {
+  Tabu(const TaskGraph& graph, const TaskSequences& start, GroupMoves& groups)
+      : graph_(graph), groups_(groups), now_(start), best_(start), tabu_(graph.tasks() * graph.devices(), 0) {
     times_.run(graph, start);
     best_ns_ = times_.ns;
   }
 
-  void run(int64_t visits) {
-    for (int64_t stalled = 0; visits_ < visits && best_ns_ > least_ns_ && !groups_.nothing_below(); ++step_) {
+  FoundSequences run(int64_t visits) {
+    for (int64_t stalled = 0; visits_ < visits && !groups_.nothing_below(); ++step_) {
       const int64_t before = best_ns_;
       if (stalled >= kStall || !step()) {
         move_a_group();
@@ -46,9 +34,8 @@ class Improve {
       }
       stalled = best_ns_ < before ? 0 : stalled + 1;
     }
+    return {std::move(best_), best_ns_};
   }
-  const TaskSequences& best() const { return best_; }
-  int64_t best_ns() const { return best_ns_; }
 
  private:
   // Tasks whose delay delays the end; of many, some all along the way, others at each step.
@@ -171,7 +158,7 @@ class Improve {
   const TaskGraph& graph_;
   GroupMoves& groups_;
   TaskSequences now_, best_;
-  int64_t best_ns_ = 0, least_ns_;
+  int64_t best_ns_ = 0;
   TaskTimes times_;
   std::vector<int64_t> tabu_;  // by task and device: until which step
   int64_t step_ = 1, visits_ = 0;
@@ -179,21 +166,8 @@ class Improve {
 
 }  // namespace
 
-TaskSequences improve(const TaskGraph& graph, const std::vector<TaskSequences>& starts, int64_t least_ns) {
-  const size_t count = std::min(kStarts, starts.size());
-  TaskSequences best = starts.front();
-  int64_t best_ns = kNever;
-  const int64_t tasks = std::min<int64_t>(graph.tasks(), kMostCounted);
-  const int64_t visits = graph.tasks() <= kMostExact ? tasks * kVisits / 20 : tasks * kVisits;
-  const int64_t share = visits / static_cast<int64_t>(count);
-  GroupMoves groups(graph);
-  for (size_t i = 0; i < count && best_ns > least_ns && !groups.nothing_below(); ++i) {
-    const int64_t late = share * kLateShare / 100;
-    Improve search(graph, accept_late(graph, starts[i], groups, late), groups, least_ns);
-    search.run(share - late);
-    if (search.best_ns() < best_ns) best_ns = search.best_ns(), best = search.best();
-  }
-  return best;
+FoundSequences search_tabu(const TaskGraph& graph, const TaskSequences& start, GroupMoves& groups, int64_t visits) {
+  return Tabu(graph, start, groups).run(visits);
 }
 
 }  // namespace spmdx

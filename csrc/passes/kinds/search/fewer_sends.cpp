@@ -1,10 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
 // Fewer sends: a walk at random, of which no step is worse.
-#include "passes/kinds/fewer_sends.h"
+#include "passes/kinds/search/fewer_sends.h"
 
 #include <algorithm>
 
-#include "passes/kinds/group_moves.h"
+#include "passes/kinds/search/group_moves.h"
 
 namespace spmdx {
 namespace {
@@ -16,27 +16,27 @@ constexpr int64_t kHidden = 2;         // one of so many transfers keeps a devic
 class Walk {
  public:
   Walk(const TaskGraph& graph, const TaskSequences& start)
-      : graph_(graph), groups_(graph), now_(start), trial_(start), received_(graph.devices()) {
-    times_.run(graph, start);
-    order_ = times_.by_start();
-    ns_ = times_.ns + sent(now_.device);
+      : graph_(graph), groups_(graph), device_(start.device), received_(graph.devices()) {
+    TaskTimes times;
+    times.run(graph, start);
+    order_ = times.by_start();
+    ns_ = times.ns + sent(device_);
   }
 
   FewerSends run() {
     const int64_t most = std::min<int64_t>(graph_.tasks(), kMostCounted) * kVisits;
     for (int64_t visits = 0; visits < most; visits += cost()) {
-      std::vector<uint32_t> device = now_.device;
+      std::vector<uint32_t> device = device_;
       if (!change(device)) continue;
       const int64_t sends = sent(device);
       if (sends > ns_) continue;
-      trial_.assign(graph_, device, order_);
-      if (!trial_.all_fit()) continue;
-      if (!times_.run(graph_, trial_) || times_.ns + sends > ns_) continue;
+      times_.run(graph_, device, order_);
+      if (times_.ns + sends > ns_ || !times_.all_fit()) continue;
       ns_ = times_.ns + sends;
-      std::swap(now_, trial_);
-      order_ = times_.by_start();
+      device_ = std::move(device);
+      times_.by_start(order_);
     }
-    return {std::move(now_), ns_};
+    return {TaskSequences(graph_, device_, order_), ns_};
   }
 
  private:
@@ -59,13 +59,13 @@ class Walk {
       default:
         moved = groups_.send(task, other_end(task), device);
     }
-    return !moved.empty() && device != now_.device;
+    return !moved.empty() && device != device_;
   }
   uint32_t other_end(uint32_t task) {
     const auto &reads = graph_.reads(task), &readers = graph_.readers(task);
     if (reads.size() + readers.size() == 0) return groups_.any_device();
     const auto at = static_cast<size_t>(groups_.next_random()) % (reads.size() + readers.size());
-    return now_.device[at < reads.size() ? reads[at].task : readers[at - reads.size()].task];
+    return device_[at < reads.size() ? reads[at].task : readers[at - reads.size()].task];
   }
 
   // For each device; to one that reads it, however often, a thing is sent once.
@@ -84,9 +84,8 @@ class Walk {
 
   const TaskGraph& graph_;
   GroupMoves groups_;
-  TaskSequences now_, trial_;
-  TaskTimes times_;  // of what was tried last
-  std::vector<uint32_t> order_;
+  std::vector<uint32_t> device_, order_;
+  TimesInOrder times_;             // of what was tried last
   std::vector<int64_t> received_;  // by device
   int64_t ns_ = 0;
 };

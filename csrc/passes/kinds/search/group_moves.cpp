@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "passes/kinds/group_moves.h"
+#include "passes/kinds/search/group_moves.h"
 
 #include <algorithm>
 #include <numeric>

@@ -1,13 +1,13 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "passes/kinds/assign.h"
+#include "passes/kinds/search/assign.h"
 
 #include <numeric>
 #include <optional>
 
 #include "passes/kinds/clusters.h"
 #include "passes/kinds/exact.h"
-#include "passes/kinds/fewer_sends.h"
-#include "passes/kinds/improve.h"
+#include "passes/kinds/search/fewer_sends.h"
+#include "passes/kinds/search/improve.h"
 #include "passes/kinds/list_schedule.h"
 #include "passes/kinds/memory_fit.h"
 
@@ -25,14 +25,14 @@ TaskSequences in_order(const TaskGraph& graph, const std::vector<uint32_t>& devi
 
 TaskAssignment assign_tasks(const std::vector<Task>& tasks, const Devices& devices) {
   const TaskGraph graph(tasks, devices);
-  const TaskSequences found = improve(graph, list_schedules(graph, fit_memory(graph)), 0);
+  const TaskSequences found = improve(graph, list_schedules(graph, fit_memory(graph)));
   return to_assignment(graph, graph.tasks() <= kMostExact ? shortest(graph, found) : found);
 }
 
 TaskAssignment assign_with_few_sends(const std::vector<Task>& tasks, const Devices& devices,
                                      const std::vector<uint32_t>& near) {
   const TaskGraph graph(tasks, devices);
-  const FewerSends best = send_less(graph, improve(graph, list_schedules(graph, fit_memory(graph)), 0));
+  const FewerSends best = send_less(graph, improve(graph, list_schedules(graph, fit_memory(graph))));
   const auto start = near.empty() ? clustered_devices(graph) : std::optional(near);
   if (!start) return to_assignment(graph, best.sequences);
   const TaskSequences sequences = in_order(graph, *start);
