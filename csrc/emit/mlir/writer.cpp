@@ -14,6 +14,10 @@
 namespace spmdx::emit {
 namespace {
 
+// Terms, of which more are added up dim by dim: some compilers add them one after the other, and what is rounded off
+// grows with how many there are.
+constexpr int64_t kLongSum = 1024;
+
 std::string_view element(DType dtype) {
   if (dtype == DType::b8) return "i1";
   if (dtype == DType::u8) return "ui8";
@@ -234,8 +238,17 @@ Tensor Writer::reduce(const Tensor& a, const Tensor& start, const std::vector<in
 
 Tensor Writer::sum(const Tensor& a, const std::vector<int64_t>& dims) {
   const bool is_short = is_floating(a.type.dtype) && itemsize(a.type.dtype) < 4;
-  const Tensor wide = is_short ? convert(a, DType::f32) : a;
-  return convert(reduce(wide, constant({wide.type.dtype, {}}, int64_t{0}), dims, "add"), a.type.dtype);
+  Tensor wide = is_short ? convert(a, DType::f32) : a;
+  const Tensor zero = constant({wide.type.dtype, {}}, int64_t{0});
+  std::vector<int64_t> left = dims;
+  int64_t terms = 1;
+  for (const int64_t dim : dims) terms *= a.type.shape[static_cast<size_t>(dim)];
+  if (dims.size() > 1 && terms > kLongSum) {
+    std::ranges::sort(left);
+    wide = reduce(wide, zero, {left.back()}, "add");
+    left.pop_back();
+  }
+  return convert(reduce(wide, zero, left, "add"), a.type.dtype);
 }
 
 std::string Writer::region(const std::vector<DType>& dtypes, const Body& body) {

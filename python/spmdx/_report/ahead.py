@@ -15,6 +15,7 @@ from spmdx._segments.one_line import of_error
 from spmdx._segments.segment import DTYPES, Segment, Type
 from spmdx._targets import iree, pjrt
 from spmdx._targets.stablehlo import stablehlo_text
+from spmdx._targets.tiles import tiled_bytes
 from spmdx.errors import ShardingError, naming
 
 if TYPE_CHECKING:
@@ -23,6 +24,7 @@ if TYPE_CHECKING:
 
     from spmdx._report.segments import SegmentsReport
 
+PARAM = Type("f32", ())
 TPUS = ("v4", "v5e", "v5p", "v6e")
 
 
@@ -35,6 +37,7 @@ class AheadRow:
         ops: how many there are.
         why: it is not taken; empty if it is.
         tensor_bytes: of its inputs and outputs, as PyTorch counts them.
+        tiled_bytes: of the same in tiles of a TPU's registers, as spmdx predicts them.
         argument_bytes, output_bytes, temp_bytes: as the compiler counts them, for TPUs.
         flops: that the compiler counts, for TPUs.
         seconds: that the compiler thinks a run takes, for TPUs, where it knows all of its ops.
@@ -45,6 +48,7 @@ class AheadRow:
     ops: int
     why: str = ""
     tensor_bytes: int = 0
+    tiled_bytes: int = 0
     argument_bytes: int = 0
     output_bytes: int = 0
     temp_bytes: int = 0
@@ -77,15 +81,27 @@ class AheadReport(Drawn):
 
         title = f"{self.taken:.0%} of {len(self.rows)} segments are compiled for {self.target}"
         table = rich.table.Table(
-            *("line", "ops", "tensors", "arguments", "outputs", "beside", "flops", "µs", "code"),
+            *(
+                "line",
+                "ops",
+                "tensors",
+                "in tiles",
+                "arguments",
+                "outputs",
+                "beside",
+                "flops",
+                "µs",
+                "code",
+            ),
             "why",
             title=title,
             title_justify="left",
         )
         for row in self.rows:
             micro = f"{row.seconds * 1e6:.1f}" if row.seconds is not None else ""
-            numbers = row.tensor_bytes, row.argument_bytes, row.output_bytes, row.temp_bytes
-            counts = [f"{number:,}" for number in (*numbers, int(row.flops))]
+            own = row.tensor_bytes, row.tiled_bytes
+            counted = row.argument_bytes, row.output_bytes, row.temp_bytes, int(row.flops)
+            counts = [f"{number:,}" for number in (*own, *counted)]
             table.add_row(row.source, f"{row.ops}", *counts, micro, f"{row.code_bytes:,}", row.why)
         yield table
 
@@ -134,8 +150,10 @@ def _row(target: str, text: str, source: str) -> AheadRow:
         written = stablehlo_text(segment)
         if target.partition(":")[0] in TPUS:
             found = pjrt.compile_ahead(written, target)
+            kinds += [PARAM] * segment.params
             return dataclasses.replace(
                 row,
+                tiled_bytes=sum(map(tiled_bytes, kinds)),
                 argument_bytes=found.argument_bytes,
                 output_bytes=found.output_bytes,
                 temp_bytes=found.temp_bytes,
