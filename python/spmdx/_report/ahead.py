@@ -24,7 +24,7 @@ if TYPE_CHECKING:
 
     from spmdx._report.segments import SegmentsReport
 
-PARAM = Type("f32", ())
+PARAM = Type("f64", ())
 TPUS = ("v4", "v5e", "v5p", "v6e")
 
 
