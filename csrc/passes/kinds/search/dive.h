@@ -15,8 +15,8 @@ struct DiveAim {
   int64_t visits;                     // tasks that are looked at, at most
 };
 
-// Devices by task with which nothing refutes that all is done in time, though the device with most to do may need
-// longer; nothing: none were met. Adds to `seen` what was looked at: no more than may be, and there are none.
+// Devices by task, of which it is not known that what they do cannot be done in time; nothing: none were met. Adds to
+// `seen` what was looked at. If that is no more than may be, there are none.
 std::optional<std::vector<uint32_t>> dive(const DiveAim& aim, GroupMoves& groups, int64_t& seen);
 
 }  // namespace spmdx
