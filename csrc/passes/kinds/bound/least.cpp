@@ -5,12 +5,12 @@
 
 #include <algorithm>
 
-#include "passes/kinds/search/assign.h"
 #include "passes/kinds/bound/energy.h"
 #include "passes/kinds/bound/weights.h"
 #include "passes/kinds/exact.h"
 #include "passes/kinds/list_schedule.h"
 #include "passes/kinds/memory_fit.h"
+#include "passes/kinds/search/assign.h"
 #include "passes/kinds/windows.h"
 
 namespace spmdx {

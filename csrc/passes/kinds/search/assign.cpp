@@ -6,10 +6,10 @@
 
 #include "passes/kinds/clusters.h"
 #include "passes/kinds/exact.h"
-#include "passes/kinds/search/fewer_sends.h"
-#include "passes/kinds/search/improve.h"
 #include "passes/kinds/list_schedule.h"
 #include "passes/kinds/memory_fit.h"
+#include "passes/kinds/search/fewer_sends.h"
+#include "passes/kinds/search/improve.h"
 
 namespace spmdx {
 namespace {
