@@ -81,6 +81,25 @@ void TaskWindows::fix(uint32_t cluster, uint32_t device) {
   for (const uint32_t j : members_[cluster]) fixed_[j] = device;
 }
 
+uint32_t TaskWindows::open_cluster(uint32_t least_devices) const {
+  uint32_t best = graph_.tasks();
+  int64_t most = -1;
+  for (uint32_t c = 0; c < graph_.tasks(); ++c) {
+    if (members_[c].empty() || fixed_[c] != kNoDevice) continue;
+    int64_t least = kNever;
+    uint32_t devices = 0;
+    for (uint32_t d = 0; d < graph_.devices(); ++d) {
+      if (!can(c, d)) continue;
+      ++devices;
+      int64_t sum = 0;
+      for (const uint32_t j : members_[c]) sum += graph_.ns(j, d);
+      least = std::min(least, sum);
+    }
+    if (devices >= least_devices && least > most) most = least, best = c;
+  }
+  return best;
+}
+
 bool TaskWindows::raise(std::vector<int64_t>& times, uint32_t task, uint32_t device, int64_t least) {
   int64_t& time = times[task * graph_.devices() + device];
   if (least <= time) return true;

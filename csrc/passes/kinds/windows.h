@@ -34,6 +34,8 @@ class TaskWindows {
   int64_t tail(uint32_t task, uint32_t device) const { return tail_[task * graph_.devices() + device]; }
   uint32_t cluster(uint32_t task) const { return cluster_[task]; }  // the first task of it
   const std::vector<uint32_t>& members(uint32_t cluster) const { return members_[cluster]; }
+  // That with most to do, of those that are not fixed and have so many devices left; as many as tasks: there is none.
+  uint32_t open_cluster(uint32_t least_devices) const;
   // The device, where only one is left; else kNoDevice.
   uint32_t fixed_on(uint32_t task) const { return fixed_[task]; }
   int64_t visits() const { return visits_; }

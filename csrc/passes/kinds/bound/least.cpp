@@ -52,7 +52,7 @@ class Refutation {
 
   bool refuted_by_branches(const TaskWindows& windows) {
     if (left_ < 0) return false;
-    const uint32_t cluster = next(windows);
+    const uint32_t cluster = windows.open_cluster(2);
     if (cluster == graph_.tasks()) return refuted_both_ways(windows);
     for (uint32_t d = 0; d < graph_.devices(); ++d) {
       if (!windows.can(cluster, d)) continue;
@@ -73,26 +73,6 @@ class Refutation {
       if (!refuted(inner)) return false;
     }
     return true;
-  }
-
-  // The cluster with most to do, of those that are not fixed.
-  uint32_t next(const TaskWindows& windows) const {
-    uint32_t best = graph_.tasks();
-    int64_t most = -1;
-    for (uint32_t c = 0; c < graph_.tasks(); ++c) {
-      if (windows.members(c).empty() || windows.fixed_on(c) != kNoDevice) continue;
-      int64_t least = kNever;
-      uint32_t devices = 0;
-      for (uint32_t d = 0; d < graph_.devices(); ++d) {
-        if (!windows.can(c, d)) continue;
-        int64_t sum = 0;
-        for (const uint32_t j : windows.members(c)) sum += graph_.ns(j, d);
-        least = std::min(least, sum);
-        ++devices;
-      }
-      if (devices > 1 && least > most) most = least, best = c;
-    }
-    return best;
   }
 
   const TaskGraph& graph_;

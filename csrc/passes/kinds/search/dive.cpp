@@ -17,7 +17,7 @@ class Dive {
     const bool possible = windows.tighten();
     visits_ += windows.visits() - before;
     if (!possible || visits_ > most_) return false;
-    const uint32_t cluster = next(windows);
+    const uint32_t cluster = windows.open_cluster(1);
     if (cluster == graph_.tasks()) {
       for (uint32_t j = 0; j < graph_.tasks(); ++j) device_.push_back(windows.fixed_on(windows.cluster(j)));
       return true;
@@ -34,24 +34,6 @@ class Dive {
   int64_t visits() const { return visits_; }
 
  private:
-  // The cluster with most to do.
-  uint32_t next(const TaskWindows& windows) const {
-    uint32_t best = graph_.tasks();
-    int64_t most = -1;
-    for (uint32_t c = 0; c < graph_.tasks(); ++c) {
-      if (windows.members(c).empty() || windows.fixed_on(c) != kNoDevice) continue;
-      int64_t least = kNever;
-      for (uint32_t d = 0; d < graph_.devices(); ++d) {
-        if (!windows.can(c, d)) continue;
-        int64_t sum = 0;
-        for (const uint32_t j : windows.members(c)) sum += graph_.ns(j, d);
-        least = std::min(least, sum);
-      }
-      if (least > most) most = least, best = c;
-    }
-    return best;
-  }
-
   std::vector<uint32_t> devices_of(const TaskWindows& windows, uint32_t cluster) {
     std::vector<uint32_t> found;
     for (uint32_t d = 0; d < graph_.devices(); ++d)
