@@ -19,8 +19,10 @@ constexpr int64_t kMostVisits = 150'000'000;  // of all together
 constexpr int64_t kLeastVisits = 300'000;     // for each task where that is more
 constexpr int64_t kMostCounted = 500;         // tasks
 constexpr int64_t kFewVisits = 15'000;        // for each, where branch and bound ends the search
+constexpr int64_t kTightVisits = 4;           // times as many once more where memory binds
 constexpr int64_t kFirstShare = 40;           // percent of all for the first members
 constexpr int64_t kLateShare = 5;             // percent of a member's that late acceptance looks at
+constexpr int64_t kTightLateShare = 50;       // the same where memory binds: it looks at what does not fit too
 constexpr int64_t kVisitsOfAMember = 40'000;  // for each task, at least
 constexpr int64_t kVisitsOfAChild = 12'000;   // for each task
 constexpr int64_t kMinMembers = 3;
@@ -31,29 +33,45 @@ constexpr int64_t kDiveShare = 32;                    // a dive looks at so smal
 constexpr uint32_t kMostInDives = 400;                // tasks
 constexpr std::array<int64_t, 3> kAims{20, 50, 200};  // of a time shorter by so small a part, until there is none
 
+int64_t counted_tasks(const TaskGraph& graph) { return std::min<int64_t>(graph.tasks(), kMostCounted); }
+
+int64_t visits_of_all(const TaskGraph& graph) {
+  const int64_t counted = counted_tasks(graph);
+  if (counted <= static_cast<int64_t>(kMostExact)) return counted * kFewVisits;
+  return std::max(std::min(counted * kVisits, kMostVisits), counted * kLeastVisits);
+}
+
+// Whether some device cannot hold all that it could run.
+bool memory_binds(const TaskGraph& graph) {
+  for (uint32_t d = 0; d < graph.devices(); ++d) {
+    int64_t bytes = 0;
+    for (uint32_t j = 0; j < graph.tasks(); ++j) bytes += graph.runs(j, d) ? graph.bytes(j) : 0;
+    if (bytes > graph.memory(d)) return true;
+  }
+  return false;
+}
+
 class Population {
  public:
   explicit Population(const TaskGraph& graph) : graph_(graph), groups_(graph) {
     if (graph.tasks() <= kMostInDives) ancestors_ = task_ancestors(graph);
   }
 
-  TaskSequences run(const std::vector<TaskSequences>& starts) {
-    const int64_t counted = std::min<int64_t>(graph_.tasks(), kMostCounted);
-    const int64_t visits = visits_of_all(counted), first = visits * kFirstShare / 100;
-    begin(starts, first, counted);
+  // `late_share`: percent of a member's visits that late acceptance takes.
+  FoundSequences run(const std::vector<TaskSequences>& starts, int64_t visits, int64_t late_share) {
+    const int64_t counted = counted_tasks(graph_), first = visits * kFirstShare / 100;
+    members_.clear();
+    begin(starts, first, late_share);
     child_visits_ = counted * kVisitsOfAChild;
     dive_visits_ = (visits - first) / kDiveShare;
     int64_t left = visits - first;
     for (int64_t child = 0; left >= child_visits_ && !groups_.nothing_below(); ++child)
       left -= child % kChildrenOfADive == 0 && !ancestors_.empty() ? dive_below_best() : bear();
-    return best().sequences;
+    return best();
   }
+  bool nothing_below() const { return groups_.nothing_below(); }
 
  private:
-  static int64_t visits_of_all(int64_t counted) {
-    if (counted <= static_cast<int64_t>(kMostExact)) return counted * kFewVisits;
-    return std::max(std::min(counted * kVisits, kMostVisits), counted * kLeastVisits);
-  }
   const FoundSequences& best() const { return *std::ranges::min_element(members_, {}, &FoundSequences::ns); }
   const FoundSequences& any_member() { return members_[static_cast<size_t>(groups_.next_random()) % members_.size()]; }
   static std::vector<uint32_t> order_in(const TaskGraph& graph, const FoundSequences& member) {
@@ -63,10 +81,11 @@ class Population {
   }
 
   // The first members: each start, after a walk and a search.
-  void begin(const std::vector<TaskSequences>& starts, int64_t visits, int64_t counted) {
-    const int64_t wanted = std::clamp(visits / (counted * kVisitsOfAMember + 1), kMinMembers, kMaxMembers);
+  void begin(const std::vector<TaskSequences>& starts, int64_t visits, int64_t late_share) {
+    const int64_t of_each = counted_tasks(graph_) * kVisitsOfAMember;
+    const int64_t wanted = std::clamp(visits / (of_each + 1), kMinMembers, kMaxMembers);
     const size_t size = std::min(static_cast<size_t>(wanted), starts.size());
-    const int64_t each = visits / static_cast<int64_t>(size), late = each * kLateShare / 100;
+    const int64_t each = visits / static_cast<int64_t>(size), late = each * late_share / 100;
     for (size_t i = 0; i < size && !groups_.nothing_below(); ++i)
       members_.push_back(search_tabu(graph_, accept_late(graph_, starts[i], groups_, late), groups_, each - late));
   }
@@ -127,7 +146,13 @@ class Population {
 }  // namespace
 
 TaskSequences improve(const TaskGraph& graph, const std::vector<TaskSequences>& starts) {
-  return graph.tasks() == 0 ? starts.front() : Population(graph).run(starts);
+  if (graph.tasks() == 0) return starts.front();
+  const int64_t visits = visits_of_all(graph);
+  Population population(graph);
+  FoundSequences found = population.run(starts, visits, kLateShare);
+  if (graph.tasks() <= kMostExact || population.nothing_below() || !memory_binds(graph)) return found.sequences;
+  FoundSequences again = population.run(starts, visits * kTightVisits, kTightLateShare);
+  return again.ns < found.ns ? again.sequences : found.sequences;
 }
 
 }  // namespace spmdx
