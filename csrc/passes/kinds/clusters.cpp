@@ -30,18 +30,18 @@ class Clusters {
     for (uint32_t j = 0; j < graph_.tasks(); ++j) members[root(j)].push_back(j);
     std::stable_sort(members.begin(), members.end(),
                      [&](const auto& a, const auto& b) { return least_work(a) > least_work(b); });
-    std::vector<int64_t> load(graph_.devices(), 0), room;
-    for (uint32_t d = 0; d < graph_.devices(); ++d) room.push_back(graph_.memory(d));
+    std::vector<int64_t> load(graph_.devices(), 0);
+    std::vector<std::vector<uint32_t>> there(graph_.devices());
     std::vector<uint32_t> device(graph_.tasks());
     for (const auto& cluster : members) {
       uint32_t best = kNone;
       for (uint32_t d = 0; d < graph_.devices(); ++d)
-        if (work(cluster, d) != kNever && bytes(cluster) <= room[d] &&
+        if (work(cluster, d) != kNever && graph_.bytes_together(both(cluster, there[d])) <= graph_.memory(d) &&
             (best == kNone || load[d] + work(cluster, d) < load[best] + work(cluster, best)))
           best = d;
       if (best == kNone) return std::nullopt;
       load[best] += work(cluster, best);
-      room[best] -= bytes(cluster);
+      there[best] = both(cluster, there[best]);
       for (const uint32_t j : cluster) device[j] = best;
     }
     return device;
@@ -53,8 +53,8 @@ class Clusters {
     return task;
   }
   bool fits(uint32_t a, uint32_t b, uint32_t device) {
-    const std::vector<uint32_t> both = members(a, b);
-    return work(both, device) != kNever && bytes(both) <= graph_.memory(device);
+    const std::vector<uint32_t> joined = members(a, b);
+    return work(joined, device) != kNever && graph_.bytes_together(joined) <= graph_.memory(device);
   }
   std::vector<uint32_t> members(uint32_t a, uint32_t b) {
     std::vector<uint32_t> found;
@@ -62,10 +62,9 @@ class Clusters {
       if (const uint32_t r = root(j); r == a || r == b) found.push_back(j);
     return found;
   }
-  int64_t bytes(const std::vector<uint32_t>& cluster) const {
-    int64_t sum = 0;
-    for (const uint32_t j : cluster) sum += graph_.bytes(j);
-    return sum;
+  static std::vector<uint32_t> both(std::vector<uint32_t> some, const std::vector<uint32_t>& others) {
+    some.insert(some.end(), others.begin(), others.end());
+    return some;
   }
   int64_t work(const std::vector<uint32_t>& cluster, uint32_t device) const {
     int64_t sum = 0;

@@ -29,11 +29,11 @@ class Shortest {
         end_(graph.tasks()),
         free_(graph.devices()),
         best_(start),
+        room_(graph),
         used_(graph.devices()) {
     TaskTimes times;
     times.run(graph, start);
     best_ns_ = times.ns;
-    for (uint32_t d = 0; d < graph.devices(); ++d) room_.push_back(graph.memory(d));
     for (uint32_t d = 0; d < graph.devices(); ++d) twin_.push_back(first_twin(d));
     before_ = ancestors(graph);
   }
@@ -75,14 +75,14 @@ class Shortest {
   void choose_device(uint32_t task) {
     if (task == graph_.tasks()) return order_tasks();
     for (uint32_t d = 0; d < graph_.devices(); ++d) {
-      if (!graph_.runs(task, d) || graph_.bytes(task) > room_[d] || same_as_an_earlier(d)) continue;
+      if (!graph_.runs(task, d) || !room_.holds(graph_, task, d) || same_as_an_earlier(d)) continue;
       device_[task] = d;
       head_[task] = head(task);
       if (head_[task] + graph_.ns(task, d) + least_tail_[task * graph_.devices() + d] >= best_ns_) continue;
-      room_[d] -= graph_.bytes(task);
+      room_.put(graph_, task, d);
       ++used_[d];
       if (loads(task + 1) < best_ns_) choose_device(task + 1);
-      room_[d] += graph_.bytes(task);
+      room_.take(graph_, task, d);
       --used_[d];
     }
     device_[task] = kNone;
@@ -204,7 +204,7 @@ class Shortest {
   std::vector<uint32_t> order_;
   TaskSequences best_;
   int64_t best_ns_ = 0;
-  std::vector<int64_t> room_;
+  TaskRoom room_;
   std::vector<uint32_t> used_, twin_;  // by device: tasks, and the first device like it
   std::vector<uint64_t> before_;
 };

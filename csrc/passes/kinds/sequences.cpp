@@ -10,9 +10,8 @@ TaskSequences::TaskSequences(const TaskGraph& graph)
       next(graph.tasks(), kNone),
       previous(graph.tasks(), kNone),
       first(graph.devices(), kNone),
-      last(graph.devices(), kNone) {
-  for (uint32_t d = 0; d < graph.devices(); ++d) room.push_back(graph.memory(d));
-}
+      last(graph.devices(), kNone),
+      room(graph) {}
 
 TaskSequences::TaskSequences(const TaskGraph& graph, const std::vector<uint32_t>& devices,
                              const std::vector<uint32_t>& order)
@@ -24,7 +23,7 @@ void TaskSequences::assign(const TaskGraph& graph, const std::vector<uint32_t>& 
                            const std::vector<uint32_t>& order) {
   std::fill(first.begin(), first.end(), kNone);
   std::fill(last.begin(), last.end(), kNone);
-  for (uint32_t d = 0; d < graph.devices(); ++d) room[d] = graph.memory(d);
+  room.reset(graph);
   for (const uint32_t task : order) insert(graph, task, devices[task], kNone);
 }
 
@@ -35,14 +34,14 @@ void TaskSequences::insert(const TaskGraph& graph, uint32_t task, uint32_t on, u
   previous[task] = behind;
   (behind == kNone ? first[on] : next[behind]) = task;
   (before == kNone ? last[on] : previous[before]) = task;
-  room[on] -= graph.bytes(task);
+  room.put(graph, task, on);
 }
 
 void TaskSequences::remove(const TaskGraph& graph, uint32_t task) {
   const uint32_t on = device[task];
   (previous[task] == kNone ? first[on] : next[previous[task]]) = next[task];
   (next[task] == kNone ? last[on] : previous[next[task]]) = previous[task];
-  room[on] += graph.bytes(task);
+  room.take(graph, task, on);
 }
 
 bool TaskTimes::run(const TaskGraph& graph, const TaskSequences& sequences, uint32_t without) {
@@ -106,8 +105,7 @@ void TimesInOrder::run(const TaskGraph& graph, const std::vector<uint32_t>& devi
   start.resize(graph.tasks());
   end.resize(graph.tasks());
   done.assign(graph.devices(), 0);
-  room.resize(graph.devices());
-  for (uint32_t d = 0; d < graph.devices(); ++d) room[d] = graph.memory(d);
+  room.reset(graph);
   ns = 0;
   for (const uint32_t j : order) {
     const uint32_t on = device[j];
@@ -116,7 +114,7 @@ void TimesInOrder::run(const TaskGraph& graph, const std::vector<uint32_t>& devi
       ready = std::max(ready, end[arc.task] + graph.transfer(arc, device[arc.task], on));
     start[j] = ready;
     end[j] = done[on] = ready + graph.ns(j, on);
-    room[on] -= graph.bytes(j);
+    room.put(graph, j, on);
     ns = std::max(ns, end[j]);
   }
 }

@@ -3,7 +3,7 @@
 #pragma once
 #include <algorithm>
 
-#include "passes/kinds/task_graph.h"
+#include "passes/kinds/task_room.h"
 
 namespace spmdx {
 
@@ -21,15 +21,13 @@ class TaskSequences {
   void insert(const TaskGraph& graph, uint32_t task, uint32_t device, uint32_t before);  // kNone: as the last one
   void remove(const TaskGraph& graph, uint32_t task);
   bool fits(const TaskGraph& graph, uint32_t task, uint32_t device) const {
-    return graph.runs(task, device) && graph.bytes(task) <= room[device];
+    return graph.runs(task, device) && room.holds(graph, task, device);
   }
-  bool all_fit() const {
-    return std::ranges::all_of(room, [](int64_t bytes) { return bytes >= 0; });
-  }
+  bool all_fit() const { return room.all_fit(); }
 
   std::vector<uint32_t> device, next, previous;  // by task
   std::vector<uint32_t> first, last;             // by device
-  std::vector<int64_t> room;                     // bytes that are left, by device
+  TaskRoom room;
 };
 
 struct TaskTimes {
@@ -52,15 +50,15 @@ struct TaskTimes {
 
 // When tasks run that their devices take in one order, which is topological; and what memory they leave.
 struct TimesInOrder {
+  explicit TimesInOrder(const TaskGraph& graph) : room(graph) {}
   void run(const TaskGraph& graph, const std::vector<uint32_t>& device, const std::vector<uint32_t>& order);
   // Puts `order` in that of starts; where they are equal, it stays.
   void by_start(std::vector<uint32_t>& order) const;
-  bool all_fit() const {
-    return std::ranges::all_of(room, [](int64_t bytes) { return bytes >= 0; });
-  }
+  bool all_fit() const { return room.all_fit(); }
 
   std::vector<int64_t> start, end;  // by task
-  std::vector<int64_t> done, room;  // by device
+  std::vector<int64_t> done;        // by device
+  TaskRoom room;
   int64_t ns = 0;
 };
 

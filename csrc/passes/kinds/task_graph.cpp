@@ -28,7 +28,7 @@ void check_devices(const Devices& devices) {
 }  // namespace
 
 TaskGraph::TaskGraph(const std::vector<Task>& tasks, const Devices& devices)
-    : memory_(devices.memory), readers_(tasks.size()) {
+    : memory_(devices.memory), shared_bytes_(devices.shared), readers_(tasks.size()) {
   check_devices(devices);
   for (const Task& task : tasks) add_task(task);
   for (uint32_t j = 0; j < tasks.size(); ++j) {
@@ -39,7 +39,35 @@ TaskGraph::TaskGraph(const std::vector<Task>& tasks, const Devices& devices)
     }
     for (const auto& [task, most] : bytes) add_read(j, {task, most}, devices);
   }
+  share();
   check_total();
+}
+
+// Parts of what tasks share, by how many do.
+void TaskGraph::share() {
+  std::vector<int64_t> by(shared_bytes_.size(), 0);
+  for (const auto& values : shared_)
+    for (const uint32_t value : values) ++by[value];
+  least_bytes_ = bytes_;
+  for (uint32_t j = 0; j < tasks(); ++j)
+    for (const uint32_t value : shared_[j]) least_bytes_[j] += shared_bytes_[value] / by[value];
+}
+
+int64_t TaskGraph::bytes_alone(uint32_t task) const {
+  int64_t sum = bytes_[task];
+  for (const uint32_t value : shared_[task]) sum += shared_bytes_[value];
+  return sum;
+}
+
+int64_t TaskGraph::bytes_together(const std::vector<uint32_t>& tasks) const {
+  std::vector<bool> there(shared_bytes_.size(), false);
+  int64_t sum = 0;
+  for (const uint32_t j : tasks) {
+    sum += bytes_[j];
+    for (const uint32_t value : shared_[j])
+      if (!there[value]) there[value] = true, sum += shared_bytes_[value];
+  }
+  return sum;
 }
 
 void TaskGraph::add_task(const Task& task) {
@@ -51,7 +79,9 @@ void TaskGraph::add_task(const Task& task) {
                         ". Expected a device for every task. Add a device of a kind that runs it, or a rule by which "
                         "one of these kinds does.");
   ns_.insert(ns_.end(), task.ns.begin(), task.ns.end());
+  for (const uint32_t value : task.shared) internal_check(value < shared_bytes_.size(), "a shared value without bytes");
   bytes_.push_back(task.bytes);
+  shared_.push_back(task.shared);
   reads_.emplace_back();
 }
 

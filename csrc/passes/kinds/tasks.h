@@ -19,9 +19,10 @@ struct TaskRead {
 };
 
 struct Task {
-  std::vector<int64_t> ns;      // by device
-  std::vector<TaskRead> reads;  // of earlier tasks
-  int64_t bytes = 0;            // that it keeps in the memory of its device
+  std::vector<int64_t> ns;            // by device
+  std::vector<TaskRead> reads;        // of earlier tasks
+  int64_t bytes = 0;                  // that it keeps in the memory of its device
+  std::vector<uint32_t> shared = {};  // values that have to lie there as well, each once; without twins
 };
 
 // A transfer takes latency_ns + bytes · picoseconds_per_byte / 1000, rounded down.
@@ -32,6 +33,7 @@ struct Link {
 struct Devices {
   std::vector<int64_t> memory;           // bytes, by device
   std::vector<std::vector<Link>> links;  // by sender and receiver; that to itself is not looked at
+  std::vector<int64_t> shared = {};      // bytes of values that tasks share
 };
 
 struct TaskAssignment {

@@ -284,15 +284,15 @@ bool TaskWindows::loads() {
 
 bool TaskWindows::in_time(uint32_t cluster, uint32_t device) {
   std::vector<QueuedTask> tasks;
-  int64_t bytes = 0;
+  std::vector<uint32_t> there;
   for (uint32_t j = 0; j < graph_.tasks(); ++j)
     if (cluster_[j] == cluster || fixed_[j] == device) {
       if (!can(j, device)) continue;
       tasks.push_back({head(j, device), graph_.ns(j, device), tail(j, device)});
-      bytes += graph_.bytes(j);
+      there.push_back(j);
     }
   visits_ += graph_.tasks() / 4 + 4 * static_cast<int64_t>(tasks.size());
-  return bytes <= graph_.memory(device) && one_device_ns(tasks) <= within_ns_;
+  return graph_.bytes_together(there) <= graph_.memory(device) && one_device_ns(tasks) <= within_ns_;
 }
 
 }  // namespace spmdx

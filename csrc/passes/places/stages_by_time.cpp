@@ -157,7 +157,8 @@ TaskAssignment assigned(const std::vector<Task>& tasks, const Devices& devices,
     const uint32_t kind = kinds_along(*graph.mesh, axis, options.kinds)[error.device];
     throw ShardingError("devices at " + graph.kinds + "=" + std::to_string(error.device) + ", of kind " +
                         options.kinds.kinds[kind].name + ", lack " + std::to_string(error.bytes_short) +
-                        " bytes for their share of the step. Expected all that the step reads and leaves to fit. Add "
+                        " bytes for their share of the step, of " + std::to_string(devices.memory[error.device]) +
+                        " that each has. Expected all that the step reads and leaves to fit. Add "
                         "devices, cut tensors by another axis, or set a higher limit.");
   }
 }
@@ -227,6 +228,7 @@ PlacedStep placed(Graph graph, const CompileOptions& options, const SumsOfTasks&
   const int64_t least = count > 1 ? devices.links[0][1].latency_ns : 0;
   step.tasks = tasks_of(graph, count, step.ns_of_node, coordinates(told, count),
                         coordinates(stages_of_outputs(graph), count), least, sums);
+  step.devices.shared = step.tasks.shared;
   std::optional<std::vector<uint32_t>> start;
   if (!sums.of_node.empty()) start = devices_of_tasks(step.tasks, before, step.ns_of_node);
   step.assignment = assigned(step.tasks.tasks, devices, start, graph, options);

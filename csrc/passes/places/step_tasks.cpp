@@ -172,6 +172,7 @@ class Tasks {
         made_.tasks[made->second].bytes += bytes_of(value);
       if (output_homes[i] >= 0) read(at(output_homes[i]), value);
     }
+    add_shared();
     for (uint32_t t = 0; t < reads_.size(); ++t)
       for (const auto& [producer, bytes] : reads_[t]) made_.tasks[t].reads.push_back({producer, bytes});
     return std::move(made_);
@@ -208,12 +209,23 @@ class Tasks {
     for (const ValueId value : graph_.nodes[id].inputs) read(at, value, free);
   }
 
-  // What lies everywhere takes memory where it is read.
+  // What lies everywhere takes memory where it is read, once for all that read it there.
+  void add_shared() {
+    std::map<std::set<uint32_t>, int64_t> bytes;
+    for (const auto& [value, tasks] : readers_) bytes[tasks] += bytes_of(value);
+    for (const auto& [tasks, sum] : bytes) {
+      if (tasks.size() == 1) made_.tasks[*tasks.begin()].bytes += sum;
+      if (tasks.size() == 1 || sum == 0) continue;
+      for (const uint32_t task : tasks) made_.tasks[task].shared.push_back(static_cast<uint32_t>(made_.shared.size()));
+      made_.shared.push_back(sum);
+    }
+  }
+
   void read(uint32_t task, ValueId value, bool free = false) {
     if (value == kNone || !seen_[task].insert(value).second) return;
     const auto made = made_by_.find(value);
     if (made == made_by_.end())
-      made_.tasks[task].bytes += bytes_of(value);
+      readers_[value].insert(task);
     else if (made->second != task)
       reads_[task][made->second] += free ? 0 : bytes_of(value);
   }
@@ -225,6 +237,7 @@ class Tasks {
   std::map<ValueId, uint32_t> made_by_;             // task that has a value; not there: all devices have it
   std::vector<std::map<uint32_t, int64_t>> reads_;  // by task: bytes of each other one
   std::vector<std::set<ValueId>> seen_;             // by task
+  std::map<ValueId, std::set<uint32_t>> readers_;   // tasks, of values that all devices have
 };
 
 }  // namespace

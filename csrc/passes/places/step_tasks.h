@@ -12,6 +12,7 @@ namespace spmdx {
 // output that is to lie on a device.
 struct StepTasks {
   std::vector<Task> tasks;
+  std::vector<int64_t> shared;    // bytes of values that several tasks read and that no device has to send
   std::vector<uint32_t> of_node;  // task, by node
 };
 

@@ -87,6 +87,19 @@ int64_t transfer(const Devices& devices, const TaskRead& read, uint32_t from, ui
   return link.latency_ns + read.bytes * link.picoseconds_per_byte / 1000;
 }
 
+// What a task takes on a device beside the tasks that are there already; `there`: by task.
+template <class There>
+int64_t needed(const std::vector<Task>& tasks, const Devices& devices, uint32_t task, const There& there) {
+  int64_t bytes = tasks[task].bytes;
+  for (const uint32_t value : tasks[task].shared) {
+    bool lies_there = false;
+    for (uint32_t j = 0; j < tasks.size(); ++j)
+      lies_there |= there(j) && std::ranges::find(tasks[j].shared, value) != tasks[j].shared.end();
+    bytes += lies_there ? 0 : devices.shared[value];
+  }
+  return bytes;
+}
+
 // All ways to append a task, on any device, behind what its device has.
 class Force {
  public:
@@ -116,7 +129,10 @@ class Force {
       if (end_[j] >= 0 || std::any_of(task.reads.begin(), task.reads.end(), [&](auto& r) { return end_[r.task] < 0; }))
         continue;
       for (uint32_t d = 0; d < free_.size(); ++d) {
-        if (task.ns[d] == kNever || task.bytes > room_[d]) continue;
+        if (task.ns[d] == kNever) continue;
+        const int64_t bytes =
+            needed(tasks_, devices_, j, [&](uint32_t other) { return end_[other] >= 0 && device_[other] == d; });
+        if (bytes > room_[d]) continue;
         int64_t start = free_[d];
         for (const TaskRead& r : task.reads)
           start = std::max(start, end_[r.task] + transfer(devices_, r, device_[r.task], d));
@@ -124,9 +140,9 @@ class Force {
         const int64_t free = std::exchange(free_[d], start + task.ns[d]);
         device_[j] = d;
         end_[j] = free_[d];
-        room_[d] -= task.bytes;
+        room_[d] -= bytes;
         append(count + 1, start, std::max(ns, end_[j]));
-        room_[d] += task.bytes;
+        room_[d] += bytes;
         end_[j] = -1;
         free_[d] = free;
       }
@@ -147,6 +163,28 @@ DrawnTasks draw_tasks(unsigned seed, uint32_t tasks, uint32_t most_devices) {
   return Drawing(seed, tasks, most_devices).take();
 }
 
+DrawnTasks draw_sharing_tasks(unsigned seed, uint32_t tasks, uint32_t most_devices) {
+  DrawnTasks drawn = draw_tasks(seed, tasks, most_devices);
+  std::mt19937 random(seed);
+  const auto below = [&](size_t n) { return static_cast<int64_t>(random() % n); };
+  int64_t sum = 0, most = 0;
+  for (uint32_t value = 0; value < 1 + tasks / 2; ++value) {
+    drawn.devices.shared.push_back(100 * below(100));
+    sum += drawn.devices.shared.back();
+    for (Task& task : drawn.tasks)
+      if (below(3) == 0) task.shared.push_back(value);
+  }
+  for (Task& task : drawn.tasks) {
+    task.bytes /= 4;
+    int64_t alone = task.bytes;
+    for (const uint32_t value : task.shared) alone += drawn.devices.shared[value];
+    most = std::max(most, alone);
+    sum += task.bytes;
+  }
+  for (int64_t& memory : drawn.devices.memory) memory = std::max(most, sum * (3 + below(7)) / 10);
+  return drawn;
+}
+
 std::string wrong_with(const TaskAssignment& found, const std::vector<Task>& tasks, const Devices& devices) {
   if (found.device.size() != tasks.size() || found.order.size() != tasks.size()) return "tasks are missing";
   std::vector<int64_t> room = devices.memory, free(room.size(), 0);
@@ -164,7 +202,9 @@ std::string wrong_with(const TaskAssignment& found, const std::vector<Task>& tas
           found.start[j] < found.end[read.task] + transfer(devices, read, found.device[read.task], d))
         return name + " does not wait for task " + std::to_string(read.task);
     if (found.end[j] != found.start[j] + task.ns[d]) return name + " takes another time";
-    if ((room[d] -= task.bytes) < 0) return name + " does not fit the memory";
+    const int64_t bytes =
+        needed(tasks, devices, j, [&](uint32_t other) { return done[other] && found.device[other] == d; });
+    if ((room[d] -= bytes) < 0) return name + " does not fit the memory";
     last = found.start[j];
     free[d] = found.end[j];
     ns = std::max(ns, found.end[j]);

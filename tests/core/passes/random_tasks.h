@@ -18,6 +18,8 @@ struct DrawnTasks {
 // some of which never run some tasks; links from next to free to slower than the work; memory for all, or for little
 // more than all.
 DrawnTasks draw_tasks(unsigned seed, uint32_t tasks, uint32_t most_devices);
+// The same graphs with values that some tasks share, and memory for the largest task to nearly all of them.
+DrawnTasks draw_sharing_tasks(unsigned seed, uint32_t tasks, uint32_t most_devices);
 
 // What is wrong with an assignment, run again; empty: nothing.
 std::string wrong_with(const TaskAssignment& found, const std::vector<Task>& tasks, const Devices& devices);

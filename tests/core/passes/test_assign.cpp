@@ -29,9 +29,10 @@ constexpr unsigned kShare = 1;
 #endif
 
 // As many graphs of so many tasks, from this seed on.
-void equal_brute_force(unsigned seed, unsigned graphs, uint32_t tasks, uint32_t most_devices) {
+void equal_brute_force(unsigned seed, unsigned graphs, uint32_t tasks, uint32_t most_devices,
+                       decltype(test::draw_tasks) draw = test::draw_tasks) {
   for (unsigned end = seed + graphs / kShare; seed < end; ++seed) {
-    const test::DrawnTasks drawn = test::draw_tasks(seed, tasks, most_devices);
+    const test::DrawnTasks drawn = draw(seed, tasks, most_devices);
     const auto least = test::shortest_by_force(drawn.tasks, drawn.devices);
     if (!least) {
       CHECK_THROWS(TaskMemoryError, assign_tasks(drawn.tasks, drawn.devices), "bytes short");
@@ -44,9 +45,10 @@ void equal_brute_force(unsigned seed, unsigned graphs, uint32_t tasks, uint32_t 
 }
 
 // So many tasks more that take no time and read nothing change no makespan, but make the bound that of many tasks.
-void bound_is_no_more(unsigned seed, unsigned graphs, uint32_t tasks, uint32_t most_devices) {
+void bound_is_no_more(unsigned seed, unsigned graphs, uint32_t tasks, uint32_t most_devices,
+                      decltype(test::draw_tasks) draw = test::draw_tasks) {
   for (unsigned end = seed + graphs / kShare; seed < end; ++seed) {
-    test::DrawnTasks drawn = test::draw_tasks(seed, tasks, most_devices);
+    test::DrawnTasks drawn = draw(seed, tasks, most_devices);
     const auto least = test::shortest_by_force(drawn.tasks, drawn.devices);
     if (!least) continue;
     drawn.tasks.resize(11, Task{std::vector<int64_t>(drawn.devices.memory.size(), 0), {}, 0});
@@ -65,6 +67,33 @@ TEST(few_tasks_are_assigned_as_brute_force_does) {
   equal_brute_force(6000, 350, 6, 4);
   equal_brute_force(7000, 120, 7, 3);
   equal_brute_force(8000, 40, 8, 3);
+}
+
+TEST(what_tasks_share_lies_on_a_device_once) {
+  for (uint32_t tasks = 2; tasks <= 5; ++tasks)
+    equal_brute_force(1000 * tasks, 100, tasks, 4, test::draw_sharing_tasks);
+  equal_brute_force(6000, 200, 6, 3, test::draw_sharing_tasks);
+  for (uint32_t tasks = 2; tasks <= 6; ++tasks) bound_is_no_more(2000 * tasks, 40, tasks, 4, test::draw_sharing_tasks);
+  for (unsigned seed = 0; seed < 20; ++seed) {
+    const test::DrawnTasks drawn = test::draw_sharing_tasks(seed, 11 + seed * 7919 % 50, 5);
+    try {
+      const TaskAssignment found = assign_tasks(drawn.tasks, drawn.devices);
+      CHECK_EQ(test::wrong_with(found, drawn.tasks, drawn.devices), "");
+      CHECK(found.ns >= least_makespan_ns(drawn.tasks, drawn.devices));
+    } catch (const TaskMemoryError& error) {
+      CHECK(error.bytes_short > 0);
+    }
+  }
+}
+
+TEST(readers_of_one_large_value_fit_where_it_fits_once) {
+  std::vector<Task> tasks(40, Task{{3, 2, 4}, {}, 1, {0}});
+  for (uint32_t j = 1; j < tasks.size(); ++j) tasks[j].reads = {{j - 1, 1}};
+  Devices devices = devices_of({140, 140, 140}, {1, 0});
+  devices.shared = {100};
+  CHECK_EQ(assign_tasks(tasks, devices).ns, 80);
+  devices.memory = {99, 99, 99};
+  CHECK_THROWS(TaskMemoryError, assign_tasks(tasks, devices), "bytes short");
 }
 
 namespace {

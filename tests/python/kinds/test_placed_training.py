@@ -154,6 +154,30 @@ def test_an_axis_of_kinds_cuts_nothing():
     del x, y
 
 
+@pytest.mark.parametrize("kinds", [2, 4])
+def test_a_weight_that_many_ops_read_takes_its_memory_once(kinds):
+    little = spmdx.Hardware("little", {"f32": 1e9}, 1e9, memory_bytes=1200 << 10)
+    names = [f"cpu@{name}" for name in "abcd"[:kinds]]
+    spmdx.runtime.set_devices(
+        [name for name in names for _ in range(8 // kinds)], hardware=dict.fromkeys(names, little)
+    )
+    mesh = mesh_of(kinds)
+    spmdx.auto.place(mesh)
+    torch.manual_seed(0)
+    start, x = torch.randn(2, 256, 256) / 16, torch.randn(4, 256)
+    weight = torch.nn.Parameter(start.to("spmdx"))
+    spmdx.mark_sharding(weight, mesh, (None, None, None))
+    state = x.to("spmdx")
+    for step in range(40):
+        state = (state @ weight[step % 2]).tanh()
+    expected = x
+    for step in range(40):
+        expected = (expected @ start[step % 2]).tanh()
+    torch.testing.assert_close(state.detach().cpu(), expected)
+    spmdx.auto.place(None)
+    del weight, state
+
+
 def test_memory_that_is_too_small():
     little = spmdx.Hardware("little", {"f32": 1e9}, 1e9, memory_bytes=1 << 20)
     spmdx.runtime.set_devices(

@@ -51,12 +51,12 @@ void TaskEnergy::scale_bytes() {
     int64_t most = 0;
     for (uint32_t d = 0; d < graph_.devices(); ++d)
       if (graph_.runs(j, d)) most = std::max(most, graph_.ns(j, d));
-    bytes += graph_.bytes(j) / graph_.tasks();
+    bytes += graph_.least_bytes(j) / graph_.tasks();
     ns += most / graph_.tasks();
   }
   const int64_t divisor = bytes / std::max<int64_t>(1, ns) + 1, factor = ns / std::max<int64_t>(1, bytes) + 1;
   for (uint32_t j = 0; j < graph_.tasks(); ++j)
-    task_bytes_.push_back(divisor > 1 ? graph_.bytes(j) / divisor : graph_.bytes(j) * factor);
+    task_bytes_.push_back(divisor > 1 ? graph_.least_bytes(j) / divisor : graph_.least_bytes(j) * factor);
   for (uint32_t d = 0; d < graph_.devices(); ++d) {
     const int64_t some = std::min(graph_.memory(d), (bytes + 1) * 2 * graph_.tasks());  // more than all is as good
     memory_.push_back(divisor > 1 ? some / divisor : some * factor);

@@ -16,7 +16,7 @@ constexpr int64_t kHidden = 2;         // one of so many transfers keeps a devic
 class Walk {
  public:
   Walk(const TaskGraph& graph, const TaskSequences& start)
-      : graph_(graph), groups_(graph), device_(start.device), received_(graph.devices()) {
+      : graph_(graph), groups_(graph), device_(start.device), times_(graph), received_(graph.devices()) {
     TaskTimes times;
     times.run(graph, start);
     order_ = times.by_start();

@@ -111,29 +111,32 @@ std::vector<bool> GroupMoves::exchange_devices(std::vector<uint32_t>& device, co
 }
 
 bool GroupMoves::make_room(std::vector<uint32_t>& device, const std::vector<bool>& stays) {
-  std::vector<int64_t> room(graph_.devices());
-  for (uint32_t d = 0; d < graph_.devices(); ++d) room[d] = graph_.memory(d);
-  for (uint32_t j = 0; j < graph_.tasks(); ++j) room[device[j]] -= graph_.bytes(j);
+  TaskRoom room(graph_);
+  for (uint32_t j = 0; j < graph_.tasks(); ++j) room.put(graph_, j, device[j]);
   for (size_t i = 0; i <= kLeave; ++i) {
-    const auto full = static_cast<uint32_t>(std::min_element(room.begin(), room.end()) - room.begin());
-    if (room[full] >= 0) return true;
+    const uint32_t full = room.fullest();
+    if (room.left()[full] >= 0) return true;
     const Group group = leaving(full, device, stays);
     if (group.empty()) return false;
     const uint32_t first = any_device();
     for (uint32_t k = 0; k < graph_.devices(); ++k) {
       const uint32_t to = (first + k) % graph_.devices();
-      if (to == full || !holds(group, to, room[to])) continue;
-      for (const uint32_t j : group) device[j] = to, room[to] -= graph_.bytes(j), room[full] += graph_.bytes(j);
-      break;
+      if (to != full && move_where_it_fits(group, full, to, room, device)) break;
     }
   }
   return false;
 }
 
-bool GroupMoves::holds(const Group& group, uint32_t device, int64_t room) const {
-  for (const uint32_t j : group)
-    if (!can(j, device) || (room -= graph_.bytes(j)) < 0) return false;
-  return true;
+bool GroupMoves::move_where_it_fits(const Group& group, uint32_t from, uint32_t to, TaskRoom& room,
+                                    std::vector<uint32_t>& device) const {
+  if (!std::ranges::all_of(group, [&](uint32_t j) { return can(j, to); })) return false;
+  size_t moved = 0;
+  while (moved < group.size() && room.holds(graph_, group[moved], to)) room.move(graph_, group[moved++], from, to);
+  if (moved == group.size())
+    for (const uint32_t j : group) device[j] = to;
+  else
+    while (moved > 0) room.move(graph_, group[--moved], to, from);
+  return moved == group.size();
 }
 
 // A task that takes room, with what shares its device, or what is joined to it there.
@@ -141,7 +144,7 @@ GroupMoves::Group GroupMoves::leaving(uint32_t full, const std::vector<uint32_t>
                                       const std::vector<bool>& stays) {
   Group here;
   for (uint32_t j = 0; j < graph_.tasks(); ++j)
-    if (device[j] == full && !stays[j] && graph_.bytes(j) > 0) here.push_back(j);
+    if (device[j] == full && !stays[j] && graph_.bytes_alone(j) > 0) here.push_back(j);
   if (here.empty()) return here;
   const uint32_t task = here[next_random() % here.size()];
   if (next_random() % 2 == 0) return connected(task, device, true, stays);

@@ -40,7 +40,8 @@ class GroupMoves {
   std::vector<bool> send_a_group(std::vector<uint32_t>& device);
   std::vector<bool> exchange_devices(std::vector<uint32_t>& device, const std::vector<uint32_t>& order);
   bool put(uint32_t task, uint32_t to, std::vector<uint32_t>& device, std::vector<bool>& moved) const;
-  bool holds(const Group& group, uint32_t device, int64_t room) const;
+  bool move_where_it_fits(const Group& group, uint32_t from, uint32_t to, TaskRoom& room,
+                          std::vector<uint32_t>& device) const;
   Group connected(uint32_t task, const std::vector<uint32_t>& device, bool alike, const std::vector<bool>& without);
   Group leaving(uint32_t full, const std::vector<uint32_t>& device, const std::vector<bool>& stays);
 

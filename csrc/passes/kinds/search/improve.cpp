@@ -44,9 +44,10 @@ int64_t visits_of_all(const TaskGraph& graph) {
 // Whether some device cannot hold all that it could run.
 bool memory_binds(const TaskGraph& graph) {
   for (uint32_t d = 0; d < graph.devices(); ++d) {
-    int64_t bytes = 0;
-    for (uint32_t j = 0; j < graph.tasks(); ++j) bytes += graph.runs(j, d) ? graph.bytes(j) : 0;
-    if (bytes > graph.memory(d)) return true;
+    std::vector<uint32_t> all;
+    for (uint32_t j = 0; j < graph.tasks(); ++j)
+      if (graph.runs(j, d)) all.push_back(j);
+    if (graph.bytes_together(all) > graph.memory(d)) return true;
   }
   return false;
 }

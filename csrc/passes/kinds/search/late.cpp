@@ -14,14 +14,14 @@ constexpr size_t kAimSteps = 500;  // between looks at what is certain of shorte
 class Late {
  public:
   Late(const TaskGraph& graph, const TaskSequences& start, GroupMoves& groups)
-      : graph_(graph), groups_(groups), device_(start.device), best_(start) {
+      : graph_(graph), groups_(groups), device_(start.device), best_(start), times_(graph) {
     TaskTimes times;
     times.run(graph, start);
     best_ns_ = times.ns;
     order_ = times.by_start();
     times_.run(graph, device_, order_);
     int64_t bytes = 1;
-    for (uint32_t j = 0; j < graph.tasks(); ++j) bytes += graph.bytes(j) / graph.devices();
+    for (uint32_t j = 0; j < graph.tasks(); ++j) bytes += graph.least_bytes(j) / graph.devices();
     price_ = kEnd * best_ns_ / bytes;
     value_ = value();
     late_.assign(kLate, value_);
@@ -85,12 +85,9 @@ class Late {
 
   // The makespan first, then when devices are done, and memory that is lacking at a price.
   int64_t value() const {
-    int64_t sum = 0, lacks = 0;
-    for (uint32_t d = 0; d < graph_.devices(); ++d) {
-      sum += times_.done[d];
-      lacks += std::max<int64_t>(0, -times_.room[d]);
-    }
-    return times_.ns * kEnd + sum / graph_.devices() + lacks * price_;
+    int64_t sum = 0;
+    for (uint32_t d = 0; d < graph_.devices(); ++d) sum += times_.done[d];
+    return times_.ns * kEnd + sum / graph_.devices() + times_.room.lacks() * price_;
   }
   void take(std::vector<uint32_t>&& device, std::vector<uint32_t>&& order, int64_t& late) {
     const int64_t found = value();

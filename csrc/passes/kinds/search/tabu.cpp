@@ -100,12 +100,11 @@ class Tabu {
     keep_if_better();
     return true;
   }
-  std::vector<uint32_t> mates(uint32_t task, uint32_t device, const std::vector<int64_t>& load) const {
+  std::vector<uint32_t> mates(uint32_t task, uint32_t device, const std::vector<int64_t>& load) {
     const uint32_t home = now_.device[task];
     std::vector<std::pair<int64_t, uint32_t>> found;
     for (uint32_t j = now_.first[device]; j != kNone; j = now_.next[j]) {
-      const int64_t more = graph_.bytes(task) - graph_.bytes(j);
-      if (!graph_.runs(j, home) || more > now_.room[device] || -more > now_.room[home]) continue;
+      if (!graph_.runs(j, home) || !fits_exchanged(task, j)) continue;
       found.emplace_back(std::max(load[home] - graph_.ns(task, home) + graph_.ns(j, home),
                                   load[device] - graph_.ns(j, device) + graph_.ns(task, device)),
                          j);
@@ -114,6 +113,15 @@ class Tabu {
     std::vector<uint32_t> some;
     for (size_t i = 0; i < std::min(kMates, found.size()); ++i) some.push_back(found[i].second);
     return some;
+  }
+  bool fits_exchanged(uint32_t task, uint32_t other) {
+    const uint32_t here = now_.device[task], there = now_.device[other];
+    now_.room.move(graph_, task, here, there);
+    now_.room.move(graph_, other, there, here);
+    const bool fits = now_.room.left()[here] >= 0 && now_.room.left()[there] >= 0;
+    now_.room.move(graph_, other, here, there);
+    now_.room.move(graph_, task, there, here);
+    return fits;
   }
   void apply(const TaskMove& move) {
     const int64_t tenure = kLeastTenure + graph_.tasks() / 16 + groups_.next_random() % 6;
