@@ -4,6 +4,7 @@
 
 #include <algorithm>
 #include <optional>
+#include <set>
 
 #include "base/error.h"
 #include "graph/places.h"
@@ -72,7 +73,7 @@ class Times {
     const bool moves = is_collective(node) || (!node.call->outputs.empty() && movement_of(graph_, node.output));
     std::vector<int64_t> by_kind;
     for (uint32_t k = 0; k < options_.kinds.kinds.size(); ++k) {
-      const bool runs = moves || kind(k).runs(node.call->op);
+      const bool runs = moves || kind(k).runs(*node.call);
       by_kind.push_back(runs ? clock_ns(graph_, node, topologies_[k]) : kNever);
     }
     std::vector<int64_t> ns;
@@ -81,12 +82,24 @@ class Times {
     return ns;
   }
 
+  // Which no kind takes, though one has the op: " of f64, i64".
+  std::string of_dtypes(const Call& call) const {
+    std::string names;
+    if (std::ranges::none_of(kinds_, [&](uint32_t number) { return kind(number).runs(call.op); })) return names;
+    std::set<DType> dtypes;
+    for (const std::vector<TensorType>& types : {call.inputs, call.outputs})
+      for (const TensorType& type : types)
+        if (type.dtype != DType::unknown && !type.wrapped_number) dtypes.insert(type.dtype);
+    for (const DType dtype : dtypes) names += (names.empty() ? " of " : ", ") + std::string(name(dtype));
+    return names;
+  }
+
   [[noreturn]] void refuse(const Node& node) const {
     std::string names;
     for (const uint32_t number : kinds_) names += (names.empty() ? "" : ", ") + kind(number).name;
     const std::string line = options_.source ? options_.source(node.source) : "";
     throw ShardingError((line.empty() ? "" : line + ": ") + "no device along axis '" + graph_.kinds + "' runs " +
-                        node.call->op + "; they are of kinds " + names +
+                        node.call->op + of_dtypes(*node.call) + "; they are of kinds " + names +
                         ". Expected one that runs it. Add a device of kind 'cpu', which runs all ops.");
   }
 
@@ -163,14 +176,6 @@ TaskAssignment assigned(const std::vector<Task>& tasks, const Devices& devices,
   }
 }
 
-std::vector<int64_t> alone(const std::vector<std::vector<int64_t>>& ns, size_t devices) {
-  std::vector<int64_t> totals(devices, 0);
-  for (const std::vector<int64_t>& node : ns)
-    for (size_t d = 0; d < devices; ++d)
-      totals[d] = totals[d] == kNever || node[d] == kNever ? kNever : totals[d] + node[d];
-  return totals;
-}
-
 // What is known before it is known where nodes run.
 Stages phases_of(const Graph& graph) {
   Stages stages;
@@ -232,7 +237,6 @@ PlacedStep placed(Graph graph, const CompileOptions& options, const SumsOfTasks&
   std::optional<std::vector<uint32_t>> start;
   if (!sums.of_node.empty()) start = devices_of_tasks(step.tasks, before, step.ns_of_node);
   step.assignment = assigned(step.tasks.tasks, devices, start, graph, options);
-  step.alone = alone(step.ns_of_node, count);
   step.stages = phases_of(graph);
   Stages& stages = step.stages;
   for (NodeId id = 0; id < graph.nodes.size(); ++id) {

@@ -18,7 +18,6 @@ struct PlacedStep {
   StepTasks tasks;
   TaskAssignment assignment;
   Devices devices;                               // what the tasks are assigned to
-  std::vector<int64_t> alone;                    // by coordinate: what it takes there; kNever: it runs some op not
   std::vector<std::vector<int64_t>> ns_of_node;  // by node and coordinate
   std::vector<std::string> kinds;                // by coordinate
 };

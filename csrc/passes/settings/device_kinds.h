@@ -6,6 +6,7 @@
 #include <string>
 #include <vector>
 
+#include "graph/graph.h"
 #include "sharding/hardware.h"
 
 namespace spmdx {
@@ -13,10 +14,13 @@ namespace spmdx {
 struct DeviceKind {
   std::string name;  // "xla:cpu"
   Hardware hardware;
-  bool own_memory = false;    // what it reads of others goes through the memory of its host
-  std::set<std::string> ops;  // those that it runs, besides those that move elements; empty: all
+  bool own_memory = false;  // what it reads of others goes through the memory of its host
+  // Of what does not just move elements, those that it runs, and of tensors of which dtypes; empty: all.
+  std::set<std::string> ops;
+  std::set<DType> dtypes;
 
   bool runs(const std::string& op) const { return ops.empty() || ops.contains(op); }
+  bool runs(const Call& call) const;
 };
 
 struct DeviceKinds {

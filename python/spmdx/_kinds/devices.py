@@ -6,7 +6,7 @@ from collections.abc import Mapping, Sequence
 import spmdx._C as _C
 from spmdx._compiling import in_force, of_devices
 from spmdx._kinds.kind import Kind, Told, kind_named
-from spmdx._machine.hardware import Hardware
+from spmdx._machine.hardware import Hardware, hardware_names
 from spmdx._world import devices, processes
 from spmdx.errors import ShardingError, naming, warn
 
@@ -160,28 +160,41 @@ def _named(
                 f"two profiles of hardware are called {kind.name!r}. Expected another name for "
                 "each that is another. Write dataclasses.replace(profile, name='...')."
             )
+        if names[-1] in told and names[-1] not in profiles and _is_another_built_in(kind):
+            raise ShardingError(
+                f"{names[-1]!r} means two profiles of hardware: one of yours is called "
+                f"{kind.name!r}, as one of spmdx's is. Expected another name for yours. Write "
+                "dataclasses.replace(profile, name='...')."
+            )
     return names, found
+
+
+def _is_another_built_in(profile: Hardware) -> bool:
+    return profile.name in hardware_names() and Hardware.named(profile.name) != profile
 
 
 def _tell() -> None:
     """Plans are made for these, by what their compilers take."""
     distinct = list(dict.fromkeys(_of_device))
-    rows = [
-        {
-            "name": kind.name,
-            "hardware": kind.hardware._fields(),
-            "own_memory": kind.own_memory,
-            "ops": _ops_of(kind) if _axis else set(),
-        }
-        for kind in distinct
-    ]
+    rows = []
+    for kind in distinct:
+        ops, dtypes = _taken_by(kind) if _axis else (set(), [])
+        rows.append(
+            {
+                "name": kind.name,
+                "hardware": kind.hardware._fields(),
+                "own_memory": kind.own_memory,
+                "ops": ops,
+                "dtypes": dtypes,
+            }
+        )
     _C.set_device_kinds(rows, [distinct.index(kind) for kind in _of_device], _axis)
 
 
-def _ops_of(kind: Kind) -> set[str]:
-    """Empty: all."""
+def _taken_by(kind: Kind) -> tuple[set[str], list[str]]:
+    """Ops and dtypes; empty: all."""
     if kind.compiler is None:
-        return set()
+        return set(), []
     compiler = of_devices.own()[kind.compiler]
     compiler.await_ready()
     if not compiler.ops:
@@ -190,4 +203,4 @@ def _ops_of(kind: Kind) -> set[str]:
             + (f": {compiler.failure}" if compiler.failure else "")
             + ". See spmdx.compilers.left()."
         )
-    return set(compiler.ops) or {"nothing"}
+    return set(compiler.ops) or {"nothing"}, list(compiler.compiler.dtypes)

@@ -55,8 +55,9 @@ def kind_named(name: str, profiles: Mapping[str, Told]) -> Kind:
         )
     if compiler == "xla":
         _require_platform(machine)
-    told = profiles.get(name, profile) or _usual_profile(name, machine)
-    found = hardware_of(told) if told else get_hardware()
+    usual = "" if name in profiles else profile or _usual_profile(name, machine)
+    told = profiles.get(name, usual)
+    found = hardware_of(told) if name in profiles or usual else get_hardware()
     return Kind(name, compiler or None, found, own_memory=machine != "cpu")
 
 

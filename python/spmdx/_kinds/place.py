@@ -83,6 +83,12 @@ def _axis_of(mesh: Mesh) -> str:
     ]
     if len(fit) == 1:
         return fit[0]
+    if len(every := set.union(*next(iter(along.values())))) == 1:
+        raise ShardingError(
+            f"all devices of {mesh} are of one kind, {every.pop()}. Expected an axis along which "
+            "kinds differ. Make the mesh of devices of several kinds, or name its axis: "
+            f"axis={mesh.axis_names[0]!r}."
+        )
     said = (
         f"devices are of several kinds along {' and '.join(fit)}" if fit else "no axis has one kind"
     )

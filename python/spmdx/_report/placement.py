@@ -74,8 +74,8 @@ class PlacementReport(Drawn):
         sends: in program order.
         step_ns: when the last segment ends, in nanoseconds after the step began, predicted.
         least_ns: no placement of these segments takes less.
-        alone_ns: by coordinate, what the whole step would take there; None where some op does not
-            run there.
+        alone_ns: by coordinate, what the whole step would take there, with sends of what lies
+            elsewhere; None where some op does not run there, or memory does not hold it.
     """
 
     kinds: list[str]

@@ -75,6 +75,41 @@ TEST(each_op_runs_where_it_can) {
   CHECK_EQ(summary.kinds, (std::vector<std::string>{"products", "others"}));
 }
 
+TEST(each_dtype_runs_where_it_is_taken) {
+  const std::set<DType> floats = {DType::f32, DType::b8};
+  const CompileOptions options = two_kinds({"all", slow(1e6), false, {}}, {"floats", slow(1e9), false, {}, floats});
+  CHECK_EQ(summary_of(kBranches, options).alone_ns[1] > 0, true);
+  std::string doubles = kBranches;
+  for (size_t at = doubles.find("f32"); at != std::string::npos; at = doubles.find("f32"))
+    doubles.replace(at, 3, "f64");
+  const PlacedSummary summary = summary_of(doubles, options);
+  CHECK_EQ(summary.alone_ns[1], -1);
+  for (const PlacedSegment& segment : summary.segments) CHECK_EQ(segment.device, 0u);
+}
+
+// The second device is the faster one, and reads what lies on the first.
+TEST(a_device_alone_is_sent_what_lies_elsewhere) {
+  const CompileOptions options = two_kinds({"a", slow(1e6), false, {}}, {"b", slow(1e7), false, {}});
+  const auto with_input = [](const std::string& place) {
+    return "mesh(kind=2)\nkinds \"kind\"\n%0 : f32[64, 64] = input f32[64, 64] on " + place +
+           "\n%1 : f32[64, 64] = aten.mm(%0, %0)\nreturn %1\n";
+  };
+  const PlacedSummary there = summary_of(with_input("kind=1"), options);
+  const PlacedSummary sent = summary_of(with_input("kind=0"), options);
+  CHECK_EQ(there.ns, there.alone_ns[1]);
+  CHECK_EQ(sent.ns, sent.alone_ns[1]);
+  CHECK_EQ(sent.alone_ns[1] > there.alone_ns[1], true);
+  CHECK_EQ(sent.alone_ns[0] < there.alone_ns[0], true);
+  CHECK_EQ(sent.least_ns <= sent.alone_ns[1], true);
+}
+
+TEST(no_device_is_alone_with_what_its_memory_does_not_hold) {
+  const CompileOptions options = two_kinds({"a", slow(1e9, 4096), false, {}}, {"b", slow(1e9), false, {}});
+  const std::vector<int64_t> alone = summary_of(kBranches, options).alone_ns;
+  CHECK_EQ(alone[0], -1);
+  CHECK_EQ(alone[1] > 0, true);
+}
+
 TEST(a_step_is_not_spread_where_sends_take_longer) {
   const CompileOptions options = two_kinds({"a", slow(1e12), false, {}}, {"b", slow(1e12), false, {}});
   const PlacedSummary summary = summary_of(kBranches, options);
@@ -104,6 +139,8 @@ TEST(what_cannot_be_placed_is_refused) {
   };
   const std::string nowhere = refused(two_kinds({"a", {}, false, {"aten.mm"}}, {"b", {}, false, {"aten.exp"}}));
   CHECK_EQ(nowhere.starts_with("no device along axis 'kind' runs aten.mul.Tensor; they are of kinds a, b."), true);
+  const std::string dtype = refused(two_kinds({"a", {}, false, {}, {DType::f64}}, {"b", {}, false, {"aten.exp"}}));
+  CHECK_EQ(dtype.starts_with("no device along axis 'kind' runs aten.mm of f32; they are of kinds a, b."), true);
   const std::string full = refused(two_kinds({"a", slow(1e9, 4096), false, {}}, {"b", slow(1e9, 4096), false, {}}));
   CHECK_EQ(full.find("of kind a, lack ") != std::string::npos || full.find("of kind b, lack ") != std::string::npos,
            true);

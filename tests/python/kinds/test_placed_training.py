@@ -86,6 +86,41 @@ def test_ops_run_where_they_can():
     assert {s.kind for s in placement.segments} == {"cpu@cpu"}
 
 
+@pytest.mark.parametrize("dtype", [torch.float32, torch.float64, torch.bfloat16])
+def test_dtypes_are_computed_where_they_are_taken(dtype):
+    """The simulated FPGA is the faster one, and takes f32 alone."""
+    spmdx.runtime.set_devices(["cpu@cpu"] * 4 + ["hls:sim"] * 4, compile_now=True)
+    mesh = mesh_of(2)
+    spmdx.auto.place(mesh, "kind")
+    x = torch.randn(512, 16).to(dtype)
+    lazy = spmdx.mark_sharding(x.to("spmdx"), mesh, ("data", None))
+    made = (lazy @ lazy.T).relu() * 2 + 1
+    spmdx.mark_step()
+    torch.testing.assert_close(made.cpu(), (x @ x.T).relu() * 2 + 1)
+    report = spmdx.explain()
+    taken = dtype == torch.float32
+    assert (report.placement.alone_ns[1] is not None) == taken
+    assert {s.kind for s in report.placement.segments} == {"hls:sim" if taken else "cpu@cpu"}
+    assert bool(report.segments.segments) == taken
+
+
+def test_a_kind_alone_is_sent_what_lies_elsewhere():
+    """Tensors that earlier steps have left on several devices."""
+    set_kinds([1e6, 3e6, 2e6, 1e6, 1e6, 1e6, 1e6, 1e6])
+    mesh = spmdx.Mesh(range(3), (3,), ("kind",))
+    spmdx.auto.place(mesh, "kind")
+    x = spmdx.mark_sharding(torch.ones(16, 16).to("spmdx"), mesh, (None, None))
+    made = [(x @ x).tanh() * k for k in range(6)]
+    spmdx.mark_step()
+    assert len({str(spmdx.get_sharding(y)) for y in made}) > 1
+    for y in made[1:]:
+        total = made[0] @ y
+        spmdx.mark_step()
+        placement = spmdx.explain().placement
+        assert placement.least_ns <= placement.step_ns <= min(placement.alone_ns)
+    del total
+
+
 def test_timelines_have_a_lane_for_each_kind(tmp_path):
     set_kinds([1e6, 2e6, 1e6, 2e6, 1e6, 1e6, 1e6, 1e6])
     mesh = mesh_of(8)

@@ -136,6 +136,8 @@ def test_placed_loops_equal_those_of_one_device(first):
         found = loop.run("spmdx", True)
         placement = spmdx.explain().placement
         spread += placement is not None and len({s.coordinate for s in placement.segments}) > 1
+        if placement is not None:
+            assert placement.least_ns <= min([placement.step_ns, *placement.alone_ns])
         for mine, theirs in zip(found, expected, strict=True):
             torch.testing.assert_close(
                 mine, theirs, rtol=1e-7, atol=1e-8, msg=lambda said, s=seed: f"loop {s}: {said}"

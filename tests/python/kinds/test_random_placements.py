@@ -48,5 +48,7 @@ def test_placed_programs_equal_unsharded_ones(first):
         verdicts[verdict] += 1
         report = spmdx.explain().placement
         spread += report is not None and len({s.coordinate for s in report.segments}) > 1
+        if report is not None:
+            assert report.least_ns <= min([report.step_ns, *report.alone_ns]), f"seed {seed}"
         assert verdict != "different", f"seed {seed}: {said}\n\n{program.text()}"
     assert verdicts["equal"] >= A_TEST // 4 and spread >= A_TEST // 8
