@@ -6,6 +6,7 @@
 #include <torch/csrc/inductor/aoti_runner/model_container_runner_cpu.h>
 #include <torch/csrc/utils/pybind.h>
 
+#include <sstream>
 #include <stdexcept>
 #include <utility>
 
@@ -72,12 +73,17 @@ class CompiledKernel : public Kernel {
   }
 
   static void require(const at::Tensor& tensor, const TensorType& expected) {
-    if (tensor.defined() && tensor.sizes() == c10::IntArrayRef(expected.shape) &&
+    if (tensor.defined() && tensor.layout() == at::kStrided && tensor.sizes() == c10::IntArrayRef(expected.shape) &&
         tensor.scalar_type() == to_scalar_type(expected.dtype) && tensor.device() == shard_device())
       return;
-    const std::string found =
-        tensor.defined() ? std::string(c10::toString(tensor.scalar_type())) + str(tensor.sizes().vec()) : "nothing";
-    throw std::runtime_error("it gave " + found + ". Expected " + str(expected) + ".");
+    throw std::runtime_error("it gave " + told(tensor) + ". Expected " + str(expected) + ".");
+  }
+
+  static std::string told(const at::Tensor& tensor) {
+    if (!tensor.defined()) return "nothing";
+    std::ostringstream layout;
+    if (tensor.layout() != at::kStrided) layout << " laid as " << tensor.layout();
+    return std::string(c10::toString(tensor.scalar_type())) + str(tensor.sizes().vec()) + layout.str();
   }
 
   std::vector<KernelOutput> outputs_;

@@ -76,7 +76,6 @@ Traced traced_outputs(const RecorderState& state, std::vector<Output> outputs) {
   graph.outputs = std::move(outputs);
   std::erase_if(graph.constraints, [&](const Constraint& c) { return !needed[c.value]; });
   lay_out(traced, state, needed);
-  expect_attributes(graph);
   for (const Constraint& constraint : graph.constraints) graph.outputs.push_back({.value = constraint.value});
   drop_dead(graph);
   const std::span<const Param> params = state.params;
@@ -135,6 +134,7 @@ std::map<size_t, at::Tensor> numbers_in(const Traced& traced) {
 std::string stablehlo_of(const Traced& traced, const std::string& text, bool sharded) {
   Graph graph = parse_graph(text);
   if (!sharded || !traced.graph.mesh) return graph.outputs.resize(traced.results), stablehlo_of_step(graph);
+  expect_attributes(traced.graph);
   graph.mesh = traced.graph.mesh;
   const std::map<size_t, at::Tensor> numbers = numbers_in(traced);
   size_t next = 0;

@@ -19,8 +19,7 @@ struct Traced {
   size_t results = 0;  // how many outputs were asked for
 };
 
-// Both: Program threads. Takes the recorder's lock. Throw ShardingError, led by the user's line: annotations have two
-// meshes, or one that Shardy has not.
+// Both: Program threads. Takes the recorder's lock. Throw ShardingError: annotations have two meshes.
 
 // What the tensors show, in their order. REQUIRES: they are ours. Throws ShardingError: one is computed already.
 Traced traced_values(const std::vector<at::Tensor>& tensors);
@@ -30,7 +29,7 @@ Traced traced_step();
 // Which inputs are numbers of Python, and what they are: a scalar on the CPU by index of input. Takes Data.
 std::map<size_t, at::Tensor> numbers_in(const Traced& traced);
 // StableHLO of a text of the same program in other ops, whose inputs are those that are no numbers and whose outputs
-// are the same; `sharded`: with annotations. Throws ShardingError.
+// are the same; `sharded`: with annotations. Throws ShardingError, led by the user's line: one is none of Shardy's.
 std::string stablehlo_of(const Traced& traced, const std::string& text, bool sharded);
 
 }  // namespace spmdx::bridge

@@ -158,6 +158,13 @@ Tensor Writer::highest(TensorType type) {
   return constant(std::move(type), most);
 }
 
+Tensor Writer::binary(std::string_view name, const Tensor& a, const Tensor& b) {
+  const bool is_bool = a.type.dtype == DType::b8;
+  if (is_bool && (name == "add" || name == "maximum")) return op("or", {a, b}, a.type);
+  if (is_bool && (name == "multiply" || name == "minimum")) return op("and", {a, b}, a.type);
+  return op(name, {a, b}, a.type);
+}
+
 Tensor Writer::compare(std::string_view direction, const Tensor& a, const Tensor& b) {
   return op("compare", {a, b}, {DType::b8, a.type.shape},
             "comparison_direction = #stablehlo<comparison_direction " + std::string(direction) + ">");

@@ -43,7 +43,8 @@ class Writer {
   Tensor highest(TensorType type);
 
   Tensor unary(std::string_view name, const Tensor& a) { return op(name, {a}, a.type); }
-  Tensor binary(std::string_view name, const Tensor& a, const Tensor& b) { return op(name, {a, b}, a.type); }
+  // Of bools what is added, or the larger one, is "or", which not all who compile an addition of single bits know.
+  Tensor binary(std::string_view name, const Tensor& a, const Tensor& b);
   Tensor compare(std::string_view direction, const Tensor& a, const Tensor& b);  // "LT"
   Tensor select(const Tensor& which, const Tensor& yes, const Tensor& no) {
     return op("select", {which, yes, no}, yes.type);

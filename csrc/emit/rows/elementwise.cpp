@@ -2,6 +2,7 @@
 // Elementwise ops: of dtypes and shapes that are the same already, as decompositions leave them.
 #include <algorithm>
 #include <cmath>
+#include <optional>
 
 #include "emit/rows/site.h"
 
@@ -148,10 +149,24 @@ std::vector<Tensor> reciprocal(Site& site) {
   return {site.write.binary("divide", site.write.like(a, 1), a)};
 }
 
+// As PyTorch writes powers by these numbers; a fourth one is a square's square.
+std::optional<Tensor> simple_power(Writer& write, const Tensor& a, const Arg& by) {
+  if (is_number(by, -0.5)) return write.unary("rsqrt", a);
+  if (is_number(by, 0.5)) return write.unary("sqrt", a);
+  if (is_number(by, 0)) return write.like(a, 1);
+  if (is_number(by, 1)) return a;
+  if (is_number(by, -1)) return write.binary("divide", write.like(a, 1), a);
+  if (!is_number(by, 2) && !is_number(by, 3) && !is_number(by, 4) && !is_number(by, -2)) return std::nullopt;
+  const Tensor square = write.binary("multiply", a, a);
+  if (is_number(by, -2)) return write.binary("divide", write.like(a, 1), square);
+  if (is_number(by, 2)) return square;
+  return write.binary("multiply", square, is_number(by, 3) ? a : square);
+}
+
 std::vector<Tensor> power(Site& site) {
   const TensorType type = of_operands(site);
   if (!is_floating(type.dtype)) refuse(site, "powers of integers are those of PyTorch");
-  if (is_number(argument(site.call(), 1), -0.5)) return {site.write.unary("rsqrt", site.in(0, type))};
+  if (const auto made = simple_power(site.write, site.in(0, type), argument(site.call(), 1))) return {*made};
   return {site.write.binary("power", site.in(0, type), site.in(1, type))};
 }
 

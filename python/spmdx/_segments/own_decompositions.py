@@ -85,6 +85,14 @@ def _gelu_backward(
     return (_wide(grad) * (0.5 * (1 + upper) + 0.5 * wide * slope)).to(x.dtype)
 
 
+def _hardswish_backward(grad: torch.Tensor, x: torch.Tensor) -> torch.Tensor:
+    """NaN where x is none, and no digits lost where the slope is 0 between -3 and 3."""
+    wide = _wide(x)
+    slope = _wide(grad) * ((wide + 1.5) / 3)
+    inner = torch.where(wide >= 3, _wide(grad), slope)
+    return torch.where(wide <= -3, 0.0, inner).to(x.dtype)
+
+
 def _scores(
     query: torch.Tensor,
     key: torch.Tensor,
@@ -114,3 +122,4 @@ OWN[aten.add.Scalar] = lambda x, other, alpha=1: aten.add.Tensor(x, other * alph
 OWN[aten.sub.Scalar] = lambda x, other, alpha=1: aten.sub.Tensor(x, other * alpha)
 OWN[aten.gelu.default] = _gelu
 OWN[aten.gelu_backward.default] = _gelu_backward
+OWN[aten.hardswish_backward.default] = _hardswish_backward

@@ -19,28 +19,36 @@ from spmdx._segments.segment import DTYPES, NAMES, Op, Param, Segment, Type, Val
 
 
 def primitive_text(
-    segment: Segment, rows: frozenset[str], check: Callable[[str], object] = lambda text: None
+    segment: Segment,
+    rows: frozenset[str],
+    check: Callable[[str], object] = lambda text: None,
+    whose: str = "",
 ) -> str:
     """A segment in the language of dumps, of primitive ops.
 
     Args:
         rows: names of ops that are primitive, whatever PyTorch makes of them.
         check: raises for the text of a single op that cannot be written.
+        whose: names the check; what one let pass may not be right for another.
 
     Raises:
         NotTaken: ops of the segment cannot be written.
     """
-    return primitive_segment(segment, rows, lambda alone: check(alone.text)).text
+    return primitive_segment(segment, rows, lambda alone: check(alone.text), whose).text
 
 
 def primitive_segment(
-    segment: Segment, rows: frozenset[str], check: Callable[[Segment], object] = lambda alone: None
+    segment: Segment,
+    rows: frozenset[str],
+    check: Callable[[Segment], object] = lambda alone: None,
+    whose: str = "",
 ) -> Segment:
     """A segment of primitive ops, whose parameters are inputs of f64 behind the others.
 
     Args:
         rows: names of ops that are primitive, whatever PyTorch makes of them.
         check: raises for a single op that cannot be written, as a segment of its primitive ops.
+        whose: names the check; what one let pass may not be right for another.
 
     Raises:
         NotTaken: ops of the segment cannot be written.
@@ -56,9 +64,9 @@ def primitive_segment(
         types.update({op.first + i: kind for i, kind in enumerate(op.types)})
         try:
             part = _part(_numbered(op, types), rows)
-            if (rows, part.alone.text) not in _checked:
+            if (rows, whose, part.alone.text) not in _checked:
                 check(part.alone)
-                _checked.add((rows, part.alone.text))
+                _checked.add((rows, whose, part.alone.text))
         except Exception as error:
             reasons[place] = f"{op.name}: {of_error(error)}"
             continue
@@ -69,7 +77,7 @@ def primitive_segment(
     return whole.segment(segment.outputs)
 
 
-_checked: set[tuple[frozenset[str], str]] = set()
+_checked: set[tuple[frozenset[str], str, str]] = set()
 
 
 @dataclasses.dataclass(frozen=True)

@@ -94,7 +94,7 @@ def hls_project(
     places = {number: i for i, (number, _) in enumerate(segment.inputs)}
     numbers = {places[k]: tensor.double().flatten().tolist() for k, tensor in constants.items()}
     check = functools.partial(_check, number=number)
-    found = _C.hls_project(primitive_text(segment, _rows(), check), number, unroll, numbers)
+    found = _C.hls_project(primitive_text(segment, _rows(), check, number), number, unroll, numbers)
     (folder / "data").mkdir(parents=True, exist_ok=True)
     for name, text in found["files"].items():
         (folder / name).write_text(text)

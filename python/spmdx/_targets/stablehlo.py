@@ -2,7 +2,7 @@
 """Segments as StableHLO, which XLA and IREE take."""
 
 import functools
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 
 import torch
 
@@ -19,15 +19,22 @@ _LEFT_ALONE = (
 )
 
 
-def stablehlo_text(segment: Segment) -> str:
+def stablehlo_text(
+    segment: Segment, check: Callable[[str], object] = lambda text: None, whose: str = ""
+) -> str:
     """An MLIR module whose function ``main`` is the segment.
 
     It takes the segment's inputs, then a scalar of f64 for each parameter.
 
+    Args:
+        check: raises for the module of a single op that is not taken.
+        whose: names the check.
+
     Raises:
         NotTaken: ops of the segment cannot be written; says which ones, and why.
     """
-    return _C.stablehlo(primitive_text(segment, rows(), _C.stablehlo))
+    written = primitive_text(segment, rows(), lambda alone: check(_C.stablehlo(alone)), whose)
+    return _C.stablehlo(written)
 
 
 def results_of(text: str) -> int:

@@ -32,6 +32,7 @@ BROKEN = {
     "IsWrong": "is not that of PyTorch's kernels",
     "GivesOthers": "Expected f32",
     "GivesNone": "Expected a list of tensors",
+    "GivesSparse": "laid as Sparse. Expected f32",
     "RaisesAtRun": "the chip is on fire",
 }
 

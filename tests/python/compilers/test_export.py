@@ -1,6 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """Exported programs: XLA's partition of them gives plain PyTorch's numbers; what is refused."""
 
+import importlib.util
 import re
 import sys
 from pathlib import Path
@@ -73,6 +74,18 @@ def test_values_within_are_laid_as_annotated(mesh):
     assert Partitioned(spmdx.export.stablehlo(inner.sum(0)), 4).collectives() == [
         ("all_to_all", 4 * 2 * 12 * 3 // 4)
     ]
+
+
+def test_annotations_do_not_matter_to_the_program_of_one_device(mesh, tmp_path):
+    x = spmdx.mark_sharding(torch.ones(6, 8).to("spmdx"), mesh, ("data", None))
+    y = x * 2
+    text = spmdx.export.stablehlo(y, sharded=False)
+    assert "sdy" not in text and "tensor<6x8xf32>" in text
+    if importlib.util.find_spec("onnx"):
+        spmdx.export.onnx(y, tmp_path / "program.onnx")
+        assert (tmp_path / "program.onnx").stat().st_size
+    with pytest.raises(spmdx.ShardingError, match="test_export.py.*shards of different sizes"):
+        spmdx.export.stablehlo(y)
 
 
 def test_what_was_exported_still_runs(mesh):

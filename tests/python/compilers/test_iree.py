@@ -8,6 +8,7 @@ import sys
 import threading
 
 import pytest
+import spmdx
 import torch
 from spmdx._targets import iree
 from stablehlo_texts import (
@@ -177,6 +178,38 @@ def test_damaged_modules_are_not_loaded(damage, tmp_path):
     (tmp_path / "segment.mlir").write_text(unary("stablehlo.tanh", PLAIN))
     with pytest.raises((ValueError, RuntimeError)):
         iree.Iree().load(segment_of(1), tmp_path)
+
+
+TRUTHS = torch.tensor([True, True, False, False]), torch.tensor([True, False, True, False])
+OF_TRUTHS = {
+    "sum": lambda x, y: (x + y) & True,
+    "product": lambda x, y: (x * y) | False,
+    "sums of products": lambda x, y: (x * y + y * x + x) & True,
+    "numbers of sums": lambda x, y: (x + y).float() * 2,
+    "counts": lambda x, y: (x + y).sum() + (x * y).cumsum(0),
+    "extremes": lambda x, y: torch.maximum(x, y) ^ torch.minimum(x, y),
+    "summed as truths": lambda x, y: (x ^ y).sum(dtype=torch.bool) & True,
+}
+
+
+@pytest.mark.parametrize("name", OF_TRUTHS)
+def test_truths_are_added_as_by_pytorch(name):
+    spmdx.set_compiler("iree", compile_now=True, check=False)
+    found = OF_TRUTHS[name](*(t.to("spmdx") for t in TRUTHS)).cpu()
+    assert torch.equal(found, OF_TRUTHS[name](*TRUTHS))
+
+
+def test_what_it_is_wrong_in_is_left_and_what_is_around_it_is_compiled():
+    x = torch.tensor([-2.0, 0.0, 1e7, 3.0], dtype=torch.float64)
+
+    def program(x):
+        return ((((x * 2 + 1).tanh() * 3 - 1) ** 5).sin() + (x**4)) / 2
+
+    spmdx.set_compiler("iree", compile_now=True)
+    torch.testing.assert_close(program(x.to("spmdx")).cpu(), program(x))
+    rows = spmdx.explain().segments.segments
+    assert len(rows) > 1 and {row.state for row in rows} == {"compiled"}
+    assert {op for op, _ in spmdx.compilers.left()} == {"aten.tanh", "aten.pow.Tensor_Scalar"}
 
 
 @pytest.mark.parametrize("target", ["rocm:gfx942", "vulkan:rdna3", "cuda:sm_89", "metal"])

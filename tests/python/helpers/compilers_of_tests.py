@@ -87,6 +87,12 @@ class GivesNone(OpByOp):
         return lambda tensors: None
 
 
+class GivesSparse(OpByOp):
+    def load(self, segment, folder):
+        module = graph_module(segment)
+        return lambda tensors: [t.to_sparse() for t in module(*tensors)]
+
+
 class RaisesAtRun(OpByOp):
     def load(self, segment, folder):
         return self._run

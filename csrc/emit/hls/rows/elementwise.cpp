@@ -117,6 +117,9 @@ std::vector<Operand> power(Site& site) {
   if (is_square)
     return {made(site, site.elem(), {operands[0]}, {Operator::multiply},
                  [](const Texts& in) { return in[0] + " * " + in[0]; })};
+  if (operands[1].kind == Operand::Kind::splat && operands[1].splat == -0.5)
+    return {made(site, site.elem(), {operands[0]}, {Operator::root},
+                 [](const Texts& in) { return "rsqrt_of<number_t>(" + in[0] + ")"; })};
   return {made(site, site.elem(), operands, {Operator::power},
                [](const Texts& in) { return "pow_of<number_t>(" + in[0] + ", " + in[1] + ")"; })};
 }

@@ -141,6 +141,8 @@ def _power(w: Writer, types: Types, a: Any, b: Any) -> Tensor:
     first, second = pair(w, types, a, b)
     if not first.is_float:
         refuse("powers of integers are rounded")
+    if isinstance(b, float) and b == -0.5:
+        return _root_below(w, types, first)
     return w.op("Pow", first, second)
 
 

@@ -101,6 +101,8 @@ def _hyperbolic_inverse(kind: str) -> Any:
         far = w.op("Add", w.op("Log", size), number(math.log(2)))
         is_far = w.compare("Less", number(1e150), size)
         made = w.where(is_far, far, _of_one_more(w, part))
+        if kind == "acosh":  # what is far below 1 has a square
+            made = w.where(w.compare("Less", x, number(1)), number(math.nan), made)
         if kind == "asinh":
             made = w.where(w.compare("Less", x, number(0)), w.op("Neg", made), made)
         return w.cast(made, a.dtype)
