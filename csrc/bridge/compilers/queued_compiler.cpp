@@ -27,7 +27,7 @@ bool is_generator(const Arg& arg) {
 bool QueuedCompiler::takes(const Call& local) const {
   if (!ops_.contains(local.op) || is_left(local)) return false;
   const auto known = [&](const TensorType& type) {
-    return type.dtype == DType::unknown || dtypes_.contains(type.dtype);  // of a result that is no tensor
+    return type.wrapped_number || type.dtype == DType::unknown || dtypes_.contains(type.dtype);
   };
   if (rounds_numbers(local)) return false;
   return std::all_of(local.inputs.begin(), local.inputs.end(), known) &&

@@ -16,8 +16,8 @@ struct DeviceKind {
   Hardware hardware;
   bool own_memory = false;  // what it reads of others goes through the memory of its host
   // Of what does not just move elements, those that it runs, and of tensors of which dtypes; empty: all.
-  std::set<std::string> ops;
-  std::set<DType> dtypes;
+  std::set<std::string> ops = {};
+  std::set<DType> dtypes = {};
 
   bool runs(const std::string& op) const { return ops.empty() || ops.contains(op); }
   bool runs(const Call& call) const;
