@@ -33,15 +33,20 @@ def operator(name: str) -> Any:
     return getattr(found, overload[0] if overload else "default", None)
 
 
-def graph_module(segment: Segment) -> GraphModule:
+def graph_module(
+    segment: Segment, reads_rows: Callable[[str], bool] = lambda name: False
+) -> GraphModule:
     """A module that takes what a run of the segment is given, and returns a tuple of its outputs.
 
     Those that lie over inputs are copied to these, and returned no more.
 
+    Args:
+        reads_rows: whether an op is a kernel that takes its tensors for contiguous ones.
+
     Raises:
         ValueError: an op has a parameter where there has to be a constant.
     """
-    builder = _Builder()
+    builder = _Builder(reads_rows)
     for number, kind in segment.inputs:
         builder.values[number] = builder.graph.placeholder(f"value_{number}")
         builder.types[number] = kind
@@ -54,7 +59,8 @@ def graph_module(segment: Segment) -> GraphModule:
 
 
 class _Builder:
-    def __init__(self) -> None:
+    def __init__(self, reads_rows: Callable[[str], bool]) -> None:
+        self.reads_rows = reads_rows
         self.graph = Graph()
         self.values: dict[int, Node] = {}
         self.params: dict[int, Node] = {}
@@ -119,6 +125,8 @@ class _Builder:
 
     def _call(self, name: str, args: tuple[Any, ...]) -> Node:
         target = operator(name)
+        if self.reads_rows(name):
+            args = tuple(self._in_rows(arg) if isinstance(arg, Value) else arg for arg in args)
         given, named = [], {}
         for argument, arg in zip(target._schema.arguments, args, strict=False):
             if argument.kwarg_only and arg is None and argument.has_default_value():
@@ -128,6 +136,11 @@ class _Builder:
             else:
                 given.append(self._node(arg))
         return self.graph.call_function(target, tuple(given), named)
+
+    def _in_rows(self, value: Value) -> Node:
+        contiguous = {"memory_format": torch.contiguous_format}
+        node = self.values[value.number]
+        return self.graph.call_function(torch.ops.aten.clone.default, (node,), contiguous)
 
     def _of_param(self, op: Op) -> Node:
         """An op with a number that may change, by ops that take a tensor for it.

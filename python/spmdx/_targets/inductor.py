@@ -7,6 +7,7 @@ from collections.abc import Iterable, Sequence
 
 import torch
 
+import spmdx._C as _C
 from spmdx._segments.compiler import Compiler
 from spmdx._segments.graph_module import OPS_WITH_PARAMS, graph_module, operator
 from spmdx._segments.segment import Segment
@@ -72,7 +73,7 @@ class Inductor(Compiler):
 
         with torch.no_grad():
             exported = torch.export.export(
-                graph_module(segment), tuple(segment.examples()), strict=False
+                graph_module(segment, _reads_rows), tuple(segment.examples()), strict=False
             )
             made = inductor.aot_compile(
                 exported.module(),
@@ -84,6 +85,13 @@ class Inductor(Compiler):
     def load(self, segment: Segment, folder: pathlib.Path) -> pathlib.Path:
         """The library, which takes and gives tensors by itself."""
         return folder / _LIBRARY
+
+
+def _reads_rows(name: str) -> bool:
+    """PyTorch's kernels that are called as they are, and read other layouts without a word."""
+    from torch._inductor import lowering
+
+    return operator(name) in lowering.fallbacks and _C.needs_contiguous(name)
 
 
 def _is_random(target: torch._ops.OpOverload) -> bool:

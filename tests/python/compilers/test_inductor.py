@@ -86,6 +86,29 @@ def test_shards_that_lie_otherwise_than_the_library_thinks_are_read_rightly():
     assert {s.state for s in spmdx.explain().segments.segments} == {"compiled"}
 
 
+@pytest.mark.parametrize("causal", [False, True])
+def test_attention_reads_interleaved_projections_rightly(causal):
+    """Of one head each: PyTorch's kernel takes elements of a row for neighbours."""
+    x = torch.randn(2, 16, 24)
+
+    def attended(x):
+        query, key, value = x.view(2, 16, 8, 3).unbind(3)
+        heads = (part.view(2, 16, 1, 8).transpose(1, 2) for part in (query, key, value))
+        found = functional.scaled_dot_product_attention(*heads, is_causal=causal)
+        return (found.transpose(1, 2).reshape(2, 16, 8) * 2).tanh()
+
+    expected_x = x.clone().requires_grad_()
+    expected = attended(expected_x)
+    expected.square().sum().backward()
+    spmdx.set_compiler("inductor", compile_now=True)
+    on_device = x.to("spmdx").requires_grad_()
+    found = attended(on_device)
+    found.square().sum().backward()
+    torch.testing.assert_close(found.detach().cpu(), expected.detach())
+    torch.testing.assert_close(on_device.grad.cpu(), expected_x.grad)
+    assert {s.state for s in spmdx.explain().segments.segments} == {"compiled"}
+
+
 TABLE = torch.arange(12.0).reshape(4, 3) / 12
 FAILING = {
     "embedding": (
