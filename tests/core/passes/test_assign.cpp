@@ -73,7 +73,7 @@ TEST(what_tasks_share_lies_on_a_device_once) {
   for (uint32_t tasks = 2; tasks <= 5; ++tasks)
     equal_brute_force(1000 * tasks, 100, tasks, 4, test::draw_sharing_tasks);
   equal_brute_force(6000, 200, 6, 3, test::draw_sharing_tasks);
-  for (uint32_t tasks = 2; tasks <= 6; ++tasks) bound_is_no_more(2000 * tasks, 40, tasks, 4, test::draw_sharing_tasks);
+  for (uint32_t tasks = 2; tasks <= 6; ++tasks) bound_is_no_more(2000 * tasks, 8, tasks, 4, test::draw_sharing_tasks);
   for (unsigned seed = 0; seed < 8; ++seed) {
     const test::DrawnTasks drawn = test::draw_sharing_tasks(seed, 11 + seed * 7919 % 50, 5);
     try {
