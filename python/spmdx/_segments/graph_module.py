@@ -138,7 +138,7 @@ class _Builder:
         return self.graph.call_function(target, tuple(given), named)
 
     def _in_rows(self, value: Value) -> Node:
-        contiguous = {"memory_format": torch.contiguous_format}
+        contiguous: dict[str, Any] = {"memory_format": torch.contiguous_format}
         node = self.values[value.number]
         return self.graph.call_function(torch.ops.aten.clone.default, (node,), contiguous)
 
