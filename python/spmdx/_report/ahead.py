@@ -125,7 +125,8 @@ def compile_ahead(target: str, segments: SegmentsReport) -> AheadReport:
         ImportError: libtpu, jaxlib or IREE is not installed; says what to install.
 
     Example:
-        >>> import spmdx
+        >>> import spmdx, torch
+        >>> total = torch.ones(4).to("spmdx").sum().item()  # by no compiler
         >>> spmdx.compilers.compile_ahead("metal", spmdx.explain().segments).rows
         []
     """
