@@ -43,13 +43,16 @@ _WRONG = {
     **dict.fromkeys(("stablehlo.tanh", "chlo.acos", "chlo.asin", "stablehlo.remainder"), ("f64",)),
 }
 _OF_FLOATS = re.compile(r'"((?:stablehlo|chlo)\.\w+)"\(.*\) : \(tensor<(?:\d+x)*(\w+)>')
-# What needs one of them for all floats.
+# What needs one of them for all floats, or sorts.
 _LEFT_ALONE = frozenset(
     (
         *("aten.sin", "aten.cos", "aten.tan", "aten.sinc", "aten.atan", "aten.atan2"),
         *("aten.exp2", "aten.pow.Tensor_Tensor", "aten.pow.Scalar"),
+        *("aten.sort", "aten.sort.stable"),
     )
 )
+_UNSTABLE = '"stablehlo.sort"'  # equal numbers change places, though it says that they do not
+_WRITES = '"stablehlo.scatter"'  # over its operand, also over one that is the caller's
 _modules: "weakref.WeakSet[_Module]" = weakref.WeakSet()
 
 
@@ -90,8 +93,9 @@ class Iree(Compiler):
 
     def load(self, segment: Segment, folder: pathlib.Path) -> Runs:
         """The module, in contexts of this process."""
-        results = results_of((folder / _TEXT).read_text())
-        return raising(loaded((folder / _PROGRAM).read_bytes(), results), len(segment.outputs))
+        text = (folder / _TEXT).read_text()
+        program, writes = (folder / _PROGRAM).read_bytes(), _WRITES in text
+        return raising(loaded(program, results_of(text), writes), len(segment.outputs))
 
 
 def _expect_right(text: str) -> None:
@@ -99,6 +103,8 @@ def _expect_right(text: str) -> None:
     for name, dtype in _OF_FLOATS.findall(text):
         if dtype in _WRONG.get(name, ()):
             raise ValueError(f"IREE computes other numbers than {name} of {dtype}, or none")
+    if _UNSTABLE in text:
+        raise ValueError("IREE's sort of equal numbers is not stable")
 
 
 def compile_for(text: str, target: str) -> bytes:
@@ -128,22 +134,26 @@ def compile_for(text: str, target: str) -> bytes:
         raise RuntimeError(str(error).partition("Diagnostics:")[2] or str(error)) from error
 
 
-def loaded(program: bytes, outputs: int) -> Runs:
+def loaded(program: bytes, outputs: int, writes: bool = False) -> Runs:
     """A function of tensors, for any thread; its results are new ones.
 
     It computes in the thread that calls it, without the GIL.
 
+    Args:
+        writes: whether the program may write over what it is given, which then are copies.
+
     Raises:
         ValueError: it was damaged.
     """
-    return _Module(program, outputs)
+    return _Module(program, outputs, writes)
 
 
 class _Module:
     """A module, in as many contexts as threads have run it at once."""
 
-    def __init__(self, program: bytes, outputs: int) -> None:
+    def __init__(self, program: bytes, outputs: int, writes: bool) -> None:
         self._program, self._outputs = program, outputs
+        self._operand = torch.clone if writes else aligned
         self._lock = threading.Lock()
         self._idle: list[_Context] | None = [_Context(program, outputs)]
         _modules.add(self)
@@ -153,7 +163,7 @@ class _Module:
             context = self._idle.pop() if self._idle else None
         context = context or _Context(self._program, self._outputs)
         try:
-            return context.run(tensors)
+            return context.run([self._operand(ready(tensor)) for tensor in tensors])
         finally:
             with self._lock:
                 if self._idle is not None:
@@ -187,9 +197,8 @@ class _Context:
         self._main = module.lookup_function("main")
         self._outputs = outputs
 
-    def run(self, tensors: list[torch.Tensor]) -> list[torch.Tensor]:
+    def run(self, inputs: list[torch.Tensor]) -> list[torch.Tensor]:
         runtime = _runtime()
-        inputs = [aligned(ready(tensor)) for tensor in tensors]
         operands = runtime.VmVariantList(len(inputs))
         results = runtime.VmVariantList(self._outputs)
         for tensor in inputs:

@@ -246,3 +246,39 @@ def test_a_program_that_ends_with_results_says_nothing():
     )
     said = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True)
     assert (said.returncode, said.stderr) == (0, "")
+
+
+ONE, TWO = torch.tensor([1]), torch.tensor([2.5])
+OVER_OPERANDS = {
+    "scatter": lambda x: x.scatter(0, ONE.to(x.device), 7.0) * 2,
+    "scatter_add": lambda x: x.scatter_add(0, ONE.to(x.device), TWO.to(x.device)).exp(),
+    "index_fill": lambda x: x.index_fill(0, ONE.to(x.device), 5.0) * 2,
+    "index_put": lambda x: x.index_put((ONE.to(x.device),), TWO.to(x.device)) * 2,
+    "of a view": lambda x: x.view(2, -1).scatter(1, ONE.view(1, 1).to(x.device), 7.0) * 2,
+    "of a part": lambda x: x[: len(x) // 2].scatter(0, ONE.to(x.device), 7.0) * 2,
+}
+
+
+@pytest.mark.parametrize("name", OVER_OPERANDS)
+@pytest.mark.parametrize("size", [6, 4096])
+def test_tensors_that_ops_write_over_are_copies(name, size):
+    x = torch.randn(size)
+    on_device = x.to("spmdx")
+    spmdx.mark_step()
+    spmdx.set_compiler("iree", compile_now=True)
+    for _ in range(3):
+        found = OVER_OPERANDS[name](on_device)
+        spmdx.mark_step()
+        torch.testing.assert_close(found.cpu(), OVER_OPERANDS[name](x))
+        assert torch.equal(on_device.cpu(), x)
+    assert {row.state for row in spmdx.explain().segments.segments} == {"compiled"}
+
+
+@pytest.mark.parametrize("dtype", [torch.float32, torch.int64])
+def test_equal_numbers_stay_in_order(dtype):
+    """Though a first run had none."""
+    spmdx.set_compiler("iree", compile_now=True)
+    for x in (torch.arange(64).flip(0), torch.arange(64) % 5):
+        values, places = (x.to(dtype).to("spmdx") * 2).sort(stable=True)
+        expected = (x.to(dtype) * 2).sort(stable=True)
+        torch.testing.assert_close((values.cpu(), places.cpu()), tuple(expected))
