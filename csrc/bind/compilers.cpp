@@ -40,12 +40,10 @@ using Refused = std::function<void(const std::string& source, const std::string&
 
 CompilerRef make(std::set<std::string> ops, std::set<std::string> ops_with_numbers,
                  const std::vector<std::string>& dtypes, bool in_place, bool checks, bool waits, Refused refused) {
-  std::set<DType> known;
-  for (const std::string& dtype : dtypes) known.insert(dtype_named(dtype));
   auto told = [refused = std::move(refused)](SourceId source, const std::string& text, const std::string& why) {
     refused(bridge::source_text(source), text, why);
   };
-  return std::make_shared<QueuedCompiler>(std::move(ops), std::move(ops_with_numbers), std::move(known), in_place,
+  return std::make_shared<QueuedCompiler>(std::move(ops), std::move(ops_with_numbers), dtypes_named(dtypes), in_place,
                                           checks, waits, std::move(told));
 }
 

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // What the files of this folder share: Python's handles of meshes and shardings, and the data behind a tensor.
 #pragma once
+#include <set>
 #include <string>
 #include <vector>
 
@@ -35,6 +36,11 @@ ShardingRef sharding_of(const at::Tensor& tensor);
 inline DType dtype_named(const std::string& text) {
   if (const auto dtype = parse_dtype(text)) return *dtype;
   throw ShardingError("'" + text + "' is no dtype. Expected a name like 'f32'. Write 'f32' or 'bf16'.");
+}
+inline std::set<DType> dtypes_named(const std::vector<std::string>& texts) {
+  std::set<DType> found;
+  for (const std::string& text : texts) found.insert(dtype_named(text));
+  return found;
 }
 
 }  // namespace spmdx::bind

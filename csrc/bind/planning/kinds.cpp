@@ -20,13 +20,10 @@ using namespace py::literals;
 
 void set_kinds(const std::vector<py::dict>& rows, std::vector<uint32_t> of_device, std::string axis) {
   DeviceKinds kinds{{}, std::move(of_device), std::move(axis)};
-  for (const py::dict& row : rows) {
-    std::set<DType> dtypes;
-    for (const auto& dtype : row["dtypes"].cast<std::vector<std::string>>()) dtypes.insert(dtype_named(dtype));
+  for (const py::dict& row : rows)
     kinds.kinds.push_back({row["name"].cast<std::string>(), hardware_from(row["hardware"].cast<py::dict>()),
                            row["own_memory"].cast<bool>(), row["ops"].cast<std::set<std::string>>(),
-                           std::move(dtypes)});
-  }
+                           dtypes_named(row["dtypes"].cast<std::vector<std::string>>())});
   const py::gil_scoped_release no_gil;
   CompileOptions options = bridge::engine().options();
   options.kinds = std::move(kinds);

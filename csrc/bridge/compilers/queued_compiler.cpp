@@ -5,6 +5,8 @@
 #include <algorithm>
 #include <chrono>
 
+#include "graph/dtypes.h"
+
 namespace spmdx::bridge {
 namespace {
 
@@ -26,12 +28,8 @@ bool is_generator(const Arg& arg) {
 
 bool QueuedCompiler::takes(const Call& local) const {
   if (!ops_.contains(local.op) || is_left(local)) return false;
-  const auto known = [&](const TensorType& type) {
-    return type.wrapped_number || type.dtype == DType::unknown || dtypes_.contains(type.dtype);
-  };
   if (rounds_numbers(local)) return false;
-  return std::all_of(local.inputs.begin(), local.inputs.end(), known) &&
-         std::all_of(local.outputs.begin(), local.outputs.end(), known) &&
+  return std::ranges::includes(dtypes_, dtypes_of(local)) &&
          std::none_of(local.args.begin(), local.args.end(), is_open_int) &&
          std::none_of(local.args.begin(), local.args.end(), is_generator);
 }

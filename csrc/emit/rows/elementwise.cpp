@@ -144,9 +144,11 @@ std::vector<Tensor> converted(Site& site) {
   return {write.convert(a, to)};
 }
 
+Tensor one_by(Writer& write, const Tensor& a) { return write.binary("divide", write.like(a, 1), a); }
+
 std::vector<Tensor> reciprocal(Site& site) {
   const Tensor a = site.tensor(0);
-  return {site.write.binary("divide", site.write.like(a, 1), a)};
+  return {one_by(site.write, a)};
 }
 
 // As PyTorch writes powers by these numbers; a fourth one is a square's square.
@@ -155,10 +157,10 @@ std::optional<Tensor> simple_power(Writer& write, const Tensor& a, const Arg& by
   if (is_number(by, 0.5)) return write.unary("sqrt", a);
   if (is_number(by, 0)) return write.like(a, 1);
   if (is_number(by, 1)) return a;
-  if (is_number(by, -1)) return write.binary("divide", write.like(a, 1), a);
+  if (is_number(by, -1)) return one_by(write, a);
   if (!is_number(by, 2) && !is_number(by, 3) && !is_number(by, 4) && !is_number(by, -2)) return std::nullopt;
   const Tensor square = write.binary("multiply", a, a);
-  if (is_number(by, -2)) return write.binary("divide", write.like(a, 1), square);
+  if (is_number(by, -2)) return one_by(write, square);
   if (is_number(by, 2)) return square;
   return write.binary("multiply", square, is_number(by, 3) ? a : square);
 }

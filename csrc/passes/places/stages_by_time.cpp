@@ -4,9 +4,9 @@
 
 #include <algorithm>
 #include <optional>
-#include <set>
 
 #include "base/error.h"
+#include "graph/dtypes.h"
 #include "graph/places.h"
 #include "passes/places/gradient_sums.h"
 #include "passes/places/movement.h"
@@ -86,11 +86,7 @@ class Times {
   std::string of_dtypes(const Call& call) const {
     std::string names;
     if (std::ranges::none_of(kinds_, [&](uint32_t number) { return kind(number).runs(call.op); })) return names;
-    std::set<DType> dtypes;
-    for (const std::vector<TensorType>& types : {call.inputs, call.outputs})
-      for (const TensorType& type : types)
-        if (type.dtype != DType::unknown && !type.wrapped_number) dtypes.insert(type.dtype);
-    for (const DType dtype : dtypes) names += (names.empty() ? " of " : ", ") + std::string(name(dtype));
+    for (const DType dtype : dtypes_of(call)) names += (names.empty() ? " of " : ", ") + std::string(name(dtype));
     return names;
   }
 

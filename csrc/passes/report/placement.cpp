@@ -3,11 +3,10 @@
 #include "passes/report/placement.h"
 
 #include <algorithm>
-#include <numeric>
 
 #include "graph/places.h"
 #include "passes/kinds/bound/least.h"
-#include "passes/kinds/task_graph.h"
+#include "passes/kinds/makespan.h"
 #include "passes/places/places.h"
 
 namespace spmdx {
@@ -54,53 +53,24 @@ std::vector<PlacedSend> sends_of(const Graph& placed) {
 }
 
 // Where the tasks run when all work is the device's: inputs and outputs lie where they do. Empty: it cannot run some.
-std::vector<uint32_t> devices_of_work_at(uint32_t device, const TaskGraph& graph, const StepTasks& tasks) {
-  std::vector<uint32_t> devices(graph.tasks(), kNoDevice);
-  for (const uint32_t task : tasks.of_node) {
-    if (!graph.runs(task, device)) return {};
+std::vector<uint32_t> devices_of_work_at(uint32_t device, const StepTasks& step) {
+  std::vector<uint32_t> devices;
+  for (const Task& task : step.tasks)
+    devices.push_back(static_cast<uint32_t>(std::ranges::min_element(task.ns) - task.ns.begin()));
+  for (const uint32_t task : step.of_node) {
+    if (step.tasks[task].ns[device] == kNever) return {};
     devices[task] = device;
   }
-  for (uint32_t task = 0; task < graph.tasks(); ++task)
-    for (uint32_t d = 0; d < graph.devices() && devices[task] == kNoDevice; ++d)
-      if (graph.runs(task, d)) devices[task] = d;
   return devices;
-}
-
-// What comes first from elsewhere is worked on first, which ends as early as one device can.
-std::vector<uint32_t> in_order_of_arrival(const TaskGraph& graph, const std::vector<uint32_t>& device) {
-  std::vector<int64_t> there(graph.tasks(), 0);
-  for (uint32_t task = 0; task < graph.tasks(); ++task)
-    for (const TaskArc arc : graph.reads(task))
-      there[task] = std::max(there[task], there[arc.task] + graph.transfer(arc, device[arc.task], device[task]));
-  std::vector<uint32_t> order(graph.tasks());
-  std::iota(order.begin(), order.end(), 0);
-  std::ranges::stable_sort(order, {}, [&](uint32_t task) { return there[task]; });
-  return order;
-}
-
-int64_t end_ns(const TaskGraph& graph, const std::vector<uint32_t>& device) {
-  std::vector<int64_t> end(graph.tasks(), 0), free(graph.devices(), 0);
-  for (const uint32_t task : in_order_of_arrival(graph, device)) {
-    int64_t start = free[device[task]];
-    for (const TaskArc arc : graph.reads(task))
-      start = std::max(start, end[arc.task] + graph.transfer(arc, device[arc.task], device[task]));
-    end[task] = free[device[task]] = start + graph.ns(task, device[task]);
-  }
-  return end.empty() ? 0 : std::ranges::max(end);
 }
 
 // By device, what the step takes when all of it runs there, with sends of what lies elsewhere; -1: it cannot.
 std::vector<int64_t> alone_ns(const PlacedStep& step) {
-  const TaskGraph graph(step.tasks.tasks, step.devices);
   std::vector<int64_t> all;
-  for (uint32_t device = 0; device < graph.devices(); ++device) {
-    all.push_back(-1);
-    const std::vector<uint32_t> at = devices_of_work_at(device, graph, step.tasks);
-    if (at.empty() && graph.tasks() > 0) continue;
-    std::vector<uint32_t> there;
-    for (uint32_t task = 0; task < graph.tasks(); ++task)
-      if (at[task] == device) there.push_back(task);
-    if (graph.bytes_together(there) <= graph.memory(device)) all.back() = end_ns(graph, at);
+  for (uint32_t device = 0; device < step.devices.memory.size(); ++device) {
+    const std::vector<uint32_t> at = devices_of_work_at(device, step.tasks);
+    const bool runs = !at.empty() || step.tasks.tasks.empty();
+    all.push_back(runs ? makespan_ns(step.tasks.tasks, step.devices, at).value_or(-1) : -1);
   }
   return all;
 }

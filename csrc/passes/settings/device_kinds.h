@@ -1,12 +1,13 @@
 // SPDX-License-Identifier: Apache-2.0
 // DeviceKinds: what each device of a machine is, where they are of several kinds.
 #pragma once
+#include <algorithm>
 #include <cstdint>
 #include <set>
 #include <string>
 #include <vector>
 
-#include "graph/graph.h"
+#include "graph/dtypes.h"
 #include "sharding/hardware.h"
 
 namespace spmdx {
@@ -20,7 +21,9 @@ struct DeviceKind {
   std::set<DType> dtypes = {};
 
   bool runs(const std::string& op) const { return ops.empty() || ops.contains(op); }
-  bool runs(const Call& call) const;
+  bool runs(const Call& call) const {
+    return runs(call.op) && (dtypes.empty() || std::ranges::includes(dtypes, dtypes_of(call)));
+  }
 };
 
 struct DeviceKinds {

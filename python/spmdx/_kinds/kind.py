@@ -55,9 +55,12 @@ def kind_named(name: str, profiles: Mapping[str, Told]) -> Kind:
         )
     if compiler == "xla":
         _require_platform(machine)
-    usual = "" if name in profiles else profile or _usual_profile(name, machine)
-    told = profiles.get(name, usual)
-    found = hardware_of(told) if name in profiles or usual else get_hardware()
+    if name in profiles:
+        found = hardware_of(profiles[name])
+    elif usual := profile or _usual_profile(name, machine):
+        found = hardware_of(usual)
+    else:
+        found = get_hardware()
     return Kind(name, compiler or None, found, own_memory=machine != "cpu")
 
 
