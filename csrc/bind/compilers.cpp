@@ -63,9 +63,10 @@ py::object take(QueuedCompiler& compiler, double seconds) {
 // What runs the segment is the path of a library, or what can be called.
 void deliver(QueuedCompiler& compiler, const std::string& text, const py::object& runs, const Outputs& outputs,
              int64_t compile_ns) {
-  std::shared_ptr<Kernel> kernel = py::isinstance<py::str>(runs)
-                                       ? bridge::library_kernel(runs.cast<std::string>(), outputs_of(outputs))
-                                       : bridge::python_kernel(runs.ptr(), outputs_of(outputs));
+  std::shared_ptr<Kernel> kernel =
+      py::isinstance<py::str>(runs)
+          ? bridge::library_kernel(runs.cast<std::string>(), outputs_of(outputs), compiler.checks())
+          : bridge::python_kernel(runs.ptr(), outputs_of(outputs), compiler.checks());
   const py::gil_scoped_release no_gil;
   compiler.deliver(text, std::move(kernel), "", compile_ns);
 }

@@ -100,14 +100,18 @@ class Language(nn.Module):
         return self.head(self.blocks(self.words(tokens) + self.places(places)))
 
 
+def perceptron(width: int = 32, inner: int = 48):
+    return nn.Sequential(nn.Linear(width, inner), nn.GELU(), nn.Linear(inner, width))
+
+
 class Vision(nn.Module):
     """Source: A. Dosovitskiy et al., An Image is Worth 16x16 Words, 2020."""
 
-    def __init__(self, width: int = 32):
+    def __init__(self, width: int = 32, inner: int = 48):
         super().__init__()
         self.patches = nn.Conv2d(3, width, 4, 4)
         self.places = nn.Parameter(torch.randn(1, 16, width) * 0.1)
-        mlp = nn.Sequential(nn.Linear(width, 48), nn.GELU(), nn.Linear(48, width))
+        mlp = perceptron(width, inner)
         self.block = Block(nn.LayerNorm, Attention(width, 4, False), mlp, width)
         self.head = nn.Linear(width, 8)
 
@@ -134,10 +138,11 @@ class Residual(nn.Module):
         return functional.silu(self.norms[1](self.second(inner)) + self.norms[2](self.past(x)))
 
 
-def resnet():
-    stem = nn.Conv2d(3, 8, 3, 1, 1, bias=False), nn.BatchNorm2d(8), nn.SiLU(), nn.MaxPool2d(2)
-    head = nn.AdaptiveAvgPool2d(1), nn.Flatten(), nn.Linear(32, 8)
-    return nn.Sequential(*stem, Residual(8, 1), Residual(16, 2), *head)
+def resnet(width: int = 8):
+    stem = nn.Conv2d(3, width, 3, 1, 1, bias=False), nn.BatchNorm2d(width), nn.SiLU()
+    head = nn.AdaptiveAvgPool2d(1), nn.Flatten(), nn.Linear(4 * width, 8)
+    blocks = Residual(width, 1), Residual(2 * width, 2)
+    return nn.Sequential(*stem, nn.MaxPool2d(2), *blocks, *head)
 
 
 class UNet(nn.Module):
@@ -178,13 +183,9 @@ def _labelled():
     return torch.randn(8, 3, 16, 16), torch.arange(8)
 
 
-def _mlp(width=32):
-    return nn.Sequential(nn.Linear(width, 48), nn.GELU(), nn.Linear(48, width))
-
-
 MODELS = {
     "gpt": Trained(
-        lambda: Language(lambda: Block(nn.LayerNorm, Attention(32, 4, True), _mlp(), 32)),
+        lambda: Language(lambda: Block(nn.LayerNorm, Attention(32, 4, True), perceptron(), 32)),
         _tokens,
         of_words,
     ),

@@ -6,13 +6,13 @@
 #include <torch/csrc/inductor/aoti_runner/model_container_runner_cpu.h>
 #include <torch/csrc/utils/pybind.h>
 
-#include <sstream>
 #include <stdexcept>
 #include <utility>
 
 #include "bridge/backend/aten_names.h"
 #include "bridge/backend/buffer.h"
 #include "bridge/backend/shard_device.h"
+#include "bridge/compilers/contract.h"
 #include "bridge/python/gil.h"
 
 namespace spmdx::bridge {
@@ -24,7 +24,7 @@ using Tensors = std::vector<at::Tensor>;
 // What results have to be. Compilers may have laid them as they like.
 class CompiledKernel : public Kernel {
  public:
-  explicit CompiledKernel(std::vector<KernelOutput> outputs) : outputs_(std::move(outputs)) {
+  CompiledKernel(std::vector<KernelOutput> outputs, bool checks) : outputs_(std::move(outputs)), checks_(checks) {
     for (const KernelOutput& output : outputs_) {
       fresh_ += output.over < 0;
       if (output.over < 0) continue;
@@ -37,26 +37,53 @@ class CompiledKernel : public Kernel {
   void run(std::span<const BufferRef> inputs, std::span<const Param> params, std::span<BufferRef> outputs,
            int donated) override {
     KernelGuard guard;
+    const bool is_first = donated < 0;
+    Tensors operands = operands_of(inputs, params, is_first);
+    Tensors results = results_of(operands);
+    if (is_first && checks_) {
+      require_only_reads(inputs, operands);
+      require_own_memory(results, operands);
+      require_fresh(results, results_of(operands_of(inputs, params, is_first)));
+    }
+    auto next = results.begin();
+    for (size_t i = 0; i < outputs_.size(); ++i)
+      outputs[i] =
+          buffer_of(std::move(outputs_[i].over < 0 ? *next++ : operands[static_cast<size_t>(outputs_[i].over)]));
+  }
+
+ private:
+  virtual Tensors call(const Tensors& operands) = 0;
+
+  bool is_written(size_t input) const { return input < is_written_.size() && is_written_[input]; }
+
+  // Copies, in the first run.
+  Tensors operands_of(std::span<const BufferRef> inputs, std::span<const Param> params, bool is_first) const {
     Tensors operands;
     for (size_t i = 0; i < inputs.size(); ++i) {
-      const bool is_written = i < is_written_.size() && is_written_[i];
-      operands.push_back(is_written ? to_write_over(inputs[i], donated >= 0) : as_declared(tensor_of(inputs[i])));
+      const bool copies = is_first && (checks_ || is_written(i));
+      operands.push_back(is_written(i) || copies ? to_write_over(inputs[i], !copies)
+                                                 : as_declared(tensor_of(inputs[i])));
     }
     for (const Param& param : params) operands.push_back(at::scalar_tensor(param.real, at::kDouble));
+    return operands;
+  }
+
+  // What it gives, whose types are looked at.
+  Tensors results_of(const Tensors& operands) {
     Tensors results = call(operands);
     if (std::ssize(results) != fresh_)
       throw std::runtime_error("it gave " + std::to_string(results.size()) + " results. Expected " +
                                std::to_string(fresh_) + ".");
     auto next = results.begin();
-    for (size_t i = 0; i < outputs_.size(); ++i) {
-      at::Tensor& result = outputs_[i].over < 0 ? *next++ : operands[static_cast<size_t>(outputs_[i].over)];
-      require(result, outputs_[i].type);
-      outputs[i] = buffer_of(std::move(result));
-    }
+    for (const KernelOutput& output : outputs_)
+      require(output.over < 0 ? *next++ : operands[static_cast<size_t>(output.over)], output.type);
+    return results;
   }
 
- private:
-  virtual Tensors call(const Tensors& operands) = 0;
+  void require_only_reads(std::span<const BufferRef> inputs, const Tensors& operands) const {
+    for (size_t i = 0; i < inputs.size(); ++i)
+      if (!is_written(i)) require_only_read({operands[i], as_declared(tensor_of(inputs[i]))}, i);
+  }
 
   // The tensor, if nobody else has it, or has a part of its memory.
   static at::Tensor to_write_over(const BufferRef& input, bool donated) {
@@ -79,22 +106,16 @@ class CompiledKernel : public Kernel {
     throw std::runtime_error("it gave " + told(tensor) + ". Expected " + str(expected) + ".");
   }
 
-  static std::string told(const at::Tensor& tensor) {
-    if (!tensor.defined()) return "nothing";
-    std::ostringstream layout;
-    if (tensor.layout() != at::kStrided) layout << " laid as " << tensor.layout();
-    return std::string(c10::toString(tensor.scalar_type())) + str(tensor.sizes().vec()) + layout.str();
-  }
-
   std::vector<KernelOutput> outputs_;
+  const bool checks_;
   int64_t fresh_ = 0;             // outputs that are over no input
   std::vector<bool> is_written_;  // by input; those beyond are not
 };
 
 class LibraryKernel final : public CompiledKernel {
  public:
-  LibraryKernel(const std::string& path, std::vector<KernelOutput> outputs)
-      : CompiledKernel(std::move(outputs)), runner_(path, 1) {}
+  LibraryKernel(const std::string& path, std::vector<KernelOutput> outputs, bool checks)
+      : CompiledKernel(std::move(outputs), checks), runner_(path, 1) {}
 
  private:
   Tensors call(const Tensors& operands) override {
@@ -107,8 +128,8 @@ class LibraryKernel final : public CompiledKernel {
 
 class PythonKernel final : public CompiledKernel {
  public:
-  PythonKernel(PyObject* call, std::vector<KernelOutput> outputs)
-      : CompiledKernel(std::move(outputs)), call_(py::reinterpret_borrow<py::object>(call).release()) {}
+  PythonKernel(PyObject* call, std::vector<KernelOutput> outputs, bool checks)
+      : CompiledKernel(std::move(outputs), checks), call_(py::reinterpret_borrow<py::object>(call).release()) {}
   ~PythonKernel() override {
     if (!Py_IsInitialized()) return;
     const WithGil gil;
@@ -133,12 +154,12 @@ class PythonKernel final : public CompiledKernel {
 
 }  // namespace
 
-std::shared_ptr<Kernel> library_kernel(const std::string& path, std::vector<KernelOutput> outputs) {
-  return std::make_shared<LibraryKernel>(path, std::move(outputs));
+std::shared_ptr<Kernel> library_kernel(const std::string& path, std::vector<KernelOutput> outputs, bool checks) {
+  return std::make_shared<LibraryKernel>(path, std::move(outputs), checks);
 }
 
-std::shared_ptr<Kernel> python_kernel(PyObject* call, std::vector<KernelOutput> outputs) {
-  return std::make_shared<PythonKernel>(call, std::move(outputs));
+std::shared_ptr<Kernel> python_kernel(PyObject* call, std::vector<KernelOutput> outputs, bool checks) {
+  return std::make_shared<PythonKernel>(call, std::move(outputs), checks);
 }
 
 }  // namespace spmdx::bridge

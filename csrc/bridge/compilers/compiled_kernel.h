@@ -20,9 +20,10 @@ struct KernelOutput {
 
 // Both take the tensors of a segment's inputs, then its parameters as scalar tensors of float64, and give as many
 // tensors as there are outputs that are over no input, or throw. Any number of threads may run them. Where `donated` is
-// negative, or an input has another owner, a copy of it is written over.
-std::shared_ptr<Kernel> library_kernel(const std::string& path, std::vector<KernelOutput> outputs);
+// negative, or an input has another owner, a copy of it is written over. If `checks`, it is called twice where
+// `donated` is negative, with copies, to see what it writes over.
+std::shared_ptr<Kernel> library_kernel(const std::string& path, std::vector<KernelOutput> outputs, bool checks);
 // `call` is Python's; its reference is taken. With the GIL.
-std::shared_ptr<Kernel> python_kernel(PyObject* call, std::vector<KernelOutput> outputs);
+std::shared_ptr<Kernel> python_kernel(PyObject* call, std::vector<KernelOutput> outputs, bool checks);
 
 }  // namespace spmdx::bridge

@@ -30,6 +30,9 @@ BROKEN = {
     "Dies": "its process died with status 7",
     "Hangs": "it had no answer after 2 s",
     "IsWrong": "is not that of PyTorch's kernels",
+    "WritesOverInputs": "it wrote over input 0, Float[4, 3]. Expected it only to read",
+    "KeepsItsResults": "result 0, Float[3], lies where another run put its own. Expected new",
+    "KeepsArrays": "result 0, Float[3], lies where another run put its own. Expected new",
     "GivesOthers": "Expected f32",
     "GivesNone": "Expected a list of tensors",
     "GivesSparse": "laid as Sparse. Expected f32",
@@ -56,6 +59,33 @@ def test_the_program_goes_on_without(kind, waits, monkeypatch):
     assert len(ours) == 1 and BROKEN[kind] in ours[0]
     assert ours[0].startswith("test_compilers_that_fail.py:")
     assert "compiler 'op by op'" in ours[0] and "The program goes on without" in ours[0]
+
+
+@pytest.mark.parametrize(
+    ("scale", "where"), [(1, "an input"), (2, "another result")], ids=["input", "result"]
+)
+def test_results_that_lie_in_others_memory_unseen_are_refused(scale, where):
+    x = torch.arange(12.0).reshape(4, 3)
+    placed = x.to("spmdx")
+    spmdx.set_compiler(broken.GivesOneTwice(), compile_now=True)
+    with pytest.warns(UserWarning, match=f"lies in memory of {where}. Expected new tensors"):
+        first, second = (placed * scale).abs(), (placed.abs() * scale).neg().neg()
+        spmdx.mark_step()
+        first.cpu()
+    for _ in range(2):
+        first.mul_(3)
+        spmdx.mark_step()
+    assert torch.equal(placed.cpu(), x)
+    assert torch.equal(first.cpu(), x * scale * 9)
+    assert torch.equal(second.cpu(), x * scale)
+
+
+def test_what_is_not_checked_is_run_once():
+    """``check=False`` is for what is trusted: nothing is copied, and nothing is run twice."""
+    spmdx.set_compiler(broken.CountsRuns(), compile_now=True, check=False)
+    x = torch.ones(3).to("spmdx")
+    assert ((x * 0).exp() + 0).sum().item() == 3 * 1
+    assert broken.CountsRuns.runs == 1
 
 
 def test_a_compiler_that_is_not_installed_takes_nothing():

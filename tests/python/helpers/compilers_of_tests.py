@@ -77,6 +77,82 @@ class IsWrong(OpByOp):
         return lambda tensors: [t + 0.5 if t.is_floating_point() else t for t in module(*tensors)]
 
 
+class WritesOverInputs(OpByOp):
+    """Once it is done: what it gives is right."""
+
+    def load(self, segment, folder):
+        module = graph_module(segment)
+
+        def run(tensors):
+            results = [result.clone() for result in module(*tensors)]
+            for tensor in tensors:
+                tensor.zero_()
+            return results
+
+        return run
+
+
+class KeepsItsResults(OpByOp):
+    """And gives every run the same memory."""
+
+    def load(self, segment, folder):
+        module = graph_module(segment)
+        kept = []
+
+        def run(tensors):
+            results = module(*tensors)
+            kept[len(kept) :] = [result.clone() for result in results[len(kept) :]]
+            return [mine.copy_(result) for mine, result in zip(kept, results, strict=True)]
+
+        return run
+
+
+class KeepsArrays(OpByOp):
+    """As the one above; tensors that NumPy made do not know of each other."""
+
+    def load(self, segment, folder):
+        module = graph_module(segment)
+        kept = {}
+
+        def run(tensors):
+            results = enumerate(module(*tensors))
+            for i, result in results:
+                kept.setdefault(i, result.numpy().copy())[...] = result.numpy()
+            return [torch.from_numpy(kept[i]) for i in sorted(kept)]
+
+        return run
+
+
+class GivesOneTwice(OpByOp):
+    """Results that equal an input or another result are its array, which PyTorch does not know."""
+
+    def load(self, segment, folder):
+        module = graph_module(segment)
+
+        def run(tensors):
+            results = [result.clone() for result in module(*tensors)]
+            known = list(tensors)
+            for result in results:
+                alike = [each for each in known if torch.equal(each, result)]
+                known.append(torch.from_numpy((alike or [result])[0].numpy()))
+            return known[len(tensors) :]
+
+        return run
+
+
+class CountsRuns(OpByOp):
+    runs = 0
+
+    def load(self, segment, folder):
+        module = graph_module(segment)
+
+        def run(tensors):
+            CountsRuns.runs += 1
+            return module(*tensors)
+
+        return run
+
+
 class GivesOthers(OpByOp):
     def load(self, segment, folder):
         return lambda tensors: [torch.ones(7)]
