@@ -19,7 +19,9 @@ constexpr int64_t kMostVisits = 150'000'000;  // of all together
 constexpr int64_t kLeastVisits = 300'000;     // for each task where that is more
 constexpr int64_t kMostCounted = 500;         // tasks
 constexpr int64_t kFewVisits = 15'000;        // for each, where branch and bound ends the search
-constexpr int64_t kTightVisits = 4;           // times as many once more where memory binds
+constexpr int64_t kTightVisits = 2;           // times as many for each population where memory binds
+constexpr int kTightGenerations = 2;          // of populations there
+constexpr int kTightPopulations = 3;          // in each, whose bests are the members of one more
 constexpr int64_t kFirstShare = 40;           // percent of all for the first members
 constexpr int64_t kLateShare = 5;             // percent of a member's that late acceptance looks at
 constexpr int64_t kTightLateShare = 50;       // the same where memory binds: it looks at what does not fit too
@@ -60,14 +62,16 @@ class Population {
 
   // `late_share`: percent of a member's visits that late acceptance takes.
   FoundSequences run(const std::vector<TaskSequences>& starts, int64_t visits, int64_t late_share) {
-    const int64_t counted = counted_tasks(graph_), first = visits * kFirstShare / 100;
-    members_.clear();
-    begin(starts, first, late_share);
-    child_visits_ = counted * kVisitsOfAChild;
-    dive_visits_ = (visits - first) / kDiveShare;
-    int64_t left = visits - first;
-    for (int64_t child = 0; left >= child_visits_ && !groups_.nothing_below(); ++child)
-      left -= child % kChildrenOfADive == 0 && !ancestors_.empty() ? dive_below_best() : bear();
+    const int64_t first = visits * kFirstShare / 100;
+    return breed(first_members(starts, first, late_share), visits - first);
+  }
+  // What comes of children of these members, and of theirs.
+  FoundSequences breed(std::vector<FoundSequences> members, int64_t visits) {
+    members_ = std::move(members);
+    child_visits_ = counted_tasks(graph_) * kVisitsOfAChild;
+    dive_visits_ = visits / kDiveShare;
+    for (int64_t child = 0; visits >= child_visits_ && !groups_.nothing_below(); ++child)
+      visits -= child % kChildrenOfADive == 0 && !ancestors_.empty() ? dive_below_best() : bear();
     return best();
   }
   bool nothing_below() const { return groups_.nothing_below(); }
@@ -81,14 +85,17 @@ class Population {
     return times.by_start();
   }
 
-  // The first members: each start, after a walk and a search.
-  void begin(const std::vector<TaskSequences>& starts, int64_t visits, int64_t late_share) {
+  // Each start, after a walk and a search.
+  std::vector<FoundSequences> first_members(const std::vector<TaskSequences>& starts, int64_t visits,
+                                            int64_t late_share) {
     const int64_t of_each = counted_tasks(graph_) * kVisitsOfAMember;
     const int64_t wanted = std::clamp(visits / (of_each + 1), kMinMembers, kMaxMembers);
     const size_t size = std::min(static_cast<size_t>(wanted), starts.size());
     const int64_t each = visits / static_cast<int64_t>(size), late = each * late_share / 100;
-    for (size_t i = 0; i < size && !groups_.nothing_below(); ++i)
-      members_.push_back(search_tabu(graph_, accept_late(graph_, starts[i], groups_, late), groups_, each - late));
+    std::vector<FoundSequences> members;
+    for (size_t i = 0; i < size && !(i && groups_.nothing_below()); ++i)
+      members.push_back(search_tabu(graph_, accept_late(graph_, starts[i], groups_, late), groups_, each - late));
+    return members;
   }
 
   // As all below: what it looks at.
@@ -151,9 +158,14 @@ TaskSequences improve(const TaskGraph& graph, const std::vector<TaskSequences>& 
   const int64_t visits = visits_of_all(graph);
   Population population(graph);
   FoundSequences found = population.run(starts, visits, kLateShare);
-  if (graph.tasks() <= kMostExact || population.nothing_below() || !memory_binds(graph)) return found.sequences;
-  FoundSequences again = population.run(starts, visits * kTightVisits, kTightLateShare);
-  return again.ns < found.ns ? again.sequences : found.sequences;
+  if (graph.tasks() <= kMostExact || !memory_binds(graph)) return found.sequences;
+  for (int generation = 0; generation < kTightGenerations && !population.nothing_below(); ++generation) {
+    std::vector<FoundSequences> bests{found};
+    for (int i = 0; i < kTightPopulations && !population.nothing_below(); ++i)
+      bests.push_back(population.run(starts, visits * kTightVisits, kTightLateShare));
+    found = population.breed(std::move(bests), visits * kTightVisits);
+  }
+  return found.sequences;
 }
 
 }  // namespace spmdx
