@@ -60,9 +60,9 @@ class CompiledKernel : public Kernel {
   Tensors operands_of(std::span<const BufferRef> inputs, std::span<const Param> params, bool is_first) const {
     Tensors operands;
     for (size_t i = 0; i < inputs.size(); ++i) {
-      const bool copies = is_first && (checks_ || is_written(i));
-      operands.push_back(is_written(i) || copies ? to_write_over(inputs[i], !copies)
-                                                 : as_declared(tensor_of(inputs[i])));
+      at::Tensor operand = is_written(i) ? to_write_over(inputs[i], !is_first) : as_declared(tensor_of(inputs[i]));
+      const bool copies = is_first && checks_ && !is_written(i);
+      operands.push_back(copies ? operand.clone() : std::move(operand));
     }
     for (const Param& param : params) operands.push_back(at::scalar_tensor(param.real, at::kDouble));
     return operands;
@@ -85,18 +85,20 @@ class CompiledKernel : public Kernel {
       if (!is_written(i)) require_only_read({operands[i], as_declared(tensor_of(inputs[i]))}, i);
   }
 
+  static at::Tensor plain(const at::Tensor& tensor) { return tensor.resolve_conj().resolve_neg().contiguous(); }
+
   // The tensor, if nobody else has it, or has a part of its memory.
   static at::Tensor to_write_over(const BufferRef& input, bool donated) {
     const at::Tensor& tensor = tensor_of(input);
     const bool is_ours = donated && input.use_count() == 1 && owns_memory_alone(tensor);
-    return is_ours ? tensor.contiguous() : tensor.clone(at::MemoryFormat::Contiguous);
+    return is_ours ? plain(tensor) : tensor.clone(at::MemoryFormat::Contiguous);
   }
 
   // Libraries read memory as it was laid when they were compiled, and check nothing. What stands for a number of Python
   // is a tensor like others there: the compiler was told.
   static at::Tensor as_declared(const at::Tensor& tensor) {
     if (tensor.unsafeGetTensorImpl()->is_wrapped_number()) return tensor.clone();
-    return tensor.resolve_conj().resolve_neg().contiguous();
+    return plain(tensor);
   }
 
   static void require(const at::Tensor& tensor, const TensorType& expected) {

@@ -19,7 +19,7 @@ bool share_memory(const at::Tensor& a, const at::Tensor& b) {
   const auto from = [](const at::Tensor& tensor) { return static_cast<const char*>(tensor.storage().data()); };
   const auto to = [&](const at::Tensor& tensor) { return from(tensor) + tensor.storage().nbytes(); };
   const std::less<> lies_before;
-  return lies_before(from(a), to(b)) && lies_before(from(b), to(a));
+  return a.numel() > 0 && b.numel() > 0 && lies_before(from(a), to(b)) && lies_before(from(b), to(a));
 }
 
 [[noreturn]] void refuse(const at::Tensor& result, size_t index, const std::string& why) {

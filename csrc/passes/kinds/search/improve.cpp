@@ -22,6 +22,7 @@ constexpr int64_t kFewVisits = 15'000;        // for each, where branch and boun
 constexpr int64_t kTightVisits = 2;           // times as many for each population where memory binds
 constexpr int kTightGenerations = 2;          // of populations there
 constexpr int kTightPopulations = 3;          // in each, whose bests are the members of one more
+constexpr int64_t kTightAgree = 3;            // searches that end at the same time are enough
 constexpr int64_t kFirstShare = 40;           // percent of all for the first members
 constexpr int64_t kLateShare = 5;             // percent of a member's that late acceptance looks at
 constexpr int64_t kTightLateShare = 50;       // the same where memory binds: it looks at what does not fit too
@@ -54,6 +55,16 @@ bool memory_binds(const TaskGraph& graph) {
   return false;
 }
 
+const FoundSequences& shortest_of(const std::vector<FoundSequences>& found) {
+  return *std::ranges::min_element(found, {}, &FoundSequences::ns);
+}
+
+// Whether so many searches, one after the other, end at the same time that there is hardly a shorter one.
+bool agree(const std::vector<FoundSequences>& bests) {
+  return std::ssize(bests) >= kTightAgree &&
+         std::all_of(bests.begin(), bests.end(), [&](const auto& one) { return one.ns == bests.front().ns; });
+}
+
 class Population {
  public:
   explicit Population(const TaskGraph& graph) : graph_(graph), groups_(graph) {
@@ -77,7 +88,7 @@ class Population {
   bool nothing_below() const { return groups_.nothing_below(); }
 
  private:
-  const FoundSequences& best() const { return *std::ranges::min_element(members_, {}, &FoundSequences::ns); }
+  const FoundSequences& best() const { return shortest_of(members_); }
   const FoundSequences& any_member() { return members_[static_cast<size_t>(groups_.next_random()) % members_.size()]; }
   static std::vector<uint32_t> order_in(const TaskGraph& graph, const FoundSequences& member) {
     TaskTimes times;
@@ -159,10 +170,12 @@ TaskSequences improve(const TaskGraph& graph, const std::vector<TaskSequences>& 
   Population population(graph);
   FoundSequences found = population.run(starts, visits, kLateShare);
   if (graph.tasks() <= kMostExact || !memory_binds(graph)) return found.sequences;
-  for (int generation = 0; generation < kTightGenerations && !population.nothing_below(); ++generation) {
+  for (int generation = 0; generation < kTightGenerations; ++generation) {
     std::vector<FoundSequences> bests{found};
-    for (int i = 0; i < kTightPopulations && !population.nothing_below(); ++i)
+    for (int i = 0; i < kTightPopulations; ++i) {
       bests.push_back(population.run(starts, visits * kTightVisits, kTightLateShare));
+      if (population.nothing_below() || agree(bests)) return shortest_of(bests).sequences;
+    }
     found = population.breed(std::move(bests), visits * kTightVisits);
   }
   return found.sequences;
