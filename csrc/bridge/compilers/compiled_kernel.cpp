@@ -105,7 +105,10 @@ class CompiledKernel : public Kernel {
     if (tensor.defined() && tensor.layout() == at::kStrided && tensor.sizes() == c10::IntArrayRef(expected.shape) &&
         tensor.scalar_type() == to_scalar_type(expected.dtype) && tensor.device() == shard_device())
       return;
-    throw std::runtime_error("it gave " + told(tensor) + ". Expected " + str(expected) + ".");
+    const std::string where =
+        tensor.defined() && tensor.device() != shard_device() ? " on " + tensor.device().str() : "";
+    throw std::runtime_error("it gave " + told(tensor) + where + ". Expected " + str(expected) +
+                             (where.empty() ? "." : " on " + shard_device().str() + "."));
   }
 
   std::vector<KernelOutput> outputs_;

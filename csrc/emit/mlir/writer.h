@@ -49,6 +49,10 @@ class Writer {
   Tensor select(const Tensor& which, const Tensor& yes, const Tensor& no) {
     return op("select", {which, yes, no}, yes.type);
   }
+  // Integers, each moved to the nearest from `least` to `most`.
+  Tensor within(const Tensor& a, int64_t least, int64_t most) {
+    return binary("minimum", binary("maximum", a, constant(a.type, least)), constant(a.type, most));
+  }
   Tensor convert(const Tensor& a, DType dtype);
   Tensor reshape(const Tensor& a, const Shape& shape);
   Tensor broadcast(const Tensor& a, const Shape& shape, const std::vector<int64_t>& dims);

@@ -59,8 +59,12 @@ Tensor read(Writer& write, const Tensor& a, const std::vector<Tensor>& at) {
 }
 
 // The same, written: `given` has the places, then the other dims. Region: how what is there and what comes make one.
-Tensor written(Writer& write, const Tensor& a, const std::vector<Tensor>& at, const Tensor& given,
+// Places that are none are moved to the nearest one, as reads move them: IREE would write outside of the tensor, before
+// anybody sees that it was required that there are such places.
+Tensor written(Writer& write, const Tensor& a, const std::vector<Tensor>& told, const Tensor& given,
                const std::string& region) {
+  std::vector<Tensor> at;
+  for (size_t d = 0; d < told.size(); ++d) at.push_back(write.within(told[d], 0, a.type.shape[d] - 1));
   const auto indexed = static_cast<int64_t>(at.size()), rank = static_cast<int64_t>(a.type.shape.size());
   const auto places = static_cast<int64_t>(at[0].type.shape.size());
   return write.op("scatter", {a, together(write, at), given}, a.type,

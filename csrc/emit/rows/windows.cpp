@@ -107,7 +107,8 @@ Row max_pool_backward(size_t dims) {
     const Shape plane(shape.end() - static_cast<int64_t>(dims), shape.end());
     const int64_t size = numel(plane), rows = numel(shape) / size, each = numel(grad.type.shape) / rows;
     const Tensor row = write.reshape(write.iota({DType::i64, {rows, each}}, 0), {rows * each, 1});
-    const Tensor at = write.concatenate({row, write.reshape(index, {rows * each, 1})}, 1);
+    const Tensor places = write.within(write.reshape(index, {rows * each, 1}), 0, size - 1);
+    const Tensor at = write.concatenate({row, places}, 1);
     const DType dtype = wide(grad.type.dtype);
     const Tensor given = write.convert(write.reshape(grad, {rows * each}), dtype);
     const Tensor made = write.op(

@@ -1,6 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """Compiling behind the program's back: one thread asks a process, and hands over what it makes."""
 
+import pathlib
 import threading
 import time
 from collections.abc import Callable
@@ -14,6 +15,18 @@ from spmdx._segments.one_line import of_error, one_line
 from spmdx._segments.segment import Segment
 
 _TO_END = 10.0  # seconds
+
+
+def _what_runs(given: Any) -> Any:
+    """What a compiler's ``load`` gave: a function, or the path of a library as text."""
+    if callable(given) or isinstance(given, str):
+        return given
+    if isinstance(given, pathlib.PurePath):
+        return str(given)
+    raise TypeError(
+        f"load gave a {type(given).__name__}. Expected a function of a list of tensors, or the "
+        "path of a library"
+    )
 
 
 class Background:
@@ -120,22 +133,20 @@ class Background:
             for (_, (dtype, shape, _)), over in zip(row["outputs"], row["over"], strict=True)
         ]
         try:
-            runs = self._made(Segment.of_row(text, row), row)
-            took = time.perf_counter_ns() - began
-            core.deliver(text, runs if callable(runs) else str(runs), outputs, took)
+            runs = _what_runs(self._made(Segment.of_row(text, row), row))
+            core.deliver(text, runs, outputs, time.perf_counter_ns() - began)
+            return
         except NotTaken as error:
             places = range(len(row["nodes"]))
             left = [(place, why) for place, why in error.reasons.items() if place in places]
             if left:
-                core.leave(text, left)
-            else:
-                core.refuse(text, of_error(error), time.perf_counter_ns() - began)
-        except (Exception, SystemExit) as error:  # of a compiler: the segment runs without it
+                return core.leave(text, left)
+            why = f"no op of it is named: {of_error(error)}"
+        except BaseException as error:  # of a compiler: the segment runs without it
             why = str(error) if isinstance(error, CompilerFailed) else of_error(error)
-            if not self._stopped.is_set():
-                ops = len(row["nodes"])
-                self._tell(f"it has not compiled a segment of {ops} ops: {why}", source)
-            core.refuse(text, why, time.perf_counter_ns() - began)  # whoever waits for it goes on
+        if not self._stopped.is_set():
+            self._tell(f"it has not compiled a segment of {len(row['nodes'])} ops: {why}", source)
+        core.refuse(text, why, time.perf_counter_ns() - began)  # whoever waits for it goes on
 
     def _made(self, segment: Segment, row: dict[str, Any]) -> Any:
         folder = cache.folder_of(self.compiler, segment)

@@ -6,6 +6,7 @@ import hashlib
 import json
 import os
 import pathlib
+import re
 import shutil
 import tempfile
 from collections.abc import Iterator
@@ -38,7 +39,8 @@ def key_of(compiler: Compiler, segment: Segment) -> str:
 
 def folder_of(compiler: Compiler, segment: Segment) -> pathlib.Path:
     """Where the kernel is kept, if it is."""
-    return root() / "segments" / compiler.name / key_of(compiler, segment)
+    name = re.sub(r"[^\w-]+", "_", compiler.name)
+    return root() / "segments" / name / key_of(compiler, segment)
 
 
 def is_whole(folder: pathlib.Path) -> bool:
@@ -57,7 +59,10 @@ def is_whole(folder: pathlib.Path) -> bool:
 
 def throw_away(folder: pathlib.Path) -> None:
     """Remove what is kept there; another process may do so as well."""
-    shutil.rmtree(folder, ignore_errors=True)
+    if folder.is_dir() and not folder.is_symlink():
+        shutil.rmtree(folder, ignore_errors=True)
+    else:
+        folder.unlink(missing_ok=True)
 
 
 @contextlib.contextmanager

@@ -1,6 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """What a compiler is: one class, which lives in two processes."""
 
+import operator
 import pathlib
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 
@@ -25,7 +26,7 @@ class NotTaken(Exception):
     """
 
     def __init__(self, reasons: Mapping[int, str]) -> None:
-        self.reasons = dict(reasons)
+        self.reasons = {operator.index(place): str(why) for place, why in reasons.items()}
         many = "op" if len(self.reasons) == 1 else "ops"
         first = next(iter(self.reasons.values()), "no reason is told")
         super().__init__(f"{len(self.reasons)} {many}: {first}")

@@ -153,6 +153,26 @@ class CountsRuns(OpByOp):
         return run
 
 
+class LoadsNothing(OpByOp):
+    def load(self, segment, folder):
+        return None
+
+
+class IsInterrupted(OpByOp):
+    def load(self, segment, folder):
+        raise KeyboardInterrupt
+
+
+class LeavesNoOp(OpByOp):
+    def compile(self, segment, folder):
+        raise NotTaken({})
+
+
+class LeavesHalfAnOp(OpByOp):
+    def compile(self, segment, folder):
+        raise NotTaken({0.5: "half"})
+
+
 class GivesOthers(OpByOp):
     def load(self, segment, folder):
         return lambda tensors: [torch.ones(7)]
