@@ -13,7 +13,10 @@
 namespace spmdx::bridge {
 namespace {
 
-at::Tensor bytes_of(const at::Tensor& tensor) { return tensor.contiguous().reshape({-1}).view(at::kByte); }
+// A dim of size 1 may have any stride.
+at::Tensor bytes_of(const at::Tensor& tensor) {
+  return tensor.contiguous().as_strided({tensor.numel()}, {1}).view(at::kByte);
+}
 
 bool share_memory(const at::Tensor& a, const at::Tensor& b) {
   const auto from = [](const at::Tensor& tensor) { return static_cast<const char*>(tensor.storage().data()); };

@@ -84,6 +84,17 @@ def test_results_that_lie_in_others_memory_unseen_are_refused(scale, where):
     assert torch.equal(second.cpu(), x * scale)
 
 
+def test_inputs_of_one_element_are_compared_whatever_their_strides():
+    """What is cut out of a row has strides that no element needs."""
+    x = torch.arange(12.0).reshape(4, 3)
+    spmdx.set_compiler(broken.OpByOp(), compile_now=True)
+    cut = x.to("spmdx")[1:2, 2]
+    spmdx.mark_step()
+    found = ((cut * 2).exp() + 1).cpu()
+    torch.testing.assert_close(found, (x[1:2, 2] * 2).exp() + 1)
+    assert {row.state for row in spmdx.explain().segments.segments} == {"compiled"}
+
+
 def test_what_is_not_checked_is_run_once():
     """``check=False`` is for what is trusted: nothing is copied, and nothing is run twice."""
     spmdx.set_compiler(broken.CountsRuns(), compile_now=True, check=False)
