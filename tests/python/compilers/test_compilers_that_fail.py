@@ -38,6 +38,7 @@ BROKEN = {
     "LeavesNoOp": "no op of it is named: spmdx.compilers.NotTaken: 0 ops",
     "LeavesHalfAnOp": "'float' object cannot be interpreted as an integer",
     "GivesOthers": "Expected f32",
+    "GivesElsewhere": "it gave Float[3] on meta. Expected f32[3] on cpu.",
     "GivesNone": "Expected a list of tensors",
     "GivesSparse": "laid as Sparse. Expected f32",
     "RaisesAtRun": "the chip is on fire",

@@ -2,6 +2,7 @@
 """Segments that are compiled while the program runs: it computes what PyTorch computes."""
 
 import math
+import shutil
 
 import pytest
 import small_training
@@ -157,6 +158,29 @@ def test_damaged_kernels_are_made_anew(tmp_path):
     spmdx.set_compiler(OpByOp(notes), compile_now=True)
     require_equal(training(on_one), expected, bound=0)
     assert len(notes.read_text().splitlines()) == compiled + 3
+
+
+def test_a_file_where_a_kernel_is_kept_is_thrown_away(tmp_path):
+    spmdx.set_compiler(OpByOp(), compile_now=True)
+    expected = training(on_one)
+    spmdx.set_compiler(None)
+    spmdx._C.clear_cache()
+    kept, *_ = (path.parent for path in (tmp_path / "cache").rglob("segment.txt"))
+    shutil.rmtree(kept)
+    kept.write_text("no folder")
+    spmdx.set_compiler(OpByOp(), compile_now=True)
+    require_equal(training(on_one), expected, bound=0)
+    assert kept.is_dir()
+    assert {row.state for row in spmdx.explain().segments.segments} == {"compiled"}
+
+
+def test_a_compilers_name_leads_out_of_no_folder(tmp_path):
+    compiler = OpByOp()
+    compiler.name = "a/../../../elsewhere"
+    spmdx.set_compiler(compiler, compile_now=True)
+    training(on_one, steps=1)
+    (folder,) = (tmp_path / "cache" / "segments").iterdir()
+    assert list(folder.rglob("segment.txt")) and not list(tmp_path.glob("elsewhere*"))
 
 
 def test_without_a_compiler_nothing_is_a_segment():

@@ -22,7 +22,6 @@ constexpr int64_t kFewVisits = 15'000;        // for each, where branch and boun
 constexpr int64_t kTightVisits = 2;           // times as many for each population where memory binds
 constexpr int kTightGenerations = 2;          // of populations there
 constexpr int kTightPopulations = 3;          // in each, whose bests are the members of one more
-constexpr int64_t kTightAgree = 2;            // searches that end at the same time are enough
 constexpr int64_t kFirstShare = 40;           // percent of all for the first members
 constexpr int64_t kLateShare = 5;             // percent of a member's that late acceptance looks at
 constexpr int64_t kTightLateShare = 50;       // the same where memory binds: it looks at what does not fit too
@@ -57,12 +56,6 @@ bool memory_binds(const TaskGraph& graph) {
 
 const FoundSequences& shortest_of(const std::vector<FoundSequences>& found) {
   return *std::ranges::min_element(found, {}, &FoundSequences::ns);
-}
-
-// Whether so many searches, one after the other, end at the same time that there is hardly a shorter one.
-bool agree(const std::vector<FoundSequences>& bests) {
-  return std::ssize(bests) >= kTightAgree &&
-         std::all_of(bests.begin(), bests.end(), [&](const auto& one) { return one.ns == bests.front().ns; });
 }
 
 class Population {
@@ -174,7 +167,8 @@ TaskSequences improve(const TaskGraph& graph, const std::vector<TaskSequences>& 
     std::vector<FoundSequences> bests{found};
     for (int i = 0; i < kTightPopulations; ++i) {
       bests.push_back(population.run(starts, visits * kTightVisits, kTightLateShare));
-      if (population.nothing_below() || agree(bests)) return shortest_of(bests).sequences;
+      const bool agrees = i == 0 && bests.back().ns == found.ns;  // then there is hardly a shorter one
+      if (agrees || population.nothing_below()) return shortest_of(bests).sequences;
     }
     found = population.breed(std::move(bests), visits * kTightVisits);
   }
