@@ -74,7 +74,7 @@ wheel-torch-%: $(BIN)/auditwheel
 	cd build/torch-$*/run && bin/python -m spmdx && bin/python $(CURDIR)/tests/wheel/smoke.py $(CURDIR)/README.md
 
 test: build
-	build/spmdx-core-tests
+	build/spmdx-core-tests -j 2
 	$(PYTEST) tests
 
 # More random programs than `test` runs: make fuzz COUNT=100000 [SEED=0]
@@ -147,13 +147,13 @@ build-%san/build.ninja: $(INSTALLED) CMakeLists.txt
 # Its tests and the golden tests under AddressSanitizer and UBSan.
 asan: build-asan/build.ninja
 	$(BIN)/ninja -C build-asan --quiet
-	build-asan/spmdx-core-tests
+	build-asan/spmdx-core-tests -j 2
 	SPMDX_OPT=$(CURDIR)/build-asan/spmdx-opt $(PYTEST) tests/test_golden.py
 
 # Its tests under ThreadSanitizer.
 tsan: build-tsan/build.ninja
 	$(BIN)/ninja -C build-tsan --quiet
-	build-tsan/spmdx-core-tests
+	build-tsan/spmdx-core-tests -j 2
 
 clean:
 	rm -rf build build-asan build-tsan dist python/spmdx/_C*.so

@@ -25,6 +25,7 @@ double real(const Call& call, size_t arg, double missing) {
   const Arg& value = argument(call, arg);
   if (const auto* number = std::get_if<double>(&value)) return *number;
   if (const auto* whole = std::get_if<int64_t>(&value)) return static_cast<double>(*whole);
+  if (const auto* truth = std::get_if<bool>(&value)) return *truth ? 1.0 : 0.0;
   return missing;
 }
 

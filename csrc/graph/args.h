@@ -13,7 +13,7 @@ namespace spmdx {
 const Arg& argument(const Call& call, size_t index);  // std::monostate if it is absent
 int operand(const Call& call, size_t arg);            // the index of a tensor among the operands, -1 if it is absent
 int64_t integer(const Call& call, size_t arg, int64_t missing);
-double real(const Call& call, size_t arg, double missing);    // of a double or an integer, not of a parameter
+double real(const Call& call, size_t arg, double missing);    // of a number or a bool, not of a parameter
 std::vector<int64_t> integers(const Call& call, size_t arg);  // empty if it is absent; an integer gives a list of one
 bool boolean(const Call& call, size_t arg, bool missing);
 

@@ -8,6 +8,7 @@
 #include <unordered_set>
 
 #include "base/error.h"
+#include "base/waiting.h"
 #include "bridge/backend/aten_names.h"
 #include "bridge/backend/buffer.h"
 #include "bridge/backend/shard_device.h"
@@ -64,6 +65,7 @@ Recorder& Recorder::instance() {
 }
 
 Recorder::Lock::Lock() {
+  require_may_wait();  // whoever has the lock may wait for the step that this thread runs
   if (lock_depth++ > 0 || recorder_mutex().try_lock()) return;
   // Nobody waits for this lock while holding the GIL, so its owner can always get the GIL.
   NoGil no_gil;

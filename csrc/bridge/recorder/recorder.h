@@ -33,7 +33,7 @@ class Recorder {
   // GIL meanwhile. Program threads.
   class Lock {
    public:
-    Lock();
+    Lock();  // Throws std::runtime_error on a thread that runs a kernel.
     ~Lock();
     Lock(const Lock&) = delete;
   };

@@ -6,10 +6,18 @@
 #include <iterator>
 
 #include "base/error.h"
+#include "base/waiting.h"
 #include "runtime/data/check.h"
 #include "runtime/data/observer.h"
 
 namespace spmdx {
+namespace {
+
+constexpr const char* kWaits =
+    "a kernel uses a tensor of device spmdx or waits for steps, and is part of one. Expected one that works with the "
+    "tensors that it is given.";
+
+}  // namespace
 
 Run::Run(const Graph& graph, const Program& program, Backend& backend, CollectiveQueue& collective_queue, int64_t step)
     : graph_(graph),
@@ -161,6 +169,7 @@ void Run::store_shards(const Instruction& instruction, Shards shards) {
 void Run::run_kernel(const Instruction& instruction, const std::vector<Param>& params) {
   take_operands(instruction);
   const bool sole_owner = instruction.donated >= 0 && operands_[instruction.donated].use_count() == 1;
+  const NoWaiting within_a_step(kWaits);
   program_.kernels[instruction.index]->run(
       {operands_.data(), instruction.num_operands}, {params.data() + instruction.first_param, instruction.num_params},
       {results_.data(), instruction.num_results}, sole_owner ? instruction.donated : -1);

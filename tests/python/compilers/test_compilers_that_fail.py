@@ -42,6 +42,8 @@ BROKEN = {
     "GivesNone": "Expected a list of tensors",
     "GivesSparse": "laid as Sparse. Expected f32",
     "RaisesAtRun": "the chip is on fire",
+    "ReadsTheDevice": "a kernel uses a tensor of device spmdx or waits for steps",
+    "Syncs": "a kernel uses a tensor of device spmdx or waits for steps",
 }
 
 

@@ -122,6 +122,18 @@ def test_truth_values_come_and_go(tmp_path):
     assert all(map(torch.equal, found, expected))
 
 
+def test_zeros_have_their_signs_and_truth_values_are_padded(tmp_path):
+    class Bounds(torch.nn.Module):
+        def forward(self, which, x):
+            return torch.nn.functional.pad(which, (1, 2), value=True), x.abs(), -x
+
+    inputs = [torch.tensor([True, False]), torch.tensor([-0.0, 0.0, -2.0, torch.inf, -torch.inf])]
+    found, (padded, *others) = as_compiled(Bounds(), inputs, tmp_path / "kernel")
+    assert torch.equal(found[0], padded)
+    for result, expected in zip(found[1:], others, strict=True):
+        assert torch.equal(result, expected) and torch.equal(result.signbit(), expected.signbit())
+
+
 def test_ops_are_those_of_rows_and_what_is_put_together_of_them():
     known = ["aten.mm", "aten.gelu", "aten.sort", "aten.bernoulli.p", "aten.embedding"]
     assert list(Hls().ops(known)) == ["aten.mm", "aten.gelu"]

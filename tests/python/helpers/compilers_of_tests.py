@@ -6,6 +6,7 @@ import pathlib
 import sys
 import time
 
+import spmdx
 import torch
 from spmdx.compilers import Compiler, NotTaken, graph_module
 
@@ -201,6 +202,32 @@ class RaisesAtRun(OpByOp):
 
     def _run(self, tensors):
         raise RuntimeError("the chip is on fire")
+
+
+class ReadsTheDevice(OpByOp):
+    """What it reads is computed by a step of its own, behind the one that it is part of."""
+
+    def load(self, segment, folder):
+        module = graph_module(segment)
+
+        def run(tensors):
+            factor = torch.ones(3).to("spmdx").sum().item() / 3
+            return [result * factor for result in module(*tensors)]
+
+        return run
+
+
+class Syncs(OpByOp):
+    """And waits for all steps."""
+
+    def load(self, segment, folder):
+        module = graph_module(segment)
+
+        def run(tensors):
+            spmdx.sync(wait=True)
+            return list(module(*tensors))
+
+        return run
 
 
 class KnowsNoOps(OpByOp):

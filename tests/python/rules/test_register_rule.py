@@ -203,3 +203,17 @@ def test_a_rule_counts_from_the_next_plan_on():
     )
     assert out.returncode == 0, out.stderr
     assert out.stdout.splitlines() == [f"({16 * 4 * 4 * 3 // 4}, 128.0)", "(0, 128.0)"]
+
+
+def test_an_op_that_reads_its_own_step_is_an_error_and_no_wait():
+    ones = torch.ones(3).to("spmdx")
+
+    def reads(x: torch.Tensor) -> torch.Tensor:
+        return x * (ones + 1).sum().item()
+
+    op = define(reads, torch.empty_like)
+    spmdx.register_rule(op, "a->a")
+    y = op(torch.ones(2).to("spmdx"))
+    with pytest.raises(RuntimeError, match="a kernel uses a tensor of device spmdx"):
+        y.cpu()
+    assert ((ones + 1).sum() * 2).item() == 12

@@ -57,7 +57,7 @@ T smaller_number(T a, T b) {
 }
 template <class T>
 T abs_of(T a) {
-  return a < T(0) ? T(-a) : a;
+  return a > T(0) ? a : T(T(0) - a);
 }
 template <class T>
 T sign_of(T a) {

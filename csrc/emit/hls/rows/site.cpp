@@ -24,13 +24,10 @@ Operand Site::in(size_t arg, Elem elem, const Shape& shape) const {
   made.kind = Operand::Kind::splat;
   made.elem = elem;
   made.shape = shape;
-  if (const auto* flag = std::get_if<bool>(&given)) {
-    made.splat = *flag;
-  } else if (std::holds_alternative<int64_t>(given) || std::holds_alternative<double>(given)) {
-    made.splat = real(call(), arg, 0);
-  } else {
+  if (!std::holds_alternative<bool>(given) && !std::holds_alternative<int64_t>(given) &&
+      !std::holds_alternative<double>(given))
     refuse(*this, "argument " + std::to_string(arg) + " is neither a tensor nor a number");
-  }
+  made.splat = real(call(), arg, 0);
   return made;
 }
 
