@@ -3,12 +3,12 @@
 
 import pathlib
 import shutil
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 
 import torch
 
 import spmdx._C as _C
-from spmdx._segments.compiler import Compiler
+from spmdx._segments.compiler import Compiler, NotTaken
 from spmdx._segments.graph_module import OPS_WITH_PARAMS, graph_module, operator
 from spmdx._segments.segment import Segment
 
@@ -18,13 +18,21 @@ _ATTENTION = (
     "aten._scaled_dot_product_flash_attention_for_cpu",
     "aten._scaled_dot_product_flash_attention_for_cpu_backward",
 )
-# Views by strides, which are others here, what is one kernel already, and what is lowered without
-# regard to the scales that it is given.
+# Views by strides, which are others here, what is one kernel already, what is lowered without
+# regard to the scales that it is given, and what ends in calls that a library cannot make.
 _LEFT_ALONE = (
     *("aten.as_strided", "aten._scaled_dot_product", "aten._native_multi"),
     *("aten.upsample_nearest1d_backward", "aten.upsample_nearest2d_backward"),
     *("aten.upsample_nearest3d_backward", "aten._upsample_nearest_exact"),
+    *("aten.median.dim", "aten._upsample_bilinear2d_aa", "aten._upsample_bicubic2d_aa"),
+    "aten._upsample_lanczos2d_aa",
 )
+# What it is wrong in: its results are of another dtype, or of fewer digits than the dtype has.
+_WRONG_IN = {
+    "aten.bmm": ("i32",),
+    "aten._native_batch_norm_legit_functional": ("bf16", "f16"),
+    "aten.hardsigmoid_backward": ("f64",),
+}
 # Ops whose error is the program's: an index out of range is thrown among threads there, and an
 # integer is divided by zero, both of which end the process instead.
 _MAY_FAIL = (
@@ -68,13 +76,18 @@ class Inductor(Compiler):
         return filter(is_taken, known)
 
     def compile(self, segment: Segment, folder: pathlib.Path) -> None:
-        """Through ``torch._inductor.aot_compile``."""
+        """Through ``torch._inductor.aot_compile``.
+
+        Raises:
+            NotTaken: ops that it is wrong in.
+        """
         import torch._inductor as inductor
 
+        if wrong := dict(_wrong(segment)):
+            raise NotTaken(wrong)
+        module = graph_module(segment, _reads_rows, owns_results=True)
         with torch.no_grad():
-            exported = torch.export.export(
-                graph_module(segment, _reads_rows), tuple(segment.examples()), strict=False
-            )
+            exported = torch.export.export(module, tuple(segment.examples()), strict=False)
             made = inductor.aot_compile(
                 exported.module(),
                 tuple(segment.examples()),
@@ -92,6 +105,13 @@ def _reads_rows(name: str) -> bool:
     from torch._inductor import lowering
 
     return operator(name) in lowering.fallbacks and _C.needs_contiguous(name)
+
+
+def _wrong(segment: Segment) -> Iterator[tuple[int, str]]:
+    for place, op in enumerate(segment.ops):
+        dtype = op.types[0].dtype
+        if dtype in _WRONG_IN.get(op.name, ()):
+            yield place, f"Inductor's {op.name} is not PyTorch's in {dtype}"
 
 
 def _is_random(target: torch._ops.OpOverload) -> bool:

@@ -2,6 +2,7 @@
 """PyTorch's own compiler, through libraries that run without Python."""
 
 import shutil
+import warnings
 
 import pytest
 import spmdx
@@ -107,6 +108,57 @@ def test_attention_reads_interleaved_projections_rightly(causal):
     torch.testing.assert_close(found.detach().cpu(), expected.detach())
     torch.testing.assert_close(on_device.grad.cpu(), expected_x.grad)
     assert {s.state for s in spmdx.explain().segments.segments} == {"compiled"}
+
+
+def test_results_that_are_views_are_written_to_and_read_apart():
+    """Of an input, of one another, and of what is computed."""
+
+    def parts(x):
+        y = x * 2 + 1
+        return [x.t(), x[1:], *(y * 3).chunk(2), y, y.view(-1)]
+
+    x = torch.randn(4, 6)
+    expected = [part.clone() for part in parts(x)]
+    spmdx.set_compiler("inductor", compile_now=True)
+    on_device = x.to("spmdx")
+    for _ in range(2):
+        found = parts(on_device)
+        spmdx.mark_step()
+        for part, other in zip(found, expected, strict=True):
+            torch.testing.assert_close(part.cpu(), other)
+    found[0].add_(1)  # a view of x, as all programs have it
+    torch.testing.assert_close(on_device.cpu(), x + 1)
+    torch.testing.assert_close(found[1].cpu(), x[1:] + 1)
+    torch.testing.assert_close(found[2].cpu(), expected[2])
+    assert {s.state for s in spmdx.explain().segments.segments} <= {"compiled"}
+
+
+def sums(a, b):
+    return torch.bmm(a, b) * 2 + 1
+
+
+def test_products_of_integers_are_left():
+    a = torch.arange(6, dtype=torch.int32).view(2, 1, 3)
+    spmdx.set_compiler("inductor", compile_now=True)
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        on_device = a.to("spmdx")
+        assert torch.equal(sums(on_device, on_device.mT).cpu(), sums(a, a.mT))
+    assert [op for op, _ in spmdx.compilers.left()] == ["aten.bmm"]
+
+
+def test_what_has_fewer_digits_than_its_dtype_is_left():
+    x = torch.randn(20, dtype=torch.float64)
+    spmdx.set_compiler("inductor", compile_now=True)
+    gradients = []
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        for given in (x.clone(), x.to("spmdx")):
+            given.requires_grad_()
+            (functional.hardsigmoid(given).square() * 3).sum().backward()
+            gradients.append(given.grad.cpu())
+    torch.testing.assert_close(*gradients, rtol=1e-15, atol=1e-15)
+    assert [op for op, _ in spmdx.compilers.left()] == ["aten.hardsigmoid_backward"]
 
 
 TABLE = torch.arange(12.0).reshape(4, 3) / 12
