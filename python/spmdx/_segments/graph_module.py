@@ -103,7 +103,7 @@ class _Builder:
         return self.graph.call_function(torch.ops.aten.clone.default, (node,))
 
     def add(self, op: Op) -> None:
-        op = self._of_default_dtype(self._of_numbers(op))
+        op = _as_a_root(self._of_default_dtype(self._of_numbers(op)))
         has_param = any(isinstance(arg, Param) for arg in op.args)
         result = self._of_param(op) if has_param else self._call(op.name, op.args)
         if len(op.types) == 1 and not _gives_many(operator(op.name)):
@@ -118,12 +118,12 @@ class _Builder:
         kinds = [self.types[arg.number] for arg in op.args if isinstance(arg, Value)]
         if not any(kind.is_number for kind in kinds):
             return op
-        common = _common_dtype(kinds, DTYPES.get(op.types[0].dtype, torch.bool))
+        common = _common_dtype(kinds, _dtype(op))
         return self._with_operands_in(op, common, lambda kind: kind.is_number)
 
     def _of_default_dtype(self, op: Op) -> Op:
         """A float that an op makes of integers is the default where it was recorded, not here."""
-        result = DTYPES.get(op.types[0].dtype, torch.bool)
+        result = _dtype(op)
         values = [arg.number for arg in op.args if isinstance(arg, Value)]
         of_floats = any(_is_float(DTYPES[self.types[number].dtype]) for number in values)
         is_made = _is_float(result) and result != torch.get_default_dtype() and values
@@ -217,6 +217,17 @@ def _is_float(dtype: torch.dtype) -> bool:
 
 def _item(values: Any, index: int) -> Any:
     return values[index]
+
+
+def _as_a_root(op: Op) -> Op:
+    """A power of -0.5 as PyTorch's kernel of it has it: of -infinity there is none."""
+    if op.name != "aten.pow.Tensor_Scalar" or op.args[1] != -0.5 or not _is_float(_dtype(op)):
+        return op
+    return dataclasses.replace(op, name="aten.rsqrt", args=op.args[:1])
+
+
+def _dtype(op: Op) -> torch.dtype:
+    return DTYPES.get(op.types[0].dtype, torch.bool)
 
 
 def _viewed(node: Node) -> Node | None:

@@ -19,18 +19,23 @@ _ATTENTION = (
     "aten._scaled_dot_product_flash_attention_for_cpu_backward",
 )
 # Views by strides, which are others here, what is one kernel already, what is lowered without
-# regard to the scales that it is given, and what ends in calls that a library cannot make.
+# regard to the scales that it is given, what ends in calls that a library cannot make, and what
+# loses a NaN or the sign of an infinity.
 _LEFT_ALONE = (
     *("aten.as_strided", "aten._scaled_dot_product", "aten._native_multi"),
     *("aten.upsample_nearest1d_backward", "aten.upsample_nearest2d_backward"),
     *("aten.upsample_nearest3d_backward", "aten._upsample_nearest_exact"),
     *("aten.median.dim", "aten._upsample_bilinear2d_aa", "aten._upsample_bicubic2d_aa"),
-    "aten._upsample_lanczos2d_aa",
+    *("aten._upsample_lanczos2d_aa", "aten.softshrink", "aten.logit_backward"),
+    "aten.hardswish_backward",
 )
 # What it is wrong in: its results are of another dtype, or of fewer digits than the dtype has.
 _WRONG_IN = {
     "aten.bmm": ("i32",),
     "aten._native_batch_norm_legit_functional": ("bf16", "f16"),
+    "aten._weight_norm_interface": ("bf16", "f16"),
+    "aten.soft_margin_loss": ("f16",),
+    "aten.soft_margin_loss_backward": ("f16",),
     "aten.hardsigmoid_backward": ("f64",),
 }
 # Ops whose error is the program's: an index out of range is thrown among threads there, and an
