@@ -17,8 +17,8 @@ using namespace emit::hls;
 const Table& table() {
   static const Table rows = [] {
     Table made;
-    for (const auto add : {add_elementwise, add_functions, add_shapes, add_joins, add_reductions, add_products,
-                           add_convolutions, add_pools})
+    for (const auto add : {add_elementwise, add_functions, add_activations, add_shapes, add_joins, add_reductions,
+                           add_products, add_convolutions, add_pools})
       add(made);
     return made;
   }();

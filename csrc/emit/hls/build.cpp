@@ -2,6 +2,7 @@
 // Build: texts of what stages read, and views.
 #include "emit/hls/build.h"
 
+#include <algorithm>
 #include <cmath>
 #include <cstdio>
 #include <numeric>
@@ -25,15 +26,45 @@ std::string index_text(const Shape& shape, const Shape& strides, int64_t offset,
   return text;
 }
 
-std::string literal(Elem elem, double number) {
+namespace {
+
+// Bits of a constant: as many behind the first one as a number has, and some more; what is beyond all sums stays so.
+Number holding(const Number& of, double& number) {
+  constexpr double kBeyondSums = 0x1p40;
+  constexpr int kMore = 4, kMostBits = 64;
+  number = std::clamp(number, -kBeyondSums, kBeyondSums);
+  int exponent = 0;
+  std::frexp(number, &exponent);
+  Number held = wide(of);
+  const double exact = std::ldexp(number, held.fraction());
+  const bool is_fine = exact == std::floor(exact) || held.fraction() + exponent >= of.width + kMore;
+  if (is_fine && exponent < held.whole) return held;
+  held.whole = std::max(1, exponent + 2);
+  const int fraction = std::max(2 * of.fraction(), of.width + kMore - exponent);
+  held.width = std::min(kMostBits, held.whole + fraction);
+  return held;
+}
+
+}  // namespace
+
+std::string literal(const Design& design, Elem elem, double number) {
+  const Number& of = design.options.number;
   if (elem == Elem::flag) return number != 0 ? "true" : "false";
   if (elem == Elem::whole) return std::to_string(static_cast<int64_t>(number));
+  if (std::isinf(number)) return number > 0 ? "most<number_t>()" : "least<number_t>()";
+  if (!of.is_fixed && std::isnan(number)) return "number_t(NAN)";
   if (std::isnan(number))
     throw ShardingError("a constant is no number. Expected one that a fixed point has. Leave the op out.");
-  if (std::isinf(number)) return number > 0 ? "most<number_t>()" : "least<number_t>()";
+  std::string type = "acc_t";
+  if (of.is_fixed) {
+    const Number held = holding(of, number), usual = wide(of);
+    if (held.width != usual.width || held.whole != usual.whole)
+      type = "ap_fixed<" + std::to_string(held.width) + ", " + std::to_string(held.whole) + ", AP_RND>";
+  }
   char text[40];
-  std::snprintf(text, sizeof text, "acc_t(%.17g)", number);
-  return text;
+  const bool is_long = number == std::floor(number) && std::abs(number) >= 0x1p31;  // no integer of C++ here
+  std::snprintf(text, sizeof text, is_long ? "(%.1f)" : "(%.17g)", number);
+  return type + text;
 }
 
 std::string read_text(uint32_t stream) { return "s" + std::to_string(stream) + ".read()"; }
@@ -109,6 +140,12 @@ Operand at_strides(Design& design, const std::string& op, const Operand& of, con
   stage.once.push_back(std::move(nest));
   design.add_stage(std::move(stage));
   return design.of_stream(out);
+}
+
+Operand apart_from(Design& design, const Operand& of, const std::vector<Operand>& others) {
+  const auto is_same = [&](const Operand& other) { return other.is_stream() && other.number == of.number; };
+  if (!of.is_stream() || std::ranges::none_of(others, is_same)) return of;
+  return at_strides(design, "copy", of, of.shape, contiguous(of.shape), 0);
 }
 
 Operand reshaped(Design& design, const Operand& of, const Shape& shape) {

@@ -9,8 +9,9 @@ namespace spmdx::emit::hls {
 
 // "i0 * 4 + i1 + 2", of counters of loops; the others are counted on from the first one that is given.
 std::string index_text(const Shape& shape, const Shape& strides, int64_t offset = 0, size_t first = 0);
-std::string literal(Elem elem, double number);  // "acc_t(0.5)": more exact than a number where it is a fixed point
-std::string read_text(uint32_t stream);         // "s3.read()"
+// "acc_t(0.5)": of a fixed point in a type that holds as many bits of it as a number has, and more.
+std::string literal(const Design& design, Elem elem, double number);
+std::string read_text(uint32_t stream);  // "s3.read()"
 Line write_line(uint32_t stream, const std::string& expression);
 std::string number_text(int64_t number);
 int64_t lanes_of(const Design& design, int64_t count);  // the most that divide a count, up to HlsOptions::unroll
@@ -31,6 +32,9 @@ using Expression = std::function<std::string(const std::vector<std::string>& ope
 Operand elementwise(Design& design, const std::string& op, Elem elem, const Shape& shape,
                     const std::vector<Operand>& operands, const std::vector<Operator>& ops,
                     const Expression& expression);
+
+// The operand, which a stage reads beside the others: a copy where one of them is the same stream.
+Operand apart_from(Design& design, const Operand& of, const std::vector<Operand>& others);
 
 // A stage's buffer that holds a stream, or the constant array as it is: its name.
 std::string held(Design& design, Stage& stage, const Operand& of, const std::string& name);

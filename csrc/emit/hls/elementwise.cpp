@@ -29,7 +29,7 @@ std::string value_text(uint32_t stream) { return "v" + std::to_string(stream); }
 std::string text_in(Design& design, uint32_t group, const Operand& of) {
   Stage& stage = design.stages[group];
   Nest& nest = stage.once[0];
-  if (of.kind == Operand::Kind::splat) return literal(of.elem, of.splat);
+  if (of.kind == Operand::Kind::splat) return literal(design, of.elem, of.splat);
   if (of.kind == Operand::Kind::rom) {
     if (std::ranges::find(stage.roms, of.number) == stage.roms.end()) stage.roms.push_back(of.number);
     return "w" + std::to_string(of.number) + "[0][" + index_text(of.shape, of.strides, of.offset) + "]";

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // Text: the top function, its header, and constant arrays.
 #include <algorithm>
+#include <cmath>
 #include <cstdio>
 
 #include "emit/hls/build.h"
@@ -73,7 +74,8 @@ std::string rom_text(const Design& design, uint32_t number) {
       const double element = rom.numbers[lane * size + i];
       char number_of[40];
       std::snprintf(number_of, sizeof number_of, "%.9g", element);
-      text += (i ? i % 8 ? ", " : ",\n" : "") + (is_real(rom.elem) ? number_of : literal(rom.elem, element));
+      const bool is_plain = is_real(rom.elem) && std::isfinite(element);
+      text += (i ? i % 8 ? ", " : ",\n" : "") + (is_plain ? number_of : literal(design, rom.elem, element));
     }
   }
   return text + "}};\n";

@@ -6,7 +6,7 @@ from typing import Any
 import torch
 from torch.fx import Node
 
-from spmdx._segments.segment import NAMES, Type
+from spmdx._segments.segment import DTYPES, NAMES, Type
 
 
 def name_of(node: Node) -> str:
@@ -19,10 +19,17 @@ def name_of(node: Node) -> str:
 def types_of(node: Node) -> tuple[Type, ...]:
     """Of its results; ``"unknown"`` of those that are no tensors."""
     value = node.meta["val"]
-    return tuple(map(_type, value if isinstance(value, list | tuple) else [value]))
+    return tuple(map(type_of, value if isinstance(value, list | tuple) else [value]))
 
 
-def _type(value: Any) -> Type:
+def type_of(value: Any) -> Type:
+    """Of a tensor; ``"unknown"`` of others.
+
+    Raises:
+        ValueError: segments have no such dtype.
+    """
     if not isinstance(value, torch.Tensor):
         return Type("unknown", ())
+    if value.dtype not in NAMES:
+        raise ValueError(f"a tensor is of {value.dtype}. Expected one of {', '.join(DTYPES)}")
     return Type(NAMES[value.dtype], tuple(value.shape))

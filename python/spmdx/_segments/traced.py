@@ -7,7 +7,7 @@ from typing import Any
 import torch
 from torch.fx import Node
 
-from spmdx._segments.fx_nodes import name_of, types_of
+from spmdx._segments.fx_nodes import name_of, type_of, types_of
 from spmdx._segments.segment import Op, Segment, Type, Value
 
 
@@ -22,10 +22,11 @@ def segment_of(
 
     Returns:
         A segment whose inputs are these tensors, then the module's parameters and buffers, and
-        whose outputs are all tensors that it returns; and parameters and buffers, by their numbers.
+        constants of its code, and whose outputs are all tensors that it returns; and parameters,
+        buffers and constants, by their numbers.
 
     Raises:
-        ValueError: an op has an argument that segments have not.
+        ValueError: an op has an argument, or a tensor a dtype, that segments have not.
 
     Example:
         >>> import spmdx, torch
@@ -44,12 +45,17 @@ def segment_of(
         return tree_leaves(torch.func.functional_call(module, state, tensors[:count]))
 
     with torch.no_grad():
-        graph = make_fx(torch.func.functionalize(run))(*examples, *kept.values()).graph
+        given = [*examples, *kept.values()]
+        made = make_fx(torch.func.functionalize(run))(*given)
+        # Once more: composite ops of PyTorch write in place below what is made functional.
+        made = make_fx(torch.func.functionalize(made))(*given)
     constants = {count + i: tensor.detach() for i, tensor in enumerate(kept.values())}
-    return _segment(graph), constants
+    return _segment(made, constants), constants
 
 
-def _segment(graph: torch.fx.Graph) -> Segment:
+def _segment(module: torch.fx.GraphModule, constants: dict[int, torch.Tensor]) -> Segment:
+    """Of its graph; what its code has of constants is added to them."""
+    graph = module.graph
     graph.eliminate_dead_code()
     numbers: dict[Node, int] = {}
     inputs: list[tuple[int, Type]] = []
@@ -63,10 +69,17 @@ def _segment(graph: torch.fx.Graph) -> Segment:
             count += 1
         elif node.op == "call_function" and not hasattr(node.target, "_schema"):  # getitem
             numbers[node] = numbers[node.args[0]] + node.args[1]
+        elif node.op == "call_function" and name_of(node) == "aten.lift_fresh_copy":  # a constant
+            numbers[node] = numbers[node.args[0]]
         elif node.op == "call_function":
             numbers[node] = count
             ops.append(Op(name_of(node), tuple(_args(node, numbers)), count, types_of(node)))
             count += len(ops[-1].types)
+        elif node.op == "get_attr":
+            numbers[node] = count
+            constants[count] = getattr(module, str(node.target)).detach()
+            inputs.append((count, type_of(constants[count])))
+            count += 1
         elif node.op != "output":
             raise ValueError(f"the module has a {node.op}. Expected ops of tensors")
     outputs: Any = graph.output_node().args[0]

@@ -177,7 +177,7 @@ class Hls(Compiler):
     def load(self, segment: Segment, folder: pathlib.Path) -> Runs:
         """The library, for one thread at a time: its stages have memory of their own."""
         function = ctypes.CDLL(str(folder / _LIBRARY)).segment
-        function.restype = None
+        function.restype = ctypes.c_char_p
         kinds = [(kind.shape, DTYPES[kind.dtype]) for _, kind in segment.outputs]
         lock = threading.Lock()
 
@@ -185,7 +185,9 @@ class Hls(Compiler):
             given = [_in_own(tensor.detach().resolve_neg()) for tensor in tensors]
             made = [_in_own(torch.empty(shape, dtype=dtype)) for shape, dtype in kinds]
             with lock:
-                function(_addresses(given), _addresses(made))
+                wrong = function(_addresses(given), _addresses(made))
+            if wrong:
+                raise RuntimeError(wrong.decode())
             return [result.to(dtype) for result, (_, dtype) in zip(made, kinds, strict=True)]
 
         return run
@@ -197,8 +199,10 @@ def _files(segment: Segment) -> dict[str, str]:
 
 
 def _in_own(tensor: torch.Tensor) -> torch.Tensor:
-    """As a kernel has it: floats are f32, those that stand for numbers of Python as well."""
-    return (tensor.float() if tensor.is_floating_point() else tensor).contiguous()
+    """As a kernel has it: floats, also what stands for numbers of Python, in f32, others in i32."""
+    if tensor.dtype == torch.bool:
+        return tensor.contiguous()
+    return tensor.to(torch.float32 if tensor.is_floating_point() else torch.int32).contiguous()
 
 
 def _addresses(tensors: Sequence[torch.Tensor]) -> Any:

@@ -113,6 +113,14 @@ FUNCTION(atanh)
 FUNCTION(floor)
 FUNCTION(ceil)
 FUNCTION(trunc)
+template <class T>
+T sigmoid_of(T x) {
+  return T(1) / (T(1) + std::exp(-x));
+}
+template <class T>
+T softplus_of(T x, T beta, T, T threshold) {
+  return x * beta > threshold ? x : T(std::log1p(std::exp(x * beta)) / beta);
+}
 )";
 
 const char* const kFixedFunctions = R"(
@@ -275,8 +283,22 @@ T divide_of(T a, B b) {
 }
 template <class T>
 T pow_of(T a, T b) {
-  const T size = exp_of<T>(T(b * log_of<T>(abs_of<T>(a))));
+  if (a == 0) return b > 0 ? T(0) : b == 0 ? T(1) : most<T>();
+  const T size = exp2_of_place<T>(place_t(b * log2_of_mid(mid_t(abs_of<T>(a)))));
   return a < 0 && b.to_int() % 2 ? T(-size) : size;
+}
+// By functions whose results have a range of their own, so that these are right where exp is beyond its end.
+template <class T>
+T sigmoid_of(T x) {
+  return T((tanh_of<mid_t>(mid_t(x) >> 1) + 1) * ap_fixed<4, 2>(0.5));
+}
+template <class T, class B, class I, class L>
+T softplus_of(T x, B beta, I inverse, L threshold) {
+  const mid_t y = mid_t(x * beta), size = y < 0 ? mid_t(-y) : y;
+  if (y > threshold) return x;
+  const mid_t less = exp2_of_place<mid_t>(place_t(-size * ap_fixed<40, 4>(1.4426950408889634)));
+  const mid_t rest = log_by<mid_t>(mid_t(less + 1), 0.6931471805599453);
+  return T(mid_t((y < 0 ? mid_t(0) : y) + rest) * inverse);
 }
 template <int W, int I, ap_q_mode Q, ap_o_mode O>
 int whole_of(ap_fixed<W, I, Q, O> x) {

@@ -8,8 +8,8 @@ const char* const kOwnStream = R"(// SPDX-License-Identifier: Apache-2.0
 // A stand-in for the vendor's hls_stream.h, so that g++ compiles the design: a queue that has room for all, whose
 // elements know the cycle from which on they can be read (cycles.h).
 #pragma once
-#include <cstdio>
-#include <cstdlib>
+#include <stdexcept>
+#include <string>
 #include <vector>
 
 )"
@@ -25,10 +25,7 @@ class stream {
   bool empty() const { return next_ == elements_.size(); }
   void write(const T& value) { elements_.push_back({value, cycles::written()}); }
   T read() {
-    if (empty()) {
-      std::fprintf(stderr, "stream %s is read, and is empty\n", name_);
-      std::abort();
-    }
+    if (empty()) throw std::runtime_error(std::string("stream ") + name_ + " is read, and is empty");
     cycles::wait_until(elements_[next_].at);
     return elements_[next_++].value;
   }

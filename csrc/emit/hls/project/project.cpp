@@ -54,12 +54,27 @@ std::string entry_text(const Design& design) {
                  (port.is_input ? "static_cast<const " + type + "*>(in[" : "static_cast<" + type + "*>(out[") + at +
                  "])";
   }
-  return "// SPDX-License-Identifier: Apache-2.0\n// The design as a function of C: addresses of its tensors, in the "
-         "order "
-         "of its arguments.\n#include \"top.h\"\n\nextern \"C\" void segment(const void* const* in, void* const* out) "
-         "{\n  "
-         "(void)in;\n  top(" +
-         arguments + ");\n}\n";
+  return R"(// SPDX-License-Identifier: Apache-2.0
+// The design as a function of C: addresses of its tensors, in the order of its arguments. It gives what went wrong, or
+// null.
+#include <exception>
+#include <string>
+
+#include "top.h"
+
+extern "C" const char* segment(const void* const* in, void* const* out) {
+  static thread_local std::string said;
+  (void)in;
+  try {
+    top()" +
+         arguments + R"();
+  } catch (const std::exception& error) {
+    said = error.what();
+    return said.c_str();
+  }
+  return nullptr;
+}
+)";
 }
 
 std::string makefile_text(const Design& design) {
@@ -72,7 +87,8 @@ std::string makefile_text(const Design& design) {
          "\nFLAGS = $(CXXFLAGS) -std=c++17 -Wall -Wno-unknown-pragmas -Wno-unused\n\nrun: "
          "testbench\n\t./testbench "
          "$(LIMIT)\ntestbench: testbench.cpp top.cpp $(wildcard *.h)\n\t$(CXX) $(FLAGS) -o $@ testbench.cpp "
-         "top.cpp\nlibsegment.so: entry.cpp top.cpp $(wildcard *.h)\n\t$(CXX) $(FLAGS) -fPIC -shared -o $@ entry.cpp "
+         "top.cpp\nlibsegment.so: entry.cpp top.cpp $(wildcard *.h)\n\t$(CXX) $(FLAGS) -fPIC -fno-gnu-unique -shared "
+         "-o $@ entry.cpp "
          "top.cpp\nclean:\n\trm -f testbench libsegment.so data/result*.bin\n.PHONY: run clean\n";
 }
 

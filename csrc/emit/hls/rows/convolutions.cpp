@@ -82,7 +82,8 @@ Operand convolved(Site& site, const Operand& input, const Operand& weight) {
 std::vector<Operand> convolution(Site& site) {
   const Operand input = site.tensor(0), weight = site.tensor(1);
   if (!is_real(input.elem)) refuse(site, "integers are multiplied");
-  const Operand made = convolved(site, input.is_stream() ? input : reshaped(site.design, input, input.shape), weight);
+  const Operand made = convolved(site, input.is_stream() ? input : reshaped(site.design, input, input.shape),
+                                 apart_from(site.design, weight, {input}));
   if (!site.has_tensor(2)) return {made};
   const Operand bias = broadcast(site.design, site.tensor(2), site.shape(), {1});
   return {elementwise(site.design, "bias", Elem::real, site.shape(), {made, bias}, {Operator::add},

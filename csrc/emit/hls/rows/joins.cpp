@@ -13,20 +13,12 @@ int64_t product(const Shape& shape, size_t from, size_t to) {
   return made;
 }
 
-// A stream that nobody else of the stage reads: a copy if one of them is the same.
-Operand own_stream(Site& site, const Operand& of, const std::vector<Operand>& others) {
-  const Operand stream = as_stream(site.design, of);
-  for (const Operand& other : others)
-    if (other.number == stream.number)
-      return at_strides(site.design, "copy", stream, stream.shape, contiguous(stream.shape), 0);
-  return stream;
-}
-
 std::vector<Operand> joined(Site& site) {
   std::vector<Operand> parts;
   const size_t rank = site.shape().size();
   for (const Operand& part : site.tensors(0))
-    if (part.shape.size() == rank && numel(part.shape)) parts.push_back(own_stream(site, part, parts));
+    if (part.shape.size() == rank && numel(part.shape))
+      parts.push_back(apart_from(site.design, as_stream(site.design, part), parts));
   const auto dim = static_cast<size_t>(site.dim(1, rank));
   const uint32_t out = result_stream(site, site.elem());
   Stage stage = stage_of(site);
@@ -73,7 +65,7 @@ std::vector<Operand> padded(Site& site) {
     if (high[d]) inside += at + " < " + std::to_string(low[d] + a.shape[d]);
   }
   const std::string type = type_text(site.elem());
-  const std::string with = literal(site.elem(), real(site.call(), 2, 0));
+  const std::string with = literal(site.design, site.elem(), real(site.call(), 2, 0));
   Nest nest{site.shape(),
             {write_line(out, inside + " ? " + type + "(" + read_text(a.number) + ") : " + type + "(" + with + ")")},
             {Operator::logic}};
@@ -86,10 +78,11 @@ std::vector<Operand> padded(Site& site) {
 }
 
 // What reads `a` at places of one dim, which a held tensor of integers says; negative ones count from the end.
-Operand read_at(Site& site, Operand a, const Operand& index, int64_t size, const Shape& trips, const Shape& of_index,
+Operand read_at(Site& site, Operand a, const Operand& at, int64_t size, const Shape& trips, const Shape& of_index,
                 const Shape& of_others, int64_t stride) {
   const Elem elem = site.elem();
   if (!a.is_stream()) a = reshaped(site.design, a, a.shape);
+  const Operand index = apart_from(site.design, at, {a});
   const uint32_t out = result_stream(site, elem);
   Stage stage = stage_of(site);
   const std::string places = held(site.design, stage, index, "index");

@@ -108,9 +108,32 @@ std::vector<double> divisors(const Site& site, const Pool& of) {
       const int64_t end = std::min(start + of.size[d], of.in[d] + of.padding[d]);
       count *= with_padding ? end - start : std::min(end, of.in[d]) - std::max<int64_t>(start, 0);
     }
-    found.push_back(1.0 / static_cast<double>(told ? told : count));
+    found.push_back(static_cast<double>(told ? told : count));
   }
   return found;
+}
+
+// Sums by these: a product where it is exact enough, which it is of one number, and of floats.
+Operand shares(Site& site, const Operand& sums, const Shape& pixels, std::vector<double> by) {
+  const bool is_one = std::ranges::all_of(by, [&](double number) { return number == by[0]; });
+  const bool divides = site.is_fixed() && !is_one;
+  if (!divides)
+    for (double& number : by) number = 1 / number;
+  Operand factor;
+  factor.elem = Elem::wide;
+  factor.shape = site.shape();
+  factor.kind = Operand::Kind::splat;
+  factor.splat = by[0];
+  if (!is_one) {
+    factor.kind = Operand::Kind::rom;
+    factor.shape = pixels;
+    factor.number = site.design.add_rom({Elem::wide, std::move(by)});
+    factor.strides = contiguous(pixels);
+    factor = broadcast(site.design, factor, site.shape());
+  }
+  return elementwise(
+      site.design, "share", Elem::real, site.shape(), {sums, factor}, {divides ? Operator::divide : Operator::multiply},
+      [divides](const std::vector<std::string>& in) { return in[0] + (divides ? " / " : " * ") + in[1]; });
 }
 
 Row average_pool(size_t dims) {
@@ -131,15 +154,7 @@ Row average_pool(size_t dims) {
     nest.writes = {out};
     stage.once.push_back(std::move(nest));
     design.add_stage(std::move(stage));
-    Operand by;
-    by.kind = Operand::Kind::rom;
-    by.elem = Elem::wide;
-    by.shape = of.out;
-    by.number = design.add_rom({Elem::wide, divisors(site, of)});
-    by.strides = contiguous(of.out);
-    by = broadcast(design, by, site.shape());
-    return {elementwise(design, "share", Elem::real, site.shape(), {design.of_stream(out), by}, {Operator::multiply},
-                        [](const std::vector<std::string>& in) { return in[0] + " * " + in[1]; })};
+    return {shares(site, design.of_stream(out), of.out, divisors(site, of))};
   };
 }
 

@@ -13,9 +13,8 @@ struct Sizes {
 std::vector<Operand> product(Site& site, const Sizes& of) {
   Design& design = site.design;
   const Operand a = as_stream(design, site.tensor(0));
-  Operand b = site.tensor(1);
+  const Operand b = apart_from(design, site.tensor(1), {a});
   if (!is_real(a.elem) || !is_real(b.elem)) refuse(site, "integers are multiplied");
-  if (b.is_stream() && b.number == a.number) b = at_strides(design, "copy", b, b.shape, contiguous(b.shape), 0);
   const uint32_t out = result_stream(site, Elem::wide);
   const int64_t lanes = lanes_of(design, of.columns), parts = of.columns / lanes;
   Stage stage = stage_of(site);

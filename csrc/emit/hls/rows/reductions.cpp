@@ -171,11 +171,11 @@ std::vector<Operand> variance(Site& site) {
   squares.carries = Operator::add;
   squares.distance = of.distance;
   squares.carried = {"kept"};
-  squares.lines = {
-      {"const number_t off = number_t(" + flat + " - total" + of.at + " * " + literal(Elem::real, 1 / count) + ");"},
-      {"const acc_t made = (" + of.first + " ? acc_t(0) : kept" + of.at + ") + off * off;"},
-      {"kept" + of.at + " = made;"}};
-  Line write = write_line(out, "acc_t(made * " + literal(Elem::real, 1 / free) + ")");
+  squares.lines = {{"const number_t off = number_t(" + flat + " - total" + of.at + " * " +
+                    literal(site.design, Elem::real, 1 / count) + ");"},
+                   {"const acc_t made = (" + of.first + " ? acc_t(0) : kept" + of.at + ") + off * off;"},
+                   {"kept" + of.at + " = made;"}};
+  Line write = write_line(out, "acc_t(made * " + literal(site.design, Elem::real, 1 / free) + ")");
   write.text = "if (" + of.last + ") " + write.text;
   squares.lines.push_back(write);
   return {finished(site, std::move(stage), std::move(squares), out)};

@@ -46,6 +46,7 @@ using Table = std::unordered_map<std::string, Row>;
 
 void add_elementwise(Table& table);
 void add_functions(Table& table);
+void add_activations(Table& table);
 void add_shapes(Table& table);
 void add_joins(Table& table);
 void add_reductions(Table& table);
