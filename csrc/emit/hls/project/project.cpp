@@ -60,10 +60,11 @@ std::string entry_text(const Design& design) {
 #include <exception>
 #include <string>
 
-#include "top.h"
-
+)"
+         "#include \"top.h\"\n"
+         R"(
 extern "C" const char* segment(const void* const* in, void* const* out) {
-  static thread_local std::string said;
+  static std::string said;
   (void)in;
   try {
     top()" +
