@@ -18,6 +18,7 @@ from spmdx._segments.one_line import of_error
 from spmdx.compilers import Compiler
 
 RIGHT, WRONG, REFUSED, NOT_CLAIMED = "right", "wrong", "not compiled", "not claimed"
+Rows = Sequence[Sequence[torch.Tensor]]
 THREADS = 4
 SCRIBBLE = 7
 
@@ -207,7 +208,8 @@ def judged(made: Kernel) -> list[str]:
     say([written(case, row) for case, row in zip(made.cases, first_given, strict=True)])
     kept = [[t.clone() for t in row] for row in first]
     scribble(first_given, SCRIBBLE + 1)
-    say(_changes(first, kept), "a result lies where an input does")
+    own = _but_views(made, first, first_given, kept)
+    say(_changes(own, kept), "a result lies where an input does")
     scribble(first, SCRIBBLE)
     marked = [[t.clone() for t in row] for row in first]
     say(differences(made.cases, made.run([given(c) for c in made.cases])), "after results changed")
@@ -215,6 +217,19 @@ def judged(made: Kernel) -> list[str]:
     _others(made, say)
     _many_threads(made, say)
     return notes
+
+
+def _but_views(made: Kernel, results: Rows, inputs: Rows, kept: Rows) -> Rows:
+    """The results, but what was kept of those that a compiler may give as views of inputs."""
+    given = [tensor for row in inputs for tensor in row]
+
+    def is_view(result: torch.Tensor) -> bool:
+        return made.views and any(torch._C._is_alias_of(result, tensor) for tensor in given)
+
+    return [
+        [before if is_view(now) else now for now, before in zip(*rows, strict=True)]
+        for rows in zip(results, kept, strict=True)
+    ]
 
 
 def _many_threads(made: Kernel, say: Callable[[Sequence[str], str], None]) -> None:

@@ -21,6 +21,7 @@ class Kernel:
 
     cases: Sequence[Case]
     runs: Runs
+    views: bool = False
 
     def run(self, given: Sequence[list[torch.Tensor]]) -> list[list[torch.Tensor]]:
         """Results of each case, for inputs and parameters of each."""
@@ -54,7 +55,8 @@ def kernel(compiler: Compiler, cases: Sequence[Case]) -> Kernel:
         folder = pathlib.Path(name)
         compiler.compile(segment, folder)
         made = compiler.load(segment, folder)
-        return Kernel(cases, library(made) if isinstance(made, pathlib.Path) else made)
+        runs = library(made) if isinstance(made, pathlib.Path) else made
+        return Kernel(cases, runs, compiler.views)
 
 
 def library(path: pathlib.Path) -> Runs:

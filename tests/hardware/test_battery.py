@@ -3,6 +3,7 @@
 
 import broken_compilers
 import pytest
+import torch
 from battery import NOT_CLAIMED, REFUSED, RIGHT, WRONG, Battery
 from broken_compilers import IsRight
 from compilers_of_tests import OpByOp
@@ -104,6 +105,26 @@ def test_views_are_no_new_memory(calls):
     report = Battery(OpByOp(), calls).run(["aten.permute", "aten.mm"], ["f32"])
     assert report.state("aten.permute") == WRONG and report.state("aten.mm") == RIGHT
     assert "a result lies where an input does" in report.failures()[0].note
+
+
+class GivesViews(OpByOp):
+    views = True
+
+
+class HidesViews(GivesViews):
+    """As arrays of NumPy, of which PyTorch does not know where they lie."""
+
+    def load(self, segment, folder):
+        runs = super().load(segment, folder)
+        return lambda tensors: [torch.from_numpy(result.numpy()) for result in runs(tensors)]
+
+
+def test_views_are_right_where_a_compiler_says_so_and_pytorch_knows(calls):
+    ops = [*VIEWS, "aten.mm"]
+    report = Battery(GivesViews(), calls).run(ops, ["f32"])
+    assert report.failures() == [] and not report.unreached
+    report = Battery(HidesViews(), calls).run(ops, ["f32"])
+    assert report.state("aten.permute") == WRONG and report.state("aten.mm") == RIGHT
 
 
 def test_one_op_does_not_hide_others(calls):

@@ -47,6 +47,8 @@ class Compiler:
             left to PyTorch's kernels once its floats have differed.
         in_place: what is compiled writes outputs over the inputs that ``segment.over`` names, and
             gives the other ones alone. Else segments name none.
+        views: results may be views of inputs, which PyTorch knows as such. Else all of them are new
+            memory.
 
     Example:
         >>> import spmdx
@@ -58,6 +60,7 @@ class Compiler:
     ops_with_params: Collection[str] = ()
     dtypes: Sequence[str] = ("f32", "f64", "bf16", "f16", "i64", "i32", "b8")
     in_place: bool = False
+    views: bool = False
 
     def version(self) -> str:
         """What kernels depend on beside their segments: versions of the compiler, and the machine.

@@ -3,7 +3,7 @@
 
 import dataclasses
 import functools
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterator
 from typing import Any
 
 import torch
@@ -22,7 +22,6 @@ _OF_TENSORS = {
     "aten.lerp.Scalar": "aten.lerp.Tensor",
 }
 _PRODUCTS = {"aten.addcmul": torch.ops.aten.mul.Tensor, "aten.addcdiv": torch.ops.aten.div.Tensor}
-_OF_REAL_NUMBERS_THE_SAME = torch.ops.aten.conj_physical.default
 _SUMS = ("aten.add.Scalar", "aten.sub.Scalar")
 OPS_WITH_PARAMS = frozenset({*_OF_TENSORS, *_PRODUCTS})
 
@@ -35,9 +34,7 @@ def operator(name: str) -> Any:
 
 
 def graph_module(
-    segment: Segment,
-    reads_rows: Callable[[str], bool] = lambda name: False,
-    owns_results: bool = False,
+    segment: Segment, reads_rows: Callable[[str], bool] = lambda name: False
 ) -> GraphModule:
     """A module that takes what a run of the segment is given, and returns a tuple of its outputs.
 
@@ -45,7 +42,6 @@ def graph_module(
 
     Args:
         reads_rows: whether an op is a kernel that takes its tensors for contiguous ones.
-        owns_results: no result lies in memory of an input, or of another result.
 
     Raises:
         ValueError: an op has a parameter where there has to be a constant.
@@ -58,8 +54,7 @@ def graph_module(
         builder.params[number] = builder.graph.placeholder(f"param_{number}")
     for op in segment.ops:
         builder.add(op)
-    returned = builder.returned(segment)
-    builder.graph.output(tuple(builder.owned(returned) if owns_results else returned))
+    builder.graph.output(tuple(builder.returned(segment)))
     return GraphModule(torch.nn.Module(), builder.graph)
 
 
@@ -84,22 +79,12 @@ class _Builder:
             else:
                 self.graph.call_function(copy, (self.values[segment.inputs[over][0]], node))
 
-    def owned(self, nodes: Iterable[Node]) -> Iterator[Node]:
-        """Copies of those that may be views of inputs, or of what others are views of."""
-        seen = set()
-        for node in nodes:
-            whole = node
-            while (viewed := _viewed(whole)) is not None:
-                whole = viewed
-            is_own = whole.op != "placeholder" and whole not in seen
-            seen.add(whole)
-            yield node if is_own else self._copied(node)
-
     def _before_writes(self, node: Node) -> Node:
         """The same, though what it may be a view of is written over."""
-        return node if _viewed(node) is None else self._copied(node)
-
-    def _copied(self, node: Node) -> Node:
+        origin: Any = node.args[0] if node.target is _item else node
+        returns = origin.target._schema.returns
+        if not any(value.alias_info for value in returns):
+            return node
         return self.graph.call_function(torch.ops.aten.clone.default, (node,))
 
     def add(self, op: Op) -> None:
@@ -228,20 +213,6 @@ def _as_a_root(op: Op) -> Op:
 
 def _dtype(op: Op) -> torch.dtype:
     return DTYPES.get(op.types[0].dtype, torch.bool)
-
-
-def _viewed(node: Node) -> Node | None:
-    """What it is, or may be, a view of."""
-    origin: Any = node.args[0] if node.target is _item else node
-    if origin.op != "call_function":
-        return None
-    if origin.target == _OF_REAL_NUMBERS_THE_SAME:
-        return origin.args[0]
-    schema = getattr(origin.target, "_schema", None)
-    if schema is None or not any(value.alias_info for value in schema.returns):
-        return None
-    places = [i for i, argument in enumerate(schema.arguments) if argument.alias_info]
-    return origin.args[places[0]]
 
 
 def _gives_many(target: Any) -> bool:

@@ -84,8 +84,7 @@ class Segment:
     """Ops between two collectives, on what one device has of their tensors.
 
     What runs it is given contiguous tensors for ``inputs``, then a scalar tensor of float64 for
-    each parameter, and returns a list of new tensors for ``outputs``. Views of PyTorch's of inputs
-    are taken as well.
+    each parameter, and returns a list of tensors for ``outputs``, which may be views of inputs.
 
     Attributes:
         text: all of it but the user's lines, in the language of dumps; equal for equal segments.

@@ -57,6 +57,7 @@ class Inductor(Compiler):
     name = "inductor"
     ops_with_params = OPS_WITH_PARAMS
     in_place = True
+    views = True
 
     def version(self) -> str:
         """Of PyTorch, of the processor's instructions, and of threads."""
@@ -90,7 +91,7 @@ class Inductor(Compiler):
 
         if wrong := dict(_wrong(segment)):
             raise NotTaken(wrong)
-        module = graph_module(segment, _reads_rows, owns_results=True)
+        module = graph_module(segment, _reads_rows)
         with torch.no_grad():
             exported = torch.export.export(module, tuple(segment.examples()), strict=False)
             made = inductor.aot_compile(
