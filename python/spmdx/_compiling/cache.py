@@ -2,6 +2,7 @@
 """What compilers made, kept on disk: a folder for each segment, compiler and version."""
 
 import contextlib
+import functools
 import hashlib
 import json
 import os
@@ -13,6 +14,7 @@ from collections.abc import Iterator
 
 import torch
 
+import spmdx._C as _C
 from spmdx._segments.compiler import Compiler
 from spmdx._segments.segment import Segment
 from spmdx._version import __version__
@@ -31,10 +33,21 @@ def root() -> pathlib.Path:
 
 def key_of(compiler: Compiler, segment: Segment) -> str:
     """Equal where a kernel may be used again."""
-    versions = __version__, torch.__version__, compiler.version()
+    versions = __version__, _code(), torch.__version__, compiler.version()
     made_by = type(compiler)
     parts = [compiler.name, made_by.__module__, made_by.__qualname__, *versions, segment.text]
     return hashlib.sha256(json.dumps(parts).encode()).hexdigest()[:32]
+
+
+@functools.cache
+def _code() -> str:
+    """Of what writes segments for compilers, which one version has several of in the making."""
+    package = pathlib.Path(__file__).resolve().parents[1]
+    written = [*package.glob("_segments/**/*.py"), *package.glob("_targets/**/*.py")]
+    digest = hashlib.sha256()
+    for path in sorted(written) + [pathlib.Path(_C.__file__)]:
+        digest.update(path.read_bytes())
+    return digest.hexdigest()
 
 
 def folder_of(compiler: Compiler, segment: Segment) -> pathlib.Path:

@@ -294,11 +294,11 @@ T sigmoid_of(T x) {
 }
 template <class T, class B, class I, class L>
 T softplus_of(T x, B beta, I inverse, L threshold) {
-  const mid_t y = mid_t(x * beta), size = y < 0 ? mid_t(-y) : y;
+  const place_t y = place_t(x * beta), size = y < 0 ? place_t(-y) : y;
   if (y > threshold) return x;
   const mid_t less = exp2_of_place<mid_t>(place_t(-size * ap_fixed<40, 4>(1.4426950408889634)));
   const mid_t rest = log_by<mid_t>(mid_t(less + 1), 0.6931471805599453);
-  return T(mid_t((y < 0 ? mid_t(0) : y) + rest) * inverse);
+  return T(place_t((y < 0 ? place_t(0) : y) + rest) * inverse);
 }
 template <int W, int I, ap_q_mode Q, ap_o_mode O>
 int whole_of(ap_fixed<W, I, Q, O> x) {
