@@ -84,8 +84,7 @@ py::dict hls_row(const HlsProject& project) {
 
 py::dict hls(const std::string& text, const std::string& number, int64_t unroll,
              const std::map<int64_t, std::vector<double>>& constants) {
-  if (unroll < 1)
-    throw ShardingError("unroll is " + std::to_string(unroll) + ". Expected 1 or more products at once.");
+  if (unroll < 1) throw ShardingError("unroll is " + std::to_string(unroll) + ". Expected 1 or more products at once.");
   HlsProject project;
   {
     const py::gil_scoped_release no_gil;
