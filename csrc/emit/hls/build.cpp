@@ -79,6 +79,15 @@ int64_t lanes_of(const Design& design, int64_t count) {
   return lanes;
 }
 
+Operand splat_of(Elem elem, const Shape& shape, double number) {
+  Operand made;
+  made.kind = Operand::Kind::splat;
+  made.elem = elem;
+  made.shape = shape;
+  made.splat = number;
+  return made;
+}
+
 Operand as_stream(Design& design, const Operand& of) {
   if (of.is_stream()) return of;
   return elementwise(design, "constant", of.elem, of.shape, {of}, {},

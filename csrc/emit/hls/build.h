@@ -16,6 +16,8 @@ Line write_line(uint32_t stream, const std::string& expression);
 std::string number_text(int64_t number);
 int64_t lanes_of(const Design& design, int64_t count);  // the most that divide a count, up to HlsOptions::unroll
 
+// One number for all elements.
+Operand splat_of(Elem elem, const Shape& shape, double number);
 // The operand as a stream, which a stage makes of what is none.
 Operand as_stream(Design& design, const Operand& of);
 // Elements at offset + sum of index × stride of an operand that lies contiguous: views of arrays, else a stage.

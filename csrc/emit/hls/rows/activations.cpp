@@ -7,14 +7,7 @@ namespace {
 
 using Texts = std::vector<std::string>;
 
-Operand number(const Site& site, double of) {
-  Operand made;
-  made.kind = Operand::Kind::splat;
-  made.elem = Elem::real;
-  made.shape = site.shape();
-  made.splat = of;
-  return made;
-}
+Operand number(const Site& site, double of) { return splat_of(Elem::real, site.shape(), of); }
 
 std::vector<Operator> cost(const Site& site, const std::vector<Operator>& of_float) {
   return site.is_fixed() ? std::vector<Operator>{Operator::table, Operator::table} : of_float;

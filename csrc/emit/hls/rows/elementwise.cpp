@@ -136,12 +136,7 @@ Row predicate(const std::string& of_float, bool of_others) {
     if (is_real(a.elem) && !site.is_fixed())
       return {made(site, Elem::flag, {a}, {Operator::compare},
                    [&](const Texts& in) { return of_float + "(" + in[0] + ")"; })};
-    Operand same;
-    same.kind = Operand::Kind::splat;
-    same.elem = Elem::flag;
-    same.shape = site.shape();
-    same.splat = of_others;
-    return {same};
+    return {splat_of(Elem::flag, site.shape(), of_others)};
   };
 }
 

@@ -119,11 +119,7 @@ Operand shares(Site& site, const Operand& sums, const Shape& pixels, std::vector
   const bool divides = site.is_fixed() && !is_one;
   if (!divides)
     for (double& number : by) number = 1 / number;
-  Operand factor;
-  factor.elem = Elem::wide;
-  factor.shape = site.shape();
-  factor.kind = Operand::Kind::splat;
-  factor.splat = by[0];
+  Operand factor = splat_of(Elem::wide, site.shape(), by[0]);
   if (!is_one) {
     factor.kind = Operand::Kind::rom;
     factor.shape = pixels;

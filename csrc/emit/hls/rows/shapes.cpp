@@ -83,13 +83,7 @@ Row filled(size_t arg) {
   return [arg](Site& site) -> std::vector<Operand> { return {site.in(arg, site.elem(), site.shape())}; };
 }
 
-std::vector<Operand> zeros(Site& site) {
-  Operand made;
-  made.kind = Operand::Kind::splat;
-  made.elem = site.elem();
-  made.shape = site.shape();
-  return {made};
-}
+std::vector<Operand> zeros(Site& site) { return {splat_of(site.elem(), site.shape(), 0)}; }
 
 }  // namespace
 

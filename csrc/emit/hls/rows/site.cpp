@@ -20,15 +20,10 @@ Operand Site::tensor(size_t arg) const {
 Operand Site::in(size_t arg, Elem elem, const Shape& shape) const {
   if (has_tensor(arg)) return broadcast(design, tensor(arg), shape);
   const Arg& given = argument(call(), arg);
-  Operand made;
-  made.kind = Operand::Kind::splat;
-  made.elem = elem;
-  made.shape = shape;
   if (!std::holds_alternative<bool>(given) && !std::holds_alternative<int64_t>(given) &&
       !std::holds_alternative<double>(given))
     refuse(*this, "argument " + std::to_string(arg) + " is neither a tensor nor a number");
-  made.splat = real(call(), arg, 0);
-  return made;
+  return splat_of(elem, shape, real(call(), arg, 0));
 }
 
 std::vector<Operand> Site::tensors(size_t arg) const {
