@@ -62,7 +62,8 @@ std::string literal(const Design& design, Elem elem, double number) {
       type = "ap_fixed<" + std::to_string(held.width) + ", " + std::to_string(held.whole) + ", AP_RND>";
   }
   char text[40];
-  const bool is_long = number == std::floor(number) && std::abs(number) >= 0x1p31;  // no integer of C++ here
+  // No integer of C++ here; from 1e17 on all digits are an exponent's.
+  const bool is_long = number == std::floor(number) && std::abs(number) >= 0x1p31 && std::abs(number) < 1e17;
   std::snprintf(text, sizeof text, is_long ? "(%.1f)" : "(%.17g)", number);
   return type + text;
 }
