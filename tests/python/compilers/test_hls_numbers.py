@@ -108,6 +108,17 @@ def test_constants_beyond_the_range_of_a_fixed_point_are_at_its_end(number, tmp_
     require_near(found, BEYOND, [X], near(number, 4))
 
 
+def test_constants_of_floats_may_have_many_digits(tmp_path):
+    largest = torch.finfo(torch.float32).max
+    functions = BEYOND | {
+        "many digits": lambda x: x.clamp(-(2.0**31), 2.0**53) + 2.0**56 + 123456789012345680.0,
+        "largest": lambda x: torch.where(x > 0, largest, x),
+        "numbers": lambda x: x.nan_to_num(),
+    }
+    found = project(Net(*functions.values()), [X], tmp_path, "float")
+    require_near(found, functions, [X], torch.testing.assert_close)
+
+
 @pytest.mark.parametrize(
     ("number", "scale"), [("fixed<16,12>", 100), ("fixed<24,16>", 1000), ("fixed<16,6>", 1.5)]
 )
