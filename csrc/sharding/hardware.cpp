@@ -72,6 +72,10 @@ double Hardware::product_ps(double flops, DType dtype) const {
   return picoseconds(flops, peak_flops_per_second(dtype)) / share_at(product_efficiency, flops);
 }
 
+double Hardware::packing_ps(double bytes) const {
+  return packing_bytes_per_second > 0 ? picoseconds(bytes, packing_bytes_per_second) : 0;
+}
+
 double Hardware::other_ps(double flops) const { return picoseconds(flops, peak_flops_per_second(DType::f32)); }
 
 double Hardware::memory_ps(double bytes) const {
@@ -84,6 +88,8 @@ void check(const Hardware& hardware) {
   if (hardware.memory_bytes != 0)
     require_in("memory_bytes", static_cast<double>(hardware.memory_bytes), 1 << 20, 1e18, "bytes of a device");
   require_in("memory_bytes_per_second", hardware.memory_bytes_per_second, 1e6, 1e18, "bytes in a second");
+  if (hardware.packing_bytes_per_second != 0)
+    require_in("packing_bytes_per_second", hardware.packing_bytes_per_second, 1e6, 1e18, "bytes in a second");
   require_in("host_bytes_per_second", hardware.host_bytes_per_second, 1e6, 1e18, "bytes in a second");
   require_in("launch_ns", static_cast<double>(hardware.launch_ns), 0, 1e9, "nanoseconds");
   if (hardware.flops_per_second.empty())

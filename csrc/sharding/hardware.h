@@ -28,11 +28,13 @@ struct Hardware {
   std::vector<std::pair<DType, double>> flops_per_second{{DType::f32, 20e9}};  // of products, by dtype; at least one
   std::vector<Efficiency> product_efficiency = {};                             // by operations of a product
   int64_t launch_ns = 0;                                                       // to start an op
-  double host_bytes_per_second = 5e9;  // between the memory of a device and that of its host, one way
+  double packing_bytes_per_second = 0;  // at which products lay out what they read and write; 0: beside computing
+  double host_bytes_per_second = 5e9;   // between the memory of a device and that of its host, one way
 
   // A dtype without a rate has the slowest one.
   double peak_flops_per_second(DType dtype) const;
   double product_ps(double flops, DType dtype) const;
+  double packing_ps(double bytes) const;  // beside, where it reads and writes so many
   // Of what is no product: at the rate of f32, or the slowest one.
   double other_ps(double flops) const;
   double memory_ps(double bytes) const;

@@ -122,12 +122,14 @@ Hardware parse_hardware(Cursor& text) {
       hardware.product_efficiency = parse_efficiency(text);
     else if (key == "launch_ns")
       hardware.launch_ns = number<int64_t>(text, key);
+    else if (key == "packing_bytes_per_second")
+      hardware.packing_bytes_per_second = text.number<double>("bytes in a second");
     else if (key == "host_bytes_per_second")
       hardware.host_bytes_per_second = text.number<double>("bytes in a second");
     else
       fail_at(key,
               "name, memory_bytes, memory_bytes_per_second, memory_efficiency, flops_per_second, product_efficiency, "
-              "launch_ns, host_bytes_per_second");
+              "launch_ns, packing_bytes_per_second, host_bytes_per_second");
   });
   check(hardware);
   return hardware;

@@ -74,12 +74,10 @@ class PipelineSchedule:
     ) -> dict[str, Any]: ...
 
 class PlannedCost:
-    @property
-    def ns(self) -> int: ...
-    @property
-    def wire_bytes(self) -> int: ...
-    @property
-    def peak_bytes(self) -> int: ...
+    ns: int
+    wire_bytes: int
+    peak_bytes: int
+    ops: int
 
 class Parallelism:
     def __init__(

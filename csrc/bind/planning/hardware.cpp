@@ -28,6 +28,7 @@ py::dict as_dict(const Hardware& hardware) {
                   "memory_bytes_per_second"_a = hardware.memory_bytes_per_second,
                   "memory_efficiency"_a = as_points(hardware.memory_efficiency), "flops_per_second"_a = rates,
                   "product_efficiency"_a = as_points(hardware.product_efficiency), "launch_ns"_a = hardware.launch_ns,
+                  "packing_bytes_per_second"_a = hardware.packing_bytes_per_second,
                   "host_bytes_per_second"_a = hardware.host_bytes_per_second);
 }
 
@@ -39,6 +40,7 @@ Hardware hardware_from(const py::dict& fields) {
                     .flops_per_second = {},
                     .product_efficiency = from_points(fields["product_efficiency"]),
                     .launch_ns = fields["launch_ns"].cast<int64_t>(),
+                    .packing_bytes_per_second = fields["packing_bytes_per_second"].cast<double>(),
                     .host_bytes_per_second = fields["host_bytes_per_second"].cast<double>()};
   for (const auto& [dtype, rate] : fields["flops_per_second"].cast<py::dict>())
     hardware.flops_per_second.emplace_back(dtype_named(dtype.cast<std::string>()), rate.cast<double>());

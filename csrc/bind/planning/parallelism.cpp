@@ -39,7 +39,10 @@ PartCost part_from(const py::handle& row) {
           .state_bytes = at("state_bytes"),
           .fixed_bytes = at("fixed_bytes"),
           .accumulate_ns = at("accumulate_ns"),
-          .update_ns = at("update_ns")};
+          .update_ns = at("update_ns"),
+          .ops = at("ops"),
+          .accumulate_ops = at("accumulate_ops"),
+          .update_ops = at("update_ops")};
 }
 
 ModelCost model_from(const py::list& parts, std::vector<size_t> order) {

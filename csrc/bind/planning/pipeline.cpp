@@ -55,6 +55,7 @@ py::dict as_dict(const Simulation& simulation, int64_t num_ranks) {
 // What a plan costs by the cost model, on the device that has most to do.
 struct PlannedCost {
   int64_t ns = 0, wire_bytes = 0, peak_bytes = 0;
+  int64_t ops = 0;  // that take time
 };
 
 // Ends the recorded graph; nothing where there was none. REQUIRES: planning only.
@@ -70,7 +71,10 @@ PlannedCost planned() {
   PlannedCost cost;
   if (plans() == before || !plan) return cost;
   const Graph& graph = plan->executable->graph();
-  cost.ns = step_ns(graph, bridge::engine().options().topology);
+  const Topology& topology = bridge::engine().options().topology;
+  const std::vector<Span> spans = time_line(graph, topology);
+  cost.ns = step_ns(graph, topology, step_time(graph, topology, spans));
+  cost.ops = std::ranges::count_if(spans, [](const Span& span) { return !span.wire; });
   for (const Node& node : graph.nodes) cost.wire_bytes += node.bytes;
   cost.peak_bytes = plan->executable->peak().bytes;
   return cost;
@@ -139,7 +143,8 @@ void bind_pipeline(py::module_& m) {
   py::class_<PlannedCost>(m, "PlannedCost")
       .def_readonly("ns", &PlannedCost::ns)
       .def_readonly("wire_bytes", &PlannedCost::wire_bytes)
-      .def_readonly("peak_bytes", &PlannedCost::peak_bytes);
+      .def_readonly("peak_bytes", &PlannedCost::peak_bytes)
+      .def_readonly("ops", &PlannedCost::ops);
   m.def("planned", planned, py::call_guard<py::gil_scoped_release>());
   m.def("local_bytes", local_bytes, "tensor"_a, py::call_guard<py::gil_scoped_release>());
   m.def("both_ways_ns", both_ways_ns, "mesh"_a, "axis"_a, "bytes"_a);

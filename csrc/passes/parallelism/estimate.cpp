@@ -233,6 +233,22 @@ int64_t sent_bytes(int64_t microbatches, const ModelCost& cost, const std::vecto
   return microbatches * (given_before(stage) + given_before(stage + 1));
 }
 
+// Of a device in the mean, whose process records what the other stages run.
+int64_t recorded_ns(const Parallelism& parallelism, const ModelCost& cost, const Topology& topology) {
+  int64_t ops = 0;  // of all stages
+  for (size_t part : cost.order) {
+    const PartCost& of = cost.parts[part];
+    ops += parallelism.microbatches * of.ops + (parallelism.microbatches - 1) * of.accumulate_ops + of.update_ops;
+  }
+  return ops * topology.record_ns * (parallelism.pipe - 1) / parallelism.pipe;
+}
+
+// Of a device in the mean, which sends or receives along `boundaries`, as often back.
+int64_t sending_ns(const Parallelism& parallelism, int64_t boundaries, int64_t busy_sending) {
+  constexpr int64_t kBothWays = 2, kBothEnds = 2;
+  return parallelism.microbatches * boundaries * kBothWays * kBothEnds * busy_sending / parallelism.pipe;
+}
+
 // The first part of each stage, by times alone: memory is had by computing again.
 std::vector<size_t> cut(const std::vector<LayerCost>& layers, const std::vector<int64_t>& in_flight,
                         int64_t microbatches) {
@@ -279,8 +295,11 @@ Estimate estimate(const Parallelism& parallelism, const ModelCost& cost, const T
   all.wire_bytes = *std::ranges::max_element(received);
   int64_t worked = 0;  // of all stages
   for (const StageEstimate& stage : stages) worked += parallelism.microbatches * (stage.forward_ns + stage.backward_ns);
-  const int64_t end = piped ? pipelined_ns(schedule, stages, send, laid.busy_sending_ns(send)) : worked;
-  all.step_ns = topology.shared_ns(worked / parallelism.pipe + tail, end + tail, parallelism.devices());
+  const int64_t busy_sending = laid.busy_sending_ns(send);
+  const int64_t end = piped ? pipelined_ns(schedule, stages, send, busy_sending) : worked;
+  const int64_t busy = worked / parallelism.pipe + tail + recorded_ns(parallelism, cost, topology) +
+                       sending_ns(parallelism, static_cast<int64_t>(stages.size()) - 1, busy_sending);
+  all.step_ns = topology.shared_ns(busy, end + tail, parallelism.devices());
   return all;
 }
 

@@ -19,6 +19,8 @@ struct PartCost {
   int64_t fixed_bytes = 0;                                           // buffers, and parameters that do not learn
   int64_t accumulate_ns = 0;  // of a microbatch's gradients to those of the ones before
   int64_t update_ns = 0;      // of the optimizer
+  int64_t ops = 0;            // that take time: of both passes of a microbatch
+  int64_t accumulate_ops = 0, update_ops = 0;
 };
 
 // The parts in the order in which they run; each may be several times in it.

@@ -110,9 +110,9 @@ OpTime time_of(const OpContext& op, const Strategy& strategy, const Topology& to
   const int64_t exchanged = exchange_ns(op, strategy, extents, topology);
   if (reduces_nothing(op, extents)) return {};
   const Hardware& hardware = topology.hardware;
-  const double flops = flops_of(op, extents), memory = hardware.memory_ps(local_bytes(op, extents));
+  const double flops = flops_of(op, extents), bytes = local_bytes(op, extents), memory = hardware.memory_ps(bytes);
   const double compute = op.rule->product ? hardware.product_ps(flops, op.type(0).dtype) : hardware.other_ps(flops);
-  const double longer = std::max(compute, memory);
+  const double longer = std::max(op.rule->product ? compute + hardware.packing_ps(bytes) : compute, memory);
   const auto ns = [&](double picoseconds) {
     return exchanged + static_cast<int64_t>(std::min(picoseconds / 1000, 1e15));
   };

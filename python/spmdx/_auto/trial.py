@@ -85,7 +85,7 @@ class Trial:
             self._add_loss(cost)
         self._count_others()
         self._calls = []
-        return cost_of(with_update(self._chain, rest.ns if self._behind.passes else 0))
+        return cost_of(with_update(self._chain, rest if self._behind.passes else None))
 
     def _add_loss(self, rest: "_C.PlannedCost") -> None:
         """What the program does behind the last part, as a part of that."""
@@ -95,6 +95,7 @@ class Trial:
         last = replace(self._chain[-1])
         last.backward_ns += rest.ns
         last.wire_bytes += rest.wire_bytes
+        last.ops += rest.ops
         kept = self._kept_beside()
         last.activation_bytes += kept
         last.transient_bytes = max(last.transient_bytes, rest.peak_bytes - kept)
@@ -132,7 +133,7 @@ class Trial:
             around, is_second = checkpoints_around(), is_second_time()
             if around.hides_gradients:
                 args, kwargs = tree_map(_learning, (args, kwargs))
-            before_ns = 0 if is_second else _C.planned().ns
+            before = None if is_second else _C.planned()
             learns = torch.is_grad_enabled() or around.hides_gradients
             key = learns, *self._key(name, (args, kwargs), bool(around.each) or is_second)
             run = self._known.get(key)
@@ -141,7 +142,7 @@ class Trial:
             if not is_second:
                 self._counted.update(map(id, self._parameters[name]))
                 beside = self._kept_beside() if around.each else 0
-                self._calls.append(Call(name, run, before_ns, beside, around.each))
+                self._calls.append(Call(name, run, before, beside, around.each))
             inputs, own = lazy_in((args, kwargs)), self._parameters[name]
             return results_of(run.outputs, inputs, own, run.gradients, self._behind.began)
 
@@ -184,6 +185,7 @@ class Trial:
                     outputs = original(*args, **kwargs)
                 forward = _C.planned()
                 part.forward_ns, part.wire_bytes = forward.ns, forward.wire_bytes
+                part.ops = forward.ops
                 kept = {_C.memory_id(t) for t in held}
                 saved = {_C.memory_id(t): t for t in self._saved}
                 part.activation_bytes = sum(
@@ -191,7 +193,7 @@ class Trial:
                 )
                 part.output_bytes = sum(map(local_bytes, lazy_in(outputs)))
                 gradients = self._go_back(part, unit, inputs, lazy_in(outputs))
-                run = Run(part, tree_map(detached, outputs), gradients, forward.wire_bytes)
+                run = Run(part, tree_map(detached, outputs), gradients, forward)
                 if around.each and part.backward_ns:
                     saved.clear()
                     self._saved = []
@@ -217,7 +219,8 @@ class Trial:
         return replace(
             run.part,
             backward_ns=both.ns,
-            wire_bytes=run.forward_wire_bytes + both.wire_bytes,
+            wire_bytes=run.forward.wire_bytes + both.wire_bytes,
+            ops=run.forward.ops + both.ops,
             transient_bytes=max(0, both.peak_bytes - held),
         )
 
@@ -252,6 +255,7 @@ class Trial:
             backward = _C.planned()
             part.backward_ns = backward.ns
             part.wire_bytes += backward.wire_bytes
+            part.ops += backward.ops
             held = sum(map(local_bytes, unit.parameters())) + part.activation_bytes
             part.transient_bytes = max(0, backward.peak_bytes - held - sum(map(local_bytes, own)))
             gradients = [g if g is None else g.detach() for g in found]

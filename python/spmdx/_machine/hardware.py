@@ -31,6 +31,8 @@ class Hardware:
             so many operations reaches; linear between points, constant outside. Empty: all of it.
         memory_efficiency: the same by the bytes that an op reads and writes.
         launch_ns: nanoseconds to start an op.
+        packing_bytes_per_second: the rate at which products lay out what they read and write, as
+            libraries for processors do, before and behind computing; 0: computing hides it.
         host_bytes_per_second: the rate between a device's own memory and that of its host, one way.
         sources: by field, where its figure is from.
 
@@ -53,6 +55,7 @@ class Hardware:
     product_efficiency: tuple[tuple[float, float], ...] = ()
     memory_efficiency: tuple[tuple[float, float], ...] = ()
     launch_ns: int = 0
+    packing_bytes_per_second: float = 0
     host_bytes_per_second: float = 5e9
     sources: Mapping[str, str] = dataclasses.field(default_factory=dict, compare=False, repr=False)
 
@@ -209,6 +212,7 @@ _FIELDS = (
     ("product_efficiency", are_points, *POINTS),
     ("memory_efficiency", are_points, *POINTS),
     ("launch_ns", _is_whole, "a whole number of nanoseconds", "2000"),
+    ("packing_bytes_per_second", _is_number, "a number of bytes a second", "15e9 for 15 GB/s"),
     ("host_bytes_per_second", _is_number, "a number of bytes a second", "32e9 for 32 GB/s"),
     ("sources", _are_texts, "a text for each field", "{'launch_ns': 'measured'}"),
 )

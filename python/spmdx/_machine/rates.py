@@ -1,8 +1,10 @@
 # SPDX-License-Identifier: Apache-2.0
 """What a device of this process does by itself, measured."""
 
+import itertools
 from collections.abc import Callable
 
+import numpy as np
 import torch
 from torch.nn import functional
 
@@ -15,6 +17,9 @@ _SIDES = (32, 64, 128, 256, 512, 1024)  # of square matrices
 _DTYPES = {"f64": torch.float64, "f32": torch.float32, "bf16": torch.bfloat16}
 _WITHIN_SECONDS = 0.05  # longer products of a dtype are left out
 _COPIED = tuple(1 << power for power in range(12, 25, 2))  # bytes of tensors, 4 KiB to 16 MiB
+_STAYS = 1 << 18  # bytes of a tensor that a step's next op finds in the caches of its core
+_POOL = 1 << 26  # of tensors in turn, so that none is found in caches
+_FEW, _WIDE = 16, 512  # rows, and columns of the matrix that multiplies them
 _LAYERS = 8  # small ones
 _STEPS = 5  # of them, of which one is recorded while the one before runs
 _MEASURED = (
@@ -23,8 +28,10 @@ _MEASURED = (
     "memory_efficiency",
     "product_efficiency",
     "launch_ns",
+    "packing_bytes_per_second",
     "host_bytes_per_second",
 )
+_HIDDEN = 0.05  # of a product's time: less is noise
 Timed = Callable[[Callable[[], object], int], float]
 
 
@@ -46,13 +53,16 @@ def measure_hardware(
     fastest = max(copies.values())
     rates = {dtype: _rates_by_flops(_DTYPES[dtype], started_ns, timed) for dtype in _DTYPES}
     peaks = {dtype: max(found.values()) for dtype, found in rates.items()}
+    efficiency = _shares(rates["f32"])
+    of_f32 = peaks["f32"], efficiency
     return Hardware(
         name=name,
         flops_per_second=peaks,
         memory_bytes_per_second=fastest,
         memory_efficiency=_shares(copies),
-        product_efficiency=_shares(rates["f32"]),
+        product_efficiency=efficiency,
         launch_ns=started_ns if processes.process_count() == 1 else _launch_ns(timed),
+        packing_bytes_per_second=_packing_rate(of_f32, started_ns, timed),
         host_bytes_per_second=[*copies.values()][-1] / 2,  # the same memory
         sources=dict.fromkeys(_MEASURED, "spmdx.calibrate"),
     )
@@ -74,10 +84,30 @@ def _copies_by_bytes(started_ns: int, timed: Timed) -> dict[float, float]:
     """Bytes a second of ops that read and write so many: what is small stays in caches."""
     found: dict[float, float] = {}
     for size in _COPIED:
-        tensor = torch.ones(size // 4)
-        seconds = timed(tensor.clone, 10)
+        tensors = [torch.ones(size // 4) for _ in range(1 if size <= _STAYS else _POOL // size)]
+        turns = itertools.cycle(tensors)
+        seconds = timed(lambda turns=turns: next(turns).clone(), 10)  # type: ignore[misc]
         found[2.0 * size] = _rate(2 * size, seconds, started_ns)
     return found
+
+
+def _packing_rate(
+    of_f32: tuple[float, tuple[tuple[float, float], ...]], started_ns: int, timed: Timed
+) -> float:
+    """Bytes a second that few rows times large matrices take beside their operations; 0: none.
+
+    Args:
+        of_f32: operations a second at best, and shares of it by size.
+    """
+    rows, size = torch.ones(_FEW, _WIDE), 4 * _WIDE**2
+    turns = itertools.cycle([torch.ones(_WIDE, _WIDE) for _ in range(_POOL // size)])
+    seconds = timed(lambda: rows @ next(turns), 10) - 1e-9 * started_ns
+    peak, efficiency = of_f32
+    operations = 2 * _FEW * _WIDE**2
+    sizes, shares = zip(*efficiency, strict=True)
+    computing = operations / (peak * float(np.interp(operations, sizes, shares)))
+    beside = seconds - computing
+    return (size + 2 * 4 * _FEW * _WIDE) / beside if beside > _HIDDEN * seconds else 0.0
 
 
 def _rate(amount: int, seconds: float, started_ns: int) -> float:

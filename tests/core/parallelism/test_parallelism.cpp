@@ -149,6 +149,32 @@ TEST(a_pipeline_of_equal_layers_takes_its_closed_form) {
   }
 }
 
+TEST(stages_that_share_processors_record_what_the_others_run_and_send) {
+  ModelCost cost;
+  cost.parts = {{.forward_ns = 1000,
+                 .backward_ns = 2000,
+                 .output_bytes = 70,
+                 .update_ns = 100,
+                 .ops = 30,
+                 .accumulate_ops = 4,
+                 .update_ops = 5}};
+  cost.order.assign(8, 0);
+  Topology shared = one_level();
+  shared.processors = 1;
+  shared.record_ns = 7;
+  shared.levels[0].processor_usage = 1;
+  const auto estimated = [&](int64_t pipe) {
+    return estimate({.pipe = pipe, .microbatches = 4, .schedule = pipe > 1 ? "1f1b" : ""}, cost, shared, 0).step_ns;
+  };
+  CHECK_EQ(estimated(1), 8 * (4 * 3000 + 100));
+  for (int64_t pipe : {2, 4, 8}) {
+    const int64_t worked = 8 / pipe * 4 * 3000, update = 8 / pipe * 100;
+    const int64_t recorded = 8 * (4 * 30 + 3 * 4 + 5) * 7 * (pipe - 1) / pipe;
+    const int64_t sent = 4 * (pipe - 1) * 4 * shared.cost_ns(Collective::send_recv, 70, Group(2)) / pipe;
+    CHECK_EQ(estimated(pipe), worked + update + recorded + sent);
+  }
+}
+
 TEST(a_rank_receives_what_all_its_stages_do) {
   ModelCost cost;
   cost.parts = {{.forward_ns = 1000, .backward_ns = 2000, .output_bytes = 70}};

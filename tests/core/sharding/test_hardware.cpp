@@ -27,6 +27,14 @@ TEST(shares_of_the_peak_are_linear_between_points) {
   CHECK_EQ(device.memory_ps(8e9), 16e9);
 }
 
+TEST(products_are_packed_at_a_rate_of_their_own) {
+  CHECK_EQ(Hardware{}.packing_ps(1e9), 0.0);
+  CHECK_EQ((Hardware{.packing_bytes_per_second = 1e12}.packing_ps(8)), 8.0);
+  CHECK_THROWS(ShardingError, check({.packing_bytes_per_second = -1}),
+               "packing_bytes_per_second is -1. Expected bytes in a second, from 1000000 to 1e+18. Check its unit and its "
+               "sign.");
+}
+
 TEST(more_work_never_takes_less_time) {
   const Hardware device{.product_efficiency = {{1e8, 0.1}, {1e9, 0.6}, {16e9, 0.9}, {128e9, 0.95}}};
   check(device);

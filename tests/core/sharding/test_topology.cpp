@@ -218,13 +218,15 @@ TEST(topology_files_say_what_differs_from_in_process) {
                 "processor_usage": 0.25}],
     "processors": 2, "record_ns": 700,
     "hardware": {"name": "fast", "memory_bytes_per_second": 3.35e12, "flops_per_second": {"f32": 67e12, "bf16": 989e12},
-                 "product_efficiency": [[1e9, 0.5], [1e12, 1]], "memory_efficiency": [], "launch_ns": 900}})");
+                 "product_efficiency": [[1e9, 0.5], [1e12, 1]], "memory_efficiency": [], "launch_ns": 900,
+                 "packing_bytes_per_second": 2e10}})");
   const Hardware fast{.name = "fast",
                       .memory_bytes_per_second = 3.35e12,
                       .memory_efficiency = {},
                       .flops_per_second = {{DType::f32, 67e12}, {DType::bf16, 989e12}},
                       .product_efficiency = {{1e9, 0.5}, {1e12, 1}},
-                      .launch_ns = 900};
+                      .launch_ns = 900,
+                      .packing_bytes_per_second = 2e10};
   CHECK_EQ(read == (Topology{.levels = {{8, 8'000, 500, 4},
                                         {0, 15'000, 50, 500, Algorithm::ring, {{1e6, 0.5}, {1e8, 1}}, 0.25}},
                              .hardware = fast,

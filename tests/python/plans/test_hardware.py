@@ -21,6 +21,7 @@ FIGURES = {
     "product_efficiency",
     "memory_efficiency",
     "launch_ns",
+    "packing_bytes_per_second",
     "host_bytes_per_second",
 }
 MINE = Hardware("mine", {"f32": 2e12, "bf16": 8e12}, 1e12, launch_ns=700)
@@ -166,6 +167,16 @@ def test_a_product_reaches_a_share_of_the_peak_by_its_size():
     spmdx.set_hardware(Hardware("mine", {"f32": 2e12}, 1e15, product_efficiency=shares))
     assert predicted_ns(torch.float32) == int(2 * 256 * 512 * 512 / (0.5 * 2e3))
     assert predicted_ns(torch.float32, side=32) == int(2 * 16 * 32 * 32 / (0.25 * 2e3))
+
+
+def test_products_may_take_longer_by_what_they_read_and_write():
+    packing = Hardware("mine", {"f32": 2e12}, 1e15, packing_bytes_per_second=5e10)
+    spmdx.set_hardware(packing)
+    for side in (512, 32):
+        flops, moved = 2 * (side // 2) * side**2, 4 * (2 * (side // 2) * side + side**2)
+        assert predicted_ns(torch.float32, side) == int(flops / 2e3 + moved / 50)
+    with pytest.raises(spmdx.errors.ShardingError, match="Check its unit and its sign"):
+        Hardware("mine", {"f32": 2e12}, 1e15, packing_bytes_per_second=50)
 
 
 @pytest.mark.parametrize("shape", [(2,), (3,), (4,), (8,)], ids=str)

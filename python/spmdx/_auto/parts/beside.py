@@ -32,14 +32,14 @@ class Beside:
         self.passes.append(_C.planned())
 
 
-def with_update(chain: Sequence[Part], update_ns: int) -> list[Part]:
+def with_update(chain: Sequence[Part], update: "_C.PlannedCost | None") -> list[Part]:
     """The parts of a chain, with what a step does once to all gradients."""
     total = sum(part.gradient_bytes for part in chain)
-    if not update_ns or not total:
+    if update is None or not update.ns or not total:
         return list(chain)
 
     def more(part: Part) -> Part:
-        own = update_ns * part.gradient_bytes // total
-        return replace(part, update_ns=part.update_ns + own)
+        ns, ops = (of * part.gradient_bytes // total for of in (update.ns, update.ops))
+        return replace(part, update_ns=part.update_ns + ns, update_ops=part.update_ops + ops)
 
     return [more(part) for part in chain]

@@ -27,6 +27,9 @@ class Part:
     fixed_bytes: int = 0
     accumulate_ns: int = 0
     update_ns: int = 0
+    ops: int = 0
+    accumulate_ops: int = 0
+    update_ops: int = 0
 
 
 @dataclass
@@ -37,14 +40,14 @@ class Run:
         part: what it costs.
         outputs: without a history.
         gradients: of inputs and parameters that have one; empty where nothing learns.
-        forward_wire_bytes: of what is received, in the forward pass.
+        forward: what was planned of the forward pass.
         again: what it costs where it is computed again for its own backward pass alone.
     """
 
     part: Part
     outputs: Any
     gradients: Sequence[torch.Tensor | None]
-    forward_wire_bytes: int = 0
+    forward: "_C.PlannedCost"
     again: Part | None = None
 
 
@@ -54,14 +57,15 @@ class Call(NamedTuple):
     Attributes:
         unit: its name.
         run: what is known of it.
-        before_ns: of what the program does between the unit before it and this one.
+        before: what the program does between the unit before it and this one; None where this one
+            is computed again.
         beside_bytes: that are kept from there.
         within: the checkpoints around it, the outermost first.
     """
 
     unit: str
     run: Run
-    before_ns: int
+    before: "_C.PlannedCost | None"
     beside_bytes: int
     within: tuple[Any, ...]
 
@@ -76,11 +80,13 @@ class Call(NamedTuple):
         if again.is_last and run.again is not None:
             part = run.again
         kept = 0 if self.within else part.activation_bytes
+        before_ns, before_ops = (self.before.ns, self.before.ops) if self.before else (0, 0)
         return replace(
             part,
-            forward_ns=part.forward_ns + self.before_ns,
+            forward_ns=part.forward_ns + before_ns,
             backward_ns=part.backward_ns + again.times * part.forward_ns,
-            wire_bytes=part.wire_bytes + again.times * run.forward_wire_bytes,
+            wire_bytes=part.wire_bytes + again.times * run.forward.wire_bytes,
+            ops=part.ops + before_ops + again.times * run.forward.ops,
             activation_bytes=kept + self.beside_bytes,
             transient_bytes=part.transient_bytes + among_bytes,
         )

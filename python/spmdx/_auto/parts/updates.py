@@ -64,7 +64,9 @@ def count(
     part.gradient_bytes += sum(map(local_bytes, learned))
     if not learned:
         return
-    part.accumulate_ns += _time_to_add(learned)
+    added = _added(learned)
+    part.accumulate_ns += added.ns
+    part.accumulate_ops += added.ops
     if optimizer is None:
         return
     for _ in range(2):  # the first makes the state
@@ -74,19 +76,20 @@ def count(
         _step(optimizer)
         update = _C.planned()
     part.update_ns += update.ns
+    part.update_ops += update.ops
     for parameter in learned:
         parameter.grad = None
         state = optimizer.state.pop(parameter, {})
         part.state_bytes += sum(map(local_bytes, lazy_in(state)))
 
 
-def _time_to_add(parameters: Sequence[torch.nn.Parameter]) -> int:
-    """In ns: of gradients of these to others."""
+def _added(parameters: Sequence[torch.nn.Parameter]) -> "_C.PlannedCost":
+    """Gradients of these to others."""
     both = [(gradient_like(p), gradient_like(p)) for p in parameters]
     _C.planned()
     for total, gradient in both:
         total.add_(gradient)
-    return int(_C.planned().ns)
+    return _C.planned()
 
 
 def _step(optimizer: torch.optim.Optimizer) -> None:

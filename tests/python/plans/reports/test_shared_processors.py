@@ -114,9 +114,8 @@ def test_each_process_records_what_others_run():
     assert training(Strategy(data=4)).step_ns == of_all  # there every op is everyone's
 
 
-@pytest.mark.parametrize("processors", [0, 2])
-def test_more_microbatches_are_predicted_from_few(processors):
-    use(processors, RECORD_NS)
+def program():
+    """A step of microbatches, its model and its optimizer."""
     model = Net().to("spmdx")
     optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
 
@@ -126,6 +125,23 @@ def test_more_microbatches_are_predicted_from_few(processors):
         optimizer.step()
         optimizer.zero_grad()
 
+    return step, model, optimizer
+
+
+@pytest.mark.parametrize("processors", [0, 2])
+def test_more_microbatches_are_predicted_from_few(processors):
+    use(processors, RECORD_NS)
     many = dataclasses.replace(pipeline(4), microbatches=48)
-    found = spmdx.auto.predict(many, step, model, optimizer, torch.ones(960, 256))
+    found = spmdx.auto.predict(many, *program(), torch.ones(960, 256))
     assert found.step_ns == pytest.approx(training(many, 960).step_ns, rel=0.05)
+
+
+def test_estimates_have_what_each_process_records_of_others():
+    use(2, 20 * RECORD_NS)
+    batch = torch.ones(960, 256)
+    listed = spmdx.auto.search(*program(), batch, devices=4, zero=[0]).candidates
+    piped = [c for c in listed if not c.planned and c.strategy.pipe > 1 == c.strategy.model]
+    assert len(piped) >= 8
+    for candidate in piped[:: len(piped) // 8]:
+        planned = spmdx.auto.predict(candidate.strategy, *program(), batch)
+        assert candidate.step_ns == pytest.approx(planned.step_ns, rel=0.1), candidate.strategy
