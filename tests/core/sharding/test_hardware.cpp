@@ -30,9 +30,10 @@ TEST(shares_of_the_peak_are_linear_between_points) {
 TEST(products_are_packed_at_a_rate_of_their_own) {
   CHECK_EQ(Hardware{}.packing_ps(1e9), 0.0);
   CHECK_EQ((Hardware{.packing_bytes_per_second = 1e12}.packing_ps(8)), 8.0);
-  CHECK_THROWS(ShardingError, check({.packing_bytes_per_second = -1}),
-               "packing_bytes_per_second is -1. Expected bytes in a second, from 1000000 to 1e+18. Check its unit and its "
-               "sign.");
+  CHECK_THROWS(
+      ShardingError, check({.packing_bytes_per_second = -1}),
+      "packing_bytes_per_second is -1. Expected bytes in a second, from 1000000 to 1e+18. Check its unit and its "
+      "sign.");
 }
 
 TEST(more_work_never_takes_less_time) {
