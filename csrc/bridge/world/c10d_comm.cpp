@@ -60,6 +60,7 @@ class C10dComm final : public Comm {
   FailureDetector* detector() { return detector_.get(); }
   int64_t announced() const { return announced_; }
   Processes processes() const override { return processes_; }
+  bool is_on_stream() const override { return detector_ && detector_->world().on_stream; }
 
   void exchange(std::span<const Message> sends, std::span<const Message> receives, const Progress& at) override {
     if (!detector_) return Comm::exchange(sends, receives, at);

@@ -14,7 +14,7 @@ class Posted final : public Exchange {
   // The detector outlives it.
   Posted(FailureDetector& detector, std::shared_ptr<Transport> transport)
       : detector_(detector), transport_(std::move(transport)) {}
-  // Once. Queue thread.
+  // Once. Queue thread, or the step thread in its place.
   void post(std::span<const Message> sends, std::span<const Message> receives);
   // Both: step thread.
   void wait(const Progress& at) override;
@@ -28,7 +28,8 @@ class Posted final : public Exchange {
   std::string lost_;  // why it could not be posted
 };
 
-// Throws CommError if the world is broken. Queue thread.
+// Throws CommError if the world is broken. Queue thread, or the step thread in
+// its place.
 ExchangeRef post(FailureDetector& detector, std::shared_ptr<Transport> transport, std::span<const Message> sends,
                  std::span<const Message> receives);
 

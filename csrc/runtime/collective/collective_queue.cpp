@@ -37,6 +37,11 @@ void RunningCollective::run(Comm& comm) {
   ended_.notify_all();
 }
 
+void RunningCollective::run_here(Comm& comm) {
+  run(comm);
+  backend_.use_stream(Stream::compute);
+}
+
 bool RunningCollective::is_from_place_to_place() const {
   return changes_place(graph_, graph_.nodes[node_]) &&
          std::all_of(transfers_.begin(), transfers_.end(), [](const Transfer& one) { return one.is_one_round(); });
@@ -72,10 +77,13 @@ CollectiveQueue::~CollectiveQueue() {
   if (thread_.joinable()) thread_.join();
 }
 
-RunningCollectiveRef CollectiveQueue::start(Backend& backend, std::vector<Transfer> transfers, Progress at,
-                                            const Graph& graph, NodeId node) {
-  auto running = std::make_shared<RunningCollective>(backend, std::move(transfers), std::move(at), graph, node);
-  std::lock_guard lock(mutex_);
+RunningCollectiveRef CollectiveQueue::start(RunningCollectiveRef running, bool is_awaited) {
+  std::unique_lock lock(mutex_);
+  if (is_awaited && queue_.empty() && !busy_ && !comm_.is_on_stream()) {
+    lock.unlock();  // nobody else starts one
+    running->run_here(comm_);
+    return running;
+  }
   if (!thread_.joinable()) thread_ = std::thread([this] { work(); });
   queue_.push_back(running);
   changed_.notify_all();
@@ -89,10 +97,12 @@ void CollectiveQueue::work() {
     if (queue_.empty()) return;
     RunningCollectiveRef running = std::move(queue_.front());
     queue_.pop_front();
+    busy_ = true;
     lock.unlock();
     running->run(comm_);
     running.reset();  // frees what was sent
     lock.lock();
+    busy_ = false;
   }
 }
 

@@ -16,7 +16,8 @@ namespace spmdx {
 // One collective that is under way. Step thread, where nothing else is said.
 class RunningCollective {
  public:
-  // Sends may read what was computed so far.
+  // Sends may read what was computed so far. `at`: what this process says of itself while it waits; `node` of `graph`,
+  // which lives until the exchange ends, is what it is for.
   RunningCollective(Backend& backend, std::vector<Transfer> transfers, Progress at, const Graph& graph, NodeId node)
       : backend_(backend),
         transfers_(std::move(transfers)),
@@ -34,6 +35,8 @@ class RunningCollective {
   // Exchanges the messages; of one that only brings a value to another place, begins to. Queue thread, with no lock.
   // Takes RunningCollective when it has ended, or begun.
   void run(Comm& comm);
+  // The same on the step thread, where the queue thread has nothing to do.
+  void run_here(Comm& comm);
 
  private:
   bool is_from_place_to_place() const;
@@ -58,10 +61,10 @@ class CollectiveQueue {
   explicit CollectiveQueue(Comm& comm) : comm_(comm) {}
   // Waits for what was started. No other thread uses the queue.
   ~CollectiveQueue();
-  // Queues an exchange, and returns at once. `at`: what this process says of itself while it waits; `node` of `graph`,
-  // which lives until the exchange ends, is what it is for. Step thread. Takes the queue's lock.
-  RunningCollectiveRef start(Backend& backend, std::vector<Transfer> transfers, Progress at, const Graph& graph,
-                             NodeId node);
+  // Queues an exchange, and returns at once; one that is waited for at once (`is_awaited`) runs here where nothing else
+  // is under way, as waking another thread, and being woken by it, takes longer than few bytes do. Step thread. Takes
+  // the queue's lock.
+  RunningCollectiveRef start(RunningCollectiveRef running, bool is_awaited);
   // Any thread. Takes no lock.
   Comm& comm() { return comm_; }
 
@@ -72,6 +75,7 @@ class CollectiveQueue {
   std::mutex mutex_;
   std::condition_variable changed_;
   std::deque<RunningCollectiveRef> queue_;
+  bool busy_ = false;  // with one that is in the queue no longer
   bool stopping_ = false;
   std::thread thread_;
 };

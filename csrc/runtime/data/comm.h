@@ -42,8 +42,12 @@ class Comm {
   virtual ~Comm() = default;
   // Any thread. Takes no lock: it is settled before the first step.
   virtual Processes processes() const { return {}; }
+  // Whether messages are works of an accelerator's stream, behind which a thread may give it more. Any thread. Takes no
+  // lock: likewise.
+  virtual bool is_on_stream() const { return false; }
   // Sends and receives in one go; returns when all has come. Messages between two processes keep their order. Called
-  // by one thread at a time, in the same order everywhere. Throws CommError naming who is missing. Queue thread.
+  // by one thread at a time, in the same order everywhere. Throws CommError naming who is missing. Queue thread, or the
+  // step thread while that has nothing to do.
   virtual void exchange(std::span<const Message> sends, std::span<const Message> receives, const Progress& at);
   // The same, but returns as soon as the messages are posted; null: they have come. Between two processes they keep
   // their order among those of `exchange`.

@@ -209,7 +209,9 @@ const Instruction* Run::start_collectives(const Instruction* first, const Instru
     transfers.push_back(transfer(*instruction));
   }
   const auto count = static_cast<size_t>(instruction - first);
-  pending_.push_back({first, count, queue_.start(backend_, std::move(transfers), progress(), graph_, node_)});
+  const bool is_awaited = instruction != end && reads_one_of(*instruction, {first, count});
+  auto running = std::make_shared<RunningCollective>(backend_, std::move(transfers), progress(), graph_, node_);
+  pending_.push_back({first, count, queue_.start(std::move(running), is_awaited)});
   awaited_.resize(program_.total_slots, 0);
   for (const Instruction* one = first; one != instruction; ++one)
     for (uint32_t r = 0; r < one->num_results; ++r)
@@ -219,6 +221,17 @@ const Instruction* Run::start_collectives(const Instruction* first, const Instru
   if (first->num_results == 0) sending_.push_back(pending_.size() - 1);
   if (checking()) finish_collective(pending_.back());
   return instruction - 1;
+}
+
+bool Run::reads_one_of(const Instruction& reader, std::span<const Instruction> made) const {
+  const auto reads = [&](uint32_t slot) {
+    const std::span operands(program_.operands.data() + reader.first_operand, reader.num_operands);
+    return std::ranges::any_of(operands, [&](const Operand& operand) { return operand.slot == slot; });
+  };
+  return std::ranges::any_of(made, [&](const Instruction& one) {
+    const std::span results(program_.results.data() + one.first_result, one.num_results);
+    return std::ranges::any_of(results, reads);
+  });
 }
 
 void Run::let_go_of_what_was_sent() {

@@ -52,6 +52,7 @@ class Run {
   void run_collective(const Instruction& instruction);
   // Of the instructions of one collective from `first` on; returns the last of them.
   const Instruction* start_collectives(const Instruction* first, const Instruction* end);
+  bool reads_one_of(const Instruction& reader, std::span<const Instruction> made) const;
   void finish_collective(Pending& pending);
   void let_go_of_what_was_sent();
   const Route& route_of(const Instruction& instruction) const {
