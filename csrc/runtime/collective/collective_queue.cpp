@@ -57,6 +57,11 @@ bool RunningCollective::is_over() {
   return done_ && (!under_way_ || under_way_->is_over());
 }
 
+bool RunningCollective::is_exchanged() {
+  std::lock_guard lock(mutex_);
+  return done_;
+}
+
 std::vector<Shards> RunningCollective::wait() {
   join();
   if (error_) std::rethrow_exception(error_);
@@ -77,17 +82,17 @@ CollectiveQueue::~CollectiveQueue() {
   if (thread_.joinable()) thread_.join();
 }
 
-RunningCollectiveRef CollectiveQueue::start(RunningCollectiveRef running, bool is_awaited) {
-  std::unique_lock lock(mutex_);
-  if (is_awaited && queue_.empty() && !busy_ && !comm_.is_on_stream()) {
-    lock.unlock();  // nobody else starts one
-    running->run_here(comm_);
-    return running;
-  }
+void CollectiveQueue::start(RunningCollectiveRef running) {
+  std::lock_guard lock(mutex_);
   if (!thread_.joinable()) thread_ = std::thread([this] { work(); });
-  queue_.push_back(running);
+  last_ = running;
+  queue_.push_back(std::move(running));
   changed_.notify_all();
-  return running;
+}
+
+bool CollectiveQueue::is_idle() {
+  const RunningCollectiveRef last = last_.lock();
+  return !last || last->is_exchanged();
 }
 
 void CollectiveQueue::work() {
@@ -97,12 +102,13 @@ void CollectiveQueue::work() {
     if (queue_.empty()) return;
     RunningCollectiveRef running = std::move(queue_.front());
     queue_.pop_front();
-    busy_ = true;
     lock.unlock();
-    running->run(comm_);
+    {
+      const HelperRange range;
+      running->run(comm_);
+    }
     running.reset();  // frees what was sent
     lock.lock();
-    busy_ = false;
   }
 }
 

@@ -30,12 +30,15 @@ class RunningCollective {
   std::vector<Shards> wait();
   // Whether `wait` would not block. Takes RunningCollective.
   bool is_over();
+  // Whether `run` has ended. Takes RunningCollective.
+  bool is_exchanged();
   // Blocks until nothing is under way any more, whether it succeeded or failed. Takes RunningCollective.
   void join();
   // Exchanges the messages; of one that only brings a value to another place, begins to. Queue thread, with no lock.
   // Takes RunningCollective when it has ended, or begun.
   void run(Comm& comm);
-  // The same on the step thread, where the queue thread has nothing to do.
+  // The same on the step thread, which would wait for it: waking another thread, and being woken by it, takes longer
+  // than few bytes do. REQUIRES: the queue is idle.
   void run_here(Comm& comm);
 
  private:
@@ -61,10 +64,11 @@ class CollectiveQueue {
   explicit CollectiveQueue(Comm& comm) : comm_(comm) {}
   // Waits for what was started. No other thread uses the queue.
   ~CollectiveQueue();
-  // Queues an exchange, and returns at once; one that is waited for at once (`is_awaited`) runs here where nothing else
-  // is under way, as waking another thread, and being woken by it, takes longer than few bytes do. Step thread. Takes
-  // the queue's lock.
-  RunningCollectiveRef start(RunningCollectiveRef running, bool is_awaited);
+  // Queues an exchange, and returns at once. Step thread. Takes the queue's lock.
+  void start(RunningCollectiveRef running);
+  // Whether the queue thread has nothing to do; then that is so until something is started. Step thread. Takes
+  // RunningCollective.
+  bool is_idle();
   // Any thread. Takes no lock.
   Comm& comm() { return comm_; }
 
@@ -75,7 +79,7 @@ class CollectiveQueue {
   std::mutex mutex_;
   std::condition_variable changed_;
   std::deque<RunningCollectiveRef> queue_;
-  bool busy_ = false;  // with one that is in the queue no longer
+  std::weak_ptr<RunningCollective> last_;  // that was started; the step thread's alone
   bool stopping_ = false;
   std::thread thread_;
 };

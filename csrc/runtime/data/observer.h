@@ -140,18 +140,29 @@ class WaitRange {
   Observer* const observer_;
 };
 
-// A collective that another thread runs for the run of the graph while the object lives.
+// Another thread works for the run of a graph while the object lives.
+class HelperRange {
+ public:
+  HelperRange() : observer_(observer()) {
+    if (observer_) observer_->enter();
+  }
+  ~HelperRange() {
+    if (observer_) observer_->leave();
+  }
+  HelperRange(const HelperRange&) = delete;
+
+ private:
+  Observer* const observer_;
+};
+
+// A collective that is exchanged while the object lives.
 class CarriedRange {
  public:
   CarriedRange(const Graph& graph, NodeId node) : observer_(observer()) {
-    if (!observer_) return;
-    observer_->enter();
-    observer_->begin_node(graph, node);
+    if (observer_) observer_->begin_node(graph, node);
   }
   ~CarriedRange() {
-    if (!observer_) return;
-    observer_->end();
-    observer_->leave();
+    if (observer_) observer_->end();
   }
   CarriedRange(const CarriedRange&) = delete;
 

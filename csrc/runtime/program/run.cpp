@@ -209,9 +209,10 @@ const Instruction* Run::start_collectives(const Instruction* first, const Instru
     transfers.push_back(transfer(*instruction));
   }
   const auto count = static_cast<size_t>(instruction - first);
-  const bool is_awaited = instruction != end && reads_one_of(*instruction, {first, count});
+  const bool here = are_exchanged_here({first, count}, end);
   auto running = std::make_shared<RunningCollective>(backend_, std::move(transfers), progress(), graph_, node_);
-  pending_.push_back({first, count, queue_.start(std::move(running), is_awaited)});
+  if (!here) queue_.start(running);
+  pending_.push_back({first, count, std::move(running)});
   awaited_.resize(program_.total_slots, 0);
   for (const Instruction* one = first; one != instruction; ++one)
     for (uint32_t r = 0; r < one->num_results; ++r)
@@ -219,8 +220,13 @@ const Instruction* Run::start_collectives(const Instruction* first, const Instru
         awaited_[slot] = static_cast<uint32_t>(pending_.size());
   let_go_of_what_was_sent();
   if (first->num_results == 0) sending_.push_back(pending_.size() - 1);
-  if (checking()) finish_collective(pending_.back());
+  if (checking() || here) finish_collective(pending_.back(), here);
   return instruction - 1;
+}
+
+bool Run::are_exchanged_here(std::span<const Instruction> collectives, const Instruction* end) {
+  const Instruction* const next = collectives.data() + collectives.size();
+  return next != end && reads_one_of(*next, collectives) && !queue_.comm().is_on_stream() && queue_.is_idle();
 }
 
 bool Run::reads_one_of(const Instruction& reader, std::span<const Instruction> made) const {
@@ -243,11 +249,12 @@ void Run::let_go_of_what_was_sent() {
   });
 }
 
-void Run::finish_collective(Pending& pending) {
+void Run::finish_collective(Pending& pending, bool exchanged_here) {
   if (!pending.running) return;
   node_ = pending.first->node;
   const WaitRange range(graph_, node_);
   const RunningCollectiveRef running = std::move(pending.running);
+  if (exchanged_here) running->run_here(queue_.comm());
   std::vector<Shards> shards = running->wait();
   for (size_t i = 0; i < pending.count; ++i) {
     const Instruction& instruction = pending.first[i];

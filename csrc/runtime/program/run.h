@@ -52,8 +52,10 @@ class Run {
   void run_collective(const Instruction& instruction);
   // Of the instructions of one collective from `first` on; returns the last of them.
   const Instruction* start_collectives(const Instruction* first, const Instruction* end);
+  // Whether the next instruction waits for them, and nobody else has something to exchange.
+  bool are_exchanged_here(std::span<const Instruction> collectives, const Instruction* end);
   bool reads_one_of(const Instruction& reader, std::span<const Instruction> made) const;
-  void finish_collective(Pending& pending);
+  void finish_collective(Pending& pending, bool exchanged_here = false);
   void let_go_of_what_was_sent();
   const Route& route_of(const Instruction& instruction) const {
     return program_.routes[program_.collectives[instruction.index].route];

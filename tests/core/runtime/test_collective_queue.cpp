@@ -22,13 +22,11 @@ struct NotingComm final : Comm {
     exchanged.push_back(at.op + (std::this_thread::get_id() == here ? " here" : " there"));
     if (at.op == "fails") throw std::runtime_error("lost");
   }
-  bool is_on_stream() const override { return on_stream; }
 
   const std::thread::id here = std::this_thread::get_id();
   std::latch held{1};
   std::mutex mutex;
   std::vector<std::string> exchanged;
-  bool on_stream = false;
 };
 
 struct Exchanges {
@@ -44,10 +42,14 @@ struct Exchanges {
     made.inputs = made.outputs = {{DType::f64, {2}}};
     graph.add_node(seal(std::move(made)), {graph.add_input({DType::f64, {2}}, "x")}, 0, 0);
   }
-  RunningCollectiveRef start(const std::string& name, bool is_awaited) {
-    auto running =
-        std::make_shared<RunningCollective>(backend, std::vector<Transfer>{}, Progress{0, 0, name}, graph, NodeId{0});
-    return queue.start(std::move(running), is_awaited);
+  RunningCollectiveRef make(const std::string& name) {
+    return std::make_shared<RunningCollective>(backend, std::vector<Transfer>{}, Progress{0, 0, name}, graph,
+                                               NodeId{0});
+  }
+  RunningCollectiveRef start(const std::string& name) {
+    const RunningCollectiveRef running = make(name);
+    queue.start(running);
+    return running;
   }
 };
 
@@ -55,36 +57,35 @@ using Texts = std::vector<std::string>;
 
 }  // namespace
 
-TEST(what_is_waited_for_at_once_is_exchanged_by_who_waits) {
+TEST(exchanges_run_on_a_thread_of_their_own_in_order) {
   Exchanges all;
-  CHECK(all.start("awaited", true)->is_over());
-  all.start("beside", false)->wait();
-  CHECK_EQ(all.comm.exchanged == (Texts{"awaited here", "beside there"}), true);
-}
-
-TEST(exchanges_keep_their_order_whoever_waits) {
-  Exchanges all;
-  const RunningCollectiveRef held = all.start("held", false), next = all.start("awaited", true);
-  CHECK(!next->is_over());
+  CHECK(all.queue.is_idle());
+  const RunningCollectiveRef held = all.start("held"), next = all.start("next");
+  CHECK(!all.queue.is_idle() && !next->is_over());
   all.comm.held.count_down();
   next->wait();
   held->wait();
-  CHECK_EQ(all.comm.exchanged == (Texts{"held there", "awaited there"}), true);
+  CHECK_EQ(all.comm.exchanged == (Texts{"held there", "next there"}), true);
 }
 
-TEST(on_a_stream_none_is_exchanged_by_who_waits) {
+TEST(where_nothing_is_under_way_who_waits_may_exchange) {
   Exchanges all;
-  all.comm.on_stream = true;
-  all.start("awaited", true)->wait();
-  CHECK_EQ(all.comm.exchanged == (Texts{"awaited there"}), true);
+  const RunningCollectiveRef awaited = all.make("awaited");
+  CHECK(!awaited->is_over());
+  awaited->run_here(all.comm);
+  CHECK(awaited->is_over());
+  awaited->wait();
+  all.start("beside")->wait();
+  CHECK_EQ(all.comm.exchanged == (Texts{"awaited here", "beside there"}), true);
 }
 
-TEST(what_fails_here_is_told_by_the_wait) {
+TEST(what_fails_is_told_by_the_wait) {
   Exchanges all;
-  const RunningCollectiveRef failing = all.start("fails", true);
+  const RunningCollectiveRef failing = all.make("fails");
+  failing->run_here(all.comm);
   CHECK_THROWS(std::runtime_error, failing->wait(), "lost");
-  all.start("awaited", true)->wait();
-  CHECK_EQ(all.comm.exchanged == (Texts{"fails here", "awaited here"}), true);
+  CHECK_THROWS(std::runtime_error, all.start("fails")->wait(), "lost");
+  CHECK_EQ(all.comm.exchanged == (Texts{"fails here", "fails there"}), true);
 }
 
 }  // namespace spmdx

@@ -6,6 +6,7 @@ messages. What reads the environment when a process starts (an allocator) has re
 """
 
 import atexit
+import contextlib
 import faulthandler
 import gc
 import json
@@ -40,7 +41,8 @@ class Child:
 
     def send_signal(self, number: int) -> None:
         if self.poll() is None:
-            os.kill(self.pid, number)
+            with contextlib.suppress(ProcessLookupError):  # it has ended, which is told later
+                os.kill(self.pid, number)
 
     def kill(self) -> None:
         self.send_signal(signal.SIGKILL)
