@@ -12,8 +12,8 @@ from spmdx._auto.trial import Program, Trial
 from spmdx._pipelines.units import units_of
 from spmdx._program.memory_limit import without_memory_limit
 
-# A plan that takes so many times its estimate tells of no others, unless all do; one that takes so
-# much less does something else than its estimate: it tells of those with the same axes.
+# A plan that takes so many times its estimate, unless all do, or so much less, does something else
+# than its estimate: it tells of those with the same axes.
 ANOTHER_WAY = 1.7
 SEVERAL = 3  # plans that tell what all do
 SLACK = 1.2  # of the best whole plan: up to which corrected estimates may be better
@@ -182,9 +182,7 @@ class Promise:
         ratio = once_ns / _once_ns(estimated)
         self._ratios.append(ratio)
         of_all = min(self._ratios) if len(self._ratios) >= SEVERAL else 1
-        if ratio > ANOTHER_WAY * max(1, of_all):
-            return
-        is_usual = ratio > 1 / ANOTHER_WAY
+        is_usual = 1 / ANOTHER_WAY < ratio <= ANOTHER_WAY * max(1, of_all)
         for key, other in self._left.items():
             is_like = is_usual or axes_of(estimated.parallelism) == axes_of(other.parallelism)
             if key not in self._known and is_like:

@@ -24,6 +24,7 @@ CLOSE = 0.6  # of the limit of memory: up to which an estimate fits for sure
 WORTH = 0.99  # of the best time: what is less is a better one
 NODES = 400_000  # of whole plans, after which no other one is begun
 SMALL = 30_000  # likewise, up to which it does not matter how many were planned, and in vain
+SMALL_OF_MANY = 120_000  # likewise, up to which such of many microbatches are planned
 NODES_OF_USUAL = 100_000  # of plans with other cuts, likewise
 ON_TWO_AXES = 3  # nodes are planned in the time of one that has "data" and "model" to choose from
 COMPUTED_AGAIN = 5  # likewise, of one in a plan that computes values again
@@ -32,6 +33,7 @@ NODES_OF_THE_BEST = 150_000  # likewise, of the best one
 NODES_OF_A_PREDICTION = 60_000  # likewise, of one that is asked for by itself
 ROUNDS = 4  # of microbatches through a pipeline, of which half show how all go on
 NODES_OF_A_PART = 100  # about, with its backward pass, for a microbatch, before any was planned
+MANY = 4  # microbatches, of which each kind has one that is planned
 FEWEST = 3  # microbatches of a whole plan, if there are so many
 ALIKE = 6  # microbatches, from where on each one more is planned as the one before
 
@@ -72,21 +74,22 @@ class SoFar:
     def are_many(self) -> bool:
         """Enough."""
         is_enough = self.tried >= TRIED or self.in_vain >= IN_VAIN
-        return self.nodes > NODES or is_enough and not self.are_small
-
-    @property
-    def are_small(self) -> bool:
-        """All plans together."""
-        return self.nodes <= SMALL
+        return self.nodes > NODES or is_enough and self.nodes > SMALL
 
 
 class Turns:
-    """Whose turn it is of the strategies that may fit."""
+    """Whose turn it is of the strategies that may fit.
+
+    Of each kind one of few microbatches tells what is done once a step, one of many what is done
+    for each of them.
+    """
 
     def __init__(self, may_fit: list[Estimated]):
         self.promise = Promise(may_fit)
         self._first = _first_of_each(may_fit, lambda e: e.family)
-        self._others = _first_of_each(may_fit, lambda e: axes_of(e.parallelism))
+        self._others = _first_of_each(may_fit, _axes)
+        many = [e for e in may_fit if e.parallelism.microbatches >= MANY]
+        self._many = _first_of_each(many, _axes)
         self._free: dict[int, Planned] = {}  # that do not fit without computing anything again
 
     def next(self, so_far: SoFar) -> Estimated | None:
@@ -95,11 +98,22 @@ class Turns:
             return self._first.pop(0)
         if so_far.best == math.inf and self._free:
             return min(self._free.values(), key=lambda p: p.whole.peak_bytes).estimated
-        while self._others and so_far.are_small:
-            other = self._others.pop(0)
-            if not self.promise.knows(other):
-                return other
+        if so_far.nodes <= SMALL and (other := self._unknown(self._others)):
+            return other
         return self.promise.best(so_far.best)
+
+    def next_of_many(self, so_far: SoFar) -> Estimated | None:
+        """Those of each kind that tell of many microbatches, and then what may be better for it."""
+        if so_far.nodes > SMALL_OF_MANY:
+            return None
+        return self._unknown(self._many) or self.promise.best(so_far.best)
+
+    def _unknown(self, left: list[Estimated]) -> Estimated | None:
+        """The next of these of which nothing is known."""
+        while left:
+            if not self.promise.knows(other := left.pop(0)):
+                return other
+        return None
 
     def took(self, planned: Planned, is_settled: bool) -> None:
         """Notes a plan, and whether it is what the strategy takes."""
@@ -129,20 +143,26 @@ class Planner:
             may_fit: those that fit by their estimates, and some that nearly do.
             estimated: all.
         """
-        wholes, turns, so_far = list[Planned](), Turns(may_fit), SoFar()
+        turns, so_far = Turns(may_fit), SoFar()
+        wholes: list[Planned] = []
         while not so_far.are_many and (turn := turns.next(so_far)) is not None:
-            is_second = turns.promise.knows(turn)
-            whole, is_settled = self._attempt(turn, is_second)
-            nodes = _weighed(whole, turn.parallelism)
-            so_far.note(whole.step_ns, nodes, is_second, self._space.has_room(whole.peak_bytes))
-            turns.took(Planned(turn, whole), is_settled)
-            if is_settled:
-                wholes.append(Planned(turn, whole))
+            wholes += self._taken(turn, turns, so_far)
+        while so_far.best < math.inf and (turn := turns.next_of_many(so_far)) is not None:
+            wholes += self._taken(turn, turns, so_far)
         if so_far.best == math.inf:
             done = {id(p.estimated) for p in wholes}
             wholes += self._first_that_fits([e for e in estimated if id(e) not in done])
             so_far.best = min(map(_time, wholes), default=math.inf)
         return self._completed(self._cut_as_usual(wholes, so_far.best))
+
+    def _taken(self, turn: Estimated, turns: Turns, so_far: SoFar) -> list[Planned]:
+        """The whole plan, if it is what the strategy takes."""
+        is_second = turns.promise.knows(turn)
+        whole, is_settled = self._attempt(turn, is_second)
+        nodes = _weighed(whole, turn.parallelism)
+        so_far.note(whole.step_ns, nodes, is_second, self._space.has_room(whole.peak_bytes))
+        turns.took(Planned(turn, whole), is_settled)
+        return [Planned(turn, whole)] if is_settled else []
 
     def _first_that_fits(self, left: list[Estimated]) -> list[Planned]:
         """Whole plans of those that need least memory by their estimates, until one fits.
@@ -151,7 +171,7 @@ class Planner:
         """
         wholes: list[Planned] = []
         smallest = sorted(left, key=lambda e: (e.estimate.short_bytes, e.estimate.peak_bytes))
-        kinds = _first_of_each(smallest, lambda e: axes_of(e.parallelism))
+        kinds = _first_of_each(smallest, _axes)
         others = [e for e in smallest if e not in kinds[:SMALLEST]]
         for estimated in [*others[:SMALLEST], *kinds[:SMALLEST]]:
             wholes.append(Planned(estimated, self.whole(estimated)))
@@ -284,6 +304,10 @@ class Planner:
         whole = planned_whole(strategy, self._program, make, count)
         self._nodes_of_a_part = whole.nodes / (count * parts)
         return whole
+
+
+def _axes(estimated: Estimated) -> tuple[int, int, int]:
+    return axes_of(estimated.parallelism)
 
 
 def _time(planned: Planned) -> int:
