@@ -45,3 +45,21 @@ def test_what_computes_nothing_again_tells_nothing_of_it():
     promise.learn(plain, 1000)
     promise.settle(plain, 0)
     assert promise.step_ns(other) == pytest.approx(1000 + 100)
+
+
+def test_what_does_something_else_than_its_estimate_tells_of_its_axes_alone():
+    for once_ns in (3000, 300):
+        told, like = estimated(1, 1000, 0, data=8), estimated(4, 2000, 0, data=8)
+        other = estimated(1, 1000, 0, data=4)
+        promise = Promise([told, like, other])
+        promise.learn(told, once_ns)
+        assert promise.step_ns(like) == pytest.approx(2000 * once_ns / 1000)
+        assert promise.step_ns(other) == 1000
+
+
+def test_a_plan_of_more_microbatches_tells_more_of_many():
+    one, few, many = (estimated(n, 1000 * n, 0) for n in (1, 4, 16))
+    promise = Promise([one, few, many])
+    promise.learn(one, 700)
+    promise.learn(few, 6000)
+    assert promise.step_ns(many) == pytest.approx(16_000 * 1.5)
