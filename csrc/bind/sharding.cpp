@@ -273,7 +273,6 @@ void bind_handle(py::module_& m) {
                              })
       .def_property_readonly("host", [](const ShardingHandle& h) { return h.sharding->place.host; })
       .def_property_readonly("positions", [](const ShardingHandle& h) { return positions(*h.sharding); })
-      .def_property_readonly("addressable", [](const ShardingHandle& h) { return addressable(*h.sharding); })
       .def("on", [](const ShardingHandle& h, const std::string& axis,
                     int64_t stage) { return ShardingHandle{at_stage(h.sharding, axis, stage), h.written, h.schedule}; })
       .def("on_host",

@@ -159,7 +159,8 @@ class Sharding:
             >>> spmdx.Sharding(spmdx.Mesh([3, 1], (2,), ("data",)), (None,)).addressable_positions
             [0, 1]
         """
-        return self._handle.addressable
+        here = set(self._handle.mesh.addressable_positions)
+        return [position for position in self.positions if position in here]
 
     @property
     def partial(self) -> tuple[str, ...]:
