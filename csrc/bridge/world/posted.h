@@ -28,8 +28,7 @@ class Posted final : public Exchange {
   std::string lost_;  // why it could not be posted
 };
 
-// Throws CommError if the world is broken. Queue thread, or the step thread in
-// its place.
+// Throws CommError if the world is broken. Queue thread, or the step thread in its place.
 ExchangeRef post(FailureDetector& detector, std::shared_ptr<Transport> transport, std::span<const Message> sends,
                  std::span<const Message> receives);
 

@@ -19,10 +19,10 @@ def calibrate(path: str | os.PathLike | None = None, *, devices: int = 8) -> Top
     """Measure the devices of this program and the links between them; takes seconds.
 
     Products of matrices of several sizes give the rates of a device by dtype and the share of them
-    that small products reach, copies of several sizes the rate of memory and of caches, and an op
-    on one element the time to start one. Collectives of in-process devices are copies. The times of
-    small exchanges among 2 and among ``devices`` devices give latency and time a message, a large
-    one the time a byte.
+    that small products reach, products of few rows the rate of packing, copies of several sizes the
+    rate of memory and of caches, and an op on one element the time to start one. Collectives of in-
+    process devices are copies. The times of small exchanges among 2 and among ``devices`` devices
+    give latency and time a message, a large one the time a byte.
 
     Of several processes all have to call it. What is recorded runs first. All of them measure at
     once, so that they share cores, memory and links as in a step, and agree on the figures, the

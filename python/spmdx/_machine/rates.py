@@ -53,16 +53,14 @@ def measure_hardware(
     fastest = max(copies.values())
     rates = {dtype: _rates_by_flops(_DTYPES[dtype], started_ns, timed) for dtype in _DTYPES}
     peaks = {dtype: max(found.values()) for dtype, found in rates.items()}
-    efficiency = _shares(rates["f32"])
-    of_f32 = peaks["f32"], efficiency
     return Hardware(
         name=name,
         flops_per_second=peaks,
         memory_bytes_per_second=fastest,
         memory_efficiency=_shares(copies),
-        product_efficiency=efficiency,
+        product_efficiency=_shares(rates["f32"]),
         launch_ns=started_ns if processes.process_count() == 1 else _launch_ns(timed),
-        packing_bytes_per_second=_packing_rate(of_f32, started_ns, timed),
+        packing_bytes_per_second=_packing_rate(rates["f32"], started_ns, timed),
         host_bytes_per_second=[*copies.values()][-1] / 2,  # the same memory
         sources=dict.fromkeys(_MEASURED, "spmdx.calibrate"),
     )
@@ -91,22 +89,18 @@ def _copies_by_bytes(started_ns: int, timed: Timed) -> dict[float, float]:
     return found
 
 
-def _packing_rate(
-    of_f32: tuple[float, tuple[tuple[float, float], ...]], started_ns: int, timed: Timed
-) -> float:
+def _packing_rate(rates: dict[float, float], started_ns: int, timed: Timed) -> float:
     """Bytes a second that few rows times large matrices take beside their operations; 0: none.
 
     Args:
-        of_f32: operations a second at best, and shares of it by size.
+        rates: operations a second of square products, by operations.
     """
     rows, size = torch.ones(_FEW, _WIDE), 4 * _WIDE**2
     turns = itertools.cycle([torch.ones(_WIDE, _WIDE) for _ in range(_POOL // size)])
     seconds = timed(lambda: rows @ next(turns), 10) - 1e-9 * started_ns
-    peak, efficiency = of_f32
     operations = 2 * _FEW * _WIDE**2
-    sizes, shares = zip(*efficiency, strict=True)
-    computing = operations / (peak * float(np.interp(operations, sizes, shares)))
-    beside = seconds - computing
+    rate = float(np.interp(operations, list(rates.keys()), list(rates.values())))
+    beside = seconds - operations / rate
     return (size + 2 * 4 * _FEW * _WIDE) / beside if beside > _HIDDEN * seconds else 0.0
 
 

@@ -1,28 +1,13 @@
 # SPDX-License-Identifier: Apache-2.0
 """benchmarks/strategies.py: what it samples, correlates and trains."""
 
-import importlib.util
 import sys
 from itertools import pairwise
-from pathlib import Path
 
 import pytest
 import searched
 import spmdx
 import torch
-
-BENCHMARKS = Path(__file__).parents[3] / "benchmarks"
-
-
-@pytest.fixture(scope="module")
-def benchmark():
-    """The file as a module, and those of its folder."""
-    before = list(sys.path)
-    spec = importlib.util.spec_from_file_location("strategies", BENCHMARKS / "strategies.py")
-    module = importlib.util.module_from_spec(spec)
-    spec.loader.exec_module(module)
-    yield module
-    sys.path[:] = before
 
 
 def kinds(candidates):
