@@ -36,6 +36,7 @@ std::map<std::string, int64_t> counters() {
           {"steps", steps.steps},
           {"steps_of_readers", steps.steps_of_readers},
           {"plans_compiled", steps.plans_compiled},
+          {"plans_followed", steps.plans_followed},
           {"plan_cache_hits", steps.plan_cache_hits},
           {"implicit_syncs", recorder.implicit_syncs()},
           {"collectives", steps.collectives},

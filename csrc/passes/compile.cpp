@@ -17,6 +17,7 @@
 #include "passes/places/order.h"
 #include "passes/places/places.h"
 #include "passes/search/decisions_text.h"
+#include "passes/search/precedent.h"
 
 namespace spmdx {
 namespace {
@@ -62,7 +63,8 @@ auto of_graph(void (*pass)(Graph&, const CompileOptions&)) {
 // Where the graph has a loop, the draft has three iterations of it; else what `whole` gives.
 template <class Whole>
 void roll_loop(Draft& draft, const std::shared_ptr<const Graph>& traced, const Whole& whole) {
-  if (std::optional<Loop> loop = find_loop(*traced))
+  const bool as_a_whole = draft.follows && draft.follows->as_a_whole;
+  if (std::optional<Loop> loop = as_a_whole ? std::nullopt : find_loop(*traced))
     draft.rolled = std::make_shared<Rolled>(roll(traced, std::move(*loop), draft.graph));
   else
     draft.graph = whole();
@@ -74,6 +76,15 @@ void roll_pass(Draft& draft, const CompileOptions&) {
   roll_loop(draft, traced, [&] { return std::move(*traced); });
 }
 
+void propagate_pass(Draft& draft, const CompileOptions& options) { propagate(draft.graph, options, draft.walk); }
+
+void expand_pass(Draft& draft, const CompileOptions& options) { expand_composites(draft.graph, options, draft.walk); }
+
+void search_pass(Draft& draft, const CompileOptions& options) {
+  search(draft, options);
+  if (draft.precedent && draft.decisions) note_decisions(*draft.precedent, draft.graph, *draft.decisions);
+}
+
 void place_pass(Draft& draft, const CompileOptions& options) { draft.placed = place(draft.graph, options); }
 
 // Where the first and the last iteration are not planned alike, the program is planned as it was.
@@ -82,6 +93,9 @@ void unroll_pass(Draft& draft, const CompileOptions& options) {
   if (!rolled || unroll(draft.graph, *rolled)) return;
   draft.graph = *rolled->whole;
   note_starts(draft.graph);
+  if (draft.precedent) draft.precedent->trail = {};
+  if (draft.precedent) draft.precedent->as_a_whole = true;
+  draft.strays |= draft.follows != nullptr;
   for (const Pass& pass : all_passes()) {
     if (pass.name == std::string_view("unroll")) return;
     if (pass.name != std::string_view("roll")) pass.run(draft, options);
@@ -95,12 +109,12 @@ const std::vector<Pass>& all_passes() {
       {"roll", roll_pass},                             // of microbatches that are alike, three are planned
       {"simplify", of_graph(simplify)},                // drops duplicates, and what no output needs
       {"split-constants", of_graph(split_constants)},  // gives each use of a constant a node of its own
-      {"propagate", of_graph(propagate)},              // from annotations to a sharding for every value
-      {"expand", of_graph(expand_composites)},         // softmax, norms, attention … that are best cut inside
+      {"propagate", propagate_pass},              // from annotations to a sharding for every value
+      {"expand", expand_pass},         // softmax, norms, attention … that are best cut inside
       {"split-views", try_split_views},                // slices of equal pieces of a dim, as a view and selects
       {"interleave", try_interleaved},                 // merged dims whose minor part is cut, in another order
       {"expand-gathered", try_expanded},               // composites for whose sake a plan gathers
-      {"search", search},                              // a strategy for every node, by cost
+      {"search", search_pass},                              // a strategy for every node, by cost
       {"partition", partition},                        // inserts the collectives
       {"lower-permutes", of_graph(lower_permutes)},    // moves of rows between devices become collectives
       {"fuse-adds", of_graph(fuse_adds)},              // rows are added to a value, not to zeros that are added to it
@@ -115,10 +129,12 @@ const std::vector<Pass>& all_passes() {
   return passes;
 }
 
-Graph compile(const Graph& traced, const CompileOptions& options, std::shared_ptr<const PlacedStep>* placed) {
+namespace {
+
+// False where it is not like the program that it follows.
+bool run_passes(const Graph& traced, Draft& draft, const CompileOptions& options) {
   Dump dump(options);
   dump.after("traced", traced);
-  Draft draft;
   roll_loop(draft, {std::shared_ptr<const Graph>(), &traced}, [&] {
     Graph graph = traced;
     note_starts(graph);
@@ -128,10 +144,27 @@ Graph compile(const Graph& traced, const CompileOptions& options, std::shared_pt
   for (const Pass& pass : all_passes()) {
     if (pass.name == std::string_view("roll")) continue;  // done, without a copy of the whole
     pass.run(draft, options);
+    if (draft.strays) return false;
     dump.after(pass.name, draft);
   }
-  if (placed) *placed = std::move(draft.placed);
+  return true;
+}
+
+}  // namespace
+
+Graph compile(const Graph& traced, const CompileOptions& options) {
+  Draft draft;
+  run_passes(traced, draft, options);
   return std::move(draft.graph);
+}
+
+Compiled compile(const Graph& traced, const CompileOptions& options, const Precedent* like) {
+  Draft draft;
+  draft.follows = like;
+  if (!like) draft.precedent = std::make_shared<Precedent>();
+  draft.walk = {like ? nullptr : &draft.precedent->trail, like ? &like->trail : nullptr};
+  if (!run_passes(traced, draft, options)) return compile(traced, options, nullptr);
+  return {std::move(draft.graph), std::move(draft.placed), std::move(draft.precedent), like != nullptr};
 }
 
 }  // namespace spmdx

@@ -39,15 +39,32 @@ std::vector<bool> best_cut_inside(const Graph& graph, const Topology& topology) 
   return found;
 }
 
+// As a program of other sizes was expanded. A trail may come from a file.
+std::vector<bool> expanded_before(const Graph& graph, std::span<const uint32_t> words) {
+  std::vector<bool> nodes(graph.nodes.size(), false);
+  for (const uint32_t node : words)
+    if (node < nodes.size() && rule_for(graph.nodes[node].call)->expand) nodes[node] = true;
+  return nodes;
+}
+
+std::vector<bool> nodes_to_expand(const Graph& graph, const CompileOptions& options, Walk& walk) {
+  if (const auto words = walk.next()) return expanded_before(graph, *words);
+  std::vector<bool> nodes = best_cut_inside(graph, options.topology);
+  if (std::vector<uint32_t>* words = walk.begin())
+    for (size_t node = 0; node < nodes.size(); ++node)
+      if (nodes[node]) words->push_back(static_cast<uint32_t>(node));
+  return nodes;
+}
+
 }  // namespace
 
-void expand_composites(Graph& graph, const CompileOptions& options) {
+void expand_composites(Graph& graph, const CompileOptions& options, Walk& walk) {
   for (int round = 0; graph.mesh && round < kLimits.expansions; ++round) {
-    const std::vector<bool> nodes = best_cut_inside(graph, options.topology);
+    const std::vector<bool> nodes = nodes_to_expand(graph, options, walk);
     if (std::find(nodes.begin(), nodes.end(), true) == nodes.end()) return;
     expand(graph, nodes);
     drop_dead(graph);  // what an expansion makes for results that nobody reads
-    propagate(graph, options);
+    propagate(graph, options, walk);
   }
 }
 

@@ -5,6 +5,7 @@
 #include <vector>
 
 #include "passes/search/search.h"
+#include "passes/search/trail.h"
 #include "passes/settings/options.h"
 
 namespace spmdx {
@@ -19,9 +20,10 @@ void simplify(Graph& graph);
 // Derives a sharding and a provenance for every value from annotations, physical layouts, constraints and ties. Never
 // changes what the user wrote. Ensures: Value::sharding is set and not partial, for all values, when graph.mesh is set.
 void propagate(Graph& graph, const CompileOptions& options);
+void propagate(Graph& graph, const CompileOptions& options, Walk& walk);
 
 // Replaces composites that are best cut inside by the ops that they are made of. REQUIRES and ensures: propagated.
-void expand_composites(Graph& graph, const CompileOptions& options);
+void expand_composites(Graph& graph, const CompileOptions& options, Walk& walk);
 
 // The same program with rows of merged dims in another order (passes/rewrites/merged_dims.h), with slices seen as
 // pieces (passes/rewrites/split_views.h), or with more composites expanded, for which operands would be gathered. Kept
@@ -45,8 +47,17 @@ void schedule(Graph& graph, const CompileOptions& options);
 void verify(const Graph& graph);
 
 // All passes on a copy of what was recorded, with numbered dumps. A graph without mesh is only simplified. Each node
-// that has a start is told where it has it from (passes/free_starts.h). `placed` is told where a graph with kinds runs.
-Graph compile(const Graph& traced, const CompileOptions& options, std::shared_ptr<const PlacedStep>* placed = nullptr);
+// that has a start is told where it has it from (passes/free_starts.h).
+Graph compile(const Graph& traced, const CompileOptions& options);
+
+struct Compiled {
+  Graph graph;
+  std::shared_ptr<const PlacedStep> placed;     // where a graph with kinds runs
+  std::shared_ptr<const Precedent> precedent;  // what was decided
+  bool follows = false;                        // it was decided as `like` was
+};
+// The same. `like`: what was decided for a program that may differ by sizes alone; null: there is none.
+Compiled compile(const Graph& traced, const CompileOptions& options, const Precedent* like);
 
 struct Pass {
   const char* name;

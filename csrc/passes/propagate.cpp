@@ -12,12 +12,29 @@
 namespace spmdx {
 namespace {
 
+// Null where the cuts are not for a value of this shape, or cannot be made of it.
+ShardingRef laid_out(const MeshRef& mesh, const Cuts& cuts, const Shape& shape) {
+  if (cuts.size() != shape.size()) return nullptr;
+  SubAxisSet used = 0;
+  for (size_t d = 0; d < cuts.size(); ++d) {
+    for (const SubAxisId sub_axis : cuts[d].sub_axes) {
+      const SubAxisSet bit = SubAxisSet{1} << sub_axis;
+      if (sub_axis >= mesh->sub_axes().size() || (used & bit)) return nullptr;
+      used |= bit;
+    }
+    if (cuts[d].tile != 1 || !is_legal(*mesh, cuts[d], shape[d])) return nullptr;
+  }
+  return intern({mesh, cuts}, shape);
+}
+
 // What is known of the values so far. Layouts of data come first, layouts of state (parameters) after them: the data
 // says where work is done, and how a parameter is stored matters only where the data says nothing.
 class Propagation {
  public:
-  Propagation(Graph& graph, const CompileOptions& options)
-      : graph_(graph), preferences_(options.topology), users_(users(graph)) {
+  Propagation(Graph& graph, const CompileOptions& options, Walk& walk)
+      : graph_(graph), preferences_(options.topology), users_(users(graph)), walk_(walk) {
+    if (const auto stretch = walk.next()) ahead_ = *stretch;
+    behind_ = walk.begin();
     const size_t n = graph.values.size();
     known_.shardings.resize(n);
     known_.fixed.assign(n, false);
@@ -34,11 +51,11 @@ class Propagation {
 
   void run() {
     seed_data();
-    sweep_until_stable();
+    settle();
     seed_annotated_state();
-    sweep_until_stable();
+    settle();
     seed_other_state();
-    sweep_until_stable();
+    settle();
     for (size_t v = 0; v < known_.shardings.size(); ++v) graph_.values[v].sharding = known_.shardings[v];
   }
 
@@ -178,7 +195,7 @@ class Propagation {
     const OpContext op = context(index);
     const PreferenceTable::Preference* preference = preferences_.of(node, op, known_);
     if (!preference) return false;
-    bool changed = false;
+    Changes changes;
     for (size_t t = 0; t < op.num_tensors(); ++t) {
       const ValueId value = tensor_of(node, t);
       if (known_.fixed[value] || known_.hidden[value]) continue;
@@ -187,20 +204,82 @@ class Propagation {
       ShardingRef finer = extend(known_.shardings[value], without_partial(wanted, shape), shape);
       if (finer == known_.shardings[value]) continue;
       set(value, finer, origin(node, op, value));
-      changed = true;
+      changes.emplace_back(t, finer);
     }
-    return changed;
+    if (!changes.empty()) leave(index, changes);
+    return !changes.empty();
   }
 
   void sweep_until_stable() {
+    const auto follow_and_leave = [this] {
+      const bool changed = follow_ties();
+      if (changed && behind_) behind_->push_back(Trail::kTies);
+      return changed;
+    };
     for (int sweep = 0; sweep < kLimits.sweeps; ++sweep) {
       bool changed = false;
       for (size_t i = 0; i < graph_.nodes.size(); ++i) changed |= visit(i);
-      changed |= follow_ties();
+      changed |= follow_and_leave();
       for (size_t i = graph_.nodes.size(); i-- > 0;) changed |= visit(i);
-      changed |= follow_ties();
+      changed |= follow_and_leave();
       if (!changed) return;
     }
+  }
+
+  // ---- trails ----
+
+  using Changes = std::vector<std::pair<size_t, ShardingRef>>;  // by tensor of a node
+
+  void leave(size_t node, const Changes& changes) {
+    if (!behind_) return;
+    behind_->push_back(static_cast<uint32_t>(node));
+    behind_->push_back(static_cast<uint32_t>(changes.size()));
+    for (const auto& [tensor, sharding] : changes) {
+      behind_->push_back(static_cast<uint32_t>(tensor));
+      behind_->push_back(walk_.leaves->number_of(sharding->dims));
+    }
+  }
+
+  // As was left for this tensor; false where it does not fit: sizes are others, and the trail may come from a file.
+  bool take_over(size_t node, size_t tensor, size_t layout) {
+    const OpContext op = context(node);
+    if (tensor >= op.num_tensors() || layout >= walk_.follows->layouts.size()) return false;
+    const ValueId value = tensor_of(graph_.nodes[node], tensor);
+    if (known_.fixed[value] || known_.hidden[value]) return true;
+    const ShardingRef sharding = laid_out(graph_.mesh, walk_.follows->layouts[layout], op.type(tensor).shape);
+    if (!sharding) return false;
+    if (sharding != known_.shardings[value]) set(value, sharding, origin(graph_.nodes[node], op, value));
+    return true;
+  }
+
+  // The words of a node's changes.
+  void revisit(uint32_t node) {
+    const size_t changes = std::min<size_t>(ahead_.empty() ? 0 : ahead_[0], ahead_.size() / 2);
+    bool fits = node < graph_.nodes.size();
+    for (size_t c = 0; c < changes; ++c) fits = fits && take_over(node, ahead_[1 + 2 * c], ahead_[2 + 2 * c]);
+    ahead_ = ahead_.subspan(std::min(ahead_.size(), 1 + 2 * changes));
+    if (fits || node >= graph_.nodes.size()) return;
+    dirty_[node] = true;
+    visit(node);
+  }
+
+  // False where the trail ends.
+  bool follow() {
+    while (!ahead_.empty()) {
+      const uint32_t word = ahead_.front();
+      ahead_ = ahead_.subspan(1);
+      if (word == Trail::kStable) return true;
+      if (word == Trail::kTies)
+        follow_ties();
+      else
+        revisit(word);
+    }
+    return false;
+  }
+
+  void settle() {
+    if (!follow()) sweep_until_stable();
+    if (behind_) behind_->push_back(Trail::kStable);
   }
 
   Graph& graph_;
@@ -211,12 +290,20 @@ class Propagation {
   std::vector<Constraint> late_;  // annotated results that are state: they count after the data
   std::vector<std::pair<ValueId, ValueId>> ties_;
   std::vector<OpRuleRef> rules_;
+  const Walk& walk_;
+  std::span<const uint32_t> ahead_;         // what is left of the stretch that it follows
+  std::vector<uint32_t>* behind_ = nullptr;  // the stretch that it leaves, if anybody asks
 };
 
 }  // namespace
 
+void propagate(Graph& graph, const CompileOptions& options, Walk& walk) {
+  if (graph.mesh) Propagation(graph, options, walk).run();
+}
+
 void propagate(Graph& graph, const CompileOptions& options) {
-  if (graph.mesh) Propagation(graph, options).run();
+  Walk nowhere;
+  propagate(graph, options, nowhere);
 }
 
 }  // namespace spmdx

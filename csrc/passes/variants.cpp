@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // Variants: the same program in another form, which is kept where its plan is cheaper.
+#include <algorithm>
 #include <optional>
 
 #include "graph/rewrite.h"
@@ -7,6 +8,7 @@
 #include "passes/rewrites/expand.h"
 #include "passes/rewrites/merged_dims.h"
 #include "passes/rewrites/split_views.h"
+#include "passes/search/precedent.h"
 #include "passes/settings/limits.h"
 #include "rules/lookup.h"
 
@@ -19,24 +21,69 @@ int64_t total_ns(Draft& draft, const CompileOptions& options) {
   return draft.decisions->total_ns;
 }
 
-Draft propagated(Graph graph, const CompileOptions& options) {
-  propagate(graph, options);
-  expand_composites(graph, options);
+Draft propagated(Graph graph, const CompileOptions& options, Walk& walk) {
+  propagate(graph, options, walk);
+  expand_composites(graph, options, walk);
   return {std::move(graph)};
 }
 
-void keep_cheaper(Draft& best, Draft other, const CompileOptions& options) {
-  if (total_ns(other, options) >= total_ns(best, options)) return;
-  other.rolled = best.rolled;
-  best = std::move(other);
-}
+// The forms that one pass tries, in order: one that makes the plan cheaper is kept, or one that the precedent kept.
+class Forms {
+ public:
+  using Kept = std::vector<bool> Precedent::*;
+  Forms(Draft& draft, const CompileOptions& options, Kept kept) : draft_(draft), options_(options), kept_(kept) {}
+  ~Forms() {
+    if (draft_.follows) draft_.strays |= tried_.size() != before().size();
+    if (draft_.precedent) draft_.precedent.get()->*kept_ = std::move(tried_);
+  }
+  Forms(const Forms&) = delete;
+  Forms& operator=(const Forms&) = delete;
+
+  // Whether the precedent kept none, so that there is nothing to try.
+  bool none_is_kept() {
+    if (!draft_.follows || std::find(before().begin(), before().end(), true) != before().end()) return false;
+    tried_ = before();
+    return true;
+  }
+
+  void keep_cheaper(Graph graph) { tried_.push_back(draft_.follows ? keep_as_before(graph) : keep_if_cheaper(graph)); }
+
+ private:
+  const std::vector<bool>& before() const { return draft_.follows->*kept_; }
+
+  void take(Draft other) {
+    draft_.graph = std::move(other.graph);
+    draft_.decisions = std::move(other.decisions);
+  }
+
+  bool keep_as_before(Graph& graph) {
+    const bool kept = tried_.size() < before().size() && before()[tried_.size()];
+    if (kept) take(propagated(std::move(graph), options_, draft_.walk));
+    return kept;
+  }
+
+  bool keep_if_cheaper(Graph& graph) {
+    Trail trail;
+    Walk walk{draft_.walk.leaves ? &trail : nullptr};
+    Draft other = propagated(std::move(graph), options_, walk);
+    if (total_ns(other, options_) >= total_ns(draft_, options_)) return false;
+    take(std::move(other));
+    if (draft_.walk.leaves) draft_.walk.leaves->append(trail);
+    return true;
+  }
+
+  Draft& draft_;
+  const CompileOptions& options_;
+  const Kept kept_;
+  std::vector<bool> tried_;
+};
 
 // Merges are looked for in `graph`, and tried beside what is in the draft.
-void try_merges(const Graph& graph, Draft& best, const CompileOptions& options) {
+void try_merges(const Graph& graph, Forms& forms) {
   const std::vector<Merge> merges = blocked_merges(graph);
   for (size_t i = 0; i < merges.size() && i < kLimits.interleaved_dims; ++i)
     if (auto turned = interleave(graph, merges[i]))
-      keep_cheaper(best, propagated(std::move(*turned), options), options);
+      forms.keep_cheaper(std::move(*turned));
 }
 
 // How a value is made: as its producer was decided, or as an input lies.
@@ -118,30 +165,46 @@ std::optional<std::vector<bool>> gathered_composites(const Draft& draft, const T
   return nodes;
 }
 
+// The same, as the precedent found it, or as the cheapest plan of the draft shows. None where that is of no use.
+std::optional<std::vector<bool>> composites_to_expand(Draft& draft, const CompileOptions& options) {
+  if (draft.follows) {
+    const std::vector<bool>& nodes = draft.follows->composites;
+    return nodes.size() == draft.graph.nodes.size() ? std::optional(nodes) : std::nullopt;
+  }
+  search(draft, options);
+  return gathered_composites(draft, options.topology);
+}
+
 }  // namespace
 
 void try_interleaved(Draft& draft, const CompileOptions& options) {
-  if (draft.graph.mesh) try_merges(Graph(draft.graph), draft, options);
+  if (!draft.graph.mesh) return;
+  Forms forms(draft, options, &Precedent::interleaved);
+  if (!forms.none_is_kept()) try_merges(Graph(draft.graph), forms);
 }
 
 void try_split_views(Draft& draft, const CompileOptions& options) {
   if (!draft.graph.mesh) return;
+  Forms forms(draft, options, &Precedent::split_views);
+  if (forms.none_is_kept()) return;
   auto pieces = see_split_views(draft.graph);
   if (!pieces) return;
   propagate(*pieces, options);
-  keep_cheaper(draft, propagated(*pieces, options), options);
-  try_merges(*pieces, draft, options);  // of selects of pieces, which an expansion replaces
+  forms.keep_cheaper(*pieces);
+  try_merges(*pieces, forms);  // of selects of pieces, which an expansion replaces
 }
 
 void try_expanded(Draft& draft, const CompileOptions& options) {
   if (!draft.graph.mesh) return;
-  search(draft, options);
-  const auto nodes = gathered_composites(draft, options.topology);
+  Forms forms(draft, options, &Precedent::expanded);
+  if (forms.none_is_kept()) return;
+  const auto nodes = composites_to_expand(draft, options);
   if (!nodes) return;
   Graph graph = draft.graph;
   expand(graph, *nodes);
   drop_dead(graph);
-  keep_cheaper(draft, propagated(std::move(graph), options), options);
+  forms.keep_cheaper(std::move(graph));
+  if (draft.precedent) draft.precedent->composites = *nodes;
 }
 
 }  // namespace spmdx

@@ -38,6 +38,7 @@ constexpr const char* kUsage =
     "       spmdx-opt --hls FOLDER FILE|- [NUMBER] [UNROLL]            write a project of C++ for high-level "
     "synthesis\n"
     "Any of them with --topology NAME|FILE: costs are those of this topology, not of in-process.\n"
+    "The first with --compile --like FILE: decided as the program in FILE was, which may differ by sizes alone.\n"
     "The first with --memory-limit BYTES: of a device, under which values are computed anew.\n";
 
 using Words = std::vector<std::string>;
@@ -215,8 +216,18 @@ void show_effort(Draft& draft, const CompileOptions& options) {
   std::cout << "costs asked " << effort.costs_asked << " demands seen " << effort.demands_seen << "\n";
 }
 
+// --compile, of a program that may be decided as the one in a file was; no file: none.
+void compile_like(Draft& draft, const std::string& file, const CompileOptions& options) {
+  std::shared_ptr<const Precedent> like;
+  if (!file.empty()) like = compile(parse_graph(read_all(file)), options, nullptr).precedent;
+  Compiled compiled = compile(draft.graph, options, like.get());
+  if (like && !compiled.follows) std::cerr << "not decided as " << file << " was: the programs differ by more\n";
+  draft.graph = std::move(compiled.graph);
+}
+
 int run_passes(const Words& words, const CompileOptions& options) {
   std::vector<Pass> passes;
+  std::string like;
   std::string path;
   bool verify_after = false, decisions_only = false, effort_only = false;
   for (size_t i = 0; i < words.size(); ++i) {
@@ -225,7 +236,10 @@ int run_passes(const Words& words, const CompileOptions& options) {
       passes.push_back(pass_named(words[i]));
     } else if (words[i] == "--compile") {
       passes.push_back(
-          {"compile", [](Draft& draft, const CompileOptions& o) { draft.graph = compile(draft.graph, o); }});
+          {"compile", [&like](Draft& draft, const CompileOptions& o) { compile_like(draft, like, o); }});
+    } else if (words[i] == "--like") {
+      if (++i == words.size()) throw UsageError("--like without a file. Expected a file.");
+      like = words[i];
     } else if (words[i] == "--verify") {
       verify_after = true;
     } else if (words[i] == "--decisions") {

@@ -38,7 +38,7 @@ DataRef held_here(const DataRef& data) {
       {.value = value, .annotation = replicated(graph.mesh, data->type().shape.size()), .source = current_source()});
   const auto whole = std::make_shared<Data>(data->type());
   NoGil no_gil;
-  engine().submit(engine().plan(graph, false), {data}, {}, {whole});
+  engine().submit(engine().plan(graph, PlanFor::itself), {data}, {}, {whole});
   return whole;
 }
 

@@ -60,7 +60,7 @@ void note_constants_of(const RecorderState& state, const std::vector<PlannedPart
 PlanRef plan_of(const Graph& graph) {
   try {
     NoGil no_gil;
-    return engine().plan(graph);
+    return engine().plan(graph, planning_only() ? PlanFor::question : PlanFor::step);
   } catch (const ShardingError& error) {
     const std::string line = source_text(current_source());
     throw ShardingError((line.empty() ? "" : line + ": ") + error.what());

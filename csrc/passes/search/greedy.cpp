@@ -12,11 +12,11 @@ namespace {
 
 class Greedy {
  public:
-  explicit Greedy(Assignment& assignment)
-      : assignment_(assignment), stays_partial_(assignment.graph().values.size(), Known::no_idea) {}
+  Greedy(Assignment& assignment, const Wish& wish)
+      : assignment_(assignment), wish_(wish), stays_partial_(assignment.graph().values.size(), Known::no_idea) {}
 
   void run() {
-    for (NodeId node = 0; node < assignment_.graph().nodes.size(); ++node) assignment_.decide(node, best(node));
+    for (NodeId node = 0; node < assignment_.graph().nodes.size(); ++node) assignment_.decide(node, wished(node));
     assignment_.forget();
   }
 
@@ -99,13 +99,19 @@ class Greedy {
     return best;
   }
 
+  ChoiceRef wished(NodeId node) {
+    ChoiceRef choice = wish_ ? wish_(node) : nullptr;
+    return choice ? choice : best(node);
+  }
+
   enum class Known : uint8_t { no_idea, no, yes };
   Assignment& assignment_;
+  const Wish& wish_;
   std::vector<Known> stays_partial_;  // by value
 };
 
 }  // namespace
 
-void choose_greedily(Assignment& assignment) { Greedy(assignment).run(); }
+void choose_greedily(Assignment& assignment, const Wish& wish) { Greedy(assignment, wish).run(); }
 
 }  // namespace spmdx

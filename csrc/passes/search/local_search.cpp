@@ -28,6 +28,13 @@ class LocalSearch {
     for (int round = 0; round < kLimits.rounds && Flows(assignment_, chain_).run(); ++round) improve();
   }
 
+  // From what is decided.
+  void improve_once() {
+    assignment_.count_other_ops_by_clock(false);
+    chain_.descend();
+    assignment_.forget();
+  }
+
  private:
   void start(bool others_by_clock) {
     assignment_.restart({});
@@ -120,5 +127,7 @@ class LocalSearch {
 }  // namespace
 
 void search_locally(Assignment& assignment) { LocalSearch(assignment).run(); }
+
+void improve_locally(Assignment& assignment) { LocalSearch(assignment).improve_once(); }
 
 }  // namespace spmdx

@@ -5,6 +5,7 @@
 #include <memory>
 
 #include "passes/search/assignment.h"
+#include "passes/search/precedent.h"
 #include "passes/search/regather.h"
 
 namespace spmdx {
@@ -17,11 +18,11 @@ std::unique_ptr<const Assignment> assign(const Graph& graph, const CompileOption
   return assignment;
 }
 
+}  // namespace
+
 Decisions decisions_of(const Assignment& assignment, std::vector<bool> transient) {
   return {assignment.all_choices(), std::move(transient), assignment.total(), assignment.moving(), assignment.effort()};
 }
-
-}  // namespace
 
 Decisions decide(const Graph& graph, const CompileOptions& options) {
   std::vector<bool> transient = transient_values(graph);
@@ -36,7 +37,9 @@ Decisions decide(const Graph& graph, const CompileOptions& options) {
 }
 
 void search(Draft& draft, const CompileOptions& options) {
-  if (draft.graph.mesh && !draft.decisions) draft.decisions = decide(draft.graph, options);
+  if (!draft.graph.mesh || draft.decisions) return;
+  draft.decisions = draft.follows ? decide_like(*draft.follows, draft.graph, options) : decide(draft.graph, options);
+  draft.strays |= !draft.decisions;
 }
 
 }  // namespace spmdx

@@ -1,17 +1,20 @@
 // SPDX-License-Identifier: Apache-2.0
 // Search: a choice for every node of a propagated graph, so that the total time is small.
 #pragma once
+#include <functional>
 #include <memory>
 #include <optional>
 #include <vector>
 
 #include "passes/readers/effort.h"
 #include "passes/settings/options.h"
+#include "passes/search/trail.h"
 #include "passes/strategy/choices.h"
 
 namespace spmdx {
 
 class Assignment;
+struct Precedent;   // passes/search/precedent.h
 struct Rolled;      // passes/loops/roll.h
 struct PlacedStep;  // passes/places/stages_by_time.h
 
@@ -29,6 +32,10 @@ struct Draft {
   std::optional<Decisions> decisions = {};             // what search has decided for this graph
   std::shared_ptr<const Rolled> rolled = nullptr;      // where the graph has a loop of which iterations are left out
   std::shared_ptr<const PlacedStep> placed = nullptr;  // by time, where it has kinds
+  const Precedent* follows = nullptr;                  // what was decided for a program of other sizes; null: none
+  std::shared_ptr<Precedent> precedent = nullptr;      // what is decided here, for others; null: nobody asks
+  Walk walk = {};                                      // along the trail of one or the other
+  bool strays = false;                                 // it is not like the program that it follows
 };
 
 // The pass: chooses a strategy for every node by cost, if that has not been done for this graph. REQUIRES: propagated.
@@ -38,11 +45,18 @@ void search(Draft& draft, const CompileOptions& options);
 // options.gather_budget allows for keeping some of it, a second search is made. REQUIRES: propagated.
 Decisions decide(const Graph& graph, const CompileOptions& options);
 
-// Decides every node once, in program order, by what is known so far.
-void choose_greedily(Assignment& assignment);
+// What an assignment has come to.
+Decisions decisions_of(const Assignment& assignment, std::vector<bool> transient);
+
+// Decides every node once, in program order, by what is known so far; or as `wish` says, where it is not null.
+using Wish = std::function<ChoiceRef(NodeId)>;
+void choose_greedily(Assignment& assignment, const Wish& wish = {});
 
 // Decides every node greedily, then changes decisions, one node or several at a time, as long as the total falls. Two
 // such starts are made, and the better one goes on.
 void search_locally(Assignment& assignment);
+
+// Changes decisions, one node or several at a time, as long as the total falls. REQUIRES: every node is decided.
+void improve_locally(Assignment& assignment);
 
 }  // namespace spmdx

@@ -46,6 +46,10 @@ struct Limits {
   // Nanoseconds: sums of the same moves in another order differ by roundings alone.
   int64_t rounding_ns = 16;
 
+  // Of the time that a program takes if it is decided as one of other sizes was: where changes of single decisions save
+  // more than this share, the sizes have changed the answer, and it is searched for from the beginning.
+  double other_answer = 0.05;
+
   // ---- costs ----
   // Work that every device repeats may save bytes of a small problem, but never scales: sharing a product out is worth
   // more than the time it takes on one device. Where all strategies share it out alike this changes nothing.

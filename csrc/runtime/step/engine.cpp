@@ -17,6 +17,7 @@
 #include "runtime/data/observer.h"
 #include "runtime/step/job.h"
 #include "runtime/step/plan_cache.h"
+#include "runtime/step/precedents.h"
 
 namespace spmdx {
 namespace {
@@ -130,12 +131,31 @@ struct Engine::Impl {
     for (const Fallback& fallback : plan.fallbacks) counters.fallbacks[fallback.op] += 1;
   }
 
+  bool are_several() const { return comm.processes().count > 1; }
+
+  // Of several processes one alone may ask a question. It runs what the others run, which may be planned otherwise.
+  uint64_t key_of(const Graph& graph, PlanFor purpose) const {
+    const uint64_t hash = structural_hash(graph);
+    return are_several() && purpose == PlanFor::question ? hash_combine(hash, 1) : hash;
+  }
+
+  // Called with `planning` held.
+  std::shared_ptr<Plan> make(const Graph& graph, const CompileOptions& how, PlanFor purpose) {
+    const bool follows = purpose == PlanFor::step && graph.mesh;
+    const PrecedentRef like = follows ? precedents.find(graph) : nullptr;
+    auto plan = make_plan(graph, how, backend, collective_queue, are_several(), like.get());
+    if (follows && !plan->follows) precedents.insert(graph, plan->precedent);
+    plan->precedent = nullptr;
+    return plan;
+  }
+
   Backend& backend;
   Comm& comm;
   CollectiveQueue collective_queue;
   std::mutex planning;    // held while a plan is looked up or compiled
   PlanCache cache;        // guarded by planning
   Repeats repeats;        // guarded by planning
+  Precedents precedents;  // guarded by planning
   std::mutex submitting;  // held while a step is announced, so that steps run in the order of their numbers
   Uncompared uncompared;  // guarded by submitting
   // Guards everything below. A leaf lock: while it is held no buffer is read or freed, since that may need other locks.
@@ -172,6 +192,7 @@ Engine::~Engine() {
 void Engine::set_options(CompileOptions options) {
   std::lock_guard planning(impl_->planning);
   impl_->cache.clear();
+  impl_->precedents.clear();
   std::lock_guard lock(impl_->mutex);
   impl_->options = std::move(options);
 }
@@ -191,27 +212,28 @@ void Engine::set_translator(ErrorTranslator translate) {
   impl_->translate = std::move(translate);
 }
 
-PlanRef Engine::plan(const Graph& graph, bool reported) {
+PlanRef Engine::plan(const Graph& graph, PlanFor purpose) {
   check_process();
   std::lock_guard planning(impl_->planning);
-  const uint64_t hash = structural_hash(graph);
+  const bool reported = purpose != PlanFor::itself;
+  const uint64_t hash = impl_->key_of(graph, purpose);
   PlanRef plan = impl_->cache.find(hash, graph);
   const bool known = plan != nullptr;
   if (!known) {
     const auto begun = std::chrono::steady_clock::now();
-    const bool several = impl_->comm.processes().count > 1;
     const PlanRange range(graph);
-    auto fresh = make_plan(graph, options(), impl_->backend, impl_->collective_queue, several);
+    const std::shared_ptr<Plan> fresh = impl_->make(graph, options(), purpose);
     const std::chrono::nanoseconds took = std::chrono::steady_clock::now() - begun;
     if (reported) fresh->repeat = impl_->repeats.note(with_given_starts(*fresh), took.count());
     if (reported) tell_of_plan(*fresh, took.count());
     plan = fresh;
-    impl_->cache.insert(hash, plan, several);
+    impl_->cache.insert(hash, plan, impl_->are_several());
   }
   if (!reported) return plan;
   PlanRef last = plan;  // the one before dies after the lock is given up
   std::lock_guard lock(impl_->mutex);
   (known ? impl_->counters.plan_cache_hits : impl_->counters.plans_compiled) += 1;
+  impl_->counters.plans_followed += !known && plan->follows;
   impl_->last.swap(last);
   return plan;
 }
@@ -323,6 +345,7 @@ int64_t Engine::plan_bytes_kept() const {
 void Engine::clear_cache() {
   std::lock_guard lock(impl_->planning);
   impl_->cache.clear();
+  impl_->precedents.clear();
 }
 
 }  // namespace spmdx

@@ -17,6 +17,7 @@ struct StepCounters {
   int64_t steps = 0;
   int64_t steps_of_readers = 0;  // those of them that ran on the thread that waits for them
   int64_t plans_compiled = 0;
+  int64_t plans_followed = 0;  // those of them that were decided as plans of other sizes were
   int64_t plan_cache_hits = 0;
   int64_t collectives = 0;                   // executed
   int64_t wire_bytes = 0;                    // per device
@@ -34,6 +35,9 @@ struct Standing {
 // Where a step runs: on the step thread, or at once on the thread that submits it, because that waits for it next. The
 // latter holds for a brief step of a program of one process, and only if no step is queued or runs.
 enum class RunOn : uint8_t { step_thread, caller_if_brief };
+
+// What a plan is for: a step that runs; what users want to know of a step that does not; what they did not ask for.
+enum class PlanFor : uint8_t { step, question, itself };
 
 // Whether this process was forked after the first step of its parent. It has no thread that runs steps, so that waiting
 // for it would never end: check_process says so. Any thread, both.
@@ -55,10 +59,10 @@ class Engine {
   std::string kinds_axis() const;  // DeviceKinds::axis of the options
   // The step thread calls `translate` with none of the engine's locks.
   void set_translator(ErrorTranslator translate);
-  // Finds or compiles a plan; runs nothing. Throws ShardingError. A plan that the user did not ask for is not
-  // `reported`: it is not counted, and last_plan() does not give it. Program threads, without the GIL. Takes
-  // Engine::planning.
-  PlanRef plan(const Graph& graph, bool reported = true);
+  // Finds or compiles a plan; runs nothing. Throws ShardingError. Where a program was planned that differs by sizes
+  // alone, a step is decided as that was. What is planned for itself is not counted, and last_plan() does not give it.
+  // Program threads, without the GIL. Takes Engine::planning.
+  PlanRef plan(const Graph& graph, PlanFor purpose = PlanFor::step);
   // Waits until no step waits behind the one that runs, so that the program is not far ahead of its steps. Program
   // threads, without the GIL.
   void wait_for_room();

@@ -75,12 +75,15 @@ void set_shardings(const Plan& plan, const std::vector<DataRef>& outputs) {
 }
 
 std::shared_ptr<Plan> make_plan(const Graph& graph, const CompileOptions& options, Backend& backend,
-                                CollectiveQueue& collective_queue, bool compared) {
+                                CollectiveQueue& collective_queue, bool compared, const Precedent* like) {
   auto plan = std::make_shared<Plan>();
   plan->traced = graph;
-  Graph compiled = compile(graph, options, &plan->placed);
-  plan->starts = free_starts(plan->traced, compiled);
-  plan->executable = std::make_unique<Executable>(std::move(compiled), backend, collective_queue);
+  Compiled compiled = compile(graph, options, like);
+  plan->placed = std::move(compiled.placed);
+  plan->precedent = std::move(compiled.precedent);
+  plan->follows = compiled.follows;
+  plan->starts = free_starts(plan->traced, compiled.graph);
+  plan->executable = std::make_unique<Executable>(std::move(compiled.graph), backend, collective_queue);
   count_work(*plan);
   plan->idle_stages = count_idle_stages(plan->executable->graph());
   plan->brief = is_brief(plan->executable->graph());

@@ -15,6 +15,7 @@
 namespace spmdx {
 
 struct PlacedStep;  // passes/places/stages_by_time.h
+struct Precedent;   // passes/search/precedent.h
 
 // An op without a rule: what a device receives so that it sees its operands whole.
 struct Fallback {
@@ -33,14 +34,17 @@ struct Plan {
   int64_t idle_stages = 0;                   // of a pipeline with one microbatch, which wait for the one that works
   bool brief = false;                        // it takes about as long as to hand it to another thread
   std::shared_ptr<const PlacedStep> placed;  // of a graph with kinds
+  std::shared_ptr<const Precedent> precedent;  // what was decided, for programs of other sizes
+  bool follows = false;                        // it was decided as a program of other sizes was
   std::optional<Repeat> repeat;              // set where too many plans are made for one program
   uint64_t fingerprint = 0;                  // where there are several processes: equal where the plans are
 };
 using PlanRef = std::shared_ptr<const Plan>;
 
-// Compiles a copy of the graph. `compared`: processes compare their plans, so there is a fingerprint.
+// Compiles a copy of the graph. `compared`: processes compare their plans, so there is a fingerprint. `like`: what was
+// decided for a program of other sizes; null: there is none.
 std::shared_ptr<Plan> make_plan(const Graph& graph, const CompileOptions& options, Backend& backend,
-                                CollectiveQueue& collective_queue, bool compared);
+                                CollectiveQueue& collective_queue, bool compared, const Precedent* like = nullptr);
 
 bool moves_bytes(const Node& node);  // a collective that is more than a view of what is here
 

@@ -36,9 +36,7 @@ const std::string kBranches =
     "return %4\n";
 
 PlacedSummary summary_of(const std::string& text, const CompileOptions& options) {
-  std::shared_ptr<const PlacedStep> placed;
-  compile(parse_graph(text), options, &placed);
-  return summarise_placement(*placed);
+  return summarise_placement(*compile(parse_graph(text), options, nullptr).placed);
 }
 
 const Node& node_of(const Graph& graph, const std::string& op) {

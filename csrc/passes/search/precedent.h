@@ -1,0 +1,37 @@
+// SPDX-License-Identifier: Apache-2.0
+// Precedent: what was decided for one program, so that others that differ from it by sizes alone need no search.
+#pragma once
+#include <optional>
+#include <vector>
+
+#include "passes/search/search.h"
+
+namespace spmdx {
+
+// Nothing in it can make a plan wrong: strategies that do not fit are chosen anew, and plans are verified as all are.
+struct Precedent {
+  Trail trail;                                // to the graph that was searched
+  bool as_a_whole = false;                    // a loop in it was not rolled
+  std::vector<bool> split_views, interleaved, expanded;  // of the forms that a pass tried, in order: which were kept
+  std::vector<bool> composites;               // nodes that are expanded in the form in which more of them are
+  uint64_t likeness = 0;                      // of the graph that was searched
+  uint64_t equality = 0;                      // the same with sizes
+  std::vector<Strategy> strategies;           // each once
+  std::vector<uint32_t> of_nodes;             // by node of that graph, one of these
+  std::vector<bool> transient;                // by value of that graph
+
+  bool operator==(const Precedent&) const = default;
+};
+
+// What two programs have in common that differ by sizes alone: ops, wiring, cuts of inputs, annotations. Dims of no or
+// one element are told apart. Equal in every process.
+uint64_t likeness_of(const Graph& traced);
+
+// Notes what search has decided in a propagated graph.
+void note_decisions(Precedent& precedent, const Graph& searched, const Decisions& decisions);
+
+// What the precedent decides, and what is better now that sizes are others. Nothing where the graph is not like the one
+// that was searched. REQUIRES: propagated.
+std::optional<Decisions> decide_like(const Precedent& precedent, const Graph& graph, const CompileOptions& options);
+
+}  // namespace spmdx
