@@ -109,12 +109,12 @@ const std::vector<Pass>& all_passes() {
       {"roll", roll_pass},                             // of microbatches that are alike, three are planned
       {"simplify", of_graph(simplify)},                // drops duplicates, and what no output needs
       {"split-constants", of_graph(split_constants)},  // gives each use of a constant a node of its own
-      {"propagate", propagate_pass},              // from annotations to a sharding for every value
-      {"expand", expand_pass},         // softmax, norms, attention … that are best cut inside
+      {"propagate", propagate_pass},                   // from annotations to a sharding for every value
+      {"expand", expand_pass},                         // softmax, norms, attention … that are best cut inside
       {"split-views", try_split_views},                // slices of equal pieces of a dim, as a view and selects
       {"interleave", try_interleaved},                 // merged dims whose minor part is cut, in another order
       {"expand-gathered", try_expanded},               // composites for whose sake a plan gathers
-      {"search", search_pass},                              // a strategy for every node, by cost
+      {"search", search_pass},                         // a strategy for every node, by cost
       {"partition", partition},                        // inserts the collectives
       {"lower-permutes", of_graph(lower_permutes)},    // moves of rows between devices become collectives
       {"fuse-adds", of_graph(fuse_adds)},              // rows are added to a value, not to zeros that are added to it

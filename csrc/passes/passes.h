@@ -52,7 +52,7 @@ Graph compile(const Graph& traced, const CompileOptions& options);
 
 struct Compiled {
   Graph graph;
-  std::shared_ptr<const PlacedStep> placed;     // where a graph with kinds runs
+  std::shared_ptr<const PlacedStep> placed;    // where a graph with kinds runs
   std::shared_ptr<const Precedent> precedent;  // what was decided
   bool follows = false;                        // it was decided as `like` was
 };

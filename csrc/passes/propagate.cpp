@@ -291,7 +291,7 @@ class Propagation {
   std::vector<std::pair<ValueId, ValueId>> ties_;
   std::vector<OpRuleRef> rules_;
   const Walk& walk_;
-  std::span<const uint32_t> ahead_;         // what is left of the stretch that it follows
+  std::span<const uint32_t> ahead_;          // what is left of the stretch that it follows
   std::vector<uint32_t>* behind_ = nullptr;  // the stretch that it leaves, if anybody asks
 };
 

@@ -66,7 +66,9 @@ class Forms {
     Trail trail;
     Walk walk{draft_.walk.leaves ? &trail : nullptr};
     Draft other = propagated(std::move(graph), options_, walk);
-    if (total_ns(other, options_) >= total_ns(draft_, options_)) return false;
+    const bool cheaper = total_ns(other, options_) < total_ns(draft_, options_);
+    if (draft_.precedent) draft_.precedent->costs_asked += (cheaper ? draft_ : other).decisions->effort.costs_asked;
+    if (!cheaper) return false;
     take(std::move(other));
     if (draft_.walk.leaves) draft_.walk.leaves->append(trail);
     return true;
@@ -82,8 +84,7 @@ class Forms {
 void try_merges(const Graph& graph, Forms& forms) {
   const std::vector<Merge> merges = blocked_merges(graph);
   for (size_t i = 0; i < merges.size() && i < kLimits.interleaved_dims; ++i)
-    if (auto turned = interleave(graph, merges[i]))
-      forms.keep_cheaper(std::move(*turned));
+    if (auto turned = interleave(graph, merges[i])) forms.keep_cheaper(std::move(*turned));
 }
 
 // How a value is made: as its producer was decided, or as an input lies.

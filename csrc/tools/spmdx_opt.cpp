@@ -235,8 +235,7 @@ int run_passes(const Words& words, const CompileOptions& options) {
       if (++i == words.size()) throw UsageError("--pass without a name. Expected the name of a pass.");
       passes.push_back(pass_named(words[i]));
     } else if (words[i] == "--compile") {
-      passes.push_back(
-          {"compile", [&like](Draft& draft, const CompileOptions& o) { compile_like(draft, like, o); }});
+      passes.push_back({"compile", [&like](Draft& draft, const CompileOptions& o) { compile_like(draft, like, o); }});
     } else if (words[i] == "--like") {
       if (++i == words.size()) throw UsageError("--like without a file. Expected a file.");
       like = words[i];

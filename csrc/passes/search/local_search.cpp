@@ -28,14 +28,19 @@ class LocalSearch {
     for (int round = 0; round < kLimits.rounds && Flows(assignment_, chain_).run(); ++round) improve();
   }
 
-  // From what is decided.
-  void improve_once() {
+  // From what is decided, until so many costs were asked for.
+  void improve_briefly(int64_t costs) {
     assignment_.count_other_ops_by_clock(false);
     chain_.descend();
     assignment_.forget();
+    if (costs < kLeastCosts) return;
+    last_cost_ = assignment_.effort().costs_asked + costs;
+    try_chains();
   }
 
  private:
+  static constexpr int64_t kLeastCosts = 256;  // of a chain
+
   void start(bool others_by_clock) {
     assignment_.restart({});
     assignment_.count_other_ops_by_clock(others_by_clock);
@@ -113,7 +118,8 @@ class LocalSearch {
                      [&](ValueId a, ValueId b) { return assignment_.moves_ns(a) > assignment_.moves_ns(b); });
     bool better = false;
     for (ValueId value : order)
-      if (assignment_.moves_ns(value) > 0) better |= try_chains_at(value);
+      if (assignment_.moves_ns(value) > 0 && assignment_.effort().costs_asked < last_cost_)
+        better |= try_chains_at(value);
     return better;
   }
 
@@ -122,12 +128,13 @@ class LocalSearch {
   Chain chain_;
   std::vector<ValueId> order_ = in_order();
   std::unordered_map<uint64_t, int> failures_;
+  int64_t last_cost_ = INT64_MAX;  // no chain is tried after so many
 };
 
 }  // namespace
 
 void search_locally(Assignment& assignment) { LocalSearch(assignment).run(); }
 
-void improve_locally(Assignment& assignment) { LocalSearch(assignment).improve_once(); }
+void improve_briefly(Assignment& assignment, int64_t costs) { LocalSearch(assignment).improve_briefly(costs); }
 
 }  // namespace spmdx

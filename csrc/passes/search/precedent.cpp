@@ -66,8 +66,8 @@ uint64_t hash_factors(uint64_t h, const std::vector<TensorFactors>& tensors) {
 // All of a rule that a strategy refers to.
 uint64_t hash_rule(uint64_t h, const OpRule& rule) {
   for (const Factor& factor : rule.factors)
-    h = hash_combine(h, static_cast<uint64_t>(factor.kind) * 16 + static_cast<uint64_t>(factor.reduction) * 2 +
-                            factor.loose);
+    h = hash_combine(
+        h, static_cast<uint64_t>(factor.kind) * 16 + static_cast<uint64_t>(factor.reduction) * 2 + factor.loose);
   h = hash_factors(hash_factors(h, rule.inputs), rule.outputs);
   return hash_combine(hash_combine(h, rule.linear_inputs), static_cast<uint64_t>(rule.linearity));
 }
@@ -148,6 +148,7 @@ void note_decisions(Precedent& precedent, const Graph& searched, const Decisions
   for (const ChoiceRef& choice : decisions.choices)
     precedent.of_nodes.push_back(number_of(choice->strategy, precedent.strategies, known));
   precedent.transient = decisions.transient;
+  precedent.costs_asked += decisions.effort.costs_asked;
 }
 
 std::optional<Decisions> decide_like(const Precedent& precedent, const Graph& graph, const CompileOptions& options) {
@@ -159,7 +160,9 @@ std::optional<Decisions> decide_like(const Precedent& precedent, const Graph& gr
     return equal ? assignment.choice_with(node, strategy) : choice_like(assignment, node, strategy);
   });
   const auto followed = static_cast<double>(assignment.total());
-  if (!equal) improve_locally(assignment);
+  if (!equal)
+    improve_briefly(assignment,
+                    static_cast<int64_t>(kLimits.second_thoughts * static_cast<double>(precedent.costs_asked)));
   if (static_cast<double>(assignment.total()) < (1 - kLimits.other_answer) * followed) return std::nullopt;
   return decisions_of(assignment, precedent.transient);
 }

@@ -10,15 +10,16 @@ namespace spmdx {
 
 // Nothing in it can make a plan wrong: strategies that do not fit are chosen anew, and plans are verified as all are.
 struct Precedent {
-  Trail trail;                                // to the graph that was searched
-  bool as_a_whole = false;                    // a loop in it was not rolled
+  Trail trail;                                           // to the graph that was searched
+  bool as_a_whole = false;                               // a loop in it was not rolled
   std::vector<bool> split_views, interleaved, expanded;  // of the forms that a pass tried, in order: which were kept
-  std::vector<bool> composites;               // nodes that are expanded in the form in which more of them are
-  uint64_t likeness = 0;                      // of the graph that was searched
-  uint64_t equality = 0;                      // the same with sizes
-  std::vector<Strategy> strategies;           // each once
-  std::vector<uint32_t> of_nodes;             // by node of that graph, one of these
-  std::vector<bool> transient;                // by value of that graph
+  std::vector<bool> composites;      // nodes that are expanded in the form in which more of them are
+  int64_t costs_asked = 0;           // by all searches for the plan
+  uint64_t likeness = 0;             // of the graph that was searched
+  uint64_t equality = 0;             // the same with sizes
+  std::vector<Strategy> strategies;  // each once
+  std::vector<uint32_t> of_nodes;    // by node of that graph, one of these
+  std::vector<bool> transient;       // by value of that graph
 
   bool operator==(const Precedent&) const = default;
 };

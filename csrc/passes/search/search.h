@@ -7,8 +7,8 @@
 #include <vector>
 
 #include "passes/readers/effort.h"
-#include "passes/settings/options.h"
 #include "passes/search/trail.h"
+#include "passes/settings/options.h"
 #include "passes/strategy/choices.h"
 
 namespace spmdx {
@@ -56,7 +56,8 @@ void choose_greedily(Assignment& assignment, const Wish& wish = {});
 // such starts are made, and the better one goes on.
 void search_locally(Assignment& assignment);
 
-// Changes decisions, one node or several at a time, as long as the total falls. REQUIRES: every node is decided.
-void improve_locally(Assignment& assignment);
+// Changes single decisions as long as the total falls, then several at a time until about so many costs were asked for.
+// REQUIRES: every node is decided.
+void improve_briefly(Assignment& assignment, int64_t costs);
 
 }  // namespace spmdx

@@ -31,13 +31,13 @@ struct Plan {
   std::unique_ptr<Executable> executable;
   int64_t collectives = 0, wire_bytes = 0;
   std::vector<Fallback> fallbacks;
-  int64_t idle_stages = 0;                   // of a pipeline with one microbatch, which wait for the one that works
-  bool brief = false;                        // it takes about as long as to hand it to another thread
-  std::shared_ptr<const PlacedStep> placed;  // of a graph with kinds
+  int64_t idle_stages = 0;                     // of a pipeline with one microbatch, which wait for the one that works
+  bool brief = false;                          // it takes about as long as to hand it to another thread
+  std::shared_ptr<const PlacedStep> placed;    // of a graph with kinds
   std::shared_ptr<const Precedent> precedent;  // what was decided, for programs of other sizes
   bool follows = false;                        // it was decided as a program of other sizes was
-  std::optional<Repeat> repeat;              // set where too many plans are made for one program
-  uint64_t fingerprint = 0;                  // where there are several processes: equal where the plans are
+  std::optional<Repeat> repeat;                // set where too many plans are made for one program
+  uint64_t fingerprint = 0;                    // where there are several processes: equal where the plans are
 };
 using PlanRef = std::shared_ptr<const Plan>;
 

@@ -14,13 +14,20 @@ std::vector<Shape> shapes_of_inputs(const Graph& graph) {
   return shapes;
 }
 
-// How many times larger or smaller sizes are, of all dims together, as a logarithm. REQUIRES: as many dims.
-double distance(const std::vector<Shape>& a, const std::vector<Shape>& b) {
-  double sum = 0;
-  for (size_t i = 0; i < a.size(); ++i)
+// How many times larger or smaller inputs are, as a logarithm: the one that differs most, and all together. REQUIRES:
+// as many of them, of as many dims.
+struct Distance {
+  double most = 0, sum = 0;
+};
+Distance distance(const std::vector<Shape>& a, const std::vector<Shape>& b) {
+  Distance distance;
+  for (size_t i = 0; i < a.size(); ++i) {
+    const double one = static_cast<double>(numel(a[i]) + 1) / static_cast<double>(numel(b[i]) + 1);
+    distance.most = std::max(distance.most, std::abs(std::log(one)));
     for (size_t d = 0; d < a[i].size(); ++d)
-      sum += std::abs(std::log(static_cast<double>(a[i][d] + 1) / static_cast<double>(b[i][d] + 1)));
-  return sum;
+      distance.sum += std::abs(std::log(static_cast<double>(a[i][d] + 1) / static_cast<double>(b[i][d] + 1)));
+  }
+  return distance;
 }
 
 }  // namespace
@@ -32,10 +39,10 @@ PrecedentRef Precedents::find(const Graph& traced) {
   double nearest = 0;
   for (auto entry = recent_.begin(); entry != recent_.end(); ++entry) {
     if (entry->likeness != likeness) continue;
-    const double far = distance(inputs, entry->inputs);
-    if (best != recent_.end() && far >= nearest) continue;
+    const Distance far = distance(inputs, entry->inputs);
+    if (far.most > std::log(kFar) || (best != recent_.end() && far.sum >= nearest)) continue;
     best = entry;
-    nearest = far;
+    nearest = far.sum;
   }
   if (best == recent_.end()) return nullptr;
   recent_.splice(recent_.begin(), recent_, best);

@@ -14,8 +14,11 @@ using PrecedentRef = std::shared_ptr<const Precedent>;
 // Not thread-safe: the engine holds a lock around it.
 class Precedents {
  public:
-  static constexpr size_t kMost = 128;   // of all programs
-  static constexpr size_t kOfOne = 4;    // programs that are alike, of other sizes
+  static constexpr size_t kMost = 128;  // of all programs
+  static constexpr size_t kOfOne = 4;   // programs that are alike, of other sizes
+  // An input of so many times the elements, or of as many times fewer, makes it another program: what is best depends
+  // on sizes, too.
+  static constexpr double kFar = 4;
   // That of the program that is like this one, and nearest to it by the sizes of its inputs; null: there is none.
   PrecedentRef find(const Graph& traced);
   // Drops the oldest of too many.
