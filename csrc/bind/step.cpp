@@ -36,7 +36,7 @@ std::map<std::string, int64_t> counters() {
           {"steps", steps.steps},
           {"steps_of_readers", steps.steps_of_readers},
           {"plans_compiled", steps.plans_compiled},
-          {"plans_followed", steps.plans_followed},
+          {"plans_searched", steps.plans_searched},
           {"plan_cache_hits", steps.plan_cache_hits},
           {"implicit_syncs", recorder.implicit_syncs()},
           {"collectives", steps.collectives},
@@ -55,11 +55,13 @@ void reset_counters() {
   bridge::engine().reset_counters();
 }
 
-void configure(const std::string& dump_dir) {
+// `plans`: a folder for what is decided; empty: it is forgotten with the process.
+void configure(const std::string& dump_dir, const std::string& plans, const std::string& version) {
   CompileOptions options = bridge::engine().options();
   options.dump_dir = dump_dir;
   options.source = bridge::source_text;
   bridge::engine().set_options(std::move(options));
+  if (!plans.empty()) bridge::engine().keep_precedents(plans, version);
 }
 
 std::optional<int64_t> limit_or_none(int64_t bytes) { return bytes == kNoLimit ? std::nullopt : std::optional(bytes); }
@@ -98,7 +100,7 @@ void bind_step(py::module_& m) {
   m.def("set_fallbacks_are_errors", bridge::set_fallbacks_are_errors, py::arg("errors"));
   m.def("set_plans_are_trials", bridge::set_plans_are_trials, py::arg("trials"));
   m.def("clear_cache", [] { bridge::engine().clear_cache(); }, NoGil());
-  m.def("configure", configure, py::arg("dump_dir"), NoGil());
+  m.def("configure", configure, py::arg("dump_dir"), py::arg("plans") = "", py::arg("version") = "", NoGil());
   m.def("set_gather_budget", set_gather_budget, py::arg("bytes").none(true), NoGil());
   m.def("gather_budget", gather_budget);
   m.def(

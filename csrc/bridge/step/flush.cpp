@@ -150,7 +150,7 @@ PendingPlan plan_pending(const at::Tensor& tensor) {
   state.annotated = done.more;
   if (done.graph.outputs.empty()) return {};
   const auto output = std::find_if(done.owners.begin(), done.owners.end(), is_wanted) - done.owners.begin();
-  return {plan_of(done.graph), static_cast<size_t>(output)};
+  return {plan_of(done.graph, PlanFor::question), static_cast<size_t>(output)};
 }
 
 }  // namespace spmdx::bridge

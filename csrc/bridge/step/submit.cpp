@@ -57,10 +57,10 @@ void note_constants_of(const RecorderState& state, const std::vector<PlannedPart
 
 }  // namespace
 
-PlanRef plan_of(const Graph& graph) {
+PlanRef plan_of(const Graph& graph, PlanFor purpose) {
   try {
     NoGil no_gil;
-    return engine().plan(graph, planning_only() ? PlanFor::question : PlanFor::step);
+    return engine().plan(graph, purpose);
   } catch (const ShardingError& error) {
     const std::string line = source_text(current_source());
     throw ShardingError((line.empty() ? "" : line + ": ") + error.what());
@@ -73,7 +73,7 @@ PlannedPart planned(const Graph& done, std::vector<DataRef> data_of_inputs, std:
   for (size_t i = 0; i < part.owners.size(); ++i)
     part.outputs[i]->set_fallback(computed_before(root_of(part.owners[i])));
   if (part.outputs.empty()) return part;
-  part.plan = plan_of(done);
+  part.plan = plan_of(done, planning_only() ? PlanFor::question : PlanFor::step);
   if (!part.plan->starts.values.empty()) part.starts = starts_of(done);
   if (!part.plan->fallbacks.empty() || part.plan->repeat || part.plan->idle_stages) note_plan(*part.plan);
   return part;

@@ -19,7 +19,7 @@ struct PlannedPart {
 // All: Holds the recorder's lock. Gives up the GIL.
 
 // The plan of a graph. Throws ShardingError, led by the user's line.
-PlanRef plan_of(const Graph& graph);
+PlanRef plan_of(const Graph& graph, PlanFor purpose);
 // Plans a finished graph. Throws ShardingError; nothing has changed then.
 PlannedPart planned(const Graph& done, std::vector<DataRef> data_of_inputs, std::vector<RootRef> owners);
 // Queues what was planned; the roots hold the results from now on. Nothing fails here. `awaited`: the caller waits for

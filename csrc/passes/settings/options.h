@@ -24,4 +24,7 @@ struct CompileOptions {
   bool recomputes = true;           // where a plan would need more, values are computed anew instead of held
 };
 
+// Equal where plans are: of all but where dumps go. Equal in every process.
+uint64_t hash(const CompileOptions& options);
+
 }  // namespace spmdx

@@ -17,6 +17,7 @@
 #include "runtime/data/observer.h"
 #include "runtime/step/job.h"
 #include "runtime/step/plan_cache.h"
+#include "runtime/step/precedent_files.h"
 #include "runtime/step/precedents.h"
 
 namespace spmdx {
@@ -139,12 +140,24 @@ struct Engine::Impl {
     return are_several() && purpose == PlanFor::question ? hash_combine(hash, 1) : hash;
   }
 
+  // What a step may be decided like. In the order that makes no difference between a process that has a file of this
+  // program, which says what would be decided anyway, and one that has none.
+  PrecedentRef precedent_of(const Graph& graph, const CompileOptions& how) {
+    if (PrecedentRef found = precedents.find(graph)) return found;
+    PrecedentRef kept = files ? files->find(graph, how) : nullptr;
+    if (kept) precedents.insert(graph, kept);
+    return kept;
+  }
+
   // Called with `planning` held.
   std::shared_ptr<Plan> make(const Graph& graph, const CompileOptions& how, PlanFor purpose) {
-    const bool follows = purpose == PlanFor::step && graph.mesh;
-    const PrecedentRef like = follows ? precedents.find(graph) : nullptr;
+    const bool may_follow = purpose == PlanFor::step && graph.mesh;
+    const PrecedentRef like = may_follow ? precedent_of(graph, how) : nullptr;
     auto plan = make_plan(graph, how, backend, collective_queue, are_several(), like.get());
-    if (follows && !plan->follows) precedents.insert(graph, plan->precedent);
+    if (may_follow && !plan->follows) {
+      precedents.insert(graph, plan->precedent);
+      if (files) files->insert(graph, how, *plan->precedent);
+    }
     plan->precedent = nullptr;
     return plan;
   }
@@ -152,10 +165,11 @@ struct Engine::Impl {
   Backend& backend;
   Comm& comm;
   CollectiveQueue collective_queue;
-  std::mutex planning;    // held while a plan is looked up or compiled
-  PlanCache cache;        // guarded by planning
-  Repeats repeats;        // guarded by planning
-  Precedents precedents;  // guarded by planning
+  std::mutex planning;                  // held while a plan is looked up or compiled
+  PlanCache cache;                      // guarded by planning
+  Repeats repeats;                      // guarded by planning
+  Precedents precedents;                // guarded by planning
+  std::optional<PrecedentFiles> files;  // guarded by planning
   std::mutex submitting;  // held while a step is announced, so that steps run in the order of their numbers
   Uncompared uncompared;  // guarded by submitting
   // Guards everything below. A leaf lock: while it is held no buffer is read or freed, since that may need other locks.
@@ -233,9 +247,14 @@ PlanRef Engine::plan(const Graph& graph, PlanFor purpose) {
   PlanRef last = plan;  // the one before dies after the lock is given up
   std::lock_guard lock(impl_->mutex);
   (known ? impl_->counters.plan_cache_hits : impl_->counters.plans_compiled) += 1;
-  impl_->counters.plans_followed += !known && plan->follows;
+  impl_->counters.plans_searched += !known && graph.mesh && !plan->follows;
   impl_->last.swap(last);
   return plan;
+}
+
+void Engine::keep_precedents(const std::string& folder, const std::string& version) {
+  std::lock_guard planning(impl_->planning);
+  impl_->files.emplace(folder, version);
 }
 
 void Engine::submit(const PlanRef& plan, std::vector<DataRef> inputs, std::vector<Param> params,

@@ -17,7 +17,7 @@ struct StepCounters {
   int64_t steps = 0;
   int64_t steps_of_readers = 0;  // those of them that ran on the thread that waits for them
   int64_t plans_compiled = 0;
-  int64_t plans_followed = 0;  // those of them that were decided as plans of other sizes were
+  int64_t plans_searched = 0;  // those of them whose layouts were searched for, not taken from another plan
   int64_t plan_cache_hits = 0;
   int64_t collectives = 0;                   // executed
   int64_t wire_bytes = 0;                    // per device
@@ -35,9 +35,6 @@ struct Standing {
 // Where a step runs: on the step thread, or at once on the thread that submits it, because that waits for it next. The
 // latter holds for a brief step of a program of one process, and only if no step is queued or runs.
 enum class RunOn : uint8_t { step_thread, caller_if_brief };
-
-// What a plan is for: a step that runs; what users want to know of a step that does not; what they did not ask for.
-enum class PlanFor : uint8_t { step, question, itself };
 
 // Whether this process was forked after the first step of its parent. It has no thread that runs steps, so that waiting
 // for it would never end: check_process says so. Any thread, both.
@@ -63,6 +60,9 @@ class Engine {
   // alone, a step is decided as that was. What is planned for itself is not counted, and last_plan() does not give it.
   // Program threads, without the GIL. Takes Engine::planning.
   PlanRef plan(const Graph& graph, PlanFor purpose = PlanFor::step);
+  // From now on what is decided for programs is kept in this folder, and found there by later processes. `version`: of
+  // what decides; what another one has decided is not found. Program threads, without the GIL. Takes Engine::planning.
+  void keep_precedents(const std::string& folder, const std::string& version);
   // Waits until no step waits behind the one that runs, so that the program is not far ahead of its steps. Program
   // threads, without the GIL.
   void wait_for_room();

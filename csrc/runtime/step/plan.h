@@ -24,6 +24,9 @@ struct Fallback {
   SourceId source = 0;
 };
 
+// What a plan is for: a step that runs; what users want to know of a step that does not; what they did not ask for.
+enum class PlanFor : uint8_t { step, question, itself };
+
 // A compiled plan and what reports need of it.
 struct Plan {
   Graph traced;  // as recorded: what a later graph is compared with

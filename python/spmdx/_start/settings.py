@@ -22,7 +22,8 @@ KNOWN = {
     "spmdx.explain().memory.measured; or several, with commas between",
     "SPMDX_COMPILER": "who compiles what devices run: 'inductor', or a name of "
     "spmdx.compilers.installed()",
-    "SPMDX_CACHE": "a folder for kernels that compilers made (default: one of the user's caches)",
+    "SPMDX_CACHE": "a folder for kernels that compilers made (default: one of the user's caches), "
+    "and for what was decided for programs, so that later processes need no search",
     "SPMDX_COMPILE_TIMEOUT": "how long a compiler may take for a segment (seconds, default 600)",
     "SPMDX_LOG": "'info' or 'debug': what the loggers 'spmdx.*' tell is printed to stderr",
     "SPMDX_PROGRESS": "'off': no progress bars, also on a terminal",

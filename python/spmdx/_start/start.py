@@ -13,7 +13,7 @@ from spmdx._checkpoint import protocol
 from spmdx._compile import backend
 from spmdx._compiling import in_force
 from spmdx._machine.in_use import set_topology
-from spmdx._start import settings
+from spmdx._start import plan_files, settings
 from spmdx._world import hardware, processes
 
 _has_started = False
@@ -47,7 +47,9 @@ def start(public: Mapping[str, Any]) -> None:
     hardware.choose_by_environment()
     protocol.install()
     backend.install(public)
-    _C.configure(dump_dir=settings.dump_folder())
+    plans = plan_files.folder_of_plans()
+    version = plan_files.version() if plans else ""
+    _C.configure(dump_dir=settings.dump_folder(), plans=plans, version=version)
     if os.environ.get("SPMDX_TOPOLOGY"):
         set_topology(os.environ["SPMDX_TOPOLOGY"])
     _C.set_checks(**settings.wanted_checks())
