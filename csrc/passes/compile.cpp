@@ -8,6 +8,7 @@
 #include <string_view>
 #include <utility>
 
+#include "base/error.h"
 #include "passes/free_starts.h"
 #include "passes/loops/unroll.h"
 #include "passes/lower_permutes.h"
@@ -16,8 +17,8 @@
 #include "passes/places/offload.h"
 #include "passes/places/order.h"
 #include "passes/places/places.h"
+#include "passes/precedent/precedent.h"
 #include "passes/search/decisions_text.h"
-#include "passes/search/precedent.h"
 
 namespace spmdx {
 namespace {
@@ -163,7 +164,12 @@ Compiled compile(const Graph& traced, const CompileOptions& options, const Prece
   draft.follows = like;
   if (!like) draft.precedent = std::make_shared<Precedent>();
   draft.walk = {like ? nullptr : &draft.precedent->trail, like ? &like->trail : nullptr};
-  if (!run_passes(traced, draft, options)) return compile(traced, options, nullptr);
+  try {
+    if (!run_passes(traced, draft, options)) return compile(traced, options, nullptr);
+  } catch (const InternalError&) {  // it may come from a file that says what no search says
+    if (!like) throw;
+    return compile(traced, options, nullptr);
+  }
   return {std::move(draft.graph), std::move(draft.placed), std::move(draft.precedent), like != nullptr};
 }
 

@@ -5,7 +5,7 @@
 #include <vector>
 
 #include "passes/search/search.h"
-#include "passes/search/trail.h"
+#include "passes/precedent/trail.h"
 #include "passes/settings/options.h"
 
 namespace spmdx {

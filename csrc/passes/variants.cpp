@@ -5,10 +5,10 @@
 
 #include "graph/rewrite.h"
 #include "passes/passes.h"
+#include "passes/precedent/precedent.h"
 #include "passes/rewrites/expand.h"
 #include "passes/rewrites/merged_dims.h"
 #include "passes/rewrites/split_views.h"
-#include "passes/search/precedent.h"
 #include "passes/settings/limits.h"
 #include "rules/lookup.h"
 

@@ -26,6 +26,7 @@ ROOMS = {
         "loops",
         "settings",
         "strategy",
+        "precedent",
         "places",
         "readers",
         "search",

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // Local search: chains that start at the moves of values, until nothing helps any more.
 #include <algorithm>
+#include <set>
 
 #include "graph/rewrite.h"
 #include "passes/search/chain.h"
@@ -28,18 +29,23 @@ class LocalSearch {
     for (int round = 0; round < kLimits.rounds && Flows(assignment_, chain_).run(); ++round) improve();
   }
 
-  // From what is decided, until so many costs were asked for.
+  // From what is decided, at what is moved, until so many costs were asked for.
   void improve_briefly(int64_t costs) {
     assignment_.count_other_ops_by_clock(false);
-    chain_.descend();
-    assignment_.forget();
-    if (costs < kLeastCosts) return;
     last_cost_ = assignment_.effort().costs_asked + costs;
+    chain_.settle(nodes_beside_moves());
+    assignment_.forget();
     try_chains();
   }
 
  private:
-  static constexpr int64_t kLeastCosts = 256;  // of a chain
+  std::set<NodeId> nodes_beside_moves() const {
+    std::set<NodeId> nodes;
+    for (NodeId node = 0; node < graph_.nodes.size(); ++node)
+      for (size_t r = 0; r < graph_.nodes[node].call->outputs.size(); ++r)
+        if (assignment_.moves_ns(graph_.nodes[node].output + static_cast<ValueId>(r)) > 0) nodes.insert(node);
+    return nodes;
+  }
 
   void start(bool others_by_clock) {
     assignment_.restart({});
@@ -74,7 +80,7 @@ class LocalSearch {
 
   bool attempt(uint64_t like, Steps steps, Spread spread = Spread::all) {
     int& failures = failures_[like];
-    if (steps.empty() || failures >= kLimits.failures) return false;
+    if (steps.empty() || failures >= kLimits.failures || assignment_.effort().costs_asked >= last_cost_) return false;
     const bool better = try_chain(std::move(steps), spread);
     failures = better ? 0 : failures + 1;
     return better;
@@ -118,8 +124,7 @@ class LocalSearch {
                      [&](ValueId a, ValueId b) { return assignment_.moves_ns(a) > assignment_.moves_ns(b); });
     bool better = false;
     for (ValueId value : order)
-      if (assignment_.moves_ns(value) > 0 && assignment_.effort().costs_asked < last_cost_)
-        better |= try_chains_at(value);
+      if (assignment_.moves_ns(value) > 0) better |= try_chains_at(value);
     return better;
   }
 

@@ -5,7 +5,6 @@
 #include <memory>
 
 #include "passes/search/assignment.h"
-#include "passes/search/precedent.h"
 #include "passes/search/regather.h"
 
 namespace spmdx {

@@ -6,15 +6,15 @@
 #include <optional>
 #include <vector>
 
+#include "passes/precedent/trail.h"
 #include "passes/readers/effort.h"
-#include "passes/search/trail.h"
 #include "passes/settings/options.h"
 #include "passes/strategy/choices.h"
 
 namespace spmdx {
 
 class Assignment;
-struct Precedent;   // passes/search/precedent.h
+struct Precedent;   // passes/precedent/precedent.h
 struct Rolled;      // passes/loops/roll.h
 struct PlacedStep;  // passes/places/stages_by_time.h
 
@@ -47,6 +47,12 @@ Decisions decide(const Graph& graph, const CompileOptions& options);
 
 // What an assignment has come to.
 Decisions decisions_of(const Assignment& assignment, std::vector<bool> transient);
+
+// Notes what search has decided in a propagated graph.
+void note_decisions(Precedent& precedent, const Graph& searched, const Decisions& decisions);
+// What the precedent decides, and what is better now that sizes are others. Nothing where the graph is not like the one
+// that was searched, or where that changes the answer. REQUIRES: propagated.
+std::optional<Decisions> decide_like(const Precedent& precedent, const Graph& graph, const CompileOptions& options);
 
 // Decides every node once, in program order, by what is known so far; or as `wish` says, where it is not null.
 using Wish = std::function<ChoiceRef(NodeId)>;

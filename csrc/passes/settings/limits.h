@@ -49,8 +49,10 @@ struct Limits {
   // Of the time that a program takes if it is decided as one of other sizes was: where changes of single decisions save
   // more than this share, the sizes have changed the answer, and it is searched for from the beginning.
   double other_answer = 0.05;
-  // How long such changes are looked for, as a share of what the searches for the other plan looked at.
+  // How many costs are asked for in the search for such changes, as a share of what the searches for the other plan
+  // asked for; and at least, which is about one chain.
   double second_thoughts = 0.01;
+  int64_t least_second_thoughts = 64;
 
   // ---- costs ----
   // Work that every device repeats may save bytes of a small problem, but never scales: sharing a product out is worth

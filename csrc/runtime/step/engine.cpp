@@ -16,22 +16,12 @@
 #include "rules/lookup.h"
 #include "runtime/data/observer.h"
 #include "runtime/step/job.h"
-#include "runtime/step/plan_cache.h"
-#include "runtime/step/precedent_files.h"
-#include "runtime/step/precedents.h"
+#include "runtime/step/plan_maker.h"
 
 namespace spmdx {
 namespace {
 
 std::atomic<bool> forked = false;
-
-// The program as plans tell it apart: starts that the plan leaves open are 0.
-Graph with_given_starts(const Plan& plan) {
-  std::vector<int64_t> given = plan.starts.values;
-  for (size_t i = 0; i < given.size(); ++i)
-    if (plan.starts.open[i]) given[i] = 0;
-  return given.empty() ? plan.traced : with_starts(plan.traced, given);
-}
 
 }  // namespace
 
@@ -45,7 +35,8 @@ void check_process() {
 }
 
 struct Engine::Impl {
-  Impl(Backend& owner, Comm& exchange) : backend(owner), comm(exchange), collective_queue(exchange) {}
+  Impl(Backend& owner, Comm& exchange)
+      : backend(owner), comm(exchange), collective_queue(exchange), maker(owner, exchange, collective_queue) {}
 
   // Called with the lock held.
   void start_thread() {
@@ -132,44 +123,11 @@ struct Engine::Impl {
     for (const Fallback& fallback : plan.fallbacks) counters.fallbacks[fallback.op] += 1;
   }
 
-  bool are_several() const { return comm.processes().count > 1; }
-
-  // Of several processes one alone may ask a question. It runs what the others run, which may be planned otherwise.
-  uint64_t key_of(const Graph& graph, PlanFor purpose) const {
-    const uint64_t hash = structural_hash(graph);
-    return are_several() && purpose == PlanFor::question ? hash_combine(hash, 1) : hash;
-  }
-
-  // What a step may be decided like. In the order that makes no difference between a process that has a file of this
-  // program, which says what would be decided anyway, and one that has none.
-  PrecedentRef precedent_of(const Graph& graph, const CompileOptions& how) {
-    if (PrecedentRef found = precedents.find(graph)) return found;
-    PrecedentRef kept = files ? files->find(graph, how) : nullptr;
-    if (kept) precedents.insert(graph, kept);
-    return kept;
-  }
-
-  // Called with `planning` held.
-  std::shared_ptr<Plan> make(const Graph& graph, const CompileOptions& how, PlanFor purpose) {
-    const bool may_follow = purpose == PlanFor::step && graph.mesh;
-    const PrecedentRef like = may_follow ? precedent_of(graph, how) : nullptr;
-    auto plan = make_plan(graph, how, backend, collective_queue, are_several(), like.get());
-    if (may_follow && !plan->follows) {
-      precedents.insert(graph, plan->precedent);
-      if (files) files->insert(graph, how, *plan->precedent);
-    }
-    plan->precedent = nullptr;
-    return plan;
-  }
-
   Backend& backend;
   Comm& comm;
   CollectiveQueue collective_queue;
-  std::mutex planning;                  // held while a plan is looked up or compiled
-  PlanCache cache;                      // guarded by planning
-  Repeats repeats;                      // guarded by planning
-  Precedents precedents;                // guarded by planning
-  std::optional<PrecedentFiles> files;  // guarded by planning
+  std::mutex planning;    // held while a plan is looked up or compiled
+  PlanMaker maker;        // guarded by planning
   std::mutex submitting;  // held while a step is announced, so that steps run in the order of their numbers
   Uncompared uncompared;  // guarded by submitting
   // Guards everything below. A leaf lock: while it is held no buffer is read or freed, since that may need other locks.
@@ -205,8 +163,7 @@ Engine::~Engine() {
 
 void Engine::set_options(CompileOptions options) {
   std::lock_guard planning(impl_->planning);
-  impl_->cache.clear();
-  impl_->precedents.clear();
+  impl_->maker.clear();
   std::lock_guard lock(impl_->mutex);
   impl_->options = std::move(options);
 }
@@ -229,21 +186,8 @@ void Engine::set_translator(ErrorTranslator translate) {
 PlanRef Engine::plan(const Graph& graph, PlanFor purpose) {
   check_process();
   std::lock_guard planning(impl_->planning);
-  const bool reported = purpose != PlanFor::itself;
-  const uint64_t hash = impl_->key_of(graph, purpose);
-  PlanRef plan = impl_->cache.find(hash, graph);
-  const bool known = plan != nullptr;
-  if (!known) {
-    const auto begun = std::chrono::steady_clock::now();
-    const PlanRange range(graph);
-    const std::shared_ptr<Plan> fresh = impl_->make(graph, options(), purpose);
-    const std::chrono::nanoseconds took = std::chrono::steady_clock::now() - begun;
-    if (reported) fresh->repeat = impl_->repeats.note(with_given_starts(*fresh), took.count());
-    if (reported) tell_of_plan(*fresh, took.count());
-    plan = fresh;
-    impl_->cache.insert(hash, plan, impl_->are_several());
-  }
-  if (!reported) return plan;
+  auto [plan, known] = impl_->maker.plan(graph, options(), purpose);
+  if (purpose == PlanFor::itself) return plan;
   PlanRef last = plan;  // the one before dies after the lock is given up
   std::lock_guard lock(impl_->mutex);
   (known ? impl_->counters.plan_cache_hits : impl_->counters.plans_compiled) += 1;
@@ -254,7 +198,7 @@ PlanRef Engine::plan(const Graph& graph, PlanFor purpose) {
 
 void Engine::keep_precedents(const std::string& folder, const std::string& version) {
   std::lock_guard planning(impl_->planning);
-  impl_->files.emplace(folder, version);
+  impl_->maker.keep_in(folder, version);
 }
 
 void Engine::submit(const PlanRef& plan, std::vector<DataRef> inputs, std::vector<Param> params,
@@ -346,25 +290,24 @@ void Engine::ask_compiler() {
   std::vector<PlanRef> plans;
   {
     std::lock_guard lock(impl_->planning);
-    plans = impl_->cache.all();
+    plans = impl_->maker.cache().all();
   }
   for (const PlanRef& plan : plans) plan->executable->ask_compiler();
 }
 
 size_t Engine::plans_kept() const {
   std::lock_guard lock(impl_->planning);
-  return impl_->cache.size();
+  return impl_->maker.cache().size();
 }
 
 int64_t Engine::plan_bytes_kept() const {
   std::lock_guard lock(impl_->planning);
-  return impl_->cache.bytes();
+  return impl_->maker.cache().bytes();
 }
 
 void Engine::clear_cache() {
   std::lock_guard lock(impl_->planning);
-  impl_->cache.clear();
-  impl_->precedents.clear();
+  impl_->maker.clear();
 }
 
 }  // namespace spmdx

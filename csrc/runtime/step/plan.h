@@ -15,7 +15,7 @@
 namespace spmdx {
 
 struct PlacedStep;  // passes/places/stages_by_time.h
-struct Precedent;   // passes/search/precedent.h
+struct Precedent;   // passes/precedent/precedent.h
 
 // An op without a rule: what a device receives so that it sees its operands whole.
 struct Fallback {

@@ -9,7 +9,7 @@
 #include <optional>
 #include <vector>
 
-#include "passes/search/precedent_words.h"
+#include "passes/precedent/words.h"
 
 namespace spmdx {
 namespace {

@@ -5,7 +5,7 @@
 #include <memory>
 #include <vector>
 
-#include "passes/search/precedent.h"
+#include "passes/precedent/precedent.h"
 
 namespace spmdx {
 

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // Trail: words, and a table of what they name.
-#include "passes/search/trail.h"
+#include "passes/precedent/trail.h"
 
 #include <algorithm>
 

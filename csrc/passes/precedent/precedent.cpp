@@ -1,13 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
 // Precedent: programs are compared without sizes; strategies by the factors of rules, which have none.
-#include "passes/search/precedent.h"
+#include "passes/precedent/precedent.h"
 
 #include <algorithm>
 #include <functional>
 #include <unordered_map>
 
-#include "passes/search/assignment.h"
-#include "passes/settings/limits.h"
 #include "rules/lookup.h"
 
 namespace spmdx {
@@ -80,26 +78,6 @@ uint64_t likeness_of_searched(const Graph& graph) {
   return h;
 }
 
-bool has_tiles(const Strategy& strategy) {
-  return std::any_of(strategy.cuts.begin(), strategy.cuts.end(), [](const DimSharding& cut) { return cut.tile != 1; });
-}
-
-// Whether they cut the same factors by the same sub-axes, whatever the tiles.
-bool cut_alike(const Strategy& a, const Strategy& b) {
-  return a.partial == b.partial && a.reduction == b.reduction && a.partial_operands == b.partial_operands &&
-         std::ranges::equal(a.cuts, b.cuts,
-                            [](const DimSharding& x, const DimSharding& y) { return x.sub_axes == y.sub_axes; });
-}
-
-// The choice of a node that does as the strategy says; null where none can. Nodes before it are decided.
-ChoiceRef choice_like(Assignment& assignment, NodeId node, const Strategy& strategy) {
-  if (!has_tiles(strategy))
-    if (ChoiceRef choice = assignment.choice_with(node, strategy)) return choice;
-  for (const ChoiceRef& choice : assignment.choices(node))
-    if (cut_alike(choice->strategy, strategy)) return choice;
-  return nullptr;
-}
-
 // Whether the strategies name factors and sub-axes that there are: a precedent may come from a file.
 bool refers_to(const Precedent& precedent, const Graph& graph) {
   const SubAxisSet all = graph.mesh->all_sub_axes();
@@ -139,32 +117,18 @@ uint64_t likeness_of(const Graph& traced) {
   return h;
 }
 
-void note_decisions(Precedent& precedent, const Graph& searched, const Decisions& decisions) {
+void note_strategies(Precedent& precedent, const Graph& searched, const std::vector<const Strategy*>& strategies) {
   precedent.likeness = likeness_of_searched(searched);
   precedent.equality = structural_hash(searched);
   precedent.strategies.clear();
   precedent.of_nodes.clear();
   std::unordered_multimap<uint64_t, uint32_t> known;
-  for (const ChoiceRef& choice : decisions.choices)
-    precedent.of_nodes.push_back(number_of(choice->strategy, precedent.strategies, known));
-  precedent.transient = decisions.transient;
-  precedent.costs_asked += decisions.effort.costs_asked;
+  for (const Strategy* strategy : strategies)
+    precedent.of_nodes.push_back(number_of(*strategy, precedent.strategies, known));
 }
 
-std::optional<Decisions> decide_like(const Precedent& precedent, const Graph& graph, const CompileOptions& options) {
-  if (precedent.likeness != likeness_of_searched(graph) || !refers_to(precedent, graph)) return std::nullopt;
-  Assignment assignment(graph, options, precedent.transient);
-  const bool equal = precedent.equality == structural_hash(graph);
-  choose_greedily(assignment, [&](NodeId node) -> ChoiceRef {
-    const Strategy& strategy = precedent.strategies[precedent.of_nodes[node]];
-    return equal ? assignment.choice_with(node, strategy) : choice_like(assignment, node, strategy);
-  });
-  const auto followed = static_cast<double>(assignment.total());
-  if (!equal)
-    improve_briefly(assignment,
-                    static_cast<int64_t>(kLimits.second_thoughts * static_cast<double>(precedent.costs_asked)));
-  if (static_cast<double>(assignment.total()) < (1 - kLimits.other_answer) * followed) return std::nullopt;
-  return decisions_of(assignment, precedent.transient);
+bool is_like(const Precedent& precedent, const Graph& graph) {
+  return precedent.likeness == likeness_of_searched(graph) && refers_to(precedent, graph);
 }
 
 }  // namespace spmdx

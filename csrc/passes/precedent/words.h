@@ -6,7 +6,7 @@
 #include <span>
 #include <vector>
 
-#include "passes/search/precedent.h"
+#include "passes/precedent/precedent.h"
 
 namespace spmdx {
 

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // Precedents as words: each field in its order, lists after how many they are.
-#include "passes/search/precedent_words.h"
+#include "passes/precedent/words.h"
 
 #include <stdexcept>
 

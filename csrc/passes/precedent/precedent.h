@@ -1,10 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
 // Precedent: what was decided for one program, so that others that differ from it by sizes alone need no search.
 #pragma once
-#include <optional>
+#include <cstdint>
 #include <vector>
 
-#include "passes/search/search.h"
+#include "passes/precedent/trail.h"
+#include "passes/strategy/strategy.h"
 
 namespace spmdx {
 
@@ -28,11 +29,9 @@ struct Precedent {
 // one element are told apart. Equal in every process.
 uint64_t likeness_of(const Graph& traced);
 
-// Notes what search has decided in a propagated graph.
-void note_decisions(Precedent& precedent, const Graph& searched, const Decisions& decisions);
-
-// What the precedent decides, and what is better now that sizes are others. Nothing where the graph is not like the one
-// that was searched. REQUIRES: propagated.
-std::optional<Decisions> decide_like(const Precedent& precedent, const Graph& graph, const CompileOptions& options);
+// Notes the strategy of each node of a propagated graph.
+void note_strategies(Precedent& precedent, const Graph& searched, const std::vector<const Strategy*>& strategies);
+// Whether it is of a graph like this one, so that its strategies are for these nodes. REQUIRES: propagated.
+bool is_like(const Precedent& precedent, const Graph& graph);
 
 }  // namespace spmdx

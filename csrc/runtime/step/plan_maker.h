@@ -1,0 +1,44 @@
+// SPDX-License-Identifier: Apache-2.0
+// PlanMaker: finds the plan of a graph, or makes it, as one of other sizes was made where there is one.
+#pragma once
+#include <functional>
+#include <optional>
+#include <string>
+
+#include "runtime/step/plan_cache.h"
+#include "runtime/step/precedent_files.h"
+#include "runtime/step/precedents.h"
+
+namespace spmdx {
+
+// Not thread-safe: the engine holds a lock around it.
+class PlanMaker {
+ public:
+  PlanMaker(Backend& backend, Comm& comm, CollectiveQueue& queue) : backend_(backend), comm_(comm), queue_(queue) {}
+  struct Made {
+    PlanRef plan;
+    bool known = false;  // it was made before
+  };
+  Made plan(const Graph& graph, const CompileOptions& options, PlanFor purpose);
+  // From now on what is decided is kept in this folder, too.
+  void keep_in(const std::string& folder, const std::string& version) { files_.emplace(folder, version); }
+  // Forgets all plans and precedents, but not the files.
+  void clear();
+  const PlanCache& cache() const { return cache_; }
+
+ private:
+  bool are_several() const { return comm_.processes().count > 1; }
+  uint64_t key_of(const Graph& graph, PlanFor purpose) const;
+  PrecedentRef precedent_of(const Graph& graph, const CompileOptions& options);
+  std::shared_ptr<Plan> make(const Graph& graph, const CompileOptions& options, PlanFor purpose);
+
+  Backend& backend_;
+  Comm& comm_;
+  CollectiveQueue& queue_;
+  PlanCache cache_;
+  Repeats repeats_;
+  Precedents precedents_;
+  std::optional<PrecedentFiles> files_;
+};
+
+}  // namespace spmdx

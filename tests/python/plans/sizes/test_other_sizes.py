@@ -1,0 +1,199 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Programs whose sizes change from step to step: their layouts are searched for once, and their
+numbers are the CPU's."""
+
+import pytest
+import spmdx
+import torch
+import torch.nn.functional as F
+from spmdx import debug
+from torch import nn
+
+if spmdx.runtime.global_runtime_device_count() != 8:
+    spmdx.runtime.set_device_count(8)
+
+MESHES = [(2, 1), (1, 3), (2, 2), (4, 2), (3, 1), (1, 8)]
+pytestmark = pytest.mark.usefixtures("double_precision")
+
+
+def mesh_of(shape):
+    return spmdx.Mesh(range(shape[0] * shape[1]), shape, ("data", "model"))
+
+
+@pytest.fixture(autouse=True)
+def at_rest():
+    spmdx._C.set_checks(poison=True)
+    spmdx.sync(wait=True)
+    spmdx._C.clear_cache()
+    debug.reset_counters()
+    yield
+    spmdx._C.set_checks()
+
+
+def searched():
+    return debug.counters()["plans_searched"]
+
+
+def assert_close(got, want):
+    torch.testing.assert_close(got.detach().cpu(), want.detach(), rtol=1e-9, atol=1e-9)
+
+
+# ---- a cache of keys and values that grows -----------------------------------------------------
+
+WIDTH, HEADS, ROWS = 32, 4, 4
+
+
+def decoded(weights, device, mark):
+    """What each token of 24 gives, as the cache grows by a column for each."""
+    generator = torch.Generator().manual_seed(1)
+    weights = [weight.to(device) for weight in weights]
+    for weight, spec in zip(weights, [(None, "model")] * 3 + [("model", None)], strict=True):
+        mark(weight, spec)
+    split = (ROWS, 1, HEADS, WIDTH // HEADS)
+    keys = torch.zeros(ROWS, HEADS, 8, WIDTH // HEADS).to(device)
+    values = torch.zeros(ROWS, HEADS, 8, WIDTH // HEADS).to(device)
+    for cache in (keys, values):
+        mark(cache, ("data", "model", None, None))
+    given = []
+    for _ in range(24):
+        token = torch.randn(ROWS, 1, WIDTH, generator=generator).to(device)
+        q, k, v = ((token @ weight).view(split).transpose(1, 2) for weight in weights[:3])
+        keys, values = torch.cat([keys, k], 2), torch.cat([values, v], 2)
+        seen = F.scaled_dot_product_attention(q, keys, values)
+        token = F.layer_norm(seen.transpose(1, 2).reshape(ROWS, 1, WIDTH) @ weights[3], (WIDTH,))
+        given.append(token)
+        if device == "spmdx":
+            spmdx.mark_step()
+    return given
+
+
+@pytest.mark.parametrize("shape", MESHES, ids=str)
+def test_a_cache_that_grows_is_searched_for_once(shape):
+    torch.manual_seed(0)
+    weights = [torch.randn(WIDTH, WIDTH) / 6 for _ in range(4)]
+    with torch.no_grad():
+        mesh = mesh_of(shape)
+        got = decoded(weights, "spmdx", lambda t, spec: spmdx.mark_sharding(t, mesh, spec))
+        assert debug.counters()["plans_compiled"] == 24
+        assert searched() == 2  # the first step finds tensors that no step has laid out
+        for ours, theirs in zip(got, decoded(weights, "cpu", lambda t, spec: t), strict=True):
+            assert_close(ours, theirs)
+
+
+# ---- routing -------------------------------------------------------------------------------------
+
+
+class Experts(nn.Module):
+    def __init__(self, width=16, count=3):
+        super().__init__()
+        self.gate = nn.Linear(width, count)
+        self.experts = nn.ModuleList(
+            nn.Sequential(nn.Linear(width, 32), nn.ReLU(), nn.Linear(32, width))
+            for _ in range(count)
+        )
+
+    def forward(self, x):
+        weights = self.gate(x).softmax(-1)
+        best, out = weights.argmax(-1), torch.zeros_like(x)
+        for number, expert in enumerate(self.experts):
+            rows = (best == number).nonzero().squeeze(1)
+            out = out.index_add(0, rows, expert(x[rows]) * weights[rows, number, None])
+        return out
+
+
+def trained(model, device, mark, batches):
+    model = model.to(device)
+    for expert in getattr(model, "experts", [model]):
+        mark(expert[0].weight, ("model", None))
+        mark(expert[2].weight, (None, "model"))
+    optimizer = torch.optim.SGD(model.parameters(), lr=0.1, momentum=0.9)
+    losses = []
+    for x in batches:
+        x = x.to(device)
+        mark(x, ("data", None))
+        loss = (model(x) - x).pow(2).mean()
+        optimizer.zero_grad()
+        loss.backward()
+        optimizer.step()
+        losses.append(loss.detach())
+        if device == "spmdx":
+            spmdx.mark_step()
+    return [*losses, *model.parameters()]
+
+
+def compare(make, shape, batches):
+    mesh = mesh_of(shape)
+    torch.manual_seed(0)
+    got = trained(make(), "spmdx", lambda t, spec: spmdx.mark_sharding(t, mesh, spec), batches)
+    torch.manual_seed(0)
+    for ours, theirs in zip(got, trained(make(), "cpu", lambda t, spec: t, batches), strict=True):
+        assert_close(ours, theirs)
+
+
+@pytest.mark.parametrize("shape", MESHES, ids=str)
+def test_routings_are_searched_for_once(shape):
+    generator = torch.Generator().manual_seed(1)
+    batches = [torch.randn(48, 16, generator=generator) for _ in range(30)]
+    compare(Experts, shape, batches[:3])
+    parts, plans = searched(), debug.counters()["plans_compiled"]
+    compare(Experts, shape, batches)
+    assert debug.counters()["plans_compiled"] - plans >= 30
+    assert searched() - parts <= 3  # counts of none or one are programs of their own
+
+
+@pytest.mark.parametrize("shape", MESHES, ids=str)
+def test_batches_of_many_sizes_are_searched_for_once(shape):
+    generator = torch.Generator().manual_seed(1)
+    batches = [torch.randn(rows, 16, generator=generator) for rows in range(24, 74)]
+
+    def mlp():
+        return nn.Sequential(nn.Linear(16, 32), nn.GELU(), nn.Linear(32, 16))
+
+    compare(mlp, shape, [batches[8], *batches])
+    # The first two steps find no momentum yet, or one that no step has laid out.
+    assert debug.counters()["plans_compiled"] >= 50 and searched() <= 3
+
+
+# ---- what is no precedent ------------------------------------------------------------------------
+
+
+def product(rows, mesh):
+    x = torch.ones(rows, 16).to("spmdx")
+    w = torch.ones(16, 16).to("spmdx")
+    spmdx.mark_sharding(x, mesh, ("data", None))
+    spmdx.mark_sharding(w, mesh, (None, "model"))
+    y = (x @ w).sum()
+    spmdx.mark_step()
+    return y
+
+
+def test_inputs_of_four_times_the_elements_are_another_program():
+    mesh = mesh_of((2, 2))
+    for rows, more in [(16, 1), (20, 0), (63, 0), (65, 1), (4, 0), (2, 1), (1, 1)]:
+        before = searched()
+        assert product(rows, mesh).item() == rows * 16 * 16
+        assert searched() - before == more, rows
+
+
+def test_a_cleared_cache_has_no_precedents():
+    mesh = mesh_of((2, 2))
+    product(16, mesh), product(17, mesh)
+    assert searched() == 1
+    spmdx._C.clear_cache()
+    product(18, mesh)
+    assert searched() == 2
+
+
+def test_other_cuts_are_another_program():
+    product(16, mesh_of((2, 2))), product(17, mesh_of((4, 1))), product(18, mesh_of((1, 4)))
+    assert searched() == 3
+
+
+def test_what_is_only_planned_is_searched_for():
+    mesh = mesh_of((2, 2))
+    product(16, mesh)
+    with spmdx.plan_only():
+        product(17, mesh)
+    assert searched() == 2
+    product(18, mesh)
+    assert searched() == 2
