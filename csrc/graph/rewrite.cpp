@@ -15,6 +15,9 @@ Rewrite::Rewrite(const Graph& from) : from_(from), map_(from.values.size(), kNon
   to_.left_out = from.left_out;
   to_.num_params = from.num_params;
   to_.merged_starts = from.merged_starts;
+  to_.values.reserve(from.values.size());
+  to_.nodes.reserve(from.nodes.size());
+  to_.inputs.reserve(from.inputs.size());
   for (const Input& input : from.inputs) {
     const ValueId value = to_.add_input(from.values[input.value].type, input.name);
     to_.inputs.back() = input;
@@ -25,12 +28,19 @@ Rewrite::Rewrite(const Graph& from) : from_(from), map_(from.values.size(), kNon
   }
 }
 
+std::vector<ValueId> Rewrite::operands(const Node& node) const {
+  std::vector<ValueId> operands;
+  operands.reserve(node.inputs.size());
+  for (const ValueId value : node.inputs) {
+    if (map_[value] == kNone) throw InternalError("a rewritten node reads a value that is gone: " + node.call->op);
+    operands.push_back(map_[value]);
+  }
+  return operands;
+}
+
 Node Rewrite::mapped(const Node& node) const {
   Node copy = node;
-  for (ValueId& value : copy.inputs) {
-    value = map_[value];
-    if (value == kNone) throw InternalError("a rewritten node reads a value that is gone: " + node.call->op);
-  }
+  copy.inputs = operands(node);
   return copy;
 }
 

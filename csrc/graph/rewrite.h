@@ -17,11 +17,13 @@ class Rewrite {
  public:
   explicit Rewrite(const Graph& from);
   // Appends a copy of an old node, whose operands are the mapped ones, and maps its results. Throws InternalError where
-  // an operand is not mapped; so does mapped().
-  void keep(const Node& node) { keep(node, mapped(node).inputs); }
+  // an operand is not mapped; so do operands() and mapped().
+  void keep(const Node& node) { keep(node, operands(node)); }
   // The same with these operands, which are values of the new graph.
   void keep(const Node& node, std::vector<ValueId> operands);
-  // A copy of an old node with the mapped operands, which is not appended.
+  // The operands of an old node, mapped.
+  std::vector<ValueId> operands(const Node& node) const;
+  // A copy of an old node with these, which is not appended.
   Node mapped(const Node& node) const;
   void map(ValueId from, ValueId to) { map_[from] = to; }
   ValueId at(ValueId from) const { return map_[from]; }  // kNone for an old value that is not mapped

@@ -119,7 +119,7 @@ void simplify(Graph& graph) {
       rewrite.keep(node);
       continue;
     }
-    auto [entry, fresh] = seen.try_emplace(Computation{node.call, rewrite.mapped(node).inputs}, kNone);
+    auto [entry, fresh] = seen.try_emplace(Computation{node.call, rewrite.operands(node)}, kNone);
     if (fresh) {
       rewrite.keep(node);
       entry->second = rewrite.at(node.output);

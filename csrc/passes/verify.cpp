@@ -16,7 +16,7 @@
 namespace spmdx {
 namespace {
 
-constexpr int64_t kPositions = 64;  // positions of the mesh that are checked
+constexpr int64_t kPositions = 64;  // positions of the mesh that are checked, of those that hold different parts
 constexpr int64_t kBoxes = 256;     // boxes of a collective that are checked
 
 [[noreturn]] void reject(const Graph& graph, const Node& node, const std::string& why) {
@@ -242,8 +242,12 @@ void check_op(const Graph& graph, const Node& node, Checked& checked) {
   if (!checked.insert(kind_of(graph, node)).second) return;
   const OpRuleRef rule = rule_for(node.call);
   if (rule->inputs.size() != node.inputs.size()) reject(graph, node, "the rule has other operands");
-  const int64_t positions = std::min(graph.mesh->size(), kPositions);
-  for (int64_t i = 0; i < positions; ++i) check_ranges(graph, node, *rule, i * graph.mesh->size() / positions);
+  SubAxisSet used = 0;
+  for (size_t t = 0; t < rule->inputs.size() + rule->outputs.size(); ++t)
+    used |= graph.values[value_of(node, t)].sharding->dim_sub_axes();
+  const int64_t all = num_distinct(*graph.mesh, used), positions = std::min(all, kPositions);
+  for (int64_t i = 0; i < positions; ++i)
+    check_ranges(graph, node, *rule, representative(*graph.mesh, used, i * all / positions));
   check_partials(graph, node, *rule);
 }
 

@@ -74,7 +74,7 @@ class Unroller {
     for (NodeId id = 0; id < graph_.nodes.size(); ++id) {
       if (!wanted(body_.iterations[id])) continue;
       const Node& node = graph_.nodes[id];
-      std::vector<ValueId> operands = rewrite_.mapped(node).inputs;
+      std::vector<ValueId> operands = rewrite_.operands(node);
       if (const auto read = read_.find(id); read != read_.end())
         for (const auto& [operand, value] : read->second) operands[operand] = value;
       rewrite_.keep(node, std::move(operands));

@@ -30,6 +30,13 @@ ChoiceRef choice_like(Assignment& assignment, NodeId node, const Strategy& strat
   return nullptr;
 }
 
+// For how many costs changes of what is followed are worth asking, by those that were asked for to find it.
+int64_t second_thoughts(int64_t costs) {
+  const bool small = costs < kLimits.costs_of_a_small_search;
+  const auto share = static_cast<int64_t>(kLimits.second_thoughts * static_cast<double>(costs));
+  return small ? costs / 2 : std::max(share, kLimits.least_second_thoughts);
+}
+
 }  // namespace
 
 void note_decisions(Precedent& precedent, const Graph& searched, const Decisions& decisions) {
@@ -49,8 +56,7 @@ std::optional<Decisions> decide_like(const Precedent& precedent, const Graph& gr
     return equal ? assignment.choice_with(node, strategy) : choice_like(assignment, node, strategy);
   });
   const auto followed = static_cast<double>(assignment.total());
-  const auto costs = static_cast<int64_t>(kLimits.second_thoughts * static_cast<double>(precedent.costs_asked));
-  if (!equal) improve_briefly(assignment, std::max(costs, kLimits.least_second_thoughts));
+  if (!equal) improve_briefly(assignment, second_thoughts(precedent.costs_asked));
   if (static_cast<double>(assignment.total()) < (1 - kLimits.other_answer) * followed) return std::nullopt;
   return decisions_of(assignment, precedent.transient);
 }

@@ -53,6 +53,8 @@ struct Limits {
   // asked for; and at least, which is about one chain.
   double second_thoughts = 0.01;
   int64_t least_second_thoughts = 64;
+  // Where those asked for fewer, half as many are: such a program is planned within some milliseconds anyway.
+  int64_t costs_of_a_small_search = 2'000;
 
   // ---- costs ----
   // Work that every device repeats may save bytes of a small problem, but never scales: sharing a product out is worth
