@@ -4,8 +4,8 @@
 #include <functional>
 #include <vector>
 
-#include "passes/search/search.h"
 #include "passes/precedent/trail.h"
+#include "passes/search/search.h"
 #include "passes/settings/options.h"
 
 namespace spmdx {

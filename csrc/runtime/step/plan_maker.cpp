@@ -19,12 +19,6 @@ Graph with_given_starts(const Plan& plan) {
 
 }  // namespace
 
-// Of several processes one alone may ask a question. It runs what the others run, which may be planned otherwise.
-uint64_t PlanMaker::key_of(const Graph& graph, PlanFor purpose) const {
-  const uint64_t hash = structural_hash(graph);
-  return are_several() && purpose == PlanFor::question ? hash_combine(hash, 1) : hash;
-}
-
 // In the order that makes no difference between a process that has a file of this program, which says what would be
 // decided anyway, and one that has none.
 PrecedentRef PlanMaker::precedent_of(const Graph& graph, const CompileOptions& options) {
@@ -47,8 +41,9 @@ std::shared_ptr<Plan> PlanMaker::make(const Graph& graph, const CompileOptions& 
 }
 
 PlanMaker::Made PlanMaker::plan(const Graph& graph, const CompileOptions& options, PlanFor purpose) {
-  const uint64_t key = key_of(graph, purpose);
-  if (PlanRef found = cache_.find(key, graph)) return {found, true};
+  const uint64_t key = structural_hash(graph);
+  PlanCache& cache = cache_of(purpose);
+  if (PlanRef found = cache.find(key, graph)) return {found, true};
   const auto begun = std::chrono::steady_clock::now();
   const PlanRange range(graph);
   const std::shared_ptr<Plan> fresh = make(graph, options, purpose);
@@ -56,12 +51,13 @@ PlanMaker::Made PlanMaker::plan(const Graph& graph, const CompileOptions& option
   const bool reported = purpose != PlanFor::itself;
   if (reported) fresh->repeat = repeats_.note(with_given_starts(*fresh), took.count());
   if (reported) tell_of_plan(*fresh, took.count());
-  cache_.insert(key, fresh, are_several());
+  cache.insert(key, fresh, are_several());
   return {fresh, false};
 }
 
 void PlanMaker::clear() {
   cache_.clear();
+  asked_.clear();
   precedents_.clear();
 }
 

@@ -28,7 +28,7 @@ class PlanMaker {
 
  private:
   bool are_several() const { return comm_.processes().count > 1; }
-  uint64_t key_of(const Graph& graph, PlanFor purpose) const;
+  PlanCache& cache_of(PlanFor purpose) { return are_several() && purpose == PlanFor::question ? asked_ : cache_; }
   PrecedentRef precedent_of(const Graph& graph, const CompileOptions& options);
   std::shared_ptr<Plan> make(const Graph& graph, const CompileOptions& options, PlanFor purpose);
 
@@ -36,6 +36,9 @@ class PlanMaker {
   Comm& comm_;
   CollectiveQueue& queue_;
   PlanCache cache_;
+  // Of several processes one alone may ask a question. Its plan may not be what the others run, and takes no place of
+  // such a plan.
+  PlanCache asked_;
   Repeats repeats_;
   Precedents precedents_;
   std::optional<PrecedentFiles> files_;
