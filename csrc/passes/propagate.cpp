@@ -254,7 +254,7 @@ class Propagation {
 
   // The words of a node's changes.
   void revisit(uint32_t node) {
-    const size_t changes = std::min<size_t>(ahead_.empty() ? 0 : ahead_[0], ahead_.size() / 2);
+    const size_t changes = ahead_.empty() ? 0 : std::min<size_t>(ahead_[0], (ahead_.size() - 1) / 2);
     bool fits = node < graph_.nodes.size();
     for (size_t c = 0; c < changes; ++c) fits = fits && take_over(node, ahead_[1 + 2 * c], ahead_[2 + 2 * c]);
     ahead_ = ahead_.subspan(std::min(ahead_.size(), 1 + 2 * changes));

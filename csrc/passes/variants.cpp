@@ -166,11 +166,15 @@ std::optional<std::vector<bool>> gathered_composites(const Draft& draft, const T
   return nodes;
 }
 
-// The same, as the precedent found it, or as the cheapest plan of the draft shows. None where that is of no use.
+// The same, as the precedent found it, which may come from a file; or as the cheapest plan of the draft shows. None
+// where that is of no use.
 std::optional<std::vector<bool>> composites_to_expand(Draft& draft, const CompileOptions& options) {
   if (draft.follows) {
-    const std::vector<bool>& nodes = draft.follows->composites;
-    return nodes.size() == draft.graph.nodes.size() ? std::optional(nodes) : std::nullopt;
+    std::vector<bool> nodes = draft.follows->composites;
+    if (nodes.size() != draft.graph.nodes.size()) return std::nullopt;
+    for (NodeId node = 0; node < nodes.size(); ++node)
+      nodes[node] = nodes[node] && rule_for(draft.graph.nodes[node].call)->expand;
+    return nodes;
   }
   search(draft, options);
   return gathered_composites(draft, options.topology);

@@ -146,7 +146,10 @@ TEST(words_that_are_not_those_of_a_precedent_are_none) {
 // A plan that follows nonsense is a plan all the same: it is verified, and what does not fit is decided anew.
 TEST(damaged_words_never_make_a_wrong_plan) {
   const Graph traced = parse_graph(layers(48));
-  const std::vector<uint64_t> words = words_of(*precedent_of_program(layers(48)));
+  Precedent precedent_of_layers = *precedent_of_program(layers(48));
+  precedent_of_layers.expanded = {true};  // as if a form had been kept in which composites are expanded
+  precedent_of_layers.composites.assign(5, true);
+  const std::vector<uint64_t> words = words_of(precedent_of_layers);
   std::mt19937_64 random(7);
   int read = 0;
   for (int i = 0; i < 1000; ++i) {
