@@ -162,7 +162,10 @@ Graph compile(const Graph& traced, const CompileOptions& options) {
 Compiled compile(const Graph& traced, const CompileOptions& options, const Precedent* like) {
   Draft draft;
   draft.follows = like;
-  if (!like) draft.precedent = std::make_shared<Precedent>();
+  if (!like) {
+    draft.precedent = std::make_shared<Precedent>();
+    draft.precedent->traced = structural_hash(traced);
+  }
   draft.walk = {like ? nullptr : &draft.precedent->trail, like ? &like->trail : nullptr};
   try {
     if (!run_passes(traced, draft, options)) return compile(traced, options, nullptr);

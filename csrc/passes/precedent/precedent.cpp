@@ -3,24 +3,35 @@
 #include "passes/precedent/precedent.h"
 
 #include <algorithm>
+#include <bit>
 #include <functional>
 #include <unordered_map>
 
 #include "rules/lookup.h"
+#include "rules/override.h"
+#include "rules/registered.h"
 
 namespace spmdx {
 namespace {
 
 uint64_t hash_text(uint64_t h, std::string_view text) { return hash_combine(h, std::hash<std::string_view>{}(text)); }
 
+// How a dim is cut decides what it can be merged with: evenly, unevenly, or into fewer parts than there are devices.
+uint64_t evenness(const Mesh& mesh, const DimSharding& dim, int64_t size) {
+  const int64_t parts = mesh.group_size(sub_axis_set(dim.sub_axes));
+  return size % parts == 0 ? 0 : size < parts ? 1 : 2;
+}
+
 // Content, not pointers: equal in every process. Tiles are sizes.
-uint64_t hash_cuts(uint64_t h, const ShardingRef& sharding) {
+uint64_t hash_cuts(uint64_t h, const ShardingRef& sharding, const Shape& shape) {
   if (!sharding) return hash_combine(h, 0);
   h = hash_combine(hash_combine(h, sharding->mesh->hash()), sharding->partial);
   h = hash_combine(h, static_cast<uint64_t>(sharding->reduction));
-  for (const DimSharding& dim : sharding->dims) {
+  for (size_t d = 0; d < sharding->dims.size(); ++d) {
+    const DimSharding& dim = sharding->dims[d];
     h = hash_combine(h, dim.sub_axes.size());
     for (const SubAxisId sub_axis : dim.sub_axes) h = hash_combine(h, sub_axis);
+    if (!dim.empty()) h = hash_combine(h, evenness(*sharding->mesh, dim, shape[d]));
   }
   return sharding->place.plain() ? h : hash_combine(h, hash(sharding->place));
 }
@@ -39,16 +50,22 @@ uint64_t hash_wiring(uint64_t h, const Node& node) {
 }
 
 uint64_t hash_ends(uint64_t h, const Graph& graph) {
+  const auto add = [&](ValueId value, const ShardingRef& sharding) {
+    h = hash_cuts(hash_combine(h, value), sharding, graph.values[value].type.shape);
+  };
   for (const Input& input : graph.inputs) {
-    h = hash_type(hash_combine(h, input.value), graph.values[input.value].type);
-    h = hash_combine(hash_cuts(hash_cuts(h, input.physical), input.annotation), input.state);
+    add(input.value, input.physical);
+    add(input.value, input.annotation);
+    h = hash_combine(hash_type(h, graph.values[input.value].type), input.state);
   }
   for (const Output& output : graph.outputs) {
-    h = hash_cuts(hash_combine(h, output.value), output.annotation);
+    add(output.value, output.annotation);
     h = hash_combine(h, uint64_t{output.tied} * 4 + output.donates * 2 + output.state);
   }
-  for (const Constraint& constraint : graph.constraints)
-    h = hash_combine(hash_cuts(hash_combine(h, constraint.value), constraint.sharding), constraint.state);
+  for (const Constraint& constraint : graph.constraints) {
+    add(constraint.value, constraint.sharding);
+    h = hash_combine(h, constraint.state);
+  }
   return h;
 }
 
@@ -61,8 +78,10 @@ uint64_t hash_factors(uint64_t h, const std::vector<TensorFactors>& tensors) {
   return hash_combine(h, tensors.size());
 }
 
-// All of a rule that a strategy refers to.
-uint64_t hash_rule(uint64_t h, const OpRule& rule) {
+// All of a rule that a strategy refers to; of users' own ones what they cost as well, since nothing else tells it.
+uint64_t hash_rule(uint64_t h, const Call& call, const OpRule& rule) {
+  if (rules::find_override(call.op) || rules::find_registered(call.op))
+    h = hash_combine(h, std::bit_cast<uint64_t>(rule.flops_per_element));
   for (const Factor& factor : rule.factors)
     h = hash_combine(
         h, static_cast<uint64_t>(factor.kind) * 16 + static_cast<uint64_t>(factor.reduction) * 2 + factor.loose);
@@ -73,7 +92,7 @@ uint64_t hash_rule(uint64_t h, const OpRule& rule) {
 // Of a graph on its way to a plan, in which ops may have been replaced.
 uint64_t likeness_of_searched(const Graph& graph) {
   uint64_t h = hash_combine(graph.mesh->hash(), graph.values.size());
-  for (const Node& node : graph.nodes) h = hash_rule(hash_wiring(h, node), *rule_for(node.call));
+  for (const Node& node : graph.nodes) h = hash_rule(hash_wiring(h, node), *node.call, *rule_for(node.call));
   for (const Output& output : graph.outputs) h = hash_combine(h, output.value);
   return h;
 }
@@ -86,11 +105,13 @@ bool refers_to(const Precedent& precedent, const Graph& graph) {
   for (NodeId node = 0; node < graph.nodes.size(); ++node) {
     if (precedent.of_nodes[node] >= precedent.strategies.size()) return false;
     const Strategy& strategy = precedent.strategies[precedent.of_nodes[node]];
-    if (strategy.cuts.size() != rule_for(graph.nodes[node].call)->factors.size()) return false;
-    if (strategy.partial & ~all) return false;
-    for (const DimSharding& cut : strategy.cuts)
-      for (const SubAxisId sub_axis : cut.sub_axes)
+    const std::vector<Factor>& factors = rule_for(graph.nodes[node].call)->factors;
+    if (strategy.cuts.size() != factors.size() || strategy.partial & ~all) return false;
+    for (size_t f = 0; f < factors.size(); ++f) {
+      if (strategy.cuts[f].tile > std::max<int64_t>(1, factors[f].size)) return false;
+      for (const SubAxisId sub_axis : strategy.cuts[f].sub_axes)
         if (sub_axis >= graph.mesh->sub_axes().size()) return false;
+    }
   }
   return true;
 }

@@ -11,6 +11,7 @@ namespace spmdx {
 
 // Nothing in it can make a plan wrong: strategies that do not fit are chosen anew, and plans are verified as all are.
 struct Precedent {
+  uint64_t traced = 0;                                   // the structural hash of its program
   Trail trail;                                           // to the graph that was searched
   bool as_a_whole = false;                               // a loop in it was not rolled
   std::vector<bool> split_views, interleaved, expanded;  // of the forms that a pass tried, in order: which were kept
@@ -25,8 +26,9 @@ struct Precedent {
   bool operator==(const Precedent&) const = default;
 };
 
-// What two programs have in common that differ by sizes alone: ops, wiring, cuts of inputs, annotations. Dims of no or
-// one element are told apart. Equal in every process.
+// What two programs have in common that differ by sizes alone: ops, wiring, cuts of inputs, annotations. Told apart are
+// dims of no, of one and of more elements, and those that are cut evenly, unevenly, or into fewer parts than there are
+// devices. Equal in every process.
 uint64_t likeness_of(const Graph& traced);
 
 // Notes the strategy of each node of a propagated graph.

@@ -10,6 +10,7 @@ namespace {
 // One function says the order of the fields, for both directions.
 template <class Stream, class P>
 void each_field(Stream& stream, P& precedent) {
+  stream.number(precedent.traced);
   stream.list(precedent.trail.layouts, [&](auto& cuts) { stream.list(cuts, [&](auto& cut) { stream.cut(cut); }); });
   stream.list(precedent.trail.stretches, [&](auto& words) { stream.numbers(words); });
   stream.number(precedent.as_a_whole);

@@ -49,8 +49,10 @@ void note_decisions(Precedent& precedent, const Graph& searched, const Decisions
 
 std::optional<Decisions> decide_like(const Precedent& precedent, const Graph& graph, const CompileOptions& options) {
   if (!is_like(precedent, graph)) return std::nullopt;
-  Assignment assignment(graph, options, precedent.transient);
   const bool equal = precedent.equality == structural_hash(graph);
+  const bool is_counted = options.gather_budget != 0 && options.gather_budget != kNoLimit;
+  if (is_counted && !equal) return std::nullopt;  // what fits in the budget depends on sizes
+  Assignment assignment(graph, options, precedent.transient);
   choose_greedily(assignment, [&](NodeId node) -> ChoiceRef {
     const Strategy& strategy = precedent.strategies[precedent.of_nodes[node]];
     return equal ? assignment.choice_with(node, strategy) : choice_like(assignment, node, strategy);

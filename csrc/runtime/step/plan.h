@@ -39,6 +39,8 @@ struct Plan {
   std::shared_ptr<const PlacedStep> placed;    // of a graph with kinds
   std::shared_ptr<const Precedent> precedent;  // what was decided, for programs of other sizes
   bool follows = false;                        // it was decided as a program of other sizes was
+  bool provisional = false;                    // and sizes of its own may ask for another plan
+  mutable int64_t times_found = 0;             // in a cache, by further steps; guarded by Engine::planning
   std::optional<Repeat> repeat;                // set where too many plans are made for one program
   uint64_t fingerprint = 0;                    // where there are several processes: equal where the plans are
 };

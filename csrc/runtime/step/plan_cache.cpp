@@ -33,8 +33,14 @@ void PlanCache::insert(uint64_t hash, PlanRef plan, bool alike) {
   recent_.push_front({hash, std::move(plan), traced_bytes, 0});
   if (alike) recent_.front().all_bytes = kRunning * recent_.front().bytes();
   by_hash_.emplace(hash, recent_.begin());
-  for (int64_t held = bytes(); recent_.size() > 1 && (recent_.size() > kCapacity || held > kBytes); drop_oldest())
+  for (int64_t held = bytes(); recent_.size() > 1 && (recent_.size() > kCapacity || held > kBytes);) {
     held -= recent_.back().bytes();
+    drop(std::prev(recent_.end()));
+  }
+}
+
+void PlanCache::drop(const PlanRef& plan) {
+  drop(std::find_if(recent_.begin(), recent_.end(), [&](const Entry& entry) { return entry.plan == plan; }));
 }
 
 std::vector<PlanRef> PlanCache::all() const {
@@ -49,11 +55,10 @@ int64_t PlanCache::bytes() const {
   return held;
 }
 
-void PlanCache::drop_oldest() {
-  const auto oldest = std::prev(recent_.end());
-  const auto [begin, end] = by_hash_.equal_range(oldest->hash);
-  by_hash_.erase(std::find_if(begin, end, [&](const auto& entry) { return entry.second == oldest; }));
-  recent_.erase(oldest);
+void PlanCache::drop(std::list<Entry>::iterator entry) {
+  const auto [begin, end] = by_hash_.equal_range(entry->hash);
+  by_hash_.erase(std::find_if(begin, end, [&](const auto& known) { return known.second == entry; }));
+  recent_.erase(entry);
 }
 
 void PlanCache::clear() {

@@ -19,6 +19,7 @@ class PlanCache {
   // Drops those that were not used for longest, but never this one. `alike`: processes drop the same plans, so that
   // what their runs hold does not count.
   void insert(uint64_t hash, PlanRef plan, bool alike = false);
+  void drop(const PlanRef& plan);  // REQUIRES: it is here
   void clear();
   std::vector<PlanRef> all() const;
   size_t size() const { return recent_.size(); }
@@ -35,7 +36,7 @@ class PlanCache {
       return traced_bytes + (plan->executable ? plan->executable->bytes_held() : 0);
     }
   };
-  void drop_oldest();
+  void drop(std::list<Entry>::iterator entry);
   std::list<Entry> recent_;  // most recently used first
   std::unordered_multimap<uint64_t, std::list<Entry>::iterator> by_hash_;
 };

@@ -21,18 +21,14 @@ Graph with_given_starts(const Plan& plan) {
 
 // In the order that makes no difference between a process that has a file of this program, which says what would be
 // decided anyway, and one that has none.
-PrecedentRef PlanMaker::precedent_of(const Graph& graph, const CompileOptions& options) {
-  if (PrecedentRef found = precedents_.find(graph)) return found;
-  PrecedentRef kept = files_ ? files_->find(graph, options) : nullptr;
-  if (kept) precedents_.insert(graph, kept);
-  return kept;
-}
-
-std::shared_ptr<Plan> PlanMaker::make(const Graph& graph, const CompileOptions& options, PlanFor purpose) {
-  const bool may_follow = purpose == PlanFor::step && graph.mesh;
-  const PrecedentRef like = may_follow ? precedent_of(graph, options) : nullptr;
-  auto plan = make_plan(graph, options, backend_, queue_, are_several(), like.get());
-  if (may_follow && !plan->follows) {
+std::shared_ptr<Plan> PlanMaker::make(const Graph& graph, const CompileOptions& options, PlanFor purpose,
+                                      bool may_follow) {
+  const bool is_searched = purpose == PlanFor::step && graph.mesh;
+  const PrecedentRef known = is_searched && may_follow ? precedents_.find(graph) : nullptr;
+  const PrecedentRef kept = is_searched && !known && files_ ? files_->find(graph, options) : nullptr;
+  auto plan = make_plan(graph, options, backend_, queue_, are_several(), known ? known.get() : kept.get());
+  if (is_searched && kept && plan->follows) precedents_.insert(graph, kept);
+  if (is_searched && !plan->follows) {
     precedents_.insert(graph, plan->precedent);
     if (files_) files_->insert(graph, options, *plan->precedent);
   }
@@ -43,10 +39,12 @@ std::shared_ptr<Plan> PlanMaker::make(const Graph& graph, const CompileOptions& 
 PlanMaker::Made PlanMaker::plan(const Graph& graph, const CompileOptions& options, PlanFor purpose) {
   const uint64_t key = structural_hash(graph);
   PlanCache& cache = cache_of(purpose);
-  if (PlanRef found = cache.find(key, graph)) return {found, true};
+  const PlanRef found = cache.find(key, graph);
+  if (found && !(found->provisional && ++found->times_found >= kWorthASearch)) return {found, true};
+  if (found) cache.drop(found);
   const auto begun = std::chrono::steady_clock::now();
   const PlanRange range(graph);
-  const std::shared_ptr<Plan> fresh = make(graph, options, purpose);
+  const std::shared_ptr<Plan> fresh = make(graph, options, purpose, found == nullptr);
   const std::chrono::nanoseconds took = std::chrono::steady_clock::now() - begun;
   const bool reported = purpose != PlanFor::itself;
   if (reported) fresh->repeat = repeats_.note(with_given_starts(*fresh), took.count());

@@ -19,6 +19,9 @@ class PlanMaker {
     PlanRef plan;
     bool known = false;  // it was made before
   };
+  // A plan that follows another one is made anew when it has been found so often: what is best for its own sizes is
+  // worth a search then. By count, as all processes change plans at one step.
+  static constexpr int64_t kWorthASearch = 64;
   Made plan(const Graph& graph, const CompileOptions& options, PlanFor purpose);
   // From now on what is decided is kept in this folder, too.
   void keep_in(const std::string& folder, const std::string& version) { files_.emplace(folder, version); }
@@ -29,8 +32,7 @@ class PlanMaker {
  private:
   bool are_several() const { return comm_.processes().count > 1; }
   PlanCache& cache_of(PlanFor purpose) { return are_several() && purpose == PlanFor::question ? asked_ : cache_; }
-  PrecedentRef precedent_of(const Graph& graph, const CompileOptions& options);
-  std::shared_ptr<Plan> make(const Graph& graph, const CompileOptions& options, PlanFor purpose);
+  std::shared_ptr<Plan> make(const Graph& graph, const CompileOptions& options, PlanFor purpose, bool may_follow);
 
   Backend& backend_;
   Comm& comm_;

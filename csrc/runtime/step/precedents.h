@@ -16,10 +16,10 @@ class Precedents {
  public:
   static constexpr size_t kMost = 128;  // of all programs
   static constexpr size_t kOfOne = 4;   // programs that are alike, of other sizes
-  // An input of so many times the elements, or of as many times fewer, makes it another program: what is best depends
-  // on sizes, too.
-  static constexpr double kFar = 4;
-  // That of the program that is like this one, and nearest to it by the sizes of its inputs; null: there is none.
+  // A dim of so many times the elements, or of as many times fewer, makes it another program: what is best depends on
+  // sizes, too.
+  static constexpr double kFar = 2.5;
+  // That of the program that is like this one, and nearest to it by the sizes of all values; null: there is none.
   PrecedentRef find(const Graph& traced);
   // Drops the oldest of too many.
   void insert(const Graph& traced, PrecedentRef precedent);
@@ -28,7 +28,7 @@ class Precedents {
  private:
   struct Entry {
     uint64_t likeness = 0;
-    std::vector<Shape> inputs;
+    std::vector<float> sizes;  // logarithms
     PrecedentRef precedent;
   };
   std::list<Entry> recent_;  // inserted or found last first

@@ -1,6 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """A folder in which what was decided for programs outlives the process."""
 
+import contextlib
 import hashlib
 import os
 import pathlib
@@ -21,10 +22,12 @@ def version() -> str:
 
 def throw_away_oldest(folder: pathlib.Path) -> None:
     """Where there are too many files; other processes may throw away the same."""
-    with os.scandir(folder) as entries:
-        files = [(entry.stat().st_mtime, entry.path) for entry in entries if entry.is_file()]
+    files = []
+    for path in folder.iterdir():
+        with contextlib.suppress(FileNotFoundError):  # it was moved to its name, or thrown away
+            files.append((path.stat().st_mtime, path))
     for _, path in sorted(files)[: len(files) - MOST // 2 if len(files) > MOST else 0]:
-        pathlib.Path(path).unlink(missing_ok=True)
+        path.unlink(missing_ok=True)
 
 
 def folder_of_plans(environment: Mapping[str, str] | None = None) -> str:
@@ -40,10 +43,12 @@ def folder_of_plans(environment: Mapping[str, str] | None = None) -> str:
     told = (os.environ if environment is None else environment).get("SPMDX_CACHE")
     if not told:
         return ""
-    folder = pathlib.Path(told) / "plans"
+    folder = pathlib.Path(told).absolute() / "plans"
     try:
         folder.mkdir(parents=True, exist_ok=True)
         throw_away_oldest(folder)
+        if not os.access(folder, os.W_OK):
+            raise PermissionError(f"{folder} cannot be written to")
     except OSError as error:
         warnings.warn(
             f"SPMDX_CACHE is {told!r}, where plans cannot be kept: {error}. Expected a folder that "

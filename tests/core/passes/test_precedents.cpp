@@ -156,7 +156,8 @@ TEST(damaged_words_never_make_a_wrong_plan) {
     std::vector<uint64_t> damaged = words;
     for (uint64_t n = random() % 3 + 1; n > 0; --n) {
       uint64_t& word = damaged[random() % damaged.size()];
-      word = random() % 2 ? word ^ (uint64_t{1} << random() % 8) : random() % 9;
+      const uint64_t bit = uint64_t{1} << random() % (random() % 2 ? 8 : 64);  // of a count, or of a tile
+      word = random() % 2 ? word ^ bit : random() % 9;
     }
     const auto precedent = precedent_of(damaged);
     if (!precedent) continue;

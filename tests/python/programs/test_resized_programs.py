@@ -83,10 +83,10 @@ def poison():
 @pytest.mark.parametrize("first", range(0, PROGRAMS, A_TEST))
 def test_programs_of_other_sizes_equal_unsharded_ones(first, poison):
     sums = counted(range(first, min(first + A_TEST, PROGRAMS)))
-    assert sums["followed"] >= A_TEST // 3, sums
+    assert sums["followed"] >= A_TEST // 6, sums
     # Of so few programs of a few bytes, one may move as much as all others: of 5,000 together it is
     # within 1.1 times.
-    assert sums["bytes"] <= 1.5 * sums["bytes searched"], sums
+    assert sums["bytes"] <= 1.3 * sums["bytes searched"], sums
     assert sums["more"] <= A_TEST // 10, sums
 
 

@@ -142,6 +142,47 @@ def test_of_too_many_files_the_older_half_is_thrown_away(tmp_path, monkeypatch):
     assert len(list(tmp_path.iterdir())) == 5
 
 
+def test_a_relative_folder_is_that_of_the_import(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    told = plan_files.folder_of_plans({"SPMDX_CACHE": "kept"})
+    assert told == str(tmp_path / "kept" / "plans")
+
+
+def test_files_that_are_moved_or_thrown_away_meanwhile_are_no_error(tmp_path, monkeypatch):
+    (tmp_path / "draft").symlink_to(tmp_path / "gone")
+    plan_files.throw_away_oldest(tmp_path)
+    monkeypatch.setattr(plan_files, "MOST", 0)
+    (tmp_path / "whole").write_text("")
+    plan_files.throw_away_oldest(tmp_path)
+    assert not (tmp_path / "whole").exists()
+
+
+OWN_OP = """
+import sys, torch, spmdx
+spmdx.runtime.set_device_count(8)
+mesh = spmdx.Mesh(range(8), (4, 2), ("data", "model"))
+lib = torch.library.Library("own", "DEF")
+lib.define("prod(Tensor a, Tensor b) -> Tensor")
+lib.impl("prod", lambda a, b: a @ b, "CPU")
+lib.impl("prod", lambda a, b: a.new_empty(a.shape[0], b.shape[1]), "Meta")
+spmdx.register_rule("own::prod", "ij,jk->ik", flops=float(sys.argv[1]))
+a, b = torch.ones(64, 64).to("spmdx"), torch.ones(64, 64).to("spmdx")
+for tensor in (a, b):
+    spmdx.mark_sharding(tensor, mesh, (None, None))
+z = torch.ops.own.prod(a, b).softmax(0)
+spmdx.mark_sharding(z, mesh, (None, None))
+spmdx.mark_step()
+print(spmdx.explain().wire_bytes, spmdx.debug.counters()["plans_searched"])
+"""
+
+
+def test_what_an_own_op_costs_is_a_part_of_its_program(tmp_path):
+    cheap = run(OWN_OP, "0", cache=tmp_path).stdout
+    dear = run(OWN_OP, "1e9", cache=tmp_path).stdout
+    assert dear == run(OWN_OP, "1e9", cache=None).stdout != cheap
+    assert run(OWN_OP, "1e9", cache=tmp_path).stdout.split() == [dear.split()[0], "0"]
+
+
 @pytest.mark.parametrize("told", ["", None])
 def test_nothing_is_kept_where_no_folder_is_told(told):
     environment = {} if told is None else {"SPMDX_CACHE": told}
