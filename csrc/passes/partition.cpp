@@ -58,15 +58,16 @@ class Partition {
   void visit(NodeId id) {
     const Node& node = graph_.nodes[id];
     const Placement& placement = decisions_.choices[id]->placement;
-    Node copy = node;
+    std::vector<ValueId> operands;
+    operands.reserve(node.inputs.size());
     for (size_t i = 0; i < node.inputs.size(); ++i) {
       const ValueId value = node.inputs[i];
       const ShardingRef& wanted = placement.inputs[i];
       if (decisions_.transient[value] && id > kStays) layouts_.forget(value, id - kStays);
-      copy.inputs[i] =
-          layouts_.get(value, wanted, id, node.source, [&] { return cause(value, wanted) + " for " + node.call->op; });
+      operands.push_back(
+          layouts_.get(value, wanted, id, node.source, [&] { return cause(value, wanted) + " for " + node.call->op; }));
     }
-    const ValueId output = rewrite_.to().add_node(copy.call, copy.inputs, node.source, node.param);
+    const ValueId output = rewrite_.to().add_node(node.call, std::move(operands), node.source, node.param);
     rewrite_.to().nodes.back().starts_of = node.starts_of;
     rewrite_.to().nodes.back().recorded = node.recorded;
     for (size_t i = 0; i < placement.outputs.size(); ++i) {

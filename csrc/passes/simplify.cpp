@@ -36,10 +36,17 @@ const std::vector<int64_t>* permute_dims(const Graph& graph, ValueId value) {
   return std::get_if<std::vector<int64_t>>(&graph.nodes[producer].call->args[1]);
 }
 
+bool has_joined_permutes(const Graph& graph) {
+  return std::any_of(graph.nodes.begin(), graph.nodes.end(), [&](const Node& node) {
+    return !node.inputs.empty() && permute_dims(graph, node.output) && permute_dims(graph, node.inputs[0]);
+  });
+}
+
 // The permute of a permute is one permute of what the first one read, or that value itself. A backward pass reads its
 // weight as the transpose of a transpose. If it read it through the forward's transpose, a gathered weight would stay
 // alive since the forward.
 void join_permutes(Graph& graph) {
+  if (!has_joined_permutes(graph)) return;
   std::vector<bool> kept(graph.values.size(), false);  // values that the user sees
   for (const Output& output : graph.outputs) kept[output.value] = true;
   for (const Constraint& constraint : graph.constraints) kept[constraint.value] = true;
@@ -134,6 +141,7 @@ void simplify(Graph& graph) {
 }
 
 void split_constants(Graph& graph) {
+  if (std::none_of(graph.nodes.begin(), graph.nodes.end(), is_constant)) return;
   std::vector<NodeId> constant(graph.values.size(), kNone);  // the constant node behind a value
   std::vector<bool> outlives(graph.values.size(), false), is_data(graph.values.size(), false);
   for (const Output& output : graph.outputs) outlives[output.value] = true;

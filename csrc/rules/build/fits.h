@@ -2,6 +2,7 @@
 // DoesNotFit: the exception of a rule for a call that is legal in PyTorch, but of a form that the rule does not
 // foresee.
 #pragma once
+#include <concepts>
 #include <stdexcept>
 #include <string>
 
@@ -19,6 +20,11 @@ inline void fits(bool holds, const char* what) {
 }
 inline void fits(bool holds, const std::string& what) {
   if (!holds) throw DoesNotFit(what);
+}
+// The same, of a text that is only made where it is needed: rules are made for each new shape.
+template <std::invocable What>
+void fits(bool holds, const What& what) {
+  if (!holds) throw DoesNotFit(what());
 }
 
 }  // namespace spmdx::rules

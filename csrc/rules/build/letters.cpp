@@ -29,7 +29,7 @@ std::vector<int> keys_of(const std::string& text, const TensorType& type, Entrie
   for (char c : text) letters += std::isalpha(static_cast<unsigned char>(c)) || c == kNoFactor;
   const size_t rank = type.shape.size();
   if (letters > rank && numel(type.shape) == 0) return std::vector<int>(rank, -1);  // not computed, as U of svdvals
-  fits(letters <= rank, "a rule has more letters (" + text + ") than " + str(type) + " has dims");
+  fits(letters <= rank, [&] { return "a rule has more letters (" + text + ") than " + str(type) + " has dims"; });
   std::vector<int> keys;
   size_t last = 0;  // a mark that follows applies to the keys from here on: one letter, or all dims of `*`
   for (char c : text) {
@@ -44,7 +44,7 @@ std::vector<int> keys_of(const std::string& text, const TensorType& type, Entrie
         if (keys[i] >= 0) entries[keys[i]].mark = c;
     }
   }
-  fits(keys.size() == rank, "a rule (" + text + ") does not fit " + str(type));
+  fits(keys.size() == rank, [&] { return "a rule (" + text + ") does not fit " + str(type); });
   return keys;
 }
 
@@ -91,9 +91,10 @@ TensorFactors assign(const std::vector<int>& keys, const TensorType& type, bool 
     if (keys[d] < 0) continue;
     const Entry& entry = entries[keys[d]];
     const bool same = type.shape[d] == entry.size || (entry.mark == '~' && type.shape[d] != 1);
-    fits(same || empty || (type.shape[d] == 1 && !output), "sizes of one factor differ: " + str(type) + " dim " +
-                                                               std::to_string(d) + " and " +
-                                                               std::to_string(entry.size));
+    fits(same || empty || (type.shape[d] == 1 && !output), [&] {
+      return "sizes of one factor differ: " + str(type) + " dim " + std::to_string(d) + " and " +
+             std::to_string(entry.size);
+    });
     if (same && entry.index >= 0) result[d] = {entry.index};
   }
   return result;
@@ -113,11 +114,11 @@ std::vector<std::string> split_tensors(std::string_view part) {
 
 Letters parse_letters(std::string_view text, const Call& call) {
   const size_t arrow = text.find("->");
-  internal_check(arrow != std::string_view::npos, "a rule without ->: " + std::string(text));
+  if (arrow == std::string_view::npos) throw InternalError("a rule without ->: " + std::string(text));
   auto split = [](std::string_view part, size_t count) {
     std::vector<std::string> tensors = split_tensors(part);
     fits(tensors.size() >= count || (tensors.size() == 1 && tensors[0].empty() && count == 0),
-         "a rule for fewer tensors than the call has: " + std::string(part));
+         [&] { return "a rule for fewer tensors than the call has: " + std::string(part); });
     tensors.resize(count);
     return tensors;
   };
@@ -126,7 +127,7 @@ Letters parse_letters(std::string_view text, const Call& call) {
 
 OpRule from_letters(const Call& call, const Letters& letters, Reduction reduction) {
   fits(letters.inputs.size() == call.inputs.size() && letters.outputs.size() == call.outputs.size(),
-       "a rule does not name every tensor of " + call.op);
+       [&] { return "a rule does not name every tensor of " + call.op; });
   Entries entries;
   std::vector<std::vector<int>> inputs, outputs;
   for (size_t i = 0; i < call.inputs.size(); ++i) {
