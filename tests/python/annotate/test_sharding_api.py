@@ -235,6 +235,7 @@ def test_sync_waits_and_steps_are_counted(mesh):
         "plan_cache_hits",
         "plans_compiled",
         "plans_kept",
+        "plans_searched",
         "reshard_plans_kept",
         "shardings_kept",
         "steps",
