@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // The exceptions that spmdx throws: the user's mistakes, failures between processes, and bugs of spmdx.
 #pragma once
+#include <concepts>
 #include <stdexcept>
 #include <string>
 
@@ -28,6 +29,11 @@ inline void internal_check(bool holds, const char* what) {
 }
 inline void internal_check(bool holds, const std::string& what) {
   if (!holds) throw InternalError(what);
+}
+// The same, of a text that is only made where it is needed.
+template <std::invocable What>
+void internal_check(bool holds, const What& what) {
+  if (!holds) throw InternalError(what());
 }
 
 }  // namespace spmdx

@@ -192,6 +192,8 @@ struct Graph {
 // Equal in every process. `same` compares these exactly.
 uint64_t structural_hash(const Graph& graph);
 bool same(const Graph& a, const Graph& b);
+// A hash of ops and of which values they read, whatever their shapes and numbers. Equal in every process.
+uint64_t wiring_hash(const Graph& graph);
 
 // For every value the nodes that read it, in program order, each node once.
 std::vector<std::vector<NodeId>> users(const Graph& graph);

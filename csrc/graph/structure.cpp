@@ -161,6 +161,15 @@ uint64_t structural_hash(const Graph& graph) {
   return hash_combine(h, graph.num_params);
 }
 
+uint64_t wiring_hash(const Graph& graph) {
+  uint64_t h = hash_combine(graph.inputs.size(), graph.outputs.size());
+  for (const Node& node : graph.nodes) {
+    h = hash_combine(h, std::hash<std::string>{}(node.call->op));
+    for (const ValueId input : node.inputs) h = hash_combine(h, input);
+  }
+  return h;
+}
+
 bool same(const Graph& a, const Graph& b) {
   return same_mesh(a.mesh, b.mesh) && a.schedule == b.schedule && a.kinds == b.kinds && a.num_params == b.num_params &&
          same_inputs(a, b) && std::ranges::equal(a.nodes, b.nodes, same_nodes) &&

@@ -94,8 +94,10 @@ void unroll_pass(Draft& draft, const CompileOptions& options) {
   if (!rolled || unroll(draft.graph, *rolled)) return;
   draft.graph = *rolled->whole;
   note_starts(draft.graph);
-  if (draft.precedent) draft.precedent->trail = {};
-  if (draft.precedent) draft.precedent->as_a_whole = true;
+  if (draft.precedent) {
+    draft.precedent->trail = {};
+    draft.precedent->as_a_whole = true;
+  }
   draft.strays |= draft.follows != nullptr;
   for (const Pass& pass : all_passes()) {
     if (pass.name == std::string_view("unroll")) return;
@@ -162,18 +164,22 @@ Graph compile(const Graph& traced, const CompileOptions& options) {
 Compiled compile(const Graph& traced, const CompileOptions& options, const Precedent* like) {
   Draft draft;
   draft.follows = like;
-  if (!like) {
+  if (like) {
+    draft.follows_itself = like->traced == structural_hash(traced);
+    draft.walk.follows = &like->trail;
+  } else {
     draft.precedent = std::make_shared<Precedent>();
     draft.precedent->traced = structural_hash(traced);
+    draft.walk.leaves = &draft.precedent->trail;
   }
-  draft.walk = {like ? nullptr : &draft.precedent->trail, like ? &like->trail : nullptr};
   try {
     if (!run_passes(traced, draft, options)) return compile(traced, options, nullptr);
   } catch (const std::exception&) {  // it says what no search says, or what does not fit the memory with these sizes
     if (!like) throw;
     return compile(traced, options, nullptr);
   }
-  return {std::move(draft.graph), std::move(draft.placed), std::move(draft.precedent), like != nullptr};
+  return {std::move(draft.graph), std::move(draft.placed), std::move(draft.precedent), like != nullptr,
+          like && !draft.follows_itself};
 }
 
 }  // namespace spmdx

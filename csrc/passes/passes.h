@@ -55,6 +55,7 @@ struct Compiled {
   std::shared_ptr<const PlacedStep> placed;    // where a graph with kinds runs
   std::shared_ptr<const Precedent> precedent;  // what was decided
   bool follows = false;                        // it was decided as `like` was
+  bool provisional = false;                    // and sizes of its own may ask for another plan
 };
 // The same. `like`: what was decided for a program that may differ by sizes alone; null: there is none.
 Compiled compile(const Graph& traced, const CompileOptions& options, const Precedent* like);

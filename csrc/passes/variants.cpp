@@ -63,15 +63,16 @@ class Forms {
   }
 
   bool keep_if_cheaper(Graph& graph) {
-    Trail trail;
-    Walk walk{draft_.walk.leaves ? &trail : nullptr};
-    Draft other = propagated(std::move(graph), options_, walk);
+    Trail* trail = draft_.walk.leaves;
+    const size_t so_far = trail ? trail->stretches.size() : 0;
+    Draft other = propagated(std::move(graph), options_, draft_.walk);
     const bool cheaper = total_ns(other, options_) < total_ns(draft_, options_);
     if (draft_.precedent) draft_.precedent->costs_asked += (cheaper ? draft_ : other).decisions->effort.costs_asked;
-    if (!cheaper) return false;
-    take(std::move(other));
-    if (draft_.walk.leaves) draft_.walk.leaves->append(trail);
-    return true;
+    if (cheaper)
+      take(std::move(other));
+    else if (trail)
+      trail->stretches.resize(so_far);
+    return cheaper;
   }
 
   Draft& draft_;

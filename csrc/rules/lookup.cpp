@@ -39,25 +39,22 @@ bool has_unknown_index(const TensorFactors& factors, size_t count) {
 
 // Checks what every rule must hold to: the sizes of the factors of a dim multiply to the size of the dim. A dim may
 // have no factor; a dim of a loose factor may have any size.
-[[noreturn]] void reject(const Call& call, const std::string& why) {
-  throw InternalError("the rule of " + call.op + " " + why);
-}
-
 void check(const OpRule& rule, const Call& call) {
   auto check_tensor = [&](const TensorFactors& factors, const TensorType& type) {
-    if (factors.size() != type.shape.size() || has_unknown_index(factors, rule.factors.size()))
-      reject(call, "does not fit " + str(type));
+    internal_check(factors.size() == type.shape.size() && !has_unknown_index(factors, rule.factors.size()),
+                   [&] { return "the rule of " + call.op + " does not fit " + str(type); });
     for (size_t d = 0; d < factors.size(); ++d) {
       int64_t product = 1;
       for (int factor : factors[d]) product *= rule.factors[static_cast<size_t>(factor)].size;
       if (factors[d].size() == 1 && rule.factors[static_cast<size_t>(factors[d][0])].loose) continue;
-      if (!factors[d].empty() && product != type.shape[d])
-        reject(call, "has factors of dim " + std::to_string(d) + " of " + str(type) + " that multiply to " +
-                         std::to_string(product));
+      internal_check(factors[d].empty() || product == type.shape[d], [&] {
+        return "the factors of dim " + std::to_string(d) + " of " + str(type) + " in " + call.op + " multiply to " +
+               std::to_string(product);
+      });
     }
   };
-  if (rule.inputs.size() != call.inputs.size() || rule.outputs.size() != call.outputs.size())
-    reject(call, "has another number of tensors");
+  internal_check(rule.inputs.size() == call.inputs.size() && rule.outputs.size() == call.outputs.size(),
+                 [&] { return "the rule of " + call.op + " has another number of tensors"; });
   for (size_t i = 0; i < rule.inputs.size(); ++i) check_tensor(rule.inputs[i], call.inputs[i]);
   for (size_t i = 0; i < rule.outputs.size(); ++i)
     if (produced(call.outputs[i])) check_tensor(rule.outputs[i], call.outputs[i]);

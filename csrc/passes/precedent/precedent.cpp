@@ -43,12 +43,6 @@ uint64_t hash_type(uint64_t h, const TensorType& type) {
   return hash_combine(h, type.shape.size());
 }
 
-uint64_t hash_wiring(uint64_t h, const Node& node) {
-  h = hash_text(h, node.call->op);
-  for (const ValueId input : node.inputs) h = hash_combine(h, input);
-  return hash_combine(hash_combine(h, node.output), node.call->num_params);
-}
-
 uint64_t hash_ends(uint64_t h, const Graph& graph) {
   const auto add = [&](ValueId value, const ShardingRef& sharding) {
     h = hash_cuts(hash_combine(h, value), sharding, graph.values[value].type.shape);
@@ -91,8 +85,8 @@ uint64_t hash_rule(uint64_t h, const Call& call, const OpRule& rule) {
 
 // Of a graph on its way to a plan, in which ops may have been replaced.
 uint64_t likeness_of_searched(const Graph& graph) {
-  uint64_t h = hash_combine(graph.mesh->hash(), graph.values.size());
-  for (const Node& node : graph.nodes) h = hash_rule(hash_wiring(h, node), *node.call, *rule_for(node.call));
+  uint64_t h = hash_combine(hash_combine(graph.mesh->hash(), graph.values.size()), wiring_hash(graph));
+  for (const Node& node : graph.nodes) h = hash_rule(h, *node.call, *rule_for(node.call));
   for (const Output& output : graph.outputs) h = hash_combine(h, output.value);
   return h;
 }
@@ -132,15 +126,13 @@ uint32_t number_of(const Strategy& strategy, std::vector<Strategy>& table,
 }  // namespace
 
 uint64_t likeness_of(const Graph& traced) {
-  uint64_t h = hash_combine(traced.mesh ? traced.mesh->hash() : 0, traced.num_params);
-  h = hash_text(hash_text(hash_ends(h, traced), traced.schedule), traced.kinds);
-  for (const Node& node : traced.nodes) h = hash_wiring(h, node);
-  return h;
+  uint64_t h = hash_combine(traced.mesh ? traced.mesh->hash() : 0, wiring_hash(traced));
+  h = hash_combine(hash_combine(h, traced.values.size()), traced.num_params);
+  return hash_text(hash_text(hash_ends(h, traced), traced.schedule), traced.kinds);
 }
 
 void note_strategies(Precedent& precedent, const Graph& searched, const std::vector<const Strategy*>& strategies) {
   precedent.likeness = likeness_of_searched(searched);
-  precedent.equality = structural_hash(searched);
   precedent.strategies.clear();
   precedent.of_nodes.clear();
   std::unordered_multimap<uint64_t, uint32_t> known;

@@ -18,7 +18,6 @@ struct Precedent {
   std::vector<bool> composites;      // nodes that are expanded in the form in which more of them are
   int64_t costs_asked = 0;           // by all searches for the plan
   uint64_t likeness = 0;             // of the graph that was searched
-  uint64_t equality = 0;             // the same with sizes
   std::vector<Strategy> strategies;  // each once
   std::vector<uint32_t> of_nodes;    // by node of that graph, one of these
   std::vector<bool> transient;       // by value of that graph

@@ -13,23 +13,6 @@ uint32_t Trail::number_of(const Cuts& cuts) {
   return number;
 }
 
-// Words of a propagation name layouts; those of an expansion, which have no end, do not.
-void Trail::append(const Trail& other) {
-  for (std::vector<uint32_t> words : other.stretches) {
-    const bool propagation = !words.empty() && words.back() == kStable;
-    for (size_t i = 0; propagation && i < words.size(); ++i) {
-      if (words[i] == kTies || words[i] == kStable) continue;
-      const size_t changes = words[i + 1];
-      for (size_t c = 0; c < changes; ++c) {
-        uint32_t& layout = words[i + 3 + 2 * c];
-        layout = number_of(other.layouts[layout]);
-      }
-      i += 1 + 2 * changes;
-    }
-    stretches.push_back(std::move(words));
-  }
-}
-
 std::optional<std::span<const uint32_t>> Walk::next() {
   if (!follows || at >= follows->stretches.size()) return std::nullopt;
   return follows->stretches[at++];

@@ -23,7 +23,6 @@ struct Trail {
 
   bool operator==(const Trail&) const = default;
   uint32_t number_of(const Cuts& cuts);
-  void append(const Trail& other);
 };
 
 // A trail that is left, or one that is followed, or neither.

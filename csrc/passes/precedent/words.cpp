@@ -20,7 +20,6 @@ void each_field(Stream& stream, P& precedent) {
   stream.bits(precedent.composites);
   stream.number(precedent.costs_asked);
   stream.number(precedent.likeness);
-  stream.number(precedent.equality);
   stream.list(precedent.strategies, [&](auto& strategy) {
     stream.list(strategy.cuts, [&](auto& cut) { stream.cut(cut); });
     stream.number(strategy.partial);

@@ -47,9 +47,9 @@ void note_decisions(Precedent& precedent, const Graph& searched, const Decisions
   precedent.costs_asked += decisions.effort.costs_asked;
 }
 
-std::optional<Decisions> decide_like(const Precedent& precedent, const Graph& graph, const CompileOptions& options) {
+std::optional<Decisions> decide_like(const Precedent& precedent, bool equal, const Graph& graph,
+                                     const CompileOptions& options) {
   if (!is_like(precedent, graph)) return std::nullopt;
-  const bool equal = precedent.equality == structural_hash(graph);
   const bool is_counted = options.gather_budget != 0 && options.gather_budget != kNoLimit;
   if (is_counted && !equal) return std::nullopt;  // what fits in the budget depends on sizes
   Assignment assignment(graph, options, precedent.transient);

@@ -37,7 +37,8 @@ Decisions decide(const Graph& graph, const CompileOptions& options) {
 
 void search(Draft& draft, const CompileOptions& options) {
   if (!draft.graph.mesh || draft.decisions) return;
-  draft.decisions = draft.follows ? decide_like(*draft.follows, draft.graph, options) : decide(draft.graph, options);
+  draft.decisions = draft.follows ? decide_like(*draft.follows, draft.follows_itself, draft.graph, options)
+                                  : decide(draft.graph, options);
   draft.strays |= !draft.decisions;
 }
 

@@ -33,6 +33,7 @@ struct Draft {
   std::shared_ptr<const Rolled> rolled = nullptr;      // where the graph has a loop of which iterations are left out
   std::shared_ptr<const PlacedStep> placed = nullptr;  // by time, where it has kinds
   const Precedent* follows = nullptr;                  // what was decided for a program of other sizes; null: none
+  bool follows_itself = false;                         // that program is this one, with these sizes
   std::shared_ptr<Precedent> precedent = nullptr;      // what is decided here, for others; null: nobody asks
   Walk walk = {};                                      // along the trail of one or the other
   bool strays = false;                                 // it is not like the program that it follows
@@ -50,9 +51,10 @@ Decisions decisions_of(const Assignment& assignment, std::vector<bool> transient
 
 // Notes what search has decided in a propagated graph.
 void note_decisions(Precedent& precedent, const Graph& searched, const Decisions& decisions);
-// What the precedent decides, and what is better now that sizes are others. Nothing where the graph is not like the one
-// that was searched, or where that changes the answer. REQUIRES: propagated.
-std::optional<Decisions> decide_like(const Precedent& precedent, const Graph& graph, const CompileOptions& options);
+// What the precedent decides; and what is better now that sizes are others, if they are not `equal`. Nothing where the
+// graph is not like the one that was searched, or where that changes the answer. REQUIRES: propagated.
+std::optional<Decisions> decide_like(const Precedent& precedent, bool equal, const Graph& graph,
+                                     const CompileOptions& options);
 
 // Decides every node once, in program order, by what is known so far; or as `wish` says, where it is not null.
 using Wish = std::function<ChoiceRef(NodeId)>;

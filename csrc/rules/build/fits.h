@@ -21,7 +21,7 @@ inline void fits(bool holds, const char* what) {
 inline void fits(bool holds, const std::string& what) {
   if (!holds) throw DoesNotFit(what);
 }
-// The same, of a text that is only made where it is needed: rules are made for each new shape.
+// The same, of a text that is only made where it is needed.
 template <std::invocable What>
 void fits(bool holds, const What& what) {
   if (!holds) throw DoesNotFit(what());

@@ -114,7 +114,7 @@ std::vector<std::string> split_tensors(std::string_view part) {
 
 Letters parse_letters(std::string_view text, const Call& call) {
   const size_t arrow = text.find("->");
-  if (arrow == std::string_view::npos) throw InternalError("a rule without ->: " + std::string(text));
+  internal_check(arrow != std::string_view::npos, [&] { return "a rule without ->: " + std::string(text); });
   auto split = [](std::string_view part, size_t count) {
     std::vector<std::string> tensors = split_tensors(part);
     fits(tensors.size() >= count || (tensors.size() == 1 && tensors[0].empty() && count == 0),

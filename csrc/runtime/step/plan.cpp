@@ -6,7 +6,6 @@
 #include "passes/free_starts.h"
 #include "passes/passes.h"
 #include "passes/places/actions.h"
-#include "passes/precedent/precedent.h"
 #include "rules/lookup.h"
 #include "rules/rule/row.h"
 
@@ -83,7 +82,7 @@ std::shared_ptr<Plan> make_plan(const Graph& graph, const CompileOptions& option
   plan->placed = std::move(compiled.placed);
   plan->precedent = std::move(compiled.precedent);
   plan->follows = compiled.follows;
-  plan->provisional = compiled.follows && like->traced != structural_hash(graph);
+  plan->provisional = compiled.provisional;
   plan->starts = free_starts(plan->traced, compiled.graph);
   plan->executable = std::make_unique<Executable>(std::move(compiled.graph), backend, collective_queue);
   count_work(*plan);

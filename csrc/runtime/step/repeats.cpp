@@ -14,11 +14,7 @@ namespace {
 constexpr size_t kShown = 4;  // values
 
 uint64_t program_of(const Graph& graph) {
-  uint64_t h = hash_combine(graph.inputs.size(), graph.outputs.size());
-  for (const Node& node : graph.nodes) {
-    h = hash_combine(h, std::hash<std::string>{}(node.call->op));
-    for (ValueId input : node.inputs) h = hash_combine(h, input);
-  }
+  uint64_t h = wiring_hash(graph);
   for (const Input& input : graph.inputs)
     h = hash_combine(h, static_cast<uint64_t>(graph.value(input.value).type.dtype));
   return h;
