@@ -28,8 +28,9 @@ from rich.console import Console
 from rich.table import Table
 
 HERE = Path(__file__).parent
-OPT = HERE.parent / "build" / "spmdx-opt"
-COMPILE = re.compile(r"\s*([\d,]+) \(.*:spmdx::compile\(.*Precedent const\*\)")
+sys.path.insert(0, str(HERE))
+from planning_growth import OF_PASSES, instructions  # noqa: E402
+
 SAMPLED = 5  # sizes of which instructions are counted
 NAMES = ("cache", "routings", "batches")
 
@@ -79,16 +80,6 @@ def child(name, rounds, **variables):
     return json.loads(done.stdout.splitlines()[-1])
 
 
-def instructions(folder, *arguments):
-    """Of the last graph that the arguments name, or of all of them."""
-    out = folder / "callgrind.out"
-    valgrind = ["valgrind", "--tool=callgrind", f"--callgrind-out-file={out}"]
-    subprocess.run([*valgrind, OPT, "--compile", *arguments], capture_output=True, check=True)
-    show = ["callgrind_annotate", "--inclusive=yes", "--threshold=100", out]
-    said = subprocess.run(show, capture_output=True, text=True, check=True).stdout
-    return next(int(m[1].replace(",", "")) for m in map(COMPILE.match, said.splitlines()) if m)
-
-
 def families(folder):
     """Traced programs that differ by numbers alone, largest first."""
     found = {}
@@ -104,10 +95,10 @@ def planning(name):
         folder = Path(dump)
         child(name, 0, SPMDX_DUMP=dump)
         first, *others = families(folder)[0]
-        alone, follow, search = instructions(folder, first), 0, 0
+        alone, follow, search = instructions(first, OF_PASSES), 0, 0
         for other in random.Random(0).sample(others, SAMPLED):
-            follow += instructions(folder, "--like", first, other) - alone
-            search += instructions(folder, other)
+            follow += instructions(other, OF_PASSES, options=("--like", first)) - alone
+            search += instructions(other, OF_PASSES)
     return follow / search
 
 

@@ -167,12 +167,15 @@ def effort(path, passes=SEARCHED):
     return int(found[1]), int(found[2])
 
 
-def instructions(path, *settings):
-    """Of the whole program, or of what the settings of callgrind say."""
+OF_PASSES = "--toggle-collect=spmdx::compile*"  # without reading and printing text
+
+
+def instructions(path, *settings, options=()):
+    """Of the whole program, or of what the settings of callgrind say; options of spmdx-opt."""
     with tempfile.NamedTemporaryFile() as out:
         done = subprocess.run(
             ["valgrind", "--tool=callgrind", f"--callgrind-out-file={out.name}", *settings]
-            + [OPT, "--compile", path],
+            + [OPT, "--compile", *options, path],
             capture_output=True,
             text=True,
             check=True,

@@ -20,9 +20,8 @@ import tempfile
 from pathlib import Path
 
 sys.path.insert(0, str(Path(__file__).parent))
-from planning_growth import OPT, effort, instructions  # noqa: E402
+from planning_growth import OF_PASSES, OPT, effort, instructions  # noqa: E402
 
-OF_PASSES = "--toggle-collect=spmdx::compile*"  # without reading and printing text
 LOOPS = ("cut before", "cut inside", "added up")
 
 

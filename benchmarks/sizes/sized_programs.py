@@ -4,6 +4,7 @@
 import spmdx
 import torch
 import torch.nn.functional as F
+from routed_experts import Experts
 from torch import nn
 
 spmdx.runtime.set_device_count(8)
@@ -53,8 +54,8 @@ class Cache:
 class Trained:
     """Steps of SGD over batches that differ."""
 
-    def __init__(self, model, sharded, batches):
-        self.model, self.batches = model.to(DEVICE), batches
+    def __init__(self, model, sharded, loss, batches):
+        self.model, self.loss, self.batches = model.to(DEVICE), loss, batches
         for first, last in sharded(self.model):
             mark(first.weight, "model", None)
             mark(last.weight, None, "model")
@@ -63,47 +64,30 @@ class Trained:
     def run(self):
         for batch in self.batches:
             x = mark(batch.to(DEVICE), "data", *[None] * (batch.dim() - 1))
-            self.model(x).backward()
+            self.loss(self.model(x)).backward()
             self.optimizer.step()
             self.optimizer.zero_grad()
             spmdx.mark_step()
 
 
-class Experts(nn.Module):
-    def __init__(self, width=32, count=4):
-        super().__init__()
-        self.gate = nn.Linear(width, count)
-        self.experts = nn.ModuleList(
-            nn.Sequential(nn.Linear(width, 64), nn.ReLU(), nn.Linear(64, width))
-            for _ in range(count)
-        )
-
-    def forward(self, x):
-        weights = self.gate(x).softmax(-1)
-        best, out = weights.argmax(-1), torch.zeros_like(x)
-        for number, expert in enumerate(self.experts):
-            rows = (best == number).nonzero().squeeze(1)
-            out = out.index_add(0, rows, expert(x[rows]) * weights[rows, number, None])
-        return out.pow(2).mean()
-
-
-class Perceptron(nn.Sequential):
-    def __init__(self):
-        layers = nn.Linear(64, 256), nn.GELU(), nn.Linear(256, 64), nn.ReLU(), nn.Linear(64, 10)
-        super().__init__(*layers)
-
-    def forward(self, x):
-        return super().forward(x).logsumexp(-1).mean()
-
-
 def routings():
     batches = [torch.randn(64, 32) for _ in range(30)]
-    return Trained(Experts(), lambda m: [(e[0], e[2]) for e in m.experts], batches)
+
+    def sharded(model):
+        return [(expert[0], expert[2]) for expert in model.experts]
+
+    return Trained(Experts(32, 64, 4), sharded, lambda y: y.pow(2).mean(), batches)
 
 
 def batches():
+    layers = nn.Linear(64, 256), nn.GELU(), nn.Linear(256, 64), nn.ReLU(), nn.Linear(64, 10)
     rows = [torch.randn(size, 64) for size in range(33, 83)]
-    return Trained(Perceptron(), lambda m: [(m[0], m[2])], rows)
+    return Trained(
+        nn.Sequential(*layers),
+        lambda model: [(model[0], model[2])],
+        lambda y: y.logsumexp(-1).mean(),
+        rows,
+    )
 
 
 PROGRAMS = {"cache": Cache, "routings": routings, "batches": batches}

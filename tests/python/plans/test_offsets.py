@@ -12,6 +12,7 @@ if spmdx.runtime.global_runtime_device_count() != 8:
     spmdx.runtime.set_device_count(8)
 
 DEVICES = [1, 2, 3, 4, 8]
+pytestmark = pytest.mark.usefixtures("forgotten_plans")
 
 
 def _mesh(devices: int) -> spmdx.Mesh:
@@ -32,16 +33,6 @@ def _put(tensor: torch.Tensor, devices: int, spec: tuple) -> torch.Tensor:
 def _same(got: torch.Tensor, expected: torch.Tensor) -> None:
     there = got.detach().cpu()
     assert torch.equal(there, expected.detach()), (there, expected)
-
-
-@pytest.fixture(autouse=True)
-def _at_rest():
-    spmdx._C.set_checks(poison=True)
-    spmdx.sync(wait=True)
-    spmdx._C.clear_cache()
-    debug.reset_counters()
-    yield
-    spmdx._C.set_checks()
 
 
 def _plans() -> tuple[int, int]:

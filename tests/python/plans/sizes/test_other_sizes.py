@@ -2,6 +2,9 @@
 """Programs whose sizes change from step to step: their layouts are searched for once, and their
 numbers are the CPU's."""
 
+import sys
+from pathlib import Path
+
 import pytest
 import spmdx
 import torch
@@ -9,25 +12,18 @@ import torch.nn.functional as F
 from spmdx import debug
 from torch import nn
 
+sys.path.insert(0, str(Path(__file__).parents[4] / "benchmarks" / "sizes"))
+from routed_experts import Experts  # noqa: E402
+
 if spmdx.runtime.global_runtime_device_count() != 8:
     spmdx.runtime.set_device_count(8)
 
 MESHES = [(2, 1), (1, 3), (2, 2), (4, 2), (3, 1), (1, 8)]
-pytestmark = pytest.mark.usefixtures("double_precision")
+pytestmark = pytest.mark.usefixtures("double_precision", "forgotten_plans")
 
 
 def mesh_of(shape):
     return spmdx.Mesh(range(shape[0] * shape[1]), shape, ("data", "model"))
-
-
-@pytest.fixture(autouse=True)
-def at_rest():
-    spmdx._C.set_checks(poison=True)
-    spmdx.sync(wait=True)
-    spmdx._C.clear_cache()
-    debug.reset_counters()
-    yield
-    spmdx._C.set_checks()
 
 
 def searched():
@@ -83,24 +79,6 @@ def test_a_cache_that_grows_is_searched_for_once(shape):
 # ---- routing -------------------------------------------------------------------------------------
 
 
-class Experts(nn.Module):
-    def __init__(self, width=16, count=3):
-        super().__init__()
-        self.gate = nn.Linear(width, count)
-        self.experts = nn.ModuleList(
-            nn.Sequential(nn.Linear(width, 32), nn.ReLU(), nn.Linear(32, width))
-            for _ in range(count)
-        )
-
-    def forward(self, x):
-        weights = self.gate(x).softmax(-1)
-        best, out = weights.argmax(-1), torch.zeros_like(x)
-        for number, expert in enumerate(self.experts):
-            rows = (best == number).nonzero().squeeze(1)
-            out = out.index_add(0, rows, expert(x[rows]) * weights[rows, number, None])
-        return out
-
-
 def trained(model, device, mark, batches):
     model = model.to(device)
     for expert in getattr(model, "experts", [model]):
@@ -134,9 +112,13 @@ def compare(make, shape, batches):
 def test_routings_are_searched_for_once(shape):
     generator = torch.Generator().manual_seed(1)
     batches = [torch.randn(48, 16, generator=generator) for _ in range(30)]
-    compare(Experts, shape, batches[:3])
+
+    def experts():
+        return Experts(16, 32, 3)
+
+    compare(experts, shape, batches[:3])
     parts, plans = searched(), debug.counters()["plans_compiled"]
-    compare(Experts, shape, batches)
+    compare(experts, shape, batches)
     assert debug.counters()["plans_compiled"] - plans >= 30
     assert searched() - parts <= 3  # counts of none or one are programs of their own
 
