@@ -1,6 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """What all tests share: the repository's root, spmdx-opt, the options --regen and --count."""
 
+import gc
 import os
 import pathlib
 import sys
@@ -60,6 +61,16 @@ def spmdx_opt(root) -> pathlib.Path:
 
 
 _OF_LAUNCHERS = ("RANK", "WORLD_SIZE", "LOCAL_RANK", "MASTER_ADDR", "MASTER_PORT")
+
+
+@pytest.fixture(scope="module", autouse=True)
+def what_lives_is_not_looked_at_again():
+    """Garbage is looked for among what a file of tests makes.
+
+    What was imported before, and is kept, takes seconds to look through.
+    """
+    gc.collect()
+    gc.freeze()
 
 
 @pytest.fixture(scope="module", autouse=True)

@@ -3,6 +3,7 @@
 
 import copy
 import functools
+import random
 from functools import partial
 from typing import Any
 
@@ -28,6 +29,7 @@ from verdict import (
 )
 
 MODES = ("batch", "parameters", "both")
+MOST_INPUTS = 64  # a draw of them where the samples are limited: one entry has 1,714
 
 
 def entries(dtype: torch.dtype = torch.float32) -> list[Any]:
@@ -94,9 +96,10 @@ def judge(
         drawn = info.module_inputs_func(
             info, device="cpu", dtype=dtype, requires_grad=True, training=training
         )
-        for number, sample in enumerate(drawn):
-            if sample.forward_input is None:
-                continue
+        taken = [(n, sample) for n, sample in enumerate(drawn) if sample.forward_input is not None]
+        if setting.most_samples is not None and len(taken) > MOST_INPUTS:
+            taken = random.Random(len(taken)).sample(taken, MOST_INPUTS)
+        for number, sample in taken:
             judge_sample(info, sample, training, number, mesh, at, verdict, dtype)
     return verdict
 
