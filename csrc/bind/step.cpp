@@ -40,6 +40,7 @@ std::map<std::string, int64_t> counters() {
           {"plan_cache_hits", steps.plan_cache_hits},
           {"implicit_syncs", recorder.implicit_syncs()},
           {"collectives", steps.collectives},
+          {"native_collectives", bridge::native_collectives()},
           {"wire_bytes", steps.wire_bytes},
           {"fallback_ops", fallback_ops},
           {"calls_kept", static_cast<int64_t>(bridge::interned_count())},
@@ -53,6 +54,7 @@ std::map<std::string, int64_t> counters() {
 void reset_counters() {
   bridge::Recorder::instance().reset_counters();
   bridge::engine().reset_counters();
+  bridge::reset_native_collectives();
 }
 
 // `plans`: a folder for what is decided; empty: it is forgotten with the process.

@@ -5,6 +5,7 @@ from typing import Any
 
 from torch import Generator, Tensor, dtype
 
+Json = dict[str, Any]
 TORCH_VERSION: str
 
 class ShardingError(ValueError): ...
@@ -221,7 +222,8 @@ def join(
     store: Any,
     timeout: float,
     on_stream: bool,
-    make_group: Callable[[str], Any],
+    natives: tuple[bool, bool],
+    make_group: Callable[[str, Sequence[int]], Any],
 ) -> None: ...
 def leave(why: str) -> None: ...
 def end_world(why: str) -> None: ...
@@ -291,12 +293,8 @@ def settle(
     cost: Callable[[Sequence[int]], float],
 ) -> list[int]: ...
 def reshard_plan(
-    dtype: str,
-    shape: Sequence[int],
-    source: ShardingHandle,
-    target: ShardingHandle,
-    topology: dict[str, Any],
-) -> dict[str, Any]: ...
+    dtype: str, shape: Sequence[int], source: ShardingHandle, target: ShardingHandle, topology: Json
+) -> Json: ...
 def missing_bytes(
     dtype: str, shape: Sequence[int], source: ShardingHandle, target: ShardingHandle
 ) -> int: ...

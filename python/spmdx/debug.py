@@ -91,10 +91,11 @@ def counters() -> dict[str, int]:
         ``ops_recorded``, ``steps``, ``steps_of_readers`` (that ran on the thread that waited for
         them), ``plans_compiled``, ``plans_searched`` (those of them whose layouts were not taken
         from the plan of a program of other sizes), ``plan_cache_hits``, ``implicit_syncs``,
-        ``collectives``, ``wire_bytes`` (received by a device), ``fallback_ops``; how many
-        entries tables hold now: ``calls_kept``, ``plans_kept``, ``reshard_plans_kept``,
-        ``shardings_kept``; and bytes that are held now: ``plan_bytes_kept`` (by plans,
-        estimated), ``trace_bytes`` (by inputs that only the step being traced still needs).
+        ``collectives``, ``native_collectives`` (calls of this process of the backend's own),
+        ``wire_bytes`` (received by a device), ``fallback_ops``; how many entries tables hold now:
+        ``calls_kept``, ``plans_kept``, ``reshard_plans_kept``, ``shardings_kept``; and bytes that
+        are held now: ``plan_bytes_kept`` (by plans, estimated), ``trace_bytes`` (by inputs that
+        only the step being traced still needs).
 
     Example:
         >>> import spmdx

@@ -6,6 +6,7 @@
 #include <cstdlib>
 #include <utility>
 
+#include "bridge/world/leavable.h"
 #include "simulated.h"
 
 namespace simulated {
@@ -15,10 +16,11 @@ using c10d::OpType;
 using Works = std::vector<c10::intrusive_ptr<c10d::Work>>;
 
 struct Message {
-  OpType kind;  // SEND or RECV
+  OpType kind;  // SEND, RECV, or a collective of all
   at::Tensor tensor;
   int peer;
-  Ticket ready;  // the position of the caller's stream
+  Ticket ready;      // the position of the caller's stream
+  at::Tensor given;  // of a collective that does not write to what it reads
 };
 
 // One stream's worth of messages between the processes. After the first failure all others fail.
@@ -48,6 +50,9 @@ class Communicator {
     for (std::thread& wait : waits) wait.join();
     std::lock_guard lock(mutex_);
     running_.clear();
+    const auto late = std::exchange(late_, {});
+    if (broken_.empty())
+      for (const auto& [taken, part] : late) taken.copy_(part);
     TORCH_CHECK_WITH(DistBackendError, broken_.empty(), "NCCL error: ", broken_);
   }
 
@@ -68,9 +73,7 @@ class Communicator {
     std::lock_guard lock(mutex_);
     for (const Message& message : messages) {
       if (!broken_.empty()) break;
-      std::vector<at::Tensor> bytes = {host_alias(message.tensor)};
-      running_.push_back(message.kind == OpType::SEND ? gloo_->send(bytes, message.peer, 0)
-                                                      : gloo_->recv(bytes, message.peer, 0));
+      running_.push_back(begin(message));
     }
     return running_;
   } catch (const std::exception& error) {  // a connection that is closed already
@@ -78,11 +81,33 @@ class Communicator {
     return running_;
   }
 
+  c10::intrusive_ptr<c10d::Work> begin(const Message& message) {
+    std::vector<at::Tensor> tensors = {host_alias(message.tensor)};
+    at::Tensor given = message.given.defined() ? host_alias(message.given) : at::Tensor();
+    switch (message.kind) {
+      case OpType::SEND:
+        return gloo_->send(tensors, message.peer, 0);
+      case OpType::RECV:
+        return gloo_->recv(tensors, message.peer, 0);
+      case OpType::ALLREDUCE:
+        return spmdx::bridge::leavable(gloo_->allreduce(tensors));
+      case OpType::_ALLGATHER_BASE:
+        return spmdx::bridge::leavable(gloo_->_allgather_base(tensors[0], given));
+      default: {  // Gloo's ends in its wait(), which cannot be left
+        std::vector<at::Tensor> sums = {given.clone()};
+        const int64_t each = tensors[0].numel();
+        late_.emplace_back(tensors[0], sums[0].narrow(0, gloo_->getRank() * each, each));
+        return spmdx::bridge::leavable(gloo_->allreduce(sums));
+      }
+    }
+  }
+
   c10::intrusive_ptr<c10d::Backend> gloo_;
   Queue& queue_ = *new Queue;  // never freed: its thread runs to the end
   std::mutex mutex_;
   std::string broken_;
   Works running_;
+  std::vector<std::pair<at::Tensor, at::Tensor>> late_;  // where parts of sums go when all has ended
 };
 
 // A group of messages. It lets streams wait, never the host.
@@ -170,18 +195,44 @@ class SimulatedNccl final : public c10d::Backend {
   c10::intrusive_ptr<c10d::Work> recv(std::vector<at::Tensor>& tensors, int from, int) override {
     return add(OpType::RECV, tensors, from);
   }
+  c10::intrusive_ptr<c10d::Work> allreduce(std::vector<at::Tensor>& tensors, const c10d::AllreduceOptions&) override {
+    TORCH_CHECK_VALUE(tensors.size() == 1, "Expected one tensor");
+    return collective(OpType::ALLREDUCE, tensors[0], {});
+  }
+  c10::intrusive_ptr<c10d::Work> _allgather_base(at::Tensor& taken, at::Tensor& given,
+                                                 const c10d::AllgatherOptions&) override {
+    TORCH_CHECK_VALUE(taken.numel() == given.numel() * size_, "Expected as much for each rank as it gives");
+    return collective(OpType::_ALLGATHER_BASE, taken, given);
+  }
+  c10::intrusive_ptr<c10d::Work> _reduce_scatter_base(at::Tensor& taken, at::Tensor& given,
+                                                      const c10d::ReduceScatterOptions&) override {
+    TORCH_CHECK_VALUE(given.numel() == taken.numel() * size_, "Expected as much of each rank as it takes");
+    return collective(OpType::_REDUCE_SCATTER_BASE, taken, given);
+  }
 
  private:
-  c10::intrusive_ptr<c10d::Work> add(OpType kind, const std::vector<at::Tensor>& tensors, int peer) {
-    TORCH_CHECK_VALUE(tensors.size() == 1, "Expected one tensor");
-    const at::Tensor& tensor = tensors[0];
+  static void check(const at::Tensor& tensor) {
     TORCH_CHECK_VALUE(tensor.is_cuda() && tensor.layout() == at::kStrided, "Tensors must be CUDA and dense");
     TORCH_CHECK_VALUE(tensor.is_contiguous(), "Tensors must be contiguous");
     TORCH_CHECK(is_known_to_nccl(tensor.scalar_type()), "Unconvertible NCCL type ", tensor.scalar_type());
+  }
+
+  c10::intrusive_ptr<c10d::Work> collective(OpType kind, const at::Tensor& taken, const at::Tensor& given) {
+    TORCH_CHECK(!open_, "a collective within a group of messages");
+    check(taken);
+    if (given.defined()) check(given);
+    return GroupWork::launch(rank_, kind, {{kind, taken, -1, current_queue(taken.device()).tail(), given}},
+                             communicator_);
+  }
+
+  c10::intrusive_ptr<c10d::Work> add(OpType kind, const std::vector<at::Tensor>& tensors, int peer) {
+    TORCH_CHECK_VALUE(tensors.size() == 1, "Expected one tensor");
+    const at::Tensor& tensor = tensors[0];
+    check(tensor);
     TORCH_CHECK_VALUE(peer >= 0 && peer < size_ && peer != rank_, "Invalid rank ", peer);
     TORCH_CHECK_VALUE(group_.empty() || group_[0].tensor.device() == tensor.device(),
                       "Expected all tensors of a group on one device");
-    Message message{kind, tensor, peer, current_queue(tensor.device()).tail()};
+    Message message{kind, tensor, peer, current_queue(tensor.device()).tail(), {}};
     if (!open_) return GroupWork::launch(rank_, kind, {std::move(message)}, communicator_);
     group_.push_back(std::move(message));
     return nullptr;

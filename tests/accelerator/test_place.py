@@ -57,8 +57,31 @@ def test_training_over_nccl_equals_pytorch(mode, batch, processes, devices, late
 
 
 @simulator
-def test_a_death_is_told_to_who_waits_for_nccl():
-    settings = {"SPMDX_TEST_NCCL": 1, "SPMDX_TIMEOUT": 60}
+@pytest.mark.parametrize("processes, devices", [(2, 1), (3, 2), (4, 1)])
+def test_native_collectives_of_nccl_make_what_messages_make(processes, devices):
+    moves = str(PLAYERS / "natives.py"), "30", str(processes)
+    settings = {"SPMDX_TEST_NCCL": 1, "SIMULATED_NCCL_DELAY_US": 200}
+    direct = simulated(processes, devices, *moves, **settings)
+    settings |= {"SPMDX_COLLECTIVES": "native", "SPMDX_DETERMINISTIC": 1}
+    native = simulated(processes, devices, *moves, **settings)
+    assert [said.split()[0] for said in native] == [said.split()[0] for said in direct]
+    settings["SPMDX_DETERMINISTIC"] = 0
+    for sums, no_sums in zip(
+        simulated(processes, devices, *moves, **settings), native, strict=True
+    ):
+        assert int(sums.split()[1]) > int(no_sums.split()[1]) > 0
+
+
+@simulator
+def test_training_by_native_collectives_of_nccl_equals_pytorch():
+    settings = {"SPMDX_TEST_NCCL": 1, "SPMDX_COLLECTIVES": "native"}
+    simulated(3, 1, TRAIN, "fsdp", "9", STEPS, **settings)
+
+
+@simulator
+@pytest.mark.parametrize("collectives", ["direct", "native"])
+def test_a_death_is_told_to_who_waits_for_nccl(collectives):
+    settings = {"SPMDX_TEST_NCCL": 1, "SPMDX_TIMEOUT": 60, "SPMDX_COLLECTIVES": collectives}
     program = str(PLAYERS / "fail_within.py")
     with Running(str(ON_SIMULATED), 2, 1, program, **settings) as running:
         ended = running.end(120)

@@ -9,8 +9,8 @@
 #include <algorithm>
 #include <atomic>
 #include <deque>
-#include <future>
 #include <memory>
+#include <numeric>
 
 #include "base/error.h"
 #include "bridge/backend/shard_device.h"
@@ -49,15 +49,20 @@ std::string with_line(const Progress& at, const std::string& reason) {
 
 class C10dComm final : public Comm {
  public:
-  void join(World world, std::function<Group(const std::string&)> make_group) {
-    make_group_ = std::move(make_group);
+  void join(World world, MakeGroup make_group) {
     processes_ = world.processes;
     detector_ = std::make_unique<FailureDetector>(std::move(world));
+    groups_ = std::make_unique<Groups>(*detector_, std::move(make_group));
     open_groups();
-    if (detector_->world().on_stream) detector_->set_abort_stream([this] { transport()->abort(); });
+    if (detector_->world().on_stream)
+      detector_->set_abort_stream([this] {
+        transport()->abort();
+        groups_->abort();
+      });
   }
 
   FailureDetector* detector() { return detector_.get(); }
+  std::atomic<int64_t>& native_collectives() { return native_collectives_; }
   int64_t announced() const { return announced_; }
   Processes processes() const override { return processes_; }
   bool is_on_stream() const override { return detector_ && detector_->world().on_stream; }
@@ -69,6 +74,20 @@ class C10dComm final : public Comm {
     Carried carried;
     detector_->carry([&] { return data->post(sends, receives, carried); }, at);
     carried.land();
+  }
+
+  NativeRules native_rules() const override { return detector_ ? detector_->world().natives : NativeRules{}; }
+
+  void call(std::span<const NativeCall> calls, const Progress& at) override {
+    if (!detector_) return Comm::call(calls, at);
+    KernelGuard guard;
+    for (const NativeCall& one : calls) {
+      const std::shared_ptr<Transport> group = groups_->among(*one.group, at);
+      Carried carried;
+      detector_->carry([&] { return group->call(one, carried); }, at);
+      carried.land();
+      ++native_collectives_;
+    }
   }
 
   ExchangeRef begin(std::span<const Message> sends, std::span<const Message> receives, const Progress& at) override {
@@ -195,34 +214,10 @@ class C10dComm final : public Comm {
     control_.swap(control);
   }
 
-  // Making it waits for all the others, on a thread that is left behind if they do not come.
-  std::shared_future<Group> begin_group(const std::string& name) {
-    auto made = std::make_shared<std::promise<Group>>();
-    std::thread([make = make_group_, name, made] {
-      try {
-        made->set_value(make(name));
-      } catch (...) {
-        made->set_exception(std::current_exception());
-      }
-    }).detach();
-    return made->get_future().share();
-  }
-
-  // A wait that was broken off goes on with the same group.
   Group open_group(const std::string& name) {
-    if (opening_.first != name) opening_ = {name, begin_group(name)};
-    const std::shared_future<Group> group = opening_.second;
-    const auto is_made = [group](c10d::Store&) {
-      return group.wait_for(std::chrono::seconds(0)) == std::future_status::ready;
-    };
-    const Progress at{announced_, 0, "meeting of the processes"};
-    detector_->wait_until(is_made, at);
-    try {
-      return group.get();
-    } catch (const std::exception& error) {  // some process has gone: the wait tells which
-      detector_->wait({}, at, error.what());
-      throw;
-    }
+    std::vector<int64_t> all(static_cast<size_t>(processes_.count));
+    std::iota(all.begin(), all.end(), 0);
+    return groups_->open(name, all, {announced_, 0, "meeting of the processes"});
   }
 
   // (to, from) for every message that announces a step.
@@ -260,12 +255,11 @@ class C10dComm final : public Comm {
 
   // Set by `join`, before any step.
   Processes processes_;
-  std::function<Group(const std::string&)> make_group_;
   std::unique_ptr<FailureDetector> detector_;
-  std::shared_ptr<Transport> data_;                            // guarded by mutex_
-  Group control_;                                              // guarded by mutex_
-  std::pair<std::string, std::shared_future<Group>> opening_;  // the last group; of the thread that joins or recovers
-  std::atomic<int64_t> announced_ = 0;
+  std::unique_ptr<Groups> groups_;
+  std::shared_ptr<Transport> data_;  // guarded by mutex_
+  Group control_;                    // guarded by mutex_
+  std::atomic<int64_t> announced_ = 0, native_collectives_ = 0;
   std::atomic<bool> overwrote_ = false;  // by a step that failed
   std::mutex mutex_;
   std::deque<Announcement> announcements_;  // announced, not agreed on yet; guarded by mutex_
@@ -285,9 +279,7 @@ std::function<void()>& before_first_use() {
 
 Comm& comm() { return instance(); }
 
-void join(World world, std::function<Group(const std::string& name)> make_group) {
-  instance().join(std::move(world), std::move(make_group));
-}
+void join(World world, MakeGroup make_group) { instance().join(std::move(world), std::move(make_group)); }
 
 void leave(int64_t steps, const std::string& why) {
   if (FailureDetector* detector = instance().detector()) detector->leave(steps, why);
@@ -306,6 +298,10 @@ void recover(Engine& engine) {
 }
 
 int64_t generation() { return instance().detector() ? instance().detector()->generation() : 0; }
+
+int64_t native_collectives() { return instance().native_collectives(); }
+
+void reset_native_collectives() { instance().native_collectives() = 0; }
 
 std::vector<std::string> await_values(const std::vector<std::string>& keys, const Awaited& awaited) {
   const Progress at{instance().announced(), awaited.source, awaited.what};

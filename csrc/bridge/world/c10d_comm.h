@@ -7,7 +7,7 @@
 #include <vector>
 
 #include "bridge/world/failure_detector.h"
-#include "bridge/world/transport.h"
+#include "bridge/world/groups.h"
 #include "runtime/data/comm.h"
 #include "runtime/step/engine.h"
 
@@ -19,10 +19,10 @@ namespace spmdx::bridge {
 // The one Comm of this process; until `join`, of a program that is one process. Any thread. Takes no lock.
 Comm& comm();
 
-// From now on the program is many processes. `make_group` gives the backend of all of them that has this name; every
-// process asks for the same names in the same order. REQUIRES: called once, before any step. `make_group` is called on
-// a thread of its own, with no lock, and takes the GIL.
-void join(World world, std::function<Group(const std::string& name)> make_group);
+// From now on the program is many processes. `make_group` gives the backend of this name among some of them, all of
+// which ask for it. REQUIRES: called once, before any step. `make_group` is called on a thread of its own, with no
+// lock, and takes the GIL.
+void join(World world, MakeGroup make_group);
 
 // Tells the others that this process leaves, with the number of steps done, and stops watching them.
 void leave(int64_t steps, const std::string& why);
@@ -38,6 +38,10 @@ void call_off(const std::string& why);
 void recover(Engine& engine);
 // How often the processes have recovered. Any thread.
 int64_t generation();
+
+// Both: how many collectives of the backend's own this process has called. Any thread. Takes no lock.
+int64_t native_collectives();
+void reset_native_collectives();
 
 struct Awaited {
   std::string what;                      // for errors

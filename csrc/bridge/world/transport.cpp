@@ -7,6 +7,7 @@
 
 #include "bridge/backend/buffer.h"
 #include "bridge/backend/shard_device.h"
+#include "bridge/world/leavable.h"
 
 namespace spmdx::bridge {
 namespace {
@@ -74,6 +75,37 @@ Works Transport::post_as_one(std::span<const Message> sends, std::span<const Mes
 
 Works Transport::post(std::span<const Message> sends, std::span<const Message> receives, Carried& carried) {
   return on_stream_ ? post_as_one(sends, receives, carried) : post_each(sends, receives, carried);
+}
+
+// Gloo has no reduce_scatter but an all_reduce of which each takes its part.
+c10::intrusive_ptr<c10d::Work> Transport::scatter_sums(at::Tensor& taken, at::Tensor& given, Carried& carried) {
+  if (on_stream_) return group_->_reduce_scatter_base(taken, given);
+  carried.late.emplace_back(taken, given.narrow(0, group_->getRank() * taken.numel(), taken.numel()));
+  std::vector<at::Tensor> sums = {given};
+  return group_->allreduce(sums);
+}
+
+Works Transport::call(const NativeCall& call, Carried& carried) {
+  at::Tensor given = sendable(tensor_of(call.given)), taken = tensor_of(call.taken);
+  carried.sent.push_back(given);
+  c10::intrusive_ptr<c10d::Work> work;
+  switch (call.kind) {
+    case NativeKind::all_gather: {
+      at::Tensor rows = memory_of(landing(taken, carried)), row = memory_of(given);
+      work = group_->_allgather_base(rows, row);
+      break;
+    }
+    case NativeKind::reduce_scatter:
+      work = scatter_sums(taken, given, carried);
+      break;
+    case NativeKind::all_reduce: {
+      if (!given.is_same(taken)) carried.late.emplace_back(taken, given);
+      std::vector<at::Tensor> sums = {given};
+      work = group_->allreduce(sums);
+      break;
+    }
+  }
+  return {on_stream_ ? work : leavable(work)};
 }
 
 void Carried::land() const {

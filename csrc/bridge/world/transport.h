@@ -34,6 +34,9 @@ class Transport {
   ~Transport();
   // Sends and receives are under way when it returns. Throws what the group throws.
   Works post(std::span<const Message> sends, std::span<const Message> receives, Carried& carried);
+  // The same for a collective of the group's own, whose members are the processes of the call. Sums overwrite what was
+  // given.
+  Works call(const NativeCall& call, Carried& carried);
   // From any thread: ends all that is under way.
   void abort();
 
@@ -42,6 +45,7 @@ class Transport {
   at::Tensor as_sent(const at::Tensor& tensor) const;
   at::Tensor sendable(const at::Tensor& tensor) const;
   at::Tensor landing(const at::Tensor& target, Carried& carried) const;
+  c10::intrusive_ptr<c10d::Work> scatter_sums(at::Tensor& taken, at::Tensor& given, Carried& carried);
   Works post_each(std::span<const Message> sends, std::span<const Message> receives, Carried& carried);
   Works post_as_one(std::span<const Message> sends, std::span<const Message> receives, Carried& carried);
 

@@ -17,11 +17,13 @@ void RunningCollective::run(Comm& comm) {
     backend_.use_stream(Stream::messages);
     backend_.wait_event(begun_);
     Messages sends, receives;
-    for (Transfer& transfer : transfers_) transfer.first_round(sends, receives);
+    NativeCalls calls;
+    for (Transfer& transfer : transfers_) transfer.first_round(sends, receives, calls);
     if (is_from_place_to_place()) {  // others of the queue need not wait until the other stage is ready
       under_way_ = comm.begin(sends, receives, at_);
     } else {
-      comm.exchange(sends, receives, at_);
+      if (!calls.empty()) comm.call(calls, at_);
+      if (calls.empty() || !sends.empty() || !receives.empty()) comm.exchange(sends, receives, at_);
       sends.clear();
       receives.clear();
       for (Transfer& transfer : transfers_) transfer.second_round(sends, receives);

@@ -16,22 +16,25 @@ using Providers = std::vector<int64_t>;
 
 class Router {
  public:
-  Router(const Processes& processes, const Relayout& relayout) : processes_(processes), relayout_(relayout) {}
+  Router(const Processes& processes, const Relayout& relayout, NativeRules rules)
+      : processes_(processes), relayout_(relayout), rules_(rules) {}
 
   Route run() {
     for (int64_t process = 0; process < processes_.count; ++process) {
       targets_[process] = targets_of(process);
       for (const auto& [index, target] : targets_[process]) providers_[{process, index}] = providers_of(target);
     }
-    for (auto& [process, targets] : targets_)
-      for (auto& [index, target] : targets) target.partners = partners_of(process, index);
     lay_out_received();
     Route route;
+    route.natives = find_natives(processes_.here, rules_, targets_);
+    for (auto& [process, targets] : targets_)
+      for (auto& [index, target] : targets)
+        if (!target.native) target.partners = partners_of(process, index);
     route.here = processes_.here;
     route.sources = holdings(processes_.here);
     for (const auto& [peer, targets] : targets_)
       if (peer != processes_.here) deliver_to(peer, targets, route);
-    route.crosses = !route.deliveries.empty();
+    route.crosses = !route.deliveries.empty() || !route.natives.empty();
     for (auto& [index, target] : targets_[processes_.here]) {
       route.crosses |= is_received(processes_.here, target);
       target.joined = joined_along(target);
@@ -189,6 +192,7 @@ class Router {
 
   void deliver_to(int64_t peer, const std::map<int64_t, Target>& targets, Route& route) {
     for (const auto& [index, target] : targets) {
+      if (target.native) continue;
       const auto& partners = target.partners;
       if (!partners.empty()) {
         if (std::find(partners.begin(), partners.end(), processes_.here) == partners.end()) continue;
@@ -247,14 +251,17 @@ class Router {
 
   Processes processes_;
   const Relayout& relayout_;
-  std::map<int64_t, std::vector<int64_t>> holdings_;      // by process
-  std::map<int64_t, std::map<int64_t, Target>> targets_;  // by process, by distinct index of the new layout
-  std::set<Providers> lists_;                             // each once, to be known by its address
+  NativeRules rules_;
+  std::map<int64_t, std::vector<int64_t>> holdings_;  // by process
+  Targets targets_;
+  std::set<Providers> lists_;                                          // each once, to be known by its address
   std::map<std::pair<int64_t, int64_t>, const Providers*> providers_;  // by process and index
 };
 
 }  // namespace
 
-Route make_route(const Processes& processes, const Relayout& relayout) { return Router(processes, relayout).run(); }
+Route make_route(const Processes& processes, const Relayout& relayout, NativeRules rules) {
+  return Router(processes, relayout, processes.count > 1 ? rules : NativeRules{}).run();
+}
 
 }  // namespace spmdx

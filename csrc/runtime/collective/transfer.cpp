@@ -52,6 +52,7 @@ BufferRef Transfer::give(const Contribution& contribution) const {
 }
 
 void Transfer::ask(const Target& target, Arrival& arrival, Messages& receives) const {
+  if (target.native) return;
   const auto await = [&](int64_t peer, const Shape& shape) {
     arrival.received.push_back(backend_.empty(dtype_, shape));
     receives.push_back({peer, arrival.received.back()});
@@ -69,7 +70,7 @@ void Transfer::ask(const Target& target, Arrival& arrival, Messages& receives) c
       if (contribution.provider != route_.here) await(contribution.provider, contribution.shape);
 }
 
-void Transfer::first_round(Messages& sends, Messages& receives) {
+void Transfer::first_round(Messages& sends, Messages& receives, NativeCalls& calls) {
   for (size_t t = 0; t < arrivals_.size(); ++t) ask(route_.targets[t], arrivals_[t], receives);
   for (const Delivery& delivery : route_.deliveries) {
     if (!delivery.contribution.summands.empty()) {
@@ -80,11 +81,12 @@ void Transfer::first_round(Messages& sends, Messages& receives) {
     const size_t there = partner_index(target.partners, delivery.peer);
     sends.push_back({delivery.peer, backend_.narrow(arrivals_[delivery.target].mine, {share_of(target, there)})});
   }
+  call_natives(calls);
 }
 
 bool Transfer::is_one_round() const {
-  return std::all_of(route_.targets.begin(), route_.targets.end(),
-                     [](const Target& target) { return target.partners.empty(); });
+  return route_.natives.empty() && std::all_of(route_.targets.begin(), route_.targets.end(),
+                                               [](const Target& target) { return target.partners.empty(); });
 }
 
 void Transfer::second_round(Messages& sends, Messages& receives) {
@@ -163,6 +165,7 @@ BufferRef Transfer::part_of_sum(const Target& target) {
 BufferRef Transfer::finish_target(const Target& target, const Arrival& arrival) {
   if (target.identity) return backend_.identity(dtype_, target.shape, reduction_);
   if (target.terms.empty()) return backend_.empty(dtype_, target.shape);
+  if (target.native && !arrival.parts.empty()) return arrival.parts.front();
   if (!target.partners.empty()) return finish_shared(target, arrival);
   if (target.joined >= 0) return joined_shards(target);
   if (target.sum != Target::kAlone) return part_of_sum(target);
@@ -175,6 +178,7 @@ BufferRef Transfer::finish_target(const Target& target, const Arrival& arrival) 
 Shards Transfer::finish() {
   Shards shards;
   sums_.resize(arrivals_.size());
+  for (size_t n = 0; n < taken_.size(); ++n) hand_out(route_.natives[n], taken_[n]);
   for (size_t t = 0; t < arrivals_.size(); ++t) {
     const Target& target = route_.targets[t];
     const BufferRef shard = finish_target(target, arrivals_[t]);

@@ -7,6 +7,7 @@
 namespace spmdx {
 
 using Messages = std::vector<Message>;
+using NativeCalls = std::vector<NativeCall>;
 
 // Lives from the first message to the last. Between processes it takes a round of messages, and a second one for sums
 // that are shared out; the messages of a round may travel with those of other transfers.
@@ -14,8 +15,9 @@ class Transfer {
  public:
   // `shards` are those of this process, in order of their index.
   Transfer(Backend& backend, const Route& route, DType dtype, Reduction reduction, Shards shards);
-  void first_round(Messages& sends, Messages& receives);
-  // Whether it needs no second round.
+  // Calls are made beside the messages of the first round.
+  void first_round(Messages& sends, Messages& receives, NativeCalls& calls);
+  // Whether it needs no second round, and no calls.
   bool is_one_round() const;
   // REQUIRES: the messages of the first round have come.
   void second_round(Messages& sends, Messages& receives);
@@ -27,13 +29,18 @@ class Transfer {
   struct Arrival {
     Shards received;
     BufferRef mine;  // with partners: what this process gives, in one row
-    Shards parts;    // with partners: the sums, by partner
+    Shards parts;    // with partners: the sums, by partner; of a native target, the whole
   };
 
   BufferRef shard(const BoxCopy& piece) const;
   BufferRef join(const Summand& summand, const Shape& shape) const;
   BufferRef give(const Contribution& contribution) const;
   void ask(const Target& target, Arrival& arrival, Messages& receives) const;
+  BufferRef given_to(const Native& native) const;
+  void call_natives(NativeCalls& calls);
+  void hand_out(const Native& native, const BufferRef& taken);
+  void hand_out_rows(const Native& native, const BufferRef& rows);
+  void hand_out_sums(const Native& native, const BufferRef& sums);
   BufferRef joined_shards(const Target& target) const;
   BufferRef finish_term(const Target& target, const Term& term, const Arrival& arrival, size_t& next) const;
   BufferRef part_of_sum(const Target& target);
@@ -47,7 +54,8 @@ class Transfer {
   Reduction reduction_;  // of the old layout, or of the new one where that is partial
   Shards shards_;
   std::vector<Arrival> arrivals_;
-  Shards sums_;  // by the number of the first target that is a part of it
+  Shards taken_;  // by native collective
+  Shards sums_;   // by the number of the first target that is a part of it
 };
 
 // One move within this process.

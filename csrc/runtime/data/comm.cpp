@@ -15,6 +15,10 @@ ExchangeRef Comm::begin(std::span<const Message> sends, std::span<const Message>
   return nullptr;
 }
 
+void Comm::call(std::span<const NativeCall> calls, const Progress&) {
+  internal_check(calls.empty(), "a collective of several processes, where there is one");
+}
+
 void Comm::announce(uint64_t) {}
 
 void Comm::agree(const Progress&, const std::function<std::string()>&) {}

@@ -5,6 +5,7 @@
 #include <memory>
 #include <span>
 #include <string>
+#include <vector>
 
 #include "runtime/data/backend.h"
 #include "sharding/processes.h"
@@ -15,6 +16,23 @@ namespace spmdx {
 struct Message {
   int64_t peer = 0;
   BufferRef buffer;
+};
+
+enum class NativeKind : uint8_t { all_gather, reduce_scatter, all_reduce };
+
+// A collective of the backend's own among some processes, which all call it, and give rows of equal length.
+struct NativeCall {
+  NativeKind kind = NativeKind::all_gather;
+  const std::vector<int64_t>* group = nullptr;  // ascending; this process is one of them
+  // Of reduce_scatter, a part for each member, in their order. Of a sum, nobody else's memory: it is overwritten.
+  BufferRef given;
+  BufferRef taken;  // of all_gather, a row of each member, in their order; of all_reduce, `given` itself
+};
+
+// Which of them may be taken for moves.
+struct NativeRules {
+  bool gathers = false, sums = false;
+  auto operator<=>(const NativeRules&) const = default;
 };
 
 // What this process does at the moment, for processes that wait for it.
@@ -45,6 +63,9 @@ class Comm {
   // Whether messages are works of an accelerator's stream, behind which a thread may give it more. Any thread. Takes no
   // lock: likewise.
   virtual bool is_on_stream() const { return false; }
+  // Which collectives of its own the backend is to be asked for. Any thread. Takes no lock: it is settled before the
+  // first step.
+  virtual NativeRules native_rules() const { return {}; }
   // Sends and receives in one go; returns when all has come. Messages between two processes keep their order. Called
   // by one thread at a time, in the same order everywhere. Throws CommError naming who is missing. Queue thread, or the
   // step thread while that has nothing to do.
@@ -52,6 +73,9 @@ class Comm {
   // The same, but returns as soon as the messages are posted; null: they have come. Between two processes they keep
   // their order among those of `exchange`.
   virtual ExchangeRef begin(std::span<const Message> sends, std::span<const Message> receives, const Progress& at);
+  // Calls the backend's own collectives; returns when all have ended. Called in the same order by all members of a
+  // group. Threads and errors as of `exchange`.
+  virtual void call(std::span<const NativeCall> calls, const Progress& at);
   // The next step of this process has this fingerprint. Returns at once. Program threads. Holds Engine::submitting.
   virtual void announce(uint64_t fingerprint);
   // Waits until every process has announced its step of this number (from 0). Throws CommError where one differs;

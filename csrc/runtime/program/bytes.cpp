@@ -54,7 +54,11 @@ int64_t route_bytes(const Route& route) {
     }
   }
   for (const Delivery& delivery : route.deliveries) bytes += contribution_bytes(delivery.contribution);
-  return bytes;
+  for (const Native& native : route.natives) {
+    bytes += vector_bytes(native.group) + vector_bytes(native.targets) + vector_bytes(native.gives);
+    for (const Contribution& part : native.gives) bytes += contribution_bytes(part);
+  }
+  return bytes + vector_bytes(route.natives);
 }
 
 }  // namespace

@@ -37,13 +37,17 @@ bool is_cut(const Call& local, const Call& global) {
          !std::equal(local.outputs.begin(), local.outputs.end(), global.outputs.begin(), alike);
 }
 
-// What a route depends on: the layouts of a value, and rows that change places.
-using RouteKey = std::tuple<Shape, ShardingRef, ShardingRef, int64_t, std::vector<int64_t>>;
+// What a route depends on: the layouts of a value, rows that change places, and how it may go.
+using RouteKey = std::tuple<Shape, ShardingRef, ShardingRef, int64_t, std::vector<int64_t>, NativeRules>;
 
 class Preparer {
  public:
-  Preparer(const Graph& graph, Backend& backend, const Processes& processes)
-      : graph_(graph), backend_(backend), processes_(processes), holdings_(processes) {}
+  Preparer(const Graph& graph, Backend& backend, const Processes& processes, NativeRules native_rules)
+      : graph_(graph),
+        backend_(backend),
+        processes_(processes),
+        native_rules_(native_rules),
+        holdings_(processes) {}
 
   Program run() {
     assign_slots();
@@ -113,10 +117,11 @@ class Preparer {
   }
 
   CollectiveCall make_collective(const Value& source, const Value& target, RowMap rows) {
-    const RouteKey key{source.type.shape, source.sharding, target.sharding, rows.dim, rows.sources};
     const Relayout relayout{source.type.shape, source.sharding, target.sharding, std::move(rows)};
+    const NativeRules rules = rules_for(native_rules_, source.type.dtype, relayout.reduction());
+    const RouteKey key{relayout.shape, relayout.from, relayout.to, relayout.rows.dim, relayout.rows.sources, rules};
     const auto [at, fresh] = routes_.try_emplace(key, static_cast<uint32_t>(program_.routes.size()));
-    if (fresh) program_.routes.push_back(make_route(processes_, relayout));
+    if (fresh) program_.routes.push_back(make_route(processes_, relayout, rules));
     return {source.type.dtype, relayout.reduction(), at->second};
   }
 
@@ -225,6 +230,7 @@ class Preparer {
   const Graph& graph_;
   Backend& backend_;
   Processes processes_;
+  NativeRules native_rules_;
   Holdings holdings_;
   Program program_;
   std::map<RouteKey, uint32_t> routes_;
@@ -235,8 +241,8 @@ class Preparer {
 
 }  // namespace
 
-Program prepare(const Graph& graph, Backend& backend, const Processes& processes) {
-  Program program = Preparer(graph, backend, processes).run();
+Program prepare(const Graph& graph, Backend& backend, const Processes& processes, NativeRules native_rules) {
+  Program program = Preparer(graph, backend, processes, native_rules).run();
   mark_last_uses(program, graph);
   return program;
 }

@@ -55,7 +55,8 @@ Executable::~Executable() = default;
 
 void Executable::prepare() {
   std::call_once(impl_->prepared, [this] {
-    impl_->program = spmdx::prepare(impl_->graph, impl_->backend, impl_->collective_queue.comm().processes());
+    const Comm& comm = impl_->collective_queue.comm();
+    impl_->program = spmdx::prepare(impl_->graph, impl_->backend, comm.processes(), comm.native_rules());
     impl_->held += bytes_of(impl_->program);
   });
 }

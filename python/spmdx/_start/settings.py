@@ -13,6 +13,10 @@ KNOWN = {
     "SPMDX_DEVICE_TYPE": "the hardware below the devices: 'cpu' (default) or 'cuda'",
     "SPMDX_COMM": "what carries messages between processes: 'gloo' (default on cpu), 'nccl' "
     "(default on cuda), or 'hccl', if a package has registered that for host memory",
+    "SPMDX_COLLECTIVES": "how processes move data: 'direct' (default), messages between two each, "
+    "or 'native', the collectives that gloo, nccl or hccl has itself",
+    "SPMDX_DETERMINISTIC": "'1': sums over processes have the same bits for any number of them, "
+    "also where collectives are native",
     "SPMDX_TIMEOUT": "how long a process waits for the others (seconds, default 600)",
     "SPMDX_DUMP": "a folder that gets the graph after every pass of every plan, in folders of the "
     "processes where there are several",

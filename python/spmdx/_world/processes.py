@@ -9,7 +9,7 @@ import os
 import sys
 import threading
 import time
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from typing import Any
 
 import torch
@@ -17,7 +17,7 @@ import torch.distributed as dist
 
 import spmdx._C as _C
 from spmdx._base import logs
-from spmdx._world import devices, gloo, hardware, plugins, rendezvous
+from spmdx._world import devices, gloo, hardware, natives, plugins, rendezvous
 from spmdx._world.store import FAR, clone_of
 from spmdx.errors import CommError, located, name_of_file, user_line
 
@@ -112,13 +112,14 @@ def _join() -> None:
     index, count = expected()
     own = devices.own_count()
     hardware.wanted_carrier()  # what is wrong with it is said before anyone waits
+    native = natives.wanted()
     store, connection, hosts, peers = rendezvous.meet(index, count, own)
     carrier = hardware.carrier([peer.hardware for peer in peers])
     _world = _World(index, count, store, hosts, [peer.pid != 0 for peer in peers], carrier)
     _listen_for_the_end()
     rows = [peer[:3] for peer in peers]
     on_stream = carrier == "nccl"
-    _C.join(index, own, rows, connection, rendezvous.timeout(), on_stream, _make_group)
+    _C.join(index, own, rows, connection, rendezvous.timeout(), on_stream, native, _make_group)
     logs.world.info(
         "process %d of %d has met the others: %d devices each, messages go over %s",
         index,
@@ -128,24 +129,24 @@ def _join() -> None:
     )
 
 
-def _make_group(name: str) -> Any:
-    """A c10d backend of all processes; each name is made once by each of them."""
+def _make_group(name: str, members: Sequence[int]) -> Any:
+    """A c10d backend of some processes; each name is made once by each of its members."""
     assert _world is not None
     store = dist.PrefixStore(f"group/{name}", clone_of(_world.store))
+    here = members.index(_world.index)
     if name.startswith("data") and _world.carrier == "nccl":
-        return _nccl_group(store)
+        return _nccl_group(store, here, len(members))
     if name.startswith("data") and _world.carrier in plugins.NAMES:
-        return plugins.group(_world.carrier, store, _world.index, _world.count)
-    return gloo.group(store, _world.index, _world.count)
+        return plugins.group(_world.carrier, store, here, len(members))
+    return gloo.group(store, here, len(members))
 
 
-def _nccl_group(store: Any) -> Any:
-    assert _world is not None
+def _nccl_group(store: Any, index: int, count: int) -> Any:
     options = dist.ProcessGroupNCCL.Options()
     options._timeout = FAR
     # The waiting is watched by spmdx: NCCL's own watchdog would end the process instead of raising.
     with _environment("TORCH_NCCL_ASYNC_ERROR_HANDLING", "0"):
-        group = dist.ProcessGroupNCCL(store, _world.index, _world.count, options)
+        group = dist.ProcessGroupNCCL(store, index, count, options)
     # All processes connect now: a first message would need all of them, and not all send one.
     group.eager_connect_single_device(torch.device(_C.shard_device()))
     return group

@@ -14,7 +14,7 @@ from typing import Any, NamedTuple, TypeVar
 import torch
 import torch.distributed as dist
 
-from spmdx._world import hardware
+from spmdx._world import hardware, natives
 from spmdx._world.attempt import LINGER, Attempt
 from spmdx._world.store import FAR, clone_of
 from spmdx.errors import CommError
@@ -25,6 +25,8 @@ _ALIKE = {
     "torch": "the version of torch",
     "kind": "SPMDX_DEVICE_TYPE",
     "carrier": "SPMDX_COMM",
+    "collectives": "SPMDX_COLLECTIVES",
+    "deterministic": "SPMDX_DETERMINISTIC",
 }
 T = TypeVar("T")
 
@@ -183,6 +185,8 @@ def _introduction(devices: int) -> dict[str, Any]:
         "torch": torch.__version__,
         "kind": hardware.kind(),
         "carrier": hardware.wanted_carrier(),
+        "collectives": natives.way(),
+        "deterministic": natives.deterministic(),
         "hardware": hardware.identity(),
     }
 

@@ -1,83 +1,14 @@
 // SPDX-License-Identifier: Apache-2.0
 // Collectives between processes, all of them played here: each shard is what one process would have made of it.
-#include <deque>
-#include <map>
 #include <random>
 
 #include "check.h"
 #include "runtime/collective/sent.h"
-#include "runtime/collective/transfer.h"
-#include "runtime/fake_backend.h"
+#include "runtime/played_transfers.h"
 #include "runtime/step/differences.h"
 
 namespace spmdx {
-namespace {
-
 using namespace test;
-
-// The shards of `all` that a process holds, in order.
-Shards part_of_process(const Processes& processes, int64_t process, const Sharding& layout, const Shards& all) {
-  Shards held;
-  for (const int64_t index : held_by(processes, process, *layout.mesh, layout.used())) held.push_back(all.at(index));
-  return held;
-}
-
-struct Post {
-  std::map<std::pair<int64_t, int64_t>, std::deque<BufferRef>> sent;  // by (from, to)
-  int64_t elements = 0;
-
-  void deliver(int64_t here, const Messages& receives) {
-    for (const Message& message : receives) {
-      auto& waiting = sent[{message.peer, here}];
-      CHECK(!waiting.empty());
-      if (waiting.empty()) return;
-      CHECK_EQ(at(waiting.front()).data.size(), at(message.buffer).data.size());
-      static_cast<Doubles&>(*message.buffer).data = at(waiting.front()).data;
-      elements += static_cast<int64_t>(at(waiting.front()).data.size());
-      waiting.pop_front();
-    }
-  }
-};
-
-// One collective in `count` processes; returns how many elements went from one to another.
-int64_t check_transfer(int64_t count, int64_t devices, const Relayout& relayout) {
-  FakeBackend backend;
-  const Shards before = shards_of(relayout.shape, relayout.from);
-  const Shards expected = transfer_here(backend, DType::f64, relayout, before);
-  std::vector<Route> routes;
-  std::vector<Transfer> transfers;
-  for (int64_t p = 0; p < count; ++p) routes.push_back(make_route({count, p, devices}, relayout));
-  for (int64_t p = 0; p < count; ++p)
-    transfers.emplace_back(backend, routes[p], DType::f64, relayout.reduction(),
-                           part_of_process({count, p, devices}, p, *relayout.from, before));
-  Post post;
-  for (const auto round : {&Transfer::first_round, &Transfer::second_round}) {
-    std::vector<Messages> receives(count);
-    for (int64_t p = 0; p < count; ++p) {
-      Messages sends;
-      (transfers[p].*round)(sends, receives[p]);
-      for (const Message& message : sends) post.sent[{p, message.peer}].push_back(message.buffer);
-    }
-    for (int64_t p = 0; p < count; ++p) post.deliver(p, receives[p]);
-    for (const auto& [ends, left] : post.sent) CHECK(left.empty());
-  }
-  for (int64_t p = 0; p < count; ++p)
-    CHECK_EQ(contents(transfers[p].finish()),
-             contents(part_of_process({count, p, devices}, p, *relayout.to, expected)));
-  return post.elements;
-}
-
-// Any layout of a value of two dims: each sub-axis cuts a dim, sums, or is idle.
-ShardingRef any_layout(const MeshRef& mesh, const Shape& shape, SubAxisSet partial, std::mt19937& random) {
-  std::vector<SubAxisList> dims(shape.size());
-  for (SubAxisId sub_axis = 0; sub_axis < mesh->sub_axes().size(); ++sub_axis) {
-    const size_t where = random() % (dims.size() + 1);
-    if (!(partial >> sub_axis & 1) && where < dims.size()) dims[where].push_back(sub_axis);
-  }
-  return sharding(mesh, shape, dims, partial, partial ? Reduction::sum : Reduction::none);
-}
-
-}  // namespace
 
 TEST(processes_hold_the_shards_of_their_devices) {
   const MeshRef mesh = Mesh::make({0, 1, 2, 3, 4, 5}, {3, 2}, {"x", "y"});
@@ -103,7 +34,7 @@ TEST(collectives_between_processes_equal_those_within_one) {
         const Relayout relayout{
             shape, any_layout(mesh, shape, before, random), any_layout(mesh, shape, after, random), {}};
         if (relayout.from->partial == 0b11 && relayout.to->partial) continue;  // shards_of knows sums that end at once
-        check_transfer((6 + devices - 1) / devices, devices, relayout);
+        play((6 + devices - 1) / devices, devices, relayout);
       }
 }
 
@@ -111,7 +42,7 @@ TEST(a_large_sum_is_shared_out_among_processes) {
   const MeshRef mesh = Mesh::make({0, 1, 2, 3}, {4}, {"x"});
   const Shape shape = {kLeastSharedSum, 2};
   const ShardingRef partial = sharding(mesh, shape, {{}, {}}, 0b11, Reduction::sum);
-  const int64_t elements = check_transfer(4, 1, {shape, partial, sharding(mesh, shape, {{}, {}}), {}});
+  const int64_t elements = play(4, 1, {shape, partial, sharding(mesh, shape, {{}, {}}), {}}).elements;
   CHECK_EQ(elements, 2 * 3 * numel(shape));  // 2 · size · (g − 1) / g for each of g
 }
 
@@ -119,7 +50,7 @@ TEST(processes_with_several_devices_sum_before_they_send) {
   const MeshRef mesh = Mesh::make({0, 1, 2, 3, 4, 5, 6, 7}, {2, 2, 2}, {"x", "y", "z"});
   const Shape shape = {3, 5};
   const ShardingRef partial = sharding(mesh, shape, {{}, {}}, 0b111, Reduction::sum);
-  const int64_t elements = check_transfer(2, 4, {shape, partial, sharding(mesh, shape, {{}, {}}), {}});
+  const int64_t elements = play(2, 4, {shape, partial, sharding(mesh, shape, {{}, {}}), {}}).elements;
   CHECK_EQ(elements, 2 * numel(shape));
 }
 
@@ -127,8 +58,8 @@ TEST(a_gather_between_processes_sends_every_row_once_to_each) {
   const MeshRef mesh = Mesh::make({0, 1, 2, 3}, {2, 2}, {"x", "y"});
   const Shape shape = {4, 3};
   const ShardingRef cut = sharding(mesh, shape, {{0, 1}, {}}), whole = sharding(mesh, shape, {{}, {}});
-  CHECK_EQ(check_transfer(4, 1, {shape, cut, whole, {}}), 3 * numel(shape));
-  CHECK_EQ(check_transfer(2, 2, {shape, cut, whole, {}}), numel(shape));
+  CHECK_EQ(play(4, 1, {shape, cut, whole, {}}).elements, 3 * numel(shape));
+  CHECK_EQ(play(2, 2, {shape, cut, whole, {}}).elements, numel(shape));
 }
 
 TEST(a_shard_that_some_process_receives_lies_in_rows_in_all_of_them) {
@@ -151,7 +82,7 @@ TEST(rows_change_places_between_processes) {
   const Shape shape = {7, 2};
   const ShardingRef cut = sharding(mesh, shape, {{0}, {}});
   const Relayout relayout{shape, cut, cut, {0, {6, 5, -1, 3, 2, 1, 0}}};
-  CHECK(check_transfer(3, 1, relayout) > 0);
+  CHECK(play(3, 1, relayout).elements > 0);
 }
 
 TEST(devices_send_each_other_what_processes_of_one_device_do) {
@@ -165,7 +96,7 @@ TEST(devices_send_each_other_what_processes_of_one_device_do) {
       CHECK(one.from != one.to && one.bytes > 0);
       bytes += one.bytes;
     }
-    CHECK_EQ(bytes, 8 * check_transfer(6, 1, relayout));
+    CHECK_EQ(bytes, 8 * play(6, 1, relayout).elements);
   }
 }
 

@@ -34,6 +34,13 @@ def test_processes_that_recover_go_on_alike(kind, processes, devices):
         assert said.endswith("well\n")
 
 
+@pytest.mark.parametrize("kind", HALF_DONE)
+def test_those_that_use_native_collectives_do_so_too(kind):
+    settings = {"SPMDX_TIMEOUT": 60, "SPMDX_COLLECTIVES": "native"}
+    for said in run("recovers_half_done.py", 3, 1, kind, **settings):
+        assert said.endswith("well\n")
+
+
 def test_a_save_after_one_that_some_had_begun(tmp_path):
     for said in run("recovers.py", 2, 1, "checkpoints", str(tmp_path), SPMDX_TIMEOUT=60):
         assert said.endswith("well\n")

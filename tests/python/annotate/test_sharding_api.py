@@ -230,6 +230,7 @@ def test_sync_waits_and_steps_are_counted(mesh):
         "collectives",
         "fallback_ops",
         "implicit_syncs",
+        "native_collectives",
         "ops_recorded",
         "plan_bytes_kept",
         "plan_cache_hits",
