@@ -271,7 +271,8 @@ def test_an_unknown_variable_warns_with_the_nearest_name():
         check_environment({"SPMDX_NUM_DEVICE": "8", "PATH": ""})
     assert [str(w.message) for w in caught] == [
         "the environment variable SPMDX_NUM_DEVICE is not one that spmdx reads. Expected one of "
-        "SPMDX_NUM_DEVICES, SPMDX_DEVICE_TYPE, SPMDX_COMM, SPMDX_TIMEOUT, SPMDX_DUMP, "
+        "SPMDX_NUM_DEVICES, SPMDX_DEVICE_TYPE, SPMDX_COMM, SPMDX_COLLECTIVES, "
+        "SPMDX_DETERMINISTIC, SPMDX_TIMEOUT, SPMDX_DUMP, "
         "SPMDX_TOPOLOGY, SPMDX_CHECK, SPMDX_COMPILER, SPMDX_CACHE, SPMDX_COMPILE_TIMEOUT, "
         "SPMDX_LOG, SPMDX_PROGRESS, SPMDX_FALLBACK. Did you mean SPMDX_NUM_DEVICES?"
     ]

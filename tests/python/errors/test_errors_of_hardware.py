@@ -9,7 +9,7 @@ import pytest
 import spmdx
 import torch
 from messages import message_of
-from spmdx._world import hardware, plugins
+from spmdx._world import hardware, natives, plugins
 
 no_gpu = pytest.mark.skipif(torch.cuda.is_available(), reason="PyTorch sees a GPU here")
 BUILT = "" if torch.version.cuda else " (this PyTorch is built without CUDA)"
@@ -56,6 +56,43 @@ def test_carriers_that_nobody_knows_are_refused(monkeypatch):
         "SPMDX_COMM is 'mpi'. Expected 'gloo', 'nccl' or 'hccl'. Unset it: processes with a GPU "
         "each then take nccl, others gloo."
     )
+
+
+@pytest.mark.parametrize(
+    ("name", "value", "said"),
+    [
+        (
+            "SPMDX_COLLECTIVES",
+            "nccl",
+            "Expected 'direct' (messages between two processes each) or 'native' (the backend's "
+            "own collectives). Unset it: moves are direct then.",
+        ),
+        (
+            "SPMDX_DETERMINISTIC",
+            "yes",
+            "Expected 1 (sums are added up in the same order by any number of processes) or 0. "
+            "Write SPMDX_DETERMINISTIC=1, or unset it.",
+        ),
+    ],
+)
+def test_ways_of_collectives_that_nobody_knows_are_refused(name, value, said, monkeypatch):
+    monkeypatch.setenv("SPMDX_COLLECTIVES", "native")
+    monkeypatch.setenv(name, value)
+    with pytest.raises(spmdx.ShardingError) as caught:
+        natives.wanted()
+    assert str(caught.value) == f"{name} is {value!r}. {said}"
+
+
+@pytest.mark.parametrize(
+    ("collectives", "deterministic", "wanted"),
+    [("", "", (False, False)), ("native", "0", (True, True)), ("native", "1", (True, False))],
+)
+def test_sums_are_native_where_their_order_may_change(
+    collectives, deterministic, wanted, monkeypatch
+):
+    monkeypatch.setenv("SPMDX_COLLECTIVES", collectives)
+    monkeypatch.setenv("SPMDX_DETERMINISTIC", deterministic)
+    assert natives.wanted() == wanted
 
 
 @pytest.mark.parametrize(
