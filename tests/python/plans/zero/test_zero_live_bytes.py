@@ -22,6 +22,19 @@ def devices():
     eight_devices()
 
 
+@pytest.fixture(autouse=True, scope="module")
+def numbers_of_first_steps():
+    """Some bytes are kept for each number that no program had before, as a count of steps."""
+    eight_devices()
+    for kind in ("AdamW", "momentum"):
+        model, batch = mlp(1)()
+        model = model.to("spmdx")
+        optimizer = OPTIMIZERS[kind](model.parameters())
+        spmdx.nn.zero(model, optimizer, mesh_of(2), stage=1)
+        for _ in range(2):
+            one_step(model, optimizer, batch, mesh_of(2))
+
+
 def held():
     """Bytes on the device that holds most, counted by the runtime."""
     gc.collect()
