@@ -11,6 +11,7 @@
 #include "bridge/recorder/engine.h"
 #include "bridge/step/flush.h"
 #include "bridge/world/c10d_comm.h"
+#include "bridge/world/patient_store.h"
 
 namespace spmdx {
 namespace {
@@ -58,6 +59,7 @@ std::string recover(const std::string& why) {
 }  // namespace
 
 void bind_processes(py::module_& m) {
+  m.def("patient", bridge::patient, py::arg("store"));
   m.def("join", join, py::arg("here"), py::arg("devices"), py::arg("peers"), py::arg("store"), py::arg("timeout"),
         py::arg("on_stream"), py::arg("natives"), py::arg("make_group"), py::call_guard<py::gil_scoped_release>());
   m.def(

@@ -195,6 +195,12 @@ void FailureDetector::end(std::list<Wait>::iterator mine, const Works& works, st
   if (!broken_.empty()) throw CommError(broken_);
 }
 
+void FailureDetector::await_reason(milliseconds patience) {
+  std::unique_lock lock(mutex_);
+  changed_.wait_for(lock, patience, [this] { return !broken_.empty() || stopping_; });
+  if (!broken_.empty()) throw CommError(broken_);
+}
+
 void FailureDetector::report(const std::string& trouble) {
   tell([this, trouble, in = generation()](c10d::Store&) { post(trouble, in); });
 }

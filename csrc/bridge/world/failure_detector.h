@@ -84,6 +84,9 @@ class FailureDetector {
   void check() const;
   std::string broken() const;
   void set_broken(const std::string& reason);
+  // Waits so long for the reason of what has failed here, and throws it as CommError. Queue thread and others that may
+  // wait.
+  void await_reason(std::chrono::milliseconds patience);
   // Tells the others of trouble in this process. Waits, as `set`, as do `leave` and `call_off`.
   void report(const std::string& trouble);
   // Tells the others that this process leaves; then no process is watched any more. Joins the watchdog.

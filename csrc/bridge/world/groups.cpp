@@ -8,7 +8,14 @@
 #include <chrono>
 #include <thread>
 
+#include "base/error.h"
+
 namespace spmdx::bridge {
+namespace {
+
+constexpr std::chrono::seconds kFoundSoon{2};  // a process of this machine that has died is found in less
+
+}  // namespace
 
 std::shared_future<Group> Groups::begin(const std::string& name, const std::vector<int64_t>& members) const {
   auto made = std::make_shared<std::promise<Group>>();
@@ -31,10 +38,35 @@ Group Groups::open(const std::string& name, const std::vector<int64_t>& members,
   detector_.wait_until(is_made, at);
   try {
     return group.get();
-  } catch (const std::exception& error) {  // some process has gone: the wait tells which
-    detector_.wait({}, at, error.what());
-    throw;
+  } catch (const std::exception& error) {
+    fail(members, error.what());
   }
+}
+
+// Where another process has gone, that is the reason; else the others do not know of one.
+void Groups::fail(const std::vector<int64_t>& members, const std::string& reason) {
+  detector_.await_reason(kFoundSoon);
+  std::string others;
+  for (const int64_t member : members)
+    if (member != detector_.world().processes.here) others += (others.empty() ? "" : ", ") + std::to_string(member);
+  const std::string trouble = detector_.world().peers[detector_.world().processes.here].name +
+                              " could not be joined with process " + others + ": " +
+                              reason.substr(0, reason.find('\n')) +
+                              ". Expected connections between them. Mend that, and catch the error in every process "
+                              "to go on: spmdx.runtime.recover().";
+  detector_.report(trouble);
+  detector_.set_broken(trouble);
+  throw CommError(trouble);
+}
+
+void Groups::free_idle_ones_before(int64_t generation) {
+  std::vector<std::shared_ptr<Transport>> idle;  // they die after the lock is given up: the first to be made
+  std::lock_guard lock(mutex_);
+  std::erase_if(among_, [&](const auto& one) {
+    const bool freed = one.first.first < generation && one.second->is_idle();
+    if (freed) idle.push_back(one.second);
+    return freed;
+  });
 }
 
 // Making a group cannot be broken off, so it is begun when all its members have come.
@@ -53,6 +85,7 @@ std::shared_ptr<Transport> Groups::among(const std::vector<int64_t>& members, co
   }
   std::string name = "data/" + std::to_string(key.first) + "/among";
   for (const int64_t member : members) name += "-" + std::to_string(member);
+  free_idle_ones_before(key.first);
   meet(name, members, at);
   auto transport = std::make_shared<Transport>(open(name, members, at), detector_.world().on_stream);
   std::lock_guard lock(mutex_);

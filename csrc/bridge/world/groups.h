@@ -33,14 +33,16 @@ class Groups {
  private:
   using Opening = std::pair<std::string, std::shared_future<Group>>;
   void meet(const std::string& name, const std::vector<int64_t>& members, const Progress& at);
+  void free_idle_ones_before(int64_t generation);
+  [[noreturn]] void fail(const std::vector<int64_t>& members, const std::string& reason);
   std::shared_future<Group> begin(const std::string& name, const std::vector<int64_t>& members) const;
 
   FailureDetector& detector_;
   const MakeGroup make_;
   Opening opening_;  // the last one; of the thread that opens
   std::mutex mutex_;
-  // By generation and members; guarded by mutex_. Those of generations that failed stay: a collective of theirs may
-  // wait for ever, and a group that is freed waits for its collectives.
+  // By generation and members; guarded by mutex_. Of a generation that failed those stay whose last collective has not
+  // ended: it may wait for ever, and a group that is freed waits for it.
   std::map<std::pair<int64_t, std::vector<int64_t>>, std::shared_ptr<Transport>> among_;
 };
 

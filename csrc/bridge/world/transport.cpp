@@ -4,6 +4,7 @@
 
 #include <ATen/ops/empty.h>
 #include <torch/csrc/distributed/c10d/Backend.hpp>
+#include <torch/csrc/distributed/c10d/Work.hpp>
 
 #include "bridge/backend/buffer.h"
 #include "bridge/backend/shard_device.h"
@@ -105,8 +106,11 @@ Works Transport::call(const NativeCall& call, Carried& carried) {
       break;
     }
   }
+  called_ = work;
   return {on_stream_ ? work : leavable(work)};
 }
+
+bool Transport::is_idle() const { return on_stream_ || !called_ || called_->isCompleted(); }
 
 void Carried::land() const {
   for (const auto& [target, came] : late) target.copy_(came);

@@ -37,6 +37,8 @@ class Transport {
   // The same for a collective of the group's own, whose members are the processes of the call. Sums overwrite what was
   // given.
   Works call(const NativeCall& call, Carried& carried);
+  // Whether the last of these has ended, so that the group can be freed: it waits for them.
+  bool is_idle() const;
   // From any thread: ends all that is under way.
   void abort();
 
@@ -51,6 +53,7 @@ class Transport {
 
   const Group group_;
   const bool on_stream_;
+  c10::intrusive_ptr<c10d::Work> called_;  // the last collective
 };
 
 }  // namespace spmdx::bridge

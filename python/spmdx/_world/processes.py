@@ -132,7 +132,7 @@ def _join() -> None:
 def _make_group(name: str, members: Sequence[int]) -> Any:
     """A c10d backend of some processes; each name is made once by each of its members."""
     assert _world is not None
-    store = dist.PrefixStore(f"group/{name}", clone_of(_world.store))
+    store = dist.PrefixStore(f"group/{name}", _C.patient(clone_of(_world.store)))
     here = members.index(_world.index)
     if name.startswith("data") and _world.carrier == "nccl":
         return _nccl_group(store, here, len(members))

@@ -39,3 +39,38 @@ def test_settings_must_be_alike():
         ended = running.end()
     for how in ended:
         assert how.status and "SPMDX_COLLECTIVES is " in how.err, how.err
+
+
+FAILS = """
+import os
+import spmdx, torch
+
+HERE, COUNT = spmdx.runtime.process_index(), spmdx.runtime.process_count()
+FAILING = False
+
+@torch.library.custom_op("natives::same", mutates_args=())
+def same(x: torch.Tensor) -> torch.Tensor:
+    if FAILING and HERE == 1:
+        raise IndexError("here alone")
+    return x.clone()
+
+same.register_fake(torch.empty_like)
+spmdx.register_rule("natives::same", "*->*")
+mesh = spmdx.Mesh(range(COUNT), (COUNT,), ("data",))
+x = spmdx.mark_sharding(torch.arange(3.0 * COUNT).to("spmdx"), mesh, ("data",))
+threads = []
+for _ in range(4):
+    for FAILING in (False, True):
+        try:
+            assert torch.ops.natives.same(x).sum().item() == 36 and not FAILING
+        except (spmdx.CommError, IndexError):
+            assert FAILING
+    spmdx.runtime.recover()
+    threads.append(len(os.listdir("/proc/self/task")))
+assert threads[-1] <= threads[1], threads
+print(spmdx.debug.counters()["native_collectives"] >= 4)
+"""
+
+
+def test_groups_of_generations_before_are_freed():
+    assert run(FAILS, 3, SPMDX_COLLECTIVES="native", SPMDX_TIMEOUT="60") == ["True\n"] * 3
