@@ -4,7 +4,8 @@
     fail_in_a_stage.py HOW STAGE
 
 HOW is ``killed``, ``stopped`` or ``raises``. The process of that stage does it in the backward pass
-of the third microbatch of the second step.
+of the second microbatch of the second step, before it has sent on the last one's forward pass: no
+other process can end the step.
 """
 
 import os
@@ -27,9 +28,9 @@ def same(x: torch.Tensor, stage: int) -> torch.Tensor:
     global CALLS
     if FAILING and stage == STAGE:
         CALLS += 1
-        if CALLS == 3 and HOW == "raises":
+        if CALLS == 2 and HOW == "raises":
             raise ValueError("no more")
-        if CALLS == 3:
+        if CALLS == 2:
             os.kill(os.getpid(), {"killed": signal.SIGKILL, "stopped": signal.SIGSTOP}[HOW])
     return x.clone()
 
