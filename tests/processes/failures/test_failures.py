@@ -72,7 +72,7 @@ def test_a_stage_that_fails_among_microbatches_is_named_by_all_others(how, stage
         ended = running.end(0 if how == "stopped" else LIMIT)
     for rank in others:
         how_it_ended = ended[rank]
-        assert how_it_ended.status not in (0, None), how_it_ended.out
+        assert how_it_ended.status not in (0, None), ended
         assert re.search(rf"CommError: {program}:\d+: .*{said}", how_it_ended.err), how_it_ended.err
 
 
