@@ -43,11 +43,7 @@ using RouteKey = std::tuple<Shape, ShardingRef, ShardingRef, int64_t, std::vecto
 class Preparer {
  public:
   Preparer(const Graph& graph, Backend& backend, const Processes& processes, NativeRules native_rules)
-      : graph_(graph),
-        backend_(backend),
-        processes_(processes),
-        native_rules_(native_rules),
-        holdings_(processes) {}
+      : graph_(graph), backend_(backend), processes_(processes), native_rules_(native_rules), holdings_(processes) {}
 
   Program run() {
     assign_slots();
