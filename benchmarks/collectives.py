@@ -22,6 +22,7 @@ import torch
 import torch.distributed as dist
 from rich.console import Console
 from rich.table import Table
+from turns import meet
 
 KINDS = ("all_gather", "reduce_scatter", "all_reduce")
 WAYS = ("direct", "native")
@@ -71,11 +72,7 @@ def seconds(run) -> float:
 
 
 def run_rank(options) -> None:
-    torch.set_num_threads(1)
-    rank, world = int(os.environ["RANK"]), int(os.environ["WORLD_SIZE"])
-    dist.init_process_group(
-        "gloo", init_method=f"file://{options.store}", rank=rank, world_size=world
-    )
+    rank, world = meet(options.store), dist.get_world_size()
     for megabytes in options.megabytes:
         elements = (megabytes << 20) // 4 // world * world
         for kind in KINDS:

@@ -3,6 +3,22 @@
 
 import contextlib
 import multiprocessing
+import os
+
+import torch
+import torch.distributed as dist
+
+
+def meet(store: str) -> int:
+    """Meet the other processes over Gloo, with one thread each, and say which one this is.
+
+    Args:
+        store: a file that is not there yet; ``RANK`` and ``WORLD_SIZE`` are set.
+    """
+    torch.set_num_threads(1)
+    rank, world = int(os.environ["RANK"]), int(os.environ["WORLD_SIZE"])
+    dist.init_process_group("gloo", init_method=f"file://{store}", rank=rank, world_size=world)
+    return rank
 
 
 @contextlib.contextmanager

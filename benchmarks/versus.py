@@ -23,6 +23,7 @@ import torch.distributed as dist
 from bytes import SIZES
 from nanogpt import GPT, Config, token_mean, train_step
 from peers import PEERS, Counter
+from turns import meet
 
 WARM = 4  # steps that are not timed: plans, buckets, allocations
 PEER_OF = {
@@ -116,11 +117,7 @@ def received(programs) -> dict[str, int]:
 
 
 def run_rank(options) -> None:
-    torch.set_num_threads(1)
-    rank, world = int(os.environ["RANK"]), int(os.environ["WORLD_SIZE"])
-    dist.init_process_group(
-        "gloo", init_method=f"file://{options.store}", rank=rank, world_size=world
-    )
+    rank = meet(options.store)
     for label in options.sizes:
         sizes, batch = SIZES[label]
         for mode in options.modes:

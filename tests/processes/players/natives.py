@@ -25,11 +25,11 @@ def mesh(draw: random.Random) -> spmdx.Mesh:
     return spmdx.Mesh(ids, (first, DEVICES // first), ("x", "y"))
 
 
-def spec(draw: random.Random, used: tuple = ()) -> tuple:
-    """Of a matrix; no axis twice, and none that is used already."""
+def spec(draw: random.Random) -> tuple:
+    """Of a matrix; no axis twice."""
     parts: list = [None, None]
     for axis in draw.sample(("x", "y"), 2):
-        if axis not in used and draw.random() < 0.7:
+        if draw.random() < 0.7:
             dim = draw.randrange(2)
             parts[dim] = axis if parts[dim] is None else (parts[dim], axis)
     return tuple(parts)
@@ -40,10 +40,6 @@ def numbers(shape: tuple, dtype: torch.dtype, seed: int) -> torch.Tensor:
     if dtype.is_floating_point:
         return (drawn / 8).to(dtype)
     return drawn.to(dtype)
-
-
-def cut(x: torch.Tensor, on: spmdx.Mesh, parts: tuple) -> torch.Tensor:
-    return spmdx.mark_sharding(x, on, parts)
 
 
 def moved(draw: random.Random, at: int) -> tuple[str, torch.Tensor, torch.Tensor]:
@@ -58,16 +54,16 @@ def moved(draw: random.Random, at: int) -> tuple[str, torch.Tensor, torch.Tensor
     if draw.random() < 0.5:
         before = spec(draw)
         plain = numbers(shape, dtype, at)
-        x = cut(plain.to("spmdx"), on, before)
+        x = spmdx.mark_sharding(plain.to("spmdx"), on, before)
         name, found, wanted = f"{before}", x * 1, plain
     else:  # the sum over a dim that is cut
         axis, inner = draw.choice(("x", "y", ("x", "y"))), DEVICES * draw.randrange(1, 5)
         dtype = torch.float64 if dtype is torch.int32 else dtype
         left, right = numbers((shape[0], inner), dtype, at), numbers((inner, shape[1]), dtype, -at)
-        a = cut(left.to("spmdx"), on, (None, axis))
-        b = cut(right.to("spmdx"), on, (axis, None))
+        a = spmdx.mark_sharding(left.to("spmdx"), on, (None, axis))
+        b = spmdx.mark_sharding(right.to("spmdx"), on, (axis, None))
         name, found, wanted = f"sum over {axis}", a @ b, left @ right
-    found = cut(found, on, target)
+    found = spmdx.mark_sharding(found, on, target)
     text = f"{at}: {dtype} {list(wanted.shape)} {name} -> {target} on {on.shape()}"
     return text, found, wanted
 
