@@ -14,7 +14,7 @@ namespace {
 
 using namespace emit::hls;
 
-const Table& table() {
+const Table& hls_rows() {
   static const Table rows = [] {
     Table made;
     for (const auto add : {add_elementwise, add_functions, add_activations, add_shapes, add_joins, add_reductions,
@@ -70,8 +70,8 @@ void store(Design& design, const Operand& given, const TensorType& type, int64_t
 
 void write(Design& design, const Node& node, std::vector<Operand>& values) {
   Site site{design, node, values};
-  const auto row = table().find(node.call->op);
-  if (row == table().end()) refuse(site, "it has no row");
+  const auto row = hls_rows().find(node.call->op);
+  if (row == hls_rows().end()) refuse(site, "it has no row");
   for (const TensorType& type : node.call->inputs)
     if (numel(type.shape) == 0) refuse(site, "a tensor has no elements");
   const std::vector<Operand> made = row->second(site);
@@ -111,7 +111,7 @@ HlsProject hls_project(const Graph& graph, const std::map<int64_t, std::vector<d
 
 std::vector<std::string> ops_of_hls() {
   std::vector<std::string> ops;
-  for (const auto& [op, row] : table()) ops.push_back(op);
+  for (const auto& [op, row] : hls_rows()) ops.push_back(op);
   std::sort(ops.begin(), ops.end());
   return ops;
 }

@@ -10,7 +10,7 @@
 namespace spmdx {
 namespace {
 
-const emit::Table& table() {
+const emit::Table& stablehlo_rows() {
   static const emit::Table rows = [] {
     emit::Table made;
     for (const auto add :
@@ -26,8 +26,8 @@ const emit::Table& table() {
 void write(emit::Writer& writer, const Graph& graph, const Node& node, std::vector<emit::Tensor>& values,
            std::vector<emit::Tensor>& facts) {
   emit::Site site{writer, graph, node, values, facts};
-  const auto row = table().find(node.call->op);
-  if (row == table().end()) emit::refuse(site, "it has no row");
+  const auto row = stablehlo_rows().find(node.call->op);
+  if (row == stablehlo_rows().end()) emit::refuse(site, "it has no row");
   std::vector<emit::Tensor> made = row->second(site);
   for (size_t r = 0; r < node.call->outputs.size(); ++r) {
     const TensorType& type = node.call->outputs[r];
@@ -115,7 +115,7 @@ std::string stablehlo_of_step(const Graph& graph) {
 
 std::vector<std::string> ops_of_stablehlo() {
   std::vector<std::string> ops;
-  for (const auto& [op, row] : table()) ops.push_back(op);
+  for (const auto& [op, row] : stablehlo_rows()) ops.push_back(op);
   std::sort(ops.begin(), ops.end());
   return ops;
 }

@@ -14,7 +14,7 @@ struct PartRow {
   bool writes = false;  // the result is the first operand, a part of which is written anew
 };
 
-constexpr std::array<PartRow, 19> kRows = {{
+constexpr std::array<PartRow, 19> kPartRows = {{
     {"aten.embedding"},
     {"aten.gather"},
     {"aten.index"},
@@ -37,17 +37,17 @@ constexpr std::array<PartRow, 19> kRows = {{
 }};
 
 constexpr bool before(const PartRow& a, const PartRow& b) { return a.op < b.op; }
-static_assert(std::is_sorted(kRows.begin(), kRows.end(), before));
+static_assert(std::is_sorted(kPartRows.begin(), kPartRows.end(), before));
 
-const PartRow* row_of(std::string_view op) {
-  const auto row = std::lower_bound(kRows.begin(), kRows.end(), PartRow{op}, before);
-  return row == kRows.end() || row->op != op ? nullptr : &*row;
+const PartRow* part_row_of(std::string_view op) {
+  const auto row = std::lower_bound(kPartRows.begin(), kPartRows.end(), PartRow{op}, before);
+  return row == kPartRows.end() || row->op != op ? nullptr : &*row;
 }
 
 }  // namespace
 
 int64_t touched_bytes(const Call& call) {
-  const PartRow* part = row_of(base_name(call.op));
+  const PartRow* part = part_row_of(base_name(call.op));
   int64_t given = 0, made = 0;
   for (size_t i = part ? 1 : 0; i < call.inputs.size(); ++i) given += call.inputs[i].bytes();
   for (const TensorType& output : call.outputs) made += output.bytes();

@@ -10,7 +10,7 @@
 namespace spmdx {
 namespace {
 
-constexpr std::array<StartRow, 19> kRows = {{
+constexpr std::array<StartRow, 19> kStartRows = {{
     {.op = "aten.arange.start", .arg = 0, .ends = true},
     {.op = "aten.arange.start_step", .arg = 0, .ends = true},
     {.op = "aten.eq.Scalar", .arg = 1},
@@ -32,10 +32,10 @@ constexpr std::array<StartRow, 19> kRows = {{
     {.op = "spmdx.write_range", .arg = 3},
 }};
 
-const StartRow* row_of(std::string_view op) {
-  const auto row = std::lower_bound(kRows.begin(), kRows.end(), op,
+const StartRow* start_row_of(std::string_view op) {
+  const auto row = std::lower_bound(kStartRows.begin(), kStartRows.end(), op,
                                     [](const StartRow& one, std::string_view wanted) { return one.op < wanted; });
-  return row == kRows.end() || row->op != op ? nullptr : &*row;
+  return row == kStartRows.end() || row->op != op ? nullptr : &*row;
 }
 
 // Whether the dim is there, and the part within it.
@@ -53,7 +53,7 @@ bool lies_within(const Call& call, const StartRow& row, int64_t start, int64_t e
 }  // namespace
 
 const StartRow* start_row(const Call& call) {
-  const StartRow* row = row_of(call.op);
+  const StartRow* row = start_row_of(call.op);
   if (!row) return nullptr;
   const Arg& start = argument(call, row->arg);
   if (row->dim < 0 && !row->ends && std::holds_alternative<std::vector<int64_t>>(start)) return row;

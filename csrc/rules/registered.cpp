@@ -24,13 +24,13 @@ struct Entry {
 };
 // An entry that was replaced is kept, because another thread may still read it: a step may look rules up while the
 // program registers a new one.
-struct Known {
+struct Registered {
   std::mutex mutex;
   std::map<std::string, Entry*, std::less<>> entries;
   std::vector<std::unique_ptr<Entry>> kept;
 };
-Known& known() {
-  static auto* instance = new Known;
+Registered& registered() {
+  static auto* instance = new Registered;
   return *instance;
 }
 
@@ -100,7 +100,7 @@ void register_rule(RegisteredRule rule, int operands, int results) {
                 .linear_inputs = entry->rule.linear_inputs,
                 .flops = entry->rule.flops,
                 .registered = true};
-  Known& all = known();
+  Registered& all = registered();
   {
     const std::lock_guard lock(all.mutex);
     all.entries[entry->rule.op] = entry.get();
@@ -110,7 +110,7 @@ void register_rule(RegisteredRule rule, int operands, int results) {
 }
 
 const Row* find_registered(std::string_view op) {
-  Known& all = known();
+  Registered& all = registered();
   const std::lock_guard lock(all.mutex);
   const auto found = find_named(all.entries, op);
   return found == all.entries.end() ? nullptr : &found->second->row;

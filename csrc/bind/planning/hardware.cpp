@@ -4,6 +4,8 @@
 
 #include <pybind11/stl.h>
 
+#include "bind/handles.h"
+
 namespace spmdx::bind {
 
 namespace py = pybind11;

@@ -21,7 +21,7 @@ namespace {
 constexpr uint32_t kMostDepth = 64;
 
 // Guarded by the recorder's lock.
-std::unordered_map<const Data*, std::weak_ptr<Data>>& before() {
+std::unordered_map<const Data*, std::weak_ptr<Data>>& values_before() {
   static auto* instance = new std::unordered_map<const Data*, std::weak_ptr<Data>>;
   return *instance;
 }
@@ -32,8 +32,8 @@ std::vector<Assumed>& assumed_values() {
 
 // Data with elements that were made inside, as numbers of the program's text are.
 bool is_given(const Data& data) {
-  const auto found = before().find(&data);
-  return found == before().end() || found->second.expired();
+  const auto found = values_before().find(&data);
+  return found == values_before().end() || found->second.expired();
 }
 
 ConstantValues constants_of(const RecorderState& state) {
@@ -79,13 +79,13 @@ DataRef elements_of_pending(ValueId value) {
 
 void begin_constants() {
   for (const auto& ref : live_roots())
-    if (const DataRef& data = root_of(ref).current.data) before().emplace(data.get(), data);
+    if (const DataRef& data = root_of(ref).current.data) values_before().emplace(data.get(), data);
 }
 
 void end_constants() {
   forget_all_known();
   assumed_values().clear();
-  before().clear();
+  values_before().clear();
 }
 
 DataRef elements_shown(LazyTensor& tensor) {

@@ -19,7 +19,7 @@ struct Row {
 };
 
 // Guarded by the recorder's lock.
-struct Table {
+struct KnownRows {
   std::unordered_map<const Data*, Row> rows;
   std::unordered_set<ValueId> unknown;  // values of the graph `epoch`
   uint64_t epoch = 0;
@@ -40,8 +40,8 @@ struct Table {
   }
 };
 
-Table& table() {
-  static auto* instance = new Table;
+KnownRows& table() {
+  static auto* instance = new KnownRows;
   return *instance;
 }
 
@@ -70,7 +70,7 @@ DataRef elements_of(const DataRef& data) {
 void forget_known(const Data& data) { table().rows.erase(&data); }
 
 void forget_all_known() {
-  Table gone;
+  KnownRows gone;
   std::swap(gone, table());
 }
 

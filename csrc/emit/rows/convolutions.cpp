@@ -26,7 +26,7 @@ Settings settings(const Site& site, size_t arg, size_t dims) {
 }
 
 // What a convolution of StableHLO is told beside its operands.
-struct Window {
+struct ConvolutionWindow {
   Sizes stride, low, high, of_input, of_kernel;  // dilations of both
   int64_t groups = 1, batch_groups = 1;
   const char *input = "b, f", *kernel = "o, i", *output = "b, f";  // the two dims before those of space
@@ -40,7 +40,7 @@ std::string bools(size_t count, bool value) {
 
 // The input with zeros between its elements, and less at its ends where a padding is negative: not all compilers take
 // a convolution that does these itself. The padding that is left is in `window`.
-Tensor spread(Writer& write, const Tensor& input, Window& window) {
+Tensor spread(Writer& write, const Tensor& input, ConvolutionWindow& window) {
   Sizes low(2, 0), high(2, 0), between(2, 0);
   bool any = false;
   for (size_t d = 0; d < window.low.size(); ++d) {
@@ -55,7 +55,8 @@ Tensor spread(Writer& write, const Tensor& input, Window& window) {
   return any ? write.pad(input, low, high, between) : input;
 }
 
-Tensor convolution(Writer& write, const Tensor& whole, const Tensor& kernel, const Shape& shape, Window window) {
+Tensor convolution(Writer& write, const Tensor& whole, const Tensor& kernel, const Shape& shape,
+                   ConvolutionWindow window) {
   const size_t dims = shape.size() - 2;
   const Tensor input = spread(write, whole, window);
   std::string space;
@@ -81,7 +82,7 @@ Tensor direct(Writer& write, const Tensor& input, const Tensor& weight, const Sh
 
 // The gradient of what a transposed convolution was given, which an output padding may have made larger.
 Tensor of_transposed(Writer& write, const Tensor& grad, const Tensor& weight, const Shape& shape, const Settings& of) {
-  Window window{of.stride, of.padding, {}, Sizes(of.stride.size(), 1), of.dilation, of.groups};
+  ConvolutionWindow window{of.stride, of.padding, {}, Sizes(of.stride.size(), 1), of.dilation, of.groups};
   for (size_t d = 0; d < of.stride.size(); ++d) {
     const int64_t reach = (shape[d + 2] - 1) * of.stride[d] + of.dilation[d] * (weight.type.shape[d + 2] - 1) + 1;
     window.high.push_back(reach - grad.type.shape[d + 2] - of.padding[d]);
@@ -110,7 +111,7 @@ Tensor reversed(Writer& write, const Tensor& kernel) {
 
 // What a transposed convolution with this weight gives: `shape`, whatever the output padding would be.
 Tensor transposed(Writer& write, const Tensor& input, const Tensor& weight, const Shape& shape, const Settings& of) {
-  Window window;
+  ConvolutionWindow window;
   const size_t dims = of.stride.size();
   window.stride = Sizes(dims, 1);
   window.of_input = of.stride;
@@ -127,7 +128,7 @@ Tensor transposed(Writer& write, const Tensor& input, const Tensor& weight, cons
 
 // The gradient of a direct convolution's weight: its input with the gradient of what it gave as kernel.
 Tensor of_weight(Writer& write, const Tensor& input, const Tensor& grad, const Shape& shape, const Settings& of) {
-  Window window;
+  ConvolutionWindow window;
   window.stride = of.dilation;
   window.of_input = Sizes(of.stride.size(), 1);
   window.of_kernel = of.stride;

@@ -21,7 +21,7 @@ std::vector<Tensor> sum(Site& site) {
   return {site.write.sum(a, site.dims(1, a.type.shape.size()))};
 }
 
-std::vector<Tensor> product(Site& site) {
+std::vector<Tensor> product_over(Site& site) {
   const Tensor a = site.write.convert(site.tensor(0), site.result().dtype);
   const Tensor one = site.write.constant({a.type.dtype, {}}, int64_t{1});
   return {site.write.reduce(a, one, site.dims(1, a.type.shape.size()), "multiply")};
@@ -33,14 +33,14 @@ Tensor extreme(Site& site, const Tensor& a, const Dims& dims, bool is_max) {
   return site.write.reduce(a, start, dims, is_max ? "maximum" : "minimum");
 }
 
-void require_elements(const Site& site, const Tensor& a) {
+void require_some(const Site& site, const Tensor& a) {
   if (numel(a.type.shape) == 0) refuse(site, "the extreme of no elements is an error, which no kernel raises");
 }
 
 Row extreme_over(bool is_max) {
   return [is_max](Site& site) -> std::vector<Tensor> {
     const Tensor a = site.tensor(0);
-    require_elements(site, a);
+    require_some(site, a);
     const Tensor found = extreme(site, a, site.dims(1, a.type.shape.size()), is_max);
     return {site.write.reshape(found, site.result().shape)};
   };
@@ -49,7 +49,7 @@ Row extreme_over(bool is_max) {
 Row extreme_of_all(bool is_max) {
   return [is_max](Site& site) -> std::vector<Tensor> {
     const Tensor a = site.tensor(0);
-    require_elements(site, a);
+    require_some(site, a);
     return {extreme(site, a, all_dims(a), is_max)};
   };
 }
@@ -57,7 +57,7 @@ Row extreme_of_all(bool is_max) {
 // The extreme over a dim, and where it is.
 std::vector<Tensor> extreme_and_index(Site& site, const Tensor& a, int64_t dim, bool is_max) {
   Writer& write = site.write;
-  require_elements(site, a);
+  require_some(site, a);
   const TensorType scalar{a.type.dtype, {}};
   Shape shape = a.type.shape;
   shape.erase(shape.begin() + dim);
@@ -117,7 +117,7 @@ std::vector<Tensor> variance(Site& site) {
 
 void add_reductions(Table& table) {
   table["prims.sum"] = sum;
-  table["prims.prod"] = product;
+  table["prims.prod"] = product_over;
   table["prims.amax"] = extreme_over(true);
   table["prims.amin"] = extreme_over(false);
   table["aten.amax"] = extreme_over(true);

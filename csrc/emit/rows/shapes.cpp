@@ -24,7 +24,7 @@ std::vector<Tensor> permuted(Site& site) {
   return {site.write.transpose(a, dims)};
 }
 
-std::vector<Tensor> reversed(Site& site) {
+std::vector<Tensor> flipped(Site& site) {
   const Tensor a = site.tensor(0);
   if (integers(site.call(), 1).empty()) return {a};
   return {site.write.op("reverse", {a}, a.type, "dimensions = " + mlir_array(site.dims(1, a.type.shape.size())))};
@@ -50,7 +50,7 @@ std::vector<Tensor> sliced(Site& site) {
   return {site.write.slice(a, starts, limits, strides)};
 }
 
-std::vector<Tensor> selected(Site& site) {
+std::vector<Tensor> selected_one(Site& site) {
   const Tensor a = site.tensor(0);
   const size_t rank = a.type.shape.size();
   const int64_t dim = site.dim(1, rank), at = integer(site.call(), 2, 0);
@@ -85,7 +85,7 @@ Row filled(size_t arg) {
 std::vector<Tensor> zeros(Site& site) { return {site.write.constant(site.result(), int64_t{0})}; }
 
 // prims.iota(length, start, step)
-std::vector<Tensor> counted(Site& site) {
+std::vector<Tensor> iota(Site& site) {
   Writer& write = site.write;
   const TensorType& type = site.result();
   const Tensor index = write.iota(type, 0);
@@ -152,16 +152,16 @@ void add_shapes(Table& table) {
   table["prims.broadcast_in_dim"] = broadcast;
   table["aten.expand"] = expanded;
   table["prims.transpose"] = table["aten.permute"] = permuted;
-  table["prims.rev"] = table["aten.flip"] = reversed;
+  table["prims.rev"] = table["aten.flip"] = flipped;
   table["prims.cat"] = table["aten.cat"] = joined;
   table["aten.slice.Tensor"] = sliced;
-  table["aten.select.int"] = selected;
+  table["aten.select.int"] = selected_one;
   table["aten.diagonal"] = diagonal;
   table["aten.constant_pad_nd"] = padded;
   table["aten.full_like"] = table["aten.full"] = table["prims.full"] = table["prims.full_like"] = filled(1);
   table["prims.scalar_tensor"] = table["aten.scalar_tensor"] = filled(0);
   for (const char* op : kZeros) table[op] = zeros;
-  table["prims.iota"] = counted;
+  table["prims.iota"] = iota;
   table["aten.as_strided"] = table["prims.as_strided"] = strided;
 }
 

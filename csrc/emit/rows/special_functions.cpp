@@ -7,11 +7,11 @@
 namespace spmdx::emit {
 namespace {
 
-Row unary(std::string_view name) {
+Row of_one(std::string_view name) {
   return [name](Site& site) -> std::vector<Tensor> { return {site.write.unary(name, site.tensor(0))}; };
 }
 
-Row binary(std::string_view name) {
+Row of_two(std::string_view name) {
   return [name](Site& site) -> std::vector<Tensor> {
     const TensorType& type = site.result();
     return {site.write.binary(name, site.in(0, type), site.in(1, type))};
@@ -68,9 +68,9 @@ void add_special_functions(Table& table) {
                                                         {"prims.lgamma", "chlo.lgamma"},
                                                         {"prims.digamma", "chlo.digamma"},
                                                         {"prims.bessel_i1e", "chlo.bessel_i1e"}})
-    table[op] = unary(name);
-  table["prims.zeta"] = binary("chlo.zeta");
-  table["prims.nextafter"] = binary("chlo.next_after");
+    table[op] = of_one(name);
+  table["prims.zeta"] = of_two("chlo.zeta");
+  table["prims.nextafter"] = of_two("chlo.next_after");
   table["prims.log2"] = logarithm(2);
   table["prims.log10"] = logarithm(10);
   table["prims.exp2"] = power_of_two;

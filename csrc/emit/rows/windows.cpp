@@ -10,18 +10,18 @@ namespace {
 
 using Sizes = std::vector<int64_t>;
 
-struct Window {
+struct PoolWindow {
   Sizes size, stride, dilation, low, high;
 };
 
-std::string attributes(const Window& window) {
+std::string attributes(const PoolWindow& window) {
   const Sizes ones(window.size.size(), 1);
   return "window_dimensions = " + mlir_array(window.size) + ", window_strides = " + mlir_array(window.stride) +
          ", base_dilations = " + mlir_array(ones) + ", window_dilations = " + mlir_array(window.dilation) +
          ", padding = " + mlir_pairs(window.low, window.high);
 }
 
-Tensor sums(Writer& write, const Tensor& a, const Shape& shape, const Window& window) {
+Tensor sums(Writer& write, const Tensor& a, const Shape& shape, const PoolWindow& window) {
   return write.op("reduce_window", {a, write.constant({a.type.dtype, {}}, int64_t{0})}, {a.type.dtype, shape},
                   attributes(window), Writer::combining("add", a.type.dtype));
 }
@@ -36,7 +36,7 @@ Row along(std::string_view by, int64_t neutral) {
     const Tensor a = write.convert(site.tensor(0), wide(type.dtype));
     const size_t rank = type.shape.size();
     if (rank == 0 || numel(type.shape) == 0) return {write.convert(a, type.dtype)};
-    Window window{Sizes(rank, 1), Sizes(rank, 1), Sizes(rank, 1), Sizes(rank, 0), Sizes(rank, 0)};
+    PoolWindow window{Sizes(rank, 1), Sizes(rank, 1), Sizes(rank, 1), Sizes(rank, 0), Sizes(rank, 0)};
     const int64_t dim = site.dim(1, rank);
     window.size[dim] = type.shape[dim];
     window.low[dim] = type.shape[dim] - 1;
@@ -59,9 +59,9 @@ Pool pool(const Site& site, size_t arg, size_t dims, bool has_dilation) {
 }
 
 // Over all dims, such that it gives `out`: windows may reach beyond the padding.
-Window window_of(const Pool& pool, const Shape& in, const Shape& out) {
+PoolWindow window_of(const Pool& pool, const Shape& in, const Shape& out) {
   const size_t before = in.size() - pool.size.size();
-  Window window{Sizes(before, 1), Sizes(before, 1), Sizes(before, 1), Sizes(before, 0), Sizes(before, 0)};
+  PoolWindow window{Sizes(before, 1), Sizes(before, 1), Sizes(before, 1), Sizes(before, 0), Sizes(before, 0)};
   for (size_t d = 0; d < pool.size.size(); ++d) {
     const int64_t reach = (out[before + d] - 1) * pool.stride[d] + pool.dilation[d] * (pool.size[d] - 1) + 1;
     window.size.push_back(pool.size[d]);
@@ -73,7 +73,7 @@ Window window_of(const Pool& pool, const Shape& in, const Shape& out) {
   return window;
 }
 
-void require_elements(const Site& site, const Tensor& a) {
+void require_pooled(const Site& site, const Tensor& a) {
   if (numel(a.type.shape) == 0 || numel(site.result().shape) == 0) refuse(site, "a pool of no elements");
 }
 
@@ -81,8 +81,8 @@ Row max_pool(size_t dims) {
   return [dims](Site& site) -> std::vector<Tensor> {
     Writer& write = site.write;
     const Tensor a = site.tensor(0);
-    require_elements(site, a);
-    const Window window = window_of(pool(site, 1, dims, true), a.type.shape, site.result().shape);
+    require_pooled(site, a);
+    const PoolWindow window = window_of(pool(site, 1, dims, true), a.type.shape, site.result().shape);
     const Shape plane(a.type.shape.end() - static_cast<int64_t>(dims), a.type.shape.end());
     const Tensor flat = write.iota({DType::i64, {numel(plane)}}, 0);
     const Tensor index = write.broadcast(write.reshape(flat, plane), a.type.shape);
@@ -102,7 +102,7 @@ Row max_pool_backward(size_t dims) {
   return [dims](Site& site) -> std::vector<Tensor> {
     Writer& write = site.write;
     const Tensor grad = site.tensor(0), index = site.tensor(7);
-    require_elements(site, grad);
+    require_pooled(site, grad);
     const Shape& shape = site.result().shape;
     const Shape plane(shape.end() - static_cast<int64_t>(dims), shape.end());
     const int64_t size = numel(plane), rows = numel(shape) / size, each = numel(grad.type.shape) / rows;
@@ -139,7 +139,7 @@ Row average_pool(size_t dims) {
   return [dims](Site& site) -> std::vector<Tensor> {
     Writer& write = site.write;
     const Tensor a = write.convert(site.tensor(0), wide(site.result().dtype));
-    require_elements(site, a);
+    require_pooled(site, a);
     const Pool of = pool(site, 1, dims, false);
     const Shape &in = a.type.shape, &out = site.result().shape;
     const Tensor sum = sums(write, a, out, window_of(of, in, out));
@@ -153,7 +153,7 @@ Row average_pool_backward(size_t dims) {
   return [dims](Site& site) -> std::vector<Tensor> {
     Writer& write = site.write;
     const Tensor grad = write.convert(site.tensor(0), wide(site.result().dtype));
-    require_elements(site, grad);
+    require_pooled(site, grad);
     const Pool of = pool(site, 2, dims, false);
     const Shape &in = site.result().shape, &out = grad.type.shape;
     const Tensor share = write.binary("divide", grad, divisors(site, 5, of, in, out, grad.type.dtype));

@@ -12,7 +12,7 @@
 namespace spmdx {
 namespace {
 
-std::vector<StageSend> sends_of(const Graph& graph) {
+std::vector<StageSend> sends_between_stages(const Graph& graph) {
   std::map<std::tuple<int64_t, int64_t, SourceId>, StageSend> found;
   for (const Node& node : graph.nodes) {
     if (!changes_place(graph, node) || node.bytes == 0) continue;
@@ -48,7 +48,7 @@ std::optional<PipelineSummary> summarise_pipeline(const Graph& graph, const Topo
     const ShardingRef& kept = input.annotation ? input.annotation : value.sharding;
     if (!kept->place.whole()) all.stages[kept->place.stage].parameter_bytes += bytes_on_a_device(value.type, kept);
   }
-  all.sends = sends_of(graph);
+  all.sends = sends_between_stages(graph);
   return all;
 }
 

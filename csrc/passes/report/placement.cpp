@@ -37,7 +37,7 @@ std::vector<PlacedSegment> segments_of(const PlacedStep& step) {
 }
 
 // As the pass of places makes them, so those of values that are made again where they are read are not among them.
-std::vector<PlacedSend> sends_of(const Graph& placed) {
+std::vector<PlacedSend> sends_between_places(const Graph& placed) {
   std::vector<PlacedSend> sends;
   for (const Node& node : placed.nodes) {
     if (!changes_place(placed, node) || node.bytes == 0) continue;
@@ -81,7 +81,7 @@ PlacedSummary summarise_placement(const PlacedStep& step) {
   PlacedSummary all;
   all.kinds = step.kinds;
   all.segments = segments_of(step);
-  all.sends = sends_of(with_places(step));
+  all.sends = sends_between_places(with_places(step));
   all.ns = step.assignment.ns;
   all.least_ns = least_makespan_ns(step.tasks.tasks, step.devices);
   all.alone_ns = alone_ns(step);

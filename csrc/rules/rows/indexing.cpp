@@ -14,7 +14,7 @@
 namespace spmdx::rules {
 namespace {
 
-size_t dim_of(const Call& call, size_t rank) { return static_cast<size_t>(normal_dim(integer(call, 1, 0), rank)); }
+size_t index_dim(const Call& call, size_t rank) { return static_cast<size_t>(normal_dim(integer(call, 1, 0), rank)); }
 
 char letter(size_t dim) { return static_cast<char>('a' + static_cast<char>(dim)); }
 
@@ -94,7 +94,7 @@ OpRule rows_written(const Call& call, char mark, char index_mark) {
   const size_t rank = call.inputs[0].shape.size();
   if (rank == 0) return replicated(call);
   std::string self = dims(rank), source = self;
-  const size_t dim = dim_of(call, rank);
+  const size_t dim = index_dim(call, rank);
   self.insert(dim + 1, 1, mark);
   const std::string index{'z', index_mark};
   source.replace(dim, 1, index);
@@ -113,7 +113,7 @@ bool adds_rows(const Call& call) {
 
 // gather(x, dim, index): the dim of the index passes.
 OpRule gather(const Call& call) {
-  const size_t rank = call.inputs[0].shape.size(), dim = dim_of(call, rank);
+  const size_t rank = call.inputs[0].shape.size(), dim = index_dim(call, rank);
   fits(rank <= 8, "gather of rank above 8");
   std::string index = aligned(call, 1, dim, rank);
   if (rank > 0) index.replace(index.find(upper(8 + dim)), 2, "z");
@@ -123,7 +123,7 @@ OpRule gather(const Call& call) {
 // scatter(x, dim, index[, src]): equal indices write to the same place, so the dim of the index may not be cut, except
 // where the op adds.
 OpRule scatter(const Call& call) {
-  const size_t rank = call.inputs[0].shape.size(), dim = dim_of(call, rank);
+  const size_t rank = call.inputs[0].shape.size(), dim = index_dim(call, rank);
   fits(rank <= 8, "scatter of rank above 8");
   Letters letters{{}, {aligned(call, 0, dim, rank)}};
   for (size_t i = 0; i < call.inputs.size(); ++i)
@@ -137,7 +137,7 @@ OpRule index_select(const Call& call) {
   const size_t rank = call.inputs[0].shape.size();
   if (rank == 0) return replicated(call);
   std::string self = dims(rank), out = self;
-  const size_t dim = dim_of(call, rank);
+  const size_t dim = index_dim(call, rank);
   out[dim] = 'z';
   self.insert(dim + 1, "+");
   return from_letters(call, {{self, call.inputs[1].shape.empty() ? "" : "z"}, {out}});
@@ -160,7 +160,7 @@ OpRule index_fill(const Call& call) {
   const size_t rank = call.inputs[0].shape.size();
   if (rank == 0) return replicated(call);
   std::string self = dims(rank);
-  self.insert(dim_of(call, rank) + 1, "!");
+  self.insert(index_dim(call, rank) + 1, "!");
   Letters letters{{self, call.inputs[1].shape.empty() ? "" : "z!"}, {self}};
   if (call.inputs.size() > 2) letters.inputs.push_back("");
   return from_letters(call, letters);

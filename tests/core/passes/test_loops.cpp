@@ -125,7 +125,7 @@ class Program {
 };
 
 // What an output is computed from, and how, whatever is moved between devices on the way.
-std::vector<uint64_t> meanings(const Graph& graph) {
+std::vector<uint64_t> meanings_of_all(const Graph& graph) {
   std::vector<uint64_t> of(graph.values.size(), 0);
   for (size_t i = 0; i < graph.inputs.size(); ++i) of[graph.inputs[i].value] = hash_combine(1, i);
   for (const Node& node : graph.nodes) {
@@ -162,7 +162,7 @@ void check_alike(const Settings& settings, bool rolled = true) {
   const Graph traced = parse_graph(Program(settings).text());
   CHECK_EQ(is_rolled(traced), rolled);
   const Graph made = compile(traced, {}), whole = planned_whole(traced);
-  CHECK(meanings(made) == meanings(whole));
+  CHECK(meanings_of_all(made) == meanings_of_all(whole));
   CHECK_EQ(made.nodes.size(), whole.nodes.size());
   CHECK_EQ(collectives(made), collectives(whole));
   CHECK_EQ(made.outputs.size(), traced.outputs.size());
@@ -235,7 +235,7 @@ TEST(a_microbatch_that_differs_ends_the_loop) {
   const auto loop = find_loop(traced);
   CHECK(loop.has_value());
   if (loop) CHECK_EQ(loop->last, 8u);
-  CHECK(meanings(compile(traced, {})) == meanings(planned_whole(traced)));
+  CHECK(meanings_of_all(compile(traced, {})) == meanings_of_all(planned_whole(traced)));
 }
 
 TEST(the_search_looks_at_three_microbatches_of_64) {

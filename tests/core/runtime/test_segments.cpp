@@ -91,7 +91,7 @@ class CompilingBackend final : public FakeBackend {
   std::shared_ptr<Compilers> all_of_tests = std::make_shared<Compilers>(Compilers{{compiler_of_tests}, {}});
 };
 
-struct Fixture {
+struct Compiling {
   CompilingBackend backend;
   Comm comm;
   CollectiveQueue collective_queue{comm};
@@ -121,7 +121,7 @@ struct Fixture {
   }
 };
 
-DataRef ready(const Shape& shape, double value) {
+DataRef filled(const Shape& shape, double value) {
   return std::make_shared<Data>(TensorType{DType::f64, shape}, nullptr, Shards{array(shape, value)});
 }
 
@@ -139,12 +139,12 @@ const std::string kChain = R"(
 }  // namespace
 
 TEST(segments_lie_between_ops_that_the_compiler_leaves) {
-  Fixture fixture;
+  Compiling fixture;
   CHECK_EQ(fixture.units(kChain), "[0 2], 1, [3 4]");
 }
 
 TEST(what_reads_nothing_of_a_segment_does_not_divide_it) {
-  Fixture fixture;
+  Compiling fixture;
   CHECK_EQ(fixture.units(R"(
     %0 = input "x" f64[2]
     %1 : f64[2] = aten.neg(%0)
@@ -158,15 +158,15 @@ TEST(what_reads_nothing_of_a_segment_does_not_divide_it) {
 
 TEST(an_op_that_is_large_is_a_segment_alone) {
   const auto units = [](const std::string& type) {
-    return Fixture().units("%0 = input \"x\" " + type + "\n%1 : " + type + " = aten.abs(%0)\n%2 : " + type +
-                           " = aten.mm(%1, %1)\nreturn %2\n");
+    return Compiling().units("%0 = input \"x\" " + type + "\n%1 : " + type + " = aten.abs(%0)\n%2 : " + type +
+                             " = aten.mm(%1, %1)\nreturn %2\n");
   };
   CHECK_EQ(units("f64[64, 64]"), "0, [1]");
   CHECK_EQ(units("f64[8, 8]"), "0, 1");
 }
 
 TEST(each_shard_has_its_segments_and_no_op_passes_a_collective) {
-  Fixture fixture;
+  Compiling fixture;
   CHECK_EQ(fixture.units(R"(
     mesh(x=2)
     %0 = input "x" f64[4@x]
@@ -185,14 +185,14 @@ TEST(each_shard_has_its_segments_and_no_op_passes_a_collective) {
 }
 
 TEST(kernels_take_over_between_two_runs) {
-  Fixture fixture;
+  Compiling fixture;
   Executable executable(parse_graph(kChain), fixture.backend, fixture.collective_queue);
   const std::vector<Param> params = {{.real = 3}, {.real = 10}};
   const std::vector<std::vector<double>> sum = {{19, 19}}, part = {{5, 5}};  // (1 + 3) + (1 + 3 + 1) + 10
   for (const bool is_ready : {false, true, true}) {
     fixture.compiler().ready = is_ready;
     kernel_runs = 0;
-    const RunResult result = executable.run({ready({2}, 1)}, params, {});
+    const RunResult result = executable.run({filled({2}, 1)}, params, {});
     CHECK_EQ(contents(result.outputs[0]), sum);
     CHECK_EQ(contents(result.outputs[1]), part);
   }
@@ -208,12 +208,12 @@ TEST(a_kernel_that_fails_or_is_wrong_gives_way) {
                                    std::pair{Fault::is_wrong,
                                              "its result of aten.add.Tensor is not that of PyTorch's "
                                              "kernels"}}) {
-    Fixture fixture;
+    Compiling fixture;
     fixture.compiler().ready = true;
     fixture.compiler().fault = fault;
     Executable executable(parse_graph(kChain), fixture.backend, fixture.collective_queue);
     for (int run = 0; run < 3; ++run) {
-      const RunResult result = executable.run({ready({2}, 1)}, {{.real = 3}, {.real = 10}}, {});
+      const RunResult result = executable.run({filled({2}, 1)}, {{.real = 3}, {.real = 10}}, {});
       CHECK_EQ(contents(result.outputs[0]), (std::vector<std::vector<double>>{{19, 19}}));
     }
     CHECK_EQ(fixture.compiler().runs, 2);  // each of the two segments once
@@ -223,20 +223,20 @@ TEST(a_kernel_that_fails_or_is_wrong_gives_way) {
 }
 
 TEST(without_a_compiler_a_program_is_as_before) {
-  Fixture fixture;
+  Compiling fixture;
   fixture.compiler().ready = true;
   Executable executable(parse_graph(kChain), fixture.backend, fixture.collective_queue);
-  executable.run({ready({2}, 1)}, {{.real = 3}, {.real = 10}}, {});
+  executable.run({filled({2}, 1)}, {{.real = 3}, {.real = 10}}, {});
   fixture.backend.compiler_of_tests.reset();
   kernel_runs = 0;
-  const RunResult result = executable.run({ready({2}, 1)}, {{.real = 3}, {.real = 10}}, {});
+  const RunResult result = executable.run({filled({2}, 1)}, {{.real = 3}, {.real = 10}}, {});
   CHECK_EQ(contents(result.outputs[0]), (std::vector<std::vector<double>>{{19, 19}}));
   CHECK_EQ(kernel_runs.load(), 5);
   CHECK_EQ(executable.segments().segments.size(), 0u);
 }
 
 TEST(numbers_are_constants_until_they_change) {
-  Fixture fixture;
+  Compiling fixture;
   fixture.compiler().takes_any_number = false;
   CHECK_EQ(fixture.units(kChain), "[0 2], 1, [3 4]");
   CHECK_EQ(fixture.units(kChain, true), "0, 1, [2 3], 4");
@@ -245,16 +245,16 @@ TEST(numbers_are_constants_until_they_change) {
   Executable executable(compiled(kChain), fixture.backend, fixture.collective_queue);
   std::vector<double> sums;
   for (const double rate : {10.0, 10.0, 20.0, 30.0})
-    sums.push_back(at(executable.run({ready({2}, 1)}, {{.real = 3}, {.real = rate}}, {}).outputs[0][0]).data[0]);
+    sums.push_back(at(executable.run({filled({2}, 1)}, {{.real = 3}, {.real = rate}}, {}).outputs[0][0]).data[0]);
   CHECK_EQ(sums, (std::vector<double>{19, 19, 29, 39}));
   CHECK_EQ(executable.segments().segments.size(), 1u);  // that of the other number, which has not changed
 }
 
 TEST(a_program_is_cut_again_when_an_op_is_left) {
-  Fixture fixture;
+  Compiling fixture;
   Executable executable(parse_graph(kChain), fixture.backend, fixture.collective_queue);
   const auto sum = [&] {
-    return at(executable.run({ready({2}, 1)}, {{.real = 3}, {.real = 10}}, {}).outputs[0][0]).data[0];
+    return at(executable.run({filled({2}, 1)}, {{.real = 3}, {.real = 10}}, {}).outputs[0][0]).data[0];
   };
   CHECK_EQ(sum(), 19.0);
   CHECK_EQ(executable.segments().segments.size(), 2u);
@@ -268,7 +268,7 @@ TEST(a_program_is_cut_again_when_an_op_is_left) {
 }
 
 TEST(equal_segments_of_shards_are_asked_for_by_one_text) {
-  Fixture fixture;
+  Compiling fixture;
   const Graph graph = compiled(R"(
     mesh(x=2)
     %0 = input "x" f64[4@x]
@@ -296,7 +296,7 @@ const std::string kUpdate = R"(
 )";
 
 TEST(what_replaces_an_input_is_written_over_it_unless_that_is_read_elsewhere) {
-  Fixture fixture;
+  Compiling fixture;
   const auto returned = [&](const std::string& text) {
     const std::string all = fixture.text_of_first_segment(text);
     return all.substr(all.find("return"));
@@ -319,12 +319,12 @@ TEST(what_replaces_an_input_is_written_over_it_unless_that_is_read_elsewhere) {
 
 TEST(a_kernel_that_fails_once_it_writes_over_inputs_ends_the_step) {
   for (const bool checks : {true, false}) {
-    Fixture fixture;
+    Compiling fixture;
     fixture.compiler().ready = fixture.compiler().writes_over = true;
     fixture.compiler().is_checking = checks;
     fixture.compiler().fault = Fault::throws_later;
     Executable executable(parse_graph(kUpdate), fixture.backend, fixture.collective_queue);
-    const auto run = [&] { return executable.run({ready({2}, 1), ready({2}, 2)}, {}, {}); };
+    const auto run = [&] { return executable.run({filled({2}, 1), filled({2}, 2)}, {}, {}); };
     CHECK_EQ(contents(run().outputs[0]), (std::vector<std::vector<double>>{{3, 3}}));
     CHECK_EQ(fixture.compiler().runs, 1);
     CHECK_THROWS(ShardingError, std::rethrow_exception(run().error),

@@ -15,7 +15,7 @@ namespace {
 
 using namespace test;
 
-MeshRef mesh() { return Mesh::make({0, 1, 2, 3}, {4}, {"x"}); }
+MeshRef row_of_four() { return Mesh::make({0, 1, 2, 3}, {4}, {"x"}); }
 
 CallRef adds(const std::string& op, const Shape& shape) {
   Call made;
@@ -50,7 +50,7 @@ struct Threads {
       const auto x = std::make_shared<Data>(TensorType{DType::f64, shape}, nullptr, Shards{array(shape, turn)});
       const auto y = std::make_shared<Data>(TensorType{DType::f64, shape});
       engine.submit(engine.plan(program("aten.neg", shape, nullptr)), {x}, {{.real = 1}}, {y});
-      engine.plan(program("test.passed", shape, mesh()));
+      engine.plan(program("test.passed", shape, row_of_four()));
       if (at(y->wait().at(0)).data != std::vector<double>(static_cast<size_t>(shape[0]), turn + 1)) ++wrong;
     }
     over = true;
@@ -78,7 +78,7 @@ struct Threads {
   }
 
   void reshards(int seed) {
-    const MeshRef on = mesh();
+    const MeshRef on = row_of_four();
     for (int turn = seed; !over; turn += 2) {
       const Shape shape = {4 + turn % 997, 8};
       const ReshardPlanRef plan =

@@ -14,7 +14,7 @@ using namespace spmdx;
 
 namespace {
 
-MeshRef mesh_of(std::vector<int64_t> shape, std::vector<std::string> names = {}) {
+MeshRef mesh_like(std::vector<int64_t> shape, std::vector<std::string> names = {}) {
   int64_t n = 1;
   for (int64_t size : shape) n *= size;
   std::vector<int64_t> ids(n);
@@ -46,7 +46,7 @@ std::string error_of(const PartitionSpec& spec, const MeshRef& mesh, const Shape
   return "threw nothing";
 }
 
-ShardingRef parse(const std::string& text, const MeshRef& mesh) {
+ShardingRef parsed(const std::string& text, const MeshRef& mesh) {
   size_t pos = 0;
   return parse_type(text, pos, mesh).second;
 }
@@ -55,7 +55,7 @@ ShardingRef parse(const std::string& text, const MeshRef& mesh) {
 
 TEST(shards_tile_their_dim) {
   for (const auto& shape : kMeshes) {
-    const MeshRef mesh = mesh_of(shape);
+    const MeshRef mesh = mesh_like(shape);
     for (const SubAxisList& sub_axes : sub_axis_lists(*mesh))
       for (int64_t size = 0; size <= 9; ++size)
         for (int64_t tile : {1, 2, 3}) {
@@ -83,7 +83,7 @@ TEST(shards_tile_their_dim) {
 
 TEST(whole_axes_cut_as_torch_chunk) {
   for (int64_t n = 2; n <= 9; ++n) {
-    const MeshRef mesh = mesh_of({n});
+    const MeshRef mesh = mesh_like({n});
     const DimSharding dim{mesh->sub_axes_of_axis(0), 1};
     for (int64_t size = 0; size <= 20; ++size) {
       CHECK(is_legal(*mesh, dim, size));
@@ -97,7 +97,7 @@ TEST(whole_axes_cut_as_torch_chunk) {
 }
 
 TEST(tiles_cut_in_units) {
-  const MeshRef mesh = mesh_of({2});
+  const MeshRef mesh = mesh_like({2});
   const DimSharding dim{{0}, 4};  // [3, 4] merged to 12: 2 rows and 1 row
   CHECK(local_range(*mesh, dim, 12, 0) == (Range{0, 8}));
   CHECK(local_range(*mesh, dim, 12, 1) == (Range{8, 4}));
@@ -108,7 +108,7 @@ TEST(tiles_cut_in_units) {
 }
 
 TEST(parts_of_axes_need_even_division) {
-  const MeshRef mesh = mesh_of({4, 2});
+  const MeshRef mesh = mesh_like({4, 2});
   CHECK(is_legal(*mesh, {{0, 1}, 1}, 7));
   CHECK(is_legal(*mesh, {{0}, 1}, 6));
   CHECK(!is_legal(*mesh, {{0}, 1}, 7));
@@ -122,7 +122,7 @@ TEST(parts_of_axes_need_even_division) {
 
 TEST(gathering_whole_axes_lands_on_the_prefix) {
   for (const auto& shape : kMeshes) {
-    const MeshRef mesh = mesh_of(shape);
+    const MeshRef mesh = mesh_like(shape);
     for (size_t a = 0; a < shape.size(); ++a)
       for (size_t b = 0; b < shape.size(); ++b) {
         if (a == b) continue;
@@ -135,7 +135,7 @@ TEST(gathering_whole_axes_lands_on_the_prefix) {
 
 TEST(distinct_indices_invert) {
   for (const auto& shape : kMeshes) {
-    const MeshRef mesh = mesh_of(shape);
+    const MeshRef mesh = mesh_like(shape);
     for (SubAxisSet used = 0; used < SubAxisSet{1} << mesh->sub_axes().size(); ++used) {
       for (int64_t i = 0; i < num_distinct(*mesh, used); ++i)
         CHECK_EQ(distinct_index(*mesh, used, representative(*mesh, used, i)), i);
@@ -150,7 +150,7 @@ TEST(distinct_indices_invert) {
 }
 
 TEST(interning) {
-  const MeshRef mesh = mesh_of({4, 2}), same = mesh_of({4, 2});
+  const MeshRef mesh = mesh_like({4, 2}), same = mesh_like({4, 2});
   const ShardingRef a = intern({mesh, {{{0, 1}, 1}, {}}, 0b100, Reduction::sum}, {8, 8});
   CHECK(a == intern({same, {{{0, 1}, 1}, {}}, 0b100, Reduction::sum}, {8, 8}));
   CHECK(a != intern({mesh, {{{0, 1}, 1}, {}}, 0b100, Reduction::max}, {8, 8}));
@@ -165,7 +165,7 @@ TEST(interning) {
 }
 
 TEST(notation_round_trips) {
-  const MeshRef mesh = mesh_of({2, 8, 2, 2}, {"data", "model", "seq", "expert"});
+  const MeshRef mesh = mesh_like({2, 8, 2, 2}, {"data", "model", "seq", "expert"});
   for (const std::string text :
        {"f32[64@data, 128@(model,seq), 7]{partial sum: expert}", "bf16[]", "i64[7@model]",
         "f32[12@data/4, 128@model:(1)2]", "f32[16@(model:(4)2,model:(1)2)]", "f32[24@(data,model)/6]",
@@ -176,34 +176,34 @@ TEST(notation_round_trips) {
     CHECK_EQ(str(type, sharding), text);
     CHECK_EQ(pos, text.size());
   }
-  CHECK(parse("f32[64, 128]", mesh) == nullptr);
+  CHECK(parsed("f32[64, 128]", mesh) == nullptr);
   CHECK_EQ(str({DType::f32, {64, 2}, false}, replicated(mesh, 2)), std::string("f32[64, 2]"));
 }
 
 TEST(notation_errors) {
-  const MeshRef mesh = mesh_of({2, 4}, {"data", "model"});
+  const MeshRef mesh = mesh_like({2, 4}, {"data", "model"});
   const std::string mend = "Write types as f32[64@data, 128@(model,seq)/4, 7]{partial sum: expert}.";
-  CHECK_THROWS(ShardingError, parse("q32[4]", mesh),
+  CHECK_THROWS(ShardingError, parsed("q32[4]", mesh),
                "'q32' is not a dtype at column 1 of 'q32[4]'. Expected a type like f32[64, 128]. " + mend);
-  CHECK_THROWS(ShardingError, parse("f32[4@seq]", mesh),
+  CHECK_THROWS(ShardingError, parsed("f32[4@seq]", mesh),
                "Mesh(data=2, model=4) has no axis 'seq'. Expected one of 'data', 'model'. Write one of these names.");
-  CHECK_THROWS(ShardingError, parse("f32[4@(data,data)]", mesh), "an axis used twice at column 17 of ");
-  CHECK_THROWS(ShardingError, parse("f32[4@data] on data=1", mesh),
+  CHECK_THROWS(ShardingError, parsed("f32[4@(data,data)]", mesh), "an axis used twice at column 17 of ");
+  CHECK_THROWS(ShardingError, parsed("f32[4@data] on data=1", mesh),
                "the axis of the place cuts a dim at column 22 of ");
-  CHECK_THROWS(ShardingError, parse("f32[4] on pipe=1", mesh), "'pipe' is no axis of Mesh(data=2, model=4)");
-  CHECK_THROWS(ShardingError, parse("f32[4] on data=-1", mesh), "a place of axis 'data' has no stage between 0 and ");
-  CHECK_THROWS(ShardingError, parse("f32[4@data", mesh), "something else at column 11 of 'f32[4@data'. Expected ','.");
-  CHECK_THROWS(ShardingError, parse("f32[4@data/0]", mesh), "a tile of 0");
-  CHECK_THROWS(ShardingError, parse("f32[]{partial avg: data}", mesh), "'avg' is not a reduction");
-  CHECK_THROWS(ShardingError, parse("f32[3@model:(1)2]", mesh), "dim 0 is cut by a part of an axis that does not");
-  CHECK_THROWS(ShardingError, parse("f32[4@model:(3)2]", mesh),
+  CHECK_THROWS(ShardingError, parsed("f32[4] on pipe=1", mesh), "'pipe' is no axis of Mesh(data=2, model=4)");
+  CHECK_THROWS(ShardingError, parsed("f32[4] on data=-1", mesh), "a place of axis 'data' has no stage between 0 and ");
+  CHECK_THROWS(ShardingError, parsed("f32[4@data", mesh), "something else at column 11 of 'f32[4@data'. Expected ','.");
+  CHECK_THROWS(ShardingError, parsed("f32[4@data/0]", mesh), "a tile of 0");
+  CHECK_THROWS(ShardingError, parsed("f32[]{partial avg: data}", mesh), "'avg' is not a reduction");
+  CHECK_THROWS(ShardingError, parsed("f32[3@model:(1)2]", mesh), "dim 0 is cut by a part of an axis that does not");
+  CHECK_THROWS(ShardingError, parsed("f32[4@model:(3)2]", mesh),
                "'model:(3)2' is not a part of axis 'model' of Mesh(data=2, model=4). Expected name:(p)k where p and "
                "p·k are products of the first prime factors of 4. Write 'model' for the whole axis.");
-  CHECK_THROWS(ShardingError, parse("f32[4@data]", nullptr), "an axis in a type without a mesh");
+  CHECK_THROWS(ShardingError, parsed("f32[4@data]", nullptr), "an axis in a type without a mesh");
 }
 
 TEST(specs) {
-  const MeshRef mesh = mesh_of({4, 2, 1}, {"data", "model", "one"});
+  const MeshRef mesh = mesh_like({4, 2, 1}, {"data", "model", "one"});
   const PartitionSpec spec{{{std::string("model"), int64_t{0}}, {}, {std::string("one")}}};
   CHECK_EQ(str(spec), std::string("(('model', 0), None, 'one')"));
   const ShardingRef sharding = to_sharding(spec, mesh, {16, 3, 5}, "w");
@@ -218,7 +218,7 @@ TEST(specs) {
 }
 
 TEST(spec_errors) {
-  const MeshRef mesh = mesh_of({4, 2}, {"data", "model"});
+  const MeshRef mesh = mesh_like({4, 2}, {"data", "model"});
   const std::string data = "data", model = "model";
   CHECK_EQ(error_of({{{data}, {}, {model}}}, mesh, {8, 8}),
            std::string("dim 2 of w does not exist, so there is no room for axis 'model': w has rank 2, but its "

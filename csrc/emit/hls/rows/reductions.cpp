@@ -84,7 +84,7 @@ std::vector<Operand> sum(Site& site) {
                   [](const std::vector<std::string>& in) { return in[0] + " + " + in[1]; })};
 }
 
-std::vector<Operand> product(Site& site) {
+std::vector<Operand> product_over(Site& site) {
   const Operand a = site.tensor(0);
   return {reduced(site, a, over(site, a, 1), Operator::multiply, site.elem(), "1",
                   [](const std::vector<std::string>& in) { return in[0] + " * " + in[1]; })};
@@ -205,7 +205,7 @@ std::vector<Operand> sum_along(Site& site) {
 
 void add_reductions(Table& table) {
   table["prims.sum"] = sum;
-  table["prims.prod"] = product;
+  table["prims.prod"] = product_over;
   table["prims.amax"] = table["aten.amax"] = extreme(true, false);
   table["prims.amin"] = table["aten.amin"] = extreme(false, false);
   table["aten.max"] = extreme(true, true);

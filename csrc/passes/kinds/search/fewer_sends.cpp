@@ -9,9 +9,9 @@
 namespace spmdx {
 namespace {
 
-constexpr int64_t kVisits = 30000;     // tasks looked at, for each task that there is
-constexpr int64_t kMostCounted = 500;  // of these at most
-constexpr int64_t kHidden = 2;         // one of so many transfers keeps a device busy, others run beside its work
+constexpr int64_t kVisitsOfSends = 30000;   // tasks looked at, for each task that there is
+constexpr int64_t kMostTasksCounted = 500;  // of these at most
+constexpr int64_t kHidden = 2;              // one of so many transfers keeps a device busy, others run beside its work
 
 class Walk {
  public:
@@ -24,7 +24,7 @@ class Walk {
   }
 
   FewerSends run() {
-    const int64_t most = std::min<int64_t>(graph_.tasks(), kMostCounted) * kVisits;
+    const int64_t most = std::min<int64_t>(graph_.tasks(), kMostTasksCounted) * kVisitsOfSends;
     for (int64_t visits = 0; visits < most; visits += cost()) {
       std::vector<uint32_t> device = device_;
       if (!change(device)) continue;
