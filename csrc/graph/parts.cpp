@@ -14,7 +14,8 @@ struct PartRow {
   bool writes = false;  // the result is the first operand, a part of which is written anew
 };
 
-constexpr std::array<PartRow, 19> kPartRows = {{
+constexpr std::array<PartRow, 22> kPartRows = {{
+    {"aten.diagonal_scatter", true},
     {"aten.embedding"},
     {"aten.gather"},
     {"aten.index"},
@@ -32,7 +33,9 @@ constexpr std::array<PartRow, 19> kPartRows = {{
     {"aten.slice"},
     {"aten.slice_scatter", true},
     {"aten.take"},
+    {"spmdx.read_diagonal"},
     {"spmdx.read_range"},
+    {"spmdx.write_diagonal", true},
     {"spmdx.write_range", true},
 }};
 

@@ -13,6 +13,7 @@
 #include "base/philox.h"
 #include "bridge/backend/aten_names.h"
 #include "bridge/backend/buffer.h"
+#include "bridge/backend/overwriting.h"
 #include "bridge/backend/shard_device.h"
 #include "bridge/backend/strides.h"
 #include "passes/memory/memory_use.h"
@@ -142,11 +143,11 @@ class AtenKernel final : public Kernel {
   void run(std::span<const BufferRef> inputs, std::span<const Param> params, std::span<BufferRef> outputs,
            int donated) override {
     KernelGuard guard;
-    const bool in_place = donated == 0 && in_place_ && owns_memory_alone(tensor_of(inputs[0]));
+    const Overwriting over(inputs, in_place_ ? donated : -1);
     stack_.assign(template_.begin(), template_.end());
     try {
-      drop_in(inputs, params);
-      (in_place ? *in_place_ : op_).callBoxed(stack_);
+      drop_in(over.inputs(), params);
+      (over ? *in_place_ : op_).callBoxed(stack_);
       take_out(outputs);
     } catch (...) {
       stack_.clear();

@@ -6,6 +6,7 @@
 
 #include "bridge/backend/aten_names.h"
 #include "bridge/backend/buffer.h"
+#include "bridge/backend/overwriting.h"
 #include "bridge/backend/shard_device.h"
 #include "passes/memory/memory_use.h"
 
@@ -71,10 +72,10 @@ class WriteKernel final : public Kernel {
   void run(std::span<const BufferRef> inputs, std::span<const Param> params, std::span<BufferRef> outputs,
            int donated) override {
     KernelGuard guard;
+    const Overwriting over(inputs, donated);
     const at::Tensor& first = tensor_of(inputs[0]);
-    const bool in_place = donated == 0 && owns_memory_alone(first);
-    at::Tensor target = in_place ? first : first.clone();
-    write_(target, inputs, params);
+    at::Tensor target = over ? first : first.clone();
+    write_(target, over.inputs(), params);
     outputs[0] = buffer_of(std::move(target));
   }
 

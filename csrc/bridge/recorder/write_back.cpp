@@ -163,6 +163,13 @@ ValueId into_parts(c10::ArrayRef<ViewStep> parts, ValueId source, ValueId writte
       {source, written});
 }
 
+ValueId into_diagonal(const ViewStep& step, ValueId source, ValueId written) {
+  std::vector<Arg> rest(step.call->args.begin() + 1, step.call->args.end());
+  return record_call(
+      make_call("aten.diagonal_scatter", {type_of(step.in), type_of(step.out)}, std::move(rest), type_of(step.in)),
+      {source, written});
+}
+
 ValueId into_expand(const ViewStep& step, ValueId, ValueId written) { return view(written, step.in.sizes); }
 
 // Shows some element at two places.
@@ -191,9 +198,11 @@ ValueId into_bits(const ViewStep& step, ValueId, ValueId written) {
 using WriteBack = ValueId (*)(const ViewStep&, ValueId, ValueId);
 const std::unordered_map<std::string, WriteBack>& inverses() {
   static const std::unordered_map<std::string, WriteBack> rows = {
-      {"aten.conj_physical", into_same}, {"aten.expand", into_expand},   {"aten.neg", into_same},
-      {"aten.permute", into_permute},    {"aten.select.int", into_part}, {"aten.slice.Tensor", into_part},
-      {"aten.view", into_view},          {"aten.view.dtype", into_bits}, {"aten.view_as_complex", into_complex},
+      {"aten.conj_physical", into_same}, {"aten.diagonal", into_diagonal},
+      {"aten.expand", into_expand},      {"aten.neg", into_same},
+      {"aten.permute", into_permute},    {"aten.select.int", into_part},
+      {"aten.slice.Tensor", into_part},  {"aten.view", into_view},
+      {"aten.view.dtype", into_bits},    {"aten.view_as_complex", into_complex},
       {"aten.view_as_real", into_real}};
   return rows;
 }

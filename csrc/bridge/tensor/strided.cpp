@@ -114,6 +114,23 @@ std::vector<ViewStep> matched_steps(const Meta& base, const Meta& target, const 
   return steps.take();
 }
 
+// Steps to the diagonal of a matrix, or a part of one; none where the target is none.
+std::vector<ViewStep> diagonal_steps(const Meta& base, const Meta& target) {
+  if (base.sizes.size() != 2 || target.sizes.size() != 1 || target.strides[0] != base.strides[0] + base.strides[1])
+    return {};
+  const size_t outer = base.strides[0] < base.strides[1];
+  const int64_t major = target.offset / base.strides[outer], minor = target.offset % base.strides[outer];
+  const int64_t row = outer ? minor : major, column = outer ? major : minor, first = std::min(row, column);
+  const int64_t offset = column - row, count = target.sizes[0];
+  const int64_t all = std::min(base.sizes[0] - (row - first), base.sizes[1] - (column - first));
+  if (first + count > all) return {};  // it would go on in another column
+  Steps steps(base);
+  steps.add(
+      make_call("aten.diagonal", {steps.type()}, {offset, int64_t{0}, int64_t{1}}, {steps.type().dtype, {all}, false}));
+  steps.slice(0, first, first + count, 1);
+  return steps.take();
+}
+
 }  // namespace
 
 bool is_dense(const Meta& meta) {
@@ -136,6 +153,7 @@ std::vector<ViewStep> strided_steps(const Meta& base, const Meta& target) {
   if (numel(target.sizes) > 0 && is_dense(base)) {
     if (match_dims(base, target, dims, starts)) return matched_steps(base, target, dims, starts);
     if (is_dense(target)) return run_of_elements(base, target);
+    if (auto steps = diagonal_steps(base, target); !steps.empty()) return steps;
   }
   Meta out = target;
   out.dtype = base.dtype;

@@ -95,6 +95,10 @@ class Liveness {
     alive_[value] = true;
     blocks_.push_back({local_bytes(value), 1, value});
     live_ += blocks_.back().bytes;
+    note_most();
+  }
+
+  void note_most() {
     most_ = std::max(most_, live_);
     peak_ = std::max(peak_, live_);
     if (live_ == watched_ && held_.empty()) note_held();
@@ -154,16 +158,41 @@ class Liveness {
     const Node& node = graph_.nodes[id];
     const ValueId first = node.inputs[0];
     const Block& block = blocks_[block_of_[first]];
-    return last_use_[first] == id && block.values == 1 && block.bytes == local_bytes(first) &&
-           graph_.values[first].sharding == graph_.values[node.output].sharding &&
+    const std::vector<ValueId> parts = dying_parts(id);
+    int64_t copied = 0;
+    for (const ValueId part : parts) copied += local_bytes(part);
+    return last_use_[first] == id && block.values == 1 + std::ssize(parts) && 2 * copied <= block.bytes &&
+           block.bytes == local_bytes(first) && graph_.values[first].sharding == graph_.values[node.output].sharding &&
            std::count(node.inputs.begin(), node.inputs.end(), first) == 1;
+  }
+
+  // Other operands that lie in the first one's memory and that nobody reads later: they are copied before it is
+  // overwritten.
+  std::vector<ValueId> dying_parts(NodeId id) const {
+    const Node& node = graph_.nodes[id];
+    std::vector<ValueId> parts;
+    for (size_t i = 1; i < node.inputs.size(); ++i) {
+      const ValueId input = node.inputs[i];
+      const bool is_part = input != node.inputs[0] && block_of_[input] == block_of_[node.inputs[0]];
+      if (is_part && last_use_[input] == id) parts.push_back(input);
+    }
+    return parts;
+  }
+
+  void copy_for_a_moment(const std::vector<ValueId>& values) {
+    int64_t bytes = 0;
+    for (const ValueId value : values) bytes += local_bytes(value);
+    live_ += bytes;
+    note_most();
+    live_ -= bytes;
   }
 
   void run_op(NodeId id) {
     const Node& node = graph_.nodes[id];
     const MemoryUse use = memory_use(*node.call);
-    const bool shares = is_view(use) || (use == MemoryUse::reshape && reshapes_in_place(id)) ||
-                        (use == MemoryUse::in_place && takes_over(id));
+    const bool overwrites = use == MemoryUse::in_place && takes_over(id);
+    const bool shares = is_view(use) || (use == MemoryUse::reshape && reshapes_in_place(id)) || overwrites;
+    if (overwrites) copy_for_a_moment(dying_parts(id));
     std::vector<ValueId> touched = node.inputs;
     for (size_t r = 0; r < node.call->outputs.size(); ++r) {
       const ValueId result = node.output + static_cast<ValueId>(r);

@@ -63,14 +63,13 @@ Indexed letters_of_index(const Call& call, const std::vector<int>& operands, cha
     fits(call.inputs[static_cast<size_t>(operands[d])].dtype != DType::b8, "an index by a mask");
   }
   letters.index = dims(letters.index_rank, 'n', index_mark);
-  const char mark = at.size() == 1 ? '+' : '!';  // windows exist for one indexed dim only
   const bool adjacent = !at.empty() && at.back() - at.front() + 1 == at.size();
   const size_t place = adjacent ? at.front() : 0;
   if (!adjacent) letters.result = letters.index;
   for (size_t d = 0; d < operands.size(); ++d) {
     if (adjacent && d == place) letters.result += letters.index;
     if (operands[d] >= 0)
-      letters.self += {upper(d), mark};
+      letters.self += {upper(d), d == at.front() ? '+' : '!'};  // windows are of the first one
     else
       letters.self += letter(d);
     if (operands[d] < 0) letters.result += letter(d);
@@ -152,7 +151,7 @@ OpRule index_copy(const Call& call) { return rows_written(call, '+', '!'); }
 OpRule index_reduce(const Call& call) {
   const auto* how = std::get_if<std::string>(&argument(call, 4));
   const bool narrow = itemsize(call.outputs.at(0).dtype) == 2 && is_floating(call.outputs.at(0).dtype);
-  return narrow && how && *how == "prod" ? replicated(call) : rows_written(call, '!', '!');
+  return narrow && how && *how == "prod" ? replicated(call) : rows_written(call, '+', '!');
 }
 
 // index_fill(x, dim, index, value)
@@ -160,7 +159,7 @@ OpRule index_fill(const Call& call) {
   const size_t rank = call.inputs[0].shape.size();
   if (rank == 0) return replicated(call);
   std::string self = dims(rank);
-  self.insert(index_dim(call, rank) + 1, "!");
+  self.insert(index_dim(call, rank) + 1, "+");
   Letters letters{{self, call.inputs[1].shape.empty() ? "" : "z!"}, {self}};
   if (call.inputs.size() > 2) letters.inputs.push_back("");
   return from_letters(call, letters);

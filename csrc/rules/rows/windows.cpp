@@ -27,7 +27,7 @@ struct Indexing {
 };
 
 // The indices of an indexing op, and the dim that they point into. index and index_put have a list with one entry per
-// dim; all others have the dim as argument 1 and the index as argument 2.
+// dim, of which the first one counts; all others have the dim as argument 1 and the index as argument 2.
 Indexing indexing_of(const Call& call) {
   if (const auto* list = std::get_if<TensorListArg>(&argument(call, 1))) {
     for (size_t d = 0; d < list->inputs.size(); ++d)
@@ -35,11 +35,6 @@ Indexing indexing_of(const Call& call) {
   }
   const size_t rank = call.inputs.at(0).shape.size();
   return {operand(call, 2), static_cast<size_t>(normal_dim(integer(call, 1, 0), rank))};
-}
-
-bool has_one_index(const Call& call) {
-  const auto* list = std::get_if<TensorListArg>(&argument(call, 1));
-  return list && std::count_if(list->inputs.begin(), list->inputs.end(), [](uint32_t i) { return i != kNone; }) == 1;
 }
 
 bool is_zeros(const OpBuilder& maths, ValueId value) {
@@ -64,10 +59,9 @@ Call windowed_call(const Call& call) {
 
 bool writes_in_place(const Call& inner) {
   const std::string_view base = base_name(inner.op);
-  if (base == "aten.index_put" || base == "aten._index_put_impl")
-    return has_one_index(inner) && (!boolean(inner, 3, false) || adds_rows(inner));
-  return adds_rows(inner) || base == "aten.index_copy" || inner.op == "aten.scatter.src" ||
-         inner.op == "aten.scatter.value";
+  if (base == "aten.index_put" || base == "aten._index_put_impl") return !boolean(inner, 3, false) || adds_rows(inner);
+  return adds_rows(inner) || base == "aten.index_copy" || base == "aten.index_fill" || base == "aten.index_reduce" ||
+         base == "aten.scatter_reduce" || inner.op == "aten.scatter.src" || inner.op == "aten.scatter.value";
 }
 
 bool adds_in_window(const Call& call) { return call.op == "spmdx.window" && adds_rows(windowed_call(call)); }

@@ -123,10 +123,16 @@ TEST(rules_indexing) {
   CHECK_EQ(rule_of("f32[4, 6]; i64[4, 2]", "f32[4, 2]", "aten.gather(%0, 1, %1, false)"), "ab+,ac->ac");
   CHECK_EQ(rule_of("f32[4, 6]; i64[3]", "f32[4, 3]", "aten.index_select(%0, 1, %1)"), "ab+,c->ac");
   CHECK_EQ(rule_of("f32[4, 6, 5]; i64[3]", "f32[4, 3, 5]", "aten.index.Tensor(%0, [none, %1])"), "ab+c,d->adc");
-  CHECK_EQ(rule_of("f32[4, 6]; i64[3, 1]; i64[2]", "f32[3, 2]", "aten.index.Tensor(%0, [%1, %2])"), "a!b!,c_,d->cd");
+  CHECK_EQ(rule_of("f32[4, 6]; i64[3, 1]; i64[2]", "f32[3, 2]", "aten.index.Tensor(%0, [%1, %2])"), "a+b!,c_,d->cd");
   CHECK_EQ(rule_of("f32[4, 6]; i64[3]; f32[3, 6]", "f32[4, 6]", "aten.index_put(%0, [%1], %2, true)"),
            "a+b,c+,c+b->a+b");
   CHECK_EQ(rule_of("f32[4, 6]; i64[3]; f32[3, 6]", "f32[4, 6]", "aten.index_put(%0, [%1], %2, false)"),
+           "a+b,c!,c!b->a+b");
+  CHECK_EQ(rule_of("f32[4, 6, 5]; i64[3]; i64[3]; f32[3, 6]", "f32[4, 6, 5]",
+                   "aten.index_put(%0, [%1, none, %2], %3, true)"),
+           "a+bc!,d+,d+,d+b->a+bc!");
+  CHECK_EQ(rule_of("f32[4, 6]; i64[3]", "f32[4, 6]", "aten.index_fill.int_Scalar(%0, 0, %1, 2)"), "a+b,c!->a+b");
+  CHECK_EQ(rule_of("f32[4, 6]; i64[3]; f32[3, 6]", "f32[4, 6]", "aten.index_reduce(%0, 0, %1, %2, \"amax\", true)"),
            "a+b,c!,c!b->a+b");
   CHECK_EQ(rule_of("f32[4, 6]; i64[4, 2]; f32[4, 2]", "f32[4, 6]", "aten.scatter_add(%0, 1, %1, %2)"),
            "ab+,ac+,ac+->ab+");

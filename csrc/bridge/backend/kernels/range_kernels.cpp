@@ -100,17 +100,8 @@ Write prepare_select_scatter(const Call& call) {
   };
 }
 
-// (x, source, offset, dim1, dim2)
-Write prepare_diagonal_scatter(const Call& call) {
-  const int64_t offset = integer(call, 2, 0), dim1 = integer(call, 3, 0), dim2 = integer(call, 4, 1);
-  return [=](at::Tensor& target, std::span<const BufferRef> inputs, std::span<const Param>) {
-    target.diagonal(offset, dim1, dim2).copy_(tensor_of(inputs[1]));
-  };
-}
-
 const OwnKernels range_kernels = {{rules::kPlaceRange, prepare_place}, {rules::kReadRange, prepare_read}};
 const OwnKernels writing_kernels = {
-    {"aten.diagonal_scatter", prepare_diagonal_scatter},
     {"aten.select_scatter", prepare_select_scatter},
     {"aten.slice_scatter", prepare_slice_scatter},
     {rules::kWriteRange, prepare_write},

@@ -9,6 +9,7 @@
 #include "bridge/backend/kernels/window_writes.h"
 #include "bridge/backend/own_kernels.h"
 #include "bridge/backend/shard_device.h"
+#include "graph/args.h"
 #include "rules/rows/windows.h"
 
 namespace spmdx::bridge {
@@ -21,12 +22,27 @@ struct Indexing : Window {
 
 // `outside`, which has the shape of the indices, in a shape that broadcasts to the result of a read.
 at::Tensor mask_of(const Window& window, const at::Tensor& outside, const at::Tensor& result) {
-  if (base_name(window.op) == "aten.gather") return outside;
-  std::vector<int64_t> shape =
-      base_name(window.op) == "aten.index_select" ? std::vector<int64_t>{outside.numel()} : outside.sizes().vec();
-  const int64_t trailing = result.dim() - window.dim - static_cast<int64_t>(shape.size());
+  const std::string_view base = base_name(window.op);
+  if (base == "aten.gather") return outside;
+  const bool selects = base == "aten.index_select";
+  std::vector<int64_t> shape = selects ? std::vector<int64_t>{outside.numel()} : outside.sizes().vec();
+  const int64_t trailing = result.dim() - (selects ? window.dim + 1 : window.place + window.index_rank);
   shape.insert(shape.end(), static_cast<size_t>(std::max<int64_t>(trailing, 0)), 1);
   return outside.reshape(shape);
+}
+
+// Where the dims of the indices of index and index_put are: side by side, or in front.
+void place_indices(Window& window, const Call& inner) {
+  const auto* list = std::get_if<TensorListArg>(&argument(inner, 1));
+  if (!list) return;
+  std::vector<int64_t> at;
+  for (int64_t d = 0; d < std::ssize(list->inputs); ++d) {
+    const uint32_t operand = list->inputs[static_cast<size_t>(d)];
+    if (operand == kNone) continue;
+    at.push_back(d);
+    window.index_rank = std::max(window.index_rank, std::ssize(inner.inputs.at(operand).shape));
+  }
+  window.place = at.back() - at.front() + 1 == std::ssize(at) ? at.front() : 0;
 }
 
 at::Tensor run(const Indexing& window, std::vector<BufferRef> inputs, std::span<const Param> params) {
@@ -67,6 +83,7 @@ std::unique_ptr<Kernel> prepare_window(const Call& call) {
   window.start = own_argument<int64_t>(call, rules::kWindowStart);
   window.total = own_argument<int64_t>(call, rules::kWindowTotal);
   window.extent = inner.inputs.at(0).shape.at(static_cast<size_t>(window.dim));
+  place_indices(window, inner);
   const Access access = facts_of(inner.op).window;
   internal_check(access != Access::none, "no window of " + inner.op);
   const bool writes = access == Access::write;

@@ -54,17 +54,69 @@ bool is_number_argument(const Arg& arg) {
          std::holds_alternative<IntParam>(arg);
 }
 
-// The rows of an index_put's values that belong to one index each, along window.dim.
-at::Tensor rows_of_values(const Window& window, const at::Tensor& values, const at::Tensor& target,
-                          const at::Tensor& indices) {
-  std::vector<int64_t> sizes = target.sizes().vec();
-  const auto at = sizes.erase(sizes.begin() + window.dim);
-  sizes.insert(at, indices.sizes().begin(), indices.sizes().end());
-  const at::Tensor rows = values.expand(sizes);
-  return indices.dim() == 0 ? rows.unsqueeze(window.dim) : rows.flatten(window.dim, window.dim + indices.dim() - 1);
+// The operands that index a dim each, of an index_put; kNone: the dim has none.
+const std::vector<uint32_t>& indices_of(const Call& inner) { return own_argument<TensorListArg>(inner, 1).inputs; }
+
+// What an index_put writes: as many rows as there are indices, along the dim `at`.
+struct Put {
+  std::vector<uint32_t> indices;  // as indices_of
+  size_t values = 0;              // operand
+  int64_t at = 0;                 // where the dims of the indices are among those of the values
+  bool adds = false;
+};
+
+Put put_of(const Window& window, const Call& inner) {
+  return {indices_of(inner), own_argument<TensorArg>(inner, 2).input, window.place, rules::adds_rows(inner)};
 }
 
-// The source of index_add and index_copy, which is one row without the dim where the index is one number.
+// All indices in one shape, flat.
+std::vector<at::Tensor> flat_indices(const Put& put, std::span<const BufferRef> inputs, std::vector<int64_t>& shape) {
+  std::vector<at::Tensor> given;
+  for (const uint32_t operand : put.indices)
+    if (operand != kNone) given.push_back(tensor_of(inputs[operand]));
+  if (given.size() > 1) given = at::broadcast_tensors(given);
+  shape = given.front().sizes().vec();
+  for (at::Tensor& indices : given) indices = indices.flatten();
+  return given;
+}
+
+// The values of an index_put, one row for each index.
+at::Tensor rows_of_values(const Put& put, const at::Tensor& values, const at::Tensor& target,
+                          const std::vector<int64_t>& shape) {
+  std::vector<int64_t> sizes;
+  for (int64_t d = 0; d < target.dim(); ++d)
+    if (d >= std::ssize(put.indices) || put.indices[static_cast<size_t>(d)] == kNone) sizes.push_back(target.size(d));
+  sizes.insert(sizes.begin() + put.at, shape.begin(), shape.end());
+  const at::Tensor rows = values.expand(sizes);
+  const auto dims = std::ssize(shape);
+  return dims == 0 ? rows.unsqueeze(put.at) : rows.flatten(put.at, put.at + dims - 1);
+}
+
+// It has kernels for more dtypes than index_add and index_copy.
+Write put_rows(const Window& window, const Call& inner) {
+  const Put put = put_of(window, inner);
+  if (inner.inputs.at(put.values).dtype != inner.inputs.at(0).dtype) return nullptr;
+  return [window, put](at::Tensor& target, std::span<const BufferRef> inputs, std::span<const Param>) {
+    std::vector<int64_t> shape;
+    std::vector<at::Tensor> indices = flat_indices(put, inputs, shape);
+    const Picked picked = pick(window, indices.front());
+    if (picked.at.empty()) return;
+    const at::Tensor chosen = as_tensor(picked.at);
+    c10::List<std::optional<at::Tensor>> list;
+    size_t next = 0;
+    for (const uint32_t operand : put.indices) {
+      if (operand == kNone)
+        list.push_back(std::nullopt);
+      else
+        list.push_back(next == 0 ? as_tensor(picked.rows) : indices[next].index_select(0, chosen));
+      next += operand != kNone;
+    }
+    const at::Tensor rows = rows_of_values(put, tensor_of(inputs[put.values]), target, shape);
+    target.index_put_(list, rows.index_select(put.at, chosen), put.adds);
+  };
+}
+
+// The source of index_add and its like, which is one row without the dim where the index is one number.
 at::Tensor rows_of_source(const Window& window, const at::Tensor& source, const at::Tensor& target) {
   if (source.dim() == target.dim()) return source;
   std::vector<int64_t> sizes = target.sizes().vec();
@@ -72,32 +124,59 @@ at::Tensor rows_of_source(const Window& window, const at::Tensor& source, const 
   return source.reshape(sizes);
 }
 
+// Writes the rows to these places of the dim.
+using WriteRows = std::function<void(at::Tensor& target, const at::Tensor& places, const at::Tensor& rows,
+                                     std::span<const Param> params)>;
+
+at::Scalar scalar_of(const Number& number, std::span<const Param> params) {
+  return number.integer ? at::Scalar(number.whole(params)) : at::Scalar(number.real(params));
+}
+
+// Empty where the call has an argument that these do not know.
+WriteRows rows_writer(const Window& window, const Call& inner) {
+  const std::string_view base = base_name(inner.op);
+  const int64_t dim = window.dim;
+  if (base == "aten.index_copy")
+    return [dim](at::Tensor& target, const at::Tensor& places, const at::Tensor& rows, std::span<const Param>) {
+      target.index_copy_(dim, places, rows);
+    };
+  if (base == "aten.index_reduce")
+    return [dim, how = own_argument<std::string>(inner, 4), with_self = boolean(inner, 5, true)](
+               at::Tensor& target, const at::Tensor& places, const at::Tensor& rows, std::span<const Param>) {
+      target.index_reduce_(dim, places, rows, how, with_self);
+    };
+  if (!is_number_argument(argument(inner, 4))) return nullptr;
+  return [dim, alpha = number(inner, 4)](at::Tensor& target, const at::Tensor& places, const at::Tensor& rows,
+                                         std::span<const Param> params) {
+    target.index_add_(dim, places, rows, scalar_of(alpha, params));
+  };
+}
+
 Write write_rows(const Window& window, const Call& inner) {
-  const std::string_view base = base_name(window.op);
-  const bool puts = is_index_put(base), adds = rules::adds_rows(inner);
-  const auto source = own_argument<TensorArg>(inner, puts ? 2 : 3).input;
-  if (inner.inputs.at(source).dtype != inner.inputs.at(0).dtype) return nullptr;
-  const bool has_alpha = base == "aten.index_add";
-  if (has_alpha && !is_number_argument(argument(inner, 4))) return nullptr;
-  const Number alpha = has_alpha ? number(inner, 4) : Number{};
+  const auto source = own_argument<TensorArg>(inner, 3).input;
+  const WriteRows write = rows_writer(window, inner);
+  if (!write || inner.inputs.at(source).dtype != inner.inputs.at(0).dtype) return nullptr;
   return [=](at::Tensor& target, std::span<const BufferRef> inputs, std::span<const Param> params) {
-    const at::Tensor &indices = tensor_of(inputs[window.index]), &given = tensor_of(inputs[source]);
-    const Picked picked = pick(window, indices);
+    const Picked picked = pick(window, tensor_of(inputs[window.index]));
     if (picked.at.empty()) return;
-    const at::Tensor rows =
-        puts ? rows_of_values(window, given, target, indices) : rows_of_source(window, given, target);
-    const at::Tensor places = as_tensor(picked.rows), mine = rows.index_select(window.dim, as_tensor(picked.at));
-    if (puts) {  // it has kernels for more dtypes
-      c10::List<std::optional<at::Tensor>> list;
-      list.resize(static_cast<size_t>(window.dim), std::nullopt);
-      list.push_back(places);
-      target.index_put_(list, mine, adds);
-    } else if (adds) {
-      target.index_add_(window.dim, places, mine,
-                        alpha.integer ? at::Scalar(alpha.whole(params)) : at::Scalar(alpha.real(params)));
-    } else {
-      target.index_copy_(window.dim, places, mine);
-    }
+    const at::Tensor rows = rows_of_source(window, tensor_of(inputs[source]), target);
+    write(target, as_tensor(picked.rows), rows.index_select(window.dim, as_tensor(picked.at)), params);
+  };
+}
+
+// index_fill
+Write fill_rows(const Window& window, const Call& inner) {
+  const auto* value = std::get_if<TensorArg>(&argument(inner, 3));
+  if (!value && !is_number_argument(argument(inner, 3))) return nullptr;
+  return [=, from = value ? value->input : kNone, filler = value ? Number{} : number(inner, 3)](
+             at::Tensor& target, std::span<const BufferRef> inputs, std::span<const Param> params) {
+    const Picked picked = pick(window, tensor_of(inputs[window.index]));
+    if (picked.at.empty()) return;
+    const at::Tensor places = as_tensor(picked.rows);
+    if (from == kNone)
+      target.index_fill_(window.dim, places, scalar_of(filler, params));
+    else
+      target.index_fill_(window.dim, places, tensor_of(inputs[from]));
   };
 }
 
@@ -119,27 +198,41 @@ at::Tensor as_indices(at::Tensor source, const at::Tensor& indices) {
   return source;
 }
 
+// Writes elements of a flat tensor.
+using WriteElements = std::function<void(const at::Tensor& flat, const at::Tensor& places, const at::Tensor& elements)>;
+
+WriteElements elements_writer(const Call& inner) {
+  if (base_name(inner.op) == "aten.scatter_reduce")
+    return [how = own_argument<std::string>(inner, 4), with_self = boolean(inner, 5, true)](
+               const at::Tensor& flat, const at::Tensor& places, const at::Tensor& elements) {
+      flat.scatter_reduce_(0, places, elements, how, with_self);
+    };
+  if (rules::adds_rows(inner))
+    return [](const at::Tensor& flat, const at::Tensor& places, const at::Tensor& elements) {
+      flat.scatter_add_(0, places, elements);
+    };
+  return [](const at::Tensor& flat, const at::Tensor& places, const at::Tensor& elements) {
+    flat.scatter_(0, places, elements);
+  };
+}
+
 Write write_elements(const Window& window, const Call& inner) {
   const auto* source = std::get_if<TensorArg>(&argument(inner, 3));
   if (source ? inner.inputs.at(source->input).dtype != inner.inputs.at(0).dtype
              : !is_number_argument(argument(inner, 3)))
     return nullptr;
-  const bool adds = rules::adds_rows(inner);
-  const Number value = source ? Number{} : number(inner, 3);
-  return [=, from = source ? source->input : kNone](at::Tensor& target, std::span<const BufferRef> inputs,
-                                                    std::span<const Param> params) {
+  return [=, write = elements_writer(inner), value = source ? Number{} : number(inner, 3),
+          from = source ? source->input : kNone](at::Tensor& target, std::span<const BufferRef> inputs,
+                                                 std::span<const Param> params) {
     const at::Tensor indices = at::atleast_1d(tensor_of(inputs[window.index]));
     const Picked picked = pick(window, indices);
     if (picked.at.empty()) return;
     const at::Tensor dense = target.contiguous(), flat = dense.view(-1);
     const at::Tensor places = places_of(window, picked, indices.sizes(), dense.sizes());
-    if (from == kNone) {
-      flat.scatter_(0, places, value.integer ? at::Scalar(value.whole(params)) : at::Scalar(value.real(params)));
-    } else {
-      const at::Tensor mine =
-          as_indices(tensor_of(inputs[from]), indices).flatten().index_select(0, as_tensor(picked.at));
-      adds ? flat.scatter_add_(0, places, mine) : flat.scatter_(0, places, mine);
-    }
+    if (from == kNone)
+      flat.scatter_(0, places, scalar_of(value, params));
+    else
+      write(flat, places, as_indices(tensor_of(inputs[from]), indices).flatten().index_select(0, as_tensor(picked.at)));
     if (!dense.is_same(target)) target.copy_(dense);
   };
 }
@@ -155,7 +248,10 @@ at::Tensor checked_indices(const Window& window, const at::Tensor& given) {
 Write write_in_window(const Window& window, const Call& inner) {
   if (!rules::writes_in_place(inner)) return nullptr;
   const std::string_view base = base_name(inner.op);
-  if (is_index_put(base) || base == "aten.index_copy" || base == "aten.index_add") return write_rows(window, inner);
+  if (is_index_put(base)) return put_rows(window, inner);
+  if (base == "aten.index_fill") return fill_rows(window, inner);
+  if (base == "aten.index_add" || base == "aten.index_copy" || base == "aten.index_reduce")
+    return write_rows(window, inner);
   return write_elements(window, inner);
 }
 
