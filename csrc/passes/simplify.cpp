@@ -78,23 +78,21 @@ void join_permutes(Graph& graph) {
 
 // Shows all elements of its operand, in other dims or another order.
 bool is_whole_view(const Node& node) {
-  if (node.inputs.size() != 1 || node.call->outputs.size() != 1 || !may_merge(node)) return false;
-  return numel(node.call->inputs[0].shape) == numel(node.call->outputs[0].shape);
+  if (node.inputs.size() != 1 || node.call->outputs.size() != 1) return false;
+  return numel(node.call->inputs[0].shape) == numel(node.call->outputs[0].shape) && may_merge(node);
 }
 
 // Moves each view right before its first reader, or to the end. Sums that views need are then made late, and merge.
 class LateViews {
  public:
-  explicit LateViews(const Graph& graph) : graph_(graph), rewrite_(graph), done_(graph.nodes.size(), false) {}
-
-  Graph run() {
-    std::vector<bool> constrained(graph_.values.size(), false);
-    for (const Constraint& constraint : graph_.constraints) constrained[constraint.value] = true;
+  // `is_late`: by node.
+  LateViews(const Graph& graph, const std::vector<bool>& is_late)
+      : graph_(graph), rewrite_(graph), done_(graph.nodes.size(), false) {
     for (NodeId i = 0; i < graph_.nodes.size(); ++i)
-      if (!is_whole_view(graph_.nodes[i]) || constrained[graph_.nodes[i].output]) keep(i);
+      if (!is_late[i]) keep(i);
     for (NodeId i = 0; i < graph_.nodes.size(); ++i) keep(i);
-    return rewrite_.finish();
   }
+  Graph moved() { return rewrite_.finish(); }
 
  private:
   void keep(NodeId i) {
@@ -109,6 +107,14 @@ class LateViews {
   Rewrite rewrite_;
   std::vector<bool> done_;
 };
+
+void move_views_late(Graph& graph) {
+  std::vector<bool> constrained(graph.values.size(), false), is_late(graph.nodes.size(), false);
+  for (const Constraint& constraint : graph.constraints) constrained[constraint.value] = true;
+  for (NodeId i = 0; i < graph.nodes.size(); ++i)
+    is_late[i] = is_whole_view(graph.nodes[i]) && !constrained[graph.nodes[i].output];
+  if (std::find(is_late.begin(), is_late.end(), true) != is_late.end()) graph = LateViews(graph, is_late).moved();
+}
 
 }  // namespace
 
@@ -137,7 +143,7 @@ void simplify(Graph& graph) {
     }
   }
   graph = rewrite.finish();
-  graph = LateViews(graph).run();
+  move_views_late(graph);
 }
 
 void split_constants(Graph& graph) {

@@ -9,7 +9,8 @@
 namespace spmdx {
 namespace {
 
-constexpr int64_t kRunning = 2;  // a plan that has run holds about this many times what it was made of
+constexpr int64_t kRunning = 2;      // a plan that has run holds about this many times what it was made of
+constexpr size_t kInsertions = 32;  // between two counts of what all plans hold
 
 }  // namespace
 
@@ -33,10 +34,13 @@ void PlanCache::insert(uint64_t hash, PlanRef plan, bool alike) {
   recent_.push_front({hash, std::move(plan), traced_bytes, 0});
   if (alike) recent_.front().all_bytes = kRunning * recent_.front().bytes();
   by_hash_.emplace(hash, recent_.begin());
-  for (int64_t held = bytes(); recent_.size() > 1 && (recent_.size() > kCapacity || held > kBytes);) {
-    held -= recent_.back().bytes();
-    drop(std::prev(recent_.end()));
-  }
+  counted_bytes_ = bytes_when_inserted();
+  while (recent_.size() > 1 && (recent_.size() > kCapacity || counted_bytes_ > kBytes)) drop(std::prev(recent_.end()));
+}
+
+// Plans that run hold more from then on; counting all of them takes longer than to make a small one.
+int64_t PlanCache::bytes_when_inserted() {
+  return inserted_++ % kInsertions ? counted_bytes_ + recent_.front().bytes() : bytes();
 }
 
 void PlanCache::drop(const PlanRef& plan) {
@@ -58,12 +62,14 @@ int64_t PlanCache::bytes() const {
 void PlanCache::drop(std::list<Entry>::iterator entry) {
   const auto [begin, end] = by_hash_.equal_range(entry->hash);
   by_hash_.erase(std::find_if(begin, end, [&](const auto& known) { return known.second == entry; }));
+  counted_bytes_ -= entry->bytes();
   recent_.erase(entry);
 }
 
 void PlanCache::clear() {
   by_hash_.clear();
   recent_.clear();
+  counted_bytes_ = 0;
 }
 
 }  // namespace spmdx

@@ -12,7 +12,7 @@ namespace spmdx {
 // Not thread-safe: the engine holds a lock around it.
 class PlanCache {
  public:
-  static constexpr size_t kCapacity = 256;
+  static constexpr size_t kCapacity = 1024;
   // Of all plans together, estimated: 256 MiB.
   static constexpr int64_t kBytes = 268'435'456;
   PlanRef find(uint64_t hash, const Graph& graph);  // null: not here, or not for the graph's starts
@@ -37,7 +37,10 @@ class PlanCache {
     }
   };
   void drop(std::list<Entry>::iterator entry);
+  int64_t bytes_when_inserted();
   std::list<Entry> recent_;  // most recently used first
+  int64_t counted_bytes_ = 0;   // of all of them, when they were last counted, and of those that came since
+  size_t inserted_ = 0;
   std::unordered_multimap<uint64_t, std::list<Entry>::iterator> by_hash_;
 };
 

@@ -35,7 +35,9 @@ WRITES = {
     "diagonal": diagonal,
     "diagonal_": lambda x, rows, at: x.diagonal().mul_(0.5),
     "diagonal beside it": lambda x, rows, at: x.diagonal(-3)[2:9].add_(rows[0, :7]),
-    "diagonal beyond it": lambda x, rows, at: x.diagonal(5, 1, 0).copy_(rows[1, : x.diagonal(5, 1, 0).shape[0]]),
+    "diagonal beyond it": lambda x, rows, at: x.diagonal(5, 1, 0).copy_(
+        rows[1, : x.diagonal(5, 1, 0).shape[0]]
+    ),
     "fill_diagonal_": lambda x, rows, at: x.fill_diagonal_(1.5),
     "mask": masked,
     "index_copy_": lambda x, rows, at: x.index_copy_(0, at, rows),

@@ -8,7 +8,7 @@ import pytest
 import spmdx
 import torch
 
-MOST = {"calls_kept": 1 << 14, "plans_kept": 256, "reshard_plans_kept": 1 << 13}
+MOST = {"calls_kept": 1 << 14, "plans_kept": 1024, "reshard_plans_kept": 1 << 13}
 
 
 @pytest.fixture

@@ -69,6 +69,8 @@
 #include <ATen/ops/expm1_ops.h>
 #include <ATen/ops/floor_meta_dispatch.h>
 #include <ATen/ops/floor_ops.h>
+#include <ATen/ops/fmod_meta_dispatch.h>
+#include <ATen/ops/fmod_ops.h>
 #include <ATen/ops/gather_meta_dispatch.h>
 #include <ATen/ops/gather_ops.h>
 #include <ATen/ops/ge_meta_dispatch.h>
@@ -79,10 +81,14 @@
 #include <ATen/ops/gelu_ops.h>
 #include <ATen/ops/gt_meta_dispatch.h>
 #include <ATen/ops/gt_ops.h>
+#include <ATen/ops/index_meta_dispatch.h>
+#include <ATen/ops/index_ops.h>
 #include <ATen/ops/le_meta_dispatch.h>
 #include <ATen/ops/le_ops.h>
 #include <ATen/ops/lerp_meta_dispatch.h>
 #include <ATen/ops/lerp_ops.h>
+#include <ATen/ops/linalg_vector_norm_meta_dispatch.h>
+#include <ATen/ops/linalg_vector_norm_ops.h>
 #include <ATen/ops/log1p_meta_dispatch.h>
 #include <ATen/ops/log1p_ops.h>
 #include <ATen/ops/log_meta_dispatch.h>
@@ -135,6 +141,8 @@
 #include <ATen/ops/silu_ops.h>
 #include <ATen/ops/sin_meta_dispatch.h>
 #include <ATen/ops/sin_ops.h>
+#include <ATen/ops/smooth_l1_loss_meta_dispatch.h>
+#include <ATen/ops/smooth_l1_loss_ops.h>
 #include <ATen/ops/sqrt_meta_dispatch.h>
 #include <ATen/ops/sqrt_ops.h>
 #include <ATen/ops/sub_meta_dispatch.h>
@@ -158,6 +166,8 @@
 #include <map>
 #include <type_traits>
 
+#include "bridge/record/layouts/own_metas.h"
+
 namespace spmdx::bridge {
 namespace {
 
@@ -170,12 +180,6 @@ struct Plain<Result(Arguments...)> {
   using Argument = std::conditional_t<std::is_same_v<T, c10::SymInt>, int64_t, T>;
   using Pointer = Result (*)(Argument<Arguments>...);
 };
-
-template <auto* kKernel>
-c10::KernelFunction boxed() {
-  return c10::KernelFunction::makeFromUnboxedFunction(
-      c10::CompileTimeFunctionPointer<std::remove_pointer_t<decltype(kKernel)>, kKernel>());
-}
 
 // Ops that are kernels of other ones, called on a number or a bound.
 at::Tensor relu(const at::Tensor& self) { return at::meta::clamp_min(self, 0); }
@@ -195,16 +199,25 @@ at::Tensor div_number(const at::Tensor& self, const at::Scalar& other) {
   return at::meta::div(self, at::native::wrapped_scalar_tensor(other));
 }
 
+at::Tensor sum_of_all(const at::Tensor& self, std::optional<at::ScalarType> dtype) {
+  return at::meta::sum(self, c10::IntArrayRef(), false, dtype);
+}
+at::Tensor mean_of_all(const at::Tensor& self, std::optional<at::ScalarType> dtype) {
+  return at::meta::mean(self, c10::IntArrayRef(), false, dtype);
+}
+
 #define SPMDX_ROW(name, kernel, op) {name, boxed<static_cast<Plain<at::_ops::op::schema>::Pointer>(at::meta::kernel)>()}
 
 // clang-format off
 const std::map<std::string_view, c10::KernelFunction> kCompiled = {
     {"aten.add.Scalar", boxed<add_number>()},
     {"aten.div.Scalar", boxed<div_number>()},
+    {"aten.mean", boxed<mean_of_all>()},
     {"aten.mul.Scalar", boxed<mul_number>()},
     {"aten.relu", boxed<relu>()},
     {"aten.rsub.Scalar", boxed<rsub_number>()},
     {"aten.sub.Scalar", boxed<sub_number>()},
+    {"aten.sum", boxed<sum_of_all>()},
     SPMDX_ROW("aten._log_softmax", _log_softmax, _log_softmax),
     SPMDX_ROW("aten._log_softmax_backward_data", _log_softmax_backward_data, _log_softmax_backward_data),
     SPMDX_ROW("aten._softmax", _softmax, _softmax),
@@ -243,15 +256,18 @@ const std::map<std::string_view, c10::KernelFunction> kCompiled = {
     SPMDX_ROW("aten.expm1", expm1, expm1),
     SPMDX_ROW("aten.floor", floor, floor),
     SPMDX_ROW("aten.gather", gather, gather),
+    SPMDX_ROW("aten.fmod.Tensor", fmod, fmod_Tensor),
     SPMDX_ROW("aten.ge.Scalar", ge, ge_Scalar),
     SPMDX_ROW("aten.ge.Tensor", ge, ge_Tensor),
     SPMDX_ROW("aten.gelu", gelu, gelu),
     SPMDX_ROW("aten.gelu_backward", gelu_backward, gelu_backward),
     SPMDX_ROW("aten.gt.Scalar", gt, gt_Scalar),
     SPMDX_ROW("aten.gt.Tensor", gt, gt_Tensor),
+    SPMDX_ROW("aten.index.Tensor", index, index_Tensor),
     SPMDX_ROW("aten.le.Scalar", le, le_Scalar),
     SPMDX_ROW("aten.le.Tensor", le, le_Tensor),
     SPMDX_ROW("aten.lerp.Scalar", lerp, lerp_Scalar),
+    SPMDX_ROW("aten.linalg_vector_norm", linalg_vector_norm, linalg_vector_norm),
     SPMDX_ROW("aten.log", log, log),
     SPMDX_ROW("aten.log1p", log1p, log1p),
     SPMDX_ROW("aten.lt.Scalar", lt, lt_Scalar),
@@ -282,6 +298,7 @@ const std::map<std::string_view, c10::KernelFunction> kCompiled = {
     SPMDX_ROW("aten.sign", sign, sign),
     SPMDX_ROW("aten.silu", silu, silu),
     SPMDX_ROW("aten.sin", sin, sin),
+    SPMDX_ROW("aten.smooth_l1_loss", smooth_l1_loss, smooth_l1_loss),
     SPMDX_ROW("aten.sqrt", sqrt, sqrt),
     SPMDX_ROW("aten.sub.Tensor", sub, sub_Tensor),
     SPMDX_ROW("aten.sum.dim_IntList", sum, sum_dim_IntList),
@@ -296,9 +313,9 @@ const std::map<std::string_view, c10::KernelFunction> kCompiled = {
 
 }  // namespace
 
-const c10::KernelFunction* compiled_meta(std::string_view op) {
+const c10::KernelFunction* compiled_meta(std::string_view op, const Stack& stack) {
   const auto row = kCompiled.find(op);
-  return row == kCompiled.end() ? nullptr : &row->second;
+  return row == kCompiled.end() ? own_meta(op, stack) : &row->second;
 }
 
 }  // namespace spmdx::bridge

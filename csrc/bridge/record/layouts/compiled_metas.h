@@ -6,9 +6,11 @@
 
 #include <string_view>
 
+#include "bridge/record/call/op_info.h"
+
 namespace spmdx::bridge {
 
-// Null for an op that has none here: then the dispatcher's is called.
-const c10::KernelFunction* compiled_meta(std::string_view op);
+// Null for an op that has none here, or none for these arguments: then the dispatcher's is called.
+const c10::KernelFunction* compiled_meta(std::string_view op, const Stack& stack);
 
 }  // namespace spmdx::bridge

@@ -122,18 +122,6 @@ void stack(IValues args, Results& results) {
   if (dim + 1 < rank) lay(result, at::cat(parts, dim).view(result.sizes));
 }
 
-// (x, shifts, dims): two parts of a dim change places, one dim after the other.
-void roll(IValues args, Results& results) {
-  at::Tensor x = stand_in(args, 0);
-  const std::vector<int64_t> shifts = int_list(args[1]), dims = int_list(args[2]);
-  if (dims.empty()) return lay(results.at(0).at(0), at::MemoryFormat::Contiguous);
-  for (size_t i = 0; i < dims.size() && x.numel() > 0; ++i) {
-    const int64_t size = x.size(dims[i]), first = (shifts[i] % size + size) % size, start = (size - first) % size;
-    x = at::cat({x.narrow(dims[i], start, size - start), x.narrow(dims[i], 0, start)}, dims[i]);
-  }
-  lay(results.at(0).at(0), x);
-}
-
 // A copy keeps the layout of its operand, unless another memory format is asked for.
 void clone(IValues args, Results& results) {
   const bool kept = args[1].isNone() || static_cast<at::MemoryFormat>(int_value(args[1])) == at::MemoryFormat::Preserve;
@@ -229,7 +217,6 @@ const std::unordered_map<std::string_view, LayoutCorrection> kLayoutCorrections 
     {"aten.replication_pad2d_backward", {in_format<1, 0>}},
     {"aten.replication_pad3d", {in_format<0, 0>}},
     {"aten.replication_pad3d_backward", {in_format<1, 0>}},
-    {"aten.roll", {roll}},
     {"aten.smooth_l1_loss_backward", {contiguous<0>, Where::everywhere}},
     {"aten.stack", {stack, Where::everywhere}},
 };

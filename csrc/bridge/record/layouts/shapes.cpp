@@ -112,7 +112,7 @@ void check_dim(const OpInfo& info, IValues args) {
 }
 
 void call(const OpInfo& info, Stack& stack, c10::DeviceType device) {
-  const c10::KernelFunction* compiled = device == c10::kMeta ? compiled_meta(info.name) : nullptr;
+  const c10::KernelFunction* compiled = device == c10::kMeta ? compiled_meta(info.name, stack) : nullptr;
   if (!compiled) return info.op.callBoxed(&stack);
   compiled->callBoxed(info.op, c10::DispatchKeySet(c10::DispatchKey::Meta), &stack);
 }
