@@ -10,7 +10,7 @@
 namespace spmdx {
 namespace {
 
-constexpr std::array<StartRow, 19> kStartRows = {{
+constexpr std::array<StartRow, 20> kStartRows = {{
     {.op = "aten.arange.start", .arg = 0, .ends = true},
     {.op = "aten.arange.start_step", .arg = 0, .ends = true},
     {.op = "aten.eq.Scalar", .arg = 1},
@@ -21,6 +21,7 @@ constexpr std::array<StartRow, 19> kStartRows = {{
     {.op = "aten.lt.Scalar", .arg = 1},
     {.op = "aten.masked_fill.Scalar", .arg = 2, .but_zero = true},
     {.op = "aten.ne.Scalar", .arg = 1},
+    {.op = "aten.roll", .arg = 1, .whole_op = true},
     {.op = "aten.select.int", .arg = 2, .dim = 1},
     {.op = "aten.select_backward", .arg = 3, .dim = 2, .of_result = true},
     {.op = "aten.select_scatter", .arg = 3, .dim = 2},

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // Starts: integers of a call that a plan may leave open, so that they are given to each run, as parameters are. Where
-// the part begins that a slice, a select or a write to a part of a tensor takes; where a range of numbers begins; what
-// elements are compared with, or filled with.
+// the part begins that a slice, a select or a write to a part of a tensor takes; where a range of numbers begins; how
+// far a roll moves rows; what elements are compared with, or filled with.
 #pragma once
 #include <string_view>
 #include <vector>
@@ -18,6 +18,7 @@ struct StartRow {
   int dim = -1;            // the argument that is the dim in which a part begins; -1: the start is no place in a tensor
   bool of_result = false;  // it is a part of the result; else of the first operand
   bool but_zero = false;   // 0 is no start: passes look for it
+  bool whole_op = false;   // only the op itself holds for any start: what comes instead of it depends on this one
   size_t last() const { return ends ? arg + 1 : arg; }
 };
 

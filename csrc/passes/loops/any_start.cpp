@@ -17,6 +17,7 @@ bool is_whole(const Value& value, int64_t dim) {
 
 bool takes_any_start(const Graph& graph, const Node& node, const Node& recorded) {
   const Call& call = *node.call;
+  if (recorded.call->start->whole_op && call.op != recorded.call->op) return false;
   if (rules::form_of(call) == rules::Form::view) return true;  // knows how long a part is, and not where it begins
   if (!call.start) return false;
   std::vector<int64_t> here, there;

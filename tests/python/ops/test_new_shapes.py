@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""A shape that no call had before costs no meta kernel in Python, and has the layout of the CPU's result."""
+"""A shape that is new costs no meta kernel in Python, and has the layout of the CPU's result."""
 
 import sys
 

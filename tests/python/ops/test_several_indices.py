@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Reads and writes at places that several tensors of indices give, where a dim that they point into is cut."""
+"""Reads and writes at places that several tensors of indices give, of which a dim is cut."""
 
 import pytest
 import spmdx
@@ -7,7 +7,7 @@ import torch
 from composites import MESHES, mesh_of, numbers
 
 SHAPE = (13, 7, 6)
-# Each gives the indices of a tensor of SHAPE, by the numbers of 5 rows, of 5 columns and of 5 in the last dim.
+# Each gives indices of a tensor of SHAPE, by 5 numbers of rows, of columns, and in the last dim.
 INDICES = {
     "rows and columns": lambda i, j, k: (i, j),
     "rows and last": lambda i, j, k: (i, slice(None), k),

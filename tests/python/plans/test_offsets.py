@@ -283,3 +283,27 @@ def test_places_that_overlap_or_not_give_the_numbers_of_the_cpu(devices, spec):
         here.clamp_(-9, 9)
     compiled, hits = _plans()
     assert hits > compiled  # the relations between places are not part of a plan
+
+
+@pytest.mark.parametrize("devices", DEVICES)
+@pytest.mark.parametrize("spec", [("x", None), (None, "x"), (None, None)])
+@pytest.mark.parametrize("first", [0, 3], ids=["none first", "some first"])
+def test_rolls_of_whole_dims_are_one_plan(devices, spec, first):
+    """A shift along a cut dim is structure: blocks go elsewhere."""
+    x, weight = _whole(24, 7), _whole(7, 5, seed=1)
+    here, w = _put(x, devices, spec), _put(weight, devices, (None, None)).requires_grad_()
+    weight.requires_grad_()
+    spmdx.sync(wait=True)
+    debug.reset_counters()
+    for k in [first, 3 - first, -5, 40, 7, 23, -31]:
+        found = []
+        for data, by in ((here, w), (x, weight)):
+            rolled = data.roll(k, 0) * 2 + data.roll((k + 1, 2 * k), (0, 1))
+            (rolled @ by).roll(k, 0)[:4].sum().backward()
+            found += [rolled, data.roll(k), by.grad]
+            by.grad = None
+        spmdx.mark_step()
+        for one, other in zip(found[:3], found[3:], strict=True):
+            _same(one, other)
+    if devices == 1 or spec == (None, None):
+        assert _plans()[0] <= 4

@@ -41,6 +41,13 @@ struct OpenRows {
   Rows at(std::span<const Param> params) const { return {dim, first.whole(params), step}; }
 };
 
+// All arguments from this one on.
+std::vector<Number> numbers_from(const Call& call, size_t arg) {
+  std::vector<Number> numbers;
+  for (size_t i = arg; i < call.args.size(); ++i) numbers.push_back(number(call, i));
+  return numbers;
+}
+
 Compute prepare_read(const Call& call) {
   return [rows = OpenRows(call, 1), shape = call.outputs.at(0).shape](
              std::span<const BufferRef> inputs, std::span<const Param> params) -> std::vector<at::Tensor> {
@@ -63,6 +70,17 @@ Compute prepare_place(const Call& call) {
   };
 }
 
+// (x, shifts, dims), and for each shift a parameter that is added to it, or nothing.
+Compute prepare_roll(const Call& call) {
+  std::vector<int64_t> shifts = integers(call, 1), dims = integers(call, 2);
+  const std::vector<Number> added = numbers_from(call, 3);
+  return [=](std::span<const BufferRef> inputs, std::span<const Param> params) -> std::vector<at::Tensor> {
+    std::vector<int64_t> by = shifts;
+    for (size_t i = 0; i < added.size(); ++i) by[i] += added[i].whole(params);
+    return {at::roll(tensor_of(inputs[0]), by, dims)};
+  };
+}
+
 // (base, x, dims, firsts, steps), and for each dim a parameter that is added to its first, or nothing.
 Write prepare_write(const Call& call) {
   using List = std::vector<int64_t>;
@@ -70,8 +88,7 @@ Write prepare_write(const Call& call) {
              &steps = own_argument<List>(call, 4);
   std::vector<Rows> ranges;
   for (size_t i = 0; i < dims.size(); ++i) ranges.push_back({dims[i], firsts[i], steps[i]});
-  std::vector<Number> added;
-  for (size_t i = 5; i < call.args.size(); ++i) added.push_back(number(call, i));
+  const std::vector<Number> added = numbers_from(call, 5);
   return [ranges, added](at::Tensor& target, std::span<const BufferRef> inputs, std::span<const Param> params) {
     at::Tensor to = target, from = tensor_of(inputs[1]);
     for (size_t i = 0; i < ranges.size(); ++i) {
@@ -100,7 +117,8 @@ Write prepare_select_scatter(const Call& call) {
   };
 }
 
-const OwnKernels range_kernels = {{rules::kPlaceRange, prepare_place}, {rules::kReadRange, prepare_read}};
+const OwnKernels range_kernels = {
+    {"aten.roll", prepare_roll}, {rules::kPlaceRange, prepare_place}, {rules::kReadRange, prepare_read}};
 const OwnKernels writing_kernels = {
     {"aten.select_scatter", prepare_select_scatter},
     {"aten.slice_scatter", prepare_slice_scatter},
