@@ -49,6 +49,15 @@ def put_in(page: str, root: pathlib.Path, folder: pathlib.Path) -> list[str]:
 TOOL = ("csrc/tools/spmdx_opt.cpp", "csrc/tools/write_hls.cpp")  # spmdx-opt
 
 
+def unit(folder: pathlib.Path, root: pathlib.Path, room: pathlib.Path) -> pathlib.Path:
+    """A file that is all files of a room, as the folder changes them: they are compiled as one."""
+    files = {path.name: path for tree in (root, folder) for path in (tree / room).glob("*.cpp")}
+    made = folder / "units" / f"{'_'.join(room.parts)}.cpp"
+    made.parent.mkdir(exist_ok=True)
+    made.write_text("".join(f'#include "{files[name]}"\n' for name in sorted(files)))
+    return made
+
+
 def build(
     folder: pathlib.Path,
     root: pathlib.Path,
@@ -58,12 +67,14 @@ def build(
 ) -> pathlib.Path:
     """A program of these files of the tree, and of the core as the folder changes it."""
     changed = [p for p in (folder / "csrc").rglob("*.cpp") if "bridge" not in p.parts]
+    rooms = sorted({path.parent.relative_to(folder) for path in changed})
+    units = [unit(folder, root, room) for room in rooms]
     sources = [folder / main if (folder / main).exists() else root / main for main in mains]
     program = folder / pathlib.Path(mains[0]).stem
     includes = [folder / "csrc", root / "csrc", root / "tests/core"]
     done = subprocess.run(
         ["g++", "-std=c++20", "-O0", *(f"-I{include}" for include in includes)]
-        + [*changed, *sources, spmdx_opt.parent / "libspmdx_core.a", "-pthread", *options]
+        + [*units, *sources, spmdx_opt.parent / "libspmdx_core.a", "-pthread", *options]
         + ["-o", program],
         capture_output=True,
         text=True,
