@@ -9,7 +9,7 @@
 namespace spmdx {
 namespace {
 
-constexpr int64_t kRunning = 2;      // a plan that has run holds about this many times what it was made of
+constexpr int64_t kRunning = 2;     // a plan that has run holds about this many times what it was made of
 constexpr size_t kInsertions = 32;  // between two counts of what all plans hold
 
 }  // namespace

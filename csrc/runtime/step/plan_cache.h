@@ -38,8 +38,8 @@ class PlanCache {
   };
   void drop(std::list<Entry>::iterator entry);
   int64_t bytes_when_inserted();
-  std::list<Entry> recent_;  // most recently used first
-  int64_t counted_bytes_ = 0;   // of all of them, when they were last counted, and of those that came since
+  std::list<Entry> recent_;    // most recently used first
+  int64_t counted_bytes_ = 0;  // of all of them, when they were last counted, and of those that came since
   size_t inserted_ = 0;
   std::unordered_multimap<uint64_t, std::list<Entry>::iterator> by_hash_;
 };
