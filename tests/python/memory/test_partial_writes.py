@@ -68,6 +68,10 @@ WRITES = {
     ),
     "index_fill_": lambda x, rows, at: x.index_fill_(0, at, 3.5),
     "index_fill_ of a tensor": lambda x, rows, at: x.index_fill_(0, at, rows[0, 0]),
+    "index_fill_ from the end": lambda x, rows, at: x.index_fill_(0, -1 - at[[0, 1, 3]], 2.5),
+    "index_fill_ of columns from the end": lambda x, rows, at: x.index_fill_(
+        -1, -1 - at[:2] % WIDE, 2
+    ),
     "index_fill_ of columns": lambda x, rows, at: x.index_fill_(1, at[:2] % WIDE, 2),
     "index_reduce_": lambda x, rows, at: x.index_reduce_(0, at, rows, "amax"),
     "index_reduce_ of equal indices": lambda x, rows, at: x.index_reduce_(
@@ -116,6 +120,7 @@ SECOND_INDEXED = {
 # And these always: a mask is as large as the tensor.
 LARGE_ARGUMENTS = {
     *("mask", "columns", "scatter_ of a number", "index_add_ of bytes", "index_fill_ of columns"),
+    "index_fill_ of columns from the end",
     "a row from a column",
 }
 

@@ -50,6 +50,38 @@ def made(n, layout, device="cpu"):
     return LAYOUTS[layout](x.to(device)), BY.to(device)
 
 
+MIXED = {
+    "smooth_l1_loss": lambda a, b, c: F.smooth_l1_loss(a, b, reduction="none"),
+    "mse_loss": lambda a, b, c: F.mse_loss(a, b, reduction="none"),
+    "where": lambda a, b, c: torch.where(c, a, b),
+}
+
+
+@pytest.mark.parametrize(
+    "dtypes", [(torch.bfloat16, torch.float64), (torch.float64, torch.float32)]
+)
+@pytest.mark.parametrize("name", MIXED)
+def test_operands_of_two_dtypes_have_the_layout_of_the_cpu(name, dtypes):
+    """The CPU's kernel casts an operand first, which may lay it otherwise."""
+
+    def laid(device):
+        one, other = (torch.ones(7, 5, dtype=dtype).to(device) for dtype in dtypes)
+        condition = torch.ones(5, 1, dtype=torch.bool).to(device)
+        yield from (
+            MIXED[name](a, b, condition)
+            for a, b in (
+                (one[0, :, None].expand(5, 7), other.t()),
+                (one.t(), other[0, :, None].expand(5, 7)),
+                (one.t(), other.t()),
+                (one.t(), other.t().contiguous()),
+                (one.t(), other[:, 0]),
+            )
+        )
+
+    for found, wanted in zip(laid("spmdx"), laid("cpu"), strict=True):
+        assert found.dtype == wanted.dtype and found.stride() == wanted.stride()
+
+
 def python_of_torch(call):
     """The functions of torch's Python that compute shapes, while `call` runs."""
     seen = []

@@ -89,3 +89,21 @@ def test_a_wrong_index_of_any_dim_is_an_error(column):
     with pytest.raises(IndexError, match="index"):
         x[rows, columns] = 0.0
         x.cpu()
+
+
+@pytest.mark.parametrize("spec", SPECS)
+def test_indices_that_are_not_long_are_an_error_where_they_are_on_the_cpu(spec):
+    def fails(call, device):
+        x, i = numbers(*SHAPE).to(device), torch.tensor([1], dtype=torch.int32).to(device)
+        if device == "spmdx":
+            x = spmdx.mark_sharding(x, mesh_of(4), spec)
+        with pytest.raises((IndexError, RuntimeError)) as raised:
+            call(x, i).cpu()
+        return type(raised.value), str(raised.value).splitlines()[0]
+
+    for call in (
+        lambda x, i: x.index_fill(0, i, 2.0),
+        lambda x, i: x.index_copy(0, i, x[:1]),
+    ):
+        (kind, text), (found, told) = fails(call, "cpu"), fails(call, "spmdx")
+        assert found is kind and text in told

@@ -19,7 +19,16 @@ bool is_index_put(std::string_view base) { return base == "aten.index_put" || ba
 
 bool counts_from_end(const Window& window) {
   const std::string_view base = base_name(window.op);
-  return base == "aten.index" || is_index_put(base);
+  return base == "aten.index" || base == "aten.index_fill" || is_index_put(base);
+}
+
+// ATen's kernels of these ops take no other indices.
+void require_long(const Window& window, const at::Tensor& indices) {
+  const std::string_view base = base_name(window.op);
+  TORCH_CHECK_INDEX(base != "aten.index_fill" || indices.scalar_type() == at::kLong,
+                    "index_fill_(): Expected dtype int64 for index.");
+  TORCH_CHECK(base != "aten.index_copy" || indices.scalar_type() == at::kLong,
+              "index_copy_(): Expected a long tensor for index, but got ", indices.scalar_type());
 }
 
 // The indices that point into the window.
@@ -33,6 +42,7 @@ at::Tensor as_tensor(const std::vector<int64_t>& numbers) { return at::tensor(nu
 // Throws for wrong indices. Of the few that a write has, most devices have none: a call of a kernel costs more than
 // this.
 Picked pick(const Window& window, const at::Tensor& indices) {
+  require_long(window, indices);
   const at::Tensor flat = indices.to(at::kLong).contiguous();
   const auto* all = flat.const_data_ptr<int64_t>();
   const bool from_end = counts_from_end(window);
@@ -240,6 +250,7 @@ Write write_elements(const Window& window, const Call& inner) {
 }  // namespace
 
 at::Tensor checked_indices(const Window& window, const at::Tensor& given) {
+  require_long(window, given);
   const bool from_end = counts_from_end(window);
   check_indices(given, from_end ? -window.total : 0, window.total, window.op.c_str() + 5);
   return from_end ? at::where(given.lt(0), at::add(given, window.total), given) : given;

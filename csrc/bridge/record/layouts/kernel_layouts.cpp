@@ -10,6 +10,7 @@
 
 #include <algorithm>
 #include <numeric>
+#include <span>
 #include <string_view>
 
 #include "bridge/backend/aten_facts.h"
@@ -36,9 +37,11 @@ bool takes_number(const OpInfo& info) {
   return info.base != "aten.lerp" && (overload.starts_with("Scalar") || overload.ends_with("_scalar"));
 }
 
-// A kernel converts operands of other dtypes than the common one; the converted operands have no holes.
-void convert(std::vector<at::Tensor>& operands, const OpInfo& info) {
-  if (info.base == "aten.where" || operands.size() < 2) return;
+// A kernel converts operands of other dtypes than the common one; the converted operands have no holes. The condition
+// of a choice has its own.
+void convert(std::vector<at::Tensor>& all, const OpInfo& info) {
+  const auto operands = std::span(all).subspan(info.base == "aten.where" && !all.empty() ? 1 : 0);
+  if (operands.size() < 2) return;
   at::native::ResultTypeState state = {};
   for (const at::Tensor& operand : operands) state = at::native::update_result_type_state(operand, state);
   const at::ScalarType common = at::native::result_type(state);
