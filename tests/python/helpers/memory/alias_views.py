@@ -82,7 +82,20 @@ def _expand(rng, t):
 
 
 def _diagonal(rng, t):
-    return (lambda x: x.diagonal(0, 0, 1)) if t.dim() >= 2 else None
+    if t.dim() < 2:
+        return None
+    a, b = rng.sample(range(t.dim()), 2)
+    offset = rng.choice([0, 0, 0, -2, -1, 1, 2])
+    return lambda x: x.diagonal(offset, a, b)
+
+
+def _roll(rng, t):
+    """No view, but a copy whose rows lie elsewhere, by a place."""
+    d = _dim(rng, t)
+    if d is None:
+        return None
+    by = rng.place(2 * t.size(d) + 1) - t.size(d)
+    return lambda x: x.roll(by, d)
 
 
 def _chunk(rng, t):
@@ -146,5 +159,16 @@ def _alias(rng, t):
 
 
 VIEWS = [_slice, _select, _transpose, _permute, _flatten, _split_dim, _unsqueeze, _squeeze]
-VIEWS += [_expand, _diagonal, _chunk, _unbind, _unfold, _unfold, _as_strided, _as_strided]
+VIEWS += [
+    _expand,
+    _diagonal,
+    _diagonal,
+    _roll,
+    _chunk,
+    _unbind,
+    _unfold,
+    _unfold,
+    _as_strided,
+    _as_strided,
+]
 VIEWS += [_real, _conj, _conj, _imag, _negated, _alias]

@@ -27,6 +27,12 @@ def numbers(x):
     return torch.arange(x.numel(), device=x.device).view(x.shape).to(x.dtype)
 
 
+def _two_indices(x):
+    """Those of the first and the last element of the first two dims."""
+    ends = torch.tensor([0, -1], device=x.device)
+    return (ends, ends) if x.dim() > 1 else (ends,)
+
+
 FILLS = {
     "fill": lambda x, c: x.fill_(c),
     "zero": lambda x, c: x.zero_(),
@@ -44,6 +50,10 @@ WRITES = {
     "where": lambda x, c: x.copy_(torch.where(x == c, x, x + c)),
     "cumsum": lambda x, c: x.cumsum_(0) if x.dim() else x,
     "index": lambda x, c: x.index_fill_(0, torch.zeros(1, dtype=torch.long, device=x.device), c),
+    "end": lambda x, c: x.index_fill_(-1, torch.full((1,), -1, device=x.device), c),
+    "two": lambda x, c: x.__setitem__(_two_indices(x), c),
+    "diagonal": lambda x, c: x.fill_diagonal_(c),
+    "beside": lambda x, c: x[: len(x) // 2].copy_(x[len(x) - len(x) // 2 :]),
     "set": lambda x, c: x.__setitem__(..., c),
 }
 PAIRS = {

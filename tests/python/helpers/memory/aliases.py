@@ -112,7 +112,13 @@ class Program:
         rng, t = self.rng, self.cpu[at]
         c = rng.choice([-2, -1, 2, 3]) if t.dtype != torch.uint8 else rng.choice([1, 2, 3])
         name = rng.choice([*WRITES, *FILLS])
-        if name == "index" and t.numel() == 0:
+        if name in ("index", "end", "two", "diagonal", "beside") and (
+            t.numel() == 0 or t.dim() < 1
+        ):
+            return None
+        if name == "diagonal" and (t.dim() < 2 or (t.dim() > 2 and len(set(t.shape)) > 1)):
+            return None
+        if name == "beside" and (len(t) < 2 or repeats(t)):
             return None
         act = {**WRITES, **FILLS}[name]
         if name not in FILLS and repeats(t) and not self.writes_alike(name, t):
@@ -122,7 +128,7 @@ class Program:
 
     def writes_alike(self, name, t):
         """Every place gets one number, or PyTorch refuses it, too."""
-        if name in ("full", "set"):
+        if name in ("full", "set", "diagonal"):
             return True
         once = t.detach()[tuple(slice(0, 1) if s == 0 else slice(None) for s in t.stride())]
         return name == "masked" and not repeats(once)
