@@ -67,15 +67,22 @@ def test_a_slice_that_grows_is_told(mesh):
     assert re.match(r"test_repeats\.py:\d+: aten\.slice\.Tensor has other arguments", said), said
 
 
-def test_a_number_that_changes_is_told_though_no_shape_does(mesh):
-    cache = torch.zeros(64, 8).to("spmdx")
-
+def rolling(cache):
     def step(n):
         (cache[n] + cache.roll(n, 0)).sum().item()
 
-    (said,) = said_by(step, 20)
+    return step
+
+
+def test_a_number_that_changes_is_told_though_no_shape_does(mesh):
+    cache = spmdx.mark_sharding(torch.zeros(64, 8).to("spmdx"), mesh, ("data", None))
+    (said,) = said_by(rolling(cache), 20)
     assert "aten.roll has other arguments from step to step (lately aten.roll(" in said
     assert "Make a tensor of a number that changes" in said
+
+
+def test_a_roll_of_a_whole_dim_is_no_plan_and_not_told(mesh):
+    assert said_by(rolling(torch.zeros(64, 8).to("spmdx")), 20) == []
 
 
 def test_an_index_that_changes_is_no_plan_and_not_told(mesh):
