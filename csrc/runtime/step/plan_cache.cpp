@@ -38,9 +38,11 @@ void PlanCache::insert(uint64_t hash, PlanRef plan, bool alike) {
   while (recent_.size() > 1 && (recent_.size() > kCapacity || counted_bytes_ > kBytes)) drop(std::prev(recent_.end()));
 }
 
-// Plans that run hold more from then on; counting all of them takes longer than to make a small one.
+// Plans that run hold more from then on; counting all of them takes longer than to make a small one, of which many are
+// far from the limit.
 int64_t PlanCache::bytes_when_inserted() {
-  return inserted_++ % kInsertions ? counted_bytes_ + recent_.front().bytes() : bytes();
+  const bool counts = counted_bytes_ > kBytes / 2 || inserted_++ % kInsertions == 0;
+  return counts ? bytes() : counted_bytes_ + recent_.front().bytes();
 }
 
 void PlanCache::drop(const PlanRef& plan) {
