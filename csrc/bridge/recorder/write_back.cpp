@@ -105,9 +105,10 @@ ValueId into_permute(const ViewStep& step, ValueId, ValueId written) {
   return permute(written, inverse);
 }
 
-// slice → slice_scatter, select → select_scatter: the source's value, then the step's own arguments.
+// slice → slice_scatter, select → select_scatter, diagonal → diagonal_scatter: the source's value, then the step's own
+// arguments.
 ValueId into_part(const ViewStep& step, ValueId source, ValueId written) {
-  const std::string op = step.call->op == "aten.select.int" ? "aten.select_scatter" : "aten.slice_scatter";
+  const std::string op = std::string(base_name(step.call->op)) + "_scatter";
   std::vector<Arg> rest(step.call->args.begin() + 1, step.call->args.end());
   return record_call(make_call(op, {type_of(step.in), type_of(step.out)}, std::move(rest), type_of(step.in)),
                      {source, written});
@@ -163,13 +164,6 @@ ValueId into_parts(c10::ArrayRef<ViewStep> parts, ValueId source, ValueId writte
       {source, written});
 }
 
-ValueId into_diagonal(const ViewStep& step, ValueId source, ValueId written) {
-  std::vector<Arg> rest(step.call->args.begin() + 1, step.call->args.end());
-  return record_call(
-      make_call("aten.diagonal_scatter", {type_of(step.in), type_of(step.out)}, std::move(rest), type_of(step.in)),
-      {source, written});
-}
-
 ValueId into_expand(const ViewStep& step, ValueId, ValueId written) { return view(written, step.in.sizes); }
 
 // Shows some element at two places.
@@ -198,7 +192,7 @@ ValueId into_bits(const ViewStep& step, ValueId, ValueId written) {
 using WriteBack = ValueId (*)(const ViewStep&, ValueId, ValueId);
 const std::unordered_map<std::string, WriteBack>& inverses() {
   static const std::unordered_map<std::string, WriteBack> rows = {
-      {"aten.conj_physical", into_same}, {"aten.diagonal", into_diagonal},
+      {"aten.conj_physical", into_same}, {"aten.diagonal", into_part},
       {"aten.expand", into_expand},      {"aten.neg", into_same},
       {"aten.permute", into_permute},    {"aten.select.int", into_part},
       {"aten.slice.Tensor", into_part},  {"aten.view", into_view},

@@ -90,6 +90,12 @@ class Liveness {
     return bytes_on_a_device(value.type, value.sharding);
   }
 
+  int64_t local_bytes(const std::vector<ValueId>& values) const {
+    int64_t bytes = 0;
+    for (const ValueId value : values) bytes += local_bytes(value);
+    return bytes;
+  }
+
   void make(ValueId value) {
     block_of_[value] = static_cast<uint32_t>(blocks_.size());
     alive_[value] = true;
@@ -158,10 +164,9 @@ class Liveness {
     const Node& node = graph_.nodes[id];
     const ValueId first = node.inputs[0];
     const Block& block = blocks_[block_of_[first]];
+    if (last_use_[first] != id) return false;
     const std::vector<ValueId> parts = dying_parts(id);
-    int64_t copied = 0;
-    for (const ValueId part : parts) copied += local_bytes(part);
-    return last_use_[first] == id && block.values == 1 + std::ssize(parts) && 2 * copied <= block.bytes &&
+    return block.values == 1 + std::ssize(parts) && 2 * local_bytes(parts) <= block.bytes &&
            block.bytes == local_bytes(first) && graph_.values[first].sharding == graph_.values[node.output].sharding &&
            std::count(node.inputs.begin(), node.inputs.end(), first) == 1;
   }
@@ -180,8 +185,7 @@ class Liveness {
   }
 
   void copy_for_a_moment(const std::vector<ValueId>& values) {
-    int64_t bytes = 0;
-    for (const ValueId value : values) bytes += local_bytes(value);
+    const int64_t bytes = local_bytes(values);
     live_ += bytes;
     note_most();
     live_ -= bytes;

@@ -64,19 +64,17 @@ bool is_number_argument(const Arg& arg) {
          std::holds_alternative<IntParam>(arg);
 }
 
-// The operands that index a dim each, of an index_put; kNone: the dim has none.
-const std::vector<uint32_t>& indices_of(const Call& inner) { return own_argument<TensorListArg>(inner, 1).inputs; }
-
 // What an index_put writes: as many rows as there are indices, along the dim `at`.
 struct Put {
-  std::vector<uint32_t> indices;  // as indices_of
+  std::vector<uint32_t> indices;  // the operands that index a dim each; kNone: the dim has none
   size_t values = 0;              // operand
   int64_t at = 0;                 // where the dims of the indices are among those of the values
   bool adds = false;
 };
 
 Put put_of(const Window& window, const Call& inner) {
-  return {indices_of(inner), own_argument<TensorArg>(inner, 2).input, window.place, rules::adds_rows(inner)};
+  return {own_argument<TensorListArg>(inner, 1).inputs, own_argument<TensorArg>(inner, 2).input, window.place,
+          rules::adds_rows(inner)};
 }
 
 // All indices in one shape, flat.

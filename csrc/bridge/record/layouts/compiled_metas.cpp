@@ -107,6 +107,8 @@
 #include <ATen/ops/minimum_ops.h>
 #include <ATen/ops/mm_meta_dispatch.h>
 #include <ATen/ops/mm_ops.h>
+#include <ATen/ops/mse_loss_meta_dispatch.h>
+#include <ATen/ops/mse_loss_ops.h>
 #include <ATen/ops/mul_meta_dispatch.h>
 #include <ATen/ops/mul_ops.h>
 #include <ATen/ops/ne_meta_dispatch.h>
@@ -139,6 +141,8 @@
 #include <ATen/ops/silu_ops.h>
 #include <ATen/ops/sin_meta_dispatch.h>
 #include <ATen/ops/sin_ops.h>
+#include <ATen/ops/smooth_l1_loss_meta_dispatch.h>
+#include <ATen/ops/smooth_l1_loss_ops.h>
 #include <ATen/ops/sqrt_meta_dispatch.h>
 #include <ATen/ops/sqrt_ops.h>
 #include <ATen/ops/sub_meta_dispatch.h>
@@ -274,6 +278,7 @@ const std::map<std::string_view, c10::KernelFunction> kCompiled = {
     SPMDX_ROW("aten.min.dim", min, min_dim),
     SPMDX_ROW("aten.minimum", minimum, minimum),
     SPMDX_ROW("aten.mm", mm, mm),
+    SPMDX_ROW("aten.mse_loss", mse_loss, mse_loss),
     SPMDX_ROW("aten.mul.Tensor", mul, mul_Tensor),
     SPMDX_ROW("aten.ne.Scalar", ne, ne_Scalar),
     SPMDX_ROW("aten.ne.Tensor", ne, ne_Tensor),
@@ -293,6 +298,7 @@ const std::map<std::string_view, c10::KernelFunction> kCompiled = {
     SPMDX_ROW("aten.sign", sign, sign),
     SPMDX_ROW("aten.silu", silu, silu),
     SPMDX_ROW("aten.sin", sin, sin),
+    SPMDX_ROW("aten.smooth_l1_loss", smooth_l1_loss, smooth_l1_loss),
     SPMDX_ROW("aten.sqrt", sqrt, sqrt),
     SPMDX_ROW("aten.sub.Tensor", sub, sub_Tensor),
     SPMDX_ROW("aten.sum.dim_IntList", sum, sum_dim_IntList),

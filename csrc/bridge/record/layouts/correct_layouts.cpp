@@ -18,7 +18,9 @@
 namespace spmdx::bridge {
 namespace {
 
+// Losses of pairs of elements are iterated over before they are reduced.
 bool is_iterated(const OpInfo& info) {
+  if (info.base == "aten.mse_loss" || info.base == "aten.smooth_l1_loss") return true;
   const rules::Row* row = rules::find_row(info.name);
   return row && row->family == rules::pointwise && info.facts->iterated;
 }

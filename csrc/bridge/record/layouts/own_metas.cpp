@@ -4,57 +4,40 @@
 
 #include <ATen/EmptyTensor.h>
 #include <ATen/ExpandUtils.h>
-#include <ATen/TensorIterator.h>
 #include <ATen/native/TypeProperties.h>
 #include <ATen/ops/cat_meta_dispatch.h>
-#include <ATen/ops/mse_loss_meta_dispatch.h>
-#include <ATen/ops/smooth_l1_loss_meta_dispatch.h>
 
 #include <algorithm>
 #include <map>
 #include <vector>
 
 #include "bridge/backend/shard_device.h"
+#include "bridge/tensor/meta.h"
 
 namespace spmdx::bridge {
 namespace {
 
-at::Tensor empty_meta(const at::Tensor& like, c10::IntArrayRef sizes) {
-  return at::detail::empty_strided_meta(sizes, c10::contiguous_strides(sizes), like.scalar_type());
+at::Tensor empty_meta(c10::ScalarType dtype, c10::IntArrayRef sizes) {
+  return at::detail::empty_strided_meta(sizes, c10::contiguous_strides(sizes), dtype);
 }
-// As a tensor is laid that is made like this one, of its elements in this dtype.
-at::Tensor laid_alike(const at::Tensor& like, at::ScalarType dtype) {
-  const bool dense = like.is_non_overlapping_and_dense();
-  const auto strides = dense ? like.strides().vec() : at::infer_dense_strides(like.sizes(), like.strides());
-  return at::detail::empty_strided_meta(like.sizes(), strides, dtype);
-}
-// The operand of a kernel of the CPU, which casts it to the dtype of all first.
-at::Tensor cast_to(at::ScalarType dtype, const at::Tensor& operand) {
-  return operand.scalar_type() == dtype ? operand : laid_alike(operand, dtype);
-}
-at::ScalarType promoted(const at::Tensor& a, const at::Tensor& b) {
-  const auto state = at::native::update_result_type_state(b, at::native::update_result_type_state(a, {}));
-  return at::native::result_type(state);
+at::Tensor empty_meta(const at::Tensor& like, c10::IntArrayRef sizes) { return empty_meta(like.scalar_type(), sizes); }
+// Without the bits of a conjugate or negative operand.
+at::Tensor empty_dense(const at::Tensor& like) {
+  return at::detail::empty_strided_meta(like.sizes(), dense_like(like).strides(), like.scalar_type());
 }
 bool are_indices(const at::Tensor& index) {
   return index.scalar_type() == at::kLong || index.scalar_type() == at::kInt;
 }
 
 bool knows_condition(const Stack& stack) { return stack[0].toTensor().scalar_type() == at::kBool; }
+// How it lies is corrected as of all pointwise ops.
 at::Tensor chosen(const at::Tensor& condition, const at::Tensor& self, const at::Tensor& other) {
-  const at::ScalarType type = promoted(self, other);
-  at::TensorIterator each = at::TensorIteratorConfig()
-                                .check_all_same_dtype(false)
-                                .declare_static_dtype_and_device(type, at::kMeta)
-                                .add_owned_output(at::Tensor())
-                                .add_const_input(condition)
-                                .add_owned_const_input(cast_to(type, self))
-                                .add_owned_const_input(cast_to(type, other))
-                                .build();
-  return each.output();
+  const auto state = at::native::update_result_type_state(other, at::native::update_result_type_state(self, {}));
+  const auto sizes = at::infer_size_dimvector(condition.sizes(), at::infer_size_dimvector(self.sizes(), other.sizes()));
+  return empty_meta(at::native::result_type(state), sizes);
 }
 at::Tensor written_at(const at::Tensor& self, const c10::List<std::optional<at::Tensor>>&, const at::Tensor&, bool) {
-  return laid_alike(self, self.scalar_type());
+  return empty_dense(self);
 }
 at::Tensor written_at_checked(const at::Tensor& self, const c10::List<std::optional<at::Tensor>>& indices,
                               const at::Tensor& values, bool accumulate, bool) {
@@ -104,7 +87,7 @@ bool knows_roll(const Stack& stack) {
 // Two parts of a dim change places, one dim after the other.
 at::Tensor rolled(const at::Tensor& self, c10::IntArrayRef shifts, c10::IntArrayRef dims) {
   if (dims.empty()) return empty_meta(self, self.sizes());
-  if (self.numel() == 0) return laid_alike(self, self.scalar_type());
+  if (self.numel() == 0) return empty_dense(self);
   at::Tensor x = self;
   for (size_t i = 0; i < dims.size(); ++i) {
     const int64_t size = x.size(dims[i]), start = ((size - shifts[i]) % size + size) % size;
@@ -112,15 +95,6 @@ at::Tensor rolled(const at::Tensor& self, c10::IntArrayRef shifts, c10::IntArray
     x = at::meta::cat(at::ITensorListRef({end, begin}), dims[i]);
   }
   return x;
-}
-
-at::Tensor smooth_l1(const at::Tensor& self, const at::Tensor& target, int64_t reduction, double beta) {
-  const at::ScalarType type = promoted(self, target);
-  return at::meta::smooth_l1_loss(cast_to(type, self), cast_to(type, target), reduction, beta);
-}
-at::Tensor mean_squares(const at::Tensor& self, const at::Tensor& target, int64_t reduction) {
-  const at::ScalarType type = promoted(self, target);
-  return at::meta::mse_loss(cast_to(type, self), cast_to(type, target), reduction);
 }
 
 bool knows_end(const Stack& stack) { return stack[0].isInt() && stack[0].toInt() >= 0; }
@@ -141,9 +115,7 @@ const std::map<std::string_view, OwnMeta> kOwnMetas = {
     {"aten.embedding", {boxed<rows_of_weight>(), knows_weight}},
     {"aten.index_put", {boxed<written_at>()}},
     {"aten.index_select", {boxed<rows_at>(), knows_rows}},
-    {"aten.mse_loss", {boxed<mean_squares>()}},
     {"aten.roll", {boxed<rolled>(), knows_roll}},
-    {"aten.smooth_l1_loss", {boxed<smooth_l1>()}},
     {"aten.smooth_l1_loss_backward", {boxed<smooth_l1_gradient>(), knows_same_sizes}},
     {"aten.where.self", {boxed<chosen>(), knows_condition}},
 };
