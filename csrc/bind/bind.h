@@ -12,6 +12,8 @@ void bind_device(pybind11::module_& module);       // registration of the device
 void bind_processes(pybind11::module_& module);    // joining, leaving and recovering a program of several processes
 void bind_sharding(pybind11::module_& module);     // meshes, shardings, annotations, shards of a tensor
 void bind_step(pybind11::module_& module);         // mark_step, waiting, compile options
+void bind_replay(pybind11::module_& module);       // calls that are captured and sent again
+void bind_watched(pybind11::module_& module);      // Python state that guards replays
 void bind_topology(pybind11::module_& module);     // topologies, reshard plans
 void bind_checks(pybind11::module_& module);       // check modes of a run, overridden rules
 void bind_rules(pybind11::module_& module);        // rules of users' own ops

@@ -8,6 +8,8 @@ PYBIND11_MODULE(_C, module) {
   spmdx::bind_errors(module);
   spmdx::bind_sharding(module);
   spmdx::bind_step(module);
+  spmdx::bind_replay(module);
+  spmdx::bind_watched(module);
   spmdx::bind_topology(module);
   spmdx::bind_checks(module);
   spmdx::bind_rules(module);

@@ -14,6 +14,7 @@
 #include "bridge/record/intern.h"
 #include "bridge/recorder/engine.h"
 #include "bridge/recorder/recorder.h"
+#include "bridge/replay/captured.h"
 #include "bridge/step/constants.h"
 #include "bridge/step/flush.h"
 #include "bridge/step/plan_only.h"
@@ -35,6 +36,7 @@ std::map<std::string, int64_t> counters() {
   return {{"ops_recorded", recorder.ops_recorded()},
           {"steps", steps.steps},
           {"steps_of_readers", steps.steps_of_readers},
+          {"steps_replayed", bridge::replayed_steps()},
           {"plans_compiled", steps.plans_compiled},
           {"plans_searched", steps.plans_searched},
           {"plan_cache_hits", steps.plan_cache_hits},
@@ -55,6 +57,7 @@ void reset_counters() {
   bridge::Recorder::instance().reset_counters();
   bridge::engine().reset_counters();
   bridge::reset_native_collectives();
+  bridge::reset_replayed_steps();
 }
 
 // `plans`: a folder for what is decided; empty: it is forgotten with the process.

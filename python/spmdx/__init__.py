@@ -64,6 +64,7 @@ from spmdx._program.memory_limit import get_memory_limit, set_memory_limit  # no
 from spmdx._program.plan import assume, plan_only  # noqa: E402
 from spmdx._program.seeds import manual_seed  # noqa: E402
 from spmdx._program.step import mark_step, step, sync  # noqa: E402
+from spmdx._replay.compile import compile  # noqa: E402, A004
 from spmdx._report.measure import profile  # noqa: E402
 from spmdx._report.visualize import visualize_sharding  # noqa: E402
 from spmdx._version import __version__ as __version__  # noqa: E402
@@ -94,6 +95,7 @@ __all__ = [
     "checkpoint",
     "clear_sharding",
     "collectives",
+    "compile",
     "compilers",
     "data",
     "debug",

@@ -53,6 +53,7 @@ ROOMS = {
         "record/call",
         "record/layouts",
         "record",
+        "replay",
         "ops",
         "device",
     ],

@@ -37,6 +37,7 @@ void Recorder::write(LazyTensor& tensor, ValueId value) {
   root.current = held(value);
   note_change(root);
   if (root.current.data) {  // no result of the step: nothing to tie
+    if (state_->capture) state_->capture->refuse("a tensor takes over what another one holds");
     state_->note_rebound(root, std::move(root.previous));
     root.previous = nullptr;
   }
@@ -62,6 +63,7 @@ void RecorderState::follow_growth(Root& root) {
 
 void Recorder::grow(Root& root, const Meta& whole) {
   Lock lock;
+  if (state_->capture) state_->capture->refuse("a storage grows");
   Outgrown from{root.base, std::make_shared<const std::vector<ViewStep>>(strided_steps(whole, *root.base))};
   const ValueId value = RecorderState::grown(from, whole, state_->read(root));
   if (root.current.data) root.previous = root.current.data;

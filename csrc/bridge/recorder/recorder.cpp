@@ -2,6 +2,8 @@
 // The recorder: its lock, and values of the graph being recorded.
 #include "bridge/recorder/recorder.h"
 
+#include <ATen/ops/scalar_tensor.h>
+
 #include <array>
 #include <cstring>
 #include <mutex>
@@ -116,6 +118,11 @@ ValueId Recorder::host_scalar(const at::Tensor& tensor) {
   state_->inputs.push_back(wrapped ? number_data(tensor, type)
                                    : scalar_data(tensor, type));  // each call is an input of its own
   return value;
+}
+
+DataRef Recorder::number(double value) {
+  const Lock lock;
+  return number_data(at::scalar_tensor(value, at::kDouble), {DType::f64, {}, true});
 }
 
 ValueId Recorder::record(CallRef call, std::vector<ValueId> inputs, const std::vector<Param>& params) {

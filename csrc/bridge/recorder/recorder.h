@@ -54,6 +54,8 @@ class Recorder {
   LazyValue held(ValueId value);
   // A number on the host (a 0-dim CPU tensor): a graph input whose data come with each run.
   ValueId host_scalar(const at::Tensor& tensor);
+  // What host_scalar has for a number that is written in the program.
+  static DataRef number(double value);
   // Holds the recorder's lock, also while the reference is used.
   const TensorType& type(ValueId value) const;
   // Whether the value is known to be one number everywhere.

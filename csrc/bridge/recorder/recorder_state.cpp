@@ -50,6 +50,7 @@ ValueId RecorderState::read(const Root& root) {
     return root.current.id;
   }
   if (root.annotation && root.annotation->state) root.current.data->is_first_read();  // it outlives the graph
+  if (capture) capture->note_read(root);
   const ValueId value = input(root.current.data);
   if (root.annotation && !graph.inputs[input_of.at(root.current.data.get())].annotation) annotate_input(root);
   return value;

@@ -2,9 +2,11 @@
 // What the recorder holds while a graph is recorded. The rooms `recorder` and `step` share it.
 #pragma once
 #include <map>
+#include <memory>
 #include <unordered_map>
 #include <vector>
 
+#include "bridge/recorder/capture.h"
 #include "bridge/tensor/annotation.h"
 #include "bridge/tensor/meta.h"
 #include "bridge/tensor/tensor.h"
@@ -53,6 +55,7 @@ struct RecorderState {
   // Of inputs and constrained values, where it says more than how they are cut: a schedule, or that it was loaded.
   std::map<ValueId, Annotation> said;
   std::vector<Rebound> rebound;
+  std::unique_ptr<Capture> capture;  // of the call that is captured now; else null
 
   // Whether the value is one of the graph being recorded.
   bool pending(const LazyValue& value) const { return !value.data && value.id != kNone && value.epoch == epoch; }

@@ -89,6 +89,7 @@ bool overwrite(const at::Tensor& target, const at::Tensor& host) {
     tensor_of(shards.at(0)).copy_(host);
   else
     for_each_part(data, shards, host, [](const at::Tensor& shard, const at::Tensor& part) { shard.copy_(part); });
+  if (state.capture) state.capture->refuse("a tensor takes over what a tensor of the host holds");
   ++root.writes;
   return true;
 }

@@ -45,6 +45,14 @@ std::vector<Param> params_of(const RecorderState& state, const std::vector<int64
   return params;
 }
 
+// Before the roots let go of what they hold.
+void note_sent(RecorderState& state, const std::vector<PlannedPart>& parts) {
+  for (const PlannedPart& part : parts) {
+    if (part.outputs.empty()) continue;
+    state.capture->note_sent(part.plan, part.data_of_inputs, params_of(state, part.starts), part.owners);
+  }
+}
+
 void note_constants_of(const RecorderState& state, const std::vector<PlannedPart>& parts) {
   std::vector<RootRef> roots;
   std::vector<DataRef> results;
@@ -82,6 +90,7 @@ PlannedPart planned(const Graph& done, std::vector<DataRef> data_of_inputs, std:
 // A step may overwrite an input only if nobody else holds it: roots and the recorder let go of it before the step runs.
 void queue_parts(RecorderState& state, std::vector<PlannedPart> parts, bool awaited) {
   if (planning_only()) note_constants_of(state, parts);
+  if (state.capture) note_sent(state, parts);
   for (const PlannedPart& part : parts) {
     for (size_t i = 0; i < part.owners.size(); ++i) {
       Root& root = root_of(part.owners[i]);

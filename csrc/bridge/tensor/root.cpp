@@ -67,6 +67,11 @@ class RootList {
     return roots;
   }
 
+  uint64_t next() {
+    std::lock_guard lock(mutex_);
+    return next_;
+  }
+
   std::vector<WeakRootRef> all() {
     std::vector<WeakRootRef> roots;
     std::lock_guard lock(mutex_);
@@ -138,6 +143,8 @@ RootRef new_root(MetaRef base, LazyValue value) {
 }
 
 void list_root(const RootRef& ref) { roots().add(ref); }
+
+uint64_t next_serial() { return roots().next(); }
 
 std::vector<RootRef> live_roots() { return alive_of(roots().all()); }
 

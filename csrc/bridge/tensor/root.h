@@ -60,6 +60,8 @@ inline Root& root_of(const RootRef& ref) { return static_cast<Root&>(*ref); }
 RootRef new_root(MetaRef base, LazyValue value);
 // Adds a root to the list and gives it its serial: from now on steps compute its value. Thread-safe.
 void list_root(const RootRef& ref);
+// The serial of the next root that is listed. Thread-safe.
+uint64_t next_serial();
 // Every listed root that is still reachable, in order of serials. Thread-safe.
 std::vector<RootRef> live_roots();
 

@@ -195,6 +195,17 @@ PlanRef Engine::plan(const Graph& graph, PlanFor purpose) {
   return plan;
 }
 
+bool Engine::reuse(const PlanRef& plan) {
+  check_process();
+  std::lock_guard planning(impl_->planning);
+  if (!impl_->maker.reuse(plan)) return false;
+  PlanRef last = plan;
+  std::lock_guard lock(impl_->mutex);
+  impl_->counters.plan_cache_hits += 1;
+  impl_->last.swap(last);
+  return true;
+}
+
 void Engine::keep_precedents(const std::string& folder, const std::string& version) {
   std::lock_guard planning(impl_->planning);
   impl_->maker.keep_in(folder, version);

@@ -60,6 +60,9 @@ class Engine {
   // alone, a step is decided as that was. What is planned for itself is not counted, and last_plan() does not give it.
   // Program threads, without the GIL. Takes Engine::planning.
   PlanRef plan(const Graph& graph, PlanFor purpose = PlanFor::step);
+  // Whether the plan, which was found before, is the one that its graph would be given now; counted as one that is
+  // found. Program threads, without the GIL. Takes Engine::planning.
+  bool reuse(const PlanRef& plan);
   // From now on what is decided for programs is kept in this folder, and found there by later processes. `version`: of
   // what decides; what another one has decided is not found. Program threads, without the GIL. Takes Engine::planning.
   void keep_precedents(const std::string& folder, const std::string& version);

@@ -28,6 +28,14 @@ PlanRef PlanCache::find(uint64_t hash, const Graph& graph) {
   return nullptr;
 }
 
+// A plan that is used again and again is among the first.
+bool PlanCache::touch(const PlanRef& plan) {
+  const auto entry = std::find_if(recent_.begin(), recent_.end(), [&](const Entry& one) { return one.plan == plan; });
+  if (entry == recent_.end()) return false;
+  recent_.splice(recent_.begin(), recent_, entry);
+  return true;
+}
+
 void PlanCache::insert(uint64_t hash, PlanRef plan, bool alike) {
   const auto num_starts = static_cast<int64_t>(plan->starts.values.size());
   const int64_t traced_bytes = bytes_of(plan->traced) + num_starts * static_cast<int64_t>(sizeof(int64_t));

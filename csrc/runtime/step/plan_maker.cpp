@@ -53,6 +53,12 @@ PlanMaker::Made PlanMaker::plan(const Graph& graph, const CompileOptions& option
   return {fresh, false};
 }
 
+bool PlanMaker::reuse(const PlanRef& plan) {
+  if (!cache_.touch(plan)) return false;
+  if (!plan->provisional) return true;
+  return plan->times_found + 1 < kWorthASearch && ++plan->times_found;
+}
+
 void PlanMaker::clear() {
   cache_.clear();
   asked_.clear();

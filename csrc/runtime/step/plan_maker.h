@@ -23,6 +23,8 @@ class PlanMaker {
   // worth a search then. By count, as all processes change plans at one step.
   static constexpr int64_t kWorthASearch = 64;
   Made plan(const Graph& graph, const CompileOptions& options, PlanFor purpose);
+  // Whether the plan is still the one of its graph, and not to be made anew; counted as found.
+  bool reuse(const PlanRef& plan);
   // From now on what is decided is kept in this folder, too.
   void keep_in(const std::string& folder, const std::string& version) { files_.emplace(folder, version); }
   // Forgets all plans and precedents, but not the files.

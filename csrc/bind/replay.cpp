@@ -1,0 +1,82 @@
+// SPDX-License-Identifier: Apache-2.0
+// Calls that are captured and sent again.
+#include <pybind11/stl.h>
+#include <torch/csrc/utils/pybind.h>
+
+#include "bind/bind.h"
+#include "bind/handles.h"
+#include "bridge/replay/captured.h"
+
+namespace spmdx {
+namespace {
+
+namespace py = pybind11;
+using bridge::Captured;
+using bridge::HostNumbers;
+
+bool begin_capture(std::vector<at::Tensor> arguments, std::vector<at::Tensor> watched) {
+  for (const auto* tensors : {&arguments, &watched})
+    for (const at::Tensor& tensor : *tensors) bind::require_lazy(tensor, "compile");
+  return bridge::begin_capture({std::move(arguments), std::move(watched)});
+}
+
+HostNumbers::Operand operand(const py::object& value) {
+  if (py::isinstance<py::int_>(value)) return {value.cast<int64_t>(), 0};
+  return {-1, value.cast<double>()};
+}
+
+int64_t add(HostNumbers& numbers, HostNumbers::Op op, const py::object& a, const py::object& b, double value) {
+  return numbers.add(op, operand(a), operand(b), value);
+}
+
+void add_guard(HostNumbers& numbers, HostNumbers::Comparison comparison, const py::object& a, const py::object& b,
+               bool holds) {
+  numbers.add_guard(comparison, operand(a), operand(b), holds);
+}
+
+void bind_numbers(py::module_& m) {
+  py::class_<HostNumbers, std::shared_ptr<HostNumbers>> numbers(m, "HostNumbers");
+  py::enum_<HostNumbers::Op>(numbers, "Op")
+      .value("add", HostNumbers::Op::add)
+      .value("subtract", HostNumbers::Op::subtract)
+      .value("multiply", HostNumbers::Op::multiply)
+      .value("divide", HostNumbers::Op::divide)
+      .value("power", HostNumbers::Op::power)
+      .value("negate", HostNumbers::Op::negate)
+      .value("absolute", HostNumbers::Op::absolute)
+      .value("root", HostNumbers::Op::root);
+  py::enum_<HostNumbers::Comparison>(numbers, "Comparison")
+      .value("less", HostNumbers::Comparison::less)
+      .value("less_equal", HostNumbers::Comparison::less_equal)
+      .value("equal", HostNumbers::Comparison::equal);
+  numbers.def(py::init<>())
+      .def("add_tensor", &HostNumbers::add_tensor, py::arg("tensor"), py::arg("value"))
+      .def("add_given", &HostNumbers::add_given, py::arg("which"), py::arg("value"))
+      .def("add", add, py::arg("op"), py::arg("a"), py::arg("b"), py::arg("value"))
+      .def("add_guard", add_guard, py::arg("comparison"), py::arg("a"), py::arg("b"), py::arg("holds"))
+      .def("note_written", &HostNumbers::note_written, py::arg("tensor"))
+      .def("can_repeat", &HostNumbers::can_repeat)
+      .def("now", &HostNumbers::now, py::arg("given"))
+      .def("save", &HostNumbers::save)
+      .def("restore", &HostNumbers::restore)
+      .def("__len__", [](const HostNumbers& self) { return self.values().size(); });
+}
+
+}  // namespace
+
+void bind_replay(py::module_& m) {
+  py::class_<Captured, std::shared_ptr<Captured>>(m, "Captured")
+      .def("set_numbers", &Captured::set_numbers, py::arg("numbers"))
+      .def("differs", &Captured::differs, py::arg("other"))
+      .def("bind_numbers", &Captured::bind_numbers, py::arg("before"))
+      .def("misfit", &Captured::misfit, py::arg("arguments"))
+      .def("send", &Captured::send, py::arg("arguments"), py::arg("numbers"));
+  bind_numbers(m);
+  m.def("shows_part",
+        [](const at::Tensor& tensor) { return bind::require_lazy(tensor, "compile").chain() != nullptr; });
+  m.def("begin_capture", begin_capture, py::arg("arguments"), py::arg("watched"));
+  m.def("abandon_capture", bridge::abandon_capture);
+  m.def("end_capture", bridge::end_capture, py::arg("returned"));
+}
+
+}  // namespace spmdx

@@ -1,0 +1,71 @@
+// SPDX-License-Identifier: Apache-2.0
+// HostNumbers: arithmetic that a call does on the host, as the bias corrections of Adam, done anew at each replay.
+#pragma once
+#include <ATen/core/Tensor.h>
+
+#include <cstdint>
+#include <optional>
+#include <string>
+#include <vector>
+
+namespace spmdx::bridge {
+
+// A list of operations in the order of the call. What they begin with are numbers that change from call to call: those
+// of tensors of the host, and those that Python gives. All members: Program threads, with the GIL.
+class HostNumbers {
+ public:
+  enum class Op : uint8_t { of_tensor, given, add, subtract, multiply, divide, power, negate, absolute, root };
+  enum class Comparison : uint8_t { less, less_equal, equal };
+  // A result of an operation before, or a constant.
+  struct Operand {
+    int64_t result = -1;  // -1: it is `constant`
+    double constant = 0;
+    bool operator==(const Operand&) const;  // of constants, the bits
+  };
+
+  // Each returns the number of the result. `value`: what the call had.
+  int64_t add_tensor(const at::Tensor& tensor, double value);
+  int64_t add_given(int64_t which, double value);
+  int64_t add(Op op, Operand a, Operand b, double value);
+  // The call went on as this comparison came out.
+  void add_guard(Comparison comparison, Operand a, Operand b, bool holds);
+  // What replays write to tensors of the host; where a replay stops, they are as before it.
+  void note_written(const at::Tensor& tensor);
+
+  size_t num_given() const { return num_given_; }
+  bool empty() const { return operations_.empty(); }
+  // Whether the other call did the same operations, on other numbers.
+  bool alike(const HostNumbers& other) const;
+  // Whether doing them again gives, from the numbers that the call began with, what it had.
+  bool can_repeat() const;
+  const std::vector<double>& values() const { return values_; }
+  // The results for the numbers that there are now; nothing where a comparison comes out otherwise, or a result is no
+  // finite number.
+  std::optional<std::vector<double>> now(const std::vector<double>& given) const;
+
+  void save();
+  void restore();
+
+ private:
+  struct Operation {
+    Op op;
+    Operand a, b;
+    int64_t from = 0;  // of the tensors, or of the given numbers
+  };
+  struct Guard {
+    Comparison comparison;
+    Operand a, b;
+    bool holds;
+    size_t after = 0;  // results that were there
+  };
+  std::optional<std::vector<double>> results(const std::vector<double>& sources) const;
+
+  std::vector<at::Tensor> tensors_, written_;
+  std::vector<std::string> saved_;
+  std::vector<Operation> operations_;
+  std::vector<Guard> guards_;
+  std::vector<double> values_;
+  size_t num_given_ = 0;
+};
+
+}  // namespace spmdx::bridge

@@ -1,0 +1,153 @@
+# SPDX-License-Identifier: Apache-2.0
+"""What a call does with tensors of the host: the steps that Adam counts, and what is read of them."""
+
+from collections.abc import Callable, Iterator, Sequence
+from typing import Any
+
+import torch
+from torch.overrides import TorchFunctionMode
+
+from spmdx._replay.tape import HostFloat, Tape
+
+# What tells Python of a tensor's values.
+_READS = {"item", "tolist", "numpy", "__bool__", "__float__", "__int__", "__index__", "__complex__"}
+_READS |= {"__contains__", "__array__", "equal", "allclose", "is_nonzero", "data_ptr", "__format__"}
+_READS |= {"__repr__", "__str__", "__dlpack__", "untyped_storage", "__reduce_ex__", "__deepcopy__"}
+MOST_BYTES = 4096  # of a tensor of the host that replays write to
+
+Write = tuple[Callable[..., Any], tuple[Any, ...], dict[str, Any]]
+
+
+class HostMode(TorchFunctionMode):
+    """Follows one call of a function.
+
+    Args:
+        tensors: tensors of the host that the function reaches.
+        tape: where numbers are followed that change from call to call.
+
+    Attributes:
+        writes: what the call did to these, to be done again at each replay.
+        refusal: what a replay cannot do again; empty: nothing.
+    """
+
+    def __init__(self, tensors: Sequence[torch.Tensor], tape: Tape) -> None:
+        super().__init__()
+        self.writes: list[Write] = []
+        self.refusal = ""
+        self._tape = tape
+        self._kept = {id(tensor): tensor for tensor in tensors}
+        self._written: dict[int, torch.Tensor] = {}
+        self._changing: dict[int, torch.Tensor] = {}  # made of such as change from call to call
+        self._read_once: set[int] = set()
+
+    def __torch_function__(
+        self, func: Any, types: Any, args: Any = (), kwargs: dict[str, Any] | None = None
+    ) -> Any:
+        kwargs = kwargs or {}
+        here = [t for t in _tensors_in([*args, *kwargs.values()]) if t.device.type == "cpu"]
+        name = getattr(func, "__name__", "")
+        if not here:
+            return self._made(func, name, args, kwargs)
+        if any(map(self._changes, here)) and name in _READS:
+            return self._read(func, name, args, kwargs)
+        versions = [tensor._version for tensor in here]
+        result = func(*args, **kwargs)
+        written = [t for t, v in zip(here, versions, strict=True) if t._version != v]
+        kept = [t for t in written if id(t) in self._kept]
+        if kept:
+            self._note_write(func, name, args, kwargs, kept)
+        if any(map(self._changes, here)):
+            for tensor in [*written, *_tensors_in([result])]:
+                if id(tensor) not in self._kept:
+                    self._changing[id(tensor)] = tensor
+        return result
+
+    def written(self) -> set[int]:
+        """The tensors that replays write to, by ``id``."""
+        return set(self._written)
+
+    def _changes(self, tensor: torch.Tensor) -> bool:
+        return id(tensor) in self._written or id(tensor) in self._changing
+
+    def _refuse(self, why: str) -> None:
+        self.refusal = self.refusal or why
+
+    def _made(self, func: Any, name: str, args: Any, kwargs: dict[str, Any]) -> Any:
+        """A function that is given no tensor of the host; it may make one of a number."""
+        result = func(*args, **kwargs)
+        numbers = [n for n in _numbers_in([*args, *kwargs.values()]) if isinstance(n, HostFloat)]
+        if numbers and any(t.device.type == "cpu" for t in _tensors_in([result])):
+            self._refuse(f"torch.{name} makes a tensor of the host of a number that changes")
+        return result
+
+    def _read(self, func: Any, name: str, args: Any, kwargs: dict[str, Any]) -> Any:
+        value = func(*args, **kwargs)
+        tensor = args[0]
+        is_real = isinstance(tensor, torch.Tensor) and tensor.dtype in (
+            torch.float32,
+            torch.float64,
+        )
+        if name not in ("item", "__float__") or not is_real or id(tensor) not in self._written:
+            self._refuse(f"Tensor.{name} reads a tensor of the host that changes")
+            return value
+        self._read_once.add(id(tensor))
+        followed = self._tape.of_tensor(tensor, value)
+        return followed if name == "item" else value
+
+    def _note_write(
+        self, func: Any, name: str, args: Any, kwargs: Any, kept: list[torch.Tensor]
+    ) -> None:
+        if any(id(tensor) in self._read_once for tensor in kept):
+            self._refuse(f"{name} writes to a tensor of the host after it was read")
+        for tensor in _tensors_in([*args, *kwargs.values()]):
+            if tensor.device.type != "cpu" or id(tensor) in self._changing:
+                self._refuse(
+                    f"{name} writes to a tensor of the host what changes from call to call"
+                )
+        if any(isinstance(number, HostFloat) for number in _numbers_in([*args, *kwargs.values()])):
+            self._refuse(f"{name} writes a number that changes to a tensor of the host")
+        if any(tensor.nbytes > MOST_BYTES for tensor in kept):
+            self._refuse(f"{name} writes to a large tensor of the host")
+        for tensor in kept:
+            self._written[id(tensor)] = tensor
+            self._tape.numbers.note_written(tensor)
+        self.writes.append((func, args, kwargs))
+
+
+def same_writes(a: Sequence[Write], b: Sequence[Write]) -> bool:
+    """Whether two calls wrote the same to the same tensors of the host."""
+    return len(a) == len(b) and all(
+        x[0] is y[0] and _same([*x[1], x[2]], [*y[1], y[2]]) for x, y in zip(a, b, strict=True)
+    )
+
+
+def _same(a: Any, b: Any) -> bool:
+    if isinstance(a, torch.Tensor) or isinstance(b, torch.Tensor):
+        is_one = a is b
+        both = isinstance(a, torch.Tensor) and isinstance(b, torch.Tensor)
+        return is_one or (both and a.dtype == b.dtype and not a.ndim and torch.equal(a, b))
+    if isinstance(a, list | tuple):
+        return type(a) is type(b) and len(a) == len(b) and all(map(_same, a, b))
+    if isinstance(a, dict):
+        return isinstance(b, dict) and a.keys() == b.keys() and all(_same(a[k], b[k]) for k in a)
+    return a is b or (type(a) is type(b) and repr(a) == repr(b))
+
+
+def _tensors_in(values: Any) -> Iterator[torch.Tensor]:
+    for value in values:
+        if isinstance(value, torch.Tensor):
+            yield value
+        elif isinstance(value, list | tuple):
+            yield from _tensors_in(value)
+        elif isinstance(value, dict):
+            yield from _tensors_in(value.values())
+
+
+def _numbers_in(values: Any) -> Iterator[float]:
+    for value in values:
+        if isinstance(value, float):
+            yield value
+        elif isinstance(value, list | tuple):
+            yield from _numbers_in(value)
+        elif isinstance(value, dict):
+            yield from _numbers_in(value.values())

@@ -1,0 +1,69 @@
+# SPDX-License-Identifier: Apache-2.0
+"""What a call returns: tensors of its step, tensors that were there before, and constants."""
+
+from collections.abc import Sequence
+from typing import Any
+
+import torch
+from torch.utils import _pytree
+
+import spmdx._C as _C
+from spmdx._annotate.classes import plain_class
+from spmdx._replay.arguments import is_same
+from spmdx._replay.unfit import Unfit
+
+_CONSTANTS = (int, float, bool, complex, str, bytes, type(None), torch.dtype, torch.Size)
+
+
+class Results:
+    """The results of a traced call, taken apart.
+
+    Attributes:
+        tensors: those that the call made.
+    """
+
+    def __init__(
+        self, value: Any, arguments: Sequence[torch.Tensor], watched: Sequence[torch.Tensor]
+    ) -> None:
+        leaves, self._spec = _pytree.tree_flatten(value)
+        self.tensors: list[torch.Tensor] = []
+        self._sources: list[tuple[str, Any]] = []
+        self._classes: list[type] = []  # of those that the call made: annotated ones have their own
+        before = {id(t): ("watched", t) for t in watched}
+        before |= {id(t): ("argument", i) for i, t in enumerate(arguments)}
+        for leaf in leaves:
+            self._sources.append(before.get(id(leaf)) or self._source(leaf))
+
+    def _source(self, leaf: Any) -> tuple[str, Any]:
+        if isinstance(leaf, torch.Tensor):
+            if plain_class(type(leaf)) is not torch.Tensor or not _C.is_lazy(leaf):
+                raise Unfit(
+                    f"it returns a {type(leaf).__name__} on {leaf.device}, not on the device"
+                )
+            self.tensors.append(leaf)
+            self._classes.append(type(leaf))
+            return "made", len(self.tensors) - 1
+        if not isinstance(leaf, _CONSTANTS):
+            raise Unfit(f"it returns a {type(leaf).__name__}, which may change")
+        return "constant", leaf
+
+    def take(self) -> list[torch.Tensor]:
+        """Those that the call made; from now on they are not held here."""
+        made, self.tensors = self.tensors, []
+        return made
+
+    def are_alike(self, other: "Results") -> bool:
+        """Whether both calls return the same, but for what the tensors hold."""
+        if self._spec != other._spec:
+            return False
+        pairs = zip(self._sources, other._sources, strict=True)
+        return all(a[0] == b[0] and (a[0] == "made" or is_same(a[1], b[1])) for a, b in pairs)
+
+    def of(self, made: Sequence[torch.Tensor], arguments: Sequence[torch.Tensor]) -> Any:
+        """What the call returns with these tensors."""
+        for tensor, cls in zip(made, self._classes, strict=True):
+            if type(tensor) is not cls:
+                tensor.__class__ = cls
+        places = {"made": made, "argument": arguments}
+        leaves = [places[kind][of] if kind in places else of for kind, of in self._sources]
+        return _pytree.tree_unflatten(leaves, self._spec)

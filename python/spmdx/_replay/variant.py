@@ -1,0 +1,141 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Calls of a function with arguments that differ by tensors alone, and the step they send."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import torch
+
+import spmdx._C as _C
+from spmdx._replay.arguments import Arguments
+from spmdx._replay.given import Given
+from spmdx._replay.host import Write, same_writes
+from spmdx._replay.observed import Observed
+from spmdx._replay.results import Results
+from spmdx._replay.unfit import Unfit
+from spmdx._replay.watch import Watch
+
+NONE: Any = object()
+# So many calls in a row have to be alike: with numbers that change, a third one confirms what two
+# told of how they are computed.
+ALIKE, ALIKE_WITH_NUMBERS = 2, 3
+FIRST_CHECK, BETWEEN_CHECKS = 16, 4  # replays until a call is traced to compare; then times this
+
+
+@dataclass
+class Call:
+    """A traced call that may be replayed."""
+
+    captured: _C.Captured
+    numbers: _C.HostNumbers
+    writes: Sequence[Write]
+    written: set[int]
+    results: Results
+    observed: Observed
+
+    def differs(self, other: "Call") -> str:
+        """How another call was unlike this one; empty: it was not."""
+        if not self.results.are_alike(other.results):
+            return "it returns other constants from call to call"
+        if not self.observed.codes.keys() <= other.observed.codes.keys():
+            return "it runs other code from call to call"
+        if not same_writes(self.writes, other.writes):
+            return "it writes otherwise to tensors of the host from call to call"
+        if not self.numbers.can_repeat():
+            return "its arithmetic on the host is not done as Python does it"
+        return self.captured.differs(other.captured)
+
+
+class Variant:
+    """What is known of the calls.
+
+    Attributes:
+        watch: the state that the latest traced call read.
+        given: numbers in that state which change from call to call.
+        calls: the latest traced calls that may be replayed and are alike, the last one first.
+        is_ready: they are enough.
+    """
+
+    def __init__(self, arguments: Arguments) -> None:
+        self.arguments = arguments.without_tensors()
+        self.watch: Watch | None = None
+        self.given = Given()
+        self.calls: list[Call] = []
+        self.is_ready = False
+        self._until_check = FIRST_CHECK
+        self._between_checks = FIRST_CHECK
+
+    def forget(self) -> None:
+        """The next call that may be replayed is the first of those that have to be alike."""
+        self.calls = []
+        self.is_ready = False
+
+    def changed(self) -> str:
+        """What changed since the latest call that a replay cannot take as it is; empty: nothing."""
+        if self.watch is None:
+            return ""
+        written = self.calls[0].written if self.calls else set()
+        if self.given.learn(self.watch, written):
+            self.forget()
+            return ""
+        return self.given.explain(self.watch, written)
+
+    def replay(self, arguments: Arguments) -> Any:
+        """What the call returns, or ``NONE`` where it is to be traced.
+
+        Raises:
+            Unfit: something has changed.
+        """
+        if not self.is_ready:
+            return NONE
+        if reason := self.changed():
+            raise Unfit(reason)
+        if not self.is_ready or self._is_checked():
+            return NONE
+        call = self.calls[0]
+        tensors = arguments.whole()
+        if reason := call.captured.misfit(tensors):
+            raise Unfit(reason)
+        made = call.captured.send(tensors, self._numbers(call))
+        return call.results.of(made, arguments.tensors)
+
+    def _is_checked(self) -> bool:
+        """Whether this call is traced, to compare it with what a replay would have sent."""
+        self._until_check -= 1
+        if self._until_check > 0:
+            return False
+        self._between_checks *= BETWEEN_CHECKS
+        self._until_check = self._between_checks
+        return True
+
+    def _numbers(self, call: Call) -> list[float]:
+        """The results of its arithmetic now; tensors of the host are written to."""
+        if not len(call.numbers) and not call.writes:
+            return []
+        given = self.given.numbers()
+        call.numbers.save()
+        with torch.no_grad():
+            for function, args, kwargs in call.writes:
+                function(*args, **kwargs)
+        numbers = call.numbers.now(given)
+        if numbers is None:
+            call.numbers.restore()
+            raise Unfit("a number comes to where the function does something else")
+        return numbers
+
+    def note(self, call: Call) -> str:
+        """A call was traced that may be replayed; why it is unlike those before, if it is."""
+        needed = ALIKE_WITH_NUMBERS if len(call.numbers) else ALIKE
+        before = self.calls[: needed - 1]
+        reason = call.differs(before[0]) if before else ""
+        if reason:
+            self.calls = [call]
+            self.is_ready = False
+            return reason
+        self.is_ready = False
+        if len(before) == needed - 1:
+            reason = call.captured.bind_numbers([one.captured for one in before])
+            self.is_ready = not reason
+        self.calls = [call] if reason else [call, *before]
+        return reason
