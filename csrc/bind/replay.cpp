@@ -55,8 +55,9 @@ void bind_numbers(py::module_& m) {
       .def("add", add, py::arg("op"), py::arg("a"), py::arg("b"), py::arg("value"))
       .def("add_guard", add_guard, py::arg("comparison"), py::arg("a"), py::arg("b"), py::arg("holds"))
       .def("note_written", &HostNumbers::note_written, py::arg("tensor"))
+      .def("hold", &HostNumbers::hold, py::arg("before"))
       .def("can_repeat", &HostNumbers::can_repeat)
-      .def("now", &HostNumbers::now, py::arg("given"))
+      .def("repeat", &HostNumbers::repeat, py::arg("given"))
       .def("save", &HostNumbers::save)
       .def("restore", &HostNumbers::restore)
       .def("__len__", [](const HostNumbers& self) { return self.values().size(); });
@@ -70,10 +71,9 @@ void bind_replay(py::module_& m) {
       .def("differs", &Captured::differs, py::arg("other"))
       .def("bind_numbers", &Captured::bind_numbers, py::arg("before"))
       .def("misfit", &Captured::misfit, py::arg("arguments"))
-      .def("send", &Captured::send, py::arg("arguments"), py::arg("numbers"));
+      .def("send", &Captured::send, py::arg("arguments"));
   bind_numbers(m);
-  m.def("shows_part",
-        [](const at::Tensor& tensor) { return bind::require_lazy(tensor, "compile").chain() != nullptr; });
+  m.def("have_gradients", bridge::have_gradients, py::arg("tensors"));
   m.def("begin_capture", begin_capture, py::arg("arguments"), py::arg("watched"));
   m.def("abandon_capture", bridge::abandon_capture);
   m.def("end_capture", bridge::end_capture, py::arg("returned"));

@@ -69,6 +69,8 @@ void bind_watched(py::module_& m) {
       .def("type", bare(Kind::type), py::arg("owner"))
       .def("tensor", of_tensor(Kind::tensor), py::arg("tensor"))
       .def("data", of_tensor(Kind::data), py::arg("tensor"))
+      .def(
+          "let_change", [](Watched& self, py::handle tensor) { self.let_change(tensor.ptr()); }, py::arg("tensor"))
       .def("changed", &Watched::changed, py::arg("start") = 0)
       .def(
           "seen", [](const Watched& self, size_t entry) { return read(self.seen(entry)); }, py::arg("entry"))

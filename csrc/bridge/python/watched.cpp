@@ -96,8 +96,8 @@ int64_t flags_of(PyObject* owner) {
   constexpr uint64_t kMixed = 0x9e3779b97f4a7c15ULL;
   uint64_t shape = (static_cast<uint64_t>(tensor.scalar_type()) + 1) * kMixed;
   for (const int64_t size : tensor.sizes()) shape = (shape ^ static_cast<uint64_t>(size + 1)) * kMixed;
-  return static_cast<int64_t>((shape >> 4) << 3) + tensor.requires_grad() +
-         2 * (tensor.is_leaf() && tensor.grad().defined()) + 4 * has_hooks;
+  return static_cast<int64_t>((shape >> 4) << 2) + tensor.requires_grad() +
+         2 * has_hooks;
 }
 
 std::string_view data_of(PyObject* owner) {
@@ -175,6 +175,15 @@ void Watched::add(Kind kind, PyObject* owner, PyObject* key) {
   PyObject* seen = read(kind, owner, key);
   if (PyErr_Occurred()) throw py::error_already_set();
   entries_.push_back({kind, Py_NewRef(owner), Py_XNewRef(key), seen});
+}
+
+void Watched::let_change(const PyObject* tensor) {
+  const auto holds = [&](const Entry& entry) { return entry.kind == Kind::data && entry.owner == tensor; };
+  for (Entry& entry : entries_) {
+    if (!holds(entry)) continue;
+    Py_SETREF(entry.seen, Py_NewRef(reinterpret_cast<PyObject*>(Py_TYPE(entry.owner))));
+    entry.kind = Kind::type;
+  }
 }
 
 Py_ssize_t Watched::changed(size_t start) const {

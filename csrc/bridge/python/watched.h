@@ -30,6 +30,8 @@ class Watched {
 
   // Reads a place and keeps what it gives. Throws what Python raises, as pybind11::error_already_set.
   void add(Kind kind, PyObject* owner, PyObject* key);
+  // The elements of a tensor may change from now on.
+  void let_change(const PyObject* tensor);
   size_t size() const { return entries_.size(); }
   // The first entry from `start` on at which something else is read now than was seen; -1: none.
   Py_ssize_t changed(size_t start = 0) const;

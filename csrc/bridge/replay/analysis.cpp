@@ -96,6 +96,11 @@ class Analysis {
       require_same_memory(tensor, call_.roots[tensors.arguments.size() + i]);
       watched_of_.emplace(&as_lazy(tensor)->root(), i);
       done_->watched_.push_back({.tensor = tensor, .root = WeakRootRef(root_ref(tensor)), .shown = shown_by(tensor)});
+      if (const RootRef& gradient = call_.gradients[i]) {
+        done_->watched_.back().gradient = state_of(root_of(gradient));
+        if (!gradient_of_.emplace(&root_of(gradient), static_cast<uint32_t>(i)).second)
+          throw Refused{"two gradients share memory"};
+      }
       done_->watched_.back().versions = versions_of(tensor, tensors.arguments.size() + i);
     }
     for (size_t i = 0; i < tensors.arguments.size(); ++i) add_argument(i);
@@ -128,6 +133,8 @@ class Analysis {
     const bool is_watched = watched_of_.contains(&root);
     if (const auto argument = argument_of_.find(&root); argument != argument_of_.end() && !is_watched)
       return Place{Place::Of::argument, argument->second};
+    if (const auto gradient = gradient_of_.find(&root); gradient != gradient_of_.end() && !is_watched)
+      return Place{Place::Of::gradient, gradient->second};
     auto [found, fresh] = kept_of_.emplace(&root, static_cast<uint32_t>(done_->kept_.size()));
     if (fresh) {
       done_->kept_.emplace_back(ref);
@@ -166,18 +173,12 @@ class Analysis {
     Captured::Output output{place.value_or(Place{Place::Of::made, index}), state_of(root_of(owner))};
     output.was_read = read_.contains(&root_of(owner));
     if (!place) made_.emplace(&root_of(owner), index);
-    written_.emplace(&root_of(owner), true);
     done_->outputs_.push_back(std::move(output));
   }
 
   void add_gradient(size_t i) {
     Captured::Watched& watched = done_->watched_[i];
     const RootRef& before = call_.gradients[i];
-    if (before) {
-      const bool used = read_.contains(&root_of(before)) || written_.contains(&root_of(before));
-      watched.gradient = used ? Captured::Watched::Gradient::kept : Captured::Watched::Gradient::any;
-      if (used) watched.kept_gradient = WeakRootRef(before);
-    }
     const at::Tensor& now = watched.tensor.grad();
     if (now.defined() && !as_lazy(now)) throw Refused{"a gradient lies on another device"};
     if (!now.defined()) {
@@ -204,7 +205,6 @@ class Analysis {
       known_.insert({made->second, true});
     }
     if (!place) throw Refused{"it returns a tensor that is copied from the host"};
-    if (place->of == Place::Of::argument) throw Refused{"it returns a view of an argument"};
     done_->returned_.push_back({*place, shown_by(tensor)});
   }
 
@@ -220,10 +220,16 @@ class Analysis {
   const Sent& sent_;
   std::shared_ptr<Captured> done_ = std::make_shared<Captured>();
   std::unordered_map<const Root*, size_t> watched_of_;
-  std::unordered_map<const Root*, uint32_t> argument_of_, kept_of_, made_;
-  std::unordered_map<const Root*, bool> read_, written_;
+  std::unordered_map<const Root*, uint32_t> argument_of_, gradient_of_, kept_of_, made_;
+  std::unordered_map<const Root*, bool> read_;
   std::unordered_map<uint32_t, bool> known_;
 };
+
+std::string have_gradients(const std::vector<at::Tensor>& tensors) {
+  std::string digits;
+  for (const at::Tensor& tensor : tensors) digits += tensor.is_leaf() && tensor.grad().defined() ? '1' : '0';
+  return digits;
+}
 
 bool begin_capture(CallTensors tensors) {
   flush(GraphEnd::asked);

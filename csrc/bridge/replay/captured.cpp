@@ -73,7 +73,7 @@ std::string Captured::differs(const Captured& other) const {
   if (!std::ranges::equal(returned_, other.returned_, same_returned))
     return "it returns other tensors from call to call";
   const auto same_gradient = [](const Watched& a, const Watched& b) {
-    return a.gradient == b.gradient && a.leaves == b.leaves;
+    return a.gradient.has_value() == b.gradient.has_value() && a.leaves == b.leaves;
   };
   if (!std::ranges::equal(watched_, other.watched_, same_gradient)) return "gradients are there in some calls only";
   return "";
@@ -105,7 +105,9 @@ std::string Captured::bind_numbers(const std::vector<std::shared_ptr<Captured>>&
 
 Root& Captured::root_at(const Place& place, const std::vector<at::Tensor>& arguments,
                         const std::vector<RootRef>& kept) const {
-  return place.of == Place::Of::argument ? as_lazy(arguments[place.index])->root() : root_of(kept[place.index]);
+  if (place.of == Place::Of::argument) return as_lazy(arguments[place.index])->root();
+  if (place.of == Place::Of::gradient) return as_lazy(watched_[place.index].tensor.grad())->root();
+  return root_of(kept[place.index]);
 }
 
 std::vector<RootRef> Captured::kept_roots() const {
@@ -121,11 +123,9 @@ std::string Captured::misfit_of_watched() const {
     if (!shows(watched.tensor, watched.shown)) return "a tensor that it uses shows its memory otherwise";
     if (!watched.shown.leaf) continue;
     const at::Tensor& gradient = watched.tensor.grad();
-    if (gradient.defined() != (watched.gradient != Watched::Gradient::none))
-      return "gradients were dropped, or are there";
-    const bool is_kept = watched.gradient == Watched::Gradient::kept;
-    if (is_kept && (!as_lazy(gradient) || !same_root(watched.kept_gradient, gradient)))
-      return "a gradient is another tensor";
+    if (gradient.defined() != watched.gradient.has_value()) return "gradients were dropped, or are there";
+    if (gradient.defined() && (!as_lazy(gradient) || !is_in(as_lazy(gradient)->root(), *watched.gradient)))
+      return "a gradient lies otherwise";
   }
   return "";
 }
@@ -136,8 +136,8 @@ std::string Captured::misfit_of_arguments(const std::vector<at::Tensor>& argumen
   for (size_t i = 0; i < arguments.size(); ++i) {
     const Argument& was = arguments_[i];
     const Root& root = as_lazy(arguments[i])->root();
-    if (!shows(arguments[i], was.shown) || !is_in(root, was.state))
-      return "an argument has another shape, dtype, layout or sharding";
+    if (!is_in(root, was.state)) return "an argument lies in other memory, or is annotated otherwise";
+    if (!shows(arguments[i], was.shown)) return "an argument has another shape, dtype or layout, or is another view";
     for (size_t j = 0; j < i; ++j)
       if ((&as_lazy(arguments[j])->root() == &root) != (arguments_[j].alias == was.alias))
         return "other arguments share memory";
@@ -146,7 +146,10 @@ std::string Captured::misfit_of_arguments(const std::vector<at::Tensor>& argumen
         return "an argument is another tensor";
       continue;
     }
-    const auto is_root = [&](const Watched& watched) { return same_root(watched.root, arguments[i]); };
+    const auto is_root = [&](const Watched& watched) {
+      const LazyTensor* gradient = as_lazy(watched.tensor.grad());
+      return same_root(watched.root, arguments[i]) || (gradient && &gradient->root() == &root);
+    };
     const auto is_kept = [&](const RootRef& ref) { return &root_of(ref) == &root; };
     if (std::ranges::any_of(watched_, is_root) || std::ranges::any_of(kept, is_kept))
       return "an argument is a tensor that it uses otherwise";
@@ -187,17 +190,16 @@ std::string Captured::misfit(const std::vector<at::Tensor>& arguments) {
   return engine().reuse(plan_) ? "" : "its plan was dropped, or may be improved";
 }
 
-std::vector<Param> Captured::params_for(const Draw& draw, const std::vector<double>& numbers) const {
+std::vector<Param> Captured::params_for(const Draw& draw) const {
   std::vector<Param> params = params_;
   for (const Drawn& drawn : drawn_)
     params[drawn.param].integer = static_cast<int64_t>(drawn.is_seed ? draw.seed : draw.draw + drawn.after);
   for (const Real& real : reals_)
-    if (real.is_param && real.result >= 0) params[real.index].real = numbers.at(static_cast<size_t>(real.result));
+    if (real.is_param && real.result >= 0) params[real.index].real = host_->repeated().at(static_cast<size_t>(real.result));
   return params;
 }
 
-std::vector<DataRef> Captured::inputs_for(const std::vector<at::Tensor>& arguments, const std::vector<RootRef>& kept,
-                                          const std::vector<double>& numbers) const {
+std::vector<DataRef> Captured::inputs_for(const std::vector<at::Tensor>& arguments, const std::vector<RootRef>& kept) const {
   std::vector<DataRef> inputs;
   inputs.reserve(inputs_.size());
   for (const Input& input : inputs_) {
@@ -206,7 +208,7 @@ std::vector<DataRef> Captured::inputs_for(const std::vector<at::Tensor>& argumen
   }
   for (const Real& real : reals_)
     if (!real.is_param && real.result >= 0)
-      inputs[real.index] = Recorder::number(numbers.at(static_cast<size_t>(real.result)));
+      inputs[real.index] = Recorder::number(host_->repeated().at(static_cast<size_t>(real.result)));
   return inputs;
 }
 
@@ -246,17 +248,18 @@ void Captured::finish(const std::vector<at::Tensor>& arguments, const std::vecto
     if (arguments_[i].watched < 0) bump(arguments[i], arguments_[i].versions);
 }
 
-std::vector<at::Tensor> Captured::send(const std::vector<at::Tensor>& arguments, const std::vector<double>& numbers) {
+std::vector<at::Tensor> Captured::send(const std::vector<at::Tensor>& arguments) {
   const Recorder::Lock lock;
   const std::vector<RootRef> kept = kept_roots();
   const Draw draw = current_draw();
-  std::vector<DataRef> inputs = inputs_for(arguments, kept, numbers), outputs;
+  std::vector<Param> params = params_for(draw);
+  std::vector<DataRef> inputs = inputs_for(arguments, kept), outputs;
   const std::vector<RootRef> made = put_outputs(arguments, kept, outputs);
   if (draws_ > 0) set_current_draw({draw.seed, draw.draw + draws_});
   Recorder::instance().state().send_rebound(outputs.empty() ? nullptr : outputs[0]);
   {
     NoGil no_gil;
-    engine().submit(plan_, std::move(inputs), params_for(draw, numbers), std::move(outputs));
+    engine().submit(plan_, std::move(inputs), std::move(params), std::move(outputs));
   }
   ++replayed;
   finish(arguments, made);

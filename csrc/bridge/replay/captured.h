@@ -20,7 +20,7 @@ namespace spmdx::bridge {
 
 // Tensors of a call, by how it comes to them.
 struct CallTensors {
-  std::vector<at::Tensor> arguments;  // whole ones
+  std::vector<at::Tensor> arguments;
   std::vector<at::Tensor> watched;    // what the function reaches otherwise: parameters, states
 };
 
@@ -46,9 +46,9 @@ class Captured {
   // Why a call with these arguments has to be recorded; empty: it may be sent. Throws as flush does. Program threads.
   // Takes the recorder's lock. Gives up the GIL.
   std::string misfit(const std::vector<at::Tensor>& arguments);
-  // Sends the step again, and returns what the call returns. `numbers`: the results of its arithmetic. REQUIRES: it
-  // fits. As misfit.
-  std::vector<at::Tensor> send(const std::vector<at::Tensor>& arguments, const std::vector<double>& numbers);
+  // Sends the step again, with what its arithmetic gave last, and returns what the call returns. REQUIRES: it fits. As
+  // misfit.
+  std::vector<at::Tensor> send(const std::vector<at::Tensor>& arguments);
 
  private:
   friend class Analysis;
@@ -74,8 +74,7 @@ class Captured {
     at::Tensor tensor;
     WeakRootRef root;
     Shown shown;
-    enum class Gradient : uint8_t { none, any, kept } gradient = Gradient::none;
-    WeakRootRef kept_gradient = WeakRootRef(RootRef());
+    std::optional<RootState> gradient = std::nullopt;  // that it has when the call begins
     enum class Leaves : uint8_t { as_is, none, made } leaves = Leaves::as_is;
     uint32_t made = 0;  // the output that is its gradient
     Shown shown_gradient = {};
@@ -105,14 +104,13 @@ class Captured {
   std::string misfit_of_inputs(const std::vector<at::Tensor>& arguments, const std::vector<RootRef>& kept) const;
   std::vector<RootRef> kept_roots() const;
   double value_of(const Real& real) const;
-  std::vector<DataRef> inputs_for(const std::vector<at::Tensor>& arguments, const std::vector<RootRef>& kept,
-                                  const std::vector<double>& numbers) const;
+  std::vector<DataRef> inputs_for(const std::vector<at::Tensor>& arguments, const std::vector<RootRef>& kept) const;
   std::vector<RootRef> put_outputs(const std::vector<at::Tensor>& arguments, const std::vector<RootRef>& kept,
                                    std::vector<DataRef>& outputs) const;
   void finish(const std::vector<at::Tensor>& arguments, const std::vector<RootRef>& made) const;
   Root& root_at(const Place& place, const std::vector<at::Tensor>& arguments, const std::vector<RootRef>& kept) const;
   std::span<const Param> starts() const;
-  std::vector<Param> params_for(const Draw& draw, const std::vector<double>& numbers) const;
+  std::vector<Param> params_for(const Draw& draw) const;
 
   Setting setting_;
   PlanRef plan_;
@@ -130,6 +128,8 @@ class Captured {
   std::vector<Returned> returned_;
 };
 
+// Which of these tensors have a gradient, as a text of digits. Program threads.
+std::string have_gradients(const std::vector<at::Tensor>& tensors);
 // Ends the graph and notes from now on what is recorded. Returns false where another call is noted already. Throws as
 // flush does. Both: Program threads. Takes the recorder's lock. Gives up the GIL.
 bool begin_capture(CallTensors tensors);

@@ -47,6 +47,8 @@ double apply(Op op, double a, double b) {
   }
 }
 
+bool is_source(Op op) { return op == Op::of_tensor || op == Op::given; }
+
 bool holds(HostNumbers::Comparison comparison, double a, double b) {
   if (comparison == HostNumbers::Comparison::less) return a < b;
   return comparison == HostNumbers::Comparison::equal ? a == b : a <= b;
@@ -60,20 +62,20 @@ bool HostNumbers::Operand::operator==(const Operand& other) const {
 
 int64_t HostNumbers::add_tensor(const at::Tensor& tensor, double value) {
   tensors_.push_back(tensor);
-  operations_.push_back({Op::of_tensor, {}, {}, static_cast<int64_t>(tensors_.size()) - 1});
+  operations_.push_back({Op::of_tensor, {}, {}, static_cast<int64_t>(tensors_.size()) - 1, false});
   values_.push_back(value);
   return static_cast<int64_t>(values_.size()) - 1;
 }
 
 int64_t HostNumbers::add_given(int64_t which, double value) {
   num_given_ = std::max(num_given_, static_cast<size_t>(which) + 1);
-  operations_.push_back({Op::given, {}, {}, which});
+  operations_.push_back({Op::given, {}, {}, which, false});
   values_.push_back(value);
   return static_cast<int64_t>(values_.size()) - 1;
 }
 
 int64_t HostNumbers::add(Op op, Operand a, Operand b, double value) {
-  operations_.push_back({op, a, b});
+  operations_.push_back({op, a, b, 0, false});
   values_.push_back(value);
   return static_cast<int64_t>(values_.size()) - 1;
 }
@@ -114,7 +116,8 @@ std::optional<std::vector<double>> HostNumbers::results(const std::vector<double
       if (holds(guard->comparison, value(guard->a), value(guard->b)) != guard->holds) return std::nullopt;
     if (i == operations_.size()) break;
     const Operation& operation = operations_[i];
-    const bool begins = operation.op == Op::of_tensor || operation.op == Op::given;
+    const bool begins = is_source(operation.op);
+    if (operation.is_held && !are_same(sources[source], values_[i])) return std::nullopt;
     found.push_back(begins ? sources[source++] : apply(operation.op, value(operation.a), value(operation.b)));
     if (!std::isfinite(found.back())) return std::nullopt;
   }
@@ -124,18 +127,27 @@ std::optional<std::vector<double>> HostNumbers::results(const std::vector<double
 bool HostNumbers::can_repeat() const {
   std::vector<double> sources;
   for (size_t i = 0; i < operations_.size(); ++i)
-    if (operations_[i].op == Op::of_tensor || operations_[i].op == Op::given) sources.push_back(values_[i]);
+    if (is_source(operations_[i].op)) sources.push_back(values_[i]);
   const auto again = results(sources);
   return again && std::ranges::equal(*again, values_, are_same);
 }
 
-std::optional<std::vector<double>> HostNumbers::now(const std::vector<double>& given) const {
+void HostNumbers::hold(const std::vector<std::shared_ptr<HostNumbers>>& before) {
+  for (size_t i = 0; i < operations_.size(); ++i) {
+    const auto is_same = [&](const auto& call) { return are_same(call->values_[i], values_[i]); };
+    operations_[i].is_held = is_source(operations_[i].op) && std::ranges::all_of(before, is_same);
+  }
+}
+
+bool HostNumbers::repeat(const std::vector<double>& given) {
   std::vector<double> sources;
   for (const Operation& operation : operations_) {
     if (operation.op == Op::of_tensor) sources.push_back(read_number(tensors_[static_cast<size_t>(operation.from)]));
     if (operation.op == Op::given) sources.push_back(given.at(static_cast<size_t>(operation.from)));
   }
-  return results(sources);
+  auto found = results(sources);
+  if (found) repeated_ = std::move(*found);
+  return found.has_value();
 }
 
 void HostNumbers::save() {

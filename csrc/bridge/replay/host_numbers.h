@@ -4,6 +4,7 @@
 #include <ATen/core/Tensor.h>
 
 #include <cstdint>
+#include <memory>
 #include <optional>
 #include <string>
 #include <vector>
@@ -39,9 +40,14 @@ class HostNumbers {
   // Whether doing them again gives, from the numbers that the call began with, what it had.
   bool can_repeat() const;
   const std::vector<double>& values() const { return values_; }
-  // The results for the numbers that there are now; nothing where a comparison comes out otherwise, or a result is no
-  // finite number.
-  std::optional<std::vector<double>> now(const std::vector<double>& given) const;
+  // Numbers that were the same in this call and those before it: nobody knows what the call would do with others.
+  // REQUIRES: they are alike.
+  void hold(const std::vector<std::shared_ptr<HostNumbers>>& before);
+  // Does them again with the numbers that there are now. Returns whether those that are held are what they were, all
+  // comparisons come out as they did, and all results are finite numbers.
+  bool repeat(const std::vector<double>& given);
+  // What that gave.
+  const std::vector<double>& repeated() const { return repeated_; }
 
   void save();
   void restore();
@@ -50,7 +56,8 @@ class HostNumbers {
   struct Operation {
     Op op;
     Operand a, b;
-    int64_t from = 0;  // of the tensors, or of the given numbers
+    int64_t from = 0;      // of the tensors, or of the given numbers
+    bool is_held = false;  // it begins with a number that has to be what it was
   };
   struct Guard {
     Comparison comparison;
@@ -64,7 +71,7 @@ class HostNumbers {
   std::vector<std::string> saved_;
   std::vector<Operation> operations_;
   std::vector<Guard> guards_;
-  std::vector<double> values_;
+  std::vector<double> values_, repeated_;
   size_t num_given_ = 0;
 };
 

@@ -10,9 +10,10 @@
 
 namespace spmdx::bridge {
 
-// An argument of the call, a root that is there before and after it, or one that the call makes.
+// An argument of the call, the gradient that a tensor has when it begins, another root that is there before and after
+// it, or one that the call makes.
 struct Place {
-  enum class Of : uint8_t { argument, kept, made };
+  enum class Of : uint8_t { argument, gradient, kept, made };
   Of of = Of::kept;
   uint32_t index = 0;
   bool operator==(const Place&) const = default;

@@ -48,20 +48,6 @@ class Arguments:
             return False
         return all(map(is_same, self.constants, other.constants))
 
-    def whole(self) -> list[torch.Tensor]:
-        """The tensors, copies in place of views."""
-        return [t.detach().clone() if _C.shows_part(t) else t for t in self.tensors]
-
-    def of(self, tensors: Sequence[torch.Tensor]) -> tuple[tuple[Any, ...], dict[str, Any]]:
-        """``args`` and ``kwargs`` with these tensors."""
-        rest = iter(tensors)
-        pairs = zip(self.constants, self._is_tensor, strict=True)
-        leaves = [next(rest) if is_tensor else value for value, is_tensor in pairs]
-        if isinstance(self.spec, int):
-            return tuple(leaves), {}
-        args, kwargs = _pytree.tree_unflatten(leaves, self.spec)
-        return args, kwargs
-
 
 def is_same(a: Any, b: Any) -> bool:
     """Whether two constants cannot be told apart: equal numbers and texts, or one object."""

@@ -2,17 +2,21 @@
 """spmdx.compile: a step function is traced some times, and from then on its step is sent again."""
 
 import functools
+import operator
 import threading
 import weakref
 from collections.abc import Callable
 from typing import Any, Generic, ParamSpec, TypeVar, overload
 
+import torch
+
+import spmdx._C as _C
 from spmdx import errors
 from spmdx._base import logs
 from spmdx._replay.arguments import Arguments
 from spmdx._replay.trace import Trace
 from spmdx._replay.unfit import Unfit
-from spmdx._replay.variant import NONE, Variant
+from spmdx._replay.variant import NONE, Shared, Variant
 
 P = ParamSpec("P")
 R = TypeVar("R")
@@ -34,6 +38,8 @@ class Compiled(Generic[P, R]):
         functools.update_wrapper(self, function)
         self._function = function
         self._variants: list[Variant] = []
+        self._shared = Shared()
+        self._leaves: list[torch.Tensor] = []  # that the function reaches
         self._in_a_row = 0
         self._is_given_up = False
         self._lock = threading.Lock()
@@ -80,12 +86,13 @@ class Compiled(Generic[P, R]):
         return result
 
     def _variant(self, arguments: Arguments) -> Variant:
+        gradients = _C.have_gradients(self._leaves)
         for variant in self._variants:
-            if variant.arguments.are_alike(arguments):
+            if variant.gradients == gradients and variant.arguments.are_alike(arguments):
                 return variant
         if len(self._variants) == MOST_VARIANTS:
             raise Unfit(f"it was called with {MOST_VARIANTS} other sets of constants before")
-        self._variants.append(Variant(arguments))
+        self._variants.append(Variant(arguments, gradients, self._shared))
         return self._variants[-1]
 
     def _trace(self, variant: Variant, arguments: Arguments, args: Any, kwargs: Any) -> Any:
@@ -93,9 +100,18 @@ class Compiled(Generic[P, R]):
         self._in_a_row += 1
         trace = Trace(self._function, variant, arguments)
         result = trace.run(args, kwargs)
+        self._reach(variant)
         if trace.reason:
             self._note(trace.reason)
         return result
+
+    def _reach(self, variant: Variant) -> None:
+        """Other tensors than before: which of them have gradients tells variants apart."""
+        leaves = [tensor for _, tensor in variant.watch.tensors] if variant.watch else []
+        if len(leaves) == len(self._leaves) and all(map(operator.is_, leaves, self._leaves)):
+            return
+        self._leaves = leaves
+        self._variants = [variant]
 
     def _note(self, reason: str) -> None:
         if not self.reasons or self.reasons[-1] != reason:

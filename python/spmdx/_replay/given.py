@@ -1,13 +1,13 @@
 # SPDX-License-Identifier: Apache-2.0
 """Numbers that a replay is given: those in dicts of the program, as learning rates, which change."""
 
-from collections.abc import Iterator, Sequence, Set
+from collections.abc import Container, Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from typing import Any
 
 from spmdx._replay.tape import HostFloat, Tape
 from spmdx._replay.unfit import Unfit
-from spmdx._replay.watch import Watch
+from spmdx._replay.watch import Change
 
 MOST = 64  # of one function
 
@@ -20,36 +20,38 @@ class Given:
     def __init__(self) -> None:
         self.places: list[Place] = []
 
-    def explain(self, watch: Watch, written: Set[int]) -> str:
+    def explain(self, changes: Iterable[Change], written: Container[int]) -> str:
         """The first change that a replay cannot take as it is; empty: there is none.
 
         Args:
-            watch: what the program was.
+            changes: how the program is other than it was.
             written: tensors of the host that replays write to, by ``id``.
         """
-        known = {(id(owner), repr(key)) for owner, key in self.places}
-        for change in watch.changes():
+        known = self._known()
+        for change in changes:
             if change.tensor is not None and id(change.tensor) in written:
                 continue
-            numbers = change.numbers
-            if not numbers or not all((id(d), repr(key)) in known for d, key in numbers):
+            if not change.numbers or not known.issuperset(map(_name, change.numbers)):
                 return change.sentence()
         return ""
 
-    def learn(self, watch: Watch, written: Set[int]) -> bool:
+    def learn(self, changes: Iterable[Change], written: Container[int]) -> bool:
         """Takes what changed for such numbers; whether that explains all, and some were new."""
-        known = {(id(owner), repr(key)) for owner, key in self.places}
+        known = self._known()
         fresh: list[Place] = []
-        for change in watch.changes():
+        for change in changes:
             if change.tensor is not None and id(change.tensor) in written:
                 continue
             if not change.numbers:
                 return False
-            fresh += [(d, k) for d, k in change.numbers if (id(d), repr(k)) not in known]
+            fresh += [place for place in change.numbers if _name(place) not in known]
         if not fresh or len(self.places) + len(fresh) > MOST:
             return False
         self.places += fresh
         return True
+
+    def _known(self) -> set[tuple[int, str]]:
+        return set(map(_name, self.places))
 
     def numbers(self) -> list[float]:
         """What they are now.
@@ -82,3 +84,7 @@ class Given:
                 owner[key] = plain
             elif isinstance(owner.get(key), HostFloat):
                 owner[key] = float.__add__(owner[key], -0.0)
+
+
+def _name(place: Place) -> tuple[int, str]:
+    return id(place[0]), repr(place[1])

@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """What a call does with tensors of the host: the steps that Adam counts, and what is read of them."""
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Container, Iterator, Sequence
 from typing import Any
 
 import torch
@@ -23,6 +23,7 @@ class HostMode(TorchFunctionMode):
 
     Args:
         tensors: tensors of the host that the function reaches.
+        changing: those among them that other calls of it write to, by ``id``.
         tape: where numbers are followed that change from call to call.
 
     Attributes:
@@ -30,14 +31,17 @@ class HostMode(TorchFunctionMode):
         refusal: what a replay cannot do again; empty: nothing.
     """
 
-    def __init__(self, tensors: Sequence[torch.Tensor], tape: Tape) -> None:
+    def __init__(
+        self, tensors: Sequence[torch.Tensor], changing: Container[int], tape: Tape
+    ) -> None:
         super().__init__()
         self.writes: list[Write] = []
         self.refusal = ""
         self._tape = tape
         self._kept = {id(tensor): tensor for tensor in tensors}
         self._written: dict[int, torch.Tensor] = {}
-        self._changing: dict[int, torch.Tensor] = {}  # made of such as change from call to call
+        # Those that change from call to call, and what is made of them.
+        self._changing = {i: tensor for i, tensor in self._kept.items() if i in changing}
         self._read_once: set[int] = set()
 
     def __torch_function__(
@@ -48,8 +52,8 @@ class HostMode(TorchFunctionMode):
         name = getattr(func, "__name__", "")
         if not here:
             return self._made(func, name, args, kwargs)
-        if any(map(self._changes, here)) and name in _READS:
-            return self._read(func, name, args, kwargs)
+        if name in _READS:
+            return self._read(func, name, args, kwargs, here)
         versions = [tensor._version for tensor in here]
         result = func(*args, **kwargs)
         written = [t for t, v in zip(here, versions, strict=True) if t._version != v]
@@ -62,9 +66,9 @@ class HostMode(TorchFunctionMode):
                     self._changing[id(tensor)] = tensor
         return result
 
-    def written(self) -> set[int]:
+    def written(self) -> dict[int, torch.Tensor]:
         """The tensors that replays write to, by ``id``."""
-        return set(self._written)
+        return self._written
 
     def _changes(self, tensor: torch.Tensor) -> bool:
         return id(tensor) in self._written or id(tensor) in self._changing
@@ -80,19 +84,19 @@ class HostMode(TorchFunctionMode):
             self._refuse(f"torch.{name} makes a tensor of the host of a number that changes")
         return result
 
-    def _read(self, func: Any, name: str, args: Any, kwargs: dict[str, Any]) -> Any:
+    def _read(
+        self, func: Any, name: str, args: Any, kwargs: dict[str, Any], here: list[torch.Tensor]
+    ) -> Any:
+        """A number of a tensor that the function reaches is followed: it may change."""
         value = func(*args, **kwargs)
         tensor = args[0]
-        is_real = isinstance(tensor, torch.Tensor) and tensor.dtype in (
-            torch.float32,
-            torch.float64,
-        )
-        if name not in ("item", "__float__") or not is_real or id(tensor) not in self._written:
+        is_real = tensor.dtype in (torch.float32, torch.float64)
+        if name == "item" and is_real and id(tensor) in self._kept:
+            self._read_once.add(id(tensor))
+            return self._tape.of_tensor(tensor, value)
+        if any(map(self._changes, here)):
             self._refuse(f"Tensor.{name} reads a tensor of the host that changes")
-            return value
-        self._read_once.add(id(tensor))
-        followed = self._tape.of_tensor(tensor, value)
-        return followed if name == "item" else value
+        return value
 
     def _note_write(
         self, func: Any, name: str, args: Any, kwargs: Any, kept: list[torch.Tensor]
@@ -100,7 +104,8 @@ class HostMode(TorchFunctionMode):
         if any(id(tensor) in self._read_once for tensor in kept):
             self._refuse(f"{name} writes to a tensor of the host after it was read")
         for tensor in _tensors_in([*args, *kwargs.values()]):
-            if tensor.device.type != "cpu" or id(tensor) in self._changing:
+            is_made = id(tensor) in self._changing and id(tensor) not in self._kept
+            if tensor.device.type != "cpu" or is_made:
                 self._refuse(
                     f"{name} writes to a tensor of the host what changes from call to call"
                 )

@@ -39,7 +39,7 @@ class Trace:
             self._variant.forget()
             observed, result = self._observe(args, kwargs)
         else:
-            observed, result = self._capture(watch)
+            observed, result = self._capture(watch, args, kwargs)
         self._look_around(observed)
         return result
 
@@ -49,31 +49,31 @@ class Trace:
             result = self._function(*args, **kwargs)
         return observed, result
 
-    def _capture(self, watch: Watch) -> tuple[Observed, Any]:
+    def _capture(
+        self, watch: Watch, args: Any, kwargs: dict[str, Any]
+    ) -> tuple[Observed, Any]:
         watched = [tensor for _, tensor in watch.tensors]
-        tensors = self._arguments.whole()
         tape = Tape()
-        mode = HostMode(watch.host, tape)
-        if not _C.begin_capture(tensors, watched):
-            return self._observe(*self._arguments.of(self._arguments.tensors))
+        mode = HostMode(watch.host, self._variant.shared.written, tape)
+        if not _C.begin_capture(self._arguments.tensors, watched):
+            return self._observe(args, kwargs)
         try:
-            with self._variant.given.followed(tape), following_math(), mode:
-                observed, result = self._observe(*self._arguments.of(tensors))
+            with self._variant.shared.given.followed(tape), following_math(), mode:
+                observed, result = self._observe(args, kwargs)
         except BaseException:
             _C.abandon_capture()
             self._variant.forget()
             raise
-        finally:
-            self._write_through(tensors)
         self.reason = self.reason or self._refusal(observed, mode, tape, watch)
-        return observed, self._end(result, observed, mode, tape, tensors, watched)
+        return observed, self._end(result, observed, mode, tape, watched)
 
     def _refusal(self, observed: Observed, mode: HostMode, tape: Tape, watch: Watch) -> str:
         if observed.refusal or mode.refusal:
             return observed.refusal or mode.refusal
         if tape.escaped:
             return f"a number that changes from call to call becomes {tape.escaped}"
-        changed = self._variant.given.explain(watch, mode.written())
+        shared = self._variant.shared
+        changed = shared.given.explain(watch.changes(), shared.written | mode.written())
         return f"within it {changed}" if changed else ""
 
     def _end(
@@ -82,11 +82,10 @@ class Trace:
         observed: Observed,
         mode: HostMode,
         tape: Tape,
-        tensors: list[torch.Tensor],
         watched: list[torch.Tensor],
     ) -> Any:
         try:
-            results = Results(result, tensors, watched)
+            results = Results(result, self._arguments.tensors, watched)
         except Unfit as unfit:
             self.reason = self.reason or str(unfit)
         if self.reason:
@@ -105,20 +104,11 @@ class Trace:
         self.reason = self._variant.note(call)
         return results.of([tensor.detach() for tensor in made], self._arguments.tensors)
 
-    def _write_through(self, tensors: list[torch.Tensor]) -> None:
-        """What was written to copies of views goes to the views."""
-        for copy, given in zip(tensors, self._arguments.tensors, strict=True):
-            if copy is not given and copy._version > 0:
-                given.detach().copy_(copy.detach())
-                self.reason = "it writes to an argument that is a view"
-
     def _look_around(self, observed: Observed) -> None:
-        variant = self._variant
-        variant.watch = watch = Watch(
-            self._function, tuple(self._arguments.constants), {}, observed
-        )
-        refusal = observed.refusal or watch.refusal
-        if refusal:
-            self.reason = self.reason or refusal
-            variant.forget()
-            variant.watch = None
+        watch = Watch(self._function, self._arguments.constants, {}, observed)
+        if not watch.refusal:
+            self._variant.look(watch)
+            return
+        self.reason = self.reason or watch.refusal
+        self._variant.forget()
+        self._variant.watch = None

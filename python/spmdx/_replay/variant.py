@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
 """Calls of a function with arguments that differ by tensors alone, and the step they send."""
 
-from collections.abc import Sequence
-from dataclasses import dataclass
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
 from typing import Any
 
 import torch
@@ -30,7 +30,7 @@ class Call:
     captured: _C.Captured
     numbers: _C.HostNumbers
     writes: Sequence[Write]
-    written: set[int]
+    written: Mapping[int, torch.Tensor]
     results: Results
     observed: Observed
 
@@ -47,24 +47,44 @@ class Call:
         return self.captured.differs(other.captured)
 
 
+@dataclass
+class Shared:
+    """What changes from call to call of a function, and replays follow.
+
+    Attributes:
+        given: numbers in the state that it reads.
+        written: tensors of the host that its calls write to, by ``id``.
+    """
+
+    given: Given = field(default_factory=Given)
+    written: dict[int, torch.Tensor] = field(default_factory=dict)
+
+
 class Variant:
     """What is known of the calls.
 
     Attributes:
+        gradients: which of the tensors that the function reaches have one.
         watch: the state that the latest traced call read.
-        given: numbers in that state which change from call to call.
+        shared: what all variants of a function know.
         calls: the latest traced calls that may be replayed and are alike, the last one first.
         is_ready: they are enough.
     """
 
-    def __init__(self, arguments: Arguments) -> None:
+    def __init__(self, arguments: Arguments, gradients: str, shared: Shared) -> None:
         self.arguments = arguments.without_tensors()
+        self.gradients = gradients
         self.watch: Watch | None = None
-        self.given = Given()
+        self.shared = shared
         self.calls: list[Call] = []
         self.is_ready = False
         self._until_check = FIRST_CHECK
         self._between_checks = FIRST_CHECK
+
+    def look(self, watch: Watch) -> None:
+        """Takes what was seen after a traced call."""
+        self.watch = watch
+        watch.let_change(self.shared.written.values())
 
     def forget(self) -> None:
         """The next call that may be replayed is the first of those that have to be alike."""
@@ -75,11 +95,13 @@ class Variant:
         """What changed since the latest call that a replay cannot take as it is; empty: nothing."""
         if self.watch is None:
             return ""
-        written = self.calls[0].written if self.calls else set()
-        if self.given.learn(self.watch, written):
+        changes = list(self.watch.changes())
+        if not changes:
+            return ""
+        if self.shared.given.learn(changes, self.shared.written):
             self.forget()
             return ""
-        return self.given.explain(self.watch, written)
+        return self.shared.given.explain(changes, self.shared.written)
 
     def replay(self, arguments: Arguments) -> Any:
         """What the call returns, or ``NONE`` where it is to be traced.
@@ -94,10 +116,11 @@ class Variant:
         if not self.is_ready or self._is_checked():
             return NONE
         call = self.calls[0]
-        tensors = arguments.whole()
-        if reason := call.captured.misfit(tensors):
+        if reason := call.captured.misfit(arguments.tensors):
             raise Unfit(reason)
-        made = call.captured.send(tensors, self._numbers(call))
+        if not self._do_again(call):
+            return NONE
+        made = call.captured.send(arguments.tensors)
         return call.results.of(made, arguments.tensors)
 
     def _is_checked(self) -> bool:
@@ -109,23 +132,26 @@ class Variant:
         self._until_check = self._between_checks
         return True
 
-    def _numbers(self, call: Call) -> list[float]:
-        """The results of its arithmetic now; tensors of the host are written to."""
+    def _do_again(self, call: Call) -> bool:
+        """Does what the call does on the host: it writes to tensors, and computes numbers.
+
+        Where these are numbers for which nobody knows what the function does, nothing is done.
+        """
         if not len(call.numbers) and not call.writes:
-            return []
-        given = self.given.numbers()
+            return True
+        given = self.shared.given.numbers()
         call.numbers.save()
         with torch.no_grad():
             for function, args, kwargs in call.writes:
                 function(*args, **kwargs)
-        numbers = call.numbers.now(given)
-        if numbers is None:
-            call.numbers.restore()
-            raise Unfit("a number comes to where the function does something else")
-        return numbers
+        if call.numbers.repeat(given):
+            return True
+        call.numbers.restore()
+        return False
 
     def note(self, call: Call) -> str:
         """A call was traced that may be replayed; why it is unlike those before, if it is."""
+        self.shared.written.update(call.written)
         needed = ALIKE_WITH_NUMBERS if len(call.numbers) else ALIKE
         before = self.calls[: needed - 1]
         reason = call.differs(before[0]) if before else ""
@@ -135,6 +161,7 @@ class Variant:
             return reason
         self.is_ready = False
         if len(before) == needed - 1:
+            call.numbers.hold([one.numbers for one in before])
             reason = call.captured.bind_numbers([one.captured for one in before])
             self.is_ready = not reason
         self.calls = [call] if reason else [call, *before]

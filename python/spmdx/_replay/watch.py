@@ -4,7 +4,7 @@
 import gc
 import reprlib
 import types
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from typing import Any
 
 import torch
@@ -72,6 +72,11 @@ class Watch:
         """What changed first since the watch was made, in a sentence; None: nothing."""
         change = next(self.changes(), None)
         return change.sentence() if change else None
+
+    def let_change(self, tensors: Iterable[torch.Tensor]) -> None:
+        """From now on elements of these tensors of the CPU may change."""
+        for tensor in tensors:
+            self._walk.watched.let_change(tensor)
 
     def changes(self) -> Iterator["Change"]:
         """All that changed."""
@@ -219,9 +224,7 @@ def _of_tensor(path: str, difference: int, now: int) -> str:
     if difference & 1:
         return f"{path}.requires_grad changed from {not now & 1} to {bool(now & 1)}"
     if difference & 2:
-        return f"{path}.grad is {'there now, and was None' if now & 2 else 'None now'}"
-    if difference & 4:
-        return f"{path} {'has hooks now' if now & 4 else 'has no hooks now'}"
+        return f"{path} {'has hooks now' if now & 2 else 'has no hooks now'}"
     return f"{path} has another shape or dtype"
 
 

@@ -78,3 +78,8 @@ def watch(step, *args, calls=2, **kwargs):
     with Observed() as observed:
         step(*args, **kwargs)
     return Watch(step, args, kwargs, observed)
+
+
+def sentences(seen):
+    """All that changed, in words."""
+    return [change.sentence() for change in seen.changes()]

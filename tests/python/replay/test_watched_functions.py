@@ -10,7 +10,7 @@ import weakref
 import pytest
 import torch
 from torch import nn
-from watched_state import ONE, Slotted, Trainer, scale_of, watch
+from watched_state import ONE, Slotted, Trainer, scale_of, sentences, watch
 
 
 def patch(owner, name, value):
@@ -313,5 +313,5 @@ def test_a_change_is_seen_or_what_holds_it_is_refused(name, monkeypatch):
     assert watched.refusal is None
     assert watched.changed() is None
     change(monkeypatch)
-    assert expected in " ".join(watched.changes())
+    assert expected in " ".join(sentences(watched))
     assert watched.changed() is not None

@@ -9,7 +9,7 @@ import numpy
 import pytest
 import torch
 from torch import nn
-from watched_state import watch
+from watched_state import sentences, watch
 
 
 def mlp():
@@ -139,7 +139,7 @@ def test_of_an_ordinary_program_only_what_counts_changes(name, device):
     assert watched.changed() is None
     loop.step()
     loop.step()
-    changes = list(watched.changes())
+    changes = list(sentences(watched))
     assert not [text for text in changes if not any(may in text for may in MAY_CHANGE)]
     assert name not in ("mlp", "mixed", "transformer_mixed") or device == "cpu" or not changes
     paths = dict(watched.tensors)
