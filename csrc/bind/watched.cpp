@@ -70,6 +70,8 @@ void bind_watched(py::module_& m) {
       .def("tensor", of_tensor(Kind::tensor), py::arg("tensor"))
       .def("data", of_tensor(Kind::data), py::arg("tensor"))
       .def(
+          "forget", [](Watched& self, py::handle owner) { self.forget(owner.ptr()); }, py::arg("owner"))
+      .def(
           "let_change", [](Watched& self, py::handle tensor) { self.let_change(tensor.ptr()); }, py::arg("tensor"))
       .def("changed", &Watched::changed, py::arg("start") = 0)
       .def(

@@ -177,13 +177,20 @@ void Watched::add(Kind kind, PyObject* owner, PyObject* key) {
   entries_.push_back({kind, Py_NewRef(owner), Py_XNewRef(key), seen});
 }
 
+// Its class is watched instead.
+void Watched::forget(Entry& entry) {
+  Py_SETREF(entry.seen, Py_NewRef(reinterpret_cast<PyObject*>(Py_TYPE(entry.owner))));
+  entry.kind = Kind::type;
+}
+
+void Watched::forget(const PyObject* owner) {
+  for (Entry& entry : entries_)
+    if (entry.owner == owner) forget(entry);
+}
+
 void Watched::let_change(const PyObject* tensor) {
-  const auto holds = [&](const Entry& entry) { return entry.kind == Kind::data && entry.owner == tensor; };
-  for (Entry& entry : entries_) {
-    if (!holds(entry)) continue;
-    Py_SETREF(entry.seen, Py_NewRef(reinterpret_cast<PyObject*>(Py_TYPE(entry.owner))));
-    entry.kind = Kind::type;
-  }
+  for (Entry& entry : entries_)
+    if (entry.kind == Kind::data && entry.owner == tensor) forget(entry);
 }
 
 Py_ssize_t Watched::changed(size_t start) const {

@@ -30,7 +30,9 @@ class Watched {
 
   // Reads a place and keeps what it gives. Throws what Python raises, as pybind11::error_already_set.
   void add(Kind kind, PyObject* owner, PyObject* key);
-  // The elements of a tensor may change from now on.
+  // What can be read from an object may change from now on.
+  void forget(const PyObject* owner);
+  // The elements of a tensor may.
   void let_change(const PyObject* tensor);
   size_t size() const { return entries_.size(); }
   // The first entry from `start` on at which something else is read now than was seen; -1: none.
@@ -50,6 +52,8 @@ class Watched {
     PyObject* key;   // nullptr: the kind has none
     PyObject* seen;  // nullptr: nothing was there; of a whole dict key, value, key, value …
   };
+  static void forget(Entry& entry);
+
   std::vector<Entry> entries_;
 };
 

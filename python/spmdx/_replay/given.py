@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """Numbers that a replay is given: those in dicts of the program, as learning rates, which change."""
 
-from collections.abc import Container, Iterable, Iterator, Sequence
+from collections.abc import Container, Iterable, Iterator
 from contextlib import contextmanager
 from typing import Any
 
@@ -68,21 +68,22 @@ class Given:
     @contextmanager
     def followed(self, tape: Tape) -> Iterator[None]:
         """In this block a tape follows the numbers."""
-        numbers = self.numbers()
-        followed = [tape.given(i, number) for i, number in enumerate(numbers)]
-        for (owner, key), number in zip(self.places, followed, strict=True):
-            owner[key] = number
+        self.follow(tape)
         try:
             yield
         finally:
             tape.is_open = False
-            self._put_back(followed, numbers)
+            self.put_back()
 
-    def _put_back(self, followed: Sequence[float], numbers: Sequence[float]) -> None:
-        for (owner, key), number, plain in zip(self.places, followed, numbers, strict=True):
-            if owner.get(key) is number:
-                owner[key] = plain
-            elif isinstance(owner.get(key), HostFloat):
+    def follow(self, tape: Tape) -> None:
+        """From now on a tape follows the numbers."""
+        for i, ((owner, key), number) in enumerate(zip(self.places, self.numbers(), strict=True)):
+            owner[key] = tape.given(i, number)
+
+    def put_back(self) -> None:
+        """From now on nothing follows them."""
+        for owner, key in self.places:
+            if isinstance(owner.get(key), HostFloat):
                 owner[key] = float.__add__(owner[key], -0.0)
 
 

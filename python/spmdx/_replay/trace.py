@@ -12,9 +12,10 @@ from spmdx._replay.arguments import Arguments
 from spmdx._replay.host import HostMode
 from spmdx._replay.observed import Observed
 from spmdx._replay.results import Results
+from spmdx._replay.schedules import Schedules, reads_schedules
 from spmdx._replay.tape import Tape, following_math
 from spmdx._replay.unfit import Unfit
-from spmdx._replay.variant import Call, Variant
+from spmdx._replay.variant import Call, Shared, Variant
 from spmdx._replay.watch import Watch
 
 
@@ -52,37 +53,24 @@ class Trace:
     def _capture(
         self, watch: Watch, args: Any, kwargs: dict[str, Any]
     ) -> tuple[Observed, Any]:
+        shared = self._variant.shared
+        seen = _Seen(watch, shared)
         watched = [tensor for _, tensor in watch.tensors]
-        tape = Tape()
-        mode = HostMode(watch.host, self._variant.shared.written, tape)
         if not _C.begin_capture(self._arguments.tensors, watched):
             return self._observe(args, kwargs)
         try:
-            with self._variant.shared.given.followed(tape), following_math(), mode:
-                observed, result = self._observe(args, kwargs)
+            with shared.given.followed(seen.tape), seen.schedules.followed(), following_math():
+                with seen.host:
+                    observed, result = self._observe(args, kwargs)
         except BaseException:
             _C.abandon_capture()
             self._variant.forget()
             raise
-        self.reason = self.reason or self._refusal(observed, mode, tape, watch)
-        return observed, self._end(result, observed, mode, tape, watched)
-
-    def _refusal(self, observed: Observed, mode: HostMode, tape: Tape, watch: Watch) -> str:
-        if observed.refusal or mode.refusal:
-            return observed.refusal or mode.refusal
-        if tape.escaped:
-            return f"a number that changes from call to call becomes {tape.escaped}"
-        shared = self._variant.shared
-        changed = shared.given.explain(watch.changes(), shared.written | mode.written())
-        return f"within it {changed}" if changed else ""
+        self.reason = observed.refusal or seen.refusal(watch, shared, observed)
+        return observed, self._end(result, observed, seen, watched)
 
     def _end(
-        self,
-        result: Any,
-        observed: Observed,
-        mode: HostMode,
-        tape: Tape,
-        watched: list[torch.Tensor],
+        self, result: Any, observed: Observed, seen: "_Seen", watched: list[torch.Tensor]
     ) -> Any:
         try:
             results = Results(result, self._arguments.tensors, watched)
@@ -99,9 +87,8 @@ class Trace:
             self.reason = captured
             self._variant.forget()
             return results.of(made, self._arguments.tensors)
-        captured.set_numbers(tape.numbers)
-        call = Call(captured, tape.numbers, mode.writes, mode.written(), results, observed)
-        self.reason = self._variant.note(call)
+        captured.set_numbers(seen.tape.numbers)
+        self.reason = self._variant.note(seen.call(captured, results, observed))
         return results.of([tensor.detach() for tensor in made], self._arguments.tensors)
 
     def _look_around(self, observed: Observed) -> None:
@@ -112,3 +99,41 @@ class Trace:
         self.reason = self.reason or watch.refusal
         self._variant.forget()
         self._variant.watch = None
+
+
+class _Seen:
+    """What a call did on the host."""
+
+    def __init__(self, watch: Watch, shared: Shared) -> None:
+        self.tape = Tape()
+        self.host = HostMode(watch.host, shared.written, self.tape)
+        self.schedules = Schedules(watch.schedulers, shared.given)
+
+    def refusal(self, watch: Watch, shared: Shared, observed: Observed) -> str:
+        """What a replay cannot do again; empty: it can do all."""
+        schedules = self.schedules
+        if self.host.refusal or schedules.refusal:
+            return self.host.refusal or schedules.refusal
+        if self.tape.escaped:
+            return f"a number that changes from call to call becomes {self.tape.escaped}"
+        changes = schedules.explained(watch.changes())
+        written = shared.written | self.host.written()
+        if schedules.acts and shared.given.learn(changes, written):
+            return "the numbers that its schedules change are followed from now on"
+        changed = shared.given.explain(changes, written)
+        if changed:
+            return f"within it {changed}"
+        return reads_schedules(observed.codes) if schedules.acts else ""
+
+    def call(self, captured: _C.Captured, results: Results, observed: Observed) -> Call:
+        """What a replay does again."""
+        return Call(
+            captured,
+            self.tape.numbers,
+            self.host.writes,
+            self.host.written(),
+            self.schedules.acts,
+            self.schedules.stepped(),
+            results,
+            observed,
+        )

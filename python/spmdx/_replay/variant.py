@@ -6,6 +6,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 import torch
+from torch.optim.lr_scheduler import LRScheduler
 
 import spmdx._C as _C
 from spmdx._replay.arguments import Arguments
@@ -13,6 +14,7 @@ from spmdx._replay.given import Given
 from spmdx._replay.host import Write, same_writes
 from spmdx._replay.observed import Observed
 from spmdx._replay.results import Results
+from spmdx._replay.schedules import Act, same_acts
 from spmdx._replay.unfit import Unfit
 from spmdx._replay.watch import Watch
 
@@ -31,6 +33,8 @@ class Call:
     numbers: _C.HostNumbers
     writes: Sequence[Write]
     written: Mapping[int, torch.Tensor]
+    acts: Sequence[Act]
+    stepped: Sequence[LRScheduler]
     results: Results
     observed: Observed
 
@@ -40,6 +44,8 @@ class Call:
             return "it returns other constants from call to call"
         if not self.observed.codes.keys() <= other.observed.codes.keys():
             return "it runs other code from call to call"
+        if not same_acts(self.acts, other.acts):
+            return "it steps other schedules from call to call"
         if not same_writes(self.writes, other.writes):
             return "it writes otherwise to tensors of the host from call to call"
         if not self.numbers.can_repeat():
@@ -54,10 +60,12 @@ class Shared:
     Attributes:
         given: numbers in the state that it reads.
         written: tensors of the host that its calls write to, by ``id``.
+        stepped: schedules that its calls step, by ``id``.
     """
 
     given: Given = field(default_factory=Given)
     written: dict[int, torch.Tensor] = field(default_factory=dict)
+    stepped: dict[int, LRScheduler] = field(default_factory=dict)
 
 
 class Variant:
@@ -85,6 +93,8 @@ class Variant:
         """Takes what was seen after a traced call."""
         self.watch = watch
         watch.let_change(self.shared.written.values())
+        for scheduler in self.shared.stepped.values():
+            watch.forget(scheduler)
 
     def forget(self) -> None:
         """The next call that may be replayed is the first of those that have to be alike."""
@@ -121,6 +131,8 @@ class Variant:
         if not self._do_again(call):
             return NONE
         made = call.captured.send(arguments.tensors)
+        for scheduler, args in call.acts:
+            scheduler.step(*args)
         return call.results.of(made, arguments.tensors)
 
     def _is_checked(self) -> bool:
@@ -152,6 +164,7 @@ class Variant:
     def note(self, call: Call) -> str:
         """A call was traced that may be replayed; why it is unlike those before, if it is."""
         self.shared.written.update(call.written)
+        self.shared.stepped.update({id(one): one for one in call.stepped})
         needed = ALIKE_WITH_NUMBERS if len(call.numbers) else ALIKE
         before = self.calls[: needed - 1]
         reason = call.differs(before[0]) if before else ""

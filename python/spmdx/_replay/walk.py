@@ -15,6 +15,7 @@ from typing import Any
 
 import torch
 from torch import nn
+from torch.optim.lr_scheduler import LRScheduler
 
 import spmdx._C as _C
 from spmdx._replay.leaves import INERT, INERT_EXACTLY, KNOWN_BASES, has_few_values
@@ -45,6 +46,7 @@ class Walk:
         self.device: list[tuple[str, torch.Tensor]] = []
         self.host: list[tuple[str, torch.Tensor]] = []
         self.small: list[torch.Tensor] = []
+        self.schedulers: list[LRScheduler] = []
         self.met: set[types.CodeType] = set()
         self._names = names
         self._seen: dict[int, tuple[str, object]] = {}
@@ -273,6 +275,8 @@ class Walk:
         if any(b not in known and origin_of_class(b) is None for b in cls.__mro__):
             self._refuse(path, value)
             return
+        if isinstance(value, LRScheduler):
+            self.schedulers.append(value)
         self._watch(path, self.watched.type, value)
         self.reach(cls.__qualname__, cls)
         self._slots(path, value)

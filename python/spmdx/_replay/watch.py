@@ -48,6 +48,7 @@ class Watch:
         refusal: why changes of the state cannot be seen; None where they can.
         tensors: the tensors of the device that are reached, each once, and how.
         host: the tensors of the CPU that are.
+        schedulers: the schedules of learning rates that are.
     """
 
     def __init__(
@@ -62,6 +63,7 @@ class Watch:
         _reach_roots(walk, function, args, kwargs, observed)
         self.refusal = observed.refusal or walk.refusal
         self.tensors = walk.device
+        self.schedulers = walk.schedulers
         self.host = [*walk.small, *(tensor for _, tensor in walk.host)]
         self._host = [_HostTensor(path, tensor) for path, tensor in walk.host]
 
@@ -77,6 +79,11 @@ class Watch:
         """From now on elements of these tensors of the CPU may change."""
         for tensor in tensors:
             self._walk.watched.let_change(tensor)
+
+    def forget(self, owner: Any) -> None:
+        """From now on what this object holds itself may be anything."""
+        for of in (owner, vars(owner)):
+            self._walk.watched.forget(of)
 
     def changes(self) -> Iterator["Change"]:
         """All that changed."""
@@ -94,6 +101,7 @@ class Change:
     """One thing that is not what it was.
 
     Attributes:
+        owner: the object that holds it.
         tensor: the tensor of the host whose values changed; None: it is something else.
         numbers: where floats are other floats now, as dicts and keys, if nothing else is other.
     """
@@ -107,6 +115,7 @@ class Change:
     ) -> None:
         self._path, self._watched, self._entry = path, watched, entry
         self.tensor = tensor
+        self.owner = watched.owner(entry) if watched is not None else tensor
         self.numbers: list[tuple[dict[Any, Any], Any]] = []
         if watched is None:
             return

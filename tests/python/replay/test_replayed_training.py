@@ -276,3 +276,51 @@ def test_results_and_gradients_of_earlier_calls_stay():
     for (x, g), (y, h) in zip(kept, copies, strict=True):
         assert torch.equal(x.cpu(), y)
         assert torch.equal(g.cpu(), h)
+
+
+SCHEDULES = {
+    "exponential": lambda o: torch.optim.lr_scheduler.ExponentialLR(o, 0.97),
+    "cosine": lambda o: torch.optim.lr_scheduler.CosineAnnealingLR(o, 30),
+    "of a function": lambda o: torch.optim.lr_scheduler.LambdaLR(o, lambda n: 1 / (1 + n)),
+    "steps": lambda o: torch.optim.lr_scheduler.StepLR(o, 10, 0.5),
+    "one after the other": lambda o: torch.optim.lr_scheduler.SequentialLR(
+        o,
+        [
+            torch.optim.lr_scheduler.LinearLR(o, total_iters=12),
+            torch.optim.lr_scheduler.ExponentialLR(o, 0.9),
+        ],
+        [12],
+    ),
+}
+
+
+@pytest.mark.parametrize("name", SCHEDULES)
+@pytest.mark.parametrize("optimizer", ["AdamW", "SGD, momentum"])
+def test_a_schedule_that_is_stepped_within(name, optimizer):
+    mesh = mesh_of(2)
+
+    def make():
+        model = Net().to("spmdx")
+        optim = OPTIMIZERS[optimizer](model.parameters())
+        schedule = SCHEDULES[name](optim)
+
+        def step(x, y):
+            optim.zero_grad()
+            loss = functional.cross_entropy(model(x), y)
+            loss.backward()
+            optim.step()
+            schedule.step()
+            return loss.detach()
+
+        made = Program(step, model, optim)
+        made.schedule = schedule
+        programs.append(made)
+        return made
+
+    programs = []
+    step = run_twins(make, batch_on(mesh), 50)
+    assert step.replayed >= 25, step.reasons
+    traced, compiled = (vars(program.schedule) for program in programs)
+    for key in ("last_epoch", "_last_lr", "_step_count"):
+        assert traced.get(key) == compiled.get(key)
+    assert traced["optimizer"].param_groups[0]["lr"] == compiled["optimizer"].param_groups[0]["lr"]
