@@ -51,6 +51,7 @@ bridge::LazyTensor& require_lazy(const at::Tensor& tensor, const char* what) {
 DataRef computed_data(const at::Tensor& tensor) {
   const bridge::Recorder::Lock lock;
   bridge::require_values(require_lazy(tensor, "spmdx"));
+  bridge::Recorder::instance().note_value_read();
   at::Tensor own = rooted(tensor);
   bridge::Root& root = require_lazy(own, "spmdx").root();
   const bool lies_elsewhere =

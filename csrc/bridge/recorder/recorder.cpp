@@ -150,6 +150,11 @@ at::Tensor Recorder::upload(const at::Tensor& host) {
   return make_tensor({0, kNone, std::move(data)}, meta);
 }
 
+void Recorder::note_value_read() {
+  Lock lock;
+  if (state_->capture) state_->capture->refuse("a value of the device is read");
+}
+
 Recording Recorder::recording() {
   Lock lock;
   return {state_->graph, state_->inputs, state_->params};

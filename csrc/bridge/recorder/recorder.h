@@ -63,6 +63,8 @@ class Recorder {
   // A tensor of the device holding a CPU tensor's elements, copied now. Takes leaf locks only; where steps are only
   // planned, the recorder's.
   at::Tensor upload(const at::Tensor& host);
+  // The host reads a value, which a call that is captured cannot do.
+  void note_value_read();
   // A copy of what is recorded now.
   Recording recording();
 

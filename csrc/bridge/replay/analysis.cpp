@@ -274,7 +274,7 @@ std::variant<std::shared_ptr<Captured>, std::string> end_capture(const std::vect
   if (!capture->refused.empty()) return capture->refused;
   if (within > 0) {
     const std::string line = source_text(capture->sent[0].source);
-    return "a step ends within it, as a value is read or spmdx.mark_step is called" +
+    return "a step ends within it" +
            (line.empty() ? "" : ", at " + line);
   }
   if (capture->sent.empty()) return "it records nothing";

@@ -123,6 +123,7 @@ Seen see_constant(LazyTensor& lazy_tensor, const at::Tensor& tensor, const at::T
 Seen see(const at::Tensor& tensor, const at::Tensor& like) {
   LazyTensor* lazy_tensor = as_lazy(tensor);
   internal_check(lazy_tensor, "materialise of a tensor that is not ours");
+  Recorder::instance().note_value_read();
   if (at::Tensor seen = seen_in_data(*lazy_tensor, tensor); seen.defined()) return {seen};
   if (planning_only()) return see_constant(*lazy_tensor, tensor, like);
   DataRef data;

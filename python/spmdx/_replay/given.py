@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Numbers that a replay is given: those in dicts of the program, as learning rates, which change."""
+"""Numbers that a replay is given: those in dicts of the program which change, as learning rates."""
 
 from collections.abc import Container, Iterable, Iterator
 from contextlib import contextmanager

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What a call does with tensors of the host: the steps that Adam counts, and what is read of them."""
+"""What a call does with tensors of the host, as the steps that Adam counts."""
 
 from collections.abc import Callable, Container, Iterator, Sequence
 from typing import Any

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Arithmetic that a call does on numbers which change from call to call, written down as it runs."""
+"""Arithmetic that a call does on numbers which change from call to call, written down."""
 
 import math
 from collections.abc import Callable, Iterator

@@ -45,7 +45,7 @@ class Trace:
         return result
 
     def _observe(self, args: Any, kwargs: dict[str, Any]) -> tuple[Observed, Any]:
-        """Backward passes run in this thread, so that hooks and functions of the user's are seen."""
+        """Backward passes run in this thread, where hooks and functions of the user's are seen."""
         with Observed() as observed, torch.autograd.set_multithreading_enabled(False):
             result = self._function(*args, **kwargs)
         return observed, result
