@@ -54,6 +54,13 @@ void bind_numbers(py::module_& m) {
       .def("add_given", &HostNumbers::add_given, py::arg("which"), py::arg("value"))
       .def("add", add, py::arg("op"), py::arg("a"), py::arg("b"), py::arg("value"))
       .def("add_guard", add_guard, py::arg("comparison"), py::arg("a"), py::arg("b"), py::arg("holds"))
+      .def(
+          "add_use",
+          [](HostNumbers& self, std::pair<uint32_t, ValueId> begin, std::pair<uint32_t, ValueId> end,
+             std::vector<int64_t> results, bool gradients) {
+            self.add_use({begin.first, end.first, begin.second, end.second, std::move(results), gradients});
+          },
+          py::arg("begin"), py::arg("end"), py::arg("results"), py::arg("gradients"))
       .def("note_written", &HostNumbers::note_written, py::arg("tensor"))
       .def("hold", &HostNumbers::hold, py::arg("before"))
       .def("can_repeat", &HostNumbers::can_repeat)
@@ -73,6 +80,7 @@ void bind_replay(py::module_& m) {
       .def("misfit", &Captured::misfit, py::arg("arguments"))
       .def("send", &Captured::send, py::arg("arguments"));
   bind_numbers(m);
+  m.def("recorded_so_far", bridge::recorded_so_far);
   m.def("have_gradients", bridge::have_gradients, py::arg("tensors"));
   m.def("begin_capture", begin_capture, py::arg("arguments"), py::arg("watched"));
   m.def("abandon_capture", bridge::abandon_capture);

@@ -56,6 +56,7 @@ void RecorderState::note_upload(Data& data) {
 void RecorderState::drop_dead_inputs() {
   uploads.since_sweep = 0;
   uploads.swept = true;
+  if (capture) capture->refuse("it reads more data than a step holds");
   std::vector<bool> needed(graph.values.size(), false);
   for (const RootRef& ref : changed_roots()) {
     const LazyValue& value = root_of(ref).current;

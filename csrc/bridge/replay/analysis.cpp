@@ -72,7 +72,8 @@ class Analysis {
     for (const Node& node : sent_.plan->traced.nodes) {
       bool is_seed = true;
       for (const Arg& arg : node.call->args) {
-        if (const auto* real = std::get_if<RealParam>(&arg)) done_->reals_.push_back({true, node.param + real->index});
+        if (const auto* real = std::get_if<RealParam>(&arg))
+          done_->reals_.push_back({true, node.param + real->index, kNone, is_backward(node.recorded.phase.number), -1});
         const auto* number = std::get_if<IntParam>(&arg);
         if (!number) continue;
         add_drawn(node.param + number->index, is_seed);
@@ -149,7 +150,7 @@ class Analysis {
     if (input.roots.empty()) {
       found.number = input.number;
       if (input.number->type().wrapped_number && input.number->type().dtype == DType::f64)
-        done_->reals_.push_back({false, static_cast<uint32_t>(done_->inputs_.size())});
+        add_number(done_->inputs_.size());
       if (!input.number->type().shape.empty()) throw Refused{"it reads what no tensor holds"};
       done_->inputs_.push_back(std::move(found));
       return;
@@ -165,6 +166,16 @@ class Analysis {
         found.place = place;
     }
     done_->inputs_.push_back(std::move(found));
+  }
+
+  // A number of the host that is an input.
+  void add_number(size_t index) {
+    const Graph& traced = sent_.plan->traced;
+    const ValueId value = traced.inputs[index].value;
+    const auto reads = [&](const Node& node) {
+      return is_backward(node.recorded.phase.number) && std::ranges::find(node.inputs, value) != node.inputs.end();
+    };
+    done_->reals_.push_back({false, static_cast<uint32_t>(index), value, std::ranges::any_of(traced.nodes, reads), -1});
   }
 
   void add_output(const RootRef& owner) {
@@ -224,6 +235,12 @@ class Analysis {
   std::unordered_map<const Root*, bool> read_;
   std::unordered_map<uint32_t, bool> known_;
 };
+
+std::pair<uint32_t, ValueId> recorded_so_far() {
+  const Recorder::Lock lock;
+  const RecorderState& state = Recorder::instance().state();
+  return {static_cast<uint32_t>(state.params.size()), static_cast<ValueId>(state.graph.values.size())};
+}
 
 std::string have_gradients(const std::vector<at::Tensor>& tensors) {
   std::string digits;

@@ -85,20 +85,69 @@ double Captured::value_of(const Real& real) const {
   return real.is_param ? params_[real.index].real : number_in(*inputs_[real.index].number);
 }
 
-std::string Captured::bind_numbers(const std::vector<std::shared_ptr<Captured>>& before) {
+namespace {
+
+constexpr const char* kNotFollowed = "numbers that it computes on the host are used in a way that is not followed";
+
+}  // namespace
+
+std::string Captured::bind_use(const HostNumbers::Use& use, const std::vector<std::shared_ptr<Captured>>& before) {
+  const auto is_result = [&](const Captured& call, size_t real, int64_t result) {
+    return same_bits(call.value_of(call.reals_[real]), call.host_->values()[static_cast<size_t>(result)]);
+  };
+  const auto always = [&](size_t real, int64_t result) {
+    return is_result(*this, real, result) &&
+           std::ranges::all_of(before, [&](const auto& call) { return is_result(*call, real, result); });
+  };
+  std::vector<size_t> found;
   for (size_t i = 0; i < reals_.size(); ++i) {
-    Real& real = reals_[i];
-    const auto in_all = [&](const auto& same_in) { return std::ranges::all_of(before, same_in); };
-    const double value = value_of(real);
-    if (in_all([&](const auto& call) { return same_bits(call->value_of(call->reals_[i]), value); })) continue;
-    const std::vector<double>& values = host_->values();
-    for (size_t k = 0; k < values.size() && real.result < 0; ++k) {
+    const auto fits = [&](int64_t result) { return always(i, result); };
+    if (reals_[i].is_in(use) && std::ranges::any_of(use.results, fits)) found.push_back(i);
+  }
+  // Each of them as often, in their order, as of a list of numbers for a list of tensors.
+  const size_t times = found.size() / use.results.size();
+  if (times == 0 || found.size() % use.results.size() != 0) return kNotFollowed;
+  for (size_t j = 0; j < found.size(); ++j) {
+    const int64_t result = use.results[j / times];
+    const double value = host_->values()[static_cast<size_t>(result)];
+    const auto stays = [&](const auto& call) {
+      return same_bits(call->host_->values()[static_cast<size_t>(result)], value);
+    };
+    if (!always(found[j], result) || (times > 1 && std::ranges::all_of(before, stays))) return kNotFollowed;
+    reals_[found[j]].result = result;
+  }
+  return "";
+}
+
+std::string Captured::bind_rest(size_t i, const std::vector<std::shared_ptr<Captured>>& before) {
+  Real& real = reals_[i];
+  const auto is_same = [&](const auto& call) { return same_bits(call->value_of(call->reals_[i]), value_of(real)); };
+  const bool stays = std::ranges::all_of(before, is_same);
+  if (stays && !real.is_backward) return "";
+  std::vector<int64_t> fitting;
+  for (const HostNumbers::Use& use : host_->uses()) {
+    if (!use.gradients) continue;
+    for (const int64_t result : use.results) {
+      const auto at = static_cast<size_t>(result);
       const auto fits = [&](const auto& call) {
-        return same_bits(call->host_->values()[k], call->value_of(call->reals_[i]));
+        return same_bits(call->host_->values()[at], call->value_of(call->reals_[i]));
       };
-      if (same_bits(values[k], value) && in_all(fits)) real.result = static_cast<int64_t>(k);
+      const bool is_it = same_bits(host_->values()[at], value_of(real)) && std::ranges::all_of(before, fits);
+      if (is_it && std::ranges::find(fitting, result) == fitting.end()) fitting.push_back(result);
     }
-    if (real.result < 0) return "numbers that it computes on the host change from call to call";
+  }
+  if (fitting.empty() && stays) return "";
+  if (fitting.size() != 1 || stays) return kNotFollowed;
+  real.result = fitting[0];
+  return "";
+}
+
+std::string Captured::bind_numbers(const std::vector<std::shared_ptr<Captured>>& before) {
+  for (const HostNumbers::Use& use : host_->uses())
+    if (std::string why = bind_use(use, before); !why.empty()) return why;
+  for (size_t i = 0; i < reals_.size(); ++i) {
+    if (reals_[i].result >= 0) continue;
+    if (std::string why = bind_rest(i, before); !why.empty()) return why;
   }
   return "";
 }
@@ -261,6 +310,7 @@ std::vector<at::Tensor> Captured::send(const std::vector<at::Tensor>& arguments)
     NoGil no_gil;
     engine().submit(plan_, std::move(inputs), std::move(params), std::move(outputs));
   }
+  host_->note_sent();
   ++replayed;
   finish(arguments, made);
   std::vector<at::Tensor> results;

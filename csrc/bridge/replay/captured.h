@@ -96,13 +96,23 @@ class Captured {
   struct Real {
     bool is_param = true;
     uint32_t index = 0;
-    int64_t result = -1;  // of the arithmetic; -1: it does not change
+    ValueId value = kNone;     // of an input
+    bool is_backward = false;  // a backward pass has recorded it
+    int64_t result = -1;       // of the arithmetic; -1: it does not change
+    bool is_in(const HostNumbers::Use& use) const {
+      return is_param ? index >= use.params_begin && index < use.params_end
+                      : value >= use.values_begin && value < use.values_end;
+    }
   };
 
   std::string misfit_of_watched() const;
   std::string misfit_of_arguments(const std::vector<at::Tensor>& arguments, const std::vector<RootRef>& kept) const;
   std::string misfit_of_inputs(const std::vector<at::Tensor>& arguments, const std::vector<RootRef>& kept) const;
   std::vector<RootRef> kept_roots() const;
+  // Calls of PyTorch were given results of the arithmetic: finds which of their numbers these are.
+  std::string bind_use(const HostNumbers::Use& use, const std::vector<std::shared_ptr<Captured>>& before);
+  // A number that no call was given: it changes as one does that a backward pass uses again, or not at all.
+  std::string bind_rest(size_t real, const std::vector<std::shared_ptr<Captured>>& before);
   double value_of(const Real& real) const;
   std::vector<DataRef> inputs_for(const std::vector<at::Tensor>& arguments, const std::vector<RootRef>& kept) const;
   std::vector<RootRef> put_outputs(const std::vector<at::Tensor>& arguments, const std::vector<RootRef>& kept,
@@ -128,6 +138,8 @@ class Captured {
   std::vector<Returned> returned_;
 };
 
+// How many parameters and values are recorded. Program threads. Takes the recorder's lock.
+std::pair<uint32_t, ValueId> recorded_so_far();
 // Which of these tensors have a gradient, as a text of digits. Program threads.
 std::string have_gradients(const std::vector<at::Tensor>& tensors);
 // Ends the graph and notes from now on what is recorded. Returns false where another call is noted already. Throws as

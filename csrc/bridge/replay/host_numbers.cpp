@@ -99,7 +99,7 @@ bool HostNumbers::alike(const HostNumbers& other) const {
   const auto same_tensor = [](const at::Tensor& x, const at::Tensor& y) { return x.is_same(y); };
   return std::ranges::equal(operations_, other.operations_, same_operation) &&
          std::ranges::equal(guards_, other.guards_, same_guard) &&
-         std::ranges::equal(tensors_, other.tensors_, same_tensor) &&
+         uses_ == other.uses_ && std::ranges::equal(tensors_, other.tensors_, same_tensor) &&
          std::ranges::equal(written_, other.written_, same_tensor);
 }
 
@@ -157,7 +157,7 @@ void HostNumbers::save() {
 }
 
 void HostNumbers::restore() {
-  for (size_t i = 0; i < written_.size(); ++i)
+  for (size_t i = 0; i < saved_.size(); ++i)
     std::memcpy(written_[i].mutable_data_ptr(), saved_[i].data(), saved_[i].size());
 }
 

@@ -9,6 +9,8 @@
 #include <string>
 #include <vector>
 
+#include "graph/graph.h"
+
 namespace spmdx::bridge {
 
 // A list of operations in the order of the call. What they begin with are numbers that change from call to call: those
@@ -30,6 +32,17 @@ class HostNumbers {
   int64_t add(Op op, Operand a, Operand b, double value);
   // The call went on as this comparison came out.
   void add_guard(Comparison comparison, Operand a, Operand b, bool holds);
+  // A call of PyTorch was given these results. What it recorded has these parameters and values. `gradients`: a backward
+  // pass may use the numbers again.
+  struct Use {
+    uint32_t params_begin = 0, params_end = 0;
+    ValueId values_begin = 0, values_end = 0;
+    std::vector<int64_t> results;
+    bool gradients = false;
+    bool operator==(const Use&) const = default;
+  };
+  void add_use(Use use) { uses_.push_back(std::move(use)); }
+  const std::vector<Use>& uses() const { return uses_; }
   // What replays write to tensors of the host; where a replay stops, they are as before it.
   void note_written(const at::Tensor& tensor);
 
@@ -49,8 +62,10 @@ class HostNumbers {
   // What that gave.
   const std::vector<double>& repeated() const { return repeated_; }
 
+  // What the tensors hold that replays write to; and back to that, unless the step was sent since.
   void save();
   void restore();
+  void note_sent() { saved_.clear(); }
 
  private:
   struct Operation {
@@ -71,6 +86,7 @@ class HostNumbers {
   std::vector<std::string> saved_;
   std::vector<Operation> operations_;
   std::vector<Guard> guards_;
+  std::vector<Use> uses_;
   std::vector<double> values_, repeated_;
   size_t num_given_ = 0;
 };

@@ -2,6 +2,8 @@
 // Place: comparisons of roots and of tensors with what they were.
 #include "bridge/replay/place.h"
 
+#include <c10/core/InferenceMode.h>
+
 #include <tuple>
 
 namespace spmdx::bridge {
@@ -45,12 +47,13 @@ bool is_in(const Root& root, const RootState& state) {
 
 Shown shown_by(const at::Tensor& tensor) {
   const LazyTensor& lazy = *as_lazy(tensor);
-  return {meta_of(tensor), lazy.chain(), lazy.of_view, tensor.requires_grad(), tensor.is_leaf()};
+  return {meta_of(tensor), lazy.chain(), lazy.of_view, tensor.requires_grad(), tensor.is_leaf(), tensor.is_inference()};
 }
 
 bool shows(const at::Tensor& tensor, const Shown& shown) {
   const LazyTensor& lazy = *as_lazy(tensor);
   if (tensor.requires_grad() != shown.requires_grad || tensor.is_leaf() != shown.leaf) return false;
+  if (tensor.is_inference() != shown.inference) return false;
   if (tensor.sizes() != c10::IntArrayRef(shown.meta.sizes) || tensor.scalar_type() != shown.meta.dtype) return false;
   if (tensor.strides() != c10::IntArrayRef(shown.meta.strides) || tensor.storage_offset() != shown.meta.offset)
     return false;
@@ -58,6 +61,7 @@ bool shows(const at::Tensor& tensor, const Shown& shown) {
 }
 
 at::Tensor show(const RootRef& root, const Shown& shown) {
+  const c10::InferenceMode mode(shown.inference);
   const std::vector<ViewStep> steps = shown.chain ? *shown.chain : std::vector<ViewStep>();
   at::Tensor tensor = make_view_of_root(c10::Storage(root), steps, shown.meta);
   as_lazy(tensor)->of_view = shown.annotation;

@@ -33,7 +33,7 @@ struct Shown {
   Meta meta;
   ViewChain chain;
   std::shared_ptr<const Annotation> annotation;  // of a view
-  bool requires_grad = false, leaf = true;
+  bool requires_grad = false, leaf = true, inference = false;
 };
 Shown shown_by(const at::Tensor& tensor);
 bool shows(const at::Tensor& tensor, const Shown& shown);

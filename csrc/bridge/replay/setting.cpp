@@ -29,7 +29,13 @@ Setting current_setting() {
     now.autocast_dtypes[i] = at::autocast::get_autocast_dtype(devices[i]);
   }
   now.inference_settings = settings_of_inference();
-  now.deterministic = at::globalContext().deterministicAlgorithms();
+  const auto& context = at::globalContext();
+  for (const bool is_on :
+       {context.deterministicAlgorithms(), context.userEnabledCuDNN(), context.benchmarkCuDNN(),
+        context.deterministicCuDNN(), context.userEnabledFlashSDP(), context.userEnabledMemEfficientSDP(),
+        context.userEnabledMathSDP(), context.userEnabledCuDNNSDP()})
+    now.backends = now.backends << 1 | static_cast<uint64_t>(is_on);
+  now.backends = now.backends << 8 | static_cast<uint64_t>(context.float32MatmulPrecision());
   const c10::impl::LocalDispatchKeySet keys = c10::impl::tls_local_dispatch_key_set();
   now.included = keys.included_.raw_repr();
   now.excluded = keys.excluded_.raw_repr();

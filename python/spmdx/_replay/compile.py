@@ -3,8 +3,6 @@
 
 import functools
 import operator
-import threading
-import weakref
 from collections.abc import Callable
 from typing import Any, Generic, ParamSpec, TypeVar, overload
 
@@ -13,6 +11,7 @@ import torch
 import spmdx._C as _C
 from spmdx import errors
 from spmdx._base import logs
+from spmdx._program.step import held
 from spmdx._replay.arguments import Arguments
 from spmdx._replay.trace import Trace
 from spmdx._replay.unfit import Unfit
@@ -21,7 +20,7 @@ from spmdx._replay.variant import NONE, Shared, Variant
 P = ParamSpec("P")
 R = TypeVar("R")
 
-MOST_TRACES = 12  # in a row, until a function is traced for good
+MOST_TRACES = 24  # in a row, until a function is traced for good
 MOST_VARIANTS = 16  # captured steps of one function
 
 
@@ -37,32 +36,46 @@ class Compiled(Generic[P, R]):
     def __init__(self, function: Callable[P, R]) -> None:
         functools.update_wrapper(self, function)
         self._function = function
+        self._name = getattr(function, "__name__", type(function).__name__)
         self._variants: list[Variant] = []
         self._shared = Shared()
         self._leaves: list[torch.Tensor] = []  # that the function reaches
         self._in_a_row = 0
         self._is_given_up = False
-        self._lock = threading.Lock()
-        self._bound: weakref.WeakKeyDictionary[Any, Compiled] = weakref.WeakKeyDictionary()
+        self._running: dict[str, object] = {}
+        self._of: Compiled[..., Any] | None = None  # of the class, where this is of one object
         self.replayed = 0
         self.traced = 0
         self.reasons: list[str] = []
 
+    def __reduce__(self) -> Any:
+        return Compiled, (self._function,)
+
     def __get__(self, owner: Any, kind: type | None = None) -> Any:
+        """Of each object its own, which lives as long as the object."""
         if owner is None:
             return self
-        if owner not in self._bound:
-            method = self._function.__get__(owner, kind)  # type: ignore[attr-defined]
-            self._bound[owner] = Compiled(method)
-        return self._bound[owner]
+        method = self._function.__get__(owner, kind)  # type: ignore[attr-defined]
+        if not hasattr(owner, "__dict__"):
+            return method
+        key = f"_spmdx_compiled_{self._name}"
+        found = vars(owner).get(key)
+        if not isinstance(found, Compiled) or found._of is not self:
+            found = vars(owner)[key] = Compiled(method)
+            found._of = self
+        return found
 
     def __call__(self, *args: P.args, **kwargs: P.kwargs) -> R:
-        if self._is_given_up or not self._lock.acquire(blocking=False):
+        if self._is_given_up or held:
             return self._function(*args, **kwargs)
-        try:
+        own = object()
+        try:  # one call at a time: others, and calls within it, run the function
+            if self._running.setdefault("call", own) is not own:
+                return self._function(*args, **kwargs)
             return self._call(args, kwargs)
         finally:
-            self._lock.release()
+            if self._running.get("call") is own:
+                del self._running["call"]
 
     def _call(self, args: Any, kwargs: dict[str, Any]) -> Any:
         try:
@@ -87,8 +100,10 @@ class Compiled(Generic[P, R]):
 
     def _variant(self, arguments: Arguments) -> Variant:
         gradients = _C.have_gradients(self._leaves)
+        follows = self._shared.follows_floats
         for variant in self._variants:
-            if variant.gradients == gradients and variant.arguments.are_alike(arguments):
+            is_alike = variant.arguments.are_alike(arguments, follows)
+            if is_alike and variant.gradients == gradients:
                 return variant
         if len(self._variants) == MOST_VARIANTS:
             raise Unfit(f"it was called with {MOST_VARIANTS} other sets of constants before")
@@ -116,13 +131,16 @@ class Compiled(Generic[P, R]):
     def _note(self, reason: str) -> None:
         if not self.reasons or self.reasons[-1] != reason:
             self.reasons.append(reason)
-        logs.running.debug("%s is traced, since %s", self.__name__, reason)
+        logs.running.debug("%s is traced, since %s", self._name, reason)
+        if self._in_a_row == MOST_TRACES // 2 and self._shared.follows_floats:
+            self._shared.follows_floats = False  # constants, of which there may be few
+            self._variants.clear()
         if self._in_a_row < MOST_TRACES or self._is_given_up:
             return
         self._is_given_up = True
         self._variants.clear()
         errors.warn(
-            f"{self.__name__} was compiled and is traced at each call, since {reason}. Expected a "
+            f"{self._name} was compiled and is traced at each call, since {reason}. Expected a "
             "function that reads and changes nothing but tensors of the device and its arguments. "
             "Move what changes out of it, or leave out spmdx.compile."
         )
@@ -144,7 +162,7 @@ def compile(function: Callable[P, R] | None = None) -> Any:
 
     A function is not replayed that reads a value of the device, calls what is not pure (``print``,
     ``time.time``, NumPy), changes Python state, or copies tensors from the host. It runs each time
-    then; after 12 such calls in a row a warning says why, and it is not tried again.
+    then; after 24 such calls in a row a warning says why, and it is not tried again.
 
     Args:
         function: a function of tensors of the device, and of constants.

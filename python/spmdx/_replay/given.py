@@ -6,7 +6,6 @@ from contextlib import contextmanager
 from typing import Any
 
 from spmdx._replay.tape import HostFloat, Tape
-from spmdx._replay.unfit import Unfit
 from spmdx._replay.watch import Change
 
 MOST = 64  # of one function
@@ -53,32 +52,31 @@ class Given:
     def _known(self) -> set[tuple[int, str]]:
         return set(map(_name, self.places))
 
-    def numbers(self) -> list[float]:
-        """What they are now.
+    def drop_others(self) -> bool:
+        """Leaves out what is no float any more; whether there was any."""
+        floats = [place for place in self.places if type(place[0].get(place[1])) is float]
+        had = len(self.places)
+        self.places = floats
+        return len(floats) < had
 
-        Raises:
-            Unfit: one is no float any more.
-        """
-        numbers = [owner.get(key) for owner, key in self.places]
-        for number, (_, key) in zip(numbers, self.places, strict=True):
-            if type(number) is not float:
-                raise Unfit(f"the number {key!r} is a {type(number).__name__} now")
-        return numbers
+    def numbers(self) -> list[float]:
+        """What they are now. REQUIRES: all are floats."""
+        return [owner[key] for owner, key in self.places]
 
     @contextmanager
-    def followed(self, tape: Tape) -> Iterator[None]:
-        """In this block a tape follows the numbers."""
-        self.follow(tape)
+    def followed(self, tape: Tape, first: int) -> Iterator[None]:
+        """In this block a tape follows the numbers, which are given behind so many others."""
+        self.follow(tape, first)
         try:
             yield
         finally:
             tape.is_open = False
             self.put_back()
 
-    def follow(self, tape: Tape) -> None:
+    def follow(self, tape: Tape, first: int = 0) -> None:
         """From now on a tape follows the numbers."""
         for i, ((owner, key), number) in enumerate(zip(self.places, self.numbers(), strict=True)):
-            owner[key] = tape.given(i, number)
+            owner[key] = tape.given(first + i, number)
 
     def put_back(self) -> None:
         """From now on nothing follows them."""

@@ -7,6 +7,7 @@ from typing import Any
 import torch
 from torch.overrides import TorchFunctionMode
 
+import spmdx._C as _C
 from spmdx._replay.tape import HostFloat, Tape
 
 # What tells Python of a tensor's values.
@@ -50,13 +51,16 @@ class HostMode(TorchFunctionMode):
         kwargs = kwargs or {}
         here = [t for t in _tensors_in([*args, *kwargs.values()]) if t.device.type == "cpu"]
         name = getattr(func, "__name__", "")
+        followed = [n for n in _numbers_in([*args, *kwargs.values()]) if isinstance(n, HostFloat)]
+        if followed:
+            return self._use(func, name, args, kwargs, followed, here)
         if not here:
-            return self._made(func, name, args, kwargs)
+            return func(*args, **kwargs)
         if name in _READS:
             return self._read(func, name, args, kwargs, here)
-        versions = [tensor._version for tensor in here]
+        versions = [_version(tensor) for tensor in here]
         result = func(*args, **kwargs)
-        written = [t for t, v in zip(here, versions, strict=True) if t._version != v]
+        written = [t for t, v in zip(here, versions, strict=True) if _version(t) != v]
         kept = [t for t in written if id(t) in self._kept]
         if kept:
             self._note_write(func, name, args, kwargs, kept)
@@ -76,12 +80,24 @@ class HostMode(TorchFunctionMode):
     def _refuse(self, why: str) -> None:
         self.refusal = self.refusal or why
 
-    def _made(self, func: Any, name: str, args: Any, kwargs: dict[str, Any]) -> Any:
-        """A function that is given no tensor of the host; it may make one of a number."""
+    def _use(
+        self,
+        func: Any,
+        name: str,
+        args: Any,
+        kwargs: dict[str, Any],
+        followed: list[HostFloat],
+        here: list[torch.Tensor],
+    ) -> Any:
+        """A function that is given numbers which change: what it records has them."""
+        if here:
+            self._refuse(f"{name} is given a number that changes, and a tensor of the host")
+        begin = _C.recorded_so_far()
         result = func(*args, **kwargs)
-        numbers = [n for n in _numbers_in([*args, *kwargs.values()]) if isinstance(n, HostFloat)]
-        if numbers and any(t.device.type == "cpu" for t in _tensors_in([result])):
+        if any(t.device.type == "cpu" for t in _tensors_in([result])):
             self._refuse(f"torch.{name} makes a tensor of the host of a number that changes")
+        results = [number.result for number in followed]
+        self._tape.numbers.add_use(begin, _C.recorded_so_far(), results, torch.is_grad_enabled())
         return result
 
     def _read(
@@ -109,14 +125,16 @@ class HostMode(TorchFunctionMode):
                 self._refuse(
                     f"{name} writes to a tensor of the host what changes from call to call"
                 )
-        if any(isinstance(number, HostFloat) for number in _numbers_in([*args, *kwargs.values()])):
-            self._refuse(f"{name} writes a number that changes to a tensor of the host")
         if any(tensor.nbytes > MOST_BYTES for tensor in kept):
             self._refuse(f"{name} writes to a large tensor of the host")
         for tensor in kept:
             self._written[id(tensor)] = tensor
             self._tape.numbers.note_written(tensor)
         self.writes.append((func, args, kwargs))
+
+
+def _version(tensor: torch.Tensor) -> int:
+    return 0 if tensor.is_inference() else tensor._version
 
 
 def same_writes(a: Sequence[Write], b: Sequence[Write]) -> bool:

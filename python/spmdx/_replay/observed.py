@@ -168,8 +168,12 @@ class Observed:
             return
         origin = origin_of_frame(frame)
         file = frame.f_code.co_filename
-        of_spmdx = origin == "spmdx" or (origin == "standard" and _called_by(frame) == "spmdx")
-        if of_spmdx or (origin == "torch" and _is_allowed_in_torch(name, file)):
+        of_library = origin == "standard" and _called_by(frame) in ("torch", "spmdx")
+        if (
+            origin == "spmdx"
+            or of_library
+            or (origin == "torch" and _is_allowed_in_torch(name, file))
+        ):
             return
         if _is_importing(frame):
             return

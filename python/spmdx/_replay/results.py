@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """What a call returns: tensors of its step, tensors that were there before, and constants."""
 
-from collections.abc import Sequence
+from collections.abc import Sequence, Set
 from typing import Any
 
 import torch
@@ -9,7 +9,8 @@ from torch.utils import _pytree
 
 import spmdx._C as _C
 from spmdx._annotate.classes import plain_class
-from spmdx._replay.arguments import is_same
+from spmdx._replay.arguments import containers_in, is_same
+from spmdx._replay.tape import HostFloat
 from spmdx._replay.unfit import Unfit
 
 _CONSTANTS = (int, float, bool, complex, str, bytes, type(None), torch.dtype, torch.Size)
@@ -18,18 +19,32 @@ _CONSTANTS = (int, float, bool, complex, str, bytes, type(None), torch.dtype, to
 class Results:
     """The results of a traced call, taken apart.
 
+    Args:
+        value: what the call returned.
+        arguments, watched: tensors that it was given, and those that it reaches.
+        kept: lists and dicts that were there before, by ``id``.
+
     Attributes:
         tensors: those that the call made.
     """
 
     def __init__(
-        self, value: Any, arguments: Sequence[torch.Tensor], watched: Sequence[torch.Tensor]
+        self,
+        value: Any,
+        arguments: Sequence[torch.Tensor],
+        watched: Sequence[torch.Tensor],
+        kept: Set[int],
     ) -> None:
+        if not kept.isdisjoint(containers_in(value)):
+            raise Unfit("it returns a list or a dict that was there before")
         leaves, self._spec = _pytree.tree_flatten(value)
         self.tensors: list[torch.Tensor] = []
         self._sources: list[tuple[str, Any]] = []
         self._classes: list[type] = []  # of those that the call made: annotated ones have their own
-        before = {id(t): ("watched", t) for t in watched}
+        gradients = {
+            id(t.grad): ("gradient", t) for t in watched if t.is_leaf and t.grad is not None
+        }
+        before = gradients | {id(t): ("watched", t) for t in watched}
         before |= {id(t): ("argument", i) for i, t in enumerate(arguments)}
         for leaf in leaves:
             self._sources.append(before.get(id(leaf)) or self._source(leaf))
@@ -40,9 +55,13 @@ class Results:
                 raise Unfit(
                     f"it returns a {type(leaf).__name__} on {leaf.device}, not on the device"
                 )
+            if vars(leaf):
+                raise Unfit("it returns a tensor with attributes of its own")
             self.tensors.append(leaf)
             self._classes.append(type(leaf))
             return "made", len(self.tensors) - 1
+        if type(leaf) is HostFloat:
+            raise Unfit("it returns a number that changes from call to call")
         if not isinstance(leaf, _CONSTANTS):
             raise Unfit(f"it returns a {type(leaf).__name__}, which may change")
         return "constant", leaf
@@ -65,5 +84,8 @@ class Results:
             if type(tensor) is not cls:
                 tensor.__class__ = cls
         places = {"made": made, "argument": arguments}
-        leaves = [places[kind][of] if kind in places else of for kind, of in self._sources]
+        leaves = [
+            places[kind][of] if kind in places else of.grad if kind == "gradient" else of
+            for kind, of in self._sources
+        ]
         return _pytree.tree_unflatten(leaves, self._spec)

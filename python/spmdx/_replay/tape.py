@@ -7,6 +7,7 @@ from contextlib import contextmanager
 from typing import Any
 
 import torch
+from torch.utils import _pytree
 
 from spmdx._C import HostNumbers
 
@@ -92,6 +93,14 @@ class HostFloat(float):
 def _plain(value: Any) -> Any:
     """The number itself, which nobody follows."""
     return float.__add__(value, -0.0) if isinstance(value, HostFloat) else value
+
+
+def without_tape(value: Any) -> Any:
+    """A result with plain floats in place of numbers of a tape."""
+    leaves = _pytree.tree_leaves(value)
+    if not any(isinstance(leaf, HostFloat) for leaf in leaves):
+        return value
+    return _pytree.tree_map_only(HostFloat, _plain, value)
 
 
 def _binary(op: Any, compute: Callable[[Any, Any], Any]) -> tuple[Any, Any]:

@@ -13,7 +13,7 @@ from spmdx._replay.host import HostMode
 from spmdx._replay.observed import Observed
 from spmdx._replay.results import Results
 from spmdx._replay.schedules import Schedules, reads_schedules
-from spmdx._replay.tape import Tape, following_math
+from spmdx._replay.tape import Tape, following_math, without_tape
 from spmdx._replay.unfit import Unfit
 from spmdx._replay.variant import Call, Shared, Variant
 from spmdx._replay.watch import Watch
@@ -50,32 +50,46 @@ class Trace:
             result = self._function(*args, **kwargs)
         return observed, result
 
-    def _capture(
-        self, watch: Watch, args: Any, kwargs: dict[str, Any]
-    ) -> tuple[Observed, Any]:
+    def _capture(self, watch: Watch, args: Any, kwargs: dict[str, Any]) -> tuple[Observed, Any]:
         shared = self._variant.shared
         seen = _Seen(watch, shared)
         watched = [tensor for _, tensor in watch.tensors]
         if not _C.begin_capture(self._arguments.tensors, watched):
             return self._observe(args, kwargs)
         try:
-            with shared.given.followed(seen.tape), seen.schedules.followed(), following_math():
-                with seen.host:
-                    observed, result = self._observe(args, kwargs)
+            floats = self._arguments.floats if shared.follows_floats else []
+            followed = [seen.tape.given(i, value) for i, value in enumerate(floats)]
+            given = Arguments.with_floats(args, kwargs, followed) if floats else (args, kwargs)
+            with (
+                shared.given.followed(seen.tape, len(floats)),
+                seen.schedules.followed(),
+                following_math(),
+                seen.host,
+            ):
+                observed, result = self._observe(*given)
         except BaseException:
             _C.abandon_capture()
             self._variant.forget()
             raise
         self.reason = observed.refusal or seen.refusal(watch, shared, observed)
-        return observed, self._end(result, observed, seen, watched)
+        if self._arguments.changed(args, kwargs):
+            self.reason = self.reason or "it changes an argument"
+        kept = watch.reached() | self._arguments.containers()
+        return observed, self._end(result, observed, seen, watched, kept)
 
     def _end(
-        self, result: Any, observed: Observed, seen: "_Seen", watched: list[torch.Tensor]
+        self,
+        result: Any,
+        observed: Observed,
+        seen: "_Seen",
+        watched: list[torch.Tensor],
+        kept: set[int],
     ) -> Any:
         try:
-            results = Results(result, self._arguments.tensors, watched)
+            results = Results(result, self._arguments.tensors, watched, kept)
         except Unfit as unfit:
             self.reason = self.reason or str(unfit)
+            result = without_tape(result)
         if self.reason:
             _C.abandon_capture()
             self._variant.forget()

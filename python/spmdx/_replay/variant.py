@@ -61,11 +61,13 @@ class Shared:
         given: numbers in the state that it reads.
         written: tensors of the host that its calls write to, by ``id``.
         stepped: schedules that its calls step, by ``id``.
+        follows_floats: floats that are arguments may change.
     """
 
     given: Given = field(default_factory=Given)
     written: dict[int, torch.Tensor] = field(default_factory=dict)
     stepped: dict[int, LRScheduler] = field(default_factory=dict)
+    follows_floats: bool = True
 
 
 class Variant:
@@ -105,6 +107,8 @@ class Variant:
         """What changed since the latest call that a replay cannot take as it is; empty: nothing."""
         if self.watch is None:
             return ""
+        if self.shared.given.drop_others():
+            self.forget()
         changes = list(self.watch.changes())
         if not changes:
             return ""
@@ -128,9 +132,13 @@ class Variant:
         call = self.calls[0]
         if reason := call.captured.misfit(arguments.tensors):
             raise Unfit(reason)
-        if not self._do_again(call):
-            return NONE
-        made = call.captured.send(arguments.tensors)
+        try:
+            if not self._do_again(call, arguments):
+                return NONE
+            made = call.captured.send(arguments.tensors)
+        except BaseException:
+            call.numbers.restore()
+            raise
         for scheduler, args in call.acts:
             scheduler.step(*args)
         return call.results.of(made, arguments.tensors)
@@ -144,14 +152,15 @@ class Variant:
         self._until_check = self._between_checks
         return True
 
-    def _do_again(self, call: Call) -> bool:
+    def _do_again(self, call: Call, arguments: Arguments) -> bool:
         """Does what the call does on the host: it writes to tensors, and computes numbers.
 
         Where these are numbers for which nobody knows what the function does, nothing is done.
         """
         if not len(call.numbers) and not call.writes:
             return True
-        given = self.shared.given.numbers()
+        floats = arguments.floats if self.shared.follows_floats else []
+        given = floats + self.shared.given.numbers()
         call.numbers.save()
         with torch.no_grad():
             for function, args, kwargs in call.writes:

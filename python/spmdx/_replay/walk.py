@@ -73,11 +73,15 @@ class Walk:
                     if name not in variables:
                         self._watch(name, self.watched.item, vars(builtins), name)
         for name in sorted(self._names.imports):
-            self.reach(name, sys.modules[name])
+            self._item(name, sys.modules, name)
         for module in _WITH_HOOKS_OF_ALL:
             for name, hooks in vars(sys.modules[module]).items():
                 if name.startswith("_global_") and isinstance(hooks, dict):
                     self.reach(f"{module}.{name}", hooks)
+
+    def reached(self) -> set[int]:
+        """All objects that were reached, by ``id``."""
+        return set(self._seen)
 
     def run(self) -> None:
         """Walks until nothing new is reached, or something is refused."""
@@ -215,7 +219,7 @@ class Walk:
         self._attribute(path, logger, "_cache")
 
     def _member(self, path: str, member: enum.Enum) -> None:
-        self.reach(f"{path}.value", member._value_)
+        self._whole(path, vars(member))
 
     def _cache(self, path: str, cache: Any) -> None:
         """Of a function with a cache, its parts: what is in the cache is read, too."""

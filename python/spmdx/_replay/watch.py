@@ -80,6 +80,10 @@ class Watch:
         for tensor in tensors:
             self._walk.watched.let_change(tensor)
 
+    def reached(self) -> set[int]:
+        """All objects that were reached, by ``id``."""
+        return self._walk.reached()
+
     def forget(self, owner: Any) -> None:
         """From now on what this object holds itself may be anything."""
         for of in (owner, vars(owner)):
@@ -260,7 +264,7 @@ def _difference(path: str, before: tuple[Any, ...], now: tuple[Any, ...], pairs:
         return _change(f"{path}[{i}]", before[i], now[i])
     keys, new_keys = before[::2], now[::2]
     for i, (key, new_key) in enumerate(zip(keys, new_keys, strict=False)):
-        if key is not new_key and key != new_key:
+        if not _C.Watched.is_same(key, new_key):
             return f"{path} has other keys now, or in another order"
         if not _C.Watched.is_same(before[2 * i + 1], now[2 * i + 1]):
             return _change(child(path, key), before[2 * i + 1], now[2 * i + 1])

@@ -95,8 +95,7 @@ def prints_a_shape_that_depends_on_values(x):
 
 @case("a step ends within it, at {line}")
 def ends_a_step(x):
-    y = x * 2; spmdx.mark_step()  # noqa: E702
-    return y
+    return spmdx.mark_step() or x * 2
 
 
 @case("generator of the CPU is drawn from, or seeded")
@@ -182,7 +181,7 @@ def returns_a_tensor_of_the_host(x):
     return x * 2, torch.ones(2)
 
 
-@case("seeded")
+@case("manual_seed is called at {line}")
 def seeds(x):
     spmdx.manual_seed(1)
     return x * torch.rand(4, device="spmdx")
@@ -247,7 +246,7 @@ def rounds_a_number(x):
     return x * int(STEPS.item() / 10)
 
 
-@case("StringIO.write is called at {line}")
+@case("is called at {line}")
 def writes_a_log(x):
     LOG.warning("a")
     return x * 2
