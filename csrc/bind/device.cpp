@@ -12,7 +12,7 @@
 #include "bridge/record/register.h"
 #include "bridge/recorder/engine.h"
 #include "bridge/recorder/resize.h"
-#include "bridge/recorder/ties.h"
+#include "bridge/device/ties.h"
 #include "bridge/step/read_back.h"
 #include "bridge/tensor/generator.h"
 #include "bridge/tensor/tensor.h"

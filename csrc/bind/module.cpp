@@ -8,8 +8,6 @@ PYBIND11_MODULE(_C, module) {
   spmdx::bind_errors(module);
   spmdx::bind_sharding(module);
   spmdx::bind_step(module);
-  spmdx::bind_replay(module);
-  spmdx::bind_watched(module);
   spmdx::bind_topology(module);
   spmdx::bind_checks(module);
   spmdx::bind_rules(module);
@@ -23,4 +21,7 @@ PYBIND11_MODULE(_C, module) {
   spmdx::bind_kinds(module);
   spmdx::bind_compilers(module);
   spmdx::bind_exports(module);
+  pybind11::module_ replays = module.def_submodule("replays");
+  spmdx::bind_replay(replays);
+  spmdx::bind_watched(replays);
 }

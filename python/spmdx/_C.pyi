@@ -1,12 +1,13 @@
 # SPDX-License-Identifier: Apache-2.0
-# What the compiled module offers to the Python files of this folder.
 from collections.abc import Callable, Sequence, Set
 from typing import Any
 
 from torch import Generator, Tensor, dtype
 
+from spmdx._replay import replays as replays
+
 Json = dict[str, Any]
-TORCH_VERSION: str
+TORCH_VERSION: str  # all of this is what the compiled module offers to this folder
 
 class ShardingError(ValueError): ...
 class CommError(RuntimeError): ...

@@ -57,7 +57,7 @@ ROOMS = {
         "ops",
         "device",
     ],
-    "bind": [".", "planning", "seeing"],
+    "bind": [".", "planning", "seeing", "stepping"],
 }
 MOST_UNITS = 15  # in a room; a unit is x.h and x.cpp
 INCLUDE = re.compile(r'^\s*#\s*include\s+([<"])([^>"]+)[>"]', re.MULTILINE)

@@ -28,6 +28,8 @@ ROOMS = [
     "_compile",
     "_modules",
     "_program",
+    "_replay.state",
+    "_replay",
     "_segments",
     "_targets.onnx_rows",
     "_targets",

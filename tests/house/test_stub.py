@@ -9,12 +9,14 @@ import re
 import pytest
 import spmdx._C as compiled
 
-STUB = pathlib.Path(__file__).resolve().parents[2] / "python" / "spmdx" / "_C.pyi"
+PACKAGE = pathlib.Path(__file__).resolve().parents[2] / "python" / "spmdx"
+STUB = PACKAGE / "_C.pyi"
+STUB_OF_REPLAYS = PACKAGE / "_replay" / "replays.pyi"  # of the module within it
 # What pybind11 writes, and what the stub does.
 WRITTEN = [
     (r"\btyping\.SupportsInt \| typing\.SupportsIndex\b", "int"),
     (r"\btyping\.SupportsFloat \| typing\.SupportsIndex\b", "float"),
-    (r"\b(?:typing|collections\.abc|torch|spmdx\._C)\.", ""),
+    (r"\b(?:typing|collections\.abc|torch|spmdx\._C\.replays|spmdx\._C)\.", ""),
     (r"'([^']*)'", r'"\1"'),
 ]
 VAGUE = {"object", "dict", "list"}  # pybind11 knows no more of these: the stub may
@@ -28,7 +30,12 @@ def stub_of(body: list[ast.stmt]) -> dict[str, ast.stmt]:
 
 
 DECLARED = stub_of(ast.parse(STUB.read_text()).body)
-CLASSES = {name: stub_of(s.body) for name, s in DECLARED.items() if isinstance(s, ast.ClassDef)}
+OF_REPLAYS = stub_of(ast.parse(STUB_OF_REPLAYS.read_text()).body)
+CLASSES = {
+    name: stub_of(s.body)
+    for name, s in (DECLARED | OF_REPLAYS).items()
+    if isinstance(s, ast.ClassDef)
+}
 
 
 def told(text: object) -> ast.FunctionDef | None:
@@ -74,18 +81,26 @@ def mismatch(said: ast.FunctionDef, stub: ast.FunctionDef) -> str:
 
 
 def test_the_stub_names_what_the_module_has():
-    assert set(DECLARED) == {name for name in dir(compiled) if not name.startswith("_")}
+    names = {name for name in dir(compiled) if not name.startswith("_")}
+    assert set(DECLARED) | {"replays"} == names
+    assert set(OF_REPLAYS) == {n for n in dir(compiled.replays) if not n.startswith("_")}
+
+
+def class_of(name):
+    return getattr(compiled, name, None) or getattr(compiled.replays, name)
 
 
 @pytest.mark.parametrize("name", CLASSES)
 def test_the_stub_names_what_a_class_has(name):
-    assert set(CLASSES[name]) == set(offered(getattr(compiled, name)))
+    assert set(CLASSES[name]) == set(offered(class_of(name)))
 
 
 @pytest.mark.parametrize("name", [None, *CLASSES], ids=lambda name: name or "functions")
 def test_signatures_are_those_that_the_module_tells(name):
-    stub, owner = (CLASSES[name], getattr(compiled, name)) if name else (DECLARED, compiled)
+    stub, owner = (CLASSES[name], class_of(name)) if name else (DECLARED | OF_REPLAYS, compiled)
     signatures = {n: s for n, s in offered(owner).items() if s is not None}
+    if name is None:
+        signatures |= {n: s for n, s in offered(compiled.replays).items() if s is not None}
     said = {n: mismatch(s, stub[n]) for n, s in signatures.items()}
     assert not {n: text for n, text in said.items() if text}
 

@@ -97,8 +97,7 @@ int64_t flags_of(PyObject* owner) {
   constexpr uint64_t kMixed = 0x9e3779b97f4a7c15ULL;
   uint64_t shape = (static_cast<uint64_t>(tensor.scalar_type()) + 1) * kMixed;
   for (const int64_t size : tensor.sizes()) shape = (shape ^ static_cast<uint64_t>(size + 1)) * kMixed;
-  return static_cast<int64_t>((shape >> 4) << 2) + tensor.requires_grad() +
-         2 * has_hooks;
+  return static_cast<int64_t>((shape >> 4) << 2) + tensor.requires_grad() + 2 * has_hooks;
 }
 
 std::string_view data_of(PyObject* owner) {

@@ -291,8 +291,7 @@ std::variant<std::shared_ptr<Captured>, std::string> end_capture(const std::vect
   if (!capture->refused.empty()) return capture->refused;
   if (within > 0) {
     const std::string line = source_text(capture->sent[0].source);
-    return "a step ends within it" +
-           (line.empty() ? "" : ", at " + line);
+    return "a step ends within it" + (line.empty() ? "" : ", at " + line);
   }
   if (capture->sent.empty()) return "it records nothing";
   if (capture->sent.size() > 1) return "its tensors lie on several meshes";

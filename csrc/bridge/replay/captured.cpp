@@ -244,11 +244,13 @@ std::vector<Param> Captured::params_for(const Draw& draw) const {
   for (const Drawn& drawn : drawn_)
     params[drawn.param].integer = static_cast<int64_t>(drawn.is_seed ? draw.seed : draw.draw + drawn.after);
   for (const Real& real : reals_)
-    if (real.is_param && real.result >= 0) params[real.index].real = host_->repeated().at(static_cast<size_t>(real.result));
+    if (real.is_param && real.result >= 0)
+      params[real.index].real = host_->repeated().at(static_cast<size_t>(real.result));
   return params;
 }
 
-std::vector<DataRef> Captured::inputs_for(const std::vector<at::Tensor>& arguments, const std::vector<RootRef>& kept) const {
+std::vector<DataRef> Captured::inputs_for(const std::vector<at::Tensor>& arguments,
+                                          const std::vector<RootRef>& kept) const {
   std::vector<DataRef> inputs;
   inputs.reserve(inputs_.size());
   for (const Input& input : inputs_) {

@@ -21,7 +21,7 @@ namespace spmdx::bridge {
 // Tensors of a call, by how it comes to them.
 struct CallTensors {
   std::vector<at::Tensor> arguments;
-  std::vector<at::Tensor> watched;    // what the function reaches otherwise: parameters, states
+  std::vector<at::Tensor> watched;  // what the function reaches otherwise: parameters, states
 };
 
 // What is known when a call begins.

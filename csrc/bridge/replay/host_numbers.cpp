@@ -98,8 +98,8 @@ bool HostNumbers::alike(const HostNumbers& other) const {
   };
   const auto same_tensor = [](const at::Tensor& x, const at::Tensor& y) { return x.is_same(y); };
   return std::ranges::equal(operations_, other.operations_, same_operation) &&
-         std::ranges::equal(guards_, other.guards_, same_guard) &&
-         uses_ == other.uses_ && std::ranges::equal(tensors_, other.tensors_, same_tensor) &&
+         std::ranges::equal(guards_, other.guards_, same_guard) && uses_ == other.uses_ &&
+         std::ranges::equal(tensors_, other.tensors_, same_tensor) &&
          std::ranges::equal(written_, other.written_, same_tensor);
 }
 

@@ -32,8 +32,8 @@ class HostNumbers {
   int64_t add(Op op, Operand a, Operand b, double value);
   // The call went on as this comparison came out.
   void add_guard(Comparison comparison, Operand a, Operand b, bool holds);
-  // A call of PyTorch was given these results. What it recorded has these parameters and values. `gradients`: a backward
-  // pass may use the numbers again.
+  // A call of PyTorch was given these results. What it recorded has these parameters and values. `gradients`: a
+  // backward pass may use the numbers again.
   struct Use {
     uint32_t params_begin = 0, params_end = 0;
     ValueId values_begin = 0, values_end = 0;

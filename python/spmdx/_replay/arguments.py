@@ -28,8 +28,9 @@ class Arguments:
 
     def __init__(self, args: Sequence[Any], kwargs: dict[str, Any]) -> None:
         if not kwargs and all(isinstance(value, torch.Tensor) for value in args):
-            leaves, self.spec = list(args), len(args)
-            self._containers = set()
+            leaves: list[Any] = list(args)
+            self.spec: Any = len(args)
+            self._containers: set[int] = set()
         else:
             self._containers = set(containers_in([args, kwargs]))
             leaves, self.spec = _pytree.tree_flatten((tuple(args), kwargs))

@@ -55,7 +55,7 @@ class Compiled(Generic[P, R]):
         """Of each object its own, which lives as long as the object."""
         if owner is None:
             return self
-        method = self._function.__get__(owner, kind)  # type: ignore[attr-defined]
+        method = self._function.__get__(owner, kind)
         if not hasattr(owner, "__dict__"):
             return method
         key = f"_spmdx_compiled_{self._name}"
@@ -99,11 +99,12 @@ class Compiled(Generic[P, R]):
         return result
 
     def _variant(self, arguments: Arguments) -> Variant:
-        gradients = _C.have_gradients(self._leaves)
+        gradients = _C.replays.have_gradients(self._leaves)
         follows = self._shared.follows_floats
         for variant in self._variants:
             is_alike = variant.arguments.are_alike(arguments, follows)
-            if is_alike and variant.gradients == gradients:
+            if is_alike and variant.gradients in (None, gradients):
+                variant.gradients = gradients
                 return variant
         if len(self._variants) == MOST_VARIANTS:
             raise Unfit(f"it was called with {MOST_VARIANTS} other sets of constants before")
@@ -127,6 +128,7 @@ class Compiled(Generic[P, R]):
             return
         self._leaves = leaves
         self._variants = [variant]
+        variant.gradients = None
 
     def _note(self, reason: str) -> None:
         if not self.reasons or self.reasons[-1] != reason:

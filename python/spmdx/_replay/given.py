@@ -5,8 +5,8 @@ from collections.abc import Container, Iterable, Iterator
 from contextlib import contextmanager
 from typing import Any
 
+from spmdx._replay.state.watch import Change
 from spmdx._replay.tape import HostFloat, Tape
-from spmdx._replay.watch import Change
 
 MOST = 64  # of one function
 

@@ -92,12 +92,14 @@ class HostMode(TorchFunctionMode):
         """A function that is given numbers which change: what it records has them."""
         if here:
             self._refuse(f"{name} is given a number that changes, and a tensor of the host")
-        begin = _C.recorded_so_far()
+        begin = _C.replays.recorded_so_far()
         result = func(*args, **kwargs)
         if any(t.device.type == "cpu" for t in _tensors_in([result])):
             self._refuse(f"torch.{name} makes a tensor of the host of a number that changes")
         results = [number.result for number in followed]
-        self._tape.numbers.add_use(begin, _C.recorded_so_far(), results, torch.is_grad_enabled())
+        self._tape.numbers.add_use(
+            begin, _C.replays.recorded_so_far(), results, torch.is_grad_enabled()
+        )
         return result
 
     def _read(

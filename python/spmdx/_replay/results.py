@@ -41,7 +41,7 @@ class Results:
         self.tensors: list[torch.Tensor] = []
         self._sources: list[tuple[str, Any]] = []
         self._classes: list[type] = []  # of those that the call made: annotated ones have their own
-        gradients = {
+        gradients: dict[int, tuple[str, Any]] = {
             id(t.grad): ("gradient", t) for t in watched if t.is_leaf and t.grad is not None
         }
         before = gradients | {id(t): ("watched", t) for t in watched}

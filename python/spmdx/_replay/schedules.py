@@ -9,9 +9,9 @@ from typing import Any
 from torch.optim.lr_scheduler import LRScheduler
 
 from spmdx._replay.given import Given
-from spmdx._replay.origins import origin_of
+from spmdx._replay.state.origins import origin_of
+from spmdx._replay.state.watch import Change
 from spmdx._replay.tape import Tape
-from spmdx._replay.watch import Change
 
 # What tells of where a schedule is.
 _READS = {"get_last_lr", "get_lr", "state_dict", "last_epoch", "_last_lr", "_step_count"}
@@ -50,7 +50,7 @@ class Schedules:
                     del vars(scheduler)["step"]
                 else:
                     vars(scheduler)["step"] = step
-        if len(self._after.numbers) > self._followed or self._after.escaped:
+        if self._after.numbers.count() > self._followed or self._after.escaped:
             self.refusal = "a learning rate is read after the schedule has changed it"
 
     def _stepping(self, scheduler: LRScheduler, step: Callable[..., None]) -> Callable[..., None]:

@@ -9,10 +9,7 @@ from typing import Any
 import torch
 from torch.utils import _pytree
 
-from spmdx._C import HostNumbers
-
-_Op = HostNumbers.Op
-_Comparison = HostNumbers.Comparison
+import spmdx._C as _C
 
 
 class Tape:
@@ -24,7 +21,7 @@ class Tape:
     """
 
     def __init__(self) -> None:
-        self.numbers = HostNumbers()
+        self.numbers = _C.replays.HostNumbers()
         self.escaped = ""
         self.is_open = True
 
@@ -87,7 +84,7 @@ class HostFloat(float):
         return hash(_plain(self))
 
     def __bool__(self) -> bool:
-        return not self.tape.guard(_Comparison.equal, self, 0.0, _plain(self) == 0.0)
+        return not self.tape.guard("eq", self, 0.0, _plain(self) == 0.0)
 
 
 def _plain(value: Any) -> Any:
@@ -125,9 +122,9 @@ def _unary(op: Any, compute: Callable[[Any], Any]) -> Any:
 
 def _comparing(comparison: Any, swapped: bool, negated: bool) -> Any:
     tests = {
-        _Comparison.less: lambda a, b: a < b,
-        _Comparison.less_equal: lambda a, b: a <= b,
-        _Comparison.equal: lambda a, b: a == b,
+        "lt": lambda a, b: a < b,
+        "le": lambda a, b: a <= b,
+        "eq": lambda a, b: a == b,
     }
 
     def compare(self: HostFloat, other: Any) -> Any:
@@ -153,29 +150,29 @@ def _escaping(name: str) -> Any:
 
 def _add_methods() -> None:
     binary = {
-        "add": (_Op.add, lambda a, b: a + b),
-        "sub": (_Op.subtract, lambda a, b: a - b),
-        "mul": (_Op.multiply, lambda a, b: a * b),
-        "truediv": (_Op.divide, lambda a, b: a / b),
-        "pow": (_Op.power, lambda a, b: a**b),
+        "add": ("add", lambda a, b: a + b),
+        "sub": ("sub", lambda a, b: a - b),
+        "mul": ("mul", lambda a, b: a * b),
+        "truediv": ("truediv", lambda a, b: a / b),
+        "pow": ("pow", lambda a, b: a**b),
     }
     for name, (op, compute) in binary.items():
         forward, backward = _binary(op, compute)
         setattr(HostFloat, f"__{name}__", forward)
         setattr(HostFloat, f"__r{name}__", backward)
     comparisons = {
-        "lt": (_Comparison.less, False, False),
-        "le": (_Comparison.less_equal, False, False),
-        "gt": (_Comparison.less, True, False),
-        "ge": (_Comparison.less_equal, True, False),
-        "eq": (_Comparison.equal, False, False),
-        "ne": (_Comparison.equal, False, True),
+        "lt": ("lt", False, False),
+        "le": ("le", False, False),
+        "gt": ("lt", True, False),
+        "ge": ("le", True, False),
+        "eq": ("eq", False, False),
+        "ne": ("eq", False, True),
     }
     for name, how in comparisons.items():
         setattr(HostFloat, f"__{name}__", _comparing(*how))
-    HostFloat.__neg__ = _unary(_Op.negate, lambda a: -a)  # type: ignore[method-assign]
-    HostFloat.__abs__ = _unary(_Op.absolute, abs)  # type: ignore[method-assign]
-    HostFloat.__pos__ = lambda self: self  # type: ignore[method-assign, assign, return-value]
+    HostFloat.__neg__ = _unary("neg", lambda a: -a)  # type: ignore[method-assign]
+    HostFloat.__abs__ = _unary("abs", abs)  # type: ignore[method-assign]
+    HostFloat.__pos__ = lambda self: self  # type: ignore[method-assign]
     kept = set(vars(HostFloat)) | set(dir(object)) - {"__repr__", "__str__", "__format__"}
     for name in dir(float):
         if name not in kept and callable(getattr(float, name)) and name != "fromhex":
@@ -196,7 +193,7 @@ def _followed(name: str, function: Callable[..., Any]) -> Callable[..., Any]:
             return function(*args, **kwargs)
         result = function(*map(_plain, args), **kwargs)
         if name == "sqrt":
-            return found.tape.note(_Op.root, found, 0.0, result)
+            return found.tape.note("sqrt", found, 0.0, result)
         found.tape.escape(f"what math.{name} gives")
         return result
 

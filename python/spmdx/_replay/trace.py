@@ -10,13 +10,13 @@ import torch
 import spmdx._C as _C
 from spmdx._replay.arguments import Arguments
 from spmdx._replay.host import HostMode
-from spmdx._replay.observed import Observed
 from spmdx._replay.results import Results
 from spmdx._replay.schedules import Schedules, reads_schedules
+from spmdx._replay.state.observed import Observed
+from spmdx._replay.state.watch import Watch
 from spmdx._replay.tape import Tape, following_math, without_tape
 from spmdx._replay.unfit import Unfit
 from spmdx._replay.variant import Call, Shared, Variant
-from spmdx._replay.watch import Watch
 
 
 class Trace:
@@ -54,7 +54,7 @@ class Trace:
         shared = self._variant.shared
         seen = _Seen(watch, shared)
         watched = [tensor for _, tensor in watch.tensors]
-        if not _C.begin_capture(self._arguments.tensors, watched):
+        if not _C.replays.begin_capture(self._arguments.tensors, watched):
             return self._observe(args, kwargs)
         try:
             floats = self._arguments.floats if shared.follows_floats else []
@@ -68,7 +68,7 @@ class Trace:
             ):
                 observed, result = self._observe(*given)
         except BaseException:
-            _C.abandon_capture()
+            _C.replays.abandon_capture()
             self._variant.forget()
             raise
         self.reason = observed.refusal or seen.refusal(watch, shared, observed)
@@ -91,12 +91,12 @@ class Trace:
             self.reason = self.reason or str(unfit)
             result = without_tape(result)
         if self.reason:
-            _C.abandon_capture()
+            _C.replays.abandon_capture()
             self._variant.forget()
             return result
         made = results.take()
         gc.collect()  # what only cycles hold is not kept
-        captured = _C.end_capture(made)
+        captured = _C.replays.end_capture(made)
         if isinstance(captured, str):
             self.reason = captured
             self._variant.forget()
@@ -139,7 +139,7 @@ class _Seen:
             return f"within it {changed}"
         return reads_schedules(observed.codes) if schedules.acts else ""
 
-    def call(self, captured: _C.Captured, results: Results, observed: Observed) -> Call:
+    def call(self, captured: _C.replays.Captured, results: Results, observed: Observed) -> Call:
         """What a replay does again."""
         return Call(
             captured,

@@ -12,11 +12,11 @@ import spmdx._C as _C
 from spmdx._replay.arguments import Arguments
 from spmdx._replay.given import Given
 from spmdx._replay.host import Write, same_writes
-from spmdx._replay.observed import Observed
 from spmdx._replay.results import Results
 from spmdx._replay.schedules import Act, same_acts
+from spmdx._replay.state.observed import Observed
+from spmdx._replay.state.watch import Watch
 from spmdx._replay.unfit import Unfit
-from spmdx._replay.watch import Watch
 
 NONE: Any = object()
 # So many calls in a row have to be alike: with numbers that change, a third one confirms what two
@@ -29,8 +29,8 @@ FIRST_CHECK, BETWEEN_CHECKS = 16, 4  # replays until a call is traced to compare
 class Call:
     """A traced call that may be replayed."""
 
-    captured: _C.Captured
-    numbers: _C.HostNumbers
+    captured: _C.replays.Captured
+    numbers: _C.replays.HostNumbers
     writes: Sequence[Write]
     written: Mapping[int, torch.Tensor]
     acts: Sequence[Act]
@@ -74,14 +74,14 @@ class Variant:
     """What is known of the calls.
 
     Attributes:
-        gradients: which of the tensors that the function reaches have one.
+        gradients: which of the tensors that the function reaches have one; None: not known yet.
         watch: the state that the latest traced call read.
         shared: what all variants of a function know.
         calls: the latest traced calls that may be replayed and are alike, the last one first.
         is_ready: they are enough.
     """
 
-    def __init__(self, arguments: Arguments, gradients: str, shared: Shared) -> None:
+    def __init__(self, arguments: Arguments, gradients: str | None, shared: Shared) -> None:
         self.arguments = arguments.without_tensors()
         self.gradients = gradients
         self.watch: Watch | None = None
@@ -157,7 +157,7 @@ class Variant:
 
         Where these are numbers for which nobody knows what the function does, nothing is done.
         """
-        if not len(call.numbers) and not call.writes:
+        if call.numbers.count() == 0 and not call.writes:
             return True
         floats = arguments.floats if self.shared.follows_floats else []
         given = floats + self.shared.given.numbers()
@@ -174,7 +174,7 @@ class Variant:
         """A call was traced that may be replayed; why it is unlike those before, if it is."""
         self.shared.written.update(call.written)
         self.shared.stepped.update({id(one): one for one in call.stepped})
-        needed = ALIKE_WITH_NUMBERS if len(call.numbers) else ALIKE
+        needed = ALIKE_WITH_NUMBERS if call.numbers.count() else ALIKE
         before = self.calls[: needed - 1]
         reason = call.differs(before[0]) if before else ""
         if reason:

@@ -27,6 +27,7 @@ PLACES = {
     "placement_reports": "_report.placement",
     "plan": "_program.plan",
     "profiles": "_report.profile",
+    "replay": "_replay.compile",
     "report": "_report.report",
     "report_diff": "_report.diff",
     "seeds": "_program.seeds",

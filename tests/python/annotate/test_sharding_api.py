@@ -241,6 +241,7 @@ def test_sync_waits_and_steps_are_counted(mesh):
         "shardings_kept",
         "steps",
         "steps_of_readers",
+        "steps_replayed",
         "trace_bytes",
         "wire_bytes",
     ]

@@ -10,8 +10,8 @@ import types
 
 import numpy
 import torch
-from spmdx._replay.observed import Observed
-from spmdx._replay.watch import Watch
+from spmdx._replay.state.observed import Observed
+from spmdx._replay.state.watch import Watch
 from torch import nn
 
 ONE = torch.ones(2)

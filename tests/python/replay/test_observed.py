@@ -13,7 +13,7 @@ import weakref
 import numpy
 import pytest
 import torch
-from spmdx._replay.observed import Observed
+from spmdx._replay.state.observed import Observed
 from watched_state import ONE, watch
 
 IMPURE = {

@@ -13,7 +13,7 @@ def test_a_watch_in_a_cycle_is_collected():
         pass
 
     holder = Holder()
-    holder.watched = _C.Watched()
+    holder.watched = _C.replays.Watched()
     holder.watched.item(vars(holder), "watched")
     dead = weakref.ref(holder)
     del holder
@@ -25,11 +25,11 @@ def test_what_is_the_same_is_told_by_its_bits():
     nan = float("nan")
     same = [(nan, float("nan")), (1.5, 3 / 2), ("ab", "".join("ab")), ((1, (2.5,)), (1, (5 / 2,)))]
     other = [(0.0, -0.0), (1, 1.0), (True, 1), (1 + 0j, complex(1, -0.0)), ([], []), ((1,), (1.0,))]
-    assert all(_C.Watched.is_same(a, b) for a, b in same)
-    assert not any(_C.Watched.is_same(a, b) for a, b in other)
+    assert all(_C.replays.is_same(a, b) for a, b in same)
+    assert not any(_C.replays.is_same(a, b) for a, b in other)
     assert (
-        _C.Watched.is_same(ONE.__dir__, ONE.__dir__)
-        and _C.Watched.is_same(Config().__eq__, Config().__eq__) is False
+        _C.replays.is_same(ONE.__dir__, ONE.__dir__)
+        and _C.replays.is_same(Config().__eq__, Config().__eq__) is False
     )
 
 

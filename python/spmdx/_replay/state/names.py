@@ -8,7 +8,7 @@ from collections.abc import Iterable, Iterator
 from types import CodeType
 from typing import Any, NamedTuple
 
-from spmdx._replay.origins import origin_of
+from spmdx._replay.state.origins import origin_of
 
 OF_MODULES = ("_parameters", "_buffers", "_modules", "training")
 

@@ -16,7 +16,7 @@ from typing import Any
 import torch
 
 from spmdx import errors
-from spmdx._replay.origins import TORCH, Origin, origin_of
+from spmdx._replay.state.origins import TORCH, Origin, origin_of
 
 # What is called in these is pure, apart from the names below.
 _PURE_MODULES = set(

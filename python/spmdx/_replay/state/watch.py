@@ -10,10 +10,10 @@ from typing import Any
 import torch
 
 import spmdx._C as _C
-from spmdx._replay.names import Names, child
-from spmdx._replay.observed import Observed
-from spmdx._replay.origins import origin_of
-from spmdx._replay.walk import Walk
+from spmdx._replay.state.names import Names, child
+from spmdx._replay.state.observed import Observed
+from spmdx._replay.state.origins import origin_of
+from spmdx._replay.state.walk import Walk
 
 _NOTHING = object()
 
@@ -113,7 +113,7 @@ class Change:
     def __init__(
         self,
         path: str,
-        watched: _C.Watched | None = None,
+        watched: _C.replays.Watched | None = None,
         entry: int = 0,
         tensor: torch.Tensor | None = None,
     ) -> None:
@@ -157,7 +157,7 @@ def _numbers(owner: dict[Any, Any], before: tuple[Any, ...]) -> list[tuple[dict[
     places = []
     for key, value in zip(keys, values, strict=True):
         now = owner[key]
-        if _C.Watched.is_same(value, now):
+        if _C.replays.is_same(value, now):
             continue
         if type(value) is not float or type(now) is not float:
             return []
@@ -257,16 +257,16 @@ def _difference(path: str, before: tuple[Any, ...], now: tuple[Any, ...], pairs:
             (
                 i
                 for i, (a, b) in enumerate(zip(before, now, strict=True))
-                if not _C.Watched.is_same(a, b)
+                if not _C.replays.is_same(a, b)
             ),
             0,
         )
         return _change(f"{path}[{i}]", before[i], now[i])
     keys, new_keys = before[::2], now[::2]
     for i, (key, new_key) in enumerate(zip(keys, new_keys, strict=False)):
-        if not _C.Watched.is_same(key, new_key):
+        if not _C.replays.is_same(key, new_key):
             return f"{path} has other keys now, or in another order"
-        if not _C.Watched.is_same(before[2 * i + 1], now[2 * i + 1]):
+        if not _C.replays.is_same(before[2 * i + 1], now[2 * i + 1]):
             return _change(child(path, key), before[2 * i + 1], now[2 * i + 1])
     extra = (new_keys if len(new_keys) > len(keys) else keys)[min(len(keys), len(new_keys)) :]
     gained = "gained" if len(new_keys) > len(keys) else "lost"

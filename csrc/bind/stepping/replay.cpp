@@ -3,6 +3,11 @@
 #include <pybind11/stl.h>
 #include <torch/csrc/utils/pybind.h>
 
+#include <map>
+#include <string>
+#include <utility>
+#include <vector>
+
 #include "bind/bind.h"
 #include "bind/handles.h"
 #include "bridge/replay/captured.h"
@@ -25,61 +30,63 @@ HostNumbers::Operand operand(const py::object& value) {
   return {-1, value.cast<double>()};
 }
 
-int64_t add(HostNumbers& numbers, HostNumbers::Op op, const py::object& a, const py::object& b, double value) {
-  return numbers.add(op, operand(a), operand(b), value);
+// By the names of Python's operators.
+HostNumbers::Op op_named(const std::string& name) {
+  using Op = HostNumbers::Op;
+  static const std::map<std::string, Op> ops = {{"abs", Op::absolute}, {"add", Op::add},       {"mul", Op::multiply},
+                                                {"neg", Op::negate},   {"pow", Op::power},     {"sqrt", Op::root},
+                                                {"sub", Op::subtract}, {"truediv", Op::divide}};
+  return ops.at(name);
 }
 
-void add_guard(HostNumbers& numbers, HostNumbers::Comparison comparison, const py::object& a, const py::object& b,
+HostNumbers::Comparison comparison_named(const std::string& name) {
+  using Comparison = HostNumbers::Comparison;
+  static const std::map<std::string, Comparison> comparisons = {
+      {"eq", Comparison::equal}, {"le", Comparison::less_equal}, {"lt", Comparison::less}};
+  return comparisons.at(name);
+}
+
+int64_t add(HostNumbers& numbers, const std::string& op, const py::object& a, const py::object& b, double value) {
+  return numbers.add(op_named(op), operand(a), operand(b), value);
+}
+
+void add_guard(HostNumbers& numbers, const std::string& comparison, const py::object& a, const py::object& b,
                bool holds) {
-  numbers.add_guard(comparison, operand(a), operand(b), holds);
+  numbers.add_guard(comparison_named(comparison), operand(a), operand(b), holds);
+}
+
+void add_use(HostNumbers& numbers, std::pair<uint32_t, ValueId> begin, std::pair<uint32_t, ValueId> end,
+             std::vector<int64_t> results, bool gradients) {
+  numbers.add_use({begin.first, end.first, begin.second, end.second, std::move(results), gradients});
 }
 
 void bind_numbers(py::module_& m) {
-  py::class_<HostNumbers, std::shared_ptr<HostNumbers>> numbers(m, "HostNumbers");
-  py::enum_<HostNumbers::Op>(numbers, "Op")
-      .value("add", HostNumbers::Op::add)
-      .value("subtract", HostNumbers::Op::subtract)
-      .value("multiply", HostNumbers::Op::multiply)
-      .value("divide", HostNumbers::Op::divide)
-      .value("power", HostNumbers::Op::power)
-      .value("negate", HostNumbers::Op::negate)
-      .value("absolute", HostNumbers::Op::absolute)
-      .value("root", HostNumbers::Op::root);
-  py::enum_<HostNumbers::Comparison>(numbers, "Comparison")
-      .value("less", HostNumbers::Comparison::less)
-      .value("less_equal", HostNumbers::Comparison::less_equal)
-      .value("equal", HostNumbers::Comparison::equal);
-  numbers.def(py::init<>())
+  py::class_<HostNumbers, std::shared_ptr<HostNumbers>>(m, "HostNumbers")
+      .def(py::init<>())
       .def("add_tensor", &HostNumbers::add_tensor, py::arg("tensor"), py::arg("value"))
       .def("add_given", &HostNumbers::add_given, py::arg("which"), py::arg("value"))
       .def("add", add, py::arg("op"), py::arg("a"), py::arg("b"), py::arg("value"))
       .def("add_guard", add_guard, py::arg("comparison"), py::arg("a"), py::arg("b"), py::arg("holds"))
-      .def(
-          "add_use",
-          [](HostNumbers& self, std::pair<uint32_t, ValueId> begin, std::pair<uint32_t, ValueId> end,
-             std::vector<int64_t> results, bool gradients) {
-            self.add_use({begin.first, end.first, begin.second, end.second, std::move(results), gradients});
-          },
-          py::arg("begin"), py::arg("end"), py::arg("results"), py::arg("gradients"))
+      .def("add_use", add_use, py::arg("begin"), py::arg("end"), py::arg("results"), py::arg("gradients"))
       .def("note_written", &HostNumbers::note_written, py::arg("tensor"))
       .def("hold", &HostNumbers::hold, py::arg("before"))
       .def("can_repeat", &HostNumbers::can_repeat)
       .def("repeat", &HostNumbers::repeat, py::arg("given"))
       .def("save", &HostNumbers::save)
       .def("restore", &HostNumbers::restore)
-      .def("__len__", [](const HostNumbers& self) { return self.values().size(); });
+      .def("count", [](const HostNumbers& self) { return self.values().size(); });
 }
 
 }  // namespace
 
 void bind_replay(py::module_& m) {
+  bind_numbers(m);
   py::class_<Captured, std::shared_ptr<Captured>>(m, "Captured")
       .def("set_numbers", &Captured::set_numbers, py::arg("numbers"))
       .def("differs", &Captured::differs, py::arg("other"))
       .def("bind_numbers", &Captured::bind_numbers, py::arg("before"))
       .def("misfit", &Captured::misfit, py::arg("arguments"))
       .def("send", &Captured::send, py::arg("arguments"));
-  bind_numbers(m);
   m.def("recorded_so_far", bridge::recorded_so_far);
   m.def("have_gradients", bridge::have_gradients, py::arg("tensors"));
   m.def("begin_capture", begin_capture, py::arg("arguments"), py::arg("watched"));

@@ -39,7 +39,7 @@ void collect(PyHeapTypeObject* of) {
 }
 
 // What was read, and None with False where nothing was there.
-py::tuple read(PyObject* found) {
+py::object read(PyObject* found) {
   const bool is_there = found != nullptr;
   return py::make_tuple(is_there ? py::reinterpret_steal<py::object>(found) : py::none(), is_there);
 }
@@ -59,6 +59,9 @@ auto of_tensor(Kind kind) {
 }  // namespace
 
 void bind_watched(py::module_& m) {
+  m.def(
+      "is_same", [](py::handle a, py::handle b) { return bridge::is_same(a.ptr(), b.ptr()); }, py::arg("a"),
+      py::arg("b"));
   py::class_<Watched>(m, "Watched", py::custom_type_setup(collect))
       .def(py::init<>())
       .def("item", keyed(Kind::item), py::arg("dict"), py::arg("key"))
@@ -78,17 +81,13 @@ void bind_watched(py::module_& m) {
           "seen", [](const Watched& self, size_t entry) { return read(self.seen(entry)); }, py::arg("entry"))
       .def(
           "present", [](const Watched& self, size_t entry) { return read(self.present(entry)); }, py::arg("entry"))
-      .def_static(
-          "is_same", [](py::handle a, py::handle b) { return bridge::is_same(a.ptr(), b.ptr()); }, py::arg("a"),
-          py::arg("b"))
       .def(
           "kind", [](const Watched& self, size_t entry) { return kNames[static_cast<size_t>(self.kind(entry))]; },
           py::arg("entry"))
       .def(
           "owner",
           [](const Watched& self, size_t entry) { return py::reinterpret_borrow<py::object>(self.owner(entry)); },
-          py::arg("entry"))
-      .def("__len__", &Watched::size);
+          py::arg("entry"));
 }
 
 }  // namespace spmdx

@@ -30,7 +30,11 @@ def origin_of_file(file: str) -> Origin:
 def origin_of(code: CodeType, module: str) -> Origin:
     """Whose a code is, in a module of this name; what is generated has no file."""
     origin = origin_of_file(code.co_filename)
-    if origin == "user" and code.co_filename.startswith("<"):
+    if (
+        origin == "user"
+        and code.co_filename.startswith("<")
+        and not code.co_filename.startswith("<doctest")
+    ):
         root = module.partition(".")[0]
         return "torch" if root == "torch" else "spmdx" if root == "spmdx" else origin
     return origin

@@ -18,9 +18,9 @@ from torch import nn
 from torch.optim.lr_scheduler import LRScheduler
 
 import spmdx._C as _C
-from spmdx._replay.leaves import INERT, INERT_EXACTLY, KNOWN_BASES, has_few_values
-from spmdx._replay.names import OF_MODULES, Names, child
-from spmdx._replay.origins import Origin, origin_of, origin_of_class, origin_of_module
+from spmdx._replay.state.leaves import INERT, INERT_EXACTLY, KNOWN_BASES, has_few_values
+from spmdx._replay.state.names import OF_MODULES, Names, child
+from spmdx._replay.state.origins import Origin, origin_of, origin_of_class, origin_of_module
 
 LIMIT = 200_000  # entries; what reaches more is no step but a data set
 
@@ -41,7 +41,7 @@ class Walk:
     """
 
     def __init__(self, names: Names):
-        self.watched, self.paths = _C.Watched(), list[str]()
+        self.watched, self.paths = _C.replays.Watched(), list[str]()
         self.refusal: str | None = None
         self.device: list[tuple[str, torch.Tensor]] = []
         self.host: list[tuple[str, torch.Tensor]] = []

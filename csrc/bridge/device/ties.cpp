@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // Wholes of alias roots, and views of one root moved to a copy of it.
-#include "bridge/recorder/ties.h"
+#include "bridge/device/ties.h"
 
 #include "base/error.h"
 #include "bridge/recorder/recorder.h"

@@ -19,6 +19,7 @@
 #include "bridge/step/flush.h"
 #include "bridge/step/plan_only.h"
 #include "bridge/tensor/abstract.h"
+#include "bridge/world/c10d_comm.h"
 #include "sharding/reshard/reshard.h"
 
 namespace spmdx {
