@@ -139,13 +139,16 @@ class Observed:
     def _enter(self, frame: FrameType) -> None:
         code = frame.f_code
         if code not in self.codes:
+            if _is_importing(frame):
+                return
             self.codes[code] = frame.f_globals
             if _is_impure(code, _module_of(frame)):
                 self._impure.add(code)
         if code in self._impure and self.refusal is None:
             self._refuse_frame(frame)
         if code.co_varnames and origin_of_frame(frame) in ("user", "other"):
-            self._note_arguments(frame)
+            if not _is_importing(frame):
+                self._note_arguments(frame)
 
     def _note_arguments(self, frame: FrameType) -> None:
         """Weakly: what is made in a step must die in it."""
