@@ -93,11 +93,12 @@ int64_t flags_of(PyObject* owner) {
   const at::Tensor& tensor = THPVariable_Unpack(owner);
   const auto* variable = reinterpret_cast<THPVariable*>(owner);
   const auto has_any = [](PyObject* hooks) { return hooks && PyObject_IsTrue(hooks) == 1; };
-  const bool has_hooks = has_any(variable->backward_hooks) || has_any(variable->post_accumulate_grad_hooks);
+  const bool has_hooks = has_any(variable->backward_hooks);
+  const bool has_late_hooks = has_any(variable->post_accumulate_grad_hooks);
   constexpr uint64_t kMixed = 0x9e3779b97f4a7c15ULL;
   uint64_t shape = (static_cast<uint64_t>(tensor.scalar_type()) + 1) * kMixed;
   for (const int64_t size : tensor.sizes()) shape = (shape ^ static_cast<uint64_t>(size + 1)) * kMixed;
-  return static_cast<int64_t>((shape >> 4) << 2) + tensor.requires_grad() + 2 * has_hooks;
+  return static_cast<int64_t>((shape >> 4) << 3) + tensor.requires_grad() + 2 * has_hooks + 4 * has_late_hooks;
 }
 
 std::string_view data_of(PyObject* owner) {

@@ -29,7 +29,7 @@ void Capture::note_sent(const PlanRef& plan, const std::vector<DataRef>& inputs,
 }
 
 void Capture::refuse(const std::string& why) {
-  if (!refused.empty()) return;
+  if (!refused.empty() || std::this_thread::get_id() != thread) return;
   const std::string line = source_text(current_source());
   refused = line.empty() ? why : why + " at " + line;
 }

@@ -3,6 +3,7 @@
 #pragma once
 #include <optional>
 #include <string>
+#include <thread>
 #include <unordered_map>
 #include <vector>
 
@@ -32,7 +33,8 @@ struct Capture {
   std::vector<Sent> sent;
   // By data, the roots that held it when they were read.
   std::unordered_map<const Data*, std::vector<WeakRootRef>> read;
-  std::string refused;  // what a replay cannot do; empty: nothing so far
+  std::thread::id thread = std::this_thread::get_id();  // that calls; what others do is not of the call
+  std::string refused;                                  // what a replay cannot do; empty: nothing so far
 
   void note_read(const Root& root);
   void note_sent(const PlanRef& plan, const std::vector<DataRef>& inputs, std::vector<Param> params,

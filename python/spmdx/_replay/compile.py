@@ -3,6 +3,7 @@
 
 import functools
 import operator
+import weakref
 from collections.abc import Callable
 from typing import Any, Generic, ParamSpec, TypeVar, overload
 
@@ -10,6 +11,7 @@ import torch
 
 import spmdx._C as _C
 from spmdx import errors
+from spmdx._annotate.global_mesh import get_global_mesh
 from spmdx._base import logs
 from spmdx._program.step import held
 from spmdx._replay.arguments import Arguments
@@ -22,6 +24,10 @@ R = TypeVar("R")
 
 MOST_TRACES = 24  # in a row, until a function is traced for good
 MOST_VARIANTS = 16  # captured steps of one function
+
+
+class _Running:
+    """A call that runs, as long as it lives."""
 
 
 class Compiled(Generic[P, R]):
@@ -42,7 +48,8 @@ class Compiled(Generic[P, R]):
         self._leaves: list[torch.Tensor] = []  # that the function reaches
         self._in_a_row = 0
         self._is_given_up = False
-        self._running: dict[str, object] = {}
+        self._running: dict[str, weakref.ref[_Running]] = {}
+        self._of_classes: dict[type, Compiled[..., Any]] = {}
         self._of: Compiled[..., Any] | None = None  # of the class, where this is of one object
         self.replayed = 0
         self.traced = 0
@@ -56,6 +63,8 @@ class Compiled(Generic[P, R]):
         if owner is None:
             return self
         method = self._function.__get__(owner, kind)
+        if isinstance(owner, type):
+            return self._of_classes.setdefault(owner, Compiled(method))
         if not hasattr(owner, "__dict__"):
             return method
         key = f"_spmdx_compiled_{self._name}"
@@ -66,16 +75,27 @@ class Compiled(Generic[P, R]):
         return found
 
     def __call__(self, *args: P.args, **kwargs: P.kwargs) -> R:
-        if self._is_given_up or held:
+        if held or _C.planning_only():
             return self._function(*args, **kwargs)
-        own = object()
-        try:  # one call at a time: others, and calls within it, run the function
-            if self._running.setdefault("call", own) is not own:
-                return self._function(*args, **kwargs)
+        if self._is_given_up:
+            return self._run(args, kwargs)
+        own = _Running()  # one call at a time: others, and calls within it, run the function
+        reference = weakref.ref(own)
+        running = self._running.setdefault("call", reference)
+        if running is not reference and running() is not None:
+            return self._function(*args, **kwargs)
+        self._running["call"] = reference  # the one before was left by an interrupt
+        try:
             return self._call(args, kwargs)
         finally:
-            if self._running.get("call") is own:
-                del self._running["call"]
+            del own
+
+    def _run(self, args: Any, kwargs: dict[str, Any]) -> Any:
+        """A call that is a step of its own."""
+        _C.flush()
+        result = self._function(*args, **kwargs)
+        _C.flush()
+        return result
 
     def _call(self, args: Any, kwargs: dict[str, Any]) -> Any:
         try:
@@ -85,7 +105,7 @@ class Compiled(Generic[P, R]):
             self._in_a_row += 1
             self.traced += 1
             self._note(str(unfit))
-            return self._function(*args, **kwargs)
+            return self._run(args, kwargs)
         try:
             result = variant.replay(arguments)
         except Unfit as unfit:
@@ -99,6 +119,9 @@ class Compiled(Generic[P, R]):
         return result
 
     def _variant(self, arguments: Arguments) -> Variant:
+        if (mesh := get_global_mesh()) is not self._shared.mesh:
+            self._shared.mesh = mesh
+            self._variants.clear()
         gradients = _C.replays.have_gradients(self._leaves)
         follows = self._shared.follows_floats
         for variant in self._variants:

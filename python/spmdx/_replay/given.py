@@ -14,10 +14,15 @@ Place = tuple[dict[Any, Any], Any]  # a dict and a key
 
 
 class Given:
-    """Places whose numbers change between calls."""
+    """Places whose numbers change between calls.
+
+    Attributes:
+        may_learn: there may come further ones.
+    """
 
     def __init__(self) -> None:
         self.places: list[Place] = []
+        self.may_learn = True
 
     def explain(self, changes: Iterable[Change], written: Container[int]) -> str:
         """The first change that a replay cannot take as it is; empty: there is none.
@@ -44,7 +49,7 @@ class Given:
             if not change.numbers:
                 return False
             fresh += [place for place in change.numbers if _name(place) not in known]
-        if not fresh or len(self.places) + len(fresh) > MOST:
+        if not fresh or not self.may_learn or len(self.places) + len(fresh) > MOST:
             return False
         self.places += fresh
         return True

@@ -40,6 +40,7 @@ class Results:
         leaves, self._spec = _pytree.tree_flatten(value)
         self.tensors: list[torch.Tensor] = []
         self._sources: list[tuple[str, Any]] = []
+        self._places: dict[int, int] = {}  # of those that the call made, by ``id``
         self._classes: list[type] = []  # of those that the call made: annotated ones have their own
         gradients: dict[int, tuple[str, Any]] = {
             id(t.grad): ("gradient", t) for t in watched if t.is_leaf and t.grad is not None
@@ -57,6 +58,9 @@ class Results:
                 )
             if vars(leaf):
                 raise Unfit("it returns a tensor with attributes of its own")
+            if (found := self._places.get(id(leaf))) is not None:
+                return "made", found
+            self._places[id(leaf)] = len(self.tensors)
             self.tensors.append(leaf)
             self._classes.append(type(leaf))
             return "made", len(self.tensors) - 1
@@ -69,6 +73,7 @@ class Results:
     def take(self) -> list[torch.Tensor]:
         """Those that the call made; from now on they are not held here."""
         made, self.tensors = self.tensors, []
+        self._places.clear()
         return made
 
     def are_alike(self, other: "Results") -> bool:

@@ -9,7 +9,7 @@ from typing import Any
 from torch.optim.lr_scheduler import LRScheduler
 
 from spmdx._replay.given import Given
-from spmdx._replay.state.origins import origin_of
+from spmdx._replay.state.origins import codes_of_users
 from spmdx._replay.state.watch import Change
 from spmdx._replay.tape import Tape
 
@@ -91,9 +91,7 @@ def same_acts(a: Sequence[Act], b: Sequence[Act]) -> bool:
 
 def reads_schedules(codes: dict[CodeType, dict[str, Any]]) -> str:
     """What the user's code asks of a schedule; empty: nothing."""
-    for code, variables in codes.items():
-        if origin_of(code, str(variables.get("__name__", ""))) not in ("user", "other"):
-            continue
+    for code in codes_of_users(codes):
         if found := _READS.intersection(code.co_names):
             return f"{code.co_name} reads {min(found)} of a schedule that it steps"
     return ""

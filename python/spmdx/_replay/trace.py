@@ -13,6 +13,7 @@ from spmdx._replay.host import HostMode
 from spmdx._replay.results import Results
 from spmdx._replay.schedules import Schedules, reads_schedules
 from spmdx._replay.state.observed import Observed
+from spmdx._replay.state.origins import codes_of_users
 from spmdx._replay.state.watch import Watch
 from spmdx._replay.tape import Tape, following_math, without_tape
 from spmdx._replay.unfit import Unfit
@@ -38,9 +39,11 @@ class Trace:
         self.reason = self._variant.changed() if watch else ""
         if watch is None or self.reason:
             self._variant.forget()
+            _C.flush()
             observed, result = self._observe(args, kwargs)
         else:
             observed, result = self._capture(watch, args, kwargs)
+        _C.flush()
         self._look_around(observed)
         return result
 
@@ -103,9 +106,14 @@ class Trace:
             return results.of(made, self._arguments.tensors)
         captured.set_numbers(seen.tape.numbers)
         self.reason = self._variant.note(seen.call(captured, results, observed))
-        return results.of([tensor.detach() for tensor in made], self._arguments.tensors)
+        return results.of(
+            [t.detach() if t.requires_grad else t for t in made], self._arguments.tensors
+        )
 
     def _look_around(self, observed: Observed) -> None:
+        if any("type" in code.co_names for code in codes_of_users(observed.codes)):
+            shared = self._variant.shared  # a float that is followed is of a class of its own
+            shared.follows_floats = shared.given.may_learn = False
         watch = Watch(self._function, self._arguments.constants, {}, observed)
         if not watch.refusal:
             self._variant.look(watch)

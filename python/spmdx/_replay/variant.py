@@ -62,12 +62,14 @@ class Shared:
         written: tensors of the host that its calls write to, by ``id``.
         stepped: schedules that its calls step, by ``id``.
         follows_floats: floats that are arguments may change.
+        mesh: the global one.
     """
 
     given: Given = field(default_factory=Given)
     written: dict[int, torch.Tensor] = field(default_factory=dict)
     stepped: dict[int, LRScheduler] = field(default_factory=dict)
     follows_floats: bool = True
+    mesh: Any = None
 
 
 class Variant:

@@ -3,8 +3,9 @@
 
 import functools
 import sys
+from collections.abc import Iterator
 from types import CodeType
-from typing import Literal
+from typing import Any, Literal
 
 from spmdx import errors
 
@@ -57,3 +58,10 @@ def origin_of_class(cls: type) -> Origin | None:
     is_of_c = not cls.__flags__ & _HEAP_TYPE or cls.__flags__ & _IMMUTABLE_TYPE
     is_of_c = is_of_c or cls.__module__.startswith("_cython_")
     return None if is_of_c else origin_of_module(cls.__module__)
+
+
+def codes_of_users(codes: dict[CodeType, dict[str, Any]]) -> Iterator[CodeType]:
+    """Of codes with their globals those that are neither of torch, nor spmdx, nor Python."""
+    for code, variables in codes.items():
+        if origin_of(code, str(variables.get("__name__", ""))) in ("user", "other"):
+            yield code

@@ -236,8 +236,9 @@ def _word(value: object) -> str:
 def _of_tensor(path: str, difference: int, now: int) -> str:
     if difference & 1:
         return f"{path}.requires_grad changed from {not now & 1} to {bool(now & 1)}"
-    if difference & 2:
-        return f"{path} {'has hooks now' if now & 2 else 'has no hooks now'}"
+    for bit in (2, 4):
+        if difference & bit:
+            return f"{path} {'has hooks now' if now & bit else 'has no hooks now'}"
     return f"{path} has another shape or dtype"
 
 
