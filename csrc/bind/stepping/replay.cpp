@@ -56,8 +56,8 @@ void add_guard(HostNumbers& numbers, const std::string& comparison, const py::ob
 }
 
 void add_use(HostNumbers& numbers, std::pair<uint32_t, ValueId> begin, std::pair<uint32_t, ValueId> end,
-             std::vector<int64_t> results, bool gradients) {
-  numbers.add_use({begin.first, end.first, begin.second, end.second, std::move(results), gradients});
+             std::vector<int64_t> results, bool gradients, bool in_order) {
+  numbers.add_use({begin.first, end.first, begin.second, end.second, std::move(results), gradients, in_order});
 }
 
 void bind_numbers(py::module_& m) {
@@ -67,7 +67,8 @@ void bind_numbers(py::module_& m) {
       .def("add_given", &HostNumbers::add_given, py::arg("which"), py::arg("value"))
       .def("add", add, py::arg("op"), py::arg("a"), py::arg("b"), py::arg("value"))
       .def("add_guard", add_guard, py::arg("comparison"), py::arg("a"), py::arg("b"), py::arg("holds"))
-      .def("add_use", add_use, py::arg("begin"), py::arg("end"), py::arg("results"), py::arg("gradients"))
+      .def("add_use", add_use, py::arg("begin"), py::arg("end"), py::arg("results"), py::arg("gradients"),
+           py::arg("in_order"))
       .def("note_written", &HostNumbers::note_written, py::arg("tensor"))
       .def("hold", &HostNumbers::hold, py::arg("before"))
       .def("can_repeat", &HostNumbers::can_repeat)

@@ -4,7 +4,6 @@
 
 #include <algorithm>
 #include <atomic>
-#include <bit>
 #include <cstring>
 #include <utility>
 
@@ -36,9 +35,6 @@ bool same_elements(const DataRef& a, const DataRef& b) {
 
 bool is_real(const Data& number) { return number.type().wrapped_number && number.type().dtype == DType::f64; }
 
-double number_in(const Data& number) { return *tensor_of(number.wait().at(0)).const_data_ptr<double>(); }
-
-bool same_bits(double a, double b) { return std::bit_cast<uint64_t>(a) == std::bit_cast<uint64_t>(b); }
 bool same_start(const Param& a, const Param& b) { return a.integer == b.integer; }
 
 void bump(const at::Tensor& tensor, uint64_t times) {
@@ -80,77 +76,6 @@ std::string Captured::differs(const Captured& other) const {
 }
 
 std::span<const Param> Captured::starts() const { return std::span(params_).subspan(plan_->traced.num_params); }
-
-double Captured::value_of(const Real& real) const {
-  return real.is_param ? params_[real.index].real : number_in(*inputs_[real.index].number);
-}
-
-namespace {
-
-constexpr const char* kNotFollowed = "numbers that it computes on the host are used in a way that is not followed";
-
-}  // namespace
-
-std::string Captured::bind_use(const HostNumbers::Use& use, const std::vector<std::shared_ptr<Captured>>& before) {
-  const auto is_result = [&](const Captured& call, size_t real, int64_t result) {
-    return same_bits(call.value_of(call.reals_[real]), call.host_->values()[static_cast<size_t>(result)]);
-  };
-  const auto always = [&](size_t real, int64_t result) {
-    return is_result(*this, real, result) &&
-           std::ranges::all_of(before, [&](const auto& call) { return is_result(*call, real, result); });
-  };
-  std::vector<size_t> found;
-  for (size_t i = 0; i < reals_.size(); ++i) {
-    const auto fits = [&](int64_t result) { return always(i, result); };
-    if (reals_[i].is_in(use) && std::ranges::any_of(use.results, fits)) found.push_back(i);
-  }
-  // Each of them as often, in their order, as of a list of numbers for a list of tensors.
-  const size_t times = found.size() / use.results.size();
-  if (times == 0 || found.size() % use.results.size() != 0) return kNotFollowed;
-  for (size_t j = 0; j < found.size(); ++j) {
-    const int64_t result = use.results[j / times];
-    const double value = host_->values()[static_cast<size_t>(result)];
-    const auto stays = [&](const auto& call) {
-      return same_bits(call->host_->values()[static_cast<size_t>(result)], value);
-    };
-    if (!always(found[j], result) || (times > 1 && std::ranges::all_of(before, stays))) return kNotFollowed;
-    reals_[found[j]].result = result;
-  }
-  return "";
-}
-
-std::string Captured::bind_rest(size_t i, const std::vector<std::shared_ptr<Captured>>& before) {
-  Real& real = reals_[i];
-  const auto is_same = [&](const auto& call) { return same_bits(call->value_of(call->reals_[i]), value_of(real)); };
-  const bool stays = std::ranges::all_of(before, is_same);
-  if (stays && !real.is_backward) return "";
-  std::vector<int64_t> fitting;
-  for (const HostNumbers::Use& use : host_->uses()) {
-    if (!use.gradients) continue;
-    for (const int64_t result : use.results) {
-      const auto at = static_cast<size_t>(result);
-      const auto fits = [&](const auto& call) {
-        return same_bits(call->host_->values()[at], call->value_of(call->reals_[i]));
-      };
-      const bool is_it = same_bits(host_->values()[at], value_of(real)) && std::ranges::all_of(before, fits);
-      if (is_it && std::ranges::find(fitting, result) == fitting.end()) fitting.push_back(result);
-    }
-  }
-  if (fitting.empty() && stays) return "";
-  if (fitting.size() != 1 || stays) return kNotFollowed;
-  real.result = fitting[0];
-  return "";
-}
-
-std::string Captured::bind_numbers(const std::vector<std::shared_ptr<Captured>>& before) {
-  for (const HostNumbers::Use& use : host_->uses())
-    if (std::string why = bind_use(use, before); !why.empty()) return why;
-  for (size_t i = 0; i < reals_.size(); ++i) {
-    if (reals_[i].result >= 0) continue;
-    if (std::string why = bind_rest(i, before); !why.empty()) return why;
-  }
-  return "";
-}
 
 Root& Captured::root_at(const Place& place, const std::vector<at::Tensor>& arguments,
                         const std::vector<RootRef>& kept) const {

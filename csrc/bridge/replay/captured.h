@@ -36,13 +36,14 @@ struct CallBegun {
 
 class Captured {
  public:
+  using Calls = std::vector<std::shared_ptr<Captured>>;
   // The arithmetic that the call did on the host.
   void set_numbers(std::shared_ptr<HostNumbers> numbers) { host_ = std::move(numbers); }
   // How another call of the function was sent otherwise than this one, but for numbers; empty: it was not.
   std::string differs(const Captured& other) const;
   // Finds which numbers of the step change from call to call, and where the arithmetic has them: what fits this call
   // and those before it. Why some cannot be found; empty: all were. REQUIRES: it does not differ from these.
-  std::string bind_numbers(const std::vector<std::shared_ptr<Captured>>& before);
+  std::string bind_numbers(const Calls& before);
   // Why a call with these arguments has to be recorded; empty: it may be sent. Throws as flush does. Program threads.
   // Takes the recorder's lock. Gives up the GIL.
   std::string misfit(const std::vector<at::Tensor>& arguments);
@@ -110,9 +111,16 @@ class Captured {
   std::string misfit_of_inputs(const std::vector<at::Tensor>& arguments, const std::vector<RootRef>& kept) const;
   std::vector<RootRef> kept_roots() const;
   // Calls of PyTorch were given results of the arithmetic: finds which of their numbers these are.
-  std::string bind_use(const HostNumbers::Use& use, const std::vector<std::shared_ptr<Captured>>& before);
+  std::string bind_use(const HostNumbers::Use& use, const Calls& before);
+  std::string bind_in_order(const HostNumbers::Use& use, const std::vector<size_t>& found, const Calls& before);
+  std::string bind_by_value(const HostNumbers::Use& use, const std::vector<size_t>& found, const Calls& before);
+  // Whether a number of the step is this result of the arithmetic: in this call, in all of them; whether the result
+  // was the same in all.
+  bool has(size_t real, int64_t result) const;
+  bool always_has(size_t real, int64_t result, const Calls& before) const;
+  bool stays(int64_t result, const Calls& before) const;
   // A number that no call was given: it changes as one does that a backward pass uses again, or not at all.
-  std::string bind_rest(size_t real, const std::vector<std::shared_ptr<Captured>>& before);
+  std::string bind_rest(size_t real, const Calls& before);
   double value_of(const Real& real) const;
   std::vector<DataRef> inputs_for(const std::vector<at::Tensor>& arguments, const std::vector<RootRef>& kept) const;
   std::vector<RootRef> put_outputs(const std::vector<at::Tensor>& arguments, const std::vector<RootRef>& kept,

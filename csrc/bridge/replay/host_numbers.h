@@ -39,6 +39,7 @@ class HostNumbers {
     ValueId values_begin = 0, values_end = 0;
     std::vector<int64_t> results;
     bool gradients = false;
+    bool in_order = false;  // one for each of a list of tensors
     bool operator==(const Use&) const = default;
   };
   void add_use(Use use) { uses_.push_back(std::move(use)); }

@@ -97,9 +97,9 @@ class HostMode(TorchFunctionMode):
         if any(t.device.type == "cpu" for t in _tensors_in([result])):
             self._refuse(f"torch.{name} makes a tensor of the host of a number that changes")
         results = [number.result for number in followed]
-        self._tape.numbers.add_use(
-            begin, _C.replays.recorded_so_far(), results, torch.is_grad_enabled()
-        )
+        end, gradients = _C.replays.recorded_so_far(), torch.is_grad_enabled()
+        in_order = name.startswith("_foreach_")
+        self._tape.numbers.add_use(begin, end, results, gradients, in_order)
         return result
 
     def _read(

@@ -77,17 +77,17 @@ class HostFloat(float):
     # What PyTorch and copies take it for.
     def __reduce_ex__(self, protocol: Any) -> Any:
         self.tape.escape("a copy")
-        return float, (_plain(self),)
+        return float, (plain(self),)
 
     def __hash__(self) -> int:
         self.tape.escape("a key")
-        return hash(_plain(self))
+        return hash(plain(self))
 
     def __bool__(self) -> bool:
-        return not self.tape.guard("eq", self, 0.0, _plain(self) == 0.0)
+        return not self.tape.guard("eq", self, 0.0, plain(self) == 0.0)
 
 
-def _plain(value: Any) -> Any:
+def plain(value: Any) -> Any:
     """The number itself, which nobody follows."""
     return float.__add__(value, -0.0) if isinstance(value, HostFloat) else value
 
@@ -97,7 +97,7 @@ def without_tape(value: Any) -> Any:
     leaves = _pytree.tree_leaves(value)
     if not any(isinstance(leaf, HostFloat) for leaf in leaves):
         return value
-    return _pytree.tree_map_only(HostFloat, _plain, value)
+    return _pytree.tree_map_only(HostFloat, plain, value)
 
 
 def _binary(op: Any, compute: Callable[[Any, Any], Any]) -> tuple[Any, Any]:
@@ -106,18 +106,18 @@ def _binary(op: Any, compute: Callable[[Any, Any], Any]) -> tuple[Any, Any]:
     def forward(self: HostFloat, other: Any) -> Any:
         if not _is_number(other):
             return NotImplemented
-        return self.tape.note(op, self, other, compute(_plain(self), _plain(other)))
+        return self.tape.note(op, self, other, compute(plain(self), plain(other)))
 
     def backward(self: HostFloat, other: Any) -> Any:
         if not _is_number(other):
             return NotImplemented
-        return self.tape.note(op, other, self, compute(_plain(other), _plain(self)))
+        return self.tape.note(op, other, self, compute(plain(other), plain(self)))
 
     return forward, backward
 
 
 def _unary(op: Any, compute: Callable[[Any], Any]) -> Any:
-    return lambda self: self.tape.note(op, self, 0.0, compute(_plain(self)))
+    return lambda self: self.tape.note(op, self, 0.0, compute(plain(self)))
 
 
 def _comparing(comparison: Any, swapped: bool, negated: bool) -> Any:
@@ -131,7 +131,7 @@ def _comparing(comparison: Any, swapped: bool, negated: bool) -> Any:
         if not _is_number(other):
             return NotImplemented
         a, b = (other, self) if swapped else (self, other)
-        holds = self.tape.guard(comparison, a, b, tests[comparison](_plain(a), _plain(b)))
+        holds = self.tape.guard(comparison, a, b, tests[comparison](plain(a), plain(b)))
         return holds != negated
 
     return compare
@@ -143,7 +143,7 @@ def _escaping(name: str) -> Any:
 
     def call(self: HostFloat, *args: Any) -> Any:
         self.tape.escape(f"what float.{name} gives")
-        return method(_plain(self), *map(_plain, args))
+        return method(plain(self), *map(plain, args))
 
     return call
 
@@ -191,7 +191,7 @@ def _followed(name: str, function: Callable[..., Any]) -> Callable[..., Any]:
         found = next((a for a in args if isinstance(a, HostFloat)), None)
         if found is None:
             return function(*args, **kwargs)
-        result = function(*map(_plain, args), **kwargs)
+        result = function(*map(plain, args), **kwargs)
         if name == "sqrt":
             return found.tape.note("sqrt", found, 0.0, result)
         found.tape.escape(f"what math.{name} gives")
@@ -203,9 +203,9 @@ def _followed(name: str, function: Callable[..., Any]) -> Callable[..., Any]:
 @contextmanager
 def following_math() -> Iterator[None]:
     """Functions of the module math follow numbers of a tape in this block."""
-    plain = {n: f for n, f in vars(math).items() if callable(f) and not n.startswith("_")}
-    vars(math).update({name: _followed(name, function) for name, function in plain.items()})
+    unfollowed = {n: f for n, f in vars(math).items() if callable(f) and not n.startswith("_")}
+    vars(math).update({name: _followed(name, function) for name, function in unfollowed.items()})
     try:
         yield
     finally:
-        vars(math).update(plain)
+        vars(math).update(unfollowed)

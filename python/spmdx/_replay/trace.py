@@ -15,7 +15,7 @@ from spmdx._replay.schedules import Schedules, reads_schedules
 from spmdx._replay.state.observed import Observed
 from spmdx._replay.state.origins import codes_of_users
 from spmdx._replay.state.watch import Watch
-from spmdx._replay.tape import Tape, following_math, without_tape
+from spmdx._replay.tape import Tape, following_math, plain, without_tape
 from spmdx._replay.unfit import Unfit
 from spmdx._replay.variant import Call, Shared, Variant
 
@@ -75,6 +75,8 @@ class Trace:
             self._variant.forget()
             raise
         self.reason = observed.refusal or seen.refusal(watch, shared, observed)
+        for change in watch.changes():  # what the function has kept of numbers that were followed
+            change.leave_plain(plain)
         if self._arguments.changed(args, kwargs):
             self.reason = self.reason or "it changes an argument"
         kept = watch.reached() | self._arguments.containers()

@@ -331,3 +331,43 @@ def test_memory_does_not_grow():
         step(numbers(call, 64))
     assert objects() - before < 200
     assert step.replayed > 200
+
+
+OF_TWO_NUMBERS = {
+    "where": lambda x, a, b: torch.where(x > 0, a, b),
+    "addmv": lambda x, a, b: torch.addmv(x, x.outer(x), x, alpha=a, beta=b),
+    "clamp": lambda x, a, b: x.clamp(a - 2, b + 2),
+    "foreach": lambda x, a, b: torch._foreach_mul([x, x + 1], [a, b]),
+    "products": lambda x, a, b: a * x - x.square() * b,
+}
+
+
+@pytest.mark.parametrize("name", OF_TWO_NUMBERS)
+@pytest.mark.filterwarnings("ignore:.*was compiled and is traced")
+def test_two_numbers_of_one_op_that_are_equal_for_long(name):
+    plain = OF_TWO_NUMBERS[name]
+    compiled = spmdx.compile(plain)
+    x = numbers(0, 4)
+    for call in range(50):
+        a = 1.0 + call % 3 if call < 20 else 2.0 + call % 5
+        b = a if call < 20 else 0.5 + call % 2
+        for got, expected in zip(leaves(compiled(x, a, b)), leaves(plain(x, a, b)), strict=True):
+            assert torch.equal(got.cpu(), expected.cpu()), call
+
+
+def leaves(value):
+    return torch.utils._pytree.tree_leaves(value)
+
+
+def test_a_number_that_the_function_keeps_is_a_float():
+    group = {"lr": 0.1}
+
+    def plain(x, lr):
+        group["lr"] = lr
+        return x * group["lr"]
+
+    compiled = spmdx.compile(plain)
+    for call in range(20):
+        lr = 0.1 / (1 + call)
+        assert torch.equal(compiled(numbers(0, 4), lr).cpu(), numbers(0, 4).cpu() * lr)
+        assert type(group["lr"]) is float and group["lr"] == lr

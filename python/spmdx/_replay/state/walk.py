@@ -274,7 +274,7 @@ class Walk:
             return
         origin = origin_of_class(cls)
         if origin == "spmdx":
-            if (wrapped := vars(value).get("__wrapped__")) is not None:
+            if (wrapped := getattr(value, "__dict__", {}).get("__wrapped__")) is not None:
                 self.reach(path, wrapped)  # a compiled function
             return
         known = KNOWN_BASES.union(b for b in cls.__mro__ if issubclass(b, BaseException))

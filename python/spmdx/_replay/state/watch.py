@@ -128,6 +128,23 @@ class Change:
         elif isinstance(watched.owner(entry), dict) and watched.kind(entry) == "whole":
             self.numbers = _numbers(watched.owner(entry), watched.seen(entry)[0])
 
+    def leave_plain(self, plain: Callable[[Any], Any]) -> None:
+        """What is held now becomes ``plain`` of it, where that is something else."""
+        if self._watched is None or self._watched.kind(self._entry) not in ("whole", "attribute"):
+            return
+        owner = self.owner
+        if self._watched.kind(self._entry) == "attribute":
+            name = self._path.rpartition(".")[2]
+            held = getattr(owner, name, None)
+            if plain(held) is not held:
+                setattr(owner, name, plain(held))
+            return
+        places = owner.items() if isinstance(owner, dict) else enumerate(owner)
+        if isinstance(owner, dict | list):
+            for key, held in list(places):
+                if plain(held) is not held:
+                    owner[key] = plain(held)
+
     def sentence(self) -> str:
         """What is other, and what it was."""
         if self._watched is None:
