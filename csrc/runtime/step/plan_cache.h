@@ -16,7 +16,7 @@ class PlanCache {
   // Of all plans together, estimated: 256 MiB.
   static constexpr int64_t kBytes = 268'435'456;
   PlanRef find(uint64_t hash, const Graph& graph);  // null: not here, or not for the graph's starts
-  bool touch(const PlanRef& plan);                     // whether it is here; it is used now
+  bool touch(const PlanRef& plan);                  // whether it is here; it is used now
   // Drops those that were not used for longest, but never this one. `alike`: processes drop the same plans, so that
   // what their runs hold does not count.
   void insert(uint64_t hash, PlanRef plan, bool alike = false);

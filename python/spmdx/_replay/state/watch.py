@@ -119,7 +119,7 @@ class Change:
     ) -> None:
         self._path, self._watched, self._entry = path, watched, entry
         self.tensor = tensor
-        self.owner = watched.owner(entry) if watched is not None else tensor
+        self.owner: Any = watched.owner(entry) if watched is not None else tensor
         self.numbers: list[tuple[dict[Any, Any], Any]] = []
         if watched is None:
             return
