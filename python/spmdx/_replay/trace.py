@@ -116,11 +116,15 @@ class Trace:
         if any("type" in code.co_names for code in codes_of_users(observed.codes)):
             shared = self._variant.shared  # a float that is followed is of a class of its own
             shared.follows_floats = shared.given.may_learn = False
-        watch = Watch(self._function, self._arguments.constants, {}, observed)
-        if not watch.refusal:
-            self._variant.look(watch)
-            return
-        self.reason = self.reason or watch.refusal
+        try:
+            watch = Watch(self._function, self._arguments.constants, {}, observed)
+            if not watch.refusal:
+                self._variant.look(watch)
+                return
+            refusal = watch.refusal
+        except Exception as error:  # of what the program computes where attributes are read
+            refusal = f"its state cannot be looked at: {type(error).__name__}: {error}"
+        self.reason = self.reason or refusal
         self._variant.forget()
         self._variant.watch = None
 

@@ -371,3 +371,21 @@ def test_a_number_that_the_function_keeps_is_a_float():
         lr = 0.1 / (1 + call)
         assert torch.equal(compiled(numbers(0, 4), lr).cpu(), numbers(0, 4).cpu() * lr)
         assert type(group["lr"]) is float and group["lr"] == lr
+
+
+class Shy:
+    """An object whose class fails where it is looked at from outside."""
+
+    __slots__ = ("by",)
+
+    def __getattribute__(self, name):
+        if name == "by":
+            return 2.0
+        raise RuntimeError("not now")
+
+
+def test_state_that_cannot_be_looked_at_is_no_error():
+    shy = Shy()
+    compiled = spmdx.compile(lambda x: x * shy.by)
+    for _ in range(5):
+        assert torch.equal(compiled(numbers(0, 4)).cpu(), numbers(0, 4).cpu() * 2)

@@ -223,6 +223,6 @@ def _is_allowed_in_torch(name: str, file: str) -> bool:
 def _is_noted(value: object) -> bool:
     """Whether an argument may hold state of the program: neither data nor functions."""
     cls = type(value)
-    if isinstance(value, torch.Tensor | type | ModuleType | BuiltinFunctionType):
+    if issubclass(cls, torch.Tensor | type | ModuleType | BuiltinFunctionType):
         return False
     return bool(cls.__weakrefoffset__ and cls.__dictoffset__) and cls.__module__ != "builtins"
