@@ -94,7 +94,7 @@ class Analysis {
     const CallTensors& tensors = call_.tensors;
     for (size_t i = 0; i < tensors.watched.size(); ++i) {
       const at::Tensor& tensor = tensors.watched[i];
-      require_same_memory(tensor, call_.roots[tensors.arguments.size() + i]);
+      require_same(tensor, tensors.arguments.size() + i);
       watched_of_.emplace(&as_lazy(tensor)->root(), i);
       done_->watched_.push_back({.tensor = tensor, .root = WeakRootRef(root_ref(tensor)), .shown = shown_by(tensor)});
       if (const RootRef& gradient = call_.gradients[i]) {
@@ -109,7 +109,9 @@ class Analysis {
 
   void add_argument(size_t i) {
     const at::Tensor& tensor = call_.tensors.arguments[i];
-    require_same_memory(tensor, call_.roots[i]);
+    require_same(tensor, i);
+    if (tensor.is_leaf() && tensor.grad().defined() && !watched_of_.contains(&as_lazy(tensor)->root()))
+      throw Refused{"an argument has a gradient"};
     const Root& root = as_lazy(tensor)->root();
     Captured::Argument argument{shown_by(tensor), state_of(root)};
     argument.alias = argument_of_.emplace(&root, static_cast<uint32_t>(i)).first->second;
@@ -119,8 +121,12 @@ class Analysis {
     done_->arguments_.push_back(std::move(argument));
   }
 
-  static void require_same_memory(const at::Tensor& tensor, const RootRef& before) {
-    if (before != root_ref(tensor)) throw Refused{"a tensor comes to show other memory within it"};
+  // The call leaves the tensor as it was, but for its values.
+  void require_same(const at::Tensor& tensor, size_t i) const {
+    if (call_.roots[i] != root_ref(tensor)) throw Refused{"a tensor comes to show other memory within it"};
+    if (!shows(tensor, call_.shown[i])) throw Refused{"a tensor comes to show its memory otherwise within it"};
+    if (!is_in(root_of(call_.roots[i]), call_.states[i]))
+      throw Refused{"it annotates a tensor that it is given or uses, which it may be before"};
   }
 
   uint64_t versions_of(const at::Tensor& tensor, size_t i) const {
@@ -260,6 +266,8 @@ bool begin_capture(CallTensors tensors) {
   call->setting = current_setting();
   for (const at::Tensor& tensor : all_of(call->tensors)) {
     call->roots.push_back(root_ref(tensor));
+    call->shown.push_back(shown_by(tensor));
+    call->states.push_back(state_of(as_lazy(tensor)->root()));
     call->versions.push_back(tensor.is_inference() ? 0 : tensor._version());
   }
   for (const at::Tensor& tensor : call->tensors.watched)

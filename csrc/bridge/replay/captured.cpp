@@ -120,6 +120,7 @@ std::string Captured::misfit_of_arguments(const std::vector<at::Tensor>& argumen
         return "an argument is another tensor";
       continue;
     }
+    if (arguments[i].is_leaf() && arguments[i].grad().defined()) return "an argument has a gradient";
     const auto is_root = [&](const Watched& watched) {
       const LazyTensor* gradient = as_lazy(watched.tensor.grad());
       return same_root(watched.root, arguments[i]) || (gradient && &gradient->root() == &root);

@@ -31,7 +31,10 @@ struct CallBegun {
   Draw draw;
   Setting setting;
   std::vector<RootRef> roots, gradients;  // of watched tensors; null: there is no gradient
-  std::vector<uint64_t> versions;         // of all tensors, arguments first
+  // Of all tensors, arguments first:
+  std::vector<Shown> shown;
+  std::vector<RootState> states;
+  std::vector<uint64_t> versions;
 };
 
 class Captured {

@@ -49,8 +49,11 @@ class HostMode(TorchFunctionMode):
         self, func: Any, types: Any, args: Any = (), kwargs: dict[str, Any] | None = None
     ) -> Any:
         kwargs = kwargs or {}
-        here = [t for t in _tensors_in([*args, *kwargs.values()]) if t.device.type == "cpu"]
+        given = list(_tensors_in([*args, *kwargs.values()]))
+        here = [tensor for tensor in given if tensor.device.type == "cpu"]
         name = getattr(func, "__name__", "")
+        if len(here) < len(given) and any(map(self._changes, here)):
+            self._refuse(f"{name} is given a tensor of the host that changes")
         followed = [n for n in _numbers_in([*args, *kwargs.values()]) if isinstance(n, HostFloat)]
         if followed:
             return self._use(func, name, args, kwargs, followed, here)

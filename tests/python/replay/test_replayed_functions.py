@@ -389,3 +389,45 @@ def test_state_that_cannot_be_looked_at_is_no_error():
     compiled = spmdx.compile(lambda x: x * shy.by)
     for _ in range(5):
         assert torch.equal(compiled(numbers(0, 4)).cpu(), numbers(0, 4).cpu() * 2)
+
+
+def test_what_is_done_to_an_argument_but_for_its_values():
+    def drops_its_gradient(x):
+        x.grad = None
+        return x * 2
+
+    def turns(x):
+        return x.t_() * 2
+
+    def asks_for_gradients(x):
+        return x.requires_grad_().detach() * 2
+
+    for plain in (drops_its_gradient, turns, asks_for_gradients):
+        compiled = spmdx.compile(plain)
+        for call in range(12):
+            tensors = [numbers(call, 3, 3) for _ in range(2)]
+            for x in tensors:
+                if call % 2 and plain is drops_its_gradient:
+                    x.requires_grad_().grad = x.detach() * 3
+            assert torch.equal(plain(tensors[0]).cpu(), compiled(tensors[1]).cpu()), call
+            for x, y in zip(*([t] for t in tensors), strict=True):
+                assert x.stride() == y.stride() and x.requires_grad == y.requires_grad
+                assert (x.grad is None) == (y.grad is None)
+
+
+def test_a_count_on_the_host_that_another_variant_writes():
+    steps = torch.zeros(())
+
+    def plain(x, counts):
+        if counts:
+            steps.add_(1)
+            return x * 2
+        return x * steps
+
+    compiled = spmdx.compile(plain)
+    x = numbers(0, 4)
+    count = 0.0
+    for call in range(48):
+        counts = call % 8 == 7 or call < 6
+        count += counts
+        assert torch.equal(compiled(x, counts).cpu(), x.cpu() * (2 if counts else count)), call
