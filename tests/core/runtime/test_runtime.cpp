@@ -205,6 +205,21 @@ TEST(steps_run_in_order_with_their_parameters) {
   CHECK_EQ(counters.plan_cache_hits, 9);
 }
 
+TEST(a_plan_is_used_again_until_it_is_forgotten) {
+  Fixture fixture;
+  Engine engine(fixture.backend, fixture.comm);
+  const PlanRef first = engine.plan(chain("aten.neg")), second = engine.plan(chain("aten.sigmoid"));
+  CHECK(engine.reuse(first) && engine.last_plan() == first);
+  CHECK(engine.reuse(second) && engine.last_plan() == second);
+  CHECK_EQ(engine.counters().plan_cache_hits, 2);
+  engine.clear_cache();
+  CHECK(!engine.reuse(first));
+  const PlanRef again = engine.plan(chain("aten.neg"));
+  CHECK(engine.reuse(again) && !engine.reuse(first));
+  engine.set_options(engine.options());  // others might decide otherwise
+  CHECK(!engine.reuse(again));
+}
+
 TEST(a_brief_step_runs_on_the_thread_that_waits_for_it) {
   Fixture fixture;
   Engine engine(fixture.backend, fixture.comm);
