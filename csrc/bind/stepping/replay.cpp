@@ -69,6 +69,7 @@ void bind_numbers(py::module_& m) {
       .def("add_guard", add_guard, py::arg("comparison"), py::arg("a"), py::arg("b"), py::arg("holds"))
       .def("add_use", add_use, py::arg("begin"), py::arg("end"), py::arg("results"), py::arg("gradients"),
            py::arg("in_order"))
+      .def("add_increment", &HostNumbers::add_increment, py::arg("tensor"), py::arg("by"))
       .def("note_written", &HostNumbers::note_written, py::arg("tensor"))
       .def("hold", &HostNumbers::hold, py::arg("before"))
       .def("can_repeat", &HostNumbers::can_repeat)

@@ -91,21 +91,23 @@ std::vector<RootRef> Captured::kept_roots() const {
   return kept;
 }
 
-std::string Captured::misfit_of_watched() const {
+std::string Captured::misfit_of_watched(std::vector<const Root*>& gradients) const {
   for (const Watched& watched : watched_) {
     if (!same_root(watched.root, watched.tensor)) return "a tensor that it uses shows other memory";
     if (!shows(watched.tensor, watched.shown)) return "a tensor that it uses shows its memory otherwise";
     if (!watched.shown.leaf) continue;
     const at::Tensor& gradient = watched.tensor.grad();
     if (gradient.defined() != watched.gradient.has_value()) return "gradients were dropped, or are there";
-    if (gradient.defined() && (!as_lazy(gradient) || !is_in(as_lazy(gradient)->root(), *watched.gradient)))
-      return "a gradient lies otherwise";
+    if (!gradient.defined()) continue;
+    const LazyTensor* lazy = as_lazy(gradient);
+    if (!lazy || !is_in(lazy->root(), *watched.gradient)) return "a gradient lies otherwise";
+    gradients.push_back(&lazy->root());
   }
   return "";
 }
 
-std::string Captured::misfit_of_arguments(const std::vector<at::Tensor>& arguments,
-                                          const std::vector<RootRef>& kept) const {
+std::string Captured::misfit_of_arguments(const std::vector<at::Tensor>& arguments, const std::vector<RootRef>& kept,
+                                          const std::vector<const Root*>& gradients) const {
   if (arguments.size() != arguments_.size()) return "it is given other arguments";
   for (size_t i = 0; i < arguments.size(); ++i) {
     const Argument& was = arguments_[i];
@@ -121,12 +123,10 @@ std::string Captured::misfit_of_arguments(const std::vector<at::Tensor>& argumen
       continue;
     }
     if (arguments[i].is_leaf() && arguments[i].grad().defined()) return "an argument has a gradient";
-    const auto is_root = [&](const Watched& watched) {
-      const LazyTensor* gradient = as_lazy(watched.tensor.grad());
-      return same_root(watched.root, arguments[i]) || (gradient && &gradient->root() == &root);
-    };
+    const auto is_root = [&](const Watched& watched) { return same_root(watched.root, arguments[i]); };
     const auto is_kept = [&](const RootRef& ref) { return &root_of(ref) == &root; };
-    if (std::ranges::any_of(watched_, is_root) || std::ranges::any_of(kept, is_kept))
+    if (std::ranges::any_of(watched_, is_root) || std::ranges::any_of(kept, is_kept) ||
+        std::ranges::find(gradients, &root) != gradients.end())
       return "an argument is a tensor that it uses otherwise";
   }
   return "";
@@ -155,8 +155,9 @@ std::string Captured::misfit(const std::vector<at::Tensor>& arguments) {
     if (!kept[i]) return "a tensor that it uses is gone";
     if (!is_in(root_of(kept[i]), kept_states_[i])) return "the layout or the sharding of a tensor that it uses changed";
   }
-  std::string why = misfit_of_watched();
-  if (why.empty()) why = misfit_of_arguments(arguments, kept);
+  std::vector<const Root*> gradients;
+  std::string why = misfit_of_watched(gradients);
+  if (why.empty()) why = misfit_of_arguments(arguments, kept, gradients);
   if (why.empty()) why = misfit_of_inputs(arguments, kept);
   if (!why.empty()) return why;
   require_fits(*plan_);

@@ -109,8 +109,10 @@ class Captured {
     }
   };
 
-  std::string misfit_of_watched() const;
-  std::string misfit_of_arguments(const std::vector<at::Tensor>& arguments, const std::vector<RootRef>& kept) const;
+  // Gives the roots of gradients that there are, too.
+  std::string misfit_of_watched(std::vector<const Root*>& gradients) const;
+  std::string misfit_of_arguments(const std::vector<at::Tensor>& arguments, const std::vector<RootRef>& kept,
+                                  const std::vector<const Root*>& gradients) const;
   std::string misfit_of_inputs(const std::vector<at::Tensor>& arguments, const std::vector<RootRef>& kept) const;
   std::vector<RootRef> kept_roots() const;
   // Calls of PyTorch were given results of the arithmetic: finds which of their numbers these are.

@@ -24,6 +24,13 @@ double read_number(const at::Tensor& tensor) {
   return number;
 }
 
+// As PyTorch adds on the CPU: in the tensor's own dtype.
+void increment(const at::Tensor& tensor, double by) {
+  AT_DISPATCH_FLOATING_TYPES(tensor.scalar_type(), "compile",
+                             [&] { *tensor.mutable_data_ptr<scalar_t>() += static_cast<scalar_t>(by); });
+  tensor.unsafeGetTensorImpl()->bump_version();
+}
+
 double apply(Op op, double a, double b) {
   switch (op) {
     case Op::add:
@@ -140,6 +147,7 @@ void HostNumbers::hold(const std::vector<std::shared_ptr<HostNumbers>>& before) 
 }
 
 bool HostNumbers::repeat(const std::vector<double>& given) {
+  for (const auto& [tensor, by] : increments_) increment(tensor, by);
   std::vector<double> sources;
   for (const Operation& operation : operations_) {
     if (operation.op == Op::of_tensor) sources.push_back(read_number(tensors_[static_cast<size_t>(operation.from)]));

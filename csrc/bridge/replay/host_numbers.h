@@ -44,6 +44,8 @@ class HostNumbers {
   };
   void add_use(Use use) { uses_.push_back(std::move(use)); }
   const std::vector<Use>& uses() const { return uses_; }
+  // The call adds to a tensor of one real number on the host before it reads numbers; so does each repetition.
+  void add_increment(const at::Tensor& tensor, double by) { increments_.push_back({tensor, by}); }
   // What replays write to tensors of the host; where a replay stops, they are as before it.
   void note_written(const at::Tensor& tensor);
 
@@ -57,8 +59,8 @@ class HostNumbers {
   // Numbers that were the same in this call and those before it: nobody knows what the call would do with others.
   // REQUIRES: they are alike.
   void hold(const std::vector<std::shared_ptr<HostNumbers>>& before);
-  // Does them again with the numbers that there are now. Returns whether those that are held are what they were, all
-  // comparisons come out as they did, and all results are finite numbers.
+  // Adds to tensors, and does the operations again with the numbers that there are now. Returns whether those that are
+  // held are what they were, all comparisons come out as they did, and all results are finite numbers.
   bool repeat(const std::vector<double>& given);
   // What that gave.
   const std::vector<double>& repeated() const { return repeated_; }
@@ -83,7 +85,13 @@ class HostNumbers {
   };
   std::optional<std::vector<double>> results(const std::vector<double>& sources) const;
 
+  struct Increment {
+    at::Tensor tensor;
+    double by;
+  };
+
   std::vector<at::Tensor> tensors_, written_;
+  std::vector<Increment> increments_;
   std::vector<std::string> saved_;
   std::vector<Operation> operations_;
   std::vector<Guard> guards_;

@@ -13,7 +13,7 @@ from spmdx._annotate.classes import plain_class
 from spmdx._replay.unfit import Unfit
 
 _PLAIN = (int, float, bool, complex, str, bytes, type(None))
-_CLASSES = (torch.Tensor, torch.nn.Parameter)
+_CLASSES = {torch.Tensor, torch.nn.Parameter}
 
 
 class Arguments:
@@ -27,22 +27,27 @@ class Arguments:
     """
 
     def __init__(self, args: Sequence[Any], kwargs: dict[str, Any]) -> None:
+        self._containers: set[int] = set()
         if not kwargs and all(isinstance(value, torch.Tensor) for value in args):
-            leaves: list[Any] = list(args)
             self.spec: Any = len(args)
-            self._containers: set[int] = set()
+            self._leaves = self.tensors = list(args)
+            self._is_tensor = [True] * len(args)
+            self.constants: list[Any] = [None] * len(args)
+            self.floats: list[float] = []
         else:
-            self._containers = set(containers_in([args, kwargs]))
-            leaves, self.spec = _pytree.tree_flatten((tuple(args), kwargs))
-        self._leaves = leaves
+            self._take_apart(args, kwargs)
+        for tensor in self.tensors:
+            _require_fit(tensor)
+
+    def _take_apart(self, args: Sequence[Any], kwargs: dict[str, Any]) -> None:
+        self._containers = set(containers_in([args, kwargs]))
+        self._leaves, self.spec = leaves, _ = _pytree.tree_flatten((tuple(args), kwargs))
+        self._is_tensor = [isinstance(leaf, torch.Tensor) for leaf in leaves]
         self.tensors = [leaf for leaf in leaves if isinstance(leaf, torch.Tensor)]
         self.constants = [None if isinstance(leaf, torch.Tensor) else leaf for leaf in leaves]
         floats = [value for value in (*args, *kwargs.values()) if type(value) is float]
         all_floats = sum(type(leaf) is float for leaf in leaves)
         self.floats = floats if len(floats) == all_floats else []  # those in lists are constants
-        self._is_tensor = [isinstance(leaf, torch.Tensor) for leaf in leaves]
-        for tensor in self.tensors:
-            _require_fit(tensor)
 
     def without_tensors(self) -> "Arguments":
         """These, holding no tensor."""
@@ -107,7 +112,9 @@ def is_same(a: Any, b: Any) -> bool:
 
 
 def _require_fit(tensor: torch.Tensor) -> None:
-    if plain_class(type(tensor)) not in _CLASSES or not _C.is_lazy(tensor):
+    cls = type(tensor)
+    is_plain = cls in _CLASSES or plain_class(cls) in _CLASSES
+    if not is_plain or not _C.is_lazy(tensor):
         raise Unfit(
             f"an argument is a {type(tensor).__name__} on {tensor.device}, not on the device"
         )

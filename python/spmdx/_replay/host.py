@@ -14,6 +14,8 @@ from spmdx._replay.tape import HostFloat, Tape
 _READS = {"item", "tolist", "numpy", "__bool__", "__float__", "__int__", "__index__", "__complex__"}
 _READS |= {"__contains__", "__array__", "equal", "allclose", "is_nonzero", "data_ptr", "__format__"}
 _READS |= {"__repr__", "__str__", "__dlpack__", "untyped_storage", "__reduce_ex__", "__deepcopy__"}
+_REALS = (torch.float32, torch.float64)
+_ADDS = (torch._foreach_add_, torch.Tensor.add_, torch.Tensor.__iadd__)
 MOST_BYTES = 4096  # of a tensor of the host that replays write to
 
 Write = tuple[Callable[..., Any], tuple[Any, ...], dict[str, Any]]
@@ -140,6 +142,25 @@ class HostMode(TorchFunctionMode):
 
 def _version(tensor: torch.Tensor) -> int:
     return 0 if tensor.is_inference() else tensor._version
+
+
+def increments(writes: Sequence[Write]) -> list[tuple[torch.Tensor, float]] | None:
+    """What is added to which tensors, in order; None where something else is written."""
+    found: list[tuple[torch.Tensor, float]] = []
+    for func, args, kwargs in writes:
+        if func not in _ADDS or len(args) != 2 or kwargs not in ({}, {"alpha": 1}):
+            return None
+        into, by = args[0] if isinstance(args[0], list | tuple) else [args[0]], args[1]
+        if any(tensor.ndim or tensor.dtype not in _REALS for tensor in into):
+            return None
+        if isinstance(by, torch.Tensor):
+            if by.ndim or any(by is tensor or by.dtype != tensor.dtype for tensor in into):
+                return None
+            by = by.item()
+        if type(by) not in (int, float):
+            return None
+        found += [(tensor, float(by)) for tensor in into]
+    return found
 
 
 def same_writes(a: Sequence[Write], b: Sequence[Write]) -> bool:

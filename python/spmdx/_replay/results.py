@@ -93,4 +93,4 @@ class Results:
             places[kind][of] if kind in places else of.grad if kind == "gradient" else of
             for kind, of in self._sources
         ]
-        return _pytree.tree_unflatten(leaves, self._spec)
+        return leaves[0] if self._spec.is_leaf() else _pytree.tree_unflatten(leaves, self._spec)

@@ -11,7 +11,7 @@ from torch.optim.lr_scheduler import LRScheduler
 import spmdx._C as _C
 from spmdx._replay.arguments import Arguments
 from spmdx._replay.given import Given
-from spmdx._replay.host import Write, same_writes
+from spmdx._replay.host import Write, increments, same_writes
 from spmdx._replay.results import Results
 from spmdx._replay.schedules import Act, same_acts
 from spmdx._replay.state.observed import Observed
@@ -37,6 +37,14 @@ class Call:
     stepped: Sequence[LRScheduler]
     results: Results
     observed: Observed
+    adds: bool = False  # what it writes is done with the arithmetic
+
+    def let_add(self) -> None:
+        """What the call writes is done with its arithmetic, where it only counts."""
+        counts = increments(self.writes)
+        self.adds = bool(counts)
+        for tensor, by in counts or ():
+            self.numbers.add_increment(tensor, by)
 
     def differs(self, other: "Call") -> str:
         """How another call was unlike this one; empty: it was not."""
@@ -159,14 +167,15 @@ class Variant:
 
         Where these are numbers for which nobody knows what the function does, nothing is done.
         """
-        if call.numbers.count() == 0 and not call.writes:
+        if call.numbers.count() == 0 and not call.writes and not call.written:
             return True
         floats = arguments.floats if self.shared.follows_floats else []
         given = floats + self.shared.given.numbers()
         call.numbers.save()
-        with torch.no_grad():
-            for function, args, kwargs in call.writes:
-                function(*args, **kwargs)
+        if not call.adds:
+            with torch.no_grad():
+                for function, args, kwargs in call.writes:
+                    function(*args, **kwargs)
         if call.numbers.repeat(given):
             return True
         call.numbers.restore()
@@ -185,6 +194,7 @@ class Variant:
             return reason
         self.is_ready = False
         if len(before) == needed - 1:
+            call.let_add()
             call.numbers.hold([one.numbers for one in before])
             reason = call.captured.bind_numbers([one.captured for one in before])
             self.is_ready = not reason
