@@ -9,10 +9,11 @@
 namespace spmdx::bridge {
 
 void Capture::note_read(const Root& root) {
-  std::vector<WeakRootRef>& holders = read[root.current.data.get()];
-  const bool known =
-      std::ranges::any_of(holders, [&](const WeakRootRef& holder) { return holder._unsafe_get_target() == &root; });
-  if (!known) holders.emplace_back(RootRef::unsafe_reclaim_from_nonowning(const_cast<Root*>(&root)));
+  std::vector<ReadRoot>& holders = read[root.current.data.get()];
+  const auto is_it = [&](const ReadRoot& holder) { return holder.root._unsafe_get_target() == &root; };
+  if (std::ranges::any_of(holders, is_it)) return;
+  const RootRef ref = RootRef::unsafe_reclaim_from_nonowning(const_cast<Root*>(&root));
+  holders.push_back({WeakRootRef(ref), root.serial});
 }
 
 void Capture::note_sent(const PlanRef& plan, const std::vector<DataRef>& inputs, std::vector<Param> params,
@@ -21,8 +22,7 @@ void Capture::note_sent(const PlanRef& plan, const std::vector<DataRef>& inputs,
   for (const DataRef& data : inputs) {
     const auto holders = read.find(data.get());
     const bool held = holders != read.end();
-    step.inputs.push_back(
-        {held ? holders->second : std::vector<WeakRootRef>(), held ? nullptr : data, data->sharding()});
+    step.inputs.push_back({held ? holders->second : std::vector<ReadRoot>(), held ? nullptr : data, data->sharding()});
   }
   sent.push_back(std::move(step));
   read.clear();

@@ -12,9 +12,15 @@
 
 namespace spmdx::bridge {
 
+// A root that was read, and its serial, which tells when it was made.
+struct ReadRoot {
+  WeakRootRef root;
+  uint64_t serial = 0;
+};
+
 // What a step read: data of these roots, or where there are none a number of the host.
 struct SentInput {
-  std::vector<WeakRootRef> roots;
+  std::vector<ReadRoot> roots;
   DataRef number;
   ShardingRef sharding = nullptr;
 };
@@ -32,7 +38,7 @@ struct Sent {
 struct Capture {
   std::vector<Sent> sent;
   // By data, the roots that held it when they were read.
-  std::unordered_map<const Data*, std::vector<WeakRootRef>> read;
+  std::unordered_map<const Data*, std::vector<ReadRoot>> read;
   std::thread::id thread = std::this_thread::get_id();  // that calls; what others do is not of the call
   std::string refused;                                  // what a replay cannot do; empty: nothing so far
 

@@ -161,16 +161,18 @@ class Analysis {
       done_->inputs_.push_back(std::move(found));
       return;
     }
-    for (const WeakRootRef& weak : input.roots) {
-      const RootRef root = weak.lock();
-      const std::optional<Place> place = root ? find(root) : std::nullopt;
-      if (!place) throw Refused{"it copies a tensor from the host, or reads one that is gone when it ends"};
+    for (const ReadRoot& read : input.roots) {
+      if (read.serial >= call_.next_serial) continue;  // it took over what a root held before, if any did
+      const RootRef root = read.root.lock();
+      if (!root) throw Refused{"it reads a tensor that is gone when it ends"};
+      const std::optional<Place> place = find(root);
       read_.insert({&root_of(root), true});
       if (found.place)
         found.same.push_back(*place);
       else
         found.place = place;
     }
+    if (!found.place) throw Refused{"it copies a tensor from the host"};
     done_->inputs_.push_back(std::move(found));
   }
 

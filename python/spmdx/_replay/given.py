@@ -18,11 +18,13 @@ class Given:
 
     Attributes:
         may_learn: there may come further ones.
+        changes: how often there came other ones.
     """
 
     def __init__(self) -> None:
         self.places: list[Place] = []
         self.may_learn = True
+        self.changes = 0
 
     def explain(self, changes: Iterable[Change], written: Container[int]) -> str:
         """The first change that a replay cannot take as it is; empty: there is none.
@@ -52,6 +54,7 @@ class Given:
         if not fresh or not self.may_learn or len(self.places) + len(fresh) > MOST:
             return False
         self.places += fresh
+        self.changes += 1
         return True
 
     def _known(self) -> set[tuple[int, str]]:
@@ -62,6 +65,7 @@ class Given:
         floats = [place for place in self.places if type(place[0].get(place[1])) is float]
         had = len(self.places)
         self.places = floats
+        self.changes += len(floats) < had
         return len(floats) < had
 
     def numbers(self) -> list[float]:

@@ -79,6 +79,10 @@ class Shared:
     follows_floats: bool = True
     mesh: Any = None
 
+    def version(self) -> tuple[int, int, int]:
+        """Another one where calls follow more, or other things, than before."""
+        return self.given.changes, len(self.written), len(self.stepped)
+
 
 class Variant:
     """What is known of the calls.
@@ -98,6 +102,7 @@ class Variant:
         self.shared = shared
         self.calls: list[Call] = []
         self.is_ready = False
+        self._version = shared.version()
         self._until_check = FIRST_CHECK
         self._between_checks = FIRST_CHECK
 
@@ -137,6 +142,8 @@ class Variant:
             return NONE
         if reason := self.changed():
             raise Unfit(reason)
+        if self._version != self.shared.version():  # what was constant in its calls is followed now
+            self.forget()
         if not self.is_ready or self._is_checked():
             return NONE
         call = self.calls[0]
@@ -185,6 +192,9 @@ class Variant:
         """A call was traced that may be replayed; why it is unlike those before, if it is."""
         self.shared.written.update(call.written)
         self.shared.stepped.update({id(one): one for one in call.stepped})
+        if self._version != self.shared.version():
+            self.forget()
+            self._version = self.shared.version()
         needed = ALIKE_WITH_NUMBERS if call.numbers.count() else ALIKE
         before = self.calls[: needed - 1]
         reason = call.differs(before[0]) if before else ""

@@ -141,3 +141,51 @@ def test_a_count_on_the_host_that_another_variant_writes():
         counts = call % 8 == 7 or call < 6
         count += counts
         assert torch.equal(compiled(x, counts).cpu(), x.cpu() * (2 if counts else count)), call
+
+
+@pytest.mark.parametrize(
+    "pattern", ["SSSSNNNNkNSSSSNNkNSSSNN", "NNNNSSSSkSNkSNNkNS", "SNSNSNkSNkSNkSN"]
+)
+@pytest.mark.parametrize("kind", ["alpha", "product", "gradient"])
+def test_a_number_of_two_variants(pattern, kind):
+    state = {"k": 0.75}
+    w, twin = (torch.zeros(2).to("spmdx") for _ in range(2))
+
+    def step(w, flag):
+        if kind == "alpha":
+            w.add_(1.0, alpha=state["k"])
+        elif kind == "product":
+            w.add_(torch.ones_like(w) * state["k"])
+        else:
+            leaf = w.detach().clone().requires_grad_()
+            (leaf * state["k"]).sum().backward()
+            w.add_(leaf.grad)
+
+    compiled = spmdx.compile(step)
+    for what in pattern * 3:
+        if what == "k":
+            state["k"] *= 0.5
+            continue
+        step(twin, what == "S")
+        compiled(w, what == "S")
+        assert torch.equal(w.cpu(), twin.cpu())
+    assert compiled.replayed > 5, compiled.reasons
+
+
+def test_a_branch_on_a_count_that_another_variant_writes():
+    steps = torch.zeros(())
+
+    def plain(x, counts):
+        if counts:
+            steps.add_(1)
+            return x * 2
+        return x * 3 if steps > 9 else x
+
+    compiled = spmdx.compile(plain)
+    x = numbers(0, 4)
+    count = 0.0
+    for call in range(60):
+        counts = 10 <= call and call % 5 == 0
+        count += counts
+        expected = x.cpu() * (2 if counts else 3 if count > 9 else 1)
+        assert torch.equal(compiled(x, counts).cpu(), expected), call
