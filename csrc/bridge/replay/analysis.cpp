@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <memory>
 #include <unordered_map>
+#include <unordered_set>
 #include <utility>
 
 #include "base/error.h"
@@ -166,7 +167,6 @@ class Analysis {
       const RootRef root = read.root.lock();
       if (!root) throw Refused{"it reads a tensor that is gone when it ends"};
       const std::optional<Place> place = find(root);
-      read_.insert({&root_of(root), true});
       if (found.place)
         found.same.push_back(*place);
       else
@@ -189,14 +189,13 @@ class Analysis {
   void add_output(const RootRef& owner) {
     const auto index = static_cast<uint32_t>(done_->outputs_.size());
     const std::optional<Place> place = find(owner);
-    Captured::Output output{place.value_or(Place{Place::Of::made, index}), state_of(root_of(owner))};
-    output.was_read = read_.contains(&root_of(owner));
     if (!place) made_.emplace(&root_of(owner), index);
-    done_->outputs_.push_back(std::move(output));
+    done_->outputs_.push_back({place.value_or(Place{Place::Of::made, index}), state_of(root_of(owner)), -1});
   }
 
   void add_gradient(size_t i) {
     Captured::Watched& watched = done_->watched_[i];
+    if (!watched.shown.leaf) return;
     const RootRef& before = call_.gradients[i];
     const at::Tensor& now = watched.tensor.grad();
     if (now.defined() && !as_lazy(now)) throw Refused{"a gradient lies on another device"};
@@ -211,7 +210,7 @@ class Analysis {
     watched.made = made->second;
     watched.shown_gradient = shown_by(now);
     done_->outputs_[made->second].leaf = static_cast<int32_t>(i);
-    known_.insert({made->second, true});
+    known_.insert(made->second);
   }
 
   void add_returned(const at::Tensor& tensor) {
@@ -221,7 +220,7 @@ class Analysis {
     std::optional<Place> place = find(root);
     if (const auto made = made_.find(&root_of(root)); made != made_.end()) {
       place = Place{Place::Of::made, made->second};
-      known_.insert({made->second, true});
+      known_.insert(made->second);
     }
     if (!place) throw Refused{"it returns a tensor that is copied from the host"};
     done_->returned_.push_back({*place, shown_by(tensor)});
@@ -240,8 +239,7 @@ class Analysis {
   std::shared_ptr<Captured> done_ = std::make_shared<Captured>();
   std::unordered_map<const Root*, size_t> watched_of_;
   std::unordered_map<const Root*, uint32_t> argument_of_, gradient_of_, kept_of_, made_;
-  std::unordered_map<const Root*, bool> read_;
-  std::unordered_map<uint32_t, bool> known_;
+  std::unordered_set<uint32_t> known_;  // outputs that are gradients or are returned
 };
 
 std::pair<uint32_t, ValueId> recorded_so_far() {

@@ -30,8 +30,9 @@ struct CallBegun {
   uint64_t next_serial = 0;  // of roots
   Draw draw;
   Setting setting;
-  std::vector<RootRef> roots, gradients;  // of watched tensors; null: there is no gradient
+  std::vector<RootRef> gradients;  // of watched tensors; null: there is none
   // Of all tensors, arguments first:
+  std::vector<RootRef> roots;
   std::vector<Shown> shown;
   std::vector<RootState> states;
   std::vector<uint64_t> versions;
@@ -64,9 +65,8 @@ class Captured {
   };
   struct Output {
     Place place;
-    RootState made;         // of a root that the call makes
-    int32_t leaf = -1;      // the watched tensor whose gradient it is
-    bool was_read = false;  // also an input
+    RootState made;     // of a root that the call makes
+    int32_t leaf = -1;  // the watched tensor whose gradient it is
   };
   // A number of the step that comes from the generator.
   struct Drawn {

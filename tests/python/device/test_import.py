@@ -132,6 +132,13 @@ def test_the_stub_of_the_compiled_module_names_what_it_has():
         *classes,
         *(node.name for node in stub.body if isinstance(node, ast.FunctionDef)),
         *(node.target.id for node in stub.body if isinstance(node, ast.AnnAssign)),
+        *(
+            n.asname
+            for s in stub.body
+            if isinstance(s, ast.ImportFrom)
+            for n in s.names
+            if n.asname
+        ),
     }
     assert named == members(vars(spmdx._C))
     for name, node in classes.items():
