@@ -123,7 +123,7 @@ class Compiled(Generic[P, R]):
             self._shared.mesh = mesh
             self._variants.clear()
         gradients = _C.replays.have_gradients(self._leaves)
-        follows = self._shared.follows_floats
+        follows = self._shared.follows
         for variant in self._variants:
             is_alike = variant.arguments.are_alike(arguments, follows)
             if is_alike and variant.gradients in (None, gradients):

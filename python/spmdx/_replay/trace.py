@@ -60,7 +60,7 @@ class Trace:
         if not _C.replays.begin_capture(self._arguments.tensors, watched):
             return self._observe(args, kwargs)
         try:
-            floats = self._arguments.floats if shared.follows_floats else []
+            floats = self._arguments.floats if shared.follows else []
             followed = [seen.tape.given(i, value) for i, value in enumerate(floats)]
             given = Arguments.with_floats(args, kwargs, followed) if floats else (args, kwargs)
             with (
@@ -113,9 +113,9 @@ class Trace:
         )
 
     def _look_around(self, observed: Observed) -> None:
-        if any("type" in code.co_names for code in codes_of_users(observed.codes)):
-            shared = self._variant.shared  # a float that is followed is of a class of its own
-            shared.follows_floats = shared.given.may_learn = False
+        # A float that is followed is of a class of its own.
+        asks = any("type" in code.co_names for code in codes_of_users(observed.codes))
+        self._variant.shared.given.may_learn = not asks
         try:
             watch = Watch(self._function, self._arguments.constants, {}, observed)
             if not watch.refusal:

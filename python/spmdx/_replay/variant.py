@@ -79,9 +79,14 @@ class Shared:
     follows_floats: bool = True
     mesh: Any = None
 
-    def version(self) -> tuple[int, int, int]:
+    @property
+    def follows(self) -> bool:
+        """Whether floats that are arguments are followed now."""
+        return self.follows_floats and self.given.may_learn
+
+    def version(self) -> tuple[int, int, int, bool]:
         """Another one where calls follow more, or other things, than before."""
-        return self.given.changes, len(self.written), len(self.stepped)
+        return self.given.changes, len(self.written), len(self.stepped), self.follows
 
 
 class Variant:
@@ -176,7 +181,7 @@ class Variant:
         """
         if call.numbers.count() == 0 and not call.writes and not call.written:
             return True
-        floats = arguments.floats if self.shared.follows_floats else []
+        floats = arguments.floats if self.shared.follows else []
         given = floats + self.shared.given.numbers()
         call.numbers.save()
         if not call.adds:
