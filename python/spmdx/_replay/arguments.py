@@ -12,7 +12,6 @@ import spmdx._C as _C
 from spmdx._annotate.classes import plain_class
 from spmdx._replay.unfit import Unfit
 
-_PLAIN = (int, float, bool, complex, str, bytes, type(None))
 _CLASSES = {torch.Tensor, torch.nn.Parameter}
 
 
@@ -90,9 +89,11 @@ class Arguments:
         if self.spec != other.spec or self._is_tensor != other._is_tensor:
             return False
         if not but_floats or not self.floats:
-            return all(map(is_same, self.constants, other.constants))
+            return all(map(_C.replays.is_same, self.constants, other.constants))
         pairs = zip(self.constants, other.constants, strict=True)
-        return all(is_same(a, b) or (type(a) is float and type(b) is float) for a, b in pairs)
+        return all(
+            _C.replays.is_same(a, b) or (type(a) is float and type(b) is float) for a, b in pairs
+        )
 
 
 def containers_in(value: Any) -> Iterator[int]:
@@ -102,13 +103,6 @@ def containers_in(value: Any) -> Iterator[int]:
     if isinstance(value, list | tuple | dict):
         for inner in value.values() if isinstance(value, dict) else value:
             yield from containers_in(inner)
-
-
-def is_same(a: Any, b: Any) -> bool:
-    """Whether two constants cannot be told apart: equal numbers and texts, or one object."""
-    if a is b:
-        return True
-    return type(a) is type(b) and isinstance(a, _PLAIN) and repr(a) == repr(b)
 
 
 def _require_fit(tensor: torch.Tensor) -> None:

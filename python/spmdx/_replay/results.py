@@ -9,7 +9,7 @@ from torch.utils import _pytree
 
 import spmdx._C as _C
 from spmdx._annotate.classes import plain_class
-from spmdx._replay.arguments import containers_in, is_same
+from spmdx._replay.arguments import containers_in
 from spmdx._replay.tape import HostFloat
 from spmdx._replay.unfit import Unfit
 
@@ -81,7 +81,9 @@ class Results:
         if self._spec != other._spec:
             return False
         pairs = zip(self._sources, other._sources, strict=True)
-        return all(a[0] == b[0] and (a[0] == "made" or is_same(a[1], b[1])) for a, b in pairs)
+        return all(
+            a[0] == b[0] and (a[0] == "made" or _C.replays.is_same(a[1], b[1])) for a, b in pairs
+        )
 
     def of(self, made: Sequence[torch.Tensor], arguments: Sequence[torch.Tensor]) -> Any:
         """What the call returns with these tensors."""

@@ -83,3 +83,37 @@ def watch(step, *args, calls=2, **kwargs):
 def sentences(seen):
     """All that changed, in words."""
     return [change.sentence() for change in seen.changes()]
+
+
+def patch(owner, name, value):
+    return lambda monkeypatch: monkeypatch.setattr(owner, name, value)
+
+
+def do(act):
+    return lambda monkeypatch: act()
+
+
+def noting(cases):
+    """Decorates functions that make a step and what changes its state: what is said of that."""
+
+    def case(expected):
+        def add(make):
+            cases[make.__name__] = make, expected
+            return make
+
+        return add
+
+    return case
+
+
+def assert_is_seen_or_refused(make, expected, monkeypatch):
+    step, change = make()
+    watched = watch(step)
+    if expected.startswith("refused: "):
+        assert watched.refusal and watched.refusal.startswith(expected.removeprefix("refused: "))
+        return
+    assert watched.refusal is None
+    assert watched.changed() is None
+    change(monkeypatch)
+    assert expected in " ".join(sentences(watched))
+    assert watched.changed() is not None

@@ -6,7 +6,16 @@ import types
 import pytest
 import torch
 from torch import nn
-from watched_state import ONE, Config, Mode, Trainer, scale_of, sentences, watch
+from watched_state import (
+    ONE,
+    Config,
+    Mode,
+    Trainer,
+    assert_is_seen_or_refused,
+    noting,
+    patch,
+    scale_of,
+)
 
 SCALE, COUNT, TENSOR = 2.0, 0, torch.ones(2)
 TABLE, CHOICES, TEXTS = [1.0, 2.0], {"a": 1.0}, {"x"}
@@ -21,25 +30,8 @@ def rebind(name, value):
     return change
 
 
-def patch(owner, name, value):
-    return lambda monkeypatch: monkeypatch.setattr(owner, name, value)
-
-
-def do(act):
-    return lambda monkeypatch: act()
-
-
 CASES = {}
-
-
-def case(expected):
-    """A function that makes a step and what changes its state, and what is said of that."""
-
-    def add(make):
-        CASES[make.__name__] = make, expected
-        return make
-
-    return add
+case = noting(CASES)
 
 
 def of_trainer(name, step, change, expected):
@@ -210,14 +202,4 @@ T("large", lambda t: t.large, None, "refused: t.large has 200,001 items")
 
 @pytest.mark.parametrize("name", CASES)
 def test_a_change_is_seen_or_what_holds_it_is_refused(name, monkeypatch):
-    make, expected = CASES[name]
-    step, change = make()
-    watched = watch(step)
-    if expected.startswith("refused: "):
-        assert watched.refusal and watched.refusal.startswith(expected.removeprefix("refused: "))
-        return
-    assert watched.refusal is None
-    assert watched.changed() is None
-    change(monkeypatch)
-    assert expected in " ".join(sentences(watched))
-    assert watched.changed() is not None
+    assert_is_seen_or_refused(*CASES[name], monkeypatch)

@@ -10,28 +10,19 @@ import weakref
 import pytest
 import torch
 from torch import nn
-from watched_state import ONE, Slotted, Trainer, scale_of, sentences, watch
-
-
-def patch(owner, name, value):
-    return lambda monkeypatch: monkeypatch.setattr(owner, name, value)
-
-
-def do(act):
-    return lambda monkeypatch: act()
-
+from watched_state import (
+    ONE,
+    Slotted,
+    Trainer,
+    assert_is_seen_or_refused,
+    do,
+    noting,
+    patch,
+    scale_of,
+)
 
 CASES = {}
-
-
-def case(expected):
-    """A function that makes a step and what changes its state, and what is said of that."""
-
-    def add(make):
-        CASES[make.__name__] = make, expected
-        return make
-
-    return add
+case = noting(CASES)
 
 
 @case("rate changed from 1.0 to 2.0")
@@ -304,14 +295,4 @@ def dtype_of_a_parameter():
 
 @pytest.mark.parametrize("name", CASES)
 def test_a_change_is_seen_or_what_holds_it_is_refused(name, monkeypatch):
-    make, expected = CASES[name]
-    step, change = make()
-    watched = watch(step)
-    if expected.startswith("refused: "):
-        assert watched.refusal and watched.refusal.startswith(expected.removeprefix("refused: "))
-        return
-    assert watched.refusal is None
-    assert watched.changed() is None
-    change(monkeypatch)
-    assert expected in " ".join(sentences(watched))
-    assert watched.changed() is not None
+    assert_is_seen_or_refused(*CASES[name], monkeypatch)
