@@ -8,12 +8,15 @@ import os
 import random
 import sys
 import time
+import typing
 import weakref
 
 import numpy
 import pytest
 import torch
+import typing_extensions
 from spmdx._replay.state.observed import Observed
+from spmdx._replay.state.origins import codes_of_users
 from watched_state import ONE, watch
 
 IMPURE = {
@@ -79,3 +82,14 @@ def test_what_a_step_makes_dies_in_it():
     with Observed() as observed:
         use(Made(ONE))
     assert died and not [value for _, value in observed.arguments() if isinstance(value, Made)]
+
+
+def test_the_backport_of_typing_is_none_of_the_users_packages():
+    class Unseen:
+        """A class that no cache of typing knows."""
+
+    with Observed() as observed:
+        typing.List[Unseen]  # noqa: UP006
+        typing_extensions.get_type_hints(Unseen)
+    users = {code.co_filename for code in codes_of_users(observed.codes)}
+    assert users <= {__file__} and observed.refusal is None

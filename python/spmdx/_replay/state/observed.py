@@ -41,8 +41,8 @@ _PURE_STANDARD = set(
     "_collections_abc _weakrefset abc ast bisect codecs collections contextlib contextvars copy "
     "copyreg dataclasses decimal dis encodings enum fractions functools genericpath heapq inspect "
     "importlib json keyword linecache logging math numbers opcode operator pathlib posixpath "
-    "pprint re reprlib string textwrap threading token tokenize traceback types typing warnings "
-    "weakref zipimport argparse statistics".split()
+    "pprint re reprlib string textwrap threading token tokenize traceback types typing "
+    "typing_extensions warnings weakref zipimport argparse statistics".split()
 )
 
 

@@ -13,6 +13,7 @@ Origin = Literal["torch", "spmdx", "standard", "other", "user"]
 
 _SPMDX, TORCH = errors.OWN
 _STANDARD = functools.__file__.removesuffix("functools.py")
+_BACKPORT = "/typing_extensions.py"  # of Python's typing, into which it puts functions of its own
 _HEAP_TYPE, _IMMUTABLE_TYPE = 1 << 9, 1 << 8  # flags of classes: of Python's, of C's alone
 
 
@@ -23,6 +24,8 @@ def origin_of_file(file: str) -> Origin:
         return "torch"
     if file.startswith(_SPMDX):
         return "spmdx"
+    if file.endswith(_BACKPORT):
+        return "standard"
     if "/site-packages/" in file or "/dist-packages/" in file:
         return "other"
     return "standard" if file.startswith(_STANDARD) or file.startswith("<frozen ") else "user"
