@@ -22,14 +22,13 @@ namespace py = pybind11;
 using PeerRows = std::vector<std::tuple<std::string, int64_t, uint64_t>>;
 
 void join(int64_t here, int64_t devices, const PeerRows& rows, c10::intrusive_ptr<c10d::Store> store, double timeout_s,
-          bool on_stream, std::pair<bool, bool> natives, bridge::MakeGroup make_group) {
+          bool on_stream, bridge::MakeGroup make_group) {
   bridge::World world;
   world.processes = {static_cast<int64_t>(rows.size()), here, devices};
   for (const auto& [name, pid, started] : rows) world.peers.push_back({name, pid, started});
   world.store = std::move(store);
   world.timeout = std::chrono::milliseconds(static_cast<int64_t>(timeout_s * 1000));
   world.on_stream = on_stream;
-  world.natives = {natives.first, natives.second};
   bridge::join(std::move(world), std::move(make_group));
 }
 
@@ -61,7 +60,7 @@ std::string recover(const std::string& why) {
 void bind_processes(py::module_& m) {
   m.def("patient", bridge::patient, py::arg("store"));
   m.def("join", join, py::arg("here"), py::arg("devices"), py::arg("peers"), py::arg("store"), py::arg("timeout"),
-        py::arg("on_stream"), py::arg("natives"), py::arg("make_group"), py::call_guard<py::gil_scoped_release>());
+        py::arg("on_stream"), py::arg("make_group"), py::call_guard<py::gil_scoped_release>());
   m.def(
       "leave", [](const std::string& why) { bridge::leave(bridge::engine().standing().done, why); }, py::arg("why"),
       py::call_guard<py::gil_scoped_release>());

@@ -101,7 +101,8 @@ struct Node {
   // one device receives. The shardings before and after are those of its operand and result.
   SubAxisSet sub_axes = 0;
   int64_t bytes = 0;
-  std::string cause;  // why the plan has this collective
+  bool native = false;  // between processes it is the backend's own collective, where their parts are equal
+  std::string cause;    // why the plan has this collective
 };
 
 // Why a dim of a value is cut: the annotation, and the last op through which its cut was propagated.

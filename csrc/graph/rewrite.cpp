@@ -64,6 +64,7 @@ void Rewrite::keep(const Node& node, std::vector<ValueId> operands) {
                        .starts_of = node.starts_of,
                        .sub_axes = node.sub_axes,
                        .bytes = node.bytes,
+                       .native = node.native,
                        .cause = node.cause});
 }
 

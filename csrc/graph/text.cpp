@@ -111,6 +111,7 @@ std::string attributes(const Node& node, const Graph& graph) {
   std::string out;
   if (node.sub_axes && graph.mesh) out += " over " + axes(*graph.mesh, node.sub_axes);
   if (node.bytes) out += " bytes " + std::to_string(node.bytes);
+  if (node.native) out += " native";
   if (!node.cause.empty()) out += " cause " + quoted(node.cause);
   if (!graph.schedule.empty() && node.recorded.phase.number)
     out += " phase " + std::to_string(node.recorded.phase.number);

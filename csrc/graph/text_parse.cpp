@@ -239,6 +239,7 @@ class Parser {
       } while (cursor.accept(","));
     }
     if (cursor.accept("bytes")) node.bytes = cursor.number<int64_t>("a number of bytes");
+    if (cursor.accept("native")) node.native = true;
     if (cursor.accept("cause")) node.cause = cursor.quoted();
     if (cursor.accept("phase")) node.recorded.phase.number = cursor.number<uint32_t>("the number of a phase");
     if (cursor.accept("again")) node.recorded.again = true;

@@ -127,6 +127,7 @@ const std::vector<Pass>& all_passes() {
       {"order", of_graph(order_by_schedule)},          // microbatches, as the stages' schedule has them
       {"schedule", of_graph(schedule)},                // the order, and buckets of collectives
       {"rematerialise", of_graph(rematerialise)},      // under a memory limit, computes anew what is not held
+      {"choose-natives", of_graph(choose_natives)},    // which collectives are those of the backend of processes
       {"verify", of_graph(verify)},                    // checks the result, from the rules alone
   };
   return passes;

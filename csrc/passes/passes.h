@@ -43,6 +43,9 @@ void fuse_adds(Graph& graph);
 // Orders nodes and merges collectives that are near each other into buckets.
 void schedule(Graph& graph, const CompileOptions& options);
 
+// Collectives between processes are the backend's own, where these are asked for or take less time.
+void choose_natives(Graph& graph, const CompileOptions& options);
+
 // Throws InternalError where an op's operands and results do not fit its rule, or a partial meets a non-linear op.
 void verify(const Graph& graph);
 

@@ -34,6 +34,7 @@ struct CollectiveRow {
   bool makes_partial = false;  // what was whole becomes partial over its sub-axes
   bool keeps_cuts = false;     // dims are cut afterwards as they were
   bool joins = false;          // neighbours of this kind become one
+  bool native = false;         // backends have it, too
 };
 std::span<const CollectiveRow> all_collectives();  // in the order of the enumerators
 const CollectiveRow& traits_of(Collective kind);

@@ -34,6 +34,15 @@ void require_in(const std::string& what, double value, double least, double most
                       shown(most) + ". Check its unit and its sign.");
 }
 
+void check_sizes(const std::string& what, const std::vector<Efficiency>& points) {
+  for (size_t i = 0; i < points.size(); ++i) {
+    require_in("a size of " + what, points[i].size, 0, 1e21, "a number");
+    if (i > 0 && points[i - 1].size >= points[i].size)
+      throw ShardingError("the sizes of " + what + " are not in order: " + shown(points[i].size) + " follows " +
+                          shown(points[i - 1].size) + ". Expected each to be larger than the one before. Sort them.");
+  }
+}
+
 }  // namespace
 
 double share_at(const std::vector<Efficiency>& points, double size) {
@@ -45,15 +54,16 @@ double share_at(const std::vector<Efficiency>& points, double size) {
   return points.back().share;
 }
 
+void check_factors(const std::string& what, const std::vector<Efficiency>& points) {
+  for (const Efficiency& point : points) require_in("a multiple of " + what, point.share, 1e-3, 1e3, "a number");
+  check_sizes(what, points);
+}
+
 void check_points(const std::string& what, const std::vector<Efficiency>& points) {
-  for (size_t i = 0; i < points.size(); ++i) {
-    require_in("a size of " + what, points[i].size, 0, 1e21, "a number");
-    require_in("a share of " + what, points[i].share, 1e-6, 1, "a share of the peak");
-    if (i == 0) continue;
+  for (const Efficiency& point : points) require_in("a share of " + what, point.share, 1e-6, 1, "a share of the peak");
+  check_sizes(what, points);
+  for (size_t i = 1; i < points.size(); ++i) {
     const Efficiency &a = points[i - 1], &b = points[i];
-    if (a.size >= b.size)
-      throw ShardingError("the sizes of " + what + " are not in order: " + shown(b.size) + " follows " + shown(a.size) +
-                          ". Expected each to be larger than the one before. Sort them.");
     if (a.share * b.size < b.share * a.size)
       throw ShardingError("by " + what + ", work of " + shown(b.size) + " takes less time than work of " +
                           shown(a.size) +

@@ -19,6 +19,8 @@ struct Efficiency {
 double share_at(const std::vector<Efficiency>& points, double size);
 // Throws ShardingError where they are no shares, not in order, or where more work would take less time.
 void check_points(const std::string& what, const std::vector<Efficiency>& points);
+// Throws ShardingError where they are no multiples of a time, or not in order.
+void check_factors(const std::string& what, const std::vector<Efficiency>& points);
 
 struct Hardware {
   std::string name = "cpu";

@@ -94,6 +94,34 @@ int64_t round_rings_ns(const Topology& topology, Collective kind, int64_t bytes,
   return std::min(round, latency + tree + whole * 100 / kTreePercent);
 }
 
+const Level& slowest_of(const Topology& topology, const Group& group) {
+  return topology.levels.at(std::min(group.level(), topology.levels.size() - 1));
+}
+
+int64_t by_messages_ns(const Topology& topology, Collective kind, int64_t bytes, const Group& group) {
+  const Level& slowest = slowest_of(topology, group);
+  if (slowest.algorithm == Algorithm::ring && traits_of(kind).rounds == Rounds::tree)
+    return round_rings_ns(topology, kind, bytes, group);
+  return slowest.latency_ns + slowest.message_ns * messages(kind, group.size()) + transfer_ns(slowest, bytes);
+}
+
+const std::vector<Efficiency>& native_shares(const Topology& topology, Collective kind, const Group& group) {
+  const Level& slowest = slowest_of(topology, group);
+  return traits_of(kind).reduces ? slowest.native_sums : slowest.native_gathers;
+}
+
+// Of so many, of which `direct_ns` is the time of all their messages together.
+int64_t natively_ns(const Topology& topology, int64_t direct_ns, int64_t count, Collective kind, int64_t bytes,
+                    const Group& group) {
+  const std::vector<Efficiency>& shares = native_shares(topology, kind, group);
+  if (shares.empty()) return direct_ns;
+  const int64_t of_each = std::max<int64_t>(1, bytes / count);
+  const int64_t alone = count == 1 ? direct_ns : by_messages_ns(topology, kind, of_each, group);
+  const double ns =
+      static_cast<double>(count) * static_cast<double>(alone) * share_at(shares, static_cast<double>(of_each));
+  return static_cast<int64_t>(std::min(ns, 1e18));
+}
+
 constexpr size_t kMeshes = 1024;
 
 // What was found out before; never destroyed.
@@ -132,10 +160,32 @@ size_t Group::level() const {
 
 int64_t Topology::cost_ns(Collective kind, int64_t bytes, const Group& group) const {
   if (traits_of(kind).crossings == 0 || bytes <= 0) return 0;
-  const Level& slowest = levels.at(std::min(group.level(), levels.size() - 1));
-  if (slowest.algorithm == Algorithm::ring && traits_of(kind).rounds == Rounds::tree)
-    return round_rings_ns(*this, kind, bytes, group);
-  return slowest.latency_ns + slowest.message_ns * messages(kind, group.size()) + transfer_ns(slowest, bytes);
+  const int64_t direct = by_messages_ns(*this, kind, bytes, group);
+  return way_of(1, kind, bytes, group) == Way::native ? natively_ns(*this, direct, 1, kind, bytes, group) : direct;
+}
+
+int64_t Topology::cost_ns(Way way, int64_t count, Collective kind, int64_t bytes, const Group& group) const {
+  if (traits_of(kind).crossings == 0 || bytes <= 0) return 0;
+  const int64_t direct = by_messages_ns(*this, kind, bytes, group);
+  return way == Way::native ? natively_ns(*this, direct, count, kind, bytes, group) : direct;
+}
+
+Way Topology::way_of(int64_t count, Collective kind, int64_t bytes, const Group& group) const {
+  const CollectiveRow& traits = traits_of(kind);
+  if (!traits.native || bytes <= 0 || (traits.reduces && !natives.sums)) return Way::direct;
+  if (natives.way) return *natives.way;
+  if (native_shares(*this, kind, group).empty()) return natives.unmeasured;
+  const int64_t direct = by_messages_ns(*this, kind, bytes, group);
+  return natively_ns(*this, direct, count, kind, bytes, group) < direct ? Way::native : Way::direct;
+}
+
+double Topology::least_share() const {
+  double least = 1;
+  if (natives.way == Way::direct) return least;
+  for (const Level& level : levels)
+    for (const auto* points : {&level.native_gathers, &level.native_sums})
+      for (const Efficiency& point : *points) least = std::min(least, point.share);
+  return least;
 }
 
 int64_t Level::busy_ns(int64_t collective_ns) const {
@@ -154,6 +204,8 @@ void check(const Topology& topology) {
                         std::to_string(Group::kMostLevels) + ". Join those that are about as fast.");
   for (size_t level = 0; level < topology.levels.size(); ++level) {
     check_points("the efficiency of level " + std::to_string(level), topology.levels[level].efficiency);
+    check_factors("native_gathers of level " + std::to_string(level), topology.levels[level].native_gathers);
+    check_factors("native_sums of level " + std::to_string(level), topology.levels[level].native_sums);
     const double usage = topology.levels[level].processor_usage;
     if (!(usage >= 0 && usage <= 1))  // nor is it nan
       throw ShardingError("processor_usage of level " + std::to_string(level) + " is " + std::to_string(usage) +

@@ -10,6 +10,7 @@
 #include "sharding/collectives.h"
 #include "sharding/hardware.h"
 #include "sharding/mesh.h"
+#include "sharding/natives.h"
 
 namespace spmdx {
 
@@ -33,6 +34,9 @@ struct Level {
   // Of the time of a collective: as long its devices do not compute, though they need not wait for it. 0: links carry
   // by themselves; 1: the cores that compute move the bytes, one after the other.
   double processor_usage = 0;
+  // How long the backend's own collectives take between processes, as multiples of the time that messages take, by
+  // bytes that a device receives; none: nobody knows.
+  std::vector<Efficiency> native_gathers = {}, native_sums = {};
   int64_t busy_ns(int64_t collective_ns) const;
   bool operator==(const Level&) const = default;
 };
@@ -53,6 +57,7 @@ struct Topology {
   Hardware hardware = {};                 // what every device is
   int64_t processors = 0;                 // that devices share to compute; 0: each has its own
   int64_t record_ns = 0;                  // of such a one, for an op of the program that another device runs
+  NativePolicy natives = {};              // no part of what users call a topology
 
   // How long so many devices take, each of which works for `busy_ns` in the mean, and of which the last would end at
   // `end_ns` if each had a processor as fast as its share of them while all devices work. Who waits leaves its share
@@ -62,6 +67,13 @@ struct Topology {
   // Time of a collective by which a device of the group receives `bytes`. Moves without wire bytes cost 0. For
   // send_recv, the group is the device and all it receives from.
   int64_t cost_ns(Collective kind, int64_t bytes, const Group& group = Group(2)) const;
+  // The same of `count` collectives of as many bytes together, which go one way: natives one after the other, messages
+  // of all of them at once.
+  int64_t cost_ns(Way way, int64_t count, Collective kind, int64_t bytes, const Group& group) const;
+  // Which way they go, where their parts are equal.
+  Way way_of(int64_t count, Collective kind, int64_t bytes, const Group& group) const;
+  // The least multiple of the time of messages that a collective may take.
+  double least_share() const;
   bool operator==(const Topology&) const = default;
 };
 

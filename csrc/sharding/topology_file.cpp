@@ -69,8 +69,12 @@ Level parse_level(Cursor& text) {
       level.algorithm = algorithm_named(text.quoted());
       return;
     }
-    if (key == "efficiency") {
-      level.efficiency = parse_efficiency(text);
+    std::vector<Efficiency>* points = key == "efficiency"       ? &level.efficiency
+                                      : key == "native_gathers" ? &level.native_gathers
+                                      : key == "native_sums"    ? &level.native_sums
+                                                                : nullptr;
+    if (points) {
+      *points = parse_efficiency(text);
       return;
     }
     if (key == "processor_usage") {
@@ -83,7 +87,9 @@ Level parse_level(Cursor& text) {
                      : key == "picoseconds_per_byte" ? &level.picoseconds_per_byte
                                                      : nullptr;
     if (!field)
-      fail_at(key, "devices, latency_ns, message_ns, picoseconds_per_byte, algorithm, efficiency, processor_usage");
+      fail_at(key,
+              "devices, latency_ns, message_ns, picoseconds_per_byte, algorithm, efficiency, processor_usage, "
+              "native_gathers, native_sums");
     *field = number<int64_t>(text, key);
   });
   return level;

@@ -45,6 +45,10 @@ def test_processes_measure_the_same_machine(tmp_path, own):
     shares = [share for _, share in first["levels"][-1]["efficiency"]]
     assert len(shares) > 1 and max(shares) > 0.9 and min(shares) > 0
     assert first["hardware"]["launch_ns"] > 0
+    for name in ("native_gathers", "native_sums"):
+        assert first["levels"][0][name] == [] or own == 1  # the backend joins processes alone
+        sizes, times = zip(*first["levels"][-1][name], strict=True)
+        assert list(sizes) == sorted(sizes) and min(times) > 0
     if own == 2:  # a process runs them one after the other
         assert first["processors"] == first["record_ns"] == 0
     else:

@@ -33,10 +33,11 @@ using namespace py::literals;
 py::dict as_dict(const Topology& topology) {
   py::list levels;
   for (const Level& level : topology.levels)
-    levels.append(py::dict("devices"_a = level.devices, "latency_ns"_a = level.latency_ns,
-                           "message_ns"_a = level.message_ns, "picoseconds_per_byte"_a = level.picoseconds_per_byte,
-                           "algorithm"_a = std::string(name(level.algorithm)),
-                           "efficiency"_a = as_points(level.efficiency), "processor_usage"_a = level.processor_usage));
+    levels.append(py::dict(
+        "devices"_a = level.devices, "latency_ns"_a = level.latency_ns, "message_ns"_a = level.message_ns,
+        "picoseconds_per_byte"_a = level.picoseconds_per_byte, "algorithm"_a = std::string(name(level.algorithm)),
+        "efficiency"_a = as_points(level.efficiency), "processor_usage"_a = level.processor_usage,
+        "native_gathers"_a = as_points(level.native_gathers), "native_sums"_a = as_points(level.native_sums)));
   return py::dict("levels"_a = levels, "hardware"_a = bind::as_dict(topology.hardware),
                   "processors"_a = topology.processors, "record_ns"_a = topology.record_ns);
 }
@@ -49,7 +50,8 @@ Topology from_dict(const py::dict& fields) {
     const auto at = [&](const char* name) { return level[name].cast<int64_t>(); };
     topology.levels.push_back({at("devices"), at("latency_ns"), at("message_ns"), at("picoseconds_per_byte"),
                                algorithm_named(level["algorithm"].cast<std::string>()),
-                               from_points(level["efficiency"]), level["processor_usage"].cast<double>()});
+                               from_points(level["efficiency"]), level["processor_usage"].cast<double>(),
+                               from_points(level["native_gathers"]), from_points(level["native_sums"])});
   }
   topology.hardware = hardware_from(fields["hardware"].cast<py::dict>());
   topology.processors = fields["processors"].cast<int64_t>();
@@ -60,7 +62,20 @@ Topology from_dict(const py::dict& fields) {
 
 void set_topology(const py::dict& fields) {
   CompileOptions options = bridge::engine().options();
+  const NativePolicy natives = options.topology.natives;
   options.topology = from_dict(fields);
+  options.topology.natives = natives;
+  py::gil_scoped_release no_gil;
+  bridge::engine().set_options(std::move(options));
+}
+
+Way way_named(const std::string& name) { return name == "native" ? Way::native : Way::direct; }
+
+// `way`: None, where the cheaper one is taken.
+void set_natives(const std::optional<std::string>& way, const std::string& unmeasured, bool sums) {
+  CompileOptions options = bridge::engine().options();
+  NativePolicy& natives = options.topology.natives;
+  natives = {way ? std::optional(way_named(*way)) : std::nullopt, way_named(unmeasured), sums};
   py::gil_scoped_release no_gil;
   bridge::engine().set_options(std::move(options));
 }
@@ -138,6 +153,7 @@ void bind_topology(py::module_& m) {
   m.def("topology_named", [](const std::string& name) { return as_dict(topology_named(name)); });
   m.def("topology", [] { return as_dict(bridge::engine().options().topology); });
   m.def("set_topology", set_topology);
+  m.def("set_natives", set_natives, "way"_a, "unmeasured"_a, "sums"_a);
   m.def("check_topology", [](const py::dict& fields) { from_dict(fields); });
   m.def("check_hardware", [](const py::dict& fields) { hardware_from(fields); });
   m.def("reshard_plan", reshard_plan);

@@ -38,8 +38,8 @@ py::dict collective_row(const Graph& graph, const Node& node) {
   return py::dict("kind"_a = std::string(name(collective_kind(node))),
                   "axes"_a = axis_names(*graph.mesh, sub_axis_list(node.sub_axes)),
                   "group_size"_a = graph.mesh->group_size(node.sub_axes), "dtype"_a = std::string(name(in.type.dtype)),
-                  "bytes"_a = node.bytes, "count"_a = 1, "cause"_a = node.cause,
-                  "source"_a = bridge::source_text(node.source));
+                  "bytes"_a = node.bytes, "way"_a = node.native ? "native" : "direct", "count"_a = 1,
+                  "cause"_a = node.cause, "source"_a = bridge::source_text(node.source));
 }
 
 // Why a result is partial: "its operands are cut: f32[16, 32@model], f32[32@model, 8]". Empty if no operand is cut.

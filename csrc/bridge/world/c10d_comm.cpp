@@ -76,8 +76,6 @@ class C10dComm final : public Comm {
     carried.land();
   }
 
-  NativeRules native_rules() const override { return detector_ ? detector_->world().natives : NativeRules{}; }
-
   void call(std::span<const NativeCall> calls, const Progress& at) override {
     if (!detector_) return Comm::call(calls, at);
     KernelGuard guard;

@@ -37,7 +37,6 @@ struct World {
   c10::intrusive_ptr<c10d::Store> store;
   std::chrono::milliseconds timeout{600'000};
   bool on_stream = false;  // messages with data are works of a stream of an accelerator
-  NativeRules natives;
 };
 
 using Works = std::vector<c10::intrusive_ptr<c10d::Work>>;

@@ -25,14 +25,22 @@ uint64_t combine(uint64_t h, const Hardware& hardware) {
 }
 
 uint64_t combine(uint64_t h, const Level& level) {
-  const auto& [devices, latency_ns, message_ns, picoseconds, algorithm, efficiency, usage] = level;
+  const auto& [devices, latency_ns, message_ns, picoseconds, algorithm, efficiency, usage, gathers, sums] = level;
   h = combine(combine(combine(combine(h, devices), latency_ns), message_ns), picoseconds);
-  return combine(combine(hash_combine(h, static_cast<uint64_t>(algorithm)), efficiency), usage);
+  h = combine(combine(hash_combine(h, static_cast<uint64_t>(algorithm)), efficiency), usage);
+  return combine(combine(h, gathers), sums);
+}
+
+uint64_t combine(uint64_t h, const NativePolicy& policy) {
+  const auto& [way, unmeasured, sums] = policy;
+  h = hash_combine(h, way ? static_cast<uint64_t>(*way) + 1 : 0);
+  return hash_combine(hash_combine(h, static_cast<uint64_t>(unmeasured)), sums);
 }
 
 uint64_t combine(uint64_t h, const Topology& topology) {
-  const auto& [levels, hardware, processors, record_ns] = topology;
+  const auto& [levels, hardware, processors, record_ns, natives] = topology;
   for (const Level& level : levels) h = combine(h, level);
+  h = combine(h, natives);
   return combine(combine(combine(hash_combine(h, levels.size()), hardware), processors), record_ns);
 }
 

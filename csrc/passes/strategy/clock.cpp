@@ -16,7 +16,8 @@ int64_t wire_ns(const Graph& graph, const Node& node, const Topology& topology) 
     return topology.cost_ns(kind, node.bytes, Group(2, topology.levels.size() - 1));
   const std::vector<uint8_t> levels = sub_axis_levels(graph.mesh, topology);
   if (changes_place(graph, node)) return topology.cost_ns(kind, node.bytes, Group(2, level_of(levels, node.sub_axes)));
-  return topology.cost_ns(kind, node.bytes, group_of(*graph.mesh, levels, node.sub_axes));
+  const Way way = node.native ? Way::native : Way::direct;
+  return topology.cost_ns(way, std::ssize(node.inputs), kind, node.bytes, group_of(*graph.mesh, levels, node.sub_axes));
 }
 
 }  // namespace

@@ -149,8 +149,7 @@ class Finder {
 }  // namespace
 
 NativeRules rules_for(NativeRules rules, DType dtype, Reduction reduction) {
-  const bool added_alike = dtype == DType::f32 || dtype == DType::f64 || dtype == DType::i32 || dtype == DType::i64;
-  rules.sums &= added_alike && reduction == Reduction::sum;
+  rules.sums &= adds_natively(dtype, reduction);
   return rules;
 }
 

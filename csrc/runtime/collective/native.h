@@ -10,6 +10,12 @@
 
 namespace spmdx {
 
+// Which of them may be taken for a move.
+struct NativeRules {
+  bool gathers = false, sums = false;
+  auto operator<=>(const NativeRules&) const = default;
+};
+
 // The rules for a move of elements of this dtype: sums are native where both ways add in the same type.
 NativeRules rules_for(NativeRules rules, DType dtype, Reduction reduction);
 

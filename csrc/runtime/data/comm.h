@@ -29,12 +29,6 @@ struct NativeCall {
   BufferRef taken;  // of all_gather, a row of each member, in their order; of all_reduce, `given` itself
 };
 
-// Which of them may be taken for moves.
-struct NativeRules {
-  bool gathers = false, sums = false;
-  auto operator<=>(const NativeRules&) const = default;
-};
-
 // What this process does at the moment, for processes that wait for it.
 struct Progress {
   int64_t step = 0;  // counted from 0
@@ -63,9 +57,6 @@ class Comm {
   // Whether messages are works of an accelerator's stream, behind which a thread may give it more. Any thread. Takes no
   // lock: likewise.
   virtual bool is_on_stream() const { return false; }
-  // Which collectives of its own the backend is to be asked for. Any thread. Takes no lock: it is settled before the
-  // first step.
-  virtual NativeRules native_rules() const { return {}; }
   // Sends and receives in one go; returns when all has come. Messages between two processes keep their order. Called
   // by one thread at a time, in the same order everywhere. Throws CommError naming who is missing. Queue thread, or the
   // step thread while that has nothing to do.

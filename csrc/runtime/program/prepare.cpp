@@ -42,8 +42,8 @@ using RouteKey = std::tuple<Shape, ShardingRef, ShardingRef, int64_t, std::vecto
 
 class Preparer {
  public:
-  Preparer(const Graph& graph, Backend& backend, const Processes& processes, NativeRules native_rules)
-      : graph_(graph), backend_(backend), processes_(processes), native_rules_(native_rules), holdings_(processes) {}
+  Preparer(const Graph& graph, Backend& backend, const Processes& processes)
+      : graph_(graph), backend_(backend), processes_(processes), holdings_(processes) {}
 
   Program run() {
     assign_slots();
@@ -102,7 +102,7 @@ class Preparer {
       internal_check(source.sharding && target.sharding, node.call->op + " without a sharding");
       Instruction instruction = start(id, InstructionKind::collective);
       instruction.index = static_cast<uint32_t>(program_.collectives.size());
-      program_.collectives.push_back(make_collective(source, target, row_map(*node.call)));
+      program_.collectives.push_back(make_collective(source, target, row_map(*node.call), node.native));
       instruction.num_operands = program_.num_slots[from];
       instruction.num_results = program_.num_slots[to];
       for (uint32_t s = 0; s < instruction.num_operands; ++s)
@@ -112,9 +112,9 @@ class Preparer {
     }
   }
 
-  CollectiveCall make_collective(const Value& source, const Value& target, RowMap rows) {
+  CollectiveCall make_collective(const Value& source, const Value& target, RowMap rows, bool native) {
     const Relayout relayout{source.type.shape, source.sharding, target.sharding, std::move(rows)};
-    const NativeRules rules = rules_for(native_rules_, source.type.dtype, relayout.reduction());
+    const NativeRules rules = rules_for({native, native}, source.type.dtype, relayout.reduction());
     const RouteKey key{relayout.shape, relayout.from, relayout.to, relayout.rows.dim, relayout.rows.sources, rules};
     const auto [at, fresh] = routes_.try_emplace(key, static_cast<uint32_t>(program_.routes.size()));
     if (fresh) program_.routes.push_back(make_route(processes_, relayout, rules));
@@ -226,7 +226,6 @@ class Preparer {
   const Graph& graph_;
   Backend& backend_;
   Processes processes_;
-  NativeRules native_rules_;
   Holdings holdings_;
   Program program_;
   std::map<RouteKey, uint32_t> routes_;
@@ -237,8 +236,8 @@ class Preparer {
 
 }  // namespace
 
-Program prepare(const Graph& graph, Backend& backend, const Processes& processes, NativeRules native_rules) {
-  Program program = Preparer(graph, backend, processes, native_rules).run();
+Program prepare(const Graph& graph, Backend& backend, const Processes& processes) {
+  Program program = Preparer(graph, backend, processes).run();
   mark_last_uses(program, graph);
   return program;
 }

@@ -67,7 +67,7 @@ struct Program {
 
 // Localises every node, once per distinct shard that this process holds. Nodes keep their order; equal local calls
 // share a kernel.
-Program prepare(const Graph& graph, Backend& backend, const Processes& processes, NativeRules native_rules = {});
+Program prepare(const Graph& graph, Backend& backend, const Processes& processes);
 
 // Marks last uses and drops results that nobody reads (liveness.cpp).
 void mark_last_uses(Program& program, const Graph& graph);

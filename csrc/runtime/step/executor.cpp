@@ -55,8 +55,8 @@ Executable::~Executable() = default;
 
 void Executable::prepare() {
   std::call_once(impl_->prepared, [this] {
-    const Comm& comm = impl_->collective_queue.comm();
-    impl_->program = spmdx::prepare(impl_->graph, impl_->backend, comm.processes(), comm.native_rules());
+    const Processes processes = impl_->collective_queue.comm().processes();
+    impl_->program = spmdx::prepare(impl_->graph, impl_->backend, processes);
     impl_->held += bytes_of(impl_->program);
   });
 }

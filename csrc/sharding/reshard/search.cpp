@@ -30,6 +30,10 @@ class Search {
       least_latency_ = std::min(least_latency_, level.latency_ns);
       least_rate_ = std::min(least_rate_, level.picoseconds_per_byte);
     }
+    const double share = topology.least_share();
+    if (share == 1) return;
+    least_latency_ = static_cast<int64_t>(share * static_cast<double>(least_latency_));
+    least_rate_ = static_cast<int64_t>(share * static_cast<double>(least_rate_));
   }
 
   std::optional<ReshardChain> run() {

@@ -17,6 +17,7 @@ if TYPE_CHECKING:  # what draws is imported when it draws
 _STYLE = "white-space: pre; overflow-x: auto; line-height: normal; font-family: monospace"
 _PAGE = f'<pre style="{_STYLE}">{{code}}</pre>'
 WIDTH = 120  # of a cell's output, in characters
+_WHERE_TOLD = "where told"  # of a field's metadata
 
 
 def as_html(*drawn: Any) -> str:
@@ -72,12 +73,25 @@ def _cell(value: Any) -> rich.text.Text:
     return rich.text.Text(", ".join(map(str, text)) if isinstance(text, tuple) else str(text))
 
 
+def where_told(default: Any) -> Any:
+    """A field of a dataclass that tables need not show."""
+    return dataclasses.field(default=default, metadata={_WHERE_TOLD: True})
+
+
 def table(title: str, row_type: type, rows: Sequence[Any]) -> rich.table.Table:
-    """A table with a column for each field of a dataclass."""
+    """A table with a column for each field of a dataclass.
+
+    Fields made by :func:`where_told` have one where some row has another value than their default.
+    """
     import rich.table
 
     drawn = rich.table.Table(title=title, title_justify="left")
-    names = [field.name for field in dataclasses.fields(row_type)]
+    names = [
+        field.name
+        for field in dataclasses.fields(row_type)
+        if not field.metadata.get(_WHERE_TOLD)
+        or any(getattr(row, field.name) != field.default for row in rows)
+    ]
     for name in names:
         number = name in ("bytes", "count", "group_size")
         drawn.add_column(name, justify="right" if number else "left", overflow="fold")

@@ -26,7 +26,8 @@ def calibrate(path: str | os.PathLike | None = None, *, devices: int = 8) -> Top
 
     Of several processes all have to call it. What is recorded runs first. All of them measure at
     once, so that they share cores, memory and links as in a step, and agree on the figures, the
-    median of each. Exchanges between them are steps of this program, of which the median counts.
+    median of each. Exchanges between them are steps of this program, of which the median counts;
+    all-gathers and sums are run as messages and as the backend's own collectives.
 
     Args:
         path: a file to write the result to; None writes none. Of several processes the first one

@@ -2,6 +2,7 @@
 """Steps of exchanges between processes, to be measured."""
 
 from collections.abc import Callable
+from typing import Any
 
 import torch
 
@@ -10,6 +11,8 @@ from spmdx._annotate.annotation import annotate, handle_for
 from spmdx._annotate.mesh import Mesh
 
 TURNS = 4  # exchanges of a step, each of which waits for the one before
+_LEAST_STEPS, _MOST_STEPS = 5, 50  # of a round
+_BYTES = 1 << 25  # that a device receives in one, as far as the number of steps allows
 
 Step = Callable[[], None]
 
@@ -39,6 +42,19 @@ def whole(mesh: Mesh, received: int) -> Step:
         return laid(value.roll(1, 0) * 1.0, mesh, ("x", None))
 
     return _exchanging(mesh, [size, max(1, received // 4)], moved_on)
+
+
+def gathers(mesh: Mesh, received: int) -> Step:
+    """A step in which each device receives so many bytes from the others, again and again.
+
+    The value's rows are put together along "x": an all_gather.
+    """
+    size = mesh.shape()["x"]
+
+    def gathered(value: torch.Tensor, _: int) -> torch.Tensor:
+        return laid(laid(value * 1.0, mesh, (None, None)) * 1.0, mesh, ("x", None))
+
+    return _exchanging(mesh, [size, max(1, received // (4 * (size - 1)))], gathered)
 
 
 def sums(mesh: Mesh, summed: int, beside: Callable[[], object] | None = None) -> Step:
@@ -82,3 +98,18 @@ def finish() -> None:
     """Run what is recorded, and wait for it."""
     _C.flush(awaited=True)
     _C.wait()
+
+
+def often(received: int) -> int:
+    """Steps of a round, each exchange of which gives a device so many bytes."""
+    return max(_LEAST_STEPS, min(_MOST_STEPS, _BYTES // (received * TURNS)))
+
+
+def an_exchange_ns(ran: list[dict[str, Any]]) -> float:
+    """From the first of a step to its end, less what is computed meanwhile."""
+    moved = [r for r in ran if r["wire"]]
+    if not moved:  # of pairs: this process is left over, and most are not
+        return 0.0
+    began = min(r["start_ns"] for r in moved)
+    computed = [r["longest_ns"] for r in ran if not r["wire"] and r["start_ns"] >= began]
+    return (max(r["end_ns"] for r in ran) - began - sum(computed)) / len(moved)

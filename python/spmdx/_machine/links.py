@@ -2,14 +2,14 @@
 """The links between devices, measured: within this process, and between processes."""
 
 import dataclasses
-from typing import Any
 
 import numpy as np
 import torch
 
 import spmdx._C as _C
 from spmdx._annotate.mesh import Mesh
-from spmdx._machine.exchanges import TURNS, in_pieces, whole
+from spmdx._machine.exchanges import an_exchange_ns, in_pieces, often, whole
+from spmdx._machine.natives import native_shares
 from spmdx._machine.timing import agreed, least_seconds
 from spmdx._machine.topology import Level, Topology
 from spmdx._machine.usage import processor_usage
@@ -18,8 +18,6 @@ from spmdx._world import processes
 
 _SMALL = (1 << 9, 1 << 13)  # bytes received, which do not count
 _SIZES = (1 << 16, 1 << 18, 1 << 20, 1 << 22, 1 << 24)
-_LEAST_STEPS, _MOST_STEPS = 5, 50  # of a round
-_BYTES = 1 << 25  # that a device receives in one, as far as the number of steps allows
 _LEAST_SHARE = 0.1  # of the rate of the size with the highest one: noise has more
 
 
@@ -72,22 +70,25 @@ def _between(own: int) -> Level:
     pairs = Mesh(first_devices[: count // 2 * 2], (count // 2, 2), ("y", "x"))
     sizes = (*_SMALL, *_SIZES)
     times = medians(
-        [(in_pieces(all_of_them, size), _often(size)) for size in sizes]
-        + [(whole(all_of_them, size), _often(size)) for size in sizes]
-        + [(in_pieces(pairs, size), _often(size)) for size in _SMALL],
-        _an_exchange_ns,
+        [(in_pieces(all_of_them, size), often(size)) for size in sizes]
+        + [(whole(all_of_them, size), often(size)) for size in sizes]
+        + [(in_pieces(pairs, size), often(size)) for size in _SMALL],
+        an_exchange_ns,
     )
     *kinds, of_pairs = np.split(times, [len(sizes), 2 * len(sizes)])
     start = kinds[0][: len(_SMALL)].mean()
     more = max(0.0, (start - of_pairs.mean()) / (count - 2)) if count > 2 else 0.0
     added = [of_kind[len(_SMALL) :] - of_kind[: len(_SMALL)].mean() for of_kind in kinds]
     a_byte, efficiency = _by_bytes(np.mean(added, axis=0))
+    native = native_shares(all_of_them)
     return Level(
         latency_ns=max(0, round(start - more * (count - 1))),
         message_ns=round(more),
         picoseconds_per_byte=a_byte,
         efficiency=efficiency,
         processor_usage=processor_usage(all_of_them),
+        native_gathers=native.gathers,
+        native_sums=native.sums,
     )
 
 
@@ -100,18 +101,3 @@ def _by_bytes(times: np.ndarray) -> tuple[int, tuple[tuple[float, float], ...]]:
     a_byte = max(1, round(1000 / rates.max()))
     shares = np.minimum(1.0, rates * a_byte / 1000)
     return a_byte, tuple(zip(sizes.tolist(), shares.tolist(), strict=True))
-
-
-def _often(received: int) -> int:
-    """Steps of a round, each exchange of which gives a device so many bytes."""
-    return max(_LEAST_STEPS, min(_MOST_STEPS, _BYTES // (received * TURNS)))
-
-
-def _an_exchange_ns(ran: list[dict[str, Any]]) -> float:
-    """From the first of a step to its end, less what is computed meanwhile."""
-    moved = [r for r in ran if r["wire"]]
-    if not moved:  # of pairs: this process is left over, and most are not
-        return 0.0
-    began = min(r["start_ns"] for r in moved)
-    computed = [r["longest_ns"] for r in ran if not r["wire"] and r["start_ns"] >= began]
-    return (max(r["end_ns"] for r in ran) - began - sum(computed)) / len(moved)

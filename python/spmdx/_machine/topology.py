@@ -14,6 +14,7 @@ from spmdx._machine.hardware import POINTS, Hardware, are_points, as_points, har
 from spmdx.errors import ShardingError, bare, naming
 
 ALGORITHMS = "doubling", "ring"
+_POINTS = "efficiency", "native_gathers", "native_sums"
 
 
 @dataclasses.dataclass(frozen=True)
@@ -35,9 +36,13 @@ class Level:
         processor_usage: of the time of a collective, the share for which its devices do not
             compute, though nothing waits for it: 0 where links carry by themselves, 1 where the
             cores that compute have to move the bytes.
+        native_gathers: how long the backend's own all-gathers take between processes, as points of
+            bytes that a device receives and multiples of the time that messages take: 0.5 is half
+            of it. Empty: not known.
+        native_sums: the same of its reduce-scatters and all-reduces.
 
     Raises:
-        ShardingError: the efficiency is no pairs of numbers, or processor_usage no number;
+        ShardingError: points are no pairs of numbers, or processor_usage is no number;
             :class:`Topology` checks the rest.
 
     Example:
@@ -53,20 +58,24 @@ class Level:
     algorithm: str = "doubling"
     efficiency: tuple[tuple[float, float], ...] = ()
     processor_usage: float = 0.0
+    native_gathers: tuple[tuple[float, float], ...] = ()
+    native_sums: tuple[tuple[float, float], ...] = ()
 
     def __post_init__(self) -> None:
         with naming("Level"):
-            if not are_points(self.efficiency):
-                expected, example = POINTS
-                raise ShardingError(
-                    f"efficiency is {self.efficiency!r}. Expected {expected}. Write {example}."
-                )
+            for name in _POINTS:
+                points = getattr(self, name)
+                if not are_points(points):
+                    expected, example = POINTS
+                    raise ShardingError(
+                        f"{name} is {points!r}. Expected {expected}. Write {example}."
+                    )
+                object.__setattr__(self, name, as_points(points))
             usage = self.processor_usage
             if isinstance(usage, bool) or not isinstance(usage, int | float):
                 raise ShardingError(
                     f"processor_usage is {usage!r}. Expected a number from 0 to 1. Write 0."
                 )
-        object.__setattr__(self, "efficiency", as_points(self.efficiency))
         object.__setattr__(self, "processor_usage", float(self.processor_usage))
 
 
@@ -140,7 +149,7 @@ class Topology:
         yield from (("processors", self.processors), ("record_ns", self.record_ns))
         for i, level in enumerate(self.levels):
             for field, value in dataclasses.asdict(level).items():
-                if field not in ("algorithm", "efficiency", "processor_usage"):
+                if field not in ("algorithm", "processor_usage", *_POINTS):
                     yield f"{field} of level {i}", value
 
     @classmethod

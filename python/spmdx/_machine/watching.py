@@ -75,6 +75,7 @@ def watched(step: Callable[[], Any], steps: int) -> list[dict[str, Any]]:
 def medians(
     steps: Sequence[tuple[Callable[[], Any], int]],
     figure: Callable[[list[dict[str, Any]]], float],
+    rounds: int = _ROUNDS,
 ) -> np.ndarray:
     """Of each step, which is watched so often a round: the median of a figure of its ops.
 
@@ -82,7 +83,7 @@ def medians(
     several processes all have to call this alike, and get the same.
     """
     found: list[list[float]] = [[] for _ in steps]
-    for _ in range(_ROUNDS):
+    for _ in range(rounds):
         for (step, often), figures in zip(steps, found, strict=True):
             step()
             processes.barrier()

@@ -10,7 +10,7 @@ import re
 from collections.abc import Iterable, Iterator
 from typing import TYPE_CHECKING, Any
 
-from spmdx._base.cells import Drawn, as_html, folded, table
+from spmdx._base.cells import Drawn, as_html, folded, table, where_told
 from spmdx._report.chakra import files
 from spmdx._report.load import LoadReport
 from spmdx._report.memory import MemoryReport
@@ -45,6 +45,8 @@ class CollectiveReport:
         count: how often it runs in a step.
         cause: the value, the op and the reason.
         source: the user's line, as ``"train.py:41"``.
+        way: between processes, ``"direct"``: messages between two each; or ``"native"``: the
+            backend's own collective, where all parts are equal.
     """
 
     kind: str
@@ -55,6 +57,7 @@ class CollectiveReport:
     count: int
     cause: str
     source: str
+    way: str = where_told("direct")
 
 
 @dataclasses.dataclass(frozen=True)

@@ -13,8 +13,8 @@ KNOWN = {
     "SPMDX_DEVICE_TYPE": "the hardware below the devices: 'cpu' (default) or 'cuda'",
     "SPMDX_COMM": "what carries messages between processes: 'gloo' (default on cpu), 'nccl' "
     "(default on cuda), or 'hccl', if a package has registered that for host memory",
-    "SPMDX_COLLECTIVES": "how processes move data: 'direct' (default), messages between two each, "
-    "or 'native', the collectives that gloo, nccl or hccl has itself",
+    "SPMDX_COLLECTIVES": "how processes move data: 'direct', messages between two each, 'native', "
+    "the collectives that gloo, nccl or hccl has itself, or 'auto' (default), what takes less time",
     "SPMDX_DETERMINISTIC": "'1': sums over processes have the same bits for any number of them, "
     "also where collectives are native",
     "SPMDX_TIMEOUT": "how long a process waits for the others (seconds, default 600)",

@@ -100,6 +100,58 @@ TEST(bytes_take_the_time_of_the_share_that_so_many_reach) {
       "no faster than sizes. Add points between them, or lower the share at 1500.");
 }
 
+TEST(native_collectives_take_a_multiple_of_the_time_of_messages) {
+  const Topology direct = two_levels(4);
+  Topology told = direct;
+  told.levels[1].native_gathers = {{1000, 2}, {3000, 1}, {5000, 0.25}};
+  told.levels[1].native_sums = {{0, 0.5}};
+  const Group within(4), between(4, 1);
+  const auto times = [&](Collective kind, int64_t bytes) {
+    return static_cast<double>(told.cost_ns(kind, bytes, between)) /
+           static_cast<double>(direct.cost_ns(kind, bytes, between));
+  };
+  for (const auto& [bytes, share] : {std::pair{500, 1.0}, {2000, 1.0}, {4000, 0.625}, {9000, 0.25}})
+    CHECK(std::abs(times(Collective::all_gather, bytes) - share) < 1e-3);
+  for (const int64_t bytes : {1, 1000, 1'000'000}) {
+    CHECK(std::abs(times(Collective::all_reduce, bytes) - 0.5) < 1e-3);
+    CHECK(std::abs(times(Collective::reduce_scatter, bytes) - 0.5) < 1e-3);
+    CHECK_EQ(times(Collective::all_to_all, bytes), 1);  // backends have it, but spmdx does not call it
+    CHECK_EQ(told.cost_ns(Collective::all_reduce, bytes, within),
+             direct.cost_ns(Collective::all_reduce, bytes, within));
+  }
+  told.natives.sums = false;
+  CHECK_EQ(times(Collective::all_reduce, 1000), 1);
+  CHECK(std::abs(times(Collective::all_gather, 9000) - 0.25) < 1e-3);
+  told.natives.way = Way::direct;
+  CHECK_EQ(times(Collective::all_gather, 9000), 1);
+  CHECK_EQ(told.least_share(), 1);
+  told.natives = {Way::native, Way::direct, true};
+  CHECK(std::abs(times(Collective::all_gather, 500) - 2) < 1e-3);
+  CHECK_EQ(told.least_share(), 0.25);
+}
+
+TEST(collectives_go_the_way_that_takes_less_time) {
+  Topology topology = two_levels(4);
+  const Group between(4, 1);
+  const auto way = [&](int64_t bytes, int64_t count = 1, Collective kind = Collective::all_reduce) {
+    return topology.way_of(count, kind, bytes, between);
+  };
+  CHECK(way(1000) == Way::direct);
+  topology.natives.unmeasured = Way::native;
+  CHECK(way(1000) == Way::native);
+  CHECK(way(1000, 1, Collective::collective_permute) == Way::direct);
+  topology.levels[1].native_sums = {{1000, 1.5}, {100'000, 0.9}};
+  CHECK(way(1000) == Way::direct);
+  CHECK(way(100'000) == Way::native);
+  CHECK(way(100'000, 30) == Way::direct);  // each of the 30 starts by itself
+  CHECK(topology.cost_ns(Way::native, 30, Collective::all_reduce, 100'000, between) >
+        20 * topology.levels[1].latency_ns);
+  topology.natives.sums = false;
+  CHECK(way(100'000) == Way::direct);
+  topology.natives = {Way::native, Way::direct, true};
+  CHECK(way(1) == Way::native);
+}
+
 TEST(devices_that_share_processors_take_as_long_as_all_of_them_work) {
   Topology topology = two_levels(4);
   CHECK_EQ(topology.shared_ns(900, 1'000, 8), 1'000);

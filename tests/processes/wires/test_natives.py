@@ -1,29 +1,64 @@
 # SPDX-License-Identifier: Apache-2.0
 """Native collectives make of every move what messages make of it."""
 
+import json
+
 import pytest
 from launch import Running, run
 
-WORLDS = [(2, 1), (2, 2), (3, 1), (3, 2), (4, 1), (4, 2)]
+WORLDS = [(2, 1), (2, 2), (3, 1), (3, 2), (4, 1), (4, 2), (8, 1), (8, 2)]
 
 
-def played(processes: int, devices: int, seed: int, **settings: str) -> list[tuple[str, int]]:
+def played(
+    processes: int, devices: int, seed: int, moves: int = 50, **settings: str
+) -> list[tuple[str, int]]:
     """Of each process: the bits of all that it read, and its native collectives."""
-    said = run("natives.py", processes, devices, "50", str(seed), **settings)
+    said = run("natives.py", processes, devices, str(moves), str(seed), **settings)
     return [(line.split()[0], int(line.split()[1])) for line in said]
 
 
 @pytest.mark.parametrize(("processes", "devices"), WORLDS)
 def test_moves_drawn_at_random(processes, devices):
     seed = 10 * processes + devices
-    direct = played(processes, devices, seed, SPMDX_COLLECTIVES="direct")
+    direct = played(processes, devices, seed, 300, SPMDX_COLLECTIVES="direct")
     assert [natives for _, natives in direct] == [0] * processes
-    native = played(processes, devices, seed, SPMDX_COLLECTIVES="native")
-    assert min(natives for _, natives in native) >= 10
+    native = played(processes, devices, seed, 300, SPMDX_COLLECTIVES="native")
+    assert min(natives for _, natives in native) >= 200
     alike = {"SPMDX_COLLECTIVES": "native", "SPMDX_DETERMINISTIC": "1"}
-    deterministic = played(processes, devices, seed, **alike)
+    deterministic = played(processes, devices, seed, 300, **alike)
     assert [bits for bits, _ in deterministic] == [bits for bits, _ in direct]
     assert 0 < min(natives for _, natives in deterministic) < min(natives for _, natives in native)
+
+
+FASTER = {"latency_ns": 100_000, "native_gathers": [[0, 0.5]], "native_sums": [[0, 2.0]]}
+
+
+@pytest.mark.parametrize("processes", [2, 3])
+def test_each_collective_goes_the_way_that_takes_less_time(processes, tmp_path):
+    path = tmp_path / "links.json"
+    path.write_text(json.dumps({"name": "measured", "levels": [FASTER]}))
+    direct = played(processes, 2, 7, SPMDX_COLLECTIVES="direct", SPMDX_TOPOLOGY=str(path))
+    found = played(processes, 2, 7, SPMDX_TOPOLOGY=str(path))
+    assert [bits for bits, _ in found] == [bits for bits, _ in direct]  # no sum goes another way
+    assert min(natives for _, natives in found) > 0
+    assert [natives for _, natives in played(processes, 2, 7)] == [0] * processes
+
+
+TOLD = """
+import spmdx, torch
+if spmdx.runtime.process_count() == 2:
+    mesh = spmdx.Mesh(range(2), (2,), ("x",))
+    rows = spmdx.mark_sharding(torch.ones(4, 4).to("spmdx"), mesh, ("x", None))
+    total = spmdx.mark_sharding(rows.sum(0), mesh, (None,))
+    print(total.tolist(), [c.way for c in spmdx.explain().collectives if c.kind == "all_reduce"])
+    print("native" in str(spmdx.explain()))
+"""
+
+
+@pytest.mark.parametrize("way", ["native", "direct"])
+def test_explain_says_which_way(way):
+    expected = f"[4.0, 4.0, 4.0, 4.0] ['{way}']\n{way == 'native'}\n"
+    assert run(TOLD, 2, SPMDX_COLLECTIVES=way) == [expected] * 2
 
 
 DIFFER = """

@@ -64,8 +64,9 @@ def test_carriers_that_nobody_knows_are_refused(monkeypatch):
         (
             "SPMDX_COLLECTIVES",
             "nccl",
-            "Expected 'direct' (messages between two processes each) or 'native' (the backend's "
-            "own collectives). Unset it: moves are direct then.",
+            "Expected 'auto' (of each collective what takes less time), 'direct' (messages between "
+            "two processes each) or 'native' (the backend's own collectives). Unset it: that is "
+            "'auto'.",
         ),
         (
             "SPMDX_DETERMINISTIC",
@@ -79,20 +80,33 @@ def test_ways_of_collectives_that_nobody_knows_are_refused(name, value, said, mo
     monkeypatch.setenv("SPMDX_COLLECTIVES", "native")
     monkeypatch.setenv(name, value)
     with pytest.raises(spmdx.ShardingError) as caught:
-        natives.wanted()
+        natives.plan("gloo")
     assert str(caught.value) == f"{name} is {value!r}. {said}"
 
 
 @pytest.mark.parametrize(
-    ("collectives", "deterministic", "wanted"),
-    [("", "", (False, False)), ("native", "0", (True, True)), ("native", "1", (True, False))],
+    ("collectives", "carrier", "wanted"),
+    [
+        ("", "gloo", (None, "direct")),
+        ("auto", "nccl", (None, "native")),
+        ("native", "gloo", ("native", "direct")),
+        ("direct", "hccl", ("direct", "native")),
+    ],
 )
-def test_sums_are_native_where_their_order_may_change(
-    collectives, deterministic, wanted, monkeypatch
+@pytest.mark.parametrize("deterministic", ["0", "1", "torch"])
+def test_sums_may_be_native_where_their_order_may_change(
+    collectives, carrier, wanted, deterministic, monkeypatch
 ):
+    told = []
+    monkeypatch.setattr(natives._C, "set_natives", lambda *policy: told.append(policy))
     monkeypatch.setenv("SPMDX_COLLECTIVES", collectives)
-    monkeypatch.setenv("SPMDX_DETERMINISTIC", deterministic)
-    assert natives.wanted() == wanted
+    monkeypatch.setenv("SPMDX_DETERMINISTIC", "1" if deterministic == "1" else "")
+    torch.use_deterministic_algorithms(deterministic == "torch")
+    try:
+        natives.plan(carrier)
+    finally:
+        torch.use_deterministic_algorithms(False)
+    assert told == [(*wanted, deterministic == "0")]
 
 
 @pytest.mark.parametrize(
