@@ -1,12 +1,13 @@
 # SPDX-License-Identifier: Apache-2.0
 """The backend's own collectives between processes, measured beside messages."""
 
+from collections.abc import Callable
 from typing import NamedTuple
 
 import numpy as np
 
 from spmdx._annotate.mesh import Mesh
-from spmdx._machine.exchanges import an_exchange_ns, gathers, often, sums
+from spmdx._machine.exchanges import Step, an_exchange_ns, gathers, often, sums
 from spmdx._machine.watching import medians
 from spmdx._world import natives, processes
 
@@ -32,6 +33,7 @@ def native_shares(mesh: Mesh) -> Shares:
     """
     if natives.way() != "auto":
         return Shares()
+    measured: list[Callable[[Mesh, int], Step]]
     measured = [gathers] if natives.deterministic() else [gathers, sums]
     steps = [(kind(mesh, size), often(size)) for kind in measured for size in _SIZES]
     times: dict[str, list[np.ndarray]] = {"direct": [], "native": []}
