@@ -76,7 +76,7 @@ class PartBackend final : public Backend {
     }
   }
   void reduce_into(const BufferRef&, const BufferRef&, Reduction) override {}
-  BufferRef reduce(std::span<const BufferRef> buffers, Reduction) override { return buffers[0]; }
+  BufferRef reduce(std::span<const BufferRef> buffers, Reduction, int) override { return buffers[0]; }
   BufferRef compact(const BufferRef& buffer) override { return buffer; }
   int64_t bytes(const BufferRef& buffer) override { return at(buffer).size * 8; }
   uint64_t digest(const BufferRef&) override { return 0; }

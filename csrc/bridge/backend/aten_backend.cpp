@@ -198,7 +198,7 @@ class AtenBackend final : public Backend {
     tensor_of(dst).copy_(combine(tensor_of(dst), tensor_of(src), reduction));
   }
 
-  BufferRef reduce(std::span<const BufferRef> buffers, Reduction reduction) override {
+  BufferRef reduce(std::span<const BufferRef> buffers, Reduction reduction, int ours) override {
     KernelGuard guard;
     internal_check(!buffers.empty(), "a reduction of nothing");
     const c10::ScalarType type = tensor_of(buffers[0]).scalar_type();
@@ -206,12 +206,19 @@ class AtenBackend final : public Backend {
     at::Tensor total = tensor_of(buffers[0]).to(accumulate);
     for (size_t i = 1; i < buffers.size(); ++i) {
       // From the second addition on, `total` is a tensor of our own, which may be overwritten.
-      if (reduction == Reduction::sum && i > 1)
+      if (reduction == Reduction::sum && i == 1 && ours >= 0 && type == accumulate) {
+        at::Tensor sum = tensor_of(buffers[ours]);
+        total = at::add_out(sum, total, tensor_of(buffers[1]));
+      } else if (reduction == Reduction::sum && i > 1)
         total.add_(tensor_of(buffers[i]));
       else
         total = combine(total, tensor_of(buffers[i]).to(accumulate), reduction);
     }
     return shared_by_streams(buffers.size() == 1 ? tensor_of(buffers[0]).clone() : total.to(type));
+  }
+
+  bool is_alone(const BufferRef& buffer) override {
+    return buffer.use_count() == 1 && owns_memory_alone(tensor_of(buffer));
   }
 
   BufferRef compact(const BufferRef& buffer) override {

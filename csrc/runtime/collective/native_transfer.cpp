@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // Transfer by native collectives: rows out, rows in, and which elements of them are whose.
 #include <algorithm>
+#include <utility>
 
 #include "runtime/collective/transfer.h"
 
@@ -24,7 +25,17 @@ bool are_rows_of(const Target& target, const Native& native) {
 
 }  // namespace
 
-BufferRef Transfer::given_to(const Native& native) const {
+// What it gives is one shard, of which the move needs nothing else.
+bool Transfer::gives_ours(const Native& native) const {
+  if (!ours_ || native.kind != NativeKind::all_reduce || native.gives.size() != 1 || shards_.size() != 1) return false;
+  const std::vector<Summand>& summands = native.gives[0].summands;
+  return route_.natives.size() == 1 && route_.deliveries.empty() && summands.size() == 1 && summands[0].size() == 1 &&
+         summands[0][0].whole && std::ranges::all_of(route_.targets, &Target::native);
+}
+
+BufferRef Transfer::given_to(const Native& native) {
+  if (gives_ours(native) && backend_.is_alone(shards_[0]))
+    return backend_.reshape(std::exchange(shards_[0], nullptr), {native.part});
   Shards parts;
   int64_t elements = 0;
   for (const Contribution& part : native.gives) {

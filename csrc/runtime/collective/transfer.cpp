@@ -14,18 +14,24 @@ Range share_of(const Target& target, size_t i) {
   return part_of(numel(target.shape), std::ssize(target.partners), static_cast<int64_t>(i));
 }
 
+// It comes from another process as the buffer that becomes the term.
+bool is_received_whole(const Target& target, const Term& term, int64_t here) {
+  return term.size() == 1 && term[0].provider != here && term[0].shape == target.shape;
+}
+
 size_t partner_index(const std::vector<int64_t>& partners, int64_t process) {
   return static_cast<size_t>(std::find(partners.begin(), partners.end(), process) - partners.begin());
 }
 
 }  // namespace
 
-Transfer::Transfer(Backend& backend, const Route& route, DType dtype, Reduction reduction, Shards shards)
+Transfer::Transfer(Backend& backend, const Route& route, DType dtype, Reduction reduction, Shards shards, bool ours)
     : backend_(backend),
       route_(route),
       dtype_(dtype),
       reduction_(reduction),
       shards_(std::move(shards)),
+      ours_(ours),
       arrivals_(route.targets.size()) {}
 
 BufferRef Transfer::shard(const BoxCopy& piece) const {
@@ -98,7 +104,7 @@ void Transfer::second_round(Messages& sends, Messages& receives) {
     const size_t here = partner_index(partners, route_.here);
     Shards terms = arrival.received;
     terms.insert(terms.begin() + static_cast<int64_t>(here), backend_.narrow(arrival.mine, {share_of(target, here)}));
-    const BufferRef sum = backend_.reduce(terms, reduction_);
+    const BufferRef sum = backend_.reduce(terms, reduction_, here == 0 ? 1 : 0);  // one that was received
     for (size_t i = 0; i < partners.size(); ++i) {
       const Shape shape = {share_of(target, i).extent};
       arrival.parts.push_back(i == here ? sum : backend_.empty(dtype_, shape));
@@ -171,8 +177,12 @@ BufferRef Transfer::finish_target(const Target& target, const Arrival& arrival) 
   if (target.sum != Target::kAlone) return part_of_sum(target);
   Shards terms;
   size_t next = 0;
-  for (const Term& term : target.terms) terms.push_back(finish_term(target, term, arrival, next));
-  return terms.size() == 1 ? terms[0] : backend_.reduce(terms, reduction_);
+  int ours = -1;
+  for (const Term& term : target.terms) {
+    if (terms.size() < 2 && is_received_whole(target, term, route_.here)) ours = static_cast<int>(terms.size());
+    terms.push_back(finish_term(target, term, arrival, next));
+  }
+  return terms.size() == 1 ? terms[0] : backend_.reduce(terms, reduction_, ours);
 }
 
 Shards Transfer::finish() {

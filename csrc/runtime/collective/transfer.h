@@ -13,8 +13,8 @@ using NativeCalls = std::vector<NativeCall>;
 // that are shared out; the messages of a round may travel with those of other transfers.
 class Transfer {
  public:
-  // `shards` are those of this process, in order of their index.
-  Transfer(Backend& backend, const Route& route, DType dtype, Reduction reduction, Shards shards);
+  // `shards` are those of this process, in order of their index. `ours`: nobody reads them afterwards.
+  Transfer(Backend& backend, const Route& route, DType dtype, Reduction reduction, Shards shards, bool ours = false);
   // Calls are made beside the messages of the first round.
   void first_round(Messages& sends, Messages& receives, NativeCalls& calls);
   // Whether it needs no second round, and no calls.
@@ -36,7 +36,8 @@ class Transfer {
   BufferRef join(const Summand& summand, const Shape& shape) const;
   BufferRef give(const Contribution& contribution) const;
   void ask(const Target& target, Arrival& arrival, Messages& receives) const;
-  BufferRef given_to(const Native& native) const;
+  BufferRef given_to(const Native& native);
+  bool gives_ours(const Native& native) const;
   void call_natives(NativeCalls& calls);
   void hand_out(const Native& native, const BufferRef& taken);
   void hand_out_rows(const Native& native, const BufferRef& rows);
@@ -53,6 +54,7 @@ class Transfer {
   DType dtype_;
   Reduction reduction_;  // of the old layout, or of the new one where that is partial
   Shards shards_;
+  bool ours_;
   std::vector<Arrival> arrivals_;
   Shards taken_;  // by native collective
   Shards sums_;   // by the number of the first target that is a part of it

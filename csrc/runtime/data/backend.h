@@ -89,8 +89,11 @@ class Backend {
   virtual void concatenate(const BufferRef& dst, std::span<const BufferRef> parts, size_t dim) = 0;
   // dst = dst ∘ src, element by element; 16-bit floats accumulate as the buffer's own dtype does in eager.
   virtual void reduce_into(const BufferRef& dst, const BufferRef& src, Reduction reduction) = 0;
-  // Sum (or other reduction) of equal buffers in order, accumulated in f32 for 16-bit floats; a new buffer.
-  virtual BufferRef reduce(std::span<const BufferRef> buffers, Reduction reduction) = 0;
+  // Sum (or other reduction) of equal buffers in order, accumulated in f32 for 16-bit floats; a new buffer. `ours`: one
+  // of the first two that nobody else sees, and which may become the result; -1: none is.
+  virtual BufferRef reduce(std::span<const BufferRef> buffers, Reduction reduction, int ours = -1) = 0;
+  // Whether nobody else holds the buffer or sees its memory.
+  virtual bool is_alone(const BufferRef&) { return false; }
   // The same data in storage of its own, no larger than needed; `buffer` itself if it already is.
   virtual BufferRef compact(const BufferRef& buffer) = 0;
   // Whether shards that live and die together fill one memory that is small, so that none of them needs its own.

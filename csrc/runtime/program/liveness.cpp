@@ -7,9 +7,19 @@
 namespace spmdx {
 namespace {
 
+// The shards are of the step, and nobody reads them afterwards.
+bool all_made_and_last(const Program& program, const Instruction& instruction, const Graph& graph) {
+  for (const ValueId input : graph.nodes[instruction.node].inputs)
+    if (graph.values[input].producer == kNone) return false;
+  for (uint32_t i = 0; i < instruction.num_operands; ++i)
+    if (!program.operands[instruction.first_operand + i].last) return false;
+  return instruction.num_operands > 0;
+}
+
 // The first operand that dies here and has the type of the only result.
 int donation_candidate(const Program& program, const Instruction& instruction, const Graph& graph) {
   const Node& node = graph.nodes[instruction.node];
+  if (instruction.kind == InstructionKind::collective) return all_made_and_last(program, instruction, graph) ? 0 : -1;
   if (instruction.kind != InstructionKind::kernel || node.call->outputs.size() != 1) return -1;
   const Value& result = graph.values[node.output];
   for (uint32_t i = 0; i < instruction.num_operands; ++i) {

@@ -26,7 +26,7 @@ enum class InstructionKind : uint8_t {
 // One op on one distinct shard, or one collective on all shards of a value.
 struct Instruction {
   InstructionKind kind = InstructionKind::kernel;
-  int donated = -1;  // operand whose buffer has the type of the only result and dies here
+  int donated = -1;  // operand whose buffer has the type of the only result and dies here; of a collective 0: all die
   NodeId node = 0;
   uint32_t index = 0;
   uint32_t first_operand = 0, num_operands = 0;

@@ -195,7 +195,8 @@ Transfer Run::transfer(const Instruction& instruction) {
   Shards shards =
       checking() ? Shards(first, last) : Shards(std::make_move_iterator(first), std::make_move_iterator(last));
   const CollectiveCall& exchange = program_.collectives[instruction.index];
-  return Transfer(backend_, route_of(instruction), exchange.dtype, exchange.reduction, std::move(shards));
+  return Transfer(backend_, route_of(instruction), exchange.dtype, exchange.reduction, std::move(shards),
+                  instruction.donated >= 0 && !checking());
 }
 
 void Run::run_collective(const Instruction& instruction) { store_shards(instruction, transfer(instruction).finish()); }

@@ -105,11 +105,14 @@ class FakeBackend : public Backend {
     for (size_t i = 0; i < target.size(); ++i)
       target[i] = reduction == Reduction::max ? std::max(target[i], at(src).data[i]) : target[i] + at(src).data[i];
   }
-  BufferRef reduce(std::span<const BufferRef> buffers, Reduction reduction) override {
+  BufferRef reduce(std::span<const BufferRef> buffers, Reduction reduction, int ours) override {
     Array total = std::make_shared<Doubles>(at(buffers[0]));
     for (const BufferRef& buffer : buffers.subspan(1)) reduce_into(total, buffer, reduction);
-    return total;
+    if (ours < 0) return total;
+    static_cast<Doubles&>(*buffers[ours]).data = total->data;
+    return buffers[ours];
   }
+  bool is_alone(const BufferRef& buffer) override { return buffer.use_count() == 1; }
   BufferRef compact(const BufferRef& buffer) override { return buffer; }
   int64_t bytes(const BufferRef& buffer) override { return static_cast<int64_t>(at(buffer).data.size() * 8); }
   uint64_t digest(const BufferRef& buffer) override {

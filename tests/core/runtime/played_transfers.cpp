@@ -88,6 +88,13 @@ void play_calls(const std::vector<NativeCalls>& by_process, Traffic& traffic) {
   for (size_t p = 0; p < by_process.size(); ++p) CHECK_EQ(next[p], by_process[p].size());  // nobody waits for ever
 }
 
+// Which nobody else holds.
+Shards copies(const Shards& shards) {
+  Shards made;
+  for (const BufferRef& shard : shards) made.push_back(std::make_shared<Doubles>(static_cast<const Doubles&>(*shard)));
+  return made;
+}
+
 }  // namespace
 
 Traffic play(int64_t count, int64_t devices, const Relayout& relayout, NativeRules rules) {
@@ -99,7 +106,7 @@ Traffic play(int64_t count, int64_t devices, const Relayout& relayout, NativeRul
   for (int64_t p = 0; p < count; ++p) routes.push_back(make_route({count, p, devices}, relayout, rules));
   for (int64_t p = 0; p < count; ++p)
     transfers.emplace_back(backend, routes[p], DType::f64, relayout.reduction(),
-                           part_of_process({count, p, devices}, p, *relayout.from, before));
+                           copies(part_of_process({count, p, devices}, p, *relayout.from, before)), true);
   Post post;
   Traffic traffic;
   for (const int round : {1, 2}) {

@@ -88,9 +88,9 @@ TEST(exchange_reduces_partials) {
 // Adds up and puts together as its base does, and counts how often.
 class CountingBackend final : public FakeBackend {
  public:
-  BufferRef reduce(std::span<const BufferRef> buffers, Reduction reduction) override {
+  BufferRef reduce(std::span<const BufferRef> buffers, Reduction reduction, int ours) override {
     ++sums;
-    return FakeBackend::reduce(buffers, reduction);
+    return FakeBackend::reduce(buffers, reduction, ours);
   }
   void concatenate(const BufferRef& dst, std::span<const BufferRef> parts, size_t dim) override {
     ++joins;
