@@ -50,10 +50,10 @@ def plan(carrier: str) -> None:
     """Plan collectives as the variables say, for the backend of this name.
 
     Where no topology tells how long native ones take, NCCL's are taken to be faster than messages,
-    and Gloo's to be slower.
+    and others' to be slower.
     """
     asked = way()
-    unmeasured = "direct" if carrier == "gloo" else "native"
+    unmeasured = "native" if carrier == "nccl" else "direct"
     _C.set_natives(None if asked == "auto" else asked, unmeasured, not deterministic())
 
 

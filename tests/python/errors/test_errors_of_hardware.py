@@ -90,7 +90,7 @@ def test_ways_of_collectives_that_nobody_knows_are_refused(name, value, said, mo
         ("", "gloo", (None, "direct")),
         ("auto", "nccl", (None, "native")),
         ("native", "gloo", ("native", "direct")),
-        ("direct", "hccl", ("direct", "native")),
+        ("direct", "hccl", ("direct", "direct")),
     ],
 )
 @pytest.mark.parametrize("deterministic", ["0", "1", "torch"])
