@@ -10,6 +10,7 @@ python tests/processes/run_fault_injection.py --saves --kinds kill --seeds 15 --
 import argparse
 import collections
 import concurrent.futures
+import itertools
 import pathlib
 import sys
 
@@ -40,19 +41,22 @@ def main() -> int:
     parser.add_argument("--points", default=",".join(POINTS))
     parser.add_argument("--saves", action="store_true", help="only at random times of saves")
     parser.add_argument("--kinds", default=",".join(SIGNALS))
+    parser.add_argument("--collectives", default="direct,native", help="which way, in turn")
     parser.add_argument("--jobs", type=int, default=2, help="programs at a time")
     options = parser.parse_args()
     if options.saves:
         options.points = ",".join(point for point in POINTS if point.startswith("during a save"))
     counts = [int(count) for count in options.processes.split(",")]
-    for count in counts:
-        calm(count)
+    ways = options.collectives.split(",")
+    for count, way in itertools.product(counts, ways):
+        calm(count, way)
     cases = [
-        Case(point, kind, count, options.first + seed)
+        Case(point, kind, count, options.first + seed, way)
         for seed in range(options.seeds)
         for point in options.points.split(",")
         for kind in options.kinds.split(",")
         for count in counts
+        for way in ways
     ]
     verdicts = []
     with concurrent.futures.ThreadPoolExecutor(options.jobs) as pool:

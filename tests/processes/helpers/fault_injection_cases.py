@@ -48,9 +48,11 @@ class Case:
     kind: str
     processes: int
     seed: int
+    collectives: str = "direct"
 
     def __str__(self):
-        return f"{self.kind} at {self.point}, {self.processes} processes, seed {self.seed}"
+        ways = "" if self.collectives == "direct" else f" with {self.collectives} collectives"
+        return f"{self.kind} at {self.point}, {self.processes} processes{ways}, seed {self.seed}"
 
 
 @dataclasses.dataclass
@@ -86,21 +88,29 @@ def numbers(word: str, out: str) -> list[int]:
     return [int(number) for number in re.findall(rf"^{word} (\d+)$", out, re.MULTILINE)]
 
 
-def play(folder: pathlib.Path, processes: int, *arguments: object) -> list:
-    with Running("fault_injection.py", processes, 1, str(folder), *map(str, arguments)) as running:
+def play(folder: pathlib.Path, processes: int, ways: str, *arguments: object) -> list:
+    with Running(
+        "fault_injection.py",
+        processes,
+        1,
+        str(folder),
+        *map(str, arguments),
+        SPMDX_COLLECTIVES=ways,
+    ) as running:
         return running.end(120)
 
 
 @functools.cache
-def calm(processes: int) -> Calm:
-    """Of a number of processes: sums of other shards are other sums."""
+def calm(processes: int, ways: str) -> Calm:
+    """Of a number of processes and a way: sums of other shards, or in other orders, differ."""
     holder = tempfile.TemporaryDirectory()
     folder = pathlib.Path(holder.name)
-    said = [how.out for how in play(folder, processes, HALF)]
+    said = [how.out for how in play(folder, processes, ways, HALF)]
     shutil.copytree(folder / "c", folder / "half")
-    rest = play(folder, processes, STEPS)
+    rest = play(folder, processes, ways, STEPS)
     assert all(how.status == 0 for how in rest), [how.err for how in rest]
     said = [one + how.out for one, how in zip(said, rest, strict=True)]
+    assert all((min(numbers("natives", out)) > 0) == (ways == "native") for out in said)
     events = {
         point: [min(numbers(f"events {point}", out)) for out in said]
         for point in ("import", "saving", "loading")
@@ -111,7 +121,7 @@ def calm(processes: int) -> Calm:
 
 def judge(case: Case, patience: Patience) -> Verdict:
     """Plays a case, and goes on after it."""
-    quiet, verdict = calm(case.processes), Verdict(case)
+    quiet, verdict = calm(case.processes, case.collectives), Verdict(case)
     with tempfile.TemporaryDirectory() as name:
         folder = pathlib.Path(name)
         if case.point == "loading":
@@ -136,7 +146,12 @@ def _disturbed(
     }
     arguments = (str(folder), str(STEPS), json.dumps(told))
     with Running(
-        "fault_injection.py", case.processes, 1, *arguments, SPMDX_TIMEOUT=patience.timeout
+        "fault_injection.py",
+        case.processes,
+        1,
+        *arguments,
+        SPMDX_TIMEOUT=patience.timeout,
+        SPMDX_COLLECTIVES=case.collectives,
     ) as running:
         others = [rank for rank in range(case.processes) if rank != victim]
         until, struck = time.monotonic() + 4 * patience.limit, folder / "struck"
@@ -169,7 +184,7 @@ def _unwell(how, rank: int, victim: int, quiet: Calm) -> str:
 
 
 def _resumed(case: Case, quiet: Calm, folder: pathlib.Path, verdict: Verdict, saved: int) -> None:
-    ended = play(folder, case.processes, STEPS)
+    ended = play(folder, case.processes, case.collectives, STEPS)
     troubles = (_unresumed(how, quiet, saved) for how in ended)
     verdict.trouble = "\n".join(
         f"process {rank} {trouble}" for rank, trouble in enumerate(troubles) if trouble

@@ -173,6 +173,7 @@ while step < UNTIL:
 if saving is not None:
     saving[0].result()
     print("saved", saving[1], flush=True)
+print("natives", spmdx.debug.counters()["native_collectives"])
 print("end", digest(model), flush=True)
 trouble.at("shutdown", where == "main")
 atexit.register(lambda: trouble.at("shutdown", where == "before"))
