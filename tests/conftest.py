@@ -10,6 +10,9 @@ import hardware
 import pytest
 import torch
 
+# Each connection to a store looks up the name of an address, which nobody may answer.
+os.environ.setdefault("RES_OPTIONS", "timeout:1 attempts:2")
+
 ROOT = pathlib.Path(__file__).resolve().parent.parent
 
 

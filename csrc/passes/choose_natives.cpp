@@ -28,11 +28,7 @@ bool fits(const Graph& graph, const Node& node) {
 bool is_native(const Graph& graph, const Node& node, const Topology& topology,
                const std::vector<uint8_t>& sub_axis_levels) {
   const Collective kind = collective_kind(node);
-  const CollectiveRow& traits = traits_of(kind);
-  if (traits.crossings == 0 || changes_place(graph, node)) return false;
-  if (topology.natives.way == Way::native)
-    return !traits.reduces || topology.natives.sums;  // moves of any name may fit
-  if (node.sub_axes == 0 || !fits(graph, node)) return false;
+  if (!traits_of(kind).native || node.sub_axes == 0 || changes_place(graph, node) || !fits(graph, node)) return false;
   const Group group = group_of(*graph.mesh, sub_axis_levels, node.sub_axes);
   return topology.way_of(std::ssize(node.inputs), kind, node.bytes, group) == Way::native;
 }

@@ -15,6 +15,10 @@ from spmdx.errors import ShardingError, bare, naming
 
 ALGORITHMS = "doubling", "ring"
 _POINTS = "efficiency", "native_gathers", "native_sums"
+_MULTIPLES = (
+    "pairs of bytes and a multiple of the time of messages, as numbers",
+    "((65536, 2.0), (1e6, 0.8))",
+)
 
 
 @dataclasses.dataclass(frozen=True)
@@ -66,7 +70,7 @@ class Level:
             for name in _POINTS:
                 points = getattr(self, name)
                 if not are_points(points):
-                    expected, example = POINTS
+                    expected, example = POINTS if name == "efficiency" else _MULTIPLES
                     raise ShardingError(
                         f"{name} is {points!r}. Expected {expected}. Write {example}."
                     )
@@ -210,7 +214,14 @@ class Topology:
                 return cls._of(fields.pop("name"), fields)
             except ShardingError as error:
                 raise ShardingError(f"{path}: {bare(error)}") from None
-            except (OSError, ValueError, TypeError, KeyError, AttributeError) as error:
+            except (
+                OSError,
+                ValueError,
+                TypeError,
+                KeyError,
+                AttributeError,
+                RecursionError,
+            ) as error:
                 shown = path or repr(path)
                 raise ShardingError(
                     f"{shown} is no topology: {type(error).__name__}: {error}. Expected a JSON "

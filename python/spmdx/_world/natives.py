@@ -3,7 +3,8 @@
 
 import contextlib
 import os
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
+from typing import Any, NamedTuple
 
 import torch
 
@@ -46,22 +47,55 @@ def deterministic() -> bool:
     return text == "1" or torch.are_deterministic_algorithms_enabled()
 
 
-def plan(carrier: str) -> None:
-    """Plan collectives as the variables say, for the backend of this name.
+class Policy(NamedTuple):
+    """What processes agree on when they meet: ``way`` is one of ``WAYS``.
 
-    Where no topology tells how long native ones take, NCCL's are taken to be faster than messages,
-    and others' to be slower.
+    Where no topology tells how long native collectives take, they go the way ``unmeasured``.
     """
-    asked = way()
+
+    way: str
+    unmeasured: str
+    sums: bool
+
+
+_policy = Policy("direct", "direct", True)
+
+
+def policy() -> Policy:
+    """What the processes of the program have agreed on."""
+    return _policy
+
+
+def settle(told: Mapping[str, Any], carrier: str) -> None:
+    """Plan collectives as this process has told the others, for the backend of this name.
+
+    NCCL's own collectives are taken to be faster than messages, and those of others to be slower.
+    """
+    global _policy
     unmeasured = "native" if carrier == "nccl" else "direct"
-    _C.set_natives(None if asked == "auto" else asked, unmeasured, not deterministic())
+    _policy = Policy(told["collectives"], unmeasured, not told["deterministic"])
+    _plan(_policy)
+
+
+def introduction() -> dict[str, Any]:
+    """What this process tells the others.
+
+    Raises:
+        ShardingError: a variable says what it cannot.
+    """
+    return {"collectives": way(), "deterministic": deterministic()}
 
 
 @contextlib.contextmanager
-def planned(asked: str, carrier: str) -> Iterator[None]:
+def planned(asked: str) -> Iterator[None]:
     """All collectives go this way within."""
-    _C.set_natives(asked, asked, True)
+    _plan(Policy(asked, asked, True))
     try:
         yield
     finally:
-        plan(carrier)
+        _plan(_policy)
+
+
+def _plan(wanted: Policy) -> None:
+    way, unmeasured, sums = wanted
+    _C.set_natives(None if way == "auto" else way, unmeasured, sums)

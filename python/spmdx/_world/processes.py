@@ -65,11 +65,6 @@ def process_count() -> int:
     return expected()[1]
 
 
-def carrier() -> str:
-    """The backend that carries messages between processes, as ``"gloo"``."""
-    return _world.carrier if _world else "gloo"
-
-
 def device_count() -> int:
     """The number of devices of all processes."""
     return devices.own_count() * process_count()
@@ -117,15 +112,15 @@ def _join() -> None:
     index, count = expected()
     own = devices.own_count()
     hardware.wanted_carrier()  # what is wrong with it is said before anyone waits
-    natives.way(), natives.deterministic()  # likewise
-    store, connection, hosts, peers = rendezvous.meet(index, count, own)
+    told = natives.introduction()  # likewise
+    store, connection, hosts, peers = rendezvous.meet(index, count, own, told)
     carrier = hardware.carrier([peer.hardware for peer in peers])
     _world = _World(index, count, store, hosts, [peer.pid != 0 for peer in peers], carrier)
     _listen_for_the_end()
     rows = [peer[:3] for peer in peers]
     on_stream = carrier == "nccl"
     _C.join(index, own, rows, connection, rendezvous.timeout(), on_stream, _make_group)
-    natives.plan(carrier)
+    natives.settle(told, carrier)
     logs.world.info(
         "process %d of %d has met the others: %d devices each, messages go over %s",
         index,

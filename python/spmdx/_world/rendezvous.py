@@ -14,7 +14,7 @@ from typing import Any, NamedTuple, TypeVar
 import torch
 import torch.distributed as dist
 
-from spmdx._world import hardware, natives
+from spmdx._world import hardware
 from spmdx._world.attempt import LINGER, Attempt
 from spmdx._world.store import FAR, clone_of
 from spmdx.errors import CommError
@@ -55,13 +55,16 @@ class Peer(NamedTuple):
     hardware: str
 
 
-def meet(index: int, count: int, devices: int) -> tuple[Any, Any, bool, list[Peer]]:
+def meet(
+    index: int, count: int, devices: int, settings: dict[str, Any]
+) -> tuple[Any, Any, bool, list[Peer]]:
     """Two connections to the store, whether this process hosts it, and who has come.
 
     Args:
         index: of this process.
         count: of processes.
         devices: of this process.
+        settings: more that this process tells the others.
 
     Raises:
         CommError: some did not come in time, or the store is gone or does not answer.
@@ -82,7 +85,7 @@ def meet(index: int, count: int, devices: int) -> tuple[Any, Any, bool, list[Pee
             )
         return time.monotonic() < until
 
-    attempt = Attempt(opened, index, count, _introduction(devices))
+    attempt = Attempt(opened, index, count, {**_introduction(devices), **settings})
     try:
         store, told = _in_time(lambda: attempt.enter(waits, f"{timeout():g} seconds"), until)
     except BaseException as error:
@@ -185,8 +188,6 @@ def _introduction(devices: int) -> dict[str, Any]:
         "torch": torch.__version__,
         "kind": hardware.kind(),
         "carrier": hardware.wanted_carrier(),
-        "collectives": natives.way(),
-        "deterministic": natives.deterministic(),
         "hardware": hardware.identity(),
     }
 

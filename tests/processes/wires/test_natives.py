@@ -61,6 +61,57 @@ def test_explain_says_which_way(way):
     assert run(TOLD, 2, SPMDX_COLLECTIVES=way) == [expected] * 2
 
 
+AFTERWARDS = """
+import sys, json
+import spmdx, torch
+from spmdx._machine import natives
+from spmdx._machine.watching import measuring
+
+mesh = spmdx.Mesh(range(2), (2,), ("x",))
+torch.use_deterministic_algorithms(spmdx.runtime.process_index() == 0)  # here alone, and too late
+natives._SIZES = (1 << 12, 1 << 13)
+with measuring("calibrate"):
+    measured = natives.native_shares(mesh)
+torch.use_deterministic_algorithms(False)
+assert len(measured.sums) == len(measured.gathers) == 2
+spmdx.set_topology(sys.argv[1])
+rows = spmdx.mark_sharding(torch.ones(4, 4).to("spmdx"), mesh, ("x", None))
+assert spmdx.mark_sharding(rows.sum(0), mesh, (None,)).tolist() == [4.0] * 4
+print([c.way for c in spmdx.explain().collectives if c.kind == "all_reduce"])
+"""
+
+
+def test_a_measurement_goes_by_what_processes_agreed_on(tmp_path):
+    path = tmp_path / "links.json"
+    path.write_text(json.dumps({"name": "m", "levels": [{"native_sums": [[0, 0.5]]}]}))
+    assert run(AFTERWARDS, 2, 1, str(path)) == ["['native']\n"] * 2
+
+
+WAYS_OF = """
+import spmdx, torch
+mesh = spmdx.Mesh(range(2), (2,), ("x",))
+def way(rows, spec, dtype=torch.float32, total=False):
+    x = spmdx.mark_sharding(torch.ones(rows, 6, dtype=dtype).to("spmdx"), mesh, ("x", None))
+    spmdx.sync()
+    x.local_shards
+    before = spmdx.debug.counters()["native_collectives"]
+    y = spmdx.mark_sharding(x.sum(0) if total else x * 2, mesh, spec)
+    spmdx.sync(wait=True)
+    (row,) = [c for c in spmdx.explain().collectives if c.bytes]
+    calls = spmdx.debug.counters()["native_collectives"] - before
+    assert (row.way == "native") == (calls == 1), (row, calls)
+    return row.way[0]
+print(way(4, (None, None)), way(5, (None, None)), way(4, (None, "x")))
+print(way(4, (None,), total=True), way(4, ("x",), total=True))
+print(way(4, (None,), torch.bfloat16, total=True), way(5, (None,), total=True))
+"""
+
+
+def test_what_goes_as_messages_is_not_said_to_be_native():
+    said = "n d d\nn n\nd n\n"
+    assert run(WAYS_OF, 2, SPMDX_COLLECTIVES="native") == [said] * 2
+
+
 DIFFER = """
 import os
 os.environ["SPMDX_COLLECTIVES"] = ("direct", "native")[int(os.environ["RANK"])]

@@ -80,7 +80,7 @@ def test_ways_of_collectives_that_nobody_knows_are_refused(name, value, said, mo
     monkeypatch.setenv("SPMDX_COLLECTIVES", "native")
     monkeypatch.setenv(name, value)
     with pytest.raises(spmdx.ShardingError) as caught:
-        natives.plan("gloo")
+        natives.introduction()
     assert str(caught.value) == f"{name} is {value!r}. {said}"
 
 
@@ -98,12 +98,13 @@ def test_sums_may_be_native_where_their_order_may_change(
     collectives, carrier, wanted, deterministic, monkeypatch
 ):
     told = []
+    monkeypatch.setattr(natives, "_policy", natives.policy())
     monkeypatch.setattr(natives._C, "set_natives", lambda *policy: told.append(policy))
     monkeypatch.setenv("SPMDX_COLLECTIVES", collectives)
     monkeypatch.setenv("SPMDX_DETERMINISTIC", "1" if deterministic == "1" else "")
     torch.use_deterministic_algorithms(deterministic == "torch")
     try:
-        natives.plan(carrier)
+        natives.settle(natives.introduction(), carrier)
     finally:
         torch.use_deterministic_algorithms(False)
     assert told == [(*wanted, deterministic == "0")]
