@@ -1,10 +1,11 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Both ways of a collective between processes beside c10d's own call, over Gloo.
+"""The ways of a collective between processes beside c10d's own call, over Gloo.
 
     python benchmarks/collectives.py [--processes 2 4] [--megabytes 4 16 64 256] [--repeats 9]
 
-Direct: messages between two processes each. Native: what SPMDX_COLLECTIVES=native takes. Processes
-have one thread each; c10d and spmdx take turns in them. A time is that of the slowest process, a
+Direct: messages between two processes each. Native: what SPMDX_COLLECTIVES=native takes. Auto: what
+takes less time by what spmdx.calibrate has measured. Processes have one thread each; c10d and spmdx
+take turns in them. A time is that of the slowest process, a
 ratio the median of the paired ratios. Both make the operand first, by the same kernel: a copy, or
 a sum of one row.
 """
@@ -25,7 +26,7 @@ from rich.table import Table
 from turns import meet
 
 KINDS = ("all_gather", "reduce_scatter", "all_reduce")
-WAYS = ("direct", "native")
+WAYS = ("direct", "native", "auto")
 WARM = 2
 
 
@@ -73,6 +74,10 @@ def seconds(run) -> float:
 
 def run_rank(options) -> None:
     rank, world = meet(options.store), dist.get_world_size()
+    if os.environ["SPMDX_COLLECTIVES"] == "auto":
+        import spmdx
+
+        spmdx.set_topology(spmdx.calibrate(devices=2))
     for megabytes in options.megabytes:
         elements = (megabytes << 20) // 4 // world * world
         for kind in KINDS:

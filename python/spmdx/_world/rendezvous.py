@@ -26,7 +26,7 @@ _ALIKE = {
     "kind": "SPMDX_DEVICE_TYPE",
     "carrier": "SPMDX_COMM",
     "collectives": "SPMDX_COLLECTIVES",
-    "deterministic": "SPMDX_DETERMINISTIC",
+    "deterministic": "SPMDX_DETERMINISTIC (or torch.use_deterministic_algorithms)",
 }
 T = TypeVar("T")
 
