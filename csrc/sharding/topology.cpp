@@ -105,9 +105,12 @@ int64_t by_messages_ns(const Topology& topology, Collective kind, int64_t bytes,
   return slowest.latency_ns + slowest.message_ns * messages(kind, group.size()) + transfer_ns(slowest, bytes);
 }
 
+// None for a reduce_scatter: it is no half of an all_reduce, by messages less than by a backend's ring.
 const std::vector<Efficiency>& native_shares(const Topology& topology, Collective kind, const Group& group) {
+  static const std::vector<Efficiency> kNone;
   const Level& slowest = slowest_of(topology, group);
-  return traits_of(kind).reduces ? slowest.native_sums : slowest.native_gathers;
+  if (kind == Collective::all_reduce) return slowest.native_sums;
+  return kind == Collective::all_gather ? slowest.native_gathers : kNone;
 }
 
 // Of so many, of which `direct_ns` is the time of all their messages together.

@@ -34,8 +34,8 @@ struct Level {
   // Of the time of a collective: as long its devices do not compute, though they need not wait for it. 0: links carry
   // by themselves; 1: the cores that compute move the bytes, one after the other.
   double processor_usage = 0;
-  // How long the backend's own collectives take between processes, as multiples of the time that messages take, by
-  // bytes that a device receives; none: nobody knows.
+  // How long the all-gathers and all-reduces of the backend take between processes, as multiples of the time of
+  // messages, by bytes that a device receives; none: nobody knows.
   std::vector<Efficiency> native_gathers = {}, native_sums = {};
   int64_t busy_ns(int64_t collective_ns) const;
   bool operator==(const Level&) const = default;

@@ -43,7 +43,7 @@ class Level:
         native_gathers: how long the backend's own all-gathers take between processes, as points of
             bytes that a device receives and multiples of the time that messages take: 0.5 is half
             of it. Empty: not known.
-        native_sums: the same of its reduce-scatters and all-reduces.
+        native_sums: the same of its all-reduces.
 
     Raises:
         ShardingError: points are no pairs of numbers, or processor_usage is no number;
