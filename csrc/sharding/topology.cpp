@@ -162,9 +162,7 @@ size_t Group::level() const {
 }
 
 int64_t Topology::cost_ns(Collective kind, int64_t bytes, const Group& group) const {
-  if (traits_of(kind).crossings == 0 || bytes <= 0) return 0;
-  const int64_t direct = by_messages_ns(*this, kind, bytes, group);
-  return way_of(1, kind, bytes, group) == Way::native ? natively_ns(*this, direct, 1, kind, bytes, group) : direct;
+  return cost_ns(way_of(1, kind, bytes, group), 1, kind, bytes, group);
 }
 
 int64_t Topology::cost_ns(Way way, int64_t count, Collective kind, int64_t bytes, const Group& group) const {
@@ -178,8 +176,8 @@ Way Topology::way_of(int64_t count, Collective kind, int64_t bytes, const Group&
   if (!traits.native || bytes <= 0 || (traits.reduces && !natives.sums)) return Way::direct;
   if (natives.way) return *natives.way;
   if (native_shares(*this, kind, group).empty()) return natives.unmeasured;
-  const int64_t direct = by_messages_ns(*this, kind, bytes, group);
-  return natively_ns(*this, direct, count, kind, bytes, group) < direct ? Way::native : Way::direct;
+  const auto ns = [&](Way way) { return cost_ns(way, count, kind, bytes, group); };
+  return ns(Way::native) < ns(Way::direct) ? Way::native : Way::direct;
 }
 
 double Topology::least_share() const {
